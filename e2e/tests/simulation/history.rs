@@ -106,6 +106,11 @@ impl History {
         new
     }
 
+    /// Since it began.
+    pub fn millis(&self) -> u128 {
+        self.began.elapsed().as_millis()
+    }
+
     pub fn changes(&self) -> u64 {
         self.log.lock().unwrap().changes
     }

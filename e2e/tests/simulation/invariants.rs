@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::history::Commit;
+use crate::{history::Commit, hostile::is_hostile};
 
 /// Cores of all members together: the root's limit.
 const FLEET: u64 = 16;
+
+/// A changed limit is known to everybody by then, in milliseconds.
+const LATE: u128 = 120_000;
 
 /// A queue of the simulation: its parent and its capability in cores.
 #[derive(Debug, Clone)]
@@ -44,6 +47,10 @@ pub struct Invariants {
     pub over_granted: u64,
     /// The most that each queue ever held.
     pub peaks: BTreeMap<String, u64>,
+    /// What each queue holds.
+    used: BTreeMap<String, u64>,
+    /// Each limit that a queue's object said, and since when.
+    said_limits: BTreeMap<String, Vec<(u128, Option<u64>)>>,
 }
 
 fn text(value: &Value) -> &str {
@@ -70,7 +77,7 @@ fn gate(binding: &Value) -> &str {
     text(&binding["metadata"]["annotations"]["caldera.dev/gate"])
 }
 
-fn record(binding: &Value) -> Option<Value> {
+pub fn record(binding: &Value) -> Option<Value> {
     json(&binding["metadata"]["annotations"]["caldera.dev/admission"])
 }
 
@@ -134,6 +141,12 @@ impl Invariants {
             return;
         }
         self.checked += 1;
+        if let ("Queue", queue) = (kind.as_str(), &commit.object) {
+            self.follow_limit(commit.millis, name, queue.as_ref());
+        }
+        if is_hostile(name) {
+            return;
+        }
         match (kind.as_str(), &commit.object) {
             ("Job", Some(job)) => {
                 if let Some(old) = self.jobs.insert(name.clone(), job.clone())
@@ -179,7 +192,7 @@ impl Invariants {
             ("Work", None) => drop(self.works.remove(&(name.clone(), namespace.clone()))),
             _ => return,
         }
-        self.no_queue_is_over();
+        self.no_queue_is_over(commit.millis);
     }
 
     /// Each is waiting, held by a user, admitted, or placed: nothing else, nothing in between.
@@ -311,7 +324,46 @@ impl Invariants {
         pods.iter().map(|(task, pods)| cores[task] * pods.saturating_sub(done(task))).sum()
     }
 
-    fn no_queue_is_over(&mut self) {
+    /// What the honest may be charged at most, in each queue and in all above it: all that their records grant.
+    pub fn granted_by_queue(&self) -> BTreeMap<String, u64> {
+        let mut granted = BTreeMap::new();
+        for (name, binding) in &self.bindings {
+            let job = self.jobs.get(name.trim_end_matches("-job")).filter(|job| !has_ended(job));
+            let (Some(record), Some(job)) = (record(binding), job) else { continue };
+            let cores = cores_per_pod(job);
+            let tasks = record["tasks"].as_object().unwrap().iter();
+            let all: u64 = tasks.map(|(task, pods)| cores[task] * number(pods)).sum();
+            let all = self.held(name, binding).max(all * number(&record["copies"]).max(1));
+            self.path_of(binding).for_each(|queue| *granted.entry(queue).or_default() += all);
+        }
+        granted
+    }
+
+    /// The queue of a record, and those above it.
+    fn path_of(&self, binding: &Value) -> impl Iterator<Item = String> {
+        let queue = record(binding).map(|record| text(&record["queue"]).to_owned());
+        std::iter::successors(queue, |at| self.limits.get(at)?.parent.map(ToOwned::to_owned))
+    }
+
+    /// A queue admin may change a limit.
+    fn follow_limit(&mut self, now: u128, name: &str, queue: Option<&Value>) {
+        let Some(limit) = self.limits.get(name) else { return };
+        let said = queue.and_then(|queue| text(&queue["spec"]["capability"]["cpu"]).parse().ok());
+        let all = self.said_limits.entry(name.to_owned()).or_insert_with(|| vec![(0, limit.cores)]);
+        if all.last().is_some_and(|(_, last)| *last != said) {
+            all.push((now, said));
+        }
+    }
+
+    /// The most that a queue may have: of all that its object said within [`LATE`].
+    fn limit_of(&self, name: &str, now: u128) -> Option<u64> {
+        let Some(said) = self.said_limits.get(name) else { return self.limits.get(name)?.cores };
+        let ends = said.iter().skip(1).map(|(from, _)| *from).chain([now]);
+        let counts = said.iter().zip(ends).filter(|(_, end)| end + LATE >= now).map(|((_, limit), _)| *limit);
+        counts.collect::<Option<Vec<u64>>>()?.into_iter().max()
+    }
+
+    fn no_queue_is_over(&mut self, now: u128) {
         let (mut used, mut fleet) = (BTreeMap::<String, u64>::new(), 0);
         let mut granted = BTreeMap::<String, u64>::new();
         for (name, binding) in &self.bindings {
@@ -323,23 +375,23 @@ impl Invariants {
                 held = 0;
             }
             fleet += held;
-            let mut queue = record(binding).map(|record| text(&record["queue"]).to_owned());
-            while let Some(at) = queue {
-                *used.entry(at.clone()).or_default() += held;
-                queue = self.limits.get(&at).and_then(|limit| limit.parent).map(ToOwned::to_owned);
-            }
+            self.path_of(binding).for_each(|queue| *used.entry(queue).or_default() += held);
         }
         assert!(fleet <= FLEET, "{fleet} cores are held, and the fleet has {FLEET}");
         for (queue, granted) in granted {
             let sum = granted + used.get(&queue).copied().unwrap_or(0);
-            let limit = self.limits.get(&queue).and_then(|limit| limit.cores);
+            let limit = self.limit_of(&queue, now);
             self.over_granted += u64::from(limit.is_some_and(|limit| sum > limit));
         }
         for (queue, used) in used {
             let peak = self.peaks.entry(queue.clone()).or_default();
             *peak = used.max(*peak);
-            if let Some(limit) = self.limits.get(&queue).and_then(|limit| limit.cores) {
-                assert!(used <= limit, "queue {queue} holds {used} of {limit} cores");
+            let before = self.used.insert(queue.clone(), used).unwrap_or(0);
+            if let Some(limit) = self.limit_of(&queue, now) {
+                // What it had before its limit was lowered stays.
+                let is_lowered = self.said_limits.get(&queue).is_some_and(|said| said.len() > 1);
+                let most = if is_lowered { limit.max(before) } else { limit };
+                assert!(used <= most, "queue {queue} holds {used} of {limit} cores");
             }
         }
     }

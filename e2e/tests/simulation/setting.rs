@@ -16,7 +16,7 @@ use crate::{
     stand_in::{NAMESPACE, write_to},
 };
 
-async fn create(client: &Client, of: kube::api::ApiResource, namespace: &str, object: Value) {
+pub async fn create(client: &Client, of: kube::api::ApiResource, namespace: &str, object: Value) {
     let name = object["metadata"]["name"].as_str().unwrap().to_owned();
     let status = object["status"].clone();
     write::execute_write(client, &write_to(of.clone(), namespace, &name, Body::Create(object))).await.unwrap();

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::time::{Duration, Instant};
 use tower::ServiceExt;
 
-use crate::history::History;
+use crate::{history::History, hostile::is_hostile};
 
 pub const NAMESPACE: &str = "team";
 
@@ -43,6 +43,9 @@ fn pods() -> ApiResource {
     api_resource("", "v1", "Pod", "pods")
 }
 
+/// After a Work that was refused, of a hostile tenant's binding.
+const AGAIN: Duration = Duration::from_secs(3);
+
 /// A job's copy in a member.
 #[derive(Debug, Default)]
 struct Copy {
@@ -65,6 +68,8 @@ pub struct StandIn {
     /// The members' and the job's status that the interpreter had nothing to add to, by job.
     aggregated: BTreeMap<String, (Vec<Value>, Value)>,
     seen: u64,
+    /// Hostile bindings of which a Work was refused, and when: they are not tried at each step.
+    refused: BTreeMap<String, Instant>,
 }
 
 fn text(value: &Value) -> String {
@@ -82,7 +87,17 @@ fn cores(task: &Value) -> u64 {
 impl StandIn {
     pub fn new(host: Client, members: BTreeMap<String, Client>, webhook: Router, history: History) -> Self {
         let (copies, nodes) = (BTreeMap::new(), BTreeMap::new());
-        Self { host, members, webhook, history, copies, nodes, aggregated: BTreeMap::new(), seen: 0 }
+        Self {
+            host,
+            members,
+            webhook,
+            history,
+            copies,
+            nodes,
+            aggregated: BTreeMap::new(),
+            seen: 0,
+            refused: BTreeMap::new(),
+        }
     }
 
     /// Does all that is to be done now. `pass`: also what Karmada's detector rewrites at each of its passes.
@@ -90,6 +105,8 @@ impl StandIn {
         let due =
             self.copies.iter().any(|(key, copy)| copy.started.is_some() && !copy.finished && is_over(&key.0, copy));
         let changes = self.history.changes();
+        let due = due || self.refused.values().any(|at| at.elapsed() >= AGAIN);
+        self.refused.retain(|_, at| at.elapsed() < AGAIN);
         if changes == self.seen && !due && !pass {
             return;
         }
@@ -182,13 +199,16 @@ impl StandIn {
     }
 
     /// A Work for each target, as ReviseReplica makes it.
-    async fn dispatch(&self, jobs: &[Value], bindings: &[Value], works: &[Value]) -> Result<(), String> {
+    async fn dispatch(&mut self, jobs: &[Value], bindings: &[Value], works: &[Value]) -> Result<(), String> {
         let mut failed = Ok(());
         for binding in bindings {
             let Some(job) = jobs.iter().find(|job| job["metadata"]["uid"] == binding["spec"]["resource"]["uid"]) else {
                 continue;
             };
             let name = text(&binding["metadata"]["name"]);
+            if self.refused.get(&name).is_some_and(|at| at.elapsed() < AGAIN) {
+                continue;
+            }
             let targets = binding["spec"]["clusters"].as_array().cloned().unwrap_or_default();
             for target in &targets {
                 let namespace = format!("karmada-es-{}", text(&target["name"]));
@@ -228,7 +248,11 @@ impl StandIn {
                 if let Err(failure) =
                     write::execute_write(&self.host, &write_to(self::works(), &namespace, &name, body)).await
                 {
-                    failed = Err(failure.to_string());
+                    if is_hostile(&name) {
+                        self.refused.insert(name.clone(), Instant::now());
+                    } else {
+                        failed = Err(failure.to_string());
+                    }
                 }
             }
         }
@@ -270,6 +294,11 @@ impl StandIn {
     async fn start_pods(&mut self, key: &(String, String, String)) {
         let copy = &self.copies[key];
         let mut missing = Vec::new();
+        let tasks = copy.manifest["spec"]["tasks"].as_array().into_iter().flatten();
+        // More than there is room for anywhere: somebody forged it.
+        if tasks.filter_map(|task| task["replicas"].as_u64()).sum::<u64>() > 100 {
+            return;
+        }
         for task in copy.manifest["spec"]["tasks"].as_array().unwrap() {
             for index in 0..task["replicas"].as_u64().unwrap() {
                 let name = format!("{}-{}-{index}", key.2, text(&task["name"]));
@@ -334,6 +363,8 @@ impl StandIn {
         let write = Write { subresource, ..write_to(pods(), NAMESPACE, pod, body) };
         match write::execute_write(&self.members[cluster], &write).await {
             Ok(_) | Err(Failure::Gone(_)) => {}
+            // Of a job that its tenant made anew while the old one's copy is there.
+            Err(Failure::Exists(_)) if is_hostile(pod) => {}
             Err(failure) => panic!("{cluster} {pod}: {failure}"),
         }
     }
@@ -375,7 +406,8 @@ impl StandIn {
                 self.aggregated.insert(uid, known);
                 continue;
             }
-            if new["state"]["phase"] == "Completed" {
+            // What the hostile say of their own clusters is not so.
+            if new["state"]["phase"] == "Completed" && !is_hostile(text(&job["metadata"]["name"]).as_str()) {
                 self.must_be_complete(binding);
             }
             let name = text(&job["metadata"]["name"]);

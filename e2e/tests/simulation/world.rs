@@ -17,6 +17,7 @@ use tokio::time::{Duration, Instant, sleep};
 use crate::{
     faults::{Faults, Life, Way},
     history::{History, Trace},
+    hostile::{self, Hostile},
     invariants::{Invariants, Stage, has_ended},
     ledger,
     prng::Prng,
@@ -38,16 +39,19 @@ pub struct Outcome {
     pub faults: BTreeMap<&'static str, u64>,
     /// Commits at which more was granted, by two replicas, than a limit.
     pub over_granted: u64,
+    /// What a hostile tenant did.
+    pub attacks: BTreeMap<String, u64>,
 }
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { history, jobs, commits, writes, kills, faults, virtual_seconds, over_granted } = self;
-        let faults: u64 = faults.values().sum();
+        let Self { history, jobs, commits, writes, kills, faults, virtual_seconds, over_granted, attacks } = self;
+        let (faults, attacks): (u64, u64) = (faults.values().sum(), attacks.values().sum());
         write!(
             f,
             "history {:016x}: {jobs} jobs, {commits} commits checked, {writes} writes tried by us, {faults} faults, \
-             {kills} kills, {virtual_seconds} s virtual, {over_granted} commits with more granted than a limit",
+             {kills} kills, {virtual_seconds} s virtual, {over_granted} commits with more granted than a limit, \
+             {attacks} attacks",
             history.number()
         )
     }
@@ -84,13 +88,18 @@ pub async fn run(seed: u64, keep: bool) -> Outcome {
         let clock = Arc::new(ServerClock::starting_at(start));
         ApiServer::new(Options { name: name.into(), clock, ids, webhooks, ..Options::default() })
     };
-    let host = server("host", BTreeMap::from([(WEBHOOK.to_owned(), hook.clone())])).router();
+    let server_of_host = server("host", BTreeMap::from([(WEBHOOK.to_owned(), hook.clone())]));
+    let host = server_of_host.router();
     let members: BTreeMap<String, Router> =
         ["m1", "m2"].into_iter().map(|name| (name.to_owned(), server(name, BTreeMap::new()).router())).collect();
     let user = Client::new(host.clone(), "default");
     let member_clients: BTreeMap<String, Client> =
         members.iter().map(|(name, router)| (name.clone(), Client::new(router.clone(), "default"))).collect();
     prepare_host(&user).await;
+    let hostile = match hostile::is_in_world(seed) {
+        true => Some(Hostile::prepare(seed, &server_of_host, &user).await),
+        false => None,
+    };
     let mut stand_in = {
         let history = History::new();
         for of in [
@@ -135,6 +144,9 @@ pub async fn run(seed: u64, keep: bool) -> Outcome {
         world.start(process);
     }
     prepare_queues(&world.user).await;
+    if let Some(hostile) = &hostile {
+        hostile.prepare_queue(&world.user).await;
+    }
     sleep(Duration::from_secs(5)).await;
     let invariants = Invariants::new(limits(), world.unfenced);
     let mut run = HistoryRun {
@@ -142,15 +154,20 @@ pub async fn run(seed: u64, keep: bool) -> Outcome {
         trace: Trace::new(keep),
         is_traced,
         history,
+        hostile,
         last_writes: 0,
         quiet_since: Instant::now(),
     };
     let mut story = story(&mut prng);
     let actions = std::mem::take(&mut story.actions);
     storm(&mut world, &mut stand_in, &mut run, &mut prng, actions).await;
+    if run.hostile.is_some() {
+        siege(&mut world, &mut stand_in, &mut run).await;
+    }
     calm(&mut world, &mut stand_in, &mut run, story).await;
     Outcome {
         history: run.trace,
+        attacks: run.hostile.map(|hostile| hostile.attacks).unwrap_or_default(),
         over_granted: run.invariants.over_granted,
         jobs: run.invariants.jobs().len(),
         commits: run.invariants.checked,
@@ -167,6 +184,7 @@ struct HistoryRun {
     /// Each commit is printed.
     is_traced: bool,
     history: History,
+    hostile: Option<Hostile>,
     last_writes: u64,
     quiet_since: Instant,
 }
@@ -188,6 +206,12 @@ impl HistoryRun {
                 println!("{} ms: {} {:?} {}", commit.millis, commit.version, commit.name, parts.join(" "));
             }
             self.invariants.observe(&commit);
+            if let Some(hostile) = &mut self.hostile {
+                hostile.observe(&commit);
+            }
+        }
+        if let Some(hostile) = &mut self.hostile {
+            hostile.check(self.history.millis(), &self.invariants);
         }
     }
 }
@@ -247,6 +271,9 @@ async fn storm(
             !back
         });
         stand_in.step(prng.below(200) == 0).await;
+        if let Some(hostile) = &mut run.hostile {
+            hostile.step(&run.invariants).await;
+        }
         if began.elapsed() >= STORM {
             world.faults.switch(false);
         }
@@ -262,10 +289,32 @@ async fn storm(
     }
 }
 
+/// Nothing fails any more, and the hostile tenant goes on.
+async fn siege(world: &mut World, stand_in: &mut StandIn, run: &mut HistoryRun) {
+    let began = Instant::now();
+    if let Some(hostile) = &mut run.hostile {
+        hostile.besiege(&world.user, run.history.millis()).await;
+    }
+    while began.elapsed() < hostile::BEFORE_SIEGE + hostile::SIEGE {
+        sleep(STEP).await;
+        run.check().await;
+        world.must_live();
+        stand_in.step(false).await;
+        if let Some(hostile) = run.hostile.as_mut().filter(|_| began.elapsed() > hostile::BEFORE_SIEGE) {
+            hostile.step(&run.invariants).await;
+        }
+    }
+    // From now on.
+    run.invariants.peaks.clear();
+}
+
 /// Nothing fails any more: everything comes to its end; then all quota is there for others, and then nothing is
 /// written.
 async fn calm(world: &mut World, stand_in: &mut StandIn, run: &mut HistoryRun, mut story: Story) {
     at_rest(world, stand_in, run, &story.finish).await;
+    if let Some(hostile) = &mut run.hostile {
+        hostile.give_up(&world.user).await;
+    }
     // Whoever kept quota of a job that is gone has none for these: together they need every core of `lab`.
     for (name, queue, cores) in [("last-vision", "vision", 5), ("last-speech", "speech", 5)] {
         let action = Action::Submit(job(name, queue, &[("t0".into(), cores, cores, 1)], 30, false));
