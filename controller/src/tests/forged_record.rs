@@ -177,6 +177,19 @@ fn a_record_of_another_lease_that_charges_too_little_is_not_granted_anew() {
 }
 
 #[test]
+fn a_record_of_a_later_lease_beyond_its_template_is_not_cut_into_a_grant_of_ours() {
+    let mut world = world();
+    world.job("six", "q", 6);
+    world.settle();
+    forge(&mut world, "six-job", &record("q", 1_000_000, "1000000"), Some("99.other"), &json!([]));
+    world.pass(2);
+    assert_ne!(annotation(&world, "six-job", "caldera.dev/epoch"), US);
+    world.pass(40);
+    assert!(annotation(&world, "six-job", "caldera.dev/admission").is_null());
+    assert_eq!(world.used("q"), "0");
+}
+
+#[test]
 fn a_record_that_names_another_queue_is_taken_away_at_once_whichever_lease_it_names() {
     let mut world = world();
     world.job("six", "q", 6);
