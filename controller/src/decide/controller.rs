@@ -269,9 +269,10 @@ impl Controller {
         // One that was released and does not run yet is taken to begin now.
         let began = workload.and_then(|workload| workload.progress.started).unwrap_or(now.as_second());
         let ends = workload.and_then(|workload| workload.run_for).map(|run_for| began.saturating_add(run_for));
-        // Of what is taken away nothing is cut, granted anew or asked for. Nor is a stale grant of which nothing is
-        // placed cut: that would grant the rest under our lease, and nobody asked whether it is within a limit.
-        let is_stale = binding.clusters.is_empty() && binding.epoch.as_deref() != jobs.epoch.as_deref();
+        // Of what is taken away nothing is cut, granted anew or asked for. Nor is a stale grant cut: that would grant
+        // the rest under our lease, and nobody asked whether it is within a limit.
+        let is_unplaced = binding.clusters.is_empty() && binding.epoch.as_deref() != jobs.epoch.as_deref();
+        let is_stale = is_unplaced || jobs.states.get(&binding.key).is_some_and(|state| state.grant.is_stale());
         let holds = jobs.apply_state(binding, state, ends);
         let holds = holds.map(|(queue, resize)| (queue, resize.filter(|_| fault.is_none() && !is_stale)));
         let evicted = holds.is_some() && describe_eviction(objects, jobs, capacity, binding, now).is_some();

@@ -75,6 +75,8 @@ pub(crate) struct GrantHistory {
     /// It was seen with a gate.
     gated: bool,
     fault: Option<RecordFault>,
+    /// Nothing speaks for the record but that it is of another lease.
+    is_stale: bool,
     /// The record named the workload's queue.
     named_queue: bool,
     ceiling: Option<Resources>,
@@ -84,6 +86,11 @@ impl GrantHistory {
     /// The most that the binding may be charged, where that is known.
     pub(crate) const fn ceiling(&self) -> Option<&Resources> {
         self.ceiling.as_ref()
+    }
+
+    /// Whether nobody has asked yet if the record is within the limits.
+    pub(crate) const fn is_stale(&self) -> bool {
+        self.is_stale
     }
 
     /// A record is about to be written.
@@ -109,8 +116,11 @@ impl GrantHistory {
             self.fault = (self.gated && !binding.clusters.is_empty()).then_some(RecordFault::PlacedWithoutRecord);
             return self.fault;
         };
-        let spreads = placed > count_granted(&now.admission) && placed > placed_before;
+        let granted = count_granted(&now.admission);
+        let spreads = placed > granted && placed > placed_before;
         if before.as_ref() == Some(now) {
+            // The scheduler places only what is of the lease that is held.
+            self.is_stale &= placed < granted;
             if spreads {
                 self.fault = Some(RecordFault::PlacedBeyondRecord);
             }
@@ -127,9 +137,10 @@ impl GrantHistory {
         let of_this_lease = now.epoch.as_deref() == epoch;
         let waits = binding.clusters.is_empty()
             || before.as_ref().is_some_and(|before| placed <= count_granted(&before.admission));
-        let is_sound =
-            is_first || is_ours || (self.fault.is_none() && is_less && !spreads) || (!of_this_lease && waits);
-        self.fault = if is_sound {
+        let is_known = is_first || is_ours || (self.fault.is_none() && is_less && !spreads);
+        let is_stale = !is_known && !of_this_lease && waits;
+        self.is_stale = is_stale && placed < granted;
+        self.fault = if is_known || is_stale {
             None
         } else if epoch.is_some() && term_of(now.epoch.as_deref()) > term_of(epoch) {
             Some(RecordFault::NotGrantedByUs)

@@ -324,6 +324,23 @@ fn the_end_is_not_believed_before_a_cluster_that_was_added_has_told_a_status() {
     assert_eq!(world.used("q"), "0");
 }
 
+/// The whole fleet ran for a queue of 4 cores: the record was cut to its template under the lease that was held.
+#[test]
+fn a_placed_record_that_was_made_larger_under_another_lease_is_not_cut_into_a_grant_of_ours() {
+    let mut world = world();
+    let mut elastic = job("e", "q", 4);
+    elastic["spec"]["minAvailable"] = 1.into();
+    let elastic = world.put(elastic);
+    world.bind(&elastic, 4, true);
+    assert_eq!(world.settle(), ["e-job"]);
+    world.place("e-job", 2);
+    world.settle();
+    forge(&mut world, "e-job", &record("q", u32::MAX, "1000000"), Some("2.other"), &on_m1(2));
+    world.pass(2);
+    assert_record(&world, "e-job", &record("q", 2, "2"));
+    assert_eq!(world.used("q"), "2");
+}
+
 #[test]
 fn a_granted_job_that_is_not_seen_for_a_while_keeps_its_charge() {
     let mut world = world();
