@@ -53,7 +53,11 @@ const OVERTAKEN: u128 = 60_000;
 
 /// Whether there is a hostile tenant in the world of this seed.
 pub fn is_in_world(seed: u64) -> bool {
-    std::env::var_os("CALDERA_SIMULATION_HOSTILE").is_some() || seed % 12 == 2
+    match std::env::var("CALDERA_SIMULATION_HOSTILE").as_deref() {
+        Ok("0") => false,
+        Ok(_) => true,
+        Err(_) => seed % 12 == 2,
+    }
 }
 
 /// Whether this is a job of the tenant's, or something of one.

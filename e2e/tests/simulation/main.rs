@@ -7,7 +7,7 @@
 //! range, and `CALDERA_SIMULATION_SEED=7` one. `CALDERA_SIMULATION_TRACE=1` prints each commit and each fault.
 //!
 //! In each twelfth world, seed 2 being the first, a tenant is hostile (module `hostile`); with
-//! `CALDERA_SIMULATION_HOSTILE=1` in all.
+//! `CALDERA_SIMULATION_HOSTILE=1` in all, `=0` in none.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -119,7 +119,8 @@ fn every_invariant_holds_in_every_history() {
 }
 
 fn again(seed: u64) -> String {
-    let hostile = std::env::var_os("CALDERA_SIMULATION_HOSTILE").map_or("", |_| "CALDERA_SIMULATION_HOSTILE=1 ");
+    let hostile = std::env::var("CALDERA_SIMULATION_HOSTILE");
+    let hostile = hostile.map_or_else(|_| String::new(), |value| format!("CALDERA_SIMULATION_HOSTILE={value} "));
     format!(
         "{hostile}CALDERA_SIMULATION_SEED={seed} cargo test -p caldera-e2e --test simulation every_invariant -- --nocapture\n"
     )
