@@ -4,7 +4,8 @@
 //! (whoever they are: DaemonSets, workloads that nobody queued) are off, and a pod of ours that is bound changes
 //! nothing. What they hold on nodes that are cordoned counts, and so does all that they hold in a cluster that takes no
 //! jobs: it is charged as well, and must not be taken from what the others could run. But never more than the cluster
-//! has: who was admitted and is not placed may be assumed beside those that run there. Of the resource summary, for want
+//! has: who was admitted and is not placed may be assumed beside those that run there. A cluster that nobody knows has
+//! nothing, whatever bindings name it. Of the resource summary, for want
 //! of nodes, the same: all that there is less what is allocated beyond what was assumed.
 
 use std::{
@@ -86,6 +87,10 @@ impl Fleet {
     #[must_use]
     pub fn capacity_for_queues(&self, name: &str, open: bool) -> Resources {
         let Some(member) = self.members.get(name) else { return Resources::new() };
+        // What says to be in a cluster that nobody knows may be anybody's words.
+        if !member.known {
+            return Resources::new();
+        }
         if !open {
             // What is not charged any more is only going.
             let mut ours = request_of_all_assumed(member, &self.entries);

@@ -230,6 +230,15 @@ fn a_cluster_that_takes_no_jobs_gives_the_queues_no_more_than_it_has() {
     assert_eq!(cpu(&fleet), 4);
 }
 
+/// A tenant's `spec.clusters: [nowhere]` was charged nothing, and what was assumed there counted as capacity.
+#[test]
+fn a_cluster_that_nobody_knows_gives_the_queues_nothing() {
+    let mut fleet = fleet();
+    fleet.assume_pods("ns/rb", AssumedPods { pods: [("nowhere".to_owned(), vec![3])].into(), ..promise(3) });
+    assert!(fleet.cluster_names().any(|(name, cluster)| name == "nowhere" && cluster.is_none()));
+    assert!(fleet.capacity_for_queues("nowhere", false).is_empty());
+}
+
 /// What runs there is not held a second time in the summary, which counts it already.
 #[test]
 fn what_was_seen_before_an_outage_stays_seen() {
