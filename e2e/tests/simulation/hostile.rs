@@ -22,7 +22,7 @@ use caldera_runtime::{
 };
 use caldera_webhook as webhook;
 use embedded_apiserver::{ApiServer, auth::User};
-use kube::Client;
+use kube::{Api, Client, api::DynamicObject};
 use serde_json::{Value, json};
 use tokio::time::Duration;
 
@@ -269,10 +269,14 @@ impl Hostile {
         let (what, write) = self.choose_attack(&name, invariants);
         let Some(write) = write else { return };
         let by = if what.starts_with("queue") { &self.queue_admin } else { &self.tenant };
+        // A write that changes nothing answers with the version of whoever wrote last.
+        let known = Api::<DynamicObject>::namespaced_with(by.clone(), &write.namespace, &write.resource);
+        let known = known.get_opt(&write.name).await.ok().flatten().and_then(|object| object.metadata.resource_version);
         let came = match write::execute_write(by, &write).await {
             Ok(object) => {
                 let version = text(&object["metadata"]["resourceVersion"]);
-                if write.resource.kind == "ResourceBinding" && !version.is_empty() {
+                let is_new = !version.is_empty() && known.as_deref() != Some(version);
+                if write.resource.kind == "ResourceBinding" && is_new {
                     self.by_tenant.insert(version.parse().unwrap());
                 }
                 "done"
