@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    gang::{QueueName, SOLE_TASK, TaskName},
+    gang::{Gang, QueueName, SOLE_TASK, TaskName},
     resources::Resources,
 };
 
@@ -34,6 +34,17 @@ pub struct Admission {
 }
 
 impl Admission {
+    /// What all its pods ask for, in all copies, at the requests that the gang has now.
+    #[must_use]
+    pub fn price_at(&self, gang: &Gang) -> Resources {
+        let mut sum = Resources::new();
+        for task in &gang.tasks {
+            let pods = u64::from(self.pods_of(&task.name)).saturating_mul(u64::from(self.copies.max(1)));
+            sum.add(&task.request.times(pods));
+        }
+        sum
+    }
+
     /// Reads the annotation.
     ///
     /// # Errors

@@ -149,20 +149,11 @@ fn ask_increase(wanted: Wanted<'_>, record: &Admission) -> Option<Increase> {
 
 /// What the pods of a record ask for by now, as far as that is more than was charged.
 fn ask_requests(gang: &Gang, record: &Admission) -> Option<Ask> {
-    let mut request = price_record(gang, record);
+    let mut request = record.price_at(gang);
     request.saturating_sub(&record.charged);
     let name = gang.tasks.first().filter(|_| !request.is_empty())?.name.clone();
     let tasks = vec![TaskAsk { name, request, min: 1, most: 1, step: 1 }];
     Some(Ask { tasks, copies: 1, fit: FitClass::default(), run_for: None })
-}
-
-fn price_record(gang: &Gang, record: &Admission) -> Resources {
-    let mut sum = Resources::new();
-    for task in &gang.tasks {
-        let pods = u64::from(record.pods_of(&task.name)).saturating_mul(u64::from(record.copies.max(1)));
-        sum.add(&task.request.times(pods));
-    }
-    sum
 }
 
 fn ask_copies(wanted: Wanted<'_>, record: &Admission, copies: u32) -> Option<Increase> {
@@ -181,7 +172,7 @@ fn ask_copies(wanted: Wanted<'_>, record: &Admission, copies: u32) -> Option<Inc
 pub fn needs_more(gang: &Gang, elastic: bool, record: &Admission) -> bool {
     let of = |task: &Task| record.pods_of(&task.name);
     let binds = gang.task_minimums_bind();
-    if !price_record(gang, record).fits_in(&record.charged) {
+    if !record.price_at(gang).fits_in(&record.charged) {
         return true;
     }
     let all = gang.tasks.iter().fold(0_u32, |sum, task| sum.saturating_add(of(task).min(task.replicas)));

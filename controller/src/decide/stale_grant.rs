@@ -134,12 +134,7 @@ impl StaleGrants {
 /// Whether what a record grants asks for more than it charges: then it is not granted anew as it is.
 fn is_understated(objects: &Objects, binding: &Binding, record: &Admission) -> bool {
     let Some(Ok(gang)) = objects.workload_of(binding).map(|workload| workload.gang.as_ref()) else { return false };
-    let mut asked = Resources::new();
-    for task in &gang.tasks {
-        let pods = u64::from(record.pods_of(&task.name)).saturating_mul(u64::from(record.copies.max(1)));
-        asked.add(&task.request.times(pods));
-    }
-    !asked.fits_in(&record.charged)
+    !record.price_at(gang).fits_in(&record.charged)
 }
 
 /// How often the lease had changed hands when it was this epoch. An epoch that says nothing is of no lease of ours.

@@ -6,7 +6,7 @@
 //! against the record as a whole: all pods that the record grants, at the requests of this copy, must fit in what was
 //! charged. So a copy is as dear as the job was found to be, however its tasks differ.
 
-use caldera_core::{admission::Admission, gang::Gang, resources::Resources};
+use caldera_core::admission::Admission;
 use caldera_crds::workload::{priority_class_of, queue_of, read_gang};
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ pub fn hold_against_record(copy: &Value, record: &Admission, replicas: u32, clas
         let granted = most(record.pods_of(&task.name));
         return Err(format!("it has {} pods of task {}, and {granted} are admitted here", task.replicas, task.name));
     }
-    let asked = price_record(&gang, record);
+    let asked = record.price_at(&gang);
     match asked.iter().find(|(name, amount)| *amount > record.charged.get(name.as_str())) {
         None => Ok(()),
         Some((name, amount)) => Err(format!(
@@ -43,16 +43,6 @@ pub fn hold_against_record(copy: &Value, record: &Admission, replicas: u32, clas
             record.charged.get(name.as_str()).shown_as(amount)
         )),
     }
-}
-
-/// What all pods of a record ask for at the requests of this copy.
-fn price_record(gang: &Gang, record: &Admission) -> Resources {
-    let mut sum = Resources::new();
-    for task in &gang.tasks {
-        let pods = u64::from(record.pods_of(&task.name)).saturating_mul(u64::from(record.copies.max(1)));
-        sum.add(&task.request.times(pods));
-    }
-    sum
 }
 
 #[cfg(test)]
