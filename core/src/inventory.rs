@@ -62,7 +62,7 @@ use shape_labels::ShapeLabels;
 pub struct Inventory {
     nodes: BTreeMap<Arc<str>, NodeState>,
     pods: BTreeMap<PodKey, BoundPod>,
-    owners: BTreeMap<(Arc<str>, Arc<Owner>), Seen>,
+    owners: BTreeMap<(Arc<str>, Arc<Owner>), OwnedPods>,
     hyper_nodes: BTreeMap<String, HyperNode>,
     domains: Arc<Domains>,
     matcher: Matcher,
@@ -91,6 +91,13 @@ impl Seen {
     fn count(&mut self, finished: bool) -> &mut u32 {
         if finished { &mut self.finished } else { &mut self.bound }
     }
+}
+
+/// The pods of a workload (or task) that reached a node, and what those hold that are bound.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct OwnedPods {
+    seen: Seen,
+    held: Arc<Amounts>,
 }
 
 impl Inventory {
@@ -158,16 +165,26 @@ impl Inventory {
     /// Pods of a workload that reached nodes, by task (`None` for kinds without tasks).
     #[must_use]
     pub fn pods_seen(&self, workload: &WorkloadRef) -> BTreeMap<Option<TaskName>, Seen> {
+        self.pods_owned_by(workload).map(|(task, pods)| (task.cloned(), pods.seen)).collect()
+    }
+
+    /// What the bound pods of a workload hold, by task (`None` for kinds without tasks). That is what they were made
+    /// with, whatever their template says by now.
+    #[must_use]
+    pub fn held_by_pods(&self, workload: &WorkloadRef) -> BTreeMap<Option<TaskName>, Resources> {
+        self.pods_owned_by(workload).map(|(task, pods)| (task.cloned(), Resources::from(&*pods.held))).collect()
+    }
+
+    fn pods_owned_by(&self, workload: &WorkloadRef) -> impl Iterator<Item = (Option<&TaskName>, &OwnedPods)> {
         let WorkloadRef { group, kind, namespace, name } = workload;
         let first = Owner { group: group.clone(), kind: kind.clone(), name: name.clone(), task: None };
-        let is_same = |(ns, owner): &(Arc<str>, Arc<Owner>)| {
+        let is_same = move |(ns, owner): &(Arc<str>, Arc<Owner>)| {
             **ns == **namespace && owner.group == *group && owner.kind == *kind && owner.name == *name
         };
         self.owners
             .range((Arc::from(namespace.as_str()), Arc::new(first))..)
-            .take_while(|(key, _)| is_same(key))
-            .map(|((_, owner), seen)| (owner.task.clone(), *seen))
-            .collect()
+            .take_while(move |(key, _)| is_same(key))
+            .map(|((_, owner), pods)| (owner.task.as_ref(), pods))
     }
 
     /// What is free now, by shape. Nothing until both lists have arrived.
@@ -374,18 +391,26 @@ impl Inventory {
             all.insert(key, self.bound_pod(pod));
         }
         let mut used: BTreeMap<&Arc<str>, Amounts> = BTreeMap::new();
+        let mut owned: BTreeMap<(&Arc<str>, &Arc<Owner>), (Seen, Amounts)> = BTreeMap::new();
         for (key, held) in all.iter().filter_map(|(key, held)| Some((key, held.as_ref()?))) {
             if let Some(request) = &held.request {
                 let sum = used.entry(&held.node).or_default();
                 *sum = sum.plus(request);
             }
             if let Some(owner) = &held.owner {
-                let seen = self.owners.entry((Arc::clone(key.namespace()), Arc::clone(owner))).or_default();
+                let (seen, sum) = owned.entry((key.namespace(), owner)).or_default();
                 *seen.count(held.request.is_none()) += 1;
+                if let Some(request) = &held.request {
+                    *sum = sum.plus(request);
+                }
             }
         }
         for (node, used) in used {
             self.nodes.entry(Arc::clone(node)).or_default().used = self.requests.intern_value(used);
+        }
+        for ((namespace, owner), (seen, held)) in owned {
+            let held = self.requests.intern_value(held);
+            self.owners.insert((Arc::clone(namespace), Arc::clone(owner)), OwnedPods { seen, held });
         }
         // Made of all at once a map has no gaps.
         self.pods = all.into_iter().filter_map(|(key, held)| Some((key, held?))).collect();
@@ -406,8 +431,11 @@ impl Inventory {
             self.charge_node(&held.node, |used| used.plus(request));
         }
         if let Some(owner) = &held.owner {
-            let seen = self.owners.entry((Arc::clone(key.namespace()), Arc::clone(owner))).or_default();
-            *seen.count(held.request.is_none()) += 1;
+            let pods = self.owners.entry((Arc::clone(key.namespace()), Arc::clone(owner))).or_default();
+            *pods.seen.count(held.request.is_none()) += 1;
+            if let Some(request) = &held.request {
+                pods.held = self.requests.intern_value(pods.held.plus(request));
+            }
         }
         self.pods.insert(key, held);
         true
@@ -429,9 +457,12 @@ impl Inventory {
         }
         if let Some(owner) = held.owner {
             let owner = (Arc::clone(key.namespace()), owner);
-            if let Some(seen) = self.owners.get_mut(&owner) {
-                *seen.count(held.request.is_none()) -= 1;
-                if *seen == Seen::default() {
+            if let Some(pods) = self.owners.get_mut(&owner) {
+                *pods.seen.count(held.request.is_none()) -= 1;
+                if let Some(request) = &held.request {
+                    pods.held = self.requests.intern_value(pods.held.minus(request));
+                }
+                if pods.seen == Seen::default() {
                     self.owners.remove(&owner);
                 }
             }

@@ -230,6 +230,23 @@ fn a_cluster_that_takes_no_jobs_gives_the_queues_no_more_than_it_has() {
     assert_eq!(cpu(&fleet), 4);
 }
 
+/// A tenant's template that is edited while its pods run made the root of the queues larger: they counted as if made by
+/// the new one.
+#[test]
+fn pods_that_run_count_as_what_they_were_made_with_whatever_their_template_says_now() {
+    let mut fleet = fleet();
+    fleet.apply_update("m1", pod("a", false));
+    let cpu = |fleet: &Fleet| fleet.capacity_for_queues("m1", true).get("cpu").units_ceil();
+    fleet.assume_pods("ns/rb", promise(1));
+    let before = cpu(&fleet);
+    let mut edited = promise(1);
+    let mut gang = (*edited.gang).clone();
+    gang.tasks[0].request = request(1_000);
+    edited.gang = gang.into();
+    fleet.assume_pods("ns/rb", edited);
+    assert_eq!(cpu(&fleet), before);
+}
+
 /// A tenant's `spec.clusters: [nowhere]` was charged nothing, and what was assumed there counted as capacity.
 #[test]
 fn a_cluster_that_nobody_knows_gives_the_queues_nothing() {

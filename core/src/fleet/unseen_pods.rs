@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{AssumedEntry, AssumedPods, Member, queue_capacity};
-use crate::inventory::{Capacity, Seen};
+use super::{AssumedEntry, AssumedPods, Member};
+use crate::{
+    gang::TaskName,
+    inventory::{Capacity, Seen},
+    resources::Resources,
+};
 
 /// The assumed pods of these keys, in the order in which they were assumed.
 pub(super) fn sort_by_age<'a>(
@@ -25,15 +29,25 @@ pub(super) fn count_unseen(member: &mut Member, name: &str, key: &str, assumed: 
         let seen = seen.iter().map(|seen| seen.bound + seen.finished);
         planned.iter().zip(seen).map(|(planned, seen)| planned.saturating_sub(seen)).collect()
     });
-    let bound = |(assumed, _, seen): &(&AssumedPods, _, Vec<Seen>)| {
-        queue_capacity::request_of(assumed, seen.iter().map(|seen| seen.bound))
-    };
-    let changed = member.bound.set(key, there.as_ref().filter(|_| queued).map(bound).unwrap_or_default());
+    let bound = |(assumed, ..): &(&AssumedPods, _, _)| held_by_bound(member, assumed);
+    let held = there.as_ref().filter(|_| queued).map(bound).unwrap_or_default();
+    let changed = member.bound.set(key, held);
     match unseen {
         Some(unseen) if unseen.iter().any(|pods| *pods > 0) => drop(member.unseen.insert(key.to_owned(), unseen)),
         _ => drop(member.unseen.remove(key)),
     }
     changed
+}
+
+/// What the pods of an entry hold that are on nodes.
+fn held_by_bound(member: &Member, assumed: &AssumedPods) -> Resources {
+    let by_task = member.inventory.held_by_pods(&assumed.workload);
+    let is_sole = assumed.gang.tasks.len() == 1;
+    let counts =
+        |task: &Option<TaskName>| is_sole || assumed.gang.tasks.iter().any(|own| Some(&own.name) == task.as_ref());
+    let mut sum = Resources::new();
+    by_task.iter().filter(|(task, _)| counts(task)).for_each(|(_, held)| sum.add(held));
+    sum
 }
 
 pub(super) fn free_capacity(member: &Member, name: &str, entries: Vec<&AssumedPods>) -> Capacity {

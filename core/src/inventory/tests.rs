@@ -92,26 +92,30 @@ fn a_pod_may_arrive_before_its_node_and_outlive_it() {
     assert_eq!(cpu(&inventory), Quantity::from_units(8));
 }
 
+fn owner(task: &str) -> Owner {
+    Owner { group: "g".into(), kind: "Job".into(), name: "j".into(), task: Some(task.into()) }
+}
+
+fn job(namespace: &str, name: &str) -> WorkloadRef {
+    WorkloadRef { group: "g".into(), kind: "Job".into(), namespace: namespace.into(), name: name.into() }
+}
+
 #[test]
 fn pods_on_nodes_are_counted_by_workload_and_task() {
-    let owned = |name: &str, task: &str| Pod {
-        owner: Some(Owner { group: "g".into(), kind: "Job".into(), name: "j".into(), task: Some(task.into()) }),
-        ..pod(name, Some("a"), 1)
-    };
+    let owned = |name: &str, task: &str| Pod { owner: Some(owner(task)), ..pod(name, Some("a"), 1) };
     let mut inventory = listed(vec![node("a", 8)], vec![owned("p", "t"), owned("q", "t"), owned("r", "u")]);
     let seen = |bound, finished| Seen { bound, finished };
-    let job = |namespace: &str, name: &str| WorkloadRef {
-        group: "g".into(),
-        kind: "Job".into(),
-        namespace: namespace.into(),
-        name: name.into(),
+    let held = |inventory: &Inventory, task: &str| {
+        inventory.held_by_pods(&job("ns", "j")).remove(&Some(task.into())).map(|held| held.get("cpu").units_ceil())
     };
+    assert_eq!((held(&inventory, "t"), held(&inventory, "u")), (Some(2), Some(1)));
     let want = [(Some("t".into()), seen(2, 0)), (Some("u".into()), seen(1, 0))].into_iter().collect();
     assert_eq!(inventory.pods_seen(&job("ns", "j")), want);
     inventory.apply_change(Change::PodGone("ns".into(), "r".into()));
     inventory.apply_change(Change::Pod(Pod { finished: true, ..owned("p", "t") }));
     let want = [(Some("t".into()), seen(1, 1))].into_iter().collect();
     assert_eq!(inventory.pods_seen(&job("ns", "j")), want);
+    assert_eq!((held(&inventory, "t"), held(&inventory, "u")), (Some(1), None));
     assert_eq!(cpu(&inventory), Quantity::from_units(7));
     assert!(inventory.pods_seen(&job("ns", "other")).is_empty());
     assert!(inventory.pods_seen(&job("other", "j")).is_empty());
@@ -353,8 +357,12 @@ fn any_change() -> impl Strategy<Value = Change> {
             Change::Node(Node { ready, labels, ..node(name, cpu) })
         }),
         name.clone().prop_map(|name| Change::NodeGone(name.into())),
-        ("[p-t]", prop::option::of(name), 1..4i64, any::<bool>())
-            .prop_map(|(pod_name, on, cpu, finished)| { Change::Pod(Pod { finished, ..pod(&pod_name, on, cpu) }) }),
+        ("[p-t]", prop::option::of(name), 1..4i64, any::<bool>(), prop::option::of("[tu]")).prop_map(
+            |(pod_name, on, cpu, finished, task)| {
+                let owner = task.map(|task| owner(&task));
+                Change::Pod(Pod { finished, owner, ..pod(&pod_name, on, cpu) })
+            }
+        ),
         "[p-t]".prop_map(|name| Change::PodGone("ns".into(), name)),
         (prop::sample::select(vec!["r1", "r2", "s"]), 1..3u32, any_members())
             .prop_map(|(name, tier, members)| Change::HyperNode(hyper_node(name, tier, members))),
@@ -395,5 +403,7 @@ proptest! {
             Ok(())
         })?;
         prop_assert_eq!(inventory.capacity(), fresh.capacity());
+        prop_assert_eq!(inventory.pods_seen(&job("ns", "j")), fresh.pods_seen(&job("ns", "j")));
+        prop_assert_eq!(inventory.held_by_pods(&job("ns", "j")), fresh.held_by_pods(&job("ns", "j")));
     }
 }
