@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::Error as _};
 
 use crate::{
     gang::{Gang, QueueName, SOLE_TASK, TaskName},
@@ -48,9 +48,14 @@ impl Admission {
     /// Reads the annotation.
     ///
     /// # Errors
-    /// If the text is not an admission: then there is none.
+    /// If the text is not an admission: then there is none. One of less than nothing is none: it would give the quota
+    /// away that others hold.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(text)
+        let record: Self = serde_json::from_str(text)?;
+        if record.charged.iter().any(|(_, amount)| amount.is_negative()) {
+            return Err(serde_json::Error::custom("it charges less than nothing"));
+        }
+        Ok(record)
     }
 
     /// Most pods of a task, in each copy. A workload without tasks may be recorded under any name.
@@ -90,6 +95,7 @@ mod tests {
         assert_eq!(text, r#"{"queue":"ml","priority":7,"copies":2,"tasks":{"worker":3},"charged":{"cpu":"1500m"}}"#);
         assert_eq!(Admission::parse(&text).unwrap(), record);
         assert!(Admission::parse("{}").is_err());
+        assert!(Admission::parse(&text.replace("1500m", "-1")).is_err(), "less than nothing");
         let nested = Admission { above: vec!["research".into(), "company".into()], ..record.clone() };
         assert!(nested.to_json().starts_with(r#"{"queue":"ml","above":["research","company"],"priority":7,"#));
         assert_eq!(Admission::parse(&nested.to_json()).unwrap(), nested);
