@@ -193,14 +193,14 @@ fn assess_record(
 ) -> Option<Resize> {
     let (record, workload) = (binding.admission.as_deref()?, workload?);
     let gang = workload.gang.as_ref().ok()?;
-    if binding.deleting || workload.deleting || binding.suspended || workload.progress.ended.is_some() {
+    if binding.deleting || workload.deleting || workload.progress.ended.is_some() {
         return None;
     }
     let minimum = pod_group::pod_group_minimum(gang, priority_of).pods;
     let elastic = workload.kind == WorkloadKind::VolcanoJob;
     let mut resize = decide_resize(Wanted { gang, elastic, minimum: &minimum, copies }, record)?;
     if let Resize::Grow(more) = &mut resize {
-        if charge.stage != Stage::Placed || charge.over_record || workload.held {
+        if charge.stage != Stage::Placed || charge.over_record || workload.held || binding.suspended {
             return None;
         }
         let class = (workload.kind, gang, &binding.placement, &binding.plan, &binding.clusters, &record.tasks);

@@ -8,9 +8,14 @@
 //! stale grant, not a forged one. A record that is smaller than the one before, and of the same lease, harms nobody,
 //! unless clusters for more pods come with it. A gate that was there counts although somebody took it off.
 //!
+//! A record that nothing can be held against is charged as it is: a list of jobs may be older than one of bindings, and
+//! the scheduler may place it at any time. If its workload is not there a minute later, and nothing is placed, it is
+//! taken back.
+//!
 //! Whatever a record says, its charge goes to the queue that the workload names, and never exceeds what the workload
-//! can ask for: so a forged one takes nothing from others, also if it was forged while no controller ran and so passes
-//! for granted. It is taken away at once in one patch, as an eviction.
+//! can ask for: so a forged one takes nothing from others. It is taken away at once in one patch, as an eviction. One
+//! that was forged while no controller ran passes for granted in its own queue, and is charged until the first write
+//! cuts it to its template.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -24,7 +29,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{
     capacity::FleetCapacity,
     deadlines::{Deadlines, after},
-    eviction::{FORGED_RECORD, QUEUE_CHANGED},
+    eviction::{FORGED_RECORD, NOT_PLACED, QUEUE_CHANGED},
     jobs::Jobs,
     requeue::requeue,
 };
@@ -37,6 +42,8 @@ use crate::{
 const AGAIN: SignedDuration = SignedDuration::from_secs(5);
 /// A record of a later lease than ours: by then a replica that lost the lease has noticed, and decides no more.
 const OVERTAKEN: SignedDuration = SignedDuration::from_secs(60);
+/// A granted job that is not seen: by then every list and every watch has caught up.
+const UNSEEN: SignedDuration = SignedDuration::from_secs(60);
 
 /// What is wrong with what a binding says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,10 +56,44 @@ pub(crate) enum RecordFault {
     OtherQueue,
     /// Its user changed the queue of the workload.
     Moved,
+    /// Nobody can read it: it grants nothing, and its job would wait for ever.
+    Unreadable,
     /// It is gated, has no record, and has clusters.
     PlacedWithoutRecord,
     /// It has clusters for more pods than were granted.
     PlacedBeyondRecord,
+    /// It is placed nowhere, and its workload is not there, or asks for nothing that one can read.
+    NoWorkload,
+}
+
+impl RecordFault {
+    /// For how long what looks wrong may turn out right.
+    fn grace_period(self) -> Option<SignedDuration> {
+        match self {
+            Self::NotGrantedByUs => Some(OVERTAKEN),
+            Self::NoWorkload => Some(UNSEEN),
+            Self::NotGranted
+            | Self::OtherQueue
+            | Self::Moved
+            | Self::Unreadable
+            | Self::PlacedWithoutRecord
+            | Self::PlacedBeyondRecord => None,
+        }
+    }
+
+    /// The reason of what is said, and written on the binding.
+    fn eviction_reason(self) -> &'static str {
+        match self {
+            Self::Moved => QUEUE_CHANGED,
+            Self::NoWorkload => NOT_PLACED,
+            Self::NotGranted
+            | Self::NotGrantedByUs
+            | Self::OtherQueue
+            | Self::Unreadable
+            | Self::PlacedWithoutRecord
+            | Self::PlacedBeyondRecord => FORGED_RECORD,
+        }
+    }
 }
 
 /// A record, and under which lease it says to be granted.
@@ -77,6 +118,8 @@ pub(crate) struct GrantHistory {
     fault: Option<RecordFault>,
     /// Nothing speaks for the record but that it is of another lease.
     is_stale: bool,
+    /// The record is as the first list had it.
+    is_listed: bool,
     /// The record named the workload's queue.
     named_queue: bool,
     ceiling: Option<Resources>,
@@ -108,12 +151,20 @@ impl GrantHistory {
         self.placed = placed;
         self.gated |= binding.gate.is_some();
         let before = std::mem::replace(&mut self.seen, now);
+        if self.seen != before {
+            self.is_listed = is_first;
+            self.ceiling.take_if(|_| binding.clusters.is_empty());
+        }
         let Some(now) = &self.seen else {
             if before.is_some() {
                 // What was granted once is not granted again by saying so.
                 self.sent = None;
             }
-            self.fault = (self.gated && !binding.clusters.is_empty()).then_some(RecordFault::PlacedWithoutRecord);
+            self.fault = if binding.clusters.is_empty() {
+                binding.recorded.then_some(RecordFault::Unreadable)
+            } else {
+                self.gated.then_some(RecordFault::PlacedWithoutRecord)
+            };
             return self.fault;
         };
         let granted = count_granted(&now.admission);
@@ -160,18 +211,18 @@ impl GrantHistory {
         Some(if self.named_queue { RecordFault::Moved } else { RecordFault::OtherQueue })
     }
 
-    /// What the workload can ask for at most. While it is placed that does not fall: what it ran with may be there yet.
-    fn follow_ceiling(&mut self, binding: &Binding, gang: Option<&Gang>, capacity: &FleetCapacity) {
-        match gang {
-            Some(gang) => {
-                let most = gang.full_demand().times(count_most_copies(binding, gang, capacity));
-                let known = self.ceiling.take().filter(|_| !binding.clusters.is_empty());
-                self.ceiling = Some(known.map_or_else(|| most.clone(), |known| known.max(&most)));
-            }
-            // Nothing of it can be placed any more.
-            None if binding.clusters.is_empty() && self.ceiling.is_none() => self.ceiling = Some(Resources::new()),
-            None => {}
+    /// What the workload can ask for at most. While its record stands that does not fall: it may be scaled up again
+    /// before a smaller record is stored. Nor while it is placed: what it ran with may be there yet. Of one that was
+    /// scaled down while no controller ran, the record says what it had.
+    fn follow_ceiling(&mut self, binding: &Binding, workload: &Workload, gang: &Gang, capacity: &FleetCapacity) {
+        let mut most = gang.full_demand().times(count_most_copies(binding, gang, capacity));
+        let is_cut = !binding.deleting && !workload.deleting && workload.progress.ended.is_none();
+        let listed =
+            binding.admission.as_ref().filter(|record| self.is_listed && is_cut && record.queue == workload.queue);
+        for known in self.ceiling.iter().chain(listed.map(|record| &record.charged)) {
+            most = most.max(known);
         }
+        self.ceiling = Some(most);
     }
 }
 
@@ -188,16 +239,20 @@ impl Jobs {
         let workload = objects.workload_of(binding);
         let gang = workload.and_then(|workload| workload.gang.as_ref().ok());
         let fault = history.observe_binding(binding, epoch.as_deref(), in_first_list);
-        history.follow_ceiling(binding, gang.map(Arc::as_ref), capacity);
+        if let Some((workload, gang)) = workload.zip(gang) {
+            history.follow_ceiling(binding, workload, gang, capacity);
+        }
         // Others' bindings, and those that go, are nobody's to take from.
         if binding.deleting || binding.placement.is_none() {
             return None;
         }
+        let unseen = gang.is_none() && binding.admission.is_some() && binding.clusters.is_empty();
         match fault {
             // That it names another queue is so under every lease.
-            None | Some(RecordFault::NotGrantedByUs) => {
-                workload.and_then(|workload| history.hold_against(binding, workload)).or(fault)
-            }
+            None | Some(RecordFault::NotGrantedByUs) => workload
+                .and_then(|workload| history.hold_against(binding, workload))
+                .or(fault)
+                .or(unseen.then_some(RecordFault::NoWorkload)),
             known => known,
         }
     }
@@ -221,14 +276,14 @@ impl ForgedRecords {
         let Some(fault) = fault else { return self.0.forget(&binding.key) };
         let known = self.0.get_mut(&binding.key).map(|(_, (known, version))| (*known, Arc::clone(version)));
         match known {
-            // A replica that was overtaken is given its time, however often the binding changes.
+            // Its time runs on, however often the binding changes.
             Some((known, version)) if known == fault => {
-                if version != binding.resource_version && fault != RecordFault::NotGrantedByUs {
+                if version != binding.resource_version && fault.grace_period().is_none() {
                     self.0.set(&binding.key, now, (fault, Arc::clone(&binding.resource_version)));
                 }
             }
             _ => {
-                let at = if fault == RecordFault::NotGrantedByUs { after(now, OVERTAKEN) } else { now };
+                let at = fault.grace_period().map_or(now, |grace| after(now, grace));
                 self.0.set(&binding.key, at, (fault, Arc::clone(&binding.resource_version)));
             }
         }
@@ -244,14 +299,14 @@ impl ForgedRecords {
             let Some(binding) = objects.bindings.get(&key).filter(|_| jobs.is_confirmed(&key)) else { continue };
             let workload = objects.workload_of(binding);
             let why = describe_fault(fault, binding, workload);
-            let is_forged = fault != RecordFault::Moved;
+            let reason = fault.eviction_reason();
+            let is_forged = reason == FORGED_RECORD;
             forged += usize::from(is_forged);
-            let reason = if is_forged { FORGED_RECORD } else { QUEUE_CHANGED };
             tracing::warn!(binding = %key, reason, why, "taken away");
             let event_type = if is_forged { EventType::Warning } else { EventType::Normal };
             decisions.extend(workload.map(|it| Decision::event_on_workload(it, event_type, reason, why.clone())));
             let decision = requeue(binding, reason, why, Vec::new(), now);
-            decisions.push(if is_forged { decision } else { without_backoff(decision) });
+            decisions.push(if fault == RecordFault::Moved { without_backoff(decision) } else { decision });
         }
         (decisions, forged)
     }
@@ -277,11 +332,13 @@ fn describe_fault(fault: RecordFault, binding: &Binding, workload: Option<&Workl
         }
         RecordFault::OtherQueue => format!("its admission names queue {queue}, and it is in queue {own}"),
         RecordFault::Moved => format!("it was admitted to queue {queue}, and names queue {own} now"),
+        RecordFault::Unreadable => "its admission can not be read".to_owned(),
         RecordFault::PlacedWithoutRecord => "it was given clusters without an admission".to_owned(),
         RecordFault::PlacedBeyondRecord => {
             let (placed, granted) = (count_placed(binding), record.map_or(0, |record| count_granted(record)));
             format!("it was given clusters for {placed} pods, and {granted} are admitted")
         }
+        RecordFault::NoWorkload => "it is admitted, and its workload is not there".to_owned(),
     }
 }
 

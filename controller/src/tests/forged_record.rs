@@ -73,6 +73,19 @@ fn a_forged_record_of_the_lease_that_is_held_is_taken_away() {
 }
 
 #[test]
+fn a_record_that_nobody_can_read_is_taken_away_and_its_job_waits_in_line() {
+    let mut world = world();
+    world.job("full", "q", 2);
+    world.settle();
+    world.job("a", "q", 1);
+    world.settle();
+    let before = world.writes.len();
+    forge(&mut world, "a-job", r#"{"queue": 7}"#, Some("99999999999999999999.?"), &json!([]));
+    world.settle();
+    assert_taken_away(&world, "a-job", before);
+}
+
+#[test]
 fn a_forged_placement_is_taken_away_whichever_lease_it_names() {
     for epoch in [Some(US), Some("2.other"), None] {
         let mut world = world();
@@ -126,9 +139,11 @@ fn a_record_beyond_its_template_that_was_forged_while_no_controller_ran_is_cut_t
     world.place("a-job", 2);
     forge(&mut world, "a-job", &record("q", 1_000_000, "1000000"), Some(US), &on_m1(2));
     world.begin_anew();
-    assert_eq!(world.used("q"), "2");
     world.settle();
     assert_record(&world, "a-job", &record("q", 2, "2"));
+    assert_eq!(world.used("q"), "2");
+    world.job("others", "other", 40);
+    assert_eq!(world.settle(), ["others-job"], "one write later the fleet goes on");
 }
 
 #[test]
@@ -351,6 +366,60 @@ fn a_granted_job_that_is_not_seen_for_a_while_keeps_its_charge() {
     world.job("b", "q", 2);
     assert!(world.pass(3).is_empty());
     assert_eq!(world.used("q"), "2");
+}
+
+#[test]
+fn a_granted_job_that_was_never_seen_keeps_its_charge_until_its_grant_is_taken_back() {
+    let mut world = world();
+    world.job("a", "q", 2);
+    assert_eq!(world.settle(), ["a-job"]);
+    world.delete("Job", "a");
+    world.job("b", "q", 2);
+    world.begin_anew();
+    assert!(world.pass(59).is_empty());
+    assert_eq!(world.used("q"), "2", "a list of jobs may be older than the one of bindings");
+    assert!(!annotation(&world, "a-job", "caldera.dev/admission").is_null());
+    assert_eq!(world.pass(3), ["b-job"]);
+    assert!(annotation(&world, "a-job", "caldera.dev/admission").is_null());
+    // One that comes in time keeps what it was granted.
+    let seen_late = world.get("Job", "b").clone();
+    world.delete("Job", "b");
+    world.begin_anew();
+    world.pass(30);
+    world.put(seen_late);
+    world.pass(60);
+    assert_eq!(world.used("q"), "2");
+}
+
+#[test]
+fn a_granted_job_that_is_scaled_down_keeps_its_charge_until_a_smaller_record_is_stored() {
+    let mut world = world();
+    world.job("a", "q", 2);
+    assert_eq!(world.settle(), ["a-job"]);
+    // Its user suspends it before it is placed.
+    world.patch("ResourceBinding", "a-job", &json!({"spec": {"suspension": {"scheduling": true}}}));
+    world.settle();
+    world.job("b", "q", 1);
+    world.patch("Job", "a", &job("a", "q", 1));
+    assert_eq!(world.used("q"), "2", "it may be scaled up again");
+    assert_eq!(world.settle(), ["b-job"]);
+    assert_record(&world, "a-job", &record("q", 1, "1"));
+    world.patch("Job", "a", &job("a", "q", 2));
+    world.settle();
+    assert_eq!(world.used("q"), "2");
+}
+
+#[test]
+fn a_granted_job_that_was_scaled_down_while_no_controller_ran_keeps_its_charge_until_its_record_is_cut() {
+    let mut world = world();
+    world.job("a", "q", 2);
+    assert_eq!(world.settle(), ["a-job"]);
+    world.patch("Job", "a", &job("a", "q", 1));
+    world.begin_anew();
+    assert_eq!(world.used("q"), "2");
+    world.settle();
+    assert_eq!(world.used("q"), "1");
+    assert_record(&world, "a-job", &record("q", 1, "1"));
 }
 
 #[test]

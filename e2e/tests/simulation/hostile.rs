@@ -572,9 +572,10 @@ impl Hostile {
         let copies = |record: &Value| record["copies"].as_u64().unwrap_or(1);
         let deadline = |more: u128| Some(now + AT_ONCE + more);
         let Some(record) = invariants::record(new) else {
-            // What can not be read grants nothing; clusters are to go with it.
+            // What can not be read grants nothing; it is to go, and clusters with it.
             let is_gated = annotation(new, GATE).is_string();
-            return deadline(0).filter(|_| clusters_of(new).is_some() && (is_gated || self.besieges));
+            let is_told = annotation(new, ADMISSION).is_string() || clusters_of(new).is_some();
+            return deadline(0).filter(|_| is_told && (self.besieges || (is_gated && clusters_of(new).is_some())));
         };
         let names_other = record["queue"] != QUEUE;
         // While controllers die: what was forged when none ran passes for granted where it is within its template.
