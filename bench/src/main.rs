@@ -11,6 +11,7 @@ mod machine;
 mod place;
 mod process;
 mod release;
+mod soak;
 mod webhook;
 mod world;
 mod writes;
@@ -36,6 +37,8 @@ enum Command {
     Place(place::Args),
     /// API writes of a job's whole life, by component.
     Writes(writes::Args),
+    /// Hours of jobs against real processes that are killed and stopped: what was lost, and what memory does.
+    Soak(soak::Args),
     /// Gate patches a second against the embedded API server: the floor for everything else.
     Apiserver(apiserver::Args),
 }
@@ -66,6 +69,7 @@ async fn run_command(command: Command) -> anyhow::Result<()> {
         Command::Release(args) => release::run_benchmark(args).await?,
         Command::Place(args) => place::run_benchmark(args).await?,
         Command::Writes(args) => writes::run_benchmark(args).await?,
+        Command::Soak(args) => soak::run_benchmark(args).await?,
         Command::Apiserver(args) => apiserver::run_benchmark(args).await?,
     }
     machine::print_load("at the end");
