@@ -186,8 +186,10 @@ impl GrantHistory {
             self.sent = None;
         }
         let of_this_lease = now.epoch.as_deref() == epoch;
+        // What is placed was placed by a record that was believed.
+        let was_believed = self.fault.is_none() && !self.is_stale;
         let waits = binding.clusters.is_empty()
-            || before.as_ref().is_some_and(|before| placed <= count_granted(&before.admission));
+            || before.as_ref().is_some_and(|before| was_believed && placed <= count_granted(&before.admission));
         let is_known = is_first || is_ours || (self.fault.is_none() && is_less && !spreads);
         let is_stale = !is_known && !of_this_lease && waits;
         self.is_stale = is_stale && placed < granted;
@@ -213,10 +215,19 @@ impl GrantHistory {
 
     /// What the workload can ask for at most. While its record stands that does not fall: it may be scaled up again
     /// before a smaller record is stored. Nor while it is placed: what it ran with may be there yet. Of one that was
-    /// scaled down while no controller ran, the record says what it had.
-    fn follow_ceiling(&mut self, binding: &Binding, workload: &Workload, gang: &Gang, capacity: &FleetCapacity) {
+    /// scaled down while no controller ran, the record says what it had; not so a record of a later lease, which stays
+    /// for a while.
+    fn follow_ceiling(
+        &mut self,
+        binding: &Binding,
+        workload: &Workload,
+        gang: &Gang,
+        capacity: &FleetCapacity,
+        epoch: Option<&str>,
+    ) {
         let mut most = gang.full_demand().times(count_most_copies(binding, gang, capacity));
         let is_cut = !binding.deleting && !workload.deleting && workload.progress.ended.is_none();
+        let is_cut = is_cut && term_of(binding.epoch.as_deref()) <= term_of(epoch);
         let listed =
             binding.admission.as_ref().filter(|record| self.is_listed && is_cut && record.queue == workload.queue);
         for known in self.ceiling.iter().chain(listed.map(|record| &record.charged)) {
@@ -240,7 +251,7 @@ impl Jobs {
         let gang = workload.and_then(|workload| workload.gang.as_ref().ok());
         let fault = history.observe_binding(binding, epoch.as_deref(), in_first_list);
         if let Some((workload, gang)) = workload.zip(gang) {
-            history.follow_ceiling(binding, workload, gang, capacity);
+            history.follow_ceiling(binding, workload, gang, capacity, epoch.as_deref());
         }
         // Others' bindings, and those that go, are nobody's to take from.
         if binding.deleting || binding.placement.is_none() {

@@ -137,6 +137,8 @@ fn cut_to_placed(record: &Admission, gang: &Gang, binding: &Binding) -> Option<A
         less.charged.saturating_sub(&task.request.times(u64::from(had - keeps)));
         less.tasks.insert(task.name.clone(), keeps);
     }
+    // Never less than the pods ask for that stay, whatever the record says they are charged.
+    less.charged = less.charged.max(&less.price_at(gang).min(&record.charged));
     let same = |task: &caldera_core::gang::Task| less.pods_of(&task.name) == record.pods_of(&task.name);
     (!gang.tasks.iter().all(same)).then_some(less)
 }

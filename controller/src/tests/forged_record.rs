@@ -86,6 +86,20 @@ fn a_record_that_nobody_can_read_is_taken_away_and_its_job_waits_in_line() {
 }
 
 #[test]
+fn clusters_that_come_with_one_more_later_lease_are_taken_away_and_not_cut_into_a_grant_of_ours() {
+    let mut world = world();
+    world.job("a", "q", 9);
+    world.settle();
+    // Nobody believes the first, and so it speaks for nothing that the second has placed.
+    forge(&mut world, "a-job", &record("q", 1_000_000, "1000000"), Some("93.me"), &json!([]));
+    world.settle();
+    let before = world.writes.len();
+    forge(&mut world, "a-job", &record("q", 1_000_000, "1000000"), Some("94.me"), &on_m1(9));
+    world.pass(70);
+    assert_taken_away(&world, "a-job", before);
+}
+
+#[test]
 fn a_forged_placement_is_taken_away_whichever_lease_it_names() {
     for epoch in [Some(US), Some("2.other"), None] {
         let mut world = world();

@@ -625,9 +625,9 @@ impl Hostile {
         }
     }
 
-    /// The record of a job that has ended grants nothing.
+    /// The record of a job that has ended, or is gone, grants nothing.
     fn has_ended(&self, binding: &str) -> bool {
-        self.jobs.get(binding.trim_end_matches("-job")).is_some_and(has_ended)
+        self.jobs.get(binding.trim_end_matches("-job")).is_none_or(has_ended)
     }
 
     /// What is forged is gone in time, and honest queues are charged for honest jobs alone.

@@ -234,6 +234,10 @@ impl Invariants {
         // Of a duplicated job each copy is a gang of its own.
         let copies = if is_duplicated(binding) { u64::try_from(shares.len()).unwrap() } else { 1 };
         if copies > 1 {
+            // Who asks for copies of what was divided changes nothing of what is placed.
+            if old.and_then(self::plan).as_ref() == Some(&plan) {
+                return;
+            }
             assert!(copies <= number(&record["copies"]), "{name}: more copies than granted: {plan}, {record}");
             return;
         }
@@ -428,6 +432,11 @@ fn never_placed_twice(name: &str, job: Option<&Value>, old: &Value, new: &Value)
     let wanted = new["spec"]["replicas"].as_u64().into_iter().chain(of_job).min().filter(|_| !is_duplicated(new));
     let wanted = wanted.unwrap_or(u64::MAX);
     let most = granted(new).unwrap_or(u64::MAX).min(wanted);
+    // Its user asks for whole copies of what was split: it can not stay as it was.
+    let was_split = before.len() > 1 && new["spec"]["replicas"].as_u64().is_some_and(|replicas| held <= replicas);
+    if is_duplicated(new) && was_split {
+        return;
+    }
     if held > most {
         assert!(kept >= most, "{name} was placed on {before:?}, of which {most} stay its own, and has {after:?}");
         return;
