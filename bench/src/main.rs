@@ -12,6 +12,7 @@ mod place;
 mod process;
 mod release;
 mod soak;
+mod takeover;
 mod webhook;
 mod world;
 mod writes;
@@ -39,6 +40,8 @@ enum Command {
     Writes(writes::Args),
     /// Hours of jobs against real processes that are killed and stopped: what was lost, and what memory does.
     Soak(soak::Args),
+    /// From the loss of the controller that holds the Lease to the next release by the other one.
+    Takeover(takeover::Args),
     /// Gate patches a second against the embedded API server: the floor for everything else.
     Apiserver(apiserver::Args),
 }
@@ -70,6 +73,7 @@ async fn run_command(command: Command) -> anyhow::Result<()> {
         Command::Place(args) => place::run_benchmark(args).await?,
         Command::Writes(args) => writes::run_benchmark(args).await?,
         Command::Soak(args) => soak::run_benchmark(args).await?,
+        Command::Takeover(args) => takeover::run_benchmark(args).await?,
         Command::Apiserver(args) => apiserver::run_benchmark(args).await?,
     }
     machine::print_load("at the end");

@@ -139,6 +139,10 @@ pub struct ComponentArgs {
     /// Namespace of the lease that lets one replica of a component be active (it must exist).
     #[arg(long, default_value = "default", value_name = "NAMESPACE")]
     pub lease_namespace: String,
+    /// Seconds until another replica takes over from one that is gone or cut off, from 3 to 15. It is renewed seven times
+    /// in that time.
+    #[arg(long, default_value_t = 15, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(3..=15))]
+    pub lease_duration: u64,
     /// Runs without a lease: for a single replica. The lease of an earlier controller must be deleted, else nothing
     /// is placed.
     #[arg(long)]

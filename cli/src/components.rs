@@ -15,7 +15,7 @@ use caldera_global_scheduler::estimators::{client::Trust, pool::Settings};
 use caldera_runtime::{
     client::{self, WriteCounts},
     clock::Clock,
-    lease::LeaseCandidate,
+    lease::{LeaseCandidate, LeaseDuration},
     members::collector,
     serve::{self, Ready, SharedRegistry},
     shutdown,
@@ -260,6 +260,7 @@ where
         namespace: args.lease_namespace.clone(),
         name: lease.to_owned(),
         identity: format!("{host}-{}-{started:x}", std::process::id()),
+        lasts: LeaseDuration::from_seconds(args.lease_duration),
     };
     let clock = std::sync::Arc::new(caldera_runtime::clock::SystemClock);
     ready.set_ready(true);

@@ -2,8 +2,9 @@
 //!
 //! Rule (client-go `tools/leaderelection`): a lease of another replica is judged by when *we* last saw its record
 //! change, never by the time that is written in it, so clocks may differ between machines. A leader that could not
-//! renew within [`RENEW_DEADLINE`] stops before another may take over after `LEASE_DURATION`. A leader that
-//! stops releases the lease only after its last write was answered.
+//! renew within two thirds of the [`LeaseDuration`] stops before another may take over after all of it. Where replicas
+//! are set up with different ones, the longer counts. A leader that stops releases the lease only after its last write
+//! was answered.
 
 use std::time::Duration;
 
@@ -22,11 +23,31 @@ use crate::{
 };
 
 /// How long a lease lasts after its record was last seen to change.
-pub const LEASE_DURATION: Duration = Duration::from_secs(15);
-/// A leader that could not renew for this long stops.
-pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
-/// Between two attempts to acquire or renew it.
-pub const RETRY_PERIOD: Duration = Duration::from_secs(2);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LeaseDuration(Duration);
+
+impl LeaseDuration {
+    /// The longest: what is said about replicas that were overtaken stands on it.
+    pub const LONGEST: Self = Self(Duration::from_secs(15));
+
+    /// Between 3 and 15 seconds; what is beyond is cut.
+    #[must_use]
+    pub fn from_seconds(seconds: u64) -> Self {
+        Self(Duration::from_secs(seconds.clamp(3, Self::LONGEST.0.as_secs())))
+    }
+
+    /// A leader that could not renew for this long stops.
+    #[must_use]
+    pub fn renew_deadline(self) -> Duration {
+        self.0 * 2 / 3
+    }
+
+    /// Between two attempts to acquire or renew it.
+    #[must_use]
+    pub fn retry_period(self) -> Duration {
+        self.0 * 2 / 15
+    }
+}
 
 /// A replica that wants to hold a lease.
 #[derive(Debug, Clone)]
@@ -37,6 +58,8 @@ pub struct LeaseCandidate {
     pub name: String,
     /// Unique among replicas.
     pub identity: String,
+    /// For how long others wait before they take it.
+    pub lasts: LeaseDuration,
 }
 
 /// A lease's record as far as the rule looks at it.
@@ -48,6 +71,8 @@ pub struct LeaseRecord {
     pub version: String,
     /// How often it changed hands.
     pub transitions: i64,
+    /// What its holder says that it lasts.
+    pub lasts: LeaseDuration,
 }
 
 /// What to do about a lease.
@@ -63,13 +88,20 @@ pub enum LeaseAction {
     Wait,
 }
 
-/// Decides by the record, and by how long ago it was last seen to change.
+/// Decides by the record, and by how long ago it was last seen to change. `holds` says that it was acquired already: a
+/// candidate that finds its own name in it from a life before takes it anew, and so has an epoch of its own.
 #[must_use]
-pub fn decide_lease_action(identity: &str, record: Option<&LeaseRecord>, unchanged_for: Duration) -> LeaseAction {
+pub fn decide_lease_action(
+    candidate: &LeaseCandidate,
+    holds: bool,
+    record: Option<&LeaseRecord>,
+    unchanged_for: Duration,
+) -> LeaseAction {
     match record {
         None => LeaseAction::Create,
-        Some(record) if record.holder == identity => LeaseAction::Renew,
-        Some(record) if record.holder.is_empty() || unchanged_for >= LEASE_DURATION => LeaseAction::Take,
+        Some(record) if record.holder == candidate.identity && holds => LeaseAction::Renew,
+        Some(record) if record.holder == candidate.identity || record.holder.is_empty() => LeaseAction::Take,
+        Some(record) if unchanged_for >= candidate.lasts.max(record.lasts).0 => LeaseAction::Take,
         Some(_) => LeaseAction::Wait,
     }
 }
@@ -125,7 +157,7 @@ pub async fn acquire_lease(
         tokio::select! {
             biased;
             () = shutdown.cancelled() => return None,
-            () = tokio::time::sleep(RETRY_PERIOD) => {}
+            () = tokio::time::sleep(candidate.lasts.retry_period()) => {}
         }
     }
     tracing::info!(lease = candidate.name, identity = candidate.identity, "active");
@@ -153,16 +185,16 @@ async fn keep_renewing(
                 write_release(&client, &candidate, seen.as_ref()).await;
                 return;
             }
-            () = tokio::time::sleep(RETRY_PERIOD) => {}
+            () = tokio::time::sleep(candidate.lasts.retry_period()) => {}
         }
-        let left = RENEW_DEADLINE.saturating_sub(renewed.elapsed());
+        let left = candidate.lasts.renew_deadline().saturating_sub(renewed.elapsed());
         match tokio::time::timeout(left, try_lease(&client, &candidate, &clock, &mut seen, Some(&epoch))).await {
             Ok(Ok(true)) => renewed = Instant::now(),
             Ok(Ok(false)) => break,
             Ok(Err(failure)) => tracing::warn!(lease = candidate.name, %failure, "failed to renew the lease"),
             Err(_) => break,
         }
-        if renewed.elapsed() >= RENEW_DEADLINE {
+        if renewed.elapsed() >= candidate.lasts.renew_deadline() {
             break;
         }
     }
@@ -188,7 +220,7 @@ async fn try_lease(
     if held.is_some_and(|held| record.is_none_or(|record| record.epoch() != held)) {
         return Ok(false);
     }
-    let write = match decide_lease_action(&candidate.identity, record, unchanged) {
+    let write = match decide_lease_action(candidate, held.is_some(), record, unchanged) {
         LeaseAction::Wait => return Ok(false),
         action => write_for(action, candidate, record, &format_micro_time(clock.now())),
     };
@@ -206,7 +238,7 @@ async fn try_lease(
 
 fn write_for(action: LeaseAction, candidate: &LeaseCandidate, record: Option<&LeaseRecord>, now: &str) -> Write {
     let mut spec = json!({
-        "holderIdentity": candidate.identity, "leaseDurationSeconds": LEASE_DURATION.as_secs(), "renewTime": now,
+        "holderIdentity": candidate.identity, "leaseDurationSeconds": candidate.lasts.0.as_secs(), "renewTime": now,
     });
     if action != LeaseAction::Renew {
         let transitions = record.map_or(0, |record| record.transitions + 1);
@@ -261,6 +293,7 @@ fn parse_record(version: Option<String>, lease: &Value) -> LeaseRecord {
         holder: spec["holderIdentity"].as_str().unwrap_or_default().to_owned(),
         version: version.unwrap_or_default(),
         transitions: spec["leaseTransitions"].as_i64().unwrap_or_default(),
+        lasts: LeaseDuration::from_seconds(spec["leaseDurationSeconds"].as_u64().unwrap_or_default()),
     }
 }
 
@@ -271,29 +304,59 @@ mod tests {
     use super::*;
 
     fn record(holder: &str) -> LeaseRecord {
-        LeaseRecord { holder: holder.into(), version: "7".into(), transitions: 1 }
+        LeaseRecord { holder: holder.into(), version: "7".into(), transitions: 1, lasts: LeaseDuration::LONGEST }
+    }
+
+    fn candidate() -> LeaseCandidate {
+        LeaseCandidate { namespace: "ns".into(), name: "l".into(), identity: "a".into(), lasts: LeaseDuration::LONGEST }
     }
 
     #[test]
     fn a_lease_is_taken_only_when_free_or_unchanged_for_its_duration() {
-        assert_eq!(decide_lease_action("a", None, Duration::ZERO), LeaseAction::Create);
-        assert_eq!(decide_lease_action("a", Some(&record("a")), Duration::ZERO), LeaseAction::Renew);
-        assert_eq!(decide_lease_action("a", Some(&record("")), Duration::ZERO), LeaseAction::Take);
-        assert_eq!(
-            decide_lease_action("a", Some(&record("b")), LEASE_DURATION - Duration::from_millis(1)),
-            LeaseAction::Wait
-        );
-        assert_eq!(decide_lease_action("a", Some(&record("b")), LEASE_DURATION), LeaseAction::Take);
+        let decide =
+            |record: Option<&LeaseRecord>, unchanged| decide_lease_action(&candidate(), true, record, unchanged);
+        let lasts = LeaseDuration::LONGEST.0;
+        assert_eq!(decide(None, Duration::ZERO), LeaseAction::Create);
+        assert_eq!(decide(Some(&record("a")), Duration::ZERO), LeaseAction::Renew);
+        assert_eq!(decide(Some(&record("")), Duration::ZERO), LeaseAction::Take);
+        assert_eq!(decide(Some(&record("b")), lasts - Duration::from_millis(1)), LeaseAction::Wait);
+        assert_eq!(decide(Some(&record("b")), lasts), LeaseAction::Take);
+    }
+
+    #[test]
+    fn each_life_of_a_candidate_has_an_epoch_of_its_own() {
+        let (candidate, ours) = (candidate(), record("a"));
+        assert_eq!(decide_lease_action(&candidate, true, Some(&ours), Duration::ZERO), LeaseAction::Renew);
+        assert_eq!(decide_lease_action(&candidate, false, Some(&ours), Duration::ZERO), LeaseAction::Take);
+        let Body::MergePatch(patch) = write_for(LeaseAction::Take, &candidate, Some(&ours), "now").body else {
+            panic!("a take is a patch")
+        };
+        assert_eq!(patch["spec"]["leaseTransitions"], 2);
+    }
+
+    #[test]
+    fn of_two_replicas_with_different_durations_the_longer_counts() {
+        let (short, five) = (LeaseDuration::from_seconds(5), Duration::from_secs(5));
+        let mut hasty = candidate();
+        hasty.lasts = short;
+        assert_eq!(decide_lease_action(&hasty, false, Some(&record("b")), five), LeaseAction::Wait);
+        let mut brief = record("b");
+        brief.lasts = short;
+        assert_eq!(decide_lease_action(&candidate(), false, Some(&brief), five), LeaseAction::Wait);
+        assert_eq!(decide_lease_action(&hasty, false, Some(&brief), five), LeaseAction::Take);
     }
 
     #[test]
     fn a_holder_stops_before_another_may_take_over() {
-        assert!(RENEW_DEADLINE + RETRY_PERIOD < LEASE_DURATION);
+        for seconds in 0..20 {
+            let lasts = LeaseDuration::from_seconds(seconds);
+            assert!(lasts.renew_deadline() + lasts.retry_period() < lasts.0, "{lasts:?}");
+        }
     }
 
     #[test]
     fn taking_a_lease_is_a_compare_and_set() {
-        let candidate = LeaseCandidate { namespace: "ns".into(), name: "l".into(), identity: "a".into() };
+        let candidate = candidate();
         let write = write_for(LeaseAction::Take, &candidate, Some(&record("b")), "now");
         let Body::MergePatch(patch) = write.body else { panic!("a take is a patch") };
         assert_eq!(patch["metadata"]["resourceVersion"], "7");
@@ -332,13 +395,13 @@ mod tests {
                 )
             }
         });
-        let candidate = LeaseCandidate { namespace: "ns".into(), name: "l".into(), identity: "a".into() };
+        let candidate = candidate();
         let clock: SharedClock = Arc::new(crate::clock::SystemClock);
         let client = Client::new(service, "default");
         let held = acquire_lease(client, candidate, clock, CancellationToken::new()).await.unwrap();
         assert_eq!(held.epoch, "0.a");
         set_spec(&mut lease.lock().unwrap(), &json!({"holderIdentity": "", "leaseTransitions": 1}));
-        tokio::time::timeout(LEASE_DURATION, held.lost.cancelled()).await.unwrap();
+        tokio::time::timeout(LeaseDuration::LONGEST.0, held.lost.cancelled()).await.unwrap();
         assert_eq!(lease.lock().unwrap()["spec"]["holderIdentity"], "", "it is not taken a second time");
     }
 }

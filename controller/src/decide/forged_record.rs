@@ -190,7 +190,9 @@ impl GrantHistory {
         let was_believed = self.fault.is_none() && !self.is_stale;
         let waits = binding.clusters.is_empty()
             || before.as_ref().is_some_and(|before| was_believed && placed <= count_granted(&before.admission));
-        let is_known = is_first || is_ours || (self.fault.is_none() && is_less && !spreads);
+        // Each life of a holder has a lease of its own: nothing was granted under it before the first list.
+        let is_listed = is_first && !(epoch.is_some() && of_this_lease);
+        let is_known = is_listed || is_ours || (self.fault.is_none() && is_less && !spreads);
         let is_stale = !is_known && !of_this_lease && waits;
         self.is_stale = is_stale && placed < granted;
         self.fault = if is_known || is_stale {

@@ -100,6 +100,20 @@ fn clusters_that_come_with_one_more_later_lease_are_taken_away_and_not_cut_into_
 }
 
 #[test]
+fn a_record_of_our_lease_that_the_first_list_has_was_not_granted_by_us() {
+    let mut world = world();
+    world.job("a", "q", 1);
+    world.queue("q", &json!({"capability": {"cpu": "0"}}));
+    world.settle();
+    // Read from the Lease, and written before its new holder has listed anything.
+    forge(&mut world, "a-job", &record("q", 1, "1"), Some("4.me"), &json!([]));
+    let before = world.writes.len();
+    world.begin_anew();
+    world.settle();
+    assert_taken_away(&world, "a-job", before);
+}
+
+#[test]
 fn a_forged_placement_is_taken_away_whichever_lease_it_names() {
     for epoch in [Some(US), Some("2.other"), None] {
         let mut world = world();

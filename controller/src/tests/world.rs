@@ -1,6 +1,6 @@
 //! A host in a few lines: objects with versions, the controller's writes carried out on them, and their echoes.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use caldera_core::fleet::Update;
 use caldera_crds::{
@@ -107,12 +107,10 @@ impl World {
         self.controller.observe(Input::Bindings(Event::Reset(all)), self.now);
     }
 
-    /// The same under the same lease: what this process knew of its own grants is forgotten.
+    /// The same under the next lease, as each life of a controller has its own.
     pub fn begin_anew(&mut self) {
-        let epoch = self.controller.jobs.epoch.clone();
-        self.restart();
-        self.controller.jobs.epoch = epoch;
-        self.controller.refresh_bindings(|_| true);
+        let term = self.controller.jobs.epoch.as_deref().and_then(|epoch| epoch.split_once('.')?.0.parse::<u64>().ok());
+        self.restart_under(term.map(|term| format!("{}.me", term + 1).into()));
     }
 
     /// Stores an object (creating or replacing it) and tells the index.
@@ -195,9 +193,14 @@ impl World {
 
     /// The controller starts anew, and lists what there is.
     pub fn restart(&mut self) {
+        self.restart_under(None);
+    }
+
+    fn restart_under(&mut self, epoch: Option<Arc<str>>) {
         let now = self.now;
         let mut new = Self::empty();
         std::mem::swap(&mut self.controller, &mut new.controller);
+        self.controller.jobs.epoch = epoch;
         self.now = now;
         let objects: Vec<Value> = self.objects.values().cloned().collect();
         self.list_bindings();

@@ -10,7 +10,7 @@ use caldera_controller as controller;
 use caldera_global_scheduler as scheduler;
 use caldera_runtime::{
     clock::SharedClock,
-    lease::{self, LeaseCandidate},
+    lease::{self, LeaseCandidate, LeaseDuration},
     serve::{Ready, SharedRegistry},
     write::{self, Body, Failure},
 };
@@ -214,7 +214,8 @@ impl World {
 
 /// A replica of the controller as `caldera controller` runs it: active while it holds the lease, begun anew when lost.
 pub async fn while_active(identity: String, client: Client, clock: SharedClock, stop: CancellationToken) {
-    let candidate = LeaseCandidate { namespace: NAMESPACE.into(), name: LEASE.into(), identity };
+    let candidate =
+        LeaseCandidate { namespace: NAMESPACE.into(), name: LEASE.into(), identity, lasts: LeaseDuration::LONGEST };
     while let Some(held) = lease::acquire_lease(client.clone(), candidate.clone(), clock.clone(), stop.clone()).await {
         let active = stop.child_token();
         let (lost, ended) = (held.lost.clone(), active.clone());
@@ -237,7 +238,8 @@ pub async fn beyond_its_lease(
     stop: CancellationToken,
     faults: Faults,
 ) {
-    let candidate = LeaseCandidate { namespace: NAMESPACE.into(), name: LEASE.into(), identity };
+    let candidate =
+        LeaseCandidate { namespace: NAMESPACE.into(), name: LEASE.into(), identity, lasts: LeaseDuration::LONGEST };
     while let Some(held) = lease::acquire_lease(client.clone(), candidate.clone(), clock.clone(), stop.clone()).await {
         let active = stop.child_token();
         let epoch = Some(held.epoch.clone());
