@@ -180,7 +180,7 @@ impl Writes {
 }
 
 /// Three members, each with room for everybody who holds quota.
-async fn add_members(host: &Client, held: usize) -> anyhow::Result<()> {
+pub async fn add_members(host: &Client, held: usize) -> anyhow::Result<()> {
     let namespaces = "/api/v1/namespaces";
     world::create_object(host, namespaces, &json!({"metadata": {"name": "karmada-cluster"}})).await?;
     for name in ["m1", "m2", "m3"] {

@@ -20,6 +20,7 @@ use serde_json::json;
 
 use crate::{
     figures::Runs,
+    host,
     world::{self, BINDINGS, JOBS, QUEUES},
 };
 
@@ -71,6 +72,7 @@ struct Bench {
 impl Bench {
     async fn start(args: &Args) -> anyhow::Result<Self> {
         let (server, client) = world::start_host().await?;
+        host::add_members(&client, 100).await?;
         let dir = tempfile::tempdir()?;
         let mut controllers = Vec::new();
         let links: Vec<Option<Link>> =
