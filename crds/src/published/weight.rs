@@ -1,8 +1,9 @@
-//! How much a part stands for, before it is unfolded: a few words may name a hundred thousand nodes with all their labels.
+//! How much a part stands for, before it is unfolded: a few words may name a hundred thousand nodes with all their
+//! labels.
 //!
-//! Rule: bytes that nodes and pods will take are counted from the text alone, in one pass and about as memory holds them. A
-//! member that stands for more than [`MOST_BYTES`] is not read at all: no member has so many nodes and pods, and whoever
-//! writes its inventory is not trusted with the readers' memory.
+//! Rule: bytes that nodes and pods will take are counted from the text alone, in one pass and about as memory holds
+//! them. A member that stands for more than [`MOST_BYTES`] is not read at all: no member has so many nodes and pods,
+//! and whoever writes its inventory is not trusted with the readers' memory.
 
 use std::collections::BTreeMap;
 
