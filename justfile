@@ -21,6 +21,10 @@ test crate="":
 simulate first="1" last="60":
     CALDERA_SIMULATION_SEEDS={{first}}-{{last}} cargo test --release -p caldera-cli -p caldera-e2e --test simulation -- --nocapture
 
+# Coverage-guided fuzzing, so many seconds a target: `just fuzz 600`. Needs a C++ compiler.
+fuzz seconds="37":
+    fuzz/run {{seconds}}
+
 # Jobs on a host and three members in this process.
 demo:
     cargo run --release -- demo

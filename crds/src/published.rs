@@ -17,6 +17,7 @@ mod ranges;
 mod set;
 #[cfg(test)]
 mod tests;
+mod weight;
 
 use std::collections::BTreeMap;
 

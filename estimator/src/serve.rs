@@ -23,16 +23,14 @@ use axum::{
 };
 use caldera_core::{
     fleet::Update,
-    gang::Gang,
     inventory::{Capacity, Inventory},
 };
 use caldera_crds::{
     estimator::{
-        SERVICE, UNKNOWN, convert,
+        SERVICE,
         messages::{
-            AssumedWorkload, Component, MaxAvailableComponentSetsRequest, MaxAvailableComponentSetsResponse,
-            MaxAvailableReplicasRequest, MaxAvailableReplicasResponse, UnschedulableReplicasRequest,
-            UnschedulableReplicasResponse,
+            MaxAvailableComponentSetsRequest, MaxAvailableComponentSetsResponse, MaxAvailableReplicasRequest,
+            MaxAvailableReplicasResponse, UnschedulableReplicasRequest, UnschedulableReplicasResponse,
         },
     },
     karmada::cluster::Cluster,
@@ -60,7 +58,8 @@ use tonic_prost::ProstCodec;
 
 use crate::{
     answer,
-    limits::{self, MOST_COMPONENTS, MOST_KINDS, MOST_WORDS, check_count, check_reference, count_words, merge_tasks},
+    limits::{self, check_reference},
+    question::{answer_max_replicas, answer_max_sets},
 };
 
 /// How long the member may take to list pods for one question.
@@ -222,27 +221,10 @@ impl Shared {
         Err(Status::invalid_argument(format!("this estimator knows cluster {:?}, not {cluster:?}", self.cluster)))
     }
 
-    /// What is free beside what was given to the cluster already.
-    fn capacity_beside(&self, assumed: &[AssumedWorkload]) -> Result<Option<Capacity>, Status> {
-        let Some(capacity) = self.view().capacity() else { return Ok(None) };
-        let components = assumed.iter().map(|workload| workload.components.len()).sum();
-        check_count("components that are placed already", components, MOST_COMPONENTS)
-            .map_err(|error| refuse(&error))?;
-        let gangs = assumed.iter().map(|workload| read_merged(&workload.components));
-        let gangs: Vec<Gang> = gangs.collect::<Result<_, _>>()?;
-        let kinds = gangs.iter().map(|gang| gang.tasks.len()).sum();
-        check_count("different components that are placed already", kinds, MOST_KINDS)
-            .map_err(|error| refuse(&error))?;
-        Ok(Some(answer::without_assumed(&capacity, &gangs)))
-    }
-
     fn max_replicas(&self, request: &MaxAvailableReplicasRequest) -> Result<MaxAvailableReplicasResponse, Status> {
         self.check_cluster(&request.cluster)?;
-        let requirements = request.replica_requirements.clone().unwrap_or_default();
-        let task = convert::read_task(&requirements).map_err(|error| refuse(&error))?;
-        check_count("words about a pod", count_words(&task), MOST_WORDS).map_err(|error| refuse(&error))?;
-        let capacity = self.capacity_beside(&request.assumed_workloads)?;
-        let max_replicas = capacity.map_or(UNKNOWN, |capacity| answer::count_replicas(&capacity, task));
+        let capacity = self.view().capacity();
+        let max_replicas = answer_max_replicas(request, capacity.as_deref()).map_err(|error| refuse(&error))?;
         Ok(MaxAvailableReplicasResponse { max_replicas })
     }
 
@@ -251,9 +233,8 @@ impl Shared {
         request: &MaxAvailableComponentSetsRequest,
     ) -> Result<MaxAvailableComponentSetsResponse, Status> {
         self.check_cluster(&request.cluster)?;
-        let set = read_merged(&request.components)?;
-        let capacity = self.capacity_beside(&request.assumed_workloads)?;
-        let max_sets = capacity.map_or(UNKNOWN, |capacity| answer::count_sets(&capacity, &set));
+        let capacity = self.view().capacity();
+        let max_sets = answer_max_sets(request, capacity.as_deref()).map_err(|error| refuse(&error))?;
         Ok(MaxAvailableComponentSetsResponse { max_sets })
     }
 
@@ -286,13 +267,6 @@ impl Shared {
 /// The status of a request that can not be read.
 fn refuse(error: &impl Error) -> Status {
     Status::invalid_argument(error.to_string())
-}
-
-/// The gang of a set, with one task for all that are alike.
-fn read_merged(components: &[Component]) -> Result<Gang, Status> {
-    check_count("components", components.len(), MOST_COMPONENTS).map_err(|error| refuse(&error))?;
-    let gang = convert::read_gang(components).map_err(|error| refuse(&error))?;
-    merge_tasks(gang).map_err(|error| refuse(&error))
 }
 
 impl Shared {

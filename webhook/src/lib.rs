@@ -2,12 +2,14 @@
 //! Karmada's resource interpreter for Volcano Jobs.
 //!
 //! [`observe`] reads requests and keeps a cache that watches fill, [`decide`] answers a request from that cache,
-//! [`write`](mod@write) encodes the answer. `run` serves HTTPS and feeds the cache; only it waits.
+//! [`write`](mod@write) encodes the answer, and [`rules`] says which route is which of them. `run` serves HTTPS and
+//! feeds the cache; only it waits.
 #![forbid(unsafe_code)]
 
 pub mod decide;
 mod metrics;
 pub mod observe;
+pub mod rules;
 mod run;
 pub mod write;
 

@@ -31,7 +31,6 @@ use caldera_runtime::{
     tls::{Identity, ServedTls, TlsError, server_config},
 };
 use kube::Client;
-use ssh_key::rand_core::{OsRng, RngCore};
 use tokio_util::sync::CancellationToken;
 
 pub use self::shared_cache::{SharedCache, fill_cache};
@@ -41,19 +40,16 @@ use self::{
 };
 use crate::{
     decide::{
-        binding_gate::{GatedBinding, gate_binding},
+        binding_gate::GatedBinding,
         interpreter::{self, interpret_request},
-        job::{Seed, default_job_review, default_long_job, validate_job},
-        protected_fields::{refuse_forged_binding, refuse_forged_work},
-        queue::{default_queue_review, validate_queue},
-        work_copy::{ReviewedWork, rewrite_work},
+        protected_fields::refuse_forged_binding,
     },
     observe::{
         cache::{LiveRead, Snapshot},
-        long_job::LongJob,
         request::parse_review,
     },
-    write::review::{Outcome, answer_owned_review, answer_review, encode_verdict},
+    rules::{BINDINGS, RULES, Rule},
+    write::review::Outcome,
 };
 
 /// The largest request that an API server takes, and thereby the largest object.
@@ -149,9 +145,6 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     serve_bounded(config.listener, Some(served), routes, config.limits.bounds, shutdown).await.map_err(Error::Serve)
 }
 
-/// Decides a review from its body and what is known.
-type Rule = fn(&[u8], Snapshot<'_>) -> Outcome;
-
 /// The webhook's routes.
 pub fn router(cache: SharedCache, ready: Ready) -> Router {
     let review = |route: &'static str, rule: Rule| {
@@ -161,37 +154,10 @@ pub fn router(cache: SharedCache, ready: Ready) -> Router {
         true => (StatusCode::OK, "ok"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "the cache is not complete yet"),
     };
-    Router::new()
-        .route(
-            "/mutate-resourcebinding",
-            review(BINDINGS, |body, snapshot| {
-                answer_review::<GatedBinding<'_>>(body, |request| {
-                    refuse_forged_binding(body, request.user_info.as_ref(), &snapshot.cache.trusted)
-                        .unwrap_or_else(|| gate_binding(request, snapshot))
-                })
-            }),
-        )
-        .route(
-            "/mutate-work",
-            review("mutate-work", |body, snapshot| {
-                answer_review::<ReviewedWork<'_>>(body, |request| {
-                    refuse_forged_work(body, request.user_info.as_ref(), &snapshot.cache.trusted)
-                        .unwrap_or_else(|| rewrite_work(request, snapshot))
-                })
-            }),
-        )
-        .route("/mutate-job", review(MUTATE_JOB, |body, _| default_job(body)))
-        .route(
-            "/validate-job",
-            review(VALIDATE_JOB, |body, snapshot| answer_review(body, |request| validate_job(request, snapshot.cache))),
-        )
-        .route("/mutate-queue", review("mutate-queue", |body, _| answer_review(body, default_queue_review)))
-        .route(
-            "/validate-queue",
-            review("validate-queue", |body, snapshot| {
-                answer_review(body, |request| validate_queue(request, snapshot.cache))
-            }),
-        )
+    let reviews = RULES
+        .into_iter()
+        .fold(Router::new(), |routes, (route, rule)| routes.route(&format!("/{route}"), review(route, rule)));
+    reviews
         .route("/interpreter", post(answer_interpreter))
         .route("/healthz", get(|| async { "ok" }))
         .route("/readyz", get(is_ready))
@@ -199,31 +165,7 @@ pub fn router(cache: SharedCache, ready: Ready) -> Router {
         .with_state(cache)
 }
 
-const BINDINGS: &str = "mutate-resourcebinding";
 const FAILED: &[u8] = b"the webhook failed on this object";
-const MUTATE_JOB: &str = "mutate-job";
-const VALIDATE_JOB: &str = "validate-job";
-
-/// From here on a new job's tasks stay text.
-const LONG_JOB: usize = 64 << 10;
-
-fn default_job(body: &[u8]) -> Outcome {
-    if body.len() >= LONG_JOB
-        && let Ok(request) = parse_review::<LongJob<'_>>(body)
-        && request.is_create()
-        && let Some(job) = request.object
-    {
-        return encode_verdict(&request.uid, default_long_job(job, draw_seed()));
-    }
-    answer_owned_review(body, |request| default_job_review(request, draw_seed()))
-}
-
-/// Randomness for a key; nothing where the system gives none.
-fn draw_seed() -> Option<Seed> {
-    let mut seed = Seed::default();
-    OsRng.try_fill_bytes(&mut seed).ok()?;
-    Some(seed)
-}
 
 impl SharedCache {
     /// The plan of a binding is announced before anybody is told of it, so that no Work is rewritten by an older one.

@@ -149,7 +149,7 @@ impl FromStr for Weights {
             let malformed = || ParseWeightsError::Malformed(part.to_owned());
             let (name, weight) = part.split_once('=').ok_or_else(malformed)?;
             let (name, weight) = (name.trim(), weight.trim().parse::<i64>().map_err(|_| malformed())?);
-            if name.is_empty() || weight.abs() > HEAVIEST {
+            if name.is_empty() || !(-HEAVIEST..=HEAVIEST).contains(&weight) {
                 return Err(malformed());
             }
             if weights.iter().any(|(known, _)| known == name) {
@@ -285,7 +285,9 @@ mod tests {
         assert_eq!(weights.by_name, [("binpack".to_owned(), 2), ("cheapest".into(), 1), ("carbon".into(), -1)]);
         assert!(!weights.come_first() && "cheapest=1,first".parse::<Weights>().unwrap().come_first());
         assert_eq!("".parse(), Ok(Weights::default()));
-        for bad in ["binpack", "binpack=much", "=2", "binpack=101", "binpack=9223372036854775808"] {
+        for bad in
+            ["binpack", "binpack=much", "=2", "binpack=101", "binpack=9223372036854775808", "cost=-9223372036854775808"]
+        {
             assert_eq!(bad.parse::<Weights>(), Err(ParseWeightsError::Malformed(bad.to_owned())));
         }
         assert_eq!("a=1,a=2".parse::<Weights>(), Err(ParseWeightsError::Twice("a".into())));

@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::api::resource;
 
 use super::{
     Bound, Closed, Contents, HyperNodes, NodeShape, Nodes, Part, Pods, Workload, domains, encode::hash_fnv1a, queues,
-    ranges,
+    ranges, weight::check_weight,
 };
 use crate::{placement::read_taint, wire::ResourceList};
 
@@ -45,6 +45,9 @@ pub enum Malformed {
     /// More pods than any member has.
     #[error("it lists more than {0} pods")]
     Pods(usize),
+    /// More than readers keep of a member.
+    #[error("it stands for more than {} MiB of nodes and pods", .0 >> 20)]
+    Bytes(usize),
 }
 
 /// Pods that a part may have at most.
@@ -55,6 +58,7 @@ const MOST_PODS: usize = 1_000_000;
 /// # Errors
 /// [`Malformed`]: then no content of the part may be used.
 pub fn decode_part(part: &Part) -> Result<Contents, Malformed> {
+    check_weight([part])?;
     let reader = Reader::new(part)?;
     let (hyper_nodes, queues) = (hyper_nodes(part)?, queues::decode_queues(part)?);
     let mut contents = Contents { nodes: reader.decode_nodes()?, pods: reader.decode_held()?, hyper_nodes, queues };

@@ -1,5 +1,7 @@
 //! Short forms of consecutive numbers and of numbered names: `0-7,9` and `node-[00-31]`.
 
+use std::ops::RangeInclusive;
+
 use super::Malformed;
 
 /// Numbers or names that a text may stand for at most; more is refused before it is expanded.
@@ -20,19 +22,31 @@ pub(super) fn format_ranges(numbers: impl IntoIterator<Item = u32>) -> String {
 
 /// The numbers of ranges.
 pub(super) fn parse_ranges(text: &str) -> Result<Vec<u32>, Malformed> {
-    let malformed = || Malformed::Range(text.to_owned());
-    let mut numbers = Vec::new();
+    let mut numbers = Vec::with_capacity(count_ranges(text)?);
     for range in text.split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (u32, u32) =
-            (first.parse().map_err(|_| malformed())?, last.parse().map_err(|_| malformed())?);
-        let many = last.checked_sub(first).ok_or_else(malformed)? as usize;
-        if numbers.len() + many >= LONGEST {
-            return Err(malformed());
-        }
-        numbers.extend(first..=last);
+        numbers.extend(parse_range(range).ok_or_else(|| Malformed::Range(text.to_owned()))?);
     }
     Ok(numbers)
+}
+
+/// How many numbers there are.
+pub(super) fn count_ranges(text: &str) -> Result<usize, Malformed> {
+    let malformed = || Malformed::Range(text.to_owned());
+    let mut count = 0;
+    for range in text.split(',') {
+        let range = parse_range(range).ok_or_else(malformed)?;
+        count += (range.end() - range.start()) as usize + 1;
+        if count > LONGEST {
+            return Err(malformed());
+        }
+    }
+    Ok(count)
+}
+
+fn parse_range(range: &str) -> Option<RangeInclusive<u32>> {
+    let (first, last) = range.split_once('-').unwrap_or((range, range));
+    let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+    (first <= last && last - first < LONGEST as u32).then_some(first..=last)
 }
 
 /// Splits a name at the last number of its first DNS label: the text before, the digits, and the text after.
@@ -71,25 +85,57 @@ pub(super) fn fold_names(names: &[&str]) -> Vec<String> {
 
 /// The names that were folded.
 pub(super) fn unfold_names(folded: &[String]) -> Result<Vec<String>, Malformed> {
-    let mut names = Vec::new();
+    let mut names = Vec::with_capacity(measure_names(folded)?.count);
     for text in folded {
-        let malformed = || Malformed::Range(text.clone());
-        let Some((before, rest)) = text.split_once('[') else {
-            names.push(text.clone());
-            continue;
-        };
-        let (range, after) = rest.split_once(']').ok_or_else(malformed)?;
-        let (first, last) = range.split_once('-').ok_or_else(malformed)?;
-        let width = first.len();
-        let (first, last): (u32, u32) =
-            (first.parse().map_err(|_| malformed())?, last.parse().map_err(|_| malformed())?);
-        let many = last.checked_sub(first).ok_or_else(malformed)? as usize;
-        if names.len() + many >= LONGEST || width > 6 {
-            return Err(malformed());
+        match parse_names(text)? {
+            None => names.push(text.clone()),
+            Some(Row { before, range, width, after }) => {
+                names.extend(range.map(|number| format!("{before}{number:0width$}{after}")));
+            }
         }
-        names.extend((first..=last).map(|number| format!("{before}{number:0width$}{after}")));
     }
     Ok(names)
+}
+
+/// How many names were folded, and how long they are at most.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Measured {
+    pub(super) count: usize,
+    pub(super) longest: usize,
+}
+
+/// Measures names that were folded.
+pub(super) fn measure_names(folded: &[String]) -> Result<Measured, Malformed> {
+    let mut measured = Measured::default();
+    for text in folded {
+        measured.count += match parse_names(text)? {
+            None => 1,
+            Some(row) => (row.range.end() - row.range.start()) as usize + 1,
+        };
+        measured.longest = measured.longest.max(text.len());
+        if measured.count > LONGEST {
+            return Err(Malformed::Range(text.clone()));
+        }
+    }
+    Ok(measured)
+}
+
+/// Names in a row.
+struct Row<'a> {
+    before: &'a str,
+    range: RangeInclusive<u32>,
+    width: usize,
+    after: &'a str,
+}
+
+/// A text as names in a row; `None` for one that is a name itself.
+fn parse_names(text: &str) -> Result<Option<Row<'_>>, Malformed> {
+    let malformed = || Malformed::Range(text.to_owned());
+    let Some((before, rest)) = text.split_once('[') else { return Ok(None) };
+    let (range, after) = rest.split_once(']').ok_or_else(malformed)?;
+    let width = range.split_once('-').ok_or_else(malformed)?.0.len();
+    let range = parse_range(range).filter(|_| width <= 6).ok_or_else(malformed)?;
+    Ok(Some(Row { before, range, width, after }))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use super::{
     ClusterInventory, Contents, Heartbeat, Malformed, Nodes, Part, Pods, Workload,
     decode::{Reader, hyper_nodes},
     decode_part, queues,
+    weight::check_weight,
 };
 
 /// The objects of one member, as they arrive.
@@ -110,6 +111,7 @@ impl Published {
     /// # Errors
     /// [`Malformed`] if a part can not be decoded.
     pub fn changes_since(&self, before: Option<&Self>) -> Result<Vec<Change>, Malformed> {
+        check_weight(self.parts.iter().map(Arc::as_ref))?;
         let before = before.filter(|before| before.parts.len() == self.parts.len());
         let Some(before) = before else {
             let mut all = Contents::default();

@@ -268,3 +268,33 @@ fn an_object_that_is_about_another_cluster_than_its_name_is_not_read() {
         assert_eq!(ClusterInventory::new(name, serde_json::from_value(spec).unwrap()).cluster(), None, "{name}");
     }
 }
+
+#[test]
+fn what_stands_for_more_than_a_member_has_is_refused_before_it_is_unfolded() {
+    let shape =
+        |names: &str, label: &str| json!({"names": [names], "labels": {"l": label}, "allocatable": {"cpu": "1"}});
+    let read = |part: &serde_json::Value| decode_part(&serde_json::from_value(part.clone()).unwrap());
+    let long = "x".repeat(100_000);
+    let many = (0..30_000).map(|at| format!("n{at}-[000000-199999]"));
+    let shapes: Vec<_> = many.map(|names| shape(&names, "")).collect();
+    let job = |bound: serde_json::Value, finished: serde_json::Value| json!([{"kind": "Job", "namespace": long, "name": "j", "bound": bound, "finished": finished}]);
+    for part in [
+        json!({"shapes": shapes}),
+        json!({"shapes": [shape("n[000000-199999]", &long)]}),
+        json!({"shapes": [shape(&format!("{long}[000000-199999]"), "")]}),
+        json!({"shapes": [shape("n[0-9]", "")], "workloads": job(json!([]), json!([{"pods": 900_000}]))}),
+        json!({
+            "shapes": [shape("n[0-9]", "")], "requests": [{}],
+            "workloads": job(json!([{"request": 0, "on": "0:0-190000 1*190000"}]), json!([])),
+        }),
+        json!({"domains": [{"name": "d", "tier": 1, "nodes": [format!("{long}[000000-199999]")]}]}),
+    ] {
+        let mut part = part;
+        (part["index"], part["of"]) = (0.into(), 1.into());
+        assert!(matches!(read(&part), Err(Malformed::Bytes(_))), "{:.100}: {:?}", part.to_string(), read(&part).err());
+    }
+    let part = json!({"index": 0, "of": 1, "shapes": [shape("n[00000-49999]", "")]});
+    let parts = vec![serde_json::from_value::<Part>(part).unwrap(); 16];
+    assert!(decode_part(&parts[0]).is_ok());
+    assert!(matches!(published(parts).changes_since(None), Err(Malformed::Bytes(_))), "parts count together");
+}

@@ -11,10 +11,11 @@ use caldera_crds::job_admission::{MOST_TASKS, task_count_refusal};
 use caldera_runtime::bounded::body::HeldBody;
 use tokio::time::Instant;
 
-use super::{FAILED, MUTATE_JOB, VALIDATE_JOB, respond_late, respond_with, shared_cache::SharedCache};
+use super::{FAILED, respond_late, respond_with, shared_cache::SharedCache};
 use crate::{
     decide::verdict::{Denial, Verdict},
     observe::cost::{Glance, are_specs_equal, estimate_memory},
+    rules::{MUTATE_JOB, VALIDATE_JOB},
     write::review::{Outcome, encode_verdict},
 };
 

@@ -57,8 +57,9 @@ fn tasks_of(job: &Value) -> impl Iterator<Item = &Value> {
     job.pointer("/spec/tasks").and_then(Value::as_array).into_iter().flatten()
 }
 
+/// A number of pods. What is more than Kubernetes counts to is cut, so that sums and products of them are numbers too.
 fn read_count(object: &Value, field: &str) -> u64 {
-    object.get(field).and_then(Value::as_u64).unwrap_or_default()
+    object.get(field).and_then(Value::as_u64).unwrap_or_default().min(u64::from(u32::MAX))
 }
 
 /// Retain: what is desired, in the only fields that a member's Volcano lets change; the rest as observed. Numbers that
@@ -103,5 +104,6 @@ fn resize_task(kept: &mut Value, desired: &Value) {
 }
 
 fn minimum_of(task: &Value) -> u64 {
-    task.get("minAvailable").and_then(Value::as_u64).unwrap_or_else(|| read_count(task, "replicas"))
+    let field = if task.get("minAvailable").is_some_and(Value::is_u64) { "minAvailable" } else { "replicas" };
+    read_count(task, field)
 }

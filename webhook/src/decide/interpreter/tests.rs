@@ -94,6 +94,18 @@ fn a2_30_revised_copies_are_valid_by_themselves() {
 }
 
 #[test]
+fn numbers_beyond_what_kubernetes_counts_to_are_divided_and_summed_all_the_same() {
+    let mut whole = job(&[1, 1]);
+    for task in whole["spec"]["tasks"].as_array_mut().unwrap() {
+        (task["replicas"], task["minAvailable"]) = (u64::MAX.into(), u64::MAX.into());
+    }
+    let part = applied(&whole, &ask("ReviseReplica", &whole, json!({"replicas": 10})));
+    assert_eq!([&part["spec"]["tasks"][0]["replicas"], &part["spec"]["tasks"][1]["replicas"]], [5, 5]);
+    whole["spec"]["minAvailable"] = 0.into();
+    assert_eq!(ask("Retain", &whole, json!({"observedObject": whole}))["successful"], true);
+}
+
+#[test]
 fn a2_31_retain_keeps_what_the_member_would_refuse_to_change() {
     let mut observed = job(&[2, 3]);
     caldera_crds::job_admission::default_job(&mut observed);

@@ -1,0 +1,123 @@
+//! Bindings as a tenant could write them: read, held against the workload, and decided about. Whatever they say, the
+//! queue of others is charged nothing, and every write can be made.
+#![no_main]
+
+use caldera_controller::{
+    decide::{Controller, decide},
+    explain::{explain_job, find_binding, list_queues},
+    observe::{Input, ObjectKind, read_object},
+};
+use caldera_core::{fleet::Update, gang::WorkloadRef};
+use caldera_crds::{binding::parse_binding, workload::WorkloadKind};
+use caldera_fuzz::{
+    cost::{Bound, within},
+    expand::expand,
+    json,
+};
+use caldera_runtime::watch::Event;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+const BOUND: Bound = Bound { ms: 250, ns_per_byte: 2_000, kib: 2 << 10, bytes_per_byte: 200 };
+
+libfuzzer_sys::fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
+    json::mutate(data, size, max_size, seed, 0)
+});
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let Ok(short) = serde_json::from_slice::<Value>(bytes) else { return };
+    let input = expand(&short);
+    within("bindings", BOUND, input.to_string().len(), || follow(&input));
+});
+
+/// `{"bindings": [...], "workload": ...}`: the workload and its bindings, one after the other.
+fn follow(input: &Value) {
+    let start = Timestamp::from_second(1_770_000_000).expect("a time");
+    let later = |seconds| start.saturating_add(SignedDuration::from_secs(seconds)).expect("a time");
+    let mut controller = start_world(start);
+    tell(&mut controller, ObjectKind::Workloads(WorkloadKind::VolcanoJob), &input["workload"], start);
+    let bindings = input["bindings"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for (at, binding) in (0..).zip(bindings.iter().take(4)) {
+        let _ = parse_binding(binding);
+        tell(&mut controller, ObjectKind::Bindings, binding, later(at));
+        decide_all(&mut controller, later(at));
+    }
+    for seconds in [20, 100, 100_000] {
+        decide_all(&mut controller, later(seconds));
+    }
+    let honest = list_queues(&controller).into_iter().find(|queue| queue.name.as_str() == "other");
+    let honest = honest.expect("nobody deleted it");
+    assert!(honest.amounts.iter().all(|one| one.used.is_zero()), "{:?}", honest.amounts);
+    let workload = WorkloadRef {
+        group: "batch.volcano.sh".to_owned(),
+        kind: "Job".to_owned(),
+        namespace: "ns".to_owned(),
+        name: "train".to_owned(),
+    };
+    if let Some(key) = find_binding(&controller, &workload) {
+        let told = explain_job(&mut controller, &key, later(100_000));
+        assert!(serde_json::to_string(&told).is_ok());
+    }
+}
+
+fn decide_all(controller: &mut Controller, now: Timestamp) {
+    for _ in 0..4 {
+        let decisions = decide(controller, now);
+        for decision in &decisions.writes {
+            let _ = decision.to_write(now);
+        }
+        if decisions.next.is_none_or(|next| next > now) {
+            return;
+        }
+    }
+}
+
+fn tell(controller: &mut Controller, kind: ObjectKind, object: &Value, now: Timestamp) {
+    if let Ok(Some(input)) = read_object(kind, object.clone()) {
+        controller.observe(input, now);
+    }
+}
+
+fn start_world(now: Timestamp) -> Controller {
+    let mut controller = Controller::default();
+    for input in [
+        Input::Queues(Event::Reset(vec![])),
+        Input::Bindings(Event::Reset(vec![])),
+        Input::PodGroups(Event::Reset(vec![])),
+        Input::Classes(Event::Reset(vec![])),
+        Input::Clusters(Event::Reset(vec![])),
+        Input::Namespaces(Event::Reset(vec![])),
+    ] {
+        controller.observe(input, now);
+    }
+    for kind in WorkloadKind::ALL {
+        controller.observe(Input::Workloads(kind, Event::Reset(vec![])), now);
+    }
+    for (name, cpu) in [("q", "4"), ("other", "8"), ("default", "8")] {
+        let queue = json!({
+            "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue",
+            "metadata": {"name": name, "resourceVersion": "1", "uid": name},
+            "spec": {"capability": {"cpu": cpu}}, "status": {"state": "Open"},
+        });
+        tell(&mut controller, ObjectKind::Queues, &queue, now);
+    }
+    for name in ["m1", "m2"] {
+        let cluster = json!({
+            "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": name},
+            "spec": {"syncMode": "Push"},
+            "status": {
+                "apiEnablements": [
+                    {"groupVersion": "batch.volcano.sh/v1alpha1", "resources": [{"name": "jobs", "kind": "Job"}]},
+                ],
+                "conditions": [{
+                    "type": "Ready", "status": "True", "reason": "r", "message": "m",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }],
+                "resourceSummary": {"allocatable": {"cpu": "16", "memory": "1Ti", "pods": "100"}},
+            },
+        });
+        tell(&mut controller, ObjectKind::Clusters, &cluster, now);
+        controller.observe(Input::Member(name.to_owned(), Update::Down("it is not asked".to_owned())), now);
+    }
+    controller
+}

@@ -1,0 +1,65 @@
+//! What each route answers to a review: a function of the body and of what is known. The server is around it (`run`),
+//! and fuzzing calls it as it is.
+
+use ssh_key::rand_core::{OsRng, RngCore};
+
+use crate::{
+    decide::{
+        binding_gate::{GatedBinding, gate_binding},
+        job::{Seed, default_job_review, default_long_job, validate_job},
+        protected_fields::{refuse_forged_binding, refuse_forged_work},
+        queue::{default_queue_review, validate_queue},
+        work_copy::{ReviewedWork, rewrite_work},
+    },
+    observe::{cache::Snapshot, long_job::LongJob, request::parse_review},
+    write::review::{Outcome, answer_owned_review, answer_review, encode_verdict},
+};
+
+/// Decides a review from its body and what is known.
+pub type Rule = fn(&[u8], Snapshot<'_>) -> Outcome;
+
+pub(crate) const BINDINGS: &str = "mutate-resourcebinding";
+pub(crate) const MUTATE_JOB: &str = "mutate-job";
+pub(crate) const VALIDATE_JOB: &str = "validate-job";
+
+/// The routes of admission, and how each is decided. Karmada's interpreter has a form of its own
+/// ([`interpret_request`](crate::decide::interpreter::interpret_request)).
+pub const RULES: [(&str, Rule); 6] = [
+    (BINDINGS, |body, snapshot| {
+        answer_review::<GatedBinding<'_>>(body, |request| {
+            refuse_forged_binding(body, request.user_info.as_ref(), &snapshot.cache.trusted)
+                .unwrap_or_else(|| gate_binding(request, snapshot))
+        })
+    }),
+    ("mutate-work", |body, snapshot| {
+        answer_review::<ReviewedWork<'_>>(body, |request| {
+            refuse_forged_work(body, request.user_info.as_ref(), &snapshot.cache.trusted)
+                .unwrap_or_else(|| rewrite_work(request, snapshot))
+        })
+    }),
+    (MUTATE_JOB, |body, _| default_job(body)),
+    (VALIDATE_JOB, |body, snapshot| answer_review(body, |request| validate_job(request, snapshot.cache))),
+    ("mutate-queue", |body, _| answer_review(body, default_queue_review)),
+    ("validate-queue", |body, snapshot| answer_review(body, |request| validate_queue(request, snapshot.cache))),
+];
+
+/// From here on a new job's tasks stay text.
+const LONG_JOB: usize = 64 << 10;
+
+fn default_job(body: &[u8]) -> Outcome {
+    if body.len() >= LONG_JOB
+        && let Ok(request) = parse_review::<LongJob<'_>>(body)
+        && request.is_create()
+        && let Some(job) = request.object
+    {
+        return encode_verdict(&request.uid, default_long_job(job, draw_seed()));
+    }
+    answer_owned_review(body, |request| default_job_review(request, draw_seed()))
+}
+
+/// Randomness for a key; nothing where the system gives none.
+fn draw_seed() -> Option<Seed> {
+    let mut seed = Seed::default();
+    OsRng.try_fill_bytes(&mut seed).ok()?;
+    Some(seed)
+}
