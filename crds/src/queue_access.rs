@@ -52,7 +52,7 @@ pub fn command_policy() -> [Value; 2] {
             "message": message,
         })
     };
-    let job = "authorizer.group('batch.volcano.sh').resource('jobs').namespace(request.namespace)\
+    let job = "authorizer.group('batch.volcano.sh').resource('jobs').namespace(object.metadata.namespace)\
                .name(object.target.name).check('update').allowed()";
     bind(
         COMMANDS,
