@@ -81,7 +81,7 @@ fn of_groups(args: &ManifestsArgs) -> anyhow::Result<Vec<Value>> {
         };
         objects.extend(caldera_webhook::configurations(&webhook_endpoint(args)?, &ca_bundle));
         objects.extend(caldera_crds::trusted::admission_policies(&args.trusted.to_writers()));
-        objects.extend(caldera_crds::queue_access::queue_command_policy());
+        objects.extend(caldera_crds::queue_access::command_policy());
         if args.require_queue_access {
             objects.extend(caldera_crds::queue_access::queue_access_policies());
         }

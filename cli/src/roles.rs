@@ -25,10 +25,11 @@ pub struct Granted {
 /// API group, its resources, and what may be done with them.
 type Rule = (&'static str, &'static [&'static str], &'static [&'static str]);
 
+const VOLCANO: &str = "batch.volcano.sh";
 const FOLLOW: &[&str] = &["list", "watch"];
 const READ: &[&str] = &["get", "list", "watch"];
 const WORKLOADS: [Rule; 4] = [
-    ("batch.volcano.sh", &["jobs"], FOLLOW),
+    (VOLCANO, &["jobs"], FOLLOW),
     ("apps", &["deployments", "statefulsets"], FOLLOW),
     ("batch", &["jobs"], FOLLOW),
     ("", &["pods", "namespaces"], FOLLOW),
@@ -89,7 +90,7 @@ pub fn name_account(component: &str) -> String {
 fn reader_roles() -> [Value; 2] {
     let rules: [Rule; 9] = [
         (QUEUES, &["queues", "podgroups"], READ),
-        ("batch.volcano.sh", &["jobs"], READ),
+        (VOLCANO, &["jobs"], READ),
         ("apps", &["deployments", "statefulsets"], READ),
         ("batch", &["jobs"], READ),
         ("", &["pods", "namespaces"], READ),
@@ -128,6 +129,9 @@ fn cluster_rules(component: &str) -> Vec<Rule> {
                 (QUEUES, &["queues"], &["list", "watch", "create", "patch"]),
                 (QUEUES, &["queues/status"], &["patch"]),
                 (QUEUES, &["podgroups"], &["list", "watch", "create", "patch", "delete"]),
+                // Commands and TTL.
+                (VOLCANO, &["jobs"], &["patch", "delete"]),
+                (VOLCANO, &["jobs/status"], &["patch"]),
                 ("bus.volcano.sh", &["commands"], &["list", "watch", "delete"]),
                 (OURS, &["clusterinventories", "federationtopologies"], FOLLOW),
                 EVENTS,
@@ -280,6 +284,20 @@ mod tests {
         for (role, rule) in about(&Granted { registers: true, ..Granted::default() }) {
             assert_eq!((role.as_str(), &rule["verbs"]), ("caldera-webhook everywhere", &json!(["create", "patch"])));
             assert!(["caldera", "queue.caldera.dev"].iter().any(|name| rule["resourceNames"] == json!([name])));
+        }
+    }
+
+    #[test]
+    fn of_workloads_volcano_jobs_alone_are_written_and_by_the_controller_alone() {
+        let groups = ["batch.volcano.sh", "apps", "batch"];
+        for (role, rule) in rules(&Granted::default()) {
+            let is_workload =
+                groups.iter().any(|group| has(&rule["apiGroups"], group)) || has(&rule["resources"], "pods");
+            let reads = |verb: &Value| ["get", "list", "watch"].iter().any(|read| verb == read);
+            if is_workload && !rule["verbs"].as_array().unwrap().iter().all(reads) {
+                assert_eq!(role, "caldera-controller everywhere", "{rule}");
+                assert_eq!(rule["apiGroups"], json!(["batch.volcano.sh"]), "{rule}");
+            }
         }
     }
 

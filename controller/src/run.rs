@@ -32,7 +32,8 @@ use crate::{
     decide::{Controller, StartDeadlines, decide},
     metrics::{ByQueue, Metrics},
     observe::{
-        Binding, ClassFacts, ClusterFacts, CommandFacts, Input, PodGroupFacts, QueueFacts, Workload, read_opt_in,
+        Binding, ClassFacts, ClusterFacts, CommandFacts, Input, JobCommandFacts, PodGroupFacts, QueueFacts, Workload,
+        read_opt_in,
     },
     settings::Settings,
     write::Tag,
@@ -205,6 +206,7 @@ fn watch_host(
     // Not every host has these kinds: nothing waits for them.
     follower.follow_typed::<FederationTopology, _, _>(all(), Some, Input::Links);
     follower.follow_typed(all(), |command: Command| CommandFacts::read(&command), Input::Commands);
+    follower.follow_typed(all(), |command: Command| JobCommandFacts::read(&command), Input::JobCommands);
     for kind in WorkloadKind::ALL {
         let read = |object: serde_json::Value| Workload::read(&object);
         follower.follow_json(kind.api_resource(), all(), read, move |event| Input::Workloads(kind, event));

@@ -108,6 +108,10 @@ pub enum RequeueCause {
     Forged,
     /// Its user moved it to another queue.
     Moved,
+    /// Its user suspended it, and wants it to run again.
+    Suspended,
+    /// Its user restarted it.
+    Restarted,
 }
 
 /// Why a job waits, or what became of it.
@@ -127,6 +131,16 @@ pub enum Reason {
     },
     /// Somebody else suspended its scheduling: not ours to lift.
     Suspended,
+    /// Its user suspended it (annotation or field).
+    SuspendedByUser {
+        /// By which.
+        field: &'static str,
+    },
+    /// Its user ends it: its copies go.
+    Ending {
+        /// As what.
+        phase: &'static str,
+    },
     /// What it asks for is not an amount, or not a gang.
     Invalid {
         /// What is wrong, with the field.
@@ -314,6 +328,8 @@ impl Reason {
             },
             Self::OnHold { .. } => "OnHold",
             Self::Suspended => "Suspended",
+            Self::SuspendedByUser { .. } => "SuspendedByUser",
+            Self::Ending { .. } => "Ending",
             Self::Invalid { .. } => "InvalidDemand",
             Self::NoWorkload => "WorkloadNotFound",
             Self::Deleting => "Deleting",
@@ -348,6 +364,7 @@ impl Reason {
             Self::Queue { .. }
                 | Self::OnHold { .. }
                 | Self::Suspended
+                | Self::SuspendedByUser { .. }
                 | Self::Invalid { .. }
                 | Self::NotGated
                 | Self::NotReleased { .. }
@@ -400,6 +417,15 @@ impl fmt::Display for Reason {
             Self::Suspended => f.write_str(
                 "its binding's spec.suspension.scheduling was set by somebody else: it starts when that is taken away",
             ),
+            Self::SuspendedByUser { field: "spec.suspend" } => {
+                f.write_str("suspended by its user: it is in line again, with its age, when spec.suspend is false")
+            }
+            Self::SuspendedByUser { field } => write!(
+                f,
+                "suspended by its user: take the annotation {field} away, or send it a Command ResumeJob, to have it in line \
+                 again with its age"
+            ),
+            Self::Ending { phase } => write!(f, "ended by its user: it is {phase} once its copies are gone"),
             Self::Invalid { problem } => f.write_str(problem),
             Self::NoWorkload => f.write_str("the binding's workload was not found"),
             Self::Deleting => f.write_str("is being deleted"),
@@ -435,6 +461,13 @@ impl fmt::Display for Reason {
                     RequeueCause::NotReady => write!(f, "was admitted {times} and did not start in time ({detail})")?,
                     RequeueCause::Forged => write!(f, "lost what no controller had granted, {times} ({detail})")?,
                     RequeueCause::Moved => write!(f, "was moved to another queue ({detail})")?,
+                    RequeueCause::Suspended | RequeueCause::Restarted => {
+                        let was = if *cause == RequeueCause::Restarted { "restarted" } else { "suspended and resumed" };
+                        return write!(
+                            f,
+                            "was {was} by its user; it keeps its age and is considered again once its old copies are gone"
+                        );
+                    }
                 }
                 f.write_str(
                     "; requeued: its quota is free for others, it keeps its age and is considered again after a backoff",

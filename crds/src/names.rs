@@ -32,6 +32,12 @@ pub mod caldera {
     pub const QUEUE_STATUS: &str = "caldera.dev/queue-status";
     /// On a workload: `true` holds it in its queue until the user removes the annotation.
     pub const HOLD: &str = "caldera.dev/hold";
+    /// On a workload: `true` takes it off its clusters and out of line until the user takes the annotation away. A Command
+    /// `AbortJob` sets it, `ResumeJob` takes it away.
+    pub const SUSPENDED: &str = "caldera.dev/suspended";
+    /// On a Volcano Job: `Terminated` or `Completed` ends it for good as that. A Command `TerminateJob` or `CompleteJob`
+    /// sets it.
+    pub const END_AS: &str = "caldera.dev/end-as";
     /// On a workload: how long it runs at most, as a Go duration (`90m`). A job with an estimate may backfill around a
     /// reservation that it does not delay, and expected starts are computed from the estimates.
     pub const RUNNING_ESTIMATE: &str = "caldera.dev/running-estimate";

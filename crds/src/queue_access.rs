@@ -1,12 +1,13 @@
 //! Who may use a queue, where the admin asks for that: `caldera manifests --require-queue-access`. And who may open and
-//! close one by a Command, always.
+//! close one, or suspend, restart and end a job, by a Command, always.
 //!
 //! Rule: whoever names a queue in a new workload, or another one than before, needs verb `use` on that Queue. The API
 //! server asks its own authorizer (`authorizer` of a ValidatingAdmissionPolicy, as a SubjectAccessReview would), so
 //! this holds for every kind that can be queued, and without the webhook. A workload that names none is in queue
 //! `default`, which is everybody's. Whoever creates a Command that targets a Queue needs verb `update` on that Queue,
 //! as if he had changed it himself: Volcano carries out Commands of every namespace
-//! (`pkg/controllers/queue/queue_controller.go`).
+//! (`pkg/controllers/queue/queue_controller.go`). So does whoever creates one that targets a Job need verb `update` on that
+//! Job of its namespace.
 
 use serde_json::{Value, json};
 
@@ -41,8 +42,18 @@ pub fn queue_access_policies() -> Vec<Value> {
 
 /// The policy on Commands, and its binding.
 #[must_use]
-pub fn queue_command_policy() -> [Value; 2] {
-    let may_update = may("object.target.name", "update");
+pub fn command_policy() -> [Value; 2] {
+    let target = |kind: &str, may_update: &str, message: &str| {
+        json!({
+            "expression": format!(
+                "object.target.kind != '{kind}' || has(object.target.name) && object.target.name != '' && {may_update}"
+            ),
+            "reason": "Forbidden",
+            "message": message,
+        })
+    };
+    let job = "authorizer.group('batch.volcano.sh').resource('jobs').namespace(object.metadata.namespace)\
+               .name(object.target.name).check('update').allowed()";
     bind(
         COMMANDS,
         json!({
@@ -52,15 +63,19 @@ pub fn queue_command_policy() -> [Value; 2] {
                 "operations": ["CREATE", "UPDATE"],
             }]},
             "matchConditions": [{
-                "name": "targets-a-queue",
-                "expression": "has(object.target) && has(object.target.kind) && object.target.kind == 'Queue'",
+                "name": "targets-a-queue-or-a-job",
+                "expression":
+                    "has(object.target) && has(object.target.kind) && object.target.kind in ['Queue', 'Job']",
             }],
             "variables": [],
-            "validations": [{
-                "expression": format!("has(object.target.name) && object.target.name != '' && {may_update}"),
-                "reason": "Forbidden",
-                "message": "a Command that targets a Queue needs verb update on that queue",
-            }],
+            "validations": [
+                target(
+                    "Queue",
+                    &may("object.target.name", "update"),
+                    "a Command that targets a Queue needs verb update on that queue",
+                ),
+                target("Job", job, "a Command that targets a Job needs verb update on that job"),
+            ],
         }),
     )
 }

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use caldera_crds::{
-    queue_access::{queue_access_policies, queue_command_policy},
+    queue_access::{command_policy, queue_access_policies},
     trusted::{BINDING_ANNOTATIONS, BINDING_SPEC, TrustedWriters, admission_policies, find_protected_change},
     workload::{names_queue, queue_of},
 };
@@ -281,7 +281,7 @@ fn a_queue_that_is_named_anywhere_is_asked_about() {
 #[test]
 fn every_expression_of_the_policies_is_one() {
     let all = admission_policies(&TrustedWriters::default());
-    let all = all.into_iter().chain(queue_access_policies()).chain(queue_command_policy());
+    let all = all.into_iter().chain(queue_access_policies()).chain(command_policy());
     for policy in all.filter(|object| object["kind"] == "ValidatingAdmissionPolicy") {
         for part in ["matchConditions", "variables", "validations"] {
             for entry in policy["spec"][part].as_array().into_iter().flatten() {

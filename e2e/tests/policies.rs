@@ -4,7 +4,7 @@
 use axum::{Router, body::Body};
 use caldera_crds::{
     manifests::{karmada_crds, volcano_crds},
-    queue_access::{queue_access_policies, queue_command_policy},
+    queue_access::{command_policy, queue_access_policies},
     trusted::{TrustedWriters, admission_policies},
 };
 use embedded_apiserver::{ApiServer, Options, auth::User};
@@ -29,6 +29,16 @@ async fn send(router: &Router, method: &str, path: &str, body: &Value) -> (u16, 
 
 /// An API server with these policies, and a user who may write everything but queues; he has `verb` on these.
 async fn prepare(policies: Vec<Value>, verb: &str, queues: &[&str]) -> (Router, Router) {
+    let groups = ["batch.volcano.sh", "bus.volcano.sh", "work.karmada.io"];
+    let all = json!({"apiGroups": groups, "resources": ["*"], "verbs": ["*"]});
+    let used = json!({
+        "apiGroups": ["scheduling.volcano.sh"], "resources": ["queues"], "resourceNames": queues, "verbs": [verb],
+    });
+    prepare_with(policies, if queues.is_empty() { json!([all]) } else { json!([all, used]) }).await
+}
+
+/// An API server with these policies, and a user with these rules in all namespaces.
+async fn prepare_with(policies: Vec<Value>, rules: Value) -> (Router, Router) {
     let server = ApiServer::new(Options::default());
     let (admin, tenant) = (server.router(), server.router_as(User::authenticated("tenant", &[])));
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -41,12 +51,6 @@ async fn prepare(policies: Vec<Value>, verb: &str, queues: &[&str]) -> (Router, 
         })
         .collect();
     objects.push(("/api/v1/namespaces", json!({"metadata": {"name": "karmada-es-m1"}})));
-    let groups = ["batch.volcano.sh", "bus.volcano.sh", "work.karmada.io"];
-    let all = json!({"apiGroups": groups, "resources": ["*"], "verbs": ["*"]});
-    let used = json!({
-        "apiGroups": ["scheduling.volcano.sh"], "resources": ["queues"], "resourceNames": queues, "verbs": [verb],
-    });
-    let rules = if queues.is_empty() { json!([all]) } else { json!([all, used]) };
     let roles = format!("{RBAC}/clusterroles");
     let granted = json!({
         "metadata": {"name": "tenant"},
@@ -91,7 +95,7 @@ async fn whoever_names_a_queue_needs_verb_use_on_it() {
 
 #[tokio::test]
 async fn whoever_opens_or_closes_a_queue_by_a_command_needs_verb_update_on_it() {
-    let (admin, tenant) = prepare(queue_command_policy().into(), "update", &["own"]).await;
+    let (admin, tenant) = prepare(command_policy().into(), "update", &["own"]).await;
     let command = |name: &str, kind: &str, target: &str| {
         let target = json!({
             "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": kind, "name": target, "uid": "u", "controller": true,
@@ -107,6 +111,32 @@ async fn whoever_opens_or_closes_a_queue_by_a_command_needs_verb_update_on_it() 
     assert_eq!(send(&tenant, "POST", COMMANDS, &command("b", "Queue", "own")).await.0, 201);
     assert_eq!(send(&tenant, "POST", COMMANDS, &command("c", "Job", "other")).await.0, 201, "their own jobs");
     assert_eq!(send(&admin, "POST", COMMANDS, &command("d", "Queue", "other")).await.0, 201);
+}
+
+#[tokio::test]
+async fn whoever_suspends_or_ends_a_job_by_a_command_needs_verb_update_on_it() {
+    let of_jobs = json!({
+        "apiGroups": ["batch.volcano.sh"], "resources": ["jobs"], "resourceNames": ["own"], "verbs": ["update"],
+    });
+    let of_commands = json!({"apiGroups": ["bus.volcano.sh"], "resources": ["commands"], "verbs": ["*"]});
+    let (admin, tenant) = prepare_with(command_policy().into(), json!([of_jobs, of_commands])).await;
+    let command = |name: &str, target: &str| {
+        let target = json!({
+            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": target, "uid": "u", "controller": true,
+        });
+        json!({
+            "apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", "metadata": {"name": name},
+            "action": "TerminateJob", "target": target,
+        })
+    };
+    let (status, answer) = send(&tenant, "POST", COMMANDS, &command("a", "other")).await;
+    assert_eq!(status, 403, "{answer}");
+    assert!(answer.contains("a Command that targets a Job needs verb update on that job"), "{answer}");
+    assert_eq!(send(&tenant, "POST", COMMANDS, &command("b", "own")).await.0, 201);
+    let moved = json!({"target": {"name": "other"}});
+    assert_eq!(send(&tenant, "PATCH", &format!("{COMMANDS}/b"), &moved).await.0, 403);
+    assert_eq!(send(&tenant, "POST", COMMANDS, &command("c", "")).await.0, 403, "all jobs are nobody's");
+    assert_eq!(send(&admin, "POST", COMMANDS, &command("d", "other")).await.0, 201);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Carrying out writes: one at a time for each object, many objects at once, as fast as the server takes them.
 //!
 //! Rules: 1. The writes of one object are carried out in the order in which they were queued. 2. Among objects,
-//! decisions (JSON patches with a precondition) go before what is only reported, such as statuses and events. 3. How
+//! decisions (patches and deletions with a precondition) go before what is only reported, such as statuses and events. 3. How
 //! many writes are in flight adapts (AIMD): one more after each round of successes, half as many after a 429, a 5xx or
 //! a timeout, so there is no rate to configure. 4. A failure is classified and handed back, never retried here: only a
 //! decision from fresh state may be written again. `kube::runtime` has no such queue: its scheduler repeats
@@ -63,6 +63,13 @@ pub enum Body {
     Delete {
         /// Precondition.
         uid: Option<String>,
+    },
+    /// DELETE of the object with this UID, if it is of this version yet, after what it owns.
+    DeleteUnchanged {
+        /// Precondition.
+        uid: String,
+        /// Precondition.
+        resource_version: String,
     },
     /// DELETE of the object with this UID without grace: how a kubelet confirms that a pod has stopped.
     DeleteNow {
@@ -146,6 +153,11 @@ fn build_request(write: &Write) -> Result<http::Request<Vec<u8>>, request::Error
         Body::Apply { object, manager } => patch(PatchParams::apply(manager).force(), Patch::Apply(object)),
         Body::Delete { uid } => {
             request.delete(name, &DeleteParams { preconditions: only(uid), ..DeleteParams::background() })
+        }
+        Body::DeleteUnchanged { uid, resource_version } => {
+            let preconditions =
+                Preconditions { uid: Some(uid.clone()), resource_version: Some(resource_version.clone()) };
+            request.delete(name, &DeleteParams { preconditions: Some(preconditions), ..DeleteParams::foreground() })
         }
         Body::DeleteNow { uid } => {
             let params = DeleteParams { preconditions: only(&Some(uid.clone())), ..DeleteParams::default() };
@@ -278,7 +290,7 @@ impl<T> WriteQueue<T> {
 }
 
 const fn is_decision(write: &Write) -> bool {
-    matches!(write.body, Body::JsonPatch(_))
+    matches!(write.body, Body::JsonPatch(_) | Body::DeleteUnchanged { .. })
 }
 
 /// Carries out the writes that arrive in `jobs` until the channel closes or `stop`, sending outcomes to `done`.

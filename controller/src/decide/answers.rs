@@ -29,7 +29,7 @@ use super::{
     queue_lifecycle::WriteFailure,
 };
 use crate::{
-    observe::{Binding, Input, Key, PodGroupFacts, QueueFacts},
+    observe::{Binding, Input, Key, PodGroupFacts, QueueFacts, Workload},
     write::{Decision, Tag, pod_group::pod_group_key},
 };
 
@@ -48,6 +48,27 @@ impl Controller {
                 let failure = done.result.err().map(|error| classify_failure(&error, &queue, "delete a Command of"));
                 self.queues.lifecycle.follow_deletion_answer(&queue, &uid, failure.as_ref(), now);
             }
+            Tag::AnnotateJob(key) => match done.result {
+                Ok(object) => {
+                    if let Some(job) = Workload::read(&object) {
+                        self.observe(Input::Workloads(job.kind, Event::Applied(job)), now);
+                    }
+                    self.commands.follow_annotation(&key, now);
+                }
+                Err(error) => self.follow_failed_command(&key, &error),
+            },
+            Tag::JobCommand(key) => match done.result {
+                // The watch says that it is gone.
+                Ok(_) | Err(Failure::Gone(_)) => {}
+                Err(error) => self.follow_failed_command(&key, &error),
+            },
+            Tag::DeleteJob(key) => {
+                if let Err(error) = done.result {
+                    let is_refused = matches!(error, Failure::Refused { .. });
+                    tracing::debug!(job = %key, %error, "a job whose TTL is over was not deleted");
+                    self.expiries.follow_failure(&key, is_refused, now);
+                }
+            }
             Tag::DefaultQueue => match done.result {
                 Ok(_) | Err(Failure::Exists(_)) => {}
                 Err(error) => {
@@ -65,6 +86,12 @@ impl Controller {
                 }
             }
         }
+    }
+
+    fn follow_failed_command(&mut self, job: &Key, error: &Failure) {
+        let is_refused = matches!(error, Failure::Refused { .. });
+        tracing::info!(%job, %error, is_refused, "a Command is not carried out yet");
+        self.commands.follow_failure(job, is_refused, self.now);
     }
 
     fn follow_release(&mut self, key: &Key, version: &str, result: Result<Value, Failure>) {

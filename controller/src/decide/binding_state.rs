@@ -130,6 +130,12 @@ fn find_blocker(binding: &Binding, workload: Option<&Workload>) -> Option<Reason
     if binding.gate != Some(Gate::Closed) {
         return Some(if binding.suspended { Reason::Suspended } else { Reason::NotGated });
     }
+    if let Some(phase) = workload.end_as {
+        return Some(Reason::Ending { phase });
+    }
+    if let Some(field) = workload.suspended {
+        return Some(Reason::SuspendedByUser { field });
+    }
     if workload.held {
         return Some(Reason::OnHold { annotation: HOLD });
     }
@@ -193,7 +199,8 @@ fn assess_record(
 ) -> Option<Resize> {
     let (record, workload) = (binding.admission.as_deref()?, workload?);
     let gang = workload.gang.as_ref().ok()?;
-    if binding.deleting || workload.deleting || workload.progress.ended.is_some() {
+    let goes = binding.deleting || workload.deleting || workload.is_withdrawn();
+    if goes || workload.progress.ended.is_some() {
         return None;
     }
     let minimum = pod_group::pod_group_minimum(gang, priority_of).pods;

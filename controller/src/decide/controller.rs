@@ -23,6 +23,7 @@ use super::{
     capacity::FleetCapacity,
     eviction::{describe_eviction, forgotten_at},
     forged_record::ForgedRecords,
+    job_commands::JobCommands,
     jobs::{JobPhase, Jobs},
     phase_counts::PhaseCounts,
     pod_groups::PodGroupWrites,
@@ -33,7 +34,9 @@ use super::{
     queue_numbers::QueueNumbersWrites,
     requeue::PlacementDeadlines,
     stale_grant::StaleGrants,
+    ttl::Expiries,
     unused_quota::UnusedQuota,
+    withdrawal::Withdrawals,
 };
 use crate::{
     observe::{Binding, Change, ClusterFacts, Input, Key, ObjectKind, Objects},
@@ -51,6 +54,7 @@ pub(crate) struct BindingDeadlines {
     pub(crate) unused: UnusedQuota,
     pub(crate) stale: StaleGrants,
     pub(crate) forged: ForgedRecords,
+    pub(crate) withdrawals: Withdrawals,
 }
 
 /// What is written on queues.
@@ -102,6 +106,8 @@ pub struct Controller {
     pub(crate) fleet_count: FleetCount,
     pub(crate) preemption: Preemption,
     pub(crate) deadlines: BindingDeadlines,
+    pub(crate) expiries: Expiries,
+    pub(crate) commands: JobCommands,
     pub(crate) pod_groups: PodGroupWrites,
     pub(crate) reasons: ReasonSweep,
     pub(crate) queues: QueueWrites,
@@ -171,6 +177,7 @@ impl Controller {
                 return self.capacity.set_links(self.links.merge_topology());
             }
             Input::Commands(event) => return self.queues.lifecycle.observe_commands(event),
+            Input::JobCommands(event) => return self.commands.observe_commands(event, now),
             Input::Member(cluster, update) => return self.capacity.apply_update(&cluster, update),
             Input::Listed(kind) => return self.objects.mark_listed(kind),
         };
@@ -213,6 +220,11 @@ impl Controller {
                     self.jobs.changed = true;
                 }
                 Change::Binding(key) => self.refresh_binding(&key),
+                Change::VolcanoJob(reference) => {
+                    let job = self.objects.workloads.get(&reference).map(|job| &**job);
+                    self.expiries.observe_job(&reference, job);
+                    self.commands.observe_job(&reference, self.now);
+                }
                 Change::BindingGone(binding) => self.forget_binding(&binding),
                 Change::PodGroup(key) => self.pod_groups.mark_dirty(&key),
                 Change::AllBindings => self.refresh_bindings(|_| true),
@@ -230,6 +242,7 @@ impl Controller {
         self.deadlines.unused.forget(key);
         self.deadlines.stale.forget(key);
         self.deadlines.forged.forget(key);
+        self.deadlines.withdrawals.forget(key);
         self.recount_phase(key);
         self.pod_groups.forget(key);
         // Without its workload the garbage collector takes the PodGroup; otherwise it is ours to delete.
@@ -284,6 +297,8 @@ impl Controller {
         let deadlines = &mut self.deadlines;
         deadlines.placement.observe_phase(key, Some(&state.phase), now);
         deadlines.start.observe_binding(binding, workload, stage, now);
+        deadlines.withdrawals.observe_binding(binding, workload, &state.phase, now);
+        self.commands.observe_job(&binding.workload, now);
         deadlines.unused.observe_binding(binding, workload, stage, now);
         let is_unused = deadlines.unused.is_unused(key);
         let stage = stage.filter(|_| fault.is_none());

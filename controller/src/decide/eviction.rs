@@ -1,8 +1,8 @@
 //! Why a binding that was evicted, or requeued, does not wait in its queue yet.
 //!
 //! Rule: a requeued job waits for its backoff. An evicted job stays out of its queue while the attempt that evicted it
-//! is open and until its own pods are gone, so that it does not take back what it just gave. Both are read from the
-//! record on the binding (`caldera.dev/eviction`): a restart forgets neither.
+//! is open and until its own pods are gone, so that it does not take back what it just gave. A job that its user
+//! suspended or restarted waits until its old copies are gone, and for nothing else. All are read from the record on the binding (`caldera.dev/eviction`): a restart forgets neither.
 
 use caldera_core::{
     queue::preemption::EvictionRecord,
@@ -21,6 +21,12 @@ pub(crate) const PODS_READY_TIMEOUT: &str = "PodsReadyTimeout";
 pub(crate) const FORGED_RECORD: &str = "ForgedRecord";
 /// The reason of the record of a job whose user moved it to another queue, and of the event that says so.
 pub(crate) const QUEUE_CHANGED: &str = "QueueChanged";
+/// The reason of the record of a job that its user suspended, and of the event that says so.
+pub(crate) const SUSPENDED: &str = "Suspended";
+/// The reason of the record of a job that its user restarted.
+pub(crate) const RESTARTED: &str = "Restarted";
+/// The reason of the record of a job that its user ended.
+pub(crate) const ENDED: &str = "Ended";
 /// Pods that are still not gone after so many seconds do not keep their job out of its queue any longer.
 const TERMINATION: i64 = 600;
 
@@ -39,6 +45,9 @@ pub(crate) fn describe_eviction(
 ) -> Option<Reason> {
     let eviction = binding.eviction.as_deref()?;
     let now = now.as_second();
+    if is_withdrawal(eviction) {
+        return describe_withdrawal(capacity, binding, eviction, now);
+    }
     if is_requeue(eviction) {
         return describe_backoff(eviction, now);
     }
@@ -51,6 +60,20 @@ pub(crate) fn describe_eviction(
     let queue = objects.workload_of(binding).map(|workload| workload.queue.clone())?;
     let cause = EvictionCause::parse_token(&eviction.reason).unwrap_or(EvictionCause::Preempted);
     Some(Reason::Evicted { queue, cause, detail: eviction.message.clone() })
+}
+
+/// Why a binding that its user withdrew does not wait in its queue yet: its new copies must not meet its old ones.
+fn describe_withdrawal(
+    capacity: &FleetCapacity,
+    binding: &Binding,
+    record: &EvictionRecord,
+    now: i64,
+) -> Option<Reason> {
+    let cause = requeue_cause(record)?;
+    let terminates = record.at.saturating_add(TERMINATION) > now
+        && binding.clusters.is_empty()
+        && (binding.has_copies || capacity.runs_anywhere(&binding.workload));
+    terminates.then(|| Reason::Requeued { times: record.requeues, cause, detail: record.message.clone() })
 }
 
 /// Why a binding that was requeued does not wait in its queue yet.
@@ -67,6 +90,9 @@ fn requeue_cause(record: &EvictionRecord) -> Option<RequeueCause> {
         PODS_READY_TIMEOUT => Some(RequeueCause::NotReady),
         FORGED_RECORD => Some(RequeueCause::Forged),
         QUEUE_CHANGED => Some(RequeueCause::Moved),
+        // Who is ended and has the annotation taken away is back.
+        SUSPENDED | ENDED => Some(RequeueCause::Suspended),
+        RESTARTED => Some(RequeueCause::Restarted),
         _ => None,
     }
 }
@@ -74,4 +100,9 @@ fn requeue_cause(record: &EvictionRecord) -> Option<RequeueCause> {
 /// Whether a record is of a job that was requeued, and not of one that was evicted for another.
 pub(crate) fn is_requeue(record: &EvictionRecord) -> bool {
     requeue_cause(record).is_some()
+}
+
+/// Whether a record is of a job that its user took off its clusters.
+pub(crate) fn is_withdrawal(record: &EvictionRecord) -> bool {
+    matches!(requeue_cause(record), Some(RequeueCause::Suspended | RequeueCause::Restarted))
 }

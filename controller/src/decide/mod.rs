@@ -14,6 +14,8 @@
 //! | [`preemption`] | which jobs are evicted for a pending one |
 //! | [`pod_groups`], [`pod_group_status`] | what users read on PodGroups, and when |
 //! | [`requeue`], [`pods_ready`] | which admitted jobs lose their quota since they are not placed or do not start |
+//! | [`job_commands`], [`withdrawal`] | which jobs their users suspend, restart and end, and by which Command |
+//! | [`ttl`] | which jobs that ended are deleted |
 //! | [`queue_lifecycle`] | which queues open and close |
 //! | [`queue_numbers`], [`queue_annotations`] | what is written on queues |
 //!
@@ -29,6 +31,7 @@ mod controller;
 mod deadlines;
 mod eviction;
 mod forged_record;
+mod job_commands;
 pub(crate) mod jobs;
 mod phase_counts;
 pub(crate) mod pod_group_status;
@@ -42,7 +45,9 @@ mod release;
 mod requeue;
 pub(crate) mod resize;
 mod stale_grant;
+mod ttl;
 mod unused_quota;
+mod withdrawal;
 
 use jiff::Timestamp;
 
@@ -87,6 +92,8 @@ pub fn decide(controller: &mut Controller, now: Timestamp) -> Decisions {
     decisions.writes.extend(writes);
     decisions.forged += forged;
     decisions.writes.extend(deadlines.stale.settle_grants(objects, jobs, now));
+    decisions.writes.extend(deadlines.withdrawals.advance(objects, jobs, now));
+    decisions.writes.extend(controller.commands.advance(&controller.objects, &controller.jobs, now));
     controller.release_jobs(&mut decisions);
     controller.write_records(&mut decisions);
     // Releases go out before anything is written about them; the next decision is for that, whatever else happens.
@@ -105,6 +112,7 @@ pub fn decide(controller: &mut Controller, now: Timestamp) -> Decisions {
     let Controller { objects, jobs, capacity, deadlines, .. } = controller;
     decisions.writes.extend(deadlines.placement.requeue_unplaced(objects, jobs, now));
     decisions.writes.extend(deadlines.start.requeue_unstarted(objects, jobs, capacity, now));
+    decisions.writes.extend(controller.expiries.delete_expired(&controller.objects, now));
     controller.write_queues(&mut decisions);
     let more =
         controller.pod_groups.has_more() || (controller.pod_groups.may_write() && !controller.reasons.left.is_empty());
@@ -276,6 +284,9 @@ impl Controller {
             deadlines.unused.next_due(),
             deadlines.stale.next_due(),
             deadlines.forged.next_due(),
+            deadlines.withdrawals.next_due(),
+            self.expiries.next_due(),
+            self.commands.next_due(),
             queues.numbers.next_due(),
             queues.annotations.next_due(),
             queues.lifecycle.next_due(),

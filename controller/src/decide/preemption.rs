@@ -32,7 +32,7 @@ use jiff::Timestamp;
 use self::view::FitWithout;
 use super::{
     capacity::FleetCapacity,
-    eviction::{describe_eviction, forgotten_at, is_requeue},
+    eviction::{describe_eviction, forgotten_at, is_requeue, is_withdrawal},
     jobs::{JobPhase, Jobs},
 };
 use crate::{
@@ -59,6 +59,9 @@ impl Preemption {
     pub(crate) fn observe_eviction(&mut self, binding: &Binding, now: Timestamp) -> Option<Timestamp> {
         let eviction = binding.eviction.as_deref().filter(|eviction| forgotten_at(eviction) > now.as_second())?;
         self.recent.insert(binding.key.clone());
+        if is_withdrawal(eviction) {
+            return Timestamp::from_second(forgotten_at(eviction)).ok();
+        }
         if is_requeue(eviction) {
             return Timestamp::from_second(eviction.until).ok().filter(|until| *until > now);
         }
@@ -98,7 +101,9 @@ impl Preemption {
             // As long as `observe_eviction` would remember it.
             let until = |eviction: &EvictionRecord| if holds { forgotten_at(eviction) } else { eviction.until };
             let over = binding.eviction.as_deref().is_none_or(|eviction| until(eviction) <= now.as_second());
-            let returns = if holds { !holds_back && over } else { holds_back != was_held_back };
+            let withdrawn = |reason: &Reason| matches!(reason, Reason::SuspendedByUser { .. } | Reason::Ending { .. });
+            let is_withdrawn = matches!(&state.phase, JobPhase::Blocked(reason) if withdrawn(reason));
+            let returns = if holds { !holds_back && over } else { holds_back != was_held_back && !is_withdrawn };
             returning.extend(returns.then(|| key.clone()));
             holds_back || !over
         });

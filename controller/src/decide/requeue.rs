@@ -75,26 +75,44 @@ pub(crate) fn requeue(
     now: Timestamp,
 ) -> Decision {
     let now = now.as_second();
+    let times = binding.eviction.as_deref().map_or(0, |before| before.requeues).saturating_add(1);
+    let backoff = BACKOFF.saturating_mul(1 << times.min(10)).min(LONGEST_BACKOFF);
+    let record =
+        EvictionRecord { until: now.saturating_add(backoff), avoid, ..record_of(binding, reason, message, now) };
+    evict(binding, EvictionRecord { requeues: times, ..record })
+}
+
+/// Takes the quota and the clusters of a binding because its user wants that: it gave way to nobody and failed nowhere,
+/// so its next wait is no longer for it. `command` is the UID of the Command that asked for it, if one did.
+pub(crate) fn withdraw(binding: &Binding, reason: &str, message: String, command: &str, now: Timestamp) -> Decision {
+    let record = record_of(binding, reason, message, now.as_second());
+    evict(binding, EvictionRecord { preemptor: command.to_owned(), ..record })
+}
+
+/// A record of now that continues the one before.
+fn record_of(binding: &Binding, reason: &str, message: String, now: i64) -> EvictionRecord {
     let before = binding.eviction.as_deref();
     let evictions = before.map(EvictionRecord::eviction_history).unwrap_or_default();
-    let times = before.map_or(0, |before| before.requeues).saturating_add(1);
-    let backoff = BACKOFF.saturating_mul(1 << times.min(10)).min(LONGEST_BACKOFF);
+    EvictionRecord {
+        count: evictions.count,
+        last: evictions.last,
+        requeues: before.map_or(0, |before| before.requeues),
+        at: now,
+        until: now,
+        preemptor: String::new(),
+        reason: reason.to_owned(),
+        message,
+        avoid: Vec::new(),
+    }
+}
+
+fn evict(binding: &Binding, eviction: EvictionRecord) -> Decision {
     Decision::Evict {
         key: binding.key.clone(),
         resource_version: binding.resource_version.clone(),
         suspension: binding.suspension,
         recorded: binding.recorded,
         planned: binding.planned,
-        eviction: Box::new(EvictionRecord {
-            count: evictions.count,
-            last: evictions.last,
-            requeues: times,
-            at: now,
-            until: now.saturating_add(backoff),
-            preemptor: String::new(),
-            reason: reason.to_owned(),
-            message,
-            avoid,
-        }),
+        eviction: Box::new(eviction),
     }
 }

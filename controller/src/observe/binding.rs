@@ -99,6 +99,8 @@ pub struct Binding {
     /// Each of its clusters has told a status of the workload. Of one that was added the workload's own status says
     /// nothing until then.
     pub reported: bool,
+    /// Karmada lists copies of it, be they wanted or on their way out.
+    pub has_copies: bool,
     /// Being deleted.
     pub deleting: bool,
     /// Why the scheduler did not place it.
@@ -141,6 +143,7 @@ impl Binding {
                 .unwrap_or_default(),
             begun: list_begun_clusters(view),
             reported: has_all_reported(view),
+            has_copies: view.status.is_some_and(|status| !status.aggregated_status.is_empty()),
             deleting: view.is_deleting(),
             refused: refused.map(|condition| format!("{}: {}", condition.reason, condition.message).into()),
             groups: placement::read_affinity_groups(spec),

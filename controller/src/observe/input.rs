@@ -21,6 +21,7 @@ use serde_json::Value;
 use super::{
     binding::Binding,
     cluster::{ClassFacts, ClusterFacts, read_opt_in},
+    job_command::JobCommandFacts,
     pod_group::PodGroupFacts,
     queue::{CommandFacts, QueueFacts},
     workload::Workload,
@@ -47,6 +48,8 @@ pub enum Input {
     Links(Event<FederationTopology>),
     /// Commands for queues.
     Commands(Event<CommandFacts>),
+    /// Commands for Volcano Jobs.
+    JobCommands(Event<JobCommandFacts>),
     /// In a member.
     Member(String, Update),
     /// All objects of this kind were told, one by one.

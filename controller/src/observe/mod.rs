@@ -8,6 +8,7 @@ mod binding;
 mod cluster;
 mod input;
 mod interning;
+mod job_command;
 mod objects;
 mod pod_group;
 mod queue;
@@ -17,6 +18,7 @@ pub use self::{
     binding::{Binding, Key},
     cluster::{ClassFacts, ClusterFacts},
     input::{Input, ObjectKind, read_object},
+    job_command::JobCommandFacts,
     pod_group::{PodGroupFacts, PodGroupStatus},
     queue::{CommandFacts, QueueFacts, QueueNumbers},
     workload::Workload,

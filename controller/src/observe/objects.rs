@@ -43,6 +43,8 @@ pub(crate) enum Change {
     QueueGone(QueueName),
     /// A binding or its workload is new, changed, or (the workload) gone.
     Binding(Key),
+    /// A Volcano Job is new, changed or gone.
+    VolcanoJob(Arc<WorkloadRef>),
     /// A binding is gone.
     BindingGone(Box<Binding>),
     /// The PodGroup of a binding changed or is gone.
@@ -93,6 +95,11 @@ impl Objects {
     pub(crate) fn workload_of(&self, binding: &Binding) -> Option<&Workload> {
         let workload = self.workloads.get(&binding.workload)?;
         (binding.workload_uid.is_empty() || binding.workload_uid == workload.uid).then_some(workload)
+    }
+
+    /// The binding that was made from a workload.
+    pub(crate) fn binding_of(&self, workload: &WorkloadRef) -> Option<&Binding> {
+        self.bindings.get(self.by_workload.get(workload)?).map(|binding| &**binding)
     }
 
     /// The value of a PriorityClass; the default one's for no name; `None` if there is none of that name.
@@ -257,38 +264,51 @@ impl Objects {
 
     pub(crate) fn apply_workloads(&mut self, kind: WorkloadKind, event: Event<Workload>) -> Vec<Change> {
         match event {
-            Event::Applied(workload) => self.set_workload(workload).into_iter().collect(),
+            Event::Applied(workload) => self.set_workload(workload),
             Event::Deleted(workload) => {
                 let same = self.workloads.get(&workload.reference).is_some_and(|known| known.uid == workload.uid);
-                same.then(|| self.remove_workload(&workload.reference)).flatten().into_iter().collect()
+                if same { self.remove_workload(&workload.reference) } else { Vec::new() }
             }
             Event::Reset(all) => {
                 let there: BTreeSet<&WorkloadRef> = all.iter().map(|workload| workload.reference.as_ref()).collect();
                 let of_kind = self.workloads.iter().filter(|(_, workload)| workload.kind == kind);
                 let gone: Vec<Arc<WorkloadRef>> =
                     of_kind.map(|(reference, _)| reference).filter(|r| !there.contains(r.as_ref())).cloned().collect();
-                let mut changes: Vec<Change> = gone.iter().filter_map(|gone| self.remove_workload(gone)).collect();
-                changes.extend(all.into_iter().filter_map(|workload| self.set_workload(workload)));
+                let mut changes: Vec<Change> = gone.iter().flat_map(|gone| self.remove_workload(gone)).collect();
+                changes.extend(all.into_iter().flat_map(|workload| self.set_workload(workload)).collect::<Vec<_>>());
                 self.mark_listed(ObjectKind::Workloads(kind));
                 changes
             }
         }
     }
 
-    fn set_workload(&mut self, mut workload: Workload) -> Option<Change> {
+    fn set_workload(&mut self, mut workload: Workload) -> Vec<Change> {
         workload.gang = workload.gang.map(|gang| self.gangs.intern(gang));
-        if self.workloads.get(&workload.reference).is_some_and(|known| **known == workload) {
-            return None;
+        if let Some(known) = self.workloads.get_mut(&workload.reference) {
+            if known.uid == workload.uid && is_older(&workload.resource_version, &known.resource_version) {
+                return Vec::new();
+            }
+            // Its version alone changes nothing, but is what a write of ours tests.
+            known.resource_version = Arc::clone(&workload.resource_version);
+            if **known == workload {
+                return Vec::new();
+            }
         }
         workload.reference = self.intern_name(workload.reference);
-        let reference = Arc::clone(&workload.reference);
+        let (reference, kind) = (Arc::clone(&workload.reference), workload.kind);
         self.workloads.insert(Arc::clone(&reference), Box::new(workload));
-        self.by_workload.get(&reference).cloned().map(Change::Binding)
+        self.list_workload_changes(reference, kind)
     }
 
-    fn remove_workload(&mut self, reference: &WorkloadRef) -> Option<Change> {
-        self.workloads.remove(reference);
-        self.by_workload.get(reference).cloned().map(Change::Binding)
+    fn remove_workload(&mut self, reference: &WorkloadRef) -> Vec<Change> {
+        let gone = self.workloads.remove(reference);
+        gone.map_or_else(Vec::new, |gone| self.list_workload_changes(Arc::clone(&gone.reference), gone.kind))
+    }
+
+    fn list_workload_changes(&self, reference: Arc<WorkloadRef>, kind: WorkloadKind) -> Vec<Change> {
+        let binding = self.by_workload.get(&reference).cloned().map(Change::Binding);
+        let job = (kind == WorkloadKind::VolcanoJob).then_some(Change::VolcanoJob(reference));
+        binding.into_iter().chain(job).collect()
     }
 
     /// The same name as it is known already, so that ten thousand are kept once.

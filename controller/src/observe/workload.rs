@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use caldera_core::gang::{Gang, QueueName, WorkloadRef};
 use caldera_crds::{
-    names::caldera::HOLD,
+    names::caldera::{END_AS, HOLD, SUSPENDED},
     workload::{
         self, WorkloadKind,
         progress::{Progress, read_progress},
@@ -25,6 +25,8 @@ pub struct Workload {
     pub kind: WorkloadKind,
     /// UID.
     pub uid: Arc<str>,
+    /// As last seen.
+    pub resource_version: Arc<str>,
     /// What it asks for, or what is wrong with that.
     pub gang: Result<Arc<Gang>, Arc<str>>,
     /// Queue.
@@ -37,8 +39,14 @@ pub struct Workload {
     pub sla_waiting_time: Option<i64>,
     /// Seconds that it runs at most, if it says so.
     pub run_for: Option<i64>,
+    /// Seconds after its end when it is deleted, if it says so: of Volcano Jobs, which no other controller deletes.
+    pub ttl: Option<i64>,
     /// The user holds it.
     pub held: bool,
+    /// The user suspended it: by this field or annotation.
+    pub suspended: Option<&'static str>,
+    /// The phase as which it is to end now, by its user's word.
+    pub end_as: Option<&'static str>,
     /// Whether it says that it may be evicted.
     pub preemptable: Option<bool>,
     /// How far it is.
@@ -50,6 +58,12 @@ pub struct Workload {
 }
 
 impl Workload {
+    /// Whether its user wants it off its clusters and out of line.
+    #[must_use]
+    pub fn is_withdrawn(&self) -> bool {
+        self.suspended.is_some() || self.end_as.is_some()
+    }
+
     /// Reads one; `None` if it is of no kind in scope.
     #[must_use]
     pub fn read(object: &Value) -> Option<Self> {
@@ -61,12 +75,21 @@ impl Workload {
             api_version: object["apiVersion"].as_str().unwrap_or("").into(),
             kind,
             uid: metadata["uid"].as_str().unwrap_or("").into(),
+            resource_version: metadata["resourceVersion"].as_str().unwrap_or("").into(),
             queue: workload::queue_of(object),
             names_queue: workload::names_queue(object),
             class: workload::priority_class_of(object).into(),
             sla_waiting_time: workload::sla_waiting_time(object),
             run_for: workload::running_estimate(object),
+            ttl: (kind == WorkloadKind::VolcanoJob)
+                .then(|| object["spec"]["ttlSecondsAfterFinished"].as_i64())
+                .flatten()
+                .filter(|ttl| *ttl >= 0),
             held: metadata["annotations"][HOLD] == "true",
+            suspended: find_suspension(kind, object),
+            end_as: (kind == WorkloadKind::VolcanoJob)
+                .then(|| ["Terminated", "Completed"].into_iter().find(|end| metadata["annotations"][END_AS] == *end))
+                .flatten(),
             preemptable: workload::read_preemptable(object),
             progress: read_progress(kind, object, gang.as_deref().ok()),
             gang,
@@ -78,4 +101,11 @@ impl Workload {
             reference: Arc::new(reference),
         })
     }
+}
+
+/// A batch Job has a field for it, which Volcano's Jobs lack.
+fn find_suspension(kind: WorkloadKind, object: &Value) -> Option<&'static str> {
+    let by_field = kind == WorkloadKind::BatchJob && object["spec"]["suspend"] == true;
+    let by_annotation = object["metadata"]["annotations"][SUSPENDED] == "true";
+    by_annotation.then_some(SUSPENDED).or(by_field.then_some("spec.suspend"))
 }

@@ -5,6 +5,7 @@ mod fleet;
 mod foresight;
 mod forged_record;
 mod growth;
+mod job_commands;
 mod lifecycle;
 mod pods_ready;
 mod preemption;
@@ -12,8 +13,10 @@ mod queue_annotations;
 mod resize;
 mod snapshot;
 mod stale_grant;
+mod ttl;
 mod two;
 mod unsound;
+mod withdrawal;
 mod world;
 
 use std::collections::BTreeMap;

@@ -22,7 +22,8 @@ use serde_json::{Value, json};
 use crate::{
     decide::{Controller, decide},
     observe::{
-        Binding, ClassFacts, ClusterFacts, CommandFacts, Input, ObjectKind, PodGroupFacts, QueueFacts, Workload,
+        Binding, ClassFacts, ClusterFacts, CommandFacts, Input, JobCommandFacts, ObjectKind, PodGroupFacts, QueueFacts,
+        Workload,
     },
     write::Decision,
 };
@@ -150,6 +151,7 @@ impl World {
     pub fn cluster(&mut self, name: &str, cpu: &str) {
         let serves = json!([
             {"groupVersion": "batch.volcano.sh/v1alpha1", "resources": [{"name": "jobs", "kind": "Job"}]},
+            {"groupVersion": "batch/v1", "resources": [{"name": "jobs", "kind": "Job"}]},
             {"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]},
         ]);
         self.put(json!({
@@ -335,6 +337,15 @@ impl World {
                 }
                 json_patch::merge(&mut object, patch);
             }
+            Body::DeleteUnchanged { uid, resource_version } => {
+                let metadata = &object["metadata"];
+                if metadata["uid"] != **uid || metadata["resourceVersion"] != **resource_version {
+                    return Err(Failure::Conflict("changed".into()));
+                }
+                self.objects.remove(&name);
+                self.tell(&object, true);
+                return Ok(object);
+            }
             Body::Delete { .. } => {
                 self.objects.remove(&name);
                 self.tell(&object, true);
@@ -400,8 +411,11 @@ pub fn input(object: &Value, gone: bool) -> Input {
             Input::Clusters(event(ClusterFacts::read(&serde_json::from_value::<Cluster>(object).unwrap()), gone))
         }
         "Command" => {
-            let command = CommandFacts::read(&serde_json::from_value::<Command>(object).unwrap()).unwrap();
-            Input::Commands(event(command, gone))
+            let command = serde_json::from_value::<Command>(object).unwrap();
+            match CommandFacts::read(&command) {
+                Some(command) => Input::Commands(event(command, gone)),
+                None => Input::JobCommands(event(JobCommandFacts::read(&command).unwrap(), gone)),
+            }
         }
         "FederationTopology" => Input::Links(event(serde_json::from_value(object).unwrap(), gone)),
         _ => {

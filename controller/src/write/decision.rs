@@ -2,7 +2,8 @@
 //!
 //! It touches only what it owns. On a binding that is the gate, the records, and the clusters only to take all of them
 //! away. Such a patch tests the version that the decision was made for, so that a decision on an old state is refused.
-//! Beside bindings it writes its own PodGroups, the numbers and the state of a queue and two annotations on it, the
+//! Of jobs it writes what their users ask for: two annotations for a Command, the end, and the deletion when the TTL is
+//! over. Beside these it writes its own PodGroups, the numbers and the state of a queue and two annotations on it, the
 //! default queue if there is none, the deletion of Commands that are carried out, and events.
 
 use std::sync::Arc;
@@ -12,11 +13,15 @@ use caldera_core::{
     gang::QueueName,
     queue::{QueueState, preemption::EvictionRecord},
 };
-use caldera_crds::names::{
-    caldera::{ADMISSION, EPOCH, EVICTION, GATE, GATE_CLOSED, GATE_OPEN, PLAN, PRIORITY, QUEUE_STATUS},
-    volcano::{CLOSED_BY_PARENT, DEFAULT_QUEUE},
+use caldera_crds::{
+    names::{
+        caldera::{ADMISSION, EPOCH, EVICTION, GATE, GATE_CLOSED, GATE_OPEN, PLAN, PRIORITY, QUEUE_STATUS},
+        volcano::{CLOSED_BY_PARENT, DEFAULT_QUEUE},
+    },
+    workload::WorkloadKind,
 };
 use caldera_runtime::{
+    clock::format_time,
     event::{EventType, Regarding, build_event},
     watch::api_resource,
     write::{Body, Write},
@@ -139,6 +144,44 @@ pub enum Decision {
         /// Its UID.
         uid: Arc<str>,
     },
+    /// Writes or takes away an annotation of a Volcano Job, as a Command of its user asks.
+    AnnotateJob {
+        /// Which.
+        key: Key,
+        /// The version that the decision was made for.
+        resource_version: Arc<str>,
+        /// The annotation.
+        name: &'static str,
+        /// `None` takes it away.
+        value: Option<&'static str>,
+    },
+    /// Says on a Volcano Job that it ended, after its user ended it and its copies are gone.
+    EndJob {
+        /// Which.
+        key: Key,
+        /// The version that the decision was made for.
+        resource_version: Arc<str>,
+        /// As what.
+        phase: &'static str,
+    },
+    /// Deletes a Command for a Volcano Job that is carried out or refused.
+    DeleteJobCommand {
+        /// Which.
+        key: Key,
+        /// The job that it was for.
+        job: Key,
+        /// Its UID.
+        uid: Arc<str>,
+    },
+    /// Deletes a Volcano Job whose TTL is over, and what it owns before it.
+    DeleteJob {
+        /// Which.
+        key: Key,
+        /// Its UID.
+        uid: Arc<str>,
+        /// The version that the decision was made for.
+        resource_version: Arc<str>,
+    },
     /// Creates the default queue.
     DefaultQueue,
     /// Records an event on an object of the user.
@@ -171,6 +214,12 @@ pub enum Tag {
     QueueAnnotation(QueueName),
     /// [`Decision::DeleteCommand`]: for this queue, with this UID.
     Command(QueueName, Arc<str>),
+    /// [`Decision::AnnotateJob`].
+    AnnotateJob(Key),
+    /// [`Decision::DeleteJobCommand`]: for this job.
+    JobCommand(Key),
+    /// [`Decision::DeleteJob`].
+    DeleteJob(Key),
     /// [`Decision::DefaultQueue`].
     DefaultQueue,
     /// A write that is not repeated if it fails.
@@ -193,8 +242,12 @@ impl Decision {
             }
             Self::QueueAnnotation { name, .. } => Tag::QueueAnnotation(name.clone()),
             Self::DeleteCommand { queue, uid, .. } => Tag::Command(queue.clone(), Arc::clone(uid)),
+            Self::AnnotateJob { key, .. } => Tag::AnnotateJob(key.clone()),
+            Self::DeleteJobCommand { job, .. } => Tag::JobCommand(job.clone()),
+            Self::DeleteJob { key, .. } => Tag::DeleteJob(key.clone()),
             Self::DefaultQueue => Tag::DefaultQueue,
-            Self::DeletePodGroup { .. } | Self::RecordEvent { .. } => Tag::Unrepeated,
+            // It is decided anew while the job does not say so.
+            Self::EndJob { .. } | Self::DeletePodGroup { .. } | Self::RecordEvent { .. } => Tag::Unrepeated,
         }
     }
 
@@ -243,13 +296,28 @@ impl Decision {
             Self::QueueAnnotation { name, annotation } => {
                 patch_queue(name, None, json!({"metadata": {"annotations": {QUEUE_STATUS: annotation}}}))
             }
-            Self::DeleteCommand { key, uid, .. } => Write {
+            Self::DeleteCommand { key, uid, .. } | Self::DeleteJobCommand { key, uid, .. } => Write {
                 resource: api_resource("bus.volcano.sh", "v1alpha1", "Command", "commands"),
                 namespace: key.namespace.to_string(),
                 name: key.name.to_string(),
                 subresource: None,
                 body: Body::Delete { uid: Some(uid.to_string()) },
             },
+            Self::AnnotateJob { key, resource_version, name, value } => write_job(
+                key,
+                None,
+                Body::MergePatch(json!({
+                    "metadata": {"resourceVersion": &**resource_version, "annotations": {*name: value}},
+                })),
+            ),
+            Self::EndJob { key, resource_version, phase } => {
+                write_job(key, Some("status"), Body::MergePatch(patch_end(resource_version, phase, now)))
+            }
+            Self::DeleteJob { key, uid, resource_version } => write_job(
+                key,
+                None,
+                Body::DeleteUnchanged { uid: uid.to_string(), resource_version: resource_version.to_string() },
+            ),
             Self::DefaultQueue => write_queue(
                 DEFAULT_QUEUE,
                 None,
@@ -355,6 +423,30 @@ fn write_binding(key: &Key, steps: Vec<Value>) -> Write {
         name: key.name.to_string(),
         subresource: None,
         body: Body::JsonPatch(Value::Array(steps)),
+    }
+}
+
+/// Nothing of it runs any more; what ended is still counted.
+fn patch_end(resource_version: &str, phase: &str, now: Timestamp) -> Value {
+    json!({
+        "metadata": {"resourceVersion": resource_version},
+        "status": {
+            "state": {
+                "phase": phase, "reason": "EndedByUser", "message": "ended by its user",
+                "lastTransitionTime": format_time(now),
+            },
+            "pending": null, "running": null, "terminating": null, "unknown": null,
+        },
+    })
+}
+
+fn write_job(key: &Key, subresource: Option<&'static str>, body: Body) -> Write {
+    Write {
+        resource: WorkloadKind::VolcanoJob.api_resource(),
+        namespace: key.namespace.to_string(),
+        name: key.name.to_string(),
+        subresource,
+        body,
     }
 }
 

@@ -25,6 +25,8 @@ const RESTARTS: [&str; 4] = ["RestartJob", "RestartTask", "RestartPod", "Restart
 pub struct Progress {
     /// How it ended, if it did.
     pub ended: Option<String>,
+    /// When it ended, in seconds since 1970, if it did and says so: its TTL is counted from then.
+    pub ended_at: Option<i64>,
     /// When it began to run, in seconds since 1970, if it says so.
     pub started: Option<i64>,
     /// Running pods.
@@ -68,6 +70,8 @@ fn read_volcano_job(object: &Value, status: &Value) -> Progress {
     let began = conditions.rev().find(|condition| condition["status"] == "Running");
     Progress {
         ended: ended.then(|| phase.to_owned()),
+        // An aborted job may be resumed.
+        ended_at: read_time(&status["state"]["lastTransitionTime"]).filter(|_| ended && phase != "Aborted"),
         started: began.and_then(|began| read_time(&began["lastTransitionTime"])),
         running: read_number(&status["running"]),
         succeeded: read_number(&status["succeeded"]),
@@ -105,6 +109,8 @@ fn read_batch_job(object: &Value, status: &Value, gang: Option<&Gang>) -> Progre
     });
     Progress {
         ended,
+        // Karmada's control plane looks after the TTL of this kind.
+        ended_at: None,
         started: read_time(&status["startTime"]),
         running: read_number(&status["active"]),
         succeeded,
@@ -122,6 +128,7 @@ fn read_pod(status: &Value) -> Progress {
             "Failed" => Some("Failed".to_owned()),
             _ => None,
         },
+        ended_at: None,
         started: read_time(&status["startTime"]),
         running: is("Running"),
         succeeded: is("Succeeded"),

@@ -20,3 +20,4 @@ mod splitting;
 mod starting;
 mod suspension;
 mod topology;
+mod withdrawal;

@@ -23,7 +23,7 @@ pub struct EvictionRecord {
     pub at: i64,
     /// Until when who it was for holds what came free, unless it starts before.
     pub until: i64,
-    /// The binding that it was for: its UID.
+    /// The binding that it was for: its UID. Of a job that was restarted, that of the Command.
     pub preemptor: String,
     /// By which right: a token.
     pub reason: String,

@@ -1,0 +1,125 @@
+//! Workloads that their user suspended or ended: off their clusters, and out of line.
+//!
+//! Rule: Kueue's `spec.suspend` and Volcano's `AbortJob` for a whole gang. Annotation `caldera.dev/suspended`, or
+//! `spec.suspend` of a batch Job, takes a workload from all clusters in one patch, as an eviction with reason
+//! `Suspended`: its charge returns, and it keeps its age. It is in line again once it is resumed and its old copies are
+//! gone. Volcano resumes a job in its place and counts that as a retry; here nothing is counted, since copies are made
+//! anew.
+//!
+//! Annotation `caldera.dev/end-as` ends a Volcano Job for good: once Karmada lists no copy any more, its status says so.
+//! Karmada's next aggregation keeps that (`caldera_core::status`), and the TTL counts from then. Both words are on the
+//! user's own object, so a restart forgets nothing. A binding that somebody else suspended is not touched.
+
+use std::sync::Arc;
+
+use caldera_core::{queue::ledger::Stage, reason::Reason};
+use caldera_crds::binding::Gate;
+use caldera_runtime::event::EventType;
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    deadlines::{Deadlines, after},
+    eviction::{ENDED, SUSPENDED},
+    jobs::{JobPhase, Jobs},
+    requeue::withdraw,
+};
+use crate::{
+    observe::{Binding, Key, Objects, Workload},
+    write::Decision,
+};
+
+/// After a write that may have failed.
+const AGAIN: SignedDuration = SignedDuration::from_secs(5);
+
+/// What is to be done next about a workload that its user withdrew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Take it off its clusters.
+    Withdraw,
+    /// Its copies are gone: say that it ended.
+    End,
+}
+
+/// Bindings of workloads that their users withdrew, the version that each is at, and what is to be done next.
+#[derive(Debug, Default)]
+pub(crate) struct Withdrawals(Deadlines<(Step, Arc<str>)>);
+
+impl Withdrawals {
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.0.next_due()
+    }
+
+    pub(crate) fn forget(&mut self, key: &Key) {
+        self.0.forget(key);
+    }
+
+    /// Takes in the state of a binding.
+    pub(crate) fn observe_binding(
+        &mut self,
+        binding: &Binding,
+        workload: Option<&Workload>,
+        phase: &JobPhase,
+        now: Timestamp,
+    ) {
+        let Some(step) = workload.and_then(|workload| find_step(binding, workload, phase)) else {
+            return self.0.forget(&binding.key);
+        };
+        let of_now = (step, Arc::clone(&binding.resource_version));
+        if self.0.get_mut(&binding.key).is_none_or(|(_, known)| *known != of_now) {
+            self.0.set(&binding.key, now, of_now);
+        }
+    }
+
+    /// Takes the next step of each.
+    pub(crate) fn advance(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> Vec<Decision> {
+        let mut decisions = Vec::new();
+        for key in self.0.list_due(now) {
+            self.0.postpone(&key, after(now, AGAIN));
+            let Some((_, (step, _))) = self.0.get_mut(&key) else { continue };
+            let step = *step;
+            let Some(binding) = objects.bindings.get(&key).filter(|_| jobs.is_confirmed(&key)) else { continue };
+            let Some(workload) = objects.workload_of(binding) else { continue };
+            match (step, workload.end_as) {
+                (Step::Withdraw, end) => {
+                    let reason = if end.is_some() { ENDED } else { SUSPENDED };
+                    let by = workload.suspended.unwrap_or_default();
+                    let why = end.map_or_else(
+                        || format!("suspended by its user ({by})"),
+                        |phase| format!("ended by its user: it will be {phase}"),
+                    );
+                    tracing::info!(binding = %key, reason, why, "taken off its clusters by its user's word");
+                    let said = format!("{why}; its copies are deleted and its quota is free for others");
+                    decisions.push(Decision::event_on_workload(workload, EventType::Normal, reason, said));
+                    decisions.push(withdraw(binding, reason, why, "", now));
+                }
+                (Step::End, Some(phase)) => decisions.push(Decision::EndJob {
+                    key: Key::new(&workload.reference.namespace, &workload.reference.name),
+                    resource_version: Arc::clone(&workload.resource_version),
+                    phase,
+                }),
+                (Step::End, None) => {}
+            }
+        }
+        decisions
+    }
+}
+
+fn find_step(binding: &Binding, workload: &Workload, phase: &JobPhase) -> Option<Step> {
+    if binding.deleting || workload.deleting || workload.progress.ended.is_some() || !workload.is_withdrawn() {
+        return None;
+    }
+    match phase {
+        JobPhase::Holding { stage: Stage::Admitted | Stage::Placed | Stage::Foreign, .. } => {
+            (!is_suspended_by_another(binding)).then_some(Step::Withdraw)
+        }
+        JobPhase::Blocked(reason) if matches!(**reason, Reason::Ending { .. }) => {
+            (binding.clusters.is_empty() && !binding.has_copies).then_some(Step::End)
+        }
+        _ => None,
+    }
+}
+
+/// A closed gate is ours, whatever clusters there are behind it.
+pub(crate) fn is_suspended_by_another(binding: &Binding) -> bool {
+    binding.suspended && binding.gate != Some(Gate::Closed)
+}

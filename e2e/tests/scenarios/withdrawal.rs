@@ -1,0 +1,203 @@
+//! What users do with jobs that they submitted: suspend, resume, restart, end, and let expire.
+
+use anyhow::{Context, ensure};
+use caldera_e2e::{
+    kinds::Kind,
+    manifest::{aggregated, job, task},
+    run,
+    scenario::Scenario,
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// What `vcctl job suspend` and its like create.
+async fn send(s: &Scenario, action: &str, target: &Value) -> anyhow::Result<String> {
+    let job = target["metadata"]["name"].as_str().unwrap_or_default();
+    let name = format!("{job}-{}", action.to_lowercase());
+    let command = json!({
+        "apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", "metadata": {"name": name}, "action": action,
+        "target": {
+            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": job, "uid": target["metadata"]["uid"],
+            "controller": true, "blockOwnerDeletion": true,
+        },
+    });
+    s.create(Kind::Command, command).await?;
+    Ok(name)
+}
+
+fn reason(group: &Value) -> &str {
+    group["status"]["conditions"][0]["reason"].as_str().unwrap_or_default()
+}
+
+/// Waits until the job is in no cluster.
+async fn until_off(s: &Scenario, name: &str, clusters: &[(String, u64)]) -> anyhow::Result<()> {
+    for (member, _) in clusters {
+        s.until_gone_in_member(member, Kind::Job, name).await?;
+    }
+    let binding = s.get(Kind::Binding, &format!("{name}-job")).await?.context("no binding")?;
+    let left = binding["spec"]["clusters"].as_array().map_or(0, Vec::len);
+    ensure!(left == 0, "{}", binding["spec"]["clusters"]);
+    Ok(())
+}
+
+#[test]
+fn a_job_goes_with_its_copies_when_its_ttl_is_over() {
+    run("ttl", async |s| {
+        let queue = s.queue("q", json!({"cpu": "1"})).await?;
+        let mut workload = job("brief", &queue, &[task("a", 2, "100m", "sleep 1")]);
+        workload["spec"]["ttlSecondsAfterFinished"] = 6.into();
+        s.submit(Kind::Job, workload, &aggregated()).await?;
+        let clusters = s.until_placed("brief-job").await?;
+        let done = s.until_phase("brief", "Completed").await?;
+        let ended = done["status"]["state"]["lastTransitionTime"].as_str().context("no time of the end")?;
+        let ended: Timestamp = ended.parse()?;
+        s.until_gone(Kind::Job, "brief").await?;
+        let after = Timestamp::now().duration_since(ended).as_secs();
+        eprintln!("gone {after} s after its end, with a TTL of 6 s");
+        ensure!(after >= 6, "gone {after} s after its end, with a TTL of 6 s");
+        s.until_gone(Kind::Binding, "brief-job").await?;
+        for (member, _) in &clusters {
+            s.until_gone_in_member(member, Kind::Job, "brief").await?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_suspended_job_leaves_its_clusters_and_comes_back() {
+    run("suspend", async |s| {
+        let queue = s.queue("q", json!({"cpu": "200m"})).await?;
+        let workload =
+            s.submit(Kind::Job, job("long", &queue, &[task("a", 2, "100m", "sleep 600")]), &aggregated()).await?;
+        let clusters = s.until_placed("long-job").await?;
+        s.until_phase("long", "Running").await?;
+        s.submit(Kind::Job, job("next", &queue, &[task("a", 2, "100m", "sleep 1")]), &aggregated()).await?;
+        let suspended = |value: Value| json!({"metadata": {"annotations": {"caldera.dev/suspended": value}}});
+        s.patch(Kind::Job, "long", &suspended(json!("true"))).await?;
+        s.until_podgroup(&workload, "says who suspended it", |group| reason(group) == "SuspendedByUser").await?;
+        until_off(&s, "long", &clusters).await?;
+        s.until_phase("next", "Completed").await?;
+        s.patch(Kind::Job, "long", &suspended(json!(null))).await?;
+        s.until_placed("long-job").await?;
+        s.until_phase("long", "Running").await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn spec_suspend_of_a_batch_job_holds_it_and_lets_it_go() {
+    run("batchsus", async |s| {
+        let queue = s.queue("q", json!({"cpu": "200m"})).await?;
+        let workload = json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"name": "plain", "labels": {"volcano.sh/queue-name": queue}},
+            "spec": {"parallelism": 2, "completions": 2, "suspend": true, "template": {"spec": {
+                "restartPolicy": "Never",
+                "containers": [{
+                    "name": "main", "image": "busybox:1.36", "command": ["sh", "-c", "sleep 1"],
+                    "resources": {"requests": {"cpu": "100m", "memory": "16Mi"}},
+                }],
+            }}},
+        });
+        let workload = s.submit(Kind::BatchJob, workload, &aggregated()).await?;
+        s.until_podgroup(&workload, "says who suspended it", |group| reason(group) == "SuspendedByUser").await?;
+        s.patch(Kind::BatchJob, "plain", &json!({"spec": {"suspend": false}})).await?;
+        s.until(Kind::BatchJob, "plain", "is complete", |job| {
+            let conditions = job["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            conditions.iter().any(|one| one["type"] == "Complete" && one["status"] == "True")
+        })
+        .await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn abort_and_resume_by_commands_as_vcctl_sends_them() {
+    run("abort", async |s| {
+        let queue = s.queue("q", json!({"cpu": "200m"})).await?;
+        let workload =
+            s.submit(Kind::Job, job("long", &queue, &[task("a", 2, "100m", "sleep 600")]), &aggregated()).await?;
+        let clusters = s.until_placed("long-job").await?;
+        s.until_phase("long", "Running").await?;
+        let command = send(&s, "AbortJob", &workload).await?;
+        s.until_podgroup(&workload, "says who suspended it", |group| reason(group) == "SuspendedByUser").await?;
+        until_off(&s, "long", &clusters).await?;
+        s.until_gone(Kind::Command, &command).await?;
+        s.until_told("long", "CommandIssued").await?;
+        s.until(Kind::Queue, &queue, "is empty", |queue| {
+            let cpu = &queue["status"]["allocated"]["cpu"];
+            cpu.is_null() || cpu == "0"
+        })
+        .await?;
+        let command = send(&s, "ResumeJob", &workload).await?;
+        s.until_placed("long-job").await?;
+        s.until_phase("long", "Running").await?;
+        s.until_gone(Kind::Command, &command).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn terminate_and_complete_end_a_job_for_good() {
+    run("terminate", async |s| {
+        let queue = s.queue("q", json!({"cpu": "200m"})).await?;
+        for (name, action, phase) in [("one", "TerminateJob", "Terminated"), ("two", "CompleteJob", "Completed")] {
+            let workload =
+                s.submit(Kind::Job, job(name, &queue, &[task("a", 2, "100m", "sleep 600")]), &aggregated()).await?;
+            let clusters = s.until_placed(&format!("{name}-job")).await?;
+            s.until_phase(name, "Running").await?;
+            let command = send(&s, action, &workload).await?;
+            s.until_phase(name, phase).await?;
+            until_off(&s, name, &clusters).await?;
+            s.until_gone(Kind::Command, &command).await?;
+            s.until_podgroup(&workload, "has ended", |group| group["status"]["phase"] == "Completed").await?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn restart_by_a_command_makes_the_copies_anew() {
+    run("restart", async |s| {
+        let queue = s.queue("q", json!({"cpu": "200m"})).await?;
+        let workload =
+            s.submit(Kind::Job, job("long", &queue, &[task("a", 2, "100m", "sleep 600")]), &aggregated()).await?;
+        let clusters = s.until_placed("long-job").await?;
+        s.until_phase("long", "Running").await?;
+        let mut old = Vec::new();
+        for (member, _) in &clusters {
+            let copy = s.get_in_member(member, Kind::Job, "long").await?.context("no copy")?;
+            old.push(copy["metadata"]["uid"].clone());
+        }
+        let command = send(&s, "RestartJob", &workload).await?;
+        s.until_gone(Kind::Command, &command).await?;
+        s.until(Kind::Binding, "long-job", "was restarted", |binding| {
+            let record = binding["metadata"]["annotations"]["caldera.dev/eviction"].as_str().unwrap_or_default();
+            record.contains(r#""reason":"Restarted""#)
+        })
+        .await?;
+        for (member, _) in &s.until_placed("long-job").await? {
+            s.until_in_member(member, Kind::Job, "long", "is a new one that runs", |copy| {
+                !old.contains(&copy["metadata"]["uid"]) && copy["status"]["state"]["phase"] == "Running"
+            })
+            .await?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_command_for_a_part_of_a_job_is_refused_and_the_job_runs_on() {
+    run("part", async |s| {
+        let queue = s.queue("q", json!({"cpu": "200m"})).await?;
+        let workload =
+            s.submit(Kind::Job, job("long", &queue, &[task("a", 2, "100m", "sleep 600")]), &aggregated()).await?;
+        s.until_phase("long", "Running").await?;
+        let command = send(&s, "RestartTask", &workload).await?;
+        s.until_gone(Kind::Command, &command).await?;
+        s.until_told("long", "CommandRefused").await?;
+        let job = s.get(Kind::Job, "long").await?.context("no job")?;
+        ensure!(job["status"]["state"]["phase"] == "Running", "{}", job["status"]);
+        Ok(())
+    });
+}
