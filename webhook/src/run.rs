@@ -31,6 +31,7 @@ use caldera_runtime::{
     tls::{Identity, ServedTls, TlsError, server_config},
 };
 use kube::Client;
+use serde::de::IgnoredAny;
 use ssh_key::rand_core::{OsRng, RngCore};
 use tokio_util::sync::CancellationToken;
 
@@ -171,15 +172,7 @@ pub fn router(cache: SharedCache, ready: Ready) -> Router {
                 })
             }),
         )
-        .route(
-            "/mutate-work",
-            review("mutate-work", |body, snapshot| {
-                answer_review::<ReviewedWork<'_>>(body, |request| {
-                    refuse_forged_work(body, request.user_info.as_ref(), &snapshot.cache.trusted)
-                        .unwrap_or_else(|| rewrite_work(request, snapshot))
-                })
-            }),
-        )
+        .route("/mutate-work", review("mutate-work", answer_work))
         .route("/mutate-job", review(MUTATE_JOB, |body, _| default_job(body)))
         .route(
             "/validate-job",
@@ -216,6 +209,16 @@ fn default_job(body: &[u8]) -> Outcome {
         return encode_verdict(&request.uid, default_long_job(job, draw_seed()));
     }
     answer_owned_review(body, |request| default_job_review(request, draw_seed()))
+}
+
+/// The values of a Work are there once: those that tell a forged one are gone when it is rewritten.
+fn answer_work(body: &[u8], snapshot: Snapshot<'_>) -> Outcome {
+    if let Ok(request) = parse_review::<IgnoredAny>(body)
+        && let Some(refused) = refuse_forged_work(body, request.user_info.as_ref(), &snapshot.cache.trusted)
+    {
+        return encode_verdict(&request.uid, refused);
+    }
+    answer_review::<ReviewedWork<'_>>(body, |request| rewrite_work(request, snapshot))
 }
 
 /// Randomness for a key; nothing where the system gives none.
