@@ -234,7 +234,7 @@ fn attack(webhook: &Webhook) {
         "{{\"request\":{{\"uid\":\"u\",\"operation\":\"CREATE\",\"object\":{{\"spec\":[{}0]}}}}}}",
         "{\"a\":1},".repeat(98_000)
     );
-    // The interpreter only reads this one: what it revises is there twice, which is above the limit still.
+    // The interpreter only reads this one; `webhook/tests/memory.rs` asks it to revise.
     for route in ["mutate-job", "validate-job", "mutate-work", "mutate-resourcebinding", "interpreter"] {
         let answer = webhook.review(route, costly.as_bytes()).unwrap();
         assert!(!answer.contains("too large to be"), "{route}: {answer}");

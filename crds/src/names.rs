@@ -49,6 +49,9 @@ pub mod caldera {
     pub const RENDEZVOUS: &str = "caldera.dev/rendezvous";
     /// A value of it: multi-cluster Services, with ranks and hosts put into each cluster's copy.
     pub const RENDEZVOUS_CLUSTERSET: &str = "clusterset";
+    /// On a job with plugin `ssh`: the Secret of its namespace with the files that the plugin would make. Where the job
+    /// is split its pods mount it, and no copy carries keys.
+    pub const SSH_SECRET: &str = "caldera.dev/ssh-secret";
     /// On a PropagationPolicy or ClusterPropagationPolicy, or on a ResourceBinding, where it comes first: how clusters
     /// are ranked (`binpack=2,cheapest=1`; see `caldera_core::place::score`).
     pub const SCORE_WEIGHTS: &str = "caldera.dev/score-weights";

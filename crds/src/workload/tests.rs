@@ -265,6 +265,10 @@ fn a_job_over_a_clusterset_is_split_whole_where_its_ranks_can_be_said_and_says_w
     }
     let keys = json!({ "mpi": [], "ssh": ["--ssh-private-key=a", "--ssh-public-key=b"] });
     assert_eq!(with(keys, json!(["mpirun"])).one_cluster, None);
+    let mut with_secret = job(json!({"plugins": {"ssh": []}, "tasks": [{"name": "worker", "replicas": 4}]}));
+    with_secret["metadata"]["annotations"] =
+        json!({"caldera.dev/rendezvous": "clusterset", "caldera.dev/ssh-secret": "keys"});
+    assert_eq!(read(&with_secret).one_cluster, None);
     for (plugins, command, word) in [
         (json!({ "hcclrank": [] }), json!(["python"]), "plugin hcclrank"),
         (json!({ "svc": [] }), json!(["sh", "-c", "cat /etc/volcano/worker.host"]), "VC_<TASK>_HOSTS"),

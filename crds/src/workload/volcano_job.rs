@@ -10,7 +10,7 @@ use caldera_core::gang::{Gang, Partition, Task, TaskName, Topology};
 use super::{GangError, field::Field, pod_template};
 use crate::{
     job_admission::default_task_name,
-    names::caldera::{RENDEZVOUS, RENDEZVOUS_CLUSTERSET},
+    names::caldera::{RENDEZVOUS, RENDEZVOUS_CLUSTERSET, SSH_SECRET},
 };
 
 /// Plugins that number or list the pods of one cluster. With them, each cluster's part of a split job would be a job of
@@ -171,7 +171,7 @@ fn one_cluster(root: &Field<'_>, spec: &Field<'_>, tasks: &[Field<'_>]) -> Resul
     let plugins: Vec<&str> = spec.entries(&["plugins"])?.into_iter().map(|(name, _)| name).collect();
     match mode {
         "" => {}
-        RENDEZVOUS_CLUSTERSET => return no_clusterset(spec, &plugins, tasks),
+        RENDEZVOUS_CLUSTERSET => return no_clusterset(root, spec, &plugins, tasks),
         _ => return Ok(None),
     }
     if let Some(plugin) = plugins.iter().find(|plugin| RANK_PLUGINS.contains(plugin)) {
@@ -193,12 +193,19 @@ fn one_cluster(root: &Field<'_>, spec: &Field<'_>, tasks: &[Field<'_>]) -> Resul
 }
 
 /// Why the ranks and hosts of the whole job can not be written into each cluster's copy; `None` if they can.
-fn no_clusterset(spec: &Field<'_>, plugins: &[&str], tasks: &[Field<'_>]) -> Result<Option<String>, GangError> {
+fn no_clusterset(
+    root: &Field<'_>,
+    spec: &Field<'_>,
+    plugins: &[&str],
+    tasks: &[Field<'_>],
+) -> Result<Option<String>, GangError> {
     let has = |plugin: &str| plugins.contains(&plugin);
     if has("hcclrank") {
         return Ok(Some("plugin hcclrank puts ranks on pods, which can not be said for several clusters".to_owned()));
     }
-    if has("mpi") || has("ssh") {
+    let secret = root.at(&["metadata", "annotations", SSH_SECRET]);
+    let has_secret = secret.and_then(|place| place.value.as_str()).is_some_and(|name| !name.is_empty());
+    if (has("mpi") || has("ssh")) && !has_secret {
         let words = spec.at(&["plugins", "ssh"]).map_or_else(String::new, |words| words.value.to_string());
         if !(words.contains("--ssh-private-key") && words.contains("--ssh-public-key")) {
             return Ok(Some(

@@ -3,10 +3,10 @@
 //! Volcano's plugin `ssh` makes a pair in each cluster (`pkg/controllers/job/plugins/ssh/ssh.go`), so pods of one could
 //! not log in to those of another. A job that declares a clusterset and brings no pair gets one when it is created, as
 //! the plugin's own flags `--ssh-private-key` and `--ssh-public-key`: all copies then carry the same. Whoever may read
-//! the job reads its key, which opens nothing but that job's pods; who minds brings the flags or does without the
-//! plugin.
+//! the job reads its key, which opens nothing but that job's pods. Who minds names a Secret (`caldera.dev/ssh-secret`):
+//! such a job gets no pair, and its copies mount the Secret (`job_copy/rendezvous`).
 
-use caldera_crds::names::caldera::{RENDEZVOUS, RENDEZVOUS_CLUSTERSET};
+use caldera_crds::names::caldera::{RENDEZVOUS, RENDEZVOUS_CLUSTERSET, SSH_SECRET};
 use serde_json::{Value, json};
 use ssh_key::{LineEnding, PrivateKey, private::Ed25519Keypair};
 
@@ -49,10 +49,19 @@ fn flag_value<'a>(flag: &'a Value, name: &str) -> Option<&'a str> {
     (rest.is_empty() || rest.starts_with('=')).then_some(rest)
 }
 
+fn read_annotation<'a>(job: &'a Value, name: &str) -> Option<&'a str> {
+    job.get("metadata")?.get("annotations")?.get(name)?.as_str()
+}
+
+/// The Secret that a job's user names for its keys.
+pub(super) fn read_secret_name(job: &Value) -> Option<&str> {
+    read_annotation(job, SSH_SECRET).filter(|name| !name.is_empty())
+}
+
 /// Gives a job the pair that it needs and lacks: its former self's, or a fresh one when it is created.
 pub fn share_key_pair(job: &mut Value, former: Option<&Value>, fresh: impl FnOnce() -> Option<KeyPair>) {
-    let mode = job.pointer("/metadata/annotations").and_then(|annotations| annotations.get(RENDEZVOUS));
-    let is_clusterset = mode.and_then(Value::as_str) == Some(RENDEZVOUS_CLUSTERSET);
+    let is_clusterset = read_annotation(job, RENDEZVOUS) == Some(RENDEZVOUS_CLUSTERSET);
+    let has_secret = read_secret_name(job).is_some();
     let Some(flags) = job.pointer_mut("/spec/plugins/ssh").filter(|flags| flags.is_array() || flags.is_null()) else {
         return;
     };
@@ -63,7 +72,7 @@ pub fn share_key_pair(job: &mut Value, former: Option<&Value>, fresh: impl FnOnc
     let pair = match former {
         // Plugins can not be changed: a manifest that is applied again would take the pair away.
         Some(former) => KeyPair::of_job(former),
-        None if is_clusterset => fresh(),
+        None if is_clusterset && !has_secret => fresh(),
         None => None,
     };
     let Some(pair) = pair else { return };
@@ -104,11 +113,15 @@ mod tests {
     }
 
     #[test]
-    fn who_brings_a_pair_or_is_not_split_over_a_clusterset_is_left_alone() {
+    fn who_brings_a_pair_or_a_secret_or_is_not_split_over_a_clusterset_is_left_alone() {
         for mut job in [
             job(json!(["-ssh-private-key", "mine", "--ssh-public-key=mine"]), "clusterset"),
             job(json!([]), "torchrun"),
             job(json!("odd"), "clusterset"),
+            json!({
+                "metadata": {"annotations": {"caldera.dev/rendezvous": "clusterset", "caldera.dev/ssh-secret": "s"}},
+                "spec": {"plugins": {"ssh": []}},
+            }),
             json!({"metadata": {"annotations": {"caldera.dev/rendezvous": "clusterset"}}, "spec": {}}),
         ] {
             let before = job.clone();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use caldera_crds::names::caldera::SSH_SECRET;
 use serde_json::{Value, json};
 
 /// ConfigMaps, Secrets, ServiceAccounts and PersistentVolumeClaims, sorted, each once.
@@ -46,6 +47,7 @@ pub fn list_dependencies(job: &Value, namespace: &str) -> Value {
             }
         }
     }
+    add("Secret", job.pointer("/metadata/annotations").and_then(|annotations| annotations.get(SSH_SECRET)));
     // A claim that the job itself makes is made in each cluster.
     for volume in list(job, "/spec/volumes").iter().filter(|volume| volume.get("volumeClaim").is_none()) {
         add("PersistentVolumeClaim", volume.get("volumeClaimName"));

@@ -6,35 +6,63 @@
 //! (`pkg/webhooks/admission/jobs/validate/admit_job.go`, UPDATE) or wrote itself.
 
 use caldera_crds::names::caldera;
+use json_patch::PatchOperation;
 use serde_json::{Value, json};
 
-/// ReviseReplica: the job with `replicas` pods in all.
-pub fn revise_replicas(job: &Value, replicas: u32) -> Value {
-    let mut revised = job.clone();
-    if !revised.pointer("/metadata/annotations").is_some_and(Value::is_object) {
-        revised["metadata"]["annotations"] = json!({});
-    }
-    revised["metadata"]["annotations"][caldera::REVISED] = replicas.to_string().into();
+use crate::decide::patch::{MOST_OPERATIONS, set_field};
+
+/// ReviseReplica: what makes it the job with `replicas` pods in all. The job is changed in place, and its tasks are
+/// taken where they are told as a whole: a copy of a large one would take as much memory again.
+pub fn revise_replicas(job: &mut Value, replicas: u32) -> Vec<PatchOperation> {
+    let mut patch: Vec<PatchOperation> = stamp_replicas(job, &replicas.to_string()).into_iter().collect();
     let wanted: Vec<u64> = tasks_of(job).map(|task| read_count(task, "replicas")).collect();
     let total: u64 = wanted.iter().sum();
     if total == u64::from(replicas) || total == 0 {
-        return revised;
+        return patch;
     }
     let given = divide_replicas(&wanted, total, u64::from(replicas));
-    let mut minimum = 0;
-    for (task, given) in
-        revised.pointer_mut("/spec/tasks").and_then(Value::as_array_mut).into_iter().flatten().zip(&given)
-    {
-        task["replicas"] = (*given).into();
-        if task.get("minAvailable").is_some_and(Value::is_u64) {
-            task["minAvailable"] = read_count(task, "minAvailable").min(*given).into();
+    let before = read_minimum(job.get("spec"));
+    let minimum = before.map(|minimum| minimum.min(given.iter().sum()));
+    let mut of_tasks = Vec::new();
+    let tasks = job.pointer_mut("/spec/tasks").and_then(Value::as_array_mut);
+    for (index, (task, given)) in tasks.into_iter().flatten().zip(given).enumerate() {
+        let minimum = read_minimum(Some(task)).map(|minimum| minimum.min(given));
+        for (field, count) in [("replicas", Some(given)), ("minAvailable", minimum)] {
+            let Some(count) = count.map(Value::from).filter(|count| task.get(field) != Some(count)) else { continue };
+            // One more says that there are too many.
+            if of_tasks.len() <= MOST_OPERATIONS {
+                of_tasks.push(set_field(&["spec", "tasks", &index.to_string(), field], count.clone()));
+            }
+            task[field] = count;
         }
-        minimum += given;
     }
-    if revised.pointer("/spec/minAvailable").is_some_and(Value::is_u64) {
-        revised["spec"]["minAvailable"] = read_count(&revised["spec"], "minAvailable").min(minimum).into();
+    if of_tasks.len() > MOST_OPERATIONS {
+        let tasks = job.pointer_mut("/spec/tasks").map(Value::take);
+        of_tasks = vec![set_field(&["spec", "tasks"], tasks)];
     }
-    revised
+    patch.extend(of_tasks);
+    if let Some(minimum) = minimum.filter(|minimum| Some(*minimum) != before) {
+        patch.push(set_field(&["spec", "minAvailable"], minimum));
+    }
+    patch
+}
+
+/// The annotation that says how many replicas were given.
+fn stamp_replicas(job: &Value, replicas: &str) -> Option<PatchOperation> {
+    let stamp = || json!({caldera::REVISED: replicas});
+    match job.get("metadata") {
+        None => Some(set_field(&["metadata"], json!({"annotations": stamp()}))),
+        Some(metadata) => match metadata.get("annotations").filter(|annotations| annotations.is_object()) {
+            None => Some(set_field(&["metadata", "annotations"], stamp())),
+            Some(there) if there.get(caldera::REVISED).is_some_and(|there| there == replicas) => None,
+            Some(_) => Some(set_field(&["metadata", "annotations", caldera::REVISED], replicas)),
+        },
+    }
+}
+
+/// A minimum that is given.
+fn read_minimum(of: Option<&Value>) -> Option<u64> {
+    of?.get("minAvailable")?.as_u64()
 }
 
 /// `replicas` divided like `wanted`, largest remainder first, then in the order of the tasks.

@@ -13,6 +13,7 @@ mod statuses;
 
 use std::borrow::Cow;
 
+use json_patch::PatchOperation;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -74,13 +75,16 @@ pub fn interpret_request(body: &[u8], cache: &Cache) -> Reply {
             return Reply { status: 400, body: text.into_bytes() };
         }
     };
-    let request = context.request;
-    let answer = answer_operation(&request, cache);
+    let mut request = context.request;
+    let answer = answer_operation(&mut request, cache);
+    let uid = request.uid;
+    // The answer may be as long as the job is large.
+    drop((request.object, request.observed_object));
     let successful = answer.is_ok();
     let mut response = answer.unwrap_or_else(|message| fields([("status", json!({"code": 400, "message": message}))]));
-    response.extend(fields([("successful", successful.into()), ("uid", request.uid.as_ref().into())]));
-    let context =
-        json!({"apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterContext", "response": response});
+    response.extend(fields([("successful", successful.into()), ("uid", uid.as_ref().into())]));
+    let mut context = json!({"apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterContext"});
+    context["response"] = response.into();
     Reply { status: 200, body: context.to_string().into_bytes() }
 }
 
@@ -93,7 +97,7 @@ pub fn refuse_request(uid: &str, message: &str) -> Reply {
     Reply { status: 200, body: context.to_string().into_bytes() }
 }
 
-fn answer_operation(request: &InterpreterRequest<'_>, cache: &Cache) -> Result<Map<String, Value>, String> {
+fn answer_operation(request: &mut InterpreterRequest<'_>, cache: &Cache) -> Result<Map<String, Value>, String> {
     let WorkloadGroupKind { group, kind } = &request.kind;
     if (group.as_str(), kind.as_str()) != ("batch.volcano.sh", "Job") {
         return Err(format!("{kind} of group {group:?} is not interpreted here, only Job of batch.volcano.sh"));
@@ -109,7 +113,7 @@ fn answer_operation(request: &InterpreterRequest<'_>, cache: &Cache) -> Result<M
         "ReviseReplica" => {
             let replicas = request.replicas.and_then(|replicas| u32::try_from(replicas).ok());
             let replicas = replicas.ok_or("ReviseReplica without a number of replicas")?;
-            Ok(patch_fields(job, &job_copies::revise_replicas(job, replicas)))
+            Ok(encode_fields(&job_copies::revise_replicas(&mut request.object, replicas)))
         }
         "Retain" => {
             let observed = request.observed_object.as_ref().ok_or("Retain without an observed object")?;
@@ -152,11 +156,14 @@ fn fields<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
 
 /// A patch from `old` to `new`; nothing where they are equal.
 fn patch_fields(old: &Value, new: &Value) -> Map<String, Value> {
-    let patch = patch_between(old, new);
+    encode_fields(&patch_between(old, new))
+}
+
+fn encode_fields(patch: &[PatchOperation]) -> Map<String, Value> {
     if patch.is_empty() {
         return Map::new();
     }
-    fields([("patchType", "JSONPatch".into()), ("patch", encode_patch(&patch).into())])
+    fields([("patchType", "JSONPatch".into()), ("patch", encode_patch(patch).into())])
 }
 
 #[cfg(test)]

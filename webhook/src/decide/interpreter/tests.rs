@@ -106,6 +106,26 @@ fn numbers_beyond_what_kubernetes_counts_to_are_divided_and_summed_all_the_same(
 }
 
 #[test]
+fn a_job_of_many_tasks_is_revised_in_few_operations_and_like_one_of_few() {
+    let counts: Vec<u64> = (0..2_000).map(|at| at % 7).collect();
+    let whole = job(&counts);
+    let response = ask("ReviseReplica", &whole, json!({"replicas": 1_000}));
+    let part = applied(&whole, &response);
+    let patch = STANDARD.decode(response["patch"].as_str().unwrap()).unwrap();
+    let patch: Vec<Value> = serde_json::from_slice(&patch).unwrap();
+    assert!(patch.len() < 10, "{}", patch.len());
+    let tasks = part["spec"]["tasks"].as_array().unwrap();
+    assert_eq!(tasks.iter().map(|task| task["replicas"].as_u64().unwrap()).sum::<u64>(), 1_000);
+    for (task, before) in tasks.iter().zip(whole["spec"]["tasks"].as_array().unwrap()) {
+        assert_eq!((&task["name"], &task["template"]), (&before["name"], &before["template"]));
+        assert!(task["minAvailable"].as_u64() <= task["replicas"].as_u64());
+    }
+    assert_eq!(part["spec"]["minAvailable"], 1_000);
+    // Nothing is said where nothing changes.
+    assert_eq!(ask("ReviseReplica", &part, json!({"replicas": 1_000}))["patch"], Value::Null);
+}
+
+#[test]
 fn a2_31_retain_keeps_what_the_member_would_refuse_to_change() {
     let mut observed = job(&[2, 3]);
     caldera_crds::job_admission::default_job(&mut observed);
@@ -330,7 +350,7 @@ proptest! {
         let whole: u64 = replicas.iter().sum();
         let part = part.min(whole);
         let object = job(&replicas);
-        let revised = super::job_copies::revise_replicas(&object, u32::try_from(part).unwrap());
+        let revised = applied(&object, &ask("ReviseReplica", &object, json!({"replicas": part})));
         let tasks = revised["spec"]["tasks"].as_array().unwrap();
         prop_assert_eq!(tasks.iter().map(|task| task["replicas"].as_u64().unwrap()).sum::<u64>(), part);
         for task in tasks {

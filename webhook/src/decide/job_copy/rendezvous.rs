@@ -11,6 +11,7 @@
 
 mod container;
 mod framework;
+mod ssh_secret;
 
 use std::collections::BTreeMap;
 
@@ -24,6 +25,8 @@ use caldera_crds::{
     workload::RANK_PLUGINS,
 };
 use serde_json::{Map, Value, json};
+
+use crate::decide::ssh_keys::read_secret_name;
 
 /// Pods of a task in the clusters before this one, and in all.
 struct TaskPods {
@@ -50,6 +53,7 @@ pub(super) fn add_rendezvous(copy: &mut Value, plan: &Plan, here: &ClusterName) 
         return None;
     }
     let (job, namespace) = (text("/metadata/name"), text("/metadata/namespace"));
+    let secret = read_secret_name(copy).map(str::to_owned);
     let spec = copy.get_mut("spec")?.as_object_mut()?;
     let split = SplitJob { job, namespace, pod_names: read_pod_names(spec), plan, here };
     let plugins = plugins_of(spec);
@@ -61,6 +65,9 @@ pub(super) fn add_rendezvous(copy: &mut Value, plan: &Plan, here: &ClusterName) 
     if is_clusterset {
         add_plugins(spec, &plugins);
         split.set_variables(spec, &plugins)?;
+    }
+    if let Some(secret) = secret {
+        ssh_secret::mount_secret(spec, &plugins, &secret);
     }
     Some(())
 }

@@ -160,3 +160,37 @@ fn a_job_in_one_cluster_or_without_a_mode_stays_as_it_is() {
         assert_eq!(copy, job(json!({"pytorch": []}), mode));
     }
 }
+
+#[test]
+fn a_split_job_with_a_secret_mounts_it_where_the_plugin_would_and_no_copy_has_keys() {
+    for (plugins, path, mode) in [
+        (json!({"ssh": [], "svc": []}), "/root/.ssh", 0o600),
+        (json!({"mpi": ["--master=master"]}), "/root/.ssh", 0o600),
+        (json!({"ssh": ["--ssh-key-file-path=/home/u/.ssh", "--ssh-private-key=p"]}), "/home/u/.ssh", 0o644),
+    ] {
+        let mut copy = job(plugins, "clusterset");
+        copy["metadata"]["annotations"]["caldera.dev/ssh-secret"] = "keys".into();
+        copy["spec"]["tasks"][0]["template"]["spec"]["initContainers"] = json!([{"name": "i", "command": ["true"]}]);
+        let split = plan(&[("a", 1, 2), ("b", 0, 3)]);
+        let (whole, one) = (copy.clone(), plan(&[("a", 1, 5)]));
+        add_rendezvous(&mut copy, &split, &"a".into());
+        assert_eq!(copy["spec"]["plugins"].get("ssh"), None);
+        assert!(!copy.to_string().contains("private-key"));
+        for task in copy["spec"]["tasks"].as_array().unwrap() {
+            let pod = &task["template"]["spec"];
+            let secret = &pod["volumes"][0]["secret"];
+            assert_eq!((&secret["secretName"], &secret["defaultMode"]), (&json!("keys"), &json!(mode)));
+            assert_eq!(secret["items"][0], json!({"key": "id_rsa", "path": ".ssh/id_rsa"}));
+            let mount = json!([{"name": pod["volumes"][0]["name"], "mountPath": path, "subPath": ".ssh"}]);
+            assert_eq!(pod["containers"][0]["volumeMounts"], mount);
+        }
+        assert!(copy["spec"]["tasks"][0]["template"]["spec"]["initContainers"][0]["volumeMounts"].is_array());
+        let once = copy.clone();
+        add_rendezvous(&mut copy, &split, &"a".into());
+        assert_eq!(copy, once, "made twice");
+        // A job in one cluster keeps the plugin, which needs no others' keys.
+        let mut alone = whole.clone();
+        add_rendezvous(&mut alone, &one, &"a".into());
+        assert_eq!(alone, whole);
+    }
+}
