@@ -1,5 +1,9 @@
 //! What can be said on the command line.
 
+mod ask;
+mod check;
+#[cfg(test)]
+mod reference;
 mod simulate;
 mod values;
 
@@ -11,10 +15,14 @@ use caldera_runtime::telemetry::Format;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 pub use self::{
+    ask::{
+        ClusterAction, ClusterNamesArgs, JobAction, JobListArgs, JobNamesArgs, JobOrder, QueueAction, QueueArgs,
+        QueueSetArgs, ScopeArgs, WhyArgs,
+    },
+    check::{DoctorArgs, FailOn, UninstallArgs},
     simulate::{ReportForm, SimulateArgs},
     values::{JobName, parse_job_name, parse_node_group},
 };
-use crate::output::Output;
 
 /// Multi-cluster batch federation on Karmada and Volcano.
 #[derive(Debug, Parser)]
@@ -71,60 +79,33 @@ pub enum Command {
     /// Prints what a Karmada host needs, to `kubectl apply --server-side -f -`.
     Manifests(ManifestsArgs),
     /// Says where a job stands and why: what it lacks, who is ahead, when it starts, where it runs.
+    #[command(after_help = ask::ASK_EXIT)]
     Why(WhyArgs),
-    /// Shows the queues of the fleet: what each has, deserves and borrowed, and who waits.
+    /// Shows the queues of the fleet: what each has, deserves and borrowed, and who waits. Opens, closes and sets them.
+    #[command(after_help = ask::ASK_EXIT)]
     Queue(QueueArgs),
+    /// Lists and describes jobs, holds, releases and deletes them.
+    #[command(subcommand, after_help = ask::ASK_EXIT)]
+    Job(JobAction),
+    /// Lists and describes members, cordons and uncordons them.
+    #[command(subcommand, after_help = ask::ASK_EXIT)]
+    Cluster(ClusterAction),
+    /// Prints a script that completes commands and flags in a shell.
+    Completions {
+        /// Of which shell.
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Looks for what is wrong with an installation, and says what mends it.
+    #[command(after_help = check::DOCTOR_EXIT)]
+    Doctor(DoctorArgs),
+    /// Takes Caldera off a Karmada API: opens its gates and removes what is its own. What runs goes on running.
+    #[command(after_help = check::UNINSTALL_EXIT)]
+    Uninstall(UninstallArgs),
     /// Simulates jobs on a fleet on virtual time, under this engine and others: a trace, a scenario, or what is there
     /// now.
     #[command(long_about = simulate::LONG_ABOUT)]
     Simulate(SimulateArgs),
-}
-
-#[derive(Debug, ClapArgs)]
-pub struct WhyArgs {
-    /// Name of a Volcano Job, or KIND/NAME with one of vcjob, deployment, statefulset, job, pod.
-    #[arg(value_name = "JOB", value_parser = parse_job_name)]
-    pub job: JobName,
-    /// Its namespace; without it the kubeconfig's.
-    #[arg(short, long, value_name = "NAMESPACE")]
-    pub namespace: Option<String>,
-    /// Namespace of the controller's lease, where its settings are; without it caldera-system, then default.
-    #[arg(long, value_name = "NAMESPACE")]
-    pub lease_namespace: Option<String>,
-    /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-    /// How the answer looks.
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    pub output: Output,
-}
-
-#[derive(Debug, ClapArgs)]
-pub struct QueueArgs {
-    /// One queue, with who waits in it; `tree` for all queues as a tree.
-    #[arg(value_name = "NAME")]
-    pub name: Option<String>,
-    /// With a name: that queue and all below, as a tree.
-    #[arg(value_enum, value_name = "tree", requires = "name")]
-    pub form: Option<QueueForm>,
-    /// With a name: how many jobs of its line are shown.
-    #[arg(long, default_value_t = 10, value_name = "JOBS")]
-    pub first: u16,
-    /// Namespace of the controller's lease, where its settings are; without it caldera-system, then default.
-    #[arg(long, value_name = "NAMESPACE")]
-    pub lease_namespace: Option<String>,
-    /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-    /// How the answer looks.
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    pub output: Output,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum QueueForm {
-    /// Parents above their children.
-    Tree,
 }
 
 /// Which API server, and where a component shows its health.
@@ -491,7 +472,13 @@ impl Command {
     /// What is logged unless the environment says otherwise: a viewer's output should not be full of logs.
     pub const fn default_log(&self) -> &'static str {
         match self {
-            Self::Demo(_) | Self::Sandbox(_) | Self::Why(_) | Self::Queue(_) | Self::Simulate(_) => "warn",
+            Self::Demo(_)
+            | Self::Sandbox(_)
+            | Self::Why(_)
+            | Self::Queue(_)
+            | Self::Simulate(_)
+            | Self::Doctor(_)
+            | Self::Uninstall(_) => "warn",
             _ => "info,kube=warn,hyper=warn,h2=warn",
         }
     }

@@ -2,7 +2,12 @@
 
 use std::process::ExitCode;
 
-use crate::{args::Command, components, demo, manifests, queue, sandbox, simulate, why};
+use clap::CommandFactory as _;
+
+use crate::{
+    args::{Args, Command},
+    cluster, components, demo, doctor, job, manifests, output, queue, sandbox, simulate, uninstall, why,
+};
 
 /// Runs a subcommand to its end.
 ///
@@ -22,6 +27,16 @@ pub async fn run_command(command: Command) -> anyhow::Result<ExitCode> {
         Command::Manifests(args) => manifests::print_manifests(&args),
         Command::Why(args) => why::run_why(args).await,
         Command::Queue(args) => queue::run_queue(args).await,
+        Command::Job(action) => job::run_job(action).await,
+        Command::Cluster(action) => cluster::run_cluster(action).await,
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Args::command(), "caldera", &mut script);
+            output::write_script(&script);
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Doctor(args) => doctor::run_doctor(args).await,
+        Command::Uninstall(args) => uninstall::run_uninstall(args).await,
         Command::Simulate(args) => simulate::run_simulate(args).await,
     }
 }

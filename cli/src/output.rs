@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use comfy_table::{Table, presets::NOTHING};
 use serde::Serialize;
 
-use crate::live::Gap;
+use crate::{live::Gap, style::Style};
 
 /// How an answer looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -25,11 +25,80 @@ pub enum Output {
     Yaml,
 }
 
+/// How a list looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ListOutput {
+    /// For people; no wider than the terminal.
+    Table,
+    /// For people who want everything.
+    Wide,
+    /// One JSON document.
+    Json,
+    /// One YAML document.
+    Yaml,
+    /// Names alone, one a line, as commands take them.
+    Name,
+}
+
 /// Prints `answer` as JSON or YAML, or as the table that `text` makes; its argument is whether the table is wide.
 ///
 /// # Errors
 /// If the answer can not be serialized.
 pub fn print_answer<T: Serialize>(output: Output, answer: &T, text: impl FnOnce(bool) -> String) -> anyhow::Result<()> {
+    write_stdout(&format_answer(output, answer, text)?);
+    Ok(())
+}
+
+/// The same with colours on a terminal, in this column of a table.
+///
+/// # Errors
+/// As [`print_answer`].
+pub fn print_painted<T: Serialize>(
+    output: Output,
+    answer: &T,
+    column: &str,
+    text: impl FnOnce(bool) -> String,
+) -> anyhow::Result<()> {
+    let text = escape_controls(&format_answer(output, answer, text)?);
+    let style = if matches!(output, Output::Table | Output::Wide) { Style::of_stdout() } else { Style::PLAIN };
+    write_bytes(style.paint(&text, column).as_bytes());
+    Ok(())
+}
+
+/// A list: as a table that is no wider than the terminal, with everything, as a document, or as names alone.
+///
+/// # Errors
+/// As [`print_answer`].
+pub fn print_list<T: Serialize>(
+    output: ListOutput,
+    answer: &T,
+    column: &str,
+    names: &str,
+    text: impl FnOnce(bool) -> String,
+) -> anyhow::Result<()> {
+    let of = match output {
+        ListOutput::Name => {
+            write_stdout(names);
+            return Ok(());
+        }
+        ListOutput::Json => Output::Json,
+        ListOutput::Yaml => Output::Yaml,
+        ListOutput::Wide => Output::Wide,
+        ListOutput::Table => {
+            let style = Style::of_stdout();
+            let text = style.cut(&escape_controls(&text(false)));
+            write_bytes(style.paint(&text, column).as_bytes());
+            return Ok(());
+        }
+    };
+    print_painted(of, answer, column, text)
+}
+
+fn format_answer<T: Serialize>(
+    output: Output,
+    answer: &T,
+    text: impl FnOnce(bool) -> String,
+) -> anyhow::Result<String> {
     let text = match output {
         Output::Table => text(false),
         Output::Wide => text(true),
@@ -40,8 +109,7 @@ pub fn print_answer<T: Serialize>(output: Output, answer: &T, text: impl FnOnce(
             serde_saphyr::to_string(&value).context("failed to write YAML")?
         }
     };
-    write_stdout(&format!("{}\n", text.trim_end()));
-    Ok(())
+    Ok(format!("{}\n", text.trim_end()))
 }
 
 /// The text with what a terminal would obey made visible. Lines stay lines.
@@ -59,19 +127,34 @@ pub fn escape_controls(text: &str) -> String {
     shown
 }
 
-/// Writes to standard output, what a terminal would obey made visible. A closed pipe, as of `| head`, is no error: the reader has seen enough.
+/// Writes to standard output, what a terminal would obey made visible. A closed pipe, as of `| head`, is no error: the
+/// reader has seen enough.
 pub fn write_stdout(text: &str) {
+    write_bytes(escape_controls(text).as_bytes());
+}
+
+/// Writes a program of our own as it is.
+pub fn write_script(script: &[u8]) {
+    write_bytes(script);
+}
+
+fn write_bytes(bytes: &[u8]) {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(escape_controls(text).as_bytes()).and_then(|()| out.flush());
+    let _ = out.write_all(bytes).and_then(|()| out.flush());
 }
 
 /// Columns without lines, as kubectl prints them.
 pub fn format_columns<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    format_table(&header, rows.into_iter().map(Vec::from))
+}
+
+/// The same where the number of columns is known later.
+pub fn format_table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(header);
     for row in rows {
         let shown = |cell: String| if cell.is_empty() { "-".to_owned() } else { cell.replace('\n', "\\n") };
-        table.add_row(row.map(shown));
+        table.add_row(row.into_iter().map(shown));
     }
     let mut text = String::new();
     for line in table.lines() {

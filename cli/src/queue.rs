@@ -1,4 +1,6 @@
-//! `caldera queue`: lists the queues of the fleet, or one queue with its pending jobs.
+//! `caldera queue`: lists the queues of the fleet, or one queue with its pending jobs; opens, closes and sets queues.
+
+mod change;
 
 use std::{fmt::Write as _, process::ExitCode};
 
@@ -8,10 +10,10 @@ use caldera_runtime::client::WriteCounts;
 use serde::Serialize;
 
 use crate::{
-    args::{QueueArgs, QueueForm},
+    args::{QueueAction, QueueArgs},
     components,
     live::{self, Gap},
-    output::{self, format_columns},
+    output::{self, ListOutput, format_columns},
     why,
 };
 
@@ -34,17 +36,20 @@ struct One {
 
 pub async fn run_queue(args: QueueArgs) -> anyhow::Result<ExitCode> {
     let client = components::connect_client(args.kubeconfig.as_deref(), "queue", &WriteCounts::default()).await?;
+    let (name, tree) = match args.action {
+        Some(QueueAction::Open { names }) => return change::command_queues(&client, &names, "OpenQueue").await,
+        Some(QueueAction::Close { names }) => return change::command_queues(&client, &names, "CloseQueue").await,
+        Some(QueueAction::Set(set)) => return change::set_queue(&client, &set).await,
+        Some(QueueAction::Describe { name }) => (Some(name), false),
+        // Both `queue tree NAME` and `queue NAME tree`.
+        Some(QueueAction::Tree { name }) => (name.or(args.name), true),
+        Some(QueueAction::List) => (None, false),
+        None => (args.name, false),
+    };
     let live = live::read_live(&client, None, args.lease_namespace.as_deref()).await?;
     let all = list_queues(&live.controller);
-    let (name, tree) = match (args.name.as_deref(), args.form) {
-        (Some("tree"), None) => (None, true),
-        (name, form) => (name, form == Some(QueueForm::Tree)),
-    };
     let Some(name) = name else {
-        let answer = All { queues: all, missing: live.gaps };
-        output::print_answer(args.output, &answer, |wide| {
-            format_table(&answer.queues, tree, wide) + &output::format_gaps(&answer.missing)
-        })?;
+        print_queues(args.output, All { queues: all, missing: live.gaps }, tree)?;
         return Ok(ExitCode::SUCCESS);
     };
     let Some(at) = all.iter().position(|queue| queue.name.as_str() == name) else {
@@ -56,20 +61,24 @@ pub async fn run_queue(args: QueueArgs) -> anyhow::Result<ExitCode> {
     if tree {
         let depth = all[at].depth;
         let below = all[at + 1..].iter().take_while(|queue| queue.depth > depth).count();
-        let answer = All { queues: all[at..=at + below].to_vec(), missing: live.gaps };
-        output::print_answer(args.output, &answer, |wide| {
-            format_table(&answer.queues, true, wide) + &output::format_gaps(&answer.missing)
-        })?;
+        print_queues(args.output, All { queues: all[at..=at + below].to_vec(), missing: live.gaps }, true)?;
         return Ok(ExitCode::SUCCESS);
     }
     let first = usize::from(args.first);
     let answer =
         One { queue: all[at].clone(), line: list_queue(&live.controller, &all[at].name, first), missing: live.gaps };
     let now = live.now.as_second();
-    output::print_answer(args.output, &answer, |wide| {
+    output::print_list(args.output, &answer, "STATE", &format!("{name}\n"), |wide| {
         format_queue(&answer, first, now, wide) + &output::format_gaps(&answer.missing)
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn print_queues(output: ListOutput, answer: All, tree: bool) -> anyhow::Result<()> {
+    let names: String = answer.queues.iter().map(|queue| format!("{}\n", queue.name)).collect();
+    output::print_list(output, &answer, "STATE", &names, |wide| {
+        format_table(&answer.queues, tree, wide) + &output::format_gaps(&answer.missing)
+    })
 }
 
 fn format_queue(answer: &One, first: usize, now: i64, wide: bool) -> String {

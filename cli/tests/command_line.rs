@@ -118,6 +118,9 @@ fn a_kubeconfig_that_is_not_there_is_told() {
     }
     fails(&["why", "job", "--kubeconfig", "/no/such/file"], &["/no/such/file"]);
     fails(&["queue", "--kubeconfig", "/no/such/file"], &["/no/such/file"]);
+    for asks in [&["doctor"][..], &["uninstall"], &["job", "list"], &["job", "hold", "x"], &["cluster", "list"]] {
+        fails(&[asks, &["--kubeconfig", "/no/such/file"]].concat(), &["/no/such/file"]);
+    }
 }
 
 #[test]
@@ -208,6 +211,12 @@ fn contradicting_arguments_are_a_usage_error() {
         &["why", "service/x"],
         &["why", "x", "-o", "xml"],
         &["queue", "x", "y"],
+        &["queue", "set", "x"],
+        &["queue", "set", "x", "--capability", "cpu"],
+        &["job", "list", "-A", "-n", "x"],
+        &["cluster", "cordon"],
+        &["doctor", "--fail-on", "note"],
+        &["completions", "cmd"],
     ] {
         let output = ends(args);
         let text = String::from_utf8(output.stderr).unwrap();
@@ -249,6 +258,8 @@ fn every_subcommand_has_help() {
         ),
         ("manifests", &["--webhook-url", "--webhook-service", "--ca-bundle", "--only", "--deployments", "--member"]),
         ("why", &["--namespace", "--kubeconfig", "--output", "wide", "yaml"]),
+        ("doctor", &["--grace", "--fail-on", "--lease-namespace", "--output", "Exit codes"]),
+        ("uninstall", &["--open-gates", "--crds", "--dry-run", "--yes", "Exit codes"]),
         ("queue", &["--first", "--kubeconfig", "--output", "tree"]),
     ] {
         let output = ends(&[subcommand, "--help"]);
@@ -355,4 +366,13 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     drop(out);
     wait(&mut child, &["manifests"]);
     assert_eq!((child.wait().unwrap().code(), &first), (Some(0), b"---"));
+}
+
+#[test]
+fn every_shell_gets_completions() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = ends(&["completions", shell]);
+        let script = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && script.contains("doctor") && script.contains("cordon"), "{shell}: {script}");
+    }
 }

@@ -28,6 +28,21 @@ pub fn parse_job_name(text: &str) -> Result<JobName, String> {
     Ok(JobName { kind: known, name: name.to_owned() })
 }
 
+/// Reads `RESOURCE=AMOUNT`, or `RESOURCE=none` for no amount.
+///
+/// # Errors
+/// If it is neither.
+pub fn parse_amount(text: &str) -> Result<(String, Option<Quantity>), String> {
+    let (name, amount) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or("want RESOURCE=AMOUNT")?;
+    if amount == "none" {
+        return Ok((name.to_owned(), None));
+    }
+    amount
+        .parse()
+        .map(|amount| (name.to_owned(), Some(amount)))
+        .map_err(|error: caldera_core::quantity::ParseQuantityError| error.to_string())
+}
+
 /// Parses `NAME=COUNT:RESOURCE=AMOUNT,...`.
 pub fn parse_node_group(text: &str) -> Result<NodeGroup, String> {
     let wanted = "want NAME=COUNT:RESOURCE=AMOUNT,..., for instance cpu=2:cpu=8,memory=32Gi";
@@ -55,6 +70,15 @@ mod tests {
         assert_eq!(of("Deployment/x"), Ok((WorkloadKind::Deployment, "x".to_owned())));
         for wrong in ["", "queue/x", "job/", "a/b/c", "job/b/c"] {
             assert!(parse_job_name(wrong).unwrap_err().contains("vcjob"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_amount_is_a_resource_with_a_quantity_or_none() {
+        assert_eq!(parse_amount("cpu=20"), Ok(("cpu".to_owned(), Some("20".parse().unwrap()))));
+        assert_eq!(parse_amount("memory=none"), Ok(("memory".to_owned(), None)));
+        for wrong in ["cpu", "=1", "cpu=", "cpu=x"] {
+            assert!(parse_amount(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -1,0 +1,234 @@
+//! `caldera why`, `caldera queue`, `caldera job` and `caldera cluster`.
+
+use std::path::PathBuf;
+
+use caldera_core::quantity::Quantity;
+use clap::{ArgGroup, Args as ClapArgs, Subcommand, ValueEnum};
+
+use super::values::{JobName, parse_amount, parse_job_name};
+use crate::output::{ListOutput, Output};
+
+/// How what only asks ends.
+pub(super) const ASK_EXIT: &str = "Exit codes: 0 there is an answer; 1 there is no such object, or the API server does \
+                                   not answer or refuses; 2 wrong usage.";
+
+#[derive(Debug, ClapArgs)]
+pub struct WhyArgs {
+    /// Name of a Volcano Job, or KIND/NAME with one of vcjob, deployment, statefulset, job, pod.
+    #[arg(value_name = "JOB", value_parser = parse_job_name)]
+    pub job: JobName,
+    /// Its namespace; without it the kubeconfig's.
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// Namespace of the controller's lease, where its settings are; without it caldera-system, then default.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub lease_namespace: Option<String>,
+    /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// How the answer looks.
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    pub output: Output,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct QueueArgs {
+    /// What to do; without it all queues are listed.
+    #[command(subcommand)]
+    pub action: Option<QueueAction>,
+    /// One queue, with who waits in it.
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// With one queue: how many jobs of its line are shown.
+    #[arg(long, default_value_t = 10, value_name = "JOBS", global = true)]
+    pub first: u16,
+    /// Namespace of the controller's lease, where its settings are; without it caldera-system, then default.
+    #[arg(long, value_name = "NAMESPACE", global = true)]
+    pub lease_namespace: Option<String>,
+    /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
+    #[arg(long, value_name = "FILE", global = true)]
+    pub kubeconfig: Option<PathBuf>,
+    /// How the answer looks.
+    #[arg(short, long, value_enum, default_value_t = ListOutput::Table, global = true)]
+    pub output: ListOutput,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum QueueAction {
+    /// All queues.
+    List,
+    /// All queues as a tree, or one and those below it.
+    Tree {
+        /// The queue at the top.
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+    },
+    /// One queue, with who waits in it.
+    Describe {
+        /// Which.
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+    /// Opens queues, by a Command of Volcano.
+    Open {
+        /// Which.
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
+    },
+    /// Closes queues, by a Command of Volcano: what runs runs on, nothing more starts.
+    Close {
+        /// Which.
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
+    },
+    /// Changes a queue's amounts and order. Resources that are not named stay as they are.
+    Set(QueueSetArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(group(
+    ArgGroup::new("what")
+        .required(true)
+        .multiple(true)
+        .args(["capability", "deserved", "guarantee", "weight", "priority", "reclaimable"])
+))]
+pub struct QueueSetArgs {
+    /// Which.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// What it may use at most, as `cpu=20,memory=64Gi`; `cpu=none` takes a limit away.
+    #[arg(long, value_name = "AMOUNTS", value_delimiter = ',', value_parser = parse_amount)]
+    pub capability: Vec<(String, Option<Quantity>)>,
+    /// What it may take back from others.
+    #[arg(long, value_name = "AMOUNTS", value_delimiter = ',', value_parser = parse_amount)]
+    pub deserved: Vec<(String, Option<Quantity>)>,
+    /// What is kept free for it.
+    #[arg(long, value_name = "AMOUNTS", value_delimiter = ',', value_parser = parse_amount)]
+    pub guarantee: Vec<(String, Option<Quantity>)>,
+    /// Its part where it says nothing of what it deserves.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    pub weight: Option<u32>,
+    /// Larger goes first.
+    #[arg(long)]
+    pub priority: Option<u32>,
+    /// Whether others may take back what it borrowed.
+    #[arg(long, value_name = "BOOL")]
+    pub reclaimable: Option<bool>,
+    /// Prints the patch, and changes nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Which Karmada API, and which namespace.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct ScopeArgs {
+    /// Namespace; without it the kubeconfig's.
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum JobAction {
+    /// Lists jobs and services of queues: state, reason, pods, clusters.
+    List(JobListArgs),
+    /// Says where a job stands and why; `caldera why` is the same.
+    Why(WhyArgs),
+    /// Says everything of a job: where it stands and why, in full, and its events.
+    Describe(WhyArgs),
+    /// Keeps jobs that wait in their queue until they are released. What runs runs on.
+    Hold(JobNamesArgs),
+    /// Takes the hold of jobs away.
+    Release(JobNamesArgs),
+    /// Deletes jobs: their pods are stopped.
+    Delete(JobNamesArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct JobListArgs {
+    #[command(flatten)]
+    pub scope: ScopeArgs,
+    /// Jobs of all namespaces.
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub all_namespaces: bool,
+    /// Jobs with these labels, as kubectl writes selectors.
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    pub selector: Option<String>,
+    /// Jobs of this queue.
+    #[arg(short, long, value_name = "QUEUE")]
+    pub queue: Option<String>,
+    /// Jobs in this state.
+    #[arg(long, value_name = "STATE")]
+    pub state: Option<String>,
+    /// Order.
+    #[arg(long, value_enum, default_value_t = JobOrder::Name, value_name = "COLUMN")]
+    pub sort_by: JobOrder,
+    /// How the answer looks.
+    #[arg(short, long, value_enum, default_value_t = ListOutput::Table)]
+    pub output: ListOutput,
+}
+
+/// By what jobs are listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum JobOrder {
+    /// Namespace and name.
+    Name,
+    /// Queue.
+    Queue,
+    /// State.
+    State,
+    /// The oldest first.
+    Age,
+    /// The most urgent first.
+    Priority,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct JobNamesArgs {
+    /// Volcano Jobs, or KIND/NAME with one of vcjob, deployment, statefulset, job, pod.
+    #[arg(value_name = "JOB", required = true, value_parser = parse_job_name)]
+    pub jobs: Vec<JobName>,
+    #[command(flatten)]
+    pub scope: ScopeArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ClusterAction {
+    /// Lists members: state, what they have and what is used, jobs.
+    List {
+        /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
+        #[arg(long, value_name = "FILE")]
+        kubeconfig: Option<PathBuf>,
+        /// How the answer looks.
+        #[arg(short, long, value_enum, default_value_t = ListOutput::Table)]
+        output: ListOutput,
+    },
+    /// Says everything of a member: conditions, taints, amounts, and the jobs that it has.
+    Describe {
+        /// Which.
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
+        #[arg(long, value_name = "FILE")]
+        kubeconfig: Option<PathBuf>,
+        /// How the answer looks.
+        #[arg(short, long, value_enum, default_value_t = Output::Table)]
+        output: Output,
+    },
+    /// Lets no more jobs into members, by Karmada's taint. What runs runs on.
+    Cordon(ClusterNamesArgs),
+    /// Lets jobs into members again.
+    Uncordon(ClusterNamesArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct ClusterNamesArgs {
+    /// Which.
+    #[arg(value_name = "NAME", required = true)]
+    pub names: Vec<String>,
+    /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+}

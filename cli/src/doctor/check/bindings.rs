@@ -1,0 +1,149 @@
+//! Bindings and what is recorded on them, and what is left of what is gone.
+//!
+//! Rule: the contract of the fields in `docs/design.md`. What is younger than the grace may be on its way.
+
+use std::collections::BTreeSet;
+
+use caldera_crds::workload::WorkloadKind;
+
+use super::{components::age, take};
+use crate::doctor::{
+    facts::{BindingFacts, Facts},
+    finding::{Check, Finding, name_some},
+};
+
+const CHECK: Check = Check::Records;
+
+/// One finding for all bindings of which something holds.
+fn about<'a>(
+    bindings: impl Iterator<Item = &'a BindingFacts>,
+    finding: impl FnOnce(usize, String) -> Finding,
+    fix: impl FnOnce(&str, &str) -> String,
+) -> Option<Finding> {
+    let keys: Vec<&str> = bindings.map(|binding| binding.key.as_str()).collect();
+    let first = keys.first().copied()?;
+    let (namespace, name) = first.split_once('/').unwrap_or(("", first));
+    Some(finding(keys.len(), name_some(keys)).fixed_by(fix(namespace, name)))
+}
+
+fn delete(namespace: &str, name: &str) -> String {
+    format!("kubectl delete resourcebinding -n {namespace} {name}")
+}
+
+fn look(namespace: &str, name: &str) -> String {
+    format!("kubectl get resourcebinding -n {namespace} {name} -o yaml")
+}
+
+pub(super) fn check_records(facts: &Facts) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let all = take(&facts.bindings, CHECK, "ResourceBindings", &mut findings);
+    let (now, grace) = (facts.now, facts.grace);
+    let queued = || all.iter().filter(|binding| binding.queued && !binding.deleting);
+    let settled = || queued().filter(move |binding| age(now, binding.created) > grace);
+    let is_closed = |binding: &&BindingFacts| binding.gate.as_deref() == Some("closed");
+    findings.extend(about(
+        queued().filter(|one| one.gate.is_none() && one.has_placement && !one.suspended && !one.admitted),
+        |count, keys| {
+            CHECK.error(format!("{count} bindings have no gate, as if made while the webhook was away: {keys}"))
+        },
+        delete,
+    ));
+    findings.extend(about(
+        queued().filter(|one| is_closed(one) && !one.suspended),
+        |count, keys| CHECK.warning(format!("{count} bindings have a closed gate and are not suspended: {keys}")),
+        look,
+    ));
+    findings.extend(about(
+        settled().filter(|one| is_closed(one) && one.clusters > 0),
+        |count, keys| CHECK.warning(format!("{count} bindings are placed behind a closed gate: {keys}")),
+        look,
+    ));
+    findings.extend(about(
+        settled().filter(|one| one.gate.as_deref() == Some("open") && !one.admitted),
+        |count, keys| CHECK.warning(format!("{count} bindings have an open gate and no record of admission: {keys}")),
+        look,
+    ));
+    for annotation in all.iter().flat_map(|one| one.unreadable.iter().copied()).collect::<BTreeSet<_>>() {
+        findings.extend(about(
+            all.iter().filter(|one| one.unreadable.contains(&annotation)),
+            |count, keys| CHECK.error(format!("annotation {annotation} of {count} bindings can not be read: {keys}")),
+            |namespace, name| format!("kubectl annotate resourcebinding -n {namespace} {name} {annotation}-"),
+        ));
+    }
+    let leases: BTreeSet<&str> = facts
+        .leases
+        .iter()
+        .flatten()
+        .filter(|one| one.name == "caldera-controller")
+        .map(|one| one.epoch.as_str())
+        .collect();
+    findings.extend(about(
+        settled().filter(|one| one.admitted && one.clusters == 0 && one.gate.as_deref() == Some("open")).filter(
+            |one| {
+                facts.leases.is_ok() && one.epoch.as_deref().map_or(!leases.is_empty(), |epoch| !leases.contains(epoch))
+            },
+        ),
+        |count, keys| {
+            CHECK.warning(format!(
+                "{count} bindings were admitted under a Lease that is over, and are placed by nobody: {keys}"
+            ))
+        },
+        |_, _| "caldera controller --kubeconfig karmada.kubeconfig".to_owned(),
+    ));
+    if let Ok(workloads) = &facts.workloads {
+        let is_kind = |one: &&BindingFacts| WorkloadKind::find(&one.workload.group, &one.workload.kind).is_some();
+        findings.extend(about(
+            all.iter()
+                .filter(|one| !one.deleting && age(now, one.created) > grace)
+                .filter(|one| is_kind(one) && !workloads.contains(&one.workload)),
+            |count, keys| {
+                CHECK.error(format!("{count} bindings are of workloads that are not there, and may hold quota: {keys}"))
+            },
+            delete,
+        ));
+    } else if let Err(why) = &facts.workloads {
+        findings.push(CHECK.hidden("workloads", why));
+    }
+    findings
+}
+
+pub(super) fn check_garbage(facts: &Facts) -> Vec<Finding> {
+    const CHECK: Check = Check::Garbage;
+    let mut findings = Vec::new();
+    let groups = take(&facts.pod_groups, CHECK, "PodGroups", &mut findings);
+    if let Ok(workloads) = &facts.workloads {
+        let left: Vec<&str> = groups
+            .iter()
+            .filter(|group| age(facts.now, group.created) > facts.grace && !workloads.contains(&group.workload))
+            .map(|group| group.key.as_str())
+            .collect();
+        if let Some(first) = left.first() {
+            let (namespace, name) = first.split_once('/').unwrap_or(("", first));
+            let what = format!(
+                "{} PodGroups of ours have outlived their workloads: does garbage collection run on the host? {}",
+                left.len(),
+                name_some(left.iter().copied())
+            );
+            findings.push(CHECK.warning(what).fixed_by(format!("kubectl delete podgroup -n {namespace} {name}")));
+        }
+    }
+    let works = take(&facts.works, CHECK, "Works", &mut findings);
+    if let Ok(bindings) = &facts.bindings {
+        let there: BTreeSet<&str> = bindings.iter().map(|binding| binding.key.as_str()).collect();
+        let left: Vec<&str> = works
+            .iter()
+            .filter(|work| age(facts.now, work.created) > facts.grace && !there.contains(work.binding.as_str()))
+            .map(|work| work.key.as_str())
+            .collect();
+        if let Some(first) = left.first() {
+            let (namespace, name) = first.split_once('/').unwrap_or(("", first));
+            let what = format!(
+                "{} Works are of bindings that are not there: what they sent to members runs on: {}",
+                left.len(),
+                name_some(left.iter().copied())
+            );
+            findings.push(CHECK.error(what).fixed_by(format!("kubectl delete work -n {namespace} {name}")));
+        }
+    }
+    findings
+}

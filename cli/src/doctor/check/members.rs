@@ -1,0 +1,129 @@
+//! Members: ready, with Volcano, and with the host's queues open. And the queues of the host.
+
+use super::take;
+use crate::doctor::{
+    facts::{Facts, MemberFacts, MemberInside, QueueFacts},
+    finding::{Check, Finding, name_some},
+};
+
+const CHECK: Check = Check::Members;
+/// What a job needs in a member.
+const KINDS: [&str; 4] = [
+    "jobs.batch.volcano.sh",
+    "podgroups.scheduling.volcano.sh",
+    "queues.scheduling.volcano.sh",
+    "commands.bus.volcano.sh",
+];
+/// What Volcano runs.
+const PARTS: [&str; 2] = ["scheduler", "controller"];
+
+fn is_open(queue: &QueueFacts) -> bool {
+    queue.state.is_empty() || queue.state == "Open"
+}
+
+pub(super) fn check_members(facts: &Facts) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let members = take(&facts.members, CHECK, "Clusters", &mut findings);
+    if facts.members.as_ref().is_ok_and(Vec::is_empty) {
+        let what = "no member has joined: nothing can run";
+        findings.push(CHECK.error(what).fixed_by("karmadactl join NAME --cluster-kubeconfig member.kubeconfig"));
+    }
+    let mut silent = Vec::new();
+    for member in members {
+        if let Err(why) = &member.ready {
+            let what = format!("{} is not ready: {why}", member.name);
+            findings.push(CHECK.warning(what).fixed_by(format!("kubectl describe cluster {}", member.name)));
+            continue;
+        }
+        match &member.inside {
+            Err(why) => findings.push(CHECK.hidden(&format!("what is inside {}", member.name), why)),
+            Ok(inside) => {
+                findings.extend(check_volcano(member, inside));
+                findings.extend(check_member_queues(member, inside, facts.queues.as_deref().unwrap_or_default()));
+                if inside.volcano.as_ref().is_ok_and(Vec::is_empty) {
+                    silent.push(member.name.as_str());
+                }
+            }
+        }
+    }
+    if !silent.is_empty() {
+        let what = format!(
+            "there is no pod in namespace volcano-system of {}: whether Volcano's scheduler runs there can not be told",
+            name_some(silent)
+        );
+        findings.push(CHECK.note(what));
+    }
+    findings
+}
+
+fn check_volcano(member: &MemberFacts, inside: &MemberInside) -> Vec<Finding> {
+    let name = &member.name;
+    let missing: Vec<&str> = KINDS.into_iter().filter(|kind| !inside.kinds.contains(*kind)).collect();
+    if !missing.is_empty() {
+        let what = format!("{name} has no Volcano: it does not serve {}", name_some(missing));
+        let fix = format!(
+            "helm --kube-context {name} install volcano volcano-sh/volcano -n volcano-system --create-namespace"
+        );
+        return vec![CHECK.error(what).fixed_by(fix)];
+    }
+    match &inside.volcano {
+        Err(why) => vec![CHECK.hidden(&format!("Volcano's pods in {name}"), why)],
+        Ok(pods) if pods.is_empty() => Vec::new(),
+        Ok(pods) => {
+            let runs = |part: &str| pods.iter().any(|(pod, ready)| *ready && pod.contains(part));
+            let dead = PARTS.into_iter().filter(|part| !runs(part));
+            let find = |part: &str| {
+                let what = format!("Volcano's {part} does not run in {name}: no pod of it in volcano-system is ready");
+                CHECK.error(what).fixed_by(format!("kubectl --context {name} get pods -n volcano-system"))
+            };
+            dead.map(find).collect()
+        }
+    }
+}
+
+fn check_member_queues(member: &MemberFacts, inside: &MemberInside, host: &[QueueFacts]) -> Vec<Finding> {
+    let name = &member.name;
+    let Ok(there) = &inside.queues else {
+        let mut findings = Vec::new();
+        take(&inside.queues, CHECK, &format!("queues in {name}"), &mut findings);
+        return findings;
+    };
+    let mut findings = Vec::new();
+    let missing: Vec<&str> = host
+        .iter()
+        .map(|queue| queue.name.as_str())
+        .filter(|queue| *queue != "root" && !there.iter().any(|one| one.name == *queue))
+        .collect();
+    if !missing.is_empty() {
+        let what = format!("{name} does not have queues {}: their jobs can not run there", name_some(missing));
+        let fix = "caldera manifests --only policies | kubectl apply --server-side -f -";
+        findings.push(CHECK.warning(what).fixed_by(fix));
+    }
+    let closed = there.iter().filter(|queue| !is_open(queue));
+    for queue in closed.filter(|queue| host.iter().any(|one| one.name == queue.name && is_open(one))) {
+        let what = format!(
+            "queue {} is {} in {name} and open on the host: what is placed there does not start",
+            queue.name, queue.state
+        );
+        findings.push(
+            CHECK.error(what).fixed_by(format!("vcctl --context {name} queue operate -n {} -a open", queue.name)),
+        );
+    }
+    findings
+}
+
+pub(super) fn check_queues(facts: &Facts) -> Vec<Finding> {
+    const CHECK: Check = Check::Queues;
+    let mut findings = Vec::new();
+    for queue in take(&facts.queues, CHECK, "Queues", &mut findings).iter().filter(|queue| !is_open(queue)) {
+        let (name, state) = (&queue.name, &queue.state);
+        findings.push(
+            match queue.pending {
+                0 => CHECK.note(format!("queue {name} is {state}")),
+                waiting => CHECK.warning(format!("queue {name} is {state}, and {waiting} of its jobs wait")),
+            }
+            .fixed_by(format!("caldera queue open {name}")),
+        );
+    }
+    findings
+}

@@ -1,0 +1,42 @@
+//! Facts in, findings out: pure functions.
+
+mod bindings;
+mod components;
+mod definitions;
+mod members;
+#[cfg(test)]
+mod tests;
+mod webhooks;
+
+use super::{
+    facts::Facts,
+    finding::{Check, Finding},
+};
+use crate::objects::Seen;
+
+/// Everything that is wrong, by check, the worst first.
+pub fn find_faults(facts: &Facts) -> Vec<Finding> {
+    let mut all = definitions::check_definitions(facts);
+    all.extend(definitions::check_rights(facts));
+    all.extend(webhooks::check_webhooks(facts));
+    all.extend(webhooks::check_interpreter(facts));
+    all.extend(components::check_components(facts));
+    all.extend(components::check_clocks(facts));
+    all.extend(members::check_members(facts));
+    all.extend(members::check_queues(facts));
+    all.extend(bindings::check_records(facts));
+    all.extend(bindings::check_garbage(facts));
+    all.sort_by_key(|finding| (finding.check, std::cmp::Reverse(finding.severity)));
+    all
+}
+
+/// What was seen; where it was not, a note says so and there is nothing.
+fn take<'a, T>(seen: &'a Seen<Vec<T>>, check: Check, what: &str, findings: &mut Vec<Finding>) -> &'a [T] {
+    match seen {
+        Ok(all) => all,
+        Err(why) => {
+            findings.push(check.hidden(what, why));
+            &[]
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Faults of definitions, rights, webhooks, interpreters, components and clocks.
+
+use super::*;
+use crate::{
+    doctor::facts::{CommandFacts, InventoryFacts, ProbeFailure, Right},
+    objects::name_of,
+};
+
+fn definition<'a>(facts: &'a mut Facts, name: &str) -> &'a mut Value {
+    facts.definitions.as_mut().unwrap().iter_mut().find(|one| name_of(one) == name).unwrap()
+}
+
+const BINDINGS: &str = "resourcebindings.work.karmada.io";
+const OURS: &str = "federationtopologies.federation.caldera.dev";
+
+#[test]
+fn a_definition_that_is_not_there_is_told() {
+    let remove = |facts: &mut Facts| facts.definitions.as_mut().unwrap().retain(|one| name_of(one) != OURS);
+    finds(remove, Check::Definitions, Severity::Error, &["no CustomResourceDefinition", OURS]);
+}
+
+#[test]
+fn a_definition_that_is_not_established_is_told() {
+    let plant = |facts: &mut Facts| definition(facts, OURS)["status"] = Value::Null;
+    finds(plant, Check::Definitions, Severity::Error, &["not established"]);
+}
+
+#[test]
+fn a_version_that_is_not_served_is_told() {
+    let plant = |facts: &mut Facts| definition(facts, OURS)["spec"]["versions"][0]["served"] = json!(false);
+    finds(plant, Check::Definitions, Severity::Error, &["does not serve version v1alpha1"]);
+}
+
+#[test]
+fn a_field_of_ours_that_the_server_would_drop_is_an_error_and_of_others_a_warning() {
+    let drop_of = |facts: &mut Facts, name: &str, field: &str| {
+        let versions = definition(facts, name)["spec"]["versions"].as_array_mut().unwrap();
+        for version in versions {
+            let spec =
+                version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"].as_object_mut().unwrap();
+            spec.remove(field);
+        }
+    };
+    let older = |name: &'static str, field: &'static str| move |facts: &mut Facts| drop_of(facts, name, field);
+    let links = federation_crds().iter().find(|one| name_of(one) == OURS).unwrap()["spec"]["versions"][0]["schema"]
+        ["openAPIV3Schema"]["properties"]["spec"]["properties"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .next()
+        .unwrap()
+        .clone();
+    let links: &'static str = Box::leak(links.into_boxed_str());
+    finds(older(OURS, links), Check::Definitions, Severity::Error, &["older", links]);
+    let queues = "queues.scheduling.volcano.sh";
+    finds(older(queues, "dequeueStrategy"), Check::Definitions, Severity::Warning, &["spec.dequeueStrategy"]);
+}
+
+#[test]
+fn a_karmada_without_suspension_is_an_error_and_without_other_fields_a_warning() {
+    let without = |field: &'static str| {
+        move |facts: &mut Facts| {
+            let spec =
+                &mut definition(facts, BINDINGS)["spec"]["versions"][1]["schema"]["openAPIV3Schema"]["properties"];
+            spec["spec"]["properties"].as_object_mut().unwrap().remove(field);
+        }
+    };
+    let what = |finding: Severity| (Check::Definitions, finding);
+    let (check, error) = what(Severity::Error);
+    let fixed = |field: &'static str, severity| {
+        let mut facts = healthy();
+        without(field)(&mut facts);
+        let found = find_faults(&facts);
+        assert_eq!((found.len(), found[0].check, found[0].severity), (1, check, severity), "{found:?}");
+        assert!(found[0].what.contains(&format!("spec.{field}")), "{found:?}");
+    };
+    fixed("suspension", error);
+    fixed("components", Severity::Warning);
+}
+
+#[test]
+fn rights_that_an_account_lacks_are_told_by_component() {
+    let right = |verb: &str, allowed| Right {
+        component: "controller".into(),
+        verb: verb.into(),
+        group: "work.karmada.io".into(),
+        resource: "resourcebindings/status".into(),
+        namespace: None,
+        name: None,
+        allowed,
+    };
+    let plant =
+        |facts: &mut Facts| facts.rights = Ok(vec![right("patch", false), right("watch", false), right("list", true)]);
+    let words = ["the controller may not patch resourcebindings.work.karmada.io/status, watch"];
+    finds(plant, Check::Rights, Severity::Error, &words);
+}
+
+#[test]
+fn a_webhook_configuration_that_is_not_there_is_told_and_not_blamed_on_the_webhook() {
+    let plant = |facts: &mut Facts| {
+        facts.mutating = Ok(Vec::new());
+        facts.binding_probe = Ok(json!({}));
+        facts.job_probe = Ok(json!({"spec": {"tasks": [{}]}}));
+    };
+    finds(plant, Check::Webhooks, Severity::Error, &["no MutatingWebhookConfiguration queue.caldera.dev", "gated"]);
+    let plant = |facts: &mut Facts| facts.validating = Ok(Vec::new());
+    finds(plant, Check::Webhooks, Severity::Error, &["no ValidatingWebhookConfiguration"]);
+}
+
+#[test]
+fn a_hook_that_is_missing_or_other_than_this_versions_is_told() {
+    let remove =
+        |facts: &mut Facts| drop(facts.mutating.as_mut().unwrap()[0]["webhooks"].as_array_mut().unwrap().remove(0));
+    finds(remove, Check::Webhooks, Severity::Error, &["lacks jobs.gate.caldera.dev"]);
+    let change =
+        |facts: &mut Facts| facts.mutating.as_mut().unwrap()[0]["webhooks"][0]["failurePolicy"] = json!("Ignore");
+    finds(change, Check::Webhooks, Severity::Warning, &["failurePolicy of jobs.gate.caldera.dev"]);
+}
+
+#[test]
+fn a_second_registration_is_told() {
+    let plant = |facts: &mut Facts| {
+        let all = facts.mutating.as_mut().unwrap();
+        let mut copy = all[0].clone();
+        copy["metadata"]["name"] = json!("a-copy");
+        all.push(copy);
+    };
+    finds(plant, Check::Webhooks, Severity::Error, &["a-copy", "second time"]);
+}
+
+#[test]
+fn who_changes_bindings_after_us_and_volcanos_own_admission_on_the_host_are_told() {
+    let other = |name: &str, group: &str, resource: &str| {
+        json!({"metadata": {"name": name}, "webhooks": [{
+            "name": "x.example.com", "rules": [{"apiGroups": [group], "resources": [resource]}],
+        }]})
+    };
+    let add = |config: Value| move |facts: &mut Facts| facts.mutating.as_mut().unwrap().push(config);
+    let late = other("zz", "work.karmada.io", "resourcebindings");
+    finds(add(late), Check::Webhooks, Severity::Warning, &["zz is called after ours"]);
+    let volcano = other("volcano-admission-service-jobs-mutate", "batch.volcano.sh", "jobs");
+    finds(add(volcano), Check::Webhooks, Severity::Warning, &["Volcano's own admission"]);
+    let mut facts = healthy();
+    add(other("mutating-config", "work.karmada.io", "resourcebindings"))(&mut facts);
+    add(other("zz", "apps", "deployments"))(&mut facts);
+    assert_eq!(find_faults(&facts), []);
+}
+
+#[test]
+fn ca_bundles_that_differ_or_can_not_be_read_are_told() {
+    let other = caldera_runtime::tls::Authority::new("other").unwrap().cert_pem;
+    let other = configurations(&Endpoint::Url("https://h:1".into()), &other);
+    let plant = |facts: &mut Facts| facts.validating = Ok(vec![other[1].clone()]);
+    finds(plant, Check::Webhooks, Severity::Error, &["different CA bundles", "ValidatingWebhookConfiguration"]);
+    let plant = |facts: &mut Facts| {
+        let garbage = configurations(&Endpoint::Url("https://h:1".into()), "garbage");
+        let [one, two, three] = <[Value; 3]>::try_from(garbage).unwrap();
+        (facts.mutating, facts.validating, facts.interpreters) = (Ok(vec![one]), Ok(vec![two]), Ok(vec![three]));
+    };
+    finds(plant, Check::Webhooks, Severity::Error, &["no certificate in PEM"]);
+}
+
+#[test]
+fn a_webhook_that_does_not_answer_the_api_server_is_told_with_its_words() {
+    let failing = |message: &str| {
+        let failure = ProbeFailure { code: 500, message: message.to_owned() };
+        move |facts: &mut Facts| facts.binding_probe = Err(failure)
+    };
+    let called = "Internal error occurred: failed calling webhook \"jobs.gate.caldera.dev\": failed to call webhook: ";
+    let untrusted = format!("{called}x509: certificate signed by unknown authority");
+    finds(failing(&untrusted), Check::Webhooks, Severity::Error, &["can not call a webhook", "x509"]);
+    let refused = format!("{called}connect: connection refused");
+    finds(failing(&refused), Check::Webhooks, Severity::Error, &["connection refused"]);
+    let fix = |message: &str| {
+        let mut facts = healthy();
+        failing(message)(&mut facts);
+        find_faults(&facts).remove(0).fix.unwrap()
+    };
+    assert!(fix(&untrusted).contains("--ca-bundle") && fix(&refused).starts_with("caldera webhook"));
+}
+
+#[test]
+fn a_refusal_of_ours_is_an_answer_and_one_of_others_says_nothing() {
+    let mut facts = healthy();
+    let refused = |message: &str| Err(ProbeFailure { code: 403, message: message.to_owned() });
+    facts.job_probe = refused("admission webhook \"jobs.rules.caldera.dev\" denied the request: no");
+    assert_eq!(find_faults(&facts), []);
+    let forbidden = |facts: &mut Facts| facts.job_probe = refused("user may not create jobs");
+    finds(forbidden, Check::Webhooks, Severity::Note, &["not examined", "user may not create jobs (403)"]);
+}
+
+#[test]
+fn what_comes_back_without_a_gate_or_without_defaults_is_told() {
+    let plant = |facts: &mut Facts| facts.binding_probe = Ok(json!({"metadata": {}, "spec": {}}));
+    finds(plant, Check::Webhooks, Severity::Error, &["without a gate"]);
+    let plant = |facts: &mut Facts| facts.job_probe = Ok(json!({"spec": {"tasks": [{"name": "t", "replicas": 1}]}}));
+    finds(plant, Check::Webhooks, Severity::Error, &["without Volcano's defaults"]);
+}
+
+#[test]
+fn policies_that_are_not_there_are_told() {
+    let plant = |facts: &mut Facts| facts.policies.as_mut().unwrap().retain(|one| name_of(one) != "works.caldera.dev");
+    finds(plant, Check::Webhooks, Severity::Warning, &["ValidatingAdmissionPolicy works.caldera.dev"]);
+}
+
+#[test]
+fn who_else_explains_volcano_jobs_is_told() {
+    let plant = |facts: &mut Facts| facts.interpreters = Ok(Vec::new());
+    finds(plant, Check::Interpreter, Severity::Error, &["no ResourceInterpreterWebhookConfiguration caldera"]);
+    let custom = |kind: &str| {
+        json!({"metadata": {"name": "mine"}, "spec": {
+            "target": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": kind},
+            "customizations": {"retention": {"luaScript": "x"}},
+        }})
+    };
+    let plant = |facts: &mut Facts| facts.customizations = Ok(vec![custom("Job"), custom("Queue")]);
+    finds(plant, Check::Interpreter, Severity::Error, &["mine outranks", "(retention)"]);
+    let plant = |facts: &mut Facts| {
+        let all = facts.interpreters.as_mut().unwrap();
+        let mut other = all[0].clone();
+        other["metadata"]["name"] = json!("other");
+        all.push(other);
+    };
+    finds(plant, Check::Interpreter, Severity::Error, &["other explains Volcano Jobs too"]);
+}
+
+fn lease<'a>(facts: &'a mut Facts, name: &str) -> &'a mut LeaseFacts {
+    facts.leases.as_mut().unwrap().iter_mut().find(|one| one.name == name).unwrap()
+}
+
+#[test]
+fn a_lease_that_nobody_renews_or_holds_is_told() {
+    let plant = |facts: &mut Facts| lease(facts, "caldera-scheduler").renewed = second(-16);
+    finds(plant, Check::Components, Severity::Error, &["not renewed for 16s", "holder h"]);
+    let plant = |facts: &mut Facts| lease(facts, "caldera-controller").holder.clear();
+    finds(plant, Check::Components, Severity::Error, &["nobody holds Lease caldera-system/caldera-controller"]);
+    let plant = |facts: &mut Facts| facts.leases.as_mut().unwrap().retain(|one| one.name != "caldera-scheduler");
+    finds(plant, Check::Components, Severity::Note, &["runs without one, or not at all"]);
+}
+
+#[test]
+fn two_controllers_with_a_lease_each_are_told_and_a_dead_one_beside_a_live_one_is_not() {
+    let second_lease = |age: i64| {
+        move |facts: &mut Facts| {
+            let mut other = lease(facts, "caldera-controller").clone();
+            (other.namespace, other.renewed) = ("default".into(), second(-age));
+            facts.leases.as_mut().unwrap().push(other);
+        }
+    };
+    finds(second_lease(3), Check::Components, Severity::Error, &["2 controllers are active", "default"]);
+    let mut facts = healthy();
+    second_lease(999)(&mut facts);
+    assert_eq!(find_faults(&facts), []);
+}
+
+#[test]
+fn a_job_that_waits_without_a_pod_group_shows_that_no_controller_runs() {
+    let plant = |facts: &mut Facts| facts.pod_groups = Ok(Vec::new());
+    finds(plant, Check::Components, Severity::Error, &["1 jobs wait", "no controller", "ns/j-job"]);
+    let mut facts = healthy();
+    facts.pod_groups = Ok(Vec::new());
+    facts.bindings.as_mut().unwrap()[0].created = second(-30);
+    assert_eq!(find_faults(&facts), []);
+}
+
+#[test]
+fn commands_and_heartbeats_that_nobody_sends_are_told() {
+    let plant = |facts: &mut Facts| {
+        facts.commands = Ok(vec![CommandFacts { key: "ns/c".into(), queue: "q".into(), created: second(-61) }]);
+    };
+    finds(plant, Check::Components, Severity::Warning, &["nobody carries out Commands", "q"]);
+    let beat = |seen| InventoryFacts { cluster: "m1".into(), seen: second(seen), interval: 30 };
+    let plant = |facts: &mut Facts| facts.inventories = Ok(vec![beat(-91), beat(-90)]);
+    finds(plant, Check::Components, Severity::Warning, &["collector of m1", "1m31s"]);
+    let plant = |facts: &mut Facts| facts.settings = vec![Err("there is none".into())];
+    finds(plant, Check::Components, Severity::Note, &["settings", "there is none"]);
+}
+
+#[test]
+fn clocks_that_differ_are_told() {
+    let plant = |facts: &mut Facts| facts.our_clock = Some(-11);
+    finds(plant, Check::Clocks, Severity::Note, &["this machine is 11s behind"]);
+    let plant = |facts: &mut Facts| lease(facts, "caldera-controller").renewed = second(11);
+    finds(plant, Check::Clocks, Severity::Warning, &["h of Lease", "11s ahead of"]);
+    let plant = |facts: &mut Facts| inside(facts).clock = Some(60);
+    finds(plant, Check::Clocks, Severity::Warning, &["clock of m1 is 1m ahead of"]);
+}

@@ -1,0 +1,282 @@
+//! Webhook configurations: registered as this version prints them, once, with one CA bundle, after Karmada's, and the
+//! webhook behind them answers the API server. And who explains Volcano Jobs to Karmada.
+//!
+//! Rule: kube-apiserver calls mutating configurations in the order of their names. Karmada
+//! (`pkg/resourceinterpreter/interpreter.go`) asks a ResourceInterpreterCustomization before any webhook. What the API
+//! server itself made of two objects, created with `dryRun=All`, is worth more than what the configurations say.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use caldera_crds::{
+    job_admission::fill_defaults,
+    names::caldera::{GATE, GATE_CLOSED},
+};
+use caldera_webhook::{Endpoint, configurations};
+use serde_json::Value;
+
+use super::take;
+use crate::{
+    doctor::{
+        facts::{Facts, Probe, ProbeFailure},
+        finding::{Check, Finding, name_some},
+    },
+    objects::{annotation, items, name_of, text},
+};
+
+const CHECK: Check = Check::Webhooks;
+const APPLY: &str = "caldera manifests --only webhooks --webhook-url https://HOST:PORT --ca-bundle ca.pem | kubectl apply --server-side -f -";
+/// Names of our hooks end so.
+const OURS: &str = ".caldera.dev";
+
+pub(super) fn check_webhooks(facts: &Facts) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let [mutating, validating, interpreter] = expected();
+    let mut registered = true;
+    for (seen, wanted) in [(&facts.mutating, &mutating), (&facts.validating, &validating)] {
+        let kind = text(wanted, "/kind");
+        let Ok(all) = seen else {
+            take(seen, CHECK, kind, &mut findings);
+            continue;
+        };
+        let before = findings.len();
+        match all.iter().find(|one| name_of(one) == name_of(wanted)) {
+            Some(found) => findings.extend(compare_hooks(CHECK, wanted, found)),
+            None => findings.push(missing(CHECK, wanted)),
+        }
+        registered &= findings.len() == before;
+        findings.extend(list_duplicates(all, wanted));
+    }
+    findings.extend(check_order(facts));
+    findings.extend(check_bundles(facts, &[mutating, validating, interpreter]));
+    if registered {
+        findings.extend(check_binding_probe(&facts.binding_probe));
+        findings.extend(check_job_probe(&facts.job_probe));
+    }
+    findings.extend(check_policies(facts));
+    findings
+}
+
+/// As this version prints them.
+fn expected() -> [Value; 3] {
+    let all = configurations(&Endpoint::Url("https://host".to_owned()), "");
+    <[Value; 3]>::try_from(all).unwrap_or_default()
+}
+
+fn missing(check: Check, wanted: &Value) -> Finding {
+    let (kind, name) = (text(wanted, "/kind"), name_of(wanted));
+    let harm = if check == Check::Interpreter {
+        "Karmada knows neither replicas nor status of Volcano Jobs"
+    } else if kind.starts_with('M') {
+        "no job is gated, and each copy is the whole job"
+    } else {
+        "jobs and queues are not checked"
+    };
+    check.error(format!("there is no {kind} {name}: {harm}")).fixed_by(APPLY)
+}
+
+fn compare_hooks(check: Check, wanted: &Value, found: &Value) -> Vec<Finding> {
+    let hooks = items(found, "/webhooks");
+    let (mut lacking, mut other) = (Vec::new(), Vec::new());
+    for hook in items(wanted, "/webhooks") {
+        let name = text(hook, "/name");
+        match hooks.iter().find(|one| text(one, "/name") == name) {
+            None => lacking.push(name),
+            Some(there) => {
+                let fields = hook.as_object().into_iter().flatten();
+                let differ = fields.filter(|(key, value)| *key != "clientConfig" && there.get(*key) != Some(value));
+                other.extend(differ.map(|(key, _)| format!("{key} of {name}")));
+            }
+        }
+    }
+    let config = format!("{} {}", text(wanted, "/kind"), name_of(wanted));
+    let mut findings = Vec::new();
+    if !lacking.is_empty() {
+        findings.push(check.error(format!("{config} lacks {}", name_some(lacking))).fixed_by(APPLY));
+    }
+    if !other.is_empty() {
+        let what =
+            format!("{config} is not as this version prints it: {}", name_some(other.iter().map(String::as_str)));
+        findings.push(check.warning(what).fixed_by(APPLY));
+    }
+    findings
+}
+
+fn list_duplicates(all: &[Value], ours: &Value) -> Vec<Finding> {
+    let has_ours = |config: &&Value| {
+        name_of(config) != name_of(ours)
+            && items(config, "/webhooks").iter().any(|hook| text(hook, "/name").ends_with(OURS))
+    };
+    let kind = text(ours, "/kind");
+    let duplicate = |config: &Value| {
+        CHECK.error(format!("{kind} {} registers our webhook a second time", name_of(config))).fixed_by(format!(
+            "kubectl delete {} {}",
+            kind.to_lowercase(),
+            name_of(config)
+        ))
+    };
+    all.iter().filter(has_ours).map(duplicate).collect()
+}
+
+fn check_order(facts: &Facts) -> Vec<Finding> {
+    let Ok(all) = &facts.mutating else { return Vec::new() };
+    let mut findings = Vec::new();
+    for config in all {
+        let about = |group: &str, resources: &[&str]| {
+            let rules = items(config, "/webhooks").iter().flat_map(|hook| items(hook, "/rules"));
+            let has = |rule: &Value, field: &str, word: &str| {
+                items(rule, field).iter().any(|one| one == word || one == "*" || one == "*/*")
+            };
+            rules.into_iter().any(|rule| {
+                has(rule, "/apiGroups", group) && resources.iter().any(|name| has(rule, "/resources", name))
+            })
+        };
+        let name = name_of(config);
+        if name > "queue.caldera.dev" && about("work.karmada.io", &["resourcebindings", "works"]) {
+            let what = format!(
+                "MutatingWebhookConfiguration {name} is called after ours and may change bindings or Works that ours has \
+                 seen; a name before queue.caldera.dev is called first"
+            );
+            findings
+                .push(CHECK.warning(what).fixed_by(format!("kubectl get mutatingwebhookconfiguration {name} -o yaml")));
+        }
+        if name.starts_with("volcano-admission") && about("batch.volcano.sh", &["jobs"]) {
+            let what = format!(
+                "MutatingWebhookConfiguration {name}: Volcano's own admission judges jobs on the host, where no Volcano \
+                 runs; if it does not answer, no job can be created"
+            );
+            findings.push(CHECK.warning(what).fixed_by(format!("kubectl delete mutatingwebhookconfiguration {name}")));
+        }
+    }
+    findings
+}
+
+/// Our three configurations name one webhook: one CA bundle, and one that can be read.
+fn check_bundles(facts: &Facts, wanted: &[Value; 3]) -> Vec<Finding> {
+    let mut bundles: Vec<(String, &str)> = Vec::new();
+    for (seen, wanted) in [&facts.mutating, &facts.validating, &facts.interpreters].into_iter().zip(wanted) {
+        let ours = seen.iter().flatten().find(|config| name_of(config) == name_of(wanted));
+        for hook in ours.into_iter().flat_map(|config| items(config, "/webhooks")) {
+            bundles
+                .push((format!("{} {}", text(wanted, "/kind"), name_of(wanted)), text(hook, "/clientConfig/caBundle")));
+        }
+    }
+    let Some((_, first)) = bundles.first() else { return Vec::new() };
+    let mut findings = Vec::new();
+    if let Some((config, _)) = bundles.iter().find(|(_, bundle)| bundle != first) {
+        let what = format!("our configurations trust different CA bundles ({config} another one than the first)");
+        findings.push(CHECK.error(what).fixed_by(APPLY));
+    }
+    let is_readable = |bundle: &str| {
+        let pem = STANDARD.decode(bundle).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        pem.is_some_and(|pem| caldera_runtime::tls::parse_roots(&pem).is_ok_and(|roots| !roots.is_empty()))
+    };
+    if let Some((config, _)) = bundles.iter().find(|(_, bundle)| !bundle.is_empty() && !is_readable(bundle)) {
+        findings.push(CHECK.error(format!("the CA bundle of {config} has no certificate in PEM")).fixed_by(APPLY));
+    }
+    findings
+}
+
+fn check_binding_probe(probe: &Probe) -> Option<Finding> {
+    match probe {
+        Ok(made) => {
+            let is_gated = annotation(made, GATE) == Some(GATE_CLOSED)
+                && made.pointer("/spec/suspension/scheduling") == Some(&Value::Bool(true));
+            let what = "a new ResourceBinding of a Volcano Job comes back without a gate: jobs start without quota";
+            (!is_gated).then(|| CHECK.error(what).fixed_by(APPLY))
+        }
+        Err(failure) => judge_refusal("a ResourceBinding", failure),
+    }
+}
+
+fn check_job_probe(probe: &Probe) -> Option<Finding> {
+    match probe {
+        Ok(made) => {
+            let is_filled = fill_defaults(&mut made.clone()).is_empty();
+            let what = "a new Volcano Job comes back without Volcano's defaults: members change it after us";
+            (!is_filled).then(|| CHECK.error(what).fixed_by(APPLY))
+        }
+        Err(failure) => judge_refusal("a Volcano Job", failure),
+    }
+}
+
+/// Why a probe was refused, by the API server's words.
+fn judge_refusal(what: &str, failure: &ProbeFailure) -> Option<Finding> {
+    let ProbeFailure { code, message } = failure;
+    if !message.contains("failed calling webhook") {
+        // A webhook of ours that refuses has answered; other refusals say nothing about it.
+        let is_answer = message.contains("denied the request") && message.contains(OURS);
+        return (!is_answer)
+            .then(|| CHECK.hidden(&format!("creating {what} without storing it"), &format!("{message} ({code})")));
+    }
+    let finding = CHECK.error(format!("the API server can not call a webhook for {what}: {message}"));
+    if !message.contains(OURS) {
+        return Some(finding);
+    }
+    let is_trust = ["x509", "certificate", "tls:", "UnknownIssuer"].iter().any(|word| message.contains(word));
+    Some(if is_trust {
+        finding.fixed_by(APPLY)
+    } else {
+        finding.fixed_by("caldera webhook --kubeconfig karmada.kubeconfig --tls-cert tls.crt --tls-key tls.key")
+    })
+}
+
+/// What holds while the webhook is away.
+fn check_policies(facts: &Facts) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let Ok(found) = &facts.policies else {
+        take(&facts.policies, CHECK, "ValidatingAdmissionPolicies", &mut findings);
+        return findings;
+    };
+    let wanted = ["bindings.caldera.dev", "works.caldera.dev", "commands.caldera.dev"];
+    let missing: Vec<&str> =
+        wanted.into_iter().filter(|name| !found.iter().any(|policy| name_of(policy) == *name)).collect();
+    if !missing.is_empty() {
+        let what = format!(
+            "there is no ValidatingAdmissionPolicy {}: while the webhook is away, tenants may write what is ours",
+            name_some(missing)
+        );
+        findings.push(CHECK.warning(what).fixed_by(APPLY));
+    }
+    findings
+}
+
+pub(super) fn check_interpreter(facts: &Facts) -> Vec<Finding> {
+    const CHECK: Check = Check::Interpreter;
+    let mut findings = Vec::new();
+    let [_, _, wanted] = expected();
+    match &facts.interpreters {
+        Err(_) => drop(take(&facts.interpreters, CHECK, text(&wanted, "/kind"), &mut findings)),
+        Ok(all) => {
+            match all.iter().find(|one| name_of(one) == name_of(&wanted)) {
+                Some(found) => findings.extend(compare_hooks(CHECK, &wanted, found)),
+                None => findings.push(missing(CHECK, &wanted)),
+            }
+            for other in all.iter().filter(|one| name_of(one) != name_of(&wanted)) {
+                let mut rules = items(other, "/webhooks").iter().flat_map(|hook| items(hook, "/rules"));
+                let has = |rule: &Value, field: &str, word: &str| {
+                    items(rule, field).iter().any(|one| one == word || one == "*")
+                };
+                if rules.any(|rule| has(rule, "/apiGroups", "batch.volcano.sh") && has(rule, "/kinds", "Job")) {
+                    let name = name_of(other);
+                    let what = format!("{} {name} explains Volcano Jobs too", text(&wanted, "/kind"));
+                    let fix = format!("kubectl delete resourceinterpreterwebhookconfiguration {name}");
+                    findings.push(CHECK.error(what).fixed_by(fix));
+                }
+            }
+        }
+    }
+    for custom in take(&facts.customizations, CHECK, "ResourceInterpreterCustomizations", &mut findings) {
+        let of = |field: &str| text(custom, field);
+        if of("/spec/target/apiVersion").starts_with("batch.volcano.sh/") && of("/spec/target/kind") == "Job" {
+            let scripts = custom.pointer("/spec/customizations").and_then(Value::as_object);
+            let names = name_some(scripts.into_iter().flatten().map(|(name, _)| name.as_str()));
+            let what = format!(
+                "ResourceInterpreterCustomization {} outranks our interpreter for Volcano Jobs ({names}): Karmada asks it \
+                 first",
+                name_of(custom)
+            );
+            let fix = format!("kubectl delete resourceinterpretercustomization {}", name_of(custom));
+            findings.push(CHECK.error(what).fixed_by(fix));
+        }
+    }
+    findings
+}

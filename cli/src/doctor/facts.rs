@@ -1,0 +1,228 @@
+//! What the doctor knows when it judges: everything that was read, and what could not be.
+
+use std::collections::BTreeSet;
+
+use caldera_core::gang::WorkloadRef;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::objects::Seen;
+
+/// All of it. [`super::check`] makes findings of it, and of nothing else.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// By the API server's clock.
+    pub now: Timestamp,
+    /// Seconds that what is new may take to settle.
+    pub grace: i64,
+    /// Who runs what version.
+    pub versions: Versions,
+    /// Our clock less the API server's, in seconds; `None` if it told no time.
+    pub our_clock: Option<i64>,
+    /// CustomResourceDefinitions.
+    pub definitions: Seen<Vec<Value>>,
+    /// What each component may do.
+    pub rights: Seen<Vec<Right>>,
+    /// MutatingWebhookConfigurations.
+    pub mutating: Seen<Vec<Value>>,
+    /// ValidatingWebhookConfigurations.
+    pub validating: Seen<Vec<Value>>,
+    /// ResourceInterpreterWebhookConfigurations.
+    pub interpreters: Seen<Vec<Value>>,
+    /// ResourceInterpreterCustomizations.
+    pub customizations: Seen<Vec<Value>>,
+    /// ValidatingAdmissionPolicies.
+    pub policies: Seen<Vec<Value>>,
+    /// What came back of a binding that was created without being stored.
+    pub binding_probe: Probe,
+    /// What came back of a Volcano Job that was created without being stored.
+    pub job_probe: Probe,
+    /// Leases of components, wherever they are.
+    pub leases: Seen<Vec<LeaseFacts>>,
+    /// The members.
+    pub members: Seen<Vec<MemberFacts>>,
+    /// Queues of the host.
+    pub queues: Seen<Vec<QueueFacts>>,
+    /// ResourceBindings.
+    pub bindings: Seen<Vec<BindingFacts>>,
+    /// Workloads that there are.
+    pub workloads: Seen<BTreeSet<WorkloadRef>>,
+    /// PodGroups of ours.
+    pub pod_groups: Seen<Vec<PodGroupFacts>>,
+    /// Works of bindings.
+    pub works: Seen<Vec<WorkFacts>>,
+    /// Commands to queues.
+    pub commands: Seen<Vec<CommandFacts>>,
+    /// What collectors publish.
+    pub inventories: Seen<Vec<InventoryFacts>>,
+    /// Where the controller's settings are, or why they can not be read.
+    pub settings: Vec<Seen<String>>,
+}
+
+/// Who runs what version.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Versions {
+    /// This program's.
+    pub caldera: String,
+    /// The Karmada API server's, of Kubernetes.
+    pub host: String,
+    /// The members', of Kubernetes.
+    pub members: Vec<(String, String)>,
+}
+
+/// One thing that a component does.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Right {
+    /// Whose.
+    pub component: String,
+    /// Verb.
+    pub verb: String,
+    /// API group; empty for core.
+    pub group: String,
+    /// Resource, or `resource/subresource`.
+    pub resource: String,
+    /// In which namespace alone.
+    pub namespace: Option<String>,
+    /// Of which object alone.
+    pub name: Option<String>,
+    /// Whether the account may do it.
+    pub allowed: bool,
+}
+
+/// What the API server made of an object that it was asked to create without storing it.
+pub type Probe = Result<Value, ProbeFailure>;
+
+/// The refusal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProbeFailure {
+    /// HTTP code.
+    pub code: u16,
+    /// The server's words.
+    pub message: String,
+}
+
+/// A component's Lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaseFacts {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Who holds it; empty if nobody does.
+    pub holder: String,
+    /// When it was last renewed, by the holder's clock.
+    pub renewed: Option<Timestamp>,
+    /// For how long it holds without.
+    pub seconds: i64,
+    /// What grants under it name.
+    pub epoch: String,
+}
+
+/// A member.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MemberFacts {
+    /// Name.
+    pub name: String,
+    /// Whether Karmada finds it ready, and its words if not.
+    pub ready: Seen<()>,
+    /// What was seen there, or why nothing was.
+    pub inside: Seen<MemberInside>,
+}
+
+/// What a member has.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MemberInside {
+    /// Its clock less the host's, in seconds.
+    pub clock: Option<i64>,
+    /// Kinds of Volcano that it serves, as `plural.group`.
+    pub kinds: BTreeSet<String>,
+    /// Its queues.
+    pub queues: Seen<Vec<QueueFacts>>,
+    /// Pods of namespace volcano-system: name, and whether it is ready.
+    pub volcano: Seen<Vec<(String, bool)>>,
+}
+
+/// A queue.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QueueFacts {
+    /// Name.
+    pub name: String,
+    /// `Open`, `Closed`, `Closing`, or what it says.
+    pub state: String,
+    /// PodGroups that wait in it.
+    pub pending: i64,
+}
+
+/// A ResourceBinding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BindingFacts {
+    /// `namespace/name`.
+    pub key: String,
+    /// When it was made.
+    pub created: Option<Timestamp>,
+    /// What it propagates.
+    pub workload: WorkloadRef,
+    /// A Volcano Job, or one of another kind with a gate or a record.
+    pub queued: bool,
+    /// Being deleted.
+    pub deleting: bool,
+    /// A policy says where it may go: without one there is nothing to schedule.
+    pub has_placement: bool,
+    /// The gate's word.
+    pub gate: Option<String>,
+    /// `spec.suspension.scheduling`.
+    pub suspended: bool,
+    /// Clusters that it names.
+    pub clusters: usize,
+    /// Whether there is a record.
+    pub admitted: bool,
+    /// Under which lease it was granted.
+    pub epoch: Option<String>,
+    /// Annotations of ours that can not be read.
+    pub unreadable: Vec<&'static str>,
+}
+
+/// A PodGroup of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodGroupFacts {
+    /// `namespace/name`.
+    pub key: String,
+    /// Of which workload.
+    pub workload: WorkloadRef,
+    /// When it was made.
+    pub created: Option<Timestamp>,
+}
+
+/// A Work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkFacts {
+    /// `namespace/name`.
+    pub key: String,
+    /// Of which binding, `namespace/name`.
+    pub binding: String,
+    /// When it was made.
+    pub created: Option<Timestamp>,
+}
+
+/// A Command to a queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandFacts {
+    /// `namespace/name`.
+    pub key: String,
+    /// To which.
+    pub queue: String,
+    /// When it was made.
+    pub created: Option<Timestamp>,
+}
+
+/// A collector's heartbeat.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InventoryFacts {
+    /// Of which member.
+    pub cluster: String,
+    /// When the collector last saw it.
+    pub seen: Option<Timestamp>,
+    /// Seconds until the next heartbeat at the latest.
+    pub interval: i64,
+}

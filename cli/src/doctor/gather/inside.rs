@@ -1,0 +1,82 @@
+//! Looks into members: by the way that the components reach them, else through Karmada's cluster proxy.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use caldera_crds::karmada::cluster::{Cluster, READY};
+use caldera_runtime::{client::WriteCounts, members, watch::api_resource};
+use futures::future::join_all;
+use jiff::Timestamp;
+use kube::Client;
+use serde_json::Value;
+
+use super::{read_clock, read_queue};
+use crate::{
+    doctor::facts::{MemberFacts, MemberInside},
+    objects::{self, Seen, items, list_objects, name_of, text},
+};
+
+/// How long a member may take to show itself.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// API groups of Volcano, with the version that is used.
+const GROUPS: [&str; 3] = ["batch.volcano.sh/v1alpha1", "scheduling.volcano.sh/v1beta1", "bus.volcano.sh/v1alpha1"];
+
+pub(super) fn read_version(cluster: &Cluster) -> (String, String) {
+    let version = cluster.status.as_ref().and_then(|status| status.kubernetes_version.clone());
+    (cluster.metadata.name.clone().unwrap_or_default(), version.unwrap_or_default())
+}
+
+/// `ahead`: seconds that our clock is ahead of the host's.
+pub(super) async fn look_inside(host: &Client, clusters: &[Cluster], ahead: i64) -> Vec<MemberFacts> {
+    join_all(clusters.iter().map(|cluster| look_into(host, cluster, ahead))).await
+}
+
+async fn look_into(host: &Client, cluster: &Cluster, ahead: i64) -> MemberFacts {
+    let ready = read_readiness(cluster);
+    let inside = match &ready {
+        Err(why) => Err(why.clone()),
+        Ok(()) => match tokio::time::timeout(DEADLINE, read_inside(host, cluster, ahead)).await {
+            Ok(inside) => inside,
+            Err(_) => Err(format!("it did not answer within {} s", DEADLINE.as_secs())),
+        },
+    };
+    MemberFacts { name: cluster.metadata.name.clone().unwrap_or_default(), ready, inside }
+}
+
+fn read_readiness(cluster: &Cluster) -> Seen<()> {
+    let conditions = cluster.status.iter().flat_map(|status| &status.conditions);
+    match conditions.into_iter().find(|condition| condition.type_ == READY) {
+        Some(condition) if condition.status == "True" => Ok(()),
+        Some(condition) => Err(format!("{}: {}", condition.reason, condition.message)),
+        None => Err("Karmada has not looked at it yet".to_owned()),
+    }
+}
+
+async fn read_inside(host: &Client, cluster: &Cluster, ahead: i64) -> Seen<MemberInside> {
+    let client = members::client_of(host, cluster, None, "doctor", &WriteCounts::default()).await?;
+    let told = read_clock(&client).await;
+    let clock = told.map(|told| told.as_second() - (Timestamp::now().as_second() - ahead));
+    let mut kinds = BTreeSet::new();
+    for group in GROUPS {
+        let Ok(request) = http::Request::get(format!("/apis/{group}")).body(Vec::new()) else { continue };
+        match client.request::<Value>(request).await {
+            Ok(served) => {
+                let group = group.split_once('/').map_or(group, |(group, _)| group);
+                kinds.extend(items(&served, "/resources").iter().map(|one| format!("{}.{group}", text(one, "/name"))));
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    let list = |seen: anyhow::Result<Seen<Vec<Value>>>| seen.unwrap_or_else(|error| Err(format!("{error:#}")));
+    let queues = list(list_objects(&client, &objects::queues(), None, None).await);
+    let pods = list(list_objects(&client, &api_resource("", "v1", "Pod", "pods"), Some("volcano-system"), None).await);
+    let is_ready = |pod: &Value| {
+        items(pod, "/status/conditions").iter().any(|one| one["type"] == "Ready" && one["status"] == "True")
+    };
+    Ok(MemberInside {
+        clock,
+        kinds,
+        queues: queues.map(|all| all.iter().map(read_queue).collect()),
+        volcano: pods.map(|all| all.iter().map(|pod| (name_of(pod).to_owned(), is_ready(pod))).collect()),
+    })
+}

@@ -1,0 +1,317 @@
+//! Reads everything that the doctor judges, once. It writes nothing: what it creates is created with `dryRun=All`.
+
+mod inside;
+mod rights;
+
+use std::collections::BTreeSet;
+
+use anyhow::Context;
+use caldera_controller::settings::{self, Settings};
+use caldera_core::gang::WorkloadRef;
+use caldera_crds::{
+    binding::{BindingView, parse_binding},
+    karmada::cluster::Cluster,
+    names::{
+        caldera::{ADMISSION, EVICTION, GATE, PLAN, WORKLOAD_KIND, WORKLOAD_NAME},
+        karmada::{BINDING_NAME, BINDING_NAMESPACE},
+    },
+    workload::WorkloadKind,
+};
+use caldera_runtime::{lease::LeaseRecord, watch::api_resource};
+use jiff::Timestamp;
+use kube::{
+    Api, Client,
+    api::{DynamicObject, PostParams},
+    core::ApiResource,
+};
+use serde_json::{Value, json};
+
+use super::facts::{
+    BindingFacts, CommandFacts, Facts, InventoryFacts, LeaseFacts, PodGroupFacts, Probe, ProbeFailure, QueueFacts,
+    Versions, WorkFacts,
+};
+use crate::{
+    objects::{self, Seen, annotation, get_object, items, key_of, list_objects, text},
+    roles::Granted,
+};
+
+/// Where to look.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// Namespaces that may hold Leases and settings.
+    pub lease_namespaces: Vec<String>,
+    /// A namespace to create probes in, without storing them.
+    pub probe_namespace: String,
+    /// Seconds that what is new may take to settle.
+    pub grace: u32,
+    /// What the manifests were printed with.
+    pub granted: Granted,
+}
+
+/// Everything.
+///
+/// # Errors
+/// If the API server does not answer.
+pub async fn gather_facts(client: &Client, places: &Places) -> anyhow::Result<Facts> {
+    let server = client.apiserver_version().await.context("failed to ask for the API server's version")?;
+    let told = read_clock(client).await;
+    let ours = Timestamp::now();
+    let now = told.unwrap_or(ours);
+    let list = |resource: ApiResource| async move { list_objects(client, &resource, None, None).await };
+    let definitions =
+        api_resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
+    let interpreter = |kind: &str, plural: &str| list(api_resource("config.karmada.io", "v1alpha1", kind, plural));
+    let (definitions, mutating, validating, policies, interpreters, customizations) = futures::try_join!(
+        list(definitions),
+        list(objects::admission("MutatingWebhookConfiguration", "mutatingwebhookconfigurations")),
+        list(objects::admission("ValidatingWebhookConfiguration", "validatingwebhookconfigurations")),
+        list(objects::admission("ValidatingAdmissionPolicy", "validatingadmissionpolicies")),
+        interpreter("ResourceInterpreterWebhookConfiguration", "resourceinterpreterwebhookconfigurations"),
+        interpreter("ResourceInterpreterCustomization", "resourceinterpretercustomizations"),
+    )?;
+    let groups = objects::pod_groups();
+    let (clusters, queues, bindings, works, commands, inventories, pod_groups, workloads) = futures::try_join!(
+        list(objects::clusters()),
+        list(objects::queues()),
+        list(objects::bindings()),
+        list(objects::works()),
+        list(objects::commands()),
+        list(objects::inventories()),
+        list_objects(client, &groups, None, Some(WORKLOAD_NAME)),
+        list_workloads(client),
+    )?;
+    let (leases, settings) = futures::try_join!(
+        read_leases(client, &places.lease_namespaces),
+        read_settings(client, &places.lease_namespaces)
+    )?;
+    let ahead = told.map(|told| ours.as_second() - told.as_second());
+    let clusters: Seen<Vec<Cluster>> =
+        clusters.map(|all| all.into_iter().filter_map(|one| serde_json::from_value(one).ok()).collect());
+    let versions = Versions {
+        caldera: env!("CARGO_PKG_VERSION").to_owned(),
+        host: server.git_version,
+        members: clusters.iter().flatten().map(inside::read_version).collect(),
+    };
+    let members = match &clusters {
+        Ok(all) => Ok(inside::look_inside(client, all, ahead.unwrap_or(0)).await),
+        Err(why) => Err(why.clone()),
+    };
+    let namespace = places.probe_namespace.as_str();
+    Ok(Facts {
+        now,
+        grace: places.grace.into(),
+        versions,
+        our_clock: ahead,
+        definitions,
+        rights: rights::review_rights(client, &places.granted).await,
+        mutating,
+        validating,
+        interpreters,
+        customizations,
+        policies,
+        binding_probe: probe(client, &objects::bindings(), namespace, &binding_to_probe_with(namespace)).await,
+        job_probe: probe(client, &WorkloadKind::VolcanoJob.api_resource(), namespace, &job_to_probe_with()).await,
+        leases,
+        members,
+        queues: queues.map(|all| all.iter().map(read_queue).collect()),
+        bindings: bindings.map(|all| all.iter().filter_map(read_binding).collect()),
+        workloads,
+        pod_groups: pod_groups.map(|all| all.iter().filter_map(read_pod_group).collect()),
+        works: works.map(|all| all.iter().filter_map(read_work).collect()),
+        commands: commands.map(|all| all.iter().map(read_command).collect()),
+        inventories: inventories.map(|all| all.iter().filter_map(read_inventory).collect()),
+        settings,
+    })
+}
+
+/// The time in the `Date` header of an answer.
+pub async fn read_clock(client: &Client) -> Option<Timestamp> {
+    let request = http::Request::get("/version").body(kube::client::Body::empty()).ok()?;
+    let answer = client.send(request).await.ok()?;
+    let date = answer.headers().get(http::header::DATE)?.to_str().ok()?;
+    jiff::fmt::rfc2822::parse(date).ok().map(|zoned| zoned.timestamp())
+}
+
+fn read_time(object: &Value, pointer: &str) -> Option<Timestamp> {
+    text(object, pointer).parse().ok()
+}
+
+fn created(object: &Value) -> Option<Timestamp> {
+    read_time(object, "/metadata/creationTimestamp")
+}
+
+async fn list_workloads(client: &Client) -> anyhow::Result<Seen<BTreeSet<WorkloadRef>>> {
+    let mut all = BTreeSet::new();
+    for kind in WorkloadKind::ALL {
+        let listed = match list_objects(client, &kind.api_resource(), None, None).await? {
+            Ok(listed) => listed,
+            Err(why) => return Ok(Err(why)),
+        };
+        all.extend(listed.iter().map(|object| WorkloadRef {
+            group: kind.group().to_owned(),
+            kind: kind.kind().to_owned(),
+            namespace: text(object, "/metadata/namespace").to_owned(),
+            name: objects::name_of(object).to_owned(),
+        }));
+    }
+    Ok(Ok(all))
+}
+
+async fn read_leases(client: &Client, namespaces: &[String]) -> anyhow::Result<Seen<Vec<LeaseFacts>>> {
+    let resource = api_resource("coordination.k8s.io", "v1", "Lease", "leases");
+    let mut leases = Vec::new();
+    for namespace in namespaces {
+        for name in ["caldera-controller", "caldera-scheduler"] {
+            match get_object(client, &resource, Some(namespace), name).await? {
+                Err(why) => return Ok(Err(why)),
+                Ok(None) => {}
+                Ok(Some(lease)) => leases.push(read_lease(&lease)),
+            }
+        }
+    }
+    Ok(Ok(leases))
+}
+
+fn read_lease(lease: &Value) -> LeaseFacts {
+    let number = |name: &str| lease["spec"][name].as_i64().unwrap_or_default();
+    let holder = text(lease, "/spec/holderIdentity").to_owned();
+    let record =
+        LeaseRecord { holder: holder.clone(), version: String::new(), transitions: number("leaseTransitions") };
+    LeaseFacts {
+        namespace: text(lease, "/metadata/namespace").to_owned(),
+        name: objects::name_of(lease).to_owned(),
+        holder,
+        renewed: read_time(lease, "/spec/renewTime"),
+        seconds: number("leaseDurationSeconds"),
+        epoch: record.epoch(),
+    }
+}
+
+async fn read_settings(client: &Client, namespaces: &[String]) -> anyhow::Result<Vec<Seen<String>>> {
+    let resource = api_resource("", "v1", "ConfigMap", "configmaps");
+    let mut found = Vec::new();
+    for namespace in namespaces {
+        found.push(match get_object(client, &resource, Some(namespace), settings::NAME).await? {
+            Err(why) => Err(why),
+            Ok(None) => Err(format!("there is no ConfigMap {namespace}/{}", settings::NAME)),
+            Ok(Some(map)) => Settings::read_config_map(&map).map(|_| namespace.clone()),
+        });
+    }
+    Ok(found)
+}
+
+pub(super) fn read_queue(object: &Value) -> QueueFacts {
+    QueueFacts {
+        name: objects::name_of(object).to_owned(),
+        state: text(object, "/status/state").to_owned(),
+        pending: object["status"]["pending"].as_i64().unwrap_or_default(),
+    }
+}
+
+/// `None` for what is no binding.
+pub(super) fn read_binding(object: &Value) -> Option<BindingFacts> {
+    let parsed = parse_binding(object)?;
+    let view = BindingView::from(&parsed);
+    let is_there = |name: &str| view.annotation(name).is_some_and(|text| !text.is_empty());
+    let unreadable =
+        [(ADMISSION, view.admission().is_none()), (PLAN, view.plan().is_none()), (EVICTION, view.eviction().is_none())];
+    Some(BindingFacts {
+        key: key_of(object),
+        created: created(object),
+        workload: view.workload(),
+        queued: objects::is_queued(object),
+        deleting: view.is_deleting(),
+        has_placement: object["spec"]["placement"].is_object(),
+        gate: annotation(object, GATE).map(str::to_owned),
+        suspended: view.is_suspended(),
+        clusters: parsed.spec.clusters.len(),
+        admitted: view.admission().is_some(),
+        epoch: view.epoch().map(str::to_owned),
+        unreadable: unreadable
+            .into_iter()
+            .filter(|(name, none)| *none && is_there(name))
+            .map(|(name, _)| name)
+            .collect(),
+    })
+}
+
+fn read_pod_group(object: &Value) -> Option<PodGroupFacts> {
+    let label = |name: &str| object["metadata"]["labels"][name].as_str();
+    let kind = label(WORKLOAD_KIND)?;
+    let owner = items(object, "/metadata/ownerReferences").first();
+    let group = owner.map_or("", |owner| text(owner, "/apiVersion")).split_once('/').map_or("", |(group, _)| group);
+    Some(PodGroupFacts {
+        key: key_of(object),
+        workload: WorkloadRef {
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            namespace: text(object, "/metadata/namespace").to_owned(),
+            name: label(WORKLOAD_NAME)?.to_owned(),
+        },
+        created: created(object),
+    })
+}
+
+fn read_work(object: &Value) -> Option<WorkFacts> {
+    let binding = format!("{}/{}", annotation(object, BINDING_NAMESPACE)?, annotation(object, BINDING_NAME)?);
+    Some(WorkFacts { key: key_of(object), binding, created: created(object) })
+}
+
+fn read_command(object: &Value) -> CommandFacts {
+    CommandFacts { key: key_of(object), queue: text(object, "/target/name").to_owned(), created: created(object) }
+}
+
+fn read_inventory(object: &Value) -> Option<InventoryFacts> {
+    let heartbeat = object.pointer("/spec/heartbeat").filter(|heartbeat| heartbeat.is_object())?;
+    Some(InventoryFacts {
+        cluster: text(object, "/spec/cluster").to_owned(),
+        seen: read_time(heartbeat, "/seenAt"),
+        interval: heartbeat["everySeconds"].as_i64().unwrap_or_default(),
+    })
+}
+
+/// What the API server makes of an object, without storing it.
+async fn probe(client: &Client, resource: &ApiResource, namespace: &str, object: &Value) -> Probe {
+    let failed = |code, message: String| ProbeFailure { code, message };
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, resource);
+    let object = serde_json::from_value(object.clone()).map_err(|error| failed(0, error.to_string()))?;
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    match api.create(&params, &object).await {
+        Ok(made) => serde_json::to_value(made).map_err(|error| failed(0, error.to_string())),
+        Err(kube::Error::Api(status)) => Err(failed(status.code, status.message.clone())),
+        Err(error) => Err(failed(0, error.to_string())),
+    }
+}
+
+/// Nothing has this name.
+const PROBE: &str = "caldera-doctor-probe";
+
+/// A binding as Karmada makes it of a Volcano Job.
+fn binding_to_probe_with(namespace: &str) -> Value {
+    let kind = WorkloadKind::VolcanoJob;
+    json!({
+        "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
+        "metadata": {"name": PROBE},
+        "spec": {
+            "resource": {
+                "apiVersion": kind.api_version(), "kind": kind.kind(), "namespace": namespace, "name": PROBE,
+            },
+            "placement": {"clusterAffinity": {}},
+        },
+    })
+}
+
+/// A job without any of Volcano's defaults.
+fn job_to_probe_with() -> Value {
+    let kind = WorkloadKind::VolcanoJob;
+    json!({
+        "apiVersion": kind.api_version(), "kind": kind.kind(), "metadata": {"name": PROBE},
+        "spec": {"tasks": [{
+            "name": "probe", "replicas": 1,
+            "template": {"spec": {
+                "restartPolicy": "Never",
+                "containers": [{"name": "probe", "image": "none", "resources": {"requests": {"cpu": "1m"}}}],
+            }},
+        }]},
+    })
+}

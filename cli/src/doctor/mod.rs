@@ -1,0 +1,107 @@
+//! `caldera doctor`: what is wrong with an installation, and the command that mends it.
+//!
+//! Three steps: [`gather`] reads facts, [`check`] makes findings of them and is pure, and here they are printed. Rule: it
+//! changes nothing. What it could not see is a note, and never taken for healthy or ill.
+
+pub mod check;
+pub mod facts;
+pub mod finding;
+pub mod gather;
+
+use std::{fmt::Write as _, process::ExitCode};
+
+use caldera_controller::settings;
+use caldera_runtime::client::WriteCounts;
+use serde::Serialize;
+
+use self::{
+    check::find_faults,
+    facts::Versions,
+    finding::{Check, Finding, Severity},
+    gather::Places,
+};
+use crate::{
+    args::{DoctorArgs, FailOn},
+    components,
+    output::{self, format_columns},
+    roles::Granted,
+};
+
+/// The JSON and YAML form.
+#[derive(Debug, Serialize)]
+struct Report {
+    versions: Versions,
+    checks: Vec<CheckResult>,
+    findings: Vec<Finding>,
+}
+
+/// One check in a word.
+#[derive(Debug, Serialize)]
+struct CheckResult {
+    check: Check,
+    /// `ok`, or the worst of its findings.
+    result: &'static str,
+}
+
+pub async fn run_doctor(args: DoctorArgs) -> anyhow::Result<ExitCode> {
+    let client = components::connect_client(args.kubeconfig.as_deref(), "doctor", &WriteCounts::default()).await?;
+    let lease_namespaces = match args.lease_namespace {
+        Some(namespace) => vec![namespace],
+        None => settings::NAMESPACES.map(str::to_owned).to_vec(),
+    };
+    let granted = Granted { registers: args.registers_webhooks, member_secrets: args.member_secrets };
+    let probe_namespace = args.namespace.unwrap_or_else(|| client.default_namespace().to_owned());
+    let places = Places { lease_namespaces, probe_namespace, grace: args.grace, granted };
+    let facts = gather::gather_facts(&client, &places).await?;
+    let report = make_report(facts.versions.clone(), find_faults(&facts));
+    output::print_painted(args.output, &report, "RESULT", |wide| format_report(&report, wide))?;
+    Ok(exit_code(&report.findings, args.fail_on))
+}
+
+/// 1 if something is as bad as that.
+fn exit_code(findings: &[Finding], fail_on: FailOn) -> ExitCode {
+    let bad = match fail_on {
+        FailOn::Error => Severity::Error,
+        FailOn::Warning => Severity::Warning,
+        FailOn::Never => return ExitCode::SUCCESS,
+    };
+    ExitCode::from(u8::from(findings.iter().any(|finding| finding.severity >= bad)))
+}
+
+fn make_report(versions: Versions, findings: Vec<Finding>) -> Report {
+    let worst = |check| findings.iter().filter(|one| one.check == check).map(|one| one.severity).max();
+    let result = |check| CheckResult { check, result: worst(check).map_or("ok", Severity::word) };
+    Report { versions, checks: Check::ALL.into_iter().map(result).collect(), findings }
+}
+
+fn format_report(report: &Report, wide: bool) -> String {
+    let Versions { caldera, host, members } = &report.versions;
+    let mut text = format!("caldera {caldera}, Karmada API server {host}");
+    if !members.is_empty() {
+        let all: Vec<String> = members.iter().map(|(name, version)| format!("{name} {version}")).collect();
+        let _ = write!(text, ", members: {}", finding::name_some(all.iter().map(String::as_str)));
+    }
+    text += "\n\n";
+    let rows = report.checks.iter().map(|one| [one.check.word().to_owned(), one.result.to_owned()]);
+    text += &format_columns(["CHECK", "RESULT"], rows);
+    let is_shown = |finding: &&Finding| wide || finding.severity > Severity::Note;
+    for finding in report.findings.iter().filter(is_shown) {
+        let Finding { check, severity, what, fix } = finding;
+        let _ = writeln!(text, "\n{} {}: {what}", severity.word(), check.word());
+        if let Some(fix) = fix {
+            let _ = writeln!(text, "  $ {fix}");
+        }
+    }
+    let count = |severity| report.findings.iter().filter(|finding| finding.severity == severity).count();
+    let [errors, warnings, notes] = [Severity::Error, Severity::Warning, Severity::Note].map(count);
+    let more = if notes > 0 && !wide { " (-o wide)" } else { "" };
+    let plural = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+    let _ = writeln!(
+        text,
+        "\n{}, {}, {}{more}",
+        plural(errors, "error"),
+        plural(warnings, "warning"),
+        plural(notes, "note")
+    );
+    text
+}

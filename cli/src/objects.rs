@@ -1,0 +1,168 @@
+//! Objects of the Karmada API as JSON, for commands that look at kinds of many groups.
+//!
+//! Rule: what the caller may not see is said, never taken for empty. A kind that the server does not have has no objects.
+
+use anyhow::Context;
+use caldera_crds::{
+    names::caldera::{ADMISSION, GATE},
+    workload::WorkloadKind,
+};
+use caldera_runtime::watch::{api_resource, list_json};
+use kube::{Api, Client, api::DynamicObject, core::ApiResource};
+use serde_json::Value;
+
+/// What was asked for, or why it can not be seen.
+pub type Seen<T> = Result<T, String>;
+
+/// Karmada's ResourceBindings.
+pub fn bindings() -> ApiResource {
+    api_resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings")
+}
+
+/// Karmada's Works.
+pub fn works() -> ApiResource {
+    api_resource("work.karmada.io", "v1alpha1", "Work", "works")
+}
+
+/// Karmada's members.
+pub fn clusters() -> ApiResource {
+    api_resource("cluster.karmada.io", "v1alpha1", "Cluster", "clusters")
+}
+
+/// Volcano's queues.
+pub fn queues() -> ApiResource {
+    api_resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues")
+}
+
+/// Volcano's PodGroups.
+pub fn pod_groups() -> ApiResource {
+    api_resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups")
+}
+
+/// Volcano's Commands.
+pub fn commands() -> ApiResource {
+    api_resource("bus.volcano.sh", "v1alpha1", "Command", "commands")
+}
+
+/// What a collector publishes of a member.
+pub fn inventories() -> ApiResource {
+    api_resource("federation.caldera.dev", "v1alpha1", "ClusterInventory", "clusterinventories")
+}
+
+/// A kind of group `admissionregistration.k8s.io`.
+pub fn admission(kind: &str, plural: &str) -> ApiResource {
+    api_resource("admissionregistration.k8s.io", "v1", kind, plural)
+}
+
+/// The resource as `kubectl` names it.
+pub fn name_resource(resource: &ApiResource) -> String {
+    if resource.group.is_empty() { resource.plural.clone() } else { format!("{}.{}", resource.plural, resource.group) }
+}
+
+/// All of a kind, in one namespace or everywhere.
+///
+/// # Errors
+/// If the server does not answer.
+pub async fn list_objects(
+    client: &Client,
+    resource: &ApiResource,
+    namespace: Option<&str>,
+    labels: Option<&str>,
+) -> anyhow::Result<Seen<Vec<Value>>> {
+    let listed = list_json(client.clone(), resource, namespace, labels, Some).await;
+    take_answer(listed, || name_resource(resource))
+}
+
+/// One object; none if there is none.
+///
+/// # Errors
+/// If the server does not answer.
+pub async fn get_object(
+    client: &Client,
+    resource: &ApiResource,
+    namespace: Option<&str>,
+    name: &str,
+) -> anyhow::Result<Seen<Option<Value>>> {
+    let api: Api<DynamicObject> = match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, resource),
+        None => Api::all_with(client.clone(), resource),
+    };
+    let found = api.get_opt(name).await.map(|found| found.and_then(|object| serde_json::to_value(object).ok()));
+    take_answer(found, || format!("{} {name}", name_resource(resource)))
+}
+
+fn take_answer<T: Default>(answer: Result<T, kube::Error>, what: impl Fn() -> String) -> anyhow::Result<Seen<T>> {
+    match answer {
+        Ok(found) => Ok(Ok(found)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Ok(T::default())),
+        Err(kube::Error::Api(status)) if status.code == 401 => {
+            Ok(Err(format!("your credentials were refused: {}", status.message)))
+        }
+        Err(kube::Error::Api(status)) if status.code == 403 => Ok(Err(status.message.clone())),
+        Err(error) => Err(error).with_context(|| format!("failed to read {}", what())),
+    }
+}
+
+/// The text at a JSON pointer; empty if there is none.
+pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The list at a JSON pointer; empty if there is none.
+pub fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+    object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// The name of an object.
+pub fn name_of(object: &Value) -> &str {
+    text(object, "/metadata/name")
+}
+
+/// `namespace/name`, or the name alone.
+pub fn key_of(object: &Value) -> String {
+    match text(object, "/metadata/namespace") {
+        "" => name_of(object).to_owned(),
+        namespace => format!("{namespace}/{}", name_of(object)),
+    }
+}
+
+/// An annotation.
+pub fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
+    object.get("metadata")?.get("annotations")?.get(name)?.as_str()
+}
+
+/// A path of a JSON patch to an annotation.
+pub fn annotation_path(name: &str) -> String {
+    format!("/metadata/annotations/{}", name.replace('~', "~0").replace('/', "~1"))
+}
+
+/// Whether a ResourceBinding is in Caldera's hands: a Volcano Job's, or one with a gate or a record.
+pub fn is_queued(binding: &Value) -> bool {
+    let kind = WorkloadKind::parse(text(binding, "/spec/resource/apiVersion"), text(binding, "/spec/resource/kind"));
+    kind == Some(WorkloadKind::VolcanoJob) || [GATE, ADMISSION].iter().any(|name| annotation(binding, name).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_annotation_is_escaped_in_a_path() {
+        assert_eq!(annotation_path("a.b/c~d"), "/metadata/annotations/a.b~1c~0d");
+    }
+
+    #[test]
+    fn a_volcano_job_and_whatever_has_a_gate_is_queued() {
+        let of = |api_version: &str, kind: &str, annotations: Value| {
+            is_queued(&json!({
+                "metadata": {"annotations": annotations},
+                "spec": {"resource": {"apiVersion": api_version, "kind": kind}},
+            }))
+        };
+        assert!(of("batch.volcano.sh/v1alpha1", "Job", Value::Null));
+        assert!(!of("apps/v1", "Deployment", json!({})));
+        assert!(of("apps/v1", "Deployment", json!({"caldera.dev/gate": "open"})));
+    }
+}

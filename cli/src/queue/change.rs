@@ -1,0 +1,219 @@
+//! Opens, closes and sets queues.
+//!
+//! Rule: a queue's state is the controller's, so it is asked by a Command, as `vcctl queue operate` does (Volcano
+//! `pkg/cli/queue/operate.go`). Amounts are the admin's: each is changed by itself, in a JSON patch that fails where the
+//! queue has changed since it was read.
+
+use std::{process::ExitCode, time::Duration};
+
+use anyhow::Context;
+use caldera_core::quantity::Quantity;
+use caldera_runtime::write::{Body, Failure, Write, execute_write};
+use kube::{
+    Api, Client,
+    api::{DynamicObject, PostParams},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    args::QueueSetArgs,
+    objects::{self, get_object, text},
+    output,
+};
+
+/// Where Commands to queues are made, as Volcano's own command line does.
+const NAMESPACE: &str = "default";
+/// How long a controller that runs may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(100);
+/// Times that a queue may change while it is changed.
+const TRIES: usize = 5;
+
+async fn get_queue(client: &Client, name: &str) -> anyhow::Result<Value> {
+    let found = get_object(client, &objects::queues(), None, name).await?.map_err(anyhow::Error::msg)?;
+    found.with_context(|| format!("there is no queue {name}"))
+}
+
+/// Sends each queue a Command, and waits until it is carried out.
+pub(super) async fn command_queues(client: &Client, names: &[String], action: &str) -> anyhow::Result<ExitCode> {
+    let mut failed = false;
+    for name in names {
+        match command_queue(client, name, action).await {
+            Ok(state) => output::write_stdout(&format!("queue {name} is {state}\n")),
+            Err(error) => {
+                failed = true;
+                eprintln!("{}", output::escape_controls(&format!("caldera: queue {name}: {error:#}")));
+            }
+        }
+    }
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+async fn command_queue(client: &Client, name: &str, action: &str) -> anyhow::Result<String> {
+    let queue = get_queue(client, name).await?;
+    if is_done(state_of(&queue), action) {
+        return Ok(format!("{} already", state_of(&queue)));
+    }
+    let commands: Api<DynamicObject> = Api::namespaced_with(client.clone(), NAMESPACE, &objects::commands());
+    let command = serde_json::from_value(build_command(&queue, action)).context("failed to build a Command")?;
+    commands.create(&PostParams::default(), &command).await.context("failed to create a Command")?;
+    let until = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let queue = get_queue(client, name).await?;
+        if is_done(state_of(&queue), action) {
+            return Ok(state_of(&queue).to_owned());
+        }
+        anyhow::ensure!(
+            tokio::time::Instant::now() < until,
+            "it is {} still: the Command is there, and no controller has carried it out within {} s",
+            state_of(&queue),
+            PATIENCE.as_secs()
+        );
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn state_of(queue: &Value) -> &str {
+    match text(queue, "/status/state") {
+        "" => "Open",
+        state => state,
+    }
+}
+
+fn is_done(state: &str, action: &str) -> bool {
+    match action {
+        "OpenQueue" => state == "Open",
+        _ => ["Closed", "Closing"].contains(&state),
+    }
+}
+
+fn build_command(queue: &Value, action: &str) -> Value {
+    let name = objects::name_of(queue);
+    json!({
+        "apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command",
+        "metadata": {"generateName": format!("{}-{name}-", action.to_lowercase()), "namespace": NAMESPACE},
+        "action": action,
+        "target": {
+            "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "name": name,
+            "uid": text(queue, "/metadata/uid"), "controller": true,
+        },
+    })
+}
+
+pub(super) async fn set_queue(client: &Client, args: &QueueSetArgs) -> anyhow::Result<ExitCode> {
+    for _ in 0..TRIES {
+        let queue = get_queue(client, &args.name).await?;
+        let patch = build_patch(&queue, args);
+        if args.dry_run {
+            output::write_stdout(&format!("{patch:#}\n"));
+            return Ok(ExitCode::SUCCESS);
+        }
+        let write = Write {
+            resource: objects::queues(),
+            namespace: String::new(),
+            name: args.name.clone(),
+            subresource: None,
+            body: Body::JsonPatch(patch),
+        };
+        match execute_write(client, &write).await {
+            Ok(_) => {
+                output::write_stdout(&format!("queue {} is set\n", args.name));
+                return Ok(ExitCode::SUCCESS);
+            }
+            Err(Failure::Conflict(_)) => {}
+            Err(failure) => return Err(failure).with_context(|| format!("failed to set queue {}", args.name)),
+        }
+    }
+    anyhow::bail!("queue {} changes all the time; try again", args.name)
+}
+
+fn build_patch(queue: &Value, args: &QueueSetArgs) -> Value {
+    let version =
+        json!({"op": "test", "path": "/metadata/resourceVersion", "value": queue["metadata"]["resourceVersion"]});
+    let mut steps = vec![version];
+    let set = |path: &str, value: Value| json!({"op": "add", "path": path, "value": value});
+    if !queue["spec"].is_object() {
+        steps.push(set("/spec", json!({})));
+    }
+    steps.extend(patch_amounts(queue, "/spec/capability", &args.capability));
+    steps.extend(patch_amounts(queue, "/spec/deserved", &args.deserved));
+    if !args.guarantee.is_empty() && !queue["spec"]["guarantee"].is_object() {
+        steps.push(set("/spec/guarantee", json!({})));
+    }
+    steps.extend(patch_amounts(queue, "/spec/guarantee/resource", &args.guarantee));
+    steps.extend(args.weight.map(|weight| set("/spec/weight", json!(weight))));
+    steps.extend(args.priority.map(|priority| set("/spec/priority", json!(priority))));
+    steps.extend(args.reclaimable.map(|reclaimable| set("/spec/reclaimable", json!(reclaimable))));
+    Value::Array(steps)
+}
+
+/// One step for each resource that is named; what is not there is not removed.
+fn patch_amounts(queue: &Value, path: &str, amounts: &[(String, Option<Quantity>)]) -> Vec<Value> {
+    let there = queue.pointer(path).and_then(Value::as_object);
+    let mut steps = Vec::new();
+    if there.is_none() && amounts.iter().any(|(_, amount)| amount.is_some()) {
+        steps.push(json!({"op": "add", "path": path, "value": {}}));
+    }
+    for (name, amount) in amounts {
+        let path = format!("{path}/{}", name.replace('~', "~0").replace('/', "~1"));
+        match amount {
+            Some(amount) => steps.push(json!({"op": "add", "path": path, "value": amount.to_string()})),
+            None if there.is_some_and(|there| there.contains_key(name)) => {
+                steps.push(json!({"op": "remove", "path": path}));
+            }
+            None => {}
+        }
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Args, Command, QueueAction};
+
+    fn patch(queue: &Value, flags: &[&str]) -> Value {
+        let words = ["caldera", "queue", "set", "q"].iter().chain(flags);
+        let Command::Queue(args) = Args::try_parse_from(words).unwrap().command else { panic!() };
+        let Some(QueueAction::Set(set)) = args.action else { panic!() };
+        let mut steps = build_patch(queue, &set);
+        assert_eq!(steps[0], json!({"op": "test", "path": "/metadata/resourceVersion", "value": "7"}));
+        steps.as_array_mut().unwrap().remove(0);
+        steps
+    }
+
+    #[test]
+    fn a_queue_is_set_resource_by_resource_and_keeps_the_others() {
+        let queue =
+            json!({"metadata": {"resourceVersion": "7"}, "spec": {"capability": {"cpu": "1", "memory": "1Gi"}}});
+        let add = |path: &str, value: Value| json!({"op": "add", "path": path, "value": value});
+        let remove = |path: &str| json!({"op": "remove", "path": path});
+        let path = "/spec/capability";
+        assert_eq!(
+            patch(&queue, &["--capability", "nvidia.com/gpu=8,cpu=none,absent=none"]),
+            json!([add(&format!("{path}/nvidia.com~1gpu"), json!("8")), remove(&format!("{path}/cpu"))])
+        );
+        let bare = json!({"metadata": {"resourceVersion": "7"}});
+        assert_eq!(
+            patch(&bare, &["--guarantee", "cpu=2", "--weight", "3", "--reclaimable", "false"]),
+            json!([
+                add("/spec", json!({})),
+                add("/spec/guarantee", json!({})),
+                add("/spec/guarantee/resource", json!({})),
+                add("/spec/guarantee/resource/cpu", json!("2")),
+                add("/spec/weight", json!(3)),
+                add("/spec/reclaimable", json!(false)),
+            ])
+        );
+    }
+
+    #[test]
+    fn a_command_names_the_queue_by_its_uid() {
+        let queue = json!({"metadata": {"name": "q", "uid": "u"}, "status": {"state": "Open"}});
+        let command = build_command(&queue, "CloseQueue");
+        assert_eq!((&command["action"], &command["target"]["uid"]), (&json!("CloseQueue"), &json!("u")));
+        assert!(is_done("Closing", "CloseQueue") && is_done("Open", "OpenQueue") && !is_done("Open", "CloseQueue"));
+    }
+}

@@ -1,0 +1,166 @@
+//! What there is of Caldera on a Karmada API.
+
+use std::collections::BTreeSet;
+
+use anyhow::Context;
+use caldera_controller::settings;
+use caldera_crds::{
+    manifests::federation_crds,
+    names::{
+        caldera::{QUEUE_STATUS, SCHEDULER_NAME, WORKLOAD_NAME},
+        karmada::CLUSTER_NAMESPACE,
+    },
+    queue_access::{queue_access_policies, queue_command_policy},
+    trusted::{BINDING_ANNOTATIONS, TrustedWriters, admission_policies},
+    workload::WorkloadKind,
+};
+use caldera_runtime::watch::api_resource;
+use caldera_webhook::{Endpoint, configurations};
+use kube::{Client, core::ApiResource};
+use serde_json::Value;
+
+use crate::{
+    manifests::{apply_write, propagation_policies},
+    objects::{self, annotation, get_object, key_of, list_objects, name_of, text},
+    roles::{self, Granted},
+    webhook_identity::AUTHORITY_SECRET,
+};
+
+/// An object, and where it is.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// Its resource.
+    pub resource: ApiResource,
+    /// As it is.
+    pub object: Value,
+}
+
+/// All of it.
+#[derive(Debug, Clone, Default)]
+pub struct Installed {
+    /// Bindings that name our scheduler or have annotations of ours.
+    pub bindings: Vec<Value>,
+    /// Volcano Jobs that have ended, `namespace/name`.
+    pub ended: BTreeSet<String>,
+    /// PodGroups of ours.
+    pub pod_groups: Vec<Value>,
+    /// Queues with an annotation of ours.
+    pub queues: Vec<Value>,
+    /// MutatingWebhookConfigurations of ours.
+    pub mutating: Vec<Found>,
+    /// ValidatingWebhookConfigurations of ours.
+    pub validating: Vec<Found>,
+    /// ResourceInterpreterWebhookConfigurations of ours.
+    pub interpreters: Vec<Found>,
+    /// Admission policies, their bindings, and propagation policies.
+    pub policies: Vec<Found>,
+    /// Roles and their bindings, and service accounts.
+    pub roles: Vec<Found>,
+    /// Leases, settings and the webhook's authority.
+    pub state: Vec<Found>,
+    /// Published inventories.
+    pub inventories: Vec<Found>,
+    /// Our CustomResourceDefinitions.
+    pub definitions: Vec<Found>,
+    /// Our namespace.
+    pub namespaces: Vec<Found>,
+    /// Users' policies that name our scheduler.
+    pub naming_us: Vec<String>,
+}
+
+/// Reads it.
+///
+/// # Errors
+/// If the API server does not answer, or the caller may not see what is to be removed.
+pub async fn read_installed(client: &Client, lease_namespaces: &[String]) -> anyhow::Result<Installed> {
+    let list = |resource: ApiResource, labels: Option<&'static str>| async move {
+        list_objects(client, &resource, None, labels).await?.map_err(anyhow::Error::msg)
+    };
+    let (bindings, pod_groups, queues, inventories, jobs) = futures::try_join!(
+        list(objects::bindings(), None),
+        list(objects::pod_groups(), Some(WORKLOAD_NAME)),
+        list(objects::queues(), None),
+        list(objects::inventories(), None),
+        list(WorkloadKind::VolcanoJob.api_resource(), None),
+    )?;
+    let mut installed = Installed {
+        bindings: bindings.into_iter().filter(is_ours).collect(),
+        ended: jobs.iter().filter(|job| has_ended(job)).map(key_of).collect(),
+        pod_groups,
+        queues: queues.into_iter().filter(|queue| annotation(queue, QUEUE_STATUS).is_some()).collect(),
+        inventories: inventories.into_iter().map(|object| Found { resource: objects::inventories(), object }).collect(),
+        ..Installed::default()
+    };
+    let [mutating, validating, interpreter] =
+        <[Value; 3]>::try_from(configurations(&Endpoint::Url("https://host".to_owned()), "")).unwrap_or_default();
+    installed.mutating = find_all(client, [mutating]).await?;
+    installed.validating = find_all(client, [validating]).await?;
+    installed.interpreters = find_all(client, [interpreter]).await?;
+    let mut policies = admission_policies(&TrustedWriters::default());
+    policies.extend(queue_command_policy());
+    policies.extend(queue_access_policies());
+    policies.extend(propagation_policies());
+    installed.policies = find_all(client, policies).await?;
+    installed.definitions = find_all(client, federation_crds()).await?;
+    let roles = roles::component_roles(&Granted { registers: true, member_secrets: Vec::new() });
+    let (namespaces, roles): (Vec<Value>, Vec<Value>) =
+        roles.into_iter().partition(|object| text(object, "/kind") == "Namespace");
+    // Karmada keeps its own Secrets in the other one.
+    installed.namespaces =
+        find_all(client, namespaces.into_iter().filter(|one| name_of(one) != CLUSTER_NAMESPACE)).await?;
+    installed.roles = find_all(client, roles).await?;
+    installed.state = read_state(client, lease_namespaces).await?;
+    for (kind, plural) in
+        [("PropagationPolicy", "propagationpolicies"), ("ClusterPropagationPolicy", "clusterpropagationpolicies")]
+    {
+        let all = list(api_resource("policy.karmada.io", "v1alpha1", kind, plural), None).await?;
+        let ours = all.iter().filter(|policy| text(policy, "/spec/schedulerName") == SCHEDULER_NAME);
+        installed.naming_us.extend(ours.map(|policy| format!("{kind} {}", key_of(policy))));
+    }
+    Ok(installed)
+}
+
+fn is_ours(binding: &Value) -> bool {
+    text(binding, "/spec/schedulerName") == SCHEDULER_NAME
+        || BINDING_ANNOTATIONS.iter().any(|name| annotation(binding, name).is_some())
+}
+
+fn has_ended(job: &Value) -> bool {
+    ["Completed", "Failed", "Terminated", "Aborted"].contains(&text(job, "/status/state/phase"))
+}
+
+/// Those of the objects that are there.
+async fn find_all(client: &Client, wanted: impl IntoIterator<Item = Value>) -> anyhow::Result<Vec<Found>> {
+    let mut all = Vec::new();
+    for object in wanted {
+        let write = apply_write(object, "caldera-uninstall")?;
+        let namespace = Some(write.namespace.as_str()).filter(|namespace| !namespace.is_empty());
+        let found = get_object(client, &write.resource, namespace, &write.name).await?;
+        let found = found.map_err(anyhow::Error::msg).context("what is to be removed must be seen")?;
+        all.extend(found.map(|object| Found { resource: write.resource, object }));
+    }
+    Ok(all)
+}
+
+async fn read_state(client: &Client, namespaces: &[String]) -> anyhow::Result<Vec<Found>> {
+    let mut all = Vec::new();
+    let of = |group: &str, kind: &str, plural: &str| api_resource(group, "v1", kind, plural);
+    let leases = of("coordination.k8s.io", "Lease", "leases");
+    for namespace in namespaces {
+        for lease in list_objects(client, &leases, Some(namespace), None).await?.map_err(anyhow::Error::msg)? {
+            let name = name_of(&lease);
+            let is_ours =
+                ["caldera-controller", "caldera-scheduler"].contains(&name) || name.starts_with("caldera-inventory-");
+            if is_ours {
+                all.push(Found { resource: leases.clone(), object: lease });
+            }
+        }
+        for (resource, name) in
+            [(of("", "ConfigMap", "configmaps"), settings::NAME), (of("", "Secret", "secrets"), AUTHORITY_SECRET)]
+        {
+            let found = get_object(client, &resource, Some(namespace), name).await?.map_err(anyhow::Error::msg)?;
+            all.extend(found.map(|object| Found { resource, object }));
+        }
+    }
+    Ok(all)
+}

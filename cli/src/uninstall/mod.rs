@@ -1,0 +1,233 @@
+//! `caldera uninstall`: takes Caldera off a Karmada API and leaves no gate closed.
+//!
+//! [`installed`] reads what there is, [`plan`] says what is done about it and is pure, and here it is done: the first
+//! stage that has something to do, then it is looked again. So it can be stopped and started at any time, and what
+//! changes meanwhile is decided anew.
+
+pub mod installed;
+pub mod plan;
+
+use std::{
+    collections::BTreeSet,
+    fmt::Write as _,
+    io::{IsTerminal as _, Write as _},
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::Context;
+use caldera_controller::settings;
+use caldera_runtime::{
+    client::WriteCounts,
+    write::{Body, Failure, Write, execute_write},
+};
+use futures::{StreamExt as _, stream};
+use jiff::Timestamp;
+use kube::Client;
+use serde_json::Value;
+
+use self::{
+    installed::{Installed, read_installed},
+    plan::{Allowed, Plan, plan_removal},
+};
+use crate::{
+    args::UninstallArgs,
+    components,
+    doctor::{finding::name_some, gather::read_clock},
+    objects::{name_of, name_resource, text},
+    output,
+};
+
+/// Writes in flight.
+const AT_ONCE: usize = 16;
+/// Times that one stage may be gone through: objects change meanwhile, and an API server calls a webhook for a moment
+/// after its configuration is gone.
+const ROUNDS: usize = 20;
+/// Between two of them, and between two looks at what still runs.
+const PAUSE: Duration = Duration::from_millis(500);
+/// A Lease is over by then, if nobody renews it.
+const SILENCE: Duration = Duration::from_secs(45);
+
+pub async fn run_uninstall(args: UninstallArgs) -> anyhow::Result<ExitCode> {
+    let client = components::connect_client(args.kubeconfig.as_deref(), "uninstall", &WriteCounts::default()).await?;
+    let namespaces = match &args.lease_namespace {
+        Some(namespace) => vec![namespace.clone()],
+        None => settings::NAMESPACES.map(str::to_owned).to_vec(),
+    };
+    let allowed = Allowed { open_gates: args.open_gates, crds: args.crds };
+    let installed = read_installed(&client, &namespaces).await?;
+    let plan = plan_removal(&installed, allowed);
+    output::write_stdout(&describe_plan(&plan, &installed));
+    if plan.is_refused {
+        anyhow::bail!(
+            "{} jobs wait behind closed gates: with --open-gates they all start at once; else wait until they have run, \
+             or delete them",
+            plan.waiting.len()
+        );
+    }
+    if args.dry_run || plan.stages.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !args.yes {
+        confirm_removal()?;
+    }
+    carry_out(&client, &namespaces, allowed).await?;
+    let left = plan_removal(&read_installed(&client, &namespaces).await?, allowed);
+    output::write_stdout(&describe_end(&left));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is going to be done.
+fn describe_plan(plan: &Plan, installed: &Installed) -> String {
+    let mut text = String::new();
+    for stage in plan.stages.iter().filter(|_| !plan.is_refused) {
+        let _ = writeln!(text, "{}:", stage.title);
+        for write in &stage.writes {
+            let verb = if matches!(write.body, Body::Delete { .. }) { "delete" } else { "patch" };
+            let place = if write.namespace.is_empty() { String::new() } else { format!("{}/", write.namespace) };
+            let _ = writeln!(text, "  {verb} {} {place}{}", name_resource(&write.resource), write.name);
+        }
+    }
+    if text.is_empty() && !plan.is_refused {
+        text += "there is nothing of Caldera on this API server that could go now\n";
+    }
+    if !plan.waiting.is_empty() {
+        let _ = writeln!(text, "\njobs that wait: {}", name_some(plan.waiting.iter().map(String::as_str)));
+    }
+    if !plan.kept.is_empty() {
+        let _ = writeln!(
+            text,
+            "\njobs that run on with copies that Caldera's webhook makes: {}\nUntil they end its process must run; the hook \
+             on Works, the interpreter, the policies and its roles stay for them.",
+            name_some(plan.kept.iter().map(String::as_str))
+        );
+    }
+    for policy in &installed.naming_us {
+        let _ = writeln!(
+            text,
+            "\n{policy} names scheduler caldera: what it selects is scheduled by nobody until it names another"
+        );
+    }
+    text
+}
+
+fn describe_end(left: &Plan) -> String {
+    let mut text = String::from("\nno gate is closed\n");
+    if left.kept.is_empty() {
+        text += "nothing of Caldera is left on this API server but what is listed above as staying\nWhat runs the \
+                 components:  caldera manifests --deployments --image IMAGE | kubectl delete -f -\nIn members:  caldera \
+                 manifests --member | kubectl delete -f -\n";
+    } else {
+        let _ = writeln!(
+            text,
+            "{} jobs run on; leave the webhook running, and uninstall again when they have ended",
+            left.kept.len()
+        );
+    }
+    text
+}
+
+fn confirm_removal() -> anyhow::Result<()> {
+    let stdin = std::io::stdin();
+    anyhow::ensure!(stdin.is_terminal(), "there is nobody to ask: say --yes, or --dry-run");
+    eprint!("\nDo all of this? Only `yes` does: ");
+    std::io::stderr().flush().context("failed to ask")?;
+    let mut answer = String::new();
+    stdin.read_line(&mut answer).context("failed to read the answer")?;
+    anyhow::ensure!(answer.trim() == "yes", "nothing was done");
+    Ok(())
+}
+
+/// Goes through the stages until none is left.
+async fn carry_out(client: &Client, namespaces: &[String], allowed: Allowed) -> anyhow::Result<()> {
+    let (mut current, mut rounds, mut last) = ("", 0, None);
+    let mut silent = false;
+    loop {
+        let installed = read_installed(client, namespaces).await?;
+        let plan = plan_removal(&installed, allowed);
+        anyhow::ensure!(
+            !plan.is_refused,
+            "a job was submitted meanwhile and waits: uninstall again, with --open-gates"
+        );
+        let Some(stage) = plan.stages.first() else { return Ok(()) };
+        if stage.title == current {
+            rounds += 1;
+            let why = || last.as_ref().map_or_else(String::new, |(what, failure)| format!(": {what}: {failure}"));
+            anyhow::ensure!(rounds < ROUNDS, "could not {}{}", stage.title, why());
+            tokio::time::sleep(PAUSE).await;
+        } else {
+            output::write_stdout(&format!("\n{} ({})\n", stage.title, stage.writes.len()));
+            (current, rounds) = (stage.title, 0);
+        }
+        // The first stage takes the rights away by which a Lease is renewed.
+        if !silent && plan.stages.iter().all(|stage| !is_first(stage.title)) {
+            wait_for_silence(client, namespaces).await?;
+            silent = true;
+            continue;
+        }
+        last = execute_stage(client, &stage.writes).await?.or(last);
+    }
+}
+
+fn is_first(title: &str) -> bool {
+    title.starts_with("take ")
+}
+
+/// Carries out all writes; what was not done because something changed is told.
+async fn execute_stage(client: &Client, writes: &[Write]) -> anyhow::Result<Option<(String, Failure)>> {
+    let mut answers = stream::iter(writes)
+        .map(|write| async move { (write, execute_write(client, write).await) })
+        .buffer_unordered(AT_ONCE);
+    let mut failed = None;
+    while let Some((write, answer)) = answers.next().await {
+        let what = || format!("{} {}", name_resource(&write.resource), write.name);
+        match answer {
+            Ok(_) | Err(Failure::Gone(_)) => {}
+            Err(failure @ Failure::Refused { .. }) => {
+                return Err(failure).with_context(|| format!("failed to change {}", what()));
+            }
+            Err(failure) => failed = Some((what(), failure)),
+        }
+    }
+    Ok(failed)
+}
+
+/// Waits until no Lease of a controller or scheduler holds: whoever holds one runs with rights of its own.
+async fn wait_for_silence(client: &Client, namespaces: &[String]) -> anyhow::Result<()> {
+    let until = tokio::time::Instant::now() + SILENCE;
+    let mut told = BTreeSet::new();
+    loop {
+        let now = read_clock(client).await.unwrap_or_else(Timestamp::now);
+        let installed = read_installed(client, namespaces).await?;
+        let held: Vec<String> =
+            installed.state.iter().filter(|one| holds(&one.object, now)).map(describe_lease).collect();
+        if held.is_empty() {
+            return Ok(());
+        }
+        anyhow::ensure!(
+            tokio::time::Instant::now() < until,
+            "{} is renewed still: what holds it does not run as the account of `caldera manifests`. Stop it, then \
+             uninstall again",
+            name_some(held.iter().map(String::as_str))
+        );
+        if told.is_empty() {
+            output::write_stdout(&format!(
+                "waiting until nobody holds {}\n",
+                name_some(held.iter().map(String::as_str))
+            ));
+            told.extend(held);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn describe_lease(found: &installed::Found) -> String {
+    format!("Lease {}/{}", text(&found.object, "/metadata/namespace"), name_of(&found.object))
+}
+
+fn holds(object: &Value, now: Timestamp) -> bool {
+    let renewed: Option<Timestamp> = text(object, "/spec/renewTime").parse().ok();
+    let seconds = object["spec"]["leaseDurationSeconds"].as_i64().unwrap_or(0);
+    !text(object, "/spec/holderIdentity").is_empty()
+        && renewed.is_some_and(|renewed| now.as_second() - renewed.as_second() <= seconds)
+}

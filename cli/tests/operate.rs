@@ -1,0 +1,452 @@
+//! `caldera doctor`, `job`, `queue`, `cluster` and `uninstall` against a sandbox: what an operator does, and what is
+//! left after it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod killed;
+
+use std::{
+    future::Future,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use caldera_cli::{
+    manifests::parse_documents,
+    objects::{self, annotation, items, name_of, text},
+    stack,
+};
+use caldera_runtime::{
+    client::{WriteCounts, from_config, load_config},
+    tls::Authority,
+    watch::api_resource,
+    write::{Body, Write, execute_write},
+};
+use kube::{Client, core::ApiResource};
+use serde_json::{Value, json};
+
+use crate::killed::Killed;
+
+const QUEUES: &str = include_str!("../../manifests/examples/00-queues.yaml");
+const SPLIT: &str = include_str!("../../manifests/examples/10-mindspore-cpu.yaml");
+const WAITING: &str = include_str!("../../manifests/examples/40-low-priority.yaml");
+const WEB: &str = include_str!("../../manifests/examples/60-web.yaml");
+/// On a busy machine; only failures last as long.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+struct Sandbox {
+    _process: Killed,
+    runtime: tokio::runtime::Runtime,
+    host: Client,
+    member: Client,
+    kubeconfig: String,
+}
+
+impl Sandbox {
+    fn start(dir: &Path) -> Self {
+        let started =
+            caldera(&["sandbox", "--members", "2", "--dir", dir.to_str().unwrap()]).stdout(Stdio::piped()).spawn();
+        let mut process = Killed(started.unwrap());
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap() == "ready"), "the sandbox ended before it was ready");
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let client = |path: &str| {
+            let path = dir.join(path);
+            runtime.block_on(async move {
+                from_config(load_config(Some(&path)).await.unwrap(), "test", &WriteCounts::default()).unwrap()
+            })
+        };
+        let (host, member) = (client("host.kubeconfig"), client("members/member1.kubeconfig"));
+        let kubeconfig = dir.join("host.kubeconfig").to_str().unwrap().to_owned();
+        Self { _process: process, runtime, host, member, kubeconfig }
+    }
+
+    fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
+    }
+
+    fn apply(&self, yaml: &str) {
+        for object in parse_documents(yaml).unwrap() {
+            self.wait(stack::apply_object(&self.host, object)).unwrap();
+        }
+    }
+
+    fn write(&self, client: &Client, resource: ApiResource, name: &str, body: Body) -> Value {
+        let write = Write { resource, namespace: String::new(), name: name.to_owned(), subresource: None, body };
+        self.wait(execute_write(client, &write)).unwrap()
+    }
+
+    fn get(&self, resource: &ApiResource, namespace: Option<&str>, name: &str) -> Option<Value> {
+        self.wait(objects::get_object(&self.host, resource, namespace, name)).unwrap().unwrap()
+    }
+
+    fn list(&self, client: &Client, resource: &ApiResource) -> Vec<Value> {
+        self.wait(objects::list_objects(client, resource, None, None)).unwrap().unwrap()
+    }
+
+    fn binding(&self, name: &str) -> Value {
+        self.get(&objects::bindings(), Some("default"), name).unwrap_or_default()
+    }
+
+    /// Exit code, standard output, standard error.
+    fn run(&self, args: &[&str]) -> (Option<i32>, String, String) {
+        let output = caldera(args).args(["--kubeconfig", &self.kubeconfig]).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    }
+
+    fn succeeds(&self, args: &[&str]) -> String {
+        let (code, out, err) = self.run(args);
+        assert_eq!(code, Some(0), "{args:?}: {out}{err}");
+        out
+    }
+
+    fn fails(&self, args: &[&str], words: &str) {
+        let (code, out, err) = self.run(args);
+        assert!(code == Some(1) && err.contains(words), "{args:?}: {code:?} {out}{err}");
+    }
+
+    /// Findings that are no notes, and the exit code.
+    fn doctor(&self) -> (Option<i32>, Vec<Value>) {
+        let (code, out, err) = self.run(&["doctor", "--grace", "5", "-o", "json"]);
+        let report: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}"));
+        (code, items(&report, "/findings").iter().filter(|one| one["severity"] != "note").cloned().collect())
+    }
+
+    /// Until the doctor finds this fault, and ends as it should with it.
+    fn doctor_finds(&self, check: &str, severity: &str, words: &str) {
+        until(words, || {
+            let (code, findings) = self.doctor();
+            let is_it = |one: &&Value| {
+                one["check"] == check && one["severity"] == severity && text(one, "/what").contains(words)
+            };
+            let found = findings.iter().any(|one| is_it(&one) && !text(one, "/fix").is_empty());
+            let code_wanted = findings.iter().any(|one| one["severity"] == "error").into();
+            (found && code == Some(code_wanted)).then_some(()).ok_or_else(|| format!("{code:?} {findings:#?}"))
+        });
+    }
+
+    fn is_healthy(&self) {
+        until("healthy", || match self.doctor() {
+            (Some(0), findings) if findings.is_empty() => Ok(()),
+            ill => Err(format!("{ill:#?}")),
+        });
+    }
+
+    fn state_of(&self, job: &str) -> String {
+        let listed: Value =
+            serde_json::from_str(&self.succeeds(&["job", "list", "-n", "default", "-o", "json"])).unwrap();
+        let row = items(&listed, "/jobs").iter().find(|row| row["job"] == job);
+        row.map_or_else(String::new, |row| text(row, "/state").to_owned())
+    }
+
+    fn until_state(&self, job: &str, state: &str) {
+        until(&format!("{job} is {state}"), || {
+            let is = self.state_of(job);
+            (is == state).then_some(()).ok_or(is)
+        });
+    }
+}
+
+fn caldera(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_caldera"));
+    command.args(args).stdin(Stdio::null());
+    command.env_remove("KUBECONFIG").env("HOME", "/nonexistent").env_remove("KUBERNETES_SERVICE_HOST");
+    command
+}
+
+#[track_caller]
+fn until<T>(what: &str, mut holds: impl FnMut() -> Result<T, String>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match holds() {
+            Ok(found) => return found,
+            Err(seen) => assert!(Instant::now() < deadline, "waited in vain: {what}: {seen}"),
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn mutating() -> ApiResource {
+    objects::admission("MutatingWebhookConfiguration", "mutatingwebhookconfigurations")
+}
+
+const OURS: &str = "queue.caldera.dev";
+
+#[test]
+fn the_doctor_finds_what_was_broken_in_a_sandbox_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let sandbox = Sandbox::start(dir.path());
+    sandbox.apply(QUEUES);
+    sandbox.apply(&SPLIT.replace("sleep 4", "sleep 600"));
+    sandbox.until_state("mindspore-cpu", "Running");
+    sandbox.is_healthy();
+
+    a_webhook_configuration_that_is_gone_or_trusts_another_ca(&sandbox);
+    a_queue_that_is_closed_in_a_member(&sandbox);
+    an_orphaned_binding(&sandbox);
+    a_record_that_can_not_be_read_and_rights_that_were_taken(&sandbox);
+}
+
+fn a_webhook_configuration_that_is_gone_or_trusts_another_ca(sandbox: &Sandbox) {
+    let good = sandbox.get(&mutating(), None, OURS).unwrap();
+    let restore = || {
+        let webhooks = json!({"op": "replace", "path": "/webhooks", "value": good["webhooks"]});
+        sandbox.write(&sandbox.host, mutating(), OURS, Body::JsonPatch(json!([webhooks])));
+        sandbox.is_healthy();
+    };
+    use base64::Engine as _;
+    let other = Authority::new("somebody-else").unwrap().cert_pem;
+    let bundle = base64::engine::general_purpose::STANDARD.encode(other);
+    let patch: Vec<Value> = (0..items(&good, "/webhooks").len())
+        .map(|at| json!({"op": "replace", "path": format!("/webhooks/{at}/clientConfig/caBundle"), "value": bundle}))
+        .collect();
+    sandbox.write(&sandbox.host, mutating(), OURS, Body::JsonPatch(json!(patch)));
+    sandbox.doctor_finds("webhooks", "error", "different CA bundles");
+    sandbox.doctor_finds("webhooks", "error", "can not call a webhook for a ResourceBinding");
+    restore();
+    sandbox.write(&sandbox.host, mutating(), OURS, Body::Delete { uid: None });
+    sandbox.doctor_finds("webhooks", "error", "no MutatingWebhookConfiguration");
+    let again = json!({"apiVersion": good["apiVersion"], "kind": good["kind"], "metadata": {"name": OURS}, "webhooks": good["webhooks"]});
+    sandbox.write(&sandbox.host, mutating(), OURS, Body::Create(again));
+    sandbox.is_healthy();
+}
+
+fn a_queue_that_is_closed_in_a_member(sandbox: &Sandbox) {
+    let state = |state: &str| {
+        let write = Write {
+            resource: objects::queues(),
+            namespace: String::new(),
+            name: "research".to_owned(),
+            subresource: Some("status"),
+            body: Body::MergePatch(json!({"status": {"state": state}})),
+        };
+        sandbox.wait(execute_write(&sandbox.member, &write)).unwrap();
+    };
+    state("Closed");
+    sandbox.doctor_finds("members", "error", "queue research is Closed in member1 and open on the host");
+    state("Open");
+    sandbox.is_healthy();
+}
+
+fn an_orphaned_binding(sandbox: &Sandbox) {
+    let orphan = json!({
+        "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding", "metadata": {"name": "gone-job"},
+        "spec": {
+            "resource": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "namespace": "default", "name": "gone"},
+            "placement": {"clusterAffinity": {}},
+        },
+    });
+    let write = |body| Write {
+        resource: objects::bindings(),
+        namespace: "default".to_owned(),
+        name: "gone-job".to_owned(),
+        subresource: None,
+        body,
+    };
+    sandbox.wait(execute_write(&sandbox.host, &write(Body::Create(orphan)))).unwrap();
+    sandbox.doctor_finds("records", "error", "1 bindings are of workloads that are not there");
+    sandbox.wait(execute_write(&sandbox.host, &write(Body::Delete { uid: None }))).unwrap();
+    sandbox.is_healthy();
+}
+
+fn a_record_that_can_not_be_read_and_rights_that_were_taken(sandbox: &Sandbox) {
+    let roles = api_resource("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings");
+    sandbox.write(&sandbox.host, roles, "caldera-controller", Body::Delete { uid: None });
+    sandbox.doctor_finds("rights", "error", "the account of the controller may not");
+    // With the controller at rest nobody mends it.
+
+    let add = json!([{"op": "add", "path": "/metadata/annotations/caldera.dev~1eviction", "value": "{"}]);
+
+    let write = Write {
+        resource: objects::bindings(),
+        namespace: "default".to_owned(),
+        name: "mindspore-cpu-job".to_owned(),
+        subresource: None,
+        body: Body::JsonPatch(add),
+    };
+    sandbox.wait(execute_write(&sandbox.host, &write)).unwrap();
+    sandbox.doctor_finds("records", "error", "annotation caldera.dev/eviction of 1 bindings can not be read");
+}
+
+#[test]
+fn jobs_queues_and_clusters_are_listed_and_changed_on_a_sandbox() {
+    let dir = tempfile::tempdir().unwrap();
+    let sandbox = Sandbox::start(dir.path());
+    sandbox.apply(QUEUES);
+    sandbox.apply(&SPLIT.replace("sleep 4", "sleep 600"));
+    sandbox.apply(WEB);
+    sandbox.until_state("mindspore-cpu", "Running");
+    sandbox.until_state("deployment/web", "Running");
+    // Small enough for what is free: it waits for quota alone.
+    sandbox.apply(&WAITING.replace("cpu: \"2\"", "cpu: 200m"));
+    sandbox.until_state("low-priority", "Waiting");
+
+    let table = sandbox.succeeds(&["job", "list", "-A", "--sort-by", "state"]);
+    assert!(table.starts_with("NAMESPACE") && table.contains("member1,member2"), "{table}");
+    assert!(!table.contains('\u{1b}'), "colour without a terminal: {table}");
+    let names = sandbox.succeeds(&["job", "list", "-n", "default", "-o", "name", "--queue", "research"]);
+    assert_eq!(names, "low-priority\nmindspore-cpu\n");
+    let (code, out, err) = sandbox.run(&["job", "list", "-n", "nowhere"]);
+    assert!(code == Some(0) && out.is_empty() && err.contains("namespace nowhere"), "{out}{err}");
+    let described = sandbox.succeeds(&["job", "describe", "low-priority", "-n", "default"]);
+    assert!(described.starts_with("Job default/low-priority WAITS"), "{described}");
+
+    assert_eq!(sandbox.succeeds(&["job", "hold", "low-priority", "-n", "default"]), "vcjob/low-priority held\n");
+    sandbox.until_state("low-priority", "Held");
+    let again = sandbox.succeeds(&["job", "hold", "low-priority", "-n", "default"]);
+    assert_eq!(again, "vcjob/low-priority is held already\n");
+    assert_eq!(sandbox.succeeds(&["job", "release", "low-priority", "-n", "default"]), "vcjob/low-priority released\n");
+    sandbox.until_state("low-priority", "Waiting");
+    sandbox.fails(&["job", "hold", "nobody", "-n", "default"], "there is no Volcano Job nobody in namespace default");
+
+    the_queues(&sandbox);
+    the_clusters(&sandbox);
+
+    // With quota for both it starts; then it is deleted.
+    assert_eq!(sandbox.succeeds(&["queue", "set", "research", "--capability", "cpu=40"]), "queue research is set\n");
+    until("low-priority starts", || {
+        let state = sandbox.state_of("low-priority");
+        (!["Waiting", "Admitted"].contains(&state.as_str())).then_some(()).ok_or(state)
+    });
+    let named = ["job", "delete", "low-priority", "deployment/web", "-n", "default"];
+    assert_eq!(sandbox.succeeds(&named), "vcjob/low-priority deleted\ndeployment/web deleted\n");
+    until("it is gone", || {
+        let state = sandbox.state_of("low-priority");
+        state.is_empty().then_some(()).ok_or(state)
+    });
+}
+
+fn the_queues(sandbox: &Sandbox) {
+    assert_eq!(sandbox.succeeds(&["queue", "close", "services"]), "queue services is Closing\n");
+    assert_eq!(sandbox.succeeds(&["queue", "close", "services"]), "queue services is Closing already\n");
+    assert_eq!(sandbox.succeeds(&["queue", "open", "services"]), "queue services is Open\n");
+    sandbox.fails(&["queue", "open", "nowhere"], "there is no queue nowhere");
+    let names = sandbox.succeeds(&["queue", "list", "-o", "name"]);
+    assert_eq!(names, "root\ndefault\nresearch\nservices\ntraining\n");
+    let tree = sandbox.succeeds(&["queue", "tree"]);
+    assert!(tree.contains("\n  research "), "{tree}");
+    for form in [["queue", "tree", "research"], ["queue", "research", "tree"]] {
+        assert!(sandbox.succeeds(&form).contains("\nresearch "));
+    }
+    assert!(sandbox.succeeds(&["queue", "describe", "research"]).contains("Waiting:"));
+}
+
+fn the_clusters(sandbox: &Sandbox) {
+    let state = || -> String {
+        let listed: Value = serde_json::from_str(&sandbox.succeeds(&["cluster", "list", "-o", "json"])).unwrap();
+        text(&listed, "/clusters/0/state").to_owned()
+    };
+    assert_eq!(state(), "Ready");
+    assert_eq!(sandbox.succeeds(&["cluster", "cordon", "member1"]), "cluster member1 cordoned\n");
+    assert_eq!(state(), "Cordoned");
+    let described = sandbox.succeeds(&["cluster", "describe", "member1"]);
+    let words = ["Taint cluster.karmada.io/unschedulable:NoSchedule", "default/mindspore-cpu-job", "ALLOCATABLE"];
+    assert!(words.iter().all(|word| described.contains(word)), "{described}");
+    assert_eq!(sandbox.succeeds(&["cluster", "uncordon", "member1"]), "cluster member1 uncordoned\n");
+    assert_eq!(state(), "Ready");
+    sandbox.fails(&["cluster", "describe", "nowhere"], "there is no cluster nowhere; there are member1, member2");
+}
+
+#[test]
+fn uninstall_leaves_no_gate_closed_and_nothing_of_ours_and_what_runs_runs_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let sandbox = Sandbox::start(dir.path());
+    sandbox.apply(QUEUES);
+    sandbox.apply(&SPLIT.replace("sleep 4", "sleep 600"));
+    sandbox.apply(WEB);
+    sandbox.until_state("mindspore-cpu", "Running");
+    sandbox.until_state("deployment/web", "Running");
+    // Small enough for what is free: it waits for quota alone.
+    sandbox.apply(&WAITING.replace("cpu: \"2\"", "cpu: 200m"));
+    sandbox.until_state("low-priority", "Waiting");
+    let pods = running_pods(&sandbox);
+    assert!(!pods.is_empty());
+
+    sandbox.fails(&["uninstall", "--yes"], "1 jobs wait behind closed gates");
+    sandbox.fails(&["uninstall", "--open-gates"], "there is nobody to ask");
+    let planned = sandbox.succeeds(&["uninstall", "--open-gates", "--dry-run"]);
+    assert!(planned.contains("patch resourcebindings.work.karmada.io default/low-priority-job"), "{planned}");
+    assert!(sandbox.get(&mutating(), None, OURS).is_some());
+
+    let said = sandbox.succeeds(&["uninstall", "--open-gates", "--yes"]);
+    assert!(said.contains("no gate is closed") && said.contains("1 jobs run on"), "{said}");
+    for name in ["low-priority-job", "web-deployment"] {
+        let binding = sandbox.binding(name);
+        assert!(!binding["metadata"]["annotations"].to_string().contains("caldera.dev"), "{binding:#}");
+        assert!(binding["spec"]["suspension"].is_null(), "{binding:#}");
+        assert_eq!(binding["spec"]["schedulerName"], "default-scheduler");
+    }
+    until("karmada-scheduler places what waited", || {
+        let binding = sandbox.binding("low-priority-job");
+        (!items(&binding, "/spec/clusters").is_empty()).then_some(()).ok_or(format!("{binding:#}"))
+    });
+    // The split job has its record and its copies, and no pod of those that ran was touched.
+    let split = sandbox.binding("mindspore-cpu-job");
+    assert!(annotation(&split, "caldera.dev/plan").is_some() && items(&split, "/spec/clusters").len() == 2);
+    let hooks = sandbox.get(&mutating(), None, OURS).unwrap();
+    let names: Vec<&str> = items(&hooks, "/webhooks").iter().map(|hook| text(hook, "/name")).collect();
+    assert_eq!(names, ["works.plan.caldera.dev"]);
+    let now = running_pods(&sandbox);
+    assert!(pods.iter().all(|pod| now.contains(pod)), "{pods:?} {now:?}");
+
+    sandbox.succeeds(&["job", "delete", "mindspore-cpu", "-n", "default"]);
+    until("its binding is gone", || {
+        let binding = sandbox.binding("mindspore-cpu-job");
+        binding.is_null().then_some(()).ok_or(format!("{binding:#}"))
+    });
+    let said = sandbox.succeeds(&["uninstall", "--yes", "--crds"]);
+    assert!(said.contains("nothing of Caldera is left"), "{said}");
+    nothing_is_left(&sandbox);
+    // Queues stay in the members: what runs there needs them.
+    let queues = sandbox.list(&sandbox.member, &objects::queues());
+    assert!(queues.iter().any(|queue| name_of(queue) == "research"), "{queues:#?}");
+    assert!(sandbox.succeeds(&["uninstall"]).contains("there is nothing of Caldera"));
+}
+
+/// UIDs of pods that run in the first member.
+fn running_pods(sandbox: &Sandbox) -> Vec<String> {
+    let pods = sandbox.list(&sandbox.member, &api_resource("", "v1", "Pod", "pods"));
+    let running = pods.iter().filter(|pod| text(pod, "/status/phase") == "Running");
+    running.map(|pod| text(pod, "/metadata/uid").to_owned()).collect()
+}
+
+fn nothing_is_left(sandbox: &Sandbox) {
+    let kinds = [
+        mutating(),
+        objects::admission("ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),
+        objects::admission("ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
+        objects::admission("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
+        api_resource(
+            "config.karmada.io",
+            "v1alpha1",
+            "ResourceInterpreterWebhookConfiguration",
+            "resourceinterpreterwebhookconfigurations",
+        ),
+        api_resource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles"),
+        api_resource("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings"),
+        api_resource("rbac.authorization.k8s.io", "v1", "Role", "roles"),
+        api_resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings"),
+        api_resource("policy.karmada.io", "v1alpha1", "ClusterPropagationPolicy", "clusterpropagationpolicies"),
+        api_resource("", "v1", "Namespace", "namespaces"),
+        api_resource("", "v1", "ConfigMap", "configmaps"),
+        api_resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"),
+    ];
+    for kind in kinds {
+        until(&format!("no {} of ours", kind.plural), || {
+            let all = sandbox.list(&sandbox.host, &kind);
+            let ours: Vec<&str> = all.iter().map(name_of).filter(|name| name.contains("caldera")).collect();
+            ours.is_empty().then_some(()).ok_or(format!("{ours:?}"))
+        });
+    }
+    let groups = sandbox.list(&sandbox.host, &objects::pod_groups());
+    assert!(groups.is_empty(), "{groups:#?}");
+    for object in
+        sandbox.list(&sandbox.host, &objects::bindings()).iter().chain(&sandbox.list(&sandbox.host, &objects::queues()))
+    {
+        assert!(!object.to_string().contains("caldera.dev/"), "{object:#}");
+    }
+}
