@@ -114,7 +114,7 @@ api_types! {
         pub workloads: Vec<Workload>,
         /// Network domains of the member; all in the first part.
         pub domains: Vec<NetworkDomain>,
-        /// Queues of the member's own Volcano that bound what may start there; all in the first part.
+        /// Queues of the member's own Volcano; all in the first part.
         pub queues: Vec<MemberQueue>,
     }
 

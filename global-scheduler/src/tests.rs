@@ -193,6 +193,50 @@ fn a_member_whose_own_queue_is_closed_gets_no_new_job_and_the_refusal_says_so() 
 }
 
 #[test]
+fn a_gang_waits_for_its_queue_to_reach_a_member_but_not_for_ever() {
+    let queues = |named: &[(&str, &str)]| {
+        let queue = |(name, state): &(&str, &str)| {
+            ((*name).to_owned(), Queue { state: (*state).to_owned(), ..Queue::default() })
+        };
+        Update::Queues(named.iter().map(queue).collect())
+    };
+    let waits = |world: &mut Cache| {
+        let Step::Place(decision) = verdict(world).step else { panic!("not placed") };
+        world.awaits_queue(&key(), &decision.targets)
+    };
+    let mut world = index(&[9], &[job(4, 4), binding(4)]);
+    world.set_now(now());
+    assert!(!waits(&mut world), "nothing is known of its queues");
+    for not_open in [&[("root", "Open")][..], &[("root", "Open"), ("q", "")]] {
+        world.apply_member("m0", queues(not_open));
+        assert!(waits(&mut world), "{not_open:?}");
+        world.add_unschedulable(&key());
+        world.take_active_bindings();
+    }
+    // It goes as soon as its queue is open there.
+    world.apply_member("m0", queues(&[("root", "Open"), ("q", "Open")]));
+    assert!(!world.is_idle());
+    assert!(!waits(&mut world));
+    assert_eq!(world.next_deadline(), None);
+    // A queue that never comes holds it up for half a minute.
+    world.apply_member("m0", queues(&[("root", "Open")]));
+    world.take_active_bindings();
+    assert!(waits(&mut world));
+    let late = now() + jiff::SignedDuration::from_secs(30);
+    assert_eq!(world.next_deadline(), Some(late));
+    world.set_now(late);
+    assert!(!world.is_idle());
+    assert!(!waits(&mut world));
+    assert_eq!(world.next_deadline(), None);
+    // What is there stays, and may change.
+    let object = placed(binding(4), &mut world);
+    let mut there = index(&[9], &[job(4, 4), object]);
+    there.apply_member("m0", queues(&[("root", "Open")]));
+    let there_already = [place::Target { cluster: "m0".into(), replicas: 3 }];
+    assert!(!there.awaits_queue(&key(), &there_already));
+}
+
+#[test]
 fn what_is_not_released_is_left_alone() {
     let change = |pointer: &str, value: Value| {
         let mut object = binding(2);

@@ -1,8 +1,9 @@
 //! Which PodGroups are written now: the phase and the reason that users read.
 //!
 //! Writes are coalesced. A PodGroup is written at once when it is made and when its job ends, otherwise at most once a
-//! second. A text of which only the numbers changed is written at most every half minute, a few in a second, so that a
-//! long queue does not fill the host with writes. Nothing that says the same is ever written again.
+//! second, also when its clusters change. A text of which only the numbers changed is written at most every half
+//! minute, a few in a second, so that a long queue does not fill the host with writes. Nothing that says the same is
+//! ever written again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -298,6 +299,11 @@ impl PodGroupWrites {
     }
 }
 
+/// What the sentence of a job that holds something begins with: its clusters. Amounts follow.
+fn where_it_is(message: &str) -> &str {
+    message.split_once(';').map_or(message, |(clusters, _)| clusters)
+}
+
 /// How a status differs from what it should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Difference {
@@ -321,6 +327,8 @@ impl Difference {
                 "Admitted" | "Placed" if wanted.phase == "Inqueue" => Self::Starting,
                 _ => Self::Word,
             }
+        } else if wanted.phase != "Pending" && where_it_is(&there.message) != where_it_is(&wanted.message) {
+            Self::Word
         } else {
             Self::Numbers
         }

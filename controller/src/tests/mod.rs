@@ -851,6 +851,21 @@ fn numbers_alone_are_refreshed_seldom() {
 }
 
 #[test]
+fn other_clusters_are_told_at_once() {
+    let mut world = World::new(4);
+    world.cluster("m2", "100");
+    world.job("a", "q", 4);
+    world.settle();
+    world.place("a-job", 4);
+    world.pass(5);
+    assert!(world.says("a").1.starts_with("placed on m1"), "{:?}", world.says("a"));
+    let clusters = json!([{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 2}]);
+    world.patch("ResourceBinding", "a-job", &json!({"spec": {"clusters": clusters}}));
+    world.pass(2);
+    assert!(world.says("a").1.contains("m2"), "{:?}", world.says("a"));
+}
+
+#[test]
 fn a_scheduler_that_is_away_for_some_minutes_finds_all_as_it_was() {
     let mut world = World::new(4);
     world.job("a", "q", 4);

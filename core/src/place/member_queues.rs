@@ -2,7 +2,8 @@
 //!
 //! Rule (Volcano `pkg/scheduler/plugins/capacity`): nothing new starts in a queue that is Closed or Closing (its
 //! webhook refuses jobs for it), nor beyond its capability; a resource that the capability does not name is not
-//! bounded. A queue that is not there bounds nothing: whoever brings the job may bring the queue.
+//! bounded. A queue that is not there bounds nothing: whoever brings the job may bring the queue, and the scheduler
+//! waits for it (`queue_arrival` there).
 //!
 //! A cluster whose queue is closed takes nothing new: what is there stays. One whose queue has less left than a
 //! decision puts there is asked again with no more than that, on the nodes that have most; so a gang of several tasks

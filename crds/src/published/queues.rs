@@ -1,4 +1,4 @@
-//! Encodes and decodes the member's own queues: those that limit something, and what their limits leave.
+//! Encodes and decodes the member's own queues: which are there, in which state, and what their limits leave.
 
 use caldera_core::{
     fleet::{Queue, Queues},
@@ -9,7 +9,6 @@ use k8s_openapi::apimachinery::pkg::api::resource;
 use super::{Malformed, MemberQueue, Part, decode::decode_amount};
 
 pub(super) fn encode_queues(queues: &Queues) -> Vec<MemberQueue> {
-    let bounds = |(_, queue): &(&String, &Queue)| queue.is_closed() || !queue.capability.is_unlimited();
     let one = |(name, queue): (&String, &Queue)| MemberQueue {
         name: name.clone(),
         state: queue.state.clone(),
@@ -19,7 +18,7 @@ pub(super) fn encode_queues(queues: &Queues) -> Vec<MemberQueue> {
             .map(|(name, left)| (name.to_string(), resource::Quantity(left.to_string())))
             .collect(),
     };
-    queues.iter().filter(bounds).map(one).collect()
+    queues.iter().map(one).collect()
 }
 
 /// Decodes the queues of a part. What a queue's limit leaves becomes the decoded queue's capability.
@@ -41,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queues_that_bound_something_come_back_with_what_they_leave() {
+    fn queues_come_back_with_their_states_and_what_they_leave() {
         let mut small = Queue { state: "Open".into(), ..Queue::default() };
         small.capability.set("cpu", Quantity::from_units(8));
         small.capability.set("nvidia.com/gpu", Quantity::ZERO);
@@ -54,12 +53,12 @@ mod tests {
             .collect();
         let part = Part { queues: encode_queues(&all), ..Part::default() };
         let back = decode_queues(&part).unwrap();
-        assert_eq!(back.keys().collect::<Vec<_>>(), ["closed", "small"]);
+        assert_eq!(back.keys().collect::<Vec<_>>(), ["closed", "open", "small"]);
         assert!(back["closed"].is_closed());
         assert_eq!((back["small"].left(), back["small"].is_closed()), (all["small"].left(), false));
         assert_eq!(encode_queues(&back), part.queues);
         let mut wrong = part;
-        wrong.queues[1].left.values_mut().for_each(|amount| amount.0 = "lots".into());
+        wrong.queues[2].left.values_mut().for_each(|amount| amount.0 = "lots".into());
         assert!(matches!(decode_queues(&wrong), Err(Malformed::Amount(..))));
     }
 }

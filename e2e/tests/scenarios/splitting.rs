@@ -256,3 +256,39 @@ fn a2_29_a_split_job_is_not_completed_while_a_member_runs() {
         Ok(())
     });
 }
+
+/// A real Volcano forgets the pods of a part that has completed (volcano#4616).
+#[test]
+fn a_part_that_completes_first_holds_nothing_any_more_and_the_gang_goes_on() {
+    run("part", async |s| {
+        let queue = s.queue("q", json!({"cpu": "1"})).await?;
+        let members: Vec<String> = s.members().map(str::to_owned).collect();
+        ensure!(members.len() >= 2, "splitting needs two members");
+        let mut tasks = [task("quick", 2, "100m", "sleep 2"), task("slow", 2, "100m", "sleep 600")];
+        for (task, member) in tasks.iter_mut().zip(&members) {
+            let nodes = s.list_in_member(member, Kind::Node, None).await;
+            let node = nodes.first().context("a member without nodes")?["metadata"]["name"].clone();
+            task["template"]["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": node});
+        }
+        let workload = s.submit(Kind::Job, job("parts", &queue, &tasks), &aggregated()).await?;
+        let clusters = s.until_placed("parts-job").await?;
+        ensure!(clusters == [(members[0].clone(), 2), (members[1].clone(), 2)], "{clusters:?}");
+        s.until_in_member(&members[0], Kind::Job, "parts", "has completed", |copy| {
+            copy["status"]["state"]["phase"] == "Completed"
+        })
+        .await?;
+        s.until(Kind::Queue, &queue, "is charged what still runs", |queue| {
+            queue["status"]["allocated"]["cpu"] == "200m"
+        })
+        .await?;
+        let whole = s.get(Kind::Job, "parts").await?.context("no job")?;
+        let status = &whole["status"];
+        ensure!(status["state"]["phase"] == "Running", "{status}");
+        ensure!((number(&status["running"]), number(&status["succeeded"])) == (2, 2), "{status}");
+        s.until_podgroup(&workload, "says that it runs", |group| {
+            group["status"]["phase"] == "Running" && group["status"]["succeeded"] == 2
+        })
+        .await?;
+        Ok(())
+    });
+}

@@ -22,14 +22,16 @@ const ASSUMED_FOR: SignedDuration = SignedDuration::from_mins(5);
 #[derive(Debug, Default)]
 pub struct AssumeDeadlines {
     /// The time of the last [`Cache::set_now`].
-    now: Timestamp,
+    pub(super) now: Timestamp,
     until: BTreeMap<BindingKey, Timestamp>,
 }
 
 impl Cache {
-    /// Sets the time, and forgets the pods that were assumed for too long.
+    /// Sets the time, forgets the pods that were assumed for too long, and lets go what waited for its queue for too
+    /// long.
     pub fn set_now(&mut self, now: Timestamp) {
-        self.deadlines.now = now;
+        let before = std::mem::replace(&mut self.deadlines.now, now);
+        self.arrivals.list_over(before, now).iter().for_each(|key| self.mark_due(key));
         let expired: Vec<BindingKey> =
             self.deadlines.until.iter().filter(|(_, until)| **until <= now).map(|(key, _)| key.clone()).collect();
         for key in &expired {
@@ -40,10 +42,11 @@ impl Cache {
         }
     }
 
-    /// When assumed pods expire next.
+    /// When assumed pods expire next, or a wait for a queue is over.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        self.deadlines.until.values().min().copied()
+        let expiry = self.deadlines.until.values().min().copied();
+        expiry.into_iter().chain(self.arrivals.next_deadline(self.deadlines.now)).min()
     }
 
     /// Assumes the pods of a decision, until the binding itself shows it.

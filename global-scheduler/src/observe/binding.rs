@@ -216,8 +216,14 @@ impl Binding {
     /// would. A Volcano Job is always queued.
     #[must_use]
     pub fn is_unqueued(&self) -> bool {
-        let volcano = WorkloadKind::parse(&self.api_version, &self.workload.kind) == Some(WorkloadKind::VolcanoJob);
-        self.gate.is_none() && self.admission.is_none() && self.claimed && !volcano && self.is_ours_now()
+        let free = self.gate.is_none() && self.admission.is_none();
+        free && self.claimed && !self.is_volcano_job() && self.is_ours_now()
+    }
+
+    /// Whether it is a Volcano Job's.
+    #[must_use]
+    pub fn is_volcano_job(&self) -> bool {
+        WorkloadKind::parse(&self.api_version, &self.workload.kind) == Some(WorkloadKind::VolcanoJob)
     }
 
     fn is_ours_now(&self) -> bool {

@@ -26,7 +26,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::binding::{Binding, BindingKey};
-use super::{assumed::AssumeDeadlines, ranking::Rankings};
+use super::{assumed::AssumeDeadlines, queue_arrival::QueueArrivals, ranking::Rankings};
 
 /// What a workload requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +74,7 @@ pub struct Cache {
     /// Where bindings go whose placement is being written.
     pub(crate) assumed: BTreeMap<BindingKey, Vec<Target>>,
     pub(crate) deadlines: AssumeDeadlines,
+    pub(super) arrivals: QueueArrivals,
     /// Bindings to schedule, most urgent first.
     due: BTreeSet<(Reverse<i32>, String, BindingKey)>,
     /// Bindings that may do better when there is more capacity.
@@ -141,6 +142,7 @@ impl Cache {
         self.due.remove(&due_key(&binding));
         self.unschedulable.remove(key);
         self.forget_assumed(key);
+        self.arrivals.forget(key);
         self.requeue_unschedulable();
     }
 

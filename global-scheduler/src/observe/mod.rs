@@ -4,4 +4,5 @@ pub mod assumed;
 pub mod binding;
 pub mod cache;
 pub(crate) mod host_watch;
+pub mod queue_arrival;
 pub mod ranking;

@@ -307,6 +307,14 @@ impl Scheduler {
             }
             self.cache.add_unschedulable(key);
         }
+        if may_carry_out
+            && let Step::Place(decision) = &step
+            && self.cache.awaits_queue(key, &decision.targets)
+        {
+            tracing::debug!(binding = %key, "its queue is on its way to a member");
+            self.cache.add_unschedulable(key);
+            return;
+        }
         if may_carry_out {
             self.carry_out(key, step);
         }

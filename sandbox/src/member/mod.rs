@@ -54,9 +54,6 @@ pub struct Config {
     pub admission: SocketAddr,
     /// Whether Deployments, StatefulSets and batch Jobs are ours too (no kube-controller-manager there).
     pub workloads: bool,
-    /// Whether the job controller loses the counts of finished pods when a job ends, as Volcano 1.11 to 1.15 do
-    /// (volcano#4616).
-    pub forgets_kept_pods: bool,
     /// The time.
     pub clock: SharedClock,
 }
@@ -68,7 +65,6 @@ impl Default for Config {
             default_run: Duration::from_secs(2),
             admission: (Ipv4Addr::LOCALHOST, 0).into(),
             workloads: true,
-            forgets_kept_pods: false,
             clock: Arc::new(caldera_runtime::clock::SystemClock),
         }
     }
@@ -106,12 +102,8 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         tokio::spawn(crate::karmada::collect_garbage("member", client.clone(), clock, shutdown));
     }
     let (writer, outcomes) = Writer::start_writer(client, shutdown.clone());
-    let mut world = World::default();
-    if config.forgets_kept_pods {
-        world.forget_kept_pods();
-    }
     let mut member = Member {
-        world,
+        world: World::default(),
         writer,
         queues,
         memory: Memory::default(),

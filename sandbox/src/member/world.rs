@@ -91,7 +91,6 @@ pub struct World {
     evicted: BTreeMap<Key, Evicted>,
     /// By kind and name of the target: a Job or a Queue.
     actions: BTreeMap<ObjectKey, Action>,
-    forgets_kept_pods: bool,
     queue_news: bool,
     /// Counts what is observed.
     clock: u64,
@@ -118,7 +117,6 @@ impl Default for World {
             killed: BTreeSet::new(),
             evicted: BTreeMap::new(),
             actions: BTreeMap::new(),
-            forgets_kept_pods: false,
             queue_news: true,
             clock: 0,
             changed: BTreeMap::new(),
@@ -173,17 +171,6 @@ impl World {
     /// Whether any queue changed since this was asked last.
     pub fn take_queue_news(&mut self) -> bool {
         std::mem::take(&mut self.queue_news)
-    }
-
-    /// Makes the job controller lose the counts of finished pods when it ends a job (volcano#4616).
-    pub fn forget_kept_pods(&mut self) {
-        self.forgets_kept_pods = true;
-    }
-
-    /// See [`Self::forget_kept_pods`].
-    #[must_use]
-    pub const fn forgets_kept_pods(&self) -> bool {
-        self.forgets_kept_pods
     }
 
     /// Takes in what a watch said.

@@ -260,15 +260,10 @@ impl<'a> View<'a> {
             Act::Complete => ("Completing", false),
             Act::Terminate => ("Terminating", false),
         };
-        let keeps_finished = match act {
-            Act::Target(_) => false,
-            Act::Restart => self.is_last_retry(),
-            _ => true,
-        };
         let mut wants = match act {
             Act::Target(targets) => self.kill(|pod| targets.contains(&super::object::key(pod))),
             // What has ended is kept to be looked at, unless the job will run again.
-            Act::Restart if !keeps_finished => self.kill(|_| true),
+            Act::Restart if !self.is_last_retry() => self.kill(|_| true),
             _ => self.kill(is_unfinished),
         };
         wants.extend(plugins::unwanted_objects(self.job));
@@ -277,7 +272,7 @@ impl<'a> View<'a> {
             wants.extend(podgroup::delete_podgroup(self.world, self.job));
         }
         let killing = i64::try_from(wants.iter().filter(|want| want.about.0 == Kind::Pod).count()).unwrap_or(i64::MAX);
-        let change = Change { killed: true, bump: whole, retries, killing, keeps_finished, ..Change::to(phase) };
+        let change = Change { killed: true, bump: whole, retries, killing, ..Change::to(phase) };
         wants.extend(self.status(&change));
         wants
     }

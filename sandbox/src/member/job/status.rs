@@ -74,7 +74,7 @@ impl Counts {
 #[derive(Debug, Clone)]
 pub(super) struct Change {
     pub(super) phase: String,
-    /// Written by `killPods`: the plugins are off and the running duration is told.
+    /// Written by `killPods`: the plugins are off, the running duration is told, and counts are forgotten.
     pub(super) killed: bool,
     /// A whole job is killed: its version moves.
     pub(super) bump: bool,
@@ -82,23 +82,13 @@ pub(super) struct Change {
     pub(super) retries: bool,
     /// Pods that are killed with this change.
     pub(super) killing: i64,
-    /// Whether finished pods stay.
-    pub(super) keeps_finished: bool,
     /// Whether pods are counted again.
     pub(super) recount: bool,
 }
 
 impl Change {
     pub(super) fn to(phase: &str) -> Self {
-        Self {
-            phase: phase.to_owned(),
-            killed: false,
-            bump: false,
-            retries: false,
-            killing: 0,
-            keeps_finished: true,
-            recount: true,
-        }
+        Self { phase: phase.to_owned(), killed: false, bump: false, retries: false, killing: 0, recount: true }
     }
 }
 
@@ -113,7 +103,7 @@ pub(super) fn want_status(
     let old = job.get("status").and_then(Value::as_object).cloned().unwrap_or_default();
     let mut new = old.clone();
     if change.recount {
-        set_counts(&mut new, world, counts, change);
+        set_counts(&mut new, counts, change);
     }
     if !change.killed || old.get("minAvailable").is_none() {
         set_count(&mut new, "minAvailable", number(job, "/spec/minAvailable"));
@@ -160,20 +150,18 @@ pub(super) fn want_status(
     Some(want_merge(Kind::VolcanoJob, job, Some("status"), json!({"status": merge_patch(&old, &new)})))
 }
 
-fn set_counts(new: &mut Map<String, Value>, world: &World, counts: &Counts, change: &Change) {
-    // Volcano 1.11 and later forget the finished pods that `killPods` keeps (volcano#4616).
-    let forget = !change.keeps_finished || (change.killed && world.forgets_kept_pods());
-    let kept = |count: i64| if forget { 0 } else { count };
-    let alive = |count: i64| if change.killing > 0 { 0 } else { count };
-    set_count(new, "pending", alive(counts.pending));
-    set_count(new, "running", alive(counts.running));
-    set_count(new, "succeeded", kept(counts.succeeded));
-    set_count(new, "failed", kept(counts.failed));
-    set_count(new, "unknown", alive(counts.unknown));
+fn set_counts(new: &mut Map<String, Value>, counts: &Counts, change: &Change) {
+    // Whoever kills counts no pod that it leaves where it is (volcano#4616).
+    let told = |count: i64| if change.killed { 0 } else { count };
+    set_count(new, "pending", told(counts.pending));
+    set_count(new, "running", told(counts.running));
+    set_count(new, "succeeded", told(counts.succeeded));
+    set_count(new, "failed", told(counts.failed));
+    set_count(new, "unknown", told(counts.unknown));
     set_count(new, "terminating", counts.terminating + change.killing);
     let by_task: Map<String, Value> =
         counts.by_task.iter().map(|(task, phases)| (task.clone(), json!({"phase": phases}))).collect();
-    if by_task.is_empty() || forget {
+    if by_task.is_empty() || change.killed {
         new.remove("taskStatusCount");
     } else {
         new.insert("taskStatusCount".to_owned(), by_task.into());

@@ -12,7 +12,6 @@ fn a_gang_runs_and_completes() {
     assert_eq!(text(cluster.group("j"), "/status/phase"), "Running");
     cluster.run();
     assert_eq!(cluster.phase("j"), "Completed");
-    assert_eq!(cluster.job("j").pointer("/status/taskStatusCount/t/phase"), Some(&json!({"Succeeded": 4})));
 }
 
 #[test]

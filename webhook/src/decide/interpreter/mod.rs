@@ -124,9 +124,7 @@ fn answer_operation(request: &mut InterpreterRequest<'_>, cache: &Cache) -> Resu
             let key = (request.namespace.as_ref().to_owned(), binding_name(&request.name, kind));
             Ok(patch_fields(job, &statuses::aggregate_status(job, items, cache.bindings.get(&key))))
         }
-        "InterpretStatus" => {
-            Ok(fields([("rawStatus", job.get("status").cloned().unwrap_or_else(|| Value::Object(Map::new())))]))
-        }
+        "InterpretStatus" => Ok(fields([("rawStatus", statuses::reflect_status(job))])),
         "InterpretHealth" => Ok(fields([("healthy", statuses::is_healthy(job).into())])),
         "InterpretDependency" => {
             Ok(fields([("dependencies", dependencies::list_dependencies(job, &request.namespace))]))

@@ -1,4 +1,10 @@
-//! AggregateStatus and InterpretHealth: the statuses of all copies of a job as one, and whether a copy is healthy.
+//! InterpretStatus, AggregateStatus and InterpretHealth: the status of a copy, those of all copies of a job as one, and
+//! whether a copy is healthy.
+//!
+//! Rule of the first: Volcano 1.11 and later forget how many pods succeeded, and `taskStatusCount`, as soon as they
+//! have ended a job (`killPods` in `pkg/controllers/job/job_controller_actions.go`, volcano#4616). A Completed copy
+//! without counts did what it was there for: all pods that its share gave it count as succeeded. Otherwise a part that
+//! ended first would be missed by the gang that still runs, and stay charged with it.
 
 use std::collections::BTreeMap;
 
@@ -61,6 +67,30 @@ pub fn aggregate_status(job: &Value, items: &[ClusterStatus], binding: Option<&C
         }
     }
     aggregated
+}
+
+/// InterpretStatus: the status of a member's copy, with the counts that its Volcano forgot when it completed.
+pub fn reflect_status(copy: &Value) -> Value {
+    let mut status = copy.get("status").cloned().unwrap_or_else(|| json!({}));
+    let forgot = serde_json::from_value::<JobStatus>(status.clone()).is_ok_and(|status| has_forgotten(&status));
+    if !forgot {
+        return status;
+    }
+    let tasks = copy.pointer("/spec/tasks").and_then(Value::as_array).into_iter().flatten();
+    let pods = |task: &Value| Some((task.get("name")?.as_str()?.to_owned(), task.get("replicas")?.as_u64()?));
+    let pods: Vec<(String, u64)> = tasks.filter_map(pods).filter(|(_, replicas)| *replicas > 0).collect();
+    status["succeeded"] = pods.iter().fold(0, |sum: u64, (_, replicas)| sum.saturating_add(*replicas)).into();
+    status["taskStatusCount"] =
+        pods.into_iter().map(|(task, replicas)| (task, json!({"phase": {"Succeeded": replicas}}))).collect();
+    status
+}
+
+/// Whether it has completed, nothing of it is left on nodes, and its Volcano says of no pod what became of it.
+fn has_forgotten(status: &JobStatus) -> bool {
+    let counts = [status.pending, status.running, status.succeeded, status.failed, status.terminating, status.unknown];
+    status.state.phase == Some(Phase::Completed)
+        && counts.iter().all(|pods| *pods == 0)
+        && status.task_status_count.values().all(|task| task.phase.values().all(|pods| *pods == 0))
 }
 
 /// InterpretHealth: a copy is healthy while it does its work. One that waits for its gang, or that its Volcano has not

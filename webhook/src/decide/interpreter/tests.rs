@@ -255,6 +255,54 @@ fn a2_29_a_silent_cluster_keeps_a_job_from_being_completed() {
 }
 
 #[test]
+fn a_completed_copy_whose_volcano_forgot_its_counts_tells_those_of_its_share() {
+    let copy = |status: Value| {
+        let mut copy = job(&[1, 3, 0]);
+        copy["status"] = status;
+        copy
+    };
+    let forgotten = json!({"state": {"phase": "Completed"}, "minAvailable": 4, "version": 1});
+    let told = ask("InterpretStatus", &copy(forgotten.clone()), json!({}))["rawStatus"].clone();
+    let counts = json!({"t0": {"phase": {"Succeeded": 1}}, "t1": {"phase": {"Succeeded": 3}}});
+    assert_eq!((&told["succeeded"], &told["taskStatusCount"]), (&json!(4), &counts));
+    assert_eq!((&told["version"], &told["minAvailable"]), (&json!(1), &json!(4)));
+    // What a Volcano does tell is told, and what is not Completed, or still goes, is left alone.
+    for (field, value) in [
+        ("succeeded", json!(2)),
+        ("failed", json!(1)),
+        ("running", json!(1)),
+        ("terminating", json!(2)),
+        ("taskStatusCount", json!({"t0": {"phase": {"Succeeded": 1}}})),
+        ("state", json!({"phase": "Running"})),
+        ("state", json!({"phase": "Failed"})),
+    ] {
+        let mut status = forgotten.clone();
+        status[field] = value;
+        assert_eq!(ask("InterpretStatus", &copy(status.clone()), json!({}))["rawStatus"], status);
+    }
+}
+
+#[test]
+fn a_part_that_completed_first_keeps_the_gang_running() {
+    let mut first = job(&[2]);
+    first["status"] = json!({"state": {"phase": "Completed"}, "minAvailable": 2});
+    let first = ask("InterpretStatus", &first, json!({}))["rawStatus"].clone();
+    let second = json!({"state": {"phase": "Running"}, "running": 2, "minAvailable": 2,
+        "taskStatusCount": {"t0": {"phase": {"Running": 2}}}});
+    let items = json!({"aggregatedStatus": [
+        {"clusterName": "m1", "status": first}, {"clusterName": "m2", "status": second},
+    ]});
+    let object = job(&[4]);
+    let whole = applied(&object, &ask("AggregateStatus", &object, items));
+    assert_eq!(whole["status"]["state"]["phase"], "Running");
+    assert_eq!((&whole["status"]["running"], &whole["status"]["succeeded"]), (&json!(2), &json!(2)));
+    let gang = caldera_crds::workload::read_gang(&whole).unwrap();
+    let kind = caldera_crds::workload::WorkloadKind::VolcanoJob;
+    let progress = caldera_crds::workload::progress::read_progress(kind, &whole, Some(&gang));
+    assert_eq!(progress.finished, [("t0".into(), 2)].into(), "a part that completed holds nothing");
+}
+
+#[test]
 fn a_copy_that_is_being_left_does_not_fail_the_job() {
     let mut cache = Cache::default();
     let binding = json!({"spec": {
