@@ -112,7 +112,7 @@ impl Stack {
         let mut objects = caldera_crds::manifests::federation_crds();
         objects.extend(caldera_webhook::configurations(&endpoint, &authority.cert_pem));
         objects.extend(caldera_crds::trusted::admission_policies(&TrustedWriters::default()));
-        objects.extend(caldera_crds::queue_access::queue_command_policy());
+        objects.extend(caldera_crds::queue_access::command_policy());
         objects.extend(manifests::propagation_policies());
         for object in objects {
             apply_object(&installer, object).await?;

@@ -391,25 +391,25 @@ impl Inventory {
             all.insert(key, self.bound_pod(pod));
         }
         let mut used: BTreeMap<&Arc<str>, Amounts> = BTreeMap::new();
-        let mut owned: BTreeMap<(&Arc<str>, &Arc<Owner>), (Seen, Amounts)> = BTreeMap::new();
+        let mut owned: BTreeMap<(&Arc<str>, &Arc<Owner>), OwnedPods> = BTreeMap::new();
         for (key, held) in all.iter().filter_map(|(key, held)| Some((key, held.as_ref()?))) {
             if let Some(request) = &held.request {
                 let sum = used.entry(&held.node).or_default();
                 *sum = sum.plus(request);
             }
             if let Some(owner) = &held.owner {
-                let (seen, sum) = owned.entry((key.namespace(), owner)).or_default();
-                *seen.count(held.request.is_none()) += 1;
+                let pods = owned.entry((key.namespace(), owner)).or_default();
+                *pods.seen.count(held.request.is_none()) += 1;
                 if let Some(request) = &held.request {
-                    *sum = sum.plus(request);
+                    pods.held = Arc::new(pods.held.plus(request));
                 }
             }
         }
         for (node, used) in used {
             self.nodes.entry(Arc::clone(node)).or_default().used = self.requests.intern_value(used);
         }
-        for ((namespace, owner), (seen, held)) in owned {
-            let held = self.requests.intern_value(held);
+        for ((namespace, owner), OwnedPods { seen, held }) in owned {
+            let held = self.requests.intern_value(Arc::unwrap_or_clone(held));
             self.owners.insert((Arc::clone(namespace), Arc::clone(owner)), OwnedPods { seen, held });
         }
         // Made of all at once a map has no gaps.

@@ -287,7 +287,9 @@ fn lease_resource() -> ApiResource {
     api_resource("coordination.k8s.io", "v1", "Lease", "leases")
 }
 
-fn parse_record(version: Option<String>, lease: &Value) -> LeaseRecord {
+/// Reads a Lease, of this resourceVersion.
+#[must_use]
+pub fn parse_record(version: Option<String>, lease: &Value) -> LeaseRecord {
     let spec = &lease["spec"];
     LeaseRecord {
         holder: spec["holderIdentity"].as_str().unwrap_or_default().to_owned(),

@@ -10,7 +10,7 @@ use caldera_crds::{
         caldera::{QUEUE_STATUS, SCHEDULER_NAME, WORKLOAD_NAME},
         karmada::CLUSTER_NAMESPACE,
     },
-    queue_access::{queue_access_policies, queue_command_policy},
+    queue_access::{command_policy, queue_access_policies},
     trusted::{BINDING_ANNOTATIONS, TrustedWriters, admission_policies},
     workload::WorkloadKind,
 };
@@ -97,7 +97,7 @@ pub async fn read_installed(client: &Client, lease_namespaces: &[String]) -> any
     installed.validating = find_all(client, [validating]).await?;
     installed.interpreters = find_all(client, [interpreter]).await?;
     let mut policies = admission_policies(&TrustedWriters::default());
-    policies.extend(queue_command_policy());
+    policies.extend(command_policy());
     policies.extend(queue_access_policies());
     policies.extend(propagation_policies());
     installed.policies = find_all(client, policies).await?;

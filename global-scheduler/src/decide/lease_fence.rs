@@ -100,6 +100,8 @@ impl LeaseFence {
 mod tests {
     use serde_json::{Value, json};
 
+    use caldera_runtime::lease::LeaseDuration;
+
     use super::*;
 
     fn granted(epoch: Option<&str>) -> Binding {
@@ -130,7 +132,8 @@ mod tests {
 
     #[test]
     fn a_grant_is_placed_only_under_the_lease_that_it_names() {
-        let lease = LeaseRecord { transitions: 3, holder: "me".into(), version: "1".into() };
+        let lease =
+            LeaseRecord { transitions: 3, holder: "me".into(), version: "1".into(), lasts: LeaseDuration::LONGEST };
         assert!(may_place_under(Some(&lease), &granted(Some("3.me"))));
         for forged in [Some("2.me"), Some("4.me"), Some("3.you"), None] {
             assert!(!may_place_under(Some(&lease), &granted(forged)), "{forged:?}");

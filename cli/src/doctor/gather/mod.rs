@@ -17,7 +17,7 @@ use caldera_crds::{
     },
     workload::WorkloadKind,
 };
-use caldera_runtime::{lease::LeaseRecord, watch::api_resource};
+use caldera_runtime::{lease::parse_record, watch::api_resource};
 use jiff::Timestamp;
 use kube::{
     Api, Client,
@@ -175,8 +175,7 @@ async fn read_leases(client: &Client, namespaces: &[String]) -> anyhow::Result<S
 fn read_lease(lease: &Value) -> LeaseFacts {
     let number = |name: &str| lease["spec"][name].as_i64().unwrap_or_default();
     let holder = text(lease, "/spec/holderIdentity").to_owned();
-    let record =
-        LeaseRecord { holder: holder.clone(), version: String::new(), transitions: number("leaseTransitions") };
+    let record = parse_record(None, lease);
     LeaseFacts {
         namespace: text(lease, "/metadata/namespace").to_owned(),
         name: objects::name_of(lease).to_owned(),

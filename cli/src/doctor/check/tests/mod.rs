@@ -7,7 +7,7 @@ use caldera_core::gang::WorkloadRef;
 use caldera_crds::{
     job_admission::fill_defaults,
     manifests::{federation_crds, karmada_crds, volcano_crds},
-    queue_access::queue_command_policy,
+    queue_access::command_policy,
     trusted::{TrustedWriters, admission_policies},
 };
 use caldera_webhook::{Endpoint, configurations};
@@ -38,7 +38,7 @@ fn healthy() -> Facts {
         definition["status"] = json!({"conditions": [{"type": "Established", "status": "True"}]});
     }
     let mut policies = admission_policies(&TrustedWriters::default());
-    policies.extend(queue_command_policy());
+    policies.extend(command_policy());
     let mut job = json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {"tasks": [{"name": "t", "replicas": 1}]}});
     fill_defaults(&mut job);
     let lease = |name: &str| LeaseFacts {
