@@ -1,7 +1,6 @@
 //! What each route answers to a review: a function of the body and of what is known. The server is around it (`run`),
 //! and fuzzing calls it as it is.
 
-use serde::de::IgnoredAny;
 use ssh_key::rand_core::{OsRng, RngCore};
 
 use crate::{
@@ -32,7 +31,13 @@ pub const RULES: [(&str, Rule); 6] = [
                 .unwrap_or_else(|| gate_binding(request, snapshot))
         })
     }),
-    ("mutate-work", answer_work),
+    // What no Work looks like is refused before its values are read to tell a forged one.
+    ("mutate-work", |body, snapshot| {
+        answer_review::<ReviewedWork<'_>>(body, |request| {
+            refuse_forged_work(body, request.user_info.as_ref(), &snapshot.cache.trusted)
+                .unwrap_or_else(|| rewrite_work(request, snapshot))
+        })
+    }),
     (MUTATE_JOB, |body, _| default_job(body)),
     (VALIDATE_JOB, |body, snapshot| answer_review(body, |request| validate_job(request, snapshot.cache))),
     ("mutate-queue", |body, _| answer_review(body, default_queue_review)),
@@ -51,16 +56,6 @@ fn default_job(body: &[u8]) -> Outcome {
         return encode_verdict(&request.uid, default_long_job(job, draw_seed()));
     }
     answer_owned_review(body, |request| default_job_review(request, draw_seed()))
-}
-
-/// The values of a Work are there once: those that tell a forged one are gone when it is rewritten.
-fn answer_work(body: &[u8], snapshot: Snapshot<'_>) -> Outcome {
-    if let Ok(request) = parse_review::<IgnoredAny>(body)
-        && let Some(refused) = refuse_forged_work(body, request.user_info.as_ref(), &snapshot.cache.trusted)
-    {
-        return encode_verdict(&request.uid, refused);
-    }
-    answer_review::<ReviewedWork<'_>>(body, |request| rewrite_work(request, snapshot))
 }
 
 /// Randomness for a key; nothing where the system gives none.
