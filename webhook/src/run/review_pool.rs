@@ -4,14 +4,17 @@
 //! - No more reviews at once than there are processors, and of one namespace no more than its share: who sends many
 //!   waits for his own.
 //! - Large reviews, by the memory that they take, go one after the other. They have a line of their own, so that small
-//!   ones never wait behind them; it bounds the memory of all, too.
+//!   ones never wait behind them; it bounds the memory of all, too. One thread decides them all: an allocator keeps what
+//!   a thread gave back for that thread, and two that had a large one each would keep twice as much.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex, PoisonError, Weak, mpsc},
+    thread,
 };
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// From here on a review is large.
 const LARGE: usize = 1 << 20;
@@ -24,6 +27,8 @@ pub(super) struct ReviewPool {
     looks: Line,
     small: Line,
     large: Line,
+    /// To the thread of the large ones.
+    large_thread: mpsc::Sender<Box<dyn FnOnce() + Send>>,
 }
 
 /// A line of reviews.
@@ -81,7 +86,10 @@ impl ReviewPool {
     pub(super) fn new(at_once: usize) -> Self {
         let at_once = at_once.max(2);
         let small = Line::new(at_once, OF_ONE_NAMESPACE.min(at_once));
-        Self { looks: Line::new(1, 1), small, large: Line::new(1, 1) }
+        let (large_thread, reviews) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
+        // It ends with the last clone of the pool.
+        thread::spawn(move || reviews.into_iter().for_each(|review| drop(catch_unwind(AssertUnwindSafe(review)))));
+        Self { looks: Line::new(1, 1), small, large: Line::new(1, 1), large_thread }
     }
 
     /// Looks through a body on another thread; `None` if that panicked.
@@ -96,8 +104,17 @@ impl ReviewPool {
         cost: usize,
         rule: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        let line = if cost >= LARGE { &self.large } else { &self.small };
-        line.run_in_turn(namespace, rule).await
+        if cost < LARGE {
+            return self.small.run_in_turn(namespace, rule).await;
+        }
+        let turn = self.large.wait_for_turn(namespace).await?;
+        let (answer, answered) = oneshot::channel();
+        let review = move || {
+            let _ = answer.send(rule());
+            drop(turn);
+        };
+        self.large_thread.send(Box::new(review)).ok()?;
+        answered.await.ok()
     }
 }
 
