@@ -21,7 +21,7 @@ use serde_json::json;
 use crate::{
     figures::Runs,
     host,
-    world::{self, BINDINGS, JOBS, QUEUES},
+    world::{self, BINDINGS, CLUSTERS, JOBS, QUEUES},
 };
 
 #[derive(Debug, clap::Args)]
@@ -73,6 +73,12 @@ impl Bench {
     async fn start(args: &Args) -> anyhow::Result<Self> {
         let (server, client) = world::start_host().await?;
         host::add_members(&client, 100).await?;
+        // From a namespace the members' own servers are out of reach.
+        for name in ["m1", "m2", "m3"] {
+            let allocatable = json!({"cpu": "1000", "memory": "8Ti", "pods": "10000"});
+            let status = json!({"status": {"resourceSummary": {"allocatable": allocatable}}});
+            world::patch_object(&client, &format!("{CLUSTERS}/{name}/status"), "merge", &status).await?;
+        }
         let dir = tempfile::tempdir()?;
         let mut controllers = Vec::new();
         let links: Vec<Option<Link>> =
