@@ -2,7 +2,7 @@
 //!
 //! Rules:
 //! - Karmada's `pkg/estimator/server/server.go`: a call that names another cluster is refused; until the nodes are known
-//!   the answer is [`UNKNOWN`].
+//!   the answer is `UNKNOWN`.
 //! - No question stops the others: messages, connections and time are bounded (`caldera_runtime::bounded`, [`limits`]),
 //!   answers are worked out on two threads of their own, and a panic there is the answer to that question alone.
 
