@@ -378,8 +378,8 @@ fn is_within(record: &Admission, other: &Admission) -> bool {
         && record.tasks.iter().all(|(task, pods)| *pods <= other.pods_of(task))
 }
 
-/// How often the lease had changed hands.
-fn term_of(epoch: Option<&str>) -> Option<u64> {
+/// How often the lease had changed hands. An epoch that says nothing is of no lease of ours.
+pub(crate) fn term_of(epoch: Option<&str>) -> Option<u64> {
     epoch?.split_once('.')?.0.parse().ok()
 }
 

@@ -29,6 +29,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{
     deadlines::{Deadlines, after},
     eviction::NOT_PLACED,
+    forged_record::term_of,
     jobs::Jobs,
     requeue::requeue,
     unused_quota::record_of_placed,
@@ -78,7 +79,7 @@ impl StaleGrants {
         if !(other && unplaced && binding.admission.is_some() && !binding.deleting) {
             self.0.forget(&binding.key);
         } else if !self.0.contains(&binding.key) {
-            let is_later = binding.epoch.as_deref().map(count_takeovers) >= epoch.map(count_takeovers);
+            let is_later = term_of(binding.epoch.as_deref()) >= term_of(epoch);
             let due = if epoch.is_some() && is_later { after(now, STOPPED) } else { now };
             self.0.set(&binding.key, due, ());
         }
@@ -135,11 +136,6 @@ impl StaleGrants {
 fn is_understated(objects: &Objects, binding: &Binding, record: &Admission) -> bool {
     let Some(Ok(gang)) = objects.workload_of(binding).map(|workload| workload.gang.as_ref()) else { return false };
     !record.price_at(gang).fits_in(&record.charged)
-}
-
-/// How often the lease had changed hands when it was this epoch. An epoch that says nothing is of no lease of ours.
-fn count_takeovers(epoch: &str) -> Option<u64> {
-    epoch.split_once('.')?.0.parse().ok()
 }
 
 /// Whether more is charged than a queue may have, without what was taken back just now.
