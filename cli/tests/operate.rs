@@ -46,6 +46,18 @@ struct Sandbox {
 }
 
 impl Sandbox {
+    /// A split job and a service that run, and a job that waits.
+    fn run_and_wait(&self) {
+        self.apply(QUEUES);
+        self.apply(&SPLIT.replace("sleep 4", "sleep 600"));
+        self.apply(WEB);
+        self.until_state("mindspore-cpu", "Running");
+        self.until_state("deployment/web", "Running");
+        // Small enough for what is free: it waits for quota alone.
+        self.apply(&WAITING.replace("cpu: \"2\"", "cpu: 200m"));
+        self.until_state("low-priority", "Waiting");
+    }
+
     fn start(dir: &Path) -> Self {
         let started =
             caldera(&["sandbox", "--members", "2", "--dir", dir.to_str().unwrap()]).stdout(Stdio::piped()).spawn();
@@ -276,14 +288,7 @@ fn a_record_that_can_not_be_read_and_rights_that_were_taken(sandbox: &Sandbox) {
 fn jobs_queues_and_clusters_are_listed_and_changed_on_a_sandbox() {
     let dir = tempfile::tempdir().unwrap();
     let sandbox = Sandbox::start(dir.path());
-    sandbox.apply(QUEUES);
-    sandbox.apply(&SPLIT.replace("sleep 4", "sleep 600"));
-    sandbox.apply(WEB);
-    sandbox.until_state("mindspore-cpu", "Running");
-    sandbox.until_state("deployment/web", "Running");
-    // Small enough for what is free: it waits for quota alone.
-    sandbox.apply(&WAITING.replace("cpu: \"2\"", "cpu: 200m"));
-    sandbox.until_state("low-priority", "Waiting");
+    sandbox.run_and_wait();
 
     let table = sandbox.succeeds(&["job", "list", "-A", "--sort-by", "state"]);
     assert!(table.starts_with("NAMESPACE") && table.contains("member1,member2"), "{table}");
@@ -355,14 +360,7 @@ fn the_clusters(sandbox: &Sandbox) {
 fn uninstall_leaves_no_gate_closed_and_nothing_of_ours_and_what_runs_runs_on() {
     let dir = tempfile::tempdir().unwrap();
     let sandbox = Sandbox::start(dir.path());
-    sandbox.apply(QUEUES);
-    sandbox.apply(&SPLIT.replace("sleep 4", "sleep 600"));
-    sandbox.apply(WEB);
-    sandbox.until_state("mindspore-cpu", "Running");
-    sandbox.until_state("deployment/web", "Running");
-    // Small enough for what is free: it waits for quota alone.
-    sandbox.apply(&WAITING.replace("cpu: \"2\"", "cpu: 200m"));
-    sandbox.until_state("low-priority", "Waiting");
+    sandbox.run_and_wait();
     let pods = running_pods(&sandbox);
     assert!(!pods.is_empty());
 
