@@ -1,6 +1,6 @@
 //! What the numbers were measured on, printed with them: a benchmark on a busy machine has to say so.
 
-use std::fs;
+use std::{fs, time::Duration};
 
 /// Cores, memory, kernel, load.
 pub fn print_machine() {
@@ -33,4 +33,14 @@ pub fn read_memory(pid: u32, field: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
     line.trim().trim_end_matches(" kB").parse().ok()
+}
+
+/// User and system time of a process so far.
+pub fn read_cpu(pid: u32) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name is in parentheses and may have spaces; user and system time are the 12th and 13th field after it.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+    // The kernel shows hundredths of a second to programs, whatever its own tick is.
+    Some(Duration::from_millis(ticks * 10))
 }

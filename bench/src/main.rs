@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod apiserver;
+mod baseline;
 mod figures;
 mod host;
 mod machine;
@@ -38,6 +39,8 @@ enum Command {
     Place(place::Args),
     /// API writes of a job's whole life, by component.
     Writes(writes::Args),
+    /// Kueue's baseline scenario: time to admission, writes a job, CPU and memory, on any API server.
+    Baseline(baseline::Args),
     /// Hours of jobs against real processes that are killed and stopped: what was lost, and what memory does.
     Soak(soak::Args),
     /// From the loss of the controller that holds the Lease to the next release by the other one.
@@ -72,6 +75,7 @@ async fn run_command(command: Command) -> anyhow::Result<()> {
         Command::Release(args) => release::run_benchmark(args).await?,
         Command::Place(args) => place::run_benchmark(args).await?,
         Command::Writes(args) => writes::run_benchmark(args).await?,
+        Command::Baseline(args) => baseline::run_benchmark(args).await?,
         Command::Soak(args) => soak::run_benchmark(args).await?,
         Command::Takeover(args) => takeover::run_benchmark(args).await?,
         Command::Apiserver(args) => apiserver::run_benchmark(args).await?,

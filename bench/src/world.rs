@@ -36,7 +36,7 @@ pub async fn start_host() -> anyhow::Result<(ApiServer, Client)> {
     Ok((server, client))
 }
 
-async fn wait_until_served(client: &Client, path: &str) -> anyhow::Result<()> {
+pub async fn wait_until_served(client: &Client, path: &str) -> anyhow::Result<()> {
     for _ in 0..500 {
         if get_object(client, &format!("{path}?limit=1")).await.is_ok() {
             return Ok(());

@@ -6,7 +6,8 @@ use clap::CommandFactory as _;
 
 use crate::{
     args::{Args, Command},
-    cluster, components, demo, doctor, job, manifests, output, queue, sandbox, simulate, uninstall, why,
+    cluster, components, console, demo, doctor, events, job, manifests, output, queue, sandbox, server, simulate, top,
+    uninstall, why,
 };
 
 /// Runs a subcommand to its end.
@@ -22,13 +23,19 @@ pub async fn run_command(command: Command) -> anyhow::Result<ExitCode> {
         Command::Webhook(args) => components::run_webhook(args).await,
         Command::Controller(args) => components::run_controller(args).await,
         Command::Scheduler(args) => components::run_scheduler(args).await,
+        Command::Server(args) => server::run_server(*args).await,
         Command::Inventory(args) => components::run_collector(args).await,
+        Command::Console(args) => console::run_console(args).await,
         Command::Estimator(args) => components::run_estimator(args).await,
         Command::Manifests(args) => manifests::print_manifests(&args),
         Command::Why(args) => why::run_why(args).await,
         Command::Queue(args) => queue::run_queue(args).await,
         Command::Job(action) => job::run_job(action).await,
+        Command::Events(args) => events::run_events(args).await,
         Command::Cluster(action) => cluster::run_cluster(action).await,
+        Command::Pause(args) => queue::pause_releases(args).await,
+        Command::Unpause(args) => queue::unpause_releases(args).await,
+        Command::Top(args) => top::run_top(args).await,
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Args::command(), "caldera", &mut script);

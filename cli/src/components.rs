@@ -17,6 +17,7 @@ use caldera_runtime::{
     clock::Clock,
     lease::{LeaseCandidate, LeaseDuration},
     members::collector,
+    metric::{self, Leaders},
     serve::{self, Ready, SharedRegistry},
     shutdown,
     tls::{Identity, RELOAD_EVERY, ServedTls, server_config_for},
@@ -27,8 +28,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     args::{
-        ComponentArgs, ControllerArgs, EstimatorArgs, EstimatorsArgs, InventoryArgs, MemberArgs, Order, SchedulerArgs,
-        WebhookArgs,
+        ControllerArgs, EstimatorArgs, EstimatorsArgs, InventoryArgs, MemberArgs, Order, PlacingArgs, ProcessArgs,
+        QueueRulesArgs, SchedulerArgs, ServingArgs, WebhookArgs,
     },
     stack,
     webhook_identity::webhook_identity,
@@ -50,37 +51,77 @@ pub async fn connect_client(
     Ok(client)
 }
 
-async fn serve_admin(listen: Option<SocketAddr>, stop: &CancellationToken) -> anyhow::Result<(Ready, SharedRegistry)> {
-    let (ready, registry) = (Ready::default(), SharedRegistry::default());
+/// What a component shows of itself.
+#[derive(Debug, Clone)]
+pub(crate) struct Shown {
+    pub(crate) ready: Ready,
+    pub(crate) registry: SharedRegistry,
+    pub(crate) leaders: Leaders,
+}
+
+/// The admin port, with what every component shows.
+pub(crate) async fn serve_admin(
+    components: &[&str],
+    ready: Ready,
+    listen: Option<SocketAddr>,
+    counts: &WriteCounts,
+    stop: &CancellationToken,
+) -> anyhow::Result<Shown> {
+    let registry = SharedRegistry::default();
+    metric::register_builds(&registry, components);
+    let leaders = Leaders::register(&registry);
+    counts.metrics().register(&registry);
+    ready.watch_writes(counts.metrics());
     if let Some(listen) = listen {
         let bound = serve::start_admin_server(listen, ready.clone(), registry.clone(), stop.clone()).await?;
         tracing::info!(address = %bound, "serving health and metrics");
     }
-    Ok((ready, registry))
+    Ok(Shown { ready, registry, leaders })
 }
 
 pub async fn run_controller(args: ControllerArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
-    let client = connect_client(args.component.kubeconfig.as_deref(), "controller", &WriteCounts::default()).await?;
-    let (ready, registry) = serve_admin(args.component.admin, &stop).await?;
-    let config = caldera_controller::Config { ready: ready.clone(), registry, ..controller_config(&args) };
-    while_active(CONTROLLER_LEASE, &args.component, &ready, client.clone(), stop, |active, epoch| async move {
+    let counts = WriteCounts::default();
+    let client = connect_client(args.component.kubeconfig.as_deref(), "controller", &counts).await?;
+    let process = &args.component.process;
+    let shown = serve_admin(&["controller"], Ready::default(), process.admin, &counts, &stop).await?;
+    lead_controller(process, &args.rules, client, shown, stop).await
+}
+
+/// Runs the controller while its lease is held.
+pub(crate) async fn lead_controller(
+    process: &ProcessArgs,
+    rules: &QueueRulesArgs,
+    client: Client,
+    shown: Shown,
+    stop: CancellationToken,
+) -> anyhow::Result<ExitCode> {
+    let config = caldera_controller::Config {
+        ready: shown.ready.clone(),
+        registry: shown.registry.clone(),
+        namespace: process.lease_namespace.clone(),
+        ..controller_config(rules)
+    };
+    while_active(CONTROLLER_LEASE, process, &shown, client.clone(), stop, |active, epoch| async move {
         Ok(caldera_controller::run(caldera_controller::Config { epoch, ..config }, client, active).await?)
     })
     .await
 }
 
 /// The controller's order, reservation and preemption settings, from its flags.
-fn controller_config(args: &ControllerArgs) -> caldera_controller::Config {
+fn controller_config(args: &QueueRulesArgs) -> caldera_controller::Config {
     let mut config = caldera_controller::Config {
         order: match args.order {
             Order::Share => OrderPolicy::Share,
+            Order::FairHistory => OrderPolicy::FairHistory,
             Order::Strict => OrderPolicy::Strict,
             Order::Fifo => OrderPolicy::Fifo,
         },
+        history_half_life: args.history_half_life.into(),
         reservation_after: Some(i64::from(args.reservation_after)).filter(|seconds| *seconds > 0),
         pods_ready_timeout: SignedDuration::from_secs(args.pods_ready_timeout.into()),
-        namespace: args.component.lease_namespace.clone(),
+        member_lost_after: (args.member_lost_after > 0)
+            .then(|| SignedDuration::from_secs(args.member_lost_after.into())),
         ..caldera_controller::Config::default()
     };
     let policy = &mut config.preemption;
@@ -99,22 +140,31 @@ fn controller_config(args: &ControllerArgs) -> caldera_controller::Config {
 
 pub async fn run_scheduler(args: SchedulerArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
-    let client = connect_client(args.component.kubeconfig.as_deref(), "scheduler", &WriteCounts::default()).await?;
-    let estimators = estimator_settings(&args.estimators)?;
-    let (ready, registry) = serve_admin(args.component.admin, &stop).await?;
-    let defaults = caldera_global_scheduler::Config::default();
-    let empty_workloads = args.enable_empty_workload_propagation;
-    // A controller without a lease writes grants without an epoch. They are placed where there is no lease.
-    let grants = Some((args.component.lease_namespace.clone(), CONTROLLER_LEASE.to_owned()));
+    let counts = WriteCounts::default();
+    let client = connect_client(args.component.kubeconfig.as_deref(), "scheduler", &counts).await?;
+    let process = &args.component.process;
+    let shown = serve_admin(&["scheduler"], Ready::default(), process.admin, &counts, &stop).await?;
+    lead_scheduler(process, &args.placing, client, shown, stop).await
+}
+
+/// Runs the scheduler while its lease is held.
+pub(crate) async fn lead_scheduler(
+    process: &ProcessArgs,
+    placing: &PlacingArgs,
+    client: Client,
+    shown: Shown,
+    stop: CancellationToken,
+) -> anyhow::Result<ExitCode> {
     let config = caldera_global_scheduler::Config {
-        ready: ready.clone(),
-        registry,
-        estimators,
-        empty_workloads,
-        grants,
-        ..defaults
+        ready: shown.ready.clone(),
+        registry: shown.registry.clone(),
+        estimators: estimator_settings(&placing.estimators)?,
+        empty_workloads: placing.enable_empty_workload_propagation,
+        // A controller without a lease writes grants without an epoch. They are placed where there is no lease.
+        grants: Some((process.lease_namespace.clone(), CONTROLLER_LEASE.to_owned())),
+        ..caldera_global_scheduler::Config::default()
     };
-    while_active("caldera-scheduler", &args.component, &ready, client.clone(), stop, |active, _| async move {
+    while_active("caldera-scheduler", process, &shown, client.clone(), stop, |active, _| async move {
         Ok(caldera_global_scheduler::run(config, client, active).await?)
     })
     .await
@@ -143,19 +193,20 @@ pub async fn run_collector(args: InventoryArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
     let counts = WriteCounts::default();
     let client = connect_client(args.component.kubeconfig.as_deref(), "inventory", &counts).await?;
-    let (ready, _) = serve_admin(args.component.admin, &stop).await?;
+    let process = &args.component.process;
+    let shown = serve_admin(&["inventory"], Ready::default(), process.admin, &counts, &stop).await?;
     let pace =
         collector::Pace { heartbeat: Duration::from_secs(u64::from(args.heartbeat)), ..collector::Pace::default() };
     let member = connect_member(&args.member, "inventory", &counts).await?;
     let config = collector::Config {
         member,
         pace,
-        ready: ready.clone(),
+        ready: shown.ready.clone(),
         counts,
         ..collector::Config::new(&args.member.cluster)
     };
     let lease = format!("caldera-inventory-{}", args.member.cluster);
-    while_active(&lease, &args.component, &ready, client.clone(), stop, |active, _| async move {
+    while_active(&lease, process, &shown, client.clone(), stop, |active, _| async move {
         collector::run_collector(config, client, active).await;
         Ok(())
     })
@@ -194,7 +245,7 @@ pub async fn run_estimator(args: EstimatorArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
     let counts = WriteCounts::default();
     let client = connect_client(args.kubeconfig.as_deref(), "estimator", &counts).await?;
-    let (ready, _) = serve_admin(args.admin, &stop).await?;
+    let Shown { ready, .. } = serve_admin(&["estimator"], Ready::default(), args.admin, &counts, &stop).await?;
     let tls = match estimator_files(&args)? {
         Some(files) => Some(ServedTls::from_files(files, RELOAD_EVERY, |pems| {
             caldera_estimator::tls::server_config(&read_identity(pems), pems.get(2).map(String::as_str))
@@ -217,7 +268,7 @@ pub async fn run_estimator(args: EstimatorArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// A certificate chain and its key, from the contents of two files.
-fn read_identity(pems: &[String]) -> Identity {
+pub fn read_identity(pems: &[String]) -> Identity {
     let text = |at: usize| pems.get(at).cloned().unwrap_or_default();
     Identity { cert_pem: text(0), key_pem: text(1) }
 }
@@ -241,8 +292,8 @@ async fn connect_member(args: &MemberArgs, component: &str, counts: &WriteCounts
 /// for it for ever.
 async fn while_active<Fut>(
     lease: &str,
-    args: &ComponentArgs,
-    ready: &Ready,
+    args: &ProcessArgs,
+    Shown { ready, leaders, .. }: &Shown,
     client: Client,
     stop: CancellationToken,
     component: impl FnOnce(CancellationToken, Option<String>) -> Fut,
@@ -250,7 +301,9 @@ async fn while_active<Fut>(
 where
     Fut: Future<Output = anyhow::Result<()>>,
 {
+    let leads = leaders.add_lease(lease);
     if args.no_lease {
+        leads.set(1);
         component(stop, None).await?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -268,6 +321,7 @@ where
         return Ok(ExitCode::SUCCESS);
     };
     ready.set_ready(false);
+    leads.set(1);
     let active = stop.child_token();
     let lost = held.lost.clone();
     let ended = active.clone();
@@ -282,7 +336,7 @@ where
 }
 
 /// What the webhook's clients may take of it. Room for bodies and their values follows from the largest object.
-fn webhook_limits(args: &WebhookArgs) -> caldera_webhook::Limits {
+fn webhook_limits(args: &ServingArgs) -> caldera_webhook::Limits {
     let mut limits = caldera_webhook::Limits::for_objects_of(args.largest_object as usize * 1024);
     limits.bounds.connections = args.connections as usize;
     limits
@@ -290,15 +344,29 @@ fn webhook_limits(args: &WebhookArgs) -> caldera_webhook::Limits {
 
 pub async fn run_webhook(args: WebhookArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
-    let client = connect_client(args.component.kubeconfig.as_deref(), "webhook", &WriteCounts::default()).await?;
-    let (ready, registry) = serve_admin(args.component.admin, &stop).await?;
-    let (identity, ca_pem) = webhook_identity(&args, &client).await?;
+    let counts = WriteCounts::default();
+    let client = connect_client(args.component.kubeconfig.as_deref(), "webhook", &counts).await?;
+    let process = &args.component.process;
+    let shown = serve_admin(&["webhook"], Ready::default(), process.admin, &counts, &stop).await?;
+    serve_webhook(process, &args.serving, client, shown, stop).await
+}
+
+/// Serves the webhook.
+pub(crate) async fn serve_webhook(
+    process: &ProcessArgs,
+    args: &ServingArgs,
+    client: Client,
+    Shown { ready, registry, .. }: Shown,
+    stop: CancellationToken,
+) -> anyhow::Result<ExitCode> {
+    let (identity, ca_pem) = webhook_identity(args, &process.lease_namespace, &client).await?;
     let client_ca = args.client_ca.as_deref().map(read_file).transpose()?;
     let listener =
         std::net::TcpListener::bind(args.listen).with_context(|| format!("failed to listen on {}", args.listen))?;
     if let Some(url) = &args.register_url {
         let endpoint = caldera_webhook::Endpoint::Url(url.trim_end_matches('/').to_owned());
-        for object in caldera_webhook::configurations(&endpoint, &ca_pem) {
+        let trusted = args.trusted.to_writers();
+        for object in caldera_webhook::configurations_for(&endpoint, &ca_pem, &trusted) {
             stack::apply_object(&client, object).await?;
         }
     }
@@ -313,7 +381,7 @@ pub async fn run_webhook(args: WebhookArgs) -> anyhow::Result<ExitCode> {
     };
     let config = caldera_webhook::Config {
         renewed: Some(renewed),
-        limits: webhook_limits(&args),
+        limits: webhook_limits(args),
         trusted: args.trusted.to_writers(),
         ready,
         registry,
@@ -354,7 +422,7 @@ mod tests {
     fn decided(flags: &[&str]) -> caldera_controller::Config {
         let words = ["caldera", "controller"].iter().chain(flags);
         match Args::try_parse_from(words).unwrap().command {
-            Command::Controller(args) => controller_config(&args),
+            Command::Controller(args) => controller_config(&args.rules),
             other => panic!("{other:?}"),
         }
     }
@@ -364,6 +432,7 @@ mod tests {
         let (said, default) = (decided(&[]), caldera_controller::Config::default());
         assert_eq!((said.order, said.reservation_after), (default.order, default.reservation_after));
         assert_eq!(said.pods_ready_timeout, default.pods_ready_timeout);
+        assert_eq!(said.member_lost_after, default.member_lost_after);
         assert_eq!(format!("{:?}", said.preemption), format!("{:?}", default.preemption));
     }
 

@@ -4,8 +4,8 @@
 //! needs no token for the cluster it runs in. A collector inside a Pull member is the exception: it reads that member
 //! with its pod's service account.
 //!
-//! Secrets are referred to, never made: `caldera-<component>-kubeconfig` (key `kubeconfig`) and `caldera-webhook-cert`
-//! (`tls.crt`, `tls.key`).
+//! Secrets are referred to, never made: `caldera-<component>-kubeconfig` (key `kubeconfig`), `caldera-webhook-cert` and
+//! `caldera-console-cert` (`tls.crt`, `tls.key`).
 
 use serde_json::{Value, json};
 
@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 const ADMIN_PORT: u16 = 8080;
 /// Where the webhook listens.
 const WEBHOOK_PORT: u16 = 8443;
+/// Where the console listens.
+const CONSOLE_PORT: u16 = 8444;
 /// Where a kubeconfig is mounted.
 const KUBECONFIG_DIR: &str = "/etc/caldera/kubeconfig";
 /// Where a certificate is mounted.
@@ -33,6 +35,8 @@ pub struct Deploy {
     pub callers: Vec<String>,
     /// Networks from which it may be called, too.
     pub caller_addresses: Vec<String>,
+    /// Whether the console runs, too.
+    pub console: bool,
 }
 
 /// One component's process.
@@ -67,13 +71,16 @@ pub fn beside_karmada(deploy: &Deploy) -> Vec<Value> {
         serves: None,
         in_cluster: false,
     };
-    let certificate = [("--tls-cert", "tls.crt"), ("--tls-key", "tls.key")]
-        .map(|(flag, file)| format!("{flag}={CERTIFICATE_DIR}/{file}"));
-    let mut listen = vec![format!("--listen=0.0.0.0:{WEBHOOK_PORT}")];
-    listen.extend(certificate);
+    let listen = |port: u16| {
+        let certificate = [("--tls-cert", "tls.crt"), ("--tls-key", "tls.key")]
+            .map(|(flag, file)| format!("{flag}={CERTIFICATE_DIR}/{file}"));
+        let mut args = vec![format!("--listen=0.0.0.0:{port}")];
+        args.extend(certificate);
+        args
+    };
     let webhook = Part {
         serves: Some(("caldera-webhook-cert", WEBHOOK_PORT)),
-        ..part("webhook", listen, ("96Mi", "384Mi"), "100m")
+        ..part("webhook", listen(WEBHOOK_PORT), ("96Mi", "384Mi"), "100m")
     };
     let mut parts = vec![
         webhook,
@@ -82,6 +89,23 @@ pub fn beside_karmada(deploy: &Deploy) -> Vec<Value> {
     ];
     for cluster in &deploy.collectors {
         parts.push(collector_part(cluster, false));
+    }
+    if deploy.console {
+        parts.push(Part {
+            replicas: 1,
+            serves: Some(("caldera-console-cert", CONSOLE_PORT)),
+            ..part("console", listen(CONSOLE_PORT), ("128Mi", "512Mi"), "50m")
+        });
+        objects.extend([
+            service_object(deploy, "caldera-console", Some("caldera-console"), ("https", 443)),
+            // Whoever reaches the cluster: who he is decides what he sees.
+            network_policy(
+                deploy,
+                "caldera-console",
+                json!({"app.kubernetes.io/name": "caldera-console"}),
+                json!({"ports": [{"protocol": "TCP", "port": CONSOLE_PORT}]}),
+            ),
+        ]);
     }
     for part in &parts {
         objects.extend(of_part(deploy, part));
@@ -92,7 +116,7 @@ pub fn beside_karmada(deploy: &Deploy) -> Vec<Value> {
     objects
 }
 
-/// What a member needs so that a collector (or an estimator) inside it can read its nodes, pods and HyperNodes; with
+/// What a member needs so that a collector (or an estimator) inside it can read its nodes, pods, HyperNodes and queues; with
 /// the collector itself where an image and the member's name are given.
 #[must_use]
 pub fn inside_member(namespace_name: &str, collector_of: Option<(&str, &str)>) -> Vec<Value> {
@@ -107,6 +131,7 @@ pub fn inside_member(namespace_name: &str, collector_of: Option<(&str, &str)>) -
             "rules": [
                 {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": read},
                 {"apiGroups": ["topology.volcano.sh"], "resources": ["hypernodes"], "verbs": read},
+                {"apiGroups": ["scheduling.volcano.sh"], "resources": ["queues"], "verbs": read},
             ],
         }),
         json!({
@@ -231,13 +256,6 @@ fn service_object(deploy: &Deploy, name: &str, component: Option<&str>, (port_na
 /// admin ports from namespaces with the label `caldera.dev/monitoring`, and nothing else. (A kubelet's probes always
 /// arrive.)
 fn network_policies(deploy: &Deploy) -> [Value; 2] {
-    let policy = |name: &str, pods: Value, rule: Value| {
-        json!({
-            "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
-            "metadata": {"name": name, "namespace": deploy.namespace, "labels": component_labels(None)},
-            "spec": {"podSelector": {"matchLabels": pods}, "policyTypes": ["Ingress"], "ingress": [rule]},
-        })
-    };
     let namespaces = |expression: Value| json!({"namespaceSelector": {"matchExpressions": [expression]}});
     let by_name = json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": deploy.callers});
     let mut callers = vec![namespaces(by_name)];
@@ -245,17 +263,27 @@ fn network_policies(deploy: &Deploy) -> [Value; 2] {
     let watchers = [namespaces(json!({"key": "caldera.dev/monitoring", "operator": "Exists"}))];
     let ports = |port: u16| json!([{"protocol": "TCP", "port": port}]);
     [
-        policy(
+        network_policy(
+            deploy,
             "caldera-webhook",
             json!({"app.kubernetes.io/name": "caldera-webhook"}),
             json!({"from": callers, "ports": ports(WEBHOOK_PORT)}),
         ),
-        policy(
+        network_policy(
+            deploy,
             "caldera-admin",
             json!({"app.kubernetes.io/part-of": "caldera"}),
             json!({"from": watchers, "ports": ports(ADMIN_PORT)}),
         ),
     ]
+}
+
+fn network_policy(deploy: &Deploy, name: &str, pods: Value, rule: Value) -> Value {
+    json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+        "metadata": {"name": name, "namespace": deploy.namespace, "labels": component_labels(None)},
+        "spec": {"podSelector": {"matchLabels": pods}, "policyTypes": ["Ingress"], "ingress": [rule]},
+    })
 }
 
 fn namespace_object(name: &str) -> Value {

@@ -2,23 +2,34 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
+#[cfg(test)]
+mod chart;
 pub mod cluster;
 pub mod command;
 pub mod components;
+pub mod console;
 pub mod demo;
 pub mod deploy;
 pub mod doctor;
+pub mod events;
 pub mod job;
 pub mod live;
 pub mod manifests;
+#[cfg(test)]
+mod monitoring;
 pub mod objects;
 pub mod output;
 pub mod queue;
+pub mod repeat;
 pub mod roles;
 pub mod sandbox;
+pub mod server;
 pub mod simulate;
 pub mod stack;
 pub mod style;
+pub mod top;
 pub mod uninstall;
+pub mod view;
+pub mod watch;
 pub mod webhook_identity;
 pub mod why;

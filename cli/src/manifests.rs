@@ -39,7 +39,8 @@ fn deployment_objects(args: &DeployArgs) -> anyhow::Result<Option<Vec<Value>>> {
     if args.deployments {
         let image = image.context("--deployments wants --image")?.to_owned();
         let (callers, caller_addresses) = (args.callers.clone(), args.caller_addresses.clone());
-        let deploy = Deploy { image, namespace, collectors: args.collectors.clone(), callers, caller_addresses };
+        let (collectors, console) = (args.collectors.clone(), args.console);
+        let deploy = Deploy { image, namespace, collectors, callers, caller_addresses, console };
         return Ok(Some(deploy::beside_karmada(&deploy)));
     }
     if !args.member {
@@ -75,18 +76,35 @@ fn of_groups(args: &ManifestsArgs) -> anyhow::Result<Vec<Value>> {
         objects.extend(propagation_policies());
     }
     if wanted(ManifestGroup::Webhooks) {
-        let ca_bundle = match &args.ca_bundle {
-            Some(path) => fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()))?,
-            None => String::new(),
-        };
-        objects.extend(caldera_webhook::configurations(&webhook_endpoint(args)?, &ca_bundle));
+        objects.extend(webhook_configurations(args)?);
         objects.extend(caldera_crds::trusted::admission_policies(&args.trusted.to_writers()));
         objects.extend(caldera_crds::queue_access::command_policy());
+        objects.extend(caldera_crds::queue_access::hyper_job_policy());
         if args.require_queue_access {
             objects.extend(caldera_crds::queue_access::queue_access_policies());
         }
     }
     Ok(objects)
+}
+
+/// Webhooks fail closed: without trust in the webhook's certificate nothing of our kinds would be accepted any more.
+fn webhook_configurations(args: &ManifestsArgs) -> anyhow::Result<Vec<Value>> {
+    let endpoint = webhook_endpoint(args)?;
+    let ca_bundle = match &args.ca_bundle {
+        Some(path) => {
+            let pem = fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()))?;
+            anyhow::ensure!(pem.contains("-----BEGIN CERTIFICATE-----"), "{} has no certificate", path.display());
+            pem
+        }
+        None if args.system_trust => String::new(),
+        None if args.registers_webhooks => return Ok(Vec::new()),
+        None => anyhow::bail!(
+            "no API server would trust the webhook, and nothing of its kinds would be accepted: give --ca-bundle FILE, or \
+             --registers-webhooks for a webhook that registers itself, or --system-trust for a certificate of a known \
+             authority; --only crds, policies or rbac prints what needs none"
+        ),
+    };
+    Ok(caldera_webhook::configurations_for(&endpoint, &ca_bundle, &args.trusted.to_writers()))
 }
 
 /// Reads the objects of a YAML file.

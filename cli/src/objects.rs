@@ -44,6 +44,11 @@ pub fn commands() -> ApiResource {
     api_resource("bus.volcano.sh", "v1alpha1", "Command", "commands")
 }
 
+/// Events.
+pub fn events() -> ApiResource {
+    api_resource("", "v1", "Event", "events")
+}
+
 /// What a collector publishes of a member.
 pub fn inventories() -> ApiResource {
     api_resource("federation.caldera.dev", "v1alpha1", "ClusterInventory", "clusterinventories")

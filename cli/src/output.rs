@@ -76,22 +76,34 @@ pub fn print_list<T: Serialize>(
     names: &str,
     text: impl FnOnce(bool) -> String,
 ) -> anyhow::Result<()> {
+    write_bytes(format_list(output, answer, column, names, text)?.as_bytes());
+    Ok(())
+}
+
+/// What [`print_list`] prints.
+///
+/// # Errors
+/// As [`print_answer`].
+pub fn format_list<T: Serialize>(
+    output: ListOutput,
+    answer: &T,
+    column: &str,
+    names: &str,
+    text: impl FnOnce(bool) -> String,
+) -> anyhow::Result<String> {
     let of = match output {
-        ListOutput::Name => {
-            write_stdout(names);
-            return Ok(());
-        }
+        ListOutput::Name => return Ok(escape_controls(names)),
         ListOutput::Json => Output::Json,
         ListOutput::Yaml => Output::Yaml,
         ListOutput::Wide => Output::Wide,
         ListOutput::Table => {
             let style = Style::of_stdout();
             let text = style.cut(&escape_controls(&text(false)));
-            write_bytes(style.paint(&text, column).as_bytes());
-            return Ok(());
+            return Ok(style.paint(&text, column));
         }
     };
-    print_painted(of, answer, column, text)
+    let text = escape_controls(&format_answer(of, answer, text)?);
+    Ok(if of == Output::Wide { Style::of_stdout().paint(&text, column) } else { text })
 }
 
 fn format_answer<T: Serialize>(
@@ -138,9 +150,14 @@ pub fn write_script(script: &[u8]) {
     write_bytes(script);
 }
 
-fn write_bytes(bytes: &[u8]) {
+/// Writes what [`format_list`] made, or lines whose controls are escaped; false if nobody reads any more.
+pub fn try_write(text: &str) -> bool {
+    write_bytes(text.as_bytes())
+}
+
+fn write_bytes(bytes: &[u8]) -> bool {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(bytes).and_then(|()| out.flush());
+    out.write_all(bytes).and_then(|()| out.flush()).is_ok()
 }
 
 /// Columns without lines, as kubectl prints them.

@@ -10,10 +10,11 @@ use caldera_runtime::client::WriteCounts;
 use serde::Serialize;
 
 use crate::{
-    args::{QueueAction, QueueArgs},
+    args::{PauseArgs, QueueAction, QueueArgs, UnpauseArgs},
     components,
-    live::{self, Gap},
+    live::{self, Gap, Live},
     output::{self, ListOutput, format_columns},
+    repeat::{self, Page},
     why,
 };
 
@@ -21,6 +22,9 @@ use crate::{
 #[derive(Debug, Serialize)]
 struct All {
     queues: Vec<QueueView>,
+    /// Why an admin has nothing released, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paused: Option<String>,
     /// What could not be seen.
     missing: Vec<Gap>,
 }
@@ -36,6 +40,9 @@ struct One {
 
 pub async fn run_queue(args: QueueArgs) -> anyhow::Result<ExitCode> {
     let client = components::connect_client(args.kubeconfig.as_deref(), "queue", &WriteCounts::default()).await?;
+    let watch = args.watch;
+    let (output, first) = (args.output, usize::from(args.first));
+    let lease_namespace = args.lease_namespace.clone();
     let (name, tree) = match args.action {
         Some(QueueAction::Open { names }) => return change::command_queues(&client, &names, "OpenQueue").await,
         Some(QueueAction::Close { names }) => return change::command_queues(&client, &names, "CloseQueue").await,
@@ -46,11 +53,36 @@ pub async fn run_queue(args: QueueArgs) -> anyhow::Result<ExitCode> {
         Some(QueueAction::List) => (None, false),
         None => (args.name, false),
     };
-    let live = live::read_live(&client, None, args.lease_namespace.as_deref()).await?;
+    repeat::print_page(watch, async || {
+        let live = live::read_live(&client, None, lease_namespace.as_deref()).await?;
+        make_page(live, name.as_deref(), tree, output, first)
+    })
+    .await
+}
+
+/// Stops all releases.
+///
+/// # Errors
+/// If the server does not answer, or refuses.
+pub async fn pause_releases(args: PauseArgs) -> anyhow::Result<ExitCode> {
+    let client = components::connect_client(args.kubeconfig.as_deref(), "queue", &WriteCounts::default()).await?;
+    change::mark_paused(&client, Some(&args.reason)).await
+}
+
+/// Has jobs released again.
+///
+/// # Errors
+/// If the server does not answer, or refuses.
+pub async fn unpause_releases(args: UnpauseArgs) -> anyhow::Result<ExitCode> {
+    let client = components::connect_client(args.kubeconfig.as_deref(), "queue", &WriteCounts::default()).await?;
+    change::mark_paused(&client, None).await
+}
+
+fn make_page(live: Live, name: Option<&str>, tree: bool, output: ListOutput, first: usize) -> anyhow::Result<Page> {
     let all = list_queues(&live.controller);
+    let paused = live.controller.paused().map(str::to_owned);
     let Some(name) = name else {
-        print_queues(args.output, All { queues: all, missing: live.gaps }, tree)?;
-        return Ok(ExitCode::SUCCESS);
+        return page_of_queues(output, All { queues: all, paused, missing: live.gaps }, tree);
     };
     let Some(at) = all.iter().position(|queue| queue.name.as_str() == name) else {
         let names: Vec<&str> = all.iter().map(|queue| queue.name.as_str()).take(20).collect();
@@ -61,24 +93,24 @@ pub async fn run_queue(args: QueueArgs) -> anyhow::Result<ExitCode> {
     if tree {
         let depth = all[at].depth;
         let below = all[at + 1..].iter().take_while(|queue| queue.depth > depth).count();
-        print_queues(args.output, All { queues: all[at..=at + below].to_vec(), missing: live.gaps }, true)?;
-        return Ok(ExitCode::SUCCESS);
+        return page_of_queues(output, All { queues: all[at..=at + below].to_vec(), paused, missing: live.gaps }, true);
     }
-    let first = usize::from(args.first);
     let answer =
         One { queue: all[at].clone(), line: list_queue(&live.controller, &all[at].name, first), missing: live.gaps };
     let now = live.now.as_second();
-    output::print_list(args.output, &answer, "STATE", &format!("{name}\n"), |wide| {
+    let text = output::format_list(output, &answer, "STATE", &format!("{name}\n"), |wide| {
         format_queue(&answer, first, now, wide) + &output::format_gaps(&answer.missing)
     })?;
-    Ok(ExitCode::SUCCESS)
+    Page::new(text, &answer)
 }
 
-fn print_queues(output: ListOutput, answer: All, tree: bool) -> anyhow::Result<()> {
+fn page_of_queues(output: ListOutput, answer: All, tree: bool) -> anyhow::Result<Page> {
     let names: String = answer.queues.iter().map(|queue| format!("{}\n", queue.name)).collect();
-    output::print_list(output, &answer, "STATE", &names, |wide| {
-        format_table(&answer.queues, tree, wide) + &output::format_gaps(&answer.missing)
-    })
+    let text = output::format_list(output, &answer, "STATE", &names, |wide| {
+        let paused = answer.paused.iter().map(|why| format!("All releases are paused: {why}\n\n"));
+        paused.collect::<String>() + &format_table(&answer.queues, tree, wide) + &output::format_gaps(&answer.missing)
+    })?;
+    Page::new(text, &answer)
 }
 
 fn format_queue(answer: &One, first: usize, now: i64, wide: bool) -> String {
@@ -87,7 +119,7 @@ fn format_queue(answer: &One, first: usize, now: i64, wide: bool) -> String {
     if !answer.line.is_empty() {
         text += "\nWaiting:\n";
         text += &why::format_line(&answer.line, now);
-        let waiting = queue.jobs.map_or(0, |jobs| jobs.waiting);
+        let waiting = queue.jobs.map_or(0, |jobs| jobs.waiting + jobs.blocked);
         if waiting > first {
             let _ = writeln!(text, "... and {} more (--first {waiting})", waiting - first);
         }

@@ -126,13 +126,20 @@ fn cluster_rules(component: &str) -> Vec<Rule> {
             rules.extend(WORKLOADS.into_iter().chain(MEMBERS));
             rules.extend([
                 (BINDINGS, &["resourcebindings"][..], &["list", "watch", "patch"][..]),
-                (QUEUES, &["queues"], &["list", "watch", "create", "patch"]),
+                // What runs in members that are lost; and a copy that Karmada believes is there is sent again.
+                (BINDINGS, &["works"], &["list", "watch", "patch"]),
+                // Who writes a HyperJob was asked whether he may use its queues.
+                (QUEUES, &["queues"], &["list", "watch", "create", "patch", "use"]),
                 (QUEUES, &["queues/status"], &["patch"]),
                 (QUEUES, &["podgroups"], &["list", "watch", "create", "patch", "delete"]),
-                // Commands and TTL.
-                (VOLCANO, &["jobs"], &["patch", "delete"]),
+                // Jobs of HyperJobs, Commands and TTL.
+                (VOLCANO, &["jobs"], &["create", "patch", "delete"]),
                 (VOLCANO, &["jobs/status"], &["patch"]),
                 ("bus.volcano.sh", &["commands"], &["list", "watch", "delete"]),
+                ("training.volcano.sh", &["hyperjobs"], FOLLOW),
+                ("training.volcano.sh", &["hyperjobs/status"], &["patch"]),
+                // Of the jobs of HyperJobs.
+                ("policy.karmada.io", &["propagationpolicies"], &["list", "watch", "create", "patch", "delete"]),
                 (OURS, &["clusterinventories", "federationtopologies"], FOLLOW),
                 EVENTS,
                 CLASSES,
@@ -160,6 +167,22 @@ fn cluster_rules(component: &str) -> Vec<Rule> {
             rules.extend(MEMBERS);
             rules.push((OURS, &["clusterinventories"], FOLLOW));
         }
+        // It shows what it follows to whoever may list it himself, and asks who that is.
+        "console" => {
+            let followed = WORKLOADS.map(|(group, resources, verbs)| match group {
+                "" => (group, &["pods"][..], verbs),
+                _ => (group, resources, verbs),
+            });
+            rules.extend(followed);
+            rules.extend([
+                ("", &["events"][..], &["list"][..]),
+                (QUEUES, &["queues", "podgroups"], FOLLOW),
+                (BINDINGS, &["resourcebindings"], FOLLOW),
+                ("cluster.karmada.io", &["clusters"], FOLLOW),
+                ("authentication.k8s.io", &["tokenreviews"], &["create"]),
+                ("authorization.k8s.io", &["subjectaccessreviews"], &["create"]),
+            ]);
+        }
         _ => {}
     }
     rules
@@ -174,7 +197,7 @@ fn own_rules(component: &str, granted: &Granted) -> Vec<Value> {
         "controller" => vec![
             create_lease(),
             lease(&["caldera-controller"], held),
-            named_rule("", "configmaps", &[settings::NAME], &["create", "patch"]),
+            named_rule("", "configmaps", &[settings::NAME], &["get", "create", "patch"]),
         ],
         // It reads the controller's lease, too.
         "scheduler" => {
@@ -197,7 +220,7 @@ pub fn component_roles(granted: &Granted) -> Vec<Value> {
     let ours = json!({"name": NAMESPACE, "labels": {"namespace.karmada.io/skip-auto-propagation": "true"}});
     // Karmada makes its own when the first member joins.
     let mut objects = vec![namespace(ours), namespace(json!({"name": CLUSTER_NAMESPACE}))];
-    let components = ["webhook", "controller", "scheduler", "inventory", "estimator"];
+    let components = ["webhook", "controller", "scheduler", "inventory", "estimator", "console"];
     for component in components {
         objects.push(json!({
             "apiVersion": "v1", "kind": "ServiceAccount",
@@ -240,6 +263,11 @@ fn registration_rules() -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_controllers_account_is_the_one_that_is_trusted_by_name() {
+        assert_eq!(name_account("controller"), caldera_crds::trusted::CONTROLLER_ACCOUNT);
+    }
 
     fn rules(granted: &Granted) -> Vec<(String, Value)> {
         let all = component_roles(granted);
@@ -304,7 +332,19 @@ mod tests {
     #[test]
     fn who_only_looks_writes_nothing() {
         for (role, rule) in rules(&Granted::default()) {
-            let looks = ["caldera-webhook ", "caldera-estimator ", "caldera-reader ", "caldera-member-reader "];
+            // To ask who somebody is, is a write that leaves nothing.
+            let asks = ["tokenreviews", "subjectaccessreviews"].iter().any(|review| has(&rule["resources"], review));
+            if role.starts_with("caldera-console ") && asks {
+                assert_eq!(rule["verbs"], json!(["create"]), "{role} {rule}");
+                continue;
+            }
+            let looks = [
+                "caldera-console ",
+                "caldera-webhook ",
+                "caldera-estimator ",
+                "caldera-reader ",
+                "caldera-member-reader ",
+            ];
             if looks.iter().any(|name| role.starts_with(name)) {
                 let reads = |verb: &Value| ["get", "list", "watch"].iter().any(|read| verb == read);
                 assert!(rule["verbs"].as_array().unwrap().iter().all(reads), "{role} {rule}");

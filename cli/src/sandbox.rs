@@ -1,6 +1,11 @@
 //! `caldera sandbox`, `caldera member-sim`, `caldera karmada-sim`.
 
-use std::{process::ExitCode, time::Duration};
+use std::{
+    fs::{self, File, TryLockError},
+    path::Path,
+    process::ExitCode,
+    time::Duration,
+};
 
 use anyhow::Context;
 use caldera_runtime::{client::WriteCounts, shutdown};
@@ -15,6 +20,7 @@ use crate::{
 
 /// Serves until a signal.
 pub async fn run_sandbox(args: SandboxArgs) -> anyhow::Result<ExitCode> {
+    let _claim = claim_dir(&args.dir)?;
     let stop = shutdown::on_signal();
     let config = fleet::Config { host: args.listen, ..fleet::Config::with_members(args.members.into()) };
     let fleet = fleet::Fleet::start(config, &stop).await?;
@@ -39,6 +45,22 @@ pub async fn run_sandbox(args: SandboxArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// A second sandbox in a directory would write its kubeconfigs over those of the first. The lock goes with the process,
+/// however that ends.
+fn claim_dir(dir: &Path) -> anyhow::Result<File> {
+    let path = dir.join(".sandbox.lock");
+    fs::create_dir_all(dir).with_context(|| format!("failed to make {}", dir.display()))?;
+    let file = File::create(&path).with_context(|| format!("failed to write {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => anyhow::bail!(
+            "a sandbox serves from {} already, and its kubeconfigs would be overwritten: stop it, or give another --dir",
+            dir.display()
+        ),
+        Err(TryLockError::Error(error)) => Err(error).with_context(|| format!("failed to lock {}", path.display())),
+    }
+}
+
 /// Runs a member's stand-ins until a signal.
 pub async fn member_sim(args: MemberSimArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
@@ -60,4 +82,20 @@ pub async fn karmada_sim(args: KarmadaSimArgs) -> anyhow::Result<ExitCode> {
     let client = connect_client(args.kubeconfig.as_deref(), "karmada", &WriteCounts::default()).await?;
     karmada::run(karmada::Config::default(), client, stop).await?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_sandbox_in_a_directory_is_refused_until_the_first_has_ended() {
+        let dir = std::env::temp_dir().join(format!("caldera-sandbox-{}", std::process::id()));
+        let first = claim_dir(&dir).unwrap();
+        let refused = claim_dir(&dir).unwrap_err().to_string();
+        assert!(refused.contains("already") && refused.contains("--dir"), "{refused}");
+        drop(first);
+        claim_dir(&dir).unwrap();
+        fs::remove_dir_all(&dir).unwrap();
+    }
 }

@@ -113,6 +113,7 @@ impl Stack {
         objects.extend(caldera_webhook::configurations(&endpoint, &authority.cert_pem));
         objects.extend(caldera_crds::trusted::admission_policies(&TrustedWriters::default()));
         objects.extend(caldera_crds::queue_access::command_policy());
+        objects.extend(caldera_crds::queue_access::hyper_job_policy());
         objects.extend(manifests::propagation_policies());
         for object in objects {
             apply_object(&installer, object).await?;

@@ -30,6 +30,12 @@ impl Style {
         Self { is_coloured: !is_set("NO_COLOR") && !is_dumb, width: width.filter(|width| *width > 0) }
     }
 
+    /// Whether there is colour.
+    #[must_use]
+    pub const fn is_coloured(self) -> bool {
+        self.is_coloured
+    }
+
     /// Colours the word that begins each line, and the words of a column, where they say how something is.
     pub fn paint(self, text: &str, column: &str) -> String {
         if !self.is_coloured {
@@ -83,7 +89,9 @@ fn paint_line(line: &str, at: Option<usize>) -> String {
     line.to_owned()
 }
 
-fn colour_of(word: &str) -> Option<u8> {
+/// The colour of a word that says how something is, as a terminal numbers it.
+#[must_use]
+pub fn colour_of(word: &str) -> Option<u8> {
     match word {
         "error" | "Failed" | "Blocked" | "NotReady" | "Closed" => Some(31),
         "warning" | "Waiting" | "Held" | "Cordoned" | "Closing" => Some(33),

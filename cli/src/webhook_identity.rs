@@ -18,7 +18,7 @@ use kube::{
     api::{ObjectMeta, PostParams},
 };
 
-use crate::args::WebhookArgs;
+use crate::args::ServingArgs;
 
 /// Secret with the authority of webhooks that register themselves.
 pub const AUTHORITY_SECRET: &str = "caldera-webhook-authority";
@@ -30,7 +30,11 @@ const KEY: &str = "tls.key";
 ///
 /// # Errors
 /// If a file or the Secret can not be used.
-pub async fn webhook_identity(args: &WebhookArgs, client: &Client) -> anyhow::Result<(Identity, String)> {
+pub async fn webhook_identity(
+    args: &ServingArgs,
+    namespace: &str,
+    client: &Client,
+) -> anyhow::Result<(Identity, String)> {
     let read = |path: &PathBuf| fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()));
     if let (Some(cert), Some(key)) = (&args.tls_cert, &args.tls_key) {
         let identity = Identity { cert_pem: read(cert)?, key_pem: read(key)? };
@@ -39,11 +43,11 @@ pub async fn webhook_identity(args: &WebhookArgs, client: &Client) -> anyhow::Re
         return Ok((identity, trusted));
     }
     let Some(url) = &args.register_url else { return issue_identity(&Authority::new(AUTHORITY)?, args, "") };
-    let authority = share_authority(client, &args.component.lease_namespace).await?;
+    let authority = share_authority(client, namespace).await?;
     issue_identity(&authority, args, host_of(url))
 }
 
-fn issue_identity(authority: &Authority, args: &WebhookArgs, host: &str) -> anyhow::Result<(Identity, String)> {
+fn issue_identity(authority: &Authority, args: &ServingArgs, host: &str) -> anyhow::Result<(Identity, String)> {
     let mut names = vec!["localhost", "caldera-webhook", "caldera-webhook.caldera-system.svc"];
     let mut addresses: Vec<IpAddr> = vec![Ipv4Addr::LOCALHOST.into(), args.listen.ip()];
     match host.parse() {
@@ -121,8 +125,10 @@ mod tests {
         let client = fleet.host.client("test", &WriteCounts::default()).unwrap();
         let words = ["caldera", "webhook", "--register-url", "https://webhook.example.com:8443"];
         let Command::Webhook(args) = Args::try_parse_from(words).unwrap().command else { panic!() };
-        let (one, trusted) = webhook_identity(&args, &client).await.unwrap();
-        let (other, same) = webhook_identity(&args, &client).await.unwrap();
+        let (one, trusted) =
+            webhook_identity(&args.serving, &args.component.process.lease_namespace, &client).await.unwrap();
+        let (other, same) =
+            webhook_identity(&args.serving, &args.component.process.lease_namespace, &client).await.unwrap();
         assert_eq!(trusted, same);
         assert_ne!(one.cert_pem, other.cert_pem);
         // The one that the second issued is trusted by who trusts the first.

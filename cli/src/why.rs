@@ -30,14 +30,36 @@ struct Answer {
 pub async fn run_why(args: WhyArgs) -> anyhow::Result<ExitCode> {
     let client = components::connect_client(args.kubeconfig.as_deref(), "why", &WriteCounts::default()).await?;
     let namespace = args.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
-    let mut live = live::read_live(&client, Some(&namespace), args.lease_namespace.as_deref()).await?;
-    let mut explanation = find_explanation(&mut live, &args.job, &namespace)?;
-    if !explanation.placed.is_empty() {
-        explanation.placed_at = placed_at(&client, explanation.binding.as_deref()).await;
-    }
-    let answer = Answer { explanation, missing: live.gaps };
+    let answer = find_answer(&client, &args.job, &namespace, args.lease_namespace.as_deref()).await?;
     output::print_answer(args.output, &answer, |wide| format_answer(&answer, wide))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The same as a text.
+///
+/// # Errors
+/// If there is no such job, or the server does not answer.
+pub async fn explain_in_words(
+    client: &Client,
+    job: &JobName,
+    namespace: &str,
+    controllers: Option<&str>,
+) -> anyhow::Result<String> {
+    Ok(format_answer(&find_answer(client, job, namespace, controllers).await?, true))
+}
+
+async fn find_answer(
+    client: &Client,
+    job: &JobName,
+    namespace: &str,
+    controllers: Option<&str>,
+) -> anyhow::Result<Answer> {
+    let mut live = live::read_live(client, Some(namespace), controllers).await?;
+    let mut explanation = find_explanation(&mut live, job, namespace)?;
+    if !explanation.placed.is_empty() {
+        explanation.placed_at = placed_at(client, explanation.binding.as_deref()).await;
+    }
+    Ok(Answer { explanation, missing: live.gaps })
 }
 
 fn workload_ref(kind: WorkloadKind, namespace: &str, name: &str) -> WorkloadRef {

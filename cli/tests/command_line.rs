@@ -129,6 +129,30 @@ fn a_kubeconfig_that_is_none_is_told() {
     let path = dir.path().join("garbage");
     fs::write(&path, "neither: [this\n").unwrap();
     fails(&["controller", "--kubeconfig", path.to_str().unwrap()], &["garbage"]);
+    // What is in it may be a secret.
+    fs::write(&path, "users: [{name: u, user: {token: [hunter2]}}]\n").unwrap();
+    let output = ends(&["job", "list", "--kubeconfig", path.to_str().unwrap()]);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && told.contains("garbage") && !told.contains("hunter2"), "{told}");
+}
+
+#[test]
+fn wrong_usage_is_exit_code_2_and_a_failure_is_1() {
+    for wrong in [
+        &["job", "list", "--state", "Sleeping"][..],
+        &["job", "list", "--no-such-flag"],
+        &["job", "hold"],
+        &["queue", "set", "q"],
+        &["queue", "set", "q", "--capability", "cpu=lots"],
+        &["no-such-command"],
+    ] {
+        let output = ends(wrong);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {told}");
+    }
+    let told = String::from_utf8(ends(&["job", "list", "--state", "Sleeping"]).stderr).unwrap();
+    assert!(told.contains("Waiting") && told.contains("Inadmissible"), "{told}");
+    fails(&["job", "list", "--state", "waiting", "--kubeconfig", "/no/such/file"], &["/no/such/file"]);
 }
 
 #[test]
@@ -359,12 +383,12 @@ fn a_sandbox_with_collectors_shows_what_each_member_can_take() {
 
 #[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
-    let mut child = caldera(&["manifests"]).spawn().unwrap();
+    let mut child = caldera(&["manifests", "--only", "crds"]).spawn().unwrap();
     let mut first = [0; 3];
     let mut out = child.stdout.take().unwrap();
     out.read_exact(&mut first).unwrap();
     drop(out);
-    wait(&mut child, &["manifests"]);
+    wait(&mut child, &["manifests", "--only", "crds"]);
     assert_eq!((child.wait().unwrap().code(), &first), (Some(0), b"---"));
 }
 

@@ -49,7 +49,7 @@ async fn applies(objects: &[Value]) {
 
 #[tokio::test]
 async fn everything_with_a_url_is_yaml_that_applies() {
-    let objects = printed(&["--webhook-url", "https://127.0.0.1:8443/"]);
+    let objects = printed(&["--webhook-url", "https://127.0.0.1:8443/", "--system-trust"]);
     for kind in [
         "CustomResourceDefinition",
         "Namespace",
@@ -74,7 +74,7 @@ async fn everything_with_a_url_is_yaml_that_applies() {
 
 #[tokio::test]
 async fn everything_with_a_service_is_yaml_that_applies() {
-    let objects = printed(&["--webhook-service", "ops/caldera:9443"]);
+    let objects = printed(&["--webhook-service", "ops/caldera:9443", "--system-trust"]);
     for object in objects.iter().filter(|object| object["kind"].as_str().unwrap().contains("Webhook")) {
         for webhook in object["webhooks"].as_array().unwrap() {
             let service = &webhook["clientConfig"]["service"];
@@ -111,15 +111,15 @@ fn texts(list: &Value) -> Vec<&str> {
 /// The ports that a container's arguments make it listen on: admin, and what it serves.
 fn listens(args: &[&str]) -> (u64, Option<u64>) {
     let words = ["caldera"].iter().chain(args);
-    let (component, serves) = match Args::try_parse_from(words).unwrap().command {
-        Parsed::Webhook(args) => (args.component, Some(args.listen.port().into())),
-        Parsed::Controller(args) => (args.component, None),
-        Parsed::Scheduler(args) => (args.component, None),
-        Parsed::Inventory(args) => (args.component, None),
+    let (process, serves) = match Args::try_parse_from(words).unwrap().command {
+        Parsed::Webhook(args) => (args.component.process, Some(args.serving.listen.port().into())),
+        Parsed::Controller(args) => (args.component.process, None),
+        Parsed::Scheduler(args) => (args.component.process, None),
+        Parsed::Inventory(args) => (args.component.process, None),
         other => panic!("{other:?}"),
     };
-    assert!(!component.no_lease);
-    (component.admin.unwrap().port().into(), serves)
+    assert!(!process.no_lease);
+    (process.admin.unwrap().port().into(), serves)
 }
 
 /// A Deployment's pods get what their arguments say: ports, files, accounts.
@@ -198,11 +198,26 @@ async fn what_a_member_needs_lets_a_collector_read_and_nothing_else() {
     assert_eq!(kinds(&objects), BTreeSet::from(["Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding"]));
     let rules = of_kind(&objects, "ClusterRole")[0]["rules"].as_array().unwrap();
     assert!(rules.iter().all(|rule| texts(&rule["verbs"]) == ["list", "watch"]));
+    // Else it would see no queue that is closed there.
+    assert!(rules.iter().any(|rule| texts(&rule["resources"]) == ["queues"]));
     let objects = printed(&["--member", "--image", "registry/caldera:1", "--collector", "m2"]);
     let deployment = of_kind(&objects, "Deployment")[0];
     is_consistent(&objects, deployment);
     assert_eq!(deployment["spec"]["template"]["spec"]["automountServiceAccountToken"], true);
     applies(&objects).await;
+}
+
+#[test]
+fn webhooks_that_nobody_would_trust_are_refused_and_those_that_register_themselves_are_left_to_it() {
+    let run = |args: &[&str]| Command::new(env!("CARGO_BIN_EXE_caldera")).arg("manifests").args(args).output().unwrap();
+    let refused = run(&["--webhook-url", "https://127.0.0.1:8443"]);
+    let words = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(1) && refused.stdout.is_empty() && words.contains("--ca-bundle"), "{words}");
+    let empty = tempfile::NamedTempFile::new().unwrap();
+    assert!(!run(&["--ca-bundle", empty.path().to_str().unwrap()]).status.success());
+    let left = printed(&["--registers-webhooks"]);
+    assert!(!kinds(&left).iter().any(|kind| kind.contains("WebhookConfiguration")), "{:?}", kinds(&left));
+    assert!(kinds(&left).contains("ValidatingAdmissionPolicy"));
 }
 
 #[test]

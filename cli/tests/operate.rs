@@ -4,23 +4,16 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod killed;
+mod sandbox;
 
 use std::{
-    future::Future,
     io::{BufRead, BufReader},
     path::Path,
     process::{Command, Stdio},
-    thread,
-    time::{Duration, Instant},
 };
 
-use caldera_cli::{
-    manifests::parse_documents,
-    objects::{self, annotation, items, name_of, text},
-    stack,
-};
+use caldera_cli::objects::{self, annotation, items, name_of, text};
 use caldera_runtime::{
-    client::{WriteCounts, from_config, load_config},
     tls::Authority,
     watch::api_resource,
     write::{Body, Write, execute_write},
@@ -28,22 +21,12 @@ use caldera_runtime::{
 use kube::{Client, core::ApiResource};
 use serde_json::{Value, json};
 
-use crate::killed::Killed;
+use crate::{
+    killed::Killed,
+    sandbox::{BINARY, QUEUES, SPLIT, Sandbox, WAITING, connect, until},
+};
 
-const QUEUES: &str = include_str!("../../manifests/examples/00-queues.yaml");
-const SPLIT: &str = include_str!("../../manifests/examples/10-mindspore-cpu.yaml");
-const WAITING: &str = include_str!("../../manifests/examples/40-low-priority.yaml");
 const WEB: &str = include_str!("../../manifests/examples/60-web.yaml");
-/// On a busy machine; only failures last as long.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-struct Sandbox {
-    _process: Killed,
-    runtime: tokio::runtime::Runtime,
-    host: Client,
-    member: Client,
-    kubeconfig: String,
-}
 
 impl Sandbox {
     /// A split job and a service that run, and a job that waits.
@@ -58,32 +41,8 @@ impl Sandbox {
         self.until_state("low-priority", "Waiting");
     }
 
-    fn start(dir: &Path) -> Self {
-        let started =
-            caldera(&["sandbox", "--members", "2", "--dir", dir.to_str().unwrap()]).stdout(Stdio::piped()).spawn();
-        let mut process = Killed(started.unwrap());
-        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        assert!(lines.any(|line| line.unwrap() == "ready"), "the sandbox ended before it was ready");
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        let client = |path: &str| {
-            let path = dir.join(path);
-            runtime.block_on(async move {
-                from_config(load_config(Some(&path)).await.unwrap(), "test", &WriteCounts::default()).unwrap()
-            })
-        };
-        let (host, member) = (client("host.kubeconfig"), client("members/member1.kubeconfig"));
-        let kubeconfig = dir.join("host.kubeconfig").to_str().unwrap().to_owned();
-        Self { _process: process, runtime, host, member, kubeconfig }
-    }
-
-    fn wait<T>(&self, future: impl Future<Output = T>) -> T {
-        self.runtime.block_on(future)
-    }
-
-    fn apply(&self, yaml: &str) {
-        for object in parse_documents(yaml).unwrap() {
-            self.wait(stack::apply_object(&self.host, object)).unwrap();
-        }
+    fn member(&self) -> Client {
+        self.wait(connect(&Path::new(&self.kubeconfig).with_file_name("members/member1.kubeconfig")))
     }
 
     fn write(&self, client: &Client, resource: ApiResource, name: &str, body: Body) -> Value {
@@ -164,22 +123,10 @@ impl Sandbox {
 }
 
 fn caldera(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_caldera"));
+    let mut command = Command::new(BINARY);
     command.args(args).stdin(Stdio::null());
     command.env_remove("KUBECONFIG").env("HOME", "/nonexistent").env_remove("KUBERNETES_SERVICE_HOST");
     command
-}
-
-#[track_caller]
-fn until<T>(what: &str, mut holds: impl FnMut() -> Result<T, String>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match holds() {
-            Ok(found) => return found,
-            Err(seen) => assert!(Instant::now() < deadline, "waited in vain: {what}: {seen}"),
-        }
-        thread::sleep(Duration::from_millis(100));
-    }
 }
 
 fn mutating() -> ApiResource {
@@ -191,7 +138,7 @@ const OURS: &str = "queue.caldera.dev";
 #[test]
 fn the_doctor_finds_what_was_broken_in_a_sandbox_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
-    let sandbox = Sandbox::start(dir.path());
+    let sandbox = Sandbox::start(dir.path(), 2);
     sandbox.apply(QUEUES);
     sandbox.apply(&SPLIT.replace("sleep 4", "sleep 600"));
     sandbox.until_state("mindspore-cpu", "Running");
@@ -236,7 +183,7 @@ fn a_queue_that_is_closed_in_a_member(sandbox: &Sandbox) {
             subresource: Some("status"),
             body: Body::MergePatch(json!({"status": {"state": state}})),
         };
-        sandbox.wait(execute_write(&sandbox.member, &write)).unwrap();
+        sandbox.wait(execute_write(&sandbox.member(), &write)).unwrap();
     };
     state("Closed");
     sandbox.doctor_finds("members", "error", "queue research is Closed in member1 and open on the host");
@@ -287,7 +234,7 @@ fn a_record_that_can_not_be_read_and_rights_that_were_taken(sandbox: &Sandbox) {
 #[test]
 fn jobs_queues_and_clusters_are_listed_and_changed_on_a_sandbox() {
     let dir = tempfile::tempdir().unwrap();
-    let sandbox = Sandbox::start(dir.path());
+    let sandbox = Sandbox::start(dir.path(), 2);
     sandbox.run_and_wait();
 
     let table = sandbox.succeeds(&["job", "list", "-A", "--sort-by", "state"]);
@@ -310,9 +257,10 @@ fn jobs_queues_and_clusters_are_listed_and_changed_on_a_sandbox() {
 
     the_queues(&sandbox);
     the_clusters(&sandbox);
+    what_is_said(&sandbox);
+    moving_jobs(&sandbox);
 
-    // With quota for both it starts; then it is deleted.
-    assert_eq!(sandbox.succeeds(&["queue", "set", "research", "--capability", "cpu=40"]), "queue research is set\n");
+    // With quota for both it started; then it is deleted.
     until("low-priority starts", || {
         let state = sandbox.state_of("low-priority");
         (!["Waiting", "Admitted"].contains(&state.as_str())).then_some(()).ok_or(state)
@@ -349,17 +297,81 @@ fn the_clusters(sandbox: &Sandbox) {
     assert_eq!(sandbox.succeeds(&["cluster", "cordon", "member1"]), "cluster member1 cordoned\n");
     assert_eq!(state(), "Cordoned");
     let described = sandbox.succeeds(&["cluster", "describe", "member1"]);
-    let words = ["Taint cluster.karmada.io/unschedulable:NoSchedule", "default/mindspore-cpu-job", "ALLOCATABLE"];
+    let words = ["Taint cluster.karmada.io/unschedulable:NoSchedule", "vcjob/mindspore-cpu", "ALLOCATABLE"];
     assert!(words.iter().all(|word| described.contains(word)), "{described}");
     assert_eq!(sandbox.succeeds(&["cluster", "uncordon", "member1"]), "cluster member1 uncordoned\n");
     assert_eq!(state(), "Ready");
     sandbox.fails(&["cluster", "describe", "nowhere"], "there is no cluster nowhere; there are member1, member2");
 }
 
+/// Logs of both clusters and events, each told by where it is from.
+fn what_is_said(sandbox: &Sandbox) {
+    let logs = sandbox.succeeds(&["job", "logs", "mindspore-cpu", "-n", "default", "-f"]);
+    for cluster in ["member1", "member2"] {
+        let line =
+            |line: &&str| line.starts_with(&format!("[{cluster}/mindspore-cpu-")) && line.contains("is simulated");
+        assert!(logs.lines().any(|it| line(&it)), "{cluster}: {logs}");
+    }
+    let one = sandbox.succeeds(&["job", "logs", "mindspore-cpu", "-n", "default", "--rank", "0"]);
+    assert!(one.lines().count() < logs.lines().count() && !one.is_empty(), "{one}");
+    sandbox
+        .fails(&["job", "logs", "mindspore-cpu", "-n", "default", "--task", "nobody"], "has no such pods in member1");
+    sandbox.fails(&["job", "logs", "low-priority", "-n", "default"], "it has not started; `caldera why low-priority`");
+    assert!(sandbox.succeeds(&["job", "logs", "deployment/web", "-n", "default"]).contains("/web-"));
+
+    let events = sandbox.succeeds(&["events", "-n", "default", "--for", "mindspore-cpu", "-o", "wide"]);
+    assert!(events.starts_with("AGE") && events.contains("job/mindspore-cpu"), "{events}");
+    assert!(!events.contains("low-priority"), "{events}");
+    let none = sandbox.succeeds(&["events", "-n", "nowhere"]);
+    assert_eq!(none, "no events\n");
+
+    // A list that is watched is printed, and again once it changed.
+    let mut watching = caldera(&["job", "list", "-n", "default", "-o", "name", "-w", "--kubeconfig"]);
+    let started = watching.arg(&sandbox.kubeconfig).args(["--state", "Held"]).stdout(Stdio::piped()).spawn();
+    let mut watching = Killed(started.unwrap());
+    sandbox.succeeds(&["job", "hold", "low-priority", "-n", "default"]);
+    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "low-priority");
+    sandbox.succeeds(&["job", "release", "low-priority", "-n", "default"]);
+    sandbox.until_state("low-priority", "Waiting");
+}
+
+fn moving_jobs(sandbox: &Sandbox) {
+    let said = |args: &[&str]| sandbox.succeeds(&[args, &["-n", "default"]].concat());
+    assert_eq!(said(&["job", "suspend", "mindspore-cpu"]), "vcjob/mindspore-cpu suspended\n");
+    assert_eq!(said(&["job", "suspend", "mindspore-cpu"]), "vcjob/mindspore-cpu is suspended already\n");
+    sandbox.until_state("mindspore-cpu", "Suspended");
+    assert_eq!(said(&["job", "resume", "mindspore-cpu"]), "vcjob/mindspore-cpu resumed\n");
+    assert_eq!(said(&["job", "resume", "mindspore-cpu"]), "vcjob/mindspore-cpu is not suspended\n");
+    // What it gave free went to the other: one of the two waits now, and both run once there is quota.
+    assert_eq!(sandbox.succeeds(&["queue", "set", "research", "--capability", "cpu=40"]), "queue research is set\n");
+    sandbox.until_state("mindspore-cpu", "Running");
+
+    let requeued = said(&["job", "requeue", "mindspore-cpu"]);
+    assert!(requeued.starts_with("vcjob/mindspore-cpu requeued: the job was taken off"), "{requeued}");
+    let binding = sandbox.binding("mindspore-cpu-job");
+    let eviction = annotation(&binding, "caldera.dev/eviction").unwrap_or_default();
+    assert!(eviction.contains("Restarted"), "{binding:#}");
+    sandbox.until_state("mindspore-cpu", "Running");
+    sandbox.fails(&["job", "requeue", "deployment/web", "-n", "default"], "only Volcano Jobs are requeued");
+
+    // The service is told; the gang has no room without that cluster, and waits.
+    let web = items(&sandbox.binding("web-deployment"), "/spec/clusters").to_vec();
+    let (code, out, err) = sandbox.run(&["cluster", "drain", "member1"]);
+    assert!(
+        out.starts_with("cluster member1 cordoned\n") && out.contains("vcjob/mindspore-cpu requeued"),
+        "{out}{err}"
+    );
+    let stays = web.iter().any(|target| target["name"] == "member1");
+    assert_eq!((code == Some(1), err.contains("deployment/web stays in member1")), (stays, stays), "{out}{err}");
+    assert_eq!(sandbox.succeeds(&["cluster", "uncordon", "member1"]), "cluster member1 uncordoned\n");
+    sandbox.until_state("mindspore-cpu", "Running");
+}
+
 #[test]
 fn uninstall_leaves_no_gate_closed_and_nothing_of_ours_and_what_runs_runs_on() {
     let dir = tempfile::tempdir().unwrap();
-    let sandbox = Sandbox::start(dir.path());
+    let sandbox = Sandbox::start(dir.path(), 2);
     sandbox.run_and_wait();
     let pods = running_pods(&sandbox);
     assert!(!pods.is_empty());
@@ -371,7 +383,7 @@ fn uninstall_leaves_no_gate_closed_and_nothing_of_ours_and_what_runs_runs_on() {
     assert!(sandbox.get(&mutating(), None, OURS).is_some());
 
     let said = sandbox.succeeds(&["uninstall", "--open-gates", "--yes"]);
-    assert!(said.contains("no gate is closed") && said.contains("1 jobs run on"), "{said}");
+    assert!(said.contains("no gate is closed") && said.contains("1 job runs on"), "{said}");
     for name in ["low-priority-job", "web-deployment"] {
         let binding = sandbox.binding(name);
         assert!(!binding["metadata"]["annotations"].to_string().contains("caldera.dev"), "{binding:#}");
@@ -400,14 +412,14 @@ fn uninstall_leaves_no_gate_closed_and_nothing_of_ours_and_what_runs_runs_on() {
     assert!(said.contains("nothing of Caldera is left"), "{said}");
     nothing_is_left(&sandbox);
     // Queues stay in the members: what runs there needs them.
-    let queues = sandbox.list(&sandbox.member, &objects::queues());
+    let queues = sandbox.list(&sandbox.member(), &objects::queues());
     assert!(queues.iter().any(|queue| name_of(queue) == "research"), "{queues:#?}");
     assert!(sandbox.succeeds(&["uninstall"]).contains("there is nothing of Caldera"));
 }
 
 /// UIDs of pods that run in the first member.
 fn running_pods(sandbox: &Sandbox) -> Vec<String> {
-    let pods = sandbox.list(&sandbox.member, &api_resource("", "v1", "Pod", "pods"));
+    let pods = sandbox.list(&sandbox.member(), &api_resource("", "v1", "Pod", "pods"));
     let running = pods.iter().filter(|pod| text(pod, "/status/phase") == "Running");
     running.map(|pod| text(pod, "/metadata/uid").to_owned()).collect()
 }

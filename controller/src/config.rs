@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use caldera_core::queue::{OrderPolicy, RESERVATION_AFTER, preemption::PreemptionPolicy};
+use caldera_core::queue::{HISTORY_HALF_LIFE, OrderPolicy, RESERVATION_AFTER, preemption::PreemptionPolicy};
 use caldera_runtime::{
     client::WriteCounts,
     clock::{SharedClock, SystemClock},
@@ -10,7 +10,7 @@ use caldera_runtime::{
 };
 use jiff::SignedDuration;
 
-use crate::decide::DEFAULT_TIMEOUT;
+use crate::decide::{DEFAULT_TIMEOUT, MEMBER_LOST_AFTER};
 
 /// How the controller is set up.
 #[derive(Debug, Clone)]
@@ -25,6 +25,8 @@ pub struct Config {
     pub counts: WriteCounts,
     /// Which job goes first.
     pub order: OrderPolicy,
+    /// Seconds after which what a queue used counts half, where that counts.
+    pub history_half_life: i64,
     /// Seconds that a job is blocked before it gets a reservation; `None` makes none.
     pub reservation_after: Option<i64>,
     /// Which jobs may evict which, and how many at most.
@@ -33,6 +35,8 @@ pub struct Config {
     pub epoch: Option<String>,
     /// How long a part of a gang has, from its placement on, until its minimum is on nodes; then the gang is requeued.
     pub pods_ready_timeout: SignedDuration,
+    /// How long a cluster is not ready before it is lost, and gangs that are there are withdrawn; `None` for never.
+    pub member_lost_after: Option<SignedDuration>,
     /// Where these settings are published for readers; the namespace must exist.
     pub namespace: String,
 }
@@ -45,10 +49,12 @@ impl Default for Config {
             clock: Arc::new(SystemClock),
             counts: WriteCounts::default(),
             order: OrderPolicy::default(),
+            history_half_life: HISTORY_HALF_LIFE,
             reservation_after: Some(RESERVATION_AFTER),
             preemption: PreemptionPolicy::default(),
             epoch: None,
             pods_ready_timeout: DEFAULT_TIMEOUT,
+            member_lost_after: Some(MEMBER_LOST_AFTER),
             namespace: "default".to_owned(),
         }
     }

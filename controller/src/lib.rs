@@ -9,7 +9,8 @@
 mod config;
 pub mod decide;
 pub mod explain;
-mod metrics;
+mod measure;
+pub mod metrics;
 pub mod observe;
 mod run;
 pub mod settings;

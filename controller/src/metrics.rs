@@ -1,61 +1,109 @@
-//! What the controller measures.
+//! What the controller measures. What a value means is said in the constants, from which `docs/metrics.md` is made.
 
-use caldera_runtime::serve::SharedRegistry;
-use prometheus_client::{
-    encoding::EncodeLabelSet,
-    metrics::{
-        counter::Counter,
-        family::Family,
-        gauge::Gauge,
-        histogram::{Histogram, exponential_buckets},
-    },
+use caldera_runtime::{
+    metric::{Counters, Histograms, Kind, Metric, Samples},
+    serve::SharedRegistry,
+};
+use prometheus_client::metrics::{
+    counter::Counter,
+    histogram::{Histogram, exponential_buckets},
 };
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct ByQueue {
-    pub(crate) queue: String,
+macro_rules! metrics {
+    ($all:ident: $($constant:ident = $kind:ident $name:literal $labels:expr, $help:literal;)*) => {
+        $(#[doc = $help] pub const $constant: Metric =
+            Metric { name: $name, kind: Kind::$kind, labels: &$labels, help: $help };)*
+        /// All of the controller's.
+        pub const $all: [Metric; [$($name),*].len()] = [$($constant),*];
+    };
+}
+
+metrics! { ALL:
+    RELEASED = Counter "caldera_released_bindings" [], "Bindings released";
+    EVICTED = Counter "caldera_evicted_bindings" ["reason"], "Bindings evicted for others, whole or in part, by right";
+    REQUEUED = Counter "caldera_requeued_bindings" ["reason"], "Bindings that went back to their line for another reason";
+    FORGED = Counter "caldera_forged_records" [], "Admissions and placements that no controller made, taken away";
+    FREED_TO_RELEASE = Histogram "caldera_quota_freed_to_release_seconds" [],
+        "From the event that gave quota back to the release that it made possible, sent";
+    DECISION = Histogram "caldera_decision_duration_seconds" [], "One decision";
+    PENDING_WRITES = Gauge "caldera_controller_pending_writes" [], "Writes that are queued or in flight";
+    WAIT = Histogram "caldera_queue_wait_seconds" ["queue"],
+        "From the making of a binding, or its last eviction, to its release";
+    START = Histogram "caldera_queue_start_seconds" ["queue"],
+        "From a release to the running of the gang's minimum, to a second";
+    JOBS = Gauge "caldera_queue_jobs" ["queue", "state"],
+        "Jobs of this very queue: waiting, inadmissible until somebody changes something, held or suspended, admitted, running";
+    PAUSED = Gauge "caldera_paused" [], "1 while an admin has paused all releases";
+    RESERVATIONS = Gauge "caldera_queue_reservations" ["queue"], "Waiting jobs of this very queue that have a reservation";
+    USED = Gauge "caldera_queue_used" ["queue", "resource"],
+        "Charged to a queue and those below, in cores, bytes or pieces";
+    DESERVED = Gauge "caldera_queue_deserved" ["queue", "resource"], "What a queue may take back up to";
+    CAPABILITY = Gauge "caldera_queue_capability" ["queue", "resource"], "What a queue may use at most, where it says so";
+    BORROWED = Gauge "caldera_queue_borrowed" ["queue", "resource"], "Used beyond what a queue deserves";
+    CLUSTER_CAPACITY = Gauge "caldera_cluster_capacity" ["cluster", "resource"],
+        "What usable nodes have, in cores, bytes or pieces";
+    CLUSTER_ALLOCATED = Gauge "caldera_cluster_allocated" ["cluster", "resource"],
+        "What pods and promises hold of it; over the capacity it is GAR";
+    CLUSTER_FRAGMENTATION = Gauge "caldera_cluster_fragmentation_ratio" ["cluster", "resource"],
+        "Nodes that are used in part over nodes that have any, known where nodes are: GFR";
+    CLUSTER_READY = Gauge "caldera_cluster_ready" ["cluster"], "1 if Karmada says that the cluster is ready";
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
     pub(crate) released: Counter,
-    pub(crate) evicted: Counter,
+    pub(crate) evicted: Counters,
+    pub(crate) requeued: Counters,
     pub(crate) forged: Counter,
-    pub(crate) pending: Family<ByQueue, Gauge>,
     pub(crate) freed_to_release: Histogram,
     pub(crate) decision: Histogram,
-    pub(crate) writes_failed: Counter,
+    pub(crate) wait: Histograms,
+    pub(crate) start: Histograms,
+    pub(crate) samples: Samples,
 }
 
 impl Metrics {
     pub(crate) fn register_in(registry: &SharedRegistry) -> Self {
         let buckets = || exponential_buckets(0.000_05, 2.0, 18);
+        let waits = || {
+            let (minute, hour) = (60.0, 3_600.0);
+            let day = 24.0 * hour;
+            Histogram::new([
+                1.0,
+                5.0,
+                15.0,
+                minute,
+                5.0 * minute,
+                15.0 * minute,
+                hour,
+                4.0 * hour,
+                12.0 * hour,
+                day,
+                3.0 * day,
+                7.0 * day,
+            ])
+        };
+        let starts = || Histogram::new([1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0]);
         let metrics = Self {
             released: Counter::default(),
-            evicted: Counter::default(),
+            evicted: Counters::default(),
+            requeued: Counters::default(),
             forged: Counter::default(),
-            pending: Family::default(),
             freed_to_release: Histogram::new(buckets()),
             decision: Histogram::new(buckets()),
-            writes_failed: Counter::default(),
+            wait: Histograms::new_with_constructor(waits as fn() -> Histogram),
+            start: Histograms::new_with_constructor(starts as fn() -> Histogram),
+            samples: Samples::default(),
         };
-        let mut registry = registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let registry = registry.sub_registry_with_prefix("caldera");
-        registry.register("released_bindings", "Bindings released", metrics.released.clone());
-        registry.register("evicted_bindings", "Bindings evicted for others, or requeued", metrics.evicted.clone());
-        registry.register(
-            "forged_records",
-            "Admissions and placements that no controller made, taken away",
-            metrics.forged.clone(),
-        );
-        registry.register("pending_bindings", "Bindings in line, by queue", metrics.pending.clone());
-        registry.register(
-            "quota_freed_to_release_seconds",
-            "From the event that gave quota back to the release that it made possible, sent",
-            metrics.freed_to_release.clone(),
-        );
-        registry.register("decision_duration_seconds", "One decision", metrics.decision.clone());
-        registry.register("failed_writes", "Writes that were refused or not answered", metrics.writes_failed.clone());
+        RELEASED.register(registry, metrics.released.clone());
+        EVICTED.register(registry, metrics.evicted.clone());
+        REQUEUED.register(registry, metrics.requeued.clone());
+        FORGED.register(registry, metrics.forged.clone());
+        FREED_TO_RELEASE.register(registry, metrics.freed_to_release.clone());
+        DECISION.register(registry, metrics.decision.clone());
+        WAIT.register(registry, metrics.wait.clone());
+        START.register(registry, metrics.start.clone());
+        metrics.samples.register(registry);
         metrics
     }
 }

@@ -3,23 +3,35 @@
 //! One task owns all state. Everything that waits in the channels is taken in before each decision, so that a burst
 //! costs one decision; nothing polls. A timer only wakes it for what was put off on purpose.
 
-use std::time::Instant;
+use std::{collections::BTreeMap, time::Instant};
 
+use caldera_core::{
+    gang::{ClusterName, QueueName},
+    queue::OrderPolicy,
+    resources::Resources,
+};
 use caldera_runtime::{
     members::Members,
     watch::{Event, Follower},
     write::{self, Done, Failure, Writer, wait_for_outcomes},
 };
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::{core::v1::Namespace, scheduling::v1::PriorityClass};
-use kube::{Client, runtime::watcher};
+use k8s_openapi::api::{
+    core::v1::{ConfigMap, Namespace},
+    scheduling::v1::PriorityClass,
+};
+use kube::{Api, Client, runtime::watcher};
+use serde_json::json;
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use caldera_crds::{
-    karmada::{cluster::Cluster, work::ResourceBinding},
+    karmada::{
+        cluster::Cluster,
+        work::{ResourceBinding, Work},
+    },
     links::FederationTopology,
-    names::caldera::WORKLOAD_KIND,
+    names::{caldera::WORKLOAD_KIND, karmada::EXECUTION_NAMESPACE_PREFIX, volcano::HYPER_JOB_NAME},
     volcano::{
         bus::Command,
         scheduling::{PodGroup, Queue},
@@ -29,14 +41,18 @@ use caldera_crds::{
 
 use crate::{
     config::Config,
-    decide::{Controller, StartDeadlines, decide},
-    metrics::{ByQueue, Metrics},
+    decide::{Controller, MemberLoss, StartDeadlines, after, decide},
+    measure::Measures,
+    metrics::Metrics,
     observe::{
-        Binding, ClassFacts, ClusterFacts, CommandFacts, Input, JobCommandFacts, PodGroupFacts, QueueFacts, Workload,
-        read_opt_in,
+        Binding, ClassFacts, ClusterFacts, CommandFacts, HyperJobFacts, Input, JobCommandFacts, PodGroupFacts,
+        PolicyFacts, QueueFacts, WorkFacts, Workload, read_namespace,
     },
-    settings::Settings,
-    write::Tag,
+    settings::{self, Settings},
+    write::{
+        Tag,
+        hyper_job::{hyper_job_resource, policy_resource},
+    },
 };
 
 /// Why the controller stopped other than by being asked to.
@@ -51,6 +67,9 @@ pub enum Error {
 const BACKLOG: usize = 4096;
 /// Between two tries to publish the settings.
 const PUBLISH_AGAIN: std::time::Duration = std::time::Duration::from_secs(10);
+/// Between two writes of what queues used, and how long the start waits for what was written.
+const SAVE_USAGE: SignedDuration = SignedDuration::from_mins(5);
+const READ_USAGE: std::time::Duration = std::time::Duration::from_secs(10);
 /// Events taken in before a decision at most.
 const BATCH: usize = 2048;
 
@@ -74,20 +93,26 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         stop.clone(),
     );
     watch_host(&client, &inputs, clusters, &stop);
-    tokio::spawn(publish_settings(
-        client.clone(),
-        Settings::from_config(&config),
-        config.namespace.clone(),
-        stop.clone(),
-    ));
+    let mut settings = Settings::from_config(&config);
+    let counts_history = config.order == OrderPolicy::FairHistory;
+    if counts_history {
+        settings.mean_used = read_mean_used(&client, &config.namespace).await;
+    }
+    tokio::spawn(publish_settings(client.clone(), settings.clone(), config.namespace.clone(), stop.clone()));
+    let mut works =
+        WorkWatches { client: client.clone(), inputs: inputs.clone(), stop: stop.clone(), watched: BTreeMap::new() };
     let (writer, mut outcomes) = Writer::start_writer(client, stop.clone());
     writer.register_gauge(&config.registry, "caldera_controller");
     let mut controller = Controller::default();
     controller.preemption.schedule.policy = config.preemption.clone();
     controller.jobs.epoch = config.epoch.as_deref().map(Into::into);
     controller.deadlines.start = StartDeadlines::new(config.pods_ready_timeout);
-    controller.jobs.engine.set_order_policy(config.order);
+    controller.member_loss = MemberLoss::new(config.member_lost_after);
     controller.jobs.engine.set_reservation_after(config.reservation_after);
+    controller.jobs.engine.set_history_half_life(config.history_half_life);
+    settings.mean_used.iter().for_each(|(queue, mean)| controller.jobs.engine.set_mean_used(queue, mean));
+    let mut save = counts_history.then(|| after(config.clock.now(), SAVE_USAGE));
+    let mut measures = Measures::default();
     let mut next: Option<Timestamp> = None;
     let mut told_missing = false;
     loop {
@@ -109,10 +134,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         let mut happened = first;
         for taken in 0.. {
             match happened {
-                Some(Happened::Answer(done)) => {
-                    metrics.writes_failed.inc_by(u64::from(done.result.is_err()));
-                    controller.follow_answer(done, now);
-                }
+                Some(Happened::Answer(done)) => controller.follow_answer(done, now),
                 Some(Happened::Seen(input)) => controller.observe(input, now),
                 None => {}
             }
@@ -138,12 +160,13 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
             told_missing = true;
             tracing::info!(kinds = ?controller.list_missing(), "waiting for the first lists");
         }
+        works.follow(&mut controller, now);
         let decisions = decide(&mut controller, now);
         let freed = controller.take_freed();
+        measures.observe_decisions(&controller, &decisions.writes, &metrics, now);
         for decision in decisions.writes {
             writer.queue_write(decision.tag(), decision.to_write(now));
         }
-        metrics.evicted.inc_by(decisions.evictions as u64);
         metrics.forged.inc_by(decisions.forged as u64);
         let took = began.elapsed().as_secs_f64();
         metrics.decision.observe(took);
@@ -153,10 +176,14 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
                 metrics.freed_to_release.observe(took);
             }
         }
-        for (queue, waiting) in controller.take_pending() {
-            metrics.pending.get_or_create(&ByQueue { queue }).set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        if save.is_some_and(|at| at <= now) && controller.is_complete() {
+            save = Some(after(now, SAVE_USAGE));
+            let means = settings.clone().with_mean_used(&controller.jobs.engine);
+            writer.queue_write(Tag::Unrepeated, means.to_write(&config.namespace));
         }
-        next = decisions.next;
+        next = decisions.next.into_iter().chain(save).min();
+        let look = if controller.is_complete() { measures.look(&mut controller, &metrics, now) } else { None };
+        next = next.into_iter().chain(look).min();
     }
     wait_for_outcomes(outcomes).await;
     Ok(())
@@ -181,6 +208,40 @@ enum Happened {
     Seen(Input),
 }
 
+/// Watches of Works, each of one cluster where it matters what Works there are.
+struct WorkWatches {
+    client: Client,
+    inputs: mpsc::Sender<Input>,
+    stop: CancellationToken,
+    watched: BTreeMap<ClusterName, DropGuard>,
+}
+
+impl WorkWatches {
+    /// Begins and ends them.
+    fn follow(&mut self, controller: &mut Controller, now: Timestamp) {
+        let wanted = controller.list_watched_works();
+        let ended: Vec<ClusterName> = self.watched.keys().filter(|name| !wanted.contains(*name)).cloned().collect();
+        for cluster in ended {
+            self.watched.remove(&cluster);
+            controller.observe(Input::WorksUnwatched(cluster), now);
+        }
+        for cluster in wanted {
+            if self.watched.contains_key(&cluster) {
+                continue;
+            }
+            let (stop, named) = (self.stop.child_token(), cluster.clone());
+            let follower = Follower::new(self.client.clone(), self.inputs.clone(), stop.clone());
+            let namespace = format!("{EXECUTION_NAMESPACE_PREFIX}{cluster}");
+            follower.follow_namespace(
+                &namespace,
+                |work: Work| WorkFacts::read(&work),
+                move |event| Input::Works(named.clone(), event),
+            );
+            self.watched.insert(cluster, stop.drop_guard());
+        }
+    }
+}
+
 /// A change of the clusters starts and stops the watching of members.
 fn follow_cluster(event: Event<Cluster>, members: &mut Members) -> Input {
     members.follow_clusters(&event);
@@ -202,16 +263,37 @@ fn watch_host(
     follower.follow_typed(all(), |binding: ResourceBinding| Some(Binding::read(&binding)), Input::Bindings);
     follower.follow_typed(ours, |group: PodGroup| Some(PodGroupFacts::read(&group)), Input::PodGroups);
     follower.follow_typed(all(), |class: PriorityClass| Some(ClassFacts::read(&class)), Input::Classes);
-    follower.follow_typed(all(), |namespace: Namespace| Some(read_opt_in(&namespace)), Input::Namespaces);
+    follower.follow_typed(all(), |namespace: Namespace| Some(read_namespace(&namespace)), Input::Namespaces);
     // Not every host has these kinds: nothing waits for them.
     follower.follow_typed::<FederationTopology, _, _>(all(), Some, Input::Links);
     follower.follow_typed(all(), |command: Command| CommandFacts::read(&command), Input::Commands);
     follower.follow_typed(all(), |command: Command| JobCommandFacts::read(&command), Input::JobCommands);
+    follower.follow_json(hyper_job_resource(), all(), HyperJobFacts::read, Input::HyperJobs);
+    let of_hyper_jobs = watcher::Config::default().labels(HYPER_JOB_NAME);
+    follower.follow_json(policy_resource(), of_hyper_jobs, |policy| PolicyFacts::read(&policy), Input::Policies);
     for kind in WorkloadKind::ALL {
         let read = |object: serde_json::Value| Workload::read(&object);
         follower.follow_json(kind.api_resource(), all(), read, move |event| Input::Workloads(kind, event));
     }
     Follower::new(client.clone(), clusters, stop.clone()).follow_typed::<Cluster, _, _>(all(), Some, Some);
+}
+
+/// What queues used lately, as the controller before this one wrote it. Where that can not be read everybody begins
+/// with nothing.
+async fn read_mean_used(client: &Client, namespace: &str) -> BTreeMap<QueueName, Resources> {
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let read = async {
+        let object = maps.get_opt(settings::NAME).await.map_err(|error| error.to_string())?;
+        let Some(object) = object else { return Ok(BTreeMap::new()) };
+        Settings::read_config_map(&json!(object)).map(|settings| settings.mean_used)
+    };
+    match tokio::time::timeout(READ_USAGE, read).await.unwrap_or_else(|_| Err("no answer".to_owned())) {
+        Ok(means) => means,
+        Err(why) => {
+            tracing::warn!(namespace, why, "what queues used before is not known: all begin with nothing");
+            BTreeMap::new()
+        }
+    }
 }
 
 /// Writes them, again and again until the server takes them, or refuses them.

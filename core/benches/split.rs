@@ -209,6 +209,15 @@ fn split_gang_of_three_tasks(bencher: Bencher<'_, '_>, count: usize) {
     bencher.bench_local(|| split_gang(black_box(&problem)).is_ok());
 }
 
+/// The same, with parameter servers that want to be with their workers.
+#[divan::bench(args = [3, 100, 1000])]
+fn split_gang_of_affine_tasks(bencher: Bencher<'_, '_>, count: usize) {
+    let (mut gang, rooms) = (training(10), rooms(count, 8));
+    gang.task_topology.affine = vec![vec![0, 1]];
+    let problem = problem(&gang, &rooms, Strategy::Aggregated);
+    bencher.bench_local(|| split_gang(black_box(&problem)).is_ok());
+}
+
 #[divan::bench(args = [3, 100, 1000])]
 fn split_gang_that_fits_one_cluster(bencher: Bencher<'_, '_>, count: usize) {
     let (gang, rooms) = (training(1), rooms(count, 8));

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{data::Data, name::define_name, resources::Resources};
+use crate::{data::Data, name::define_name, resources::Resources, task_topology::TaskTopology};
 
 define_name! {
     /// A member cluster's name (Karmada's `Cluster` object).
@@ -64,6 +64,9 @@ pub struct Gang {
     pub rigid: bool,
     /// Where its data is, where its user says so.
     pub data: Option<Arc<Data>>,
+    /// Which tasks want to be together, and which apart.
+    #[serde(default, skip_serializing_if = "TaskTopology::is_empty")]
+    pub task_topology: TaskTopology,
 }
 
 /// One pod template and its number of pods.
@@ -226,7 +229,16 @@ impl Gang {
     /// Tasks that need so many pods at once, and nothing else of note.
     #[must_use]
     pub const fn new(tasks: Vec<Task>, min_available: u32) -> Self {
-        Self { tasks, min_available, min_success: None, topology: None, one_cluster: None, rigid: false, data: None }
+        Self {
+            tasks,
+            min_available,
+            min_success: None,
+            topology: None,
+            one_cluster: None,
+            rigid: false,
+            data: None,
+            task_topology: TaskTopology::none(),
+        }
     }
 
     /// All pods.

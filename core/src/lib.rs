@@ -20,5 +20,6 @@ pub mod reason;
 pub mod resources;
 pub mod split;
 pub mod status;
+pub mod task_topology;
 pub mod time;
 pub mod webster;

@@ -5,7 +5,7 @@
 //! asks. A job that only has to wait never shares a token with a job that somebody has to change: see
 //! [`Reason::needs_a_change`].
 
-use std::fmt;
+mod texts;
 
 use crate::{
     gang::QueueName,
@@ -24,16 +24,6 @@ pub enum Bound {
     Fleet,
 }
 
-impl fmt::Display for Bound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Queue(queue) => write!(f, "the capability of queue {queue}"),
-            Self::Guaranteed(queue) => write!(f, "what other queues' guarantees leave to queue {queue}"),
-            Self::Fleet => f.write_str("all ready clusters together"),
-        }
-    }
-}
-
 /// A place in line: `place` of `of`, from 1, within the job's queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
@@ -43,9 +33,13 @@ pub struct Position {
     pub of: usize,
 }
 
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "position {} of {}", self.place, self.of)
+impl Position {
+    /// The place that a sentence of ours names.
+    #[must_use]
+    pub fn find_in(sentence: &str) -> Option<Self> {
+        let (place, rest) = sentence.split_once("position ")?.1.split_once(" of ")?;
+        let of = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+        Some(Self { place: place.parse().ok()?, of: of.parse().ok()? })
     }
 }
 
@@ -112,6 +106,12 @@ pub enum RequeueCause {
     Suspended,
     /// Its user restarted it.
     Restarted,
+    /// Its own policies restarted it.
+    RestartedByPolicy,
+    /// A member refused its copy for good.
+    CopyRefused,
+    /// A cluster that it ran in is lost.
+    MemberLost,
 }
 
 /// Why a job waits, or what became of it.
@@ -123,6 +123,17 @@ pub enum Reason {
         queue: QueueName,
         /// Why not.
         problem: QueueProblem,
+    },
+    /// The queue, or one above it, takes no jobs of the namespace.
+    NamespaceNotSelected {
+        /// The job's queue.
+        queue: QueueName,
+        /// The queue with the selector: this one, or one above it.
+        by: QueueName,
+        /// As written.
+        selector: String,
+        /// The job's namespace.
+        namespace: String,
     },
     /// The user holds it (annotation).
     OnHold {
@@ -224,6 +235,15 @@ pub enum Reason {
         /// What the scheduler said last, or what was missing.
         detail: String,
     },
+    /// An admin paused all releases.
+    Paused {
+        /// The job's queue.
+        queue: QueueName,
+        /// The admin's words.
+        why: String,
+        /// In line.
+        position: Position,
+    },
     /// No cluster is ready, so there is nothing to fit in.
     NoReadyCluster {
         /// In line.
@@ -278,6 +298,15 @@ pub enum Reason {
         /// How much.
         charged: Resources,
     },
+    /// In clusters, of which some refuse their copies.
+    CopyRefused {
+        /// Which, each with its own words.
+        detail: String,
+        /// The queue that is charged.
+        queue: QueueName,
+        /// How much.
+        charged: Resources,
+    },
     /// In clusters, and holding more than was admitted.
     OverRecord {
         /// The queue that is charged.
@@ -316,6 +345,9 @@ impl Reason {
     /// The token of [`Reason::ScaledUp`].
     pub const SCALED_UP: &str = "ScaledBeyondAdmission";
 
+    /// The token of [`Reason::NamespaceNotSelected`].
+    pub const NAMESPACE_NOT_SELECTED: &str = "NamespaceNotSelected";
+
     /// One CamelCase word.
     #[must_use]
     pub const fn token(&self) -> &'static str {
@@ -326,6 +358,7 @@ impl Reason {
                 QueueProblem::ParentMissing(_) | QueueProblem::Cycle => "QueueMisconfigured",
                 QueueProblem::NotLeaf(_) | QueueProblem::Root => "QueueNotLeaf",
             },
+            Self::NamespaceNotSelected { .. } => Self::NAMESPACE_NOT_SELECTED,
             Self::OnHold { .. } => "OnHold",
             Self::Suspended => "Suspended",
             Self::SuspendedByUser { .. } => "SuspendedByUser",
@@ -341,6 +374,7 @@ impl Reason {
             Self::BlockedByReservation { .. } => "BlockedByReservation",
             Self::Evicted { cause, .. } => cause.token(),
             Self::Requeued { .. } => "Requeued",
+            Self::Paused { .. } => "Paused",
             Self::NoReadyCluster { .. } => "NoReadyCluster",
             Self::InsufficientCapacity { .. } => "InsufficientCapacity",
             Self::NeverFits { .. } => "NeverFits",
@@ -349,6 +383,7 @@ impl Reason {
             Self::Admitted { .. } => "Admitted",
             Self::NotPlaced { .. } => "NotPlaced",
             Self::Placed { .. } => "Placed",
+            Self::CopyRefused { .. } => "CopyRefused",
             Self::OverRecord { .. } => "HoldsMoreThanAdmitted",
             Self::ScaledUp { .. } => Self::SCALED_UP,
             Self::Foreign { .. } => "PlacedWithoutAdmission",
@@ -356,22 +391,45 @@ impl Reason {
         }
     }
 
+    /// Tokens of what can not be admitted until somebody changes the job, its queue or the fleet. A hold and a
+    /// suspension are not among them: their users wanted them.
+    pub const INADMISSIBLE: [&str; 10] = [
+        "ExceedsCapability",
+        "ExceedsFleet",
+        "NeverFits",
+        "InvalidDemand",
+        "QueueNotFound",
+        "QueueNotOpen",
+        "QueueMisconfigured",
+        "QueueNotLeaf",
+        "NamespaceNotSelected",
+        "NotReleased",
+    ];
+
+    /// Whether it can not be admitted until somebody changes something, by the token on its PodGroup.
+    #[must_use]
+    pub fn is_inadmissible_token(token: &str) -> bool {
+        Self::INADMISSIBLE.contains(&token)
+    }
+
+    /// Whether it can not be admitted until somebody changes something.
+    #[must_use]
+    pub fn is_inadmissible(&self) -> bool {
+        Self::is_inadmissible_token(self.token())
+    }
+
     /// True if waiting alone will not help: somebody has to change something.
     #[must_use]
-    pub const fn needs_a_change(&self) -> bool {
-        matches!(
-            self,
-            Self::Queue { .. }
-                | Self::OnHold { .. }
-                | Self::Suspended
-                | Self::SuspendedByUser { .. }
-                | Self::Invalid { .. }
-                | Self::NotGated
-                | Self::NotReleased { .. }
-                | Self::ExceedsLimit { .. }
-                | Self::NeverFits { .. }
-                | Self::OverRecord { .. }
-        )
+    pub fn needs_a_change(&self) -> bool {
+        self.is_inadmissible()
+            || matches!(
+                self,
+                Self::OnHold { .. }
+                    | Self::Suspended
+                    | Self::SuspendedByUser { .. }
+                    | Self::NotGated
+                    | Self::OverRecord { .. }
+            )
     }
 
     /// True once the gate was opened.
@@ -383,144 +441,12 @@ impl Reason {
                 Self::Admitted { .. }
                     | Self::NotPlaced { .. }
                     | Self::Placed { .. }
+                    | Self::CopyRefused { .. }
                     | Self::OverRecord { .. }
                     | Self::ScaledUp { .. }
                     | Self::Foreign { .. }
                     | Self::Finished { .. }
             )
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Queue { queue, problem } => match problem {
-                QueueProblem::Missing => write!(f, "queue {queue} does not exist"),
-                QueueProblem::NotOpen { queue: closed, state } if closed == queue => {
-                    write!(f, "queue {queue} is {state}: it starts no jobs")
-                }
-                QueueProblem::NotOpen { queue: closed, state } => {
-                    write!(f, "queue {closed}, above queue {queue}, is {state}: it starts no jobs")
-                }
-                QueueProblem::ParentMissing(parent) => {
-                    write!(f, "queue {queue} has the parent {parent}, which does not exist")
-                }
-                QueueProblem::Cycle => write!(f, "the parents of queue {queue} lead in a circle"),
-                QueueProblem::NotLeaf(child) => {
-                    write!(f, "queue {queue} has children ({child}): jobs belong in queues without children")
-                }
-                QueueProblem::Root => write!(f, "queue {queue} is the root: jobs belong in a queue below it"),
-            },
-            Self::OnHold { annotation } => {
-                write!(f, "on hold: take the annotation {annotation} away to let it wait in line")
-            }
-            Self::Suspended => f.write_str(
-                "its binding's spec.suspension.scheduling was set by somebody else: it starts when that is taken away",
-            ),
-            Self::SuspendedByUser { field: "spec.suspend" } => {
-                f.write_str("suspended by its user: it is in line again, with its age, when spec.suspend is false")
-            }
-            Self::SuspendedByUser { field } => write!(
-                f,
-                "suspended by its user: take the annotation {field} away, or send it a Command ResumeJob, to have it in line \
-                 again with its age"
-            ),
-            Self::Ending { phase } => write!(f, "ended by its user: it is {phase} once its copies are gone"),
-            Self::Invalid { problem } => f.write_str(problem),
-            Self::NoWorkload => f.write_str("the binding's workload was not found"),
-            Self::Deleting => f.write_str("is being deleted"),
-            Self::NotGated => f.write_str(
-                "its binding has no gate (was the webhook away when it was made?): its scheduler places it without \
-                 asking the queue",
-            ),
-            Self::NotReleased { detail } => write!(f, "may start, but its binding could not be released: {detail}"),
-            Self::ExceedsLimit { queue, bound, resource, asked, holds, limit } if holds.is_zero() => write!(
-                f,
-                "can never start in queue {queue}: needs {resource} {asked}, more than {limit}, {}",
-                WhichIs(bound)
-            ),
-            Self::ExceedsLimit { queue, bound, resource, asked, holds, limit } => write!(
-                f,
-                "can never be more in queue {queue}: needs {resource} {asked} on top of {holds} that it holds, more than \
-                 {limit}, {}",
-                WhichIs(bound)
-            ),
-            Self::Quota { queue, bound, resource, asked, used, limit, position } => write!(
-                f,
-                "waits in queue {queue}, {position}: needs {resource} {asked}, used {used} of {limit} ({bound})"
-            ),
-            Self::Evicted { queue, cause: _, detail } => write!(
-                f,
-                "evicted: {detail}; waits in queue {queue} with its age, and is considered again once the preemptor has \
-                 started and its own pods are gone"
-            ),
-            Self::Requeued { times, cause, detail } => {
-                let times = if *times == 1 { "once".to_owned() } else { format!("{times} times") };
-                match cause {
-                    RequeueCause::NotPlaced => write!(f, "was admitted {times} and not placed in time ({detail})")?,
-                    RequeueCause::NotReady => write!(f, "was admitted {times} and did not start in time ({detail})")?,
-                    RequeueCause::Forged => write!(f, "lost what no controller had granted, {times} ({detail})")?,
-                    RequeueCause::Moved => write!(f, "was moved to another queue ({detail})")?,
-                    RequeueCause::Suspended | RequeueCause::Restarted => {
-                        let was = if *cause == RequeueCause::Restarted { "restarted" } else { "suspended and resumed" };
-                        return write!(
-                            f,
-                            "was {was} by its user; it keeps its age and is considered again once its old copies are gone"
-                        );
-                    }
-                }
-                f.write_str(
-                    "; requeued: its quota is free for others, it keeps its age and is considered again after a backoff",
-                )
-            }
-            Self::NoReadyCluster { position } => write!(f, "no member cluster is ready; {position}"),
-            Self::BlockedByReservation { queue, bound, resource, asked, free, reserved, position } => write!(
-                f,
-                "waits in queue {queue}, {position}: needs {resource} {asked}, free {free} ({bound}), of which {reserved} is \
-                 reserved for a job that ranks before it and has waited long"
-            ),
-            Self::InsufficientCapacity { queue, detail, position } => {
-                write!(f, "waits in queue {queue}, {position}: there is quota, but insufficient capacity: {detail}")
-            }
-            Self::NeverFits { detail } => {
-                write!(f, "can never start: would not fit even if all ready clusters were empty: {detail}")
-            }
-            Self::BehindQueueHead { queue, position } => {
-                write!(f, "waits in queue {queue}, {position}: the queue is fifo and its head can not start yet")
-            }
-            Self::Next { queue, position } => write!(f, "waits in queue {queue}, {position}: is considered next"),
-            Self::Admitted { queue, charged } => {
-                write!(f, "admitted: queue {queue} is charged {charged}; waits for a place")
-            }
-            Self::NotPlaced { detail } => write!(f, "admitted, but not placed: {detail}"),
-            Self::Placed { clusters, queue, charged } => {
-                write!(f, "placed on {clusters}; queue {queue} is charged {charged}")
-            }
-            Self::OverRecord { queue, held, admitted } => {
-                write!(f, "holds {held} but was admitted for {admitted}; queue {queue} is charged what it holds")
-            }
-            Self::ScaledUp { asked, admitted } => {
-                write!(
-                    f,
-                    "asks for {asked} now and was admitted for {admitted}: runs as before until the rest is admitted"
-                )
-            }
-            Self::Foreign { clusters, queue, charged } => {
-                write!(f, "placed on {clusters} without an admission; queue {queue} is charged {charged}")
-            }
-            Self::Finished { phase, queue } => write!(f, "ended as {phase}; queue {queue} is charged nothing"),
-        }
-    }
-}
-
-struct WhichIs<'a>(&'a Bound);
-
-impl fmt::Display for WhichIs<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Bound::Fleet => f.write_str("which is all that the clusters have together"),
-            bound => write!(f, "which is {bound}"),
-        }
     }
 }
 

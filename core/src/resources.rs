@@ -158,14 +158,14 @@ impl<'de> Deserialize<'de> for Resources {
     }
 }
 
-/// `cpu 4, memory 8Gi`, or `nothing`.
+/// For people: `cpu 4.5, memory 8Gi`, or `nothing`.
 impl fmt::Display for Resources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {
             return f.write_str("nothing");
         }
         for (i, (name, amount)) in self.iter().enumerate() {
-            write!(f, "{}{name} {amount}", if i == 0 { "" } else { ", " })?;
+            write!(f, "{}{name} {}", if i == 0 { "" } else { ", " }, amount.plain())?;
         }
         Ok(())
     }

@@ -17,6 +17,9 @@ use caldera_core::{
 use proptest::prelude::*;
 
 const NAMES: [&str; 2] = ["cpu", "gpu"];
+const POLICIES: [OrderPolicy; 4] =
+    [OrderPolicy::Share, OrderPolicy::FairHistory, OrderPolicy::Strict, OrderPolicy::Fifo];
+const HALF_LIFE: i64 = 10;
 const QUEUES: usize = 6;
 const JOBS: usize = 14;
 
@@ -51,6 +54,8 @@ enum Event {
     Shrink(usize),
     Forget(usize),
     Room(u64),
+    /// So many half-lives pass.
+    Time(u32),
     Decide,
 }
 
@@ -111,8 +116,8 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (0..JOBS).prop_map(Event::Shrink),
         2 => (0..JOBS).prop_map(Event::Forget),
         1 => (0u64..3).prop_map(Event::Room),
-        1 => prop::sample::select(&[OrderPolicy::Share, OrderPolicy::Strict, OrderPolicy::Fifo][..])
-            .prop_map(Event::Policy),
+        1 => prop::sample::select(&POLICIES[..]).prop_map(Event::Policy),
+        1 => (1u32..4).prop_map(Event::Time),
         4 => Just(Event::Decide),
     ]
 }
@@ -155,6 +160,10 @@ struct Model {
     held: BTreeMap<JobId, (QueueName, Resources)>,
     /// How many more jobs of a class find room.
     room: BTreeMap<u64, u32>,
+    now: i64,
+    /// What each queue used lately, in billionths, and whether anybody counted before `now`.
+    mean: BTreeMap<(QueueName, &'static str), i128>,
+    counts: bool,
 }
 
 impl Model {
@@ -337,10 +346,34 @@ impl Model {
         })
     }
 
+    fn mean_of(&self, queue: &QueueName, resource: &'static str) -> i128 {
+        self.mean.get(&(queue.clone(), resource)).copied().unwrap_or(0)
+    }
+
+    /// So many half-lives pass in which everybody uses what they use now.
+    fn pass_time(&mut self, half_lives: u32) {
+        self.now += i64::from(half_lives) * HALF_LIFE;
+        if self.policy != OrderPolicy::FairHistory {
+            return;
+        }
+        for name in self.queues.keys().filter(|_| self.counts).cloned().collect::<Vec<_>>() {
+            for resource in NAMES {
+                let used = self.used(Some(&name), resource).as_nano();
+                let more = self.mean_of(&name, resource) - used;
+                self.mean.insert((name.clone(), resource), used + more.div_euclid(1 << half_lives));
+            }
+        }
+        self.counts = true;
+    }
+
     fn share(&self, queue: &QueueName) -> (i128, bool) {
         let of = |resource| {
             let deserved = self.has[&(queue.clone(), resource)].deserved.filter(|deserved| *deserved > 0)?;
-            Some(self.used(Some(queue), resource).as_nano() * 1_000_000_000 / deserved)
+            let used = match (self.policy, self.used(Some(queue), resource).as_nano()) {
+                (OrderPolicy::FairHistory, used) => (used + self.mean_of(queue, resource)) / 2,
+                (_, used) => used,
+            };
+            Some(used * 1_000_000_000 / deserved)
         };
         let share = NAMES.into_iter().filter_map(of).max();
         (share.unwrap_or(1_000_000_000), share.is_none())
@@ -367,7 +400,7 @@ impl Model {
     fn turn(&self, queue: &QueueName) -> (Reverse<i32>, Vec<(i128, bool)>) {
         let priority = Reverse(self.queues[queue].priority);
         match self.policy {
-            OrderPolicy::Share => (priority, self.shares(queue)),
+            OrderPolicy::Share | OrderPolicy::FairHistory => (priority, self.shares(queue)),
             OrderPolicy::Strict => (priority, Vec::new()),
             OrderPolicy::Fifo => (Reverse(0), Vec::new()),
         }
@@ -445,6 +478,14 @@ fn job(id: usize, wait: &Wait) -> Job {
     }
 }
 
+fn new_engine() -> Engine {
+    let mut engine = Engine::default();
+    engine.set_history_half_life(HALF_LIFE);
+    // Reservations have a model of their own.
+    engine.set_reservation_after(None);
+    engine
+}
+
 /// Applies an event to both; on `Decide`, drains both and compares.
 fn step(engine: &mut Engine, model: &mut Model, event: &Event) -> Result<(), TestCaseError> {
     match event {
@@ -456,6 +497,7 @@ fn step(engine: &mut Engine, model: &mut Model, event: &Event) -> Result<(), Tes
         Event::NoQueue(i) => {
             engine.remove_queue(&queue_name(*i));
             model.queues.remove(&queue_name(*i));
+            model.mean.retain(|(name, _), _| *name != queue_name(*i));
             model.work_out();
         }
         Event::Fleet(ready, away) => {
@@ -465,6 +507,7 @@ fn step(engine: &mut Engine, model: &mut Model, event: &Event) -> Result<(), Tes
             engine.set_fleet(model.fleet.clone());
         }
         Event::Policy(policy) => {
+            model.counts &= model.policy == *policy;
             model.policy = *policy;
             engine.set_order_policy(*policy);
         }
@@ -490,6 +533,10 @@ fn step(engine: &mut Engine, model: &mut Model, event: &Event) -> Result<(), Tes
         Event::Room(class) => {
             *model.room.entry(*class).or_default() += 2;
             engine.requeue_after_capacity_change();
+        }
+        Event::Time(half_lives) => {
+            model.pass_time(*half_lives);
+            engine.set_now(model.now);
         }
         Event::Decide => loop {
             let before = model.over();
@@ -524,6 +571,14 @@ fn step(engine: &mut Engine, model: &mut Model, event: &Event) -> Result<(), Tes
             let entitled = engine.entitlement_of(name);
             let got = [&entitled.real, &entitled.guarantee, &entitled.deserved].map(|of| of.get(resource).as_nano());
             prop_assert_eq!(got, [has.real, has.kept, has.deserved.unwrap_or(0)], "{} of {}", resource, name);
+        }
+    }
+    for (name, mean) in engine.mean_used() {
+        for resource in NAMES {
+            let wanted = model.mean_of(&name, resource);
+            let deserves = model.has.get(&(name.clone(), resource)).is_some_and(|has| has.deserved.is_some());
+            let got = if deserves { mean.get(resource).as_nano() } else { wanted };
+            prop_assert!(got <= wanted && wanted - got <= wanted / 1000, "{} {} of {}", got, wanted, resource);
         }
     }
     for id in model.waiting.keys() {
@@ -568,7 +623,7 @@ proptest! {
 
     #[test]
     fn every_verdict_is_that_of_looking_at_everything_again(events in prop::collection::vec(event(), 1..60)) {
-        let (mut engine, mut model) = (Engine::default(), Model::default());
+        let (mut engine, mut model) = (new_engine(), Model::default());
         let first = [Event::Fleet([30, 20], None), Event::Room(0), Event::Room(1), Event::Room(2)];
         for event in first.iter().chain(&events).chain([&Event::Decide]) {
             step(&mut engine, &mut model, event)?;
@@ -583,7 +638,7 @@ proptest! {
     ) {
         let mut outcomes = Vec::new();
         for events in [events, shuffled] {
-            let (mut engine, mut model) = (Engine::default(), Model::default());
+            let (mut engine, mut model) = (new_engine(), Model::default());
             let first = [Event::Fleet([30, 20], None), Event::Room(0), Event::Room(1)];
             for event in first.iter().chain(&events) {
                 step(&mut engine, &mut model, event)?;

@@ -158,7 +158,7 @@ mod tests {
         });
         let node = read_node(&object).unwrap();
         assert!(node.ready && node.unschedulable);
-        assert_eq!(node.allocatable.to_string(), "cpu 1500m, memory 1Gi, pods 110");
+        assert_eq!(node.allocatable.to_string(), "cpu 1.5, memory 1Gi, pods 110");
         assert_eq!(node.taints[0].key, "gpu");
         assert_eq!(super::read_node(&json!({})), None);
     }

@@ -8,6 +8,7 @@
 pub mod binding;
 pub mod dns;
 pub mod estimator;
+pub mod hyper_job;
 pub mod inventory;
 pub mod job_admission;
 #[allow(missing_docs, reason = "fields are named and described by Karmada")]
@@ -22,6 +23,7 @@ pub mod queue_admission;
 mod schema;
 pub mod score;
 pub mod selector;
+pub mod tenancy;
 pub mod trusted;
 #[allow(missing_docs, reason = "fields are named and described by Volcano")]
 pub mod volcano;

@@ -12,7 +12,7 @@ use crate::{
     links, published,
     schema::{claim_marks, object_schema, pod_template_marks},
     score,
-    volcano::{batch, bus, scheduling, topology},
+    volcano::{batch, bus, scheduling, topology, training},
 };
 
 /// Whether a kind's objects live in namespaces.
@@ -264,11 +264,32 @@ pub fn volcano_crds() -> Vec<Value> {
     .into()
 }
 
-/// Our own, for a Karmada host.
+/// HyperJob, for a Karmada host: Volcano's API, which volcano-global ships and a member does not have. Its
+/// `templateSpec` is the spec of the Volcano Job that goes with it, partitions and tiers included.
+fn hyper_job_crd() -> Value {
+    let template = "/properties/spec/properties/replicatedJobs/items/properties/templateSpec/properties";
+    let condition = |name, kind, priority| (name, "string", kind, priority);
+    Definition::for_kind::<training::HyperJob>(&[])
+        .with_short_names(&["hyperjob", "hj"])
+        .with_status()
+        .with_columns(&[
+            condition("RUNNING", r#".status.conditions[?(@.type=="Running")].status"#, 0),
+            condition("COMPLETED", r#".status.conditions[?(@.type=="Completed")].status"#, 0),
+            condition("FAILED", r#".status.conditions[?(@.type=="Failed")].status"#, 0),
+            ("JOBS", "integer", ".status.splitCount", 0),
+            condition("MESSAGE", r#".status.conditions[?(@.type=="Running")].message"#, 1),
+            AGE,
+        ])
+        .edit_schema(&format!("{template}/tasks/items/properties/template"), pod_template_marks)
+        .edit_schema(&format!("{template}/volumes/items/properties/volumeClaim"), claim_marks)
+        .0
+}
+
+/// What a Karmada host has beside these: our own kinds, and HyperJob.
 #[must_use]
 pub fn federation_crds() -> Vec<Value> {
     let of = |name, kind, field| (name, kind, field, 0);
-    [
+    let ours = [
         Definition::for_kind::<published::ClusterInventory>(&["spec"]).with_short_names(&["cinv"]).with_columns(&[
             of("CLUSTER", "string", ".spec.cluster"),
             of("SEEN", "date", ".spec.heartbeat.seenAt"),
@@ -290,8 +311,8 @@ pub fn federation_crds() -> Vec<Value> {
                 AGE,
             ]),
     ]
-    .map(|definition| definition.0)
-    .into()
+    .map(|definition| definition.0);
+    ours.into_iter().chain([hyper_job_crd()]).collect()
 }
 
 /// A stand-in for the Cluster API that a real Karmada serves from its aggregated API server: the same fields and

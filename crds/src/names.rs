@@ -30,6 +30,20 @@ pub mod caldera {
     pub const EVICTION: &str = "caldera.dev/eviction";
     /// On a Queue: the amounts that count where they differ from its spec, and what is wrong with the queue (JSON).
     pub const QUEUE_STATUS: &str = "caldera.dev/queue-status";
+    /// On Queue `default`: why nothing is released anywhere. Whoever may update that Queue pauses the fleet.
+    pub const PAUSED: &str = "caldera.dev/paused";
+    /// On a Queue: `true` lets it be deleted while workloads wait or run in it. Those that run are killed in all members.
+    pub const FORCE_DELETE: &str = "caldera.dev/force-delete";
+    /// On a Queue: a label selector, as kubectl takes it. Only jobs of namespaces whose labels match it wait and start in
+    /// the queue and in those below it. Absent: those of every namespace.
+    pub const NAMESPACE_SELECTOR: &str = "caldera.dev/namespace-selector";
+    /// On a Queue: jobs that may wait in it and in those below it, a whole number. One more is refused.
+    pub const MAX_WAITING_JOBS: &str = "caldera.dev/max-waiting-jobs";
+    /// The same for those of one namespace.
+    pub const MAX_WAITING_JOBS_PER_NAMESPACE: &str = "caldera.dev/max-waiting-jobs-per-namespace";
+    /// On a Cluster: the time (RFC 3339) at which its admin says that nothing runs there any more, and nothing will. It
+    /// counts for a loss that began before, and for no later one.
+    pub const FENCED_AT: &str = "caldera.dev/fenced-at";
     /// On a workload: `true` holds it in its queue until the user removes the annotation.
     pub const HOLD: &str = "caldera.dev/hold";
     /// On a workload: `true` takes it off its clusters and out of line until the user takes the annotation away. A Command
@@ -43,12 +57,16 @@ pub mod caldera {
     pub const RUNNING_ESTIMATE: &str = "caldera.dev/running-estimate";
     /// On a Namespace (label): `enabled` puts its Deployments, StatefulSets, Jobs and Pods into scope.
     pub const NAMESPACE_OPT_IN: &str = "caldera.dev/queueing";
+    /// On a Namespace (annotation): the queue of its Volcano Jobs that name none, instead of `default`.
+    pub const DEFAULT_QUEUE: &str = "caldera.dev/default-queue";
     /// See [`NAMESPACE_OPT_IN`].
     pub const NAMESPACE_OPT_IN_VALUE: &str = "enabled";
     /// On a job: how its pods find each other when it is split over clusters. Absent: rank plugins keep it whole.
     pub const RENDEZVOUS: &str = "caldera.dev/rendezvous";
     /// A value of it: multi-cluster Services, with ranks and hosts put into each cluster's copy.
     pub const RENDEZVOUS_CLUSTERSET: &str = "clusterset";
+    /// A value of it, and what any other counts as: they need not, or see to that themselves.
+    pub const RENDEZVOUS_NONE: &str = "none";
     /// On a job with plugin `ssh`: the Secret of its namespace with the files that the plugin would make. Where the job
     /// is split its pods mount it, and no copy carries keys.
     pub const SSH_SECRET: &str = "caldera.dev/ssh-secret";
@@ -88,8 +106,22 @@ pub mod volcano {
     pub const SLA_WAITING_TIME: &str = "volcano.sh/sla-waiting-time";
     /// On a workload or its pods (annotation or label): whether it may be evicted for others.
     pub const PREEMPTABLE: &str = "volcano.sh/preemptable";
+    /// Groups of tasks that want to be together.
+    pub const TASK_AFFINITY: &str = "volcano.sh/task-topology-affinity";
+    /// Groups of tasks that want to be apart.
+    pub const TASK_ANTI_AFFINITY: &str = "volcano.sh/task-topology-anti-affinity";
+    /// The tasks that find their place first.
+    pub const TASK_ORDER: &str = "volcano.sh/task-topology-task-order";
     /// On a Queue: `true` if it was closed because its parent was, so that it opens with it.
     pub const CLOSED_BY_PARENT: &str = "volcano.sh/closed-by-parent";
+    /// On a job and its policy (label): the HyperJob that made it. Who owns it says its owner reference.
+    pub const HYPER_JOB_NAME: &str = "volcano.sh/hyperjob-name";
+    /// On a job and its policy (label): the replicated job of its HyperJob.
+    pub const REPLICATED_JOB_NAME: &str = "volcano.sh/replicatedjob-name";
+    /// On a job of a HyperJob (label): which template it was last made like.
+    pub const TEMPLATE_HASH: &str = "volcano.sh/vcjob-template-spec-hash";
+    /// On a policy of a HyperJob (label): what it was last made like.
+    pub const POLICY_HASH: &str = "volcano.sh/pp-spec-hash";
     /// The queue of jobs that name none.
     pub const DEFAULT_QUEUE: &str = "default";
     /// The queue above all queues.
@@ -116,6 +148,10 @@ pub mod karmada {
     pub const POLICY_ID: &str = "propagationpolicy.karmada.io/permanent-id";
     /// Label of a binding: the ClusterPropagationPolicy that made it.
     pub const CLUSTER_POLICY_ID: &str = "clusterpropagationpolicy.karmada.io/permanent-id";
+    /// Label of a binding with the id by which Karmada finds its Works.
+    pub const BINDING_ID: &str = "resourcebinding.karmada.io/permanent-id";
+    /// Finalizer of a binding: Karmada deletes its Works before it goes.
+    pub const BINDING_FINALIZER: &str = "karmada.io/binding-controller";
     /// Label of a binding that something other than a policy made.
     pub const BINDING_MANAGED_BY: &str = "binding.karmada.io/managed-by";
     /// Where Karmada keeps the Secrets by which it reaches members.

@@ -28,6 +28,7 @@ use caldera_core::{
 use k8s_openapi::{api::core::v1::Taint, apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement};
 
 pub use decode::{Malformed, decode_part};
+pub(crate) use encode::hash_fnv1a;
 pub use encode::{LARGEST, divide_contents};
 pub use set::{Published, Set};
 

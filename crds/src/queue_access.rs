@@ -7,7 +7,8 @@
 //! `default`, which is everybody's. Whoever creates a Command that targets a Queue needs verb `update` on that Queue,
 //! as if he had changed it himself: Volcano carries out Commands of every namespace
 //! (`pkg/controllers/queue/queue_controller.go`). So does whoever creates one that targets a Job need verb `update` on that
-//! Job of its namespace.
+//! Job of its namespace. The jobs of a HyperJob are made by the controller, which may: so whoever writes one needs verb
+//! `create` on Jobs of its namespace, always, and `use` on the queues that its templates name, where that is asked for.
 
 use serde_json::{Value, json};
 
@@ -18,16 +19,24 @@ use crate::{
 
 const NAME: &str = "queue-access.caldera.dev";
 const COMMANDS: &str = "commands.caldera.dev";
+const HYPER_JOBS: &str = "hyperjobs.caldera.dev";
 
 /// The policies and their bindings.
 #[must_use]
 pub fn queue_access_policies() -> Vec<Value> {
     let (jobs, others): (Vec<_>, Vec<_>) =
         WorkloadKind::ALL.into_iter().partition(|kind| *kind == WorkloadKind::VolcanoJob);
-    let mut objects = Vec::from(policy(&format!("jobs.{NAME}"), &jobs, &|of| {
+    let rules = |kinds: &[WorkloadKind]| -> Vec<Value> {
+        let rule = |kind: &WorkloadKind| {
+            let resource = kind.api_resource();
+            build_rule(&resource.group, &resource.version, &resource.plural)
+        };
+        kinds.iter().map(rule).collect()
+    };
+    let mut objects = Vec::from(policy(&format!("jobs.{NAME}"), &rules(&jobs), &|of| {
         format!("{of} != null && has({of}.spec.queue) && {of}.spec.queue != '' ? [{of}.spec.queue] : []")
     }));
-    objects.extend(policy(&format!("services.{NAME}"), &others, &|of| {
+    objects.extend(policy(&format!("services.{NAME}"), &rules(&others), &|of| {
         let metadata = format!(
             "({of} == null ? [] : [{of}.metadata]) + ({of} != null && has({of}.spec.template) && \
              has({of}.spec.template.metadata) ? [{of}.spec.template.metadata] : [])"
@@ -36,6 +45,12 @@ pub fn queue_access_policies() -> Vec<Value> {
             format!("({metadata}).filter(m, has(m.{place}) && '{key}' in m.{place}).map(m, m.{place}['{key}'])")
         };
         [named("annotations", QUEUE_OLD), named("labels", QUEUE), named("annotations", QUEUE)].join(" + ")
+    }));
+    objects.extend(policy(&format!("hyperjobs.{NAME}"), &[hyper_job_rule()], &|of| {
+        format!(
+            "{of} == null || !has({of}.spec) || !has({of}.spec.replicatedJobs) ? [] : {of}.spec.replicatedJobs.filter(r, \
+             has(r.templateSpec) && has(r.templateSpec.queue)).map(r, r.templateSpec.queue)"
+        )
     }));
     objects
 }
@@ -80,6 +95,38 @@ pub fn command_policy() -> [Value; 2] {
     )
 }
 
+/// The policy on HyperJobs, and its binding.
+#[must_use]
+pub fn hyper_job_policy() -> [Value; 2] {
+    bind(
+        HYPER_JOBS,
+        json!({
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [hyper_job_rule()]},
+            "matchConditions": [{
+                "name": "changed",
+                "expression": "request.operation == 'CREATE' || has(object.spec) != has(oldObject.spec) || \
+                               has(object.spec) && object.spec != oldObject.spec",
+            }],
+            "variables": [],
+            "validations": [{
+                "expression": "authorizer.group('batch.volcano.sh').resource('jobs')\
+                               .namespace(object.metadata.namespace).check('create').allowed()",
+                "reason": "Forbidden",
+                "message": "a HyperJob is made of Jobs: it needs verb create on jobs.batch.volcano.sh of its namespace",
+            }],
+        }),
+    )
+}
+
+fn hyper_job_rule() -> Value {
+    build_rule("training.volcano.sh", "v1alpha1", "hyperjobs")
+}
+
+fn build_rule(group: &str, version: &str, plural: &str) -> Value {
+    json!({"apiGroups": [group], "apiVersions": [version], "resources": [plural], "operations": ["CREATE", "UPDATE"]})
+}
+
 fn may(queue: &str, verb: &str) -> String {
     format!("authorizer.group('scheduling.volcano.sh').resource('queues').name({queue}).check('{verb}').allowed()")
 }
@@ -99,21 +146,14 @@ fn bind(name: &str, spec: Value) -> [Value; 2] {
 }
 
 /// One policy for kinds that name queues alike: `names` lists those that `object` or `oldObject` names.
-fn policy(name: &str, kinds: &[WorkloadKind], names: &dyn Fn(&str) -> String) -> [Value; 2] {
-    let rule = |kind: &WorkloadKind| {
-        let resource = kind.api_resource();
-        json!({
-            "apiGroups": [resource.group], "apiVersions": [resource.version], "resources": [resource.plural],
-            "operations": ["CREATE", "UPDATE"],
-        })
-    };
+fn policy(name: &str, rules: &[Value], names: &dyn Fn(&str) -> String) -> [Value; 2] {
     let may_use = may("q", "use");
     let wanted = "variables.names.filter(n, n != '' && !(n in variables.before))";
     bind(
         name,
         json!({
             "failurePolicy": "Fail",
-            "matchConstraints": {"resourceRules": kinds.iter().map(rule).collect::<Vec<_>>()},
+            "matchConstraints": {"resourceRules": rules},
             "variables": [
                 {"name": "names", "expression": names("object")},
                 {"name": "before", "expression": names("oldObject")},

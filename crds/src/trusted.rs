@@ -4,14 +4,25 @@
 //! everybody with role `edit` write both, and their statuses. So the webhook refuses such a write by anybody else, and
 //! a ValidatingAdmissionPolicy does while the webhook is away. Both are made of the lists in this file.
 //!
+//! Of every binding of a workload that could be queued, gated or not, nobody else says where it is placed, or leaves
+//! its copies to nobody: by its finalizer and its id Karmada finds them. And it is of a workload of its own namespace,
+//! under the name that Karmada gives: a workload has one binding.
+//!
 //! What stays the users' is the suspension, but for lifting the one that is ours, and all other labels and annotations.
+
+mod policies;
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
-use serde_json::{Value, json};
+pub use policies::admission_policies;
+use serde_json::Value;
 
 use crate::{
-    names::caldera::{ADMISSION, EPOCH, EVICTION, GATE, GATE_CLOSED, PLAN, PRIORITY, SCHEDULER_NAME},
+    karmada::work::binding_name,
+    names::{
+        caldera::{ADMISSION, EPOCH, EVICTION, GATE, GATE_CLOSED, PLAN, PRIORITY, SCHEDULER_NAME},
+        karmada::{BINDING_FINALIZER, BINDING_ID},
+    },
     workload::WorkloadKind,
 };
 
@@ -49,6 +60,9 @@ impl fmt::Display for Writer {
         }
     }
 }
+
+/// The account of our controller, as `caldera manifests` makes it.
+pub const CONTROLLER_ACCOUNT: &str = "system:serviceaccount:caldera-system:caldera-controller";
 
 /// All of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,6 +135,11 @@ const PLACED_SPEC: [&str; 3] = ["clusters", "gracefulEvictionTasks", "requiredBy
 /// webhook sets in somebody's write is no change: it closes gates, and names our scheduler.
 #[must_use]
 pub fn find_protected_change(old: Option<&Value>, new: &Value) -> Option<String> {
+    if (is_of_workload(new) || old.is_some_and(is_of_workload))
+        && let Some(field) = find_change_of_workload(old, new)
+    {
+        return Some(field);
+    }
     if !(is_queued(new) || old.is_some_and(is_queued)) {
         return None;
     }
@@ -130,15 +149,57 @@ pub fn find_protected_change(old: Option<&Value>, new: &Value) -> Option<String>
     if let Some(name) = BINDING_ANNOTATIONS.iter().find(changed) {
         return Some(format!("metadata.annotations[{name}]"));
     }
-    let field = |object: Option<&Value>, name: &str| match object.and_then(|object| object.get("spec")?.get(name)) {
-        Some(Value::Array(all)) if all.is_empty() => Value::Null,
-        Some(value) => value.clone(),
-        None => Value::Null,
-    };
+    let field = spec_field;
     let spec: &[&str] = if old.is_some() { &BINDING_SPEC } else { &PLACED_SPEC };
     let ours = |name: &str| name == "schedulerName" && field(Some(new), name) == SCHEDULER_NAME;
     let changed = |name: &&&str| field(old, name) != field(Some(new), name) && !ours(name);
     spec.iter().find(changed).map(|name| format!("spec.{name}"))
+}
+
+/// A field of a binding's spec; an empty list is none.
+fn spec_field(binding: Option<&Value>, name: &str) -> Value {
+    match binding.and_then(|binding| binding.get("spec")?.get(name)) {
+        Some(Value::Array(all)) if all.is_empty() => Value::Null,
+        Some(value) => value.clone(),
+        None => Value::Null,
+    }
+}
+
+/// What nobody else changes of a binding of a workload, gated or not.
+fn find_change_of_workload(old: Option<&Value>, new: &Value) -> Option<String> {
+    let resource = |binding: &Value| binding.pointer("/spec/resource").cloned();
+    let is_foreign = new.pointer("/spec/resource/namespace") != new.pointer("/metadata/namespace");
+    if is_foreign && old.is_none_or(|old| resource(old) != resource(new)) {
+        return Some("spec.resource of a workload of another namespace".to_owned());
+    }
+    let changed = |name: &&&str| spec_field(old, name) != spec_field(Some(new), name);
+    if let Some(name) = PLACED_SPEC.iter().find(changed) {
+        return Some(format!("spec.{name}"));
+    }
+    let Some(old) = old else {
+        return (!has_given_name(new)).then(|| "metadata.name of a workload's binding".to_owned());
+    };
+    let id = |binding: &Value| binding.pointer("/metadata/labels").and_then(|labels| labels.get(BINDING_ID)).cloned();
+    if id(old).is_some() && id(old) != id(new) {
+        return Some(format!("metadata.labels[{BINDING_ID}]"));
+    }
+    let holds = |binding: &Value| {
+        let finalizers = binding.pointer("/metadata/finalizers").and_then(Value::as_array);
+        finalizers.is_some_and(|all| all.iter().any(|one| one == BINDING_FINALIZER))
+    };
+    (holds(old) && !holds(new)).then(|| format!("metadata.finalizers, {BINDING_FINALIZER},"))
+}
+
+/// Whether a binding has the name that Karmada gives it: a second one of its workload would have another.
+fn has_given_name(binding: &Value) -> bool {
+    let of = |field: &str| binding.pointer(field).and_then(Value::as_str).unwrap_or_default();
+    of("/metadata/name") == binding_name(of("/spec/resource/kind"), of("/spec/resource/name"))
+}
+
+/// Whether a binding is of a workload that could be queued.
+fn is_of_workload(binding: &Value) -> bool {
+    let of = |field: &str| binding.pointer(field).and_then(Value::as_str).unwrap_or_default();
+    WorkloadKind::parse(of("/spec/resource/apiVersion"), of("/spec/resource/kind")).is_some()
 }
 
 /// Whether a binding is in Caldera's hands: a Volcano Job's, or one with a gate or a record.
@@ -159,139 +220,6 @@ fn is_waiting(binding: &Value) -> bool {
         && binding.pointer("/spec/suspension/scheduling") == Some(&Value::Bool(true))
 }
 
-/// The policies, with their bindings, that hold the same without the webhook, and for the statuses.
-#[must_use]
-pub fn admission_policies(trusted: &TrustedWriters) -> Vec<Value> {
-    let condition = |name: &str, expression: String| json!({"name": name, "expression": expression});
-    let others = || condition("others", trusted.exclude_in_cel());
-    let policy = |name: &str, version: &str, plural: &str, matching: Value, variables: Value, rules: Value| {
-        json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
-            "metadata": {"name": name, "labels": {"app.kubernetes.io/part-of": "caldera"}},
-            "spec": {
-                "failurePolicy": "Fail",
-                "matchConstraints": {"resourceRules": [{
-                    "apiGroups": ["work.karmada.io"], "apiVersions": [version], "operations": ["CREATE", "UPDATE"],
-                    "resources": [plural, format!("{plural}/status")],
-                }]},
-                "matchConditions": [others(), matching], "variables": variables, "validations": rules,
-            },
-        })
-    };
-    let bound = |name: &str| {
-        json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": name, "labels": {"app.kubernetes.io/part-of": "caldera"}},
-            "spec": {"policyName": name, "validationActions": ["Deny"]},
-        })
-    };
-    let rule = |expression: String, message: &str| {
-        let message = format!("{message} is written by Caldera and Karmada alone");
-        json!({"expression": expression, "message": message, "reason": "Forbidden"})
-    };
-    let is_status = "(has(request.subResource) && request.subResource == 'status')";
-    let variable = |name: &str, expression: String| json!({"name": name, "expression": expression});
-    let annotations =
-        |of: &str| format!("{of} != null && has({of}.metadata.annotations) ? {of}.metadata.annotations : {{}}");
-    let volcano = WorkloadKind::VolcanoJob;
-    let is_queued = |of: &str| {
-        format!(
-            "({of} != null && ({of}.spec.resource.apiVersion == '{}' && {of}.spec.resource.kind == '{}' || \
-             has({of}.metadata.annotations) && ['{GATE}', '{ADMISSION}'].exists(a, a in {of}.metadata.annotations)))",
-            volcano.api_version(),
-            volcano.kind()
-        )
-    };
-    let unsuspended = "!(has(object.spec.suspension) && has(object.spec.suspension.scheduling) && \
-                       object.spec.suspension.scheduling)";
-    let mut rules = vec![
-        rule(format!("!{is_status}"), "status"),
-        rule(
-            format!(
-                "{}.all(a, (a in variables.now) == (a in variables.before) && (!(a in variables.now) || \
-                 variables.now[a] == variables.before[a]) || a == '{GATE}' && variables.closes)",
-                list_in_cel(BINDING_ANNOTATIONS)
-            ),
-            "what is admitted (annotations caldera.dev)",
-        ),
-        rule(
-            format!(
-                "!('{GATE}' in variables.before && variables.before['{GATE}'] == '{GATE_CLOSED}' && {unsuspended})"
-            ),
-            "the end of the suspension that keeps a job in its queue",
-        ),
-    ];
-    rules.extend(BINDING_SPEC.map(|field| {
-        let (now, before) = (format!("object.spec.{field}"), format!("oldObject.spec.{field}"));
-        let is_empty = |of: &str, value: &str| match field {
-            "resource" => "false".to_owned(),
-            "clusters" | "components" | "gracefulEvictionTasks" | "requiredBy" => {
-                format!("(!has({value}) || size({value}) == 0)")
-            }
-            _ => format!("(!has({of}.spec.{field}))"),
-        };
-        let (none_now, none_before) = (is_empty("object", &now), is_empty("oldObject", &before));
-        let created = if PLACED_SPEC.contains(&field) { none_now.as_str() } else { "true" };
-        let same = format!("({none_now} && {none_before} || !{none_now} && !{none_before} && {now} == {before})");
-        let ours = if field == "schedulerName" {
-            format!(" || has({now}) && {now} == '{SCHEDULER_NAME}'")
-        } else {
-            String::new()
-        };
-        rule(format!("oldObject == null ? {created} : ({same}{ours})"), &format!("spec.{field}"))
-    }));
-    let bindings = policy(
-        "bindings.caldera.dev",
-        "v1alpha2",
-        "resourcebindings",
-        condition("queued", format!("{} || {}", is_queued("object"), is_queued("oldObject"))),
-        json!([
-            variable("now", annotations("object")),
-            variable("before", annotations("oldObject")),
-            variable(
-                "closes",
-                format!(
-                    "'{GATE}' in variables.now && variables.now['{GATE}'] == '{GATE_CLOSED}' && \
-                     !('{ADMISSION}' in variables.now) && !({unsuspended})"
-                )
-            ),
-        ]),
-        rules.into(),
-    );
-    let kinds: Vec<String> =
-        WorkloadKind::ALL.iter().map(|kind| format!("['{}', '{}']", kind.api_version(), kind.kind())).collect();
-    let carries = |of: &str| {
-        format!(
-            "({of} != null && has({of}.spec.workload) && has({of}.spec.workload.manifests) && \
-             {of}.spec.workload.manifests.exists(m, [{}].exists(k, k[0] == m.apiVersion && k[1] == m.kind)))",
-            kinds.join(", ")
-        )
-    };
-    let kept = |field: &str| {
-        let (now, before) = (format!("object.metadata.{field}"), format!("oldObject.metadata.{field}"));
-        format!("has({now}) == has({before}) && (!has({now}) || {now} == {before})")
-    };
-    let works = policy(
-        "works.caldera.dev",
-        "v1alpha1",
-        "works",
-        condition("carries-a-workload", format!("{} || {}", carries("object"), carries("oldObject"))),
-        json!([]),
-        json!([
-            rule(format!("!{is_status}"), "the status of a Work"),
-            rule(
-                format!(
-                    "oldObject != null && object.spec == oldObject.spec && {} && {}",
-                    kept("annotations"),
-                    kept("labels")
-                ),
-                "a Work that carries a workload",
-            ),
-        ]),
-    );
-    vec![bindings, bound("bindings.caldera.dev"), works, bound("works.caldera.dev")]
-}
-
 /// Whether a Work carries a workload that can be queued.
 #[must_use]
 pub fn carries_workload(work: &Value) -> bool {
@@ -306,11 +234,13 @@ fn list_in_cel<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn binding(annotations: Value, spec: Value) -> Value {
         let mut object = json!({
-            "metadata": {"annotations": annotations},
+            "metadata": {"name": "x-job", "annotations": annotations},
             "spec": {"resource": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "x"}},
         });
         object["spec"].as_object_mut().unwrap().extend(spec.as_object().cloned().unwrap_or_default());
@@ -383,9 +313,47 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_queued_is_not_ours_to_protect() {
+    fn of_any_workloads_binding_nobody_else_says_where_it_is_or_leaves_its_copies_to_nobody() {
         let mut old = binding(json!({}), json!({}));
-        old["spec"]["resource"] = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"});
+        old["metadata"]["namespace"] = "team".into();
+        old["metadata"]["name"] = "x-deployment".into();
+        old["metadata"]["labels"] = json!({BINDING_ID: "1"});
+        old["metadata"]["finalizers"] = json!([BINDING_FINALIZER]);
+        old["spec"]["resource"] =
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "x", "namespace": "team"});
+        let change = |pointer: &str, value: Value| {
+            let mut new = old.clone();
+            *new.pointer_mut(pointer).unwrap() = value;
+            find_protected_change(Some(&old), &new)
+        };
+        assert_eq!(find_protected_change(None, &old), None);
+        assert_eq!(find_protected_change(Some(&old), &old), None);
+        assert!(change("/spec/resource/namespace", "other".into()).unwrap().contains("another namespace"));
+        assert!(change("/metadata/labels", json!({})).unwrap().contains(BINDING_ID));
+        assert!(change("/metadata/labels", json!({BINDING_ID: "2"})).is_some());
+        assert!(change("/metadata/finalizers", json!([])).unwrap().contains(BINDING_FINALIZER));
+        assert_eq!(change("/metadata/finalizers", json!(["x/y", BINDING_FINALIZER])), None);
+        for field in PLACED_SPEC {
+            let mut new = old.clone();
+            new["spec"][field] = json!([{"name": "m1"}]);
+            assert_eq!(find_protected_change(Some(&old), &new), Some(format!("spec.{field}")));
+            assert_eq!(find_protected_change(None, &new), Some(format!("spec.{field}")));
+        }
+        let mut second = old.clone();
+        second["metadata"]["name"] = "y".into();
+        assert!(find_protected_change(None, &second).unwrap().contains("metadata.name"));
+        assert_eq!(find_protected_change(Some(&second), &second), None);
+        // A forged one that is there already stays deletable and suspendable.
+        let mut foreign = old.clone();
+        foreign["spec"]["resource"]["namespace"] = "other".into();
+        assert!(find_protected_change(None, &foreign).is_some());
+        assert_eq!(find_protected_change(Some(&foreign), &foreign), None);
+    }
+
+    #[test]
+    fn what_is_no_workload_is_not_ours_to_protect() {
+        let mut old = binding(json!({}), json!({}));
+        old["spec"]["resource"] = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "x"});
         let mut new = old.clone();
         new["spec"]["clusters"] = json!([{"name": "m1", "replicas": 1}]);
         assert_eq!(find_protected_change(Some(&old), &new), None);

@@ -8,12 +8,15 @@
 //! Pods of a Deployment, StatefulSet or batch Job are useful one by one. Such a gang asks for all its replicas but
 //! needs only one, unless the annotation `scheduling.volcano.sh/group-min-member` asks for more.
 
+pub mod annotations;
 mod anti_affinity;
 mod completion;
 mod field;
 mod kind;
 mod pod_template;
 pub mod progress;
+mod task_index;
+mod task_topology;
 #[cfg(test)]
 mod tests;
 mod volcano_job;
@@ -28,9 +31,14 @@ use serde_json::Value;
 
 pub use caldera_core::gang::SOLE_TASK;
 
-pub use self::{completion::completed_by, kind::WorkloadKind, volcano_job::RANK_PLUGINS};
+pub use self::{
+    completion::completed_by,
+    kind::WorkloadKind,
+    task_index::{INDEX_PLUGINS, find_shell},
+    volcano_job::RANK_PLUGINS,
+};
 use crate::names::{
-    caldera::{DATA, RUNNING_ESTIMATE},
+    caldera::DATA,
     volcano::{DEFAULT_QUEUE, GROUP_MIN_MEMBER, PREEMPTABLE, QUEUE, QUEUE_OLD, SLA_WAITING_TIME},
 };
 use field::Field;
@@ -75,6 +83,9 @@ pub fn read_gang(object: &Value) -> Result<Gang, GangError> {
     gang_of(&Field::unnamed(object)).or_else(|_| gang_of(&Field::root(object)))
 }
 
+/// Why an Indexed Job is not split (`JOB_COMPLETION_INDEX`).
+const INDEXED: &str = "completionMode Indexed numbers its pods within one cluster";
+
 fn gang_of(root: &Field<'_>) -> Result<Gang, GangError> {
     let object = root.value;
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
@@ -88,7 +99,9 @@ fn gang_of(root: &Field<'_>) -> Result<Gang, GangError> {
         }
         WorkloadKind::BatchJob => {
             let gang = of_one_task(root, batch_job_replicas(root)?)?;
-            Gang { min_success: read_completions(root)?, ..gang }
+            let is_indexed = root.at(&["spec", "completionMode"]).is_some_and(|mode| mode.value == "Indexed");
+            let one_cluster = gang.one_cluster.or_else(|| is_indexed.then(|| INDEXED.to_owned()));
+            Gang { min_success: read_completions(root)?, one_cluster, ..gang }
         }
         WorkloadKind::Pod => of_one_task(root, 1)?,
     };
@@ -144,15 +157,7 @@ fn of_one_task(root: &Field<'_>, replicas: u32) -> Result<Gang, GangError> {
     let one_cluster = (min_available > 1).then(|| {
         format!("{GROUP_MIN_MEMBER} says that {min_available} pods start together, which each member counts for itself")
     });
-    Ok(Gang {
-        tasks: vec![task],
-        min_available,
-        min_success: None,
-        topology: None,
-        one_cluster,
-        rigid: false,
-        data: None,
-    })
+    Ok(Gang { one_cluster, ..Gang::new(vec![task], min_available) })
 }
 
 /// The annotation on the workload or its pods.
@@ -181,8 +186,9 @@ pub fn sla_waiting_time(object: &Value) -> Option<i64> {
 /// not a duration counts as absent.
 #[must_use]
 pub fn running_estimate(object: &Value) -> Option<i64> {
-    let told = object["metadata"]["annotations"][RUNNING_ESTIMATE].as_str().and_then(duration::whole_seconds);
-    told.or_else(|| object["spec"]["activeDeadlineSeconds"].as_i64()).filter(|seconds| *seconds > 0)
+    annotations::running_estimate(object)
+        .or_else(|| object["spec"]["activeDeadlineSeconds"].as_i64())
+        .filter(|seconds| *seconds > 0)
 }
 
 /// Whether a workload is marked as preemptable: on itself, as Volcano reads it from the PodGroup (annotation before
@@ -208,8 +214,7 @@ pub fn read_preemptable(object: &Value) -> Option<bool> {
 
 fn says_preemptable(place: &Field<'_>) -> Option<bool> {
     let told = ["annotations", "labels"].into_iter().find_map(|at| place.at(&["metadata", at, PREEMPTABLE]))?;
-    // As Go's strconv.ParseBool has it.
-    Some(matches!(told.value.as_str(), Some("1" | "t" | "T" | "TRUE" | "true" | "True")))
+    Some(told.value.as_str().is_some_and(annotations::is_true))
 }
 
 /// The template of a workload's pods; a Pod is its own.

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use caldera_crds::{
-    queue_access::{command_policy, queue_access_policies},
+    queue_access::{command_policy, hyper_job_policy, queue_access_policies},
     trusted::{BINDING_ANNOTATIONS, BINDING_SPEC, TrustedWriters, admission_policies, find_protected_change},
     workload::{names_queue, queue_of},
 };
@@ -62,18 +62,28 @@ fn refusals(policy: &Value, write: &Write<'_>) -> Vec<String> {
     refused.map(|rule| text(&rule, "message")).collect()
 }
 
-fn policies() -> [Value; 2] {
+fn policies() -> [Value; 3] {
     let all = admission_policies(&TrustedWriters::default());
     let of = |kind: &str| all.iter().filter(|object| object["kind"] == kind).cloned().collect::<Vec<_>>();
-    assert_eq!(of("ValidatingAdmissionPolicyBinding").len(), 2);
+    assert_eq!(of("ValidatingAdmissionPolicyBinding").len(), 3);
     of("ValidatingAdmissionPolicy").try_into().unwrap()
 }
 
 /// The refusals of a binding's write by a tenant; the webhook refuses the same ones.
 fn tenant_writes(old: Option<&Value>, new: &Value) -> Vec<String> {
-    let [bindings, _] = policies();
-    assert_eq!(refusals(&bindings, &Write { user: KARMADA, status: false, old, new }), Vec::<String>::new());
-    let refused = refusals(&bindings, &Write { user: TENANT, status: false, old, new });
+    let [bindings, of_workloads, _] = policies();
+    let mut refused = Vec::new();
+    for policy in [bindings, of_workloads] {
+        assert_eq!(refusals(&policy, &Write { user: KARMADA, status: false, old, new }), Vec::<String>::new());
+        refused.extend(refusals(&policy, &Write { user: TENANT, status: false, old, new }));
+    }
+    // Both speak of where it is placed, in the same words.
+    refused = refused
+        .iter()
+        .enumerate()
+        .filter(|(at, one)| !refused[..*at].contains(one))
+        .map(|(_, one)| one.clone())
+        .collect();
     let by_webhook = find_protected_change(old, new);
     // Whoever lifts our suspension is not refused by the webhook, which sets it again.
     let lifts = refused.len() == 1 && refused[0].starts_with("the end of the suspension");
@@ -83,8 +93,10 @@ fn tenant_writes(old: Option<&Value>, new: &Value) -> Vec<String> {
 
 fn binding(annotations: &Value, spec: Value) -> Value {
     let mut object = json!({
-        "metadata": {"name": "x-job", "annotations": annotations},
-        "spec": {"resource": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "x"}},
+        "metadata": {"name": "x-job", "namespace": "team", "annotations": annotations},
+        "spec": {
+            "resource": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "x", "namespace": "team"},
+        },
     });
     object["spec"].as_object_mut().unwrap().extend(spec.as_object().cloned().unwrap());
     object
@@ -137,7 +149,7 @@ fn every_protected_field_is_refused_by_both_and_the_same() {
                 "resource" => json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "other"}),
                 _ => json!([{"name": "nowhere", "replicas": 2_147_483_647}]),
             };
-            assert_eq!(tenant_writes(Some(&old), &new).len(), 1, "{name}");
+            assert_eq!(tenant_writes(Some(&old), &new).len(), 1 + usize::from(name == "resource"), "{name}");
             tenant_writes(None, &new);
             if name != "resource" {
                 new["spec"].as_object_mut().unwrap().remove(name);
@@ -173,7 +185,7 @@ fn the_gate_of_a_job_that_waits_is_not_opened_while_the_webhook_is_away() {
 
 #[test]
 fn a_status_that_a_tenant_writes_is_refused_and_karmadas_own_is_not() {
-    let [bindings, works] = policies();
+    let [bindings, _, works] = policies();
     let mut done = placed();
     done["status"] = json!({"aggregatedStatus": [{"clusterName": "m1", "status": {"state": {"phase": "Completed"}}}]});
     let of = |policy: &Value, user: &str, old: &Value, new: &Value| {
@@ -196,7 +208,7 @@ fn work(api_version: &str, replicas: u32) -> Value {
 
 #[test]
 fn a_work_that_carries_a_workload_is_karmadas_alone() {
-    let [_, works] = policies();
+    let [_, _, works] = policies();
     let of = |user: &str, old: Option<&Value>, new: &Value| {
         !refusals(&works, &Write { user, status: false, old, new }).is_empty()
     };
@@ -213,7 +225,7 @@ fn a_work_that_carries_a_workload_is_karmadas_alone() {
 
 #[test]
 fn what_is_not_queued_is_everybodys() {
-    let [bindings, _] = policies();
+    let [bindings, ..] = policies();
     let old = json!({
         "metadata": {"name": "x"},
         "spec": {"resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"}},
@@ -279,9 +291,47 @@ fn a_queue_that_is_named_anywhere_is_asked_about() {
 }
 
 #[test]
+fn of_any_workloads_binding_copies_are_left_to_nobody_and_none_is_placed_or_made_for_another_namespace() {
+    let mut old = binding(&json!({}), json!({}));
+    old["spec"]["resource"]["apiVersion"] = "apps/v1".into();
+    old["spec"]["resource"]["kind"] = "Deployment".into();
+    old["metadata"]["name"] = "x-deployment".into();
+    old["metadata"]["labels"] = json!({"resourcebinding.karmada.io/permanent-id": "1"});
+    old["metadata"]["finalizers"] = json!(["karmada.io/binding-controller"]);
+    assert!(tenant_writes(None, &old).is_empty() && tenant_writes(Some(&old), &old).is_empty());
+    for (pointer, value) in [
+        ("/spec/resource/namespace", json!("other")),
+        ("/metadata/labels", json!({})),
+        ("/metadata/labels", json!({"resourcebinding.karmada.io/permanent-id": "2"})),
+        ("/metadata/finalizers", json!([])),
+        ("/spec/resource", json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "x", "namespace": "other"})),
+    ] {
+        let mut new = old.clone();
+        *new.pointer_mut(pointer).unwrap() = value;
+        assert_eq!(tenant_writes(Some(&old), &new).len(), 1, "{pointer}");
+    }
+    let mut placed = old.clone();
+    placed["spec"]["clusters"] = json!([{"name": "m1", "replicas": 10}]);
+    assert_eq!((tenant_writes(Some(&old), &placed).len(), tenant_writes(None, &placed).len()), (1, 1));
+    let mut foreign = old.clone();
+    foreign["spec"]["resource"]["namespace"] = "other".into();
+    assert_eq!(tenant_writes(None, &foreign).len(), 1);
+    // A workload has one binding, and Karmada names it.
+    for name in ["second", "x-Deployment", "x-job"] {
+        let mut second = old.clone();
+        second["metadata"]["name"] = name.into();
+        assert_eq!(
+            tenant_writes(None, &second),
+            ["metadata.name of a workload's binding is written by Caldera and Karmada alone"]
+        );
+        assert!(tenant_writes(Some(&second), &second).is_empty());
+    }
+}
+
+#[test]
 fn every_expression_of_the_policies_is_one() {
     let all = admission_policies(&TrustedWriters::default());
-    let all = all.into_iter().chain(queue_access_policies()).chain(command_policy());
+    let all = all.into_iter().chain(queue_access_policies()).chain(command_policy()).chain(hyper_job_policy());
     for policy in all.filter(|object| object["kind"] == "ValidatingAdmissionPolicy") {
         for part in ["matchConditions", "variables", "validations"] {
             for entry in policy["spec"][part].as_array().into_iter().flatten() {

@@ -34,10 +34,16 @@ pub enum Kind {
     Namespace,
     /// v1 ConfigMap.
     ConfigMap,
+    /// admissionregistration.k8s.io ValidatingAdmissionPolicy.
+    AdmissionPolicy,
+    /// admissionregistration.k8s.io ValidatingAdmissionPolicyBinding.
+    AdmissionPolicyBinding,
     /// scheduling.k8s.io PriorityClass.
     PriorityClass,
     /// bus.volcano.sh Command.
     Command,
+    /// training.volcano.sh HyperJob.
+    HyperJob,
     /// topology.volcano.sh HyperNode.
     HyperNode,
     /// federation.caldera.dev ClusterInventory.
@@ -65,7 +71,20 @@ impl Kind {
             Self::Event => api_resource("", "v1", "Event", "events"),
             Self::Namespace => api_resource("", "v1", "Namespace", "namespaces"),
             Self::ConfigMap => api_resource("", "v1", "ConfigMap", "configmaps"),
+            Self::AdmissionPolicy => api_resource(
+                "admissionregistration.k8s.io",
+                "v1",
+                "ValidatingAdmissionPolicy",
+                "validatingadmissionpolicies",
+            ),
+            Self::AdmissionPolicyBinding => api_resource(
+                "admissionregistration.k8s.io",
+                "v1",
+                "ValidatingAdmissionPolicyBinding",
+                "validatingadmissionpolicybindings",
+            ),
             Self::Command => api_resource("bus.volcano.sh", "v1alpha1", "Command", "commands"),
+            Self::HyperJob => api_resource("training.volcano.sh", "v1alpha1", "HyperJob", "hyperjobs"),
             Self::HyperNode => api_resource("topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes"),
             Self::Inventory => {
                 api_resource("federation.caldera.dev", "v1alpha1", "ClusterInventory", "clusterinventories")
@@ -90,6 +109,8 @@ impl Kind {
                 | Self::HyperNode
                 | Self::Inventory
                 | Self::Links
+                | Self::AdmissionPolicy
+                | Self::AdmissionPolicyBinding
         )
     }
 }

@@ -15,6 +15,7 @@ use std::{
 
 use anyhow::Context;
 use caldera_cli::stack::{Component, ControllerConfig};
+use caldera_crds::names::caldera::FORCE_DELETE;
 use kube::{
     Api, Client,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
@@ -30,6 +31,9 @@ use crate::{
 
 /// How long a condition may take, on a machine that is busy with much else too. Only failures last as long.
 pub const PATIENCE: Duration = Duration::from_secs(150);
+
+/// How long what a scenario leaves may take to go. What is in a member that is out of reach stays.
+const ENDINGS: Duration = Duration::from_secs(30);
 
 /// See the module.
 pub struct Scenario {
@@ -316,6 +320,32 @@ impl Scenario {
         Ok(())
     }
 
+    /// Fails a pod in a member once it runs, by what its kubelet would write of containers that end with this code.
+    ///
+    /// # Errors
+    /// If it does not run within the scenario's patience, or the member refuses.
+    pub async fn fail_pod_in_member(&self, member: &str, name: &str, exit_code: i32) -> anyhow::Result<()> {
+        let api = self.member_api(member, Kind::Pod)?;
+        loop {
+            let runs = |pod: &Value| pod["status"]["phase"] == "Running";
+            let pod = self.until_in_member(member, Kind::Pod, name, "runs", runs).await?;
+            let mut containers = pod["status"]["containerStatuses"].clone();
+            for container in containers.as_array_mut().into_iter().flatten() {
+                let ended = json!({"exitCode": exit_code, "reason": "Error"});
+                container["state"] = json!({"terminated": ended});
+                container["ready"] = false.into();
+                container["started"] = false.into();
+            }
+            let status = json!({"phase": "Failed", "containerStatuses": containers});
+            let failed = json!({"metadata": {"uid": pod["metadata"]["uid"]}, "status": status});
+            match api.patch_status(name, &PatchParams::default(), &Patch::Merge(&failed)).await {
+                // It went meanwhile, or another has come: that one then.
+                Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {}
+                result => return Ok(result.map(drop)?),
+            }
+        }
+    }
+
     /// Merges `patch` into an object.
     ///
     /// # Errors
@@ -385,9 +415,25 @@ impl Scenario {
         for kind in [Kind::Policy, Kind::Job, Kind::Deployment, Kind::BatchJob, Kind::Pod] {
             let _ = self.api(kind).delete_collection(&DeleteParams::background(), &ListParams::default()).await;
         }
+        // What ends must have ended before its queue goes, and before its namespace does.
+        for kind in [Kind::Job, Kind::Deployment, Kind::BatchJob, Kind::Pod] {
+            self.until_none(kind).await;
+        }
         let own = std::mem::take(&mut *self.cluster_scoped.lock().unwrap_or_else(PoisonError::into_inner));
         for (kind, name) in own.into_iter().rev() {
-            let _ = self.api(kind).delete(&name, &DeleteParams::background()).await;
+            if self.api(kind).delete(&name, &DeleteParams::background()).await.is_err() && kind == Kind::Queue {
+                let forced = json!({"metadata": {"annotations": {FORCE_DELETE: "true"}}});
+                let _ = self.api(kind).patch(&name, &PatchParams::default(), &Patch::Merge(&forced)).await;
+                let _ = self.api(kind).delete(&name, &DeleteParams::background()).await;
+            }
+        }
+    }
+
+    /// Waits a while until there is nothing of a kind in the scenario's namespace.
+    async fn until_none(&self, kind: Kind) {
+        let began = Instant::now();
+        while began.elapsed() < ENDINGS && !self.list(kind).await.is_ok_and(|all| all.is_empty()) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 }

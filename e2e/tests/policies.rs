@@ -3,8 +3,8 @@
 
 use axum::{Router, body::Body};
 use caldera_crds::{
-    manifests::{karmada_crds, volcano_crds},
-    queue_access::{command_policy, queue_access_policies},
+    manifests::{federation_crds, karmada_crds, volcano_crds},
+    queue_access::{command_policy, hyper_job_policy, queue_access_policies},
     trusted::{TrustedWriters, admission_policies},
 };
 use embedded_apiserver::{ApiServer, Options, auth::User};
@@ -16,6 +16,7 @@ use tower::ServiceExt;
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const JOBS: &str = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs";
 const COMMANDS: &str = "/apis/bus.volcano.sh/v1alpha1/namespaces/default/commands";
+const HYPER_JOBS: &str = "/apis/training.volcano.sh/v1alpha1/namespaces/default/hyperjobs";
 const WORKS: &str = "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works";
 
 async fn send(router: &Router, method: &str, path: &str, body: &Value) -> (u16, String) {
@@ -45,6 +46,7 @@ async fn prepare_with(policies: Vec<Value>, rules: Value) -> (Router, Router) {
     let mut objects: Vec<(&str, Value)> = karmada_crds()
         .into_iter()
         .chain(volcano_crds())
+        .chain(federation_crds())
         .map(|mut crd| {
             crd.as_object_mut().unwrap().remove("status");
             (definitions, crd)
@@ -137,6 +139,39 @@ async fn whoever_suspends_or_ends_a_job_by_a_command_needs_verb_update_on_it() {
     assert_eq!(send(&tenant, "PATCH", &format!("{COMMANDS}/b"), &moved).await.0, 403);
     assert_eq!(send(&tenant, "POST", COMMANDS, &command("c", "")).await.0, 403, "all jobs are nobody's");
     assert_eq!(send(&admin, "POST", COMMANDS, &command("d", "other")).await.0, 201);
+}
+
+fn hyper_job(name: &str, queue: &str) -> Value {
+    json!({
+        "apiVersion": "training.volcano.sh/v1alpha1", "kind": "HyperJob", "metadata": {"name": name},
+        "spec": {"replicatedJobs": [{"name": "a", "templateSpec": job("j", queue)["spec"]}]},
+    })
+}
+
+/// The controller makes its jobs, and it may.
+#[tokio::test]
+async fn a_hyper_job_gives_nobody_a_job_or_a_queue_that_he_could_not_have_himself() {
+    let of_hyper_jobs = json!({"apiGroups": ["training.volcano.sh"], "resources": ["hyperjobs"], "verbs": ["*"]});
+    let (admin, tenant) = prepare_with(hyper_job_policy().into(), json!([of_hyper_jobs])).await;
+    let (status, answer) = send(&tenant, "POST", HYPER_JOBS, &hyper_job("a", "q")).await;
+    assert_eq!(status, 403, "{answer}");
+    assert!(answer.contains("it needs verb create on jobs.batch.volcano.sh"), "{answer}");
+    assert_eq!(send(&admin, "POST", HYPER_JOBS, &hyper_job("a", "q")).await.0, 201);
+    let more = json!({"spec": {"minAvailable": 1}});
+    assert_eq!(send(&tenant, "PATCH", &format!("{HYPER_JOBS}/a"), &more).await.0, 403);
+    let labelled = json!({"metadata": {"labels": {"a": "b"}}});
+    assert_eq!(send(&tenant, "PATCH", &format!("{HYPER_JOBS}/a"), &labelled).await.0, 200);
+
+    let of_jobs = json!({"apiGroups": ["batch.volcano.sh"], "resources": ["jobs"], "verbs": ["create"]});
+    let of_queue = json!({
+        "apiGroups": ["scheduling.volcano.sh"], "resources": ["queues"], "resourceNames": ["own"], "verbs": ["use"],
+    });
+    let policies = queue_access_policies().into_iter().chain(hyper_job_policy()).collect();
+    let (_, tenant) = prepare_with(policies, json!([of_hyper_jobs, of_jobs, of_queue])).await;
+    let (status, answer) = send(&tenant, "POST", HYPER_JOBS, &hyper_job("a", "other")).await;
+    assert_eq!(status, 403, "{answer}");
+    assert!(answer.contains("such as other"), "{answer}");
+    assert_eq!(send(&tenant, "POST", HYPER_JOBS, &hyper_job("a", "own")).await.0, 201);
 }
 
 #[tokio::test]

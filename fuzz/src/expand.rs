@@ -1,8 +1,8 @@
 //! Short inputs that stand for large objects.
 //!
 //! `{"$repeat": 3, "$item": X}` in a list is three times `X`; elsewhere it is an object of three members `X`, or a text
-//! three times as long. In the texts of `X`, `#` is the number of the copy and `#<` the number before it: tasks that
-//! depend on each other are `{"name": "t#", "dependsOn": {"name": ["t#<"]}}`.
+//! three times as long. In the texts of `X`, `#` is the number of the copy and `#<` the number before it, nothing for
+//! the first: tasks that follow task `t` one after the other are `{"name": "t#", "dependsOn": {"name": ["t#<"]}}`.
 
 use serde_json::{Map, Value};
 
@@ -73,7 +73,8 @@ fn copies(times: u64, item: &Value, room: &mut usize) -> Vec<Value> {
 fn number_text(text: &str, copy: Option<u64>) -> String {
     match copy {
         Some(at) if text.contains('#') => {
-            text.replace("#<", &at.saturating_sub(1).to_string()).replace('#', &at.to_string())
+            let before = at.checked_sub(1).map(|before| before.to_string()).unwrap_or_default();
+            text.replace("#<", &before).replace('#', &at.to_string())
         }
         _ => text.to_owned(),
     }

@@ -1,11 +1,11 @@
 //! Reviews: each route answers any body within bounds, with a patch that fits the object and that leaves nothing to do
-//! where it was applied. The first byte says which route.
+//! where it was applied. The first byte says which route: `0` is the first.
 #![no_main]
 
 use std::sync::LazyLock;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use caldera_crds::job_admission::MOST_TASKS;
+use caldera_crds::{job_admission::MOST_TASKS, tenancy::NamespaceFacts};
 use caldera_fuzz::{
     cost::{Bound, within},
     expand::{expand, is_short_form},
@@ -23,7 +23,7 @@ use caldera_webhook::{
 use serde_json::{Value, json};
 
 /// Memory is held against what the webhook says that a body will take, beside it.
-const BOUND: Bound = Bound { ms: 150, ns_per_byte: 250, kib: 256, bytes_per_byte: 4 };
+const BOUND: Bound = Bound { ms: 150, ns_per_byte: 500, kib: 256, bytes_per_byte: 4 };
 /// What the webhook takes of all bodies at once.
 const MOST_MEMORY: usize = 81 << 20;
 
@@ -45,8 +45,13 @@ static CACHE: LazyLock<Cache> = LazyLock::new(|| {
     ] {
         cache.queues.insert(name.to_owned(), queue(name, parent, state));
     }
+    cache.queues.insert("closed-to-ns".to_owned(), {
+        let mut queue = queue("closed-to-ns", "root", "Open");
+        queue["metadata"]["annotations"] = json!({"caldera.dev/namespace-selector": "team=ml"});
+        queue
+    });
     cache.priority_classes.insert("high".to_owned(), PriorityClass { value: 1_000, is_default: false });
-    cache.opted_in.insert("ns".to_owned(), true);
+    cache.namespaces.insert("ns".to_owned(), NamespaceFacts { opted_in: true, ..NamespaceFacts::default() });
     for (kind, api_version, object) in [
         ("Job", "batch.volcano.sh/v1alpha1", include_str!("known/job.json")),
         ("Deployment", "apps/v1", include_str!("known/deployment.json")),
@@ -76,11 +81,10 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         Ok(short) if is_short_form(text) => expand(&short).to_string().into_bytes(),
         _ => text.to_vec(),
     };
-    let route = usize::from(*which) % (RULES.len() + 1);
-    // As the server does before anything is built of it.
+    let route = usize::from(which.wrapping_sub(b'0')) % (RULES.len() + 1);
+    // As the server does before anything is built of it. An error quotes a text that stands where an object should.
     let cost = within("the first look", Bound { bytes_per_byte: 1, ..BOUND }, body.len(), || estimate_memory(&body));
-    let tasks =
-        within("a glance", Bound { bytes_per_byte: 1, ..BOUND }, body.len(), || Glance::of_body(&body).created_tasks());
+    let tasks = within("a glance", BOUND, body.len(), || Glance::of_body(&body).created_tasks());
     if cost > MOST_MEMORY || tasks > MOST_TASKS {
         return;
     }
@@ -126,6 +130,11 @@ fn decide(route: &str, rule: Rule, body: &[u8], bound: Bound) -> Option<Value> {
             let found = match lookup {
                 Lookup::Workload(_) => LiveRead::Workload(None, body.len() % 2 == 0),
                 Lookup::Binding(_) => LiveRead::Binding(None),
+                Lookup::Queues => LiveRead::Queues(CACHE.queues.values().cloned().collect()),
+                Lookup::Access(namespace) => LiveRead::Access(
+                    CACHE.namespaces.get(&namespace).cloned(),
+                    CACHE.queues.values().cloned().collect(),
+                ),
             };
             ask(Some(&LiveRead::Failed("it failed".to_owned())));
             ask(Some(&found))

@@ -2,6 +2,8 @@
 //! queue of others is charged nothing, and every write can be made.
 #![no_main]
 
+use std::collections::BTreeMap;
+
 use caldera_controller::{
     decide::{Controller, decide},
     explain::{explain_job, find_binding, list_queues},
@@ -14,7 +16,7 @@ use caldera_fuzz::{
     expand::expand,
     json,
 };
-use caldera_runtime::watch::Event;
+use caldera_runtime::{watch::Event, write::Body};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -36,14 +38,16 @@ fn follow(input: &Value) {
     let later = |seconds| start.saturating_add(SignedDuration::from_secs(seconds)).expect("a time");
     let mut controller = start_world(start);
     tell(&mut controller, ObjectKind::Workloads(WorkloadKind::VolcanoJob), &input["workload"], start);
+    let mut stored = BTreeMap::new();
     let bindings = input["bindings"].as_array().map(Vec::as_slice).unwrap_or_default();
     for (at, binding) in (0..).zip(bindings.iter().take(4)) {
         let _ = parse_binding(binding);
-        tell(&mut controller, ObjectKind::Bindings, binding, later(at));
-        decide_all(&mut controller, later(at));
+        store(&mut stored, &mut controller, binding.clone(), later(at));
+        decide_all(&mut controller, &mut stored, later(at));
     }
+    // A record whose workload was never seen is charged for a minute, and taken away.
     for seconds in [20, 100, 100_000] {
-        decide_all(&mut controller, later(seconds));
+        decide_all(&mut controller, &mut stored, later(seconds));
     }
     let honest = list_queues(&controller).into_iter().find(|queue| queue.name.as_str() == "other");
     let honest = honest.expect("nobody deleted it");
@@ -60,16 +64,42 @@ fn follow(input: &Value) {
     }
 }
 
-fn decide_all(controller: &mut Controller, now: Timestamp) {
-    for _ in 0..4 {
+/// Namespace and name, and the binding as the API server holds it.
+type StoredBindings = BTreeMap<(String, String), Value>;
+
+/// Decides until nothing is left to do now, and does what was decided about bindings.
+fn decide_all(controller: &mut Controller, stored: &mut StoredBindings, now: Timestamp) {
+    for _ in 0..8 {
         let decisions = decide(controller, now);
         for decision in &decisions.writes {
-            let _ = decision.to_write(now);
+            let write = decision.to_write(now);
+            let Body::JsonPatch(patch) = &write.body else { continue };
+            let Some(binding) = stored.get(&(write.namespace, write.name)) else { continue };
+            if write.resource.plural != "resourcebindings" || write.subresource.is_some() {
+                continue;
+            }
+            let patch: json_patch::Patch = serde_json::from_value(patch.clone()).expect("a patch");
+            let mut binding = binding.clone();
+            if json_patch::patch(&mut binding, &patch).is_ok() {
+                store(stored, controller, binding, now);
+            }
         }
-        if decisions.next.is_none_or(|next| next > now) {
+        if decisions.writes.is_empty() && decisions.next.is_none_or(|next| next > now) {
             return;
         }
     }
+}
+
+/// As the API server does: a new version, which the controller sees.
+fn store(stored: &mut StoredBindings, controller: &mut Controller, mut binding: Value, now: Timestamp) {
+    let text = |pointer: &str| binding.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let key = (text("/metadata/namespace"), text("/metadata/name"));
+    let version: u64 = text("/metadata/resourceVersion").parse().unwrap_or(0);
+    if let Some(metadata) = binding.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("resourceVersion".to_owned(), version.wrapping_add(1).to_string().into());
+    }
+    tell(controller, ObjectKind::Bindings, &binding, now);
+    stored.insert(key, binding);
 }
 
 fn tell(controller: &mut Controller, kind: ObjectKind, object: &Value, now: Timestamp) {

@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod decide;
-mod metrics;
+pub mod metrics;
 pub mod observe;
 mod run;
 #[cfg(test)]

@@ -1,24 +1,54 @@
-//! The scheduler's metrics.
+//! The scheduler's metrics. What a value means is said in the constants, from which `docs/metrics.md` is made.
 
-use std::{
-    sync::{PoisonError, atomic::AtomicI64},
-    time::Duration,
+use std::{sync::atomic::AtomicI64, time::Duration};
+
+use caldera_runtime::{
+    metric::{Counters, Kind, Metric},
+    serve::SharedRegistry,
 };
-
-use caldera_runtime::serve::SharedRegistry;
 use prometheus_client::metrics::{
     counter::Counter,
-    family::Family,
     gauge::Gauge,
     histogram::{Histogram, exponential_buckets},
 };
 
 use crate::decide::placement::Step;
 
+/// Decisions, by what followed.
+pub const DECISIONS: Metric = Metric {
+    name: "caldera_scheduler_decisions",
+    kind: Kind::Counter,
+    labels: &["result"],
+    help: "Decisions by what followed: placed, confirmed, refused, nothing",
+};
+/// How long they take.
+pub const DECISION: Metric = Metric {
+    name: "caldera_scheduler_decision_seconds",
+    kind: Kind::Histogram,
+    labels: &[],
+    help: "Time of one decision",
+};
+/// Writes that met a newer object.
+pub const CONFLICTS: Metric = Metric {
+    name: "caldera_scheduler_conflicts",
+    kind: Kind::Counter,
+    labels: &[],
+    help: "Writes that met a newer object",
+};
+/// Bindings that wait for capacity.
+pub const UNSCHEDULABLE: Metric = Metric {
+    name: "caldera_scheduler_pending_bindings",
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "Admitted bindings that wait for capacity",
+};
+/// All of the scheduler's.
+pub const ALL: [Metric; 4] = [DECISIONS, DECISION, CONFLICTS, UNSCHEDULABLE];
+
 /// The scheduler's metrics.
 #[derive(Debug, Clone)]
 pub struct Metrics {
-    decisions: Family<[(&'static str, &'static str); 1], Counter>,
+    decisions: Counters,
     seconds: Histogram,
     /// Writes that met a newer object.
     pub conflicts: Counter,
@@ -31,17 +61,15 @@ impl Metrics {
     #[must_use]
     pub fn register_metrics(registry: &SharedRegistry) -> Self {
         let metrics = Self {
-            decisions: Family::default(),
+            decisions: Counters::default(),
             seconds: Histogram::new(exponential_buckets(1e-6, 4.0, 10)),
             conflicts: Counter::default(),
             unschedulable: Gauge::default(),
         };
-        let mut registry = registry.lock().unwrap_or_else(PoisonError::into_inner);
-        let registry = registry.sub_registry_with_prefix("caldera_scheduler");
-        registry.register("decisions", "Decisions by what followed", metrics.decisions.clone());
-        registry.register("decision_seconds", "Time of one decision", metrics.seconds.clone());
-        registry.register("conflicts", "Writes that met a newer object", metrics.conflicts.clone());
-        registry.register("pending_bindings", "Bindings that wait for capacity", metrics.unschedulable.clone());
+        DECISIONS.register(registry, metrics.decisions.clone());
+        DECISION.register(registry, metrics.seconds.clone());
+        CONFLICTS.register(registry, metrics.conflicts.clone());
+        UNSCHEDULABLE.register(registry, metrics.unschedulable.clone());
         metrics
     }
 
@@ -53,7 +81,22 @@ impl Metrics {
             Step::Confirm { .. } => "confirmed",
             Step::Refuse { .. } => "refused",
         };
-        self.decisions.get_or_create(&[("result", result)]).inc();
+        self.decisions.get_or_create(&DECISIONS.label([result])).inc();
         self.seconds.observe(took.as_secs_f64());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use caldera_runtime::metric::{encode, find_undeclared};
+
+    use super::*;
+
+    #[test]
+    fn what_is_shown_is_what_is_declared() {
+        let registry = SharedRegistry::default();
+        Metrics::register_metrics(&registry).count_decision(&Step::Rest, Duration::from_millis(1));
+        let text = encode(&registry).unwrap();
+        assert_eq!(find_undeclared(&text, &ALL), [""; 0], "{text}");
     }
 }

@@ -82,6 +82,9 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
             }
         }
         scheduler.decide_due();
+        while scheduler.send_confirmations() {
+            scheduler.decide_due();
+        }
         if let Some((namespace, name)) = &lease
             && scheduler.begin_lease_read()
         {

@@ -26,7 +26,7 @@ use crate::{
         binding::{Binding, BindingKey},
         cache::{Cache, WorkloadRequest, read_workload},
     },
-    write::binding_writes,
+    write::{binding_writes, confirmations::Confirmations},
 };
 
 /// A decision without any answers of estimators.
@@ -496,6 +496,41 @@ fn the_status_patch_keeps_other_conditions_and_the_time_of_the_last_change() {
 }
 
 #[test]
+fn a_status_is_built_of_the_binding_as_it_is_when_it_is_sent() {
+    let mut cache = Cache::default();
+    let observe = |cache: &mut Cache, change: &dyn Fn(&mut Value)| {
+        let mut object = binding(6);
+        change(&mut object);
+        cache.apply_bindings(false, Event::Applied(Binding::parse_binding(&object).unwrap()));
+    };
+    observe(&mut cache, &|_| {});
+    let placed = cache.bindings[&key()].clone();
+    let mut confirmations = Confirmations::default();
+    (0..3).for_each(|_| confirmations.add(&placed, None, true));
+    // Karmada has added its finalizer and a condition meanwhile.
+    observe(&mut cache, &|object| {
+        object["metadata"]["resourceVersion"] = "8".into();
+        object["status"]["conditions"] = json!([{"type": "FullyApplied", "status": "True"}]);
+    });
+    let Some((_, Some(write))) = confirmations.take_next(&cache.bindings, true, now()) else { panic!("not sent") };
+    let Body::MergePatch(patch) = write.body else { panic!("no patch") };
+    assert_eq!(patch["metadata"]["resourceVersion"], "8");
+    assert_eq!(patch["status"]["conditions"][0]["type"], "FullyApplied");
+    // What it would confirm was taken away, or is another binding's.
+    let meta = |name: &'static str, value: Value| {
+        move |object: &mut Value| {
+            object["metadata"]["resourceVersion"] = "9".into();
+            object["metadata"][name] = value.clone();
+        }
+    };
+    observe(&mut cache, &meta("generation", 3.into()));
+    assert_eq!(confirmations.take_next(&cache.bindings, true, now()), Some((key(), None)));
+    observe(&mut cache, &meta("uid", "another".into()));
+    assert_eq!(confirmations.take_next(&cache.bindings, true, now()), Some((key(), None)));
+    assert_eq!(confirmations.take_next(&cache.bindings, true, now()), None);
+}
+
+#[test]
 fn pods_that_a_member_starts_only_together_are_not_divided_over_members() {
     let template = json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}});
     let deployment = |minimum: &str| {
@@ -538,4 +573,20 @@ fn a_plan_of_absurd_numbers_is_replaced_by_what_was_admitted() {
     let mut index = index(&[10, 10], &[job(4, 4), forged]);
     let verdict = verdict(&mut index);
     assert_eq!(targets(&verdict.step).iter().map(|(_, pods)| pods).sum::<i64>(), 4, "{verdict:?}");
+}
+
+#[test]
+fn while_there_is_no_room_each_answer_lets_one_status_go() {
+    let (mut confirmations, bindings) = (Confirmations::default(), BTreeMap::new());
+    let placed = Binding::parse_binding(&binding(6)).unwrap();
+    (0..3).for_each(|_| confirmations.add(&placed, None, true));
+    let sends = |confirmations: &mut Confirmations, has_room: bool| {
+        confirmations.take_next(&bindings, has_room, now()).is_some()
+    };
+    assert!(!sends(&mut confirmations, false));
+    confirmations.observe_answer();
+    confirmations.observe_answer();
+    assert!(sends(&mut confirmations, false), "placements would hold it up for ever");
+    assert!(!sends(&mut confirmations, false), "statuses would hold placements up");
+    assert!(sends(&mut confirmations, true) && sends(&mut confirmations, true));
 }

@@ -21,7 +21,7 @@
 //! | `ReleaseJob` | `controller/src/decide/jobs.rs` | `assume_record` `take_retry` |
 //! | `SettleLaterGrants`, `WatchBinding` | `controller/src/decide/stale_grant.rs` | `settle_grants` |
 //! | `RequeueUnplaced` | `controller/src/decide/requeue.rs` | `requeue_unplaced` `requeue` |
-//! | `ExecuteWrite` | `controller/src/write/decision.rs` | `patch_release` `patch_resize` `patch_eviction` |
+//! | `ExecuteWrite` | `controller/src/write/patch.rs` | `patch_release` `patch_resize` `patch_eviction` |
 //! | `ExecuteWrite` | `global-scheduler/src/write/binding_writes.rs` | `patch_clusters` |
 //! | `ExecuteWrite`, `LoseAnswer` | `runtime/src/write.rs` | `execute_write` `classify_answer` |
 //! | `FollowAnswer`, `LoseAnswer` | `controller/src/decide/answers.rs` | `follow_release` `follow_eviction` |

@@ -1,7 +1,7 @@
 //! Clients of Kubernetes APIs: from a kubeconfig, from the pod's service account, or from a server and a token.
 //!
 //! There is no fixed client-side rate: [`crate::write::Writer`] adapts to what the server takes. Every write is counted
-//! by component, so that "writes per job" is a number one can look up.
+//! by component, so that "writes per job" is a number one can look up: metric `caldera_api_writes_total`.
 //!
 //! The tower stack is ours and not `ClientBuilder::try_from`: kube's own retries requests by itself and logs each
 //! failed one as an error, while here the caller decides again from fresh state and logs an outage once.
@@ -9,7 +9,9 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -17,25 +19,28 @@ use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioExecutor};
 use kube::{
     Client, Config,
     client::{ClientBuilder, ConfigExt},
-    config::{KubeConfigOptions, Kubeconfig},
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
+use tokio::time::Instant;
+
+use crate::write_metrics::{Outcome, WriteMetrics};
 
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The file is missing, unreadable or not a kubeconfig.
-    #[error("failed to read the kubeconfig {path:?}: {source}")]
+    #[error("the kubeconfig {path:?} can not be used: {why}")]
     Kubeconfig {
         /// Which file.
         path: PathBuf,
-        /// What is wrong with it.
-        source: Box<kube::config::KubeconfigError>,
+        /// What is wrong with it, without anything that is in it.
+        why: String,
     },
     /// No file was named, and neither `KUBECONFIG`, `~/.kube/config` nor a service account gave a configuration.
-    #[error("no kubeconfig was given and none was found in the environment: {source}")]
+    #[error("no --kubeconfig was given, and that of KUBECONFIG or ~/.kube/config can not be used: {why}")]
     Infer {
-        /// What was tried.
-        source: Box<kube::config::InferConfigError>,
+        /// What is wrong with it, without anything that is in it.
+        why: String,
     },
     /// The configuration does not make a client (bad URL, bad certificate).
     #[error("failed to build a client for {server}: {source}")]
@@ -53,6 +58,12 @@ pub enum ClientError {
         /// What happened.
         source: Box<kube::Error>,
     },
+    /// The server does not know who asks.
+    #[error("your credentials were refused by the Kubernetes API at {server}: get new ones, or another kubeconfig")]
+    Credentials {
+        /// The server's URL.
+        server: String,
+    },
     /// The server's address is not a URL.
     #[error("{server:?} is not the URL of a Kubernetes API: {source}")]
     Address {
@@ -63,9 +74,13 @@ pub enum ClientError {
     },
 }
 
-/// Counts writes (every request that is not a read) by component, verb and resource. Clones share the counts.
+/// Counts writes (every request that is not a read) by component, verb and resource, and tells how they go. Clones share
+/// the counts.
 #[derive(Debug, Clone, Default)]
-pub struct WriteCounts(Arc<Mutex<BTreeMap<WriteKey, u64>>>);
+pub struct WriteCounts {
+    counts: Arc<Mutex<BTreeMap<WriteKey, u64>>>,
+    metrics: WriteMetrics,
+}
 
 /// What one count is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,19 +97,50 @@ impl WriteCounts {
     /// The counts so far.
     #[must_use]
     pub fn read_counts(&self) -> BTreeMap<WriteKey, u64> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn count_request(&self, component: &str, method: &http::Method, path: &str) {
+    /// How they go.
+    #[must_use]
+    pub const fn metrics(&self) -> &WriteMetrics {
+        &self.metrics
+    }
+
+    /// A write begins. None for a read.
+    fn count_request(&self, component: &str, method: &http::Method, path: &str) -> Option<WriteUnderWay> {
         let verb = match *method {
             http::Method::POST => "create",
             http::Method::PUT => "update",
             http::Method::PATCH => "patch",
             http::Method::DELETE => "delete",
-            _ => return,
+            _ => return None,
         };
         let key = WriteKey { component: component.to_owned(), verb, resource: resource_of(path) };
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default() += 1;
+        self.metrics.count(&key.component, key.verb, &key.resource);
+        let write = WriteUnderWay {
+            metrics: self.metrics.clone(),
+            kind: key.resource.clone(),
+            began: Instant::now(),
+            status: None,
+        };
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default() += 1;
+        Some(write)
+    }
+}
+
+/// Tells how a write went when it is dropped; one that was given up had no answer.
+struct WriteUnderWay {
+    metrics: WriteMetrics,
+    kind: String,
+    began: Instant,
+    status: Option<u16>,
+}
+
+impl Drop for WriteUnderWay {
+    fn drop(&mut self) {
+        let now = Instant::now();
+        let took = now.duration_since(self.began);
+        self.metrics.observe(&self.kind, Outcome::of_status(self.status), took, now);
     }
 }
 
@@ -124,11 +170,50 @@ fn resource_of(path: &str) -> String {
 pub async fn load_config(path: Option<&Path>) -> Result<Config, ClientError> {
     match path {
         Some(path) => {
-            let failed = |source| ClientError::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
+            let failed =
+                |error| ClientError::Kubeconfig { path: path.to_owned(), why: describe_kubeconfig_error(&error) };
             let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
             Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(failed)
         }
-        None => Config::infer().await.map_err(|source| ClientError::Infer { source: Box::new(source) }),
+        None => match Config::from_kubeconfig(&KubeConfigOptions::default()).await {
+            Ok(config) => Ok(config),
+            Err(error) => {
+                Config::incluster().map_err(|_| ClientError::Infer { why: describe_kubeconfig_error(&error) })
+            }
+        },
+    }
+}
+
+/// What is wrong with a kubeconfig. A file that does not parse may hold a token or a key anywhere, and the parser's own
+/// words quote it: only the place is told.
+fn describe_kubeconfig_error(error: &KubeconfigError) -> String {
+    match error {
+        KubeconfigError::ReadConfig(error, path) if error.kind() == std::io::ErrorKind::NotFound => {
+            format!("there is no file {}", path.display())
+        }
+        KubeconfigError::ReadConfig(error, path) => {
+            format!("the file {} can not be read: {}", path.display(), error.kind())
+        }
+        KubeconfigError::Parse(error) => match error.location() {
+            Some(at) => format!("it is no kubeconfig in YAML: see line {}, column {}", at.line(), at.column()),
+            None => "it is no kubeconfig in YAML".to_owned(),
+        },
+        KubeconfigError::LoadContext(_) => "it has no context of the name that its current-context gives".to_owned(),
+        KubeconfigError::LoadClusterOfContext(_) => {
+            "its current context names a cluster that it does not have".to_owned()
+        }
+        KubeconfigError::LoadCertificateAuthority(_) => "its certificate authority can not be read".to_owned(),
+        KubeconfigError::LoadClientCertificate(_) => "its client certificate can not be read".to_owned(),
+        KubeconfigError::LoadClientKey(_) => "its client key can not be read".to_owned(),
+        KubeconfigError::ParseCertificates(_) => "its certificates are not in PEM".to_owned(),
+        KubeconfigError::ParseClusterUrl(_) | KubeconfigError::ParseProxyUrl(_) => {
+            "the address of its cluster is no URL".to_owned()
+        }
+        KubeconfigError::CurrentContextNotSet => "it has no current-context".to_owned(),
+        KubeconfigError::MissingClusterUrl => "its cluster has no address".to_owned(),
+        KubeconfigError::FindPath => "there is no home directory to look in".to_owned(),
+        // Of kinds and environment, not of content.
+        _ => "it can not be put together".to_owned(),
     }
 }
 
@@ -177,13 +262,48 @@ pub fn from_config(mut config: Config, component: &str, counts: &WriteCounts) ->
         .layer(config.base_uri_layer())
         .option_layer(auth)
         .layer(headers)
-        .map_request(move |request: http::Request<kube::client::Body>| {
-            counts.count_request(&component, request.method(), request.uri().path());
-            request
-        })
         .map_err(tower::BoxError::from)
         .service(http);
+    let stack = tower::ServiceBuilder::new()
+        .layer_fn(|inner| CountedWrites { inner, component: component.clone(), counts: counts.clone() })
+        .service(stack);
     Ok(ClientBuilder::new(stack, namespace).build())
+}
+
+/// Counts what passes, and sees the answers.
+#[derive(Clone)]
+struct CountedWrites<S> {
+    inner: S,
+    component: String,
+    counts: WriteCounts,
+}
+
+impl<S, B> tower::Service<http::Request<kube::client::Body>> for CountedWrites<S>
+where
+    S: tower::Service<http::Request<kube::client::Body>, Response = http::Response<B>>,
+    S::Future: Send + 'static,
+    S::Error: 'static,
+    B: 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: http::Request<kube::client::Body>) -> Self::Future {
+        let write = self.counts.count_request(&self.component, request.method(), request.uri().path());
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let answer = answer.await;
+            if let (Some(mut write), Ok(answer)) = (write, &answer) {
+                write.status = Some(answer.status().as_u16());
+            }
+            answer
+        })
+    }
 }
 
 /// Asks the server for its version, so that a wrong address is reported at once.
@@ -191,13 +311,42 @@ pub fn from_config(mut config: Config, component: &str, counts: &WriteCounts) ->
 /// # Errors
 /// [`ClientError::Unreachable`] with the server's URL.
 pub async fn check_server(client: &Client, server: &str) -> Result<(), ClientError> {
-    let unreachable = |source| ClientError::Unreachable { server: server.to_owned(), source: Box::new(source) };
-    client.apiserver_version().await.map(drop).map_err(unreachable)
+    let server = server.to_owned();
+    client.apiserver_version().await.map(drop).map_err(|error| match error {
+        kube::Error::Api(status) if status.code == 401 => ClientError::Credentials { server },
+        error => ClientError::Unreachable { server, source: Box::new(error) },
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_kubeconfig_that_can_not_be_used_is_told_without_what_is_in_it() {
+        let dir = std::env::temp_dir().join(format!("caldera-kubeconfig-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("config");
+        let told = async || {
+            let error = load_config(Some(&path)).await.unwrap_err();
+            assert!(std::error::Error::source(&error).is_none(), "a cause would be printed after it");
+            error.to_string()
+        };
+        assert!(told().await.contains("there is no file"), "{}", told().await);
+        let secret = "hunter2-very-secret";
+        for broken in [
+            format!("users:\n- name: u\n  user: {{token: {secret}}}\n  : [\n"),
+            format!("apiVersion: v1\nkind: Config\nclusters: {secret}\n"),
+            secret.to_owned(),
+            format!("users: [{{name: u, user: {{token: [{secret}]}}}}]"),
+            format!("contexts: [{{name: a, context: {{cluster: {secret}, user: u}}}}]\ncurrent-context: a\n"),
+        ] {
+            std::fs::write(&path, &broken).unwrap();
+            let told = told().await;
+            assert!(!told.contains(secret), "{told}");
+        }
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
 
     #[test]
     fn writes_are_counted_by_resource_and_subresource() {
@@ -210,6 +359,17 @@ mod tests {
         ] {
             assert_eq!(resource_of(path), want, "{path}");
         }
+    }
+
+    #[tokio::test]
+    async fn counts_are_shown_as_a_metric() {
+        let (counts, registry) = (WriteCounts::default(), crate::metric::SharedRegistry::default());
+        counts.metrics().register(&registry);
+        drop(counts.count_request("controller", &http::Method::POST, "/api/v1/namespaces/ns/events"));
+        drop(counts.count_request("controller", &http::Method::GET, "/api/v1/namespaces/ns/events"));
+        let text = crate::metric::encode(&registry).unwrap();
+        let line = r#"caldera_api_writes_total{component="controller",verb="create",resource="events"} 1"#;
+        assert!(text.lines().any(|shown| shown == line), "{text}");
     }
 
     #[tokio::test]

@@ -377,6 +377,12 @@ pub async fn client_of(
     access.connect_or_proxy().await.map_err(|error| error.to_string())
 }
 
+/// A client that sends every request through Karmada's cluster proxy, so that the member sees who asks.
+#[must_use]
+pub fn proxy_client(host: &Client, cluster: &str) -> Client {
+    connection::proxy_client(host, cluster)
+}
+
 fn access_to(host: &Client, cluster: &Cluster, given: Option<Client>, component: &str, counts: &WriteCounts) -> Access {
     Access {
         host: host.clone(),

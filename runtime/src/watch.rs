@@ -16,6 +16,7 @@ use std::{
 };
 
 use futures::StreamExt;
+use k8s_openapi::NamespaceResourceScope;
 use kube::{
     Api, Client, Resource,
     api::{ApiResource, DynamicObject, ListParams},
@@ -123,6 +124,14 @@ impl From<WatchHealth> for WatchOptions {
     }
 }
 
+impl WatchOptions {
+    /// The same, and how it goes is told here.
+    #[must_use]
+    pub fn with_health(self, health: WatchHealth) -> Self {
+        Self { health: Some(health), ..self }
+    }
+}
+
 /// Follows kinds of one server, all into one channel, until it is stopped or nobody receives any more.
 #[derive(Clone)]
 pub struct Follower<T> {
@@ -166,11 +175,66 @@ impl<T: Send + 'static> Follower<T> {
         self.spawn_watch(kind, api, options.into(), read_guarded, convert)
     }
 
+    /// [`Self::follow_typed`] in one namespace.
+    pub fn follow_namespace<K, R, O>(
+        &self,
+        namespace: &str,
+        mut read: impl FnMut(K) -> Option<R> + Send + 'static,
+        convert: impl FnMut(Event<R>) -> O + Send + 'static,
+    ) -> JoinHandle<()>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + DeserializeOwned
+            + Debug
+            + Send
+            + 'static,
+        R: Send + 'static,
+        O: Into<Option<T>>,
+    {
+        let api: Api<DeserializeGuard<K>> = Api::namespaced(self.client.clone(), namespace);
+        let read_guarded = move |guard: DeserializeGuard<K>| guard.0.ok().and_then(&mut read);
+        self.spawn_watch(K::kind(&()).into_owned(), api, WatchOptions::default(), read_guarded, convert)
+    }
+
     /// [`Self::follow_typed`] for any kind, as JSON.
     pub fn follow_json<R, O>(
         &self,
         resource: ApiResource,
         options: impl Into<WatchOptions>,
+        read: impl FnMut(Value) -> Option<R> + Send + 'static,
+        convert: impl FnMut(Event<R>) -> O + Send + 'static,
+    ) -> JoinHandle<()>
+    where
+        R: Send + 'static,
+        O: Into<Option<T>>,
+    {
+        let api = Api::all_with(self.client.clone(), &resource);
+        self.spawn_json_watch(api, resource, options.into(), read, convert)
+    }
+
+    /// [`Self::follow_json`] in one namespace.
+    pub fn follow_json_namespace<R, O>(
+        &self,
+        resource: ApiResource,
+        namespace: &str,
+        options: impl Into<WatchOptions>,
+        read: impl FnMut(Value) -> Option<R> + Send + 'static,
+        convert: impl FnMut(Event<R>) -> O + Send + 'static,
+    ) -> JoinHandle<()>
+    where
+        R: Send + 'static,
+        O: Into<Option<T>>,
+    {
+        let api = Api::namespaced_with(self.client.clone(), namespace, &resource);
+        self.spawn_json_watch(api, resource, options.into(), read, convert)
+    }
+
+    fn spawn_json_watch<R, O>(
+        &self,
+        api: Api<DynamicObject>,
+        resource: ApiResource,
+        options: WatchOptions,
         mut read: impl FnMut(Value) -> Option<R> + Send + 'static,
         convert: impl FnMut(Event<R>) -> O + Send + 'static,
     ) -> JoinHandle<()>
@@ -178,10 +242,9 @@ impl<T: Send + 'static> Follower<T> {
         R: Send + 'static,
         O: Into<Option<T>>,
     {
-        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
         let kind = resource.kind.clone();
         let read_dynamic = move |object: DynamicObject| read(with_type(object, &resource)?);
-        self.spawn_watch(kind, api, options.into(), read_dynamic, convert)
+        self.spawn_watch(kind, api, options, read_dynamic, convert)
     }
 
     fn spawn_watch<K, R, O>(

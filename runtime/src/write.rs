@@ -232,6 +232,8 @@ pub struct Done<T> {
 
 /// Most writes in flight, ever.
 const MAX_IN_FLIGHT: usize = 64;
+/// Writes in flight before anything is known of the server.
+const FIRST_IN_FLIGHT: usize = 16;
 /// Outcomes that may wait for the caller; beyond that no more writes are begun.
 const MAX_OUTCOMES: usize = 1024;
 
@@ -346,7 +348,7 @@ struct Window {
 
 impl Default for Window {
     fn default() -> Self {
-        Self { size: 16 * 1024 }
+        Self { size: FIRST_IN_FLIGHT * 1024 }
     }
 }
 
@@ -388,6 +390,13 @@ impl<T: Send + 'static> Writer<T> {
         let mut registry = registry.lock().unwrap_or_else(PoisonError::into_inner);
         let registry = registry.sub_registry_with_prefix(prefix);
         registry.register("pending_writes", "Writes that are queued or in flight", self.pending.clone());
+    }
+
+    /// Whether what is queued now is sent at once, as far as that can be told: no more are under way than a server takes
+    /// that has not been slow.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.pending.get() < FIRST_IN_FLIGHT as i64
     }
 
     /// Queues a write. After the stop it is dropped: nobody would carry it out.

@@ -7,11 +7,11 @@
 #![forbid(unsafe_code)]
 
 pub mod decide;
-mod metrics;
+pub mod metrics;
 pub mod observe;
 pub mod rules;
 mod run;
 pub mod write;
 
 pub use run::{Config, Error, LARGEST_OBJECT, Limits, SharedCache, fill_cache, router, run};
-pub use write::configurations::{Endpoint, configurations};
+pub use write::configurations::{Endpoint, configurations, configurations_for};

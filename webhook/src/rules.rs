@@ -1,17 +1,26 @@
 //! What each route answers to a review: a function of the body and of what is known. The server is around it (`run`),
 //! and fuzzing calls it as it is.
 
+use serde_json::Value;
 use ssh_key::rand_core::{OsRng, RngCore};
 
 use crate::{
     decide::{
         binding_gate::{GatedBinding, gate_binding},
+        hyper_job::validate_hyper_job,
         job::{Seed, default_job_review, default_long_job, validate_job},
+        namespace_access::{find_default_queue, refuse_namespace},
         protected_fields::{refuse_forged_binding, refuse_forged_work},
         queue::{default_queue_review, validate_queue},
+        verdict::Verdict,
+        waiting_limits::refuse_over_limit,
         work_copy::{ReviewedWork, rewrite_work},
     },
-    observe::{cache::Snapshot, long_job::LongJob, request::parse_review},
+    observe::{
+        cache::Snapshot,
+        long_job::LongJob,
+        request::{ReviewRequest, parse_review},
+    },
     write::review::{Outcome, answer_owned_review, answer_review, encode_verdict},
 };
 
@@ -24,7 +33,7 @@ pub(crate) const VALIDATE_JOB: &str = "validate-job";
 
 /// The routes of admission, and how each is decided. Karmada's interpreter has a form of its own
 /// ([`interpret_request`](crate::decide::interpreter::interpret_request)).
-pub const RULES: [(&str, Rule); 6] = [
+pub const RULES: [(&str, Rule); 7] = [
     (BINDINGS, |body, snapshot| {
         answer_review::<GatedBinding<'_>>(body, |request| {
             refuse_forged_binding(body, request.user_info.as_ref(), &snapshot.cache.trusted)
@@ -38,24 +47,46 @@ pub const RULES: [(&str, Rule); 6] = [
                 .unwrap_or_else(|| rewrite_work(request, snapshot))
         })
     }),
-    (MUTATE_JOB, |body, _| default_job(body)),
-    (VALIDATE_JOB, |body, snapshot| answer_review(body, |request| validate_job(request, snapshot.cache))),
+    (MUTATE_JOB, default_job),
+    (VALIDATE_JOB, |body, snapshot| answer_review(body, |request| review_job(request, snapshot))),
     ("mutate-queue", |body, _| answer_review(body, default_queue_review)),
-    ("validate-queue", |body, snapshot| answer_review(body, |request| validate_queue(request, snapshot.cache))),
+    ("validate-hyperjob", |body, _| answer_review(body, validate_hyper_job)),
+    ("validate-queue", |body, snapshot| answer_review(body, |request| validate_queue(request, snapshot))),
 ];
+
+fn review_job(request: &ReviewRequest<'_, Value>, snapshot: Snapshot<'_>) -> Verdict {
+    match validate_job(request, snapshot.cache) {
+        allowed @ Verdict::Allow { .. } => refuse_namespace(request, snapshot)
+            .or_else(|| refuse_over_limit(request, snapshot.cache))
+            .unwrap_or(allowed),
+        verdict => verdict,
+    }
+}
 
 /// From here on a new job's tasks stay text.
 const LONG_JOB: usize = 64 << 10;
 
-fn default_job(body: &[u8]) -> Outcome {
+fn default_job(body: &[u8], snapshot: Snapshot<'_>) -> Outcome {
+    let find = |job: &Value, namespace: Option<&str>| {
+        namespace.map_or(Ok(None), |namespace| find_default_queue(job, namespace, snapshot))
+    };
     if body.len() >= LONG_JOB
         && let Ok(request) = parse_review::<LongJob<'_>>(body)
         && request.is_create()
         && let Some(job) = request.object
     {
-        return encode_verdict(&request.uid, default_long_job(job, draw_seed()));
+        let verdict = match find(&job.rest, request.namespace.as_deref()) {
+            Ok(queue) => default_long_job(job, queue, draw_seed()),
+            Err(verdict) => verdict,
+        };
+        return encode_verdict(&request.uid, verdict);
     }
-    answer_owned_review(body, |request| default_job_review(request, draw_seed()))
+    answer_owned_review(body, |request| {
+        match request.object.as_ref().map_or(Ok(None), |job| find(job, request.namespace.as_deref())) {
+            Ok(queue) => default_job_review(request, queue, draw_seed()),
+            Err(verdict) => verdict,
+        }
+    })
 }
 
 /// Randomness for a key; nothing where the system gives none.

@@ -52,7 +52,7 @@ fn patched(object: &Value, response: &Value) -> Value {
 fn binding(api_version: &str, kind: &str) -> Value {
     json!({
         "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
-        "metadata": {"name": "x-job", "namespace": "ns"},
+        "metadata": {"name": format!("x-{}", kind.to_lowercase()), "namespace": "ns"},
         "spec": {
             "resource": {"apiVersion": api_version, "kind": kind, "name": "x", "namespace": "ns"},
             "placement": {"clusterAffinity": {}}, "schedulerName": "default-scheduler",
@@ -67,7 +67,7 @@ fn work() -> Value {
         }},
         "spec": {"workload": {"manifests": [{
             "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
-            "metadata": {"name": "x", "annotations": {"caldera.dev/revised-replicas": "4"}},
+            "metadata": {"name": "x", "namespace": "ns", "annotations": {"caldera.dev/revised-replicas": "4"}},
             "spec": {"minAvailable": 10, "tasks": [
                 {"name": "t", "replicas": 10, "minAvailable": 10, "template": pod_template()},
             ]},
@@ -95,6 +95,7 @@ async fn garbage_on_any_route_is_a_400_with_a_sentence() {
         "validate-job",
         "mutate-queue",
         "validate-queue",
+        "validate-hyperjob",
         "interpreter",
     ];
     for route in routes {
@@ -108,10 +109,22 @@ async fn garbage_on_any_route_is_a_400_with_a_sentence() {
 
 #[tokio::test]
 async fn objects_of_a_wrong_shape_are_denied_or_left_alone_but_always_answered() {
-    let webhook = webhook(Router::new());
-    for route in
-        ["mutate-resourcebinding", "mutate-work", "mutate-job", "validate-job", "mutate-queue", "validate-queue"]
-    {
+    // Queues are refused only by a list that was just read.
+    let queues =
+        json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "QueueList", "metadata": {}, "items": []});
+    let list = get(move || async move { queues.to_string() });
+    let own = json!({"metadata": {"name": "ns", "annotations": {"caldera.dev/default-queue": "q"}}});
+    let api = Router::new().route("/apis/scheduling.volcano.sh/v1beta1/queues", list);
+    let webhook = webhook(api.route(NAMESPACES, get(move || async move { own.to_string() })));
+    for route in [
+        "mutate-resourcebinding",
+        "mutate-work",
+        "mutate-job",
+        "validate-job",
+        "mutate-queue",
+        "validate-queue",
+        "validate-hyperjob",
+    ] {
         for object in [json!(5), json!([]), json!({"spec": 5}), json!({"spec": {"tasks": [5]}}), Value::Null] {
             let response = review(&webhook, &format!("/{route}"), "karmada-es-m1", &object).await;
             assert_eq!(response["uid"], "u", "{route} {object}");

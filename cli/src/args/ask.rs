@@ -1,16 +1,39 @@
-//! `caldera why`, `caldera queue`, `caldera job` and `caldera cluster`.
+//! `caldera why`, `caldera queue`, `caldera job`, `caldera cluster` and `caldera top`.
 
 use std::path::PathBuf;
 
 use caldera_core::quantity::Quantity;
 use clap::{ArgGroup, Args as ClapArgs, Subcommand, ValueEnum};
 
-use super::values::{JobName, parse_amount, parse_job_name};
-use crate::output::{ListOutput, Output};
+use super::values::{JobName, parse_amount, parse_job_name, parse_seconds};
+use crate::{
+    output::{ListOutput, Output},
+    view::State,
+};
 
 /// How what only asks ends.
 pub(super) const ASK_EXIT: &str = "Exit codes: 0 there is an answer; 1 there is no such object, or the API server does \
                                    not answer or refuses; 2 wrong usage.";
+
+/// How `caldera top` ends.
+pub(super) const TOP_EXIT: &str = "Exit codes: 0 it was ended by q, Ctrl-C or a signal, or printed once; 1 there is no \
+                                   terminal, or the API server does not answer or refuses; 2 wrong usage.";
+
+#[derive(Debug, ClapArgs)]
+pub struct TopArgs {
+    /// Jobs of this namespace; without it those of all, or of the kubeconfig's where others are refused.
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Prints what there is, once, and ends: for a pipe, or where there is no terminal.
+    #[arg(long)]
+    pub once: bool,
+    /// Namespace of the controller's lease, where its settings are; without it caldera-system, then default.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub lease_namespace: Option<String>,
+}
 
 #[derive(Debug, ClapArgs)]
 pub struct WhyArgs {
@@ -45,6 +68,9 @@ pub struct QueueArgs {
     /// Namespace of the controller's lease, where its settings are; without it caldera-system, then default.
     #[arg(long, value_name = "NAMESPACE", global = true)]
     pub lease_namespace: Option<String>,
+    /// With a list or tree: prints it anew each time it changes, until Ctrl-C; on a terminal over the old one.
+    #[arg(short, long, global = true)]
+    pub watch: bool,
     /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
     #[arg(long, value_name = "FILE", global = true)]
     pub kubeconfig: Option<PathBuf>,
@@ -83,6 +109,23 @@ pub enum QueueAction {
     },
     /// Changes a queue's amounts and order. Resources that are not named stay as they are.
     Set(QueueSetArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct PauseArgs {
+    /// Why, for all who ask what their jobs wait for.
+    #[arg(long, value_name = "WORDS", default_value = "no reason given")]
+    pub reason: String,
+    /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct UnpauseArgs {
+    /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -142,6 +185,14 @@ pub enum JobAction {
     Hold(JobNamesArgs),
     /// Takes the hold of jobs away.
     Release(JobNamesArgs),
+    /// Takes jobs off their clusters until they are resumed: their quota is free for others, and they keep their age.
+    Suspend(JobNamesArgs),
+    /// Puts suspended jobs in line again.
+    Resume(JobNamesArgs),
+    /// Takes Volcano Jobs off their clusters and puts them in line again with their age, by a Command of Volcano.
+    Requeue(JobNamesArgs),
+    /// Shows what the pods of a job say, each line with its cluster and pod.
+    Logs(JobLogsArgs),
     /// Deletes jobs: their pods are stopped.
     Delete(JobNamesArgs),
 }
@@ -160,8 +211,11 @@ pub struct JobListArgs {
     #[arg(short, long, value_name = "QUEUE")]
     pub queue: Option<String>,
     /// Jobs in this state.
-    #[arg(long, value_name = "STATE")]
-    pub state: Option<String>,
+    #[arg(long, value_enum, ignore_case = true, value_name = "STATE")]
+    pub state: Option<State>,
+    /// Prints the list anew each time it changes, until Ctrl-C: on a terminal over the old one.
+    #[arg(short, long)]
+    pub watch: bool,
     /// Order.
     #[arg(long, value_enum, default_value_t = JobOrder::Name, value_name = "COLUMN")]
     pub sort_by: JobOrder,
@@ -194,10 +248,64 @@ pub struct JobNamesArgs {
     pub scope: ScopeArgs,
 }
 
+#[derive(Debug, ClapArgs)]
+pub struct JobLogsArgs {
+    /// Name of a Volcano Job, or KIND/NAME with one of vcjob, deployment, statefulset, job, pod.
+    #[arg(value_name = "JOB", value_parser = parse_job_name)]
+    pub job: JobName,
+    /// Pods of this task.
+    #[arg(long, value_name = "TASK")]
+    pub task: Option<String>,
+    /// Pods of this number in their task. Each cluster of a split job numbers its own.
+    #[arg(long, value_name = "N")]
+    pub rank: Option<u32>,
+    /// Goes on with what is said from now on, until the pods that are there now have ended.
+    #[arg(short, long)]
+    pub follow: bool,
+    /// This container; without it each pod's first.
+    #[arg(short, long, value_name = "CONTAINER")]
+    pub container: Option<String>,
+    /// The last lines of each pod.
+    #[arg(long, value_name = "LINES", value_parser = clap::value_parser!(i64).range(0..))]
+    pub tail: Option<i64>,
+    /// What was said in this time, as 30s, 5m or 2h.
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
+    pub since: Option<i64>,
+    #[command(flatten)]
+    pub scope: ScopeArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct EventsArgs {
+    #[command(flatten)]
+    pub scope: ScopeArgs,
+    /// Events of all namespaces.
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub all_namespaces: bool,
+    /// Events on this workload.
+    #[arg(long = "for", value_name = "JOB", value_parser = parse_job_name)]
+    pub job: Option<JobName>,
+    /// What happened in this time, as 30s, 5m or 2h.
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
+    pub since: Option<i64>,
+    /// Warnings alone.
+    #[arg(long)]
+    pub warnings: bool,
+    /// Prints the list anew each time it changes, until Ctrl-C: on a terminal over the old one.
+    #[arg(short, long)]
+    pub watch: bool,
+    /// How the answer looks.
+    #[arg(short, long, value_enum, default_value_t = ListOutput::Table)]
+    pub output: ListOutput,
+}
+
 #[derive(Debug, Subcommand)]
 pub enum ClusterAction {
     /// Lists members: state, what they have and what is used, jobs.
     List {
+        /// Prints the list anew each time it changes, until Ctrl-C: on a terminal over the old one.
+        #[arg(short, long)]
+        watch: bool,
         /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
         #[arg(long, value_name = "FILE")]
         kubeconfig: Option<PathBuf>,
@@ -219,6 +327,8 @@ pub enum ClusterAction {
     },
     /// Lets no more jobs into members, by Karmada's taint. What runs runs on.
     Cordon(ClusterNamesArgs),
+    /// Cordons members, and requeues the Volcano Jobs that are there, gang by gang. Services stay, and are told.
+    Drain(ClusterNamesArgs),
     /// Lets jobs into members again.
     Uncordon(ClusterNamesArgs),
 }

@@ -43,6 +43,23 @@ pub fn parse_amount(text: &str) -> Result<(String, Option<Quantity>), String> {
         .map_err(|error: caldera_core::quantity::ParseQuantityError| error.to_string())
 }
 
+/// Reads `30`, `30s`, `5m`, `2h` or `1d`.
+///
+/// # Errors
+/// If it is none of them.
+pub fn parse_seconds(text: &str) -> Result<i64, String> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let unit = match unit {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => return Err(format!("{text:?} is no time as 30s, 5m, 2h or 1d")),
+    };
+    let seconds = number.parse::<i64>().ok().and_then(|number| number.checked_mul(unit)).filter(|it| *it > 0);
+    seconds.ok_or_else(|| format!("{text:?} is no time as 30s, 5m, 2h or 1d"))
+}
+
 /// Parses `NAME=COUNT:RESOURCE=AMOUNT,...`.
 pub fn parse_node_group(text: &str) -> Result<NodeGroup, String> {
     let wanted = "want NAME=COUNT:RESOURCE=AMOUNT,..., for instance cpu=2:cpu=8,memory=32Gi";
@@ -61,6 +78,14 @@ pub fn parse_node_group(text: &str) -> Result<NodeGroup, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_is_a_number_and_a_unit() {
+        assert_eq!([parse_seconds("30"), parse_seconds("5m"), parse_seconds("1d")], [Ok(30), Ok(300), Ok(86_400)]);
+        for bad in ["", "m", "0s", "-1s", "1w", "1.5h", "99999999999999999999"] {
+            assert!(parse_seconds(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn a_bare_name_is_a_volcano_job_and_kinds_are_named_as_kubectl_does() {

@@ -152,6 +152,8 @@ pub struct QueueFacts {
     pub state: String,
     /// PodGroups that wait in it.
     pub pending: i64,
+    /// Why nothing is released in the whole fleet, if it says so.
+    pub paused: Option<String>,
 }
 
 /// A ResourceBinding.

@@ -5,23 +5,27 @@
 //! JSON patch that fails where it has changed meanwhile.
 
 mod change;
+mod logs;
+pub(crate) mod requeue;
 mod row;
 
 use std::process::ExitCode;
 
 use caldera_crds::{names::caldera::WORKLOAD_NAME, workload::WorkloadKind};
-use caldera_runtime::{client::WriteCounts, watch::api_resource};
+use caldera_runtime::client::WriteCounts;
 use jiff::Timestamp;
 use kube::Client;
 use serde::Serialize;
 use serde_json::Value;
 
-use self::row::{Row, list_rows};
+use self::row::Row;
 use crate::{
     args::{JobAction, JobListArgs, JobOrder, WhyArgs},
-    components,
+    components, events,
     objects::{self, items, list_objects, text},
     output::{self, ListOutput, Output, format_duration, format_table},
+    repeat::{self, Page},
+    view::{Change, JobView, Seen},
     why,
 };
 
@@ -32,6 +36,10 @@ pub async fn run_job(action: JobAction) -> anyhow::Result<ExitCode> {
         JobAction::Describe(args) => describe_job(args).await,
         JobAction::Hold(args) => change::change_jobs(args, change::Change::Hold).await,
         JobAction::Release(args) => change::change_jobs(args, change::Change::Release).await,
+        JobAction::Suspend(args) => change::change_jobs(args, change::Change::Suspend).await,
+        JobAction::Resume(args) => change::change_jobs(args, change::Change::Resume).await,
+        JobAction::Requeue(args) => requeue::requeue_jobs(args).await,
+        JobAction::Logs(args) => logs::show_logs(args).await,
         JobAction::Delete(args) => change::change_jobs(args, change::Change::Delete).await,
     }
 }
@@ -44,11 +52,14 @@ struct Jobs {
 
 async fn list_jobs(args: JobListArgs) -> anyhow::Result<ExitCode> {
     let client = components::connect_client(args.scope.kubeconfig.as_deref(), "job", &WriteCounts::default()).await?;
+    repeat::print_page(args.watch, async || read_page(&client, &args).await).await
+}
+
+async fn read_page(client: &Client, args: &JobListArgs) -> anyhow::Result<Page> {
     let own = args.scope.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let namespace = (!args.all_namespaces).then_some(own.as_str());
-    let list = |resource, labels: Option<String>| {
-        let client = client.clone();
-        async move { list_objects(&client, &resource, namespace, labels.as_deref()).await?.map_err(anyhow::Error::msg) }
+    let list = |resource, labels: Option<String>| async move {
+        list_objects(client, &resource, namespace, labels.as_deref()).await?.map_err(anyhow::Error::msg)
     };
     let mut workloads = Vec::new();
     for kind in WorkloadKind::ALL {
@@ -56,21 +67,27 @@ async fn list_jobs(args: JobListArgs) -> anyhow::Result<ExitCode> {
     }
     let bindings = list(objects::bindings(), None).await?;
     let groups = list(objects::pod_groups(), Some(WORKLOAD_NAME.to_owned())).await?;
-    let mut rows = list_rows(&workloads, &bindings, &groups, Timestamp::now());
+    let (mut seen, now) = (Seen::default(), Timestamp::now());
+    Change::of_lists(&workloads, &bindings, &groups).into_iter().for_each(|change| seen.observe(change));
+    // Without its workload it is not one of those with the labels that are asked for.
+    let listed = seen.jobs().filter(JobView::has_workload);
+    let mut rows: Vec<Row> = listed.map(|job| Row::of(job, now)).collect();
     rows.retain(|row| {
         args.queue.as_ref().is_none_or(|queue| *queue == row.queue)
-            && args.state.as_ref().is_none_or(|state| state.eq_ignore_ascii_case(row.state))
+            && args.state.is_none_or(|state| state.word() == row.state)
     });
     sort_rows(&mut rows, args.sort_by);
-    if rows.is_empty() && matches!(args.output, ListOutput::Table | ListOutput::Wide) {
+    let jobs = Jobs { jobs: rows };
+    if jobs.jobs.is_empty() && matches!(args.output, ListOutput::Table | ListOutput::Wide) {
         let place = if args.all_namespaces { "any namespace".to_owned() } else { format!("namespace {own}") };
         eprintln!("{}", output::escape_controls(&format!("no such jobs in {place}")));
-        return Ok(ExitCode::SUCCESS);
+        return Page::new(String::new(), &jobs);
     }
-    let names = rows.iter().map(|row| format!("{}\n", row.job)).collect::<String>();
-    let jobs = Jobs { jobs: rows };
-    output::print_list(args.output, &jobs, "STATE", &names, |wide| format_rows(&jobs.jobs, args.all_namespaces, wide))?;
-    Ok(ExitCode::SUCCESS)
+    let names = jobs.jobs.iter().map(|row| format!("{}\n", row.job)).collect::<String>();
+    let text = output::format_list(args.output, &jobs, "STATE", &names, |wide| {
+        format_rows(&jobs.jobs, args.all_namespaces, wide)
+    })?;
+    Page::new(text, &jobs)
 }
 
 fn sort_rows(rows: &mut [Row], order: JobOrder) {
@@ -97,7 +114,7 @@ fn format_rows(rows: &[Row], all_namespaces: bool, wide: bool) -> String {
             row.job.clone(),
             row.queue.clone(),
             row.state.to_owned(),
-            row.minimum.map_or_else(|| row.running.to_string(), |minimum| format!("{}/{minimum}", row.running)),
+            row.pods.clone(),
             format_duration(row.age_seconds),
             row.clusters.join(","),
             row.reason.clone(),
@@ -120,41 +137,10 @@ async fn describe_job(args: WhyArgs) -> anyhow::Result<ExitCode> {
     let for_people = matches!(output, Output::Table | Output::Wide);
     let code = why::run_why(WhyArgs { output: if for_people { Output::Wide } else { output }, ..args }).await?;
     if for_people {
-        let events = list_events(&client, &namespace, job.kind.kind(), &job.name).await?;
+        let events = events::describe_events(&client, &namespace, &job).await?;
         output::write_stdout(&events);
     }
     Ok(code)
-}
-
-/// Events on a workload, the oldest first.
-async fn list_events(client: &Client, namespace: &str, kind: &str, name: &str) -> anyhow::Result<String> {
-    let resource = api_resource("", "v1", "Event", "events");
-    let mut events = match list_objects(client, &resource, Some(namespace), None).await? {
-        Ok(events) => events,
-        Err(why) => return Ok(format!("\nNot seen:\n  events: {why}\n")),
-    };
-    events.retain(|event| text(event, "/involvedObject/kind") == kind && text(event, "/involvedObject/name") == name);
-    if events.is_empty() {
-        return Ok(String::new());
-    }
-    events.sort_by(|a, b| when(a).cmp(when(b)));
-    let now = Timestamp::now();
-    let row = |event: &Value| {
-        let age = when(event).parse::<Timestamp>().map(|then| format_duration(now.as_second() - then.as_second()));
-        let of = |pointer: &str| text(event, pointer).to_owned();
-        vec![age.unwrap_or_default(), of("/type"), of("/reason"), event_source(event).to_owned(), of("/message")]
-    };
-    Ok(format!("\nEvents:\n{}", format_table(&["AGE", "TYPE", "REASON", "FROM", "MESSAGE"], events.iter().map(row))))
-}
-
-fn when(event: &Value) -> &str {
-    let fields = ["/lastTimestamp", "/eventTime", "/metadata/creationTimestamp"];
-    fields.into_iter().map(|field| text(event, field)).find(|time| !time.is_empty()).unwrap_or_default()
-}
-
-fn event_source(event: &Value) -> &str {
-    let fields = ["/source/component", "/reportingComponent"];
-    fields.into_iter().map(|field| text(event, field)).find(|name| !name.is_empty()).unwrap_or_default()
 }
 
 /// Clusters that a binding names.

@@ -4,10 +4,11 @@
 //! `pkg/cli/queue/operate.go`). Amounts are the admin's: each is changed by itself, in a JSON patch that fails where the
 //! queue has changed since it was read.
 
-use std::{process::ExitCode, time::Duration};
+use std::{collections::BTreeSet, process::ExitCode, time::Duration};
 
 use anyhow::Context;
-use caldera_core::quantity::Quantity;
+use caldera_core::{quantity::Quantity, resources::ResourceName};
+use caldera_crds::names::{caldera::PAUSED, volcano::DEFAULT_QUEUE};
 use caldera_runtime::write::{Body, Failure, Write, execute_write};
 use kube::{
     Api, Client,
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::{
     args::QueueSetArgs,
-    objects::{self, get_object, text},
+    objects::{self, get_object, list_objects, text},
     output,
 };
 
@@ -100,37 +101,93 @@ fn build_command(queue: &Value, action: &str) -> Value {
     })
 }
 
-pub(super) async fn set_queue(client: &Client, args: &QueueSetArgs) -> anyhow::Result<ExitCode> {
+/// Writes on the default queue that nothing is to be released, and why; or takes that away.
+pub(super) async fn mark_paused(client: &Client, why: Option<&str>) -> anyhow::Result<ExitCode> {
+    change_queue(client, DEFAULT_QUEUE, |queue| build_pause(queue, why)).await?;
+    output::write_stdout(match why {
+        Some(_) => "all releases are paused until `caldera unpause`; what is released runs on\n",
+        None => "jobs are released\n",
+    });
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Nothing where it is so already.
+fn build_pause(queue: &Value, why: Option<&str>) -> Option<Value> {
+    let there = objects::annotation(queue, PAUSED);
+    if there == why {
+        return None;
+    }
+    let path = objects::annotation_path(PAUSED);
+    let step = match why {
+        Some(why) if queue["metadata"]["annotations"].is_object() => json!({"op": "add", "path": path, "value": why}),
+        Some(why) => json!({"op": "add", "path": "/metadata/annotations", "value": {PAUSED: why}}),
+        None => json!({"op": "remove", "path": path}),
+    };
+    Some(json!([test_version(queue), step]))
+}
+
+fn test_version(queue: &Value) -> Value {
+    json!({"op": "test", "path": "/metadata/resourceVersion", "value": queue["metadata"]["resourceVersion"]})
+}
+
+/// Patches a queue by what it is now, until nobody else changed it meanwhile.
+async fn change_queue(client: &Client, name: &str, build: impl Fn(&Value) -> Option<Value>) -> anyhow::Result<()> {
     for _ in 0..TRIES {
-        let queue = get_queue(client, &args.name).await?;
-        let patch = build_patch(&queue, args);
-        if args.dry_run {
-            output::write_stdout(&format!("{patch:#}\n"));
-            return Ok(ExitCode::SUCCESS);
-        }
+        let Some(patch) = build(&get_queue(client, name).await?) else { return Ok(()) };
         let write = Write {
             resource: objects::queues(),
             namespace: String::new(),
-            name: args.name.clone(),
+            name: name.to_owned(),
             subresource: None,
             body: Body::JsonPatch(patch),
         };
         match execute_write(client, &write).await {
-            Ok(_) => {
-                output::write_stdout(&format!("queue {} is set\n", args.name));
-                return Ok(ExitCode::SUCCESS);
-            }
+            Ok(_) => return Ok(()),
             Err(Failure::Conflict(_)) => {}
-            Err(failure) => return Err(failure).with_context(|| format!("failed to set queue {}", args.name)),
+            Err(failure) => return Err(failure).with_context(|| format!("failed to set queue {name}")),
         }
     }
-    anyhow::bail!("queue {} changes all the time; try again", args.name)
+    anyhow::bail!("queue {name} changes all the time; try again")
+}
+
+pub(super) async fn set_queue(client: &Client, args: &QueueSetArgs) -> anyhow::Result<ExitCode> {
+    // Who may set queues and not see members is told nothing of them.
+    let members = list_objects(client, &objects::clusters(), None, None).await?.unwrap_or_default();
+    for warning in find_unknown(args, &members) {
+        eprintln!("{}", output::escape_controls(&format!("caldera: queue {}: {warning}", args.name)));
+    }
+    if args.dry_run {
+        let patch = build_patch(&get_queue(client, &args.name).await?, args);
+        output::write_stdout(&format!("{patch:#}\n"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    change_queue(client, &args.name, |queue| Some(build_patch(queue, args))).await?;
+    output::write_stdout(&format!("queue {} is set\n", args.name));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Amounts of what no member has: most are misspelt, and limit nothing.
+fn find_unknown(args: &QueueSetArgs, members: &[Value]) -> Vec<String> {
+    let there: BTreeSet<&str> = members
+        .iter()
+        .filter_map(|member| member.pointer("/status/resourceSummary/allocatable")?.as_object())
+        .flat_map(|amounts| amounts.keys().map(String::as_str))
+        .collect();
+    let set = [&args.capability, &args.deserved, &args.guarantee].into_iter().flatten();
+    let set: BTreeSet<&str> = set.filter(|(_, amount)| amount.is_some()).map(|(name, _)| name.as_str()).collect();
+    let has: Vec<&str> = there.iter().copied().filter(|name| *name != ResourceName::PODS).collect();
+    let warn = |name: &&str| {
+        if !ResourceName::from(*name).is_counted() {
+            return Some(format!("{name} counts nothing here: name the resource itself, as pods ask for it"));
+        }
+        let is_unknown = !there.is_empty() && !there.contains(name);
+        is_unknown.then(|| format!("no cluster has {name}, so that it limits nothing; they have {}", has.join(", ")))
+    };
+    set.iter().filter_map(warn).collect()
 }
 
 fn build_patch(queue: &Value, args: &QueueSetArgs) -> Value {
-    let version =
-        json!({"op": "test", "path": "/metadata/resourceVersion", "value": queue["metadata"]["resourceVersion"]});
-    let mut steps = vec![version];
+    let mut steps = vec![test_version(queue)];
     let set = |path: &str, value: Value| json!({"op": "add", "path": path, "value": value});
     if !queue["spec"].is_object() {
         steps.push(set("/spec", json!({})));
@@ -174,11 +231,15 @@ mod tests {
     use super::*;
     use crate::args::{Args, Command, QueueAction};
 
-    fn patch(queue: &Value, flags: &[&str]) -> Value {
+    fn parse(flags: &[&str]) -> QueueSetArgs {
         let words = ["caldera", "queue", "set", "q"].iter().chain(flags);
         let Command::Queue(args) = Args::try_parse_from(words).unwrap().command else { panic!() };
         let Some(QueueAction::Set(set)) = args.action else { panic!() };
-        let mut steps = build_patch(queue, &set);
+        set
+    }
+
+    fn patch(queue: &Value, flags: &[&str]) -> Value {
+        let mut steps = build_patch(queue, &parse(flags));
         assert_eq!(steps[0], json!({"op": "test", "path": "/metadata/resourceVersion", "value": "7"}));
         steps.as_array_mut().unwrap().remove(0);
         steps
@@ -207,6 +268,36 @@ mod tests {
                 add("/spec/reclaimable", json!(false)),
             ])
         );
+    }
+
+    /// Found by a reader: a misspelt resource was set, and limited nothing.
+    #[test]
+    fn an_amount_of_what_no_cluster_has_is_warned_of() {
+        let member =
+            json!({"status": {"resourceSummary": {"allocatable": {"cpu": "8", "memory": "1Gi", "pods": "9"}}}});
+        let warn = |flags: &[&str]| find_unknown(&parse(flags), std::slice::from_ref(&member));
+        assert_eq!(warn(&["--capability", "cpu=8,pods=5", "--deserved", "memory=1Gi"]), [""; 0]);
+        assert_eq!(
+            warn(&["--capability", "mem=8Gi", "--guarantee", "mem=1Gi,gone=none"]),
+            ["no cluster has mem, so that it limits nothing; they have cpu, memory"]
+        );
+        assert!(warn(&["--capability", "requests.cpu=8"])[0].starts_with("requests.cpu counts nothing here"));
+        // Where no member tells what it has, nothing is known to be missing.
+        assert_eq!(find_unknown(&parse(&["--capability", "gpu=8"]), &[]), [""; 0]);
+    }
+
+    #[test]
+    fn a_pause_is_one_annotation_and_touches_no_other() {
+        let bare = json!({"metadata": {"resourceVersion": "7"}});
+        let other = json!({"metadata": {"resourceVersion": "7", "annotations": {"mine": "x"}}});
+        let paused = json!({"metadata": {"resourceVersion": "7", "annotations": {PAUSED: "why"}}});
+        let step = |queue: &Value, why| build_pause(queue, why).map(|patch| patch[1].clone());
+        let path = "/metadata/annotations/caldera.dev~1paused";
+        let add = |path: &str, value: Value| Some(json!({"op": "add", "path": path, "value": value}));
+        assert_eq!(step(&bare, Some("why")), add("/metadata/annotations", json!({PAUSED: "why"})));
+        assert_eq!(step(&other, Some("why")), add(path, json!("why")));
+        assert_eq!(step(&paused, None), Some(json!({"op": "remove", "path": path})));
+        assert_eq!((step(&paused, Some("why")), step(&bare, None)), (None, None));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use caldera_crds::{
         caldera::{QUEUE_STATUS, SCHEDULER_NAME, WORKLOAD_NAME},
         karmada::CLUSTER_NAMESPACE,
     },
-    queue_access::{command_policy, queue_access_policies},
+    queue_access::{command_policy, hyper_job_policy, queue_access_policies},
     trusted::{BINDING_ANNOTATIONS, TrustedWriters, admission_policies},
     workload::WorkloadKind,
 };
@@ -98,10 +98,13 @@ pub async fn read_installed(client: &Client, lease_namespaces: &[String]) -> any
     installed.interpreters = find_all(client, [interpreter]).await?;
     let mut policies = admission_policies(&TrustedWriters::default());
     policies.extend(command_policy());
+    policies.extend(hyper_job_policy());
     policies.extend(queue_access_policies());
     policies.extend(propagation_policies());
     installed.policies = find_all(client, policies).await?;
-    installed.definitions = find_all(client, federation_crds()).await?;
+    // HyperJobs are Volcano's API: their jobs would go with them.
+    let is_ours = |crd: &Value| crd["spec"]["group"] == "federation.caldera.dev";
+    installed.definitions = find_all(client, federation_crds().into_iter().filter(is_ours).collect::<Vec<_>>()).await?;
     let roles = roles::component_roles(&Granted { registers: true, member_secrets: Vec::new() });
     let (namespaces, roles): (Vec<Value>, Vec<Value>) =
         roles.into_iter().partition(|object| text(object, "/kind") == "Namespace");

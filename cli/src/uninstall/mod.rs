@@ -118,11 +118,12 @@ fn describe_end(left: &Plan) -> String {
                  components:  caldera manifests --deployments --image IMAGE | kubectl delete -f -\nIn members:  caldera \
                  manifests --member | kubectl delete -f -\n";
     } else {
-        let _ = writeln!(
-            text,
-            "{} jobs run on; leave the webhook running, and uninstall again when they have ended",
-            left.kept.len()
-        );
+        let (jobs, they) = if left.kept.len() == 1 {
+            ("1 job runs".to_owned(), "it has")
+        } else {
+            (format!("{} jobs run", left.kept.len()), "they have")
+        };
+        let _ = writeln!(text, "{jobs} on; leave the webhook running, and uninstall again when {they} ended");
     }
     text
 }

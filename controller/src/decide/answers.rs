@@ -24,6 +24,7 @@ use serde_json::Value;
 use super::{
     controller::Controller,
     deadlines::{after, back_off},
+    hyper_jobs::read_written,
     jobs::ReleaseOutcome,
     queue_annotations::AnnotationOutcome,
     queue_lifecycle::WriteFailure,
@@ -57,6 +58,7 @@ impl Controller {
                 }
                 Err(error) => self.follow_failed_command(&key, &error),
             },
+            Tag::WaitingState(key) => self.follow_waiting_state(&key, done.result),
             Tag::JobCommand(key) => match done.result {
                 // The watch says that it is gone.
                 Ok(_) | Err(Failure::Gone(_)) => {}
@@ -68,6 +70,16 @@ impl Controller {
                     tracing::debug!(job = %key, %error, "a job whose TTL is over was not deleted");
                     self.expiries.follow_failure(&key, is_refused, now);
                 }
+            }
+            Tag::HyperJob(key, target, is_deletion) => {
+                let failure = done.result.as_ref().err().cloned();
+                // What was deleted, the watch tells.
+                let written = done.result.ok().filter(|_| !is_deletion);
+                let written = written.and_then(|object| read_written(&target, object));
+                if let Some(input) = written {
+                    self.observe(input, now);
+                }
+                self.hyper_jobs.follow_answer(&key, target, failure.as_ref(), now);
             }
             Tag::DefaultQueue => match done.result {
                 Ok(_) | Err(Failure::Exists(_)) => {}
@@ -173,6 +185,27 @@ impl Controller {
             }
         };
         self.pod_groups.follow_answer(key, wait, self.now);
+    }
+
+    fn follow_waiting_state(&mut self, key: &Key, result: Result<Value, Failure>) {
+        let wait = match result {
+            Ok(object) => {
+                if let Some(job) = Workload::read(&object) {
+                    self.observe(Input::Workloads(job.kind, Event::Applied(job)), self.now);
+                }
+                None
+            }
+            Err(Failure::Refused { message, .. }) => {
+                tracing::warn!(binding = %key, error = message, "failed to say on a job why it waits");
+                Some(60)
+            }
+            // The watch says what it is by now, or that it is gone.
+            Err(error) => {
+                tracing::debug!(binding = %key, %error, "a job does not say yet why it waits");
+                Some(1)
+            }
+        };
+        self.waiting_states.follow_answer(&self.objects, &self.jobs, key, wait, self.now);
     }
 
     fn follow_queue_numbers(&mut self, name: &QueueName, result: Result<Value, Failure>) {

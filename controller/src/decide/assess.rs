@@ -9,6 +9,7 @@ use super::{
     capacity::FleetCapacity,
     eviction::describe_eviction,
     jobs::Jobs,
+    resize::Resize,
 };
 use crate::observe::{Binding, Objects};
 
@@ -28,7 +29,19 @@ pub(crate) fn assess_now(
         ceiling: jobs.states.get(&binding.key).and_then(|state| state.grant.ceiling()),
     };
     let state = assess_binding(binding, workload, context, |name| objects.priority_of(name));
-    let BindingState::Pending(job) = state else { return state };
+    let job = match state {
+        BindingState::Pending(job) => job,
+        // What runs runs on, and gets no more of a queue that does not take its namespace any more.
+        BindingState::Holding { queue, charge, reason, resize: Some(Resize::Grow(_)) }
+            if objects.refuse_namespace(&queue, &binding.key.namespace).is_some() =>
+        {
+            return BindingState::Holding { queue, charge, reason, resize: None };
+        }
+        state => return state,
+    };
+    if let Some(refusal) = objects.refuse_namespace(&job.queue, &binding.key.namespace) {
+        return BindingState::Blocked(refusal);
+    }
     // Seconds at most, and each refusal another: what is always refused keeps nothing from others.
     if let Some(detail) = jobs.states.get(&binding.key).and_then(|state| state.refusal(now)) {
         return BindingState::Blocked(Reason::NotReleased { detail: detail.to_owned() });

@@ -18,7 +18,10 @@ use caldera_core::{
 };
 use caldera_crds::{binding::Gate, names::caldera::HOLD, workload::WorkloadKind};
 
-use super::resize::{Resize, Wanted, decide_resize, needs_more};
+use super::{
+    refused_copy::describe_refusals,
+    resize::{Resize, Wanted, decide_resize, needs_more},
+};
 use crate::observe::{Binding, Workload, fingerprint};
 
 /// What a binding waits for or holds.
@@ -80,7 +83,7 @@ pub fn assess_binding(
         clusters: &binding.clusters,
         plan: binding.plan.as_deref(),
         finished_pods: workload.map(|workload| workload.progress.finished.clone()).unwrap_or_default(),
-        ended: binding.reported && workload.is_some_and(|workload| workload.progress.ended.is_some()),
+        ended: binding.ended_everywhere && workload.is_some_and(|workload| workload.progress.ended.is_some()),
         ceiling: context.ceiling,
     };
     let charge = ledger::compute_charge(&facts);
@@ -246,6 +249,9 @@ fn describe_holding(
                 _ if wants_more => Reason::ScaledUp { asked, admitted: admission.charged.clone() },
                 Some(detail) if charge.stage == Stage::Admitted => Reason::NotPlaced { detail: detail.to_string() },
                 _ if charge.stage == Stage::Admitted => Reason::Admitted { queue, charged },
+                _ if !binding.refused_copies.is_empty() => {
+                    Reason::CopyRefused { detail: describe_refusals(binding), queue, charged }
+                }
                 _ => Reason::Placed { clusters: list_clusters(binding), queue, charged },
             }
         }

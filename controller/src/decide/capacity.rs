@@ -58,8 +58,8 @@ pub enum FleetGrowth {
 pub struct FleetCapacity {
     fleet: fleet::Fleet,
     assumed: BTreeSet<JobId>,
-    /// Of classes that did not fit: whether they never will.
-    never: HashMap<FitClass, bool>,
+    /// Of classes that did not fit: why they never will, if so.
+    never: HashMap<FitClass, Option<Arc<str>>>,
     /// What is free in all clusters together; `None` after anything changed.
     free: Option<Resources>,
     /// There may be more room in these clusters, for pods ended there, than when this was last asked.
@@ -219,7 +219,7 @@ impl FleetCapacity {
 
     /// Others left, or came: what could never fit beside them may now. True if there was anything of the kind.
     pub fn forget_impossible(&mut self) -> bool {
-        let any = self.never.values().any(|never| *never);
+        let any = self.never.values().any(Option::is_some);
         self.never.clear();
         any
     }
@@ -277,6 +277,11 @@ impl FleetCapacity {
     /// The members, for those who print them; [`Self::sum_fleet`] brings them up to date.
     pub(crate) fn fleet(&self) -> &fleet::Fleet {
         &self.fleet
+    }
+
+    /// Works out what is free in clusters that changed.
+    pub(crate) fn refresh(&mut self) {
+        self.fleet.refresh_capacities();
     }
 
     /// The clusters, by name.
@@ -346,10 +351,11 @@ impl FleetCapacity {
         kept: &[&ReservedClusters],
     ) -> Result<Decision, Fit> {
         self.fleet.refresh_capacities();
-        if let Some(never) = self.never.get(&ask.fit).copied()
+        if let Some(never) = self.never.get(&ask.fit).cloned()
             && let Some(detail) = self.describe_shortage(ask)
         {
-            return Err(Fit::No { never, detail });
+            let detail = never.as_deref().map_or(detail, str::to_owned);
+            return Err(Fit::No { never: never.is_some(), detail });
         }
         let reserved = list_reserved_clusters(ask, kept);
         let open = |(cluster, _): &(&Cluster, &Capacity)| !reserved.contains(cluster.name.as_str());
@@ -358,10 +364,13 @@ impl FleetCapacity {
             Err(refusal) => refusal,
         };
         let never = match self.never.get(&ask.fit) {
-            Some(never) => *never,
-            None => self.never_fits(question),
+            Some(never) => never.clone(),
+            None => self.explain_never(question),
         };
-        self.never.insert(ask.fit, never);
+        self.never.insert(ask.fit, never.clone());
+        if let Some(detail) = never {
+            return Err(Fit::No { never: true, detail: detail.to_string() });
+        }
         let detail = match reserved.len() {
             0 if question.binding.peers.is_empty() => refusal.to_string(),
             0 => format!("{refusal}; {}", question.binding.peers),
@@ -369,7 +378,7 @@ impl FleetCapacity {
                 format!("{refusal}; {kept} clusters are reserved for a job that ranks before it and has waited long")
             }
         };
-        Err(Fit::No { never, detail })
+        Err(Fit::No { never: false, detail })
     }
 
     /// Whether it would fit if pods of these bindings were gone.
@@ -387,6 +396,19 @@ impl FleetCapacity {
     #[must_use]
     pub fn count_pods_on_nodes(&self, cluster: &str, workload: &WorkloadRef) -> Option<u32> {
         self.fleet.pods_that_reached_nodes(cluster, workload)
+    }
+
+    /// The same of the members that can be seen.
+    #[must_use]
+    pub fn runs_anywhere_seen(&self, workload: &WorkloadRef) -> bool {
+        self.fleet.runs_anywhere_seen(workload)
+    }
+
+    /// Pods of a binding that are on nodes and have not ended; `None` if one of its clusters can not be seen.
+    #[must_use]
+    pub fn count_live_pods(&self, binding: &Binding) -> Option<u32> {
+        let seen = |(cluster, _): &(ClusterName, u32)| self.fleet.pods_on_nodes(cluster.as_str(), &binding.workload);
+        binding.clusters.iter().map(seen).sum()
     }
 
     /// True if pods of a workload are seen in some member.
@@ -418,12 +440,12 @@ impl FleetCapacity {
         let minimum = ask.minimum();
         let (name, asked) = minimum.iter().find(|(name, asked)| *asked > free.get(name.as_str()))?;
         let free = free.get(name.as_str()).shown_as(asked);
-        Some(format!("needs {name} {asked}, free {free} in all clusters together"))
+        Some(format!("needs {name} {}, free {} in all clusters together", asked.plain(), free.plain()))
     }
 
-    /// Not even with all of our pods gone. What others use, such as the DaemonSets, stays; if it goes, this is asked
+    /// Why not even with all of our pods gone. What others use, such as the DaemonSets, stays; if it goes, this is asked
     /// again.
-    fn never_fits(&mut self, question: PlacementQuestion<'_>) -> bool {
+    fn explain_never(&mut self, question: PlacementQuestion<'_>) -> Option<Arc<str>> {
         // The others of its groups may go.
         let alone = with_peers(question.binding, Peers::default());
         let question = PlacementQuestion { binding: &alone, ..question };
@@ -432,12 +454,14 @@ impl FleetCapacity {
             takes_jobs(cluster, |taint| taint.key != CORDON) && capacity.source != Source::Unknown
         };
         if !self.fleet.clusters().all(certain) {
-            return false;
+            return None;
         }
         self.fleet.refresh_emptied_clusters();
         let emptied: Vec<(&Cluster, &Capacity)> =
             self.fleet.emptied_clusters().map(|(cluster, emptied, _)| (cluster, emptied)).collect();
-        !emptied.is_empty() && ask_placement(question, &self.fleet, emptied).is_err()
+        let refusal = (!emptied.is_empty()).then(|| ask_placement(question, &self.fleet, emptied).err()).flatten()?;
+        // It is not about now.
+        Some(refusal.to_string().replacen(" fit now in ", " fit in ", 1).into())
     }
 }
 

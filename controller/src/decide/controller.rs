@@ -5,9 +5,14 @@
 //! its own.
 
 use caldera_core::{
-    gang::QueueName, place::spread_constraints::is_duplicated, queue::ledger::Stage, reason::QueueProblem,
+    fleet::Update,
+    gang::{ClusterName, QueueName, WorkloadRef},
+    inventory::Change as InventoryChange,
+    place::spread_constraints::is_duplicated,
+    queue::ledger::Stage,
+    reason::QueueProblem,
 };
-use caldera_crds::links::Links;
+use caldera_crds::{links::Links, names::volcano::DEFAULT_QUEUE};
 use caldera_runtime::{event::EventType, watch::Event};
 use jiff::Timestamp;
 use std::{
@@ -23,23 +28,29 @@ use super::{
     capacity::FleetCapacity,
     eviction::{describe_eviction, forgotten_at},
     forged_record::ForgedRecords,
+    hyper_jobs::HyperJobs,
     job_commands::JobCommands,
     jobs::{JobPhase, Jobs},
+    member_loss::MemberLoss,
     phase_counts::PhaseCounts,
     pod_groups::PodGroupWrites,
     pods_ready::StartDeadlines,
+    policy_restart::PolicyRestarts,
     preemption::Preemption,
     queue_annotations::QueueAnnotations,
     queue_lifecycle::QueueLifecycle,
     queue_numbers::QueueNumbersWrites,
+    refused_copy::RefusedCopies,
     requeue::PlacementDeadlines,
+    silent_copy::SilentCopies,
     stale_grant::StaleGrants,
     ttl::Expiries,
     unused_quota::UnusedQuota,
+    waiting_state::WaitingStates,
     withdrawal::Withdrawals,
 };
 use crate::{
-    observe::{Binding, Change, ClusterFacts, Input, Key, ObjectKind, Objects},
+    observe::{Binding, Change, ClusterFacts, Input, Key, ObjectKind, Objects, Presence},
     write::{Decision, pod_group::pod_group_key},
 };
 
@@ -55,6 +66,9 @@ pub(crate) struct BindingDeadlines {
     pub(crate) stale: StaleGrants,
     pub(crate) forged: ForgedRecords,
     pub(crate) withdrawals: Withdrawals,
+    pub(crate) refused: RefusedCopies,
+    pub(crate) silent: SilentCopies,
+    pub(crate) restarts: PolicyRestarts,
 }
 
 /// What is written on queues.
@@ -72,7 +86,6 @@ pub(crate) struct ReasonSweep {
     pub(crate) left: VecDeque<(JobId, Position)>,
     pub(crate) due: Option<Timestamp>,
     pub(crate) last: Option<Timestamp>,
-    taken: Option<Timestamp>,
 }
 
 /// When what others use in the members was last counted, and when to do so again.
@@ -108,7 +121,10 @@ pub struct Controller {
     pub(crate) deadlines: BindingDeadlines,
     pub(crate) expiries: Expiries,
     pub(crate) commands: JobCommands,
+    pub(crate) hyper_jobs: HyperJobs,
+    pub(crate) member_loss: MemberLoss,
     pub(crate) pod_groups: PodGroupWrites,
+    pub(crate) waiting_states: WaitingStates,
     pub(crate) reasons: ReasonSweep,
     pub(crate) queues: QueueWrites,
     /// Events, and PodGroups to delete, that wait for the next decision.
@@ -121,6 +137,12 @@ pub struct Controller {
 
 /// Answers.
 impl Controller {
+    /// Why an admin has nothing released, if so.
+    #[must_use]
+    pub fn paused(&self) -> Option<&str> {
+        self.jobs.engine.paused()
+    }
+
     /// True once every kind has been listed.
     #[must_use]
     pub fn is_complete(&self) -> bool {
@@ -137,16 +159,6 @@ impl Controller {
     pub fn take_freed(&mut self) -> bool {
         self.jobs.take_freed()
     }
-
-    /// Pending jobs by queue, once after each sweep.
-    pub fn take_pending(&mut self) -> Vec<(String, usize)> {
-        if self.reasons.taken == self.reasons.last {
-            return Vec::new();
-        }
-        self.reasons.taken = self.reasons.last;
-        let count = |name: &QueueName| (name.to_string(), self.jobs.engine.usage_of(name).waiting);
-        self.objects.queues.keys().map(count).collect()
-    }
 }
 
 /// Objects in.
@@ -154,6 +166,7 @@ impl Controller {
     /// Takes in what happened, at this time.
     pub fn observe(&mut self, input: Input, now: Timestamp) {
         self.now = now;
+        self.jobs.engine.set_now(now.as_second());
         let changes = match input {
             Input::Queues(event) => self.objects.apply_queues(event),
             Input::Bindings(event) => {
@@ -178,7 +191,23 @@ impl Controller {
             }
             Input::Commands(event) => return self.queues.lifecycle.observe_commands(event),
             Input::JobCommands(event) => return self.commands.observe_commands(event, now),
-            Input::Member(cluster, update) => return self.capacity.apply_update(&cluster, update),
+            Input::HyperJobs(event) => return self.hyper_jobs.observe_hyper_jobs(event, now),
+            Input::Policies(event) => return self.hyper_jobs.observe_policies(event, now),
+            Input::Works(cluster, event) => {
+                let concerned = self.objects.losses.apply_works(&cluster, event, now);
+                return concerned.iter().for_each(|key| self.refresh_binding(key));
+            }
+            Input::WorksUnwatched(cluster) => return self.objects.losses.forget_works(&cluster),
+            Input::Member(cluster, update) => {
+                let batch_jobs = self.list_batch_jobs(&cluster, &update);
+                self.capacity.apply_update(&cluster, update);
+                for key in batch_jobs {
+                    self.count_on_nodes(&key);
+                    self.pod_groups.mark_dirty(&key);
+                    self.recount_phase(&key);
+                }
+                return;
+            }
             Input::Listed(kind) => return self.objects.mark_listed(kind),
         };
         self.follow_changes(changes);
@@ -186,49 +215,95 @@ impl Controller {
 
     fn observe_clusters(&mut self, event: Event<ClusterFacts>) {
         match event {
-            Event::Applied(cluster) => self.capacity.set_cluster(cluster),
-            Event::Deleted(cluster) => self.capacity.remove_cluster(&cluster.cluster.name),
+            Event::Applied(cluster) => self.set_cluster(cluster),
+            Event::Deleted(cluster) => self.remove_cluster(&cluster.cluster.name),
             Event::Reset(all) => {
                 let there: BTreeSet<&str> = all.iter().map(|facts| facts.cluster.name.as_str()).collect();
                 let known = self.capacity.list_cluster_names().into_iter();
                 let gone: Vec<String> = known.filter(|name| !there.contains(name.as_str())).collect();
-                gone.iter().for_each(|name| self.capacity.remove_cluster(name));
-                all.into_iter().for_each(|cluster| self.capacity.set_cluster(cluster));
+                gone.iter().for_each(|name| self.remove_cluster(name));
+                all.into_iter().for_each(|cluster| self.set_cluster(cluster));
                 self.objects.mark_listed(ObjectKind::Clusters);
             }
         }
     }
 
+    fn set_cluster(&mut self, cluster: ClusterFacts) {
+        let (name, presence) = (cluster.cluster.name.clone(), cluster.presence);
+        self.capacity.set_cluster(cluster);
+        self.follow_presence(&name, Some(presence));
+    }
+
+    fn remove_cluster(&mut self, name: &str) {
+        self.capacity.remove_cluster(name);
+        self.follow_presence(name, None);
+    }
+
+    fn follow_presence(&mut self, name: &str, presence: Option<Presence>) {
+        if self.objects.losses.set_cluster(name, presence) {
+            self.member_loss.observe_clusters(self.now);
+            self.objects.losses.list_concerned(name).iter().for_each(|key| self.refresh_binding(key));
+        }
+    }
+
+    /// Clusters whose Works are to be watched now.
+    pub fn list_watched_works(&self) -> BTreeSet<ClusterName> {
+        self.objects.losses.list_watched()
+    }
+
     pub(crate) fn follow_changes(&mut self, changes: Vec<Change>) {
+        // Of these, and of those below them, other namespaces may have jobs now.
+        let mut reopened = BTreeSet::new();
         for change in changes {
             match change {
-                Change::Queue { name, spec, state } => {
+                Change::Queue { name, spec, state, access } => {
                     self.queues.lifecycle.observe_queue(&name, state);
                     if spec {
                         self.queues.annotations.observe_tree(self.now);
                     }
                     if let Some(queue) = self.objects.queues.get(&name) {
                         self.jobs.engine.set_queue(queue.spec.clone());
+                        if name.as_str() == DEFAULT_QUEUE && self.jobs.engine.set_paused(queue.paused.clone()) {
+                            tracing::warn!(paused = queue.paused.as_deref(), "releases are paused, or go on");
+                        }
                     }
                     self.jobs.changed = true;
+                    reopened.extend(access.then_some(name));
                 }
-                Change::QueueGone(name) => {
+                Change::QueueGone(name, access) => {
                     self.jobs.engine.remove_queue(&name);
                     self.queues.numbers.forget(&name);
                     self.queues.lifecycle.forget_queue(&name);
                     self.queues.annotations.forget(&name, self.now);
                     self.jobs.changed = true;
+                    reopened.extend(access.then_some(name));
                 }
                 Change::Binding(key) => self.refresh_binding(&key),
                 Change::VolcanoJob(reference) => {
                     let job = self.objects.workloads.get(&reference).map(|job| &**job);
+                    self.hyper_jobs.observe_job(&reference, job, self.now);
                     self.expiries.observe_job(&reference, job);
                     self.commands.observe_job(&reference, self.now);
                 }
                 Change::BindingGone(binding) => self.forget_binding(&binding),
-                Change::PodGroup(key) => self.pod_groups.mark_dirty(&key),
+                Change::PodGroup(key) => {
+                    self.pod_groups.mark_dirty(&key);
+                    self.waiting_states.observe_binding(&self.objects, &self.jobs, &key, self.now);
+                }
                 Change::AllBindings => self.refresh_bindings(|_| true),
             }
+        }
+        if !reopened.is_empty() {
+            let is_below =
+                |queue: &QueueName| self.objects.queue_path(queue).iter().any(|name| reopened.contains(name));
+            let queues = self.objects.bindings.values().filter_map(|binding| self.objects.queue_of(binding));
+            let concerned: BTreeSet<QueueName> =
+                queues.collect::<BTreeSet<_>>().into_iter().filter(|queue| is_below(queue)).cloned().collect();
+            let is_there =
+                |binding: &Binding| self.objects.queue_of(binding).is_some_and(|queue| concerned.contains(queue));
+            let bindings = self.objects.bindings.values().filter(|binding| is_there(binding));
+            let keys: Vec<Key> = bindings.map(|binding| binding.key.clone()).collect();
+            keys.iter().for_each(|key| self.refresh_binding(key));
         }
     }
 
@@ -243,8 +318,12 @@ impl Controller {
         self.deadlines.stale.forget(key);
         self.deadlines.forged.forget(key);
         self.deadlines.withdrawals.forget(key);
+        self.deadlines.refused.forget(key);
+        self.deadlines.silent.forget(key);
+        self.deadlines.restarts.forget(key);
         self.recount_phase(key);
         self.pod_groups.forget(key);
+        self.waiting_states.observe_binding(&self.objects, &self.jobs, key, self.now);
         // Without its workload the garbage collector takes the PodGroup; otherwise it is ours to delete.
         if let Some(workload) = self.objects.workloads.get(&binding.workload).filter(|workload| !workload.deleting) {
             let key = pod_group_key(workload);
@@ -262,6 +341,7 @@ impl Controller {
 
     /// Works out anew what a binding waits for or holds, and tells everybody whom it concerns.
     pub(crate) fn refresh_binding(&mut self, key: &Key) {
+        self.count_on_nodes(key);
         let Self { objects, jobs, capacity, now, .. } = self;
         let now = *now;
         let Some(binding) = objects.bindings.get(key) else { return };
@@ -298,12 +378,50 @@ impl Controller {
         deadlines.placement.observe_phase(key, Some(&state.phase), now);
         deadlines.start.observe_binding(binding, workload, stage, now);
         deadlines.withdrawals.observe_binding(binding, workload, &state.phase, now);
+        deadlines.refused.observe_binding(binding, workload, stage, now);
+        deadlines.silent.observe_binding(binding, stage, now);
+        deadlines.restarts.observe_binding(binding, workload, stage, now);
         self.commands.observe_job(&binding.workload, now);
         deadlines.unused.observe_binding(binding, workload, stage, now);
         let is_unused = deadlines.unused.is_unused(key);
         let stage = stage.filter(|_| fault.is_none());
         deadlines.stale.observe_binding(binding, stage, jobs.epoch.as_deref(), is_unused, now);
+        self.waiting_states.observe_binding(objects, jobs, key, now);
         self.recount_phase(key);
+    }
+
+    /// The bindings of batch Jobs whose pods on nodes this changes. What a pod's owner is can not be told once it is
+    /// gone: its Job's status says that.
+    fn list_batch_jobs(&self, cluster: &str, update: &Update) -> Vec<Key> {
+        match update {
+            Update::Change(InventoryChange::Pod(pod)) => {
+                let owner = pod.owner.as_ref().filter(|owner| owner.group == "batch" && owner.kind == "Job");
+                let workload = owner.map(|owner| WorkloadRef {
+                    group: owner.group.clone(),
+                    kind: owner.kind.clone(),
+                    namespace: pod.namespace.clone(),
+                    name: owner.name.clone(),
+                });
+                let binding = workload.and_then(|workload| self.objects.binding_of(&workload));
+                binding.map(|binding| binding.key.clone()).into_iter().collect()
+            }
+            Update::Change(InventoryChange::Pods(_)) | Update::Up | Update::Down(_) => {
+                let batch_jobs = self.objects.bindings.values().filter(|binding| is_batch_job(&binding.workload));
+                let is_there = |binding: &Binding| binding.clusters.iter().any(|(name, _)| name.as_str() == cluster);
+                batch_jobs.filter(|binding| is_there(binding)).map(|binding| binding.key.clone()).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Counts the pods of a batch Job that are on nodes.
+    fn count_on_nodes(&mut self, key: &Key) {
+        let Some(binding) = self.objects.bindings.get(key) else { return };
+        if !is_batch_job(&binding.workload) {
+            return;
+        }
+        let (workload, pods) = (Arc::clone(&binding.workload), self.capacity.count_live_pods(binding));
+        self.objects.set_on_nodes(&workload, pods);
     }
 
     /// Counts the PodGroup of a binding anew in the numbers of its queue.
@@ -328,6 +446,10 @@ impl Controller {
             placement.is_some_and(|placement| is_duplicated(placement.placement.division.as_ref()))
         });
     }
+}
+
+fn is_batch_job(workload: &WorkloadRef) -> bool {
+    workload.group == "batch" && workload.kind == "Job"
 }
 
 /// Tells the capacity what a binding tolerates and selects, and where it is assumed to be.

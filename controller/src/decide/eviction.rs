@@ -2,16 +2,19 @@
 //!
 //! Rule: a requeued job waits for its backoff. An evicted job stays out of its queue while the attempt that evicted it
 //! is open and until its own pods are gone, so that it does not take back what it just gave. A job that its user
-//! suspended or restarted waits until its old copies are gone, and for nothing else. All are read from the record on the binding (`caldera.dev/eviction`): a restart forgets neither.
+//! suspended or restarted waits until its old copies are gone, and for nothing else. All are read from the record on the
+//! binding (`caldera.dev/eviction`): a restart forgets neither.
 
 use caldera_core::{
+    gang::ClusterName,
     queue::preemption::EvictionRecord,
     reason::{EvictionCause, Reason, RequeueCause},
 };
+use caldera_crds::names::caldera::FENCED_AT;
 use jiff::Timestamp;
 
 use super::{capacity::FleetCapacity, jobs::Jobs};
-use crate::observe::{Binding, Objects};
+use crate::observe::{Binding, MEMBER_LOST, Objects};
 
 /// The reason of the record of a job that was not placed in time.
 pub(crate) const NOT_PLACED: &str = "NotPlaced";
@@ -25,8 +28,12 @@ pub(crate) const QUEUE_CHANGED: &str = "QueueChanged";
 pub(crate) const SUSPENDED: &str = "Suspended";
 /// The reason of the record of a job that its user restarted.
 pub(crate) const RESTARTED: &str = "Restarted";
+/// The reason of the record of a job that its own policies restarted, and of the event that says so.
+pub(crate) const POLICY_RESTARTED: &str = "RestartedByPolicy";
 /// The reason of the record of a job that its user ended.
 pub(crate) const ENDED: &str = "Ended";
+/// The reason of the record of a job of which a member refused its copy for good, and of the event that says so.
+pub(crate) const COPY_REFUSED: &str = "CopyRefused";
 /// Pods that are still not gone after so many seconds do not keep their job out of its queue any longer.
 const TERMINATION: i64 = 600;
 
@@ -43,10 +50,17 @@ pub(crate) fn describe_eviction(
     binding: &Binding,
     now: Timestamp,
 ) -> Option<Reason> {
+    let unproven = list_unproven(objects, binding, now);
+    if !unproven.is_empty() {
+        return Some(describe_unproven(binding, &unproven));
+    }
     let eviction = binding.eviction.as_deref()?;
     let now = now.as_second();
     if is_withdrawal(eviction) {
-        return describe_withdrawal(capacity, binding, eviction, now);
+        return describe_withdrawal(objects, capacity, binding, eviction, now);
+    }
+    if waits_for_copies(eviction) && eviction.until <= now {
+        return describe_withdrawal(objects, capacity, binding, eviction, now);
     }
     if is_requeue(eviction) {
         return describe_backoff(eviction, now);
@@ -62,17 +76,55 @@ pub(crate) fn describe_eviction(
     Some(Reason::Evicted { queue, cause, detail: eviction.message.clone() })
 }
 
+/// Clusters where old copies of a binding may still run. A gang of which a part did not start in time goes elsewhere at
+/// once, as far as that part is concerned: too little of it was on nodes. Its other parts may run.
+fn list_unproven<'a>(objects: &'a Objects, binding: &Binding, now: Timestamp) -> Vec<&'a ClusterName> {
+    if !binding.clusters.is_empty() {
+        return Vec::new();
+    }
+    let record = binding.eviction.as_deref().filter(|record| record.reason == PODS_READY_TIMEOUT);
+    let is_late = |cluster: &ClusterName| record.is_some_and(|it| it.avoid.iter().any(|name| name == cluster.as_str()));
+    let mut unproven = objects.losses.list_unproven(&binding.key, now);
+    unproven.retain(|cluster| !is_late(cluster));
+    unproven
+}
+
+/// Why a binding does not wait in its queue whose old copies may still run where nobody sees them.
+fn describe_unproven(binding: &Binding, unproven: &[&ClusterName]) -> Reason {
+    let record = binding.eviction.as_deref();
+    let lost = record.filter(|record| record.reason == MEMBER_LOST).map(|record| record.message.as_str());
+    let names = unproven.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+    let detail = format!(
+        "{}its old copy in {names} is not known to be gone: that ends when the cluster is back, or once its admin says that \
+         nothing runs there, by annotation {FENCED_AT} with the time of now on the Cluster",
+        lost.map(|lost| format!("{lost}; ")).unwrap_or_default()
+    );
+    Reason::Requeued { times: record.map_or(0, |record| record.requeues), cause: RequeueCause::MemberLost, detail }
+}
+
+/// Whether a record is of a job that runs again as soon as its old copies are gone.
+pub(crate) fn waits_for_copies(record: &EvictionRecord) -> bool {
+    matches!(record.reason.as_str(), COPY_REFUSED | MEMBER_LOST)
+}
+
 /// Why a binding that its user withdrew does not wait in its queue yet: its new copies must not meet its old ones.
 fn describe_withdrawal(
+    objects: &Objects,
     capacity: &FleetCapacity,
     binding: &Binding,
     record: &EvictionRecord,
     now: i64,
 ) -> Option<Reason> {
     let cause = requeue_cause(record)?;
-    let terminates = record.at.saturating_add(TERMINATION) > now
-        && binding.clusters.is_empty()
-        && (binding.has_copies || capacity.runs_anywhere(&binding.workload));
+    // What was seen last in a cluster that is lost says nothing any more.
+    let runs = || match record.reason == MEMBER_LOST {
+        true => capacity.runs_anywhere_seen(&binding.workload),
+        false => capacity.runs_anywhere(&binding.workload),
+    };
+    // Pods in a lost cluster are asked to go when that is back, not before.
+    let asked_at = objects.losses.proven_at(&binding.key).unwrap_or(record.at).max(record.at);
+    let terminates =
+        asked_at.saturating_add(TERMINATION) > now && binding.clusters.is_empty() && (binding.has_copies || runs());
     terminates.then(|| Reason::Requeued { times: record.requeues, cause, detail: record.message.clone() })
 }
 
@@ -93,6 +145,9 @@ fn requeue_cause(record: &EvictionRecord) -> Option<RequeueCause> {
         // Who is ended and has the annotation taken away is back.
         SUSPENDED | ENDED => Some(RequeueCause::Suspended),
         RESTARTED => Some(RequeueCause::Restarted),
+        POLICY_RESTARTED => Some(RequeueCause::RestartedByPolicy),
+        COPY_REFUSED => Some(RequeueCause::CopyRefused),
+        MEMBER_LOST => Some(RequeueCause::MemberLost),
         _ => None,
     }
 }
@@ -102,7 +157,10 @@ pub(crate) fn is_requeue(record: &EvictionRecord) -> bool {
     requeue_cause(record).is_some()
 }
 
-/// Whether a record is of a job that its user took off its clusters.
+/// Whether a record is of a job that its user, or its own policies, took off its clusters.
 pub(crate) fn is_withdrawal(record: &EvictionRecord) -> bool {
-    matches!(requeue_cause(record), Some(RequeueCause::Suspended | RequeueCause::Restarted))
+    matches!(
+        requeue_cause(record),
+        Some(RequeueCause::Suspended | RequeueCause::Restarted | RequeueCause::RestartedByPolicy)
+    )
 }

@@ -168,13 +168,16 @@ impl GrantHistory {
             return self.fault;
         };
         let granted = count_granted(&now.admission);
+        let is_later = epoch.is_some() && term_of(now.epoch.as_deref()) > term_of(epoch);
         let spreads = placed > granted && placed > placed_before;
         if before.as_ref() == Some(now) {
-            // The scheduler places only what is of the lease that is held.
-            self.is_stale &= placed < granted;
             if spreads {
                 self.fault = Some(RecordFault::PlacedBeyondRecord);
+            } else if self.is_stale && is_later && placed > placed_before {
+                // The scheduler places only what is of a lease that is or was held: of this one we would know.
+                self.fault = Some(RecordFault::NotGrantedByUs);
             }
+            self.is_stale &= placed < granted && self.fault.is_none();
             return self.fault;
         }
         let is_ours = self.sent.as_ref() == Some(now);
@@ -193,11 +196,13 @@ impl GrantHistory {
         // Each life of a holder has a lease of its own: nothing was granted under it before the first list.
         let is_listed = is_first && !(epoch.is_some() && of_this_lease);
         let is_known = is_listed || is_ours || (self.fault.is_none() && is_less && !spreads);
-        let is_stale = !is_known && !of_this_lease && waits;
+        // What has clusters is not of a lease that nobody knows of; and where there are no leases, of none at all.
+        let may_be_placed = epoch.is_some() && !is_later;
+        let is_stale = !is_known && !of_this_lease && waits && (binding.clusters.is_empty() || may_be_placed);
         self.is_stale = is_stale && placed < granted;
         self.fault = if is_known || is_stale {
             None
-        } else if epoch.is_some() && term_of(now.epoch.as_deref()) > term_of(epoch) {
+        } else if is_later {
             Some(RecordFault::NotGrantedByUs)
         } else {
             Some(RecordFault::NotGranted)
@@ -309,7 +314,7 @@ impl ForgedRecords {
             self.0.postpone(&key, after(now, AGAIN));
             let Some((_, (fault, _))) = self.0.get_mut(&key) else { continue };
             let fault = *fault;
-            let Some(binding) = objects.bindings.get(&key).filter(|_| jobs.is_confirmed(&key)) else { continue };
+            let Some(binding) = jobs.find_confirmed(objects, &key) else { continue };
             let workload = objects.workload_of(binding);
             let why = describe_fault(fault, binding, workload);
             let reason = fault.eviction_reason();

@@ -339,7 +339,7 @@ impl Jobs {
         let records = mem::take(&mut self.smaller_records);
         let mut decisions = Vec::new();
         for (key, record) in records.into_iter() {
-            let Some(binding) = objects.bindings.get(&key).filter(|_| self.is_confirmed(&key)) else { continue };
+            let Some(binding) = self.find_confirmed(objects, &key) else { continue };
             decisions.extend(self.assume_record(binding, record, true));
         }
         decisions
@@ -351,6 +351,11 @@ impl Jobs {
     /// Whether no release of a binding is assumed.
     pub(crate) fn is_confirmed(&self, key: &Key) -> bool {
         self.states.get(key).is_some_and(|state| state.assumed.is_none())
+    }
+
+    /// A binding of which no release is assumed: what is decided of it is decided of what is written.
+    pub(crate) fn find_confirmed<'a>(&self, objects: &'a Objects, key: &Key) -> Option<&'a Binding> {
+        self.is_confirmed(key).then(|| objects.bindings.get(key).map(AsRef::as_ref))?
     }
 
     /// What a release of the engine makes us write: the job's record, or a larger one where the release is an increase.

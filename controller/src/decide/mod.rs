@@ -12,9 +12,15 @@
 //! | [`release`] | which jobs are released |
 //! | [`unused_quota`], [`resize`] | how records follow what is placed, and what is wanted |
 //! | [`preemption`] | which jobs are evicted for a pending one |
-//! | [`pod_groups`], [`pod_group_status`] | what users read on PodGroups, and when |
+//! | [`pod_groups`], [`pod_group_status`], [`refresh_budget`] | what users read on PodGroups, and when |
+//! | [`waiting_state`] | what a Volcano Job says of itself while it waits |
 //! | [`requeue`], [`pods_ready`] | which admitted jobs lose their quota since they are not placed or do not start |
+//! | [`refused_copy`] | which jobs go elsewhere since a member will not have their copy |
+//! | [`member_loss`] | which gangs are withdrawn from clusters that are lost |
+//! | [`policy_restart`] | which split jobs restart, or fail, as a whole since a copy restarted |
+//! | [`silent_copy`] | which Works Karmada is asked to apply again |
 //! | [`job_commands`], [`withdrawal`] | which jobs their users suspend, restart and end, and by which Command |
+//! | [`hyper_jobs`] | which jobs and policies HyperJobs make, change and delete, and what these say of themselves |
 //! | [`ttl`] | which jobs that ended are deleted |
 //! | [`queue_lifecycle`] | which queues open and close |
 //! | [`queue_numbers`], [`queue_annotations`] | what is written on queues |
@@ -31,34 +37,46 @@ mod controller;
 mod deadlines;
 mod eviction;
 mod forged_record;
+mod hyper_jobs;
 mod job_commands;
 pub(crate) mod jobs;
+pub(crate) mod member_loss;
 mod phase_counts;
 pub(crate) mod pod_group_status;
 mod pod_groups;
 pub(crate) mod pods_ready;
+mod policy_restart;
 pub(crate) mod preemption;
 mod queue_annotations;
 mod queue_lifecycle;
 mod queue_numbers;
+mod refresh_budget;
+pub(crate) mod refused_copy;
 mod release;
 mod requeue;
 pub(crate) mod resize;
+mod silent_copy;
 mod stale_grant;
 mod ttl;
 mod unused_quota;
+mod waiting_state;
 mod withdrawal;
 
 use jiff::Timestamp;
 
 pub use self::controller::Controller;
-pub(crate) use self::pods_ready::{DEFAULT_TIMEOUT, StartDeadlines};
 use self::{
     capacity::FleetGrowth,
     controller::QueueWrites,
-    deadlines::{after, earliest},
+    deadlines::earliest,
     pod_groups::{COALESCE, LOOKS},
     release::{RELEASES, release_admissible_jobs},
+};
+pub(crate) use self::{
+    deadlines::after,
+    eviction::is_requeue,
+    member_loss::{MEMBER_LOST_AFTER, MemberLoss},
+    pods_ready::{DEFAULT_TIMEOUT, StartDeadlines},
 };
 use crate::write::Decision;
 
@@ -93,6 +111,7 @@ pub fn decide(controller: &mut Controller, now: Timestamp) -> Decisions {
     decisions.forged += forged;
     decisions.writes.extend(deadlines.stale.settle_grants(objects, jobs, now));
     decisions.writes.extend(deadlines.withdrawals.advance(objects, jobs, now));
+    decisions.writes.extend(deadlines.restarts.advance(objects, jobs, now));
     decisions.writes.extend(controller.commands.advance(&controller.objects, &controller.jobs, now));
     controller.release_jobs(&mut decisions);
     controller.write_records(&mut decisions);
@@ -109,9 +128,14 @@ pub fn decide(controller: &mut Controller, now: Timestamp) -> Decisions {
     }
     decisions.writes.extend(controller.take_outbox());
     controller.write_pod_groups(&mut decisions);
+    controller.write_waiting_states(&mut decisions);
     let Controller { objects, jobs, capacity, deadlines, .. } = controller;
     decisions.writes.extend(deadlines.placement.requeue_unplaced(objects, jobs, now));
     decisions.writes.extend(deadlines.start.requeue_unstarted(objects, jobs, capacity, now));
+    decisions.writes.extend(deadlines.silent.touch_silent(objects, jobs, capacity, now));
+    decisions.writes.extend(controller.member_loss.withdraw_lost(objects, jobs, now));
+    decisions.writes.extend(deadlines.refused.requeue_refused(objects, jobs, capacity, now));
+    decisions.writes.extend(controller.hyper_jobs.advance(&controller.objects, now));
     decisions.writes.extend(controller.expiries.delete_expired(&controller.objects, now));
     controller.write_queues(&mut decisions);
     let more =
@@ -259,6 +283,14 @@ impl Controller {
         }
     }
 
+    /// A text that follows a PodGroup's is one more of the budget of texts.
+    fn write_waiting_states(&mut self, decisions: &mut Decisions) {
+        let Self { objects, jobs, pod_groups, waiting_states, now, .. } = self;
+        let (writes, texts) = waiting_states.write_due(objects, jobs, *now);
+        pod_groups.charge_texts(texts, *now);
+        decisions.writes.extend(writes);
+    }
+
     fn write_queues(&mut self, decisions: &mut Decisions) {
         let QueueWrites { counts, numbers, annotations, lifecycle } = &mut self.queues;
         let (objects, engine) = (&self.objects, &self.jobs.engine);
@@ -276,17 +308,23 @@ impl Controller {
             self.fleet_count.due,
             self.reasons.due,
             self.pod_groups.next_due(),
+            self.waiting_states.next_due(),
             self.jobs.next_retry(),
             self.preemption.next_due(),
             reservation,
             deadlines.placement.next_due(),
             deadlines.start.next_due(),
+            deadlines.refused.next_due(),
+            deadlines.silent.next_due(),
+            deadlines.restarts.next_due(),
+            self.member_loss.next_due(),
             deadlines.unused.next_due(),
             deadlines.stale.next_due(),
             deadlines.forged.next_due(),
             deadlines.withdrawals.next_due(),
             self.expiries.next_due(),
             self.commands.next_due(),
+            self.hyper_jobs.next_due(),
             queues.numbers.next_due(),
             queues.annotations.next_due(),
             queues.lifecycle.next_due(),

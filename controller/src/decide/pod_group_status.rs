@@ -57,6 +57,13 @@ pub(crate) fn describe_details(
         preemption.describe_failure(&binding.id).into_iter().for_each(&mut add);
     }
     describe_unknown_class(objects, workload).iter().for_each(|unknown| add(unknown));
+    if let Some(refusal) = state
+        .stage()
+        .filter(|stage| *stage != Stage::Finished)
+        .and_then(|_| objects.refuse_namespace(&workload.queue, &binding.key.namespace))
+    {
+        add(&format!("{refusal}: it gets no more"));
+    }
     for wrong in objects.queues.get(&workload.queue).into_iter().flat_map(|queue| &queue.wrong) {
         add(&format!("queue {}: {wrong}: taken for 0", workload.queue));
     }

@@ -1,12 +1,16 @@
 //! Which PodGroups are written now: the phase and the reason that users read.
 //!
-//! Writes are coalesced. A PodGroup is written at once when it is made and when its job ends, otherwise at most once a
-//! second, also when its clusters change. A text of which only the numbers changed is written at most every half
-//! minute, a few in a second, so that a long queue does not fill the host with writes. Nothing that says the same is
-//! ever written again.
+//! Writes are coalesced. A PodGroup is written at once when it is made for a job that waits and when its job ends,
+//! otherwise at most once a second, also when its clusters change. A job that starts at once has none for three seconds:
+//! one that ends by then has one write, which says so. That a job which waited may start is written as late, counted
+//! from its release. What a job waits for, as far as nobody has to do anything about it, is written by budget: ten in a
+//! second while writes are quick and phases do not take them, else fewer, one at least. A text of which only the numbers
+//! changed is written at most every half minute, by the same budget. So a long queue does not take the host's writes
+//! from releases. Nothing that says the same is ever written again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Bound::{Excluded, Unbounded},
     sync::Arc,
 };
 
@@ -20,6 +24,7 @@ use super::{
     jobs::Jobs,
     pod_group_status::{describe_binding, describe_details, describe_unknown_class},
     preemption::Preemption,
+    refresh_budget::RefreshBudget,
 };
 use crate::{
     observe::{Key, Objects, PodGroupStatus, fingerprint},
@@ -28,13 +33,13 @@ use crate::{
 
 /// Between two writes of one PodGroup's status.
 pub(crate) const COALESCE: SignedDuration = SignedDuration::from_secs(1);
-/// From a release to the write that says so: most jobs run by then, and one write says both. The event on the user's
-/// own object is recorded at once.
+/// From a release to the write that says so: most jobs run by then, and one write says both. Where writes are slow it
+/// is longer, up to five times.
 const STARTING: SignedDuration = SignedDuration::from_secs(3);
+/// Between two looks at texts for which there was no budget.
+const TURN: SignedDuration = SignedDuration::from_millis(100);
 /// Between two writes of a text of which only numbers changed.
 const REFRESH: SignedDuration = SignedDuration::from_secs(30);
-/// Texts refreshed in one second at most.
-const REFRESHES: usize = 10;
 /// PodGroups looked at in one pass, so that new events are never far behind.
 pub(crate) const LOOKS: usize = 128;
 /// PodGroups that are being written at most: what waits to be sent costs memory, and is out of date when it goes.
@@ -45,32 +50,15 @@ const IN_FLIGHT: usize = 256;
 struct PodGroupWrite {
     in_flight: bool,
     last_write: Option<Timestamp>,
+    /// Since when it does not say what it should.
     changed_at: Option<Timestamp>,
+    /// Since when what it should say is that its job may start. A text that waited for its budget makes no start more
+    /// urgent.
+    starts_at: Option<Timestamp>,
     not_before: Option<Timestamp>,
     /// In a row.
     failures: u32,
     spec_written: u64,
-}
-
-/// How many texts of which only numbers changed were written in the second that began then.
-#[derive(Debug, Default)]
-struct RefreshBudget {
-    since: Timestamp,
-    written: usize,
-}
-
-impl RefreshBudget {
-    /// Takes one, or says when to ask again.
-    fn take_one(&mut self, now: Timestamp) -> Result<(), Timestamp> {
-        let next = after(self.since, COALESCE);
-        if now >= next {
-            *self = Self { since: now, written: 0 };
-        } else if self.written >= REFRESHES {
-            return Err(next);
-        }
-        self.written += 1;
-        Ok(())
-    }
 }
 
 /// See the module.
@@ -81,8 +69,10 @@ pub(crate) struct PodGroupWrites {
     dirty: BTreeSet<Key>,
     /// Those to be looked at later.
     timers: BTreeSet<(Timestamp, Key)>,
-    /// PodGroups of whose text only numbers are out of date, for which there was no budget yet.
+    /// PodGroups whose text is out of date, for which there was no budget yet.
     outdated: BTreeSet<Key>,
+    /// The last of them that was looked at: the one after it is next, so that all have their turn.
+    turn: Option<Key>,
     refresh_due: Option<Timestamp>,
     budget: RefreshBudget,
     in_flight: usize,
@@ -93,12 +83,12 @@ pub(crate) struct PodGroupWrites {
 enum Action {
     /// It is as it should be.
     Keep,
-    /// Not yet.
-    Later(Timestamp),
+    /// Not yet; and whether it is that the job may start.
+    Later(Timestamp, bool),
     /// It is not needed any more.
     Delete(Key, Arc<str>),
     /// Write it, and record events; `on_change` is the event that says that a job waits on for another reason.
-    Write { write: Decision, events: Vec<Decision>, on_change: Option<Decision>, spec: u64, only_numbers: bool },
+    Write { write: Decision, events: Vec<Decision>, on_change: Option<Decision>, spec: u64, by_budget: bool },
 }
 
 impl PodGroupWrites {
@@ -129,13 +119,22 @@ impl PodGroupWrites {
         [timer, self.refresh_due].into_iter().flatten().min()
     }
 
+    /// Counts texts against the budget that are written elsewhere.
+    pub(crate) fn charge_texts(&mut self, texts: usize, now: Timestamp) {
+        (0..texts).for_each(|_| self.budget.give_way(now));
+    }
+
     /// Has those looked at whose time has come.
     pub(crate) fn take_due(&mut self, now: Timestamp) {
         if self.refresh_due.is_some_and(|due| due <= now) {
-            for _ in 0..REFRESHES {
-                self.dirty.extend(self.outdated.pop_first());
+            for _ in 0..self.budget.count_left(now) {
+                let next = self.turn.as_ref().and_then(|last| self.outdated.range((Excluded(last), Unbounded)).next());
+                let Some(key) = next.or(self.outdated.first()).cloned() else { break };
+                self.outdated.remove(&key);
+                self.dirty.insert(key.clone());
+                self.turn = Some(key);
             }
-            self.refresh_due = (!self.outdated.is_empty()).then(|| after(now, COALESCE));
+            self.refresh_due = (!self.outdated.is_empty()).then(|| self.budget.next_at(now).max(after(now, TURN)));
         }
         for _ in 0..LOOKS {
             if self.timers.first().is_none_or(|(at, _)| *at > now) {
@@ -173,7 +172,7 @@ impl PodGroupWrites {
         now: Timestamp,
     ) -> Vec<Decision> {
         let Some(action) = self.choose_action(objects, jobs, preemption, key, known, now) else { return Vec::new() };
-        if let Action::Write { only_numbers: true, .. } = action
+        if let Action::Write { by_budget: true, .. } = action
             && let Err(later) = self.budget.take_one(now)
         {
             self.outdated.insert(key.clone());
@@ -182,11 +181,14 @@ impl PodGroupWrites {
         }
         match action {
             Action::Keep => {
-                self.writes.entry(key.clone()).or_default().changed_at = None;
+                let write = self.writes.entry(key.clone()).or_default();
+                (write.changed_at, write.starts_at) = (None, None);
                 Vec::new()
             }
-            Action::Later(at) => {
-                self.writes.entry(key.clone()).or_default().changed_at.get_or_insert(now);
+            Action::Later(at, is_start) => {
+                let write = self.writes.entry(key.clone()).or_default();
+                write.changed_at.get_or_insert(now);
+                write.starts_at = is_start.then(|| write.starts_at.unwrap_or(now));
                 self.timers.insert((at, key.clone()));
                 Vec::new()
             }
@@ -194,7 +196,10 @@ impl PodGroupWrites {
                 objects.pod_groups.remove(&group);
                 vec![Decision::DeletePodGroup { key: group, uid }]
             }
-            Action::Write { write, events, on_change, spec, .. } => {
+            Action::Write { write, events, on_change, spec, by_budget } => {
+                if !by_budget {
+                    self.budget.give_way(now);
+                }
                 let state = PodGroupWrite {
                     in_flight: true,
                     last_write: Some(now),
@@ -228,7 +233,7 @@ impl PodGroupWrites {
             return None;
         }
         if let Some(not_before) = written.not_before.filter(|at| *at > now) {
-            return Some(Action::Later(not_before));
+            return Some(Action::Later(not_before, written.starts_at.is_some()));
         }
         let group_key = pod_group::pod_group_key(workload);
         let there = objects.pod_groups.get(&group_key);
@@ -263,18 +268,27 @@ impl PodGroupWrites {
         if let Some(message) = describe_unknown_class(objects, workload).filter(|text| !said(text)) {
             events.push(event(EventType::Warning, "PriorityClassNotFound", message));
         }
-        let (exists, mut only_numbers) = (there.is_some(), false);
+        let (exists, mut by_budget) = (there.is_some(), false);
+        let starting = after(written.starts_at.unwrap_or(now), self.budget.stretch_wait(STARTING));
         let body = match there {
+            // It may have ended before anybody could read more of it. What its user should know is told at once.
+            None if details.is_empty()
+                && (Difference::is_start(&status) || status.phase == "Running")
+                && starting > now =>
+            {
+                return Some(Action::Later(starting, true));
+            }
             None => pod_group::build_object(workload, &spec.unwrap_or_default(), &status),
             Some(group) => {
                 let spec_differs = spec.is_some() && group.spec != print && written.spec_written != print;
                 let difference = Difference::between(&group.status, &status);
-                match difference.due_at(written, spec_differs, now) {
+                match difference.due_at(written, spec_differs, starting, now) {
                     None => return Some(Action::Keep),
-                    Some(at) if at > now => return Some(Action::Later(at)),
+                    Some(at) if at > now => return Some(Action::Later(at, difference == Difference::Starting)),
                     Some(_) => {}
                 }
-                only_numbers = difference == Difference::Numbers && !spec_differs;
+                let is_told = reason.needs_a_change() && same_reason.is_none();
+                by_budget = difference.is_by_budget() && !spec_differs && !is_told;
                 let mut patch = json!({"status": pod_group::status_to_json(workload, &status)});
                 if spec_differs {
                     patch["spec"] = json!(spec);
@@ -283,7 +297,7 @@ impl PodGroupWrites {
             }
         };
         let write = Decision::WritePodGroup { key: group_key, binding: key.clone(), exists, body };
-        Some(Action::Write { write, events, on_change, spec: print, only_numbers })
+        Some(Action::Write { write, events, on_change, spec: print, by_budget })
     }
 
     /// Takes in that the write of a binding's PodGroup was answered; after a failure it is not written again for `wait`
@@ -292,6 +306,9 @@ impl PodGroupWrites {
         self.in_flight = self.in_flight.saturating_sub(1);
         let Some(write) = self.writes.get_mut(key) else { return };
         write.in_flight = false;
+        if let Some(sent) = write.last_write {
+            self.budget.observe_write(now.duration_since(sent));
+        }
         write.failures = if wait.is_some() { write.failures.saturating_add(1) } else { 0 };
         let failures = write.failures;
         write.not_before = wait.map(|wait| after(now, back_off(SignedDuration::from_secs(wait), failures)));
@@ -309,6 +326,8 @@ fn where_it_is(message: &str) -> &str {
 enum Difference {
     None,
     Numbers,
+    /// It waits on, for another reason.
+    Waiting,
     /// It may start; whether it does is seen soon.
     Starting,
     Word,
@@ -323,8 +342,9 @@ impl Difference {
             Self::End
         } else if (&there.phase, &there.condition, &there.reason) != (&wanted.phase, &wanted.condition, &wanted.reason)
         {
-            match wanted.reason.as_str() {
-                "Admitted" | "Placed" if wanted.phase == "Inqueue" => Self::Starting,
+            match (there.phase.as_str(), wanted.phase.as_str()) {
+                _ if Self::is_start(wanted) => Self::Starting,
+                ("Pending", "Pending") if there.condition == wanted.condition => Self::Waiting,
                 _ => Self::Word,
             }
         } else if wanted.phase != "Pending" && where_it_is(&there.message) != where_it_is(&wanted.message) {
@@ -334,14 +354,30 @@ impl Difference {
         }
     }
 
+    /// It was let go and does not run yet.
+    fn is_start(wanted: &PodGroupStatus) -> bool {
+        wanted.phase == "Inqueue" && ["Admitted", "Placed"].contains(&wanted.reason.as_str())
+    }
+
+    /// Nobody is kept from anything by what is written there yet.
+    const fn is_by_budget(self) -> bool {
+        matches!(self, Self::Numbers | Self::Waiting)
+    }
+
     /// When it is to be written.
-    fn due_at(self, writing: &PodGroupWrite, spec_differs: bool, now: Timestamp) -> Option<Timestamp> {
+    fn due_at(
+        self,
+        writing: &PodGroupWrite,
+        spec_differs: bool,
+        starting: Timestamp,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
         let changed = writing.changed_at.unwrap_or(now);
         match self {
             Self::None => spec_differs.then_some(now),
             Self::End => Some(now),
-            Self::Starting => Some(after(changed, STARTING)),
-            Self::Word => {
+            Self::Starting => Some(starting),
+            Self::Word | Self::Waiting => {
                 let written = writing.last_write.map_or(now, |last| after(last, COALESCE));
                 Some(after(changed, COALESCE).max(written))
             }

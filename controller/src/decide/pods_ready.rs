@@ -91,7 +91,7 @@ impl StartDeadlines {
         for key in self.looks.list_due(now) {
             // It may yet become late, and a write may fail.
             self.looks.postpone(&key, self.next_look(now));
-            let Some(binding) = objects.bindings.get(&key).filter(|_| jobs.is_confirmed(&key)) else { continue };
+            let Some(binding) = jobs.find_confirmed(objects, &key) else { continue };
             let late = self.list_late_parts(binding, capacity, now);
             if late.is_empty() {
                 continue;
@@ -140,8 +140,8 @@ fn placed_at(binding: &Binding) -> Option<Timestamp> {
 }
 
 /// Enough of it runs, ran or ended.
-fn has_started(workload: &Workload) -> bool {
+pub(crate) fn has_started(workload: &Workload) -> bool {
     let progress = &workload.progress;
     let needs = workload.gang.as_ref().map_or(0, |gang| gang.min_available);
-    progress.ended.is_some() || progress.running.saturating_add(progress.succeeded) >= needs.max(1)
+    progress.ended.is_some() || workload.running().saturating_add(progress.succeeded) >= needs.max(1)
 }

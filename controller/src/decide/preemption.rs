@@ -32,7 +32,7 @@ use jiff::Timestamp;
 use self::view::FitWithout;
 use super::{
     capacity::FleetCapacity,
-    eviction::{describe_eviction, forgotten_at, is_requeue, is_withdrawal},
+    eviction::{describe_eviction, forgotten_at, is_requeue, is_withdrawal, waits_for_copies},
     jobs::{JobPhase, Jobs},
 };
 use crate::{
@@ -57,10 +57,14 @@ impl Preemption {
     /// Takes in the eviction record of a binding: whose attempt that was. Gives back when a requeued one is to be
     /// looked at.
     pub(crate) fn observe_eviction(&mut self, binding: &Binding, now: Timestamp) -> Option<Timestamp> {
-        let eviction = binding.eviction.as_deref().filter(|eviction| forgotten_at(eviction) > now.as_second())?;
+        // What was in a lost cluster may have pods there however long ago it was withdrawn.
+        let is_kept = |eviction: &&EvictionRecord| {
+            forgotten_at(eviction) > now.as_second() || (waits_for_copies(eviction) && binding.clusters.is_empty())
+        };
+        let eviction = binding.eviction.as_deref().filter(is_kept)?;
         self.recent.insert(binding.key.clone());
-        if is_withdrawal(eviction) {
-            return Timestamp::from_second(forgotten_at(eviction)).ok();
+        if is_withdrawal(eviction) || (waits_for_copies(eviction) && eviction.until <= now.as_second()) {
+            return Timestamp::from_second(forgotten_at(eviction)).ok().filter(|at| *at > now);
         }
         if is_requeue(eviction) {
             return Timestamp::from_second(eviction.until).ok().filter(|until| *until > now);
@@ -249,6 +253,7 @@ impl Preemption {
             count: EvictionHistory::after_eviction(holder, bounds, now).count,
             last: None,
             requeues: before.map_or(0, |before| before.requeues),
+            restarts: binding.restarts(),
             at: now,
             until,
             preemptor: preemptor.id.to_string(),

@@ -16,7 +16,10 @@ use caldera_core::{
     reason::QueueProblem,
     resources::Resources,
 };
-use caldera_crds::names::volcano::ROOT_QUEUE;
+use caldera_crds::{
+    names::{caldera::NAMESPACE_SELECTOR, volcano::ROOT_QUEUE},
+    tenancy::NamespaceSelector,
+};
 use caldera_runtime::event::EventType;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
@@ -234,7 +237,11 @@ fn list_faults(engine: &Engine, counts: &PhaseCounts, queue: &QueueFacts) -> Vec
     };
     let same = |text: String| (text.clone(), text);
     let wrong = queue.wrong.iter().map(|wrong| same(format!("{wrong}: it counts as 0")));
+    let selector = queue.namespaces.as_ref().and_then(NamespaceSelector::problem);
+    let selector = selector.map(|problem| {
+        same(format!("metadata.annotations[{NAMESPACE_SELECTOR}]: {problem}: it takes no namespace's jobs"))
+    });
     let amounts = engine.queue_faults(name);
     let amounts = amounts.iter().map(|fault| (format!("{:?}", fault.subject()), fault.to_string()));
-    problem.map(same).into_iter().chain(wrong).chain(amounts).collect()
+    problem.map(same).into_iter().chain(wrong).chain(selector).chain(amounts).collect()
 }

@@ -1,7 +1,9 @@
 //! The numbers of a queue's status: what it is charged, and its PodGroups by phase.
 //!
 //! A job that starts changes them three times in a second or two, so they are written when they have settled, and not
-//! again for a few seconds. Nothing that says the same is ever written again.
+//! again for ten seconds, or a second for each queue that was written in the last minute, whichever is longer, up to a
+//! minute: however many change, about one in a second is written. Where none of them changed by a tenth, and of how many
+//! jobs have ended, they are written once a minute. Nothing that says the same is ever written again.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +21,10 @@ use crate::{
     write::Decision,
 };
 
-/// Between two writes of one queue's numbers.
-const BETWEEN: SignedDuration = SignedDuration::from_secs(3);
+/// Between two writes of one queue's numbers, where few change.
+const BETWEEN: i64 = 10;
+/// The same where they changed by less than a tenth, and at most.
+const SLIGHT: SignedDuration = SignedDuration::from_secs(60);
 /// From a change of a queue's numbers to their write.
 const SETTLED: SignedDuration = SignedDuration::from_secs(2);
 
@@ -82,6 +86,9 @@ impl QueueNumbersWrites {
         }
         self.due = None;
         let mut decisions = Vec::new();
+        let is_recent = |write: &&NumbersWrite| write.last_write.is_some_and(|last| after(last, SLIGHT) > now);
+        let busy = i64::try_from(self.writes.values().filter(is_recent).count()).unwrap_or(i64::MAX);
+        let between = SignedDuration::from_secs(busy.clamp(BETWEEN, SLIGHT.as_secs()));
         for (name, queue) in &objects.queues {
             let numbers = QueueNumbers { allocated: jobs.engine.usage_of(name).used, ..counts.counts_of(name) };
             let write = self.writes.entry(name.clone()).or_default();
@@ -93,7 +100,8 @@ impl QueueNumbersWrites {
                 continue;
             }
             let settled = after(*write.changed_at.get_or_insert(now), SETTLED);
-            let due = write.last_write.map_or(now, |last| after(last, BETWEEN)).max(settled);
+            let between = if is_slight(&queue.status, &numbers) { SLIGHT } else { between };
+            let due = write.last_write.map_or(now, |last| after(last, between)).max(settled);
             if due > now {
                 self.due = earliest(self.due, Some(due));
                 continue;
@@ -108,6 +116,15 @@ impl QueueNumbersWrites {
         }
         decisions
     }
+}
+
+/// None of them is other than it was by a tenth.
+fn is_slight(there: &QueueNumbers, now: &QueueNumbers) -> bool {
+    let is_near = |before: i128, now: i128| before == now || before.abs_diff(now) * 10 < before.unsigned_abs();
+    let counts = [(there.pending, now.pending), (there.inqueue, now.inqueue), (there.running, now.running)];
+    let names = there.allocated.iter().chain(now.allocated.iter()).map(|(name, _)| name.as_str());
+    let amounts = names.map(|name| (there.allocated.get(name).as_nano(), now.allocated.get(name).as_nano()));
+    counts.into_iter().map(|(before, now)| (before.into(), now.into())).chain(amounts).all(|(a, b)| is_near(a, b))
 }
 
 /// The amounts, with a null for every name that is gone: a merge patch leaves the others alone.

@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     deadlines::{Deadlines, after},
-    eviction::NOT_PLACED,
+    eviction::{NOT_PLACED, POLICY_RESTARTED},
     jobs::{JobPhase, Jobs},
 };
 use crate::{
@@ -58,7 +58,7 @@ impl PlacementDeadlines {
         for key in self.0.list_due(now) {
             // Another minute, should the write fail.
             self.0.postpone(&key, after(now, REFUSED_FOR));
-            let Some(binding) = objects.bindings.get(&key).filter(|_| jobs.is_confirmed(&key)) else { continue };
+            let Some(binding) = jobs.find_confirmed(objects, &key) else { continue };
             let why = binding.refused.as_deref().unwrap_or("the scheduler said nothing").to_owned();
             decisions.push(requeue(binding, NOT_PLACED, why, Vec::new(), now));
         }
@@ -82,11 +82,28 @@ pub(crate) fn requeue(
     evict(binding, EvictionRecord { requeues: times, ..record })
 }
 
+/// The same without a wait, for others to try first.
+pub(crate) fn move_elsewhere(
+    binding: &Binding,
+    reason: &str,
+    message: String,
+    avoid: Vec<String>,
+    now: Timestamp,
+) -> Decision {
+    evict(binding, EvictionRecord { avoid, ..record_of(binding, reason, message, now.as_second()) })
+}
+
 /// Takes the quota and the clusters of a binding because its user wants that: it gave way to nobody and failed nowhere,
 /// so its next wait is no longer for it. `command` is the UID of the Command that asked for it, if one did.
 pub(crate) fn withdraw(binding: &Binding, reason: &str, message: String, command: &str, now: Timestamp) -> Decision {
     let record = record_of(binding, reason, message, now.as_second());
     evict(binding, EvictionRecord { preemptor: command.to_owned(), ..record })
+}
+
+/// The same because its own policies restarted it, which is counted.
+pub(crate) fn restart_by_policy(binding: &Binding, message: String, now: Timestamp) -> Decision {
+    let record = record_of(binding, POLICY_RESTARTED, message, now.as_second());
+    evict(binding, EvictionRecord { restarts: record.restarts.saturating_add(1), ..record })
 }
 
 /// A record of now that continues the one before.
@@ -97,6 +114,7 @@ fn record_of(binding: &Binding, reason: &str, message: String, now: i64) -> Evic
         count: evictions.count,
         last: evictions.last,
         requeues: before.map_or(0, |before| before.requeues),
+        restarts: binding.restarts(),
         at: now,
         until: now,
         preemptor: String::new(),

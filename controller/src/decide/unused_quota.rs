@@ -93,7 +93,7 @@ impl UnusedQuota {
                 // Should the write fail.
                 *due = Some(after(now, UNUSED_FOR));
             }
-            let binding = objects.bindings.get(&key).filter(|_| jobs.is_confirmed(&key));
+            let binding = jobs.find_confirmed(objects, &key);
             if let Some(record) = binding.and_then(|binding| record_of_placed(objects, binding)) {
                 tracing::info!(binding = %key, placed = %record.charged, "unused quota is taken back");
                 records.push((key, record));

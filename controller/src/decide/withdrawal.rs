@@ -77,16 +77,19 @@ impl Withdrawals {
             self.0.postpone(&key, after(now, AGAIN));
             let Some((_, (step, _))) = self.0.get_mut(&key) else { continue };
             let step = *step;
-            let Some(binding) = objects.bindings.get(&key).filter(|_| jobs.is_confirmed(&key)) else { continue };
+            let Some(binding) = jobs.find_confirmed(objects, &key) else { continue };
             let Some(workload) = objects.workload_of(binding) else { continue };
             match (step, workload.end_as) {
                 (Step::Withdraw, end) => {
                     let reason = if end.is_some() { ENDED } else { SUSPENDED };
                     let by = workload.suspended.unwrap_or_default();
-                    let why = end.map_or_else(
-                        || format!("suspended by its user ({by})"),
-                        |phase| format!("ended by its user: it will be {phase}"),
-                    );
+                    let why = match end {
+                        None => format!("suspended by its user ({by})"),
+                        Some("Failed") if binding.restarts() >= workload.max_retry => {
+                            "it has failed as a whole".to_owned()
+                        }
+                        Some(phase) => format!("ended by its user: it will be {phase}"),
+                    };
                     tracing::info!(binding = %key, reason, why, "taken off its clusters by its user's word");
                     let said = format!("{why}; its copies are deleted and its quota is free for others");
                     decisions.push(Decision::event_on_workload(workload, EventType::Normal, reason, said));
@@ -96,6 +99,7 @@ impl Withdrawals {
                     key: Key::new(&workload.reference.namespace, &workload.reference.name),
                     resource_version: Arc::clone(&workload.resource_version),
                     phase,
+                    is_max_retry_reached: phase == "Failed" && binding.restarts() >= workload.max_retry,
                 }),
                 (Step::End, None) => {}
             }

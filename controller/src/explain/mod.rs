@@ -21,6 +21,7 @@ use caldera_runtime::clock::format_time;
 use jiff::Timestamp;
 use serde::Serialize;
 
+pub(crate) use self::queues::list_amounts;
 pub use self::{
     clusters::ClusterView,
     queues::{Amounts, Counts, InLine, QueueView, Step, list_queue, list_queues},
@@ -336,7 +337,11 @@ fn start_explanation(controller: &Controller, reference: WorkloadRef, workload: 
         admission: None,
         placed: Vec::new(),
         placed_at: None,
-        pods: Pods { running: progress.running, succeeded: progress.succeeded, failed: progress.failed },
+        pods: Pods {
+            running: workload.map_or(0, Workload::running),
+            succeeded: progress.succeeded,
+            failed: progress.failed,
+        },
         pod_group: group.map(|group| PodGroupReason {
             phase: group.status.phase.clone(),
             token: group.status.reason.clone(),
@@ -421,7 +426,12 @@ fn read_pod_group_reason(controller: &Controller, workload: Option<&Workload>) -
     };
     let verdict = match status.reason.as_str() {
         "ExceedsCapability" | "ExceedsFleet" | "NeverFits" => Verdict::CanNeverStart,
-        "QueueNotFound" | "QueueNotOpen" | "QueueMisconfigured" | "QueueNotLeaf" | "NotReleased" => Verdict::Blocked,
+        "QueueNotFound"
+        | "QueueNotOpen"
+        | "QueueMisconfigured"
+        | "QueueNotLeaf"
+        | "NotReleased"
+        | Reason::NAMESPACE_NOT_SELECTED => Verdict::Blocked,
         _ => Verdict::Waiting,
     };
     Answer { verdict, token: status.reason.clone(), sentence: status.message.clone() }

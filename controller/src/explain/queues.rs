@@ -1,6 +1,6 @@
 //! What the queues hold and who waits in them, as values to print.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use caldera_core::{
     gang::{QueueName, WorkloadRef},
@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::{Asks, format_second};
 use crate::{
     decide::{Controller, assess::ask_of, jobs::JobPhase},
-    observe::ObjectKind,
+    observe::{Key, ObjectKind},
     write::pod_group::phase_of,
 };
 
@@ -141,7 +141,21 @@ pub fn list_queues(controller: &Controller) -> Vec<QueueView> {
     for lost in children.into_values().flatten() {
         views.push(view_queue(controller, lost, 1, counts.as_ref()));
     }
+    for gone in list_gone_queues(controller) {
+        views.push(view_queue(controller, &gone, 1, counts.as_ref()));
+    }
     views
+}
+
+/// Queues without an object to which something is charged: the fleet has that less all the same.
+fn list_gone_queues(controller: &Controller) -> BTreeSet<QueueName> {
+    let bindings = controller.objects.bindings.values();
+    let holds = |key: &Key| {
+        let stage = controller.jobs.states.get(key).and_then(|state| state.stage());
+        stage.is_some_and(|stage| stage != Stage::Finished)
+    };
+    let queues = bindings.filter(|binding| holds(&binding.key)).filter_map(|b| controller.objects.queue_of(b));
+    queues.filter(|queue| !controller.objects.queues.contains_key(*queue)).cloned().collect()
 }
 
 fn view_queue(
@@ -157,7 +171,7 @@ fn view_queue(
         name: name.clone(),
         parent: (!root).then_some(parent),
         depth,
-        state: spec.map_or("Open", |spec| spec.state.as_str()),
+        state: spec.map_or(if root { "Open" } else { "Missing" }, |spec| spec.state.as_str()),
         problem: describe_problem(controller, name),
         faults: list_faults(controller, name),
         priority: spec.map_or(0, |spec| spec.priority),
@@ -186,7 +200,7 @@ fn list_faults(controller: &Controller, name: &QueueName) -> Vec<String> {
 }
 
 /// The resources that matter to a queue, or those that a job asks for.
-fn list_amounts(controller: &Controller, name: &QueueName, only: Option<&Resources>) -> Vec<Amounts> {
+pub(crate) fn list_amounts(controller: &Controller, name: &QueueName, only: Option<&Resources>) -> Vec<Amounts> {
     let hidden = controller.list_missing();
     let has = controller.jobs.engine.entitlement_of(name);
     let facts = controller.objects.queues.get(name);
@@ -233,6 +247,9 @@ fn count_jobs(controller: &Controller) -> BTreeMap<QueueName, Counts> {
         let count: fn(&mut Counts) -> &mut usize = match (&state.assumed, &state.phase) {
             (_, JobPhase::OutOfScope) => continue,
             (None, JobPhase::Blocked(reason)) if reason.needs_a_change() => |counts| &mut counts.blocked,
+            (None, JobPhase::Pending) if controller.jobs.engine.is_inadmissible(binding.id.as_str()) => {
+                |counts| &mut counts.blocked
+            }
             (None, JobPhase::Holding { stage: Stage::Finished, .. }) => |counts| &mut counts.finished,
             (None, JobPhase::Holding { stage, .. }) => {
                 match workload.map(|workload| phase_of(workload, Some(*stage))) {

@@ -19,9 +19,10 @@ use caldera_core::{
 };
 use caldera_crds::{
     binding::{BindingView, Gate},
-    karmada::work::ResourceBinding,
+    karmada::work::{AggregatedStatusItem, ResourceBinding},
     names::caldera::ADMISSION,
     placement,
+    workload::progress::has_copy_ended,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
@@ -96,9 +97,17 @@ pub struct Binding {
     pub replica_request: Arc<Resources>,
     /// Clusters where a Volcano Job is past Pending.
     pub begun: Vec<ClusterName>,
-    /// Each of its clusters has told a status of the workload. Of one that was added the workload's own status says
-    /// nothing until then.
-    pub reported: bool,
+    /// Its clusters that refuse their copies, in their own words.
+    pub refused_copies: Vec<(ClusterName, Arc<str>)>,
+    /// Its clusters that say they have their copies, and tell no status of them.
+    pub silent_copies: Vec<ClusterName>,
+    /// Its clusters where its policies restarted its whole copy, which has not ended, and how often.
+    pub restarted_copies: Vec<(ClusterName, u64)>,
+    /// Its clusters where it ended well.
+    pub ended_in: BTreeSet<ClusterName>,
+    /// Each of its clusters says that nothing of its copy runs or will run. Of a cluster that was added the workload's
+    /// own status says nothing until Karmada has aggregated it again.
+    pub ended_everywhere: bool,
     /// Karmada lists copies of it, be they wanted or on their way out.
     pub has_copies: bool,
     /// Being deleted.
@@ -142,13 +151,22 @@ impl Binding {
                 .map(|requirements| Arc::new(placement::read_resources(&requirements.resource_request)))
                 .unwrap_or_default(),
             begun: list_begun_clusters(view),
-            reported: has_all_reported(view),
+            refused_copies: list_refused_copies(view),
+            silent_copies: list_silent_copies(view),
+            restarted_copies: list_restarted_copies(view),
+            ended_in: list_ended_copies(view),
+            ended_everywhere: have_all_copies_ended(view),
             has_copies: view.status.is_some_and(|status| !status.aggregated_status.is_empty()),
             deleting: view.is_deleting(),
             refused: refused.map(|condition| format!("{}: {}", condition.reason, condition.message).into()),
             groups: placement::read_affinity_groups(spec),
             ours: view.names_our_scheduler(),
         }
+    }
+
+    /// How often its policies restarted it as a whole.
+    pub(crate) fn restarts(&self) -> u32 {
+        self.eviction.as_ref().map_or(0, |record| record.restarts)
     }
 
     /// Pods of a task that may be in one cluster: what its workload wants, or was granted.
@@ -176,10 +194,49 @@ impl Binding {
     }
 }
 
-fn has_all_reported(binding: BindingView<'_>) -> bool {
+fn have_all_copies_ended(binding: BindingView<'_>) -> bool {
+    let Some(kind) = binding.workload_kind() else { return false };
+    let says_so = |item: &&AggregatedStatusItem| item.status.as_ref().is_some_and(|it| has_copy_ended(kind, it));
+    let ended: BTreeSet<&str> = list_copies(binding).filter(says_so).map(|item| &*item.cluster_name).collect();
+    binding.clusters().all(|(cluster, _)| ended.contains(cluster.as_str()))
+}
+
+/// What Karmada tells of the copies in the clusters that it is to be in.
+fn list_copies(binding: BindingView<'_>) -> impl Iterator<Item = &AggregatedStatusItem> {
+    let wanted: BTreeSet<ClusterName> = binding.clusters().map(|(cluster, _)| cluster).collect();
     let items = binding.status.into_iter().flat_map(|status| &status.aggregated_status);
-    let told: BTreeSet<&str> = items.filter(|item| item.status.is_some()).map(|item| &*item.cluster_name).collect();
-    binding.clusters().all(|(cluster, _)| told.contains(cluster.as_str()))
+    items.filter(move |item| wanted.contains(item.cluster_name.as_str()))
+}
+
+/// A Work that nobody has tried yet says nothing.
+fn list_refused_copies(binding: BindingView<'_>) -> Vec<(ClusterName, Arc<str>)> {
+    let refused = list_copies(binding).filter(|item| item.applied != Some(true));
+    let told = refused.filter_map(|item| Some((item, item.applied_message.as_deref()?)));
+    let all = told.filter(|(_, message)| !message.is_empty());
+    all.map(|(item, message)| (item.cluster_name.as_str().into(), message.into())).collect()
+}
+
+fn list_ended_copies(binding: BindingView<'_>) -> BTreeSet<ClusterName> {
+    let phase =
+        |item: &AggregatedStatusItem| item.status.as_ref().is_some_and(|it| it["state"]["phase"] == "Completed");
+    list_copies(binding).filter(|item| phase(item)).map(|item| item.cluster_name.as_str().into()).collect()
+}
+
+/// Volcano raises `version` where it kills the whole copy, and `retryCount` where it brings something of it back.
+fn list_restarted_copies(binding: BindingView<'_>) -> Vec<(ClusterName, u64)> {
+    let count = |status: &Value, field: &str| status[field].as_u64().filter(|count| *count > 0);
+    let goes_on =
+        |status: &Value| matches!(status["state"]["phase"].as_str(), Some("Restarting" | "Pending" | "Running"));
+    let restarted = |item: &AggregatedStatusItem| {
+        let status = item.status.as_ref().filter(|status| goes_on(status) && count(status, "version").is_some())?;
+        Some((item.cluster_name.as_str().into(), count(status, "retryCount")?))
+    };
+    list_copies(binding).filter_map(restarted).collect()
+}
+
+fn list_silent_copies(binding: BindingView<'_>) -> Vec<ClusterName> {
+    let silent = list_copies(binding).filter(|item| item.applied == Some(true) && item.status.is_none());
+    silent.map(|item| item.cluster_name.as_str().into()).collect()
 }
 
 fn list_begun_clusters(binding: BindingView<'_>) -> Vec<ClusterName> {

@@ -1,11 +1,8 @@
 //! What the controller keeps of a member cluster, of a PriorityClass, and of a Namespace.
 
+use super::losses::Presence;
 use caldera_core::{inventory::Capacity, place};
-use caldera_crds::{
-    karmada::cluster::Cluster,
-    names::caldera::{NAMESPACE_OPT_IN, NAMESPACE_OPT_IN_VALUE},
-    placement,
-};
+use caldera_crds::{karmada::cluster::Cluster, placement, tenancy::NamespaceFacts};
 use k8s_openapi::api::{core::v1::Namespace, scheduling::v1::PriorityClass};
 
 /// A PriorityClass.
@@ -41,19 +38,23 @@ pub struct ClusterFacts {
     pub cluster: place::Cluster,
     /// What Karmada's summary says is free, for want of better.
     pub summary: Capacity,
+    /// Whether it is there.
+    pub presence: Presence,
 }
 
 impl ClusterFacts {
     /// Reads one.
     #[must_use]
     pub fn read(object: &Cluster) -> Self {
-        Self { cluster: placement::read_cluster(object), summary: placement::read_summary(object.status.as_ref()) }
+        Self {
+            cluster: placement::read_cluster(object),
+            summary: placement::read_summary(object.status.as_ref()),
+            presence: Presence::read(object),
+        }
     }
 }
 
-/// The name of a namespace, and whether it asks for queueing.
-pub(crate) fn read_opt_in(namespace: &Namespace) -> (String, bool) {
-    let labels = namespace.metadata.labels.as_ref();
-    let opted = labels.and_then(|labels| labels.get(NAMESPACE_OPT_IN)).is_some_and(|v| v == NAMESPACE_OPT_IN_VALUE);
-    (namespace.metadata.name.clone().unwrap_or_default(), opted)
+/// The name of a namespace, and what matters of it.
+pub(crate) fn read_namespace(namespace: &Namespace) -> (String, NamespaceFacts) {
+    (namespace.metadata.name.clone().unwrap_or_default(), NamespaceFacts::read(&namespace.metadata))
 }

@@ -4,11 +4,12 @@
 
 use std::collections::BTreeSet;
 
-use caldera_core::fleet::Update;
+use caldera_core::{fleet::Update, gang::ClusterName};
 use caldera_crds::{
     karmada::{cluster::Cluster, work::ResourceBinding},
     links::FederationTopology,
     names::caldera::WORKLOAD_KIND,
+    tenancy::NamespaceFacts,
     volcano::scheduling::{PodGroup, Queue},
     workload::WorkloadKind,
 };
@@ -20,8 +21,10 @@ use serde_json::Value;
 
 use super::{
     binding::Binding,
-    cluster::{ClassFacts, ClusterFacts, read_opt_in},
+    cluster::{ClassFacts, ClusterFacts, read_namespace},
+    hyper_job::{HyperJobFacts, PolicyFacts},
     job_command::JobCommandFacts,
+    losses::WorkFacts,
     pod_group::PodGroupFacts,
     queue::{CommandFacts, QueueFacts},
     workload::Workload,
@@ -42,14 +45,22 @@ pub enum Input {
     Classes(Event<ClassFacts>),
     /// Members' objects on the host.
     Clusters(Event<ClusterFacts>),
-    /// Namespaces; true for those that ask for queueing.
-    Namespaces(Event<(String, bool)>),
+    /// Namespaces.
+    Namespaces(Event<(String, NamespaceFacts)>),
     /// Declared links between clusters.
     Links(Event<FederationTopology>),
     /// Commands for queues.
     Commands(Event<CommandFacts>),
     /// Commands for Volcano Jobs.
     JobCommands(Event<JobCommandFacts>),
+    /// HyperJobs.
+    HyperJobs(Event<HyperJobFacts>),
+    /// PropagationPolicies of HyperJobs.
+    Policies(Event<PolicyFacts>),
+    /// Works of a cluster that is lost, or was.
+    Works(ClusterName, Event<WorkFacts>),
+    /// Nobody watches the Works of a cluster any more.
+    WorksUnwatched(ClusterName),
     /// In a member.
     Member(String, Update),
     /// All objects of this kind were told, one by one.
@@ -139,7 +150,7 @@ pub fn read_object(kind: ObjectKind, object: Value) -> Result<Option<Input>, ser
         ObjectKind::PodGroups => Input::PodGroups(parse::<PodGroup, _>(object, PodGroupFacts::read)?),
         ObjectKind::Classes => Input::Classes(parse::<PriorityClass, _>(object, ClassFacts::read)?),
         ObjectKind::Clusters => Input::Clusters(parse::<Cluster, _>(object, ClusterFacts::read)?),
-        ObjectKind::Namespaces => Input::Namespaces(parse::<Namespace, _>(object, read_opt_in)?),
+        ObjectKind::Namespaces => Input::Namespaces(parse::<Namespace, _>(object, read_namespace)?),
         ObjectKind::Links => Input::Links(parse(object, FederationTopology::clone)?),
     }))
 }

@@ -6,9 +6,11 @@
 
 mod binding;
 mod cluster;
+mod hyper_job;
 mod input;
 mod interning;
 mod job_command;
+mod losses;
 mod objects;
 mod pod_group;
 mod queue;
@@ -17,14 +19,17 @@ mod workload;
 pub use self::{
     binding::{Binding, Key},
     cluster::{ClassFacts, ClusterFacts},
+    hyper_job::{COUNTS, ChildFacts, HyperJobFacts, PolicyFacts},
     input::{Input, ObjectKind, read_object},
     job_command::JobCommandFacts,
+    losses::WorkFacts,
     pod_group::{PodGroupFacts, PodGroupStatus},
     queue::{CommandFacts, QueueFacts, QueueNumbers},
-    workload::Workload,
+    workload::{SaidState, Workload},
 };
 pub(crate) use self::{
-    cluster::read_opt_in,
+    cluster::read_namespace,
     interning::fingerprint,
+    losses::{MEMBER_LOST, Presence},
     objects::{Change, Objects},
 };

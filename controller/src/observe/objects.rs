@@ -12,9 +12,10 @@ use std::{
 use caldera_core::{
     gang::{Gang, QueueName, WorkloadRef},
     place::Groups,
+    reason::Reason,
     resources::Resources,
 };
-use caldera_crds::{names::volcano::ROOT_QUEUE, workload::WorkloadKind};
+use caldera_crds::{names::volcano::ROOT_QUEUE, tenancy::NamespaceFacts, workload::WorkloadKind};
 use caldera_runtime::watch::Event;
 
 use super::{
@@ -22,6 +23,7 @@ use super::{
     cluster::ClassFacts,
     input::ObjectKind,
     interning::Interned,
+    losses::Losses,
     pod_group::PodGroupFacts,
     queue::QueueFacts,
     workload::Workload,
@@ -38,9 +40,11 @@ pub(crate) enum Change {
         spec: bool,
         /// Its state, its mark or its parent.
         state: bool,
+        /// Whose jobs it, or one below it, takes.
+        access: bool,
     },
-    /// A queue is gone.
-    QueueGone(QueueName),
+    /// A queue is gone; true if it had a word on whose jobs wait in it, or below it.
+    QueueGone(QueueName, bool),
     /// A binding or its workload is new, changed, or (the workload) gone.
     Binding(Key),
     /// A Volcano Job is new, changed or gone.
@@ -64,10 +68,12 @@ pub(crate) struct Objects {
     /// Bindings by the UID of their workload, for PodGroups that change.
     by_owner: BTreeMap<Arc<str>, Key>,
     classes: BTreeMap<String, ClassFacts>,
-    opted_in: BTreeSet<String>,
+    known_namespaces: BTreeMap<String, NamespaceFacts>,
     /// Which bindings are in a workload affinity group.
     pub(crate) affinity_groups: Groups<Key>,
     affinity_changed: bool,
+    /// Which clusters are lost, and what may still run there.
+    pub(crate) losses: Losses,
     missing: Option<BTreeSet<ObjectKind>>,
     gangs: Interned<Gang>,
     requests: Interned<Resources>,
@@ -91,9 +97,9 @@ impl Objects {
         self.missing.clone().unwrap_or_else(ObjectKind::list_required)
     }
 
-    /// The workload of a binding: the one it was made from, not another of the same name.
+    /// The workload of a binding: the one it was made from, not another of the same name, nor one of another namespace.
     pub(crate) fn workload_of(&self, binding: &Binding) -> Option<&Workload> {
-        let workload = self.workloads.get(&binding.workload)?;
+        let workload = self.workloads.get(&binding.workload).filter(|_| is_of_its_namespace(binding))?;
         (binding.workload_uid.is_empty() || binding.workload_uid == workload.uid).then_some(workload)
     }
 
@@ -142,7 +148,21 @@ impl Objects {
 
     /// Whether a namespace asks for queueing.
     pub(crate) fn is_opted_in(&self, namespace: &str) -> bool {
-        self.opted_in.contains(namespace)
+        self.known_namespaces.get(namespace).is_some_and(|facts| facts.opted_in)
+    }
+
+    /// Why a queue takes no jobs of a namespace: it, or one above it, does not select that.
+    pub(crate) fn refuse_namespace(&self, queue: &QueueName, namespace: &str) -> Option<Reason> {
+        let no_labels = BTreeMap::new();
+        let labels = self.known_namespaces.get(namespace).map_or(&no_labels, |facts| &facts.labels);
+        let refusing = |by: &QueueName| {
+            let selector = self.queues.get(by).filter(|_| by.as_str() != ROOT_QUEUE)?.namespaces.as_ref()?;
+            (!selector.selects(labels)).then(|| selector.text().to_owned())
+        };
+        self.queue_path(queue).into_iter().find_map(|by| {
+            let selector = refusing(&by)?;
+            Some(Reason::NamespaceNotSelected { queue: queue.clone(), by, selector, namespace: namespace.to_owned() })
+        })
     }
 
     /// True once after the members of a workload affinity group, or where they are, changed.
@@ -187,14 +207,20 @@ impl Objects {
         }
         let state_of = |queue: &QueueFacts| (queue.state.clone(), queue.closed_by_parent, queue.spec.parent.clone());
         let state = known.is_none_or(|known| state_of(known) != state_of(&queue));
-        let spec = known.is_none_or(|known| (&known.spec, &known.wrong) != (&queue.spec, &queue.wrong));
+        let said = |queue: &QueueFacts| (queue.spec.clone(), queue.wrong.clone(), queue.namespaces.clone());
+        let spec = known.is_none_or(|known| said(known) != said(&queue));
+        let moved = known.is_none_or(|known| known.spec.parent != queue.spec.parent);
+        let access = known.and_then(|known| known.namespaces.as_ref()) != queue.namespaces.as_ref()
+            || (moved && self.queues.values().any(|queue| queue.namespaces.is_some()));
         self.queues.insert(name.clone(), queue);
-        Some(Change::Queue { name, spec, state })
+        Some(Change::Queue { name, spec, state, access })
     }
 
     fn remove_queue(&mut self, name: QueueName) -> Change {
-        self.queues.remove(&name);
-        Change::QueueGone(name)
+        let gone = self.queues.remove(&name);
+        // Those above it have a word on what is below it only through it.
+        let access = self.queues.values().chain(&gone).any(|queue| queue.namespaces.is_some());
+        Change::QueueGone(name, access)
     }
 
     pub(crate) fn apply_bindings(&mut self, event: Event<Binding>) -> Vec<Change> {
@@ -227,8 +253,11 @@ impl Objects {
             Some(known) if is_older(&binding.resource_version, &known.resource_version) => return changes,
             _ => {}
         }
-        self.by_workload.insert(Arc::clone(&binding.workload), key.clone());
-        self.by_owner.insert(Arc::clone(&binding.workload_uid), key.clone());
+        if is_of_its_namespace(&binding) {
+            self.by_workload.insert(Arc::clone(&binding.workload), key.clone());
+            self.by_owner.insert(Arc::clone(&binding.workload_uid), key.clone());
+        }
+        self.losses.follow_binding(&key, Some(&binding));
         let old = self.bindings.insert(key.clone(), Box::new(binding));
         self.follow_affinity(old.as_deref(), &key);
         changes.push(Change::Binding(key));
@@ -237,11 +266,14 @@ impl Objects {
 
     pub(crate) fn remove_binding(&mut self, key: &Key) -> Option<Change> {
         let binding = self.bindings.remove(key)?;
+        self.losses.follow_binding(key, None);
         self.follow_affinity(Some(&binding), key);
         if self.by_workload.get(&binding.workload) == Some(key) {
             self.by_workload.remove(&binding.workload);
         }
-        self.by_owner.remove(&binding.workload_uid);
+        if self.by_owner.get(&binding.workload_uid) == Some(key) {
+            self.by_owner.remove(&binding.workload_uid);
+        }
         Some(Change::BindingGone(binding))
     }
 
@@ -290,6 +322,7 @@ impl Objects {
             }
             // Its version alone changes nothing, but is what a write of ours tests.
             known.resource_version = Arc::clone(&workload.resource_version);
+            workload.on_nodes = known.on_nodes.filter(|_| known.uid == workload.uid);
             if **known == workload {
                 return Vec::new();
             }
@@ -298,6 +331,13 @@ impl Objects {
         let (reference, kind) = (Arc::clone(&workload.reference), workload.kind);
         self.workloads.insert(Arc::clone(&reference), Box::new(workload));
         self.list_workload_changes(reference, kind)
+    }
+
+    /// Pods of a workload are on nodes, where that is known.
+    pub(crate) fn set_on_nodes(&mut self, reference: &WorkloadRef, pods: Option<u32>) {
+        if let Some(workload) = self.workloads.get_mut(reference) {
+            workload.on_nodes = pods;
+        }
     }
 
     fn remove_workload(&mut self, reference: &WorkloadRef) -> Vec<Change> {
@@ -366,23 +406,35 @@ impl Objects {
         if before == self.classes { Vec::new() } else { vec![Change::AllBindings] }
     }
 
-    pub(crate) fn apply_namespaces(&mut self, event: Event<(String, bool)>) -> Vec<Change> {
-        let before = self.opted_in.clone();
+    pub(crate) fn apply_namespaces(&mut self, event: Event<(String, NamespaceFacts)>) -> Vec<Change> {
+        let mut changed = BTreeSet::new();
         match event {
-            Event::Applied((name, true)) => drop(self.opted_in.insert(name)),
-            Event::Applied((name, false)) | Event::Deleted((name, _)) => drop(self.opted_in.remove(&name)),
+            Event::Applied((name, facts)) => {
+                if self.known_namespaces.get(&name) != Some(&facts) {
+                    self.known_namespaces.insert(name.clone(), facts);
+                    changed.insert(name);
+                }
+            }
+            Event::Deleted((name, _)) => changed.extend(self.known_namespaces.remove(&name).map(|_| name)),
             Event::Reset(all) => {
-                self.opted_in = all.into_iter().filter(|(_, opted)| *opted).map(|(name, _)| name).collect();
+                let old = mem::replace(&mut self.known_namespaces, all.into_iter().collect());
+                let names = old.keys().chain(self.known_namespaces.keys());
+                let differs = |name: &&String| old.get(*name) != self.known_namespaces.get(*name);
+                changed.extend(names.filter(differs).cloned());
                 self.mark_listed(ObjectKind::Namespaces);
             }
         }
-        let changed: BTreeSet<&str> = before.symmetric_difference(&self.opted_in).map(String::as_str).collect();
         if changed.is_empty() {
             return Vec::new();
         }
         let affected = self.bindings.keys().filter(|key| changed.contains(&*key.namespace));
         affected.cloned().map(Change::Binding).collect()
     }
+}
+
+/// Whoever may write bindings of one namespace has no word on another's workloads.
+fn is_of_its_namespace(binding: &Binding) -> bool {
+    binding.workload.namespace == *binding.key.namespace
 }
 
 /// Versions are opaque, but every API server counts them; what is no number is taken for newer.

@@ -12,10 +12,11 @@ use caldera_core::{
 };
 use caldera_crds::{
     names::{
-        caldera::QUEUE_STATUS,
-        volcano::{CLOSED_BY_PARENT, ROOT_QUEUE},
+        caldera::{NAMESPACE_SELECTOR, PAUSED, QUEUE_STATUS},
+        volcano::{CLOSED_BY_PARENT, DEFAULT_QUEUE, ROOT_QUEUE},
     },
     placement,
+    tenancy::NamespaceSelector,
     volcano::{
         bus::Command,
         scheduling::{self, Queue},
@@ -44,6 +45,10 @@ pub struct QueueFacts {
     pub status: QueueNumbers,
     /// Fields that are no quantities; they count as zero.
     pub wrong: Vec<String>,
+    /// Whose jobs it takes; all where it says nothing.
+    pub namespaces: Option<NamespaceSelector>,
+    /// Of the default queue: why nothing is released in the whole fleet, if so.
+    pub paused: Option<Arc<str>>,
 }
 
 /// The numbers of a queue's status.
@@ -123,6 +128,10 @@ impl QueueFacts {
                 completed: status.completed.unwrap_or(0),
             },
             wrong,
+            namespaces: annotation(NAMESPACE_SELECTOR).map(NamespaceSelector::parse),
+            paused: annotation(PAUSED)
+                .filter(|_| object.metadata.name.as_deref() == Some(DEFAULT_QUEUE))
+                .map(|why| if why.trim().is_empty() { "no reason given" } else { why }.into()),
         }
     }
 }

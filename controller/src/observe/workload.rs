@@ -6,13 +6,16 @@ use std::sync::Arc;
 
 use caldera_core::gang::{Gang, QueueName, WorkloadRef};
 use caldera_crds::{
-    names::caldera::{END_AS, HOLD, SUSPENDED},
+    job_admission::DEFAULT_MAX_RETRY,
+    names::caldera::SUSPENDED,
     workload::{
-        self, WorkloadKind,
+        self, WorkloadKind, annotations,
         progress::{Progress, read_progress},
     },
 };
 use serde_json::Value;
+
+use super::{hyper_job::ChildFacts, interning::fingerprint};
 
 /// A workload of a kind in scope.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,14 +50,47 @@ pub struct Workload {
     pub suspended: Option<&'static str>,
     /// The phase as which it is to end now, by its user's word.
     pub end_as: Option<&'static str>,
+    /// How often its policies may restart it before it fails. Volcano's default is 3.
+    pub max_retry: u32,
     /// Whether it says that it may be evicted.
     pub preemptable: Option<bool>,
     /// How far it is.
     pub progress: Progress,
+    /// Pods on nodes in its clusters, where all can be seen: of batch Jobs, whose status counts pods that are pending
+    /// beside those that run.
+    pub on_nodes: Option<u32>,
     /// `spec.networkTopology` as written.
     pub topology: Option<Arc<Value>>,
     /// Being deleted.
     pub deleting: bool,
+    /// What its status says of its state.
+    pub said: SaidState,
+    /// What the HyperJob that made it knows of it.
+    pub child: Option<Arc<ChildFacts>>,
+}
+
+/// What `status.state` of a Volcano Job says, as far as it matters while the job waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SaidState {
+    /// It has no phase.
+    Nothing,
+    /// It is Pending, for this reason and with this message (see [`fingerprint`]).
+    Pending(u64),
+    /// It is further, or of another kind.
+    Other,
+}
+
+impl SaidState {
+    fn read(kind: WorkloadKind, object: &Value) -> Self {
+        let state = &object["status"]["state"];
+        let text = |field: &str| state[field].as_str().unwrap_or_default().to_owned();
+        match state["phase"].as_str().unwrap_or_default() {
+            _ if kind != WorkloadKind::VolcanoJob => Self::Other,
+            "" => Self::Nothing,
+            "Pending" => Self::Pending(fingerprint(&(&text("reason"), &text("message")))),
+            _ => Self::Other,
+        }
+    }
 }
 
 impl Workload {
@@ -62,6 +98,12 @@ impl Workload {
     #[must_use]
     pub fn is_withdrawn(&self) -> bool {
         self.suspended.is_some() || self.end_as.is_some()
+    }
+
+    /// Pods that run.
+    #[must_use]
+    pub fn running(&self) -> u32 {
+        self.progress.running.min(self.on_nodes.unwrap_or(u32::MAX))
     }
 
     /// Reads one; `None` if it is of no kind in scope.
@@ -85,12 +127,12 @@ impl Workload {
                 .then(|| object["spec"]["ttlSecondsAfterFinished"].as_i64())
                 .flatten()
                 .filter(|ttl| *ttl >= 0),
-            held: metadata["annotations"][HOLD] == "true",
+            held: annotations::is_held(object),
             suspended: find_suspension(kind, object),
-            end_as: (kind == WorkloadKind::VolcanoJob)
-                .then(|| ["Terminated", "Completed"].into_iter().find(|end| metadata["annotations"][END_AS] == *end))
-                .flatten(),
+            end_as: (kind == WorkloadKind::VolcanoJob).then(|| annotations::end_as(object)).flatten(),
+            max_retry: read_max_retry(object),
             preemptable: workload::read_preemptable(object),
+            on_nodes: None,
             progress: read_progress(kind, object, gang.as_deref().ok()),
             gang,
             topology: (kind == WorkloadKind::VolcanoJob)
@@ -98,14 +140,20 @@ impl Workload {
                 .filter(|topology| topology.is_object())
                 .map(|topology| Arc::new(topology.clone())),
             deleting: metadata["deletionTimestamp"].is_string(),
+            said: SaidState::read(kind, object),
+            child: (kind == WorkloadKind::VolcanoJob).then(|| ChildFacts::read(object)).flatten().map(Arc::new),
             reference: Arc::new(reference),
         })
     }
 }
 
+fn read_max_retry(object: &Value) -> u32 {
+    let most = object["spec"]["maxRetry"].as_i64().filter(|most| *most > 0).unwrap_or(DEFAULT_MAX_RETRY);
+    u32::try_from(most).unwrap_or(u32::MAX)
+}
+
 /// A batch Job has a field for it, which Volcano's Jobs lack.
 fn find_suspension(kind: WorkloadKind, object: &Value) -> Option<&'static str> {
     let by_field = kind == WorkloadKind::BatchJob && object["spec"]["suspend"] == true;
-    let by_annotation = object["metadata"]["annotations"][SUSPENDED] == "true";
-    by_annotation.then_some(SUSPENDED).or(by_field.then_some("spec.suspend"))
+    annotations::is_suspended(object).then_some(SUSPENDED).or(by_field.then_some("spec.suspend"))
 }

@@ -91,7 +91,7 @@ fn who_only_looks_says_what_the_controller_says() {
     for (name, pods) in [("a", 8), ("b", 4), ("c", 30)] {
         world.job(name, "q", pods);
     }
-    world.pass(2);
+    world.pass(4);
     let mut controller = listed(&world);
     for name in ["a", "b", "c"] {
         let seen = of(&mut controller, &world, name);

@@ -214,6 +214,8 @@ fn what_a_daemonset_takes_can_never_be_had_defect_7() {
     world.pass(100);
     assert_eq!(world.says("a").0, "NeverFits", "{:?}", world.says("a"));
     assert!(!world.says("a").1.contains("reserved for it"), "{:?}", world.says("a"));
+    let largest = "asks for 10 cpu on one node; the largest has 9 free in m1";
+    assert!(world.says("a").1.contains(largest), "{:?}", world.says("a"));
     // Should it go after all, the job starts.
     tell(&mut world, "m1", Change::PodGone("ns".into(), "daemon".into()));
     assert_eq!(world.pass(3), ["a-job"]);

@@ -100,6 +100,62 @@ fn clusters_that_come_with_one_more_later_lease_are_taken_away_and_not_cut_into_
 }
 
 #[test]
+fn clusters_that_come_after_a_later_lease_are_not_cut_into_a_grant_of_ours() {
+    let mut world = world();
+    world.job("a", "q", 9);
+    world.settle();
+    let absurd = record("q", 1_000_000, "1000000");
+    forge(&mut world, "a-job", &absurd, Some("98.me"), &json!([]));
+    world.pass(20);
+    let before = world.writes.len();
+    forge(&mut world, "a-job", &absurd, Some("98.me"), &on_m1(9));
+    world.pass(20);
+    assert_ne!(annotation(&world, "a-job", "caldera.dev/epoch"), US, "nobody asked whether it is within a limit");
+    world.pass(50);
+    assert_taken_away(&world, "a-job", before);
+}
+
+#[test]
+fn a_binding_for_a_workload_of_another_namespace_is_given_nothing_and_takes_nothing() {
+    let mut world = world();
+    world.job("a", "other", 2);
+    assert_eq!(world.settle(), ["a-job"]);
+    world.place("a-job", 2);
+    world.settle();
+    let mut evil = world.get("ResourceBinding", "a-job").clone();
+    evil["metadata"] = json!({
+        "name": "evil", "namespace": "mine", "uid": "evil", "annotations": {"caldera.dev/gate": "closed"},
+    });
+    evil["spec"]["clusters"] = json!([]);
+    evil["spec"]["suspension"] = json!({"scheduling": true});
+    for uid in [evil["spec"]["resource"]["uid"].clone(), json!("")] {
+        evil["spec"]["resource"]["uid"] = uid;
+        world.put(evil.clone());
+        assert!(world.pass(10).is_empty());
+        assert_eq!(world.used("other"), "2");
+    }
+    assert_eq!(world.get("ResourceBinding", "a-job")["spec"]["clusters"], on_m1(2), "the honest one is as it was");
+}
+
+#[test]
+fn a_later_lease_on_a_job_that_runs_is_taken_away_with_what_it_runs() {
+    // With leases, and without.
+    for (ours, within) in [(Some(US), 70), (None, 5)] {
+        let mut world = world();
+        world.controller.jobs.epoch = ours.map(Into::into);
+        world.job("a", "q", 2);
+        assert_eq!(world.settle(), ["a-job"]);
+        world.place("a-job", 2);
+        world.settle();
+        let before = world.writes.len();
+        let many = r#"{"queue":"q","priority":0,"copies":4294967295,"tasks":{"worker":1},"charged":{"cpu":"0"}}"#;
+        forge(&mut world, "a-job", many, Some("92.me"), &on_m1(1));
+        world.pass(within);
+        assert_taken_away(&world, "a-job", before);
+    }
+}
+
+#[test]
 fn a_record_of_our_lease_that_the_first_list_has_was_not_granted_by_us() {
     let mut world = world();
     world.job("a", "q", 1);
@@ -362,6 +418,14 @@ fn the_end_is_not_believed_before_a_cluster_that_was_added_has_told_a_status() {
     assert_eq!(world.used("q"), "0");
     let both = json!([{"name": "m1", "replicas": 1}, {"name": "m2", "replicas": 1}]);
     world.patch("ResourceBinding", "a-job", &json!({"spec": {"clusters": both}}));
+    assert_eq!(world.used("q"), "2");
+    // Karmada writes what the copies say into the binding first.
+    let told = |phase: &str| json!({"state": {"phase": phase}});
+    let items = json!([
+        {"clusterName": "m1", "status": told("Completed")},
+        {"clusterName": "m2", "status": told("Running")},
+    ]);
+    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": items}}));
     assert_eq!(world.used("q"), "2");
     world.phase("a", "Completed");
     assert_eq!(world.used("q"), "0");

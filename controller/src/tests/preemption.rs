@@ -257,7 +257,7 @@ fn a_job_that_only_waits_for_its_own_queue_s_limit_takes_from_nobody() {
     runs(&mut world, "mine", "a", 2);
     world.job("more", "a", 2);
     let writes = world.writes.len();
-    world.pass(60);
+    world.pass(65);
     assert!(!is_evicted(&world, "lent"));
     // An idle system does no writes.
     let later = world.writes.len();

@@ -192,7 +192,7 @@ fn a_suspended_job_that_has_ended_or_goes_is_left_alone() {
 
 #[test]
 fn a_job_that_is_ended_says_so_once_its_copies_are_gone_and_never_runs_again() {
-    for phase in ["Terminated", "Completed"] {
+    for phase in ["Terminated", "Completed", "Failed"] {
         let mut world = World::new(4);
         run(&mut world, "a", 4);
         annotate(&mut world, "a", "caldera.dev/end-as", &json!(phase));
@@ -204,7 +204,7 @@ fn a_job_that_is_ended_says_so_once_its_copies_are_gone_and_never_runs_again() {
         world.begin_anew();
         world.pass(3);
         let status = &world.get("Job", "a")["status"];
-        assert_eq!(status["state"]["phase"], phase);
+        assert_eq!((&status["state"]["phase"], &status["state"]["reason"]), (&json!(phase), &json!("EndedByUser")));
         assert!(status["state"]["lastTransitionTime"].is_string() && status["running"].is_null(), "{status}");
         assert_eq!(world.says("a").0, "Finished");
         world.begin_anew();
@@ -230,7 +230,7 @@ fn a_job_that_never_ran_can_be_ended_and_its_ttl_counts_from_then() {
 fn an_end_that_is_none_is_nothing() {
     let mut world = World::new(4);
     run(&mut world, "a", 4);
-    for word in [json!("Failed"), json!("completed"), json!("")] {
+    for word in [json!("Aborted"), json!("completed"), json!("")] {
         annotate(&mut world, "a", "caldera.dev/end-as", &word);
         annotate(&mut world, "a", "caldera.dev/suspended", &json!("yes"));
         world.pass(3);

@@ -22,8 +22,8 @@ use serde_json::{Value, json};
 use crate::{
     decide::{Controller, decide},
     observe::{
-        Binding, ClassFacts, ClusterFacts, CommandFacts, Input, JobCommandFacts, ObjectKind, PodGroupFacts, QueueFacts,
-        Workload,
+        Binding, ClassFacts, ClusterFacts, CommandFacts, HyperJobFacts, Input, JobCommandFacts, ObjectKind,
+        PodGroupFacts, PolicyFacts, QueueFacts, Workload,
     },
     write::Decision,
 };
@@ -91,6 +91,7 @@ impl World {
             Input::Classes(Event::Reset(vec![])),
             Input::Clusters(Event::Reset(vec![])),
             Input::Namespaces(Event::Reset(vec![])),
+            Input::Policies(Event::Reset(vec![])),
         ] {
             self.controller.observe(input, self.now);
         }
@@ -417,6 +418,8 @@ pub fn input(object: &Value, gone: bool) -> Input {
                 None => Input::JobCommands(event(JobCommandFacts::read(&command).unwrap(), gone)),
             }
         }
+        "HyperJob" => Input::HyperJobs(event(HyperJobFacts::read(object).unwrap(), gone)),
+        "PropagationPolicy" => Input::Policies(event(PolicyFacts::read(&object).unwrap(), gone)),
         "FederationTopology" => Input::Links(event(serde_json::from_value(object).unwrap(), gone)),
         _ => {
             let workload = Workload::read(&object).unwrap();

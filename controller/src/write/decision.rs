@@ -2,23 +2,21 @@
 //!
 //! It touches only what it owns. On a binding that is the gate, the records, and the clusters only to take all of them
 //! away. Such a patch tests the version that the decision was made for, so that a decision on an old state is refused.
-//! Of jobs it writes what their users ask for: two annotations for a Command, the end, and the deletion when the TTL is
-//! over. Beside these it writes its own PodGroups, the numbers and the state of a queue and two annotations on it, the
-//! default queue if there is none, the deletion of Commands that are carried out, and events.
+//! Of jobs it writes why they wait, and what their users ask for: two annotations for a Command, the end, and the
+//! deletion when the TTL is over. Beside these it writes its own PodGroups, the numbers and the state of a queue and two
+//! annotations on it, the default queue if there is none, the deletion of Commands that are carried out, what HyperJobs
+//! are made of and their status, and events.
 
 use std::sync::Arc;
 
 use caldera_core::{
     admission::Admission,
-    gang::QueueName,
+    gang::{ClusterName, QueueName, WorkloadRef},
     queue::{QueueState, preemption::EvictionRecord},
 };
-use caldera_crds::{
-    names::{
-        caldera::{ADMISSION, EPOCH, EVICTION, GATE, GATE_CLOSED, GATE_OPEN, PLAN, PRIORITY, QUEUE_STATUS},
-        volcano::{CLOSED_BY_PARENT, DEFAULT_QUEUE},
-    },
-    workload::WorkloadKind,
+use caldera_crds::names::{
+    caldera::{EVICTION, QUEUE_STATUS},
+    volcano::{CLOSED_BY_PARENT, DEFAULT_QUEUE},
 };
 use caldera_runtime::{
     clock::format_time,
@@ -29,6 +27,13 @@ use caldera_runtime::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::{
+    hyper_job::{ChildKind, HyperJobWrite, write_hyper_job},
+    patch::{
+        annotation_path, patch_end, patch_eviction, patch_queue, patch_record, patch_release, patch_resize, touch_work,
+        write_binding, write_job, write_pod_group, write_queue,
+    },
+};
 use crate::observe::{Key, QueueFacts, Workload};
 
 /// Who writes, as events say it.
@@ -163,6 +168,23 @@ pub enum Decision {
         resource_version: Arc<str>,
         /// As what.
         phase: &'static str,
+        /// Its policies restarted it as often as they may.
+        is_max_retry_reached: bool,
+    },
+    /// Says on a Volcano Job that waits why it does.
+    StateWaiting {
+        /// Which.
+        key: Key,
+        /// Its binding.
+        binding: Key,
+        /// The version that the decision was made for.
+        resource_version: Arc<str>,
+        /// Token.
+        reason: String,
+        /// Sentence.
+        message: String,
+        /// Nothing was said before.
+        is_first: bool,
     },
     /// Deletes a Command for a Volcano Job that is carried out or refused.
     DeleteJobCommand {
@@ -181,6 +203,24 @@ pub enum Decision {
         uid: Arc<str>,
         /// The version that the decision was made for.
         resource_version: Arc<str>,
+    },
+    /// Has Karmada apply a Work again, by a change of its spec that says the same.
+    TouchWork {
+        /// Of which member.
+        cluster: ClusterName,
+        /// Whose copy.
+        workload: WorkloadRef,
+        /// Whose Work.
+        binding: Key,
+        /// Sets the field, or takes it away.
+        adds: bool,
+    },
+    /// Writes a job or a policy of a HyperJob, or its status.
+    HyperJob {
+        /// Which.
+        key: Key,
+        /// What.
+        write: HyperJobWrite,
     },
     /// Creates the default queue.
     DefaultQueue,
@@ -216,10 +256,14 @@ pub enum Tag {
     Command(QueueName, Arc<str>),
     /// [`Decision::AnnotateJob`].
     AnnotateJob(Key),
+    /// [`Decision::StateWaiting`]: of the job of this binding.
+    WaitingState(Key),
     /// [`Decision::DeleteJobCommand`]: for this job.
     JobCommand(Key),
     /// [`Decision::DeleteJob`].
     DeleteJob(Key),
+    /// [`Decision::HyperJob`]: its job or policy, or its status, and whether that was deleted.
+    HyperJob(Key, Option<(ChildKind, Arc<str>)>, bool),
     /// [`Decision::DefaultQueue`].
     DefaultQueue,
     /// A write that is not repeated if it fails.
@@ -242,12 +286,20 @@ impl Decision {
             }
             Self::QueueAnnotation { name, .. } => Tag::QueueAnnotation(name.clone()),
             Self::DeleteCommand { queue, uid, .. } => Tag::Command(queue.clone(), Arc::clone(uid)),
+            // Its policies say so, and no Command.
+            Self::AnnotateJob { value: Some("Failed"), .. } => Tag::Unrepeated,
             Self::AnnotateJob { key, .. } => Tag::AnnotateJob(key.clone()),
+            Self::StateWaiting { binding, .. } => Tag::WaitingState(binding.clone()),
             Self::DeleteJobCommand { job, .. } => Tag::JobCommand(job.clone()),
             Self::DeleteJob { key, .. } => Tag::DeleteJob(key.clone()),
+            Self::HyperJob { key, write } => {
+                Tag::HyperJob(key.clone(), write.target(), matches!(write, HyperJobWrite::Delete(..)))
+            }
             Self::DefaultQueue => Tag::DefaultQueue,
             // It is decided anew while the job does not say so.
-            Self::EndJob { .. } | Self::DeletePodGroup { .. } | Self::RecordEvent { .. } => Tag::Unrepeated,
+            Self::EndJob { .. } | Self::DeletePodGroup { .. } | Self::TouchWork { .. } | Self::RecordEvent { .. } => {
+                Tag::Unrepeated
+            }
         }
     }
 
@@ -310,14 +362,27 @@ impl Decision {
                     "metadata": {"resourceVersion": &**resource_version, "annotations": {*name: value}},
                 })),
             ),
-            Self::EndJob { key, resource_version, phase } => {
-                write_job(key, Some("status"), Body::MergePatch(patch_end(resource_version, phase, now)))
+            Self::EndJob { key, resource_version, phase, is_max_retry_reached } => {
+                let patch = patch_end(resource_version, phase, *is_max_retry_reached, now);
+                write_job(key, Some("status"), Body::MergePatch(patch))
+            }
+            Self::StateWaiting { key, resource_version, reason, message, is_first, .. } => {
+                let mut state = json!({"phase": "Pending", "reason": reason, "message": message});
+                if *is_first {
+                    state["lastTransitionTime"] = format_time(now).into();
+                }
+                let patch = json!({
+                    "metadata": {"resourceVersion": &**resource_version}, "status": {"state": state},
+                });
+                write_job(key, Some("status"), Body::MergePatch(patch))
             }
             Self::DeleteJob { key, uid, resource_version } => write_job(
                 key,
                 None,
                 Body::DeleteUnchanged { uid: uid.to_string(), resource_version: resource_version.to_string() },
             ),
+            Self::TouchWork { cluster, workload, binding, adds } => touch_work(cluster, workload, binding, *adds),
+            Self::HyperJob { key, write } => write_hyper_job(key, write),
             Self::DefaultQueue => write_queue(
                 DEFAULT_QUEUE,
                 None,
@@ -358,119 +423,6 @@ impl Decision {
             uid: queue.uid.to_string(),
         };
         Self::RecordEvent { regarding, event_type, reason: reason.to_owned(), message }
-    }
-}
-
-fn annotation_path(name: &str) -> String {
-    format!("/metadata/annotations/{}", name.replace('/', "~1"))
-}
-
-/// A new record, if the binding has not changed since.
-fn patch_record(resource_version: &str, admission: &Admission) -> Vec<Value> {
-    vec![
-        json!({"op": "test", "path": "/metadata/resourceVersion", "value": resource_version}),
-        json!({"op": "add", "path": annotation_path(ADMISSION), "value": admission.to_json()}),
-    ]
-}
-
-/// A new record, and under which lease it is granted.
-fn patch_resize(resource_version: &str, admission: &Admission, epoch: Option<&str>) -> Vec<Value> {
-    let mut steps = patch_record(resource_version, admission);
-    steps.extend(epoch.map(|epoch| json!({"op": "add", "path": annotation_path(EPOCH), "value": epoch})));
-    steps
-}
-
-/// The gate was closed by the suspension, so both of its parents are there; the annotations as well, the gate is one.
-fn patch_release(resource_version: &str, admission: &Admission, epoch: Option<&str>) -> Vec<Value> {
-    let mut steps = patch_resize(resource_version, admission, epoch);
-    steps.extend([
-        json!({"op": "add", "path": "/spec/suspension/scheduling", "value": false}),
-        json!({"op": "add", "path": annotation_path(GATE), "value": GATE_OPEN}),
-        json!({"op": "add", "path": annotation_path(PRIORITY), "value": admission.priority.to_string()}),
-    ]);
-    steps
-}
-
-/// The reverse of a release, and its clusters are taken away: Karmada then deletes the copies in members. Only what is
-/// there can be removed: a binding that somebody else placed may lack the record, and Karmada may have dropped an empty
-/// suspension.
-fn patch_eviction(
-    resource_version: &str,
-    suspension: bool,
-    (recorded, planned): (bool, bool),
-    eviction: &EvictionRecord,
-) -> Vec<Value> {
-    let (path, closed) = match suspension {
-        true => ("/spec/suspension/scheduling", json!(true)),
-        false => ("/spec/suspension", json!({"scheduling": true})),
-    };
-    let mut steps = vec![
-        json!({"op": "test", "path": "/metadata/resourceVersion", "value": resource_version}),
-        json!({"op": "add", "path": "/spec/clusters", "value": []}),
-        json!({"op": "add", "path": path, "value": closed}),
-        json!({"op": "add", "path": annotation_path(GATE), "value": GATE_CLOSED}),
-        json!({"op": "add", "path": annotation_path(EVICTION), "value": eviction.to_json()}),
-    ];
-    let removed = [(recorded, ADMISSION), (planned, PLAN)].into_iter().filter(|(is_there, _)| *is_there);
-    steps.extend(removed.map(|(_, name)| json!({"op": "remove", "path": annotation_path(name)})));
-    steps
-}
-
-fn write_binding(key: &Key, steps: Vec<Value>) -> Write {
-    Write {
-        resource: api_resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings"),
-        namespace: key.namespace.to_string(),
-        name: key.name.to_string(),
-        subresource: None,
-        body: Body::JsonPatch(Value::Array(steps)),
-    }
-}
-
-/// Nothing of it runs any more; what ended is still counted.
-fn patch_end(resource_version: &str, phase: &str, now: Timestamp) -> Value {
-    json!({
-        "metadata": {"resourceVersion": resource_version},
-        "status": {
-            "state": {
-                "phase": phase, "reason": "EndedByUser", "message": "ended by its user",
-                "lastTransitionTime": format_time(now),
-            },
-            "pending": null, "running": null, "terminating": null, "unknown": null,
-        },
-    })
-}
-
-fn write_job(key: &Key, subresource: Option<&'static str>, body: Body) -> Write {
-    Write {
-        resource: WorkloadKind::VolcanoJob.api_resource(),
-        namespace: key.namespace.to_string(),
-        name: key.name.to_string(),
-        subresource,
-        body,
-    }
-}
-
-fn write_pod_group(key: &Key, body: Body) -> Write {
-    Write {
-        resource: api_resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
-        namespace: key.namespace.to_string(),
-        name: key.name.to_string(),
-        subresource: None,
-        body,
-    }
-}
-
-fn patch_queue(name: &QueueName, subresource: Option<&'static str>, patch: Value) -> Write {
-    write_queue(name.as_str(), subresource, Body::MergePatch(patch))
-}
-
-fn write_queue(name: &str, subresource: Option<&'static str>, body: Body) -> Write {
-    Write {
-        resource: api_resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
-        namespace: String::new(),
-        name: name.to_owned(),
-        subresource,
-        body,
     }
 }
 

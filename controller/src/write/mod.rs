@@ -1,6 +1,8 @@
 //! Decisions out: every write that there is, and what a PodGroup should say.
 
 mod decision;
+pub mod hyper_job;
+mod patch;
 pub mod pod_group;
 
 pub use self::decision::{Decision, Tag};

@@ -150,7 +150,7 @@ pub fn status_to_json(workload: &Workload, status: &PodGroupStatus) -> Value {
 pub fn phase_of(workload: &Workload, stage: Option<Stage>) -> &'static str {
     let progress = &workload.progress;
     let least = workload.gang.as_deref().map_or(1, |gang: &Gang| gang.min_available.max(1));
-    let runs = progress.running > 0 && progress.running.saturating_add(progress.succeeded) >= least;
+    let runs = workload.running() > 0 && workload.running().saturating_add(progress.succeeded) >= least;
     match stage {
         None | Some(Stage::Waiting) => "Pending",
         Some(Stage::Finished) => "Completed",
@@ -169,14 +169,14 @@ pub fn build_status(
     since: String,
 ) -> PodGroupStatus {
     let progress = &workload.progress;
-    let scheduled = reason.is_released() && !matches!(reason, Reason::NotPlaced { .. });
+    let scheduled = reason.is_released() && !matches!(reason, Reason::NotPlaced { .. } | Reason::CopyRefused { .. });
     PodGroupStatus {
         phase: phase_of(workload, stage).to_owned(),
         condition: if scheduled { "Scheduled" } else { "Unschedulable" }.to_owned(),
         reason: reason.token().to_owned(),
         message: format!("{reason}{note}"),
         since,
-        running: to_count(progress.running),
+        running: to_count(workload.running()),
         succeeded: to_count(progress.succeeded),
         failed: to_count(progress.failed),
     }

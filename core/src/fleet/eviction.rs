@@ -91,6 +91,14 @@ impl Fleet {
         Some(pods.fold(0, u32::saturating_add))
     }
 
+    /// Pods of a workload that are on nodes in a cluster and have not ended; `None` where its pods can not be seen.
+    #[must_use]
+    pub fn pods_on_nodes(&self, cluster: &str, workload: &WorkloadRef) -> Option<u32> {
+        let member = self.members.get(cluster).filter(|member| member.down.is_none() && member.inventory.is_complete());
+        let seen = member?.inventory.pods_seen(workload).into_values();
+        Some(seen.fold(0, |sum: u32, seen| sum.saturating_add(seen.bound)))
+    }
+
     /// True if pods of a workload were seen to finish in these clusters and none is on a node: it has ended there, or
     /// is about to, though nobody has said so yet.
     #[must_use]
@@ -101,6 +109,13 @@ impl Fleet {
             (bound + u64::from(seen.bound), finished + u64::from(seen.finished))
         });
         bound == 0 && finished > 0
+    }
+
+    /// The same of the members that can be seen.
+    #[must_use]
+    pub fn runs_anywhere_seen(&self, workload: &WorkloadRef) -> bool {
+        let bound = |member: &Member| member.inventory.pods_seen(workload).values().any(|seen| seen.bound > 0);
+        self.members.values().any(|member| member.down.is_none() && bound(member))
     }
 
     /// True if pods of a binding were seen in some member and have not gone from there.

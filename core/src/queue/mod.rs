@@ -31,6 +31,7 @@ pub use pending::job_order::{JobId, OrderPolicy};
 pub use quota::{
     admission::{Ask, FitClass, TaskAsk},
     faults::{self, QueueFault, QueueField},
+    history::HISTORY_HALF_LIFE,
     ledger,
 };
 pub use spec::{Dequeue, Fleet, QueueSpec, QueueState};

@@ -3,6 +3,20 @@
 use super::*;
 
 #[test]
+fn amounts_are_decimals_and_gi() {
+    let quota = |resource: &str, amounts: [&str; 3]| {
+        let [asked, used, limit] = amounts.map(|amount| amount.parse().unwrap());
+        let position = Position { place: 1, of: 2 };
+        let bound = Bound::Queue("q".into());
+        Reason::Quota { queue: "q".into(), bound, resource: resource.into(), asked, used, limit, position }.to_string()
+    };
+    let cpu = quota("cpu", ["12500m", "2571428571n", "20"]);
+    assert!(cpu.contains("needs cpu 12.5, used 2.571 of 20 ("), "{cpu}");
+    let memory = quota("memory", ["1536Mi", "512Mi", "1Gi"]);
+    assert!(memory.contains("needs memory 1.5Gi, used 512Mi of 1Gi ("), "{memory}");
+}
+
+#[test]
 fn a_sentence_has_the_numbers_and_never_is_told_apart_from_waiting() {
     let gpu = || ResourceName::from("nvidia.com/gpu");
     let quota = Reason::Quota {
@@ -18,6 +32,8 @@ fn a_sentence_has_the_numbers_and_never_is_told_apart_from_waiting() {
         quota.to_string(),
         "waits in queue ml, position 3 of 12: needs nvidia.com/gpu 64, used 40 of 96 (the capability of queue research)"
     );
+    assert_eq!(Position::find_in(&quota.to_string()), Some(Position { place: 3, of: 12 }));
+    assert_eq!(Position::find_in("placed on position 3"), None);
     let never = Reason::ExceedsLimit {
         queue: "ml".into(),
         bound: Bound::Fleet,

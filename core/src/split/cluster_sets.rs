@@ -22,12 +22,24 @@ impl Search<'_> {
     /// The best set of these sites that takes all of `want`.
     pub(super) fn try_every_set(&self, sites: &[usize], want: &[u32]) -> Option<Assignment> {
         let ask = TotalDemand::of(&self.requests, want);
-        self.list_cluster_sets(sites).into_iter().find_map(|(_, spots)| {
+        let mut best: Option<(Key, Assignment)> = None;
+        for (key, spots) in self.list_cluster_sets(sites) {
+            // Sets come in the order of their keys with every pair met.
+            if best.as_ref().is_some_and(|(known, _)| *known <= key) {
+                break;
+            }
             let sites: Vec<usize> = spots.iter().map(|spot| spot.site).collect();
-            let pods = self.bounds.might_take_together(&sites, &ask).then(|| self.pack_into(&spots, want))??;
-            let pods = self.gather_pods(&spots, pods);
-            Some(Assignment { spots, pods })
-        })
+            if !self.bounds.might_take_together(&sites, &ask) {
+                continue;
+            }
+            let Some(pods) = self.pack_into(&spots, want) else { continue };
+            let pods = self.arrange_pods(&spots, self.gather_pods(&spots, pods));
+            let key = Key { unmet: self.unmet_pairs(&spots, &pods), ..key };
+            if best.as_ref().is_none_or(|(known, _)| key < *known) {
+                best = Some((key, Assignment { spots, pods }));
+            }
+        }
+        best.map(|(_, choice)| choice)
     }
 
     /// Sites that could take something, those that hold pods among them; `None` if there may be only one.
@@ -74,14 +86,17 @@ impl Search<'_> {
             let placed: u64 = pods.iter().map(|pods| total(pods)).sum();
             let key = Key { missing: total(want) - placed, ..key };
             // Sets come in the order of their keys: the first of those with one key stays.
-            if placed >= least && best.as_ref().is_none_or(|(known, ..)| key < *known) {
+            let is_better = |key: Key| best.as_ref().is_none_or(|(known, ..)| key < *known);
+            if placed < least || !is_better(key) {
+                continue;
+            }
+            let pods = self.arrange_pods(&spots, self.gather_pods(&spots, pods));
+            let key = Key { unmet: self.unmet_pairs(&spots, &pods), ..key };
+            if is_better(key) {
                 best = Some((key, spots, pods));
             }
         }
-        best.map(|(_, spots, pods)| {
-            let pods = self.gather_pods(&spots, pods);
-            Assignment { spots, pods }
-        })
+        best.map(|(_, spots, pods)| Assignment { spots, pods })
     }
 
     /// Sets of two sites and more with all that hold pods, as far as they are close enough and not too many; best

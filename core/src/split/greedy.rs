@@ -61,7 +61,7 @@ impl<'a> Search<'a> {
             return self.place_anywhere(&group, want);
         }
         let choice = self.try_every_set(&sites_of(&group), want)?;
-        Some((self.objective_key(&choice.spots, 0), choice))
+        Some((self.key_of_choice(&choice, 0), choice))
     }
 
     /// All of `want` somewhere in these sites: the better of what greed finds and the best of a short list.
@@ -76,7 +76,7 @@ impl<'a> Search<'a> {
         };
         let greedy = self.task_orders().iter().find_map(whole);
         let listed = self.try_every_set(&self.short_list(sites, greedy.as_ref()), want);
-        let keyed = |choice: Assignment| (self.objective_key(&choice.spots, 0), choice);
+        let keyed = |choice: Assignment| (self.key_of_choice(&choice, 0), choice);
         [greedy, listed].into_iter().flatten().map(keyed).min_by_key(|(key, _)| *key)
     }
 
@@ -120,7 +120,7 @@ impl<'a> Search<'a> {
             let grown = self.task_orders().iter().filter_map(move |order| self.place_grown(&open, want, need, *order));
             grown.chain(listed)
         });
-        let keyed = found.map(|choice| (self.objective_key(&choice.spots, total(want) - choice.placed_pods()), choice));
+        let keyed = found.map(|choice| (self.key_of_choice(&choice, total(want) - choice.placed_pods()), choice));
         keyed.min_by_key(|(key, _)| *key).map(|(_, choice)| choice)
     }
 
@@ -293,7 +293,8 @@ impl GreedyRun<'_, '_> {
     fn into_assignment(self) -> Assignment {
         let used = |(site, pods): &(usize, Vec<u32>)| self.search.holds_pods(*site) || total(pods) > 0;
         let spot = |(site, pods)| (Spot { site, domain: None }, pods);
-        let (spots, pods) = self.pods.into_iter().filter(used).map(spot).unzip();
+        let (spots, pods): (Vec<Spot>, _) = self.pods.into_iter().filter(used).map(spot).unzip();
+        let pods = self.search.arrange_pods(&spots, pods);
         Assignment { spots, pods }
     }
 }

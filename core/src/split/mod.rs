@@ -16,6 +16,7 @@
 //! | `single_spot` | one cluster or domain that takes the gang |
 //! | `cluster_sets` | the best set of a few clusters, by trying every set |
 //! | `greedy` | a set of many clusters: the roomiest first, the tightest last |
+//! | `task_topology` | which cluster gets which pods of tasks that want to be together or apart |
 //! | `weighted_division` | the shares by static or dynamic weight |
 //! | `minimums` | each cluster's part of every minimum |
 //! | `scale_down`, `reschedule` | what of a placed gang stays when it asks for less, or starts afresh |
@@ -42,6 +43,7 @@ mod refusal;
 mod reschedule;
 mod scale_down;
 mod single_spot;
+mod task_topology;
 mod upper_bounds;
 mod weighted_division;
 
@@ -289,6 +291,8 @@ struct Search<'a> {
     bounds: UpperBounds<'a>,
     /// Steps of exact packing that are left.
     steps: Cell<u32>,
+    /// Looks at divisions of tasks that want to be together or apart, that are left.
+    looks: Cell<u32>,
 }
 
 /// Steps of exact packing in one decision.
@@ -331,7 +335,8 @@ impl<'a> Search<'a> {
         let region = |of: &[u32]| order.iter().map(|index| of.get(*index).copied().unwrap_or(u32::MAX)).collect();
         let regions = problem.regions.map(|regions| (region(regions.of), regions.more as usize));
         let (strategy, tie, steps) = (problem.strategy, problem.tie, Cell::new(STEPS));
-        Self { requests, sites, kept, copies, strategy, limit, regions, levels, far, tie, bounds, steps }
+        let looks = Cell::new(task_topology::LOOKS);
+        Self { requests, sites, kept, copies, strategy, limit, regions, levels, far, tie, bounds, steps, looks }
     }
 
     fn holds_pods(&self, site: usize) -> bool {

@@ -22,6 +22,8 @@ pub struct Key {
     pub missing: u64,
     /// Topology quality.
     pub distance: Distance,
+    /// Pairs of pods whose tasks want to be together and are in two clusters, or apart and are in one.
+    pub unmet: u64,
     /// Clusters in use.
     pub clusters: usize,
     /// Data locality: how much of the gang's data is missing in the clusters in use, in sum.
@@ -49,11 +51,13 @@ impl Assignment {
 }
 
 impl Search<'_> {
-    /// The key of using these spots, which include all that hold pods, with so many pods missing.
+    /// The key of using these spots, which include all that hold pods, with so many pods missing, where every pair is
+    /// met.
     pub(super) fn objective_key(&self, spots: &[Spot], missing: u64) -> Key {
         Key {
             missing,
             distance: self.distance_between(spots),
+            unmet: 0,
             clusters: spots.len(),
             data: spots.iter().map(|spot| self.sites[spot.site].data).fold(0, i64::saturating_add),
             cost: spots.iter().map(|spot| self.sites[spot.site].cost).fold(0, i64::saturating_add),
@@ -66,7 +70,8 @@ impl Search<'_> {
     pub(super) fn key_at(&self, distance: Distance, spot: Spot, missing: u64) -> Key {
         let (site, fragments) = (&self.sites[spot.site], self.bounds.free_amount(spot));
         let (data, cost) = (site.data, site.cost);
-        Key { missing, distance, clusters: 1, data, cost, fragments, opened: usize::from(!self.holds_pods(spot.site)) }
+        let opened = usize::from(!self.holds_pods(spot.site));
+        Key { missing, distance, unmet: 0, clusters: 1, data, cost, fragments, opened }
     }
 
     pub(super) fn distance_between(&self, spots: &[Spot]) -> Distance {

@@ -109,6 +109,8 @@ pub enum Lack {
         each: Quantity,
         /// What is free on matching nodes, in all.
         free: Quantity,
+        /// What the largest of them has and where that is, where no node is large enough for one pod.
+        largest: Option<(Quantity, ClusterName)>,
     },
 }
 
@@ -305,7 +307,7 @@ fn nearest_group(search: &Search<'_>, want: &[u32]) -> Option<(u64, Vec<usize>)>
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = |n: usize| if n == 1 { "" } else { "s" };
-        write!(f, "needs {} pods at once", self.needed)?;
+        write!(f, "needs {} pod{} at once", self.needed, if self.needed == 1 { "" } else { "s" })?;
         if self.everywhere {
             write!(f, " in every selected cluster")?;
         }
@@ -348,8 +350,15 @@ impl fmt::Display for Shortage {
                     f,
                     ", each partition of {size} must be in one domain of {wanted} and the roomiest takes {most} pods"
                 )?,
-                Lack::Resource { name, each, free } => {
-                    write!(f, ", each pod asks for {name} {each} and {free} is free")?;
+                Lack::Resource { name, each, largest: Some((most, cluster)), .. } => {
+                    let (each, most) = (each.plain(), most.plain());
+                    write!(
+                        f,
+                        ", each pod asks for {each} {name} on one node; the largest has {most} free in {cluster}"
+                    )?;
+                }
+                Lack::Resource { name, each, free, largest: None } => {
+                    write!(f, ", each pod asks for {name} {} and {} is free", each.plain(), free.plain())?;
                 }
             }
         }

@@ -3,7 +3,8 @@
 //! Rule: Volcano's job state machine (`pkg/controllers/job/state`) read over the union of the copies. Counters and
 //! `taskStatusCount` are sums; `minAvailable` is the template's; `retryCount` and `version` never go back; the phase is
 //! a lattice ([`phase`]); times come from the members, so that the same input gives the same output at any hour. No
-//! cluster wins for being last, and nothing is Completed while a pod runs anywhere.
+//! cluster wins for being last, and nothing is Completed while a pod runs anywhere. What is said of a job that waits
+//! stays while no cluster has it: the controller says it.
 
 pub mod duration;
 pub mod phase;
@@ -108,6 +109,8 @@ pub struct Template {
     pub min_available: u32,
     /// `minSuccess`, where the user says so.
     pub min_success: Option<u32>,
+    /// Times that the job restarted as a whole; copies made anew count from 0.
+    pub restarts: u32,
 }
 
 /// What is known of the job in one cluster.
@@ -136,7 +139,7 @@ pub fn merge_statuses(template: Template, previous: &JobStatus, members: &BTreeM
     let heard: BTreeMap<&ClusterName, &JobStatus> =
         members.iter().filter_map(|(cluster, member)| Some((cluster, member.status.as_ref()?))).collect();
     if phase::is_settled(previous, members) {
-        return previous.clone();
+        return JobStatus { retry_count: previous.retry_count.max(template.restarts), ..previous.clone() };
     }
     let sum = |field: fn(&JobStatus) -> u32| heard.values().fold(0u32, |sum, s| sum.saturating_add(field(s)));
     let highest = |field: fn(&JobStatus) -> u32| heard.values().fold(field(previous), |max, s| max.max(field(s)));
@@ -151,7 +154,10 @@ pub fn merge_statuses(template: Template, previous: &JobStatus, members: &BTreeM
         terminating: sum(|s| s.terminating),
         unknown: sum(|s| s.unknown),
         version: highest(|s| s.version),
-        retry_count: highest(|s| s.retry_count),
+        retry_count: heard
+            .values()
+            .fold(template.restarts, |most, status| most.max(template.restarts.saturating_add(status.retry_count)))
+            .max(previous.retry_count),
         running_duration: duration::longest_duration(
             heard.values().copied().chain([previous]).filter_map(|s| s.running_duration.as_deref()),
         ),
@@ -160,6 +166,10 @@ pub fn merge_statuses(template: Template, previous: &JobStatus, members: &BTreeM
     };
     let phase = phase::merge_phases(template, &merged, members);
     merged.state = merge_state(phase, previous, &heard);
+    if members.is_empty() && previous.state.phase == Some(phase) {
+        merged.state.reason.clone_from(&previous.state.reason);
+        merged.state.message.clone_from(&previous.state.message);
+    }
     merged.conditions = merge_conditions(&merged.state, previous, &heard);
     merged
 }

@@ -20,7 +20,7 @@ fn phase(phase: &str, running: u32, succeeded: u32) -> Option<JobStatus> {
     ))
 }
 
-const TEN: Template = Template { min_available: 10, min_success: None };
+const TEN: Template = Template { min_available: 10, min_success: None, restarts: 0 };
 
 fn merged(entries: impl IntoIterator<Item = (&'static str, Option<JobStatus>)>) -> JobStatus {
     merge_statuses(TEN, &JobStatus::default(), &members(entries))
@@ -28,6 +28,24 @@ fn merged(entries: impl IntoIterator<Item = (&'static str, Option<JobStatus>)>) 
 
 fn merged_phase(entries: impl IntoIterator<Item = (&'static str, Option<JobStatus>)>) -> Phase {
     merged(entries).state.phase.unwrap()
+}
+
+#[test]
+fn restarts_of_the_whole_job_and_of_a_copy_made_anew_add_up() {
+    let member = |retry_count| {
+        let state = JobState { phase: Some(Phase::Running), ..JobState::default() };
+        let status = JobStatus { state, retry_count, ..JobStatus::default() };
+        Member { status: Some(status), share_minimum: None }
+    };
+    let count = |restarts, previous, members: &[u32]| {
+        let members = members.iter().enumerate().map(|(at, count)| (format!("m{at}").as_str().into(), member(*count)));
+        let previous = JobStatus { retry_count: previous, ..JobStatus::default() };
+        merge_statuses(Template { restarts, ..TEN }, &previous, &members.collect()).retry_count
+    };
+    assert_eq!(count(0, 0, &[0, 1]), 1);
+    assert_eq!(count(1, 1, &[]), 1, "its copies are gone");
+    assert_eq!(count(1, 1, &[0, 1]), 2);
+    assert_eq!(count(0, 3, &[1]), 3, "it never goes back");
 }
 
 /// volcano.md A.2 29: one cluster's Completed must not hide another that runs.
@@ -67,6 +85,24 @@ fn a_job_nobody_reported_on_is_pending_with_the_templates_minimum() {
         let got = serde_json::to_string(&merged(entries)).unwrap();
         assert_eq!(got, r#"{"state":{"phase":"Pending"},"minAvailable":10,"conditions":[{"status":"Pending"}]}"#);
     }
+}
+
+#[test]
+fn what_is_said_of_a_job_that_waits_stays_until_a_cluster_has_it() {
+    let said =
+        status(r#"{"state":{"phase":"Pending","reason":"WaitingForQuota","message":"1 of 2 in queue q"}}"#).unwrap();
+    let words = |entries: Vec<(&'static str, Option<JobStatus>)>| {
+        let state = merge_statuses(TEN, &said, &members(entries)).state;
+        (state.phase, state.reason, state.message)
+    };
+    let kept = (Some(Phase::Pending), "WaitingForQuota".to_owned(), "1 of 2 in queue q".to_owned());
+    assert_eq!(words(vec![]), kept);
+    let gone = (Some(Phase::Pending), String::new(), String::new());
+    assert_eq!(words(vec![("a", None)]), gone);
+    assert_eq!(words(vec![("a", phase("Pending", 0, 0))]), gone);
+    let running = status(r#"{"state":{"phase":"Running","reason":"r","message":"m"}}"#).unwrap();
+    let evicted = merge_statuses(TEN, &running, &BTreeMap::new()).state;
+    assert_eq!((evicted.phase, evicted.reason.as_str()), (Some(Phase::Pending), ""), "said of another phase");
 }
 
 #[test]
@@ -242,8 +278,11 @@ fn named(members: &[Member]) -> BTreeMap<ClusterName, Member> {
 }
 
 fn any_template() -> impl Strategy<Value = Template> {
-    (0u32..12, prop::option::of(1u32..6))
-        .prop_map(|(min_available, min_success)| Template { min_available, min_success })
+    (0u32..12, prop::option::of(1u32..6)).prop_map(|(min_available, min_success)| Template {
+        min_available,
+        min_success,
+        restarts: 0,
+    })
 }
 
 /// What must hold whatever the names of the clusters are.

@@ -128,7 +128,12 @@ pub fn default_job(job: &mut Value) {
 
 /// The same, and says what was filled in.
 pub fn fill_defaults(job: &mut Value) -> Vec<Filled> {
-    let mut defaults = Defaults::default();
+    fill_defaults_with(job, None)
+}
+
+/// The same where jobs that name no queue are in this one.
+pub fn fill_defaults_with(job: &mut Value, queue: Option<String>) -> Vec<Filled> {
+    let mut defaults = Defaults::with_queue(queue);
     let tasks = job.get_mut("spec").and_then(|spec| spec.get_mut("tasks")).and_then(Value::as_array_mut);
     for (index, task) in tasks.into_iter().flatten().enumerate() {
         defaults.fill_task(index, task);
@@ -144,9 +149,17 @@ pub struct Defaults {
     pub filled: Vec<Filled>,
     /// The sum of the tasks' minimums.
     minimum: i64,
+    /// The queue of a job that names none, if it is not Volcano's.
+    queue: Option<String>,
 }
 
 impl Defaults {
+    /// Those of jobs that are in this queue where they name none.
+    #[must_use]
+    pub fn with_queue(queue: Option<String>) -> Self {
+        Self { queue, ..Self::default() }
+    }
+
     /// Fills in a task.
     pub fn fill_task(&mut self, index: usize, task: &mut Value) {
         if let Some(task) = task.as_object_mut() {
@@ -160,7 +173,7 @@ impl Defaults {
         let Some(spec) = job.get_mut("spec").and_then(Value::as_object_mut) else { return };
         let path = ["spec".into()];
         if is_empty_text(spec.get("queue")) {
-            fill_field(spec, &path, "queue", json!(DEFAULT_QUEUE), &mut self.filled);
+            fill_field(spec, &path, "queue", json!(self.queue.as_deref().unwrap_or(DEFAULT_QUEUE)), &mut self.filled);
         }
         if is_empty_text(spec.get("schedulerName")) {
             fill_field(spec, &path, "schedulerName", json!(SCHEDULER_NAME), &mut self.filled);

@@ -15,6 +15,32 @@ use crate::{
     wire::{ResourceList, api_types, object, words},
 };
 
+/// The name of the binding of a template (`GenerateBindingName`, `pkg/util/names/names.go`): kind, not group, tells
+/// templates of one name apart.
+#[must_use]
+pub fn binding_name(kind: &str, name: &str) -> String {
+    format!("{name}-{kind}").to_lowercase().replace(':', ".")
+}
+
+/// The name of the Work of a template, the same in every execution namespace (`GenerateWorkName`,
+/// `pkg/util/names/names.go`): the template's, and 32-bit FNV-1a of namespace, name and kind in
+/// `k8s.io/apimachinery/pkg/util/rand`'s safe letters.
+#[must_use]
+pub fn work_name(kind: &str, name: &str, namespace: &str) -> String {
+    let name = name.replace(':', ".").to_lowercase();
+    let subject = if namespace.is_empty() { format!("{name}-{kind}") } else { format!("{namespace}-{name}-{kind}") };
+    format!("{name}-{}", safe_hash(&subject.to_lowercase()))
+}
+
+/// FNV-1a of a text, its decimal digits spelled in safe letters.
+#[must_use]
+pub fn safe_hash(text: &str) -> String {
+    const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+    let hash =
+        text.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(16_777_619)).to_string();
+    hash.bytes().map(|digit| char::from(LETTERS[usize::from(digit) % LETTERS.len()])).collect()
+}
+
 words! {
     /// As the resource interpreter judges.
     ResourceHealth { Healthy = "Healthy", Unhealthy = "Unhealthy", Unknown = "Unknown", }

@@ -70,7 +70,7 @@ pub(super) fn encode_parts(contents: &Contents, parts: u32) -> Vec<Part> {
 }
 
 /// A hash that never changes: which part a node belongs to must not depend on the collector's version.
-pub(super) fn hash_fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
+pub(crate) fn hash_fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, step)
 }

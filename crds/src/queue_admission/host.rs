@@ -2,7 +2,7 @@
 //! only for what it makes worse.
 //!
 //! Rule: as [`super::create_refusals`] (`validate_queue.go`), so that no member refuses what the host accepted. The
-//! ranges of `weight` and `priority` are in the schema. Four checks are stricter, because members could not have such a
+//! ranges of `weight` and `priority` are in the schema. Our own annotations have to be readable. Four checks are stricter, because members could not have such a
 //! tree: parents must not form a circle (Volcano walks up without looking for the queue itself), the depth counts the
 //! queues below a queue that moves, a zero capability of an extended resource is a limit, and resource names that no
 //! pod can request are refused (`requests.cpu`, which Volcano drops).
@@ -25,7 +25,7 @@ use super::{
     hierarchy_refusal, name_of, parent_of, state_refusal,
     tree::{allocated_pods, child_queues, find_queue, is_root},
 };
-use crate::names::volcano::ROOT_QUEUE;
+use crate::{names::volcano::ROOT_QUEUE, tenancy::list_unreadable};
 
 /// `field: what is wrong`, for each thing wrong with a new queue beside those `there` are.
 #[must_use]
@@ -69,6 +69,7 @@ struct Kind {
 enum Rule {
     Malformed,
     NotCounted,
+    Annotation,
     Negative,
     GuaranteeWithinCapability,
     GuaranteeWithinDeserved,
@@ -116,11 +117,19 @@ fn find_faults(queue: &Value, there: &[&Value]) -> Vec<Fault> {
     if name_of(queue) == ROOT_QUEUE {
         return faults;
     }
+    faults.extend(annotation_faults(queue));
     faults.extend(place_fault(queue, there));
     faults.extend(within_ancestor(queue, there));
     faults.extend(above_descendants(queue, there));
     faults.extend(sum_faults(queue, there));
     faults
+}
+
+/// What can not be read of our own annotations.
+fn annotation_faults(queue: &Value) -> impl Iterator<Item = Fault> {
+    list_unreadable(queue).into_iter().map(|(name, problem)| {
+        Fault::new(Rule::Annotation, format!("metadata.annotations[{name}]"), &problem.clone(), Quantity::ZERO, problem)
+    })
 }
 
 /// Nothing broken or negative, and guarantee <= deserved <= capability.

@@ -4,3 +4,4 @@ pub mod batch;
 pub mod bus;
 pub mod scheduling;
 pub mod topology;
+pub mod training;

@@ -42,7 +42,16 @@ pub struct Progress {
 /// Reads the progress of a workload from its status.
 #[must_use]
 pub fn read_progress(kind: WorkloadKind, object: &Value, gang: Option<&Gang>) -> Progress {
-    let status = &object["status"];
+    read_status(kind, object, &object["status"], gang)
+}
+
+/// Whether one cluster's copy says in its status that it has ended.
+#[must_use]
+pub fn has_copy_ended(kind: WorkloadKind, status: &Value) -> bool {
+    read_status(kind, &Value::Null, status, None).ended.is_some()
+}
+
+fn read_status(kind: WorkloadKind, object: &Value, status: &Value, gang: Option<&Gang>) -> Progress {
     match kind {
         WorkloadKind::VolcanoJob => read_volcano_job(object, status),
         WorkloadKind::BatchJob => read_batch_job(object, status, gang),
@@ -102,6 +111,7 @@ fn read_batch_job(object: &Value, status: &Value, gang: Option<&Gang>) -> Progre
         }
     });
     let succeeded = read_number(&status["succeeded"]);
+    let ready = read_number(&status["ready"]);
     // Pods that ended are replaced until enough have succeeded, so at most the remaining completions run.
     let finished = object["spec"]["completions"].as_u64().map_or(0, |completions| {
         let left = u32::try_from(completions).unwrap_or(u32::MAX).saturating_sub(succeeded);
@@ -112,7 +122,9 @@ fn read_batch_job(object: &Value, status: &Value, gang: Option<&Gang>) -> Progre
         // Karmada's control plane looks after the TTL of this kind.
         ended_at: None,
         started: read_time(&status["startTime"]),
-        running: read_number(&status["active"]),
+        // Active pods are those that did not end: they may be pending, or on their way out. Not every host is told how
+        // many are ready: stock Karmada's interpreter takes that out.
+        running: read_number(&status["active"]).min(status["ready"].as_u64().map_or(u32::MAX, |_| ready)),
         succeeded,
         failed: read_number(&status["failed"]),
         finished: on_sole_task(finished),
@@ -208,6 +220,15 @@ mod tests {
             let others = if action == "RestartJob" { 0 } else { 2 };
             assert_eq!(finished(json!(null), policy(action)), [0, others], "{action}");
         }
+    }
+
+    #[test]
+    fn a_batch_jobs_active_pods_are_not_running_before_they_are_ready_where_that_is_told() {
+        let running = |status: Value| read_progress(WorkloadKind::BatchJob, &json!({"status": status}), None).running;
+        assert_eq!(running(json!({"active": 3})), 3, "nobody says how many are ready");
+        assert_eq!(running(json!({"active": 3, "ready": 0})), 0);
+        assert_eq!(running(json!({"active": 3, "ready": 2})), 2);
+        assert_eq!(running(json!({"active": 1, "ready": 2, "terminating": 1})), 1);
     }
 
     #[test]

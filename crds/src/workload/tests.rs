@@ -154,6 +154,7 @@ fn bad_values_are_refused_with_field_value_and_limit() {
     let cases = [
         (job(json!({})), "spec.tasks: a job needs at least one task".to_owned()),
         (job(json!({ "tasks": [] })), "spec.tasks: a job needs at least one task".to_owned()),
+        (job(json!({ "tasks": vec![json!({}); 10_001] })), "spec.tasks: 10001 tasks are above 10000".to_owned()),
         (job(json!({ "tasks": "x" })), "spec.tasks: \"x\" is not a list".to_owned()),
         (job_of(json!({ "replicas": -1 })), "spec.tasks[0].replicas: -1 is below 0".to_owned()),
         (job_of(json!({ "replicas": "2" })), "spec.tasks[0].replicas: \"2\" is not a whole number".to_owned()),
@@ -249,6 +250,57 @@ fn rank_plugins_keep_a_job_whole_unless_it_declares_a_rendezvous() {
 }
 
 #[test]
+fn a_job_whose_pods_are_numbered_is_split_only_where_each_container_can_add_to_its_index() {
+    let with = |plugins: Value, minimum: u32, pod: Value| {
+        let task = json!({ "name": "worker", "replicas": 4, "template": { "spec": pod } });
+        read(&job(json!({ "plugins": plugins, "minAvailable": minimum, "tasks": [task] })))
+    };
+    let shell = |name: &str, words: &str| json!({ "name": name, "command": ["/bin/bash", "-c", words] });
+    let pod = |container: Value| json!({ "containers": [container] });
+    for plugin in ["env", "svc"] {
+        let gang = with(json!({ plugin: [] }), 4, pod(shell("c", "./train $VC_TASK_INDEX")));
+        assert_eq!((gang.one_cluster, gang.rigid), (None, true), "{plugin}");
+    }
+    let probe = json!({ "exec": { "command": ["sh", "-c", "test -f $VC_TASK_INDEX"] } });
+    let label = json!({ "fieldRef": { "fieldPath": "metadata.labels['volcano.sh/task-index']" } });
+    let mut probed = shell("c", "sleep 1");
+    probed["livenessProbe"] = probe;
+    let mut labelled = shell("c", "sleep 1");
+    labelled["env"] = json!([{ "name": "INDEX", "valueFrom": label }]);
+    for (minimum, pod, word) in [
+        (3, pod(shell("c", "sleep 1")), "3 of 4 pods are enough"),
+        (
+            4,
+            pod(json!({ "name": "c", "command": ["python", "train.py"] })),
+            "container \"c\" of task worker runs no shell",
+        ),
+        (4, pod(json!({ "name": "c", "image": "nginx" })), "runs no shell"),
+        (4, json!({ "containers": [shell("c", "a")], "initContainers": [{ "name": "i" }] }), "container \"i\""),
+        (4, pod(shell("c", "./train $(VC_TASK_INDEX)")), "has its index from where no shell"),
+        (4, pod(probed), "has its index from where no shell"),
+        (4, pod(labelled), "has its index from where no shell"),
+    ] {
+        let gang = with(json!({ "env": [] }), minimum, pod.clone());
+        let why = gang.one_cluster.unwrap_or_default();
+        assert!(why.starts_with("plugin env numbers pods") && why.contains(word) && !gang.rigid, "{word}: {why}");
+        assert_eq!(with(json!({ "ssh": [] }), minimum, pod).one_cluster, None, "nothing numbers its pods");
+    }
+}
+
+#[test]
+fn an_indexed_job_stays_in_one_cluster() {
+    let job = |mode: Value| {
+        let template = json!({ "spec": { "containers": [requests("1")] } });
+        read(&json!({
+            "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": "j" },
+            "spec": { "parallelism": 3, "completions": 3, "completionMode": mode, "template": template },
+        }))
+    };
+    assert!(job(json!("Indexed")).one_cluster.is_some_and(|why| why.contains("Indexed")));
+    assert_eq!((job(json!("NonIndexed")).one_cluster, job(Value::Null).one_cluster), (None, None));
+}
+
+#[test]
 fn a_job_over_a_clusterset_is_split_whole_where_its_ranks_can_be_said_and_says_why_not_elsewhere() {
     let with = |plugins: Value, command: Value| {
         let template = json!({ "spec": { "containers": [{ "command": command }] } });
@@ -274,6 +326,7 @@ fn a_job_over_a_clusterset_is_split_whole_where_its_ranks_can_be_said_and_says_w
         (json!({ "svc": [] }), json!(["sh", "-c", "cat /etc/volcano/worker.host"]), "VC_<TASK>_HOSTS"),
         (json!({ "mpi": [], "ssh": [] }), json!(["mpirun"]), "--ssh-private-key"),
         (json!({ "pytorch": [] }), json!([]), "command"),
+        (json!({ "env": [] }), json!(["train", "$(VC_TASK_INDEX)"]), "before a shell"),
     ] {
         let gang = with(plugins, command);
         assert!(!gang.rigid && gang.one_cluster.is_some_and(|why| why.contains(word)), "{word}");
@@ -363,11 +416,11 @@ fn the_time_it_may_wait_is_on_the_workload_or_its_pods() {
 fn a_running_estimate_is_a_duration_or_the_deadline_that_kills() {
     let mut object = json!({ "kind": "Job", "apiVersion": "batch/v1", "spec": { "activeDeadlineSeconds": 600 } });
     assert_eq!(running_estimate(&object), Some(600));
-    object["metadata"]["annotations"][RUNNING_ESTIMATE] = "1h30m".into();
+    object["metadata"]["annotations"][crate::names::caldera::RUNNING_ESTIMATE] = "1h30m".into();
     assert_eq!(running_estimate(&object), Some(5400));
     object["spec"] = json!({});
     for nothing in [json!("a while"), json!("-1h"), json!("0s"), json!(7)] {
-        object["metadata"]["annotations"][RUNNING_ESTIMATE] = nothing;
+        object["metadata"]["annotations"][crate::names::caldera::RUNNING_ESTIMATE] = nothing;
         assert_eq!(running_estimate(&object), None);
     }
 }
@@ -423,12 +476,12 @@ fn real_jobs_are_read_as_volcano_reads_them() {
         }
     }
     let expected = [
-        ("mindspore-cpu/mindspore-cpu", "1/8 false"),
-        ("volcano-global-mindspore-cpu/mindspore-cpu", "1/2 false"),
+        ("mindspore-cpu/mindspore-cpu", "1/8 true"),
+        ("volcano-global-mindspore-cpu/mindspore-cpu", "1/2 true"),
         ("task-start-dependency/job", "1/11 true"),
         ("mpi-example/lm-mpi-job", "3/3 true"),
         ("tf-dist-mnist-example/tensorflow-dist-mnist", "3/3 true"),
-        ("job-plugin/test-job-plugin", "3/3 false"),
+        ("job-plugin/test-job-plugin", "3/3 true"),
         ("deployment/deploy-with-volcano", "1/1 false"),
         (
             "minAvailable-webhook-deny/test-job-webhook-disallow",

@@ -7,9 +7,9 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use caldera_core::gang::{Gang, Partition, Task, TaskName, Topology};
 
-use super::{GangError, field::Field, pod_template};
+use super::{GangError, field::Field, pod_template, task_index, task_topology};
 use crate::{
-    job_admission::default_task_name,
+    job_admission::{MOST_TASKS, default_task_name},
     names::caldera::{RENDEZVOUS, RENDEZVOUS_CLUSTERSET, SSH_SECRET},
 };
 
@@ -21,6 +21,13 @@ const HOST_LISTS: [&str; 2] = ["/etc/volcano/", "_HOSTS"];
 
 pub(super) fn read_gang(root: &Field<'_>) -> Result<Gang, GangError> {
     let spec = root.at(&["spec"]).unwrap_or_else(|| root.missing(&["spec"]));
+    if let Some(tasks) = spec.at(&["tasks"])
+        && let Some(count) = tasks.value.as_array().map(Vec::len)
+        && count > MOST_TASKS
+    {
+        // Where the webhook was not asked: half a million empty tasks would take 400 MB.
+        return Err(tasks.wrong(format!("{count} tasks are above {MOST_TASKS}")));
+    }
     let templates = spec.list("tasks")?;
     if templates.is_empty() {
         return Err(spec.missing(&["tasks"]).wrong("a job needs at least one task"));
@@ -42,21 +49,35 @@ pub(super) fn read_gang(root: &Field<'_>) -> Result<Gang, GangError> {
         one_cluster: one_cluster(root, &spec, &templates)?,
         rigid: false,
         data: super::data_of(root.value).and_then(Result::ok).map(Arc::new),
+        task_topology: task_topology::read_task_topology(root.value).unwrap_or_default(),
         tasks,
     };
     gang.min_available = job_minimum(&spec, &gang)?;
-    if gang.one_cluster.is_none() && is_clusterset(root) {
+    if gang.one_cluster.is_none() && read_mode(root) == RENDEZVOUS_CLUSTERSET {
         // The size of the job is written into every cluster's copy, so it can not change while the job runs.
         gang.rigid = true;
         gang.tasks.iter_mut().for_each(|task| task.min_available = task.replicas);
         gang.min_available = gang.replicas();
+    } else if gang.one_cluster.is_none()
+        && read_mode(root).is_empty()
+        && let Some((plugin, _)) =
+            spec.entries(&["plugins"])?.into_iter().find(|(name, _)| task_index::INDEX_PLUGINS.contains(name))
+    {
+        let say = |why| {
+            format!(
+                "plugin {plugin} numbers pods within one cluster, and {why}; annotation {RENDEZVOUS} would allow a split"
+            )
+        };
+        gang.one_cluster = task_index::find_obstacle(&gang, &templates)?.map(say);
+        gang.rigid = gang.one_cluster.is_none();
     }
     Ok(gang)
 }
 
-fn is_clusterset(root: &Field<'_>) -> bool {
-    let mode = root.at(&["metadata", "annotations", RENDEZVOUS]);
-    mode.is_some_and(|mode| mode.value.as_str() == Some(RENDEZVOUS_CLUSTERSET))
+/// How the user says that the pods of a split job find each other; empty if the user says nothing.
+fn read_mode<'a>(root: &Field<'a>) -> &'a str {
+    let mode = root.value.get("metadata").and_then(|metadata| metadata.get("annotations")?.get(RENDEZVOUS));
+    mode.and_then(serde_json::Value::as_str).unwrap_or_default()
 }
 
 /// The job's `minAvailable`. Absent or 0 it is the sum of the tasks' minimums.
@@ -157,8 +178,7 @@ fn read_topology(spec: &Field<'_>) -> Result<Option<Topology>, GangError> {
 }
 
 /// Why all pods must run in one cluster; `None` if the job may be split. Plugins `env`, `svc` and `ssh` alone are no
-/// reason: many jobs carry them by habit, and their pods never look for each other. Containers that read the host lists
-/// of `svc` are a reason.
+/// reason yet: many jobs carry them by habit ([`task_index`]). Containers that read the host lists of `svc` are one.
 fn one_cluster(root: &Field<'_>, spec: &Field<'_>, tasks: &[Field<'_>]) -> Result<Option<String>, GangError> {
     if let Some(task) = tasks.iter().find(|task| task.at(&["dependsOn"]).is_some()) {
         return Ok(Some(format!(
@@ -166,10 +186,8 @@ fn one_cluster(root: &Field<'_>, spec: &Field<'_>, tasks: &[Field<'_>]) -> Resul
             task.text_at("name")?
         )));
     }
-    let rendezvous = root.at(&["metadata", "annotations", RENDEZVOUS]);
-    let mode = rendezvous.and_then(|place| place.value.as_str()).unwrap_or("");
     let plugins: Vec<&str> = spec.entries(&["plugins"])?.into_iter().map(|(name, _)| name).collect();
-    match mode {
+    match read_mode(root) {
         "" => {}
         RENDEZVOUS_CLUSTERSET => return no_clusterset(root, spec, &plugins, tasks),
         _ => return Ok(None),
@@ -233,6 +251,12 @@ fn no_clusterset(
                 "task {name:?} has a container without a command, which can not be told its rank"
             )));
         }
+        if mentions_any(task, &task_index::EXPANSIONS)? {
+            return Ok(Some(format!(
+                "task {:?} has its index put into a command before a shell could add to it: write ${{VC_TASK_INDEX}} in a script",
+                task.text_at("name")?
+            )));
+        }
     }
     Ok(None)
 }
@@ -259,7 +283,7 @@ fn too_many_for_lists(spec: &Field<'_>, tasks: &[Field<'_>], needed: bool) -> Re
 /// starts them.
 fn without_command(task: &Field<'_>, is_ray: bool) -> Result<Option<String>, GangError> {
     let Some(pod) = task.at(&["template", "spec"]) else { return Ok(None) };
-    for container in pod.list("containers")? {
+    for container in pod.list("containers")?.into_iter().chain(pod.list("initContainers")?) {
         let started = is_ray && ["head", "worker"].contains(&container.text_at("name")?);
         if !started && container.list("command")?.is_empty() {
             return Ok(Some(task.text_at("name")?.to_owned()));
@@ -270,7 +294,7 @@ fn without_command(task: &Field<'_>, is_ray: bool) -> Result<Option<String>, Gan
 
 fn mentions_any(task: &Field<'_>, lists: &[&str]) -> Result<bool, GangError> {
     let Some(pod) = task.at(&["template", "spec"]) else { return Ok(false) };
-    for container in pod.list("containers")? {
+    for container in pod.list("containers")?.into_iter().chain(pod.list("initContainers")?) {
         for field in ["command", "args"] {
             for word in container.list(field)? {
                 let word = word.value.as_str().unwrap_or("");

@@ -61,6 +61,31 @@ fn a2_17_a_recreated_job_of_the_same_name_is_a_new_job() {
     });
 }
 
+/// Nobody waits for the old one: its copies are on their way out while the new one stands in line.
+#[test]
+fn a_job_made_anew_at_once_under_its_name_is_a_new_job_in_its_members() {
+    run("anew", async |s| {
+        let queue = s.queue("q", json!({"cpu": "1"})).await?;
+        let workload = |seconds: u32| job("same", &queue, &[task("a", 2, "100m", &format!("sleep {seconds}"))]);
+        let old = s.submit(Kind::Job, workload(600), &aggregated()).await?;
+        s.until_phase("same", "Running").await?;
+        let before = s.until_placed("same-job").await?;
+        s.delete(Kind::Job, "same").await?;
+        s.until_gone(Kind::Job, "same").await?;
+        let new = s.create(Kind::Job, workload(1)).await?;
+        ensure!(new["metadata"]["uid"] != old["metadata"]["uid"], "{new}");
+        let done = s.until_phase("same", "Completed").await?;
+        ensure!(done["metadata"]["uid"] == new["metadata"]["uid"], "{}", done["metadata"]);
+        ensure!(done["status"]["succeeded"] == 2, "what the old one told is not the new one's: {}", done["status"]);
+        let after = s.until_placed("same-job").await?;
+        for (member, _) in before.iter().filter(|(member, _)| after.iter().all(|(other, _)| other != member)) {
+            s.until_gone_in_member(member, Kind::Job, "same").await?;
+        }
+        s.until(Kind::Queue, &queue, "is empty again", empty).await?;
+        Ok(())
+    });
+}
+
 #[test]
 fn a_failed_job_is_failed_and_gives_its_quota_back() {
     run("failed", async |s| {

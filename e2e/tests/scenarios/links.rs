@@ -89,7 +89,7 @@ fn a_gang_over_clusters_goes_where_a_link_is_declared() {
 
         // All members together would hold it; no group of near ones does.
         let wide = s.submit(Kind::Job, gang(&s, "wide", &queue, two + 1, "hard"), &aggregated()).await?;
-        let short = vec![format!("needs {} pods at once; {two} fit now", two + 1), format!("take {two}")];
+        let short = vec![format!("needs {} pods at once; {two} fit ", two + 1), format!("take {two}")];
         s.until_podgroup(&wide, "says what the best near clusters take", says(short)).await?;
         let binding = s.get(Kind::Binding, "wide-job").await?.context("it has a binding")?;
         ensure!(binding["spec"]["clusters"].as_array().is_none_or(Vec::is_empty), "{binding}");

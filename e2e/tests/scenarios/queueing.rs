@@ -26,9 +26,9 @@ fn a_job_over_quota_waits_with_numbers_and_starts_when_quota_is_freed() {
         s.until_placed("first-job").await?;
         let second =
             s.submit(Kind::Job, job("second", &queue, &[task("a", 1, "300m", "sleep 1")]), &aggregated()).await?;
-        let group = s.until_podgroup(&second, "tells the limit", says("300m")).await?;
+        let group = s.until_podgroup(&second, "tells the limit", says("needs cpu 0.3")).await?;
         let text = message(&group);
-        ensure!(text.contains("800m") && text.contains('1') && text.contains(&queue), "no numbers in {text:?}");
+        ensure!(text.contains("0.8") && text.contains('1') && text.contains(&queue), "no numbers in {text:?}");
         ensure!(group["status"]["phase"] == "Pending", "{group}");
         // A2.1: the first job's object stays; its quota comes back when it completes.
         s.until_phase("first", "Completed").await?;
@@ -40,6 +40,29 @@ fn a_job_over_quota_waits_with_numbers_and_starts_when_quota_is_freed() {
             cpu.is_null() || cpu == "0"
         })
         .await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_job_that_waits_says_why_on_itself_until_a_cluster_has_it() {
+    run("says-itself", async |s| {
+        let queue = s.queue("q", json!({"cpu": "1"})).await?;
+        s.submit(Kind::Job, job("first", &queue, &[task("a", 1, "1", "sleep 600")]), &aggregated()).await?;
+        s.until_placed("first-job").await?;
+        let second = s.submit(Kind::Job, job("second", &queue, &[task("a", 1, "1", "sleep 1")]), &aggregated()).await?;
+        let waits = |job: &Value| {
+            let state = &job["status"]["state"];
+            state["phase"] == "Pending" && state["reason"] == "WaitingForQuota"
+        };
+        let said = s.until(Kind::Job, "second", "says why it waits", waits).await?;
+        let group = s.until_podgroup(&second, "says the same", says("position 1 of 1")).await?;
+        let told = said["status"]["state"]["message"].as_str().unwrap_or_default();
+        ensure!(told.contains(&queue) && message(&group).contains(told), "{told:?}, {group}");
+        s.until_told("second", "WaitingForQuota").await?;
+        s.delete(Kind::Job, "first").await?;
+        let done = s.until_phase("second", "Completed").await?;
+        ensure!(done["status"]["state"]["reason"] != "WaitingForQuota", "an old reason stays: {done}");
         Ok(())
     });
 }

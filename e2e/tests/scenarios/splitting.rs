@@ -1,5 +1,7 @@
 //! Gangs over clusters: sums, minimums, and what each member really gets.
 
+use std::process::Command;
+
 use anyhow::{Context, ensure};
 use caldera_e2e::{
     Scenario,
@@ -168,6 +170,66 @@ fn rank_building_jobs_stay_in_one_cluster() {
         let clusters = s.until_placed("ranks-job").await?;
         ensure!(clusters.len() == 1 && clusters[0].1 == 4, "{clusters:?}");
         s.until_phase("ranks", "Completed").await?;
+        Ok(())
+    });
+}
+
+/// The same number of pods in each of two members.
+fn halves(members: &[String]) -> Value {
+    let weight = |member: &String| json!({"targetCluster": {"clusterNames": [member]}, "weight": 1});
+    json!({
+        "replicaScheduling": {
+            "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+            "weightPreference": {"staticWeightList": members.iter().take(2).map(weight).collect::<Vec<_>>()},
+        },
+        "clusterAffinity": {"clusterNames": members.iter().take(2).collect::<Vec<_>>()},
+    })
+}
+
+/// What a pod's command says, run with the variables that the pod was given.
+fn run_command(pod: &Value) -> anyhow::Result<String> {
+    let container = &pod["spec"]["containers"][0];
+    let words: Vec<&str> = container["command"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let (program, arguments) = words.split_first().context("a pod without a command")?;
+    let variables = container["env"].as_array().into_iter().flatten();
+    let variables = variables.filter_map(|one| Some((one["name"].as_str()?, one["value"].as_str()?)));
+    let mut command = Command::new(program);
+    let output = command.args(arguments).env_clear().env("PATH", "/usr/bin:/bin").envs(variables).output()?;
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
+#[test]
+fn no_index_of_a_split_jobs_pods_is_there_twice_in_the_fleet() {
+    run("indices", async |s| {
+        let queue = s.queue("q", json!({})).await?;
+        let members: Vec<String> = s.members().map(str::to_owned).collect();
+        ensure!(members.len() >= 2, "splitting needs two members");
+        let mut workload =
+            job("shards", &queue, &[task("worker", 6, "100m", "echo $VC_TASK_INDEX of $VC_WORKER_NUM; sleep 3")]);
+        workload["spec"]["plugins"] = json!({"env": [], "svc": []});
+        s.submit(Kind::Job, workload, &halves(&members)).await?;
+        let clusters = s.until_placed("shards-job").await?;
+        ensure!(clusters.iter().map(|(_, pods)| *pods).collect::<Vec<_>>() == [3, 3], "{clusters:?}");
+        s.until_phase("shards", "Running").await?;
+        let mut said = Vec::new();
+        for (member, _) in &clusters {
+            for pod in s.list_in_member(member, Kind::Pod, Some(&s.namespace)).await {
+                said.push(run_command(&pod)?);
+            }
+        }
+        said.sort();
+        ensure!(said == (0..6).map(|index| format!("{index} of 6")).collect::<Vec<_>>(), "{said:?}");
+        s.until_phase("shards", "Completed").await?;
+
+        // One whose containers can not add is not split.
+        let mut opaque = task("worker", 6, "100m", "");
+        opaque["template"]["spec"]["containers"][0]["command"] = json!(["sleep", "1"]);
+        let mut workload = job("opaque", &queue, &[opaque]);
+        workload["spec"]["plugins"] = json!({"env": []});
+        s.submit(Kind::Job, workload, &halves(&members)).await?;
+        let clusters = s.until_placed("opaque-job").await?;
+        ensure!(clusters.len() == 1 && clusters[0].1 == 6, "{clusters:?}");
+        s.until_phase("opaque", "Completed").await?;
         Ok(())
     });
 }

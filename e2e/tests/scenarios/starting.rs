@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 const WITHIN: SignedDuration = SignedDuration::from_secs(15);
 
 /// Half of the replicas in each of two clusters.
-fn halves(clusters: [&str; 2]) -> Value {
+pub(crate) fn halves(clusters: [&str; 2]) -> Value {
     let half = |cluster: &str| json!({"targetCluster": {"clusterNames": [cluster]}, "weight": 1});
     json!({
         "clusterAffinity": {"clusterNames": clusters},
@@ -37,18 +37,18 @@ fn halves(clusters: [&str; 2]) -> Value {
 }
 
 /// Four pods that need each other.
-fn gang(name: &str, queue: &str) -> Value {
+pub(crate) fn gang(name: &str, queue: &str) -> Value {
     let mut gang = job(name, queue, &[task("a", 4, "250m", "sleep 600")]);
     gang["spec"]["minAvailable"] = 4.into();
     gang
 }
 
 /// Pods of the scenario in a member.
-async fn pods(s: &Scenario, member: &str) -> usize {
+pub(crate) async fn pods(s: &Scenario, member: &str) -> usize {
     s.list_in_member(member, Kind::Pod, Some(&s.namespace)).await.len()
 }
 
-fn eviction(binding: &Value) -> Value {
+pub(crate) fn eviction(binding: &Value) -> Value {
     let record = binding["metadata"]["annotations"]["caldera.dev/eviction"].as_str().unwrap_or_default();
     serde_json::from_str(record).unwrap_or_default()
 }
@@ -58,7 +58,7 @@ fn is_withdrawn(binding: &Value) -> bool {
     nowhere && binding["spec"]["suspension"]["scheduling"] == true && eviction(binding)["reason"] == "PodsReadyTimeout"
 }
 
-fn charged(queue: &Value, cpu: &str) -> bool {
+pub(crate) fn charged(queue: &Value, cpu: &str) -> bool {
     let charged = &queue["status"]["allocated"]["cpu"];
     charged == cpu || cpu == "0" && charged.is_null()
 }
@@ -116,27 +116,34 @@ fn a_gang_of_which_a_part_can_not_start_is_withdrawn_from_all_clusters_and_goes_
 }
 
 /// The cluster behind the line.
-const FAR: &str = "far";
+pub(crate) const FAR: &str = "far";
 /// The one beside the host.
-const NEAR: &str = "member1";
+pub(crate) const NEAR: &str = "member1";
 
 /// A world of two members, one of them behind a line that can be cut.
-async fn far_world(line: Arc<OnceLock<Line>>) -> anyhow::Result<World> {
+async fn far_world(line: Arc<OnceLock<Line>>, lost_after: Option<SignedDuration>) -> anyhow::Result<World> {
     let stop = CancellationToken::new();
     let (host, other) = (fleet(1, &stop).await?, fleet(1, &stop).await?);
     let far = other.members[0].clone();
     let own = Line::to(&far.server).await?;
     join(&host, FAR, &Endpoint { server: own.address.clone(), ..far.clone() }).await?;
     let mut world = world::of_fleet(&host, stop).await?;
-    world.reconfigure(|controller| controller.pods_ready_timeout = WITHIN).await?;
+    world
+        .reconfigure(|controller| {
+            (controller.pods_ready_timeout, controller.member_lost_after) = (WITHIN, lost_after);
+        })
+        .await?;
     world.members.insert(FAR.to_owned(), far.client("e2e", &WriteCounts::default())?);
     assert!(line.set(own).is_ok());
     Ok(world)
 }
 
 /// Runs in such a world, with a queue that both members have.
-fn run_far<F>(name: &str, play: impl FnOnce(Arc<Scenario>, String, Arc<OnceLock<Line>>) -> F)
-where
+pub(crate) fn run_far<F>(
+    name: &str,
+    lost_after: Option<SignedDuration>,
+    play: impl FnOnce(Arc<Scenario>, String, Arc<OnceLock<Line>>) -> F,
+) where
     F: Future<Output = anyhow::Result<()>>,
 {
     if std::env::var_os("CALDERA_E2E_HOST_KUBECONFIG").is_some() {
@@ -144,7 +151,7 @@ where
         return;
     }
     let line = Arc::<OnceLock<Line>>::default();
-    run_in(name, far_world(line.clone()), async |s| {
+    run_in(name, far_world(line.clone(), lost_after), async |s| {
         s.until(Kind::Cluster, FAR, "is ready", |cluster| {
             let conditions = cluster["status"]["conditions"].as_array();
             conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True")
@@ -159,7 +166,7 @@ where
     });
 }
 
-fn set(line: &OnceLock<Line>, up: bool) -> anyhow::Result<()> {
+pub(crate) fn set(line: &OnceLock<Line>, up: bool) -> anyhow::Result<()> {
     line.get().context("no line")?.up.send_replace(up);
     Ok(())
 }
@@ -177,7 +184,7 @@ async fn far_works(s: &Scenario) -> anyhow::Result<usize> {
     Ok(works.items.iter().filter(of_gang).count())
 }
 
-async fn until_far_works(s: &Scenario, count: usize) -> anyhow::Result<()> {
+pub(crate) async fn until_far_works(s: &Scenario, count: usize) -> anyhow::Result<()> {
     let there = async {
         while far_works(s).await? != count {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -188,7 +195,7 @@ async fn until_far_works(s: &Scenario, count: usize) -> anyhow::Result<()> {
 }
 
 /// All of the gang runs in one member, and nothing of it in the other.
-async fn runs_once(s: &Scenario, queue: &str, here: &str, not_there: &str) -> anyhow::Result<()> {
+pub(crate) async fn runs_once(s: &Scenario, queue: &str, here: &str, not_there: &str) -> anyhow::Result<()> {
     let clusters = s.until_placed("gang-job").await?;
     ensure!(clusters == [(here.to_owned(), 4)], "{clusters:?}");
     let all = |job: &Value| job["status"]["state"]["phase"] == "Running" && job["status"]["running"] == 4;
@@ -200,7 +207,7 @@ async fn runs_once(s: &Scenario, queue: &str, here: &str, not_there: &str) -> an
 
 #[test]
 fn a_member_that_dies_before_its_part_is_applied_holds_up_no_gang_and_gets_no_orphan() {
-    run_far("between-works", async |s, queue, line| {
+    run_far("between-works", None, async |s, queue, line| {
         // Its Work is there and waits, as if Karmada was about to apply it.
         submit_held_from(&s, gang("gang", &queue), &halves([FAR, NEAR]), FAR).await?;
         s.until_in_member(NEAR, Kind::Job, "gang", "is applied", |_| true).await?;
@@ -223,7 +230,7 @@ fn a_member_that_dies_before_its_part_is_applied_holds_up_no_gang_and_gets_no_or
 
 #[test]
 fn what_runs_in_a_member_that_is_out_of_reach_when_its_gang_is_withdrawn_goes_when_it_is_back() {
-    run_far("orphans", async |s, queue, line| {
+    run_far("orphans", None, async |s, queue, line| {
         submit_held_from(&s, gang("gang", &queue), &halves([FAR, NEAR]), NEAR).await?;
         let runs = |job: &Value| job["status"]["running"] == 2;
         s.until_in_member(FAR, Kind::Job, "gang", "runs its part", runs).await?;

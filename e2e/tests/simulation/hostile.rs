@@ -10,21 +10,23 @@
 //!   protocol.md` says: at once, or after a minute where it names a later lease;
 //! - honest queues are charged for honest jobs alone, and the tenant's queue stays within its limit.
 
+mod attacks;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use caldera_crds::{
-    names::caldera::{ADMISSION, EPOCH, EVICTION, GATE, PLAN, PRIORITY},
+    names::caldera::{ADMISSION, EPOCH, EVICTION, GATE, PLAN},
     trusted::{TrustedWriters, admission_policies},
 };
 use caldera_runtime::{
     watch::api_resource,
-    write::{self, Body, Failure, Write},
+    write::{self, Body, Failure},
 };
 use caldera_webhook as webhook;
 use embedded_apiserver::{ApiServer, auth::User};
-use kube::{Api, Client, api::DynamicObject};
+use kube::Client;
 use serde_json::{Value, json};
-use tokio::time::Duration;
+use tokio::time::{Duration, sleep};
 
 use crate::{
     history::Commit,
@@ -32,7 +34,6 @@ use crate::{
     prng::Prng,
     setting::{WEBHOOK, create, queue, queues},
     stand_in::{self, NAMESPACE, write_to},
-    story::job,
 };
 
 const TENANT: &str = "mallory";
@@ -94,8 +95,8 @@ pub struct Hostile {
     besieges: bool,
     /// Since when controllers have settled.
     besieged: u128,
-    /// Cores that its queue was seen to hold by honest means.
-    held: u64,
+    /// Cores that its bindings had clusters for when that began, by uid: they may keep them.
+    ran_before: BTreeMap<String, u64>,
     /// What the statuses of honest queues said that they are charged, and when.
     told: VecDeque<(u128, String, u64)>,
     /// As last seen, by queue.
@@ -178,7 +179,7 @@ impl Hostile {
             edited: BTreeSet::new(),
             besieges: false,
             besieged: 0,
-            held: 0,
+            ran_before: BTreeMap::new(),
             told: VecDeque::new(),
             statuses: BTreeMap::new(),
             honest: VecDeque::new(),
@@ -208,10 +209,24 @@ impl Hostile {
             create(admin, queues(), "", lab).await;
         }
         for name in ["vision", "speech", "lab"] {
-            tune(name, queue(name)["spec"].clone()).await.unwrap();
+            // The webhook may not have seen yet what was written before.
+            let mut answer = tune(name, queue(name)["spec"].clone()).await;
+            for _ in 0..60 {
+                if !matches!(answer, Err(Failure::Refused { code: 422, .. })) {
+                    break;
+                }
+                sleep(Duration::from_secs(1)).await;
+                answer = tune(name, queue(name)["spec"].clone()).await;
+            }
+            answer.unwrap();
         }
         tune(QUEUE, json!({"capability": {"cpu": LIMIT.to_string()}})).await.unwrap();
         self.besieges = true;
+        self.ran_before = self
+            .bindings
+            .values()
+            .filter_map(|binding| Some((uid_of(binding), cores_of(self.job_of(binding)?) * count_placed(binding))))
+            .collect();
         self.besieged = now + BEFORE_SIEGE.as_millis();
         for forgery in self.forgeries.values_mut() {
             forgery.deadline = forgery.deadline.map(|_| now + BEFORE_SIEGE.as_millis() + OVERTAKEN + AT_ONCE);
@@ -254,224 +269,6 @@ async fn lead_around_webhook(admin: &Client) {
     }
 }
 
-/// What it does.
-impl Hostile {
-    /// Now and then something at random.
-    pub async fn step(&mut self, invariants: &Invariants) {
-        if self.prng.below(14) != 0 {
-            return;
-        }
-        let names: Vec<String> = self.bindings.keys().cloned().collect();
-        if names.is_empty() || self.prng.below(10) == 0 {
-            return self.submit().await;
-        }
-        let name = names[usize::try_from(self.prng.below(names.len() as u64)).unwrap()].clone();
-        let (what, write) = self.choose_attack(&name, invariants);
-        let Some(write) = write else { return };
-        let by = if what.starts_with("queue") { &self.queue_admin } else { &self.tenant };
-        // A write that changes nothing answers with the version of whoever wrote last.
-        let known = Api::<DynamicObject>::namespaced_with(by.clone(), &write.namespace, &write.resource);
-        let known = known.get_opt(&write.name).await.ok().flatten().and_then(|object| object.metadata.resource_version);
-        let came = match write::execute_write(by, &write).await {
-            Ok(object) => {
-                let version = text(&object["metadata"]["resourceVersion"]);
-                let is_new = !version.is_empty() && known.as_deref() != Some(version);
-                if write.resource.kind == "ResourceBinding" && is_new {
-                    self.by_tenant.insert(version.parse().unwrap());
-                }
-                "done"
-            }
-            Err(Failure::Refused { .. }) => "refused",
-            Err(_) => "failed",
-        };
-        self.count(what, came);
-    }
-
-    fn count(&mut self, what: &str, came: &str) {
-        *self.attacks.entry(format!("{what}: {came}")).or_default() += 1;
-    }
-
-    /// A job: some fit the queue, some never do, and one asks for the world.
-    async fn submit(&mut self) {
-        let name = format!("{PREFIX}{}", self.prng.below(6));
-        let (replicas, cores) = match self.prng.below(8) {
-            0 => (1_000, 1),
-            1 | 2 => (self.prng.between(3, 6), 2),
-            _ => (self.prng.between(1, 5), 1),
-        };
-        let minimum = if self.prng.below(3) == 0 { 1 } else { replicas };
-        let seconds = if self.prng.below(4) == 0 { 100 } else { self.prng.between(3, 25) };
-        let object = job(&name, QUEUE, &[("t0".into(), replicas, minimum, cores)], seconds, false);
-        let write = write_to(stand_in::jobs(), NAMESPACE, &name, Body::Create(object));
-        let came = if write::execute_write(&self.tenant, &write).await.is_ok() { "done" } else { "failed" };
-        self.count("submit", came);
-    }
-
-    fn choose_attack(&mut self, binding: &str, invariants: &Invariants) -> (&'static str, Option<Write>) {
-        let name = binding.trim_end_matches("-job").to_owned();
-        let to = |body: Value| write_to(stand_in::bindings(), NAMESPACE, binding, Body::MergePatch(body));
-        let status = |write: Write| Write { subresource: Some("status"), ..write };
-        // What promises nothing without policies is left out of the siege: statuses, Works, requests.
-        match self.prng.below(if self.besieges { 17 } else { 27 }) {
-            0..=6 => ("record", Some(to(self.forge_record(binding, invariants)))),
-            7 => {
-                let open =
-                    json!({"metadata": {"annotations": {GATE: "open"}}, "spec": {"suspension": {"scheduling": false}}});
-                ("gate", Some(to(open)))
-            }
-            8 => ("suspension", Some(to(json!({"spec": {"suspension": {"scheduling": self.prng.below(2) == 0}}})))),
-            9 | 10 => {
-                let (clusters, plan) = self.forge_clusters(binding);
-                let annotations = if self.prng.below(2) == 0 { json!({PLAN: plan}) } else { json!({}) };
-                let patch = json!({"metadata": {"annotations": annotations}, "spec": {"clusters": clusters}});
-                ("clusters", Some(to(patch)))
-            }
-            11 => {
-                let (clusters, plan) = self.forge_clusters(binding);
-                let annotations = json!({GATE: null, ADMISSION: null, EPOCH: null, PLAN: plan});
-                let spec = json!({"clusters": clusters, "suspension": {"scheduling": false}});
-                ("no gate", Some(to(json!({"metadata": {"annotations": annotations}, "spec": spec}))))
-            }
-            12 => {
-                let (_, plan) = self.forge_clusters(binding);
-                let plan = if self.prng.below(2) == 0 { plan } else { "{\"clusters\": 7}".into() };
-                ("plan", Some(to(json!({"metadata": {"annotations": {PLAN: plan}}}))))
-            }
-            13 => {
-                let now = i64::MAX - i64::try_from(self.prng.below(3)).unwrap();
-                let eviction = json!({
-                    "count": u32::MAX, "requeues": u32::MAX, "at": -now, "until": now, "last": -now,
-                    "preemptor": "evil", "reason": "Forged", "message": "", "avoid": ["m1", "m2"],
-                });
-                let eviction = if self.prng.below(2) == 0 { Value::Null } else { eviction.to_string().into() };
-                (
-                    "eviction",
-                    Some(to(json!({"metadata": {"annotations": {EVICTION: eviction, PRIORITY: "2147483647"}}}))),
-                )
-            }
-            14 => ("PodGroup", self.find_group(&name)),
-            15 => ("binding", Some(write_to(stand_in::bindings(), NAMESPACE, binding, Body::Delete { uid: None }))),
-            16 => ("job", Some(write_to(stand_in::jobs(), NAMESPACE, &name, Body::Delete { uid: None }))),
-            17 | 18 => {
-                let phase = ["Completed", "Failed", "Running"][usize::try_from(self.prng.below(3)).unwrap()];
-                let ended = json!({
-                    "state": {"phase": phase}, "succeeded": 9, "taskStatusCount": {"t0": {"phase": {"Succeeded": 9}}},
-                });
-                if self.prng.below(2) == 0 {
-                    let write =
-                        write_to(stand_in::jobs(), NAMESPACE, &name, Body::MergePatch(json!({"status": ended})));
-                    return ("job's status", Some(status(write)));
-                }
-                let items = ["m1", "m2"].map(|it| json!({"clusterName": it, "applied": true, "status": ended}));
-                ("binding's status", Some(status(to(json!({"status": {"aggregatedStatus": items}})))))
-            }
-            19 | 20 => {
-                let Some((namespace, work)) = self.works.iter().find(|(_, work)| work == binding).cloned() else {
-                    return ("Work", None);
-                };
-                let body = if self.prng.below(2) == 0 {
-                    Body::Delete { uid: None }
-                } else {
-                    let replicas = self.prng.between(1, 50);
-                    Body::JsonPatch(json!([{
-                        "op": "replace", "path": "/spec/workload/manifests/0/spec/tasks/0/replicas", "value": replicas,
-                    }]))
-                };
-                ("Work", Some(write_to(stand_in::works(), &namespace, &work, body)))
-            }
-            21 | 22 => {
-                self.edited.insert(name.clone());
-                let cpu = "/spec/tasks/0/template/spec/containers/0/resources/requests/cpu";
-                let patch = json!([
-                    {"op": "replace", "path": cpu, "value": self.prng.between(1, 4).to_string()},
-                    {"op": "replace", "path": "/spec/tasks/0/replicas", "value": self.prng.between(1, 9)},
-                    {"op": "replace", "path": "/spec/tasks/0/minAvailable", "value": 1},
-                    {"op": "replace", "path": "/spec/minAvailable", "value": 1},
-                ]);
-                ("template", Some(write_to(stand_in::jobs(), NAMESPACE, &name, Body::JsonPatch(patch))))
-            }
-            23..=25 => {
-                let cores = [json!("2"), json!("7"), json!("100"), Value::Null]
-                    [usize::try_from(self.prng.below(4)).unwrap()]
-                .clone();
-                let of = ["lab", "vision", "speech", QUEUE][usize::try_from(self.prng.below(4)).unwrap()];
-                let patch = json!({"spec": {"capability": {"cpu": cores}}});
-                ("queue's capability", Some(write_to(queues(), "", of, Body::MergePatch(patch))))
-            }
-            _ => ("queue with children", Some(write_to(queues(), "", "lab", Body::Delete { uid: None }))),
-        }
-    }
-
-    fn find_group(&self, name: &str) -> Option<Write> {
-        let uid = text(&self.jobs.get(name)?["metadata"]["uid"]);
-        let group = format!("{name}-{uid}");
-        Some(write_to(stand_in::pod_groups(), NAMESPACE, &group, Body::Delete { uid: None }))
-    }
-
-    /// A record, its lease, the open gate, and perhaps clusters.
-    fn forge_record(&mut self, binding: &str, invariants: &Invariants) -> Value {
-        let all = invariants.bindings().values().chain(self.bindings.values());
-        let epochs =
-            all.map(|binding| annotation(binding, EPOCH)).filter(|epoch| term_of(epoch).is_some_and(|it| it < 90));
-        let newest = epochs.max_by_key(|epoch| term_of(epoch)).cloned().unwrap_or_default();
-        let term = term_of(&newest).unwrap_or(0);
-        let epoch = match self.prng.below(8) {
-            0..=2 => newest,
-            3 => format!("{}.controller-1", term.saturating_sub(1)).into(),
-            4 => Value::Null,
-            5 | 6 => format!("{}.me", 90 + self.prng.below(9)).into(),
-            _ => "99999999999999999999.?".into(),
-        };
-        let job = self.jobs.get(binding.trim_end_matches("-job")).cloned().unwrap_or_default();
-        let own = job["spec"]["tasks"][0]["replicas"].as_u64().unwrap_or(1);
-        let queue = [QUEUE, QUEUE, QUEUE, "vision", "lab", "nobody's"][usize::try_from(self.prng.below(6)).unwrap()];
-        let (pods, cpu) = match self.prng.below(4) {
-            0 => (u64::from(u32::MAX), "1000000000".to_owned()),
-            1 => (1, "0".to_owned()),
-            2 => (1, "-1".to_owned()),
-            _ => (own, (own * cores_of(&job)).to_string()),
-        };
-        let copies = if self.prng.below(8) == 0 { u32::MAX } else { 1 };
-        let record = match self.prng.below(12) {
-            0 => "{\"queue\": 7}".to_owned(),
-            _ => json!({
-                "queue": queue, "priority": i32::MAX, "copies": copies, "tasks": {"t0": pods},
-                "charged": {"cpu": cpu, "pods": pods.to_string()},
-            })
-            .to_string(),
-        };
-        let mut annotations = json!({GATE: "open", ADMISSION: record, EPOCH: epoch});
-        let mut spec = json!({"suspension": {"scheduling": false}});
-        if self.prng.below(2) == 0 {
-            let (clusters, plan) = self.forge_clusters(binding);
-            spec["clusters"] = clusters;
-            annotations[PLAN] = plan;
-        }
-        json!({"metadata": {"annotations": annotations}, "spec": spec})
-    }
-
-    /// Clusters and a plan of them.
-    fn forge_clusters(&mut self, binding: &str) -> (Value, Value) {
-        let job = self.jobs.get(binding.trim_end_matches("-job")).cloned().unwrap_or_default();
-        let own = job["spec"]["tasks"][0]["replicas"].as_u64().unwrap_or(1);
-        let targets: &[(&str, u64)] = match self.prng.below(7) {
-            0 => &[],
-            1 => &[("nowhere", 2_147_483_647)],
-            2 => &[("m1", 2_147_483_647), ("nowhere", 0)],
-            3 => &[("m1", own), ("m2", own)],
-            4 => &[("m2", own)],
-            _ => &[("m1", own)],
-        };
-        let share = |pods: u64| {
-            let minimum = pods.clamp(1, u64::from(u32::MAX));
-            json!({"tasks": {"t0": {"replicas": pods, "minAvailable": pods}}, "minAvailable": minimum})
-        };
-        let shares: BTreeMap<&str, Value> = targets.iter().map(|(name, pods)| (*name, share(*pods))).collect();
-        let clusters = targets.iter().map(|(name, pods)| json!({"name": name, "replicas": pods}));
-        (clusters.collect(), json!({"clusters": shares}).to_string().into())
-    }
-}
-
 /// A record and its lease.
 fn grant_of(binding: &Value) -> Option<(Value, Value)> {
     let record = annotation(binding, ADMISSION);
@@ -487,6 +284,10 @@ fn clusters_of(binding: &Value) -> Option<Value> {
 fn count_placed(binding: &Value) -> u64 {
     let targets = binding["spec"]["clusters"].as_array().into_iter().flatten();
     targets.filter_map(|target| target["replicas"].as_u64()).sum()
+}
+
+fn uid_of(object: &Value) -> String {
+    text(&object["metadata"]["uid"]).to_owned()
 }
 
 fn cores_of(job: &Value) -> u64 {
@@ -555,8 +356,10 @@ impl Hostile {
         let due_before = before.as_ref().and_then(|before| before.deadline);
         let was_due = due_before.is_some();
         let (known_record, known_clusters) = before.map_or((None, None), |before| (before.record, before.clusters));
+        // What a forged record was given, and the scheduler cut, is no better without it.
+        let bares = known_record.is_some() && grant_of(new).is_none();
         let record = if recorded { grant_of(new) } else { known_record };
-        let clusters = if placed { clusters_of(new) } else { known_clusters };
+        let clusters = if placed || bares { clusters_of(new) } else { known_clusters };
         if record.is_some() || clusters.is_some() {
             // What passes for granted stays so while nothing new is forged.
             let deadline = self.find_deadline(now, old, new, was_due).filter(|_| recorded || placed || was_due);
@@ -594,35 +397,46 @@ impl Hostile {
         deadline(if term_of(annotation(new, EPOCH)).is_some_and(|term| term >= 90) { OVERTAKEN } else { 0 })
     }
 
-    /// Somebody else wrote this.
+    /// Somebody else wrote this. Who writes another record takes what is placed within it for granted, and has it count
+    /// ([`Self::stays_within_its_limit`]).
     fn follow_withdrawal(&mut self, name: &str, binding: &Value) {
         let Some(forgery) = self.forgeries.get_mut(name) else { return };
+        let was_recorded = forgery.record.is_some();
         forgery.record = forgery.record.take().filter(|record| Some(record) == grant_of(binding).as_ref());
         forgery.clusters = forgery.clusters.take().filter(|clusters| Some(clusters) == clusters_of(binding).as_ref());
-        if forgery.record.is_none() && forgery.clusters.is_none() {
+        let pods = |record: &Value| record["tasks"]["t0"].as_u64().unwrap_or(0);
+        let is_within = |record: &Value| record["queue"] == QUEUE && count_placed(binding) <= pods(record);
+        let is_adopted =
+            was_recorded && forgery.record.is_none() && invariants::record(binding).is_some_and(|it| is_within(&it));
+        if is_adopted || (forgery.record.is_none() && forgery.clusters.is_none()) {
             self.forgeries.remove(name);
         }
     }
 
     /// What it runs by honest means.
     fn stays_within_its_limit(&mut self, changed: &Value) {
-        let mut held = 0;
+        if !self.besieges {
+            return;
+        }
+        let (mut held, mut kept) = (0, 0);
         for (name, binding) in &self.bindings {
-            let job = self.jobs.get(text(&binding["spec"]["resource"]["name"]));
-            let Some(job) = job.filter(|job| job["metadata"]["uid"] == binding["spec"]["resource"]["uid"]) else {
-                continue;
-            };
+            let Some(job) = self.job_of(binding) else { continue };
             let job_name = text(&job["metadata"]["name"]);
             if self.forgeries.contains_key(name) || self.edited.contains(job_name) || has_ended(job) {
                 continue;
             }
             let ended = job["status"]["taskStatusCount"]["t0"]["phase"]["Succeeded"].as_u64().unwrap_or(0);
-            held += cores_of(job) * count_placed(binding).saturating_sub(ended);
+            let cores = cores_of(job) * count_placed(binding).saturating_sub(ended);
+            held += cores;
+            kept += self.ran_before.get(&uid_of(binding)).map_or(0, |before| cores.min(*before));
         }
-        let before = std::mem::replace(&mut self.held, held);
-        if self.besieges {
-            assert!(held <= LIMIT.max(before), "queue {QUEUE} holds {held} of {LIMIT} cores: {changed}");
-        }
+        assert!(held <= LIMIT.max(kept), "queue {QUEUE} holds {held} of {LIMIT} cores, {kept} from before: {changed}");
+    }
+
+    /// The job that a binding is of.
+    fn job_of(&self, binding: &Value) -> Option<&Value> {
+        let resource = &binding["spec"]["resource"];
+        self.jobs.get(text(&resource["name"])).filter(|job| job["metadata"]["uid"] == resource["uid"])
     }
 
     /// The record of a job that has ended, or is gone, grants nothing.

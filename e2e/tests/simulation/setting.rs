@@ -118,7 +118,9 @@ pub fn queue(name: &str) -> Value {
     if let Some(cores) = limit.cores {
         spec["capability"] = json!({"cpu": cores.to_string()});
     }
-    json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": spec})
+    // Its user deletes queues in use, and knows it.
+    let metadata = json!({"name": name, "annotations": {"caldera.dev/force-delete": "true"}});
+    json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": metadata, "spec": spec})
 }
 
 pub const CLASSES: [&str; 2] = ["urgent", "idle"];

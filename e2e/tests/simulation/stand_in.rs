@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use axum::{Router, body::Body};
 use base64::{Engine, engine::general_purpose::STANDARD};
+use caldera_crds::names::karmada::BINDING_ID;
 use caldera_runtime::{
     watch::api_resource,
     write::{self, Failure, Write},
@@ -172,6 +173,8 @@ impl StandIn {
             "metadata": {
                 "name": name, "namespace": NAMESPACE,
                 "annotations": {"propagationpolicy.karmada.io/name": "policy"},
+                // Karmada throws one.
+                "labels": {BINDING_ID: metadata["uid"]},
                 "ownerReferences": [{
                     "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": metadata["name"],
                     "uid": metadata["uid"], "controller": true,

@@ -65,6 +65,9 @@ const STORM: Duration = Duration::from_secs(120);
 /// Until everything must be done after that.
 const CALM: Duration = Duration::from_secs(20 * 60);
 
+/// Longer where a tenant forged: each forgery doubles its job's backoff, up to this.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(15 * 60);
+
 /// Without a write for so long somebody holds the lease, and has written what it had to: who was killed may have held it
 /// for 15 s more.
 const SETTLED: Duration = Duration::from_secs(30);
@@ -368,10 +371,11 @@ async fn at_rest(world: &World, stand_in: &mut StandIn, run: &mut HistoryRun, fi
         let is_left = |group: &&Value| {
             left.iter().any(|name| group["metadata"]["labels"]["caldera.dev/workload-name"] == name.as_str())
         };
+        let calm = if run.hostile.is_some() { CALM + LONGEST_BACKOFF } else { CALM };
         assert!(
-            began.elapsed() < CALM,
+            began.elapsed() < calm,
             "not at rest after {} s: {left:#?} are not done, the last write was {} s ago; bindings {:#?}, groups {:#?}",
-            CALM.as_secs(),
+            calm.as_secs(),
             run.quiet_since.elapsed().as_secs(),
             left.iter().filter_map(|name| run.invariants.bindings().get(&format!("{name}-job"))).collect::<Vec<_>>(),
             run.history

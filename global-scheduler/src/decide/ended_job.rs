@@ -3,8 +3,8 @@
 //! A member carries out the policies of a job for its own copy only: `TaskCompleted -> CompleteJob` ends the copy whose
 //! task is complete, and a failure fails its copy. The other copies would run on and hold quota. Rule (Volcano
 //! `pkg/controllers/job/state`, applied to all copies): the job is complete when, for a task whose completion completes
-//! it, every copy with pods of that task is Completed. It has failed, or was terminated, when a copy that the gang
-//! needs has. Then the job leaves the clusters where it has not ended. Copies that have ended stay, and their status
+//! it, every copy with pods of that task is Completed. It has failed, or was terminated or aborted, when a copy that the
+//! gang needs has. Then the job leaves the clusters where it has not ended. Copies that have ended stay, and their status
 //! with them.
 
 use std::collections::BTreeSet;
@@ -37,9 +37,8 @@ pub fn keep_ended_copies(binding: &Binding, completes: &BTreeSet<TaskName>) -> O
 
 fn has_failed(binding: &Binding, plan: &Plan) -> bool {
     let needs = |share: &Share| share.min_available > 0;
-    plan.clusters
-        .iter()
-        .any(|(cluster, share)| needs(share) && binding.ended.get(cluster.as_str()) == Some(&End::Broken))
+    let broken = |cluster: &str| matches!(binding.ended.get(cluster), Some(End::Broken | End::Stopped));
+    plan.clusters.iter().any(|(cluster, share)| needs(share) && broken(cluster.as_str()))
 }
 
 fn is_complete(binding: &Binding, plan: &Plan, task: &TaskName) -> bool {

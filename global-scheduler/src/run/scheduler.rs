@@ -41,7 +41,9 @@ use crate::{
             pool::{EstimatorPool, Reply},
         },
     },
-    write::{binding_writes, event_budget::EventBudget, topology_status::TopologyStatusWriter},
+    write::{
+        binding_writes, confirmations::Confirmations, event_budget::EventBudget, topology_status::TopologyStatusWriter,
+    },
 };
 
 /// What a write was for.
@@ -83,6 +85,8 @@ pub(crate) struct Scheduler {
     metrics: Metrics,
     /// Bindings with a write in flight, and the version it was decided on. Its outcome makes them due again.
     in_flight: BTreeMap<BindingKey, String>,
+    /// Those of them whose status waits until there is room for it.
+    confirmations: Confirmations,
     /// Bindings whose writes failed.
     retries: BTreeMap<BindingKey, Retry>,
     fence: LeaseFence,
@@ -116,6 +120,7 @@ impl Scheduler {
             clock: config.clock,
             metrics: Metrics::register_metrics(&config.registry),
             in_flight: BTreeMap::new(),
+            confirmations: Confirmations::default(),
             retries: BTreeMap::new(),
             fence: LeaseFence::new(config.grants.is_some()),
             estimators,
@@ -345,8 +350,8 @@ impl Scheduler {
                 self.write_binding(key, Tag::Place(key.clone(), decision), write);
             }
             Step::Confirm { anew } => {
-                let write = binding_writes::write_scheduled(binding, None, anew, self.clock.now());
-                self.write_binding(key, Tag::Status(key.clone()), write);
+                self.confirmations.add(binding, None, anew);
+                self.in_flight.insert(key.clone(), binding.resource_version.clone());
             }
             Step::Refuse { reason, message, clear: true } => {
                 let write = binding_writes::clear_clusters(binding);
@@ -360,6 +365,24 @@ impl Scheduler {
         let version = self.cache.bindings.get(key).map(|binding| binding.resource_version.clone()).unwrap_or_default();
         self.in_flight.insert(key.clone(), version);
         self.writer.queue_write(tag, write);
+    }
+
+    /// Sends the statuses that wait, as far as there is room. Whether any is to be decided again.
+    pub(crate) fn send_confirmations(&mut self) -> bool {
+        let mut is_due = false;
+        while let Some((key, write)) =
+            self.confirmations.take_next(&self.cache.bindings, self.writer.has_room(), self.clock.now())
+        {
+            match write {
+                Some(write) => self.write_binding(&key, Tag::Status(key.clone()), write),
+                None => {
+                    self.in_flight.remove(&key);
+                    self.cache.mark_due(&key);
+                    is_due = true;
+                }
+            }
+        }
+        is_due
     }
 
     fn write_events(&self, events: Vec<Write>) {
@@ -386,6 +409,7 @@ impl Scheduler {
     }
 
     pub(crate) fn apply_outcome(&mut self, Done { tag, result }: Done<Tag>) {
+        self.confirmations.observe_answer();
         match (tag, result) {
             (Tag::Event, Err(error)) => tracing::debug!(%error, "an event was not recorded"),
             (Tag::Event | Tag::Topology(_), Ok(_)) => {}
@@ -437,10 +461,12 @@ impl Scheduler {
         let targets: &[Target] = &decision.targets;
         let message = binding_writes::success_message(targets);
         tracing::info!(binding = %key, result = message, "placed");
-        let status = binding_writes::write_scheduled(binding, decision.affinity.as_deref(), true, now);
-        let is_recorded = self.event_budget.take_event(Instant::now());
+        // Where a queued job is that found a place at once, its PodGroup says.
+        let is_news = binding.is_unqueued() || binding.status.scheduled_condition().is_some();
+        let is_recorded = is_news && self.event_budget.take_event(Instant::now());
         let events = is_recorded.then(|| binding_writes::schedule_events(binding, true, &message, now));
-        self.write_binding(key, Tag::Status(key.clone()), status);
+        self.confirmations.add(binding, decision.affinity.clone(), true);
+        self.in_flight.insert(key.clone(), binding.resource_version.clone());
         self.write_events(events.unwrap_or_default());
     }
 

@@ -70,7 +70,7 @@ fn workers_that_are_done_complete_nothing_that_waits_for_the_master() {
 
 #[test]
 fn what_failed_for_good_in_one_cluster_does_not_run_on_in_another() {
-    for phase in ["Failed", "Terminated"] {
+    for phase in ["Failed", "Terminated", "Aborted"] {
         let (mut world, object) = running(&json!(null));
         let (master, other) = homes(&object);
         let failed = [(master.as_str(), "Running"), (other.as_str(), phase)];

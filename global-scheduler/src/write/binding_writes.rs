@@ -145,7 +145,7 @@ pub fn ignored_weights_event(fault: &WeightsFault, now: Timestamp) -> Write {
 
 /// Events on the binding and on its template, as karmada-scheduler writes them. A success is recorded on the template
 /// only, with the binding as the related object: the condition of the binding says the same, and the writes of a job
-/// bound the throughput of a host.
+/// bound the throughput of a host. Of a queued job that was placed at once none is recorded.
 #[must_use]
 pub fn schedule_events(binding: &Binding, success: bool, message: &str, now: Timestamp) -> Vec<Write> {
     let on_binding = Regarding {

@@ -1,5 +1,6 @@
 //! What the scheduler writes: placements and statuses of bindings, Events, and the status of topologies.
 
 pub mod binding_writes;
+pub(crate) mod confirmations;
 pub(crate) mod event_budget;
 pub mod topology_status;

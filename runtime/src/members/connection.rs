@@ -147,7 +147,7 @@ pub(super) async fn probe_member(client: &Client) -> Result<(), MemberError> {
 }
 
 /// A client that sends every request through Karmada's cluster proxy.
-fn proxy_client(host: &Client, cluster: &str) -> Client {
+pub(super) fn proxy_client(host: &Client, cluster: &str) -> Client {
     let prefix = format!("/apis/cluster.karmada.io/v1alpha1/clusters/{cluster}/proxy");
     let host = host.clone();
     let service = tower::service_fn(move |mut request: http::Request<kube::client::Body>| {

@@ -3,6 +3,9 @@
 use crate::body::FORMATS;
 use crate::error::Status;
 
+/// What a watch can be streamed as.
+pub const STREAMS: [&str; 2] = ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Encoding {
     #[default]
@@ -102,7 +105,7 @@ pub fn check_routed(accept: &str, streams: bool) -> Result<(), Status> {
     }
     let mut known = FORMATS.to_vec();
     if streams {
-        known.extend(["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"]);
+        known.extend(STREAMS);
     }
     let message = format!("406: Not Acceptable\n\nAvailable representations: {}", known.join(", "));
     let mut status = Status::new(406, "NotAcceptable", message);

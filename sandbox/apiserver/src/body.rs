@@ -101,7 +101,7 @@ impl From<Value> for Document {
 }
 
 /// Go's words for a syntax error where they are known.
-fn go_syntax(error: &serde_json::Error, bytes: &[u8]) -> String {
+pub(crate) fn go_syntax(error: &serde_json::Error, bytes: &[u8]) -> String {
     if error.is_eof() || bytes.iter().all(u8::is_ascii_whitespace) {
         return "unexpected end of JSON input".into();
     }
@@ -109,6 +109,20 @@ fn go_syntax(error: &serde_json::Error, bytes: &[u8]) -> String {
         + error.column().saturating_sub(1);
     let found = bytes.get(at).map(|b| *b as char).unwrap_or(' ');
     format!("invalid character '{found}' looking for beginning of value")
+}
+
+/// Of several documents only the first is read.
+fn first_document(text: &str) -> &str {
+    let mut at = 0;
+    let mut begun = false;
+    for line in text.split_inclusive('\n') {
+        if begun && line.trim_end() == "---" {
+            return text.get(..at).unwrap_or(text);
+        }
+        begun |= !line.trim().is_empty() && !line.starts_with('#');
+        at += line.len();
+    }
+    text
 }
 
 /// YAML 1.1 as the real server reads it: `y` and `yes` are booleans.
@@ -120,6 +134,7 @@ pub fn parse_yaml(bytes: &[u8]) -> Result<Value, String> {
     {
         return Ok(value);
     }
+    let text = first_document(text);
     let options = serde_saphyr::options! { duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins };
     serde_saphyr::from_str_with_options(text, options).map_err(|e| {
         let text = go_yaml(e.to_string().lines().next().unwrap_or_default(), text);
@@ -306,5 +321,10 @@ mod tests {
             "unknown field \"zz\"",
         ];
         assert_eq!(document.strict_errors(&unknown, true), told);
+    }
+
+    #[test]
+    fn of_several_yaml_documents_the_first_is_read() {
+        assert_eq!(parse_yaml(b"---\na: 1\n---\na: 2\n").unwrap(), json!({"a": 1}));
     }
 }

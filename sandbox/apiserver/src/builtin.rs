@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::resource::{Generation, NameRule, Registry, Resource, Rules, Subresource};
 use crate::schema::TypeSchema;
+use crate::subresource::CONNECTIONS;
 
 struct Row {
     group: &'static str,
@@ -181,7 +182,7 @@ fn categories_of(row: &Row) -> Vec<String> {
     if row.traits.contains(&All) {
         categories.push("all".to_owned());
     }
-    if matches!(row.group, "apiextensions.k8s.io" | "admissionregistration.k8s.io") {
+    if matches!(row.group, "apiextensions.k8s.io" | "admissionregistration.k8s.io" | "apiregistration.k8s.io") {
         categories.push("api-extensions".to_owned());
     }
     categories
@@ -210,6 +211,14 @@ fn subresources_of(row: &Row) -> Vec<Subresource> {
         "certificatesigningrequests" => subresources.push(own("approval", &STATUS_VERBS)),
         _ => {}
     }
+    for (_, name, kind) in CONNECTIONS.iter().filter(|(of, _, _)| row.group.is_empty() && *of == row.plural) {
+        let verbs: &[&'static str] =
+            if *name == "proxy" { &["create", "delete", "get", "patch", "update"] } else { &["create", "get"] };
+        let mut connection = own(name, verbs);
+        connection.kind = Some((String::new(), "v1".into(), (*kind).into()));
+        subresources.push(connection);
+    }
+    subresources.sort_by(|a, b| a.name.cmp(&b.name));
     if row.traits.contains(&Scale) {
         subresources.push(other("scale", "autoscaling", "v1", "Scale", &STATUS_VERBS));
     }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::clock::write_seconds;
 use crate::crd_names::{Taken, is_settled, settle_names};
+use crate::error::Status;
 use crate::fields::Writer;
 use crate::meta;
 use crate::resource::{CustomResource, Generation, NameRule, Resource, Rules, ScalePaths, Subresource};
@@ -121,6 +122,17 @@ pub fn after_removal(server: &ApiServer, resource: &Resource, gone: &Arc<Object>
             clean_up(server, &definition);
         }
     }
+}
+
+/// Nothing new of a kind that is on its way out (`customresource_handler.go`).
+pub fn refuse_terminating(server: &ApiServer, resource: &Resource, name: &str) -> Result<(), Status> {
+    let Some(custom) = &resource.custom else { return Ok(()) };
+    let definition = server.store().get(STORAGE, &Key::new("", &custom.crd_name));
+    if definition.is_some_and(|d| meta::is_deleting(&d.value)) {
+        let why = "create not allowed while custom resource definition is terminating";
+        return Err(Status::forbidden(&resource.group, &resource.plural, name, why));
+    }
+    Ok(())
 }
 
 fn kind_storage(crd: &Value) -> String {
@@ -411,12 +423,22 @@ fn clean_up(server: &ApiServer, stored: &Arc<Object>) {
                 let metadata = meta::metadata_mut(&mut value);
                 metadata.insert("deletionTimestamp".into(), now.into());
                 metadata.insert("deletionGracePeriodSeconds".into(), 0.into());
+                let generation = metadata.get("generation").and_then(Value::as_i64).unwrap_or(0);
+                metadata.insert("generation".into(), (generation + 1).into());
                 let change = Change::Put(value, object.form);
                 let _ = server.store().commit(&storage, &key, Expect::Revision(object.revision), change);
             }
         }
     }
     if left {
+        let mut value = crd.clone();
+        let (reason, message) = ("InstanceDeletionInProgress", "CustomResource deletion is in progress");
+        set_condition(&mut value, "Terminating", "True", reason, message, &write_seconds(server.now()));
+        let key = Key::new("", meta::object_name(crd));
+        if value != *crd {
+            let change = Change::Put(value, stored.form);
+            let _ = server.store().commit(STORAGE, &key, Expect::Revision(stored.revision), change);
+        }
         return;
     }
     let mut value = crd.clone();

@@ -15,10 +15,9 @@ pub fn data_errors(resource: &Resource, object: &Value, old: Option<&Value>) -> 
             for problem in data_key_problems(key) {
                 errors.push(FieldError::invalid_text(format!("{member}[{key}]"), key, &problem));
             }
-            let other = if member == "data" { "binaryData" } else { "data" };
-            if object.get(other).is_some_and(|bag| bag.get(key).is_some()) {
-                let why = format!("duplicate of key present in {other}");
-                errors.push(FieldError::invalid_text(format!("{member}[{key}]"), key, &why));
+            if member == "data" && object.get("binaryData").is_some_and(|bag| bag.get(key).is_some()) {
+                let why = "duplicate of key present in binaryData";
+                errors.push(FieldError::invalid_text(format!("data[{key}]"), key, why));
             }
             let text = value.as_str().map_or(0, str::len);
             // Encoded bytes count decoded.
@@ -26,7 +25,7 @@ pub fn data_errors(resource: &Resource, object: &Value, old: Option<&Value>) -> 
         }
     }
     if size > LIMIT {
-        let field = if resource.plural == "configmaps" { "" } else { "data" };
+        let field = if resource.plural == "configmaps" { "[]" } else { "data" };
         errors.push(FieldError::too_long(field, LIMIT));
     }
     if resource.plural == "secrets" {

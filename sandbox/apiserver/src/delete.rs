@@ -138,6 +138,10 @@ fn check_preconditions(call: &Call, options: &DeleteOptions, value: &Value) -> R
     let name = meta::object_name(value);
     if let Some(wanted) = &options.uid {
         let found = meta::metadata_text(value, "uid");
+        if wanted != found && resource.storage == "namespaces" {
+            let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
+            return Err(Status::conflict("", "namespaces", name, &why));
+        }
         if wanted != found {
             let why = format!(
                 "the UID in the precondition ({wanted}) does not match the UID in record ({found}). The object might have been deleted \
@@ -169,6 +173,11 @@ async fn admit_deletion(
     let resource = call.resource.clone();
     let namespace = call.namespace().to_owned();
     let user = call.user.clone();
+    let mut told = options.value.clone();
+    if resource.storage == "namespaces" && options.uid.is_none() {
+        // The namespace that was looked at, and no later one of its name (`namespace/storage`).
+        told["preconditions"]["uid"] = meta::metadata_text(value, "uid").into();
+    }
     let attributes = Attributes {
         operation: Operation::Delete,
         resource: &resource,
@@ -177,7 +186,7 @@ async fn admit_deletion(
         namespace: &namespace,
         name: admitted,
         old_object: Some(value),
-        options: &options.value,
+        options: &told,
         dry_run: options.dry_run,
         user: &user,
     };

@@ -67,6 +67,12 @@ impl FieldError {
         Self::value(CauseReason::Invalid, field, &Value::from(value), detail)
     }
 
+    /// An invalid value in a form of its own, such as that of `go_struct`.
+    pub fn invalid_shown(field: impl Into<String>, shown: &str, detail: &str) -> Self {
+        let message = format!("{}: {shown}: {detail}", CauseReason::Invalid.words());
+        Self { reason: CauseReason::Invalid, field: field.into(), message }
+    }
+
     pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
         Self::value(CauseReason::Duplicate, field, value, "")
     }
@@ -89,6 +95,18 @@ pub fn show_value(value: &Value) -> String {
         Value::String(text) => go_quote(text),
         other => other.to_string(),
     }
+}
+
+/// An internal type as field errors print it: Go's names, in the order of the struct, absent members as given.
+pub fn go_struct(value: &Value, members: &[(&str, &str, &str)]) -> String {
+    let shown: Vec<String> = members
+        .iter()
+        .map(|(name, key, absent)| match value.get(key).filter(|v| !v.is_null()) {
+            Some(member) => format!("\"{name}\":{member}"),
+            None => format!("\"{name}\":{absent}"),
+        })
+        .collect();
+    format!("{{{}}}", shown.join(","))
 }
 
 /// Go's `%q` for the texts that occur here.

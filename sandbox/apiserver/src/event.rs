@@ -98,6 +98,17 @@ pub fn core_errors(event: &Value, old: Option<&Value>) -> Vec<FieldError> {
             ));
         }
     }
+    if old.is_none() && event.get("eventTime").is_some_and(Value::is_string) {
+        // An event of the new style is held to the new rules, under its old names.
+        let new = convert_event(event.clone(), "events.k8s.io/v1");
+        let shared = ["reportingController", "reportingInstance", "action", "reason"];
+        for mut error in validate_event(&new, None).into_iter().filter(|e| shared.contains(&e.field.as_str())) {
+            if error.field == "reportingController" {
+                error.field = "reportingComponent".into();
+            }
+            errors.push(error);
+        }
+    }
     errors
 }
 

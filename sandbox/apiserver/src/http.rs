@@ -76,14 +76,31 @@ async fn answer_request(
     let query = Query::parse(parts.uri.query());
     let info = request::read_info(&parts.method, path, &query);
     let user = crate::auth::impersonate_user(server, user, &parts.headers, &info)?;
-    crate::auth::authorize_request(server, &user, &info)?;
+    crate::auth::authorize_request(server, &user, &request::as_authorized(&info, &query))?;
     if !info.is_resource {
+        if request::is_discovery(path) && !matches!(parts.method, Method::GET | Method::HEAD) {
+            return Err(routed_missing(server, path, Status::verb_not_allowed()));
+        }
+        if request::is_discovery(path) {
+            accept::negotiate_output(text_header(&parts.headers, &ACCEPT), false)?;
+        }
         let known = matches!(parts.method, Method::GET | Method::HEAD)
             .then(|| crate::discovery::respond_discovery(server, path, &query, &parts.headers))
             .flatten();
-        return known.ok_or_else(Status::page_not_found);
+        return known.ok_or_else(|| routed_missing(server, path, Status::no_such_resource()));
     }
     let resource = find_resource(server, &info)?;
+    if !resource.is_custom() && (parts.method == Method::HEAD || path.contains("//")) {
+        // The router of built-in kinds knows each path and method as it is written.
+        let head = parts.method == Method::HEAD;
+        return Err(if head { Status::verb_not_allowed() } else { Status::no_such_resource() });
+    }
+    if resource.group.is_empty() && resource.plural == "endpoints" {
+        warnings.push("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned());
+    }
+    if resource.group.is_empty() && resource.plural == "componentstatuses" {
+        warnings.push("v1 ComponentStatus is deprecated in v1.19+".to_owned());
+    }
     if let Some(warning) = resource.custom.as_ref().and_then(|c| c.deprecation_warning.clone()) {
         warnings.push(warning);
     }
@@ -93,6 +110,9 @@ async fn answer_request(
     }
     let transforms = matches!(info.verb.as_str(), "get" | "list" | "watch" | "create" | "update" | "patch" | "delete");
     let output = accept::negotiate_output(accepted, transforms)?;
+    if info.verb == "watch" && output.encoding == Encoding::Yaml {
+        return Err(Status::not_acceptable(&accept::STREAMS));
+    }
     let body = Limited::new(body, MAX_BODY).collect().await.map_err(|_| {
         Status::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {MAX_BODY}"))
     })?;
@@ -113,6 +133,19 @@ async fn answer_request(
     render_reply(&call, result?)
 }
 
+/// The refusal of whoever would serve the path: below a built-in group that is the router of its web service
+/// (`apiserver/pkg/server/handler.go`), elsewhere nobody.
+fn routed_missing(server: &ApiServer, path: &str, refusal: Status) -> Status {
+    let mut parts = path.split('/').filter(|p| !p.is_empty());
+    let group = match (parts.next(), parts.next()) {
+        (Some("api"), Some(_)) => "",
+        (Some("apis"), Some(group)) => group,
+        _ => return Status::page_not_found(),
+    };
+    let built_in = server.registry().iter().any(|r| r.group == group && !r.is_custom());
+    if built_in { refusal } else { Status::page_not_found() }
+}
+
 /// The kind that the path names, with the 404 of whoever would have served it.
 fn find_resource(server: &ApiServer, info: &RequestInfo) -> Result<Arc<Resource>, Status> {
     let registry = server.registry();
@@ -121,20 +154,19 @@ fn find_resource(server: &ApiServer, info: &RequestInfo) -> Result<Arc<Resource>
         let everywhere = matches!(info.verb.as_str(), "list" | "watch" | "get");
         if resource.namespaced && info.namespace.is_empty() && !everywhere && info.name.is_empty() {
             let missing = if resource.is_custom() { Status::page_not_found() } else { Status::verb_not_allowed() };
-            // Reviews about no namespace in particular are refused by their own handler.
-            if resource.verbs != ["create"] {
-                return Err(missing);
-            }
+            return Err(if resource.verbs == ["create"] { Status::no_such_resource() } else { missing });
         }
         let scope_fits = resource.namespaced || info.namespace.is_empty() || info.resource == "namespaces";
         // An object of a namespaced kind has no path outside a namespace, but its collection has.
         let named = resource.namespaced && info.namespace.is_empty() && !info.name.is_empty();
-        if scope_fits && !named {
+        // A review is nothing that could be found again.
+        let kept = resource.verbs != ["create"] || info.name.is_empty();
+        if scope_fits && !named && kept {
             return Ok(resource.clone());
         }
         return Err(if resource.is_custom() { Status::page_not_found() } else { Status::no_such_resource() });
     }
-    let built_in = registry.iter().any(|r| r.group == info.group && r.version == info.version && !r.is_custom());
+    let built_in = registry.iter().any(|r| r.group == info.group && !r.is_custom());
     Err(if built_in { Status::no_such_resource() } else { Status::page_not_found() })
 }
 
@@ -220,12 +252,23 @@ fn render_object(call: &Call, code: u16, payload: &Payload) -> Result<Response, 
         Transform::Table(version) => {
             let mut table =
                 to_table(&[payload.value()], &call.resource, include_object(call)?, true, call.server.now());
-            table["apiVersion"] = format!("meta.k8s.io/{version}").into();
+            name_table(&mut table, version);
             table["metadata"]["resourceVersion"] =
                 crate::meta::metadata_text(payload.value(), "resourceVersion").into();
             Ok(document_response(code, call.output.encoding, encode_json(&table), &table))
         }
     }
+}
+
+/// A table and the metadata in its rows are of the version that was asked for.
+fn name_table(table: &mut Value, version: &str) {
+    let name = format!("meta.k8s.io/{version}");
+    for row in table["rows"].as_array_mut().into_iter().flatten() {
+        if row.pointer("/object/kind").and_then(Value::as_str) == Some("PartialObjectMetadata") {
+            row["object"]["apiVersion"] = name.as_str().into();
+        }
+    }
+    table["apiVersion"] = name.into();
 }
 
 /// What a table's rows carry.
@@ -272,7 +315,7 @@ fn render_list(call: &Call, mut metadata: Value, items: &[Payload]) -> Result<Re
             drop_empty_continue(&mut metadata);
             let objects: Vec<&Value> = items.iter().map(Payload::value).collect();
             let mut table = to_table(&objects, resource, include_object(call)?, true, call.server.now());
-            table["apiVersion"] = format!("meta.k8s.io/{version}").into();
+            name_table(&mut table, version);
             table["metadata"] = metadata;
             table
         }

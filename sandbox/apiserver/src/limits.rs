@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::error::Status;
 use crate::meta;
+use crate::resource::Resource;
 use crate::server::ApiServer;
 
 /// A quantity in billionths, exactly.
@@ -58,18 +59,18 @@ impl Amount {
     }
 }
 
-/// Fills in the defaults of the namespace's ranges and refuses what is out of bounds.
-pub fn apply_limits(server: &ApiServer, pod: &mut Value) -> Result<(), Status> {
-    let namespace = meta::metadata_text(pod, "namespace").to_owned();
-    let ranges = server.store().list("limitranges", Some(&namespace));
-    let limits: Vec<Value> = ranges
+fn container_limits(server: &ApiServer, pod: &Value) -> Vec<Value> {
+    let ranges = server.store().list("limitranges", Some(meta::metadata_text(pod, "namespace")));
+    ranges
         .iter()
         .flat_map(|r| r.value.pointer("/spec/limits").and_then(Value::as_array).cloned().unwrap_or_default())
         .filter(|l| l.get("type").and_then(Value::as_str) == Some("Container"))
-        .collect();
-    if limits.is_empty() {
-        return Ok(());
-    }
+        .collect()
+}
+
+/// Fills in the defaults of the namespace's ranges.
+pub fn default_limits(server: &ApiServer, pod: &mut Value) {
+    let limits = container_limits(server, pod);
     let mut notes = Vec::new();
     let containers = pod.pointer_mut("/spec/containers").and_then(Value::as_array_mut);
     for container in containers.into_iter().flatten() {
@@ -82,6 +83,14 @@ pub fn apply_limits(server: &ApiServer, pod: &mut Value) -> Result<(), Status> {
         let metadata = meta::metadata_mut(pod);
         metadata.entry("annotations").or_insert_with(|| json!({}))["kubernetes.io/limit-ranger"] = note.into();
     }
+}
+
+/// Refuses a valid new pod that is out of bounds.
+pub fn check_limits(server: &ApiServer, resource: &Resource, pod: &Value) -> Result<(), Status> {
+    if resource.storage != "pods" {
+        return Ok(());
+    }
+    let limits = container_limits(server, pod);
     let name = meta::object_name(pod).to_owned();
     let mut problems = Vec::new();
     for container in pod.pointer("/spec/containers").and_then(Value::as_array).into_iter().flatten() {

@@ -100,6 +100,12 @@ pub fn metadata_warnings(object: &mut Value, old: Option<&Value>, custom: bool) 
 }
 
 /// Members the server owns: an update keeps the stored ones where the client left them out.
+pub fn unsent_members(object: &Value) -> Vec<&'static str> {
+    let sent = |member: &&str| metadata_of(object).is_some_and(|m| m.contains_key(*member));
+    let members = ["uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"];
+    members.into_iter().filter(|member| !sent(member)).collect()
+}
+
 pub fn keep_server_members(new: &mut Value, old: &Value, has_namespace: bool) {
     let old_metadata = metadata_of(old).cloned().unwrap_or_default();
     let metadata = metadata_mut(new);
@@ -156,5 +162,11 @@ mod tests {
         let mut object = json!({"metadata": {"ownerReferences": [owner, owner]}});
         assert_eq!(metadata_warnings(&mut object, None, false).len(), 1);
         assert_eq!(object["metadata"]["ownerReferences"].as_array().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_was_not_sent_is_known() {
+        let sent = json!({"metadata": {"name": "a", "uid": "u"}});
+        assert!(!unsent_members(&sent).contains(&"uid") && unsent_members(&sent).contains(&"creationTimestamp"));
     }
 }

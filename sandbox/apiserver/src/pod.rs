@@ -7,7 +7,7 @@ use crate::error::Status;
 use crate::server::ApiServer;
 
 pub fn prepare_create(server: &ApiServer, pod: &mut Value) -> Result<(), Status> {
-    crate::limits::apply_limits(server, pod)?;
+    crate::limits::default_limits(server, pod);
     tolerate_node_problems(pod);
     crate::priority::resolve_priority(server, pod)?;
     let class = quality_class(pod);

@@ -7,19 +7,20 @@ use serde_json::Value;
 
 use crate::limits::Amount;
 use crate::meta;
+use crate::pod_update::immutable_spec;
 use crate::resource::Resource;
 use crate::schema::{CauseReason, FieldError};
 use crate::selector::LabelSelector;
 
-fn text_of<'a>(value: &'a Value, member: &str) -> &'a str {
+pub(crate) fn text_of<'a>(value: &'a Value, member: &str) -> &'a str {
     value.get(member).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn items_of<'a>(value: &'a Value, member: &str) -> &'a [Value] {
+pub(crate) fn items_of<'a>(value: &'a Value, member: &str) -> &'a [Value] {
     value.get(member).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-const NULL: Value = Value::Null;
+pub(crate) const NULL: Value = Value::Null;
 
 pub fn validate_pod(pod: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let spec = pod.get("spec").unwrap_or(&NULL);
@@ -30,51 +31,10 @@ pub fn validate_pod(pod: &Value, old: Option<&Value>) -> Vec<FieldError> {
     errors
 }
 
-const UPDATABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,\
-    `spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` \
-    (allow it to be set to 1 if it was previously negative)";
-
-/// A pod's spec is fixed but for images, deadlines and more tolerations; where it may go also while it is gated. (The real
-/// server shows a diff after the sentence.)
-fn immutable_spec(new: &Value, old: &Value) -> Vec<FieldError> {
-    let gates = |spec: &Value| spec.get("schedulingGates").and_then(Value::as_array).cloned().unwrap_or_default();
-    let (before, now) = (gates(old), gates(new));
-    if let Some((index, gate)) = now.iter().enumerate().find(|(_, gate)| !before.contains(gate)) {
-        let why = format!("only deletion is allowed, but found new scheduling gate '{}'", text_of(gate, "name"));
-        return vec![FieldError::forbidden(format!("spec.schedulingGates[{index}].name"), &why)];
-    }
-    let fixed = |spec: &Value| {
-        let mut spec = spec.clone();
-        for list in ["containers", "initContainers", "ephemeralContainers"] {
-            for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
-                if let Some(container) = container.as_object_mut() {
-                    container.remove("image");
-                }
-            }
-        }
-        if let Some(map) = spec.as_object_mut() {
-            for member in [
-                "activeDeadlineSeconds",
-                "tolerations",
-                "terminationGracePeriodSeconds",
-                "schedulingGates",
-                "ephemeralContainers",
-            ] {
-                map.remove(member);
-            }
-            if !before.is_empty() {
-                map.remove("nodeSelector");
-                map.remove("affinity");
-            }
-        }
-        spec
-    };
-    if fixed(new) == fixed(old) { Vec::new() } else { vec![FieldError::forbidden("spec", UPDATABLE)] }
-}
-
 fn validate_spec(spec: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let volumes = validate_volumes(spec, path, &mut errors);
+    let host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
     if items_of(spec, "containers").is_empty() {
         errors.push(FieldError::required(format!("{path}.containers"), ""));
     }
@@ -82,7 +42,7 @@ fn validate_spec(spec: &Value, path: &str) -> Vec<FieldError> {
     for list in ["containers", "initContainers"] {
         for (index, container) in items_of(spec, list).iter().enumerate() {
             let path = format!("{path}.{list}[{index}]");
-            validate_container(container, &path, &volumes, &mut names, &mut errors);
+            validate_container(container, &path, (&volumes, host_network), &mut names, &mut errors);
         }
     }
     one_of(spec, path, "restartPolicy", &["Always", "OnFailure", "Never"], &mut errors);
@@ -90,6 +50,18 @@ fn validate_spec(spec: &Value, path: &str) -> Vec<FieldError> {
     one_of(spec, path, "dnsPolicy", &policies, &mut errors);
     for (index, toleration) in items_of(spec, "tolerations").iter().enumerate() {
         validate_toleration(toleration, &format!("{path}.tolerations[{index}]"), &mut errors);
+    }
+    for (key, value) in spec.get("nodeSelector").and_then(Value::as_object).into_iter().flatten() {
+        let value = value.as_str().unwrap_or_default();
+        for problem in meta::qualified_name_problems(key) {
+            errors.push(FieldError::invalid_text(format!("{path}.nodeSelector"), key, &problem));
+        }
+        for problem in meta::label_value_problems(value) {
+            errors.push(FieldError::invalid_text(format!("{path}.nodeSelector"), value, &problem));
+        }
+    }
+    for (index, constraint) in items_of(spec, "topologySpreadConstraints").iter().enumerate() {
+        validate_spread(constraint, &format!("{path}.topologySpreadConstraints[{index}]"), &mut errors);
     }
     for member in ["activeDeadlineSeconds"] {
         if let Some(number) = spec.get(member).and_then(Value::as_i64).filter(|n| *n < 1) {
@@ -104,6 +76,21 @@ fn one_of(value: &Value, path: &str, member: &str, known: &[&str], errors: &mut 
     let given = text_of(value, member);
     if !given.is_empty() && !known.contains(&given) {
         errors.push(FieldError::not_supported(format!("{path}.{member}"), &given.into(), known));
+    }
+}
+
+fn validate_spread(constraint: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    let skew = constraint.get("maxSkew").and_then(Value::as_i64).unwrap_or(0);
+    if skew <= 0 {
+        errors.push(FieldError::invalid(format!("{path}.maxSkew"), &skew.into(), "must be greater than zero"));
+    }
+    if text_of(constraint, "topologyKey").is_empty() {
+        errors.push(FieldError::required(format!("{path}.topologyKey"), "can not be empty"));
+    }
+    let known = ["DoNotSchedule", "ScheduleAnyway"];
+    let action = text_of(constraint, "whenUnsatisfiable");
+    if !known.contains(&action) {
+        errors.push(FieldError::not_supported(format!("{path}.whenUnsatisfiable"), &action.into(), &known));
     }
 }
 
@@ -149,7 +136,7 @@ fn validate_name(name: &str, path: &str, taken: &BTreeSet<String>, errors: &mut 
 fn validate_container(
     container: &Value,
     path: &str,
-    volumes: &BTreeSet<String>,
+    (volumes, host_network): (&BTreeSet<String>, bool),
     names: &mut BTreeSet<String>,
     errors: &mut Vec<FieldError>,
 ) {
@@ -170,10 +157,21 @@ fn validate_container(
             Some(_) => {}
         }
         one_of(port, &path, "protocol", &["SCTP", "TCP", "UDP"], errors);
+        let wanted = port.get("hostPort").and_then(Value::as_i64).filter(|p| *p != 0);
+        if let Some(wanted) =
+            wanted.filter(|p| host_network && port.get("containerPort").and_then(Value::as_i64) != Some(*p))
+        {
+            let why = "must match `containerPort` when `hostNetwork` is true";
+            errors.push(FieldError::invalid(format!("{path}.hostPort"), &wanted.into(), why));
+        }
     }
     for (index, variable) in items_of(container, "env").iter().enumerate() {
         if text_of(variable, "name").is_empty() {
             errors.push(FieldError::required(format!("{path}.env[{index}].name"), ""));
+        }
+        if !text_of(variable, "value").is_empty() && variable.get("valueFrom").is_some_and(Value::is_object) {
+            let why = "may not be specified when `value` is not empty";
+            errors.push(FieldError::invalid_text(format!("{path}.env[{index}].valueFrom"), "", why));
         }
     }
     for (index, mount) in items_of(container, "volumeMounts").iter().enumerate() {
@@ -186,6 +184,13 @@ fn validate_container(
         }
         if text_of(mount, "mountPath").is_empty() {
             errors.push(FieldError::required(format!("{path}.mountPath"), ""));
+        }
+    }
+    for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        let handlers = ["exec", "httpGet", "tcpSocket", "grpc"];
+        let Some(given) = container.get(probe).filter(|p| p.is_object()) else { continue };
+        if handlers.iter().all(|handler| given.get(handler).is_none_or(Value::is_null)) {
+            errors.push(FieldError::required(format!("{path}.{probe}"), "must specify a handler type"));
         }
     }
     one_of(container, path, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], errors);
@@ -297,18 +302,27 @@ fn validate_selected(spec: &Value, plural: &str, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::invalid("spec.replicas", &replicas.into(), why));
     }
     let labels = spec.pointer("/template/metadata/labels");
+    let given = spec.get("selector");
+    let own = if plural == "deployments" { crate::rollout::selector_errors(given, "deployment") } else { Vec::new() };
+    if plural == "deployments" {
+        errors.extend(crate::rollout::deployment_errors(spec));
+    }
     // An absent selector reads as an empty one.
-    let selector = spec.get("selector").filter(|s| s.as_object().is_some_and(|s| !s.is_empty()));
+    let selector = given.filter(|s| s.as_object().is_some_and(|s| !s.is_empty()));
     let matches = if plural == "replicationcontrollers" {
         let wanted = selector.and_then(Value::as_object);
         wanted.into_iter().flatten().all(|(k, v)| labels.and_then(|l| l.get(k)) == Some(v))
     } else {
         selector.and_then(LabelSelector::from_value).is_some_and(|s| s.matches_labels(labels))
     };
-    if selector.is_none() {
+    let absent = given.is_none_or(Value::is_null);
+    let unusable = !own.is_empty() && !absent;
+    if !own.is_empty() {
+        errors.extend(own);
+    } else if selector.is_none() {
         errors.push(FieldError::required("spec.selector", ""));
     }
-    if !matches {
+    if !matches && !unusable {
         let shown = labels.cloned().unwrap_or(NULL);
         errors.push(FieldError::invalid(
             "spec.template.metadata.labels",
@@ -439,5 +453,12 @@ mod tests {
         assert!(immutable_set(&new, &old).is_none());
         new["serviceName"] = "t".into();
         assert!(immutable_set(&new, &old).is_some());
+    }
+
+    #[test]
+    fn a_spread_says_how_and_where() {
+        let mut errors = Vec::new();
+        validate_spread(&json!({"maxSkew": 0, "whenUnsatisfiable": "x"}), "p", &mut errors);
+        assert_eq!(errors.len(), 3);
     }
 }

@@ -15,7 +15,11 @@ use crate::store::{Object, OutOfRange};
 
 pub fn get_object(call: &Call) -> Result<Reply, Status> {
     let asked = call.query.get("resourceVersion").unwrap_or_default();
-    parse_version(asked)?;
+    let wanted = parse_version(asked)?.unwrap_or_default();
+    let current = call.server.store().revision();
+    if wanted > current {
+        return Err(too_large(wanted, current));
+    }
     let object = call.get(&call.info.name).ok_or_else(|| call.not_found(&call.info.name))?;
     check_readable(&call.resource, &object)?;
     Ok(call.stored(200, &object))

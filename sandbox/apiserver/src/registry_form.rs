@@ -60,6 +60,21 @@ pub fn to_storage(resource: &Resource, mut value: Value) -> (Value, u64) {
             storage.schema.default(&mut value);
             (value, storage.form)
         }
-        None => (value, resource.form),
+        None => {
+            empty_to_null(resource, &mut value);
+            (value, resource.form)
+        }
+    }
+}
+
+/// Built-in kinds are stored as protobuf, which cannot tell a list without items from none.
+fn empty_to_null(resource: &Resource, value: &mut Value) {
+    let list = match resource.plural.as_str() {
+        "roles" | "clusterroles" => value.get_mut("rules"),
+        "limitranges" => value.pointer_mut("/spec/limits"),
+        _ => None,
+    };
+    if let Some(list) = list.filter(|list| list.as_array().is_some_and(Vec::is_empty)) {
+        *list = Value::Null;
     }
 }

@@ -93,6 +93,40 @@ pub fn read_info(method: &Method, path: &str, query: &Query) -> RequestInfo {
     info
 }
 
+/// What authorization is asked about: a list of one name is about that name, and a subresource is one path segment.
+pub fn as_authorized(info: &RequestInfo, query: &Query) -> RequestInfo {
+    let mut asked = info.clone();
+    if let Some((first, _)) = asked.subresource.clone().split_once('/') {
+        asked.subresource = first.to_owned();
+    }
+    if asked.name.is_empty()
+        && matches!(asked.verb.as_str(), "list" | "watch")
+        && let Some(name) = exact_name(query.get("fieldSelector").unwrap_or_default())
+    {
+        asked.name = name.to_owned();
+    }
+    asked
+}
+
+/// The name that a field selector asks for, if it asks for one.
+fn exact_name(selector: &str) -> Option<&str> {
+    let value = |term: &'_ str| -> Option<(usize, usize)> {
+        let rest = term.strip_prefix("metadata.name=")?;
+        let rest = rest.strip_prefix('=').unwrap_or(rest);
+        Some((term.len() - rest.len(), term.len()))
+    };
+    selector
+        .split(',')
+        .find_map(|term| value(term).and_then(|(from, to)| term.get(from..to)))
+        .filter(|name| !name.is_empty() && !name.contains(['/', '%']) && !matches!(*name, "." | ".."))
+}
+
+/// Whether the path is that of a version or a group below `/api` and `/apis`.
+pub fn is_discovery(path: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').filter(|p| !p.is_empty()).collect();
+    matches!(parts.as_slice(), ["api", _] | ["apis", _] | ["apis", _, _])
+}
+
 fn request_verb<'a>(method: &'a Method, name: &str, legacy_watch: bool, query: &Query) -> &'a str {
     match *method {
         Method::POST => "create",
@@ -140,6 +174,24 @@ mod tests {
         assert_eq!(of(&Method::GET, "/api/v1/pods", "watch=").verb, "watch");
         assert_eq!(of(&Method::GET, "/api/v1/pods", "watch=0").verb, "list");
         assert_eq!(of(&Method::GET, "/api/v1/watch/pods", "").verb, "watch");
+    }
+
+    #[test]
+    fn a_list_of_one_name_is_authorized_as_that_name() {
+        let asked = |selector: &str| {
+            let query = Query::parse(Some(&format!("fieldSelector={selector}")));
+            as_authorized(&read_info(&Method::GET, "/api/v1/namespaces/n/configmaps", &query), &query).name
+        };
+        assert_eq!(asked("metadata.name%3Da"), "a");
+        assert_eq!(asked("metadata.namespace%3Dn%2Cmetadata.name%3D%3Db"), "b");
+        assert_eq!(asked("metadata.name!%3Da"), "");
+    }
+
+    #[test]
+    fn a_subresource_is_authorized_as_one_segment() {
+        let query = Query::default();
+        let info = read_info(&Method::GET, "/api/v1/nodes/a/proxy/x/y", &query);
+        assert_eq!(as_authorized(&info, &query).subresource, "proxy");
     }
 
     #[test]

@@ -63,7 +63,7 @@ pub struct Subresource {
 }
 
 /// One kind in one version, as served.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Resource {
     pub group: String,
     pub version: String,

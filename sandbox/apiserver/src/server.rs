@@ -89,6 +89,7 @@ impl ApiServer {
         let server = Self(Arc::new(state));
         crate::namespace::create_initial(&server);
         crate::priority::create_initial(&server);
+        crate::auth::initial::create_initial(&server);
         server
     }
 

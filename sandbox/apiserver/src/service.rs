@@ -62,6 +62,11 @@ fn free_address(used: &BTreeSet<String>) -> Option<String> {
 }
 
 fn check_address(server: &ApiServer, name: &str, address: &str) -> Result<(), Status> {
+    if address.parse::<std::net::IpAddr>().is_err() {
+        let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+        let error = FieldError::invalid_text("spec.clusterIPs[0]", address, why);
+        return Err(Status::invalid("", "Service", name, &[error]));
+    }
     let in_range = address.parse::<Ipv4Addr>().is_ok_and(|a| a.octets().get(..3) == Some(&[10, 0, 0]));
     let why = if !in_range {
         "the provided network does not match the current range"
@@ -137,6 +142,30 @@ pub fn validate_service(service: &Value, old: Option<&Value>) -> Vec<FieldError>
     errors
 }
 
+/// `IsValidPortName` of a target that is a name.
+fn target_errors(path: &str, name: Option<&str>) -> Vec<FieldError> {
+    let Some(name) = name else { return Vec::new() };
+    let field = format!("{path}.targetPort");
+    let mut errors = Vec::new();
+    let mut found = |why: &str| errors.push(FieldError::invalid_text(field.clone(), name, why));
+    if name.len() > 15 {
+        found("must be no more than 15 characters");
+    }
+    if !name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') {
+        found("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)");
+    }
+    if !name.bytes().any(|b| b.is_ascii_lowercase()) {
+        found("must contain at least one letter (a-z)");
+    }
+    if name.contains("--") {
+        found("must not contain consecutive hyphens");
+    }
+    if name.starts_with('-') || name.ends_with('-') {
+        found("must not begin or end with a hyphen");
+    }
+    errors
+}
+
 fn port_errors(ports: &[Value]) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut names = BTreeSet::new();
@@ -146,6 +175,12 @@ fn port_errors(ports: &[Value]) -> Vec<FieldError> {
         if !name.is_empty() && !names.insert(name) {
             errors.push(FieldError::duplicate(format!("{path}.name"), &name.into()));
         }
+        let node_port = port.get("nodePort").and_then(Value::as_i64).unwrap_or(0);
+        if node_port != 0 && !(30000..=32767).contains(&node_port) {
+            let why = "provided port is not in the valid range. The range of valid ports is 30000-32767";
+            errors.push(FieldError::invalid(format!("{path}.nodePort"), &node_port.into(), why));
+        }
+        errors.extend(target_errors(&path, port.get("targetPort").and_then(Value::as_str)));
         let number = port.get("port").and_then(Value::as_i64).unwrap_or(0);
         if !(1..=65535).contains(&number) {
             let why = "must be between 1 and 65535, inclusive";
@@ -157,4 +192,22 @@ fn port_errors(ports: &[Value]) -> Vec<FieldError> {
         }
     }
     errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_target_is_a_number_or_a_name_of_a_port() {
+        assert!(target_errors("p", None).is_empty() && target_errors("p", Some("http-2")).is_empty());
+        assert_eq!(target_errors("p", Some("BAD_NAME")).len(), 2);
+    }
+
+    #[test]
+    fn a_node_port_is_in_the_range() {
+        let fields = |port: i64| port_errors(&[json!({"port": 80, "nodePort": port})]).len();
+        assert_eq!((fields(80), fields(30080)), (1, 0));
+    }
 }

@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use crate::error::go_struct;
 use crate::limits::Amount;
 use crate::schema::FieldError;
 
@@ -48,7 +49,14 @@ pub fn budget_errors(budget: &Value) -> Vec<FieldError> {
     let spec = spec_of(budget);
     let mut errors = Vec::new();
     if given(spec, "minAvailable").is_some() && given(spec, "maxUnavailable").is_some() {
-        errors.push(FieldError::invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set"));
+        const MEMBERS: [(&str, &str, &str); 4] = [
+            ("MinAvailable", "minAvailable", "null"),
+            ("Selector", "selector", "null"),
+            ("MaxUnavailable", "maxUnavailable", "null"),
+            ("UnhealthyPodEvictionPolicy", "unhealthyPodEvictionPolicy", "null"),
+        ];
+        let why = "minAvailable and maxUnavailable cannot be both set";
+        errors.push(FieldError::invalid_shown("spec", &go_struct(spec, &MEMBERS), why));
     }
     for key in ["minAvailable", "maxUnavailable"] {
         let field = format!("spec.{key}");
@@ -153,6 +161,12 @@ pub fn autoscaler_errors(autoscaler: &Value) -> Vec<FieldError> {
             errors.push(FieldError::required(format!("spec.scaleTargetRef.{key}"), ""));
         }
     }
+    let target = spec.get("scaleTargetRef").unwrap_or(&Value::Null);
+    let version = text_of(target, "apiVersion");
+    if !version.contains('/') && text_of(target, "kind") != "ReplicationController" {
+        let why = "apiVersion must specify API group";
+        errors.push(FieldError::invalid_text("spec.scaleTargetRef.apiVersion", version, why));
+    }
     errors
 }
 
@@ -163,7 +177,7 @@ pub fn ingress_errors(ingress: &Value) -> Vec<FieldError> {
     if ruled || given(spec, "defaultBackend").is_some() {
         return Vec::new();
     }
-    vec![FieldError::invalid("spec", spec, "either `defaultBackend` or `rules` must be specified")]
+    vec![FieldError::invalid("spec", &Value::Null, "either `defaultBackend` or `rules` must be specified")]
 }
 
 #[cfg(test)]

@@ -140,9 +140,26 @@ fn restore_for_status(resource: &Resource, object: &mut Value, old: &Value) {
             if let (true, Some(class)) = (is_kind(resource, "", "pods"), old.pointer("/status/qosClass")) {
                 object["status"]["qosClass"] = class.clone();
             }
+            complete_status(resource, object);
         }
         None if resource.is_custom() => remove_member(object, "status"),
         None => object["status"] = json!({}),
+    }
+}
+
+/// What a status says once by itself: the list of a pod's addresses, a node's allocatable amounts.
+fn complete_status(resource: &Resource, object: &mut Value) {
+    let (from, to) = match resource.plural.as_str() {
+        "pods" if is_kind(resource, "", "pods") => ("podIP", "podIPs"),
+        "nodes" if is_kind(resource, "", "nodes") => ("capacity", "allocatable"),
+        _ => return,
+    };
+    let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) else { return };
+    if status.contains_key(to) {
+        return;
+    }
+    if let Some(value) = status.get(from).cloned() {
+        status.insert(to.into(), if from == "podIP" { json!([{"ip": value}]) } else { value });
     }
 }
 
@@ -167,6 +184,14 @@ pub fn prepare_create(
         ("", "secrets") => prepare_secret(object),
         ("", "nodes") => taint_new_node(object),
         ("batch", "jobs") => prepare_job(object),
+        ("apps", "daemonsets") => note_template(object, None),
+        ("", "replicationcontrollers") => select_own_pods(object),
+        ("", "persistentvolumeclaims") => protect_in_use(object, "kubernetes.io/pvc-protection"),
+        ("", "persistentvolumes") => {
+            protect_in_use(object, "kubernetes.io/pv-protection");
+            let now = crate::clock::write_seconds(server.now());
+            object["status"] = json!({"phase": "Pending", "lastPhaseTransitionTime": now});
+        }
         ("scheduling.k8s.io", "priorityclasses") => crate::priority::admit_class(server, object)?,
         ("coordination.k8s.io", "leases") => drop_lease_gates(object),
         ("apiextensions.k8s.io", _) => crate::crd::prepare_create(object),
@@ -256,6 +281,41 @@ fn drop_lease_gates(object: &mut Value) {
     }
 }
 
+/// The generation of a DaemonSet's template stands in an annotation since extensions/v1beta1 (`apis/apps/v1/conversion.go`).
+fn note_template(object: &mut Value, old: Option<&Value>) {
+    const NOTE: &str = "deprecated.daemonset.template.generation";
+    let noted = |v: &Value| v["metadata"]["annotations"][NOTE].as_str().and_then(|t| t.parse::<u64>().ok());
+    let template = |v: &Value| v.pointer("/spec/template").cloned();
+    let generation = match old {
+        None => 1,
+        Some(old) => noted(old).unwrap_or(1) + u64::from(template(old) != template(object)),
+    };
+    let annotations = meta::metadata_mut(object).entry("annotations").or_insert_with(|| json!({}));
+    annotations[NOTE] = generation.to_string().into();
+}
+
+/// `SetDefaults_ReplicationController`: selector and labels are those of the template.
+fn select_own_pods(object: &mut Value) {
+    let labels = object.pointer("/spec/template/metadata/labels").cloned();
+    let Some(labels) = labels.filter(|l| l.as_object().is_some_and(|l| !l.is_empty())) else { return };
+    let empty = |v: Option<&Value>| v.and_then(Value::as_object).is_none_or(Map::is_empty);
+    if empty(object.pointer("/spec/selector")) {
+        object["spec"]["selector"] = labels.clone();
+    }
+    if empty(object.pointer("/metadata/labels")) {
+        meta::metadata_mut(object).insert("labels".into(), labels);
+    }
+}
+
+/// Plugin StorageObjectInUseProtection.
+fn protect_in_use(object: &mut Value, finalizer: &str) {
+    let mut finalizers: Vec<String> = meta::finalizers_of(object).into_iter().map(Into::into).collect();
+    if !finalizers.iter().any(|f| f == finalizer) {
+        finalizers.push(finalizer.to_owned());
+        meta::set_finalizers(object, &finalizers);
+    }
+}
+
 /// `generateSelector`: a Job selects its pods by its own uid.
 fn prepare_job(object: &mut Value) {
     if object.pointer("/spec/manualSelector") == Some(&Value::Bool(true)) {
@@ -308,6 +368,7 @@ pub fn prepare_update(resource: &Resource, part: Part, object: &mut Value, old: 
         ("coordination.k8s.io", "leases") => drop_lease_gates(object),
         ("", "pods") if part == Part::Whole => crate::pod::prepare_update(object, old),
         ("", "services") => crate::service::prepare_update(object, old),
+        ("apps", "daemonsets") => note_template(object, Some(old)),
         ("batch", "jobs") if part == Part::Whole => keep_job_selector(object, old),
         ("apiextensions.k8s.io", _) => crate::crd::prepare_update(part, object, old),
         _ => {}
@@ -390,6 +451,12 @@ fn completions_error(job: &Value, old: Option<&Value>) -> Option<FieldError> {
 
 /// Checks that belong to a part.
 pub fn validate_part(resource: &Resource, part: Part, object: &Value) -> Vec<FieldError> {
+    if part == Part::Status && !resource.is_custom() {
+        if is_kind(resource, "", "namespaces") {
+            return phase_error(object).into_iter().collect();
+        }
+        return crate::rollout::status_errors(&resource.plural, object);
+    }
     if part != Part::Named("finalize") || !is_kind(resource, "", "namespaces") {
         return Vec::new();
     }
@@ -408,6 +475,17 @@ pub fn validate_part(resource: &Resource, part: Part, object: &Value) -> Vec<Fie
         }
     }
     errors
+}
+
+/// `ValidateNamespaceStatusUpdate`: the phase follows the deletion.
+fn phase_error(namespace: &Value) -> Option<FieldError> {
+    let phase = namespace.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
+    let (wanted, why) = if meta::is_deleting(namespace) {
+        ("Terminating", "may only be 'Terminating' if `deletionTimestamp` is not empty")
+    } else {
+        ("Active", "may only be 'Active' if `deletionTimestamp` is empty")
+    };
+    (phase != wanted).then(|| FieldError::invalid_text("status.Phase", phase, why))
 }
 
 fn lease_errors(object: &Value) -> Vec<FieldError> {

@@ -1,6 +1,9 @@
 //! The paths below an object: status, scale, binding, eviction, finalize, token; and the kinds that only answer reviews.
 
+mod connect;
 mod scale;
+
+pub use connect::CONNECTIONS;
 
 use axum::body::Body;
 use axum::response::Response;
@@ -23,7 +26,14 @@ use crate::write::{self, Part};
 
 pub async fn dispatch_subresource(call: &mut Call) -> Result<Reply, Status> {
     let (group, plural) = (call.resource.group.clone(), call.resource.plural.clone());
-    let name = call.info.subresource.clone();
+    let (name, rest) = match call.info.subresource.split_once('/') {
+        Some((name, rest)) => (name.to_owned(), rest.to_owned()),
+        None => (call.info.subresource.clone(), String::new()),
+    };
+    let connection = CONNECTIONS.iter().find(|(of, sub, _)| group.is_empty() && *of == plural && *sub == name);
+    if !rest.is_empty() && (call.resource.is_custom() || name != "proxy") {
+        return Err(if call.resource.is_custom() { Status::page_not_found() } else { Status::no_such_resource() });
+    }
     let verb = call.info.verb.clone();
     let custom = call.resource.is_custom();
     let Some(known) = call.resource.subresource(&name) else {
@@ -35,6 +45,9 @@ pub async fn dispatch_subresource(call: &mut Call) -> Result<Reply, Status> {
         } else {
             Status::verb_not_allowed()
         });
+    }
+    if let Some((_, _, kind)) = connection {
+        return connect::connect_object(call, kind, &rest).await;
     }
     let part = match name.as_str() {
         "status" => Part::Status,
@@ -61,15 +74,13 @@ pub async fn create_review(call: &mut Call) -> Result<Reply, Status> {
         return Err(Status::verb_not_allowed());
     }
     if call.resource.plural == "bindings" {
-        let body = read_document(call)?;
-        call.info.name = meta::object_name(&body).to_owned();
         let registry = call.server.registry();
         let pods = registry.get("", "v1", "pods").cloned().ok_or_else(Status::no_such_resource)?;
         call.resource = pods;
         return bind_pod(call).await;
     }
     let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
-    let mut body = read_document(call)?;
+    let mut body = write::read_object(call, &options)?;
     body["kind"] = call.resource.kind.clone().into();
     body["apiVersion"] = call.resource.api_version().into();
     body["status"] = match call.resource.kind.as_str() {
@@ -78,7 +89,7 @@ pub async fn create_review(call: &mut Call) -> Result<Reply, Status> {
         "SelfSubjectRulesReview" => json!({"resourceRules": null, "nonResourceRules": null, "incomplete": false}),
         _ => json!({"allowed": false}),
     };
-    admit_body(call, &options, Operation::Create, "", None, &mut body).await?;
+    admit_body(call, &options, Operation::Create, "", None, &mut body, &as_admitted).await?;
     let namespace = Some(call.info.namespace.clone()).filter(|n| !n.is_empty());
     let value = auth::review_access(&call.server, &call.user, &call.resource, namespace.as_deref(), body)?;
     Ok(Reply::Object { code: 201, payload: Payload::Value(value) })
@@ -92,6 +103,7 @@ async fn admit_body(
     name: &str,
     old: Option<&Value>,
     body: &mut Value,
+    validated: &(dyn Fn(&Value) -> Result<Value, Status> + Send + Sync),
 ) -> Result<(), Status> {
     let resource = call.resource.clone();
     let subresource = call.info.subresource.clone();
@@ -125,9 +137,14 @@ async fn admit_body(
     if admission::any_concerned(&call.server, &attributes) {
         let as_it_is = |_: &mut Value| Ok(());
         admission::run_mutating(&call.server, &attributes, Some(body), &as_it_is, &mut call.warnings).await?;
-        admission::run_validating(&call.server, &attributes, Some(body), &mut call.warnings).await?;
+        let shown = validated(body)?;
+        admission::run_validating(&call.server, &attributes, Some(&shown), &mut call.warnings).await?;
     }
     Ok(())
+}
+
+fn as_admitted(body: &Value) -> Result<Value, Status> {
+    Ok(body.clone())
 }
 
 /// Name, namespace and kind of a body that is about another object.
@@ -148,6 +165,20 @@ fn read_document(call: &Call) -> Result<Value, Status> {
     if value.is_object() { Ok(value) } else { Err(Status::bad_request("the body is not an object")) }
 }
 
+/// The body as an object of the kind that a path below a pod takes.
+fn read_as(call: &mut Call, options: &WriteOptions, kind: (&str, &str, &str)) -> Result<Value, Status> {
+    let own = call.resource.clone();
+    let mut taken = (*own).clone();
+    taken.group = kind.0.to_owned();
+    taken.version = kind.1.to_owned();
+    taken.kind = kind.2.to_owned();
+    taken.schema = TypeSchema::builtin(kind.0, kind.1, kind.2);
+    call.resource = taken.into();
+    let read = write::read_object(call, options);
+    call.resource = own;
+    read
+}
+
 fn created_status() -> Reply {
     Reply::Plain {
         code: 201,
@@ -158,19 +189,18 @@ fn created_status() -> Reply {
 /// Assigns a pod to a node (`BindingREST`).
 async fn bind_pod(call: &mut Call) -> Result<Reply, Status> {
     let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
-    let mut binding = read_document(call)?;
+    let mut binding = read_as(call, &options, ("", "v1", "Binding"))?;
+    // The old way to bind has no name in its path.
+    if call.info.name.is_empty() {
+        call.info.name = meta::object_name(&binding).to_owned();
+    }
     let name = call.info.name.clone();
-    let given = meta::object_name(&binding).to_owned();
-    if !given.is_empty() && given != name {
-        return Err(Status::bad_request(format!(
-            "name in URL does not match name in Binding object: {} vs {}",
-            go_quote(&name),
-            go_quote(&given)
-        )));
+    if meta::object_name(&binding) != name {
+        return Err(Status::bad_request("name in URL does not match name in Binding object"));
     }
     complete_body(call, &mut binding, "v1", "Binding", &name);
     if call.info.subresource == "binding" {
-        admit_body(call, &options, Operation::Create, &name, None, &mut binding).await?;
+        admit_body(call, &options, Operation::Create, &name, None, &mut binding, &as_admitted).await?;
     }
     let kind = binding.pointer("/target/kind").and_then(Value::as_str).unwrap_or_default().to_owned();
     let node = binding.pointer("/target/name").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -230,14 +260,13 @@ fn assign_node(live: &Value, binding: &Value, node: &str, now: &str) -> Result<V
 /// Deletes a pod if its disruption budget lets it go (`EvictionREST`).
 async fn evict_pod(call: &mut Call) -> Result<Reply, Status> {
     let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
-    let mut eviction = read_document(call)?;
+    let mut eviction = read_as(call, &options, ("policy", "v1", "Eviction"))?;
     let name = call.info.name.clone();
-    let given = meta::object_name(&eviction);
-    if !given.is_empty() && given != name {
+    if meta::object_name(&eviction) != name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
     complete_body(call, &mut eviction, "policy/v1", "Eviction", &name);
-    admit_body(call, &options, Operation::Create, &name, None, &mut eviction).await?;
+    admit_body(call, &options, Operation::Create, &name, None, &mut eviction, &as_admitted).await?;
     let pod = call.get(&name).ok_or_else(|| call.not_found(&name))?;
     let mut value = eviction.get("deleteOptions").cloned().unwrap_or_else(|| json!({}));
     if options.dry_run {
@@ -304,11 +333,24 @@ fn check_budget(call: &Call, pod: &Value, dry_run: bool) -> Result<(), Status> {
 }
 
 /// There is no kubelet that could be asked.
+/// No container runs behind this server: the log of a pod that was started says that, and how the pod is.
 fn read_log(call: &Call) -> Result<Reply, Status> {
-    call.get(&call.info.name).ok_or_else(|| call.not_found(&call.info.name))?;
-    let mut response = Response::new(Body::empty());
+    let pod = call.get(&call.info.name).ok_or_else(|| call.not_found(&call.info.name))?;
+    let mut response = Response::new(Body::from(describe_log(&pod.value)));
     response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("text/plain"));
     Ok(Reply::Raw(response))
+}
+
+fn describe_log(pod: &Value) -> String {
+    let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let (name, phase, node) = (text("/metadata/name"), text("/status/phase"), text("/spec/nodeName"));
+    if node.is_empty() || ["", "Pending"].contains(&phase) {
+        return String::new();
+    }
+    format!(
+        "{name} is simulated: no container runs; the pod is {phase} on {node} since {}\n",
+        text("/status/startTime")
+    )
 }
 
 /// A token for a service account: opaque, and not accepted as a credential.
@@ -323,7 +365,7 @@ async fn create_token(call: &mut Call) -> Result<Reply, Status> {
     let audiences = spec.get("audiences").filter(|a| a.as_array().is_some_and(|list| !list.is_empty())).cloned();
     request["spec"] = json!({"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": bound});
     let name = call.info.name.clone();
-    admit_body(call, &options, Operation::Create, &name, None, &mut request).await?;
+    admit_body(call, &options, Operation::Create, &name, None, &mut request, &as_admitted).await?;
     let account = call.get(&name).ok_or_else(|| call.not_found(&name))?;
     auth::token::check_request(call, &request, &account.value)?;
     auth::token::check_duration(seconds)?;
@@ -341,4 +383,18 @@ async fn create_token(call: &mut Call) -> Result<Reply, Status> {
     metadata.insert("uid".into(), meta::metadata_text(&account.value, "uid").into());
     request["status"] = auth::token::issue_token(call, &account.value, listed, seconds);
     Ok(Reply::Object { code: 201, payload: Payload::Value(request) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_of_a_pod_that_was_started_says_that_nothing_runs() {
+        let pod = json!({
+            "metadata": {"name": "p"}, "spec": {"nodeName": "n"}, "status": {"phase": "Running", "startTime": "T"},
+        });
+        assert_eq!(describe_log(&pod), "p is simulated: no container runs; the pod is Running on n since T\n");
+        assert_eq!(describe_log(&json!({"metadata": {"name": "p"}, "status": {"phase": "Pending"}})), "");
+    }
 }

@@ -199,7 +199,7 @@ async fn a_patch_cannot_make_what_a_client_could_not_send() {
         (
             json!([{"op": "replace", "path": "/kind", "value": "Secret"}]),
             500,
-            "Internal error occurred: converting (v1.Secret) to (core.ConfigMap): unknown conversion",
+            "converting (v1.Secret) to (core.ConfigMap): unknown conversion",
         ),
         (
             json!([{"op": "replace", "path": "/metadata/namespace", "value": "kube-system"}]),

@@ -209,6 +209,24 @@ async fn nobody_grants_rights_that_they_do_not_have() {
     assert_eq!(client::send_with(&router, "POST", &bindings, &[ALICE], admin).await.0, 403);
     let (status, missing, _) =
         client::send_with(&router, "POST", &bindings, &[ALICE], binding("d", "Role", "nope")).await;
-    assert_eq!((status, missing["details"]["kind"].as_str().unwrap()), (404, "roles"));
+    assert_eq!((status, missing["details"]["kind"].as_str().unwrap()), (404, "rolebindings"));
     assert_eq!(client::send_with(&router, "POST", &bindings, &[ALICE], binding("e", "Role", "a")).await.0, 201);
+}
+
+#[tokio::test]
+async fn the_roles_that_every_server_makes_are_objects_and_give_what_they_say() {
+    let router = server();
+    let get = async |path: String| client::send_with(&router, "GET", &path, &[ADMIN], Value::Null).await;
+    let (status, role, _) = get(format!("{RBAC}/clusterroles/cluster-admin")).await;
+    assert_eq!((status, &role["rules"][1]["nonResourceURLs"]), (200, &json!(["*"])));
+    let (status, bound, _) = get(format!("{RBAC}/clusterrolebindings/system:discovery")).await;
+    assert_eq!((status, &bound["subjects"][0]["name"]), (200, &json!("system:authenticated")));
+    let (_, view, _) = get(format!("{RBAC}/clusterroles/view")).await;
+    assert_eq!((&view["rules"], view["aggregationRule"].is_object()), (&Value::Null, true));
+    // What they give, while nobody gathers it into them.
+    let read = async || client::send_with(&router, "GET", MAPS, &[ALICE], Value::Null).await.0;
+    assert_eq!(read().await, 403);
+    let path = format!("{RBAC}/namespaces/default/rolebindings");
+    let created = client::send_with(&router, "POST", &path, &[ADMIN], binding("v", "ClusterRole", "view")).await;
+    assert_eq!((created.0, read().await), (201, 200));
 }

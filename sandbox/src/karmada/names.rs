@@ -2,6 +2,9 @@
 //!
 //! Rule: Karmada `pkg/util/names/names.go`, `pkg/apis/work/v1alpha2/well_known_constants.go`.
 
+use caldera_crds::karmada::work::safe_hash;
+pub use caldera_crds::karmada::work::work_name;
+
 /// Label: this member object belongs to Karmada.
 pub const MANAGED: &str = "karmada.io/managed";
 /// Finalizer of a Work.
@@ -91,15 +94,6 @@ pub fn binding_name(kind: &str, name: &str) -> String {
     format!("{name}-{kind}").replace(':', ".").to_lowercase()
 }
 
-/// The Work of a template, the same in every execution namespace.
-#[must_use]
-pub fn work_name(kind: &str, name: &str, namespace: &str) -> String {
-    let name = name.replace(':', ".").to_lowercase();
-    let subject = if namespace.is_empty() { format!("{name}-{kind}") } else { format!("{namespace}-{name}-{kind}") }
-        .to_lowercase();
-    format!("{name}-{}", safe_hash(&subject))
-}
-
 /// The suffix of [`DEPENDED_BY`] for a binding.
 #[must_use]
 pub fn binding_reference_key(namespace: &str, name: &str) -> String {
@@ -113,12 +107,6 @@ pub fn reserved_namespace(namespace: &str) -> bool {
         || namespace == CLUSTER_NAMESPACE
         || namespace.starts_with(EXECUTION_PREFIX)
         || namespace.starts_with("kube-")
-}
-
-/// FNV-1a of the text, its decimal digits spelled with `k8s.io/apimachinery/pkg/util/rand`'s safe letters.
-fn safe_hash(text: &str) -> String {
-    const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-    fnv32a(text).to_string().bytes().map(|digit| char::from(LETTERS[usize::from(digit) % LETTERS.len()])).collect()
 }
 
 /// 32-bit FNV-1a, which also breaks ties in Karmada's division.

@@ -209,6 +209,7 @@ fn priority_of(key: &WorkloadKey, binding: &GatedBinding<'_>, snapshot: Snapshot
 
 #[cfg(test)]
 mod tests {
+    use caldera_crds::tenancy::NamespaceFacts;
     use proptest::prelude::*;
     use serde_json::Value;
 
@@ -294,7 +295,14 @@ mod tests {
     fn karmadas_rewrite_of_scheduler_and_priority_is_undone_on_update() {
         let mut cache = Cache::default();
         let key = WorkloadKey { kind: WorkloadKind::VolcanoJob, namespace: "ns".into(), name: "x".into() };
-        cache.workloads.insert(key, CachedWorkload { queue: Some("q".into()), priority_class: Some("high".into()) });
+        cache.workloads.insert(
+            key,
+            CachedWorkload {
+                queue: Some("q".into()),
+                priority_class: Some("high".into()),
+                ..CachedWorkload::default()
+            },
+        );
         cache.priority_classes.insert("high".into(), PriorityClass { value: 1000, is_default: false });
         let mut object = after("CREATE", &binding(JOB), &cache);
         assert_eq!(object["spec"]["schedulePriority"], json!({"priority": 1000}));
@@ -323,10 +331,10 @@ mod tests {
         let key = WorkloadKey { kind: WorkloadKind::Deployment, namespace: "ns".into(), name: "x".into() };
         cache.workloads.insert(key.clone(), CachedWorkload::default());
         assert_eq!(review("CREATE", &binding(DEPLOYMENT), Snapshot::of_cache(&cache)), Verdict::UNCHANGED);
-        cache.opted_in.insert("ns".into(), true);
+        cache.namespaces.insert("ns".into(), NamespaceFacts { opted_in: true, ..NamespaceFacts::default() });
         assert_eq!(after("CREATE", &binding(DEPLOYMENT), &cache)["spec"]["suspension"]["scheduling"], true);
-        cache.opted_in.clear();
-        cache.workloads.insert(key, CachedWorkload { queue: Some("q".into()), priority_class: None });
+        cache.namespaces.clear();
+        cache.workloads.insert(key, CachedWorkload { queue: Some("q".into()), ..CachedWorkload::default() });
         assert_eq!(after("CREATE", &binding(DEPLOYMENT), &cache)["spec"]["suspension"]["scheduling"], true);
     }
 
@@ -393,7 +401,9 @@ mod tests {
         let mut cache = Cache::default();
         cache.listed.insert("PriorityClass");
         let key = WorkloadKey { kind: WorkloadKind::VolcanoJob, namespace: "ns".into(), name: "x".into() };
-        cache.workloads.insert(key, CachedWorkload { queue: None, priority_class: Some("nobody".into()) });
+        cache
+            .workloads
+            .insert(key, CachedWorkload { priority_class: Some("nobody".into()), ..CachedWorkload::default() });
         assert_eq!(after("CREATE", &binding(JOB), &cache)["spec"]["schedulePriority"], json!({"priority": 0}));
         let mut object = binding(JOB);
         object["metadata"]["annotations"] = json!({"caldera.dev/priority": "7", "caldera.dev/gate": "closed"});

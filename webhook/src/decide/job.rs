@@ -9,9 +9,12 @@
 use std::fmt::Write;
 
 use caldera_crds::{
-    job_admission::{Defaults, Filled, QueueView, create_refusals, fill_defaults, queue_refusals, update_refusals},
-    names::caldera::DATA,
-    workload::{data_of, priority_class_of, queue_of},
+    job_admission::{
+        Defaults, Filled, QueueView, create_refusals, fill_defaults, fill_defaults_with, queue_refusals,
+        update_refusals,
+    },
+    names::{caldera::DATA, volcano::DEFAULT_QUEUE},
+    workload::{annotations::list_unread, data_of, priority_class_of, queue_of},
 };
 use json_patch::PatchOperation;
 use serde_json::{Map, Value, json, value::RawValue};
@@ -25,9 +28,11 @@ use super::{
 use crate::observe::{cache::Cache, long_job::LongJob, request::ReviewRequest};
 
 /// Fills in Volcano's defaults, and the keys that a split job's pods need for each other; those of a new pair are made
-/// of `seed`. The job is changed in place: a copy of a large one would take as much memory again.
+/// of `seed`. A new job that names no queue is in `queue`, its namespace's, or in Volcano's; one that is applied again
+/// without stays in its own. The schema writes `default` where none is named, so where its namespace has a queue that
+/// name is none. The job is changed in place: a copy of a large one would take as much memory again.
 #[must_use]
-pub fn default_job_review(request: ReviewRequest<'_, Value>, seed: Option<Seed>) -> Verdict {
+pub fn default_job_review(request: ReviewRequest<'_, Value>, queue: Option<String>, seed: Option<Seed>) -> Verdict {
     let is_create = request.is_create();
     let (Some(mut job), mut old) = (request.object, request.old_object) else { return Verdict::UNCHANGED };
     // A job from before us that has none would be changed by what its user never wrote.
@@ -35,7 +40,12 @@ pub fn default_job_review(request: ReviewRequest<'_, Value>, seed: Option<Seed>)
     if !is_create && !old.as_mut().is_some_and(had_them) {
         return Verdict::UNCHANGED;
     }
-    let filled = fill_defaults(&mut job);
+    let its_own = old.as_ref().and_then(|old| old.pointer("/spec/queue")?.as_str().map(str::to_owned));
+    let stays = is_create || its_own == queue;
+    if queue.is_some() && stays {
+        unname_default_queue(&mut job);
+    }
+    let filled = fill_defaults_with(&mut job, if is_create { queue } else { its_own });
     let one_by_one = filled.len() <= MOST_OPERATIONS;
     let told = filled.into_iter().filter(|filled| one_by_one || !is_in_tasks(filled));
     let mut patch = tell_defaults(&mut job, old.as_ref(), told, seed);
@@ -48,9 +58,12 @@ pub fn default_job_review(request: ReviewRequest<'_, Value>, seed: Option<Seed>)
 /// The same for a new job whose tasks are text: one after the other is read and forgotten, and those that replace them
 /// are text again.
 #[must_use]
-pub fn default_long_job(job: LongJob<'_>, seed: Option<Seed>) -> Verdict {
+pub fn default_long_job(job: LongJob<'_>, queue: Option<String>, seed: Option<Seed>) -> Verdict {
     let LongJob { rest: mut job, tasks } = job;
-    let mut defaults = Defaults::default();
+    if queue.is_some() {
+        unname_default_queue(&mut job);
+    }
+    let mut defaults = Defaults::with_queue(queue);
     let mut texts = String::with_capacity(tasks.iter().map(|task| task.get().len() + DEFAULTS_OF_A_TASK).sum());
     for (index, text) in tasks.into_iter().map(RawValue::get).enumerate() {
         let Ok(mut task) = serde_json::from_str::<Value>(text) else { continue };
@@ -74,6 +87,14 @@ pub fn default_long_job(job: LongJob<'_>, seed: Option<Seed>) -> Verdict {
     texts.insert_str(0, &(all + "{\"op\":\"add\",\"path\":\"/spec/tasks\",\"value\":["));
     texts.push_str("]}]");
     Verdict::AllowText { patch: texts }
+}
+
+fn unname_default_queue(job: &mut Value) {
+    if let Some(spec) = job.get_mut("spec").and_then(Value::as_object_mut)
+        && spec.get("queue").is_some_and(|queue| queue == DEFAULT_QUEUE)
+    {
+        spec.remove("queue");
+    }
 }
 
 /// About how many bytes a task's defaults are.
@@ -142,9 +163,12 @@ pub fn validate_job(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Verdic
     if let (true, Some(Err(error))) = (is_said_now, data_of(job)) {
         return Verdict::deny_invalid(format!("metadata.annotations[{DATA}]: {error}"));
     }
+    // What was said before is not told again.
+    let known = request.old_object.as_ref().map(list_unread).unwrap_or_default();
+    let unread: Vec<String> = list_unread(job).into_iter().filter(|text| !known.contains(text)).collect();
     // What a newer rule would refuse stays updatable where its spec does not change.
     if request.old_object.as_ref().is_some_and(|old| old.get("spec") == job.get("spec")) {
-        return Verdict::UNCHANGED;
+        return Verdict::Allow { patch: Vec::new(), warnings: unread };
     }
     let refusals = match (request.is_create(), &request.old_object) {
         (true, _) | (false, None) => create_refusals(job),
@@ -162,10 +186,9 @@ pub fn validate_job(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Verdic
         sentences.extend((more > 0).then(|| "and more".to_owned()));
         return Verdict::deny_invalid(sentences.join("; "));
     }
-    Verdict::Allow {
-        patch: Vec::new(),
-        warnings: if request.is_create() { collect_warnings(job, cache) } else { Vec::new() },
-    }
+    let mut warnings = if request.is_create() { collect_warnings(job, cache) } else { Vec::new() };
+    warnings.extend(unread);
+    Verdict::Allow { patch: Vec::new(), warnings }
 }
 
 fn collect_warnings(job: &Value, cache: &Cache) -> Vec<String> {
@@ -219,7 +242,7 @@ mod tests {
     }
 
     fn default(request: ReviewRequest<'_, Value>) -> Verdict {
-        default_job_review(request, Some([7; 32]))
+        default_job_review(request, None, Some([7; 32]))
     }
 
     /// An API server takes no JSON patch of more than 10,000 operations.
@@ -240,7 +263,7 @@ mod tests {
     /// The patch is applied as the API server would.
     fn of_text(job: &Value) -> Value {
         let text = job.to_string();
-        match default_long_job(serde_json::from_str(&text).unwrap(), Some([7; 32])) {
+        match default_long_job(serde_json::from_str(&text).unwrap(), None, Some([7; 32])) {
             Verdict::Allow { patch, .. } => applied(job, &patch),
             Verdict::AllowText { patch } => {
                 let patch: json_patch::Patch = serde_json::from_str(&patch).unwrap();
@@ -284,6 +307,45 @@ mod tests {
         assert_eq!(defaulted["spec"]["queue"], "default");
         assert_eq!(defaulted["spec"]["tasks"][0]["minAvailable"], 2);
         assert_eq!(default(create(defaulted)), Verdict::UNCHANGED);
+    }
+
+    #[test]
+    fn a_job_that_names_no_queue_is_in_that_of_its_namespace_and_stays_there() {
+        let mut bare = job();
+        bare["spec"].as_object_mut().unwrap().remove("queue");
+        let own = || Some("team".to_owned());
+        let Verdict::Allow { patch, .. } = default_job_review(create(bare.clone()), own(), None) else { panic!() };
+        let stored = applied(&bare, &patch);
+        assert_eq!(stored["spec"]["queue"], "team");
+        let long = serde_json::to_string(&bare).unwrap();
+        let long = default_long_job(serde_json::from_str(&long).unwrap(), own(), None);
+        let Verdict::Allow { patch, .. } = long else { panic!() };
+        assert_eq!(applied(&bare, &patch), stored);
+        let Verdict::Allow { patch, .. } = default_job_review(create(job()), own(), None) else { panic!() };
+        assert_eq!(applied(&job(), &patch)["spec"]["queue"], "q", "it names one");
+        // Applied again as its user wrote it, when the namespace has another queue.
+        let Verdict::Allow { patch, .. } = default_job_review(update(&stored, &bare), None, None) else { panic!() };
+        assert_eq!(applied(&bare, &patch), stored);
+        // The schema wrote what nobody names, upon both.
+        let mut filled = bare.clone();
+        filled["spec"]["queue"] = "default".into();
+        let long = default_long_job(serde_json::from_str(&filled.to_string()).unwrap(), own(), None);
+        for verdict in [
+            default_job_review(create(filled.clone()), own(), None),
+            long,
+            default_job_review(update(&stored, &filled), own(), None),
+        ] {
+            let Verdict::Allow { patch, .. } = verdict else { panic!() };
+            assert_eq!(applied(&filled, &patch)["spec"]["queue"], "team");
+        }
+        // Who was there before the namespace had a queue is not moved.
+        let mut old = filled.clone();
+        old["spec"]["tasks"][0]["minAvailable"] = 2.into();
+        let moved = match default_job_review(update(&old, &filled), own(), None) {
+            Verdict::Allow { patch, .. } => applied(&filled, &patch)["spec"]["queue"].clone(),
+            _ => filled["spec"]["queue"].clone(),
+        };
+        assert_eq!(moved, "default");
     }
 
     fn update(old: &Value, new: &Value) -> ReviewRequest<'static, Value> {
@@ -393,6 +455,32 @@ mod tests {
         assert_eq!(update(&bad, &labelled), Verdict::UNCHANGED);
         let Verdict::Deny(denial) = update(&job(), &bad) else { panic!() };
         assert!(denial.message.contains("99"), "{}", denial.message);
+    }
+
+    /// A typing error in an annotation was silence.
+    #[test]
+    fn an_annotation_that_is_not_understood_is_a_warning_when_it_is_written() {
+        let estimated = |value: &str| {
+            let mut object = job();
+            object["spec"].as_object_mut().unwrap().remove("queue");
+            object["metadata"]["annotations"] = json!({"caldera.dev/running-estimate": value});
+            object
+        };
+        let warnings = |request: ReviewRequest<'_, Value>| {
+            let Verdict::Allow { warnings, .. } = validate_job(&request, &Cache::default()) else { panic!() };
+            let of_annotations = warnings.into_iter().filter(|text| text.contains("annotation"));
+            of_annotations.collect::<Vec<_>>()
+        };
+        let told = warnings(create(estimated("90")));
+        assert!(told.len() == 1 && told[0].contains("\"90\"") && told[0].contains("45m"), "{told:?}");
+        assert!(warnings(create(estimated("90m"))).is_empty());
+        let update = |old: &str, new: &str| ReviewRequest {
+            operation: "UPDATE".into(),
+            old_object: Some(estimated(old)),
+            ..create(estimated(new))
+        };
+        assert_eq!(warnings(update("90m", "1d")).len(), 1);
+        assert!(warnings(update("1d", "1d")).is_empty(), "it was told before");
     }
 
     #[test]

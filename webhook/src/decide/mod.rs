@@ -2,12 +2,15 @@
 
 pub mod binding_gate;
 mod charged_copy;
+pub mod hyper_job;
 pub mod interpreter;
 pub mod job;
 pub mod job_copy;
+pub mod namespace_access;
 pub mod patch;
 pub mod protected_fields;
 pub mod queue;
 mod ssh_keys;
 pub mod verdict;
+pub mod waiting_limits;
 pub mod work_copy;

@@ -2,16 +2,20 @@
 //!
 //! Rules (Volcano `pkg/webhooks/admission/queues/{mutate,validate}`): a change is refused only for what it makes worse.
 //! A member's queue controller writes `parent: root` into a queue without a parent and Karmada takes it out again, for
-//! ever; so the parent is set before the queue leaves the host.
+//! ever; so the parent is set before the queue leaves the host. The watch of queues may be behind, or not there yet: a
+//! refusal is decided once more from a list that the API server gives.
 
 use caldera_crds::{
-    names::volcano::ROOT_QUEUE,
+    names::{caldera::FORCE_DELETE, volcano::ROOT_QUEUE},
     queue_admission::{create_problems, default_queue, delete_refusals, update_problems},
 };
 use serde_json::Value;
 
 use super::{patch::patch_between, verdict::Verdict};
-use crate::observe::{cache::Cache, request::ReviewRequest};
+use crate::observe::{
+    cache::{Cache, LiveRead, Lookup, Snapshot},
+    request::ReviewRequest,
+};
 
 /// Fills in defaults.
 #[must_use]
@@ -24,7 +28,7 @@ pub fn default_queue_review(request: &ReviewRequest<'_, Value>) -> Verdict {
     let text = |pointer: &str| queue.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     if text("/spec/parent").is_empty()
         && text("/metadata/name") != ROOT_QUEUE
-        && queue.get("spec").is_some_and(Value::is_object)
+        && defaulted.get("spec").is_some_and(Value::is_object)
     {
         defaulted["spec"]["parent"] = ROOT_QUEUE.into();
     }
@@ -33,8 +37,13 @@ pub fn default_queue_review(request: &ReviewRequest<'_, Value>) -> Verdict {
 
 /// Refuses what can not be a queue.
 #[must_use]
-pub fn validate_queue(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Verdict {
-    let mut there: Vec<&Value> = cache.queues.values().collect();
+pub fn validate_queue(request: &ReviewRequest<'_, Value>, snapshot: Snapshot<'_>) -> Verdict {
+    let mut there: Vec<&Value> = match snapshot.live {
+        Some(LiveRead::Queues(listed)) => listed.iter().collect(),
+        Some(LiveRead::Failed(error)) => return Verdict::Undecided(format!("failed to list the queues: {error}")),
+        _ if !snapshot.cache.listed.contains("Queue") => return Verdict::Read(Lookup::Queues),
+        _ => snapshot.cache.queues.values().collect(),
+    };
     there.sort_unstable_by_key(|queue| queue.pointer("/metadata/name").and_then(Value::as_str));
     let problems: Vec<String> = match (request.operation.as_ref(), &request.object, &request.old_object) {
         ("DELETE", _, old) => {
@@ -42,22 +51,63 @@ pub fn validate_queue(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Verd
             // On the host an object of that name counts for nothing.
             let name = name.filter(|name| *name != ROOT_QUEUE);
             let refusals = name.map(|name| delete_refusals(name, &there)).unwrap_or_default();
-            refusals.iter().map(caldera_crds::job_admission::Refusal::sentence).collect()
+            let refused = refusals.iter().map(caldera_crds::job_admission::Refusal::sentence);
+            refused
+                .chain(name.filter(|_| !is_forced(old.as_ref())).and_then(|name| use_refusal(name, snapshot.cache)))
+                .collect()
         }
         (_, Some(queue), _) if queue.pointer("/metadata/deletionTimestamp").is_some() => Vec::new(),
         ("CREATE", Some(queue), _) => create_problems(queue, &there),
         (_, Some(queue), Some(old)) => update_problems(old, queue, &there),
         _ => Vec::new(),
     };
-    if problems.is_empty() { Verdict::UNCHANGED } else { Verdict::deny_invalid(problems.join("; ")) }
+    match (problems.is_empty(), snapshot.live) {
+        (true, _) => Verdict::UNCHANGED,
+        (false, None) => Verdict::Read(Lookup::Queues),
+        (false, Some(_)) => Verdict::deny_invalid(problems.join("; ")),
+    }
+}
+
+/// Workloads that are named in a refusal.
+const NAMED: usize = 5;
+
+fn is_forced(queue: Option<&Value>) -> bool {
+    let annotations = queue.and_then(|queue| queue.pointer("/metadata/annotations"));
+    annotations.is_some_and(|annotations| annotations[FORCE_DELETE] == "true")
+}
+
+/// Karmada deletes a queue's copies with it, and members' Volcano kills what runs in a queue that is gone: not while
+/// anything waits or runs there.
+fn use_refusal(queue: &str, cache: &Cache) -> Option<String> {
+    let uses =
+        cache.workloads.iter().filter(|(_, workload)| !workload.ended && workload.queue.as_deref() == Some(queue));
+    let mut names: Vec<String> = uses.map(|(key, _)| format!("{}/{}", key.namespace, key.name)).collect();
+    names.sort_unstable();
+    let all = names.len();
+    names.truncate(NAMED);
+    let more = if all > NAMED { format!(" and {} more", all - NAMED) } else { String::new() };
+    let (named, workloads) =
+        (names.join(", "), if all == 1 { "workload waits or runs" } else { "workloads wait or run" });
+    (all > 0).then(|| {
+        format!(
+            "queue {queue:?} is in use: {all} {workloads} in it ({named}{more}); close it (`caldera queue close {queue}`), \
+             let them end or delete them, and delete it then; with annotation {FORCE_DELETE}: \"true\" it is deleted all \
+             the same, and what runs in it is killed in all members"
+        )
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
+    use caldera_crds::workload::WorkloadKind;
+
     use super::*;
-    use crate::decide::patch::tests::applied;
+    use crate::{
+        decide::patch::tests::applied,
+        observe::cache::{Cache, CachedWorkload, WorkloadKey},
+    };
 
     fn request(operation: &'static str, object: Value) -> ReviewRequest<'static, Value> {
         ReviewRequest {
@@ -72,6 +122,30 @@ mod tests {
         }
     }
 
+    /// The verdict where the API server lists what the cache has.
+    fn judge_queue(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Verdict {
+        let live = LiveRead::Queues(cache.queues.values().cloned().collect());
+        validate_queue(request, Snapshot { cache, live: Some(&live) })
+    }
+
+    #[test]
+    fn what_the_watch_has_not_told_yet_is_asked_of_the_api_server_before_it_is_refused() {
+        let child = json!({"metadata": {"name": "c"}, "spec": {"parent": "p", "weight": 1}});
+        let create = request("CREATE", child);
+        let mut cache = Cache::default();
+        let of_cache = |cache: &Cache| validate_queue(&create, Snapshot::of_cache(cache));
+        assert_eq!(of_cache(&cache), Verdict::Read(Lookup::Queues), "nothing is listed yet");
+        cache.listed.insert("Queue");
+        assert_eq!(of_cache(&cache), Verdict::Read(Lookup::Queues), "its parent may just have been made");
+        let told = |live: LiveRead| validate_queue(&create, Snapshot { cache: &cache, live: Some(&live) });
+        let parent = json!({"metadata": {"name": "p"}, "spec": {"parent": "root", "weight": 1}});
+        assert_eq!(told(LiveRead::Queues(vec![parent.clone()])), Verdict::UNCHANGED);
+        assert!(matches!(told(LiveRead::Queues(Vec::new())), Verdict::Deny(_)));
+        assert!(matches!(told(LiveRead::Failed("timeout".into())), Verdict::Undecided(_)));
+        cache.queues.insert("p".to_owned(), parent);
+        assert_eq!(of_cache(&cache), Verdict::UNCHANGED, "what is known is asked of nobody");
+    }
+
     #[test]
     fn a2_35_a_queues_parent_is_spelled_out_before_it_leaves_the_host() {
         let queue = json!({"metadata": {"name": "q"}, "spec": {}});
@@ -80,6 +154,10 @@ mod tests {
         assert_eq!(defaulted["spec"]["parent"], "root");
         assert_eq!(defaulted["spec"]["weight"], 1);
         assert_eq!(default_queue_review(&request("UPDATE", defaulted)), Verdict::UNCHANGED);
+        // Without a spec it is given one, and its parent in the same answer.
+        let bare = json!({"metadata": {"name": "q"}});
+        let Verdict::Allow { patch, .. } = default_queue_review(&request("CREATE", bare.clone())) else { panic!() };
+        assert_eq!(applied(&bare, &patch)["spec"]["parent"], "root");
         let root = json!({"metadata": {"name": "root"}, "spec": {"weight": 1, "reclaimable": false}});
         assert_eq!(default_queue_review(&request("UPDATE", root)), Verdict::UNCHANGED);
     }
@@ -90,16 +168,14 @@ mod tests {
             "metadata": {"name": "q"},
             "spec": {"capability": {"cpu": "1"}, "deserved": {"cpu": "2"}, "parent": "root", "weight": 1},
         });
-        let Verdict::Deny(denial) = validate_queue(&request("CREATE", queue), &Cache::default()) else { panic!() };
+        let Verdict::Deny(denial) = judge_queue(&request("CREATE", queue), &Cache::default()) else { panic!() };
         assert_eq!(denial.message, "spec.deserved.cpu: 2 is more than spec.capability.cpu, which is 1");
     }
 
     #[test]
     fn a_queue_named_root_is_not_created_and_can_be_deleted() {
         let root = json!({"metadata": {"name": "root"}, "spec": {"capability": {"cpu": "1"}}});
-        let Verdict::Deny(denial) = validate_queue(&request("CREATE", root.clone()), &Cache::default()) else {
-            panic!()
-        };
+        let Verdict::Deny(denial) = judge_queue(&request("CREATE", root.clone()), &Cache::default()) else { panic!() };
         assert!(denial.message.contains("is the whole fleet"), "{}", denial.message);
         let mut cache = Cache::default();
         let child = json!({"metadata": {"name": "q"}, "spec": {"parent": "root"}});
@@ -111,8 +187,40 @@ mod tests {
             old_object: Some(root.clone()),
             ..request("DELETE", root.clone())
         };
-        assert_eq!(validate_queue(&delete("root"), &cache), Verdict::UNCHANGED);
-        assert!(matches!(validate_queue(&delete("default"), &cache), Verdict::Deny(_)));
+        assert_eq!(judge_queue(&delete("root"), &cache), Verdict::UNCHANGED);
+        assert!(matches!(judge_queue(&delete("default"), &cache), Verdict::Deny(_)));
+    }
+
+    #[test]
+    fn a_queue_in_use_is_not_deleted_unless_that_is_forced() {
+        let mut cache = Cache::default();
+        let mut put = |name: &str, phase: &str| {
+            let job = json!({
+                "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"namespace": "ns", "name": name},
+                "spec": {"queue": "q"}, "status": {"state": {"phase": phase}},
+            });
+            let key = WorkloadKey { kind: WorkloadKind::VolcanoJob, namespace: "ns".into(), name: name.into() };
+            cache.workloads.insert(key, CachedWorkload::from_object(WorkloadKind::VolcanoJob, &job));
+            cache.clone()
+        };
+        let delete = |queue: &Value| ReviewRequest {
+            name: Some("q".into()),
+            object: None,
+            old_object: Some(queue.clone()),
+            ..request("DELETE", queue.clone())
+        };
+        let queue = json!({"metadata": {"name": "q"}, "spec": {"parent": "root"}});
+        let ended = put("ended", "Completed");
+        assert_eq!(judge_queue(&delete(&queue), &ended), Verdict::UNCHANGED);
+        put("waits", "");
+        let used = put("runs", "Running");
+        let Verdict::Deny(denial) = judge_queue(&delete(&queue), &used) else { panic!() };
+        let says = &denial.message;
+        assert!(says.contains("2 workloads wait or run in it (ns/runs, ns/waits)"), "{says}");
+        assert!(says.contains("caldera queue close q"), "{says}");
+        let mut forced = queue;
+        forced["metadata"]["annotations"] = json!({FORCE_DELETE: "true"});
+        assert_eq!(judge_queue(&delete(&forced), &used), Verdict::UNCHANGED);
     }
 
     #[test]
@@ -124,10 +232,7 @@ mod tests {
         let change = |pointer: &str, value: Value| {
             let mut new = old.clone();
             *new.pointer_mut(pointer).unwrap() = value;
-            validate_queue(
-                &ReviewRequest { old_object: Some(old.clone()), ..request("UPDATE", new) },
-                &Cache::default(),
-            )
+            judge_queue(&ReviewRequest { old_object: Some(old.clone()), ..request("UPDATE", new) }, &Cache::default())
         };
         assert_eq!(change("/spec/weight", json!(7)), Verdict::UNCHANGED);
         let Verdict::Deny(denial) = change("/spec/deserved/cpu", json!("3")) else { panic!() };

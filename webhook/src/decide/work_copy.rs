@@ -3,12 +3,13 @@
 //! Rule: the cluster is the Work's namespace, and the plan is on its ResourceBinding. The cache may be behind the
 //! binding; the replicas that ReviseReplica stamped on the manifest tell. A copy that does not match its plan is
 //! refused for now instead of being let through: Karmada's binding controller tries again. So is a copy that asks for
-//! more than was charged ([`charged_copy`](super::charged_copy)), of any kind that can be queued.
+//! more than was charged ([`charged_copy`](super::charged_copy)), of any kind that can be queued. A copy made anew has
+//! what its job's restarts as a whole left of `maxRetry`.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
 use caldera_core::gang::ClusterName;
-use caldera_crds::{names::karmada, workload::WorkloadKind};
+use caldera_crds::{job_admission::DEFAULT_MAX_RETRY, names::karmada, workload::WorkloadKind};
 use json_patch::PatchOperation;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ use super::{
     verdict::Verdict,
 };
 use crate::observe::{
-    cache::{CachedBinding, Known, Lookup, Snapshot},
+    cache::{CachedBinding, Known, Lookup, Snapshot, WorkloadKey},
     request::ReviewRequest,
 };
 
@@ -69,7 +70,8 @@ pub fn rewrite_work(request: &ReviewRequest<'_, ReviewedWork<'_>>, snapshot: Sna
         return Verdict::UNCHANGED;
     };
     let is_workload = |manifest: &Value| WorkloadKind::of(manifest).is_some();
-    if work.metadata.deletion_timestamp.is_some() || !work.manifests().iter().any(is_workload) {
+    let carries_workload = work.manifests().iter().any(is_workload);
+    if work.metadata.deletion_timestamp.is_some() || work.manifests().is_empty() {
         return Verdict::UNCHANGED;
     }
     let annotation = |name: &str| work.metadata.annotations.as_ref()?.get(name).map(|value| value.as_ref().to_owned());
@@ -82,10 +84,13 @@ pub fn rewrite_work(request: &ReviewRequest<'_, ReviewedWork<'_>>, snapshot: Sna
     let is_live = snapshot.live.is_some();
     let problem = match snapshot.find_binding(&key) {
         Known::Unread => return lookup(),
+        // What is no workload concerns us only as what an override made of one.
+        Known::No if !carries_workload => return Verdict::UNCHANGED,
+        Known::Yes(binding) if !carries_workload && !binding.gated => return Verdict::UNCHANGED,
         Known::Failed(error) => format!("failed to read ResourceBinding {}/{}: {error}", key.0, key.1),
         Known::No => format!("ResourceBinding {}/{} of this Work does not exist", key.0, key.1),
         Known::Yes(binding) if !binding.ours => return Verdict::UNCHANGED,
-        Known::Yes(binding) => match make_copies(work, binding, cluster, snapshot) {
+        Known::Yes(binding) => match make_copies(work, request.old_object.as_ref(), binding, cluster, snapshot) {
             Ok(patch) => return Verdict::allow_with(patch),
             Err(problem) => problem,
         },
@@ -103,13 +108,17 @@ pub fn rewrite_work(request: &ReviewRequest<'_, ReviewedWork<'_>>, snapshot: Sna
 /// The patch that makes the copies, if what they ask for was charged.
 fn make_copies(
     work: &ReviewedWork<'_>,
+    old: Option<&ReviewedWork<'_>>,
     binding: &CachedBinding,
     cluster: &str,
     snapshot: Snapshot<'_>,
 ) -> Result<Vec<PatchOperation>, String> {
     let manifests = work.manifests();
+    if let Some(key) = binding.workload.as_ref().filter(|_| binding.gated) {
+        manifests.iter().try_for_each(|manifest| hold_against_workload(manifest, key))?;
+    }
     let copies = if manifests.iter().any(is_volcano_job) {
-        rewrite_copies(manifests, binding, cluster)?
+        rewrite_copies(manifests, old.map(ReviewedWork::manifests).unwrap_or_default(), binding, cluster)?
     } else {
         manifests.to_vec()
     };
@@ -126,7 +135,30 @@ fn make_copies(
     Ok(patch_between(&whole(manifests), &whole(&copies)))
 }
 
-fn rewrite_copies(manifests: &[Value], binding: &CachedBinding, cluster: &str) -> Result<Vec<Value>, String> {
+/// A copy is of the workload that was charged: an override may change neither its kind nor its name or namespace.
+fn hold_against_workload(copy: &Value, key: &WorkloadKey) -> Result<(), String> {
+    let text = |pointer: &str| copy.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
+    if WorkloadKind::of(copy) == Some(key.kind) && (namespace, name) == (&*key.namespace, &*key.name) {
+        return Ok(());
+    }
+    let (version, kind) = (text("/apiVersion"), text("/kind"));
+    Err(format!(
+        "it carries {version} {kind} {namespace}/{name}, and what was admitted is {} {} {}/{}: no override may change \
+         that",
+        key.kind.api_version(),
+        key.kind.kind(),
+        key.namespace,
+        key.name
+    ))
+}
+
+fn rewrite_copies(
+    manifests: &[Value],
+    old: &[Value],
+    binding: &CachedBinding,
+    cluster: &str,
+) -> Result<Vec<Value>, String> {
     let plan = match &binding.plan {
         Some(Ok(plan)) => plan,
         Some(Err(error)) => return Err(format!("the binding's plan is not readable: {error}")),
@@ -137,9 +169,21 @@ fn rewrite_copies(manifests: &[Value], binding: &CachedBinding, cluster: &str) -
         return Err(format!("the binding does not place the job in cluster {cluster}"));
     }
     let cluster = ClusterName::from(cluster);
+    let mut plan = Cow::Borrowed(&**plan);
+    if binding.admission.as_deref().is_some_and(|record| record.copies > 1) {
+        // Each copy of a duplicated job is a job of its own.
+        plan.to_mut().clusters.retain(|name, _| *name == cluster);
+    }
     let mut copies = manifests.to_vec();
-    for copy in copies.iter_mut().filter(|manifest| is_volcano_job(manifest)) {
-        *copy = make_copy(copy, plan, &cluster).map_err(|mismatch| mismatch.to_string())?;
+    for (number, copy) in copies.iter_mut().enumerate().filter(|(_, manifest)| is_volcano_job(manifest)) {
+        *copy = make_copy(copy, &plan, &cluster).map_err(|mismatch| mismatch.to_string())?;
+        let most = |copy: &Value| copy.pointer("/spec/maxRetry").and_then(Value::as_i64).filter(|most| *most > 0);
+        // What the Work said before was lowered then: who writes it again, and not from the template, lowers nothing.
+        let is_lowered = most(copy).is_some() && old.get(number).and_then(most) == most(copy);
+        if binding.restarts > 0 && !is_lowered {
+            let left = most(copy).unwrap_or(DEFAULT_MAX_RETRY).saturating_sub(binding.restarts.into()).max(1);
+            copy["spec"]["maxRetry"] = left.into();
+        }
     }
     Ok(copies)
 }
@@ -162,7 +206,7 @@ mod tests {
             }},
             "spec": {"workload": {"manifests": [{
                 "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
-                "metadata": {"name": "j", "annotations": {"caldera.dev/revised-replicas": revised.to_string()}},
+                "metadata": {"name": "j", "namespace": "ns", "annotations": {"caldera.dev/revised-replicas": revised.to_string()}},
                 "spec": {"minAvailable": 10, "tasks": [{
                     "name": "t", "replicas": 10, "minAvailable": 10,
                     "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}},
@@ -176,7 +220,10 @@ mod tests {
             json!({"queue": "default", "priority": 0, "copies": 1, "tasks": {"t": 4}, "charged": {"pods": "4"}});
         let mut object = json!({
             "metadata": {"annotations": {"caldera.dev/gate": "open", "caldera.dev/admission": record.to_string()}},
-            "spec": {"resource": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}, "clusters": [{"name": "m1", "replicas": 4}]},
+            "spec": {
+                "resource": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "namespace": "ns", "name": "j"},
+                "clusters": [{"name": "m1", "replicas": 4}],
+            },
         });
         if let Some(replicas) = plan {
             let plan = json!({"clusters": {"m1": {
@@ -215,6 +262,32 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_made_anew_has_what_its_jobs_restarts_left_of_max_retry() {
+        for (restarts, left) in [(0, json!(5)), (2, json!(3)), (9, json!(1))] {
+            let mut cache = Cache::default();
+            cache.put_binding(key(), CachedBinding { restarts, ..binding(Some(4)) });
+            let mut object = work(4);
+            object["spec"]["workload"]["manifests"][0]["spec"]["maxRetry"] = 5.into();
+            let Verdict::Allow { patch, .. } = review(&object, None, Snapshot::of_cache(&cache)) else { panic!() };
+            let copy = applied(&object, &patch);
+            assert_eq!(copy["spec"]["workload"]["manifests"][0]["spec"]["maxRetry"], left);
+            // Somebody else writes the Work, and says the same of the job; Karmada writes it from the template.
+            let mut touched = copy.clone();
+            touched["spec"]["suspendDispatching"] = false.into();
+            assert_eq!(review(&touched, Some(&copy), Snapshot::of_cache(&cache)), Verdict::UNCHANGED);
+            let Verdict::Allow { patch, .. } = review(&object, Some(&copy), Snapshot::of_cache(&cache)) else {
+                panic!()
+            };
+            let again = applied(&object, &patch);
+            assert_eq!(again["spec"]["workload"]["manifests"][0]["spec"]["maxRetry"], left);
+        }
+        let record =
+            json!({"count": 0, "at": 1, "until": 1, "preemptor": "", "reason": "r", "message": "m", "restarts": 2});
+        let object = json!({"metadata": {"annotations": {"caldera.dev/eviction": record.to_string()}}});
+        assert_eq!(CachedBinding::from_object(&object).restarts, 2);
+    }
+
+    #[test]
     fn an_override_policy_that_asks_for_more_than_was_charged_is_refused_until_it_is_admitted() {
         let mut cache = Cache::default();
         cache.put_binding(key(), binding(Some(4)));
@@ -239,16 +312,44 @@ mod tests {
     }
 
     #[test]
+    fn each_copy_of_a_duplicated_job_counts_its_own_pods_and_a_split_one_goes_on_from_the_cluster_before() {
+        for (copies, offset) in [(1, Some("4")), (2, None)] {
+            let mut placed = binding(Some(4));
+            let mut plan = (**placed.plan.as_ref().unwrap().as_ref().unwrap()).clone();
+            let share = plan.clusters[&ClusterName::from("m1")].clone();
+            plan.clusters.insert("m0".into(), share);
+            placed.plan = Some(Ok(std::sync::Arc::new(plan)));
+            let mut record = placed.admission.as_deref().unwrap().clone();
+            record.copies = copies;
+            record.charged.set("pods", "8".parse().unwrap());
+            placed.admission = Some(std::sync::Arc::new(record));
+            let mut cache = Cache::default();
+            cache.put_binding(key(), placed);
+            let mut object = work(4);
+            let job = &mut object["spec"]["workload"]["manifests"][0]["spec"];
+            job["plugins"] = json!({"env": []});
+            job["tasks"][0]["template"]["spec"]["containers"][0]["command"] = json!(["sh", "-c", "true"]);
+            let Verdict::Allow { patch, .. } = review(&object, None, Snapshot::of_cache(&cache)) else { panic!() };
+            let copy = applied(&object, &patch);
+            let container =
+                &copy["spec"]["workload"]["manifests"][0]["spec"]["tasks"][0]["template"]["spec"]["containers"][0];
+            assert_eq!(container["env"][0]["value"].as_str(), offset);
+        }
+    }
+
+    #[test]
     fn a_deployments_work_is_held_against_its_record_and_one_that_is_not_queued_is_not() {
         let web = json!({
             "metadata": {"name": "w", "annotations": {
                 "resourcebinding.karmada.io/namespace": "ns", "resourcebinding.karmada.io/name": "j-job",
             }},
             "spec": {"workload": {"manifests": [{
-                "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "j"},
+                "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "j", "namespace": "ns"},
                 "spec": {"replicas": 4, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}},
             }]}},
         });
+        let service = WorkloadKey { kind: WorkloadKind::Deployment, namespace: "ns".into(), name: "j".into() };
+        let binding = |_: Option<u32>| CachedBinding { workload: Some(service.clone()), ..binding(None) };
         let mut cache = Cache::default();
         cache.put_binding(key(), binding(None));
         assert_eq!(review(&web, None, Snapshot::of_cache(&cache)), Verdict::UNCHANGED);
@@ -259,6 +360,32 @@ mod tests {
         assert_eq!(review(&web, None, Snapshot::of_cache(&cache)), Verdict::Read(Lookup::Binding(key())));
         cache.put_binding(key(), CachedBinding { gated: false, admission: None, ..binding(None) });
         assert_eq!(review(&more, None, Snapshot::of_cache(&cache)), Verdict::UNCHANGED);
+    }
+
+    #[test]
+    fn an_override_of_kind_namespace_or_name_is_refused() {
+        let mut cache = Cache::default();
+        cache.put_binding(key(), binding(Some(4)));
+        let live = LiveRead::Binding(Some(Box::new(binding(Some(4)))));
+        for (pointer, value) in [
+            ("/apiVersion", "apps/v1"),
+            ("/kind", "ReplicaSet"),
+            ("/metadata/namespace", "theirs"),
+            ("/metadata/name", "other"),
+        ] {
+            let mut object = work(4);
+            *object["spec"]["workload"]["manifests"][0].pointer_mut(pointer).unwrap() = value.into();
+            let verdict = review(&object, None, Snapshot { cache: &cache, live: Some(&live) });
+            let Verdict::Deny(denial) = verdict else { panic!("{pointer}: {verdict:?}") };
+            assert!(denial.message.contains("no override may change"), "{}", denial.message);
+        }
+        // Of a binding that is not queued, and of none, that is not ours to say.
+        let mut map = work(4);
+        map["spec"]["workload"]["manifests"][0]["kind"] = "ConfigMap".into();
+        let gone = LiveRead::Binding(None);
+        assert_eq!(review(&map, None, Snapshot { cache: &cache, live: Some(&gone) }), Verdict::UNCHANGED);
+        cache.put_binding(key(), CachedBinding { gated: false, ..binding(None) });
+        assert_eq!(review(&map, None, Snapshot::of_cache(&cache)), Verdict::UNCHANGED);
     }
 
     #[test]

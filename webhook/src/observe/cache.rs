@@ -1,5 +1,5 @@
 //! The cache that reviews are decided from: bindings with gate, clusters and plan, workloads with queue and priority
-//! class, PriorityClasses, opted-in namespaces, queues.
+//! class, PriorityClasses, namespaces, queues.
 //!
 //! Rule: watches fill it, and each review is decided from a copy, so that no review waits for another one. Where it may be behind, a rule asks for a read
 //! from the API ([`Lookup`]) and decides once more with the answer ([`LiveRead`]).
@@ -9,11 +9,12 @@ use std::{
     sync::Arc,
 };
 
-use caldera_core::{admission::Admission, plan::Plan};
+use caldera_core::{admission::Admission, plan::Plan, queue::preemption::EvictionRecord};
 use caldera_crds::{
     names::caldera,
+    tenancy::NamespaceFacts,
     trusted::TrustedWriters,
-    workload::{WorkloadKind, priority_class_of},
+    workload::{WorkloadKind, priority_class_of, progress::read_progress},
 };
 use serde_json::Value;
 
@@ -40,6 +41,8 @@ pub struct CachedWorkload {
     pub queue: Option<Arc<str>>,
     /// The PriorityClass it names.
     pub priority_class: Option<Arc<str>>,
+    /// It has ended, and holds nothing.
+    pub ended: bool,
 }
 
 impl CachedWorkload {
@@ -47,7 +50,8 @@ impl CachedWorkload {
     #[must_use]
     pub fn from_object(kind: WorkloadKind, object: &Value) -> Self {
         let class = Some(priority_class_of(object)).filter(|name| !name.is_empty());
-        Self { queue: queue_of(kind, object).map(Arc::from), priority_class: class.map(Arc::from) }
+        let ended = read_progress(kind, object, None).ended.is_some();
+        Self { queue: queue_of(kind, object).map(Arc::from), priority_class: class.map(Arc::from), ended }
     }
 }
 
@@ -68,6 +72,8 @@ pub struct CachedBinding {
     pub clusters: BTreeMap<String, u32>,
     /// The plan; an error is its text that does not parse.
     pub plan: Option<Result<Arc<Plan>, String>>,
+    /// How often its policies restarted it as a whole.
+    pub restarts: u32,
     /// Of the plan's text; 0 without one.
     pub plan_fingerprint: u64,
 }
@@ -96,6 +102,9 @@ impl CachedBinding {
             admission: annotation(caldera::ADMISSION).and_then(|text| Admission::parse(text).ok()).map(Arc::new),
             clusters: clusters.filter_map(target).collect(),
             plan: plan.map(|text| serde_json::from_str(text).map(Arc::new).map_err(|error| error.to_string())),
+            restarts: annotation(caldera::EVICTION)
+                .and_then(|text| EvictionRecord::parse(text).ok())
+                .map_or(0, |record| record.restarts),
             plan_fingerprint: fingerprint_plan(plan),
         }
     }
@@ -135,6 +144,10 @@ pub enum Lookup {
     Workload(WorkloadKey),
     /// A binding.
     Binding(BindingKey),
+    /// All queues.
+    Queues,
+    /// A namespace, and all queues.
+    Access(String),
 }
 
 /// What a live read found.
@@ -144,6 +157,10 @@ pub enum LiveRead {
     Workload(Option<CachedWorkload>, bool),
     /// The binding, if it is there.
     Binding(Option<Box<CachedBinding>>),
+    /// All queues.
+    Queues(Vec<Value>),
+    /// The namespace if it is there, and all queues.
+    Access(Option<NamespaceFacts>, Vec<Value>),
     /// The read failed: why.
     Failed(String),
 }
@@ -157,8 +174,8 @@ pub struct Cache {
     pub bindings: Sharded<BindingKey, CachedBinding>,
     /// PriorityClasses.
     pub priority_classes: Sharded<String, PriorityClass>,
-    /// Namespaces, and whether their workloads are in scope.
-    pub opted_in: Sharded<String, bool>,
+    /// Namespaces.
+    pub namespaces: Sharded<String, NamespaceFacts>,
     /// Queues, whole, because rules compare them.
     pub queues: Sharded<String, Value>,
     /// Whose word counts on what is admitted and placed.
@@ -260,7 +277,8 @@ impl<'a> Snapshot<'a> {
     /// Whether a namespace is opted in.
     #[must_use]
     pub fn is_opted_in(&self, namespace: &str) -> bool {
-        self.cache.opted_in.get(namespace) == Some(&true) || matches!(self.live, Some(LiveRead::Workload(_, true)))
+        self.cache.namespaces.get(namespace).is_some_and(|facts| facts.opted_in)
+            || matches!(self.live, Some(LiveRead::Workload(_, true)))
     }
 
     /// A binding: the live read wins; the cache counts unless a newer plan was announced.
@@ -292,10 +310,4 @@ impl<'a> Snapshot<'a> {
             None => classes.values().filter(|class| class.is_default).map(|class| class.value).min(),
         }
     }
-}
-
-/// The name of the binding of a workload (`pkg/util/names`): kind, not group, tells them apart.
-#[must_use]
-pub fn binding_name(workload: &str, kind: &str) -> String {
-    format!("{workload}-{kind}").to_lowercase().replace(':', ".")
 }

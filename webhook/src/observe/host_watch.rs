@@ -2,10 +2,7 @@
 
 use std::hash::Hash;
 
-use caldera_crds::{
-    names::caldera::{NAMESPACE_OPT_IN, NAMESPACE_OPT_IN_VALUE},
-    workload::WorkloadKind,
-};
+use caldera_crds::{tenancy::NamespaceFacts, workload::WorkloadKind};
 use caldera_runtime::watch::{Event, Follower, api_resource};
 use kube::runtime::watcher;
 use serde_json::Value;
@@ -23,8 +20,8 @@ pub enum HostEvent {
     Bindings(Event<(BindingKey, CachedBinding)>),
     /// Of PriorityClasses.
     PriorityClasses(Event<(String, PriorityClass)>),
-    /// Of Namespaces: whether they are opted in.
-    Namespaces(Event<(String, bool)>),
+    /// Of Namespaces.
+    Namespaces(Event<(String, NamespaceFacts)>),
     /// Of Queues.
     Queues(Event<(String, Value)>),
 }
@@ -46,15 +43,10 @@ pub fn follow_host(follower: &Follower<HostEvent>) {
     let classes = api_resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses");
     let read = |object: Value| Some((key_of(&object).1, PriorityClass::from_object(&object)));
     follower.follow_json(classes, all(), read, HostEvent::PriorityClasses);
-    let read = |object: Value| Some((key_of(&object).1, is_opted_in(&object["metadata"]["labels"])));
+    let read = |object: Value| Some((key_of(&object).1, NamespaceFacts::from_object(&object)));
     follower.follow_json(api_resource("", "v1", "Namespace", "namespaces"), all(), read, HostEvent::Namespaces);
     let queues = api_resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues");
     follower.follow_json(queues, all(), |object| Some((key_of(&object).1, object)), HostEvent::Queues);
-}
-
-/// Whether a namespace with these labels is opted in.
-pub(crate) fn is_opted_in(labels: &Value) -> bool {
-    labels[NAMESPACE_OPT_IN] == NAMESPACE_OPT_IN_VALUE
 }
 
 fn key_of(object: &Value) -> BindingKey {
@@ -97,7 +89,7 @@ impl Cache {
             }
             HostEvent::Namespaces(event) => {
                 self.listed.insert("Namespace");
-                apply_change(event, &mut self.opted_in);
+                apply_change(event, &mut self.namespaces);
             }
             HostEvent::Queues(event) => {
                 self.listed.insert("Queue");

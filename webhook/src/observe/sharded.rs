@@ -92,6 +92,11 @@ impl<K: Ord + Hash + Clone, V> Sharded<K, V> {
         self.shards.iter().flat_map(|shard| shard.keys())
     }
 
+    /// All keys with their values.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.shards.iter().flat_map(|shard| shard.iter()).map(|(key, value)| (key, value.as_ref()))
+    }
+
     /// All values.
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.shards.iter().flat_map(|shard| shard.values()).map(AsRef::as_ref)

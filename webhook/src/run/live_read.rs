@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use caldera_crds::dns::{is_dns_label, is_dns_subdomain};
+use caldera_crds::{
+    dns::{is_dns_label, is_dns_subdomain},
+    tenancy::NamespaceFacts,
+};
 use caldera_runtime::watch::api_resource;
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject},
+    api::{ApiResource, DynamicObject, ListParams},
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::observe::{
-    cache::{CachedBinding, CachedWorkload, LiveRead, Lookup},
-    host_watch::is_opted_in,
-};
+use crate::observe::cache::{CachedBinding, CachedWorkload, LiveRead, Lookup};
 
 /// How long a live read may take: well below the API server's patience.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
@@ -28,6 +28,9 @@ pub(super) async fn read_live(client: &Client, lookup: &Lookup) -> LiveRead {
         Lookup::Workload(key) if !(is_dns_label(&key.namespace) && is_dns_subdomain(&key.name)) => {
             return LiveRead::Workload(None, false);
         }
+        Lookup::Access(namespace) if !is_dns_label(namespace) => {
+            return LiveRead::Failed(format!("{namespace:?} is no name of a namespace"));
+        }
         _ => {}
     }
     let read = async {
@@ -39,12 +42,14 @@ pub(super) async fn read_live(client: &Client, lookup: &Lookup) -> LiveRead {
             }
             Lookup::Workload(key) => {
                 let object = read_object(client, &key.kind.api_resource(), &key.namespace, &key.name).await?;
-                let namespaces: Api<DynamicObject> =
-                    Api::all_with(client.clone(), &api_resource("", "v1", "Namespace", "namespaces"));
-                let namespace = namespaces.get_opt(&key.namespace).await?;
-                let labels = namespace.and_then(|namespace| namespace.metadata.labels);
+                let namespace = read_namespace(client, &key.namespace).await?;
                 let workload = object.map(|object| CachedWorkload::from_object(key.kind, &object));
-                Ok(LiveRead::Workload(workload, is_opted_in(&json!(labels))))
+                Ok(LiveRead::Workload(workload, namespace.is_some_and(|facts| facts.opted_in)))
+            }
+            Lookup::Queues => list_queues(client).await.map(LiveRead::Queues),
+            Lookup::Access(namespace) => {
+                let facts = read_namespace(client, namespace).await?;
+                Ok(LiveRead::Access(facts, list_queues(client).await?))
             }
         }
     };
@@ -52,6 +57,19 @@ pub(super) async fn read_live(client: &Client, lookup: &Lookup) -> LiveRead {
         Ok(read) => read.unwrap_or_else(|error: kube::Error| LiveRead::Failed(error.to_string())),
         Err(_) => LiveRead::Failed(format!("no answer within {} s", READ_TIMEOUT.as_secs())),
     }
+}
+
+async fn read_namespace(client: &Client, name: &str) -> Result<Option<NamespaceFacts>, kube::Error> {
+    let namespaces: Api<DynamicObject> =
+        Api::all_with(client.clone(), &api_resource("", "v1", "Namespace", "namespaces"));
+    Ok(namespaces.get_opt(name).await?.map(|namespace| NamespaceFacts::read(&namespace.metadata)))
+}
+
+async fn list_queues(client: &Client) -> Result<Vec<Value>, kube::Error> {
+    let resource = api_resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues");
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let listed = api.list(&ListParams::default()).await?.items;
+    listed.into_iter().map(|queue| serde_json::to_value(queue).map_err(kube::Error::SerdeError)).collect()
 }
 
 async fn read_object(

@@ -7,13 +7,14 @@ use tower::ServiceExt;
 
 use super::*;
 
-const ROUTES: [&str; 7] = [
+const ROUTES: [&str; 8] = [
     "mutate-resourcebinding",
     "mutate-work",
     "mutate-job",
     "validate-job",
     "mutate-queue",
     "validate-queue",
+    "validate-hyperjob",
     "interpreter",
 ];
 const AT_LAST: Duration = Duration::from_secs(60);

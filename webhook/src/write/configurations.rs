@@ -1,12 +1,19 @@
 //! The configurations by which the API server and Karmada find the webhook.
 //!
 //! Rule (`admissionregistration.k8s.io/v1`): `matchConditions` keep out everything that is not ours, so that our outage
-//! blocks only our kinds. The name of the configuration sorts after Karmada's `mutating-config`: bindings and Works
-//! then carry the ids that Karmada gives them. `reinvocationPolicy` is IfNeeded for bindings: if another webhook
-//! rewrites the schedulerName after us, we see the binding once more. All mutations are idempotent.
+//! blocks only our kinds, and what our rules leave alone in any case: updates of a job's metadata, and of a gated binding
+//! in which neither spec nor annotations change. Nor is a gated binding's update by our own controller told, where that
+//! is a trusted writer by the name of its account: it is refused nothing, it touches neither schedulerName nor priority,
+//! and it only ever takes a plan away. The scheduler's are told, since a plan has to be known before its Works come. The
+//! name of the configuration sorts after Karmada's `mutating-config`: bindings and Works then carry the ids that Karmada
+//! gives them. `reinvocationPolicy` is IfNeeded for bindings: if another webhook rewrites the schedulerName after us, we
+//! see the binding once more. All mutations are idempotent.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use caldera_crds::names::caldera;
+use caldera_crds::{
+    names::caldera,
+    trusted::{CONTROLLER_ACCOUNT, TrustedWriters},
+};
 use serde_json::{Value, json};
 
 /// Where the webhook is, as its callers reach it.
@@ -48,21 +55,60 @@ const OTHER_MANIFEST: &str = "has(object.spec.workload) && has(object.spec.workl
      object.spec.workload.manifests.exists(m, \
      [['apps/v1', 'Deployment'], ['apps/v1', 'StatefulSet'], ['batch/v1', 'Job'], ['v1', 'Pod']]\
      .exists(k, k[0] == m.apiVersion && k[1] == m.kind))";
+/// The Work of a workload's binding, by the name that Karmada gives bindings, which carries none: an override changed
+/// its kind.
+const OF_WORKLOAD: &str = "has(object.metadata.annotations) && 'resourcebinding.karmada.io/name' in \
+     object.metadata.annotations && ['-job', '-deployment', '-statefulset', '-pod'].exists(k, \
+     object.metadata.annotations['resourcebinding.karmada.io/name'].endsWith(k))";
+const NO_WORKLOAD: &str = "!(has(object.spec.workload) && has(object.spec.workload.manifests) && \
+     object.spec.workload.manifests.exists(m, [['batch.volcano.sh/v1alpha1', 'Job'], ['apps/v1', 'Deployment'], \
+     ['apps/v1', 'StatefulSet'], ['batch/v1', 'Job'], ['v1', 'Pod']].exists(k, k[0] == m.apiVersion && k[1] == m.kind)))";
 const NOT_QUEUED_MANIFEST: &str = concat!("!(", carries_queued!(), ")");
+
+/// Of an update with the same spec no job is changed.
+const NEW_SPEC: &str = "request.operation == 'CREATE' || has(object.spec) != has(oldObject.spec) || \
+                        has(object.spec) && object.spec != oldObject.spec";
+/// Nor is one refused, where its annotations are the same too.
+const NEW_SPEC_OR_ANNOTATIONS: &str = "request.operation == 'CREATE' || \
+     has(object.spec) != has(oldObject.spec) || has(object.spec) && object.spec != oldObject.spec || \
+     has(object.metadata.annotations) != has(oldObject.metadata.annotations) || \
+     has(object.metadata.annotations) && object.metadata.annotations != oldObject.metadata.annotations";
+/// What is protected of a binding, and what its gate depends on, is in its spec and its annotations. One that has no
+/// gate yet gets it at any update.
+const NEW_BINDING: &str = "request.operation == 'CREATE' || object.spec != oldObject.spec || \
+     !has(object.metadata.annotations) || !('caldera.dev/gate' in object.metadata.annotations) || \
+     !has(oldObject.metadata.annotations) || object.metadata.annotations != oldObject.metadata.annotations";
+
+/// Not an update of a gated binding by our controller that has a record or is suspended. Nobody else has the account's
+/// name: the API server says it. Without a record its gate would be closed again, whoever opened it.
+const BY_OTHERS: &str = "request.operation == 'CREATE' || \
+     request.userInfo.username != 'system:serviceaccount:caldera-system:caldera-controller' || \
+     ![object, oldObject].all(b, has(b.metadata.annotations) && 'caldera.dev/gate' in b.metadata.annotations) || \
+     !('caldera.dev/admission' in object.metadata.annotations || has(object.spec.suspension) && \
+     has(object.spec.suspension.scheduling) && object.spec.suspension.scheduling)";
 
 /// Group, version and plural.
 type ResourceOf = (&'static str, &'static str, &'static str);
 const BINDINGS: ResourceOf = ("work.karmada.io", "v1alpha2", "resourcebindings");
 const WORKS: ResourceOf = ("work.karmada.io", "v1alpha1", "works");
 const JOBS: ResourceOf = ("batch.volcano.sh", "v1alpha1", "jobs");
+const HYPER_JOBS: ResourceOf = ("training.volcano.sh", "v1alpha1", "hyperjobs");
 const QUEUES: ResourceOf = ("scheduling.volcano.sh", "v1beta1", "queues");
 
 /// Name and CEL expression of a match condition.
 type Condition = (&'static str, &'static str);
 
-/// All configurations for a webhook at `endpoint` whose certificate `ca_pem` signed (empty: public roots).
+/// All configurations for a webhook at `endpoint` whose certificate `ca_pem` signed (empty: public roots), where the
+/// trusted writers are the default.
 #[must_use]
 pub fn configurations(endpoint: &Endpoint, ca_pem: &str) -> Vec<Value> {
+    configurations_for(endpoint, ca_pem, &TrustedWriters::default())
+}
+
+/// The same where they are others.
+#[must_use]
+pub fn configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &TrustedWriters) -> Vec<Value> {
+    let is_controller_trusted = trusted.trusts(CONTROLLER_ACCOUNT, []);
     let client_config = |path: &str| {
         let mut config = match endpoint {
             Endpoint::Url(url) => json!({"url": format!("{url}{path}")}),
@@ -93,7 +139,9 @@ pub fn configurations(endpoint: &Endpoint, ca_pem: &str) -> Vec<Value> {
         hook
     };
     let binding_hook = |name: &str, kind: Condition| {
-        let mut hook = hook(name, "/mutate-resourcebinding", BINDINGS, &[("has-placement", HAS_PLACEMENT), kind]);
+        let mut conditions = vec![("has-placement", HAS_PLACEMENT), ("changed", NEW_BINDING), kind];
+        conditions.extend(is_controller_trusted.then_some(("by-others", BY_OTHERS)));
+        let mut hook = hook(name, "/mutate-resourcebinding", BINDINGS, &conditions);
         hook["reinvocationPolicy"] = "IfNeeded".into();
         hook
     };
@@ -120,7 +168,13 @@ pub fn configurations(endpoint: &Endpoint, ca_pem: &str) -> Vec<Value> {
             elsewhere,
             hook("works.plan.caldera.dev", "/mutate-work", WORKS, &[("queued", QUEUED_MANIFEST)]),
             other_works,
-            hook("jobs.defaults.caldera.dev", "/mutate-job", JOBS, &[]),
+            hook(
+                "overridden.plan.caldera.dev",
+                "/mutate-work",
+                WORKS,
+                &[("of-a-workload", OF_WORKLOAD), ("carries-none", NO_WORKLOAD)],
+            ),
+            hook("jobs.defaults.caldera.dev", "/mutate-job", JOBS, &[("changed", NEW_SPEC)]),
             hook("queues.defaults.caldera.dev", "/mutate-queue", QUEUES, &[]),
         ],
     });
@@ -128,7 +182,8 @@ pub fn configurations(endpoint: &Endpoint, ca_pem: &str) -> Vec<Value> {
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
         "metadata": {"name": "queue.caldera.dev"},
         "webhooks": [
-            hook("jobs.rules.caldera.dev", "/validate-job", JOBS, &[]),
+            hook("jobs.rules.caldera.dev", "/validate-job", JOBS, &[("changed", NEW_SPEC_OR_ANNOTATIONS)]),
+            hook("hyperjobs.rules.caldera.dev", "/validate-hyperjob", HYPER_JOBS, &[("changed", NEW_SPEC)]),
             hook("queues.rules.caldera.dev", "/validate-queue", QUEUES, &[]),
         ],
     });
@@ -152,6 +207,11 @@ pub fn configurations(endpoint: &Endpoint, ca_pem: &str) -> Vec<Value> {
 
 #[cfg(test)]
 mod tests {
+    use kube_cel::{
+        KubeCelExt,
+        cel::{Context, Program, Value as CelValue, to_value},
+    };
+
     use super::*;
 
     #[test]
@@ -164,6 +224,102 @@ mod tests {
         }
         // Ours is called after Karmada's `mutating-config`.
         assert!(all[0]["metadata"]["name"].as_str().unwrap() > "mutating-config");
+    }
+
+    fn holds(expression: &str, old: Option<&Value>, new: &Value) -> bool {
+        let request = json!({"operation": if old.is_some() { "UPDATE" } else { "CREATE" }});
+        holds_for(expression, &request, old, new)
+    }
+
+    fn holds_for(expression: &str, request: &Value, old: Option<&Value>, new: &Value) -> bool {
+        let mut context = Context::default().with_all();
+        for (name, value) in [("object", Some(new)), ("oldObject", old), ("request", Some(request))] {
+            context.add_variable_from_value(name, to_value(value).unwrap());
+        }
+        Program::compile(expression).unwrap().execute(&context).unwrap() == CelValue::Bool(true)
+    }
+
+    /// What a condition keeps from us is what the rules leave alone.
+    #[test]
+    fn a_job_is_reviewed_when_it_is_made_and_when_its_spec_or_its_annotations_change() {
+        let job = json!({"metadata": {"name": "j", "annotations": {"a": "1"}}, "spec": {"minAvailable": 1}});
+        let with = |pointer: &str, value: Value| {
+            let mut changed = job.clone();
+            *changed.pointer_mut(pointer).unwrap() = value;
+            changed
+        };
+        let finalized = with("/metadata", json!({"name": "j", "annotations": {"a": "1"}, "finalizers": ["f"]}));
+        for (new, told) in [
+            (&job, [false, false]),
+            (&finalized, [false, false]),
+            (&with("/spec/minAvailable", json!(2)), [true, true]),
+            (&with("/metadata/annotations/a", json!("2")), [false, true]),
+            (&with("/metadata", json!({"name": "j"})), [false, true]),
+        ] {
+            let is_told = [NEW_SPEC, NEW_SPEC_OR_ANNOTATIONS].map(|condition| holds(condition, Some(&job), new));
+            assert_eq!(is_told, told, "{new}");
+        }
+        assert!(holds(NEW_SPEC, None, &job) && holds(NEW_SPEC_OR_ANNOTATIONS, None, &job));
+    }
+
+    #[test]
+    fn a_binding_is_reviewed_unless_it_has_a_gate_and_keeps_spec_and_annotations() {
+        let gated = json!({
+            "metadata": {"name": "j-job", "annotations": {"caldera.dev/gate": "closed"}},
+            "spec": {"suspension": {"scheduling": true}},
+        });
+        let mut finalized = gated.clone();
+        finalized["metadata"]["finalizers"] = json!(["f"]);
+        finalized["metadata"]["labels"] = json!({"l": "v"});
+        assert!(!holds(NEW_BINDING, Some(&gated), &finalized));
+        let mut lifted = gated.clone();
+        lifted["spec"]["suspension"]["scheduling"] = false.into();
+        let mut forged = gated.clone();
+        forged["metadata"]["annotations"]["caldera.dev/admission"] = "{}".into();
+        let mut stripped = gated.clone();
+        stripped["metadata"] = json!({"name": "j-job"});
+        for (old, new) in [(&gated, &lifted), (&gated, &forged), (&gated, &stripped), (&stripped, &gated)] {
+            assert!(holds(NEW_BINDING, Some(old), new), "{new}");
+        }
+        assert!(holds(NEW_BINDING, Some(&stripped), &stripped), "its next update gates it");
+        assert!(holds(NEW_BINDING, None, &gated));
+    }
+
+    /// Who can not have that name, and what changes whether a binding is gated, is told.
+    #[test]
+    fn of_gated_bindings_the_controllers_own_updates_alone_are_not_told() {
+        let open = json!({"metadata": {"annotations": {"caldera.dev/gate": "open"}}, "spec": {}});
+        let mut closed = open.clone();
+        closed["spec"] = json!({"suspension": {"scheduling": true}});
+        let mut gated = open.clone();
+        gated["metadata"]["annotations"]["caldera.dev/admission"] = "{}".into();
+        let (bare, other) = (json!({"metadata": {}}), json!({"metadata": {"annotations": {"a": "b"}}}));
+        let is_told = |user: &str, old: Option<&Value>, new: &Value| {
+            let request = json!({
+                "operation": if old.is_some() { "UPDATE" } else { "CREATE" }, "userInfo": {"username": user},
+            });
+            holds_for(BY_OTHERS, &request, old, new)
+        };
+        assert!(!is_told(CONTROLLER_ACCOUNT, Some(&closed), &gated), "a release");
+        assert!(!is_told(CONTROLLER_ACCOUNT, Some(&gated), &closed), "an eviction");
+        assert!(is_told(CONTROLLER_ACCOUNT, Some(&closed), &open), "a gate opened without a record");
+        assert!(is_told(CONTROLLER_ACCOUNT, None, &gated));
+        for (old, new) in [(&gated, &bare), (&bare, &gated), (&other, &gated), (&gated, &other)] {
+            assert!(is_told(CONTROLLER_ACCOUNT, Some(old), new), "{new}");
+        }
+        for user in ["tenant", "caldera-controller", "system:serviceaccount:ns:caldera-controller", ""] {
+            assert!(is_told(user, Some(&gated), &gated), "{user}");
+        }
+    }
+
+    #[test]
+    fn a_controller_whose_word_does_not_count_is_told_of() {
+        let has_condition = |trusted: &TrustedWriters| {
+            let all = configurations_for(&Endpoint::Url("https://h:1".into()), "", trusted);
+            all[0]["webhooks"][0]["matchConditions"].to_string().contains("by-others")
+        };
+        assert!(has_condition(&TrustedWriters::default()));
+        assert!(!has_condition(&["group:system:masters".parse().unwrap()].into_iter().collect()));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Members: ready, with Volcano, and with the host's queues open. And the queues of the host.
 
+use caldera_crds::names::volcano::DEFAULT_QUEUE;
+
 use super::take;
 use crate::doctor::{
     facts::{Facts, MemberFacts, MemberInside, QueueFacts},
@@ -115,7 +117,13 @@ fn check_member_queues(member: &MemberFacts, inside: &MemberInside, host: &[Queu
 pub(super) fn check_queues(facts: &Facts) -> Vec<Finding> {
     const CHECK: Check = Check::Queues;
     let mut findings = Vec::new();
-    for queue in take(&facts.queues, CHECK, "Queues", &mut findings).iter().filter(|queue| !is_open(queue)) {
+    let queues = take(&facts.queues, CHECK, "Queues", &mut findings);
+    let paused = queues.iter().find(|queue| queue.name == DEFAULT_QUEUE).and_then(|queue| queue.paused.as_ref());
+    findings
+        .extend(paused.map(|why| {
+            CHECK.warning(format!("all releases are paused: {why}")).fixed_by("caldera unpause".to_owned())
+        }));
+    for queue in queues.iter().filter(|queue| !is_open(queue)) {
         let (name, state) = (&queue.name, &queue.state);
         findings.push(
             match queue.pending {

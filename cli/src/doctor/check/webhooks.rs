@@ -226,7 +226,7 @@ fn check_policies(facts: &Facts) -> Vec<Finding> {
         take(&facts.policies, CHECK, "ValidatingAdmissionPolicies", &mut findings);
         return findings;
     };
-    let wanted = ["bindings.caldera.dev", "works.caldera.dev", "commands.caldera.dev"];
+    let wanted = ["bindings.caldera.dev", "works.caldera.dev", "commands.caldera.dev", "hyperjobs.caldera.dev"];
     let missing: Vec<&str> =
         wanted.into_iter().filter(|name| !found.iter().any(|policy| name_of(policy) == *name)).collect();
     if !missing.is_empty() {

@@ -12,7 +12,7 @@ use caldera_crds::{
     binding::{BindingView, parse_binding},
     karmada::cluster::Cluster,
     names::{
-        caldera::{ADMISSION, EVICTION, GATE, PLAN, WORKLOAD_KIND, WORKLOAD_NAME},
+        caldera::{ADMISSION, EVICTION, GATE, PAUSED, PLAN, WORKLOAD_KIND, WORKLOAD_NAME},
         karmada::{BINDING_NAME, BINDING_NAMESPACE},
     },
     workload::WorkloadKind,
@@ -204,6 +204,7 @@ pub(super) fn read_queue(object: &Value) -> QueueFacts {
         name: objects::name_of(object).to_owned(),
         state: text(object, "/status/state").to_owned(),
         pending: object["status"]["pending"].as_i64().unwrap_or_default(),
+        paused: objects::annotation(object, PAUSED).map(str::to_owned),
     }
 }
 

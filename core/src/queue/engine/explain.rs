@@ -84,6 +84,9 @@ impl Engine {
         {
             return Some(never);
         }
+        if let Some(why) = &self.paused {
+            return Some(Reason::Paused { queue, why: why.to_string(), position });
+        }
         if self.fleet.ready_clusters == 0 {
             return Some(Reason::NoReadyCluster { position });
         }

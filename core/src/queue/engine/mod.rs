@@ -10,6 +10,7 @@ mod capacity;
 mod expected_ends;
 mod explain;
 mod ordering;
+mod pause;
 mod preemption;
 mod queue_status;
 mod requeue;
@@ -38,7 +39,8 @@ use crate::{
         },
         quota::{
             admission::{self, Ask, Shape},
-            amounts::{Dims, Sparse},
+            amounts::{Dense, Dims, Sparse},
+            history::Decay,
             tree::{self, Node, Slot},
         },
         reservation::{ReservationId, Reservations},
@@ -100,6 +102,9 @@ pub(crate) struct JobRank {
 #[derive(Debug, Clone)]
 pub struct Engine {
     policy: OrderPolicy,
+    decay: Decay,
+    /// Why nothing is released now, if so.
+    paused: Option<Arc<str>>,
     dims: Dims,
     fleet: Fleet,
     slots: Vec<Slot>,
@@ -165,6 +170,8 @@ impl Default for Engine {
         let root = QueueName::from(tree::ROOT);
         Self {
             policy: OrderPolicy::default(),
+            decay: Decay::default(),
+            paused: None,
             dims: Dims::default(),
             fleet: Fleet::default(),
             slots: vec![Slot::new(root.clone(), Node::ROOT)],
@@ -211,7 +218,9 @@ impl Engine {
     /// A queue is gone. Its jobs stay: those that hold are still charged, those that wait say why.
     pub fn remove_queue(&mut self, name: &QueueName) {
         if let Some(node) = self.index.get(name) {
-            let was = self.slots[node.index()].spec.take().is_some();
+            let slot = &mut self.slots[node.index()];
+            slot.mean_used = Dense::default();
+            let was = slot.spec.take().is_some();
             (self.is_quota_outdated, self.is_tree_outdated) =
                 (self.is_quota_outdated | was, self.is_tree_outdated | was);
         }
@@ -330,6 +339,9 @@ impl Engine {
         // Reservations that are worked out anew come before whoever would pass meanwhile.
         let is_tree_outdated = self.is_tree_outdated;
         self.resolve_quota();
+        if self.paused.is_some() {
+            return None;
+        }
         if is_tree_outdated || self.reservations.due().is_some_and(|due| due <= self.now) {
             self.update_reservations(room);
         }

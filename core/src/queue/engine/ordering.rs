@@ -1,16 +1,24 @@
 //! What each queue enters the queue order with under each policy, and when it is entered again.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::BTreeMap};
 
-use crate::queue::{
-    engine::{Engine, JobRank, JobState},
-    pending::{
-        job_order::{JobId, JobKey, OrderPolicy, Share},
-        line::Inadmissible,
-        queue_order::{Head, Touch},
+use crate::{
+    gang::QueueName,
+    queue::{
+        engine::{Engine, JobRank, JobState},
+        pending::{
+            job_order::{JobId, JobKey, OrderPolicy, Share},
+            line::Inadmissible,
+            queue_order::{Head, Touch},
+        },
+        quota::{
+            amounts::{Dense, Dim},
+            history::Decay,
+            tree::{Node, Slot},
+        },
+        reservation::ReservationId,
     },
-    quota::tree::{Node, Slot},
-    reservation::ReservationId,
+    resources::Resources,
 };
 
 impl Engine {
@@ -23,6 +31,8 @@ impl Engine {
             self.requeue_shape(node, shape);
         }
         self.policy = policy;
+        // Of the time in which nobody counted nothing is known.
+        self.decay = Decay::new(self.decay.half_life());
         (self.is_quota_outdated, self.is_tree_outdated) = (true, true);
         let mut jobs = std::mem::take(&mut self.jobs);
         for standing in jobs.values_mut() {
@@ -37,6 +47,47 @@ impl Engine {
         self.jobs = jobs;
     }
 
+    /// In how many seconds what queues used counts half, where it counts ([`OrderPolicy::FairHistory`]).
+    pub fn set_history_half_life(&mut self, seconds: i64) {
+        if self.decay.half_life() != seconds {
+            self.decay = Decay::new(seconds);
+        }
+    }
+
+    /// What a queue used lately, as it was told when this was last asked of another engine.
+    pub fn set_mean_used(&mut self, queue: &QueueName, mean: &Resources) {
+        let node = self.intern_queue(queue);
+        let mut dense = Dense::default();
+        dense.add(&self.dims.sparse(mean));
+        self.slots[node.index()].mean_used = dense;
+        self.queue_order.touch(node, Touch::Share);
+    }
+
+    /// What queues that exist used lately, of what they deserve, in four digits; nothing where that does not count.
+    #[must_use]
+    pub fn mean_used(&self) -> BTreeMap<QueueName, Resources> {
+        let counts = self.policy == OrderPolicy::FairHistory;
+        let slots = self.slots.iter().filter(|slot| counts && slot.spec.is_some());
+        let shown = |dim: Dim, mean: i128| (self.dims.name(dim).clone(), self.dims.name(dim).amount(round(mean)));
+        let mean = |slot: &Slot| {
+            slot.deserved.iter().map(|(dim, _)| shown(*dim, slot.mean_used.get(*dim))).collect::<Resources>()
+        };
+        slots.map(|slot| (slot.name.clone(), mean(slot))).collect()
+    }
+
+    /// Time has passed: what was used longer ago counts less from now on.
+    pub(crate) fn age_usage(&mut self) {
+        if self.policy != OrderPolicy::FairHistory {
+            return;
+        }
+        let Some(kept) = self.decay.advance(self.now) else { return };
+        for slot in self.slots.iter_mut().filter(|slot| slot.spec.is_some()) {
+            slot.mean_used = slot.mean_used.zip(&slot.used, |mean, used| kept.age(mean, used));
+        }
+        self.restart_order();
+        self.reservations.mark_all_dirty();
+    }
+
     /// Who goes first.
     #[must_use]
     pub fn order_policy(&self) -> OrderPolicy {
@@ -46,7 +97,7 @@ impl Engine {
     pub(crate) fn job_key(&self, id: JobId, created: i64, rank: JobRank) -> JobKey {
         match self.policy {
             OrderPolicy::Fifo => JobKey { priority: Reverse(0), deadline: JobKey::NO_DEADLINE, created, id },
-            OrderPolicy::Share | OrderPolicy::Strict => JobKey {
+            OrderPolicy::Share | OrderPolicy::FairHistory | OrderPolicy::Strict => JobKey {
                 priority: Reverse(rank.priority),
                 deadline: rank.deadline.unwrap_or(JobKey::NO_DEADLINE),
                 created,
@@ -87,6 +138,15 @@ impl Engine {
     }
 }
 
+/// Down to four digits.
+const fn round(amount: i128) -> i128 {
+    let mut unit = 1;
+    while amount / unit >= 10_000 {
+        unit *= 10;
+    }
+    amount / unit * unit
+}
+
 fn head(policy: OrderPolicy, slot: &Slot) -> Option<Head> {
     let (job, _) = slot.line.next_candidate(slot.spec.as_ref()?.dequeue)?;
     head_of(policy, slot, job)
@@ -102,6 +162,10 @@ pub(super) fn head_of(policy: OrderPolicy, slot: &Slot, job: &JobKey) -> Option<
 fn share(policy: OrderPolicy, slot: &Slot) -> Share {
     match policy {
         OrderPolicy::Share => Share::of(&slot.used, &slot.deserved),
+        // What it has now counts as much as what it had: else one queue would be given all that comes free in a tick.
+        OrderPolicy::FairHistory => {
+            Share::of(&slot.used.zip(&slot.mean_used, |now, mean| now.midpoint(mean)), &slot.deserved)
+        }
         OrderPolicy::Strict | OrderPolicy::Fifo => Share::default(),
     }
 }

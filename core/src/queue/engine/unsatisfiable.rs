@@ -2,7 +2,7 @@
 //! a fifo queue.
 
 use crate::queue::{
-    engine::Engine,
+    engine::{Engine, JobState},
     pending::{
         job_order::JobId,
         line::{Inadmissible, ShapeId},
@@ -11,6 +11,14 @@ use crate::queue::{
 };
 
 impl Engine {
+    /// Whether a pending job can never start while queues and clusters are as they are.
+    #[must_use]
+    pub fn is_inadmissible(&self, id: &str) -> bool {
+        let Some(JobState::Pending { node, shape, .. }) = self.jobs.get(id) else { return false };
+        let slot = &self.slots[node.index()];
+        slot.problem.is_some() || slot.line.is_unsatisfiable(*shape)
+    }
+
     /// A shape is inadmissible: for ever, perhaps.
     pub(crate) fn mark_unsatisfiable(&mut self, node: Node, shape: ShapeId, cause: Inadmissible) {
         let slot = &self.slots[node.index()];

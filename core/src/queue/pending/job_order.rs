@@ -46,11 +46,14 @@ impl fmt::Display for JobId {
 
 /// What decides whose turn it is, from the first to the last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum OrderPolicy {
     /// Queue priority, share of what the queue deserves, job priority, deadline, age: Volcano's capacity plugin.
     #[default]
     Share,
+    /// The same with the half of the share that was used over the last time: who had less goes first (Slurm's fair
+    /// share).
+    FairHistory,
     /// Queue priority, job priority, deadline, age; what a queue already has does not matter.
     Strict,
     /// Age, across all queues.

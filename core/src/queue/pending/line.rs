@@ -143,6 +143,11 @@ impl Line {
         self.inadmissible.iter().map(|(shape, cause)| (*shape, *cause))
     }
 
+    /// Whether a shape can never start, as far as is known.
+    pub(crate) fn is_unsatisfiable(&self, shape: ShapeId) -> bool {
+        self.unsatisfiable.contains(&shape)
+    }
+
     /// Whether an inadmissible shape can ever start.
     pub(crate) fn set_unsatisfiable(&mut self, shape: ShapeId, unsatisfiable: bool) {
         if unsatisfiable && self.inadmissible.contains_key(&shape) {

@@ -19,6 +19,9 @@ pub struct EvictionRecord {
     /// Times that it found no place, or did not start there, since it last made progress: nobody took that from it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub requeues: u32,
+    /// Times that its own policies restarted it as a whole.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub restarts: u32,
     /// When.
     pub at: i64,
     /// Until when who it was for holds what came free, unless it starts before.

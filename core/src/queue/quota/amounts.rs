@@ -101,6 +101,12 @@ impl Dense {
         }
     }
 
+    /// Each amount together with the other's of the same dimension.
+    pub(crate) fn zip(&self, other: &Self, both: impl Fn(i128, i128) -> i128) -> Self {
+        let of = |amounts: &Self, i: usize| amounts.0.get(i).copied().unwrap_or(0);
+        Self((0..self.0.len().max(other.0.len())).map(|i| both(of(self, i), of(other, i))).collect())
+    }
+
     pub(crate) fn resources(&self, dims: &Dims) -> Resources {
         dims.all().map(|dim| (dims.name(dim).clone(), dims.name(dim).amount(self.get(dim)))).collect()
     }

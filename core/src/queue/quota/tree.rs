@@ -67,6 +67,8 @@ pub(crate) struct Slot {
     pub(crate) own: Dense,
     /// The same with all queues below.
     pub(crate) used: Dense,
+    /// The mean of that over the last time, where it counts.
+    pub(crate) mean_used: Dense,
     pub(crate) line: Line,
 }
 
@@ -92,6 +94,7 @@ impl Slot {
             asked: Asked::default(),
             own: Dense::default(),
             used: Dense::default(),
+            mean_used: Dense::default(),
             line: Line::default(),
         }
     }

@@ -53,6 +53,29 @@ fn token(engine: &Engine, id: &str) -> &'static str {
 }
 
 #[test]
+fn a_pause_releases_nothing_and_ends_where_it_began() {
+    let mut engine = engine([queue("q", 5)], 100);
+    engine.enqueue_job(job("runs", "q", 1, cpu(4)));
+    engine.enqueue_job(job("waits", "q", 2, cpu(2)));
+    engine.set_reservation_after(Some(500));
+    assert_eq!(released(&mut engine), ["runs"]);
+    assert!(engine.next_due().is_some());
+    assert!(engine.set_paused(Some("upgrade".into())) && !engine.set_paused(Some("upgrade".into())));
+    for (id, created, units) in [("small", 3, 1), ("never", 4, 9)] {
+        engine.enqueue_job(job(id, "q", created, cpu(units)));
+    }
+    assert_eq!(released(&mut engine), [""; 0]);
+    assert_eq!((token(&engine, "small"), token(&engine, "never")), ("Paused", "ExceedsCapability"));
+    let why = engine.explain_pending("small").unwrap().to_string();
+    assert_eq!(why, "waits in queue q, position 2 of 3: an admin paused all releases (upgrade)");
+    // Nobody is evicted for one who could not start, and nothing falls due.
+    assert!(engine.preemption_candidates(9).is_empty() && engine.next_due().is_none());
+    assert!(engine.set_paused(None));
+    assert_eq!(released(&mut engine), ["small"]);
+    assert_eq!(token(&engine, "waits"), "WaitingForQuota");
+}
+
+#[test]
 fn every_ancestor_s_ceiling_holds_defect_5() {
     let mut engine = engine([queue("top", 6), child("a", "top", 5), child("b", "top", 5)], 100);
     engine.enqueue_job(job("a1", "a", 1, cpu(4)));
@@ -190,6 +213,28 @@ fn the_policy_decides_what_the_order_looks_at() {
     let all = std::iter::from_fn(|| start.release_next(|_, _| Fit::Yes));
     let priorities: Vec<i32> = all.map(|release| release.admission.priority).collect();
     assert_eq!(priorities, [0, 0, 0, 5, 4]);
+}
+
+#[test]
+fn by_fair_history_whoever_used_less_lately_goes_first_until_both_have_had_as_much() {
+    let deserving = |name: &str| QueueSpec { deserved: limit(10), ..queue(name, 100) };
+    let mut engine = engine([deserving("was idle"), deserving("was busy")], 20);
+    engine.set_history_half_life(100);
+    engine.set_order_policy(OrderPolicy::FairHistory);
+    engine.set_now(1000);
+    engine.charge_job(&"ran".into(), &"was busy".into(), &cpu(20));
+    // 15 cores of 20, in the mean.
+    engine.set_now(1200);
+    engine.remove_job("ran");
+    for i in 0..20 {
+        engine.enqueue_job(job(&format!("b{i:02}"), "was busy", 0, cpu(1)));
+        engine.enqueue_job(job(&format!("i{i:02}"), "was idle", 1, cpu(1)));
+    }
+    let first = released(&mut engine);
+    // What it has now counts as much as what it had: 17 cores and a mean of 0, and 3 and a mean of 15.
+    let of = |queue: char| first.iter().filter(|id| id.starts_with(queue)).count();
+    assert_eq!((of('i'), of('b')), (17, 3), "{first:?}");
+    assert!(first[..15].iter().all(|id| id.starts_with('i')), "{first:?}");
 }
 
 #[test]

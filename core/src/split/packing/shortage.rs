@@ -10,7 +10,8 @@ impl GangRequests<'_> {
         let mut matching = 0_u64;
         let mut fits = vec![0_u64; width];
         let mut free = vec![0_i128; width];
-        for (_, room) in rooms {
+        let mut largest: Vec<Option<(i64, &ClusterName)>> = vec![None; width];
+        for (cluster, room) in rooms {
             for group in 0..room.groups.len() {
                 if !room.admits(self, group, task) {
                     continue;
@@ -19,6 +20,9 @@ impl GangRequests<'_> {
                 matching += nodes;
                 for (column, amount) in room.free(group, width).iter().enumerate() {
                     free[column] = free[column].saturating_add(i128::from(*amount) * i128::from(nodes));
+                    if largest[column].is_none_or(|(most, _)| *amount > most) {
+                        largest[column] = Some((*amount, *cluster));
+                    }
                     let asked = self.request(task)[column];
                     if asked > 0 {
                         fits[column] =
@@ -39,6 +43,9 @@ impl GangRequests<'_> {
                 name: self.resources[column].clone(),
                 each: self.gang.tasks[task].request.get(self.resources[column].as_str()),
                 free: packing_units(&self.resources[column], free[column]),
+                largest: largest[column].filter(|_| fits[column] == 0).map(|(most, cluster)| {
+                    (packing_units(&self.resources[column], i128::from(most.max(0))), cluster.clone())
+                }),
             },
             None => Lack::NoNodeMatches,
         }

@@ -3,6 +3,7 @@ mod objective;
 mod partition_domains;
 mod planted;
 mod properties;
+mod task_topology;
 mod topology;
 mod wide;
 
@@ -129,7 +130,8 @@ fn fragments_do_not_add_up() {
     let refusal = split(&gang, &[vec![(8, 4), (8, 4)], vec![(8, 6)]], Strategy::Aggregated).unwrap_err();
     assert_eq!(
         refusal.to_string(),
-        "needs 1 pods at once; 0 fit now in 2 clusters; task w: 0 of 1 fit, each pod asks for gpu 8 and 14 is free"
+        "needs 1 pod at once; 0 fit now in 2 clusters; task w: 0 of 1 fit, each pod asks for 8 gpu on one node; the largest \
+         has 6 free in m1"
     );
 }
 

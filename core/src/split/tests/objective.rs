@@ -132,6 +132,7 @@ impl Case {
         Key {
             missing: all - placed,
             distance,
+            unmet: 0,
             clusters: used.len(),
             data: used.iter().map(|one| self.data[*one]).sum(),
             cost: used.iter().map(|one| self.costs[*one]).sum(),

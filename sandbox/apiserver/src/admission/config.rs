@@ -255,7 +255,7 @@ fn service_errors(path: &str, service: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for key in ["name", "namespace"] {
         if text_of(service, key).is_empty() {
-            errors.push(FieldError::required(format!("{path}.{key}"), &format!("service {key} is required")));
+            errors.push(FieldError::required(format!("{path}.{key}"), ""));
         }
     }
     if let Some(port) = service.get("port").filter(|p| !p.as_i64().is_some_and(|p| (1..=65535).contains(&p))) {
@@ -290,7 +290,7 @@ fn service_path_errors(field: &str, path: &str) -> Vec<FieldError> {
     errors
 }
 
-pub(super) fn selector_errors(path: &str, selector: &Value) -> Vec<FieldError> {
+pub fn selector_errors(path: &str, selector: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let labels = selector.get("matchLabels").and_then(Value::as_object).cloned().unwrap_or_else(Map::new);
     for (key, value) in &labels {

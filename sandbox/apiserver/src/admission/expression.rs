@@ -64,8 +64,15 @@ static REQUEST: LazyLock<Node> = LazyLock::new(|| {
     schema["properties"]["userInfo"] = user;
     schema["properties"]["dryRun"] = json!({"type": "boolean"});
     schema["properties"]["options"] = json!({"type": "object", "additionalProperties": true});
-    Node::parse(&schema)
+    declare(&schema)
 });
+
+/// `namespace` is a reserved word that a schema's fields must escape, and these types' fields need not.
+fn declare(schema: &Value) -> Node {
+    let mut node = Node::parse(schema);
+    node.declare();
+    node
+}
 
 static NAMESPACE: LazyLock<Node> = LazyLock::new(|| {
     let text = json!({"type": "string"});
@@ -75,7 +82,7 @@ static NAMESPACE: LazyLock<Node> = LazyLock::new(|| {
     let condition = json!({"type": "object", "properties": {"status": text, "type": text, "message": text,
         "reason": text, "lastTransitionTime": time}});
     let number = json!({"type": "integer"});
-    Node::parse(&json!({"type": "object", "properties": {
+    declare(&json!({"type": "object", "properties": {
         "metadata": {"type": "object", "properties": {"name": text, "generateName": text, "namespace": text,
             "labels": texts, "annotations": texts, "UID": text, "creationTimestamp": time, "deletionTimestamp": time,
             "deletionGracePeriodSeconds": number, "generation": number, "resourceVersion": text, "finalizers": list}},

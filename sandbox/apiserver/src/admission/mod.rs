@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub use config::validate_configuration;
+pub use config::{selector_errors, validate_configuration};
 pub use index::Index;
 pub use policy_config::{validate_binding, validate_policy};
 
@@ -341,10 +341,10 @@ async fn ask_webhook(
     let converted_old = attributes.old_object.and_then(|o| in_form(o, attributes, form));
     let sent = converted.as_ref().or(object);
     let sent_old = converted_old.as_ref().or(attributes.old_object);
-    let body = review::encode_review(attributes, form, &uid, sent, sent_old);
+    let body = review::encode_review(attributes, form, &uid, (sent, sent_old), webhook.review_version);
     let callers = &server.state().admission.callers;
     let answer = call::call_webhook(server, callers, webhook, body).await.map_err(Failure::Call)?;
-    review::read_review(&answer, &uid, mutating).map_err(Failure::Call)
+    review::read_review(&answer, &uid, mutating, webhook.review_version).map_err(Failure::Call)
 }
 
 async fn validate_once<'w>(
@@ -401,7 +401,10 @@ async fn mutate_once(
     if converted.is_some() {
         set_api_version(&mut patched, &attributes.resource.api_version());
     }
-    tidy(&mut patched).map_err(internal)?;
+    tidy(&mut patched).map_err(|why| {
+        // A conversion that does not exist is not reported as an internal error, only as one.
+        if why.ends_with("unknown conversion") { Failure::Refused(Status::unknown(why)) } else { internal(why) }
+    })?;
     let changed = patched != *object;
     *object = patched;
     Ok(changed)

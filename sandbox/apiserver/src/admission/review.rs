@@ -155,16 +155,49 @@ fn review_options<'a>(attributes: &Attributes<'a>) -> Option<Cow<'a, Value>> {
     Some(Cow::Owned(Value::Object(told)))
 }
 
+/// The form of a review: the first known one of those that the webhook lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReviewVersion {
+    #[default]
+    V1,
+    V1beta1,
+}
+
+impl ReviewVersion {
+    pub fn read(listed: &[Value]) -> Self {
+        let known = |v: &Value| match v.as_str() {
+            Some("v1") => Some(Self::V1),
+            Some("v1beta1") => Some(Self::V1beta1),
+            _ => None,
+        };
+        listed.iter().find_map(known).unwrap_or_default()
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::V1 => "v1",
+            Self::V1beta1 => "v1beta1",
+        }
+    }
+
+    fn api_version(self) -> &'static str {
+        match self {
+            Self::V1 => "admission.k8s.io/v1",
+            Self::V1beta1 => "admission.k8s.io/v1beta1",
+        }
+    }
+}
+
 /// The body to send.
 pub fn encode_review(
     attributes: &Attributes<'_>,
     form: &Form<'_>,
     uid: &str,
-    object: Option<&Value>,
-    old_object: Option<&Value>,
+    (object, old_object): (Option<&Value>, Option<&Value>),
+    version: ReviewVersion,
 ) -> Vec<u8> {
     let request = review_request(attributes, form, uid, object, old_object);
-    let review = Review { kind: "AdmissionReview", api_version: "admission.k8s.io/v1", request };
+    let review = Review { kind: "AdmissionReview", api_version: version.api_version(), request };
     // All keys are strings: writing cannot fail.
     serde_json::to_vec(&review).unwrap_or_default()
 }
@@ -196,9 +229,10 @@ pub enum Patch {
 }
 
 /// Reads an answer and checks that it is one to this request. `Err` completes `failed calling webhook "x": ...`.
-pub fn read_review(body: &[u8], uid: &str, mutating: bool) -> Result<Answer, String> {
+pub fn read_review(body: &[u8], uid: &str, mutating: bool, asked: ReviewVersion) -> Result<Answer, String> {
     let review: Value = serde_json::from_slice(body).map_err(|error| {
-        format!("failed to call webhook: couldn't get version/kind; json parse error: json: {error}")
+        let why = crate::body::go_syntax(&error, body);
+        format!("failed to call webhook: couldn't get version/kind; json parse error: {why}")
     })?;
     if !review.is_object() && !review.is_null() {
         let found = crate::meta::json_type(&review);
@@ -208,12 +242,15 @@ pub fn read_review(body: &[u8], uid: &str, mutating: bool) -> Result<Answer, Str
         ));
     }
     let text = |key: &str| review.get(key).and_then(Value::as_str).unwrap_or_default();
-    let api_version = Some(text("apiVersion")).filter(|v| !v.is_empty()).unwrap_or("admission.k8s.io/v1");
+    let api_version = Some(text("apiVersion")).filter(|v| !v.is_empty()).unwrap_or(asked.api_version());
     let kind = Some(text("kind")).filter(|k| !k.is_empty()).unwrap_or("AdmissionReview");
     match (api_version, kind) {
-        ("admission.k8s.io/v1", "AdmissionReview") => {}
-        ("admission.k8s.io/v1beta1", "AdmissionReview") => {
-            return Err("failed to call webhook: converting (v1beta1.AdmissionReview) to (v1.AdmissionReview): unknown conversion".into());
+        (version, "AdmissionReview") if version == asked.api_version() => {}
+        ("admission.k8s.io/v1" | "admission.k8s.io/v1beta1", "AdmissionReview") => {
+            let (found, asked) = (api_version.trim_start_matches("admission.k8s.io/"), asked.name());
+            return Err(format!(
+                "failed to call webhook: converting ({found}.AdmissionReview) to ({asked}.AdmissionReview): unknown conversion"
+            ));
         }
         _ => {
             return Err(format!(
@@ -223,7 +260,28 @@ pub fn read_review(body: &[u8], uid: &str, mutating: bool) -> Result<Answer, Str
             ));
         }
     }
+    if asked == ReviewVersion::V1beta1 {
+        return verify_old_review(&review).map_err(|why| format!("received invalid webhook response: {why}"));
+    }
     verify_review(&review, uid, mutating).map_err(|why| format!("received invalid webhook response: {why}"))
+}
+
+/// The rules of v1beta1: neither the uid nor the type of the patch is looked at.
+fn verify_old_review(review: &Value) -> Result<Answer, String> {
+    let response =
+        review.get("response").filter(|r| r.is_object()).ok_or_else(|| "webhook response was absent".to_owned())?;
+    let patch = patch_bytes(response.get("patch"))?;
+    Ok(read_answer(response, (!patch.is_empty()).then_some(Patch::Json(patch))))
+}
+
+fn read_answer(response: &Value, patch: Option<Patch>) -> Answer {
+    let warnings = response.get("warnings").and_then(Value::as_array);
+    Answer {
+        allowed: response.get("allowed").and_then(Value::as_bool).unwrap_or(false),
+        patch,
+        warnings: warnings.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect(),
+        status: response.get("status").cloned().unwrap_or(Value::Null),
+    }
 }
 
 fn verify_review(review: &Value, uid: &str, mutating: bool) -> Result<Answer, String> {
@@ -253,13 +311,7 @@ fn verify_review(review: &Value, uid: &str, mutating: bool) -> Result<Answer, St
         (true, false, Some(other)) => Some(Patch::Unsupported(other.to_owned())),
         (_, true, None) => None,
     };
-    let warnings = response.get("warnings").and_then(Value::as_array);
-    Ok(Answer {
-        allowed: response.get("allowed").and_then(Value::as_bool).unwrap_or(false),
-        patch,
-        warnings: warnings.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect(),
-        status: response.get("status").cloned().unwrap_or(Value::Null),
-    })
+    Ok(read_answer(response, patch))
 }
 
 /// Base64, or (as some libraries write it) a list of bytes.
@@ -353,7 +405,7 @@ mod tests {
 
     fn answer(response: &Value, mutating: bool) -> Result<Answer, String> {
         let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
-        read_review(review.to_string().as_bytes(), "u", mutating)
+        read_review(review.to_string().as_bytes(), "u", mutating, ReviewVersion::V1)
     }
 
     #[test]
@@ -395,5 +447,13 @@ mod tests {
         assert_eq!((full.code, full.reason.as_str()), (403, "Forbidden"));
         assert_eq!(full.message, "admission webhook \"w.x.io\" denied the request: no");
         assert_eq!(denial_status("w.x.io", &json!({"code": 200})).code, 400);
+    }
+
+    #[test]
+    fn an_old_review_is_held_to_the_old_rules() {
+        assert_eq!(ReviewVersion::read(&[json!("v1beta1"), json!("v1")]), ReviewVersion::V1beta1);
+        let answer = br#"{"response": {"allowed": true}}"#;
+        assert!(read_review(answer, "u", false, ReviewVersion::V1beta1).is_ok_and(|a| a.allowed));
+        assert!(read_review(answer, "u", false, ReviewVersion::V1).is_err());
     }
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::Operation;
 use super::condition::Condition;
+use super::review::ReviewVersion;
 use crate::selector::LabelSelector;
 
 #[derive(Debug)]
@@ -25,6 +26,7 @@ pub struct Webhook {
     pub reinvoke_if_needed: bool,
     pub conditions: Vec<Condition>,
     pub side_effects_on_dry_run: bool,
+    pub review_version: ReviewVersion,
 }
 
 /// Where the webhook is.
@@ -96,6 +98,7 @@ impl Webhook {
             reinvoke_if_needed: text("reinvocationPolicy") == "IfNeeded",
             conditions: list("matchConditions").iter().map(|c| Condition::read(c, false)).collect(),
             side_effects_on_dry_run: !matches!(text("sideEffects"), "None" | "NoneOnDryRun"),
+            review_version: ReviewVersion::read(list("admissionReviewVersions")),
         }
     }
 }

@@ -39,7 +39,8 @@ pub fn refuse_escalation(call: &Call, object: &Value, old: Option<&Value>) -> Re
                 return Ok(());
             }
             rbac::role_rules(&call.server, kind, name, call.namespace())
-                .ok_or_else(|| Status::not_found(GROUP, plural, name))?
+                // Whatever is missing, the store reports it as of the kind that is written.
+                .ok_or_else(|| Status::not_found(GROUP, &resource.plural, name))?
         }
         _ => return Ok(()),
     };

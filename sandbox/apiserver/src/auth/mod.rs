@@ -2,6 +2,7 @@
 
 mod escalation;
 mod impersonate;
+pub(crate) mod initial;
 mod rbac;
 mod review;
 mod roles;

@@ -1,4 +1,4 @@
-//! What RBAC objects allow (`plugin/pkg/auth/authorizer/rbac`), with the roles every cluster starts with.
+//! What RBAC objects allow (`plugin/pkg/auth/authorizer/rbac`).
 
 use serde_json::{Value, json};
 
@@ -97,19 +97,6 @@ fn resource_matches(pattern: &str, request: &RequestInfo) -> bool {
 /// Everything that cluster bindings, and in a namespace its bindings, give to a user.
 pub fn collect_grants(server: &ApiServer, user: &User, namespace: &str) -> Grants {
     let mut all = Grants::default();
-    for (group, role) in [("system:authenticated", "basic-user"), ("system:authenticated", "discovery")] {
-        if user.groups.iter().any(|g| g == group) {
-            all.add_bootstrap(group, role);
-        }
-    }
-    for group in ["system:authenticated", "system:unauthenticated"] {
-        if user.groups.iter().any(|g| g == group) {
-            all.add_bootstrap(group, "public-info-viewer");
-        }
-    }
-    if user.groups.iter().any(|g| g == "system:masters") {
-        all.add_bootstrap("system:masters", "cluster-admin");
-    }
     let cluster = server.store().list(&format!("clusterrolebindings.{GROUP}"), None);
     for binding in &cluster {
         all.add(server, user, &binding.value, "");
@@ -124,18 +111,6 @@ pub fn collect_grants(server: &ApiServer, user: &User, namespace: &str) -> Grant
 }
 
 impl Grants {
-    fn add_bootstrap(&mut self, group: &str, role: &str) {
-        let name = if role == "cluster-admin" { role.to_owned() } else { format!("system:{role}") };
-        let through = format!(
-            "ClusterRoleBinding {} of ClusterRole {} to Group {}",
-            go_quote(&name),
-            go_quote(&name),
-            go_quote(group)
-        );
-        let rules = bootstrap_role(&name).unwrap_or_default();
-        self.granted.extend(rules.into_iter().map(|rule| Granted { rule, through: through.clone() }));
-    }
-
     fn add(&mut self, server: &ApiServer, user: &User, binding: &Value, namespace: &str) {
         let subjects = binding.get("subjects").and_then(Value::as_array);
         let Some(subject) = subjects.into_iter().flatten().find(|s| is_subject(user, s, namespace)) else { return };
@@ -188,28 +163,17 @@ pub fn role_rules(server: &ApiServer, kind: &str, name: &str, namespace: &str) -
         _ => (format!("roles.{GROUP}"), Key::new(namespace, name)),
     };
     let stored = server.store().get(&collection, &key);
-    match stored {
-        Some(role) => Some(read_rules(&role.value)),
-        None if kind == "ClusterRole" => bootstrap_role(name),
-        None => None,
-    }
+    stored.map(|role| match role.value.get("aggregationRule") {
+        Some(_) if read_rules(&role.value).is_empty() => aggregate_rules(name),
+        _ => read_rules(&role.value),
+    })
 }
 
-pub fn read_rules(role: &Value) -> Vec<Rule> {
-    role.get("rules").and_then(Value::as_array).into_iter().flatten().map(Rule::read).collect()
-}
-
-/// What the administrator's role says.
-pub fn every_rule() -> Vec<Rule> {
-    bootstrap_role("cluster-admin").unwrap_or_default()
-}
-
-/// The roles of `bootstrappolicy` that matter to clients, by name. They are not objects here.
-fn bootstrap_role(name: &str) -> Option<Vec<Rule>> {
+/// What a controller would gather for the roles that people are given; there is none here.
+fn aggregate_rules(name: &str) -> Vec<Rule> {
     let rule = |verbs: &[&str], groups: &[&str], resources: &[&str]| {
         Rule::read(&json!({"verbs": verbs, "apiGroups": groups, "resources": resources}))
     };
-    let urls = |urls: &[&str]| Rule::read(&json!({"verbs": ["get"], "nonResourceURLs": urls}));
     let read = ["get", "list", "watch"];
     let write = ["create", "delete", "deletecollection", "patch", "update"];
     let workloads = ["apps", "batch", "autoscaling", "networking.k8s.io", "policy", "discovery.k8s.io"];
@@ -270,10 +234,7 @@ fn bootstrap_role(name: &str) -> Option<Vec<Rule>> {
         rules.extend(view());
         rules
     };
-    Some(match name {
-        "cluster-admin" => {
-            vec![rule(&["*"], &["*"], &["*"]), Rule::read(&json!({"verbs": ["*"], "nonResourceURLs": ["*"]}))]
-        }
+    match name {
         "admin" => {
             let mut rules = vec![
                 rule(&["create"], &["authorization.k8s.io"], &["localsubjectaccessreviews"]),
@@ -288,28 +249,19 @@ fn bootstrap_role(name: &str) -> Option<Vec<Rule>> {
         }
         "edit" => edit(),
         "view" => view(),
-        "system:basic-user" => vec![
-            rule(&["create"], &["authorization.k8s.io"], &["selfsubjectaccessreviews", "selfsubjectrulesreviews"]),
-            rule(&["create"], &["authentication.k8s.io"], &["selfsubjectreviews"]),
-        ],
-        "system:discovery" => vec![urls(&[
-            "/api",
-            "/api/*",
-            "/apis",
-            "/apis/*",
-            "/healthz",
-            "/livez",
-            "/openapi",
-            "/openapi/*",
-            "/readyz",
-            "/version",
-            "/version/",
-        ])],
-        "system:public-info-viewer" => {
-            vec![urls(&["/healthz", "/livez", "/readyz", "/version", "/version/"])]
-        }
-        _ => return None,
-    })
+        _ => Vec::new(),
+    }
+}
+
+pub fn read_rules(role: &Value) -> Vec<Rule> {
+    role.get("rules").and_then(Value::as_array).into_iter().flatten().map(Rule::read).collect()
+}
+
+/// What the administrator's role says.
+pub fn every_rule() -> Vec<Rule> {
+    let any = || vec!["*".to_owned()];
+    let resources = Rule { verbs: any(), groups: any(), resources: any(), ..Rule::default() };
+    vec![resources, Rule { verbs: any(), urls: any(), ..Rule::default() }]
 }
 
 #[cfg(test)]
@@ -347,10 +299,10 @@ mod tests {
 
     #[test]
     fn a_url_rule_may_end_in_a_wildcard() {
-        let discovery = bootstrap_role("system:discovery").unwrap();
+        let rule = Rule::read(&json!({"verbs": ["get"], "nonResourceURLs": ["/api", "/apis/*", "/openapi/*"]}));
         let get = |path: &str| {
             let info = RequestInfo { path: path.into(), verb: "get".into(), ..RequestInfo::default() };
-            discovery.iter().any(|r| r.allows(&info))
+            rule.allows(&info)
         };
         assert!(get("/api") && get("/apis/apps/v1") && get("/openapi/v3"));
         assert!(!get("/metrics") && !get("/nope"));

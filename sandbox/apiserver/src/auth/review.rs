@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{Decision, RequestInfo, User, decide_access, rbac};
-use crate::error::Status;
+use crate::error::{Status, go_struct};
 use crate::resource::Resource;
 use crate::schema::FieldError;
 use crate::server::ApiServer;
@@ -21,19 +21,25 @@ pub fn answer_review(
     let spec = body.get("spec").cloned().unwrap_or_else(|| json!({}));
     let status = match resource.kind.as_str() {
         "SubjectAccessReview" => {
-            refuse_invalid(resource, &access_errors(&spec, true))?;
+            refuse_invalid(resource, &with_metadata(access_errors(&spec, true), &body))?;
             review_subject_access(server, &read_subject(&spec), &spec)
         }
         "LocalSubjectAccessReview" => {
             let namespace = namespace.unwrap_or_default();
-            refuse_invalid(resource, &local_errors(&spec, namespace))?;
+            refuse_invalid(resource, &with_metadata(local_errors(&spec, namespace), &body))?;
             review_subject_access(server, &read_subject(&spec), &spec)
         }
         "SelfSubjectAccessReview" => {
-            refuse_invalid(resource, &access_errors(&spec, false))?;
+            refuse_invalid(resource, &with_metadata(access_errors(&spec, false), &body))?;
             review_subject_access(server, user, &spec)
         }
-        "SelfSubjectRulesReview" => review_rules(server, user, text_of(&spec, "namespace"))?,
+        "SelfSubjectRulesReview" => {
+            let status = review_rules(server, user, text_of(&spec, "namespace"))?;
+            // The answer is an object of its own: it does not repeat the question.
+            body["spec"] = json!({});
+            body["metadata"] = json!({});
+            status
+        }
         "SelfSubjectReview" => {
             // An object of its own: nothing of the body is in it.
             body["metadata"] = json!({"creationTimestamp": crate::clock::write_seconds(server.now())});
@@ -65,6 +71,11 @@ fn refuse_invalid(resource: &Resource, errors: &[FieldError]) -> Result<(), Stat
     Err(Status::invalid(&resource.group, "", "", errors))
 }
 
+fn with_metadata(mut errors: Vec<FieldError>, body: &Value) -> Vec<FieldError> {
+    errors.extend(metadata_error(body));
+    errors
+}
+
 fn read_subject(spec: &Value) -> User {
     User {
         name: text_of(spec, "user").to_owned(),
@@ -79,18 +90,54 @@ fn access_errors(spec: &Value, about_subject: bool) -> Vec<FieldError> {
     let (resource, other) = (given("resourceAttributes"), given("nonResourceAttributes"));
     let mut errors = Vec::new();
     match (resource, other) {
-        (Some(_), Some(other)) => errors.push(FieldError::invalid(
+        (Some(_), Some(other)) => errors.push(FieldError::invalid_shown(
             "spec.nonResourceAttributes",
-            other,
+            &show_path(other),
             "cannot be specified in combination with resourceAttributes",
         )),
         (None, None) => errors.push(FieldError::invalid("spec.resourceAttributes", &Value::Null, ONE_OF)),
-        _ => {}
+        (Some(resource), None) => {
+            for key in ["fieldSelector", "labelSelector"] {
+                errors.extend(resource.get(key).filter(|s| !s.is_null()).and_then(|s| selector_error(key, s)));
+            }
+        }
+        (None, Some(_)) => {}
     }
     if about_subject && text_of(spec, "user").is_empty() && texts_of(spec, "groups").is_empty() {
         errors.push(FieldError::invalid_text("spec.user", "", "at least one of user or group must be specified"));
     }
     errors
+}
+
+fn show_path(attributes: &Value) -> String {
+    go_struct(attributes, &[("Path", "path", "\"\""), ("Verb", "verb", "\"\"")])
+}
+
+/// `ValidateFieldSelectorAttributes` and its sister: a selector is given either raw or in parts.
+fn selector_error(key: &str, selector: &Value) -> Option<FieldError> {
+    let field = format!("spec.resourceAttributes.{key}");
+    let raw = text_of(selector, "rawSelector");
+    let parts = selector.get("requirements").and_then(Value::as_array).is_some_and(|list| !list.is_empty());
+    match (raw.is_empty(), parts) {
+        (false, true) => {
+            let why = "may not specified at the same time as requirements";
+            Some(FieldError::invalid_text(format!("{field}.rawSelector"), raw, why))
+        }
+        (true, false) => {
+            let why = format!("when {field} is specified, requirements or rawSelector is required");
+            Some(FieldError::required(format!("{field}.requirements"), &why))
+        }
+        _ => None,
+    }
+}
+
+/// A review has no name and no other metadata of its own (`ValidateSubjectAccessReview`).
+fn metadata_error(body: &Value) -> Option<FieldError> {
+    let metadata = body.get("metadata")?;
+    let own =
+        |(key, value): (&String, &Value)| !matches!(key.as_str(), "managedFields" | "namespace") && !value.is_null();
+    let shown = || crate::meta::go_text(metadata, false);
+    metadata.as_object()?.iter().any(own).then(|| FieldError::invalid_shown("metadata", &shown(), "must be empty"))
 }
 
 fn local_errors(spec: &Value, namespace: &str) -> Vec<FieldError> {
@@ -102,9 +149,10 @@ fn local_errors(spec: &Value, namespace: &str) -> Vec<FieldError> {
         errors.push(FieldError::invalid_text(field, text_of(attributes, "namespace"), "must match metadata.namespace"));
     }
     if let Some(attributes) = spec.get("nonResourceAttributes").filter(|v| !v.is_null()) {
-        errors.push(FieldError::invalid(
+        let shown = show_path(attributes);
+        errors.push(FieldError::invalid_shown(
             "spec.nonResourceAttributes",
-            attributes,
+            &shown,
             "disallowed on this kind of request",
         ));
     }
@@ -191,4 +239,24 @@ fn review_token(server: &ApiServer, spec: &Value) -> Result<Value, Status> {
         Some((user, audiences)) => json!({"authenticated": true, "user": user_info(&user), "audiences": audiences}),
         None => json!({"user": {}, "error": "invalid bearer token"}),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selector_of_a_review_is_given_in_one_way() {
+        let field = |selector: Value| selector_error("labelSelector", &selector).map(|e| e.field);
+        let parts = json!([{"key": "a", "operator": "Exists"}]);
+        assert!(field(json!({})).is_some_and(|f| f.ends_with("labelSelector.requirements")));
+        assert!(field(json!({"rawSelector": "a", "requirements": parts})).is_some_and(|f| f.ends_with("rawSelector")));
+        assert_eq!(field(json!({"requirements": parts})), None);
+    }
+
+    #[test]
+    fn a_review_has_no_metadata_of_its_own() {
+        assert!(metadata_error(&json!({"metadata": {"namespace": "n", "managedFields": []}})).is_none());
+        assert!(metadata_error(&json!({"metadata": {"name": "x"}})).is_some());
+    }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::error::go_struct;
 use crate::schema::FieldError;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -19,6 +20,22 @@ pub fn role_errors(role: &Value, namespaced: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (i, rule) in items_of(role, "rules").iter().enumerate() {
         rule_errors(&format!("rules[{i}]"), rule, namespaced, &mut errors);
+    }
+    if let Some(aggregation) = role.get("aggregationRule").filter(|a| !a.is_null()) {
+        let selectors = items_of(aggregation, "clusterRoleSelectors");
+        if selectors.is_empty() {
+            let why = "at least one clusterRoleSelector required if aggregationRule is non-nil";
+            errors.push(FieldError::required("aggregationRule.clusterRoleSelectors", why));
+        }
+        for (i, selector) in selectors.iter().enumerate() {
+            let field = format!("aggregationRule.clusterRoleSelectors[{i}]");
+            let found = crate::admission::selector_errors(&field, selector);
+            let broken = !found.is_empty();
+            errors.extend(found);
+            if broken {
+                errors.push(FieldError::invalid(field, &Value::Null, "invalid label selector."));
+            }
+        }
     }
     errors
 }
@@ -72,7 +89,9 @@ pub fn binding_errors(binding: &Value, old: Option<&Value>, namespaced: bool) ->
         subject_errors(&format!("subjects[{i}]"), subject, namespaced, &mut errors);
     }
     if old.and_then(|o| o.get("roleRef")).is_some_and(|old| old != reference) {
-        errors.push(FieldError::invalid("roleRef", reference, "cannot change roleRef"));
+        let members = [("APIGroup", "apiGroup", "\"\""), ("Kind", "kind", "\"\""), ("Name", "name", "\"\"")];
+        let shown = go_struct(reference, &members);
+        errors.push(FieldError::invalid_shown("roleRef", &shown, "cannot change roleRef"));
     }
     errors
 }
@@ -83,7 +102,13 @@ fn subject_errors(path: &str, subject: &Value, namespaced: bool, errors: &mut Ve
         errors.push(FieldError::required(format!("{path}.name"), ""));
     }
     let wanted = match kind {
-        "ServiceAccount" => "",
+        "ServiceAccount" => {
+            let name = text_of(subject, "name");
+            for problem in crate::meta::subdomain_problems(name).iter().filter(|_| !name.is_empty()) {
+                errors.push(FieldError::invalid_text(format!("{path}.name"), name, problem));
+            }
+            ""
+        }
         "User" | "Group" => GROUP,
         _ => {
             let supported = ["ServiceAccount", "User", "Group"];
@@ -124,5 +149,19 @@ mod tests {
         let to = |name: &str| json!({"roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": name}});
         assert!(binding_errors(&to("a"), Some(&to("a")), false).is_empty());
         assert!(shown(&binding_errors(&to("b"), Some(&to("a")), false))[0].ends_with("cannot change roleRef"));
+    }
+
+    #[test]
+    fn an_aggregation_selects_something() {
+        let role = |selectors: Value| json!({"rules": [], "aggregationRule": {"clusterRoleSelectors": selectors}});
+        assert_eq!(role_errors(&role(json!([])), false)[0].field, "aggregationRule.clusterRoleSelectors");
+        assert!(role_errors(&role(json!([{"matchLabels": {"a": "b"}}])), false).is_empty());
+    }
+
+    #[test]
+    fn a_service_account_has_a_name_that_could_be_one() {
+        let subject = json!({"kind": "ServiceAccount", "name": "A_b", "namespace": "x"});
+        let binding = json!({"roleRef": {"apiGroup": GROUP, "kind": "Role", "name": "a"}, "subjects": [subject]});
+        assert_eq!(binding_errors(&binding, None, true)[0].field, "subjects[0].name");
     }
 }

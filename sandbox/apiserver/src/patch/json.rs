@@ -4,8 +4,11 @@
 use serde_json::{Map, Value};
 
 use super::PatchError;
+use crate::meta::json_type;
 
 const LIMIT: usize = 10_000;
+/// What an operation may have.
+const MEMBERS: [&str; 4] = ["op", "path", "from", "value"];
 
 /// Applies the operations in order; one that fails leaves nothing done.
 pub fn json_patch(target: &Value, patch: &Value) -> Result<Value, PatchError> {
@@ -19,14 +22,45 @@ pub fn json_patch(target: &Value, patch: &Value) -> Result<Value, PatchError> {
         return Err(PatchError::TooLarge(text));
     }
     let mut document = target.clone();
+    check_members(operations)?;
     for operation in operations {
-        let Value::Object(operation) = operation else {
-            let detail = "json: cannot unmarshal into Go value of type jsonpatch.Operation";
-            return Err(PatchError::Malformed(format!("error decoding patch: {detail}")));
-        };
+        let nothing = Map::new();
+        let operation = operation.as_object().unwrap_or(&nothing);
         apply_operation(&mut document, operation).map_err(PatchError::Inapplicable)?;
     }
     Ok(document)
+}
+
+/// Go's decoder reads all operations before the first one is done.
+fn check_members(operations: &[Value]) -> Result<(), PatchError> {
+    let malformed = |detail: String| Err(PatchError::Malformed(format!("error decoding patch: json: {detail}")));
+    for operation in operations {
+        let Value::Object(members) = operation else {
+            if operation.is_null() {
+                continue;
+            }
+            let found = json_type(operation);
+            return malformed(format!("cannot unmarshal {found} into Go value of type handlers.jsonPatchOp"));
+        };
+        for member in MEMBERS.iter().filter(|m| **m != "value") {
+            if let Some(found) = members.get(*member).filter(|v| !v.is_string() && !v.is_null()).map(json_type) {
+                return malformed(format!(
+                    "cannot unmarshal {found} into Go struct field jsonPatchOp.{member} of type string"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The members that no operation has, as strict decoding names them.
+pub fn unknown_members(patch: &Value) -> Vec<String> {
+    let operations = patch.as_array().into_iter().flatten().enumerate();
+    let members = operations.flat_map(|(i, o)| o.as_object().into_iter().flat_map(Map::keys).map(move |key| (i, key)));
+    members
+        .filter(|(_, key)| !MEMBERS.contains(&key.as_str()))
+        .map(|(i, key)| format!("json patch unknown field \"[{i}].{key}\""))
+        .collect()
 }
 
 fn apply_operation(document: &mut Value, operation: &Map<String, Value>) -> Result<(), String> {

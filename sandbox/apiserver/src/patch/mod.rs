@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::schema::TypeSchema;
 
-pub use json::json_patch;
+pub use json::{json_patch, unknown_members};
 
 /// What the Status of a 422 for `PatchError::Inapplicable` says: the reason stays on the server.
 pub const REFUSAL: &str = "the server rejected our request due to an error in our request";

@@ -44,6 +44,17 @@ fn json_patch_refuses_what_is_not_there() {
 }
 
 #[test]
+fn json_patch_is_decoded_as_a_whole_before_anything_is_done() {
+    let target = json!({"a": 1});
+    for operations in [json!([{"op": "remove", "path": "/none"}, 7]), json!([{"op": "remove", "path": 7}])] {
+        let error = patched(target.clone(), operations).unwrap_err();
+        assert!(matches!(&error, PatchError::Malformed(why) if why.contains("cannot unmarshal")), "{error:?}");
+    }
+    let odd = json!([{"op": "test", "path": "/a", "value": 1, "extra": 1, "from": null}]);
+    assert_eq!(unknown_members(&odd), ["json patch unknown field \"[0].extra\""]);
+}
+
+#[test]
 fn merge_patch_drops_nulls_in_what_it_adds() {
     let target = json!({"x": {"a": 1}, "l": [9], "o": {"p": 1}});
     let patch = json!({"x": null, "new": {"n": null, "m": 1}, "l": [null, {"a": null}], "o": [{"a": null}]});

@@ -5,7 +5,6 @@
 use kube_cel::cel::common::ast::{CallExpr, ComprehensionExpr, Expr, LiteralValue, SelectExpr, operators};
 use kube_cel::cel::parser::Expression;
 
-use super::cel::escape_name;
 use super::formats::Format;
 use super::node::{Additional, Kind, Node};
 
@@ -199,9 +198,8 @@ impl<'s, 'a> Checker<'s, 'a> {
                     (true, "metadata") => return Ok(Type::Metadata),
                     _ => {}
                 }
-                match node.properties.iter().find(|(name, _)| escape_name(name) == field) {
+                match node.properties.iter().find(|(name, _)| node.names_field(name, field)) {
                     Some((_, link)) => Ok(Type::of(link.node(), link.node().embedded)),
-                    None if node.preserve => Ok(Type::Dyn),
                     None => undefined(),
                 }
             }
@@ -355,9 +353,45 @@ fn most_elements(node: Option<&Node>) -> u64 {
     checks.and_then(|checks| checks.max_items.or(checks.max_properties)).unwrap_or(LARGEST / 3)
 }
 
+/// How long the text of an expression can be, where that is known.
+fn text_length(expression: &Expression, node: Option<&Node>) -> Option<u64> {
+    if let Expr::Literal(LiteralValue::String(text)) = &expression.expr {
+        return Some(text.inner().len() as u64);
+    }
+    let node = node.filter(|node| node.types == [Kind::String] && node.format.is_none())?;
+    let checks = node.checks.as_deref();
+    if checks.is_some_and(|checks| !checks.enumeration.is_empty()) {
+        return None;
+    }
+    // A character is up to four bytes.
+    Some(checks.and_then(|checks| checks.max_length).map_or(LARGEST, |most| most.saturating_mul(4)))
+}
+
+/// What functions of texts cost besides (`cel-go/checker/cost.go`): a tenth of a step for each byte they look at.
+fn text_steps(function: &str, lengths: &[Option<u64>]) -> u64 {
+    let tenth = |length: u64| length / 10 + 1;
+    match (function, lengths) {
+        (operators::EQUALS | operators::NOT_EQUALS, [Some(a), Some(b)]) => tenth(*a.min(b)),
+        ("contains", [Some(text), Some(part)]) => tenth(*text).saturating_mul(tenth(*part)),
+        ("matches", [Some(text), Some(pattern)]) => tenth(*text).saturating_mul(pattern / 4 + 1),
+        _ => 0,
+    }
+}
+
+/// How often what stands in the items or the values of this schema occurs at most (`estimateMaxElementsPerRequest`).
+pub fn most_occurrences(node: &Node, inner: &Node) -> u64 {
+    let least = match inner.types.as_slice() {
+        [Kind::Integer | Kind::Number] => 2,
+        [Kind::Boolean] => 5,
+        _ => 3,
+    };
+    let checks = node.checks.as_deref();
+    checks.and_then(|checks| checks.max_items.or(checks.max_properties)).unwrap_or(LARGEST / least)
+}
+
 /// A rough number of steps a rule takes at most. Only orders of magnitude count.
 pub fn estimate_steps(expression: &Expression, node: &Node) -> u64 {
-    let mut scopes = vec![("self".to_owned(), Some(node))];
+    let mut scopes = vec![("self".to_owned(), Some(node)), ("oldSelf".to_owned(), Some(node))];
     count_steps(expression, &mut scopes).0
 }
 
@@ -368,13 +402,18 @@ fn count_steps<'a>(expression: &Expression, scopes: &mut Vec<(String, Option<&'a
         Expr::Select(select) => {
             let (steps, operand) = count_steps(&select.operand, scopes);
             let found =
-                operand.and_then(|node| node.properties.iter().find(|(name, _)| escape_name(name) == select.field));
+                operand.and_then(|node| node.properties.iter().find(|(name, _)| node.names_field(name, &select.field)));
             (steps.saturating_add(1), found.map(|(_, link)| link.node()))
         }
         Expr::Call(call) => {
-            let parts = call.target.as_deref().into_iter().chain(&call.args);
-            let steps = parts.map(|part| count_steps(part, scopes).0).fold(1u64, u64::saturating_add);
-            (steps, None)
+            let mut steps = 1u64;
+            let mut lengths = Vec::new();
+            for part in call.target.as_deref().into_iter().chain(&call.args) {
+                let (taken, node) = count_steps(part, scopes);
+                steps = steps.saturating_add(taken);
+                lengths.push(text_length(part, node));
+            }
+            (steps.saturating_add(text_steps(&call.func_name, &lengths)), None)
         }
         Expr::List(list) => {
             (list.elements.iter().map(|part| count_steps(part, scopes).0).fold(1, u64::saturating_add), None)
@@ -396,5 +435,26 @@ fn count_steps<'a>(expression: &Expression, scopes: &mut Vec<(String, Option<&'a
             (range_steps.saturating_add(times.saturating_mul(body)), None)
         }
         _ => (0, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_cost_by_their_length() {
+        assert_eq!(text_steps(operators::EQUALS, &[Some(1000), Some(20)]), 3);
+        assert_eq!(text_steps("contains", &[Some(1000), Some(5)]), 101);
+        assert_eq!(text_steps("matches", &[Some(1000), Some(40)]), 1111);
+        assert_eq!(text_steps("size", &[Some(1000)]), 0);
+    }
+
+    #[test]
+    fn items_occur_as_often_as_their_list_may_hold() {
+        let list = |most: Option<u64>| Node::parse(&serde_json::json!({"type": "array", "maxItems": most}));
+        let text = Node::parse(&serde_json::json!({"type": "string"}));
+        assert_eq!(most_occurrences(&list(Some(7)), &text), 7);
+        assert_eq!(most_occurrences(&list(None), &text), LARGEST / 3);
     }
 }

@@ -124,7 +124,8 @@ pub fn validate_crd(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
 
 fn validate_name(crd: &Value, errors: &mut Errors) {
     let name = text_at(crd, "/metadata/name");
-    if name != format!("{}.{}", text_at(crd, "/spec/names/plural"), text_at(crd, "/spec/group")) {
+    let wanted = format!("{}.{}", text_at(crd, "/spec/names/plural"), text_at(crd, "/spec/group"));
+    if !name.is_empty() && name != wanted {
         errors.invalid("metadata.name", &name.into(), "must be spec.names.plural+\".\"+spec.group");
     }
 }

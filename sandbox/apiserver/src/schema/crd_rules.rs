@@ -1,13 +1,14 @@
 //! The CEL rules of a schema as parts of a definition: how they are written, and whether they can be compiled and may
 //! look back (`validation.go`, cel_validation.go).
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::cel::Rule;
 use super::crd::Errors;
 use super::crd_schema::each_of;
 use super::error::FieldError;
 use super::node::Node;
+use crate::error::go_struct;
 
 /// What one rule may cost (`StaticEstimatedCostLimit`). Our estimate is rough, so only what is far beyond it is refused.
 const COSTLIEST_RULE: u64 = 10_000_000;
@@ -23,6 +24,8 @@ pub struct Place<'a> {
     pub uncorrelated: Option<&'a str>,
     /// Rules below a junctor are not compiled.
     pub junctor: bool,
+    /// How often the schema occurs in an object at most.
+    pub times: u64,
 }
 
 /// Errors in how a rule is written go to `errors`, those of its expression to `rules`.
@@ -31,6 +34,10 @@ pub fn rules_of(schema: &Value, field: &str, place: Place<'_>, errors: &mut Erro
     for (index, rule) in each_of(schema, "x-kubernetes-validations") {
         let at = format!("{field}.x-kubernetes-validations[{index}]");
         rule_shape(rule, &at, errors);
+        if let Some(path) = rule.get("fieldPath").and_then(Value::as_str).filter(|path| !leads_somewhere(schema, path))
+        {
+            errors.invalid(format!("{at}.fieldPath"), &path.into(), "must be a valid path");
+        }
         if place.junctor {
             continue;
         }
@@ -39,7 +46,7 @@ pub fn rules_of(schema: &Value, field: &str, place: Place<'_>, errors: &mut Erro
         let mut found = Errors::new();
         let resource = place.root || node.embedded;
         if let Some(error) = compiled.compile_error(node, resource) {
-            found.invalid(format!("{at}.rule"), &rule_shown(rule), &error);
+            found.list.push(FieldError::invalid_shown(format!("{at}.rule"), &rule_shown(rule), &error));
         } else if compiled.uses_old() {
             if let Some(path) = place.uncorrelated {
                 let detail =
@@ -52,9 +59,9 @@ pub fn rules_of(schema: &Value, field: &str, place: Place<'_>, errors: &mut Erro
         if let Some(source) = rule.get("messageExpression").and_then(Value::as_str).filter(|s| !s.trim().is_empty())
             && let Some(error) = compiled.message_error(source.trim(), node, resource)
         {
-            found.invalid(format!("{at}.messageExpression"), &rule_shown(rule), &error);
+            found.list.push(FieldError::invalid_shown(format!("{at}.messageExpression"), &rule_shown(rule), &error));
         }
-        if compiled.steps(node) > 100 * COSTLIEST_RULE {
+        if compiled.steps(node).saturating_mul(place.times) > 100 * COSTLIEST_RULE {
             found.forbidden(format!("{at}.rule"), &format!("{RULE_COST}{TOO_COSTLY}"));
         }
         rules.append(&mut found.list);
@@ -79,20 +86,26 @@ pub fn total_cost(field: &str, rules: &mut Vec<FieldError>) {
 }
 
 /// A rule as the internal type prints it.
-fn rule_shown(rule: &Value) -> Value {
-    let mut map = Map::new();
-    for (name, key) in [
-        ("Rule", "rule"),
-        ("Message", "message"),
-        ("MessageExpression", "messageExpression"),
-        ("Reason", "reason"),
-        ("FieldPath", "fieldPath"),
-        ("OptionalOldSelf", "optionalOldSelf"),
-    ] {
-        let absent = if matches!(key, "reason" | "optionalOldSelf") { Value::Null } else { "".into() };
-        map.insert(name.to_owned(), rule.get(key).cloned().unwrap_or(absent));
+fn rule_shown(rule: &Value) -> String {
+    const MEMBERS: [(&str, &str, &str); 6] = [
+        ("Rule", "rule", "\"\""),
+        ("Message", "message", "\"\""),
+        ("MessageExpression", "messageExpression", "\"\""),
+        ("Reason", "reason", "null"),
+        ("FieldPath", "fieldPath", "\"\""),
+        ("OptionalOldSelf", "optionalOldSelf", "null"),
+    ];
+    go_struct(rule, &MEMBERS)
+}
+
+/// Whether a path of plain members is one of the schema; what is written otherwise is judged by its form alone.
+fn leads_somewhere(schema: &Value, path: &str) -> bool {
+    let Some(members) = path.trim().strip_prefix('.') else { return true };
+    if !members.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.')) {
+        return true;
     }
-    Value::Object(map)
+    let member = |schema: &'_ Value, name: &str| schema.get("properties").and_then(|p| p.get(name)).cloned();
+    members.split('.').try_fold(schema.clone(), |schema, name| member(&schema, name)).is_some()
 }
 
 fn rule_shape(rule: &Value, at: &str, errors: &mut Errors) {
@@ -125,5 +138,25 @@ fn rule_shape(rule: &Value, at: &str, errors: &mut Errors) {
     }
     if !path.is_empty() && !path.trim().starts_with(['.', '[']) {
         errors.invalid(format!("{at}.fieldPath"), &path.into(), "must be a valid path");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_field_path_leads_to_a_member() {
+        let schema = json!({"properties": {"a": {"properties": {"b": {}}}}});
+        assert!(leads_somewhere(&schema, ".a.b") && leads_somewhere(&schema, "['x']"));
+        assert!(!leads_somewhere(&schema, ".b") && !leads_somewhere(&schema, ".a.c"));
+    }
+
+    #[test]
+    fn a_rule_is_shown_as_its_struct() {
+        let shown = "{\"Rule\":\"true\",\"Message\":\"\",\"MessageExpression\":\"\",\"Reason\":null,\"FieldPath\":\"\",\
+                     \"OptionalOldSelf\":null}";
+        assert_eq!(rule_shown(&json!({"rule": "true"})), shown);
     }
 }

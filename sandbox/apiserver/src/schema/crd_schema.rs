@@ -196,6 +196,8 @@ struct Open {
     /// The first schema above whose parts cannot be followed from one revision to the next.
     uncorrelated: Option<String>,
     junctor: bool,
+    /// How often the schema occurs in an object at most; 0 stands for once.
+    times: u64,
 }
 
 fn open_api(schema: &Value, field: &str, open: &Open, errors: &mut Errors, found: &mut Vec<FieldError>) {
@@ -217,11 +219,21 @@ fn open_api(schema: &Value, field: &str, open: &Open, errors: &mut Errors, found
         if text_of(schema, "x-kubernetes-list-type") != "map" {
             below.uncorrelated.get_or_insert_with(|| field.to_owned());
         }
+        below.times = open.times.max(1).saturating_mul(occurrences(schema, items));
         open_api(items, &format!("{field}.items"), &below, errors, found);
     }
     list_and_map_types(schema, field, errors);
-    let place = rules::Place { root: open.root, uncorrelated: open.uncorrelated.as_deref(), junctor: open.junctor };
+    let place = rules::Place {
+        root: open.root,
+        uncorrelated: open.uncorrelated.as_deref(),
+        junctor: open.junctor,
+        times: open.times.max(1),
+    };
     rules::rules_of(schema, field, place, errors, found);
+}
+
+fn occurrences(schema: &Value, inner: &Value) -> u64 {
+    super::cel_check::most_occurrences(&Node::parse(schema), &Node::parse(inner))
 }
 
 fn open_members(

@@ -95,6 +95,17 @@ impl Link {
     }
 }
 
+impl Link {
+    /// Marks a type written here, and what is below it, as declared.
+    pub fn declare(&mut self) {
+        if let Self::Here(node) = self {
+            let mut declared = (**node).clone();
+            declared.declare();
+            *self = declared.into();
+        }
+    }
+}
+
 impl From<Node> for Link {
     fn from(node: Node) -> Self {
         Self::Here(Arc::new(node))
@@ -176,11 +187,23 @@ pub struct Node {
     pub presence: Presence,
     /// How the value is decoded, for built-in kinds.
     pub wire: builtin::Wire,
+    /// A type that Kubernetes declares to expressions itself: its members go by their own names.
+    pub declared: bool,
     /// The named type whose members this field of a built-in type has.
     pub target: Option<&'static str>,
 }
 
 impl Node {
+    pub fn declare(&mut self) {
+        self.declared = true;
+        self.properties.values_mut().for_each(Link::declare);
+    }
+
+    /// Whether `field` of an expression is the member `name`.
+    pub fn names_field(&self, name: &str, field: &str) -> bool {
+        if self.declared { name == field } else { super::cel::escape_name(name) == field }
+    }
+
     /// Reads a schema object. Parts it cannot use are left out: a CRD is validated before it is served.
     pub fn parse(schema: &Value) -> Self {
         let empty = Map::new();
@@ -250,6 +273,7 @@ impl Node {
             has_rules,
             patch: PatchStrategy::default(),
             presence: Presence::AsSent,
+            declared: false,
             wire: builtin::Wire::Any,
             target: None,
         }

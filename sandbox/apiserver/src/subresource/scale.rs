@@ -100,6 +100,11 @@ pub async fn serve_scale(call: &mut Call) -> Result<Reply, Status> {
     let live = call.get(&name).ok_or_else(|| call.not_found(&name));
     if call.info.verb == "get" {
         let object = view_value(&call.resource, &live?);
+        // A definition that names a path wants a number there (`scaleFromCustomResource`).
+        if call.resource.is_custom() && value_at(&object, &paths.spec_replicas).is_none() {
+            let shown = go_quote(&paths.spec_replicas);
+            return Err(Status::internal(format!("the spec replicas field {shown} does not exist")));
+        }
         return Ok(Reply::Plain { code: 200, value: scale_of(&call.resource, &paths, &object) });
     }
     let (options, change) = if call.info.verb == "update" {
@@ -112,10 +117,18 @@ pub async fn serve_scale(call: &mut Call) -> Result<Reply, Status> {
         (options, ScaleChange::Patch(scale_patch_kind(call)?))
     };
     let bytes = call.body.clone();
-    let before = scale_of(&call.resource, &paths, &view_value(&call.resource, &live?));
+    let live_value = view_value(&call.resource, &live?);
+    let before = scale_of(&call.resource, &paths, &live_value);
     let mut after = change.applied(&bytes, &before)?;
     let asked = after.clone();
-    admit_body(call, &options, Operation::Update, &name, Some(&before), &mut after).await?;
+    let resource = call.resource.clone();
+    // Validating webhooks see the scale of the object as it will be.
+    let resulting = |scale: &Value| -> Result<Value, Status> {
+        let mut object = live_value.clone();
+        put_at(&mut object, &paths.spec_replicas, replicas_of(scale).into());
+        Ok(scale_of(&resource, &paths, &object))
+    };
+    admit_body(call, &options, Operation::Update, &name, Some(&before), &mut after, &resulting).await?;
     // A webhook's own idea of the scale holds for the state that it was shown.
     let change = if after == asked { change } else { ScaleChange::Put(after) };
     let rewrite = |call: &mut Call, live: &Value| -> Result<Value, Status> {
@@ -176,19 +189,21 @@ fn scale_body(call: &Call) -> Result<Value, Status> {
     let scale = read_document(call)?;
     let member = |name: &str| scale.get(name).and_then(Value::as_str).unwrap_or_default();
     let (kind, api_version) = (member("kind"), member("apiVersion"));
+    if !call.resource.is_custom() && !matches!(kind, "" | "Scale") {
+        let version = api_version.rsplit('/').next().unwrap_or_default();
+        return Err(Status::bad_request(format!(
+            "{kind} in version {} cannot be handled as a Scale: converting ({version}.{kind}) to (autoscaling.Scale): unknown \
+             conversion",
+            go_quote(version)
+        )));
+    }
     if !matches!(kind, "" | "Scale") || !matches!(api_version, "" | "autoscaling/v1") {
         return Err(Status::bad_request(
             "no kind is registered for the type v1.Scale in scheme \
              \"k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go:781\"",
         ));
     }
-    let name = meta::object_name(&scale);
-    if !name.is_empty() && name != call.info.name {
-        return Err(Status::bad_request(format!(
-            "the name of the object ({name}) does not match the name on the URL ({})",
-            call.info.name
-        )));
-    }
+    write::check_name(call, &scale)?;
     if scale.pointer("/spec/replicas").is_some_and(|r| !r.is_i64()) {
         let found = meta::json_type(&scale["spec"]["replicas"]);
         return Err(Status::bad_request(format!(
@@ -223,9 +238,13 @@ fn patched_scale(kind: ScalePatch, bytes: &[u8], before: &Value) -> Result<Value
     Ok(after)
 }
 
+fn replicas_of(scale: &Value) -> i64 {
+    scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0)
+}
+
 /// The object with the scale's number in it.
 fn set_scale(call: &Call, paths: &ScalePaths, live: &Value, scale: &Value) -> Result<Value, Status> {
-    let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
+    let replicas = replicas_of(scale);
     let uid = meta::metadata_text(scale, "uid");
     let found = meta::metadata_text(live, "uid");
     if !uid.is_empty() && uid != found {

@@ -41,20 +41,20 @@ static PRINTERS: &[Printer] = &[
     p("", "replicationcontrollers", WORKLOAD_COLUMNS, cells::replica_set),
     p("", "resourcequotas", &["Name", "Request", "Limit", "Age"], cells::print_quota),
     p("", "secrets", &["Name", "Type", "Data", "Age"], cells::print_secret),
-    p("", "serviceaccounts", &["Name", "Secrets", "Age"], cells::service_account),
+    p("", "serviceaccounts", &["Name", "Age"], cells::service_account),
     p("", "services", &["Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "Selector*"], cells::print_service),
     p("admissionregistration.k8s.io", "mutatingwebhookconfigurations", &["Name", "Webhooks:integer", "Age"], cells::print_webhooks),
     p("admissionregistration.k8s.io", "validatingwebhookconfigurations", &["Name", "Webhooks:integer", "Age"], cells::print_webhooks),
     p("admissionregistration.k8s.io", "validatingadmissionpolicies", &["Name", "Validations:integer", "ParamKind", "Age"], cells::admission_policy),
     p("admissionregistration.k8s.io", "validatingadmissionpolicybindings", &["Name", "PolicyName", "ParamRef", "Age"], cells::admission_policy_binding),
     p("apiregistration.k8s.io", "apiservices", &["Name", "Service", "Available", "Age"], cells::api_service),
-    p("apps", "controllerrevisions", &["Name", "Controller", "Revision:integer", "Age"], cells::controller_revision),
+    p("apps", "controllerrevisions", &["Name", "Controller", "Revision", "Age"], cells::controller_revision),
     p("apps", "daemonsets", &["Name", "Desired:integer", "Current:integer", "Ready:integer", "Up-to-date:integer", "Available:integer", "Node Selector", "Age", "Containers*", "Images*", "Selector*"], cells::daemon_set),
-    p("apps", "deployments", &["Name", "Ready", "Up-to-date:integer", "Available:integer", "Age", "Containers*", "Images*", "Selector*"], cells::print_deployment),
+    p("apps", "deployments", &["Name", "Ready", "Up-to-date", "Available", "Age", "Containers*", "Images*", "Selector*"], cells::print_deployment),
     p("apps", "replicasets", WORKLOAD_COLUMNS, cells::replica_set),
     p("apps", "statefulsets", &["Name", "Ready", "Age", "Containers*", "Images*"], cells::stateful_set),
     p("autoscaling", "horizontalpodautoscalers", &["Name", "Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age"], cells::print_autoscaler),
-    p("batch", "cronjobs", &["Name", "Schedule", "Timezone", "Suspend", "Active:integer", "Last Schedule", "Age", "Containers*", "Images*", "Selector*"], cells::cron_job),
+    p("batch", "cronjobs", &["Name", "Schedule", "Timezone", "Suspend:boolean", "Active:integer", "Last Schedule", "Age", "Containers*", "Images*", "Selector*"], cells::cron_job),
     p("batch", "jobs", &["Name", "Status", "Completions", "Duration", "Age", "Containers*", "Images*", "Selector*"], cells::print_job),
     p("certificates.k8s.io", "certificatesigningrequests", &["Name", "Age", "SignerName", "Requestor", "RequestedDuration", "Condition"], cells::signing_request),
     p("coordination.k8s.io", "leases", &["Name", "Holder", "Age"], cells::print_lease),
@@ -67,7 +67,7 @@ static PRINTERS: &[Printer] = &[
     p("policy", "poddisruptionbudgets", &["Name", "Min Available", "Max Unavailable", "Allowed Disruptions:integer", "Age"], cells::disruption_budget),
     p(RBAC, "clusterrolebindings", BINDING_COLUMNS, cells::role_binding),
     p(RBAC, "rolebindings", BINDING_COLUMNS, cells::role_binding),
-    p("scheduling.k8s.io", "priorityclasses", &["Name", "Value", "Global-Default:boolean", "PreemptionPolicy", "Age"], cells::priority_class),
+    p("scheduling.k8s.io", "priorityclasses", &["Name", "Value:integer", "Global-Default:boolean", "Age", "PreemptionPolicy"], cells::priority_class),
     p("storage.k8s.io", "csinodes", &["Name", "Drivers:integer", "Age"], cells::csi_node),
     p("storage.k8s.io", "storageclasses", &["Name", "Provisioner", "ReclaimPolicy", "VolumeBindingMode", "AllowVolumeExpansion", "Age"], cells::storage_class),
     p("storage.k8s.io", "volumeattachments", &["Name", "Attacher", "PV", "Node", "Attached:boolean", "Age"], cells::volume_attachment),
@@ -79,6 +79,11 @@ pub fn printer_of(group: &str, plural: &str) -> &'static Printer {
 }
 
 impl Printer {
+    /// Whether this is the printer of kinds that have none.
+    pub fn is_plain(&self) -> bool {
+        self.plural.is_empty()
+    }
+
     pub fn definitions(&self) -> Value {
         self.columns.iter().map(|c| parse_column(c)).collect()
     }

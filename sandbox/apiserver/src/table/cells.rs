@@ -128,7 +128,7 @@ pub fn print_secret(o: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 pub fn service_account(o: &Value, now: Timestamp) -> Vec<Value> {
-    cells![name_cell(o), count_at(o, "secrets"), age_cell(o, now)]
+    cells![name_cell(o), age_cell(o, now)]
 }
 
 #[cfg(test)]

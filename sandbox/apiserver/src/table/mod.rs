@@ -42,6 +42,8 @@ pub fn to_table(
 ) -> Value {
     let layout = Layout::of(resource);
     let rows: Vec<Value> = objects.iter().map(|object| layout.row(object, include, now)).collect();
+    // Kinds without a printer of their own have no list of rows when there is nothing to list.
+    let rows = if rows.is_empty() && layout.is_plain() { Value::Null } else { rows.into() };
     let definitions = if columns { layout.definitions() } else { Value::Null };
     json!({
         "kind": "Table",
@@ -50,6 +52,12 @@ pub fn to_table(
         "columnDefinitions": definitions,
         "rows": rows,
     })
+}
+
+impl Layout {
+    fn is_plain(&self) -> bool {
+        matches!(self, Self::Builtin(printer) if printer.is_plain())
+    }
 }
 
 /// How a kind is laid out.

@@ -19,6 +19,9 @@ pub(super) fn unhandled_body(resource: &Resource, kind: &str, version: &str, why
     ))
 }
 
+/// How an error of the YAML reader begins; the serializer of built-in kinds leaves that out.
+const YAML_TROUBLE: &str = "error converting YAML to JSON: ";
+
 /// Reads the body as an object of the call's kind.
 pub(super) fn decode_body(call: &Call) -> Result<Decoded, Status> {
     let resource = &call.resource;
@@ -30,8 +33,10 @@ pub(super) fn decode_body(call: &Call) -> Result<Decoded, Status> {
             summarize_body(&call.body)
         ))
     };
-    let document = Document::parse(&call.body, format)
-        .map_err(|e| unrecognized(&format!("couldn't get version/kind; json parse error: {e}")))?;
+    let document = Document::parse(&call.body, format).map_err(|e| match e.strip_prefix(YAML_TROUBLE) {
+        Some(yaml) if !resource.is_custom() => unrecognized(yaml),
+        _ => unrecognized(&format!("couldn't get version/kind; json parse error: {e}")),
+    })?;
     let mut value = document.value.clone();
     if value.is_null() {
         value = Value::Object(serde_json::Map::new());
@@ -41,6 +46,14 @@ pub(super) fn decode_body(call: &Call) -> Result<Decoded, Status> {
         return Err(unrecognized(&format!(
             "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type struct"
         )));
+    }
+    for member in ["kind", "apiVersion"] {
+        if let Some(found) = value.get(member).filter(|v| !v.is_string() && !v.is_null()).map(meta::json_type) {
+            return Err(unrecognized(&format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go struct field \
+                 .{member} of type string"
+            )));
+        }
     }
     let text = |value: &Value, member: &str| value.get(member).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (kind, api_version) = (text(&value, "kind"), text(&value, "apiVersion"));
@@ -66,7 +79,8 @@ pub(super) fn decode_body(call: &Call) -> Result<Decoded, Status> {
         let known =
             call.server.registry().iter().any(|r| !r.is_custom() && r.kind == kind && r.api_version() == api_version);
         let why = if known {
-            format!("converting ({version}.{kind}) to (core.{}): unknown conversion", resource.kind)
+            let internal = internal_package(&resource.group);
+            format!("converting ({version}.{kind}) to ({internal}.{}): unknown conversion", resource.kind)
         } else {
             not_registered(&kind, &api_version)
         };
@@ -75,7 +89,10 @@ pub(super) fn decode_body(call: &Call) -> Result<Decoded, Status> {
     if api_version.is_empty() {
         value["apiVersion"] = expected.into();
     } else if api_version != expected {
+        // Their server's scheme still has the version that is no longer served.
+        let kept = resource.group == "apiextensions.k8s.io" && api_version == "apiextensions.k8s.io/v1beta1";
         let known = resource.is_custom()
+            || kept
             || call
                 .server
                 .registry()
@@ -93,6 +110,11 @@ pub(super) fn decode_body(call: &Call) -> Result<Decoded, Status> {
         .map_err(|why| unhandled_body(resource, &text(&value, "kind"), &resource.version, &why))?;
     let strict = document.strict_errors(&unknown, resource.is_custom());
     Ok(Decoded { value, strict })
+}
+
+/// The Go package of a group's internal types.
+fn internal_package(group: &str) -> &str {
+    if group.is_empty() { "core" } else { group.split('.').next().unwrap_or_default() }
 }
 
 pub(super) fn not_registered(kind: &str, api_version: &str) -> String {
@@ -127,6 +149,10 @@ pub(super) fn tidy_patched(resource: &Resource, value: &mut Value) -> Result<(),
         if !kind.is_empty() && kind != resource.kind {
             let version = api_version.rsplit('/').next().unwrap_or_default();
             return Err(format!("converting ({version}.{kind}) to (core.{}): unknown conversion", resource.kind));
+        }
+        let known = |r: &Resource| r.api_version() == api_version;
+        if !api_version.is_empty() && !known(resource) {
+            return Err(not_registered(&resource.kind, &api_version));
         }
         value["kind"] = resource.kind.clone().into();
         value["apiVersion"] = resource.api_version().into();
@@ -204,7 +230,7 @@ pub(super) fn mismatched_namespace() -> Status {
 }
 
 /// The body's name must be the path's.
-pub(super) fn check_name(call: &Call, value: &Value) -> Result<(), Status> {
+pub fn check_name(call: &Call, value: &Value) -> Result<(), Status> {
     let name = meta::object_name(value);
     let wanted = &call.info.name;
     if name.is_empty() {

@@ -11,8 +11,8 @@ pub(super) async fn insert_object(
 ) -> Result<Reply, Status> {
     let resource = call.resource.clone();
     crate::namespace::check_open(call)?;
+    crate::crd::refuse_terminating(&call.server, &resource, meta::object_name(&object))?;
     let warnings = meta::metadata_warnings(&mut object, None, resource.is_custom());
-    warnings.into_iter().for_each(|w| call.warn(w));
     for member in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
         meta::metadata_mut(&mut object).remove(member);
     }
@@ -60,17 +60,23 @@ pub(super) async fn insert_object(
     if !errors.is_empty() {
         return Err(invalid_object(&resource, &object, &name, &errors));
     }
+    warnings.into_iter().for_each(|w| call.warn(w));
     if webhooks {
         let attributes = Attributes { name: &name, ..attributes };
         admission::run_validating(&call.server, &attributes, Some(&object), &mut call.warnings).await?;
     }
+    crate::limits::check_limits(&call.server, &resource, &object)?;
     crate::quota::charge_creation(&call.server, &resource, &object, options.dry_run)?;
-    if sent_version.parse::<u64>().is_ok_and(|v| v != 0) {
+    if !options.dry_run && sent_version.parse::<u64>().is_ok_and(|v| v != 0) {
         return Err(Status::unknown("resourceVersion should not be set on objects to be created"));
     }
     if options.dry_run {
         if let Some(existing) = call.get(&name) {
             return Err(already_exists(&resource, &name, &existing));
+        }
+        // The storage of a dry run leaves the version as it was sent.
+        if !sent_version.is_empty() {
+            meta::metadata_mut(&mut object).insert("resourceVersion".into(), sent_version.into());
         }
         return Ok(Reply::Object { code: 201, payload: Payload::Value(object) });
     }

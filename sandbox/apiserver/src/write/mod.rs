@@ -33,6 +33,7 @@ use insert::{insert_object, invalid_object, kind_errors};
 use patching::*;
 use replace::*;
 
+pub use decode::check_name;
 pub use patching::{patch_invalid, patch_status};
 pub use replace::{admitted_options, modify_object};
 
@@ -68,11 +69,17 @@ pub async fn create_object(call: &mut Call) -> Result<Reply, Status> {
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
     }
+    let object = read_object(call, &options)?;
+    insert_object(call, &options, object, false).await
+}
+
+/// The body as an object of the call's kind in the call's namespace.
+pub fn read_object(call: &mut Call, options: &WriteOptions) -> Result<Value, Status> {
     let decoded = decode_body(call)?;
-    enforce_strict(call, &options, &decoded)?;
+    enforce_strict(call, options, &decoded)?;
     let mut object = decoded.value;
     settle_namespace(call, &mut object)?;
-    insert_object(call, &options, object, false).await
+    Ok(object)
 }
 
 /// What an update makes of the object that is there now.

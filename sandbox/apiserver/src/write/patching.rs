@@ -26,11 +26,6 @@ pub(super) fn applied_object(call: &Call) -> Result<Value, Status> {
         let qualified = if api_version.contains('/') { api_version.to_owned() } else { format!("/{api_version}") };
         return Err(Status::bad_request(format!("invalid object type: {qualified}, Kind={kind}")));
     }
-    check_name(call, &value)?;
-    let namespace = meta::metadata_text(&value, "namespace");
-    if call.resource.namespaced && !namespace.is_empty() && namespace != call.info.namespace {
-        return Err(mismatched_namespace());
-    }
     Ok(value)
 }
 
@@ -71,7 +66,11 @@ pub(super) fn apply_patch(resource: &Resource, kind: PatchKind, bytes: &[u8], li
         }
     }
     let unknown = tidy_decoded(resource, &mut object).map_err(|why| patch_invalid(&shown, &why))?;
-    let strict = unknown.iter().map(|path| format!("unknown field {}", go_quote(path))).collect();
+    let mut strict = match kind {
+        PatchKind::Json => crate::patch::unknown_members(&serde_json::from_slice(bytes).unwrap_or_default()),
+        PatchKind::Merge | PatchKind::Strategic => Vec::new(),
+    };
+    strict.extend(unknown.iter().map(|path| format!("unknown field {}", go_quote(path))));
     Ok(Patched { object, shown, strict })
 }
 
@@ -171,8 +170,15 @@ pub(super) fn apply_configuration(
     let writer = Writer { manager: &manager, subresource: part.name(), api_version: &api_version, now: &now };
     let mut applied = applied.clone();
     strategy::strip_for_part(&call.resource, part, &mut applied);
-    crate::fields::apply(live, &applied, &writer, options.force.unwrap_or(false), &call.resource.schema)
-        .map_err(|error| apply_status(call, error))
+    let next = crate::fields::apply(live, &applied, &writer, options.force.unwrap_or(false), &call.resource.schema)
+        .map_err(|error| apply_status(call, error))?;
+    // An apply to an object that is there need not name it.
+    check_name(call, &next)?;
+    let namespace = meta::metadata_text(&next, "namespace");
+    if call.resource.namespaced && !namespace.is_empty() && namespace != call.info.namespace {
+        return Err(mismatched_namespace());
+    }
+    Ok(next)
 }
 
 pub(super) fn apply_status(call: &Call, error: ApplyError) -> Status {

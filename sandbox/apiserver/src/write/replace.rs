@@ -52,7 +52,7 @@ pub(super) async fn replace_object(
     let name = meta::object_name(old).to_owned();
     let sent_version = meta::metadata_text(&object, "resourceVersion").to_owned();
     let warnings = meta::metadata_warnings(&mut object, Some(old), resource.is_custom());
-    warnings.into_iter().for_each(|w| call.warn(w));
+    let unsent = meta::unsent_members(&object);
     let fits = |value: &Value| crate::fields::trackable(value, &resource.schema);
     let trackable = applied || (fits(&object) && fits(old));
     meta::keep_server_members(&mut object, old, resource.namespaced);
@@ -86,8 +86,11 @@ pub(super) async fn replace_object(
         !matches!(part, Part::Named("binding") | Part::Scale) && admission::any_concerned(&call.server, &attributes);
     if webhooks {
         let before = object.clone();
+        // They see what was sent: what the server keeps is put in afterwards.
+        unsent.iter().for_each(|member| drop(meta::metadata_mut(&mut object).remove(*member)));
         let tidy = |value: &mut Value| tidy_patched(&resource, value);
         admission::run_mutating(&call.server, &attributes, Some(&mut object), &tidy, &mut call.warnings).await?;
+        meta::keep_server_members(&mut object, old, resource.namespaced);
         if object != before {
             settle_namespace(call, &mut object)?;
             strategy::restore_parts(&resource, part, &mut object, old);
@@ -105,6 +108,7 @@ pub(super) async fn replace_object(
     if !errors.is_empty() {
         return Err(invalid_object(&resource, &object, &name, &errors));
     }
+    warnings.into_iter().for_each(|w| call.warn(w));
     if webhooks {
         admission::run_validating(&call.server, &attributes, Some(&object), &mut call.warnings).await?;
     }

@@ -13,12 +13,13 @@ mod statuses;
 
 use std::borrow::Cow;
 
+use caldera_crds::karmada::work::binding_name;
 use json_patch::PatchOperation;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::patch::{encode_patch, patch_between};
-use crate::observe::cache::{Cache, binding_name};
+use crate::observe::cache::Cache;
 
 #[derive(Deserialize)]
 struct InterpreterContext<'a> {
@@ -121,7 +122,7 @@ fn answer_operation(request: &mut InterpreterRequest<'_>, cache: &Cache) -> Resu
         }
         "AggregateStatus" => {
             let items = request.aggregated_status.as_deref().unwrap_or_default();
-            let key = (request.namespace.as_ref().to_owned(), binding_name(&request.name, kind));
+            let key = (request.namespace.as_ref().to_owned(), binding_name(kind, &request.name));
             Ok(patch_fields(job, &statuses::aggregate_status(job, items, cache.bindings.get(&key))))
         }
         "InterpretStatus" => Ok(fields([("rawStatus", statuses::reflect_status(job))])),

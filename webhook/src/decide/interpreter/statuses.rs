@@ -47,6 +47,12 @@ pub fn aggregate_status(job: &Value, items: &[ClusterStatus], binding: Option<&C
         let left = binding.is_some_and(|b| !b.clusters.is_empty() && !b.clusters.contains_key(cluster.as_str()));
         let share = plan.and_then(|plan| plan.clusters.get(cluster)).map(|share| share.min_available);
         member.share_minimum = if left { Some(0) } else { share };
+        if let Some(status) = member.status.as_mut()
+            && binding.is_some_and(|binding| !binding.clusters.contains_key(cluster.as_str()))
+        {
+            // What restarted it as a whole is counted on the binding by then.
+            status.retry_count = 0;
+        }
     }
     let previous = job.get("status").and_then(read).unwrap_or_default();
     let number = |pointer: &str| job.pointer(pointer).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
@@ -54,6 +60,7 @@ pub fn aggregate_status(job: &Value, items: &[ClusterStatus], binding: Option<&C
     let template = Template {
         min_available: gang_minimum.ok().or_else(|| number("/spec/minAvailable")).unwrap_or_default(),
         min_success: number("/spec/minSuccess"),
+        restarts: binding.map_or(0, |binding| binding.restarts),
     };
     let merged = merge_statuses(template, &previous, &members);
     let mut aggregated = job.clone();

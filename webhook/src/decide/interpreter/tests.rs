@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use proptest::prelude::*;
 
@@ -317,6 +319,28 @@ fn a_copy_that_is_being_left_does_not_fail_the_job() {
     let object = job(&[4]);
     let got = applied(&object, &ask_with("AggregateStatus", &object, items, &cache));
     assert_eq!(got["status"]["state"]["phase"], "Running");
+}
+
+#[test]
+fn a_restart_of_the_whole_job_is_counted_once_however_long_its_old_copies_tell_of_it() {
+    let mut cache = Cache::default();
+    let told = |retries: u32| {
+        json!({"aggregatedStatus": [{"clusterName": "m1", "applied": true, "status": {
+            "state": {"phase": "Running"}, "running": 1, "retryCount": retries, "version": retries,
+        }}]})
+    };
+    let mut object = job(&[4]);
+    // The copy restarts; then the job does, and the copy goes; then a copy made anew restarts.
+    for (placed, restarts, retries, expected) in [(true, 0, 1, 1), (false, 1, 1, 1), (true, 1, 0, 1), (true, 1, 1, 2)] {
+        let clusters = if placed { [("m1".to_owned(), 4)].into() } else { BTreeMap::new() };
+        let resource = ("batch.volcano.sh/v1alpha1".into(), "Job".into());
+        cache.put_binding(
+            ("ns".into(), "j-job".into()),
+            CachedBinding { resource, clusters, restarts, ..CachedBinding::default() },
+        );
+        object = applied(&object, &ask_with("AggregateStatus", &object, told(retries), &cache));
+        assert_eq!(object["status"]["retryCount"], expected, "{placed} {restarts} {retries}");
+    }
 }
 
 #[test]

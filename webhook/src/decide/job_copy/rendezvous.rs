@@ -8,6 +8,9 @@
 //! `<pod>.<cluster>.<job>.<namespace>.svc.clusterset.local`, so the members must be in one clusterset under their
 //! Karmada names and export the job's headless Service. Ranks are sums that a manifest can not say: a container's
 //! command is run by a shell that adds the offset (`container`). A job in one cluster stays as its user wrote it.
+//!
+//! Without the annotation a job with rank plugins is not split. One with plugin `env` or `svc` is if its containers run
+//! shells: these add the offset, so that an index is there once in the whole job, and no host list is told.
 
 mod container;
 mod framework;
@@ -22,7 +25,7 @@ use caldera_core::{
 use caldera_crds::{
     job_admission::default_task_name,
     names::caldera::{RENDEZVOUS, RENDEZVOUS_CLUSTERSET},
-    workload::RANK_PLUGINS,
+    workload::{INDEX_PLUGINS, RANK_PLUGINS},
 };
 use serde_json::{Map, Value, json};
 
@@ -47,9 +50,10 @@ struct SplitJob<'a> {
 /// Makes a cluster's copy part of the whole job; nothing where it is not split or declares nothing.
 pub(super) fn add_rendezvous(copy: &mut Value, plan: &Plan, here: &ClusterName) -> Option<()> {
     let text = |pointer: &str| copy.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let mode = copy.pointer("/metadata/annotations")?.get(RENDEZVOUS)?.as_str()?.to_owned();
+    let mode = copy.pointer("/metadata/annotations").and_then(|all| all.get(RENDEZVOUS)?.as_str()).unwrap_or_default();
+    let mode = mode.to_owned();
     let sites = plan.clusters.values().filter(|share| share.replicas() > 0).count();
-    if mode.is_empty() || sites < 2 {
+    if sites < 2 {
         return None;
     }
     let (job, namespace) = (text("/metadata/name"), text("/metadata/namespace"));
@@ -57,6 +61,9 @@ pub(super) fn add_rendezvous(copy: &mut Value, plan: &Plan, here: &ClusterName) 
     let spec = copy.get_mut("spec")?.as_object_mut()?;
     let split = SplitJob { job, namespace, pod_names: read_pod_names(spec), plan, here };
     let plugins = plugins_of(spec);
+    if mode.is_empty() {
+        return INDEX_PLUGINS.iter().any(|name| plugins.contains_key(*name)).then(|| split.add_indices(spec))?;
+    }
     let is_clusterset = mode == RENDEZVOUS_CLUSTERSET;
     if let Some(Value::Object(kept)) = spec.get_mut("plugins") {
         let stays = |name: &str| is_clusterset && framework::keeps_plugin(&split, &plugins, name);
@@ -175,7 +182,31 @@ impl SplitJob<'_> {
                     container::set_variables(container, &variables)?;
                     if kind == "containers" {
                         framework::join_ray_head(self, plugins, name, container);
-                        container::add_offsets(container, lists);
+                    }
+                    container::add_offsets(container, lists);
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// Has the shells of all containers add what a job without a rendezvous may know: its index, and how many pods a
+    /// task has.
+    fn add_indices(&self, spec: &mut Map<String, Value>) -> Option<()> {
+        let has_svc = plugins_of(spec).contains_key("svc");
+        let tasks = spec.get_mut("tasks")?.as_array_mut()?;
+        let names: Vec<String> = tasks.iter().enumerate().map(|(index, task)| name_of(index, task)).collect();
+        let counted = if has_svc { &names[..] } else { &[] };
+        let count = |name: &String| (format!("CALDERA_{}_NUM", container::upper_name(name)), self.pods_of(name).all);
+        for (task, name) in tasks.iter_mut().zip(&names) {
+            let offset = ("CALDERA_TASK_OFFSET".to_owned(), self.pods_of(name).before);
+            let variables: Vec<(String, String)> =
+                counted.iter().map(count).chain([offset]).map(|(name, pods)| (name, pods.to_string())).collect();
+            let Some(pod) = task.pointer_mut("/template/spec") else { continue };
+            for kind in ["initContainers", "containers"] {
+                for container in pod.get_mut(kind).and_then(Value::as_array_mut).into_iter().flatten() {
+                    if container::add_offsets_by_own_shell(container, counted).is_some() {
+                        container::set_variables(container, &variables)?;
                     }
                 }
             }

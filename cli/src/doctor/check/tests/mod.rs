@@ -7,7 +7,7 @@ use caldera_core::gang::WorkloadRef;
 use caldera_crds::{
     job_admission::fill_defaults,
     manifests::{federation_crds, karmada_crds, volcano_crds},
-    queue_access::command_policy,
+    queue_access::{command_policy, hyper_job_policy},
     trusted::{TrustedWriters, admission_policies},
 };
 use caldera_webhook::{Endpoint, configurations};
@@ -39,6 +39,7 @@ fn healthy() -> Facts {
     }
     let mut policies = admission_policies(&TrustedWriters::default());
     policies.extend(command_policy());
+    policies.extend(hyper_job_policy());
     let mut job = json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {"tasks": [{"name": "t", "replicas": 1}]}});
     fill_defaults(&mut job);
     let lease = |name: &str| LeaseFacts {
@@ -102,7 +103,7 @@ fn binding() -> BindingFacts {
 }
 
 fn queue(name: &str, state: &str) -> QueueFacts {
-    QueueFacts { name: name.into(), state: state.into(), pending: 0 }
+    QueueFacts { name: name.into(), state: state.into(), pending: 0, paused: None }
 }
 
 fn member() -> MemberFacts {

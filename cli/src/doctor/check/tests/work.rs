@@ -51,7 +51,8 @@ fn a_queue_that_a_member_lacks_or_has_closed_is_told() {
 fn a_closed_queue_is_told_the_louder_where_jobs_wait() {
     let closed = |pending| {
         move |facts: &mut Facts| {
-            facts.queues = Ok(vec![QueueFacts { name: "default".into(), state: "Closed".into(), pending }]);
+            facts.queues =
+                Ok(vec![QueueFacts { name: "default".into(), state: "Closed".into(), pending, paused: None }]);
         }
     };
     finds(closed(0), Check::Queues, Severity::Note, &["queue default is Closed"]);

@@ -66,6 +66,7 @@ impl Engine {
     /// What time it is, in seconds since 1970. It never goes back.
     pub fn set_now(&mut self, now: i64) {
         self.now = self.now.max(now);
+        self.age_usage();
     }
 
     /// After how many seconds a blocked job gets a reservation; `None`: never.
@@ -100,7 +101,7 @@ impl Engine {
     /// When [`Engine::release_next`] may decide otherwise though nothing happened, in seconds since 1970.
     #[must_use]
     pub fn next_due(&self) -> Option<i64> {
-        self.reservation_after.and(self.reservations.due())
+        self.reservation_after.filter(|_| self.paused.is_none()).and(self.reservations.due())
     }
 
     /// True once after reservations changed.
@@ -124,6 +125,12 @@ impl Engine {
         let kept = reservation.kept.as_ref().filter(|_| reservation.is_whole());
         let clusters = kept.map(|kept| kept.clusters.clone()).unwrap_or_default();
         Some(ReservationStatus { since: reservation.since, short, clusters, start: self.start_of(id) })
+    }
+
+    /// Whether a place is kept for a job.
+    #[must_use]
+    pub fn has_reservation(&self, id: &str) -> bool {
+        self.reservations.held_by(id).is_some_and(|id| !matches!(id.cause, Shortage::Backoff))
     }
 
     /// Whether a reservation before it has something scarce that it asks for. Nobody should be evicted for it: what came

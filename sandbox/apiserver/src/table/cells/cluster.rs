@@ -196,5 +196,5 @@ pub fn role_binding(o: &Value, now: Timestamp) -> Vec<Value> {
 pub fn priority_class(o: &Value, now: Timestamp) -> Vec<Value> {
     let is_default = value_at(o, "globalDefault").and_then(Value::as_bool).unwrap_or(false);
     let policy = text_or(o, "preemptionPolicy", "PreemptLowerPriority");
-    cells![name_cell(o), number_at(o, "value"), is_default, policy, age_cell(o, now)]
+    cells![name_cell(o), number_at(o, "value"), is_default, age_cell(o, now), policy]
 }

@@ -4,6 +4,7 @@
 //! cluster, which plugin `env` sets, plus the pods in the clusters before it. `/bin/sh` adds them and then becomes the
 //! command.
 
+use caldera_crds::workload::find_shell;
 use serde_json::{Value, json};
 
 /// Sets variables of a container, in place where they are there.
@@ -28,20 +29,35 @@ const ADD_OFFSETS: &str = "VC_TASK_INDEX=$((${VC_TASK_INDEX:-0}+${CALDERA_TASK_O
                       TF_CONFIG=\"{\\\"cluster\\\":$CALDERA_TF_CLUSTER,\\\"task\\\":{\\\"type\\\":\\\"$CALDERA_TF_TYPE\\\",\\\"index\\\":$VC_TASK_INDEX}}\"; \
                       export TF_CONFIG; fi; ";
 
-/// Has a shell put the whole job's numbers in place of the cluster's before the command runs.
+/// Has a shell put the whole job's numbers, and its lists of hosts, in place of the cluster's before the command runs.
 pub(super) fn add_offsets(container: &mut Value, tasks: &[String]) {
+    let lists =
+        tasks.iter().flat_map(|task| [format!("{}_HOSTS", upper_name(task)), format!("{}_NUM", upper_name(task))]);
+    let lists: String = lists.map(|list| format!("export VC_{list}=\"$CALDERA_{list}\"; ")).collect();
+    run_before(container, "/bin/sh", &lists);
+}
+
+/// The same by the container's own shell, if it runs one. Hosts of other clusters can not be reached: no list is told.
+pub(super) fn add_offsets_by_own_shell(container: &mut Value, tasks: &[String]) -> Option<()> {
+    let shell = find_shell(container)?.to_owned();
+    let of = |task: &String| {
+        let task = upper_name(task);
+        format!("export VC_{task}_NUM=\"$CALDERA_{task}_NUM\"; unset VC_{task}_HOSTS; ")
+    };
+    run_before(container, &shell, &tasks.iter().map(of).collect::<String>());
+    Some(())
+}
+
+fn run_before(container: &mut Value, shell: &str, lists: &str) {
     let Some(command) = container.get("command").and_then(Value::as_array).filter(|command| !command.is_empty()) else {
         return;
     };
     if command.get(2).and_then(Value::as_str).is_some_and(|script| script.starts_with(ADD_OFFSETS)) {
         return;
     }
-    let lists =
-        tasks.iter().flat_map(|task| [format!("{}_HOSTS", upper_name(task)), format!("{}_NUM", upper_name(task))]);
-    let lists: String = lists.map(|list| format!("export VC_{list}=\"$CALDERA_{list}\"; ")).collect();
     let script = format!("{ADD_OFFSETS}{lists}exec \"$0\" \"$@\"");
-    let shell = ["/bin/sh", "-c", &script].map(Value::from);
-    container["command"] = shell.into_iter().chain(command.iter().cloned()).collect();
+    let words = [shell, "-c", &script].map(Value::from);
+    container["command"] = words.into_iter().chain(command.iter().cloned()).collect();
 }
 
 /// A task's name as part of a variable's.

@@ -86,6 +86,43 @@ fn run(container: &Value, of_the_cluster: &[(&str, &str)]) -> String {
     String::from_utf8(command.output().unwrap().stdout).unwrap()
 }
 
+/// The indices and counts that the pods of one task say, over clusters `a` and `b`, one line for each pod.
+fn numbered(plugins: &Value, kind: &str) -> Vec<String> {
+    let mut said = Vec::new();
+    for (here, pods) in [("a", 2), ("b", 3)] {
+        let mut copy = job(plugins.clone(), "");
+        let words = "echo $VC_TASK_INDEX $VK_TASK_INDEX of ${VC_WORKER_NUM:-?} ${VC_WORKER_HOSTS:-}";
+        copy["spec"]["tasks"][1]["template"]["spec"][kind] =
+            json!([{"name": "c", "command": ["/bin/sh", "-c", words]}]);
+        add_rendezvous(&mut copy, &plan(&[("a", 1, 2), ("b", 0, 3)]), &here.into());
+        let once = copy.clone();
+        add_rendezvous(&mut copy, &plan(&[("a", 1, 2), ("b", 0, 3)]), &here.into());
+        assert_eq!(copy, once, "made twice");
+        let container = &copy["spec"]["tasks"][1]["template"]["spec"][kind][0];
+        for pod in 0..pods {
+            let (pod, pods) = (pod.to_string(), pods.to_string());
+            let cluster = [("VC_TASK_INDEX", &*pod), ("VK_TASK_INDEX", &*pod)];
+            let svc = [("VC_WORKER_NUM", &*pods), ("VC_WORKER_HOSTS", "one-cluster")];
+            let svc = if plugins.get("svc").is_some() { &svc[..] } else { &[] };
+            said.push(run(container, &[&cluster[..], svc].concat()).trim().to_owned());
+        }
+    }
+    said
+}
+
+#[test]
+fn no_index_of_a_split_job_is_there_twice_and_counts_are_the_whole_jobs() {
+    for kind in ["containers", "initContainers"] {
+        let said = numbered(&json!({"env": []}), kind);
+        assert_eq!(said, ["0 0 of ?", "1 1 of ?", "2 2 of ?", "3 3 of ?", "4 4 of ?"]);
+        let said = numbered(&json!({"env": [], "svc": []}), kind);
+        assert_eq!(said, ["0 0 of 5", "1 1 of 5", "2 2 of 5", "3 3 of 5", "4 4 of 5"]);
+    }
+    let mut copy = job(json!({"ssh": []}), "");
+    assert_eq!(add_rendezvous(&mut copy, &plan(&[("a", 1, 2), ("b", 0, 3)]), &"b".into()), None);
+    assert_eq!(copy, job(json!({"ssh": []}), ""), "nothing numbers its pods");
+}
+
 #[test]
 fn a_tensorflow_pod_is_told_the_whole_cluster_and_its_index_in_it() {
     let copy = made(json!({"tensorflow": ["--ps=master", "--port", "3333"]}), "clusterset", "b");

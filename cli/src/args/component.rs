@@ -1,0 +1,292 @@
+//! What the components take.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use caldera_core::queue::preemption::PreemptionRule;
+use caldera_crds::trusted::{TrustedWriters, Writer};
+use clap::{Args as ClapArgs, ValueEnum};
+
+/// Which API server, and where a component shows its health.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct ComponentArgs {
+    /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub process: ProcessArgs,
+}
+
+/// Where a process shows its health, and which of several replicas is active.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct ProcessArgs {
+    /// Where /healthz, /readyz and /metrics listen; none if not given.
+    #[arg(long, value_name = "ADDRESS")]
+    pub admin: Option<SocketAddr>,
+    /// Namespace of the lease that lets one replica of a component be active (it must exist).
+    #[arg(long, default_value = "default", value_name = "NAMESPACE")]
+    pub lease_namespace: String,
+    /// Seconds until another replica takes over from one that is gone or cut off, from 3 to 15. It is renewed seven times
+    /// in that time.
+    #[arg(long, default_value_t = 15, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(3..=15))]
+    pub lease_duration: u64,
+    /// Runs without a lease: for a single replica. The lease of an earlier controller must be deleted, else nothing
+    /// is placed.
+    #[arg(long)]
+    pub no_lease: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct ControllerArgs {
+    #[command(flatten)]
+    pub component: ComponentArgs,
+    #[command(flatten)]
+    pub rules: QueueRulesArgs,
+}
+
+/// Who goes first, and who gives way.
+#[derive(Debug, ClapArgs)]
+pub struct QueueRulesArgs {
+    /// Who goes first, after queue priority. `caldera why` and `caldera queue` read it, and what follows, from
+    /// ConfigMap caldera-controller in the lease's namespace, where the controller writes it.
+    #[arg(long, value_enum, default_value_t = Order::Share, value_name = "ORDER")]
+    pub order: Order,
+    /// Seconds after which what a queue used counts half, with --order fair-history.
+    #[arg(long, default_value_t = 604_800, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(10..))]
+    pub history_half_life: u32,
+    /// Seconds that a job is blocked before it gets a reservation; 0 makes none, and large jobs may wait for ever.
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    pub reservation_after: u32,
+    /// Seconds that a job waits before others are evicted for it.
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    pub preempt_after: u32,
+    /// Seconds that each cluster's part of a gang has to start; then the whole gang is requeued and goes elsewhere.
+    #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub pods_ready_timeout: u32,
+    /// Seconds that a cluster is not ready before it is lost: gangs there are withdrawn, and run again elsewhere once
+    /// their old copies are known to be gone; 0 for never.
+    #[arg(long, default_value_t = 300, value_name = "SECONDS")]
+    pub member_lost_after: u32,
+    /// No reclaim: a queue gets what others borrowed only when their jobs end.
+    #[arg(long)]
+    pub no_reclaim: bool,
+    /// No preemption by jobs of higher priority.
+    #[arg(long)]
+    pub no_preemption: bool,
+    /// Who may preempt whom, for instance `by.queue=research,by.least=1000,of.most=0,scope=any-queue`; the preemptor's
+    /// priority is higher in any case. May be repeated: one match is enough. If not given, any job of its queue.
+    #[arg(long = "preempt", value_name = "RULE", conflicts_with = "no_preemption")]
+    pub preempt: Vec<PreemptionRule>,
+    /// Jobs that do not say whether they are preemptable may be preempted too.
+    #[arg(long, conflicts_with = "no_preemption")]
+    pub preempt_unset: bool,
+    /// Evictions in a minute at most, in the whole fleet.
+    #[arg(long, default_value_t = 32, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    pub evictions_per_minute: u32,
+    /// A namespace whose jobs are never evicted, beside kube-system, karmada-system and volcano-system. May be
+    /// repeated.
+    #[arg(long = "protect-namespace", value_name = "NAMESPACE")]
+    pub protect_namespaces: Vec<String>,
+}
+
+/// Who goes first among the waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Order {
+    /// The queue with the least of what it deserves, then job priority, deadline, age.
+    Share,
+    /// The same, where what a queue used over the last time counts as much as what it has.
+    FairHistory,
+    /// Job priority, deadline, age; what a queue has already does not matter.
+    Strict,
+    /// Age, across all queues.
+    Fifo,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct SchedulerArgs {
+    #[command(flatten)]
+    pub component: ComponentArgs,
+    #[command(flatten)]
+    pub placing: PlacingArgs,
+}
+
+/// What the scheduler goes by.
+#[derive(Debug, ClapArgs)]
+pub struct PlacingArgs {
+    /// Lists clusters that get none of a divided workload's replicas too, with 0, as karmada-scheduler does with it.
+    #[arg(long)]
+    pub enable_empty_workload_propagation: bool,
+    #[command(flatten)]
+    pub estimators: EstimatorsArgs,
+}
+
+/// Where estimators of members are, named as by karmada-scheduler. A Cluster's annotation `caldera.dev/estimator` goes
+/// before all of it.
+#[derive(Debug, ClapArgs)]
+pub struct EstimatorsArgs {
+    /// Asks a member's accurate estimator where the member's nodes can not be read.
+    #[arg(long)]
+    pub enable_scheduler_estimator: bool,
+    /// Not those of Pull members.
+    #[arg(long)]
+    pub disable_scheduler_estimator_in_pull_mode: bool,
+    /// Names of the estimators' Services: this, a dash, the member.
+    #[arg(long, default_value = caldera_crds::estimator::SERVICE_PREFIX, value_name = "NAME")]
+    pub scheduler_estimator_service_prefix: String,
+    /// Namespace of the estimators' Services.
+    #[arg(long, default_value = "karmada-system", value_name = "NAMESPACE")]
+    pub scheduler_estimator_service_namespace: String,
+    /// Port of the estimators' Services.
+    #[arg(long, default_value_t = caldera_crds::estimator::PORT, value_name = "PORT")]
+    pub scheduler_estimator_port: u16,
+    /// PEM bundle that signed the estimators' certificates. Without it TLS is not spoken.
+    #[arg(long, value_name = "FILE")]
+    pub scheduler_estimator_ca_file: Option<PathBuf>,
+    /// PEM certificate chain to show to estimators.
+    #[arg(long, requires = "scheduler_estimator_key_file", value_name = "FILE")]
+    pub scheduler_estimator_cert_file: Option<PathBuf>,
+    /// PEM private key for it.
+    #[arg(long, requires = "scheduler_estimator_cert_file", value_name = "FILE")]
+    pub scheduler_estimator_key_file: Option<PathBuf>,
+    /// Speaks TLS to whoever answers.
+    #[arg(long)]
+    pub insecure_skip_estimator_verify: bool,
+}
+
+/// Which member, and how it is reached.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct MemberArgs {
+    /// The member, as Karmada names it. It is reached as Karmada reaches it, unless one of the following says
+    /// otherwise.
+    #[arg(long, alias = "cluster-name", value_name = "NAME")]
+    pub cluster: String,
+    /// Kubeconfig of the member, for running inside a Pull member.
+    #[arg(long, value_name = "FILE")]
+    pub member_kubeconfig: Option<PathBuf>,
+    /// Runs inside the member with the service account of its pod; then --kubeconfig names the Karmada API.
+    #[arg(long, conflicts_with = "member_kubeconfig", requires = "kubeconfig")]
+    pub in_member: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct InventoryArgs {
+    #[command(flatten)]
+    pub component: ComponentArgs,
+    #[command(flatten)]
+    pub member: MemberArgs,
+    /// Seconds between two heartbeats. Nobody trusts what is published for longer than three of them.
+    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub heartbeat: u32,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct EstimatorArgs {
+    /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Where /healthz, /readyz and /metrics listen; none if not given.
+    #[arg(long, value_name = "ADDRESS")]
+    pub admin: Option<SocketAddr>,
+    #[command(flatten)]
+    pub member: MemberArgs,
+    /// Where gRPC listens; if not given 0.0.0.0:10352, or 127.0.0.1:10352 where no TLS is spoken. karmada-scheduler asks
+    /// the Service karmada-scheduler-estimator-NAME at this port.
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<SocketAddr>,
+    /// Speaks no TLS: whoever reaches it may ask.
+    #[arg(long, conflicts_with = "grpc_auth_cert_file")]
+    pub insecure: bool,
+    /// PEM certificate chain of the server. It is read again when it changes, and so are its key and the clients'
+    /// bundle.
+    #[arg(long, requires = "grpc_auth_key_file", value_name = "FILE")]
+    pub grpc_auth_cert_file: Option<PathBuf>,
+    /// PEM private key of the server.
+    #[arg(long, requires = "grpc_auth_cert_file", value_name = "FILE")]
+    pub grpc_auth_key_file: Option<PathBuf>,
+    /// PEM bundle: only clients with a certificate that it has signed may ask. It is wanted unless anybody may.
+    #[arg(long, requires = "grpc_auth_cert_file", value_name = "FILE")]
+    pub grpc_client_ca_file: Option<PathBuf>,
+    /// Lets anybody ask, whatever certificate they have.
+    #[arg(long)]
+    pub insecure_skip_grpc_client_verify: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct WebhookArgs {
+    #[command(flatten)]
+    pub component: ComponentArgs,
+    #[command(flatten)]
+    pub serving: ServingArgs,
+}
+
+/// Where the webhook listens, and whom it serves.
+#[derive(Debug, ClapArgs)]
+pub struct ServingArgs {
+    /// Where the webhook listens for HTTPS.
+    #[arg(long, default_value = "0.0.0.0:8443", value_name = "ADDRESS")]
+    pub listen: SocketAddr,
+    /// PEM certificate chain, read again when it changes. Without it a private authority and a certificate are made at
+    /// start.
+    #[arg(long, requires = "tls_key", value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+    /// PEM private key.
+    #[arg(long, requires = "tls_cert", value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+    /// Registers the webhook configurations with this URL (https://host:port) at start, trusting --ca-bundle, or the
+    /// authority that all replicas share: the first one makes it and keeps it in Secret caldera-webhook-authority of the
+    /// lease's namespace.
+    #[arg(long, value_name = "URL")]
+    pub register_url: Option<String>,
+    /// PEM bundle that clients must trust, for --register-url with a certificate of one's own.
+    #[arg(long, value_name = "FILE")]
+    pub ca_bundle: Option<PathBuf>,
+    /// PEM bundle: only clients with a certificate that it has signed are served. An API server takes its own from its
+    /// admission configuration.
+    #[arg(long, value_name = "FILE")]
+    pub client_ca: Option<PathBuf>,
+    /// KiB of the largest object. An API server takes requests of 3072.
+    #[arg(long, default_value_t = 3_072, value_name = "KIB", value_parser = clap::value_parser!(u32).range(16..=65_536))]
+    pub largest_object: u32,
+    /// Connections at once. One more closes the one that is idle longest.
+    #[arg(long, default_value_t = 128, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub connections: u32,
+    #[command(flatten)]
+    pub trusted: TrustedArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct ServerArgs {
+    /// Kubeconfig of the Karmada API with the webhook's account.
+    #[arg(long, value_name = "FILE")]
+    pub webhook_kubeconfig: PathBuf,
+    /// The same with the controller's account.
+    #[arg(long, value_name = "FILE")]
+    pub controller_kubeconfig: PathBuf,
+    /// The same with the scheduler's account.
+    #[arg(long, value_name = "FILE")]
+    pub scheduler_kubeconfig: PathBuf,
+    #[command(flatten)]
+    pub process: ProcessArgs,
+    #[command(flatten)]
+    pub serving: ServingArgs,
+    #[command(flatten)]
+    pub rules: QueueRulesArgs,
+    #[command(flatten)]
+    pub placing: PlacingArgs,
+}
+
+/// Whose word counts on what is admitted and placed.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct TrustedArgs {
+    /// Who may write what says what is admitted, placed and sent to members: group:NAME or user:NAME, again and again.
+    /// The same for the webhook and for the manifests. Without it group:system:masters, group:system:karmada:agents and
+    /// the service accounts of Caldera in caldera-system and of Karmada in karmada-system.
+    #[arg(long = "trusted-writer", value_name = "WRITER")]
+    pub writers: Vec<Writer>,
+}
+
+impl TrustedArgs {
+    /// Those that were named, else the default.
+    pub fn to_writers(&self) -> TrustedWriters {
+        if self.writers.is_empty() { TrustedWriters::default() } else { self.writers.iter().cloned().collect() }
+    }
+}

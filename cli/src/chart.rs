@@ -1,0 +1,293 @@
+//! The Helm charts in `charts`, made of the objects that `caldera manifests` prints.
+//!
+//! Rule: one source. Each chart is for one of the two API servers: `caldera` for the cluster that the components run in,
+//! `caldera-karmada` for the Karmada API. Objects are printed with marks where a value goes, and each mark is replaced by
+//! the template of that value, so that what Helm renders is what `caldera manifests` prints.
+
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+use caldera_crds::names::karmada::CLUSTER_NAMESPACE;
+use caldera_webhook::Endpoint;
+use serde_json::{Value, json};
+
+use crate::{
+    deploy::{Deploy, beside_karmada},
+    manifests::{parse_documents, propagation_policies},
+    roles::{Granted, component_roles},
+};
+
+const IMAGE: &str = "CALDERA-IMAGE";
+const NAMESPACE: &str = "CALDERA-NAMESPACE";
+const CALLER: &str = "CALDERA-CALLER";
+const ADDRESS: &str = "CALDERA-ADDRESS";
+const COLLECTOR: &str = "CALDERA-COLLECTOR";
+const URL: &str = "https://caldera-url";
+const BUNDLE: &str = "CALDERA-BUNDLE";
+
+const CONSOLE_BEGIN: &str = "{{- if $.Values.console.enabled }}\n";
+
+const POD_MONITOR: &str = "{{- if .Values.monitoring.enabled }}
+apiVersion: monitoring.coreos.com/v1
+kind: PodMonitor
+metadata:
+  name: caldera
+  namespace: {{ $.Release.Namespace }}
+spec:
+  selector:
+    matchLabels:
+      app.kubernetes.io/part-of: caldera
+  podMetricsEndpoints:
+    - port: admin
+---
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: caldera
+  namespace: {{ $.Release.Namespace }}
+spec:
+{{ $.Files.Get \"files/alerts.yaml\" | indent 2 }}
+{{- end }}
+";
+
+fn is_of_console(object: &Value) -> bool {
+    object["metadata"]["name"] == "caldera-console"
+}
+
+fn is_of_collector(object: &Value) -> bool {
+    object.to_string().contains(COLLECTOR)
+}
+
+fn print(objects: &[Value]) -> String {
+    let one = |object: &Value| format!("---\n{}\n", serde_saphyr::to_string(object).unwrap().trim_end());
+    let text: String = objects.iter().map(one).collect();
+    assert!(!text.contains("{{"), "an object has what Helm would obey");
+    text
+}
+
+/// Replaces the lines of a list item that holds a mark by one for each value.
+fn repeat_item(text: &str, mark: &str, values: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut out = String::new();
+    let mut at = 0;
+    while at < lines.len() {
+        // The item begins at the last dash before the mark.
+        let ahead = if lines[at].trim_start().starts_with("- ") {
+            lines[at..].iter().take(2).position(|line| line.contains(mark))
+        } else {
+            None
+        };
+        let Some(end) = ahead else {
+            out += &format!("{}\n", lines[at]);
+            at += 1;
+            continue;
+        };
+        out += &format!("{{{{- range $.Values.{values} }}}}\n");
+        for line in &lines[at..=at + end] {
+            out += &format!("{}\n", line.replace(mark, "{{ . }}"));
+        }
+        out += "{{- end }}\n";
+        at += end + 1;
+    }
+    out
+}
+
+/// For the cluster that the components run in.
+fn component_chart() -> BTreeMap<&'static str, String> {
+    let deploy = Deploy {
+        image: IMAGE.to_owned(),
+        namespace: NAMESPACE.to_owned(),
+        collectors: vec![COLLECTOR.to_owned()],
+        callers: vec![CALLER.to_owned()],
+        caller_addresses: vec![ADDRESS.to_owned()],
+        console: true,
+    };
+    // Helm makes the namespace, with `--create-namespace`.
+    let objects: Vec<Value> =
+        beside_karmada(&deploy).into_iter().filter(|object| object["kind"] != "Namespace").collect();
+    let (collectors, others): (Vec<Value>, Vec<Value>) = objects.into_iter().partition(is_of_collector);
+    let (console, others): (Vec<Value>, Vec<Value>) = others.into_iter().partition(is_of_console);
+    let fill = |objects: &[Value]| {
+        let text =
+            print(objects).replace(IMAGE, "{{ $.Values.image }}").replace(NAMESPACE, "{{ $.Release.Namespace }}");
+        repeat_item(&repeat_item(&text, CALLER, "callers"), ADDRESS, "callerAddresses")
+    };
+    let collectors = fill(&collectors).replace(COLLECTOR, "{{ . }}");
+    let text = |name: &str| json!({"type": "array", "uniqueItems": true, "items": {"type": "string", "minLength": 1}, "description": name});
+    let schema = json!({
+        "$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "additionalProperties": false,
+        "required": ["image"],
+        "properties": {
+            "image": {"type": "string", "minLength": 1, "description": "Has caldera as its entry point"},
+            "callers": text("Namespaces whose pods may call the webhook"),
+            "callerAddresses": text("Networks from which the webhook may be called"),
+            "collectors": text("Members that get a collector"),
+            "console": {"type": "object", "additionalProperties": false, "properties": {"enabled": {"type": "boolean"}}},
+            "monitoring": {"type": "object", "additionalProperties": false, "properties": {"enabled": {"type": "boolean"}}},
+            "global": {"type": "object"},
+        },
+    });
+    let values = "# Has caldera as its entry point; it has to be given.\nimage: \"\"\n\
+                  # Namespaces whose pods may call the webhook.\ncallers: [karmada-system]\n\
+                  # Networks from which it may be called, as 10.0.0.0/8.\ncallerAddresses: []\n\
+                  # Members that get a collector.\ncollectors: []\n\
+                  # The web page; it wants Secrets caldera-console-kubeconfig and caldera-console-cert.\nconsole:\n  enabled: false\n\
+                  # A PodMonitor and a PrometheusRule of the Prometheus operator.\nmonitoring:\n  enabled: false\n";
+    let alerts = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../manifests/monitoring/alerts.yaml");
+    BTreeMap::from([
+        ("Chart.yaml", describe_chart("caldera", "Caldera's components, beside Karmada's control plane")),
+        ("values.yaml", values.to_owned()),
+        ("values.schema.json", format!("{schema:#}\n")),
+        ("templates/components.yaml", fill(&others)),
+        ("templates/collectors.yaml", format!("{{{{- range $.Values.collectors }}}}\n{collectors}{{{{- end }}}}\n")),
+        ("templates/console.yaml", format!("{CONSOLE_BEGIN}{}{{{{- end }}}}\n", fill(&console))),
+        ("templates/monitoring.yaml", POD_MONITOR.to_owned()),
+        ("files/alerts.yaml", fs::read_to_string(alerts).unwrap()),
+    ])
+}
+
+/// For the Karmada API.
+fn karmada_chart() -> BTreeMap<&'static str, String> {
+    let endpoint = Endpoint::Url(URL.to_owned());
+    let encoded = encode(BUNDLE);
+    let hooks = print(&caldera_webhook::configurations(&endpoint, BUNDLE))
+        .replace(URL, "{{ $.Values.webhookUrl | trimSuffix \"/\" }}")
+        .replace(&encoded, "{{ $.Values.caBundle | b64enc }}");
+    let mut policies = caldera_crds::trusted::admission_policies(&caldera_crds::trusted::TrustedWriters::default());
+    policies.extend(caldera_crds::queue_access::command_policy());
+    policies.extend(caldera_crds::queue_access::hyper_job_policy());
+    let mut definitions = caldera_crds::manifests::volcano_crds();
+    definitions.extend(caldera_crds::manifests::federation_crds());
+    let schema = json!({
+        "$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "additionalProperties": false,
+        "required": ["webhookUrl", "caBundle"],
+        "properties": {
+            "webhookUrl": {"type": "string", "pattern": "^https://[^/?#@]+(/[^?#]*)?$"},
+            "caBundle": {"type": "string", "pattern": "-----BEGIN CERTIFICATE-----", "description": "PEM"},
+            "global": {"type": "object"},
+        },
+    });
+    let values = "# The webhook as the Karmada API server and controllers reach it.\n\
+                  webhookUrl: https://caldera-webhook.caldera-system.svc\n\
+                  # PEM of who signed its certificate, with --set-file caBundle=ca.pem; it has to be given.\ncaBundle: \"\"\n";
+    // Karmada makes it when the first member joins, and Helm refuses what is there already.
+    let mut roles = component_roles(&Granted::default());
+    roles.retain(|object| object["kind"] != "Namespace" || object["metadata"]["name"] != CLUSTER_NAMESPACE);
+    BTreeMap::from([
+        ("Chart.yaml", describe_chart("caldera-karmada", "What Caldera needs on the Karmada API")),
+        ("values.yaml", values.to_owned()),
+        ("values.schema.json", format!("{schema:#}\n")),
+        ("crds/definitions.yaml", print(&definitions)),
+        ("templates/roles.yaml", print(&roles)),
+        ("templates/propagation.yaml", print(&propagation_policies())),
+        ("templates/admission.yaml", print(&policies)),
+        ("templates/webhooks.yaml", hooks),
+    ])
+}
+
+fn encode(text: &str) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.encode(text)
+}
+
+fn describe_chart(name: &str, about: &str) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!(
+        "apiVersion: v2\nname: {name}\ndescription: {about}\ntype: application\nversion: {version}\nappVersion: \"{version}\"\n"
+    )
+}
+
+fn charts() -> [(&'static str, BTreeMap<&'static str, String>); 2] {
+    [("caldera", component_chart()), ("caldera-karmada", karmada_chart())]
+}
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../charts")
+}
+
+#[test]
+fn the_charts_are_made_of_what_manifests_prints() {
+    for (chart, files) in charts() {
+        for (name, wanted) in files {
+            let path = folder().join(chart).join(name);
+            if std::env::var_os("CALDERA_WRITE_DOCS").is_some() {
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(&path, &wanted).unwrap();
+            }
+            let there = fs::read_to_string(&path).unwrap_or_default();
+            assert!(there == wanted, "{} is not current: CALDERA_WRITE_DOCS=1 writes it", path.display());
+        }
+    }
+}
+
+/// What Helm makes of the few forms that these templates have.
+fn render(template: &str, values: &BTreeMap<&str, Vec<&str>>) -> String {
+    let mut out = String::new();
+    let mut lines = template.lines();
+    while let Some(line) = lines.next() {
+        let Some(list) = line.strip_prefix("{{- range $.Values.").and_then(|rest| rest.strip_suffix(" }}")) else {
+            out += &format!("{line}\n");
+            continue;
+        };
+        // No range holds another.
+        let body: Vec<&str> = lines.by_ref().take_while(|line| *line != "{{- end }}").collect();
+        for value in &values[list] {
+            body.iter().for_each(|line| out += &format!("{}\n", line.replace("{{ . }}", value)));
+        }
+    }
+    for (name, value) in values.iter().filter(|(_, value)| value.len() == 1) {
+        out = out.replace(&format!("{{{{ {name} }}}}"), value[0]);
+    }
+    assert!(!out.contains("{{"), "{out}");
+    out
+}
+
+#[test]
+fn what_the_charts_render_is_what_manifests_prints() {
+    let deploy = Deploy {
+        image: "registry/caldera:1".to_owned(),
+        namespace: "ops".to_owned(),
+        collectors: vec!["m1".to_owned(), "m2".to_owned()],
+        callers: vec!["karmada-system".to_owned(), "other".to_owned()],
+        caller_addresses: vec!["10.0.0.0/8".to_owned()],
+        console: true,
+    };
+    let values = BTreeMap::from([
+        ("$.Values.image", vec!["registry/caldera:1"]),
+        ("$.Release.Namespace", vec!["ops"]),
+        ("collectors", vec!["m1", "m2"]),
+        ("callers", vec!["karmada-system", "other"]),
+        ("callerAddresses", vec!["10.0.0.0/8"]),
+    ]);
+    let chart = component_chart();
+    let console = chart["templates/console.yaml"].strip_prefix(CONSOLE_BEGIN).unwrap();
+    let console = render(console.strip_suffix("{{- end }}\n").unwrap(), &values);
+    let rendered = render(&chart["templates/components.yaml"], &values)
+        + &render(&chart["templates/collectors.yaml"], &values)
+        + &console;
+    same(
+        parse_documents(&rendered).unwrap(),
+        beside_karmada(&deploy).into_iter().filter(|it| it["kind"] != "Namespace").collect(),
+    );
+
+    let chart = karmada_chart();
+    let pem = "-----BEGIN CERTIFICATE-----";
+    let encoded = encode(pem);
+    let values = BTreeMap::from([
+        ("$.Values.webhookUrl | trimSuffix \"/\"", vec!["https://h:8443"]),
+        ("$.Values.caBundle | b64enc", vec![encoded.as_str()]),
+    ]);
+    let rendered = render(&chart["templates/webhooks.yaml"], &values);
+    let wanted = caldera_webhook::configurations(&Endpoint::Url("https://h:8443".to_owned()), pem);
+    same(parse_documents(&rendered).unwrap(), wanted);
+}
+
+#[track_caller]
+fn same(mut rendered: Vec<Value>, mut wanted: Vec<Value>) {
+    let key = |object: &Value| format!("{} {}", object["kind"], object["metadata"]["name"]);
+    rendered.sort_by_key(key);
+    wanted.sort_by_key(key);
+    assert_eq!(rendered.iter().map(key).collect::<Vec<_>>(), wanted.iter().map(key).collect::<Vec<_>>());
+    for (rendered, wanted) in rendered.iter().zip(&wanted) {
+        assert_eq!(rendered, wanted);
+    }
+}

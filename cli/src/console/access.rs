@@ -1,0 +1,319 @@
+//! Who asks, and what of it he may see.
+//!
+//! Rules:
+//! - The API server says who a token is (TokenReview) and what he may list (SubjectAccessReview). Nothing else counts.
+//! - A job is seen by whoever may list its kind in its namespace; others' jobs are numbers without names. Queues and
+//!   members have names for whoever may list them, or has jobs in them.
+//! - An answer counts for half a minute, by the token's digest; so many are kept and no more. A refused token takes
+//!   nobody's place.
+//! - Tokens that were not good before are asked about a few at once, and each that is refused keeps its turn for a while:
+//!   who tries many waits, and who is known does not.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use anyhow::Context;
+use caldera_crds::workload::WorkloadKind;
+use k8s_openapi::api::{
+    authentication::v1::{TokenReview, TokenReviewSpec, UserInfo},
+    authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+};
+use kube::{Api, Client, api::PostParams, core::ApiResource};
+use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
+
+use super::answers::Answers;
+use crate::{
+    objects,
+    view::{JobView, Seen},
+};
+
+/// How long an answer counts.
+const COUNTS_FOR: Duration = Duration::from_secs(30);
+/// Tokens that are known at once.
+const TOKENS: usize = 1024;
+/// Tokens that were not good before and are asked about at once.
+const NEWCOMERS: usize = 4;
+/// How long one that is refused keeps its turn: sixteen in a second are asked about.
+const REFUSED_FOR: Duration = Duration::from_millis(250);
+/// Namespaces whose events somebody asks for.
+const EVENT_NAMESPACES: usize = 64;
+/// Questions to the API server at once.
+const QUESTIONS: usize = 8;
+/// Namespaces that are asked about for one user.
+const NAMESPACES: usize = 100;
+
+/// What somebody may see.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Access {
+    /// As the API server names him.
+    pub user: String,
+    /// Kinds of all namespaces.
+    pub kinds: BTreeSet<WorkloadKind>,
+    /// Kinds of one namespace.
+    pub owned: BTreeSet<(String, WorkloadKind)>,
+    /// All queues by name.
+    pub queues: bool,
+    /// All members by name.
+    pub clusters: bool,
+    /// Whether there are namespaces that were not asked about.
+    pub is_cut: bool,
+}
+
+impl Access {
+    /// Whether he may see this job.
+    #[must_use]
+    pub fn sees(&self, job: &JobView<'_>) -> bool {
+        self.kinds.contains(&job.key.kind) || self.owned.contains(&(job.key.namespace.clone(), job.key.kind))
+    }
+}
+
+/// Why somebody sees nothing.
+#[derive(Debug)]
+pub enum Refusal {
+    /// The API server does not know the token.
+    Unknown,
+    /// It could not be asked.
+    Failed(anyhow::Error),
+}
+
+/// Whom the API server knows.
+pub struct Guest {
+    /// What he may see.
+    pub access: Access,
+    user: UserInfo,
+    /// By namespace, whether he may list events.
+    events: Answers<String, bool>,
+}
+
+type Digested = [u8; 32];
+
+/// Asks the API server, and remembers for a while what it said.
+pub struct Gatekeeper {
+    client: Client,
+    known: Answers<Digested, Option<Arc<Guest>>>,
+    newcomers: Semaphore,
+    questions: Semaphore,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("the token was refused"),
+            Self::Failed(error) => write!(f, "{error:#}"),
+        }
+    }
+}
+
+impl Gatekeeper {
+    /// Knows nobody yet.
+    #[must_use]
+    pub fn new(client: Client) -> Self {
+        Self::remember_for(client, COUNTS_FOR)
+    }
+
+    fn remember_for(client: Client, counts_for: Duration) -> Self {
+        let known = Answers::new(counts_for, TOKENS, Option::is_some);
+        Self { client, known, newcomers: Semaphore::new(NEWCOMERS), questions: Semaphore::new(QUESTIONS) }
+    }
+
+    /// What the bearer of a token may see of these (namespace, kind) pairs, and of a namespace that he names himself.
+    ///
+    /// # Errors
+    /// If he is nobody, or the API server can not be asked.
+    pub async fn find_guest(
+        &self,
+        token: &str,
+        named: Option<&str>,
+        pairs: impl FnOnce() -> BTreeSet<(String, WorkloadKind)>,
+    ) -> Result<Arc<Guest>, Refusal> {
+        let digest: Digested = Sha256::new()
+            .chain_update(token)
+            .chain_update([0])
+            .chain_update(named.unwrap_or_default())
+            .finalize()
+            .into();
+        let asked = async |was_good: bool| {
+            let Some(user) = self.let_in(token, was_good).await? else { return Ok(None) };
+            self.ask(user, named, pairs()).await.map(|guest| Some(Arc::new(guest)))
+        };
+        self.known.get(&digest, asked).await.map_err(Refusal::Failed)?.ok_or(Refusal::Unknown)
+    }
+
+    /// Who a token is. One that was not good before waits for its turn.
+    async fn let_in(&self, token: &str, was_good: bool) -> anyhow::Result<Option<UserInfo>> {
+        if was_good {
+            return self.review_token(token).await;
+        }
+        let _turn = self.newcomers.acquire().await?;
+        let user = self.review_token(token).await?;
+        if user.is_none() {
+            tokio::time::sleep(REFUSED_FOR).await;
+        }
+        Ok(user)
+    }
+
+    async fn ask(
+        &self,
+        user: UserInfo,
+        named: Option<&str>,
+        mut pairs: BTreeSet<(String, WorkloadKind)>,
+    ) -> anyhow::Result<Guest> {
+        let may = |resource: ApiResource, namespace: &str| {
+            let (user, namespace) = (user.clone(), namespace.to_owned());
+            async move { self.review_access(&user, &resource, &namespace).await }
+        };
+        let mut access = Access { user: user.username.clone().unwrap_or_default(), ..Access::default() };
+        (access.queues, access.clusters) =
+            futures::try_join!(may(objects::queues(), ""), may(objects::clusters(), ""))?;
+        for kind in WorkloadKind::ALL {
+            if may(kind.api_resource(), "").await? {
+                access.kinds.insert(kind);
+            }
+        }
+        pairs.retain(|(_, kind)| !access.kinds.contains(kind));
+        // A service account's own namespace, and the one that he names, before those of others.
+        let own = access.user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split(':').next());
+        let first: BTreeSet<&str> = own.into_iter().chain(named).collect();
+        let mut namespaces: Vec<&str> = pairs.iter().map(|(namespace, _)| namespace.as_str()).collect();
+        namespaces.sort_by_key(|namespace| (!first.contains(namespace), *namespace));
+        namespaces.dedup();
+        access.is_cut = namespaces.len() > NAMESPACES;
+        namespaces.truncate(NAMESPACES);
+        let wanted = namespaces.iter().flat_map(|namespace| {
+            let here = pairs.iter().filter(move |(its, _)| its == namespace);
+            here.map(|(namespace, kind)| (namespace.clone(), *kind))
+        });
+        let asked = wanted.map(|(namespace, kind)| async move {
+            anyhow::Ok(may(kind.api_resource(), &namespace).await?.then_some((namespace, kind)))
+        });
+        access.owned = futures::future::try_join_all(asked).await?.into_iter().flatten().collect();
+        Ok(Guest { access, user, events: Answers::new(COUNTS_FOR, EVENT_NAMESPACES, |_| true) })
+    }
+
+    async fn review_token(&self, token: &str) -> anyhow::Result<Option<UserInfo>> {
+        let _turn = self.questions.acquire().await?;
+        let spec = TokenReviewSpec { token: Some(token.to_owned()), ..TokenReviewSpec::default() };
+        let review = TokenReview { spec, ..TokenReview::default() };
+        let api: Api<TokenReview> = Api::all(self.client.clone());
+        let answer = api.create(&PostParams::default(), &review).await.context("failed to ask who a token is")?;
+        let status = answer.status.unwrap_or_default();
+        Ok(status.user.filter(|user| {
+            status.authenticated == Some(true) && user.username.as_ref().is_some_and(|name| !name.is_empty())
+        }))
+    }
+
+    /// Whether a user may list a resource; in all namespaces if none is given.
+    async fn review_access(&self, user: &UserInfo, resource: &ApiResource, namespace: &str) -> anyhow::Result<bool> {
+        let _turn = self.questions.acquire().await?;
+        let attributes = ResourceAttributes {
+            verb: Some("list".to_owned()),
+            group: Some(resource.group.clone()),
+            version: Some(resource.version.clone()),
+            resource: Some(resource.plural.clone()),
+            namespace: Some(namespace.to_owned()),
+            ..ResourceAttributes::default()
+        };
+        let spec = SubjectAccessReviewSpec {
+            user: user.username.clone(),
+            uid: user.uid.clone(),
+            groups: user.groups.clone(),
+            extra: user.extra.clone(),
+            resource_attributes: Some(attributes),
+            ..SubjectAccessReviewSpec::default()
+        };
+        let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+        let api: Api<SubjectAccessReview> = Api::all(self.client.clone());
+        let answer = api.create(&PostParams::default(), &review).await.context("failed to ask what a user may see")?;
+        Ok(answer.status.is_some_and(|status| status.allowed && status.denied != Some(true)))
+    }
+
+    /// Whether somebody may list events of a namespace.
+    ///
+    /// # Errors
+    /// If the API server can not be asked.
+    pub async fn sees_events(&self, guest: &Guest, namespace: &str) -> anyhow::Result<bool> {
+        let asked = async |_| self.review_access(&guest.user, &objects::events(), namespace).await;
+        guest.events.get(&namespace.to_owned(), asked).await
+    }
+}
+
+/// Namespaces and kinds of which there are jobs.
+#[must_use]
+pub fn list_pairs(seen: &Seen) -> BTreeSet<(String, WorkloadKind)> {
+    seen.jobs().map(|job| (job.key.namespace.clone(), job.key.kind)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use futures::future::{Either, join_all};
+    use serde_json::{Value, json};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// A gatekeeper before a server that knows tokens that begin with `good`, and what that was asked.
+    fn gatekeeper(counts_for: Duration) -> (Gatekeeper, Arc<Mutex<Vec<String>>>) {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&asked);
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let log = Arc::clone(&log);
+            async move {
+                let body = request.into_body().collect_bytes().await.map_err(tower::BoxError::from)?;
+                let mut review: Value = serde_json::from_slice(&body)?;
+                let kind = review["kind"].as_str().unwrap_or_default().to_owned();
+                if kind == "TokenReview" {
+                    let token = review["spec"]["token"].as_str().unwrap_or_default().to_owned();
+                    review["status"] = json!({"authenticated": token.starts_with("good"), "user": {"username": token}});
+                } else {
+                    review["status"] = json!({"allowed": true});
+                }
+                log.lock().unwrap().push(kind);
+                let body = kube::client::Body::from(review.to_string().into_bytes());
+                http::Response::builder().status(201).body(body).map_err(tower::BoxError::from)
+            }
+        });
+        (Gatekeeper::remember_for(Client::new(service, "ns"), counts_for), asked)
+    }
+
+    fn count(asked: &Mutex<Vec<String>>, kind: &str) -> usize {
+        asked.lock().unwrap().iter().filter(|asked| *asked == kind).count()
+    }
+
+    async fn is_known(gatekeeper: &Gatekeeper, token: String) -> bool {
+        gatekeeper.find_guest(&token, None, BTreeSet::new).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn wrong_tokens_are_asked_about_slowly_and_who_is_known_does_not_wait_for_them() {
+        let (gatekeeper, _) = gatekeeper(Duration::ZERO);
+        assert!(is_known(&gatekeeper, "good".to_owned()).await);
+        let started = Instant::now();
+        let wrong = join_all((0..3 * NEWCOMERS).map(|at| is_known(&gatekeeper, format!("wrong{at}"))));
+        let known = is_known(&gatekeeper, "good".to_owned());
+        // It is asked about again behind all of these, and is answered first.
+        match futures::future::select(Box::pin(wrong), Box::pin(known)).await {
+            Either::Right((known, wrong)) => assert!(known && wrong.await.iter().all(|known| !known)),
+            Either::Left(_) => panic!("wrong tokens were answered first"),
+        }
+        assert!(started.elapsed() >= REFUSED_FOR * 3, "{:?}", started.elapsed());
+    }
+
+    /// Found by a reader: each stream asked who it is and what it may see, every two seconds.
+    #[tokio::test]
+    async fn streams_of_one_token_share_its_answers() {
+        let (gatekeeper, asked) = gatekeeper(COUNTS_FOR);
+        let look = async || {
+            let guest =
+                gatekeeper.find_guest("good", None, BTreeSet::new).await.map_err(|why| why.to_string()).unwrap();
+            assert!(gatekeeper.sees_events(&guest, "ns").await.unwrap());
+        };
+        for _ in 0..10 {
+            join_all((0..16).map(|_| look())).await;
+        }
+        assert_eq!(count(&asked, "TokenReview"), 1);
+        // Queues, members, each kind of workload, and events.
+        assert_eq!(count(&asked, "SubjectAccessReview"), 3 + WorkloadKind::ALL.len());
+    }
+}

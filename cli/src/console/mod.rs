@@ -1,0 +1,98 @@
+//! `caldera console`: the fleet, its queues and jobs as a web page that changes nothing.
+//!
+//! Rule: one watch for each kind, by the console's own account; who looks is asked for his own token, and sees what the
+//! API server lets him list ([`access`]). Pages are functions of what is seen and who asks ([`page`]); nothing of them is
+//! loaded from elsewhere.
+
+mod access;
+mod answers;
+mod html;
+mod page;
+mod routes;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    process::ExitCode,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+
+use anyhow::Context;
+use caldera_runtime::{
+    bounded::{Bounds, serve_bounded},
+    client::WriteCounts,
+    serve::Ready,
+    shutdown,
+    tls::{RELOAD_EVERY, ServedTls, server_config},
+};
+use tokio::sync::mpsc;
+
+use self::routes::{Console, STREAM, router};
+use crate::{
+    args::ConsoleArgs,
+    components::{Shown, connect_client, read_identity, serve_admin},
+    view::Change,
+    watch,
+};
+
+/// Where it listens.
+const PORT: u16 = 8444;
+/// Changes taken in at once.
+const BATCH: usize = 1024;
+
+/// Serves until a signal.
+///
+/// # Errors
+/// If the server does not answer, refuses what all pages need, or the port is taken.
+pub async fn run_console(args: ConsoleArgs) -> anyhow::Result<ExitCode> {
+    let stop = shutdown::on_signal();
+    let counts = WriteCounts::default();
+    let client = connect_client(args.kubeconfig.as_deref(), "console", &counts).await?;
+    let Shown { ready, .. } = serve_admin(&["console"], Ready::default(), args.admin, &counts, &stop).await?;
+    let tls = match (&args.tls_cert, &args.tls_key) {
+        (Some(cert), Some(key)) => {
+            let files = vec![cert.clone(), key.clone()];
+            Some(ServedTls::from_files(files, RELOAD_EVERY, |pems| server_config(&read_identity(pems)))?)
+        }
+        _ if args.insecure => None,
+        _ => anyhow::bail!(
+            "give --tls-cert and --tls-key, or --insecure to speak plain text, on the loopback alone unless \
+                            --listen says otherwise"
+        ),
+    };
+    let host = if args.insecure { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
+    let listen = args.listen.unwrap_or_else(|| (host, PORT).into());
+    let listener = TcpListener::bind(listen).with_context(|| format!("failed to listen on {listen}"))?;
+    let address: SocketAddr = listener.local_addr().context("failed to read the address")?;
+    let console = Arc::new(Console::new(client.clone(), tls.is_some()));
+    let (sender, changes) = mpsc::channel(watch::BACKLOG);
+    let watches = watch::follow_objects(&client, "", false, sender, &stop).await?;
+    for gap in &watches.gaps {
+        tracing::warn!(what = gap.what, why = gap.why, "can not be shown");
+    }
+    tokio::spawn(take_in(Arc::clone(&console), changes, watches.lists, ready));
+    tracing::info!(%address, tls = tls.is_some(), "the console listens");
+    let bounds = Bounds {
+        connections: args.connections as usize,
+        request: STREAM + Duration::from_secs(20),
+        ..Bounds::default()
+    };
+    serve_bounded(listener, tls, router(console), bounds, stop).await.context("failed to serve the console")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Brings what is seen up to date, until nobody tells of changes any more.
+async fn take_in(console: Arc<Console>, mut changes: mpsc::Receiver<Change>, lists: usize, ready: Ready) {
+    let mut batch = Vec::new();
+    while changes.recv_many(&mut batch, BATCH).await > 0 {
+        let mut seen = console.seen.write().unwrap_or_else(PoisonError::into_inner);
+        batch.drain(..).for_each(|change| seen.observe(change));
+        if seen.lists() >= lists {
+            ready.set_ready(true);
+        }
+        drop(seen);
+        console.changed.send_modify(|count| *count += 1);
+    }
+}

@@ -1,0 +1,393 @@
+//! The pages, as functions of what is seen, who asks, and the time.
+//!
+//! Rule: of jobs that he may not see, position, state, priority, pods and age are told, and nothing that their owners
+//! chose: no name, namespace, class or sentence.
+
+use std::collections::BTreeSet;
+
+use caldera_core::quantity::Quantity;
+use caldera_crds::workload::WorkloadKind;
+use caldera_runtime::clock::format_time;
+use jiff::Timestamp;
+
+use super::{access::Access, html::Html};
+use crate::{
+    events,
+    output::format_duration,
+    view::{JobKey, JobView, QueueLine, Seen, State, count_jobs, find_part, format_amount, list_steps, sum_members},
+};
+
+/// Rows of a table at most.
+const ROWS: usize = 200;
+/// What changed in this time.
+const LATELY: i64 = 3_600;
+
+/// What a page is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    pub seen: &'a Seen,
+    pub access: &'a Access,
+    pub now: Timestamp,
+    /// Of a job's page: what was said of it, or why that can not be seen.
+    pub events: Result<&'a [events::Row], &'a str>,
+    /// What a list is filtered by.
+    pub filter: &'a str,
+}
+
+/// Which page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Page {
+    Fleet,
+    Queue(String),
+    Jobs,
+    Job(JobKey),
+    Changes,
+}
+
+impl Page {
+    /// The page at a path.
+    #[must_use]
+    pub fn find(path: &str) -> Option<Self> {
+        let segments: Vec<String> = path.split('/').skip(1).map(super::html::decode).collect();
+        let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+        match segments.as_slice() {
+            [""] => Some(Self::Fleet),
+            ["queues", name] => Some(Self::Queue((*name).to_owned())),
+            ["jobs"] => Some(Self::Jobs),
+            ["jobs", namespace, kind, name] => {
+                let kind = WorkloadKind::parse_alias(kind)?;
+                Some(Self::Job(JobKey { namespace: (*namespace).to_owned(), name: (*name).to_owned(), kind }))
+            }
+            ["changes"] => Some(Self::Changes),
+            _ => None,
+        }
+    }
+
+    /// Its heading.
+    #[must_use]
+    pub fn title(&self) -> String {
+        match self {
+            Self::Fleet => "Fleet and queues".to_owned(),
+            Self::Queue(name) => format!("Queue {name}"),
+            Self::Jobs => "Jobs".to_owned(),
+            Self::Job(key) => format!("Job {}/{}", key.namespace, key.command_name()),
+            Self::Changes => "What changed in the last hour".to_owned(),
+        }
+    }
+
+    /// Its content; none if there is no such thing, or he may not know that there is.
+    #[must_use]
+    pub fn render(&self, asked: Asked<'_>) -> Option<Html> {
+        match self {
+            Self::Fleet => Some(render_fleet(asked)),
+            Self::Queue(name) => render_queue(asked, name),
+            Self::Jobs => Some(render_jobs(asked)),
+            Self::Job(key) => render_job(asked, key),
+            Self::Changes => Some(render_changes(asked)),
+        }
+    }
+}
+
+/// What may be told by name.
+struct Names {
+    queues: BTreeSet<String>,
+    clusters: BTreeSet<String>,
+}
+
+/// All, or those in which he has jobs, and the queues above them.
+fn list_names(asked: Asked<'_>, lines: &[QueueLine]) -> Names {
+    let own = || asked.seen.jobs().filter(|job| asked.access.sees(job));
+    let used: BTreeSet<&str> = own().map(|job| job.queue()).collect();
+    let mut queues = BTreeSet::new();
+    let mut above: Vec<&str> = Vec::new();
+    for line in lines {
+        above.truncate(line.depth);
+        above.push(&line.name);
+        if asked.access.queues || used.contains(line.name.as_str()) {
+            queues.extend(above.iter().map(|name| (*name).to_owned()));
+        }
+    }
+    let members = asked.seen.members().filter(|_| asked.access.clusters).map(|member| member.name.clone());
+    let clusters = own().flat_map(|job| job.clusters()).map(|(name, _)| name.clone()).chain(members).collect();
+    Names { queues, clusters }
+}
+
+fn describe_amount(resource: &str, used: Quantity, all: Option<Quantity>) -> String {
+    match all {
+        Some(all) => format!("{} of {}", format_amount(resource, used), format_amount(resource, all)),
+        None => format_amount(resource, used),
+    }
+}
+
+fn render_fleet(asked: Asked<'_>) -> Html {
+    let mut html = Html::new();
+    let lines = asked.seen.queues();
+    let names = list_names(asked, &lines);
+    let (counts, gangs) = count_jobs(asked.seen.jobs());
+    if let Some(why) = asked.seen.paused() {
+        html.paragraph(format!("All releases are paused: {why}"));
+    }
+    html.raw("<ul class=\"facts\">");
+    let facts = [("waiting", counts.waiting), ("starting", counts.starting), ("running", counts.running)];
+    for (word, count) in facts {
+        html.raw("<li><strong>").text(count).raw("</strong> ").text(word).raw("</li>");
+    }
+    html.raw("</ul>\n");
+    let fleet = sum_members(asked.seen.members());
+    let rows = fleet.iter().map(|amount| {
+        let mut bar = Html::new();
+        let resource = amount.resource.as_str();
+        bar.bar(find_part(amount.used, amount.all), None).text(describe_amount(
+            resource,
+            amount.used,
+            Some(amount.all),
+        ));
+        vec![Html::of(resource), bar]
+    });
+    html.heading("Fleet").table("What all members have together", &["Resource", "In use"], rows);
+    html.heading("Queues").add(&render_queues(
+        "Queues, each with those below it; the second colour of a bar is borrowed",
+        &lines,
+        &names,
+    ));
+    let rows = asked.seen.members().map(|member| {
+        let name = if names.clusters.contains(&member.name) { member.name.as_str() } else { "another member" };
+        let (gangs, pods) = gangs.get(member.name.as_str()).copied().unwrap_or_default();
+        let mut state = Html::new();
+        state.state(member.state);
+        let mut row = vec![Html::of(name), state, Html::of(&member.nodes), Html::of(gangs), Html::of(pods)];
+        let mut amounts = Html::new();
+        for (resource, (used, all)) in fleet.iter().filter_map(|it| Some((&it.resource, member.amount(&it.resource)?)))
+        {
+            amounts.raw("<div class=\"amount\">").bar(find_part(used, all), None).text(resource).raw(" ");
+            amounts.text(describe_amount(resource, used, Some(all))).raw("</div>");
+        }
+        row.push(amounts);
+        row
+    });
+    html.heading("Members");
+    let header = ["Member", "State", "Nodes ready", "Gangs", "Pods", "In use"];
+    html.table("Members, with the gangs that are there", &header, rows);
+    html
+}
+
+fn render_queues(caption: &str, lines: &[QueueLine], names: &Names) -> Html {
+    let rows = lines.iter().take(ROWS * 5).map(|line| {
+        let mut name = Html::new();
+        let level = ["l0", "l1", "l2", "l3", "l4"][line.depth.min(4)];
+        name.raw("<span class=\"").raw(level).raw("\">");
+        if names.queues.contains(&line.name) {
+            name.link(&["queues", &line.name], &line.name);
+        } else {
+            name.text("another queue");
+        }
+        name.raw("</span>");
+        let mut state = Html::new();
+        state.state(&line.state);
+        let is_named = names.queues.contains(&line.name);
+        for fault in line.faults.iter().filter(|_| is_named) {
+            state.raw("<div class=\"fault\">").text(fault).raw("</div>");
+        }
+        let mut cells = vec![name, state];
+        cells.extend(list_amounts(line));
+        cells.extend([line.waiting, line.starting, line.running].map(Html::of));
+        cells
+    });
+    let header = ["Queue", "State", "Used, of its limit", "Deserved", "Borrowed", "Waiting", "Starting", "Running"];
+    let mut html = Html::new();
+    html.table(caption, &header, rows);
+    html
+}
+
+/// Used, deserved and borrowed.
+fn list_amounts(line: &QueueLine) -> [Html; 3] {
+    let [mut used, mut deserved, mut borrowed] = [Html::new(), Html::new(), Html::new()];
+    let is_told = |amount: &&crate::view::Amount| {
+        !amount.used.is_zero() || !amount.deserved.is_zero() || amount.capability.is_some()
+    };
+    for amount in line.amounts.iter().filter(is_told).filter(|amount| amount.resource != "pods") {
+        let name = amount.resource.as_str();
+        let limit = amount.capability.or(Some(amount.deserved).filter(|deserved| !deserved.is_zero()));
+        used.raw("<div class=\"amount\">");
+        if let Some(limit) = limit {
+            let mark = (amount.deserved < limit).then(|| find_part(amount.deserved, limit));
+            used.bar(find_part(amount.used, limit), mark);
+        }
+        used.text(name).raw(" ").text(describe_amount(name, amount.used, limit)).raw("</div>");
+        for (cell, quantity) in [(&mut deserved, amount.deserved), (&mut borrowed, amount.borrowed)] {
+            if !quantity.is_zero() {
+                cell.raw("<div class=\"amount\">").text(name).raw(" ");
+                cell.text(format_amount(name, quantity)).raw("</div>");
+            }
+        }
+    }
+    [used, deserved, borrowed]
+}
+
+fn render_queue(asked: Asked<'_>, name: &str) -> Option<Html> {
+    let lines = asked.seen.queues();
+    let names = list_names(asked, &lines);
+    let line = lines.iter().find(|line| line.name == name && names.queues.contains(name))?;
+    let mut html = Html::new();
+    let alone = QueueLine { depth: 0, ..line.clone() };
+    html.add(&render_queues("What it has, with all queues below it", &[alone], &names));
+    let mut jobs: Vec<JobView<'_>> =
+        asked.seen.jobs().filter(|job| job.queue() == name && job.state.is_in_line()).collect();
+    jobs.sort_by_key(|job| (job.position().map_or(usize::MAX, |position| position.place), job.key.clone()));
+    html.heading("Who waits");
+    add_cut(&mut html, jobs.len());
+    let rows = jobs.iter().take(ROWS).map(|job| {
+        let place = job.position().map_or_else(|| "not in line".to_owned(), |position| position.place.to_string());
+        let mut cells = vec![Html::of(place), name_job(asked, job)];
+        cells.extend(list_numbers(asked, job));
+        cells.push(tell_reason(asked, job));
+        cells
+    });
+    html.table("The line, the first first", &["Position", "Job", "State", "Priority", "Pods", "Age", "Why"], rows);
+    let there =
+        asked.seen.jobs().filter(|job| job.queue() == name && !job.clusters().is_empty() && !job.state.is_over());
+    html.heading("Who has clusters").add(&list_jobs("Jobs that are placed", asked, there.collect(), &names));
+    Some(html)
+}
+
+fn add_cut(html: &mut Html, length: usize) {
+    if length > ROWS {
+        html.paragraph(format!("The first {ROWS} of {length}."));
+    }
+}
+
+/// A link to what he may see.
+fn name_job(asked: Asked<'_>, job: &JobView<'_>) -> Html {
+    let mut html = Html::new();
+    if asked.access.sees(job) {
+        let key = job.key;
+        let label = format!("{}/{}", key.namespace, key.command_name());
+        html.link(&["jobs", &key.namespace, key.kind.aliases()[0], &key.name], label);
+    } else {
+        html.raw("<span class=\"other\">another job</span>");
+    }
+    html
+}
+
+/// State, priority, pods and age.
+fn list_numbers(asked: Asked<'_>, job: &JobView<'_>) -> [Html; 4] {
+    let mut state = Html::new();
+    state.state(job.state.word());
+    [
+        state,
+        Html::of(job.priority()),
+        Html::of(job.describe_pods()),
+        Html::of(format_duration(job.age_seconds(asked.now))),
+    ]
+}
+
+fn tell_reason(asked: Asked<'_>, job: &JobView<'_>) -> Html {
+    let mut html = Html::new();
+    if asked.access.sees(job) {
+        html.raw("<strong>").text(job.reason()).raw("</strong> ").text(job.message());
+    }
+    html
+}
+
+fn list_jobs(caption: &str, asked: Asked<'_>, mut jobs: Vec<JobView<'_>>, names: &Names) -> Html {
+    let mut html = Html::new();
+    add_cut(&mut html, jobs.len());
+    jobs.sort_by_key(|job| (!asked.access.sees(job), job.state, job.key.clone()));
+    let rows = jobs.iter().take(ROWS).map(|job| {
+        let mut clusters = Html::new();
+        for (name, pods) in job.clusters() {
+            let name = if names.clusters.contains(name) { name.as_str() } else { "another member" };
+            clusters.raw("<div>").text(format!("{name}: {pods}")).raw("</div>");
+        }
+        let mut cells = vec![name_job(asked, job)];
+        cells.extend(list_numbers(asked, job));
+        cells.extend([clusters, tell_reason(asked, job)]);
+        cells
+    });
+    html.table(caption, &["Job", "State", "Priority", "Pods", "Age", "Pods by member", "Why"], rows);
+    html
+}
+
+fn render_jobs(asked: Asked<'_>) -> Html {
+    let mut html = Html::new();
+    html.raw("<form method=\"get\" action=\"/jobs\" role=\"search\"><label for=\"q\">Name, namespace, queue or state</label> ");
+    html.raw("<input id=\"q\" name=\"q\" value=\"").text(asked.filter).raw("\"> <button>Filter</button></form>\n");
+    if asked.access.is_cut {
+        html.raw("<form method=\"get\" action=\"/jobs\"><label for=\"ns\">Your rights were not asked about in all namespaces: name yours</label> ");
+        html.raw("<input id=\"ns\" name=\"namespace\"> <button>Show</button></form>\n");
+    }
+    let filter = asked.filter.to_lowercase();
+    let has = |text: &str| text.to_lowercase().contains(&filter);
+    let jobs = asked.seen.jobs().filter(|job| asked.access.sees(job)).filter(|job| {
+        filter.is_empty() || has(&job.key.name) || has(&job.key.namespace) || has(job.queue()) || has(job.state.word())
+    });
+    let names = list_names(asked, &asked.seen.queues());
+    html.add(&list_jobs("Jobs that you may list", asked, jobs.collect(), &names));
+    html
+}
+
+fn render_job(asked: Asked<'_>, key: &JobKey) -> Option<Html> {
+    let job = asked.seen.job(key).filter(|job| asked.access.sees(job))?;
+    let mut html = Html::new();
+    html.raw("<p class=\"verdict\">").state(job.state.word()).raw(" <strong>").text(job.reason()).raw("</strong> ");
+    html.text(job.message()).raw("</p>\n<dl>");
+    let position = job.position().map(|position| format!(", {position}")).unwrap_or_default();
+    let queue = format!("{}{position}", job.queue());
+    let facts = [
+        ("Queue", queue),
+        ("Priority", job.priority().to_string()),
+        ("Pods that run, of those needed", job.describe_pods()),
+    ];
+    for (name, value) in facts {
+        html.raw("<dt>").text(name).raw("</dt><dd>").text(value).raw("</dd>");
+    }
+    html.raw("</dl>\n");
+    let shares = job.clusters().iter().map(|(name, pods)| vec![Html::of(name), Html::of(pods)]);
+    html.heading("Where it is").table("Pods by member", &["Member", "Pods"], shares);
+    let mut steps: Vec<(Timestamp, Html, Html)> =
+        list_steps(&job).into_iter().map(|step| (step.at, Html::of(step.what), Html::of(step.words))).collect();
+    html.heading("Timeline");
+    match asked.events {
+        Ok(rows) => steps.extend(
+            rows.iter()
+                .filter(|row| row.is_on_job(key))
+                .filter_map(|row| Some((row.at()?, Html::of(row.reason()), Html::of(row.words())))),
+        ),
+        Err(why) => drop(html.paragraph(format!("Events are not shown: {why}."))),
+    }
+    steps.sort_by_key(|(at, ..)| *at);
+    let rows = steps.into_iter().map(|(at, what, words)| vec![tell_time(at, asked.now), what, words]);
+    html.table("What happened, the oldest first", &["When", "What", "In words"], rows);
+    Some(html)
+}
+
+fn tell_time(at: Timestamp, now: Timestamp) -> Html {
+    let mut html = Html::new();
+    let (text, age) = (format_time(at), format_duration(now.as_second() - at.as_second()));
+    html.raw("<time datetime=\"")
+        .text(&text)
+        .raw("\">")
+        .text(&text)
+        .raw("</time> <small>")
+        .text(age)
+        .raw(" ago</small>");
+    html
+}
+
+fn render_changes(asked: Asked<'_>) -> Html {
+    let own = asked.seen.jobs().filter(|job| asked.access.sees(job));
+    let mut steps: Vec<(JobView<'_>, crate::view::Step)> = own
+        .flat_map(|job| list_steps(&job).into_iter().map(move |step| (job, step)))
+        .filter(|(_, step)| asked.now.as_second() - step.at.as_second() <= LATELY)
+        .collect();
+    steps.sort_by(|(a, x), (b, y)| y.at.cmp(&x.at).then_with(|| a.key.cmp(b.key)));
+    let mut html = Html::new();
+    add_cut(&mut html, steps.len());
+    let ended = asked.seen.jobs().filter(|job| job.state == State::Failed && asked.access.sees(job)).count();
+    html.paragraph(format!("Jobs of yours that failed and are still there: {ended}."));
+    let rows = steps.iter().take(ROWS).map(|(job, step)| {
+        vec![tell_time(step.at, asked.now), name_job(asked, job), Html::of(step.what), Html::of(&step.words)]
+    });
+    html.table("Changes, the newest first", &["When", "Job", "What", "In words"], rows);
+    html
+}

@@ -1,0 +1,208 @@
+//! `caldera events`: what was said of jobs, queues and bindings, the oldest first.
+//!
+//! Rule: events of the caller's namespace, all of them, as `kubectl events` lists them; those on ResourceBindings and
+//! Works are told by the object that they are on.
+
+use std::process::ExitCode;
+
+use caldera_crds::workload::WorkloadKind;
+use caldera_runtime::client::WriteCounts;
+use jiff::Timestamp;
+use kube::Client;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{
+    args::{EventsArgs, JobName},
+    components,
+    objects::{self, list_objects, text},
+    output::{self, format_duration, format_table},
+    repeat::{self, Page},
+    view::JobKey,
+};
+
+/// The JSON and YAML form.
+#[derive(Debug, Serialize)]
+struct Events {
+    events: Vec<Row>,
+}
+
+/// One event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Row {
+    namespace: String,
+    /// When it last happened.
+    time: String,
+    age_seconds: i64,
+    /// `Normal` or `Warning`.
+    #[serde(rename = "type")]
+    kind: String,
+    reason: String,
+    /// `kind/name`.
+    object: String,
+    /// Who said it.
+    from: String,
+    /// How often.
+    count: i64,
+    message: String,
+}
+
+pub async fn run_events(args: EventsArgs) -> anyhow::Result<ExitCode> {
+    let client =
+        components::connect_client(args.scope.kubeconfig.as_deref(), "events", &WriteCounts::default()).await?;
+    repeat::print_page(args.watch, async || read_page(&client, &args).await).await
+}
+
+async fn read_page(client: &Client, args: &EventsArgs) -> anyhow::Result<Page> {
+    let own = args.scope.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+    let namespace = (!args.all_namespaces).then_some(own.as_str());
+    let mut rows = list_rows(client, namespace).await?.map_err(anyhow::Error::msg)?;
+    rows.retain(|row| {
+        args.since.is_none_or(|since| row.age_seconds <= since)
+            && (!args.warnings || row.kind == "Warning")
+            && args.job.as_ref().is_none_or(|job| row.is_on(job))
+    });
+    let names: String = rows.iter().map(|row| format!("{}\n", row.object)).collect();
+    let events = Events { events: rows };
+    let text = output::format_list(args.output, &events, "TYPE", &names, |wide| {
+        if events.events.is_empty() {
+            return "no events\n".to_owned();
+        }
+        format_rows(&events.events, args.all_namespaces, wide)
+    })?;
+    Page::new(text, &events)
+}
+
+impl Row {
+    fn is_on(&self, job: &JobName) -> bool {
+        self.is_on_object(job.kind, &job.name)
+    }
+
+    fn is_on_object(&self, kind: WorkloadKind, name: &str) -> bool {
+        self.object.split_once('/') == Some((&kind.kind().to_lowercase(), name))
+    }
+
+    /// Whether it is on this job.
+    pub fn is_on_job(&self, key: &JobKey) -> bool {
+        self.namespace == key.namespace && self.is_on_object(key.kind, &key.name)
+    }
+
+    /// When it last happened.
+    pub fn at(&self) -> Option<Timestamp> {
+        self.time.parse().ok()
+    }
+
+    /// What, in one word.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// What was said, and by whom.
+    pub fn words(&self) -> String {
+        format!("{} ({})", self.message, self.from)
+    }
+}
+
+/// Events of a namespace or of all, the oldest first; or why they can not be seen.
+pub(crate) async fn list_rows(client: &Client, namespace: Option<&str>) -> anyhow::Result<objects::Seen<Vec<Row>>> {
+    let events = list_objects(client, &objects::events(), namespace, None).await?;
+    Ok(events.map(|events| make_rows(&events, Timestamp::now())))
+}
+
+/// Events on a workload, as the end of its description.
+pub(crate) async fn describe_events(client: &Client, namespace: &str, job: &JobName) -> anyhow::Result<String> {
+    let mut rows = match list_rows(client, Some(namespace)).await? {
+        Ok(rows) => rows,
+        Err(why) => return Ok(format!("\nNot seen:\n  events: {why}\n")),
+    };
+    rows.retain(|row| row.is_on(job));
+    if rows.is_empty() {
+        return Ok(String::new());
+    }
+    let cells =
+        rows.into_iter().map(|row| vec![format_duration(row.age_seconds), row.kind, row.reason, row.from, row.message]);
+    Ok(format!("\nEvents:\n{}", format_table(&["AGE", "TYPE", "REASON", "FROM", "MESSAGE"], cells)))
+}
+
+/// Events as rows, the oldest first.
+pub fn make_rows(events: &[Value], now: Timestamp) -> Vec<Row> {
+    let first = |event: &Value, fields: &[&str]| {
+        fields.iter().map(|field| text(event, field)).find(|it| !it.is_empty()).unwrap_or_default().to_owned()
+    };
+    let mut timed: Vec<(Timestamp, Row)> = events
+        .iter()
+        .map(|event| {
+            let time = first(
+                event,
+                &["/series/lastObservedTime", "/lastTimestamp", "/eventTime", "/metadata/creationTimestamp"],
+            );
+            let then = time.parse::<Timestamp>().unwrap_or(now);
+            let count = event.pointer("/series/count").or(event.get("count")).and_then(Value::as_i64).unwrap_or(1);
+            let row = Row {
+                namespace: text(event, "/metadata/namespace").to_owned(),
+                age_seconds: now.as_second() - then.as_second(),
+                time,
+                kind: text(event, "/type").to_owned(),
+                reason: text(event, "/reason").to_owned(),
+                object: format!(
+                    "{}/{}",
+                    text(event, "/involvedObject/kind").to_lowercase(),
+                    text(event, "/involvedObject/name")
+                ),
+                from: first(event, &["/source/component", "/reportingComponent"]),
+                count,
+                message: text(event, "/message").to_owned(),
+            };
+            (then, row)
+        })
+        .collect();
+    timed.sort_by(|(a, x), (b, y)| a.cmp(b).then_with(|| x.object.cmp(&y.object)));
+    timed.into_iter().map(|(_, row)| row).collect()
+}
+
+fn format_rows(rows: &[Row], all_namespaces: bool, wide: bool) -> String {
+    let mut header = vec!["AGE", "TYPE", "REASON", "OBJECT", "MESSAGE"];
+    if all_namespaces {
+        header.insert(0, "NAMESPACE");
+    }
+    if wide {
+        header.extend(["FROM", "COUNT", "TIME"]);
+    }
+    let cells = rows.iter().cloned().map(|row| {
+        let mut cells = vec![format_duration(row.age_seconds), row.kind, row.reason, row.object, row.message];
+        if all_namespaces {
+            cells.insert(0, row.namespace);
+        }
+        if wide {
+            cells.extend([row.from, row.count.to_string(), row.time]);
+        }
+        cells
+    });
+    format_table(&header, cells)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn events_are_in_the_order_of_what_happened_last() {
+        let event = |name: &str, field: &str, at: &str| {
+            json!({
+                "involvedObject": {"kind": "Job", "name": name}, "type": "Normal", "reason": "R", "count": 2,
+                "metadata": {"namespace": "ns", "creationTimestamp": "2026-01-01T00:00:00Z"}, field: at,
+                "source": {"component": "c"},
+            })
+        };
+        let late = event("late", "lastTimestamp", "2026-01-01T00:00:30Z");
+        let early = event("early", "eventTime", "2026-01-01T00:00:10.000001Z");
+        let rows = make_rows(&[late, early], "2026-01-01T00:01:00Z".parse().unwrap());
+        let seen: Vec<(&str, i64)> = rows.iter().map(|row| (row.object.as_str(), row.age_seconds)).collect();
+        assert_eq!(seen, [("job/early", 50), ("job/late", 30)]);
+        assert!(rows[0].is_on(&JobName { kind: WorkloadKind::VolcanoJob, name: "early".to_owned() }));
+        assert_eq!((rows[0].count, rows[0].from.as_str()), (2, "c"));
+    }
+}

@@ -1,0 +1,138 @@
+//! `caldera job requeue`, and what else is asked of the controller by a Command of Volcano.
+//!
+//! Rule: a record of admission is the controller's to take back, so it is asked: Command `RestartJob`
+//! (`caldera_controller::decide::job_commands`) takes a Volcano Job off its clusters in one patch and has it wait in line
+//! with its age. The Command is made in the job's namespace, which needs verb `create` on Commands and `update` on the
+//! job. What came of it is told by the event that names the Command.
+
+use std::{process::ExitCode, time::Duration};
+
+use anyhow::Context;
+use caldera_crds::workload::WorkloadKind;
+use caldera_runtime::{client::WriteCounts, watch::api_resource};
+use kube::{
+    Api, Client,
+    api::{DynamicObject, PostParams},
+};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    args::{JobName, JobNamesArgs},
+    components,
+    objects::{self, get_object, list_objects, name_of, text},
+    output,
+};
+
+/// How long a controller that runs may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long its event may come after the Command is gone.
+const EVENT: Duration = Duration::from_secs(3);
+const PAUSE: Duration = Duration::from_millis(100);
+
+pub(super) async fn requeue_jobs(args: JobNamesArgs) -> anyhow::Result<ExitCode> {
+    let client = components::connect_client(args.scope.kubeconfig.as_deref(), "job", &WriteCounts::default()).await?;
+    let namespace = args.scope.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+    let mut failed = false;
+    for job in &args.jobs {
+        failed |= !requeue_and_tell(&client, &namespace, job).await;
+    }
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Whether it was done.
+pub(crate) async fn requeue_and_tell(client: &Client, namespace: &str, job: &JobName) -> bool {
+    let named = format!("{}/{}", job.kind.aliases()[0], job.name);
+    match requeue_job(client, namespace, job).await {
+        Ok(said) => {
+            output::write_stdout(&format!("{named} {said}\n"));
+            true
+        }
+        Err(error) => {
+            eprintln!("{}", output::escape_controls(&format!("caldera: {named}: {error:#}")));
+            false
+        }
+    }
+}
+
+async fn requeue_job(client: &Client, namespace: &str, job: &JobName) -> anyhow::Result<String> {
+    anyhow::ensure!(
+        job.kind == WorkloadKind::VolcanoJob,
+        "only Volcano Jobs are requeued: suspend it, and resume it, which takes it off its clusters and puts it in line"
+    );
+    let found = get_object(client, &job.kind.api_resource(), Some(namespace), &job.name).await?;
+    let object = found.map_err(anyhow::Error::msg)?;
+    let object = object.with_context(|| format!("there is no Volcano Job {} in namespace {namespace}", job.name))?;
+    command_job(client, namespace, &object, "RestartJob").await
+}
+
+/// Sends a Command, and waits until the controller has said what came of it.
+async fn command_job(client: &Client, namespace: &str, job: &Value, action: &str) -> anyhow::Result<String> {
+    let commands: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &objects::commands());
+    let command = serde_json::from_value(build_command(job, action)).context("failed to build a Command")?;
+    let made = commands.create(&PostParams::default(), &command).await.context("failed to create a Command")?;
+    let name = made.metadata.name.unwrap_or_default();
+    let until = Instant::now() + PATIENCE;
+    while get_object(client, &objects::commands(), Some(namespace), &name).await?.map_err(anyhow::Error::msg)?.is_some()
+    {
+        anyhow::ensure!(
+            Instant::now() < until,
+            "Command {name} is there, and no controller has carried it out within {} s",
+            PATIENCE.as_secs()
+        );
+        sleep(PAUSE).await;
+    }
+    let until = Instant::now() + EVENT;
+    let resource = api_resource("", "v1", "Event", "events");
+    while Instant::now() < until {
+        let Ok(events) = list_objects(client, &resource, Some(namespace), None).await? else { break };
+        match events.iter().find_map(|event| read_outcome(event, &name, action)) {
+            Some(Ok(said)) => return Ok(said),
+            Some(Err(why)) => anyhow::bail!("{why}"),
+            None => sleep(PAUSE).await,
+        }
+    }
+    Ok(format!("was told {action}: `caldera job describe` says what came of it"))
+}
+
+/// What an event says of this Command: done, or why not.
+fn read_outcome(event: &Value, command: &str, action: &str) -> Option<Result<String, String>> {
+    let said = text(event, "/message").strip_prefix(&format!("Command {command} ({action}): "))?.to_owned();
+    Some(if text(event, "/type") == "Warning" { Err(said) } else { Ok(format!("requeued: {said}")) })
+}
+
+fn build_command(job: &Value, action: &str) -> Value {
+    let name = name_of(job);
+    json!({
+        "apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command",
+        "metadata": {"generateName": format!("{name}-{}-", action.to_lowercase()), "namespace": job["metadata"]["namespace"]},
+        "action": action,
+        "target": {
+            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": name,
+            "uid": text(job, "/metadata/uid"), "controller": true,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_tells_of_the_command_that_it_names_alone() {
+        let event = |kind: &str, message: &str| json!({"type": kind, "message": message});
+        let read = |kind: &str, message: &str| read_outcome(&event(kind, message), "c-1", "RestartJob");
+        assert_eq!(read("Normal", "Command c-1 (RestartJob): it waits"), Some(Ok("requeued: it waits".to_owned())));
+        let refused = Some(Err("not carried out: it has ended".to_owned()));
+        assert_eq!(read("Warning", "Command c-1 (RestartJob): not carried out: it has ended"), refused);
+        assert_eq!(read("Normal", "Command c-12 (RestartJob): it waits"), None);
+        assert_eq!(read("Normal", "Pulled an image"), None);
+    }
+
+    #[test]
+    fn a_command_names_the_very_job_that_was_seen() {
+        let job = json!({"metadata": {"name": "j", "namespace": "ns", "uid": "u"}});
+        let command = build_command(&job, "RestartJob");
+        assert_eq!((&command["target"]["uid"], &command["metadata"]["namespace"]), (&json!("u"), &json!("ns")));
+    }
+}

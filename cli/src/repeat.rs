@@ -1,0 +1,111 @@
+//! `--watch`: a list, printed anew each time it changes.
+//!
+//! Rule: the list is read again each second. On a terminal it is drawn over the old one, ages and all; elsewhere it is
+//! printed again when something other than an age changed. A read that fails is told and tried again; a reader that is
+//! gone is found at the next change, and ends it.
+
+use std::{io::IsTerminal as _, process::ExitCode, time::Duration};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::output;
+
+const PAUSE: Duration = Duration::from_secs(1);
+/// Clears the screen and goes to its top.
+const CLEAR: &str = "\u{1b}[H\u{1b}[2J\u{1b}[3J";
+
+/// A list as it is printed, and what it was made of.
+#[derive(Debug, PartialEq)]
+pub struct Page {
+    text: String,
+    facts: Value,
+}
+
+impl Page {
+    /// Facts are compared without ages: fields `ageSeconds` and `waitedSeconds`.
+    ///
+    /// # Errors
+    /// If the facts can not be serialized.
+    pub fn new(text: String, facts: &impl Serialize) -> anyhow::Result<Self> {
+        let mut facts = serde_json::to_value(facts)?;
+        remove_ages(&mut facts);
+        Ok(Self { text, facts })
+    }
+}
+
+fn remove_ages(facts: &mut Value) {
+    match facts {
+        Value::Object(fields) => {
+            fields.retain(|name, _| !["ageSeconds", "waitedSeconds"].contains(&name.as_str()));
+            fields.values_mut().for_each(remove_ages);
+        }
+        Value::Array(all) => all.iter_mut().for_each(remove_ages),
+        _ => {}
+    }
+}
+
+/// Prints a list once, or again and again.
+///
+/// # Errors
+/// If the first read fails.
+pub async fn print_page(watch: bool, read: impl AsyncFn() -> anyhow::Result<Page>) -> anyhow::Result<ExitCode> {
+    let mut page = read().await?;
+    if !watch {
+        output::try_write(&page.text);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let on_screen = std::io::stdout().is_terminal();
+    let mut wanted = output::try_write(&frame(&page, on_screen));
+    let mut trouble = String::new();
+    while wanted {
+        tokio::time::sleep(PAUSE).await;
+        match read().await {
+            Ok(next) => {
+                trouble.clear();
+                let is_new = if on_screen { next != page } else { next.facts != page.facts };
+                if is_new {
+                    wanted = output::try_write(&frame(&next, on_screen));
+                    page = next;
+                }
+            }
+            Err(error) => {
+                let said = output::escape_controls(&format!("caldera: {error:#}; trying again"));
+                if said != trouble {
+                    eprintln!("{said}");
+                }
+                trouble = said;
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn frame(page: &Page, on_screen: bool) -> String {
+    if on_screen { format!("{CLEAR}{}", page.text) } else { page.text.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_list_in_which_only_ages_changed_is_the_same_off_a_terminal() {
+        let page = |age: u32, state: &str| {
+            let facts = json!({"jobs": [{"job": "j", "ageSeconds": age, "state": state}]});
+            Page::new(format!("j {state} {age}s\n"), &facts).unwrap()
+        };
+        assert_eq!(page(1, "Waiting").facts, page(2, "Waiting").facts);
+        assert_ne!(page(1, "Waiting"), page(2, "Waiting"));
+        assert_ne!(page(1, "Waiting").facts, page(1, "Running").facts);
+    }
+
+    #[test]
+    fn only_a_terminal_is_cleared() {
+        let page = Page::new("x\n".to_owned(), &json!(1)).unwrap();
+        assert_eq!(frame(&page, false), "x\n");
+        assert_eq!(frame(&page, true), format!("{CLEAR}x\n"));
+    }
+}

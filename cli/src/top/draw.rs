@@ -1,0 +1,358 @@
+//! Draws what is shown, as wide and as high as the terminal is. What comes from the API is made visible first.
+
+use caldera_core::quantity::Quantity;
+use jiff::Timestamp;
+use ratatui::{
+    buffer::Buffer,
+    layout::{Constraint, Layout, Rect},
+    style::{Color, Modifier, Style},
+    text::{Line, Span},
+    widgets::{Cell, Clear, Paragraph, Row, Table, Widget, Wrap},
+};
+
+use super::state::{Pane, Popup, Shown, State};
+use crate::{
+    output::{escape_controls, format_duration},
+    style::colour_of,
+    view::{Amount, JobView, Member, QueueLine, find_part, format_amount},
+};
+
+/// Below this only one part has room.
+const ROOM_FOR_ALL: u16 = 20;
+
+/// What is drawn beside the objects.
+#[derive(Debug, Clone, Default)]
+pub struct Notes {
+    pub now: Timestamp,
+    pub is_coloured: bool,
+    /// Whether somebody may press keys.
+    pub has_keys: bool,
+    /// Lists that are still to come.
+    pub lists_to_come: usize,
+    /// What can not be seen, or is not up to date.
+    pub lacks: Vec<String>,
+}
+
+fn plain(text: &str) -> String {
+    escape_controls(text).replace('\n', "\\n")
+}
+
+/// Rows that a page needs on which all is shown.
+pub fn count_rows(shown: &Shown<'_>) -> u16 {
+    let rows = 2 + shown.queues.len() + shown.members.len() + shown.jobs.len() + 9;
+    u16::try_from(rows).unwrap_or(u16::MAX).max(ROOM_FOR_ALL + 3)
+}
+
+pub fn draw(area: Rect, buffer: &mut Buffer, state: &State, shown: &Shown<'_>, notes: &Notes) {
+    let [title, fleet, body, foot] =
+        Layout::vertical([Constraint::Length(1), Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)])
+            .areas(area);
+    let pen = Pen { is_coloured: notes.is_coloured };
+    draw_title(title, buffer, state, shown, notes);
+    draw_fleet(fleet, buffer, shown, pen);
+    for (pane, area) in divide(body, state.pane, [shown.queues.len(), shown.members.len()]) {
+        match pane {
+            Pane::Queues => draw_queues(area, buffer, state, shown, pen),
+            Pane::Clusters => draw_clusters(area, buffer, state, shown, pen),
+            Pane::Jobs => draw_jobs(area, buffer, state, shown, notes, pen),
+        }
+    }
+    draw_foot(foot, buffer, state, notes, pen);
+    if let Some(popup) = &state.popup {
+        draw_popup(body, buffer, popup);
+    }
+}
+
+/// Rows of each part: a third for queues, a quarter for members, the rest for jobs; one alone where there is no room.
+fn divide(body: Rect, focus: Pane, lengths: [usize; 2]) -> Vec<(Pane, Rect)> {
+    if body.height < ROOM_FOR_ALL {
+        return vec![(focus, body)];
+    }
+    // Title, header, rows, and an empty line.
+    let wants = lengths.map(|length| u16::try_from(length).unwrap_or(u16::MAX).saturating_add(3));
+    let share = |pane: Pane, part: u16| if focus == pane { body.height / 2 } else { body.height / part };
+    let rows = [
+        Constraint::Length(wants[0].min(share(Pane::Queues, 3))),
+        Constraint::Length(wants[1].min(share(Pane::Clusters, 4))),
+        Constraint::Min(0),
+    ];
+    let areas: [Rect; 3] = Layout::vertical(rows).areas(body);
+    Pane::ALL.into_iter().zip(areas).collect()
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Pen {
+    is_coloured: bool,
+}
+
+impl Pen {
+    fn colour(self, colour: Color) -> Style {
+        if self.is_coloured { Style::new().fg(colour) } else { Style::new() }
+    }
+
+    /// A word that says how something is.
+    fn word(self, word: &str) -> Cell<'static> {
+        let colour = colour_of(word).map(|number| match number {
+            31 => Color::Red,
+            33 => Color::Yellow,
+            _ => Color::Green,
+        });
+        Cell::new(plain(word)).style(colour.map(|colour| self.colour(colour)).unwrap_or_default())
+    }
+
+    /// `███▓▓░░░ 12/20`: what is used, from `mark` on what is used beyond it, and what is left.
+    fn bar(self, width: usize, used: f64, mark: Option<f64>, text: String) -> Line<'static> {
+        let count = |part: f64| (part * width as f64).round() as usize;
+        let (full, mark) = (count(used), mark.map_or(width, count));
+        let (within, beyond) = (full.min(mark), full.saturating_sub(mark));
+        let colour = match used {
+            used if used >= 0.95 => Color::Red,
+            used if used >= 0.8 => Color::Yellow,
+            _ => Color::Green,
+        };
+        Line::from(vec![
+            Span::styled("█".repeat(within), self.colour(colour)),
+            Span::styled("▓".repeat(beyond), self.colour(Color::Magenta)),
+            Span::styled("░".repeat(width - full.min(width)), self.colour(Color::DarkGray)),
+            Span::raw(format!(" {text}")),
+        ])
+    }
+}
+
+fn draw_title(area: Rect, buffer: &mut Buffer, state: &State, shown: &Shown<'_>, notes: &Notes) {
+    let ready = shown.members.iter().filter(|member| member.state == "Ready").count();
+    let counts = shown.counts;
+    let reading = match notes.lists_to_come {
+        0 => String::new(),
+        lists => format!("  reading ({lists} lists to come)"),
+    };
+    let mut text = format!(
+        "caldera top{reading}  clusters {ready}/{} ready  jobs {} waiting, {} starting, {} running",
+        shown.members.len(),
+        counts.waiting,
+        counts.starting,
+        counts.running,
+    );
+    if state.shows_over {
+        text += &format!(", {} ended", counts.over);
+    }
+    if let Some(why) = shown.paused {
+        text.insert_str("caldera top".len(), &format!("  RELEASES ARE PAUSED ({})", plain(why)));
+    }
+    Paragraph::new(text).style(Style::new().add_modifier(Modifier::BOLD)).render(area, buffer);
+}
+
+fn draw_fleet(area: Rect, buffer: &mut Buffer, shown: &Shown<'_>, pen: Pen) {
+    let room = usize::from(area.width) / 34;
+    let mut spans = Vec::new();
+    for amount in shown.fleet.iter().take(room.max(1)) {
+        let of = |quantity: Quantity| format_amount(&amount.resource, quantity);
+        let part = find_part(amount.used, amount.all);
+        spans.push(Span::raw(format!("{} ", plain(&amount.resource))));
+        spans.extend(pen.bar(10, part, None, format!("{}/{}   ", of(amount.used), of(amount.all))).spans);
+    }
+    Paragraph::new(Line::from(spans)).render(area, buffer);
+}
+
+/// The rows of a list that fit below its title and header, with the selected one among them.
+fn find_window(area: Rect, length: usize, selected: usize) -> (usize, usize) {
+    let room = usize::from(area.height.saturating_sub(2)).max(1);
+    let first = selected.saturating_sub(room.saturating_sub(1)).min(length.saturating_sub(room));
+    (first, room)
+}
+
+/// A part of the screen: its title, and a table of the rows that fit.
+struct Part<'a> {
+    title: String,
+    is_focus: bool,
+    columns: Vec<(&'a str, Constraint)>,
+    /// Of the rows that are given.
+    selected: usize,
+}
+
+fn draw_part(area: Rect, buffer: &mut Buffer, part: Part<'_>, rows: impl Iterator<Item = Vec<Cell<'static>>>) {
+    let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
+    let mark = if part.is_focus { "> " } else { "  " };
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let style = if part.is_focus { bold.add_modifier(Modifier::REVERSED) } else { bold };
+    Paragraph::new(format!("{mark}{}", part.title)).style(style).render(head, buffer);
+    let rows = rows.enumerate().map(|(at, cells)| {
+        let is_selected = part.is_focus && at == part.selected;
+        Row::new(cells).style(if is_selected { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() })
+    });
+    let header = Row::new(part.columns.iter().map(|(name, _)| Cell::new((*name).to_owned())));
+    let header = header.style(Style::new().add_modifier(Modifier::DIM));
+    let widths = part.columns.iter().map(|(_, width)| *width);
+    Widget::render(Table::new(rows, widths).header(header).column_spacing(1), body, buffer);
+}
+
+fn draw_queues(area: Rect, buffer: &mut Buffer, state: &State, shown: &Shown<'_>, pen: Pen) {
+    let (first, room) = find_window(area, shown.queues.len(), shown.selected[0]);
+    let bar = area.width.saturating_sub(72).clamp(6, 24);
+    let (is_wide, is_full) = (area.width >= 80, area.width >= 100);
+    let resource = shown.resource.as_str();
+    let visible = || shown.queues.iter().skip(first).take(room);
+    let name = |queue: &QueueLine| format!("{}{}", "  ".repeat(queue.depth), plain(&queue.name));
+    let mut columns = vec![
+        ("QUEUE", fit(area.width * 4 / 10, visible().map(name))),
+        ("STATE", Constraint::Length(7)),
+        ("USED/LIMIT", Constraint::Length(bar + 14)),
+    ];
+    if is_wide {
+        columns.extend([("DESERVED", Constraint::Length(8)), ("BORROWED", Constraint::Length(8))]);
+    }
+    columns.extend([("WAIT", Constraint::Length(6)), ("RUN", Constraint::Length(6))]);
+    if is_full {
+        columns.push(("FAULTS", Constraint::Length(6)));
+    }
+    let row = |queue: &QueueLine| {
+        let root = (queue.depth == 0).then(|| shown.fleet.iter().find(|amount| amount.resource == resource)).flatten();
+        let amount = queue.amounts.iter().find(|amount| amount.resource == resource);
+        let told = |of: fn(&Amount) -> Quantity| {
+            let amount = amount.map(of).filter(|amount| !amount.is_zero());
+            Cell::new(amount.map(|it| format_amount(resource, it)).unwrap_or_default())
+        };
+        let used = draw_used(pen, bar.into(), resource, amount, root.map(|fleet| fleet.all));
+        let mut cells = vec![Cell::new(name(queue)), pen.word(&queue.state), Cell::new(used)];
+        if is_wide {
+            cells.extend([told(|amount| amount.deserved), told(|amount| amount.borrowed)]);
+        }
+        cells.extend([queue.waiting, queue.starting + queue.running].map(|count| Cell::new(count.to_string())));
+        if is_full {
+            let style = if queue.faults.is_empty() { Style::new() } else { pen.colour(Color::Red) };
+            cells.push(Cell::new(queue.faults.len().to_string()).style(style));
+        }
+        cells
+    };
+    let title = format!("QUEUES {}  by {}", shown.queues.len(), plain(resource));
+    let part = Part { title, is_focus: state.pane == Pane::Queues, columns, selected: shown.selected[0] - first };
+    draw_part(area, buffer, part, visible().map(row));
+}
+
+/// Used of the capability; of what it deserves where it has none.
+fn draw_used(pen: Pen, bar: usize, resource: &str, amount: Option<&Amount>, fleet: Option<Quantity>) -> Line<'static> {
+    let Some(amount) = amount else { return Line::default() };
+    let deserved = Some(amount.deserved).filter(|deserved| !deserved.is_zero());
+    let limit = amount.capability.or(fleet).or(deserved);
+    let Some(limit) = limit else { return Line::from(format_amount(resource, amount.used)) };
+    let mark = deserved.filter(|deserved| *deserved < limit).map(|deserved| find_part(deserved, limit));
+    let text = format!("{}/{}", format_amount(resource, amount.used), format_amount(resource, limit));
+    pen.bar(bar, find_part(amount.used, limit), mark, text)
+}
+
+fn draw_clusters(area: Rect, buffer: &mut Buffer, state: &State, shown: &Shown<'_>, pen: Pen) {
+    let (first, room) = find_window(area, shown.members.len(), shown.selected[1]);
+    let is_wide = area.width >= 80;
+    // The other columns take 50; each resource 30 with its bar.
+    let count = usize::from(area.width.saturating_sub(50) / 30).clamp(1, shown.fleet.len().max(1));
+    let resources: Vec<&str> = shown.fleet.iter().take(count).map(|amount| amount.resource.as_str()).collect();
+    let titles: Vec<String> = resources.iter().map(|name| plain(name).to_uppercase()).collect();
+    let visible = || shown.members.iter().skip(first).take(room);
+    let name = |member: &&Member| plain(&member.name);
+    let mut columns = vec![
+        ("CLUSTER", fit(area.width * 3 / 10, visible().map(name))),
+        ("STATE", Constraint::Length(8)),
+        ("GANGS", Constraint::Length(6)),
+    ];
+    if is_wide {
+        columns.extend([("NODES", Constraint::Length(9)), ("PODS", Constraint::Length(7))]);
+    }
+    columns.extend(titles.iter().map(|title| (title.as_str(), Constraint::Length(28))));
+    let row = |member: &&Member| {
+        let (gangs, pods) = shown.gangs.get(member.name.as_str()).copied().unwrap_or_default();
+        let mut cells = vec![Cell::new(name(member)), pen.word(member.state), Cell::new(gangs.to_string())];
+        if is_wide {
+            cells.extend([Cell::new(member.nodes.clone()), Cell::new(pods.to_string())]);
+        }
+        cells.extend(resources.iter().map(|resource| {
+            let Some((used, all)) = member.amount(resource) else { return Cell::default() };
+            let text = format!("{}/{}", format_amount(resource, used), format_amount(resource, all));
+            Cell::new(pen.bar(12, find_part(used, all), None, text))
+        }));
+        cells
+    };
+    let title = format!("CLUSTERS {}", shown.members.len());
+    let part = Part { title, is_focus: state.pane == Pane::Clusters, columns, selected: shown.selected[1] - first };
+    draw_part(area, buffer, part, visible().map(row));
+}
+
+fn draw_jobs(area: Rect, buffer: &mut Buffer, state: &State, shown: &Shown<'_>, notes: &Notes, pen: Pen) {
+    let (first, room) = find_window(area, shown.jobs.len(), shown.selected[2]);
+    let (is_wide, is_full) = (area.width >= 80, area.width >= 140);
+    let visible = || shown.jobs.iter().skip(first).take(room);
+    let name = |job: &JobView<'_>| plain(&format!("{}/{}", job.key.namespace, job.key.command_name()));
+    let mut columns = vec![("JOB", fit(area.width * 4 / 10, visible().map(name)))];
+    if is_wide {
+        columns.push(("QUEUE", fit(area.width / 6, visible().map(|job| plain(job.queue())))));
+    }
+    columns.extend([("STATE", Constraint::Length(9)), ("POS", Constraint::Length(9)), ("AGE", Constraint::Length(7))]);
+    if is_wide {
+        columns.push(("PODS", Constraint::Length(9)));
+    }
+    if is_full {
+        columns.push(("PRIO", Constraint::Length(6)));
+    }
+    if area.width >= 100 {
+        columns.push(("CLUSTERS", fit(area.width / 5, visible().map(list_clusters))));
+    }
+    columns.push(("REASON", Constraint::Fill(1)));
+    let row = |job: &JobView<'_>| {
+        let position = job.position().map(|position| format!("{}/{}", position.place, position.of));
+        let mut cells = vec![Cell::new(name(job))];
+        cells.extend(is_wide.then(|| Cell::new(plain(job.queue()))));
+        cells.extend([
+            pen.word(job.state.word()),
+            Cell::new(position.unwrap_or_default()),
+            Cell::new(format_duration(job.age_seconds(notes.now))),
+        ]);
+        cells.extend(is_wide.then(|| Cell::new(job.describe_pods())));
+        cells.extend(is_full.then(|| Cell::new(job.priority().to_string())));
+        cells.extend((area.width >= 100).then(|| Cell::new(list_clusters(job))));
+        let has_words = is_full && !job.message().is_empty();
+        cells.push(Cell::new(plain(if has_words { job.message() } else { job.reason() })));
+        cells
+    };
+    let mut title = format!("JOBS {}  by {}", shown.jobs.len(), state.sort.word());
+    for (name, value) in [("queue", &state.queue), ("cluster", &state.cluster)] {
+        value.iter().for_each(|value| title += &format!("  {name} {}", plain(value)));
+    }
+    if !state.filter.is_empty() {
+        title += &format!("  filter {}", plain(&state.filter));
+    }
+    let title = if state.is_reversed { format!("{title}  reversed") } else { title };
+    let part = Part { title, is_focus: state.pane == Pane::Jobs, columns, selected: shown.selected[2] - first };
+    draw_part(area, buffer, part, visible().map(row));
+}
+
+/// As wide as what is in a column, within a part of the terminal.
+fn fit(most: u16, texts: impl Iterator<Item = String>) -> Constraint {
+    let wanted = texts.map(|text| text.chars().count()).max().unwrap_or_default();
+    Constraint::Length(u16::try_from(wanted).unwrap_or(u16::MAX).clamp(8, most.max(8)))
+}
+
+fn list_clusters(job: &JobView<'_>) -> String {
+    let clusters: Vec<String> = job.clusters().iter().map(|(name, pods)| format!("{name}:{pods}")).collect();
+    plain(&clusters.join(" "))
+}
+
+fn draw_foot(area: Rect, buffer: &mut Buffer, state: &State, notes: &Notes, pen: Pen) {
+    let line = if state.is_typing {
+        Line::from(format!("/{}_", plain(&state.filter)))
+    } else if notes.lacks.is_empty() && !notes.has_keys {
+        return;
+    } else if notes.lacks.is_empty() {
+        Line::from("q quit  tab part  enter why or jobs  / filter  s sort  r reverse  e ended  m resource  ? keys")
+    } else {
+        Line::styled(plain(&format!("not seen: {}", notes.lacks.join("; "))), pen.colour(Color::Yellow))
+    };
+    Paragraph::new(line).render(area, buffer);
+}
+
+fn draw_popup(area: Rect, buffer: &mut Buffer, popup: &Popup) {
+    Clear.render(area, buffer);
+    let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
+    let style = Style::new().add_modifier(Modifier::BOLD | Modifier::REVERSED);
+    Paragraph::new(format!("  {}  (esc closes)", plain(&popup.title))).style(style).render(head, buffer);
+    let lines: Vec<Line<'_>> = popup.lines.iter().skip(popup.first).map(|line| Line::from(plain(line))).collect();
+    Paragraph::new(lines).wrap(Wrap { trim: false }).render(body, buffer);
+}

@@ -1,0 +1,220 @@
+//! `caldera top`: the fleet, its queues, members and jobs on a terminal, as they change.
+//!
+//! Rule: objects arrive by watch ([`crate::watch`]) and are taken in at once; the screen is drawn at most ten times in a
+//! second, and for a key at once. What is shown is a function of objects, keys and time ([`state`], `draw`). However
+//! it ends, the terminal is as before.
+
+mod draw;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::{io::IsTerminal as _, process::ExitCode, time::Duration};
+
+use anyhow::Context;
+use caldera_runtime::{client::WriteCounts, shutdown};
+use jiff::Timestamp;
+use kube::Client;
+use ratatui::{
+    DefaultTerminal,
+    buffer::Buffer,
+    crossterm::event::{self, Event, KeyEventKind},
+    layout::Rect,
+};
+use tokio::{sync::mpsc, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use self::{
+    draw::{Notes, count_rows, draw},
+    state::{Act, State},
+};
+use crate::{
+    args::{JobName, TopArgs},
+    components, output,
+    style::Style,
+    view::{Change, JobKey, Seen},
+    watch::{self, Watches},
+    why,
+};
+
+/// Between two drawings of what changed by itself.
+const FRAME: Duration = Duration::from_millis(100);
+/// Ages go on.
+const TICK: Duration = Duration::from_secs(1);
+/// Changes taken in between two looks at the keys.
+const BATCH: usize = 4096;
+/// For `--once`: how long lists may take.
+const ONCE: Duration = Duration::from_secs(60);
+/// Columns where there is no terminal.
+const WIDTH: u16 = 160;
+
+/// Runs until it is ended, or prints once.
+///
+/// # Errors
+/// If there is no terminal, or the server does not answer.
+pub async fn run_top(args: TopArgs) -> anyhow::Result<ExitCode> {
+    anyhow::ensure!(
+        args.once || (std::io::stdout().is_terminal() && std::io::stdin().is_terminal()),
+        "this is no terminal: `caldera top --once` prints what there is, `caldera job list --watch` a list"
+    );
+    let client = components::connect_client(args.kubeconfig.as_deref(), "top", &WriteCounts::default()).await?;
+    let stop = shutdown::on_signal();
+    let (sender, changes) = mpsc::channel(watch::BACKLOG);
+    let own = args.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+    let watches = watch::follow_objects(&client, &own, args.namespace.is_some(), sender, &stop).await?;
+    let mut top = Top { seen: Seen::default(), state: State::default(), watches, own };
+    if args.once {
+        return top.print_once(changes).await;
+    }
+    let asks = Asks { client, controllers: args.lease_namespace };
+    let mut screen = Screen(ratatui::try_init().context("failed to take the terminal")?);
+    top.show(&mut screen.0, changes, asks, stop).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Gives the terminal back when it is dropped.
+struct Screen(DefaultTerminal);
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+/// How `why` is asked.
+struct Asks {
+    client: Client,
+    controllers: Option<String>,
+}
+
+struct Top {
+    seen: Seen,
+    state: State,
+    watches: Watches,
+    own: String,
+}
+
+impl Top {
+    fn notes(&self) -> Notes {
+        let mut lacks: Vec<String> =
+            self.watches.gaps.iter().map(|gap| format!("{} ({})", gap.what, gap.why)).collect();
+        if self.watches.is_partial {
+            lacks.push(format!("jobs of other namespaces than {}", self.own));
+        }
+        lacks.extend(self.watches.list_failing().into_iter().map(|kind| format!("{kind} for the moment")));
+        Notes {
+            now: Timestamp::now(),
+            is_coloured: Style::of_stdout().is_coloured(),
+            has_keys: true,
+            lists_to_come: self.watches.lists.saturating_sub(self.seen.lists()),
+            lacks,
+        }
+    }
+
+    async fn print_once(&mut self, mut changes: mpsc::Receiver<Change>) -> anyhow::Result<ExitCode> {
+        let until = Instant::now() + ONCE;
+        while self.seen.lists() < self.watches.lists {
+            let change = tokio::time::timeout_at(until, changes.recv()).await.context("lists took too long")?;
+            self.seen.observe(change.context("the watches ended")?);
+        }
+        let shown = self.state.arrange(&self.seen);
+        let width = terminal_size::terminal_size().map_or(WIDTH, |(width, _)| width.0.max(40));
+        let area = Rect::new(0, 0, width, count_rows(&shown));
+        let mut buffer = Buffer::empty(area);
+        draw(area, &mut buffer, &self.state, &shown, &Notes { is_coloured: false, has_keys: false, ..self.notes() });
+        output::try_write(&print_buffer(&buffer));
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn show(
+        &mut self,
+        terminal: &mut DefaultTerminal,
+        mut changes: mpsc::Receiver<Change>,
+        asks: Asks,
+        stop: CancellationToken,
+    ) -> anyhow::Result<()> {
+        let mut events = read_events();
+        let (answer, mut answers) = mpsc::channel::<(JobKey, String)>(4);
+        let mut batch = Vec::new();
+        let mut next = Instant::now();
+        let mut pause = FRAME;
+        loop {
+            let began = Instant::now();
+            if began >= next {
+                let (shown, notes) = (self.state.arrange(&self.seen), self.notes());
+                terminal
+                    .draw(|frame| draw(frame.area(), frame.buffer_mut(), &self.state, &shown, &notes))
+                    .context("failed to draw")?;
+                next = Instant::now() + TICK;
+                // Where there is much to draw, it takes a quarter of the time at most.
+                pause = FRAME.max(began.elapsed() * 3);
+            }
+            let soon = next.min(Instant::now() + pause);
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return Ok(()),
+                event = events.recv() => {
+                    let Some(event) = event else { return Ok(()) };
+                    next = Instant::now();
+                    let Event::Key(key) = event else { continue };
+                    if key.kind == KeyEventKind::Release {
+                        continue;
+                    }
+                    let shown = self.state.arrange(&self.seen);
+                    match self.state.press(key, &shown) {
+                        Act::Quit => return Ok(()),
+                        Act::Ask(job) => asks.ask(job, answer.clone()),
+                        Act::Stay => {}
+                    }
+                }
+                Some((job, text)) = answers.recv() => {
+                    self.state.answer(&job, &text);
+                    next = Instant::now();
+                }
+                count = changes.recv_many(&mut batch, BATCH) => {
+                    anyhow::ensure!(count > 0, "the watches ended");
+                    batch.drain(..).for_each(|change| self.seen.observe(change));
+                    next = soon;
+                }
+                () = tokio::time::sleep_until(next) => {}
+            }
+        }
+    }
+}
+
+impl Asks {
+    fn ask(&self, job: JobKey, answer: mpsc::Sender<(JobKey, String)>) {
+        let (client, controllers) = (self.client.clone(), self.controllers.clone());
+        tokio::spawn(async move {
+            let name = JobName { kind: job.kind, name: job.name.clone() };
+            let asked = why::explain_in_words(&client, &name, &job.namespace, controllers.as_deref()).await;
+            let text = asked.unwrap_or_else(|error| format!("{error:#}"));
+            let _ = answer.send((job, text)).await;
+        });
+    }
+}
+
+/// Keys and new sizes, read on a thread of their own: it ends with the process.
+fn read_events() -> mpsc::Receiver<Event> {
+    let (sender, events) = mpsc::channel(64);
+    std::thread::spawn(move || {
+        while let Ok(event) = event::read() {
+            if sender.blocking_send(event).is_err() {
+                return;
+            }
+        }
+    });
+    events
+}
+
+/// Lines without what is empty at their ends, and no empty lines at the end.
+fn print_buffer(buffer: &Buffer) -> String {
+    let width = usize::from(buffer.area.width).max(1);
+    let mut text = String::new();
+    for row in buffer.content.chunks(width) {
+        let line: String = row.iter().map(ratatui::buffer::Cell::symbol).collect();
+        text += line.trim_end();
+        text.push('\n');
+    }
+    format!("{}\n", text.trim_end())
+}

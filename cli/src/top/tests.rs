@@ -1,0 +1,269 @@
+//! The screen as a function of objects, keys and time.
+
+use std::time::Instant;
+
+use caldera_crds::volcano::scheduling::Queue;
+use caldera_runtime::watch::Event;
+use ratatui::{
+    Terminal,
+    backend::TestBackend,
+    crossterm::event::{KeyCode, KeyEvent, KeyModifiers},
+};
+use serde_json::{Value, json};
+
+use super::{
+    draw::{Notes, draw},
+    print_buffer,
+    state::{Act, Sort, State},
+};
+use crate::view::{BindingFacts, Change, GroupFacts, QueueObject, Seen, WorkloadFacts, read_member};
+
+fn workload(namespace: &str, name: &str, queue: &str) -> Value {
+    json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {"queue": queue}, "metadata": {
+        "namespace": namespace, "name": name, "creationTimestamp": "2026-01-01T00:00:00Z"}})
+}
+
+fn binding(namespace: &str, name: &str, clusters: Value) -> Value {
+    let gate = if clusters == json!([]) { "closed" } else { "open" };
+    let metadata = json!({"namespace": namespace, "annotations": {"caldera.dev/gate": gate}});
+    json!({"metadata": metadata, "spec": {"clusters": clusters, "resource": {
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "namespace": namespace, "name": name}}})
+}
+
+fn group(namespace: &str, name: &str, phase: &str, reason: &str, message: &str) -> Value {
+    json!({
+        "metadata": {"namespace": namespace, "ownerReferences": [
+            {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": name}]},
+        "spec": {"minMember": 4},
+        "status": {"phase": phase, "running": 4, "conditions": [{"reason": reason, "message": message}]},
+    })
+}
+
+fn queue(name: &str, used: &str) -> Queue {
+    serde_json::from_value(json!({
+        "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name},
+        "spec": {"capability": {"cpu": "20"}, "deserved": {"cpu": "8"}},
+        "status": {"state": "Open", "allocated": {"cpu": used, "memory": "12800Mi"}},
+    }))
+    .unwrap()
+}
+
+fn cluster(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "status": {
+        "conditions": [{"type": "Ready", "status": "True"}], "nodeSummary": {"readyNum": 2, "totalNum": 2},
+        "resourceSummary": {"allocatable": {"cpu": "32", "memory": "64Gi"}, "allocated": {"cpu": "16", "memory": "8Gi"}},
+    }})
+}
+
+/// Two members; in queue `research` one job runs and two wait, in `training` one runs.
+fn fleet() -> Seen {
+    let mut seen = Seen::default();
+    let queues = [queue("research", "12"), queue("training", "2")];
+    seen.observe(Change::Queues(Event::Reset(queues.iter().map(QueueObject::read).collect())));
+    let member = |name: &str| (name.to_owned(), read_member(&cluster(name)));
+    seen.observe(Change::Clusters(Event::Reset(vec![member("m1"), member("m2")])));
+    let waits = |place: u32| format!("waits in queue research, position {place} of 2: needs cpu 12, used 12 of 20");
+    let changes = Change::of_lists(
+        &[
+            workload("ns", "split", "research"),
+            workload("ns", "a-second", "research"),
+            workload("ns", "z-first", "research"),
+            workload("other", "train", "training"),
+        ],
+        &[
+            binding("ns", "split", json!([{"name": "m1", "replicas": 3}, {"name": "m2", "replicas": 1}])),
+            binding("ns", "a-second", json!([])),
+            binding("ns", "z-first", json!([])),
+            binding("other", "train", json!([{"name": "m2", "replicas": 4}])),
+        ],
+        &[
+            group("ns", "split", "Running", "Placed", "placed on m1, m2"),
+            group("ns", "a-second", "Pending", "WaitingForQuota", &waits(2)),
+            group("ns", "z-first", "Pending", "WaitingForQuota", &waits(1)),
+            group("other", "train", "Running", "Placed", "placed on m2"),
+        ],
+    );
+    changes.into_iter().for_each(|change| seen.observe(change));
+    seen
+}
+
+fn notes() -> Notes {
+    Notes { now: "2026-01-01T00:01:00Z".parse().unwrap(), has_keys: true, ..Notes::default() }
+}
+
+fn screen(width: u16, height: u16, state: &State, seen: &Seen, notes: &Notes) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    let shown = state.arrange(seen);
+    terminal.draw(|frame| draw(frame.area(), frame.buffer_mut(), state, &shown, notes)).unwrap();
+    print_buffer(terminal.backend().buffer())
+}
+
+fn press(state: &mut State, seen: &Seen, keys: &[KeyCode]) -> Act {
+    let act = keys.iter().map(|key| state.press(KeyEvent::from(*key), &state.clone().arrange(seen)));
+    act.last().unwrap_or(Act::Stay)
+}
+
+fn line<'a>(screen: &'a str, word: &str) -> &'a str {
+    screen.lines().find(|line| line.contains(word)).unwrap_or_else(|| panic!("no {word} in\n{screen}"))
+}
+
+#[test]
+fn the_screen_tells_fleet_queues_members_and_jobs() {
+    let seen = fleet();
+    let text = screen(160, 40, &State::default(), &seen, &notes());
+    assert!(text.contains("clusters 2/2 ready  jobs 2 waiting, 0 starting, 2 running"), "{text}");
+    assert!(text.contains("cpu █████░░░░░ 32/64") && text.contains("16Gi/128Gi"), "{text}");
+    let research = line(&text, "  research");
+    assert!(research.contains("Open") && research.contains("12/20"), "{research}");
+    // Eight of the twelve are deserved, four borrowed.
+    let bar = research.matches('█').count() + research.matches('▓').count() + research.matches('░').count();
+    assert_eq!((bar, research.matches('▓').count()), (24, 4), "{research}");
+    assert!(research.contains(" 8 ") && research.contains(" 4 "), "{research}");
+    let m2 = line(&text, "m2 ");
+    assert!(m2.contains("Ready") && m2.contains(" 2 ") && m2.contains(" 5 ") && m2.contains("16/32"), "{m2}");
+    let first = line(&text, "ns/z-first");
+    assert!(first.contains("research") && first.contains("Waiting") && first.contains("1/2"), "{first}");
+    assert!(first.contains("1m") && first.contains("needs cpu 12"), "{first}");
+    assert!(line(&text, "ns/split").contains("m1:3 m2:1"), "{text}");
+    assert!(text.trim_end().ends_with("? keys"), "{text}");
+}
+
+#[test]
+fn who_waits_is_first_and_in_the_order_of_the_line() {
+    let text = screen(100, 40, &State::default(), &fleet(), &notes());
+    let at = |word: &str| text.find(word).unwrap_or_else(|| panic!("no {word} in\n{text}"));
+    assert!(at("ns/z-first") < at("ns/a-second") && at("ns/a-second") < at("ns/split"), "{text}");
+}
+
+#[test]
+fn a_narrow_or_low_terminal_shows_what_fits() {
+    let seen = fleet();
+    for (width, height) in [(80, 24), (60, 12), (40, 8), (20, 5), (3, 2), (1, 1)] {
+        let text = screen(width, height, &State::default(), &seen, &notes());
+        assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{width}x{height}\n{text}");
+    }
+    let low = screen(80, 12, &State::default(), &seen, &notes());
+    assert!(low.contains("JOBS 4") && !low.contains("QUEUES"), "{low}");
+    let mut state = State::default();
+    press(&mut state, &seen, &[KeyCode::Tab]);
+    let low = screen(80, 12, &state, &seen, &notes());
+    assert!(low.contains("> QUEUES 3") && !low.contains("JOBS 4"), "{low}");
+}
+
+#[test]
+fn keys_sort_filter_and_lead_from_a_queue_to_its_jobs() {
+    let (seen, mut state) = (fleet(), State::default());
+    let names =
+        |state: &State| state.arrange(&seen).jobs.iter().map(|job| job.key.name.clone()).collect::<Vec<_>>().join(" ");
+    assert_eq!(names(&state), "z-first a-second split train");
+    press(&mut state, &seen, &[KeyCode::Char('s'); 4]);
+    assert_eq!((state.sort, names(&state).as_str()), (Sort::Name, "a-second split z-first train"));
+    press(&mut state, &seen, &[KeyCode::Char('r')]);
+    assert_eq!(names(&state), "train z-first split a-second");
+    press(&mut state, &seen, &"/TRAIN".chars().map(KeyCode::Char).collect::<Vec<_>>());
+    assert_eq!(names(&state), "train");
+    press(&mut state, &seen, &[KeyCode::Enter, KeyCode::Esc]);
+    // Root, research, training.
+    press(&mut state, &seen, &[KeyCode::Char('1'), KeyCode::Down, KeyCode::Enter]);
+    assert_eq!((state.queue.as_deref(), names(&state).as_str()), (Some("research"), "z-first split a-second"));
+    press(&mut state, &seen, &[KeyCode::Esc, KeyCode::Char('2'), KeyCode::End, KeyCode::Enter]);
+    assert_eq!((state.cluster.as_deref(), names(&state).as_str()), (Some("m2"), "train split"));
+}
+
+#[test]
+fn enter_on_a_job_asks_why_and_shows_the_answer_unless_it_comes_too_late() {
+    let (seen, mut state) = (fleet(), State::default());
+    let Act::Ask(job) = press(&mut state, &seen, &[KeyCode::Down, KeyCode::Enter]) else { panic!("it does not ask") };
+    assert_eq!(job.name, "a-second");
+    assert!(screen(80, 24, &state, &seen, &notes()).contains("why ns/a-second"));
+    state.answer(&job, "Job ns/a-second WAITS");
+    assert!(screen(80, 24, &state, &seen, &notes()).contains("Job ns/a-second WAITS"));
+    press(&mut state, &seen, &[KeyCode::Esc]);
+    state.answer(&job, "late");
+    assert!(!screen(80, 24, &state, &seen, &notes()).contains("late"));
+}
+
+#[test]
+fn the_selected_job_stays_selected_where_others_come() {
+    let (mut seen, mut state) = (fleet(), State::default());
+    press(&mut state, &seen, &[KeyCode::Down]);
+    let selected = |state: &State, seen: &Seen| {
+        let shown = state.arrange(seen);
+        shown.jobs[shown.selected[2]].key.name.clone()
+    };
+    assert_eq!(selected(&state, &seen), "a-second");
+    let changes = Change::of_lists(&[workload("a", "new", "a")], &[], &[]);
+    changes.into_iter().take(1).for_each(|change| seen.observe(change));
+    seen.observe(Change::Bindings(Event::Applied(BindingFacts::read(&binding("a", "new", json!([]))).unwrap())));
+    assert_eq!(selected(&state, &seen), "a-second");
+}
+
+#[test]
+fn q_and_control_c_end_it_and_a_filter_may_have_a_q() {
+    let (seen, mut state) = (fleet(), State::default());
+    let control_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+    assert_eq!(state.press(control_c, &state.clone().arrange(&seen)), Act::Quit);
+    assert_eq!(press(&mut state, &seen, &[KeyCode::Char('q')]), Act::Quit);
+    assert_eq!(press(&mut state, &seen, &[KeyCode::Char('/'), KeyCode::Char('q')]), Act::Stay);
+    assert_eq!(state.filter, "q");
+    assert_eq!(state.press(control_c, &state.clone().arrange(&seen)), Act::Quit);
+}
+
+#[test]
+fn without_colour_no_cell_has_one_and_what_a_terminal_would_obey_is_shown() {
+    let mut seen = fleet();
+    let evil = group("ns", "split", "Running", "\u{1b}]0;x\u{7}", "\u{1b}[2J\u{202e}evil");
+    seen.observe(Change::Groups(Event::Applied(GroupFacts::read(&evil).unwrap())));
+    let colours = |is_coloured: bool| {
+        let (state, notes) = (State::default(), Notes { is_coloured, ..notes() });
+        let mut terminal = Terminal::new(TestBackend::new(160, 40)).unwrap();
+        let shown = state.arrange(&seen);
+        terminal.draw(|frame| draw(frame.area(), frame.buffer_mut(), &state, &shown, &notes)).unwrap();
+        let buffer = terminal.backend().buffer().clone();
+        (buffer.content.iter().filter(|cell| cell.fg != ratatui::style::Color::Reset).count(), print_buffer(&buffer))
+    };
+    let (plain, text) = colours(false);
+    assert_eq!(plain, 0);
+    assert!(text.contains("\\u{1b}[2J\\u{202e}evil") && !text.contains(['\u{1b}', '\u{202e}', '\u{7}']), "{text}");
+    assert!(colours(true).0 > 0);
+}
+
+#[test]
+fn what_can_not_be_seen_is_said() {
+    let notes = Notes { lacks: vec!["queues.scheduling.volcano.sh (refused)".to_owned()], lists_to_come: 3, ..notes() };
+    let text = screen(100, 24, &State::default(), &Seen::default(), &notes);
+    assert!(text.contains("not seen: queues.scheduling.volcano.sh (refused)"), "{text}");
+    assert!(text.contains("reading (3 lists to come)"), "{text}");
+}
+
+/// The bounds are those of a build for tests on a busy machine: what was measured is in `docs/benchmarks.md`.
+#[test]
+fn a_hundred_thousand_bindings_are_taken_in_and_drawn_without_lag() {
+    const JOBS: usize = 100_000;
+    let names: Vec<String> = (0..JOBS).map(|at| format!("job-{at:06}")).collect();
+    let of = |name: &String| binding("ns", name, if name.ends_with('7') { json!([{"name": "m1"}]) } else { json!([]) });
+    let bindings: Vec<Value> = names.iter().map(of).collect();
+    let waits = |at: usize| format!("waits in queue q, position {} of {JOBS}: needs cpu 12", JOBS - at);
+    let groups: Vec<Value> =
+        names.iter().enumerate().map(|(at, name)| group("ns", name, "Pending", "R", &waits(at))).collect();
+    let (mut seen, state) = (fleet(), State::default());
+    let began = Instant::now();
+    let read: Vec<_> = bindings.iter().filter_map(BindingFacts::read).collect();
+    let groups: Vec<_> = groups.iter().filter_map(GroupFacts::read).collect();
+    let workloads = names.iter().filter_map(|name| WorkloadFacts::read(&workload("ns", name, "research")));
+    let kind = caldera_crds::workload::WorkloadKind::VolcanoJob;
+    seen.observe(Change::Workloads(kind, Event::Reset(workloads.collect())));
+    seen.observe(Change::Bindings(Event::Reset(read)));
+    seen.observe(Change::Groups(Event::Reset(groups)));
+    let taken_in = began.elapsed();
+    let began = Instant::now();
+    let text = screen(160, 50, &state, &seen, &notes());
+    let drawn = began.elapsed();
+    let began = Instant::now();
+    let changed = binding("ns", "job-000001", json!([{"name": "m2"}]));
+    seen.observe(Change::Bindings(Event::Applied(BindingFacts::read(&changed).unwrap())));
+    let one = began.elapsed();
+    println!("{JOBS} jobs: taken in in {taken_in:?}, drawn in {drawn:?}, one change in {one:?}");
+    assert!(text.contains(&format!("JOBS {JOBS}")) && text.contains(&format!("1/{JOBS}")), "{text}");
+    assert!(taken_in.as_secs() < 30 && drawn.as_secs() < 5 && one.as_millis() < 100, "{taken_in:?} {drawn:?} {one:?}");
+}

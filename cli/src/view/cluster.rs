@@ -1,0 +1,162 @@
+//! A member, from its Cluster.
+
+use std::collections::BTreeMap;
+
+use caldera_core::{admission::Admission, quantity::Quantity};
+use caldera_crds::{karmada::cluster::READY, names::caldera::ADMISSION};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::facts::JobKey;
+use crate::objects::{self, items, name_of, text};
+
+/// Karmada's own taint of a cordoned cluster.
+pub const CORDON: &str = "cluster.karmada.io/unschedulable";
+
+/// A member.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Member {
+    /// Name.
+    pub name: String,
+    /// `Ready`, `NotReady` or `Cordoned`.
+    pub state: &'static str,
+    /// `Push` or `Pull`.
+    pub mode: String,
+    /// Of its API server.
+    pub version: String,
+    /// Where it is.
+    pub region: String,
+    /// Ready ones, and all.
+    pub nodes: String,
+    /// Allocated and allocatable, by resource, as Karmada last summed them up.
+    pub amounts: BTreeMap<String, (String, String)>,
+    /// `key=value:effect`.
+    pub taints: Vec<String>,
+    /// Type, status, and the words with it.
+    pub conditions: Vec<(String, String, String)>,
+    /// Jobs and services that are there; `None` if they can not be seen.
+    pub jobs: Option<Vec<PlacedJob>>,
+}
+
+/// The part of a job that is in a member.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlacedJob {
+    /// Its namespace.
+    pub namespace: String,
+    /// `kind/name`, as commands take it.
+    pub job: String,
+    /// The queue that is charged.
+    pub queue: String,
+    /// Pods there.
+    pub pods: i64,
+    /// What they ask for, where the binding tells.
+    pub cpu: Option<String>,
+}
+
+impl Member {
+    /// Allocated and allocatable of a resource; none if it has none.
+    #[must_use]
+    pub fn amount(&self, resource: &str) -> Option<(Quantity, Quantity)> {
+        let (used, all) = self.amounts.get(resource)?;
+        Some((used.parse().ok()?, all.parse().ok()?))
+    }
+}
+
+/// Nothing of a binding that speaks for another namespace. What all pods of a binding in one cluster ask for is its charge. In several, what each asks for tells, if they are
+/// alike.
+#[must_use]
+pub fn read_placed(binding: &Value, target: &Value) -> Option<PlacedJob> {
+    let key = JobKey::of_binding(binding)?;
+    let record = objects::annotation(binding, ADMISSION).and_then(|text| Admission::parse(text).ok());
+    let pods = target["replicas"].as_i64().unwrap_or(0);
+    let each = || binding.pointer("/spec/replicaRequirements/resourceRequest/cpu")?.as_str()?.parse::<Quantity>().ok();
+    let cpu = match &record {
+        Some(record) if items(binding, "/spec/clusters").len() == 1 => Some(record.charged.get("cpu")),
+        _ => each().map(|each| each.times(u64::try_from(pods).unwrap_or(0))),
+    };
+    Some(PlacedJob {
+        job: format!("{}/{}", key.kind.aliases()[0], key.name),
+        namespace: key.namespace,
+        queue: record.map_or_else(String::new, |record| record.queue.to_string()),
+        pods,
+        cpu: cpu.map(|cpu| cpu.plain().to_string()),
+    })
+}
+
+/// Reads one. Its jobs are not known yet.
+#[must_use]
+pub fn read_member(cluster: &Value) -> Member {
+    let of = |pointer: &str| text(cluster, pointer).to_owned();
+    let conditions: Vec<(String, String, String)> = items(cluster, "/status/conditions")
+        .iter()
+        .map(|one| {
+            let words = format!("{}: {}", text(one, "/reason"), text(one, "/message"));
+            (text(one, "/type").to_owned(), text(one, "/status").to_owned(), words)
+        })
+        .collect();
+    let is_ready = conditions.iter().any(|(kind, status, _)| kind == READY && status == "True");
+    let count = |name: &str| cluster["status"]["nodeSummary"][name].as_i64().unwrap_or(0);
+    let amount =
+        |kind: &str, name: &str| cluster["status"]["resourceSummary"][kind][name].as_str().unwrap_or("0").to_owned();
+    let there = cluster.pointer("/status/resourceSummary/allocatable").and_then(Value::as_object);
+    let taints = items(cluster, "/spec/taints").iter().map(|taint| {
+        let value = text(taint, "/value");
+        let value = if value.is_empty() { String::new() } else { format!("={value}") };
+        format!("{}{value}:{}", text(taint, "/key"), text(taint, "/effect"))
+    });
+    Member {
+        name: name_of(cluster).to_owned(),
+        state: match (is_ready, find_cordon(cluster)) {
+            (false, _) => "NotReady",
+            (true, Some(_)) => "Cordoned",
+            (true, None) => "Ready",
+        },
+        mode: of("/spec/syncMode"),
+        version: of("/status/kubernetesVersion"),
+        region: of("/spec/region"),
+        nodes: format!("{}/{}", count("readyNum"), count("totalNum")),
+        amounts: there
+            .into_iter()
+            .flatten()
+            .map(|(name, _)| (name.clone(), (amount("allocated", name), amount("allocatable", name))))
+            .collect(),
+        taints: taints.collect(),
+        conditions,
+        jobs: None,
+    }
+}
+
+/// Where the cordon is among the taints.
+#[must_use]
+pub fn find_cordon(cluster: &Value) -> Option<usize> {
+    let is_cordon = |taint: &Value| text(taint, "/key") == CORDON && text(taint, "/effect") == "NoSchedule";
+    items(cluster, "/spec/taints").iter().position(is_cordon)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn cluster(taints: Value) -> Value {
+        json!({
+            "metadata": {"name": "m1", "resourceVersion": "7"}, "spec": {"taints": taints},
+            "status": {
+                "conditions": [{"type": "Ready", "status": "True"}], "nodeSummary": {"readyNum": 1, "totalNum": 2},
+                "resourceSummary": {"allocatable": {"cpu": "8"}, "allocated": {"cpu": "3"}},
+            },
+        })
+    }
+
+    #[test]
+    fn a_members_state_says_whether_it_takes_jobs() {
+        let one = read_member(&cluster(json!([{"key": CORDON, "effect": "NoSchedule"}])));
+        assert_eq!((one.state, one.nodes.as_str(), one.taints.len()), ("Cordoned", "1/2", 1));
+        assert_eq!(one.amounts["cpu"], ("3".to_owned(), "8".to_owned()));
+        assert_eq!(read_member(&cluster(Value::Null)).state, "Ready");
+        assert_eq!(read_member(&json!({})).state, "NotReady");
+    }
+}

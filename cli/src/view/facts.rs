@@ -1,0 +1,190 @@
+//! What is kept of a workload, its binding and its PodGroup, and whose they are.
+//!
+//! Rule: an object speaks for jobs of its own namespace alone, whatever it says.
+
+use caldera_core::{plan::Plan, queue::preemption::EvictionRecord, reason::Position};
+use caldera_crds::{
+    names::caldera::{ADMISSION, EVICTION, GATE, GATE_CLOSED, HOLD, PLAN, SUSPENDED},
+    workload::{WorkloadKind, queue_of},
+};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::state::State;
+use crate::objects::{annotation, is_queued, items, name_of, text};
+
+/// Which job.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobKey {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: WorkloadKind,
+}
+
+impl JobKey {
+    /// Of what a reference with `apiVersion`, `kind`, `namespace` and `name` leads to.
+    fn read(reference: &Value, namespace: &str) -> Option<Self> {
+        let kind = WorkloadKind::parse(text(reference, "/apiVersion"), text(reference, "/kind"))?;
+        let name = text(reference, "/name");
+        (!name.is_empty()).then(|| Self { namespace: namespace.to_owned(), name: name.to_owned(), kind })
+    }
+
+    /// Of what a binding was made from. A tenant may write a binding, and have it say that it is of another namespace:
+    /// that is nobody's.
+    #[must_use]
+    pub fn of_binding(binding: &Value) -> Option<Self> {
+        let (resource, own) = (&binding["spec"]["resource"], text(binding, "/metadata/namespace"));
+        (text(resource, "/namespace") == own).then(|| Self::read(resource, own)).flatten()
+    }
+
+    /// As commands take it: the name of a Volcano Job, `kind/name` for others.
+    #[must_use]
+    pub fn command_name(&self) -> String {
+        match self.kind {
+            WorkloadKind::VolcanoJob => self.name.clone(),
+            kind => format!("{}/{}", kind.aliases()[0], self.name),
+        }
+    }
+}
+
+/// What is kept of a workload.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WorkloadFacts {
+    pub(super) queue: String,
+    pub(super) created: Option<Timestamp>,
+    pub(super) ended: Option<State>,
+    pub(super) suspended: bool,
+    pub(super) held: bool,
+}
+
+impl WorkloadFacts {
+    /// Reads one of a kind that can be queued.
+    #[must_use]
+    pub fn read(workload: &Value) -> Option<(JobKey, Self)> {
+        let kind = WorkloadKind::of(workload)?;
+        let (namespace, name) = (text(workload, "/metadata/namespace").to_owned(), name_of(workload).to_owned());
+        let is_set = |name: &str| annotation(workload, name) == Some("true");
+        let phase = if kind == WorkloadKind::VolcanoJob { text(workload, "/status/state/phase") } else { "" };
+        let facts = Self {
+            queue: queue_of(workload).to_string(),
+            created: read_time(workload, "/metadata/creationTimestamp"),
+            ended: State::ENDED.into_iter().find(|ended| ended.word() == phase),
+            suspended: is_set(SUSPENDED)
+                || (kind == WorkloadKind::BatchJob && workload["spec"]["suspend"] == Value::Bool(true)),
+            held: is_set(HOLD),
+        };
+        Some((JobKey { namespace, name, kind }, facts))
+    }
+}
+
+/// What is kept of a ResourceBinding.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BindingFacts {
+    pub(super) gate: Option<bool>,
+    pub(super) admitted: bool,
+    pub(super) queued: bool,
+    pub(super) priority: i64,
+    pub(super) created: Option<Timestamp>,
+    pub(super) placed_at: Option<Timestamp>,
+    pub(super) clusters: Vec<(String, u64)>,
+    pub(super) eviction: Option<Box<EvictionRecord>>,
+}
+
+impl BindingFacts {
+    /// Reads one whose workload is of a kind that can be queued.
+    #[must_use]
+    pub fn read(binding: &Value) -> Option<(JobKey, Self)> {
+        let key = JobKey::of_binding(binding)?;
+        let facts = Self {
+            gate: annotation(binding, GATE).map(|gate| gate == GATE_CLOSED),
+            admitted: annotation(binding, ADMISSION).is_some(),
+            queued: is_queued(binding),
+            priority: binding.pointer("/spec/schedulePriority/priority").and_then(Value::as_i64).unwrap_or(0),
+            created: read_time(binding, "/metadata/creationTimestamp"),
+            placed_at: read_time(binding, "/status/lastScheduledTime"),
+            clusters: list_shares(binding),
+            eviction: annotation(binding, EVICTION).and_then(|text| EvictionRecord::parse(text).ok()).map(Box::new),
+        };
+        Some((key, facts))
+    }
+}
+
+/// Clusters of a binding, each with its pods: those of the plan where there is one.
+fn list_shares(binding: &Value) -> Vec<(String, u64)> {
+    let plan: Option<Plan> = annotation(binding, PLAN).and_then(|text| serde_json::from_str(text).ok());
+    let planned = |cluster: &str| {
+        let share = plan.as_ref()?.clusters.iter().find(|(name, _)| name.as_str() == cluster)?.1;
+        Some(share.tasks.values().map(|task| u64::from(task.replicas)).sum())
+    };
+    let share = |target: &Value| {
+        let name = text(target, "/name");
+        let replicas = || target["replicas"].as_u64().unwrap_or(0);
+        (name.to_owned(), planned(name).unwrap_or_else(replicas))
+    };
+    items(binding, "/spec/clusters").iter().map(share).collect()
+}
+
+/// What is kept of a PodGroup of ours.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GroupFacts {
+    pub(super) phase: String,
+    pub(super) running: i64,
+    pub(super) succeeded: i64,
+    pub(super) failed: i64,
+    pub(super) minimum: Option<i64>,
+    pub(super) reason: String,
+    pub(super) message: String,
+    pub(super) since: Option<Timestamp>,
+    pub(super) position: Option<Position>,
+}
+
+impl GroupFacts {
+    /// Reads one whose owner is of a kind that can be queued.
+    #[must_use]
+    pub fn read(group: &Value) -> Option<(JobKey, Self)> {
+        let owner = items(group, "/metadata/ownerReferences").first()?;
+        let key = JobKey::read(owner, text(group, "/metadata/namespace"))?;
+        let last = items(group, "/status/conditions").last().unwrap_or(&Value::Null);
+        let message = text(last, "/message").to_owned();
+        let count = |field: &str| group["status"][field].as_i64().unwrap_or(0);
+        let facts = Self {
+            phase: text(group, "/status/phase").to_owned(),
+            running: count("running"),
+            succeeded: count("succeeded"),
+            failed: count("failed"),
+            minimum: group.pointer("/spec/minMember").and_then(Value::as_i64),
+            reason: text(last, "/reason").to_owned(),
+            since: read_time(last, "/lastTransitionTime"),
+            position: Position::find_in(&message),
+            message,
+        };
+        Some((key, facts))
+    }
+}
+
+fn read_time(object: &Value, pointer: &str) -> Option<Timestamp> {
+    text(object, pointer).parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Found by a reader: a tenant's binding showed as a job of another namespace.
+    #[test]
+    fn a_binding_that_names_another_namespace_is_nobodys() {
+        let binding = |own: &str, named: &str| {
+            json!({"metadata": {"namespace": own, "annotations": {"caldera.dev/gate": "closed"}}, "spec": {"resource": {
+                "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "namespace": named, "name": "j"}}})
+        };
+        assert_eq!(BindingFacts::read(&binding("evil", "victim")), None);
+        assert_eq!(BindingFacts::read(&binding("evil", "")), None);
+        let (key, _) = BindingFacts::read(&binding("ns", "ns")).unwrap();
+        assert_eq!((key.namespace.as_str(), key.name.as_str()), ("ns", "j"));
+    }
+}

@@ -1,0 +1,27 @@
+//! What people look at, as values: jobs, queues and members, each from what the system wrote on its objects.
+//!
+//! Rule: one model for `caldera job list`, `caldera top` and `caldera console`, a function of the objects and the time.
+//! It costs a lookup where `caldera why` costs a decision, so that it can follow a hundred thousand jobs; position and
+//! reason are those that the controller wrote.
+
+mod amount;
+mod cluster;
+mod facts;
+mod fleet;
+mod job;
+mod queue;
+mod seen;
+mod state;
+mod step;
+
+pub use self::{
+    amount::{find_part, format_amount},
+    cluster::{CORDON, Member, PlacedJob, find_cordon, read_member, read_placed},
+    facts::{BindingFacts, GroupFacts, JobKey, WorkloadFacts},
+    fleet::{FleetAmount, JobCounts, count_jobs, sum_members},
+    job::{Job, JobView, find_state_of},
+    queue::{Amount, QueueLine, QueueObject},
+    seen::{Change, Seen},
+    state::State,
+    step::{Step, list_steps},
+};

@@ -1,0 +1,228 @@
+//! `caldera console` over TLS, against a sandbox: who sees what, who is refused, and what comes without asking.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod killed;
+mod sandbox;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    process::Command,
+    sync::Arc,
+};
+
+use caldera_runtime::tls::{Authority, install_provider, parse_roots};
+use k8s_openapi::api::{authentication::v1::TokenRequest, core::v1::ServiceAccount};
+use kube::{Api, api::PostParams};
+use rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::ServerName};
+
+use crate::{
+    killed::Killed,
+    sandbox::{BINARY, PATIENCE, QUEUES, SPLIT, Sandbox, WAITING, until},
+};
+
+/// Accounts of two tenants; one may list the jobs of a namespace, one nothing at all.
+const TENANTS: &str = "
+apiVersion: v1
+kind: Namespace
+metadata: {name: tenant}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: tenant, namespace: tenant}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: nobody, namespace: tenant}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: jobs, namespace: tenant}
+rules: [{apiGroups: [batch.volcano.sh], resources: [jobs], verbs: [list]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: jobs, namespace: tenant}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: jobs}
+subjects: [{kind: ServiceAccount, name: tenant, namespace: tenant}]
+";
+
+struct Console {
+    _process: Killed,
+    address: SocketAddr,
+    trust: Arc<ClientConfig>,
+}
+
+/// Status line and headers, and the body.
+type Answer = (String, String);
+
+impl Console {
+    fn start(dir: &Path, kubeconfig: &str) -> Self {
+        install_provider();
+        let authority = Authority::new("test").unwrap();
+        let identity =
+            authority.issue_server_identity("console", &["localhost"], &[Ipv4Addr::LOCALHOST.into()]).unwrap();
+        let [cert, key] = ["tls.crt", "tls.key"].map(|name| dir.join(name));
+        fs::write(&cert, &identity.cert_pem).unwrap();
+        fs::write(&key, &identity.key_pem).unwrap();
+        let roots = parse_roots(&authority.cert_pem).unwrap();
+        let mut trust = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        trust.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+        let process = Command::new(BINARY)
+            .args(["console", "--kubeconfig", kubeconfig, "--listen", &address.to_string()])
+            .args([Path::new("--tls-cert"), &cert, Path::new("--tls-key"), &key])
+            .spawn();
+        let console = Self { _process: Killed(process.unwrap()), address, trust: Arc::new(trust) };
+        until("it does not listen", || TcpStream::connect(address).map(drop).map_err(|error| error.to_string()));
+        console
+    }
+
+    fn open(&self, request: &str) -> StreamOwned<ClientConnection, TcpStream> {
+        let tcp = TcpStream::connect(self.address).unwrap();
+        tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        let mut stream = StreamOwned::new(ClientConnection::new(Arc::clone(&self.trust), name).unwrap(), tcp);
+        stream.write_all(request.as_bytes()).unwrap();
+        stream
+    }
+
+    fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+        let length = body.len();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
+        );
+        let mut answer = Vec::new();
+        // A server that closes without a farewell has said all.
+        let _ = self.open(&request).read_to_end(&mut answer);
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        (head.to_owned(), body.to_owned())
+    }
+
+    /// The cookie of who logs in.
+    fn log_in(&self, token: &str) -> String {
+        let (head, body) = self.ask("POST", "/login", "", &format!("token={token}"));
+        assert!(head.starts_with("HTTP/1.1 303"), "{head}{body}");
+        let cookie = head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
+        for word in ["; HttpOnly", "; SameSite=Strict", "; Secure", "; Path=/"] {
+            assert!(cookie.contains(word), "{cookie}");
+        }
+        format!("cookie: {}\r\n", cookie.split(';').next().unwrap())
+    }
+
+    fn page(&self, path: &str, cookie: &str) -> Answer {
+        self.ask("GET", path, cookie, "")
+    }
+}
+
+impl Sandbox {
+    fn token(&self, namespace: &str, account: &str) -> String {
+        let api: Api<ServiceAccount> = Api::namespaced(self.host.clone(), namespace);
+        let asked = TokenRequest::default();
+        let made = self.wait(api.create_token_request(account, &PostParams::default(), &asked)).unwrap();
+        made.status.unwrap().token
+    }
+
+    /// A kubeconfig of an account.
+    fn kubeconfig_of(&self, dir: &Path, namespace: &str, account: &str) -> String {
+        let admin = fs::read_to_string(&self.kubeconfig).unwrap();
+        let is_token = |line: &&str| line.trim_start().starts_with("token: ");
+        let old = admin.lines().find(is_token).unwrap().trim().to_owned();
+        let path = dir.join(format!("{account}.kubeconfig"));
+        fs::write(&path, admin.replace(&old, &format!("token: {}", self.token(namespace, account)))).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    fn admin_token(&self) -> String {
+        let admin = fs::read_to_string(&self.kubeconfig).unwrap();
+        admin.lines().find_map(|line| line.trim_start().strip_prefix("token: ")).unwrap().to_owned()
+    }
+}
+
+#[test]
+fn each_sees_in_the_console_what_his_token_may_list() {
+    let dir = tempfile::tempdir().unwrap();
+    let sandbox = Sandbox::start(dir.path(), 3);
+    sandbox.apply(TENANTS);
+    sandbox.apply(QUEUES);
+    sandbox.apply(&SPLIT.replace("sleep 4", "sleep 600"));
+    // It runs with the rights of its own account, and no more.
+    let kubeconfig = sandbox.kubeconfig_of(dir.path(), "caldera-system", "caldera-console");
+    let console = Console::start(dir.path(), &kubeconfig);
+
+    // Who is nobody is refused, everywhere.
+    let (head, _) = console.page("/", "");
+    assert!(head.starts_with("HTTP/1.1 303") && head.contains("location: /login"), "{head}");
+    for path in ["/", "/jobs", "/live?page=/"] {
+        let (head, body) = console.page(path, "authorization: Bearer wrong\r\n");
+        assert!(head.starts_with("HTTP/1.1 401") && !body.contains("mindspore"), "{head}{body}");
+    }
+    let (head, _) = console.page("/live?page=/", "");
+    assert!(head.starts_with("HTTP/1.1 401"), "{head}");
+    let (head, _) = console.ask("POST", "/login", "", "token=wrong");
+    assert!(head.starts_with("HTTP/1.1 401") && !head.contains("set-cookie"), "{head}");
+    let (head, _) = console.ask("POST", "/login", "sec-fetch-site: cross-site\r\n", "token=wrong");
+    assert!(head.starts_with("HTTP/1.1 403"), "{head}");
+    let (head, _) = console.ask("POST", "/login", "", &format!("token={}", "a".repeat(20_000)));
+    assert!(head.starts_with("HTTP/1.1 413"), "{head}");
+
+    // The administrator sees all.
+    let admin = console.log_in(&sandbox.admin_token());
+    let head = until("the administrator sees no job that runs", || {
+        let (head, body) = console.page("/jobs/default/vcjob/mindspore-cpu", &admin);
+        let words = ["<td>Submitted</td>", "<td>Gated</td>", "<td>Placed</td>", "<td>Runs</td>", "member"];
+        if words.iter().all(|word| body.contains(word)) { Ok(head) } else { Err(head + &body) }
+    });
+    for header in ["content-security-policy: default-src 'none'", "cache-control: no-store", "x-frame-options: DENY"] {
+        assert!(head.contains(header), "{head}");
+    }
+
+    // A tenant sees his own names, and others' numbers.
+    let waiting = WAITING.replace("namespace: default", "namespace: tenant");
+    assert!(waiting.contains("namespace: tenant"), "{waiting}");
+    sandbox.apply(&waiting);
+    let tenant = console.log_in(&sandbox.token("tenant", "tenant"));
+    until("the tenant sees no job", || {
+        let (head, body) = console.page("/queues/research", &tenant);
+        let is_there = body.contains("tenant/low-priority") && body.contains("used 20 of 20");
+        if is_there { Ok(()) } else { Err(head + &body) }
+    });
+    for path in ["/", "/queues/research", "/jobs", "/changes"] {
+        let (_, body) = console.page(path, &tenant);
+        assert!(!body.contains("mindspore") && !body.contains("member1"), "{path}: {body}");
+    }
+    let (_, body) = console.page("/queues/research", &tenant);
+    assert!(body.contains("another job") && body.contains("another member"), "{body}");
+    let (head, _) = console.page("/jobs/default/vcjob/mindspore-cpu", &tenant);
+    assert!(head.starts_with("HTTP/1.1 404"), "{head}");
+    let (head, body) = console.page("/jobs/tenant/vcjob/low-priority", &tenant);
+    assert!(head.starts_with("HTTP/1.1 200") && body.contains("you may not list events"), "{body}");
+
+    // Who may list nothing sees numbers alone.
+    let nobody = console.log_in(&sandbox.token("tenant", "nobody"));
+    for path in ["/", "/jobs", "/changes"] {
+        let (head, body) = console.page(path, &nobody);
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        assert!(!body.contains("mindspore") && !body.contains("low-priority") && !body.contains("research"), "{body}");
+    }
+
+    an_update_comes_without_asking(&sandbox, &console, &admin);
+}
+
+fn an_update_comes_without_asking(sandbox: &Sandbox, console: &Console, cookie: &str) {
+    let request = format!("GET /live?page=%2Fqueues%2Fresearch HTTP/1.1\r\nhost: localhost\r\n{cookie}\r\n");
+    let mut lines = BufReader::new(console.open(&request)).lines().map_while(Result::ok);
+    let mut next = |word: &str| {
+        let found = lines.by_ref().find(|line| line.starts_with("data: ") && line.contains(word));
+        assert!(found.is_some(), "the stream ended without {word}");
+    };
+    next("tenant/low-priority");
+    let more =
+        WAITING.replace("namespace: default", "namespace: tenant").replace("name: low-priority", "name: came-later");
+    sandbox.apply(&more);
+    next("tenant/came-later");
+}

@@ -1,0 +1,210 @@
+//! `caldera server` as a process against a sandbox: a job through to its end with the rights of three accounts, an end on
+//! SIGTERM, and an end in words.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod killed;
+
+use std::{
+    fs::{self, File},
+    io::{Read, Write},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    process::{Command, ExitStatus, Stdio},
+    time::Duration,
+};
+
+use caldera_cli::{manifests, roles, stack};
+use caldera_crds::trusted::{TrustedWriters, admission_policies};
+use caldera_runtime::{
+    client::{WriteCounts, from_config},
+    tls::{Authority, install_provider},
+    watch::api_resource,
+};
+use caldera_sandbox::fleet::{Config, Fleet};
+use kube::{
+    Api, Client,
+    api::{DynamicObject, Patch, PatchParams},
+    config::Kubeconfig,
+};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::killed::Killed;
+
+/// A machine that is busy may take as long.
+const AT_LAST: Duration = Duration::from_secs(120);
+
+struct Server {
+    process: Killed,
+    admin: SocketAddr,
+    host: Client,
+    dir: tempfile::TempDir,
+    _fleet: Fleet,
+    _stop: tokio_util::sync::DropGuard,
+}
+
+impl Server {
+    async fn start() -> Self {
+        install_provider();
+        let (dir, stop) = (tempfile::tempdir().unwrap(), CancellationToken::new());
+        let fleet = Fleet::start(Config::with_members(1), &stop).await.unwrap();
+        let host = from_config(fleet.host.config().unwrap(), "test", &WriteCounts::default()).unwrap();
+        let authority = Authority::new("test").unwrap();
+        let identity =
+            authority.issue_server_identity("webhook", &["localhost"], &[Ipv4Addr::LOCALHOST.into()]).unwrap();
+        fs::write(dir.path().join("tls.crt"), &identity.cert_pem).unwrap();
+        fs::write(dir.path().join("tls.key"), &identity.key_pem).unwrap();
+        let [webhook, admin] = [(); 2].map(|()| free_address());
+        let mut all = roles::component_roles(&roles::Granted::default());
+        all.extend(caldera_crds::manifests::federation_crds());
+        let endpoint = caldera_webhook::Endpoint::Url(format!("https://{webhook}"));
+        all.extend(caldera_webhook::configurations(&endpoint, &authority.cert_pem));
+        all.extend(admission_policies(&TrustedWriters::default()));
+        all.extend(manifests::propagation_policies());
+        for object in all {
+            stack::apply_object(&host, object).await.unwrap();
+        }
+        let mut command = Command::new(env!("CARGO_BIN_EXE_caldera"));
+        command.args(["server", "--lease-namespace", roles::NAMESPACE]);
+        command.args(["--listen", &webhook.to_string(), "--admin", &admin.to_string()]);
+        for file in ["tls.crt", "tls.key"] {
+            command.arg(format!("--{}", file.replace('.', "-").replace("crt", "cert"))).arg(dir.path().join(file));
+        }
+        for part in ["webhook", "controller", "scheduler"] {
+            let file = dir.path().join(part);
+            write_account(&fleet.host.kubeconfig(), &roles::name_account(part), &file);
+            command.arg(format!("--{part}-kubeconfig")).arg(file);
+        }
+        let log = File::create(dir.path().join("log")).unwrap();
+        let process = Killed(command.stdin(Stdio::null()).stderr(log).spawn().unwrap());
+        let server = Self { process, admin, host, dir, _fleet: fleet, _stop: stop.drop_guard() };
+        server.until("it is ready", async || server.ask("/readyz").is_some_and(|text| text.contains(" 200 "))).await;
+        server
+    }
+
+    async fn until(&self, what: &str, holds: impl AsyncFn() -> bool) {
+        let waited = async {
+            while !holds().await {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let came = tokio::time::timeout(AT_LAST, waited).await;
+        assert!(came.is_ok(), "never: {what}; {}", self.read_log());
+    }
+
+    fn read_log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("log")).unwrap()
+    }
+
+    fn ask(&self, path: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(self.admin).ok()?;
+        write!(stream, "GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        Some(answer)
+    }
+
+    async fn wait_for_end(&mut self) -> ExitStatus {
+        let began = std::time::Instant::now();
+        loop {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                return status;
+            }
+            assert!(began.elapsed() < AT_LAST, "it never ends: {}", self.read_log());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    fn leases(&self) -> Api<DynamicObject> {
+        let resource = api_resource("coordination.k8s.io", "v1", "Lease", "leases");
+        Api::namespaced_with(self.host.clone(), roles::NAMESPACE, &resource)
+    }
+
+    async fn holder_of(&self, lease: &str) -> String {
+        let lease = self.leases().get(lease).await.unwrap();
+        lease.data["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+fn free_address() -> SocketAddr {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
+}
+
+/// The same kubeconfig for an administrator who acts as the account, and so has its rights alone.
+fn write_account(kubeconfig: &str, account: &str, to: &Path) {
+    let mut config = Kubeconfig::from_yaml(kubeconfig).unwrap();
+    for user in config.auth_infos.iter_mut().filter_map(|user| user.auth_info.as_mut()) {
+        user.impersonate = Some(account.to_owned());
+    }
+    fs::write(to, serde_json::to_vec(&config).unwrap()).unwrap();
+}
+
+fn make_job() -> Value {
+    json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "train", "namespace": "default"},
+        "spec": {
+            "queue": "default", "minAvailable": 2, "schedulerName": "volcano",
+            "tasks": [{"name": "w", "replicas": 2, "template": {"spec": {
+                "restartPolicy": "Never",
+                "containers": [{"name": "c", "image": "busybox", "resources": {"requests": {"cpu": "1"}}}],
+            }}}],
+        },
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_process_takes_a_job_through_its_life_with_three_accounts_and_gives_up_its_leases() {
+    let mut server = Server::start().await;
+    let policy = json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
+        "metadata": {"name": "jobs", "namespace": "default"},
+        "spec": {
+            "resourceSelectors": [{"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}],
+            "schedulerName": "caldera",
+            "placement": {"replicaScheduling": {
+                "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated",
+            }},
+        },
+    });
+    for object in [policy, make_job()] {
+        stack::apply_object(&server.host, object).await.unwrap();
+    }
+    let volcano_job = api_resource("batch.volcano.sh", "v1alpha1", "Job", "jobs");
+    let jobs: Api<DynamicObject> = Api::namespaced_with(server.host.clone(), "default", &volcano_job);
+    let is_completed = async || jobs.get("train").await.unwrap().data["status"]["state"]["phase"] == "Completed";
+    server.until("the job is completed", is_completed).await;
+    let metrics = server.ask("/metrics").unwrap();
+    for part in ["webhook", "controller", "scheduler"] {
+        assert!(metrics.contains(&format!("caldera_build_info{{component=\"{part}\"")), "{metrics}");
+    }
+    for part in ["controller", "scheduler"] {
+        assert!(metrics.contains(&format!("caldera_leader{{lease=\"caldera-{part}\"}} 1")), "{metrics}");
+        let write =
+            format!("caldera_api_writes_total{{component=\"{part}\",verb=\"patch\",resource=\"resourcebindings\"");
+        assert!(metrics.contains(&write), "{metrics}");
+        assert_ne!(server.holder_of(&format!("caldera-{part}")).await, "");
+    }
+    let families: Vec<&str> = metrics.lines().filter(|line| line.starts_with("# TYPE")).collect();
+    let once: std::collections::BTreeSet<&&str> = families.iter().collect();
+    assert_eq!(once.len(), families.len(), "each family once: {families:?}");
+    let pid = server.process.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert!(server.wait_for_end().await.success(), "{}", server.read_log());
+    for part in ["controller", "scheduler"] {
+        assert_eq!(server.holder_of(&format!("caldera-{part}")).await, "", "given up");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_that_ends_ends_the_process_and_says_why() {
+    let mut server = Server::start().await;
+    let lease = "caldera-scheduler";
+    server.until("it leads", async || !server.holder_of(lease).await.is_empty()).await;
+    let taken = json!({"spec": {"holderIdentity": "somebody-else", "leaseTransitions": 7}});
+    server.leases().patch(lease, &PatchParams::default(), &Patch::Merge(&taken)).await.unwrap();
+    assert!(!server.wait_for_end().await.success());
+    let log = server.read_log();
+    assert!(log.contains("caldera: the scheduler ended: the lease caldera-scheduler was lost"), "{log}");
+    assert_eq!(server.holder_of("caldera-controller").await, "", "the controller gave up its own");
+}

@@ -1,0 +1,126 @@
+//! `caldera top` in a pseudo-terminal, against a sandbox: what a person sees, presses and is left with.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod killed;
+mod sandbox;
+
+use std::{
+    io::{Read, Write},
+    process::{ChildStdin, Command, Stdio},
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use crate::{
+    killed::Killed,
+    sandbox::{BINARY, QUEUES, SPLIT, Sandbox, WAITING, until},
+};
+
+/// A program in a terminal of util-linux's `script`, and the screen that it draws.
+struct Typist {
+    process: Killed,
+    keys: ChildStdin,
+    screen: Arc<Mutex<vt100::Parser>>,
+}
+
+impl Typist {
+    fn start(command: &str, rows: u16, columns: u16) -> Self {
+        let shell = format!("stty rows {rows} cols {columns}; {command}; echo ended with $?; stty -a");
+        let started = Command::new("script")
+            .args(["-qfec", &shell, "/dev/null"])
+            .env("TERM", "xterm-256color")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut process = Killed(started.expect("util-linux's script is needed"));
+        let (keys, mut output) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
+        let screen = Arc::new(Mutex::new(vt100::Parser::new(rows, columns, 0)));
+        let drawn = Arc::clone(&screen);
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = output.read(&mut bytes) {
+                drawn.lock().unwrap().process(&bytes[..count]);
+            }
+        });
+        Self { process, keys, screen }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+        self.keys.flush().unwrap();
+    }
+
+    fn text(&self) -> String {
+        self.screen.lock().unwrap().screen().contents()
+    }
+
+    fn shows(&self, words: &[&str]) -> String {
+        until(&format!("no {words:?}"), || {
+            let text = self.text();
+            if words.iter().all(|word| text.contains(word)) { Ok(text) } else { Err(text) }
+        })
+    }
+
+    /// It ended with this code, and the terminal is as it was before.
+    fn ended(mut self, code: i32) {
+        let text = self.shows(&[&format!("ended with {code}"), "isig"]);
+        let words: Vec<&str> = text.split_whitespace().map(|word| word.trim_end_matches(';')).collect();
+        for mode in ["icanon", "echo", "isig", "icrnl", "opost"] {
+            assert!(words.contains(&mode), "{mode} is off:\n{text}");
+        }
+        let parser = self.screen.lock().unwrap();
+        assert!(!parser.screen().alternate_screen() && !parser.screen().hide_cursor(), "{text}");
+        drop(parser);
+        until("it goes on", || self.process.try_wait().unwrap().ok_or_else(String::new));
+    }
+}
+
+#[test]
+fn top_is_driven_by_keys_and_leaves_the_terminal_clean() {
+    let dir = tempfile::tempdir().unwrap();
+    let sandbox = Sandbox::start(dir.path(), 3);
+    let kubeconfig = sandbox.kubeconfig.as_str();
+    let command = |more: &str| format!("{BINARY} top --kubeconfig {kubeconfig} {more}");
+
+    sandbox.apply(QUEUES);
+    sandbox.apply(&SPLIT.replace("sleep 4", "sleep 600"));
+    let mut top = Typist::start(&command(""), 40, 160);
+    // What it showed before is there when the job is.
+    top.shows(&["clusters 3/3 ready", "default/mindspore-cpu", "Running", "member1:"]);
+    // What comes is seen without a key.
+    sandbox.apply(WAITING);
+    let text = top.shows(&["default/low-priority", "Waiting", "1/1", "needs cpu 12, used 20"]);
+    let research = text.lines().find(|line| line.contains("  research")).unwrap();
+    assert!(research.contains("20/20"), "{text}");
+    top.press("/mindspore\r");
+    let text = top.shows(&["filter mindspore", "JOBS 1"]);
+    assert!(!text.contains("low-priority"), "{text}");
+    // Escape clears the filter; then a job is asked about.
+    top.press("\u{1b}");
+    top.shows(&["JOBS 2"]);
+    top.press("g\r");
+    top.shows(&["why default/low-priority", "WAITS  [WaitingForQuota]", "PODS THAT FIT"]);
+    top.press("q");
+    top.shows(&["JOBS 2"]);
+    top.press("q");
+    top.ended(0);
+
+    let mut top = Typist::start(&command(""), 24, 60);
+    top.shows(&["default/low-priority"]);
+    top.press("\u{3}");
+    top.ended(0);
+
+    // Not a terminal, and once.
+    let run = |more: &[&str]| {
+        let args = [&["top", "--kubeconfig", kubeconfig], more].concat();
+        let output = Command::new(BINARY).args(args).stdin(Stdio::null()).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, out, err) = run(&[]);
+    assert!(code == Some(1) && out.is_empty() && err.contains("this is no terminal"), "{out}{err}");
+    let (code, out, err) = run(&["--once"]);
+    assert!(code == Some(0) && err.is_empty() && !out.contains('\u{1b}'), "{out}{err}");
+    assert!(out.contains("default/low-priority") && out.contains("20/20") && out.contains("CLUSTERS 3"), "{out}");
+}

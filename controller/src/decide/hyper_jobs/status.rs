@@ -1,0 +1,127 @@
+//! Where a HyperJob stands.
+//!
+//! Rules:
+//! - A job that ended stays in `jobStates` when it is gone: that is why it is not made again.
+//! - `minAvailable` jobs are needed, all where it is absent. It is Completed once all jobs ended and enough of them are
+//!   Completed, Failed if too few are; before that `Running` says whether enough run or are completed, with the numbers.
+//! - A job that is aborted has not ended: it may be resumed. The peer counts it as failed.
+//! - `JobsCreated` is False while a job can not be made or changed, and says which and why.
+//! - Conditions of others stay; a time changes only with its status.
+
+use caldera_crds::hyper_job::{count_needed, list_replicated};
+use caldera_runtime::clock::format_time;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::observe::{COUNTS, HyperJobFacts};
+
+/// Conditions that are ours.
+const CONDITIONS: [&str; 4] = ["JobsCreated", "Running", "Completed", "Failed"];
+
+/// A job that there should be.
+#[derive(Debug)]
+pub(super) struct ChildState {
+    /// Its name.
+    pub(super) name: String,
+    /// Which replicated job it is of.
+    pub(super) replicated: usize,
+    /// Its state: of the job that is there, or that ended. Nothing while none was made.
+    pub(super) state: Value,
+    /// As [`COUNTS`] has them.
+    pub(super) counts: [i64; COUNTS.len()],
+}
+
+/// Whether a job in this state will never run again.
+pub(super) fn is_ended(state: &Value) -> bool {
+    ["Completed", "Failed", "Terminated"].iter().any(|phase| state["phase"] == *phase)
+}
+
+/// What a job ended as, as its HyperJob says it.
+pub(super) fn find_recorded_end<'a>(hyper_job: &'a Value, name: &str) -> Option<&'a Value> {
+    let all = hyper_job["status"]["replicatedJobsStatus"].as_array()?;
+    all.iter().filter_map(|one| one["jobStates"].get(name)).find(|state| is_ended(state))
+}
+
+/// Whether it ended itself.
+pub(super) fn has_ended(hyper_job: &Value) -> bool {
+    ["Completed", "Failed"].iter().any(|kind| find_condition(hyper_job, kind).is_some_and(|it| it["status"] == "True"))
+}
+
+fn find_condition<'a>(hyper_job: &'a Value, kind: &str) -> Option<&'a Value> {
+    hyper_job["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
+}
+
+/// The status that it should have; the first problem of its jobs is told.
+pub(super) fn build_status(
+    facts: &HyperJobFacts,
+    children: &[ChildState],
+    problem: Option<&str>,
+    now: Timestamp,
+) -> Value {
+    let object = &*facts.object;
+    let replicated = list_replicated(object).enumerate().map(|(at, replicated)| {
+        let mut status = json!({"name": replicated.name});
+        let of_it = || children.iter().filter(|child| child.replicated == at);
+        for (index, field) in COUNTS.iter().enumerate() {
+            status[*field] = of_it().map(|child| child.counts[index]).sum::<i64>().into();
+        }
+        let states = of_it().filter(|child| child.state.is_object());
+        let states: Map<String, Value> = states.map(|child| (child.name.clone(), child.state.clone())).collect();
+        status["jobStates"] = states.into();
+        status
+    });
+    let generation = &object["metadata"]["generation"];
+    let conditions = build_conditions(facts, children, problem, now);
+    json!({
+        "conditions": conditions, "observedGeneration": generation, "splitCount": children.len(),
+        "replicatedJobsStatus": replicated.collect::<Value>(),
+    })
+}
+
+fn build_conditions(
+    facts: &HyperJobFacts,
+    children: &[ChildState],
+    problem: Option<&str>,
+    now: Timestamp,
+) -> Vec<Value> {
+    let object = &*facts.object;
+    let count = |phases: &[&str]| {
+        children.iter().filter(|child| phases.iter().any(|phase| child.state["phase"] == *phase)).count()
+    };
+    let all = children.len();
+    let needed = usize::try_from(count_needed(object, i64::try_from(all).unwrap_or(i64::MAX))).unwrap_or(0);
+    let (completed, failed) = (count(&["Completed"]), count(&["Failed", "Terminated"]));
+    let running = count(&["Running", "Completing", "Terminating", "Aborting"]);
+    let is_over = all > 0 && completed + failed == all;
+    let are_enough = completed >= needed;
+    let numbers =
+        format!("of {all} jobs {running} run, {completed} are completed and {failed} failed; {needed} are needed");
+    let run = match () {
+        () if is_over => (false, "Ended"),
+        () if all - failed < needed => (false, "TooFewLeft"),
+        () if running > 0 && running + completed >= needed => (true, "EnoughRun"),
+        () => (false, "TooFewRun"),
+    };
+    let created = match problem {
+        Some(problem) => (false, "JobRefused", problem.to_owned()),
+        None => (true, "Created", "every job is as its template says, or has ended".to_owned()),
+    };
+    let told = [
+        Some(("JobsCreated", created.0, created.1, created.2)),
+        Some(("Running", run.0, run.1, numbers.clone())),
+        (is_over && are_enough).then_some(("Completed", true, "EnoughCompleted", numbers.clone())),
+        (is_over && !are_enough).then_some(("Failed", true, "TooFewCompleted", numbers)),
+    ];
+    let of_others = object["status"]["conditions"].as_array().into_iter().flatten();
+    let of_others = of_others.filter(|condition| !CONDITIONS.iter().any(|kind| condition["type"] == *kind)).cloned();
+    let ours = told.into_iter().flatten().map(|(kind, is_true, reason, message)| {
+        let status = if is_true { "True" } else { "False" };
+        let before = find_condition(object, kind).filter(|before| before["status"] == status);
+        let since = before.map_or_else(|| format_time(now).into(), |before| before["lastTransitionTime"].clone());
+        json!({
+            "type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since,
+            "observedGeneration": object["metadata"]["generation"],
+        })
+    });
+    ours.chain(of_others).collect()
+}

@@ -1,0 +1,120 @@
+//! Gangs of which a part is in a cluster that is lost: withdrawn whole, and run again once the old copy is known to be
+//! gone.
+//!
+//! Rule: a cluster that is not Ready for `--member-lost-after` is lost (Karmada's taint manager waits as long, five
+//! minutes, before it evicts). The rest of a gang computes nothing without the lost part, so the gang is taken from all
+//! clusters in one patch, as an eviction with reason `MemberLost`: its charge returns, and it is in line with its age.
+//! It is not placed a second time before no old copy can run any more (`observe::losses`). A part that said it had ended takes
+//! nothing with it. Services and duplicated jobs stay: their other parts serve on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use caldera_core::{gang::ClusterName, queue::ledger::Stage};
+use caldera_crds::workload::WorkloadKind;
+use caldera_runtime::{clock::format_time, event::EventType};
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    deadlines::{after, earliest},
+    jobs::Jobs,
+    requeue::move_elsewhere,
+    withdrawal::is_suspended_by_another,
+};
+use crate::{
+    observe::{Binding, MEMBER_LOST, Objects},
+    write::Decision,
+};
+
+/// How long a cluster is not ready before it is lost.
+pub(crate) const MEMBER_LOST_AFTER: SignedDuration = SignedDuration::from_secs(300);
+/// Between two looks at the bindings in lost clusters.
+const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
+
+/// Since when clusters are lost is in their objects; this is when to look.
+#[derive(Debug)]
+pub(crate) struct MemberLoss {
+    after: Option<SignedDuration>,
+    next: Option<Timestamp>,
+}
+
+impl Default for MemberLoss {
+    fn default() -> Self {
+        Self::new(Some(MEMBER_LOST_AFTER))
+    }
+}
+
+impl MemberLoss {
+    /// Where clusters are lost after so long, or never.
+    pub(crate) fn new(after: Option<SignedDuration>) -> Self {
+        Self { after, next: None }
+    }
+
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.next
+    }
+
+    /// Clusters came, went or changed.
+    pub(crate) fn observe_clusters(&mut self, now: Timestamp) {
+        self.next = Some(now);
+    }
+
+    /// Withdraws what is in clusters that are lost.
+    pub(crate) fn withdraw_lost(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> Vec<Decision> {
+        let Some(wait) = self.after.filter(|_| self.next.is_some_and(|next| next <= now)) else { return Vec::new() };
+        let since = |(name, since): (&ClusterName, i64)| Some((name.clone(), Timestamp::from_second(since).ok()?));
+        let all: BTreeMap<ClusterName, Timestamp> = objects.losses.list_lost().filter_map(since).collect();
+        let (lost, soon): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            all.into_iter().partition(|(_, since)| after(*since, wait) <= now);
+        let next = soon.values().map(|since| after(*since, wait)).min();
+        self.next = earliest(next, (!lost.is_empty()).then(|| after(now, LOOK_AGAIN)));
+        if lost.is_empty() {
+            return Vec::new();
+        }
+        let placed = objects.bindings.values().filter(|binding| {
+            binding.clusters.iter().any(|(cluster, _)| lost.contains_key(cluster)) && jobs.is_confirmed(&binding.key)
+        });
+        placed.flat_map(|binding| withdraw_from(objects, jobs, binding, &lost, now)).collect()
+    }
+}
+
+fn withdraw_from(
+    objects: &Objects,
+    jobs: &Jobs,
+    binding: &Binding,
+    lost: &BTreeMap<ClusterName, Timestamp>,
+    now: Timestamp,
+) -> Vec<Decision> {
+    let stage = jobs.states.get(&binding.key).and_then(|state| state.stage());
+    let workload = objects.workload_of(binding);
+    let Some(workload) = workload.filter(|_| stage == Some(Stage::Placed) && is_gang(binding)) else {
+        return Vec::new();
+    };
+    let goes = binding.deleting || workload.deleting || workload.is_withdrawn();
+    if goes || is_suspended_by_another(binding) || workload.progress.ended.is_some() {
+        return Vec::new();
+    }
+    let parts = binding.clusters.iter().filter(|(cluster, _)| !binding.ended_in.contains(cluster));
+    let gone: BTreeMap<&ClusterName, &Timestamp> =
+        parts.filter_map(|(cluster, _)| lost.get_key_value(cluster)).collect();
+    if gone.is_empty() {
+        return Vec::new();
+    }
+    let one =
+        |(cluster, since): (&&ClusterName, &&Timestamp)| format!("{cluster} is lost since {}", format_time(**since));
+    let message = gone.iter().map(one).collect::<Vec<_>>().join(", ");
+    tracing::warn!(binding = %binding.key, %message, "a gang is withdrawn from a cluster that is lost");
+    let said =
+        format!("withdrawn from all clusters: {message}; it runs again once its old copies are known to be gone");
+    let avoid: BTreeSet<String> = gone.keys().map(ToString::to_string).collect();
+    vec![
+        Decision::event_on_workload(workload, EventType::Warning, MEMBER_LOST, said),
+        move_elsewhere(binding, MEMBER_LOST, message, avoid.into_iter().collect(), now),
+    ]
+}
+
+/// One gang, of a kind that runs to its end.
+fn is_gang(binding: &Binding) -> bool {
+    let kind = WorkloadKind::find(&binding.workload.group, &binding.workload.kind);
+    let runs_to_its_end = matches!(kind, Some(WorkloadKind::VolcanoJob | WorkloadKind::BatchJob | WorkloadKind::Pod));
+    runs_to_its_end && binding.admission.as_ref().is_some_and(|record| record.copies <= 1)
+}

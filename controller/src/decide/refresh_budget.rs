@@ -1,0 +1,155 @@
+//! How many texts of waiting jobs are brought up to date: as many as the API server takes without being slower for it.
+//!
+//! Rule: a token bucket. Ten at once and ten in a second while a write is answered within [`QUICK`]; in proportion fewer
+//! where it takes longer, from the moment that it is decided on. What else is written of PodGroups is taken from it:
+//! where phases change ten times in a second, they alone are written. One text in a second at least, so that each is
+//! right some time.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::deadlines::after;
+
+/// Texts at once, and in a second, at most.
+const MOST: i64 = 10;
+/// A server that answers within this time is not busy, in milliseconds.
+const QUICK: i64 = 50;
+/// One text.
+const ONE: i64 = 1000;
+/// Between two texts at most, while any is out of date.
+const LEAST: SignedDuration = SignedDuration::from_secs(1);
+/// A wait is stretched so many times at most.
+const LONGEST: i64 = 5;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct RefreshBudget {
+    since: Timestamp,
+    /// In thousandths of a text.
+    left: i64,
+    /// When the last one was taken.
+    taken: Option<Timestamp>,
+    /// How long a write takes, in milliseconds: the mean of the last few.
+    latency: i64,
+}
+
+impl Default for RefreshBudget {
+    fn default() -> Self {
+        Self { since: Timestamp::default(), left: MOST * ONE, taken: None, latency: 0 }
+    }
+}
+
+impl RefreshBudget {
+    /// A write was answered after so long.
+    pub(crate) fn observe_write(&mut self, took: SignedDuration) {
+        let took = i64::try_from(took.as_millis()).unwrap_or(i64::MAX).clamp(0, 60_000);
+        self.latency = (7 * self.latency + took) / 8;
+    }
+
+    /// Takes one, or says when to ask again.
+    pub(crate) fn take_one(&mut self, now: Timestamp) -> Result<(), Timestamp> {
+        if self.count_left(now) == 0 {
+            return Err(self.next_at(now));
+        }
+        self.left = (self.left - ONE).max(0);
+        self.taken = Some(now);
+        Ok(())
+    }
+
+    /// Something else was written.
+    pub(crate) fn give_way(&mut self, now: Timestamp) {
+        self.refill(now);
+        self.left = (self.left - ONE).max(0);
+    }
+
+    /// A wait for something that makes a write needless: longer, as writes are slower.
+    pub(crate) fn stretch_wait(&self, wait: SignedDuration) -> SignedDuration {
+        let times = (self.latency / QUICK).clamp(1, LONGEST);
+        SignedDuration::from_secs(wait.as_secs().saturating_mul(times))
+    }
+
+    /// How many there are now.
+    pub(crate) fn count_left(&mut self, now: Timestamp) -> i64 {
+        self.refill(now);
+        let is_overdue = self.taken.is_none_or(|last| after(last, LEAST) <= now);
+        (self.left / ONE).max(is_overdue.into())
+    }
+
+    /// When there is one.
+    pub(crate) fn next_at(&self, now: Timestamp) -> Timestamp {
+        let lacks = (ONE - self.left).max(0);
+        let refilled = after(now, SignedDuration::from_millis(lacks.div_euclid(self.in_a_second()) + 1));
+        self.taken.map_or(refilled, |last| after(last, LEAST).clamp(now, refilled))
+    }
+
+    /// As many thousandths in a millisecond.
+    fn in_a_second(&self) -> i64 {
+        (MOST * QUICK / self.latency.max(QUICK)).max(1)
+    }
+
+    fn refill(&mut self, now: Timestamp) {
+        let passed = i64::try_from(now.duration_since(self.since).as_millis()).unwrap_or(0).max(0);
+        self.since = now;
+        self.left = passed.saturating_mul(self.in_a_second()).saturating_add(self.left).min(MOST * ONE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Texts of a line without end that are written in ten seconds, after the first ones, where a write takes so long.
+    fn written_in_ten_seconds(latency: i64) -> usize {
+        let mut budget = RefreshBudget::default();
+        let began = Timestamp::from_second(1_000_000).unwrap();
+        (0..100).for_each(|_| budget.observe_write(SignedDuration::from_millis(latency)));
+        while budget.take_one(began).is_ok() {}
+        let at = (1..=10_000).map(|millis| after(began, SignedDuration::from_millis(millis)));
+        at.filter(|at| budget.take_one(*at).is_ok()).count()
+    }
+
+    #[test]
+    fn ten_at_once_and_ten_in_a_second_while_writes_are_quick() {
+        let mut budget = RefreshBudget::default();
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        assert_eq!((0..100).filter(|_| budget.take_one(now).is_ok()).count(), 10);
+        assert_eq!(written_in_ten_seconds(20), 100);
+    }
+
+    #[test]
+    fn a_busy_server_gets_fewer_and_never_none() {
+        assert_eq!([100, 250, 500, 5_000].map(written_in_ten_seconds), [50, 20, 10, 10]);
+    }
+
+    #[test]
+    fn where_phases_take_all_of_it_one_text_in_a_second_is_written() {
+        let (mut budget, mut texts) = (RefreshBudget::default(), 0);
+        let began = Timestamp::from_second(1_000_000).unwrap();
+        for at in (0..10_000).step_by(10).map(|millis| after(began, SignedDuration::from_millis(millis))) {
+            (0..2).for_each(|_| budget.give_way(at));
+            texts += usize::from(budget.take_one(at).is_ok());
+        }
+        // The first ones before there was anything else.
+        assert!((10..=18).contains(&texts), "{texts}");
+        let later = after(began, SignedDuration::from_secs(20));
+        assert_eq!((0..100).filter(|_| budget.take_one(later).is_ok()).count(), 10, "all of it once it is quiet");
+    }
+
+    #[test]
+    fn a_wait_is_longer_where_writes_are_slow() {
+        let stretched = |latency: i64| {
+            let mut budget = RefreshBudget::default();
+            (0..100).for_each(|_| budget.observe_write(SignedDuration::from_millis(latency)));
+            budget.stretch_wait(SignedDuration::from_secs(3)).as_secs()
+        };
+        assert_eq!([0, 20, 90, 110, 5_000].map(stretched), [3, 3, 3, 6, 15]);
+    }
+
+    #[test]
+    fn who_gets_none_is_told_when_to_ask_again() {
+        let mut budget = RefreshBudget::default();
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        while budget.take_one(now).is_ok() {}
+        let later = budget.take_one(now).unwrap_err();
+        assert!(later > now && budget.take_one(later).is_ok());
+    }
+}

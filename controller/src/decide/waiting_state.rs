@@ -1,0 +1,145 @@
+//! What a Volcano Job says of itself while it waits: `status.state`, which `kubectl get vcjob` shows.
+//!
+//! Rule: it says what its PodGroup says, so that both follow one budget of texts ([`pod_groups`](super::pod_groups)).
+//! What has differed for [`PATIENCE`] is written: a job that starts at once costs no write. The first statement on a job
+//! of which nobody has said anything comes with an event.
+//!
+//! Karmada's aggregation writes the same field from what clusters report. So nothing is written here while a cluster has
+//! the job or a copy of it, nor over another phase than Pending; a write tests the version that it was decided for. An
+//! aggregation over no copy keeps what is said here (`caldera_core::status`), and the first one over a copy replaces it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use caldera_core::queue::ledger::Stage;
+use caldera_crds::workload::WorkloadKind;
+use caldera_runtime::event::EventType;
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    deadlines::after,
+    jobs::{JobPhase, Jobs},
+    pod_group_status::describe_binding,
+};
+use crate::{
+    observe::{Key, Objects, PodGroupStatus, SaidState, Workload, fingerprint},
+    write::{
+        Decision,
+        pod_group::{phase_of, pod_group_key},
+    },
+};
+
+/// From a difference to the write.
+const PATIENCE: SignedDuration = SignedDuration::from_millis(1500);
+/// That are being written at most.
+const IN_FLIGHT: usize = 64;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct WaitingStates {
+    /// Bindings of jobs that do not say what they should, and when to write it; `None` while it is being written.
+    looks: BTreeMap<Key, Option<Timestamp>>,
+    due: BTreeSet<(Timestamp, Key)>,
+    in_flight: usize,
+}
+
+impl WaitingStates {
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.due.first().map(|(at, _)| *at).filter(|_| self.in_flight < IN_FLIGHT)
+    }
+
+    /// Takes in that a binding, its workload or its PodGroup changed, or is gone.
+    pub(crate) fn observe_binding(&mut self, objects: &Objects, jobs: &Jobs, key: &Key, now: Timestamp) {
+        let known = self.looks.get(key).copied();
+        match (find_statement(objects, jobs, key), known) {
+            (_, Some(None)) | (Some(_), Some(Some(_))) | (None, None) => {}
+            (Some(_), None) => self.look_at(key, after(now, PATIENCE)),
+            (None, Some(Some(at))) => {
+                self.looks.remove(key);
+                self.due.remove(&(at, key.clone()));
+            }
+        }
+    }
+
+    fn look_at(&mut self, key: &Key, at: Timestamp) {
+        self.looks.insert(key.clone(), Some(at));
+        self.due.insert((at, key.clone()));
+    }
+
+    /// What is to be written now, and how much of it are texts that follow another.
+    pub(crate) fn write_due(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> (Vec<Decision>, usize) {
+        let (mut writes, mut texts) = (Vec::new(), 0);
+        while self.next_due().is_some_and(|at| at <= now) {
+            let Some((_, key)) = self.due.pop_first() else { break };
+            let Some((workload, status)) = find_statement(objects, jobs, &key) else {
+                self.looks.remove(&key);
+                continue;
+            };
+            let is_first = workload.said == SaidState::Nothing;
+            writes.push(Decision::StateWaiting {
+                key: Key::new(&workload.reference.namespace, &workload.reference.name),
+                binding: key.clone(),
+                resource_version: workload.resource_version.clone(),
+                reason: status.reason.clone(),
+                message: status.message.clone(),
+                is_first,
+            });
+            if is_first {
+                // Where somebody has to do something, that was recorded with the PodGroup.
+                let described = describe_binding(jobs, &key, None);
+                let waits = described.filter(|(stage, reason)| stage.is_none() && !reason.needs_a_change());
+                let event = waits.map(|_| {
+                    Decision::event_on_workload(workload, EventType::Normal, &status.reason, status.message.clone())
+                });
+                writes.extend(event);
+            } else {
+                texts += 1;
+            }
+            self.in_flight += 1;
+            self.looks.insert(key, None);
+        }
+        (writes, texts)
+    }
+
+    /// Takes in that a write was answered; after a failure the binding is looked at again after `wait` seconds.
+    pub(crate) fn follow_answer(
+        &mut self,
+        objects: &Objects,
+        jobs: &Jobs,
+        key: &Key,
+        wait: Option<i64>,
+        now: Timestamp,
+    ) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.looks.remove(key);
+        match wait {
+            Some(wait) => self.look_at(key, after(now, SignedDuration::from_secs(wait))),
+            None => self.observe_binding(objects, jobs, key, now),
+        }
+    }
+}
+
+/// A job that does not say what its PodGroup says, where it is ours to say, and what that is.
+fn find_statement<'a>(objects: &'a Objects, jobs: &Jobs, key: &Key) -> Option<(&'a Workload, &'a PodGroupStatus)> {
+    let (binding, state) = (objects.bindings.get(key)?, jobs.states.get(key)?);
+    if binding.deleting || binding.has_copies || !binding.clusters.is_empty() || state.assumed.is_some() {
+        return None;
+    }
+    let workload = objects.workload_of(binding)?;
+    if workload.deleting || workload.kind != WorkloadKind::VolcanoJob || workload.end_as.is_some() {
+        return None;
+    }
+    let stage = match state.stage() {
+        None if state.phase == JobPhase::OutOfScope => return None,
+        stage @ (None | Some(Stage::Waiting | Stage::Admitted)) => stage,
+        Some(_) => return None,
+    };
+    let group = objects.pod_groups.get(&pod_group_key(workload)).filter(|group| group.owner == workload.uid)?;
+    let status = &group.status;
+    let is_of_now = status.phase == phase_of(workload, stage) && !status.reason.is_empty();
+    let differs = match workload.said {
+        SaidState::Nothing => true,
+        SaidState::Pending(said) => said != fingerprint(&(&status.reason, &status.message)),
+        SaidState::Other => false,
+    };
+    (is_of_now && differs).then_some((workload, status))
+}

@@ -1,0 +1,223 @@
+//! What is measured of the state: gauges of queues and clusters, and how long jobs waited and took to start.
+//!
+//! Values in, values out: the loop asks after decisions, and shows what comes back. Gauges are worked out anew and all at
+//! once, five seconds after something changed at the latest, so that a queue that is gone leaves nothing behind. Queues
+//! and clusters are what admins create, resources what nodes and queues name: no label is a job's.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use caldera_core::{gang::QueueName, inventory::Source, quantity::Quantity, queue::ledger::Stage};
+use caldera_runtime::metric::Sample;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    decide::{Controller, is_requeue, jobs::JobPhase},
+    explain::list_amounts,
+    metrics::{
+        BORROWED, CAPABILITY, CLUSTER_ALLOCATED, CLUSTER_CAPACITY, CLUSTER_FRAGMENTATION, CLUSTER_READY, DESERVED,
+        EVICTED, JOBS, Metrics, PAUSED, REQUEUED, RESERVATIONS, START, USED, WAIT,
+    },
+    observe::Key,
+    write::{Decision, pod_group::phase_of},
+};
+
+/// Between two workings out of the gauges.
+const SAMPLE_EVERY: SignedDuration = SignedDuration::from_secs(5);
+/// Between two looks at jobs that start.
+const LOOK_EVERY: SignedDuration = SignedDuration::from_secs(1);
+
+/// What was released and does not run yet, and when the state was last looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Measures {
+    starting: BTreeMap<Key, (QueueName, Timestamp)>,
+    queues: BTreeSet<QueueName>,
+    looked: Option<Timestamp>,
+    sampled: Option<Timestamp>,
+}
+
+impl Measures {
+    /// Counts what was decided.
+    pub(crate) fn observe_decisions(
+        &mut self,
+        controller: &Controller,
+        writes: &[Decision],
+        metrics: &Metrics,
+        now: Timestamp,
+    ) {
+        for write in writes {
+            match write {
+                Decision::Release { key, .. } => {
+                    let Some((queue, waited)) = read_wait(controller, key, now) else { continue };
+                    metrics.wait.get_or_create(&WAIT.label([queue.as_str()])).observe(waited);
+                    self.queues.insert(queue.clone());
+                    self.starting.insert(key.clone(), (queue, now));
+                }
+                Decision::Evict { key, eviction, .. } => {
+                    self.starting.remove(key);
+                    let (counters, metric) = match is_requeue(eviction) {
+                        true => (&metrics.requeued, REQUEUED),
+                        false => (&metrics.evicted, EVICTED),
+                    };
+                    counters.get_or_create(&metric.label([eviction.reason.as_str()])).inc();
+                }
+                Decision::Shrink { eviction, .. } => {
+                    metrics.evicted.get_or_create(&EVICTED.label([eviction.reason.as_str()])).inc();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Looks at the state where it is time, and says when to look again if nothing happens.
+    pub(crate) fn look(&mut self, controller: &mut Controller, metrics: &Metrics, now: Timestamp) -> Option<Timestamp> {
+        let left = |last: Option<Timestamp>, every: SignedDuration| {
+            last.and_then(|last| last.checked_add(every).ok()).filter(|at| *at > now)
+        };
+        let (to_look, to_sample) = (left(self.looked, LOOK_EVERY), left(self.sampled, SAMPLE_EVERY));
+        if to_look.is_none() {
+            self.looked = Some(now);
+            for (queue, took) in self.take_started(controller, now) {
+                metrics.start.get_or_create(&START.label([queue.as_str()])).observe(took);
+            }
+        }
+        if to_sample.is_none() {
+            self.sampled = Some(now);
+            controller.capacity.refresh();
+            metrics.samples.replace(list_samples(controller));
+            self.forget_queues(controller, metrics);
+        }
+        to_look.filter(|_| !self.starting.is_empty()).into_iter().chain(to_sample).min()
+    }
+
+    /// Those whose minimum runs now, and how long that took. Those that ended before they were seen to run are forgotten.
+    fn take_started(&mut self, controller: &Controller, now: Timestamp) -> Vec<(QueueName, f64)> {
+        let mut started = Vec::new();
+        self.starting.retain(|key, (queue, released)| match find_phase(controller, key) {
+            Some("Running") => {
+                started.push((queue.clone(), now.duration_since(*released).as_secs_f64()));
+                false
+            }
+            // Its release may not be seen yet.
+            phase => phase.is_some_and(|phase| phase != "Completed"),
+        });
+        started
+    }
+
+    /// Series of queues that are gone.
+    fn forget_queues(&mut self, controller: &Controller, metrics: &Metrics) {
+        self.queues.retain(|queue| {
+            let is_there = controller.objects.queues.contains_key(queue);
+            if !is_there {
+                metrics.wait.remove(&WAIT.label([queue.as_str()]));
+                metrics.start.remove(&START.label([queue.as_str()]));
+            }
+            is_there
+        });
+    }
+}
+
+/// The queue of a binding that is released, and for how many seconds it waited.
+fn read_wait(controller: &Controller, key: &Key, now: Timestamp) -> Option<(QueueName, f64)> {
+    let binding = controller.objects.bindings.get(key)?;
+    let since = binding.eviction.as_deref().map_or(binding.created, |eviction| eviction.at.max(binding.created));
+    let waited = SignedDuration::from_secs(now.as_second().saturating_sub(since).max(0));
+    Some((controller.objects.queue_of(binding)?.clone(), waited.as_secs_f64()))
+}
+
+fn find_phase(controller: &Controller, key: &Key) -> Option<&'static str> {
+    let (binding, state) = (controller.objects.bindings.get(key)?, controller.jobs.states.get(key)?);
+    Some(phase_of(controller.objects.workload_of(binding)?, state.stage()))
+}
+
+/// All gauges.
+fn list_samples(controller: &Controller) -> Vec<Sample> {
+    let mut samples = sample_clusters(controller);
+    samples.extend(sample_amounts(controller));
+    samples.extend(sample_jobs(controller));
+    samples.push(Sample::new(&PAUSED, [], f64::from(u8::from(controller.paused().is_some()))));
+    samples
+}
+
+fn to_number(amount: Quantity) -> f64 {
+    amount.as_nano() as f64 / 1e9
+}
+
+fn sample_amounts(controller: &Controller) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    for queue in controller.objects.queues.keys() {
+        for amounts in list_amounts(controller, queue, None) {
+            let labels = [queue.as_str(), amounts.resource.as_str()];
+            samples.push(Sample::new(&USED, labels, to_number(amounts.used)));
+            samples.push(Sample::new(&DESERVED, labels, to_number(amounts.deserved)));
+            samples.push(Sample::new(&BORROWED, labels, to_number(amounts.borrowed)));
+            samples.extend(amounts.capability.map(|amount| Sample::new(&CAPABILITY, labels, to_number(amount))));
+        }
+    }
+    samples
+}
+
+const STATES: [&str; 5] = ["waiting", "inadmissible", "held", "admitted", "running"];
+
+/// Jobs of each queue by state, and reservations.
+fn sample_jobs(controller: &Controller) -> Vec<Sample> {
+    let mut counts: BTreeMap<&QueueName, ([u32; 5], u32)> =
+        controller.objects.queues.keys().map(|queue| (queue, ([0; 5], 0))).collect();
+    for (key, state) in &controller.jobs.states {
+        let Some(binding) = controller.objects.bindings.get(key) else { continue };
+        let Some(count) = controller.objects.queue_of(binding).and_then(|queue| counts.get_mut(queue)) else {
+            continue;
+        };
+        let at = match (&state.assumed, &state.phase) {
+            (_, JobPhase::OutOfScope) | (None, JobPhase::Holding { stage: Stage::Finished, .. }) => continue,
+            (None, JobPhase::Blocked(reason)) if reason.is_inadmissible() => 1,
+            (None, JobPhase::Pending) if controller.jobs.engine.is_inadmissible(binding.id.as_str()) => 1,
+            (None, JobPhase::Blocked(reason)) if reason.needs_a_change() => 2,
+            (None, JobPhase::Holding { stage, .. }) => {
+                let workload = controller.objects.workload_of(binding);
+                if workload.map(|workload| phase_of(workload, Some(*stage))) == Some("Running") { 4 } else { 3 }
+            }
+            (Some(_), _) | (None, JobPhase::Pending | JobPhase::Blocked(_)) => 0,
+        };
+        count.0[at] += 1;
+        count.1 += u32::from(at == 0 && controller.jobs.engine.has_reservation(binding.id.as_str()));
+    }
+    let mut samples = Vec::new();
+    for (queue, (states, reservations)) in counts {
+        for (state, count) in STATES.into_iter().zip(states) {
+            samples.push(Sample::new(&JOBS, [queue.as_str(), state], count.into()));
+        }
+        samples.push(Sample::new(&RESERVATIONS, [queue.as_str()], reservations.into()));
+    }
+    samples
+}
+
+fn sample_clusters(controller: &Controller) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    for (cluster, capacity) in controller.capacity.fleet().clusters() {
+        let name = cluster.name.as_str();
+        samples.push(Sample::new(&CLUSTER_READY, [name], f64::from(u8::from(cluster.ready))));
+        let (all, free) = (capacity.allocatable(), capacity.free());
+        for (resource, amount) in all.iter() {
+            let labels = [name, resource.as_str()];
+            let held = amount.saturating_sub(free.get(resource.as_str()));
+            samples.push(Sample::new(&CLUSTER_CAPACITY, labels, to_number(amount)));
+            samples.push(Sample::new(&CLUSTER_ALLOCATED, labels, to_number(held)));
+            if capacity.source != Source::Nodes {
+                continue;
+            }
+            let (mut with, mut partly) = (0_u32, 0_u32);
+            for shape in &capacity.shapes {
+                let of =
+                    |amounts: &caldera_core::inventory::Amounts| amounts.get(resource).copied().unwrap_or_default();
+                let (all, free) = (of(&shape.allocatable), of(&shape.free));
+                let nodes = u32::try_from(shape.nodes.len()).unwrap_or(u32::MAX);
+                with += if all > Quantity::ZERO { nodes } else { 0 };
+                partly += if free > Quantity::ZERO && free < all { nodes } else { 0 };
+            }
+            if with > 0 {
+                samples.push(Sample::new(&CLUSTER_FRAGMENTATION, labels, f64::from(partly) / f64::from(with)));
+            }
+        }
+    }
+    samples
+}

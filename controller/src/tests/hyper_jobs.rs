@@ -1,0 +1,259 @@
+//! HyperJobs: what they are made of, and the defects of the peer that are not ours.
+
+use caldera_runtime::write::{Body, Failure};
+use serde_json::{Value, json};
+
+use super::world::World;
+
+fn template(pods: u32) -> Value {
+    json!({"queue": "q", "tasks": [{
+        "name": "t", "replicas": pods,
+        "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}},
+    }]})
+}
+
+/// HyperJob `h` with two jobs of `a` and one of `b`.
+fn world() -> World {
+    let mut world = World::new(100);
+    world.put(json!({
+        "apiVersion": "training.volcano.sh/v1alpha1", "kind": "HyperJob",
+        "metadata": {"name": "h", "namespace": "ns", "generation": 1},
+        "spec": {"replicatedJobs": [
+            {"name": "a", "replicas": 2, "templateSpec": template(1), "clusterNames": ["m1"]},
+            {"name": "b", "templateSpec": template(2)},
+        ]},
+    }));
+    world.settle();
+    world
+}
+
+fn names(world: &World, kind: &str) -> Vec<String> {
+    let of_kind = world.objects.keys().filter(|key| key.0 == kind);
+    of_kind.map(|key| key.2.clone()).collect()
+}
+
+fn condition<'a>(world: &'a World, kind: &str) -> &'a Value {
+    let all = world.get("HyperJob", "h")["status"]["conditions"].as_array().unwrap();
+    all.iter().find(|condition| condition["type"] == kind).unwrap_or(&Value::Null)
+}
+
+fn says(world: &World, kind: &str) -> (String, String) {
+    let text = |field: &str| condition(world, kind)[field].as_str().unwrap_or_default().to_owned();
+    (text("status"), text("reason"))
+}
+
+fn end(world: &mut World, job: &str, phase: &str) {
+    world.patch("Job", job, &json!({"status": {"state": {"phase": phase}, "running": 0, "succeeded": 1}}));
+    world.settle();
+}
+
+fn edit(world: &mut World, change: impl Fn(&mut Value)) {
+    let mut object = world.get("HyperJob", "h").clone();
+    change(&mut object);
+    world.put(object);
+    world.settle();
+}
+
+#[test]
+fn every_replica_is_a_job_and_a_policy_that_it_owns() {
+    let world = world();
+    assert_eq!(names(&world, "Job"), ["h-a-0", "h-a-1", "h-b-0"]);
+    assert_eq!(names(&world, "PropagationPolicy"), ["h-a-0", "h-a-1", "h-b-0"]);
+    for kind in ["Job", "PropagationPolicy"] {
+        let metadata = &world.get(kind, "h-a-1")["metadata"];
+        assert_eq!(metadata["ownerReferences"][0]["uid"], world.get("HyperJob", "h")["metadata"]["uid"]);
+        assert_eq!(metadata["labels"]["volcano.sh/hyperjob-name"], "h");
+        assert_eq!(metadata["labels"]["volcano.sh/replicatedjob-name"], "a");
+    }
+    let spec = &world.get("PropagationPolicy", "h-a-1")["spec"];
+    assert_eq!(spec["resourceSelectors"][0]["name"], "h-a-1");
+    assert_eq!(spec["propagateDeps"], true);
+    assert_eq!(world.get("HyperJob", "h")["status"]["splitCount"], 3);
+}
+
+#[test]
+fn a44_a_job_comes_after_its_policy() {
+    let world = world();
+    let at = |plural: &str| {
+        let creates = |write: &caldera_runtime::write::Write| {
+            matches!(write.body, Body::Create(_)) && write.resource.plural == plural && write.name == "h-a-0"
+        };
+        world.writes.iter().position(creates).unwrap()
+    };
+    assert!(at("propagationpolicies") < at("jobs"));
+}
+
+#[test]
+fn an_idle_hyper_job_writes_nothing() {
+    let mut world = world();
+    let before = world.writes.len();
+    world.pass(90);
+    let kinds = ["HyperJob", "Job", "PropagationPolicy"];
+    let about: Vec<_> =
+        world.writes[before..].iter().filter(|write| kinds.contains(&write.resource.kind.as_str())).collect();
+    assert!(about.is_empty(), "{about:?}");
+}
+
+#[test]
+fn a37_a_job_that_ended_is_not_made_again_whoever_deletes_it() {
+    let mut world = world();
+    end(&mut world, "h-a-0", "Completed");
+    world.delete("Job", "h-a-0");
+    world.pass(90);
+    assert_eq!(names(&world, "Job"), ["h-a-1", "h-b-0"]);
+    let states = &world.get("HyperJob", "h")["status"]["replicatedJobsStatus"][0]["jobStates"];
+    assert_eq!(states["h-a-0"]["phase"], "Completed");
+    // Nor after a restart: the HyperJob says it.
+    world.restart();
+    world.settle();
+    world.pass(90);
+    assert_eq!(names(&world, "Job"), ["h-a-1", "h-b-0"]);
+    for job in ["h-a-1", "h-b-0"] {
+        end(&mut world, job, "Completed");
+        world.delete("Job", job);
+    }
+    world.pass(90);
+    assert_eq!(names(&world, "Job"), Vec::<String>::new());
+    assert_eq!(says(&world, "Completed"), ("True".to_owned(), "EnoughCompleted".to_owned()));
+}
+
+#[test]
+fn a_job_that_had_not_ended_is_made_again_when_it_is_deleted() {
+    let mut world = world();
+    world.delete("Job", "h-a-0");
+    world.settle();
+    assert_eq!(names(&world, "Job"), ["h-a-0", "h-a-1", "h-b-0"]);
+}
+
+#[test]
+fn a41_what_somebody_else_owns_is_left_alone_and_told() {
+    let mut world = World::new(100);
+    let foreign = json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
+        "metadata": {"name": "h-a-0", "namespace": "ns", "labels": {"volcano.sh/hyperjob-name": "h"}},
+        "spec": template(7),
+    });
+    let foreign = world.put(foreign);
+    world.put(json!({
+        "apiVersion": "training.volcano.sh/v1alpha1", "kind": "HyperJob", "metadata": {"name": "h", "namespace": "ns"},
+        "spec": {"replicatedJobs": [{"name": "a", "replicas": 2, "templateSpec": template(1)}]},
+    }));
+    world.settle();
+    assert_eq!(world.get("Job", "h-a-0")["spec"], foreign["spec"]);
+    assert_eq!(names(&world, "PropagationPolicy"), ["h-a-1"], "it would place what is another's");
+    assert_eq!(says(&world, "JobsCreated"), ("False".to_owned(), "JobRefused".to_owned()));
+    assert!(condition(&world, "JobsCreated")["message"].as_str().unwrap().contains("h-a-0"));
+    // Once the name is free, it is taken.
+    world.delete("Job", "h-a-0");
+    world.settle();
+    assert_eq!(names(&world, "PropagationPolicy"), ["h-a-0", "h-a-1"]);
+    assert_eq!(says(&world, "JobsCreated").0, "True");
+}
+
+#[test]
+fn scaling_down_deletes_the_last_and_scaling_up_makes_new_ones() {
+    let mut world = world();
+    edit(&mut world, |it| it["spec"]["replicatedJobs"][0]["replicas"] = 1.into());
+    for kind in ["Job", "PropagationPolicy"] {
+        assert_eq!(names(&world, kind), ["h-a-0", "h-b-0"]);
+    }
+    edit(&mut world, |it| it["spec"]["replicatedJobs"][1]["replicas"] = 2.into());
+    assert_eq!(names(&world, "Job"), ["h-a-0", "h-b-0", "h-b-1"]);
+    edit(&mut world, |it| drop(it["spec"]["replicatedJobs"].as_array_mut().unwrap().remove(0)));
+    assert_eq!(names(&world, "Job"), ["h-b-0", "h-b-1"]);
+}
+
+#[test]
+fn a45_more_pods_of_a_task_are_needed_too() {
+    let mut world = world();
+    edit(&mut world, |it| it["spec"]["replicatedJobs"][1]["templateSpec"]["tasks"][0]["replicas"] = 5.into());
+    let spec = &world.get("Job", "h-b-0")["spec"];
+    assert_eq!((&spec["tasks"][0]["replicas"], &spec["minAvailable"]), (&json!(5), &json!(5)));
+}
+
+#[test]
+fn a40_what_the_server_refuses_is_told_and_not_repeated_at_once() {
+    let mut world = World::new(100);
+    let message = "no".to_owned();
+    world.fail = vec![("jobs", Failure::Refused { code: 403, reason: "Forbidden".into(), message })];
+    world.put(json!({
+        "apiVersion": "training.volcano.sh/v1alpha1", "kind": "HyperJob", "metadata": {"name": "h", "namespace": "ns"},
+        "spec": {"replicatedJobs": [{"name": "a", "templateSpec": template(1)}]},
+    }));
+    world.settle();
+    world.pass(50);
+    assert_eq!(names(&world, "Job"), Vec::<String>::new());
+    assert_eq!(condition(&world, "JobsCreated")["message"], "no");
+    world.pass(30);
+    assert_eq!(names(&world, "Job"), ["h-a-0"]);
+    assert_eq!(says(&world, "JobsCreated").0, "True");
+}
+
+#[test]
+fn one_that_asks_for_too_many_jobs_behind_the_webhooks_back_makes_none_and_says_so() {
+    let mut world = World::new(100);
+    world.put(json!({
+        "apiVersion": "training.volcano.sh/v1alpha1", "kind": "HyperJob", "metadata": {"name": "h", "namespace": "ns"},
+        "spec": {"replicatedJobs": [{"name": "a", "replicas": i64::MAX, "templateSpec": template(1)}]},
+    }));
+    world.settle();
+    assert_eq!(names(&world, "PropagationPolicy"), Vec::<String>::new());
+    assert!(condition(&world, "JobsCreated")["message"].as_str().unwrap().contains("may have 500"));
+}
+
+/// Without our label it is not in our watch, and the create was tried each second without a word.
+#[test]
+fn a_name_that_is_taken_by_what_nobody_sees_is_told_and_tried_each_minute() {
+    let mut world = World::new(100);
+    let taken = || ("propagationpolicies", Failure::Exists("there".into()));
+    world.fail = vec![taken(), taken()];
+    world.put(json!({
+        "apiVersion": "training.volcano.sh/v1alpha1", "kind": "HyperJob", "metadata": {"name": "h", "namespace": "ns"},
+        "spec": {"replicatedJobs": [{"name": "a", "templateSpec": template(1)}]},
+    }));
+    world.settle();
+    world.pass(30);
+    assert_eq!(names(&world, "PropagationPolicy"), Vec::<String>::new());
+    assert_eq!(says(&world, "JobsCreated"), ("False".to_owned(), "JobRefused".to_owned()));
+    assert!(condition(&world, "JobsCreated")["message"].as_str().unwrap().contains("\"h-a-0\""));
+    world.pass(60);
+    assert_eq!((names(&world, "Job"), says(&world, "JobsCreated").0), (vec!["h-a-0".to_owned()], "True".to_owned()));
+}
+
+#[test]
+fn running_says_whether_enough_jobs_run() {
+    let mut world = world();
+    edit(&mut world, |it| it["spec"]["minAvailable"] = 2.into());
+    assert_eq!(says(&world, "Running"), ("False".to_owned(), "TooFewRun".to_owned()));
+    for job in ["h-a-0", "h-b-0"] {
+        world.patch("Job", job, &json!({"status": {"state": {"phase": "Running"}, "running": 1, "pending": 1}}));
+    }
+    world.settle();
+    assert_eq!(says(&world, "Running"), ("True".to_owned(), "EnoughRun".to_owned()));
+    let message = condition(&world, "Running")["message"].as_str().unwrap();
+    assert_eq!(message, "of 3 jobs 2 run, 0 are completed and 0 failed; 2 are needed");
+    let b = &world.get("HyperJob", "h")["status"]["replicatedJobsStatus"][1];
+    assert_eq!((&b["running"], &b["pending"], &b["failed"]), (&json!(1), &json!(1), &json!(0)));
+}
+
+#[test]
+fn min_available_completed_are_enough_and_one_fewer_is_a_failure() {
+    for (least, kind) in [(2, "Completed"), (3, "Failed")] {
+        let mut world = world();
+        edit(&mut world, |it| it["spec"]["minAvailable"] = least.into());
+        end(&mut world, "h-a-0", "Failed");
+        end(&mut world, "h-a-1", "Completed");
+        assert_eq!(condition(&world, kind), &Value::Null, "one runs yet");
+        end(&mut world, "h-b-0", "Completed");
+        assert_eq!(says(&world, kind).0, "True");
+    }
+}
+
+#[test]
+fn a41_one_that_is_deleted_makes_nothing_more() {
+    let mut world = world();
+    edit(&mut world, |it| it["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into());
+    world.delete("Job", "h-a-0");
+    world.pass(90);
+    assert_eq!(names(&world, "Job"), ["h-a-1", "h-b-0"]);
+}

@@ -1,0 +1,169 @@
+//! What is measured is the state, and what is shown is what is declared.
+
+use caldera_runtime::{
+    metric::{encode, find_undeclared},
+    serve::SharedRegistry,
+};
+use serde_json::json;
+
+use super::world::World;
+use crate::{
+    decide::decide,
+    measure::Measures,
+    metrics::{ALL, Metrics},
+};
+
+/// Decides once, carries out what was decided, and measures both.
+fn step(world: &mut World, measures: &mut Measures, metrics: &Metrics) {
+    let decisions = decide(&mut world.controller, world.now);
+    measures.observe_decisions(&world.controller, &decisions.writes, metrics, world.now);
+    for decision in decisions.writes {
+        let result = world.carry_out(&decision.to_write(world.now));
+        let done = caldera_runtime::write::Done { tag: decision.tag(), result };
+        world.controller.follow_answer(done, world.now);
+    }
+    measures.look(&mut world.controller, metrics, world.now);
+}
+
+fn pass(world: &mut World, seconds: u32, measures: &mut Measures, metrics: &Metrics) {
+    for _ in 0..seconds {
+        world.now = world.now.saturating_add(jiff::SignedDuration::from_secs(1)).unwrap();
+        for _ in 0..4 {
+            step(world, measures, metrics);
+        }
+    }
+}
+
+fn shows(registry: &SharedRegistry, wanted: &[&str]) {
+    let text = encode(registry).unwrap();
+    for line in wanted {
+        assert!(text.lines().any(|it| it == *line), "no {line}: {text}");
+    }
+}
+
+#[test]
+fn queues_and_clusters_are_measured_as_they_are() {
+    let (registry, mut world, mut measures) = (SharedRegistry::default(), World::new(2), Measures::default());
+    let metrics = Metrics::register_in(&registry);
+    world.job("runs", "q", 2);
+    world.job("waits", "q", 2);
+    world.job("never", "nowhere", 1);
+    pass(&mut world, 1, &mut measures, &metrics);
+    world.place("runs-job", 2);
+    pass(&mut world, 5, &mut measures, &metrics);
+    shows(
+        &registry,
+        &[
+            "caldera_queue_jobs{queue=\"q\",state=\"waiting\"} 1.0",
+            "caldera_queue_jobs{queue=\"q\",state=\"admitted\"} 1.0",
+            "caldera_queue_used{queue=\"q\",resource=\"cpu\"} 2.0",
+            "caldera_queue_capability{queue=\"q\",resource=\"cpu\"} 2.0",
+            "caldera_cluster_capacity{cluster=\"m1\",resource=\"cpu\"} 100.0",
+            "caldera_cluster_allocated{cluster=\"m1\",resource=\"cpu\"} 2.0",
+            "caldera_cluster_ready{cluster=\"m1\"} 1.0",
+            "caldera_queue_wait_seconds_count{queue=\"q\"} 1",
+        ],
+    );
+    world.phase("runs", "Running");
+    pass(&mut world, 6, &mut measures, &metrics);
+    shows(
+        &registry,
+        &[
+            "caldera_queue_jobs{queue=\"q\",state=\"running\"} 1.0",
+            "caldera_queue_start_seconds_count{queue=\"q\"} 1",
+            // Six seconds passed from its release.
+            "caldera_queue_start_seconds_bucket{le=\"5.0\",queue=\"q\"} 0",
+            "caldera_queue_start_seconds_bucket{le=\"10.0\",queue=\"q\"} 1",
+        ],
+    );
+    world.patch("Job", "runs", &json!({"metadata": {"annotations": {"caldera.dev/suspended": "true"}}}));
+    pass(&mut world, 6, &mut measures, &metrics);
+    shows(&registry, &["caldera_requeued_bindings_total{reason=\"Suspended\"} 1"]);
+
+    // What is gone leaves nothing behind.
+    for name in ["runs", "waits", "never"] {
+        world.delete("ResourceBinding", &format!("{name}-job"));
+        world.delete("Job", name);
+    }
+    world.delete("Queue", "q");
+    pass(&mut world, 6, &mut measures, &metrics);
+    let text = encode(&registry).unwrap();
+    assert!(!text.contains("queue=\"q\""), "{text}");
+    assert!(!text.contains("nowhere"), "{text}");
+}
+
+/// Found by a reader: what its user held raised the alert for what can never start.
+#[test]
+fn what_its_user_holds_is_not_inadmissible() {
+    let (registry, mut world, mut measures) = (SharedRegistry::default(), World::new(2), Measures::default());
+    let metrics = Metrics::register_in(&registry);
+    world.job("held", "q", 1);
+    world.patch("Job", "held", &json!({"metadata": {"annotations": {"caldera.dev/hold": "true"}}}));
+    world.job("large", "q", 3);
+    pass(&mut world, 5, &mut measures, &metrics);
+    shows(
+        &registry,
+        &[
+            "caldera_queue_jobs{queue=\"q\",state=\"held\"} 1.0",
+            "caldera_queue_jobs{queue=\"q\",state=\"inadmissible\"} 1.0",
+            "caldera_queue_jobs{queue=\"q\",state=\"waiting\"} 0.0",
+        ],
+    );
+}
+
+#[test]
+fn a_pause_on_the_default_queue_stops_all_releases_and_survives_a_restart() {
+    let (registry, mut world, mut measures) = (SharedRegistry::default(), World::new(4), Measures::default());
+    let metrics = Metrics::register_in(&registry);
+    let pause = |why: serde_json::Value| json!({"metadata": {"annotations": {"caldera.dev/paused": why}}});
+    world.queue("default", &json!({}));
+    // Of another queue it is nobody's word.
+    world.patch("Queue", "q", &pause("mine".into()));
+    world.patch("Queue", "default", &pause("upgrade at noon".into()));
+    world.job("waits", "q", 2);
+    pass(&mut world, 2, &mut measures, &metrics);
+    world.restart();
+    pass(&mut world, 20, &mut measures, &metrics);
+    assert_eq!(world.used("q"), "0");
+    let (token, text) = world.says("waits");
+    assert!(token == "Paused" && text.ends_with("an admin paused all releases (upgrade at noon)"), "{token} {text}");
+    shows(&registry, &["caldera_paused{} 1.0"]);
+    world.patch("Queue", "default", &pause(serde_json::Value::Null));
+    pass(&mut world, 6, &mut measures, &metrics);
+    assert_eq!(world.used("q"), "2");
+    shows(&registry, &["caldera_paused{} 0.0"]);
+}
+
+#[test]
+fn a_waiting_job_that_has_a_reservation_is_counted_so_and_one_without_a_queue_is_of_none() {
+    let (registry, mut world, mut measures) = (SharedRegistry::default(), World::new(4), Measures::default());
+    world.controller.jobs.engine.set_reservation_after(Some(5));
+    let metrics = Metrics::register_in(&registry);
+    world.job("runs", "q", 3);
+    pass(&mut world, 1, &mut measures, &metrics);
+    world.place("runs-job", 3);
+    world.job("large", "q", 4);
+    pass(&mut world, 20, &mut measures, &metrics);
+    shows(&registry, &["caldera_queue_reservations{queue=\"q\"} 1.0"]);
+}
+
+#[test]
+fn what_is_shown_is_what_is_declared() {
+    let (registry, mut world, mut measures) = (SharedRegistry::default(), World::new(2), Measures::default());
+    let metrics = Metrics::register_in(&registry);
+    world.job("runs", "q", 2);
+    pass(&mut world, 6, &mut measures, &metrics);
+    let mut text = encode(&registry).unwrap();
+    let start = metrics.start.get_or_create(&crate::metrics::START.label(["q"])).clone();
+    start.observe(1.0);
+    for (counters, metric) in
+        [(&metrics.evicted, crate::metrics::EVICTED), (&metrics.requeued, crate::metrics::REQUEUED)]
+    {
+        counters.get_or_create(&metric.label(["Reclaimed"])).inc();
+    }
+    text = encode(&registry).unwrap_or(text);
+    // Of clusters whose nodes are known, and shown by the writer.
+    let elsewhere = [crate::metrics::CLUSTER_FRAGMENTATION, crate::metrics::PENDING_WRITES];
+    let declared: Vec<_> = ALL.into_iter().filter(|metric| !elsewhere.contains(metric)).collect();
+    assert_eq!(find_undeclared(&text, &declared), [""; 0], "{text}");
+}

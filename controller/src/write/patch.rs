@@ -1,0 +1,164 @@
+//! How the patches of the controller look.
+//!
+//! A binding and a Work are patched with tests of what the decision was made for, and nothing but our own fields is in
+//! the patch; a status is merged into the version that was read.
+
+use caldera_core::{
+    admission::Admission,
+    gang::{ClusterName, QueueName, WorkloadRef},
+    queue::preemption::EvictionRecord,
+};
+use caldera_crds::{
+    karmada::work::work_name,
+    names::{
+        caldera::{ADMISSION, EPOCH, EVICTION, GATE, GATE_CLOSED, GATE_OPEN, PLAN, PRIORITY},
+        karmada::{BINDING_NAME, BINDING_NAMESPACE, EXECUTION_NAMESPACE_PREFIX},
+    },
+    workload::WorkloadKind,
+};
+use caldera_runtime::{
+    clock::format_time,
+    watch::api_resource,
+    write::{Body, Write},
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::observe::Key;
+
+pub(super) fn annotation_path(name: &str) -> String {
+    format!("/metadata/annotations/{}", name.replace('/', "~1"))
+}
+
+/// A new record, if the binding has not changed since.
+pub(super) fn patch_record(resource_version: &str, admission: &Admission) -> Vec<Value> {
+    vec![
+        json!({"op": "test", "path": "/metadata/resourceVersion", "value": resource_version}),
+        json!({"op": "add", "path": annotation_path(ADMISSION), "value": admission.to_json()}),
+    ]
+}
+
+/// A new record, and under which lease it is granted.
+pub(super) fn patch_resize(resource_version: &str, admission: &Admission, epoch: Option<&str>) -> Vec<Value> {
+    let mut steps = patch_record(resource_version, admission);
+    steps.extend(epoch.map(|epoch| json!({"op": "add", "path": annotation_path(EPOCH), "value": epoch})));
+    steps
+}
+
+/// The gate was closed by the suspension, so both of its parents are there; the annotations as well, the gate is one.
+pub(super) fn patch_release(resource_version: &str, admission: &Admission, epoch: Option<&str>) -> Vec<Value> {
+    let mut steps = patch_resize(resource_version, admission, epoch);
+    steps.extend([
+        json!({"op": "add", "path": "/spec/suspension/scheduling", "value": false}),
+        json!({"op": "add", "path": annotation_path(GATE), "value": GATE_OPEN}),
+        json!({"op": "add", "path": annotation_path(PRIORITY), "value": admission.priority.to_string()}),
+    ]);
+    steps
+}
+
+/// The reverse of a release, and its clusters are taken away: Karmada then deletes the copies in members. Only what is
+/// there can be removed: a binding that somebody else placed may lack the record, and Karmada may have dropped an empty
+/// suspension.
+pub(super) fn patch_eviction(
+    resource_version: &str,
+    suspension: bool,
+    (recorded, planned): (bool, bool),
+    eviction: &EvictionRecord,
+) -> Vec<Value> {
+    let (path, closed) = match suspension {
+        true => ("/spec/suspension/scheduling", json!(true)),
+        false => ("/spec/suspension", json!({"scheduling": true})),
+    };
+    let mut steps = vec![
+        json!({"op": "test", "path": "/metadata/resourceVersion", "value": resource_version}),
+        json!({"op": "add", "path": "/spec/clusters", "value": []}),
+        json!({"op": "add", "path": path, "value": closed}),
+        json!({"op": "add", "path": annotation_path(GATE), "value": GATE_CLOSED}),
+        json!({"op": "add", "path": annotation_path(EVICTION), "value": eviction.to_json()}),
+    ];
+    let removed = [(recorded, ADMISSION), (planned, PLAN)].into_iter().filter(|(is_there, _)| *is_there);
+    steps.extend(removed.map(|(_, name)| json!({"op": "remove", "path": annotation_path(name)})));
+    steps
+}
+
+pub(super) fn write_binding(key: &Key, steps: Vec<Value>) -> Write {
+    Write {
+        resource: api_resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings"),
+        namespace: key.namespace.to_string(),
+        name: key.name.to_string(),
+        subresource: None,
+        body: Body::JsonPatch(Value::Array(steps)),
+    }
+}
+
+/// Nothing of it runs any more; what ended is still counted.
+pub(super) fn patch_end(resource_version: &str, phase: &str, is_max_retry_reached: bool, now: Timestamp) -> Value {
+    let (reason, message) = match is_max_retry_reached {
+        true => ("MaxRetryReached", "its policies restarted it as often as maxRetry allows"),
+        false => ("EndedByUser", "ended by its user"),
+    };
+    json!({
+        "metadata": {"resourceVersion": resource_version},
+        "status": {
+            "state": {
+                "phase": phase, "reason": reason, "message": message,
+                "lastTransitionTime": format_time(now),
+            },
+            "pending": null, "running": null, "terminating": null, "unknown": null,
+        },
+    })
+}
+
+pub(super) fn write_job(key: &Key, subresource: Option<&'static str>, body: Body) -> Write {
+    Write {
+        resource: WorkloadKind::VolcanoJob.api_resource(),
+        namespace: key.namespace.to_string(),
+        name: key.name.to_string(),
+        subresource,
+        body,
+    }
+}
+
+/// Only of the Work that is this binding's, and where nobody suspends it: the field is absent where Karmada dispatches.
+pub(super) fn touch_work(cluster: &ClusterName, workload: &WorkloadRef, binding: &Key, adds: bool) -> Write {
+    let of = |name: &str, value: &str| json!({"op": "test", "path": annotation_path(name), "value": value});
+    let path = "/spec/suspendDispatching";
+    // Where it is absent, a test for `null` passes.
+    let (before, touch) = match adds {
+        true => (Value::Null, json!({"op": "add", "path": path, "value": false})),
+        false => (false.into(), json!({"op": "remove", "path": path})),
+    };
+    let unsuspended = json!({"op": "test", "path": path, "value": before});
+    let steps = [of(BINDING_NAMESPACE, &binding.namespace), of(BINDING_NAME, &binding.name), unsuspended, touch];
+    Write {
+        resource: api_resource("work.karmada.io", "v1alpha1", "Work", "works"),
+        namespace: format!("{EXECUTION_NAMESPACE_PREFIX}{cluster}"),
+        name: work_name(&workload.kind, &workload.name, &workload.namespace),
+        subresource: None,
+        body: Body::JsonPatch(steps.into_iter().collect()),
+    }
+}
+
+pub(super) fn write_pod_group(key: &Key, body: Body) -> Write {
+    Write {
+        resource: api_resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
+        namespace: key.namespace.to_string(),
+        name: key.name.to_string(),
+        subresource: None,
+        body,
+    }
+}
+
+pub(super) fn patch_queue(name: &QueueName, subresource: Option<&'static str>, patch: Value) -> Write {
+    write_queue(name.as_str(), subresource, Body::MergePatch(patch))
+}
+
+pub(super) fn write_queue(name: &str, subresource: Option<&'static str>, body: Body) -> Write {
+    Write {
+        resource: api_resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
+        namespace: String::new(),
+        name: name.to_owned(),
+        subresource,
+        body,
+    }
+}

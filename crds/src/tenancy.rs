@@ -1,0 +1,188 @@
+//! Which namespaces may use a queue, as its admin says, and which queue is a namespace's own.
+//!
+//! Rules, after Kueue's `ClusterQueue.spec.namespaceSelector`:
+//! - A Queue's annotation [`NAMESPACE_SELECTOR`] selects the namespaces whose jobs may wait and start in it. One that is
+//!   empty selects all, and so does a queue without one: what Volcano knows must go on as it is, where Kueue's queues,
+//!   made for it, select none.
+//! - It holds for the queues below, as every limit and a closed queue do: a job needs the word of each queue on its way
+//!   to the root. Whoever may only make queues below another can narrow that one's word, and never widen it.
+//! - One that can not be read selects nobody: not knowing is no leave to start.
+//! - A Namespace's annotation [`DEFAULT_QUEUE`] names the queue of its Volcano Jobs that name none; the rules above hold
+//!   for it as for one that a job names. Who may edit what is in a namespace may not edit the Namespace itself, in the
+//!   roles that Kubernetes comes with.
+//! - What was admitted runs on when labels or selectors change, as with Kueue.
+
+use std::collections::BTreeMap;
+
+use caldera_core::gang::Requirement;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use crate::{
+    names::caldera::{
+        DEFAULT_QUEUE, MAX_WAITING_JOBS, MAX_WAITING_JOBS_PER_NAMESPACE, NAMESPACE_OPT_IN, NAMESPACE_OPT_IN_VALUE,
+        NAMESPACE_SELECTOR,
+    },
+    selector::parse_selector,
+};
+
+/// Bytes of a selector at most.
+pub const LONGEST_SELECTOR: usize = 2_048;
+
+/// A queue's word on namespaces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamespaceSelector {
+    text: String,
+    requirements: Result<Vec<Requirement>, String>,
+}
+
+impl NamespaceSelector {
+    /// Of the annotation's text.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        if text.len() > LONGEST_SELECTOR {
+            let problem = format!("is {} bytes long, and {LONGEST_SELECTOR} are the most", text.len());
+            return Self { text: "(too long)".to_owned(), requirements: Err(problem) };
+        }
+        Self { text: text.to_owned(), requirements: parse_selector(text).map_err(|error| error.to_string()) }
+    }
+
+    /// Of a Queue; `None` where it has none.
+    #[must_use]
+    pub fn of_queue(queue: &Value) -> Option<Self> {
+        let annotations = queue.pointer("/metadata/annotations")?;
+        annotations.get(NAMESPACE_SELECTOR)?.as_str().map(Self::parse)
+    }
+
+    /// As written.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Why it can not be read, if so.
+    #[must_use]
+    pub fn problem(&self) -> Option<&str> {
+        self.requirements.as_ref().err().map(String::as_str)
+    }
+
+    /// Whether it selects a namespace of these labels.
+    #[must_use]
+    pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
+        let holds = |requirement: &Requirement| requirement.matches(labels.get(&requirement.key).map(String::as_str));
+        self.requirements.as_ref().is_ok_and(|all| all.iter().all(holds))
+    }
+}
+
+/// How many jobs may wait in a queue and those below it; the fields are the annotations [`MAX_WAITING_JOBS`] and
+/// [`MAX_WAITING_JOBS_PER_NAMESPACE`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WaitingLimits {
+    /// In all.
+    pub all: Option<usize>,
+    /// Of one namespace.
+    pub of_namespace: Option<usize>,
+}
+
+impl WaitingLimits {
+    /// Of a Queue. What is no number counts as absent: it is a bound on lines, and keeps no other limit.
+    #[must_use]
+    pub fn of_queue(queue: &Value) -> Self {
+        let read = |name| read_count(queue, name).and_then(Result::ok);
+        Self { all: read(MAX_WAITING_JOBS), of_namespace: read(MAX_WAITING_JOBS_PER_NAMESPACE) }
+    }
+}
+
+/// The annotations of a Queue that can not be read, each with why.
+pub(crate) fn list_unreadable(queue: &Value) -> Vec<(&'static str, String)> {
+    let selector = NamespaceSelector::of_queue(queue);
+    let selector = selector.and_then(|selector| Some((NAMESPACE_SELECTOR, selector.problem()?.to_owned())));
+    let count = |name| Some((name, read_count(queue, name)?.err()?));
+    let counts = [MAX_WAITING_JOBS, MAX_WAITING_JOBS_PER_NAMESPACE].into_iter().filter_map(count);
+    selector.into_iter().chain(counts).collect()
+}
+
+fn read_count(queue: &Value, name: &str) -> Option<Result<usize, String>> {
+    let text = queue.pointer("/metadata/annotations")?.get(name)?.as_str()?;
+    Some(text.parse::<u32>().map(|count| count as usize).map_err(|_| format!("{text:?} is no whole number of jobs")))
+}
+
+/// What matters of a Namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NamespaceFacts {
+    /// Its Deployments, StatefulSets, Jobs and Pods are in scope.
+    pub opted_in: bool,
+    /// What selectors look at.
+    pub labels: BTreeMap<String, String>,
+    /// The queue of its jobs that name none.
+    pub default_queue: Option<String>,
+}
+
+impl NamespaceFacts {
+    /// Out of its JSON; one of another shape has no labels.
+    #[must_use]
+    pub fn from_object(namespace: &Value) -> Self {
+        Self::read(&ObjectMeta::deserialize(&namespace["metadata"]).unwrap_or_default())
+    }
+
+    /// Out of the object's metadata.
+    #[must_use]
+    pub fn read(metadata: &ObjectMeta) -> Self {
+        let labels = metadata.labels.clone().unwrap_or_default();
+        let opted_in = labels.get(NAMESPACE_OPT_IN).is_some_and(|value| value == NAMESPACE_OPT_IN_VALUE);
+        let default_queue = metadata.annotations.as_ref().and_then(|all| all.get(DEFAULT_QUEUE)).cloned();
+        Self { opted_in, labels, default_queue: default_queue.filter(|queue| !queue.is_empty()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn labels(all: &[(&str, &str)]) -> BTreeMap<String, String> {
+        all.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_queue_without_a_selector_and_one_with_an_empty_one_take_all() {
+        assert_eq!(NamespaceSelector::of_queue(&json!({"metadata": {"name": "q"}})), None);
+        assert!(NamespaceSelector::parse("").selects(&labels(&[])));
+    }
+
+    #[test]
+    fn a_selector_that_can_not_be_read_or_is_too_long_selects_nobody_and_says_why() {
+        let broken = NamespaceSelector::parse("team in ml");
+        assert!(!broken.selects(&labels(&[("team", "ml")])));
+        assert!(broken.problem().unwrap().starts_with("\"team in ml\" is no requirement of labels"), "{broken:?}");
+        let long = NamespaceSelector::parse(&format!("a in ({})", "b,".repeat(LONGEST_SELECTOR)));
+        assert!(!long.selects(&labels(&[("a", "b")])));
+        assert_eq!(long.problem(), Some("is 4103 bytes long, and 2048 are the most"));
+    }
+
+    #[test]
+    fn a_limit_of_waiting_jobs_is_a_whole_number_and_anything_else_is_told() {
+        let queue = |all: &str| json!({"metadata": {"annotations": {MAX_WAITING_JOBS: all}}});
+        assert_eq!(WaitingLimits::of_queue(&queue("3")), WaitingLimits { all: Some(3), of_namespace: None });
+        for wrong in ["-1", "many", "1.5", "", "99999999999"] {
+            assert_eq!(WaitingLimits::of_queue(&queue(wrong)), WaitingLimits::default());
+            let told = list_unreadable(&queue(wrong));
+            assert_eq!(told, [(MAX_WAITING_JOBS, format!("{wrong:?} is no whole number of jobs"))]);
+        }
+    }
+
+    #[test]
+    fn a_namespace_is_read_as_far_as_queues_ask() {
+        let facts = NamespaceFacts::from_object(&json!({
+            "metadata": {
+                "name": "ns", "labels": {"caldera.dev/queueing": "enabled", "team": "ml"},
+                "annotations": {"caldera.dev/default-queue": "ml-batch"},
+            },
+        }));
+        assert_eq!(facts.default_queue.as_deref(), Some("ml-batch"));
+        assert!(facts.opted_in && NamespaceSelector::parse("team=ml").selects(&facts.labels));
+        assert_eq!(NamespaceFacts::from_object(&json!({"metadata": {"labels": 5}})), NamespaceFacts::default());
+    }
+}

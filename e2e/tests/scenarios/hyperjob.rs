@@ -1,0 +1,81 @@
+//! HyperJobs: several Volcano Jobs, each in a cluster of its own choice, that are one training.
+
+use anyhow::ensure;
+use caldera_e2e::{
+    kinds::Kind,
+    manifest::{job, task},
+    run,
+};
+use serde_json::{Value, json};
+
+fn template(queue: &str, command: &str) -> Value {
+    job("of-a-template", queue, &[task("worker", 2, "100m", command)])["spec"].clone()
+}
+
+fn hyper_job(replicated: Value) -> Value {
+    json!({
+        "apiVersion": "training.volcano.sh/v1alpha1", "kind": "HyperJob", "metadata": {"name": "train"},
+        "spec": {"replicatedJobs": replicated},
+    })
+}
+
+fn is_true(hyper_job: &Value, kind: &str) -> bool {
+    let mut conditions = hyper_job["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|condition| condition["type"] == kind && condition["status"] == "True")
+}
+
+#[test]
+fn a2_37_the_jobs_of_a_hyper_job_run_once_and_go_with_it() {
+    run("hyperjob", async |s| {
+        let queue = s.queue("q", json!({"cpu": "2"})).await?;
+        let replicated = json!([
+            {"name": "trainer", "replicas": 2, "templateSpec": template(&queue, "sleep 1")},
+            {"name": "eval", "templateSpec": template(&queue, "sleep 600"), "clusterNames": ["no-such-cluster"]},
+        ]);
+        s.create(Kind::HyperJob, hyper_job(replicated)).await?;
+        for name in ["train-trainer-0", "train-trainer-1"] {
+            let clusters = s.until_placed(&format!("{name}-job")).await?;
+            ensure!(clusters.len() == 1, "{name} is in {clusters:?}");
+            s.until_phase(name, "Completed").await?;
+        }
+        // What prefers a cluster that there is not goes elsewhere.
+        s.until_phase("train-eval-0", "Running").await?;
+        let counted = |it: &Value| it["status"]["replicatedJobsStatus"][0]["succeeded"] == 4;
+        s.until(Kind::HyperJob, "train", "has counted what succeeded", counted).await?;
+        s.until(Kind::HyperJob, "train", "runs", |it| is_true(it, "Running")).await?;
+        s.delete(Kind::Job, "train-trainer-0").await?;
+        s.until_gone(Kind::Job, "train-trainer-0").await?;
+        // One that did not end is made anew.
+        let uid = |job: &Value| job["metadata"]["uid"].clone();
+        let before = s.until_phase("train-eval-0", "Running").await?;
+        s.delete(Kind::Job, "train-eval-0").await?;
+        s.until(Kind::Job, "train-eval-0", "is another one", |job| uid(job) != uid(&before)).await?;
+        s.until_phase("train-eval-0", "Running").await?;
+        ensure!(s.get(Kind::Job, "train-trainer-0").await?.is_none(), "what was completed is made again");
+        s.patch(Kind::Job, "train-eval-0", &json!({"metadata": {"annotations": {"caldera.dev/end-as": "Completed"}}}))
+            .await?;
+        let ended = s.until(Kind::HyperJob, "train", "is completed", |it| is_true(it, "Completed")).await?;
+        let states = &ended["status"]["replicatedJobsStatus"][0]["jobStates"];
+        ensure!(states["train-trainer-0"]["phase"] == "Completed", "{states}");
+        s.delete(Kind::HyperJob, "train").await?;
+        s.until_gone(Kind::Job, "train-trainer-1").await?;
+        s.until_gone(Kind::Policy, "train-trainer-1").await
+    });
+}
+
+#[test]
+fn a2_42_a_hyper_job_of_which_no_job_could_be_made_is_refused() {
+    run("hyperjob-bad", async |s| {
+        let queue = s.queue("q", json!({"cpu": "1"})).await?;
+        let same = json!({"name": "a", "templateSpec": template(&queue, "sleep 1")});
+        let refused = s.create(Kind::HyperJob, hyper_job(json!([{"name": "a", "templateSpec": {"tasks": []}}]))).await;
+        let error = format!("{:#}", refused.err().unwrap_or_else(|| anyhow::anyhow!("it is taken")));
+        ensure!(error.contains("spec.replicatedJobs[0].templateSpec.tasks"), "{error}");
+        s.create(Kind::HyperJob, hyper_job(json!([same]))).await?;
+        let image = json!({"spec": {"replicatedJobs": [{"name": "a", "templateSpec": template(&queue, "sleep 2")}]}});
+        let refused = s.patch(Kind::HyperJob, "train", &image).await;
+        let error = format!("{:#}", refused.err().unwrap_or_else(|| anyhow::anyhow!("it is taken")));
+        ensure!(error.contains("spec.replicatedJobs[0].templateSpec.tasks[0]"), "{error}");
+        Ok(())
+    });
+}

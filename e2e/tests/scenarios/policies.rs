@@ -1,0 +1,82 @@
+//! Policies of a split job: what one cluster's pods bring about is for all of it.
+
+use anyhow::{Context, ensure};
+use caldera_e2e::{
+    Scenario,
+    kinds::Kind,
+    manifest::{aggregated, job, task},
+    run,
+};
+use serde_json::{Value, json};
+
+/// A job with a task that runs in one member and one in another, whose pod is to fail; returns these members.
+async fn submit_split(s: &Scenario, name: &str, queue: &str, policies: Value) -> anyhow::Result<[String; 2]> {
+    let members: Vec<String> = s.members().take(2).map(str::to_owned).collect();
+    let [long, broken] = <[String; 2]>::try_from(members).ok().context("splitting needs two members")?;
+    let mut tasks = [task("long", 2, "100m", "sleep 600"), task("broken", 1, "100m", "sleep 600")];
+    for (task, member) in tasks.iter_mut().zip([&long, &broken]) {
+        let nodes = s.list_in_member(member, Kind::Node, None).await;
+        let node = nodes.first().context("a member without nodes")?["metadata"]["name"].clone();
+        task["template"]["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": node});
+    }
+    let mut workload = job(name, queue, &tasks);
+    workload["spec"]["policies"] = policies;
+    workload["spec"]["maxRetry"] = 2.into();
+    s.submit(Kind::Job, workload, &aggregated()).await?;
+    Ok([long, broken])
+}
+
+async fn holds_nothing(s: &Scenario, queue: &str) -> anyhow::Result<()> {
+    s.until(Kind::Queue, queue, "holds nothing", |queue| {
+        queue["status"]["allocated"]["cpu"].as_str().is_none_or(|cpu| cpu == "0")
+    })
+    .await?;
+    Ok(())
+}
+
+#[test]
+fn a_pod_that_fails_restarts_the_whole_split_job_until_its_max_retry() {
+    run("retry", async |s| {
+        let queue = s.queue("q", json!({"cpu": "1"})).await?;
+        let [long, broken] =
+            submit_split(&s, "again", &queue, json!([{"event": "PodFailed", "action": "RestartJob"}])).await?;
+        let first = s.until_in_member(&long, Kind::Job, "again", "is there", |_| true).await?;
+        s.fail_pod_in_member(&broken, "again-broken-0", 3).await?;
+        s.until(Kind::Binding, "again-job", "has restarted once", |binding| {
+            let record = binding["metadata"]["annotations"]["caldera.dev/eviction"].as_str().unwrap_or_default();
+            record.contains("RestartedByPolicy") && record.contains("\"restarts\":1")
+        })
+        .await?;
+        // Not before both old copies are gone, so the pod that runs in the other cluster then is the new copy's.
+        s.until_in_member(&long, Kind::Job, "again", "is made anew", |copy| {
+            copy["metadata"]["uid"] != first["metadata"]["uid"]
+        })
+        .await?;
+        s.fail_pod_in_member(&broken, "again-broken-0", 3).await?;
+        let failed = s.until_phase("again", "Failed").await?;
+        ensure!(failed["status"]["retryCount"] == 2, "{}", failed["status"]);
+        // Its last copy has one try left, and may say that it failed before the whole job is taken off.
+        let reason = failed["status"]["state"]["reason"].as_str();
+        ensure!(reason.is_none_or(|reason| reason == "MaxRetryReached"), "{}", failed["status"]);
+        s.until_gone_in_member(&long, Kind::Job, "again").await?;
+        holds_nothing(&s, &queue).await
+    });
+}
+
+#[test]
+fn a_pod_that_fails_aborts_or_ends_the_whole_split_job_as_its_policies_say() {
+    run("ends", async |s| {
+        let queue = s.queue("q", json!({"cpu": "1"})).await?;
+        for (name, policy, phase) in [
+            ("aborts", json!({"event": "PodFailed", "action": "AbortJob"}), "Aborted"),
+            ("exits", json!({"exitCode": 3, "action": "TerminateJob"}), "Terminated"),
+        ] {
+            let [long, broken] = submit_split(&s, name, &queue, json!([policy])).await?;
+            s.fail_pod_in_member(&broken, &format!("{name}-broken-0"), 3).await?;
+            s.until_phase(name, phase).await?;
+            s.until_gone_in_member(&long, Kind::Job, name).await?;
+            holds_nothing(&s, &queue).await?;
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,168 @@
+//! Who may use which queue.
+
+use anyhow::ensure;
+use caldera_e2e::{
+    Scenario,
+    kinds::Kind,
+    manifest::{aggregated, deployment, job, policy, queue, task},
+    run,
+};
+use serde_json::{Value, json};
+
+const SELECTOR: &str = "caldera.dev/namespace-selector";
+
+/// The error of a creation that is to be refused.
+async fn refusal(s: &Scenario, kind: Kind, object: Value) -> anyhow::Result<String> {
+    match s.create(kind, object.clone()).await {
+        Ok(_) => anyhow::bail!("{object} was accepted"),
+        Err(error) => Ok(error.to_string()),
+    }
+}
+
+fn ensure_words(text: &str, words: &[&str]) -> anyhow::Result<()> {
+    for word in words {
+        ensure!(text.contains(word), "{word:?} is not in {text:?}");
+    }
+    Ok(())
+}
+
+async fn label(s: &Scenario, labels: Value) -> anyhow::Result<()> {
+    s.patch(Kind::Namespace, &s.namespace, &json!({"metadata": {"labels": labels}})).await.map(drop)
+}
+
+#[test]
+fn a_queue_takes_jobs_of_the_namespaces_that_it_selects() {
+    run("selector", async |s| {
+        let closed = s.own("closed");
+        let mut object = queue(&closed, &json!({"cpu": "1"}));
+        object["metadata"]["annotations"] = json!({SELECTOR: "team in ml"});
+        let text = refusal(&s, Kind::Queue, object.clone()).await?;
+        ensure_words(&text, &[SELECTOR, "team in ml", "key in (a,b)"])?;
+        object["metadata"]["annotations"] = json!({SELECTOR: "team in (ml),!banned"});
+        s.create(Kind::Queue, object).await?;
+        s.until(Kind::Queue, &closed, "is open", |queue| queue["status"]["state"] == "Open").await?;
+
+        let mine = |name: &str, seconds: u32| job(name, &closed, &[task("a", 1, "100m", &format!("sleep {seconds}"))]);
+        let text = refusal(&s, Kind::Job, mine("stranger", 1)).await?;
+        ensure_words(&text, &[&closed, "team in (ml),!banned", &s.namespace, "takes no jobs of namespace"])?;
+
+        // A moment after the label is there, whatever the webhook has seen of it.
+        label(&s, json!({"team": "ml"})).await?;
+        s.submit(Kind::Job, mine("friend", 1), &aggregated()).await?;
+        s.until_phase("friend", "Completed").await?;
+
+        // Who waits when the label goes does not start, and says why; nor does a kind that nobody asks at submission.
+        s.create(Kind::Job, job("filler", &closed, &[task("a", 1, "1", "sleep 600")])).await?;
+        s.create(
+            Kind::Policy,
+            policy(
+                &json!({
+                    "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "filler"},
+                }),
+                &aggregated(),
+            ),
+        )
+        .await?;
+        s.until_placed("filler-job").await?;
+        let waits = s.submit(Kind::Job, mine("waits", 1), &aggregated()).await?;
+        s.until_podgroup(&waits, "waits for quota", |group| reason(group) == "WaitingForQuota").await?;
+        label(&s, json!({"team": null})).await?;
+        s.until_podgroup(&waits, "is not selected", |group| reason(group) == "NamespaceNotSelected").await?;
+        s.delete(Kind::Job, "filler").await?;
+        let web = s.submit(Kind::Deployment, deployment("web", Some(&closed), 1, "100m"), &aggregated()).await?;
+        s.until_podgroup(&web, "is not selected", |group| reason(group) == "NamespaceNotSelected").await?;
+        let binding = s.get(Kind::Binding, "waits-job").await?.unwrap_or_default();
+        ensure!(binding["spec"]["clusters"].as_array().is_none_or(Vec::is_empty), "it started: {binding}");
+
+        // The selector changes: both start.
+        s.patch(Kind::Queue, &closed, &json!({"metadata": {"annotations": {SELECTOR: "!banned"}}})).await?;
+        s.until_phase("waits", "Completed").await?;
+        s.until_placed("web-deployment").await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_job_that_names_no_queue_is_in_that_of_its_namespace_and_is_taken_there_as_any_other() {
+    run("own-queue", async |s| {
+        let own = s.queue("own", json!({"cpu": "1"})).await?;
+        let annotate = json!({"metadata": {"annotations": {"caldera.dev/default-queue": own}}});
+        s.patch(Kind::Namespace, &s.namespace, &annotate).await?;
+        let unnamed = |name: &str| {
+            let mut unnamed = job(name, "", &[task("a", 1, "100m", "sleep 1")]);
+            unnamed["spec"].as_object_mut().map(|spec| spec.remove("queue"));
+            unnamed
+        };
+        // As soon as the webhook has seen it.
+        let seen = async {
+            for number in 0.. {
+                let (name, placement) = (format!("unnamed{number}"), aggregated());
+                let stored = s.submit(Kind::Job, unnamed(&name), &placement).await?;
+                if stored["spec"]["queue"] == own {
+                    return Ok(name);
+                }
+                ensure!(stored["spec"]["queue"] == "default", "{stored}");
+            }
+            anyhow::bail!("there are no numbers left")
+        };
+        let name = tokio::time::timeout(std::time::Duration::from_secs(60), seen).await??;
+        s.until_phase(&name, "Completed").await?;
+        s.patch(Kind::Queue, &own, &json!({"metadata": {"annotations": {SELECTOR: "team=ml"}}})).await?;
+        let refused = async {
+            for number in 0.. {
+                match s.create(Kind::Job, unnamed(&format!("refused{number}"))).await {
+                    Ok(_) => {}
+                    Err(error) => return ensure_words(&error.to_string(), &[&own, "takes no jobs of namespace"]),
+                }
+            }
+            Ok(())
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), refused).await?
+    });
+}
+
+#[test]
+fn a_line_that_is_full_takes_no_more_until_somebody_starts() {
+    run("full-line", async |s| {
+        let name = s.own("q");
+        let mut object = queue(&name, &json!({"cpu": "100m"}));
+        object["metadata"]["annotations"] = json!({"caldera.dev/max-waiting-jobs": "some"});
+        let text = refusal(&s, Kind::Queue, object.clone()).await?;
+        ensure_words(&text, &["caldera.dev/max-waiting-jobs", "no whole number of jobs"])?;
+        object["metadata"]["annotations"] = json!({"caldera.dev/max-waiting-jobs": "1"});
+        s.create(Kind::Queue, object).await?;
+        s.until(Kind::Queue, &name, "is open", |queue| queue["status"]["state"] == "Open").await?;
+        let small = |job_name: &str| job(job_name, &name, &[task("a", 1, "100m", "sleep 600")]);
+        s.submit(Kind::Job, small("runs"), &aggregated()).await?;
+        s.until_placed("runs-job").await?;
+        // What the webhook has not seen yet counts for nothing: the line is full within a moment.
+        let full = async {
+            for number in 0.. {
+                let submitted = s.submit(Kind::Job, small(&format!("more{number}")), &aggregated()).await;
+                if let Err(error) = submitted {
+                    return ensure_words(&error.to_string(), &["wait in queue", &name, "1 are the most"]);
+                }
+            }
+            Ok(())
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), full).await??;
+        // Somebody starts until nobody waits, and there is room.
+        let room = async {
+            for number in 0.. {
+                for job in s.list(Kind::Job).await? {
+                    // It may be gone already.
+                    drop(s.delete(Kind::Job, job["metadata"]["name"].as_str().unwrap_or_default()).await);
+                }
+                if s.create(Kind::Job, small(&format!("later{number}"))).await.is_ok() {
+                    return anyhow::Ok(());
+                }
+            }
+            Ok(())
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), room).await?
+    });
+}
+
+fn reason(group: &Value) -> &str {
+    group["status"]["conditions"][0]["reason"].as_str().unwrap_or_default()
+}

@@ -1,0 +1,66 @@
+//! Statuses that say "scheduled", from the decision until there is room to send them.
+//!
+//! Rule: a status is built when it is sent, of the binding as it is known then. Karmada touches a binding as soon as it
+//! has clusters (its finalizer, the conditions of its Works), and a status that was built before it queued would be
+//! refused for the version that it names. Karmada needs each once: without `lastScheduledTime` it aggregates nothing,
+//! and it evicts nothing gracefully until `schedulerObservedGeneration` is the generation. One for a generation that is
+//! over says nothing: it is decided again. Placements go first; while they leave no room, each write that is answered
+//! lets one status go, so that none waits for ever.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    mem,
+};
+
+use caldera_runtime::write::Write;
+use jiff::Timestamp;
+
+use super::binding_writes;
+use crate::observe::binding::{Binding, BindingKey};
+
+/// One that waits.
+#[derive(Debug)]
+struct Confirmation {
+    key: BindingKey,
+    uid: String,
+    generation: i64,
+    affinity: Option<String>,
+    anew: bool,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Confirmations {
+    waiting: VecDeque<Confirmation>,
+    /// A write was answered, and none has gone in its place.
+    owed: bool,
+}
+
+impl Confirmations {
+    /// Puts a binding in line that is placed as it should be. `anew`: it was scheduled just now.
+    pub fn add(&mut self, binding: &Binding, affinity: Option<String>, anew: bool) {
+        let (key, uid) = (binding.key.clone(), binding.uid.clone());
+        self.waiting.push_back(Confirmation { key, uid, generation: binding.generation, affinity, anew });
+    }
+
+    /// A write was answered.
+    pub const fn observe_answer(&mut self) {
+        self.owed = true;
+    }
+
+    /// Takes the first one out that may be sent, with its write unless what it would confirm is not so any more.
+    pub fn take_next(
+        &mut self,
+        bindings: &BTreeMap<BindingKey, Binding>,
+        has_room: bool,
+        now: Timestamp,
+    ) -> Option<(BindingKey, Option<Write>)> {
+        if !mem::take(&mut self.owed) && !has_room {
+            return None;
+        }
+        let Confirmation { key, uid, generation, affinity, anew } = self.waiting.pop_front()?;
+        let known = bindings.get(&key).filter(|known| known.uid == uid && known.generation == generation);
+        let write = known.map(|binding| binding_writes::write_scheduled(binding, affinity.as_deref(), anew, now));
+        Some((key, write))
+    }
+}

@@ -1,0 +1,205 @@
+//! How writes go: how long they take, which fail and how, and whether those of a kind have failed for a minute.
+//!
+//! Rule: kinds are told apart, as a lease that is renewed says nothing of bindings that can not be written. An object
+//! that changed, is there already or is gone is an answer, and no sign of health or illness. Writes of a kind are ill
+//! once all of them failed for [`ILL_AFTER`], until one gets through or none was tried for [`FORGOTTEN_AFTER`].
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use crate::metric::{Counters, Histograms, Kind, Metric, SharedRegistry};
+use prometheus_client::metrics::histogram::Histogram;
+
+/// How long writes of a kind must have failed.
+pub const ILL_AFTER: Duration = Duration::from_secs(60);
+/// How long after the last failure nobody knows any more.
+pub const FORGOTTEN_AFTER: Duration = Duration::from_secs(300);
+
+/// Writes that were sent.
+pub const SENT: Metric = Metric {
+    name: "caldera_api_writes",
+    kind: Kind::Counter,
+    labels: &["component", "verb", "resource"],
+    help: "Writes that were sent to Kubernetes APIs",
+};
+/// How long writes take.
+pub const DURATION: Metric = Metric {
+    name: "caldera_write_duration_seconds",
+    kind: Kind::Histogram,
+    labels: &["kind"],
+    help: "From a write to the API server's answer, by resource and subresource",
+};
+/// Writes that were not carried out.
+pub const FAILED: Metric = Metric {
+    name: "caldera_failed_writes",
+    kind: Kind::Counter,
+    labels: &["kind", "outcome"],
+    help: "Writes that were not carried out: conflict (409), gone (404), invalid (422, also a patch of what has changed), \
+           refused (other 4xx), unavailable (429, 5xx, no answer)",
+};
+/// All of these.
+pub const WRITES: [Metric; 3] = [SENT, DURATION, FAILED];
+
+/// What became of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done,
+    Conflict,
+    Gone,
+    Invalid,
+    Refused,
+    Unavailable,
+}
+
+impl Outcome {
+    /// By the status of the answer; none came if there is none.
+    pub(crate) const fn of_status(status: Option<u16>) -> Self {
+        match status {
+            Some(200..=299) => Self::Done,
+            Some(409) => Self::Conflict,
+            Some(404) => Self::Gone,
+            Some(422) => Self::Invalid,
+            Some(429 | 500..) | None => Self::Unavailable,
+            Some(_) => Self::Refused,
+        }
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Conflict => "conflict",
+            Self::Gone => "gone",
+            Self::Invalid => "invalid",
+            Self::Refused => "refused",
+            Self::Unavailable => "unavailable",
+        }
+    }
+}
+
+/// Since when writes of a kind have failed, and the last one that did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Failing {
+    first: Instant,
+    last: Instant,
+    outcome: Outcome,
+}
+
+/// How writes go. Clones share it.
+#[derive(Debug, Clone)]
+pub struct WriteMetrics {
+    sent: Counters,
+    durations: Histograms,
+    failed: Counters,
+    failing: Arc<Mutex<BTreeMap<String, Failing>>>,
+}
+
+impl Default for WriteMetrics {
+    fn default() -> Self {
+        let buckets = || Histogram::new([0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0]);
+        let durations = Histograms::new_with_constructor(buckets as fn() -> Histogram);
+        Self { sent: Counters::default(), durations, failed: Counters::default(), failing: Arc::default() }
+    }
+}
+
+impl WriteMetrics {
+    /// Shows them.
+    pub fn register(&self, registry: &SharedRegistry) {
+        SENT.register(registry, self.sent.clone());
+        DURATION.register(registry, self.durations.clone());
+        FAILED.register(registry, self.failed.clone());
+    }
+
+    /// A write is sent.
+    pub(crate) fn count(&self, component: &str, verb: &str, resource: &str) {
+        self.sent.get_or_create(&SENT.label([component, verb, resource])).inc();
+    }
+
+    /// Takes in what became of a write.
+    pub(crate) fn observe(&self, kind: &str, outcome: Outcome, took: Duration, now: Instant) {
+        self.durations.get_or_create(&DURATION.label([kind])).observe(took.as_secs_f64());
+        if outcome != Outcome::Done {
+            self.failed.get_or_create(&FAILED.label([kind, outcome.as_str()])).inc();
+        }
+        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        match outcome {
+            Outcome::Done => drop(failing.remove(kind)),
+            Outcome::Conflict | Outcome::Gone | Outcome::Invalid => {}
+            Outcome::Refused | Outcome::Unavailable => {
+                let one = failing.entry(kind.to_owned()).or_insert(Failing { first: now, last: now, outcome });
+                if now.duration_since(one.last) > FORGOTTEN_AFTER {
+                    one.first = now;
+                }
+                (one.last, one.outcome) = (now, outcome);
+            }
+        }
+    }
+
+    /// Which writes have failed for a minute, in words.
+    #[must_use]
+    pub fn find_trouble(&self, now: Instant) -> Option<String> {
+        let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        let ill = failing.iter().filter(|(_, one)| {
+            one.last.duration_since(one.first) >= ILL_AFTER && now.duration_since(one.last) <= FORGOTTEN_AFTER
+        });
+        let words: Vec<String> = ill
+            .map(|(kind, one)| {
+                let seconds = now.duration_since(one.first).as_secs();
+                format!("all writes of {kind} have failed for {seconds} s ({})", one.outcome.as_str())
+            })
+            .collect();
+        (!words.is_empty()).then(|| words.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metric::{encode, find_undeclared};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test]
+    async fn writes_of_a_kind_are_ill_once_all_have_failed_for_a_minute() {
+        let (writes, start) = (WriteMetrics::default(), Instant::now());
+        let at = |seconds: u32, kind: &str, status: Option<u16>| {
+            writes.observe(kind, Outcome::of_status(status), SECOND, start + SECOND * seconds);
+        };
+        let trouble = |seconds: u32| writes.find_trouble(start + SECOND * seconds);
+        at(0, "queues", None);
+        at(30, "leases", Some(200));
+        at(59, "queues", Some(503));
+        assert_eq!(trouble(120), None);
+        at(60, "queues", Some(409));
+        at(61, "queues", Some(403));
+        assert_eq!(trouble(70).unwrap(), "all writes of queues have failed for 70 s (refused)");
+        // Nobody tried for long.
+        assert_eq!(trouble(362), None);
+        at(400, "queues", None);
+        assert_eq!(trouble(400), None);
+        at(470, "queues", None);
+        assert!(trouble(470).is_some());
+        at(471, "queues", Some(201));
+        assert_eq!(trouble(471), None);
+    }
+
+    #[tokio::test]
+    async fn what_is_shown_of_writes_is_what_is_declared() {
+        let (writes, registry) = (WriteMetrics::default(), SharedRegistry::default());
+        writes.register(&registry);
+        for status in [Some(200), Some(409), Some(404), Some(422), Some(403), Some(500), None] {
+            writes.observe("queues/status", Outcome::of_status(status), SECOND, Instant::now());
+        }
+        writes.count("controller", "patch", "queues/status");
+        let text = encode(&registry).unwrap();
+        assert_eq!(find_undeclared(&text, &WRITES), [""; 0], "{text}");
+        assert!(
+            text.contains("caldera_failed_writes_total{kind=\"queues/status\",outcome=\"unavailable\"} 2\n"),
+            "{text}"
+        );
+    }
+}

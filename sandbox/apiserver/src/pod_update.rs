@@ -1,0 +1,90 @@
+//! What an update may change in a pod's spec (`ValidatePodUpdate` of `pkg/apis/core/validation`).
+
+use serde_json::Value;
+
+use crate::podspec::{NULL, items_of, text_of};
+use crate::schema::FieldError;
+
+const UPDATABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,\
+    `spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` \
+    (allow it to be set to 1 if it was previously negative)";
+
+/// A pod's spec is fixed but for images, deadlines and more tolerations; where it may go also while it is gated. (The real
+/// server shows a diff after the sentence.)
+pub fn immutable_spec(new: &Value, old: &Value) -> Vec<FieldError> {
+    let gates = |spec: &Value| spec.get("schedulingGates").and_then(Value::as_array).cloned().unwrap_or_default();
+    let (before, now) = (gates(old), gates(new));
+    if let Some((index, gate)) = now.iter().enumerate().find(|(_, gate)| !before.contains(gate)) {
+        let why = format!("only deletion is allowed, but found new scheduling gate '{}'", text_of(gate, "name"));
+        return vec![FieldError::forbidden(format!("spec.schedulingGates[{index}].name"), &why)];
+    }
+    let fixed = |spec: &Value| {
+        let mut spec = spec.clone();
+        for list in ["containers", "initContainers", "ephemeralContainers"] {
+            for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+                if let Some(container) = container.as_object_mut() {
+                    container.remove("image");
+                }
+            }
+        }
+        if let Some(map) = spec.as_object_mut() {
+            for member in [
+                "activeDeadlineSeconds",
+                "tolerations",
+                "terminationGracePeriodSeconds",
+                "schedulingGates",
+                "ephemeralContainers",
+            ] {
+                map.remove(member);
+            }
+            if !before.is_empty() {
+                map.remove("nodeSelector");
+                map.remove("affinity");
+            }
+        }
+        spec
+    };
+    let containers = |spec: &Value| (items_of(spec, "containers").len(), items_of(spec, "initContainers").len());
+    if containers(new) != containers(old) {
+        let member = if containers(new).0 == containers(old).0 { "initContainers" } else { "containers" };
+        let why = "pod updates may not add or remove containers";
+        return vec![FieldError::forbidden(format!("spec.{member}"), why)];
+    }
+    let seconds = |spec: &Value, member: &str| spec.get(member).and_then(Value::as_i64);
+    let deadline = "activeDeadlineSeconds";
+    match (seconds(new, deadline), seconds(old, deadline)) {
+        (Some(now), Some(before)) if now > before => {
+            let why = "must be less than or equal to previous value";
+            return vec![FieldError::invalid(format!("spec.{deadline}"), &now.into(), why)];
+        }
+        (None, Some(_)) => {
+            let why = "must not update from a positive integer to nil value";
+            return vec![FieldError::invalid(format!("spec.{deadline}"), &NULL, why)];
+        }
+        _ => {}
+    }
+    let grace = "terminationGracePeriodSeconds";
+    let shortened = seconds(new, grace) == Some(1) && seconds(old, grace).is_some_and(|s| s < 0);
+    let same_grace = shortened || seconds(new, grace) == seconds(old, grace);
+    if same_grace && fixed(new) == fixed(old) { Vec::new() } else { vec![FieldError::forbidden("spec", UPDATABLE)] }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_keeps_its_containers_its_deadline_and_its_grace() {
+        let pod = |containers: usize, deadline: i64, grace: i64| {
+            let list: Vec<Value> = (0..containers).map(|n| json!({"name": format!("c{n}"), "image": "i"})).collect();
+            json!({"containers": list, "activeDeadlineSeconds": deadline, "terminationGracePeriodSeconds": grace})
+        };
+        let field = |new: Value| immutable_spec(&new, &pod(1, 5, 30)).into_iter().map(|e| e.field).collect::<Vec<_>>();
+        assert_eq!(field(pod(2, 5, 30)), ["spec.containers"]);
+        assert_eq!(field(pod(1, 10, 30)), ["spec.activeDeadlineSeconds"]);
+        assert_eq!(field(pod(1, 5, 1)), ["spec"]);
+        assert!(field(pod(1, 3, 30)).is_empty());
+    }
+}

@@ -1,0 +1,82 @@
+//! `exec`, `attach`, `portforward` and `proxy`: admission is asked about a CONNECT with the options of the query, then
+//! there is nobody to connect to, because no kubelet runs here (`endpoints/handlers/rest.go`, `core/pod/rest`).
+
+use serde_json::{Map, Value, json};
+
+use super::*;
+use crate::admission::Operation;
+
+/// The subresources that lead to a node, with the kind of their options.
+pub const CONNECTIONS: [(&str, &str, &str); 6] = [
+    ("pods", "attach", "PodAttachOptions"),
+    ("pods", "exec", "PodExecOptions"),
+    ("pods", "portforward", "PodPortForwardOptions"),
+    ("pods", "proxy", "PodProxyOptions"),
+    ("services", "proxy", "ServiceProxyOptions"),
+    ("nodes", "proxy", "NodeProxyOptions"),
+];
+
+/// The options of the query, as the kind of the subresource has them.
+fn read_options(call: &Call, kind: &str, rest: &str) -> Value {
+    let mut options = Map::new();
+    options.insert("kind".into(), kind.into());
+    options.insert("apiVersion".into(), "v1".into());
+    match kind {
+        "PodExecOptions" | "PodAttachOptions" => {
+            for flag in ["stdin", "stdout", "stderr", "tty"].into_iter().filter(|flag| call.query.flag(flag)) {
+                options.insert(flag.into(), true.into());
+            }
+            if let Some(container) = call.query.get("container").filter(|c| !c.is_empty()) {
+                options.insert("container".into(), container.into());
+            }
+            let command = call.query.all("command");
+            if kind == "PodExecOptions" {
+                options.insert("command".into(), if command.is_empty() { Value::Null } else { json!(command) });
+            }
+        }
+        "PodPortForwardOptions" => {
+            let ports: Vec<i64> = call.query.all("ports").iter().filter_map(|p| p.parse().ok()).collect();
+            if !ports.is_empty() {
+                options.insert("ports".into(), json!(ports));
+            }
+        }
+        _ if rest.is_empty() => {}
+        _ => drop(options.insert("path".into(), format!("/{rest}").into())),
+    }
+    Value::Object(options)
+}
+
+pub async fn connect_object(call: &mut Call, kind: &str, rest: &str) -> Result<Reply, Status> {
+    let resource = call.resource.clone();
+    let subresource = call.info.subresource.split('/').next().unwrap_or_default().to_owned();
+    let (name, namespace, user) = (call.info.name.clone(), call.namespace().to_owned(), call.user.clone());
+    let mut options = read_options(call, kind, rest);
+    let attributes = Attributes {
+        operation: Operation::Connect,
+        resource: &resource,
+        subresource: &subresource,
+        subresource_kind: Some(("", "v1", kind)),
+        namespace: &namespace,
+        name: &name,
+        old_object: None,
+        options: &Value::Null,
+        dry_run: false,
+        user: &user,
+    };
+    if admission::any_concerned(&call.server, &attributes) {
+        let as_it_is = |_: &mut Value| Ok(());
+        admission::run_mutating(&call.server, &attributes, Some(&mut options), &as_it_is, &mut call.warnings).await?;
+        admission::run_validating(&call.server, &attributes, Some(&options), &mut call.warnings).await?;
+    }
+    let object = call.get(&name).ok_or_else(|| call.not_found(&name))?;
+    Err(match resource.plural.as_str() {
+        "pods" if object.value.pointer("/spec/nodeName").is_none() => {
+            Status::bad_request(format!("pod {name} does not have a host assigned"))
+        }
+        "services" => {
+            let why = format!("no endpoints available for service {}", go_quote(&name));
+            Status::new(503, "ServiceUnavailable", why)
+        }
+        _ => Status::internal("error dialing backend: there is no kubelet"),
+    })
+}

@@ -1,0 +1,158 @@
+//! How many jobs may wait in a queue.
+//!
+//! Rule: a Volcano Job is refused at submission where the queue that it names, or one above it, has as many that wait as
+//! its annotations `caldera.dev/max-waiting-jobs` and `caldera.dev/max-waiting-jobs-per-namespace` allow: those of the
+//! queue and of the queues below it, of every kind that names one, without an admission and not ended. Slurm's
+//! `MaxSubmitJobs` is the model, which counts those that run too. It is a bound on lines and objects, and no quota: what
+//! arrives within the moment that the watches are behind passes, and nobody who waits is put out of line.
+
+use caldera_crds::{names::volcano::ROOT_QUEUE, tenancy::WaitingLimits, workload::queue_of};
+use serde_json::Value;
+
+use super::verdict::{Denial, Verdict};
+use crate::observe::{
+    cache::{Cache, WorkloadKey},
+    request::ReviewRequest,
+};
+
+/// Refuses a new job where its line is full; `None` where there is room.
+#[must_use]
+pub fn refuse_over_limit(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Option<Verdict> {
+    let job = request.object.as_ref().filter(|_| request.is_create())?;
+    let (namespace, named) = (request.namespace.as_deref()?, queue_of(job));
+    list_path(named.as_str(), cache).into_iter().find_map(|queue| {
+        let limits = WaitingLimits::of_queue(cache.queues.get(queue)?);
+        if limits == WaitingLimits::default() {
+            return None;
+        }
+        let (all, own) = count_waiting(queue, namespace, cache);
+        let full = |limit: Option<usize>, count: usize| limit.filter(|limit| count >= *limit);
+        let message = match (full(limits.all, all), full(limits.of_namespace, own)) {
+            (Some(most), _) => format!("{all} jobs wait in queue {queue} and those below it, and {most} are the most"),
+            (None, Some(most)) => format!(
+                "{own} jobs of namespace {namespace} wait in queue {queue} and those below it, and {most} are the most"
+            ),
+            (None, None) => return None,
+        };
+        let message = format!("spec.queue: {message}: submit it again when some have started");
+        Some(Verdict::Deny(Denial { code: 403, reason: "Forbidden", message }))
+    })
+}
+
+/// A queue and those above it, the root left out.
+fn list_path<'a>(queue: &'a str, cache: &'a Cache) -> Vec<&'a str> {
+    let mut path: Vec<&str> = Vec::new();
+    let mut at = queue;
+    while !matches!(at, "" | ROOT_QUEUE) && !path.contains(&at) {
+        path.push(at);
+        let parent = cache.queues.get(at).and_then(|queue| queue.pointer("/spec/parent")?.as_str());
+        at = parent.unwrap_or_default();
+    }
+    path
+}
+
+/// Jobs that wait in a queue or below it: in all, and of a namespace.
+fn count_waiting(queue: &str, namespace: &str, cache: &Cache) -> (usize, usize) {
+    let is_below = |named: &str| list_path(named, cache).contains(&queue);
+    let (mut all, mut own) = (0, 0);
+    for (key, workload) in cache.workloads.iter() {
+        let Some(named) = workload.queue.as_deref().filter(|_| !workload.ended) else { continue };
+        if (named == queue || is_below(named)) && !is_admitted(key, cache) {
+            all += 1;
+            own += usize::from(key.namespace == namespace);
+        }
+    }
+    (all, own)
+}
+
+fn is_admitted(key: &WorkloadKey, cache: &Cache) -> bool {
+    // As Karmada names bindings.
+    let name = format!("{}-{}", key.name.replace(':', "."), key.kind.kind().to_lowercase());
+    let binding = cache.bindings.get(&(key.namespace.clone(), name));
+    binding.is_some_and(|binding| binding.workload.as_ref() == Some(key) && binding.admission.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use caldera_core::admission::Admission;
+    use caldera_crds::workload::WorkloadKind;
+    use serde_json::json;
+
+    use super::*;
+    use crate::observe::cache::{CachedBinding, CachedWorkload};
+
+    fn cache(limits: &Value) -> Cache {
+        let mut cache = Cache::default();
+        let queue = |name: &str, parent: &str, annotations: &Value| {
+            let metadata = json!({"name": name, "annotations": annotations});
+            json!({"metadata": metadata, "spec": {"parent": parent}})
+        };
+        cache.queues.insert("top".into(), queue("top", "root", limits));
+        cache.queues.insert("leaf".into(), queue("leaf", "top", &json!({})));
+        cache.queues.insert("beside".into(), queue("beside", "root", &json!({})));
+        cache
+    }
+
+    fn add(cache: &mut Cache, namespace: &str, name: &str, queue: &str, state: &str) {
+        let key = WorkloadKey { kind: WorkloadKind::VolcanoJob, namespace: namespace.into(), name: name.into() };
+        let ended = state == "ended";
+        let workload = CachedWorkload { queue: Some(queue.into()), priority_class: None, ended };
+        cache.workloads.insert(key.clone(), workload);
+        let record = r#"{"queue":"leaf","priority":0,"copies":1,"tasks":{"t":1},"charged":{"cpu":"1","pods":"1"}}"#;
+        let admission = (state == "runs").then(|| Arc::new(Admission::parse(record).unwrap()));
+        let binding = CachedBinding { workload: Some(key), admission, ..CachedBinding::default() };
+        cache.put_binding((namespace.into(), format!("{name}-job")), binding);
+    }
+
+    fn submit(cache: &Cache, queue: &str) -> Option<String> {
+        let job = json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {"queue": queue}});
+        let request = ReviewRequest {
+            uid: "u".into(),
+            operation: "CREATE".into(),
+            namespace: Some("ns".into()),
+            name: None,
+            dry_run: None,
+            user_info: None,
+            object: Some(job),
+            old_object: None,
+        };
+        refuse_over_limit(&request, cache).map(|verdict| match verdict {
+            Verdict::Deny(denial) => denial.message,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn a_line_that_is_full_takes_no_more_and_says_how_many_wait() {
+        let mut cache = cache(&json!({"caldera.dev/max-waiting-jobs": "2"}));
+        add(&mut cache, "a", "one", "leaf", "waits");
+        add(&mut cache, "ns", "runs", "leaf", "runs");
+        add(&mut cache, "ns", "ended", "leaf", "ended");
+        add(&mut cache, "ns", "elsewhere", "beside", "waits");
+        assert_eq!(submit(&cache, "leaf"), None);
+        add(&mut cache, "b", "two", "top", "waits");
+        assert_eq!(
+            submit(&cache, "leaf").as_deref(),
+            Some(
+                "spec.queue: 2 jobs wait in queue top and those below it, and 2 are the most: submit it again when some \
+                 have started"
+            )
+        );
+        assert_eq!(submit(&cache, "beside"), None);
+        // One starts.
+        add(&mut cache, "a", "one", "leaf", "runs");
+        assert_eq!(submit(&cache, "leaf"), None);
+    }
+
+    #[test]
+    fn a_namespace_that_fills_its_part_of_a_line_leaves_that_of_others() {
+        let mut cache = cache(&json!({"caldera.dev/max-waiting-jobs-per-namespace": "1"}));
+        add(&mut cache, "other", "one", "leaf", "waits");
+        add(&mut cache, "other", "two", "leaf", "waits");
+        assert_eq!(submit(&cache, "leaf"), None);
+        add(&mut cache, "ns", "mine", "leaf", "waits");
+        assert!(submit(&cache, "leaf").unwrap().contains("1 jobs of namespace ns wait in queue top"));
+    }
+}
