@@ -17,7 +17,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 pub use self::{
     ask::{
         ClusterAction, ClusterNamesArgs, EventsArgs, JobAction, JobListArgs, JobLogsArgs, JobNamesArgs, JobOrder,
-        PauseArgs, QueueAction, QueueArgs, QueueSetArgs, ScopeArgs, TopArgs, UnpauseArgs, WhyArgs,
+        PauseArgs, QueueAction, QueueArgs, QueueSetArgs, ScopeArgs, TopArgs, UnpauseArgs, UsageArgs, UsageBy,
+        UsageOutput, WhyArgs,
     },
     check::{DoctorArgs, FailOn, UninstallArgs},
     component::{
@@ -110,6 +111,9 @@ pub enum Command {
     /// Has jobs released again.
     #[command(after_help = ask::ASK_EXIT)]
     Unpause(UnpauseArgs),
+    /// Says what was used, by month, queue and namespace, long after the jobs are gone.
+    #[command(after_help = ask::ASK_EXIT)]
+    Usage(UsageArgs),
     /// Shows fleet, queues, members and jobs on the terminal, as they change. Keys sort, filter and ask why.
     #[command(after_help = ask::TOP_EXIT)]
     Top(TopArgs),
@@ -144,6 +148,7 @@ impl Command {
             | Self::Cluster(_)
             | Self::Pause(_)
             | Self::Unpause(_)
+            | Self::Usage(_)
             | Self::Simulate(_)
             | Self::Doctor(_)
             | Self::Uninstall(_) => "warn",

@@ -7,7 +7,7 @@ use clap::CommandFactory as _;
 use crate::{
     args::{Args, Command},
     cluster, components, console, demo, doctor, events, job, manifests, output, queue, sandbox, server, simulate, top,
-    uninstall, why,
+    uninstall, usage, why,
 };
 
 /// Runs a subcommand to its end.
@@ -35,6 +35,7 @@ pub async fn run_command(command: Command) -> anyhow::Result<ExitCode> {
         Command::Cluster(action) => cluster::run_cluster(action).await,
         Command::Pause(args) => queue::pause_releases(args).await,
         Command::Unpause(args) => queue::unpause_releases(args).await,
+        Command::Usage(args) => usage::run_usage(args).await,
         Command::Top(args) => top::run_top(args).await,
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -29,6 +29,7 @@ pub mod stack;
 pub mod style;
 pub mod top;
 pub mod uninstall;
+pub mod usage;
 pub mod view;
 pub mod watch;
 pub mod webhook_identity;

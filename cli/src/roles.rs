@@ -4,7 +4,7 @@
 //! namespace and by name; a name can not bound `create`, so that is a rule of its own. Webhook configurations may be
 //! changed only where registration is asked for, and only ours.
 
-use caldera_controller::settings;
+use caldera_controller::{settings, usage};
 use caldera_crds::names::karmada::CLUSTER_NAMESPACE;
 use serde_json::{Value, json};
 
@@ -197,7 +197,7 @@ fn own_rules(component: &str, granted: &Granted) -> Vec<Value> {
         "controller" => vec![
             create_lease(),
             lease(&["caldera-controller"], held),
-            named_rule("", "configmaps", &[settings::NAME], &["get", "create", "patch"]),
+            named_rule("", "configmaps", &[settings::NAME, usage::NAME], &["get", "create", "patch"]),
         ],
         // It reads the controller's lease, too.
         "scheduler" => {

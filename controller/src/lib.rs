@@ -17,6 +17,7 @@ pub mod settings;
 pub mod snapshot;
 #[cfg(test)]
 mod tests;
+pub mod usage;
 pub mod write;
 
 pub use config::Config;

@@ -49,6 +49,7 @@ use crate::{
         PolicyFacts, QueueFacts, WorkFacts, Workload, read_namespace,
     },
     settings::{self, Settings},
+    usage::{self, UsageHistory},
     write::{
         Tag,
         hyper_job::{hyper_job_resource, policy_resource},
@@ -70,6 +71,8 @@ const PUBLISH_AGAIN: std::time::Duration = std::time::Duration::from_secs(10);
 /// Between two writes of what queues used, and how long the start waits for what was written.
 const SAVE_USAGE: SignedDuration = SignedDuration::from_mins(5);
 const READ_USAGE: std::time::Duration = std::time::Duration::from_secs(10);
+/// Between two tries to read what was accounted.
+const READ_AGAIN: std::time::Duration = std::time::Duration::from_secs(60);
 /// Events taken in before a decision at most.
 const BATCH: usize = 2048;
 
@@ -99,6 +102,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         settings.mean_used = read_mean_used(&client, &config.namespace).await;
     }
     tokio::spawn(publish_settings(client.clone(), settings.clone(), config.namespace.clone(), stop.clone()));
+    tokio::spawn(read_usage(client.clone(), config.namespace.clone(), inputs.clone(), stop.clone()));
     let mut works =
         WorkWatches { client: client.clone(), inputs: inputs.clone(), stop: stop.clone(), watched: BTreeMap::new() };
     let (writer, mut outcomes) = Writer::start_writer(client, stop.clone());
@@ -111,7 +115,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     controller.jobs.engine.set_reservation_after(config.reservation_after);
     controller.jobs.engine.set_history_half_life(config.history_half_life);
     settings.mean_used.iter().for_each(|(queue, mean)| controller.jobs.engine.set_mean_used(queue, mean));
-    let mut save = counts_history.then(|| after(config.clock.now(), SAVE_USAGE));
+    let mut save = after(config.clock.now(), SAVE_USAGE);
     let mut measures = Measures::default();
     let mut next: Option<Timestamp> = None;
     let mut told_missing = false;
@@ -176,12 +180,15 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
                 metrics.freed_to_release.observe(took);
             }
         }
-        if save.is_some_and(|at| at <= now) && controller.is_complete() {
-            save = Some(after(now, SAVE_USAGE));
-            let means = settings.clone().with_mean_used(&controller.jobs.engine);
-            writer.queue_write(Tag::Unrepeated, means.to_write(&config.namespace));
+        if save <= now && controller.is_complete() {
+            save = after(now, SAVE_USAGE);
+            let means = counts_history.then(|| settings.clone().with_mean_used(&controller.jobs.engine));
+            let usage = controller.usage.write_history(&config.namespace, now);
+            for write in means.map(|means| means.to_write(&config.namespace)).into_iter().chain(usage) {
+                writer.queue_write(Tag::Unrepeated, write);
+            }
         }
-        next = decisions.next.into_iter().chain(save).min();
+        next = decisions.next.into_iter().chain([save]).min();
         let look = if controller.is_complete() { measures.look(&mut controller, &metrics, now) } else { None };
         next = next.into_iter().chain(look).min();
     }
@@ -292,6 +299,26 @@ async fn read_mean_used(client: &Client, namespace: &str) -> BTreeMap<QueueName,
         Err(why) => {
             tracing::warn!(namespace, why, "what queues used before is not known: all begin with nothing");
             BTreeMap::new()
+        }
+    }
+}
+
+/// Reads what earlier controllers accounted, again and again until the server answers.
+async fn read_usage(client: Client, namespace: String, inputs: mpsc::Sender<Input>, stop: CancellationToken) {
+    let maps: Api<ConfigMap> = Api::namespaced(client, &namespace);
+    loop {
+        let read = match maps.get_opt(usage::NAME).await {
+            Ok(object) => object.map_or(Ok(UsageHistory::default()), |map| UsageHistory::read_config_map(&json!(map))),
+            Err(error) => Err(error.to_string()),
+        };
+        match read {
+            Ok(read) => return inputs.send(Input::UsageHistory(read)).await.unwrap_or_default(),
+            Err(why) => tracing::warn!(namespace, why, "usage of before is not read: none is written over it"),
+        }
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(READ_AGAIN) => {}
         }
     }
 }

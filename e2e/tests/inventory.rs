@@ -125,7 +125,9 @@ fn what_was_published_is_not_trusted_beyond_its_bound() {
     run_in("stale", start, async |s| {
         let (host, line) = far_end.get().unwrap();
         s.until(Kind::Cluster, FAR, "is ready", ready).await?;
-        let (stop, _) = collect(&s, &host.host, 1).await?;
+        // Not so short that its collector is late on a busy machine: others would connect to the member themselves. Nor
+        // so long that the cluster is not ready before the bound is over.
+        let (stop, _) = collect(&s, &host.host, 4).await?;
         let queue = s.queue("q", json!({"cpu": "100"})).await?;
         let wide = s.submit(Kind::Job, gang("wide", &queue, 3, "sleep 1"), &aggregated()).await?;
         s.until_podgroup(&wide, "says why it waits", |group| group["status"]["conditions"][0].is_object()).await?;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use caldera_controller::usage::Month;
 use caldera_core::quantity::Quantity;
 use clap::{ArgGroup, Args as ClapArgs, Subcommand, ValueEnum};
 
@@ -119,6 +120,47 @@ pub struct PauseArgs {
     /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct UsageArgs {
+    /// One month of UTC, as 2026-11; without it all that are kept.
+    #[arg(long, value_name = "MONTH")]
+    pub month: Option<Month>,
+    /// What a row is of.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [UsageBy::Queue, UsageBy::Namespace])]
+    pub by: Vec<UsageBy>,
+    /// Namespace of the controller's lease, where its accounts are; without it caldera-system, then default.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub lease_namespace: Option<String>,
+    /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// How the answer looks.
+    #[arg(short, long, value_enum, default_value_t = UsageOutput::Table)]
+    pub output: UsageOutput,
+}
+
+/// What usage is told by, beside the month.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum UsageBy {
+    /// The queue that was charged.
+    Queue,
+    /// The jobs' namespace.
+    Namespace,
+}
+
+/// How usage looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum UsageOutput {
+    /// For people.
+    Table,
+    /// A line for each resource of each row.
+    Csv,
+    /// One JSON document.
+    Json,
+    /// One YAML document.
+    Yaml,
 }
 
 #[derive(Debug, ClapArgs)]

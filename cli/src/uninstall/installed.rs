@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::Context;
-use caldera_controller::settings;
+use caldera_controller::{settings, usage};
 use caldera_crds::{
     manifests::federation_crds,
     names::{
@@ -158,9 +158,9 @@ async fn read_state(client: &Client, namespaces: &[String]) -> anyhow::Result<Ve
                 all.push(Found { resource: leases.clone(), object: lease });
             }
         }
-        for (resource, name) in
-            [(of("", "ConfigMap", "configmaps"), settings::NAME), (of("", "Secret", "secrets"), AUTHORITY_SECRET)]
-        {
+        let maps = || of("", "ConfigMap", "configmaps");
+        let secret = (of("", "Secret", "secrets"), AUTHORITY_SECRET);
+        for (resource, name) in [(maps(), settings::NAME), (maps(), usage::NAME), secret] {
             let found = get_object(client, &resource, Some(namespace), name).await?.map_err(anyhow::Error::msg)?;
             all.extend(found.map(|object| Found { resource, object }));
         }

@@ -46,6 +46,7 @@ use super::{
     stale_grant::StaleGrants,
     ttl::Expiries,
     unused_quota::UnusedQuota,
+    usage_accounts::UsageAccounts,
     waiting_state::WaitingStates,
     withdrawal::Withdrawals,
 };
@@ -127,6 +128,7 @@ pub struct Controller {
     pub(crate) waiting_states: WaitingStates,
     pub(crate) reasons: ReasonSweep,
     pub(crate) queues: QueueWrites,
+    pub(crate) usage: UsageAccounts,
     /// Events, and PodGroups to delete, that wait for the next decision.
     pub(crate) outbox: Vec<Decision>,
     pub(crate) default_queue: DefaultQueueAsked,
@@ -208,6 +210,7 @@ impl Controller {
                 }
                 return;
             }
+            Input::UsageHistory(read) => return self.usage.read_history(read),
             Input::Listed(kind) => return self.objects.mark_listed(kind),
         };
         self.follow_changes(changes);
@@ -310,6 +313,7 @@ impl Controller {
     fn forget_binding(&mut self, binding: &Binding) {
         let key = &binding.key;
         self.jobs.remove_binding(key);
+        self.usage.follow_charge(key, None, binding.created, false, self.now);
         self.capacity.forget_job(&binding.id);
         self.capacity.set_selector(binding.id.as_str(), None);
         self.deadlines.placement.observe_phase(key, None, self.now);
@@ -367,6 +371,11 @@ impl Controller {
         let is_unplaced = binding.clusters.is_empty() && binding.epoch.as_deref() != jobs.epoch.as_deref();
         let is_stale = is_unplaced || jobs.states.get(&binding.key).is_some_and(|state| state.grant.is_stale());
         let holds = jobs.apply_state(binding, state, ends);
+        let charged = holds
+            .as_ref()
+            .filter(|_| fault.is_none())
+            .and_then(|(queue, _)| jobs.engine.charge_of(binding.id.as_str()).map(|amount| (queue.clone(), amount)));
+        self.usage.follow_charge(key, charged, binding.created, !objects.is_complete(), now);
         let holds = holds.map(|(queue, resize)| (queue, resize.filter(|_| fault.is_none() && !is_stale)));
         let evicted = holds.is_some() && describe_eviction(objects, jobs, capacity, binding, now).is_some();
         let again = binding.eviction.as_deref().and_then(|record| Timestamp::from_second(forgotten_at(record)).ok());

@@ -23,6 +23,7 @@
 //! | [`hyper_jobs`] | which jobs and policies HyperJobs make, change and delete, and what these say of themselves |
 //! | [`ttl`] | which jobs that ended are deleted |
 //! | [`queue_lifecycle`] | which queues open and close |
+//! | [`usage_accounts`] | what is accounted to whom |
 //! | [`queue_numbers`], [`queue_annotations`] | what is written on queues |
 //!
 //! [`binding_state`] and [`assess`] say what a binding waits for or holds, [`jobs`] tells the queue engine, and
@@ -59,6 +60,7 @@ mod silent_copy;
 mod stale_grant;
 mod ttl;
 mod unused_quota;
+mod usage_accounts;
 mod waiting_state;
 mod withdrawal;
 

@@ -29,6 +29,7 @@ use super::{
     queue::{CommandFacts, QueueFacts},
     workload::Workload,
 };
+use crate::usage::UsageHistory;
 
 /// Something that happened.
 #[derive(Debug)]
@@ -63,6 +64,8 @@ pub enum Input {
     WorksUnwatched(ClusterName),
     /// In a member.
     Member(String, Update),
+    /// What earlier controllers accounted.
+    UsageHistory(UsageHistory),
     /// All objects of this kind were told, one by one.
     Listed(ObjectKind),
 }

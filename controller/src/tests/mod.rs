@@ -23,6 +23,7 @@ mod tenancy;
 mod ttl;
 mod two;
 mod unsound;
+mod usage;
 mod waiting_state;
 mod withdrawal;
 mod world;

@@ -1,0 +1,224 @@
+//! `caldera usage`: what was used, by month, queue and namespace, as the controller accounted it.
+//!
+//! Rule: hours of what queues were charged, as Slurm's `sreport` tells them; memory in GiB-hours. The controller writes
+//! its accounts every five minutes: what runs now is in them up to then.
+
+use std::{collections::BTreeMap, fmt::Write as _, process::ExitCode};
+
+use anyhow::{Context as _, bail};
+use caldera_controller::{
+    settings::NAMESPACES,
+    usage::{self, Account, Month, Usage, UsageHistory},
+};
+use caldera_core::resources::ResourceName;
+use caldera_runtime::client::WriteCounts;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, Client};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::{
+    args::{UsageArgs, UsageBy, UsageOutput},
+    components,
+    output::{self, Output, format_table},
+};
+
+/// The JSON and YAML form.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Report {
+    /// Up to when it is accounted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<Timestamp>,
+    usage: Vec<Row>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Row {
+    /// As `2026-11`.
+    month: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
+    admissions: u64,
+    /// Unit-hours by resource, with three decimals; bytes are GiB.
+    hours: BTreeMap<ResourceName, String>,
+}
+
+pub async fn run_usage(args: UsageArgs) -> anyhow::Result<ExitCode> {
+    let client = components::connect_client(args.kubeconfig.as_deref(), "usage", &WriteCounts::default()).await?;
+    let history = read_history(&client, args.lease_namespace.as_deref()).await?;
+    let report = make_report(&history, args.month, &args.by);
+    let form = match args.output {
+        UsageOutput::Csv => {
+            output::write_stdout(&format_csv(&report, &args.by));
+            return Ok(ExitCode::SUCCESS);
+        }
+        UsageOutput::Table => Output::Table,
+        UsageOutput::Json => Output::Json,
+        UsageOutput::Yaml => Output::Yaml,
+    };
+    output::print_answer(form, &report, |_| format_report(&report, &args.by))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn read_history(client: &Client, namespace: Option<&str>) -> anyhow::Result<UsageHistory> {
+    let namespaces: Vec<&str> = namespace.map_or_else(|| NAMESPACES.to_vec(), |one| vec![one]);
+    for namespace in &namespaces {
+        let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+        let found = maps.get_opt(usage::NAME).await;
+        let Some(map) = found.with_context(|| format!("failed to read ConfigMap {namespace}/{}", usage::NAME))? else {
+            continue;
+        };
+        return UsageHistory::read_config_map(&json!(map))
+            .map_err(|wrong| anyhow::anyhow!("ConfigMap {namespace}/{}: {wrong}", usage::NAME));
+    }
+    bail!(
+        "there is no ConfigMap {} in {}: the controller writes it five minutes after it began, once a job was admitted",
+        usage::NAME,
+        namespaces.join(" or ")
+    )
+}
+
+/// One row for each month and what it is told by.
+fn make_report(history: &UsageHistory, month: Option<Month>, by: &[UsageBy]) -> Report {
+    let mut sums: BTreeMap<(Month, Option<String>, Option<String>), Usage> = BTreeMap::new();
+    for (of, rows) in history.months.iter().filter(|(of, _)| month.is_none_or(|month| month == **of)) {
+        for (Account { queue, namespace }, usage) in rows {
+            let queue = by.contains(&UsageBy::Queue).then(|| queue.to_string());
+            let namespace = by.contains(&UsageBy::Namespace).then(|| namespace.clone());
+            sums.entry((*of, queue, namespace)).or_default().add(usage);
+        }
+    }
+    let usage = sums.into_iter().map(|((month, queue, namespace), usage)| Row {
+        month: month.to_string(),
+        queue,
+        namespace,
+        admissions: usage.admissions,
+        hours: usage
+            .seconds
+            .iter()
+            .map(|(name, amount)| (name.clone(), format_hours(name, amount.as_nano())))
+            .collect(),
+    });
+    Report { until: history.until, usage: usage.collect() }
+}
+
+/// Thousandths of an hour, rounded to the nearest, of so many billionths of a unit-second.
+fn format_hours(resource: &ResourceName, nano_seconds: i128) -> String {
+    let unit = if counts_bytes(resource) { 1 << 30 } else { 1 };
+    let thousandth = 3_600_000_i128 * 1000 * unit;
+    let hours = nano_seconds.saturating_add(thousandth / 2) / thousandth;
+    format!("{}.{:03}", hours / 1000, hours % 1000)
+}
+
+fn counts_bytes(resource: &ResourceName) -> bool {
+    matches!(resource.as_str(), "memory" | "storage" | "ephemeral-storage")
+        || resource.as_str().starts_with("hugepages-")
+}
+
+fn list_resources(report: &Report) -> Vec<&ResourceName> {
+    let mut all: Vec<_> = report.usage.iter().flat_map(|row| row.hours.keys()).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// The cells of a row before its amounts, or their names.
+fn list_cells<T>(by: &[UsageBy], month: T, queue: Option<T>, namespace: Option<T>, admissions: T) -> Vec<T> {
+    let queue = queue.filter(|_| by.contains(&UsageBy::Queue));
+    let namespace = namespace.filter(|_| by.contains(&UsageBy::Namespace));
+    [Some(month), queue, namespace, Some(admissions)].into_iter().flatten().collect()
+}
+
+fn format_report(report: &Report, by: &[UsageBy]) -> String {
+    if report.usage.is_empty() {
+        return "nothing was used\n".to_owned();
+    }
+    let resources = list_resources(report);
+    let titles: Vec<String> = resources
+        .iter()
+        .map(|name| match counts_bytes(name) {
+            true => format!("{} GIB-HOURS", name.as_str().to_uppercase()),
+            false => format!("{} HOURS", name.as_str().to_uppercase()),
+        })
+        .collect();
+    let mut header = list_cells(by, "MONTH", Some("QUEUE"), Some("NAMESPACE"), "ADMISSIONS");
+    header.extend(titles.iter().map(String::as_str));
+    let rows = report.usage.iter().map(|row| {
+        let admissions = row.admissions.to_string();
+        let mut cells = list_cells(by, row.month.clone(), row.queue.clone(), row.namespace.clone(), admissions);
+        cells.extend(resources.iter().map(|name| row.hours.get(*name).cloned().unwrap_or_default()));
+        cells
+    });
+    let mut text = format_table(&header, rows);
+    if let Some(until) = report.until {
+        let _ = writeln!(text, "\nAccounted up to {until:.0}.");
+    }
+    text
+}
+
+/// A line for each resource of each row. What anybody could have named is quoted.
+fn format_csv(report: &Report, by: &[UsageBy]) -> String {
+    let mut text = list_cells(by, "month", Some("queue"), Some("namespace"), "admissions").join(",");
+    text += ",resource,hours\n";
+    for row in &report.usage {
+        let quoted = |name: &Option<String>| name.as_ref().map(|name| format!("\"{}\"", name.replace('"', "\"\"")));
+        let (queue, namespace) = (quoted(&row.queue), quoted(&row.namespace));
+        let start = list_cells(by, row.month.clone(), queue, namespace, row.admissions.to_string()).join(",");
+        for (name, hours) in &row.hours {
+            let _ = writeln!(text, "{start},\"{name}\",{hours}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn history() -> UsageHistory {
+        let page = |rows: serde_json::Value| json!({"until": "2026-11-23T20:00:00Z", "rows": rows}).to_string();
+        let row = |queue: &str, namespace: &str, cpu: &str, memory: &str| {
+            let seconds = json!({"cpu": cpu, "memory": memory});
+            json!({"queue": queue, "namespace": namespace, "admissions": 2, "seconds": seconds})
+        };
+        let data = json!({
+            "2026-10.json": page(json!([row("q", "a", "3600", "3600Gi")])),
+            "2026-11.json": page(json!([
+                row("q", "a", "1800", "0"), row("q", "b", "36", "0"), row("r", "a", "7200", "0"),
+            ])),
+        });
+        UsageHistory::read_config_map(&json!({"data": data})).unwrap()
+    }
+
+    #[test]
+    fn hours_are_added_up_by_what_is_asked_for() {
+        let report = make_report(&history(), Some("2026-11".parse().unwrap()), &[UsageBy::Queue]);
+        let text = format_report(&report, &[UsageBy::Queue]);
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[0], ["MONTH", "QUEUE", "ADMISSIONS", "CPU", "HOURS"]);
+        assert_eq!(lines[1], ["2026-11", "q", "4", "0.510"]);
+        assert_eq!(lines[2], ["2026-11", "r", "2", "2.000"]);
+        assert!(text.ends_with("\nAccounted up to 2026-11-23T20:00:00Z.\n"), "{text}");
+    }
+
+    #[test]
+    fn csv_has_a_line_for_each_resource_and_quotes_names() {
+        let by = [UsageBy::Queue, UsageBy::Namespace];
+        let report = make_report(&history(), Some("2026-10".parse().unwrap()), &by);
+        assert_eq!(
+            format_csv(&report, &by),
+            "month,queue,namespace,admissions,resource,hours\n\
+             2026-10,\"q\",\"a\",2,\"cpu\",1.000\n\
+             2026-10,\"q\",\"a\",2,\"memory\",1.000\n"
+        );
+    }
+
+    #[test]
+    fn who_used_nothing_is_told_so() {
+        let none = make_report(&UsageHistory::default(), None, &[UsageBy::Queue]);
+        assert_eq!(format_report(&none, &[UsageBy::Queue]), "nothing was used\n");
+    }
+}

@@ -1,0 +1,230 @@
+//! What is charged for each job, and for how long: the accounts that [`usage`](crate::usage) keeps.
+
+use std::{collections::BTreeMap, mem};
+
+use caldera_core::{gang::QueueName, quantity::Quantity, resources::Resources};
+use caldera_runtime::write::Write;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    observe::Key,
+    usage::{Account, Month, Usage, UsageHistory},
+};
+
+/// What is charged for a job now.
+#[derive(Debug, Clone)]
+struct Charged {
+    queue: QueueName,
+    amount: Resources,
+    /// Up to when it is accounted.
+    since: Timestamp,
+    /// It may have been charged since then, before this controller began, and is not accounted for that time yet.
+    inherited: Option<Timestamp>,
+}
+
+/// What is accounted, and what goes on.
+#[derive(Debug, Default)]
+pub(crate) struct UsageAccounts {
+    history: UsageHistory,
+    charged: BTreeMap<Key, Charged>,
+    /// What was written before this controller has been read: without that nothing is written.
+    is_read: bool,
+}
+
+impl UsageAccounts {
+    /// Takes in what earlier controllers wrote.
+    pub(crate) fn read_history(&mut self, read: UsageHistory) {
+        if mem::replace(&mut self.is_read, true) {
+            return;
+        }
+        for (key, charged) in &mut self.charged {
+            let (Some(created), Some(until)) = (charged.inherited.take(), read.until) else { continue };
+            account_time(&mut self.history, key, charged, (created.max(until), charged.since));
+        }
+        self.history.until = read.until;
+        for (month, rows) in read.months {
+            rows.into_iter().for_each(|(account, usage)| self.history.add(month, account, &usage));
+        }
+    }
+
+    /// Takes in what is charged for a job from now on; `is_old` says that it may have been charged since it was
+    /// created, before this controller began.
+    pub(crate) fn follow_charge(
+        &mut self,
+        key: &Key,
+        charge: Option<(QueueName, Resources)>,
+        created: i64,
+        is_old: bool,
+        now: Timestamp,
+    ) {
+        let charge = charge.filter(|(_, amount)| !amount.is_empty());
+        let known = self.charged.get(key).map(|known| (&known.queue, &known.amount));
+        if known == charge.as_ref().map(|(queue, amount)| (queue, amount)) {
+            return;
+        }
+        let before = self.charged.remove(key);
+        if let Some(before) = &before {
+            account_time(&mut self.history, key, before, (before.since, now));
+        }
+        let Some((queue, amount)) = charge else { return };
+        if before.is_none() && !is_old {
+            let account = Account { queue: queue.clone(), namespace: key.namespace.to_string() };
+            self.history.add(Month::of(now), account, &Usage { admissions: 1, seconds: Resources::new() });
+        }
+        let created = Timestamp::from_second(created).unwrap_or(now);
+        let mut inherited = before.map_or_else(|| is_old.then_some(created), |before| before.inherited);
+        let mut since = now;
+        if self.is_read
+            && let Some(created) = inherited.take()
+        {
+            since = self.history.until.map_or(now, |until| created.max(until).min(now));
+        }
+        self.charged.insert(key.clone(), Charged { queue, amount, since, inherited });
+    }
+
+    /// Accounts what is charged up to now, and writes it all; nothing as long as what was there is not read.
+    pub(crate) fn write_history(&mut self, namespace: &str, now: Timestamp) -> Option<Write> {
+        if !self.is_read {
+            return None;
+        }
+        for (key, charged) in &mut self.charged {
+            let since = mem::replace(&mut charged.since, now);
+            account_time(&mut self.history, key, charged, (since, now));
+        }
+        (!self.history.months.is_empty()).then(|| self.history.to_write(namespace, now))
+    }
+}
+
+/// Adds what was charged in this time, to each month its own part.
+fn account_time(history: &mut UsageHistory, key: &Key, charged: &Charged, (mut since, until): (Timestamp, Timestamp)) {
+    while since < until {
+        let month = Month::of(since);
+        let end = month.end().min(until);
+        let seconds = integrate(&charged.amount, end.duration_since(since));
+        let account = Account { queue: charged.queue.clone(), namespace: key.namespace.to_string() };
+        history.add(month, account, &Usage { admissions: 0, seconds });
+        since = end;
+    }
+}
+
+/// Unit-seconds, to the millisecond.
+fn integrate(amount: &Resources, time: SignedDuration) -> Resources {
+    let of = |amount: Quantity| Quantity::from_nano(amount.as_nano().saturating_mul(time.as_millis()) / 1000);
+    amount.iter().map(|(name, amount)| (name.clone(), of(amount))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use caldera_runtime::write::Body;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn cpu(cores: i64) -> Option<(QueueName, Resources)> {
+        Some(("q".into(), [("cpu", Quantity::from_units(cores))].into_iter().collect()))
+    }
+
+    fn begin(read: UsageHistory) -> UsageAccounts {
+        let mut accounts = UsageAccounts::default();
+        accounts.read_history(read);
+        accounts
+    }
+
+    fn written(accounts: &mut UsageAccounts, now: Timestamp) -> UsageHistory {
+        let Some(Write { body: Body::Apply { object, .. }, .. }) = accounts.write_history("ns", now) else {
+            return UsageHistory::default();
+        };
+        UsageHistory::read_config_map(&object).unwrap()
+    }
+
+    /// Admissions and core-seconds of a month, all accounts together.
+    fn sum(history: &UsageHistory, month: &str) -> (u64, i128) {
+        let mut sum = Usage::default();
+        let rows = history.months.get(&month.parse().unwrap());
+        rows.into_iter().flatten().for_each(|(_, usage)| sum.add(usage));
+        (sum.admissions, sum.seconds.get("cpu").as_nano() / 1_000_000_000)
+    }
+
+    fn key() -> Key {
+        Key::new("ns", "a")
+    }
+
+    #[test]
+    fn a_job_is_accounted_what_it_is_charged_for_as_long_as_it_is() {
+        let mut accounts = begin(UsageHistory::default());
+        let began = at("2026-11-23T10:00:00Z");
+        accounts.follow_charge(&key(), cpu(4), 0, false, began);
+        accounts.follow_charge(&key(), cpu(4), 0, false, at("2026-11-23T10:00:30Z"));
+        accounts.follow_charge(&key(), cpu(2), 0, false, at("2026-11-23T10:01:00Z"));
+        assert_eq!(sum(&written(&mut accounts, at("2026-11-23T10:02:00Z")), "2026-11"), (1, 240 + 120));
+        accounts.follow_charge(&key(), None, 0, false, at("2026-11-23T10:03:00Z"));
+        let end = written(&mut accounts, at("2026-11-23T12:00:00Z"));
+        assert_eq!(sum(&end, "2026-11"), (1, 240 + 240));
+        accounts.follow_charge(&key(), cpu(1), 0, false, at("2026-11-23T12:00:00Z"));
+        let again = written(&mut accounts, at("2026-11-23T12:00:01Z"));
+        assert_eq!(sum(&again, "2026-11"), (2, 481), "quota was given to it twice");
+    }
+
+    #[test]
+    fn each_month_has_its_own_part() {
+        let mut accounts = begin(UsageHistory::default());
+        accounts.follow_charge(&key(), cpu(1), 0, false, at("2026-11-30T23:59:00Z"));
+        let history = written(&mut accounts, at("2027-01-01T00:00:10Z"));
+        assert_eq!(sum(&history, "2026-11"), (1, 60));
+        assert_eq!(sum(&history, "2026-12"), (0, 31 * 24 * 3600));
+        assert_eq!(sum(&history, "2027-01"), (0, 10));
+    }
+
+    #[test]
+    fn the_next_controller_goes_on_where_it_was_written_last() {
+        let mut first = begin(UsageHistory::default());
+        first.follow_charge(&key(), cpu(1), 0, false, at("2026-11-23T10:00:00Z"));
+        let saved = written(&mut first, at("2026-11-23T10:05:00Z"));
+        let created = at("2026-11-23T09:00:00Z").as_second();
+        for reads_first in [true, false] {
+            let mut second = UsageAccounts::default();
+            if reads_first {
+                second.read_history(saved.clone());
+            }
+            second.follow_charge(&key(), cpu(1), created, true, at("2026-11-23T10:07:00Z"));
+            if !reads_first {
+                assert!(second.write_history("ns", at("2026-11-23T10:07:00Z")).is_none(), "it would write over it");
+                second.read_history(saved.clone());
+            }
+            let history = written(&mut second, at("2026-11-23T10:08:00Z"));
+            assert_eq!(sum(&history, "2026-11"), (1, 480), "{reads_first}");
+        }
+    }
+
+    #[test]
+    fn a_job_that_came_after_the_last_write_is_accounted_from_its_creation_at_most() {
+        let saved = UsageHistory { until: Some(at("2026-11-23T10:00:00Z")), ..UsageHistory::default() };
+        let mut accounts = begin(saved);
+        let created = at("2026-11-23T10:09:00Z").as_second();
+        accounts.follow_charge(&key(), cpu(1), created, true, at("2026-11-23T10:10:00Z"));
+        assert_eq!(sum(&written(&mut accounts, at("2026-11-23T10:10:00Z")), "2026-11"), (0, 60));
+    }
+
+    #[test]
+    fn accounts_beyond_the_bound_are_added_up_and_nothing_is_lost() {
+        let mut accounts = begin(UsageHistory::default());
+        let (began, end) = (at("2026-11-23T10:00:00Z"), at("2026-11-23T10:00:01Z"));
+        let jobs = 5000;
+        for n in 0..jobs {
+            let key = Key::new(&format!("namespace-with-a-long-name-{n}"), "a");
+            accounts.follow_charge(&key, cpu(1), 0, false, began);
+        }
+        let write = accounts.write_history("ns", end).unwrap();
+        let Body::Apply { object, .. } = &write.body else { panic!("it is applied") };
+        let bytes: usize = object["data"].as_object().unwrap().values().map(|text| text.to_string().len()).sum();
+        assert!(bytes < 1 << 20, "{bytes}");
+        assert_eq!(object["metadata"]["name"], Value::from(crate::usage::NAME));
+        let read = UsageHistory::read_config_map(object).unwrap();
+        assert_eq!(sum(&read, "2026-11"), (jobs, i128::from(jobs)));
+        assert!(read.months.values().all(|rows| rows.len() <= 2002));
+    }
+}

@@ -1,0 +1,181 @@
+//! What was used: by month, queue and namespace, long after the jobs are gone.
+//!
+//! Rule: a job is accounted what its queue is charged for it, for as long as it is charged, as Slurm's `sacct` and
+//! `sreport` account what is allocated, not what is busy. Amounts are unit-seconds: 4 cores for a minute are 240 of
+//! `cpu`. They are kept in a ConfigMap that is written every five minutes at most. The next controller goes on where it
+//! was written last: what is charged then was charged since; what ended in between is short of that time.
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use caldera_core::{gang::QueueName, resources::Resources};
+use caldera_runtime::{
+    watch::api_resource,
+    write::{Body, Write},
+};
+use jiff::{Timestamp, ToSpan, civil::Date, tz::TimeZone};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// The ConfigMap's name.
+pub const NAME: &str = "caldera-usage";
+/// Stands for all namespaces beyond [`MOST_ROWS`].
+pub const OTHERS: &str = "*";
+/// Rows of a month at most; what comes later is added up by queue, and then in one row.
+const MOST_ROWS: usize = 2000;
+/// Bytes of all months at most: an object may have 1 MiB. The oldest are forgotten first.
+const MOST_BYTES: usize = 900_000;
+const SUFFIX: &str = ".json";
+
+/// A month of UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Month(Date);
+
+impl Month {
+    /// The one that a time is in.
+    #[must_use]
+    pub fn of(time: Timestamp) -> Self {
+        Self(time.to_zoned(TimeZone::UTC).date().first_of_month())
+    }
+
+    /// When the next one begins.
+    pub(crate) fn end(self) -> Timestamp {
+        let next = self.0.checked_add(1.month()).and_then(|next| next.to_zoned(TimeZone::UTC));
+        next.map_or(Timestamp::MAX, |next| next.timestamp())
+    }
+}
+
+impl fmt::Display for Month {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04}-{:02}", self.0.year(), self.0.month())
+    }
+}
+
+impl FromStr for Month {
+    type Err = String;
+
+    /// As `2026-11`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || format!("{text:?} is no month such as 2026-11");
+        let (year, month) = text.split_once('-').ok_or_else(wrong)?;
+        let (year, month) = (year.parse().map_err(|_| wrong())?, month.parse().map_err(|_| wrong())?);
+        Date::new(year, month, 1).map(Self).map_err(|_| wrong())
+    }
+}
+
+/// Who used it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Account {
+    /// The queue that was charged.
+    pub queue: QueueName,
+    /// The jobs' namespace, or [`OTHERS`].
+    pub namespace: String,
+}
+
+/// What an account used.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// How often quota was given to a job: one that was requeued counts again.
+    pub admissions: u64,
+    /// Unit-seconds.
+    pub seconds: Resources,
+}
+
+impl Usage {
+    /// Adds another one's.
+    pub fn add(&mut self, other: &Self) {
+        self.admissions = self.admissions.saturating_add(other.admissions);
+        self.seconds.add(&other.seconds);
+    }
+}
+
+/// One line of a month, as it is written.
+#[derive(Debug, Serialize, Deserialize)]
+struct Row {
+    queue: QueueName,
+    namespace: String,
+    admissions: u64,
+    seconds: Resources,
+}
+
+/// A month, as it is written.
+#[derive(Debug, Serialize, Deserialize)]
+struct Page {
+    /// Up to when.
+    until: Timestamp,
+    rows: Vec<Row>,
+}
+
+/// All that is kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UsageHistory {
+    /// By month.
+    pub months: BTreeMap<Month, BTreeMap<Account, Usage>>,
+    /// Up to when.
+    pub until: Option<Timestamp>,
+}
+
+impl UsageHistory {
+    pub(crate) fn add(&mut self, month: Month, account: Account, usage: &Usage) {
+        let rows = self.months.entry(month).or_default();
+        rows.entry(find_row(rows, account)).or_default().add(usage);
+    }
+
+    /// Reads the ConfigMap.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read_config_map(object: &Value) -> Result<Self, String> {
+        let mut read = Self::default();
+        for (name, text) in object["data"].as_object().into_iter().flatten() {
+            let Some(month) = name.strip_suffix(SUFFIX) else { continue };
+            let month: Month = month.parse()?;
+            let page: Page = serde_json::from_str(text.as_str().unwrap_or_default())
+                .map_err(|error| format!("its {name} does not parse: {error}"))?;
+            read.until = read.until.max(Some(page.until));
+            for Row { queue, namespace, admissions, seconds } in page.rows {
+                read.add(month, Account { queue, namespace }, &Usage { admissions, seconds });
+            }
+        }
+        Ok(read)
+    }
+
+    pub(crate) fn to_write(&self, namespace: &str, until: Timestamp) -> Write {
+        let mut data = Map::new();
+        let mut left = MOST_BYTES;
+        for (month, rows) in self.months.iter().rev() {
+            let rows = rows.iter().map(|(Account { queue, namespace }, Usage { admissions, seconds })| {
+                let (queue, namespace) = (queue.clone(), namespace.clone());
+                Row { queue, namespace, admissions: *admissions, seconds: seconds.clone() }
+            });
+            let text = json!(Page { until, rows: rows.collect() }).to_string();
+            let Some(rest) = left.checked_sub(text.len()) else { break };
+            left = rest;
+            data.insert(format!("{month}{SUFFIX}"), text.into());
+        }
+        let object = json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": NAME, "namespace": namespace, "labels": {"app.kubernetes.io/part-of": "caldera"}},
+            "data": data,
+        });
+        Write {
+            resource: api_resource("", "v1", "ConfigMap", "configmaps"),
+            namespace: namespace.to_owned(),
+            name: NAME.to_owned(),
+            subresource: None,
+            body: Body::Apply { object, manager: NAME },
+        }
+    }
+}
+
+/// The row that an account has, or gets.
+fn find_row(rows: &BTreeMap<Account, Usage>, account: Account) -> Account {
+    if rows.contains_key(&account) || rows.len() < MOST_ROWS {
+        return account;
+    }
+    let of_queue = Account { queue: account.queue, namespace: OTHERS.to_owned() };
+    match rows.contains_key(&of_queue) || rows.len() < 2 * MOST_ROWS {
+        true => of_queue,
+        false => Account { queue: OTHERS.into(), namespace: OTHERS.to_owned() },
+    }
+}
