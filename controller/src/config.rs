@@ -12,6 +12,9 @@ use jiff::SignedDuration;
 
 use crate::decide::{DEFAULT_TIMEOUT, MEMBER_LOST_AFTER};
 
+/// Between two writes of what was used.
+const SAVE_USAGE: SignedDuration = SignedDuration::from_mins(5);
+
 /// How the controller is set up.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -37,6 +40,8 @@ pub struct Config {
     pub pods_ready_timeout: SignedDuration,
     /// How long a cluster is not ready before it is lost, and gangs that are there are withdrawn; `None` for never.
     pub member_lost_after: Option<SignedDuration>,
+    /// Between two writes of what was used.
+    pub save_usage_every: SignedDuration,
     /// Where these settings are published for readers; the namespace must exist.
     pub namespace: String,
 }
@@ -55,6 +60,7 @@ impl Default for Config {
             epoch: None,
             pods_ready_timeout: DEFAULT_TIMEOUT,
             member_lost_after: Some(MEMBER_LOST_AFTER),
+            save_usage_every: SAVE_USAGE,
             namespace: "default".to_owned(),
         }
     }

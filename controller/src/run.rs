@@ -68,8 +68,7 @@ pub enum Error {
 const BACKLOG: usize = 4096;
 /// Between two tries to publish the settings.
 const PUBLISH_AGAIN: std::time::Duration = std::time::Duration::from_secs(10);
-/// Between two writes of what queues used, and how long the start waits for what was written.
-const SAVE_USAGE: SignedDuration = SignedDuration::from_mins(5);
+/// How long the start waits for what queues used lately.
 const READ_USAGE: std::time::Duration = std::time::Duration::from_secs(10);
 /// Between two tries to read what was accounted.
 const READ_AGAIN: std::time::Duration = std::time::Duration::from_secs(60);
@@ -115,7 +114,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     controller.jobs.engine.set_reservation_after(config.reservation_after);
     controller.jobs.engine.set_history_half_life(config.history_half_life);
     settings.mean_used.iter().for_each(|(queue, mean)| controller.jobs.engine.set_mean_used(queue, mean));
-    let mut save = after(config.clock.now(), SAVE_USAGE);
+    let mut save = after(config.clock.now(), config.save_usage_every);
     let mut measures = Measures::default();
     let mut next: Option<Timestamp> = None;
     let mut told_missing = false;
@@ -181,7 +180,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
             }
         }
         if save <= now && controller.is_complete() {
-            save = after(now, SAVE_USAGE);
+            save = after(now, config.save_usage_every);
             let means = counts_history.then(|| settings.clone().with_mean_used(&controller.jobs.engine));
             let usage = controller.usage.write_history(&config.namespace, now);
             for write in means.map(|means| means.to_write(&config.namespace)).into_iter().chain(usage) {

@@ -275,6 +275,15 @@ impl Scenario {
         Ok(self.api(kind).get_opt(name).await?.map(serde_json::to_value).transpose()?)
     }
 
+    /// An object in a namespace that is not the scenario's own.
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub async fn get_in(&self, kind: Kind, namespace: &str, name: &str) -> anyhow::Result<Option<Value>> {
+        let api = api(&self.world.host, &kind.resource(), Some(namespace));
+        Ok(api.get_opt(name).await?.map(serde_json::to_value).transpose()?)
+    }
+
     /// All objects of a kind in the scenario's namespace (or the cluster).
     ///
     /// # Errors
@@ -412,6 +421,9 @@ impl Scenario {
     }
 
     async fn clean_up(&self) {
+        if self.world.has_ended() {
+            return;
+        }
         for kind in [Kind::Policy, Kind::Job, Kind::Deployment, Kind::BatchJob, Kind::Pod] {
             let _ = self.api(kind).delete_collection(&DeleteParams::background(), &ListParams::default()).await;
         }

@@ -63,6 +63,11 @@ impl World {
         self.stop.cancel();
     }
 
+    /// Whether that was stopped: nobody answers any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.stop.is_cancelled()
+    }
+
     /// Whether components can be killed here: not those that somebody else runs.
     #[must_use]
     pub const fn runs_components(&self) -> bool {

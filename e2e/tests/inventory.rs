@@ -144,11 +144,11 @@ fn what_was_published_is_not_trusted_beyond_its_bound() {
     });
 }
 
-/// A gang that must be in one cluster whose nodes are known: no summary is good enough for it.
+/// A gang that must be in one tier: only nodes say which tiers a cluster has, and no summary is good enough for it.
 fn near(name: &str, queue: &str, pods: u64, cores: &str) -> Value {
     let mut near = job(name, queue, &[task("a", u32::try_from(pods).unwrap(), cores, "sleep 1")]);
     near["spec"]["minAvailable"] = pods.into();
-    near["spec"]["networkTopology"] = json!({"mode": "hard", "highestTierName": "cluster"});
+    near["spec"]["networkTopology"] = json!({"mode": "hard", "highestTierAllowed": 1});
     near
 }
 
@@ -162,6 +162,10 @@ fn a_gang_that_needs_nodes_is_placed_by_what_was_published_within_its_bound_and_
         s.until(Kind::Cluster, FAR, "is ready", ready).await?;
         let (_stop, _) = collect(&s, &host.host, BEAT).await?;
         let queue = s.queue("q", json!({"cpu": "100"})).await?;
+        // A gang waits for its queue where the others of the member are known.
+        while !s.list(Kind::Inventory).await?.iter().any(|part| part.to_string().contains(&queue)) {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
         for component in [Component::Scheduler, Component::Controller] {
             s.kill(component).await;
         }
@@ -184,7 +188,8 @@ fn a_gang_that_needs_nodes_is_placed_by_what_was_published_within_its_bound_and_
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
         let beyond = s.submit(Kind::Job, near("beyond", &queue, 1, "1"), &aggregated()).await?;
-        s.until_podgroup(&beyond, "says why it waits", |group| group["status"]["conditions"][0].is_object()).await?;
+        let text = |group: &Value| group["status"]["conditions"][0]["message"].as_str().unwrap_or_default().to_owned();
+        s.until_podgroup(&beyond, "says that nodes are not known", |group| text(group).contains("tier")).await?;
         is_unplaced(&s, "beyond-job").await?;
         line.up.send_replace(true);
         let placed = s.until_placed("beyond-job").await?;

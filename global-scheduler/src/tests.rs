@@ -237,6 +237,20 @@ fn a_gang_waits_for_its_queue_to_reach_a_member_but_not_for_ever() {
 }
 
 #[test]
+fn a_gang_waits_for_no_queue_of_a_member_that_can_not_be_read() {
+    let mut world = index(&[9], &[job(4, 4), binding(4)]);
+    world.set_now(now());
+    world.apply_member("m0", Update::Queues([("root".to_owned(), Queue::default())].into()));
+    let targets = [place::Target { cluster: "m0".into(), replicas: 4 }];
+    assert!(world.awaits_queue(&key(), &targets));
+    world.add_unschedulable(&key());
+    world.take_active_bindings();
+    world.apply_member("m0", Update::Down("no route".into()));
+    assert!(!world.is_idle(), "it is decided about anew");
+    assert!(!world.awaits_queue(&key(), &targets), "nobody would tell that the queue is there");
+}
+
+#[test]
 fn what_is_not_released_is_left_alone() {
     let change = |pointer: &str, value: Value| {
         let mut object = binding(2);

@@ -29,6 +29,8 @@ pub(crate) struct UsageAccounts {
     charged: BTreeMap<Key, Charged>,
     /// What was written before this controller has been read: without that nothing is written.
     is_read: bool,
+    /// It says more than what was written last.
+    is_changed: bool,
 }
 
 impl UsageAccounts {
@@ -62,6 +64,7 @@ impl UsageAccounts {
         if known == charge.as_ref().map(|(queue, amount)| (queue, amount)) {
             return;
         }
+        self.is_changed = true;
         let before = self.charged.remove(key);
         if let Some(before) = &before {
             account_time(&mut self.history, key, before, (before.since, now));
@@ -82,11 +85,13 @@ impl UsageAccounts {
         self.charged.insert(key.clone(), Charged { queue, amount, since, inherited });
     }
 
-    /// Accounts what is charged up to now, and writes it all; nothing as long as what was there is not read.
+    /// Accounts what is charged up to now, and writes it all; nothing as long as what was there is not read, or where
+    /// nothing is new.
     pub(crate) fn write_history(&mut self, namespace: &str, now: Timestamp) -> Option<Write> {
-        if !self.is_read {
+        if !self.is_read || (self.charged.is_empty() && !self.is_changed) {
             return None;
         }
+        self.is_changed = false;
         for (key, charged) in &mut self.charged {
             let since = mem::replace(&mut charged.since, now);
             account_time(&mut self.history, key, charged, (since, now));
@@ -164,6 +169,7 @@ mod tests {
         accounts.follow_charge(&key(), None, 0, false, at("2026-11-23T10:03:00Z"));
         let end = written(&mut accounts, at("2026-11-23T12:00:00Z"));
         assert_eq!(sum(&end, "2026-11"), (1, 240 + 240));
+        assert!(accounts.write_history("ns", at("2026-11-23T12:05:00Z")).is_none(), "nothing is new");
         accounts.follow_charge(&key(), cpu(1), 0, false, at("2026-11-23T12:00:00Z"));
         let again = written(&mut accounts, at("2026-11-23T12:00:01Z"));
         assert_eq!(sum(&again, "2026-11"), (2, 481), "quota was given to it twice");

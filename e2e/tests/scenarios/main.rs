@@ -26,4 +26,5 @@ mod suspension;
 mod tenancy;
 mod together;
 mod topology;
+mod usage;
 mod withdrawal;

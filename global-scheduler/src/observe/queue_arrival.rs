@@ -4,8 +4,8 @@
 //! whose queue it does not have, or has and not yet Open. Karmada brings a queue and its first job side by side, and
 //! tries what was refused again after a backoff only. So a new part of a gang goes where its queue is Open. After
 //! [`WAIT_AT_MOST`] it goes all the same: whoever brings queues to members may not be Karmada, and the refusal is told.
-//! Of a member whose queues are not known nothing is waited for; each Volcano has a queue `root`, and where it is seen
-//! all are.
+//! Of a member whose queues are not known, or that can not be read, nothing is waited for: nobody would tell. Each
+//! Volcano has a queue `root`, and where it is seen all are.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,8 @@ impl Cache {
     /// Whether a member's Volcano would refuse the binding's job for want of its queue.
     fn lacks_queue(&self, binding: &Binding, cluster: &str) -> bool {
         let Some(admission) = binding.admission.as_ref().filter(|_| binding.is_volcano_job()) else { return false };
-        let is_known = self.fleet.queue(cluster, ROOT).is_some();
+        let is_down = self.fleet.unreadable_clusters().any(|down| down.name == cluster);
+        let is_known = self.fleet.queue(cluster, ROOT).is_some() && !is_down;
         let queue = self.fleet.queue(cluster, admission.queue.as_str());
         is_known && queue.is_none_or(|queue| queue.state.is_empty())
     }

@@ -1,0 +1,60 @@
+//! What is accounted of jobs outlives them, and the controller.
+
+use anyhow::{bail, ensure};
+use caldera_controller::usage::{NAME, Usage, UsageHistory};
+use caldera_e2e::{
+    Component, Scenario,
+    kinds::Kind,
+    manifest::{aggregated, job, task},
+    run_configured,
+};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+
+/// What is written of a queue, once it is enough.
+async fn account(s: &Scenario, queue: &str, is_enough: impl Fn(&Usage) -> bool) -> anyhow::Result<Usage> {
+    let mut last = Usage::default();
+    for _ in 0..600 {
+        if let Some(map) = s.get_in(Kind::ConfigMap, "caldera-system", NAME).await? {
+            let history = UsageHistory::read_config_map(&map).map_err(anyhow::Error::msg)?;
+            let rows = history.months.values().flatten();
+            let own = rows.filter(|(account, _)| account.queue.as_str() == queue && account.namespace == s.namespace);
+            last = Usage::default();
+            own.for_each(|(_, usage)| last.add(usage));
+            if is_enough(&last) {
+                return Ok(last);
+            }
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    }
+    bail!("{last:?} is all that is accounted after two minutes")
+}
+
+fn core_seconds(usage: &Usage) -> i128 {
+    usage.seconds.get("cpu").as_nano() / 1_000_000_000
+}
+
+#[test]
+fn what_a_job_used_is_known_after_it_and_the_controller_are_gone() {
+    run_configured(
+        "usage",
+        |config| config.save_usage_every = SignedDuration::from_secs(1),
+        async |s| {
+            let queue = s.queue("q", json!({"cpu": "4"})).await?;
+            let began = Timestamp::now();
+            let long = job("long", &queue, &[task("a", 2, "1", "sleep 8")]);
+            s.submit(Kind::Job, long, &aggregated()).await?;
+            s.until_phase("long", "Running").await?;
+            account(&s, &queue, |usage| core_seconds(usage) > 0).await?;
+            s.kill(Component::Controller).await;
+            s.resume(Component::Controller).await?;
+            s.until_phase("long", "Completed").await?;
+            s.delete(Kind::Job, "long").await?;
+            let gone = account(&s, &queue, |usage| core_seconds(usage) >= 2 * 6).await?;
+            let took = i128::from(Timestamp::now().duration_since(began).as_secs()) + 1;
+            ensure!(gone.admissions == 1, "{gone:?}: it was admitted once");
+            ensure!(core_seconds(&gone) <= 2 * took, "{gone:?} in {took} s");
+            Ok(())
+        },
+    );
+}
