@@ -17,6 +17,7 @@ use caldera_sandbox::karmada::{
     api::Server,
     cluster::run::{Access, Pace},
     control::Gates,
+    eviction::Evictions,
     object::{Gvk, ObjectExt},
 };
 use embedded_apiserver::{ApiServer, Ids, Options, SeededIds, TokioClock as ServerClock};
@@ -281,6 +282,7 @@ pub struct Stage {
     admission: Admission,
     interpreter: Router,
     gates: Gates,
+    evictions: Evictions,
     /// Whether the scheduler and the garbage collector run.
     pub schedule: bool,
     pub collect: bool,
@@ -324,6 +326,7 @@ impl Stage {
                 federated_quota: recording.gate("FederatedQuotaEnforcement"),
                 multiple_templates: recording.gate("MultiplePodTemplatesScheduling"),
             },
+            evictions: recording.evictions(),
             schedule: true,
             collect: recording.document["flags"]["kube-controller-manager"].is_null(),
             down: ["m1", "m2"].into_iter().map(|name| (name, Arc::default())).collect(),
@@ -372,6 +375,7 @@ impl Stage {
             },
             clock: self.clock.clone(),
             gates: self.gates,
+            evictions: self.evictions,
             interpreters: BTreeMap::from([(interpreter::ADDRESS.to_owned(), self.interpreter.clone())]),
             schedule: self.schedule,
             collect_garbage: self.collect,
