@@ -98,21 +98,28 @@ pub fn kind_of(subject: &str) -> Gvk {
     let api_version = match kind {
         "Job.batch.volcano.sh" => return Gvk::new("batch.volcano.sh/v1alpha1", "Job"),
         "Job.batch" => return Gvk::new("batch/v1", "Job"),
+        "CronJob" => "batch/v1",
+        "Ingress" | "NetworkPolicy" => "networking.k8s.io/v1",
+        "PodDisruptionBudget" => "policy/v1",
+        "HorizontalPodAutoscaler" => "autoscaling/v2",
+        "StorageClass" => "storage.k8s.io/v1",
+        "CustomResourceDefinition" => "apiextensions.k8s.io/v1",
         "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" => "apps/v1",
         "PropagationPolicy"
         | "ClusterPropagationPolicy"
         | "OverridePolicy"
         | "ClusterOverridePolicy"
+        | "ClusterTaintPolicy"
         | "FederatedResourceQuota" => "policy.karmada.io/v1alpha1",
         "ResourceBinding" | "ClusterResourceBinding" => "work.karmada.io/v1alpha2",
         "Work" => "work.karmada.io/v1alpha1",
         "Cluster" => "cluster.karmada.io/v1alpha1",
         "WorkloadRebalancer" => "apps.karmada.io/v1alpha1",
-        "Queue" => "scheduling.volcano.sh/v1beta1",
+        "Queue" | "PodGroup" => "scheduling.volcano.sh/v1beta1",
         "PriorityClass" => "scheduling.k8s.io/v1",
-        "ResourceInterpreterWebhookConfiguration" => "config.karmada.io/v1alpha1",
+        "ResourceInterpreterWebhookConfiguration" | "ResourceInterpreterCustomization" => "config.karmada.io/v1alpha1",
         "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => "admissionregistration.k8s.io/v1",
-        "ClusterRole" | "ClusterRoleBinding" => "rbac.authorization.k8s.io/v1",
+        "Role" | "RoleBinding" | "ClusterRole" | "ClusterRoleBinding" => "rbac.authorization.k8s.io/v1",
         _ => "v1",
     };
     Gvk::new(api_version, kind)
