@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     api::{Handler, Server, Writer, lock_state},
     events::Recorder,
+    eviction::Evictions,
     interpreter::Interpreter,
     object::{Gvk, ObjectExt, condition_status},
 };
@@ -51,6 +52,17 @@ pub struct Gates {
     pub multiple_templates: bool,
 }
 
+/// What the controllers are told at the start.
+#[derive(Debug)]
+pub struct Settings {
+    /// The time.
+    pub clock: SharedClock,
+    /// Gates that are on.
+    pub gates: Gates,
+    /// What is evicted, and how.
+    pub evictions: Evictions,
+}
+
 /// A namespace and a name.
 pub type Named = (String, String);
 
@@ -71,6 +83,8 @@ pub struct Control {
     pub clock: SharedClock,
     /// Gates that are on.
     pub gates: Gates,
+    /// What is evicted, and how.
+    pub evictions: Evictions,
     /// The end.
     pub shutdown: CancellationToken,
     members: Mutex<BTreeMap<String, Arc<Server>>>,
@@ -90,10 +104,10 @@ impl Control {
     pub fn new(
         host: Arc<Server>,
         interpreter: Interpreter,
-        clock: SharedClock,
-        gates: Gates,
+        settings: Settings,
         shutdown: CancellationToken,
     ) -> Arc<Self> {
+        let Settings { clock, gates, evictions } = settings;
         Arc::new(Self {
             writer: host.writer(MANAGER),
             interpreter,
@@ -101,6 +115,7 @@ impl Control {
             host,
             clock,
             gates,
+            evictions,
             shutdown,
             members: Mutex::default(),
             hooks: Mutex::default(),

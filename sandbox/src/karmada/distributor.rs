@@ -112,10 +112,9 @@ impl Distributor {
 
     async fn attach_dependencies(self: &Arc<Self>, binding: &Value, dependencies: &[Value]) -> Result<Next, Failure> {
         let control = &self.control;
-        let text = json!(dependencies).to_string();
-        let same = |recorded: &str| {
-            serde_json::from_str::<Value>(recorded).is_ok_and(|recorded| recorded == json!(dependencies))
-        };
+        let wanted = recorded_dependencies(dependencies);
+        let text = wanted.to_string();
+        let same = |recorded: &str| serde_json::from_str::<Value>(recorded).is_ok_and(|recorded| recorded == wanted);
         if !same(binding.annotation(names::BINDING_DEPENDENCIES)) {
             let record = |binding: &mut Value| binding.set_annotation(names::BINDING_DEPENDENCIES, &text);
             control.writer.modify(binding, "", record).await?;
@@ -239,6 +238,11 @@ impl Distributor {
     }
 }
 
+/// What is written on a binding: Go's empty slice here is a nil one.
+fn recorded_dependencies(dependencies: &[Value]) -> Value {
+    if dependencies.is_empty() { Value::Null } else { json!(dependencies) }
+}
+
 fn names_object(dependency: &Value, object: &Value) -> bool {
     dependency.gvk() == object.gvk()
         && dependency.text("/namespace") == object.namespace()
@@ -318,6 +322,12 @@ fn merge_attached(existing: &mut Value, desired: &Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_needs_nothing_says_null() {
+        assert_eq!(recorded_dependencies(&[]).to_string(), "null");
+        assert_eq!(recorded_dependencies(&[json!({"kind": "Secret"})]).to_string(), r#"[{"kind":"Secret"}]"#);
+    }
 
     #[test]
     fn a_dependency_is_marked_with_a_hash_of_who_needs_it() {

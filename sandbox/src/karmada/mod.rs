@@ -14,6 +14,7 @@ pub mod detector;
 pub mod distributor;
 pub mod emptying;
 pub mod events;
+pub mod eviction;
 pub mod execution;
 pub mod gc;
 pub mod interpreter;
@@ -38,8 +39,9 @@ use tracing::{info, warn};
 
 use api::{ApiError, Change, Server};
 use cluster::run::{Access, Pace};
-use control::{Control, Gates, binding_kind, cluster_binding_kind, cluster_kind, work_kind};
+use control::{Control, Gates, Settings, binding_kind, cluster_binding_kind, cluster_kind, work_kind};
 use detector::{plan::Scope, run::Detector};
+use eviction::Evictions;
 use object::{Gvk, Shared};
 
 pub use cluster::join::{Member, join_member};
@@ -51,6 +53,8 @@ pub struct Config {
     pub clock: SharedClock,
     /// Feature gates that are on.
     pub gates: Gates,
+    /// What is evicted, and how.
+    pub evictions: Evictions,
     /// Resource interpreter webhooks that are served in this process.
     pub interpreters: interpreter::webhook::InProcess,
     /// How members are found.
@@ -82,6 +86,7 @@ impl Default for Config {
         Self {
             clock: Arc::new(SystemClock),
             gates: Gates::default(),
+            evictions: Evictions::default(),
             interpreters: interpreter::webhook::InProcess::new(),
             access: Access::default(),
             pace: Pace::default(),
@@ -104,7 +109,8 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> R
         admission::run::serve_webhooks(&server, config.clock.clone(), config.gates, shutdown.child_token()).await?;
     }
     let interpreter = interpreter::Interpreter::new(server.clone(), config.interpreters);
-    let control = Control::new(server.clone(), interpreter, config.clock.clone(), config.gates, shutdown.child_token());
+    let settings = Settings { clock: config.clock.clone(), gates: config.gates, evictions: config.evictions };
+    let control = Control::new(server.clone(), interpreter, settings, shutdown.child_token());
     // What decisions are made from is known before the first of them.
     let known = [
         interpreter::configuration_kind(),
@@ -140,6 +146,7 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> R
     if config.schedule {
         scheduler::run::run_scheduler(&control);
     }
+    eviction::run::run_controllers(&control);
     cluster::run::run_controllers(&control, config.access, config.pace);
     let detector = Detector::start(&control);
     let collector = config.collect_garbage.then(|| gc::Collector::start(&server));

@@ -1,7 +1,8 @@
 //! A recording, and the states that it says objects were in.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
+use caldera_sandbox::karmada::eviction::Evictions;
 use serde_json::{Value, json};
 
 /// What happened shows in the watch within so many seconds.
@@ -47,10 +48,6 @@ impl Recording {
         if inputs.iter().any(|input| input["kind"] == "ResourceInterpreterCustomization") {
             return Some("user Lua (ResourceInterpreterCustomization) is not run".to_owned());
         }
-        let gates = self.document["gates"].as_object().is_some_and(|gates| gates.contains_key("Failover"));
-        if gates {
-            return Some("the gate Failover is not there".to_owned());
-        }
         for action in self.list("actions").iter().filter(|action| action["who"] == "recorder") {
             let what = action["what"].as_str().unwrap();
             let burst = ["bindings", "jobs:", "flips"].iter().any(|word| what.contains(word));
@@ -82,6 +79,22 @@ impl Recording {
 
     pub fn gate(&self, name: &str) -> bool {
         self.document["gates"][name] == true
+    }
+
+    /// What karmada-controller-manager was told about evictions.
+    pub fn evictions(&self) -> Evictions {
+        let default = Evictions::default();
+        let flags = &self.document["flags"]["karmada-controller-manager"];
+        let flag = |name: &str| {
+            let all = flags.as_array().into_iter().flatten().filter_map(Value::as_str);
+            all.filter_map(|flag| flag.strip_prefix(name)?.strip_prefix('=')).next_back()
+        };
+        let seconds = flag("--graceful-eviction-timeout").and_then(|text| text.strip_suffix('s')?.parse().ok());
+        Evictions {
+            by_taints: self.gate("Failover") && flag("--enable-no-execute-taint-eviction") == Some("true"),
+            directly: flag("--no-execute-taint-eviction-purge-mode") == Some("Directly"),
+            timeout: seconds.map_or(default.timeout, Duration::from_secs),
+        }
     }
 
     /// What was done, as far as one can see what came of it.

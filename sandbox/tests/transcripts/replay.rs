@@ -48,7 +48,13 @@ pub async fn replay(recording: &Recording, odd: &BTreeSet<String>) -> Vec<String
         None if recording.fault().is_some() || slow => 15,
         None => 3,
     });
+    // Evictions come by the clock: who acts later must not find that they have not come, nor the next ones.
+    let timed = text.contains("gracefulEvictionTasks");
+    let begun = Instant::now();
     for action in recording.seen_actions() {
+        if timed {
+            tokio::time::sleep_until(begun + Duration::from_secs_f64(action.t)).await;
+        }
         if recording.quiet_before(action.t) < SETTLED && recording.idle_before(action.t) >= WAITED {
             quiet(&stage.log).await;
         } else if recording.quiet_before(action.t) >= SETTLED {

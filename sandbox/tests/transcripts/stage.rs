@@ -17,6 +17,7 @@ use caldera_sandbox::karmada::{
     api::Server,
     cluster::run::{Access, Pace},
     control::Gates,
+    eviction::Evictions,
     object::{Gvk, ObjectExt},
 };
 use embedded_apiserver::{ApiServer, Ids, Options, SeededIds, TokioClock as ServerClock};
@@ -97,21 +98,28 @@ pub fn kind_of(subject: &str) -> Gvk {
     let api_version = match kind {
         "Job.batch.volcano.sh" => return Gvk::new("batch.volcano.sh/v1alpha1", "Job"),
         "Job.batch" => return Gvk::new("batch/v1", "Job"),
+        "CronJob" => "batch/v1",
+        "Ingress" | "NetworkPolicy" => "networking.k8s.io/v1",
+        "PodDisruptionBudget" => "policy/v1",
+        "HorizontalPodAutoscaler" => "autoscaling/v2",
+        "StorageClass" => "storage.k8s.io/v1",
+        "CustomResourceDefinition" => "apiextensions.k8s.io/v1",
         "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" => "apps/v1",
         "PropagationPolicy"
         | "ClusterPropagationPolicy"
         | "OverridePolicy"
         | "ClusterOverridePolicy"
+        | "ClusterTaintPolicy"
         | "FederatedResourceQuota" => "policy.karmada.io/v1alpha1",
         "ResourceBinding" | "ClusterResourceBinding" => "work.karmada.io/v1alpha2",
         "Work" => "work.karmada.io/v1alpha1",
         "Cluster" => "cluster.karmada.io/v1alpha1",
         "WorkloadRebalancer" => "apps.karmada.io/v1alpha1",
-        "Queue" => "scheduling.volcano.sh/v1beta1",
+        "Queue" | "PodGroup" => "scheduling.volcano.sh/v1beta1",
         "PriorityClass" => "scheduling.k8s.io/v1",
-        "ResourceInterpreterWebhookConfiguration" => "config.karmada.io/v1alpha1",
+        "ResourceInterpreterWebhookConfiguration" | "ResourceInterpreterCustomization" => "config.karmada.io/v1alpha1",
         "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => "admissionregistration.k8s.io/v1",
-        "ClusterRole" | "ClusterRoleBinding" => "rbac.authorization.k8s.io/v1",
+        "Role" | "RoleBinding" | "ClusterRole" | "ClusterRoleBinding" => "rbac.authorization.k8s.io/v1",
         _ => "v1",
     };
     Gvk::new(api_version, kind)
@@ -281,6 +289,7 @@ pub struct Stage {
     admission: Admission,
     interpreter: Router,
     gates: Gates,
+    evictions: Evictions,
     /// Whether the scheduler and the garbage collector run.
     pub schedule: bool,
     pub collect: bool,
@@ -324,6 +333,7 @@ impl Stage {
                 federated_quota: recording.gate("FederatedQuotaEnforcement"),
                 multiple_templates: recording.gate("MultiplePodTemplatesScheduling"),
             },
+            evictions: recording.evictions(),
             schedule: true,
             collect: recording.document["flags"]["kube-controller-manager"].is_null(),
             down: ["m1", "m2"].into_iter().map(|name| (name, Arc::default())).collect(),
@@ -372,6 +382,7 @@ impl Stage {
             },
             clock: self.clock.clone(),
             gates: self.gates,
+            evictions: self.evictions,
             interpreters: BTreeMap::from([(interpreter::ADDRESS.to_owned(), self.interpreter.clone())]),
             schedule: self.schedule,
             collect_garbage: self.collect,

@@ -31,7 +31,13 @@ pub fn mutate_object(object: &Value, verb: Verb, id: &str, now: &str) -> Value {
         "ClusterPropagationPolicy" => {
             mutate_policy(&mut object, names::CLUSTER_POLICY_ID, names::CLUSTER_POLICY_FINALIZER, id);
         }
-        "OverridePolicy" => default_namespaces(&mut object),
+        "OverridePolicy" => {
+            default_namespaces(&mut object);
+            // The answer is the typed object again, and this one is no pointer.
+            if object.pointer("/spec/overriders").is_none() {
+                object.put(&["spec", "overriders"], json!({}));
+            }
+        }
         "ResourceBinding" if verb == Verb::Create => set_permanent_id(&mut object, names::BINDING_ID, id),
         "ClusterResourceBinding" if verb == Verb::Create => {
             set_permanent_id(&mut object, names::CLUSTER_BINDING_ID, id);
@@ -138,6 +144,13 @@ mod tests {
         assert_eq!(policy["spec"]["resourceSelectors"][0]["namespace"], "n");
         assert_eq!(policy["spec"]["placement"]["replicaScheduling"]["replicaDivisionPreference"], "Weighted");
         assert_eq!(mutate_object(&policy, Verb::Update, "other", "now"), policy);
+    }
+
+    #[test]
+    fn an_override_policy_gets_the_empty_struct_that_go_writes() {
+        let policy = json!({"kind": "OverridePolicy", "metadata": {"namespace": "n"}, "spec": {"overrideRules": []}});
+        let mutated = mutate_object(&policy, Verb::Create, "id", "now");
+        assert_eq!(mutated["spec"], json!({"overrideRules": [], "overriders": {}}));
     }
 
     #[test]

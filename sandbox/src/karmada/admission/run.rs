@@ -160,6 +160,8 @@ pub fn webhook_configurations(url: &str, ca_pem: &str) -> [Value; 2] {
     let validating = vec![
         hook("propagationpolicy.karmada.io", "/validate", both, policies, "propagationpolicies"),
         hook("clusterpropagationpolicy.karmada.io", "/validate", both, policies, "clusterpropagationpolicies"),
+        hook("overridepolicy.karmada.io", "/validate", both, policies, "overridepolicies"),
+        hook("clusteroverridepolicy.karmada.io", "/validate", both, policies, "clusteroverridepolicies"),
         hook("resourcebinding.karmada.io", "/validate", both, works, "resourcebindings"),
         hook("cluster.karmada.io", "/validate", both, "cluster.karmada.io", "clusters"),
         protection,

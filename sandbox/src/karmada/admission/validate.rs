@@ -1,11 +1,12 @@
 //! What admission refuses.
 //!
-//! Rule: Karmada `pkg/webhook/{propagationpolicy,resourcebinding,resourcedeletionprotection}/validating.go`.
+//! Rule: Karmada `pkg/webhook/{resourcebinding,resourcedeletionprotection}/validating.go`; of policies see [`super::policies`].
 
 use caldera_core::quantity::Quantity;
 use serde_json::Value;
 
-use crate::karmada::{names, object::ObjectExt};
+use super::policies::{validate_override, validate_propagation};
+use crate::karmada::{detector::plan::Scope, names, object::ObjectExt};
 
 /// Why an object, or its change, is refused.
 ///
@@ -13,7 +14,9 @@ use crate::karmada::{names, object::ObjectExt};
 /// With Karmada's words.
 pub fn validate_object(object: &Value, old: Option<&Value>) -> Result<(), String> {
     match object.text("/kind") {
-        "PropagationPolicy" | "ClusterPropagationPolicy" => validate_policy(object, old),
+        "PropagationPolicy" => validate_propagation(object, old, Scope::Namespace),
+        "ClusterPropagationPolicy" => validate_propagation(object, old, Scope::Cluster),
+        "OverridePolicy" | "ClusterOverridePolicy" => validate_override(object),
         "ResourceBinding" => {
             let annotation = object.annotation(names::BINDING_DEPENDENCIES);
             let invalid = !annotation.is_empty() && serde_json::from_str::<Vec<Value>>(annotation).is_err();
@@ -45,33 +48,6 @@ fn validate_models(cluster: &Value) -> Result<(), String> {
                 return Err("spec.resourceModels: Invalid value: Model intervals for resources must be contiguous and non-overlapping"
                     .to_owned());
             }
-        }
-    }
-    Ok(())
-}
-
-fn validate_policy(policy: &Value, old: Option<&Value>) -> Result<(), String> {
-    let scheduler = |policy: &Value| match policy.text("/spec/schedulerName") {
-        "" => "default-scheduler".to_owned(),
-        name => name.to_owned(),
-    };
-    if old.is_some_and(|old| scheduler(old) != scheduler(policy)) {
-        return Err("the schedulerName should not be updated".to_owned());
-    }
-    let placement = &policy["spec"]["placement"];
-    if placement.present("/clusterAffinity").is_some() && !placement.items("/clusterAffinities").is_empty() {
-        return Err(
-            "spec.placement.clusterAffinities: Invalid value: clusterAffinities can not co-exist with clusterAffinity"
-                .to_owned(),
-        );
-    }
-    for constraint in placement.items("/spreadConstraints") {
-        let (min, max) = (constraint.number("/minGroups"), constraint.number("/maxGroups"));
-        if max > 0 && max < min {
-            return Err(
-                "spec.placement.spreadConstraints: Invalid value: maxGroups lower than minGroups is not allowed"
-                    .to_owned(),
-            );
         }
     }
     Ok(())

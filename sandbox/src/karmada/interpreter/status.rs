@@ -51,6 +51,7 @@ fn is_kind(gvk: &Gvk, api_version: &str, kind: &str) -> bool {
 pub fn is_aggregated(gvk: &Gvk) -> bool {
     counters_of_kind(gvk).is_some()
         || is_kind(gvk, "batch/v1", "Job")
+        || is_kind(gvk, "batch/v1", "CronJob")
         || is_kind(gvk, "v1", "Pod")
         || is_kind(gvk, "v1", "Service")
 }
@@ -116,8 +117,11 @@ pub fn aggregate_status(template: &Value, items: &[Value], now: &str) -> Option<
     if is_kind(&gvk, "batch/v1", "Job") {
         return aggregate_job(template, items, now);
     }
+    if is_kind(&gvk, "batch/v1", "CronJob") {
+        return Some(aggregate_cron_job(items));
+    }
     if is_kind(&gvk, "v1", "Pod") {
-        return Some(aggregate_pod(items));
+        return (!items.is_empty()).then(|| aggregate_pod(items));
     }
     if is_kind(&gvk, "v1", "Service") && template.text("/spec/type") == "LoadBalancer" {
         let all = reported_statuses(items).flat_map(|(_, status)| status.items("/loadBalancer/ingress").to_vec());
@@ -233,6 +237,23 @@ fn aggregate_job(template: &Value, items: &[Value], now: &str) -> Option<Value> 
     Some(Value::Object(status))
 }
 
+/// All that runs, and the last times of all members.
+fn aggregate_cron_job(items: &[Value]) -> Value {
+    let mut status = json!({});
+    let active: Vec<Value> =
+        reported_statuses(items).flat_map(|(_, status)| status.items("/active").iter().cloned()).collect();
+    if !active.is_empty() {
+        status.put(&["active"], Value::Array(active));
+    }
+    for field in ["lastScheduleTime", "lastSuccessfulTime"] {
+        let last = reported_statuses(items).map(|(_, status)| status.text(&format!("/{field}"))).max();
+        if let Some(last) = last.filter(|last| !last.is_empty()) {
+            status.put(&[field], json!(last));
+        }
+    }
+    status
+}
+
 fn aggregate_pod(items: &[Value]) -> Value {
     let phases: Vec<&str> =
         items.iter().map(|item| item.present("/status").map_or("Pending", |status| status.text("/phase"))).collect();
@@ -313,6 +334,25 @@ mod tests {
 
     fn item(cluster: &str, status: &Value) -> Value {
         json!({"clusterName": cluster, "status": status})
+    }
+
+    #[test]
+    fn a_cron_job_tells_all_that_runs_and_the_last_times() {
+        let template = json!({"apiVersion": "batch/v1", "kind": "CronJob"});
+        let items = [
+            json!({"status": {"active": [{"name": "a"}], "lastScheduleTime": "2026-01-01T00:00:00Z"}}),
+            json!({"status": {"lastScheduleTime": "2026-01-02T00:00:00Z", "lastSuccessfulTime": "2026-01-01T00:00:00Z"}}),
+        ];
+        assert_eq!(
+            aggregate_status(&template, &items, "now"),
+            Some(json!({"active": [{"name": "a"}], "lastScheduleTime": "2026-01-02T00:00:00Z",
+                "lastSuccessfulTime": "2026-01-01T00:00:00Z"}))
+        );
+    }
+
+    #[test]
+    fn a_pod_that_no_member_reports_keeps_its_status() {
+        assert_eq!(aggregate_status(&json!({"apiVersion": "v1", "kind": "Pod"}), &[], "now"), None);
     }
 
     #[test]
