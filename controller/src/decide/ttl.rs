@@ -5,14 +5,17 @@
 //! is the merged end: Karmada strips the TTL from copies, so no member counts for itself, and deletes the copies with
 //! the job. Everything is read from the job, so a restart changes nothing. The deletion names UID and version: one that
 //! was decided for another state is refused, and decided anew. Batch Jobs are deleted by Karmada's
-//! kube-controller-manager (`ttl-after-finished`).
+//! kube-controller-manager (`ttl-after-finished`). A job of a HyperJob stays until that says how it ended.
 
 use std::sync::Arc;
 
 use caldera_core::gang::WorkloadRef;
 use jiff::{SignedDuration, Timestamp};
 
-use super::deadlines::{Deadlines, after};
+use super::{
+    deadlines::{Deadlines, after},
+    hyper_jobs::HyperJobs,
+};
 use crate::{
     observe::{Key, Objects, Workload},
     write::Decision,
@@ -44,12 +47,21 @@ impl Expiries {
     }
 
     /// Deletes those whose time is over.
-    pub(crate) fn delete_expired(&mut self, objects: &Objects, now: Timestamp) -> Vec<Decision> {
+    pub(crate) fn delete_expired(
+        &mut self,
+        objects: &Objects,
+        hyper_jobs: &HyperJobs,
+        now: Timestamp,
+    ) -> Vec<Decision> {
         let mut decisions = Vec::new();
         for key in self.0.list_due(now) {
             self.0.postpone(&key, after(now, ANSWERED));
             let Some((_, reference)) = self.0.get_mut(&key) else { continue };
             let Some(job) = objects.workloads.get(reference) else { continue };
+            if job.child.as_ref().is_some_and(|child| hyper_jobs.lacks_end(&key, child)) {
+                self.0.postpone(&key, after(now, AGAIN));
+                continue;
+            }
             tracing::info!(job = %key, ttl = job.ttl, "its TTL is over; it is deleted");
             decisions.push(Decision::DeleteJob {
                 key,

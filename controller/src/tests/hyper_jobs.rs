@@ -257,3 +257,75 @@ fn a41_one_that_is_deleted_makes_nothing_more() {
     world.pass(90);
     assert_eq!(names(&world, "Job"), ["h-a-1", "h-b-0"]);
 }
+
+#[test]
+fn an_index_that_ended_and_was_scaled_away_and_back_is_new() {
+    let mut world = world();
+    end(&mut world, "h-a-1", "Completed");
+    edit(&mut world, |object| object["spec"]["replicatedJobs"][0]["replicas"] = 1.into());
+    assert_eq!(names(&world, "Job"), ["h-a-0", "h-b-0"]);
+    edit(&mut world, |object| object["spec"]["replicatedJobs"][0]["replicas"] = 2.into());
+    assert_eq!(names(&world, "Job"), ["h-a-0", "h-a-1", "h-b-0"]);
+}
+
+#[test]
+fn what_succeeded_stays_counted_when_its_job_is_deleted() {
+    let mut world = world();
+    end(&mut world, "h-a-0", "Completed");
+    world.delete("Job", "h-a-0");
+    world.settle();
+    let status = &world.get("HyperJob", "h")["status"]["replicatedJobsStatus"][0];
+    assert_eq!((&status["succeeded"], status["jobStates"]["h-a-0"]["phase"].as_str()), (&json!(1), Some("Completed")));
+}
+
+#[test]
+fn jobs_are_created_once_all_are_made() {
+    let world = world();
+    let of_jobs = |write: &&caldera_runtime::write::Write| write.subresource.is_some() && write.name == "h";
+    let first = world.writes.iter().find(of_jobs).map(|write| &write.body);
+    let Some(Body::JsonPatch(patch)) = first else { panic!("{:?}", world.writes) };
+    let told = &patch[1]["value"]["conditions"][0];
+    assert_eq!((&told["type"], &told["status"]), (&json!("JobsCreated"), &json!("False")), "{patch}");
+    assert_eq!(told["message"], "0 of 3 jobs are made");
+    assert_eq!(says(&world, "JobsCreated"), ("True".into(), "Created".into()));
+}
+
+#[test]
+fn a_job_whose_end_is_not_recorded_yet_outlives_its_ttl() {
+    let mut world = world();
+    world.patch("Job", "h-a-0", &json!({"spec": {"ttlSecondsAfterFinished": 0}}));
+    world.settle();
+    // The HyperJob's status can not be written.
+    let object = world.get("HyperJob", "h").clone();
+    let child = world.controller.objects.workloads.values().find(|job| &*job.reference.name == "h-a-0");
+    let child = child.and_then(|job| job.child.clone()).unwrap();
+    let key = crate::observe::Key::new("ns", "h-a-0");
+    assert!(world.controller.hyper_jobs.lacks_end(&key, &child), "{object}");
+    let now = caldera_runtime::clock::format_time(world.now);
+    let ended = json!({"phase": "Completed", "lastTransitionTime": now});
+    world.patch("Job", "h-a-0", &json!({"status": {"state": ended, "running": 0, "succeeded": 1}}));
+    world.settle();
+    world.pass(3);
+    assert_eq!(names(&world, "Job"), ["h-a-1", "h-b-0"], "it goes once the HyperJob says how it ended");
+    assert!(!world.controller.hyper_jobs.lacks_end(&key, &child));
+    let status = &world.get("HyperJob", "h")["status"]["replicatedJobsStatus"][0];
+    assert_eq!(status["jobStates"]["h-a-0"]["phase"], "Completed");
+}
+
+#[test]
+fn jobs_of_hyper_jobs_that_there_are_not_leave_nothing_behind() {
+    let mut world = World::new(100);
+    for n in 0..3 {
+        let mut job = super::world::job(&format!("j{n}"), "q", 1);
+        job["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": "training.volcano.sh/v1alpha1", "kind": "HyperJob", "name": format!("none-{n}"), "uid": "u",
+            "controller": true,
+        }]);
+        job["status"]["state"]["phase"] = "Completed".into();
+        world.put(job);
+        world.settle();
+        world.delete("Job", &format!("j{n}"));
+        world.settle();
+    }
+    assert_eq!(world.controller.hyper_jobs.count_children(), 0);
+}

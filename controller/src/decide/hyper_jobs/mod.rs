@@ -69,8 +69,11 @@ struct Tracked {
 #[derive(Debug, Default)]
 pub(crate) struct HyperJobs {
     all: BTreeMap<Key, Tracked>,
-    /// Jobs that a HyperJob of this name owns, or did: those that ended stay when they are gone.
+    /// Jobs that a HyperJob of this name owns, or did: those that ended stay when they are gone, as long as there should
+    /// be one of that name.
     children: BTreeMap<Key, BTreeMap<Arc<str>, Arc<ChildFacts>>>,
+    /// The HyperJobs of jobs that are there.
+    parents: BTreeMap<Key, Key>,
     /// By HyperJob.
     policies: BTreeMap<Key, BTreeMap<Arc<str>, PolicyFacts>>,
     /// Without a list of policies nothing is made.
@@ -140,29 +143,61 @@ impl HyperJobs {
 
     /// Takes in that a Volcano Job is new, changed or gone.
     pub(crate) fn observe_job(&mut self, reference: &WorkloadRef, job: Option<&Workload>, now: Timestamp) {
-        if self.all.is_empty() && job.is_none_or(|job| job.child.is_none()) {
-            return;
+        let key = Key::new(&reference.namespace, &reference.name);
+        let before = self.parents.remove(&key);
+        let child = job.and_then(|job| job.child.as_ref());
+        let of = child.map(|child| Key::new(&reference.namespace, &child.hyper_job));
+        if let Some(before) = before.filter(|before| of.as_ref() != Some(before)) {
+            self.remove_child(&before, &key);
+            self.look_at(&before, now);
         }
-        let of = match job.and_then(|job| job.child.as_ref()) {
-            Some(child) => {
-                let of = Key::new(&reference.namespace, &child.hyper_job);
-                let known = self.children.entry(of.clone()).or_default();
-                known.insert(reference.name.as_str().into(), Arc::clone(child));
-                Some(of)
-            }
-            None => self.find_parent(reference),
-        };
-        let Some(of) = of else { return };
-        if job.is_none()
-            && let Some(known) = self.children.get_mut(&of)
-            && known.get(&*reference.name).is_some_and(|child| !is_ended(&child.state))
-        {
-            known.remove(&*reference.name);
+        if let (Some(child), Some(of)) = (child, &of) {
+            self.children.entry(of.clone()).or_default().insert(Arc::clone(&key.name), Arc::clone(child));
+            self.parents.insert(key, of.clone());
         }
-        self.look_at(&of, now);
+        if let Some(of) = of.or_else(|| self.find_parent(reference)) {
+            self.look_at(&of, now);
+        }
     }
 
-    /// The HyperJob that a job was of, or whose names this one takes.
+    /// A job is gone, or another's.
+    fn remove_child(&mut self, of: &Key, job: &Key) {
+        let is_needed = self.all.contains_key(of);
+        let Some(known) = self.children.get_mut(of) else { return };
+        if known.get(&job.name).is_some_and(|child| !is_needed || !is_ended(&child.state)) {
+            known.remove(&job.name);
+        }
+        if known.is_empty() {
+            self.children.remove(of);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn count_children(&self) -> usize {
+        self.children.values().map(BTreeMap::len).sum::<usize>() + self.parents.len()
+    }
+
+    /// Whether a job ended and its HyperJob does not say so yet: gone, it would be made again after a crash.
+    pub(crate) fn lacks_end(&self, job: &Key, child: &ChildFacts) -> bool {
+        let parent = self.all.get(&Key::new(&job.namespace, &child.hyper_job));
+        parent.filter(|parent| parent.facts.uid == child.owner && !has_ended(&parent.facts.object)).is_some_and(
+            |parent| {
+                self.should_be(&parent.facts, &job.name) && find_recorded_end(&parent.facts.object, &job.name).is_none()
+            },
+        )
+    }
+
+    fn should_be(&self, facts: &HyperJobFacts, job: &str) -> bool {
+        list_replicated(&facts.object).any(|replicated| {
+            let index = job.strip_prefix(&format!("{}-{}-", facts.key.name, replicated.name));
+            let index = index.and_then(|index| index.parse::<i64>().ok());
+            index.is_some_and(|index| {
+                index < replicated.replicas && *job == *name_child(&facts.key.name, replicated.name, index)
+            })
+        })
+    }
+
+    /// The HyperJob whose names a job takes, or took.
     fn find_parent(&self, reference: &WorkloadRef) -> Option<Key> {
         let ends = reference.name.match_indices('-').map(|(at, _)| &reference.name[..at]);
         ends.map(|name| Key::new(&reference.namespace, name)).find(|key| self.all.contains_key(key))
@@ -237,6 +272,9 @@ impl HyperJobs {
                 policies: self.policies.get(&key),
             };
             let mut plan = view.plan_children();
+            let should_be: BTreeSet<&str> = plan.children.iter().map(|child| child.name.as_str()).collect();
+            let forgotten: Vec<Arc<str>> =
+                view.list_gone().filter(|name| !should_be.contains(&***name)).cloned().collect();
             let wanted: BTreeSet<Target> = plan.writes.iter().map(HyperJobWrite::target).collect();
             tracked.refused.retain(|target, _| target.is_none() || wanted.contains(target));
             tracked.taken.retain(|target| wanted.contains(target));
@@ -250,6 +288,10 @@ impl HyperJobs {
                 }
                 tracked.waits.insert(target, after(now, ANSWERED));
                 decisions.push(Decision::HyperJob { key: key.clone(), write });
+            }
+            // One of an index that is scaled away and back is new.
+            if let Some(known) = self.children.get_mut(&key) {
+                known.retain(|name, _| !forgotten.contains(name));
             }
             let taken = (!plan.taken.is_empty()).then(|| after(now, REFUSED));
             let next = tracked.waits.values().copied().chain(taken).min();
@@ -296,6 +338,11 @@ impl View<'_> {
         owner.is_some_and(|owner| *owner == self.facts.uid)
     }
 
+    /// Jobs that ended and are not there any more.
+    fn list_gone(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.children.keys().filter(|name| self.find_job(name).is_none())
+    }
+
     /// What of its jobs and policies is to be made, changed and deleted.
     fn plan_children(&self) -> Plan {
         let mut plan = Plan::default();
@@ -334,8 +381,13 @@ impl View<'_> {
     }
 
     fn plan_child(&self, plan: &mut Plan, (at, replicated): (usize, &Replicated<'_>), name: &str, placement: &Value) {
-        let mut child =
-            ChildState { name: name.to_owned(), replicated: at, state: Value::Null, counts: [0; COUNTS.len()] };
+        let mut child = ChildState {
+            name: name.to_owned(),
+            replicated: at,
+            is_made: false,
+            state: Value::Null,
+            counts: [0; COUNTS.len()],
+        };
         let job = self.find_job(name);
         let policy = self.find_policy(name);
         let is_foreign = job.is_some_and(|job| !self.owns(job.child.as_ref().map(|child| &child.owner)));
@@ -350,7 +402,13 @@ impl View<'_> {
         } else {
             plan.writes.extend(self.write_child(job, policy, (name, replicated), placement));
         }
-        let facts = job.filter(|_| !is_foreign).and_then(|job| job.child.as_deref());
+        // One that ended keeps its counts when it is gone.
+        let ended = || self.children.get(name).filter(|child| child.owner == self.facts.uid && is_ended(&child.state));
+        let facts = match job.filter(|_| !is_foreign) {
+            Some(job) => job.child.as_ref(),
+            None => ended(),
+        };
+        child.is_made = facts.is_some() || child.state.is_object();
         if let Some(facts) = facts {
             child.counts = facts.counts;
             if child.state.is_null() {

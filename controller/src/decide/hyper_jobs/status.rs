@@ -5,7 +5,8 @@
 //! - `minAvailable` jobs are needed, all where it is absent. It is Completed once all jobs ended and enough of them are
 //!   Completed, Failed if too few are; before that `Running` says whether enough run or are completed, with the numbers.
 //! - A job that is aborted has not ended: it may be resumed. The peer counts it as failed.
-//! - `JobsCreated` is False while a job can not be made or changed, and says which and why.
+//! - `JobsCreated` is False while a job is not made yet, and says how many are; or while one can not be made or changed,
+//!   and says which and why.
 //! - Conditions of others stay; a time changes only with its status.
 
 use caldera_crds::hyper_job::{count_needed, list_replicated};
@@ -25,6 +26,8 @@ pub(super) struct ChildState {
     pub(super) name: String,
     /// Which replicated job it is of.
     pub(super) replicated: usize,
+    /// It is there, or was and ended.
+    pub(super) is_made: bool,
     /// Its state: of the job that is there, or that ended. Nothing while none was made.
     pub(super) state: Value,
     /// As [`COUNTS`] has them.
@@ -102,8 +105,10 @@ fn build_conditions(
         () if running > 0 && running + completed >= needed => (true, "EnoughRun"),
         () => (false, "TooFewRun"),
     };
+    let made = children.iter().filter(|child| child.is_made).count();
     let created = match problem {
         Some(problem) => (false, "JobRefused", problem.to_owned()),
+        None if made < all => (false, "Creating", format!("{made} of {all} jobs are made")),
         None => (true, "Created", "every job is as its template says, or has ended".to_owned()),
     };
     let told = [
