@@ -219,6 +219,8 @@ pub fn classify_error(error: kube::Error) -> Failure {
 struct Job<T> {
     tag: T,
     write: Write,
+    /// Before all that waits for other objects.
+    is_next: bool,
 }
 
 /// A write's outcome.
@@ -243,8 +245,9 @@ fn key_of(write: &Write) -> ObjectKey {
     (write.resource.plural.clone(), write.namespace.clone(), write.name.clone())
 }
 
-/// Writes that wait: per object in order, decisions before reports.
+/// Writes that wait: per object in order; those that were asked for as next, then decisions, then reports.
 struct WriteQueue<T> {
+    next: VecDeque<Job<T>>,
     decisions: VecDeque<Job<T>>,
     reports: VecDeque<Job<T>>,
     /// Objects with a write in flight or first in line, and what is held back behind it.
@@ -253,7 +256,7 @@ struct WriteQueue<T> {
 
 impl<T> WriteQueue<T> {
     fn new() -> Self {
-        Self { decisions: VecDeque::new(), reports: VecDeque::new(), busy: HashMap::new() }
+        Self { next: VecDeque::new(), decisions: VecDeque::new(), reports: VecDeque::new(), busy: HashMap::new() }
     }
 
     fn push_job(&mut self, job: Job<T>) {
@@ -263,10 +266,10 @@ impl<T> WriteQueue<T> {
             self.select_line(&job).push_back(job);
             return;
         };
-        let is_decision = is_decision(&job.write);
+        let goes_first = job.is_next || is_decision(&job.write);
         held_back.push_back(job);
-        // A decision does not wait for the other objects' reports because an earlier report of its own object does.
-        if is_decision
+        // It does not wait for the other objects' reports because an earlier report of its own object does.
+        if goes_first
             && let Some(at) = self.reports.iter().position(|waiting| key_of(&waiting.write) == key)
             && let Some(report) = self.reports.remove(at)
         {
@@ -275,7 +278,7 @@ impl<T> WriteQueue<T> {
     }
 
     fn pop_job(&mut self) -> Option<Job<T>> {
-        self.decisions.pop_front().or_else(|| self.reports.pop_front())
+        [&mut self.next, &mut self.decisions, &mut self.reports].into_iter().find_map(VecDeque::pop_front)
     }
 
     /// A write of this object was answered: the next one of the same object is first in its line.
@@ -287,7 +290,11 @@ impl<T> WriteQueue<T> {
     }
 
     fn select_line(&mut self, job: &Job<T>) -> &mut VecDeque<Job<T>> {
-        if is_decision(&job.write) { &mut self.decisions } else { &mut self.reports }
+        match job.is_next {
+            true => &mut self.next,
+            false if is_decision(&job.write) => &mut self.decisions,
+            false => &mut self.reports,
+        }
     }
 }
 
@@ -401,7 +408,16 @@ impl<T: Send + 'static> Writer<T> {
 
     /// Queues a write. After the stop it is dropped: nobody would carry it out.
     pub fn queue_write(&self, tag: T, write: Write) {
-        if self.jobs.send(Job { tag, write }).is_ok() {
+        self.queue_job(Job { tag, write, is_next: false });
+    }
+
+    /// Queues a write that is sent as soon as an answer leaves room, before all that waits for other objects.
+    pub fn queue_next(&self, tag: T, write: Write) {
+        self.queue_job(Job { tag, write, is_next: true });
+    }
+
+    fn queue_job(&self, job: Job<T>) {
+        if self.jobs.send(job).is_ok() {
             self.pending.inc();
         }
     }

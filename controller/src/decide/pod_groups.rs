@@ -1,9 +1,9 @@
 //! Which PodGroups are written now: the phase and the reason that users read.
 //!
-//! Writes are coalesced. A PodGroup is written at once when it is made for a job that waits and when its job ends,
-//! otherwise at most once a second, also when its clusters change. A job that starts at once has none for three seconds:
-//! one that ends by then has one write, which says so. That a job which waited may start is written as late, counted
-//! from its release. What a job waits for, as far as nobody has to do anything about it, is written by budget: ten in a
+//! Writes are coalesced. A PodGroup is written at once when its job ends, and when it is made for a job whose user has to
+//! do something; for one that just waits it is made after a second, by when many have started. Otherwise it is written
+//! at most once a second, also when its clusters change. A job that starts has none for three seconds: one that ends by
+//! then has one write, which says so. That a job which waited may start is written as late, counted from its release. What a job waits for, as far as nobody has to do anything about it, is written by budget: ten in a
 //! second while writes are quick and phases do not take them, else fewer, one at least. A text of which only the numbers
 //! changed is written at most every half minute, by the same budget. So a long queue does not take the host's writes
 //! from releases. Nothing that says the same is ever written again.
@@ -270,6 +270,7 @@ impl PodGroupWrites {
         }
         let (exists, mut by_budget) = (there.is_some(), false);
         let starting = after(written.starts_at.unwrap_or(now), self.budget.stretch_wait(STARTING));
+        let patience = after(written.changed_at.unwrap_or(now), COALESCE);
         let body = match there {
             // It may have ended before anybody could read more of it. What its user should know is told at once.
             None if details.is_empty()
@@ -277,6 +278,9 @@ impl PodGroupWrites {
                 && starting > now =>
             {
                 return Some(Action::Later(starting, true));
+            }
+            None if details.is_empty() && events.is_empty() && stage.is_none() && patience > now => {
+                return Some(Action::Later(patience, false));
             }
             None => pod_group::build_object(workload, &spec.unwrap_or_default(), &status),
             Some(group) => {

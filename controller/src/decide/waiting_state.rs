@@ -1,7 +1,8 @@
 //! What a Volcano Job says of itself while it waits: `status.state`, which `kubectl get vcjob` shows.
 //!
 //! Rule: it says what its PodGroup says, so that both follow one budget of texts ([`pod_groups`](super::pod_groups)).
-//! What has differed for [`PATIENCE`] is written: a job that starts at once costs no write. The first statement on a job
+//! What has differed for [`PATIENCE`] is written: with the second until its PodGroup is made, a job that starts within
+//! a second and a half costs no write. The first statement on a job
 //! of which nobody has said anything comes with an event.
 //!
 //! Karmada's aggregation writes the same field from what clusters report. So nothing is written here while a cluster has
@@ -29,7 +30,7 @@ use crate::{
 };
 
 /// From a difference to the write.
-const PATIENCE: SignedDuration = SignedDuration::from_millis(1500);
+const PATIENCE: SignedDuration = SignedDuration::from_millis(500);
 /// That are being written at most.
 const IN_FLIGHT: usize = 64;
 

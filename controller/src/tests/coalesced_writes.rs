@@ -47,6 +47,34 @@ fn of_a_job_that_starts_and_ends_at_once_one_write_says_so() {
 }
 
 #[test]
+fn of_a_job_that_waits_for_less_than_a_second_one_write_says_how_it_ended() {
+    let mut world = World::new(4);
+    world.job("first", "q", 4);
+    world.settle();
+    world.job("a", "q", 4);
+    world.settle();
+    assert!(world.group("a").is_null());
+    world.delete("ResourceBinding", "first-job");
+    assert_eq!(world.settle(), ["a-job"]);
+    world.place("a-job", 4);
+    world.phase("a", "Completed");
+    world.pass(60);
+    assert_eq!(world.says("a").0, "Finished");
+    let name = world.group("a")["metadata"]["name"].as_str().unwrap();
+    let of_a = world.writes.iter().filter(|write| write.resource.plural == "podgroups" && write.name == name);
+    assert_eq!((of_a.count(), world.events().len()), (1, 0));
+}
+
+/// Its user waits for nothing that comes by itself.
+#[test]
+fn of_a_job_whose_user_has_to_do_something_its_pod_group_says_so_at_once() {
+    let mut world = World::new(4);
+    world.job("a", "q", 5);
+    world.settle();
+    assert_eq!(world.says("a").0, "ExceedsCapability");
+}
+
+#[test]
 fn of_a_long_line_whose_reasons_change_few_are_written_in_a_second_and_each_in_its_turn() {
     let mut world = World::new(10);
     world.cluster("m2", "200");

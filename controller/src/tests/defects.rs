@@ -122,7 +122,7 @@ fn only_ready_clusters_count_and_one_without_a_summary_is_nothing_defects_6_and_
         {"type": "Ready", "status": "False", "reason": "r", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"},
     ]}}));
     world.job("a", "q", 4);
-    assert!(world.settle().is_empty());
+    assert!(world.pass(2).is_empty());
     assert_eq!(world.says("a").0, "NoReadyCluster");
     world.cluster("m1", "100");
     assert_eq!(world.settle(), ["a-job"]);

@@ -230,7 +230,7 @@ fn who_sees_only_a_part_is_told_what_the_controller_wrote_and_no_names() {
     let mut world = World::new(10);
     for (name, pods) in [("secret", 8), ("b", 4)] {
         world.job(name, "q", pods);
-        world.settle();
+        world.pass(2);
     }
     let mut controller = Controller::default();
     for source in ObjectKind::list_all() {

@@ -64,7 +64,6 @@ fn lent_capacity_comes_back_and_who_gave_it_goes_back_in_line_with_its_age_defec
     runs(&mut world, "young", "b", 4);
     world.job("mine", "a", 4);
     assert!(world.settle().is_empty());
-    assert_eq!(world.says("mine").0, "WaitingForQuota");
     let created = world.get("ResourceBinding", "young-job")["metadata"]["creationTimestamp"].clone();
     assert_eq!(world.pass(5), ["mine-job"]);
     let binding = world.get("ResourceBinding", "young-job");

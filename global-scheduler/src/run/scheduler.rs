@@ -362,9 +362,13 @@ impl Scheduler {
     }
 
     fn write_binding(&mut self, key: &BindingKey, tag: Tag, write: Write) {
+        self.mark_in_flight(key);
+        self.writer.queue_write(tag, write);
+    }
+
+    fn mark_in_flight(&mut self, key: &BindingKey) {
         let version = self.cache.bindings.get(key).map(|binding| binding.resource_version.clone()).unwrap_or_default();
         self.in_flight.insert(key.clone(), version);
-        self.writer.queue_write(tag, write);
     }
 
     /// Sends the statuses that wait, as far as there is room. Whether any is to be decided again.
@@ -374,7 +378,10 @@ impl Scheduler {
             self.confirmations.take_next(&self.cache.bindings, self.writer.has_room(), self.clock.now())
         {
             match write {
-                Some(write) => self.write_binding(&key, Tag::Status(key.clone()), write),
+                Some(write) => {
+                    self.mark_in_flight(&key);
+                    self.writer.queue_next(Tag::Status(key), write);
+                }
                 None => {
                     self.in_flight.remove(&key);
                     self.cache.mark_due(&key);

@@ -4,8 +4,8 @@
 //! has clusters (its finalizer, the conditions of its Works), and a status that was built before it queued would be
 //! refused for the version that it names. Karmada needs each once: without `lastScheduledTime` it aggregates nothing,
 //! and it evicts nothing gracefully until `schedulerObservedGeneration` is the generation. One for a generation that is
-//! over says nothing: it is decided again. Placements go first; while they leave no room, each write that is answered
-//! lets one status go, so that none waits for ever.
+//! over says nothing: it is decided again. While placements leave no room, each write that is answered lets one status
+//! go, and that one before all that waits: built of what is known now, it is worth nothing in seconds.
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -113,6 +113,19 @@ async fn writes_of_one_object_keep_their_order_and_decisions_pass_the_reports_of
     assert_eq!(first, others, "a report with a decision behind it goes before the reports of others");
 }
 
+/// Statuses of placed bindings waited for seconds behind other placements, and were refused for their versions then.
+#[test]
+fn what_is_asked_for_as_next_passes_decisions_and_reports_of_others() {
+    let mut queue = WriteQueue::new();
+    let mut push = |tag, body, is_next| queue.push_job(Job { tag, write: config_map(tag, body), is_next });
+    push("report", Body::MergePatch(json!({})), false);
+    push("decision", Body::JsonPatch(json!([])), false);
+    push("first", Body::MergePatch(json!({})), true);
+    push("second", Body::MergePatch(json!({})), true);
+    let order: Vec<&str> = std::iter::from_fn(|| queue.pop_job()).map(|job| job.tag).collect();
+    assert_eq!(order, ["first", "second", "decision", "report"]);
+}
+
 #[test]
 fn what_can_not_succeed_is_final_and_trouble_on_the_way_is_not() {
     let not_json = serde_json::from_str::<Value>("<html>").unwrap_err();
