@@ -310,7 +310,7 @@ impl Controller {
             self.fleet_count.due,
             self.reasons.due,
             self.pod_groups.next_due(),
-            self.waiting_states.next_due(),
+            self.waiting_states.next_due(self.now),
             self.jobs.next_retry(),
             self.preemption.next_due(),
             reservation,

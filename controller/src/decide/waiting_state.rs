@@ -3,13 +3,14 @@
 //! Rule: it says what its PodGroup says, so that both follow one budget of texts ([`pod_groups`](super::pod_groups)).
 //! What has differed for [`PATIENCE`] is written: with the second until its PodGroup is made, a job that starts within
 //! a second and a half costs no write. The first statement on a job
-//! of which nobody has said anything comes with an event.
+//! of which nobody has said anything comes with an event, by budget: while more than a few jobs a second begin to wait,
+//! the events of those that still wait follow in turn, one in a second at least.
 //!
 //! Karmada's aggregation writes the same field from what clusters report. So nothing is written here while a cluster has
 //! the job or a copy of it, nor over another phase than Pending; a write tests the version that it was decided for. An
 //! aggregation over no copy keeps what is said here (`caldera_core::status`), and the first one over a copy replaces it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use caldera_core::queue::ledger::Stage;
 use caldera_crds::workload::WorkloadKind;
@@ -20,6 +21,7 @@ use super::{
     deadlines::after,
     jobs::{JobPhase, Jobs},
     pod_group_status::describe_binding,
+    refresh_budget::RefreshBudget,
 };
 use crate::{
     observe::{Key, Objects, PodGroupStatus, SaidState, Workload, fingerprint},
@@ -41,10 +43,20 @@ pub(crate) struct WaitingStates {
     looks: BTreeMap<Key, Option<Timestamp>>,
     due: BTreeSet<(Timestamp, Key)>,
     in_flight: usize,
+    /// Jobs that say it and have no event of it yet, in the order of their statements.
+    unannounced: VecDeque<Key>,
+    is_unannounced: BTreeSet<Key>,
+    /// Statements are taken from it, and events.
+    budget: RefreshBudget,
 }
 
 impl WaitingStates {
-    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+    pub(crate) fn next_due(&self, now: Timestamp) -> Option<Timestamp> {
+        let event = self.unannounced.front().map(|_| self.budget.next_at(now));
+        self.next_statement().into_iter().chain(event).min()
+    }
+
+    fn next_statement(&self) -> Option<Timestamp> {
         self.due.first().map(|(at, _)| *at).filter(|_| self.in_flight < IN_FLIGHT)
     }
 
@@ -69,13 +81,14 @@ impl WaitingStates {
     /// What is to be written now, and how much of it are texts that follow another.
     pub(crate) fn write_due(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> (Vec<Decision>, usize) {
         let (mut writes, mut texts) = (Vec::new(), 0);
-        while self.next_due().is_some_and(|at| at <= now) {
+        while self.next_statement().is_some_and(|at| at <= now) {
             let Some((_, key)) = self.due.pop_first() else { break };
             let Some((workload, status)) = find_statement(objects, jobs, &key) else {
                 self.looks.remove(&key);
                 continue;
             };
             let is_first = workload.said == SaidState::Nothing;
+            self.budget.give_way(now);
             writes.push(Decision::StateWaiting {
                 key: Key::new(&workload.reference.namespace, &workload.reference.name),
                 binding: key.clone(),
@@ -84,21 +97,32 @@ impl WaitingStates {
                 message: status.message.clone(),
                 is_first,
             });
-            if is_first {
-                // Where somebody has to do something, that was recorded with the PodGroup.
-                let described = describe_binding(jobs, &key, None);
-                let waits = described.filter(|(stage, reason)| stage.is_none() && !reason.needs_a_change());
-                let event = waits.map(|_| {
-                    Decision::event_on_workload(workload, EventType::Normal, &status.reason, status.message.clone())
-                });
-                writes.extend(event);
-            } else {
+            if !is_first {
                 texts += 1;
+            } else if self.is_unannounced.insert(key.clone()) {
+                self.unannounced.push_back(key.clone());
             }
             self.in_flight += 1;
             self.looks.insert(key, None);
         }
+        writes.extend(self.announce_waits(objects, jobs, now));
         (writes, texts)
+    }
+
+    /// The events for which there is a budget.
+    fn announce_waits(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> Vec<Decision> {
+        let mut events = Vec::new();
+        while let Some(key) = self.unannounced.front() {
+            if let Some(event) = describe_wait(objects, jobs, key) {
+                if self.budget.take_one(now).is_err() {
+                    break;
+                }
+                events.push(event);
+            }
+            self.is_unannounced.remove(key);
+            self.unannounced.pop_front();
+        }
+        events
     }
 
     /// Takes in that a write was answered; after a failure the binding is looked at again after `wait` seconds.
@@ -117,6 +141,15 @@ impl WaitingStates {
             None => self.observe_binding(objects, jobs, key, now),
         }
     }
+}
+
+/// The event on a job that waits for nothing that somebody has to do; where somebody has, it was recorded with the
+/// PodGroup.
+fn describe_wait(objects: &Objects, jobs: &Jobs, key: &Key) -> Option<Decision> {
+    let workload = objects.bindings.get(key).and_then(|binding| objects.workload_of(binding))?;
+    describe_binding(jobs, key, None).filter(|(stage, reason)| stage.is_none() && !reason.needs_a_change())?;
+    let status = &objects.pod_groups.get(&pod_group_key(workload)).filter(|group| group.owner == workload.uid)?.status;
+    Some(Decision::event_on_workload(workload, EventType::Normal, &status.reason, status.message.clone()))
 }
 
 /// A job that does not say what its PodGroup says, where it is ours to say, and what that is.

@@ -50,6 +50,28 @@ fn a_job_that_waits_says_so_on_itself_within_two_seconds_with_an_event() {
 }
 
 #[test]
+fn of_many_jobs_that_begin_to_wait_each_says_so_in_two_seconds_and_their_events_follow_in_turn() {
+    let mut world = World::new(4);
+    fill(&mut world);
+    (0..60).for_each(|at| world.job(&format!("w{at}"), "q", 4));
+    world.settle();
+    world.pass(2);
+    (0..60).for_each(|at| assert_eq!(state(&world, &format!("w{at}"))["phase"], "Pending"));
+    assert!((1..=10).contains(&world.events().len()), "{} events", world.events().len());
+    // One of them waits no more.
+    world.delete("Job", "w59");
+    world.delete("ResourceBinding", "w59-job");
+    world.pass(120);
+    let waits = |event: &&Value| event["kind"] == "Event" && event["reason"] == "WaitingForQuota";
+    let mut told: Vec<&Value> =
+        world.objects.values().filter(waits).map(|event| &event["involvedObject"]["name"]).collect();
+    assert_eq!(told.len(), 59);
+    told.sort_by_key(|name| name.to_string());
+    told.dedup();
+    assert_eq!(told.len(), 59, "each once");
+}
+
+#[test]
 fn a_job_that_starts_at_once_costs_no_write() {
     let mut world = World::new(4);
     world.job("a", "q", 4);
