@@ -62,12 +62,12 @@ impl Activity {
         self.close.cancelled().await;
     }
 
-    /// Whether a request is open, and since when it is so.
+    /// Whether a request is open or the first is to come, and since when it is so.
     pub(super) fn busy_since(&self) -> (bool, Instant) {
         let state = self.state();
         match state.open.first_key_value() {
             Some((_, since)) => (true, *since),
-            None => (false, state.idle),
+            None => (state.asked == 0, state.idle),
         }
     }
 

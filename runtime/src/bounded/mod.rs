@@ -2,7 +2,8 @@
 //!
 //! Rules:
 //! - There are at most so many connections. One more takes the place of the one that is idle longest; where none is
-//!   idle, of the one whose request is open longest: an honest one is answered in no time.
+//!   idle, of the one whose request is open longest, once that is longer than an honest one takes. Until then the new
+//!   one waits: an API server has a connection for each call that it makes at the same time, and none of them may break.
 //! - TLS must be spoken within a time, a first or begun request must have its headers within a time, an answer must be
 //!   taken within a time, and a connection without requests is closed after a time. It is longer than the 90 s after
 //!   which Go's clients close theirs, so that no API server loses a request to it.
@@ -45,6 +46,8 @@ use crate::tls::ServedTls;
 pub struct Bounds {
     /// Connections at once.
     pub connections: usize,
+    /// For how long a request that is open keeps its connection from one more.
+    pub spared: Duration,
     /// Requests at once on a connection.
     pub streams: u32,
     /// For the TLS handshake.
@@ -62,7 +65,9 @@ pub struct Bounds {
 impl Default for Bounds {
     fn default() -> Self {
         Self {
-            connections: 128,
+            // API servers take 200 writes at once unless they are told otherwise.
+            connections: 512,
+            spared: Duration::from_secs(1),
             streams: 32,
             handshake: Duration::from_secs(5),
             headers: Duration::from_secs(10),
@@ -75,6 +80,8 @@ impl Default for Bounds {
 
 /// Bytes that a connection may keep of what it has not read or written yet.
 const BUFFER: usize = 64 * 1024;
+/// Between two looks for a place while all connections are honestly busy.
+const LOOK_FOR_PLACE: Duration = Duration::from_millis(5);
 /// Bytes of a request's headers.
 const HEADERS: u32 = 16 * 1024;
 
@@ -108,7 +115,11 @@ pub async fn serve_bounded(
                 }
             },
         };
-        let place = Connections::take_place(&connections);
+        let place = tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            place = Connections::await_place(&connections) => place,
+        };
         let (tls, routes, stop, end) = (tls.clone(), routes.clone(), stop.clone(), end.clone());
         tasks.spawn(async move {
             tokio::select! {
@@ -209,17 +220,29 @@ struct Place {
 }
 
 impl Connections {
-    fn take_place(self: &Arc<Self>) -> Place {
+    async fn await_place(self: &Arc<Self>) -> Place {
+        loop {
+            if let Some(place) = self.take_place(Instant::now()) {
+                return place;
+            }
+            tokio::time::sleep(LOOK_FOR_PLACE).await;
+        }
+    }
+
+    fn take_place(self: &Arc<Self>, now: Instant) -> Option<Place> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.len() >= self.bounds.connections {
             let since = open.iter().map(|(id, activity)| (activity.busy_since(), *id));
-            let longest = since.min().and_then(|(_, id)| open.remove(&id));
-            longest.iter().for_each(|activity| activity.close());
+            let ((is_busy, since), id) = since.min()?;
+            if is_busy && now.saturating_duration_since(since) < self.bounds.spared {
+                return None;
+            }
+            open.remove(&id).iter().for_each(|activity| activity.close());
         }
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let activity = Arc::new(Activity::begin_at(Instant::now()));
         open.insert(id, Arc::clone(&activity));
-        Place { id, activity, among: Arc::clone(self) }
+        Some(Place { id, activity, among: Arc::clone(self) })
     }
 }
 

@@ -17,6 +17,7 @@ fn short() -> Bounds {
     let long = Duration::from_secs(600);
     Bounds {
         connections: 4,
+        spared: Duration::ZERO,
         handshake: long,
         headers: long,
         request: long,
@@ -143,6 +144,25 @@ async fn where_all_connections_have_requests_the_one_that_is_open_longest_goes()
     assert_eq!(read_until(&mut busy[0], NEVER).await, "");
     busy[1].write_all(b"9").await.unwrap();
     assert!(read_until(&mut busy[1], "\r\n\r\n9").await.ends_with("\r\n\r\n9"));
+}
+
+/// An API server that asked more at once than there were places lost calls in their midst.
+#[tokio::test]
+async fn where_all_connections_have_requests_that_are_young_one_more_waits_for_its_place() {
+    let bounds = Bounds { connections: 2, spared: Duration::from_secs(600), ..short() };
+    let (to, room, ..) = serve(bounds, BODIES);
+    let mut busy = connect(to, "POST /body HTTP/1.1\r\nhost: h\r\ncontent-length: 9\r\n\r\n12345678").await;
+    while room.taken() < 9 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let mut silent = connect(to, "").await;
+    let mut third = connect(to, ASK).await;
+    assert!(tokio::time::timeout(SOON, read_until(&mut third, "hello")).await.is_err(), "there is no place for it");
+    silent.write_all(ASK.as_bytes()).await.unwrap();
+    assert!(read_until(&mut silent, "hello").await.contains("hello"), "it had only not asked yet");
+    assert!(read_until(&mut third, "hello").await.contains("hello"), "the one that is idle now made room");
+    busy.write_all(b"9").await.unwrap();
+    assert!(read_until(&mut busy, "\r\n\r\n9").await.ends_with("\r\n\r\n9"));
 }
 
 #[tokio::test]
