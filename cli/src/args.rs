@@ -16,8 +16,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 pub use self::{
     ask::{
-        ClusterAction, ClusterNamesArgs, EventsArgs, JobAction, JobListArgs, JobLogsArgs, JobNamesArgs, JobOrder,
-        PauseArgs, QueueAction, QueueArgs, QueueSetArgs, ScopeArgs, TopArgs, UnpauseArgs, UsageArgs, UsageBy,
+        ClusterAction, ClusterNamesArgs, EventsArgs, HistoryArgs, JobAction, JobListArgs, JobLogsArgs, JobNamesArgs,
+        JobOrder, PauseArgs, QueueAction, QueueArgs, QueueSetArgs, ScopeArgs, TopArgs, UnpauseArgs, UsageArgs, UsageBy,
         UsageOutput, WhyArgs,
     },
     check::{DoctorArgs, FailOn, UninstallArgs},
@@ -111,6 +111,9 @@ pub enum Command {
     /// Has jobs released again.
     #[command(after_help = ask::ASK_EXIT)]
     Unpause(UnpauseArgs),
+    /// Lists how jobs ended that were given quota, long after they are gone.
+    #[command(after_help = ask::ASK_EXIT)]
+    History(HistoryArgs),
     /// Says what was used, by month, queue and namespace, long after the jobs are gone.
     #[command(after_help = ask::ASK_EXIT)]
     Usage(UsageArgs),
@@ -148,6 +151,7 @@ impl Command {
             | Self::Cluster(_)
             | Self::Pause(_)
             | Self::Unpause(_)
+            | Self::History(_)
             | Self::Usage(_)
             | Self::Simulate(_)
             | Self::Doctor(_)

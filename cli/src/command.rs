@@ -6,8 +6,8 @@ use clap::CommandFactory as _;
 
 use crate::{
     args::{Args, Command},
-    cluster, components, console, demo, doctor, events, job, manifests, output, queue, sandbox, server, simulate, top,
-    uninstall, usage, why,
+    cluster, components, console, demo, doctor, events, history, job, manifests, output, queue, sandbox, server,
+    simulate, top, uninstall, usage, why,
 };
 
 /// Runs a subcommand to its end.
@@ -35,6 +35,7 @@ pub async fn run_command(command: Command) -> anyhow::Result<ExitCode> {
         Command::Cluster(action) => cluster::run_cluster(action).await,
         Command::Pause(args) => queue::pause_releases(args).await,
         Command::Unpause(args) => queue::unpause_releases(args).await,
+        Command::History(args) => history::run_history(args).await,
         Command::Usage(args) => usage::run_usage(args).await,
         Command::Top(args) => top::run_top(args).await,
         Command::Completions { shell } => {

@@ -193,6 +193,11 @@ pub fn format_gaps(gaps: &[Gap]) -> String {
     text
 }
 
+/// A cell of CSV that anybody could have named.
+pub fn quote_csv(text: &str) -> String {
+    format!("\"{}\"", text.replace('"', "\"\""))
+}
+
 /// `3d4h`, `5m10s`: the two largest units.
 pub fn format_duration(seconds: i64) -> String {
     let units = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];

@@ -4,7 +4,7 @@
 //! namespace and by name; a name can not bound `create`, so that is a rule of its own. Webhook configurations may be
 //! changed only where registration is asked for, and only ours.
 
-use caldera_controller::{settings, usage};
+use caldera_controller::{history, settings, usage};
 use caldera_crds::names::karmada::CLUSTER_NAMESPACE;
 use serde_json::{Value, json};
 
@@ -51,7 +51,8 @@ fn policy_rule((group, resources, verbs): Rule) -> Value {
     json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
 }
 
-fn named_rule(group: &str, resource: &str, names: &[&str], verbs: &[&str]) -> Value {
+fn named_rule(group: &str, resource: &str, names: &[impl AsRef<str>], verbs: &[&str]) -> Value {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
     json!({"apiGroups": [group], "resources": [resource], "resourceNames": names, "verbs": verbs})
 }
 
@@ -188,6 +189,12 @@ fn cluster_rules(component: &str) -> Vec<Rule> {
     rules
 }
 
+/// The ConfigMaps that the controller keeps beside its Lease.
+pub fn list_kept_maps() -> Vec<String> {
+    let pages = (0..history::PAGES).map(history::name_page);
+    [settings::NAME, usage::NAME].map(ToOwned::to_owned).into_iter().chain(pages).collect()
+}
+
 /// The rules of each component in its own namespace.
 fn own_rules(component: &str, granted: &Granted) -> Vec<Value> {
     let lease = |names: &[&str], verbs: &[&str]| named_rule("coordination.k8s.io", "leases", names, verbs);
@@ -197,7 +204,7 @@ fn own_rules(component: &str, granted: &Granted) -> Vec<Value> {
         "controller" => vec![
             create_lease(),
             lease(&["caldera-controller"], held),
-            named_rule("", "configmaps", &[settings::NAME, usage::NAME], &["get", "create", "patch"]),
+            named_rule("", "configmaps", &list_kept_maps(), &["get", "create", "patch"]),
         ],
         // It reads the controller's lease, too.
         "scheduler" => {

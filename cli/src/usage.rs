@@ -21,7 +21,7 @@ use serde_json::json;
 use crate::{
     args::{UsageArgs, UsageBy, UsageOutput},
     components,
-    output::{self, Output, format_table},
+    output::{self, Output, format_table, quote_csv},
 };
 
 /// The JSON and YAML form.
@@ -164,11 +164,11 @@ fn format_csv(report: &Report, by: &[UsageBy]) -> String {
     let mut text = list_cells(by, "month", Some("queue"), Some("namespace"), "admissions").join(",");
     text += ",resource,hours\n";
     for row in &report.usage {
-        let quoted = |name: &Option<String>| name.as_ref().map(|name| format!("\"{}\"", name.replace('"', "\"\"")));
+        let quoted = |name: &Option<String>| name.as_deref().map(quote_csv);
         let (queue, namespace) = (quoted(&row.queue), quoted(&row.namespace));
         let start = list_cells(by, row.month.clone(), queue, namespace, row.admissions.to_string()).join(",");
         for (name, hours) in &row.hours {
-            let _ = writeln!(text, "{start},\"{name}\",{hours}");
+            let _ = writeln!(text, "{start},{},{hours}", quote_csv(name.as_str()));
         }
     }
     text

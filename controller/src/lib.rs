@@ -9,6 +9,7 @@
 mod config;
 pub mod decide;
 pub mod explain;
+pub mod history;
 mod measure;
 pub mod metrics;
 pub mod observe;

@@ -42,6 +42,7 @@ use caldera_crds::{
 use crate::{
     config::Config,
     decide::{Controller, MemberLoss, StartDeadlines, after, decide},
+    history::{self, JobHistory},
     measure::Measures,
     metrics::Metrics,
     observe::{
@@ -101,7 +102,9 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         settings.mean_used = read_mean_used(&client, &config.namespace).await;
     }
     tokio::spawn(publish_settings(client.clone(), settings.clone(), config.namespace.clone(), stop.clone()));
-    tokio::spawn(read_usage(client.clone(), config.namespace.clone(), inputs.clone(), stop.clone()));
+    let read = |client: Client| (client, config.namespace.clone(), inputs.clone(), stop.clone());
+    tokio::spawn(read_again(read(client.clone()), read_usage));
+    tokio::spawn(read_again(read(client.clone()), read_job_history));
     let mut works =
         WorkWatches { client: client.clone(), inputs: inputs.clone(), stop: stop.clone(), watched: BTreeMap::new() };
     let (writer, mut outcomes) = Writer::start_writer(client, stop.clone());
@@ -183,7 +186,9 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
             save = after(now, config.save_usage_every);
             let means = counts_history.then(|| settings.clone().with_mean_used(&controller.jobs.engine));
             let usage = controller.usage.write_history(&config.namespace, now);
-            for write in means.map(|means| means.to_write(&config.namespace)).into_iter().chain(usage) {
+            let means = means.map(|means| means.to_write(&config.namespace));
+            let ended = controller.ended_jobs.take_writes(&config.namespace);
+            for write in means.into_iter().chain(usage).chain(ended) {
                 writer.queue_write(Tag::Unrepeated, write);
             }
         }
@@ -302,17 +307,15 @@ async fn read_mean_used(client: &Client, namespace: &str) -> BTreeMap<QueueName,
     }
 }
 
-/// Reads what earlier controllers accounted, again and again until the server answers.
-async fn read_usage(client: Client, namespace: String, inputs: mpsc::Sender<Input>, stop: CancellationToken) {
-    let maps: Api<ConfigMap> = Api::namespaced(client, &namespace);
+/// Reads what earlier controllers kept, again and again until the server answers: none is written over it before.
+async fn read_again<F: Future<Output = Result<Input, String>>>(
+    (client, namespace, inputs, stop): (Client, String, mpsc::Sender<Input>, CancellationToken),
+    read: impl Fn(Api<ConfigMap>) -> F,
+) {
     loop {
-        let read = match maps.get_opt(usage::NAME).await {
-            Ok(object) => object.map_or(Ok(UsageHistory::default()), |map| UsageHistory::read_config_map(&json!(map))),
-            Err(error) => Err(error.to_string()),
-        };
-        match read {
-            Ok(read) => return inputs.send(Input::UsageHistory(read)).await.unwrap_or_default(),
-            Err(why) => tracing::warn!(namespace, why, "usage of before is not read: none is written over it"),
+        match read(Api::namespaced(client.clone(), &namespace)).await {
+            Ok(input) => return inputs.send(input).await.unwrap_or_default(),
+            Err(why) => tracing::warn!(namespace, why, "what was kept before is not read: nothing is written over it"),
         }
         tokio::select! {
             biased;
@@ -320,6 +323,23 @@ async fn read_usage(client: Client, namespace: String, inputs: mpsc::Sender<Inpu
             () = tokio::time::sleep(READ_AGAIN) => {}
         }
     }
+}
+
+async fn read_usage(maps: Api<ConfigMap>) -> Result<Input, String> {
+    let map = maps.get_opt(usage::NAME).await.map_err(|error| error.to_string())?;
+    let read = map.map_or(Ok(UsageHistory::default()), |map| UsageHistory::read_config_map(&json!(map)));
+    read.map(Input::UsageHistory)
+}
+
+async fn read_job_history(maps: Api<ConfigMap>) -> Result<Input, String> {
+    let mut read = JobHistory::default();
+    for page in 0..history::PAGES {
+        let name = history::name_page(page);
+        if let Some(map) = maps.get_opt(&name).await.map_err(|error| error.to_string())? {
+            read.read_page(page, &json!(map)).map_err(|wrong| format!("ConfigMap {name}: {wrong}"))?;
+        }
+    }
+    Ok(Input::JobHistory(read))
 }
 
 /// Writes them, again and again until the server takes them, or refuses them.

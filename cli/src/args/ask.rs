@@ -123,6 +123,31 @@ pub struct PauseArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+pub struct HistoryArgs {
+    /// Of this namespace alone.
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// Of this queue alone.
+    #[arg(short, long, value_name = "QUEUE")]
+    pub queue: Option<String>,
+    /// That ended so alone: Completed, Failed, Aborted, Terminated, Deleted.
+    #[arg(long, value_name = "RESULT")]
+    pub result: Option<String>,
+    /// That ended in this time, as 30s, 5m or 2h.
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
+    pub since: Option<i64>,
+    /// Namespace of the controller's lease, where its records are; without it caldera-system, then default.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub lease_namespace: Option<String>,
+    /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// How the answer looks.
+    #[arg(short, long, value_enum, default_value_t = UsageOutput::Table)]
+    pub output: UsageOutput,
+}
+
+#[derive(Debug, ClapArgs)]
 pub struct UsageArgs {
     /// One month of UTC, as 2026-11; without it all that are kept.
     #[arg(long, value_name = "MONTH")]
@@ -150,7 +175,7 @@ pub enum UsageBy {
     Namespace,
 }
 
-/// How usage looks.
+/// How usage and history look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum UsageOutput {
     /// For people.

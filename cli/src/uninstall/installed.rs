@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use anyhow::Context;
-use caldera_controller::{settings, usage};
 use caldera_crds::{
     manifests::federation_crds,
     names::{
@@ -159,9 +158,10 @@ async fn read_state(client: &Client, namespaces: &[String]) -> anyhow::Result<Ve
             }
         }
         let maps = || of("", "ConfigMap", "configmaps");
-        let secret = (of("", "Secret", "secrets"), AUTHORITY_SECRET);
-        for (resource, name) in [(maps(), settings::NAME), (maps(), usage::NAME), secret] {
-            let found = get_object(client, &resource, Some(namespace), name).await?.map_err(anyhow::Error::msg)?;
+        let secret = (of("", "Secret", "secrets"), AUTHORITY_SECRET.to_owned());
+        let kept = roles::list_kept_maps().into_iter().map(|name| (maps(), name));
+        for (resource, name) in kept.chain([secret]) {
+            let found = get_object(client, &resource, Some(namespace), &name).await?.map_err(anyhow::Error::msg)?;
             all.extend(found.map(|object| Found { resource, object }));
         }
     }

@@ -26,6 +26,7 @@ use caldera_core::{queue::JobId, reason::Position};
 use super::{
     assess::assess_now,
     capacity::FleetCapacity,
+    ended_jobs::EndedJobs,
     eviction::{describe_eviction, forgotten_at},
     forged_record::ForgedRecords,
     hyper_jobs::HyperJobs,
@@ -129,6 +130,7 @@ pub struct Controller {
     pub(crate) reasons: ReasonSweep,
     pub(crate) queues: QueueWrites,
     pub(crate) usage: UsageAccounts,
+    pub(crate) ended_jobs: EndedJobs,
     /// Events, and PodGroups to delete, that wait for the next decision.
     pub(crate) outbox: Vec<Decision>,
     pub(crate) default_queue: DefaultQueueAsked,
@@ -211,6 +213,7 @@ impl Controller {
                 return;
             }
             Input::UsageHistory(read) => return self.usage.read_history(read),
+            Input::JobHistory(read) => return self.ended_jobs.read_history(read),
             Input::Listed(kind) => return self.objects.mark_listed(kind),
         };
         self.follow_changes(changes);
@@ -313,6 +316,8 @@ impl Controller {
     fn forget_binding(&mut self, binding: &Binding) {
         let key = &binding.key;
         self.jobs.remove_binding(key);
+        let is_there = self.objects.workload_of(binding).is_some();
+        self.ended_jobs.forget_binding(binding, self.usage.charge_of(key), is_there, self.now);
         self.usage.follow_charge(key, None, binding.created, false, self.now);
         self.capacity.forget_job(&binding.id);
         self.capacity.set_selector(binding.id.as_str(), None);
@@ -375,7 +380,11 @@ impl Controller {
             .as_ref()
             .filter(|_| fault.is_none())
             .and_then(|(queue, _)| jobs.engine.charge_of(binding.id.as_str()).map(|amount| (queue.clone(), amount)));
-        self.usage.follow_charge(key, charged, binding.created, !objects.is_complete(), now);
+        let is_old = !objects.is_complete();
+        self.usage.follow_charge(key, charged, binding.created, is_old, now);
+        if fault.is_none() {
+            self.ended_jobs.observe_binding(binding, workload.map(|workload| &**workload), is_old, now);
+        }
         let holds = holds.map(|(queue, resize)| (queue, resize.filter(|_| fault.is_none() && !is_stale)));
         let evicted = holds.is_some() && describe_eviction(objects, jobs, capacity, binding, now).is_some();
         let again = binding.eviction.as_deref().and_then(|record| Timestamp::from_second(forgotten_at(record)).ok());

@@ -36,6 +36,7 @@ pub(crate) mod binding_state;
 pub(crate) mod capacity;
 mod controller;
 mod deadlines;
+mod ended_jobs;
 mod eviction;
 mod forged_record;
 mod hyper_jobs;

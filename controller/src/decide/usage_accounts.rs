@@ -85,6 +85,11 @@ impl UsageAccounts {
         self.charged.insert(key.clone(), Charged { queue, amount, since, inherited });
     }
 
+    /// What is charged for a job.
+    pub(crate) fn charge_of(&self, key: &Key) -> Option<(QueueName, Resources)> {
+        self.charged.get(key).map(|charged| (charged.queue.clone(), charged.amount.clone()))
+    }
+
     /// Accounts what is charged up to now, and writes it all; nothing as long as what was there is not read, or where
     /// nothing is new.
     pub(crate) fn write_history(&mut self, namespace: &str, now: Timestamp) -> Option<Write> {

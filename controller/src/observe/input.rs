@@ -29,7 +29,7 @@ use super::{
     queue::{CommandFacts, QueueFacts},
     workload::Workload,
 };
-use crate::usage::UsageHistory;
+use crate::{history::JobHistory, usage::UsageHistory};
 
 /// Something that happened.
 #[derive(Debug)]
@@ -66,6 +66,8 @@ pub enum Input {
     Member(String, Update),
     /// What earlier controllers accounted.
     UsageHistory(UsageHistory),
+    /// How jobs ended that earlier controllers saw.
+    JobHistory(JobHistory),
     /// All objects of this kind were told, one by one.
     Listed(ObjectKind),
 }

@@ -2,6 +2,7 @@
 
 mod coalesced_writes;
 mod defects;
+mod ended_jobs;
 mod explain;
 mod fleet;
 mod foresight;

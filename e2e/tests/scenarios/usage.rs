@@ -1,7 +1,10 @@
 //! What is accounted of jobs outlives them, and the controller.
 
 use anyhow::{bail, ensure};
-use caldera_controller::usage::{NAME, Usage, UsageHistory};
+use caldera_controller::{
+    history::{self, EndedJob, JobHistory},
+    usage::{NAME, Usage, UsageHistory},
+};
 use caldera_e2e::{
     Component, Scenario,
     kinds::Kind,
@@ -30,6 +33,26 @@ async fn account(s: &Scenario, queue: &str, is_enough: impl Fn(&Usage) -> bool) 
     bail!("{last:?} is all that is accounted after two minutes")
 }
 
+/// What is recorded of the end of a job, once it is.
+async fn ended(s: &Scenario, job: &str) -> anyhow::Result<EndedJob> {
+    for _ in 0..600 {
+        let mut history = JobHistory::default();
+        for page in 0..history::PAGES {
+            if let Some(map) = s.get_in(Kind::ConfigMap, "caldera-system", &history::name_page(page)).await? {
+                history.read_page(page, &map).map_err(anyhow::Error::msg)?;
+            }
+        }
+        let mut own =
+            history.list_jobs().into_iter().filter(|ended| ended.namespace == s.namespace && ended.name == job);
+        if let Some(found) = own.next() {
+            ensure!(own.next().is_none(), "{job} is recorded twice");
+            return Ok(found);
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    }
+    bail!("the end of {job} is not recorded after two minutes")
+}
+
 fn core_seconds(usage: &Usage) -> i128 {
     usage.seconds.get("cpu").as_nano() / 1_000_000_000
 }
@@ -50,10 +73,20 @@ fn what_a_job_used_is_known_after_it_and_the_controller_are_gone() {
             s.resume(Component::Controller).await?;
             s.until_phase("long", "Completed").await?;
             s.delete(Kind::Job, "long").await?;
-            let gone = account(&s, &queue, |usage| core_seconds(usage) >= 2 * 6).await?;
+            let cut = job("cut", &queue, &[task("a", 1, "1", "sleep 600")]);
+            s.submit(Kind::Job, cut, &aggregated()).await?;
+            s.until_phase("cut", "Running").await?;
+            s.delete(Kind::Job, "cut").await?;
+            for (name, result, cores) in [("long", "Completed", 2), ("cut", "Deleted", 1)] {
+                let ended = ended(s, name).await?;
+                let charged = ended.charged.get("cpu").as_nano() / 1_000_000_000;
+                ensure!((&*ended.result, charged) == (result, cores), "{ended:?}");
+                ensure!(ended.queue.as_str() == queue && !ended.clusters.is_empty(), "{ended:?}");
+            }
+            let gone = account(&s, &queue, |usage| core_seconds(usage) >= 2 * 6 && usage.admissions == 2).await?;
             let took = i128::from(Timestamp::now().duration_since(began).as_secs()) + 1;
-            ensure!(gone.admissions == 1, "{gone:?}: it was admitted once");
-            ensure!(core_seconds(&gone) <= 2 * took, "{gone:?} in {took} s");
+            ensure!(gone.admissions == 2, "{gone:?}: two jobs, each admitted once");
+            ensure!(core_seconds(&gone) <= 3 * took, "{gone:?} in {took} s");
             Ok(())
         },
     );

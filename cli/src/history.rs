@@ -1,0 +1,209 @@
+//! `caldera history`: how jobs ended, long after they are gone, as the controller recorded it.
+//!
+//! Rule: a line for each job that was given quota, as Slurm's `sacct`, in the order of their ends. The controller writes
+//! them every five minutes: what ended since is not in it yet.
+
+use std::{collections::BTreeMap, fmt::Write as _, process::ExitCode};
+
+use anyhow::Context as _;
+use caldera_controller::{
+    history::{self, EndedJob, JobHistory},
+    settings::NAMESPACES,
+};
+use caldera_core::resources::ResourceName;
+use caldera_runtime::client::WriteCounts;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, Client};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::{
+    args::{HistoryArgs, UsageOutput},
+    components,
+    output::{self, Output, format_duration, format_table, quote_csv},
+};
+
+/// The JSON and YAML form.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    jobs: Vec<&'a EndedJob>,
+}
+
+pub async fn run_history(args: HistoryArgs) -> anyhow::Result<ExitCode> {
+    let client = components::connect_client(args.kubeconfig.as_deref(), "history", &WriteCounts::default()).await?;
+    let jobs = read_history(&client, args.lease_namespace.as_deref()).await?.list_jobs();
+    let report = Report { jobs: select_jobs(&jobs, &args, Timestamp::now()) };
+    let form = match args.output {
+        UsageOutput::Csv => {
+            output::write_stdout(&format_csv(&report.jobs));
+            return Ok(ExitCode::SUCCESS);
+        }
+        UsageOutput::Table => Output::Table,
+        UsageOutput::Json => Output::Json,
+        UsageOutput::Yaml => Output::Yaml,
+    };
+    output::print_answer(form, &report, |_| format_jobs(&report.jobs))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn read_history(client: &Client, namespace: Option<&str>) -> anyhow::Result<JobHistory> {
+    let mut read = JobHistory::default();
+    for namespace in namespace.map_or_else(|| NAMESPACES.to_vec(), |one| vec![one]) {
+        let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+        for page in 0..history::PAGES {
+            let name = history::name_page(page);
+            let found =
+                maps.get_opt(&name).await.with_context(|| format!("failed to read ConfigMap {namespace}/{name}"))?;
+            if let Some(map) = found {
+                read.read_page(page, &json!(map))
+                    .map_err(|wrong| anyhow::anyhow!("ConfigMap {namespace}/{name}: {wrong}"))?;
+            }
+        }
+        if read != JobHistory::default() {
+            break;
+        }
+    }
+    Ok(read)
+}
+
+/// Those that are asked for, in the order of their ends.
+fn select_jobs<'a>(jobs: &'a [EndedJob], args: &HistoryArgs, now: Timestamp) -> Vec<&'a EndedJob> {
+    let since = args.since.map(|since| now.as_second().saturating_sub(since));
+    let is_or_any = |asked: &Option<String>, is: &str| asked.as_ref().is_none_or(|asked| asked == is);
+    let is_asked_for = |job: &&EndedJob| {
+        is_or_any(&args.namespace, &job.namespace)
+            && is_or_any(&args.queue, job.queue.as_str())
+            && is_or_any(&args.result, &job.result)
+            && since.is_none_or(|since| job.ended.as_second() >= since)
+    };
+    let mut asked: Vec<&EndedJob> = jobs.iter().filter(is_asked_for).collect();
+    asked.sort_by_key(|job| job.ended);
+    asked
+}
+
+fn format_jobs(jobs: &[&EndedJob]) -> String {
+    if jobs.is_empty() {
+        return "no end of such a job is recorded\n".to_owned();
+    }
+    let header = ["NAMESPACE", "KIND", "NAME", "QUEUE", "RESULT", "WAITED", "RAN", "CHARGED", "CLUSTERS", "ENDED"];
+    let rows = jobs.iter().map(|job| {
+        let (waited, ran) = measure_life(job);
+        let told = |seconds: Option<i64>| seconds.map(format_duration).unwrap_or_default();
+        let charged: Vec<String> = job.charged.iter().map(|(name, amount)| format!("{name}={amount}")).collect();
+        vec![
+            job.namespace.clone(),
+            job.kind.clone(),
+            job.name.clone(),
+            job.queue.to_string(),
+            job.result.clone(),
+            told(waited),
+            told(ran),
+            charged.join(","),
+            job.clusters.join(","),
+            format!("{:.0}", job.ended),
+        ]
+    });
+    format_table(&header, rows)
+}
+
+/// For how many seconds it waited and ran, as far as it said when it began to run.
+fn measure_life(job: &EndedJob) -> (Option<i64>, Option<i64>) {
+    let began = job.started.map(Timestamp::as_second);
+    (began.map(|began| began - job.submitted.as_second()), began.map(|began| job.ended.as_second() - began))
+}
+
+/// A line for each job, with a column for each resource that any was charged.
+fn format_csv(jobs: &[&EndedJob]) -> String {
+    let mut resources: Vec<&ResourceName> =
+        jobs.iter().flat_map(|job| job.charged.iter().map(|(name, _)| name)).collect();
+    resources.sort_unstable();
+    resources.dedup();
+    let mut text = "namespace,kind,name,uid,queue,result,submitted,started,ended,clusters".to_owned();
+    resources.iter().for_each(|name| text += &format!(",{}", quote_csv(name.as_str())));
+    text += "\n";
+    for job in jobs {
+        let started = job.started.map(|at| at.to_string()).unwrap_or_default();
+        let names = [&job.namespace, &job.kind, &job.name, &job.uid, &job.queue.to_string(), &job.result]
+            .map(|it| quote_csv(it));
+        let _ = write!(
+            text,
+            "{},{},{started},{},{}",
+            names.join(","),
+            job.submitted,
+            job.ended,
+            quote_csv(&job.clusters.join(" "))
+        );
+        let charged: BTreeMap<_, _> = job.charged.iter().collect();
+        for name in &resources {
+            let amount = charged.get(name).map(|amount| amount.to_string()).unwrap_or_default();
+            let _ = write!(text, ",{amount}");
+        }
+        text += "\n";
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(name: &str, result: &str, ended: &str) -> EndedJob {
+        let job = json!({
+            "namespace": "ns", "kind": "Job", "name": name, "uid": "u", "queue": "q", "result": result,
+            "clusters": ["m1", "m2"], "charged": {"cpu": "4"}, "submitted": "2026-11-24T10:00:00Z",
+            "started": "2026-11-24T10:01:00Z", "ended": ended,
+        });
+        serde_json::from_value(job).unwrap()
+    }
+
+    fn args() -> HistoryArgs {
+        HistoryArgs {
+            queue: None,
+            namespace: None,
+            result: None,
+            since: None,
+            lease_namespace: None,
+            kubeconfig: None,
+            output: UsageOutput::Table,
+        }
+    }
+
+    #[test]
+    fn the_table_tells_how_long_a_job_waited_and_ran() {
+        let job = ended("a", "Completed", "2026-11-24T10:06:00Z");
+        let text = format_jobs(&[&job]);
+        let cells: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
+        let told = ["ns", "Job", "a", "q", "Completed", "1m", "5m", "cpu=4", "m1,m2", "2026-11-24T10:06:00Z"];
+        assert_eq!(cells, told);
+        assert_eq!(format_jobs(&[]), "no end of such a job is recorded\n");
+    }
+
+    #[test]
+    fn what_is_asked_for_is_told_in_the_order_of_the_ends() {
+        let jobs = [
+            ended("late", "Failed", "2026-11-24T12:00:00Z"),
+            ended("a", "Completed", "2026-11-24T10:06:00Z"),
+            ended("early", "Failed", "2026-11-24T10:00:00Z"),
+        ];
+        let now = "2026-11-24T12:30:00Z".parse().unwrap();
+        let names = |args: &HistoryArgs| -> Vec<String> {
+            select_jobs(&jobs, args, now).iter().map(|job| job.name.clone()).collect()
+        };
+        assert_eq!(names(&args()), ["early", "a", "late"]);
+        assert_eq!(names(&HistoryArgs { result: Some("Failed".into()), ..args() }), ["early", "late"]);
+        assert_eq!(names(&HistoryArgs { since: Some(3600), ..args() }), ["late"]);
+        assert_eq!(names(&HistoryArgs { namespace: Some("other".into()), ..args() }), Vec::<String>::new());
+    }
+
+    #[test]
+    fn csv_has_a_column_for_each_resource_and_quotes_names() {
+        let job = ended("a", "Completed", "2026-11-24T10:06:00Z");
+        assert_eq!(
+            format_csv(&[&job]),
+            "namespace,kind,name,uid,queue,result,submitted,started,ended,clusters,\"cpu\"\n\
+             \"ns\",\"Job\",\"a\",\"u\",\"q\",\"Completed\",2026-11-24T10:00:00Z,2026-11-24T10:01:00Z,\
+             2026-11-24T10:06:00Z,\"m1 m2\",4\n"
+        );
+    }
+}

@@ -1,0 +1,128 @@
+//! Which ends of jobs are recorded in the [`history`](crate::history), each once.
+//!
+//! Rule: the end of a job that was given quota, when its status says so, or its deletion before. What had ended when
+//! this controller began was recorded by the one before, unless it ended after that one's last write.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    sync::Arc,
+};
+
+use caldera_core::{gang::QueueName, resources::Resources};
+
+use caldera_runtime::write::Write;
+use jiff::Timestamp;
+
+use crate::{
+    history::{DELETED, EndedJob, JobHistory},
+    observe::{Binding, Key, Workload},
+};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct EndedJobs {
+    history: JobHistory,
+    /// What earlier controllers wrote has been read: before that nothing is written.
+    is_read: bool,
+    /// Ends seen before that, and whether they were there when this controller began.
+    early: Vec<(EndedJob, bool)>,
+    /// Bindings of jobs whose end was taken in, by the job's UID.
+    taken: BTreeMap<Key, Arc<str>>,
+}
+
+impl EndedJobs {
+    /// Takes in what earlier controllers wrote.
+    pub(crate) fn read_history(&mut self, read: JobHistory) {
+        if mem::replace(&mut self.is_read, true) {
+            return;
+        }
+        let recorded = read.list_jobs();
+        let until = recorded.iter().map(|job| job.ended).max();
+        let recorded: BTreeSet<(&str, &str)> = recorded.iter().map(|job| (&*job.uid, &*job.result)).collect();
+        self.history = read;
+        for (job, is_old) in mem::take(&mut self.early) {
+            let is_known = recorded.contains(&(&*job.uid, &*job.result));
+            if !is_known && (!is_old || until.is_none_or(|until| job.ended >= until)) {
+                self.history.add(&job);
+            }
+        }
+    }
+
+    /// Takes in how far the job of a binding is. `is_old`: this controller has only begun to look.
+    pub(crate) fn observe_binding(
+        &mut self,
+        binding: &Binding,
+        workload: Option<&Workload>,
+        is_old: bool,
+        now: Timestamp,
+    ) {
+        // One that is gone says no more.
+        let Some(workload) = workload.filter(|workload| workload.uid == binding.workload_uid) else { return };
+        let Some(result) = workload.progress.ended.as_ref() else {
+            self.taken.remove(&binding.key);
+            return;
+        };
+        if self.taken.get(&binding.key) == Some(&workload.uid) {
+            return;
+        }
+        let progress = &workload.progress;
+        let said = progress.ended_at.and_then(|at| Timestamp::from_second(at).ok());
+        self.taken.insert(binding.key.clone(), Arc::clone(&workload.uid));
+        let (Some(at), Some(admission)) = (said.or((!is_old).then_some(now)), binding.admission.as_deref()) else {
+            return;
+        };
+        let charge = (admission.queue.clone(), admission.charged.clone());
+        self.record(describe_end(binding, charge, progress.started, result, at), is_old);
+    }
+
+    /// Takes in that a binding is gone, for which this was charged. Where its workload stays, it is made again.
+    pub(crate) fn forget_binding(
+        &mut self,
+        binding: &Binding,
+        charge: Option<(QueueName, Resources)>,
+        is_there: bool,
+        now: Timestamp,
+    ) {
+        let is_taken = self.taken.remove(&binding.key).is_some();
+        if let Some(charge) = charge.filter(|_| !is_taken && !is_there) {
+            self.record(describe_end(binding, charge, None, DELETED, now), false);
+        }
+    }
+
+    fn record(&mut self, job: EndedJob, is_old: bool) {
+        if self.is_read && !is_old {
+            self.history.add(&job);
+        } else if !self.is_read {
+            self.early.push((job, is_old));
+        }
+    }
+
+    /// The pages to write.
+    pub(crate) fn take_writes(&mut self, namespace: &str) -> Vec<Write> {
+        if self.is_read { self.history.take_writes(namespace) } else { Vec::new() }
+    }
+}
+
+fn describe_end(
+    binding: &Binding,
+    (queue, charged): (QueueName, Resources),
+    started: Option<i64>,
+    result: &str,
+    ended: Timestamp,
+) -> EndedJob {
+    let reference = &binding.workload;
+    EndedJob {
+        namespace: reference.namespace.clone(),
+        kind: reference.kind.clone(),
+        name: reference.name.clone(),
+        uid: binding.workload_uid.to_string(),
+        queue,
+        result: result.to_owned(),
+        clusters: binding.clusters.iter().map(|(cluster, _)| cluster.to_string()).collect(),
+        charged,
+        submitted: Timestamp::from_second(binding.created).unwrap_or(ended),
+        started: started.and_then(|at| Timestamp::from_second(at).ok()),
+        ended,
+    }
+}

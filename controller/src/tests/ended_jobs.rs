@@ -1,0 +1,117 @@
+//! How jobs ended is kept after them.
+
+use caldera_runtime::write::{Body, Write};
+use serde_json::json;
+
+use super::world::World;
+use crate::{
+    history::{EndedJob, JobHistory},
+    observe::Input,
+};
+
+fn begin() -> World {
+    let mut world = World::new(4);
+    let now = world.now;
+    world.controller.observe(Input::JobHistory(JobHistory::default()), now);
+    world
+}
+
+fn runs(world: &mut World, job: &str, pods: u32) {
+    world.job(job, "q", pods);
+    world.settle();
+    world.place(&format!("{job}-job"), pods);
+    world.phase(job, "Running");
+}
+
+/// What is written now, as it is read again.
+fn save(world: &mut World) -> JobHistory {
+    let mut read = JobHistory::default();
+    for write in world.controller.ended_jobs.take_writes("caldera-system") {
+        let Write { name, body: Body::Apply { object, .. }, .. } = write else { panic!("{write:?}") };
+        read.read_page(name.strip_prefix("caldera-history-").unwrap().parse().unwrap(), &object).unwrap();
+    }
+    read
+}
+
+fn told(history: &JobHistory) -> Vec<(String, String)> {
+    history.list_jobs().into_iter().map(|EndedJob { name, result, .. }| (name, result)).collect()
+}
+
+fn line(name: &str, result: &str) -> (String, String) {
+    (name.to_owned(), result.to_owned())
+}
+
+#[test]
+fn each_end_of_a_job_that_was_given_quota_is_recorded_once_with_what_it_was_charged() {
+    let mut world = begin();
+    runs(&mut world, "a", 3);
+    world.phase("a", "Completed");
+    world.pass(3);
+    let jobs = save(&mut world).list_jobs();
+    let [job] = &jobs[..] else { panic!("{jobs:?}") };
+    assert_eq!((&*job.namespace, &*job.name, &*job.kind, &*job.queue.to_string()), ("ns", "a", "Job", "q"));
+    assert_eq!((&*job.result, &job.clusters), ("Completed", &vec!["m1".to_owned()]));
+    assert_eq!(job.charged.get("cpu").to_string(), "3");
+    world.patch("ResourceBinding", "a-job", &json!({"metadata": {"labels": {"seen": "again"}}}));
+    world.delete("Job", "a");
+    world.delete("ResourceBinding", "a-job");
+    world.pass(3);
+    assert_eq!(save(&mut world), JobHistory::default(), "nothing new");
+}
+
+#[test]
+fn a_job_that_is_deleted_while_it_is_charged_ends_as_deleted_and_one_that_waits_is_not_recorded() {
+    let mut world = begin();
+    runs(&mut world, "a", 4);
+    world.job("waits", "q", 4);
+    world.pass(3);
+    for job in ["a", "waits"] {
+        world.delete("Job", job);
+        world.delete("ResourceBinding", &format!("{job}-job"));
+    }
+    world.pass(3);
+    assert_eq!(told(&save(&mut world)), [line("a", "Deleted")]);
+}
+
+#[test]
+fn a_binding_that_is_made_again_is_no_end_of_its_job() {
+    let mut world = begin();
+    runs(&mut world, "a", 4);
+    world.delete("ResourceBinding", "a-job");
+    world.pass(3);
+    assert_eq!(told(&save(&mut world)), []);
+}
+
+#[test]
+fn before_what_was_kept_is_read_nothing_is_written_and_nothing_is_recorded_twice() {
+    let mut world = begin();
+    runs(&mut world, "a", 1);
+    world.phase("a", "Completed");
+    world.pass(3);
+    let kept = save(&mut world);
+    world.begin_anew();
+    world.pass(3);
+    runs(&mut world, "b", 1);
+    world.phase("b", "Failed");
+    world.pass(3);
+    assert_eq!(save(&mut world), JobHistory::default());
+    let now = world.now;
+    world.controller.observe(Input::JobHistory(kept), now);
+    assert_eq!(told(&save(&mut world)), [line("a", "Completed"), line("b", "Failed")]);
+}
+
+/// A tenant may write a record on a binding; what it says was never charged.
+#[test]
+fn a_forged_record_makes_no_history() {
+    let mut world = begin();
+    runs(&mut world, "a", 4);
+    world.job("b", "q", 2);
+    world.settle();
+    let record = json!({"queue": "q", "priority": 0, "copies": 1, "tasks": {}, "charged": {"cpu": "1000000"}});
+    let annotations = json!({"caldera.dev/admission": record.to_string()});
+    world.patch("ResourceBinding", "b-job", &json!({"metadata": {"annotations": annotations}}));
+    world.delete("Job", "b");
+    world.delete("ResourceBinding", "b-job");
+    world.pass(3);
+    assert_eq!(told(&save(&mut world)), []);
+}
