@@ -236,6 +236,10 @@ pub struct Done<T> {
 const MAX_IN_FLIGHT: usize = 64;
 /// Writes in flight before anything is known of the server.
 const FIRST_IN_FLIGHT: usize = 16;
+/// Writes in flight that are left to a server that is slow.
+const SLOW_IN_FLIGHT: usize = 8;
+/// A write that takes longer has waited for others.
+const SLOW: Duration = Duration::from_millis(250);
 /// Outcomes that may wait for the caller; beyond that no more writes are begun.
 const MAX_OUTCOMES: usize = 1024;
 
@@ -319,8 +323,9 @@ async fn carry_out_writes<T: Send + 'static>(
             let Some(job) = queue.pop_job() else { break };
             let client = client.clone();
             in_flight.push(async move {
+                let began = tokio::time::Instant::now();
                 let result = execute_write(&client, &job.write).await;
-                (job, result)
+                (job, result, began.elapsed())
             });
         }
         if in_flight.is_empty() && (is_stopped || !is_open) {
@@ -330,8 +335,8 @@ async fn carry_out_writes<T: Send + 'static>(
             biased;
             // What was sent may land at any time: a leader waits for the answers before it releases its lease.
             () = stop.cancelled(), if !is_stopped => is_stopped = true,
-            Some((job, result)) = in_flight.next(), if !in_flight.is_empty() => {
-                window.observe_result(!matches!(result, Err(Failure::Transient(_))));
+            Some((job, result, took)) = in_flight.next(), if !in_flight.is_empty() => {
+                window.observe_result(!matches!(result, Err(Failure::Transient(_))), took);
                 queue.release_object(&key_of(&job.write));
                 pending.dec();
                 if done.send(Done { tag: job.tag, result }).await.is_err() && !is_stopped {
@@ -346,7 +351,9 @@ async fn carry_out_writes<T: Send + 'static>(
     }
 }
 
-/// How many writes may be in flight.
+/// How many writes may be in flight: one more for each round of answers that are quick, fewer where they are slow, half
+/// after trouble (additive increase, multiplicative decrease, as TCP). A server that is at its end answers no more of
+/// them for having more at once, and what waits there can not be passed by a decision, as it can here.
 #[derive(Debug)]
 struct Window {
     /// In 1/1024 of a write.
@@ -364,11 +371,12 @@ impl Window {
         (self.size / 1024).clamp(1, MAX_IN_FLIGHT)
     }
 
-    fn observe_result(&mut self, success: bool) {
-        self.size = if success {
-            (self.size + 1024 * 1024 / self.size.max(1024)).min(MAX_IN_FLIGHT * 1024)
-        } else {
-            (self.size / 2).max(1024)
+    fn observe_result(&mut self, success: bool, took: Duration) {
+        let step = 1024 * 1024 / self.size.max(1024);
+        self.size = match success {
+            true if took <= SLOW || self.size < SLOW_IN_FLIGHT * 1024 => (self.size + step).min(MAX_IN_FLIGHT * 1024),
+            true => (self.size - 2 * step).max(SLOW_IN_FLIGHT * 1024),
+            false => (self.size / 2).max(1024),
         };
     }
 }

@@ -10,7 +10,8 @@ use std::{
 
 use axum::body::Body;
 use bytes::Bytes;
-use http_body::{Frame, SizeHint};
+use http_body::{Body as _, Frame, SizeHint};
+use hyper::body::Incoming;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::Instant,
@@ -31,12 +32,19 @@ struct State {
     is_http2: bool,
     /// Requests so far.
     asked: u64,
-    /// When each open request began.
-    open: BTreeMap<u64, Instant>,
+    open: BTreeMap<u64, Asked>,
     /// Since when none is open.
     idle: Instant,
     /// When the first bytes of a request came of which the headers are not complete.
     begun: Option<Instant>,
+}
+
+/// An open request.
+#[derive(Debug)]
+struct Asked {
+    began: Instant,
+    /// Since when the client is to send more of it or to take the answer; `None` while the answer is ours to make.
+    stalls: Option<Instant>,
 }
 
 impl Activity {
@@ -62,12 +70,19 @@ impl Activity {
         self.close.cancelled().await;
     }
 
-    /// Whether a request is open or the first is to come, and since when it is so.
-    pub(super) fn busy_since(&self) -> (bool, Instant) {
+    /// Whether its client is in the midst of a request or is to send its first, and since when it does nothing; `None`
+    /// while the next word is ours.
+    pub(super) fn stalled_since(&self) -> Option<(bool, Instant)> {
         let state = self.state();
-        match state.open.first_key_value() {
-            Some((_, since)) => (true, *since),
-            None => (state.asked == 0, state.idle),
+        match state.open.is_empty() {
+            true => Some((state.asked == 0, state.idle)),
+            false => state.open.values().filter_map(|asked| asked.stalls).min().map(|since| (true, since)),
+        }
+    }
+
+    fn set_stalls(&self, id: u64, stalls: Option<Instant>) {
+        if let Some(asked) = self.state().open.get_mut(&id) {
+            asked.stalls = stalls;
         }
     }
 
@@ -84,7 +99,8 @@ impl Activity {
         state.asked += 1;
         state.begun = None;
         let id = state.asked;
-        state.open.insert(id, Instant::now());
+        let now = Instant::now();
+        state.open.insert(id, Asked { began: now, stalls: Some(now) });
         OpenRequest { id, of: Arc::clone(self) }
     }
 
@@ -93,7 +109,7 @@ impl Activity {
         let state = self.state();
         let is_over = |since: Instant, most| now.saturating_duration_since(since) > most;
         match (state.open.first_key_value(), state.begun) {
-            (Some((_, since)), _) => is_over(*since, bounds.request).then_some("its request took too long"),
+            (Some((_, asked)), _) => is_over(asked.began, bounds.request).then_some("its request took too long"),
             (None, Some(since)) => is_over(since, bounds.headers).then_some("its headers took too long"),
             (None, None) if state.asked == 0 => is_over(state.idle, bounds.headers).then_some("it never asked"),
             (None, None) => is_over(state.idle, bounds.idle).then_some("it was idle"),
@@ -113,6 +129,53 @@ impl Drop for OpenRequest {
         let mut state = self.of.state();
         state.open.remove(&self.id);
         state.idle = Instant::now();
+    }
+}
+
+impl OpenRequest {
+    /// The request's body, which tells when all of it is here.
+    pub(super) fn watch_body(&self, body: Incoming) -> AskedBody {
+        let body = AskedBody { body, id: self.id, of: Arc::clone(&self.of) };
+        body.observe_end();
+        body
+    }
+}
+
+/// See [`OpenRequest::watch_body`].
+#[derive(Debug)]
+pub(super) struct AskedBody {
+    body: Incoming,
+    id: u64,
+    of: Arc<Activity>,
+}
+
+impl AskedBody {
+    fn observe_end(&self) {
+        if self.body.is_end_stream() {
+            self.of.set_stalls(self.id, None);
+        }
+    }
+}
+
+impl http_body::Body for AskedBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        match &frame {
+            Some(Ok(_)) => self.observe_end(),
+            _ => self.of.set_stalls(self.id, None),
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -179,7 +242,8 @@ pub(super) struct HeldAnswer {
 const PIECE: usize = 16 * 1024;
 
 impl HeldAnswer {
-    pub(super) const fn new(body: Body, open: OpenRequest) -> Self {
+    pub(super) fn new(body: Body, open: OpenRequest) -> Self {
+        open.of.set_stalls(open.id, Some(Instant::now()));
         Self { body, rest: Bytes::new(), _open: open }
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! Rules:
 //! - There are at most so many connections. One more takes the place of the one that is idle longest; where none is
-//!   idle, of the one whose request is open longest, once that is longer than an honest one takes. Until then the new
-//!   one waits: an API server has a connection for each call that it makes at the same time, and none of them may break.
+//!   idle, of the one whose client has kept us waiting longest for the rest of its request, or to take its answer, once
+//!   that is longer than an honest one does. Until then the new one waits: an API server has a connection for each call
+//!   that it makes at the same time, and none of them may break while the answer is ours to make.
 //! - TLS must be spoken within a time, a first or begun request must have its headers within a time, an answer must be
 //!   taken within a time, and a connection without requests is closed after a time. It is longer than the 90 s after
 //!   which Go's clients close theirs, so that no API server loses a request to it.
@@ -46,7 +47,7 @@ use crate::tls::ServedTls;
 pub struct Bounds {
     /// Connections at once.
     pub connections: usize,
-    /// For how long a request that is open keeps its connection from one more.
+    /// For how long a client may keep us waiting before its connection makes room for one more.
     pub spared: Duration,
     /// Requests at once on a connection.
     pub streams: u32,
@@ -80,7 +81,7 @@ impl Default for Bounds {
 
 /// Bytes that a connection may keep of what it has not read or written yet.
 const BUFFER: usize = 64 * 1024;
-/// Between two looks for a place while all connections are honestly busy.
+/// Between two looks for a place while all connections are busy.
 const LOOK_FOR_PLACE: Duration = Duration::from_millis(5);
 /// Bytes of a request's headers.
 const HEADERS: u32 = 16 * 1024;
@@ -167,7 +168,7 @@ where
     let activity = &place.activity;
     let service = hyper::service::service_fn(|request: http::Request<hyper::body::Incoming>| {
         let open = activity.open_request();
-        let answer = routes.clone().oneshot(request.map(Body::new));
+        let answer = routes.clone().oneshot(request.map(|body| Body::new(open.watch_body(body))));
         async move {
             let answer = answer.await.unwrap_or_else(|never: Infallible| match never {});
             Ok::<_, Infallible>(answer.map(|body| HeldAnswer::new(body, open)))
@@ -232,8 +233,8 @@ impl Connections {
     fn take_place(self: &Arc<Self>, now: Instant) -> Option<Place> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.len() >= self.bounds.connections {
-            let since = open.iter().map(|(id, activity)| (activity.busy_since(), *id));
-            let ((is_busy, since), id) = since.min()?;
+            let stalled = open.iter().filter_map(|(id, activity)| Some((activity.stalled_since()?, *id)));
+            let ((is_busy, since), id) = stalled.min()?;
             if is_busy && now.saturating_duration_since(since) < self.bounds.spared {
                 return None;
             }

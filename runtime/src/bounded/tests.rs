@@ -44,6 +44,7 @@ fn serve(bounds: Bounds, bodies: BodyBounds) -> (SocketAddr, BodyRoom, tokio::ta
         .route("/", get(|| async { "hello" }))
         .route("/long", get(|| async { vec![b'x'; 32 << 20] }))
         .route("/body", post(read_all))
+        .route("/slow", get(|| tokio::time::sleep(SOON * 4)))
         .with_state(room.clone());
     let serving = serve_bounded(listener, None, routes, bounds, stop.clone());
     (address, room, tokio::spawn(async move { serving.await.unwrap() }), stop)
@@ -163,6 +164,18 @@ async fn where_all_connections_have_requests_that_are_young_one_more_waits_for_i
     assert!(read_until(&mut third, "hello").await.contains("hello"), "the one that is idle now made room");
     busy.write_all(b"9").await.unwrap();
     assert!(read_until(&mut busy, "\r\n\r\n9").await.ends_with("\r\n\r\n9"));
+}
+
+#[tokio::test]
+async fn who_waits_for_our_answer_is_never_the_one_that_goes() {
+    let (to, ..) = serve(short(), BODIES);
+    let mut asked = Vec::new();
+    for _ in 0..8 {
+        asked.push(connect(to, "GET /slow HTTP/1.1\r\nhost: h\r\n\r\n").await);
+    }
+    for stream in &mut asked {
+        assert!(read_until(stream, "200 OK").await.contains("200 OK"));
+    }
 }
 
 #[tokio::test]

@@ -150,18 +150,35 @@ fn what_can_not_succeed_is_final_and_trouble_on_the_way_is_not() {
     }
 }
 
+const QUICK: Duration = Duration::from_millis(5);
+
+#[test]
+fn the_window_shrinks_while_answers_are_slow_and_keeps_a_few() {
+    let (mut window, slow) = (Window::default(), Duration::from_secs(1));
+    (0..4000).for_each(|_| window.observe_result(true, QUICK));
+    assert_eq!(window.size(), MAX_IN_FLIGHT);
+    (0..MAX_IN_FLIGHT).for_each(|_| window.observe_result(true, slow));
+    assert!((55..MAX_IN_FLIGHT).contains(&window.size()), "two fewer for a round: {}", window.size());
+    (0..4000).for_each(|_| window.observe_result(true, slow));
+    assert_eq!(window.size(), SLOW_IN_FLIGHT);
+    (0..9).for_each(|_| window.observe_result(false, slow));
+    assert_eq!(window.size(), 1);
+    (0..100).for_each(|_| window.observe_result(true, slow));
+    assert_eq!(window.size(), SLOW_IN_FLIGHT);
+}
+
 #[test]
 fn the_window_halves_on_trouble_and_grows_back() {
     let mut window = Window::default();
     assert_eq!(window.size(), 16);
-    window.observe_result(false);
+    window.observe_result(false, QUICK);
     assert_eq!(window.size(), 8);
     for _ in 0..200 {
-        window.observe_result(true);
+        window.observe_result(true, QUICK);
     }
     assert!(window.size() > 16, "{}", window.size());
     for _ in 0..20 {
-        window.observe_result(false);
+        window.observe_result(false, QUICK);
     }
     assert_eq!(window.size(), 1);
 }
