@@ -2,9 +2,9 @@
 //!
 //! Rules:
 //! - There are at most so many connections. One more takes the place of the one that is idle longest; where none is
-//!   idle, of the one whose client has kept us waiting longest for the rest of its request, or to take its answer, once
-//!   that is longer than an honest one does. Until then the new one waits: an API server has a connection for each call
-//!   that it makes at the same time, and none of them may break while the answer is ours to make.
+//!   idle, of the one whose client has kept us waiting longest for the rest of its request, or to take its answer. It
+//!   must be longer than an honest one does, and than an API server leaves a connection that it is about to use. Until
+//!   then the new one waits. While the answer is ours to make no connection is closed.
 //! - TLS must be spoken within a time, a first or begun request must have its headers within a time, an answer must be
 //!   taken within a time, and a connection without requests is closed after a time. It is longer than the 90 s after
 //!   which Go's clients close theirs, so that no API server loses a request to it.
@@ -47,7 +47,7 @@ use crate::tls::ServedTls;
 pub struct Bounds {
     /// Connections at once.
     pub connections: usize,
-    /// For how long a client may keep us waiting before its connection makes room for one more.
+    /// For how long a client may keep us waiting, or its connection idle, before it makes room for one more.
     pub spared: Duration,
     /// Requests at once on a connection.
     pub streams: u32,
@@ -66,7 +66,7 @@ pub struct Bounds {
 impl Default for Bounds {
     fn default() -> Self {
         Self {
-            // API servers take 200 writes at once unless they are told otherwise.
+            // Of HTTP/1.1 each call needs one. API servers take 200 writes at once unless they are told otherwise.
             connections: 512,
             spared: Duration::from_secs(1),
             streams: 32,
@@ -234,8 +234,8 @@ impl Connections {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.len() >= self.bounds.connections {
             let stalled = open.iter().filter_map(|(id, activity)| Some((activity.stalled_since()?, *id)));
-            let ((is_busy, since), id) = stalled.min()?;
-            if is_busy && now.saturating_duration_since(since) < self.bounds.spared {
+            let ((_, since), id) = stalled.min()?;
+            if now.saturating_duration_since(since) < self.bounds.spared {
                 return None;
             }
             open.remove(&id).iter().for_each(|activity| activity.close());
