@@ -61,6 +61,11 @@ pub(super) async fn insert_object(
         return Err(invalid_object(&resource, &object, &name, &errors));
     }
     warnings.into_iter().for_each(|w| call.warn(w));
+    // An update that creates needs the right to create, and is asked for it when all else is well.
+    if call.info.verb != "create" {
+        let creation = crate::auth::RequestInfo { verb: "create".into(), ..call.info.clone() };
+        crate::auth::authorize_request(&call.server, &call.user, &creation)?;
+    }
     if webhooks {
         let attributes = Attributes { name: &name, ..attributes };
         admission::run_validating(&call.server, &attributes, Some(&object), &mut call.warnings).await?;
