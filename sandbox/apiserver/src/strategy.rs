@@ -352,7 +352,13 @@ fn prepare_job(object: &mut Value) {
 }
 
 /// What the server computes on an update. Runs after the mutating webhooks.
-pub fn prepare_update(resource: &Resource, part: Part, object: &mut Value, old: &Value) -> Result<(), Status> {
+pub fn prepare_update(
+    server: &ApiServer,
+    resource: &Resource,
+    part: Part,
+    object: &mut Value,
+    old: &Value,
+) -> Result<(), Status> {
     if resource.is_custom() {
         return Ok(());
     }
@@ -367,7 +373,7 @@ pub fn prepare_update(resource: &Resource, part: Part, object: &mut Value, old: 
         ("", "secrets") => prepare_secret(object),
         ("coordination.k8s.io", "leases") => drop_lease_gates(object),
         ("", "pods") if part == Part::Whole => crate::pod::prepare_update(object, old),
-        ("", "services") => crate::service::prepare_update(object, old),
+        ("", "services") if part == Part::Whole => crate::service::prepare_update(server, object, old)?,
         ("apps", "daemonsets") => note_template(object, Some(old)),
         ("batch", "jobs") if part == Part::Whole => keep_job_selector(object, old),
         ("apiextensions.k8s.io", _) => crate::crd::prepare_update(part, object, old),
@@ -381,6 +387,16 @@ fn keep_job_selector(object: &mut Value, old: &Value) {
     let generated = old.pointer("/spec/selector").cloned();
     if let (Some(selector), Some(spec)) = (generated, object.get_mut("spec").and_then(Value::as_object_mut)) {
         spec.entry("selector").or_insert(selector);
+    }
+}
+
+/// What a client is warned of when an object is written (`WarningsOnCreate`, `WarningsOnUpdate`).
+pub fn kind_warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
+    match (resource.group.as_str(), resource.plural.as_str()) {
+        ("", "services") => crate::service::service_warnings(object),
+        ("", "secrets") => crate::data::secret_warning(object).into_iter().collect(),
+        ("apiextensions.k8s.io", _) => crate::schema::format_warnings(object, old),
+        _ => Vec::new(),
     }
 }
 
