@@ -49,6 +49,7 @@ mod subresource;
 mod table;
 mod warning;
 mod watch;
+mod workload_rules;
 mod write;
 
 pub use clock::{Clock, SystemClock, TokioClock};

@@ -394,6 +394,11 @@ fn keep_job_selector(object: &mut Value, old: &Value) {
 pub fn kind_warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "services") => crate::service::service_warnings(object),
+        ("apps", "statefulsets") => {
+            let kept = object.pointer("/spec/revisionHistoryLimit").and_then(Value::as_i64);
+            let text = "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended";
+            kept.filter(|n| *n < 0).map(|_| text.to_owned()).into_iter().collect()
+        }
         ("", "secrets") => crate::data::secret_warning(object).into_iter().collect(),
         ("apiextensions.k8s.io", _) => crate::schema::format_warnings(object, old),
         _ => Vec::new(),
@@ -433,12 +438,10 @@ pub fn validate_strategy(resource: &Resource, object: &Value, old: Option<&Value
         ("batch", "jobs") => {
             let mut errors = crate::podspec::validate_workload(resource, object, old);
             errors.extend(completions_error(object, old));
-            if old.is_none() {
-                errors.extend(crate::podspec::job_selector_errors(object));
-            }
+            errors.extend(crate::podspec::job_selector_errors(object));
             errors
         }
-        ("batch", "cronjobs") => crate::small_kinds::schedule_errors(object),
+        ("batch", "cronjobs") => crate::small_kinds::schedule_errors(object, old),
         ("policy", "poddisruptionbudgets") => crate::small_kinds::budget_errors(object),
         ("", "resourcequotas") => crate::small_kinds::quota_errors(object),
         ("", "persistentvolumeclaims") if old.is_none() => crate::small_kinds::claim_errors(object),

@@ -305,6 +305,13 @@ fn default_job(spec: &mut Object) {
     put_default(spec, "manualSelector", false);
     let policy = if spec.contains_key("podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
     put_default(spec, "podReplacementPolicy", policy);
+    for rule in object_at(spec, "podFailurePolicy").into_iter().flat_map(|policy| each_object(policy, "rules")) {
+        for condition in each_object(rule, "onPodConditions") {
+            if text_of(condition, "status").is_empty() {
+                condition.insert("status".to_owned(), "True".into());
+            }
+        }
+    }
 }
 
 fn cron_job(spec: &mut Object) {

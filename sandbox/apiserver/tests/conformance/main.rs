@@ -37,9 +37,9 @@ use tokio::sync::Semaphore;
 const FLOORS: [(&str, usize); 21] = [
     ("apply", 16),
     ("auth", 30),
-    ("crd", 24),
+    ("crd", 36),
     ("crd_validation", 10),
-    ("crud", 45),
+    ("crud", 55),
     ("deletecollection", 3),
     ("deletion", 12),
     ("discovery", 4),
@@ -55,7 +55,7 @@ const FLOORS: [(&str, usize); 21] = [
     ("tables", 6),
     ("volcano", 10),
     ("watch", 15),
-    ("webhooks", 42),
+    ("webhooks", 56),
 ];
 
 struct Score {
