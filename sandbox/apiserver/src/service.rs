@@ -81,6 +81,49 @@ pub fn prepare_update(server: &ApiServer, service: &mut Value, old: &Value) -> R
     allocate_ports(server, service, Some(old))
 }
 
+/// The service of the API server itself.
+pub fn create_initial(server: &ApiServer) {
+    let registry = server.registry();
+    let Some(resource) = registry.get("", "v1", "services") else { return };
+    let now = crate::clock::write_seconds(server.now());
+    let labels = json!({"component": "apiserver", "provider": "kubernetes"});
+    let port = json!({"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443});
+    let owned = json!({
+        "f:metadata": {"f:labels": {".": {}, "f:component": {}, "f:provider": {}}},
+        "f:spec": {
+            "f:clusterIP": {}, "f:internalTrafficPolicy": {}, "f:ipFamilyPolicy": {}, "f:sessionAffinity": {}, "f:type": {},
+            "f:ports": {".": {}, "k:{\"port\":443,\"protocol\":\"TCP\"}": {
+                ".": {}, "f:name": {}, "f:port": {}, "f:protocol": {}, "f:targetPort": {},
+            }},
+        },
+    });
+    let object = json!({
+        "kind": "Service",
+        "apiVersion": "v1",
+        "metadata": {
+            "name": "kubernetes", "namespace": "default", "uid": server.new_id().to_string(), "creationTimestamp": now,
+            "labels": labels,
+            "managedFields": [{
+                "manager": "kube-apiserver", "operation": "Update", "apiVersion": "v1", "time": now,
+                "fieldsType": "FieldsV1", "fieldsV1": owned,
+            }],
+        },
+        "spec": {
+            "ports": [port], "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "type": "ClusterIP",
+            "sessionAffinity": "None", "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
+            "internalTrafficPolicy": "Cluster",
+        },
+        "status": {"loadBalancer": {}},
+    });
+    // The store is new: nobody can have raced us.
+    let _ = server.store().commit(
+        &resource.storage,
+        &crate::store::Key::new("default", "kubernetes"),
+        crate::store::Expect::Absent,
+        crate::store::Change::Put(object, resource.form),
+    );
+}
+
 fn is_empty(value: Option<&Value>) -> bool {
     match value {
         None | Some(Value::Null) => true,

@@ -155,7 +155,12 @@ fn complete_status(resource: &Resource, object: &mut Value) {
         _ => return,
     };
     let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) else { return };
-    if status.contains_key(to) {
+    // The list follows the single address.
+    let moved = from == "podIP"
+        && status
+            .get(from)
+            .is_some_and(|ip| status.get(to).and_then(|l| l.pointer("/0/ip")).is_some_and(|own| own != ip));
+    if status.contains_key(to) && !moved {
         return;
     }
     if let Some(value) = status.get(from).cloned() {
@@ -474,7 +479,13 @@ pub fn validate_part(resource: &Resource, part: Part, object: &Value) -> Vec<Fie
         if is_kind(resource, "", "namespaces") {
             return phase_error(object).into_iter().collect();
         }
+        if is_kind(resource, "", "pods") {
+            return crate::pod::address_errors(object);
+        }
         return crate::rollout::status_errors(&resource.plural, object);
+    }
+    if part == Part::Named("ephemeralcontainers") {
+        return crate::pod::ephemeral_errors(object);
     }
     if part != Part::Named("finalize") || !is_kind(resource, "", "namespaces") {
         return Vec::new();

@@ -219,6 +219,15 @@ async fn bind_pod(call: &mut Call) -> Result<Reply, Status> {
     if !uid.is_empty() && uid != found {
         return Err(write::uid_precondition(call, &name, uid, found));
     }
+    let (sent, revision) = (meta::metadata_text(&binding, "resourceVersion"), live.revision.to_string());
+    if !sent.is_empty() && sent != revision {
+        let key = format!("/registry/pods/{}/{name}", call.namespace());
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: \
+             ResourceVersion in precondition: {sent}, ResourceVersion in object meta: {revision}"
+        );
+        return Err(Status::conflict("", "pods", &name, &why));
+    }
     let time = write_seconds(call.server.now());
     let assign = |_: &mut Call, live: &Value| -> Result<Value, Status> { assign_node(live, &binding, &node, &time) };
     write::modify_object(call, &options, Part::Named("binding"), &name, &assign).await?;
@@ -260,6 +269,12 @@ fn assign_node(live: &Value, binding: &Value, node: &str, now: &str) -> Result<V
 /// Deletes a pod if its disruption budget lets it go (`EvictionREST`).
 async fn evict_pod(call: &mut Call) -> Result<Reply, Status> {
     let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
+    // The old version of evictions is still understood.
+    if read_document(call).is_ok_and(|body| body.get("apiVersion").is_some_and(|v| v == "policy/v1beta1")) {
+        let mut body = read_document(call)?;
+        body["apiVersion"] = "policy/v1".into();
+        (call.body, call.content_type) = (body.to_string().into(), "application/json".into());
+    }
     let mut eviction = read_as(call, &options, ("policy", "v1", "Eviction"))?;
     let name = call.info.name.clone();
     if meta::object_name(&eviction) != name {
