@@ -88,7 +88,14 @@ pub fn quota_errors(quota: &Value) -> Vec<FieldError> {
     for (name, amount) in spec_of(quota).get("hard").and_then(Value::as_object).into_iter().flatten() {
         let field = format!("spec.hard[{name}]");
         if !name.contains('/') && !MEASURES.contains(&name.as_str()) && !name.starts_with("hugepages-") {
-            errors.push(FieldError::invalid_text(field.clone(), name, "must be a standard resource for quotas"));
+            let problems = crate::meta::qualified_name_problems(name);
+            let odd = if problems.is_empty() {
+                vec!["must be a standard resource type or fully qualified".to_owned()]
+            } else {
+                problems
+            };
+            errors.extend(odd.iter().map(|why| FieldError::invalid_text(field.clone(), name, why)));
+            errors.push(FieldError::invalid_text(field.clone(), name, "must be a standard resource for quota"));
         }
         if Amount::parse(amount).is_some_and(Amount::is_negative) {
             errors.push(FieldError::invalid(field, amount, NEGATIVE));
@@ -169,7 +176,7 @@ pub fn claim_errors(claim: &Value) -> Vec<FieldError> {
     }
     match spec.pointer("/resources/requests/storage") {
         None => errors.push(FieldError::required("spec.resources[storage]", "")),
-        Some(amount) if Amount::parse(amount).is_some_and(|a| a.is_negative()) => {
+        Some(amount) if Amount::parse(amount).is_some_and(|a| !a.is_positive()) => {
             errors.push(FieldError::invalid("spec.resources[storage]", amount, "must be greater than zero"));
         }
         Some(_) => {}
@@ -185,17 +192,26 @@ pub fn autoscaler_errors(autoscaler: &Value) -> Vec<FieldError> {
     let (least, most) = (number("minReplicas"), number("maxReplicas").unwrap_or(0));
     if let Some(least) = least.filter(|n| *n < 1) {
         errors.push(FieldError::invalid("spec.minReplicas", &least.into(), "must be greater than or equal to 1"));
+        let why = "must specify at least one Object or External metric to support scaling to zero replicas";
+        if least == 0 {
+            errors.push(FieldError::forbidden("spec.metrics", why));
+        }
     }
     if most < 1 {
-        errors.push(FieldError::invalid("spec.maxReplicas", &most.into(), "must be greater than 0"));
+        errors.push(FieldError::required("spec.maxReplicas", "must be set and greater than 0"));
     }
     if least.is_some_and(|least| most < least) {
         let why = "must be greater than or equal to `minReplicas`";
         errors.push(FieldError::invalid("spec.maxReplicas", &most.into(), why));
     }
     for key in ["kind", "name"] {
-        if text_of(spec.get("scaleTargetRef").unwrap_or(&Value::Null), key).is_empty() {
-            errors.push(FieldError::required(format!("spec.scaleTargetRef.{key}"), ""));
+        let (field, text) =
+            (format!("spec.scaleTargetRef.{key}"), text_of(spec.get("scaleTargetRef").unwrap_or(&Value::Null), key));
+        if text.is_empty() {
+            errors.push(FieldError::required(field.as_str(), ""));
+        }
+        for part in ["/", "%"].into_iter().filter(|part| text.contains(part)) {
+            errors.push(FieldError::invalid_text(field.as_str(), text, &format!("may not contain '{part}'")));
         }
     }
     let target = spec.get("scaleTargetRef").unwrap_or(&Value::Null);
@@ -242,7 +258,8 @@ mod tests {
             shown(&quota_errors(&hard)),
             [
                 "spec.hard[cpu]: Invalid value: \"-1\": must be greater than or equal to 0",
-                "spec.hard[nope]: Invalid value: \"nope\": must be a standard resource for quotas",
+                "spec.hard[nope]: Invalid value: \"nope\": must be a standard resource type or fully qualified",
+                "spec.hard[nope]: Invalid value: \"nope\": must be a standard resource for quota",
             ]
         );
     }

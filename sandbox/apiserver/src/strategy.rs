@@ -187,7 +187,11 @@ pub fn prepare_create(
         ("", "pods") => crate::pod::prepare_create(server, object)?,
         ("", "services") => crate::service::prepare_create(server, object)?,
         ("", "secrets") => prepare_secret(object),
-        ("", "nodes") => taint_new_node(object),
+        ("", "nodes") => {
+            taint_new_node(object);
+            complete_status(resource, object);
+            crate::kind_rules::follow_network(object, None);
+        }
         ("batch", "jobs") => prepare_job(object),
         ("apps", "daemonsets") => note_template(object, None),
         ("", "replicationcontrollers") => select_own_pods(object),
@@ -376,6 +380,7 @@ pub fn prepare_update(
             labels["kubernetes.io/metadata.name"] = name.into();
         }
         ("", "secrets") => prepare_secret(object),
+        ("", "nodes") if part == Part::Whole => crate::kind_rules::follow_network(object, Some(old)),
         ("coordination.k8s.io", "leases") => drop_lease_gates(object),
         ("", "pods") if part == Part::Whole => crate::pod::prepare_update(object, old),
         ("", "services") if part == Part::Whole => crate::service::prepare_update(server, object, old)?,
@@ -447,11 +452,40 @@ pub fn validate_strategy(resource: &Resource, object: &Value, old: Option<&Value
             errors
         }
         ("batch", "cronjobs") => crate::small_kinds::schedule_errors(object, old),
-        ("policy", "poddisruptionbudgets") => crate::small_kinds::budget_errors(object),
-        ("", "resourcequotas") => crate::small_kinds::quota_errors(object),
-        ("", "persistentvolumeclaims") if old.is_none() => crate::small_kinds::claim_errors(object),
+        ("policy", "poddisruptionbudgets") => {
+            let mut errors = crate::small_kinds::budget_errors(object);
+            errors.extend(crate::kind_rules::budget_details(object));
+            errors
+        }
+        ("", "resourcequotas") => {
+            let mut errors = crate::small_kinds::quota_errors(object);
+            errors.extend(crate::kind_rules::scope_errors(object, old));
+            errors
+        }
+        ("", "persistentvolumeclaims") if old.is_some() => {
+            old.and_then(|old| crate::kind_rules::claim_changes(object, old)).into_iter().collect()
+        }
+        ("", "persistentvolumeclaims") => {
+            let mut errors = crate::small_kinds::claim_errors(object);
+            errors.extend(crate::kind_rules::claim_details(object));
+            errors
+        }
+        ("", "nodes") => crate::kind_rules::node_errors(object, old),
+        ("", "podtemplates") => {
+            let template = object.get("template").unwrap_or(&Value::Null);
+            let mut errors = crate::workload_rules::template_errors(template, "template");
+            let pod = template.get("spec").unwrap_or(&Value::Null);
+            errors.extend(crate::podspec::validate_spec(pod, "template.spec"));
+            errors
+        }
+        ("storage.k8s.io", "storageclasses") => crate::kind_rules::storage_class_errors(object, old),
+        ("networking.k8s.io", "networkpolicies") => crate::kind_rules::network_policy_errors(object),
         ("autoscaling", "horizontalpodautoscalers") => crate::small_kinds::autoscaler_errors(object),
-        ("networking.k8s.io", "ingresses") => crate::small_kinds::ingress_errors(object),
+        ("networking.k8s.io", "ingresses") => {
+            let mut errors = crate::small_kinds::ingress_errors(object);
+            errors.extend(crate::kind_rules::ingress_details(object, old.is_none()));
+            errors
+        }
         ("apps" | "batch", _) | ("", "replicationcontrollers") => {
             crate::podspec::validate_workload(resource, object, old)
         }
