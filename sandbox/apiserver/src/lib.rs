@@ -29,6 +29,7 @@ mod namespace;
 mod options;
 pub mod patch;
 mod pod;
+mod pod_rules;
 mod pod_update;
 mod podspec;
 mod priority;

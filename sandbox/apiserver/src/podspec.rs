@@ -69,6 +69,7 @@ pub fn validate_spec(spec: &Value, path: &str) -> Vec<FieldError> {
             errors.push(FieldError::invalid(format!("{path}.{member}"), &number.into(), why));
         }
     }
+    errors.extend(crate::pod_rules::spec_errors(spec, path));
     errors
 }
 

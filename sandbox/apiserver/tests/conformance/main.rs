@@ -39,7 +39,7 @@ const FLOORS: [(&str, usize); 21] = [
     ("auth", 30),
     ("crd", 36),
     ("crd_validation", 10),
-    ("crud", 70),
+    ("crud", 73),
     ("deletecollection", 3),
     ("deletion", 13),
     ("discovery", 4),
