@@ -18,7 +18,7 @@ use crate::server::ApiServer;
 use crate::store::{Change, Expect, Key, Object};
 use crate::write::Part;
 
-const STORAGE: &str = "customresourcedefinitions.apiextensions.k8s.io";
+pub const STORAGE: &str = "customresourcedefinitions.apiextensions.k8s.io";
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// Custom forms are numbered after the built-in ones, and never twice.

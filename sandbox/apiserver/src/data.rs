@@ -1,9 +1,21 @@
 //! What ConfigMaps and Secrets hold (`ValidateConfigMap`, `ValidateSecret` of `pkg/apis/core/validation`).
 
+use base64::Engine;
 use serde_json::Value;
 
 use crate::resource::Resource;
 use crate::schema::FieldError;
+
+/// `WarningsForSecret`: a certificate that is none.
+pub fn secret_warning(secret: &Value) -> Option<String> {
+    let text = |path: &str| secret.pointer(path).and_then(Value::as_str);
+    if text("/type") != Some("kubernetes.io/tls") {
+        return None;
+    }
+    let bytes = base64::engine::general_purpose::STANDARD.decode(text("/data/tls.crt").unwrap_or_default()).ok()?;
+    let found = String::from_utf8_lossy(&bytes).contains("-----BEGIN ");
+    (!found).then(|| "tls: failed to find any PEM data in certificate input".to_owned())
+}
 
 /// ConfigMaps and Secrets: names of keys, size, and what `immutable` and `type` forbid.
 pub fn data_errors(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
@@ -98,7 +110,6 @@ fn secret_errors(secret: &Value) -> Vec<FieldError> {
 
 /// The content must be a JSON object.
 fn docker_error(key: &str, encoded: Option<&str>) -> Vec<FieldError> {
-    use base64::Engine;
     let Some(encoded) = encoded else { return vec![FieldError::required(format!("data[{key}]"), "")] };
     let bytes = base64::engine::general_purpose::STANDARD.decode(encoded).unwrap_or_default();
     let why = match serde_json::from_slice::<Value>(&bytes) {

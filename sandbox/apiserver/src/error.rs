@@ -78,6 +78,12 @@ impl FieldError {
     }
 
     /// `Unsupported value: "x": supported values: "a", "b"`.
+    /// `shown` is how Go prints the value.
+    pub fn duplicate_shown(field: impl Into<String>, shown: &str) -> Self {
+        let message = format!("Duplicate value: {shown}");
+        Self { reason: CauseReason::Duplicate, field: field.into(), message }
+    }
+
     pub fn not_supported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
         let list = supported.iter().map(|s| format!("\"{s}\"")).collect::<Vec<_>>().join(", ");
         Self::value(CauseReason::NotSupported, field, value, &format!("supported values: {list}"))
@@ -85,7 +91,8 @@ impl FieldError {
 
     /// `Too long: may not be more than N bytes`.
     pub fn too_long(field: impl Into<String>, max: usize) -> Self {
-        Self::plain(CauseReason::TooLong, field, &format!("may not be more than {max} bytes"))
+        let unit = if max == 1 { "byte" } else { "bytes" };
+        Self::plain(CauseReason::TooLong, field, &format!("may not be more than {max} {unit}"))
     }
 }
 

@@ -57,6 +57,10 @@ impl Amount {
     pub fn is_negative(self) -> bool {
         self.0 < 0
     }
+
+    pub fn is_positive(self) -> bool {
+        self.0 > 0
+    }
 }
 
 fn container_limits(server: &ApiServer, pod: &Value) -> Vec<Value> {

@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::error::Status;
+use crate::schema::FieldError;
 use crate::server::ApiServer;
 
 pub fn prepare_create(server: &ApiServer, pod: &mut Value) -> Result<(), Status> {
@@ -82,4 +83,36 @@ fn quality_class(pod: &Value) -> &'static str {
 fn is_zero(quantity: &Value) -> bool {
     quantity.as_str().is_some_and(|t| t.trim_matches(|c: char| !c.is_ascii_digit()).trim_matches('0').is_empty())
         || quantity.as_f64() == Some(0.0)
+}
+/// The addresses of a status.
+pub fn address_errors(pod: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for list in ["podIPs", "hostIPs"] {
+        let found = pod.pointer(&format!("/status/{list}")).and_then(Value::as_array);
+        for (index, entry) in found.into_iter().flatten().enumerate() {
+            let ip = entry.get("ip").and_then(Value::as_str).unwrap_or_default();
+            if ip.parse::<std::net::IpAddr>().is_err() {
+                let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+                errors.push(FieldError::invalid_text(format!("status.{list}[{index}]"), ip, why));
+            }
+        }
+    }
+    errors
+}
+
+/// Ephemeral containers share the names of the others.
+pub fn ephemeral_errors(pod: &Value) -> Vec<FieldError> {
+    let names = |list: &str| -> Vec<&str> {
+        let found = pod.pointer(&format!("/spec/{list}")).and_then(Value::as_array);
+        found.into_iter().flatten().filter_map(|c| c.get("name").and_then(Value::as_str)).collect()
+    };
+    let mut taken: Vec<&str> = names("containers").into_iter().chain(names("initContainers")).collect();
+    let mut errors = Vec::new();
+    for (index, name) in names("ephemeralContainers").into_iter().enumerate() {
+        if taken.contains(&name) {
+            errors.push(FieldError::duplicate(format!("spec.ephemeralContainers[{index}].name"), &name.into()));
+        }
+        taken.push(name);
+    }
+    errors
 }

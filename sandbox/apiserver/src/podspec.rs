@@ -31,7 +31,7 @@ pub fn validate_pod(pod: &Value, old: Option<&Value>) -> Vec<FieldError> {
     errors
 }
 
-fn validate_spec(spec: &Value, path: &str) -> Vec<FieldError> {
+pub fn validate_spec(spec: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let volumes = validate_volumes(spec, path, &mut errors);
     let host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
@@ -69,6 +69,7 @@ fn validate_spec(spec: &Value, path: &str) -> Vec<FieldError> {
             errors.push(FieldError::invalid(format!("{path}.{member}"), &number.into(), why));
         }
     }
+    errors.extend(crate::pod_rules::spec_errors(spec, path));
     errors
 }
 
@@ -252,12 +253,15 @@ pub fn validate_workload(resource: &Resource, object: &Value, old: Option<&Value
     let spec = object.get("spec").unwrap_or(&NULL);
     let mut errors = Vec::new();
     match resource.plural.as_str() {
-        "jobs" => validate_job(spec, old.and_then(|o| o.get("spec")), &mut errors),
+        "jobs" => validate_job(spec, old, &mut errors),
         "controllerrevisions" | "cronjobs" => {}
         plural => {
             validate_selected(spec, plural, &mut errors);
-            if plural == "deployments" {
-                validate_strategy(spec, &mut errors);
+            match plural {
+                "deployments" => validate_strategy(spec, &mut errors),
+                "statefulsets" => errors.extend(crate::workload_rules::set_errors(spec)),
+                "daemonsets" => errors.extend(crate::workload_rules::daemon_errors(spec)),
+                _ => errors.extend(negative_readiness(spec)),
             }
             if let Some(old) = old.filter(|_| resource.group == "apps") {
                 let before = old.pointer("/spec/selector").unwrap_or(&NULL);
@@ -271,6 +275,11 @@ pub fn validate_workload(resource: &Resource, object: &Value, old: Option<&Value
         }
     }
     errors
+}
+
+fn negative_readiness(spec: &Value) -> Option<FieldError> {
+    let seconds = spec.get("minReadySeconds").and_then(Value::as_i64).filter(|s| *s < 0)?;
+    Some(FieldError::invalid("spec.minReadySeconds", &seconds.into(), "must be greater than or equal to 0"))
 }
 
 /// A StatefulSet's spec is fixed but for these.
@@ -303,7 +312,12 @@ fn validate_selected(spec: &Value, plural: &str, errors: &mut Vec<FieldError>) {
     }
     let labels = spec.pointer("/template/metadata/labels");
     let given = spec.get("selector");
-    let own = if plural == "deployments" { crate::rollout::selector_errors(given, "deployment") } else { Vec::new() };
+    let own = match plural {
+        "deployments" => crate::rollout::selector_errors(given, "deployment"),
+        "statefulsets" => crate::rollout::selector_errors(given, "statefulset"),
+        "daemonsets" if given.is_some_and(|g| !g.is_null()) => crate::rollout::selector_errors(given, "daemonset"),
+        _ => Vec::new(),
+    };
     if plural == "deployments" {
         errors.extend(crate::rollout::deployment_errors(spec));
     }
@@ -319,7 +333,7 @@ fn validate_selected(spec: &Value, plural: &str, errors: &mut Vec<FieldError>) {
     let unusable = !own.is_empty() && !absent;
     if !own.is_empty() {
         errors.extend(own);
-    } else if selector.is_none() {
+    } else if selector.is_none() && plural != "daemonsets" {
         errors.push(FieldError::required("spec.selector", ""));
     }
     if !matches && !unusable {
@@ -330,12 +344,18 @@ fn validate_selected(spec: &Value, plural: &str, errors: &mut Vec<FieldError>) {
             "`selector` does not match template `labels`",
         ));
     }
+    errors.extend(crate::workload_rules::template_errors(spec.get("template").unwrap_or(&NULL), "spec.template"));
     let template = spec.pointer("/template/spec").unwrap_or(&NULL);
     errors.extend(validate_spec(template, "spec.template.spec"));
     let policy = text_of(template, "restartPolicy");
     if matches!(policy, "OnFailure" | "Never") {
         let field = "spec.template.spec.restartPolicy";
         errors.push(FieldError::not_supported(field, &policy.into(), &["Always"]));
+    }
+    if matches!(plural, "statefulsets" | "daemonsets") && template.get("activeDeadlineSeconds").is_some() {
+        let kind = if plural == "daemonsets" { "DaemonSet" } else { "StatefulSet" };
+        let why = format!("activeDeadlineSeconds in {kind} is not Supported");
+        errors.push(FieldError::forbidden("spec.template.spec.activeDeadlineSeconds", &why));
     }
 }
 
@@ -366,16 +386,17 @@ fn validate_strategy(spec: &Value, errors: &mut Vec<FieldError>) {
 /// The selector of a new Job matches its pods, and is the server's unless the user takes that on.
 pub fn job_selector_errors(job: &Value) -> Vec<FieldError> {
     let spec = job.get("spec").unwrap_or(&NULL);
+    let labels = spec.pointer("/template/metadata/labels");
+    let shown = labels.cloned().unwrap_or(NULL);
+    let why = "`selector` does not match template `labels`";
+    let unmatched = FieldError::invalid("spec.template.metadata.labels", &shown, why);
     let Some(selector) = spec.get("selector").filter(|s| s.is_object()) else {
-        return vec![FieldError::required("spec.selector", "")];
+        return vec![FieldError::required("spec.selector", ""), unmatched];
     };
     let parsed = LabelSelector::from_value(selector).unwrap_or_default();
-    let labels = spec.pointer("/template/metadata/labels");
     let mut errors = Vec::new();
     if !parsed.matches_labels(labels) {
-        let shown = labels.cloned().unwrap_or(NULL);
-        let why = "`selector` does not match template `labels`";
-        errors.push(FieldError::invalid("spec.template.metadata.labels", &shown, why));
+        errors.push(unmatched);
     }
     let own = serde_json::json!({"batch.kubernetes.io/controller-uid": crate::meta::metadata_text(job, "uid")});
     let manual = spec.get("manualSelector") == Some(&Value::Bool(true));
@@ -385,6 +406,7 @@ pub fn job_selector_errors(job: &Value) -> Vec<FieldError> {
     errors
 }
 
+/// `old` is the whole job.
 fn validate_job(spec: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     for member in ["parallelism", "completions", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished"] {
         if let Some(number) = spec.get(member).and_then(Value::as_i64).filter(|n| *n < 0) {
@@ -392,6 +414,8 @@ fn validate_job(spec: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>)
             errors.push(FieldError::invalid(format!("spec.{member}"), &number.into(), why));
         }
     }
+    errors.extend(crate::workload_rules::job_errors(spec, "spec"));
+    errors.extend(crate::workload_rules::template_errors(spec.get("template").unwrap_or(&NULL), "spec.template"));
     let template = spec.pointer("/template/spec").unwrap_or(&NULL);
     errors.extend(validate_spec(template, "spec.template.spec"));
     let policy = text_of(template, "restartPolicy");
@@ -402,10 +426,15 @@ fn validate_job(spec: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>)
             errors.push(FieldError { reason: CauseReason::Required, field: field.into(), message: why.into() });
         }
     }
-    let Some(old) = old else { return };
+    let Some(job) = old else { return };
+    let old = job.get("spec").unwrap_or(&NULL);
+    // Its controller has to have seen that it is suspended.
+    let conditions = job.pointer("/status/conditions").and_then(Value::as_array);
+    let seen =
+        conditions.into_iter().flatten().any(|c| text_of(c, "type") == "Suspended" && text_of(c, "status") == "True");
+    let suspended = seen && old.get("suspend") == Some(&Value::Bool(true));
     for member in ["selector", "template", "completionMode"] {
         let (before, now) = (old.get(member).unwrap_or(&NULL), spec.get(member).unwrap_or(&NULL));
-        let suspended = old.get("suspend") == Some(&Value::Bool(true));
         if before != now && !(member == "template" && suspended) {
             errors.push(FieldError::invalid(format!("spec.{member}"), now, "field is immutable"));
         }

@@ -87,6 +87,11 @@ pub fn validate_class(class: &Value, old: Option<&Value>) -> Vec<FieldError> {
             &format!("maximum allowed value of a user defined priority is {HIGHEST}"),
         ));
     }
+    let policies = ["PreemptLowerPriority", "Never"];
+    let policy = class.get("preemptionPolicy").filter(|p| !p.is_null());
+    if let Some(policy) = policy.filter(|p| !p.as_str().is_some_and(|p| policies.contains(&p))) {
+        errors.push(FieldError::not_supported("preemptionPolicy", policy, &policies));
+    }
     let Some(old) = old else { return errors };
     if old.get("value") != class.get("value") {
         errors.push(FieldError::forbidden("value", "may not be changed in an update."));

@@ -23,7 +23,7 @@ pub fn deployment_errors(spec: &Value) -> Vec<FieldError> {
     }
     let (ready, deadline) =
         (number_at(spec, "minReadySeconds").unwrap_or(0), number_at(spec, "progressDeadlineSeconds"));
-    if let Some(deadline) = deadline.filter(|d| *d <= ready && *d >= 0) {
+    if let Some(deadline) = deadline.filter(|d| *d <= ready) {
         let why = "must be greater than minReadySeconds";
         errors.push(FieldError::invalid("spec.progressDeadlineSeconds", &deadline.into(), why));
     }
@@ -48,7 +48,7 @@ pub fn deployment_errors(spec: &Value) -> Vec<FieldError> {
 }
 
 /// `ValidatePositiveIntOrPercent`.
-fn share_error(field: &str, value: &Value) -> Option<FieldError> {
+pub fn share_error(field: &str, value: &Value) -> Option<FieldError> {
     match value {
         Value::String(text) => {
             let percent = text.strip_suffix('%').is_some_and(|n| n.parse::<u64>().is_ok());
@@ -58,7 +58,7 @@ fn share_error(field: &str, value: &Value) -> Option<FieldError> {
     }
 }
 
-fn is_nothing(value: &Value) -> bool {
+pub fn is_nothing(value: &Value) -> bool {
     value.as_i64() == Some(0) || value.as_str().is_some_and(|t| t.trim_end_matches('%').parse() == Ok(0u64))
 }
 

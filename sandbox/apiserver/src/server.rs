@@ -90,6 +90,7 @@ impl ApiServer {
         crate::namespace::create_initial(&server);
         crate::priority::create_initial(&server);
         crate::auth::initial::create_initial(&server);
+        crate::service::create_initial(&server);
         server
     }
 

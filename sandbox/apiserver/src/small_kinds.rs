@@ -88,7 +88,14 @@ pub fn quota_errors(quota: &Value) -> Vec<FieldError> {
     for (name, amount) in spec_of(quota).get("hard").and_then(Value::as_object).into_iter().flatten() {
         let field = format!("spec.hard[{name}]");
         if !name.contains('/') && !MEASURES.contains(&name.as_str()) && !name.starts_with("hugepages-") {
-            errors.push(FieldError::invalid_text(field.clone(), name, "must be a standard resource for quotas"));
+            let problems = crate::meta::qualified_name_problems(name);
+            let odd = if problems.is_empty() {
+                vec!["must be a standard resource type or fully qualified".to_owned()]
+            } else {
+                problems
+            };
+            errors.extend(odd.iter().map(|why| FieldError::invalid_text(field.clone(), name, why)));
+            errors.push(FieldError::invalid_text(field.clone(), name, "must be a standard resource for quota"));
         }
         if Amount::parse(amount).is_some_and(Amount::is_negative) {
             errors.push(FieldError::invalid(field, amount, NEGATIVE));
@@ -97,24 +104,61 @@ pub fn quota_errors(quota: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// A CronJob, without its template.
-pub fn schedule_errors(job: &Value) -> Vec<FieldError> {
+/// The bounds of minutes, hours, days, months and days of the week.
+const RANGES: [(u32, u32); 5] = [(0, 59), (0, 23), (1, 31), (1, 12), (0, 6)];
+
+/// What the parser of schedules says about numbers out of bounds.
+fn range_problem(field: &str, (low, high): (u32, u32)) -> Option<String> {
+    for part in field.split(',') {
+        let range = part.split('/').next().unwrap_or_default();
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>()) else { continue };
+        if first < low {
+            return Some(format!("beginning of range ({first}) below minimum ({low}): {part}"));
+        }
+        if last > high {
+            return Some(format!("end of range ({last}) above maximum ({high}): {part}"));
+        }
+        if first > last {
+            return Some(format!("beginning of range ({first}) beyond end of range ({last}): {part}"));
+        }
+    }
+    None
+}
+
+/// A CronJob.
+pub fn schedule_errors(job: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let spec = spec_of(job);
     let mut errors = Vec::new();
+    let name = crate::meta::object_name(job);
+    // Eleven characters are left for the names of its Jobs.
+    if old.is_none() && name.len() > 52 {
+        errors.push(FieldError::invalid_text("metadata.name", name, "must be no more than 52 characters"));
+    }
     let schedule = text_of(spec, "schedule");
     let fields: Vec<&str> = schedule.split_whitespace().collect();
     if schedule.is_empty() {
         errors.push(FieldError::required("spec.schedule", ""));
+    } else if schedule.contains("TZ") {
+        let why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
+        errors.push(FieldError::invalid_text("spec.schedule", schedule, why));
     } else if !schedule.starts_with('@') && fields.len() != 5 {
         let why = format!("expected exactly 5 fields, found {}: [{}]", fields.len(), fields.join(" "));
         errors.push(FieldError::invalid_text("spec.schedule", schedule, &why));
+    } else if let Some(why) = fields.iter().zip(RANGES).find_map(|(field, range)| range_problem(field, range)) {
+        errors.push(FieldError::invalid_text("spec.schedule", schedule, &why));
     }
+    errors.extend(crate::workload_rules::cron_errors(spec, old.map(spec_of)));
     let policies = ["Allow", "Forbid", "Replace"];
     if let Some(policy) =
         given(spec, "concurrencyPolicy").filter(|p| !p.as_str().is_some_and(|p| policies.contains(&p)))
     {
         errors.push(FieldError::not_supported("spec.concurrencyPolicy", policy, &policies));
     }
+    let template = spec.pointer("/jobTemplate/spec/template").unwrap_or(&Value::Null);
+    errors.extend(crate::workload_rules::template_errors(template, "spec.jobTemplate.spec.template"));
+    let pod = template.get("spec").unwrap_or(&Value::Null);
+    errors.extend(crate::podspec::validate_spec(pod, "spec.jobTemplate.spec.template.spec"));
     let restart = spec.pointer("/jobTemplate/spec/template/spec/restartPolicy").and_then(Value::as_str);
     if !matches!(restart, Some("OnFailure" | "Never")) {
         let field = "spec.jobTemplate.spec.template.spec.restartPolicy";
@@ -132,7 +176,7 @@ pub fn claim_errors(claim: &Value) -> Vec<FieldError> {
     }
     match spec.pointer("/resources/requests/storage") {
         None => errors.push(FieldError::required("spec.resources[storage]", "")),
-        Some(amount) if Amount::parse(amount).is_some_and(|a| a.is_negative()) => {
+        Some(amount) if Amount::parse(amount).is_some_and(|a| !a.is_positive()) => {
             errors.push(FieldError::invalid("spec.resources[storage]", amount, "must be greater than zero"));
         }
         Some(_) => {}
@@ -148,17 +192,26 @@ pub fn autoscaler_errors(autoscaler: &Value) -> Vec<FieldError> {
     let (least, most) = (number("minReplicas"), number("maxReplicas").unwrap_or(0));
     if let Some(least) = least.filter(|n| *n < 1) {
         errors.push(FieldError::invalid("spec.minReplicas", &least.into(), "must be greater than or equal to 1"));
+        let why = "must specify at least one Object or External metric to support scaling to zero replicas";
+        if least == 0 {
+            errors.push(FieldError::forbidden("spec.metrics", why));
+        }
     }
     if most < 1 {
-        errors.push(FieldError::invalid("spec.maxReplicas", &most.into(), "must be greater than 0"));
+        errors.push(FieldError::required("spec.maxReplicas", "must be set and greater than 0"));
     }
     if least.is_some_and(|least| most < least) {
         let why = "must be greater than or equal to `minReplicas`";
         errors.push(FieldError::invalid("spec.maxReplicas", &most.into(), why));
     }
     for key in ["kind", "name"] {
-        if text_of(spec.get("scaleTargetRef").unwrap_or(&Value::Null), key).is_empty() {
-            errors.push(FieldError::required(format!("spec.scaleTargetRef.{key}"), ""));
+        let (field, text) =
+            (format!("spec.scaleTargetRef.{key}"), text_of(spec.get("scaleTargetRef").unwrap_or(&Value::Null), key));
+        if text.is_empty() {
+            errors.push(FieldError::required(field.as_str(), ""));
+        }
+        for part in ["/", "%"].into_iter().filter(|part| text.contains(part)) {
+            errors.push(FieldError::invalid_text(field.as_str(), text, &format!("may not contain '{part}'")));
         }
     }
     let target = spec.get("scaleTargetRef").unwrap_or(&Value::Null);
@@ -205,7 +258,8 @@ mod tests {
             shown(&quota_errors(&hard)),
             [
                 "spec.hard[cpu]: Invalid value: \"-1\": must be greater than or equal to 0",
-                "spec.hard[nope]: Invalid value: \"nope\": must be a standard resource for quotas",
+                "spec.hard[nope]: Invalid value: \"nope\": must be a standard resource type or fully qualified",
+                "spec.hard[nope]: Invalid value: \"nope\": must be a standard resource for quota",
             ]
         );
     }
@@ -213,13 +267,17 @@ mod tests {
     #[test]
     fn a_schedule_has_five_fields() {
         let job = |schedule: &str| {
-            let template = json!({"spec": {"template": {"spec": {"restartPolicy": "Never"}}}});
+            let pod = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "i", "resources": {}}]});
+            let template = json!({"spec": {"template": {"spec": pod}}});
             json!({"spec": {"schedule": schedule, "concurrencyPolicy": "Allow", "jobTemplate": template}})
         };
-        assert!(schedule_errors(&job("*/5 * * * *")).is_empty() && schedule_errors(&job("@daily")).is_empty());
+        assert!(schedule_errors(&job("*/5 * * * *"), None).is_empty());
+        assert!(schedule_errors(&job("@daily"), None).is_empty());
         assert_eq!(
-            shown(&schedule_errors(&job("nope"))),
+            shown(&schedule_errors(&job("nope"), None)),
             ["spec.schedule: Invalid value: \"nope\": expected exactly 5 fields, found 1: [nope]"]
         );
+        let late = shown(&schedule_errors(&job("61 * * * *"), None));
+        assert!(late[0].ends_with("end of range (61) above maximum (59): 61"), "{late:?}");
     }
 }

@@ -1,14 +1,17 @@
 //! What kinds do on their own when they are written (`pkg/registry/*/*/strategy.go`, default admission): the parts a path may
 //! not touch, values the server computes, checks beyond the schema.
 
+mod checks;
+
 use serde_json::{Map, Value, json};
 
 use crate::error::Status;
 use crate::meta;
 use crate::resource::Resource;
-use crate::schema::FieldError;
 use crate::server::ApiServer;
 use crate::write::Part;
+
+pub use checks::{kind_warnings, validate_part, validate_strategy};
 
 /// The kind's directory in etcd, as it shows in messages.
 pub fn storage_name(resource: &Resource) -> &str {
@@ -155,7 +158,12 @@ fn complete_status(resource: &Resource, object: &mut Value) {
         _ => return,
     };
     let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) else { return };
-    if status.contains_key(to) {
+    // The list follows the single address.
+    let moved = from == "podIP"
+        && status
+            .get(from)
+            .is_some_and(|ip| status.get(to).and_then(|l| l.pointer("/0/ip")).is_some_and(|own| own != ip));
+    if status.contains_key(to) && !moved {
         return;
     }
     if let Some(value) = status.get(from).cloned() {
@@ -182,7 +190,11 @@ pub fn prepare_create(
         ("", "pods") => crate::pod::prepare_create(server, object)?,
         ("", "services") => crate::service::prepare_create(server, object)?,
         ("", "secrets") => prepare_secret(object),
-        ("", "nodes") => taint_new_node(object),
+        ("", "nodes") => {
+            taint_new_node(object);
+            complete_status(resource, object);
+            crate::kind_rules::follow_network(object, None);
+        }
         ("batch", "jobs") => prepare_job(object),
         ("apps", "daemonsets") => note_template(object, None),
         ("", "replicationcontrollers") => select_own_pods(object),
@@ -352,7 +364,13 @@ fn prepare_job(object: &mut Value) {
 }
 
 /// What the server computes on an update. Runs after the mutating webhooks.
-pub fn prepare_update(resource: &Resource, part: Part, object: &mut Value, old: &Value) -> Result<(), Status> {
+pub fn prepare_update(
+    server: &ApiServer,
+    resource: &Resource,
+    part: Part,
+    object: &mut Value,
+    old: &Value,
+) -> Result<(), Status> {
     if resource.is_custom() {
         return Ok(());
     }
@@ -365,9 +383,10 @@ pub fn prepare_update(resource: &Resource, part: Part, object: &mut Value, old: 
             labels["kubernetes.io/metadata.name"] = name.into();
         }
         ("", "secrets") => prepare_secret(object),
+        ("", "nodes") if part == Part::Whole => crate::kind_rules::follow_network(object, Some(old)),
         ("coordination.k8s.io", "leases") => drop_lease_gates(object),
         ("", "pods") if part == Part::Whole => crate::pod::prepare_update(object, old),
-        ("", "services") => crate::service::prepare_update(object, old),
+        ("", "services") if part == Part::Whole => crate::service::prepare_update(server, object, old)?,
         ("apps", "daemonsets") => note_template(object, Some(old)),
         ("batch", "jobs") if part == Part::Whole => keep_job_selector(object, old),
         ("apiextensions.k8s.io", _) => crate::crd::prepare_update(part, object, old),
@@ -382,133 +401,4 @@ fn keep_job_selector(object: &mut Value, old: &Value) {
     if let (Some(selector), Some(spec)) = (generated, object.get_mut("spec").and_then(Value::as_object_mut)) {
         spec.entry("selector").or_insert(selector);
     }
-}
-
-/// Checks of built-in kinds that their schema cannot say.
-pub fn validate_strategy(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    match (resource.group.as_str(), resource.plural.as_str()) {
-        ("coordination.k8s.io", "leases") => lease_errors(object),
-        ("", "events") => crate::event::core_errors(object, old),
-        ("events.k8s.io", "events") => crate::event::validate_event(object, old),
-        ("", "services") => crate::service::validate_service(object, old),
-        ("apps", "controllerrevisions") => revision_errors(object),
-        ("rbac.authorization.k8s.io", "roles" | "clusterroles") => {
-            crate::auth::role_errors(object, resource.namespaced)
-        }
-        ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => {
-            crate::auth::binding_errors(object, old, resource.namespaced)
-        }
-        ("apiextensions.k8s.io", "customresourcedefinitions") => crate::schema::validate_crd(object, old),
-        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations") => {
-            crate::admission::validate_configuration(object, true)
-        }
-        ("admissionregistration.k8s.io", "validatingwebhookconfigurations") => {
-            crate::admission::validate_configuration(object, false)
-        }
-        ("admissionregistration.k8s.io", "validatingadmissionpolicies") => {
-            crate::admission::validate_policy(object, old)
-        }
-        ("admissionregistration.k8s.io", "validatingadmissionpolicybindings") => {
-            crate::admission::validate_binding(object)
-        }
-        ("", "configmaps" | "secrets") => crate::data::data_errors(resource, object, old),
-        ("", "pods") => crate::podspec::validate_pod(object, old),
-        ("scheduling.k8s.io", "priorityclasses") => crate::priority::validate_class(object, old),
-        ("batch", "jobs") => {
-            let mut errors = crate::podspec::validate_workload(resource, object, old);
-            errors.extend(completions_error(object, old));
-            if old.is_none() {
-                errors.extend(crate::podspec::job_selector_errors(object));
-            }
-            errors
-        }
-        ("batch", "cronjobs") => crate::small_kinds::schedule_errors(object),
-        ("policy", "poddisruptionbudgets") => crate::small_kinds::budget_errors(object),
-        ("", "resourcequotas") => crate::small_kinds::quota_errors(object),
-        ("", "persistentvolumeclaims") if old.is_none() => crate::small_kinds::claim_errors(object),
-        ("autoscaling", "horizontalpodautoscalers") => crate::small_kinds::autoscaler_errors(object),
-        ("networking.k8s.io", "ingresses") => crate::small_kinds::ingress_errors(object),
-        ("apps" | "batch", _) | ("", "replicationcontrollers") => {
-            crate::podspec::validate_workload(resource, object, old)
-        }
-        _ => Vec::new(),
-    }
-}
-
-/// `validateCompletions`: a Job's completions stay, unless it is indexed and they change with its parallelism.
-fn completions_error(job: &Value, old: Option<&Value>) -> Option<FieldError> {
-    let completions = |job: &Value| job.pointer("/spec/completions").cloned();
-    let old = old?;
-    if completions(job) == completions(old) {
-        return None;
-    }
-    let elastic = job.pointer("/spec/completionMode").and_then(Value::as_str) == Some("Indexed")
-        && completions(job).is_some()
-        && completions(job) == job.pointer("/spec/parallelism").cloned();
-    let value = completions(job).unwrap_or(Value::Null);
-    (!elastic).then(|| FieldError::invalid("spec.completions", &value, "field is immutable"))
-}
-
-/// Checks that belong to a part.
-pub fn validate_part(resource: &Resource, part: Part, object: &Value) -> Vec<FieldError> {
-    if part == Part::Status && !resource.is_custom() {
-        if is_kind(resource, "", "namespaces") {
-            return phase_error(object).into_iter().collect();
-        }
-        return crate::rollout::status_errors(&resource.plural, object);
-    }
-    if part != Part::Named("finalize") || !is_kind(resource, "", "namespaces") {
-        return Vec::new();
-    }
-    let list = object.pointer("/spec/finalizers").and_then(Value::as_array);
-    let mut errors = Vec::new();
-    for (index, finalizer) in list.into_iter().flatten().enumerate() {
-        let text = finalizer.as_str().unwrap_or_default();
-        let field = format!("spec.finalizers[{index}]");
-        let problems = meta::qualified_name_problems(text);
-        for problem in &problems {
-            errors.push(FieldError::invalid_text("spec.finalizers", text, problem));
-        }
-        if problems.is_empty() && !text.contains('/') && text != "kubernetes" {
-            let why = "name is neither a standard finalizer name nor is it fully qualified";
-            errors.push(FieldError::invalid_text(field, text, why));
-        }
-    }
-    errors
-}
-
-/// `ValidateNamespaceStatusUpdate`: the phase follows the deletion.
-fn phase_error(namespace: &Value) -> Option<FieldError> {
-    let phase = namespace.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
-    let (wanted, why) = if meta::is_deleting(namespace) {
-        ("Terminating", "may only be 'Terminating' if `deletionTimestamp` is not empty")
-    } else {
-        ("Active", "may only be 'Active' if `deletionTimestamp` is empty")
-    };
-    (phase != wanted).then(|| FieldError::invalid_text("status.Phase", phase, why))
-}
-
-fn lease_errors(object: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let number = |member: &str| object.pointer(&format!("/spec/{member}")).and_then(Value::as_i64);
-    if let Some(seconds) = number("leaseDurationSeconds").filter(|n| *n <= 0) {
-        errors.push(FieldError::invalid("spec.leaseDurationSeconds", &seconds.into(), "must be greater than 0"));
-    }
-    if let Some(transitions) = number("leaseTransitions").filter(|n| *n < 0) {
-        let why = "must be greater than or equal to 0";
-        errors.push(FieldError::invalid("spec.leaseTransitions", &transitions.into(), why));
-    }
-    errors
-}
-
-fn revision_errors(object: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    if object.get("data").is_none_or(Value::is_null) {
-        errors.push(FieldError::required("data", "data is mandatory"));
-    }
-    if let Some(revision) = object.get("revision").and_then(Value::as_i64).filter(|r| *r < 0) {
-        let why = "must be greater than or equal to 0";
-        errors.push(FieldError::invalid("revision", &revision.into(), why));
-    }
-    errors
 }

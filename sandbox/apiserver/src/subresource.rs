@@ -219,6 +219,15 @@ async fn bind_pod(call: &mut Call) -> Result<Reply, Status> {
     if !uid.is_empty() && uid != found {
         return Err(write::uid_precondition(call, &name, uid, found));
     }
+    let (sent, revision) = (meta::metadata_text(&binding, "resourceVersion"), live.revision.to_string());
+    if !sent.is_empty() && sent != revision {
+        let key = format!("/registry/pods/{}/{name}", call.namespace());
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: \
+             ResourceVersion in precondition: {sent}, ResourceVersion in object meta: {revision}"
+        );
+        return Err(Status::conflict("", "pods", &name, &why));
+    }
     let time = write_seconds(call.server.now());
     let assign = |_: &mut Call, live: &Value| -> Result<Value, Status> { assign_node(live, &binding, &node, &time) };
     write::modify_object(call, &options, Part::Named("binding"), &name, &assign).await?;
@@ -260,6 +269,12 @@ fn assign_node(live: &Value, binding: &Value, node: &str, now: &str) -> Result<V
 /// Deletes a pod if its disruption budget lets it go (`EvictionREST`).
 async fn evict_pod(call: &mut Call) -> Result<Reply, Status> {
     let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
+    // The old version of evictions is still understood.
+    if read_document(call).is_ok_and(|body| body.get("apiVersion").is_some_and(|v| v == "policy/v1beta1")) {
+        let mut body = read_document(call)?;
+        body["apiVersion"] = "policy/v1".into();
+        (call.body, call.content_type) = (body.to_string().into(), "application/json".into());
+    }
     let mut eviction = read_as(call, &options, ("policy", "v1", "Eviction"))?;
     let name = call.info.name.clone();
     if meta::object_name(&eviction) != name {
@@ -353,35 +368,51 @@ fn describe_log(pod: &Value) -> String {
     )
 }
 
-/// A token for a service account: opaque, and not accepted as a credential.
+/// A token for a service account: opaque, and a credential until the account or what it is bound to goes.
 async fn create_token(call: &mut Call) -> Result<Reply, Status> {
     let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
     let mut request = read_document(call)?;
+    let kind = request.get("kind").and_then(Value::as_str).unwrap_or("TokenRequest");
+    if kind != "TokenRequest" {
+        let version = request.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+        let short = version.rsplit('/').next().unwrap_or_default();
+        return Err(Status::bad_request(format!(
+            "{kind} in version {} cannot be handled as a TokenRequest: converting ({short}.{kind}) to \
+             (authentication.TokenRequest): unknown conversion",
+            crate::error::go_quote(version)
+        )));
+    }
     request["kind"] = "TokenRequest".into();
     request["apiVersion"] = "authentication.k8s.io/v1".into();
     let spec = request.pointer("/spec").cloned().unwrap_or_default();
     let seconds = spec.get("expirationSeconds").and_then(Value::as_i64).unwrap_or(3600);
-    let bound = spec.get("boundObjectRef").cloned().unwrap_or_default();
+    let reference = spec.get("boundObjectRef").cloned().unwrap_or_default();
     let audiences = spec.get("audiences").filter(|a| a.as_array().is_some_and(|list| !list.is_empty())).cloned();
-    request["spec"] = json!({"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": bound});
+    request["spec"] = json!({"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": reference});
     let name = call.info.name.clone();
-    admit_body(call, &options, Operation::Create, &name, None, &mut request, &as_admitted).await?;
+    let namespace = call.namespace().to_owned();
+    let given = meta::metadata_text(&request, "namespace");
+    if !given.is_empty() && given != namespace {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
     let account = call.get(&name).ok_or_else(|| call.not_found(&name))?;
     auth::token::check_request(call, &request, &account.value)?;
-    auth::token::check_duration(seconds)?;
-    if bound.is_object() {
-        auth::token::check_bound(call, &bound)?;
-    }
     let audiences = audiences.unwrap_or_else(|| json!([auth::token::AUDIENCE]));
     let listed = audiences.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
     request["spec"]["audiences"] = audiences;
-    let (namespace, now) = (call.namespace().to_owned(), write_seconds(call.server.now()));
+    let now = write_seconds(call.server.now());
     let metadata = meta::metadata_mut(&mut request);
-    metadata.insert("name".into(), name.into());
+    metadata.insert("name".into(), name.as_str().into());
     metadata.insert("namespace".into(), namespace.into());
     metadata.insert("creationTimestamp".into(), now.into());
     metadata.insert("uid".into(), meta::metadata_text(&account.value, "uid").into());
-    request["status"] = auth::token::issue_token(call, &account.value, listed, seconds);
+    request["status"] = json!({"token": "", "expirationTimestamp": null});
+    auth::token::check_duration(seconds)?;
+    admit_body(call, &options, Operation::Create, &name, None, &mut request, &as_admitted).await?;
+    let bound = if reference.is_object() { Some(auth::token::check_bound(call, &reference)?) } else { None };
+    request["status"] = auth::token::issue_token(call, &account.value, listed, seconds, bound);
     Ok(Reply::Object { code: 201, payload: Payload::Value(request) })
 }
 

@@ -349,7 +349,7 @@ async fn a_policy_that_does_not_compile_is_refused() {
         found,
         [
             "spec.validations[0].messageExpression: Invalid value: \"1\": must evaluate to string but got int",
-            "spec.validations[0].message: Invalid value: \"a\\nb\": message must not contain line breaks",
+            "spec.validations[0].message: Invalid value: \"a\\nb\": must not contain line breaks",
             "spec.validations[0].reason: Unsupported value: \"Nope\": supported values: \"Forbidden\", \"Invalid\", \
                 \"RequestEntityTooLarge\"",
         ]
@@ -364,7 +364,10 @@ async fn a_binding_without_actions_or_with_contrary_ones_is_refused() {
     assert_eq!(refusal.status, 422);
     let fields: Vec<&str> =
         refusal.body["details"]["causes"].as_array().unwrap().iter().map(|c| c["field"].as_str().unwrap()).collect();
-    assert_eq!(fields, ["spec.policyName", "spec.paramRef", "spec.validationActions"]);
+    assert_eq!(
+        fields,
+        ["spec.policyName", "spec.paramRef", "spec.paramRef.parameterNotFoundAction", "spec.validationActions"]
+    );
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::condition::compile_condition;
+use crate::error::go_quote;
 use crate::meta::{label_value_problems, qualified_name_problems, subdomain_problems};
 use crate::schema::{CauseReason, FieldError};
 
@@ -212,7 +213,8 @@ pub(super) fn is_dns_1035_label(label: &str) -> bool {
         && label.chars().all(|c| word(c) || c == '-')
 }
 
-fn client_errors(path: &str, client: &Value) -> Vec<FieldError> {
+/// How a webhook is reached: by a URL or as a service.
+pub fn client_errors(path: &str, client: &Value) -> Vec<FieldError> {
     let url = client.get("url").and_then(Value::as_str);
     let service = client.get("service").filter(|s| s.is_object());
     match (url, service) {
@@ -224,6 +226,10 @@ fn client_errors(path: &str, client: &Value) -> Vec<FieldError> {
 
 fn url_errors(path: &str, url: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
+    if url.starts_with(':') {
+        let why = format!("url must be a valid URL: parse {}: missing protocol scheme{URL_FORM}", go_quote(url));
+        return vec![FieldError::required(path, &why)];
+    }
     let (rest, fragment) = url.split_once('#').map_or((url, ""), |(a, b)| (a, b));
     let (rest, query) = rest.split_once('?').map_or((rest, ""), |(a, b)| (a, b));
     let (scheme, rest) = rest.split_once("://").map_or(("", rest), |(a, b)| (a, b));
@@ -253,9 +259,10 @@ fn url_errors(path: &str, url: &str) -> Vec<FieldError> {
 
 fn service_errors(path: &str, service: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    for key in ["name", "namespace"] {
+    // The real server takes the one for the other (`ValidateWebhookService` and its callers).
+    for (told, key) in [("name", "namespace"), ("namespace", "name")] {
         if text_of(service, key).is_empty() {
-            errors.push(FieldError::required(format!("{path}.{key}"), ""));
+            errors.push(FieldError::required(format!("{path}.{told}"), ""));
         }
     }
     if let Some(port) = service.get("port").filter(|p| !p.as_i64().is_some_and(|p| (1..=65535).contains(&p))) {

@@ -63,7 +63,7 @@ static REQUEST: LazyLock<Node> = LazyLock::new(|| {
     user["properties"]["extra"] = json!({"type": "object", "additionalProperties": list});
     schema["properties"]["userInfo"] = user;
     schema["properties"]["dryRun"] = json!({"type": "boolean"});
-    schema["properties"]["options"] = json!({"type": "object", "additionalProperties": true});
+    schema["properties"]["options"] = json!({"x-kubernetes-preserve-unknown-fields": true});
     declare(&schema)
 });
 

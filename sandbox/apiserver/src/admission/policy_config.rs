@@ -78,9 +78,8 @@ pub fn validate_binding(binding: &Value) -> Vec<FieldError> {
         }
     }
     errors.extend(set_of(spec, "paramRef").into_iter().flat_map(param_ref_errors));
-    // The real server's path has this misspelling.
     let matching = set_of(spec, "matchResources").into_iter();
-    errors.extend(matching.flat_map(|m| matching_errors("spec.matchResouces", m)));
+    errors.extend(matching.flat_map(|m| matching_errors("spec.matchResources", m)));
     errors.extend(action_errors(items_of(spec, "validationActions")));
     errors
 }
@@ -219,7 +218,7 @@ fn variable_errors(path: &str, name: &str, expression: &Expression) -> Vec<Field
     if name.trim().is_empty() {
         errors.push(FieldError::required(format!("{path}.name"), "name is not specified"));
     } else if !is_identifier(name) {
-        errors.push(FieldError::invalid_text(format!("{path}.name"), name, "name is not a valid CEL identifier"));
+        errors.push(FieldError::invalid_text(format!("{path}.name"), name, "must be a valid CEL identifier"));
     }
     let field = format!("{path}.expression");
     if expression.source.trim().is_empty() {
@@ -259,7 +258,7 @@ fn validation_errors(path: &str, validation: &Value, names: &Names) -> Vec<Field
     if !message.is_empty() && message.trim().is_empty() {
         errors.push(FieldError::invalid_text(field, message, "message must be non-empty if specified"));
     } else if message.trim().contains(['\n', '\r']) {
-        errors.push(FieldError::invalid_text(field, message, "message must not contain line breaks"));
+        errors.push(FieldError::invalid_text(field, message, "must not contain line breaks"));
     }
     if let Some(reason) = set_of(validation, "reason").filter(|r| !r.as_str().is_some_and(|r| REASONS.contains(&r))) {
         errors.push(FieldError::not_supported(format!("{path}.reason"), reason, &REASONS));

@@ -12,24 +12,30 @@ use crate::meta;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Refuses a role or binding that grants more than its writer has. Whoever may `escalate` roles, or `bind` the role, may.
+/// Refuses a role or binding that grants more than its writer has. Whoever may `escalate` roles, or `bind` the role, may;
+/// and so may whoever changes only what the garbage collector has to.
 pub fn refuse_escalation(call: &Call, object: &Value, old: Option<&Value>) -> Result<(), Status> {
     let resource = &call.resource;
-    if resource.group != GROUP || call.user.groups.iter().any(|g| g == "system:masters") {
+    let collected = old.is_some_and(|old| without_collection(old) == without_collection(object));
+    if resource.group != GROUP || collected || call.user.groups.iter().any(|g| g == "system:masters") {
         return Ok(());
     }
-    let wanted = match resource.plural.as_str() {
+    match resource.plural.as_str() {
         "roles" | "clusterroles" => {
-            let same = |key: &str| old.is_some_and(|o| o.get(key) == object.get(key));
-            if (same("rules") && same("aggregationRule")) || may(call, "escalate", &resource.plural, &call.info.name) {
+            if may(call, "escalate", &resource.plural, &call.info.name) {
                 return Ok(());
             }
-            let mut rules = rbac::read_rules(object);
-            if object.get("aggregationRule").is_some_and(Value::is_object) {
-                // It can gather anything.
-                rules.extend(rbac::every_rule());
+            refuse_missing(call, object, &rbac::read_rules(object))?;
+            let gathers = |role: &Value| {
+                let selectors = role.pointer("/aggregationRule/clusterRoleSelectors").and_then(Value::as_array);
+                selectors.is_some_and(|list| !list.is_empty())
+            };
+            // It can gather anything.
+            if (gathers(object) || old.is_some_and(gathers)) && !missing_rules(call, &rbac::every_rule()).is_empty() {
+                let why = "must have cluster-admin privileges to use the aggregationRule";
+                return Err(Status::forbidden(GROUP, &resource.plural, meta::object_name(object), why));
             }
-            rules
+            Ok(())
         }
         "rolebindings" | "clusterrolebindings" => {
             let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
@@ -38,18 +44,33 @@ pub fn refuse_escalation(call: &Call, object: &Value, old: Option<&Value>) -> Re
             if may(call, "bind", plural, name) {
                 return Ok(());
             }
-            rbac::role_rules(&call.server, kind, name, call.namespace())
+            let rules = rbac::role_rules(&call.server, kind, name, call.namespace())
                 // Whatever is missing, the store reports it as of the kind that is written.
-                .ok_or_else(|| Status::not_found(GROUP, &resource.plural, name))?
+                .ok_or_else(|| Status::not_found(GROUP, &resource.plural, name))?;
+            refuse_missing(call, object, &rules)
         }
-        _ => return Ok(()),
-    };
+        _ => Ok(()),
+    }
+}
+
+/// `IsOnlyMutatingGCFields`: the object without what the garbage collector changes, and without its version.
+fn without_collection(object: &Value) -> Value {
+    let mut rest = object.clone();
+    for member in ["ownerReferences", "finalizers", "selfLink", "managedFields", "resourceVersion"] {
+        meta::metadata_mut(&mut rest).remove(member);
+    }
+    rest
+}
+
+/// The parts of the rules that the user does not have.
+fn missing_rules(call: &Call, wanted: &[Rule]) -> Vec<Rule> {
     let held = rbac::collect_grants(&call.server, &call.user, call.namespace());
-    let missing: Vec<Rule> = wanted
-        .iter()
-        .flat_map(break_down)
-        .filter(|part| !held.granted.iter().any(|granted| covers(&granted.rule, part)))
-        .collect();
+    let covered = |part: &Rule| held.granted.iter().any(|granted| covers(&granted.rule, part));
+    wanted.iter().flat_map(break_down).filter(|part| !covered(part)).collect()
+}
+
+fn refuse_missing(call: &Call, object: &Value, wanted: &[Rule]) -> Result<(), Status> {
+    let missing = missing_rules(call, wanted);
     if missing.is_empty() {
         return Ok(());
     }
@@ -60,7 +81,7 @@ pub fn refuse_escalation(call: &Call, object: &Value, old: Option<&Value>) -> Re
         show_user(&call.user),
         shown.join("\n")
     );
-    Err(Status::forbidden(GROUP, &resource.plural, meta::object_name(object), &why))
+    Err(Status::forbidden(GROUP, &call.resource.plural, meta::object_name(object), &why))
 }
 
 fn may(call: &Call, verb: &str, plural: &str, name: &str) -> bool {

@@ -1,7 +1,7 @@
 //! The roles and bindings that every server makes for itself, as far as clients meet them.
 //!
 //! Rule: kubernetes `plugin/pkg/auth/authorizer/rbac/bootstrappolicy`. The roles `admin`, `edit` and `view` aggregate
-//! others. A controller fills their rules, and there is none here: they say nothing, and give what it would fill in.
+//! others. A controller fills their rules, and there is none here: they say nothing and give nothing.
 
 use serde_json::{Map, Value, json};
 

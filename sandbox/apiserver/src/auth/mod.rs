@@ -93,18 +93,18 @@ pub fn authenticate_request(
         }
         return Ok(None);
     }
-    find_user(server, token, &[token::AUDIENCE.into()]).map(|(user, _)| Some(user)).ok_or_else(Status::unauthorized)
+    find_user(server, token, &[token::AUDIENCE.into()]).map(|(user, _)| Some(user)).map_err(|_| Status::unauthorized())
 }
 
 const SPACE_WARNING: &str =
     "the provided Authorization header contains extra space before the bearer token, and is ignored";
 
-/// Whose token this is for these audiences, and for which of them.
-fn find_user(server: &ApiServer, token: &str, audiences: &[String]) -> Option<(User, Vec<String>)> {
+/// Whose token this is for these audiences, and for which of them; else why it is nobody's, if that can be said.
+fn find_user(server: &ApiServer, token: &str, audiences: &[String]) -> Result<(User, Vec<String>), Option<String>> {
     match server.state().users.get(token) {
         Some(user) => {
             let own: Vec<String> = audiences.iter().filter(|a| *a == token::AUDIENCE).cloned().collect();
-            (!own.is_empty()).then(|| (user.clone(), own))
+            if own.is_empty() { Err(None) } else { Ok((user.clone(), own)) }
         }
         None => server.state().tokens.find_user(server, token, audiences),
     }

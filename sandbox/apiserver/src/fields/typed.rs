@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::set::{Element, Scalar, Set};
-use crate::schema::{Additional, ListKind, Node, Shape, anything, object_meta};
+use crate::schema::{Additional, ListKind, Node, Presence, Shape, Wire, anything, object_meta};
 
 /// A node together with whether it is a whole resource, whose metadata has its own type.
 #[derive(Clone, Copy)]
@@ -19,6 +19,16 @@ pub enum Atom {
     Map,
     List,
     Scalar,
+}
+
+/// What a key is when it was not sent: the default, which for a member that Go always writes is its zero value.
+fn default_key(node: &Node) -> Option<Value> {
+    let zero = match node.wire {
+        Wire::String => Value::from(""),
+        Wire::Int32 | Wire::Int64 => Value::from(0),
+        _ => return node.default.clone(),
+    };
+    node.default.clone().or_else(|| (node.presence == Presence::Always).then_some(zero))
 }
 
 impl<'a> Type<'a> {
@@ -103,7 +113,7 @@ impl<'a> Type<'a> {
 
     fn key(self, map: &Map<String, Value>, keys: &[String]) -> Result<Element, String> {
         let element = self.element();
-        let default = |key: &str| element.member(key).and_then(|(member, _)| member.node.default.clone());
+        let default = |key: &str| element.member(key).and_then(|(member, _)| default_key(member.node));
         let mut fields: Vec<(String, Scalar)> = keys
             .iter()
             .filter_map(|key| Some((key.clone(), Scalar(map.get(key).cloned().or_else(|| default(key))?))))

@@ -36,7 +36,7 @@ pub fn validate_metadata(object: &Value, resource: &Resource) -> Vec<FieldError>
         ));
     }
     errors.extend(validate_shared(object));
-    errors.extend(finalizer_errors(object, resource.is_custom()));
+    errors.extend(finalizer_errors(object, resource.is_custom() || !repeated_checks(resource).1));
     errors
 }
 
@@ -76,7 +76,11 @@ fn owner_errors(object: &Value) -> Vec<FieldError> {
     for owner in owners {
         let part = |member: &str| owner.get(member).and_then(Value::as_str).unwrap_or_default();
         let api_version = part("apiVersion");
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let (group, version) = match api_version.matches('/').count() {
+            0 => ("", api_version),
+            1 => api_version.split_once('/').unwrap_or_default(),
+            _ => ("", ""),
+        };
         if version.is_empty() {
             let field = "metadata.ownerReferences.apiVersion";
             errors.push(FieldError::invalid_text(field, api_version, "version must not be empty"));
@@ -164,7 +168,7 @@ fn finalizer_errors(object: &Value, custom: bool) -> Vec<FieldError> {
         for problem in &problems {
             errors.push(FieldError::invalid_text("metadata.finalizers", finalizer, problem));
         }
-        if problems.is_empty() && !custom && !is_known_finalizer(finalizer) {
+        if !custom && !is_known_finalizer(finalizer) {
             let why = "name is neither a standard finalizer name nor is it fully qualified";
             errors.push(FieldError::invalid_text(format!("metadata.finalizers[{index}]"), finalizer, why));
         }
@@ -180,6 +184,22 @@ fn finalizer_errors(object: &Value, custom: bool) -> Vec<FieldError> {
 /// Standard, or with a domain.
 pub(super) fn is_known_finalizer(finalizer: &str) -> bool {
     finalizer.contains('/') || matches!(finalizer, "kubernetes" | "orphan" | "foregroundDeletion")
+}
+
+/// How often a kind's strategy checks on an update what creation asks of metadata, and whether the check for finalizers
+/// without a domain is in it.
+fn repeated_checks(resource: &Resource) -> (usize, bool) {
+    match (resource.group.as_str(), resource.plural.as_str()) {
+        _ if resource.is_custom() => (1, false),
+        ("policy", "poddisruptionbudgets") | ("" | "events.k8s.io", "events") => (0, true),
+        ("coordination.k8s.io" | "admissionregistration.k8s.io" | "apiextensions.k8s.io", _) => (1, false),
+        ("node.k8s.io", _) => (2, false),
+        ("", "resourcequotas" | "limitranges" | "replicationcontrollers" | "podtemplates" | "services")
+        | ("autoscaling" | "apps" | "scheduling.k8s.io" | "discovery.k8s.io", _)
+        | ("networking.k8s.io", "networkpolicies")
+        | ("storage.k8s.io", "csidrivers") => (1, true),
+        _ => (2, true),
+    }
 }
 
 /// `ValidateObjectMetaUpdate`. The real server runs it twice (in `BeforeUpdate` and in the kind's strategy), so each
@@ -208,6 +228,10 @@ pub fn validate_update(new: &Value, old: &Value, resource: &Resource) -> Vec<Fie
     errors.extend(validate_shared(new));
     let mut twice = errors.clone();
     twice.extend(errors);
-    twice.extend(finalizer_errors(new, resource.is_custom()));
+    let (times, finalizers) = repeated_checks(resource);
+    for _ in 0..times {
+        twice.extend(validate_shared(new));
+        twice.extend(finalizer_errors(new, !finalizers));
+    }
     twice
 }

@@ -12,6 +12,10 @@ const MEMBERS: [&str; 4] = ["op", "path", "from", "value"];
 
 /// Applies the operations in order; one that fails leaves nothing done.
 pub fn json_patch(target: &Value, patch: &Value) -> Result<Value, PatchError> {
+    // Go decodes null into no operations.
+    if patch.is_null() {
+        return Ok(target.clone());
+    }
     let Value::Array(operations) = patch else {
         let kind = if patch.is_object() { "object" } else { "value" };
         let detail = format!("json: cannot unmarshal {kind} into Go value of type jsonpatch.Patch");

@@ -338,7 +338,13 @@ pub fn restore_error(value: &Value, node: &Node) -> Option<String> {
         }
         (Wire::Map, Value::Object(map)) => {
             let Additional::Schema(inner) = &node.additional else { return None };
-            map.values().find_map(|value| restore_error(value, inner.node()))
+            let text = inner.node().wire == Wire::String;
+            map.values().find_map(|value| match value {
+                Value::Number(number) if text && number.is_f64() => Some("cannot convert float64 to string".to_owned()),
+                Value::Number(_) if text => Some("cannot convert int64 to string".to_owned()),
+                Value::Bool(_) if text => Some("cannot convert bool to string".to_owned()),
+                _ => restore_error(value, inner.node()),
+            })
         }
         (Wire::List, Value::Array(items)) => {
             let inner = node.items.as_ref()?.node();

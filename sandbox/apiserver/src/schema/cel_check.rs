@@ -16,6 +16,7 @@ pub enum Type<'a> {
     Int,
     Double,
     Text,
+    Null,
     Other,
     List(Option<&'a Node>),
     Map(Option<&'a Node>),
@@ -41,8 +42,6 @@ impl<'a> Type<'a> {
             [Kind::Array] => Self::List(node.items.as_ref().map(|link| link.node())),
             [Kind::Object] => match &node.additional {
                 Additional::Schema(link) => Self::Map(Some(link.node())),
-                Additional::Allowed(true) => Self::Dyn,
-                _ if node.properties.is_empty() && !resource => Self::Dyn,
                 _ => Self::Object(node, resource || node.embedded),
             },
             _ => Self::Dyn,
@@ -52,6 +51,7 @@ impl<'a> Type<'a> {
     pub fn name(self) -> &'static str {
         match self {
             Self::Dyn | Self::Other => "dyn",
+            Self::Null => "null",
             Self::Bool => "bool",
             Self::Int => "int",
             Self::Double => "double",
@@ -124,7 +124,16 @@ const LIBRARIES: [&str; 10] =
 
 impl<'s, 'a> Checker<'s, 'a> {
     fn error(&self, needle: &str, text: &str) -> String {
-        let at = self.source.find(needle).unwrap_or(0);
+        self.error_at(self.source.find(needle).unwrap_or(0), text)
+    }
+
+    /// Calls, and the macro `has`, are complained about at their parenthesis.
+    fn call_error(&self, name: &str, text: &str) -> String {
+        let needle = format!("{name}(");
+        self.error_at(self.source.find(&needle).map_or(0, |at| at + name.len()), text)
+    }
+
+    fn error_at(&self, at: usize, text: &str) -> String {
         let before = self.source.get(..at).unwrap_or_default();
         let line = before.matches('\n').count();
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
@@ -149,7 +158,7 @@ impl<'s, 'a> Checker<'s, 'a> {
                 LiteralValue::Int(_) => Type::Int,
                 LiteralValue::Double(_) => Type::Double,
                 LiteralValue::String(_) => Type::Text,
-                LiteralValue::Null => Type::Dyn,
+                LiteralValue::Null => Type::Null,
                 LiteralValue::Bytes(_) | LiteralValue::UInt(_) => Type::Other,
             }),
             Expr::Ident(name) => self.variable(name),
@@ -210,7 +219,7 @@ impl<'s, 'a> Checker<'s, 'a> {
                 let text = format!("type '{}' does not support field selection", operand.name());
                 Err(self.error(&format!(".{field}"), &text))
             }
-            Type::Dyn | Type::Other => Ok(Type::Dyn),
+            Type::Dyn | Type::Other | Type::Null => Ok(Type::Dyn),
         }
     }
 
@@ -225,6 +234,10 @@ impl<'s, 'a> Checker<'s, 'a> {
             return found.map(|found| if select.test { Type::Bool } else { found }).ok_or_else(undefined);
         }
         let operand = self.infer(&select.operand)?;
+        if select.test && (operand.known_scalar() || matches!(operand, Type::List(_))) {
+            let text = format!("type '{}' does not support field selection", operand.name());
+            return Err(self.call_error("has", &text));
+        }
         let found = self.field(operand, &select.field)?;
         Ok(if select.test { Type::Bool } else { found })
     }
@@ -235,7 +248,7 @@ impl<'s, 'a> Checker<'s, 'a> {
             Some(Expr::Ident(of)) if LIBRARIES.contains(&of.as_str()));
         let operator = !name.starts_with(char::is_alphabetic);
         if !operator && !library && !KNOWN.split_whitespace().any(|known| known == name) {
-            return Err(self.error(name, &format!("undeclared reference to '{name}' (in container '')")));
+            return Err(self.call_error(name, &format!("undeclared reference to '{name}' (in container '')")));
         }
         let target = call.target.as_ref().map(|target| self.infer(target)).transpose()?;
         let arguments = call.args.iter().map(|argument| self.infer(argument)).collect::<Result<Vec<_>, _>>()?;
@@ -304,7 +317,8 @@ impl<'s, 'a> Checker<'s, 'a> {
         let number = |ty: Type<'_>| matches!(ty, Type::Int | Type::Double);
         let equality = matches!(operator, operators::EQUALS | operators::NOT_EQUALS);
         let fits = a.name() == b.name() || (number(a) && number(b) && !equality);
-        if a.known_scalar() && b.known_scalar() && !fits {
+        let compared = |ty: Type<'_>| ty.known_scalar() || matches!(ty, Type::Null);
+        if compared(a) && compared(b) && !fits {
             return Err(self.overload(operator, a, b));
         }
         Ok(())

@@ -34,6 +34,11 @@ impl Outcome {
     }
 }
 
+/// `field.TooLong` and its sisters say one byte, one item.
+fn plural(limit: u64, unit: &str) -> String {
+    if limit == 1 { unit.to_owned() } else { format!("{unit}s") }
+}
+
 /// Checks `value`, found at `prefix` (empty for a whole object), against `node`.
 pub fn check_values(value: &Value, old: Option<&Value>, node: &Node, prefix: &str) -> Vec<FieldError> {
     let checker = Checker { prefix };
@@ -185,7 +190,7 @@ impl Checker<'_> {
         if let Some(limit) = checks.max_length
             && text.chars().count() as u64 > limit
         {
-            let message = format!("Too long: may not be more than {limit} bytes");
+            let message = format!("Too long: may not be more than {limit} {}", plural(limit, "byte"));
             outcome.add(self.error(CauseReason::TooLong, path, message));
         } else if let Some(limit) = checks.min_length
             && (text.chars().count() as u64) < limit
@@ -278,7 +283,7 @@ impl Checker<'_> {
         if let Some(limit) = checks.max_items
             && size > limit
         {
-            let message = format!("Too many: {size}: must have at most {limit} items");
+            let message = format!("Too many: {size}: must have at most {limit} {}", plural(limit, "item"));
             outcome.add(self.error(CauseReason::TooMany, path, message));
         }
     }
@@ -301,7 +306,7 @@ impl Checker<'_> {
         if let Some(limit) = checks.and_then(|c| c.max_properties)
             && size > limit
         {
-            let message = format!("Too many: {size}: must have at most {limit} items");
+            let message = format!("Too many: {size}: must have at most {limit} {}", plural(limit, "item"));
             outcome.add(self.error(CauseReason::TooMany, path, message));
         }
         let root = path.is_empty();

@@ -8,8 +8,10 @@ use serde_json::{Map, Value, json};
 
 use super::crd_versions::{invalid_versions, validate_parts};
 use super::error::{CauseReason, FieldError};
+use super::formats::Format;
 use super::gotext;
 use super::names;
+use super::node::Kind;
 
 const APPROVED: &str = "api-approved.kubernetes.io";
 
@@ -122,6 +124,44 @@ pub fn validate_crd(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
     errors.list
 }
 
+/// Warnings of formats that nobody knows, as far as they are new.
+pub fn format_warnings(crd: &Value, old: Option<&Value>) -> Vec<String> {
+    let of = |crd: &Value| {
+        let mut found = Vec::new();
+        for version in list_at(crd, "/spec/versions") {
+            unknown_formats(version.pointer("/schema/openAPIV3Schema").unwrap_or(&Value::Null), &mut found);
+        }
+        found
+    };
+    let known = old.map(of).unwrap_or_default();
+    let new = of(crd).into_iter().filter(|format| !known.contains(format));
+    new.map(|format| format!("unrecognized format {}", gotext::quote_string(&format))).collect()
+}
+
+fn unknown_formats(schema: &Value, found: &mut Vec<String>) {
+    if let Some(format) = schema.get("format").and_then(Value::as_str).filter(|format| !format.is_empty()) {
+        let kinds: Vec<Kind> = Kind::parse(text_at(schema, "/type")).into_iter().collect();
+        if Format::parse(format, &kinds).is_none() {
+            found.push(format.to_owned());
+        }
+    }
+    let members = |key: &str| schema.get(key).and_then(Value::as_object).into_iter().flatten().map(|(_, inner)| inner);
+    let parts = |key: &str| schema.get(key).and_then(Value::as_array).into_iter().flatten();
+    let single = ["items", "additionalProperties", "not"].into_iter().filter_map(|key| schema.get(key));
+    let inner = single.chain(members("properties")).chain(parts("allOf")).chain(parts("anyOf")).chain(parts("oneOf"));
+    inner.filter(|inner| inner.is_object()).for_each(|inner| unknown_formats(inner, found));
+}
+
+/// What an update of the status must hold to. The main resource asks for more.
+pub fn validate_crd_status(crd: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    names_of(crd.pointer("/status/acceptedNames"), "status.acceptedNames", &mut errors);
+    if list_at(crd, "/status/storedVersions").is_empty() {
+        errors.invalid("status.storedVersions", &Value::Array(Vec::new()), "must have at least one stored version");
+    }
+    errors.list
+}
+
 fn validate_name(crd: &Value, errors: &mut Errors) {
     let name = text_at(crd, "/metadata/name");
     let wanted = format!("{}.{}", text_at(crd, "/spec/names/plural"), text_at(crd, "/spec/group"));
@@ -171,7 +211,9 @@ fn validate_spec(crd: &Value, errors: &mut Errors) {
     if seen.windows(2).any(|pair| pair[0] == pair[1]) {
         invalid_versions(versions, "must contain unique version names", errors);
     }
-    if versions.iter().filter(|version| version.get("storage") == Some(&Value::Bool(true))).count() != 1 {
+    if crd.pointer("/spec/versions").is_none_or(Value::is_null) {
+        errors.invalid("spec.versions", &Value::Null, "must have exactly one version marked as storage version");
+    } else if versions.iter().filter(|version| version.get("storage") == Some(&Value::Bool(true))).count() != 1 {
         invalid_versions(versions, "must have exactly one version marked as storage version", errors);
     }
     if let Some(problem) =
@@ -277,10 +319,7 @@ fn validate_conversion(crd: &Value, errors: &mut Errors) {
     match config {
         None => errors.required(format!("{field}.webhookClientConfig"), "required when strategy is set to Webhook"),
         Some(config) => {
-            let has = |key: &str| config.get(key).is_some_and(|value| !value.is_null());
-            if has("url") == has("service") {
-                errors.required(format!("{field}.webhookClientConfig"), "exactly one of url or service is required");
-            }
+            errors.list.extend(crate::admission::client_errors(&format!("{field}.webhookClientConfig"), config));
         }
     }
     let field = format!("{field}.conversionReviewVersions");

@@ -95,7 +95,7 @@ fn rule_shown(rule: &Value) -> String {
         ("FieldPath", "fieldPath", "\"\""),
         ("OptionalOldSelf", "optionalOldSelf", "null"),
     ];
-    go_struct(rule, &MEMBERS)
+    go_struct(rule, &MEMBERS).replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
 /// Whether a path of plain members is one of the schema; what is written otherwise is judged by its form alone.

@@ -106,7 +106,8 @@ fn spine_metadata(schema: &Value, level: Level, field: &str, errors: &mut Errors
     let names_only =
         members_of(metadata, "properties").all(|(name, _)| matches!(name.as_str(), "name" | "generateName"));
     let other = metadata.as_object().into_iter().flatten().any(|(key, value)| {
-        !value.is_null() && *value != false && !matches!(key.as_str(), "type" | "default" | "properties" | "required")
+        let empty = value.is_null() || *value == false || value.as_array().is_some_and(Vec::is_empty);
+        !empty && !matches!(key.as_str(), "type" | "default" | "properties")
     });
     if !names_only || other {
         let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";

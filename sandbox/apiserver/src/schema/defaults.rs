@@ -187,9 +187,6 @@ fn default_policy(object: &mut Object) {
 fn default_policy_binding(object: &mut Object) {
     let Some(spec) = object_at(object, "spec") else { return };
     object_at(spec, "matchResources").into_iter().for_each(default_matching);
-    if let Some(reference) = object_at(spec, "paramRef") {
-        put_default(reference, "parameterNotFoundAction", "Deny");
-    }
 }
 
 fn default_matching(matching: &mut Object) {
@@ -205,6 +202,8 @@ fn default_service(spec: &mut Object) {
     put_default(spec, "sessionAffinity", "None");
     if text_of(spec, "sessionAffinity") == "ClientIP" {
         put_default(spec, "sessionAffinityConfig", json!({"clientIP": {"timeoutSeconds": 10800}}));
+    } else if text_of(spec, "sessionAffinity") == "None" {
+        spec.remove("sessionAffinityConfig");
     }
     put_default(spec, "type", "ClusterIP");
     for port in each_object(spec, "ports") {
@@ -218,7 +217,9 @@ fn default_service(spec: &mut Object) {
         }
     }
     let kind = text_of(spec, "type").to_owned();
-    if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
+    let outside =
+        kind == "ClusterIP" && spec.get("externalIPs").and_then(Value::as_array).is_some_and(|l| !l.is_empty());
+    if outside || matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
         put_default(spec, "externalTrafficPolicy", "Cluster");
     }
     if kind == "LoadBalancer" {
@@ -304,6 +305,13 @@ fn default_job(spec: &mut Object) {
     put_default(spec, "manualSelector", false);
     let policy = if spec.contains_key("podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
     put_default(spec, "podReplacementPolicy", policy);
+    for rule in object_at(spec, "podFailurePolicy").into_iter().flat_map(|policy| each_object(policy, "rules")) {
+        for condition in each_object(rule, "onPodConditions") {
+            if text_of(condition, "status").is_empty() {
+                condition.insert("status".to_owned(), "True".into());
+            }
+        }
+    }
 }
 
 fn cron_job(spec: &mut Object) {

@@ -36,9 +36,9 @@ use serde_json::Value;
 pub(crate) use builtin::Wire;
 pub(crate) use cel::RESERVED_WORDS;
 pub(crate) use cel_check::{Type, infer_type};
-pub use crd::{default_crd, validate_crd};
+pub use crd::{default_crd, format_warnings, validate_crd, validate_crd_status};
 pub use error::{CauseReason, FieldError, aggregate_errors};
-pub(crate) use node::{Additional, Link, ListKind, Node, Shape};
+pub(crate) use node::{Additional, Link, ListKind, Node, Presence, Shape};
 
 /// The schema of one version of one kind.
 #[derive(Debug)]

@@ -60,7 +60,12 @@ pub(super) async fn insert_object(
     if !errors.is_empty() {
         return Err(invalid_object(&resource, &object, &name, &errors));
     }
-    warnings.into_iter().for_each(|w| call.warn(w));
+    warnings.into_iter().chain(strategy::kind_warnings(&resource, &object, None)).for_each(|w| call.warn(w));
+    // An update that creates needs the right to create, and is asked for it when all else is well.
+    if call.info.verb != "create" {
+        let creation = crate::auth::RequestInfo { verb: "create".into(), ..call.info.clone() };
+        crate::auth::authorize_request(&call.server, &call.user, &creation)?;
+    }
     if webhooks {
         let attributes = Attributes { name: &name, ..attributes };
         admission::run_validating(&call.server, &attributes, Some(&object), &mut call.warnings).await?;
@@ -167,6 +172,10 @@ pub(super) fn kind_errors(
 ) -> Vec<FieldError> {
     let Some(custom) = &resource.custom else {
         let mut errors = resource.schema.validate_after(before, object, old);
+        if part == Part::Status && resource.storage == crate::crd::STORAGE {
+            errors.extend(crate::schema::validate_crd_status(object));
+            return errors;
+        }
         // A binding, a resize and the like are how a fixed field changes.
         let fixed = old.filter(|_| !matches!(part, Part::Named(_)));
         errors.extend(strategy::validate_strategy(resource, object, fixed));

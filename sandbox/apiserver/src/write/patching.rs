@@ -53,25 +53,45 @@ pub(super) fn apply_patch(resource: &Resource, kind: PatchKind, bytes: &[u8], li
     if !object.is_object() || mistyped {
         return Err(patch_invalid(&shown, "json: cannot unmarshal the patched object"));
     }
-    if !resource.is_custom() {
+    if resource.is_custom() {
+        if object.get("kind").and_then(Value::as_str).is_none_or(str::is_empty) {
+            return Err(patch_invalid(&shown, &format!("Object 'Kind' is missing in '{shown}'")));
+        }
+    } else {
         for (member, wanted) in [("kind", resource.kind.clone()), ("apiVersion", resource.api_version())] {
-            if object.get(member).and_then(Value::as_str).unwrap_or_default().is_empty() {
+            // A strategic merge patch goes into a value of the kind: what it says about the kind is lost.
+            if kind == PatchKind::Strategic || object.get(member).and_then(Value::as_str).is_none_or(str::is_empty) {
                 object[member] = wanted.into();
             }
         }
         let member = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
         let (kind, api_version) = (member("kind"), member("apiVersion"));
         if kind != resource.kind || api_version != resource.api_version() {
-            return Err(patch_invalid(&shown, &not_registered(kind, api_version)));
+            return Err(patch_invalid(&shown, &other_kind(resource, kind, api_version)));
         }
     }
     let unknown = tidy_decoded(resource, &mut object).map_err(|why| patch_invalid(&shown, &why))?;
     let mut strict = match kind {
         PatchKind::Json => crate::patch::unknown_members(&serde_json::from_slice(bytes).unwrap_or_default()),
-        PatchKind::Merge | PatchKind::Strategic => Vec::new(),
+        PatchKind::Merge | PatchKind::Strategic => {
+            let repeated = Document::parse(bytes, Format::Json).map(|document| document.duplicates);
+            let texts = repeated.unwrap_or_default().into_iter();
+            texts.map(|path| format!("duplicate field {}", go_quote(&path))).collect()
+        }
     };
     strict.extend(unknown.iter().map(|path| format!("unknown field {}", go_quote(path))));
     Ok(Patched { object, shown, strict })
+}
+
+/// Why an object of another kind is not one of this: it is converted if the server knows it.
+fn other_kind(resource: &Resource, kind: &str, api_version: &str) -> String {
+    let known = crate::builtin::builtin_registry().iter().any(|r| r.kind == kind && r.api_version() == api_version);
+    if !known {
+        return not_registered(kind, api_version);
+    }
+    let version = api_version.rsplit('/').next().unwrap_or_default();
+    let package = if resource.group.is_empty() { "core" } else { resource.group.split('.').next().unwrap_or_default() };
+    format!("converting ({version}.{kind}) to ({package}.{}): unknown conversion", resource.kind)
 }
 
 pub(super) fn run_patch(resource: &Resource, kind: PatchKind, bytes: &[u8], live: &Value) -> Result<Value, Status> {

@@ -99,7 +99,7 @@ pub(super) async fn replace_object(
     crate::auth::refuse_escalation(call, &object, Some(old))?;
     check_version(call, &name, &sent_version, live)?;
     meta::metadata_mut(&mut object).insert("resourceVersion".into(), live.revision.to_string().into());
-    strategy::prepare_update(&resource, part, &mut object, old)?;
+    strategy::prepare_update(&call.server, &resource, part, &mut object, old)?;
     if part != Part::Named("binding") {
         advance_generation(&resource, &mut object, old);
     }
@@ -108,7 +108,7 @@ pub(super) async fn replace_object(
     if !errors.is_empty() {
         return Err(invalid_object(&resource, &object, &name, &errors));
     }
-    warnings.into_iter().for_each(|w| call.warn(w));
+    warnings.into_iter().chain(strategy::kind_warnings(&resource, &object, Some(old))).for_each(|w| call.warn(w));
     if webhooks {
         admission::run_validating(&call.server, &attributes, Some(&object), &mut call.warnings).await?;
     }

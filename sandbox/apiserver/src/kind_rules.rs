@@ -1,0 +1,508 @@
+//! Validation of built-in kinds of which clusters are made: nodes, classes, claims, policies of networks and ways in
+//! (`pkg/apis/{core,storage,networking}/validation`).
+
+use std::net::IpAddr;
+
+use serde_json::Value;
+
+use crate::meta::{label_problems, label_value_problems, qualified_name_problems, subdomain_problems};
+use crate::schema::{CauseReason, FieldError};
+
+const NETWORK: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+const IMMUTABLE: &str = "field is immutable";
+
+fn text_of<'v>(value: &'v Value, key: &str) -> &'v str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn items_of<'v>(value: &'v Value, key: &str) -> &'v [Value] {
+    value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn given<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
+    value.get(key).filter(|v| !v.is_null())
+}
+
+fn spec_of(object: &Value) -> &Value {
+    object.get("spec").unwrap_or(&Value::Null)
+}
+
+fn invalid_all(field: &str, value: &str, problems: &[String]) -> Vec<FieldError> {
+    problems.iter().map(|why| FieldError::invalid_text(field, value, why)).collect()
+}
+
+/// A member that is set to something else than these.
+fn unsupported(value: &Value, key: &str, field: &str, known: &[&str]) -> Option<FieldError> {
+    let found = given(value, key).filter(|v| !v.as_str().is_some_and(|v| v.is_empty() || known.contains(&v)))?;
+    Some(FieldError::not_supported(field, found, known))
+}
+
+/// The address and the bits of a network.
+fn network(text: &str) -> Option<(IpAddr, u8)> {
+    let (address, bits) = text.split_once('/')?;
+    let (ip, bits) = (address.parse::<IpAddr>().ok()?, bits.parse::<u8>().ok()?);
+    (bits <= if ip.is_ipv4() { 32 } else { 128 }).then_some((ip, bits))
+}
+
+/// `ValidateNode`, `ValidateNodeUpdate`: taints, networks and the name that a provider gave.
+pub fn node_errors(node: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let spec = spec_of(node);
+    let mut errors = Vec::new();
+    let taints = items_of(spec, "taints");
+    for (index, taint) in taints.iter().enumerate() {
+        let at = format!("metadata.taints[{index}]");
+        let (key, value, effect) = (text_of(taint, "key"), text_of(taint, "value"), text_of(taint, "effect"));
+        errors.extend(invalid_all(&format!("{at}.key"), key, &qualified_name_problems(key)));
+        errors.extend(invalid_all(&format!("{at}.value"), value, &label_value_problems(value)));
+        let known = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+        if effect.is_empty() {
+            errors.push(FieldError::required(format!("{at}.effect"), ""));
+        } else {
+            errors.extend(unsupported(taint, "effect", &format!("{at}.effect"), &known));
+        }
+        let same = |other: &Value| text_of(other, "key") == key && text_of(other, "effect") == effect;
+        if taints.iter().take(index).any(same) {
+            let quote = crate::error::go_quote;
+            let shown = format!(
+                "{{\"Key\":{},\"Value\":{},\"Effect\":{},\"TimeAdded\":null}}: taints must be unique by key and effect pair",
+                quote(key),
+                quote(value),
+                quote(effect)
+            );
+            errors.push(FieldError::duplicate_shown(at, &shown));
+        }
+    }
+    for (index, range) in items_of(spec, "podCIDRs").iter().enumerate() {
+        let range = range.as_str().unwrap_or_default();
+        if network(range).is_none() {
+            errors.push(FieldError::invalid_text(format!("spec.podCIDRs[{index}]"), range, NETWORK));
+        }
+    }
+    let provider = |node: &Value| text_of(spec_of(node), "providerID").to_owned();
+    if old.map(provider).is_some_and(|before| !before.is_empty() && before != provider(node)) {
+        let why = "node updates may not change providerID except from \"\" to valid";
+        errors.push(FieldError::forbidden("spec.providerID", why));
+    }
+    errors
+}
+
+/// A node's list of networks follows the single one.
+pub fn follow_network(node: &mut Value, old: Option<&Value>) {
+    let range = text_of(spec_of(node), "podCIDR").to_owned();
+    let before = old.map(|old| text_of(spec_of(old), "podCIDR")).unwrap_or_default();
+    let listed = items_of(spec_of(node), "podCIDRs");
+    if !range.is_empty() && (listed.is_empty() || before != range) && listed.first() != Some(&range.as_str().into()) {
+        node["spec"]["podCIDRs"] = serde_json::json!([range]);
+    }
+}
+
+/// `ValidateStorageClass`; but for whether volumes may grow, a class stays as it was made.
+pub fn storage_class_errors(class: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let provisioner = text_of(class, "provisioner").to_lowercase();
+    if provisioner.is_empty() {
+        errors.push(FieldError::required("provisioner", ""));
+    } else {
+        errors.extend(invalid_all("provisioner", &provisioner, &qualified_name_problems(&provisioner)));
+    }
+    if class.get("parameters").and_then(|p| p.get("")).is_some() {
+        errors.push(FieldError::invalid_text("parameters", "", "field can not be empty."));
+    }
+    errors.extend(unsupported(class, "reclaimPolicy", "reclaimPolicy", &["Delete", "Retain"]));
+    let modes = ["Immediate", "WaitForFirstConsumer"];
+    errors.extend(unsupported(class, "volumeBindingMode", "volumeBindingMode", &modes));
+    let Some(old) = old else { return errors };
+    for key in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
+        let value = class.get(key).unwrap_or(&Value::Null);
+        if value != old.get(key).unwrap_or(&Value::Null) {
+            errors.push(FieldError::invalid(key, value, IMMUTABLE));
+        }
+    }
+    errors
+}
+
+/// What a claim says beside the modes and the size that it needs.
+pub fn claim_details(claim: &Value) -> Vec<FieldError> {
+    let spec = spec_of(claim);
+    let mut errors = Vec::new();
+    let modes = items_of(spec, "accessModes");
+    let known = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+    for mode in modes.iter().filter(|mode| !mode.as_str().is_some_and(|m| known.contains(&m))) {
+        errors.push(FieldError::not_supported("spec.accessModes", mode, &known));
+    }
+    if modes.len() > 1 && modes.iter().any(|mode| mode == "ReadWriteOncePod") {
+        let why = "may not use ReadWriteOncePod with other access modes";
+        errors.push(FieldError::forbidden("spec.accessModes", why));
+    }
+    errors.extend(unsupported(spec, "volumeMode", "spec.volumeMode", &["Block", "Filesystem"]));
+    let class = text_of(spec, "storageClassName");
+    if !class.is_empty() {
+        errors.extend(invalid_all("spec.storageClassName", class, &subdomain_problems(class)));
+    }
+    errors.extend(
+        given(spec, "selector").into_iter().flat_map(|s| crate::admission::selector_errors("spec.selector", s)),
+    );
+    errors
+}
+
+/// A claim stays as it was made, until it is bound.
+pub fn claim_changes(claim: &Value, old: &Value) -> Option<FieldError> {
+    let bound = old.pointer("/status/phase").and_then(Value::as_str) == Some("Bound");
+    let fixed = |claim: &Value| {
+        let mut spec = spec_of(claim).clone();
+        let Some(members) = spec.as_object_mut() else { return spec };
+        for key in ["volumeName", "storageClassName"] {
+            if text_of(spec_of(old), key).is_empty() {
+                members.remove(key);
+            }
+        }
+        if bound {
+            members.remove("resources");
+            members.remove("volumeAttributesClassName");
+        }
+        spec
+    };
+    let why =
+        "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+    (fixed(claim) != fixed(old)).then(|| FieldError::forbidden("spec", why))
+}
+
+/// `ValidateNetworkPolicySpec`.
+pub fn network_policy_errors(policy: &Value) -> Vec<FieldError> {
+    let spec = spec_of(policy);
+    let mut errors = Vec::new();
+    let selector = given(spec, "podSelector").into_iter();
+    errors.extend(selector.flat_map(|s| crate::admission::selector_errors("spec.podSelector", s)));
+    for (side, peers) in [("ingress", "from"), ("egress", "to")] {
+        for (index, rule) in items_of(spec, side).iter().enumerate() {
+            let at = format!("spec.{side}[{index}]");
+            for (index, port) in items_of(rule, "ports").iter().enumerate() {
+                errors.extend(policy_port_errors(&format!("{at}.ports[{index}]"), port));
+            }
+            for (index, peer) in items_of(rule, peers).iter().enumerate() {
+                errors.extend(peer_errors(&format!("{at}.{peers}[{index}]"), peer));
+            }
+        }
+    }
+    let types = items_of(spec, "policyTypes");
+    if types.len() > 2 {
+        let shown = Value::from(types.to_vec());
+        errors.push(FieldError::invalid("spec.policyTypes", &shown, "may not specify more than two policyTypes"));
+        return errors;
+    }
+    let known = ["Ingress", "Egress"];
+    for (index, kind) in types.iter().enumerate().filter(|(_, k)| !k.as_str().is_some_and(|k| known.contains(&k))) {
+        errors.push(FieldError::not_supported(format!("spec.policyTypes[{index}]"), kind, &known));
+    }
+    errors
+}
+
+fn policy_port_errors(at: &str, port: &Value) -> Vec<FieldError> {
+    let mut errors: Vec<FieldError> =
+        unsupported(port, "protocol", &format!("{at}.protocol"), &["TCP", "UDP", "SCTP"]).into_iter().collect();
+    let number = port.get("port").and_then(Value::as_i64);
+    if let Some(number) = number.filter(|n| !(1..=65535).contains(n)) {
+        let why = "must be between 1 and 65535, inclusive";
+        errors.push(FieldError::invalid(format!("{at}.port"), &number.into(), why));
+    }
+    if let (Some(first), Some(last)) = (number, port.get("endPort").and_then(Value::as_i64))
+        && last < first
+    {
+        // The real server shows the other number.
+        let why = "must be greater than or equal to `port`";
+        errors.push(FieldError::invalid(format!("{at}.endPort"), &first.into(), why));
+    }
+    errors
+}
+
+fn peer_errors(at: &str, peer: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let selectors = ["podSelector", "namespaceSelector"].into_iter().filter_map(|key| Some((key, given(peer, key)?)));
+    let selectors: Vec<_> = selectors.collect();
+    for (key, selector) in &selectors {
+        errors.extend(crate::admission::selector_errors(&format!("{at}.{key}"), selector));
+    }
+    let block = given(peer, "ipBlock");
+    if let Some(block) = block {
+        errors.extend(block_errors(&format!("{at}.ipBlock"), block));
+    }
+    if selectors.is_empty() && block.is_none() {
+        errors.push(FieldError::required(at, "must specify a peer"));
+    } else if !selectors.is_empty() && block.is_some() {
+        errors.push(FieldError::forbidden(at, "may not specify both ipBlock and another peer"));
+    }
+    errors
+}
+
+fn block_errors(at: &str, block: &Value) -> Vec<FieldError> {
+    let range = text_of(block, "cidr");
+    let Some((base, bits)) = network(range) else {
+        return if range.is_empty() {
+            vec![FieldError::required(format!("{at}.cidr"), "")]
+        } else {
+            vec![FieldError::invalid_text(format!("{at}.cidr"), range, NETWORK)]
+        };
+    };
+    let mut errors = Vec::new();
+    for (index, except) in items_of(block, "except").iter().enumerate() {
+        let (field, text) = (format!("{at}.except[{index}]"), except.as_str().unwrap_or_default());
+        match network(text) {
+            None => errors.push(FieldError::invalid_text(field, text, NETWORK)),
+            Some((inner, more)) if more <= bits || prefix_of(inner, bits) != prefix_of(base, bits) => {
+                errors.push(FieldError::invalid_text(field, text, "must be a strict subset of `cidr`"));
+            }
+            Some(_) => {}
+        }
+    }
+    errors
+}
+
+/// The family and the leading bits of an address.
+fn prefix_of(ip: IpAddr, bits: u8) -> (bool, u128) {
+    let (value, width) = match ip {
+        IpAddr::V4(v4) => (u128::from(v4.to_bits()), 32),
+        IpAddr::V6(v6) => (v6.to_bits(), 128),
+    };
+    (ip.is_ipv4(), value.checked_shr(width - u32::from(bits).min(width)).unwrap_or(0))
+}
+
+/// The hosts, paths and backends of an Ingress (`validateIngressRules`).
+pub fn ingress_details(ingress: &Value, created: bool) -> Vec<FieldError> {
+    let spec = spec_of(ingress);
+    let mut errors = Vec::new();
+    for (index, entry) in items_of(spec, "tls").iter().enumerate() {
+        for (inner, host) in items_of(entry, "hosts").iter().enumerate() {
+            let host = host.as_str().unwrap_or_default();
+            errors.extend(host_errors(&format!("spec.tls[{index}].hosts[{inner}]"), host));
+        }
+    }
+    for (index, rule) in items_of(spec, "rules").iter().enumerate() {
+        let at = format!("spec.rules[{index}]");
+        let host = text_of(rule, "host");
+        if host.parse::<IpAddr>().is_ok() {
+            let why = "must be a DNS name, not an IP address";
+            errors.push(FieldError::invalid_text(format!("{at}.host"), host, why));
+        } else if !host.is_empty() {
+            errors.extend(host_errors(&format!("{at}.host"), host));
+        }
+        let Some(http) = given(rule, "http") else { continue };
+        let paths = items_of(http, "paths");
+        if paths.is_empty() {
+            errors.push(FieldError::required(format!("{at}.http.paths"), ""));
+        }
+        for (index, path) in paths.iter().enumerate() {
+            errors.extend(path_errors(&format!("{at}.http.paths[{index}]"), path));
+        }
+    }
+    if let Some(backend) = given(spec, "defaultBackend") {
+        errors.extend(backend_errors("spec.defaultBackend", backend));
+    }
+    let class = text_of(spec, "ingressClassName");
+    if !class.is_empty() {
+        errors.extend(invalid_all("spec.ingressClassName", class, &subdomain_problems(class)));
+        let annotation = ingress.pointer("/metadata/annotations/kubernetes.io~1ingress.class").and_then(Value::as_str);
+        if let Some(other) = annotation.filter(|other| created && *other != class) {
+            let why = "must match `ingressClassName` when both are specified";
+            errors.push(FieldError::invalid_text("annotations.kubernetes.io/ingress.class", other, why));
+        }
+    }
+    errors
+}
+
+fn host_errors(field: &str, host: &str) -> Vec<FieldError> {
+    if !host.contains('*') {
+        return invalid_all(field, host, &subdomain_problems(host));
+    }
+    let rest = host.strip_prefix("*.");
+    let fits = rest.is_some_and(|rest| !rest.contains('*') && subdomain_problems(rest).is_empty());
+    let why = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of \
+               lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. \
+               '*.example.com', regex used for validation is \
+               '\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+    if fits { Vec::new() } else { vec![FieldError::invalid_text(field, host, why)] }
+}
+
+fn path_errors(at: &str, path: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let (kind, text) = (text_of(path, "pathType"), text_of(path, "path"));
+    let field = format!("{at}.path");
+    match kind {
+        "" => errors.push(FieldError::required(format!("{at}.pathType"), "pathType must be specified")),
+        "ImplementationSpecific" => {
+            if !text.is_empty() && !text.starts_with('/') {
+                errors.push(FieldError::invalid_text(field, text, "must be an absolute path"));
+            }
+        }
+        "Exact" | "Prefix" => {
+            if !text.starts_with('/') {
+                errors.push(FieldError::invalid_text(field.as_str(), text, "must be an absolute path"));
+            }
+            for part in ["//", "/./", "/../", "%2f", "%2F"].into_iter().filter(|part| text.contains(part)) {
+                errors.push(FieldError::invalid_text(field.as_str(), text, &format!("must not contain '{part}'")));
+            }
+        }
+        _ => {
+            let known = ["Exact", "ImplementationSpecific", "Prefix"];
+            errors.extend(unsupported(path, "pathType", &format!("{at}.pathType"), &known));
+        }
+    }
+    errors.extend(backend_errors(&format!("{at}.backend"), path.get("backend").unwrap_or(&Value::Null)));
+    errors
+}
+
+fn backend_errors(at: &str, backend: &Value) -> Vec<FieldError> {
+    let (service, resource) = (given(backend, "service"), given(backend, "resource"));
+    let Some(service) = service else {
+        let why = "resource or service backend is required";
+        return if resource.is_some() { Vec::new() } else { vec![FieldError::invalid_text(at, "", why)] };
+    };
+    if resource.is_some() {
+        return vec![FieldError::invalid_text(at, "", "cannot set both resource and service backends")];
+    }
+    let mut errors = Vec::new();
+    let name = text_of(service, "name");
+    let field = format!("{at}.service.name");
+    if name.is_empty() {
+        errors.push(FieldError::required(field, ""));
+    } else {
+        errors.extend(invalid_all(&field, name, &label_problems(name)));
+    }
+    let port = service.get("port").unwrap_or(&Value::Null);
+    let number = port.get("number").and_then(Value::as_i64).unwrap_or(0);
+    match (number, text_of(port, "name")) {
+        (0, "") => errors.push(FieldError::required(at, "port name or number is required")),
+        (number, name) if number != 0 && !name.is_empty() => {
+            errors.push(FieldError::invalid_text(at, "", "cannot set both port name & port number"));
+        }
+        (number, "") if !(1..=65535).contains(&number) => {
+            let why = "must be between 1 and 65535, inclusive";
+            errors.push(FieldError::invalid(format!("{at}.service.port.number"), &number.into(), why));
+        }
+        _ => {}
+    }
+    errors
+}
+
+/// A budget's selector and its policy for pods that are not healthy.
+pub fn budget_details(budget: &Value) -> Vec<FieldError> {
+    let spec = spec_of(budget);
+    let selector = given(spec, "selector").into_iter();
+    let mut errors: Vec<FieldError> =
+        selector.flat_map(|s| crate::admission::selector_errors("spec.selector", s)).collect();
+    let known = ["AlwaysAllow", "IfHealthyBudget"];
+    errors.extend(unsupported(spec, "unhealthyPodEvictionPolicy", "spec.unhealthyPodEvictionPolicy", &known));
+    errors
+}
+
+/// The scopes of a quota: known ones that do not exclude each other, for as long as the quota is there.
+pub fn scope_errors(quota: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    const KNOWN: [&str; 7] = [
+        "Terminating",
+        "NotTerminating",
+        "BestEffort",
+        "NotBestEffort",
+        "PriorityClass",
+        "CrossNamespacePodAffinity",
+        "VolumeAttributesClass",
+    ];
+    let spec = spec_of(quota);
+    let scopes = items_of(spec, "scopes");
+    let has = |scope: &str| scopes.iter().any(|s| s == scope);
+    let shown = Value::from(scopes.to_vec());
+    let mut errors = Vec::new();
+    let mut refuse = |why: &str| errors.push(FieldError::invalid("spec.scopes", &shown, why));
+    for scope in scopes {
+        if !scope.as_str().is_some_and(|s| KNOWN.contains(&s)) {
+            refuse("unsupported scope");
+        }
+        let counted = spec.get("hard").and_then(Value::as_object).into_iter().flatten();
+        let pods_only = scope == "BestEffort";
+        if counted.into_iter().any(|(name, _)| pods_only && name != "pods" && name != "count/pods") {
+            refuse("unsupported scope applied to resource");
+        }
+    }
+    if (has("BestEffort") && has("NotBestEffort")) || (has("Terminating") && has("NotTerminating")) {
+        refuse("conflicting scopes");
+    }
+    if old.is_some_and(|old| items_of(spec_of(old), "scopes") != scopes) {
+        refuse(IMMUTABLE);
+    }
+    for expression in spec.get("scopeSelector").map_or(&[][..], |s| items_of(s, "matchExpressions")) {
+        if matches!(text_of(expression, "operator"), "In" | "NotIn") && items_of(expression, "values").is_empty() {
+            errors.push(FieldError {
+                reason: CauseReason::Required,
+                field: "spec.scopeSelector.matchExpressions.values".into(),
+                message:
+                    "Required value: must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+                        .into(),
+            });
+        }
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn fields(errors: &[FieldError]) -> Vec<&str> {
+        errors.iter().map(|e| e.field.as_str()).collect()
+    }
+
+    #[test]
+    fn a_taint_has_an_effect_and_comes_once() {
+        let taint = json!({"key": "a", "effect": "NoSchedule"});
+        let node = |taints: Value| json!({"spec": {"taints": taints}});
+        assert!(node_errors(&node(json!([taint])), None).is_empty());
+        assert_eq!(fields(&node_errors(&node(json!([taint, taint])), None)), ["metadata.taints[1]"]);
+        assert_eq!(fields(&node_errors(&node(json!([{"key": "a"}])), None)), ["metadata.taints[0].effect"]);
+    }
+
+    #[test]
+    fn the_networks_of_a_node_follow_the_first() {
+        let mut node = json!({"spec": {"podCIDR": "10.2.0.0/24", "podCIDRs": ["10.1.0.0/24"]}});
+        follow_network(&mut node, Some(&json!({"spec": {"podCIDR": "10.1.0.0/24"}})));
+        assert_eq!(node["spec"]["podCIDRs"], json!(["10.2.0.0/24"]));
+    }
+
+    #[test]
+    fn a_storage_class_stays_as_it_was_made() {
+        let class = |provisioner: &str| json!({"provisioner": provisioner, "reclaimPolicy": "Delete"});
+        assert!(storage_class_errors(&class("a.b/c"), Some(&class("a.b/c"))).is_empty());
+        assert_eq!(fields(&storage_class_errors(&class("x"), Some(&class("a.b/c")))), ["provisioner"]);
+    }
+
+    #[test]
+    fn a_claim_stays_but_for_its_volume() {
+        let claim = |volume: &str, mode: &str| json!({"spec": {"accessModes": [mode], "volumeName": volume}});
+        assert!(claim_changes(&claim("v", "a"), &claim("", "a")).is_none());
+        assert!(claim_changes(&claim("", "b"), &claim("", "a")).is_some());
+        assert!(claim_changes(&claim("w", "a"), &claim("v", "a")).is_some());
+    }
+
+    #[test]
+    fn an_exception_lies_within_its_block() {
+        let block = |except: &str| block_errors("b", &json!({"cidr": "10.0.0.0/8", "except": [except]})).len();
+        assert_eq!((block("10.1.0.0/16"), block("11.0.0.0/16"), block("10.0.0.0/8")), (0, 1, 1));
+    }
+
+    #[test]
+    fn a_path_is_absolute_and_leads_to_one_backend() {
+        let service = json!({"name": "s", "port": {"number": 80}});
+        let path = |text: &str, backend: Value| {
+            path_errors("p", &json!({"path": text, "pathType": "Prefix", "backend": backend})).len()
+        };
+        assert_eq!(path("/a", json!({"service": service})), 0);
+        assert_eq!(path("a//b", json!({"service": service})), 2);
+        assert_eq!(path("/", json!({"service": service, "resource": {"kind": "k", "name": "n"}})), 1);
+    }
+
+    #[test]
+    fn scopes_do_not_exclude_each_other() {
+        let quota = |scopes: Value| json!({"spec": {"hard": {"pods": "1"}, "scopes": scopes}});
+        assert!(scope_errors(&quota(json!(["BestEffort"])), None).is_empty());
+        assert_eq!(scope_errors(&quota(json!(["BestEffort", "NotBestEffort"])), None).len(), 1);
+        assert_eq!(scope_errors(&quota(json!(["BestEffort"])), Some(&quota(json!([])))).len(), 1);
+    }
+}

@@ -1,0 +1,272 @@
+//! Mistakes inside pod specs and their containers that `podspec` leaves to be found here: names, sources, probes, ranges
+//! (`ValidatePodSpec`, `validateContainerCommon` of `pkg/apis/core/validation`).
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::meta::{label_problems, qualified_name_problems, subdomain_problems};
+use crate::schema::FieldError;
+
+const ID_RANGE: &str = "must be between 0 and 2147483647, inclusive";
+const PORT_RANGE: &str = "must be between 1 and 65535, inclusive";
+const ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+
+fn text_of<'v>(value: &'v Value, key: &str) -> &'v str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn items_of<'v>(value: &'v Value, key: &str) -> &'v [Value] {
+    value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn member<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
+    value.get(key).filter(|v| v.is_object())
+}
+
+fn named_badly(spec: &Value, key: &str, at: &str, problems: fn(&str) -> Vec<String>) -> Vec<FieldError> {
+    let name = text_of(spec, key);
+    let found = if name.is_empty() { Vec::new() } else { problems(name) };
+    found.iter().map(|why| FieldError::invalid_text(format!("{at}.{key}"), name, why)).collect()
+}
+
+fn user_errors(holder: &Value, at: &str) -> Vec<FieldError> {
+    let context = holder.get("securityContext").unwrap_or(&Value::Null);
+    let ids = ["runAsUser", "runAsGroup"].into_iter().filter_map(|key| Some((key, context.get(key)?.as_i64()?)));
+    let odd = ids.filter(|(_, id)| !(0..=i64::from(i32::MAX)).contains(id));
+    odd.map(|(key, id)| FieldError::invalid(format!("{at}.securityContext.{key}"), &id.into(), ID_RANGE)).collect()
+}
+
+/// The spec beside its containers.
+pub fn spec_errors(spec: &Value, at: &str) -> Vec<FieldError> {
+    let mut errors = named_badly(spec, "nodeName", at, subdomain_problems);
+    errors.extend(named_badly(spec, "serviceAccountName", at, subdomain_problems));
+    errors.extend(named_badly(spec, "hostname", at, label_problems));
+    errors.extend(named_badly(spec, "subdomain", at, label_problems));
+    errors.extend(user_errors(spec, at));
+    for (index, toleration) in items_of(spec, "tolerations").iter().enumerate() {
+        let effect = text_of(toleration, "effect");
+        if toleration.get("tolerationSeconds").is_some_and(Value::is_i64) && effect != "NoExecute" {
+            let why = "effect must be 'NoExecute' when `tolerationSeconds` is set";
+            errors.push(FieldError::invalid_text(format!("{at}.tolerations[{index}].effect"), effect, why));
+        }
+    }
+    for (index, volume) in items_of(spec, "volumes").iter().enumerate() {
+        for (source, key) in [("hostPath", "path"), ("configMap", "name"), ("secret", "secretName")] {
+            if member(volume, source).is_some_and(|source| text_of(source, key).is_empty()) {
+                errors.push(FieldError::required(format!("{at}.volumes[{index}].{source}.{key}"), ""));
+            }
+        }
+    }
+    let mut gates = BTreeSet::new();
+    for (index, gate) in items_of(spec, "schedulingGates").iter().enumerate() {
+        let (field, name) = (format!("{at}.schedulingGates[{index}]"), text_of(gate, "name"));
+        let problems = qualified_name_problems(name);
+        errors.extend(problems.iter().map(|why| FieldError::invalid_text(field.as_str(), name, why)));
+        if !gates.insert(name) {
+            errors.push(FieldError::duplicate(field, &name.into()));
+        }
+    }
+    for (index, gate) in items_of(spec, "readinessGates").iter().enumerate() {
+        let (field, name) = (format!("{at}.readinessGates[{index}].conditionType"), text_of(gate, "conditionType"));
+        let problems = qualified_name_problems(name);
+        errors.extend(problems.iter().map(|why| FieldError::invalid_text(field.as_str(), name, why)));
+    }
+    let aliases = items_of(spec, "hostAliases").iter().map(|alias| text_of(alias, "ip"));
+    let servers = spec.get("dnsConfig").map_or(&[][..], |config| items_of(config, "nameservers"));
+    let servers = servers.iter().map(|server| server.as_str().unwrap_or_default());
+    let addresses = aliases.enumerate().map(|(i, ip)| (format!("{at}.hostAliases[{i}].ip"), ip));
+    let addresses =
+        addresses.chain(servers.enumerate().map(|(i, ip)| (format!("{at}.dnsConfig.nameservers[{i}]"), ip)));
+    for (field, ip) in addresses.filter(|(_, ip)| ip.parse::<std::net::IpAddr>().is_err()) {
+        errors.push(FieldError::invalid_text(field, ip, ADDRESS));
+    }
+    let system = spec.pointer("/os/name").unwrap_or(&Value::Null);
+    if system.as_str().is_some_and(|name| !matches!(name, "linux" | "windows")) {
+        errors.push(FieldError::not_supported(format!("{at}.os"), system, &["linux", "windows"]));
+    }
+    for list in ["containers", "initContainers"] {
+        for (index, container) in items_of(spec, list).iter().enumerate() {
+            errors.extend(container_errors(container, &format!("{at}.{list}[{index}]")));
+        }
+    }
+    errors
+}
+
+fn container_errors(container: &Value, at: &str) -> Vec<FieldError> {
+    let mut errors = user_errors(container, at);
+    let image = text_of(container, "image");
+    if image.trim() != image {
+        let why = "must not have leading or trailing whitespace";
+        errors.push(FieldError::invalid_text(format!("{at}.image"), image, why));
+    }
+    let mut names = BTreeSet::new();
+    for (index, port) in items_of(container, "ports").iter().enumerate() {
+        let (field, name) = (format!("{at}.ports[{index}].name"), text_of(port, "name"));
+        if name.is_empty() {
+            continue;
+        }
+        let odd = !name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        if odd {
+            let why = "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)";
+            errors.push(FieldError::invalid_text(field, name, why));
+        } else if !names.insert(name) {
+            errors.push(FieldError::duplicate(field, &name.into()));
+        }
+    }
+    for (index, variable) in items_of(container, "env").iter().enumerate() {
+        errors.extend(variable_errors(variable, &format!("{at}.env[{index}]")));
+    }
+    for source in items_of(container, "envFrom") {
+        if member(source, "configMapRef").is_none() && member(source, "secretRef").is_none() {
+            let why = "must specify one of: `configMapRef` or `secretRef`";
+            errors.push(FieldError::invalid_text(format!("{at}.envFrom"), "", why));
+        }
+    }
+    errors.extend(resource_errors(container.get("resources").unwrap_or(&Value::Null), &format!("{at}.resources")));
+    for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        errors.extend(member(container, probe).into_iter().flat_map(|p| probe_errors(p, &format!("{at}.{probe}"))));
+    }
+    for hook in ["postStart", "preStop"] {
+        let handler = container.get("lifecycle").and_then(|lifecycle| member(lifecycle, hook));
+        let handlers = ["exec", "httpGet", "tcpSocket", "sleep"];
+        if handler.is_some_and(|handler| handlers.iter().all(|kind| member(handler, kind).is_none())) {
+            errors.push(FieldError::required(format!("{at}.lifecycle.{hook}"), "must specify a handler type"));
+        }
+    }
+    let policy = text_of(container, "terminationMessagePolicy");
+    let known = ["File", "FallbackToLogsOnError"];
+    if !policy.is_empty() && !known.contains(&policy) {
+        errors.push(FieldError::not_supported(format!("{at}.terminationMessagePolicy"), &policy.into(), &known));
+    }
+    errors
+}
+
+fn variable_errors(variable: &Value, at: &str) -> Vec<FieldError> {
+    const LABELS: [&str; 9] = [
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.uid",
+        "spec.nodeName",
+        "spec.serviceAccountName",
+        "status.hostIP",
+        "status.hostIPs",
+        "status.podIP",
+        "status.podIPs",
+    ];
+    let mut errors = Vec::new();
+    let name = text_of(variable, "name");
+    if name.chars().any(|c| c == '=' || !(' '..='~').contains(&c)) {
+        let why = "a valid environment variable name must consist only of printable ASCII characters other than '='";
+        errors.push(FieldError::invalid_text(format!("{at}.name"), name, why));
+    }
+    let Some(from) = member(variable, "valueFrom") else { return errors };
+    if from.as_object().is_some_and(serde_json::Map::is_empty) {
+        let why =
+            "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
+        errors.push(FieldError::invalid_text(format!("{at}.valueFrom"), "", why));
+    }
+    if let Some(path) = member(from, "fieldRef").map(|field| text_of(field, "fieldPath")) {
+        let mapped = ["metadata.labels", "metadata.annotations"].iter().any(|map| path.starts_with(map));
+        if !path.is_empty() && !mapped && !LABELS.contains(&path) {
+            let why = format!("error converting fieldPath: field label not supported: {path}");
+            errors.push(FieldError::invalid_text(format!("{at}.valueFrom.fieldRef.fieldPath"), path, &why));
+        }
+    }
+    errors
+}
+
+/// Resources of nobody's name, and wanted ones that can not be shared out twice.
+fn resource_errors(resources: &Value, at: &str) -> Vec<FieldError> {
+    let standard =
+        |name: &str| matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
+    let mut errors = Vec::new();
+    let names = |list: &str| -> Vec<&String> {
+        resources.get(list).and_then(Value::as_object).into_iter().flatten().map(|(name, _)| name).collect()
+    };
+    for list in ["limits", "requests"] {
+        for name in names(list).into_iter().filter(|name| !name.contains('/') && !standard(name)) {
+            let field = format!("{at}.{list}[{name}]");
+            for why in
+                ["must be a standard resource type or fully qualified", "must be a standard resource for containers"]
+            {
+                errors.push(FieldError::invalid_text(field.as_str(), name, why));
+            }
+        }
+    }
+    let limits = names("limits");
+    if names("requests").into_iter().any(|name| name.contains('/') && !limits.contains(&name)) {
+        let why = "Limit must be set for non overcommitable resources";
+        errors.push(FieldError::required(format!("{at}.limits"), why));
+    }
+    errors
+}
+
+fn probe_errors(probe: &Value, at: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let handlers: Vec<&str> =
+        ["exec", "httpGet", "tcpSocket", "grpc"].into_iter().filter(|kind| member(probe, kind).is_some()).collect();
+    for second in handlers.iter().skip(1) {
+        errors.push(FieldError::forbidden(format!("{at}.{second}"), "may not specify more than 1 handler type"));
+    }
+    if let Some(first) = handlers.first()
+        && let Some(port) = probe.get(first).and_then(|handler| handler.get("port")).and_then(Value::as_i64)
+        && !(1..=65535).contains(&port)
+    {
+        errors.push(FieldError::invalid(format!("{at}.{first}.port"), &port.into(), PORT_RANGE));
+    }
+    let numbers = ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"];
+    for key in numbers {
+        if let Some(number) = probe.get(key).and_then(Value::as_i64).filter(|n| *n < 0) {
+            let why = "must be greater than or equal to 0";
+            errors.push(FieldError::invalid(format!("{at}.{key}"), &number.into(), why));
+        }
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn fields(errors: &[FieldError]) -> Vec<&str> {
+        errors.iter().map(|e| e.field.as_str()).collect()
+    }
+
+    #[test]
+    fn names_in_a_spec_are_names() {
+        let spec = json!({"nodeName": "Bad_", "hostname": "a.b", "subdomain": "ok"});
+        assert_eq!(fields(&spec_errors(&spec, "spec")), ["spec.nodeName", "spec.hostname"]);
+    }
+
+    #[test]
+    fn a_gate_is_named_once() {
+        let spec = json!({"schedulingGates": [{"name": "g"}, {"name": "g"}]});
+        assert_eq!(fields(&spec_errors(&spec, "s")), ["s.schedulingGates[1]"]);
+    }
+
+    #[test]
+    fn what_can_not_be_shared_has_a_limit() {
+        let wanted = |resources: Value| resource_errors(&resources, "r").len();
+        assert_eq!(wanted(json!({"requests": {"a.b/gpu": "1"}, "limits": {"a.b/gpu": "1"}})), 0);
+        assert_eq!(wanted(json!({"requests": {"a.b/gpu": "1"}})), 1);
+        assert_eq!(wanted(json!({"requests": {"foo": "1"}})), 2);
+    }
+
+    #[test]
+    fn a_variable_comes_from_a_field_that_pods_have() {
+        let path = |path: &str| {
+            let variable = json!({"name": "A", "valueFrom": {"fieldRef": {"fieldPath": path}}});
+            variable_errors(&variable, "e").len()
+        };
+        assert_eq!((path("metadata.name"), path("metadata.labels['a']"), path("spec.foo")), (0, 0, 1));
+        assert_eq!(variable_errors(&json!({"name": "a=b"}), "e").len(), 1);
+    }
+
+    #[test]
+    fn a_probe_asks_in_one_way() {
+        let probe = json!({"httpGet": {"port": 80}, "tcpSocket": {"port": 80}, "periodSeconds": -1});
+        assert_eq!(fields(&probe_errors(&probe, "p")), ["p.tcpSocket", "p.periodSeconds"]);
+    }
+}

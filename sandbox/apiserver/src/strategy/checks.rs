@@ -1,0 +1,187 @@
+//! Which checks a kind's objects have to pass, and what its writers are warned of (`Validate`, `WarningsOnCreate` of a
+//! strategy).
+
+use serde_json::Value;
+
+use super::is_kind;
+use crate::meta;
+use crate::resource::Resource;
+use crate::schema::FieldError;
+use crate::write::Part;
+
+/// What a client is warned of when an object is written (`WarningsOnCreate`, `WarningsOnUpdate`).
+pub fn kind_warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
+    match (resource.group.as_str(), resource.plural.as_str()) {
+        ("", "services") => crate::service::service_warnings(object),
+        ("apps", "statefulsets") => {
+            let kept = object.pointer("/spec/revisionHistoryLimit").and_then(Value::as_i64);
+            let text = "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended";
+            kept.filter(|n| *n < 0).map(|_| text.to_owned()).into_iter().collect()
+        }
+        ("", "secrets") => crate::data::secret_warning(object).into_iter().collect(),
+        ("apiextensions.k8s.io", _) => crate::schema::format_warnings(object, old),
+        _ => Vec::new(),
+    }
+}
+
+/// Checks of built-in kinds that their schema cannot say.
+pub fn validate_strategy(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    match (resource.group.as_str(), resource.plural.as_str()) {
+        ("coordination.k8s.io", "leases") => lease_errors(object),
+        ("", "events") => crate::event::core_errors(object, old),
+        ("events.k8s.io", "events") => crate::event::validate_event(object, old),
+        ("", "services") => crate::service::validate_service(object, old),
+        ("apps", "controllerrevisions") => revision_errors(object),
+        ("rbac.authorization.k8s.io", "roles" | "clusterroles") => {
+            crate::auth::role_errors(object, resource.namespaced)
+        }
+        ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => {
+            crate::auth::binding_errors(object, old, resource.namespaced)
+        }
+        ("apiextensions.k8s.io", "customresourcedefinitions") => crate::schema::validate_crd(object, old),
+        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations") => {
+            crate::admission::validate_configuration(object, true)
+        }
+        ("admissionregistration.k8s.io", "validatingwebhookconfigurations") => {
+            crate::admission::validate_configuration(object, false)
+        }
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies") => {
+            crate::admission::validate_policy(object, old)
+        }
+        ("admissionregistration.k8s.io", "validatingadmissionpolicybindings") => {
+            crate::admission::validate_binding(object)
+        }
+        ("", "configmaps" | "secrets") => crate::data::data_errors(resource, object, old),
+        ("", "pods") => crate::podspec::validate_pod(object, old),
+        ("scheduling.k8s.io", "priorityclasses") => crate::priority::validate_class(object, old),
+        ("batch", "jobs") => {
+            let mut errors = crate::podspec::validate_workload(resource, object, old);
+            errors.extend(completions_error(object, old));
+            errors.extend(crate::podspec::job_selector_errors(object));
+            errors
+        }
+        ("batch", "cronjobs") => crate::small_kinds::schedule_errors(object, old),
+        ("policy", "poddisruptionbudgets") => {
+            let mut errors = crate::small_kinds::budget_errors(object);
+            errors.extend(crate::kind_rules::budget_details(object));
+            errors
+        }
+        ("", "resourcequotas") => {
+            let mut errors = crate::small_kinds::quota_errors(object);
+            errors.extend(crate::kind_rules::scope_errors(object, old));
+            errors
+        }
+        ("", "persistentvolumeclaims") if old.is_some() => {
+            old.and_then(|old| crate::kind_rules::claim_changes(object, old)).into_iter().collect()
+        }
+        ("", "persistentvolumeclaims") => {
+            let mut errors = crate::small_kinds::claim_errors(object);
+            errors.extend(crate::kind_rules::claim_details(object));
+            errors
+        }
+        ("", "nodes") => crate::kind_rules::node_errors(object, old),
+        ("", "podtemplates") => {
+            let template = object.get("template").unwrap_or(&Value::Null);
+            let mut errors = crate::workload_rules::template_errors(template, "template");
+            let pod = template.get("spec").unwrap_or(&Value::Null);
+            errors.extend(crate::podspec::validate_spec(pod, "template.spec"));
+            errors
+        }
+        ("storage.k8s.io", "storageclasses") => crate::kind_rules::storage_class_errors(object, old),
+        ("networking.k8s.io", "networkpolicies") => crate::kind_rules::network_policy_errors(object),
+        ("autoscaling", "horizontalpodautoscalers") => crate::small_kinds::autoscaler_errors(object),
+        ("networking.k8s.io", "ingresses") => {
+            let mut errors = crate::small_kinds::ingress_errors(object);
+            errors.extend(crate::kind_rules::ingress_details(object, old.is_none()));
+            errors
+        }
+        ("apps" | "batch", _) | ("", "replicationcontrollers") => {
+            crate::podspec::validate_workload(resource, object, old)
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// `validateCompletions`: a Job's completions stay, unless it is indexed and they change with its parallelism.
+fn completions_error(job: &Value, old: Option<&Value>) -> Option<FieldError> {
+    let completions = |job: &Value| job.pointer("/spec/completions").cloned();
+    let old = old?;
+    if completions(job) == completions(old) {
+        return None;
+    }
+    let elastic = job.pointer("/spec/completionMode").and_then(Value::as_str) == Some("Indexed")
+        && completions(job).is_some()
+        && completions(job) == job.pointer("/spec/parallelism").cloned();
+    let value = completions(job).unwrap_or(Value::Null);
+    (!elastic).then(|| FieldError::invalid("spec.completions", &value, "field is immutable"))
+}
+
+/// Checks that belong to a part.
+pub fn validate_part(resource: &Resource, part: Part, object: &Value) -> Vec<FieldError> {
+    if part == Part::Status && !resource.is_custom() {
+        if is_kind(resource, "", "namespaces") {
+            return phase_error(object).into_iter().collect();
+        }
+        if is_kind(resource, "", "pods") {
+            return crate::pod::address_errors(object);
+        }
+        return crate::rollout::status_errors(&resource.plural, object);
+    }
+    if part == Part::Named("ephemeralcontainers") {
+        return crate::pod::ephemeral_errors(object);
+    }
+    if part != Part::Named("finalize") || !is_kind(resource, "", "namespaces") {
+        return Vec::new();
+    }
+    let list = object.pointer("/spec/finalizers").and_then(Value::as_array);
+    let mut errors = Vec::new();
+    for (index, finalizer) in list.into_iter().flatten().enumerate() {
+        let text = finalizer.as_str().unwrap_or_default();
+        let field = format!("spec.finalizers[{index}]");
+        let problems = meta::qualified_name_problems(text);
+        for problem in &problems {
+            errors.push(FieldError::invalid_text("spec.finalizers", text, problem));
+        }
+        if problems.is_empty() && !text.contains('/') && text != "kubernetes" {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.push(FieldError::invalid_text(field, text, why));
+        }
+    }
+    errors
+}
+
+/// `ValidateNamespaceStatusUpdate`: the phase follows the deletion.
+fn phase_error(namespace: &Value) -> Option<FieldError> {
+    let phase = namespace.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
+    let (wanted, why) = if meta::is_deleting(namespace) {
+        ("Terminating", "may only be 'Terminating' if `deletionTimestamp` is not empty")
+    } else {
+        ("Active", "may only be 'Active' if `deletionTimestamp` is empty")
+    };
+    (phase != wanted).then(|| FieldError::invalid_text("status.Phase", phase, why))
+}
+
+fn lease_errors(object: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let number = |member: &str| object.pointer(&format!("/spec/{member}")).and_then(Value::as_i64);
+    if let Some(seconds) = number("leaseDurationSeconds").filter(|n| *n <= 0) {
+        errors.push(FieldError::invalid("spec.leaseDurationSeconds", &seconds.into(), "must be greater than 0"));
+    }
+    if let Some(transitions) = number("leaseTransitions").filter(|n| *n < 0) {
+        let why = "must be greater than or equal to 0";
+        errors.push(FieldError::invalid("spec.leaseTransitions", &transitions.into(), why));
+    }
+    errors
+}
+
+fn revision_errors(object: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if object.get("data").is_none_or(Value::is_null) {
+        errors.push(FieldError::required("data", "data is mandatory"));
+    }
+    if let Some(revision) = object.get("revision").and_then(Value::as_i64).filter(|r| *r < 0) {
+        let why = "must be greater than or equal to 0";
+        errors.push(FieldError::invalid("revision", &revision.into(), why));
+    }
+    errors
+}
