@@ -108,12 +108,13 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> R
     if config.admission {
         admission::run::serve_webhooks(&server, config.clock.clone(), config.gates, shutdown.child_token()).await?;
     }
-    let interpreter = interpreter::Interpreter::new(server.clone(), config.interpreters);
+    let interpreter = interpreter::Interpreter::new(server.clone(), config.interpreters, config.clock.clone());
     let settings = Settings { clock: config.clock.clone(), gates: config.gates, evictions: config.evictions };
     let control = Control::new(server.clone(), interpreter, settings, shutdown.child_token());
     // What decisions are made from is known before the first of them.
     let known = [
         interpreter::configuration_kind(),
+        interpreter::lua::customization_kind(),
         Scope::Namespace.gvk(),
         Scope::Cluster.gvk(),
         Gvk::new("policy.karmada.io/v1alpha1", "OverridePolicy"),
