@@ -17,6 +17,7 @@ pub mod events;
 pub mod eviction;
 pub mod execution;
 pub mod gc;
+pub mod impersonation;
 pub mod interpreter;
 pub mod names;
 pub mod namespaces;
@@ -139,6 +140,7 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> R
     status::binding::run_controller(&control);
     binding::run::run_controller(&control);
     namespaces::run_controller(&control);
+    impersonation::run_controller(&control);
     distributor::run_controller(&control);
     rebalancer::run_controller(&control);
     if config.gates.federated_quota {
