@@ -1,8 +1,8 @@
 //! Who may speak to a member through the host's proxy is known in the member.
 //!
-//! Rule: Karmada `pkg/controllers/unifiedauth`: for each cluster with an impersonator two Works, a ClusterRole that lets
-//! Karmada's account impersonate all who may use `clusters/proxy` on the host, and its binding. When the cluster comes,
-//! and when a role that names it, or a binding to such a role, comes, changes or goes.
+//! Rule: Karmada `pkg/controllers/unifiedauth`: for each cluster with an impersonator two Works, a ClusterRole that
+//! lets Karmada's account impersonate all who may use `clusters/proxy` on the host, and its binding. When the cluster
+//! comes, and when a role that names it, or a binding to such a role, comes, changes or goes.
 
 use std::{collections::BTreeSet, sync::Arc};
 

@@ -7,6 +7,7 @@ pub mod dependencies;
 pub mod lua;
 pub mod prune;
 pub mod retain;
+mod small;
 pub mod status;
 pub mod volcano;
 pub mod webhook;
