@@ -22,6 +22,7 @@ mod event;
 pub mod fields;
 mod http;
 pub mod ids;
+mod job_status;
 mod limits;
 mod meta;
 mod namespace;

@@ -60,6 +60,7 @@ pub fn default_object(object: &mut Value, group: &str, kind: &str) {
             put_default(object, "reclaimPolicy", "Delete");
             put_default(object, "volumeBindingMode", "Immediate");
         }
+        ("", "Service") => default_addresses(object),
         ("admissionregistration.k8s.io", "MutatingWebhookConfiguration") => default_webhooks(object, true),
         ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration") => default_webhooks(object, false),
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => default_policy(object),
@@ -198,6 +199,19 @@ fn default_matching(matching: &mut Object) {
     put_default(matching, "objectSelector", json!({}));
     for key in ["resourceRules", "excludeResourceRules"] {
         each_object(matching, key).for_each(|rule| put_default(rule, "scope", "*"));
+    }
+}
+
+/// Whoever tells an address of a load balancer and not its mode means a virtual one.
+fn default_addresses(service: &mut Object) {
+    if service.get("spec").is_none_or(|spec| spec.get("type") != Some(&Value::from("LoadBalancer"))) {
+        return;
+    }
+    let balancer = object_at(service, "status").and_then(|status| object_at(status, "loadBalancer"));
+    for address in balancer.into_iter().flat_map(|balancer| each_object(balancer, "ingress")) {
+        if !text_of(address, "ip").is_empty() {
+            put_default(address, "ipMode", "VIP");
+        }
     }
 }
 
