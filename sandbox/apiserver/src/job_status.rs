@@ -109,7 +109,8 @@ mod tests {
         assert_eq!(
             told(&["Failed"], &json!({})),
             [
-                "status.conditions: Invalid value: cannot set Failed=True condition without the FailureTarget=true condition",
+                "status.conditions: Invalid value: cannot set Failed=True condition without the FailureTarget=true \
+                 condition",
                 "status.startTime: Required value: startTime is required for finished job"
             ]
         );

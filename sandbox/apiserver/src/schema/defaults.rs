@@ -414,4 +414,25 @@ mod tests {
         let namespace = defaulted("", "Namespace", json!({"metadata": {"name": "n"}}));
         assert_eq!(namespace["metadata"]["labels"]["kubernetes.io/metadata.name"], "n");
     }
+
+    #[test]
+    fn an_account_has_both_its_names_and_an_address_of_a_balancer_its_mode() {
+        for name in ["serviceAccountName", "serviceAccount"] {
+            let pod = defaulted("", "Pod", json!({"metadata": {}, "spec": {name: "runner", "containers": []}}));
+            assert_eq!(
+                (&pod["spec"]["serviceAccountName"], &pod["spec"]["serviceAccount"]),
+                (&json!("runner"), &json!("runner"))
+            );
+        }
+        let told = |kind: &str| {
+            let addresses = json!([{"ip": "10.0.0.1"}, {"hostname": "a"}, {"ip": "10.0.0.2", "ipMode": "Proxy"}]);
+            let service =
+                json!({"metadata": {}, "spec": {"type": kind}, "status": {"loadBalancer": {"ingress": addresses}}});
+            defaulted("", "Service", service)["status"]["loadBalancer"]["ingress"].clone()
+        };
+        let modes =
+            json!([{"ip": "10.0.0.1", "ipMode": "VIP"}, {"hostname": "a"}, {"ip": "10.0.0.2", "ipMode": "Proxy"}]);
+        assert_eq!(told("LoadBalancer"), modes);
+        assert_eq!(told("ClusterIP")[0], json!({"ip": "10.0.0.1"}));
+    }
 }
