@@ -22,6 +22,7 @@ mod event;
 pub mod fields;
 mod http;
 pub mod ids;
+mod job_status;
 mod kind_rules;
 mod limits;
 mod meta;

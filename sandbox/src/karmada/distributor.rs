@@ -214,28 +214,65 @@ impl Distributor {
                         desired.name()
                     )));
                 }
-                writer.modify(&existing, "", |existing| merge_attached(existing, &desired)).await?;
+                let required = merge_required(&existing, &desired);
+                let strategies = self.resolve_strategies(&required).await?;
+                writer.modify(&existing, "", |existing| merge_attached(existing, &desired, strategies)).await?;
                 Ok(())
             }
         }
     }
 
+    /// What all bindings that need a dependency want of it together.
+    async fn resolve_strategies(&self, required: &[Value]) -> Result<Strategies, Failure> {
+        let mut bindings = Vec::new();
+        for one in required {
+            let (namespace, name) = (one.text("/namespace"), one.text("/name"));
+            let found = self.control.host.get_cached_or_live(&binding_kind(), namespace, name).await?;
+            let missing = || Failure(format!("resourcebindings.work.karmada.io \"{name}\" not found"));
+            bindings.push(found.ok_or_else(missing)?);
+        }
+        Ok(Strategies::of(&bindings))
+    }
+
     async fn detach_binding(&self, attached: &Value, binding: &Value) -> Result<(), Failure> {
         let label = depended_by(binding);
+        let rest: Vec<Value> =
+            attached.items("/spec/requiredBy").iter().filter(|one| !is_of(one, binding)).cloned().collect();
+        let strategies = if rest.is_empty() { None } else { Some(self.resolve_strategies(&rest).await?) };
         let leave = |attached: &mut Value| {
             attached.remove_labels(&[label.as_str()]);
-            let rest: Vec<Value> =
-                attached.items("/spec/requiredBy").iter().filter(|one| !is_of(one, binding)).cloned().collect();
-            let is_last = rest.is_empty();
-            attached.put_or_remove(&["spec", "requiredBy"], (!is_last).then(|| json!(rest)));
-            if is_last && attached.present("/spec/placement").is_none() {
-                attached.remove_at(&["spec", "conflictResolution"]);
-                attached.remove_at(&["spec", "preserveResourcesOnDeletion"]);
-            }
+            attached.put_or_remove(&["spec", "requiredBy"], (!rest.is_empty()).then(|| json!(rest)));
+            set_strategies(attached, strategies);
         };
         self.control.writer.modify(attached, "", leave).await?;
         Ok(())
     }
+}
+
+/// What a dependency gets from those that need it (`policy_utils.go`): overwriting beats aborting, keeping beats not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Strategies {
+    overwrite: bool,
+    preserve: bool,
+}
+
+impl Strategies {
+    fn of(bindings: &[Shared]) -> Self {
+        Self {
+            overwrite: bindings.iter().any(|one| one.text("/spec/conflictResolution") == "Overwrite"),
+            preserve: bindings.iter().any(|one| one.flag("/spec/preserveResourcesOnDeletion")),
+        }
+    }
+}
+
+/// A binding of a policy of its own keeps what that says; one that nobody needs any more says nothing.
+fn set_strategies(attached: &mut Value, strategies: Option<Strategies>) {
+    if attached.present("/spec/placement").is_some() {
+        return;
+    }
+    let resolution = strategies.map(|one| json!(if one.overwrite { "Overwrite" } else { "Abort" }));
+    attached.put_or_remove(&["spec", "conflictResolution"], resolution);
+    attached.put_or_remove(&["spec", "preserveResourcesOnDeletion"], strategies.map(|one| json!(one.preserve)));
 }
 
 /// What is written on a binding: Go's empty slice here is a nil one.
@@ -298,10 +335,8 @@ fn attached_binding(binding: &Value, object: &Value) -> Value {
     })
 }
 
-fn merge_attached(existing: &mut Value, desired: &Value) {
-    for (key, value) in desired.labels() {
-        existing.set_label(&key, &value);
-    }
+/// Who needs it: those that did, renewed, and the new one.
+fn merge_required(existing: &Value, desired: &Value) -> Vec<Value> {
     let mut required = existing.items("/spec/requiredBy").to_vec();
     for new in desired.items("/spec/requiredBy") {
         let same = required.iter_mut().find(|old| old["namespace"] == new["namespace"] && old["name"] == new["name"]);
@@ -310,13 +345,17 @@ fn merge_attached(existing: &mut Value, desired: &Value) {
             None => required.push(new.clone()),
         }
     }
+    required
+}
+
+fn merge_attached(existing: &mut Value, desired: &Value, strategies: Strategies) {
+    for (key, value) in desired.labels() {
+        existing.set_label(&key, &value);
+    }
+    let required = merge_required(existing, desired);
     existing.put(&["spec", "requiredBy"], json!(required));
     existing.put(&["spec", "resource"], desired["spec"]["resource"].clone());
-    if existing.present("/spec/placement").is_none() {
-        for field in ["conflictResolution", "preserveResourcesOnDeletion"] {
-            existing.put(&["spec", field], desired["spec"][field].clone());
-        }
-    }
+    set_strategies(existing, Some(strategies));
 }
 
 #[cfg(test)]
@@ -340,13 +379,33 @@ mod tests {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "n", "name": "c"}});
         let binding = |name: &str, cluster: &str| json!({"metadata": {"namespace": "n", "name": name}, "spec": {"clusters": [{"name": cluster}]}});
         let mut attached = attached_binding(&binding("a", "m1"), &object);
-        merge_attached(&mut attached, &attached_binding(&binding("b", "m2"), &object));
-        merge_attached(&mut attached, &attached_binding(&binding("a", "m3"), &object));
+        let plain = Strategies { overwrite: false, preserve: false };
+        merge_attached(&mut attached, &attached_binding(&binding("b", "m2"), &object), plain);
+        merge_attached(&mut attached, &attached_binding(&binding("a", "m3"), &object), plain);
         let all: Vec<(&str, &str)> = attached
             .items("/spec/requiredBy")
             .iter()
             .map(|one| (one.text("/name"), one.text("/clusters/0/name")))
             .collect();
         assert_eq!(all, [("a", "m3"), ("b", "m2")]);
+    }
+
+    #[test]
+    fn a_shared_dependency_is_overwritten_or_kept_if_one_of_its_dependents_wants_that() {
+        let binding = |spec: Value| -> Shared { Arc::new(json!({"spec": spec})) };
+        let plain = binding(json!({"conflictResolution": "Abort"}));
+        let keen = binding(json!({"conflictResolution": "Overwrite", "preserveResourcesOnDeletion": true}));
+        let both = Strategies::of(&[plain.clone(), keen]);
+        assert_eq!(both, Strategies { overwrite: true, preserve: true });
+        let mut attached = json!({"spec": {}});
+        set_strategies(&mut attached, Some(both));
+        assert_eq!(attached["spec"], json!({"conflictResolution": "Overwrite", "preserveResourcesOnDeletion": true}));
+        set_strategies(&mut attached, Some(Strategies::of(&[plain])));
+        assert_eq!(attached["spec"], json!({"conflictResolution": "Abort", "preserveResourcesOnDeletion": false}));
+        set_strategies(&mut attached, None);
+        assert_eq!(attached["spec"], json!({}));
+        let mut own = json!({"spec": {"placement": {}, "conflictResolution": "Abort"}});
+        set_strategies(&mut own, Some(both));
+        assert_eq!(own["spec"]["conflictResolution"], "Abort");
     }
 }

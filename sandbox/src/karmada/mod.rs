@@ -17,6 +17,7 @@ pub mod events;
 pub mod eviction;
 pub mod execution;
 pub mod gc;
+pub mod impersonation;
 pub mod interpreter;
 pub mod names;
 pub mod namespaces;
@@ -108,12 +109,13 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> R
     if config.admission {
         admission::run::serve_webhooks(&server, config.clock.clone(), config.gates, shutdown.child_token()).await?;
     }
-    let interpreter = interpreter::Interpreter::new(server.clone(), config.interpreters);
+    let interpreter = interpreter::Interpreter::new(server.clone(), config.interpreters, config.clock.clone());
     let settings = Settings { clock: config.clock.clone(), gates: config.gates, evictions: config.evictions };
     let control = Control::new(server.clone(), interpreter, settings, shutdown.child_token());
     // What decisions are made from is known before the first of them.
     let known = [
         interpreter::configuration_kind(),
+        interpreter::lua::customization_kind(),
         Scope::Namespace.gvk(),
         Scope::Cluster.gvk(),
         Gvk::new("policy.karmada.io/v1alpha1", "OverridePolicy"),
@@ -138,6 +140,7 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> R
     status::binding::run_controller(&control);
     binding::run::run_controller(&control);
     namespaces::run_controller(&control);
+    impersonation::run_controller(&control);
     distributor::run_controller(&control);
     rebalancer::run_controller(&control);
     if config.gates.federated_quota {

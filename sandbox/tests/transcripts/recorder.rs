@@ -69,9 +69,11 @@ fn volcano(request: &Value) -> Value {
         response["patch"] = json!(base64::engine::general_purpose::STANDARD.encode(patch));
     } else {
         let refusals = job_admission::validate_update(&request["oldObject"], object);
-        if !refusals.is_empty() {
+        if let Some(first) = refusals.first() {
             response["allowed"] = json!(false);
-            let message = "job updates may not change fields other than `minAvailable`, `tasks[*].replicas under spec` and `PriorityClassName`";
+            // The recorder's Volcano did not print what differs.
+            let changed = "job updates may not change fields other than `minAvailable`, `tasks[*].replicas under spec` and `PriorityClassName`";
+            let message = if first.starts_with("job updates") { changed } else { first.trim_end_matches([';', ' ']) };
             response["status"] = json!({"message": message});
         }
     }

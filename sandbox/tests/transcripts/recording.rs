@@ -44,10 +44,6 @@ impl Recording {
 
     /// Why this scenario can not be repeated here.
     pub fn unsupported(&self) -> Option<String> {
-        let inputs = self.list("inputs");
-        if inputs.iter().any(|input| input["kind"] == "ResourceInterpreterCustomization") {
-            return Some("user Lua (ResourceInterpreterCustomization) is not run".to_owned());
-        }
         for action in self.list("actions").iter().filter(|action| action["who"] == "recorder") {
             let what = action["what"].as_str().unwrap();
             let burst = ["bindings", "jobs:", "flips"].iter().any(|word| what.contains(word));

@@ -231,6 +231,29 @@ fn note(log: &SharedLog, at: &str, writer: &str, method: &http::Method, path: &s
     versions.entry(version).or_insert_with(|| (writer.to_owned(), value));
 }
 
+/// Roles that a kube-apiserver makes for controllers which may touch every kind; the embedded one does not.
+const CONTROLLERS: [(&str, &str); 4] = [
+    ("system:kube-controller-manager", ""),
+    ("system:controller:generic-garbage-collector", "generic-garbage-collector"),
+    ("system:controller:namespace-controller", "namespace-controller"),
+    ("system:controller:resourcequota-controller", "resourcequota-controller"),
+];
+
+/// The role and its binding, to an account of `kube-system` or else to the user of the role's own name.
+fn controller_role(name: &str, account: &str) -> (Value, Value) {
+    let group = "rbac.authorization.k8s.io";
+    let role = json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRole", "metadata": {"name": name},
+        "rules": [{"verbs": ["list", "watch"], "apiGroups": ["*"], "resources": ["*"]}]});
+    let subject = if account.is_empty() {
+        json!({"kind": "User", "apiGroup": group, "name": name})
+    } else {
+        json!({"kind": "ServiceAccount", "namespace": "kube-system", "name": account})
+    };
+    let binding = json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": name},
+        "subjects": [subject], "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name}});
+    (role, binding)
+}
+
 /// When a scenario begins.
 pub const START: &str = "2026-01-01T00:00:00Z";
 
@@ -431,6 +454,13 @@ impl Stage {
             let writer = self.server(at, "setup").writer("setup");
             for crd in &crds {
                 writer.create(crd).await.unwrap();
+            }
+            if at == "host" {
+                for (role, subject) in CONTROLLERS {
+                    let (role, binding) = controller_role(role, subject);
+                    writer.create(&role).await.unwrap();
+                    writer.create(&binding).await.unwrap();
+                }
             }
             let definitions = Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
             let server = writer.server();

@@ -60,6 +60,7 @@ pub fn default_object(object: &mut Value, group: &str, kind: &str) {
             put_default(object, "reclaimPolicy", "Delete");
             put_default(object, "volumeBindingMode", "Immediate");
         }
+        ("", "Service") => default_addresses(object),
         ("admissionregistration.k8s.io", "MutatingWebhookConfiguration") => default_webhooks(object, true),
         ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration") => default_webhooks(object, false),
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => default_policy(object),
@@ -195,6 +196,19 @@ fn default_matching(matching: &mut Object) {
     put_default(matching, "objectSelector", json!({}));
     for key in ["resourceRules", "excludeResourceRules"] {
         each_object(matching, key).for_each(|rule| put_default(rule, "scope", "*"));
+    }
+}
+
+/// Whoever tells an address of a load balancer and not its mode means a virtual one.
+fn default_addresses(service: &mut Object) {
+    if service.get("spec").is_none_or(|spec| spec.get("type") != Some(&Value::from("LoadBalancer"))) {
+        return;
+    }
+    let balancer = object_at(service, "status").and_then(|status| object_at(status, "loadBalancer"));
+    for address in balancer.into_iter().flat_map(|balancer| each_object(balancer, "ingress")) {
+        if !text_of(address, "ip").is_empty() {
+            put_default(address, "ipMode", "VIP");
+        }
     }
 }
 
@@ -407,5 +421,26 @@ mod tests {
         assert_eq!(service["spec"]["ports"][0], json!({"port": 80, "protocol": "TCP", "targetPort": 80}));
         let namespace = defaulted("", "Namespace", json!({"metadata": {"name": "n"}}));
         assert_eq!(namespace["metadata"]["labels"]["kubernetes.io/metadata.name"], "n");
+    }
+
+    #[test]
+    fn an_account_has_both_its_names_and_an_address_of_a_balancer_its_mode() {
+        for name in ["serviceAccountName", "serviceAccount"] {
+            let pod = defaulted("", "Pod", json!({"metadata": {}, "spec": {name: "runner", "containers": []}}));
+            assert_eq!(
+                (&pod["spec"]["serviceAccountName"], &pod["spec"]["serviceAccount"]),
+                (&json!("runner"), &json!("runner"))
+            );
+        }
+        let told = |kind: &str| {
+            let addresses = json!([{"ip": "10.0.0.1"}, {"hostname": "a"}, {"ip": "10.0.0.2", "ipMode": "Proxy"}]);
+            let service =
+                json!({"metadata": {}, "spec": {"type": kind}, "status": {"loadBalancer": {"ingress": addresses}}});
+            defaulted("", "Service", service)["status"]["loadBalancer"]["ingress"].clone()
+        };
+        let modes =
+            json!([{"ip": "10.0.0.1", "ipMode": "VIP"}, {"hostname": "a"}, {"ip": "10.0.0.2", "ipMode": "Proxy"}]);
+        assert_eq!(told("LoadBalancer"), modes);
+        assert_eq!(told("ClusterIP")[0], json!({"ip": "10.0.0.1"}));
     }
 }

@@ -14,6 +14,12 @@ pub fn pod_spec(spec: &mut Object) {
     put_default(spec, "securityContext", json!({}));
     put_default(spec, "terminationGracePeriodSeconds", 30);
     put_default(spec, "schedulerName", "default-scheduler");
+    // Two names of one thing: the new one wins (`Convert_v1_PodSpec_To_core_PodSpec` and back).
+    let account = ["serviceAccountName", "serviceAccount"].map(|name| text_of(spec, name).to_owned());
+    if let Some(account) = account.into_iter().find(|account| !account.is_empty()) {
+        spec.insert("serviceAccountName".into(), json!(account));
+        spec.insert("serviceAccount".into(), json!(account));
+    }
     let host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
     for list in ["containers", "initContainers", "ephemeralContainers"] {
         each_object(spec, list).for_each(|item| default_container(item, host_network));

@@ -117,7 +117,7 @@ fn completions_error(job: &Value, old: Option<&Value>) -> Option<FieldError> {
 }
 
 /// Checks that belong to a part.
-pub fn validate_part(resource: &Resource, part: Part, object: &Value) -> Vec<FieldError> {
+pub fn validate_part(resource: &Resource, part: Part, object: &Value, old: &Value) -> Vec<FieldError> {
     if part == Part::Status && !resource.is_custom() {
         if is_kind(resource, "", "namespaces") {
             return phase_error(object).into_iter().collect();
@@ -125,7 +125,11 @@ pub fn validate_part(resource: &Resource, part: Part, object: &Value) -> Vec<Fie
         if is_kind(resource, "", "pods") {
             return crate::pod::address_errors(object);
         }
-        return crate::rollout::status_errors(&resource.plural, object);
+        let mut errors = crate::rollout::status_errors(&resource.plural, object);
+        if is_kind(resource, "batch", "jobs") {
+            errors.extend(crate::job_status::status_errors(object, old));
+        }
+        return errors;
     }
     if part == Part::Named("ephemeralcontainers") {
         return crate::pod::ephemeral_errors(object);

@@ -104,7 +104,7 @@ pub(super) async fn replace_object(
         advance_generation(&resource, &mut object, old);
     }
     let mut errors = kind_errors(&resource, part, meta::validate_update(&object, old, &resource), &object, Some(old));
-    errors.extend(strategy::validate_part(&resource, part, &object));
+    errors.extend(strategy::validate_part(&resource, part, &object, old));
     if !errors.is_empty() {
         return Err(invalid_object(&resource, &object, &name, &errors));
     }

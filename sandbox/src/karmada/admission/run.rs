@@ -19,6 +19,7 @@ use super::{
 use crate::karmada::{
     api::{ApiError, Server},
     control::Gates,
+    interpreter::lua::{customization_kind, validate_customization},
     object::{Gvk, ObjectExt},
 };
 
@@ -101,6 +102,7 @@ pub fn webhook_router(host: &Arc<Server>, clock: SharedClock, gates: Gates) -> R
     if gates.federated_quota {
         host.watch_kind(&quota_kind());
     }
+    host.watch_kind(&customization_kind());
     let hooks = Hooks { host: host.clone(), clock, gates };
     Router::new().route("/mutate", post(mutate_review)).route("/validate", post(validate_review)).with_state(hooks)
 }
@@ -164,6 +166,13 @@ pub fn webhook_configurations(url: &str, ca_pem: &str) -> [Value; 2] {
         hook("clusteroverridepolicy.karmada.io", "/validate", both, policies, "clusteroverridepolicies"),
         hook("resourcebinding.karmada.io", "/validate", both, works, "resourcebindings"),
         hook("cluster.karmada.io", "/validate", both, "cluster.karmada.io", "clusters"),
+        hook(
+            "resourceinterpretercustomization.karmada.io",
+            "/validate",
+            both,
+            "config.karmada.io",
+            "resourceinterpretercustomizations",
+        ),
         protection,
     ];
     [
@@ -208,7 +217,12 @@ async fn validate_review(State(hooks): State<Hooks>, Json(asked): Json<Value>) -
         );
     }
     let object = &request["object"];
-    if let Err(message) = validate::validate_object(object, old) {
+    let verdict = if object.gvk() == customization_kind() {
+        validate_customization(object, &hooks.host.list(&customization_kind()))
+    } else {
+        validate::validate_object(object, old)
+    };
+    if let Err(message) = verdict {
         return answer_review(request, deny_review("Forbidden", &message));
     }
     if hooks.gates.federated_quota && object.text("/kind") == "ResourceBinding" {

@@ -303,6 +303,29 @@ pub fn is_changed(old: &Value, new: &Value) -> bool {
     essence(old) != essence(new)
 }
 
+/// Whether a policy waits, after a change of its own, for its templates to change too (`activationPreference`).
+#[must_use]
+pub fn is_lazy(policy: &Value) -> bool {
+    policy.text("/spec/activationPreference") == "Lazy"
+}
+
+/// Whether an update of a template touches only labels and annotations of Karmada's.
+#[must_use]
+pub fn is_changed_by_karmada(old: &Value, new: &Value) -> bool {
+    let of_users = |object: &Value| {
+        let mut object = object.clone();
+        let labels: Vec<String> = object.labels().into_keys().collect();
+        let ours = |key: &&str| key.contains(".karmada.io") && *key != "namespace.karmada.io/skip-auto-propagation";
+        object.remove_labels(&labels.iter().map(String::as_str).filter(ours).collect::<Vec<_>>());
+        let annotations: Vec<String> = object.annotations().into_keys().collect();
+        let ours = |key: &&str| key.contains(".karmada.io");
+        object.remove_annotations(&annotations.iter().map(String::as_str).filter(ours).collect::<Vec<_>>());
+        object.remove_at(&["metadata", "generation"]);
+        object
+    };
+    !is_changed(&of_users(old), &of_users(new))
+}
+
 /// Whether templates of this kind can be propagated at all.
 #[must_use]
 pub fn is_propagated(gvk: &Gvk) -> bool {
@@ -343,6 +366,18 @@ mod tests {
         assert_eq!(chosen(&[policy("b", 1, &all), policy("c", 0, &named)]), Some("b".to_owned()));
         assert_eq!(chosen(&[policy("b", 0, &labels), policy("a", 0, &all)]), Some("b".to_owned()));
         assert_eq!(chosen(&[policy("b", 0, &all), policy("a", 0, &all)]), Some("a".to_owned()));
+    }
+
+    #[test]
+    fn a_claim_is_karmadas_change_and_anything_else_a_users() {
+        let mut claimed = job();
+        set_claim(&mut claimed, Scope::Namespace, &policy("p", 0, &json!({})));
+        claimed.put(&["metadata", "generation"], json!(2));
+        assert!(is_changed_by_karmada(&job(), &claimed));
+        claimed.set_annotation("touched", "1");
+        assert!(!is_changed_by_karmada(&job(), &claimed));
+        assert!(is_lazy(&json!({"spec": {"activationPreference": "Lazy"}})));
+        assert!(!is_lazy(&policy("p", 0, &json!({}))));
     }
 
     #[test]

@@ -19,10 +19,13 @@ const SOURCE: &str = "resource-detector";
 
 type PolicyKey = (Scope, String, String);
 
+/// A template, and whether only Karmada changed it or its policy: a lazy policy waits for somebody else to.
+type TemplateKey = (ObjectKey, bool);
+
 /// See the module.
 pub struct Detector {
     control: Arc<Control>,
-    templates: Arc<Queue<ObjectKey>>,
+    templates: Arc<Queue<TemplateKey>>,
     policies: Arc<Queue<PolicyKey>>,
     kinds: std::sync::Mutex<BTreeSet<Gvk>>,
 }
@@ -51,9 +54,9 @@ impl Detector {
             );
         }
         let own = detector.clone();
-        detector.templates.run(8, move |key| {
+        detector.templates.run(8, move |(key, by_karmada)| {
             let own = own.clone();
-            async move { own.sync_template(&key).await }
+            async move { own.sync_template(&key, by_karmada).await }
         });
         let own = detector.clone();
         detector.policies.run(2, move |key| {
@@ -68,7 +71,7 @@ impl Detector {
         if !plan::is_propagated(gvk) || !crate::karmada::api::lock_state(&self.kinds).insert(gvk.clone()) {
             return;
         }
-        let queue = self.templates.clone();
+        let (queue, control) = (self.templates.clone(), self.control.clone());
         self.control.host.add_handler(
             gvk,
             Arc::new(move |change: &Change| {
@@ -81,13 +84,19 @@ impl Detector {
                     _ => true,
                 };
                 if real {
-                    queue.add(ObjectKey::of(object));
+                    let by_karmada = match (&change.old, &change.new) {
+                        (Some(old), Some(new)) => {
+                            is_claimed_lazily(&control, new) && plan::is_changed_by_karmada(old, new)
+                        }
+                        _ => false,
+                    };
+                    queue.add((ObjectKey::of(object), by_karmada));
                 }
             }),
         );
     }
 
-    async fn sync_template(&self, key: &ObjectKey) -> Result<Next, Failure> {
+    async fn sync_template(&self, key: &ObjectKey, by_karmada: bool) -> Result<Next, Failure> {
         let host = &self.control.host;
         let Some(object) = host.get_cached_or_live(&key.gvk, &key.namespace, &key.name).await? else {
             return Ok(Next::Done);
@@ -96,7 +105,7 @@ impl Detector {
             return Ok(Next::Done);
         }
         if let Some((scope, namespace, name)) = plan::claiming_policy(&object) {
-            return self.sync_claimed(&object, scope, &namespace, &name).await;
+            return self.sync_claimed(&object, scope, &namespace, &name, by_karmada).await;
         }
         for scope in [Scope::Namespace, Scope::Cluster] {
             let candidates = match scope {
@@ -106,13 +115,20 @@ impl Detector {
             };
             if let Some(policy) = plan::choose_policy(&object, &candidates) {
                 self.overrides_present(policy)?;
-                return self.apply_policy(&object, scope, policy).await;
+                return self.apply_policy(&object, scope, policy, by_karmada).await;
             }
         }
         Ok(Next::Done)
     }
 
-    async fn sync_claimed(&self, object: &Shared, scope: Scope, namespace: &str, name: &str) -> Result<Next, Failure> {
+    async fn sync_claimed(
+        &self,
+        object: &Shared,
+        scope: Scope,
+        namespace: &str,
+        name: &str,
+        by_karmada: bool,
+    ) -> Result<Next, Failure> {
         let Some(policy) = self.control.host.get_cached_or_live(&scope.gvk(), namespace, name).await? else {
             self.clean_template(object, scope).await?;
             return Ok(Next::Done);
@@ -124,7 +140,7 @@ impl Detector {
             return Ok(Next::Done);
         }
         self.overrides_present(&policy)?;
-        self.apply_policy(object, scope, &policy).await
+        self.apply_policy(object, scope, &policy, by_karmada).await
     }
 
     /// A policy waits for the overrides that it names.
@@ -142,13 +158,19 @@ impl Detector {
         if missing { Err(Failure("waiting for dependent overrides".to_owned())) } else { Ok(()) }
     }
 
-    async fn apply_policy(&self, object: &Shared, scope: Scope, policy: &Shared) -> Result<Next, Failure> {
+    async fn apply_policy(
+        &self,
+        object: &Shared,
+        scope: Scope,
+        policy: &Shared,
+        by_karmada: bool,
+    ) -> Result<Next, Failure> {
         let name = match scope {
             Scope::Namespace => format!("policy({}/{})", policy.namespace(), policy.name()),
             Scope::Cluster => format!("cluster policy({})", policy.name()),
         };
         let about = About::object(object);
-        match self.try_apply(object, scope, policy).await {
+        match self.try_apply(object, scope, policy, by_karmada).await {
             Ok(changed) => {
                 if changed {
                     self.control.events.normal(SOURCE, about, "ApplyPolicySucceed", format!("Apply {name} succeed"));
@@ -163,8 +185,17 @@ impl Detector {
         }
     }
 
-    async fn try_apply(&self, object: &Shared, scope: Scope, policy: &Shared) -> Result<bool, Failure> {
+    async fn try_apply(
+        &self,
+        object: &Shared,
+        scope: Scope,
+        policy: &Shared,
+        by_karmada: bool,
+    ) -> Result<bool, Failure> {
         let template = self.claim_template(object, scope, policy).await?;
+        if by_karmada && plan::is_lazy(policy) {
+            return Ok(false);
+        }
         let interpreted = self.interpret_template(&template).await?;
         let priority = self.policy_priority(policy).await?;
         let desired = plan::build_binding(&template, scope, policy, &interpreted, priority);
@@ -265,10 +296,10 @@ impl Detector {
             self.control.writer.modify(&policy, "", |policy| policy.remove_finalizer(scope.finalizer())).await?;
             return Ok(Next::Done);
         }
-        let selectors = policy.items("/spec/resourceSelectors");
+        let (selectors, lazy) = (policy.items("/spec/resourceSelectors"), plan::is_lazy(&policy));
         for object in self.claimed_by(*scope, &policy) {
             if plan::match_selectors(&object, selectors).is_some() {
-                self.templates.add(ObjectKey::of(&object));
+                self.templates.add((ObjectKey::of(&object), lazy));
             } else {
                 self.unclaim_unmatched(&object, *scope).await?;
             }
@@ -280,7 +311,7 @@ impl Detector {
                 let free = plan::claiming_policy(&object).is_none() && !names::reserved_namespace(object.namespace());
                 let reach = *scope == Scope::Cluster || object.namespace() == namespace;
                 if free && reach && plan::match_selectors(&object, selectors).is_some() {
-                    self.templates.add(ObjectKey::of(&object));
+                    self.templates.add((ObjectKey::of(&object), lazy));
                 }
             }
         }
@@ -336,4 +367,11 @@ impl Detector {
         self.control.writer.modify(object, "", unclaim).await?;
         Ok(())
     }
+}
+
+/// Whether the policy that claims a template is a lazy one.
+fn is_claimed_lazily(control: &Control, template: &Value) -> bool {
+    plan::claiming_policy(template)
+        .and_then(|(scope, namespace, name)| control.host.cached(&scope.gvk(), &namespace, &name))
+        .is_some_and(|policy| plan::is_lazy(&policy))
 }

@@ -31,12 +31,23 @@ fn pod_spec(gvk: &Gvk) -> Option<&'static str> {
 pub fn list_dependencies(object: &Value) -> Vec<Value> {
     let gvk = object.gvk();
     let namespace = object.namespace();
-    let reference =
-        |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "namespace": namespace, "name": name});
     let Some(pod) = pod_spec(&gvk).and_then(|at| object.pointer(at)) else {
-        return object.items("/spec/tls").iter().map(|tls| reference("Secret", tls.text("/secretName"))).collect();
+        let secrets = object.items("/spec/tls").iter().map(|tls| tls.text("/secretName"));
+        return secrets.map(|name| refer_to("Secret", namespace, name)).collect();
     };
     let own: BTreeSet<&str> = object.items("/spec/volumeClaimTemplates").iter().map(ObjectExt::name).collect();
+    let mut needs = list_pod_needs(pod, namespace);
+    needs.retain(|one| one["kind"] != "PersistentVolumeClaim" || !own.contains(one.text("/name")));
+    needs
+}
+
+fn refer_to(kind: &str, namespace: &str, name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": kind, "namespace": namespace, "name": name})
+}
+
+/// References to what a pod of this spec needs.
+#[must_use]
+pub fn list_pod_needs(pod: &Value, namespace: &str) -> Vec<Value> {
     let needs = Needs::of(pod);
     let mut all = Vec::new();
     for (kind, names) in [
@@ -45,11 +56,7 @@ pub fn list_dependencies(object: &Value) -> Vec<Value> {
         ("ServiceAccount", &needs.accounts),
         ("PersistentVolumeClaim", &needs.claims),
     ] {
-        for name in names {
-            if kind != "PersistentVolumeClaim" || !own.contains(name) {
-                all.push(reference(kind, name));
-            }
-        }
+        all.extend(names.iter().map(|name| refer_to(kind, namespace, name)));
     }
     all
 }

@@ -1,12 +1,13 @@
 //! The resource interpreter: who knows about a kind, and what they say.
 //!
-//! Rule: Karmada `pkg/resourceinterpreter/interpreter.go`: per operation the first that declares it answers: webhooks,
-//! then what Karmada ships for foreign kinds, then what it knows of Kubernetes' own. User Lua
-//! (`ResourceInterpreterCustomization`) is not run here.
+//! Rule: Karmada `pkg/resourceinterpreter/interpreter.go`: per operation the first that declares it answers: users'
+//! scripts, then webhooks, then what Karmada ships for foreign kinds, then what it knows of Kubernetes' own.
 
 pub mod dependencies;
+pub mod lua;
 pub mod prune;
 pub mod retain;
+mod small;
 pub mod status;
 pub mod volcano;
 pub mod webhook;
@@ -14,6 +15,7 @@ pub mod workload;
 
 use std::sync::Arc;
 
+use caldera_runtime::clock::SharedClock;
 use serde_json::Value;
 
 use super::{
@@ -43,6 +45,18 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// Each.
+    pub const ALL: [Self; 8] = [
+        Self::InterpretReplica,
+        Self::InterpretComponent,
+        Self::ReviseReplica,
+        Self::InterpretStatus,
+        Self::Retain,
+        Self::AggregateStatus,
+        Self::InterpretHealth,
+        Self::InterpretDependency,
+    ];
+
     /// As configurations spell it.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -70,14 +84,31 @@ pub fn configuration_kind() -> Gvk {
 pub struct Interpreter {
     host: Arc<Server>,
     caller: webhook::Caller,
+    clock: SharedClock,
 }
 
 impl Interpreter {
-    /// With the webhooks that are configured on the host, of which some are served in this process.
+    /// With the scripts and webhooks that are configured on the host; some of the webhooks are served in this process.
     #[must_use]
-    pub fn new(host: Arc<Server>, in_process: webhook::InProcess) -> Self {
+    pub fn new(host: Arc<Server>, in_process: webhook::InProcess, clock: SharedClock) -> Self {
         host.watch_kind(&configuration_kind());
-        Self { host, caller: webhook::Caller::new(in_process) }
+        host.watch_kind(&lua::customization_kind());
+        Self { host, caller: webhook::Caller::new(in_process), clock }
+    }
+
+    fn choose_scripts(&self, gvk: &Gvk, operation: Operation) -> Vec<String> {
+        lua::choose_scripts(&self.host.list(&lua::customization_kind()), gvk, operation)
+    }
+
+    /// What the user's script in charge says, if there is one.
+    fn ask_script<T>(
+        &self,
+        gvk: &Gvk,
+        operation: Operation,
+        ask: impl FnOnce(&lua::Script<'_>) -> Result<T, String>,
+    ) -> Option<Result<T, String>> {
+        let scripts = self.choose_scripts(gvk, operation);
+        scripts.first().map(|text| ask(&lua::Script { text, now: self.clock.now() }))
     }
 
     fn choose_hook(&self, gvk: &Gvk, operation: Operation) -> Option<webhook::Hook> {
@@ -87,7 +118,9 @@ impl Interpreter {
     /// Whether anybody can answer.
     #[must_use]
     pub fn is_enabled(&self, gvk: &Gvk, operation: Operation) -> bool {
-        self.choose_hook(gvk, operation).is_some() || built_in(gvk, operation)
+        built_in(gvk, operation)
+            || self.choose_hook(gvk, operation).is_some()
+            || !self.choose_scripts(gvk, operation).is_empty()
     }
 
     async fn ask_hook(
@@ -108,9 +141,12 @@ impl Interpreter {
     /// How many replicas, and what each needs.
     ///
     /// # Errors
-    /// When the webhook in charge fails.
+    /// When the script or webhook in charge fails.
     pub async fn interpret_replicas(&self, object: &Value) -> Result<(i64, Option<Value>), String> {
         let operation = Operation::InterpretReplica;
+        if let Some(answer) = self.ask_script(&object.gvk(), operation, |script| script.read_replicas(object)) {
+            return answer;
+        }
         match self.choose_hook(&object.gvk(), operation) {
             Some(hook) => {
                 let response = self.ask_hook(&hook, operation, object, None, 0, None).await?;
@@ -123,9 +159,12 @@ impl Interpreter {
     /// Replicas and needs by pod template.
     ///
     /// # Errors
-    /// When the webhook in charge fails.
+    /// When the script or webhook in charge fails.
     pub async fn interpret_components(&self, object: &Value) -> Result<Vec<Value>, String> {
         let operation = Operation::InterpretComponent;
+        if let Some(answer) = self.ask_script(&object.gvk(), operation, |script| script.read_components(object)) {
+            return answer;
+        }
         match self.choose_hook(&object.gvk(), operation) {
             Some(hook) => {
                 Ok(self.ask_hook(&hook, operation, object, None, 0, None).await?.items("/components").to_vec())
@@ -137,9 +176,14 @@ impl Interpreter {
     /// The object with so many replicas.
     ///
     /// # Errors
-    /// When the webhook in charge fails.
+    /// When the script or webhook in charge fails.
     pub async fn revise_replicas(&self, object: &Value, replicas: i64) -> Result<Value, String> {
         let operation = Operation::ReviseReplica;
+        if let Some(answer) =
+            self.ask_script(&object.gvk(), operation, |script| script.revise_replicas(object, replicas))
+        {
+            return answer;
+        }
         match self.choose_hook(&object.gvk(), operation) {
             Some(hook) => {
                 webhook::apply_patch(object, &self.ask_hook(&hook, operation, object, None, replicas, None).await?)
@@ -155,9 +199,14 @@ impl Interpreter {
     /// The desired object with what the observed one keeps.
     ///
     /// # Errors
-    /// When the webhook in charge fails.
+    /// When the script or webhook in charge fails.
     pub async fn retain_fields(&self, desired: &Value, observed: &Value) -> Result<Value, String> {
         let operation = Operation::Retain;
+        if let Some(answer) =
+            self.ask_script(&desired.gvk(), operation, |script| script.retain_fields(desired, observed))
+        {
+            return answer;
+        }
         match self.choose_hook(&desired.gvk(), operation) {
             Some(hook) => {
                 webhook::apply_patch(desired, &self.ask_hook(&hook, operation, desired, Some(observed), 0, None).await?)
@@ -173,9 +222,14 @@ impl Interpreter {
     /// The template with the status of all members.
     ///
     /// # Errors
-    /// When the webhook in charge fails.
+    /// When the script or webhook in charge fails.
     pub async fn aggregate_status(&self, template: &Value, items: &[Value], now: &str) -> Result<Value, String> {
         let operation = Operation::AggregateStatus;
+        if let Some(answer) =
+            self.ask_script(&template.gvk(), operation, |script| script.aggregate_status(template, items))
+        {
+            return answer;
+        }
         let gvk = template.gvk();
         if let Some(hook) = self.choose_hook(&gvk, operation) {
             return webhook::apply_patch(
@@ -197,9 +251,14 @@ impl Interpreter {
     /// What a member object's status is, for the host.
     ///
     /// # Errors
-    /// When the webhook in charge fails.
+    /// When the script or webhook in charge fails.
     pub async fn interpret_status(&self, observed: &Value) -> Result<Option<Value>, String> {
         let operation = Operation::InterpretStatus;
+        if let Some(answer) =
+            self.ask_script(&observed.gvk(), operation, |script| script.reflect_status(observed).map(Some))
+        {
+            return answer;
+        }
         let gvk = observed.gvk();
         match self.choose_hook(&gvk, operation) {
             Some(hook) => Ok(self.ask_hook(&hook, operation, observed, None, 0, None).await?.get("rawStatus").cloned()),
@@ -211,9 +270,12 @@ impl Interpreter {
     /// Whether a member object is healthy.
     ///
     /// # Errors
-    /// When the webhook in charge fails.
+    /// When the script or webhook in charge fails.
     pub async fn interpret_health(&self, observed: &Value) -> Result<bool, String> {
         let operation = Operation::InterpretHealth;
+        if let Some(answer) = self.ask_script(&observed.gvk(), operation, |script| script.is_healthy(observed)) {
+            return answer;
+        }
         let gvk = observed.gvk();
         match self.choose_hook(&gvk, operation) {
             Some(hook) => Ok(self.ask_hook(&hook, operation, observed, None, 0, None).await?.flag("/healthy")),
@@ -225,9 +287,18 @@ impl Interpreter {
     /// References to what the object needs.
     ///
     /// # Errors
-    /// When the webhook in charge fails.
+    /// When the script or webhook in charge fails.
     pub async fn interpret_dependencies(&self, object: &Value) -> Result<Vec<Value>, String> {
         let operation = Operation::InterpretDependency;
+        let scripts = self.choose_scripts(&object.gvk(), operation);
+        if !scripts.is_empty() {
+            let mut all = Vec::new();
+            for text in &scripts {
+                all.extend(lua::Script { text, now: self.clock.now() }.list_dependencies(object)?);
+            }
+            lua::sort_dependencies(&mut all);
+            return Ok(all);
+        }
         match self.choose_hook(&object.gvk(), operation) {
             Some(hook) => {
                 Ok(self.ask_hook(&hook, operation, object, None, 0, None).await?.items("/dependencies").to_vec())

@@ -4,6 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::small;
 use crate::karmada::{
     names,
     object::{Gvk, ObjectExt},
@@ -54,6 +55,7 @@ pub fn is_aggregated(gvk: &Gvk) -> bool {
         || is_kind(gvk, "batch/v1", "CronJob")
         || is_kind(gvk, "v1", "Pod")
         || is_kind(gvk, "v1", "Service")
+        || small::is_aggregated(gvk)
 }
 
 /// The part of a member object's status that travels to the host; `None` when there is nothing to tell.
@@ -88,7 +90,7 @@ pub fn reflect_status(observed: &Value) -> Option<Value> {
         return is_balancer
             .then(|| json!({"loadBalancer": status.get("loadBalancer").cloned().unwrap_or_else(|| json!({}))}));
     }
-    Some(status.clone())
+    Some(small::reflect_status(&gvk, status).unwrap_or_else(|| status.clone()))
 }
 
 fn reflect_job(status: &Value) -> Value {
@@ -123,24 +125,14 @@ pub fn aggregate_status(template: &Value, items: &[Value], now: &str) -> Option<
     if is_kind(&gvk, "v1", "Pod") {
         return (!items.is_empty()).then(|| aggregate_pod(items));
     }
-    if is_kind(&gvk, "v1", "Service") && template.text("/spec/type") == "LoadBalancer" {
-        let all = reported_statuses(items).flat_map(|(_, status)| status.items("/loadBalancer/ingress").to_vec());
-        let mut ingress: Vec<Value> = Vec::new();
-        for one in all {
-            if !ingress.contains(&one) {
-                ingress.push(one);
-            }
-        }
-        return Some(if ingress.is_empty() {
-            json!({"loadBalancer": {}})
-        } else {
-            json!({"loadBalancer": {"ingress": ingress}})
-        });
+    if is_kind(&gvk, "v1", "Service") {
+        let is_balancer = template.text("/spec/type") == "LoadBalancer";
+        return is_balancer.then(|| small::aggregate_balancers(items, true));
     }
-    None
+    small::aggregate_status(&gvk, items)
 }
 
-fn reported_statuses(items: &[Value]) -> impl Iterator<Item = (&str, &Value)> {
+pub(super) fn reported_statuses(items: &[Value]) -> impl Iterator<Item = (&str, &Value)> {
     items.iter().filter_map(|item| Some((item.text("/clusterName"), item.present("/status")?)))
 }
 
