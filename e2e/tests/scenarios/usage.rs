@@ -78,7 +78,7 @@ fn what_a_job_used_is_known_after_it_and_the_controller_are_gone() {
             s.until_phase("cut", "Running").await?;
             s.delete(Kind::Job, "cut").await?;
             for (name, result, cores) in [("long", "Completed", 2), ("cut", "Deleted", 1)] {
-                let ended = ended(s, name).await?;
+                let ended = ended(&s, name).await?;
                 let charged = ended.charged.get("cpu").as_nano() / 1_000_000_000;
                 ensure!((&*ended.result, charged) == (result, cores), "{ended:?}");
                 ensure!(ended.queue.as_str() == queue && !ended.clusters.is_empty(), "{ended:?}");

@@ -66,11 +66,13 @@ pub struct Bounds {
 impl Default for Bounds {
     fn default() -> Self {
         Self {
-            // Of HTTP/1.1 each call needs one. API servers take 200 writes at once unless they are told otherwise.
-            connections: 512,
+            // An API server takes 200 writes at once unless it is told otherwise. It dials for each call that finds no
+            // stream free, so that few streams make many connections.
+            connections: 256,
             spared: Duration::from_secs(1),
-            streams: 32,
-            handshake: Duration::from_secs(5),
+            streams: 64,
+            // As long as Go's clients wait for it.
+            handshake: Duration::from_secs(10),
             headers: Duration::from_secs(10),
             request: Duration::from_secs(30),
             idle: Duration::from_secs(120),
@@ -84,7 +86,9 @@ const BUFFER: usize = 64 * 1024;
 /// Between two looks for a place while all connections are busy.
 const LOOK_FOR_PLACE: Duration = Duration::from_millis(5);
 /// Bytes of a request's headers.
-const HEADERS: u32 = 16 * 1024;
+const HEADERS: u32 = 8 * 1024;
+/// For a client that was told to go, by HTTP/2: it asks elsewhere what we did not begin.
+const FAREWELL: Duration = Duration::from_millis(250);
 
 /// Serves `routes` until `stop`, then lets open requests end.
 ///
@@ -126,7 +130,6 @@ pub async fn serve_bounded(
             tokio::select! {
                 biased;
                 () = end.cancelled() => {}
-                () = place.activity.closed() => tracing::debug!("a connection made room for another"),
                 () = serve_socket(tcp, tls, routes, &place, bounds, stop) => {}
             }
         });
@@ -150,7 +153,12 @@ async fn serve_socket(
     let _ = tcp.set_nodelay(true);
     let Some(tls) = tls else { return serve_stream(tcp, routes, place, bounds, stop).await };
     let shaken = TlsAcceptor::from(tls.current_config()).accept(tcp);
-    match tokio::time::timeout(bounds.handshake, shaken).await {
+    let shaken = tokio::select! {
+        biased;
+        () = place.activity.closed() => return tracing::debug!("a handshake made room for another"),
+        shaken = tokio::time::timeout(bounds.handshake, shaken) => shaken,
+    };
+    match shaken {
         Ok(Ok(stream)) => {
             let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
             place.activity.set_http2(is_http2);
@@ -187,15 +195,20 @@ where
     let io = TokioIo::new(Watched::new(stream, Arc::clone(activity)));
     let mut serving = std::pin::pin!(builder.serve_connection(io, service));
     let mut look = tokio::time::interval(bounds.headers.min(bounds.idle).min(bounds.request) / 8);
-    let mut is_stopped = false;
+    let (mut is_stopped, mut leave) = (false, None);
     loop {
         tokio::select! {
             biased;
             _ = serving.as_mut() => return,
-            now = look.tick() => if let Some(why) = activity.find_overdue(&bounds, now) {
-                tracing::debug!(why, "a connection was closed");
-                return;
+            now = look.tick(), if leave.is_none() => if let Some(why) = activity.find_overdue(&bounds, now) {
+                tracing::debug!(why, "a connection is closed");
+                activity.close();
             },
+            () = activity.closed(), if leave.is_none() => {
+                leave = Some(Instant::now() + FAREWELL);
+                serving.as_mut().graceful_shutdown();
+            }
+            () = tokio::time::sleep_until(leave.unwrap_or_else(Instant::now)), if leave.is_some() => return,
             () = stop.cancelled(), if !is_stopped => {
                 is_stopped = true;
                 serving.as_mut().graceful_shutdown();
