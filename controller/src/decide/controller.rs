@@ -381,6 +381,8 @@ impl Controller {
             .filter(|_| fault.is_none())
             .and_then(|(queue, _)| jobs.engine.charge_of(binding.id.as_str()).map(|amount| (queue.clone(), amount)));
         let is_old = !objects.is_complete();
+        // A binding that outlives its job by a moment is charged until it goes; that is no new admission.
+        let charged = charged.filter(|_| workload.is_some() || self.usage.charge_of(key).is_some());
         self.usage.follow_charge(key, charged, binding.created, is_old, now);
         if fault.is_none() {
             self.ended_jobs.observe_binding(binding, workload.map(|workload| &**workload), is_old, now);

@@ -7,6 +7,7 @@ use super::world::World;
 use crate::{
     history::{EndedJob, JobHistory},
     observe::Input,
+    usage::UsageHistory,
 };
 
 fn begin() -> World {
@@ -37,6 +38,15 @@ fn told(history: &JobHistory) -> Vec<(String, String)> {
     history.list_jobs().into_iter().map(|EndedJob { name, result, .. }| (name, result)).collect()
 }
 
+fn count_admissions(world: &mut World) -> u64 {
+    let now = world.now;
+    world.controller.observe(Input::UsageHistory(UsageHistory::default()), now);
+    let write = world.controller.usage.write_history("caldera-system", now);
+    let Some(Write { body: Body::Apply { object, .. }, .. }) = write else { panic!("{write:?}") };
+    let months = UsageHistory::read_config_map(&object).unwrap().months;
+    months.values().flatten().map(|(_, usage)| usage.admissions).sum()
+}
+
 fn line(name: &str, result: &str) -> (String, String) {
     (name.to_owned(), result.to_owned())
 }
@@ -54,9 +64,11 @@ fn each_end_of_a_job_that_was_given_quota_is_recorded_once_with_what_it_was_char
     assert_eq!(job.charged.get("cpu").to_string(), "3");
     world.patch("ResourceBinding", "a-job", &json!({"metadata": {"labels": {"seen": "again"}}}));
     world.delete("Job", "a");
+    world.pass(1);
     world.delete("ResourceBinding", "a-job");
     world.pass(3);
     assert_eq!(save(&mut world), JobHistory::default(), "nothing new");
+    assert_eq!(count_admissions(&mut world), 1, "its binding outlived it");
 }
 
 #[test]
