@@ -318,7 +318,7 @@ impl Controller {
         self.jobs.remove_binding(key);
         let is_there = self.objects.workload_of(binding).is_some();
         self.ended_jobs.forget_binding(binding, self.usage.charge_of(key), is_there, self.now);
-        self.usage.follow_charge(key, None, binding.created, false, self.now);
+        self.usage.follow_charge(key, None, binding.created, (false, false), self.now);
         self.capacity.forget_job(&binding.id);
         self.capacity.set_selector(binding.id.as_str(), None);
         self.deadlines.placement.observe_phase(key, None, self.now);
@@ -383,7 +383,7 @@ impl Controller {
         let is_old = !objects.is_complete();
         // A binding that outlives its job by a moment is charged until it goes; that is no new admission.
         let charged = charged.filter(|_| workload.is_some() || self.usage.charge_of(key).is_some());
-        self.usage.follow_charge(key, charged, binding.created, is_old, now);
+        self.usage.follow_charge(key, charged, binding.created, (binding.admission.is_some(), is_old), now);
         if fault.is_none() {
             self.ended_jobs.observe_binding(binding, workload.map(|workload| &**workload), is_old, now);
         }

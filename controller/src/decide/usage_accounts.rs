@@ -20,6 +20,8 @@ struct Charged {
     since: Timestamp,
     /// It may have been charged since then, before this controller began, and is not accounted for that time yet.
     inherited: Option<Timestamp>,
+    /// Its admission is accounted.
+    is_counted: bool,
 }
 
 /// What is accounted, and what goes on.
@@ -49,9 +51,30 @@ impl UsageAccounts {
         }
     }
 
-    /// Takes in what is charged for a job from now on; `is_old` says that it may have been charged since it was
-    /// created, before this controller began.
+    /// Takes in what is charged for a job from now on. `is_stored`: its binding says so; a release that is on its way may
+    /// be refused and sent again. `is_old`: it may have been charged since it was created, before this controller began.
     pub(crate) fn follow_charge(
+        &mut self,
+        key: &Key,
+        charge: Option<(QueueName, Resources)>,
+        created: i64,
+        (is_stored, is_old): (bool, bool),
+        now: Timestamp,
+    ) {
+        let charge = charge.filter(|(_, amount)| !amount.is_empty());
+        let known = self.charged.get(key).map(|known| (&known.queue, &known.amount));
+        if known != charge.as_ref().map(|(queue, amount)| (queue, amount)) {
+            self.change_charge(key, charge, created, is_old, now);
+        }
+        if let Some(charged) = self.charged.get_mut(key).filter(|charged| is_stored && !charged.is_counted) {
+            charged.is_counted = true;
+            let account = Account { queue: charged.queue.clone(), namespace: key.namespace.to_string() };
+            self.history.add(Month::of(now), account, &Usage { admissions: 1, seconds: Resources::new() });
+            self.is_changed = true;
+        }
+    }
+
+    fn change_charge(
         &mut self,
         key: &Key,
         charge: Option<(QueueName, Resources)>,
@@ -59,21 +82,13 @@ impl UsageAccounts {
         is_old: bool,
         now: Timestamp,
     ) {
-        let charge = charge.filter(|(_, amount)| !amount.is_empty());
-        let known = self.charged.get(key).map(|known| (&known.queue, &known.amount));
-        if known == charge.as_ref().map(|(queue, amount)| (queue, amount)) {
-            return;
-        }
         self.is_changed = true;
         let before = self.charged.remove(key);
         if let Some(before) = &before {
             account_time(&mut self.history, key, before, (before.since, now));
         }
         let Some((queue, amount)) = charge else { return };
-        if before.is_none() && !is_old {
-            let account = Account { queue: queue.clone(), namespace: key.namespace.to_string() };
-            self.history.add(Month::of(now), account, &Usage { admissions: 1, seconds: Resources::new() });
-        }
+        let is_counted = before.as_ref().map_or(is_old, |before| before.is_counted);
         let created = Timestamp::from_second(created).unwrap_or(now);
         let mut inherited = before.map_or_else(|| is_old.then_some(created), |before| before.inherited);
         let mut since = now;
@@ -82,7 +97,7 @@ impl UsageAccounts {
         {
             since = self.history.until.map_or(now, |until| created.max(until).min(now));
         }
-        self.charged.insert(key.clone(), Charged { queue, amount, since, inherited });
+        self.charged.insert(key.clone(), Charged { queue, amount, since, inherited, is_counted });
     }
 
     /// What is charged for a job.
@@ -167,23 +182,36 @@ mod tests {
     fn a_job_is_accounted_what_it_is_charged_for_as_long_as_it_is() {
         let mut accounts = begin(UsageHistory::default());
         let began = at("2026-11-23T10:00:00Z");
-        accounts.follow_charge(&key(), cpu(4), 0, false, began);
-        accounts.follow_charge(&key(), cpu(4), 0, false, at("2026-11-23T10:00:30Z"));
-        accounts.follow_charge(&key(), cpu(2), 0, false, at("2026-11-23T10:01:00Z"));
+        accounts.follow_charge(&key(), cpu(4), 0, (true, false), began);
+        accounts.follow_charge(&key(), cpu(4), 0, (true, false), at("2026-11-23T10:00:30Z"));
+        accounts.follow_charge(&key(), cpu(2), 0, (true, false), at("2026-11-23T10:01:00Z"));
         assert_eq!(sum(&written(&mut accounts, at("2026-11-23T10:02:00Z")), "2026-11"), (1, 240 + 120));
-        accounts.follow_charge(&key(), None, 0, false, at("2026-11-23T10:03:00Z"));
+        accounts.follow_charge(&key(), None, 0, (true, false), at("2026-11-23T10:03:00Z"));
         let end = written(&mut accounts, at("2026-11-23T12:00:00Z"));
         assert_eq!(sum(&end, "2026-11"), (1, 240 + 240));
         assert!(accounts.write_history("ns", at("2026-11-23T12:05:00Z")).is_none(), "nothing is new");
-        accounts.follow_charge(&key(), cpu(1), 0, false, at("2026-11-23T12:00:00Z"));
+        accounts.follow_charge(&key(), cpu(1), 0, (true, false), at("2026-11-23T12:00:00Z"));
         let again = written(&mut accounts, at("2026-11-23T12:00:01Z"));
         assert_eq!(sum(&again, "2026-11"), (2, 481), "quota was given to it twice");
+    }
+
+    /// The API server refused the first one: somebody had changed the binding.
+    #[test]
+    fn a_release_that_is_sent_twice_is_one_admission() {
+        let mut accounts = begin(UsageHistory::default());
+        let began = at("2026-11-23T10:00:00Z");
+        accounts.follow_charge(&key(), cpu(4), 0, (false, false), began);
+        accounts.follow_charge(&key(), None, 0, (false, false), began);
+        accounts.follow_charge(&key(), cpu(4), 0, (false, false), began);
+        accounts.follow_charge(&key(), cpu(4), 0, (true, false), began);
+        accounts.follow_charge(&key(), cpu(4), 0, (true, false), began);
+        assert_eq!(sum(&written(&mut accounts, at("2026-11-23T10:00:10Z")), "2026-11"), (1, 40));
     }
 
     #[test]
     fn each_month_has_its_own_part() {
         let mut accounts = begin(UsageHistory::default());
-        accounts.follow_charge(&key(), cpu(1), 0, false, at("2026-11-30T23:59:00Z"));
+        accounts.follow_charge(&key(), cpu(1), 0, (true, false), at("2026-11-30T23:59:00Z"));
         let history = written(&mut accounts, at("2027-01-01T00:00:10Z"));
         assert_eq!(sum(&history, "2026-11"), (1, 60));
         assert_eq!(sum(&history, "2026-12"), (0, 31 * 24 * 3600));
@@ -193,7 +221,7 @@ mod tests {
     #[test]
     fn the_next_controller_goes_on_where_it_was_written_last() {
         let mut first = begin(UsageHistory::default());
-        first.follow_charge(&key(), cpu(1), 0, false, at("2026-11-23T10:00:00Z"));
+        first.follow_charge(&key(), cpu(1), 0, (true, false), at("2026-11-23T10:00:00Z"));
         let saved = written(&mut first, at("2026-11-23T10:05:00Z"));
         let created = at("2026-11-23T09:00:00Z").as_second();
         for reads_first in [true, false] {
@@ -201,7 +229,7 @@ mod tests {
             if reads_first {
                 second.read_history(saved.clone());
             }
-            second.follow_charge(&key(), cpu(1), created, true, at("2026-11-23T10:07:00Z"));
+            second.follow_charge(&key(), cpu(1), created, (true, true), at("2026-11-23T10:07:00Z"));
             if !reads_first {
                 assert!(second.write_history("ns", at("2026-11-23T10:07:00Z")).is_none(), "it would write over it");
                 second.read_history(saved.clone());
@@ -216,7 +244,7 @@ mod tests {
         let saved = UsageHistory { until: Some(at("2026-11-23T10:00:00Z")), ..UsageHistory::default() };
         let mut accounts = begin(saved);
         let created = at("2026-11-23T10:09:00Z").as_second();
-        accounts.follow_charge(&key(), cpu(1), created, true, at("2026-11-23T10:10:00Z"));
+        accounts.follow_charge(&key(), cpu(1), created, (true, true), at("2026-11-23T10:10:00Z"));
         assert_eq!(sum(&written(&mut accounts, at("2026-11-23T10:10:00Z")), "2026-11"), (0, 60));
     }
 
@@ -227,7 +255,7 @@ mod tests {
         let jobs = 5000;
         for n in 0..jobs {
             let key = Key::new(&format!("namespace-with-a-long-name-{n}"), "a");
-            accounts.follow_charge(&key, cpu(1), 0, false, began);
+            accounts.follow_charge(&key, cpu(1), 0, (true, false), began);
         }
         let write = accounts.write_history("ns", end).unwrap();
         let Body::Apply { object, .. } = &write.body else { panic!("it is applied") };
