@@ -74,7 +74,7 @@ pub(crate) struct PodGroupWrites {
     /// The last of them that was looked at: the one after it is next, so that all have their turn.
     turn: Option<Key>,
     refresh_due: Option<Timestamp>,
-    budget: RefreshBudget,
+    pub(crate) budget: RefreshBudget,
     in_flight: usize,
 }
 

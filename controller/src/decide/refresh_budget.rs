@@ -45,6 +45,11 @@ impl RefreshBudget {
         self.latency = (7 * self.latency + took) / 8;
     }
 
+    /// Writes take as long as those that another budget observes.
+    pub(crate) const fn share_latency(&mut self, other: &Self) {
+        self.latency = other.latency;
+    }
+
     /// Takes one, or says when to ask again.
     pub(crate) fn take_one(&mut self, now: Timestamp) -> Result<(), Timestamp> {
         if self.count_left(now) == 0 {
@@ -96,6 +101,20 @@ impl RefreshBudget {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_budget_that_shares_a_latency_is_refilled_as_slowly() {
+        let (mut observed, mut shares) = (RefreshBudget::default(), RefreshBudget::default());
+        (0..100).for_each(|_| observed.observe_write(SignedDuration::from_millis(500)));
+        let now = Timestamp::UNIX_EPOCH;
+        (0..10).for_each(|_| assert!(shares.take_one(now).is_ok()));
+        let in_two_seconds = after(now, SignedDuration::from_secs(2));
+        assert_eq!(shares.count_left(in_two_seconds), 10);
+        let mut slow = RefreshBudget::default();
+        slow.share_latency(&observed);
+        (0..10).for_each(|_| assert!(slow.take_one(now).is_ok()));
+        assert!(slow.count_left(in_two_seconds) <= 3, "{slow:?}");
+    }
 
     /// Texts of a line without end that are written in ten seconds, after the first ones, where a write takes so long.
     fn written_in_ten_seconds(latency: i64) -> usize {

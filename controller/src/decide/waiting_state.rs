@@ -47,7 +47,7 @@ pub(crate) struct WaitingStates {
     unannounced: VecDeque<Key>,
     is_unannounced: BTreeSet<Key>,
     /// Statements are taken from it, and events.
-    budget: RefreshBudget,
+    pub(crate) budget: RefreshBudget,
 }
 
 impl WaitingStates {
