@@ -4,16 +4,15 @@
 //! written, every five minutes at most, until it is full; then the next, whose lines are forgotten first. So a write is
 //! small however much is kept, and what is kept is bounded: some ten thousand jobs, the newest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use caldera_core::{gang::QueueName, resources::Resources};
-use caldera_runtime::{
-    watch::api_resource,
-    write::{Body, Write},
-};
+use caldera_runtime::write::Write;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+use crate::settings::write_config_map;
 
 /// How many ConfigMaps there are.
 pub const PAGES: usize = 16;
@@ -65,8 +64,12 @@ pub struct EndedJob {
 pub const DELETED: &str = "Deleted";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Page {
+struct HistoryPage {
     lines: String,
+    /// UID and result of each of its lines.
+    ends: BTreeSet<(String, String)>,
+    /// The last end in it.
+    until: Option<Timestamp>,
     /// Pages that were begun later have a greater one.
     turn: u64,
     is_changed: bool,
@@ -75,7 +78,7 @@ struct Page {
 /// All that is kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobHistory {
-    pages: BTreeMap<usize, Page>,
+    pages: BTreeMap<usize, HistoryPage>,
 }
 
 impl JobHistory {
@@ -87,57 +90,60 @@ impl JobHistory {
         let text = |key: &str| object["data"][key].as_str().unwrap_or_default();
         let turn = text(TURN).parse().map_err(|_| format!("its {TURN} is no number: {:?}", text(TURN)))?;
         let lines = text(LINES).to_owned();
-        parse_lines(&lines)?;
-        self.pages.insert(page, Page { lines, turn, is_changed: false });
+        let jobs = parse_lines(&lines)?;
+        let until = jobs.iter().map(|job| job.ended).max();
+        let ends = jobs.into_iter().map(|job| (job.uid, job.result)).collect();
+        self.pages.insert(page, HistoryPage { lines, ends, until, turn, is_changed: false });
         Ok(())
     }
 
     /// All jobs, in the order of their ends as far as they were recorded in it.
     #[must_use]
     pub fn list_jobs(&self) -> Vec<EndedJob> {
-        let mut pages: Vec<&Page> = self.pages.values().collect();
+        let mut pages: Vec<&HistoryPage> = self.pages.values().collect();
         pages.sort_by_key(|page| page.turn);
         pages.iter().flat_map(|page| parse_lines(&page.lines).unwrap_or_default()).collect()
     }
 
-    /// Adds a job; where all pages are full, the oldest of them is forgotten.
+    /// An end up to here may have been recorded and forgotten.
+    pub(crate) fn forgotten_until(&self) -> Option<Timestamp> {
+        let oldest = self.pages.values().filter(|_| self.pages.len() == PAGES).min_by_key(|page| page.turn);
+        oldest.and_then(|page| page.until)
+    }
+
+    /// Adds a job, unless it is recorded already that it ended so; where all pages are full, the oldest is forgotten.
     pub(crate) fn add(&mut self, job: &EndedJob) {
+        let end = (job.uid.clone(), job.result.clone());
+        if self.pages.values().any(|page| page.ends.contains(&end)) {
+            return;
+        }
         let line = json!(job).to_string() + "\n";
         let last = self.pages.iter().max_by_key(|(_, page)| page.turn).map(|(at, page)| (*at, page.turn));
         let (mut at, mut turn) = last.unwrap_or((0, 1));
         if self.pages.get(&at).is_some_and(|page| page.lines.len() + line.len() > MOST_BYTES) {
             (at, turn) = ((at + 1) % PAGES, turn + 1);
-            self.pages.insert(at, Page { turn, ..Page::default() });
+            self.pages.insert(at, HistoryPage { turn, ..HistoryPage::default() });
         }
-        let page = self.pages.entry(at).or_insert_with(|| Page { turn, ..Page::default() });
+        let page = self.pages.entry(at).or_insert_with(|| HistoryPage { turn, ..HistoryPage::default() });
         page.lines += &line;
+        page.ends.insert(end);
+        page.until = page.until.max(Some(job.ended));
         page.is_changed = true;
     }
 
     /// The pages that say more than what was written last.
     pub(crate) fn take_writes(&mut self, namespace: &str) -> Vec<Write> {
-        let changed = |(at, page): (&usize, &mut Page)| {
+        let changed = |(at, page): (&usize, &mut HistoryPage)| {
             std::mem::take(&mut page.is_changed).then(|| page.to_write(namespace, &name_page(*at)))
         };
         self.pages.iter_mut().filter_map(changed).collect()
     }
 }
 
-impl Page {
+impl HistoryPage {
     fn to_write(&self, namespace: &str, name: &str) -> Write {
-        let object = json!({
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": name, "namespace": namespace, "labels": {"app.kubernetes.io/part-of": "caldera"}},
-            "data": {(LINES): self.lines, (TURN): self.turn.to_string()},
-        });
-        Write {
-            resource: api_resource("", "v1", "ConfigMap", "configmaps"),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            subresource: None,
-            body: Body::Apply { object, manager: MANAGER },
-        }
+        let data = json!({(LINES): self.lines, (TURN): self.turn.to_string()});
+        write_config_map(namespace, name, data, MANAGER)
     }
 }
 
@@ -148,6 +154,8 @@ fn parse_lines(lines: &str) -> Result<Vec<EndedJob>, String> {
 
 #[cfg(test)]
 mod tests {
+    use caldera_runtime::write::Body;
+
     use super::*;
 
     fn ended(name: &str) -> EndedJob {
@@ -182,10 +190,24 @@ mod tests {
         let mut read = JobHistory::default();
         read_back(&history.take_writes("ns"), &mut read);
         assert_eq!(read.list_jobs(), [ended("a"), ended("b")]);
+        assert_eq!(read.forgotten_until(), None);
         assert!(history.take_writes("ns").is_empty());
         read.add(&ended("c"));
         assert_eq!(read.take_writes("ns").len(), 1);
         assert_eq!(read.list_jobs().len(), 3);
+    }
+
+    /// A tenant may write a status, and write it to and fro.
+    #[test]
+    fn a_job_that_ends_so_twice_is_recorded_once() {
+        let failed = EndedJob { result: "Failed".into(), ..ended("a") };
+        let mut history = JobHistory::default();
+        [ended("a"), failed.clone(), ended("a")].iter().for_each(|job| history.add(job));
+        let mut read = JobHistory::default();
+        read_back(&history.take_writes("ns"), &mut read);
+        [ended("a"), failed.clone()].iter().for_each(|job| read.add(job));
+        assert_eq!(read.list_jobs(), [ended("a"), failed]);
+        assert!(read.take_writes("ns").is_empty());
     }
 
     #[test]
@@ -207,6 +229,7 @@ mod tests {
         assert!(names.is_sorted(), "the pages are in the order of their turns");
         assert_eq!(names.last().unwrap(), &format!("{long}-{:05}", total - 1));
         assert!(names.len() > in_a_page * (PAGES - 1), "{} of {total}", names.len());
+        assert_eq!(read.forgotten_until(), Some(Timestamp::UNIX_EPOCH));
     }
 
     #[test]

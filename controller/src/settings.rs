@@ -121,19 +121,24 @@ impl Settings {
     }
 
     pub(crate) fn to_write(&self, namespace: &str) -> Write {
-        let object = json!({
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": NAME, "namespace": namespace, "labels": {"app.kubernetes.io/part-of": "caldera"}},
-            "data": {KEY: json!(self).to_string()},
-        });
-        Write {
-            resource: api_resource("", "v1", "ConfigMap", "configmaps"),
-            namespace: namespace.to_owned(),
-            name: NAME.to_owned(),
-            subresource: None,
-            body: Body::Apply { object, manager: NAME },
-        }
+        write_config_map(namespace, NAME, json!({KEY: json!(self).to_string()}), NAME)
+    }
+}
+
+/// Applies a ConfigMap that is ours alone.
+pub(crate) fn write_config_map(namespace: &str, name: &str, data: Value, manager: &'static str) -> Write {
+    let object = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace, "labels": {"app.kubernetes.io/part-of": "caldera"}},
+        "data": data,
+    });
+    Write {
+        resource: api_resource("", "v1", "ConfigMap", "configmaps"),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        subresource: None,
+        body: Body::Apply { object, manager },
     }
 }
 

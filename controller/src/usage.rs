@@ -8,13 +8,12 @@
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use caldera_core::{gang::QueueName, resources::Resources};
-use caldera_runtime::{
-    watch::api_resource,
-    write::{Body, Write},
-};
+use caldera_runtime::write::Write;
 use jiff::{Timestamp, ToSpan, civil::Date, tz::TimeZone};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+
+use crate::settings::write_config_map;
 
 /// The ConfigMap's name.
 pub const NAME: &str = "caldera-usage";
@@ -99,7 +98,7 @@ struct Row {
 
 /// A month, as it is written.
 #[derive(Debug, Serialize, Deserialize)]
-struct Page {
+struct UsageMonth {
     /// Up to when.
     until: Timestamp,
     rows: Vec<Row>,
@@ -129,7 +128,7 @@ impl UsageHistory {
         for (name, text) in object["data"].as_object().into_iter().flatten() {
             let Some(month) = name.strip_suffix(SUFFIX) else { continue };
             let month: Month = month.parse()?;
-            let page: Page = serde_json::from_str(text.as_str().unwrap_or_default())
+            let page: UsageMonth = serde_json::from_str(text.as_str().unwrap_or_default())
                 .map_err(|error| format!("its {name} does not parse: {error}"))?;
             read.until = read.until.max(Some(page.until));
             for Row { queue, namespace, admissions, seconds } in page.rows {
@@ -147,24 +146,12 @@ impl UsageHistory {
                 let (queue, namespace) = (queue.clone(), namespace.clone());
                 Row { queue, namespace, admissions: *admissions, seconds: seconds.clone() }
             });
-            let text = json!(Page { until, rows: rows.collect() }).to_string();
+            let text = json!(UsageMonth { until, rows: rows.collect() }).to_string();
             let Some(rest) = left.checked_sub(text.len()) else { break };
             left = rest;
             data.insert(format!("{month}{SUFFIX}"), text.into());
         }
-        let object = json!({
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": NAME, "namespace": namespace, "labels": {"app.kubernetes.io/part-of": "caldera"}},
-            "data": data,
-        });
-        Write {
-            resource: api_resource("", "v1", "ConfigMap", "configmaps"),
-            namespace: namespace.to_owned(),
-            name: NAME.to_owned(),
-            subresource: None,
-            body: Body::Apply { object, manager: NAME },
-        }
+        write_config_map(namespace, NAME, data.into(), NAME)
     }
 }
 

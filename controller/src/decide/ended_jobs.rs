@@ -1,16 +1,11 @@
 //! Which ends of jobs are recorded in the [`history`](crate::history), each once.
 //!
 //! Rule: the end of a job that was given quota, when its status says so, or its deletion before. What had ended when
-//! this controller began was recorded by the one before, unless it ended after that one's last write.
+//! this controller began is recorded too, unless that may have been recorded and forgotten since.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    mem,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, mem, sync::Arc};
 
 use caldera_core::{gang::QueueName, resources::Resources};
-
 use caldera_runtime::write::Write;
 use jiff::Timestamp;
 
@@ -37,16 +32,8 @@ impl EndedJobs {
         if mem::replace(&mut self.is_read, true) {
             return;
         }
-        let recorded = read.list_jobs();
-        let until = recorded.iter().map(|job| job.ended).max();
-        let recorded: BTreeSet<(&str, &str)> = recorded.iter().map(|job| (&*job.uid, &*job.result)).collect();
         self.history = read;
-        for (job, is_old) in mem::take(&mut self.early) {
-            let is_known = recorded.contains(&(&*job.uid, &*job.result));
-            if !is_known && (!is_old || until.is_none_or(|until| job.ended >= until)) {
-                self.history.add(&job);
-            }
-        }
+        mem::take(&mut self.early).into_iter().for_each(|(job, is_old)| self.record(job, is_old));
     }
 
     /// Takes in how far the job of a binding is. `is_old`: this controller has only begun to look.
@@ -91,10 +78,10 @@ impl EndedJobs {
     }
 
     fn record(&mut self, job: EndedJob, is_old: bool) {
-        if self.is_read && !is_old {
-            self.history.add(&job);
-        } else if !self.is_read {
+        if !self.is_read {
             self.early.push((job, is_old));
+        } else if !is_old || self.history.forgotten_until().is_none_or(|until| job.ended > until) {
+            self.history.add(&job);
         }
     }
 

@@ -112,6 +112,21 @@ fn before_what_was_kept_is_read_nothing_is_written_and_nothing_is_recorded_twice
     assert_eq!(told(&save(&mut world)), [line("a", "Completed"), line("b", "Failed")]);
 }
 
+#[test]
+fn what_ended_after_the_last_write_of_a_controller_is_recorded_by_the_next_whichever_list_it_reads_first() {
+    let mut world = begin();
+    runs(&mut world, "a", 1);
+    world.phase("a", "Completed");
+    world.pass(3);
+    let kept = save(&mut world);
+    runs(&mut world, "b", 1);
+    world.phase("b", "Failed");
+    world.pass(3);
+    world.begin_anew_with(kept);
+    world.pass(3);
+    assert_eq!(told(&save(&mut world)), [line("a", "Completed"), line("b", "Failed")]);
+}
+
 /// A tenant may write a record on a binding; what it says was never charged.
 #[test]
 fn a_forged_record_makes_no_history() {

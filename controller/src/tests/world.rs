@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 
 use crate::{
     decide::{Controller, decide},
+    history::JobHistory,
     observe::{
         Binding, ClassFacts, ClusterFacts, CommandFacts, HyperJobFacts, Input, JobCommandFacts, ObjectKind,
         PodGroupFacts, PolicyFacts, QueueFacts, Workload,
@@ -111,8 +112,17 @@ impl World {
 
     /// The same under the next lease, as each life of a controller has its own.
     pub fn begin_anew(&mut self) {
-        let term = self.controller.jobs.epoch.as_deref().and_then(|epoch| epoch.split_once('.')?.0.parse::<u64>().ok());
-        self.restart_under(term.map(|term| format!("{}.me", term + 1).into()));
+        self.restart_under(self.next_epoch(), None);
+    }
+
+    /// As [`begin_anew`](Self::begin_anew), and what was kept is read before the first lists are complete.
+    pub fn begin_anew_with(&mut self, kept: JobHistory) {
+        self.restart_under(self.next_epoch(), Some(kept));
+    }
+
+    fn next_epoch(&self) -> Option<Arc<str>> {
+        let term: u64 = self.controller.jobs.epoch.as_deref()?.split_once('.')?.0.parse().ok()?;
+        Some(format!("{}.me", term + 1).into())
     }
 
     /// Stores an object (creating or replacing it) and tells the index.
@@ -196,15 +206,16 @@ impl World {
 
     /// The controller starts anew, and lists what there is.
     pub fn restart(&mut self) {
-        self.restart_under(None);
+        self.restart_under(None, None);
     }
 
-    fn restart_under(&mut self, epoch: Option<Arc<str>>) {
+    fn restart_under(&mut self, epoch: Option<Arc<str>>, kept: Option<JobHistory>) {
         let now = self.now;
         let mut new = Self::empty();
         std::mem::swap(&mut self.controller, &mut new.controller);
         self.controller.jobs.epoch = epoch;
         self.now = now;
+        kept.into_iter().for_each(|kept| self.controller.observe(Input::JobHistory(kept), now));
         let objects: Vec<Value> = self.objects.values().cloned().collect();
         self.list_bindings();
         objects.iter().for_each(|object| self.tell(object, false));
