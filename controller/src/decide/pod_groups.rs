@@ -1,12 +1,16 @@
 //! Which PodGroups are written now: the phase and the reason that users read.
 //!
-//! Writes are coalesced. A PodGroup is written at once when its job ends, and when it is made for a job whose user has to
-//! do something; for one that just waits it is made after a second, by when many have started. Otherwise it is written
-//! at most once a second, also when its clusters change. A job that starts has none for three seconds: one that ends by
-//! then has one write, which says so. That a job which waited may start is written as late, counted from its release. What a job waits for, as far as nobody has to do anything about it, is written by budget: ten in a
-//! second while writes are quick and phases do not take them, else fewer, one at least. A text of which only the numbers
-//! changed is written at most every half minute, by the same budget. So a long queue does not take the host's writes
-//! from releases. Nothing that says the same is ever written again.
+//! Writes are coalesced:
+//! - At once: when its job ends, and when it is made for a job whose user has to do something.
+//! - A second late: one made for a job that just waits, by when many have started.
+//! - Three seconds after its job starts at the earliest: one that ends by then has one write, which says so. Where the
+//!   job waited, its start is written as late, counted from its release.
+//! - Otherwise at most once a second, also when its clusters change.
+//! - By budget: what a job waits for, as far as nobody has to do anything about it. That is ten in a second while writes
+//!   are quick and phases do not take them, else fewer, one at least. A text of which only the numbers changed is
+//!   written at most every half minute, by the same budget. So a long queue does not take the host's writes from
+//!   releases.
+//! - Never again: what says the same.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -65,6 +65,25 @@ fn a_selector_holds_for_the_queues_below_also_where_they_move() {
     assert_eq!(world.pass(2), ["a-job"]);
 }
 
+/// So no gap in the path passes by what stands above it.
+#[test]
+fn in_a_queue_whose_parent_is_not_there_or_leads_in_a_circle_nothing_starts() {
+    let mut world = World::new(10);
+    world.queue("leaf", &json!({"parent": "gone"}));
+    select(&mut world, "leaf", Some(""));
+    world.job("a", "leaf", 2);
+    assert!(world.pass(60).is_empty());
+    assert_eq!(
+        world.says("a"),
+        ("QueueMisconfigured".into(), "queue leaf has the parent gone, which does not exist".into())
+    );
+    world.queue("gone", &json!({"parent": "leaf"}));
+    assert!(world.pass(60).is_empty());
+    assert_eq!(world.says("a").0, "QueueMisconfigured");
+    world.patch("Queue", "gone", &json!({"spec": {"parent": "root"}}));
+    assert_eq!(world.pass(2), ["a-job"]);
+}
+
 #[test]
 fn a_selector_that_can_not_be_read_takes_nobody_and_is_said_on_the_queue() {
     let mut world = World::new(10);
