@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::settings::write_config_map;
+use crate::config_map::write_config_map;
 
 /// How many ConfigMaps there are.
 pub const PAGES: usize = 16;

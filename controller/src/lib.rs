@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod config_map;
 pub mod decide;
 pub mod explain;
 pub mod history;

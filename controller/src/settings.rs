@@ -14,14 +14,11 @@ use caldera_core::{
     },
     resources::Resources,
 };
-use caldera_runtime::{
-    watch::api_resource,
-    write::{Body, Write},
-};
+use caldera_runtime::write::Write;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{config::Config, decide::Controller};
+use crate::{config::Config, config_map::write_config_map, decide::Controller};
 
 /// The ConfigMap's name.
 pub const NAME: &str = "caldera-controller";
@@ -125,29 +122,13 @@ impl Settings {
     }
 }
 
-/// Applies a ConfigMap that is ours alone.
-pub(crate) fn write_config_map(namespace: &str, name: &str, data: Value, manager: &'static str) -> Write {
-    let object = json!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": namespace, "labels": {"app.kubernetes.io/part-of": "caldera"}},
-        "data": data,
-    });
-    Write {
-        resource: api_resource("", "v1", "ConfigMap", "configmaps"),
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        subresource: None,
-        body: Body::Apply { object, manager },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use caldera_core::{
         quantity::Quantity,
         queue::{Fleet, QueueSpec},
     };
+    use caldera_runtime::write::Body;
 
     use super::*;
 

@@ -13,7 +13,7 @@ use jiff::{Timestamp, ToSpan, civil::Date, tz::TimeZone};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::settings::write_config_map;
+use crate::config_map::write_config_map;
 
 /// The ConfigMap's name.
 pub const NAME: &str = "caldera-usage";
