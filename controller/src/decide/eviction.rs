@@ -11,6 +11,7 @@ use caldera_core::{
     reason::{EvictionCause, Reason, RequeueCause},
 };
 use caldera_crds::names::caldera::FENCED_AT;
+use caldera_runtime::event::EventType;
 use jiff::Timestamp;
 
 use super::{capacity::FleetCapacity, jobs::Jobs};
@@ -40,6 +41,24 @@ const TERMINATION: i64 = 600;
 /// When, in seconds since 1970, nothing of an eviction counts any more.
 pub(crate) fn forgotten_at(eviction: &EvictionRecord) -> i64 {
     eviction.at.saturating_add(TERMINATION).max(eviction.until)
+}
+
+/// The event for a job that was taken off its clusters, once its record is written. Whoever was evicted for another job
+/// has an event of its own.
+pub(crate) fn describe_requeue(record: &EvictionRecord) -> Option<(EventType, String)> {
+    let said = &record.message;
+    match record.reason.as_str() {
+        SUSPENDED | ENDED => {
+            Some((EventType::Normal, format!("{said}; its copies are deleted and its quota is free for others")))
+        }
+        POLICY_RESTARTED => Some((EventType::Warning, said.clone())),
+        COPY_REFUSED => Some((EventType::Warning, format!("{said}; withdrawn from all clusters"))),
+        MEMBER_LOST => Some((
+            EventType::Warning,
+            format!("withdrawn from all clusters: {said}; it runs again once its old copies are known to be gone"),
+        )),
+        _ => None,
+    }
 }
 
 /// Why a binding that was evicted or requeued does not wait in its queue yet.

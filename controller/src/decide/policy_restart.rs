@@ -21,7 +21,6 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     deadlines::{Deadlines, after},
-    eviction::POLICY_RESTARTED,
     jobs::Jobs,
     requeue::restart_by_policy,
     withdrawal::is_suspended_by_another,
@@ -100,12 +99,6 @@ impl PolicyRestarts {
                         workload.max_retry
                     );
                     tracing::info!(binding = %key, why, "restarted as a whole");
-                    decisions.push(Decision::event_on_workload(
-                        workload,
-                        EventType::Warning,
-                        POLICY_RESTARTED,
-                        why.clone(),
-                    ));
                     decisions.push(restart_by_policy(binding, why, now));
                 }
                 Some(Step::Fail(times)) => {
