@@ -50,7 +50,7 @@ pub struct Settings {
     pub preempt: Vec<String>,
     /// Jobs that do not say whether they are preemptable may be preempted too.
     pub preempt_unset: bool,
-    /// EvictionHistory in a minute at most.
+    /// Evictions in a minute at most.
     pub evictions_per_minute: u32,
     /// Namespaces whose jobs are never evicted.
     pub protected_namespaces: BTreeSet<String>,

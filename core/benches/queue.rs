@@ -295,7 +295,7 @@ fn estimates(running: usize) -> (Engine, String) {
 }
 
 /// B2: 10,000 jobs wait for GPUs, of which none is free (no room in any cluster, or none of their quota), ahead of 1,000 in
-/// the same queue that ask for none: until all of these are released. ClusterCapacity is asked once for each kind that can not start,
+/// the same queue that ask for none: until all of these are released. Capacity is asked once for each kind that can not start,
 /// and once for each job that does.
 #[divan::bench(args = ["room", "quota"])]
 fn gpus_are_full_ahead_of_a_thousand_that_need_none(bencher: Bencher<'_, '_>, full: &str) {

@@ -59,7 +59,7 @@ impl Ready {
         if let Some(obstacle) = self.parts.iter().find_map(of_part) {
             return Some(obstacle);
         }
-        self.writes.get()?.find_trouble(Instant::now())
+        self.writes.get()?.describe_failing(Instant::now())
     }
 
     /// Whether its view is complete.

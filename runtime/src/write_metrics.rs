@@ -1,9 +1,9 @@
 //! How writes go: how long they take, which fail and how, and whether those of a kind have failed for a minute.
 //!
-//! Rule: kinds are told apart, as a lease that is renewed says nothing of bindings that can not be written. An object
-//! that changed, is there already or is gone is an answer, and no sign of health or illness. Nor is it what one namespace
-//! refuses to have created: its quota may be used up, or it is being deleted. Writes of a kind are ill once all of them
-//! failed for [`ILL_AFTER`], until one gets through or none was tried for [`FORGOTTEN_AFTER`].
+//! Rule: each kind of write is judged by itself, as a lease that is renewed says nothing of bindings that can not be
+//! written. 404, 409 and 422 neither begin nor end a failure, and refusals to create in a single namespace do not count:
+//! its quota may be used up, or it is being deleted. A kind is failing once all its writes failed for
+//! [`FAILING_AFTER`], until one succeeds or none was tried for [`FAILURE_EXPIRES_AFTER`].
 
 use std::{
     collections::BTreeMap,
@@ -17,9 +17,9 @@ use crate::metric::{Counters, Histograms, Kind, Metric, SharedRegistry};
 use prometheus_client::metrics::histogram::Histogram;
 
 /// How long writes of a kind must have failed.
-pub const ILL_AFTER: Duration = Duration::from_secs(60);
+pub const FAILING_AFTER: Duration = Duration::from_secs(60);
 /// How long after the last failure nobody knows any more.
-pub const FORGOTTEN_AFTER: Duration = Duration::from_secs(300);
+pub const FAILURE_EXPIRES_AFTER: Duration = Duration::from_secs(300);
 
 /// Writes that were sent.
 pub const SENT: Metric = Metric {
@@ -150,7 +150,7 @@ impl WriteMetrics {
             Outcome::Refused | Outcome::Unavailable => {
                 let first = Failing::begin(outcome, created_in, now);
                 let one = failing.entry(kind.to_owned()).or_insert_with(|| first.clone());
-                if now.duration_since(one.last) > FORGOTTEN_AFTER {
+                if now.duration_since(one.last) > FAILURE_EXPIRES_AFTER {
                     *one = first;
                 }
                 one.add(outcome, created_in, now);
@@ -160,13 +160,13 @@ impl WriteMetrics {
 
     /// Which writes have failed for a minute, in words.
     #[must_use]
-    pub fn find_trouble(&self, now: Instant) -> Option<String> {
+    pub fn describe_failing(&self, now: Instant) -> Option<String> {
         let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
-        let ill = failing.iter().filter(|(_, one)| {
-            let is_ill = one.last.duration_since(one.first) >= ILL_AFTER && one.only_in.is_none();
-            is_ill && now.duration_since(one.last) <= FORGOTTEN_AFTER
+        let long = failing.iter().filter(|(_, one)| {
+            let is_failing = one.last.duration_since(one.first) >= FAILING_AFTER && one.only_in.is_none();
+            is_failing && now.duration_since(one.last) <= FAILURE_EXPIRES_AFTER
         });
-        let words: Vec<String> = ill
+        let words: Vec<String> = long
             .map(|(kind, one)| {
                 let seconds = now.duration_since(one.first).as_secs();
                 format!("all writes of {kind} have failed for {seconds} s ({})", one.outcome.as_str())
@@ -184,12 +184,12 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test]
-    async fn writes_of_a_kind_are_ill_once_all_have_failed_for_a_minute() {
+    async fn writes_of_a_kind_are_failing_once_all_have_failed_for_a_minute() {
         let (writes, start) = (WriteMetrics::default(), Instant::now());
         let at = |seconds: u32, kind: &str, status: Option<u16>| {
             writes.observe(kind, None, Outcome::of_status(status), SECOND, start + SECOND * seconds);
         };
-        let trouble = |seconds: u32| writes.find_trouble(start + SECOND * seconds);
+        let trouble = |seconds: u32| writes.describe_failing(start + SECOND * seconds);
         at(0, "queues", None);
         at(30, "leases", Some(200));
         at(59, "queues", Some(503));
@@ -208,21 +208,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_one_namespace_refuses_to_have_created_is_no_illness() {
+    async fn what_one_namespace_refuses_to_have_created_is_no_failure() {
         let (writes, start) = (WriteMetrics::default(), Instant::now());
         let at = |seconds: u32, namespace: Option<&str>, status: Option<u16>| {
             writes.observe("events", namespace, Outcome::of_status(status), SECOND, start + SECOND * seconds);
         };
-        let is_ill = |seconds: u32| writes.find_trouble(start + SECOND * seconds).is_some();
+        let is_failing = |seconds: u32| writes.describe_failing(start + SECOND * seconds).is_some();
         at(0, Some("full"), Some(403));
         at(60, Some("full"), Some(403));
-        assert!(!is_ill(60));
+        assert!(!is_failing(60));
         at(61, Some("other"), Some(403));
-        assert!(is_ill(61), "two refuse it: we may not");
+        assert!(is_failing(61), "two refuse it: we may not");
         at(62, Some("other"), Some(201));
         at(63, Some("full"), Some(403));
         at(125, Some("full"), None);
-        assert!(is_ill(125), "no answer is nobody's refusal");
+        assert!(is_failing(125), "no answer is nobody's refusal");
     }
 
     #[tokio::test]

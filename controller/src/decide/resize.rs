@@ -15,7 +15,7 @@ use caldera_core::{
     resources::Resources,
 };
 
-/// IncreaseKind should become of a record.
+/// What should become of a record.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Resize {
     /// It grants more than is wanted: this is enough.
@@ -33,7 +33,7 @@ pub struct Increase {
     pub ask: Ask,
 }
 
-/// IncreaseKind there should be more of.
+/// What there should be more of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IncreaseKind {
     /// Pods that it cannot do without: it is a gang whose minimum grew, or all of its replicas count.
@@ -46,7 +46,7 @@ pub enum IncreaseKind {
     Requests,
 }
 
-/// IncreaseKind a workload wants, beside its gang.
+/// What a workload wants, beside its gang.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
     /// The gang.

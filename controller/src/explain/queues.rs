@@ -1,4 +1,7 @@
-//! What the queues hold and who waits in them, as values to print.
+//! Queues with amounts, faults and job counts, and the jobs that wait in a queue, as values to print.
+//!
+//! Rule: a job counts in its queue and in every queue above it. A job that somebody must change counts as blocked.
+//! Without a view of all objects the usage that the controller last wrote is shown, and no counts or lists of jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +32,7 @@ pub struct Amounts {
     pub used: Quantity,
     /// What it may take back up to.
     pub deserved: Quantity,
-    /// ReservedClusters free for it.
+    /// Kept free for it.
     pub guarantee: Quantity,
     /// As its object says; `None` where it says nothing.
     pub capability: Option<Quantity>,

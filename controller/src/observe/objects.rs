@@ -432,7 +432,7 @@ impl Objects {
     }
 }
 
-/// Whoever may write bindings of one namespace has no word on another's workloads.
+/// A binding counts only for a workload of its own namespace.
 fn is_of_its_namespace(binding: &Binding) -> bool {
     binding.workload.namespace == *binding.key.namespace
 }

@@ -61,9 +61,10 @@ pub struct QueueSpec {
     pub weight: u32,
     /// Ceiling.
     pub capability: Limits,
-    /// Of these the ceiling is no amount at all, and so nothing until somebody mends it: not knowing is no leave to start.
+    /// Resources whose ceiling can not be parsed. It counts as zero until it is corrected, so that no job starts on an
+    /// unknown limit.
     pub unreadable: Vec<ResourceName>,
-    /// ReservedClusters free for it.
+    /// Kept free for it.
     pub guarantee: Resources,
     /// Entitlement; where it names nothing at all, its weight decides.
     pub deserved: Limits,

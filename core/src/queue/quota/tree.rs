@@ -58,7 +58,7 @@ pub(crate) struct Slot {
     pub(crate) real: Ceilings,
     /// The most it can have while queues are as they are: if nothing ran and no cluster were away.
     pub(crate) reach: Ceilings,
-    /// ReservedClusters free for it and all below, as far as that can be.
+    /// Kept free for it and all below, as far as that can be.
     pub(crate) guarantee: Dense,
     /// What it is entitled to; nothing where it deserves nothing.
     pub(crate) deserved: Sparse,

@@ -1,4 +1,8 @@
-//! Which job gets a reservation, how far up it reaches, and when it ends.
+//! Which job gets a reservation, how far up it reaches, and when it ends. The rule is in [`crate::queue::reservation`].
+//!
+//! Of the jobs that one ceiling blocks for long enough, the first in rank that is still short and could ever start gets
+//! the reservation. It reaches up to the highest ceiling that is short. Each change requeues the jobs that a removed or
+//! shortened reservation blocked.
 
 use crate::queue::{
     capacity::ClusterCapacity,

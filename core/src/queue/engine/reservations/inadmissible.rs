@@ -1,4 +1,4 @@
-//! What becoming inadmissible, being requeued and a new head of a shape mean for reservations.
+//! Updates reservations when a shape becomes inadmissible, is requeued, or gets another first job.
 
 use crate::queue::{
     engine::{

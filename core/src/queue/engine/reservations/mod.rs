@@ -209,7 +209,7 @@ impl Engine {
         blocking
     }
 
-    /// [`Engine::start_of`], worked out once for each state of the ledger_version.
+    /// [`Engine::start_of`], worked out once for each version of the ledger.
     fn shadow_time(&self, id: ReservationId) -> Option<i64> {
         let reservation = self.reservations.get(id)?;
         let of = (self.ledger_version, self.reservations.version, self.now);
