@@ -20,7 +20,7 @@ pub enum Bound {
     Queue(QueueName),
     /// What is left for a queue after the `guarantee` of its siblings.
     Guaranteed(QueueName),
-    /// All ready clusters together.
+    /// The limit is what all ready clusters have together.
     Fleet,
 }
 
@@ -46,31 +46,31 @@ impl Position {
 /// What is wrong with a queue, so that none of its jobs may start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QueueProblem {
-    /// No such queue.
+    /// There is no such queue.
     Missing,
-    /// It, or a queue above it, is not open.
+    /// The queue, or one above it, is not open.
     NotOpen {
         /// Which one.
         queue: QueueName,
         /// `Closed`, `Closing` or `Unknown`.
         state: &'static str,
     },
-    /// Its parent, or a queue further up, does not exist.
+    /// The queue's parent, or a queue further up, does not exist.
     ParentMissing(QueueName),
-    /// Its parents lead back to itself.
+    /// The queue's parents lead back to itself.
     Cycle,
-    /// It has children: only leaves run jobs.
+    /// The queue has children: only leaves run jobs.
     NotLeaf(QueueName),
-    /// It is the root.
+    /// The queue is the root.
     Root,
 }
 
 /// By which right a job was evicted for another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EvictionCause {
-    /// A queue took back what it deserves.
+    /// It ran and was evicted: a queue took back what it deserves.
     Reclaimed,
-    /// A job of higher priority took it.
+    /// It ran and was evicted for a job of higher priority.
     Preempted,
 }
 
@@ -140,19 +140,19 @@ pub enum Reason {
         /// The annotation.
         annotation: &'static str,
     },
-    /// Somebody else suspended its scheduling: not ours to lift.
+    /// Somebody else suspended the scheduling of its ResourceBinding. Caldera never lifts that.
     Suspended,
     /// Its user suspended it (annotation or field).
     SuspendedByUser {
         /// By which.
         field: &'static str,
     },
-    /// Its user ends it: its copies go.
+    /// Its user ended it, and its copies are being deleted.
     Ending {
         /// As what.
         phase: &'static str,
     },
-    /// What it asks for is not an amount, or not a gang.
+    /// A quantity or a minimum that it asks for is not valid.
     Invalid {
         /// What is wrong, with the field.
         problem: String,
@@ -161,14 +161,14 @@ pub enum Reason {
     NoWorkload,
     /// It, or its binding, is being deleted.
     Deleting,
-    /// Nobody holds its binding back, so nobody asked us: it goes wherever its scheduler puts it.
+    /// Its binding has no gate, as one that was made while the webhook was away: it is not in a queue.
     NotGated,
     /// The API server refused the release.
     NotReleased {
         /// What it said.
         detail: String,
     },
-    /// More than a limit: never.
+    /// It asks for more than a limit, so that it never starts.
     ExceedsLimit {
         /// The job's queue.
         queue: QueueName,
@@ -183,7 +183,7 @@ pub enum Reason {
         /// The limit.
         limit: Quantity,
     },
-    /// A limit allows it, but is used up.
+    /// A limit on the way from its queue to the root is used up at present.
     Quota {
         /// The job's queue.
         queue: QueueName,
@@ -226,7 +226,7 @@ pub enum Reason {
         /// The queues and numbers behind it.
         detail: String,
     },
-    /// It was admitted, was not placed or did not start in time, or should not have been, and was requeued.
+    /// It was admitted and is back in line: it was not placed or did not start in time, or was taken off its clusters.
     Requeued {
         /// How often that happened.
         times: u32,
@@ -258,38 +258,38 @@ pub enum Reason {
         /// In line.
         position: Position,
     },
-    /// Would not fit even if all clusters were empty.
+    /// It would not fit even if all clusters were empty.
     NeverFits {
         /// What is short, where (from placement).
         detail: String,
     },
-    /// Would fit, but its queue admits strictly in order, and its head can not start yet.
+    /// It would fit, but its queue admits strictly in order, and the head of the queue can not start yet.
     BehindQueueHead {
         /// The job's queue.
         queue: QueueName,
         /// In line.
         position: Position,
     },
-    /// Nothing speaks against it: its turn comes with the next decision.
+    /// Nothing keeps it back: its turn comes with the next decision.
     Next {
         /// The job's queue.
         queue: QueueName,
         /// In line.
         position: Position,
     },
-    /// Released; to be placed.
+    /// It is released, and the scheduler is placing it.
     Admitted {
         /// The queue that is charged.
         queue: QueueName,
         /// How much.
         charged: Resources,
     },
-    /// Released, but the scheduler found no place.
+    /// It is released, but the scheduler found no place.
     NotPlaced {
         /// What it said.
         detail: String,
     },
-    /// In clusters.
+    /// It is placed in clusters.
     Placed {
         /// `member1:3, member2:5`.
         clusters: String,
@@ -298,7 +298,7 @@ pub enum Reason {
         /// How much.
         charged: Resources,
     },
-    /// In clusters, of which some refuse their copies.
+    /// It is placed in clusters, of which some refuse their copies.
     CopyRefused {
         /// Which, each with its own words.
         detail: String,
@@ -307,7 +307,7 @@ pub enum Reason {
         /// How much.
         charged: Resources,
     },
-    /// In clusters, and holding more than was admitted.
+    /// It is placed in clusters, and holds more than was admitted.
     OverRecord {
         /// The queue that is charged.
         queue: QueueName,
@@ -316,14 +316,14 @@ pub enum Reason {
         /// What was admitted.
         admitted: Resources,
     },
-    /// Needs more than was admitted, and has what was admitted until the rest is.
+    /// It needs more than was admitted, and runs on with that until the rest is admitted.
     ScaledUp {
         /// What it asks for now.
         asked: Resources,
         /// What was admitted.
         admitted: Resources,
     },
-    /// In clusters without an admission: it was placed before, or past, the queue.
+    /// It is in clusters without an admission: something placed it past the queue.
     Foreign {
         /// `member1:3, member2:5`.
         clusters: String,
@@ -332,7 +332,7 @@ pub enum Reason {
         /// How much.
         charged: Resources,
     },
-    /// Ended.
+    /// It ended.
     Finished {
         /// `Completed`, `Failed`, ...
         phase: String,

@@ -32,6 +32,8 @@ use crate::{
 
 /// After a write that may have failed.
 const AGAIN: SignedDuration = SignedDuration::from_secs(5);
+/// Event on a split job: its own policies restarted it `maxRetry` times, and it failed.
+const MAX_RETRY_REACHED: &str = "MaxRetryReached";
 
 /// Jobs that are to restart, or to fail.
 #[derive(Debug, Default)]
@@ -104,7 +106,7 @@ impl PolicyRestarts {
                 Some(Step::Fail(times)) => {
                     let why = format!("its policies restarted it {times} times, which is its maxRetry: it fails");
                     tracing::info!(binding = %key, why, "fails as a whole");
-                    decisions.push(Decision::event_on_workload(workload, EventType::Warning, "MaxRetryReached", why));
+                    decisions.push(Decision::event_on_workload(workload, EventType::Warning, MAX_RETRY_REACHED, why));
                     decisions.push(Decision::AnnotateJob {
                         key: Key::new(&workload.reference.namespace, &workload.reference.name),
                         resource_version: Arc::clone(&workload.resource_version),
