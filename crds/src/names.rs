@@ -160,4 +160,6 @@ pub mod karmada {
     pub const CLUSTER_NAMESPACE: &str = "karmada-cluster";
     /// Works of cluster `x` are in namespace `karmada-es-x`.
     pub const EXECUTION_NAMESPACE_PREFIX: &str = "karmada-es-";
+    /// Label of a workload: Karmada leaves the replicas of a copy to its member.
+    pub const RETAIN_REPLICAS: &str = "resourcetemplate.karmada.io/retain-replicas";
 }

@@ -206,6 +206,10 @@ fn assess_record(
     if goes || workload.progress.ended.is_some() {
         return None;
     }
+    // Members go on with what they were sent: a smaller record would give back what runs.
+    if binding.undispatched && charge.stage == Stage::Placed {
+        return None;
+    }
     let minimum = pod_group::pod_group_minimum(gang, priority_of).pods;
     let elastic = workload.kind == WorkloadKind::VolcanoJob;
     let mut resize = decide_resize(Wanted { gang, elastic, minimum: &minimum, copies }, record)?;

@@ -140,7 +140,10 @@ fn describe_running(
         created: binding.created,
         started: placed.then(|| binding.scheduled.unwrap_or(binding.created)),
         charge,
-        elastic: workload.filter(|_| ours && placed).and_then(|workload| describe_elastic(objects, binding, workload)),
+        // Of what is not dispatched, surplus would go on running.
+        elastic: workload
+            .filter(|_| ours && placed && !binding.undispatched)
+            .and_then(|workload| describe_elastic(objects, binding, workload)),
         evictions: binding.eviction.as_ref().map(|eviction| eviction.eviction_history()).unwrap_or_default(),
         progressed: workload.is_some_and(|workload| workload.progress.succeeded > 0),
     })
