@@ -63,14 +63,18 @@ impl Sandbox {
     }
 
     fn why_until(&self, job: &str, verdict: &str) -> Value {
+        self.why_when(job, |seen| seen["verdict"] == verdict)
+    }
+
+    fn why_when(&self, job: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let deadline = Instant::now() + Duration::from_secs(120);
         loop {
             let (code, out, _) = self.run(&["why", job, "-n", "default", "-o", "json"]);
             let seen: Value = if code == Some(0) { serde_json::from_str(&out).unwrap() } else { Value::Null };
-            if seen["verdict"] == verdict {
+            if holds(&seen) {
                 return seen;
             }
-            assert!(Instant::now() < deadline, "{job} is not {verdict}: {seen:#}");
+            assert!(Instant::now() < deadline, "{job} is not as it should be: {seen:#}");
             thread::sleep(Duration::from_millis(50));
         }
     }
@@ -91,7 +95,8 @@ fn jobs_and_queues_are_explained_on_a_sandbox() {
     // It must still run when it is asked about.
     sandbox.apply(&SPLIT.replace("sleep 4", "sleep 600"));
     sandbox.apply(WEB);
-    let split = sandbox.why_until("mindspore-cpu", "Running");
+    // When it was placed is said some seconds later.
+    let split = sandbox.why_when("mindspore-cpu", |seen| seen["verdict"] == "Running" && seen["placedAt"].is_string());
     sandbox.apply(TOO_BIG);
     sandbox.apply(WAITING);
 

@@ -167,7 +167,7 @@ impl Preemption {
             return Vec::new();
         }
         let queues = jobs.engine.queue_accounts();
-        let running = view::list_running(objects, jobs, capacity);
+        let running = view::list_running(objects, jobs, capacity, now);
         let fleet = capacity.sum_fleet().ready;
         let input = PreemptionInput {
             queues: &queues,

@@ -91,15 +91,20 @@ fn annotation_path(key: &str) -> String {
     format!("/metadata/annotations/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
-/// The status of a binding that is placed. `anew`: it was scheduled just now.
+/// The status of a binding that is placed. `scheduled`: when, unless the status says that already.
 #[must_use]
-pub fn write_scheduled(binding: &Binding, affinity: Option<&str>, anew: bool, now: Timestamp) -> Write {
+pub fn write_scheduled(
+    binding: &Binding,
+    affinity: Option<&str>,
+    scheduled: Option<Timestamp>,
+    now: Timestamp,
+) -> Write {
     let mut status = json!({
         "conditions": with_condition(binding, ("True", SUCCESS, SUCCESS_MESSAGE), now),
         "schedulerObservedGeneration": binding.generation,
     });
-    if anew {
-        status["lastScheduledTime"] = format_time(now).into();
+    if let Some(scheduled) = scheduled {
+        status["lastScheduledTime"] = format_time(scheduled).into();
     }
     if let Some(affinity) = affinity {
         status["schedulerObservingAffinityName"] = affinity.into();

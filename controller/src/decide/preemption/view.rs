@@ -105,9 +105,14 @@ fn list_bindings<'a>(objects: &'a Objects, jobs: &'a Jobs) -> impl Iterator<Item
 }
 
 /// Every job that holds quota.
-pub(super) fn list_running(objects: &Objects, jobs: &Jobs, capacity: &FleetCapacity) -> Vec<RunningJob> {
+pub(super) fn list_running(
+    objects: &Objects,
+    jobs: &Jobs,
+    capacity: &FleetCapacity,
+    now: Timestamp,
+) -> Vec<RunningJob> {
     list_bindings(objects, jobs)
-        .filter_map(|(binding, state)| describe_running(objects, jobs, capacity, binding, state))
+        .filter_map(|(binding, state)| describe_running(objects, jobs, capacity, binding, state, now))
         .collect()
 }
 
@@ -117,6 +122,7 @@ fn describe_running(
     capacity: &FleetCapacity,
     binding: &Binding,
     state: &JobState,
+    now: Timestamp,
 ) -> Option<RunningJob> {
     let charge = jobs.engine.charge_of(binding.id.as_str()).filter(|charge| !charge.is_empty())?;
     let stage = state.stage().filter(|_| state.assumed.is_none());
@@ -129,6 +135,8 @@ fn describe_running(
         // Evicted now it would run again from the start, and it gives its quota back in a moment.
         && !capacity.has_run_out(binding);
     let placed = stage == Some(Stage::Placed) || stage == Some(Stage::Foreign);
+    // The scheduler says when it placed a job some seconds later.
+    let unsaid = if stage == Some(Stage::Placed) { now.as_second() } else { binding.created };
     Some(RunningJob {
         id: binding.id.clone(),
         queue: objects.queue_of(binding)?.clone(),
@@ -138,7 +146,7 @@ fn describe_running(
         preemptable: workload.and_then(|workload| workload.preemptable),
         ours,
         created: binding.created,
-        started: placed.then(|| binding.scheduled.unwrap_or(binding.created)),
+        started: placed.then(|| binding.scheduled.unwrap_or(unsaid)),
         charge,
         // Of what is not dispatched, surplus would go on running.
         elastic: workload
