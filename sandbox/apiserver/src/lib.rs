@@ -49,6 +49,7 @@ mod small_kinds;
 pub mod store;
 mod strategy;
 mod subresource;
+mod syntax;
 mod table;
 mod warning;
 mod watch;
