@@ -27,6 +27,7 @@ mod kind_rules;
 mod limits;
 mod meta;
 mod namespace;
+mod node_rules;
 mod options;
 pub mod patch;
 mod pod;
