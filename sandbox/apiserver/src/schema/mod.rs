@@ -40,6 +40,7 @@ pub(crate) use cel_check::{Type, infer_type};
 pub use crd::{default_crd, format_warnings, validate_crd, validate_crd_status};
 pub use error::{CauseReason, FieldError, aggregate_errors};
 pub(crate) use node::{Additional, Link, ListKind, Node, Presence, Shape};
+pub use quantity::canonical_quantity;
 
 /// The schema of one version of one kind.
 #[derive(Debug)]
