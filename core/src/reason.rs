@@ -200,6 +200,23 @@ pub enum Reason {
         /// In line.
         position: Position,
     },
+    /// As many jobs run as may.
+    RunningLimit {
+        /// The job's queue.
+        queue: QueueName,
+        /// The queue with the limit: this one, or one above it.
+        by: QueueName,
+        /// Whose jobs it counts; `None` for those of all.
+        namespace: Option<String>,
+        /// Jobs that run.
+        running: u64,
+        /// Places that are reserved for jobs that rank before this one.
+        kept: u64,
+        /// The limit.
+        limit: u64,
+        /// In line.
+        position: Position,
+    },
     /// There would be enough, but a part of it is reserved for a job that ranks before this one and waited long.
     BlockedByReservation {
         /// The job's queue.
@@ -371,6 +388,7 @@ impl Reason {
             Self::ExceedsLimit { bound: Bound::Fleet, .. } => "ExceedsFleet",
             Self::ExceedsLimit { .. } => "ExceedsCapability",
             Self::Quota { .. } => "WaitingForQuota",
+            Self::RunningLimit { .. } => "WaitingForRunningJobs",
             Self::BlockedByReservation { .. } => "BlockedByReservation",
             Self::Evicted { cause, .. } => cause.token(),
             Self::Requeued { .. } => "Requeued",

@@ -41,6 +41,10 @@ pub mod caldera {
     pub const MAX_WAITING_JOBS: &str = "caldera.dev/max-waiting-jobs";
     /// The same for those of one namespace.
     pub const MAX_WAITING_JOBS_PER_NAMESPACE: &str = "caldera.dev/max-waiting-jobs-per-namespace";
+    /// On a Queue: jobs that may run in it and in those below it, a whole number. Others wait.
+    pub const MAX_RUNNING_JOBS: &str = "caldera.dev/max-running-jobs";
+    /// The same for those of one namespace.
+    pub const MAX_RUNNING_JOBS_PER_NAMESPACE: &str = "caldera.dev/max-running-jobs-per-namespace";
     /// On a Cluster: the time (RFC 3339) at which its admin says that nothing runs there any more, and nothing will. It
     /// counts for a loss that began before, and for no later one.
     pub const FENCED_AT: &str = "caldera.dev/fenced-at";

@@ -1,5 +1,7 @@
 //! The state of a binding by all that is known now: its objects, the fleet, refused releases and evictions.
 
+use std::sync::Arc;
+
 use caldera_core::reason::Reason;
 use jiff::Timestamp;
 
@@ -30,7 +32,10 @@ pub(crate) fn assess_now(
     };
     let state = assess_binding(binding, workload, context, |name| objects.priority_of(name));
     let job = match state {
-        BindingState::Pending(job) => job,
+        BindingState::Pending(mut job) => {
+            Arc::make_mut(&mut job.ask).counted = objects.count_as(&job.queue, &binding.key.namespace);
+            job
+        }
         // What runs runs on, and gets no more of a queue that does not take its namespace any more.
         BindingState::Holding { queue, charge, reason, resize: Some(Resize::Grow(_)) }
             if objects.refuse_namespace(&queue, &binding.key.namespace).is_some() =>

@@ -1,6 +1,9 @@
 //! What the queues hold and who waits in them, as values to print.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use caldera_core::{
     gang::{QueueName, WorkloadRef},
@@ -70,6 +73,18 @@ pub struct Counts {
     pub finished: usize,
 }
 
+/// A limit of running jobs, and how many there are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunningLimit {
+    /// Whose jobs it counts; `None` for those of all.
+    pub namespace: Option<String>,
+    /// Jobs that hold anything of the queue or of those below it.
+    pub running: u64,
+    /// The limit.
+    pub limit: u32,
+}
+
 /// One queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -96,6 +111,8 @@ pub struct QueueView {
     pub dequeue: &'static str,
     /// By resource.
     pub amounts: Vec<Amounts>,
+    /// The limits of jobs that it sets; empty if its jobs can not be seen.
+    pub running_limits: Vec<RunningLimit>,
     /// `None` if its jobs can not be seen.
     pub jobs: Option<Counts>,
 }
@@ -182,8 +199,24 @@ fn view_queue(
             _ => "traverse",
         },
         amounts: list_amounts(controller, name, None),
+        running_limits: counts.map(|_| list_running_limits(controller, name)).unwrap_or_default(),
         jobs: counts.map(|counts| counts.get(name).copied().unwrap_or_default()),
     }
+}
+
+fn list_running_limits(controller: &Controller, name: &QueueName) -> Vec<RunningLimit> {
+    let engine = &controller.jobs.engine;
+    let Some(limits) = engine.queue_spec(name).map(|spec| spec.running) else { return Vec::new() };
+    let usage = engine.usage_of(name);
+    let all = limits.all.map(|limit| RunningLimit { namespace: None, running: usage.running, limit });
+    let of_namespace = limits.of_namespace.map(|limit| {
+        let one = move |(namespace, running): (&Arc<str>, &u64)| {
+            let namespace = Some(namespace.to_string());
+            RunningLimit { namespace, running: *running, limit }
+        };
+        usage.running_of.iter().map(one).collect::<Vec<_>>()
+    });
+    all.into_iter().chain(of_namespace.into_iter().flatten()).collect()
 }
 
 /// Being above others is not a fault.

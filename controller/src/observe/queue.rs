@@ -16,7 +16,7 @@ use caldera_crds::{
         volcano::{CLOSED_BY_PARENT, DEFAULT_QUEUE, ROOT_QUEUE},
     },
     placement,
-    tenancy::NamespaceSelector,
+    tenancy::{NamespaceSelector, running_limits, unreadable_running_limits},
     volcano::{
         bus::Command,
         scheduling::{self, Queue},
@@ -88,6 +88,8 @@ impl QueueFacts {
                 })
                 .collect()
         };
+        let unread = unreadable_running_limits(annotation);
+        let unread: Vec<String> = unread.map(|(name, why)| format!("metadata.annotations[{name}]: {why}")).collect();
         let limits = |amounts: Vec<(String, Quantity)>| -> Limits {
             amounts.into_iter().map(|(name, amount)| (name.into(), amount)).collect()
         };
@@ -104,6 +106,7 @@ impl QueueFacts {
             unreadable,
             guarantee: guarantee.into_iter().map(|(name, amount)| (ResourceName::from(name), amount)).collect(),
             deserved,
+            running: running_limits(annotation),
             reclaimable: spec.reclaimable.unwrap_or(true),
             dequeue: match spec.dequeue_strategy {
                 Some(scheduling::DequeueStrategy::Fifo) => Dequeue::Fifo,
@@ -127,7 +130,7 @@ impl QueueFacts {
                 running: status.running.unwrap_or(0),
                 completed: status.completed.unwrap_or(0),
             },
-            wrong,
+            wrong: [wrong, unread].concat(),
             namespaces: annotation(NAMESPACE_SELECTOR).map(NamespaceSelector::parse),
             paused: annotation(PAUSED)
                 .filter(|_| object.metadata.name.as_deref() == Some(DEFAULT_QUEUE))

@@ -19,6 +19,7 @@ mod preemption;
 mod queue_annotations;
 mod refused_copy;
 mod resize;
+mod running_limits;
 mod silent_copy;
 mod snapshot;
 mod stale_grant;

@@ -95,6 +95,18 @@ impl fmt::Display for Reason {
                 used.plain(),
                 limit.plain()
             ),
+            Self::RunningLimit { queue, by, namespace, running, kept, limit, position } => {
+                let of = namespace.as_ref().map_or(String::new(), |namespace| format!(" of namespace {namespace}"));
+                let kept = match kept {
+                    0 => String::new(),
+                    kept => format!(", {kept} more are reserved for jobs that rank before it and have waited long"),
+                };
+                write!(
+                    f,
+                    "waits in queue {queue}, {position}: {running} jobs{of} run in queue {by} and those below it{kept}, and \
+                     {limit} are the most"
+                )
+            }
             Self::Evicted { queue, cause: _, detail } => write!(
                 f,
                 "evicted: {detail}; waits in queue {queue} with its age, and is considered again once the preemptor has \

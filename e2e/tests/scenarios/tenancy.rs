@@ -163,6 +163,35 @@ fn a_line_that_is_full_takes_no_more_until_somebody_starts() {
     });
 }
 
+#[test]
+fn as_many_jobs_run_as_a_queue_above_allows_and_the_next_starts_when_one_ends() {
+    run("running-limit", async |s| {
+        let (top, leaf) = (s.own("top"), s.own("leaf"));
+        let mut object = queue(&top, &json!({"cpu": "2"}));
+        object["metadata"]["annotations"] = json!({"caldera.dev/max-running-jobs-per-namespace": "0.5"});
+        let text = refusal(&s, Kind::Queue, object.clone()).await?;
+        ensure_words(&text, &["caldera.dev/max-running-jobs-per-namespace", "no whole number of jobs"])?;
+        object["metadata"]["annotations"] = json!({
+            "caldera.dev/max-running-jobs": "5", "caldera.dev/max-running-jobs-per-namespace": "1",
+        });
+        s.create(Kind::Queue, object).await?;
+        let mut below = queue(&leaf, &json!({"cpu": "2"}));
+        below["spec"]["parent"] = json!(top);
+        s.create(Kind::Queue, below).await?;
+        s.until(Kind::Queue, &leaf, "is open", |queue| queue["status"]["state"] == "Open").await?;
+        let small = |name: &str| job(name, &leaf, &[task("a", 1, "100m", "sleep 600")]);
+        s.submit(Kind::Job, small("runs"), &aggregated()).await?;
+        s.until_placed("runs-job").await?;
+        let waits = s.submit(Kind::Job, small("waits"), &aggregated()).await?;
+        let group = s.until_podgroup(&waits, "waits", |group| reason(group) == "WaitingForRunningJobs").await?;
+        let says = group["status"]["conditions"][0]["message"].as_str().unwrap_or_default().to_owned();
+        ensure_words(&says, &["1 jobs of namespace", &s.namespace, &top, "1 are the most"])?;
+        s.delete(Kind::Job, "runs").await?;
+        s.until_placed("waits-job").await?;
+        Ok(())
+    });
+}
+
 fn reason(group: &Value) -> &str {
     group["status"]["conditions"][0]["reason"].as_str().unwrap_or_default()
 }
