@@ -135,6 +135,19 @@ pub enum Reason {
         /// The job's namespace.
         namespace: String,
     },
+    /// It is larger than the queue, or one above it, takes.
+    ExceedsLargestJob {
+        /// The job's queue.
+        queue: QueueName,
+        /// The queue that says so: this one, or one above it.
+        by: QueueName,
+        /// Resource.
+        resource: ResourceName,
+        /// What all its pods and copies ask for.
+        asked: Quantity,
+        /// The most.
+        limit: Quantity,
+    },
     /// The user holds it (annotation).
     OnHold {
         /// The annotation.
@@ -376,6 +389,7 @@ impl Reason {
                 QueueProblem::NotLeaf(_) | QueueProblem::Root => "QueueNotLeaf",
             },
             Self::NamespaceNotSelected { .. } => Self::NAMESPACE_NOT_SELECTED,
+            Self::ExceedsLargestJob { .. } => "ExceedsMaxJob",
             Self::OnHold { .. } => "OnHold",
             Self::Suspended => "Suspended",
             Self::SuspendedByUser { .. } => "SuspendedByUser",
@@ -411,7 +425,8 @@ impl Reason {
 
     /// Tokens of what can not be admitted until somebody changes the job, its queue or the fleet. A hold and a
     /// suspension are not among them: their users wanted them.
-    pub const INADMISSIBLE: [&str; 10] = [
+    pub const INADMISSIBLE: [&str; 11] = [
+        "ExceedsMaxJob",
         "ExceedsCapability",
         "ExceedsFleet",
         "NeverFits",

@@ -20,9 +20,10 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::{
+    largest_job::LargestJob,
     names::caldera::{
-        DEFAULT_QUEUE, MAX_RUNNING_JOBS, MAX_RUNNING_JOBS_PER_NAMESPACE, MAX_WAITING_JOBS,
-        MAX_WAITING_JOBS_PER_NAMESPACE, NAMESPACE_OPT_IN, NAMESPACE_OPT_IN_VALUE, NAMESPACE_SELECTOR,
+        ALL_JOBS_PREEMPTABLE, DEFAULT_QUEUE, MAX_JOB, MAX_RUNNING_JOBS, MAX_RUNNING_JOBS_PER_NAMESPACE,
+        MAX_WAITING_JOBS, MAX_WAITING_JOBS_PER_NAMESPACE, NAMESPACE_OPT_IN, NAMESPACE_OPT_IN_VALUE, NAMESPACE_SELECTOR,
     },
     selector::parse_selector,
 };
@@ -116,7 +117,18 @@ pub(crate) fn list_unreadable(queue: &Value) -> Vec<(&'static str, String)> {
     let count = |name| Some((name, read_count(annotation_of(queue, name)?).err()?));
     let counts = [MAX_WAITING_JOBS, MAX_WAITING_JOBS_PER_NAMESPACE].into_iter().filter_map(count);
     let running = unreadable_running_limits(|name| annotation_of(queue, name));
-    selector.into_iter().chain(counts).chain(running).collect()
+    let largest = LargestJob::of_queue(queue);
+    let largest = largest.and_then(|largest| Some((MAX_JOB, largest.problem()?.to_owned())));
+    let preemptable = annotation_of(queue, ALL_JOBS_PREEMPTABLE).filter(|text| !matches!(*text, "true" | "false"));
+    let preemptable = preemptable.map(|text| (ALL_JOBS_PREEMPTABLE, format!("{text:?} is neither true nor false")));
+    selector.into_iter().chain(counts).chain(running).chain(largest).chain(preemptable).collect()
+}
+
+/// Whether a Queue says that its jobs are preemptable whatever they say themselves ([`ALL_JOBS_PREEMPTABLE`]). It holds
+/// for the queues below, as all of an admin's words do.
+#[must_use]
+pub fn evicts_all_jobs(queue: &Value) -> bool {
+    annotation_of(queue, ALL_JOBS_PREEMPTABLE) == Some("true")
 }
 
 fn annotation_of<'a>(queue: &'a Value, name: &str) -> Option<&'a str> {

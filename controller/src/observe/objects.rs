@@ -17,6 +17,7 @@ use caldera_core::{
     resources::Resources,
 };
 use caldera_crds::{
+    largest_job::LargestJob,
     names::volcano::ROOT_QUEUE,
     tenancy::{NamespaceFacts, NamespaceSelector},
     workload::WorkloadKind,
@@ -170,6 +171,29 @@ impl Objects {
         })
     }
 
+    /// Why a queue takes no job that asks for so much: it, or one above it, has a smaller largest one. `asked` is worked
+    /// out where one says so.
+    pub(crate) fn refuse_size(&self, queue: &QueueName, asked: impl FnOnce() -> Resources) -> Option<Reason> {
+        let path = self.queue_path(queue);
+        let largest = |by: &QueueName| {
+            self.queues.get(by).filter(|_| by.as_str() != ROOT_QUEUE).and_then(|queue| queue.largest_job.as_ref())
+        };
+        let mut limits = path.iter().filter_map(|by| Some((by, largest(by)?))).peekable();
+        limits.peek()?;
+        let asked = asked();
+        limits.find_map(|(by, largest)| largest.refuse(queue, by, &asked))
+    }
+
+    /// Whether a workload may be evicted, as it says, or as its queue or one above it says of all.
+    pub(crate) fn is_preemptable(&self, queue: &QueueName, workload: &Workload) -> Option<bool> {
+        let evicts = |name: &QueueName| self.queues.get(name).is_some_and(|queue| queue.evicts_all_jobs);
+        // What a job says itself counts where nobody above it says more.
+        if workload.preemptable != Some(true) && self.queue_path(queue).iter().any(evicts) {
+            return Some(true);
+        }
+        workload.preemptable
+    }
+
     /// As what a job counts under the limits of running jobs: of its namespace only where a queue limits those.
     pub(crate) fn count_as(&self, queue: &QueueName, namespace: &Arc<str>) -> Counted {
         let limits =
@@ -189,11 +213,16 @@ impl Objects {
 struct Tenancy<'a> {
     namespaces: Option<&'a NamespaceSelector>,
     counts_namespaces: bool,
+    largest_job: Option<&'a LargestJob>,
 }
 
 impl<'a> Tenancy<'a> {
     const fn of(queue: &'a QueueFacts) -> Self {
-        Self { namespaces: queue.namespaces.as_ref(), counts_namespaces: queue.spec.running.of_namespace.is_some() }
+        Self {
+            namespaces: queue.namespaces.as_ref(),
+            largest_job: queue.largest_job.as_ref(),
+            counts_namespaces: queue.spec.running.of_namespace.is_some(),
+        }
     }
 }
 
@@ -233,7 +262,9 @@ impl Objects {
         }
         let state_of = |queue: &QueueFacts| (queue.state.clone(), queue.closed_by_parent, queue.spec.parent.clone());
         let state = known.is_none_or(|known| state_of(known) != state_of(&queue));
-        let said = |queue: &QueueFacts| (queue.spec.clone(), queue.wrong.clone(), queue.namespaces.clone());
+        let said = |queue: &QueueFacts| {
+            (queue.spec.clone(), queue.wrong.clone(), queue.namespaces.clone(), queue.largest_job.clone())
+        };
         let spec = known.is_none_or(|known| said(known) != said(&queue));
         let moved = known.is_none_or(|known| known.spec.parent != queue.spec.parent);
         let nothing = Tenancy::default();

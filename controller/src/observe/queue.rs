@@ -11,8 +11,9 @@ use caldera_core::{
     resources::{Limits, ResourceName, Resources},
 };
 use caldera_crds::{
+    largest_job::LargestJob,
     names::{
-        caldera::{NAMESPACE_SELECTOR, PAUSED, QUEUE_STATUS},
+        caldera::{ALL_JOBS_PREEMPTABLE, MAX_JOB, NAMESPACE_SELECTOR, PAUSED, QUEUE_STATUS},
         volcano::{CLOSED_BY_PARENT, DEFAULT_QUEUE, ROOT_QUEUE},
     },
     placement,
@@ -47,6 +48,10 @@ pub struct QueueFacts {
     pub wrong: Vec<String>,
     /// Whose jobs it takes; all where it says nothing.
     pub namespaces: Option<NamespaceSelector>,
+    /// The largest job that it takes; any where it says nothing.
+    pub largest_job: Option<LargestJob>,
+    /// Its jobs are preemptable whatever they say.
+    pub evicts_all_jobs: bool,
     /// Of the default queue: why nothing is released in the whole fleet, if so.
     pub paused: Option<Arc<str>>,
 }
@@ -132,6 +137,8 @@ impl QueueFacts {
             },
             wrong: [wrong, unread].concat(),
             namespaces: annotation(NAMESPACE_SELECTOR).map(NamespaceSelector::parse),
+            largest_job: annotation(MAX_JOB).map(LargestJob::parse),
+            evicts_all_jobs: annotation(ALL_JOBS_PREEMPTABLE) == Some("true"),
             paused: annotation(PAUSED)
                 .filter(|_| object.metadata.name.as_deref() == Some(DEFAULT_QUEUE))
                 .map(|why| if why.trim().is_empty() { "no reason given" } else { why }.into()),

@@ -17,6 +17,7 @@ mod pods_ready;
 mod policy_restart;
 mod preemption;
 mod queue_annotations;
+mod queue_limits;
 mod refused_copy;
 mod resize;
 mod running_limits;

@@ -48,6 +48,14 @@ impl fmt::Display for Reason {
                      namespace selector {selector:?}"
                 )
             }
+            Self::ExceedsLargestJob { queue, by, resource, asked, limit } => {
+                let above = if by == queue { String::new() } else { format!(", above queue {queue},") };
+                let (asked, limit) = (asked.plain(), limit.plain());
+                write!(
+                    f,
+                    "asks for {resource} {asked}, more than {limit}, which is the largest job that queue {by}{above} takes"
+                )
+            }
             Self::OnHold { annotation } => {
                 write!(f, "on hold: take the annotation {annotation} away to let it wait in line")
             }

@@ -168,8 +168,10 @@ impl Slot {
     }
 }
 
+type Amounts<'a> = &'a [(Dim, i128)];
+
 /// A charge has its resources first, then what it counts as.
-pub(crate) fn split_counts(amounts: &[(Dim, i128)]) -> (&[(Dim, i128)], &[(Dim, i128)]) {
+pub(crate) fn split_counts(amounts: &[(Dim, i128)]) -> (Amounts<'_>, Amounts<'_>) {
     amounts.split_at(amounts.partition_point(|(dim, _)| !dim.is_count()))
 }
 
