@@ -171,8 +171,7 @@ impl Objects {
         })
     }
 
-    /// Why a queue takes no job that asks for so much: it, or one above it, has a smaller largest one. `asked` is worked
-    /// out where one says so.
+    /// Why a queue takes no job that asks for so much: it, or one above it, says so. Else `asked` is not worked out.
     pub(crate) fn refuse_size(&self, queue: &QueueName, asked: impl FnOnce() -> Resources) -> Option<Reason> {
         let path = self.queue_path(queue);
         let largest = |by: &QueueName| {

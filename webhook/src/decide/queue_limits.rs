@@ -53,7 +53,10 @@ mod tests {
 
     fn cache(annotations: &Value) -> Cache {
         let mut cache = Cache::default();
-        let queue = |name: &str, parent: &str, annotations: &Value| json!({"metadata": {"name": name, "annotations": annotations}, "spec": {"parent": parent}});
+        let queue = |name: &str, parent: &str, annotations: &Value| {
+            let metadata = json!({"name": name, "annotations": annotations});
+            json!({"metadata": metadata, "spec": {"parent": parent}})
+        };
         cache.queues.insert("top".into(), queue("top", "root", annotations));
         cache.queues.insert("leaf".into(), queue("leaf", "top", &json!({})));
         cache
