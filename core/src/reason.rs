@@ -135,6 +135,19 @@ pub enum Reason {
         /// The job's namespace.
         namespace: String,
     },
+    /// It is larger than the queue, or one above it, takes.
+    ExceedsLargestJob {
+        /// The job's queue.
+        queue: QueueName,
+        /// The queue that says so: this one, or one above it.
+        by: QueueName,
+        /// Resource.
+        resource: ResourceName,
+        /// What all its pods and copies ask for.
+        asked: Quantity,
+        /// The most.
+        limit: Quantity,
+    },
     /// The user holds it (annotation).
     OnHold {
         /// The annotation.
@@ -197,6 +210,23 @@ pub enum Reason {
         used: Quantity,
         /// The limit.
         limit: Quantity,
+        /// In line.
+        position: Position,
+    },
+    /// As many jobs run as may.
+    RunningLimit {
+        /// The job's queue.
+        queue: QueueName,
+        /// The queue with the limit: this one, or one above it.
+        by: QueueName,
+        /// Whose jobs it counts; `None` for those of all.
+        namespace: Option<String>,
+        /// Jobs that run.
+        running: u64,
+        /// Places that are reserved for jobs that rank before this one.
+        kept: u64,
+        /// The limit.
+        limit: u64,
         /// In line.
         position: Position,
     },
@@ -359,6 +389,7 @@ impl Reason {
                 QueueProblem::NotLeaf(_) | QueueProblem::Root => "QueueNotLeaf",
             },
             Self::NamespaceNotSelected { .. } => Self::NAMESPACE_NOT_SELECTED,
+            Self::ExceedsLargestJob { .. } => "ExceedsMaxJob",
             Self::OnHold { .. } => "OnHold",
             Self::Suspended => "Suspended",
             Self::SuspendedByUser { .. } => "SuspendedByUser",
@@ -371,6 +402,7 @@ impl Reason {
             Self::ExceedsLimit { bound: Bound::Fleet, .. } => "ExceedsFleet",
             Self::ExceedsLimit { .. } => "ExceedsCapability",
             Self::Quota { .. } => "WaitingForQuota",
+            Self::RunningLimit { .. } => "WaitingForRunningJobs",
             Self::BlockedByReservation { .. } => "BlockedByReservation",
             Self::Evicted { cause, .. } => cause.token(),
             Self::Requeued { .. } => "Requeued",
@@ -393,7 +425,8 @@ impl Reason {
 
     /// Tokens of what can not be admitted until somebody changes the job, its queue or the fleet. A hold and a
     /// suspension are not among them: their users wanted them.
-    pub const INADMISSIBLE: [&str; 10] = [
+    pub const INADMISSIBLE: [&str; 11] = [
+        "ExceedsMaxJob",
         "ExceedsCapability",
         "ExceedsFleet",
         "NeverFits",

@@ -41,6 +41,14 @@ pub mod caldera {
     pub const MAX_WAITING_JOBS: &str = "caldera.dev/max-waiting-jobs";
     /// On a Queue: jobs of one namespace that may wait in it and in those below it, a whole number. One more is refused.
     pub const MAX_WAITING_JOBS_PER_NAMESPACE: &str = "caldera.dev/max-waiting-jobs-per-namespace";
+    /// On a Queue: jobs that may run in it and in those below it, a whole number. Others wait.
+    pub const MAX_RUNNING_JOBS: &str = "caldera.dev/max-running-jobs";
+    /// The same for those of one namespace.
+    pub const MAX_RUNNING_JOBS_PER_NAMESPACE: &str = "caldera.dev/max-running-jobs-per-namespace";
+    /// On a Queue: the largest job that it and those below it take, as `cpu=64,nvidia.com/gpu=8`.
+    pub const MAX_JOB: &str = "caldera.dev/max-job";
+    /// On a Queue: `true` makes the jobs in it and in those below it preemptable, whatever they say themselves.
+    pub const ALL_JOBS_PREEMPTABLE: &str = "caldera.dev/all-jobs-preemptable";
     /// On a Cluster: the time (RFC 3339) at which its admin says that nothing runs there any more, and nothing will. It
     /// counts for a loss that began before, and for no later one.
     pub const FENCED_AT: &str = "caldera.dev/fenced-at";

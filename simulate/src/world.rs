@@ -12,7 +12,7 @@ use caldera_core::{
     place::{self, Division},
     pod_group,
     quantity::Quantity,
-    queue::{Ask, FitClass, QueueSpec, TaskAsk},
+    queue::{Ask, Counted, FitClass, QueueSpec, TaskAsk},
     resources::{ResourceName, Resources},
 };
 
@@ -198,7 +198,7 @@ impl Job {
             step: task.unit(),
         };
         let tasks = shape.gang.tasks.iter().zip(&shape.minimum).map(task).collect();
-        Ask { tasks, copies, fit: shape.class, run_for: self.run_for() }
+        Ask { tasks, copies, fit: shape.class, run_for: self.run_for(), counted: Counted::Job }
     }
 }
 

@@ -10,7 +10,7 @@ use caldera_core::{
     place::Group,
     pod_group,
     queue::{
-        Ask, FitClass, Job, TaskAsk,
+        Ask, Counted, FitClass, Job, TaskAsk,
         ledger::{self, Charge, ChargeFacts, Stage},
     },
     reason::Reason,
@@ -183,7 +183,7 @@ pub(crate) fn build_ask(
         placement.map(|placement| placement.components),
         affinity_of(binding),
     )));
-    Ask { tasks, copies, fit, run_for: workload.run_for }
+    Ask { tasks, copies, fit, run_for: workload.run_for, counted: Counted::Job }
 }
 
 /// Its affinity groups: they end at the namespace.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use caldera_core::{
     admission::Admission,
     gang::{Gang, SOLE_TASK, Task},
-    queue::{Ask, FitClass, TaskAsk},
+    queue::{Ask, Counted, FitClass, TaskAsk},
     resources::Resources,
 };
 
@@ -143,7 +143,8 @@ fn ask_increase(wanted: Wanted<'_>, record: &Admission) -> Option<Increase> {
         step: task.unit(),
     });
     let tasks = tasks.filter(|task| task.most > 0).collect();
-    let ask = Ask { tasks, copies: record.copies.max(1), fit: FitClass::default(), run_for: None };
+    let ask =
+        Ask { tasks, copies: record.copies.max(1), fit: FitClass::default(), run_for: None, counted: Counted::Nothing };
     Some(Increase { kind, ask })
 }
 
@@ -153,7 +154,7 @@ fn ask_requests(gang: &Gang, record: &Admission) -> Option<Ask> {
     request.saturating_sub(&record.charged);
     let name = gang.tasks.first().filter(|_| !request.is_empty())?.name.clone();
     let tasks = vec![TaskAsk { name, request, min: 1, most: 1, step: 1 }];
-    Some(Ask { tasks, copies: 1, fit: FitClass::default(), run_for: None })
+    Some(Ask { tasks, copies: 1, fit: FitClass::default(), run_for: None, counted: Counted::Nothing })
 }
 
 fn ask_copies(wanted: Wanted<'_>, record: &Admission, copies: u32) -> Option<Increase> {
@@ -162,7 +163,13 @@ fn ask_copies(wanted: Wanted<'_>, record: &Admission, copies: u32) -> Option<Inc
         let pods = record.pods_of(&task.name);
         TaskAsk { name: task.name.clone(), request: task.request.clone(), min: pods, most: pods, step: 1 }
     });
-    let ask = Ask { tasks: tasks.collect(), copies: more, fit: FitClass::default(), run_for: None };
+    let ask = Ask {
+        tasks: tasks.collect(),
+        copies: more,
+        fit: FitClass::default(),
+        run_for: None,
+        counted: Counted::Nothing,
+    };
     Some(Increase { kind: IncreaseKind::Copies, ask })
 }
 

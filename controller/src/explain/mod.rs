@@ -24,7 +24,7 @@ use serde::Serialize;
 pub(crate) use self::queues::list_amounts;
 pub use self::{
     clusters::ClusterView,
-    queues::{Amounts, Counts, InLine, QueueView, Step, list_queue, list_queues},
+    queues::{Amounts, Counts, InLine, QueueView, RunningLimit, Step, list_queue, list_queues},
 };
 use crate::{
     decide::{

@@ -3,7 +3,10 @@
 //! Rule: a job counts in its queue and in every queue above it. A job that somebody must change counts as blocked.
 //! Without a view of all objects the usage that the controller last wrote is shown, and no counts or lists of jobs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use caldera_core::{
     gang::{QueueName, WorkloadRef},
@@ -73,6 +76,18 @@ pub struct Counts {
     pub finished: usize,
 }
 
+/// A limit of running jobs, and how many there are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunningLimit {
+    /// Whose jobs it counts; `None` for those of all.
+    pub namespace: Option<String>,
+    /// Jobs that hold anything of the queue or of those below it.
+    pub running: u64,
+    /// The limit.
+    pub limit: u32,
+}
+
 /// One queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -99,6 +114,8 @@ pub struct QueueView {
     pub dequeue: &'static str,
     /// By resource.
     pub amounts: Vec<Amounts>,
+    /// The limits of jobs that it sets; empty if its jobs can not be seen.
+    pub running_limits: Vec<RunningLimit>,
     /// `None` if its jobs can not be seen.
     pub jobs: Option<Counts>,
 }
@@ -185,8 +202,24 @@ fn view_queue(
             _ => "traverse",
         },
         amounts: list_amounts(controller, name, None),
+        running_limits: counts.map(|_| list_running_limits(controller, name)).unwrap_or_default(),
         jobs: counts.map(|counts| counts.get(name).copied().unwrap_or_default()),
     }
+}
+
+fn list_running_limits(controller: &Controller, name: &QueueName) -> Vec<RunningLimit> {
+    let engine = &controller.jobs.engine;
+    let Some(limits) = engine.queue_spec(name).map(|spec| spec.running) else { return Vec::new() };
+    let usage = engine.usage_of(name);
+    let all = limits.all.map(|limit| RunningLimit { namespace: None, running: usage.running, limit });
+    let of_namespace = limits.of_namespace.map(|limit| {
+        let one = move |(namespace, running): (&Arc<str>, &u64)| {
+            let namespace = Some(namespace.to_string());
+            RunningLimit { namespace, running: *running, limit }
+        };
+        usage.running_of.iter().map(one).collect::<Vec<_>>()
+    });
+    all.into_iter().chain(of_namespace.into_iter().flatten()).collect()
 }
 
 /// Being above others is not a fault.

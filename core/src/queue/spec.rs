@@ -8,6 +8,7 @@
 use crate::{
     gang::QueueName,
     quantity::Quantity,
+    queue::quota::running::RunningLimits,
     resources::{Limits, ResourceName, Resources},
 };
 
@@ -68,6 +69,8 @@ pub struct QueueSpec {
     pub guarantee: Resources,
     /// Entitlement; where it names nothing at all, its weight decides.
     pub deserved: Limits,
+    /// Jobs that may run in it and in those below it.
+    pub running: RunningLimits,
     /// Whether others may take back what it borrowed.
     pub reclaimable: bool,
     /// Order of leaving.
@@ -89,6 +92,7 @@ impl QueueSpec {
             unreadable: Vec::new(),
             guarantee: Resources::new(),
             deserved: Limits::unlimited(),
+            running: RunningLimits::default(),
             reclaimable: true,
             dequeue: Dequeue::Traverse,
             state: QueueState::Open,

@@ -48,7 +48,7 @@ pub fn refuse_over_limit(request: &ReviewRequest<'_, Value>, cache: &Cache) -> O
 }
 
 /// A queue and those above it, the root left out.
-fn list_path<'a>(queue: &'a str, cache: &'a Cache) -> Vec<&'a str> {
+pub(crate) fn list_path<'a>(queue: &'a str, cache: &'a Cache) -> Vec<&'a str> {
     let mut path: Vec<&str> = Vec::new();
     let mut at = queue;
     while !matches!(at, "" | ROOT_QUEUE) && !path.contains(&at) {

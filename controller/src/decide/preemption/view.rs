@@ -85,7 +85,8 @@ impl Prospects {
             else {
                 continue;
             };
-            let says = objects.workload_of(binding).and_then(|workload| workload.preemptable);
+            let says = objects.workload_of(binding);
+            let says = says.and_then(|workload| objects.is_preemptable(&record.queue, workload));
             if says.unwrap_or(policy.unset.preempt) {
                 let lowest = prospects.by_queue.entry(record.queue.clone()).or_insert(record.priority);
                 *lowest = record.priority.min(*lowest);
@@ -143,7 +144,7 @@ fn describe_running(
         namespace: Arc::clone(&binding.key.namespace),
         name: Arc::clone(&binding.key.name),
         priority: binding.admission.as_ref().map_or(0, |record| record.priority),
-        preemptable: workload.and_then(|workload| workload.preemptable),
+        preemptable: workload.and_then(|workload| objects.is_preemptable(&workload.queue, workload)),
         ours,
         created: binding.created,
         started: placed.then(|| binding.scheduled.unwrap_or(unsaid)),

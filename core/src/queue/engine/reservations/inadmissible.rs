@@ -47,7 +47,9 @@ impl Engine {
         let cause = Inadmissible::Quota(at, dim, self.shape(shape).asked_amount(dim));
         self.set_inadmissible(node, shape, cause);
         self.search.insert(node);
-        self.register_blocked(ReservationId { cause: Shortage::Quota(at, dim), queue: node }, shape);
+        if let Some(cause) = cause.cause() {
+            self.register_blocked(ReservationId { cause, queue: node }, shape);
+        }
         self.refresh_head(node);
     }
 
