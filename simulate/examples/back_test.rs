@@ -1,4 +1,4 @@
-//! The back-test of `docs/trace-study.md`: expected starts at submission beside the real ones, on the public traces.
+//! Expected starts at submission beside the real ones, on the public traces.
 //!
 //! `cargo run --profile bench -p caldera-simulate --example back_test -- DIR [EVERY]`: every EVERY-th job is asked for
 //! (40 without it).
