@@ -245,6 +245,17 @@ pub fn find_binding(controller: &Controller, workload: &WorkloadRef) -> Option<K
     bindings.find(|binding| *binding.workload == *workload).map(|binding| binding.key.clone())
 }
 
+/// In one word, where a job stands, of every job: without what only one that is asked about needs.
+#[must_use]
+pub fn list_verdicts(controller: &Controller) -> BTreeMap<WorkloadRef, Verdict> {
+    let verdict = |binding: &Binding| {
+        let state = controller.jobs.states.get(&binding.key)?;
+        let answer = find_answer(controller, binding, state, controller.objects.workload_of(binding));
+        Some(((*binding.workload).clone(), answer.verdict))
+    };
+    controller.objects.bindings.values().filter_map(|binding| verdict(binding)).collect()
+}
+
 /// What is known of a workload from which no binding was made.
 #[must_use]
 pub fn explain_without_binding(controller: &Controller, workload: &WorkloadRef) -> Option<Explanation> {

@@ -52,7 +52,7 @@ pub struct Amounts {
 pub struct Step {
     /// Which.
     pub queue: QueueName,
-    /// `Open`, `Closing`, `Closed`, or `Missing`.
+    /// `Open`, `Closing`, `Closed`, or `Missing`; `NotVisible` where queues can not be seen.
     pub state: &'static str,
     /// What is wrong with it.
     pub faults: Vec<String>,
@@ -305,11 +305,12 @@ fn count_jobs(controller: &Controller) -> BTreeMap<QueueName, Counts> {
 pub(super) fn list_path(controller: &Controller, queue: &QueueName, asks: Option<&Asks>) -> Vec<Step> {
     let nothing = Resources::new();
     let only = asks.map_or(&nothing, |asks| &asks.full);
+    let absent = if controller.list_missing().contains(&ObjectKind::Queues) { "NotVisible" } else { "Missing" };
     let step = |name: QueueName| {
         let there = name.as_str() == ROOT_QUEUE || controller.objects.queues.contains_key(&name);
         let state = controller.objects.queues.get(&name).map_or("Open", |queue| queue.spec.state.as_str());
         Step {
-            state: if there { state } else { "Missing" },
+            state: if there { state } else { absent },
             faults: list_faults(controller, &name),
             amounts: if there { list_amounts(controller, &name, Some(only)) } else { Vec::new() },
             queue: name,
