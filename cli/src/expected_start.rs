@@ -21,8 +21,10 @@ use serde::Serialize;
 
 use crate::{live::Live, output::format_duration};
 
-/// How long the fleet is played forward at most.
-const MOST: Duration = Duration::from_secs(10);
+/// How long the fleet is played forward at most for a list of jobs.
+pub const FOR_A_LIST: Duration = Duration::from_secs(10);
+/// And for one job, beside all else that is told of it.
+pub const FOR_ONE: Duration = Duration::from_secs(2);
 
 /// When a job is expected to start, and how sure that is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -51,7 +53,7 @@ impl Forecast {
     ///
     /// # Errors
     /// If it is stopped meanwhile.
-    pub async fn of_live(live: &mut Live, assume: Millis) -> anyhow::Result<Self> {
+    pub async fn of_live(live: &mut Live, assume: Millis, most: Duration) -> anyhow::Result<Self> {
         let state = live.take_state();
         live.decide();
         let unseen = find_unseen(live);
@@ -61,7 +63,7 @@ impl Forecast {
             Some(why) => Err(why),
             None => {
                 let began = Instant::now();
-                let look_on = move || began.elapsed() < MOST;
+                let look_on = move || began.elapsed() < most;
                 let expected = tokio::task::spawn_blocking(move || expect_starts(&state, assume, look_on)).await?;
                 expected.map_err(|error| error.to_string())
             }
@@ -111,9 +113,8 @@ fn describe_start(start: expected_start::ExpectedStart, now: Timestamp, assume: 
     match start.at {
         StartTime::At(at) => describe_instant(at, now, start.basis.is_sure(), &start.basis.describe(assume)),
         StartTime::NotBefore(at) => {
-            let seconds = MOST.as_secs();
             let not_before = format_minute(at).unwrap_or_default();
-            describe_unknown(&format!("not before {not_before}: farther ahead than can be looked in {seconds} s"))
+            describe_unknown(&format!("not before {not_before}: farther ahead than is looked"))
         }
         StartTime::Unknown => describe_unknown("not within 90 days, as far as is known of what runs"),
     }
@@ -174,10 +175,7 @@ mod tests {
             "perhaps 1970-01-12T13:52Z, in 5m (12 of the 30 jobs before it give no estimate; assumed 1 h)"
         );
         let far = of(StartTime::NotBefore(1_000_020), doubtful);
-        assert_eq!(
-            far.describe(),
-            "not known (not before 1970-01-12T13:47Z: farther ahead than can be looked in 10 s)"
-        );
+        assert_eq!(far.describe(), "not known (not before 1970-01-12T13:47Z: farther ahead than is looked)");
         assert_eq!((of(StartTime::Unknown, doubtful).describe_briefly().as_str(), far.at), ("not known", None));
     }
 }

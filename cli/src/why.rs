@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::{
     args::{JobName, WhyArgs},
     components,
-    expected_start::{ExpectedStart, Forecast},
+    expected_start::{self, ExpectedStart, Forecast},
     live::{self, Gap, Live},
     output::{self, format_columns, format_duration},
 };
@@ -35,7 +35,7 @@ pub async fn run_why(args: WhyArgs) -> anyhow::Result<ExitCode> {
     let client = components::connect_client(args.kubeconfig.as_deref(), "why", &WriteCounts::default()).await?;
     let namespace = args.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let mut live = live::read_undecided(&client, Some(&namespace), args.lease_namespace.as_deref()).await?;
-    let forecast = Forecast::of_live(&mut live, args.assume_run_for).await?;
+    let forecast = Forecast::of_live(&mut live, args.assume_run_for, expected_start::FOR_ONE).await?;
     let mut answer = find_answer(&client, live, &args.job, &namespace).await?;
     answer.expected_start = forecast.find_start(&answer.explanation.workload).cloned();
     output::print_answer(args.output, &answer, |wide| format_answer(&answer, wide))?;

@@ -285,7 +285,7 @@ fn estimates(running: usize) -> (Engine, String) {
     }
     let ask = |cpu: i64, run_for| {
         let task = TaskAsk { name: "worker".into(), request: request(cpu), min: 1, most: 1, step: 1 };
-        Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(0), run_for })
+        Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(0), run_for, counted: Counted::Job })
     };
     let (big, long) = (ask(each.min(4) + 1, None), ask(1, Some(1 << 40)));
     for i in 0..1_000 {

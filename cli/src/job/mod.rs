@@ -22,7 +22,7 @@ use self::row::Row;
 use crate::{
     args::{JobAction, JobListArgs, JobOrder, WhyArgs},
     components, events,
-    expected_start::{ExpectedStart, Forecast},
+    expected_start::{self, ExpectedStart, Forecast},
     live,
     objects::{self, items, list_objects, text},
     output::{self, ListOutput, Output, format_duration, format_table},
@@ -98,7 +98,7 @@ async fn forecast_starts(client: &Client, args: &JobListArgs, namespace: &str) -
         return Ok(None);
     }
     let mut live = live::read_undecided(client, Some(namespace), None).await?;
-    Forecast::of_live(&mut live, args.assume_run_for).await.map(Some)
+    Forecast::of_live(&mut live, args.assume_run_for, expected_start::FOR_A_LIST).await.map(Some)
 }
 
 fn sort_rows(rows: &mut [Row], order: JobOrder) {
