@@ -10,7 +10,6 @@ use caldera_core::{
     place,
     queue::{QueueSpec, ledger::Stage},
 };
-use caldera_crds::workload::WorkloadKind;
 
 use crate::{
     decide::{
@@ -90,6 +89,6 @@ fn read_job(controller: &Controller, binding: &Binding, state: &JobState) -> Opt
         run_for: workload.run_for,
         gang: workload.gang.as_ref().ok()?.clone(),
         binding: binding.placement.clone()?,
-        whole: workload.kind == WorkloadKind::VolcanoJob,
+        whole: workload.kind.has_tasks(),
     })
 }
