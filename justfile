@@ -33,6 +33,22 @@ demo:
 sandbox dir="/tmp/caldera":
     cargo run --release -- sandbox --dir {{dir}}
 
+# Does what the tutorial and the tasks say, on sandboxes of their own.
+pages:
+    cargo build --release -p caldera-cli
+    .ci/run-pages target/release/caldera docs/tutorial.md docs/tasks/*.md
+
+# Writes the reference and all else that is made of the code.
+reference:
+    CALDERA_WRITE_DOCS=1 cargo test -p caldera-architecture --test reference
+    CALDERA_WRITE_DOCS=1 cargo test -p caldera-crds --test reference
+    CALDERA_WRITE_DOCS=1 cargo test -p caldera-cli --lib reference
+    CALDERA_WRITE_DOCS=1 cargo test -p caldera-cli --lib monitoring
+
+# The documentation as a site, which needs mdBook 0.4: `cargo install mdbook --version 0.4.52 --locked`.
+book:
+    mdbook serve
+
 # Who depends on whom: crates, modules, circles.
 graph:
     cargo test -p caldera-architecture -- --nocapture

@@ -1,6 +1,8 @@
-//! Pages say what is there: each link leads to a file, each path of a source file exists, and lines can be read.
+//! Pages say what is there: each link leads to a file and a heading, each path of a source file exists, the summary has
+//! every page, and lines can be read.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -46,14 +48,59 @@ fn check_pages(check: impl Fn(&Path, &str) -> Vec<String>) {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// What a line links to, but for other sites: the path, and the heading after `#`.
+fn list_links(line: &str) -> Vec<(&str, &str)> {
+    let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    targets.filter(|it| !it.contains("://")).map(|it| it.split_once('#').unwrap_or((it, ""))).collect()
+}
+
+/// The names by which a page's headings are linked to, as GitHub and mdBook make them: lower case, no signs, a number
+/// after a name that was there before.
+fn list_anchors(text: &str) -> BTreeSet<String> {
+    let mut anchors = BTreeSet::new();
+    for (_, line) in list_prose(text) {
+        let title = line.trim_start_matches('#');
+        if title.len() == line.len() || !title.starts_with(' ') {
+            continue;
+        }
+        let kept = title.trim().to_lowercase().replace(' ', "-");
+        let name: String = kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect();
+        let free = (1..).map(|n| format!("{name}-{n}")).find(|it| !anchors.contains(it)).unwrap_or_default();
+        anchors.insert(if anchors.contains(&name) { free } else { name });
+    }
+    anchors
+}
+
 #[test]
-fn links_lead_to_files() {
+fn links_lead_to_files_and_to_headings() {
     check_pages(|page, line| {
-        let targets = line.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
-        let relative = targets.filter(|target| !target.is_empty() && !target.contains("://"));
-        let lost = relative.filter(|target| !page.with_file_name("").join(target).exists());
-        lost.map(|target| format!("no file {target}")).collect()
+        let mut wrong = Vec::new();
+        for (path, heading) in list_links(line) {
+            let target = if path.is_empty() { page.to_owned() } else { page.with_file_name("").join(path) };
+            if !target.exists() {
+                wrong.push(format!("no file {path}"));
+            } else if !heading.is_empty() {
+                let text = fs::read_to_string(&target).unwrap_or_default();
+                if !list_anchors(&text).contains(heading) {
+                    wrong.push(format!("no heading {path}#{heading}"));
+                }
+            }
+        }
+        wrong
     });
+}
+
+#[test]
+fn the_summary_has_each_page_of_the_docs_once() {
+    let docs = find_root().join("docs");
+    let summary = fs::read_to_string(docs.join("SUMMARY.md")).unwrap_or_default();
+    let mut listed: Vec<&str> = summary.lines().flat_map(list_links).map(|(path, _)| path).collect();
+    listed.sort_unstable();
+    let pages = list_files("md").into_iter().filter_map(|page| Some(page.strip_prefix(&docs).ok()?.to_owned()));
+    let mut pages: Vec<String> = pages.map(|page| page.to_string_lossy().into_owned()).collect();
+    pages.retain(|page| page != "SUMMARY.md");
+    pages.sort_unstable();
+    assert_eq!(listed, pages, "left: docs/SUMMARY.md; right: the pages below docs");
 }
 
 #[test]

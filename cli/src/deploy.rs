@@ -21,6 +21,8 @@ const KUBECONFIG_DIR: &str = "/etc/caldera/kubeconfig";
 const CERTIFICATE_DIR: &str = "/etc/caldera/tls";
 /// The namespace of leases and service accounts on the Karmada API.
 const LEASE_NAMESPACE: &str = "caldera-system";
+/// On a Namespace (label): its pods may read the metrics of Caldera's components.
+const MONITORING: &str = "caldera.dev/monitoring";
 
 /// What is deployed.
 #[derive(Debug, Clone, Default)]
@@ -260,7 +262,7 @@ fn network_policies(deploy: &Deploy) -> [Value; 2] {
     let by_name = json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": deploy.callers});
     let mut callers = vec![namespaces(by_name)];
     callers.extend(deploy.caller_addresses.iter().map(|cidr| json!({"ipBlock": {"cidr": cidr}})));
-    let watchers = [namespaces(json!({"key": "caldera.dev/monitoring", "operator": "Exists"}))];
+    let watchers = [namespaces(json!({"key": MONITORING, "operator": "Exists"}))];
     let ports = |port: u16| json!([{"protocol": "TCP", "port": port}]);
     [
         network_policy(

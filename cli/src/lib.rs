@@ -12,6 +12,7 @@ pub mod demo;
 pub mod deploy;
 pub mod doctor;
 pub mod events;
+pub mod expected_start;
 pub mod history;
 pub mod job;
 pub mod live;

@@ -5,6 +5,8 @@
 //! It only reads. What the caller may not see is reported as a [`Gap`], never guessed. Without the right to list a kind
 //! in all namespaces the answer rests on what the controller wrote (see [`caldera_controller::explain`]).
 
+mod state;
+
 use std::time::Duration;
 
 use anyhow::Context;
@@ -17,6 +19,7 @@ use caldera_controller::{
 use caldera_core::fleet::Update;
 use caldera_crds::karmada::cluster::Cluster;
 use caldera_runtime::{client::WriteCounts, members, watch::list_json};
+use caldera_simulate::live::State;
 use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -48,6 +51,10 @@ pub struct Live {
     pub now: Timestamp,
     /// What the answers lack.
     pub gaps: Vec<Gap>,
+    /// What the admin chose, as far as it can be read.
+    pub settings: Settings,
+    /// What was told of each member.
+    members: Vec<(String, Update)>,
 }
 
 /// The server's answer to a list of one kind.
@@ -65,23 +72,52 @@ enum SourceAnswer {
 /// # Errors
 /// If the server does not answer.
 pub async fn read_live(client: &Client, namespace: Option<&str>, controllers: Option<&str>) -> anyhow::Result<Live> {
-    let ((mut live, _), settings) =
-        futures::try_join!(read_sources(client, namespace), read_settings(client, controllers))?;
-    match settings {
-        Ok(settings) => settings.apply_to(&mut live.controller),
-        Err(gap) => live.gaps.push(gap),
-    }
-    decide_without_writing(&mut live.controller, live.now);
+    let mut live = read_undecided(client, namespace, controllers).await?;
+    live.decide();
     Ok(live)
 }
 
-/// The same without any decision, together with the updates from each member.
+/// The same without any decision: what waits, waits still ([`Live::take_state`]).
 ///
 /// # Errors
 /// If the server does not answer.
-pub async fn read_sources(client: &Client, namespace: Option<&str>) -> anyhow::Result<(Live, Vec<(String, Update)>)> {
+pub async fn read_undecided(
+    client: &Client,
+    namespace: Option<&str>,
+    controllers: Option<&str>,
+) -> anyhow::Result<Live> {
+    let (mut live, settings) = futures::try_join!(read_sources(client, namespace), read_settings(client, controllers))?;
+    match settings {
+        Ok(settings) => {
+            settings.apply_to(&mut live.controller);
+            live.settings = settings;
+        }
+        Err(gap) => live.gaps.push(gap),
+    }
+    Ok(live)
+}
+
+impl Live {
+    /// Lets the controller's code decide, and writes nothing.
+    pub fn decide(&mut self) {
+        decide_without_writing(&mut self.controller, self.now);
+    }
+
+    /// What waits and what runs, where, and by which rules: for a simulation. Once, and before anything is decided.
+    pub fn take_state(&mut self) -> State {
+        state::build_state(&self.controller, &self.settings, self.now, std::mem::take(&mut self.members))
+    }
+}
+
+async fn read_sources(client: &Client, namespace: Option<&str>) -> anyhow::Result<Live> {
     let asked = ObjectKind::list_all().into_iter().map(|source| list_source(client, source, namespace));
-    let mut live = Live { controller: Controller::default(), now: Timestamp::now(), gaps: Vec::new() };
+    let mut live = Live {
+        controller: Controller::default(),
+        now: Timestamp::now(),
+        gaps: Vec::new(),
+        settings: Settings::default(),
+        members: Vec::new(),
+    };
     let mut bindings = Vec::new();
     let mut clusters = Vec::new();
     for (source, answer) in ObjectKind::list_all().into_iter().zip(join_all(asked).await) {
@@ -111,7 +147,8 @@ pub async fn read_sources(client: &Client, namespace: Option<&str>) -> anyhow::R
         live.controller.observe(Input::Member(name.clone(), update.clone()), live.now);
     }
     bindings.into_iter().for_each(|input| live.controller.observe(input, live.now));
-    Ok((live, members))
+    live.members = members;
+    Ok(live)
 }
 
 /// The controller's settings, or the reason why they can not be read.
@@ -127,13 +164,21 @@ async fn read_settings(client: &Client, namespace: Option<&str>) -> anyhow::Resu
                 Err(wrong) => wrong,
             },
             Err(kube::Error::Api(status)) if status.code == 404 => "there is none".to_owned(),
-            Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403) => status.message.clone(),
+            Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403) => describe_refusal(&status),
             Err(error) => return Err(error).context("failed to read the controller's settings"),
         };
         whys.push(format!("{namespace}: {why}"));
     }
     let why = format!("{}; order, patience and who gives way are taken to be as by default", whys.join("; "));
     Ok(Err(Gap { what: format!("configmap {}", settings::NAME), why }))
+}
+
+/// Who one is and what one may do are two things to mend.
+fn describe_refusal(status: &kube::core::Status) -> String {
+    if status.code == 401 {
+        return format!("your credentials were refused: {}", status.message);
+    }
+    status.message.clone()
 }
 
 async fn list_source(
@@ -151,7 +196,7 @@ async fn list_source(
         Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403 | 404) => status,
         Err(error) => return Err(error).with_context(|| format!("failed to list {}", resource_name(source))),
     };
-    let gap = Some(Gap { what: resource_name(source), why: refused.message.clone() });
+    let gap = Some(Gap { what: resource_name(source), why: describe_refusal(&refused) });
     let empty = || SourceAnswer::All(Vec::new(), Vec::new());
     // A kind that the server does not have has no objects. Who may not list what a host may do without, and most do,
     // is not told.

@@ -69,21 +69,6 @@ pub fn print_painted<T: Serialize>(
 ///
 /// # Errors
 /// As [`print_answer`].
-pub fn print_list<T: Serialize>(
-    output: ListOutput,
-    answer: &T,
-    column: &str,
-    names: &str,
-    text: impl FnOnce(bool) -> String,
-) -> anyhow::Result<()> {
-    write_bytes(format_list(output, answer, column, names, text)?.as_bytes());
-    Ok(())
-}
-
-/// What [`print_list`] prints.
-///
-/// # Errors
-/// As [`print_answer`].
 pub fn format_list<T: Serialize>(
     output: ListOutput,
     answer: &T,

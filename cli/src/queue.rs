@@ -4,7 +4,7 @@ mod change;
 
 use std::{fmt::Write as _, process::ExitCode};
 
-use caldera_controller::explain::{Amounts, InLine, QueueView, list_queue, list_queues};
+use caldera_controller::explain::{Amounts, InLine, QueueView, RunningLimit, list_queue, list_queues};
 use caldera_core::quantity::Quantity;
 use caldera_runtime::client::WriteCounts;
 use serde::Serialize;
@@ -141,6 +141,10 @@ fn format_table(queues: &[QueueView], tree: bool, wide: bool) -> String {
     };
     let mut text = if wide { by_resource(queues, name) } else { by_queue(queues, name) };
     for queue in queues {
+        for RunningLimit { namespace, running, limit } in &queue.running_limits {
+            let of = namespace.as_ref().map_or(String::new(), |namespace| format!(" of namespace {namespace}"));
+            let _ = writeln!(text, "\n{}: {running} jobs{of} run of {limit} that may", queue.name);
+        }
         for wrong in queue.problem.iter().chain(&queue.faults) {
             let _ = writeln!(text, "\n{}: {wrong}", queue.name);
         }

@@ -70,7 +70,7 @@ async fn read_input(args: &SimulateArgs) -> anyhow::Result<Asked> {
 fn print_report(args: &SimulateArgs, asked: &Asked) -> anyhow::Result<()> {
     let world = &asked.world;
     let resource = args.resource.as_deref().map(ResourceName::from);
-    let options = Options { horizon: asked.horizon, resource };
+    let options = Options { horizon: asked.horizon, resource, ..Options::default() };
     let mut policies = args.policy.clone();
     policies.sort_unstable();
     policies.dedup();

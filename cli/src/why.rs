@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::{
     args::{JobName, WhyArgs},
     components,
+    expected_start::{ExpectedStart, Forecast},
     live::{self, Gap, Live},
     output::{self, format_columns, format_duration},
 };
@@ -23,6 +24,9 @@ use crate::{
 struct Answer {
     #[serde(flatten)]
     explanation: Explanation,
+    /// When it is expected to start, if it waits and can start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expected_start: Option<ExpectedStart>,
     /// What could not be seen.
     missing: Vec<Gap>,
 }
@@ -30,7 +34,10 @@ struct Answer {
 pub async fn run_why(args: WhyArgs) -> anyhow::Result<ExitCode> {
     let client = components::connect_client(args.kubeconfig.as_deref(), "why", &WriteCounts::default()).await?;
     let namespace = args.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
-    let answer = find_answer(&client, &args.job, &namespace, args.lease_namespace.as_deref()).await?;
+    let mut live = live::read_undecided(&client, Some(&namespace), args.lease_namespace.as_deref()).await?;
+    let forecast = Forecast::of_live(&mut live, args.assume_run_for).await?;
+    let mut answer = find_answer(&client, live, &args.job, &namespace).await?;
+    answer.expected_start = forecast.find_start(&answer.explanation.workload).cloned();
     output::print_answer(args.output, &answer, |wide| format_answer(&answer, wide))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -45,21 +52,16 @@ pub async fn explain_in_words(
     namespace: &str,
     controllers: Option<&str>,
 ) -> anyhow::Result<String> {
-    Ok(format_answer(&find_answer(client, job, namespace, controllers).await?, true))
+    let live = live::read_live(client, Some(namespace), controllers).await?;
+    Ok(format_answer(&find_answer(client, live, job, namespace).await?, true))
 }
 
-async fn find_answer(
-    client: &Client,
-    job: &JobName,
-    namespace: &str,
-    controllers: Option<&str>,
-) -> anyhow::Result<Answer> {
-    let mut live = live::read_live(client, Some(namespace), controllers).await?;
+async fn find_answer(client: &Client, mut live: Live, job: &JobName, namespace: &str) -> anyhow::Result<Answer> {
     let mut explanation = find_explanation(&mut live, job, namespace)?;
     if !explanation.placed.is_empty() {
         explanation.placed_at = placed_at(client, explanation.binding.as_deref()).await;
     }
-    Ok(Answer { explanation, missing: live.gaps })
+    Ok(Answer { explanation, expected_start: None, missing: live.gaps })
 }
 
 fn workload_ref(kind: WorkloadKind, namespace: &str, name: &str) -> WorkloadRef {
@@ -118,7 +120,7 @@ fn format_answer(answer: &Answer, wide: bool) -> String {
     let job = &answer.explanation;
     let mut text = format!("{} {}  [{}]\n", job.workload, headline(job.verdict), job.token);
     let _ = writeln!(text, "  {}\n", job.sentence);
-    write_facts(&mut text, job);
+    write_facts(&mut text, answer);
     if !job.path.is_empty() && !matches!(job.verdict, Verdict::Finished) {
         write_path(&mut text, job, wide);
     }
@@ -158,7 +160,8 @@ fn parse_seconds(time: Option<&str>) -> Option<i64> {
     time?.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second)
 }
 
-fn write_facts(text: &mut String, job: &Explanation) {
+fn write_facts(text: &mut String, answer: &Answer) {
+    let job = &answer.explanation;
     let mut fact = |name: &str, value: String| {
         let _ = writeln!(text, "{name:<10} {value}");
     };
@@ -188,6 +191,9 @@ fn write_facts(text: &mut String, job: &Explanation) {
         let on = if names.is_empty() { String::new() } else { format!(" on {}", names.join(", ")) };
         let since = kept.since.as_deref().unwrap_or("now");
         fact("Reserved", format!("{what}{on} is reserved for it since {since}"));
+    }
+    if let Some(expected) = &answer.expected_start {
+        fact("Expected", format!("to start {}", expected.describe()));
     }
     if let Some(eta) = &job.eta {
         fact("Starts", format!("{}: {}", eta.at.as_deref().unwrap_or("nobody can say when"), eta.basis));
@@ -222,7 +228,7 @@ fn write_path(text: &mut String, job: &Explanation, wide: bool) {
             let once = |text: &str| if first { text.to_owned() } else { " ".to_owned() };
             rows.push([
                 once(&name),
-                once(step.state),
+                once(describe_state(step.state)),
                 amounts.resource.to_string(),
                 asked(amounts.resource.as_str()),
                 amounts.used.to_string(),
@@ -236,7 +242,7 @@ fn write_path(text: &mut String, job: &Explanation, wide: bool) {
         if first {
             let nothing = || String::new();
             let (asked, used, deserved, guarantee) = (nothing(), nothing(), nothing(), nothing());
-            let state = step.state.to_owned();
+            let state = describe_state(step.state).to_owned();
             rows.push([name, state, nothing(), asked, used, deserved, guarantee, nothing(), nothing()]);
         }
     }
@@ -248,6 +254,10 @@ fn write_path(text: &mut String, job: &Explanation, wide: bool) {
             let _ = writeln!(text, "queue {}: {fault}", step.queue);
         }
     }
+}
+
+fn describe_state(state: &'static str) -> &'static str {
+    if state == "NotVisible" { "not visible with your rights" } else { state }
 }
 
 /// A table of pending jobs in their order.

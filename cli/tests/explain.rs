@@ -63,14 +63,18 @@ impl Sandbox {
     }
 
     fn why_until(&self, job: &str, verdict: &str) -> Value {
+        self.why_when(job, |seen| seen["verdict"] == verdict)
+    }
+
+    fn why_when(&self, job: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let deadline = Instant::now() + Duration::from_secs(120);
         loop {
             let (code, out, _) = self.run(&["why", job, "-n", "default", "-o", "json"]);
             let seen: Value = if code == Some(0) { serde_json::from_str(&out).unwrap() } else { Value::Null };
-            if seen["verdict"] == verdict {
+            if holds(&seen) {
                 return seen;
             }
-            assert!(Instant::now() < deadline, "{job} is not {verdict}: {seen:#}");
+            assert!(Instant::now() < deadline, "{job} is not as it should be: {seen:#}");
             thread::sleep(Duration::from_millis(50));
         }
     }
@@ -91,13 +95,15 @@ fn jobs_and_queues_are_explained_on_a_sandbox() {
     // It must still run when it is asked about.
     sandbox.apply(&SPLIT.replace("sleep 4", "sleep 600"));
     sandbox.apply(WEB);
-    let split = sandbox.why_until("mindspore-cpu", "Running");
+    // When it was placed is said some seconds later.
+    let split = sandbox.why_when("mindspore-cpu", |seen| seen["verdict"] == "Running" && seen["placedAt"].is_string());
     sandbox.apply(TOO_BIG);
     sandbox.apply(WAITING);
 
     a_running_split_job(&sandbox, &split);
     a_waiting_job(&sandbox);
     a_job_that_can_never_start(&sandbox);
+    the_starts_in_a_list(&sandbox);
     what_is_not_there(&sandbox);
     the_queues(&sandbox);
     what_if(&sandbox, dir.path());
@@ -127,12 +133,16 @@ fn a_waiting_job(sandbox: &Sandbox) {
     let cpu = &waits["path"][1]["amounts"][0];
     assert_eq!((&cpu["used"], &cpu["capability"], &cpu["limit"]), (&json!("20"), &json!("20"), &json!("20")));
     assert!(waits["eta"]["basis"].is_string() && waits["position"].is_u64());
+    let expected = &waits["expectedStart"];
+    assert!(expected["at"].is_string() && expected["sure"] == false, "{expected:#}");
+    let basis = expected["basis"].as_str().unwrap();
+    assert!(basis.contains("jobs before it give") && basis.ends_with("no estimate; assumed 1 h"), "{basis}");
     // The members' own nodes were read: nothing is doubtful, nothing is missing.
     assert_eq!(waits["missing"], json!([]));
     assert!(waits["clusters"].as_array().unwrap().iter().all(|cluster| cluster["doubt"].is_null()), "{waits:#}");
     let (_, text, _) = sandbox.run(&["why", "low-priority", "-n", "default"]);
     assert!(text.contains(" WAITS  [WaitingForQuota]"), "{text}");
-    for word in ["position", "research", "NEEDED", "PODS THAT FIT"] {
+    for word in ["position", "research", "NEEDED", "PODS THAT FIT", "Expected   to start perhaps ", "assumed 1 h"] {
         assert!(text.contains(word), "{word}: {text}");
     }
     let (code, yaml, _) = sandbox.run(&["why", "vcjob/low-priority", "-n", "default", "-o", "yaml"]);
@@ -143,9 +153,23 @@ fn a_job_that_can_never_start(sandbox: &Sandbox) {
     let never = sandbox.why_until("too-big", "CanNeverStart");
     assert_eq!(never["token"], "ExceedsCapability");
     assert!(never["sentence"].as_str().unwrap().contains("needs cpu 48, more than 20"), "{never:#}");
-    assert!(never["eta"].is_null() && never["position"].is_null());
+    assert!(never["eta"].is_null() && never["position"].is_null() && never["expectedStart"].is_null());
     let (code, text, _) = sandbox.run(&["why", "too-big", "-n", "default"]);
     assert!(code == Some(0) && text.contains(" CAN NEVER START as it is  [ExceedsCapability]"), "{text}");
+}
+
+fn the_starts_in_a_list(sandbox: &Sandbox) {
+    let all = sandbox.json(&["job", "list", "-n", "default", "--start", "--assume-run-for", "30m"]);
+    let of = |name: &str| all["jobs"].as_array().unwrap().iter().find(|job| job["job"] == name).unwrap();
+    assert!(of("low-priority")["expectedStart"]["basis"].as_str().unwrap().contains("assumed 30 min"), "{all:#}");
+    for none in ["too-big", "mindspore-cpu"] {
+        assert!(of(none)["expectedStart"].is_null(), "{none}: {all:#}");
+    }
+    let (_, table, _) = sandbox.run(&["job", "list", "-n", "default", "--start"]);
+    assert!(table.contains(" START") && table.contains(" perhaps 2"), "{table}");
+    assert!(table.contains("\nperhaps: some job before it gives no estimate (assumed 1 h)"), "{table}");
+    let (_, plain, _) = sandbox.run(&["job", "list", "-n", "default"]);
+    assert!(!plain.contains("START"), "{plain}");
 }
 
 /// From here on: the job that waits starts when the running one ends, and at once with twice the quota.

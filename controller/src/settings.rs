@@ -50,7 +50,7 @@ pub struct Settings {
     pub preempt: Vec<String>,
     /// Jobs that do not say whether they are preemptable may be preempted too.
     pub preempt_unset: bool,
-    /// EvictionHistory in a minute at most.
+    /// Evictions in a minute at most.
     pub evictions_per_minute: u32,
     /// Namespaces whose jobs are never evicted.
     pub protected_namespaces: BTreeSet<String>,
@@ -87,6 +87,12 @@ impl Settings {
         controller.jobs.engine.set_order_policy(self.order);
         self.mean_used.iter().for_each(|(queue, mean)| controller.jobs.engine.set_mean_used(queue, mean));
         controller.jobs.engine.set_reservation_after(Some(self.reservation_after).filter(|seconds| *seconds > 0));
+        controller.preemption.schedule.policy = self.preemption_policy();
+    }
+
+    /// Who is evicted for whom.
+    #[must_use]
+    pub fn preemption_policy(&self) -> PreemptionPolicy {
         let mut policy = PreemptionPolicy { reclaim: self.reclaim, ..PreemptionPolicy::default() };
         // What a newer controller may say is no rule that this one could decide by.
         policy.preempt = self.preempt.iter().filter_map(|rule| rule.parse().ok()).collect();
@@ -94,7 +100,7 @@ impl Settings {
         policy.bounds.patience = self.preempt_after;
         policy.bounds.rate = EvictionRate { evictions: self.evictions_per_minute, seconds: 60 };
         policy.protected = self.protected_namespaces.iter().map(|name| name.as_str().into()).collect();
-        controller.preemption.schedule.policy = policy;
+        policy
     }
 
     /// The same, with what queues used lately, as far as a ConfigMap holds it.

@@ -9,6 +9,7 @@ use caldera_core::{
     gang::{Gang, QueueName, WorkloadRef},
     place,
     queue::{QueueSpec, ledger::Stage},
+    split::FederationTopology,
 };
 
 use crate::{
@@ -26,6 +27,8 @@ pub struct Snapshot {
     pub queues: Vec<QueueSpec>,
     /// Clusters, by name.
     pub clusters: Vec<place::Cluster>,
+    /// The links that are declared between clusters.
+    pub links: FederationTopology,
     /// Jobs that wait or hold something, by the name of their bindings.
     pub jobs: Vec<Job>,
 }
@@ -55,6 +58,10 @@ pub struct Job {
     pub binding: Arc<place::Binding>,
     /// Placed as a gang.
     pub whole: bool,
+    /// Whether it may be evicted, if it says so.
+    pub preemptable: Option<bool>,
+    /// Nobody is evicted for it.
+    pub never_preempts: bool,
 }
 
 /// Reads what waits and what runs.
@@ -65,6 +72,7 @@ pub fn take_snapshot(controller: &Controller) -> Snapshot {
     Snapshot {
         queues: objects.queues.values().map(|queue| queue.spec.clone()).collect(),
         clusters: controller.capacity.list_clusters(),
+        links: controller.capacity.fleet().links().clone(),
         jobs: objects.bindings.values().filter_map(|binding| job(binding)).collect(),
     }
 }
@@ -90,5 +98,7 @@ fn read_job(controller: &Controller, binding: &Binding, state: &JobState) -> Opt
         gang: workload.gang.as_ref().ok()?.clone(),
         binding: binding.placement.clone()?,
         whole: workload.kind.has_tasks(),
+        preemptable: workload.preemptable,
+        never_preempts: objects.never_preempts(&workload.class),
     })
 }

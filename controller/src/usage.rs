@@ -5,7 +5,7 @@
 //! `cpu`. They are kept in a ConfigMap that is written every five minutes at most. The next controller goes on where it
 //! was written last: what is charged then was charged since; what ended in between is short of that time.
 
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::{cmp::Reverse, collections::BTreeMap, fmt, str::FromStr};
 
 use caldera_core::{gang::QueueName, resources::Resources};
 use caldera_runtime::write::Write;
@@ -142,17 +142,39 @@ impl UsageHistory {
         let mut data = Map::new();
         let mut left = MOST_BYTES;
         for (month, rows) in self.months.iter().rev() {
-            let rows = rows.iter().map(|(Account { queue, namespace }, Usage { admissions, seconds })| {
-                let (queue, namespace) = (queue.clone(), namespace.clone());
-                Row { queue, namespace, admissions: *admissions, seconds: seconds.clone() }
-            });
-            let text = json!(UsageMonth { until, rows: rows.collect() }).to_string();
+            let mut text = format_month(rows, rows.len(), until);
+            // Without the newest month, a write would take away all that was kept.
+            let mut kept = rows.len();
+            while text.len() > left && data.is_empty() && kept > 0 {
+                kept /= 2;
+                text = format_month(rows, kept, until);
+            }
             let Some(rest) = left.checked_sub(text.len()) else { break };
             left = rest;
             data.insert(format!("{month}{SUFFIX}"), text.into());
         }
         write_config_map(namespace, NAME, data.into(), NAME)
     }
+}
+
+/// A month as it is written: so many of its rows, those with most admissions, and what the others used in one row.
+fn format_month(rows: &BTreeMap<Account, Usage>, most: usize, until: Timestamp) -> String {
+    let mut kept: Vec<(&Account, &Usage)> = rows.iter().collect();
+    kept.sort_by_key(|(_, usage)| Reverse(usage.admissions));
+    let others = kept.split_off(most.min(kept.len()));
+    let row = |(Account { queue, namespace }, Usage { admissions, seconds }): (&Account, &Usage)| Row {
+        queue: queue.clone(),
+        namespace: namespace.clone(),
+        admissions: *admissions,
+        seconds: seconds.clone(),
+    };
+    let mut rows: Vec<Row> = kept.into_iter().map(row).collect();
+    if !others.is_empty() {
+        let mut sum = Usage::default();
+        others.into_iter().for_each(|(_, usage)| sum.add(usage));
+        rows.push(row((&Account { queue: OTHERS.into(), namespace: OTHERS.to_owned() }, &sum)));
+    }
+    json!(UsageMonth { until, rows }).to_string()
 }
 
 /// The row that an account has, or gets.
@@ -164,5 +186,33 @@ fn find_row(rows: &BTreeMap<Account, Usage>, account: Account) -> Account {
     match rows.contains_key(&of_queue) || rows.len() < 2 * MOST_ROWS {
         true => of_queue,
         false => Account { queue: OTHERS.into(), namespace: OTHERS.to_owned() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use caldera_core::quantity::Quantity;
+    use caldera_runtime::write::Body;
+
+    use super::*;
+
+    #[test]
+    fn a_month_that_is_too_long_is_written_in_fewer_rows_and_nothing_is_lost_of_the_sum() {
+        let cpu = |seconds: i64| [("cpu", Quantity::from_units(seconds))].into_iter().collect::<Resources>();
+        let mut history = UsageHistory::default();
+        let month: Month = "2026-11".parse().unwrap();
+        for number in 0..1900_u64 {
+            let queue = format!("{number:0>250}");
+            let account = Account { queue: queue.as_str().into(), namespace: "n".repeat(250) };
+            history.add(month, account, &Usage { admissions: 1 + number % 7, seconds: cpu(10) });
+        }
+        let write = history.to_write("ns", Timestamp::UNIX_EPOCH);
+        let Body::Apply { object, .. } = &write.body else { panic!("it is applied") };
+        assert!(object.to_string().len() < 1_000_000);
+        let read = UsageHistory::read_config_map(object).unwrap();
+        let mut sum = Usage::default();
+        read.months[&month].values().for_each(|usage| sum.add(usage));
+        assert_eq!(sum.seconds, cpu(19_000));
+        assert!(read.months[&month].len() > 400);
     }
 }

@@ -9,7 +9,7 @@ use std::{fmt, sync::Arc};
 
 use caldera_core::{
     quantity::Quantity,
-    queue::{Ask, Engine, Fit, FitClass, Fleet, Job, JobId, OrderPolicy, QueueSpec, TaskAsk},
+    queue::{Ask, Counted, Engine, Fit, FitClass, Fleet, Job, JobId, OrderPolicy, QueueSpec, TaskAsk},
     resources::Resources,
 };
 use divan::{Bencher, counter::ItemsCount};
@@ -94,7 +94,13 @@ impl Cell {
             let pods = 1 + (i / 8) as u32;
             let task =
                 TaskAsk { name: "worker".into(), request: request(1 + (i % 8) as i64), min: pods, most: pods, step: 1 };
-            Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(i as u64), run_for: None })
+            Arc::new(Ask {
+                tasks: vec![task],
+                copies: 1,
+                fit: FitClass(i as u64),
+                run_for: None,
+                counted: Counted::Job,
+            })
         };
         (0..self.kinds).map(ask).collect()
     }
@@ -211,7 +217,8 @@ fn fleet_freed_while_a_place_is_kept_from_all(bencher: Bencher<'_, '_>, (queues,
     let (runs, queue) = (JobId::from("borrows"), "queue9".into());
     engine.charge_job(&runs, &queue, &cpus(500));
     let task = TaskAsk { name: "worker".into(), request: cpus(4), min: 100, most: 100, step: 1 };
-    let ask = Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(u64::MAX), run_for: None });
+    let ask =
+        Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(u64::MAX), run_for: None, counted: Counted::Job });
     let gang = || Job {
         id: "gang".into(),
         // No other goes before it, and no other queue.
@@ -295,7 +302,7 @@ fn estimates(running: usize) -> (Engine, String) {
 }
 
 /// B2: 10,000 jobs wait for GPUs, of which none is free (no room in any cluster, or none of their quota), ahead of 1,000 in
-/// the same queue that ask for none: until all of these are released. ClusterCapacity is asked once for each kind that can not start,
+/// the same queue that ask for none: until all of these are released. Capacity is asked once for each kind that can not start,
 /// and once for each job that does.
 #[divan::bench(args = ["room", "quota"])]
 fn gpus_are_full_ahead_of_a_thousand_that_need_none(bencher: Bencher<'_, '_>, full: &str) {
@@ -307,7 +314,7 @@ fn gpus_are_full_ahead_of_a_thousand_that_need_none(bencher: Bencher<'_, '_>, fu
             .map(|(name, units)| (name, Quantity::from_units(units)))
             .collect();
         let task = TaskAsk { name: "worker".into(), request, min: 1, most: 1, step: 1 };
-        Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(kind), run_for: None })
+        Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(kind), run_for: None, counted: Counted::Job })
     };
     let gpus: Vec<Arc<Ask>> = (0..KINDS).map(|kind| ask(kind, 1 + kind as i64 % 8)).collect();
     let none = ask(KINDS, 0);

@@ -9,7 +9,7 @@ use std::{fmt, sync::Arc};
 
 use caldera_core::{
     quantity::Quantity,
-    queue::{Ask, Engine, Fit, FitClass, Fleet, Job, JobId, QueueSpec, TaskAsk},
+    queue::{Ask, Counted, Engine, Fit, FitClass, Fleet, Job, JobId, QueueSpec, TaskAsk},
     resources::Resources,
 };
 use divan::{AllocProfiler, Bencher, counter::ItemsCount};
@@ -54,7 +54,7 @@ fn bindings(list: List) -> Vec<Binding> {
         let pods = 1 + (i / 8) as u32;
         let task =
             TaskAsk { name: "worker".into(), request: request(1 + (i % 8) as i64), min: pods, most: pods, step: 1 };
-        Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(i as u64), run_for: None })
+        Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(i as u64), run_for: None, counted: Counted::Job })
     };
     let asks: Vec<Arc<Ask>> = (0..100).map(ask).collect();
     let binding = |i: usize| {

@@ -185,6 +185,12 @@ impl Fleet {
         changed
     }
 
+    /// The links between clusters, as they are declared.
+    #[must_use]
+    pub const fn links(&self) -> &FederationTopology {
+        &self.links
+    }
+
     /// Takes in what a member's watcher tells; true if that may change a decision.
     pub fn apply_update(&mut self, cluster: &str, update: Update) -> bool {
         let Some(member) = self.members.get_mut(cluster) else { return false };

@@ -20,7 +20,7 @@ pub enum Bound {
     Queue(QueueName),
     /// What is left for a queue after the `guarantee` of its siblings.
     Guaranteed(QueueName),
-    /// All ready clusters together.
+    /// The limit is what all ready clusters have together.
     Fleet,
 }
 
@@ -46,31 +46,31 @@ impl Position {
 /// What is wrong with a queue, so that none of its jobs may start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QueueProblem {
-    /// No such queue.
+    /// There is no such queue.
     Missing,
-    /// It, or a queue above it, is not open.
+    /// The queue, or one above it, is not open.
     NotOpen {
         /// Which one.
         queue: QueueName,
         /// `Closed`, `Closing` or `Unknown`.
         state: &'static str,
     },
-    /// Its parent, or a queue further up, does not exist.
+    /// The queue's parent, or a queue further up, does not exist.
     ParentMissing(QueueName),
-    /// Its parents lead back to itself.
+    /// The queue's parents lead back to itself.
     Cycle,
-    /// It has children: only leaves run jobs.
+    /// The queue has children: only leaves run jobs.
     NotLeaf(QueueName),
-    /// It is the root.
+    /// The queue is the root.
     Root,
 }
 
 /// By which right a job was evicted for another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EvictionCause {
-    /// A queue took back what it deserves.
+    /// It ran and was evicted: a queue took back what it deserves.
     Reclaimed,
-    /// A job of higher priority took it.
+    /// It ran and was evicted for a job of higher priority.
     Preempted,
 }
 
@@ -135,24 +135,37 @@ pub enum Reason {
         /// The job's namespace.
         namespace: String,
     },
+    /// It is larger than the queue, or one above it, takes.
+    ExceedsLargestJob {
+        /// The job's queue.
+        queue: QueueName,
+        /// The queue that says so: this one, or one above it.
+        by: QueueName,
+        /// Resource.
+        resource: ResourceName,
+        /// What all its pods and copies ask for.
+        asked: Quantity,
+        /// The most.
+        limit: Quantity,
+    },
     /// The user holds it (annotation).
     OnHold {
         /// The annotation.
         annotation: &'static str,
     },
-    /// Somebody else suspended its scheduling: not ours to lift.
+    /// Somebody else suspended the scheduling of its ResourceBinding. Caldera never lifts that.
     Suspended,
     /// Its user suspended it (annotation or field).
     SuspendedByUser {
         /// By which.
         field: &'static str,
     },
-    /// Its user ends it: its copies go.
+    /// Its user ended it, and its copies are being deleted.
     Ending {
         /// As what.
         phase: &'static str,
     },
-    /// What it asks for is not an amount, or not a gang.
+    /// A quantity or a minimum that it asks for is not valid.
     Invalid {
         /// What is wrong, with the field.
         problem: String,
@@ -161,14 +174,14 @@ pub enum Reason {
     NoWorkload,
     /// It, or its binding, is being deleted.
     Deleting,
-    /// Nobody holds its binding back, so nobody asked us: it goes wherever its scheduler puts it.
+    /// Its binding has no gate, as one that was made while the webhook was away: it is not in a queue.
     NotGated,
     /// The API server refused the release.
     NotReleased {
         /// What it said.
         detail: String,
     },
-    /// More than a limit: never.
+    /// It asks for more than a limit, so that it never starts.
     ExceedsLimit {
         /// The job's queue.
         queue: QueueName,
@@ -183,7 +196,7 @@ pub enum Reason {
         /// The limit.
         limit: Quantity,
     },
-    /// A limit allows it, but is used up.
+    /// A limit on the way from its queue to the root is used up at present.
     Quota {
         /// The job's queue.
         queue: QueueName,
@@ -197,6 +210,23 @@ pub enum Reason {
         used: Quantity,
         /// The limit.
         limit: Quantity,
+        /// In line.
+        position: Position,
+    },
+    /// As many jobs run as may.
+    RunningLimit {
+        /// The job's queue.
+        queue: QueueName,
+        /// The queue with the limit: this one, or one above it.
+        by: QueueName,
+        /// Whose jobs it counts; `None` for those of all.
+        namespace: Option<String>,
+        /// Jobs that run.
+        running: u64,
+        /// Places that are reserved for jobs that rank before this one.
+        kept: u64,
+        /// The limit.
+        limit: u64,
         /// In line.
         position: Position,
     },
@@ -226,7 +256,7 @@ pub enum Reason {
         /// The queues and numbers behind it.
         detail: String,
     },
-    /// It was admitted, was not placed or did not start in time, or should not have been, and was requeued.
+    /// It was admitted and is back in line: it was not placed or did not start in time, or was taken off its clusters.
     Requeued {
         /// How often that happened.
         times: u32,
@@ -258,38 +288,38 @@ pub enum Reason {
         /// In line.
         position: Position,
     },
-    /// Would not fit even if all clusters were empty.
+    /// It would not fit even if all clusters were empty.
     NeverFits {
         /// What is short, where (from placement).
         detail: String,
     },
-    /// Would fit, but its queue admits strictly in order, and its head can not start yet.
+    /// It would fit, but its queue admits strictly in order, and the head of the queue can not start yet.
     BehindQueueHead {
         /// The job's queue.
         queue: QueueName,
         /// In line.
         position: Position,
     },
-    /// Nothing speaks against it: its turn comes with the next decision.
+    /// Nothing keeps it back: its turn comes with the next decision.
     Next {
         /// The job's queue.
         queue: QueueName,
         /// In line.
         position: Position,
     },
-    /// Released; to be placed.
+    /// It is released, and the scheduler is placing it.
     Admitted {
         /// The queue that is charged.
         queue: QueueName,
         /// How much.
         charged: Resources,
     },
-    /// Released, but the scheduler found no place.
+    /// It is released, but the scheduler found no place.
     NotPlaced {
         /// What it said.
         detail: String,
     },
-    /// In clusters.
+    /// It is placed in clusters.
     Placed {
         /// `member1:3, member2:5`.
         clusters: String,
@@ -298,7 +328,7 @@ pub enum Reason {
         /// How much.
         charged: Resources,
     },
-    /// In clusters, of which some refuse their copies.
+    /// It is placed in clusters, of which some refuse their copies.
     CopyRefused {
         /// Which, each with its own words.
         detail: String,
@@ -307,7 +337,7 @@ pub enum Reason {
         /// How much.
         charged: Resources,
     },
-    /// In clusters, and holding more than was admitted.
+    /// It is placed in clusters, and holds more than was admitted.
     OverRecord {
         /// The queue that is charged.
         queue: QueueName,
@@ -316,14 +346,14 @@ pub enum Reason {
         /// What was admitted.
         admitted: Resources,
     },
-    /// Needs more than was admitted, and has what was admitted until the rest is.
+    /// It needs more than was admitted, and runs on with that until the rest is admitted.
     ScaledUp {
         /// What it asks for now.
         asked: Resources,
         /// What was admitted.
         admitted: Resources,
     },
-    /// In clusters without an admission: it was placed before, or past, the queue.
+    /// It is in clusters without an admission: something placed it past the queue.
     Foreign {
         /// `member1:3, member2:5`.
         clusters: String,
@@ -332,7 +362,7 @@ pub enum Reason {
         /// How much.
         charged: Resources,
     },
-    /// Ended.
+    /// It ended.
     Finished {
         /// `Completed`, `Failed`, ...
         phase: String,
@@ -359,6 +389,7 @@ impl Reason {
                 QueueProblem::NotLeaf(_) | QueueProblem::Root => "QueueNotLeaf",
             },
             Self::NamespaceNotSelected { .. } => Self::NAMESPACE_NOT_SELECTED,
+            Self::ExceedsLargestJob { .. } => "ExceedsMaxJob",
             Self::OnHold { .. } => "OnHold",
             Self::Suspended => "Suspended",
             Self::SuspendedByUser { .. } => "SuspendedByUser",
@@ -371,6 +402,7 @@ impl Reason {
             Self::ExceedsLimit { bound: Bound::Fleet, .. } => "ExceedsFleet",
             Self::ExceedsLimit { .. } => "ExceedsCapability",
             Self::Quota { .. } => "WaitingForQuota",
+            Self::RunningLimit { .. } => "WaitingForRunningJobs",
             Self::BlockedByReservation { .. } => "BlockedByReservation",
             Self::Evicted { cause, .. } => cause.token(),
             Self::Requeued { .. } => "Requeued",
@@ -393,7 +425,8 @@ impl Reason {
 
     /// Tokens of what can not be admitted until somebody changes the job, its queue or the fleet. A hold and a
     /// suspension are not among them: their users wanted them.
-    pub const INADMISSIBLE: [&str; 10] = [
+    pub const INADMISSIBLE: [&str; 11] = [
+        "ExceedsMaxJob",
         "ExceedsCapability",
         "ExceedsFleet",
         "NeverFits",

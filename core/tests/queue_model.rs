@@ -11,7 +11,10 @@ use std::{
 use caldera_core::{
     gang::QueueName,
     quantity::Quantity,
-    queue::{Ask, Dequeue, Engine, Fit, FitClass, Fleet, Job, JobId, OrderPolicy, QueueSpec, QueueState, TaskAsk},
+    queue::{
+        Ask, Counted, Dequeue, Engine, Fit, FitClass, Fleet, Job, JobId, OrderPolicy, QueueSpec, QueueState,
+        RunningLimits, TaskAsk,
+    },
     resources::Resources,
 };
 use proptest::prelude::*;
@@ -42,6 +45,7 @@ struct Wait {
     min: u32,
     more: u32,
     class: u64,
+    namespace: u8,
 }
 
 #[derive(Debug, Clone)]
@@ -62,6 +66,7 @@ enum Event {
 fn queue_spec() -> impl Strategy<Value = QueueSpec> {
     let limit = || prop::option::weighted(0.6, -1i64..12);
     let deserved = || prop::option::weighted(0.3, -1i64..12);
+    let running = || prop::option::weighted(0.2, 0u32..4);
     let guarantee = || prop_oneof![3 => Just(0i64), 3 => -1i64..5, 1 => 5i64..30];
     (
         (0..QUEUES, prop::option::weighted(0.5, 0..QUEUES + 1)),
@@ -70,29 +75,38 @@ fn queue_spec() -> impl Strategy<Value = QueueSpec> {
         [deserved(), deserved()],
         [guarantee(), guarantee()],
         (prop::bool::weighted(0.2), prop::bool::weighted(0.1)),
+        (running(), running()),
     )
-        .prop_map(|((name, parent), (priority, weight), capability, deserved, guarantee, (fifo, closed))| {
-            let limits = |amounts: [Option<i64>; 2]| {
-                NAMES.into_iter().zip(amounts).filter_map(|(n, l)| Some((n.into(), Quantity::from_units(l?)))).collect()
-            };
-            QueueSpec {
-                parent: parent.map(queue_name),
-                priority,
-                weight,
-                capability: limits(capability),
-                deserved: limits(deserved),
-                guarantee: amounts(guarantee[0], guarantee[1]),
-                dequeue: if fifo { Dequeue::Fifo } else { Dequeue::Traverse },
-                state: if closed { QueueState::Closed } else { QueueState::Open },
-                ..QueueSpec::unlimited(queue_name(name))
-            }
-        })
+        .prop_map(
+            |((name, parent), (priority, weight), capability, deserved, guarantee, (fifo, closed), running)| {
+                let limits = |amounts: [Option<i64>; 2]| {
+                    NAMES
+                        .into_iter()
+                        .zip(amounts)
+                        .filter_map(|(n, l)| Some((n.into(), Quantity::from_units(l?))))
+                        .collect()
+                };
+                QueueSpec {
+                    parent: parent.map(queue_name),
+                    priority,
+                    weight,
+                    capability: limits(capability),
+                    deserved: limits(deserved),
+                    guarantee: amounts(guarantee[0], guarantee[1]),
+                    running: RunningLimits { all: running.0, of_namespace: running.1 },
+                    dequeue: if fifo { Dequeue::Fifo } else { Dequeue::Traverse },
+                    state: if closed { QueueState::Closed } else { QueueState::Open },
+                    ..QueueSpec::unlimited(queue_name(name))
+                }
+            },
+        )
 }
 
 fn wait() -> impl Strategy<Value = Wait> {
     let place = (0..QUEUES, 0i32..3, 0i64..4, prop::option::weighted(0.2, 0i64..4));
-    (place, (0i64..5, 0i64..3, 0u32..3, 0u32..3, 0u64..3)).prop_map(
-        |((queue, priority, created, deadline), (cpu, gpu, min, more, class))| Wait {
+    (place, (0i64..5, 0i64..3, 0u32..3, 0u32..3, 0u64..3), 0u8..3).prop_map(
+        |((queue, priority, created, deadline), (cpu, gpu, min, more, class), namespace)| Wait {
+            namespace,
             queue,
             priority,
             created,
@@ -157,7 +171,7 @@ struct Model {
     /// Of every queue in the tree and every resource.
     has: BTreeMap<(QueueName, &'static str), Has>,
     waiting: BTreeMap<JobId, Job>,
-    held: BTreeMap<JobId, (QueueName, Resources)>,
+    held: BTreeMap<JobId, (QueueName, Resources, Counted)>,
     /// How many more jobs of a class find room.
     room: BTreeMap<u64, u32>,
     now: i64,
@@ -226,8 +240,8 @@ impl Model {
 
     fn used(&self, queue: Option<&QueueName>, resource: &str) -> Quantity {
         let below = |holder: &QueueName| queue.is_none_or(|queue| self.charged_path(holder).contains(queue));
-        let held = self.held.values().filter(|(holder, _)| below(holder));
-        held.fold(Quantity::ZERO, |sum, (_, charge)| sum.saturating_add(charge.get(resource)))
+        let held = self.held.values().filter(|(holder, ..)| below(holder));
+        held.fold(Quantity::ZERO, |sum, (_, charge, _)| sum.saturating_add(charge.get(resource)))
     }
 
     fn capability(spec: &QueueSpec, resource: &str) -> Option<i128> {
@@ -346,6 +360,23 @@ impl Model {
         })
     }
 
+    /// Jobs that hold something in a queue or below it: all, or those that count as this one.
+    fn running(&self, queue: &QueueName, like: Option<&Counted>) -> u32 {
+        let counts = |(holder, charge, counted): &&(QueueName, Resources, Counted)| {
+            let holds = charge.iter().any(|(_, amount)| !amount.is_zero());
+            holds && self.charged_path(holder).contains(queue) && like.is_none_or(|like| like == counted)
+        };
+        u32::try_from(self.held.values().filter(counts).count()).unwrap()
+    }
+
+    fn may_run(&self, job: &Job) -> bool {
+        self.path(&job.queue).0.iter().all(|queue| {
+            let RunningLimits { all, of_namespace } = self.queues[queue].running;
+            all.is_none_or(|most| self.running(queue, None) < most)
+                && of_namespace.is_none_or(|most| self.running(queue, Some(&job.ask.counted)) < most)
+        })
+    }
+
     fn mean_of(&self, queue: &QueueName, resource: &'static str) -> i128 {
         self.mean.get(&(queue.clone(), resource)).copied().unwrap_or(0)
     }
@@ -425,7 +456,9 @@ impl Model {
         let job = order
             .into_iter()
             .find(|job| {
-                self.fits(&job.queue, &job.ask.minimum()) && self.room.get(&job.ask.fit.0).is_some_and(|r| *r > 0)
+                self.may_run(job)
+                    && self.fits(&job.queue, &job.ask.minimum())
+                    && self.room.get(&job.ask.fit.0).is_some_and(|r| *r > 0)
             })?
             .clone();
         let mut charged = job.ask.minimum();
@@ -440,7 +473,7 @@ impl Model {
         }
         *self.room.entry(job.ask.fit.0).or_default() -= 1;
         self.waiting.remove(&job.id);
-        self.held.insert(job.id.clone(), (job.queue.clone(), charged.clone()));
+        self.held.insert(job.id.clone(), (job.queue.clone(), charged.clone(), job.ask.counted.clone()));
         Some((job.id, charged))
     }
 
@@ -462,12 +495,13 @@ impl Model {
 }
 
 fn job(id: usize, wait: &Wait) -> Job {
-    let Wait { queue, priority, created, deadline, cpu, gpu, min, more, class } = wait;
+    let Wait { queue, priority, created, deadline, cpu, gpu, min, more, class, namespace } = wait;
     let step = 1 + u32::from(*class == 1);
     let task = TaskAsk { name: "t".into(), request: amounts(*cpu, *gpu), min: *min, most: min + more, step };
     let extra = TaskAsk { name: "u".into(), request: amounts(1, 0), min: 0, most: *more, step: 1 };
-    let ask =
-        Ask { tasks: vec![task, extra], copies: 1 + u32::from(*class == 2), fit: FitClass(*class), run_for: None };
+    let counted = Counted::JobOf(format!("ns{namespace}").into());
+    let copies = 1 + u32::from(*class == 2);
+    let ask = Ask { tasks: vec![task, extra], copies, fit: FitClass(*class), run_for: None, counted };
     Job {
         id: format!("j{id:02}").into(),
         queue: queue_name(*queue),
@@ -519,9 +553,9 @@ fn step(engine: &mut Engine, model: &mut Model, event: &Event) -> Result<(), Tes
         }
         Event::Shrink(id) => {
             let id = JobId::from(format!("j{id:02}"));
-            if let Some((queue, charge)) = model.held.get_mut(&id) {
+            if let Some((queue, charge, counted)) = model.held.get_mut(&id) {
                 *charge = charge.iter().map(|(n, a)| (n.clone(), Quantity::from_nano(a.as_nano() / 2))).collect();
-                engine.charge_job(&id, queue, charge);
+                engine.charge_job_below(&id, queue, &[], charge, counted);
             }
         }
         Event::Forget(id) => {
@@ -567,6 +601,7 @@ fn step(engine: &mut Engine, model: &mut Model, event: &Event) -> Result<(), Tes
                 resource,
                 name
             );
+            prop_assert_eq!(engine.usage_of(name).running, u64::from(model.running(name, None)));
             let Some(has) = model.has.get(&(name.clone(), resource)) else { continue };
             let entitled = engine.entitlement_of(name);
             let got = [&entitled.real, &entitled.guarantee, &entitled.deserved].map(|of| of.get(resource).as_nano());

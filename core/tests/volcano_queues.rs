@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use caldera_core::{
     quantity::Quantity,
-    queue::{Ask, Engine, Fit, FitClass, Fleet, Job, QueueSpec, QueueState, TaskAsk},
+    queue::{Ask, Counted, Engine, Fit, FitClass, Fleet, Job, QueueSpec, QueueState, TaskAsk},
     resources::{Limits, ResourceName, Resources},
 };
 
@@ -344,7 +344,13 @@ fn those_start_that_volcano_starts() {
         }
         for (i, (name, queue, request)) in row.waits.iter().enumerate() {
             let task = TaskAsk { name: "t".into(), request: amounts(request).collect(), min: 1, most: 1, step: 1 };
-            let ask = Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(i as u64), run_for: None });
+            let ask = Arc::new(Ask {
+                tasks: vec![task],
+                copies: 1,
+                fit: FitClass(i as u64),
+                run_for: None,
+                counted: Counted::Job,
+            });
             let (id, queue) = ((*name).into(), (*queue).into());
             engine.enqueue_job(Job { id, queue, priority: 0, created: i as i64, deadline: None, ask });
         }
@@ -424,7 +430,8 @@ fn a_deadline_orders_as_in_volcano_s_table() {
         let mut engine = engine("cpu=1", &[("q", "", "")]);
         for (i, deadline) in deadlines.into_iter().enumerate() {
             let task = TaskAsk { name: "t".into(), request: amounts("cpu=1").collect(), min: 1, most: 1, step: 1 };
-            let ask = Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(0), run_for: None });
+            let ask =
+                Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(0), run_for: None, counted: Counted::Job });
             let id = format!("job{}", i + 1).into();
             engine.enqueue_job(Job { id, queue: "q".into(), priority: 0, created: i as i64, deadline, ask });
         }

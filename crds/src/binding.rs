@@ -7,6 +7,8 @@
 //! admission record nothing is placed. The fields are those of Karmada's `work.karmada.io/v1alpha2`
 //! (`pkg/apis/work/v1alpha2/binding_types.go`); a ClusterResourceBinding has the same ones, and no namespace.
 
+use std::collections::BTreeSet;
+
 use caldera_core::{
     admission::Admission,
     gang::{ClusterName, WorkloadRef},
@@ -153,6 +155,15 @@ impl<'a> BindingView<'a> {
     #[must_use]
     pub fn is_suspended(self) -> bool {
         self.spec.suspension.as_ref().and_then(|suspension| suspension.scheduling) == Some(true)
+    }
+
+    /// Whether `spec.suspension` keeps what is decided from any of its clusters.
+    #[must_use]
+    pub fn is_dispatching_suspended(self) -> bool {
+        let Some(suspension) = self.spec.suspension.as_ref() else { return false };
+        let named: BTreeSet<&String> =
+            suspension.dispatching_on_clusters.iter().flat_map(|clusters| &clusters.cluster_names).collect();
+        suspension.dispatching == Some(true) || self.spec.clusters.iter().any(|target| named.contains(&target.name))
     }
 
     /// Whether `spec.schedulerName` is ours.

@@ -13,6 +13,7 @@ pub mod inventory;
 pub mod job_admission;
 #[allow(missing_docs, reason = "fields are named and described by Karmada")]
 pub mod karmada;
+pub mod largest_job;
 pub mod links;
 pub mod manifests;
 pub mod names;

@@ -3,15 +3,15 @@
 
 /// Our names, all under `caldera.dev/`.
 pub mod caldera {
-    /// `spec.schedulerName` of the bindings we place; also the source of their events.
+    /// `spec.schedulerName` of the bindings that Caldera places; also the source of their events.
     pub const SCHEDULER_NAME: &str = "caldera";
     /// On a ResourceBinding: the state of Caldera's gate. [`GATE_CLOSED`]: the webhook suspended the binding, and only
     /// Caldera resumes it. [`GATE_OPEN`]: the controller admitted the workload. Absent: the binding is not queued, or
     /// somebody else suspended it.
     pub const GATE: &str = "caldera.dev/gate";
-    /// See [`GATE`].
+    /// A value of [`GATE`]: the webhook suspended the binding, and its workload waits.
     pub const GATE_CLOSED: &str = "closed";
-    /// See [`GATE`].
+    /// A value of [`GATE`]: the controller admitted the workload.
     pub const GATE_OPEN: &str = "open";
     /// On a ResourceBinding: what the controller admitted, and charged its queue for (JSON). Without it nothing is
     /// placed.
@@ -39,8 +39,16 @@ pub mod caldera {
     pub const NAMESPACE_SELECTOR: &str = "caldera.dev/namespace-selector";
     /// On a Queue: jobs that may wait in it and in those below it, a whole number. One more is refused.
     pub const MAX_WAITING_JOBS: &str = "caldera.dev/max-waiting-jobs";
-    /// The same for those of one namespace.
+    /// On a Queue: jobs of one namespace that may wait in it and in those below it, a whole number. One more is refused.
     pub const MAX_WAITING_JOBS_PER_NAMESPACE: &str = "caldera.dev/max-waiting-jobs-per-namespace";
+    /// On a Queue: jobs that may run in it and in those below it, a whole number. Others wait.
+    pub const MAX_RUNNING_JOBS: &str = "caldera.dev/max-running-jobs";
+    /// The same for those of one namespace.
+    pub const MAX_RUNNING_JOBS_PER_NAMESPACE: &str = "caldera.dev/max-running-jobs-per-namespace";
+    /// On a Queue: the largest job that it and those below it take, as `cpu=64,nvidia.com/gpu=8`.
+    pub const MAX_JOB: &str = "caldera.dev/max-job";
+    /// On a Queue: `true` makes the jobs in it and in those below it preemptable, whatever they say themselves.
+    pub const ALL_JOBS_PREEMPTABLE: &str = "caldera.dev/all-jobs-preemptable";
     /// On a Cluster: the time (RFC 3339) at which its admin says that nothing runs there any more, and nothing will. It
     /// counts for a loss that began before, and for no later one.
     pub const FENCED_AT: &str = "caldera.dev/fenced-at";
@@ -49,8 +57,8 @@ pub mod caldera {
     /// On a workload: `true` takes it off its clusters and out of line until the user takes the annotation away. A Command
     /// `AbortJob` sets it, `ResumeJob` takes it away.
     pub const SUSPENDED: &str = "caldera.dev/suspended";
-    /// On a Volcano Job: `Terminated` or `Completed` ends it for good as that. A Command `TerminateJob` or `CompleteJob`
-    /// sets it.
+    /// On a Volcano Job: `Terminated`, `Completed` or `Failed` ends it for good as that. A Command `TerminateJob` or
+    /// `CompleteJob` sets it; the controller sets `Failed` when a split job used up its `maxRetry`.
     pub const END_AS: &str = "caldera.dev/end-as";
     /// On a workload: how long it runs at most, as a Go duration (`90m`). A job with an estimate may backfill around a
     /// reservation that it does not delay, and expected starts are computed from the estimates.
@@ -59,13 +67,15 @@ pub mod caldera {
     pub const NAMESPACE_OPT_IN: &str = "caldera.dev/queueing";
     /// On a Namespace (annotation): the queue of its Volcano Jobs that name none, instead of `default`.
     pub const DEFAULT_QUEUE: &str = "caldera.dev/default-queue";
-    /// See [`NAMESPACE_OPT_IN`].
+    /// The value of [`NAMESPACE_OPT_IN`] that puts them into scope.
     pub const NAMESPACE_OPT_IN_VALUE: &str = "enabled";
-    /// On a job: how its pods find each other when it is split over clusters. Absent: rank plugins keep it whole.
+    /// On a job: how its pods find each other when it is split over clusters. Absent: a job whose plugins number its
+    /// pods stays in one cluster.
     pub const RENDEZVOUS: &str = "caldera.dev/rendezvous";
-    /// A value of it: multi-cluster Services, with ranks and hosts put into each cluster's copy.
+    /// A value of [`RENDEZVOUS`]: multi-cluster Services, with ranks and hosts put into each cluster's copy.
     pub const RENDEZVOUS_CLUSTERSET: &str = "clusterset";
-    /// A value of it, and what any other counts as: they need not, or see to that themselves.
+    /// A value of [`RENDEZVOUS`], and what any other counts as: its pods need not find each other, or do so by
+    /// themselves.
     pub const RENDEZVOUS_NONE: &str = "none";
     /// On a job with plugin `ssh`: the Secret of its namespace with the files that the plugin would make. Where the job
     /// is split its pods mount it, and no copy carries keys.
@@ -76,9 +86,9 @@ pub mod caldera {
     /// On a Volcano Job: where its data is (`cluster=member1:500,region=eu|region=us`; see
     /// `caldera_core::data`).
     pub const DATA: &str = "caldera.dev/data";
-    /// On a PodGroup of ours (label): the kind of its workload.
+    /// On a PodGroup of Caldera (label): the kind of its workload.
     pub const WORKLOAD_KIND: &str = "caldera.dev/workload-kind";
-    /// On a PodGroup of ours (label): the name of its workload.
+    /// On a PodGroup of Caldera (label): the name of its workload.
     pub const WORKLOAD_NAME: &str = "caldera.dev/workload-name";
     /// On a Cluster: where its accurate estimator is (`HOST:PORT`), instead of where Karmada would look for it.
     pub const ESTIMATOR: &str = "caldera.dev/estimator";
@@ -90,7 +100,7 @@ pub mod caldera {
 pub mod volcano {
     /// Queue of a workload (label or annotation).
     pub const QUEUE: &str = "volcano.sh/queue-name";
-    /// Older annotation of the same.
+    /// Older annotation for the queue of a workload.
     pub const QUEUE_OLD: &str = "scheduling.volcano.sh/queue-name";
     /// Pod annotation: its PodGroup.
     pub const GROUP: &str = "scheduling.k8s.io/group-name";
@@ -106,11 +116,11 @@ pub mod volcano {
     pub const SLA_WAITING_TIME: &str = "volcano.sh/sla-waiting-time";
     /// On a workload or its pods (annotation or label): whether it may be evicted for others.
     pub const PREEMPTABLE: &str = "volcano.sh/preemptable";
-    /// Groups of tasks that want to be together.
+    /// On a Volcano Job: groups of tasks that want to be together.
     pub const TASK_AFFINITY: &str = "volcano.sh/task-topology-affinity";
-    /// Groups of tasks that want to be apart.
+    /// On a Volcano Job: groups of tasks that want to be apart.
     pub const TASK_ANTI_AFFINITY: &str = "volcano.sh/task-topology-anti-affinity";
-    /// The tasks that find their place first.
+    /// On a Volcano Job: the tasks that find their place first.
     pub const TASK_ORDER: &str = "volcano.sh/task-topology-task-order";
     /// On a Queue: `true` if it was closed because its parent was, so that it opens with it.
     pub const CLOSED_BY_PARENT: &str = "volcano.sh/closed-by-parent";
@@ -122,11 +132,11 @@ pub mod volcano {
     pub const TEMPLATE_HASH: &str = "volcano.sh/vcjob-template-spec-hash";
     /// On a policy of a HyperJob (label): what it was last made like.
     pub const POLICY_HASH: &str = "volcano.sh/pp-spec-hash";
-    /// The queue of jobs that name none.
+    /// Name of the queue of jobs that name none.
     pub const DEFAULT_QUEUE: &str = "default";
-    /// The queue above all queues.
+    /// Name of the queue above all queues.
     pub const ROOT_QUEUE: &str = "root";
-    /// Scheduler of members.
+    /// Name of the scheduler of members.
     pub const SCHEDULER_NAME: &str = "volcano";
 }
 
@@ -134,9 +144,9 @@ pub mod volcano {
 pub mod karmada {
     /// On a ResourceBinding: the placement that its clusters were chosen for (JSON).
     pub const APPLIED_PLACEMENT: &str = "policy.karmada.io/applied-placement";
-    /// On a Work: its ResourceBinding.
+    /// On a Work: the namespace of its ResourceBinding.
     pub const BINDING_NAMESPACE: &str = "resourcebinding.karmada.io/namespace";
-    /// On a Work: its ResourceBinding.
+    /// On a Work: the name of its ResourceBinding.
     pub const BINDING_NAME: &str = "resourcebinding.karmada.io/name";
     /// On a binding: the namespace of the PropagationPolicy that made it.
     pub const POLICY_NAMESPACE: &str = "propagationpolicy.karmada.io/namespace";
@@ -158,4 +168,6 @@ pub mod karmada {
     pub const CLUSTER_NAMESPACE: &str = "karmada-cluster";
     /// Works of cluster `x` are in namespace `karmada-es-x`.
     pub const EXECUTION_NAMESPACE_PREFIX: &str = "karmada-es-";
+    /// Label of a workload: Karmada leaves the replicas of a copy to its member.
+    pub const RETAIN_REPLICAS: &str = "resourcetemplate.karmada.io/retain-replicas";
 }

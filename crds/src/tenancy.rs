@@ -14,15 +14,16 @@
 
 use std::collections::BTreeMap;
 
-use caldera_core::gang::Requirement;
+use caldera_core::{gang::Requirement, queue::RunningLimits};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::{
+    largest_job::LargestJob,
     names::caldera::{
-        DEFAULT_QUEUE, MAX_WAITING_JOBS, MAX_WAITING_JOBS_PER_NAMESPACE, NAMESPACE_OPT_IN, NAMESPACE_OPT_IN_VALUE,
-        NAMESPACE_SELECTOR,
+        ALL_JOBS_PREEMPTABLE, DEFAULT_QUEUE, MAX_JOB, MAX_RUNNING_JOBS, MAX_RUNNING_JOBS_PER_NAMESPACE,
+        MAX_WAITING_JOBS, MAX_WAITING_JOBS_PER_NAMESPACE, NAMESPACE_OPT_IN, NAMESPACE_OPT_IN_VALUE, NAMESPACE_SELECTOR,
     },
     selector::parse_selector,
 };
@@ -89,23 +90,53 @@ impl WaitingLimits {
     /// Of a Queue. What is no number counts as absent: it is a bound on lines, and keeps no other limit.
     #[must_use]
     pub fn of_queue(queue: &Value) -> Self {
-        let read = |name| read_count(queue, name).and_then(Result::ok);
+        let read = |name| Some(read_count(annotation_of(queue, name)?).ok()? as usize);
         Self { all: read(MAX_WAITING_JOBS), of_namespace: read(MAX_WAITING_JOBS_PER_NAMESPACE) }
     }
+}
+
+/// How many jobs may run in a queue and those below it, by its annotations [`MAX_RUNNING_JOBS`] and
+/// [`MAX_RUNNING_JOBS_PER_NAMESPACE`]. One that is no number counts as zero: not knowing is no leave to start.
+pub fn running_limits<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> RunningLimits {
+    let read = |name| annotation(name).map(|text| read_count(text).unwrap_or(0));
+    RunningLimits { all: read(MAX_RUNNING_JOBS), of_namespace: read(MAX_RUNNING_JOBS_PER_NAMESPACE) }
+}
+
+/// What is wrong with a queue's running limits, each with its annotation.
+pub fn unreadable_running_limits<'a>(
+    annotation: impl Fn(&str) -> Option<&'a str>,
+) -> impl Iterator<Item = (&'static str, String)> {
+    let names = [MAX_RUNNING_JOBS, MAX_RUNNING_JOBS_PER_NAMESPACE].into_iter();
+    names.filter_map(move |name| Some((name, read_count(annotation(name)?).err()?)))
 }
 
 /// The annotations of a Queue that can not be read, each with why.
 pub(crate) fn list_unreadable(queue: &Value) -> Vec<(&'static str, String)> {
     let selector = NamespaceSelector::of_queue(queue);
     let selector = selector.and_then(|selector| Some((NAMESPACE_SELECTOR, selector.problem()?.to_owned())));
-    let count = |name| Some((name, read_count(queue, name)?.err()?));
+    let count = |name| Some((name, read_count(annotation_of(queue, name)?).err()?));
     let counts = [MAX_WAITING_JOBS, MAX_WAITING_JOBS_PER_NAMESPACE].into_iter().filter_map(count);
-    selector.into_iter().chain(counts).collect()
+    let running = unreadable_running_limits(|name| annotation_of(queue, name));
+    let largest = LargestJob::of_queue(queue);
+    let largest = largest.and_then(|largest| Some((MAX_JOB, largest.problem()?.to_owned())));
+    let preemptable = annotation_of(queue, ALL_JOBS_PREEMPTABLE).filter(|text| !matches!(*text, "true" | "false"));
+    let preemptable = preemptable.map(|text| (ALL_JOBS_PREEMPTABLE, format!("{text:?} is neither true nor false")));
+    selector.into_iter().chain(counts).chain(running).chain(largest).chain(preemptable).collect()
 }
 
-fn read_count(queue: &Value, name: &str) -> Option<Result<usize, String>> {
-    let text = queue.pointer("/metadata/annotations")?.get(name)?.as_str()?;
-    Some(text.parse::<u32>().map(|count| count as usize).map_err(|_| format!("{text:?} is no whole number of jobs")))
+/// Whether a Queue says that its jobs are preemptable whatever they say themselves ([`ALL_JOBS_PREEMPTABLE`]). It holds
+/// for the queues below, as all of an admin's words do.
+#[must_use]
+pub fn evicts_all_jobs(queue: &Value) -> bool {
+    annotation_of(queue, ALL_JOBS_PREEMPTABLE) == Some("true")
+}
+
+fn annotation_of<'a>(queue: &'a Value, name: &str) -> Option<&'a str> {
+    queue.pointer("/metadata/annotations")?.get(name)?.as_str()
+}
+
+fn read_count(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("{text:?} is no whole number of jobs"))
 }
 
 /// What matters of a Namespace.
@@ -171,6 +202,16 @@ mod tests {
             let told = list_unreadable(&queue(wrong));
             assert_eq!(told, [(MAX_WAITING_JOBS, format!("{wrong:?} is no whole number of jobs"))]);
         }
+    }
+
+    #[test]
+    fn a_limit_of_running_jobs_that_is_no_number_lets_none_run_and_is_told() {
+        let limits = |text: &'static str| running_limits(move |name| (name == MAX_RUNNING_JOBS).then_some(text));
+        assert_eq!(limits("3"), RunningLimits { all: Some(3), of_namespace: None });
+        assert_eq!(limits("-1"), RunningLimits { all: Some(0), of_namespace: None });
+        let queue = json!({"metadata": {"annotations": {MAX_RUNNING_JOBS_PER_NAMESPACE: "few"}}});
+        let told = (MAX_RUNNING_JOBS_PER_NAMESPACE, "\"few\" is no whole number of jobs".to_owned());
+        assert_eq!(list_unreadable(&queue), [told]);
     }
 
     #[test]

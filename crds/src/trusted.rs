@@ -4,9 +4,9 @@
 //! everybody with role `edit` write both, and their statuses. So the webhook refuses such a write by anybody else, and
 //! a ValidatingAdmissionPolicy does while the webhook is away. Both are made of the lists in this file.
 //!
-//! Of every binding of a workload that could be queued, gated or not, nobody else says where it is placed, or leaves
-//! its copies to nobody: by its finalizer and its id Karmada finds them. And it is of a workload of its own namespace,
-//! under the name that Karmada gives: a workload has one binding.
+//! For every binding of a workload that can be queued, gated or not, only trusted writers say where it is placed, or
+//! change the finalizer and the id by which Karmada finds its copies. The binding must be of a workload in its own
+//! namespace and have the name that Karmada gives, so that a workload has one binding.
 //!
 //! What stays the users' is the suspension, but for lifting the one that is ours, and all other labels and annotations.
 

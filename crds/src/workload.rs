@@ -198,8 +198,8 @@ pub fn sla_waiting_time(object: &Value) -> Option<i64> {
     duration::whole_seconds(told.value.as_str()?)
 }
 
-/// The estimated running time of a workload, in seconds: our annotation, else `activeDeadlineSeconds`. A value that is
-/// not a duration counts as absent.
+/// The estimated running time of a workload, in seconds: our annotation, else Volcano's `spec.runningEstimate` (a
+/// `metav1.Duration`), else `activeDeadlineSeconds`. A value that is not a duration counts as absent.
 #[must_use]
 pub fn running_estimate(object: &Value) -> Option<i64> {
     let deadline: layout::Path = match WorkloadKind::of(object).and_then(WorkloadKind::layout) {
@@ -207,6 +207,7 @@ pub fn running_estimate(object: &Value) -> Option<i64> {
         None => &["spec", "activeDeadlineSeconds"],
     };
     annotations::running_estimate(object)
+        .or_else(|| object["spec"]["runningEstimate"].as_str().and_then(duration::whole_seconds))
         .or_else(|| layout::follow(object, deadline).as_i64())
         .filter(|seconds| *seconds > 0)
 }

@@ -2,6 +2,7 @@
 
 mod assumed;
 mod ended_job;
+mod first_status;
 mod parity;
 mod ranking;
 mod staying;
@@ -496,7 +497,7 @@ fn the_status_patch_keeps_other_conditions_and_the_time_of_the_last_change() {
     ]);
     let binding = Binding::parse_binding(&object).unwrap();
     let now = "2026-01-01T00:00:00Z".parse().unwrap();
-    let Body::MergePatch(patch) = binding_writes::write_scheduled(&binding, None, false, now).body else {
+    let Body::MergePatch(patch) = binding_writes::write_scheduled(&binding, None, None, now).body else {
         panic!("no patch")
     };
     assert_eq!(patch["status"]["conditions"][0], json!({"type": "FullyApplied", "status": "True"}));
@@ -520,7 +521,7 @@ fn a_status_is_built_of_the_binding_as_it_is_when_it_is_sent() {
     observe(&mut cache, &|_| {});
     let placed = cache.bindings[&key()].clone();
     let mut confirmations = Confirmations::default();
-    (0..3).for_each(|_| confirmations.add(&placed, None, true));
+    (0..3).for_each(|_| confirmations.add(&placed, None, Some(now())));
     // Karmada has added its finalizer and a condition meanwhile.
     observe(&mut cache, &|object| {
         object["metadata"]["resourceVersion"] = "8".into();
@@ -593,7 +594,7 @@ fn a_plan_of_absurd_numbers_is_replaced_by_what_was_admitted() {
 fn while_there_is_no_room_each_answer_lets_one_status_go() {
     let (mut confirmations, bindings) = (Confirmations::default(), BTreeMap::new());
     let placed = Binding::parse_binding(&binding(6)).unwrap();
-    (0..3).for_each(|_| confirmations.add(&placed, None, true));
+    (0..3).for_each(|_| confirmations.add(&placed, None, Some(now())));
     let sends = |confirmations: &mut Confirmations, has_room: bool| {
         confirmations.take_next(&bindings, has_room, now()).is_some()
     };

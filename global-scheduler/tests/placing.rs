@@ -323,6 +323,29 @@ async fn a_released_gang_is_placed_with_two_writes_and_no_event() {
     assert!(stage.events().await.is_empty(), "its PodGroup says where it is");
 }
 
+/// The job that comes after it has its status later: by then the first would have had one.
+#[tokio::test]
+async fn a_job_that_ends_in_a_moment_costs_one_write() {
+    let stage = Stage::new(&[2, 4]).await;
+    stage.submit("brief", 2, 2).await;
+    let is_placed = |object: &Value| object["spec"]["clusters"].is_array();
+    let placed = until(&bindings(&stage.host), "brief-job", is_placed).await;
+    let ended = json!({"state": {"phase": "Completed"}});
+    let clusters = placed["spec"]["clusters"].as_array().unwrap();
+    let told: Vec<Value> = clusters.iter().map(|it| json!({"clusterName": it["name"], "status": ended})).collect();
+    let told = Patch::Merge(json!({"status": {"aggregatedStatus": told}}));
+    bindings(&stage.host).patch_status("brief-job", &PatchParams::default(), &told).await.unwrap();
+    let jobs = resource("batch.volcano.sh/v1alpha1", "Job", "jobs");
+    let jobs: Api<DynamicObject> = Api::namespaced_with(stage.host.clone(), "default", &jobs);
+    let ended = Patch::Merge(json!({"status": ended}));
+    jobs.patch_status("brief", &PatchParams::default(), &ended).await.unwrap();
+    stage.submit("later", 1, 1).await;
+    stage.scheduled("later", "True").await;
+    let now = until(&bindings(&stage.host), "brief-job", |_| true).await;
+    assert_eq!(now["status"].get("lastScheduledTime"), None);
+    assert_eq!(now["metadata"]["generation"], 2);
+}
+
 #[tokio::test]
 async fn what_does_not_fit_says_so_and_goes_when_there_is_room() {
     let stage = Stage::new(&[1, 2]).await;

@@ -119,6 +119,7 @@ impl WriteCounts {
         self.metrics.count(&key.component, key.verb, &key.resource);
         let write = WriteUnderWay {
             metrics: self.metrics.clone(),
+            created_in: created_in(&key, path).map(ToOwned::to_owned),
             kind: key.resource.clone(),
             began: Instant::now(),
             status: None,
@@ -132,6 +133,7 @@ impl WriteCounts {
 struct WriteUnderWay {
     metrics: WriteMetrics,
     kind: String,
+    created_in: Option<String>,
     began: Instant,
     status: Option<u16>,
 }
@@ -140,8 +142,15 @@ impl Drop for WriteUnderWay {
     fn drop(&mut self) {
         let now = Instant::now();
         let took = now.duration_since(self.began);
-        self.metrics.observe(&self.kind, Outcome::of_status(self.status), took, now);
+        self.metrics.observe(&self.kind, self.created_in.as_deref(), Outcome::of_status(self.status), took, now);
     }
+}
+
+/// The namespace that a write creates something in for a user; a Lease is our own.
+fn created_in<'a>(write: &WriteKey, path: &'a str) -> Option<&'a str> {
+    let is_new = write.verb == "create" && write.resource != "leases";
+    let (_, rest) = path.split_once("/namespaces/").filter(|_| is_new)?;
+    rest.split_once('/').map(|(namespace, _)| namespace)
 }
 
 /// `/apis/g/v/namespaces/ns/things/name/status` -> `things/status`.

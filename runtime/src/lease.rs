@@ -27,7 +27,7 @@ use crate::{
 pub struct LeaseDuration(Duration);
 
 impl LeaseDuration {
-    /// The longest: what is said about replicas that were overtaken stands on it.
+    /// The upper limit: the guarantees about a replica that lost its Lease rely on it.
     pub const LONGEST: Self = Self(Duration::from_secs(15));
 
     /// Between 3 and 15 seconds; what is beyond is cut.

@@ -59,7 +59,7 @@ impl Ready {
         if let Some(obstacle) = self.parts.iter().find_map(of_part) {
             return Some(obstacle);
         }
-        self.writes.get()?.find_trouble(Instant::now())
+        self.writes.get()?.describe_failing(Instant::now())
     }
 
     /// Whether its view is complete.
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(ask("/readyz").await.0, 200);
         let (now, minute) = (Instant::now(), std::time::Duration::from_secs(60));
         for at in [now, now + minute] {
-            writes.observe("queues", crate::write_metrics::Outcome::Refused, minute, at);
+            writes.observe("queues", None, crate::write_metrics::Outcome::Refused, minute, at);
         }
         let (status, _, why) = ask("/readyz").await;
         assert!(status == 503 && why.starts_with("all writes of queues have failed for"), "{status} {why}");

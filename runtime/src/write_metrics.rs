@@ -1,8 +1,9 @@
 //! How writes go: how long they take, which fail and how, and whether those of a kind have failed for a minute.
 //!
-//! Rule: kinds are told apart, as a lease that is renewed says nothing of bindings that can not be written. An object
-//! that changed, is there already or is gone is an answer, and no sign of health or illness. Writes of a kind are ill
-//! once all of them failed for [`ILL_AFTER`], until one gets through or none was tried for [`FORGOTTEN_AFTER`].
+//! Rule: each kind of write is judged by itself, as a lease that is renewed says nothing of bindings that can not be
+//! written. 404, 409 and 422 neither begin nor end a failure, and refusals to create in a single namespace do not count:
+//! its quota may be used up, or it is being deleted. A kind is failing once all its writes failed for
+//! [`FAILING_AFTER`], until one succeeds or none was tried for [`FAILURE_EXPIRES_AFTER`].
 
 use std::{
     collections::BTreeMap,
@@ -16,9 +17,9 @@ use crate::metric::{Counters, Histograms, Kind, Metric, SharedRegistry};
 use prometheus_client::metrics::histogram::Histogram;
 
 /// How long writes of a kind must have failed.
-pub const ILL_AFTER: Duration = Duration::from_secs(60);
+pub const FAILING_AFTER: Duration = Duration::from_secs(60);
 /// How long after the last failure nobody knows any more.
-pub const FORGOTTEN_AFTER: Duration = Duration::from_secs(300);
+pub const FAILURE_EXPIRES_AFTER: Duration = Duration::from_secs(300);
 
 /// Writes that were sent.
 pub const SENT: Metric = Metric {
@@ -82,11 +83,28 @@ impl Outcome {
 }
 
 /// Since when writes of a kind have failed, and the last one that did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Failing {
     first: Instant,
     last: Instant,
     outcome: Outcome,
+    /// The namespace, where every failure was its refusal of something new.
+    only_in: Option<String>,
+}
+
+impl Failing {
+    /// The first failure of a kind, or the first after a long time.
+    fn begin(outcome: Outcome, created_in: Option<&str>, now: Instant) -> Self {
+        let only_in = created_in.filter(|_| outcome == Outcome::Refused).map(ToOwned::to_owned);
+        Self { first: now, last: now, outcome, only_in }
+    }
+
+    fn add(&mut self, outcome: Outcome, created_in: Option<&str>, now: Instant) {
+        (self.last, self.outcome) = (now, outcome);
+        if outcome != Outcome::Refused || self.only_in.as_deref() != created_in {
+            self.only_in = None;
+        }
+    }
 }
 
 /// How writes go. Clones share it.
@@ -119,8 +137,8 @@ impl WriteMetrics {
         self.sent.get_or_create(&SENT.label([component, verb, resource])).inc();
     }
 
-    /// Takes in what became of a write.
-    pub(crate) fn observe(&self, kind: &str, outcome: Outcome, took: Duration, now: Instant) {
+    /// Takes in what became of a write; of one that creates something for a user, in which namespace.
+    pub(crate) fn observe(&self, kind: &str, created_in: Option<&str>, outcome: Outcome, took: Duration, now: Instant) {
         self.durations.get_or_create(&DURATION.label([kind])).observe(took.as_secs_f64());
         if outcome != Outcome::Done {
             self.failed.get_or_create(&FAILED.label([kind, outcome.as_str()])).inc();
@@ -130,23 +148,25 @@ impl WriteMetrics {
             Outcome::Done => drop(failing.remove(kind)),
             Outcome::Conflict | Outcome::Gone | Outcome::Invalid => {}
             Outcome::Refused | Outcome::Unavailable => {
-                let one = failing.entry(kind.to_owned()).or_insert(Failing { first: now, last: now, outcome });
-                if now.duration_since(one.last) > FORGOTTEN_AFTER {
-                    one.first = now;
+                let first = Failing::begin(outcome, created_in, now);
+                let one = failing.entry(kind.to_owned()).or_insert_with(|| first.clone());
+                if now.duration_since(one.last) > FAILURE_EXPIRES_AFTER {
+                    *one = first;
                 }
-                (one.last, one.outcome) = (now, outcome);
+                one.add(outcome, created_in, now);
             }
         }
     }
 
     /// Which writes have failed for a minute, in words.
     #[must_use]
-    pub fn find_trouble(&self, now: Instant) -> Option<String> {
+    pub fn describe_failing(&self, now: Instant) -> Option<String> {
         let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
-        let ill = failing.iter().filter(|(_, one)| {
-            one.last.duration_since(one.first) >= ILL_AFTER && now.duration_since(one.last) <= FORGOTTEN_AFTER
+        let long = failing.iter().filter(|(_, one)| {
+            let is_failing = one.last.duration_since(one.first) >= FAILING_AFTER && one.only_in.is_none();
+            is_failing && now.duration_since(one.last) <= FAILURE_EXPIRES_AFTER
         });
-        let words: Vec<String> = ill
+        let words: Vec<String> = long
             .map(|(kind, one)| {
                 let seconds = now.duration_since(one.first).as_secs();
                 format!("all writes of {kind} have failed for {seconds} s ({})", one.outcome.as_str())
@@ -164,12 +184,12 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test]
-    async fn writes_of_a_kind_are_ill_once_all_have_failed_for_a_minute() {
+    async fn writes_of_a_kind_are_failing_once_all_have_failed_for_a_minute() {
         let (writes, start) = (WriteMetrics::default(), Instant::now());
         let at = |seconds: u32, kind: &str, status: Option<u16>| {
-            writes.observe(kind, Outcome::of_status(status), SECOND, start + SECOND * seconds);
+            writes.observe(kind, None, Outcome::of_status(status), SECOND, start + SECOND * seconds);
         };
-        let trouble = |seconds: u32| writes.find_trouble(start + SECOND * seconds);
+        let trouble = |seconds: u32| writes.describe_failing(start + SECOND * seconds);
         at(0, "queues", None);
         at(30, "leases", Some(200));
         at(59, "queues", Some(503));
@@ -188,11 +208,29 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_one_namespace_refuses_to_have_created_is_no_failure() {
+        let (writes, start) = (WriteMetrics::default(), Instant::now());
+        let at = |seconds: u32, namespace: Option<&str>, status: Option<u16>| {
+            writes.observe("events", namespace, Outcome::of_status(status), SECOND, start + SECOND * seconds);
+        };
+        let is_failing = |seconds: u32| writes.describe_failing(start + SECOND * seconds).is_some();
+        at(0, Some("full"), Some(403));
+        at(60, Some("full"), Some(403));
+        assert!(!is_failing(60));
+        at(61, Some("other"), Some(403));
+        assert!(is_failing(61), "two refuse it: we may not");
+        at(62, Some("other"), Some(201));
+        at(63, Some("full"), Some(403));
+        at(125, Some("full"), None);
+        assert!(is_failing(125), "no answer is nobody's refusal");
+    }
+
+    #[tokio::test]
     async fn what_is_shown_of_writes_is_what_is_declared() {
         let (writes, registry) = (WriteMetrics::default(), SharedRegistry::default());
         writes.register(&registry);
         for status in [Some(200), Some(409), Some(404), Some(422), Some(403), Some(500), None] {
-            writes.observe("queues/status", Outcome::of_status(status), SECOND, Instant::now());
+            writes.observe("queues/status", None, Outcome::of_status(status), SECOND, Instant::now());
         }
         writes.count("controller", "patch", "queues/status");
         let text = encode(&registry).unwrap();

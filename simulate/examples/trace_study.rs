@@ -177,7 +177,7 @@ fn study(name: &str, world: &World, notes: &[String], resource: &str, out: Optio
     let mut runs: Vec<(&str, Outcome, f64)> = Vec::new();
     for who in Who::ALL {
         let began = Instant::now();
-        let options = Options { horizon: None, resource: Some(ResourceName::from(resource)) };
+        let options = Options { resource: Some(ResourceName::from(resource)), ..Options::default() };
         let outcome = simulate(world, who.start(world).as_mut(), &options);
         runs.push((who.name(), outcome, began.elapsed().as_secs_f64()));
     }

@@ -7,6 +7,8 @@
 //! (how), [`policy`] (who decides) and [`report`] (what is told).
 #![forbid(unsafe_code)]
 
+pub mod back_test;
+pub mod expected_start;
 pub mod live;
 pub mod members;
 pub mod metrics;
@@ -14,6 +16,7 @@ pub mod policy;
 pub mod random;
 pub mod read;
 pub mod report;
+pub mod rules;
 pub mod run;
 pub mod scenario;
 pub mod series;

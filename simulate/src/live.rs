@@ -4,24 +4,26 @@
 //! knows when they go, and to plan with their room would promise too much.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
 use caldera_core::{
     gang::{Gang, QueueName, WorkloadRef},
-    inventory::{Node, Pod, whole_units},
-    place,
+    inventory::{HyperNode, Node, Pod, whole_units},
+    place::{self, Queues},
     queue::QueueSpec,
+    split::FederationTopology,
 };
 
 use crate::{
+    rules::Rules,
     time::Millis,
-    world::{Hold, Job, MemberCluster, Shapes, World, WorldError},
+    world::{EvictionTerms, Hold, Job, MemberCluster, Shapes, World, WorldError},
 };
 
 /// What is left of a job that should have ended.
-const OVERDUE: Millis = Millis::from_secs(60);
+pub(crate) const OVERDUE: Millis = Millis::from_secs(60);
 
 /// A fleet at one moment.
 #[derive(Debug, Clone, Default)]
@@ -32,6 +34,10 @@ pub struct State {
     pub members: Vec<Member>,
     /// Queues.
     pub queues: Vec<QueueSpec>,
+    /// The links that are declared between members.
+    pub links: FederationTopology,
+    /// What the admin chose.
+    pub rules: Rules,
     /// Jobs that wait or run.
     pub jobs: Vec<LiveJob>,
 }
@@ -45,6 +51,10 @@ pub struct Member {
     pub nodes: Vec<Node>,
     /// All pods.
     pub pods: Vec<Pod>,
+    /// Its network domains.
+    pub hyper_nodes: Vec<HyperNode>,
+    /// The queues of its own Volcano.
+    pub queues: Queues,
 }
 
 /// A job that waits or runs.
@@ -72,6 +82,19 @@ pub struct LiveJob {
     pub binding: Arc<place::Binding>,
     /// Placed as a gang.
     pub whole: bool,
+    /// Whether it may be evicted, if it says so.
+    pub preemptable: Option<bool>,
+    /// Nobody is evicted for it.
+    pub never_preempts: bool,
+}
+
+impl LiveJob {
+    /// It runs, and longer than it said.
+    #[must_use]
+    pub fn is_overdue(&self, now: i64) -> bool {
+        let end = self.began.zip(self.run_for).map(|(began, run_for)| began.saturating_add(run_for));
+        self.placed && end.is_some_and(|end| end <= now)
+    }
 }
 
 /// The world that goes on from there, and what was assumed. A job that does not say how long it runs is taken to run
@@ -85,9 +108,13 @@ pub fn world(state: &State, assume: Millis) -> Result<(World, Vec<String>), Worl
     let mut members: Vec<Member> = state.members.clone();
     members.sort_by(|a, b| a.cluster.name.cmp(&b.cluster.name));
     let (mut holds, foreign) = held(&mut members, &state.jobs);
+    holds.iter().for_each(|(job, held)| take_from_queues(&mut members, &state.jobs[*job], held));
+    let queues: BTreeSet<&QueueName> = state.queues.iter().map(|queue| &queue.name).collect();
+    let (in_queue, lost): (Vec<_>, Vec<_>) =
+        state.jobs.iter().enumerate().partition(|(_, job)| queues.contains(&job.queue));
     let mut shapes = Shapes::default();
     let mut unknown = 0;
-    let jobs = state.jobs.iter().enumerate().map(|(i, job)| {
+    let jobs = in_queue.into_iter().map(|(i, job)| {
         let said = job.run_for.map(|seconds| Millis::from_secs(u64::try_from(seconds).unwrap_or(0)));
         unknown += usize::from(said.is_none());
         let whole = said.unwrap_or(assume);
@@ -118,8 +145,33 @@ pub fn world(state: &State, assume: Millis) -> Result<(World, Vec<String>), Worl
     if foreign > 0 {
         notes.push(format!("{foreign} pods of nobody in a queue hold their nodes to the end"));
     }
-    let clusters = members.into_iter().map(|member| MemberCluster { cluster: member.cluster, nodes: member.nodes });
-    Ok((World::new(clusters.collect(), state.queues.clone(), jobs, since(state.now))?, notes))
+    if !lost.is_empty() {
+        notes.push(format!("{} jobs name queues that are not there: left out", lost.len()));
+    }
+    let clusters = members.into_iter().map(|member| {
+        let Member { cluster, nodes, pods: _, hyper_nodes, queues } = member;
+        MemberCluster { cluster, nodes, hyper_nodes, queues }
+    });
+    let world = World::new(clusters.collect(), state.queues.clone(), jobs, since(state.now))?;
+    let terms = state.jobs.iter().map(|job| (Arc::clone(&job.name), read_terms(job))).collect();
+    Ok((World { links: state.links.clone(), rules: state.rules.clone(), terms, ..world }, notes))
+}
+
+fn read_terms(job: &LiveJob) -> EvictionTerms {
+    EvictionTerms {
+        namespace: job.workload.namespace.as_str().into(),
+        preemptable: job.preemptable,
+        never_preempts: job.never_preempts,
+    }
+}
+
+/// What a job holds counts again in its members' queues once it is told to the world.
+fn take_from_queues(members: &mut [Member], job: &LiveJob, holds: &[Hold]) {
+    for hold in holds {
+        if let Some(queue) = members[hold.cluster].queues.get_mut(job.queue.as_str()) {
+            queue.allocated.saturating_sub(&hold.amount);
+        }
+    }
 }
 
 /// What each job holds, by its place in the list, and how many pods are nobody's; their room is taken off their nodes.
@@ -182,7 +234,13 @@ mod tests {
             gang: Arc::new(gang),
             binding: Arc::new(shape.binding.clone()),
             whole: true,
+            preemptable: None,
+            never_preempts: false,
         }
+    }
+
+    fn state(now: i64, member: Member, jobs: Vec<LiveJob>) -> State {
+        State { now, members: vec![member], queues: vec![QueueSpec::unlimited("q")], jobs, ..State::default() }
     }
 
     fn workload(name: &str) -> WorkloadRef {
@@ -203,9 +261,10 @@ mod tests {
             cluster: ready_cluster("m"),
             nodes: vec![node("n".to_owned(), cpu(8))],
             pods: vec![pod("a", Some("runs")), pod("b", Some("runs")), pod("c", None)],
+            ..Member::default()
         };
         let jobs = vec![job("runs", 1_000, 2, true, Some(150)), job("waits", 1_070, 3, false, None)];
-        let state = State { now: 1_120, members: vec![member], queues: vec![QueueSpec::unlimited("q")], jobs };
+        let state = state(1_120, member, jobs);
         let (world, notes) = world(&state, Millis::from_secs(600)).unwrap();
         assert_eq!(world.start, Millis::from_secs(120));
         assert_eq!(notes.len(), 2, "{notes:?}");
@@ -222,9 +281,9 @@ mod tests {
     #[test]
     fn what_is_placed_and_has_no_pods_waits_again() {
         let member =
-            Member { cluster: ready_cluster("m"), nodes: vec![node("n".to_owned(), cpu(8))], pods: Vec::new() };
+            Member { cluster: ready_cluster("m"), nodes: vec![node("n".to_owned(), cpu(8))], ..Member::default() };
         let jobs = vec![job("placed", 1_000, 2, true, Some(100))];
-        let state = State { now: 1_050, members: vec![member], queues: vec![QueueSpec::unlimited("q")], jobs };
+        let state = state(1_050, member, jobs);
         let (world, _) = world(&state, Millis::ZERO).unwrap();
         assert_eq!((world.jobs[0].running.clone(), world.jobs[0].run), (None, Millis::from_secs(100)));
     }

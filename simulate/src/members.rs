@@ -13,14 +13,14 @@ use std::{
 
 use caldera_core::{
     fleet::{Fleet, Update, takes_jobs},
-    gang::{Gang, Toleration},
+    gang::{Gang, QueueName, Toleration},
     inventory::{Capacity, Change, Pod},
-    place::Cluster,
+    place::{Cluster, Queues},
     plan::PinnedDomains,
     quantity::Quantity,
     queue::{self, CapacityGrowth},
     resources::{ResourceName, Resources},
-    split,
+    split::{self, LinkedGroups},
 };
 
 use crate::world::{Hold, World};
@@ -36,6 +36,8 @@ pub struct Part {
     pub pods: Vec<u32>,
     /// The tasks.
     pub gang: Arc<Gang>,
+    /// The domains of the cluster that they are kept in.
+    pub within: PinnedDomains,
 }
 
 impl Part {
@@ -104,6 +106,10 @@ pub struct Members {
     tolerant: BTreeSet<Vec<Toleration>>,
     /// Some cluster takes nothing new.
     closed: bool,
+    /// Each cluster's own queues, with what their pods hold now.
+    queues: Vec<Queues>,
+    /// The queue of each job.
+    queue_of: Vec<QueueName>,
 }
 
 impl Members {
@@ -123,11 +129,16 @@ impl Members {
             allocated_nano: 0,
             tolerant: world.jobs.iter().map(|job| job.shape.binding.placement.tolerations.clone()).collect(),
             closed: false,
+            queues: world.clusters.iter().map(|one| one.queues.clone()).collect(),
+            queue_of: world.jobs.iter().map(|job| job.queue.clone()).collect(),
         };
         members.closed = world.clusters.iter().any(|one| !members.takes_jobs(&one.cluster));
+        members.fleet.set_links(world.links.clone());
         let mut capacity = 0;
         for (one, sums) in world.clusters.iter().zip(&mut members.sums) {
             members.fleet.set_cluster(one.cluster.clone(), Capacity::default());
+            let hyper_nodes = Change::HyperNodes(one.hyper_nodes.clone());
+            members.fleet.apply_update(&one.cluster.name, Update::Change(hyper_nodes));
             members.fleet.apply_update(&one.cluster.name, Update::Change(Change::Nodes(one.nodes.clone())));
             members.fleet.apply_update(&one.cluster.name, Update::Change(Change::Pods(Vec::new())));
             let mut nodes = HashMap::new();
@@ -153,6 +164,12 @@ impl Members {
     pub fn clusters(&mut self) -> Vec<(&Cluster, &Capacity)> {
         self.fleet.refresh_capacities();
         self.fleet.clusters().collect()
+    }
+
+    /// All clusters with what is free in each, what links make of them, and the queues of each.
+    pub fn all(&mut self) -> (Vec<(&Cluster, &Capacity)>, &[LinkedGroups], &[Queues]) {
+        self.fleet.refresh_capacities();
+        (self.fleet.clusters().collect(), self.fleet.linked_groups(), &self.queues)
     }
 
     /// A cluster's place in [`World::clusters`].
@@ -269,6 +286,7 @@ impl Members {
             if !self.nodes[hold.cluster].contains_key(&hold.node) {
                 self.sums[hold.cluster].beyond.saturating_sub(&hold.amount);
             }
+            self.count_in_queue(job, hold, Resources::saturating_sub);
             self.count(hold, -1);
             let gone = Change::PodGone(String::new(), pod_name(job, &hold.node));
             self.fleet.apply_update(&self.names[hold.cluster], Update::Change(gone));
@@ -297,7 +315,16 @@ impl Members {
         if !self.nodes[hold.cluster].contains_key(&hold.node) {
             self.sums[hold.cluster].beyond.add(&hold.amount);
         }
+        self.count_in_queue(job, hold, Resources::add);
         self.count(hold, 1);
+    }
+
+    /// What a job's pods hold counts in the queue of that name that their cluster has.
+    fn count_in_queue(&mut self, job: usize, hold: &Hold, change: fn(&mut Resources, &Resources)) {
+        let name = self.queue_of.get(job).map_or("", QueueName::as_str);
+        if let Some(queue) = self.queues[hold.cluster].get_mut(name) {
+            change(&mut queue.allocated, &hold.amount);
+        }
     }
 
     /// All of a part, on nodes, or nothing.
@@ -314,7 +341,7 @@ impl Members {
         self.fleet.refresh_capacities();
         let name = &self.names[part.cluster];
         let (_, before) = self.fleet.clusters().find(|(cluster, _)| cluster.name == *name)?;
-        let after = split::take_assumed(before.clone(), &part.gang, &part.pods, &PinnedDomains::default());
+        let after = split::take_assumed(before.clone(), &part.gang, &part.pods, &part.within);
         let holds: Vec<Hold> = taken(before, &after)
             .into_iter()
             .map(|(node, amount)| Hold { cluster: part.cluster, node, amount })

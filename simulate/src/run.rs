@@ -20,6 +20,8 @@ use crate::{
 pub struct Options {
     /// Stop here, whatever still waits or runs.
     pub horizon: Option<Millis>,
+    /// Stop once nobody waits any more: what runs is of no interest.
+    pub until_started: bool,
     /// What to report about; [`World::main_resource`] if not given.
     pub resource: Option<ResourceName>,
 }
@@ -57,6 +59,20 @@ pub fn observed(
     options: &Options,
     mut observe: impl FnMut(&Site<'_>),
 ) -> Outcome {
+    let go_on = |site: &Site<'_>| {
+        observe(site);
+        true
+    };
+    simulate_while(world, policy, options, go_on)
+}
+
+/// The same, until `go_on` says no after an instant: then that is the end.
+pub fn simulate_while(
+    world: &World,
+    policy: &mut dyn Policy,
+    options: &Options,
+    mut go_on: impl FnMut(&Site<'_>) -> bool,
+) -> Outcome {
     let resource = options.resource.clone().unwrap_or_else(|| world.main_resource());
     let horizon = options.horizon.unwrap_or(Millis(u64::MAX));
     let mut site = Site::new(world, &resource);
@@ -73,7 +89,12 @@ pub fn observed(
         site.settle();
         policy.decide(&mut site);
         site.recorder.note(site.members.tally());
-        observe(&site);
+        if !go_on(&site) {
+            break;
+        }
+        if options.until_started && next == world.jobs.len() && !site.stands.iter().any(is_expected) {
+            break;
+        }
         let arrival = world.jobs.get(next).map(|job| job.arrival);
         // A policy that is never content must not stop time.
         let due = policy.due(site.now()).map(|due| due.max(site.now().plus(Millis(1))));
@@ -99,6 +120,10 @@ pub fn observed(
     let (fairness, capacity) = (site.recorder.fairness(), site.members.tally().capacity);
     let (jobs, samples, lost) = (site.recorder.jobs, site.recorder.samples, site.recorder.lost);
     Outcome { jobs, never, samples, fairness, lost, end, resource, capacity }
+}
+
+const fn is_expected(stand: &Stand) -> bool {
+    matches!(stand, Stand::Waiting | Stand::Sent { .. })
 }
 
 fn is_done(site: &Site<'_>) -> bool {

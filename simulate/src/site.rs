@@ -261,9 +261,14 @@ impl<'w> Site<'w> {
     ) -> Result<Vec<Part>, place::NotPlaced> {
         let shape = &self.world.jobs[job].shape;
         let barred = barred(shape, kept);
-        let mut clusters = self.members.clusters();
-        clusters.retain(|(cluster, _)| !barred.contains(cluster.name.as_str()));
-        let decision = place::place_binding(&question(shape, gang, clusters))?;
+        let queue = self.world.jobs[job].queue.as_str();
+        let (all, linked, queues) = self.members.all();
+        let index: HashMap<&str, usize> = all.iter().enumerate().map(|(i, (one, _))| (one.name.as_str(), i)).collect();
+        let allowed = all.iter().filter(|(cluster, _)| !barred.contains(cluster.name.as_str())).copied().collect();
+        let request = place::Request { linked, ..question(shape, gang, allowed) };
+        // Other kinds are not scheduled by the members' Volcano.
+        let own = |cluster: &str| queues[*index.get(cluster)?].get(queue).filter(|_| shape.whole);
+        let decision = place::place_within_queues(&request, own).map_err(|(refusal, _)| refusal)?;
         Ok(self.parts(job, gang, &decision))
     }
 
@@ -278,10 +283,12 @@ impl<'w> Site<'w> {
             [_] if replicas > 0 => vec![u32::try_from(replicas).unwrap_or(u32::MAX)],
             tasks => tasks.iter().map(|task| task.replicas).collect(),
         };
+        let domains = decision.plan.as_ref().map(|plan| plan.pinned_domains()).unwrap_or_default();
+        let pinned = |cluster: &str| domains.get(cluster).cloned().unwrap_or_default();
         let part = |target: &place::Target| {
             let pods = by_plan(&target.cluster).unwrap_or_else(|| by_replicas(target.replicas));
             let cluster = self.members.index(&target.cluster)?;
-            Some(Part { job, cluster, pods, gang: Arc::clone(gang) })
+            Some(Part { job, cluster, pods, gang: Arc::clone(gang), within: pinned(&target.cluster) })
         };
         decision.targets.iter().filter_map(part).collect()
     }
@@ -311,8 +318,10 @@ impl<'w> Site<'w> {
             .into_iter()
             .map(|(cluster, capacity)| (cluster.clone(), capacity.emptied()))
             .collect();
+        let (_, linked, _) = self.members.all();
         let clusters = emptied.iter().map(|(cluster, capacity)| (cluster, capacity)).collect();
-        place::place_binding(&question(shape, &shape.gang, clusters)).is_err()
+        let request = place::Request { linked, ..question(shape, &shape.gang, clusters) };
+        place::place_binding(&request).is_err()
     }
 }
 

@@ -1,22 +1,23 @@
 //! What is simulated: member clusters, queues, and jobs with their arrivals and run times.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::Arc,
 };
 
 use caldera_core::{
     gang::{Gang, NodeClaim, QueueName, Task},
-    inventory::{Node, whole_units},
-    place::{self, Division},
+    inventory::{HyperNode, Node, whole_units},
+    place::{self, Division, Queues},
     pod_group,
     quantity::Quantity,
-    queue::{Ask, FitClass, QueueSpec, TaskAsk},
+    queue::{Ask, Counted, FitClass, QueueSpec, TaskAsk},
     resources::{ResourceName, Resources},
+    split::FederationTopology,
 };
 
-use crate::time::Millis;
+use crate::{rules::Rules, time::Millis};
 
 /// What made-up jobs are, and what made-up clusters serve.
 pub const JOB_KIND: (&str, &str) = ("batch.volcano.sh/v1alpha1", "Job");
@@ -32,15 +33,36 @@ pub struct World {
     pub jobs: Vec<Job>,
     /// Decisions begin here; what arrived before has waited since.
     pub start: Millis,
+    /// The links that are declared between clusters.
+    pub links: FederationTopology,
+    /// What the admin chose.
+    pub rules: Rules,
+    /// What jobs say of evictions, by their names; who is not there says nothing.
+    pub terms: HashMap<Arc<str>, EvictionTerms>,
+}
+
+/// What a job says of evictions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EvictionTerms {
+    /// Its namespace, which may be protected.
+    pub namespace: Arc<str>,
+    /// Whether it may be evicted, if it says so.
+    pub preemptable: Option<bool>,
+    /// Nobody is evicted for it.
+    pub never_preempts: bool,
 }
 
 /// A member cluster and its nodes.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct MemberCluster {
     /// As placement sees it.
     pub cluster: place::Cluster,
     /// Every node.
     pub nodes: Vec<Node>,
+    /// Its network domains.
+    pub hyper_nodes: Vec<HyperNode>,
+    /// The queues of its own Volcano.
+    pub queues: Queues,
 }
 
 /// A job.
@@ -145,7 +167,8 @@ impl World {
             let (job, queue) = (job.name.to_string(), job.queue.to_string());
             return Err(WorldError::NoQueue { job, queue, known: known.join(", ") });
         }
-        Ok(Self { clusters, queues, jobs, start })
+        let (links, rules, terms) = Default::default();
+        Ok(Self { clusters, queues, jobs, start, links, rules, terms })
     }
 
     /// What all nodes have together.
@@ -198,7 +221,7 @@ impl Job {
             step: task.unit(),
         };
         let tasks = shape.gang.tasks.iter().zip(&shape.minimum).map(task).collect();
-        Ask { tasks, copies, fit: shape.class, run_for: self.run_for() }
+        Ask { tasks, copies, fit: shape.class, run_for: self.run_for(), counted: Counted::Job }
     }
 }
 
@@ -282,7 +305,7 @@ pub fn cluster(name: &str, groups: &[(u32, Resources)]) -> MemberCluster {
             nodes.push(node(format!("{name}-{group}-{i:05}"), allocatable.clone()));
         }
     }
-    MemberCluster { cluster: ready_cluster(name), nodes }
+    MemberCluster { cluster: ready_cluster(name), nodes, ..MemberCluster::default() }
 }
 
 /// A node that is ready.

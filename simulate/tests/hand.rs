@@ -283,3 +283,12 @@ fn an_evicted_job_gives_back_and_runs_anew() {
     assert_eq!((report.preemptions, report.finished, report.sor), (1, 2, Ratio::of(5 + 1 + 10, 17)));
     assert_eq!(report.lost, Ratio::of(5, 16));
 }
+
+#[test]
+fn no_more_jobs_run_than_a_queue_allows() {
+    let mut limited = QueueSpec::unlimited("q");
+    limited.running.all = Some(1);
+    let jobs = ["a", "b"].map(|name| job(name, "q", 0, 10_000, shape(1, 1))).to_vec();
+    let world = World::new(vec![cluster("m1", &[(1, gpus(4))])], vec![limited], jobs, Millis::ZERO).unwrap();
+    assert_history(&world, PolicyName::Caldera, &[("a", 0, 10_000), ("b", 10_000, 20_000)]);
+}

@@ -137,7 +137,7 @@ fn b10_large_gangs_start_soon_and_shares_hold() {
         let (arrival, run) = (Millis::from_secs(arrival), Millis::from_secs(180));
         world.jobs.push(Job { name, arrival, run, priority, shape: Arc::new(shape), ..job.clone() });
     }
-    let World { clusters, queues, jobs, start } = world;
+    let World { clusters, queues, jobs, start, .. } = world;
     let world = World::new(clusters, queues, jobs, start).unwrap();
     let horizon = Some(Scenario::Fairness.horizon());
     let longest = world.jobs.iter().map(|job| job.run).max().unwrap();

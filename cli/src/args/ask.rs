@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use caldera_controller::usage::Month;
 use caldera_core::quantity::Quantity;
+use caldera_simulate::time::Millis;
 use clap::{ArgGroup, Args as ClapArgs, Subcommand, ValueEnum};
 
-use super::values::{JobName, parse_amount, parse_job_name, parse_seconds};
+use super::values::{JobName, parse_amount, parse_job_name, parse_seconds, parse_value};
 use crate::{
     output::{ListOutput, Output},
     view::State,
@@ -50,6 +51,9 @@ pub struct WhyArgs {
     /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+    /// For the expected start: how long jobs run that do not say so.
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_value::<Millis>)]
+    pub assume_run_for: Millis,
     /// How the answer looks.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub output: Output,
@@ -283,6 +287,13 @@ pub struct JobListArgs {
     /// Prints the list anew each time it changes, until Ctrl-C: on a terminal over the old one.
     #[arg(short, long)]
     pub watch: bool,
+    /// Adds when each job that waits is expected to start: reads what the whole fleet waits for and runs, and plays it
+    /// forward.
+    #[arg(long)]
+    pub start: bool,
+    /// With --start: how long jobs run that do not say so.
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_value::<Millis>, requires = "start")]
+    pub assume_run_for: Millis,
     /// Order.
     #[arg(long, value_enum, default_value_t = JobOrder::Name, value_name = "COLUMN")]
     pub sort_by: JobOrder,

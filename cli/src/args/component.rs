@@ -126,7 +126,7 @@ pub struct EstimatorsArgs {
     /// Asks a member's accurate estimator where the member's nodes can not be read.
     #[arg(long)]
     pub enable_scheduler_estimator: bool,
-    /// Not those of Pull members.
+    /// Does not ask the estimators of Pull members.
     #[arg(long)]
     pub disable_scheduler_estimator_in_pull_mode: bool,
     /// Names of the estimators' Services: this, a dash, the member.
@@ -258,10 +258,10 @@ pub struct ServerArgs {
     /// Kubeconfig of the Karmada API with the webhook's account.
     #[arg(long, value_name = "FILE")]
     pub webhook_kubeconfig: PathBuf,
-    /// The same with the controller's account.
+    /// Kubeconfig of the Karmada API with the controller's account.
     #[arg(long, value_name = "FILE")]
     pub controller_kubeconfig: PathBuf,
-    /// The same with the scheduler's account.
+    /// Kubeconfig of the Karmada API with the scheduler's account.
     #[arg(long, value_name = "FILE")]
     pub scheduler_kubeconfig: PathBuf,
     #[command(flatten)]

@@ -1,6 +1,11 @@
-//! The part of `docs/cli.md` that is made of the command line itself.
+//! What is made of the command line itself: a part of `docs/cli.md`, and the index of flags, `docs/reference/flags.md`.
 
-use std::{fmt::Write as _, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    fs,
+    path::Path,
+};
 
 use clap::{Arg, Command, CommandFactory as _};
 
@@ -75,6 +80,52 @@ fn describe_argument(arg: &Arg) -> String {
     text
 }
 
+const FLAGS: &str = "# Flags
+
+Every flag, what it means, and the commands that take it. By command they are in [cli.md](../cli.md), and in `caldera
+COMMAND --help`.
+
+<!-- made of the command line: `CALDERA_WRITE_DOCS=1 cargo test -p caldera-cli --lib reference` -->
+
+| flag | means | commands |
+|---|---|---|
+";
+
+/// Every flag with the commands that take it; a flag that means different things has a row for each.
+fn render_flags() -> String {
+    let mut command = Args::command();
+    command.build();
+    let mut flags = BTreeMap::new();
+    collect_flags(&command, "", &mut flags);
+    let mut text = FLAGS.to_owned();
+    for ((flag, means), commands) in flags {
+        let commands: Vec<String> = commands.iter().map(|command| format!("`{command}`")).collect();
+        let commands = if commands.is_empty() { "all".to_owned() } else { commands.join(", ") };
+        let _ = writeln!(text, "| `{flag}` | {} | {commands} |", means.replace('|', "\\|"));
+    }
+    text
+}
+
+fn collect_flags(command: &Command, path: &str, into: &mut BTreeMap<(String, String), BTreeSet<String>>) {
+    for arg in command.get_arguments().filter(|arg| !arg.is_hide_set() && arg.get_long().is_some()) {
+        let commands = into.entry((name_flag(arg), describe_argument(arg))).or_default();
+        // What all commands take is told of none.
+        if !arg.is_global_set() && !["help", "version"].contains(&arg.get_id().as_str()) {
+            commands.insert(path.to_owned());
+        }
+    }
+    for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
+        let path = if path.is_empty() { inner.get_name().to_owned() } else { format!("{path} {}", inner.get_name()) };
+        collect_flags(inner, &path, into);
+    }
+}
+
+/// A flag as it is looked up: by its long name.
+fn name_flag(arg: &Arg) -> String {
+    let named = name_argument(arg);
+    named.split_once(", ").map_or(named.clone(), |(_, long)| long.to_owned())
+}
+
 /// Lines that are no longer than pages may be.
 fn wrap(paragraph: &str, indent: &str, text: &mut String) {
     let mut line = String::new();
@@ -105,4 +156,78 @@ fn the_reference_in_the_docs_is_that_of_the_command_line() {
         return;
     }
     assert!(text == wanted, "docs/cli.md is not current: CALDERA_WRITE_DOCS=1 writes it");
+}
+
+#[test]
+fn the_index_of_flags_is_that_of_the_command_line() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/flags.md");
+    let wanted = render_flags();
+    if std::env::var_os("CALDERA_WRITE_DOCS").is_some() {
+        fs::write(&page, &wanted).unwrap();
+        return;
+    }
+    let there = fs::read_to_string(&page).unwrap_or_default();
+    assert!(there == wanted, "docs/reference/flags.md is not current: CALDERA_WRITE_DOCS=1 writes it");
+}
+
+/// The commands of `caldera` in the code blocks of a page, each as words: as much of them as a shell gives to it.
+fn list_commands(page: &str) -> Vec<Vec<String>> {
+    let joined = page.replace("\\\n", " ");
+    let mut inside = false;
+    let mut commands = Vec::new();
+    for line in joined.lines() {
+        if line.trim_start().starts_with("```") {
+            inside = !inside;
+        } else if inside {
+            let command = line.trim_start().trim_start_matches("$ ");
+            let words = command.strip_prefix("caldera ").or_else(|| command.strip_prefix("cargo run --release -- "));
+            // What the shell puts in is not known here.
+            if let Some(words) = words.filter(|words| !words.contains(" ...") && !words.contains('$')) {
+                commands.push(split_words(&format!("caldera {words}")));
+            }
+        }
+    }
+    commands
+}
+
+/// Words as a shell splits them, up to a comment, a pipe or a redirection.
+fn split_words(command: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for c in command.chars() {
+        match (c, quote) {
+            ('\'' | '"', None) => (quote, word) = (Some(c), Some(word.unwrap_or_default())),
+            (c, Some(open)) if c == open => quote = None,
+            ('#' | '|' | '>' | '<' | '&' | ';', None) if word.is_none() => break,
+            (' ', None) => words.extend(word.take()),
+            (c, _) => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+#[test]
+fn every_command_on_a_page_is_understood() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let (mut folders, mut pages) = (vec![root.join("docs")], vec![root.join("README.md")]);
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    let mut wrong = Vec::new();
+    for page in pages {
+        for words in list_commands(&fs::read_to_string(&page).unwrap()) {
+            if let Err(error) = Args::command().try_get_matches_from(&words) {
+                let said = error.to_string();
+                let help = said.lines().next().unwrap_or_default().to_owned();
+                wrong.push(format!("{}: {}: {help}", page.display(), words.join(" ")));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }

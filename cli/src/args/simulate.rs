@@ -11,6 +11,8 @@ use caldera_simulate::{
 };
 use clap::{Args as ClapArgs, ValueEnum};
 
+use super::values::parse_value;
+
 /// What `--help` says before the options.
 pub const LONG_ABOUT: &str = "\
 Simulates jobs on a fleet on virtual time: the same queue engine and the same placement as in the controller and the
@@ -115,10 +117,6 @@ pub enum ReportForm {
     Table,
     /// One JSON document.
     Json,
-}
-
-fn parse_value<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|error: T::Err| error.to_string())
 }
 
 fn parse_factor(text: &str) -> Result<u64, String> {

@@ -48,6 +48,14 @@ pub fn parse_amount(text: &str) -> Result<(String, Option<Quantity>), String> {
         .map_err(|error: caldera_core::quantity::ParseQuantityError| error.to_string())
 }
 
+/// Reads what has a form of its own.
+///
+/// # Errors
+/// If it has another.
+pub fn parse_value<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error: T::Err| error.to_string())
+}
+
 /// Reads `30`, `30s`, `5m`, `2h` or `1d`.
 ///
 /// # Errors

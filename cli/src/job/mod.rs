@@ -22,6 +22,8 @@ use self::row::Row;
 use crate::{
     args::{JobAction, JobListArgs, JobOrder, WhyArgs},
     components, events,
+    expected_start::{ExpectedStart, Forecast},
+    live,
     objects::{self, items, list_objects, text},
     output::{self, ListOutput, Output, format_duration, format_table},
     repeat::{self, Page},
@@ -75,7 +77,8 @@ async fn read_page(client: &Client, args: &JobListArgs) -> anyhow::Result<Page> 
     Change::of_lists(&workloads, &bindings, &groups).into_iter().for_each(|change| seen.observe(change));
     // Without its workload it is not one of those with the labels that are asked for.
     let listed = seen.jobs().filter(JobView::has_workload);
-    let mut rows: Vec<Row> = listed.map(|job| Row::of(job, now)).collect();
+    let forecast = forecast_starts(client, args, &own).await?;
+    let mut rows: Vec<Row> = listed.map(|job| Row::of(job, forecast.as_ref(), now)).collect();
     rows.retain(|row| {
         args.queue.as_ref().is_none_or(|queue| *queue == row.queue)
             && args.state.is_none_or(|state| state.word() == row.state)
@@ -89,9 +92,17 @@ async fn read_page(client: &Client, args: &JobListArgs) -> anyhow::Result<Page> 
     }
     let names = jobs.jobs.iter().map(|row| format!("{}\n", row.job)).collect::<String>();
     let text = output::format_list(args.output, &jobs, "STATE", &names, |wide| {
-        format_rows(&jobs.jobs, args.all_namespaces, wide)
+        format_rows(&jobs.jobs, args, forecast.as_ref(), wide)
     })?;
     Page::new(text, &jobs)
+}
+
+async fn forecast_starts(client: &Client, args: &JobListArgs, namespace: &str) -> anyhow::Result<Option<Forecast>> {
+    if !args.start {
+        return Ok(None);
+    }
+    let mut live = live::read_undecided(client, Some(namespace), None).await?;
+    Forecast::of_live(&mut live, args.assume_run_for).await.map(Some)
 }
 
 fn sort_rows(rows: &mut [Row], order: JobOrder) {
@@ -105,11 +116,14 @@ fn sort_rows(rows: &mut [Row], order: JobOrder) {
     }
 }
 
-fn format_rows(rows: &[Row], all_namespaces: bool, wide: bool) -> String {
+fn format_rows(rows: &[Row], args: &JobListArgs, forecast: Option<&Forecast>, wide: bool) -> String {
+    let (all_namespaces, start) = (args.all_namespaces, forecast.is_some());
     let mut header = vec!["JOB", "QUEUE", "STATE", "PODS", "AGE", "CLUSTERS", "REASON"];
     if all_namespaces {
         header.insert(0, "NAMESPACE");
     }
+    header.extend(start.then_some("START"));
+    header.extend((start && wide).then_some("START RESTS ON"));
     if wide {
         header.extend(["PRIORITY", "MESSAGE"]);
     }
@@ -126,12 +140,20 @@ fn format_rows(rows: &[Row], all_namespaces: bool, wide: bool) -> String {
         if all_namespaces {
             cells.insert(0, row.namespace.clone());
         }
+        let of_start = |tell: fn(&ExpectedStart) -> String| row.expected_start.as_ref().map(tell).unwrap_or_default();
+        cells.extend(start.then(|| of_start(ExpectedStart::describe_briefly)));
+        cells.extend((start && wide).then(|| of_start(|start| start.basis.clone())));
         if wide {
             cells.extend([row.priority.to_string(), row.message.clone()]);
         }
         cells
     });
-    format_table(&header, cells)
+    let table = format_table(&header, cells);
+    let doubtful = |row: &Row| row.expected_start.as_ref().is_some_and(|start| start.at.is_some() && !start.sure);
+    match forecast.filter(|_| !wide && rows.iter().any(doubtful)) {
+        Some(forecast) => format!("{table}{}\n", forecast.describe_doubt()),
+        None => table,
+    }
 }
 
 async fn describe_job(args: WhyArgs) -> anyhow::Result<ExitCode> {

@@ -3,7 +3,10 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::view::JobView;
+use crate::{
+    expected_start::{ExpectedStart, Forecast},
+    view::JobView,
+};
 
 /// A job or service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -38,10 +41,13 @@ pub(super) struct Row {
     pub(super) reason: String,
     /// For people.
     pub(super) message: String,
+    /// When it is expected to start, where that is asked for and it waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) expected_start: Option<ExpectedStart>,
 }
 
 impl Row {
-    pub(super) fn of(job: JobView<'_>, now: Timestamp) -> Self {
+    pub(super) fn of(job: JobView<'_>, forecast: Option<&Forecast>, now: Timestamp) -> Self {
         Self {
             namespace: job.key.namespace.clone(),
             job: job.key.command_name(),
@@ -57,6 +63,7 @@ impl Row {
             clusters: job.clusters().iter().map(|(cluster, _)| cluster.clone()).collect(),
             reason: job.reason().to_owned(),
             message: job.message().to_owned(),
+            expected_start: forecast.and_then(|forecast| forecast.find_start(&job.key.workload())).cloned(),
         }
     }
 }

@@ -214,7 +214,7 @@ fn needs(request: &str) -> (String, String, String) {
 async fn the_readers_roles_allow_all_that_is_read_and_nothing_is_written() {
     let (client, asked) = server(|_| None);
     read_live(&client, Some("ns"), None).await.unwrap();
-    read_sources(&client, None).await.unwrap();
+    read_undecided(&client, None, None).await.unwrap();
     let both = rights(&["caldera-reader", "caldera-member-reader"]);
     let alone = rights(&["caldera-reader"]);
     let mut through = 0;
@@ -225,6 +225,28 @@ async fn the_readers_roles_allow_all_that_is_read_and_nothing_is_written() {
         assert!(alone.contains(&needed) || needed.1 == "clusters/proxy", "{request}");
     }
     assert!(through > 0 && both.iter().all(|(.., verb)| ["get", "list", "watch"].contains(&verb.as_str())));
+}
+
+#[tokio::test]
+async fn a_queue_that_may_not_be_seen_is_not_missing() {
+    let (client, _) = server(|path| path.ends_with("/queues").then_some(403));
+    let mut live = read_live(&client, Some("ns"), None).await.unwrap();
+    let key = find_binding(&live.controller, &job()).unwrap();
+    let seen = explain_job(&mut live.controller, &key, live.now).unwrap();
+    let states: Vec<&str> = seen.path.iter().filter(|step| step.queue.as_str() == "q").map(|step| step.state).collect();
+    assert_eq!(states, ["NotVisible"]);
+}
+
+#[tokio::test]
+async fn credentials_that_are_refused_are_told_apart_from_rights_that_lack() {
+    let why = async |code: fn(&str) -> Option<u16>| {
+        let (client, _) = server(code);
+        read_live(&client, Some("ns"), None).await.unwrap().gaps[0].why.clone()
+    };
+    let refused = why(|path| path.ends_with("/queues").then_some(401)).await;
+    assert!(refused.starts_with("your credentials were refused: no "), "{refused}");
+    let forbidden = why(|path| path.ends_with("/queues").then_some(403)).await;
+    assert!(forbidden.starts_with("no "), "{forbidden}");
 }
 
 #[tokio::test]

@@ -64,8 +64,8 @@ impl Member {
     }
 }
 
-/// Nothing of a binding that speaks for another namespace. What all pods of a binding in one cluster ask for is its charge. In several, what each asks for tells, if they are
-/// alike.
+/// The part of a job in a cluster; `None` for a binding of another namespace's workload. In one cluster its CPU is the
+/// charge; in several it is pods times the request of a replica, if all are alike.
 #[must_use]
 pub fn read_placed(binding: &Value, target: &Value) -> Option<PlacedJob> {
     let key = JobKey::of_binding(binding)?;

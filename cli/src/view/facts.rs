@@ -2,7 +2,7 @@
 //!
 //! Rule: an object speaks for jobs of its own namespace alone, whatever it says.
 
-use caldera_core::{plan::Plan, queue::preemption::EvictionRecord, reason::Position};
+use caldera_core::{gang::WorkloadRef, plan::Plan, queue::preemption::EvictionRecord, reason::Position};
 use caldera_crds::{
     names::caldera::{ADMISSION, EVICTION, GATE, GATE_CLOSED, HOLD, PLAN, SUSPENDED},
     workload::{WorkloadKind, queue_of},
@@ -38,6 +38,13 @@ impl JobKey {
     pub fn of_binding(binding: &Value) -> Option<Self> {
         let (resource, own) = (&binding["spec"]["resource"], text(binding, "/metadata/namespace"));
         (text(resource, "/namespace") == own).then(|| Self::read(resource, own)).flatten()
+    }
+
+    /// As the controller names it.
+    #[must_use]
+    pub fn workload(&self) -> WorkloadRef {
+        let (group, kind) = (self.kind.group().to_owned(), self.kind.kind().to_owned());
+        WorkloadRef { group, kind, namespace: self.namespace.clone(), name: self.name.clone() }
     }
 
     /// As commands take it: the name of a Volcano Job, `kind/name` for others.

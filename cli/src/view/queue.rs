@@ -19,7 +19,7 @@ use super::{job::JobView, state::State};
 /// What is kept of a Queue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueueObject {
-    facts: QueueFacts,
+    facts: Box<QueueFacts>,
     deserved: Resources,
     faults: Vec<String>,
 }
@@ -40,7 +40,7 @@ impl QueueObject {
         };
         let faults = said["faults"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
         let faults = faults.collect();
-        (facts.spec.name.to_string(), Self { facts, deserved, faults })
+        (facts.spec.name.to_string(), Self { facts: Box::new(facts), deserved, faults })
     }
 }
 

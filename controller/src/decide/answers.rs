@@ -24,6 +24,7 @@ use serde_json::Value;
 use super::{
     controller::Controller,
     deadlines::{after, back_off},
+    eviction::describe_requeue,
     hyper_jobs::read_written,
     jobs::ReleaseOutcome,
     queue_annotations::AnnotationOutcome,
@@ -140,9 +141,16 @@ impl Controller {
                 }
             }
         }
-        let Some((reason, message)) = self.preemption.follow_answer(key, written) else { return };
-        let workload = self.objects.bindings.get(key).and_then(|binding| self.objects.workload_of(binding));
-        let event = workload.map(|it| Decision::event_on_workload(it, EventType::Normal, &reason, message));
+        let binding = self.objects.bindings.get(key);
+        let requeue = || {
+            let record = binding.filter(|_| written)?.eviction.as_deref()?;
+            describe_requeue(record).map(|(kind, said)| (kind, record.reason.clone(), said))
+        };
+        let evicted = self.preemption.follow_answer(key, written);
+        let said = evicted.map(|(reason, said)| (EventType::Normal, reason, said)).or_else(requeue);
+        let workload = binding.and_then(|binding| self.objects.workload_of(binding));
+        let event =
+            said.zip(workload).map(|((kind, reason, said), it)| Decision::event_on_workload(it, kind, &reason, said));
         self.outbox.extend(event);
     }
 

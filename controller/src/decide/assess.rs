@@ -1,6 +1,8 @@
 //! The state of a binding by all that is known now: its objects, the fleet, refused releases and evictions.
 
-use caldera_core::reason::Reason;
+use std::sync::Arc;
+
+use caldera_core::{reason::Reason, resources::Resources};
 use jiff::Timestamp;
 
 use super::{
@@ -11,7 +13,7 @@ use super::{
     jobs::Jobs,
     resize::Resize,
 };
-use crate::observe::{Binding, Objects};
+use crate::observe::{Binding, Objects, Workload};
 
 /// Assesses a binding by what is known of it now.
 pub(crate) fn assess_now(
@@ -30,16 +32,22 @@ pub(crate) fn assess_now(
     };
     let state = assess_binding(binding, workload, context, |name| objects.priority_of(name));
     let job = match state {
-        BindingState::Pending(job) => job,
+        BindingState::Pending(mut job) => {
+            Arc::make_mut(&mut job.ask).counted = objects.count_as(&job.queue, &binding.key.namespace);
+            job
+        }
         // What runs runs on, and gets no more of a queue that does not take its namespace any more.
         BindingState::Holding { queue, charge, reason, resize: Some(Resize::Grow(_)) }
-            if objects.refuse_namespace(&queue, &binding.key.namespace).is_some() =>
+            if objects.refuse_namespace(&queue, &binding.key.namespace).is_some()
+                || objects.refuse_size(&queue, || demand_of(workload, context.copies)).is_some() =>
         {
             return BindingState::Holding { queue, charge, reason, resize: None };
         }
         state => return state,
     };
-    if let Some(refusal) = objects.refuse_namespace(&job.queue, &binding.key.namespace) {
+    let refusal = objects.refuse_namespace(&job.queue, &binding.key.namespace);
+    let refusal = refusal.or_else(|| objects.refuse_size(&job.queue, || demand_of(workload, context.copies)));
+    if let Some(refusal) = refusal {
         return BindingState::Blocked(refusal);
     }
     // Seconds at most, and each refusal another: what is always refused keeps nothing from others.
@@ -54,6 +62,12 @@ pub(crate) fn assess_now(
         // Nothing is reserved for it of what was taken from it for another.
         Some(reason) => BindingState::Blocked(reason),
     }
+}
+
+/// What all its pods and copies ask for.
+pub(crate) fn demand_of(workload: Option<&Workload>, copies: u32) -> Resources {
+    let gang = workload.and_then(|workload| workload.gang.as_ref().ok());
+    gang.map(|gang| gang.full_demand().times(u64::from(copies))).unwrap_or_default()
 }
 
 /// Clusters that each run all of it.

@@ -10,7 +10,7 @@ use caldera_core::{
     place::Group,
     pod_group,
     queue::{
-        Ask, FitClass, Job, TaskAsk,
+        Ask, Counted, FitClass, Job, TaskAsk,
         ledger::{self, Charge, ChargeFacts, Stage},
     },
     reason::Reason,
@@ -183,7 +183,7 @@ pub(crate) fn build_ask(
         placement.map(|placement| placement.components),
         affinity_of(binding),
     )));
-    Ask { tasks, copies, fit, run_for: workload.run_for }
+    Ask { tasks, copies, fit, run_for: workload.run_for, counted: Counted::Job }
 }
 
 /// Its affinity groups: they end at the namespace.
@@ -204,6 +204,10 @@ fn assess_record(
     let gang = workload.gang.as_ref().ok()?;
     let goes = binding.deleting || workload.deleting || workload.is_withdrawn();
     if goes || workload.progress.ended.is_some() {
+        return None;
+    }
+    // Members go on with what they were sent: a smaller record would give back what runs.
+    if binding.undispatched && charge.stage == Stage::Placed {
         return None;
     }
     let minimum = pod_group::pod_group_minimum(gang, priority_of).pods;

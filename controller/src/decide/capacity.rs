@@ -74,7 +74,7 @@ pub struct FleetCapacity {
     closed: BTreeSet<String>,
 }
 
-/// ChargeFacts in.
+/// Facts in.
 impl FleetCapacity {
     /// A cluster was created or changed.
     pub fn set_cluster(&mut self, facts: ClusterFacts) {
@@ -290,8 +290,9 @@ impl FleetCapacity {
         self.fleet.clusters().map(|(cluster, _)| cluster.clone()).collect()
     }
 
-    /// What all clusters have together: for jobs of queues, beside what others use there. A cluster counts if jobs may
-    /// start there, where a taint counts that nobody who waits or holds stands; of the others counts what jobs hold.
+    /// What all clusters have together for jobs of queues, less what others use there. A cluster counts in full if jobs
+    /// may start there; a taint prevents that unless a pending or charged job tolerates it. Of any other cluster, only
+    /// what jobs hold counts.
     pub fn sum_fleet(&mut self) -> Fleet {
         self.fleet.refresh_capacities();
         let mut total = Fleet { whole: Some(Resources::new()), ..Fleet::default() };

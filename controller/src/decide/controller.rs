@@ -375,7 +375,7 @@ impl Controller {
         // the rest under our lease, and nobody asked whether it is within a limit.
         let is_unplaced = binding.clusters.is_empty() && binding.epoch.as_deref() != jobs.epoch.as_deref();
         let is_stale = is_unplaced || jobs.states.get(&binding.key).is_some_and(|state| state.grant.is_stale());
-        let holds = jobs.apply_state(binding, state, ends);
+        let holds = jobs.apply_state(objects, binding, state, ends);
         let charged = holds
             .as_ref()
             .filter(|_| fault.is_none())

@@ -1,7 +1,8 @@
 //! Which ends of jobs are recorded in the [`history`](crate::history), each once.
 //!
-//! Rule: the end of a job that was given quota, when its status says so, or its deletion before. What had ended when
-//! this controller began is recorded too, unless that may have been recorded and forgotten since.
+//! Rule: an admitted job is recorded when its status says that it ended, or when it is deleted before that. A job that
+//! had ended before this controller started is recorded only if its end is later than the newest one that the history
+//! has already dropped.
 
 use std::{collections::BTreeMap, mem, sync::Arc};
 

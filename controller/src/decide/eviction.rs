@@ -11,28 +11,29 @@ use caldera_core::{
     reason::{EvictionCause, Reason, RequeueCause},
 };
 use caldera_crds::names::caldera::FENCED_AT;
+use caldera_runtime::event::EventType;
 use jiff::Timestamp;
 
 use super::{capacity::FleetCapacity, jobs::Jobs};
 use crate::observe::{Binding, MEMBER_LOST, Objects};
 
-/// The reason of the record of a job that was not placed in time.
+/// Reason of an eviction record: the job was not placed in time.
 pub(crate) const NOT_PLACED: &str = "NotPlaced";
-/// The reason of the record of a gang of which a part did not start in time, and of the event that says so.
+/// Event, and reason of an eviction record: a part of the gang did not start in time, and all of it is requeued.
 pub(crate) const PODS_READY_TIMEOUT: &str = "PodsReadyTimeout";
-/// The reason of the record of a job whose admission nobody granted, and of the event that says so.
+/// Event, and reason of an eviction record: no controller granted the admission or the clusters; they were taken away.
 pub(crate) const FORGED_RECORD: &str = "ForgedRecord";
-/// The reason of the record of a job whose user moved it to another queue, and of the event that says so.
+/// Event, and reason of an eviction record: the workload names another queue than it was admitted to, and waits there.
 pub(crate) const QUEUE_CHANGED: &str = "QueueChanged";
-/// The reason of the record of a job that its user suspended, and of the event that says so.
+/// Event, and reason of an eviction record: the user suspended the job, and it is taken off its clusters.
 pub(crate) const SUSPENDED: &str = "Suspended";
-/// The reason of the record of a job that its user restarted.
+/// Event, and reason of an eviction record: the user restarted the job.
 pub(crate) const RESTARTED: &str = "Restarted";
-/// The reason of the record of a job that its own policies restarted, and of the event that says so.
+/// Event, and reason of an eviction record: a copy of a split job restarted by its policies, and all of it does.
 pub(crate) const POLICY_RESTARTED: &str = "RestartedByPolicy";
-/// The reason of the record of a job that its user ended.
+/// Event, and reason of an eviction record: the user ended the job for good, and its copies are deleted.
 pub(crate) const ENDED: &str = "Ended";
-/// The reason of the record of a job of which a member refused its copy for good, and of the event that says so.
+/// Event, and reason of an eviction record: a member refused its copy for good, and the job goes elsewhere.
 pub(crate) const COPY_REFUSED: &str = "CopyRefused";
 /// Pods that are still not gone after so many seconds do not keep their job out of its queue any longer.
 const TERMINATION: i64 = 600;
@@ -40,6 +41,24 @@ const TERMINATION: i64 = 600;
 /// When, in seconds since 1970, nothing of an eviction counts any more.
 pub(crate) fn forgotten_at(eviction: &EvictionRecord) -> i64 {
     eviction.at.saturating_add(TERMINATION).max(eviction.until)
+}
+
+/// The event for a job that was taken off its clusters, once its record is written. Whoever was evicted for another job
+/// has an event of its own.
+pub(crate) fn describe_requeue(record: &EvictionRecord) -> Option<(EventType, String)> {
+    let said = &record.message;
+    match record.reason.as_str() {
+        SUSPENDED | ENDED => {
+            Some((EventType::Normal, format!("{said}; its copies are deleted and its quota is free for others")))
+        }
+        POLICY_RESTARTED => Some((EventType::Warning, said.clone())),
+        COPY_REFUSED => Some((EventType::Warning, format!("{said}; withdrawn from all clusters"))),
+        MEMBER_LOST => Some((
+            EventType::Warning,
+            format!("withdrawn from all clusters: {said}; it runs again once its old copies are known to be gone"),
+        )),
+        _ => None,
+    }
 }
 
 /// Why a binding that was evicted or requeued does not wait in its queue yet.

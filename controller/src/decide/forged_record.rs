@@ -324,14 +324,14 @@ impl ForgedRecords {
             let event_type = if is_forged { EventType::Warning } else { EventType::Normal };
             decisions.extend(workload.map(|it| Decision::event_on_workload(it, event_type, reason, why.clone())));
             let decision = requeue(binding, reason, why, Vec::new(), now);
-            decisions.push(if fault == RecordFault::Moved { without_backoff(decision) } else { decision });
+            decisions.push(if fault == RecordFault::Moved { evict_without_backoff(decision) } else { decision });
         }
         (decisions, forged)
     }
 }
 
-/// Who only moved waits for nothing but a turn.
-fn without_backoff(decision: Decision) -> Decision {
+/// A job whose user only changed its queue gets no backoff.
+fn evict_without_backoff(decision: Decision) -> Decision {
     let Decision::Evict { key, resource_version, suspension, recorded, planned, eviction } = decision else {
         return decision;
     };

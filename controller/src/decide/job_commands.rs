@@ -58,6 +58,12 @@ const REFUSED: SignedDuration = SignedDuration::from_secs(60);
 const PACE: SignedDuration = SignedDuration::from_secs(1);
 /// Jobs that are looked at in one pass.
 const LOOKS: usize = 64;
+/// Event on a job: a Command for it was carried out, or had nothing left to do.
+const COMMAND_ISSUED: &str = "CommandIssued";
+/// Event on a job: a Command for it was refused, and why.
+const COMMAND_REFUSED: &str = "CommandRefused";
+/// Event on a Command: its job does not exist, or is another one by now; nothing was done.
+const JOB_NOT_FOUND: &str = "JobNotFound";
 
 /// A Command and what we did about it.
 #[derive(Debug)]
@@ -196,17 +202,17 @@ impl JobCommands {
                     Outcome::Wait => next = AGAIN,
                     Outcome::Write(decision) => decisions.push(*decision),
                     Outcome::Done(said) | Outcome::Nothing(said) => {
-                        decisions.push(event_on(objects, facts, EventType::Normal, "CommandIssued", &said));
+                        decisions.push(event_on(objects, facts, EventType::Normal, COMMAND_ISSUED, &said));
                         command.done = true;
                     }
                     Outcome::Refuse(said) => {
                         let said = format!("not carried out: {said}");
-                        decisions.push(event_on(objects, facts, EventType::Warning, "CommandRefused", &said));
+                        decisions.push(event_on(objects, facts, EventType::Warning, COMMAND_REFUSED, &said));
                         command.done = true;
                     }
                     Outcome::NoJob => {
                         let said = format!("there is no job {job}, or it is another one by now: nothing was done");
-                        decisions.push(event_on(objects, facts, EventType::Warning, "JobNotFound", &said));
+                        decisions.push(event_on(objects, facts, EventType::Warning, JOB_NOT_FOUND, &said));
                         command.done = true;
                     }
                 }

@@ -184,6 +184,7 @@ impl Jobs {
     /// back what should become of its record, and the queue that is charged for it.
     pub(crate) fn apply_state(
         &mut self,
+        objects: &Objects,
         binding: &Binding,
         state: BindingState,
         ends: Option<i64>,
@@ -214,7 +215,8 @@ impl Jobs {
                 // The queues above it at that time; what its queue says now counts more.
                 let record = binding.admission.as_ref().filter(|record| record.queue == queue);
                 let above = record.map_or(&[][..], |record| &record.above);
-                self.engine.charge_job_below(id, &queue, above, &charge.amount);
+                let counted = objects.count_as(&queue, &binding.key.namespace);
+                self.engine.charge_job_below(id, &queue, above, &charge.amount, &counted);
                 self.engine.set_expected_end(id.as_str(), ends);
                 holds = Some((queue, resize));
                 JobPhase::Holding { stage: charge.stage, reason: Box::new(reason) }

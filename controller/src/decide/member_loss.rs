@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use caldera_core::{gang::ClusterName, queue::ledger::Stage};
 use caldera_crds::workload::WorkloadKind;
-use caldera_runtime::{clock::format_time, event::EventType};
+use caldera_runtime::clock::format_time;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
@@ -73,7 +73,7 @@ impl MemberLoss {
         let placed = objects.bindings.values().filter(|binding| {
             binding.clusters.iter().any(|(cluster, _)| lost.contains_key(cluster)) && jobs.is_confirmed(&binding.key)
         });
-        placed.flat_map(|binding| withdraw_from(objects, jobs, binding, &lost, now)).collect()
+        placed.filter_map(|binding| withdraw_from(objects, jobs, binding, &lost, now)).collect()
     }
 }
 
@@ -83,33 +83,26 @@ fn withdraw_from(
     binding: &Binding,
     lost: &BTreeMap<ClusterName, Timestamp>,
     now: Timestamp,
-) -> Vec<Decision> {
+) -> Option<Decision> {
     let stage = jobs.states.get(&binding.key).and_then(|state| state.stage());
     let workload = objects.workload_of(binding);
-    let Some(workload) = workload.filter(|_| stage == Some(Stage::Placed) && is_gang(binding)) else {
-        return Vec::new();
-    };
+    let workload = workload.filter(|_| stage == Some(Stage::Placed) && is_gang(binding))?;
     let goes = binding.deleting || workload.deleting || workload.is_withdrawn();
     if goes || is_suspended_by_another(binding) || workload.progress.ended.is_some() {
-        return Vec::new();
+        return None;
     }
     let parts = binding.clusters.iter().filter(|(cluster, _)| !binding.ended_in.contains(cluster));
     let gone: BTreeMap<&ClusterName, &Timestamp> =
         parts.filter_map(|(cluster, _)| lost.get_key_value(cluster)).collect();
     if gone.is_empty() {
-        return Vec::new();
+        return None;
     }
     let one =
         |(cluster, since): (&&ClusterName, &&Timestamp)| format!("{cluster} is lost since {}", format_time(**since));
     let message = gone.iter().map(one).collect::<Vec<_>>().join(", ");
     tracing::warn!(binding = %binding.key, %message, "a gang is withdrawn from a cluster that is lost");
-    let said =
-        format!("withdrawn from all clusters: {message}; it runs again once its old copies are known to be gone");
     let avoid: BTreeSet<String> = gone.keys().map(ToString::to_string).collect();
-    vec![
-        Decision::event_on_workload(workload, EventType::Warning, MEMBER_LOST, said),
-        move_elsewhere(binding, MEMBER_LOST, message, avoid.into_iter().collect(), now),
-    ]
+    Some(move_elsewhere(binding, MEMBER_LOST, message, avoid.into_iter().collect(), now))
 }
 
 /// One gang, of a kind that runs to its end.

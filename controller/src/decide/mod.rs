@@ -289,7 +289,7 @@ impl Controller {
     /// A text that follows a PodGroup's is one more of the budget of texts.
     fn write_waiting_states(&mut self, decisions: &mut Decisions) {
         let Self { objects, jobs, pod_groups, waiting_states, now, .. } = self;
-        waiting_states.budget.share_latency(&pod_groups.budget);
+        waiting_states.share_latency(&pod_groups.budget);
         let (writes, texts) = waiting_states.write_due(objects, jobs, *now);
         pod_groups.charge_texts(texts, *now);
         decisions.writes.extend(writes);

@@ -13,6 +13,7 @@ use caldera_runtime::clock::format_time;
 use jiff::Timestamp;
 
 use super::{
+    assess::demand_of,
     jobs::{JobPhase, JobState, Jobs},
     preemption::Preemption,
 };
@@ -57,11 +58,11 @@ pub(crate) fn describe_details(
         preemption.describe_failure(&binding.id).into_iter().for_each(&mut add);
     }
     describe_unknown_class(objects, workload).iter().for_each(|unknown| add(unknown));
-    if let Some(refusal) = state
-        .stage()
-        .filter(|stage| *stage != Stage::Finished)
-        .and_then(|_| objects.refuse_namespace(&workload.queue, &binding.key.namespace))
-    {
+    if let Some(refusal) = state.stage().filter(|stage| *stage != Stage::Finished).and_then(|_| {
+        let copies = binding.admission.as_ref().map_or(1, |record| record.copies);
+        let refusal = objects.refuse_namespace(&workload.queue, &binding.key.namespace);
+        refusal.or_else(|| objects.refuse_size(&workload.queue, || demand_of(Some(workload), copies)))
+    }) {
         add(&format!("{refusal}: it gets no more"));
     }
     for wrong in objects.queues.get(&workload.queue).into_iter().flat_map(|queue| &queue.wrong) {

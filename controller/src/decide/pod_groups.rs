@@ -48,6 +48,8 @@ const REFRESH: SignedDuration = SignedDuration::from_secs(30);
 pub(crate) const LOOKS: usize = 128;
 /// PodGroups that are being written at most: what waits to be sent costs memory, and is out of date when it goes.
 const IN_FLIGHT: usize = 256;
+/// Event on a workload: it names a PriorityClass that does not exist, and counts as one that names none.
+const PRIORITY_CLASS_NOT_FOUND: &str = "PriorityClassNotFound";
 
 /// What is known of the writes to the PodGroup of one binding.
 #[derive(Debug, Default)]
@@ -270,7 +272,7 @@ impl PodGroupWrites {
         // The PodGroup says whether it was recorded.
         let said = |text: &String| there.is_some_and(|group| group.status.message.contains(text));
         if let Some(message) = describe_unknown_class(objects, workload).filter(|text| !said(text)) {
-            events.push(event(EventType::Warning, "PriorityClassNotFound", message));
+            events.push(event(EventType::Warning, PRIORITY_CLASS_NOT_FOUND, message));
         }
         let (exists, mut by_budget) = (there.is_some(), false);
         let starting = after(written.starts_at.unwrap_or(now), self.budget.stretch_wait(STARTING));

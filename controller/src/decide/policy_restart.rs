@@ -21,7 +21,6 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     deadlines::{Deadlines, after},
-    eviction::POLICY_RESTARTED,
     jobs::Jobs,
     requeue::restart_by_policy,
     withdrawal::is_suspended_by_another,
@@ -33,6 +32,8 @@ use crate::{
 
 /// After a write that may have failed.
 const AGAIN: SignedDuration = SignedDuration::from_secs(5);
+/// Event on a split job: its own policies restarted it `maxRetry` times, and it failed.
+const MAX_RETRY_REACHED: &str = "MaxRetryReached";
 
 /// Jobs that are to restart, or to fail.
 #[derive(Debug, Default)]
@@ -100,18 +101,12 @@ impl PolicyRestarts {
                         workload.max_retry
                     );
                     tracing::info!(binding = %key, why, "restarted as a whole");
-                    decisions.push(Decision::event_on_workload(
-                        workload,
-                        EventType::Warning,
-                        POLICY_RESTARTED,
-                        why.clone(),
-                    ));
                     decisions.push(restart_by_policy(binding, why, now));
                 }
                 Some(Step::Fail(times)) => {
                     let why = format!("its policies restarted it {times} times, which is its maxRetry: it fails");
                     tracing::info!(binding = %key, why, "fails as a whole");
-                    decisions.push(Decision::event_on_workload(workload, EventType::Warning, "MaxRetryReached", why));
+                    decisions.push(Decision::event_on_workload(workload, EventType::Warning, MAX_RETRY_REACHED, why));
                     decisions.push(Decision::AnnotateJob {
                         key: Key::new(&workload.reference.namespace, &workload.reference.name),
                         resource_version: Arc::clone(&workload.resource_version),

@@ -40,6 +40,9 @@ use crate::{
     write::Decision,
 };
 
+/// Event on a preemptor: other jobs were evicted for it, and which.
+const PREEMPTION_SUCCEEDED: &str = "PreemptionSucceeded";
+
 /// Preemption attempts, and what is known of them.
 #[derive(Debug, Default)]
 pub(crate) struct Preemption {
@@ -164,7 +167,7 @@ impl Preemption {
             return Vec::new();
         }
         let queues = jobs.engine.queue_accounts();
-        let running = view::list_running(objects, jobs, capacity);
+        let running = view::list_running(objects, jobs, capacity, now);
         let fleet = capacity.sum_fleet().ready;
         let input = PreemptionInput {
             queues: &queues,
@@ -233,7 +236,7 @@ impl Preemption {
         decisions.extend(binding.and_then(|binding| objects.workload_of(binding)).map(|workload| {
             let jobs = if victims == 1 { "one job is".to_owned() } else { format!("{victims} jobs are") };
             let message = format!("{jobs} evicted for it: {frees} come free");
-            Decision::event_on_workload(workload, EventType::Normal, "PreemptionSucceeded", message)
+            Decision::event_on_workload(workload, EventType::Normal, PREEMPTION_SUCCEEDED, message)
         }));
         decisions
     }

@@ -17,7 +17,11 @@ use caldera_core::{
     resources::Resources,
 };
 use caldera_crds::{
-    names::{caldera::NAMESPACE_SELECTOR, volcano::ROOT_QUEUE},
+    largest_job::LargestJob,
+    names::{
+        caldera::{MAX_JOB, NAMESPACE_SELECTOR},
+        volcano::ROOT_QUEUE,
+    },
     tenancy::NamespaceSelector,
 };
 use caldera_runtime::event::EventType;
@@ -241,7 +245,9 @@ fn list_faults(engine: &Engine, counts: &PhaseCounts, queue: &QueueFacts) -> Vec
     let selector = selector.map(|problem| {
         same(format!("metadata.annotations[{NAMESPACE_SELECTOR}]: {problem}: it takes no namespace's jobs"))
     });
+    let largest = queue.largest_job.as_ref().and_then(LargestJob::problem);
+    let largest = largest.map(|problem| same(format!("metadata.annotations[{MAX_JOB}]: {problem}: it takes no job")));
     let amounts = engine.queue_faults(name);
     let amounts = amounts.iter().map(|fault| (format!("{:?}", fault.subject()), fault.to_string()));
-    problem.map(same).into_iter().chain(wrong).chain(selector).chain(amounts).collect()
+    problem.map(same).into_iter().chain(wrong).chain(selector).chain(largest).chain(amounts).collect()
 }

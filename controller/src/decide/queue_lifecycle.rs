@@ -42,6 +42,8 @@ const AGAIN: SignedDuration = SignedDuration::from_secs(1);
 const UNEXPLAINED: SignedDuration = SignedDuration::from_secs(5);
 /// After a write that the server refuses.
 const REFUSED: SignedDuration = SignedDuration::from_secs(60);
+/// Event on a queue: a Command for it asks for something that is no action of a queue; nothing was done.
+const UNKNOWN_COMMAND: &str = "UnknownCommand";
 
 /// A Command and what we did about it.
 #[derive(Debug)]
@@ -269,7 +271,7 @@ impl QueueLifecycle {
             let Some(queue) = queue else { return };
             if let Some(command) = command.as_ref().filter(|command| read_order(command).is_none()) {
                 let message = format!("Command {}: {:?} is no action of a queue", command.key, command.action);
-                decisions.push(Decision::event_on_queue(queue, EventType::Warning, "UnknownCommand", message));
+                decisions.push(Decision::event_on_queue(queue, EventType::Warning, UNKNOWN_COMMAND, message));
                 self.finish_command(command);
                 continue;
             }

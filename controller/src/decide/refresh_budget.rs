@@ -60,6 +60,11 @@ impl RefreshBudget {
         Ok(())
     }
 
+    /// Whether the server is not busy.
+    pub(crate) const fn is_quick(&self) -> bool {
+        self.latency <= QUICK
+    }
+
     /// Something else was written.
     pub(crate) fn give_way(&mut self, now: Timestamp) {
         self.refill(now);

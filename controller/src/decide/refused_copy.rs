@@ -109,13 +109,13 @@ impl RefusedCopies {
             }
             let Some(workload) = objects.workload_of(binding) else { continue };
             let refusing = list_final_refusals(binding, workload, capacity);
-            if is_new || !refusing.is_empty() {
-                let then = if refusing.is_empty() { "Karmada tries again" } else { "withdrawn from all clusters" };
-                tracing::warn!(binding = %key, says = &*says, then, "members refuse copies");
-                let said = format!("{says}; {then}");
+            if is_new && refusing.is_empty() {
+                tracing::warn!(binding = %key, says = &*says, "members refuse copies");
+                let said = format!("{says}; Karmada tries again");
                 decisions.push(Decision::event_on_workload(workload, EventType::Warning, COPY_REFUSED, said));
             }
             if !refusing.is_empty() {
+                tracing::warn!(binding = %key, says = &*says, "members refuse copies for good");
                 self.0.postpone(&key, after(now, AGAIN));
                 decisions.push(place_elsewhere(binding, refusing, says.to_string(), now));
             }

@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 use caldera_core::{
     admission::Admission,
     gang::{Gang, SOLE_TASK, Task},
-    queue::{Ask, FitClass, TaskAsk},
+    queue::{Ask, Counted, FitClass, TaskAsk},
     resources::Resources,
 };
 
-/// IncreaseKind should become of a record.
+/// What should become of a record.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Resize {
     /// It grants more than is wanted: this is enough.
@@ -33,7 +33,7 @@ pub struct Increase {
     pub ask: Ask,
 }
 
-/// IncreaseKind there should be more of.
+/// What there should be more of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IncreaseKind {
     /// Pods that it cannot do without: it is a gang whose minimum grew, or all of its replicas count.
@@ -46,7 +46,7 @@ pub enum IncreaseKind {
     Requests,
 }
 
-/// IncreaseKind a workload wants, beside its gang.
+/// What a workload wants, beside its gang.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
     /// The gang.
@@ -143,7 +143,8 @@ fn ask_increase(wanted: Wanted<'_>, record: &Admission) -> Option<Increase> {
         step: task.unit(),
     });
     let tasks = tasks.filter(|task| task.most > 0).collect();
-    let ask = Ask { tasks, copies: record.copies.max(1), fit: FitClass::default(), run_for: None };
+    let ask =
+        Ask { tasks, copies: record.copies.max(1), fit: FitClass::default(), run_for: None, counted: Counted::Nothing };
     Some(Increase { kind, ask })
 }
 
@@ -153,7 +154,7 @@ fn ask_requests(gang: &Gang, record: &Admission) -> Option<Ask> {
     request.saturating_sub(&record.charged);
     let name = gang.tasks.first().filter(|_| !request.is_empty())?.name.clone();
     let tasks = vec![TaskAsk { name, request, min: 1, most: 1, step: 1 }];
-    Some(Ask { tasks, copies: 1, fit: FitClass::default(), run_for: None })
+    Some(Ask { tasks, copies: 1, fit: FitClass::default(), run_for: None, counted: Counted::Nothing })
 }
 
 fn ask_copies(wanted: Wanted<'_>, record: &Admission, copies: u32) -> Option<Increase> {
@@ -162,7 +163,13 @@ fn ask_copies(wanted: Wanted<'_>, record: &Admission, copies: u32) -> Option<Inc
         let pods = record.pods_of(&task.name);
         TaskAsk { name: task.name.clone(), request: task.request.clone(), min: pods, most: pods, step: 1 }
     });
-    let ask = Ask { tasks: tasks.collect(), copies: more, fit: FitClass::default(), run_for: None };
+    let ask = Ask {
+        tasks: tasks.collect(),
+        copies: more,
+        fit: FitClass::default(),
+        run_for: None,
+        counted: Counted::Nothing,
+    };
     Some(Increase { kind: IncreaseKind::Copies, ask })
 }
 

@@ -16,6 +16,7 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
 };
 
 use caldera_core::{
@@ -98,14 +99,21 @@ impl StaleGrants {
         }
         jobs.engine.resolve_quota();
         let mut decisions = Vec::new();
-        let mut taken: BTreeMap<QueueName, Resources> = BTreeMap::new();
+        let mut taken: BTreeMap<QueueName, Taken> = BTreeMap::new();
         for (_, key) in due {
             self.0.postpone(&key, after(now, AGAIN));
             let Some(binding) = objects.bindings.get(&key) else { continue };
             let Some(record) = binding.admission.as_deref() else { continue };
             let path = objects.queue_path(&record.queue);
-            let exceeds = |without: &BTreeMap<QueueName, Resources>| {
-                path.iter().any(|name| exceeds_limit(&jobs.engine, name, without.get(name)))
+            let namespace = &*key.namespace;
+            let exceeds = |without: &BTreeMap<QueueName, Taken>| {
+                let of = |name: &QueueName| without.get(name).cloned().unwrap_or_default();
+                let over = |name: &QueueName| exceeds_limit(&jobs.engine, name, &of(name).amounts);
+                // What runs already counts whatever becomes of its record.
+                let too_many = |name: &QueueName| {
+                    binding.clusters.is_empty() && exceeds_running(&jobs.engine, name, namespace, &of(name))
+                };
+                path.iter().any(|name| over(name) || too_many(name))
             };
             let is_understated = binding.clusters.is_empty() && is_understated(objects, binding, record);
             if !is_understated && !exceeds(&BTreeMap::new()) {
@@ -126,7 +134,11 @@ impl StaleGrants {
                 freed.saturating_sub(&less.charged);
                 decisions.extend(jobs.assume_record(binding, less, true));
             }
-            path.into_iter().for_each(|name| taken.entry(name).or_default().add(&freed));
+            for name in path {
+                let taken = taken.entry(name).or_default();
+                taken.amounts.add(&freed);
+                taken.jobs.extend(binding.clusters.is_empty().then(|| key.namespace.clone()));
+            }
         }
         decisions
     }
@@ -138,9 +150,28 @@ fn is_understated(objects: &Objects, binding: &Binding, record: &Admission) -> b
     !record.price_at(gang).fits_in(&record.charged)
 }
 
+/// What was taken back just now from below a queue.
+#[derive(Debug, Clone, Default)]
+struct Taken {
+    amounts: Resources,
+    /// The namespaces of the jobs that nothing is left of.
+    jobs: Vec<Arc<str>>,
+}
+
 /// Whether more is charged than a queue may have, without what was taken back just now.
-fn exceeds_limit(engine: &Engine, queue: &QueueName, taken: Option<&Resources>) -> bool {
+fn exceeds_limit(engine: &Engine, queue: &QueueName, taken: &Resources) -> bool {
     let is = engine.entitlement_of(queue);
-    let taken = |name: &str| taken.map(|taken| taken.get(name)).unwrap_or_default();
-    is.real.iter().any(|(name, most)| is.used.get(name.as_str()).minus(taken(name.as_str())) > most)
+    is.real.iter().any(|(name, most)| is.used.get(name.as_str()).minus(taken.get(name.as_str())) > most)
+}
+
+/// Whether more jobs run than a queue allows, or more of this namespace, without those that were taken back just now.
+fn exceeds_running(engine: &Engine, queue: &QueueName, namespace: &str, taken: &Taken) -> bool {
+    let Some(limits) = engine.queue_spec(queue).map(|spec| spec.running) else { return false };
+    let usage = engine.usage_of(queue);
+    let is_over = |limit: Option<u32>, running: u64, taken: usize| {
+        limit.is_some_and(|limit| running.saturating_sub(taken as u64) > u64::from(limit))
+    };
+    let own = usage.running_of.get(namespace).copied().unwrap_or(0);
+    let own_taken = taken.jobs.iter().filter(|of| &***of == namespace).count();
+    is_over(limits.all, usage.running, taken.jobs.len()) || is_over(limits.of_namespace, own, own_taken)
 }

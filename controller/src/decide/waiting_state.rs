@@ -2,9 +2,10 @@
 //!
 //! Rule: it says what its PodGroup says, so that both follow one budget of texts ([`pod_groups`](super::pod_groups)).
 //! What has differed for [`PATIENCE`] is written: with the second until its PodGroup is made, a job that starts within
-//! a second and a half costs no write. The first statement on a job
-//! of which nobody has said anything comes with an event, by budget: while more than a few jobs a second begin to wait,
-//! the events of those that still wait follow in turn, one in a second at least.
+//! a second and a half costs no write. Where writes are slow the first statements on jobs are made in turn, by a budget
+//! from their latency, one in a second at least: the PodGroup says it already, and most jobs that start meanwhile need
+//! none. The first statement on a job of which nobody has said anything comes with an event, by budget: while more than
+//! a few jobs a second begin to wait, the events of those that still wait follow in turn, one in a second at least.
 //!
 //! Karmada's aggregation writes the same field from what clusters report. So nothing is written here while a cluster has
 //! the job or a copy of it, nor over another phase than Pending; a write tests the version that it was decided for. An
@@ -47,17 +48,27 @@ pub(crate) struct WaitingStates {
     unannounced: VecDeque<Key>,
     is_unannounced: BTreeSet<Key>,
     /// Statements are taken from it, and events.
-    pub(crate) budget: RefreshBudget,
+    budget: RefreshBudget,
+    /// First statements on a server that is slow.
+    statements: RefreshBudget,
+    /// No statement before: there was no budget.
+    not_before: Timestamp,
 }
 
 impl WaitingStates {
+    /// Writes take as long as those that another budget observes.
+    pub(crate) const fn share_latency(&mut self, other: &RefreshBudget) {
+        self.budget.share_latency(other);
+        self.statements.share_latency(other);
+    }
+
     pub(crate) fn next_due(&self, now: Timestamp) -> Option<Timestamp> {
         let event = self.unannounced.front().map(|_| self.budget.next_at(now));
         self.next_statement().into_iter().chain(event).min()
     }
 
     fn next_statement(&self) -> Option<Timestamp> {
-        self.due.first().map(|(at, _)| *at).filter(|_| self.in_flight < IN_FLIGHT)
+        self.due.first().map(|(at, _)| self.not_before.max(*at)).filter(|_| self.in_flight < IN_FLIGHT)
     }
 
     /// Takes in that a binding, its workload or its PodGroup changed, or is gone.
@@ -82,12 +93,20 @@ impl WaitingStates {
     pub(crate) fn write_due(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> (Vec<Decision>, usize) {
         let (mut writes, mut texts) = (Vec::new(), 0);
         while self.next_statement().is_some_and(|at| at <= now) {
-            let Some((_, key)) = self.due.pop_first() else { break };
+            let Some((at, key)) = self.due.pop_first() else { break };
             let Some((workload, status)) = find_statement(objects, jobs, &key) else {
                 self.looks.remove(&key);
                 continue;
             };
             let is_first = workload.said == SaidState::Nothing;
+            if is_first
+                && !self.statements.is_quick()
+                && let Err(later) = self.statements.take_one(now)
+            {
+                self.due.insert((at, key));
+                self.not_before = later;
+                break;
+            }
             self.budget.give_way(now);
             writes.push(Decision::StateWaiting {
                 key: Key::new(&workload.reference.namespace, &workload.reference.name),

@@ -14,7 +14,6 @@ use std::sync::Arc;
 
 use caldera_core::{queue::ledger::Stage, reason::Reason};
 use caldera_crds::binding::Gate;
-use caldera_runtime::event::EventType;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
@@ -91,8 +90,6 @@ impl Withdrawals {
                         Some(phase) => format!("ended by its user: it will be {phase}"),
                     };
                     tracing::info!(binding = %key, reason, why, "taken off its clusters by its user's word");
-                    let said = format!("{why}; its copies are deleted and its quota is free for others");
-                    decisions.push(Decision::event_on_workload(workload, EventType::Normal, reason, said));
                     decisions.push(withdraw(binding, reason, why, "", now));
                 }
                 (Step::End, Some(phase)) => decisions.push(Decision::EndJob {

@@ -24,7 +24,7 @@ use serde::Serialize;
 pub(crate) use self::queues::list_amounts;
 pub use self::{
     clusters::ClusterView,
-    queues::{Amounts, Counts, InLine, QueueView, Step, list_queue, list_queues},
+    queues::{Amounts, Counts, InLine, QueueView, RunningLimit, Step, list_queue, list_queues},
 };
 use crate::{
     decide::{
@@ -243,6 +243,17 @@ pub fn decide_without_writing(controller: &mut Controller, now: Timestamp) {
 pub fn find_binding(controller: &Controller, workload: &WorkloadRef) -> Option<Key> {
     let mut bindings = controller.objects.bindings.values();
     bindings.find(|binding| *binding.workload == *workload).map(|binding| binding.key.clone())
+}
+
+/// In one word, where a job stands, of every job: without what only one that is asked about needs.
+#[must_use]
+pub fn list_verdicts(controller: &Controller) -> BTreeMap<WorkloadRef, Verdict> {
+    let verdict = |binding: &Binding| {
+        let state = controller.jobs.states.get(&binding.key)?;
+        let answer = find_answer(controller, binding, state, controller.objects.workload_of(binding));
+        Some(((*binding.workload).clone(), answer.verdict))
+    };
+    controller.objects.bindings.values().filter_map(|binding| verdict(binding)).collect()
 }
 
 /// What is known of a workload from which no binding was made.

@@ -1,6 +1,12 @@
-//! What the queues hold and who waits in them, as values to print.
+//! Queues with amounts, faults and job counts, and the jobs that wait in a queue, as values to print.
+//!
+//! Rule: a job counts in its queue and in every queue above it. A job that somebody must change counts as blocked.
+//! Without a view of all objects the usage that the controller last wrote is shown, and no counts or lists of jobs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use caldera_core::{
     gang::{QueueName, WorkloadRef},
@@ -29,7 +35,7 @@ pub struct Amounts {
     pub used: Quantity,
     /// What it may take back up to.
     pub deserved: Quantity,
-    /// ReservedClusters free for it.
+    /// Kept free for it.
     pub guarantee: Quantity,
     /// As its object says; `None` where it says nothing.
     pub capability: Option<Quantity>,
@@ -46,7 +52,7 @@ pub struct Amounts {
 pub struct Step {
     /// Which.
     pub queue: QueueName,
-    /// `Open`, `Closing`, `Closed`, or `Missing`.
+    /// `Open`, `Closing`, `Closed`, or `Missing`; `NotVisible` where queues can not be seen.
     pub state: &'static str,
     /// What is wrong with it.
     pub faults: Vec<String>,
@@ -68,6 +74,18 @@ pub struct Counts {
     pub running: usize,
     /// Ended.
     pub finished: usize,
+}
+
+/// A limit of running jobs, and how many there are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunningLimit {
+    /// Whose jobs it counts; `None` for those of all.
+    pub namespace: Option<String>,
+    /// Jobs that hold anything of the queue or of those below it.
+    pub running: u64,
+    /// The limit.
+    pub limit: u32,
 }
 
 /// One queue.
@@ -96,6 +114,8 @@ pub struct QueueView {
     pub dequeue: &'static str,
     /// By resource.
     pub amounts: Vec<Amounts>,
+    /// The limits of jobs that it sets; empty if its jobs can not be seen.
+    pub running_limits: Vec<RunningLimit>,
     /// `None` if its jobs can not be seen.
     pub jobs: Option<Counts>,
 }
@@ -182,8 +202,24 @@ fn view_queue(
             _ => "traverse",
         },
         amounts: list_amounts(controller, name, None),
+        running_limits: counts.map(|_| list_running_limits(controller, name)).unwrap_or_default(),
         jobs: counts.map(|counts| counts.get(name).copied().unwrap_or_default()),
     }
+}
+
+fn list_running_limits(controller: &Controller, name: &QueueName) -> Vec<RunningLimit> {
+    let engine = &controller.jobs.engine;
+    let Some(limits) = engine.queue_spec(name).map(|spec| spec.running) else { return Vec::new() };
+    let usage = engine.usage_of(name);
+    let all = limits.all.map(|limit| RunningLimit { namespace: None, running: usage.running, limit });
+    let of_namespace = limits.of_namespace.map(|limit| {
+        let one = move |(namespace, running): (&Arc<str>, &u64)| {
+            let namespace = Some(namespace.to_string());
+            RunningLimit { namespace, running: *running, limit }
+        };
+        usage.running_of.iter().map(one).collect::<Vec<_>>()
+    });
+    all.into_iter().chain(of_namespace.into_iter().flatten()).collect()
 }
 
 /// Being above others is not a fault.
@@ -269,11 +305,12 @@ fn count_jobs(controller: &Controller) -> BTreeMap<QueueName, Counts> {
 pub(super) fn list_path(controller: &Controller, queue: &QueueName, asks: Option<&Asks>) -> Vec<Step> {
     let nothing = Resources::new();
     let only = asks.map_or(&nothing, |asks| &asks.full);
+    let absent = if controller.list_missing().contains(&ObjectKind::Queues) { "NotVisible" } else { "Missing" };
     let step = |name: QueueName| {
         let there = name.as_str() == ROOT_QUEUE || controller.objects.queues.contains_key(&name);
         let state = controller.objects.queues.get(&name).map_or("Open", |queue| queue.spec.state.as_str());
         Step {
-            state: if there { state } else { "Missing" },
+            state: if there { state } else { absent },
             faults: list_faults(controller, &name),
             amounts: if there { list_amounts(controller, &name, Some(only)) } else { Vec::new() },
             queue: name,

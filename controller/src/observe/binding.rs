@@ -75,6 +75,8 @@ pub struct Binding {
     pub suspended: bool,
     /// There is a `spec.suspension` at all.
     pub suspension: bool,
+    /// What is decided of it does not reach all of its clusters.
+    pub undispatched: bool,
     /// There is an admission annotation, whether or not it can be read.
     pub recorded: bool,
     /// The record, if there is one that can be read.
@@ -138,6 +140,7 @@ impl Binding {
             gate: view.gate(),
             suspension: spec.suspension.is_some(),
             suspended: view.is_suspended(),
+            undispatched: view.is_dispatching_suspended(),
             recorded: view.annotation(ADMISSION).is_some(),
             admission: view.admission().map(Arc::new),
             epoch: view.epoch().map(Arc::from),

@@ -39,7 +39,7 @@ impl HyperJobFacts {
     }
 }
 
-/// A PropagationPolicy that says of which HyperJob it is. Whether that is so, its owner says.
+/// A PropagationPolicy that names its HyperJob by a label. Anybody can set the label: the owner reference decides.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PolicyFacts {
     /// Which.

@@ -23,7 +23,7 @@ use jiff::Timestamp;
 
 use super::binding::{Binding, Key};
 
-/// The reason in the eviction record of a job that was in a cluster that is lost, and of the event that says so.
+/// Event, and reason of an eviction record: a cluster that the job was in is lost; it was withdrawn from all of them.
 pub(crate) const MEMBER_LOST: &str = "MemberLost";
 
 /// Seconds by which an admin's clock may be ahead of ours.

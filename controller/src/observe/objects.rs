@@ -12,10 +12,16 @@ use std::{
 use caldera_core::{
     gang::{Gang, QueueName, WorkloadRef},
     place::Groups,
+    queue::Counted,
     reason::Reason,
     resources::Resources,
 };
-use caldera_crds::{names::volcano::ROOT_QUEUE, tenancy::NamespaceFacts, workload::WorkloadKind};
+use caldera_crds::{
+    largest_job::LargestJob,
+    names::volcano::ROOT_QUEUE,
+    tenancy::{NamespaceFacts, NamespaceSelector},
+    workload::WorkloadKind,
+};
 use caldera_runtime::watch::Event;
 
 use super::{
@@ -165,9 +171,57 @@ impl Objects {
         })
     }
 
+    /// Why a queue takes no job that asks for so much: it, or one above it, says so. Else `asked` is not worked out.
+    pub(crate) fn refuse_size(&self, queue: &QueueName, asked: impl FnOnce() -> Resources) -> Option<Reason> {
+        let path = self.queue_path(queue);
+        let largest = |by: &QueueName| {
+            self.queues.get(by).filter(|_| by.as_str() != ROOT_QUEUE).and_then(|queue| queue.largest_job.as_ref())
+        };
+        let mut limits = path.iter().filter_map(|by| Some((by, largest(by)?))).peekable();
+        limits.peek()?;
+        let asked = asked();
+        limits.find_map(|(by, largest)| largest.refuse(queue, by, &asked))
+    }
+
+    /// Whether a workload may be evicted, as it says, or as its queue or one above it says of all.
+    pub(crate) fn is_preemptable(&self, queue: &QueueName, workload: &Workload) -> Option<bool> {
+        let evicts = |name: &QueueName| self.queues.get(name).is_some_and(|queue| queue.evicts_all_jobs);
+        // What a job says itself counts where nobody above it says more.
+        if workload.preemptable != Some(true) && self.queue_path(queue).iter().any(evicts) {
+            return Some(true);
+        }
+        workload.preemptable
+    }
+
+    /// As what a job counts under the limits of running jobs: of its namespace only where a queue limits those.
+    pub(crate) fn count_as(&self, queue: &QueueName, namespace: &Arc<str>) -> Counted {
+        let limits =
+            |name: &QueueName| self.queues.get(name).is_some_and(|queue| queue.spec.running.of_namespace.is_some());
+        let path = self.queue_path(queue);
+        if path.iter().any(limits) { Counted::JobOf(Arc::clone(namespace)) } else { Counted::Job }
+    }
+
     /// True once after the members of a workload affinity group, or where they are, changed.
     pub(crate) fn take_affinity_changed(&mut self) -> bool {
         mem::take(&mut self.affinity_changed)
+    }
+}
+
+/// What a queue says about the jobs of tenants in it and below it: when that changes these are looked at again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Tenancy<'a> {
+    namespaces: Option<&'a NamespaceSelector>,
+    counts_namespaces: bool,
+    largest_job: Option<&'a LargestJob>,
+}
+
+impl<'a> Tenancy<'a> {
+    const fn of(queue: &'a QueueFacts) -> Self {
+        Self {
+            namespaces: queue.namespaces.as_ref(),
+            largest_job: queue.largest_job.as_ref(),
+            counts_namespaces: queue.spec.running.of_namespace.is_some(),
+        }
     }
 }
 
@@ -207,11 +261,14 @@ impl Objects {
         }
         let state_of = |queue: &QueueFacts| (queue.state.clone(), queue.closed_by_parent, queue.spec.parent.clone());
         let state = known.is_none_or(|known| state_of(known) != state_of(&queue));
-        let said = |queue: &QueueFacts| (queue.spec.clone(), queue.wrong.clone(), queue.namespaces.clone());
+        let said = |queue: &QueueFacts| {
+            (queue.spec.clone(), queue.wrong.clone(), queue.namespaces.clone(), queue.largest_job.clone())
+        };
         let spec = known.is_none_or(|known| said(known) != said(&queue));
         let moved = known.is_none_or(|known| known.spec.parent != queue.spec.parent);
-        let access = known.and_then(|known| known.namespaces.as_ref()) != queue.namespaces.as_ref()
-            || (moved && self.queues.values().any(|queue| queue.namespaces.is_some()));
+        let nothing = Tenancy::default();
+        let access = known.map_or(nothing, Tenancy::of) != Tenancy::of(&queue)
+            || (moved && self.queues.values().any(|queue| Tenancy::of(queue) != nothing));
         self.queues.insert(name.clone(), queue);
         Some(Change::Queue { name, spec, state, access })
     }
@@ -219,7 +276,7 @@ impl Objects {
     fn remove_queue(&mut self, name: QueueName) -> Change {
         let gone = self.queues.remove(&name);
         // Those above it have a word on what is below it only through it.
-        let access = self.queues.values().chain(&gone).any(|queue| queue.namespaces.is_some());
+        let access = self.queues.values().chain(&gone).any(|queue| Tenancy::of(queue) != Tenancy::default());
         Change::QueueGone(name, access)
     }
 
@@ -432,7 +489,7 @@ impl Objects {
     }
 }
 
-/// Whoever may write bindings of one namespace has no word on another's workloads.
+/// A binding counts only for a workload of its own namespace.
 fn is_of_its_namespace(binding: &Binding) -> bool {
     binding.workload.namespace == *binding.key.namespace
 }

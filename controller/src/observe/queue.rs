@@ -11,12 +11,13 @@ use caldera_core::{
     resources::{Limits, ResourceName, Resources},
 };
 use caldera_crds::{
+    largest_job::LargestJob,
     names::{
-        caldera::{NAMESPACE_SELECTOR, PAUSED, QUEUE_STATUS},
+        caldera::{ALL_JOBS_PREEMPTABLE, MAX_JOB, NAMESPACE_SELECTOR, PAUSED, QUEUE_STATUS},
         volcano::{CLOSED_BY_PARENT, DEFAULT_QUEUE, ROOT_QUEUE},
     },
     placement,
-    tenancy::NamespaceSelector,
+    tenancy::{NamespaceSelector, running_limits, unreadable_running_limits},
     volcano::{
         bus::Command,
         scheduling::{self, Queue},
@@ -47,6 +48,10 @@ pub struct QueueFacts {
     pub wrong: Vec<String>,
     /// Whose jobs it takes; all where it says nothing.
     pub namespaces: Option<NamespaceSelector>,
+    /// The largest job that it takes; any where it says nothing.
+    pub largest_job: Option<LargestJob>,
+    /// Its jobs are preemptable whatever they say.
+    pub evicts_all_jobs: bool,
     /// Of the default queue: why nothing is released in the whole fleet, if so.
     pub paused: Option<Arc<str>>,
 }
@@ -88,6 +93,8 @@ impl QueueFacts {
                 })
                 .collect()
         };
+        let unread = unreadable_running_limits(annotation);
+        let unread: Vec<String> = unread.map(|(name, why)| format!("metadata.annotations[{name}]: {why}")).collect();
         let limits = |amounts: Vec<(String, Quantity)>| -> Limits {
             amounts.into_iter().map(|(name, amount)| (name.into(), amount)).collect()
         };
@@ -104,6 +111,7 @@ impl QueueFacts {
             unreadable,
             guarantee: guarantee.into_iter().map(|(name, amount)| (ResourceName::from(name), amount)).collect(),
             deserved,
+            running: running_limits(annotation),
             reclaimable: spec.reclaimable.unwrap_or(true),
             dequeue: match spec.dequeue_strategy {
                 Some(scheduling::DequeueStrategy::Fifo) => Dequeue::Fifo,
@@ -127,8 +135,10 @@ impl QueueFacts {
                 running: status.running.unwrap_or(0),
                 completed: status.completed.unwrap_or(0),
             },
-            wrong,
+            wrong: [wrong, unread].concat(),
             namespaces: annotation(NAMESPACE_SELECTOR).map(NamespaceSelector::parse),
+            largest_job: annotation(MAX_JOB).map(LargestJob::parse),
+            evicts_all_jobs: annotation(ALL_JOBS_PREEMPTABLE) == Some("true"),
             paused: annotation(PAUSED)
                 .filter(|_| object.metadata.name.as_deref() == Some(DEFAULT_QUEUE))
                 .map(|why| if why.trim().is_empty() { "no reason given" } else { why }.into()),

@@ -1,9 +1,14 @@
 //! HyperJobs: what they are made of, and the defects of the peer that are not ours.
 
 use caldera_runtime::write::{Body, Failure};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::world::World;
+use crate::{
+    decide::decide,
+    write::{Decision, hyper_job::HyperJobWrite},
+};
 
 fn template(pods: u32) -> Value {
     json!({"queue": "q", "tasks": [{
@@ -328,4 +333,44 @@ fn jobs_of_hyper_jobs_that_there_are_not_leave_nothing_behind() {
         world.settle();
     }
     assert_eq!(world.controller.hyper_jobs.count_children(), 0);
+}
+
+#[test]
+fn of_however_many_jobs_few_are_under_way_at_once() {
+    let mut world = World::new(10);
+    let hyper_job = |name: &str| {
+        json!({
+            "apiVersion": "training.volcano.sh/v1alpha1", "kind": "HyperJob",
+            "metadata": {"name": name, "namespace": "ns", "generation": 1},
+            "spec": {"replicatedJobs": [{"name": "a", "replicas": 300, "templateSpec": template(1)}]},
+        })
+    };
+    for name in ["g", "h", "i"] {
+        let object = world.put(hyper_job(name));
+        world.tell(&object, false);
+    }
+    let made = |world: &mut World| {
+        let writes = decide(&mut world.controller, world.now).writes;
+        let heavy = writes.iter().filter(
+            |write| matches!(write, Decision::HyperJob { write, .. } if !matches!(write, HyperJobWrite::Status(_))),
+        );
+        heavy.count()
+    };
+    let (mut first, mut more) = (0, 0);
+    for _ in 0..5 {
+        first += made(&mut world);
+    }
+    world.now = world.now.saturating_add(SignedDuration::from_secs(2)).unwrap();
+    for _ in 0..5 {
+        more += made(&mut world);
+    }
+    assert_eq!((first, more), (16, 0), "none of them is answered yet");
+}
+
+#[test]
+fn all_jobs_of_a_large_one_are_made_in_the_end() {
+    let mut world = world();
+    edit(&mut world, |h| h["spec"]["replicatedJobs"][0]["replicas"] = 40.into());
+    world.pass(20);
+    assert_eq!(names(&world, "Job").len(), 41);
 }

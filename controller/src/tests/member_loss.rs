@@ -12,7 +12,7 @@ use caldera_crds::{
     karmada::work::Work,
     names::caldera::{EVICTION, FENCED_AT},
 };
-use caldera_runtime::{clock::format_time, watch::Event};
+use caldera_runtime::{clock::format_time, watch::Event, write::Failure};
 use serde_json::{Value, json};
 
 use super::world::World;
@@ -99,6 +99,19 @@ fn a_gang_in_a_lost_cluster_is_withdrawn_whole_and_its_charge_returns() {
     copies_go(&mut world);
     world.job("b", "q", 10);
     assert_eq!(world.pass(5), ["b-job"]);
+}
+
+#[test]
+fn that_a_gang_is_withdrawn_is_told_once_it_is_written() {
+    let mut world = split();
+    set_ready(&mut world, "m2", false);
+    world.refuse_evictions = vec![Failure::Transient("busy".into()), Failure::Transient("busy".into())];
+    let told = |world: &World| world.events().into_iter().filter(|(_, reason)| reason == "MemberLost").count();
+    world.pass(305);
+    assert!(eviction(&world).is_null());
+    assert_eq!(told(&world), 0, "nothing was written");
+    world.pass(900);
+    assert_eq!((&eviction(&world)["reason"], told(&world)), (&json!("MemberLost"), 1));
 }
 
 #[test]

@@ -89,6 +89,24 @@ fn lent_capacity_comes_back_and_who_gave_it_goes_back_in_line_with_its_age_defec
     assert_eq!(evictions(&world), 1);
 }
 
+/// The scheduler says when it placed a job some seconds after it did.
+#[test]
+fn a_job_of_which_nobody_has_said_yet_when_it_was_placed_has_just_started() {
+    let mut world = two_queues();
+    let early = caldera_runtime::clock::format_time(world.now);
+    world.pass(60);
+    runs(&mut world, "old", "b", 4);
+    world.pass(60);
+    world.job("young", "b", 4);
+    world.pass(1);
+    world.place("young-job", 4);
+    world.patch("ResourceBinding", "young-job", &json!({"metadata": {"creationTimestamp": early}}));
+    world.phase("young", "Running");
+    world.job("mine", "a", 4);
+    assert_eq!(world.pass(5), ["mine-job"]);
+    assert!(is_evicted(&world, "young") && !is_evicted(&world, "old"));
+}
+
 /// The member is read node by node: one node of 8 cpus, with these jobs' pods.
 fn member(world: &mut World, jobs: &[&str]) {
     member_with(world, &jobs.iter().map(|job| (*job, false)).collect::<Vec<_>>());

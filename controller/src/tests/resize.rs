@@ -284,3 +284,20 @@ fn a_larger_record_without_an_answer_is_sent_again_and_one_that_is_refused_lets_
     world.job("c", "q", 1);
     assert_eq!(world.settle(), ["c-job"]);
 }
+
+/// Karmada sends nothing to members then: pods that were scaled down run on.
+#[test]
+fn what_is_not_dispatched_gives_no_charge_back() {
+    for suspension in [json!({"dispatching": true}), json!({"dispatchingOnClusters": {"clusterNames": ["m1"]}})] {
+        let mut world = World::new(3);
+        web(&mut world);
+        world.patch("ResourceBinding", "web-deployment", &json!({"spec": {"suspension": suspension}}));
+        scale(&mut world, 1);
+        world.job("a", "q", 1);
+        assert!(world.pass(5).is_empty());
+        assert_eq!(world.used("q"), "3");
+        world.patch("ResourceBinding", "web-deployment", &json!({"spec": {"suspension": null}}));
+        world.pass(3);
+        assert_eq!(record(&world, "web-deployment"), json!([{"pods": 1}, "1"]));
+    }
+}

@@ -167,3 +167,21 @@ fn a_restart_says_nothing_again() {
     world.pass(10);
     assert_eq!(count_writes(&world), before);
 }
+
+#[test]
+fn on_a_slow_server_jobs_say_in_turn_that_they_wait_and_one_that_starts_meanwhile_says_nothing() {
+    let mut world = World::new(4);
+    fill(&mut world);
+    (0..60).for_each(|at| world.job(&format!("w{at:02}"), "q", 4));
+    world.settle();
+    world.pass(1);
+    let latency = jiff::SignedDuration::from_millis(500);
+    (0..100).for_each(|_| world.controller.pod_groups.budget.observe_write(latency));
+    world.pass(1);
+    let say = |world: &World| (0..60).filter(|at| state(world, &format!("w{at:02}"))["phase"] == "Pending").count();
+    assert!((10..=11).contains(&say(&world)), "{} of 60", say(&world));
+    world.delete("ResourceBinding", "w59-job");
+    world.pass(120);
+    assert_eq!(say(&world), 59);
+    assert!(state(&world, "w59").is_null());
+}

@@ -8,7 +8,7 @@ use crate::{
     inventory::{Capacity, RemovedPods},
 };
 
-/// Pods of a binding that are thought away.
+/// Pods of a binding that are treated as removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EvictedPods {
     /// All of them.

@@ -1,4 +1,4 @@
-//! Pods that are thought away.
+//! Pods that are treated as removed: what would be free without them.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::gang::{TaskName, WorkloadRef};
 
-/// Pods to be thought away.
+/// Pods to be treated as removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RemovedPods {
     /// All of a workload.

@@ -33,5 +33,6 @@ pub use quota::{
     faults::{self, QueueFault, QueueField},
     history::HISTORY_HALF_LIFE,
     ledger,
+    running::{Counted, RunningLimits},
 };
 pub use spec::{Dequeue, Fleet, QueueSpec, QueueState};

@@ -8,6 +8,7 @@
 use crate::{
     gang::QueueName,
     quantity::Quantity,
+    queue::quota::running::RunningLimits,
     resources::{Limits, ResourceName, Resources},
 };
 
@@ -61,12 +62,15 @@ pub struct QueueSpec {
     pub weight: u32,
     /// Ceiling.
     pub capability: Limits,
-    /// Of these the ceiling is no amount at all, and so nothing until somebody mends it: not knowing is no leave to start.
+    /// Resources whose ceiling can not be parsed. It counts as zero until it is corrected, so that no job starts on an
+    /// unknown limit.
     pub unreadable: Vec<ResourceName>,
-    /// ReservedClusters free for it.
+    /// Kept free for it.
     pub guarantee: Resources,
     /// Entitlement; where it names nothing at all, its weight decides.
     pub deserved: Limits,
+    /// Jobs that may run in it and in those below it.
+    pub running: RunningLimits,
     /// Whether others may take back what it borrowed.
     pub reclaimable: bool,
     /// Order of leaving.
@@ -88,6 +92,7 @@ impl QueueSpec {
             unreadable: Vec::new(),
             guarantee: Resources::new(),
             deserved: Limits::unlimited(),
+            running: RunningLimits::default(),
             reclaimable: true,
             dequeue: Dequeue::Traverse,
             state: QueueState::Open,

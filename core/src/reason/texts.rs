@@ -48,6 +48,14 @@ impl fmt::Display for Reason {
                      namespace selector {selector:?}"
                 )
             }
+            Self::ExceedsLargestJob { queue, by, resource, asked, limit } => {
+                let above = if by == queue { String::new() } else { format!(", above queue {queue},") };
+                let (asked, limit) = (asked.plain(), limit.plain());
+                write!(
+                    f,
+                    "asks for {resource} {asked}, more than {limit}, which is the largest job that queue {by}{above} takes"
+                )
+            }
             Self::OnHold { annotation } => {
                 write!(f, "on hold: take the annotation {annotation} away to let it wait in line")
             }
@@ -95,6 +103,18 @@ impl fmt::Display for Reason {
                 used.plain(),
                 limit.plain()
             ),
+            Self::RunningLimit { queue, by, namespace, running, kept, limit, position } => {
+                let of = namespace.as_ref().map_or(String::new(), |namespace| format!(" of namespace {namespace}"));
+                let kept = match kept {
+                    0 => String::new(),
+                    kept => format!(", {kept} more are reserved for jobs that rank before it and have waited long"),
+                };
+                write!(
+                    f,
+                    "waits in queue {queue}, {position}: {running} jobs{of} run in queue {by} and those below it{kept}, and \
+                     {limit} are the most"
+                )
+            }
             Self::Evicted { queue, cause: _, detail } => write!(
                 f,
                 "evicted: {detail}; waits in queue {queue} with its age, and is considered again once the preemptor has \

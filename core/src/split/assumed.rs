@@ -137,7 +137,7 @@ pub(super) fn node_classes(requests: &GangRequests<'_>, room: &FreeNodes, pods: 
 }
 
 /// The room with these pods in it, in steps of `unit` for each task, as the split found them a place (all by one order,
-/// or the gang's minimum first and then the rest, or by trying). NodeScope nothing packs them all, what packs most.
+/// or the gang's minimum first and then the rest, or by trying). Where nothing packs them all, what packs most.
 fn pack_pods(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32], unit: impl Fn(usize) -> u32) -> Packed {
     let wanted: Vec<u32> = (0..requests.tasks()).map(|task| pods.get(task).copied().unwrap_or(0)).collect();
     let needed = requests.gang.tasks.iter().zip(&wanted).map(|(task, pods)| task.min_available.min(*pods)).collect();

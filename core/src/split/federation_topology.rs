@@ -1,7 +1,8 @@
 //! How close clusters are to each other: levels from near to far, each a list of groups.
 //!
-//! NodeScope an admin declares links ([`FederationTopology`]) a level's groups are sets of clusters any two of which
-//! have a link that is good enough. Regions and providers make groups of their own (`place`).
+//! Where an admin declares links, in a [`FederationTopology`], any two clusters of a group have a link that is good
+//! enough for the level. Groups are grown from each cluster in the order of names, and none can be enlarged. Levels of
+//! regions and providers are made in `place`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,7 @@ pub struct Level {
     /// `highestTierAllowed` from which on it is admitted; `None` where no number was declared. Numbers grow with the
     /// levels.
     pub tier: Option<u32>,
-    /// Places among the candidates. Groups may overlap; who is in none is close to nobody.
+    /// Places among the candidates. Groups may overlap. A cluster in no group is close to no other cluster.
     pub groups: Vec<Vec<u32>>,
 }
 

@@ -95,7 +95,7 @@ pub struct Candidate<'a> {
     pub weight: u64,
     /// How much of the gang's data is not there; not below zero.
     pub data: i64,
-    /// What using the cluster costs, by its policy's scores. ReducedNodes is better.
+    /// What using the cluster costs, by its policy's scores. Less is better.
     pub cost: i64,
     /// What is free there for this gang: without what is assumed for others, and without what the gang itself holds
     /// there already ([`Problem::previous`]).
@@ -116,7 +116,7 @@ pub struct Regions<'a> {
 pub struct Problem<'a> {
     /// What to place.
     pub gang: &'a Gang,
-    /// NodeScope it may go; the order does not matter.
+    /// Where it may go; the order does not matter.
     pub candidates: Vec<Candidate<'a>>,
     /// How to divide.
     pub strategy: Strategy,
@@ -135,7 +135,7 @@ pub struct Problem<'a> {
     pub tie: Tie,
 }
 
-/// NodeScope the gang goes, or why nowhere.
+/// Where the gang goes, or why nowhere.
 ///
 /// # Errors
 /// [`Refusal`], with what is short, where and by how much.

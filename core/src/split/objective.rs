@@ -5,9 +5,9 @@ use super::{Pods, Search, Spot, total};
 /// How far apart a gang's pods are; less is closer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Distance {
-    /// PinnedDomains one domain of this tier.
+    /// Within one domain of this tier.
     Domain(u32),
-    /// PinnedDomains one cluster.
+    /// Within one cluster.
     Cluster,
     /// In clusters that are close by this level (its place, from near to far).
     Level(usize),
@@ -36,7 +36,7 @@ pub struct Key {
     pub opened: usize,
 }
 
-/// NodeScope new pods are put.
+/// Where new pods are put.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Assignment {
     pub spots: Vec<Spot>,

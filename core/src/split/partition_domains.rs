@@ -31,7 +31,7 @@ pub(super) type Block = u32;
 /// At most so many values of labels are written to pin a share's partitions; beyond that they are not pinned.
 const MOST_VALUES: usize = 2000;
 
-/// The blocks of the tasks that a node of this domain belongs to. NodeScope it belongs to none, the task is not
+/// The blocks of the tasks that a node of this domain belongs to. Where it belongs to none, the task is not
 /// admitted.
 pub(super) fn admit_blocks(
     reaches: &[Option<AllowedTiers>],

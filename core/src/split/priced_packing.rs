@@ -36,7 +36,7 @@ pub(super) struct NodeMix {
     pub mix: Vec<u32>,
 }
 
-/// NodeScope pods find a place, and those that find none.
+/// Where pods find a place, and those that find none.
 #[derive(Debug, Clone)]
 pub(super) struct Packing {
     pub picks: Vec<NodeMix>,
@@ -56,7 +56,7 @@ struct Group {
     mixes: Vec<Vec<u32>>,
 }
 
-/// NodeScope these pods find a place, all or the most that is found; `None` if it was not looked for. Single pods: of
+/// Where these pods find a place, all or the most that is found; `None` if it was not looked for. Single pods: of
 /// partitions it knows nothing.
 pub(super) fn pack_by_price(
     requests: &GangRequests<'_>,
@@ -65,7 +65,7 @@ pub(super) fn pack_by_price(
     steps: &Cell<u32>,
 ) -> Option<Packing> {
     let mut tasks: Vec<usize> = (0..requests.tasks()).filter(|task| pods[*task] > 0).collect();
-    // NodeScope a node takes too many mixes to look at, it is those with most of what fits fewest.
+    // Where a node takes too many mixes to look at, it is those with most of what fits fewest.
     tasks.sort_by_cached_key(|task| room.max_pods(requests, *task));
     if !(2..=TASKS).contains(&tasks.len()) || steps.get() == 0 {
         return None;
@@ -84,7 +84,7 @@ pub(super) fn pack_by_price(
             best = Some(packing);
         }
         for ((price, left), pods) in prices.iter_mut().zip(&left).zip(pods).filter(|((_, left), _)| **left > 0) {
-            // ReducedNodes from round to round, so that it settles.
+            // Less from round to round, so that it settles.
             let more = *price / u64::from(*pods) * u64::from(*left) * 4;
             *price = (*price + more.clamp(*price / 16, *price) / round.isqrt()).min(DEAREST);
         }

@@ -149,7 +149,7 @@ pub(super) fn explain_refusal(search: &Search<'_>, want: &[u32]) -> Refusal {
         None if !search.far => in_one,
         None => search.most_together(&search.usable_sites(), want).max(in_one),
     };
-    // NodeScope one spot must hold all, the nearest miss tells what is short; else all clusters do.
+    // Where one spot must hold all, the nearest miss tells what is short; else all clusters do.
     let rooms: Vec<(&ClusterName, FreeNodes)> = match best {
         Some((_, spot)) if hard.is_some() && bound_to_one => {
             vec![(search.sites[spot.site].name, nodes_of_spot(search, spot))]
@@ -281,7 +281,7 @@ fn promising_spots(search: &Search<'_>, want: &[u32], spots: &[Spot]) -> Vec<(u6
     best
 }
 
-/// NodeScope pods may not be farther apart than close clusters: the group of them that takes most pods, and how many.
+/// Where pods may not be farther apart than close clusters: the group of them that takes most pods, and how many.
 /// Of groups that could by their profiles, so many are looked at.
 fn nearest_group(search: &Search<'_>, want: &[u32]) -> Option<(u64, Vec<usize>)> {
     if search.far {

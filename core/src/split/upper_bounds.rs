@@ -128,7 +128,7 @@ impl<'a> UpperBounds<'a> {
     }
 
     /// How many pods of gangs like `pods` there may be at a site, by sums: of those tasks that find a node large enough
-    /// and that it takes any pod of (`takes`). NodeScope these are not all tasks, no more than one gang's.
+    /// and that it takes any pod of (`takes`). Where these are not all tasks, no more than one gang's.
     pub(super) fn max_pods_of_gangs(
         &self,
         requests: &GangRequests<'_>,

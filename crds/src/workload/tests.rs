@@ -426,6 +426,17 @@ fn a_running_estimate_is_a_duration_or_the_deadline_that_kills() {
 }
 
 #[test]
+fn volcanos_own_running_estimate_counts_unless_the_annotation_says_otherwise() {
+    let mut object = job(json!({ "runningEstimate": "2h0m0s", "tasks": [{}] }));
+    assert_eq!(running_estimate(&object), Some(7200));
+    object["metadata"]["annotations"][crate::names::caldera::RUNNING_ESTIMATE] = "90m".into();
+    assert_eq!(running_estimate(&object), Some(5400));
+    for nothing in [json!("soon"), json!("0s"), json!(7200), json!(null)] {
+        assert_eq!(running_estimate(&job(json!({ "runningEstimate": nothing }))), None);
+    }
+}
+
+#[test]
 fn a_volcano_job_names_its_queue_and_priority_in_its_spec() {
     let object = job(json!({ "queue": "q", "priorityClassName": "high", "tasks": [{}] }));
     assert_eq!(queue_of(&object).as_str(), "q");

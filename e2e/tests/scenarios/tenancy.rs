@@ -163,6 +163,69 @@ fn a_line_that_is_full_takes_no_more_until_somebody_starts() {
     });
 }
 
+#[test]
+fn as_many_jobs_run_as_a_queue_above_allows_and_the_next_starts_when_one_ends() {
+    run("running-limit", async |s| {
+        let (top, leaf) = (s.own("top"), s.own("leaf"));
+        let mut object = queue(&top, &json!({"cpu": "2"}));
+        object["metadata"]["annotations"] = json!({"caldera.dev/max-running-jobs-per-namespace": "0.5"});
+        let text = refusal(&s, Kind::Queue, object.clone()).await?;
+        ensure_words(&text, &["caldera.dev/max-running-jobs-per-namespace", "no whole number of jobs"])?;
+        object["metadata"]["annotations"] = json!({
+            "caldera.dev/max-running-jobs": "5", "caldera.dev/max-running-jobs-per-namespace": "1",
+        });
+        s.create(Kind::Queue, object).await?;
+        let mut below = queue(&leaf, &json!({"cpu": "2"}));
+        below["spec"]["parent"] = json!(top);
+        s.create(Kind::Queue, below).await?;
+        s.until(Kind::Queue, &leaf, "is open", |queue| queue["status"]["state"] == "Open").await?;
+        let small = |name: &str| job(name, &leaf, &[task("a", 1, "100m", "sleep 600")]);
+        s.submit(Kind::Job, small("runs"), &aggregated()).await?;
+        s.until_placed("runs-job").await?;
+        let waits = s.submit(Kind::Job, small("waits"), &aggregated()).await?;
+        let group = s.until_podgroup(&waits, "waits", |group| reason(group) == "WaitingForRunningJobs").await?;
+        let says = group["status"]["conditions"][0]["message"].as_str().unwrap_or_default().to_owned();
+        ensure_words(&says, &["1 jobs of namespace", &s.namespace, &top, "1 are the most"])?;
+        s.delete(Kind::Job, "runs").await?;
+        s.until_placed("waits-job").await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_job_larger_than_its_queue_takes_is_refused_and_other_kinds_say_why_they_wait() {
+    run("largest-job", async |s| {
+        let name = s.own("q");
+        let mut object = queue(&name, &json!({"cpu": "2"}));
+        for (annotation, value, word) in [
+            ("caldera.dev/max-job", "cpu:1", "cpu=64,nvidia.com/gpu=8"),
+            ("caldera.dev/all-jobs-preemptable", "yes", "neither true nor false"),
+        ] {
+            object["metadata"]["annotations"] = json!({annotation: value});
+            ensure_words(&refusal(&s, Kind::Queue, object.clone()).await?, &[annotation, value, word])?;
+        }
+        object["metadata"]["annotations"] = json!({"caldera.dev/max-job": "cpu=300m"});
+        s.create(Kind::Queue, object).await?;
+        s.until(Kind::Queue, &name, "is open", |queue| queue["status"]["state"] == "Open").await?;
+        // As soon as the webhook has seen the queue.
+        let large = |number: u32| job(&format!("large{number}"), &name, &[task("a", 4, "100m", "sleep 600")]);
+        let refused = async {
+            for number in 0.. {
+                if let Err(error) = s.create(Kind::Job, large(number)).await {
+                    return ensure_words(&error.to_string(), &["cpu 0.4", "0.3", &name, "the largest job"]);
+                }
+            }
+            Ok(())
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), refused).await??;
+        let web = s.submit(Kind::Deployment, deployment("web", Some(&name), 4, "100m"), &aggregated()).await?;
+        s.until_podgroup(&web, "is too large", |group| reason(group) == "ExceedsMaxJob").await?;
+        s.patch(Kind::Deployment, "web", &json!({"spec": {"replicas": 3}})).await?;
+        s.until_placed("web-deployment").await?;
+        Ok(())
+    });
+}
+
 fn reason(group: &Value) -> &str {
     group["status"]["conditions"][0]["reason"].as_str().unwrap_or_default()
 }

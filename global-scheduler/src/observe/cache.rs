@@ -19,7 +19,8 @@ use caldera_core::{
 use caldera_crds::{
     karmada::cluster::Cluster,
     links::{FederationTopology, Links},
-    placement, workload,
+    placement,
+    workload::{self, WorkloadKind},
 };
 use caldera_runtime::watch::Event;
 use jiff::Timestamp;
@@ -37,6 +38,8 @@ pub struct WorkloadRequest {
     pub queued: bool,
     /// Tasks whose completion completes the job.
     pub completes: BTreeSet<TaskName>,
+    /// Its own status says that it has ended.
+    pub has_ended: bool,
 }
 
 /// Lists of kinds that are shared between members.
@@ -318,5 +321,7 @@ pub fn read_workload(object: &Value) -> Option<(WorkloadRef, WorkloadRequest)> {
     let reference = workload::reference_of(object)?;
     let gang = workload::read_gang(object).map(Arc::new).map_err(|error| error.to_string());
     let completes = workload::completed_by(object);
-    Some((reference, WorkloadRequest { gang, queued: workload::names_queue(object), completes }))
+    let kind = WorkloadKind::of(object);
+    let has_ended = kind.is_some_and(|kind| workload::progress::has_copy_ended(kind, &object["status"]));
+    Some((reference, WorkloadRequest { gang, queued: workload::names_queue(object), completes, has_ended }))
 }

@@ -24,6 +24,7 @@ use tokio::time::Instant;
 
 use crate::{
     decide::{
+        first_status::{self, StatusTurn},
         lease_fence::LeaseFence,
         placement::{self, QUOTA_EXCEEDED, SCHEDULER_ERROR, Step, Verdict},
     },
@@ -42,7 +43,8 @@ use crate::{
         },
     },
     write::{
-        binding_writes, confirmations::Confirmations, event_budget::EventBudget, topology_status::TopologyStatusWriter,
+        binding_writes, confirmations::Confirmations, event_budget::EventBudget, first_statuses::FirstStatuses,
+        topology_status::TopologyStatusWriter,
     },
 };
 
@@ -83,10 +85,13 @@ pub(crate) struct Scheduler {
     writer: Writer<Tag>,
     clock: SharedClock,
     metrics: Metrics,
-    /// Bindings with a write in flight, and the version it was decided on. Its outcome makes them due again.
-    in_flight: BTreeMap<BindingKey, String>,
+    /// Bindings with a write in flight, the version it was decided on, and since when. Its outcome makes them due
+    /// again.
+    in_flight: BTreeMap<BindingKey, (String, Instant)>,
     /// Those of them whose status waits until there is room for it.
     confirmations: Confirmations,
+    /// Bindings that are placed, whose status is not due yet.
+    first_statuses: FirstStatuses,
     /// Bindings whose writes failed.
     retries: BTreeMap<BindingKey, Retry>,
     fence: LeaseFence,
@@ -121,6 +126,7 @@ impl Scheduler {
             metrics: Metrics::register_metrics(&config.registry),
             in_flight: BTreeMap::new(),
             confirmations: Confirmations::default(),
+            first_statuses: FirstStatuses::default(),
             retries: BTreeMap::new(),
             fence: LeaseFence::new(config.grants.is_some()),
             estimators,
@@ -143,7 +149,7 @@ impl Scheduler {
             let left = at.duration_since(self.clock.now());
             Instant::now() + Duration::try_from(left).unwrap_or_default()
         });
-        retries.chain(self.grace_end).chain(self.recheck_at).chain(expiry).min()
+        retries.chain(self.grace_end).chain(self.recheck_at).chain(expiry).chain(self.first_statuses.next_due()).min()
     }
 
     pub(crate) fn wake_due(&mut self) {
@@ -154,6 +160,7 @@ impl Scheduler {
                 self.cache.mark_due(key);
             }
         }
+        self.first_statuses.take_due(now).iter().for_each(|key| self.cache.mark_due(key));
         if self.recheck_at.is_some_and(|at| at <= now) {
             self.recheck_at = None;
             self.cache.requeue_unschedulable();
@@ -256,6 +263,7 @@ impl Scheduler {
         self.fence.forget_binding(key);
         self.retries.remove(key);
         self.refused_at.remove(key);
+        self.first_statuses.forget(key);
         self.estimators.forget_binding(&key.to_string());
         self.show_unschedulable();
     }
@@ -349,10 +357,7 @@ impl Scheduler {
                 self.cache.assume_decision(key, &decision.targets, decision.plan.as_ref());
                 self.write_binding(key, Tag::Place(key.clone(), decision), write);
             }
-            Step::Confirm { anew } => {
-                self.confirmations.add(binding, None, anew);
-                self.in_flight.insert(key.clone(), binding.resource_version.clone());
-            }
+            Step::Confirm { anew } => self.confirm_scheduled(key, None, anew),
             Step::Refuse { reason, message, clear: true } => {
                 let write = binding_writes::clear_clusters(binding);
                 self.write_binding(key, Tag::Clear(key.clone(), reason, message), write);
@@ -366,9 +371,23 @@ impl Scheduler {
         self.writer.queue_write(tag, write);
     }
 
+    /// Has the status written that says that a binding is scheduled, when it is due.
+    fn confirm_scheduled(&mut self, key: &BindingKey, affinity: Option<String>, anew: bool) {
+        let Some(binding) = self.cache.bindings.get(key) else { return };
+        let now = self.clock.now();
+        match first_status::choose_turn(binding, self.cache.request_of(binding)) {
+            StatusTurn::Never => return self.first_statuses.forget(key),
+            StatusTurn::Later if !self.first_statuses.is_over(binding, now, Instant::now()) => return,
+            StatusTurn::Later | StatusTurn::Now => {}
+        }
+        let scheduled = anew.then(|| self.first_statuses.find_placement(binding).unwrap_or(now));
+        self.confirmations.add(binding, affinity, scheduled);
+        self.mark_in_flight(key);
+    }
+
     fn mark_in_flight(&mut self, key: &BindingKey) {
         let version = self.cache.bindings.get(key).map(|binding| binding.resource_version.clone()).unwrap_or_default();
-        self.in_flight.insert(key.clone(), version);
+        self.in_flight.insert(key.clone(), (version, Instant::now()));
     }
 
     /// Sends the statuses that wait, as far as there is room. Whether any is to be decided again.
@@ -442,6 +461,7 @@ impl Scheduler {
                 };
                 if self.cache.bindings.get(&key).is_some_and(is_scheduled) {
                     self.retries.remove(&key);
+                    self.first_statuses.forget(&key);
                 }
                 self.cache.mark_due(&key);
             }
@@ -458,7 +478,9 @@ impl Scheduler {
 
     /// The clusters are written: now the status, with the generation that the write returned, and the Events.
     fn confirm_placed(&mut self, key: &BindingKey, decision: &Decision, object: &Value) {
-        self.in_flight.remove(key);
+        if let Some((_, since)) = self.in_flight.remove(key) {
+            self.first_statuses.observe_write(since.elapsed());
+        }
         self.refused_at.remove(key);
         if !self.store_answer(object) {
             return self.cache.mark_due(key);
@@ -472,14 +494,14 @@ impl Scheduler {
         let is_news = binding.is_unqueued() || binding.status.scheduled_condition().is_some();
         let is_recorded = is_news && self.event_budget.take_event(Instant::now());
         let events = is_recorded.then(|| binding_writes::schedule_events(binding, true, &message, now));
-        self.confirmations.add(binding, decision.affinity.clone(), true);
-        self.in_flight.insert(key.clone(), binding.resource_version.clone());
+        self.first_statuses.observe_placement(binding, now, Instant::now());
+        self.confirm_scheduled(key, decision.affinity.clone(), true);
         self.write_events(events.unwrap_or_default());
     }
 
     /// What was assumed is not so: back to what the binding itself shows, and decide again when that makes sense.
     fn apply_failure(&mut self, key: &BindingKey, failure: Failure) {
-        let decided_on = self.in_flight.remove(key).unwrap_or_default();
+        let decided_on = self.in_flight.remove(key).map(|(version, _)| version).unwrap_or_default();
         self.cache.assume_binding(key);
         let is_newer = self.cache.bindings.get(key).is_some_and(|now| now.resource_version != decided_on);
         match failure {

@@ -225,7 +225,7 @@ fn the_next_affinity_is_tried_where_one_has_no_room_and_there_it_stays() {
     let Body::MergePatch(patch) = binding_writes::write_scheduled(
         &binding,
         decision.affinity.as_deref(),
-        true,
+        Some(now()),
         "2026-01-01T00:00:00Z".parse().unwrap(),
     )
     .body

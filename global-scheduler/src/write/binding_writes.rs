@@ -28,6 +28,12 @@ use crate::{
 
 /// Kind and version of what is written.
 const API_VERSION: &str = "work.karmada.io/v1alpha2";
+/// Event on a policy or a binding: its score weights are not understood, and count as absent.
+const SCORE_WEIGHTS_IGNORED: &str = "ScoreWeightsIgnored";
+/// Event on a binding and its workload: clusters were chosen. Not of a queued job that found a place at once.
+const SCHEDULE_BINDING_SUCCEED: &str = "ScheduleBindingSucceed";
+/// Event on a binding and its workload: no clusters were found, and why.
+const SCHEDULE_BINDING_FAILED: &str = "ScheduleBindingFailed";
 
 /// The kind of a binding: cluster-scoped templates have one of their own.
 fn kind_of(binding: &Binding) -> &'static str {
@@ -85,15 +91,20 @@ fn annotation_path(key: &str) -> String {
     format!("/metadata/annotations/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
-/// The status of a binding that is placed. `anew`: it was scheduled just now.
+/// The status of a binding that is placed. `scheduled`: when, unless the status says that already.
 #[must_use]
-pub fn write_scheduled(binding: &Binding, affinity: Option<&str>, anew: bool, now: Timestamp) -> Write {
+pub fn write_scheduled(
+    binding: &Binding,
+    affinity: Option<&str>,
+    scheduled: Option<Timestamp>,
+    now: Timestamp,
+) -> Write {
     let mut status = json!({
         "conditions": with_condition(binding, ("True", SUCCESS, SUCCESS_MESSAGE), now),
         "schedulerObservedGeneration": binding.generation,
     });
-    if anew {
-        status["lastScheduledTime"] = format_time(now).into();
+    if let Some(scheduled) = scheduled {
+        status["lastScheduledTime"] = format_time(scheduled).into();
     }
     if let Some(affinity) = affinity {
         status["schedulerObservingAffinityName"] = affinity.into();
@@ -140,7 +151,7 @@ pub fn success_message(targets: &[Target]) -> String {
 /// The Event about weights that can not be read.
 #[must_use]
 pub fn ignored_weights_event(fault: &WeightsFault, now: Timestamp) -> Write {
-    build_event(&fault.on, None, EventType::Warning, "ScoreWeightsIgnored", &fault.why, SCHEDULER_NAME, now)
+    build_event(&fault.on, None, EventType::Warning, SCORE_WEIGHTS_IGNORED, &fault.why, SCHEDULER_NAME, now)
 }
 
 /// Events on the binding and on its template, as karmada-scheduler writes them. A success is recorded on the template
@@ -163,19 +174,18 @@ pub fn schedule_events(binding: &Binding, success: bool, message: &str, now: Tim
         uid: binding.place.uid.clone(),
     };
     if success {
-        let reason = "ScheduleBindingSucceed";
         return vec![build_event(
             &on_template,
             Some(&on_binding),
             EventType::Normal,
-            reason,
+            SCHEDULE_BINDING_SUCCEED,
             message,
             SCHEDULER_NAME,
             now,
         )];
     }
     let failed = |regarding: &Regarding| {
-        build_event(regarding, None, EventType::Warning, "ScheduleBindingFailed", message, SCHEDULER_NAME, now)
+        build_event(regarding, None, EventType::Warning, SCHEDULE_BINDING_FAILED, message, SCHEDULER_NAME, now)
     };
     vec![failed(&on_binding), failed(&on_template)]
 }

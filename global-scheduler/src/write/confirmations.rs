@@ -2,9 +2,8 @@
 //!
 //! Rule: a status is built when it is sent, of the binding as it is known then. Karmada touches a binding as soon as it
 //! has clusters (its finalizer, the conditions of its Works), and a status that was built before it queued would be
-//! refused for the version that it names. Karmada needs each once: without `lastScheduledTime` it aggregates nothing,
-//! and it evicts nothing gracefully until `schedulerObservedGeneration` is the generation. One for a generation that is
-//! over says nothing: it is decided again. While placements leave no room, each write that is answered lets one status
+//! refused for the version that it names. Which statuses may wait or are not needed is decided before
+//! ([`first_status`](crate::decide::first_status)). One for a generation that is over says nothing: it is decided again. While placements leave no room, each write that is answered lets one status
 //! go, and that one before all that waits: built of what is known now, it is worth nothing in seconds.
 
 use std::{
@@ -25,7 +24,7 @@ struct Confirmation {
     uid: String,
     generation: i64,
     affinity: Option<String>,
-    anew: bool,
+    scheduled: Option<Timestamp>,
 }
 
 /// See the module.
@@ -37,10 +36,10 @@ pub struct Confirmations {
 }
 
 impl Confirmations {
-    /// Puts a binding in line that is placed as it should be. `anew`: it was scheduled just now.
-    pub fn add(&mut self, binding: &Binding, affinity: Option<String>, anew: bool) {
+    /// Puts a binding in line that is placed as it should be. `scheduled`: when, unless its status says that already.
+    pub fn add(&mut self, binding: &Binding, affinity: Option<String>, scheduled: Option<Timestamp>) {
         let (key, uid) = (binding.key.clone(), binding.uid.clone());
-        self.waiting.push_back(Confirmation { key, uid, generation: binding.generation, affinity, anew });
+        self.waiting.push_back(Confirmation { key, uid, generation: binding.generation, affinity, scheduled });
     }
 
     /// A write was answered.
@@ -58,9 +57,9 @@ impl Confirmations {
         if !mem::take(&mut self.owed) && !has_room {
             return None;
         }
-        let Confirmation { key, uid, generation, affinity, anew } = self.waiting.pop_front()?;
+        let Confirmation { key, uid, generation, affinity, scheduled } = self.waiting.pop_front()?;
         let known = bindings.get(&key).filter(|known| known.uid == uid && known.generation == generation);
-        let write = known.map(|binding| binding_writes::write_scheduled(binding, affinity.as_deref(), anew, now));
+        let write = known.map(|binding| binding_writes::write_scheduled(binding, affinity.as_deref(), scheduled, now));
         Some((key, write))
     }
 }

@@ -8,6 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
 use crate::error::{Status, go_quote};
+use crate::syntax::{find_syntax_error, repair_unicode};
 
 /// The body's media type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,12 +58,16 @@ impl Document {
 
     fn json(bytes: &[u8]) -> Result<Self, String> {
         let repeated = Cell::new(false);
-        let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-        let value = Seed { repeated: &repeated }.deserialize(&mut deserializer).map_err(|e| go_syntax(&e, bytes))?;
-        deserializer.end().map_err(|e| go_syntax(&e, bytes))?;
-        let mut document = Self { value, duplicates: Vec::new(), text: bytes.to_vec() };
+        if let Some(error) = find_syntax_error(bytes) {
+            return Err(error);
+        }
+        let text = repair_unicode(bytes).into_owned();
+        let mut deserializer = serde_json::Deserializer::from_slice(&text);
+        let value = Seed { repeated: &repeated }.deserialize(&mut deserializer).map_err(|e| e.to_string())?;
+        let mut document = Self { value, duplicates: Vec::new(), text };
         if repeated.get() {
-            document.duplicates = list_members(bytes).into_iter().filter(|(_, again)| *again).map(|(p, _)| p).collect();
+            document.duplicates =
+                list_members(&document.text).into_iter().filter(|(_, again)| *again).map(|(p, _)| p).collect();
         }
         Ok(document)
     }
@@ -98,17 +103,6 @@ impl From<Value> for Document {
     fn from(value: Value) -> Self {
         Self { value, duplicates: Vec::new(), text: Vec::new() }
     }
-}
-
-/// Go's words for a syntax error where they are known.
-pub(crate) fn go_syntax(error: &serde_json::Error, bytes: &[u8]) -> String {
-    if error.is_eof() || bytes.iter().all(u8::is_ascii_whitespace) {
-        return "unexpected end of JSON input".into();
-    }
-    let at = bytes.split(|b| *b == b'\n').take(error.line().saturating_sub(1)).map(|l| l.len() + 1).sum::<usize>()
-        + error.column().saturating_sub(1);
-    let found = bytes.get(at).map(|b| *b as char).unwrap_or(' ');
-    format!("invalid character '{found}' looking for beginning of value")
 }
 
 /// Of several documents only the first is read.

@@ -193,6 +193,9 @@ async fn admit_deletion(
     if call.resource.storage == "namespaces" && crate::namespace::INITIAL.contains(&name) && name != "kube-node-lease" {
         return Err(Status::forbidden("", "namespaces", name, "this namespace may not be deleted"));
     }
+    if call.resource.storage == "priorityclasses.scheduling.k8s.io" {
+        crate::priority::refuse_deletion(name)?;
+    }
     if admission::any_concerned(&call.server, &attributes) {
         let tidy = |_: &mut Value| Ok(());
         admission::run_mutating(&call.server, &attributes, None, &tidy, &mut call.warnings).await?;

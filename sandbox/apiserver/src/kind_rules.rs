@@ -1,21 +1,21 @@
-//! Validation of built-in kinds of which clusters are made: nodes, classes, claims, policies of networks and ways in
+//! Validation of built-in kinds of which clusters are made: classes, claims, policies of networks and ways in
 //! (`pkg/apis/{core,storage,networking}/validation`).
 
 use std::net::IpAddr;
 
 use serde_json::Value;
 
-use crate::meta::{label_problems, label_value_problems, qualified_name_problems, subdomain_problems};
+use crate::meta::{label_problems, qualified_name_problems, subdomain_problems};
 use crate::schema::{CauseReason, FieldError};
 
-const NETWORK: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+pub(crate) const NETWORK: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 const IMMUTABLE: &str = "field is immutable";
 
-fn text_of<'v>(value: &'v Value, key: &str) -> &'v str {
+pub(crate) fn text_of<'v>(value: &'v Value, key: &str) -> &'v str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn items_of<'v>(value: &'v Value, key: &str) -> &'v [Value] {
+pub(crate) fn items_of<'v>(value: &'v Value, key: &str) -> &'v [Value] {
     value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
@@ -23,77 +23,25 @@ fn given<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
     value.get(key).filter(|v| !v.is_null())
 }
 
-fn spec_of(object: &Value) -> &Value {
+pub(crate) fn spec_of(object: &Value) -> &Value {
     object.get("spec").unwrap_or(&Value::Null)
 }
 
-fn invalid_all(field: &str, value: &str, problems: &[String]) -> Vec<FieldError> {
+pub(crate) fn invalid_all(field: &str, value: &str, problems: &[String]) -> Vec<FieldError> {
     problems.iter().map(|why| FieldError::invalid_text(field, value, why)).collect()
 }
 
 /// A member that is set to something else than these.
-fn unsupported(value: &Value, key: &str, field: &str, known: &[&str]) -> Option<FieldError> {
+pub(crate) fn unsupported(value: &Value, key: &str, field: &str, known: &[&str]) -> Option<FieldError> {
     let found = given(value, key).filter(|v| !v.as_str().is_some_and(|v| v.is_empty() || known.contains(&v)))?;
     Some(FieldError::not_supported(field, found, known))
 }
 
 /// The address and the bits of a network.
-fn network(text: &str) -> Option<(IpAddr, u8)> {
+pub(crate) fn network(text: &str) -> Option<(IpAddr, u8)> {
     let (address, bits) = text.split_once('/')?;
     let (ip, bits) = (address.parse::<IpAddr>().ok()?, bits.parse::<u8>().ok()?);
     (bits <= if ip.is_ipv4() { 32 } else { 128 }).then_some((ip, bits))
-}
-
-/// `ValidateNode`, `ValidateNodeUpdate`: taints, networks and the name that a provider gave.
-pub fn node_errors(node: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let spec = spec_of(node);
-    let mut errors = Vec::new();
-    let taints = items_of(spec, "taints");
-    for (index, taint) in taints.iter().enumerate() {
-        let at = format!("metadata.taints[{index}]");
-        let (key, value, effect) = (text_of(taint, "key"), text_of(taint, "value"), text_of(taint, "effect"));
-        errors.extend(invalid_all(&format!("{at}.key"), key, &qualified_name_problems(key)));
-        errors.extend(invalid_all(&format!("{at}.value"), value, &label_value_problems(value)));
-        let known = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
-        if effect.is_empty() {
-            errors.push(FieldError::required(format!("{at}.effect"), ""));
-        } else {
-            errors.extend(unsupported(taint, "effect", &format!("{at}.effect"), &known));
-        }
-        let same = |other: &Value| text_of(other, "key") == key && text_of(other, "effect") == effect;
-        if taints.iter().take(index).any(same) {
-            let quote = crate::error::go_quote;
-            let shown = format!(
-                "{{\"Key\":{},\"Value\":{},\"Effect\":{},\"TimeAdded\":null}}: taints must be unique by key and effect pair",
-                quote(key),
-                quote(value),
-                quote(effect)
-            );
-            errors.push(FieldError::duplicate_shown(at, &shown));
-        }
-    }
-    for (index, range) in items_of(spec, "podCIDRs").iter().enumerate() {
-        let range = range.as_str().unwrap_or_default();
-        if network(range).is_none() {
-            errors.push(FieldError::invalid_text(format!("spec.podCIDRs[{index}]"), range, NETWORK));
-        }
-    }
-    let provider = |node: &Value| text_of(spec_of(node), "providerID").to_owned();
-    if old.map(provider).is_some_and(|before| !before.is_empty() && before != provider(node)) {
-        let why = "node updates may not change providerID except from \"\" to valid";
-        errors.push(FieldError::forbidden("spec.providerID", why));
-    }
-    errors
-}
-
-/// A node's list of networks follows the single one.
-pub fn follow_network(node: &mut Value, old: Option<&Value>) {
-    let range = text_of(spec_of(node), "podCIDR").to_owned();
-    let before = old.map(|old| text_of(spec_of(old), "podCIDR")).unwrap_or_default();
-    let listed = items_of(spec_of(node), "podCIDRs");
-    if !range.is_empty() && (listed.is_empty() || before != range) && listed.first() != Some(&range.as_str().into()) {
-        node["spec"]["podCIDRs"] = serde_json::json!([range]);
-    }
 }
 
 /// `ValidateStorageClass`; but for whether volumes may grow, a class stays as it was made.
@@ -448,22 +396,6 @@ mod tests {
 
     fn fields(errors: &[FieldError]) -> Vec<&str> {
         errors.iter().map(|e| e.field.as_str()).collect()
-    }
-
-    #[test]
-    fn a_taint_has_an_effect_and_comes_once() {
-        let taint = json!({"key": "a", "effect": "NoSchedule"});
-        let node = |taints: Value| json!({"spec": {"taints": taints}});
-        assert!(node_errors(&node(json!([taint])), None).is_empty());
-        assert_eq!(fields(&node_errors(&node(json!([taint, taint])), None)), ["metadata.taints[1]"]);
-        assert_eq!(fields(&node_errors(&node(json!([{"key": "a"}])), None)), ["metadata.taints[0].effect"]);
-    }
-
-    #[test]
-    fn the_networks_of_a_node_follow_the_first() {
-        let mut node = json!({"spec": {"podCIDR": "10.2.0.0/24", "podCIDRs": ["10.1.0.0/24"]}});
-        follow_network(&mut node, Some(&json!({"spec": {"podCIDR": "10.1.0.0/24"}})));
-        assert_eq!(node["spec"]["podCIDRs"], json!(["10.2.0.0/24"]));
     }
 
     #[test]

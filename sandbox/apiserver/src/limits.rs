@@ -1,4 +1,4 @@
-//! LimitRanges: the defaults and bounds they put on the containers of new pods (plugin LimitRanger).
+//! LimitRanges: the defaults and bounds they put on new pods, their containers and claims (plugin LimitRanger).
 
 use std::cmp::Ordering;
 
@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::error::Status;
 use crate::meta;
 use crate::resource::Resource;
+use crate::schema;
 use crate::server::ApiServer;
 
 /// A quantity in billionths, exactly.
@@ -63,18 +64,23 @@ impl Amount {
     }
 }
 
-fn container_limits(server: &ApiServer, pod: &Value) -> Vec<Value> {
-    let ranges = server.store().list("limitranges", Some(meta::metadata_text(pod, "namespace")));
+/// The limits of the namespace's ranges, those of one type if it is given.
+fn find_limits(server: &ApiServer, object: &Value, wanted: Option<&str>) -> Vec<Value> {
+    let ranges = server.store().list("limitranges", Some(meta::metadata_text(object, "namespace")));
     ranges
         .iter()
         .flat_map(|r| r.value.pointer("/spec/limits").and_then(Value::as_array).cloned().unwrap_or_default())
-        .filter(|l| l.get("type").and_then(Value::as_str) == Some("Container"))
+        .filter(|l| wanted.is_none_or(|wanted| type_of(l) == wanted))
         .collect()
+}
+
+fn type_of(limit: &Value) -> &str {
+    limit.get("type").and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Fills in the defaults of the namespace's ranges.
 pub fn default_limits(server: &ApiServer, pod: &mut Value) {
-    let limits = container_limits(server, pod);
+    let limits = find_limits(server, pod, Some("Container"));
     let mut notes = Vec::new();
     let containers = pod.pointer_mut("/spec/containers").and_then(Value::as_array_mut);
     for container in containers.into_iter().flatten() {
@@ -89,24 +95,22 @@ pub fn default_limits(server: &ApiServer, pod: &mut Value) {
     }
 }
 
-/// Refuses a valid new pod that is out of bounds.
-pub fn check_limits(server: &ApiServer, resource: &Resource, pod: &Value) -> Result<(), Status> {
-    if resource.storage != "pods" {
-        return Ok(());
-    }
-    let limits = container_limits(server, pod);
-    let name = meta::object_name(pod).to_owned();
-    let mut problems = Vec::new();
-    for container in pod.pointer("/spec/containers").and_then(Value::as_array).into_iter().flatten() {
-        for limit in &limits {
-            problems.extend(limit_violations(container, limit));
-        }
-    }
-    match problems.as_slice() {
-        [] => Ok(()),
-        [one] => Err(Status::forbidden("", "pods", &name, one)),
-        many => Err(Status::forbidden("", "pods", &name, &format!("[{}]", many.join(", ")))),
-    }
+/// Refuses a valid new pod or claim that is out of bounds.
+pub fn check_limits(server: &ApiServer, resource: &Resource, object: &Value) -> Result<(), Status> {
+    let problems: Vec<String> = match resource.storage.as_str() {
+        "pods" => find_limits(server, object, None).iter().flat_map(|limit| pod_violations(object, limit)).collect(),
+        "persistentvolumeclaims" => find_limits(server, object, Some("PersistentVolumeClaim"))
+            .iter()
+            .flat_map(|limit| claim_violations(object, limit))
+            .collect(),
+        _ => return Ok(()),
+    };
+    let why = match problems.as_slice() {
+        [] => return Ok(()),
+        [one] => one.clone(),
+        many => format!("[{}]", many.join(", ")),
+    };
+    Err(Status::forbidden("", &resource.plural, meta::object_name(object), &why))
 }
 
 /// Requests first, then limits, each with a note of what was set.
@@ -128,46 +132,114 @@ fn default_container(container: &mut Value, limit: &Value, notes: &mut Vec<Strin
     }
 }
 
-fn limit_violations(container: &Value, limit: &Value) -> Vec<String> {
-    let mut problems = Vec::new();
-    let amount =
-        |kind: &str, resource: &str| container.pointer(&format!("/resources/{kind}")).and_then(|m| m.get(resource));
-    let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), Into::into);
-    for (resource, bound) in limit.get("min").and_then(Value::as_object).into_iter().flatten() {
-        for (kind, word) in [("requests", "request"), ("limits", "limit")] {
-            match amount(kind, resource) {
-                None if kind == "requests" => {
-                    problems.push(format!(
-                        "minimum {resource} usage per Container is {}.  No request is specified",
-                        shown(bound)
-                    ));
-                }
-                Some(value) if Amount::parse(value).cmp(&Amount::parse(bound)) == Ordering::Less => {
-                    problems.push(format!(
-                        "minimum {resource} usage per Container is {}, but {word} is {}",
-                        shown(bound),
-                        shown(value)
-                    ));
-                }
-                _ => {}
-            }
-        }
+/// `PodValidateLimitFunc`: each container for itself, or all of the pod together.
+fn pod_violations(pod: &Value, limit: &Value) -> Vec<String> {
+    match type_of(limit) {
+        "Container" => ["containers", "initContainers"]
+            .into_iter()
+            .filter_map(|list| pod["spec"][list].as_array())
+            .flatten()
+            .flat_map(|container| usage_violations(&container["resources"], limit))
+            .collect(),
+        "Pod" => usage_violations(&sum_pod(pod), limit),
+        _ => Vec::new(),
     }
-    for (resource, bound) in limit.get("max").and_then(Value::as_object).into_iter().flatten() {
-        match amount("limits", resource) {
-            None => problems
-                .push(format!("maximum {resource} usage per Container is {}.  No limit is specified", shown(bound))),
-            Some(value) if Amount::parse(value) > Amount::parse(bound) => {
-                problems.push(format!(
-                    "maximum {resource} usage per Container is {}, but limit is {}",
-                    shown(bound),
-                    shown(value)
-                ));
-            }
-            Some(_) => {}
+}
+
+/// `PersistentVolumeClaimValidateLimitFunc`: bounds of the storage that it requests.
+fn claim_violations(claim: &Value, limit: &Value) -> Vec<String> {
+    let request = &claim["spec"]["resources"]["requests"]["storage"];
+    let mut problems = Vec::new();
+    for (bound, word, outside) in [("min", "minimum", Ordering::Less), ("max", "maximum", Ordering::Greater)] {
+        let bound = &limit[bound]["storage"];
+        if !bound.is_null() && compare_amounts(request, bound) == outside {
+            let (bound, request) = (show_amount(bound), show_amount(request));
+            problems
+                .push(format!("{word} storage usage per PersistentVolumeClaim is {bound}, but request is {request}"));
         }
     }
     problems
+}
+
+/// `minConstraint`, `maxConstraint` and `limitRequestRatioConstraint`: each bound is complained about once.
+fn usage_violations(usage: &Value, limit: &Value) -> Vec<String> {
+    let of = |kind: &str, resource: &str| Some(&usage[kind][resource]).filter(|amount| !amount.is_null());
+    let bounds = |bound: &str| limit[bound].as_object().into_iter().flatten();
+    let who = type_of(limit);
+    let mut problems = Vec::new();
+    for (bound, word, needed, outside, order) in [
+        ("min", "minimum", "request", Ordering::Less, ["request", "limit"]),
+        ("max", "maximum", "limit", Ordering::Greater, ["limit", "request"]),
+    ] {
+        for (resource, allowed) in bounds(bound) {
+            let head = format!("{word} {resource} usage per {who} is {}", show_amount(allowed));
+            if of(&format!("{needed}s"), resource).is_none() {
+                problems.push(format!("{head}.  No {needed} is specified"));
+                continue;
+            }
+            let wrong = order.into_iter().find_map(|kind| {
+                let amount = of(&format!("{kind}s"), resource)?;
+                (compare_amounts(amount, allowed) == outside).then(|| (kind, show_amount(amount)))
+            });
+            problems.extend(wrong.map(|(kind, amount)| format!("{head}, but {kind} is {amount}")));
+        }
+    }
+    for (resource, allowed) in bounds("maxLimitRequestRatio") {
+        let head = format!("{resource} max limit to request ratio per {who} is {}", show_amount(allowed));
+        let positive = |kind: &str| of(kind, resource).and_then(Amount::parse).filter(|amount| amount.is_positive());
+        match (positive("requests"), positive("limits")) {
+            (None, _) => problems.push(format!("{head}, but no request is specified or request is 0")),
+            (_, None) => problems.push(format!("{head}, but no limit is specified or limit is 0")),
+            (Some(request), Some(limit)) => {
+                let ratio = limit.0 as f64 / request.0 as f64;
+                if Amount::parse(allowed).is_some_and(|allowed| ratio * 1e9 > allowed.0 as f64) {
+                    problems.push(format!("{head}, but provided ratio is {ratio:.6}"));
+                }
+            }
+        }
+    }
+    problems
+}
+
+/// What the containers of a pod request and may use together.
+fn sum_pod(pod: &Value) -> Value {
+    let mut sums = json!({"requests": {}, "limits": {}});
+    for container in pod["spec"]["containers"].as_array().into_iter().flatten() {
+        for kind in ["requests", "limits"] {
+            for (resource, amount) in container["resources"][kind].as_object().into_iter().flatten() {
+                let sum = add_amounts(&sums[kind][resource], amount);
+                sums[kind][resource] = sum;
+            }
+        }
+    }
+    // The first containers run one after the other, before the others.
+    for container in pod["spec"]["initContainers"].as_array().into_iter().flatten() {
+        for kind in ["requests", "limits"] {
+            for (resource, amount) in container["resources"][kind].as_object().into_iter().flatten() {
+                if compare_amounts(amount, &sums[kind][resource]).is_gt() {
+                    sums[kind][resource] = amount.clone();
+                }
+            }
+        }
+    }
+    sums
+}
+
+/// The sum keeps the unit family of the first amount.
+fn add_amounts(sum: &Value, more: &Value) -> Value {
+    let (Some(first), Some(second)) = (Amount::parse(sum), Amount::parse(more)) else { return more.clone() };
+    let (total, whole) = (first.0 + second.0, 1_000_000_000 << 10);
+    let binary = show_amount(sum).ends_with('i') && total % whole == 0;
+    let text = if binary { format!("{}Ki", total / whole) } else { format!("{total}n") };
+    schema::canonical_quantity(&text).unwrap_or(text).into()
+}
+
+fn compare_amounts(one: &Value, other: &Value) -> Ordering {
+    Amount::parse(one).cmp(&Amount::parse(other))
+}
+
+fn show_amount(amount: &Value) -> String {
+    amount.as_str().map_or_else(|| amount.to_string(), Into::into)
 }
 
 #[cfg(test)]
@@ -183,5 +255,52 @@ mod tests {
         assert!(amount("-1").is_negative());
         assert_eq!(amount("1e3"), amount("1k"));
         assert!(Amount::parse(&"abc".into()).is_none());
+    }
+
+    #[test]
+    fn a_container_stays_within_bounds_and_ratio() {
+        let limit = json!({"type": "Container", "min": {"cpu": "50m"}, "max": {"cpu": "1"},
+            "maxLimitRequestRatio": {"cpu": "4"}});
+        let why =
+            |resources: Value| pod_violations(&json!({"spec": {"containers": [{"resources": resources}]}}), &limit);
+        assert!(why(json!({"requests": {"cpu": "500m"}, "limits": {"cpu": "1"}})).is_empty());
+        assert_eq!(
+            why(json!({"requests": {"cpu": "10m"}, "limits": {"cpu": "500m"}})),
+            [
+                "minimum cpu usage per Container is 50m, but request is 10m",
+                "cpu max limit to request ratio per Container is 4, but provided ratio is 50.000000"
+            ]
+        );
+        assert_eq!(
+            why(json!({"requests": {"cpu": "2"}, "limits": {"cpu": "2"}})),
+            ["maximum cpu usage per Container is 1, but limit is 2"]
+        );
+    }
+
+    #[test]
+    fn a_pod_is_bounded_by_the_sum_of_its_containers() {
+        let limit = json!({"type": "Pod", "max": {"memory": "1Gi"}});
+        let pod = |sizes: &[&str]| {
+            let container = |size: &&str| json!({"resources": {"limits": {"memory": size}}});
+            json!({"spec": {"containers": sizes.iter().map(container).collect::<Vec<_>>()}})
+        };
+        assert!(pod_violations(&pod(&["600Mi", "400Mi"]), &limit).is_empty());
+        assert_eq!(
+            pod_violations(&pod(&["600Mi", "600Mi", "600Mi"]), &limit),
+            ["maximum memory usage per Pod is 1Gi, but limit is 1800Mi"]
+        );
+        let without = json!({"spec": {"containers": [{"resources": {}}]}});
+        assert_eq!(pod_violations(&without, &limit), ["maximum memory usage per Pod is 1Gi.  No limit is specified"]);
+    }
+
+    #[test]
+    fn a_claim_is_bounded_by_its_request() {
+        let limit = json!({"type": "PersistentVolumeClaim", "min": {"storage": "1Gi"}, "max": {"storage": "10Gi"}});
+        let claim = |size: &str| json!({"spec": {"resources": {"requests": {"storage": size}}}});
+        assert!(claim_violations(&claim("5Gi"), &limit).is_empty());
+        assert_eq!(
+            claim_violations(&claim("500Mi"), &limit),
+            ["minimum storage usage per PersistentVolumeClaim is 1Gi, but request is 500Mi"]
+        );
     }
 }

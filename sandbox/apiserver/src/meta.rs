@@ -13,6 +13,10 @@ pub use decode::{decode_metadata, json_type};
 pub use names::{label_problems, label_value_problems, qualified_name_problems, subdomain_problems};
 pub use validate::{go_text, validate_metadata, validate_update};
 
+/// The Go type that kind and version are read into.
+pub const TYPE_META: &str =
+    r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+
 /// `metadata` of an object, as a map.
 pub fn metadata_of(object: &Value) -> Option<&Map<String, Value>> {
     object.get("metadata").and_then(Value::as_object)

@@ -310,7 +310,8 @@ fn body_options(body: Value, resource: &Resource) -> Result<Value, Status> {
     let Value::Object(map) = body else {
         let found = crate::meta::json_type(&body);
         return Err(Status::bad_request(format!(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type struct"
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type {}",
+            crate::meta::TYPE_META
         )));
     };
     let kind = map.get("kind").and_then(Value::as_str).unwrap_or("DeleteOptions");

@@ -58,10 +58,17 @@ pub fn admit_class(server: &ApiServer, class: &Value) -> Result<(), Status> {
     let other =
         classes.iter().map(|other| &other.value).find(|other| is_default(other) && meta::object_name(other) != name);
     let Some(other) = other.map(meta::object_name) else { return Ok(()) };
-    let why = format!(
-        "PriorityClass {other} is already marked as default. Only one PriorityClass can be marked as global default"
-    );
+    let why = format!("PriorityClass {other} is already marked as default. Only one default can exist");
     Err(Status::forbidden("scheduling.k8s.io", "priorityclasses", name, &why))
+}
+
+/// The classes of the system stay.
+pub fn refuse_deletion(name: &str) -> Result<(), Status> {
+    if SYSTEM.iter().all(|(known, ..)| *known != name) {
+        return Ok(());
+    }
+    let why = "this is a system priority class and cannot be deleted";
+    Err(Status::forbidden("scheduling.k8s.io", "priorityclasses", name, why))
 }
 
 /// What a class may be called and be worth, and that it stays so.
@@ -118,7 +125,7 @@ pub fn resolve_priority(server: &ApiServer, pod: &mut Value) -> Result<(), Statu
                     let (value, policy) = priority_of(&class.value);
                     (value, policy, Some(meta::object_name(&class.value).to_owned()))
                 }
-                None => (0, None, None),
+                None => (0, Some("PreemptLowerPriority".to_owned()), None),
             }
         }
         name => {
@@ -139,13 +146,24 @@ pub fn resolve_priority(server: &ApiServer, pod: &mut Value) -> Result<(), Statu
         );
         return Err(Status::forbidden("", "pods", meta::object_name(pod), &why));
     }
+    let sent = pod.pointer("/spec/preemptionPolicy").and_then(Value::as_str);
+    if let (Some(sent), Some(policy)) = (sent, policy.as_deref())
+        && sent != policy
+    {
+        let why = format!(
+            "the string value of PreemptionPolicy ({sent}) must not be provided in pod spec; priority admission \
+             controller computed {policy} from the given PriorityClass name"
+        );
+        return Err(Status::forbidden("", "pods", meta::object_name(pod), &why));
+    }
     let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
     if let Some(name) = default_class {
         spec.insert("priorityClassName".into(), name.into());
     }
     spec.insert("priority".into(), value.into());
-    let policy = policy.unwrap_or_else(|| "PreemptLowerPriority".into());
-    spec.entry("preemptionPolicy").or_insert_with(|| policy.into());
+    if let Some(policy) = policy {
+        spec.insert("preemptionPolicy".into(), policy.into());
+    }
     Ok(())
 }
 

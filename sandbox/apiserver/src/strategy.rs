@@ -193,7 +193,7 @@ pub fn prepare_create(
         ("", "nodes") => {
             taint_new_node(object);
             complete_status(resource, object);
-            crate::kind_rules::follow_network(object, None);
+            crate::node_rules::follow_network(object, None);
         }
         ("batch", "jobs") => prepare_job(object),
         ("apps", "daemonsets") => note_template(object, None),
@@ -383,7 +383,7 @@ pub fn prepare_update(
             labels["kubernetes.io/metadata.name"] = name.into();
         }
         ("", "secrets") => prepare_secret(object),
-        ("", "nodes") if part == Part::Whole => crate::kind_rules::follow_network(object, Some(old)),
+        ("", "nodes") if part == Part::Whole => crate::node_rules::follow_network(object, Some(old)),
         ("coordination.k8s.io", "leases") => drop_lease_gates(object),
         ("", "pods") if part == Part::Whole => crate::pod::prepare_update(object, old),
         ("", "services") if part == Part::Whole => crate::service::prepare_update(server, object, old)?,

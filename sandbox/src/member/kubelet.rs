@@ -20,12 +20,12 @@ use super::{
 
 /// Annotations that overrule a pod's command.
 pub const PREFIX: &str = "sim.caldera.dev/";
-/// How long the pod runs: seconds, or `forever`.
+/// On a pod: how long it runs, in seconds, or `forever`.
 pub const RUN_FOR: &str = "sim.caldera.dev/run-for";
-/// The exit code it ends with.
+/// On a pod: the exit code it ends with.
 pub const EXIT_CODE: &str = "sim.caldera.dev/exit-code";
 
-/// When its containers last started, with the fraction of a second.
+/// On a pod: when its containers last started, with the fraction of a second. The sandbox writes it.
 const STARTED: &str = "sim.caldera.dev/started";
 
 /// What a pod does once it is started.

@@ -33,11 +33,14 @@ pub struct Caldera {
 }
 
 impl Caldera {
-    /// As the controller is by default.
+    /// As the world's rules say: by default as the controller is.
     #[must_use]
     pub fn new(world: &World) -> Self {
-        let patience = Some(queue::RESERVATION_AFTER);
-        Self::with(world.queues.iter().cloned(), OrderPolicy::default(), patience).with_preemption(world)
+        let rules = &world.rules;
+        let mut own = Self::with(world.queues.iter().cloned(), rules.order, rules.reservation_after);
+        own.engine.set_history_half_life(rules.history_half_life);
+        rules.mean_used.iter().for_each(|(queue, mean)| own.engine.set_mean_used(queue, mean));
+        own.with_preemption(world)
     }
 
     /// With another order, and patience with blocked jobs in seconds; `None`: no place is ever kept. Nobody is evicted.
@@ -61,7 +64,8 @@ impl Caldera {
     #[must_use]
     pub fn with_preemption(self, world: &World) -> Self {
         let last = world.jobs.last().map_or(world.start, |job| job.arrival);
-        Self { preemption: Some(Preemption::new(seconds(world.start), seconds(last.since(world.start)))), ..self }
+        let span = seconds(last.since(world.start));
+        Self { preemption: Some(Preemption::new(&world.rules.preemption, seconds(world.start), span)), ..self }
     }
 
     /// Whether a job in line waits for more than there could ever be.
@@ -175,6 +179,9 @@ impl Policy for Caldera {
         let mut charge = Resources::new();
         site.job(job).running.iter().flatten().for_each(|hold| charge.add(&hold.amount));
         self.engine.charge_job(&id(job), &site.job(job).queue, &charge);
+        // Of a job that runs the estimate is what is left.
+        let end = site.job(job).run_for().map(|left| seconds(site.now()).saturating_add(left));
+        self.engine.set_expected_end(id(job).as_str(), end);
     }
 
     fn ended(&mut self, _: &mut Site<'_>, job: usize) {

@@ -1,4 +1,4 @@
-//! Preemption in a simulation: the state machine of `caldera_core::queue::preemption` with the controller's defaults.
+//! Preemption in a simulation: the state machine of `caldera_core::queue::preemption`, by the policy of the world's rules.
 //!
 //! Only whole jobs are evicted: what is left of a gang that shrinks runs on in ways that a simulation knows nothing of. A
 //! victim is not pending until the attempt that it was evicted for is over, then waits again with its age and starts from
@@ -22,6 +22,7 @@ use super::caldera::{id, index};
 use crate::{
     site::{Site, Stand},
     time::Millis,
+    world::EvictionTerms,
 };
 
 /// A preemptor that was refused is considered again no more often than the time of all arrivals has of these parts.
@@ -37,12 +38,12 @@ pub(super) struct Preemption {
 }
 
 impl Preemption {
-    /// With the controller's defaults, as after a start at `now`, for jobs that arrive over `span` seconds.
-    pub(super) fn new(now: i64, span: i64) -> Self {
+    /// By this policy, as after a start at `now`, for jobs that arrive over `span` seconds.
+    pub(super) fn new(policy: &PreemptionPolicy, now: i64, span: i64) -> Self {
         let normal = Pace::default();
         let retry = normal.retry.max(span / PARTS);
         let pace = Pace { pause: normal.pause.max(retry / normal.retry), retry };
-        let mut schedule = AttemptSchedule::new(PreemptionPolicy::default(), pace);
+        let mut schedule = AttemptSchedule::new(policy.clone(), pace);
         // The budget begins to fill.
         schedule.budget(now);
         Self { schedule, out: Vec::new(), evictions: HashMap::new() }
@@ -77,7 +78,14 @@ impl Preemption {
         if !self.schedule.begin_round(true, now) {
             return Vec::new();
         }
-        let all = engine.preemption_candidates(HEADS_PER_QUEUE).into_iter().filter(|job| job.may_reclaim);
+        let policy = self.schedule.policy.clone();
+        let lowest = lowest_preemptable(site, &policy);
+        let may_evict = |job: &PreemptionCandidate| {
+            let id = index(&job.id);
+            let above = lowest.is_some_and(|lowest| lowest < site.job(id).priority);
+            !terms(site, id).never_preempts && (policy.reclaim && job.may_reclaim || above)
+        };
+        let all = engine.preemption_candidates(HEADS_PER_QUEUE).into_iter().filter(may_evict);
         let all = all.map(|job| pending_preemptor(site, engine, job)).collect();
         let selected = self.schedule.select_preemptors(all, now);
         if selected.is_empty() {
@@ -86,7 +94,7 @@ impl Preemption {
         let queues = engine.queue_accounts();
         let running = self.running_jobs(site, engine);
         let fleet = site.members().total().ready;
-        let (policy, budget) = (self.schedule.policy.clone(), self.schedule.budget(now));
+        let budget = self.schedule.budget(now);
         let input = PreemptionInput {
             queues: &queues,
             running: &running,
@@ -123,15 +131,15 @@ impl Preemption {
     fn running_jobs(&self, site: &Site<'_>, engine: &Engine) -> Vec<RunningJob> {
         let running = |(job, stand): (usize, &Stand)| {
             let Stand::Running { since, .. } = stand else { return None };
-            let (id, of) = (id(job), site.job(job));
+            let (id, of, terms) = (id(job), site.job(job), terms(site, job));
             Some(RunningJob {
                 charge: engine.charge_of(id.as_str())?,
                 name: id.as_str().into(),
                 id,
                 queue: of.queue.clone(),
-                namespace: "simulated".into(),
+                namespace: terms.namespace,
                 priority: of.priority,
-                preemptable: None,
+                preemptable: terms.preemptable,
                 ours: true,
                 created: seconds(of.arrival),
                 started: Some(seconds(*since)),
@@ -142,6 +150,20 @@ impl Preemption {
         };
         site.holders().filter_map(running).collect()
     }
+}
+
+/// What a job says of evictions.
+fn terms(site: &Site<'_>, job: usize) -> EvictionTerms {
+    site.world().terms.get(&site.job(job).name).cloned().unwrap_or_default()
+}
+
+/// The lowest priority that runs and may be preempted by some rule.
+fn lowest_preemptable(site: &Site<'_>, policy: &PreemptionPolicy) -> Option<i32> {
+    if policy.preempt.is_empty() || (!policy.unset.preempt && site.world().terms.is_empty()) {
+        return None;
+    }
+    let may = |job: &usize| terms(site, *job).preemptable.unwrap_or(policy.unset.preempt);
+    site.holders().map(|(job, _)| job).filter(may).map(|job| site.job(job).priority).min()
 }
 
 fn pending_preemptor(site: &Site<'_>, engine: &Engine, job: PreemptionCandidate) -> PendingPreemptor {

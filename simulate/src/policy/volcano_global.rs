@@ -21,6 +21,7 @@ use caldera_core::{
     gang::{Gang, QueueName},
     inventory::Capacity,
     place::{self, Cluster},
+    plan::PinnedDomains,
     quantity::Quantity,
     resources::{Limits, ResourceName, Resources},
 };
@@ -224,7 +225,7 @@ fn divide(site: &mut Site<'_>, index: usize) -> Option<Vec<Part>> {
         let mut pods: Vec<u32> = shape.gang.tasks.iter().map(|task| task.replicas).collect();
         *pods.first_mut()? = u32::try_from(target.replicas).unwrap_or(u32::MAX);
         let cluster = site.members().index(&target.cluster)?;
-        Some(Part { job: index, cluster, pods, gang: Arc::clone(&shape.gang) })
+        Some(Part { job: index, cluster, pods, gang: Arc::clone(&shape.gang), within: PinnedDomains::default() })
     };
     Some(decision.targets.iter().filter_map(part).collect())
 }

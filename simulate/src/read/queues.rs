@@ -1,15 +1,19 @@
 //! Queues as Volcano writes them: `scheduling.volcano.sh/v1beta1 Queue` objects in YAML or JSON, a `List` of them too.
 //! Other kinds in the file are passed over, as `kubectl apply` would take them elsewhere.
 
+use std::collections::BTreeMap;
+
 use caldera_core::{
     gang::QueueName,
-    queue::{Dequeue, QueueSpec, QueueState},
+    queue::{Dequeue, QueueSpec, QueueState, RunningLimits},
     resources::{Limits, Resources},
 };
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::ReadError;
+
+const MAX_RUNNING_JOBS: &str = "caldera.dev/max-running-jobs";
 
 #[derive(Deserialize)]
 struct Object {
@@ -23,6 +27,8 @@ struct Object {
 #[derive(Deserialize)]
 struct Metadata {
     name: String,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -80,6 +86,8 @@ fn push(queues: &mut Vec<QueueSpec>, document: &Value) -> Result<(), ReadError> 
     let wrong = |what: String| ReadError::File(format!("queue {name}: {what}"));
     let object = Object::deserialize(document).map_err(|error| wrong(error.to_string()))?;
     let spec = object.spec;
+    let running = object.metadata.annotations.get(MAX_RUNNING_JOBS).map(|text| text.parse());
+    let running = running.transpose().map_err(|_| wrong(format!("{MAX_RUNNING_JOBS} is no whole number of jobs")))?;
     queues.push(QueueSpec {
         name: QueueName::from(object.metadata.name),
         parent: spec.parent.filter(|parent| !parent.is_empty()).map(QueueName::from),
@@ -89,6 +97,8 @@ fn push(queues: &mut Vec<QueueSpec>, document: &Value) -> Result<(), ReadError> 
         unreadable: Vec::new(),
         guarantee: spec.guarantee.and_then(|guarantee| guarantee.resource).unwrap_or_default(),
         deserved: spec.deserved.unwrap_or_default(),
+        // Jobs of a trace have no namespace.
+        running: RunningLimits { all: running, of_namespace: None },
         reclaimable: spec.reclaimable.unwrap_or(true),
         dequeue: match spec.dequeue_strategy.as_deref() {
             Some("fifo") => Dequeue::Fifo,

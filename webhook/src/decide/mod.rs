@@ -10,6 +10,7 @@ pub mod namespace_access;
 pub mod patch;
 pub mod protected_fields;
 pub mod queue;
+pub mod queue_limits;
 mod ssh_keys;
 pub mod verdict;
 pub mod waiting_limits;

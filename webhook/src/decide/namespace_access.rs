@@ -71,7 +71,7 @@ pub fn find_default_queue(job: &Value, namespace: &str, snapshot: Snapshot<'_>) 
 
 /// The first queue on the way to the root that does not select the namespace. Where a parent is not there, or parents
 /// lead in a circle, nothing is known of those above: the controller starts nothing in such a queue.
-fn find_refusal<'a>(
+pub(super) fn find_refusal<'a>(
     queue: &str,
     namespace: &str,
     facts: Option<&NamespaceFacts>,

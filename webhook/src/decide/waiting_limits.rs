@@ -5,11 +5,19 @@
 //! queue and of the queues below it, of every kind that names one, without an admission and not ended. Slurm's
 //! `MaxSubmitJobs` is the model, which counts those that run too. It is a bound on lines and objects, and no quota: what
 //! arrives within the moment that the watches are behind passes, and nobody who waits is put out of line.
+//!
+//! Nobody fills a line for others with what it would not take: workloads of namespaces that may not use the queue do not
+//! count, and of each namespace no more than its own limit.
+
+use std::collections::BTreeMap;
 
 use caldera_crds::{names::volcano::ROOT_QUEUE, tenancy::WaitingLimits, workload::queue_of};
 use serde_json::Value;
 
-use super::verdict::{Denial, Verdict};
+use super::{
+    namespace_access::find_refusal,
+    verdict::{Denial, Verdict},
+};
 use crate::observe::{
     cache::{Cache, WorkloadKey},
     request::ReviewRequest,
@@ -25,7 +33,7 @@ pub fn refuse_over_limit(request: &ReviewRequest<'_, Value>, cache: &Cache) -> O
         if limits == WaitingLimits::default() {
             return None;
         }
-        let (all, own) = count_waiting(queue, namespace, cache);
+        let (all, own) = count_waiting(queue, &limits, namespace, cache);
         let full = |limit: Option<usize>, count: usize| limit.filter(|limit| count >= *limit);
         let message = match (full(limits.all, all), full(limits.of_namespace, own)) {
             (Some(most), _) => format!("{all} jobs wait in queue {queue} and those below it, and {most} are the most"),
@@ -40,7 +48,7 @@ pub fn refuse_over_limit(request: &ReviewRequest<'_, Value>, cache: &Cache) -> O
 }
 
 /// A queue and those above it, the root left out.
-fn list_path<'a>(queue: &'a str, cache: &'a Cache) -> Vec<&'a str> {
+pub(crate) fn list_path<'a>(queue: &'a str, cache: &'a Cache) -> Vec<&'a str> {
     let mut path: Vec<&str> = Vec::new();
     let mut at = queue;
     while !matches!(at, "" | ROOT_QUEUE) && !path.contains(&at) {
@@ -51,18 +59,24 @@ fn list_path<'a>(queue: &'a str, cache: &'a Cache) -> Vec<&'a str> {
     path
 }
 
-/// Jobs that wait in a queue or below it: in all, and of a namespace.
-fn count_waiting(queue: &str, namespace: &str, cache: &Cache) -> (usize, usize) {
-    let is_below = |named: &str| list_path(named, cache).contains(&queue);
-    let (mut all, mut own) = (0, 0);
+/// Jobs that wait in a queue or below it: in all, of each namespace as many as it may have at most; and of one namespace.
+fn count_waiting(queue: &str, limits: &WaitingLimits, namespace: &str, cache: &Cache) -> (usize, usize) {
+    let mut by_namespace: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut takes: BTreeMap<(&str, &str), bool> = BTreeMap::new();
     for (key, workload) in cache.workloads.iter() {
         let Some(named) = workload.queue.as_deref().filter(|_| !workload.ended) else { continue };
-        if (named == queue || is_below(named)) && !is_admitted(key, cache) {
-            all += 1;
-            own += usize::from(key.namespace == namespace);
+        let is_taken = takes.entry((named, &key.namespace)).or_insert_with(|| {
+            let facts = cache.namespaces.get(&*key.namespace);
+            list_path(named, cache).contains(&queue)
+                && find_refusal(named, &key.namespace, facts, |name| cache.queues.get(name)).is_none()
+        });
+        if *is_taken && !is_admitted(key, cache) {
+            *by_namespace.entry(&key.namespace).or_default() += 1;
         }
     }
-    (all, own)
+    let own = by_namespace.get(namespace).copied().unwrap_or(0);
+    let most = limits.of_namespace.unwrap_or(usize::MAX);
+    (by_namespace.values().map(|count| *count.min(&most)).sum(), own)
 }
 
 fn is_admitted(key: &WorkloadKey, cache: &Cache) -> bool {
@@ -77,7 +91,7 @@ mod tests {
     use std::sync::Arc;
 
     use caldera_core::admission::Admission;
-    use caldera_crds::workload::WorkloadKind;
+    use caldera_crds::{tenancy::NamespaceFacts, workload::WorkloadKind};
     use serde_json::json;
 
     use super::*;
@@ -154,5 +168,29 @@ mod tests {
         assert_eq!(submit(&cache, "leaf"), None);
         add(&mut cache, "ns", "mine", "leaf", "waits");
         assert!(submit(&cache, "leaf").unwrap().contains("1 jobs of namespace ns wait in queue top"));
+    }
+
+    #[test]
+    fn nobody_fills_a_line_from_a_namespace_that_its_queue_does_not_take_or_beyond_its_part() {
+        let selects = "caldera.dev/namespace-selector";
+        let mut cache = cache(&json!({"caldera.dev/max-waiting-jobs": "2", selects: "team=ml"}));
+        let labels = [("team".to_owned(), "ml".to_owned())].into();
+        let facts = NamespaceFacts { labels, ..NamespaceFacts::default() };
+        cache.namespaces.insert("ns".into(), facts);
+        for name in ["one", "two", "three"] {
+            add(&mut cache, "evil", name, "leaf", "waits");
+        }
+        assert_eq!(submit(&cache, "leaf"), None);
+        for name in ["one", "two"] {
+            add(&mut cache, "ns", name, "leaf", "waits");
+        }
+        assert!(submit(&cache, "leaf").is_some());
+        let limits = json!({"caldera.dev/max-waiting-jobs": "2", "caldera.dev/max-waiting-jobs-per-namespace": "1"});
+        cache.queues.insert("top".into(), json!({"metadata": {"name": "top", "annotations": limits}}));
+        cache.workloads.clear();
+        for name in ["one", "two", "three"] {
+            add(&mut cache, "other", name, "leaf", "waits");
+        }
+        assert_eq!(submit(&cache, "leaf"), None, "one of them counts");
     }
 }

@@ -5,6 +5,10 @@
 //! refused for now instead of being let through: Karmada's binding controller tries again. So is a copy that asks for
 //! more than was charged ([`charged_copy`](super::charged_copy)), of any kind that can be queued. A copy made anew has
 //! what its job's restarts as a whole left of `maxRetry`.
+//!
+//! What is charged must end with its charge: a copy that was charged is deleted with its Work, whatever
+//! `preserveResourcesOnDeletion` of its policy says, and has the replicas that were charged, whatever its label
+//! `retain-replicas` says (Karmada `pkg/controllers/execution/execution_controller.go`, `pkg/util/constants.go`).
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -17,7 +21,7 @@ use serde_json::{Value, json};
 use super::{
     charged_copy::hold_against_record,
     job_copy::{is_volcano_job, make_copy},
-    patch::patch_between,
+    patch::{patch_between, set_field},
     verdict::Verdict,
 };
 use crate::observe::{
@@ -44,9 +48,12 @@ struct WorkMetadata<'a> {
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct WorkSpec {
     #[serde(default)]
     workload: WorkManifests,
+    #[serde(default)]
+    preserve_resources_on_deletion: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -117,7 +124,7 @@ fn make_copies(
     if let Some(key) = binding.workload.as_ref().filter(|_| binding.gated) {
         manifests.iter().try_for_each(|manifest| hold_against_workload(manifest, key))?;
     }
-    let copies = if manifests.iter().any(is_volcano_job) {
+    let mut copies = if manifests.iter().any(is_volcano_job) {
         rewrite_copies(manifests, old.map(ReviewedWork::manifests).unwrap_or_default(), binding, cluster)?
     } else {
         manifests.to_vec()
@@ -130,9 +137,21 @@ fn make_copies(
         for copy in copies.iter().filter(|copy| WorkloadKind::of(copy).is_some()) {
             hold_against_record(copy, record, *replicas, class)?;
         }
+        copies.iter_mut().for_each(remove_retained_replicas);
     }
     let whole = |manifests: &[Value]| json!({"spec": {"workload": {"manifests": manifests}}});
-    Ok(patch_between(&whole(manifests), &whole(&copies)))
+    let mut patch = patch_between(&whole(manifests), &whole(&copies));
+    if binding.gated && work.spec.preserve_resources_on_deletion == Some(true) {
+        patch.push(set_field(&["spec", "preserveResourcesOnDeletion"], false));
+    }
+    Ok(patch)
+}
+
+/// With this label Karmada keeps the replicas that the member's own copy has.
+fn remove_retained_replicas(copy: &mut Value) {
+    if let Some(labels) = copy.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
+        labels.remove(karmada::RETAIN_REPLICAS);
+    }
 }
 
 /// A copy is of the workload that was charged: an override may change neither its kind nor its name or namespace.
@@ -232,6 +251,26 @@ mod tests {
             object["metadata"]["annotations"]["caldera.dev/plan"] = plan.to_string().into();
         }
         CachedBinding::from_object(&object)
+    }
+
+    #[test]
+    fn a_copy_that_was_charged_is_deleted_with_its_work_and_keeps_no_replicas_of_its_members_own() {
+        let mut cache = Cache::default();
+        cache.put_binding(key(), binding(Some(4)));
+        let mut work = work(4);
+        work["spec"]["preserveResourcesOnDeletion"] = true.into();
+        let retains = json!({"resourcetemplate.karmada.io/retain-replicas": "true", "app": "x"});
+        work["spec"]["workload"]["manifests"][0]["metadata"]["labels"] = retains;
+        for old in [None, Some(&work)] {
+            let Verdict::Allow { patch, .. } = review(&work, old, Snapshot::of_cache(&cache)) else { panic!() };
+            let sent = applied(&work, &patch);
+            assert_eq!(sent["spec"]["preserveResourcesOnDeletion"], false);
+            assert_eq!(sent["spec"]["workload"]["manifests"][0]["metadata"]["labels"], json!({"app": "x"}));
+            assert_eq!(review(&sent, Some(&work), Snapshot::of_cache(&cache)), Verdict::UNCHANGED);
+        }
+        cache.put_binding(key(), CachedBinding { gated: false, ..binding(Some(4)) });
+        let Verdict::Allow { patch, .. } = review(&work, None, Snapshot::of_cache(&cache)) else { panic!() };
+        assert_eq!(applied(&work, &patch)["spec"]["preserveResourcesOnDeletion"], true, "nobody is charged for it");
     }
 
     fn key() -> (String, String) {

@@ -1,4 +1,8 @@
-//! Members: ready, with Volcano, and with the host's queues open. And the queues of the host.
+//! Checks the members, and the queues of the host.
+//!
+//! Rule: no member at all, a member without Volcano's kinds or ready pods, and a queue that is closed in a member alone
+//! are errors. A member that is not ready or lacks a queue of the host is a warning, as are a pause and a closed queue
+//! with jobs.
 
 use caldera_crds::names::volcano::DEFAULT_QUEUE;
 

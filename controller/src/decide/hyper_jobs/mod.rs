@@ -9,9 +9,11 @@
 //! - What the templates have no more is deleted; so is nothing of a HyperJob that ended. The garbage collector takes the
 //!   rest with the HyperJob.
 //! - What the server refuses is told in a condition, and tried again each minute.
+//! - A template may be large and have hundreds of jobs: few are built at once, whoever asks for how many.
 //!
 //! A host need not have HyperJobs: nothing waits for the first list of them.
 
+mod plan;
 mod status;
 
 use std::{
@@ -20,25 +22,19 @@ use std::{
 };
 
 use caldera_core::gang::WorkloadRef;
-use caldera_crds::{
-    hyper_job::{MOST_CHILDREN, Replicated, list_replicated, name_child},
-    workload::WorkloadKind,
-};
+use caldera_crds::hyper_job::{list_replicated, name_child};
 use caldera_runtime::{watch::Event, write::Failure};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use self::status::{ChildState, build_status, find_recorded_end, has_ended, is_ended};
+use self::{
+    plan::View,
+    status::{find_recorded_end, has_ended, is_ended},
+};
 use super::deadlines::after;
 use crate::{
-    observe::{COUNTS, ChildFacts, HyperJobFacts, Input, Key, Objects, PolicyFacts, Workload},
-    write::{
-        Decision,
-        hyper_job::{
-            ChildKind, HyperJobWrite, build_child, build_policy, hash_placement, hash_template, patch_child,
-            patch_policy, patch_status, placement_of,
-        },
-    },
+    observe::{ChildFacts, HyperJobFacts, Input, Key, Objects, PolicyFacts, Workload},
+    write::{Decision, hyper_job::ChildKind},
 };
 
 /// By then a write has been answered, and its answer seen.
@@ -49,6 +45,10 @@ const AGAIN: SignedDuration = SignedDuration::from_secs(1);
 const REFUSED: SignedDuration = SignedDuration::from_secs(60);
 /// HyperJobs that are looked at in one pass.
 const LOOKS: usize = 16;
+/// Writes for one HyperJob that are under way at most.
+const MOST_OF_ONE: usize = 8;
+/// Writes for all of them that are under way at most: each may carry a whole template.
+const MOST_UNDER_WAY: usize = 16;
 
 /// A job or a policy of a HyperJob; its status where there is none.
 type Target = Option<(ChildKind, Arc<str>)>;
@@ -59,6 +59,8 @@ struct Tracked {
     facts: HyperJobFacts,
     /// What is not written again before this time.
     waits: BTreeMap<Target, Timestamp>,
+    /// What was sent and not answered.
+    under_way: BTreeSet<Target>,
     /// What the server said no to.
     refused: BTreeMap<Target, String>,
     /// Names that were taken when we made something of them.
@@ -76,6 +78,8 @@ pub(crate) struct HyperJobs {
     parents: BTreeMap<Key, Key>,
     /// By HyperJob.
     policies: BTreeMap<Key, BTreeMap<Arc<str>, PolicyFacts>>,
+    /// The HyperJobs of policies that are there.
+    policy_parents: BTreeMap<Key, Key>,
     /// Without a list of policies nothing is made.
     are_policies_listed: bool,
     /// When to look at one.
@@ -103,8 +107,13 @@ impl HyperJobs {
             // Another one of its name has nothing under way.
             Some(known) if known.facts.uid == facts.uid => known.facts = facts,
             _ => {
-                let tracked =
-                    Tracked { facts, waits: BTreeMap::new(), refused: BTreeMap::new(), taken: BTreeSet::new() };
+                let tracked = Tracked {
+                    facts,
+                    waits: BTreeMap::new(),
+                    under_way: BTreeSet::new(),
+                    refused: BTreeMap::new(),
+                    taken: BTreeSet::new(),
+                };
                 self.all.insert(tracked.facts.key.clone(), tracked);
             }
         }
@@ -120,15 +129,15 @@ impl HyperJobs {
         match event {
             Event::Applied(policy) => self.set_policy(policy, now),
             Event::Deleted(policy) => {
-                let of = Key::new(&policy.key.namespace, &policy.hyper_job);
-                if let Some(all) = self.policies.get_mut(&of) {
-                    all.remove(&policy.key.name);
-                }
+                let told = Key::new(&policy.key.namespace, &policy.hyper_job);
+                let of = self.policy_parents.remove(&policy.key).unwrap_or(told);
+                self.remove_policy(&of, &policy.key);
                 self.look_at(&of, now);
             }
             Event::Reset(all) => {
                 self.are_policies_listed = true;
                 self.policies.clear();
+                self.policy_parents.clear();
                 all.into_iter().for_each(|policy| self.set_policy(policy, now));
                 self.looks.extend(self.all.keys().map(|key| (key.clone(), now)));
             }
@@ -137,8 +146,21 @@ impl HyperJobs {
 
     fn set_policy(&mut self, policy: PolicyFacts, now: Timestamp) {
         let of = Key::new(&policy.key.namespace, &policy.hyper_job);
+        let before = self.policy_parents.insert(policy.key.clone(), of.clone());
+        if let Some(before) = before.filter(|before| *before != of) {
+            self.remove_policy(&before, &policy.key);
+            self.look_at(&before, now);
+        }
         self.policies.entry(of.clone()).or_default().insert(Arc::clone(&policy.key.name), policy);
         self.look_at(&of, now);
+    }
+
+    fn remove_policy(&mut self, of: &Key, policy: &Key) {
+        let Some(all) = self.policies.get_mut(of) else { return };
+        all.remove(&policy.name);
+        if all.is_empty() {
+            self.policies.remove(of);
+        }
     }
 
     /// Takes in that a Volcano Job is new, changed or gone.
@@ -212,6 +234,7 @@ impl HyperJobs {
     /// Takes in the answer to a write.
     pub(crate) fn follow_answer(&mut self, key: &Key, target: Target, failure: Option<&Failure>, now: Timestamp) {
         let Some(tracked) = self.all.get_mut(key) else { return };
+        tracked.under_way.remove(&target);
         let wait = match failure {
             None => None,
             Some(Failure::Refused { message, .. }) => {
@@ -254,39 +277,49 @@ impl HyperJobs {
         if !self.are_policies_listed {
             return Vec::new();
         }
-        let due = self.looks.iter().filter(|(_, at)| **at <= now).map(|(key, _)| key.clone());
-        let due: Vec<Key> = due.take(LOOKS).collect();
+        // Whoever waits longest goes first, whatever its name.
+        let mut due: Vec<(Timestamp, Key)> =
+            self.looks.iter().filter(|(_, at)| **at <= now).map(|(key, at)| (*at, key.clone())).collect();
+        if due.is_empty() {
+            return Vec::new();
+        }
+        due.sort_unstable();
+        let under_way: usize = self.all.values().map(|tracked| tracked.under_way.len()).sum();
+        let mut left = MOST_UNDER_WAY.saturating_sub(under_way);
         let mut decisions = Vec::new();
-        for key in due {
+        for (_, key) in due.into_iter().take(LOOKS) {
             self.looks.remove(&key);
             let Some(tracked) = self.all.get_mut(&key) else { continue };
             if tracked.facts.is_deleting() || has_ended(&tracked.facts.object) {
                 continue;
             }
             tracked.waits.retain(|_, until| *until > now);
+            let waits = &tracked.waits;
+            tracked.under_way.retain(|target| waits.contains_key(target));
+            let most = left.min(MOST_OF_ONE.saturating_sub(tracked.under_way.len()));
             let none = BTreeMap::new();
             let view = View {
                 facts: &tracked.facts,
                 objects,
                 children: self.children.get(&key).unwrap_or(&none),
                 policies: self.policies.get(&key),
+                waits,
             };
-            let mut plan = view.plan_children();
+            let mut plan = view.plan_children(most);
             let should_be: BTreeSet<&str> = plan.children.iter().map(|child| child.name.as_str()).collect();
             let forgotten: Vec<Arc<str>> =
                 view.list_gone().filter(|name| !should_be.contains(&***name)).cloned().collect();
-            let wanted: BTreeSet<Target> = plan.writes.iter().map(HyperJobWrite::target).collect();
-            tracked.refused.retain(|target, _| target.is_none() || wanted.contains(target));
-            tracked.taken.retain(|target| wanted.contains(target));
+            left -= plan.writes.len();
+            tracked.refused.retain(|target, _| target.is_none() || plan.wanted.contains(target));
+            tracked.taken.retain(|target| plan.wanted.contains(target));
             let said = tracked.refused.values().next().cloned();
             let problem = plan.taken.first().cloned().or(said);
-            plan.writes.extend(view.write_status(&plan.children, problem.as_deref(), now));
+            let status = view.write_status(&plan.children, problem.as_deref(), now);
+            plan.writes.extend(status.filter(|write| !waits.contains_key(&write.target())));
             for write in plan.writes {
                 let target = write.target();
-                if tracked.waits.contains_key(&target) {
-                    continue;
-                }
-                tracked.waits.insert(target, after(now, ANSWERED));
+                tracked.waits.insert(target.clone(), after(now, ANSWERED));
+                tracked.under_way.extend(target.is_some().then_some(target));
                 decisions.push(Decision::HyperJob { key: key.clone(), write });
             }
             // One of an index that is scaled away and back is new.
@@ -294,170 +327,11 @@ impl HyperJobs {
                 known.retain(|name, _| !forgotten.contains(name));
             }
             let taken = (!plan.taken.is_empty()).then(|| after(now, REFUSED));
-            let next = tracked.waits.values().copied().chain(taken).min();
+            let more = plan.is_cut.then(|| after(now, AGAIN));
+            let next = tracked.waits.values().copied().chain(taken).chain(more).min();
             self.looks.extend(next.map(|at| (key, at)));
         }
         decisions
-    }
-}
-
-/// One HyperJob and what there is of it.
-struct View<'a> {
-    facts: &'a HyperJobFacts,
-    objects: &'a Objects,
-    children: &'a BTreeMap<Arc<str>, Arc<ChildFacts>>,
-    policies: Option<&'a BTreeMap<Arc<str>, PolicyFacts>>,
-}
-
-/// What comes of it.
-#[derive(Default)]
-struct Plan {
-    writes: Vec<HyperJobWrite>,
-    children: Vec<ChildState>,
-    /// Names that others have, each as a sentence.
-    taken: Vec<String>,
-}
-
-impl View<'_> {
-    fn find_job(&self, name: &str) -> Option<&Workload> {
-        let kind = WorkloadKind::VolcanoJob;
-        let reference = WorkloadRef {
-            group: kind.api_resource().group,
-            kind: kind.kind().to_owned(),
-            namespace: self.facts.key.namespace.to_string(),
-            name: name.to_owned(),
-        };
-        self.objects.workloads.get(&reference).map(|job| &**job)
-    }
-
-    fn find_policy(&self, name: &str) -> Option<&PolicyFacts> {
-        self.policies?.get(name)
-    }
-
-    fn owns(&self, owner: Option<&Arc<str>>) -> bool {
-        owner.is_some_and(|owner| *owner == self.facts.uid)
-    }
-
-    /// Jobs that ended and are not there any more.
-    fn list_gone(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.children.keys().filter(|name| self.find_job(name).is_none())
-    }
-
-    /// What of its jobs and policies is to be made, changed and deleted.
-    fn plan_children(&self) -> Plan {
-        let mut plan = Plan::default();
-        let replicas = list_replicated(&self.facts.object).map(|replicated| replicated.replicas.max(0));
-        let asked = replicas.fold(0_i64, i64::saturating_add);
-        if asked > MOST_CHILDREN {
-            // It was there before the webhook.
-            plan.taken.push(format!("it asks for {asked} jobs and may have {MOST_CHILDREN}: nothing is made of it"));
-            return plan;
-        }
-        let mut wanted = BTreeSet::new();
-        for (at, replicated) in list_replicated(&self.facts.object).enumerate() {
-            let placement = placement_of(self.facts, &replicated);
-            for index in 0..replicated.replicas {
-                let name = name_child(&self.facts.key.name, replicated.name, index);
-                self.plan_child(&mut plan, (at, &replicated), &name, &placement);
-                wanted.insert(name);
-            }
-        }
-        let stale = |name: &&Arc<str>| !wanted.contains(&***name);
-        for name in self.children.keys().filter(stale) {
-            let job = self.find_job(name).filter(|job| !job.deleting);
-            let ours = job.filter(|job| self.owns(job.child.as_ref().map(|child| &child.owner)));
-            let delete = |job: &Workload| HyperJobWrite::Delete(ChildKind::Job, Arc::clone(name), Arc::clone(&job.uid));
-            plan.writes.extend(ours.map(delete));
-        }
-        let policies = self.policies.into_iter().flatten().filter(|(name, _)| stale(name));
-        plan.writes.extend(policies.filter_map(|(_, policy)| self.delete_policy(policy)));
-        plan
-    }
-
-    /// Only its own.
-    fn delete_policy(&self, policy: &PolicyFacts) -> Option<HyperJobWrite> {
-        let is_ours = self.owns(policy.owner.as_ref()) && !policy.deleting;
-        is_ours.then(|| HyperJobWrite::Delete(ChildKind::Policy, Arc::clone(&policy.key.name), Arc::clone(&policy.uid)))
-    }
-
-    fn plan_child(&self, plan: &mut Plan, (at, replicated): (usize, &Replicated<'_>), name: &str, placement: &Value) {
-        let mut child = ChildState {
-            name: name.to_owned(),
-            replicated: at,
-            is_made: false,
-            state: Value::Null,
-            counts: [0; COUNTS.len()],
-        };
-        let job = self.find_job(name);
-        let policy = self.find_policy(name);
-        let is_foreign = job.is_some_and(|job| !self.owns(job.child.as_ref().map(|child| &child.owner)));
-        if let Some(end) = self.find_end(name) {
-            child.state = end;
-        } else if is_foreign {
-            plan.taken.push(format!("a job {name:?} that this HyperJob does not own is there; it is left alone"));
-            // It would place what is another's.
-            plan.writes.extend(policy.and_then(|policy| self.delete_policy(policy)));
-        } else if policy.is_some_and(|policy| !self.owns(policy.owner.as_ref())) {
-            plan.taken.push(format!("a PropagationPolicy {name:?} that this HyperJob does not own is there"));
-        } else {
-            plan.writes.extend(self.write_child(job, policy, (name, replicated), placement));
-        }
-        // One that ended keeps its counts when it is gone.
-        let ended = || self.children.get(name).filter(|child| child.owner == self.facts.uid && is_ended(&child.state));
-        let facts = match job.filter(|_| !is_foreign) {
-            Some(job) => job.child.as_ref(),
-            None => ended(),
-        };
-        child.is_made = facts.is_some() || child.state.is_object();
-        if let Some(facts) = facts {
-            child.counts = facts.counts;
-            if child.state.is_null() {
-                child.state = facts.state.clone();
-            }
-        }
-        plan.children.push(child);
-    }
-
-    /// As what a job ended, whether it is there yet or not.
-    fn find_end(&self, name: &str) -> Option<Value> {
-        let seen = self.children.get(name).filter(|child| child.owner == self.facts.uid);
-        let seen = seen.map(|child| &child.state).filter(|state| is_ended(state));
-        seen.or_else(|| find_recorded_end(&self.facts.object, name)).cloned()
-    }
-
-    fn write_child(
-        &self,
-        job: Option<&Workload>,
-        policy: Option<&PolicyFacts>,
-        (name, replicated): (&str, &Replicated<'_>),
-        placement: &Value,
-    ) -> Option<HyperJobWrite> {
-        let Some(policy) = policy else {
-            let policy = build_policy(self.facts, replicated, name, placement);
-            return Some(HyperJobWrite::Create(ChildKind::Policy, name.into(), policy));
-        };
-        if policy.deleting {
-            return None;
-        }
-        if *policy.hash != *hash_placement(placement) {
-            let patch = patch_policy(&policy.resource_version, placement);
-            return Some(HyperJobWrite::Change(ChildKind::Policy, name.into(), patch));
-        }
-        let Some(job) = job else {
-            let job = build_child(self.facts, replicated, name);
-            return Some(HyperJobWrite::Create(ChildKind::Job, name.into(), job));
-        };
-        let is_old = job.child.as_ref().is_some_and(|child| *child.hash != *hash_template(replicated));
-        (is_old && !job.deleting).then(|| {
-            let patch = patch_child(&job.resource_version, name, replicated.template());
-            HyperJobWrite::Change(ChildKind::Job, name.into(), patch)
-        })
-    }
-
-    fn write_status(&self, children: &[ChildState], problem: Option<&str>, now: Timestamp) -> Option<HyperJobWrite> {
-        let status = build_status(self.facts, children, problem, now);
-        let is_new = self.facts.object["status"] != status;
-        is_new.then(|| HyperJobWrite::Status(patch_status(&self.facts.resource_version, &status)))
     }
 }
 

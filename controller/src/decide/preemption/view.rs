@@ -85,7 +85,8 @@ impl Prospects {
             else {
                 continue;
             };
-            let says = objects.workload_of(binding).and_then(|workload| workload.preemptable);
+            let says = objects.workload_of(binding);
+            let says = says.and_then(|workload| objects.is_preemptable(&record.queue, workload));
             if says.unwrap_or(policy.unset.preempt) {
                 let lowest = prospects.by_queue.entry(record.queue.clone()).or_insert(record.priority);
                 *lowest = record.priority.min(*lowest);
@@ -105,9 +106,14 @@ fn list_bindings<'a>(objects: &'a Objects, jobs: &'a Jobs) -> impl Iterator<Item
 }
 
 /// Every job that holds quota.
-pub(super) fn list_running(objects: &Objects, jobs: &Jobs, capacity: &FleetCapacity) -> Vec<RunningJob> {
+pub(super) fn list_running(
+    objects: &Objects,
+    jobs: &Jobs,
+    capacity: &FleetCapacity,
+    now: Timestamp,
+) -> Vec<RunningJob> {
     list_bindings(objects, jobs)
-        .filter_map(|(binding, state)| describe_running(objects, jobs, capacity, binding, state))
+        .filter_map(|(binding, state)| describe_running(objects, jobs, capacity, binding, state, now))
         .collect()
 }
 
@@ -117,6 +123,7 @@ fn describe_running(
     capacity: &FleetCapacity,
     binding: &Binding,
     state: &JobState,
+    now: Timestamp,
 ) -> Option<RunningJob> {
     let charge = jobs.engine.charge_of(binding.id.as_str()).filter(|charge| !charge.is_empty())?;
     let stage = state.stage().filter(|_| state.assumed.is_none());
@@ -129,18 +136,23 @@ fn describe_running(
         // Evicted now it would run again from the start, and it gives its quota back in a moment.
         && !capacity.has_run_out(binding);
     let placed = stage == Some(Stage::Placed) || stage == Some(Stage::Foreign);
+    // The scheduler says when it placed a job some seconds later.
+    let unsaid = if stage == Some(Stage::Placed) { now.as_second() } else { binding.created };
     Some(RunningJob {
         id: binding.id.clone(),
         queue: objects.queue_of(binding)?.clone(),
         namespace: Arc::clone(&binding.key.namespace),
         name: Arc::clone(&binding.key.name),
         priority: binding.admission.as_ref().map_or(0, |record| record.priority),
-        preemptable: workload.and_then(|workload| workload.preemptable),
+        preemptable: workload.and_then(|workload| objects.is_preemptable(&workload.queue, workload)),
         ours,
         created: binding.created,
-        started: placed.then(|| binding.scheduled.unwrap_or(binding.created)),
+        started: placed.then(|| binding.scheduled.unwrap_or(unsaid)),
         charge,
-        elastic: workload.filter(|_| ours && placed).and_then(|workload| describe_elastic(objects, binding, workload)),
+        // Of what is not dispatched, surplus would go on running.
+        elastic: workload
+            .filter(|_| ours && placed && !binding.undispatched)
+            .and_then(|workload| describe_elastic(objects, binding, workload)),
         evictions: binding.eviction.as_ref().map(|eviction| eviction.eviction_history()).unwrap_or_default(),
         progressed: workload.is_some_and(|workload| workload.progress.succeeded > 0),
     })

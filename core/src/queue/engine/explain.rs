@@ -1,12 +1,18 @@
 //! Answers about the engine's state: what queues hold, the position of each pending job, and why it is still pending.
 
+use std::sync::Arc;
+
 use crate::{
     gang::QueueName,
     quantity::Quantity,
     queue::{
         engine::{CapacityRefusal, Engine, JobState, QueueUsage},
         pending::{job_order::JobId, line::Inadmissible},
-        quota::{admission, amounts::Dim, tree::Node},
+        quota::{
+            admission,
+            amounts::Dim,
+            tree::{Node, split_counts},
+        },
         spec::QueueSpec,
     },
     reason::{Position, QueueProblem, Reason},
@@ -20,7 +26,13 @@ impl Engine {
     pub fn usage_of(&self, queue: &QueueName) -> QueueUsage {
         let Some(node) = self.index.get(queue) else { return QueueUsage::default() };
         let slot = &self.slots[node.index()];
-        QueueUsage { used: slot.used.resources(&self.dims), waiting: slot.line.len() }
+        let namespace = |(dim, count): (&Dim, &i128)| Some((Arc::clone(self.dims.namespace(*dim)?), to_count(*count)));
+        QueueUsage {
+            used: slot.used.resources(&self.dims),
+            waiting: slot.line.len(),
+            running: to_count(slot.running.get(Dim::JOBS)),
+            running_of: slot.running.iter().filter_map(namespace).collect(),
+        }
     }
 
     /// All queues with a spec, in the order of their names.
@@ -94,6 +106,9 @@ impl Engine {
         if slot.is_fifo() && !is_hopeless && slot.line.first_satisfiable().is_some_and(|(front, _)| front < key) {
             return Some(Reason::BehindQueueHead { queue, position });
         }
+        if let Some((at, dim, _)) = admission::first_short_quota(&self.slots, &slot.path, &shape.counts) {
+            return self.explain_running_limit(queue, (at, dim), 0, position);
+        }
         if let Some((at, dim, _)) = admission::first_short_quota(&self.slots, &slot.path, &shape.sparse) {
             let (bound, limit) = admission::limiting_bound(&self.slots, &self.dims, &self.fleet, at, dim);
             let name = self.dims.name(dim);
@@ -116,6 +131,27 @@ impl Engine {
         Some(Reason::Next { queue, position })
     }
 
+    /// How many jobs run where a limit of them holds one up, and for how many more a place is kept.
+    pub(crate) fn explain_running_limit(
+        &self,
+        queue: QueueName,
+        (at, dim): (Node, Dim),
+        kept: i128,
+        position: Position,
+    ) -> Option<Reason> {
+        let slot = &self.slots[at.index()];
+        let limit = slot.spec.as_ref()?.running.get(dim)?;
+        Some(Reason::RunningLimit {
+            queue,
+            by: slot.name.clone(),
+            namespace: self.dims.namespace(dim).map(ToString::to_string),
+            running: to_count(slot.running.get(dim)),
+            kept: to_count(kept),
+            limit: to_count(limit),
+            position,
+        })
+    }
+
     /// What the job on top of which this one comes holds of a resource below a queue.
     pub(crate) fn holds_already(&self, id: &str, at: Node, dim: Dim) -> i128 {
         let Some(JobState::Charged { node, charge, .. }) = self.resized.get(id).and_then(|of| self.jobs.get(of)) else {
@@ -130,7 +166,8 @@ impl Engine {
     pub fn charge_of(&self, id: &str) -> Option<Resources> {
         match self.jobs.get(id)? {
             JobState::Charged { charge, .. } => Some(
-                charge
+                split_counts(charge)
+                    .0
                     .iter()
                     .map(|(dim, amount)| (self.dims.name(*dim).clone(), self.dims.name(*dim).amount(*amount)))
                     .collect(),
@@ -150,4 +187,8 @@ impl Engine {
     pub fn is_pending(&self, id: &str) -> bool {
         matches!(self.jobs.get(id), Some(JobState::Pending { .. }))
     }
+}
+
+fn to_count(jobs: i128) -> u64 {
+    u64::try_from(jobs).unwrap_or(0)
 }

@@ -41,6 +41,7 @@ use crate::{
             admission::{self, Ask, Shape},
             amounts::{Dense, Dims, Sparse},
             history::Decay,
+            running::Counted,
             tree::{self, Node, Slot},
         },
         reservation::{ReservationId, Reservations},
@@ -82,6 +83,10 @@ pub struct QueueUsage {
     pub used: Resources,
     /// Jobs in this queue's own line.
     pub waiting: usize,
+    /// Jobs that hold anything, with all queues below.
+    pub running: u64,
+    /// Of those the ones of each namespace, where a limit counts these.
+    pub running_of: BTreeMap<Arc<str>, u64>,
 }
 
 #[derive(Debug, Clone)]
@@ -271,18 +276,27 @@ impl Engine {
 
     /// A job holds `charge` of a queue, whether or not it ever waited here.
     pub fn charge_job(&mut self, id: &JobId, queue: &QueueName, charge: &Resources) {
-        self.charge_job_below(id, queue, &[], charge);
+        self.charge_job_below(id, queue, &[], charge, &Counted::Job);
     }
 
-    /// The same, where it is known which queues were above that one, the nearest first: they are charged if neither it
-    /// nor
-    /// anything seen before says so now.
-    pub fn charge_job_below(&mut self, id: &JobId, queue: &QueueName, above: &[QueueName], charge: &Resources) {
+    /// The same, where it is known as what it counts, and which queues were above that one, the nearest first: they are
+    /// charged if neither it nor anything seen before says so now.
+    pub fn charge_job_below(
+        &mut self,
+        id: &JobId,
+        queue: &QueueName,
+        above: &[QueueName],
+        charge: &Resources,
+        counted: &Counted,
+    ) {
         let node = self.intern_queue(queue);
         let moved = self.slots[node.index()].record_ancestors(above);
         (self.is_quota_outdated, self.is_tree_outdated) =
             (self.is_quota_outdated | moved, self.is_tree_outdated | moved);
-        let charge = self.dims.sparse(charge);
+        let mut charge = self.dims.sparse(charge);
+        if !charge.is_empty() {
+            charge = [charge, counted.count(&mut self.dims)].concat().into();
+        }
         match self.jobs.get_mut(id) {
             Some(JobState::Charged { node: was, charge: had, end }) if *was == node => {
                 if *had != charge {
@@ -363,7 +377,10 @@ impl Engine {
             let node = self.first_queue()?;
             let (key, id) = self.next_candidate(node)?;
             let path = &self.slots[node.index()].path;
-            if let Some((at, dim, asked)) = admission::first_short_quota(&self.slots, path, &self.shape(id).sparse) {
+            let short = |asked| admission::first_short_quota(&self.slots, path, asked);
+            // A limit of jobs first: who is short of that has nothing reserved.
+            let Shape { counts, sparse, .. } = self.shape(id);
+            if let Some((at, dim, asked)) = short(counts).or_else(|| short(sparse)) {
                 self.mark_inadmissible(node, id, Inadmissible::Quota(at, dim, asked));
                 continue;
             }
@@ -427,7 +444,9 @@ impl Engine {
         let (pods, charged) = shape.grant_pods(&slot.path, |at, dim| {
             Some(admission::free_quota(&self.slots[at.index()], dim)? - self.reserved_amount(blocking, at, dim))
         });
+        let counts = shape.counts.clone();
         let charge = if shape.is_rigid() { shape.sparse.clone() } else { self.dims.sparse(&charged) };
+        let charge: Sparse = if charge.is_empty() { charge } else { [charge, counts].concat().into() };
         let (queue, copies) = (slot.name.clone(), shape.ask.copies);
         let above = slot.path[1..].iter().filter(|at| **at != Node::ROOT);
         let above = above.map(|at| self.slots[at.index()].name.clone()).collect();

@@ -13,7 +13,7 @@ use crate::{
 /// tree, except what it uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entitlement {
-    /// ReservedClusters free for it and all below.
+    /// Kept free for it and all below.
     pub guarantee: Resources,
     /// What it may take back up to. Said by it, or its part by weight.
     pub deserved: Resources,

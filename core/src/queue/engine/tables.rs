@@ -107,10 +107,10 @@ impl Engine {
 
     pub(crate) fn charge(&mut self, node: Node, amounts: &[(Dim, i128)]) {
         self.ledger_version += 1;
-        self.slots[node.index()].own.add(amounts);
+        self.slots[node.index()].charge_own(amounts);
         for i in 0..self.slots[node.index()].path.len() {
             let at = self.slots[node.index()].path[i];
-            self.slots[at.index()].used.add(amounts);
+            self.slots[at.index()].charge_below(amounts);
         }
         self.queue_order.touch(node, Touch::Share);
         self.reservations.note_usage_change(&self.slots[node.index()].path);
@@ -118,10 +118,10 @@ impl Engine {
 
     pub(crate) fn remove_charge(&mut self, node: Node, amounts: &[(Dim, i128)]) {
         self.ledger_version += 1;
-        self.slots[node.index()].own.sub(amounts);
+        self.slots[node.index()].remove_own(amounts);
         for i in 0..self.slots[node.index()].path.len() {
             let at = self.slots[node.index()].path[i];
-            self.slots[at.index()].used.sub(amounts);
+            self.slots[at.index()].remove_below(amounts);
         }
         self.queue_order.touch(node, Touch::Share);
         self.reservations.note_usage_change(&self.slots[node.index()].path);

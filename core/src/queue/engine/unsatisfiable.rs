@@ -19,7 +19,7 @@ impl Engine {
         slot.problem.is_some() || slot.line.is_unsatisfiable(*shape)
     }
 
-    /// A shape is inadmissible: for ever, perhaps.
+    /// Records whether an inadmissible shape can never fit.
     pub(crate) fn mark_unsatisfiable(&mut self, node: Node, shape: ShapeId, cause: Inadmissible) {
         let slot = &self.slots[node.index()];
         let resized = || slot.line.first_of(shape).is_some_and(|key| self.exceeds_with_held(node, shape, &key.id));
@@ -27,7 +27,7 @@ impl Engine {
         self.slots[node.index()].line.set_unsatisfiable(shape, unsatisfiable);
     }
 
-    /// Limits are others than they were.
+    /// The same for all shapes, after limits changed.
     pub(crate) fn mark_all_unsatisfiable(&mut self) {
         for node in self.index.values().copied().collect::<Vec<_>>() {
             let sleeping: Vec<_> = self.slots[node.index()].line.inadmissible_shapes().collect();

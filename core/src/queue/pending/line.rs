@@ -33,9 +33,11 @@ pub(crate) enum Inadmissible {
 }
 
 impl Inadmissible {
-    /// The shortage that a reservation for the shape would be about.
-    pub(crate) const fn cause(self) -> Option<Shortage> {
+    /// The shortage that a reservation for the shape would be about. For a place among those that run none is made:
+    /// every job needs one, so nobody is passed by for its size.
+    pub(crate) fn cause(self) -> Option<Shortage> {
         match self {
+            Self::Quota(_, dim, _) if dim.is_count() => None,
             Self::Quota(at, dim, _) => Some(Shortage::Quota(at, dim)),
             Self::Capacity => Some(Shortage::Capacity(0)),
             Self::Reserved(..) | Self::BehindReservation(_) | Self::Never => None,

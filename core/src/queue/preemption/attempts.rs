@@ -55,7 +55,7 @@ pub struct PendingPreemptor {
 pub enum ClosedAttempt {
     /// The preemptor was released, or is gone.
     Done(JobId),
-    /// Its hold window passed, for the so-manieth time.
+    /// Its hold window passed, and how often that has happened.
     Failed(JobId, u32),
 }
 

@@ -5,9 +5,9 @@
 //! lacks. The victim's queues there are all reclaimable, none of them has the victim within what it deserves, and each
 //! is over by it on one of those resources, or states nothing of what the victim asks for.
 //!
-//! *Preempt.* A rule of the policy allows it and the victim's priority is lower. Below the nearest common queue the
-//! victim is within nothing. From there up, no queue has the victim within what it deserves, unless a queue nearer to
-//! the preemptor has the preemptor within.
+//! *Preempt.* A rule of the policy allows it and the victim's priority is lower. No queue of the victim below the
+//! nearest common one covers the victim by its deserved amount. The common queue, or one above it, covers the victim
+//! only if a queue nearer to the preemptor covers the preemptor.
 //!
 //! Neither takes a job that says no, is in a protected namespace, or was evicted too often or just now. What a queue
 //! is guaranteed counts as deserved.

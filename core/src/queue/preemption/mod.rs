@@ -58,7 +58,7 @@ use crate::{
 pub struct QueueAccount {
     /// The queue above; `None` is the root.
     pub parent: Option<QueueName>,
-    /// ReservedClusters free for it: nothing is taken below this.
+    /// Kept free for it: nothing is taken below this.
     pub guarantee: Resources,
     /// What it is entitled to; names that are absent are not stated. An inner queue that states nothing of a resource
     /// deserves what its children do together.

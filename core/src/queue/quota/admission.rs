@@ -11,6 +11,7 @@ use crate::{
     queue::{
         quota::{
             amounts::{Dense, Dim, Dims, Sparse},
+            running::Counted,
             tree::{Node, Slot},
         },
         spec::Fleet,
@@ -34,6 +35,8 @@ pub struct Ask {
     pub fit: FitClass,
     /// Seconds that it runs at most, if that is known.
     pub run_for: Option<i64>,
+    /// Under limits of running jobs.
+    pub counted: Counted,
 }
 
 /// One task's part of an [`Ask`].
@@ -79,6 +82,8 @@ pub(crate) struct Shape {
     pub(crate) ask: std::sync::Arc<Ask>,
     pub(crate) minimum: Resources,
     pub(crate) sparse: Sparse,
+    /// What it counts as among the jobs that run.
+    pub(crate) counts: Sparse,
     /// One step of each task in every copy, with how many beyond the minimum.
     elastic: Box<[(Sparse, u32)]>,
     pub(crate) users: usize,
@@ -97,12 +102,18 @@ impl Shape {
                 (dims.sparse(&request), task.most.saturating_sub(task.min) / step)
             })
             .collect();
-        Self { ask, minimum, sparse, elastic, users: 0 }
+        let counts = ask.counted.count(dims);
+        Self { ask, minimum, sparse, counts, elastic, users: 0 }
+    }
+
+    /// What the minimum asks for, and what it counts as.
+    pub(crate) fn demand(&self) -> impl Iterator<Item = &(Dim, i128)> {
+        self.sparse.iter().chain(&self.counts)
     }
 
     /// What the minimum asks for.
     pub(crate) fn asked_amount(&self, dim: Dim) -> i128 {
-        self.sparse.iter().find(|(asked, _)| *asked == dim).map_or(0, |(_, amount)| *amount)
+        self.demand().find(|(asked, _)| *asked == dim).map_or(0, |(_, amount)| *amount)
     }
 
     /// Whether it is granted as a whole or not at all.
@@ -145,6 +156,9 @@ impl Shape {
 
 /// What is free of `dim` at this queue alone; `None` without a ceiling.
 pub(crate) fn free_quota(slot: &Slot, dim: Dim) -> Option<i128> {
+    if dim.is_count() {
+        return Some(slot.spec.as_ref()?.running.get(dim)? - slot.running.get(dim));
+    }
     let ceiling = [slot.capability.get(dim), slot.left.get(dim)].into_iter().flatten().min()?;
     Some(ceiling - slot.used.get(dim))
 }

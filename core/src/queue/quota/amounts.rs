@@ -2,7 +2,7 @@
 //!
 //! Exact: billionths of a unit in 128 bits, as [`crate::quantity::Quantity`] holds them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::resources::{ResourceName, Resources};
 
@@ -13,6 +13,13 @@ pub(crate) struct Dim(u32);
 impl Dim {
     pub(crate) const FIRST: Self = Self(0);
     pub(crate) const LAST: Self = Self(u32::MAX);
+    /// The first that is no resource: jobs that hold anything. After it the same of each namespace.
+    pub(crate) const JOBS: Self = Self(1 << 30);
+
+    /// Whether it counts jobs, and is no resource: of those [`super::running::RunningJobs`] has the amounts.
+    pub(crate) fn is_count(self) -> bool {
+        self >= Self::JOBS
+    }
 
     pub(crate) const fn index(self) -> usize {
         self.0 as usize
@@ -24,6 +31,9 @@ impl Dim {
 pub(crate) struct Dims {
     names: Vec<ResourceName>,
     numbers: BTreeMap<ResourceName, Dim>,
+    /// Those whose jobs are counted.
+    namespaces: Vec<Arc<str>>,
+    namespace_numbers: BTreeMap<Arc<str>, Dim>,
 }
 
 impl Dims {
@@ -48,6 +58,23 @@ impl Dims {
 
     pub(crate) fn all(&self) -> impl Iterator<Item = Dim> + use<> {
         (0..u32::try_from(self.names.len()).unwrap_or(u32::MAX)).map(Dim)
+    }
+
+    /// The number of a namespace's jobs.
+    pub(crate) fn intern_namespace(&mut self, namespace: &Arc<str>) -> Dim {
+        if let Some(dim) = self.namespace_numbers.get(namespace) {
+            return *dim;
+        }
+        let place = u32::try_from(self.namespaces.len()).unwrap_or(u32::MAX);
+        let dim = Dim(Dim::JOBS.0.saturating_add(1).saturating_add(place));
+        self.namespaces.push(Arc::clone(namespace));
+        self.namespace_numbers.insert(Arc::clone(namespace), dim);
+        dim
+    }
+
+    /// Whose jobs it counts; `None` for those of all.
+    pub(crate) fn namespace(&self, dim: Dim) -> Option<&Arc<str>> {
+        self.namespaces.get(usize::try_from(dim.0.checked_sub(Dim::JOBS.0 + 1)?).ok()?)
     }
 
     pub(crate) fn sparse(&mut self, amounts: &Resources) -> Sparse {

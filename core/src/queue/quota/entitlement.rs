@@ -82,7 +82,7 @@ pub(crate) struct Asked {
     most: Ceilings,
     /// To be kept free.
     guarantee: Dense,
-    /// Set nowhere: nothing.
+    /// As it or its children set it; empty if none of them does.
     deserved: Ceilings,
     /// What it deserves in the end.
     granted: Ceilings,

@@ -14,6 +14,7 @@ use crate::{
         quota::{
             amounts::{Ceilings, Dense, Dim, Dims, Sparse},
             entitlement::{self, Asked},
+            running::RunningJobs,
         },
         spec::{Dequeue, Fleet, QueueSpec, QueueState},
     },
@@ -58,7 +59,7 @@ pub(crate) struct Slot {
     pub(crate) real: Ceilings,
     /// The most it can have while queues are as they are: if nothing ran and no cluster were away.
     pub(crate) reach: Ceilings,
-    /// ReservedClusters free for it and all below, as far as that can be.
+    /// Kept free for it and all below, as far as that can be.
     pub(crate) guarantee: Dense,
     /// What it is entitled to; nothing where it deserves nothing.
     pub(crate) deserved: Sparse,
@@ -67,6 +68,10 @@ pub(crate) struct Slot {
     pub(crate) own: Dense,
     /// The same with all queues below.
     pub(crate) used: Dense,
+    /// Its own jobs that are charged.
+    pub(crate) own_running: RunningJobs,
+    /// The same with all queues below.
+    pub(crate) running: RunningJobs,
     /// The mean of that over the last time, where it counts.
     pub(crate) mean_used: Dense,
     pub(crate) line: Line,
@@ -94,6 +99,8 @@ impl Slot {
             asked: Asked::default(),
             own: Dense::default(),
             used: Dense::default(),
+            own_running: RunningJobs::default(),
+            running: RunningJobs::default(),
             mean_used: Dense::default(),
             line: Line::default(),
         }
@@ -102,6 +109,33 @@ impl Slot {
     /// Whether it says what it deserves, so that its weight does not.
     pub(crate) fn sets_deserved(&self) -> bool {
         self.spec.as_ref().is_some_and(|spec| spec.deserved.iter().any(|(name, _)| name.is_counted()))
+    }
+
+    /// Its own jobs are charged so much more, those below one so much; what is no resource counts jobs.
+    pub(crate) fn charge_own(&mut self, amounts: &[(Dim, i128)]) {
+        let (resources, counts) = split_counts(amounts);
+        self.own.add(resources);
+        self.own_running.add(counts.iter().copied());
+    }
+
+    /// The same of its own jobs and those below it.
+    pub(crate) fn charge_below(&mut self, amounts: &[(Dim, i128)]) {
+        let (resources, counts) = split_counts(amounts);
+        self.used.add(resources);
+        self.running.add(counts.iter().copied());
+    }
+
+    /// Takes both back.
+    pub(crate) fn remove_own(&mut self, amounts: &[(Dim, i128)]) {
+        let (resources, counts) = split_counts(amounts);
+        self.own.sub(resources);
+        self.own_running.add(counts.iter().map(|(dim, count)| (*dim, -count)));
+    }
+
+    pub(crate) fn remove_below(&mut self, amounts: &[(Dim, i128)]) {
+        let (resources, counts) = split_counts(amounts);
+        self.used.sub(resources);
+        self.running.add(counts.iter().map(|(dim, count)| (*dim, -count)));
     }
 
     /// Whether only the head may start.
@@ -134,6 +168,13 @@ impl Slot {
     }
 }
 
+type Amounts<'a> = &'a [(Dim, i128)];
+
+/// A charge has its resources first, then what it counts as.
+pub(crate) fn split_counts(amounts: &[(Dim, i128)]) -> (Amounts<'_>, Amounts<'_>) {
+    amounts.split_at(amounts.partition_point(|(dim, _)| !dim.is_count()))
+}
+
 /// Where a queue was, nearest first and without the root. What it was charged with stays charged there while its
 /// object is
 /// gone, or its parents are.
@@ -159,13 +200,15 @@ pub(crate) fn resolve(slots: &mut [Slot], index: &BTreeMap<QueueName, Node>, dim
     entitlement::resolve(slots, dims, fleet);
     for slot in slots.iter_mut() {
         slot.used = Dense::default();
+        slot.running = RunningJobs::default();
     }
     for i in 0..slots.len() {
-        let own = std::mem::take(&mut slots[i].own);
+        let (own, own_running) = (std::mem::take(&mut slots[i].own), std::mem::take(&mut slots[i].own_running));
         for node in slots[i].path.clone() {
             slots[node.index()].used.add_dense(&own);
+            slots[node.index()].running.add(own_running.iter().map(|(dim, count)| (*dim, *count)));
         }
-        slots[i].own = own;
+        (slots[i].own, slots[i].own_running) = (own, own_running);
     }
 }
 

@@ -15,8 +15,8 @@
 //! is backfilled. A reserving job is blocked only by reservations of better rank, so two never wait for each other.
 //! Under an order that knows no shares every reservation reaches all the way up.
 //!
-//! *Why nobody starves.* By age a queue gets nothing that others deserve. In its own queue every job is the first some
-//! day. Then the queue starts nothing more that asks for the scarce resource, so its use of that only shrinks: within
+//! *Why nobody starves.* Waiting long gives a queue nothing that others deserve. In its own queue every job ranks first
+//! at some time. Then the queue starts nothing more that asks for the scarce resource, so its use of that only shrinks: within
 //! the longest run there it is within what it deserves, or has nothing. The same holds for each queue above. After
 //! that only jobs go first that are within as well and rank better, and these do not become more. What a job gets that
 //! way that asks for more than its queue deserves is one turn: it starts when its queue has nothing else.

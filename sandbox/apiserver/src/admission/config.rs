@@ -316,7 +316,8 @@ pub fn selector_errors(path: &str, selector: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn requirement_errors(path: &str, requirement: &Value) -> Vec<FieldError> {
+/// `ValidateLabelSelectorRequirement`.
+pub fn requirement_errors(path: &str, requirement: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let values = items_of(requirement, "values");
     match text_of(requirement, "operator") {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub use config::{client_errors, selector_errors, validate_configuration};
+pub use config::{client_errors, requirement_errors, selector_errors, validate_configuration};
 pub use index::Index;
 pub use policy_config::{validate_binding, validate_policy};
 

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::{Attributes, Operation};
 use crate::error::{Cause, Details, Status, go_quote};
+use crate::syntax::{find_syntax_error, repair_unicode};
 
 #[derive(Serialize)]
 struct Kind<'a> {
@@ -230,15 +231,18 @@ pub enum Patch {
 
 /// Reads an answer and checks that it is one to this request. `Err` completes `failed calling webhook "x": ...`.
 pub fn read_review(body: &[u8], uid: &str, mutating: bool, asked: ReviewVersion) -> Result<Answer, String> {
-    let review: Value = serde_json::from_slice(body).map_err(|error| {
-        let why = crate::body::go_syntax(&error, body);
-        format!("failed to call webhook: couldn't get version/kind; json parse error: {why}")
-    })?;
+    let unreadable =
+        |why: String| format!("failed to call webhook: couldn't get version/kind; json parse error: {why}");
+    if let Some(why) = find_syntax_error(body) {
+        return Err(unreadable(why));
+    }
+    let review: Value = serde_json::from_slice(&repair_unicode(body)).map_err(|error| unreadable(error.to_string()))?;
     if !review.is_object() && !review.is_null() {
         let found = crate::meta::json_type(&review);
         return Err(format!(
-            "failed to call webhook: couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of \
-             type struct"
+            "failed to call webhook: couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go \
+             value of type {}",
+            crate::meta::TYPE_META
         ));
     }
     let text = |key: &str| review.get(key).and_then(Value::as_str).unwrap_or_default();

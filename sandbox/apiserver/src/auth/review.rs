@@ -6,6 +6,7 @@ use super::{Decision, RequestInfo, User, decide_access, rbac};
 use crate::error::{Status, go_struct};
 use crate::resource::Resource;
 use crate::schema::FieldError;
+use crate::selector::LabelSelector;
 use crate::server::ApiServer;
 
 const ONE_OF: &str = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
@@ -98,7 +99,9 @@ fn access_errors(spec: &Value, about_subject: bool) -> Vec<FieldError> {
         (None, None) => errors.push(FieldError::invalid("spec.resourceAttributes", &Value::Null, ONE_OF)),
         (Some(resource), None) => {
             for key in ["fieldSelector", "labelSelector"] {
-                errors.extend(resource.get(key).filter(|s| !s.is_null()).and_then(|s| selector_error(key, s)));
+                errors.extend(
+                    resource.get(key).filter(|s| !s.is_null()).into_iter().flat_map(|s| selector_errors(key, s)),
+                );
             }
         }
         (None, Some(_)) => {}
@@ -114,21 +117,56 @@ fn show_path(attributes: &Value) -> String {
 }
 
 /// `ValidateFieldSelectorAttributes` and its sister: a selector is given either raw or in parts.
-fn selector_error(key: &str, selector: &Value) -> Option<FieldError> {
+fn selector_errors(key: &str, selector: &Value) -> Vec<FieldError> {
     let field = format!("spec.resourceAttributes.{key}");
-    let raw = text_of(selector, "rawSelector");
-    let parts = selector.get("requirements").and_then(Value::as_array).is_some_and(|list| !list.is_empty());
-    match (raw.is_empty(), parts) {
-        (false, true) => {
-            let why = "may not specified at the same time as requirements";
-            Some(FieldError::invalid_text(format!("{field}.rawSelector"), raw, why))
-        }
-        (true, false) => {
-            let why = format!("when {field} is specified, requirements or rawSelector is required");
-            Some(FieldError::required(format!("{field}.requirements"), &why))
-        }
-        _ => None,
+    let (raw, parts) = (text_of(selector, "rawSelector"), parts_of(selector));
+    let mut errors = Vec::new();
+    if !raw.is_empty() && !parts.is_empty() {
+        let why = "may not specified at the same time as requirements";
+        errors.push(FieldError::invalid_text(format!("{field}.rawSelector"), raw, why));
+    } else if raw.is_empty() && parts.is_empty() {
+        let why = format!("when {field} is specified, requirements or rawSelector is required");
+        errors.push(FieldError::required(format!("{field}.requirements"), &why));
     }
+    for (index, part) in parts.iter().enumerate() {
+        let at = format!("{field}.requirements[{index}]");
+        if key == "fieldSelector" && text_of(part, "key").is_empty() {
+            errors.push(FieldError::required(format!("{at}.key"), "must be specified"));
+        }
+        let labels = key == "labelSelector";
+        // An operator that is not known is left to the answer.
+        let told = |e: &FieldError| !e.field.ends_with(".operator") && (labels || e.field.ends_with(".values"));
+        errors.extend(crate::admission::requirement_errors(&at, part).into_iter().filter(told));
+    }
+    errors
+}
+
+fn parts_of(selector: &Value) -> &[Value] {
+    selector.get("requirements").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// What of the selectors is ignored: what cannot be read, or has an operator that fields do not have.
+fn ignored_selectors(attributes: &Value) -> Vec<String> {
+    let mut ignored = Vec::new();
+    for key in ["fieldSelector", "labelSelector"] {
+        let Some(selector) = attributes.get(key).filter(|s| !s.is_null()) else { continue };
+        let (raw, parts) = (text_of(selector, "rawSelector"), parts_of(selector));
+        let (bad_text, usable) = if key == "labelSelector" {
+            let known = |part: &&Value| matches!(text_of(part, "operator"), "In" | "NotIn" | "Exists" | "DoesNotExist");
+            (LabelSelector::parse(raw).is_err(), parts.iter().filter(known).count())
+        } else {
+            let single = |part: &&Value| {
+                matches!(text_of(part, "operator"), "In" | "NotIn") && texts_of(part, "values").len() == 1
+            };
+            let bad_text = raw.split(',').any(|term| !term.is_empty() && !term.contains('='));
+            (bad_text, parts.iter().filter(single).count())
+        };
+        if bad_text || usable < parts.len() {
+            let how = if usable > 0 { "partially ignored" } else { "ignored" };
+            ignored.push(format!("spec.resourceAttributes.{key} {how} due to parse error"));
+        }
+    }
+    ignored
 }
 
 /// A review has no name and no other metadata of its own (`ValidateSubjectAccessReview`).
@@ -190,8 +228,10 @@ fn review_subject_access(server: &ApiServer, user: &User, spec: &Value) -> Value
     if !reason.is_empty() {
         status.insert("reason".into(), reason.into());
     }
+    let mut problems = if problems.is_empty() { Vec::new() } else { vec![problems] };
+    problems.extend(spec.get("resourceAttributes").into_iter().flat_map(ignored_selectors));
     if !problems.is_empty() {
-        status.insert("evaluationError".into(), problems.into());
+        status.insert("evaluationError".into(), problems.join("; ").into());
     }
     Value::Object(status)
 }
@@ -249,11 +289,42 @@ mod tests {
 
     #[test]
     fn a_selector_of_a_review_is_given_in_one_way() {
-        let field = |selector: Value| selector_error("labelSelector", &selector).map(|e| e.field);
+        let field = |selector: Value| selector_errors("labelSelector", &selector).pop().map(|e| e.field);
         let parts = json!([{"key": "a", "operator": "Exists"}]);
         assert!(field(json!({})).is_some_and(|f| f.ends_with("labelSelector.requirements")));
         assert!(field(json!({"rawSelector": "a", "requirements": parts})).is_some_and(|f| f.ends_with("rawSelector")));
         assert_eq!(field(json!({"requirements": parts})), None);
+    }
+
+    #[test]
+    fn a_requirement_of_a_review_has_the_values_of_its_operator() {
+        let fields = |key: &str, part: Value| -> Vec<String> {
+            selector_errors(key, &json!({ "requirements": [part] })).into_iter().map(|e| e.field).collect()
+        };
+        let at = |key: &str, member: &str| [format!("spec.resourceAttributes.{key}.requirements[0].{member}")];
+        assert_eq!(fields("labelSelector", json!({"key": "a", "operator": "In"})), at("labelSelector", "values"));
+        assert_eq!(
+            fields("fieldSelector", json!({"key": "a", "operator": "Exists", "values": ["x"]})),
+            at("fieldSelector", "values")
+        );
+        assert_eq!(fields("fieldSelector", json!({"operator": "Exists"})), at("fieldSelector", "key"));
+        assert!(fields("labelSelector", json!({"key": "a", "operator": "Near"})).is_empty());
+    }
+
+    #[test]
+    fn a_selector_that_cannot_be_read_is_ignored_and_said_so() {
+        let said = |key: &str, selector: Value| ignored_selectors(&json!({ key: selector })).concat();
+        let near = json!({"key": "a", "operator": "Near", "values": ["x"]});
+        let text = "spec.resourceAttributes.labelSelector ignored due to parse error";
+        assert_eq!(said("labelSelector", json!({"requirements": [near]})), text);
+        let one = json!({"key": "a", "operator": "In", "values": ["x"]});
+        let text = "spec.resourceAttributes.labelSelector partially ignored due to parse error";
+        assert_eq!(said("labelSelector", json!({"requirements": [near, one]})), text);
+        let two = json!({"key": "a", "operator": "NotIn", "values": ["x", "y"]});
+        let text = "spec.resourceAttributes.fieldSelector ignored due to parse error";
+        assert_eq!(said("fieldSelector", json!({"requirements": [two]})), text);
+        assert_eq!(said("fieldSelector", json!({"rawSelector": "!!"})), text);
+        assert_eq!(said("fieldSelector", json!({"rawSelector": "a=b,c!=d"})), "");
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The schemas of the built-in kinds, read from the table in `builtin.txt`, and what decoding into Go's types and
-//! encoding again does to an object: unknown fields go, zero values come or go.
+//! encoding again does to an object: unknown fields go, zero values come or go. What Go refuses is in `decoding`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -91,6 +91,8 @@ fn parse_link(shape: &'static str, presence: &str, extras: impl Iterator<Item = 
                 node.patch = PatchStrategy { merge: has("merge"), retain_keys: has("retainKeys"), key };
             }
             Some(("default", text)) => node.default = serde_json::from_str(text).ok(),
+            Some(("go", name)) => node.go_type = Some(name),
+            Some(("in", name)) => node.go_embedded = Some(name),
             _ if extra == "set" => node.list = ListKind::Set,
             _ if extra == "atomic" => {
                 node.map_atomic = true;
@@ -250,148 +252,6 @@ pub fn zero_value(node: &Node) -> Value {
     }
 }
 
-/// Why Go's decoder refuses the object, if it does.
-pub fn decode_error(value: &Value, node: &Node, type_name: &str) -> Option<String> {
-    decode_value_error(value, node, type_name, &mut String::new())
-}
-
-fn decode_value_error(value: &Value, node: &Node, owner: &str, path: &mut String) -> Option<String> {
-    let complain = |got: &str, wanted: &str| {
-        let at = if path.is_empty() { String::new() } else { format!("struct field {owner}.{path} of type ") };
-        let value_of = if path.is_empty() { "value of type " } else { "" };
-        Some(format!("json: cannot unmarshal {got} into Go {at}{value_of}{wanted}"))
-    };
-    let got = match value {
-        Value::Null => return None,
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
-    match (node.wire, value) {
-        (Wire::Any, _) | (Wire::String, Value::String(_)) | (Wire::Bool, Value::Bool(_)) => None,
-        (Wire::IntOrString, Value::String(_)) => None,
-        (Wire::Float, Value::Number(_)) => None,
-        (Wire::Int32 | Wire::Int64 | Wire::IntOrString, Value::Number(number)) => {
-            let fits = number.as_i64().is_some_and(|n| node.wire == Wire::Int64 || i32::try_from(n).is_ok());
-            if fits { None } else { complain(&format!("number {number}"), wire_name(node.wire)) }
-        }
-        (Wire::Quantity, Value::String(text)) => quantity::canonical_quantity(text).is_none().then(|| {
-            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".to_owned()
-        }),
-        (Wire::Quantity, Value::Number(_)) => None,
-        (Wire::Bytes, Value::String(text)) => {
-            use base64::Engine as _;
-            let error = base64::engine::general_purpose::STANDARD.decode(text).err()?;
-            let at = match error {
-                base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
-                _ => text.len(),
-            };
-            Some(format!("illegal base64 data at input byte {at}"))
-        }
-        (Wire::Time | Wire::MicroTime, Value::String(text)) => time_error(text, node.wire),
-        (Wire::List, Value::Array(items)) => {
-            let inner = node.items.as_ref()?.node();
-            items.iter().find_map(|item| decode_value_error(item, inner, owner, path))
-        }
-        (Wire::Map, Value::Object(map)) => {
-            let Additional::Schema(inner) = &node.additional else { return None };
-            map.values().find_map(|value| decode_value_error(value, inner.node(), owner, path))
-        }
-        (Wire::Struct, Value::Object(map)) => {
-            let owner = node.target.and_then(|target| target.split('.').next_back()).unwrap_or(owner);
-            map.iter().find_map(|(key, value)| {
-                let inner = node.members().properties.get(key)?.node();
-                let length = path.len();
-                if length > 0 {
-                    path.push('.');
-                }
-                path.push_str(key);
-                let error = decode_value_error(value, inner, owner, path);
-                path.truncate(length);
-                error
-            })
-        }
-        (Wire::Struct, _) => {
-            complain(got, &format!("v1.{}", node.target.and_then(|t| t.split('.').next_back()).unwrap_or(owner)))
-        }
-        (wire, _) => complain(got, wire_name(wire)),
-    }
-}
-
-/// Why the converter from maps to Go's types refuses the object, if it does.
-pub fn restore_error(value: &Value, node: &Node) -> Option<String> {
-    let kind = match value {
-        Value::Null => return None,
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "slice",
-        Value::Object(_) => "map",
-    };
-    match (node.wire, value) {
-        (Wire::Struct, Value::Object(map)) => {
-            let members = node.members();
-            map.iter().find_map(|(key, value)| restore_error(value, members.properties.get(key)?.node()))
-        }
-        (Wire::Map, Value::Object(map)) => {
-            let Additional::Schema(inner) = &node.additional else { return None };
-            let text = inner.node().wire == Wire::String;
-            map.values().find_map(|value| match value {
-                Value::Number(number) if text && number.is_f64() => Some("cannot convert float64 to string".to_owned()),
-                Value::Number(_) if text => Some("cannot convert int64 to string".to_owned()),
-                Value::Bool(_) if text => Some("cannot convert bool to string".to_owned()),
-                _ => restore_error(value, inner.node()),
-            })
-        }
-        (Wire::List, Value::Array(items)) => {
-            let inner = node.items.as_ref()?.node();
-            items.iter().find_map(|item| restore_error(item, inner))
-        }
-        (Wire::Struct, _) => Some(format!("cannot restore struct from: {kind}")),
-        (Wire::Map, _) => Some(format!("cannot restore map from {kind}")),
-        (Wire::List, _) => Some(format!("cannot restore slice from {kind}")),
-        (Wire::Any, _)
-        | (Wire::String, Value::String(_))
-        | (Wire::Bool, Value::Bool(_))
-        | (Wire::Int32 | Wire::Int64 | Wire::Float, Value::Number(_)) => None,
-        (Wire::String | Wire::Bool | Wire::Int32 | Wire::Int64 | Wire::Float, _) => {
-            Some(format!("unrecognized type: {}", wire_name(node.wire)))
-        }
-        // These decode themselves.
-        _ => decode_error(value, node, ""),
-    }
-}
-
-fn wire_name(wire: Wire) -> &'static str {
-    match wire {
-        Wire::Any => "interface {}",
-        Wire::String | Wire::IntOrString => "string",
-        Wire::Bool => "bool",
-        Wire::Int32 => "int32",
-        Wire::Int64 => "int64",
-        Wire::Float => "float64",
-        Wire::Quantity => "resource.Quantity",
-        Wire::Time | Wire::MicroTime => "time.Time",
-        Wire::Bytes => "[]uint8",
-        Wire::List => "[]interface {}",
-        Wire::Map => "map[string]string",
-        Wire::Struct => "struct",
-    }
-}
-
-fn time_error(text: &str, wire: Wire) -> Option<String> {
-    let layout = if wire == Wire::Time { "2006-01-02T15:04:05Z07:00" } else { "2006-01-02T15:04:05.000000Z07:00" };
-    let six_digits = || {
-        let fraction = text.split_once('.').map(|(_, rest)| rest.bytes().take_while(u8::is_ascii_digit).count());
-        fraction == Some(6)
-    };
-    let good = text.parse::<jiff::Timestamp>().is_ok() && (wire == Wire::Time || six_digits());
-    (!good).then(|| format!("parsing time \"{text}\" as \"{layout}\": cannot parse \"{text}\" as \"2006\""))
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -447,13 +307,5 @@ mod tests {
         let once = object.clone();
         make_canonical(&mut object, node, &mut Vec::new());
         assert_eq!(object, once);
-    }
-
-    #[test]
-    fn a_value_of_another_type_is_refused() {
-        let node = type_node("core/v1.ConfigMap");
-        assert_eq!(decode_error(&json!({"data": {"a": "b"}}), node, "ConfigMap"), None);
-        let error = decode_error(&json!({"data": {"a": 1}}), node, "ConfigMap").unwrap();
-        assert_eq!(error, "json: cannot unmarshal number into Go struct field ConfigMap.data of type string");
     }
 }

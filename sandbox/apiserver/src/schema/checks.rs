@@ -149,12 +149,17 @@ impl Checker<'_> {
             Value::Number(_) => Kind::Integer,
         };
         let has = |kind| node.types.contains(&kind);
-        let whole = actual == Kind::Number && is_whole(value.as_f64().unwrap_or(0.5)) && has(Kind::Integer);
+        let exact = |number: f64| is_whole(number) && number.abs() <= MAX_SAFE_INTEGER;
+        let whole = has(Kind::Integer) && value.as_f64().is_some_and(exact);
         let matching = has(actual) || whole || (actual == Kind::Integer && has(Kind::Number));
         let textual = matches!(actual, Kind::String | Kind::Array);
         match node.format {
             Some(format) if !textual && !matching => {
-                let native = if actual == Kind::Integer { "int64" } else { "" };
+                let native = match actual {
+                    Kind::Integer => "int64",
+                    Kind::Number => "float64",
+                    _ => "",
+                };
                 if native == format.as_str() { passed } else { failed(self.wrong_type(path, format.as_str(), native)) }
             }
             // A string format stands for its type: the format check reports the error.
@@ -428,6 +433,9 @@ pub fn find_counterpart<'a>(before: &'a [Value], item: &Value, node: &Node) -> O
     let same = |other: &&Value| other.is_object() && keys.iter().all(|key| other.get(key) == item.get(key));
     if item.is_object() { before.iter().find(same) } else { None }
 }
+
+/// The largest integer below which a float knows them all (`swag.IsFloat64AJSONInteger`).
+const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;
 
 fn is_whole(number: f64) -> bool {
     number.is_finite() && number.fract() == 0.0

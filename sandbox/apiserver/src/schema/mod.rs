@@ -13,6 +13,7 @@ mod crd_rules;
 mod crd_schema;
 mod crd_structural;
 mod crd_versions;
+mod decoding;
 mod defaulting;
 mod defaults;
 mod defaults_pod;
@@ -39,6 +40,7 @@ pub(crate) use cel_check::{Type, infer_type};
 pub use crd::{default_crd, format_warnings, validate_crd, validate_crd_status};
 pub use error::{CauseReason, FieldError, aggregate_errors};
 pub(crate) use node::{Additional, Link, ListKind, Node, Presence, Shape};
+pub use quantity::canonical_quantity;
 
 /// The schema of one version of one kind.
 #[derive(Debug)]
@@ -83,7 +85,7 @@ impl TypeSchema {
     /// wrong type; for a custom kind it is about metadata (its own or an embedded resource's).
     pub fn decode_error(&self, object: &Value) -> Option<String> {
         match &self.builtin {
-            Some((_, kind)) => builtin::decode_error(object, self.node(), kind),
+            Some((_, kind)) => decoding::decode_error(object, self.node(), kind),
             None => prune::metadata_error(object, self.node()),
         }
     }
@@ -271,5 +273,5 @@ pub(crate) fn shown(value: &Value) -> String {
 
 /// Why a merged object cannot become Go's type again, if so (`DefaultUnstructuredConverter`).
 pub(crate) fn mismatch(object: &Value, node: &Node) -> Option<String> {
-    builtin::restore_error(object, node)
+    decoding::restore_error(object, node)
 }

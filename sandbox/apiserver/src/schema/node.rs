@@ -191,6 +191,10 @@ pub struct Node {
     pub declared: bool,
     /// The named type whose members this field of a built-in type has.
     pub target: Option<&'static str>,
+    /// Go's name of a built-in field's type, where the wire form does not tell it.
+    pub go_type: Option<&'static str>,
+    /// The Go structs, joined by dots, that are embedded in the owner and hold this field.
+    pub go_embedded: Option<&'static str>,
 }
 
 impl Node {
@@ -276,6 +280,8 @@ impl Node {
             declared: false,
             wire: builtin::Wire::Any,
             target: None,
+            go_type: None,
+            go_embedded: None,
         }
     }
 

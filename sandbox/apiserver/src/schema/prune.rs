@@ -4,6 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::builtin;
+use super::decoding;
 use super::gotext;
 use super::node::{Additional, Node};
 use super::path::FieldPath;
@@ -157,7 +158,7 @@ fn metadata_walk(value: &Value, node: &Node, root: bool, path: &mut FieldPath) -
                 |path: &FieldPath| format!("{}: Invalid value: {}", path.member(key), gotext::write_value(value));
             match key.as_str() {
                 "metadata" if embedded => {
-                    let error = builtin::decode_error(value, builtin::type_node("meta/v1.ObjectMeta"), "ObjectMeta")?;
+                    let error = decoding::decode_error(value, builtin::type_node("meta/v1.ObjectMeta"), "ObjectMeta")?;
                     return Some(if root { error } else { format!("{}: {error}", shown(path)) });
                 }
                 "apiVersion" | "kind" if embedded && !root && !value.is_string() => {

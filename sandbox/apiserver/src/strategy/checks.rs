@@ -79,7 +79,7 @@ pub fn validate_strategy(resource: &Resource, object: &Value, old: Option<&Value
             errors.extend(crate::kind_rules::claim_details(object));
             errors
         }
-        ("", "nodes") => crate::kind_rules::node_errors(object, old),
+        ("", "nodes") => crate::node_rules::node_errors(object, old),
         ("", "podtemplates") => {
             let template = object.get("template").unwrap_or(&Value::Null);
             let mut errors = crate::workload_rules::template_errors(template, "template");
@@ -124,6 +124,9 @@ pub fn validate_part(resource: &Resource, part: Part, object: &Value, old: &Valu
         }
         if is_kind(resource, "", "pods") {
             return crate::pod::address_errors(object);
+        }
+        if is_kind(resource, "", "nodes") {
+            return crate::node_rules::node_update_errors(object, old);
         }
         let mut errors = crate::rollout::status_errors(&resource.plural, object);
         if is_kind(resource, "batch", "jobs") {

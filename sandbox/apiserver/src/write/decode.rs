@@ -44,7 +44,8 @@ pub(super) fn decode_body(call: &Call) -> Result<Decoded, Status> {
     if !value.is_object() {
         let found = meta::json_type(&value);
         return Err(unrecognized(&format!(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type struct"
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type {}",
+            meta::TYPE_META
         )));
     }
     for member in ["kind", "apiVersion"] {
@@ -57,19 +58,8 @@ pub(super) fn decode_body(call: &Call) -> Result<Decoded, Status> {
     }
     let text = |value: &Value, member: &str| value.get(member).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (kind, api_version) = (text(&value, "kind"), text(&value, "apiVersion"));
-    if resource.is_custom() {
-        if kind.is_empty() {
-            return Err(unrecognized(&format!(
-                "Object 'Kind' is missing in '{}'",
-                String::from_utf8_lossy(&call.body)
-            )));
-        }
-        if api_version.is_empty() {
-            return Err(unrecognized(&format!(
-                "Object 'apiVersion' is missing in '{}'",
-                String::from_utf8_lossy(&call.body)
-            )));
-        }
+    if resource.is_custom() && kind.is_empty() {
+        return Err(unrecognized(&format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(&call.body))));
     }
     let expected = resource.api_version();
     let version = api_version.rsplit('/').next().unwrap_or_default().to_owned();
@@ -86,7 +76,7 @@ pub(super) fn decode_body(call: &Call) -> Result<Decoded, Status> {
         };
         return Err(unhandled_body(resource, &kind, &version, &why));
     }
-    if api_version.is_empty() {
+    if api_version.is_empty() && !resource.is_custom() {
         value["apiVersion"] = expected.into();
     } else if api_version != expected {
         // Their server's scheme still has the version that is no longer served.
@@ -162,6 +152,9 @@ pub(super) fn tidy_patched(resource: &Resource, value: &mut Value) -> Result<(),
 
 /// All of that but the defaults.
 pub(super) fn shape_decoded(resource: &Resource, value: &mut Value) -> Result<Vec<String>, String> {
+    if resource.is_custom() {
+        settle_numbers(value);
+    }
     if let Some(why) = resource.schema.decode_error(value) {
         return Err(why);
     }
@@ -174,6 +167,21 @@ pub(super) fn shape_decoded(resource: &Resource, value: &mut Value) -> Result<Ve
         unknown.sort_by_key(|path| !path.starts_with("metadata."));
     }
     Ok(unknown)
+}
+
+/// Numbers of a custom object as they are kept: a whole one that fits is an integer however it was written, and what no
+/// integer holds is a float (`sigs.k8s.io/json`, and Go's way to write a float).
+fn settle_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) if !number.is_i64() => {
+            let float = number.as_f64().unwrap_or_default();
+            let whole = number.is_f64() && float.fract() == 0.0 && float.abs() < 9.2e18;
+            *value = if whole { Value::from(float as i64) } else { Value::from(float) };
+        }
+        Value::Array(items) => items.iter_mut().for_each(settle_numbers),
+        Value::Object(map) => map.values_mut().for_each(settle_numbers),
+        _ => {}
+    }
 }
 
 /// The body in an error text: the beginning, in hex if it is no JSON.
@@ -244,4 +252,19 @@ pub fn check_name(call: &Call, value: &Value) -> Result<(), Status> {
         )));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_whole_number_of_a_custom_object_is_an_integer_however_it_was_written() {
+        let mut value: Value =
+            serde_json::from_str(r#"{"a":[1.0,3e0,1e2,-2.0],"b":2.5,"c":9223372036854775808}"#).unwrap();
+        settle_numbers(&mut value);
+        assert_eq!(value, json!({"a": [1, 3, 100, -2], "b": 2.5, "c": 9_223_372_036_854_775_808.0}));
+    }
 }

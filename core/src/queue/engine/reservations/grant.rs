@@ -1,4 +1,8 @@
-//! Which job gets a reservation, how far up it reaches, and when it ends.
+//! Which job gets a reservation, how far up it reaches, and when it ends. The rule is in [`crate::queue::reservation`].
+//!
+//! Of the jobs that one ceiling blocks for long enough, the first in rank that is still short and could ever start gets
+//! the reservation. It reaches up to the highest ceiling that is short. Each change requeues the jobs that a removed or
+//! shortened reservation blocked.
 
 use crate::queue::{
     capacity::ClusterCapacity,
@@ -9,7 +13,7 @@ use crate::queue::{
     pending::line::ShapeId,
     quota::{
         admission,
-        amounts::Dim,
+        amounts::{Dim, Sparse},
         tree::{Node, Slot},
     },
 };
@@ -191,12 +195,12 @@ impl Engine {
         scarce: &[Dim],
     ) -> Reservation {
         let path = &self.slots[node.index()].path;
-        let asked = &self.shape(shape).sparse;
+        let asked: Sparse = self.shape(shape).demand().copied().collect();
         let is_short =
             |at: &Node, of: &(Dim, i128)| admission::first_short_quota(&self.slots, &[*at], &[*of]).is_some();
         let high = path.iter().rposition(|at| *at == up_to || asked.iter().any(|of| is_short(at, of))).unwrap_or(0);
         let short = asked.iter().filter(|of| scarce.contains(&of.0) || path[..=high].iter().any(|at| is_short(at, of)));
-        let scarce = short.map(|(dim, _)| *dim).collect();
+        let scarce = short.map(|(dim, _)| *dim).filter(|dim| !dim.is_count()).collect();
         let preempts = self.preemptor.as_ref() == Some(&rank.id);
         let mut reservation = Reservation {
             rank,
@@ -204,7 +208,7 @@ impl Engine {
             preempts,
             nodes: path[..=high].into(),
             reach: 0,
-            asked: asked.clone(),
+            asked,
             scarce,
             kept: None,
             since,
@@ -268,7 +272,8 @@ impl Engine {
             return;
         }
         self.mark_backoff_reservations();
-        let short = self.short_of_quota.iter().map(|(node, shape, (at, dim))| (Shortage::Quota(at, dim), node, shape));
+        let short = self.short_of_quota.iter().filter(|(.., (_, dim))| !dim.is_count());
+        let short = short.map(|(node, shape, (at, dim))| (Shortage::Quota(at, dim), node, shape));
         let roomless =
             self.refusals.values().filter(|refusals| !refusals.never).flat_map(|refusals| &refusals.sleepers);
         let all: Vec<(Shortage, Node, ShapeId)> =

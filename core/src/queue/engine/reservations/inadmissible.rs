@@ -1,4 +1,4 @@
-//! What becoming inadmissible, being requeued and a new head of a shape mean for reservations.
+//! Updates reservations when a shape becomes inadmissible, is requeued, or gets another first job.
 
 use crate::queue::{
     engine::{
@@ -47,7 +47,9 @@ impl Engine {
         let cause = Inadmissible::Quota(at, dim, self.shape(shape).asked_amount(dim));
         self.set_inadmissible(node, shape, cause);
         self.search.insert(node);
-        self.register_blocked(ReservationId { cause: Shortage::Quota(at, dim), queue: node }, shape);
+        if let Some(cause) = cause.cause() {
+            self.register_blocked(ReservationId { cause, queue: node }, shape);
+        }
         self.refresh_head(node);
     }
 

@@ -209,7 +209,7 @@ impl Engine {
         blocking
     }
 
-    /// [`Engine::start_of`], worked out once for each state of the ledger_version.
+    /// [`Engine::start_of`], worked out once for each version of the ledger.
     fn shadow_time(&self, id: ReservationId) -> Option<i64> {
         let reservation = self.reservations.get(id)?;
         let of = (self.ledger_version, self.reservations.version, self.now);
@@ -259,7 +259,7 @@ impl Engine {
         shape: &Shape,
     ) -> Option<(Node, Dim, i128)> {
         path.iter().find_map(|node| {
-            shape.sparse.iter().find_map(|(dim, asked)| {
+            shape.demand().find_map(|(dim, asked)| {
                 let taken = self.reserved_amount(blocking, *node, *dim);
                 let room = admission::free_quota(&self.slots[node.index()], *dim)?;
                 (*asked > 0 && taken > 0 && asked + taken > room).then_some((*node, *dim, asked + taken))
@@ -315,6 +315,10 @@ impl Engine {
         let quota = self.first_short_with_reserved(&blocking, &slot.path, shape).map(|(at, dim, _)| (at, dim, true));
         let room = || self.reservation_ahead(&blocking, &slot.path, shape).map(|(_, dim)| (Node::ROOT, dim, false));
         let (at, dim, is_quota) = quota.or_else(room)?;
+        if dim.is_count() {
+            let kept = self.reserved_amount(&blocking, at, dim);
+            return self.explain_running_limit(slot.name.clone(), (at, dim), kept, position);
+        }
         let (bound, limit) = admission::limiting_bound(&self.slots, &self.dims, &self.fleet, at, dim);
         let resource = self.dims.name(dim).clone();
         let shown = |amount| Quantity::from_nano(amount).shown_as(limit);

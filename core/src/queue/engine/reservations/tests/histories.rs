@@ -86,7 +86,7 @@ proptest! {
     }
 
     /// Small jobs never stop coming, in every queue, and each runs for at most 50 seconds. A big one that came first starts within its
-    /// reservation_after and 50 seconds for each ceiling on its way up: a ceiling that is not short when it gets its reservation may
+    /// wait for a reservation and 50 seconds for each ceiling on its way up: a ceiling that is not short when it gets its reservation may
     /// become so until the one below is free.
     #[test]
     fn a_big_job_starts_within_the_stated_bound_among_endless_small_ones(
@@ -320,7 +320,7 @@ impl Play {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
-    /// Whatever queues deserve: a job that fits in one cluster alone starts within its reservation_after and, for each of its three
+    /// Whatever queues deserve: a job that fits in one cluster alone starts within its wait for a reservation and, for each of its three
     /// queues and for what it lacks there (quota, then room), the longest run.
     #[test]
     fn a_big_job_starts_among_small_ones_whatever_its_queue_deserves(

@@ -1,0 +1,183 @@
+//! When jobs that wait are expected to start, as `caldera job list --start` and `caldera why` tell it.
+//!
+//! Rule: an instant never stands alone. It is `about` where every job that it depends on said how long it runs, and
+//! `perhaps` where some did not, or have outrun what they said; then it says how many, and what was assumed. What can
+//! never start, or waits for somebody to change something, has none, as `caldera why` has it. Nor has anything where
+//! something that decides can not be seen.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::{Duration, Instant},
+};
+
+use caldera_controller::explain::{Verdict, list_verdicts};
+use caldera_core::gang::WorkloadRef;
+use caldera_simulate::{
+    expected_start::{self, StartTime, expect_starts},
+    time::Millis,
+};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::{live::Live, output::format_duration};
+
+/// How long the fleet is played forward at most.
+const MOST: Duration = Duration::from_secs(10);
+
+/// When a job is expected to start, and how sure that is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExpectedStart {
+    /// To the minute; `None` if it is not known.
+    pub at: Option<String>,
+    /// Seconds until then.
+    #[serde(skip)]
+    pub ahead: Option<i64>,
+    /// Every job that it depends on said how long it runs, and keeps to it so far.
+    pub sure: bool,
+    /// What it rests on, or why it is not known.
+    pub basis: String,
+}
+
+/// The expected starts of all jobs that wait.
+#[derive(Debug)]
+pub struct Forecast {
+    starts: BTreeMap<WorkloadRef, ExpectedStart>,
+    assume: Millis,
+}
+
+impl Forecast {
+    /// Works them out, and has `live` decide: it must not have decided before.
+    ///
+    /// # Errors
+    /// If it is stopped meanwhile.
+    pub async fn of_live(live: &mut Live, assume: Millis) -> anyhow::Result<Self> {
+        let state = live.take_state();
+        live.decide();
+        let unseen = find_unseen(live);
+        let (now, names) = (live.now, state.jobs.iter().map(|job| (job.workload.clone(), job.name.clone())));
+        let names: HashMap<_, _> = names.collect();
+        let expected = match unseen {
+            Some(why) => Err(why),
+            None => {
+                let began = Instant::now();
+                let look_on = move || began.elapsed() < MOST;
+                let expected = tokio::task::spawn_blocking(move || expect_starts(&state, assume, look_on)).await?;
+                expected.map_err(|error| error.to_string())
+            }
+        };
+        let mut starts = BTreeMap::new();
+        for (workload, verdict) in list_verdicts(&live.controller) {
+            let start = match (verdict, &expected) {
+                (Verdict::MayStart, _) => describe_instant(now.as_second(), now, true, "nothing speaks against it"),
+                (Verdict::Waiting, Err(why)) => describe_unknown(why),
+                (Verdict::Waiting, Ok(all)) => match names.get(&workload).and_then(|name| all.get(name)) {
+                    Some(start) => describe_start(*start, now, assume),
+                    None => describe_unknown("it is not in its queue yet"),
+                },
+                _ => continue,
+            };
+            starts.insert(workload, start);
+        }
+        Ok(Self { starts, assume })
+    }
+
+    /// When a job is expected to start; `None` for one that does not wait, or never starts.
+    #[must_use]
+    pub fn find_start(&self, workload: &WorkloadRef) -> Option<&ExpectedStart> {
+        self.starts.get(workload)
+    }
+
+    /// What `perhaps` means, where it is said.
+    #[must_use]
+    pub fn describe_doubt(&self) -> String {
+        let assume = self.assume;
+        format!(
+            "perhaps: some job before it gives no estimate (assumed {assume}) or has outrun it; -o wide says how many"
+        )
+    }
+}
+
+/// What decides and can not be seen.
+fn find_unseen(live: &Live) -> Option<String> {
+    if !live.controller.is_complete() {
+        return Some("your credentials do not show everything that decides".to_owned());
+    }
+    let member = live.gaps.iter().find(|gap| gap.what.starts_with("member "))?;
+    Some(format!("{} can not be read: {}", member.what, member.why))
+}
+
+fn describe_start(start: expected_start::ExpectedStart, now: Timestamp, assume: Millis) -> ExpectedStart {
+    match start.at {
+        StartTime::At(at) => describe_instant(at, now, start.basis.is_sure(), &start.basis.describe(assume)),
+        StartTime::NotBefore(at) => {
+            let seconds = MOST.as_secs();
+            let not_before = format_minute(at).unwrap_or_default();
+            describe_unknown(&format!("not before {not_before}: farther ahead than can be looked in {seconds} s"))
+        }
+        StartTime::Unknown => describe_unknown("not within 90 days, as far as is known of what runs"),
+    }
+}
+
+fn describe_instant(at: i64, now: Timestamp, sure: bool, basis: &str) -> ExpectedStart {
+    let ahead = Some(at.saturating_sub(now.as_second()).max(0));
+    ExpectedStart { at: format_minute(at), ahead, sure, basis: basis.to_owned() }
+}
+
+fn format_minute(second: i64) -> Option<String> {
+    Timestamp::from_second(second).map(|at| at.strftime("%Y-%m-%dT%H:%MZ").to_string()).ok()
+}
+
+fn describe_unknown(why: &str) -> ExpectedStart {
+    ExpectedStart { at: None, ahead: None, sure: false, basis: why.to_owned() }
+}
+
+impl ExpectedStart {
+    /// In a cell of a table.
+    #[must_use]
+    pub fn describe_briefly(&self) -> String {
+        match (&self.at, self.ahead, self.sure) {
+            (Some(_), Some(0), true) => "now".to_owned(),
+            (Some(at), _, true) => format!("about {at}"),
+            (Some(at), _, false) => format!("perhaps {at}"),
+            (None, ..) => "not known".to_owned(),
+        }
+    }
+
+    /// In a sentence.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let ahead = self.ahead.filter(|ahead| *ahead > 0).map(|ahead| format!(", in {}", format_duration(ahead)));
+        format!("{}{} ({})", self.describe_briefly(), ahead.unwrap_or_default(), self.basis)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use caldera_simulate::expected_start::StartBasis;
+
+    use super::*;
+
+    #[test]
+    fn an_instant_says_how_sure_it_is() {
+        let now = Timestamp::from_second(1_000_020).unwrap();
+        let of = |at, basis| describe_start(expected_start::ExpectedStart { at, basis }, now, Millis::from_secs(3600));
+        let sure = StartBasis { before: 30, unestimated: 0, overdue: 0 };
+        let doubtful = StartBasis { unestimated: 12, ..sure };
+        let at = StartTime::At(1_000_020 + 300);
+        assert_eq!(
+            of(at, sure).describe(),
+            "about 1970-01-12T13:52Z, in 5m (if the 30 jobs before it end as they say)"
+        );
+        assert_eq!(
+            of(at, doubtful).describe(),
+            "perhaps 1970-01-12T13:52Z, in 5m (12 of the 30 jobs before it give no estimate; assumed 1 h)"
+        );
+        let far = of(StartTime::NotBefore(1_000_020), doubtful);
+        assert_eq!(
+            far.describe(),
+            "not known (not before 1970-01-12T13:47Z: farther ahead than can be looked in 10 s)"
+        );
+        assert_eq!((of(StartTime::Unknown, doubtful).describe_briefly().as_str(), far.at), ("not known", None));
+    }
+}

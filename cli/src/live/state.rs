@@ -1,0 +1,146 @@
+//! From what was read of a host to the state that a simulation begins with: nothing that decides may be lost on the way.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use caldera_controller::{
+    decide::Controller,
+    settings::Settings,
+    snapshot::{self, take_snapshot},
+};
+use caldera_core::{
+    fleet::Update,
+    inventory::{Change, HyperNode, Node, Pod},
+    place::{Cluster, Queues},
+};
+use caldera_simulate::{
+    live::{LiveJob, Member, State},
+    rules::Rules,
+};
+use jiff::Timestamp;
+
+/// See the module.
+pub(super) fn build_state(
+    controller: &Controller,
+    settings: &Settings,
+    now: Timestamp,
+    told: Vec<(String, Update)>,
+) -> State {
+    let seen = take_snapshot(controller);
+    State {
+        now: now.as_second(),
+        members: read_members(seen.clusters, told),
+        queues: seen.queues,
+        links: seen.links,
+        rules: read_rules(settings),
+        jobs: seen.jobs.into_iter().map(read_job).collect(),
+    }
+}
+
+fn read_rules(settings: &Settings) -> Rules {
+    Rules {
+        order: settings.order,
+        history_half_life: settings.history_half_life,
+        mean_used: settings.mean_used.clone(),
+        reservation_after: Some(settings.reservation_after).filter(|seconds| *seconds > 0),
+        preemption: settings.preemption_policy(),
+    }
+}
+
+/// What was told of a member.
+#[derive(Default)]
+struct Told {
+    nodes: Vec<Node>,
+    pods: Vec<Pod>,
+    hyper_nodes: Vec<HyperNode>,
+    queues: Queues,
+}
+
+fn read_members(clusters: Vec<Cluster>, told: Vec<(String, Update)>) -> Vec<Member> {
+    let mut seen: BTreeMap<String, Told> = BTreeMap::new();
+    for (name, update) in told {
+        let of = seen.entry(name).or_default();
+        match update {
+            Update::Change(Change::Nodes(all)) => of.nodes = all,
+            Update::Change(Change::Pods(all)) => of.pods = all,
+            Update::Change(Change::HyperNodes(all)) => of.hyper_nodes = all,
+            Update::Change(Change::Node(node)) => of.nodes.push(node),
+            Update::Change(Change::Pod(pod)) => of.pods.push(pod),
+            Update::Change(Change::HyperNode(one)) => of.hyper_nodes.push(one),
+            Update::Queues(all) => of.queues = all,
+            // A member is read once, so that nothing goes away.
+            Update::Change(Change::NodeGone(_) | Change::PodGone(..) | Change::HyperNodeGone(_))
+            | Update::Up
+            | Update::Down(_)
+            | Update::From(_) => {}
+        }
+    }
+    let member = |cluster: Cluster| {
+        let Told { nodes, pods, hyper_nodes, queues } = seen.remove(&cluster.name).unwrap_or_default();
+        Member { cluster, nodes, pods, hyper_nodes, queues }
+    };
+    clusters.into_iter().map(member).collect()
+}
+
+fn read_job(job: snapshot::Job) -> LiveJob {
+    LiveJob {
+        name: Arc::from(job.name),
+        workload: job.workload,
+        queue: job.queue,
+        priority: job.priority,
+        created: job.created,
+        began: job.began,
+        placed: job.placed,
+        run_for: job.run_for,
+        gang: job.gang,
+        binding: job.binding,
+        whole: job.whole,
+        preemptable: job.preemptable,
+        never_preempts: job.never_preempts,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use caldera_core::{
+        inventory,
+        queue::{OrderPolicy, preemption::PreemptionPolicy},
+    };
+
+    use super::*;
+
+    #[test]
+    fn what_a_member_has_of_domains_and_queues_reaches_a_simulation() {
+        let rack = HyperNode {
+            name: "r0".to_owned(),
+            tier: 1,
+            tier_name: String::new(),
+            members: vec![inventory::Member::Node("n0".to_owned())],
+        };
+        let queues: Queues = [("q".to_owned(), Default::default())].into();
+        let told = [
+            Update::Change(Change::Nodes(vec![Node { name: "n0".to_owned(), ..Node::default() }])),
+            Update::Change(Change::HyperNodes(vec![rack.clone()])),
+            Update::Queues(queues.clone()),
+            Update::Up,
+        ];
+        let told = told.into_iter().map(|update| ("m".to_owned(), update)).collect();
+        let members = read_members(vec![Cluster { name: "m".to_owned(), ..Cluster::default() }], told);
+        assert_eq!((members[0].nodes.len(), &members[0].hyper_nodes, &members[0].queues), (1, &vec![rack], &queues));
+    }
+
+    #[test]
+    fn what_the_admin_chose_reaches_a_simulation() {
+        assert_eq!(read_rules(&Settings::default()), Rules::default());
+        let chosen = Settings {
+            order: OrderPolicy::Fifo,
+            reservation_after: 0,
+            reclaim: false,
+            preempt_after: 7,
+            ..Settings::default()
+        };
+        let rules = read_rules(&chosen);
+        assert_eq!((rules.order, rules.reservation_after), (OrderPolicy::Fifo, None));
+        let PreemptionPolicy { reclaim, bounds, .. } = rules.preemption;
+        assert_eq!((reclaim, bounds.patience), (false, 7));
+    }
+}

@@ -1,0 +1,100 @@
+//! How long the expected starts of many waiting jobs take: 1,000 nodes of 8 GPUs in eight clusters, full of jobs, and a
+//! line of so many others, of 1 to 64 GPUs in ten queues.
+//!
+//! `cargo run --profile bench -p caldera-simulate --example expected_starts -- [JOBS...]`
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a measurement fails by panicking")]
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use caldera_core::{
+    gang::{Gang, WorkloadRef},
+    inventory::{Owner, Pod},
+    quantity::Quantity,
+    queue::QueueSpec,
+    resources::Resources,
+};
+use caldera_simulate::{
+    expected_start::{StartTime, expect_starts},
+    live::{LiveJob, Member, State},
+    random::Random,
+    time::Millis,
+    world::{Shapes, cluster, gang, task},
+};
+
+const NOW: i64 = 1_000_000;
+/// As long as the command line looks.
+const MOST: Duration = Duration::from_secs(10);
+
+fn main() {
+    let counts: Vec<usize> = std::env::args().skip(1).map(|text| text.parse().unwrap()).collect();
+    for count in if counts.is_empty() { vec![1_000, 10_000, 20_000] } else { counts } {
+        let state = full_fleet(count);
+        let began = Instant::now();
+        let starts = expect_starts(&state, Millis::from_secs(3600), || began.elapsed() < MOST).unwrap();
+        let found = starts.values().filter(|start| matches!(start.at, StartTime::At(_))).count();
+        println!("{count} wait, 1000 run: {found} starts in {:.2} s", began.elapsed().as_secs_f64());
+    }
+}
+
+/// A thousand jobs of eight pods run, one on each node; half of all jobs say how long they run.
+fn full_fleet(waiting: usize) -> State {
+    let node: Resources =
+        [("cpu", 96), ("nvidia.com/gpu", 8)].map(|(n, a)| (n, Quantity::from_units(a))).into_iter().collect();
+    let mut members: Vec<Member> = (1..=8)
+        .map(|i| cluster(&format!("member{i}"), &[(125, node.clone())]))
+        .map(|one| Member { cluster: one.cluster, nodes: one.nodes, ..Member::default() })
+        .collect();
+    let mut random = Random::new(1);
+    let mut jobs = Vec::new();
+    for (i, place) in (0..8).flat_map(|member| (0..125).map(move |node| (member, node))).enumerate() {
+        let job = LiveJob { placed: true, ..job(&format!("runs-{i}"), 8, &mut random) };
+        let node = members[place.0].nodes[place.1].name.clone();
+        let owner = Owner { group: "g".into(), kind: "Job".into(), name: job.workload.name.clone(), task: None };
+        let pod = |pod: u32| Pod {
+            namespace: "ns".into(),
+            name: format!("runs-{i}-{pod}"),
+            node: Some(node.as_str().into()),
+            request: one_pod(),
+            finished: false,
+            owner: Some(owner.clone()),
+        };
+        members[place.0].pods.extend((0..8).map(pod));
+        jobs.push(job);
+    }
+    for i in 0..waiting {
+        let pods = 1 << (6 - (random.below(127) + 1).ilog2());
+        jobs.push(job(&format!("waits-{i}"), pods, &mut random));
+    }
+    let queues = (0..10).map(|i| QueueSpec::unlimited(format!("queue-{i}").as_str())).collect();
+    State { now: NOW, members, queues, jobs, ..State::default() }
+}
+
+fn one_pod() -> Resources {
+    [("cpu", 8), ("nvidia.com/gpu", 1)].map(|(n, a)| (n, Quantity::from_units(a))).into_iter().collect()
+}
+
+fn job(name: &str, pods: u32, random: &mut Random) -> LiveJob {
+    let gang: Gang = gang(vec![task("worker", pods, pods, one_pod())]);
+    let binding = Shapes::default().gang(gang.clone()).binding.clone();
+    let age = i64::try_from(random.below(7_000)).unwrap();
+    let run_for = i64::try_from(random.exponential(Millis::from_secs(3600)).seconds()).unwrap() + age + 1;
+    LiveJob {
+        name: name.into(),
+        workload: WorkloadRef { group: "g".into(), kind: "Job".into(), namespace: "ns".into(), name: name.into() },
+        queue: format!("queue-{}", random.below(10)).as_str().into(),
+        priority: 0,
+        created: NOW - age,
+        began: Some(NOW - age),
+        placed: false,
+        run_for: (random.below(2) == 0).then_some(run_for),
+        gang: Arc::new(gang),
+        binding: Arc::new(binding),
+        whole: true,
+        preemptable: None,
+        never_preempts: false,
+    }
+}

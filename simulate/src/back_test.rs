@@ -1,0 +1,146 @@
+//! How far expected starts are from the real ones: a trace is simulated, and at the submission of every so many-th job
+//! its start is worked out from what is known then.
+//!
+//! Rule: known are who waits, who runs and since when, and what users said; not how long jobs really run, nor what
+//! arrives later. Beside it stands the guess that needs no simulation: the mean wait of the jobs of the queue that
+//! started so far.
+
+use caldera_core::gang::QueueName;
+
+use crate::{
+    live::OVERDUE,
+    policy::PolicyName,
+    run::{Options, observed, simulate},
+    site::{Site, Stand},
+    time::Millis,
+    world::{Job, World},
+};
+
+/// An expected start beside the real one; all from the submission on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Checked {
+    /// How long the job really waited.
+    pub wait: Millis,
+    /// How long it was expected to wait; `None` if no start was found.
+    pub expected: Option<Millis>,
+    /// The mean wait of its queue's jobs until then.
+    pub guess: Millis,
+}
+
+/// What a back-test found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BackTest {
+    /// Jobs that started at their submission: nothing was to be expected.
+    pub at_once: usize,
+    /// Those that waited, and started some time.
+    pub checked: Vec<Checked>,
+}
+
+/// Simulates the world, and works out the start of every `every`-th job that waits; jobs that do not say how long they
+/// run are taken to run for `assume`.
+#[must_use]
+pub fn back_test(world: &World, every: usize, assume: Millis) -> BackTest {
+    let mut asked: Vec<(usize, Option<Millis>, Millis)> = Vec::new();
+    let mut tested = BackTest::default();
+    let mut next = 0;
+    let outcome = observed(world, PolicyName::Caldera.start(world).as_mut(), &Options::default(), |site| {
+        while world.jobs.get(next).is_some_and(|job| job.arrival <= site.now()) {
+            let job = next;
+            next += 1;
+            if job % every.max(1) != 0 {
+                continue;
+            }
+            match site.stand(job) {
+                Stand::Waiting => asked.push((job, expect_start(site, job, assume), mean_wait(site, job))),
+                _ => tested.at_once += 1,
+            }
+        }
+    });
+    for (job, expected, guess) in asked {
+        let record = &outcome.jobs[job];
+        if let Some(started) = record.started {
+            tested.checked.push(Checked { wait: started.since(record.arrival), expected, guess });
+        }
+    }
+    tested
+}
+
+/// How long a job will wait from now on, by what is known now.
+fn expect_start(site: &Site<'_>, job: usize, assume: Millis) -> Option<Millis> {
+    let name = &site.job(job).name;
+    let world = known_world(site, assume).ok()?;
+    let options = Options { until_started: true, ..Options::default() };
+    let outcome = simulate(&world, PolicyName::Caldera.start(&world).as_mut(), &options);
+    let place = world.jobs.iter().position(|one| one.name == *name)?;
+    Some(outcome.jobs[place].started?.since(site.now()))
+}
+
+/// What is known now, as a world of its own.
+fn known_world(site: &Site<'_>, assume: Millis) -> Result<World, crate::world::WorldError> {
+    let (world, now) = (site.world(), site.now());
+    let known = |index: usize| {
+        let job = site.job(index);
+        let whole = job.estimate.unwrap_or(assume);
+        let (running, left) = match site.stand(index) {
+            Stand::Future | Stand::Done => return None,
+            Stand::Waiting | Stand::Sent { .. } => (None, whole),
+            Stand::Running { holds, since, .. } => (Some(holds.clone()), left_of(whole, now.since(*since))),
+        };
+        let estimate = job.estimate.map(|_| left);
+        Some(Job { run: left, estimate, running, ..job.clone() })
+    };
+    let jobs = (0..world.jobs.len()).filter_map(known).collect();
+    let (links, rules, terms) = (world.links.clone(), world.rules.clone(), world.terms.clone());
+    let fresh = World::new(world.clusters.clone(), world.queues.clone(), jobs, now)?;
+    Ok(World { links, rules, terms, ..fresh })
+}
+
+fn left_of(whole: Millis, ran: Millis) -> Millis {
+    match whole.since(ran) {
+        Millis::ZERO => OVERDUE,
+        left => left,
+    }
+}
+
+/// The mean wait of those of the job's queue that started so far.
+fn mean_wait(site: &Site<'_>, job: usize) -> Millis {
+    let queue: &QueueName = &site.job(job).queue;
+    let jobs = site.world().jobs.iter().zip(&site.recorder.jobs);
+    let waits = jobs.filter(|(job, _)| job.queue == *queue);
+    let waits = waits.filter_map(|(_, record)| Some(record.started?.since(record.arrival).0));
+    let (sum, count) = waits.fold((0_u64, 0_u64), |(sum, count), wait| (sum.saturating_add(wait), count + 1));
+    Millis(sum.checked_div(count).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use caldera_core::{quantity::Quantity, queue::QueueSpec, resources::Resources};
+
+    use super::*;
+    use crate::world::{Shapes, cluster, gang, task};
+
+    /// Two cores; three jobs of two cores arrive at 0, 10 and 20 s, run for 100 s and say 100, 200 and 100 s.
+    #[test]
+    fn an_expected_start_knows_what_was_said_and_not_what_was_true() {
+        let cores: Resources = [("cpu", Quantity::from_units(2))].into_iter().collect();
+        let shape = Shapes::default().gang(gang(vec![task("t", 1, 1, cores.clone())]));
+        let job = |(name, arrival, said): (&str, u64, u64)| Job {
+            name: name.into(),
+            queue: "q".into(),
+            priority: 0,
+            arrival: Millis::from_secs(arrival),
+            run: Millis::from_secs(100),
+            estimate: Some(Millis::from_secs(said)),
+            shape: std::sync::Arc::clone(&shape),
+            running: None,
+        };
+        let jobs = [("a", 0, 100), ("b", 10, 200), ("c", 20, 100)].map(job).to_vec();
+        let queues = vec![QueueSpec::unlimited("q")];
+        let world = World::new(vec![cluster("m", &[(1, cores)])], queues, jobs, Millis::ZERO).unwrap();
+        let found = back_test(&world, 1, Millis::from_secs(3600));
+        let secs = Millis::from_secs;
+        let b = Checked { wait: secs(90), expected: Some(secs(90)), guess: Millis::ZERO };
+        let c = Checked { wait: secs(180), expected: Some(secs(280)), guess: Millis::ZERO };
+        assert_eq!(found, BackTest { at_once: 1, checked: vec![b, c] });
+    }
+}

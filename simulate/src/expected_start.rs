@@ -1,0 +1,152 @@
+//! When each waiting job is expected to start: the fleet as it is now, played forward under the controller's own policy.
+//!
+//! Rule: jobs end when they said they would, those that did not say after an assumed time, and nothing else arrives. So
+//! an instant always comes with what it rests on: how many of the jobs that run now, or start before, gave no estimate
+//! or have outrun it. A job that does not start within [`HORIZON`] has no instant, nor has one that starts later than
+//! could be looked in the time that there is. Slurm's backfill scheduler tells
+//! `squeue --start` by the same means (`src/plugins/sched/backfill/backfill.c`).
+
+use std::{collections::HashMap, sync::Arc};
+
+use crate::{
+    live::{State, world},
+    policy::PolicyName,
+    run::{Options, simulate_while},
+    time::Millis,
+    world::WorldError,
+};
+
+/// Jobs in line for which starts are worked out, at most.
+pub const MOST_WAITING: usize = 20_000;
+/// How far ahead is looked.
+pub const HORIZON: Millis = Millis::from_secs(90 * 24 * 3600);
+
+/// When a job is expected to start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExpectedStart {
+    /// When, as far as was looked.
+    pub at: StartTime,
+    /// What that rests on.
+    pub basis: StartBasis,
+}
+
+/// When a job starts, in seconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StartTime {
+    /// Then.
+    At(i64),
+    /// Not before: nobody looked farther.
+    NotBefore(i64),
+    /// Not within the horizon, as far as is known.
+    Unknown,
+}
+
+/// The jobs that an expected start depends on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StartBasis {
+    /// Jobs that run now, and jobs that are expected to start before it.
+    pub before: usize,
+    /// Those of them that do not say how long they run.
+    pub unestimated: usize,
+    /// Those of them that run longer than they said.
+    pub overdue: usize,
+}
+
+/// Why there are no expected starts.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoForecast {
+    /// It would take too long.
+    #[error("{0} jobs wait: starts are worked out for {MOST_WAITING} at most")]
+    TooMany(usize),
+    /// The state is none to begin from.
+    #[error(transparent)]
+    World(#[from] WorldError),
+}
+
+/// The expected start of every job that waits, by the name of its binding; jobs that do not say how long they run are
+/// taken to run for `assume`. It is asked after each instant whether to `look_on`.
+///
+/// # Errors
+/// [`NoForecast`].
+pub fn expect_starts(
+    state: &State,
+    assume: Millis,
+    mut look_on: impl FnMut() -> bool,
+) -> Result<HashMap<Arc<str>, ExpectedStart>, NoForecast> {
+    let waiting = state.jobs.iter().filter(|job| !job.placed).count();
+    if waiting > MOST_WAITING {
+        return Err(NoForecast::TooMany(waiting));
+    }
+    if waiting == 0 {
+        return Ok(HashMap::new());
+    }
+    let (world, _) = world(state, assume)?;
+    let horizon = Some(world.start.plus(HORIZON));
+    let options = Options { horizon, until_started: true, ..Options::default() };
+    let mut looked_to = None;
+    let outcome = simulate_while(&world, PolicyName::Caldera.start(&world).as_mut(), &options, |site| {
+        let on = look_on();
+        looked_to = (!on).then(|| site.now());
+        on
+    });
+    let second =
+        |at: Millis| state.now.saturating_add(i64::try_from(at.since(world.start).seconds()).unwrap_or(i64::MAX));
+    let not_yet = looked_to.map_or(StartTime::Unknown, |at| StartTime::NotBefore(second(at)));
+    let mut basis = StartBasis::default();
+    let mut expected = Vec::with_capacity(waiting);
+    let overdue: HashMap<&str, bool> = state.jobs.iter().map(|job| (&*job.name, job.is_overdue(state.now))).collect();
+    for (job, record) in world.jobs.iter().zip(&outcome.jobs) {
+        if job.running.is_some() {
+            basis.count(job.estimate.is_none(), overdue.get(&*job.name) == Some(&true));
+        } else {
+            expected.push((record.started.unwrap_or(Millis(u64::MAX)), job));
+        }
+    }
+    expected.sort_by_key(|(at, _)| *at);
+    let mut starts = HashMap::with_capacity(waiting);
+    // Those of one instant do not wait for each other.
+    for together in expected.chunk_by(|(a, _), (b, _)| a == b) {
+        for (at, job) in together {
+            let at = if *at < Millis(u64::MAX) { StartTime::At(second(*at)) } else { not_yet };
+            starts.insert(Arc::clone(&job.name), ExpectedStart { at, basis });
+        }
+        together.iter().for_each(|(_, job)| basis.count(job.estimate.is_none(), false));
+    }
+    Ok(starts)
+}
+
+impl StartBasis {
+    fn count(&mut self, unestimated: bool, overdue: bool) {
+        self.before += 1;
+        self.unestimated += usize::from(unestimated);
+        self.overdue += usize::from(overdue);
+    }
+
+    /// Every job that it depends on said how long it runs, and keeps to it so far.
+    #[must_use]
+    pub const fn is_sure(&self) -> bool {
+        self.unestimated == 0 && self.overdue == 0
+    }
+
+    /// In words, with the time that was assumed.
+    #[must_use]
+    pub fn describe(&self, assume: Millis) -> String {
+        let jobs = |count: usize| format!("{count} of the {} jobs before it", self.before);
+        let mut parts = Vec::new();
+        if self.unestimated > 0 {
+            let verb = if self.unestimated == 1 { "gives" } else { "give" };
+            parts.push(format!("{} {verb} no estimate; assumed {assume}", jobs(self.unestimated)));
+        }
+        if self.overdue > 0 {
+            parts.push(format!("{} should have ended by now", jobs(self.overdue)));
+        }
+        match (parts.is_empty(), self.before) {
+            (false, _) => parts.join("; "),
+            (true, 0) => "nothing runs or starts before it".to_owned(),
+            (true, before) => format!("if the {before} jobs before it end as they say"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

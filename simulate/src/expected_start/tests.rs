@@ -1,0 +1,260 @@
+//! What must travel from a live fleet into a simulation, each with the start that it decides; and what an expected
+//! start says of itself.
+
+use std::collections::BTreeMap;
+
+use caldera_core::{
+    gang::{Gang, Topology, WorkloadRef},
+    inventory::{self, HyperNode, Node, Owner, Pod},
+    place::Queue,
+    quantity::Quantity,
+    queue::{OrderPolicy, QueueSpec},
+    resources::Resources,
+    split::{FederationTopology, Link, LinkTier},
+};
+
+use super::*;
+use crate::{
+    live::{LiveJob, Member},
+    rules::Rules,
+    world::{Shapes, gang, node, ready_cluster, task},
+};
+
+const NOW: i64 = 10_000;
+const ASSUME: Millis = Millis::from_secs(3600);
+
+fn cpu(units: i64) -> Resources {
+    [("cpu", Quantity::from_units(units))].into_iter().collect()
+}
+
+/// Pods of two cores each.
+fn workers(pods: u32) -> Gang {
+    gang(vec![task("t", pods, pods, cpu(2))])
+}
+
+fn waiting(name: &str, gang: Gang) -> LiveJob {
+    let shape = Shapes::default().gang(gang.clone());
+    let (namespace, name) = ("ns".to_owned(), name.to_owned());
+    LiveJob {
+        name: name.as_str().into(),
+        workload: WorkloadRef { group: "g".into(), kind: "Job".into(), namespace, name },
+        queue: "q".into(),
+        priority: 0,
+        created: NOW - 30,
+        began: None,
+        placed: false,
+        run_for: None,
+        gang: Arc::new(gang),
+        binding: Arc::new(shape.binding.clone()),
+        whole: true,
+        preemptable: None,
+        never_preempts: false,
+    }
+}
+
+/// It began a hundred seconds ago.
+fn running(name: &str, pods: u32, run_for: Option<i64>) -> LiveJob {
+    let (began, created) = (Some(NOW - 100), NOW - 200);
+    LiveJob { began, created, placed: true, run_for, ..waiting(name, workers(pods)) }
+}
+
+fn pods_of(job: &str, count: u32, node: &str) -> Vec<Pod> {
+    let pod = |i| Pod {
+        namespace: "ns".into(),
+        name: format!("{job}-{i}"),
+        node: Some(node.into()),
+        request: cpu(2),
+        finished: false,
+        owner: Some(Owner { group: "g".into(), kind: "Job".into(), name: job.into(), task: None }),
+    };
+    (0..count).map(pod).collect()
+}
+
+/// A member whose nodes have so many cores each.
+fn member(name: &str, cores: &[i64]) -> Member {
+    let nodes: Vec<Node> =
+        cores.iter().enumerate().map(|(i, cores)| node(format!("{name}-n{i}"), cpu(*cores))).collect();
+    Member { cluster: ready_cluster(name), nodes, ..Member::default() }
+}
+
+fn state(members: Vec<Member>, jobs: Vec<LiveJob>) -> State {
+    State { now: NOW, members, queues: vec![QueueSpec::unlimited("q")], jobs, ..State::default() }
+}
+
+fn starts(state: &State) -> BTreeMap<String, Option<i64>> {
+    let all = expect_starts(state, ASSUME, || true).unwrap();
+    all.into_iter().map(|(name, start)| (name.to_string(), instant(start.at))).collect()
+}
+
+fn instant(start: StartTime) -> Option<i64> {
+    match start {
+        StartTime::At(at) => Some(at),
+        StartTime::NotBefore(_) | StartTime::Unknown => None,
+    }
+}
+
+fn start(state: &State, job: &str) -> Option<i64> {
+    starts(state)[job]
+}
+
+fn hard(gang: Gang, tier: u32) -> Gang {
+    Gang { topology: Some(Topology { hard: true, highest_tier: Some(tier), highest_tier_name: None }), ..gang }
+}
+
+fn rack(name: &str, node: &str) -> HyperNode {
+    let members = vec![inventory::Member::Node(node.to_owned())];
+    HyperNode { name: name.to_owned(), tier: 1, tier_name: String::new(), members }
+}
+
+#[test]
+fn a_start_is_told_with_how_many_give_no_estimate() {
+    let mut member = member("m", &[8]);
+    member.pods = [pods_of("said", 2, "m-n0"), pods_of("silent", 2, "m-n0")].concat();
+    let jobs = vec![
+        running("said", 2, Some(400)),
+        running("silent", 2, None),
+        waiting("small", workers(2)),
+        waiting("zlarge", workers(4)),
+    ];
+    let state = state(vec![member], jobs);
+    let all = expect_starts(&state, ASSUME, || true).unwrap();
+    let small = all["small"];
+    assert_eq!(small.at, StartTime::At(NOW + 300));
+    assert_eq!(small.basis, StartBasis { before: 2, unestimated: 1, overdue: 0 });
+    assert_eq!(small.basis.describe(ASSUME), "1 of the 2 jobs before it gives no estimate; assumed 1 h");
+    let large = all["zlarge"];
+    assert_eq!(large.at, StartTime::At(NOW + 300 + 3600));
+    assert_eq!(large.basis, StartBasis { before: 3, unestimated: 2, overdue: 0 });
+    assert!(!large.basis.is_sure());
+}
+
+#[test]
+fn a_start_that_rests_on_estimates_alone_says_so_and_one_that_outran_its_own_is_counted() {
+    let of = |run_for| {
+        let member = Member { pods: pods_of("runs", 4, "m-n0"), ..member("m", &[8]) };
+        let state = state(vec![member], vec![running("runs", 4, Some(run_for)), waiting("waits", workers(4))]);
+        expect_starts(&state, ASSUME, || true).unwrap()["waits"]
+    };
+    let sure = of(150);
+    assert_eq!((sure.at, sure.basis.is_sure()), (StartTime::At(NOW + 50), true));
+    assert_eq!(sure.basis.describe(ASSUME), "if the 1 jobs before it end as they say");
+    let late = of(90);
+    assert_eq!((late.at, late.basis.overdue), (StartTime::At(NOW + 60), 1));
+    assert_eq!(late.basis.describe(ASSUME), "1 of the 1 jobs before it should have ended by now");
+}
+
+#[test]
+fn a_gang_of_one_hard_domain_has_no_start_where_no_domain_can_hold_it() {
+    let mut there = member("m", &[4, 4]);
+    there.hyper_nodes = vec![rack("r0", "m-n0"), rack("r1", "m-n1")];
+    let of = |pods| state(vec![there.clone()], vec![waiting("j", hard(workers(pods), 1))]);
+    assert_eq!(start(&of(2), "j"), Some(NOW), "a rack holds two pods");
+    assert_eq!(start(&of(3), "j"), None, "no rack holds three");
+}
+
+#[test]
+fn a_gang_of_one_hard_domain_is_bound_within_it() {
+    // Tightest first would put a pod on the second rack, and leave none for the next gang.
+    let mut there = member("m", &[4, 6]);
+    there.hyper_nodes = vec![rack("r0", "m-n0"), rack("r1", "m-n1")];
+    let jobs = vec![waiting("a", hard(workers(3), 1)), waiting("b", hard(workers(2), 1))];
+    assert!(starts(&state(vec![there], jobs)).values().all(|at| *at == Some(NOW)));
+}
+
+#[test]
+fn a_gang_that_wants_linked_clusters_follows_the_links() {
+    let link = |from: &str, to: &str| FederationTopology {
+        tiers: vec![LinkTier { name: "metro".into(), tier: Some(5), ..LinkTier::default() }],
+        links: vec![Link { from: vec![from.into()], to: vec![to.into()], latency: 1, bandwidth: 1 }],
+    };
+    let members = || vec![member("m0", &[4]), member("m1", &[4])];
+    let jobs = || vec![waiting("j", hard(workers(4), 5))];
+    assert_eq!(start(&state(members(), jobs()), "j"), None, "nothing says that they are close");
+    let linked = State { links: link("m0", "m1"), ..state(members(), jobs()) };
+    assert_eq!(start(&linked, "j"), Some(NOW));
+}
+
+#[test]
+fn a_closed_queue_of_a_member_takes_nothing_and_one_with_a_capability_what_is_left() {
+    let with = |queue: Queue| {
+        let mut there = member("m", &[8]);
+        there.pods = pods_of("runs", 2, "m-n0");
+        there.queues = [("q".to_owned(), queue)].into();
+        state(vec![there], vec![running("runs", 2, Some(400)), waiting("waits", workers(2))])
+    };
+    assert_eq!(start(&with(Queue::default()), "waits"), Some(NOW));
+    assert_eq!(start(&with(Queue { state: "Closed".into(), ..Queue::default() }), "waits"), None);
+    let mut tight = Queue { allocated: cpu(4), ..Queue::default() };
+    tight.capability.set("cpu", Quantity::from_units(6));
+    assert_eq!(start(&with(tight), "waits"), Some(NOW + 300), "when what runs there has ended");
+}
+
+#[test]
+fn what_the_admin_chose_decides_who_is_first() {
+    let mut there = member("m", &[4]);
+    there.pods = pods_of("runs", 2, "m-n0");
+    let old = LiveJob { created: NOW - 60, ..waiting("old", workers(2)) };
+    let urgent = LiveJob { priority: 10, ..waiting("urgent", workers(2)) };
+    let by = |order| {
+        let rules = Rules { order, ..Rules::default() };
+        let jobs = vec![running("runs", 2, Some(400)), old.clone(), urgent.clone()];
+        let all = starts(&State { rules, ..state(vec![there.clone()], jobs) });
+        all["old"] < all["urgent"]
+    };
+    assert!(by(OrderPolicy::Fifo));
+    assert!(!by(OrderPolicy::default()));
+}
+
+#[test]
+fn nobody_is_evicted_where_the_admin_said_so() {
+    let with = |reclaim: bool| {
+        let mut there = member("m", &[8]);
+        there.pods = pods_of("borrows", 4, "m-n0");
+        let mut lender = QueueSpec::unlimited("lender");
+        lender.deserved.set("cpu", Quantity::from_units(4));
+        let jobs = vec![
+            running("borrows", 4, Some(4000)),
+            LiveJob { queue: "lender".into(), created: NOW - 90, ..waiting("waits", workers(2)) },
+        ];
+        let mut state = state(vec![there], jobs);
+        state.queues.push(lender);
+        state.rules.preemption.reclaim = reclaim;
+        start(&state, "waits").unwrap()
+    };
+    assert!(with(true) < NOW + 600, "its queue reclaims what it deserves");
+    assert_eq!(with(false), NOW + 3900);
+}
+
+#[test]
+fn a_job_that_ends_in_time_passes_one_that_waits_for_what_has_said_when_it_ends() {
+    let mut there = member("m", &[16]);
+    there.pods = pods_of("runs", 3, "m-n0");
+    let large = LiveJob { created: NOW - 600, ..waiting("large", workers(4)) };
+    let short = LiveJob { run_for: Some(100), ..waiting("short", workers(1)) };
+    let mut state = state(vec![there], vec![running("runs", 3, Some(400)), large, short]);
+    state.queues[0].capability.set("cpu", Quantity::from_units(8));
+    let all = starts(&state);
+    assert_eq!((all["short"], all["large"]), (Some(NOW), Some(NOW + 300)));
+}
+
+#[test]
+fn a_job_of_a_queue_that_is_not_there_has_no_start_and_spoils_no_other() {
+    let lost = LiveJob { queue: "gone".into(), ..waiting("lost", workers(1)) };
+    let state = state(vec![member("m", &[8])], vec![lost, waiting("waits", workers(1))]);
+    assert_eq!(starts(&state), [("waits".to_owned(), Some(NOW))].into());
+}
+
+#[test]
+fn what_starts_later_than_was_looked_is_told_so() {
+    let there = Member { pods: pods_of("runs", 4, "m-n0"), ..member("m", &[8]) };
+    let jobs = vec![running("runs", 4, Some(400)), waiting("first", workers(4)), waiting("second", workers(4))];
+    let all = expect_starts(&state(vec![there], jobs), ASSUME, || false).unwrap();
+    assert!(all.values().all(|start| start.at == StartTime::NotBefore(NOW)), "{all:?}");
+}
+
+#[test]
+fn more_jobs_than_can_be_told_of_are_refused_in_words() {
+    let all = (0..=MOST_WAITING).map(|i| LiveJob { name: format!("j{i}").into(), ..waiting("j", workers(1)) });
+    let refused = expect_starts(&state(vec![member("m", &[8])], all.collect()), ASSUME, || true).unwrap_err();
+    assert_eq!(refused.to_string(), "20001 jobs wait: starts are worked out for 20000 at most");
+}

@@ -1,0 +1,38 @@
+//! What an admin chooses of how the engine decides: the policy `caldera` follows it.
+//!
+//! Rule: what is not said is as the controller has it by default (`controller/src/config.rs`).
+
+use std::collections::BTreeMap;
+
+use caldera_core::{
+    gang::QueueName,
+    queue::{HISTORY_HALF_LIFE, OrderPolicy, RESERVATION_AFTER, preemption::PreemptionPolicy},
+    resources::Resources,
+};
+
+/// See the module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rules {
+    /// Who goes first.
+    pub order: OrderPolicy,
+    /// Seconds after which what a queue used counts half, where that counts.
+    pub history_half_life: i64,
+    /// What each queue used lately, where that counts.
+    pub mean_used: BTreeMap<QueueName, Resources>,
+    /// Seconds that a job is blocked before it gets a reservation; `None` makes none.
+    pub reservation_after: Option<i64>,
+    /// Who is evicted for whom.
+    pub preemption: PreemptionPolicy,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            order: OrderPolicy::default(),
+            history_half_life: HISTORY_HALF_LIFE,
+            mean_used: BTreeMap::new(),
+            reservation_after: Some(RESERVATION_AFTER),
+            preemption: PreemptionPolicy::default(),
+        }
+    }
+}

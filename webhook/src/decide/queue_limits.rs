@@ -1,0 +1,112 @@
+//! What a queue, or one above it, says about each job: the largest that it takes, and that all of them are preemptable.
+//!
+//! Rule: as [`caldera_crds::largest_job`] says, at submission of a Volcano Job; the controller asks again before it
+//! releases, for all kinds and after an edit. Queues are read from the watch: one that is behind refuses what its admin
+//! allowed a moment ago, or passes what the controller then refuses. A tenant's `volcano.sh/preemptable: "false"` where
+//! it counts for nothing is told, and not refused: the same manifest may be submitted to several queues.
+
+use caldera_core::gang::QueueName;
+use caldera_crds::{
+    largest_job::LargestJob,
+    names::volcano::PREEMPTABLE,
+    tenancy::evicts_all_jobs,
+    workload::{queue_of, read_gang, read_preemptable},
+};
+use serde_json::Value;
+
+use super::{
+    verdict::{Denial, Verdict},
+    waiting_limits::list_path,
+};
+use crate::observe::{cache::Cache, request::ReviewRequest};
+
+/// Refuses a new job that is larger than its queue takes; `None` where it is not.
+#[must_use]
+pub fn refuse_too_large(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Option<Verdict> {
+    let job = request.object.as_ref().filter(|_| request.is_create())?;
+    let queue: QueueName = queue_of(job);
+    let limits = list_path(queue.as_str(), cache).into_iter();
+    let mut limits = limits.filter_map(|by| Some((by, LargestJob::of_queue(cache.queues.get(by)?)?))).peekable();
+    limits.peek()?;
+    let asked = read_gang(job).ok()?.full_demand();
+    let refusal = limits.find_map(|(by, largest)| largest.refuse(&queue, &by.into(), &asked))?;
+    let message = format!("spec.queue: it {refusal}");
+    Some(Verdict::Deny(Denial { code: 403, reason: "Forbidden", message }))
+}
+
+/// What is to be told about a new job that says it is not preemptable, where its queue says that all are.
+#[must_use]
+pub fn warn_of_eviction(job: &Value, cache: &Cache) -> Option<String> {
+    let queue = queue_of(job);
+    let is_said = |by: &&str| cache.queues.get(*by).is_some_and(evicts_all_jobs);
+    let by = list_path(queue.as_str(), cache).into_iter().find(is_said)?;
+    (read_preemptable(job) == Some(false)).then(|| {
+        format!("{PREEMPTABLE} false counts for nothing in queue {queue}: by queue {by} all of its jobs may be evicted")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn cache(annotations: &Value) -> Cache {
+        let mut cache = Cache::default();
+        let queue = |name: &str, parent: &str, annotations: &Value| {
+            let metadata = json!({"name": name, "annotations": annotations});
+            json!({"metadata": metadata, "spec": {"parent": parent}})
+        };
+        cache.queues.insert("top".into(), queue("top", "root", annotations));
+        cache.queues.insert("leaf".into(), queue("leaf", "top", &json!({})));
+        cache
+    }
+
+    fn job(cpu: &str) -> Value {
+        let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}});
+        let task = json!({"name": "t", "replicas": 2, "template": {"spec": {"containers": [container]}}});
+        json!({
+            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
+            "metadata": {"name": "a", "namespace": "ns", "annotations": {"volcano.sh/preemptable": "false"}},
+            "spec": {"queue": "leaf", "tasks": [task]},
+        })
+    }
+
+    #[test]
+    fn a_job_larger_than_a_queue_above_takes_is_refused_with_both_numbers() {
+        let cache = cache(&json!({"caldera.dev/max-job": "cpu=8"}));
+        let submit = |cpu: &str, operation: &str| {
+            let request = ReviewRequest {
+                uid: "u".into(),
+                operation: operation.to_owned().into(),
+                namespace: Some("ns".into()),
+                name: None,
+                dry_run: None,
+                user_info: None,
+                object: Some(job(cpu)),
+                old_object: None,
+            };
+            refuse_too_large(&request, &cache)
+        };
+        assert_eq!(submit("4", "CREATE"), None);
+        let Some(Verdict::Deny(denial)) = submit("5", "CREATE") else { panic!("it is taken") };
+        assert_eq!(
+            denial.message,
+            "spec.queue: it asks for cpu 10, more than 8, which is the largest job that queue top, above queue leaf, takes"
+        );
+        assert_eq!(submit("5", "UPDATE"), None, "it waits and says why");
+    }
+
+    #[test]
+    fn a_job_that_says_it_is_not_preemptable_is_told_where_that_counts_for_nothing() {
+        let said =
+            |value: &str| warn_of_eviction(&job("1"), &cache(&json!({"caldera.dev/all-jobs-preemptable": value})));
+        assert_eq!(said("false"), None);
+        assert_eq!(
+            said("true").as_deref(),
+            Some(
+                "volcano.sh/preemptable false counts for nothing in queue leaf: by queue top all of its jobs may be evicted"
+            )
+        );
+    }
+}
