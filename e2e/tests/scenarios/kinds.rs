@@ -79,6 +79,26 @@ fn list_examples() -> Vec<Example> {
             }),
             ended: None,
         },
+        Example {
+            kind: WorkloadKind::JobSet,
+            spec: json!({"replicatedJobs": [
+                {"name": "leader", "replicas": 1, "template": {"spec": {"template": pods("100m")}}},
+                {"name": "worker", "template": {"spec": {"parallelism": 2, "completions": 2, "template": pods("100m")}}},
+            ]}),
+            cpu: "300m",
+            running: json!({"replicatedJobsStatus": [
+                {"name": "leader", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0},
+                {"name": "worker", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0},
+            ]}),
+            ended: Some(json!({"conditions": conditions(&["Completed"]), "terminalState": "Completed"})),
+        },
+        Example {
+            kind: WorkloadKind::LeaderWorkerSet,
+            spec: json!({"replicas": 1, "leaderWorkerTemplate": {"size": 3, "workerTemplate": pods("100m")}}),
+            cpu: "300m",
+            running: json!({"replicas": 1, "readyReplicas": 1, "conditions": conditions(&["Available"])}),
+            ended: None,
+        },
     ]
 }
 
@@ -187,7 +207,7 @@ async fn play(s: &Scenario, example: &Example) -> anyhow::Result<()> {
 }
 
 #[test]
-fn jobs_of_kubeflow_and_ray_are_queued_placed_whole_and_give_back_what_they_held() {
+fn jobs_of_other_projects_are_queued_placed_whole_and_give_back_what_they_held() {
     run("kinds", async |s| {
         install(&s).await?;
         for example in list_examples() {
