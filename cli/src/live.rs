@@ -198,7 +198,11 @@ async fn list_source(
     };
     let gap = Some(Gap { what: resource_name(source), why: describe_refusal(&refused) });
     let empty = || SourceAnswer::All(Vec::new(), Vec::new());
-    // A kind that the server does not have has no objects.
+    // A kind that the server does not have has no objects. Who may not list what a host may do without, and most do,
+    // is not told.
+    if matches!(source, ObjectKind::Workloads(kind) if kind.is_optional() && refused.code != 401) {
+        return Ok((empty(), None));
+    }
     if refused.code == 404 {
         let needed = matches!(source, ObjectKind::Queues | ObjectKind::Bindings | ObjectKind::Clusters);
         return Ok((empty(), gap.filter(|_| needed)));

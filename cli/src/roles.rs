@@ -28,11 +28,15 @@ type Rule = (&'static str, &'static [&'static str], &'static [&'static str]);
 const VOLCANO: &str = "batch.volcano.sh";
 const FOLLOW: &[&str] = &["list", "watch"];
 const READ: &[&str] = &["get", "list", "watch"];
-const WORKLOADS: [Rule; 4] = [
+const WORKLOADS: [Rule; 8] = [
     (VOLCANO, &["jobs"], FOLLOW),
     ("apps", &["deployments", "statefulsets"], FOLLOW),
     ("batch", &["jobs"], FOLLOW),
     ("", &["pods", "namespaces"], FOLLOW),
+    ("kubeflow.org", &["mpijobs", "pytorchjobs", "tfjobs"], FOLLOW),
+    ("ray.io", &["rayclusters", "rayjobs"], FOLLOW),
+    ("jobset.x-k8s.io", &["jobsets"], FOLLOW),
+    ("leaderworkerset.x-k8s.io", &["leaderworkersets"], FOLLOW),
 ];
 /// Proxied requests are `get` whatever they are; what they may do in the member is the member's to say.
 const MEMBERS: [Rule; 2] =
@@ -89,12 +93,8 @@ pub fn name_account(component: &str) -> String {
 /// objects. To ask the members themselves is a role of its own, and nobody has it by default: Karmada's proxy leads to
 /// all of a member's API, as far as the member lets its user. Without it the inventories or Karmada's summaries serve.
 fn reader_roles() -> [Value; 2] {
-    let rules: [Rule; 9] = [
+    let rules: [Rule; 5] = [
         (QUEUES, &["queues", "podgroups"], READ),
-        (VOLCANO, &["jobs"], READ),
-        ("apps", &["deployments", "statefulsets"], READ),
-        ("batch", &["jobs"], READ),
-        ("", &["pods", "namespaces"], READ),
         ("scheduling.k8s.io", &["priorityclasses"], READ),
         (BINDINGS, &["resourcebindings"], READ),
         ("cluster.karmada.io", &["clusters"], READ),
@@ -106,7 +106,8 @@ fn reader_roles() -> [Value; 2] {
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules,
         })
     };
-    let mut all: Vec<Value> = rules.map(policy_rule).into();
+    let workloads = WORKLOADS.map(|(group, resources, _)| (group, resources, READ));
+    let mut all: Vec<Value> = workloads.into_iter().chain(rules).map(policy_rule).collect();
     // In whatever namespace the controller's lease is.
     all.push(named_rule("", "configmaps", &[settings::NAME], &["get"]));
     let mut reader = role("caldera-reader", all);
@@ -274,6 +275,17 @@ mod tests {
     #[test]
     fn the_controllers_account_is_the_one_that_is_trusted_by_name() {
         assert_eq!(name_account("controller"), caldera_crds::trusted::CONTROLLER_ACCOUNT);
+    }
+
+    #[test]
+    fn every_kind_that_can_be_queued_may_be_followed() {
+        for kind in caldera_crds::workload::WorkloadKind::ALL {
+            let resource = kind.api_resource();
+            let is_granted = |(group, resources, _): &Rule| {
+                *group == resource.group && resources.contains(&resource.plural.as_str())
+            };
+            assert!(WORKLOADS.iter().any(is_granted), "{kind:?}");
+        }
     }
 
     fn rules(granted: &Granted) -> Vec<(String, Value)> {

@@ -66,11 +66,14 @@ pub async fn follow_objects(
     let mut watches = Watches::default();
     let follower = Follower::new(client.clone(), changes, stop.clone());
     for kind in WorkloadKind::ALL {
+        let gaps = watches.gaps.len();
         let convert = move |event| Change::Workloads(kind, event);
         let all = watcher::Config::default();
         let read = |object| WorkloadFacts::read(&object);
         follow_kind(client, &follower, kind.api_resource(), (namespace, only), all, read, convert, &mut watches)
             .await?;
+        // Who may not list what a host may do without, and most do, is not told.
+        watches.gaps.truncate(if kind.is_optional() { gaps } else { usize::MAX });
     }
     let (all, ours) = (watcher::Config::default, watcher::Config::default().labels(WORKLOAD_KIND));
     let read = |object| BindingFacts::read(&object);

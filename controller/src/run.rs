@@ -12,7 +12,7 @@ use caldera_core::{
 };
 use caldera_runtime::{
     members::Members,
-    watch::{Event, Follower},
+    watch::{Event, Follower, WatchOptions},
     write::{self, Done, Failure, Writer, wait_for_outcomes},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -284,7 +284,8 @@ fn watch_host(
     follower.follow_json(policy_resource(), of_hyper_jobs, |policy| PolicyFacts::read(&policy), Input::Policies);
     for kind in WorkloadKind::ALL {
         let read = |object: serde_json::Value| Workload::read(&object);
-        follower.follow_json(kind.api_resource(), all(), read, move |event| Input::Workloads(kind, event));
+        let options = WatchOptions::from(all()).with_absence(kind.is_optional());
+        follower.follow_json(kind.api_resource(), options, read, move |event| Input::Workloads(kind, event));
     }
     Follower::new(client.clone(), clusters, stop.clone()).follow_typed::<Cluster, _, _>(all(), Some, Some);
 }

@@ -11,7 +11,6 @@ use caldera_core::{
     queue::{QueueSpec, ledger::Stage},
     split::FederationTopology,
 };
-use caldera_crds::workload::WorkloadKind;
 
 use crate::{
     decide::{
@@ -98,7 +97,7 @@ fn read_job(controller: &Controller, binding: &Binding, state: &JobState) -> Opt
         run_for: workload.run_for,
         gang: workload.gang.as_ref().ok()?.clone(),
         binding: binding.placement.clone()?,
-        whole: workload.kind == WorkloadKind::VolcanoJob,
+        whole: workload.kind.has_tasks(),
         preemptable: workload.preemptable,
         never_preempts: objects.never_preempts(&workload.class),
     })

@@ -11,7 +11,11 @@ use caldera_core::{
 };
 use serde_json::Value;
 
-use crate::{names::volcano, selector::label_selector, workload};
+use crate::{
+    names::volcano,
+    selector::label_selector,
+    workload::{self, find_job_of_pod},
+};
 
 /// A node; `None` without a name.
 #[must_use]
@@ -107,7 +111,8 @@ pub fn namespace_of(object: &Value) -> String {
     object.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// The workload that was propagated: the pod's controller, a Deployment for a pod of a ReplicaSet, or the pod itself.
+/// The workload that was propagated: the pod's controller, a Deployment for a pod of a ReplicaSet, the job that made the
+/// controller, or the pod itself.
 fn find_owner(pod: &Value) -> Option<Owner> {
     let references = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     let controller = references.into_iter().flatten().find(|reference| reference["controller"] == true);
@@ -125,6 +130,9 @@ fn find_owner(pod: &Value) -> Option<Owner> {
         let hash = marked("pod-template-hash")?;
         let deployment = name.strip_suffix(hash)?.strip_suffix('-')?;
         return Some(Owner { group, kind: "Deployment".to_owned(), name: deployment.to_owned(), task: None });
+    }
+    if let Some((job, name, task)) = find_job_of_pod(&group, kind, name, &pod["metadata"]["labels"]) {
+        return Some(Owner { group: job.group().to_owned(), kind: job.kind().to_owned(), name, task });
     }
     let task = marked(volcano::TASK_SPEC).map(Into::into);
     Some(Owner { group, kind: kind.to_owned(), name: name.to_owned(), task })

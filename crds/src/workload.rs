@@ -3,7 +3,8 @@
 //! Rules: a Volcano Job after its defaults (`pkg/webhooks/admission/jobs/mutate/mutate_job.go`) and within its limits
 //! (`jobs/validate/admit_job.go`); a pod's request as Kubernetes counts it (`component-helpers/resource/helpers.go`);
 //! the queue of other kinds as Volcano's pod-group controller reads it
-//! (`pkg/controllers/podgroup/pg_controller_handler.go`).
+//! (`pkg/controllers/podgroup/pg_controller_handler.go`). Kinds of other projects are read by their table
+//! ([`layouts`]).
 //!
 //! Pods of a Deployment, StatefulSet or batch Job are useful one by one. Such a gang asks for all its replicas but
 //! needs only one, unless the annotation `scheduling.volcano.sh/group-min-member` asks for more.
@@ -13,6 +14,9 @@ mod anti_affinity;
 mod completion;
 mod field;
 mod kind;
+mod layout;
+mod layouts;
+mod pod_owner;
 mod pod_template;
 pub mod progress;
 mod task_index;
@@ -34,6 +38,7 @@ pub use caldera_core::gang::SOLE_TASK;
 pub use self::{
     completion::completed_by,
     kind::WorkloadKind,
+    pod_owner::find_job as find_job_of_pod,
     task_index::{INDEX_PLUGINS, find_shell},
     volcano_job::RANK_PLUGINS,
 };
@@ -104,9 +109,20 @@ fn gang_of(root: &Field<'_>) -> Result<Gang, GangError> {
             Gang { min_success: read_completions(root)?, one_cluster, ..gang }
         }
         WorkloadKind::Pod => of_one_task(root, 1)?,
+        _ => {
+            return kind.layout().map_or_else(
+                || Err(GangError::Unsupported { api_version: text("apiVersion"), kind: text("kind") }),
+                |layout| layout::read_gang(root, kind, layout),
+            );
+        }
     };
     for (index, task) in gang.tasks.iter_mut().enumerate() {
-        task.node.most_per_node = anti_affinity::most_per_node(object, kind, index, task);
+        let template = match kind {
+            WorkloadKind::VolcanoJob => &object["spec"]["tasks"][index]["template"],
+            WorkloadKind::Pod => object,
+            _ => &object["spec"]["template"],
+        };
+        task.node.most_per_node = anti_affinity::most_per_node(object, kind, template, task);
     }
     Ok(gang)
 }
@@ -186,9 +202,13 @@ pub fn sla_waiting_time(object: &Value) -> Option<i64> {
 /// `metav1.Duration`), else `activeDeadlineSeconds`. A value that is not a duration counts as absent.
 #[must_use]
 pub fn running_estimate(object: &Value) -> Option<i64> {
+    let deadline: layout::Path = match WorkloadKind::of(object).and_then(WorkloadKind::layout) {
+        Some(layout) => layout.deadline,
+        None => &["spec", "activeDeadlineSeconds"],
+    };
     annotations::running_estimate(object)
         .or_else(|| object["spec"]["runningEstimate"].as_str().and_then(duration::whole_seconds))
-        .or_else(|| object["spec"]["activeDeadlineSeconds"].as_i64())
+        .or_else(|| layout::follow(object, deadline).as_i64())
         .filter(|seconds| *seconds > 0)
 }
 
@@ -207,6 +227,7 @@ pub fn read_preemptable(object: &Value) -> Option<bool> {
             let tasks = root.at(&["spec"]).and_then(|spec| spec.list("tasks").ok()).unwrap_or_default();
             tasks.iter().filter_map(|task| task.at(&["template"])).collect()
         }
+        Some(kind) if let Some(layout) = kind.layout() => layout::list_templates(layout, &root),
         _ => Vec::from_iter(find_pod_template(&root)),
     };
     let said: Vec<bool> = templates.iter().filter_map(says_preemptable).collect();
@@ -218,12 +239,13 @@ fn says_preemptable(place: &Field<'_>) -> Option<bool> {
     Some(told.value.as_str().is_some_and(annotations::is_true))
 }
 
-/// The template of a workload's pods; a Pod is its own.
+/// The template of a workload's pods, where there is one; a Pod is its own.
 fn find_pod_template<'a>(root: &Field<'a>) -> Option<Field<'a>> {
-    if WorkloadKind::of(root.value) == Some(WorkloadKind::Pod) {
-        return Some(root.clone());
+    match WorkloadKind::of(root.value) {
+        Some(WorkloadKind::Pod) => Some(root.clone()),
+        Some(kind) if kind.layout().is_some() => None,
+        _ => root.at(&["spec", "template"]),
     }
-    root.at(&["spec", "template"])
 }
 
 /// The queue that is charged for a workload.
@@ -257,8 +279,12 @@ fn named_queue(object: &Value) -> Option<&str> {
 #[must_use]
 pub fn priority_class_of(object: &Value) -> &str {
     let root = Field::unnamed(object);
-    if WorkloadKind::of(object) == Some(WorkloadKind::VolcanoJob) {
+    let kind = WorkloadKind::of(object);
+    if kind == Some(WorkloadKind::VolcanoJob) {
         return root.at(&["spec", "priorityClassName"]).and_then(|place| place.value.as_str()).unwrap_or("");
+    }
+    if let Some(layout) = kind.and_then(WorkloadKind::layout) {
+        return layout::priority_class(layout, &root);
     }
     find_pod_template(&root).map_or("", |pod| pod_template::priority_class(&pod))
 }

@@ -1,5 +1,6 @@
 //! The kinds scenarios use.
 
+use caldera_crds::workload::WorkloadKind;
 use caldera_runtime::watch::api_resource;
 use kube::api::ApiResource;
 
@@ -50,6 +51,12 @@ pub enum Kind {
     Inventory,
     /// federation.caldera.dev FederationTopology.
     Links,
+    /// apiextensions.k8s.io CustomResourceDefinition.
+    Definition,
+    /// config.karmada.io ResourceInterpreterCustomization.
+    Customization,
+    /// Any kind that can be queued.
+    Queued(WorkloadKind),
 }
 
 impl Kind {
@@ -92,6 +99,16 @@ impl Kind {
             Self::Links => {
                 api_resource("federation.caldera.dev", "v1alpha1", "FederationTopology", "federationtopologies")
             }
+            Self::Definition => {
+                api_resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions")
+            }
+            Self::Customization => api_resource(
+                "config.karmada.io",
+                "v1alpha1",
+                "ResourceInterpreterCustomization",
+                "resourceinterpretercustomizations",
+            ),
+            Self::Queued(kind) => kind.api_resource(),
             Self::PriorityClass => api_resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
         }
     }
@@ -111,6 +128,8 @@ impl Kind {
                 | Self::Links
                 | Self::AdmissionPolicy
                 | Self::AdmissionPolicyBinding
+                | Self::Definition
+                | Self::Customization
         )
     }
 }

@@ -3,7 +3,8 @@
 //! Rule (`kube::runtime::watcher`, client-go's reflector): list, watch from that version, list again when the watch
 //! breaks. A restart (expired version, lost connection, server gone) is one [`Event::Reset`] with all objects of now,
 //! so a state machine that takes `Reset` needs no other repair. Objects that do not parse are logged and left out; they
-//! never stop the others. A kind that the server does not have yet is asked for again.
+//! never stop the others. A kind that the server does not have yet is asked for again; where it may lack it for good it
+//! counts as listed meanwhile, without objects.
 //!
 //! `kube::runtime` does the watching. Ours is what it leaves open: one event for a whole list, a wait that grows while
 //! lists fail (its backoff starts over with each `Init`), one log line for an outage, and [`WatchHealth`].
@@ -110,11 +111,12 @@ impl WatchHealth {
 pub struct WatchOptions {
     config: watcher::Config,
     health: Option<WatchHealth>,
+    may_be_absent: bool,
 }
 
 impl From<watcher::Config> for WatchOptions {
     fn from(config: watcher::Config) -> Self {
-        Self { config, health: None }
+        Self { config, ..Self::default() }
     }
 }
 
@@ -129,6 +131,13 @@ impl WatchOptions {
     #[must_use]
     pub fn with_health(self, health: WatchHealth) -> Self {
         Self { health: Some(health), ..self }
+    }
+
+    /// The same, of a kind that the server may lack (`may`): it has no objects then, and is looked for once in
+    /// [`ABSENT_RETRY`].
+    #[must_use]
+    pub fn with_absence(self, may: bool) -> Self {
+        Self { may_be_absent: may, ..self }
     }
 }
 
@@ -276,6 +285,8 @@ impl<T: Send + 'static> Follower<T> {
 /// First wait after a failed watch; doubles up to [`MAX_BACKOFF`].
 const INITIAL_BACKOFF: Duration = Duration::from_millis(50);
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
+/// How often a kind that may be absent is looked for while it is.
+pub const ABSENT_RETRY: Duration = Duration::from_secs(30);
 
 /// Watches until nobody receives any more.
 async fn watch_objects<K, R, T>(
@@ -296,9 +307,29 @@ async fn watch_objects<K, R, T>(
     let mut listed = Vec::new();
     let mut backoff = INITIAL_BACKOFF;
     let mut failing = false;
+    let mut is_absent = false;
     while let Some(next) = stream.next().await {
         let event = match next {
             Ok(event) => event,
+            // A kube-apiserver that has not read its CRDs yet answers 503.
+            Err(watcher::Error::InitialListFailed(kube::Error::Api(status)))
+                if options.may_be_absent && status.code == 404 =>
+            {
+                if !is_absent {
+                    tracing::info!(kind, "the server has no such kind; it is looked for now and then");
+                    is_absent = true;
+                    (failing, backoff) = (false, INITIAL_BACKOFF);
+                    options.health.iter().for_each(WatchHealth::record_success);
+                    listed.clear();
+                    if let Some(message) = convert(Event::Reset(Vec::new()))
+                        && events.send(message).await.is_err()
+                    {
+                        return;
+                    }
+                }
+                tokio::time::sleep(ABSENT_RETRY).await;
+                continue;
+            }
             Err(error) => {
                 if failing {
                     tracing::debug!(kind, %error, "still can not watch");
@@ -320,6 +351,7 @@ async fn watch_objects<K, R, T>(
             (failing, backoff) = (false, INITIAL_BACKOFF);
             options.health.iter().for_each(WatchHealth::record_success);
         }
+        is_absent &= matches!(event, watcher::Event::Init);
         let event = match event {
             watcher::Event::Init => {
                 listed.clear();
@@ -391,5 +423,49 @@ pub fn api_resource(group: &str, version: &str, kind: &str, plural: &str) -> Api
         api_version,
         kind: kind.to_owned(),
         plural: plural.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kind_that_may_be_absent_counts_as_listed_and_is_followed_once_the_server_has_it() {
+        static IS_THERE: AtomicBool = AtomicBool::new(false);
+        static ASKED: AtomicUsize = AtomicUsize::new(0);
+        let service = tower::service_fn(|request: http::Request<Body>| async move {
+            let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+            if is_watch {
+                std::future::pending::<()>().await;
+            }
+            ASKED.fetch_add(1, Ordering::Relaxed);
+            let (code, body) = if IS_THERE.load(Ordering::Relaxed) {
+                let item = json!({"metadata": {"name": "a", "namespace": "ns"}});
+                let metadata = json!({"resourceVersion": "1"});
+                (200, json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": [item]}))
+            } else {
+                let message = "the server could not find the requested resource";
+                let reason = "NotFound";
+                (404, json!({"kind": "Status", "status": "Failure", "message": message, "reason": reason, "code": 404}))
+            };
+            http::Response::builder().status(code).body(Body::from(body.to_string().into_bytes()))
+        });
+        let (events, mut received) = mpsc::channel(8);
+        let follower = Follower::new(Client::new(service, "ns"), events, CancellationToken::new());
+        let options = WatchOptions::from(watcher::Config::default()).with_absence(true);
+        let resource = api_resource("ray.io", "v1", "RayJob", "rayjobs");
+        follower.follow_json(resource, options, |object| object["metadata"]["name"].as_str().map(str::to_owned), Some);
+        assert!(matches!(received.recv().await, Some(Event::Reset(all)) if all.is_empty()));
+        tokio::time::sleep(ABSENT_RETRY * 10).await;
+        assert!(received.try_recv().is_err(), "it is said once");
+        assert!(ASKED.load(Ordering::Relaxed) <= 12, "it is asked for now and then: {ASKED:?}");
+        IS_THERE.store(true, Ordering::Relaxed);
+        assert!(matches!(received.recv().await, Some(Event::Reset(all)) if all == ["a"]));
     }
 }

@@ -39,7 +39,7 @@ pub struct TopArgs {
 
 #[derive(Debug, ClapArgs)]
 pub struct WhyArgs {
-    /// Name of a Volcano Job, or KIND/NAME with one of vcjob, deployment, statefulset, job, pod.
+    /// Name of a Volcano Job, or KIND/NAME, such as deployment/web or rayjob/train.
     #[arg(value_name = "JOB", value_parser = parse_job_name)]
     pub job: JobName,
     /// Its namespace; without it the kubeconfig's.
@@ -319,7 +319,7 @@ pub enum JobOrder {
 
 #[derive(Debug, ClapArgs)]
 pub struct JobNamesArgs {
-    /// Volcano Jobs, or KIND/NAME with one of vcjob, deployment, statefulset, job, pod.
+    /// Volcano Jobs, or KIND/NAME, such as deployment/web or rayjob/train.
     #[arg(value_name = "JOB", required = true, value_parser = parse_job_name)]
     pub jobs: Vec<JobName>,
     #[command(flatten)]
@@ -328,7 +328,7 @@ pub struct JobNamesArgs {
 
 #[derive(Debug, ClapArgs)]
 pub struct JobLogsArgs {
-    /// Name of a Volcano Job, or KIND/NAME with one of vcjob, deployment, statefulset, job, pod.
+    /// Name of a Volcano Job, or KIND/NAME, such as deployment/web or rayjob/train.
     #[arg(value_name = "JOB", value_parser = parse_job_name)]
     pub job: JobName,
     /// Pods of this task.

@@ -20,12 +20,17 @@ pub struct JobName {
 pub fn parse_job_name(text: &str) -> Result<JobName, String> {
     let (kind, name) = text.split_once('/').unwrap_or(("vcjob", text));
     let Some(known) = WorkloadKind::parse_alias(&kind.to_lowercase()) else {
-        return Err(format!("{kind:?} is none of vcjob, deployment, statefulset, job, pod"));
+        return Err(format!("{kind:?} is none of {}", list_kinds()));
     };
     if name.is_empty() || name.contains('/') {
-        return Err("want NAME, or KIND/NAME with one of vcjob, deployment, statefulset, job, pod".to_owned());
+        return Err(format!("want NAME, or KIND/NAME with one of {}", list_kinds()));
     }
     Ok(JobName { kind: known, name: name.to_owned() })
+}
+
+/// The first word for each kind.
+fn list_kinds() -> String {
+    WorkloadKind::ALL.map(|kind| kind.aliases()[0]).join(", ")
 }
 
 /// Reads `RESOURCE=AMOUNT`, or `RESOURCE=none` for no amount.

@@ -142,14 +142,16 @@ fn build_change(kind: WorkloadKind, object: &Value, change: Change) -> Option<Bo
     match change {
         Change::Hold => add_mark(object, HOLD),
         Change::Release => Some(Body::JsonPatch(Value::Array(remove_mark(object, HOLD)?))),
-        Change::Suspend if has_field => {
-            (object["spec"]["suspend"] != true).then(|| set_suspend(object, true)).map(Body::JsonPatch)
-        }
+        Change::Suspend if has_field => (object["spec"]["suspend"] != true)
+            .then(|| set_suspend(object, &["spec", "suspend"], true))
+            .map(Body::JsonPatch),
         Change::Suspend => add_mark(object, SUSPENDED),
         Change::Resume => {
             let mut patch = remove_mark(object, SUSPENDED).unwrap_or_default();
-            if has_field && object["spec"]["suspend"] == true {
-                patch.extend(set_suspend(object, false).as_array().into_iter().flatten().cloned());
+            if let Some((path, _)) = kind.suspend_field()
+                && kind.suspended_by(object).is_some()
+            {
+                patch.extend(set_suspend(object, path, false).as_array().into_iter().flatten().cloned());
             }
             (!patch.is_empty()).then_some(Body::JsonPatch(Value::Array(patch)))
         }
@@ -184,8 +186,8 @@ fn remove_mark(object: &Value, name: &str) -> Option<Vec<Value>> {
     Some(vec![test(&path, &json!(mark)), json!({"op": "remove", "path": path})])
 }
 
-fn set_suspend(object: &Value, suspend: bool) -> Value {
-    json!([test_version(object), {"op": "add", "path": "/spec/suspend", "value": suspend}])
+fn set_suspend(object: &Value, path: &[&str], suspend: bool) -> Value {
+    json!([test_version(object), {"op": "add", "path": format!("/{}", path.join("/")), "value": suspend}])
 }
 
 #[cfg(test)]
@@ -257,5 +259,9 @@ mod tests {
         let steps = |value: &Value| value.as_array().unwrap().clone();
         let both = [steps(&remove), steps(&set(false))].concat();
         assert_eq!(batch(&marked, true, Change::Resume), Some(Body::JsonPatch(json!(both))));
+        let metadata = json!({"resourceVersion": "7"});
+        let object = json!({"metadata": metadata, "spec": {"runPolicy": {"suspend": true}}});
+        let resume = json!([version, {"op": "add", "path": "/spec/runPolicy/suspend", "value": false}]);
+        assert_eq!(build_change(WorkloadKind::PyTorchJob, &object, Change::Resume), Some(Body::JsonPatch(resume)));
     }
 }

@@ -135,6 +135,7 @@ fn select_pods(workload: &Value, kind: WorkloadKind) -> anyhow::Result<String> {
         WorkloadKind::VolcanoJob => format!("{JOB_NAME}={name}"),
         WorkloadKind::BatchJob => format!("batch.kubernetes.io/job-name={name}"),
         WorkloadKind::Pod => String::new(),
+        _ if let Some(label) = kind.pod_label() => format!("{label}={name}"),
         _ => {
             let selector: LabelSelector =
                 serde_json::from_value(workload["spec"]["selector"].clone()).context("its selector can not be read")?;

@@ -79,8 +79,7 @@ impl WorkloadFacts {
             queue: queue_of(workload).to_string(),
             created: read_time(workload, "/metadata/creationTimestamp"),
             ended: State::ENDED.into_iter().find(|ended| ended.word() == phase),
-            suspended: is_set(SUSPENDED)
-                || (kind == WorkloadKind::BatchJob && workload["spec"]["suspend"] == Value::Bool(true)),
+            suspended: is_set(SUSPENDED) || kind.suspended_by(workload).is_some(),
             held: is_set(HOLD),
         };
         Some((JobKey { namespace, name, kind }, facts))

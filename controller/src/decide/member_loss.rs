@@ -108,6 +108,6 @@ fn withdraw_from(
 /// One gang, of a kind that runs to its end.
 fn is_gang(binding: &Binding) -> bool {
     let kind = WorkloadKind::find(&binding.workload.group, &binding.workload.kind);
-    let runs_to_its_end = matches!(kind, Some(WorkloadKind::VolcanoJob | WorkloadKind::BatchJob | WorkloadKind::Pod));
-    runs_to_its_end && binding.admission.as_ref().is_some_and(|record| record.copies <= 1)
+    kind.is_some_and(WorkloadKind::runs_to_its_end)
+        && binding.admission.as_ref().is_some_and(|record| record.copies <= 1)
 }

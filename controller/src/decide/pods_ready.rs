@@ -5,9 +5,11 @@
 //! would hold theirs for nothing. So a gang of which some part has not had its minimum on nodes in time is taken from
 //! all clusters in one patch, and requeued with its age after a backoff. The record names the clusters that held it up:
 //! the scheduler tries others first. A part that ran is left alone: one that its member restarts takes nothing from the
-//! gang.
+//! gang. A job whose own controller makes its pods in its own order, such as a RayJob's submitter once all others run,
+//! is late only while none of its pods is on a node.
 
 use caldera_core::{gang::ClusterName, queue::ledger::Stage};
+use caldera_crds::workload::WorkloadKind;
 use caldera_runtime::event::EventType;
 use jiff::{SignedDuration, Timestamp};
 
@@ -120,9 +122,11 @@ impl StartDeadlines {
         let Some(plan) = &binding.plan else { return Vec::new() };
         let long = SignedDuration::from_secs(self.timeout.as_secs().saturating_mul(UNSEEN.into()));
         let unseen_too_long = placed_at(binding).is_some_and(|since| after(since, long) <= now);
+        let kind = WorkloadKind::find(&binding.workload.group, &binding.workload.kind);
+        let starts_in_order = kind.is_some_and(WorkloadKind::starts_in_own_order);
         let parts = plan.clusters.iter().filter(|(cluster, _)| !binding.begun.contains(*cluster));
         let late = parts.filter_map(|(cluster, share)| {
-            let needs = share.min_available;
+            let needs = if starts_in_order { share.min_available.min(1) } else { share.min_available };
             match capacity.count_pods_on_nodes(cluster.as_str(), &binding.workload) {
                 Some(pods) if pods < needs => {
                     Some((cluster.clone(), format!("{pods} of the {needs} pods needed in {cluster} are on nodes")))

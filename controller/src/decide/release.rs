@@ -11,7 +11,6 @@ use caldera_core::{
     gang::ClusterName,
     queue::{Ask, Fit, JobId, ReservedClusters},
 };
-use caldera_crds::workload::WorkloadKind;
 use jiff::Timestamp;
 
 use super::{
@@ -56,7 +55,7 @@ impl Clusters<'_> {
         let increases = self.states.get(key)?.increase_named(id).is_some();
         let workload = objects.workloads.get(&binding.workload)?;
         let placement = place_with_peers(objects, self.capacity, binding)?;
-        let whole = workload.kind == WorkloadKind::VolcanoJob;
+        let whole = workload.kind.has_tasks();
         let previous = binding.plan.as_deref().filter(|_| whole && increases);
         let gang = workload.gang.as_ref().ok()?;
         Some(ask(self.capacity, PlacementQuestion { binding: &placement, gang, whole, previous }))

@@ -152,8 +152,7 @@ fn read_max_retry(object: &Value) -> u32 {
     u32::try_from(most).unwrap_or(u32::MAX)
 }
 
-/// A batch Job has a field for it, which Volcano's Jobs lack.
+/// Many kinds have a field for it, which Volcano's Jobs lack.
 fn find_suspension(kind: WorkloadKind, object: &Value) -> Option<&'static str> {
-    let by_field = kind == WorkloadKind::BatchJob && object["spec"]["suspend"] == true;
-    annotations::is_suspended(object).then_some(SUSPENDED).or(by_field.then_some("spec.suspend"))
+    annotations::is_suspended(object).then_some(SUSPENDED).or_else(|| kind.suspended_by(object))
 }

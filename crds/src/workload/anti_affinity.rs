@@ -15,13 +15,8 @@ use crate::{
     selector::label_selector,
 };
 
-/// The most pods of a task that one node can hold; `None` if only its capacity limits them.
-pub(super) fn most_per_node(workload: &Value, kind: WorkloadKind, index: usize, task: &Task) -> Option<u32> {
-    let template = match kind {
-        WorkloadKind::VolcanoJob => &workload["spec"]["tasks"][index]["template"],
-        WorkloadKind::Pod => workload,
-        WorkloadKind::Deployment | WorkloadKind::StatefulSet | WorkloadKind::BatchJob => &workload["spec"]["template"],
-    };
+/// The most pods of a task with this template that one node can hold; `None` if only its capacity limits them.
+pub(super) fn most_per_node(workload: &Value, kind: WorkloadKind, template: &Value, task: &Task) -> Option<u32> {
     let terms = &template["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
     if list_items(terms).next().is_none() {
         return wants_port(&template["spec"]).then_some(1);

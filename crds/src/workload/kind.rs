@@ -1,10 +1,15 @@
 //! The kinds of workload that can be queued, and how the API names each.
 //!
-//! This table and the match arms in this folder are all that depends on the kind: controller, scheduler, webhook and
-//! command line iterate over [`WorkloadKind::ALL`] and ask the kind for the rest.
+//! This table, that of [`layouts`] and the match arms in this folder are all that depends on the kind: controller,
+//! scheduler, webhook and command line iterate over [`WorkloadKind::ALL`] and ask the kind for the rest.
 
 use kube::core::ApiResource;
 use serde_json::Value;
+
+use super::{
+    layout::{Layout, follow},
+    layouts,
+};
 
 /// A kind of workload that can be queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,6 +24,20 @@ pub enum WorkloadKind {
     BatchJob,
     /// Pod.
     Pod,
+    /// `kubeflow.org` PyTorchJob.
+    PyTorchJob,
+    /// `kubeflow.org` TFJob.
+    TfJob,
+    /// `kubeflow.org` MPIJob.
+    MpiJob,
+    /// `ray.io` RayJob.
+    RayJob,
+    /// `ray.io` RayCluster.
+    RayCluster,
+    /// `jobset.x-k8s.io` JobSet.
+    JobSet,
+    /// `leaderworkerset.x-k8s.io` LeaderWorkerSet.
+    LeaderWorkerSet,
 }
 
 /// How the API and its users name a kind.
@@ -35,7 +54,20 @@ struct KindNames {
 
 impl WorkloadKind {
     /// Every kind in scope.
-    pub const ALL: [Self; 5] = [Self::VolcanoJob, Self::Deployment, Self::StatefulSet, Self::BatchJob, Self::Pod];
+    pub const ALL: [Self; 12] = [
+        Self::VolcanoJob,
+        Self::Deployment,
+        Self::StatefulSet,
+        Self::BatchJob,
+        Self::Pod,
+        Self::PyTorchJob,
+        Self::TfJob,
+        Self::MpiJob,
+        Self::RayJob,
+        Self::RayCluster,
+        Self::JobSet,
+        Self::LeaderWorkerSet,
+    ];
 
     const fn names(self) -> KindNames {
         match self {
@@ -78,6 +110,62 @@ impl WorkloadKind {
                 plural: "pods",
                 title: "Pod",
                 aliases: &["pod", "pods", "po"],
+            },
+            Self::PyTorchJob => KindNames {
+                group: "kubeflow.org",
+                version: "v1",
+                kind: "PyTorchJob",
+                plural: "pytorchjobs",
+                title: "PyTorchJob",
+                aliases: &["pytorchjob", "pytorchjobs", "pytorch"],
+            },
+            Self::TfJob => KindNames {
+                group: "kubeflow.org",
+                version: "v1",
+                kind: "TFJob",
+                plural: "tfjobs",
+                title: "TFJob",
+                aliases: &["tfjob", "tfjobs"],
+            },
+            Self::MpiJob => KindNames {
+                group: "kubeflow.org",
+                version: "v2beta1",
+                kind: "MPIJob",
+                plural: "mpijobs",
+                title: "MPIJob",
+                aliases: &["mpijob", "mpijobs"],
+            },
+            Self::RayJob => KindNames {
+                group: "ray.io",
+                version: "v1",
+                kind: "RayJob",
+                plural: "rayjobs",
+                title: "RayJob",
+                aliases: &["rayjob", "rayjobs"],
+            },
+            Self::RayCluster => KindNames {
+                group: "ray.io",
+                version: "v1",
+                kind: "RayCluster",
+                plural: "rayclusters",
+                title: "RayCluster",
+                aliases: &["raycluster", "rayclusters"],
+            },
+            Self::JobSet => KindNames {
+                group: "jobset.x-k8s.io",
+                version: "v1alpha2",
+                kind: "JobSet",
+                plural: "jobsets",
+                title: "JobSet",
+                aliases: &["jobset", "jobsets"],
+            },
+            Self::LeaderWorkerSet => KindNames {
+                group: "leaderworkerset.x-k8s.io",
+                version: "v1",
+                kind: "LeaderWorkerSet",
+                plural: "leaderworkersets",
+                title: "LeaderWorkerSet",
+                aliases: &["leaderworkerset", "leaderworkersets", "lws"],
             },
         }
     }
@@ -156,10 +244,68 @@ impl WorkloadKind {
         }
     }
 
-    /// Whether the workload consists of named tasks, so that a plan divides it by task. Other kinds have one template.
+    /// Whether the workload consists of named tasks, so that a plan places it by task. Other kinds have one template,
+    /// and are divided by replicas as karmada-scheduler would.
     #[must_use]
-    pub const fn has_tasks(self) -> bool {
-        matches!(self, Self::VolcanoJob)
+    pub fn has_tasks(self) -> bool {
+        self == Self::VolcanoJob || self.layout().is_some()
+    }
+
+    /// Whether it is a custom resource that a host may do without: its CRD may come later, or never.
+    #[must_use]
+    pub fn is_optional(self) -> bool {
+        self.layout().is_some()
+    }
+
+    /// Whether its own controller makes some of its pods only once others run: those of a Volcano Job start together.
+    #[must_use]
+    pub fn starts_in_own_order(self) -> bool {
+        self.layout().is_some()
+    }
+
+    /// Whether a workload of the kind runs to its end, so that what a lost cluster had of it runs again elsewhere.
+    #[must_use]
+    pub fn runs_to_its_end(self) -> bool {
+        match self.layout() {
+            Some(layout) => !layout.ends.is_empty(),
+            None => matches!(self, Self::VolcanoJob | Self::BatchJob | Self::Pod),
+        }
+    }
+
+    /// The field by which its user suspends a workload of the kind: its path and its text.
+    #[must_use]
+    pub fn suspend_field(self) -> Option<(&'static [&'static str], &'static str)> {
+        match self.layout() {
+            Some(layout) => layout.suspend,
+            None => (self == Self::BatchJob).then_some((&["spec", "suspend"], "spec.suspend")),
+        }
+    }
+
+    /// The field by which its user suspended a workload, if he did.
+    #[must_use]
+    pub fn suspended_by(self, object: &Value) -> Option<&'static str> {
+        let (path, text) = self.suspend_field()?;
+        (follow(object, path) == true).then_some(text)
+    }
+
+    /// The label by which its pods name the workload, of kinds that are read by a table.
+    #[must_use]
+    pub fn pod_label(self) -> Option<&'static str> {
+        Some(self.layout()?.pods.logs)
+    }
+
+    /// The table by which the kind is read, if it is.
+    pub(super) fn layout(self) -> Option<&'static Layout> {
+        match self {
+            Self::VolcanoJob | Self::Deployment | Self::StatefulSet | Self::BatchJob | Self::Pod => None,
+            Self::PyTorchJob => Some(&layouts::PYTORCH_JOB),
+            Self::TfJob => Some(&layouts::TF_JOB),
+            Self::MpiJob => Some(&layouts::MPI_JOB),
+            Self::RayJob => Some(&layouts::RAY_JOB),
+            Self::RayCluster => Some(&layouts::RAY_CLUSTER),
+            Self::JobSet => Some(&layouts::JOB_SET),
+            Self::LeaderWorkerSet => Some(&layouts::LEADER_WORKER_SET),
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 //! Rule: a Volcano Job has ended when it is Completed, Failed or Terminated
 //! (`pkg/controllers/garbagecollector/garbagecollector.go:266-309`); Aborted has no pods and so holds nothing either,
 //! as in Volcano, where its PodGroup is deleted. A batch Job has ended with condition Complete or Failed, a Pod with
-//! phase Succeeded or Failed. A Deployment or StatefulSet never ends.
+//! phase Succeeded or Failed. A Deployment or StatefulSet never ends. Kinds of other projects end as their table says
+//! ([`layouts`](super::layouts)).
 //!
 //! Pods that ended hold nothing any more only where nothing brings them back. Volcano's policies can
 //! (`pkg/controllers/job/job_controller_util.go`, `applyPolicies`): a job that says `RestartJob` anywhere, or a task
@@ -15,7 +16,7 @@ use caldera_core::gang::{Gang, TaskName};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{SOLE_TASK, WorkloadKind};
+use super::{SOLE_TASK, WorkloadKind, layout};
 
 /// Actions of Volcano's policies that replace pods that ended.
 const RESTARTS: [&str; 4] = ["RestartJob", "RestartTask", "RestartPod", "RestartPartition"];
@@ -59,6 +60,7 @@ fn read_status(kind: WorkloadKind, object: &Value, status: &Value, gang: Option<
         WorkloadKind::Deployment | WorkloadKind::StatefulSet => {
             Progress { running: read_number(&status["readyReplicas"]), ..Progress::default() }
         }
+        _ => kind.layout().map(|layout| layout::read_progress(layout, object, status, gang)).unwrap_or_default(),
     }
 }
 
@@ -153,11 +155,11 @@ fn on_sole_task(pods: u32) -> BTreeMap<TaskName, u32> {
     (pods > 0).then(|| (TaskName::from(SOLE_TASK), pods)).into_iter().collect()
 }
 
-fn read_time(value: &Value) -> Option<i64> {
+pub(super) fn read_time(value: &Value) -> Option<i64> {
     value.as_str()?.parse().ok().map(Timestamp::as_second)
 }
 
-fn read_number(value: &Value) -> u32 {
+pub(super) fn read_number(value: &Value) -> u32 {
     value.as_u64().map_or(0, |number| u32::try_from(number).unwrap_or(u32::MAX))
 }
 

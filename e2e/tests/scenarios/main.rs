@@ -11,6 +11,7 @@ mod examples;
 mod forged;
 mod give_back;
 mod hyperjob;
+mod kinds;
 mod lifecycle;
 mod links;
 mod lost;

@@ -211,7 +211,7 @@ fn build_request<'a>(
     let gang =
         gang.map_err(|why| Verdict::refuse_with(SCHEDULER_ERROR, format!("its workload can not be read: {why}")))?;
     let gang = cap_gang(gang, admission).map_err(|why| Verdict::refuse_with(UNSCHEDULABLE, why))?;
-    let whole = WorkloadKind::parse(&binding.api_version, &binding.workload.kind) == Some(WorkloadKind::VolcanoJob);
+    let whole = WorkloadKind::parse(&binding.api_version, &binding.workload.kind).is_some_and(WorkloadKind::has_tasks);
     let previous = previous_plan(binding, &gang, whole).map_err(|()| {
         let message = "it has clusters but no readable plan; clear spec.clusters to place it anew";
         Verdict::refuse_with(SCHEDULER_ERROR, message)

@@ -6,7 +6,7 @@ use caldera_crds::{
     score::{ClusterScore, Scores},
     workload::WorkloadKind,
 };
-use caldera_runtime::watch::{Event, Follower, api_resource};
+use caldera_runtime::watch::{Event, Follower, WatchOptions, api_resource};
 use kube::runtime::watcher;
 
 use super::{
@@ -47,7 +47,8 @@ pub(crate) fn follow_host(follower: &Follower<HostEvent>) {
     }
     for kind in WorkloadKind::ALL {
         let input = move |event| HostEvent::Workloads(kind, event);
-        follower.follow_json(kind.api_resource(), all(), |object| read_workload(&object), input);
+        let options = WatchOptions::from(all()).with_absence(kind.is_optional());
+        follower.follow_json(kind.api_resource(), options, |object| read_workload(&object), input);
     }
     follower.follow_typed::<Cluster, _, _>(all(), Some, |event| HostEvent::Clusters(Box::new(event)));
     follower.follow_typed(all(), |score: ClusterScore| Some(Scores::from(&score)), HostEvent::Scores);

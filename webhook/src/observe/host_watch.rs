@@ -3,7 +3,7 @@
 use std::hash::Hash;
 
 use caldera_crds::{tenancy::NamespaceFacts, workload::WorkloadKind};
-use caldera_runtime::watch::{Event, Follower, api_resource};
+use caldera_runtime::watch::{Event, Follower, WatchOptions, api_resource};
 use kube::runtime::watcher;
 use serde_json::Value;
 
@@ -35,7 +35,8 @@ pub fn follow_host(follower: &Follower<HostEvent>) {
             Some((WorkloadKey { kind, namespace, name }, CachedWorkload::from_object(kind, &object)))
         };
         let event = move |event| HostEvent::Workloads(kind, event);
-        follower.follow_json(kind.api_resource(), all(), read, event);
+        let options = WatchOptions::from(all()).with_absence(kind.is_optional());
+        follower.follow_json(kind.api_resource(), options, read, event);
     }
     let bindings = api_resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings");
     let read = |object: Value| Some((key_of(&object), CachedBinding::from_object(&object)));

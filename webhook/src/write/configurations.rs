@@ -9,10 +9,13 @@
 //! gives them. `reinvocationPolicy` is IfNeeded for bindings: if another webhook rewrites the schedulerName after us, we
 //! see the binding once more. All mutations are idempotent.
 
+use std::collections::BTreeSet;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use caldera_crds::{
     names::caldera,
     trusted::{CONTROLLER_ACCOUNT, TrustedWriters},
+    workload::WorkloadKind,
 };
 use serde_json::{Value, json};
 
@@ -34,36 +37,73 @@ pub enum Endpoint {
 
 const VOLCANO_KIND: &str =
     "object.spec.resource.apiVersion == 'batch.volcano.sh/v1alpha1' && object.spec.resource.kind == 'Job'";
-const OTHER_KIND: &str = "[['apps/v1', 'Deployment'], ['apps/v1', 'StatefulSet'], ['batch/v1', 'Job'], ['v1', 'Pod']]\
-                          .exists(k, k[0] == object.spec.resource.apiVersion && k[1] == object.spec.resource.kind)";
 const HAS_PLACEMENT: &str = "has(object.spec.placement)";
-/// Whether a Work carries a Volcano Job, or a workload of another kind that names a queue, on itself or on its pods.
-macro_rules! carries_queued {
-    () => {
-        "has(object.spec.workload) && has(object.spec.workload.manifests) && object.spec.workload.manifests.exists(m, \
-         m.apiVersion == 'batch.volcano.sh/v1alpha1' && m.kind == 'Job' || \
-         [['apps/v1', 'Deployment'], ['apps/v1', 'StatefulSet'], ['batch/v1', 'Job'], ['v1', 'Pod']]\
-         .exists(k, k[0] == m.apiVersion && k[1] == m.kind) && \
-         [m.metadata, has(m.spec) && has(m.spec.template) && has(m.spec.template.metadata) ? m.spec.template.metadata \
-         : m.metadata].exists(p, ['volcano.sh/queue-name', 'scheduling.volcano.sh/queue-name'].exists(q, \
-         has(p.annotations) && q in p.annotations || has(p.labels) && q in p.labels)))"
-    };
+
+/// The kinds that can be queued, as CEL tells them from others.
+struct KindsInCel {
+    /// Those that are queued only where they ask for it: pairs of version and kind.
+    others: String,
 }
-const QUEUED_MANIFEST: &str = carries_queued!();
-/// The others of those kinds. Those of namespaces that opted in are queued, which a Work does not tell.
-const OTHER_MANIFEST: &str = "has(object.spec.workload) && has(object.spec.workload.manifests) && \
-     object.spec.workload.manifests.exists(m, \
-     [['apps/v1', 'Deployment'], ['apps/v1', 'StatefulSet'], ['batch/v1', 'Job'], ['v1', 'Pod']]\
-     .exists(k, k[0] == m.apiVersion && k[1] == m.kind))";
-/// The Work of a workload's binding, by the name that Karmada gives bindings, which carries none: an override changed
-/// its kind.
-const OF_WORKLOAD: &str = "has(object.metadata.annotations) && 'resourcebinding.karmada.io/name' in \
-     object.metadata.annotations && ['-job', '-deployment', '-statefulset', '-pod'].exists(k, \
-     object.metadata.annotations['resourcebinding.karmada.io/name'].endsWith(k))";
-const NO_WORKLOAD: &str = "!(has(object.spec.workload) && has(object.spec.workload.manifests) && \
-     object.spec.workload.manifests.exists(m, [['batch.volcano.sh/v1alpha1', 'Job'], ['apps/v1', 'Deployment'], \
-     ['apps/v1', 'StatefulSet'], ['batch/v1', 'Job'], ['v1', 'Pod']].exists(k, k[0] == m.apiVersion && k[1] == m.kind)))";
-const NOT_QUEUED_MANIFEST: &str = concat!("!(", carries_queued!(), ")");
+
+impl KindsInCel {
+    fn new() -> Self {
+        let others = WorkloadKind::ALL.into_iter().filter(|kind| *kind != WorkloadKind::VolcanoJob);
+        let pairs: Vec<String> = others.map(|kind| format!("['{}', '{}']", kind.api_version(), kind.kind())).collect();
+        Self { others: format!("[{}]", pairs.join(", ")) }
+    }
+
+    fn is_other(&self) -> String {
+        format!(
+            "{}.exists(k, k[0] == object.spec.resource.apiVersion && k[1] == object.spec.resource.kind)",
+            self.others
+        )
+    }
+
+    /// Whether a Work carries a Volcano Job, or a workload of another kind that names a queue, on itself or its pods.
+    fn carries_queued(&self) -> String {
+        format!(
+            "has(object.spec.workload) && has(object.spec.workload.manifests) && \
+             object.spec.workload.manifests.exists(m, m.apiVersion == 'batch.volcano.sh/v1alpha1' && \
+             m.kind == 'Job' || {}.exists(k, k[0] == m.apiVersion && k[1] == m.kind) && \
+             [m.metadata, has(m.spec) && has(m.spec.template) && has(m.spec.template.metadata) ? \
+             m.spec.template.metadata : m.metadata].exists(p, \
+             ['volcano.sh/queue-name', 'scheduling.volcano.sh/queue-name'].exists(q, \
+             has(p.annotations) && q in p.annotations || has(p.labels) && q in p.labels)))",
+            self.others
+        )
+    }
+
+    /// The others of those kinds. Those of namespaces that opted in are queued, which a Work does not tell.
+    fn carries_other(&self) -> String {
+        format!(
+            "has(object.spec.workload) && has(object.spec.workload.manifests) && \
+             object.spec.workload.manifests.exists(m, {}.exists(k, k[0] == m.apiVersion && k[1] == m.kind))",
+            self.others
+        )
+    }
+
+    /// The Work of a workload's binding, by the name that Karmada gives bindings, which carries none: an override
+    /// changed its kind.
+    fn is_of_workload(&self) -> String {
+        let endings: BTreeSet<String> =
+            WorkloadKind::ALL.into_iter().map(|kind| format!("'-{}'", kind.kind().to_lowercase())).collect();
+        let endings: Vec<String> = endings.into_iter().collect();
+        format!(
+            "has(object.metadata.annotations) && 'resourcebinding.karmada.io/name' in object.metadata.annotations && \
+             [{}].exists(k, object.metadata.annotations['resourcebinding.karmada.io/name'].endsWith(k))",
+            endings.join(", ")
+        )
+    }
+
+    fn carries_none(&self) -> String {
+        format!(
+            "!(has(object.spec.workload) && has(object.spec.workload.manifests) && \
+             object.spec.workload.manifests.exists(m, ([['batch.volcano.sh/v1alpha1', 'Job']] + {}).exists(k, \
+             k[0] == m.apiVersion && k[1] == m.kind)))",
+            self.others
+        )
+    }
+}
 
 /// Of an update with the same spec no job is changed.
 const NEW_SPEC: &str = "request.operation == 'CREATE' || has(object.spec) != has(oldObject.spec) || \
@@ -96,7 +136,7 @@ const HYPER_JOBS: ResourceOf = ("training.volcano.sh", "v1alpha1", "hyperjobs");
 const QUEUES: ResourceOf = ("scheduling.volcano.sh", "v1beta1", "queues");
 
 /// Name and CEL expression of a match condition.
-type Condition = (&'static str, &'static str);
+type Condition<'a> = (&'static str, &'a str);
 
 /// All configurations for a webhook at `endpoint` whose certificate `ca_pem` signed (empty: public roots), where the
 /// trusted writers are the default.
@@ -121,7 +161,7 @@ pub fn configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &TrustedWr
         }
         config
     };
-    let hook = |name: &str, path: &str, (group, version, resource): ResourceOf, conditions: &[Condition]| {
+    let hook = |name: &str, path: &str, (group, version, resource): ResourceOf, conditions: &[Condition<'_>]| {
         let operations: &[&str] =
             if path == "/validate-queue" { &["CREATE", "UPDATE", "DELETE"] } else { &["CREATE", "UPDATE"] };
         let mut hook = json!({
@@ -133,12 +173,12 @@ pub fn configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &TrustedWr
             }],
         });
         if !conditions.is_empty() {
-            let condition = |(name, expression): &Condition| json!({"name": name, "expression": expression});
+            let condition = |(name, expression): &Condition<'_>| json!({"name": name, "expression": expression});
             hook["matchConditions"] = conditions.iter().map(condition).collect();
         }
         hook
     };
-    let binding_hook = |name: &str, kind: Condition| {
+    let binding_hook = |name: &str, kind: Condition<'_>| {
         let mut conditions = vec![("has-placement", HAS_PLACEMENT), ("changed", NEW_BINDING), kind];
         conditions.extend(is_controller_trusted.then_some(("by-others", BY_OTHERS)));
         let mut hook = hook(name, "/mutate-resourcebinding", BINDINGS, &conditions);
@@ -150,13 +190,17 @@ pub fn configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &TrustedWr
             "key": caldera::NAMESPACE_OPT_IN, "operator": operator, "values": [caldera::NAMESPACE_OPT_IN_VALUE],
         }]})
     };
-    let mut in_namespace = binding_hook("namespaces.gate.caldera.dev", ("queueable-kind", OTHER_KIND));
+    let kinds = KindsInCel::new();
+    let other_kind = kinds.is_other();
+    let mut in_namespace = binding_hook("namespaces.gate.caldera.dev", ("queueable-kind", &other_kind));
     in_namespace["namespaceSelector"] = opted_in("In");
     // Elsewhere only those that name a queue are in scope, which a binding does not tell: an outage must not stop them.
-    let mut elsewhere = binding_hook("services.gate.caldera.dev", ("queueable-kind", OTHER_KIND));
+    let mut elsewhere = binding_hook("services.gate.caldera.dev", ("queueable-kind", &other_kind));
     elsewhere["namespaceSelector"] = opted_in("NotIn");
     elsewhere["failurePolicy"] = "Ignore".into();
-    let is_other = [("queueable-kind", OTHER_MANIFEST), ("names-no-queue", NOT_QUEUED_MANIFEST)];
+    let (carries_queued, carries_other) = (kinds.carries_queued(), kinds.carries_other());
+    let names_none = format!("!({carries_queued})");
+    let is_other = [("queueable-kind", carries_other.as_str()), ("names-no-queue", names_none.as_str())];
     let mut other_works = hook("services.plan.caldera.dev", "/mutate-work", WORKS, &is_other);
     other_works["failurePolicy"] = "Ignore".into();
     let mutating = json!({
@@ -166,13 +210,13 @@ pub fn configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &TrustedWr
             binding_hook("jobs.gate.caldera.dev", ("volcano-job", VOLCANO_KIND)),
             in_namespace,
             elsewhere,
-            hook("works.plan.caldera.dev", "/mutate-work", WORKS, &[("queued", QUEUED_MANIFEST)]),
+            hook("works.plan.caldera.dev", "/mutate-work", WORKS, &[("queued", &carries_queued)]),
             other_works,
             hook(
                 "overridden.plan.caldera.dev",
                 "/mutate-work",
                 WORKS,
-                &[("of-a-workload", OF_WORKLOAD), ("carries-none", NO_WORKLOAD)],
+                &[("of-a-workload", &kinds.is_of_workload()), ("carries-none", &kinds.carries_none())],
             ),
             hook("jobs.defaults.caldera.dev", "/mutate-job", JOBS, &[("changed", NEW_SPEC)]),
             hook("queues.defaults.caldera.dev", "/mutate-queue", QUEUES, &[]),

@@ -216,7 +216,7 @@ impl<'a> FitWithout<'a> {
             jobs,
             capacity,
             gang: workload.gang.as_ref().ok()?,
-            whole: workload.kind == WorkloadKind::VolcanoJob,
+            whole: workload.kind.has_tasks(),
             quota: jobs.engine.quota_after_evictions(&preemptor.queue, preemptor.asks.clone()),
         })
     }

@@ -1,0 +1,405 @@
+//! Reads a job whose kind is told by a table: where its pods are in its spec, and what its status says of them.
+//!
+//! Rule: each kind's own controller says how many pods it makes of which template, and how it writes that they run or
+//! have ended ([`layouts`](super::layouts) names the sources). Such a job goes whole to one cluster, with all its pods,
+//! as it was written: its pods find each other there, and nobody could divide what only its controller understands.
+//! It keeps its whole charge until it ended. What its controller could change in the member after the admission, such
+//! as an autoscaler's replicas, is refused: it would never have been charged.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use caldera_core::{
+    gang::{Gang, Task, TaskName},
+    quantity::Quantity,
+    resources::{ResourceName, Resources},
+};
+use serde_json::Value;
+
+use super::{
+    GangError, WorkloadKind, anti_affinity,
+    field::Field,
+    pod_template,
+    progress::{Progress, read_number, read_time},
+};
+use crate::job_admission::MOST_TASKS;
+
+/// Fields from an object down to a value.
+pub(super) type Path = &'static [&'static str];
+
+/// Where a kind keeps what is read of it.
+pub(super) struct Layout {
+    pub(super) pod_sets: &'static [PodSets],
+    /// Its own PriorityClass, before those of its pods; empty if it has none.
+    pub(super) class: Path,
+    /// The field that suspends it, as a path and as text.
+    pub(super) suspend: Option<(Path, &'static str)>,
+    /// Seconds that it may run.
+    pub(super) deadline: Path,
+    pub(super) demands: &'static [Demand],
+    /// How its status says that it ended. The first that applies counts.
+    pub(super) ends: &'static [End],
+    pub(super) running: &'static [Count],
+    pub(super) succeeded: &'static [Count],
+    pub(super) failed: &'static [Count],
+    pub(super) pods: PodMarks,
+}
+
+/// Pods of one template, or a list or map of such.
+pub(super) struct PodSets {
+    pub(super) at: Path,
+    pub(super) names: Names,
+    /// How many pods: the product of these. All but the first are the pods of one replica.
+    pub(super) replicas: &'static [Number],
+    /// The first that is there is the template.
+    pub(super) templates: &'static [Path],
+    /// What a pod asks for where there is no template; nothing if there must be one.
+    pub(super) requests: &'static [(&'static str, &'static str)],
+    /// They are there only where this field is absent or has this value.
+    pub(super) only_if: Option<(Path, &'static str)>,
+}
+
+/// Where the name of a pod set is.
+pub(super) enum Names {
+    /// There is one.
+    Only(&'static str),
+    /// A map's keys, in lower case as labels of pods have them.
+    Keys,
+    /// This field of a list's items.
+    Field(&'static str),
+}
+
+/// A number in the spec.
+pub(super) struct Number {
+    at: Path,
+    default: u32,
+    least: Path,
+    most: Path,
+    less: u32,
+}
+
+impl Number {
+    pub(super) const fn or(at: Path, default: u32) -> Self {
+        Self { at, default, least: &[], most: &[], less: 0 }
+    }
+
+    /// Never below this field.
+    pub(super) const fn least(self, least: Path) -> Self {
+        Self { least, ..self }
+    }
+
+    /// Never above this field.
+    pub(super) const fn most(self, most: Path) -> Self {
+        Self { most, ..self }
+    }
+
+    /// So many fewer.
+    pub(super) const fn less(self, less: u32) -> Self {
+        Self { less, ..self }
+    }
+
+    fn read(&self, from: &Field<'_>) -> Result<u32, GangError> {
+        let find = |path: Path| if path.is_empty() { None } else { from.at(path) };
+        let mut number = find(self.at).map_or(Ok(self.default), |place| place.count())?;
+        if let Some(least) = find(self.least) {
+            number = number.max(least.count()?);
+        }
+        if let Some(most) = find(self.most) {
+            number = number.min(most.count()?);
+        }
+        Ok(number.saturating_sub(self.less))
+    }
+}
+
+/// What a field must be, so that the member runs what was charged.
+pub(super) struct Demand {
+    pub(super) at: Path,
+    pub(super) is: Wanted,
+    pub(super) why: &'static str,
+}
+
+pub(super) enum Wanted {
+    True,
+    /// There at all.
+    Set,
+    /// Absent, false or empty.
+    Unset,
+    /// Absent or 0.
+    Zero,
+    /// Absent or one of these.
+    OneOf(&'static [&'static str]),
+}
+
+impl Wanted {
+    fn accepts(&self, value: &Value) -> bool {
+        match self {
+            Self::True => value == true,
+            Self::Set => !value.is_null(),
+            Self::Unset => match value {
+                Value::Null | Value::Bool(false) => true,
+                Value::Object(map) => map.is_empty(),
+                Value::Array(list) => list.is_empty(),
+                _ => false,
+            },
+            Self::Zero => value.is_null() || value == 0,
+            Self::OneOf(words) => value.is_null() || value.as_str().is_some_and(|word| words.contains(&word)),
+        }
+    }
+}
+
+/// An end, and what the status says then.
+pub(super) struct End {
+    pub(super) when: &'static [Says],
+    pub(super) phase: &'static str,
+}
+
+/// Something that a status says.
+pub(super) enum Says {
+    Field(Path, &'static str),
+    /// A condition of this type is True.
+    Condition(&'static str),
+}
+
+impl Says {
+    fn holds(&self, status: &Value) -> bool {
+        match self {
+            Self::Field(path, value) => follow(status, path) == *value,
+            Self::Condition(name) => {
+                let mut conditions = status["conditions"].as_array().into_iter().flatten();
+                conditions.any(|condition| condition["type"] == *name && condition["status"] == "True")
+            }
+        }
+    }
+}
+
+/// Pods that a status counts.
+pub(super) enum Count {
+    Number(Path),
+    /// This number of replicas of each pod set, of a list with names or a map.
+    Each(Path, &'static str),
+    /// This number of replicas of all pod sets together.
+    Replicas(Path),
+    /// One pod.
+    OneIf(Says),
+    /// All pods.
+    AllIf(Says),
+}
+
+/// How the pods of a job are known in its member.
+pub(super) struct PodMarks {
+    /// The label with the job's name.
+    pub(super) name: &'static str,
+    /// A label that says that the job is of this kind, where others share that of the name.
+    pub(super) also: Option<(&'static str, &'static str)>,
+    /// Kinds between the job and its pods: group and kind of the pods' own controller.
+    pub(super) through: &'static [(&'static str, &'static str)],
+    pub(super) task: TaskMark,
+    /// The label by which `caldera job logs` selects pods.
+    pub(super) logs: &'static str,
+}
+
+/// How a pod says of which pod set it is.
+pub(super) enum TaskMark {
+    Label(&'static str),
+    /// 0 is the first, all others are of the second.
+    Index(&'static str, [&'static str; 2]),
+}
+
+impl TaskMark {
+    pub(super) fn read(&self, labels: &Value) -> Option<TaskName> {
+        match self {
+            Self::Label(label) => labels[*label].as_str().map(TaskName::from),
+            Self::Index(label, [first, others]) => {
+                Some(TaskName::from(if labels[*label].as_str()? == "0" { *first } else { *others }))
+            }
+        }
+    }
+}
+
+/// One pod set of an object.
+struct PodSet<'a> {
+    name: String,
+    place: Field<'a>,
+    sets: &'static PodSets,
+}
+
+impl<'a> PodSet<'a> {
+    /// Pods, and those of one replica.
+    fn count_pods(&self) -> Result<(u64, u32), GangError> {
+        let numbers = self.sets.replicas.iter().map(|number| number.read(&self.place));
+        let numbers = numbers.collect::<Result<Vec<u32>, _>>()?;
+        let multiply = |numbers: &[u32]| numbers.iter().fold(1, |all: u64, one| all.saturating_mul((*one).into()));
+        let of_one = u32::try_from(multiply(numbers.get(1..).unwrap_or_default())).unwrap_or(u32::MAX);
+        Ok((multiply(&numbers), of_one))
+    }
+
+    fn find_template(&self) -> Option<Field<'a>> {
+        self.sets.templates.iter().find_map(|path| self.place.at(path))
+    }
+
+    fn read_task(&self, kind: WorkloadKind, object: &Value, replicas: u32) -> Result<Task, GangError> {
+        let template = self.find_template();
+        let mut task = Task {
+            name: TaskName::from(self.name.as_str()),
+            replicas,
+            min_available: replicas,
+            request: Resources::new(),
+            node: caldera_core::gang::NodeClaim::default(),
+            priority_class: String::new(),
+            partition: None,
+        };
+        match &template {
+            None if self.sets.requests.is_empty() => {
+                let path = self.sets.templates.last().copied().unwrap_or_default();
+                return Err(self.place.missing(path).wrong("a job needs the template of its pods"));
+            }
+            None => task.request = default_request(self.sets.requests),
+            Some(pod) => {
+                task.request = pod_template::read_request(pod)?;
+                task.node = pod_template::node_claim(pod)?;
+                pod_template::priority_class(pod).clone_into(&mut task.priority_class);
+                task.node.most_per_node = anti_affinity::most_per_node(object, kind, pod.value, &task);
+            }
+        }
+        Ok(task)
+    }
+}
+
+fn default_request(amounts: &[(&'static str, &'static str)]) -> Resources {
+    let amounts = amounts.iter().filter_map(|(name, amount)| Some((*name, amount.parse::<Quantity>().ok()?)));
+    amounts.chain([(ResourceName::PODS, Quantity::from_units(1))]).collect()
+}
+
+fn list_pod_sets<'a>(layout: &'static Layout, root: &Field<'a>) -> Result<Vec<PodSet<'a>>, GangError> {
+    let mut all = Vec::new();
+    for sets in layout.pod_sets {
+        if let Some((path, value)) = sets.only_if
+            && root.at(path).is_some_and(|place| place.value != value)
+        {
+            continue;
+        }
+        let set = |name: String, place| PodSet { name, place, sets };
+        match sets.names {
+            Names::Only(name) => all.extend(root.at(sets.at).map(|place| set(name.to_owned(), place))),
+            Names::Keys => {
+                all.extend(root.entries(sets.at)?.into_iter().map(|(key, place)| set(key.to_lowercase(), place)));
+            }
+            Names::Field(field) => {
+                let Some((last, owner)) = sets.at.split_last() else { continue };
+                let items = root.at(owner).map_or(Ok(Vec::new()), |place| place.list(last))?;
+                for (index, place) in items.into_iter().enumerate() {
+                    let name = match place.text_at(field)? {
+                        "" => format!("default{index}"),
+                        name => name.to_owned(),
+                    };
+                    all.push(set(name, place));
+                }
+            }
+        }
+        if all.len() > MOST_TASKS {
+            return Err(root.missing(sets.at).wrong(format!("{} pod sets are above {MOST_TASKS}", all.len())));
+        }
+    }
+    Ok(all)
+}
+
+/// Reads a job of a kind with a table as a gang.
+pub(super) fn read_gang(root: &Field<'_>, kind: WorkloadKind, layout: &'static Layout) -> Result<Gang, GangError> {
+    for demand in layout.demands {
+        let value = follow(root.value, demand.at);
+        if !demand.is.accepts(value) {
+            return Err(root.missing(demand.at).wrong(demand.why));
+        }
+    }
+    let sets = list_pod_sets(layout, root)?;
+    let mut names = BTreeSet::new();
+    let (mut tasks, mut total) = (Vec::with_capacity(sets.len()), 0_u64);
+    for set in &sets {
+        if !names.insert(&set.name) {
+            return Err(set.place.wrong(format!("{:?} is the name of earlier pods", set.name)));
+        }
+        let (pods, _) = set.count_pods()?;
+        total = total.saturating_add(pods);
+        let replicas = u32::try_from(total)
+            .ok()
+            .filter(|total| i32::try_from(*total).is_ok())
+            .and_then(|_| u32::try_from(pods).ok())
+            .ok_or_else(|| set.place.wrong(format!("{total} pods in all are above {}", i32::MAX)))?;
+        tasks.push(set.read_task(kind, root.value, replicas)?);
+    }
+    if tasks.is_empty() {
+        let path = layout.pod_sets.first().map_or(&["spec"][..], |sets| sets.at);
+        return Err(root.missing(path).wrong("a job needs the template of its pods"));
+    }
+    let all = tasks.iter().fold(0, |all: u32, task| all.saturating_add(task.replicas));
+    let one_cluster = format!("a {} goes whole to one cluster, where its pods find each other", kind.title());
+    Ok(Gang { one_cluster: Some(one_cluster), ..Gang::new(tasks, all) })
+}
+
+/// Reads the progress of such a job. It gives nothing back before it ended.
+pub(super) fn read_progress(layout: &'static Layout, object: &Value, status: &Value, gang: Option<&Gang>) -> Progress {
+    let units = read_units(layout, object);
+    let sum = |counts: &[Count]| {
+        counts.iter().fold(0_u32, |sum, count| sum.saturating_add(count_pods(count, status, &units, gang)))
+    };
+    let end = layout.ends.iter().find(|end| end.when.iter().all(|says| says.holds(status)));
+    Progress {
+        ended: end.map(|end| end.phase.to_owned()),
+        ended_at: None,
+        started: read_time(&status["startTime"]),
+        running: if end.is_some() { 0 } else { sum(layout.running) },
+        succeeded: sum(layout.succeeded),
+        failed: sum(layout.failed),
+        finished: BTreeMap::new(),
+    }
+}
+
+/// Pods of one replica of each pod set; nothing of what can not be read.
+fn read_units(layout: &'static Layout, object: &Value) -> BTreeMap<String, u32> {
+    let sets = list_pod_sets(layout, &Field::unnamed(object)).unwrap_or_default();
+    sets.into_iter()
+        .filter_map(|set| Some((set.count_pods().ok()?.1, set.name)))
+        .map(|(pods, name)| (name, pods))
+        .collect()
+}
+
+fn count_pods(count: &Count, status: &Value, units: &BTreeMap<String, u32>, gang: Option<&Gang>) -> u32 {
+    let unit = |name: &str| units.get(&name.to_lowercase()).or_else(|| units.get(name)).copied().unwrap_or(1);
+    let add = |sum: u32, (number, pods): (u32, u32)| sum.saturating_add(number.saturating_mul(pods));
+    match count {
+        Count::Number(path) => read_number(follow(status, path)),
+        Count::Each(path, field) => match follow(status, path) {
+            Value::Object(map) => map.iter().map(|(name, one)| (read_number(&one[*field]), unit(name))).fold(0, add),
+            Value::Array(list) => {
+                let name = |one: &Value| unit(one["name"].as_str().unwrap_or_default());
+                list.iter().map(|one| (read_number(&one[*field]), name(one))).fold(0, add)
+            }
+            _ => 0,
+        },
+        Count::Replicas(path) => {
+            let of_one = units.values().fold(0, |sum: u32, pods| sum.saturating_add(*pods));
+            read_number(follow(status, path)).saturating_mul(of_one)
+        }
+        Count::OneIf(says) => u32::from(says.holds(status)),
+        Count::AllIf(says) if says.holds(status) => gang.map_or(0, Gang::replicas),
+        Count::AllIf(_) => 0,
+    }
+}
+
+/// The PriorityClass: the job's own, else that of the first template that has one.
+pub(super) fn priority_class<'a>(layout: &'static Layout, root: &Field<'a>) -> &'a str {
+    let own = if layout.class.is_empty() { None } else { root.at(layout.class) };
+    own.and_then(|place| place.value.as_str()).filter(|class| !class.is_empty()).unwrap_or_else(|| {
+        let classes = list_templates(layout, root).into_iter().map(|pod| pod_template::priority_class(&pod));
+        classes.into_iter().find(|class| !class.is_empty()).unwrap_or("")
+    })
+}
+
+/// The templates of its pods.
+pub(super) fn list_templates<'a>(layout: &'static Layout, root: &Field<'a>) -> Vec<Field<'a>> {
+    list_pod_sets(layout, root).unwrap_or_default().iter().filter_map(PodSet::find_template).collect()
+}
+
+/// The value at a path; `null` where there is none.
+pub(super) fn follow<'a>(object: &'a Value, path: &[&str]) -> &'a Value {
+    path.iter().fold(object, |value, field| &value[*field])
+}

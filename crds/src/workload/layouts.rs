@@ -1,0 +1,296 @@
+//! The table of kinds that are read by their [`Layout`]: one entry for each.
+//!
+//! Sources: Kubeflow `training-operator/pkg/apis/kubeflow.org/v1/{common,pytorch,tensorflow}_types.go` with their
+//! defaults; `mpi-operator/pkg/apis/kubeflow/v2beta1/{types,default}.go`; KubeRay
+//! `ray-operator/apis/ray/v1/{raycluster,rayjob}_types.go`, `controllers/ray/{common/job,utils/util}.go`; JobSet
+//! `api/jobset/v1alpha2/jobset_types.go`; LeaderWorkerSet `api/leaderworkerset/v1/leaderworkerset_types.go`. What of a
+//! RayJob is refused is refused by Kueue too (`pkg/controller/jobs/rayjob/rayjob_webhook.go`).
+
+use super::layout::{Count, Demand, End, Layout, Names, Number, PodMarks, PodSets, Says, TaskMark, Wanted};
+
+const TTL: &str = "a member that deletes the ended job would have Karmada make it again: leave this out";
+const COMPLETED: &str = "Completed";
+const FAILED: &str = "Failed";
+
+const KUBEFLOW_NAME: &str = "training.kubeflow.org/job-name";
+const KUBEFLOW_TEMPLATE: &[&[&str]] = &[&["template"]];
+const KUBEFLOW_ENDS: &[End] = &[
+    End { when: &[Says::Condition("Succeeded")], phase: COMPLETED },
+    End { when: &[Says::Condition("Failed")], phase: FAILED },
+];
+const KUBEFLOW_STATUSES: &[&str] = &["replicaStatuses"];
+const KUBEFLOW_TTL: Demand =
+    Demand { at: &["spec", "runPolicy", "ttlSecondsAfterFinished"], is: Wanted::Unset, why: TTL };
+/// What all of Kubeflow's kinds share.
+const KUBEFLOW: Layout = Layout {
+    pod_sets: &[],
+    class: &["spec", "runPolicy", "schedulingPolicy", "priorityClass"],
+    suspend: Some((&["spec", "runPolicy", "suspend"], "spec.runPolicy.suspend")),
+    deadline: &["spec", "runPolicy", "activeDeadlineSeconds"],
+    demands: &[KUBEFLOW_TTL],
+    ends: KUBEFLOW_ENDS,
+    running: &[Count::Each(KUBEFLOW_STATUSES, "active")],
+    succeeded: &[Count::Each(KUBEFLOW_STATUSES, "succeeded")],
+    failed: &[Count::Each(KUBEFLOW_STATUSES, "failed")],
+    pods: PodMarks {
+        name: KUBEFLOW_NAME,
+        also: None,
+        through: &[],
+        task: TaskMark::Label("training.kubeflow.org/replica-type"),
+        logs: KUBEFLOW_NAME,
+    },
+};
+
+pub(super) static PYTORCH_JOB: Layout = Layout {
+    pod_sets: &[PodSets {
+        at: &["spec", "pytorchReplicaSpecs"],
+        names: Names::Keys,
+        replicas: &[Number::or(&["replicas"], 1)],
+        templates: KUBEFLOW_TEMPLATE,
+        requests: &[],
+        only_if: None,
+    }],
+    demands: &[
+        KUBEFLOW_TTL,
+        Demand {
+            at: &["spec", "elasticPolicy", "metrics"],
+            is: Wanted::Unset,
+            why: "its autoscaler would add pods that were not charged: leave the metrics out",
+        },
+    ],
+    ..KUBEFLOW
+};
+
+pub(super) static TF_JOB: Layout = Layout {
+    pod_sets: &[PodSets {
+        at: &["spec", "tfReplicaSpecs"],
+        names: Names::Keys,
+        replicas: &[Number::or(&["replicas"], 1)],
+        templates: KUBEFLOW_TEMPLATE,
+        requests: &[],
+        only_if: None,
+    }],
+    ..KUBEFLOW
+};
+
+/// The launcher is a batch Job of the MPIJob.
+pub(super) static MPI_JOB: Layout = Layout {
+    pod_sets: &[
+        PodSets {
+            at: &["spec", "mpiReplicaSpecs", "Launcher"],
+            names: Names::Only("launcher"),
+            replicas: &[Number::or(&["replicas"], 1)],
+            templates: KUBEFLOW_TEMPLATE,
+            requests: &[],
+            only_if: None,
+        },
+        PodSets {
+            at: &["spec", "mpiReplicaSpecs", "Worker"],
+            names: Names::Only("worker"),
+            replicas: &[Number::or(&["replicas"], 0)],
+            templates: KUBEFLOW_TEMPLATE,
+            requests: &[],
+            only_if: None,
+        },
+    ],
+    pods: PodMarks {
+        name: KUBEFLOW_NAME,
+        also: Some(("training.kubeflow.org/operator-name", "mpi-operator")),
+        through: &[("batch", "Job")],
+        task: TaskMark::Label("training.kubeflow.org/job-role"),
+        logs: KUBEFLOW_NAME,
+    },
+    ..KUBEFLOW
+};
+
+const RAY_REPLICAS: &[Number] =
+    &[Number::or(&["replicas"], 0).least(&["minReplicas"]).most(&["maxReplicas"]), Number::or(&["numOfHosts"], 1)];
+const RAY_GROUP: TaskMark = TaskMark::Label("ray.io/group");
+const RAY_HEAD: &str = "a Ray cluster needs a head";
+const RAY_AUTOSCALER: &str = "its autoscaler would change the number of pods that was charged: set it to false";
+
+pub(super) static RAY_CLUSTER: Layout = Layout {
+    pod_sets: &[
+        PodSets {
+            at: &["spec", "headGroupSpec"],
+            names: Names::Only("headgroup"),
+            replicas: &[],
+            templates: &[&["template"]],
+            requests: &[],
+            only_if: None,
+        },
+        PodSets {
+            at: &["spec", "workerGroupSpecs"],
+            names: Names::Field("groupName"),
+            replicas: RAY_REPLICAS,
+            templates: &[&["template"]],
+            requests: &[],
+            only_if: None,
+        },
+    ],
+    class: &[],
+    suspend: Some((&["spec", "suspend"], "spec.suspend")),
+    deadline: &[],
+    demands: &[
+        Demand { at: &["spec", "headGroupSpec"], is: Wanted::Set, why: RAY_HEAD },
+        Demand { at: &["spec", "enableInTreeAutoscaling"], is: Wanted::Unset, why: RAY_AUTOSCALER },
+    ],
+    ends: &[],
+    running: &[Count::Number(&["availableWorkerReplicas"]), Count::OneIf(Says::Condition("HeadPodReady"))],
+    succeeded: &[],
+    failed: &[],
+    pods: PodMarks { name: "ray.io/cluster", also: None, through: &[], task: RAY_GROUP, logs: "ray.io/cluster" },
+};
+
+/// Its RayCluster has a name that nobody knows before: [`super::pod_owner`] reads it.
+pub(super) static RAY_JOB: Layout = Layout {
+    pod_sets: &[
+        PodSets {
+            at: &["spec", "rayClusterSpec", "headGroupSpec"],
+            names: Names::Only("headgroup"),
+            replicas: &[],
+            templates: &[&["template"]],
+            requests: &[],
+            only_if: None,
+        },
+        PodSets {
+            at: &["spec", "rayClusterSpec", "workerGroupSpecs"],
+            names: Names::Field("groupName"),
+            replicas: RAY_REPLICAS,
+            templates: &[&["template"]],
+            requests: &[],
+            only_if: None,
+        },
+        PodSets {
+            at: &["spec"],
+            names: Names::Only(SUBMITTER),
+            replicas: &[],
+            templates: &[&["submitterPodTemplate"]],
+            requests: &[("cpu", "500m"), ("memory", "200Mi")],
+            only_if: Some((&["spec", "submissionMode"], "K8sJobMode")),
+        },
+    ],
+    class: &[],
+    suspend: Some((&["spec", "suspend"], "spec.suspend")),
+    deadline: &["spec", "activeDeadlineSeconds"],
+    demands: &[
+        Demand { at: &["spec", "rayClusterSpec", "headGroupSpec"], is: Wanted::Set, why: RAY_HEAD },
+        Demand { at: &["spec", "rayClusterSpec", "enableInTreeAutoscaling"], is: Wanted::Unset, why: RAY_AUTOSCALER },
+        Demand {
+            at: &["spec", "clusterSelector"],
+            is: Wanted::Unset,
+            why: "a job of an existing cluster has no pods to queue: leave this out",
+        },
+        Demand {
+            at: &["spec", "shutdownAfterJobFinishes"],
+            is: Wanted::True,
+            why: "its pods would run on after its end: set it to true",
+        },
+        Demand {
+            at: &["spec", "ttlSecondsAfterFinished"],
+            is: Wanted::Zero,
+            why: "its pods would run on after its end: set it to 0",
+        },
+        Demand {
+            at: &["spec", "submissionMode"],
+            is: Wanted::OneOf(&["K8sJobMode", "HTTPMode", "InteractiveMode"]),
+            why: "it is none of K8sJobMode, HTTPMode and InteractiveMode, whose pods are known",
+        },
+    ],
+    ends: &[
+        End {
+            when: &[Says::Field(&["jobDeploymentStatus"], "Complete"), Says::Field(&["jobStatus"], "SUCCEEDED")],
+            phase: COMPLETED,
+        },
+        End { when: &[Says::Field(&["jobDeploymentStatus"], "Complete")], phase: FAILED },
+        End { when: &[Says::Field(&["jobDeploymentStatus"], "Failed")], phase: FAILED },
+        End { when: &[Says::Field(&["jobDeploymentStatus"], "ValidationFailed")], phase: FAILED },
+    ],
+    running: &[Count::AllIf(Says::Field(&["jobDeploymentStatus"], "Running"))],
+    succeeded: &[],
+    failed: &[],
+    pods: PodMarks {
+        name: "ray.io/originated-from-cr-name",
+        also: Some(("ray.io/originated-from-crd", "RayJob")),
+        through: &[("batch", "Job"), ("ray.io", "RayCluster")],
+        task: RAY_GROUP,
+        logs: "batch.kubernetes.io/job-name",
+    },
+};
+/// The pod that hands a RayJob's program to its cluster.
+pub(super) const SUBMITTER: &str = "submitter";
+
+pub(super) static JOB_SET: Layout = Layout {
+    pod_sets: &[PodSets {
+        at: &["spec", "replicatedJobs"],
+        names: Names::Field("name"),
+        replicas: &[
+            Number::or(&["replicas"], 1),
+            Number::or(&["template", "spec", "parallelism"], 1).most(&["template", "spec", "completions"]),
+        ],
+        templates: &[&["template", "spec", "template"]],
+        requests: &[],
+        only_if: None,
+    }],
+    class: &[],
+    suspend: Some((&["spec", "suspend"], "spec.suspend")),
+    deadline: &[],
+    demands: &[Demand { at: &["spec", "ttlSecondsAfterFinished"], is: Wanted::Unset, why: TTL }],
+    ends: &[
+        End { when: &[Says::Condition("Completed")], phase: COMPLETED },
+        End { when: &[Says::Condition("Failed")], phase: FAILED },
+    ],
+    running: &[Count::Each(&["replicatedJobsStatus"], "ready")],
+    succeeded: &[Count::Each(&["replicatedJobsStatus"], "succeeded")],
+    failed: &[Count::Each(&["replicatedJobsStatus"], "failed")],
+    pods: PodMarks {
+        name: "jobset.sigs.k8s.io/jobset-name",
+        also: None,
+        through: &[("batch", "Job")],
+        task: TaskMark::Label("jobset.sigs.k8s.io/replicatedjob-name"),
+        logs: "jobset.sigs.k8s.io/jobset-name",
+    },
+};
+
+pub(super) static LEADER_WORKER_SET: Layout = Layout {
+    pod_sets: &[
+        PodSets {
+            at: &["spec"],
+            names: Names::Only("leader"),
+            replicas: &[Number::or(&["replicas"], 1)],
+            templates: &[&["leaderWorkerTemplate", "leaderTemplate"], &["leaderWorkerTemplate", "workerTemplate"]],
+            requests: &[],
+            only_if: None,
+        },
+        PodSets {
+            at: &["spec"],
+            names: Names::Only("worker"),
+            replicas: &[Number::or(&["replicas"], 1), Number::or(&["leaderWorkerTemplate", "size"], 1).less(1)],
+            templates: &[&["leaderWorkerTemplate", "workerTemplate"]],
+            requests: &[],
+            only_if: None,
+        },
+    ],
+    class: &[],
+    suspend: None,
+    deadline: &[],
+    demands: &[Demand {
+        at: &["spec", "rolloutStrategy", "rollingUpdateConfiguration", "maxSurge"],
+        is: Wanted::Zero,
+        why: "an update would start groups that were not charged: set it to 0",
+    }],
+    ends: &[],
+    running: &[Count::Replicas(&["readyReplicas"])],
+    succeeded: &[],
+    failed: &[],
+    pods: PodMarks {
+        name: "leaderworkerset.sigs.k8s.io/name",
+        also: None,
+        through: &[("apps", "StatefulSet")],
+        task: TaskMark::Index("leaderworkerset.sigs.k8s.io/worker-index", ["leader", "worker"]),
+        logs: "leaderworkerset.sigs.k8s.io/name",
+    },
+};
+
+#[cfg(test)]
+mod tests;
