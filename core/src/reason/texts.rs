@@ -62,8 +62,8 @@ impl fmt::Display for Reason {
             Self::Suspended => f.write_str(
                 "its binding's spec.suspension.scheduling was set by somebody else: it starts when that is taken away",
             ),
-            Self::SuspendedByUser { field: "spec.suspend" } => {
-                f.write_str("suspended by its user: it is in line again, with its age, when spec.suspend is false")
+            Self::SuspendedByUser { field } if field.starts_with("spec.") => {
+                write!(f, "suspended by its user: it is in line again, with its age, when {field} is false")
             }
             Self::SuspendedByUser { field } => write!(
                 f,
