@@ -37,8 +37,11 @@ fn replica_specs(specs: &[(&str, u32, &str)]) -> Value {
     Value::Object(specs.iter().map(spec).collect())
 }
 
+/// A kind, an object of its form, its tasks with their pods, and what they ask for.
+type LayoutExample = (WorkloadKind, Value, Vec<(&'static str, u32)>, &'static str);
+
 /// The spec of each kind, the tasks that are read of it, and their whole cpu.
-fn examples() -> Vec<(WorkloadKind, Value, Vec<(&'static str, u32)>, &'static str)> {
+fn examples() -> Vec<LayoutExample> {
     let ray = vec![("headgroup", 1), ("small", 2), ("hosts", 4)];
     let mut ray_job = ray.clone();
     ray_job.push(("submitter", 1));
