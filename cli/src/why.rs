@@ -21,6 +21,7 @@ use crate::{
 
 /// The JSON and YAML form.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Answer {
     #[serde(flatten)]
     explanation: Explanation,
