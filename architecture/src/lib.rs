@@ -1,7 +1,8 @@
-//! Reads the source of the workspace and says who imports whom. The tests beside it hold `docs/design.md` to what is there.
+//! Reads the source of the workspace and says who imports whom. The tests beside it hold `docs/design.md` to what is
+//! there.
 //!
-//! Only the text is read: manifests by line, sources by a scanner that drops comments, strings and test modules and then
-//! looks for paths that begin with `crate::` or `super::`. That is enough for imports and needs no compiler.
+//! Only the text is read: manifests by line, sources by a scanner that drops comments, strings and test modules and
+//! then looks for paths that begin with `crate::` or `super::`. That is enough for imports and needs no compiler.
 #![allow(clippy::panic, reason = "only tests use this crate, and they fail by panicking")]
 
 mod graph;

@@ -125,7 +125,8 @@ fn drop_tests(code: &str) -> String {
     kept
 }
 
-/// The paths of this crate that the code names, each from the crate's root. In `lib.rs` a `use` may begin with a module.
+/// The paths of this crate that the code names, each from the crate's root. In `lib.rs` a `use` may begin with a
+/// module.
 fn list_paths(code: &str, module: &[String]) -> Vec<Vec<String>> {
     let tokens = split_tokens(code);
     let mut paths = Vec::new();

@@ -1,5 +1,5 @@
-//! The contract of `docs/design.md`, "Parts": who may import whom, and which code must be pure. Run with `--nocapture` to see
-//! the graphs.
+//! The contract of `docs/design.md`, "Parts": who may import whom, and which code must be pure. Run with `--nocapture`
+//! to see the graphs.
 
 use std::collections::BTreeMap;
 

@@ -122,3 +122,24 @@ fn lines_have_at_most_120_characters() {
         if length > 120 && !whole { vec![format!("{length} characters")] } else { Vec::new() }
     });
 }
+
+#[test]
+fn comments_have_at_most_120_characters_a_line() {
+    let mut long = Vec::new();
+    for source in list_files("rs") {
+        let text = fs::read_to_string(&source).unwrap_or_default();
+        let mut fenced = false;
+        for (at, line) in text.lines().enumerate() {
+            let Some(comment) = line.trim_start().strip_prefix("//").map(|it| it.trim_start_matches(['/', '!', ' ']))
+            else {
+                fenced = false;
+                continue;
+            };
+            fenced ^= comment.starts_with("```");
+            // Neither a table nor a word can be broken.
+            let whole = fenced || comment.starts_with('|') || !comment.contains(' ');
+            long.extend((line.chars().count() > 120 && !whole).then(|| format!("{}:{}", source.display(), at + 1)));
+        }
+    }
+    assert!(long.is_empty(), "{long:#?}");
+}

@@ -1,7 +1,7 @@
 //! The pages of `docs/reference` that are made of the doc comments of constants and variants: names, reasons, events.
 //!
-//! Rule: a page is what the code says, or the test fails; `CALDERA_WRITE_DOCS=1` writes it. As for imports, only the text
-//! of the sources is read.
+//! Rule: a page is what the code says, or the test fails; `CALDERA_WRITE_DOCS=1` writes it. As for imports, only the
+//! text of the sources is read.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,8 +1,8 @@
 //! The Helm charts in `charts`, made of the objects that `caldera manifests` prints.
 //!
-//! Rule: one source. Each chart is for one of the two API servers: `caldera` for the cluster that the components run in,
-//! `caldera-karmada` for the Karmada API. Objects are printed with marks where a value goes, and each mark is replaced by
-//! the template of that value, so that what Helm renders is what `caldera manifests` prints.
+//! Rule: one source. Each chart is for one of the two API servers: `caldera` for the cluster that the components run
+//! in, `caldera-karmada` for the Karmada API. Objects are printed with marks where a value goes, and each mark is
+//! replaced by the template of that value, so that what Helm renders is what `caldera manifests` prints.
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 

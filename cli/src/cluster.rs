@@ -299,7 +299,8 @@ mod tests {
         assert_eq!(find_job_in(&binding("Other", json!([{"name": "m2"}])), "m2"), None);
     }
 
-    /// Found by a reader: a tenant's binding, written to be of another namespace, had an admin's drain restart that job.
+    /// Found by a reader: a tenant's binding, written to be of another namespace, had an admin's drain restart that
+    /// job.
     #[test]
     fn a_binding_that_names_another_namespace_is_neither_listed_nor_drained() {
         let mut binding = json!({"metadata": {"namespace": "evil"}, "spec": {"clusters": [{"name": "m1"}], "resource": {

@@ -213,8 +213,8 @@ pub async fn run_collector(args: InventoryArgs) -> anyhow::Result<ExitCode> {
     .await
 }
 
-/// Certificate, key and the clients' bundle; none for plain text. What is missing for TLS on both sides must be given up
-/// in words.
+/// Certificate, key and the clients' bundle; none for plain text. What is missing for TLS on both sides must be given
+/// up in words.
 fn estimator_files(args: &EstimatorArgs) -> anyhow::Result<Option<Vec<PathBuf>>> {
     if args.insecure {
         return Ok(None);

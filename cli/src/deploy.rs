@@ -118,8 +118,8 @@ pub fn beside_karmada(deploy: &Deploy) -> Vec<Value> {
     objects
 }
 
-/// What a member needs so that a collector (or an estimator) inside it can read its nodes, pods, HyperNodes and queues; with
-/// the collector itself where an image and the member's name are given.
+/// What a member needs so that a collector (or an estimator) inside it can read its nodes, pods, HyperNodes and queues;
+/// with the collector itself where an image and the member's name are given.
 #[must_use]
 pub fn inside_member(namespace_name: &str, collector_of: Option<(&str, &str)>) -> Vec<Value> {
     let name = "caldera-inventory";

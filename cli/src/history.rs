@@ -1,7 +1,7 @@
 //! `caldera history`: how jobs ended, long after they are gone, as the controller recorded it.
 //!
-//! Rule: a line for each job that was given quota, as Slurm's `sacct`, in the order of their ends. The controller writes
-//! them every five minutes: what ended since is not in it yet.
+//! Rule: a line for each job that was given quota, as Slurm's `sacct`, in the order of their ends. The controller
+//! writes them every five minutes: what ended since is not in it yet.
 
 use std::{collections::BTreeMap, fmt::Write as _, process::ExitCode};
 

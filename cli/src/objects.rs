@@ -1,6 +1,7 @@
 //! Objects of the Karmada API as JSON, for commands that look at kinds of many groups.
 //!
-//! Rule: what the caller may not see is said, never taken for empty. A kind that the server does not have has no objects.
+//! Rule: what the caller may not see is said, never taken for empty. A kind that the server does not have has no
+//! objects.
 
 use anyhow::Context;
 use caldera_crds::{

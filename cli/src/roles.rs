@@ -1,8 +1,8 @@
 //! Roles on the Karmada API: what each component may do, and what readers may.
 //!
-//! Rules: exactly the verbs that are used, one rule for each API group. Leases, ConfigMaps and Secrets are granted in one
-//! namespace and by name; a name can not bound `create`, so that is a rule of its own. Webhook configurations may be
-//! changed only where registration is asked for, and only ours.
+//! Rules: exactly the verbs that are used, one rule for each API group. Leases, ConfigMaps and Secrets are granted in
+//! one namespace and by name; a name can not bound `create`, so that is a rule of its own. Webhook configurations may
+//! be changed only where registration is asked for, and only ours.
 
 use caldera_controller::{history, settings, usage};
 use caldera_crds::names::karmada::CLUSTER_NAMESPACE;

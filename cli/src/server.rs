@@ -2,9 +2,9 @@
 //!
 //! Rules: each part has a client with an account of its own, so that each has its own rights and no others, and a lease
 //! of its own, so that they are fenced from each other and from other replicas as processes of their own are. When they
-//! are asked to stop, controller and scheduler stop first and give up their leases; the webhook stops last, since the API
-//! server asks it about what they still write. A part that ends although nobody asked it to ends the others: what is
-//! left of a process is worth nothing to its users, and it starts again from the state in the API.
+//! are asked to stop, controller and scheduler stop first and give up their leases; the webhook stops last, since the
+//! API server asks it about what they still write. A part that ends although nobody asked it to ends the others: what
+//! is left of a process is worth nothing to its users, and it starts again from the state in the API.
 
 use std::{process::ExitCode, sync::Arc};
 

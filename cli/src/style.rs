@@ -1,8 +1,8 @@
 //! Colour on a terminal, and its width.
 //!
 //! Rule: no colour elsewhere, nor where `NO_COLOR` is set to something (<https://no-color.org>) or the terminal is
-//! `dumb`. What comes from the API is made visible first ([`crate::output`]) and coloured then, so that nobody's text is
-//! a part of an escape sequence.
+//! `dumb`. What comes from the API is made visible first ([`crate::output`]) and coloured then, so that nobody's text
+//! is a part of an escape sequence.
 
 use std::io::IsTerminal as _;
 

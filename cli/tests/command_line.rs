@@ -21,8 +21,8 @@ use caldera_runtime::client::{self, WriteCounts};
 
 use crate::killed::Killed;
 
-/// How long a process may take for what it does at once, on a machine that is busy with much else. Only failures last as
-/// long.
+/// How long a process may take for what it does at once, on a machine that is busy with much else. Only failures last
+/// as long.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn caldera(args: &[&str]) -> Command {

@@ -1,5 +1,5 @@
-//! `caldera server` as a process against a sandbox: a job through to its end with the rights of three accounts, an end on
-//! SIGTERM, and an end in words.
+//! `caldera server` as a process against a sandbox: a job through to its end with the rights of three accounts, an end
+//! on SIGTERM, and an end in words.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

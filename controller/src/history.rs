@@ -1,8 +1,8 @@
 //! How jobs ended: one line for each, long after the jobs are gone.
 //!
-//! Rule: as Slurm's `sacct`, of all that was ever given quota. The lines are kept in [`PAGES`] ConfigMaps. One of them is
-//! written, every five minutes at most, until it is full; then the next, whose lines are forgotten first. So a write is
-//! small however much is kept, and what is kept is bounded: some ten thousand jobs, the newest.
+//! Rule: as Slurm's `sacct`, of all that was ever given quota. The lines are kept in [`PAGES`] ConfigMaps. One of them
+//! is written, every five minutes at most, until it is full; then the next, whose lines are forgotten first. So a write
+//! is small however much is kept, and what is kept is bounded: some ten thousand jobs, the newest.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,8 @@
 //! What is measured of the state: gauges of queues and clusters, and how long jobs waited and took to start.
 //!
-//! Values in, values out: the loop asks after decisions, and shows what comes back. Gauges are worked out anew and all at
-//! once, five seconds after something changed at the latest, so that a queue that is gone leaves nothing behind. Queues
-//! and clusters are what admins create, resources what nodes and queues name: no label is a job's.
+//! Values in, values out: the loop asks after decisions, and shows what comes back. Gauges are worked out anew and all
+//! at once, five seconds after something changed at the latest, so that a queue that is gone leaves nothing behind.
+//! Queues and clusters are what admins create, resources what nodes and queues name: no label is a job's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -89,7 +89,8 @@ impl Measures {
         to_look.filter(|_| !self.starting.is_empty()).into_iter().chain(to_sample).min()
     }
 
-    /// Those whose minimum runs now, and how long that took. Those that ended before they were seen to run are forgotten.
+    /// Those whose minimum runs now, and how long that took. Those that ended before they were seen to run are
+    /// forgotten.
     fn take_started(&mut self, controller: &Controller, now: Timestamp) -> Vec<(QueueName, f64)> {
         let mut started = Vec::new();
         self.starting.retain(|key, (queue, released)| match find_phase(controller, key) {

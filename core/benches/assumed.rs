@@ -1,6 +1,7 @@
 //! What a decision costs after it is made: its promise is held in a cluster where a thousand others are not seen yet.
 //!
-//! `cargo bench -p caldera-core --bench assumed`. One cluster of 1,000 nodes, most of which differ in what they have free.
+//! `cargo bench -p caldera-core --bench assumed`. One cluster of 1,000 nodes, most of which differ in what they have
+//! free.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,7 +1,8 @@
-//! What placing one binding costs: Karmada's division alone, and whole decisions (filters, scores, selection, division).
+//! What placing one binding costs: Karmada's division alone, and whole decisions (filters, scores, selection,
+//! division).
 //!
-//! `divide_*` are the sizes at which karmada-scheduler's `AssignReplicas` was measured (clusters x replicas, one binding):
-//! Aggregated 2.6, 56, 533, 862 us; dynamic weight 1000x4096 2,678 us; static weight 1000x8 9,145 us.
+//! `divide_*` are the sizes at which karmada-scheduler's `AssignReplicas` was measured (clusters x replicas, one
+//! binding): Aggregated 2.6, 56, 533, 862 us; dynamic weight 1000x4096 2,678 us; static weight 1000x8 9,145 us.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -54,7 +55,8 @@ fn binding(replicas: i64, division: Division) -> Binding {
     }
 }
 
-/// Room that differs by cluster, in all about twice what is asked for; the roomiest first, as the selection leaves them.
+/// Room that differs by cluster, in all about twice what is asked for; the roomiest first, as the selection leaves
+/// them.
 fn candidates(clusters: &[Cluster], replicas: i64) -> Vec<Candidate<'_>> {
     let share = replicas / i64::try_from(clusters.len()).unwrap() + 2;
     let free = |i: usize| share + i64::try_from(i * 7919 % 13).unwrap() * share / 6;

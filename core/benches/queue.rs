@@ -1,5 +1,5 @@
-//! The queue engine with many waiting: what a release costs when all is drained, what one freed quota costs, what a change
-//! of the tree costs.
+//! The queue engine with many waiting: what a release costs when all is drained, what one freed quota costs, what a
+//! change of the tree costs.
 //!
 //! `cargo bench -p caldera-core --bench queue`
 
@@ -163,8 +163,8 @@ fn quota_freed_to_release(bencher: Bencher<'_, '_>, (queues, waiting, kinds): (u
     });
 }
 
-/// The same where the fleet is what is full and every queue has jobs that have waited long: one ends, places are kept for the
-/// first of each queue, and one starts.
+/// The same where the fleet is what is full and every queue has jobs that have waited long: one ends, places are kept
+/// for the first of each queue, and one starts.
 #[divan::bench(args = [(30, 10_000), (1_000, 10_000), (1_000, 100_000)])]
 fn fleet_freed_to_release_with_places_kept(bencher: Bencher<'_, '_>, (queues, waiting): (usize, usize)) {
     let cell = Cell::new(queues, waiting, Order::Deserved);
@@ -199,8 +199,8 @@ fn fleet_freed_to_release_with_places_kept(bencher: Bencher<'_, '_>, (queues, wa
     });
 }
 
-/// The same while a gang of 400 cpus that its queue deserves waits before all others: its place is kept from everybody. So
-/// many come free as are given.
+/// The same while a gang of 400 cpus that its queue deserves waits before all others: its place is kept from everybody.
+/// So many come free as are given.
 #[divan::bench(args = [(1_000, 100_000, 10), (1_000, 100_000, 400)])]
 fn fleet_freed_while_a_place_is_kept_from_all(bencher: Bencher<'_, '_>, (queues, waiting, freed): (usize, usize, i64)) {
     let cell = Cell::new(queues, waiting, Order::Deserved);
@@ -244,8 +244,8 @@ fn fleet_freed_while_a_place_is_kept_from_all(bencher: Bencher<'_, '_>, (queues,
     });
 }
 
-/// A thousand queues are full of a hundred thousand jobs that said how long they run, and each keeps a place for one that
-/// waits; another, short one wants to pass it. When can each of the thousand start, after one job said otherwise?
+/// A thousand queues are full of a hundred thousand jobs that said how long they run, and each keeps a place for one
+/// that waits; another, short one wants to pass it. When can each of the thousand start, after one job said otherwise?
 #[divan::bench(args = [1_000, 10_000, 100_000])]
 fn etas_of_a_thousand_places_kept(bencher: Bencher<'_, '_>, running: usize) {
     let (mut engine, runs) = estimates(running);
@@ -301,9 +301,9 @@ fn estimates(running: usize) -> (Engine, String) {
     (engine, "runs0".to_owned())
 }
 
-/// B2: 10,000 jobs wait for GPUs, of which none is free (no room in any cluster, or none of their quota), ahead of 1,000 in
-/// the same queue that ask for none: until all of these are released. Capacity is asked once for each kind that can not start,
-/// and once for each job that does.
+/// B2: 10,000 jobs wait for GPUs, of which none is free (no room in any cluster, or none of their quota), ahead of
+/// 1,000 in the same queue that ask for none: until all of these are released. Capacity is asked once for each kind
+/// that can not start, and once for each job that does.
 #[divan::bench(args = ["room", "quota"])]
 fn gpus_are_full_ahead_of_a_thousand_that_need_none(bencher: Bencher<'_, '_>, full: &str) {
     const KINDS: u64 = 100;

@@ -1,5 +1,5 @@
-//! What a restart costs: the engine is told of every binding anew. Time, and with it the memory that the engine then has
-//! ("max alloc", of which the list itself is no part).
+//! What a restart costs: the engine is told of every binding anew. Time, and with it the memory that the engine then
+//! has ("max alloc", of which the list itself is no part).
 //!
 //! `cargo bench -p caldera-core --bench rebuild`
 

@@ -1,7 +1,8 @@
 //! What the inventory of a large fleet takes: memory, and the time of an update until every capacity shows it.
 //!
-//! `cargo run --release -p caldera-core --example inventory -- 200 1000 3 1 1` (clusters, nodes in each, pods on each node,
-//! labels that each node has for itself beside its hostname, and 1 if nearly every node is to have something else free).
+//! `cargo run --release -p caldera-core --example inventory -- 200 1000 3 1 1` (clusters, nodes in each, pods on each
+//! node, labels that each node has for itself beside its hostname, and 1 if nearly every node is to have something else
+//! free).
 
 #![allow(clippy::unwrap_used, reason = "an example fails by panicking")]
 

@@ -19,8 +19,8 @@ use crate::{
 pub struct Admission {
     /// The queue that is charged.
     pub queue: QueueName,
-    /// Those above it at that time, the nearest first and without the root: charged too while the queue itself, or what it
-    /// says about them, is gone. Not in records of before there was this, and not where there are none.
+    /// Those above it at that time, the nearest first and without the root: charged too while the queue itself, or what
+    /// it says about them, is gone. Not in records of before there was this, and not where there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub above: Vec<QueueName>,
     /// The job's priority at that time.

@@ -1,9 +1,9 @@
 //! Which tasks of a job want to be together and which apart, and how many pairs of pods are not as they want.
 //!
 //! Rule: Volcano's plugin `task-topology` (`pkg/scheduler/plugins/task-topology/manager.go`), with a cluster where it
-//! has a node. A group of several tasks is about pods of different ones of them, a group of one task about its own pods.
-//! Two affine pods in two clusters are a pair that is not met, and so are two anti-affine pods in one cluster. A pair
-//! counts once for each group that names it.
+//! has a node. A group of several tasks is about pods of different ones of them, a group of one task about its own
+//! pods. Two affine pods in two clusters are a pair that is not met, and so are two anti-affine pods in one cluster. A
+//! pair counts once for each group that names it.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
-//! Volcano's own tables of its capacity and proportion plugins (`pkg/scheduler/plugins/{capacity,proportion}/*_test.go`),
-//! as far as they are about which jobs may start: nodes are one fleet here, a running pod is a charge, a pending group a
-//! job in line. Where we differ on purpose the row says why. The table of shares is in `order.rs`; those about taking
-//! back are with that.
+//! Volcano's own tables of its capacity and proportion plugins
+//! (`pkg/scheduler/plugins/{capacity,proportion}/*_test.go`), as far as they are about which jobs may start: nodes are
+//! one fleet here, a running pod is a charge, a pending group a job in line. Where we differ on purpose the row says
+//! why. The table of shares is in `order.rs`; those about taking back are with that.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -368,8 +368,8 @@ fn those_start_that_volcano_starts() {
     }
 }
 
-/// What each queue deserves, can have, and is promised, by capacity's formulas (`capacity.go:1095-1155`, `1481-1545`) and
-/// proportion's (`proportion.go:199-266`).
+/// What each queue deserves, can have, and is promised, by capacity's formulas (`capacity.go:1095-1155`, `1481-1545`)
+/// and proportion's (`proportion.go:199-266`).
 #[test]
 fn queues_deserve_what_volcano_s_formulas_say() {
     type Rows =

@@ -1,7 +1,7 @@
 //! Karmada's accurate estimator: the gRPC service `github.com.karmada_io.karmada.pkg.estimator.service.Estimator`.
 //!
-//! [`messages`] are what travels, [`convert`] turns them into core's values and back. The server is a component of its own,
-//! the client is part of the scheduler.
+//! [`messages`] are what travels, [`convert`] turns them into core's values and back. The server is a component of its
+//! own, the client is part of the scheduler.
 //!
 //! A server that does not know answers [`UNKNOWN`] instead of an error. karmada-scheduler leaves the number of such a
 //! cluster out, but drops the numbers of all clusters when one call fails (`pkg/estimator/client/accurate.go`).

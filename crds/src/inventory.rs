@@ -111,8 +111,8 @@ pub fn namespace_of(object: &Value) -> String {
     object.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// The workload that was propagated: the pod's controller, a Deployment for a pod of a ReplicaSet, the job that made the
-/// controller, or the pod itself.
+/// The workload that was propagated: the pod's controller, a Deployment for a pod of a ReplicaSet, the job that made
+/// the controller, or the pod itself.
 fn find_owner(pod: &Value) -> Option<Owner> {
     let references = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     let controller = references.into_iter().flatten().find(|reference| reference["controller"] == true);

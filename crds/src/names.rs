@@ -32,14 +32,16 @@ pub mod caldera {
     pub const QUEUE_STATUS: &str = "caldera.dev/queue-status";
     /// On Queue `default`: why nothing is released anywhere. Whoever may update that Queue pauses the fleet.
     pub const PAUSED: &str = "caldera.dev/paused";
-    /// On a Queue: `true` lets it be deleted while workloads wait or run in it. Those that run are killed in all members.
+    /// On a Queue: `true` lets it be deleted while workloads wait or run in it. Those that run are killed in all
+    /// members.
     pub const FORCE_DELETE: &str = "caldera.dev/force-delete";
-    /// On a Queue: a label selector, as kubectl takes it. Only jobs of namespaces whose labels match it wait and start in
-    /// the queue and in those below it. Absent: those of every namespace.
+    /// On a Queue: a label selector, as kubectl takes it. Only jobs of namespaces whose labels match it wait and start
+    /// in the queue and in those below it. Absent: those of every namespace.
     pub const NAMESPACE_SELECTOR: &str = "caldera.dev/namespace-selector";
     /// On a Queue: jobs that may wait in it and in those below it, a whole number. One more is refused.
     pub const MAX_WAITING_JOBS: &str = "caldera.dev/max-waiting-jobs";
-    /// On a Queue: jobs of one namespace that may wait in it and in those below it, a whole number. One more is refused.
+    /// On a Queue: jobs of one namespace that may wait in it and in those below it, a whole number. One more is
+    /// refused.
     pub const MAX_WAITING_JOBS_PER_NAMESPACE: &str = "caldera.dev/max-waiting-jobs-per-namespace";
     /// On a Queue: jobs that may run in it and in those below it, a whole number. Others wait.
     pub const MAX_RUNNING_JOBS: &str = "caldera.dev/max-running-jobs";
@@ -54,8 +56,8 @@ pub mod caldera {
     pub const FENCED_AT: &str = "caldera.dev/fenced-at";
     /// On a workload: `true` holds it in its queue until the user removes the annotation.
     pub const HOLD: &str = "caldera.dev/hold";
-    /// On a workload: `true` takes it off its clusters and out of line until the user takes the annotation away. A Command
-    /// `AbortJob` sets it, `ResumeJob` takes it away.
+    /// On a workload: `true` takes it off its clusters and out of line until the user takes the annotation away. A
+    /// Command `AbortJob` sets it, `ResumeJob` takes it away.
     pub const SUSPENDED: &str = "caldera.dev/suspended";
     /// On a Volcano Job: `Terminated`, `Completed` or `Failed` ends it for good as that. A Command `TerminateJob` or
     /// `CompleteJob` sets it; the controller sets `Failed` when a split job used up its `maxRetry`.

@@ -6,9 +6,10 @@
 //! this holds for every kind that can be queued, and without the webhook. A workload that names none is in queue
 //! `default`, which is everybody's. Whoever creates a Command that targets a Queue needs verb `update` on that Queue,
 //! as if he had changed it himself: Volcano carries out Commands of every namespace
-//! (`pkg/controllers/queue/queue_controller.go`). So does whoever creates one that targets a Job need verb `update` on that
-//! Job of its namespace. The jobs of a HyperJob are made by the controller, which may: so whoever writes one needs verb
-//! `create` on Jobs of its namespace, always, and `use` on the queues that its templates name, where that is asked for.
+//! (`pkg/controllers/queue/queue_controller.go`). So does whoever creates one that targets a Job need verb `update` on
+//! that Job of its namespace. The jobs of a HyperJob are made by the controller, which may: so whoever writes one needs
+//! verb `create` on Jobs of its namespace, always, and `use` on the queues that its templates name, where that is asked
+//! for.
 
 use serde_json::{Value, json};
 

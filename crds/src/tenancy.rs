@@ -1,15 +1,15 @@
 //! Which namespaces may use a queue, as its admin says, and which queue is a namespace's own.
 //!
 //! Rules, after Kueue's `ClusterQueue.spec.namespaceSelector`:
-//! - A Queue's annotation [`NAMESPACE_SELECTOR`] selects the namespaces whose jobs may wait and start in it. One that is
-//!   empty selects all, and so does a queue without one: what Volcano knows must go on as it is, where Kueue's queues,
-//!   made for it, select none.
+//! - A Queue's annotation [`NAMESPACE_SELECTOR`] selects the namespaces whose jobs may wait and start in it. One that
+//!   is empty selects all, and so does a queue without one: what Volcano knows must go on as it is, where Kueue's
+//!   queues, made for it, select none.
 //! - It holds for the queues below, as every limit and a closed queue do: a job needs the word of each queue on its way
 //!   to the root. Whoever may only make queues below another can narrow that one's word, and never widen it.
 //! - One that can not be read selects nobody: not knowing is no leave to start.
-//! - A Namespace's annotation [`DEFAULT_QUEUE`] names the queue of its Volcano Jobs that name none; the rules above hold
-//!   for it as for one that a job names. Who may edit what is in a namespace may not edit the Namespace itself, in the
-//!   roles that Kubernetes comes with.
+//! - A Namespace's annotation [`DEFAULT_QUEUE`] names the queue of its Volcano Jobs that name none; the rules above
+//!   hold for it as for one that a job names. Who may edit what is in a namespace may not edit the Namespace itself, in
+//!   the roles that Kubernetes comes with.
 //! - What was admitted runs on when labels or selectors change, as with Kueue.
 
 use std::collections::BTreeMap;

@@ -21,7 +21,8 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// A set of words as an enum, with a variant for words that are not known here: reading and writing back changes nothing.
+/// A set of words as an enum, with a variant for words that are not known here: reading and writing back changes
+/// nothing.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$doc])*

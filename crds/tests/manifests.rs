@@ -1,8 +1,8 @@
 //! The definitions that we generate equal the real ones in every keyword of every field, descriptions aside.
 //!
 //! The real ones are those that a kube-apiserver was given when `fixtures/conformance` was recorded.
-//! `CALDERA_CONFORMANCE_DIR` may name another recording, `CALDERA_SHARED_DIR` a folder whose `crds` has the files that the
-//! projects ship.
+//! `CALDERA_CONFORMANCE_DIR` may name another recording, `CALDERA_SHARED_DIR` a folder whose `crds` has the files that
+//! the projects ship.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

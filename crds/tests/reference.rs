@@ -1,7 +1,7 @@
 //! `docs/reference/crds.md`: the fields of Caldera's own kinds, made of their schemas.
 //!
-//! Rule: a page is what the code says, or the test fails; `CALDERA_WRITE_DOCS=1` writes it. A field without a comment is
-//! a defect of the type.
+//! Rule: a page is what the code says, or the test fails; `CALDERA_WRITE_DOCS=1` writes it. A field without a comment
+//! is a defect of the type.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

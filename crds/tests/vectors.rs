@@ -1,8 +1,8 @@
 //! Our placement gives the answers that Karmada's own scheduler code gave to recorded questions.
 //!
-//! The recordings are in `fixtures/vectors`, or in the folder that `CALDERA_VECTORS_DIR` names.
-//! Each group prints `vectors <group>: P of N`. The one deliberate difference is told apart by its tag: sums that wrap at
-//! 2^31 in Karmada do not wrap here (docs/parity.md).
+//! The recordings are in `fixtures/vectors`, or in the folder that `CALDERA_VECTORS_DIR` names. Each group prints
+//! `vectors <group>: P of N`. The one deliberate difference is told apart by its tag: sums that wrap at 2^31 in Karmada
+//! do not wrap here (docs/parity.md).
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

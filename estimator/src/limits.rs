@@ -1,8 +1,8 @@
 //! What a question may ask: pure.
 //!
-//! Rules: the answer costs time in proportion to the question. What is alike is one task of more pods, so that thousands
-//! of equal components cost what one does; of different ones there may be so many, and so many words about nodes, because
-//! each is held against each kind of node.
+//! Rules: the answer costs time in proportion to the question. What is alike is one task of more pods, so that
+//! thousands of equal components cost what one does; of different ones there may be so many, and so many words about
+//! nodes, because each is held against each kind of node.
 
 use std::collections::HashMap;
 

@@ -1,8 +1,8 @@
 //! The server: follows one member's nodes as they are published or watched, and answers three gRPC methods about them.
 //!
 //! Rules:
-//! - Karmada's `pkg/estimator/server/server.go`: a call that names another cluster is refused; until the nodes are known
-//!   the answer is `UNKNOWN`.
+//! - Karmada's `pkg/estimator/server/server.go`: a call that names another cluster is refused; until the nodes are
+//!   known the answer is `UNKNOWN`.
 //! - No question stops the others: messages, connections and time are bounded (`caldera_runtime::bounded`, [`limits`]),
 //!   answers are worked out on two threads of their own, and a panic there is the answer to that question alone.
 

@@ -575,7 +575,8 @@ fn pods_that_a_member_starts_only_together_are_not_divided_over_members() {
     }
 }
 
-/// Whoever could write a plan could bring the scheduler down: two clusters of 4294967295 pods are more than a number holds.
+/// Whoever could write a plan could bring the scheduler down: two clusters of 4294967295 pods are more than a number
+/// holds.
 #[test]
 fn a_plan_of_absurd_numbers_is_replaced_by_what_was_admitted() {
     let mut forged = binding(4);

@@ -1,5 +1,5 @@
-//! A controller: what it counts, what it grants, and what it takes back. Each function is one of the code's, by name; see
-//! the table in [`crate`].
+//! A controller: what it counts, what it grants, and what it takes back. Each function is one of the code's, by name;
+//! see the table in [`crate`].
 
 use crate::{
     model::{Fault, Model},
@@ -163,8 +163,8 @@ impl Model {
         (0..JOBS).rev().filter(is_due).collect()
     }
 
-    /// `settle_grants`: grants anew where the queue is within its limit, and takes back otherwise. What is being taken back
-    /// may be placed yet: nothing is granted anew in its stead before that is stored.
+    /// `settle_grants`: grants anew where the queue is within its limit, and takes back otherwise. What is being taken
+    /// back may be placed yet: nothing is granted anew in its stead before that is stored.
     pub(crate) fn settle_grants(&self, state: &mut State, who: usize, later: bool) {
         let charged = state.controllers[who].sum_charges();
         let is_evicted =

@@ -1,9 +1,9 @@
 //! A model of gate, ledger, Lease and fencing, and a search that exhausts it.
 //!
-//! Two controllers want one Lease; a scheduler places what they grant; two jobs, each a gang of two pods, wait in one queue
-//! that has room for one of them. Whatever may happen to them in any order is a step: messages that land late or whose
-//! answers are lost, processes that are killed, a Lease that is taken from one that lives on. What is searched for is in
-//! [`model::find_violation`] and [`search::Explored`]; what was found is in `docs/reliability.md`.
+//! Two controllers want one Lease; a scheduler places what they grant; two jobs, each a gang of two pods, wait in one
+//! queue that has room for one of them. Whatever may happen to them in any order is a step: messages that land late or
+//! whose answers are lost, processes that are killed, a Lease that is taken from one that lives on. What is searched
+//! for is in [`model::find_violation`] and [`search::Explored`]; what was found is in `docs/reliability.md`.
 //!
 //! Each action is something that the code does, under the code's name. A test holds this table to the sources:
 //!

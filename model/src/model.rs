@@ -16,7 +16,8 @@ pub enum Fault {
     HalfAGang,
     /// Whoever takes the Lease begins with what its watches had shown before, not with new lists.
     NoNewList,
-    /// A controller that finds its Lease released, or deleted, takes it again and goes on with its grants and its epoch.
+    /// A controller that finds its Lease released, or deleted, takes it again and goes on with its grants and its
+    /// epoch.
     RenewsByTaking,
     /// A controller takes records of a later Lease away without giving itself the time to notice that it lost its own.
     OvertakenTakesAway,
@@ -33,8 +34,8 @@ pub struct Model {
     pub schedulers: usize,
     /// Only the older job waits; the other one has run.
     pub one_job: bool,
-    /// Watches of schedulers may lag. If not, only their patches do, which comes to the same: each tests the version that
-    /// it was decided for.
+    /// Watches of schedulers may lag. If not, only their patches do, which comes to the same: each tests the version
+    /// that it was decided for.
     pub schedulers_lag: bool,
     /// What may go wrong, and how often.
     pub budget: Budget,

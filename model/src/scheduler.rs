@@ -57,8 +57,8 @@ impl Model {
         begin_read(&mut state.schedulers[who]);
     }
 
-    /// `apply_outcome`. `None`: nobody knows what became of it. What failed is decided again, but for a conflict of which
-    /// the watch has not shown the reason yet.
+    /// `apply_outcome`. `None`: nobody knows what became of it. What failed is decided again, but for a conflict of
+    /// which the watch has not shown the reason yet.
     pub(crate) fn follow_placement(&self, state: &mut State, who: usize, message: Message, answer: Option<Answer>) {
         let job = message.job;
         match answer {

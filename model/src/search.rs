@@ -1,5 +1,6 @@
 //! The search: breadth first through all states, each kept whole, so that a trace is the shortest one and nothing is
-//! taken for known because its hash is. Then backwards from the good ends, to find states from which none can be reached.
+//! taken for known because its hash is. Then backwards from the good ends, to find states from which none can be
+//! reached.
 
 use std::{
     collections::{HashMap, hash_map::Entry},

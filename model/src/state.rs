@@ -47,7 +47,8 @@ pub struct Grant {
     pub epoch: Option<Epoch>,
 }
 
-/// A binding, as it is stored or was seen. Its gate is open if it has a record, and closed if not ("no record, no start").
+/// A binding, as it is stored or was seen. Its gate is open if it has a record, and closed if not ("no record, no
+/// start").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Binding {
     /// `resourceVersion`.

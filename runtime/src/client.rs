@@ -74,8 +74,8 @@ pub enum ClientError {
     },
 }
 
-/// Counts writes (every request that is not a read) by component, verb and resource, and tells how they go. Clones share
-/// the counts.
+/// Counts writes (every request that is not a read) by component, verb and resource, and tells how they go. Clones
+/// share the counts.
 #[derive(Debug, Clone, Default)]
 pub struct WriteCounts {
     counts: Arc<Mutex<BTreeMap<WriteKey, u64>>>,

@@ -2,8 +2,8 @@
 //! which `docs/metrics.md`, the alert rules and the dashboard are made.
 //!
 //! Rule: Prometheus' conventions (<https://prometheus.io/docs/practices/naming/>): base units, `_total` for counters,
-//! `_seconds` and `_ratio` in the name. The exposition is OpenMetrics 1.0. A label's values come from what admins create
-//! or from this code, never from a job's name.
+//! `_seconds` and `_ratio` in the name. The exposition is OpenMetrics 1.0. A label's values come from what admins
+//! create or from this code, never from a job's name.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

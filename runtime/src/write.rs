@@ -1,10 +1,10 @@
 //! Carrying out writes: one at a time for each object, many objects at once, as fast as the server takes them.
 //!
 //! Rules: 1. The writes of one object are carried out in the order in which they were queued. 2. Among objects,
-//! decisions (patches and deletions with a precondition) go before what is only reported, such as statuses and events. 3. How
-//! many writes are in flight adapts (AIMD): one more after each round of successes, half as many after a 429, a 5xx or
-//! a timeout, so there is no rate to configure. 4. A failure is classified and handed back, never retried here: only a
-//! decision from fresh state may be written again. `kube::runtime` has no such queue: its scheduler repeats
+//! decisions (patches and deletions with a precondition) go before what is only reported, such as statuses and events.
+//! 3. How many writes are in flight adapts (AIMD): one more after each round of successes, half as many after a 429, a
+//! 5xx or a timeout, so there is no rate to configure. 4. A failure is classified and handed back, never retried here:
+//! only a decision from fresh state may be written again. `kube::runtime` has no such queue: its scheduler repeats
 //! reconciliations, not writes.
 
 use std::{
@@ -407,8 +407,8 @@ impl<T: Send + 'static> Writer<T> {
         registry.register("pending_writes", "Writes that are queued or in flight", self.pending.clone());
     }
 
-    /// Whether what is queued now is sent at once, as far as that can be told: no more are under way than a server takes
-    /// that has not been slow.
+    /// Whether what is queued now is sent at once, as far as that can be told: no more are under way than a server
+    /// takes that has not been slow.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.pending.get() < FIRST_IN_FLIGHT as i64

@@ -1,8 +1,8 @@
 //! How writes go: how long they take, which fail and how, and whether those of a kind have failed for a minute.
 //!
 //! Rule: each kind of write is judged by itself, as a lease that is renewed says nothing of bindings that can not be
-//! written. 404, 409 and 422 neither begin nor end a failure, and refusals to create in a single namespace do not count:
-//! its quota may be used up, or it is being deleted. A kind is failing once all its writes failed for
+//! written. 404, 409 and 422 neither begin nor end a failure, and refusals to create in a single namespace do not
+//! count: its quota may be used up, or it is being deleted. A kind is failing once all its writes failed for
 //! [`FAILING_AFTER`], until one succeeds or none was tried for [`FAILURE_EXPIRES_AFTER`].
 
 use std::{

@@ -1,5 +1,5 @@
-//! A member's stand-ins against a real API server (the embedded one): what they write must be accepted, and what Volcano
-//! refuses must be refused.
+//! A member's stand-ins against a real API server (the embedded one): what they write must be accepted, and what
+//! Volcano refuses must be refused.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,8 +1,8 @@
 //! The trace study of `docs/trace-study.md`: real jobs on a real fleet, under our engine and under others.
 //!
 //! `cargo run --profile bench -p caldera-simulate --example trace_study -- DIR [OUT [STUDY...]]`, where DIR holds the
-//! public files (`spot_nodes.csv`, `openb_pods.csv`, `dlrm_instances.csv`) and OUT, if given, receives the plots. Without
-//! names all studies are made.
+//! public files (`spot_nodes.csv`, `openb_pods.csv`, `dlrm_instances.csv`) and OUT, if given, receives the plots.
+//! Without names all studies are made.
 //!
 //! Everything but the times of the simulations themselves is the same in every run.
 

@@ -1,4 +1,5 @@
-//! When each waiting job is expected to start: the fleet as it is now, played forward under the controller's own policy.
+//! When each waiting job is expected to start: the fleet as it is now, played forward under the controller's own
+//! policy.
 //!
 //! Rule: jobs end when they said they would, those that did not say after an assumed time, and nothing else arrives. So
 //! an instant always comes with what it rests on: how many of the jobs that run now, or start before, gave no estimate

@@ -47,9 +47,10 @@ fn b9_the_offered_load_is_what_it_claims_to_be() {
     }
 }
 
-/// Measured (seeds 1 to 3): the gang starts after 145, 157 and 181 s, bounds are 397, 423 and 436 s; it runs once and to its
-/// end, though it holds more than its queue deserves and the small ones wait. What is allocated over the hour is 92.3, 93.5
-/// and 93.6 %, against 90.9, 92.6 and 92.3 % where no place is ever kept and the gang never starts: no loss at all.
+/// Measured (seeds 1 to 3): the gang starts after 145, 157 and 181 s, bounds are 397, 423 and 436 s; it runs once and
+/// to its end, though it holds more than its queue deserves and the small ones wait. What is allocated over the hour is
+/// 92.3, 93.5 and 93.6 %, against 90.9, 92.6 and 92.3 % where no place is ever kept and the gang never starts: no loss
+/// at all.
 #[test]
 fn b9_a_large_gang_among_endless_small_jobs_starts_within_its_bound_and_costs_little() {
     let rounds = [
@@ -105,9 +106,9 @@ fn b10_staggered_tenants_get_their_shares_by_order_alone() {
     assert!(shares.longest_short_seconds <= Millis::from_secs(240), "{shares:?}");
 }
 
-/// Measured, with places kept and without: mean deviation 2.1 %, Jain 98.6 %; 11 jobs give way. Silver and gold deserve 16
-/// and 24 jobs' room: in the minute before a claim is made most of that comes free by itself. That nobody ever holds a
-/// place that others deserve more: the fences change nothing here.
+/// Measured, with places kept and without: mean deviation 2.1 %, Jain 98.6 %; 11 jobs give way. Silver and gold deserve
+/// 16 and 24 jobs' room: in the minute before a claim is made most of that comes free by itself. That nobody ever holds
+/// a place that others deserve more: the fences change nothing here.
 #[test]
 fn b10_with_the_defaults_tenants_get_their_shares_and_few_give_way() {
     let without = b10(|world| Box::new(without_reservations(world).with_preemption(world)));
@@ -121,9 +122,9 @@ fn b10_with_the_defaults_tenants_get_their_shares_and_few_give_way() {
     assert!(with.shares.jain.0 + percent(1).0 >= without.shares.jain.0, "{:?}, {:?}", with.shares, without.shares);
 }
 
-/// B10 with a gang of half of what its queue deserves first in silver's and in gold's line, and one of all of it in bronze's.
-/// Measured: they wait 161 s, 60 s (others give way) and 485 s: bronze has to run empty first. Mean deviation 6.3 %, Jain
-/// 94.0 %, 31 jobs give way.
+/// B10 with a gang of half of what its queue deserves first in silver's and in gold's line, and one of all of it in
+/// bronze's. Measured: they wait 161 s, 60 s (others give way) and 485 s: bronze has to run empty first. Mean deviation
+/// 6.3 %, Jain 94.0 %, 31 jobs give way.
 #[test]
 fn b10_large_gangs_start_soon_and_shares_hold() {
     let mut world = Scenario::Fairness.world(1, Estimates::AsGiven).unwrap();

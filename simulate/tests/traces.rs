@@ -1,5 +1,5 @@
-//! Every row of a trace and of a fleet is read. The files are in `fixtures/traces`; `CALDERA_TRACES` names a folder with the
-//! public ones, for which other numbers are expected.
+//! Every row of a trace and of a fleet is read. The files are in `fixtures/traces`; `CALDERA_TRACES` names a folder
+//! with the public ones, for which other numbers are expected.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! Our resource interpreter answers what a real Karmada asked one. The questions are in `fixtures/transcripts`, or in the
-//! folder that `CALDERA_TRANSCRIPTS_DIR` names.
+//! Our resource interpreter answers what a real Karmada asked one. The questions are in `fixtures/transcripts`, or in
+//! the folder that `CALDERA_TRANSCRIPTS_DIR` names.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::collections::BTreeMap;

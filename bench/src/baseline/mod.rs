@@ -7,8 +7,8 @@
 //! divides the numbers of jobs. With `--unsaturated` the same jobs come one after another, so that all start at once.
 //!
 //! This process plays Karmada's detector, which makes the binding of each job, and the members, which tell that it has
-//! ended. Webhook, controller and scheduler are processes, or one process, with the rights of their own accounts and the
-//! flags that are shipped.
+//! ended. Webhook, controller and scheduler are processes, or one process, with the rights of their own accounts and
+//! the flags that are shipped.
 
 mod host;
 mod load;

@@ -25,8 +25,8 @@ pub struct ProcessArgs {
     /// Namespace of the lease that lets one replica of a component be active (it must exist).
     #[arg(long, default_value = "default", value_name = "NAMESPACE")]
     pub lease_namespace: String,
-    /// Seconds until another replica takes over from one that is gone or cut off, from 3 to 15. It is renewed seven times
-    /// in that time.
+    /// Seconds until another replica takes over from one that is gone or cut off, from 3 to 15. It is renewed seven
+    /// times in that time.
     #[arg(long, default_value_t = 15, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(3..=15))]
     pub lease_duration: u64,
     /// Runs without a lease: for a single replica. The lease of an earlier controller must be deleted, else nothing
@@ -188,8 +188,8 @@ pub struct EstimatorArgs {
     pub admin: Option<SocketAddr>,
     #[command(flatten)]
     pub member: MemberArgs,
-    /// Where gRPC listens; if not given 0.0.0.0:10352, or 127.0.0.1:10352 where no TLS is spoken. karmada-scheduler asks
-    /// the Service karmada-scheduler-estimator-NAME at this port.
+    /// Where gRPC listens; if not given 0.0.0.0:10352, or 127.0.0.1:10352 where no TLS is spoken. karmada-scheduler
+    /// asks the Service karmada-scheduler-estimator-NAME at this port.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<SocketAddr>,
     /// Speaks no TLS: whoever reaches it may ask.
@@ -232,8 +232,8 @@ pub struct ServingArgs {
     #[arg(long, requires = "tls_cert", value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
     /// Registers the webhook configurations with this URL (https://host:port) at start, trusting --ca-bundle, or the
-    /// authority that all replicas share: the first one makes it and keeps it in Secret caldera-webhook-authority of the
-    /// lease's namespace.
+    /// authority that all replicas share: the first one makes it and keeps it in Secret caldera-webhook-authority of
+    /// the lease's namespace.
     #[arg(long, value_name = "URL")]
     pub register_url: Option<String>,
     /// PEM bundle that clients must trust, for --register-url with a certificate of one's own.

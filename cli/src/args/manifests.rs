@@ -14,8 +14,8 @@ pub struct ManifestsArgs {
     /// Service of the webhook instead of a URL: `NAMESPACE/NAME[:PORT]`.
     #[arg(long, value_name = "SERVICE")]
     pub webhook_service: Option<String>,
-    /// PEM bundle that signed the webhook's certificate. Without it webhook configurations are not printed, unless one of
-    /// the next two says who is trusted.
+    /// PEM bundle that signed the webhook's certificate. Without it webhook configurations are not printed, unless one
+    /// of the next two says who is trusted.
     #[arg(long, value_name = "FILE")]
     pub ca_bundle: Option<PathBuf>,
     /// The webhook's certificate is signed by an authority that callers trust anyway.
@@ -24,12 +24,12 @@ pub struct ManifestsArgs {
     /// Only these groups; all if not given.
     #[arg(long = "only", value_enum)]
     pub only: Vec<ManifestGroup>,
-    /// Lets the webhook register itself, for `caldera webhook --register-url`. Without --ca-bundle its configurations are
-    /// left to it, so that nothing is refused before it is ready.
+    /// Lets the webhook register itself, for `caldera webhook --register-url`. Without --ca-bundle its configurations
+    /// are left to it, so that nothing is refused before it is ready.
     #[arg(long)]
     pub registers_webhooks: bool,
-    /// Name of a Secret by which Karmada reaches a member (`spec.secretRef` of its Cluster). May be repeated. Without it
-    /// all Secrets of the namespace karmada-cluster may be read.
+    /// Name of a Secret by which Karmada reaches a member (`spec.secretRef` of its Cluster). May be repeated. Without
+    /// it all Secrets of the namespace karmada-cluster may be read.
     #[arg(long = "member-secret", value_name = "NAME")]
     pub member_secrets: Vec<String>,
     #[command(flatten)]
@@ -67,8 +67,8 @@ pub struct DeployArgs {
     /// May be repeated.
     #[arg(long = "caller", value_name = "NAMESPACE", default_value = "karmada-system")]
     pub callers: Vec<String>,
-    /// With --deployments: a network from which the webhook may be called, for an API server outside the cluster. May be
-    /// repeated.
+    /// With --deployments: a network from which the webhook may be called, for an API server outside the cluster. May
+    /// be repeated.
     #[arg(long = "caller-address", value_name = "CIDR")]
     pub caller_addresses: Vec<String>,
 }

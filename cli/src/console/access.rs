@@ -6,8 +6,8 @@
 //!   members have names for whoever may list them, or has jobs in them.
 //! - An answer counts for half a minute, by the token's digest; so many are kept and no more. A refused token takes
 //!   nobody's place.
-//! - Tokens that were not good before are asked about a few at once, and each that is refused keeps its turn for a while:
-//!   who tries many waits, and who is known does not.
+//! - Tokens that were not good before are asked about a few at once, and each that is refused keeps its turn for a
+//!   while: who tries many waits, and who is known does not.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 

@@ -1,8 +1,8 @@
 //! `caldera console`: the fleet, its queues and jobs as a web page that changes nothing.
 //!
 //! Rule: one watch for each kind, by the console's own account; who looks is asked for his own token, and sees what the
-//! API server lets him list ([`access`]). Pages are functions of what is seen and who asks ([`page`]); nothing of them is
-//! loaded from elsewhere.
+//! API server lets him list ([`access`]). Pages are functions of what is seen and who asks ([`page`]); nothing of them
+//! is loaded from elsewhere.
 
 mod access;
 mod answers;

@@ -1,8 +1,8 @@
 //! Requests in, pages out: who asks, what he may see, and updates as they happen.
 //!
 //! Rules:
-//! - A token comes in a header or in a cookie that scripts can not read and other sites can not send. It is kept nowhere
-//!   else. Each request asks again what it may see, within half a minute.
+//! - A token comes in a header or in a cookie that scripts can not read and other sites can not send. It is kept
+//!   nowhere else. Each request asks again what it may see, within half a minute.
 //! - A page changes nothing. The two forms that set or clear the cookie are refused where another site sends them.
 //! - A stream of updates ends after a while and is asked for again, so that it is bounded like any other request.
 

@@ -1,7 +1,7 @@
 //! `caldera doctor`: what is wrong with an installation, and the command that mends it.
 //!
-//! Three steps: [`gather`] reads facts, [`check`] makes findings of them and is pure, and here they are printed. Rule: it
-//! changes nothing. What it could not see is a note, and never taken for healthy or ill.
+//! Three steps: [`gather`] reads facts, [`check`] makes findings of them and is pure, and here they are printed. Rule:
+//! it changes nothing. What it could not see is a note, and never taken for healthy or ill.
 
 pub mod check;
 pub mod facts;

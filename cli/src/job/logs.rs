@@ -1,7 +1,7 @@
 //! `caldera job logs`: what the pods of a job say, in all clusters that it is in.
 //!
-//! Rule: Karmada's cluster proxy first (`clusters/NAME/proxy`), where the member sees the caller's own name and rights. A
-//! host that serves no proxy, as the sandbox, is passed by: with the member's Secret, if the caller may read that. A
+//! Rule: Karmada's cluster proxy first (`clusters/NAME/proxy`), where the member sees the caller's own name and rights.
+//! A host that serves no proxy, as the sandbox, is passed by: with the member's Secret, if the caller may read that. A
 //! cluster that does not answer is told, and the others are shown. Pods are found as their controllers label them.
 
 use std::{collections::BTreeMap, process::ExitCode};

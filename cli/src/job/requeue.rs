@@ -1,9 +1,9 @@
 //! `caldera job requeue`, and what else is asked of the controller by a Command of Volcano.
 //!
 //! Rule: a record of admission is the controller's to take back, so it is asked: Command `RestartJob`
-//! (`caldera_controller::decide::job_commands`) takes a Volcano Job off its clusters in one patch and has it wait in line
-//! with its age. The Command is made in the job's namespace, which needs verb `create` on Commands and `update` on the
-//! job. What came of it is told by the event that names the Command.
+//! (`caldera_controller::decide::job_commands`) takes a Volcano Job off its clusters in one patch and has it wait in
+//! line with its age. The Command is made in the job's namespace, which needs verb `create` on Commands and `update` on
+//! the job. What came of it is told by the event that names the Command.
 
 use std::{process::ExitCode, time::Duration};
 

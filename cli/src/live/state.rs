@@ -1,4 +1,5 @@
-//! From what was read of a host to the state that a simulation begins with: nothing that decides may be lost on the way.
+//! From what was read of a host to the state that a simulation begins with: nothing that decides may be lost on the
+//! way.
 
 use std::{collections::BTreeMap, sync::Arc};
 

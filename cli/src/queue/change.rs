@@ -1,8 +1,8 @@
 //! Opens, closes and sets queues.
 //!
 //! Rule: a queue's state is the controller's, so it is asked by a Command, as `vcctl queue operate` does (Volcano
-//! `pkg/cli/queue/operate.go`). Amounts are the admin's: each is changed by itself, in a JSON patch that fails where the
-//! queue has changed since it was read.
+//! `pkg/cli/queue/operate.go`). Amounts are the admin's: each is changed by itself, in a JSON patch that fails where
+//! the queue has changed since it was read.
 
 use std::{collections::BTreeSet, process::ExitCode, time::Duration};
 

@@ -1,7 +1,7 @@
 //! `caldera top`: the fleet, its queues, members and jobs on a terminal, as they change.
 //!
-//! Rule: objects arrive by watch ([`crate::watch`]) and are taken in at once; the screen is drawn at most ten times in a
-//! second, and for a key at once. What is shown is a function of objects, keys and time ([`state`], `draw`). However
+//! Rule: objects arrive by watch ([`crate::watch`]) and are taken in at once; the screen is drawn at most ten times in
+//! a second, and for a key at once. What is shown is a function of objects, keys and time ([`state`], `draw`). However
 //! it ends, the terminal is as before.
 
 mod draw;

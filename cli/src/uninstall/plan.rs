@@ -4,10 +4,10 @@
 //! 1. Who decides goes first: without rights controller and scheduler close no gate and place nothing.
 //! 2. Then the hooks that close gates, then gates are opened. Nothing of a job that runs is taken away: its clusters
 //!    stay, and its scheduler becomes Karmada's, which leaves clusters alone that were chosen for the same placement.
-//! 3. A Volcano Job that is split, or kept in a network domain, has copies that our webhook makes at every sync. Without
-//!    it Karmada would send the whole job to each of its clusters. So as long as one runs, the hook on Works (for these
-//!    jobs alone), the interpreter, what the webhook may read, and their records stay. All else goes, and what stayed
-//!    goes when this is done again.
+//! 3. A Volcano Job that is split, or kept in a network domain, has copies that our webhook makes at every sync.
+//!    Without it Karmada would send the whole job to each of its clusters. So as long as one runs, the hook on Works
+//!    (for these jobs alone), the interpreter, what the webhook may read, and their records stay. All else goes, and
+//!    what stayed goes when this is done again.
 //! 4. While somebody waits behind a gate, nothing is removed unless gates may be opened.
 //! 5. A binding is patched with a test of its resourceVersion, and what is deleted is named by its UID.
 //! 6. CustomResourceDefinitions of others stay: with Volcano's the jobs would go, here and in all members.

@@ -444,8 +444,8 @@ impl FleetCapacity {
         Some(format!("needs {name} {}, free {} in all clusters together", asked.plain(), free.plain()))
     }
 
-    /// Why not even with all of our pods gone. What others use, such as the DaemonSets, stays; if it goes, this is asked
-    /// again.
+    /// Why not even with all of our pods gone. What others use, such as the DaemonSets, stays; if it goes, this is
+    /// asked again.
     fn explain_never(&mut self, question: PlacementQuestion<'_>) -> Option<Arc<str>> {
         // The others of its groups may go.
         let alone = with_peers(question.binding, Peers::default());

@@ -2,8 +2,8 @@
 //!
 //! Rule: a requeued job waits for its backoff. An evicted job stays out of its queue while the attempt that evicted it
 //! is open and until its own pods are gone, so that it does not take back what it just gave. A job that its user
-//! suspended or restarted waits until its old copies are gone, and for nothing else. All are read from the record on the
-//! binding (`caldera.dev/eviction`): a restart forgets neither.
+//! suspended or restarted waits until its old copies are gone, and for nothing else. All are read from the record on
+//! the binding (`caldera.dev/eviction`): a restart forgets neither.
 
 use caldera_core::{
     gang::ClusterName,

@@ -9,15 +9,15 @@
 //! | `RestartJob` | takes the job off its clusters, and has it wait in line with its age |
 //! | `TerminateJob`, `CompleteJob` | ends the job for good (annotation `caldera.dev/end-as`) |
 //!
-//! `RestartTask`, `RestartPod` and `RestartPartition` are refused: they name no task here, and a gang is whole or not at
-//! all. So is what Volcano lets pass in silence: a Command for a job that ended, and all but `ResumeJob` for one that is
-//! suspended. [`withdrawal`](super::withdrawal) does what the annotations say.
+//! `RestartTask`, `RestartPod` and `RestartPartition` are refused: they name no task here, and a gang is whole or not
+//! at all. So is what Volcano lets pass in silence: a Command for a job that ended, and all but `ResumeJob` for one
+//! that is suspended. [`withdrawal`](super::withdrawal) does what the annotations say.
 //!
 //! Volcano deletes a Command first, and loses it in a crash. Here it is deleted when it is done. One that was done and
 //! is still there after a crash finds its work done: the annotation, or the record of the eviction, which has the
-//! Command's UID. Of one job a Command is carried out each second at most, the oldest first, and a limited number in one
-//! pass: a flood of them delays its own job. A Command concerns a job of its own namespace only, and the API server asks whether
-//! its writer may update that job (`commands.caldera.dev`).
+//! Command's UID. Of one job a Command is carried out each second at most, the oldest first, and a limited number in
+//! one pass: a flood of them delays its own job. A Command concerns a job of its own namespace only, and the API server
+//! asks whether its writer may update that job (`commands.caldera.dev`).
 
 use std::{
     collections::{BTreeMap, BTreeSet},

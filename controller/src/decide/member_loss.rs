@@ -4,8 +4,8 @@
 //! Rule: a cluster that is not Ready for `--member-lost-after` is lost (Karmada's taint manager waits as long, five
 //! minutes, before it evicts). The rest of a gang computes nothing without the lost part, so the gang is taken from all
 //! clusters in one patch, as an eviction with reason `MemberLost`: its charge returns, and it is in line with its age.
-//! It is not placed a second time before no old copy can run any more (`observe::losses`). A part that said it had ended takes
-//! nothing with it. Services and duplicated jobs stay: their other parts serve on.
+//! It is not placed a second time before no old copy can run any more (`observe::losses`). A part that said it had
+//! ended takes nothing with it. Services and duplicated jobs stay: their other parts serve on.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -6,9 +6,9 @@
 //! - Three seconds after its job starts at the earliest: one that ends by then has one write, which says so. Where the
 //!   job waited, its start is written as late, counted from its release.
 //! - Otherwise at most once a second, also when its clusters change.
-//! - By budget: what a job waits for, as far as nobody has to do anything about it. That is ten in a second while writes
-//!   are quick and phases do not take them, else fewer, one at least. A text of which only the numbers changed is
-//!   written at most every half minute, by the same budget. So a long queue does not take the host's writes from
+//! - By budget: what a job waits for, as far as nobody has to do anything about it. That is ten in a second while
+//!   writes are quick and phases do not take them, else fewer, one at least. A text of which only the numbers changed
+//!   is written at most every half minute, by the same budget. So a long queue does not take the host's writes from
 //!   releases.
 //! - Never again: what says the same.
 

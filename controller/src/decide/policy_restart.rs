@@ -2,15 +2,15 @@
 //! enough.
 //!
 //! Rule: Volcano's `RestartJob` (`pkg/controllers/job/state`) restarts all pods of a job, counts that in `retryCount`,
-//! and fails the job when the count reaches `maxRetry`. A member knows its own copy only: the others would run on beside
-//! one that begins anew. So a split job of which a copy restarted is taken off all its clusters in one patch, as by
-//! Command `RestartJob`, and is in line with its age. Restarts are counted in the record on the binding
-//! (`caldera.dev/eviction`), since copies made anew begin at 0; the merged `retryCount` is never below it. At `maxRetry`
-//! the job ends as Failed (`caldera.dev/end-as`).
+//! and fails the job when the count reaches `maxRetry`. A member knows its own copy only: the others would run on
+//! beside one that begins anew. So a split job of which a copy restarted is taken off all its clusters in one patch, as
+//! by Command `RestartJob`, and is in line with its age. Restarts are counted in the record on the binding
+//! (`caldera.dev/eviction`), since copies made anew begin at 0; the merged `retryCount` is never below it. At
+//! `maxRetry` the job ends as Failed (`caldera.dev/end-as`).
 //!
-//! Volcano raises a copy's `version` only where it kills the whole copy (`killPods`): so `RestartPod`, `RestartTask` and
-//! `RestartPartition`, which raise `retryCount` too, stay what they are: the matter of one cluster. So does what a copy
-//! counted while it was the whole job, before the job grew into a second cluster.
+//! Volcano raises a copy's `version` only where it kills the whole copy (`killPods`): so `RestartPod`, `RestartTask`
+//! and `RestartPartition`, which raise `retryCount` too, stay what they are: the matter of one cluster. So does what a
+//! copy counted while it was the whole job, before the job grew into a second cluster.
 
 use std::{collections::BTreeMap, sync::Arc};
 

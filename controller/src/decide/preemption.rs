@@ -1,10 +1,10 @@
 //! Preemption: what an attempt makes us write, and which evicted jobs stay out of their queue meanwhile.
 //!
-//! Rule: Volcano's `gangreclaim` and `gangpreempt` over the whole fleet. When an attempt is made and who may evict whom is
-//! decided by `caldera_core::queue::preemption`, for the simulator too; [`view`] fills in what that looks at. While an
-//! attempt is open, and until its own pods are gone, an evicted job does not wait in its queue, so that it does not take
-//! back what it just gave. Whose attempt is open is read from the victims' bindings, so a restart goes on where it was.
-//! Only how often attempts for a preemptor failed is kept in memory.
+//! Rule: Volcano's `gangreclaim` and `gangpreempt` over the whole fleet. When an attempt is made and who may evict whom
+//! is decided by `caldera_core::queue::preemption`, for the simulator too; [`view`] fills in what that looks at. While
+//! an attempt is open, and until its own pods are gone, an evicted job does not wait in its queue, so that it does not
+//! take back what it just gave. Whose attempt is open is read from the victims' bindings, so a restart goes on where it
+//! was. Only how often attempts for a preemptor failed is kept in memory.
 
 mod view;
 

@@ -2,8 +2,8 @@
 //!
 //! A job that starts changes them three times in a second or two, so they are written when they have settled, and not
 //! again for ten seconds, or a second for each queue that was written in the last minute, whichever is longer, up to a
-//! minute: however many change, about one in a second is written. Where none of them changed by a tenth, and of how many
-//! jobs have ended, they are written once a minute. Nothing that says the same is ever written again.
+//! minute: however many change, about one in a second is written. Where none of them changed by a tenth, and of how
+//! many jobs have ended, they are written once a minute. Nothing that says the same is ever written again.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,10 @@
 //! Volcano Jobs that ended are deleted when their time is over.
 //!
-//! Rule: Volcano's garbage collector (`pkg/controllers/garbagecollector`). A job that is Completed, Failed or Terminated
-//! goes `ttlSecondsAfterFinished` after `status.state.lastTransitionTime`, and what it owns before it. On the host that
-//! is the merged end: Karmada strips the TTL from copies, so no member counts for itself, and deletes the copies with
-//! the job. Everything is read from the job, so a restart changes nothing. The deletion names UID and version: one that
-//! was decided for another state is refused, and decided anew. Batch Jobs are deleted by Karmada's
+//! Rule: Volcano's garbage collector (`pkg/controllers/garbagecollector`). A job that is Completed, Failed or
+//! Terminated goes `ttlSecondsAfterFinished` after `status.state.lastTransitionTime`, and what it owns before it. On
+//! the host that is the merged end: Karmada strips the TTL from copies, so no member counts for itself, and deletes the
+//! copies with the job. Everything is read from the job, so a restart changes nothing. The deletion names UID and
+//! version: one that was decided for another state is refused, and decided anew. Batch Jobs are deleted by Karmada's
 //! kube-controller-manager (`ttl-after-finished`). A job of a HyperJob stays until that says how it ended.
 
 use std::sync::Arc;

@@ -51,8 +51,9 @@ impl UsageAccounts {
         }
     }
 
-    /// Takes in what is charged for a job from now on. `is_stored`: its binding says so; a release that is on its way may
-    /// be refused and sent again. `is_old`: it may have been charged since it was created, before this controller began.
+    /// Takes in what is charged for a job from now on. `is_stored`: its binding says so; a release that is on its way
+    /// may be refused and sent again. `is_old`: it may have been charged since it was created, before this controller
+    /// began.
     pub(crate) fn follow_charge(
         &mut self,
         key: &Key,

@@ -7,9 +7,10 @@
 //! none. The first statement on a job of which nobody has said anything comes with an event, by budget: while more than
 //! a few jobs a second begin to wait, the events of those that still wait follow in turn, one in a second at least.
 //!
-//! Karmada's aggregation writes the same field from what clusters report. So nothing is written here while a cluster has
-//! the job or a copy of it, nor over another phase than Pending; a write tests the version that it was decided for. An
-//! aggregation over no copy keeps what is said here (`caldera_core::status`), and the first one over a copy replaces it.
+//! Karmada's aggregation writes the same field from what clusters report. So nothing is written here while a cluster
+//! has the job or a copy of it, nor over another phase than Pending; a write tests the version that it was decided for.
+//! An aggregation over no copy keeps what is said here (`caldera_core::status`), and the first one over a copy replaces
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -6,9 +6,9 @@
 //! gone. Volcano resumes a job in its place and counts that as a retry; here nothing is counted, since copies are made
 //! anew.
 //!
-//! Annotation `caldera.dev/end-as` ends a Volcano Job for good: once Karmada lists no copy any more, its status says so.
-//! Karmada's next aggregation keeps that (`caldera_core::status`), and the TTL counts from then. Both words are on the
-//! user's own object, so a restart forgets nothing. A binding that somebody else suspended is not touched.
+//! Annotation `caldera.dev/end-as` ends a Volcano Job for good: once Karmada lists no copy any more, its status says
+//! so. Karmada's next aggregation keeps that (`caldera_core::status`), and the TTL counts from then. Both words are on
+//! the user's own object, so a restart forgets nothing. A binding that somebody else suspended is not touched.
 
 use std::sync::Arc;
 

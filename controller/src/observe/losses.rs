@@ -1,12 +1,12 @@
 //! Which clusters are lost and since when, and where old copies of bindings may still run.
 //!
-//! Rule: a cluster is lost while its condition `Ready` is not True, since that says so itself: a restart forgets nothing,
-//! and a member that does not answer for a moment while Ready is True is not lost. Karmada deletes a copy before its
-//! Work goes (`handleWorkDelete`, `pkg/controllers/execution/execution_controller.go`), and leaves the Work while the
-//! cluster is not ready. So an old copy is known to be gone once its Work was seen to be, or its cluster is no longer
-//! one, or the cluster's admin said after the loss that nothing runs there (`caldera.dev/fenced-at`). That the cluster is
-//! ready again proves nothing: Karmada has yet to clean it. Works are watched only of clusters where that matters, and of
-//! a lost one nothing is known before they are listed.
+//! Rule: a cluster is lost while its condition `Ready` is not True, since that says so itself: a restart forgets
+//! nothing, and a member that does not answer for a moment while Ready is True is not lost. Karmada deletes a copy
+//! before its Work goes (`handleWorkDelete`, `pkg/controllers/execution/execution_controller.go`), and leaves the Work
+//! while the cluster is not ready. So an old copy is known to be gone once its Work was seen to be, or its cluster is
+//! no longer one, or the cluster's admin said after the loss that nothing runs there (`caldera.dev/fenced-at`). That
+//! the cluster is ready again proves nothing: Karmada has yet to clean it. Works are watched only of clusters where
+//! that matters, and of a lost one nothing is known before they are listed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,7 +66,8 @@ pub struct WorkFacts {
 }
 
 impl WorkFacts {
-    /// Reads one; `None` for one that no ResourceBinding made, or that Karmada never tried to apply: nothing runs of it.
+    /// Reads one; `None` for one that no ResourceBinding made, or that Karmada never tried to apply: nothing runs of
+    /// it.
     #[must_use]
     pub fn read(object: &Work) -> Option<Self> {
         let annotations = object.metadata.annotations.as_ref()?;
@@ -145,8 +146,8 @@ impl Losses {
         self.clusters.iter().filter_map(|(name, presence)| Some((name, presence.lost_since?)))
     }
 
-    /// Clusters whose Works are to be watched: the lost ones, those that withdrawn bindings wait for, and those that are
-    /// back as long as withdrawn bindings have Works there.
+    /// Clusters whose Works are to be watched: the lost ones, those that withdrawn bindings wait for, and those that
+    /// are back as long as withdrawn bindings have Works there.
     pub(crate) fn list_watched(&self) -> BTreeSet<ClusterName> {
         let awaited = self.withdrawn.values().flat_map(|withdrawal| &withdrawal.from);
         let is_uncleaned = |works: &Works| works.counts.keys().any(|key| self.withdrawn.contains_key(key));
@@ -219,8 +220,8 @@ impl Losses {
         self.withdrawn.get(key)?.proven_at
     }
 
-    /// The clusters where an old copy of a withdrawn binding may still run: where its Work is, and, as long as nobody has
-    /// listed their Works, lost ones and those that it was withdrawn from.
+    /// The clusters where an old copy of a withdrawn binding may still run: where its Work is, and, as long as nobody
+    /// has listed their Works, lost ones and those that it was withdrawn from.
     pub(crate) fn list_unproven(&self, key: &Key, now: Timestamp) -> Vec<&ClusterName> {
         let withdrawal = self.withdrawn.get(key);
         let may_run = |(name, presence): &(&ClusterName, &Presence)| {

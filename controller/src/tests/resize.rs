@@ -36,8 +36,9 @@ fn resize(world: &mut World, cpu: &str) {
     world.patch("Deployment", "web", &json!({"spec": {"template": {"spec": {"containers": [container]}}}}));
 }
 
-/// Karmada's detector sends a changed template on by itself, and Kubernetes lets only Deployments and StatefulSets change
-/// it. The webhook on Works keeps it on the host until the record covers it (docs/rules/queues.md, "Changed requests").
+/// Karmada's detector sends a changed template on by itself, and Kubernetes lets only Deployments and StatefulSets
+/// change it. The webhook on Works keeps it on the host until the record covers it (docs/rules/queues.md, "Changed
+/// requests").
 #[test]
 fn changed_requests_wait_in_line_for_the_difference() {
     let mut world = World::new(8);

@@ -3,9 +3,9 @@
 //! It touches only what it owns. On a binding that is the gate, the records, and the clusters only to take all of them
 //! away. Such a patch tests the version that the decision was made for, so that a decision on an old state is refused.
 //! Of jobs it writes why they wait, and what their users ask for: two annotations for a Command, the end, and the
-//! deletion when the TTL is over. Beside these it writes its own PodGroups, the numbers and the state of a queue and two
-//! annotations on it, the default queue if there is none, the deletion of Commands that are carried out, what HyperJobs
-//! are made of and their status, and events.
+//! deletion when the TTL is over. Beside these it writes its own PodGroups, the numbers and the state of a queue and
+//! two annotations on it, the default queue if there is none, the deletion of Commands that are carried out, what
+//! HyperJobs are made of and their status, and events.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Free capacity of one cluster by node shape: what a decision about it is made from.
 //!
-//! Rule: nodes that are equal in taints, allocatable, free amounts and carried labels are one shape. Where nodes can not
-//! be read, Karmada's `resourceSummary` counts as one node with unknown labels, which every selector matches.
+//! Rule: nodes that are equal in taints, allocatable, free amounts and carried labels are one shape. Where nodes can
+//! not be read, Karmada's `resourceSummary` counts as one node with unknown labels, which every selector matches.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

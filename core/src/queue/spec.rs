@@ -2,8 +2,8 @@
 //!
 //! Rule: Volcano's `Queue` (`scheduling.volcano.sh/v1beta1`): `capability` is a ceiling per resource, where a missing
 //! name is inherited from the queue above, and so are `cpu` and `memory` of zero or less (`capacity.go:1095-1102`,
-//! `1495-1512`); `guarantee` is kept free for the queue even when idle; `deserved` is its entitlement. Names that nothing
-//! asks for ([`ResourceName::is_counted`]) count nowhere.
+//! `1495-1512`); `guarantee` is kept free for the queue even when idle; `deserved` is its entitlement. Names that
+//! nothing asks for ([`ResourceName::is_counted`]) count nowhere.
 
 use crate::{
     gang::QueueName,
@@ -104,8 +104,8 @@ impl QueueSpec {
         self.weight.clamp(1, MOST_WEIGHT)
     }
 
-    /// The ceilings that count: without `cpu` and `memory` of zero or less; other negative ones, and those that nobody can
-    /// read, are zero.
+    /// The ceilings that count: without `cpu` and `memory` of zero or less; other negative ones, and those that nobody
+    /// can read, are zero.
     pub(crate) fn ceilings(&self) -> impl Iterator<Item = (&ResourceName, Quantity)> {
         let unreadable = || self.unreadable.iter().filter(|name| name.is_counted());
         let read = self.capability.iter().filter(|(name, _)| name.is_counted() && !self.unreadable.contains(name));

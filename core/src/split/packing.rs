@@ -299,8 +299,8 @@ impl FreeNodes {
         self.admits[class as usize * requests.tasks() + task]
     }
 
-    /// Other tasks of the gang that could use the node: those nodes are left for later. Asked once for each kind, so that
-    /// thousands of tasks that are alike cost what one does.
+    /// Other tasks of the gang that could use the node: those nodes are left for later. Asked once for each kind, so
+    /// that thousands of tasks that are alike cost what one does.
     fn useful_to_others(&self, requests: &GangRequests<'_>, group: usize, task: usize) -> usize {
         let own = requests.kind_of[task];
         let kinds = requests.kinds.iter().enumerate();

@@ -1,7 +1,8 @@
 //! Conversion between the estimator's messages and core's values.
 //!
-//! Rule: Karmada's server (`pkg/estimator/server/estimate.go`): a request names the resources of one pod, its node claim and
-//! nothing else that decides. Where a field exists in the form of 1.18 and in that of 1.19, the newer one counts.
+//! Rule: Karmada's server (`pkg/estimator/server/estimate.go`): a request names the resources of one pod, its node
+//! claim and nothing else that decides. Where a field exists in the form of 1.18 and in that of 1.19, the newer one
+//! counts.
 
 use caldera_core::{
     gang::{Gang, NodeClaim, NodeTerm, Operator, Requirement, Task, Toleration},

@@ -1,5 +1,5 @@
-//! The messages: `pkg/estimator/pb/estimator.proto` of Karmada 1.19, and the few messages of Kubernetes that travel in them
-//! as bytes (`k8s.io/api/core/v1/generated.proto`).
+//! The messages: `pkg/estimator/pb/estimator.proto` of Karmada 1.19, and the few messages of Kubernetes that travel in
+//! them as bytes (`k8s.io/api/core/v1/generated.proto`).
 //!
 //! They are written by hand, because a compiler for .proto files would cost more than these lines. Fields that 1.18
 //! deprecated and 1.19 removed are read and written too, so that both ends of either version understand each other.

@@ -1,7 +1,7 @@
 //! What is wrong with a HyperJob. The peer has no webhook for them, and its controller finds out with every try.
 //!
-//! Rules: every job that is made of it is one that Volcano would take; their number is bounded; what of a template Volcano
-//! would not let change in a job does not change here; and what has ended stays as it is.
+//! Rules: every job that is made of it is one that Volcano would take; their number is bounded; what of a template
+//! Volcano would not let change in a job does not change here; and what has ended stays as it is.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,8 @@
 //! What a HyperJob is made of: the Volcano Jobs that are made of its templates, and their policies.
 //!
-//! Rule: volcano-global `pkg/reconciler/hyperjob`: a job is named `{hyperjob}-{replicatedjob}-{index}`, and its policy is
-//! named as it. Everything is read from the object as it is written: what our types do not know goes into the jobs, too.
+//! Rule: volcano-global `pkg/reconciler/hyperjob`: a job is named `{hyperjob}-{replicatedjob}-{index}`, and its policy
+//! is named as it. Everything is read from the object as it is written: what our types do not know goes into the jobs,
+//! too.
 
 mod admission;
 #[cfg(test)]

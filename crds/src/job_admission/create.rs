@@ -108,8 +108,8 @@ fn negative_numbers(spec: &Map<String, Value>) -> Vec<Refusal> {
     .collect()
 }
 
-/// Checks a task's replicas and minimum. `text` makes Volcano's for 0, negative replicas, 1, a negative minimum, and 2, a
-/// minimum above the replicas: they differ between CREATE and UPDATE.
+/// Checks a task's replicas and minimum. `text` makes Volcano's for 0, negative replicas, 1, a negative minimum, and 2,
+/// a minimum above the replicas: they differ between CREATE and UPDATE.
 pub(super) fn number_refusals(index: usize, task: &Map<String, Value>, text: impl Fn(usize) -> String) -> Vec<Refusal> {
     let replicas = read_integer_or_zero(task, "replicas");
     let mut refusals = Vec::new();

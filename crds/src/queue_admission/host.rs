@@ -2,10 +2,11 @@
 //! only for what it makes worse.
 //!
 //! Rule: as [`super::create_refusals`] (`validate_queue.go`), so that no member refuses what the host accepted. The
-//! ranges of `weight` and `priority` are in the schema. Our own annotations have to be readable. Four checks are stricter, because members could not have such a
-//! tree: parents must not form a circle (Volcano walks up without looking for the queue itself), the depth counts the
-//! queues below a queue that moves, a zero capability of an extended resource is a limit, and resource names that no
-//! pod can request are refused (`requests.cpu`, which Volcano drops).
+//! ranges of `weight` and `priority` are in the schema. Our own annotations have to be readable. Four checks are
+//! stricter, because members could not have such a tree: parents must not form a circle (Volcano walks up without
+//! looking for the queue itself), the depth counts the queues below a queue that moves, a zero capability of an
+//! extended resource is a limit, and resource names that no pod can request are refused (`requests.cpu`, which Volcano
+//! drops).
 //!
 //! A queue `root` is nobody's to create or to change on the host, and may be deleted: it is the fleet itself. The name
 //! `default` means the queue of jobs that name none, and is a queue like any other but that it stays.

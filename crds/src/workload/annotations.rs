@@ -2,8 +2,8 @@
 //! understood.
 //!
 //! Rule: a value that is not understood counts as absent, and its writer is told so at submission. The controller reads
-//! by the same functions that the webhook warns by. `caldera.dev/data` is refused where it is wrong: it has a grammar of
-//! its own ([`data_of`](super::data_of)).
+//! by the same functions that the webhook warns by. `caldera.dev/data` is refused where it is wrong: it has a grammar
+//! of its own ([`data_of`](super::data_of)).
 
 use caldera_core::status::duration::whole_seconds;
 use serde_json::Value;

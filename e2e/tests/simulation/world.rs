@@ -68,8 +68,8 @@ const CALM: Duration = Duration::from_secs(20 * 60);
 /// Longer where a tenant forged: each forgery doubles its job's backoff, up to this.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(15 * 60);
 
-/// Without a write for so long somebody holds the lease, and has written what it had to: who was killed may have held it
-/// for 15 s more.
+/// Without a write for so long somebody holds the lease, and has written what it had to: who was killed may have held
+/// it for 15 s more.
 const SETTLED: Duration = Duration::from_secs(30);
 
 /// Nothing is written for so long, and it is over: the controller puts a queue's note off for up to five minutes.

@@ -3,9 +3,9 @@
 //! A member carries out the policies of a job for its own copy only: `TaskCompleted -> CompleteJob` ends the copy whose
 //! task is complete, and a failure fails its copy. The other copies would run on and hold quota. Rule (Volcano
 //! `pkg/controllers/job/state`, applied to all copies): the job is complete when, for a task whose completion completes
-//! it, every copy with pods of that task is Completed. It has failed, or was terminated or aborted, when a copy that the
-//! gang needs has. Then the job leaves the clusters where it has not ended. Copies that have ended stay, and their status
-//! with them.
+//! it, every copy with pods of that task is Completed. It has failed, or was terminated or aborted, when a copy that
+//! the gang needs has. Then the job leaves the clusters where it has not ended. Copies that have ended stay, and their
+//! status with them.
 
 use std::collections::BTreeSet;
 

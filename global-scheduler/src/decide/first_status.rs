@@ -1,12 +1,13 @@
 //! When the first status of a placed binding is written, which says that it is scheduled.
 //!
-//! Rule: a moment after the placement, and not at all once the workload has ended. Who reads that status in Karmada 1.19
-//! needs it no sooner. Graceful eviction (`pkg/controllers/gracefuleviction`) compares `schedulerObservedGeneration` of
-//! a binding that is evicted, and the syncer of replicas (`pkg/controllers/deploymentreplicassyncer`) that of a
-//! Deployment's. Aggregation (`pkg/controllers/status/common.go`) follows each status of a Work without it. Only when
-//! the template changes, or when Karmada starts, does it pass by a binding without `lastScheduledTime`. So it is written
-//! until the workload says itself that it has ended. It is written at once where a cluster is being left, where the
-//! status speaks of an earlier decision, and of what does not end by itself.
+//! Rule: a moment after the placement, and not at all once the workload has ended. Who reads that status in Karmada
+//! 1.19 needs it no sooner. Graceful eviction (`pkg/controllers/gracefuleviction`) compares
+//! `schedulerObservedGeneration` of a binding that is evicted, and the syncer of replicas
+//! (`pkg/controllers/deploymentreplicassyncer`) that of a Deployment's. Aggregation
+//! (`pkg/controllers/status/common.go`) follows each status of a Work without it. Only when the template changes, or
+//! when Karmada starts, does it pass by a binding without `lastScheduledTime`. So it is written until the workload says
+//! itself that it has ended. It is written at once where a cluster is being left, where the status speaks of an earlier
+//! decision, and of what does not end by itself.
 
 use caldera_crds::workload::WorkloadKind;
 

@@ -3,8 +3,9 @@
 //! Rule: a status is built when it is sent, of the binding as it is known then. Karmada touches a binding as soon as it
 //! has clusters (its finalizer, the conditions of its Works), and a status that was built before it queued would be
 //! refused for the version that it names. Which statuses may wait or are not needed is decided before
-//! ([`first_status`](crate::decide::first_status)). One for a generation that is over says nothing: it is decided again. While placements leave no room, each write that is answered lets one status
-//! go, and that one before all that waits: built of what is known now, it is worth nothing in seconds.
+//! ([`first_status`](crate::decide::first_status)). One for a generation that is over says nothing: it is decided
+//! again. While placements leave no room, each write that is answered lets one status go, and that one before all that
+//! waits: built of what is known now, it is worth nothing in seconds.
 
 use std::{
     collections::{BTreeMap, VecDeque},

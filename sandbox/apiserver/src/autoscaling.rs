@@ -1,5 +1,5 @@
-//! The two forms of a HorizontalPodAutoscaler: `autoscaling/v1` knows one CPU target, `autoscaling/v2` a list of metrics
-//! (`pkg/apis/autoscaling/v1/conversion.go`). What v1 cannot say rides along in annotations.
+//! The two forms of a HorizontalPodAutoscaler: `autoscaling/v1` knows one CPU target, `autoscaling/v2` a list of
+//! metrics (`pkg/apis/autoscaling/v1/conversion.go`). What v1 cannot say rides along in annotations.
 
 use serde_json::{Map, Value, json};
 

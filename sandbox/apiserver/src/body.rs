@@ -1,5 +1,5 @@
-//! Request bodies: JSON, YAML and Kubernetes' protobuf into JSON values, remembering which members came twice and in which
-//! order (strict field validation names them in the order of the document).
+//! Request bodies: JSON, YAML and Kubernetes' protobuf into JSON values, remembering which members came twice and in
+//! which order (strict field validation names them in the order of the document).
 
 use std::cell::Cell;
 use std::fmt;
@@ -72,8 +72,8 @@ impl Document {
         Ok(document)
     }
 
-    /// `unknown field "x"` and `duplicate field "y"`: of a built-in kind in document order, of a custom one what the parser
-    /// found and then what its schema did not know (`apiextensions-apiserver`, `schemaCoercingDecoder`).
+    /// `unknown field "x"` and `duplicate field "y"`: of a built-in kind in document order, of a custom one what the
+    /// parser found and then what its schema did not know (`apiextensions-apiserver`, `schemaCoercingDecoder`).
     pub fn strict_errors(&self, unknown: &[String], custom: bool) -> Vec<String> {
         if unknown.is_empty() && self.duplicates.is_empty() {
             return Vec::new();

@@ -1,4 +1,5 @@
-//! The built-in kinds, one row each, and the strategies in which their registries differ (`pkg/registry/*/strategy.go`).
+//! The built-in kinds, one row each, and the strategies in which their registries differ
+//! (`pkg/registry/*/strategy.go`).
 
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ struct Row {
     traits: &'static [Trait],
 }
 
-/// What sets a kind apart from an ordinary one: named, validated as a subdomain, no status, no generation, conditional on nothing.
+/// What sets a kind apart from an ordinary one: named, validated as a subdomain, no status, no generation, conditional
+/// on nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trait {
     /// `/status` exists and owns `status`.

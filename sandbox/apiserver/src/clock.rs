@@ -1,5 +1,5 @@
-//! The time that objects carry (`creationTimestamp`, `deletionTimestamp`, managed fields): a value given to the server, so
-//! that a simulation can decide what time it is. Waiting is tokio's and follows a paused runtime by itself.
+//! The time that objects carry (`creationTimestamp`, `deletionTimestamp`, managed fields): a value given to the server,
+//! so that a simulation can decide what time it is. Waiting is tokio's and follows a paused runtime by itself.
 
 use jiff::Timestamp;
 

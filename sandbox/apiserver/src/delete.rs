@@ -1,5 +1,5 @@
-//! Deletion (`rest.BeforeDelete`, `genericregistry.Store.Delete`): preconditions, grace, finalizers and what the propagation policy
-//! makes of them.
+//! Deletion (`rest.BeforeDelete`, `genericregistry.Store.Delete`): preconditions, grace, finalizers and what the
+//! propagation policy makes of them.
 
 use std::sync::Arc;
 

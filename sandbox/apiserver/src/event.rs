@@ -1,5 +1,5 @@
-//! Events: one object, two views. `core/v1` says involvedObject, message and source; `events.k8s.io/v1` says regarding, note and
-//! deprecatedSource, and is strict (`pkg/apis/core/validation/events.go`).
+//! Events: one object, two views. `core/v1` says involvedObject, message and source; `events.k8s.io/v1` says regarding,
+//! note and deprecatedSource, and is strict (`pkg/apis/core/validation/events.go`).
 
 use serde_json::{Map, Value};
 
@@ -112,7 +112,8 @@ pub fn core_errors(event: &Value, old: Option<&Value>) -> Vec<FieldError> {
     errors
 }
 
-/// The strict rules of events.k8s.io/v1. The real server checks the internal type, so some fields show their core names.
+/// The strict rules of events.k8s.io/v1. The real server checks the internal type, so some fields show their core
+/// names.
 pub fn validate_event(event: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if !event.get("eventTime").is_some_and(Value::is_string) {

@@ -1,5 +1,5 @@
-//! The identifiers that the server makes up (UIDs, suffixes of generated names): a value given to it, so that a simulation
-//! can repeat itself. Tokens are secrets and always random.
+//! The identifiers that the server makes up (UIDs, suffixes of generated names): a value given to it, so that a
+//! simulation can repeat itself. Tokens are secrets and always random.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

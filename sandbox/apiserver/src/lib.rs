@@ -1,7 +1,8 @@
 //! An embedded Kubernetes API server: one process, in memory, faithful in what clients see.
 //!
-//! `store` is pure and synchronous; every write passes through its one `commit`. `write` and `delete` turn a request into
-//! a commit (admission, defaults, validation, field ownership), `read` and `watch` answer from the store, `http` routes.
+//! `store` is pure and synchronous; every write passes through its one `commit`. `write` and `delete` turn a request
+//! into a commit (admission, defaults, validation, field ownership), `read` and `watch` answer from the store, `http`
+//! routes.
 #![forbid(unsafe_code)]
 
 mod accept;

@@ -363,7 +363,8 @@ fn query_options(query: &Query) -> Result<Value, Status> {
     if !dry_run.is_empty() {
         value["dryRun"] = json!(dry_run);
     }
-    // The members of `preconditions` are members of the query too: even the resourceVersion of a deletecollection's list.
+    // The members of `preconditions` are members of the query too: even the resourceVersion of a deletecollection's
+    // list.
     for member in ["uid", "resourceVersion"] {
         if let Some(text) = query.get(member).filter(|t| !t.is_empty()) {
             value["preconditions"][member] = text.into();

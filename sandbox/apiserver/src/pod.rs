@@ -1,5 +1,5 @@
-//! What the server adds to a Pod: its status and quality class, the tolerations and the priority that default admission gives
-//! (plugins DefaultTolerationSeconds, Priority, LimitRanger).
+//! What the server adds to a Pod: its status and quality class, the tolerations and the priority that default admission
+//! gives (plugins DefaultTolerationSeconds, Priority, LimitRanger).
 
 use serde_json::{Value, json};
 

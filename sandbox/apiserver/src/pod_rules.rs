@@ -1,5 +1,5 @@
-//! Mistakes inside pod specs and their containers that `podspec` leaves to be found here: names, sources, probes, ranges
-//! (`ValidatePodSpec`, `validateContainerCommon` of `pkg/apis/core/validation`).
+//! Mistakes inside pod specs and their containers that `podspec` leaves to be found here: names, sources, probes,
+//! ranges (`ValidatePodSpec`, `validateContainerCommon` of `pkg/apis/core/validation`).
 
 use std::collections::BTreeSet;
 

@@ -9,8 +9,8 @@ const UPDATABLE: &str = "pod updates may not change fields other than `spec.cont
     `spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` \
     (allow it to be set to 1 if it was previously negative)";
 
-/// A pod's spec is fixed but for images, deadlines and more tolerations; where it may go also while it is gated. (The real
-/// server shows a diff after the sentence.)
+/// A pod's spec is fixed but for images, deadlines and more tolerations; where it may go also while it is gated. (The
+/// real server shows a diff after the sentence.)
 pub fn immutable_spec(new: &Value, old: &Value) -> Vec<FieldError> {
     let gates = |spec: &Value| spec.get("schedulingGates").and_then(Value::as_array).cloned().unwrap_or_default();
     let (before, now) = (gates(old), gates(new));

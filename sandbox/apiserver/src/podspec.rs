@@ -1,5 +1,6 @@
-//! The checks of pods and of what makes pods that users run into (`pkg/apis/core/validation`, `apps/validation`): missing and
-//! repeated names, unknown enums, ports, requests above limits, selectors that miss their template. Not the whole of them.
+//! The checks of pods and of what makes pods that users run into (`pkg/apis/core/validation`, `apps/validation`):
+//! missing and repeated names, unknown enums, ports, requests above limits, selectors that miss their template. Not the
+//! whole of them.
 
 use std::collections::BTreeSet;
 

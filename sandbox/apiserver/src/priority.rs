@@ -1,6 +1,7 @@
 //! Priority classes: the two of the system, what others may be, and what pods get from them.
 //!
-//! Rule: kubernetes `pkg/apis/scheduling/validation`, the admission plugin Priority, and the registry's post-start hook.
+//! Rule: kubernetes `pkg/apis/scheduling/validation`, the admission plugin Priority, and the registry's post-start
+//! hook.
 
 use serde_json::{Value, json};
 

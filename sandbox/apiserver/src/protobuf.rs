@@ -1,5 +1,5 @@
-//! Kubernetes' protobuf bodies: an envelope (`k8s\0`, `runtime.Unknown`) around a message of the kind. The kinds that kubectl
-//! sends this way are described in one table; zero values that Go would leave out of JSON are dropped.
+//! Kubernetes' protobuf bodies: an envelope (`k8s\0`, `runtime.Unknown`) around a message of the kind. The kinds that
+//! kubectl sends this way are described in one table; zero values that Go would leave out of JSON are dropped.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 use base64::Engine;
 use serde_json::{Map, Value};
 
-/// One message a line: number, JSON name, type. `[]` a list, `map:` a map from text, `?` an optional value whose zero counts,
-/// `!` a number that JSON always has, `<<` a message whose members belong to the parent.
+/// One message a line: number, JSON name, type. `[]` a list, `map:` a map from text, `?` an optional value whose zero
+/// counts, `!` a number that JSON always has, `<<` a message whose members belong to the parent.
 const MESSAGES: &str = "
 ObjectMeta: 1 name s, 2 generateName s, 3 namespace s, 5 uid s, 6 resourceVersion s, 7 generation i, 8 creationTimestamp Time, 9 deletionTimestamp Time, 10 deletionGracePeriodSeconds i?, 11 labels map:s, 12 annotations map:s, 13 ownerReferences []OwnerReference, 14 finalizers []s
 OwnerReference: 1 kind s, 3 name s, 4 uid s, 5 apiVersion s, 6 controller b?, 7 blockOwnerDeletion b?

@@ -1,7 +1,7 @@
 //! ResourceQuotas: what they let into a namespace (`apiserver/pkg/admission/plugin/resourcequota`, `pkg/quota`).
 //!
-//! A quota counts by its status, which a controller writes: without one nothing is refused. Objects are counted, and pods
-//! must say what a quota measures; amounts of cores and memory are not added up.
+//! A quota counts by its status, which a controller writes: without one nothing is refused. Objects are counted, and
+//! pods must say what a quota measures; amounts of cores and memory are not added up.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Get and list (`etcd3/store.go`, the watch cache's list rules): which state of the world a resourceVersion asks for, and pages.
+//! Get and list (`etcd3/store.go`, the watch cache's list rules): which state of the world a resourceVersion asks for,
+//! and pages.
 
 use std::sync::Arc;
 

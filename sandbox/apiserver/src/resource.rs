@@ -1,5 +1,5 @@
-//! Which kinds the server has, and the rules in which they differ: one row per kind. Built-in kinds come from the table in
-//! `builtin.rs`, custom ones from CustomResourceDefinitions (`crd.rs`).
+//! Which kinds the server has, and the rules in which they differ: one row per kind. Built-in kinds come from the table
+//! in `builtin.rs`, custom ones from CustomResourceDefinitions (`crd.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -77,7 +77,8 @@ pub struct Resource {
     /// In discovery's (alphabetical) order. Empty for kinds that only answer reviews (`create`).
     pub verbs: Vec<&'static str>,
     pub subresources: Vec<Subresource>,
-    /// Which collection of the store holds the objects: `plural.group` of the storing group. Both Event groups share one.
+    /// Which collection of the store holds the objects: `plural.group` of the storing group. Both Event groups share
+    /// one.
     pub storage: String,
     /// Identifies the form in which this version holds objects; changes with the schema.
     pub form: u64,

@@ -1,9 +1,9 @@
 //! The data: objects by kind, namespace and name, one revision for all of them, and per kind the recent events.
 //!
-//! Pure and synchronous: no clock, no async, no locks. Every mutation goes through [`Store::commit`], which compares the version
-//! the writer saw, takes the next revision, remembers the event and wakes the watchers. Watchers hold a cursor
-//! (a revision) and read the events after it, so a slow one costs nothing and learns that it fell behind (etcd's and
-//! the watch cache's semantics, in one place).
+//! Pure and synchronous: no clock, no async, no locks. Every mutation goes through [`Store::commit`], which compares
+//! the version the writer saw, takes the next revision, remembers the event and wakes the watchers. Watchers hold a
+//! cursor (a revision) and read the events after it, so a slow one costs nothing and learns that it fell behind (etcd's
+//! and the watch cache's semantics, in one place).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! What kinds do on their own when they are written (`pkg/registry/*/*/strategy.go`, default admission): the parts a path may
-//! not touch, values the server computes, checks beyond the schema.
+//! What kinds do on their own when they are written (`pkg/registry/*/*/strategy.go`, default admission): the parts a
+//! path may not touch, values the server computes, checks beyond the schema.
 
 mod checks;
 
@@ -293,7 +293,8 @@ fn drop_lease_gates(object: &mut Value) {
     }
 }
 
-/// The generation of a DaemonSet's template stands in an annotation since extensions/v1beta1 (`apis/apps/v1/conversion.go`).
+/// The generation of a DaemonSet's template stands in an annotation since extensions/v1beta1
+/// (`apis/apps/v1/conversion.go`).
 fn note_template(object: &mut Value, old: Option<&Value>) {
     const NOTE: &str = "deprecated.daemonset.template.generation";
     let noted = |v: &Value| v["metadata"]["annotations"][NOTE].as_str().and_then(|t| t.parse::<u64>().ok());

@@ -1,4 +1,5 @@
-//! The paths below an object: status, scale, binding, eviction, finalize, token; and the kinds that only answer reviews.
+//! The paths below an object: status, scale, binding, eviction, finalize, token; and the kinds that only answer
+//! reviews.
 
 mod connect;
 mod scale;

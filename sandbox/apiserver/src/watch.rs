@@ -1,5 +1,5 @@
-//! Watches (`storage/cacher`): the initial state where asked for, then every change after a revision, as selectors see it, with
-//! bookmarks; ended by the deadline, by falling behind, or when the kind goes away.
+//! Watches (`storage/cacher`): the initial state where asked for, then every change after a revision, as selectors see
+//! it, with bookmarks; ended by the deadline, by falling behind, or when the kind goes away.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

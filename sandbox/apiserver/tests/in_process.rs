@@ -93,7 +93,8 @@ async fn concurrent_patches_are_all_applied() {
     assert_eq!(maps.get("shared").await.unwrap().data.unwrap().len(), 41);
 }
 
-/// Prints how fast one core writes, patches and lists; run with `--ignored --nocapture` and `--release` for numbers that mean something.
+/// Prints how fast one core writes, patches and lists; run with `--ignored --nocapture` and `--release` for numbers
+/// that mean something.
 #[tokio::test]
 #[ignore = "a measurement"]
 async fn throughput() {

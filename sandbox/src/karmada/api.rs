@@ -179,8 +179,8 @@ impl Server {
         Ok(found)
     }
 
-    /// Everything the server serves, each resource in its group's preferred version, or the first that has it. A version
-    /// that cannot answer is left out.
+    /// Everything the server serves, each resource in its group's preferred version, or the first that has it. A
+    /// version that cannot answer is left out.
     pub async fn discover_all(&self) -> Result<Vec<Resource>, ApiError> {
         let mut found = self.discover_version("v1").await?;
         for group in self.get_raw("/apis").await?.items("/groups") {

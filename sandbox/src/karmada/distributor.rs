@@ -1,7 +1,7 @@
 //! The dependencies distributor: config maps, secrets and the like follow the workloads that need them.
 //!
-//! Rule: Karmada `pkg/dependenciesdistributor/dependencies_distributor.go`. The binding of a dependency has no placement
-//! and no scheduler; it goes where those that need it are (`requiredBy`).
+//! Rule: Karmada `pkg/dependenciesdistributor/dependencies_distributor.go`. The binding of a dependency has no
+//! placement and no scheduler; it goes where those that need it are (`requiredBy`).
 
 use std::{
     collections::BTreeSet,

@@ -1,7 +1,7 @@
 //! Kubernetes' namespace controller: a namespace that is being deleted loses its content, then goes.
 //!
-//! Rule: kubernetes `pkg/controller/namespace/deletion`: five seconds after it was last changed everything deletable in it
-//! is deleted, kind by kind; while something is left (finalizers) the namespace says what, and is looked at again.
+//! Rule: kubernetes `pkg/controller/namespace/deletion`: five seconds after it was last changed everything deletable in
+//! it is deleted, kind by kind; while something is left (finalizers) the namespace says what, and is looked at again.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

@@ -1,8 +1,8 @@
 //! Kubernetes' garbage collector: what outlives all its owners goes.
 //!
-//! Rule: kubernetes `pkg/controller/garbagecollector`: background (owners gone, dependents deleted), foreground (blocking
-//! dependents first, then the finalizer), orphan (references removed, then the finalizer). A reference to a uid that
-//! does not exist counts as gone. Real members have kube-controller-manager for this; so may the host.
+//! Rule: kubernetes `pkg/controller/garbagecollector`: background (owners gone, dependents deleted), foreground
+//! (blocking dependents first, then the finalizer), orphan (references removed, then the finalizer). A reference to a
+//! uid that does not exist counts as gone. Real members have kube-controller-manager for this; so may the host.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,8 +23,8 @@ use super::{
 pub const COLLECTOR: &str = "kube-controller-manager(garbage-collector)";
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
-/// After what it saw: in recordings an object goes 15 to 30 ms after its owner, and controllers that watch the same come
-/// first.
+/// After what it saw: in recordings an object goes 15 to 30 ms after its owner, and controllers that watch the same
+/// come first.
 const LAG: Duration = Duration::from_millis(15);
 
 /// Who depends on whom, of what was seen.

@@ -1,9 +1,9 @@
 //! A stand-in for Karmada: what its controller-manager, default scheduler and webhook do, as clients of the Kubernetes
 //! API only. It works against any API server that serves Karmada's CRDs.
 //!
-//! It follows Karmada 1.19's code and recordings of it, including what Karmada refuses and what it overwrites. Decisions
-//! are plain functions of values (`plan.rs`, `interpreter/`); around them is a thin edge that watches every kind once
-//! ([`api`]) and retries with Karmada's gaps ([`queue`]).
+//! It follows Karmada 1.19's code and recordings of it, including what Karmada refuses and what it overwrites.
+//! Decisions are plain functions of values (`plan.rs`, `interpreter/`); around them is a thin edge that watches every
+//! kind once ([`api`]) and retries with Karmada's gaps ([`queue`]).
 
 pub mod admission;
 pub mod api;
@@ -62,8 +62,8 @@ pub struct Config {
     pub access: Access,
     /// How often members are looked at.
     pub pace: Pace,
-    /// Whether to stand in for kube-controller-manager on the host: garbage collection, TTL of finished Jobs, deletion of
-    /// namespaces.
+    /// Whether to stand in for kube-controller-manager on the host: garbage collection, TTL of finished Jobs, deletion
+    /// of namespaces.
     pub collect_garbage: bool,
     /// Whether to serve Karmada's admission webhooks (a real karmada-webhook may be there already).
     pub admission: bool,

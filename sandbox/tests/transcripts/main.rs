@@ -1,9 +1,9 @@
 //! The Karmada stand-ins against recordings of a real Karmada 1.19.
 //!
-//! A recording's inputs and actions are repeated on embedded API servers (a host, members `m1` and `m2`), each action as
-//! soon as the objects that were there before it are there again and everything is quiet. Before every action, and at
-//! the end, all objects are compared with the recorded ones; and for every object and writer the set of fields that were
-//! written. Times, uids, versions and repetitions do not count.
+//! A recording's inputs and actions are repeated on embedded API servers (a host, members `m1` and `m2`), each action
+//! as soon as the objects that were there before it are there again and everything is quiet. Before every action, and
+//! at the end, all objects are compared with the recorded ones; and for every object and writer the set of fields that
+//! were written. Times, uids, versions and repetitions do not count.
 //!
 //! The recordings are in `fixtures/transcripts`, or in the folder that `CALDERA_TRANSCRIPTS_DIR` names.
 //! `CALDERA_TRANSCRIPT=<id prefix>` runs only some of them and prints every difference.
@@ -98,8 +98,8 @@ fn shortened(text: &str) -> String {
     text.chars().take(220).collect()
 }
 
-/// Replays a recording on virtual time. The uids of templates are not in a recording, but which of two equal clusters got
-/// the odd replica is: whoever divides otherwise gets a uid with the other parity, and the replay begins anew.
+/// Replays a recording on virtual time. The uids of templates are not in a recording, but which of two equal clusters
+/// got the odd replica is: whoever divides otherwise gets a uid with the other parity, and the replay begins anew.
 fn differences(recording: &Recording) -> Vec<String> {
     let first = on_virtual_time(recording, &BTreeSet::new());
     let odd = replay::divided_otherwise(recording, &first);

@@ -1,9 +1,10 @@
-//! Preemption in a simulation: the state machine of `caldera_core::queue::preemption`, by the policy of the world's rules.
+//! Preemption in a simulation: the state machine of `caldera_core::queue::preemption`, by the policy of the world's
+//! rules.
 //!
-//! Only whole jobs are evicted: what is left of a gang that shrinks runs on in ways that a simulation knows nothing of. A
-//! victim is not pending until the attempt that it was evicted for is over, then waits again with its age and starts from
-//! the beginning. Its pods are gone at once. Where jobs arrive over more than a day, attempts are made less often, in
-//! proportion: one takes as long as ever, and there would be hundreds of thousands.
+//! Only whole jobs are evicted: what is left of a gang that shrinks runs on in ways that a simulation knows nothing of.
+//! A victim is not pending until the attempt that it was evicted for is over, then waits again with its age and starts
+//! from the beginning. Its pods are gone at once. Where jobs arrive over more than a day, attempts are made less often,
+//! in proportion: one takes as long as ever, and there would be hundreds of thousands.
 
 use std::collections::HashMap;
 

@@ -2,11 +2,11 @@
 //!
 //! Dispatcher (`pkg/dispatcher`): once a second; queues by priority, age, name, round robin, one job a turn; a job is
 //! let go if its queue's own sum stays within `min(all clusters' allocatable, capability)`, without looking at other
-//! queues, parents, or where it would fit. A job is charged its *first* task alone (what its resource interpreter says).
-//! karmada-scheduler: divides the first task's replicas by the clusters' resource summaries, blind to nodes; the other
-//! tasks go whole to every cluster that got replicas; what does not fit the sums is tried again after five minutes, when
-//! a flusher passes every thirty seconds. Member: a part that does not fit its nodes waits there, and its queue stays
-//! charged.
+//! queues, parents, or where it would fit. A job is charged its *first* task alone (what its resource interpreter
+//! says). karmada-scheduler: divides the first task's replicas by the clusters' resource summaries, blind to nodes; the
+//! other tasks go whole to every cluster that got replicas; what does not fit the sums is tried again after five
+//! minutes, when a flusher passes every thirty seconds. Member: a part that does not fit its nodes waits there, and its
+//! queue stays charged.
 //!
 //! In its favour: finished jobs are deleted at once (it charges them until somebody does), summaries are never stale,
 //! members accept the parts' minimums (the webhook refuses most), patches take no time.

@@ -1,8 +1,8 @@
 //! Admission of HyperJobs on the host: what is wrong with one is said when it is written, by field, value and limit.
 //!
-//! Rules: `caldera_crds::hyper_job`. The peer has no webhook for them: a job that Volcano refuses fails there with every
-//! try, and nothing says so. Defaults need no review: the schema has that of `replicas`, and each job gets Volcano's own
-//! when it is made.
+//! Rules: `caldera_crds::hyper_job`. The peer has no webhook for them: a job that Volcano refuses fails there with
+//! every try, and nothing says so. Defaults need no review: the schema has that of `replicas`, and each job gets
+//! Volcano's own when it is made.
 
 use caldera_crds::hyper_job::{create_refusals, list_unread, update_refusals};
 use serde_json::Value;

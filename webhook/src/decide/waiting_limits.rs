@@ -1,13 +1,13 @@
 //! How many jobs may wait in a queue.
 //!
-//! Rule: a Volcano Job is refused at submission where the queue that it names, or one above it, has as many that wait as
-//! its annotations `caldera.dev/max-waiting-jobs` and `caldera.dev/max-waiting-jobs-per-namespace` allow: those of the
-//! queue and of the queues below it, of every kind that names one, without an admission and not ended. Slurm's
-//! `MaxSubmitJobs` is the model, which counts those that run too. It is a bound on lines and objects, and no quota: what
-//! arrives within the moment that the watches are behind passes, and nobody who waits is put out of line.
+//! Rule: a Volcano Job is refused at submission where the queue that it names, or one above it, has as many that wait
+//! as its annotations `caldera.dev/max-waiting-jobs` and `caldera.dev/max-waiting-jobs-per-namespace` allow: those of
+//! the queue and of the queues below it, of every kind that names one, without an admission and not ended. Slurm's
+//! `MaxSubmitJobs` is the model, which counts those that run too. It is a bound on lines and objects, and no quota:
+//! what arrives within the moment that the watches are behind passes, and nobody who waits is put out of line.
 //!
-//! Nobody fills a line for others with what it would not take: workloads of namespaces that may not use the queue do not
-//! count, and of each namespace no more than its own limit.
+//! Nobody fills a line for others with what it would not take: workloads of namespaces that may not use the queue do
+//! not count, and of each namespace no more than its own limit.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +59,8 @@ pub(crate) fn list_path<'a>(queue: &'a str, cache: &'a Cache) -> Vec<&'a str> {
     path
 }
 
-/// Jobs that wait in a queue or below it: in all, of each namespace as many as it may have at most; and of one namespace.
+/// Jobs that wait in a queue or below it: in all, of each namespace as many as it may have at most; and of one
+/// namespace.
 fn count_waiting(queue: &str, limits: &WaitingLimits, namespace: &str, cache: &Cache) -> (usize, usize) {
     let mut by_namespace: BTreeMap<&str, usize> = BTreeMap::new();
     let mut takes: BTreeMap<(&str, &str), bool> = BTreeMap::new();

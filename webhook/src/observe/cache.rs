@@ -1,8 +1,8 @@
 //! The cache that reviews are decided from: bindings with gate, clusters and plan, workloads with queue and priority
 //! class, PriorityClasses, namespaces, queues.
 //!
-//! Rule: watches fill it, and each review is decided from a copy, so that no review waits for another one. Where it may be behind, a rule asks for a read
-//! from the API ([`Lookup`]) and decides once more with the answer ([`LiveRead`]).
+//! Rule: watches fill it, and each review is decided from a copy, so that no review waits for another one. Where it may
+//! be behind, a rule asks for a read from the API ([`Lookup`]) and decides once more with the answer ([`LiveRead`]).
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,5 +1,5 @@
-//! The first look at a request: its body within bounds, whose it is, and what it would cost, before anything is built of
-//! it.
+//! The first look at a request: its body within bounds, whose it is, and what it would cost, before anything is built
+//! of it.
 
 use std::{sync::Arc, time::Duration};
 

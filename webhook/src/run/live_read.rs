@@ -18,8 +18,8 @@ use crate::observe::cache::{CachedBinding, CachedWorkload, LiveRead, Lookup};
 /// How long a live read may take: well below the API server's patience.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Reads what a rule asks for. Names come from requests: one that no object can have is not asked for, because in a path
-/// it would mean another object.
+/// Reads what a rule asks for. Names come from requests: one that no object can have is not asked for, because in a
+/// path it would mean another object.
 pub(super) async fn read_live(client: &Client, lookup: &Lookup) -> LiveRead {
     match lookup {
         Lookup::Binding((namespace, name)) if !(is_dns_label(namespace) && is_dns_subdomain(name)) => {

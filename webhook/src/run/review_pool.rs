@@ -4,8 +4,8 @@
 //! - No more reviews at once than there are processors, and of one namespace no more than its share: who sends many
 //!   waits for his own.
 //! - Large reviews, by the memory that they take, go one after the other. They have a line of their own, so that small
-//!   ones never wait behind them; it bounds the memory of all, too. One thread decides them all: an allocator keeps what
-//!   a thread gave back for that thread, and two that had a large one each would keep twice as much.
+//!   ones never wait behind them; it bounds the memory of all, too. One thread decides them all: an allocator keeps
+//!   what a thread gave back for that thread, and two that had a large one each would keep twice as much.
 
 use std::{
     collections::HashMap,

@@ -1,13 +1,13 @@
 //! The configurations by which the API server and Karmada find the webhook.
 //!
 //! Rule (`admissionregistration.k8s.io/v1`): `matchConditions` keep out everything that is not ours, so that our outage
-//! blocks only our kinds, and what our rules leave alone in any case: updates of a job's metadata, and of a gated binding
-//! in which neither spec nor annotations change. Nor is a gated binding's update by our own controller told, where that
-//! is a trusted writer by the name of its account: it is refused nothing, it touches neither schedulerName nor priority,
-//! and it only ever takes a plan away. The scheduler's are told, since a plan has to be known before its Works come. The
-//! name of the configuration sorts after Karmada's `mutating-config`: bindings and Works then carry the ids that Karmada
-//! gives them. `reinvocationPolicy` is IfNeeded for bindings: if another webhook rewrites the schedulerName after us, we
-//! see the binding once more. All mutations are idempotent.
+//! blocks only our kinds, and what our rules leave alone in any case: updates of a job's metadata, and of a gated
+//! binding in which neither spec nor annotations change. Nor is a gated binding's update by our own controller told,
+//! where that is a trusted writer by the name of its account: it is refused nothing, it touches neither schedulerName
+//! nor priority, and it only ever takes a plan away. The scheduler's are told, since a plan has to be known before its
+//! Works come. The name of the configuration sorts after Karmada's `mutating-config`: bindings and Works then carry the
+//! ids that Karmada gives them. `reinvocationPolicy` is IfNeeded for bindings: if another webhook rewrites the
+//! schedulerName after us, we see the binding once more. All mutations are idempotent.
 
 use std::collections::BTreeSet;
 

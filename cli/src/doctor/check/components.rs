@@ -1,8 +1,8 @@
 //! Signs of life of controller and scheduler, and clocks.
 //!
 //! Rule: a Lease that was not renewed for its duration is nobody's. One controller is active in a fleet: two Leases of
-//! it that live, in two namespaces, are two that admit. A controller without a Lease shows itself by PodGroups: each job
-//! that waits has one soon.
+//! it that live, in two namespaces, are two that admit. A controller without a Lease shows itself by PodGroups: each
+//! job that waits has one soon.
 
 use std::collections::BTreeSet;
 

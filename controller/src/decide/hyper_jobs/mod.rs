@@ -3,11 +3,12 @@
 //! Rules (volcano-global `pkg/reconciler/hyperjob`, without its defects):
 //! - A job is named `{hyperjob}-{replicatedjob}-{index}`, and is made once its policy is seen: a policy that is broader
 //!   would claim it first.
-//! - A job that ended is never made again, whoever deleted it. Only one of an index that was scaled away and back is new.
+//! - A job that ended is never made again, whoever deleted it. Only one of an index that was scaled away and back is
+//!   new.
 //! - What has the name of a job or a policy and another owner is left alone, is not placed by us, and is told of in a
 //!   condition. Who owns what is told by UIDs.
-//! - What the templates have no more is deleted; so is nothing of a HyperJob that ended. The garbage collector takes the
-//!   rest with the HyperJob.
+//! - What the templates have no more is deleted; so is nothing of a HyperJob that ended. The garbage collector takes
+//!   the rest with the HyperJob.
 //! - What the server refuses is told in a condition, and tried again each minute.
 //! - A template may be large and have hundreds of jobs: few are built at once, whoever asks for how many.
 //!
@@ -71,8 +72,8 @@ struct Tracked {
 #[derive(Debug, Default)]
 pub(crate) struct HyperJobs {
     all: BTreeMap<Key, Tracked>,
-    /// Jobs that a HyperJob of this name owns, or did: those that ended stay when they are gone, as long as there should
-    /// be one of that name.
+    /// Jobs that a HyperJob of this name owns, or did: those that ended stay when they are gone, as long as there
+    /// should be one of that name.
     children: BTreeMap<Key, BTreeMap<Arc<str>, Arc<ChildFacts>>>,
     /// The HyperJobs of jobs that are there.
     parents: BTreeMap<Key, Key>,

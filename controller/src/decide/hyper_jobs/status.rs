@@ -3,10 +3,11 @@
 //! Rules:
 //! - A job that ended stays in `jobStates` when it is gone: that is why it is not made again.
 //! - `minAvailable` jobs are needed, all where it is absent. It is Completed once all jobs ended and enough of them are
-//!   Completed, Failed if too few are; before that `Running` says whether enough run or are completed, with the numbers.
+//!   Completed, Failed if too few are; before that `Running` says whether enough run or are completed, with the
+//!   numbers.
 //! - A job that is aborted has not ended: it may be resumed. The peer counts it as failed.
-//! - `JobsCreated` is False while a job is not made yet, and says how many are; or while one can not be made or changed,
-//!   and says which and why.
+//! - `JobsCreated` is False while a job is not made yet, and says how many are; or while one can not be made or
+//!   changed, and says which and why.
 //! - Conditions of others stay; a time changes only with its status.
 
 use caldera_crds::hyper_job::{count_needed, list_replicated};

@@ -50,8 +50,8 @@ impl Ends {
 }
 
 impl Engine {
-    /// When a job that holds something will have ended, in seconds since 1970, if that is known. It counts while the job
-    /// holds something.
+    /// When a job that holds something will have ended, in seconds since 1970, if that is known. It counts while the
+    /// job holds something.
     pub fn set_expected_end(&mut self, id: &str, end: Option<i64>) {
         let Some(JobState::Charged { node, charge, end: known }) = self.jobs.get_mut(id) else { return };
         if *known == end {

@@ -1,8 +1,9 @@
-//! What a preemption attempt has to know of the queues: who may want one, what it lacks, and whether its quota would do.
+//! What a preemption attempt has to know of the queues: who may want one, what it lacks, and whether its quota would
+//! do.
 //!
 //! Rule: a job wants others evicted if it waits for quota or capacity and no reservation blocks it, for what came free
-//! would then go to the reserving job. By reclaim only a queue gains that has less than it deserves, or one below such a
-//! queue; and what limits its own queue alone nobody else can give it.
+//! would then go to the reserving job. By reclaim only a queue gains that has less than it deserves, or one below such
+//! a queue; and what limits its own queue alone nobody else can give it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -108,7 +109,8 @@ impl Engine {
         self.queue_specs().filter(|queue| &queue.name != root).map(account).collect()
     }
 
-    /// Of what a job asks for, the resources of which there is too little: of quota on its path, or `free` in the clusters.
+    /// Of what a job asks for, the resources of which there is too little: of quota on its path, or `free` in the
+    /// clusters.
     #[must_use]
     pub fn missing_resources(&self, queue: &QueueName, asks: &Resources, free: &Resources) -> BTreeSet<ResourceName> {
         let quota = self.quota_after_evictions(queue, asks.clone()).path;

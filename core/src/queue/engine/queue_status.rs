@@ -25,7 +25,8 @@ pub struct Entitlement {
     pub borrowed: Resources,
 }
 
-/// Questions about a queue's amounts. They answer for the state after the last [`Engine::release_next`] or [`Engine::resolve_quota`].
+/// Questions about a queue's amounts. They answer for the state after the last [`Engine::release_next`] or
+/// [`Engine::resolve_quota`].
 impl Engine {
     /// What a queue is entitled to, and what it has.
     #[must_use]

@@ -131,7 +131,8 @@ mod tests {
         assert_eq!(ids, ["f", "e", "c", "d", "b", "a"]);
     }
 
-    /// Volcano's `Test_updateQueueAttrShare` (`capacity_test.go`); requests are no part of it, here not even an argument.
+    /// Volcano's `Test_updateQueueAttrShare` (`capacity_test.go`); requests are no part of it, here not even an
+    /// argument.
     #[test]
     fn the_share_is_as_in_volcanos_table() {
         // cpu and memory deserved, cpu and memory used (in tenths), share in hundredths; the last column: best effort.

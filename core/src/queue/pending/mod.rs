@@ -1,7 +1,8 @@
 //! Pending jobs: those that wait in a queue, and which of them goes first.
 //!
 //! Rule: Volcano's `JobOrderFn` within a queue ([`job_order`], [`line`]) and its `QueueOrderFn` among queues
-//! ([`queue_order`]). Like Kueue, a job that was considered and does not fit is inadmissible until what it lacks comes free.
+//! ([`queue_order`]). Like Kueue, a job that was considered and does not fit is inadmissible until what it lacks comes
+//! free.
 
 pub(crate) mod job_order;
 pub(crate) mod line;

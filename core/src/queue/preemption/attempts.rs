@@ -1,10 +1,11 @@
 //! When a preemption attempt is made, for which jobs, and when again after one that came to nothing.
 //!
-//! Rule: once nothing more can be released and something changed, at most once in [`Pace::pause`], for the first jobs in line
-//! of each queue, the most important first; and never while an earlier attempt is open. An attempt is open from its evictions
-//! until the preemptor is released or its hold window is over. A preemptor that held what came free and did not start backs
-//! off ([`FailedAttempts`]). One for which nobody could be evicted is considered again when something changed, or when time
-//! alone may help: its backoff ends, the eviction budget fills, or a protected job loses its protection.
+//! Rule: once nothing more can be released and something changed, at most once in [`Pace::pause`], for the first jobs
+//! in line of each queue, the most important first; and never while an earlier attempt is open. An attempt is open from
+//! its evictions until the preemptor is released or its hold window is over. A preemptor that held what came free and
+//! did not start backs off ([`FailedAttempts`]). One for which nobody could be evicted is considered again when
+//! something changed, or when time alone may help: its backoff ends, the eviction budget fills, or a protected job
+//! loses its protection.
 //!
 //! The controller and the simulator run this same state machine. All times are seconds since 1970, handed in.
 

@@ -104,8 +104,8 @@ pub struct RunningJob {
 
 impl RunningJob {
     /// Who started before whom. Kubernetes' times are whole seconds: of jobs that started in the same one, the older
-    /// goes first, and then the names decide. So the answer is one that a user can work out, which UIDs would not be. A job
-    /// that is only admitted starts last.
+    /// goes first, and then the names decide. So the answer is one that a user can work out, which UIDs would not be. A
+    /// job that is only admitted starts last.
     pub(crate) fn start_order(&self) -> impl Ord {
         (self.started.unwrap_or(i64::MAX), self.created, &self.namespace, &self.name, &self.id)
     }

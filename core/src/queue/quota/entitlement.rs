@@ -1,9 +1,9 @@
 //! What a queue may have, what is kept free for it, and what it deserves: worked out from the root down.
 //!
-//! Rule: Volcano's capacity plugin (`capacity.go:1095-1155`, `1481-1545`), for every resource by itself:
-//! `real = min(parent's real - all siblings' guarantees + own guarantee, capability)` and
-//! `deserved = max(min(deserved, real), guarantee)`. Where a queue sets no `deserved` at all, its `weight` gives it a part
-//! of what its siblings' leave of the parent's (proportion plugin, `proportion.go:199-266`).
+//! Rule: Volcano's capacity plugin (`capacity.go:1095-1155`, `1481-1545`), for every resource by itself: `real =
+//! min(parent's real - all siblings' guarantees + own guarantee, capability)` and `deserved = max(min(deserved, real),
+//! guarantee)`. Where a queue sets no `deserved` at all, its `weight` gives it a part of what its siblings' leave of
+//! the parent's (proportion plugin, `proportion.go:199-266`).
 //!
 //! Differences on purpose. A guarantee holds against uncles too: what is kept free for a queue is at least what is kept
 //! free for all below it (Volcano adds up at the root only, so that a nested guarantee protects from siblings alone).

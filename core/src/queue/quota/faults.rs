@@ -1,8 +1,9 @@
 //! What is wrong with a queue's amounts, and what counts instead: nobody else is stopped by it.
 //!
-//! Rule: what Volcano's webhook refuses (`validate_queue.go`: guarantee <= deserved <= capability <= every ancestor's, and
-//! the children's sums within the parent's) and its scheduler only logs (`capacity.go:1514-1551`). A queue that was there
-//! before a rule, or before its parent changed, is read with [`super::entitlement`]'s rules; this says so with numbers.
+//! Rule: what Volcano's webhook refuses (`validate_queue.go`: guarantee <= deserved <= capability <= every ancestor's,
+//! and the children's sums within the parent's) and its scheduler only logs (`capacity.go:1514-1551`). A queue that was
+//! there before a rule, or before its parent changed, is read with [`super::entitlement`]'s rules; this says so with
+//! numbers.
 
 use std::fmt;
 

@@ -2,8 +2,8 @@
 //!
 //! Rule: after [`half_life`](Decay::half_life) a mean is halfway between what it was and what has been used since
 //! (Slurm's `PriorityDecayHalfLife`, `src/plugins/priority/multifactor/priority_multifactor.c`; Kueue's
-//! `usageHalfLifeTime` of admission fair sharing, KEP-4136). Means are brought up to date at full [`TICK`]s of the clock,
-//! all at once, so that who goes first depends on what happened when, and not on how often anybody asked.
+//! `usageHalfLifeTime` of admission fair sharing, KEP-4136). Means are brought up to date at full [`TICK`]s of the
+//! clock, all at once, so that who goes first depends on what happened when, and not on how often anybody asked.
 
 /// Seconds between two updates of the means.
 pub(crate) const TICK: i64 = 10;

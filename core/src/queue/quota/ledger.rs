@@ -3,10 +3,10 @@
 //! Rule: an admitted binding is charged what was admitted. A placed one is charged the same (the scheduler may place up
 //! to the record at any time without asking again), and what pods beyond the record ask for, if there are any; a copy
 //! counts once for each cluster. Pods that ask for more than they were admitted for do not leave the host. As pods
-//! finish, what is left is charged; an ended one is charged nothing, unless copies of it are still to come. To hold less, a binding needs a smaller record. A
-//! binding that was placed without an admission is charged in the same way, so that the ledger says what the clusters
-//! run. Whatever records and clusters say, nothing is charged beyond what the workload can ask for; and that an
-//! admitted job has ended is believed only where it is placed.
+//! finish, what is left is charged; an ended one is charged nothing, unless copies of it are still to come. To hold
+//! less, a binding needs a smaller record. A binding that was placed without an admission is charged in the same way,
+//! so that the ledger says what the clusters run. Whatever records and clusters say, nothing is charged beyond what the
+//! workload can ask for; and that an admitted job has ended is believed only where it is placed.
 
 use std::collections::BTreeMap;
 

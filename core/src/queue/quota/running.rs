@@ -1,7 +1,7 @@
 //! How many jobs run in a queue and those below it: in all, and of each namespace.
 //!
-//! Rule: Slurm's `GrpJobs` and `MaxJobsPerUser` of a QOS (`src/slurmctld/acct_policy.c`), where a user is a namespace. A
-//! job counts once from its admission until nothing of it is charged, in its queue and in all above. It is a ceiling
+//! Rule: Slurm's `GrpJobs` and `MaxJobsPerUser` of a QOS (`src/slurmctld/acct_policy.c`), where a user is a namespace.
+//! A job counts once from its admission until nothing of it is charged, in its queue and in all above. It is a ceiling
 //! like any other, of a number that is no resource ([`Dim::JOBS`] and after it): requeue, expected ends and what a
 //! reservation takes know it as they know resources, while shares, entitlements and evictions know resources alone.
 

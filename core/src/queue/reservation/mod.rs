@@ -16,10 +16,10 @@
 //! Under an order that knows no shares every reservation reaches all the way up.
 //!
 //! *Why nobody starves.* Waiting long gives a queue nothing that others deserve. In its own queue every job ranks first
-//! at some time. Then the queue starts nothing more that asks for the scarce resource, so its use of that only shrinks: within
-//! the longest run there it is within what it deserves, or has nothing. The same holds for each queue above. After
-//! that only jobs go first that are within as well and rank better, and these do not become more. What a job gets that
-//! way that asks for more than its queue deserves is one turn: it starts when its queue has nothing else.
+//! at some time. Then the queue starts nothing more that asks for the scarce resource, so its use of that only shrinks:
+//! within the longest run there it is within what it deserves, or has nothing. The same holds for each queue above.
+//! After that only jobs go first that are within as well and rank better, and these do not become more. What a job gets
+//! that way that asks for more than its queue deserves is one turn: it starts when its queue has nothing else.
 //!
 //! *What it costs.* At most one reserving job's demand for each ceiling and resource stands idle. A job that lacks
 //! capacity reserves clusters and resources in the same way. As long as the fleet has as much idle as it asks for,

@@ -1,8 +1,9 @@
 //! The clients of all members' estimators, and a cache of what was asked and answered.
 //!
-//! A question is about one gang in one member. It takes into account the pods of others that are assumed in that member.
-//! An answer counts for [`FRESH`], and not at all once other pods are assumed there. An estimator that does not answer is
-//! not asked again for [`PAUSE`]: bindings wait for it once, and are placed by the cluster's resource summary until then.
+//! A question is about one gang in one member. It takes into account the pods of others that are assumed in that
+//! member. An answer counts for [`FRESH`], and not at all once other pods are assumed there. An estimator that does not
+//! answer is not asked again for [`PAUSE`]: bindings wait for it once, and are placed by the cluster's resource summary
+//! until then.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -226,8 +227,8 @@ impl EstimatorPool {
     }
 }
 
-/// How much of a gang fits: pods of its only task, or whole sets of all of its tasks, and where not even one fits, of what
-/// it needs at least. Sets are a lower bound: that other mixtures would fit is not known.
+/// How much of a gang fits: pods of its only task, or whole sets of all of its tasks, and where not even one fits, of
+/// what it needs at least. Sets are a lower bound: that other mixtures would fit is not known.
 async fn find_capacity(estimator: &EstimatorClient, question: &Question) -> Result<Capacity, EstimatorError> {
     let Question { cluster, namespace, gang, assumed, .. } = question;
     let workload = |held: &Assumed| AssumedWorkload {

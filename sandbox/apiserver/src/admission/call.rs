@@ -1,5 +1,5 @@
-//! Calling a webhook: in this process when a router is registered for its address, else over TLS with one pooled client per
-//! authority.
+//! Calling a webhook: in this process when a router is registered for its address, else over TLS with one pooled client
+//! per authority.
 
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -12,8 +12,8 @@ use crate::meta;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Refuses a role or binding that grants more than its writer has. Whoever may `escalate` roles, or `bind` the role, may;
-/// and so may whoever changes only what the garbage collector has to.
+/// Refuses a role or binding that grants more than its writer has. Whoever may `escalate` roles, or `bind` the role,
+/// may; and so may whoever changes only what the garbage collector has to.
 pub fn refuse_escalation(call: &Call, object: &Value, old: Option<&Value>) -> Result<(), Status> {
     let resource = &call.resource;
     let collected = old.is_some_and(|old| without_collection(old) == without_collection(object));

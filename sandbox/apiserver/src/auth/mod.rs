@@ -74,8 +74,8 @@ pub struct RequestInfo {
     pub name: String,
 }
 
-/// The user behind the request's bearer token (`authentication/request/bearertoken`); `None` when there is none. Another
-/// kind of credential is nobody's.
+/// The user behind the request's bearer token (`authentication/request/bearertoken`); `None` when there is none.
+/// Another kind of credential is nobody's.
 pub fn authenticate_request(
     server: &ApiServer,
     headers: &HeaderMap,
@@ -174,8 +174,8 @@ fn refusal_text(user: &User, request: &RequestInfo) -> String {
     format!("{who} resource {} in API group {} {place}", go_quote(&resource), go_quote(&request.group))
 }
 
-/// Answers a review (`SubjectAccessReview`, `SelfSubjectAccessReview`, `LocalSubjectAccessReview`, `SelfSubjectRulesReview`,
-/// `TokenReview`, `SelfSubjectReview`): the body with `status` filled in.
+/// Answers a review (`SubjectAccessReview`, `SelfSubjectAccessReview`, `LocalSubjectAccessReview`,
+/// `SelfSubjectRulesReview`, `TokenReview`, `SelfSubjectReview`): the body with `status` filled in.
 pub fn review_access(
     server: &ApiServer,
     user: &User,

@@ -1,4 +1,5 @@
-//! Which groups and versions there are, in which order, and their legacy lists (`/api`, `/apis`, `/apis/<g>`, `/apis/<g>/<v>`).
+//! Which groups and versions there are, in which order, and their legacy lists (`/api`, `/apis`, `/apis/<g>`,
+//! `/apis/<g>/<v>`).
 
 use base64::Engine;
 use serde_json::{Value, json};

@@ -28,8 +28,8 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const OPENAPI_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// Answers GET on a path that is not an object's: `/`, `/api`, `/apis`, `/api/v1`, `/apis/<group>[/<version>]`, `/openapi/...`,
-/// `/version`, `/healthz`, `/readyz`, `/livez`. `None`: no such path.
+/// Answers GET on a path that is not an object's: `/`, `/api`, `/apis`, `/api/v1`, `/apis/<group>[/<version>]`,
+/// `/openapi/...`, `/version`, `/healthz`, `/readyz`, `/livez`. `None`: no such path.
 pub fn respond_discovery(server: &ApiServer, path: &str, query: &Query, headers: &HeaderMap) -> Option<Response> {
     let registry = server.registry();
     let parts: Vec<&str> = path.split('/').filter(|p| !p.is_empty()).collect();
@@ -86,7 +86,8 @@ fn json_answer(value: &Value) -> Response {
     ([(CONTENT_TYPE, JSON)], value.to_string()).into_response()
 }
 
-/// `/api` and `/apis` in the legacy or the aggregated form. A clause that asks for the aggregated one wins over a plain one.
+/// `/api` and `/apis` in the legacy or the aggregated form. A clause that asks for the aggregated one wins over a plain
+/// one.
 fn answer_negotiated(headers: &HeaderMap, aggregated: impl Fn() -> Value, legacy: impl Fn() -> Value) -> Response {
     let accept: String = headers.get_all(ACCEPT).iter().filter_map(|h| h.to_str().ok()).collect::<Vec<_>>().join(",");
     match wanted_form(&accept) {

@@ -1,5 +1,5 @@
-//! OpenAPI v3: an index, and per version a document with the paths of its kinds and, for custom kinds, their schemas. That is what
-//! kubectl reads: whether PATCH knows `fieldValidation`, and what `explain` prints.
+//! OpenAPI v3: an index, and per version a document with the paths of its kinds and, for custom kinds, their schemas.
+//! That is what kubectl reads: whether PATCH knows `fieldValidation`, and what `explain` prints.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

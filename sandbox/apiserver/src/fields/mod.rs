@@ -146,8 +146,8 @@ pub fn track_update(live: Option<&Value>, new: &mut Value, writer: &Writer<'_>, 
     managed::write_managed(new, &managed);
 }
 
-/// Whether ownership of a decoded object can be tracked at all: a value that does not fit its type (which validation may
-/// never see, because it stands in a part that is reset) ends the tracking, and the object loses its entries.
+/// Whether ownership of a decoded object can be tracked at all: a value that does not fit its type (which validation
+/// may never see, because it stands in a part that is reset) ends the tracking, and the object loses its entries.
 pub fn trackable(object: &Value, schema: &TypeSchema) -> bool {
     let ty = Type::root(schema.node());
     typed::find_problems(object, ty).iter().all(|problem| problem.contains("duplicate entries for key"))

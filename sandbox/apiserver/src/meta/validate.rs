@@ -1,4 +1,5 @@
-//! What `ObjectMeta` must be, and which members an update may not change (`apimachinery/pkg/api/validation/objectmeta.go`).
+//! What `ObjectMeta` must be, and which members an update may not change
+//! (`apimachinery/pkg/api/validation/objectmeta.go`).
 
 use serde_json::Value;
 

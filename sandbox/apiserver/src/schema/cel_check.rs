@@ -1,6 +1,6 @@
-//! A light type check of CEL rules against the schema they stand in: names that do not exist, operators over values that
-//! have none, results that are no booleans, and quantifiers nested without bounds. What it cannot know it lets pass; the
-//! real compiler (cel-go `checker`, apiserver `cel/compilation.go`) knows more.
+//! A light type check of CEL rules against the schema they stand in: names that do not exist, operators over values
+//! that have none, results that are no booleans, and quantifiers nested without bounds. What it cannot know it lets
+//! pass; the real compiler (cel-go `checker`, apiserver `cel/compilation.go`) knows more.
 
 use kube_cel::cel::common::ast::{CallExpr, ComprehensionExpr, Expr, LiteralValue, SelectExpr, operators};
 use kube_cel::cel::parser::Expression;

@@ -1,8 +1,8 @@
 //! CustomResourceDefinitions as objects: their defaults, and everything outside the schemas that can be wrong with one
 //! (`pkg/apis/apiextensions/validation/validation.go`).
 //!
-//! The server validates an internal form in which parts that all versions share have moved to the top of the spec; error
-//! paths follow that form, so a definition of one version reports its schema under `spec.validation`.
+//! The server validates an internal form in which parts that all versions share have moved to the top of the spec;
+//! error paths follow that form, so a definition of one version reports its schema under `spec.validation`.
 
 use serde_json::{Map, Value, json};
 

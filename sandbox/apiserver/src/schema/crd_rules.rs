@@ -10,7 +10,8 @@ use super::error::FieldError;
 use super::node::Node;
 use crate::error::go_struct;
 
-/// What one rule may cost (`StaticEstimatedCostLimit`). Our estimate is rough, so only what is far beyond it is refused.
+/// What one rule may cost (`StaticEstimatedCostLimit`). Our estimate is rough, so only what is far beyond it is
+/// refused.
 const COSTLIEST_RULE: u64 = 10_000_000;
 const RULE_COST: &str = "estimated rule cost";
 const TOO_COSTLY: &str = " exceeds budget by factor of more than 100x (try simplifying the rule, or adding maxItems, \

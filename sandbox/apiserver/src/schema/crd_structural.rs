@@ -1,5 +1,5 @@
-//! A schema must be structural: what an object looks like is said outside of junctors, and junctors speak only of what is
-//! said there (`apiserver/schema/validation.go`, `complete.go`).
+//! A schema must be structural: what an object looks like is said outside of junctors, and junctors speak only of what
+//! is said there (`apiserver/schema/validation.go`, `complete.go`).
 
 use serde_json::Value;
 

@@ -1,4 +1,5 @@
-//! What a Service may say (`ValidateService`, `ValidateServiceUpdate` of `pkg/apis/core/validation`), and what is warned of.
+//! What a Service may say (`ValidateService`, `ValidateServiceUpdate` of `pkg/apis/core/validation`), and what is
+//! warned of.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

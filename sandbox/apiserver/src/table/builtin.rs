@@ -1,5 +1,5 @@
-//! The columns of the built-in kinds (`pkg/printers/internalversion/printers.go`), one row per kind. Descriptions are short:
-//! clients do not print them.
+//! The columns of the built-in kinds (`pkg/printers/internalversion/printers.go`), one row per kind. Descriptions are
+//! short: clients do not print them.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,5 @@
-//! The cells of the built-in kinds, one function per kind (`print<Kind>` in `pkg/printers/internalversion/printers.go`).
+//! The cells of the built-in kinds, one function per kind (`print<Kind>` in
+//! `pkg/printers/internalversion/printers.go`).
 
 macro_rules! cells {
     ($($cell:expr),+ $(,)?) => { vec![$(Value::from($cell)),+] };

@@ -1,8 +1,8 @@
 //! Create, update, patch and apply: from a request to the one commit (`endpoints/handlers/{create,update,patch}.go`,
 //! `registry/generic/registry/store.go`).
 //!
-//! Every attempt starts from the object as it is now and ends in a commit that insists on that version; when somebody was
-//! faster, the attempt is made again. Webhooks are called in between, without a lock.
+//! Every attempt starts from the object as it is now and ends in a commit that insists on that version; when somebody
+//! was faster, the attempt is made again. Webhooks are called in between, without a lock.
 
 mod decode;
 mod insert;

@@ -148,7 +148,8 @@ pub(super) fn enforce_patch_strict(
     Err(patch_invalid(&shown, &format!("strict decoding error: {}", strict.join(", "))))
 }
 
-/// A patched built-in object as messages show it: what the patch touched has sorted members, the rest those of the struct.
+/// A patched built-in object as messages show it: what the patch touched has sorted members, the rest those of the
+/// struct.
 pub(super) fn go_text(object: &Value, kind: PatchKind, bytes: &[u8]) -> String {
     let patch: Value = serde_json::from_slice(bytes).unwrap_or_default();
     let mut metadata_touched = kind != PatchKind::Json && patch.get("metadata").is_some();

@@ -1,5 +1,5 @@
-//! Placeholders of the recordings (`<uid:1>`, `<rv:2>`, `<time>`...): binding them at their first appearance in an answer,
-//! checking them afterwards, and putting bound values into later requests.
+//! Placeholders of the recordings (`<uid:1>`, `<rv:2>`, `<time>`...): binding them at their first appearance in an
+//! answer, checking them afterwards, and putting bound values into later requests.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

@@ -10,9 +10,10 @@
 //! CALDERA_CONFORMANCE_GRADE=C ... with CASE or FAILURES                                   show optional (grade C) differences too
 //! ```
 //!
-//! The recordings are in `fixtures/conformance`, or in the folder that `CALDERA_CONFORMANCE_DIR` names. `conformance <area>: P of N` counts the cases without a difference of grade A or B;
-//! the line `  strict` counts those without any difference at all. `CALDERA_CONFORMANCE_SERVER` and its tokens (see `target.rs`)
-//! point the runner at another server, a real one for instance.
+//! The recordings are in `fixtures/conformance`, or in the folder that `CALDERA_CONFORMANCE_DIR` names. `conformance
+//! <area>: P of N` counts the cases without a difference of grade A or B; the line `  strict` counts those without any
+//! difference at all. `CALDERA_CONFORMANCE_SERVER` and its tokens (see `target.rs`) point the runner at another server,
+//! a real one for instance.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::needless_pass_by_value)]
 
 mod bind;
@@ -153,8 +154,8 @@ async fn run_all(runner: &Arc<Runner>, cases: &[Arc<Case>]) -> BTreeMap<String, 
             Err(why) => println!("a case broke the runner: {why}"),
         }
     }
-    // Alone: some of these webhooks are asked about every write there is, a new kind is news to every client, and rights
-    // that a case binds in the whole cluster are alice's in every case.
+    // Alone: some of these webhooks are asked about every write there is, a new kind is news to every client, and
+    // rights that a case binds in the whole cluster are alice's in every case.
     for case in crds.into_iter().chain(webhooks) {
         outcomes.insert(case.id.clone(), limited(runner.run(&case)).await);
     }

@@ -1,7 +1,7 @@
 //! The server under test: one that the runner starts, or an external one named by environment variables.
 //!
-//! External: `CALDERA_CONFORMANCE_SERVER=https://host:port`, `CALDERA_CONFORMANCE_TOKEN` (admin) and, for the auth area,
-//! `CALDERA_CONFORMANCE_ALICE_TOKEN`.
+//! External: `CALDERA_CONFORMANCE_SERVER=https://host:port`, `CALDERA_CONFORMANCE_TOKEN` (admin) and, for the auth
+//! area, `CALDERA_CONFORMANCE_ALICE_TOKEN`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

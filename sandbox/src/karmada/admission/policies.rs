@@ -1,6 +1,7 @@
 //! What admission refuses of policies.
 //!
-//! Rule: Karmada `pkg/util/validation/validation.go`, `pkg/webhook/{clusterpropagationpolicy,propagationpolicy}/validating.go`.
+//! Rule: Karmada `pkg/util/validation/validation.go`,
+//! `pkg/webhook/{clusterpropagationpolicy,propagationpolicy}/validating.go`.
 
 use std::collections::BTreeSet;
 

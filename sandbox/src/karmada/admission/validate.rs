@@ -1,6 +1,7 @@
 //! What admission refuses.
 //!
-//! Rule: Karmada `pkg/webhook/{resourcebinding,resourcedeletionprotection}/validating.go`; of policies see [`super::policies`].
+//! Rule: Karmada `pkg/webhook/{resourcebinding,resourcedeletionprotection}/validating.go`; of policies see
+//! [`super::policies`].
 
 use caldera_core::quantity::Quantity;
 use serde_json::Value;

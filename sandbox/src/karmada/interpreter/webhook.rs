@@ -1,8 +1,8 @@
 //! Karmada's resource interpreter webhooks: which one answers, what is asked, and which answers count.
 //!
-//! Rule: Karmada `pkg/resourceinterpreter/customized/webhook`: configurations in order of `<configuration>/<hook>`, first
-//! rule that matches; `ResourceInterpreterContext` over HTTPS; a wrong uid, a non-2xx answer, an unsuccessful one or a
-//! missing field is an error, and an error is never passed over to the next interpreter.
+//! Rule: Karmada `pkg/resourceinterpreter/customized/webhook`: configurations in order of `<configuration>/<hook>`,
+//! first rule that matches; `ResourceInterpreterContext` over HTTPS; a wrong uid, a non-2xx answer, an unsuccessful one
+//! or a missing field is an error, and an error is never passed over to the next interpreter.
 
 use std::{collections::BTreeMap, fmt, sync::Mutex, time::Duration};
 

@@ -1,8 +1,8 @@
 //! How many replicas, or sets of components, Karmada believes a cluster can take: the estimate of
 //! `caldera_core::place::general_estimator`, of objects.
 //!
-//! Rule for sets: `GeneralEstimator.MaxAvailableComponentSets` (`pkg/estimator/client/component.go`): free pods, sums, and
-//! where there are models as many whole sets as first fit packs on their nodes.
+//! Rule for sets: `GeneralEstimator.MaxAvailableComponentSets` (`pkg/estimator/client/component.go`): free pods, sums,
+//! and where there are models as many whole sets as first fit packs on their nodes.
 
 use caldera_core::{
     place::general_estimator::{Grade, Published},

@@ -1,7 +1,7 @@
 //! Works report to their binding, and the binding to the template.
 //!
-//! Rule: Karmada `pkg/controllers/status/{rb,crb}_status_controller.go`, `common.go`: on every change of a Work's status,
-//! on a Work's deletion, and, once the binding was scheduled, when its template's version moves.
+//! Rule: Karmada `pkg/controllers/status/{rb,crb}_status_controller.go`, `common.go`: on every change of a Work's
+//! status, on a Work's deletion, and, once the binding was scheduled, when its template's version moves.
 
 use std::{sync::Arc, time::Duration};
 

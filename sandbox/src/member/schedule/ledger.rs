@@ -1,9 +1,9 @@
 //! What each queue holds, what is promised in it, and what it may hold at most.
 //!
-//! Rule: `plugins/capacity/capacity.go` and `plugins/proportion` where they agree. A queue may hold what the nodes offer
-//! less the guarantees of the others, and no more than its capability and that of its ancestors; of cpu and memory a
-//! capability of zero or less is none; `pods` and attachable volumes are not compared. Everything counts for all
-//! ancestors too.
+//! Rule: `plugins/capacity/capacity.go` and `plugins/proportion` where they agree. A queue may hold what the nodes
+//! offer less the guarantees of the others, and no more than its capability and that of its ancestors; of cpu and
+//! memory a capability of zero or less is none; `pods` and attachable volumes are not compared. Everything counts for
+//! all ancestors too.
 
 use std::collections::BTreeMap;
 

@@ -1,11 +1,12 @@
-//! What a member's schedulers do: Volcano's `enqueue` and gang `allocate` for its own pods, kube-scheduler for the rest.
+//! What a member's schedulers do: Volcano's `enqueue` and gang `allocate` for its own pods, kube-scheduler for the
+//! rest.
 //!
 //! Rule: `pkg/scheduler/actions/{enqueue,allocate,backfill}` with the default plugins (priority, gang, overcommit,
 //! proportion's capability), as far as a federation can see them: a PodGroup enters its open queue while its minimum
 //! fits below the capability of the queue and its ancestors and below 1.2 times the nodes; pods are bound only if the
-//! whole minimum of the gang (and of each task) gets a node; queue priority, job priority, then age decide. A gang with hard
-//! topology is bound within one HyperNode that is low enough, or not at all. Left out: shares between queues of one priority,
-//! preemption, soft topology and that of partitions.
+//! whole minimum of the gang (and of each task) gets a node; queue priority, job priority, then age decide. A gang with
+//! hard topology is bound within one HyperNode that is low enough, or not at all. Left out: shares between queues of
+//! one priority, preemption, soft topology and that of partitions.
 
 mod enqueue;
 mod gang;

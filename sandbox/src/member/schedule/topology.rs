@@ -1,9 +1,9 @@
 //! In which HyperNodes a gang with hard topology may be (`plugins/network-topology-aware`, `api/hyper_node_info.go`).
 //!
-//! Rule: a HyperNode holds the nodes that its members select and those of the HyperNodes that it names, one parent each; a root
-//! above all, one tier higher than the highest, holds every node. A gang is tried in the HyperNodes up to the highest tier that
-//! it allows, lower tiers first; once some of it has nodes, only in those that hold these too. A tier's name is its number; a
-//! name that no HyperNode has is dropped, and mode hard with neither asks for nothing.
+//! Rule: a HyperNode holds the nodes that its members select and those of the HyperNodes that it names, one parent
+//! each; a root above all, one tier higher than the highest, holds every node. A gang is tried in the HyperNodes up to
+//! the highest tier that it allows, lower tiers first; once some of it has nodes, only in those that hold these too. A
+//! tier's name is its number; a name that no HyperNode has is dropped, and mode hard with neither asks for nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,7 +48,8 @@ impl HyperNodes {
         hyper_nodes
     }
 
-    /// The sets of nodes that a PodGroup is tried in, first to last; `None` stands for all nodes. `used` are the nodes that it has.
+    /// The sets of nodes that a PodGroup is tried in, first to last; `None` stands for all nodes. `used` are the nodes
+    /// that it has.
     pub(super) fn candidates(&self, group: &Value, used: &BTreeSet<String>) -> Vec<Option<BTreeSet<String>>> {
         let topology = |field: &str| group.pointer(&format!("/spec/networkTopology/{field}"));
         let by_name =

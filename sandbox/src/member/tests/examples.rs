@@ -1,5 +1,5 @@
-//! Jobs as their users write them (`fixtures/examples`, or `examples` of `CALDERA_SHARED_DIR`): each valid one goes all the way, the invalid one is refused in a
-//! sentence.
+//! Jobs as their users write them (`fixtures/examples`, or `examples` of `CALDERA_SHARED_DIR`): each valid one goes all
+//! the way, the invalid one is refused in a sentence.
 
 use super::*;
 

@@ -73,7 +73,8 @@ fn more_pods_of_a_hard_gang_follow_the_first() {
     assert_eq!((nodes(&cluster, "j-"), cluster.bound()), (vec!["node-0".to_owned(), "node-1".to_owned()], 4));
 }
 
-/// What the federation pins is honoured: the lowest HyperNode that the affinity allows is taken, not the first that is free.
+/// What the federation pins is honoured: the lowest HyperNode that the affinity allows is taken, not the first that is
+/// free.
 #[test]
 fn a_pin_decides_which_hyper_node_is_taken() {
     let mut cluster = racked();

@@ -1,4 +1,5 @@
-//! StatefulSets (`pkg/controller/statefulset`): pods with fixed names, started one after the other unless told otherwise.
+//! StatefulSets (`pkg/controller/statefulset`): pods with fixed names, started one after the other unless told
+//! otherwise.
 
 use serde_json::{Value, json};
 

@@ -133,8 +133,8 @@ impl Engine {
         self.reservations.held_by(id).is_some_and(|id| !matches!(id.cause, Shortage::Backoff))
     }
 
-    /// Whether a reservation before it has something scarce that it asks for. Nobody should be evicted for it: what came
-    /// free would go to the other, or that one's would go to it.
+    /// Whether a reservation before it has something scarce that it asks for. Nobody should be evicted for it: what
+    /// came free would go to the other, or that one's would go to it.
     #[must_use]
     pub fn contends_with_reservation(&self, id: &str) -> bool {
         let Some(JobState::Pending { node, key, shape, .. }) = self.jobs.get(id) else { return false };

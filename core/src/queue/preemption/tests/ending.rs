@@ -238,8 +238,8 @@ fn how_many_rounds() {
     }
 }
 
-/// Volcano's rule, and Kueue's, let these two take turns: each preempts within its queue while it borrows, and each queue
-/// takes back from the other.
+/// Volcano's rule, and Kueue's, let these two take turns: each preempts within its queue while it borrows, and each
+/// queue takes back from the other.
 #[test]
 fn preemption_and_reclaim_do_not_take_turns() {
     let big = |id: &str, queue: &str| RunningJob { priority: 9, ..job_of(id, queue, 6) };

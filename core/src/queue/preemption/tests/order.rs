@@ -133,7 +133,8 @@ fn surplus_keeps_every_task_its_minimum_and_leaves_partitions_alone() {
         EvictedPart::Whole => Vec::new(),
     };
     let less = |all: &[(&str, u32)]| all.iter().map(|(name, pods)| ((*name).to_owned(), *pods)).collect::<Vec<_>>();
-    // Six can be spared: four workers, then the masters that are left; the partitions of eval count, and none of them goes.
+    // Six can be spared: four workers, then the masters that are left; the partitions of eval count, and none of them
+    // goes.
     assert_eq!(taken(1), less(&[("worker", 1)]));
     assert_eq!(taken(4), less(&[("worker", 4)]));
     assert_eq!(taken(6), less(&[("master", 2), ("worker", 4)]));

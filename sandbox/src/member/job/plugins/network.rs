@@ -90,8 +90,9 @@ pub(super) fn svc_on_pod(job: &Value, plugin: &Plugin<'_>, pod: &mut Value) {
 
 const SSH_PATH: &str = "/root/.ssh";
 
-/// Secret `{job}-ssh`. Volcano makes a fresh RSA key in each cluster unless the arguments give one; no pod of a simulated
-/// node ever opens it, so here it is text that follows from the job's UID, different in each cluster like Volcano's.
+/// Secret `{job}-ssh`. Volcano makes a fresh RSA key in each cluster unless the arguments give one; no pod of a
+/// simulated node ever opens it, so here it is text that follows from the job's UID, different in each cluster like
+/// Volcano's.
 pub(super) fn ssh_objects(job: &Value, plugin: &Plugin<'_>) -> Vec<(Kind, Value)> {
     let given = plugin.flag("ssh-private-key", "");
     let (private, public) = if given.is_empty() {

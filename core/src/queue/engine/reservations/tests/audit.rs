@@ -3,7 +3,8 @@
 use super::*;
 
 impl Engine {
-    /// Every sleeper still has a reason to sleep, and every reservation is the one that looking at everything again would give.
+    /// Every sleeper still has a reason to sleep, and every reservation is the one that looking at everything again
+    /// would give.
     pub(crate) fn audit(&self) {
         for node in self.index.values() {
             let slot = &self.slots[node.index()];
@@ -45,8 +46,8 @@ impl Engine {
         self.audit_holders();
     }
 
-    /// The search for inadmissible jobs that have enough quota finds in each queue what a scan of its shapes finds. Only
-    /// those behind a job that is yet to be considered may be left for later.
+    /// The search for inadmissible jobs that have enough quota finds in each queue what a scan of its shapes finds.
+    /// Only those behind a job that is yet to be considered may be left for later.
     pub(crate) fn audit_requeue(&self) {
         if self.is_quota_outdated {
             return;

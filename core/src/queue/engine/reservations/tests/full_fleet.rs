@@ -132,8 +132,8 @@ fn pass(now: &mut i64, event: &Event) -> i64 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
-    /// Who starts, in which order, is the same as if all that have enough where they sleep were looked at after each event
-    /// and each start. Without reservations: those depend on who was looked at before.
+    /// Who starts, in which order, is the same as if all that have enough where they sleep were looked at after each
+    /// event and each start. Without reservations: those depend on who was looked at before.
     #[test]
     fn freed_room_starts_whom_looking_at_everybody_starts(events in prop::collection::vec(event(), 1..120)) {
         let mut both = [false, true].map(|eager| Told::new(None, eager));

@@ -85,9 +85,9 @@ proptest! {
         }
     }
 
-    /// Small jobs never stop coming, in every queue, and each runs for at most 50 seconds. A big one that came first starts within its
-    /// wait for a reservation and 50 seconds for each ceiling on its way up: a ceiling that is not short when it gets its reservation may
-    /// become so until the one below is free.
+    /// Small jobs never stop coming, in every queue, and each runs for at most 50 seconds. A big one that came first
+    /// starts within its wait for a reservation and 50 seconds for each ceiling on its way up: a ceiling that is not
+    /// short when it gets its reservation may become so until the one below is free.
     #[test]
     fn a_big_job_starts_within_the_stated_bound_among_endless_small_ones(
         sizes in prop::collection::vec((0..3usize, 1..4i64, 1..50i64), 200),
@@ -320,8 +320,8 @@ impl Play {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
-    /// Whatever queues deserve: a job that fits in one cluster alone starts within its wait for a reservation and, for each of its three
-    /// queues and for what it lacks there (quota, then room), the longest run.
+    /// Whatever queues deserve: a job that fits in one cluster alone starts within its wait for a reservation and, for
+    /// each of its three queues and for what it lacks there (quota, then room), the longest run.
     #[test]
     fn a_big_job_starts_among_small_ones_whatever_its_queue_deserves(
         sizes in prop::collection::vec((0..3usize, 1..4i64, 1..50i64), 200),
@@ -353,8 +353,8 @@ proptest! {
         prop_assert!(started <= RESERVATION_AFTER + 5 * 50, "{started}");
     }
 
-    /// Who starts, and when, is the same as if everybody were asked again, and nobody is asked more often. Without reservations: who
-    /// lacks both room and quota holds one about what it was found to lack last.
+    /// Who starts, and when, is the same as if everybody were asked again, and nobody is asked more often. Without
+    /// reservations: who lacks both room and quota holds one about what it was found to lack last.
     #[test]
     fn growth_wakes_all_that_it_could_help(
         arrivals in prop::collection::vec(arrival(), 1..40),
@@ -377,8 +377,8 @@ proptest! {
         prop_assert!(plays[1].room.asked <= plays[0].room.asked);
     }
 
-    /// The same histories with reservations: nobody sleeps who could start, every reservation is as it should be, and in the end nobody
-    /// waits.
+    /// The same histories with reservations: nobody sleeps who could start, every reservation is as it should be, and
+    /// in the end nobody waits.
     #[test]
     fn with_fences_nobody_sleeps_who_could_start(
         arrivals in prop::collection::vec(arrival(), 1..40),
