@@ -213,6 +213,9 @@ fn assess_record(
     let minimum = pod_group::pod_group_minimum(gang, priority_of).pods;
     let elastic = workload.kind == WorkloadKind::VolcanoJob;
     let mut resize = decide_resize(Wanted { gang, elastic, minimum: &minimum, copies }, record)?;
+    if matches!(resize, Resize::Shrink(_)) && charge.stage == Stage::Placed && workload.kind.keeps_pods() {
+        return None;
+    }
     if let Resize::Grow(more) = &mut resize {
         if charge.stage != Stage::Placed || charge.over_record || workload.held || binding.suspended {
             return None;

@@ -294,6 +294,13 @@ impl WorkloadKind {
         Some(self.layout()?.pods.logs)
     }
 
+    /// Whether its controller may keep pods that its edited template has no more: KubeRay goes on with a RayJob's
+    /// cluster as it was made, Kubeflow's operators make what lacks and take nothing away.
+    #[must_use]
+    pub fn keeps_pods(self) -> bool {
+        self.layout().is_some() && self != Self::LeaderWorkerSet
+    }
+
     /// The table by which the kind is read, if it is.
     pub(super) fn layout(self) -> Option<&'static Layout> {
         match self {

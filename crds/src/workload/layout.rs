@@ -127,6 +127,8 @@ pub(super) enum Wanted {
     Zero,
     /// Absent or one of these.
     OneOf(&'static [&'static str]),
+    /// There, and one of these.
+    SetTo(&'static [&'static str]),
 }
 
 impl Wanted {
@@ -141,7 +143,8 @@ impl Wanted {
                 _ => false,
             },
             Self::Zero => value.is_null() || value == 0,
-            Self::OneOf(words) => value.is_null() || value.as_str().is_some_and(|word| words.contains(&word)),
+            Self::OneOf(words) => value.is_null() || Self::SetTo(words).accepts(value),
+            Self::SetTo(words) => value.as_str().is_some_and(|word| words.contains(&word)),
         }
     }
 }

@@ -21,13 +21,20 @@ const KUBEFLOW_ENDS: &[End] = &[
 const KUBEFLOW_STATUSES: &[&str] = &["replicaStatuses"];
 const KUBEFLOW_TTL: Demand =
     Demand { at: &["spec", "runPolicy", "ttlSecondsAfterFinished"], is: Wanted::Unset, why: TTL };
+/// Absent is `None` to all three operators (`pkg/apis/kubeflow.org/v1/pytorch_defaults.go`, `tensorflow_defaults.go`;
+/// mpi-operator `pkg/apis/kubeflow/v2beta1/default.go`): pods that run go on when the job has ended.
+const KUBEFLOW_CLEAN: Demand = Demand {
+    at: &["spec", "runPolicy", "cleanPodPolicy"],
+    is: Wanted::SetTo(&["Running", "All"]),
+    why: "its pods would run on after its end: set it to Running or All",
+};
 /// What all of Kubeflow's kinds share.
 const KUBEFLOW: Layout = Layout {
     pod_sets: &[],
     class: &["spec", "runPolicy", "schedulingPolicy", "priorityClass"],
     suspend: Some((&["spec", "runPolicy", "suspend"], "spec.runPolicy.suspend")),
     deadline: &["spec", "runPolicy", "activeDeadlineSeconds"],
-    demands: &[KUBEFLOW_TTL],
+    demands: &[KUBEFLOW_TTL, KUBEFLOW_CLEAN],
     ends: KUBEFLOW_ENDS,
     running: &[Count::Each(KUBEFLOW_STATUSES, "active")],
     succeeded: &[Count::Each(KUBEFLOW_STATUSES, "succeeded")],
@@ -52,6 +59,7 @@ pub(super) static PYTORCH_JOB: Layout = Layout {
     }],
     demands: &[
         KUBEFLOW_TTL,
+        KUBEFLOW_CLEAN,
         Demand {
             at: &["spec", "elasticPolicy", "metrics"],
             is: Wanted::Unset,
@@ -107,6 +115,8 @@ const RAY_REPLICAS: &[Number] =
     &[Number::or(&["replicas"], 0).least(&["minReplicas"]).most(&["maxReplicas"]), Number::or(&["numOfHosts"], 1)];
 const RAY_GROUP: TaskMark = TaskMark::Label("ray.io/group");
 const RAY_HEAD: &str = "a Ray cluster needs a head";
+const RAY_DELETION: &str =
+    "it goes before shutdownAfterJobFinishes, and its pods may run on after its end: leave this out";
 const RAY_AUTOSCALER: &str = "its autoscaler would change the number of pods that was charged: set it to false";
 
 pub(super) static RAY_CLUSTER: Layout = Layout {
@@ -191,6 +201,8 @@ pub(super) static RAY_JOB: Layout = Layout {
             is: Wanted::Zero,
             why: "its pods would run on after its end: set it to 0",
         },
+        Demand { at: &["spec", "deletionStrategy"], is: Wanted::Unset, why: RAY_DELETION },
+        Demand { at: &["spec", "deletionPolicy"], is: Wanted::Unset, why: RAY_DELETION },
         Demand {
             at: &["spec", "submissionMode"],
             is: Wanted::OneOf(&["K8sJobMode", "HTTPMode", "InteractiveMode"]),

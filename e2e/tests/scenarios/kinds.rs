@@ -42,7 +42,7 @@ fn kubeflow(kind: WorkloadKind, field: &str, first: &str) -> Example {
     let statuses = |field: &str| json!({first: {field: 1}, "Worker": {field: 2}});
     Example {
         kind,
-        spec: json!({"runPolicy": {"cleanPodPolicy": "None"}, field: specs}),
+        spec: json!({"runPolicy": {"cleanPodPolicy": "Running"}, field: specs}),
         cpu: "300m",
         running: json!({"conditions": conditions(&["Created", "Running"]), "replicaStatuses": statuses("active")}),
         ended: Some(json!({

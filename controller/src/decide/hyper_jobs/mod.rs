@@ -289,6 +289,11 @@ impl HyperJobs {
         let mut left = MOST_UNDER_WAY.saturating_sub(under_way);
         let mut decisions = Vec::new();
         for (_, key) in due.into_iter().take(LOOKS) {
+            // Nothing is planned that could not be written.
+            if left == 0 {
+                self.looks.insert(key, after(now, AGAIN));
+                continue;
+            }
             self.looks.remove(&key);
             let Some(tracked) = self.all.get_mut(&key) else { continue };
             if tracked.facts.is_deleting() || has_ended(&tracked.facts.object) {

@@ -48,20 +48,22 @@ fn examples() -> Vec<LayoutExample> {
     vec![
         (
             WorkloadKind::PyTorchJob,
-            json!({"runPolicy": {"activeDeadlineSeconds": 90},
+            json!({"runPolicy": {"activeDeadlineSeconds": 90, "cleanPodPolicy": "All"},
                 "pytorchReplicaSpecs": replica_specs(&[("Master", 1, "1"), ("Worker", 3, "2")])}),
             vec![("master", 1), ("worker", 3)],
             "7",
         ),
         (
             WorkloadKind::TfJob,
-            json!({"tfReplicaSpecs": replica_specs(&[("Chief", 1, "1"), ("PS", 2, "500m"), ("Worker", 2, "1")])}),
+            json!({"runPolicy": {"cleanPodPolicy": "Running"},
+                "tfReplicaSpecs": replica_specs(&[("Chief", 1, "1"), ("PS", 2, "500m"), ("Worker", 2, "1")])}),
             vec![("chief", 1), ("ps", 2), ("worker", 2)],
             "4",
         ),
         (
             WorkloadKind::MpiJob,
-            json!({"mpiReplicaSpecs": replica_specs(&[("Launcher", 1, "100m"), ("Worker", 2, "1")])}),
+            json!({"runPolicy": {"cleanPodPolicy": "Running"},
+                "mpiReplicaSpecs": replica_specs(&[("Launcher", 1, "100m"), ("Worker", 2, "1")])}),
             vec![("launcher", 1), ("worker", 2)],
             "2100m",
         ),
@@ -127,10 +129,15 @@ fn a_job_without_templates_is_wrong_and_says_where() {
 fn defaults_are_those_of_the_kinds_own_controller() {
     let count = |kind: WorkloadKind, spec: Value| read_gang(&object(kind, spec)).unwrap().replicas();
     let bare = |name: &str| json!({name: {"template": pods("1")}});
-    assert_eq!(count(WorkloadKind::PyTorchJob, json!({"pytorchReplicaSpecs": bare("Worker")})), 1);
+    let clean = json!({"cleanPodPolicy": "All"});
+    assert_eq!(count(WorkloadKind::PyTorchJob, json!({"runPolicy": clean, "pytorchReplicaSpecs": bare("Worker")})), 1);
     let mut mpi = bare("Launcher");
     mpi["Worker"] = json!({"template": pods("1")});
-    assert_eq!(count(WorkloadKind::MpiJob, json!({"mpiReplicaSpecs": mpi})), 1, "no workers unless told");
+    assert_eq!(
+        count(WorkloadKind::MpiJob, json!({"runPolicy": clean, "mpiReplicaSpecs": mpi})),
+        1,
+        "no workers unless told"
+    );
     let group = |group: Value| json!({"headGroupSpec": {"template": pods("1")}, "workerGroupSpecs": [group]});
     let ray = |group_spec: Value| count(WorkloadKind::RayCluster, group(group_spec)) - 1;
     assert_eq!(ray(json!({"groupName": "g", "minReplicas": 3, "template": pods("1")})), 3);
@@ -184,7 +191,9 @@ fn more_pods_than_can_be_counted_are_refused() {
 fn the_jobs_own_priority_class_comes_before_its_pods() {
     let mut template = pods("1");
     template["spec"]["priorityClassName"] = "of-pods".into();
-    let spec = json!({"pytorchReplicaSpecs": {"Worker": {"template": template}}});
+    let spec = json!({
+        "runPolicy": {"cleanPodPolicy": "All"}, "pytorchReplicaSpecs": {"Worker": {"template": template}},
+    });
     let mut object = object(WorkloadKind::PyTorchJob, spec);
     assert_eq!(priority_class_of(&object), "of-pods");
     object["spec"]["runPolicy"]["schedulingPolicy"]["priorityClass"] = "own".into();
@@ -273,4 +282,26 @@ fn a_job_ends_as_its_kind_writes_it() {
         assert_eq!(ended.as_deref(), want, "{kind:?} {status}");
         assert_eq!(has_copy_ended(kind, &status), want.is_some());
     }
+}
+
+/// KubeRay looks at `deletionStrategy` before `shutdownAfterJobFinishes`; Kubeflow's operators clean nothing by default.
+#[test]
+fn what_would_run_on_after_its_end_is_refused() {
+    let refusal = |kind: WorkloadKind, change: fn(&mut Value)| {
+        let mut spec = examples().into_iter().find(|example| example.0 == kind).unwrap().1;
+        change(&mut spec);
+        read_gang(&object(kind, spec)).unwrap_err().to_string()
+    };
+    for kind in [WorkloadKind::PyTorchJob, WorkloadKind::TfJob, WorkloadKind::MpiJob] {
+        for change in [
+            |spec: &mut Value| drop(spec["runPolicy"].take()),
+            |spec: &mut Value| spec["runPolicy"]["cleanPodPolicy"] = "None".into(),
+        ] {
+            assert!(refusal(kind, change).starts_with("spec.runPolicy.cleanPodPolicy"), "{kind:?}");
+        }
+    }
+    let told = refusal(WorkloadKind::RayJob, |spec| spec["deletionStrategy"] = json!({"deletionRules": []}));
+    assert!(told.starts_with("spec.deletionStrategy"), "{told}");
+    let told = refusal(WorkloadKind::RayJob, |spec| spec["deletionPolicy"] = "DeleteSelf".into());
+    assert!(told.starts_with("spec.deletionPolicy"), "{told}");
 }
