@@ -284,7 +284,8 @@ fn a_job_ends_as_its_kind_writes_it() {
     }
 }
 
-/// KubeRay looks at `deletionStrategy` before `shutdownAfterJobFinishes`; Kubeflow's operators clean nothing by default.
+/// KubeRay looks at `deletionStrategy` before `shutdownAfterJobFinishes`; Kubeflow's operators clean nothing by
+/// default.
 #[test]
 fn what_would_run_on_after_its_end_is_refused() {
     let refusal = |kind: WorkloadKind, change: fn(&mut Value)| {
