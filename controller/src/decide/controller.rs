@@ -270,7 +270,7 @@ impl Controller {
                     if let Some(queue) = self.objects.queues.get(&name) {
                         self.jobs.engine.set_queue(queue.spec.clone());
                         if name.as_str() == DEFAULT_QUEUE && self.jobs.engine.set_paused(queue.paused.clone()) {
-                            tracing::warn!(paused = queue.paused.as_deref(), "releases are paused, or go on");
+                            tracing::info!(paused = queue.paused.as_deref(), "releases are paused, or go on");
                         }
                     }
                     self.jobs.changed = true;

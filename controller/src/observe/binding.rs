@@ -22,7 +22,7 @@ use caldera_crds::{
     karmada::work::{AggregatedStatusItem, ResourceBinding},
     names::caldera::ADMISSION,
     placement,
-    workload::progress::has_copy_ended,
+    workload::progress::{has_copy_begun, has_copy_ended},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
@@ -244,9 +244,9 @@ fn list_silent_copies(binding: BindingView<'_>) -> Vec<ClusterName> {
 
 fn list_begun_clusters(binding: BindingView<'_>) -> Vec<ClusterName> {
     let items = binding.status.into_iter().flat_map(|status| &status.aggregated_status);
-    let phase = |status: &Value| status["state"]["phase"].as_str().unwrap_or("").to_owned();
+    let Some(kind) = binding.workload_kind() else { return Vec::new() };
     items
-        .filter(|item| item.status.as_ref().is_some_and(|status| !matches!(phase(status).as_str(), "" | "Pending")))
+        .filter(|item| item.status.as_ref().is_some_and(|status| has_copy_begun(kind, status)))
         .map(|item| item.cluster_name.as_str().into())
         .collect()
 }

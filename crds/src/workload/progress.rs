@@ -52,6 +52,17 @@ pub fn has_copy_ended(kind: WorkloadKind, status: &Value) -> bool {
     read_status(kind, &Value::Null, status, None).ended.is_some()
 }
 
+/// Whether one cluster's copy says in its status that something of it ran: a Volcano Job is past Pending, a kind that is
+/// read by a table counts pods. Other kinds do not say.
+#[must_use]
+pub fn has_copy_begun(kind: WorkloadKind, status: &Value) -> bool {
+    if kind.layout().is_none() {
+        return !matches!(status["state"]["phase"].as_str(), None | Some("" | "Pending"));
+    }
+    let progress = read_status(kind, &Value::Null, status, None);
+    progress.ended.is_some() || [progress.running, progress.succeeded, progress.failed].iter().any(|pods| *pods > 0)
+}
+
 fn read_status(kind: WorkloadKind, object: &Value, status: &Value, gang: Option<&Gang>) -> Progress {
     match kind {
         WorkloadKind::VolcanoJob => read_volcano_job(object, status),

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::workload::{
     WorkloadKind, names_queue, priority_class_of,
-    progress::{has_copy_ended, read_progress},
+    progress::{has_copy_begun, has_copy_ended, read_progress},
     queue_of, read_gang, running_estimate,
 };
 
@@ -305,4 +305,13 @@ fn what_would_run_on_after_its_end_is_refused() {
     assert!(told.starts_with("spec.deletionStrategy"), "{told}");
     let told = refusal(WorkloadKind::RayJob, |spec| spec["deletionPolicy"] = "DeleteSelf".into());
     assert!(told.starts_with("spec.deletionPolicy"), "{told}");
+}
+
+#[test]
+fn a_copy_of_which_a_pod_ran_has_begun() {
+    let says = |active: u32| json!({"replicaStatuses": {"Worker": {"active": active}}});
+    assert!(has_copy_begun(WorkloadKind::PyTorchJob, &says(1)));
+    assert!(!has_copy_begun(WorkloadKind::PyTorchJob, &says(0)));
+    assert!(has_copy_begun(WorkloadKind::VolcanoJob, &json!({"state": {"phase": "Running"}})));
+    assert!(!has_copy_begun(WorkloadKind::VolcanoJob, &json!({"state": {"phase": "Pending"}})));
 }
