@@ -52,8 +52,8 @@ pub fn has_copy_ended(kind: WorkloadKind, status: &Value) -> bool {
     read_status(kind, &Value::Null, status, None).ended.is_some()
 }
 
-/// Whether one cluster's copy says in its status that something of it ran: a Volcano Job is past Pending, a kind that is
-/// read by a table counts pods. Other kinds do not say.
+/// Whether one cluster's copy says in its status that something of it ran: a Volcano Job is past Pending, a kind that
+/// is read by a table counts pods. Other kinds do not say.
 #[must_use]
 pub fn has_copy_begun(kind: WorkloadKind, status: &Value) -> bool {
     if kind.layout().is_none() {
