@@ -25,6 +25,8 @@ pub(crate) struct EndedJobs {
     early: Vec<(EndedJob, bool)>,
     /// Bindings of jobs whose end was taken in, by the job's UID.
     taken: BTreeMap<Key, Arc<str>>,
+    /// When jobs that have not ended began to run, in seconds since 1970: one that is deleted says no more.
+    began: BTreeMap<Key, i64>,
 }
 
 impl EndedJobs {
@@ -49,8 +51,13 @@ impl EndedJobs {
         let Some(workload) = workload.filter(|workload| workload.uid == binding.workload_uid) else { return };
         let Some(result) = workload.progress.ended.as_ref() else {
             self.taken.remove(&binding.key);
+            match workload.progress.started {
+                Some(began) => drop(self.began.insert(binding.key.clone(), began)),
+                None => drop(self.began.remove(&binding.key)),
+            }
             return;
         };
+        self.began.remove(&binding.key);
         if self.taken.get(&binding.key) == Some(&workload.uid) {
             return;
         }
@@ -73,8 +80,9 @@ impl EndedJobs {
         now: Timestamp,
     ) {
         let is_taken = self.taken.remove(&binding.key).is_some();
+        let began = self.began.remove(&binding.key);
         if let Some(charge) = charge.filter(|_| !is_taken && !is_there) {
-            self.record(describe_end(binding, charge, None, DELETED, now), false);
+            self.record(describe_end(binding, charge, began, DELETED, now), false);
         }
     }
 

@@ -379,7 +379,7 @@ impl Objects {
             }
             // Its version alone changes nothing, but is what a write of ours tests.
             known.resource_version = Arc::clone(&workload.resource_version);
-            workload.on_nodes = known.on_nodes.filter(|_| known.uid == workload.uid);
+            workload.keep_known(known);
             if **known == workload {
                 return Vec::new();
             }

@@ -100,6 +100,16 @@ impl Workload {
         self.suspended.is_some() || self.end_as.is_some()
     }
 
+    /// Keeps what an update of the same object does not say anew: its pods on nodes, and that it began no later than was
+    /// said before.
+    pub(crate) fn keep_known(&mut self, known: &Self) {
+        if self.uid == known.uid {
+            self.on_nodes = known.on_nodes;
+            let before = known.progress.started;
+            self.progress.started = self.progress.started.map(|at| before.map_or(at, |before| before.min(at)));
+        }
+    }
+
     /// Pods that run.
     #[must_use]
     pub fn running(&self) -> u32 {

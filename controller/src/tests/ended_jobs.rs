@@ -142,3 +142,27 @@ fn a_forged_record_makes_no_history() {
     world.pass(3);
     assert_eq!(told(&save(&mut world)), []);
 }
+
+/// Volcano says a later time of phase Running with each pod that ends.
+#[test]
+fn a_job_began_when_it_first_ran_however_often_its_counts_changed() {
+    for ends in [true, false] {
+        let mut world = begin();
+        runs(&mut world, "a", 2);
+        let first = world.now;
+        for _ in 0..3 {
+            let condition = json!({"status": "Running", "lastTransitionTime": world.now.to_string()});
+            world.patch("Job", "a", &json!({"status": {"conditions": [condition]}}));
+            world.pass(60);
+        }
+        if ends {
+            world.phase("a", "Completed");
+        } else {
+            world.delete("Job", "a");
+            world.delete("ResourceBinding", "a-job");
+        }
+        world.pass(3);
+        let jobs = save(&mut world).list_jobs();
+        assert_eq!(jobs[0].started.map(|at| at.as_second()), Some(first.as_second()), "{jobs:?}");
+    }
+}

@@ -28,7 +28,8 @@ pub struct Progress {
     pub ended: Option<String>,
     /// When it ended, in seconds since 1970, if it did and says so: its TTL is counted from then.
     pub ended_at: Option<i64>,
-    /// When it began to run, in seconds since 1970, if it says so.
+    /// When it began to run, in seconds since 1970, if it says so. A Volcano Job says a later time with each count that
+    /// changes (`pkg/controllers/job/job_controller_actions.go`, `appendJobCondition`).
     pub started: Option<i64>,
     /// Running pods.
     pub running: u32,
@@ -89,7 +90,8 @@ fn read_volcano_job(object: &Value, status: &Value) -> Progress {
         .filter(|(task, pods)| *pods > 0 && !may_come_back(object, task.as_str()))
         .collect();
     let conditions = status["conditions"].as_array().into_iter().flatten();
-    let began = conditions.rev().find(|condition| condition["status"] == "Running");
+    // Of a job that waits again, it is of an earlier run.
+    let began = conditions.rev().find(|condition| phase != "Pending" && condition["status"] == "Running");
     Progress {
         ended: ended.then(|| phase.to_owned()),
         // An aborted job may be resumed.
