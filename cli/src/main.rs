@@ -13,13 +13,7 @@ async fn main() -> ExitCode {
     match caldera_cli::command::run_command(args.command).await {
         Ok(code) => code,
         Err(error) => {
-            // The chain of causes, without repeating what a cause's own text already says.
-            let mut text = error.to_string();
-            for cause in error.chain().skip(1).map(ToString::to_string) {
-                if !text.contains(&cause) {
-                    text = format!("{text}: {cause}");
-                }
-            }
+            let text = caldera_cli::output::describe_failure(&error);
             eprintln!("caldera: {}", caldera_cli::output::escape_controls(&text));
             ExitCode::FAILURE
         }

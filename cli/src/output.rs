@@ -6,6 +6,7 @@
 use std::io::Write as _;
 
 use anyhow::Context;
+use caldera_runtime::client::describe_error;
 use clap::ValueEnum;
 use comfy_table::{Table, presets::NOTHING};
 use serde::Serialize;
@@ -63,6 +64,26 @@ pub fn print_painted<T: Serialize>(
     let style = if matches!(output, Output::Table | Output::Wide) { Style::of_stdout() } else { Style::PLAIN };
     write_bytes(style.paint(&text, column).as_bytes());
     Ok(())
+}
+
+/// An error with its causes in one sentence, without what a cause's own text says again.
+#[must_use]
+pub fn describe_failure(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let of_api = cause.downcast_ref::<kube::Error>();
+        let said = of_api.map_or_else(|| cause.to_string(), describe_error);
+        if text.is_empty() {
+            text = said;
+        } else if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        // Its cause is the same refusal again.
+        if matches!(of_api, Some(kube::Error::Api(_))) {
+            break;
+        }
+    }
+    text
 }
 
 /// A list: as a table that is no wider than the terminal, with everything, as a document, or as names alone.
@@ -201,6 +222,17 @@ pub fn format_duration(seconds: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_is_one_sentence_of_the_server() {
+        let message = "configmaps \"caldera-usage\" is forbidden: User \"u\" cannot get resource";
+        let status = kube::core::Status::failure(message, "Forbidden").with_code(403);
+        let refused = kube::Error::Api(Box::new(status));
+        let error = anyhow::Error::from(refused).context("failed to read ConfigMap n/caldera-usage");
+        assert_eq!(describe_failure(&error), format!("failed to read ConfigMap n/caldera-usage: {message}"));
+        let error = anyhow::anyhow!("the last").context("between: the last").context("first");
+        assert_eq!(describe_failure(&error), "first: between: the last");
+    }
 
     #[test]
     fn durations_have_two_units_at_most() {

@@ -51,7 +51,7 @@ pub enum ClientError {
         source: Box<kube::Error>,
     },
     /// The server did not answer a first request.
-    #[error("the Kubernetes API at {server} does not answer: {source}")]
+    #[error("the Kubernetes API at {server} does not answer: {}", describe_error(source))]
     Unreachable {
         /// The server's URL.
         server: String,
@@ -312,6 +312,16 @@ where
             }
             answer
         })
+    }
+}
+
+/// What an error says, for people: of a server's refusal its own sentence, where kube's text shows all of its status.
+#[must_use]
+pub fn describe_error(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        kube::Error::Api(status) => format!("{} ({})", status.reason, status.code),
+        other => other.to_string(),
     }
 }
 

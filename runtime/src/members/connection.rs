@@ -10,7 +10,7 @@ use kube::{Api, Client};
 use serde_json::Value;
 
 use super::PROBE_TIMEOUT;
-use crate::client::{ClientError, WriteCounts, config_for, from_config};
+use crate::client::{ClientError, WriteCounts, config_for, describe_error, from_config};
 
 /// By which way a member is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,13 +43,13 @@ impl Route {
 /// Why a member can not be reached.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MemberError {
-    #[error("failed to read its secret {namespace}/{name} on the host: {source}")]
+    #[error("failed to read its secret {namespace}/{name} on the host: {}", describe_error(source))]
     Secret { namespace: String, name: String, source: Box<kube::Error> },
     #[error("its secret {namespace}/{name} has no token")]
     NoToken { namespace: String, name: String },
     #[error(transparent)]
     Client(#[from] ClientError),
-    #[error("its API does not answer: {0}")]
+    #[error("its API does not answer: {}", describe_error(.0))]
     Probe(Box<kube::Error>),
     #[error("its API answers {0} with something else than a list")]
     NoList(&'static str),
