@@ -56,10 +56,10 @@ impl Forecast {
     pub async fn of_live(live: &mut Live, assume: Millis, most: Duration) -> anyhow::Result<Self> {
         let state = live.take_state();
         live.decide();
-        let unseen = find_unseen(live);
+        let refusal = find_refusal(live);
         let (now, names) = (live.now, state.jobs.iter().map(|job| (job.workload.clone(), job.name.clone())));
         let names: HashMap<_, _> = names.collect();
-        let expected = match unseen {
+        let expected = match refusal {
             Some(why) => Err(why),
             None => {
                 let began = Instant::now();
@@ -71,8 +71,8 @@ impl Forecast {
         let mut starts = BTreeMap::new();
         for (workload, verdict) in list_verdicts(&live.controller) {
             let start = match (verdict, &expected) {
+                (Verdict::MayStart | Verdict::Waiting, Err(why)) => describe_unknown(why),
                 (Verdict::MayStart, _) => describe_instant(now.as_second(), now, true, "nothing speaks against it"),
-                (Verdict::Waiting, Err(why)) => describe_unknown(why),
                 (Verdict::Waiting, Ok(all)) => match names.get(&workload).and_then(|name| all.get(name)) {
                     Some(start) => describe_start(*start, now, assume),
                     None => describe_unknown("it is not in its queue yet"),
@@ -100,8 +100,11 @@ impl Forecast {
     }
 }
 
-/// What decides and can not be seen.
-fn find_unseen(live: &Live) -> Option<String> {
+/// Why nothing can be said of any start: it is paused, or something that decides can not be seen.
+fn find_refusal(live: &Live) -> Option<String> {
+    if live.controller.paused().is_some() {
+        return Some("an admin paused all releases: not before `caldera unpause`".to_owned());
+    }
     if !live.controller.is_complete() {
         return Some("your credentials do not show everything that decides".to_owned());
     }

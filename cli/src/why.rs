@@ -196,7 +196,8 @@ fn write_facts(text: &mut String, answer: &Answer) {
     if let Some(expected) = &answer.expected_start {
         fact("Expected", format!("to start {}", expected.describe()));
     }
-    if let Some(eta) = &job.eta {
+    // What is known for certain; that nothing is certain is of no use beside what is expected.
+    if let Some(eta) = job.eta.as_ref().filter(|eta| eta.at.is_some() || answer.expected_start.is_none()) {
         fact("Starts", format!("{}: {}", eta.at.as_deref().unwrap_or("nobody can say when"), eta.basis));
     }
     if let Some(admission) = &job.admission {

@@ -8,7 +8,7 @@ use caldera_core::{
     inventory::{self, HyperNode, Node, Owner, Pod},
     place::Queue,
     quantity::Quantity,
-    queue::{OrderPolicy, QueueSpec},
+    queue::{OrderPolicy, QueueSpec, RunningLimits},
     resources::Resources,
     split::{FederationTopology, Link, LinkTier},
 };
@@ -242,6 +242,18 @@ fn a_job_of_a_queue_that_is_not_there_has_no_start_and_spoils_no_other() {
     let lost = LiveJob { queue: "gone".into(), ..waiting("lost", workers(1)) };
     let state = state(vec![member("m", &[8])], vec![lost, waiting("waits", workers(1))]);
     assert_eq!(starts(&state), [("waits".to_owned(), Some(NOW))].into());
+}
+
+#[test]
+fn a_job_waits_for_those_of_its_namespace_where_a_queue_limits_them() {
+    let mut member = member("m", &[8]);
+    member.pods = pods_of("runs", 1, "m-n0");
+    let mut other = waiting("other", workers(1));
+    other.workload.namespace = "elsewhere".to_owned();
+    let jobs = vec![running("runs", 1, Some(400)), waiting("waits", workers(1)), other];
+    let mut state = state(vec![member], jobs);
+    state.queues[0].running = RunningLimits { of_namespace: Some(1), ..RunningLimits::default() };
+    assert_eq!((start(&state, "waits"), start(&state, "other")), (Some(NOW + 300), Some(NOW)));
 }
 
 #[test]

@@ -9,7 +9,9 @@ use std::{
 
 use caldera_core::{
     gang::{ClusterName, TaskName},
-    queue::{self, Ask, ClusterCapacity, Engine, Fit, FitClass, JobId, OrderPolicy, QueueSpec, ReservedClusters},
+    queue::{
+        self, Ask, ClusterCapacity, Counted, Engine, Fit, FitClass, JobId, OrderPolicy, QueueSpec, ReservedClusters,
+    },
     reason::Reason,
     resources::Resources,
 };
@@ -21,7 +23,9 @@ use crate::{members::Part, site::Site, time::Millis, world::World};
 #[derive(Debug)]
 pub struct Caldera {
     engine: Engine,
-    asks: HashMap<(FitClass, u32, Option<i64>), Arc<Ask>>,
+    asks: HashMap<(FitClass, u32, Option<i64>, Counted), Arc<Ask>>,
+    /// Some queue limits the running jobs of each namespace.
+    counts_namespaces: bool,
     /// Admitted, but what was granted found no place: the scheduler tries again when there is more room.
     unplaced: Vec<(usize, BTreeMap<TaskName, u32>)>,
     /// Places are kept.
@@ -47,12 +51,17 @@ impl Caldera {
     #[must_use]
     pub fn with(queues: impl Iterator<Item = QueueSpec>, order: OrderPolicy, patience: Option<i64>) -> Self {
         let mut engine = Engine::default();
-        queues.for_each(|queue| engine.set_queue(queue));
+        let mut counts_namespaces = false;
+        for queue in queues {
+            counts_namespaces |= queue.running.of_namespace.is_some();
+            engine.set_queue(queue);
+        }
         engine.set_order_policy(order);
         engine.set_reservation_after(patience);
         Self {
             engine,
             asks: HashMap::new(),
+            counts_namespaces,
             unplaced: Vec::new(),
             keeps: patience.is_some(),
             told: false,
@@ -77,15 +86,27 @@ impl Caldera {
 
     fn ask(&mut self, site: &mut Site<'_>, job: usize) -> Arc<Ask> {
         let (copies, of) = (site.copies(job), site.job(job));
-        let key = (of.shape.class, copies, of.run_for());
-        Arc::clone(self.asks.entry(key).or_insert_with(|| Arc::new(of.ask(copies))))
+        let counted = self.count_as(site, job);
+        let key = (of.shape.class, copies, of.run_for(), counted.clone());
+        Arc::clone(self.asks.entry(key).or_insert_with(|| Arc::new(Ask { counted, ..of.ask(copies) })))
+    }
+
+    /// As what a job counts under the limits of running jobs. Jobs of a trace have no namespaces.
+    fn count_as(&self, site: &Site<'_>, job: usize) -> Counted {
+        let terms = site.world().terms.get(&site.job(job).name).filter(|_| self.counts_namespaces);
+        terms.map_or(Counted::Job, |terms| Counted::JobOf(Arc::clone(&terms.namespace)))
+    }
+
+    fn charge_job(&mut self, site: &Site<'_>, job: usize, charge: &Resources) {
+        let counted = self.count_as(site, job);
+        self.engine.charge_job_below(&id(job), &site.job(job).queue, &[], charge, &counted);
     }
 
     /// What is charged from now on is what is placed.
     fn place_job(&mut self, site: &mut Site<'_>, job: usize, parts: Vec<Part>) {
         let mut charge = Resources::new();
         parts.iter().for_each(|part| charge.add(&part.demand()));
-        self.engine.charge_job(&id(job), &site.job(job).queue, &charge);
+        self.charge_job(site, job, &charge);
         let end = site.job(job).run_for().map(|run_for| seconds(site.now()).saturating_add(run_for));
         self.engine.set_expected_end(id(job).as_str(), end);
         site.send(job, parts);
@@ -178,7 +199,7 @@ impl Policy for Caldera {
     fn resumed(&mut self, site: &mut Site<'_>, job: usize) {
         let mut charge = Resources::new();
         site.job(job).running.iter().flatten().for_each(|hold| charge.add(&hold.amount));
-        self.engine.charge_job(&id(job), &site.job(job).queue, &charge);
+        self.charge_job(site, job, &charge);
         // Of a job that runs the estimate is what is left.
         let end = site.job(job).run_for().map(|left| seconds(site.now()).saturating_add(left));
         self.engine.set_expected_end(id(job).as_str(), end);
