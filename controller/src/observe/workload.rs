@@ -100,8 +100,8 @@ impl Workload {
         self.suspended.is_some() || self.end_as.is_some()
     }
 
-    /// Keeps what an update of the same object does not say anew: its pods on nodes, and that it began no later than was
-    /// said before.
+    /// Keeps what an update of the same object does not say anew: its pods on nodes, and that it began no later than
+    /// was said before.
     pub(crate) fn keep_known(&mut self, known: &Self) {
         if self.uid == known.uid {
             self.on_nodes = known.on_nodes;
