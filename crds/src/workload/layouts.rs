@@ -6,7 +6,7 @@
 //! `api/jobset/v1alpha2/jobset_types.go`; LeaderWorkerSet `api/leaderworkerset/v1/leaderworkerset_types.go`. What of a
 //! RayJob is refused is refused by Kueue too (`pkg/controller/jobs/rayjob/rayjob_webhook.go`).
 
-use super::layout::{Count, Demand, End, Layout, Names, Number, PodMarks, PodSets, Says, TaskMark, Wanted};
+use super::layout::{Count, Demand, End, Layout, Names, Number, Path, PodMarks, PodSets, Says, TaskMark, Wanted};
 
 const TTL: &str = "a member that deletes the ended job would have Karmada make it again: leave this out";
 const COMPLETED: &str = "Completed";
@@ -48,15 +48,22 @@ const KUBEFLOW: Layout = Layout {
     },
 };
 
-pub(super) static PYTORCH_JOB: Layout = Layout {
-    pod_sets: &[PodSets {
-        at: &["spec", "pytorchReplicaSpecs"],
+const KUBEFLOW_REPLICAS: &[Number] = &[Number::or(&["replicas"], 1)];
+
+/// A task for each entry of such a map.
+const fn read_replica_specs(at: Path) -> PodSets {
+    PodSets {
+        at,
         names: Names::Keys,
-        replicas: &[Number::or(&["replicas"], 1)],
+        replicas: KUBEFLOW_REPLICAS,
         templates: KUBEFLOW_TEMPLATE,
         requests: &[],
         only_if: None,
-    }],
+    }
+}
+
+pub(super) static PYTORCH_JOB: Layout = Layout {
+    pod_sets: &[read_replica_specs(&["spec", "pytorchReplicaSpecs"])],
     demands: &[
         KUBEFLOW_TTL,
         KUBEFLOW_CLEAN,
@@ -69,17 +76,7 @@ pub(super) static PYTORCH_JOB: Layout = Layout {
     ..KUBEFLOW
 };
 
-pub(super) static TF_JOB: Layout = Layout {
-    pod_sets: &[PodSets {
-        at: &["spec", "tfReplicaSpecs"],
-        names: Names::Keys,
-        replicas: &[Number::or(&["replicas"], 1)],
-        templates: KUBEFLOW_TEMPLATE,
-        requests: &[],
-        only_if: None,
-    }],
-    ..KUBEFLOW
-};
+pub(super) static TF_JOB: Layout = Layout { pod_sets: &[read_replica_specs(&["spec", "tfReplicaSpecs"])], ..KUBEFLOW };
 
 /// The launcher is a batch Job of the MPIJob.
 pub(super) static MPI_JOB: Layout = Layout {

@@ -44,60 +44,62 @@ impl Scanner<'_> {
                 return if whole { Ok(()) } else { Err(end_of_input()) };
             };
             next = match (next, byte) {
-                (Next::FirstValue, b']') | (Next::FirstKey, b'}') => self.close(),
-                (Next::Value | Next::FirstValue, _) => self.value(byte)?,
+                (Next::FirstValue, b']') | (Next::FirstKey, b'}') => self.close_bracket(),
+                (Next::Value | Next::FirstValue, _) => self.scan_value(byte)?,
                 (Next::FirstKey | Next::Key, b'"') => {
-                    self.string()?;
+                    self.skip_string()?;
                     Next::Colon
                 }
-                (Next::FirstKey | Next::Key, _) => return self.refuse("looking for beginning of object key string"),
-                (Next::Colon, b':') => self.step(Next::Value),
-                (Next::Colon, _) => return self.refuse("after object key"),
-                (Next::AfterValue, _) => self.after_value(byte)?,
+                (Next::FirstKey | Next::Key, _) => {
+                    return self.refuse_byte("looking for beginning of object key string");
+                }
+                (Next::Colon, b':') => self.step_to(Next::Value),
+                (Next::Colon, _) => return self.refuse_byte("after object key"),
+                (Next::AfterValue, _) => self.scan_after_value(byte)?,
             };
         }
     }
 
-    fn value(&mut self, byte: u8) -> Result<Next, String> {
+    fn scan_value(&mut self, byte: u8) -> Result<Next, String> {
         match byte {
             b'{' | b'[' => {
                 if self.open.len() >= MAX_DEPTH {
-                    return self.refuse("exceeded max depth");
+                    return self.refuse_byte("exceeded max depth");
                 }
                 self.open.push(byte);
-                return Ok(self.step(if byte == b'{' { Next::FirstKey } else { Next::FirstValue }));
+                return Ok(self.step_to(if byte == b'{' { Next::FirstKey } else { Next::FirstValue }));
             }
-            b'"' => self.string()?,
-            b'-' | b'0'..=b'9' => self.number()?,
-            b't' => self.literal("true")?,
-            b'f' => self.literal("false")?,
-            b'n' => self.literal("null")?,
-            _ => return self.refuse("looking for beginning of value"),
+            b'"' => self.skip_string()?,
+            b'-' | b'0'..=b'9' => self.skip_number()?,
+            b't' => self.skip_literal("true")?,
+            b'f' => self.skip_literal("false")?,
+            b'n' => self.skip_literal("null")?,
+            _ => return self.refuse_byte("looking for beginning of value"),
         }
         Ok(Next::AfterValue)
     }
 
-    fn after_value(&mut self, byte: u8) -> Result<Next, String> {
+    fn scan_after_value(&mut self, byte: u8) -> Result<Next, String> {
         match (self.open.last(), byte) {
-            (Some(b'{'), b',') => Ok(self.step(Next::Key)),
-            (Some(b'['), b',') => Ok(self.step(Next::Value)),
-            (Some(b'{'), b'}') | (Some(b'['), b']') => Ok(self.close()),
-            (Some(b'{'), _) => self.refuse("after object key:value pair"),
-            (Some(_), _) => self.refuse("after array element"),
-            (None, _) => self.refuse("after top-level value"),
+            (Some(b'{'), b',') => Ok(self.step_to(Next::Key)),
+            (Some(b'['), b',') => Ok(self.step_to(Next::Value)),
+            (Some(b'{'), b'}') | (Some(b'['), b']') => Ok(self.close_bracket()),
+            (Some(b'{'), _) => self.refuse_byte("after object key:value pair"),
+            (Some(_), _) => self.refuse_byte("after array element"),
+            (None, _) => self.refuse_byte("after top-level value"),
         }
     }
 
-    fn string(&mut self) -> Result<(), String> {
+    fn skip_string(&mut self) -> Result<(), String> {
         self.at += 1;
         loop {
-            match self.expect()? {
+            match self.require_byte()? {
                 b'"' => break,
                 b'\\' => {
                     self.at += 1;
-                    self.escape()?;
+                    self.skip_escape()?;
                 }
-                0..=0x1f => return self.refuse("in string literal"),
+                0..=0x1f => return self.refuse_byte("in string literal"),
                 _ => {}
             }
             self.at += 1;
@@ -107,64 +109,64 @@ impl Scanner<'_> {
     }
 
     /// Ends at the last byte of the escape.
-    fn escape(&mut self) -> Result<(), String> {
-        match self.expect()? {
+    fn skip_escape(&mut self) -> Result<(), String> {
+        match self.require_byte()? {
             b'b' | b'f' | b'n' | b'r' | b't' | b'\\' | b'/' | b'"' => Ok(()),
             b'u' => {
                 for _ in 0..4 {
                     self.at += 1;
-                    if !self.expect()?.is_ascii_hexdigit() {
-                        return self.refuse("in \\u hexadecimal character escape");
+                    if !self.require_byte()?.is_ascii_hexdigit() {
+                        return self.refuse_byte("in \\u hexadecimal character escape");
                     }
                 }
                 Ok(())
             }
-            _ => self.refuse("in string escape code"),
+            _ => self.refuse_byte("in string escape code"),
         }
     }
 
-    fn number(&mut self) -> Result<(), String> {
+    fn skip_number(&mut self) -> Result<(), String> {
         if self.peek() == Some(b'-') {
             self.at += 1;
-            if !self.expect()?.is_ascii_digit() {
-                return self.refuse("in numeric literal");
+            if !self.require_byte()?.is_ascii_digit() {
+                return self.refuse_byte("in numeric literal");
             }
         }
         if self.peek() == Some(b'0') {
             self.at += 1;
         } else {
-            self.digits();
+            self.skip_digits();
         }
         if self.peek() == Some(b'.') {
             self.at += 1;
-            if !self.expect()?.is_ascii_digit() {
-                return self.refuse("after decimal point in numeric literal");
+            if !self.require_byte()?.is_ascii_digit() {
+                return self.refuse_byte("after decimal point in numeric literal");
             }
-            self.digits();
+            self.skip_digits();
         }
         if matches!(self.peek(), Some(b'e' | b'E')) {
             self.at += 1;
-            if matches!(self.expect()?, b'+' | b'-') {
+            if matches!(self.require_byte()?, b'+' | b'-') {
                 self.at += 1;
             }
-            if !self.expect()?.is_ascii_digit() {
-                return self.refuse("in exponent of numeric literal");
+            if !self.require_byte()?.is_ascii_digit() {
+                return self.refuse_byte("in exponent of numeric literal");
             }
-            self.digits();
+            self.skip_digits();
         }
         Ok(())
     }
 
-    fn digits(&mut self) {
+    fn skip_digits(&mut self) {
         while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
             self.at += 1;
         }
     }
 
-    fn literal(&mut self, word: &str) -> Result<(), String> {
+    fn skip_literal(&mut self, word: &str) -> Result<(), String> {
         for expected in word.chars() {
-            if char::from(self.expect()?) != expected {
-                return self.refuse(&format!("in literal {word} (expecting '{expected}')"));
+            if char::from(self.require_byte()?) != expected {
+                return self.refuse_byte(&format!("in literal {word} (expecting '{expected}')"));
             }
             self.at += 1;
         }
@@ -175,22 +177,22 @@ impl Scanner<'_> {
         self.text.get(self.at).copied()
     }
 
-    fn expect(&self) -> Result<u8, String> {
+    fn require_byte(&self) -> Result<u8, String> {
         self.peek().ok_or_else(end_of_input)
     }
 
-    fn step(&mut self, next: Next) -> Next {
+    fn step_to(&mut self, next: Next) -> Next {
         self.at += 1;
         next
     }
 
-    fn close(&mut self) -> Next {
+    fn close_bracket(&mut self) -> Next {
         self.open.pop();
-        self.step(Next::AfterValue)
+        self.step_to(Next::AfterValue)
     }
 
-    fn refuse<T>(&self, place: &str) -> Result<T, String> {
-        Err(format!("invalid character {} {place}", quote_byte(self.expect()?)))
+    fn refuse_byte<T>(&self, place: &str) -> Result<T, String> {
+        Err(format!("invalid character {} {place}", quote_byte(self.require_byte()?)))
     }
 }
 

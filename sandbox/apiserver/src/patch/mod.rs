@@ -9,6 +9,7 @@ mod tests;
 
 use serde_json::Value;
 
+use crate::meta::json_type;
 use crate::schema::TypeSchema;
 
 pub use json::{json_patch, unknown_members};
@@ -59,13 +60,5 @@ pub fn strategic_merge(target: &Value, patch: &Value, schema: &TypeSchema) -> Re
 }
 
 fn not_a_map(value: &Value) -> String {
-    let kind = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
-    format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}")
+    format!("json: cannot unmarshal {} into Go value of type map[string]interface {{}}", json_type(value))
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::builtin::Wire;
 use super::node::{Additional, Link, Node};
 use super::quantity;
+use crate::meta::json_type;
 
 const QUANTITY_FORM: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
@@ -159,17 +160,6 @@ fn name_of(link: &Link) -> Option<&'static str> {
     match link {
         Link::Named(name) => Some(name),
         Link::Here(node) => node.target,
-    }
-}
-
-fn json_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }
 
