@@ -44,7 +44,7 @@ use crate::{
     },
     write::{
         binding_writes, confirmations::Confirmations, event_budget::EventBudget, first_statuses::FirstStatuses,
-        topology_status::TopologyStatusWriter,
+        retries::Retries, topology_status::TopologyStatusWriter,
     },
 };
 
@@ -61,23 +61,11 @@ pub(crate) enum Tag {
 
 /// A refusal of which only the text changed is written at most this often.
 const REFUSAL_PERIOD: Duration = Duration::from_secs(60);
-/// First wait after a write that failed; doubles up to [`MAX_BACKOFF`].
-const INITIAL_BACKOFF: Duration = Duration::from_millis(500);
-const MAX_BACKOFF: Duration = Duration::from_secs(60);
 /// So long after the start decisions wait for members that have not reported yet.
 const GRACE_PERIOD: Duration = Duration::from_secs(2);
 /// How often bindings are decided again that wait for capacity which only an estimator knows, and topology statuses
 /// written again that failed: neither makes an event.
 const RECHECK_PERIOD: Duration = Duration::from_secs(30);
-
-/// When to try a write again.
-struct Retry {
-    /// `None` once it is tried.
-    at: Option<Instant>,
-    failures: u32,
-    /// No event may make it due before that: the server refused it, or was too busy.
-    blocks: bool,
-}
 
 pub(crate) struct Scheduler {
     cache: Cache,
@@ -93,7 +81,7 @@ pub(crate) struct Scheduler {
     /// Bindings that are placed, whose status is not due yet.
     first_statuses: FirstStatuses,
     /// Bindings whose writes failed.
-    retries: BTreeMap<BindingKey, Retry>,
+    retries: Retries,
     fence: LeaseFence,
     /// The estimators of members whose nodes can not be read.
     estimators: EstimatorPool,
@@ -127,7 +115,7 @@ impl Scheduler {
             in_flight: BTreeMap::new(),
             confirmations: Confirmations::default(),
             first_statuses: FirstStatuses::default(),
-            retries: BTreeMap::new(),
+            retries: Retries::default(),
             fence: LeaseFence::new(config.grants.is_some()),
             estimators,
             recheck_at: None,
@@ -144,22 +132,17 @@ impl Scheduler {
 
     /// When something is due because of the time.
     pub(crate) fn next_wake(&self) -> Option<Instant> {
-        let retries = self.retries.values().filter_map(|retry| retry.at);
         let expiry = self.cache.next_deadline().map(|at| {
             let left = at.duration_since(self.clock.now());
             Instant::now() + Duration::try_from(left).unwrap_or_default()
         });
-        retries.chain(self.grace_end).chain(self.recheck_at).chain(expiry).chain(self.first_statuses.next_due()).min()
+        let own = [self.retries.next_due(), self.first_statuses.next_due(), self.grace_end, self.recheck_at, expiry];
+        own.into_iter().flatten().min()
     }
 
     pub(crate) fn wake_due(&mut self) {
         let now = Instant::now();
-        for (key, retry) in &mut self.retries {
-            if retry.at.is_some_and(|at| at <= now) {
-                retry.at = None;
-                self.cache.mark_due(key);
-            }
-        }
+        self.retries.take_due(now).iter().for_each(|key| self.cache.mark_due(key));
         self.first_statuses.take_due(now).iter().for_each(|key| self.cache.mark_due(key));
         if self.recheck_at.is_some_and(|at| at <= now) {
             self.recheck_at = None;
@@ -261,7 +244,7 @@ impl Scheduler {
 
     fn forget_binding(&mut self, key: &BindingKey) {
         self.fence.forget_binding(key);
-        self.retries.remove(key);
+        self.retries.forget(key);
         self.refused_at.remove(key);
         self.first_statuses.forget(key);
         self.estimators.forget_binding(&key.to_string());
@@ -288,8 +271,7 @@ impl Scheduler {
             return;
         }
         for key in self.cache.take_active_bindings() {
-            let must_wait = self.retries.get(&key).is_some_and(|retry| retry.blocks && retry.at.is_some());
-            if !must_wait && !self.in_flight.contains_key(&key) {
+            if !self.retries.must_wait(&key) && !self.in_flight.contains_key(&key) {
                 self.decide_about(&key);
             }
         }
@@ -460,7 +442,7 @@ impl Scheduler {
                     binding.status.scheduled_condition().is_some_and(|(status, ..)| status == "True")
                 };
                 if self.cache.bindings.get(&key).is_some_and(is_scheduled) {
-                    self.retries.remove(&key);
+                    self.retries.forget(&key);
                     self.first_statuses.forget(&key);
                 }
                 self.cache.mark_due(&key);
@@ -511,7 +493,7 @@ impl Scheduler {
                     self.cache.mark_due(key);
                 } else {
                     // Its event is on the way and will make it due; the timer is for the case that it is lost.
-                    self.retry_later(key, false);
+                    self.retries.add_failure(key, false, Instant::now());
                 }
             }
             // One that was made anew under the same name was not decided while the write was in flight.
@@ -519,20 +501,13 @@ impl Scheduler {
             Failure::Gone(_) => {}
             Failure::Transient(why) => {
                 tracing::warn!(binding = %key, why, "a write did not get through; trying again");
-                self.retry_later(key, true);
+                self.retries.add_failure(key, true, Instant::now());
             }
             Failure::Refused { reason, message, .. } => {
                 let reason = if reason == QUOTA_EXCEEDED { QUOTA_EXCEEDED } else { SCHEDULER_ERROR };
-                self.retry_later(key, true);
+                self.retries.add_failure(key, true, Instant::now());
                 self.write_refusal(key, reason, &message);
             }
         }
-    }
-
-    fn retry_later(&mut self, key: &BindingKey, blocks: bool) {
-        let failures = self.retries.get(key).map_or(0, |retry| retry.failures);
-        let wait = INITIAL_BACKOFF.saturating_mul(1 << failures.min(10)).min(MAX_BACKOFF);
-        let retry = Retry { at: Some(Instant::now() + wait), failures: failures + 1, blocks };
-        self.retries.insert(key.clone(), retry);
     }
 }
