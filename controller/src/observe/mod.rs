@@ -14,6 +14,7 @@ mod losses;
 mod objects;
 mod pod_group;
 mod queue;
+mod tenancy;
 mod workload;
 
 pub use self::{

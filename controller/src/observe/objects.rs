@@ -12,16 +12,9 @@ use std::{
 use caldera_core::{
     gang::{Gang, QueueName, WorkloadRef},
     place::Groups,
-    queue::Counted,
-    reason::Reason,
     resources::Resources,
 };
-use caldera_crds::{
-    largest_job::LargestJob,
-    names::volcano::ROOT_QUEUE,
-    tenancy::{NamespaceFacts, NamespaceSelector},
-    workload::WorkloadKind,
-};
+use caldera_crds::{names::volcano::ROOT_QUEUE, tenancy::NamespaceFacts, workload::WorkloadKind};
 use caldera_runtime::watch::Event;
 
 use super::{
@@ -31,7 +24,7 @@ use super::{
     interning::Interned,
     losses::Losses,
     pod_group::PodGroupFacts,
-    queue::QueueFacts,
+    queue::{QueueFacts, Tenancy},
     workload::Workload,
 };
 
@@ -74,7 +67,7 @@ pub(crate) struct Objects {
     /// Bindings by the UID of their workload, for PodGroups that change.
     by_owner: BTreeMap<Arc<str>, Key>,
     classes: BTreeMap<String, ClassFacts>,
-    known_namespaces: BTreeMap<String, NamespaceFacts>,
+    pub(super) known_namespaces: BTreeMap<String, NamespaceFacts>,
     /// Which bindings are in a workload affinity group.
     pub(crate) affinity_groups: Groups<Key>,
     affinity_changed: bool,
@@ -157,71 +150,9 @@ impl Objects {
         self.known_namespaces.get(namespace).is_some_and(|facts| facts.opted_in)
     }
 
-    /// Why a queue takes no jobs of a namespace: it, or one above it, does not select that.
-    pub(crate) fn refuse_namespace(&self, queue: &QueueName, namespace: &str) -> Option<Reason> {
-        let no_labels = BTreeMap::new();
-        let labels = self.known_namespaces.get(namespace).map_or(&no_labels, |facts| &facts.labels);
-        let refusing = |by: &QueueName| {
-            let selector = self.queues.get(by).filter(|_| by.as_str() != ROOT_QUEUE)?.namespaces.as_ref()?;
-            (!selector.selects(labels)).then(|| selector.text().to_owned())
-        };
-        self.queue_path(queue).into_iter().find_map(|by| {
-            let selector = refusing(&by)?;
-            Some(Reason::NamespaceNotSelected { queue: queue.clone(), by, selector, namespace: namespace.to_owned() })
-        })
-    }
-
-    /// Why a queue takes no job that asks for so much: it, or one above it, says so. Else `asked` is not worked out.
-    pub(crate) fn refuse_size(&self, queue: &QueueName, asked: impl FnOnce() -> Resources) -> Option<Reason> {
-        let path = self.queue_path(queue);
-        let largest = |by: &QueueName| {
-            self.queues.get(by).filter(|_| by.as_str() != ROOT_QUEUE).and_then(|queue| queue.largest_job.as_ref())
-        };
-        let mut limits = path.iter().filter_map(|by| Some((by, largest(by)?))).peekable();
-        limits.peek()?;
-        let asked = asked();
-        limits.find_map(|(by, largest)| largest.refuse(queue, by, &asked))
-    }
-
-    /// Whether a workload may be evicted, as it says, or as its queue or one above it says of all.
-    pub(crate) fn is_preemptable(&self, queue: &QueueName, workload: &Workload) -> Option<bool> {
-        let evicts = |name: &QueueName| self.queues.get(name).is_some_and(|queue| queue.evicts_all_jobs);
-        // What a job says itself counts where nobody above it says more.
-        if workload.preemptable != Some(true) && self.queue_path(queue).iter().any(evicts) {
-            return Some(true);
-        }
-        workload.preemptable
-    }
-
-    /// As what a job counts under the limits of running jobs: of its namespace only where a queue limits those.
-    pub(crate) fn count_as(&self, queue: &QueueName, namespace: &Arc<str>) -> Counted {
-        let limits =
-            |name: &QueueName| self.queues.get(name).is_some_and(|queue| queue.spec.running.of_namespace.is_some());
-        let path = self.queue_path(queue);
-        if path.iter().any(limits) { Counted::JobOf(Arc::clone(namespace)) } else { Counted::Job }
-    }
-
     /// True once after the members of a workload affinity group, or where they are, changed.
     pub(crate) fn take_affinity_changed(&mut self) -> bool {
         mem::take(&mut self.affinity_changed)
-    }
-}
-
-/// What a queue says about the jobs of tenants in it and below it: when that changes these are looked at again.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Tenancy<'a> {
-    namespaces: Option<&'a NamespaceSelector>,
-    counts_namespaces: bool,
-    largest_job: Option<&'a LargestJob>,
-}
-
-impl<'a> Tenancy<'a> {
-    const fn of(queue: &'a QueueFacts) -> Self {
-        Self {
-            namespaces: queue.namespaces.as_ref(),
-            largest_job: queue.largest_job.as_ref(),
-            counts_namespaces: queue.spec.running.of_namespace.is_some(),
-        }
     }
 }
 

@@ -191,3 +191,21 @@ impl CommandFacts {
         (self.created, self.resource_version.parse().unwrap_or(u64::MAX), &self.uid)
     }
 }
+
+/// What a queue says about the jobs of tenants in it and below it: when that changes these are looked at again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Tenancy<'a> {
+    namespaces: Option<&'a NamespaceSelector>,
+    counts_namespaces: bool,
+    largest_job: Option<&'a LargestJob>,
+}
+
+impl<'a> Tenancy<'a> {
+    pub(super) const fn of(queue: &'a QueueFacts) -> Self {
+        Self {
+            namespaces: queue.namespaces.as_ref(),
+            largest_job: queue.largest_job.as_ref(),
+            counts_namespaces: queue.spec.running.of_namespace.is_some(),
+        }
+    }
+}

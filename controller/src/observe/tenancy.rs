@@ -1,0 +1,70 @@
+//! What queues say about the jobs of tenants: whose they take, how large one may be, how many run, which may be
+//! evicted.
+//!
+//! Rule: a job needs that its queue and each queue above it allow it ([`caldera_crds::tenancy`]); a queue that is not
+//! there says nothing, and neither does an object named as the root.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use caldera_core::{gang::QueueName, queue::Counted, reason::Reason, resources::Resources};
+use caldera_crds::names::volcano::ROOT_QUEUE;
+
+use super::{QueueFacts, Workload, objects::Objects};
+
+impl Objects {
+    /// A queue and those above it, as far as they are there, but for the root.
+    fn list_queues_above(&self, queue: &QueueName) -> Vec<(&QueueName, &QueueFacts)> {
+        let mut path: Vec<(&QueueName, &QueueFacts)> = Vec::new();
+        let mut next = self.queues.get_key_value(queue);
+        while let Some((name, facts)) = next.filter(|(name, _)| {
+            // Parents may lead in a circle.
+            name.as_str() != ROOT_QUEUE && path.iter().all(|(known, _)| known != name)
+        }) {
+            path.push((name, facts));
+            next = facts.spec.parent.as_ref().and_then(|parent| self.queues.get_key_value(parent));
+        }
+        path
+    }
+
+    /// Why a queue takes no jobs of a namespace: it, or one above it, does not select that.
+    pub(crate) fn refuse_namespace(&self, queue: &QueueName, namespace: &str) -> Option<Reason> {
+        let no_labels = BTreeMap::new();
+        let labels = self.known_namespaces.get(namespace).map_or(&no_labels, |facts| &facts.labels);
+        self.list_queues_above(queue).into_iter().find_map(|(by, facts)| {
+            let selector = facts.namespaces.as_ref().filter(|selector| !selector.selects(labels))?;
+            Some(Reason::NamespaceNotSelected {
+                queue: queue.clone(),
+                by: by.clone(),
+                selector: selector.text().to_owned(),
+                namespace: namespace.to_owned(),
+            })
+        })
+    }
+
+    /// Why a queue takes no job that asks for so much: it, or one above it, says so. Else `asked` is not worked out.
+    pub(crate) fn refuse_size(&self, queue: &QueueName, asked: impl FnOnce() -> Resources) -> Option<Reason> {
+        let limits =
+            self.list_queues_above(queue).into_iter().filter_map(|(by, facts)| Some((by, facts.largest_job.as_ref()?)));
+        let mut limits = limits.peekable();
+        limits.peek()?;
+        let asked = asked();
+        limits.find_map(|(by, largest)| largest.refuse(queue, by, &asked))
+    }
+
+    /// Whether a workload may be evicted, as it says, or as its queue or one above it says of all.
+    pub(crate) fn is_preemptable(&self, queue: &QueueName, workload: &Workload) -> Option<bool> {
+        let evicts_all = || self.list_queues_above(queue).iter().any(|(_, facts)| facts.evicts_all_jobs);
+        // What a job says itself counts where nobody above it says more.
+        if workload.preemptable != Some(true) && evicts_all() { Some(true) } else { workload.preemptable }
+    }
+
+    /// As what a job counts under the limits of running jobs: of its namespace only where a queue limits those.
+    pub(crate) fn count_as(&self, queue: &QueueName, namespace: &Arc<str>) -> Counted {
+        let limits = |(_, facts): &(&QueueName, &QueueFacts)| facts.spec.running.of_namespace.is_some();
+        if self.list_queues_above(queue).iter().any(limits) {
+            Counted::JobOf(Arc::clone(namespace))
+        } else {
+            Counted::Job
+        }
+    }
+}
