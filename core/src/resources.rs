@@ -30,6 +30,16 @@ impl ResourceName {
         !["requests.", "limits.", "count/"].iter().any(|start| self.as_str().starts_with(start))
     }
 
+    /// Whether a pod can ask for it as far as Volcano's scheduler knows, which drops other names
+    /// (`pkg/scheduler/api/resource_info.go`, `NewResource`).
+    #[must_use]
+    pub fn is_requestable(&self) -> bool {
+        let name = self.as_str();
+        matches!(name, "cpu" | "memory" | "pods" | "ephemeral-storage")
+            || ["hugepages-", "attachable-volumes-"].iter().any(|start| name.starts_with(start))
+            || (name.contains('/') && self.is_counted())
+    }
+
     /// `nano` billionths of this resource, shown as people write it: bytes in `Ki`, `Mi`, `Gi`.
     #[must_use]
     pub fn amount(&self, nano: i128) -> Quantity {

@@ -35,12 +35,15 @@ impl LargestJob {
         for part in text.split(',') {
             let read = part.split_once('=').and_then(|(name, amount)| {
                 let (name, amount) = (ResourceName::from(name.trim()), amount.trim().parse::<Quantity>().ok()?);
-                (name.is_counted() && !name.as_str().is_empty() && !amount.is_negative()).then_some((name, amount))
+                (!name.as_str().is_empty() && !amount.is_negative()).then_some((name, amount))
             });
             let Some((name, amount)) = read else {
                 let problem = format!("{part:?} is no amount of a resource: it is written as cpu=64,nvidia.com/gpu=8");
                 return Self(Err(problem));
             };
+            if !name.is_requestable() {
+                return Self(Err(format!("{:?} is no resource that a pod can ask for", name.as_str())));
+            }
             if amounts.insert(name, amount).is_some() {
                 return Self(Err(format!("{part:?} is the second amount of its resource")));
             }
@@ -105,7 +108,20 @@ mod tests {
 
     #[test]
     fn what_can_not_be_read_takes_nothing_and_says_why() {
-        for wrong in ["", "cpu", "cpu=", "cpu=many", "cpu=-1", "cpu=1,cpu=2", "=3", "cpu=1,", &"a".repeat(4_000)] {
+        for wrong in [
+            "",
+            "cpu",
+            "cpu=",
+            "cpu=many",
+            "cpu=-1",
+            "cpu=1,cpu=2",
+            "=3",
+            "cpus=4",
+            "CPU=4",
+            "gpu=1",
+            "cpu=1,",
+            &"a".repeat(4_000),
+        ] {
             assert!(LargestJob::parse(wrong).problem().is_some(), "{wrong:?}");
             assert!(says(wrong, &asked(1, 0)).is_some(), "{wrong:?}");
         }

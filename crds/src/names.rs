@@ -3,6 +3,8 @@
 
 /// Our names, all under `caldera.dev/`.
 pub mod caldera {
+    /// With which the names of our annotations and labels begin.
+    pub const PREFIX: &str = "caldera.dev/";
     /// `spec.schedulerName` of the bindings that Caldera places; also the source of their events.
     pub const SCHEDULER_NAME: &str = "caldera";
     /// On a ResourceBinding: the state of Caldera's gate. [`GATE_CLOSED`]: the webhook suspended the binding, and only

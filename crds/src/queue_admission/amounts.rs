@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use caldera_core::quantity::Quantity;
+use caldera_core::{quantity::Quantity, resources::ResourceName};
 use serde_json::Value;
 
 use crate::job_admission::Refusal;
@@ -67,12 +67,7 @@ fn is_extended(resource: &str) -> bool {
 
 /// What the scheduler keeps of them: it drops `count/*`, `requests.*`, `limits.*` and names it does not know.
 pub(super) fn keep_scheduled(amounts: &Amounts) -> Amounts {
-    let kept = |name: &str| {
-        matches!(name, "cpu" | "memory" | "pods" | "ephemeral-storage")
-            || name.starts_with("hugepages-")
-            || name.starts_with("attachable-volumes-")
-            || (name.contains('/') && !["count/", "requests.", "limits."].iter().any(|start| name.starts_with(start)))
-    };
+    let kept = |name: &str| ResourceName::from(name).is_requestable();
     amounts.iter().filter(|(name, _)| kept(name)).map(|(name, amount)| (name.clone(), *amount)).collect()
 }
 

@@ -26,7 +26,30 @@ use super::{
     hierarchy_refusal, name_of, parent_of, state_refusal,
     tree::{allocated_pods, child_queues, find_queue, is_root},
 };
-use crate::{names::volcano::ROOT_QUEUE, tenancy::list_unreadable};
+use crate::{
+    names::{
+        caldera::{
+            ALL_JOBS_PREEMPTABLE, FORCE_DELETE, MAX_JOB, MAX_RUNNING_JOBS, MAX_RUNNING_JOBS_PER_NAMESPACE,
+            MAX_WAITING_JOBS, MAX_WAITING_JOBS_PER_NAMESPACE, NAMESPACE_SELECTOR, PAUSED, PREFIX, QUEUE_STATUS,
+        },
+        volcano::ROOT_QUEUE,
+    },
+    tenancy::list_unreadable,
+};
+
+/// Annotations of ours that mean something on a queue.
+const OF_QUEUES: [&str; 10] = [
+    ALL_JOBS_PREEMPTABLE,
+    FORCE_DELETE,
+    MAX_JOB,
+    MAX_RUNNING_JOBS,
+    MAX_RUNNING_JOBS_PER_NAMESPACE,
+    MAX_WAITING_JOBS,
+    MAX_WAITING_JOBS_PER_NAMESPACE,
+    NAMESPACE_SELECTOR,
+    PAUSED,
+    QUEUE_STATUS,
+];
 
 /// `field: what is wrong`, for each thing wrong with a new queue beside those `there` are.
 #[must_use]
@@ -35,6 +58,17 @@ pub fn create_problems(queue: &Value, there: &[&Value]) -> Vec<String> {
         return vec![format!("metadata.name: {ROOT_RESERVED}")];
     }
     find_faults(queue, there).into_iter().map(Fault::sentence).collect()
+}
+
+/// A sentence for each annotation of a queue with a name of ours that means nothing there.
+#[must_use]
+pub fn list_unknown_annotations(queue: &Value) -> Vec<String> {
+    let names = queue.pointer("/metadata/annotations").and_then(Value::as_object).into_iter().flatten();
+    let unknown = names.map(|(name, _)| name).filter(|name| {
+        let name = name.as_str();
+        name.starts_with(PREFIX) && !OF_QUEUES.contains(&name)
+    });
+    unknown.map(|name| format!("annotation {name} is not known on queues: it is not looked at")).collect()
 }
 
 /// The same for what is wrong, or worse than before, in `new`.

@@ -17,7 +17,7 @@ use crate::{
     names::volcano::{DEFAULT_QUEUE, ROOT_QUEUE},
 };
 use amounts::{Amounts, check_amount, read_amounts};
-pub use host::{create_problems, update_problems};
+pub use host::{create_problems, list_unknown_annotations, update_problems};
 
 /// Annotation: the queue's path for hdrf, `root/a/b`.
 pub const HIERARCHY: &str = "volcano.sh/hierarchy";

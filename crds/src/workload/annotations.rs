@@ -13,15 +13,13 @@ use crate::{
     dns::is_dns_subdomain,
     names::{
         caldera::{
-            DATA, END_AS, HOLD, RENDEZVOUS, RENDEZVOUS_CLUSTERSET, RENDEZVOUS_NONE, RUNNING_ESTIMATE, SSH_SECRET,
-            SUSPENDED,
+            DATA, END_AS, HOLD, PREFIX, RENDEZVOUS, RENDEZVOUS_CLUSTERSET, RENDEZVOUS_NONE, RUNNING_ESTIMATE,
+            SSH_SECRET, SUSPENDED,
         },
         volcano::{PREEMPTABLE, SLA_WAITING_TIME, TASK_AFFINITY, TASK_ANTI_AFFINITY, TASK_ORDER},
     },
 };
 
-/// What begins the names that are ours.
-const OURS: &str = "caldera.dev/";
 /// The phases as which a Volcano Job is ended, by its user or by the controller for its policies.
 const ENDS: [&str; 3] = ["Terminated", "Completed", "Failed"];
 /// As Go's `strconv.ParseBool` has it.
@@ -96,7 +94,7 @@ fn describe_unread(name: &str, value: &str, is_job: bool) -> Option<String> {
         END_AS | RENDEZVOUS | SSH_SECRET | DATA | TASK_AFFINITY | TASK_ANTI_AFFINITY | TASK_ORDER => {
             return Some(format!("annotation {name} means something on Volcano Jobs only: it is not looked at"));
         }
-        _ if name.starts_with(OURS) => {
+        _ if name.starts_with(PREFIX) => {
             return Some(format!("annotation {name} is not known on workloads: it is not looked at"));
         }
         _ => return None,

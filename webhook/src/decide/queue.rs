@@ -7,7 +7,7 @@
 
 use caldera_crds::{
     names::{caldera::FORCE_DELETE, volcano::ROOT_QUEUE},
-    queue_admission::{create_problems, default_queue, delete_refusals, update_problems},
+    queue_admission::{create_problems, default_queue, delete_refusals, list_unknown_annotations, update_problems},
 };
 use serde_json::Value;
 
@@ -62,7 +62,11 @@ pub fn validate_queue(request: &ReviewRequest<'_, Value>, snapshot: Snapshot<'_>
         _ => Vec::new(),
     };
     match (problems.is_empty(), snapshot.live) {
-        (true, _) => Verdict::UNCHANGED,
+        (true, _) => {
+            let queue = request.object.as_ref().filter(|_| request.operation != "DELETE");
+            let warnings = queue.map(list_unknown_annotations).unwrap_or_default();
+            Verdict::Allow { patch: Vec::new(), warnings }
+        }
         (false, None) => Verdict::Read(Lookup::Queues),
         (false, Some(_)) => Verdict::deny_invalid(problems.join("; ")),
     }
@@ -144,6 +148,21 @@ mod tests {
         assert!(matches!(told(LiveRead::Failed("timeout".into())), Verdict::Undecided(_)));
         cache.queues.insert("p".to_owned(), parent);
         assert_eq!(of_cache(&cache), Verdict::UNCHANGED, "what is known is asked of nobody");
+    }
+
+    #[test]
+    fn an_annotation_of_ours_that_means_nothing_on_a_queue_is_told_and_one_that_bounds_nothing_is_refused() {
+        let told = |name: &str, value: &str| {
+            let annotations = json!({name: value, "example.org/x": "y"});
+            let queue = json!({"metadata": {"name": "q", "annotations": annotations}, "spec": {"weight": 1}});
+            judge_queue(&request("CREATE", queue), &Cache::default())
+        };
+        let warned = |warnings: Vec<String>| Verdict::Allow { patch: Vec::new(), warnings };
+        let misspelt = "annotation caldera.dev/max-running-job is not known on queues: it is not looked at";
+        assert_eq!(told("caldera.dev/max-running-job", "1"), warned(vec![misspelt.to_owned()]));
+        assert_eq!(told("caldera.dev/max-running-jobs", "1"), Verdict::UNCHANGED);
+        let Verdict::Deny(denial) = told("caldera.dev/max-job", "cpus=4") else { panic!() };
+        assert!(denial.message.contains("\"cpus\" is no resource that a pod can ask for"), "{}", denial.message);
     }
 
     #[test]
