@@ -86,9 +86,10 @@ fn make_page(live: Live, name: Option<&str>, tree: bool, output: ListOutput, fir
     };
     let Some(at) = all.iter().position(|queue| queue.name.as_str() == name) else {
         let names: Vec<&str> = all.iter().map(|queue| queue.name.as_str()).take(20).collect();
-        let hidden: String =
-            live.gaps.iter().filter(|gap| gap.what.starts_with("queues")).map(|gap| format!("; {}", gap.why)).collect();
-        anyhow::bail!("there is no queue {name}; there are {}{hidden}", names.join(", "));
+        if let Some(gap) = live.gaps.iter().find(|gap| gap.what.starts_with("queues")) {
+            anyhow::bail!("whether there is a queue {name} is not known: {}", gap.why);
+        }
+        anyhow::bail!("there is no queue {name}; there are {}", names.join(", "));
     };
     if tree {
         let depth = all[at].depth;

@@ -7,8 +7,11 @@ use caldera_controller::explain::{
 };
 use caldera_core::gang::WorkloadRef;
 use caldera_crds::{karmada::work::ResourceBinding, workload::WorkloadKind};
-use caldera_runtime::{client::WriteCounts, clock::format_time};
-use kube::{Api, Client};
+use caldera_runtime::{
+    client::{WriteCounts, describe_error},
+    clock::format_time,
+};
+use kube::{Api, Client, api::DynamicObject};
 use serde::Serialize;
 
 use crate::{
@@ -58,7 +61,11 @@ pub async fn explain_in_words(
 }
 
 async fn find_answer(client: &Client, mut live: Live, job: &JobName, namespace: &str) -> anyhow::Result<Answer> {
-    let mut explanation = find_explanation(&mut live, job, namespace)?;
+    let Some(mut explanation) = find_explanation(&mut live, job, namespace) else {
+        let (others, gaps) = (list_kinds_named(&live, job, namespace), list_gaps(&live));
+        drop(live);
+        anyhow::bail!(describe_missing(client, job, namespace, &others, &gaps).await);
+    };
     if !explanation.placed.is_empty() {
         explanation.placed_at = placed_at(client, explanation.binding.as_deref()).await;
     }
@@ -70,16 +77,36 @@ fn workload_ref(kind: WorkloadKind, namespace: &str, name: &str) -> WorkloadRef 
     WorkloadRef { group, kind, namespace: namespace.to_owned(), name: name.to_owned() }
 }
 
-fn find_explanation(live: &mut Live, job: &JobName, namespace: &str) -> anyhow::Result<Explanation> {
+fn find_explanation(live: &mut Live, job: &JobName, namespace: &str) -> Option<Explanation> {
     let wanted = workload_ref(job.kind, namespace, &job.name);
-    let found = match find_binding(&live.controller, &wanted) {
+    match find_binding(&live.controller, &wanted) {
         Some(key) => explain_job(&mut live.controller, &key, live.now),
         None => explain_without_binding(&live.controller, &wanted),
-    };
-    if let Some(explanation) = found {
-        return Ok(explanation);
     }
-    let mut text = format!("there is no {} {} in namespace {namespace}", job.kind.title(), job.name);
+}
+
+/// Why a job is not found: it is not there, its kind is not, or nobody says so to who asks.
+async fn describe_missing(client: &Client, job: &JobName, namespace: &str, others: &str, gaps: &str) -> String {
+    let resource = job.kind.api_resource();
+    let named = format!("{} {} in namespace {namespace}", job.kind.title(), job.name);
+    let jobs: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+    match jobs.get(&job.name).await {
+        Ok(_) => format!("{named} is there, and you may not see what decides about it: {gaps}"),
+        // Of a kind that the server does not know, it names no object.
+        Err(kube::Error::Api(status))
+            if status.code == 404 && status.details.as_ref().is_none_or(|details| details.name.is_empty()) =>
+        {
+            let crd = format!("{}.{}", resource.plural, resource.group);
+            format!("there is no {named}: this host has no CRD {crd}")
+        }
+        Err(kube::Error::Api(status)) if status.code == 404 => format!("there is no {named}{others}"),
+        Err(error) => format!("whether there is a {named} is not known: {}", describe_error(&error)),
+    }
+}
+
+/// The other kinds that have one of this name.
+fn list_kinds_named(live: &Live, job: &JobName, namespace: &str) -> String {
+    let mut text = String::new();
     for kind in WorkloadKind::ALL.into_iter().filter(|kind| *kind != job.kind) {
         let other = workload_ref(kind, namespace, &job.name);
         if find_binding(&live.controller, &other).is_some()
@@ -88,10 +115,13 @@ fn find_explanation(live: &mut Live, job: &JobName, namespace: &str) -> anyhow::
             let _ = write!(text, ", but a {}: ask for {}/{}", kind.title(), kind.aliases()[0], job.name);
         }
     }
-    for gap in live.gaps.iter().filter(|gap| !gap.what.starts_with("member ") && !gap.what.starts_with("configmap ")) {
-        let _ = write!(text, "; not seen: {}: {}", gap.what, gap.why);
-    }
-    anyhow::bail!(text)
+    text
+}
+
+/// What of the host can not be seen, in one sentence.
+fn list_gaps(live: &Live) -> String {
+    let of_host = |gap: &&Gap| !gap.what.starts_with("member ") && !gap.what.starts_with("configmap ");
+    live.gaps.iter().filter(of_host).map(|gap| gap.why.as_str()).collect::<Vec<_>>().join("; ")
 }
 
 /// When the scheduler last placed it.

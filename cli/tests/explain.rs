@@ -203,6 +203,10 @@ fn what_is_not_there(sandbox: &Sandbox) {
     fails(&["why", "nobody", "-n", "default"], "there is no Volcano Job nobody in namespace default");
     fails(&["why", "web", "-n", "default"], "but a Deployment: ask for deployment/web");
     fails(&["why", "low-priority", "-n", "elsewhere"], "in namespace elsewhere");
+    fails(
+        &["why", "pytorchjob/x", "-n", "default"],
+        "there is no PyTorchJob x in namespace default: this host has no CRD pytorchjobs.kubeflow.org",
+    );
     fails(&["queue", "nowhere"], "there is no queue nowhere; there are root, default, research");
 }
 
