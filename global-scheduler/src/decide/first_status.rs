@@ -29,7 +29,7 @@ pub enum StatusTurn {
 pub fn choose_turn(binding: &Binding, request: Option<&WorkloadRequest>) -> StatusTurn {
     let (status, place) = (&binding.status, &binding.place);
     let kind = WorkloadKind::parse(&binding.api_version, &binding.workload.kind);
-    let ends = matches!(kind, Some(WorkloadKind::VolcanoJob | WorkloadKind::BatchJob | WorkloadKind::Pod));
+    let ends = kind.is_some_and(WorkloadKind::runs_to_its_end);
     let is_first = status.scheduled_condition().is_none() && status.last_scheduled.is_none();
     let is_awaited = !place.evicting.is_empty() || !place.placement.affinities.is_empty();
     if !ends || !is_first || is_awaited || !binding.is_released() || place.previous.is_empty() {
