@@ -246,8 +246,8 @@ pub struct ServingArgs {
     /// KiB of the largest object. An API server takes requests of 3072.
     #[arg(long, default_value_t = 3_072, value_name = "KIB", value_parser = clap::value_parser!(u32).range(16..=65_536))]
     pub largest_object: u32,
-    /// Connections at once. One more closes the one that is idle longest, once that is a second.
-    #[arg(long, default_value_t = 256, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    /// Connections at once. One more closes the one that is idle longest, once that is three seconds.
+    #[arg(long, default_value_t = 1024, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub connections: u32,
     #[command(flatten)]
     pub trusted: TrustedArgs,

@@ -66,11 +66,14 @@ pub struct Bounds {
 impl Default for Bounds {
     fn default() -> Self {
         Self {
-            // An API server takes 200 writes at once unless it is told otherwise. It dials for each call that finds no
-            // stream free, so that few streams make many connections.
-            connections: 256,
-            spared: Duration::from_secs(1),
-            streams: 64,
+            // An API server takes 200 writes and 400 reads at once unless it is told otherwise, and there may be three.
+            // It dials for each call that finds no stream free, also while the first handshake is on its way.
+            connections: 1024,
+            // A starved API server leaves a connection alone for as long as it may still use it: its calls end after
+            // five seconds.
+            spared: Duration::from_secs(3),
+            // What Go's clients take for granted until they are told.
+            streams: 100,
             // As long as Go's clients wait for it.
             handshake: Duration::from_secs(10),
             headers: Duration::from_secs(10),
@@ -88,7 +91,7 @@ const LOOK_FOR_PLACE: Duration = Duration::from_millis(5);
 /// Bytes of a request's headers.
 const HEADERS: u32 = 8 * 1024;
 /// For a client that was told to go, by HTTP/2: it asks elsewhere what we did not begin.
-const FAREWELL: Duration = Duration::from_millis(250);
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Serves `routes` until `stop`, then lets open requests end.
 ///
@@ -208,7 +211,10 @@ where
                 leave = Some(Instant::now() + FAREWELL);
                 serving.as_mut().graceful_shutdown();
             }
-            () = tokio::time::sleep_until(leave.unwrap_or_else(Instant::now)), if leave.is_some() => return,
+            () = tokio::time::sleep_until(leave.unwrap_or_else(Instant::now)), if leave.is_some() => {
+                tracing::debug!("a connection that was told to go is dropped");
+                return;
+            }
             () = stop.cancelled(), if !is_stopped => {
                 is_stopped = true;
                 serving.as_mut().graceful_shutdown();
@@ -251,6 +257,8 @@ impl Connections {
             if now.saturating_duration_since(since) < self.bounds.spared {
                 return None;
             }
+            let waited_ms = u64::try_from(now.saturating_duration_since(since).as_millis()).unwrap_or(u64::MAX);
+            tracing::debug!(waited_ms, "a connection makes room for another");
             open.remove(&id).iter().for_each(|activity| activity.close());
         }
         let id = self.next.fetch_add(1, Ordering::Relaxed);

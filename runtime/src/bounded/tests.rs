@@ -168,6 +168,23 @@ async fn where_all_connections_were_used_just_now_one_more_waits_for_its_place()
     assert!(read_until(&mut busy, "\r\n\r\n9").await.ends_with("\r\n\r\n9"));
 }
 
+/// A starved API server dialled for each of its calls, and lost those on connections that made room after a second.
+#[tokio::test]
+async fn an_api_server_that_dials_for_each_of_its_calls_loses_no_connection() {
+    let (to, ..) = serve(Bounds::default(), BODIES);
+    let mut first = connect(to, ASK).await;
+    read_until(&mut first, "hello").await;
+    let mut dialled = Vec::new();
+    for _ in 0..600 {
+        dialled.push(connect(to, "").await);
+    }
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    for stream in [&mut first].into_iter().chain(&mut dialled).step_by(50) {
+        stream.write_all(ASK.as_bytes()).await.unwrap();
+        assert!(read_until(stream, "hello").await.contains("hello"));
+    }
+}
+
 #[tokio::test]
 async fn who_waits_for_our_answer_is_never_the_one_that_goes() {
     // Longer than a connection takes to ask, and much shorter than the answer takes.
