@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use caldera_core::{gang::QueueName, inventory::Source, quantity::Quantity, queue::ledger::Stage};
+use caldera_core::{gang::QueueName, inventory::Source, quantity::Quantity, queue::ledger::AdmissionStage};
 use caldera_runtime::metric::Sample;
 use jiff::{SignedDuration, Timestamp};
 
@@ -169,7 +169,7 @@ fn sample_jobs(controller: &Controller) -> Vec<Sample> {
             continue;
         };
         let at = match (&state.assumed, &state.phase) {
-            (_, JobPhase::OutOfScope) | (None, JobPhase::Holding { stage: Stage::Finished, .. }) => continue,
+            (_, JobPhase::OutOfScope) | (None, JobPhase::Holding { stage: AdmissionStage::Finished, .. }) => continue,
             (None, JobPhase::Blocked(reason)) if reason.is_inadmissible() => 1,
             (None, JobPhase::Pending) if controller.jobs.engine.is_inadmissible(binding.id.as_str()) => 1,
             (None, JobPhase::Blocked(reason)) if reason.needs_a_change() => 2,

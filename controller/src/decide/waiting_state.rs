@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use caldera_core::queue::ledger::Stage;
+use caldera_core::queue::ledger::AdmissionStage;
 use caldera_crds::workload::WorkloadKind;
 use caldera_runtime::event::EventType;
 use jiff::{SignedDuration, Timestamp};
@@ -184,7 +184,7 @@ fn find_statement<'a>(objects: &'a Objects, jobs: &Jobs, key: &Key) -> Option<(&
     }
     let stage = match state.stage() {
         None if state.phase == JobPhase::OutOfScope => return None,
-        stage @ (None | Some(Stage::Waiting | Stage::Admitted)) => stage,
+        stage @ (None | Some(AdmissionStage::Waiting | AdmissionStage::Admitted)) => stage,
         Some(_) => return None,
     };
     let group = objects.pod_groups.get(&pod_group_key(workload)).filter(|group| group.owner == workload.uid)?;

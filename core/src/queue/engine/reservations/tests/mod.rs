@@ -20,18 +20,18 @@ use crate::{
     gang::ClusterName,
     quantity::Quantity,
     queue::{
-        Ask, CapacityGrowth, ClusterCapacity, Counted, Dequeue, Fit, FitClass, Fleet, JobId, OrderPolicy, QueueSpec,
-        ReservedClusters, TaskAsk,
-        engine::{Engine, Job, JobState, RESERVATION_AFTER, Release, UnknownStart},
+        Ask, CapacityGrowth, ClusterCapacity, Counted, Dequeue, Fit, FitClass, FleetResources, JobId, OrderPolicy,
+        QueueSpec, ReservedClusters, TaskAsk,
+        engine::{Engine, Job, QueueingState, RESERVATION_AFTER, Release, UnknownStart},
         pending::{
             job_order::JobKey,
             line::{Inadmissible, ShapeId},
         },
         quota::{
             admission,
-            tree::{Node, Slot},
+            tree::{QueueIndex, Slot},
         },
-        reservation::{Reservation, ReservationId, Shortage},
+        reservation::{Reservation, ReservationCause, ReservationId},
     },
     resources::Resources,
 };
@@ -48,7 +48,7 @@ fn queue(name: &str, parent: Option<&str>, cpu: Option<i64>) -> QueueSpec {
 fn engine(queues: impl IntoIterator<Item = QueueSpec>, cpu: i64, gpu: i64) -> Engine {
     let mut engine = Engine::default();
     let fleet = amounts(cpu, gpu);
-    engine.set_fleet(Fleet { ready: fleet.clone(), whole: Some(fleet), ready_clusters: 1 });
+    engine.set_fleet(FleetResources { ready: fleet.clone(), whole: Some(fleet), ready_clusters: 1 });
     queues.into_iter().for_each(|queue| engine.set_queue(queue));
     engine
 }
