@@ -170,9 +170,9 @@ fn sample_jobs(controller: &Controller) -> Vec<Sample> {
         };
         let at = match (&state.assumed, &state.phase) {
             (_, JobPhase::OutOfScope) | (None, JobPhase::Holding { stage: AdmissionStage::Finished, .. }) => continue,
-            (None, JobPhase::Blocked(reason)) if reason.is_inadmissible() => 1,
-            (None, JobPhase::Pending) if controller.jobs.engine.is_inadmissible(binding.id.as_str()) => 1,
-            (None, JobPhase::Blocked(reason)) if reason.needs_a_change() => 2,
+            (None, JobPhase::Blocked(reason)) if reason.is_unsatisfiable() => 1,
+            (None, JobPhase::Pending) if controller.jobs.engine.is_unsatisfiable(binding.id.as_str()) => 1,
+            (None, JobPhase::Blocked(reason)) if reason.needs_user_action() => 2,
             (None, JobPhase::Holding { stage, .. }) => {
                 let workload = controller.objects.workload_of(binding);
                 if workload.map(|workload| phase_of(workload, Some(*stage))) == Some("Running") { 4 } else { 3 }

@@ -167,7 +167,7 @@ impl WaitingStates {
 /// PodGroup.
 fn describe_wait(objects: &Objects, jobs: &Jobs, key: &Key) -> Option<Decision> {
     let workload = objects.bindings.get(key).and_then(|binding| objects.workload_of(binding))?;
-    describe_binding(jobs, key, None).filter(|(stage, reason)| stage.is_none() && !reason.needs_a_change())?;
+    describe_binding(jobs, key, None).filter(|(stage, reason)| stage.is_none() && !reason.needs_user_action())?;
     let status = &objects.pod_groups.get(&pod_group_key(workload)).filter(|group| group.owner == workload.uid)?.status;
     Some(Decision::event_on_workload(workload, EventType::Normal, &status.reason, status.message.clone()))
 }

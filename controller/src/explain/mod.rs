@@ -204,7 +204,7 @@ impl Answer {
         let verdict = match reason {
             Reason::ExceedsLimit { .. } | Reason::NeverFits { .. } => Verdict::CanNeverStart,
             Reason::Deleting => Verdict::Blocked,
-            reason if reason.needs_a_change() => Verdict::Blocked,
+            reason if reason.needs_user_action() => Verdict::Blocked,
             _ => Verdict::Waiting,
         };
         Self::new(verdict, reason)

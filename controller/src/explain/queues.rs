@@ -282,8 +282,8 @@ fn count_jobs(controller: &Controller) -> BTreeMap<QueueName, Counts> {
         let Some(queue) = controller.objects.queue_of(binding) else { continue };
         let count: fn(&mut Counts) -> &mut usize = match (&state.assumed, &state.phase) {
             (_, JobPhase::OutOfScope) => continue,
-            (None, JobPhase::Blocked(reason)) if reason.needs_a_change() => |counts| &mut counts.blocked,
-            (None, JobPhase::Pending) if controller.jobs.engine.is_inadmissible(binding.id.as_str()) => {
+            (None, JobPhase::Blocked(reason)) if reason.needs_user_action() => |counts| &mut counts.blocked,
+            (None, JobPhase::Pending) if controller.jobs.engine.is_unsatisfiable(binding.id.as_str()) => {
                 |counts| &mut counts.blocked
             }
             (None, JobPhase::Holding { stage: AdmissionStage::Finished, .. }) => |counts| &mut counts.finished,

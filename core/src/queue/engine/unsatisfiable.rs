@@ -13,7 +13,7 @@ use crate::queue::{
 impl Engine {
     /// Whether a pending job can never start while queues and clusters are as they are.
     #[must_use]
-    pub fn is_inadmissible(&self, id: &str) -> bool {
+    pub fn is_unsatisfiable(&self, id: &str) -> bool {
         let Some(QueueingState::Pending { node, shape, .. }) = self.jobs.get(id) else { return false };
         let slot = &self.slots[node.index()];
         slot.problem.is_some() || slot.line.is_unsatisfiable(*shape)

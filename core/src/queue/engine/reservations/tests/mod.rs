@@ -185,7 +185,7 @@ fn what_can_never_come_on_top_of_what_is_held_says_so_with_numbers_and_is_kept_n
     engine.enqueue_job(job("s0", "q", 2, amounts(4, 0)));
     assert_eq!(at(&mut engine, 100), ["s0"]);
     let why = engine.explain_pending("web+more").unwrap();
-    assert_eq!((why.token(), why.needs_a_change()), ("ExceedsCapability", true));
+    assert_eq!((why.token(), why.needs_user_action()), ("ExceedsCapability", true));
     assert_eq!(
         why.to_string(),
         "can never be more in queue q: needs cpu 5 on top of 6 that it holds, more than 10, which is the capability of queue q"
