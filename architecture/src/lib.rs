@@ -1,12 +1,14 @@
-//! Reads the source of the workspace and says who imports whom. The tests beside it hold `docs/design.md` to what is
-//! there.
+//! Reads the source of the workspace and says who imports whom and which types a crate declares. The tests beside it
+//! hold `docs/design.md` to what is there.
 //!
 //! Only the text is read: manifests by line, sources by a scanner that drops comments, strings and test modules and
-//! then looks for paths that begin with `crate::` or `super::`. That is enough for imports and needs no compiler.
+//! then looks for paths that begin with `crate::` or `super::`, and for declarations of types. That is enough for both
+//! and needs no compiler.
 #![allow(clippy::panic, reason = "only tests use this crate, and they fail by panicking")]
 
 mod graph;
 mod source;
+mod types;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,6 +18,7 @@ use std::{
 
 pub use graph::{Graph, list_cycles};
 pub use source::{Source, read_sources};
+pub use types::list_shared_names;
 
 /// The folder of the workspace.
 #[must_use]

@@ -178,7 +178,7 @@ fn expand_path(tokens: &[&str], base: &[String], into: &mut Vec<Vec<String>>) ->
 }
 
 /// Words, `::`, and single signs.
-fn split_tokens(code: &str) -> Vec<&str> {
+pub fn split_tokens(code: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = code.trim_start();
     while let Some(first) = rest.chars().next() {

@@ -1,9 +1,11 @@
-//! The contract of `docs/design.md`, "Parts": who may import whom, and which code must be pure. Run with `--nocapture`
-//! to see the graphs.
+//! The contract of `docs/design.md`, "Parts": who may import whom, and which code must be pure; and that a type's name
+//! is unique in its crate. Run with `--nocapture` to see the graphs.
 
 use std::collections::BTreeMap;
 
-use caldera_architecture::{Source, find_root, list_cycles, read_crates, read_modules, read_sources};
+use caldera_architecture::{
+    Source, find_root, list_cycles, list_shared_names, read_crates, read_modules, read_sources,
+};
 
 /// What each product crate may depend on. Nobody depends on a component but `cli`, which starts it.
 const MAY_USE: [(&str, &[&str]); 12] = [
@@ -77,6 +79,16 @@ fn modules_of_product_crates_import_each_other_in_no_circle() {
         broken.extend(cycles.into_iter().map(|cycle| format!("{name}: {cycle:?}")));
     }
     assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn no_two_types_of_a_product_crate_share_a_name() {
+    let mut shared = Vec::new();
+    for name in PRODUCT.into_iter().filter(|name| *name != "cli") {
+        let sources = read_sources(&find_root().join(name).join("src"));
+        shared.extend(list_shared_names(&sources).iter().map(|(one, files)| format!("{name}: {one} in {files:?}")));
+    }
+    assert!(shared.is_empty(), "{shared:#?}");
 }
 
 #[test]

@@ -124,8 +124,8 @@ fn render_reasons() -> String {
         }
     }
     rows.sort();
-    let inadmissible = find_class(&read_body(reasons, "INADMISSIBLE: "), &by_variant);
-    let mut wants_a_change = find_class(&read_body(reasons, "fn needs_a_change"), &by_variant);
+    let inadmissible = find_class(&read_body(reasons, "UNSATISFIABLE: "), &by_variant);
+    let mut wants_a_change = find_class(&read_body(reasons, "fn needs_user_action"), &by_variant);
     wants_a_change.extend(inadmissible);
     let released = find_class(&read_body(reasons, "fn is_released").replace("ExceedsLimit", ""), &by_variant);
     let mut page = format!(

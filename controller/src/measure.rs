@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use caldera_core::{gang::QueueName, inventory::Source, quantity::Quantity, queue::ledger::Stage};
+use caldera_core::{gang::QueueName, inventory::Source, quantity::Quantity, queue::ledger::AdmissionStage};
 use caldera_runtime::metric::Sample;
 use jiff::{SignedDuration, Timestamp};
 
@@ -169,10 +169,10 @@ fn sample_jobs(controller: &Controller) -> Vec<Sample> {
             continue;
         };
         let at = match (&state.assumed, &state.phase) {
-            (_, JobPhase::OutOfScope) | (None, JobPhase::Holding { stage: Stage::Finished, .. }) => continue,
-            (None, JobPhase::Blocked(reason)) if reason.is_inadmissible() => 1,
-            (None, JobPhase::Pending) if controller.jobs.engine.is_inadmissible(binding.id.as_str()) => 1,
-            (None, JobPhase::Blocked(reason)) if reason.needs_a_change() => 2,
+            (_, JobPhase::OutOfScope) | (None, JobPhase::Holding { stage: AdmissionStage::Finished, .. }) => continue,
+            (None, JobPhase::Blocked(reason)) if reason.is_unsatisfiable() => 1,
+            (None, JobPhase::Pending) if controller.jobs.engine.is_unsatisfiable(binding.id.as_str()) => 1,
+            (None, JobPhase::Blocked(reason)) if reason.needs_user_action() => 2,
             (None, JobPhase::Holding { stage, .. }) => {
                 let workload = controller.objects.workload_of(binding);
                 if workload.map(|workload| phase_of(workload, Some(*stage))) == Some("Running") { 4 } else { 3 }

@@ -132,7 +132,7 @@ impl Settings {
 mod tests {
     use caldera_core::{
         quantity::Quantity,
-        queue::{Fleet, QueueSpec},
+        queue::{FleetResources, QueueSpec},
     };
     use caldera_runtime::write::Body;
 
@@ -169,7 +169,7 @@ mod tests {
         let prepare = |engine: &mut Engine| {
             let deserved = cpu(8).iter().map(|(name, amount)| (name.clone(), amount)).collect();
             engine.set_queue(QueueSpec { deserved, ..QueueSpec::unlimited("q") });
-            engine.set_fleet(Fleet { ready: cpu(8), whole: Some(cpu(8)), ready_clusters: 1 });
+            engine.set_fleet(FleetResources { ready: cpu(8), whole: Some(cpu(8)), ready_clusters: 1 });
             engine.set_now(1000);
             engine.resolve_quota();
         };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use caldera_core::{
     gang::{Gang, QueueName, WorkloadRef},
     place,
-    queue::{QueueSpec, ledger::Stage},
+    queue::{QueueSpec, ledger::AdmissionStage},
     split::FederationTopology,
 };
 
@@ -81,8 +81,8 @@ fn read_job(controller: &Controller, binding: &Binding, state: &JobState) -> Opt
     let objects = &controller.objects;
     let placed = match &state.phase {
         JobPhase::Pending => false,
-        JobPhase::Holding { stage: Stage::Placed | Stage::Foreign, .. } => true,
-        JobPhase::Holding { stage: Stage::Admitted, .. } => false,
+        JobPhase::Holding { stage: AdmissionStage::Placed | AdmissionStage::Foreign, .. } => true,
+        JobPhase::Holding { stage: AdmissionStage::Admitted, .. } => false,
         JobPhase::Holding { .. } | JobPhase::Blocked(_) | JobPhase::OutOfScope => return None,
     };
     let workload = objects.workload_of(binding)?;

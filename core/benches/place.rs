@@ -10,10 +10,10 @@ use std::{cmp::Reverse, sync::Arc};
 
 use caldera_core::{
     gang::{Gang, NodeClaim, Operator, Requirement, Task, Toleration},
-    inventory::{Amounts, Capacity, Shape, Source},
+    inventory::{Amounts, Capacity, NodeShape, Source},
     place::{
         Affinity, Binding, Cluster, Division, Placement, Request, Spread, SpreadBy, Target, WeightRule, place_binding,
-        replica_division, spread_constraints::Candidate,
+        replica_division, spread_constraints::ScoredCluster,
     },
     quantity::Quantity,
 };
@@ -57,12 +57,17 @@ fn binding(replicas: i64, division: Division) -> Binding {
 
 /// Room that differs by cluster, in all about twice what is asked for; the roomiest first, as the selection leaves
 /// them.
-fn candidates(clusters: &[Cluster], replicas: i64) -> Vec<Candidate<'_>> {
+fn candidates(clusters: &[Cluster], replicas: i64) -> Vec<ScoredCluster<'_>> {
     let share = replicas / i64::try_from(clusters.len()).unwrap() + 2;
     let free = |i: usize| share + i64::try_from(i * 7919 % 13).unwrap() * share / 6;
-    let candidate =
-        |(i, cluster): (usize, _)| Candidate { cluster, score: 0, tier: 0, allocatable: free(i), available: free(i) };
-    let mut candidates: Vec<Candidate<'_>> = clusters.iter().enumerate().map(candidate).collect();
+    let candidate = |(i, cluster): (usize, _)| ScoredCluster {
+        cluster,
+        score: 0,
+        tier: 0,
+        allocatable: free(i),
+        available: free(i),
+    };
+    let mut candidates: Vec<ScoredCluster<'_>> = clusters.iter().enumerate().map(candidate).collect();
     candidates.sort_by_key(|candidate| Reverse(candidate.available));
     candidates
 }
@@ -126,7 +131,7 @@ fn capacities(count: usize) -> Vec<Capacity> {
         ]
         .map(|(name, amount)| (name.into(), Quantity::from_units(amount)))
         .into();
-        Shape {
+        NodeShape {
             labels: Some(Arc::new([("pool".to_owned(), format!("p{i}"))].into())),
             taints: Arc::from([]),
             allocatable: Arc::new(free.clone()),

@@ -9,7 +9,7 @@ use std::{fmt, sync::Arc};
 
 use caldera_core::{
     quantity::Quantity,
-    queue::{Ask, Counted, Engine, Fit, FitClass, Fleet, Job, JobId, OrderPolicy, QueueSpec, TaskAsk},
+    queue::{Ask, Counted, Engine, Fit, FitClass, FleetResources, Job, JobId, OrderPolicy, QueueSpec, TaskAsk},
     resources::Resources,
 };
 use divan::{Bencher, counter::ItemsCount};
@@ -118,9 +118,9 @@ impl Cell {
     }
 }
 
-fn fleet(units: i64) -> Fleet {
+fn fleet(units: i64) -> FleetResources {
     let ready = request(1).iter().map(|(name, _)| (name.clone(), Quantity::from_units(units))).collect();
-    Fleet { ready, whole: None, ready_clusters: 3 }
+    FleetResources { ready, whole: None, ready_clusters: 3 }
 }
 
 fn drain_all(engine: &mut Engine) -> usize {

@@ -9,7 +9,7 @@ use std::{fmt, sync::Arc};
 
 use caldera_core::{
     quantity::Quantity,
-    queue::{Ask, Counted, Engine, Fit, FitClass, Fleet, Job, JobId, QueueSpec, TaskAsk},
+    queue::{Ask, Counted, Engine, Fit, FitClass, FleetResources, Job, JobId, QueueSpec, TaskAsk},
     resources::Resources,
 };
 use divan::{AllocProfiler, Bencher, counter::ItemsCount};
@@ -76,7 +76,7 @@ fn bindings(list: List) -> Vec<Binding> {
 /// Nothing can start: the first decision looks at every queue and every kind, and keeps places in every queue.
 fn rebuild(list: List, bindings: &[Binding]) -> Engine {
     let mut engine = Engine::default();
-    let fleet = Fleet { ready: Resources::new(), whole: None, ready_clusters: 3 };
+    let fleet = FleetResources { ready: Resources::new(), whole: None, ready_clusters: 3 };
     engine.set_fleet(fleet);
     for i in 0..list.queues {
         let mut spec = QueueSpec::unlimited(format!("queue{i}"));

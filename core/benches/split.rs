@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use caldera_core::{
     gang::{ClusterName, Gang, NodeClaim, Operator, Requirement, Task, Topology},
-    inventory::{Amounts, Capacity, Change, HyperNode, Inventory, Member, Node, Pod, Shape, Source},
+    inventory::{Amounts, Capacity, Change, HyperNode, HyperNodeMember, Inventory, Node, NodeShape, Pod, Source},
     place::{
         Binding, Cluster, Division, Placement, Request, WeightRule, place_binding, replica_division,
-        spread_constraints::Candidate,
+        spread_constraints::ScoredCluster,
     },
     quantity::Quantity,
     resources::Resources,
@@ -39,11 +39,16 @@ fn clusters(count: usize) -> Vec<Cluster> {
 }
 
 /// Room that differs by cluster, in all a little more than what is asked for.
-fn candidates(clusters: &[Cluster], replicas: i64) -> Vec<Candidate<'_>> {
+fn candidates(clusters: &[Cluster], replicas: i64) -> Vec<ScoredCluster<'_>> {
     let share = replicas / i64::try_from(clusters.len()).unwrap() + 2;
     let free = |i: usize| share + i64::try_from(i * 7919 % 13).unwrap();
-    let candidate =
-        |(i, cluster): (usize, _)| Candidate { cluster, score: 0, tier: 0, allocatable: free(i), available: free(i) };
+    let candidate = |(i, cluster): (usize, _)| ScoredCluster {
+        cluster,
+        score: 0,
+        tier: 0,
+        allocatable: free(i),
+        available: free(i),
+    };
     clusters.iter().enumerate().map(candidate).collect()
 }
 
@@ -118,12 +123,12 @@ fn rooms(count: usize, shapes: i64) -> (Vec<ClusterName>, Vec<Capacity>) {
         let free: Amounts = [("cpu", cpu), ("memory", (cpu * 4) << 30), ("nvidia.com/gpu", gpu), ("pods", 110)]
             .map(|(name, amount)| (name.into(), Quantity::from_units(amount)))
             .into();
-        Shape {
+        NodeShape {
             labels: Some(Arc::default()),
             allocatable: Arc::new(free.clone()),
             free: Arc::new(free),
             nodes: (0..4).map(|node| format!("n-{i}-{node}").into()).collect(),
-            ..Shape::default()
+            ..NodeShape::default()
         }
     };
     let capacity = |cluster| Capacity::new((0..shapes).map(|i| shape(cluster, i)).collect(), Source::Nodes);
@@ -145,7 +150,7 @@ fn racks(count: usize) -> (Vec<ClusterName>, Vec<Capacity>) {
             name: format!("rack-{r:02}"),
             tier: 1,
             tier_name: "rack".into(),
-            members: vec![Member::Labels(vec![Requirement {
+            members: vec![HyperNodeMember::Labels(vec![Requirement {
                 key: "rack".into(),
                 operator: Operator::In,
                 values: vec![r.to_string()],
@@ -154,7 +159,7 @@ fn racks(count: usize) -> (Vec<ClusterName>, Vec<Capacity>) {
         let spine = |s: usize| HyperNode {
             name: format!("spine-{s}"),
             tier: 2,
-            members: (4 * s..4 * s + 4).map(|r| Member::HyperNode(format!("rack-{r:02}"))).collect(),
+            members: (4 * s..4 * s + 4).map(|r| HyperNodeMember::HyperNode(format!("rack-{r:02}"))).collect(),
             ..HyperNode::default()
         };
         inventory.apply_change(Change::HyperNodes((0..16).map(rack).chain((0..4).map(spine)).collect()));

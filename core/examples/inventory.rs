@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, time::Instant};
 use caldera_core::{
     fleet::{Fleet, Update},
     gang::{Gang, NodeClaim, Operator, Requirement, Task},
-    inventory::{Capacity, Change, HyperNode, Member, Node, Owner, Pod},
+    inventory::{Capacity, Change, HyperNode, HyperNodeMember, Node, Owner, Pod},
     place::Cluster,
     quantity::Quantity,
     resources::Resources,
@@ -122,7 +122,7 @@ fn hyper_nodes() -> Vec<HyperNode> {
         name: format!("rack-{r:02}"),
         tier: 1,
         tier_name: "rack".into(),
-        members: vec![Member::Labels(vec![Requirement {
+        members: vec![HyperNodeMember::Labels(vec![Requirement {
             key: "topology.example.com/rack".into(),
             operator: Operator::In,
             values: vec![r.to_string()],
@@ -131,7 +131,7 @@ fn hyper_nodes() -> Vec<HyperNode> {
     let spine = |s: usize| HyperNode {
         name: format!("spine-{s}"),
         tier: 2,
-        members: (4 * s..4 * s + 4).map(|r| Member::HyperNode(format!("rack-{r:02}"))).collect(),
+        members: (4 * s..4 * s + 4).map(|r| HyperNodeMember::HyperNode(format!("rack-{r:02}"))).collect(),
         ..HyperNode::default()
     };
     (0..RACKS).map(rack).chain((0..RACKS / 4).map(spine)).collect()

@@ -98,7 +98,7 @@ impl AssumedPods {
 }
 
 #[derive(Debug, Clone, Default)]
-struct Member {
+struct FleetMember {
     cluster: Cluster,
     /// A Cluster object exists (updates may arrive before it).
     known: bool,
@@ -138,7 +138,7 @@ struct AssumedEntry {
 /// The members, and the pods that are assumed in them.
 #[derive(Debug, Clone, Default)]
 pub struct Fleet {
-    members: BTreeMap<String, Member>,
+    members: BTreeMap<String, FleetMember>,
     entries: BTreeMap<String, AssumedEntry>,
     by_workload: BTreeMap<WorkloadRef, BTreeSet<String>>,
     next_age: u64,
@@ -172,8 +172,10 @@ impl Fleet {
         self.relink = true;
         let assumed_keys = self.members.remove(name).map(|member| member.assumed_keys).unwrap_or_default();
         if !assumed_keys.is_empty() {
-            self.members
-                .insert(name.to_owned(), Member { assumed_keys, dirty: true, recount: true, ..Member::default() });
+            self.members.insert(
+                name.to_owned(),
+                FleetMember { assumed_keys, dirty: true, recount: true, ..FleetMember::default() },
+            );
         }
     }
 
@@ -392,7 +394,7 @@ impl Fleet {
 
     /// Ready clusters of which nothing was heard yet: neither their nodes nor why these can not be read.
     pub fn clusters_not_listed_yet(&self) -> impl Iterator<Item = &str> {
-        let silent = |member: &&Member| {
+        let silent = |member: &&FleetMember| {
             let expected = member.known && member.cluster.ready && !member.cluster.deleting;
             expected && member.down.is_none() && !member.inventory.is_complete()
         };
@@ -401,7 +403,7 @@ impl Fleet {
 
     /// Ready clusters whose nodes can not be read.
     pub fn unreadable_clusters(&self) -> impl Iterator<Item = &Cluster> {
-        let can_not = |member: &&Member| {
+        let can_not = |member: &&FleetMember| {
             member.known && member.cluster.ready && !member.cluster.deleting && member.down.is_some()
         };
         self.members.values().filter(can_not).map(|member| &member.cluster)

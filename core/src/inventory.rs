@@ -4,7 +4,7 @@
 //! Rule: kube-scheduler's `NodeInfo`. Free is allocatable minus the requests of every pod that is bound to the node and
 //! has not finished, whoever owns it; each pod takes one of `pods`. Cordoned and NotReady nodes offer nothing, although
 //! Karmada's resource summary counts them (`cluster_status_controller.go:571`). Nodes that differ only in name are one
-//! [`Shape`] with a count, because sums over nodes would let fragments add up to what no node holds.
+//! [`NodeShape`] with a count, because sums over nodes would let fragments add up to what no node holds.
 //!
 //! Each change touches the shapes of its own nodes only. Equal labels, requests and owners are stored once, so that 200
 //! members of 1,000 nodes are followed in one process (`examples/inventory.rs` measures it).
@@ -38,9 +38,9 @@ use std::{
 
 pub use amounts::Amounts;
 pub(crate) use capacity::ReducedNodes;
-pub use capacity::{Capacity, Shape, Source};
+pub use capacity::{Capacity, NodeShape, Source};
 pub use change::{Change, Node, Owner, Pod};
-pub use domain::{Domain, DomainId, Domains, HyperNode, Member};
+pub use domain::{Domain, DomainId, Domains, HyperNode, HyperNodeMember};
 pub use node_ref::NodeRef;
 pub use profile::{Profile, WHOLE, packing_scale, round_down, round_up};
 pub use removed_pods::RemovedPods;
@@ -233,7 +233,7 @@ impl Inventory {
         let mut shapes = Vec::with_capacity(by_kind.values().map(BTreeMap::len).sum());
         for (KindRef(kind), by_free) in by_kind {
             for (free, places) in by_free {
-                let mut shape = Shape {
+                let mut shape = NodeShape {
                     labels: Some(Arc::clone(&kind.labels)),
                     taints: Arc::clone(&kind.taints),
                     allocatable: Arc::clone(&kind.allocatable),

@@ -1,8 +1,8 @@
 //! Where a gang goes: per cluster, how many pods of each task, and the minimum that cluster must hold.
 //!
 //! The global scheduler writes a plan on the ResourceBinding (annotation `caldera.dev/plan`, JSON); the webhook
-//! rewrites each Work from its cluster's [`Share`]. The sums over clusters of replicas and of every minimum equal the
-//! gang's.
+//! rewrites each Work from its cluster's [`ClusterShare`]. The sums over clusters of replicas and of every minimum
+//! equal the gang's.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ use crate::gang::{ClusterName, Requirement, TaskName};
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// Shares by cluster.
-    pub clusters: BTreeMap<ClusterName, Share>,
+    pub clusters: BTreeMap<ClusterName, ClusterShare>,
 }
 
 /// One cluster's part of a gang.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Share {
+pub struct ClusterShare {
     /// Every task of the gang is here, with zeros where this cluster gets none of it.
     pub tasks: BTreeMap<TaskName, TaskShare>,
     /// The job's minimum in this cluster.
@@ -32,7 +32,7 @@ pub struct Share {
     /// The network domain that its pods are kept in, where it is smaller than the cluster. Chosen once: a member's
     /// Volcano lets nobody change the template of a job that is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub domain: Option<Domain>,
+    pub domain: Option<PlannedDomain>,
     /// The domains that partitions are kept in, of tasks whose partitions must each lie in one smaller than the
     /// cluster. Chosen once, too.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -44,7 +44,7 @@ pub struct Share {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Part {
     /// Where they are.
-    pub domain: Domain,
+    pub domain: PlannedDomain,
     /// How many.
     pub partitions: u32,
 }
@@ -52,14 +52,14 @@ pub struct Part {
 /// Where in a cluster pods are kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PinnedDomains {
-    /// As [`Share::domain`].
-    pub domain: Option<Domain>,
-    /// As [`Share::parts`].
+    /// As [`ClusterShare::domain`].
+    pub domain: Option<PlannedDomain>,
+    /// As [`ClusterShare::parts`].
     pub parts: BTreeMap<TaskName, Vec<Part>>,
 }
 
-impl From<Option<&Domain>> for PinnedDomains {
-    fn from(domain: Option<&Domain>) -> Self {
+impl From<Option<&PlannedDomain>> for PinnedDomains {
+    fn from(domain: Option<&PlannedDomain>) -> Self {
         Self { domain: domain.cloned(), parts: BTreeMap::new() }
     }
 }
@@ -67,7 +67,7 @@ impl From<Option<&Domain>> for PinnedDomains {
 /// A network domain within a cluster (Volcano's HyperNode).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Domain {
+pub struct PlannedDomain {
     /// The HyperNode.
     pub name: String,
     /// Its tier; lower is closer.
@@ -91,7 +91,7 @@ pub struct TaskShare {
     pub min_available: u32,
 }
 
-impl Share {
+impl ClusterShare {
     /// Where its pods are kept.
     #[must_use]
     pub fn pinned_domains(&self) -> PinnedDomains {
@@ -115,7 +115,7 @@ impl Plan {
     /// Where pods are kept, for clusters where it is smaller than the cluster.
     #[must_use]
     pub fn pinned_domains(&self) -> BTreeMap<String, PinnedDomains> {
-        let some = |(_, share): &(&ClusterName, &Share)| share.domain.is_some() || !share.parts.is_empty();
+        let some = |(_, share): &(&ClusterName, &ClusterShare)| share.domain.is_some() || !share.parts.is_empty();
         self.clusters.iter().filter(some).map(|(name, share)| (name.to_string(), share.pinned_domains())).collect()
     }
 
@@ -141,9 +141,9 @@ mod tests {
     #[test]
     fn a_domain_is_written_as_kubernetes_writes_node_selector_terms() {
         let label = Requirement { key: "rack".into(), operator: Operator::In, values: vec!["r1".into()] };
-        let domain = Domain { name: "rack-1".into(), tier: 1, nodes: vec![vec![label]], preferred: vec![] };
+        let domain = PlannedDomain { name: "rack-1".into(), tier: 1, nodes: vec![vec![label]], preferred: vec![] };
         let text = r#"{"name":"rack-1","tier":1,"nodes":[[{"key":"rack","operator":"In","values":["r1"]}]]}"#;
         assert_eq!(serde_json::to_string(&domain).unwrap(), text);
-        assert_eq!(serde_json::from_str::<Domain>(text).unwrap(), domain);
+        assert_eq!(serde_json::from_str::<PlannedDomain>(text).unwrap(), domain);
     }
 }

@@ -3,7 +3,7 @@
 //! A [`Reason`] is a token for machines and a sentence with numbers for people. It becomes the `reason` and the
 //! `message` of a PodGroup's condition, and of events. The queue engine computes it from live state whenever somebody
 //! asks. A job that only has to wait never shares a token with a job that somebody has to change: see
-//! [`Reason::needs_a_change`].
+//! [`Reason::needs_user_action`].
 
 mod texts;
 
@@ -425,7 +425,7 @@ impl Reason {
 
     /// Tokens of what can not be admitted until somebody changes the job, its queue or the fleet. A hold and a
     /// suspension are not among them: their users wanted them.
-    pub const INADMISSIBLE: [&str; 11] = [
+    pub const UNSATISFIABLE: [&str; 11] = [
         "ExceedsMaxJob",
         "ExceedsCapability",
         "ExceedsFleet",
@@ -441,20 +441,20 @@ impl Reason {
 
     /// Whether it can not be admitted until somebody changes something, by the token on its PodGroup.
     #[must_use]
-    pub fn is_inadmissible_token(token: &str) -> bool {
-        Self::INADMISSIBLE.contains(&token)
+    pub fn is_unsatisfiable_token(token: &str) -> bool {
+        Self::UNSATISFIABLE.contains(&token)
     }
 
     /// Whether it can not be admitted until somebody changes something.
     #[must_use]
-    pub fn is_inadmissible(&self) -> bool {
-        Self::is_inadmissible_token(self.token())
+    pub fn is_unsatisfiable(&self) -> bool {
+        Self::is_unsatisfiable_token(self.token())
     }
 
     /// True if waiting alone will not help: somebody has to change something.
     #[must_use]
-    pub fn needs_a_change(&self) -> bool {
-        self.is_inadmissible()
+    pub fn needs_user_action(&self) -> bool {
+        self.is_unsatisfiable()
             || matches!(
                 self,
                 Self::OnHold { .. }

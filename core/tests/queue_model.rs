@@ -12,7 +12,7 @@ use caldera_core::{
     gang::QueueName,
     quantity::Quantity,
     queue::{
-        Ask, Counted, Dequeue, Engine, Fit, FitClass, Fleet, Job, JobId, OrderPolicy, QueueSpec, QueueState,
+        Ask, Counted, Dequeue, Engine, Fit, FitClass, FleetResources, Job, JobId, OrderPolicy, QueueSpec, QueueState,
         RunningLimits, TaskAsk,
     },
     resources::Resources,
@@ -165,7 +165,7 @@ fn fill(whole: i128, claims: &[(i128, i128, i128)]) -> Vec<i128> {
 struct Model {
     policy: OrderPolicy,
     queues: BTreeMap<QueueName, QueueSpec>,
-    fleet: Fleet,
+    fleet: FleetResources,
     /// What was above each queue when it had a sound descent last.
     last: BTreeMap<QueueName, Vec<QueueName>>,
     /// Of every queue in the tree and every resource.
@@ -536,7 +536,7 @@ fn step(engine: &mut Engine, model: &mut Model, event: &Event) -> Result<(), Tes
         }
         Event::Fleet(ready, away) => {
             let whole = away.map(|away| amounts(ready[0] + away[0], ready[1] + away[1]));
-            model.fleet = Fleet { ready: amounts(ready[0], ready[1]), whole, ready_clusters: 1 };
+            model.fleet = FleetResources { ready: amounts(ready[0], ready[1]), whole, ready_clusters: 1 };
             model.work_out();
             engine.set_fleet(model.fleet.clone());
         }

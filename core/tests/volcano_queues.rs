@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use caldera_core::{
     quantity::Quantity,
-    queue::{Ask, Counted, Engine, Fit, FitClass, Fleet, Job, QueueSpec, QueueState, TaskAsk},
+    queue::{Ask, Counted, Engine, Fit, FitClass, FleetResources, Job, QueueSpec, QueueState, TaskAsk},
     resources::{Limits, ResourceName, Resources},
 };
 
@@ -330,7 +330,7 @@ fn queue((name, parent, text): &(&str, &str, &str)) -> QueueSpec {
 fn engine(fleet: &str, queues: &[(&str, &str, &str)]) -> Engine {
     let ready: Resources = amounts(fleet).collect();
     let mut engine = Engine::default();
-    engine.set_fleet(Fleet { whole: Some(ready.clone()), ready, ready_clusters: 1 });
+    engine.set_fleet(FleetResources { whole: Some(ready.clone()), ready, ready_clusters: 1 });
     queues.iter().for_each(|text| engine.set_queue(queue(text)));
     engine
 }

@@ -5,7 +5,7 @@
 use caldera_core::{
     fleet::Queue,
     gang::Taint,
-    inventory::{HyperNode, Member, Node, Owner, Pod},
+    inventory::{HyperNode, HyperNodeMember, Node, Owner, Pod},
     quantity::Quantity,
     resources::ResourceName,
 };
@@ -88,15 +88,15 @@ pub fn read_queue(object: &Value) -> Option<(String, Queue)> {
 }
 
 /// What one entry of `spec.members` selects. Volcano selects HyperNodes by exact name only.
-fn hyper_node_members(member: &Value) -> Vec<Member> {
+fn hyper_node_members(member: &Value) -> Vec<HyperNodeMember> {
     let text = |pointer: &str| member.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
     let named = text("/selector/exactMatch/name").map(ToOwned::to_owned);
     if member["type"] == "HyperNode" {
-        return named.map(Member::HyperNode).into_iter().collect();
+        return named.map(HyperNodeMember::HyperNode).into_iter().collect();
     }
-    let pattern = text("/selector/regexMatch/pattern").map(|pattern| Member::Pattern(pattern.to_owned()));
-    let labels = member.pointer("/selector/labelMatch").and_then(label_selector).map(Member::Labels);
-    named.map(Member::Node).into_iter().chain(pattern).chain(labels).collect()
+    let pattern = text("/selector/regexMatch/pattern").map(|pattern| HyperNodeMember::Pattern(pattern.to_owned()));
+    let labels = member.pointer("/selector/labelMatch").and_then(label_selector).map(HyperNodeMember::Labels);
+    named.map(HyperNodeMember::Node).into_iter().chain(pattern).chain(labels).collect()
 }
 
 /// A namespaced object's name, `None` where there is none.
@@ -192,10 +192,10 @@ mod tests {
         let gpu = Requirement { key: "gpu".into(), operator: Operator::Exists, values: vec![] };
         assert_eq!((found.name.as_str(), found.tier, found.tier_name.as_str()), ("s", 2, "spine"));
         let want = [
-            Member::Node("n1".into()),
-            Member::Pattern("^n[23]$".into()),
-            Member::Labels(vec![rack, gpu]),
-            Member::HyperNode("r1".into()),
+            HyperNodeMember::Node("n1".into()),
+            HyperNodeMember::Pattern("^n[23]$".into()),
+            HyperNodeMember::Labels(vec![rack, gpu]),
+            HyperNodeMember::HyperNode("r1".into()),
         ];
         assert_eq!(found.members, want);
         assert_eq!(hyper_node(&json!({"metadata": {"name": "s"}, "spec": {"tier": -1}})), None);

@@ -117,11 +117,11 @@ pub fn read_binding(spec: &ResourceBindingSpec, status: Option<&ResourceBindingS
 
 /// The workload affinity groups that a binding is in.
 #[must_use]
-pub fn read_affinity_groups(spec: &ResourceBindingSpec) -> Vec<place::Group> {
+pub fn read_affinity_groups(spec: &ResourceBindingSpec) -> Vec<place::AffinityGroup> {
     let named = spec.workload_affinity_groups.clone().unwrap_or_default();
     let some = |name: Option<String>| name.filter(|name| !name.is_empty());
-    let together = some(named.affinity_group).map(place::Group::Together);
-    together.into_iter().chain(some(named.anti_affinity_group).map(place::Group::Apart)).collect()
+    let together = some(named.affinity_group).map(place::AffinityGroup::Together);
+    together.into_iter().chain(some(named.anti_affinity_group).map(place::AffinityGroup::Apart)).collect()
 }
 
 /// A gang of one task from `spec.replicaRequirements`, for kinds whose template is not read.

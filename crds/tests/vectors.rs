@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 
 use caldera_core::place::{
     self,
-    filter::{self, Filter, Reason},
+    filter::{self, Filter, FilterReason},
     replica_division,
-    spread_constraints::{self, Candidate},
+    spread_constraints::{self, ScoredCluster},
 };
 use caldera_crds::{karmada::cluster::Cluster, karmada::work, placement, wire::ResourceList};
 use serde_json::{Value, json};
@@ -86,12 +86,12 @@ fn division() {
             })
             .collect();
         let number = |candidate: &Value, key: &str| candidate[key].as_i64().unwrap_or(0);
-        let candidates: Vec<Candidate<'_>> = input["candidates"]
+        let candidates: Vec<ScoredCluster<'_>> = input["candidates"]
             .as_array()
             .unwrap()
             .iter()
             .zip(&clusters)
-            .map(|(candidate, cluster)| Candidate {
+            .map(|(candidate, cluster)| ScoredCluster {
                 cluster,
                 score: number(candidate, "score"),
                 tier: u32::try_from(number(candidate, "overflowOrder")).unwrap(),
@@ -122,7 +122,7 @@ fn selection() {
         let candidates = listed.iter().zip(&clusters).map(|(listed, cluster)| {
             let estimated = listed["estimatedReplicas"].as_i64().unwrap_or(binding.replicas);
             let allocatable = if binding.replicas == 0 { 0 } else { estimated };
-            Candidate {
+            ScoredCluster {
                 cluster,
                 score: listed["score"].as_i64().unwrap_or(0),
                 tier: filter::tier(&binding, cluster).unwrap_or(0),
@@ -170,7 +170,7 @@ fn filters() {
                 fit.insert(cluster.name.clone());
             } else {
                 first.push(reasons[0]);
-                let named = |reason: &Reason<'_>| (reason.plugin().unwrap().to_string(), reason.to_string());
+                let named = |reason: &FilterReason<'_>| (reason.plugin().unwrap().to_string(), reason.to_string());
                 unfit.push((cluster.name.clone(), reasons.iter().map(named).collect()));
             }
         }

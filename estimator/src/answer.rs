@@ -15,7 +15,7 @@ use caldera_crds::inventory::read_pod;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use caldera_crds::estimator::{convert::whole_gang, messages::ObjectReference};
+use caldera_crds::estimator::{convert::whole_gang, messages::ObjectReferenceMessage};
 
 /// Pods of a task that fit.
 #[must_use]
@@ -65,7 +65,12 @@ pub fn without_assumed(capacity: &Capacity, assumed: &[Gang]) -> Capacity {
 
 /// Pods of a workload that no node has taken for at least so long.
 #[must_use]
-pub fn count_unschedulable(pods: &[Value], of: &ObjectReference, threshold: SignedDuration, now: Timestamp) -> i32 {
+pub fn count_unschedulable(
+    pods: &[Value],
+    of: &ObjectReferenceMessage,
+    threshold: SignedDuration,
+    now: Timestamp,
+) -> i32 {
     let group = of.api_version.split_once('/').map_or("", |(group, _)| group);
     let workload = WorkloadRef {
         group: group.to_owned(),
@@ -216,7 +221,7 @@ mod tests {
         let count = |name: &str, seconds| {
             let (api_version, kind, namespace, name) =
                 ("apps/v1".into(), "Deployment".into(), "ns".into(), name.into());
-            let of = ObjectReference { api_version, kind, namespace, name };
+            let of = ObjectReferenceMessage { api_version, kind, namespace, name };
             let now = "2026-01-01T00:01:00Z".parse().unwrap();
             count_unschedulable(&pods, &of, SignedDuration::from_secs(seconds), now)
         };

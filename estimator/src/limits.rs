@@ -10,7 +10,7 @@ use caldera_core::gang::{Gang, NodeClaim, Task};
 use caldera_core::resources::Resources;
 use caldera_crds::{
     dns::{is_dns_label, is_dns_subdomain},
-    estimator::{convert::whole_gang, messages::ObjectReference},
+    estimator::{convert::whole_gang, messages::ObjectReferenceMessage},
 };
 
 /// Bytes of a message.
@@ -95,7 +95,7 @@ pub fn count_words(task: &Task) -> usize {
 ///
 /// # Errors
 /// [`LimitError::Name`].
-pub fn check_reference(of: &ObjectReference) -> Result<(), LimitError> {
+pub fn check_reference(of: &ObjectReferenceMessage) -> Result<(), LimitError> {
     let wrong = |what, name: &str| Err(LimitError::Name { what, name: name.chars().take(80).collect() });
     if !is_dns_label(&of.namespace) {
         return wrong("namespace", &of.namespace);
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_reference_that_leads_elsewhere_is_refused() {
-        let reference = |namespace: &str, name: &str| ObjectReference {
+        let reference = |namespace: &str, name: &str| ObjectReferenceMessage {
             api_version: "apps/v1".into(),
             kind: "Deployment".into(),
             namespace: namespace.into(),

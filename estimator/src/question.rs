@@ -7,7 +7,7 @@ use caldera_core::{gang::Gang, inventory::Capacity};
 use caldera_crds::estimator::{
     UNKNOWN,
     convert::{self, ReadError},
-    messages::{AssumedWorkload, Component, MaxAvailableComponentSetsRequest, MaxAvailableReplicasRequest},
+    messages::{AssumedWorkload, ComponentMessage, MaxAvailableComponentSetsRequest, MaxAvailableReplicasRequest},
 };
 
 use crate::{
@@ -68,7 +68,7 @@ fn capacity_beside(capacity: &Capacity, assumed: &[AssumedWorkload]) -> Result<C
 }
 
 /// The gang of a set, with one task for all that are alike.
-fn read_merged(components: &[Component]) -> Result<Gang, QuestionError> {
+fn read_merged(components: &[ComponentMessage]) -> Result<Gang, QuestionError> {
     check_count("components", components.len(), MOST_COMPONENTS)?;
     Ok(merge_tasks(convert::read_gang(components)?)?)
 }

@@ -13,8 +13,9 @@ use caldera_crds::estimator::{
     SERVICE,
     convert::{whole_gang, write_components},
     messages::{
-        AssumedWorkload, Component, MaxAvailableComponentSetsRequest, MaxAvailableComponentSetsResponse,
-        MaxAvailableReplicasResponse, ObjectReference, UnschedulableReplicasRequest, UnschedulableReplicasResponse,
+        AssumedWorkload, ComponentMessage, MaxAvailableComponentSetsRequest, MaxAvailableComponentSetsResponse,
+        MaxAvailableReplicasResponse, ObjectReferenceMessage, UnschedulableReplicasRequest,
+        UnschedulableReplicasResponse,
     },
 };
 use caldera_estimator::{
@@ -105,14 +106,14 @@ async fn a_members_nodes_answer() {
     let wrong = estimator.max_replicas("other", "ns", &task("a", 1, 1), Vec::new()).await.unwrap_err();
     assert!(matches!(&wrong, EstimatorError::Refused(_, status) if status.code() == Code::InvalidArgument), "{wrong}");
     let none: Result<MaxAvailableReplicasResponse, _> =
-        estimator.call_method("NoSuchMethod", ObjectReference::default()).await;
+        estimator.call_method("NoSuchMethod", ObjectReferenceMessage::default()).await;
     assert!(
         matches!(&none, Err(EstimatorError::Refused(_, status)) if status.code() == Code::Unimplemented),
         "{none:?}"
     );
     let request = UnschedulableReplicasRequest {
         cluster: "member1".into(),
-        resource: Some(ObjectReference {
+        resource: Some(ObjectReferenceMessage {
             api_version: "apps/v1".into(),
             kind: "Deployment".into(),
             namespace: "ns".into(),
@@ -251,7 +252,7 @@ async fn a_certificate_that_is_renewed_is_shown_to_who_asks_next() {
 }
 
 /// Components that are all alike, or all different.
-fn components(count: u32, cpu: impl Fn(u32) -> i64) -> Vec<Component> {
+fn components(count: u32, cpu: impl Fn(u32) -> i64) -> Vec<ComponentMessage> {
     (0..count).flat_map(|at| write_components(&whole_gang(vec![task(&at.to_string(), 1, cpu(at))]), &[1])).collect()
 }
 
@@ -260,7 +261,7 @@ fn components(count: u32, cpu: impl Fn(u32) -> i64) -> Vec<Component> {
 async fn a_message_of_many_components_is_answered_or_refused_at_once_and_the_others_with_it() {
     let world = world(None).await;
     let estimator = EstimatorClient::new(&world.address, &Trust::default()).unwrap();
-    let ask = |components: Vec<Component>, assumed: Vec<AssumedWorkload>| {
+    let ask = |components: Vec<ComponentMessage>, assumed: Vec<AssumedWorkload>| {
         let request = MaxAvailableComponentSetsRequest {
             cluster: "member1".into(),
             components,
@@ -301,7 +302,7 @@ async fn a_namespace_that_leads_to_other_resources_is_refused() {
     let world = world(None).await;
     let estimator = EstimatorClient::new(&world.address, &Trust::default()).unwrap();
     for namespace in ["default/secrets?x=", "..", ""] {
-        let resource = ObjectReference {
+        let resource = ObjectReferenceMessage {
             api_version: "apps/v1".into(),
             kind: "Deployment".into(),
             namespace: namespace.into(),

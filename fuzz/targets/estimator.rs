@@ -10,7 +10,7 @@ use caldera_core::{
     inventory::{Capacity, Change, Inventory, Node},
     quantity::Quantity,
 };
-use caldera_crds::estimator::messages::{Component, MaxAvailableComponentSetsRequest, MaxAvailableReplicasRequest};
+use caldera_crds::estimator::messages::{ComponentMessage, MaxAvailableComponentSetsRequest, MaxAvailableReplicasRequest};
 use caldera_estimator::{
     limits::LARGEST_MESSAGE,
     question::{answer_max_replicas, answer_max_sets},
@@ -72,7 +72,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
 });
 
 /// Up to 65,536 components for a byte; every second one asks for something else where its lowest bit is set.
-fn repeat(components: &mut Vec<Component>, times: u8) {
+fn repeat(components: &mut Vec<ComponentMessage>, times: u8) {
     let Some(first) = components.first().cloned() else { return };
     for at in 1..(1_usize << (times / 16)) {
         let mut more = first.clone();

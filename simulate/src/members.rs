@@ -206,7 +206,7 @@ impl Members {
     /// What the queue engine is told of the fleet, as the controller tells it: of clusters that take nothing new what
     /// jobs hold there. What others use is off the nodes already.
     #[must_use]
-    pub fn total(&self) -> queue::Fleet {
+    pub fn total(&self) -> queue::FleetResources {
         let (mut ready, mut whole, mut ready_clusters) = (Resources::new(), Resources::new(), 0);
         for ((cluster, _), sums) in self.fleet.clusters().zip(&self.sums) {
             whole.add(&sums.allocatable);
@@ -219,7 +219,7 @@ impl Members {
                 ready.add(&sums.allocating);
             }
         }
-        queue::Fleet { ready, whole: Some(whole), ready_clusters }
+        queue::FleetResources { ready, whole: Some(whole), ready_clusters }
     }
 
     fn takes_jobs(&self, cluster: &Cluster) -> bool {

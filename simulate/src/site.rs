@@ -439,10 +439,10 @@ fn given_back(capacity: &Capacity, holds: &[&Hold]) -> Capacity {
         let (touched, same): (Vec<_>, Vec<_>) =
             shape.nodes.iter().cloned().partition(|node| by_node.contains_key(node.name()));
         if !same.is_empty() {
-            after.push(inventory::Shape { nodes: same, ..shape.clone() });
+            after.push(inventory::NodeShape { nodes: same, ..shape.clone() });
         }
         for node in touched {
-            let mut one = inventory::Shape { nodes: vec![node.clone()], ..shape.clone() };
+            let mut one = inventory::NodeShape { nodes: vec![node.clone()], ..shape.clone() };
             for (name, amount) in by_node[node.name()].iter() {
                 if let Some(free) = Arc::make_mut(&mut one.free).get_mut(name) {
                     *free = free.saturating_add(amount);

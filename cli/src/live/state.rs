@@ -115,7 +115,7 @@ mod tests {
             name: "r0".to_owned(),
             tier: 1,
             tier_name: String::new(),
-            members: vec![inventory::Member::Node("n0".to_owned())],
+            members: vec![inventory::HyperNodeMember::Node("n0".to_owned())],
         };
         let queues: Queues = [("q".to_owned(), Default::default())].into();
         let told = [

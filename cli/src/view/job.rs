@@ -190,7 +190,7 @@ fn find_state(job: &Job) -> State {
     match (binding.gate, binding.clusters.is_empty()) {
         (Some(true), _) if is(|workload| workload.suspended) => State::Suspended,
         (Some(true), _) if is(|workload| workload.held) => State::Held,
-        (Some(true), _) if job.group.as_ref().is_some_and(|group| Reason::is_inadmissible_token(&group.reason)) => {
+        (Some(true), _) if job.group.as_ref().is_some_and(|group| Reason::is_unsatisfiable_token(&group.reason)) => {
             State::Inadmissible
         }
         (Some(true), _) => State::Waiting,
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn what_can_never_start_is_inadmissible_and_a_list_can_be_asked_for_each_state() {
         let closed = binding("j", json!({"caldera.dev/gate": "closed"}), json!([]));
-        for reason in Reason::INADMISSIBLE {
+        for reason in Reason::UNSATISFIABLE {
             let mut group = group("j", "Pending");
             group["status"]["conditions"][0]["reason"] = reason.into();
             let seen = see(&[job("j")], std::slice::from_ref(&closed), &[group]);

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use caldera_core::{
     gang::{ClusterName, Gang, QueueName},
-    place::Group,
+    place::AffinityGroup,
     pod_group,
     queue::{
         Ask, Counted, FitClass, Job, TaskAsk,
-        ledger::{self, Charge, ChargeFacts, Stage},
+        ledger::{self, AdmissionStage, Charge, ChargeFacts},
     },
     reason::Reason,
     resources::Resources,
@@ -93,7 +93,7 @@ pub fn assess_binding(
         (None, Some(admission)) => admission.queue.clone(),
         (None, None) => QueueName::from(caldera_crds::names::volcano::DEFAULT_QUEUE),
     };
-    if charge.stage != Stage::Waiting {
+    if charge.stage != AdmissionStage::Waiting {
         let reason = describe_holding(binding, workload, &queue, &charge, gang.map(Arc::as_ref), context.copies);
         let resize = assess_record(binding, workload, &charge, context.copies, priority_of);
         return BindingState::Holding { queue, charge, reason, resize };
@@ -187,7 +187,7 @@ pub(crate) fn build_ask(
 }
 
 /// Its affinity groups: they end at the namespace.
-fn affinity_of(binding: &Binding) -> Option<(&str, &[Group])> {
+fn affinity_of(binding: &Binding) -> Option<(&str, &[AffinityGroup])> {
     (!binding.groups.is_empty()).then_some((&*binding.key.namespace, binding.groups.as_slice()))
 }
 
@@ -207,17 +207,17 @@ fn assess_record(
         return None;
     }
     // Members go on with what they were sent: a smaller record would give back what runs.
-    if binding.undispatched && charge.stage == Stage::Placed {
+    if binding.undispatched && charge.stage == AdmissionStage::Placed {
         return None;
     }
     let minimum = pod_group::pod_group_minimum(gang, priority_of).pods;
     let elastic = workload.kind == WorkloadKind::VolcanoJob;
     let mut resize = decide_resize(Wanted { gang, elastic, minimum: &minimum, copies }, record)?;
-    if matches!(resize, Resize::Shrink(_)) && charge.stage == Stage::Placed && workload.kind.keeps_pods() {
+    if matches!(resize, Resize::Shrink(_)) && charge.stage == AdmissionStage::Placed && workload.kind.keeps_pods() {
         return None;
     }
     if let Resize::Grow(more) = &mut resize {
-        if charge.stage != Stage::Placed || charge.over_record || workload.held || binding.suspended {
+        if charge.stage != AdmissionStage::Placed || charge.over_record || workload.held || binding.suspended {
             return None;
         }
         let class = (workload.kind, gang, &binding.placement, &binding.plan, &binding.clusters, &record.tasks);
@@ -238,24 +238,26 @@ fn describe_holding(
     let queue = queue.clone();
     let charged = charge.amount.clone();
     let ended = workload.and_then(|workload| workload.progress.ended.clone());
-    if let Some(phase) = ended.filter(|_| charge.stage == Stage::Finished) {
+    if let Some(phase) = ended.filter(|_| charge.stage == AdmissionStage::Finished) {
         return Reason::Finished { phase, queue };
     }
     if binding.suspended {
         return Reason::Suspended;
     }
     match (charge.stage, &binding.admission) {
-        (Stage::Placed, Some(admission)) if charge.over_record => {
+        (AdmissionStage::Placed, Some(admission)) if charge.over_record => {
             Reason::OverRecord { queue, held: charged, admitted: admission.charged.clone() }
         }
-        (Stage::Placed | Stage::Admitted, Some(admission)) => {
+        (AdmissionStage::Placed | AdmissionStage::Admitted, Some(admission)) => {
             let asked = gang.map(|gang| gang.full_demand().times(u64::from(copies))).unwrap_or_default();
             let elastic = workload.is_some_and(|workload| workload.kind == WorkloadKind::VolcanoJob);
             let wants_more = gang.is_some_and(|gang| needs_more(gang, elastic, admission));
             match &binding.refused {
                 _ if wants_more => Reason::ScaledUp { asked, admitted: admission.charged.clone() },
-                Some(detail) if charge.stage == Stage::Admitted => Reason::NotPlaced { detail: detail.to_string() },
-                _ if charge.stage == Stage::Admitted => Reason::Admitted { queue, charged },
+                Some(detail) if charge.stage == AdmissionStage::Admitted => {
+                    Reason::NotPlaced { detail: detail.to_string() }
+                }
+                _ if charge.stage == AdmissionStage::Admitted => Reason::Admitted { queue, charged },
                 _ if !binding.refused_copies.is_empty() => {
                     Reason::CopyRefused { detail: describe_refusals(binding), queue, charged }
                 }

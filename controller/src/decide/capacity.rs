@@ -19,7 +19,7 @@ use caldera_core::{
     inventory::{Capacity, Change, Pod, Source},
     place::{self, Cluster, Decision, Peers},
     plan::{PinnedDomains, Plan},
-    queue::{Ask, CapacityGrowth, Fit, FitClass, Fleet, JobId, ReservedClusters},
+    queue::{Ask, CapacityGrowth, Fit, FitClass, FleetResources, JobId, ReservedClusters},
     resources::Resources,
     split::FederationTopology,
 };
@@ -293,9 +293,9 @@ impl FleetCapacity {
     /// What all clusters have together for jobs of queues, less what others use there. A cluster counts in full if jobs
     /// may start there; a taint prevents that unless a pending or charged job tolerates it. Of any other cluster, only
     /// what jobs hold counts.
-    pub fn sum_fleet(&mut self) -> Fleet {
+    pub fn sum_fleet(&mut self) -> FleetResources {
         self.fleet.refresh_capacities();
-        let mut total = Fleet { whole: Some(Resources::new()), ..Fleet::default() };
+        let mut total = FleetResources { whole: Some(Resources::new()), ..FleetResources::default() };
         let mut clusters = 0;
         let tolerated = |taint: &Taint| self.tolerations.keys().any(|tolerations| taint.tolerated_by(tolerations));
         let mut closed = BTreeSet::new();

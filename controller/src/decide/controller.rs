@@ -9,7 +9,7 @@ use caldera_core::{
     gang::{ClusterName, QueueName, WorkloadRef},
     inventory::Change as InventoryChange,
     place::spread_constraints::is_duplicated,
-    queue::ledger::Stage,
+    queue::ledger::AdmissionStage,
     reason::QueueProblem,
 };
 use caldera_crds::{links::Links, names::volcano::DEFAULT_QUEUE};
@@ -476,7 +476,7 @@ fn is_batch_job(workload: &WorkloadRef) -> bool {
 fn follow_capacity(objects: &Objects, jobs: &Jobs, capacity: &mut FleetCapacity, binding: &Binding) {
     let Some(state) = jobs.states.get(&binding.key) else { return };
     let stage = state.stage();
-    let counts = stage.is_some_and(|stage| stage != Stage::Finished) || state.phase == JobPhase::Pending;
+    let counts = stage.is_some_and(|stage| stage != AdmissionStage::Finished) || state.phase == JobPhase::Pending;
     let tolerations = binding.placement.as_deref().filter(|_| counts);
     capacity.set_tolerations(&binding.id, tolerations.map(|binding| binding.placement.tolerations.as_slice()));
     let gang = objects.workload_of(binding).and_then(|workload| workload.gang.as_ref().ok());
@@ -484,10 +484,12 @@ fn follow_capacity(objects: &Objects, jobs: &Jobs, capacity: &mut FleetCapacity,
     // What is not queued is the scheduler's to place all the same, and is assumed where that put it.
     let unqueued = state.phase == JobPhase::OutOfScope && binding.ours && !binding.clusters.is_empty();
     match (stage, gang) {
-        (Some(Stage::Placed | Stage::Foreign), Some(gang)) => capacity.assume_placed(binding, gang, true),
+        (Some(AdmissionStage::Placed | AdmissionStage::Foreign), Some(gang)) => {
+            capacity.assume_placed(binding, gang, true);
+        }
         (None, Some(gang)) if unqueued => capacity.assume_placed(binding, gang, false),
         // The place that was found at the release.
-        (Some(Stage::Admitted), _) => {}
+        (Some(AdmissionStage::Admitted), _) => {}
         _ => capacity.forget_assumed(binding.id.as_str()),
     }
 }

@@ -25,7 +25,7 @@ use std::{
     sync::Arc,
 };
 
-use caldera_core::{gang::WorkloadRef, queue::ledger::Stage};
+use caldera_core::{gang::WorkloadRef, queue::ledger::AdmissionStage};
 use caldera_crds::{
     names::caldera::{END_AS, SUSPENDED},
     workload::WorkloadKind,
@@ -67,7 +67,7 @@ const JOB_NOT_FOUND: &str = "JobNotFound";
 
 /// A Command and what we did about it.
 #[derive(Debug)]
-struct TrackedCommand {
+struct TrackedJobCommand {
     facts: JobCommandFacts,
     /// Its annotation was written. Whatever the job says now, it is not written again.
     written: bool,
@@ -79,7 +79,7 @@ struct TrackedCommand {
 #[derive(Debug, Default)]
 pub(crate) struct JobCommands {
     /// By job, the oldest first. They stay until the watch says that they are gone, so that none is carried out again.
-    commands: BTreeMap<Key, Vec<TrackedCommand>>,
+    commands: BTreeMap<Key, Vec<TrackedJobCommand>>,
     /// When to look at a job.
     looks: BTreeMap<Key, Timestamp>,
 }
@@ -135,7 +135,7 @@ impl JobCommands {
             known.facts.deleting |= facts.deleting;
         } else {
             let at = of_job.partition_point(|known| known.facts.rank_by_age() < facts.rank_by_age());
-            of_job.insert(at, TrackedCommand { facts: facts.clone(), written: false, done });
+            of_job.insert(at, TrackedJobCommand { facts: facts.clone(), written: false, done });
         }
         self.looks.entry(facts.job).or_insert(now);
     }
@@ -298,7 +298,7 @@ fn restart(objects: &Objects, jobs: &Jobs, job: &Workload, command: &JobCommandF
     match jobs.states.get(&binding.key).and_then(|state| state.stage()) {
         None => nothing(),
         // One that its own policies aborted holds nothing, and has its copies.
-        Some(Stage::Finished) if binding.clusters.is_empty() => nothing(),
+        Some(AdmissionStage::Finished) if binding.clusters.is_empty() => nothing(),
         Some(_) if is_suspended_by_another(binding) => {
             Outcome::Refuse("somebody else has suspended its binding".to_owned())
         }

@@ -19,7 +19,7 @@ use std::{
 use caldera_core::{
     admission::Admission,
     gang::QueueName,
-    queue::{Engine, Job, JobId, Release, ledger::Stage},
+    queue::{Engine, Job, JobId, Release, ledger::AdmissionStage},
     reason::Reason,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -41,7 +41,7 @@ pub(crate) enum JobPhase {
     OutOfScope,
     Blocked(Box<Reason>),
     Pending,
-    Holding { stage: Stage, reason: Box<Reason> },
+    Holding { stage: AdmissionStage, reason: Box<Reason> },
 }
 
 /// A release that the watch has not shown yet.
@@ -93,7 +93,7 @@ pub(crate) struct JobState {
 
 impl JobState {
     /// The stage of one that holds quota, as the watch has shown it.
-    pub(crate) fn stage(&self) -> Option<Stage> {
+    pub(crate) fn stage(&self) -> Option<AdmissionStage> {
         match &self.phase {
             JobPhase::Holding { stage, .. } => Some(*stage),
             JobPhase::OutOfScope | JobPhase::Blocked(_) | JobPhase::Pending => None,

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use caldera_core::{gang::ClusterName, queue::ledger::Stage};
+use caldera_core::{gang::ClusterName, queue::ledger::AdmissionStage};
 use caldera_crds::workload::WorkloadKind;
 use caldera_runtime::clock::format_time;
 use jiff::{SignedDuration, Timestamp};
@@ -86,7 +86,7 @@ fn withdraw_from(
 ) -> Option<Decision> {
     let stage = jobs.states.get(&binding.key).and_then(|state| state.stage());
     let workload = objects.workload_of(binding);
-    let workload = workload.filter(|_| stage == Some(Stage::Placed) && is_gang(binding))?;
+    let workload = workload.filter(|_| stage == Some(AdmissionStage::Placed) && is_gang(binding))?;
     let goes = binding.deleting || workload.deleting || workload.is_withdrawn();
     if goes || is_suspended_by_another(binding) || workload.progress.ended.is_some() {
         return None;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use caldera_core::{gang::QueueName, queue::ledger::Stage};
+use caldera_core::{gang::QueueName, queue::ledger::AdmissionStage};
 
 use super::jobs::{JobPhase, Jobs};
 use crate::{
@@ -71,7 +71,7 @@ fn find_phase(objects: &Objects, jobs: &Jobs, key: &Key) -> Option<(QueueName, &
     let (binding, state) = (objects.bindings.get(key)?, jobs.states.get(key)?);
     let workload = objects.workload_of(binding)?;
     let stage = match (&state.assumed, &state.phase) {
-        (Some(_), _) => Some(Stage::Admitted),
+        (Some(_), _) => Some(AdmissionStage::Admitted),
         (None, JobPhase::OutOfScope) => return None,
         (None, _) => state.stage(),
     };

@@ -6,7 +6,7 @@
 
 use caldera_core::{
     gang::ClusterName,
-    queue::{JobId, ledger::Stage},
+    queue::{JobId, ledger::AdmissionStage},
     reason::Reason,
 };
 use caldera_runtime::clock::format_time;
@@ -21,12 +21,16 @@ use crate::observe::{Binding, Key, Objects, Workload};
 
 /// Stage, while it holds quota, and reason of a binding; `None` out of scope. `known` is the reason where the caller
 /// has it.
-pub(crate) fn describe_binding(jobs: &Jobs, key: &Key, known: Option<Reason>) -> Option<(Option<Stage>, Reason)> {
+pub(crate) fn describe_binding(
+    jobs: &Jobs,
+    key: &Key,
+    known: Option<Reason>,
+) -> Option<(Option<AdmissionStage>, Reason)> {
     let state = jobs.states.get(key)?;
     if let Some(assumed) = state.assumed.as_deref().filter(|assumed| !assumed.resizes) {
         let admission = &assumed.admission;
         let reason = Reason::Admitted { queue: admission.queue.clone(), charged: admission.charged.clone() };
-        return Some((Some(Stage::Admitted), reason));
+        return Some((Some(AdmissionStage::Admitted), reason));
     }
     match &state.phase {
         JobPhase::OutOfScope => None,
@@ -58,7 +62,7 @@ pub(crate) fn describe_details(
         preemption.describe_failure(&binding.id).into_iter().for_each(&mut add);
     }
     describe_unknown_class(objects, workload).iter().for_each(|unknown| add(unknown));
-    if let Some(refusal) = state.stage().filter(|stage| *stage != Stage::Finished).and_then(|_| {
+    if let Some(refusal) = state.stage().filter(|stage| *stage != AdmissionStage::Finished).and_then(|_| {
         let copies = binding.admission.as_ref().map_or(1, |record| record.copies);
         let refusal = objects.refuse_namespace(&workload.queue, &binding.key.namespace);
         refusal.or_else(|| objects.refuse_size(&workload.queue, || demand_of(Some(workload), copies)))

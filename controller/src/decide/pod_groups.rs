@@ -262,7 +262,7 @@ impl PodGroupWrites {
         let print = spec.as_ref().map_or(written.spec_written, fingerprint);
         let event = |kind, reason: &str, message| Decision::event_on_workload(workload, kind, reason, message);
         let mut events = Vec::new();
-        if reason.needs_a_change() && same_reason.is_none() {
+        if reason.needs_user_action() && same_reason.is_none() {
             events.push(event(EventType::Warning, reason.token(), reason.to_string()));
         }
         // It waits on, for another reason than before.
@@ -297,7 +297,7 @@ impl PodGroupWrites {
                     Some(at) if at > now => return Some(Action::Later(at, difference == Difference::Starting)),
                     Some(_) => {}
                 }
-                let is_told = reason.needs_a_change() && same_reason.is_none();
+                let is_told = reason.needs_user_action() && same_reason.is_none();
                 by_budget = difference.is_by_budget() && !spec_differs && !is_told;
                 let mut patch = json!({"status": pod_group::status_to_json(workload, &status)});
                 if spec_differs {

@@ -8,7 +8,7 @@
 //! gang. A job whose own controller makes its pods in its own order, such as a RayJob's submitter once all others run,
 //! is late only while none of its pods is on a node.
 
-use caldera_core::{gang::ClusterName, queue::ledger::Stage};
+use caldera_core::{gang::ClusterName, queue::ledger::AdmissionStage};
 use caldera_crds::workload::WorkloadKind;
 use caldera_runtime::event::EventType;
 use jiff::{SignedDuration, Timestamp};
@@ -64,10 +64,10 @@ impl StartDeadlines {
         &mut self,
         binding: &Binding,
         workload: Option<&Workload>,
-        stage: Option<Stage>,
+        stage: Option<AdmissionStage>,
         now: Timestamp,
     ) {
-        let may_be_late = stage == Some(Stage::Placed) && !binding.suspended && binding.plan.is_some();
+        let may_be_late = stage == Some(AdmissionStage::Placed) && !binding.suspended && binding.plan.is_some();
         if !may_be_late || workload.is_none_or(has_started) {
             self.looks.forget(&binding.key);
         } else if !self.looks.contains(&binding.key) {

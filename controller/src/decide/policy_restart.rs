@@ -14,7 +14,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use caldera_core::{gang::ClusterName, queue::ledger::Stage};
+use caldera_core::{gang::ClusterName, queue::ledger::AdmissionStage};
 use caldera_crds::names::caldera::END_AS;
 use caldera_runtime::event::EventType;
 use jiff::{SignedDuration, Timestamp};
@@ -46,7 +46,7 @@ pub(crate) struct PolicyRestarts {
 
 /// What is to be done about a job.
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
+enum RestartStep {
     /// Take it off its clusters, because this copy restarted.
     Restart(ClusterName),
     /// It restarted so often.
@@ -68,7 +68,7 @@ impl PolicyRestarts {
         &mut self,
         binding: &Binding,
         workload: Option<&Workload>,
-        stage: Option<Stage>,
+        stage: Option<AdmissionStage>,
         now: Timestamp,
     ) {
         match is_split(binding) {
@@ -93,7 +93,7 @@ impl PolicyRestarts {
             let Some(workload) = objects.workload_of(binding) else { continue };
             let stage = jobs.states.get(&key).and_then(|state| state.stage());
             match self.find_step(binding, workload, stage) {
-                Some(Step::Restart(cluster)) => {
+                Some(RestartStep::Restart(cluster)) => {
                     let times = binding.restarts().saturating_add(1);
                     let why = format!(
                         "its part in {cluster} was restarted by the job's policies, and so is all of it: {times} of at most \
@@ -103,7 +103,7 @@ impl PolicyRestarts {
                     tracing::info!(binding = %key, why, "restarted as a whole");
                     decisions.push(restart_by_policy(binding, why, now));
                 }
-                Some(Step::Fail(times)) => {
+                Some(RestartStep::Fail(times)) => {
                     let why = format!("its policies restarted it {times} times, which is its maxRetry: it fails");
                     tracing::info!(binding = %key, why, "fails as a whole");
                     decisions.push(Decision::event_on_workload(workload, EventType::Warning, MAX_RETRY_REACHED, why));
@@ -120,18 +120,18 @@ impl PolicyRestarts {
         decisions
     }
 
-    fn find_step(&self, binding: &Binding, workload: &Workload, stage: Option<Stage>) -> Option<Step> {
+    fn find_step(&self, binding: &Binding, workload: &Workload, stage: Option<AdmissionStage>) -> Option<RestartStep> {
         let is_over = workload.deleting || workload.progress.ended.is_some() || workload.is_withdrawn();
         if binding.deleting || is_over || is_suspended_by_another(binding) {
             return None;
         }
         if binding.restarts() >= workload.max_retry {
-            return Some(Step::Fail(binding.restarts()));
+            return Some(RestartStep::Fail(binding.restarts()));
         }
         let alone = self.alone.get(&binding.key).into_iter().flatten();
         let is_known = |copy: &(ClusterName, u64)| alone.clone().any(|known| known.0 == copy.0 && known.1 >= copy.1);
         let (restarted, _) = binding.restarted_copies.iter().find(|copy| !is_known(copy))?;
-        (stage == Some(Stage::Placed) && is_split(binding)).then(|| Step::Restart(restarted.clone()))
+        (stage == Some(AdmissionStage::Placed) && is_split(binding)).then(|| RestartStep::Restart(restarted.clone()))
     }
 }
 

@@ -20,7 +20,7 @@ use caldera_core::{
         JobId,
         preemption::{
             AttemptRefusal, AttemptSchedule, ClosedAttempt, EvictedPart, EvictionHistory, EvictionPlan, EvictionRecord,
-            PreemptionInput, Preemptor, RemovedPods, RunningJob, Victim, plan_evictions,
+            PreemptionInput, Preemptor, RemovedSurplus, RunningJob, Victim, plan_evictions,
         },
     },
     reason::Reason,
@@ -289,7 +289,7 @@ fn decide_eviction(
 }
 
 /// The record of a gang that keeps what is placed of it, less these pods. The scheduler cuts the rest.
-fn cut_surplus(admission: &Admission, gang: &Gang, binding: &Binding, less: &RemovedPods) -> Admission {
+fn cut_surplus(admission: &Admission, gang: &Gang, binding: &Binding, less: &RemovedSurplus) -> Admission {
     let mut tasks = BTreeMap::new();
     let mut charged = Resources::new();
     for (task, placed) in gang.tasks.iter().zip(binding.pods_by_cluster(gang)) {

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use caldera_core::{
     gang::QueueName,
-    queue::{Engine, Fleet},
+    queue::{Engine, FleetResources},
     reason::QueueProblem,
     resources::Resources,
 };
@@ -79,7 +79,7 @@ impl QueueAnnotations {
     }
 
     /// Takes in that the fleet changed.
-    pub(crate) fn observe_fleet(&mut self, fleet: &Fleet, now: Timestamp) {
+    pub(crate) fn observe_fleet(&mut self, fleet: &FleetResources, now: Timestamp) {
         self.fleet_known = fleet.whole.is_some();
         self.observe_tree(now);
     }

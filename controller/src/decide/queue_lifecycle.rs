@@ -47,7 +47,7 @@ const UNKNOWN_COMMAND: &str = "UnknownCommand";
 
 /// A Command and what we did about it.
 #[derive(Debug)]
-struct TrackedCommand {
+struct TrackedQueueCommand {
     facts: CommandFacts,
     /// Nothing more is to be done but to delete it.
     done: bool,
@@ -70,7 +70,7 @@ pub(crate) enum WriteFailure {
 pub(crate) struct QueueLifecycle {
     /// By queue, the oldest first. They stay until the watch says that they are gone, so that none is carried out
     /// again.
-    commands: BTreeMap<QueueName, Vec<TrackedCommand>>,
+    commands: BTreeMap<QueueName, Vec<TrackedQueueCommand>>,
     /// Queues with a state or a mark being written.
     writing: BTreeSet<QueueName>,
     /// Queues to be looked at now.
@@ -114,7 +114,7 @@ impl QueueLifecycle {
         }
         let at = of_queue.partition_point(|known| known.facts.rank_by_age() < facts.rank_by_age());
         // One that was done and is listed again has not been deleted.
-        of_queue.insert(at, TrackedCommand { facts, done, delete: done.then_some(Timestamp::UNIX_EPOCH) });
+        of_queue.insert(at, TrackedQueueCommand { facts, done, delete: done.then_some(Timestamp::UNIX_EPOCH) });
     }
 
     fn forget_command(&mut self, command: &CommandFacts) {

@@ -10,7 +10,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use caldera_core::{gang::ClusterName, queue::ledger::Stage};
+use caldera_core::{gang::ClusterName, queue::ledger::AdmissionStage};
 use caldera_runtime::event::EventType;
 use jiff::{SignedDuration, Timestamp};
 
@@ -71,10 +71,11 @@ impl RefusedCopies {
         &mut self,
         binding: &Binding,
         workload: Option<&Workload>,
-        stage: Option<Stage>,
+        stage: Option<AdmissionStage>,
         now: Timestamp,
     ) {
-        let concerns = stage == Some(Stage::Placed) && !binding.suspended && !binding.refused_copies.is_empty();
+        let concerns =
+            stage == Some(AdmissionStage::Placed) && !binding.suspended && !binding.refused_copies.is_empty();
         if !concerns || workload.is_none_or(|workload| workload.deleting || workload.progress.ended.is_some()) {
             return self.0.forget(&binding.key);
         }

@@ -7,7 +7,7 @@
 //! memory: a restart gives it another minute.
 
 use caldera_core::{
-    queue::{ledger::Stage, preemption::EvictionRecord},
+    queue::{ledger::AdmissionStage, preemption::EvictionRecord},
     reason::Reason,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -38,7 +38,9 @@ impl PlacementDeadlines {
     /// Takes in the state of a binding; `None` for one that is gone.
     pub(crate) fn observe_phase(&mut self, key: &Key, phase: Option<&JobPhase>, now: Timestamp) {
         match phase {
-            Some(JobPhase::Holding { stage: Stage::Admitted, reason }) if !matches!(**reason, Reason::Suspended) => {
+            Some(JobPhase::Holding { stage: AdmissionStage::Admitted, reason })
+                if !matches!(**reason, Reason::Suspended) =>
+            {
                 let refused = matches!(**reason, Reason::NotPlaced { .. });
                 if self.0.get_mut(key).is_none_or(|(_, known)| *known != refused) {
                     self.0.set(key, after(now, if refused { REFUSED_FOR } else { SILENT_FOR }), refused);

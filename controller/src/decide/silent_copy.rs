@@ -6,7 +6,7 @@
 //! pod of it is, the Work is touched: `suspendDispatching: false` is set, or taken away again, which says the same and
 //! has Karmada apply it once more. One that is there is none the worse for it. It is tried again, less and less often.
 
-use caldera_core::{gang::ClusterName, queue::ledger::Stage};
+use caldera_core::{gang::ClusterName, queue::ledger::AdmissionStage};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
@@ -36,8 +36,8 @@ impl SilentCopies {
     }
 
     /// Takes in the state of a binding.
-    pub(crate) fn observe_binding(&mut self, binding: &Binding, stage: Option<Stage>, now: Timestamp) {
-        let concerns = stage == Some(Stage::Placed) && !binding.suspended && !binding.silent_copies.is_empty();
+    pub(crate) fn observe_binding(&mut self, binding: &Binding, stage: Option<AdmissionStage>, now: Timestamp) {
+        let concerns = stage == Some(AdmissionStage::Placed) && !binding.suspended && !binding.silent_copies.is_empty();
         match (concerns, self.0.contains(&binding.key)) {
             (true, false) => self.0.set(&binding.key, after(now, SILENT_FOR), 0),
             (false, _) => self.0.forget(&binding.key),

@@ -22,7 +22,7 @@ use std::{
 use caldera_core::{
     admission::Admission,
     gang::QueueName,
-    queue::{Engine, ledger::Stage},
+    queue::{Engine, ledger::AdmissionStage},
     resources::Resources,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -69,14 +69,14 @@ impl StaleGrants {
     pub(crate) fn observe_binding(
         &mut self,
         binding: &Binding,
-        stage: Option<Stage>,
+        stage: Option<AdmissionStage>,
         epoch: Option<&str>,
         is_unused: bool,
         now: Timestamp,
     ) {
         // One without an epoch is of a time without leases, or somebody's own words.
         let other = binding.epoch.as_deref() != epoch;
-        let unplaced = stage == Some(Stage::Admitted) || (stage == Some(Stage::Placed) && is_unused);
+        let unplaced = stage == Some(AdmissionStage::Admitted) || (stage == Some(AdmissionStage::Placed) && is_unused);
         if !(other && unplaced && binding.admission.is_some() && !binding.deleting) {
             self.0.forget(&binding.key);
         } else if !self.0.contains(&binding.key) {

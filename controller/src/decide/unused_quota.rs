@@ -5,7 +5,9 @@
 //! waits in the queue as any increase does. Each time that it is granted again and finds no place after all, it is left
 //! twice as long, up to five hours. Only these times are kept in memory: a restart gives five minutes.
 
-use caldera_core::{admission::Admission, gang::Gang, place::spread_constraints::is_duplicated, queue::ledger::Stage};
+use caldera_core::{
+    admission::Admission, gang::Gang, place::spread_constraints::is_duplicated, queue::ledger::AdmissionStage,
+};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
@@ -51,11 +53,12 @@ impl UnusedQuota {
         &mut self,
         binding: &Binding,
         workload: Option<&Workload>,
-        stage: Option<Stage>,
+        stage: Option<AdmissionStage>,
         now: Timestamp,
     ) {
         let placed = || {
-            let record = binding.admission.as_deref().filter(|_| stage == Some(Stage::Placed) && !binding.suspended)?;
+            let record =
+                binding.admission.as_deref().filter(|_| stage == Some(AdmissionStage::Placed) && !binding.suspended)?;
             let gang = workload?.gang.as_ref().ok()?;
             let granted = count_pods(record);
             Some((granted, cut_to_placed(record, gang, binding).as_ref().map_or(granted, count_pods)))

@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use caldera_core::queue::ledger::Stage;
+use caldera_core::queue::ledger::AdmissionStage;
 use caldera_crds::workload::WorkloadKind;
 use caldera_runtime::event::EventType;
 use jiff::{SignedDuration, Timestamp};
@@ -167,7 +167,7 @@ impl WaitingStates {
 /// PodGroup.
 fn describe_wait(objects: &Objects, jobs: &Jobs, key: &Key) -> Option<Decision> {
     let workload = objects.bindings.get(key).and_then(|binding| objects.workload_of(binding))?;
-    describe_binding(jobs, key, None).filter(|(stage, reason)| stage.is_none() && !reason.needs_a_change())?;
+    describe_binding(jobs, key, None).filter(|(stage, reason)| stage.is_none() && !reason.needs_user_action())?;
     let status = &objects.pod_groups.get(&pod_group_key(workload)).filter(|group| group.owner == workload.uid)?.status;
     Some(Decision::event_on_workload(workload, EventType::Normal, &status.reason, status.message.clone()))
 }
@@ -184,7 +184,7 @@ fn find_statement<'a>(objects: &'a Objects, jobs: &Jobs, key: &Key) -> Option<(&
     }
     let stage = match state.stage() {
         None if state.phase == JobPhase::OutOfScope => return None,
-        stage @ (None | Some(Stage::Waiting | Stage::Admitted)) => stage,
+        stage @ (None | Some(AdmissionStage::Waiting | AdmissionStage::Admitted)) => stage,
         Some(_) => return None,
     };
     let group = objects.pod_groups.get(&pod_group_key(workload)).filter(|group| group.owner == workload.uid)?;

@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use caldera_core::{queue::ledger::Stage, reason::Reason};
+use caldera_core::{queue::ledger::AdmissionStage, reason::Reason};
 use caldera_crds::binding::Gate;
 use jiff::{SignedDuration, Timestamp};
 
@@ -32,7 +32,7 @@ const AGAIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// What is to be done next about a workload that its user withdrew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum WithdrawalStep {
     /// Take it off its clusters.
     Withdraw,
     /// Its copies are gone: say that it ended.
@@ -41,7 +41,7 @@ enum Step {
 
 /// Bindings of workloads that their users withdrew, the version that each is at, and what is to be done next.
 #[derive(Debug, Default)]
-pub(crate) struct Withdrawals(Deadlines<(Step, Arc<str>)>);
+pub(crate) struct Withdrawals(Deadlines<(WithdrawalStep, Arc<str>)>);
 
 impl Withdrawals {
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
@@ -79,7 +79,7 @@ impl Withdrawals {
             let Some(binding) = jobs.find_confirmed(objects, &key) else { continue };
             let Some(workload) = objects.workload_of(binding) else { continue };
             match (step, workload.end_as) {
-                (Step::Withdraw, end) => {
+                (WithdrawalStep::Withdraw, end) => {
                     let reason = if end.is_some() { ENDED } else { SUSPENDED };
                     let by = workload.suspended.unwrap_or_default();
                     let why = match end {
@@ -92,29 +92,30 @@ impl Withdrawals {
                     tracing::info!(binding = %key, reason, why, "taken off its clusters by its user's word");
                     decisions.push(withdraw(binding, reason, why, "", now));
                 }
-                (Step::End, Some(phase)) => decisions.push(Decision::EndJob {
+                (WithdrawalStep::End, Some(phase)) => decisions.push(Decision::EndJob {
                     key: Key::new(&workload.reference.namespace, &workload.reference.name),
                     resource_version: Arc::clone(&workload.resource_version),
                     phase,
                     is_max_retry_reached: phase == "Failed" && binding.restarts() >= workload.max_retry,
                 }),
-                (Step::End, None) => {}
+                (WithdrawalStep::End, None) => {}
             }
         }
         decisions
     }
 }
 
-fn find_step(binding: &Binding, workload: &Workload, phase: &JobPhase) -> Option<Step> {
+fn find_step(binding: &Binding, workload: &Workload, phase: &JobPhase) -> Option<WithdrawalStep> {
     if binding.deleting || workload.deleting || workload.progress.ended.is_some() || !workload.is_withdrawn() {
         return None;
     }
     match phase {
-        JobPhase::Holding { stage: Stage::Admitted | Stage::Placed | Stage::Foreign, .. } => {
-            (!is_suspended_by_another(binding)).then_some(Step::Withdraw)
-        }
+        JobPhase::Holding {
+            stage: AdmissionStage::Admitted | AdmissionStage::Placed | AdmissionStage::Foreign,
+            ..
+        } => (!is_suspended_by_another(binding)).then_some(WithdrawalStep::Withdraw),
         JobPhase::Blocked(reason) if matches!(**reason, Reason::Ending { .. }) => {
-            (binding.clusters.is_empty() && !binding.has_copies).then_some(Step::End)
+            (binding.clusters.is_empty() && !binding.has_copies).then_some(WithdrawalStep::End)
         }
         _ => None,
     }

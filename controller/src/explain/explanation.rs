@@ -10,7 +10,7 @@ use caldera_core::{
 };
 use serde::Serialize;
 
-use super::{ClusterView, InLine, Step};
+use super::{ClusterView, InLine, PathQueue};
 
 /// In one word, what a reader wants to know first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -74,7 +74,7 @@ pub struct Explanation {
     /// By when it should have started, where it says so.
     pub deadline: Option<String>,
     /// From the root down to its queue: the resources that it asks for.
-    pub path: Vec<Step>,
+    pub path: Vec<PathQueue>,
     /// What it asks for; `None` where that can not be read.
     pub asks: Option<Asks>,
     /// In line, from 1, within its queue.

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use caldera_core::{
     gang::{ClusterName, WorkloadRef},
-    queue::{UnknownStart, ledger::Stage},
+    queue::{UnknownStart, ledger::AdmissionStage},
     reason::Reason,
 };
 use caldera_runtime::clock::format_time;
@@ -23,7 +23,7 @@ pub(crate) use self::queues::list_amounts;
 pub use self::{
     clusters::ClusterView,
     explanation::{Asks, Basis, Eta, Explanation, Placed, PodGroupReason, Pods, Reserved, Verdict},
-    queues::{Amounts, Counts, InLine, QueueView, RunningLimit, Step, list_queue, list_queues},
+    queues::{Amounts, Counts, InLine, PathQueue, QueueView, RunningLimit, list_queue, list_queues},
 };
 use crate::{
     decide::{
@@ -204,7 +204,7 @@ impl Answer {
         let verdict = match reason {
             Reason::ExceedsLimit { .. } | Reason::NeverFits { .. } => Verdict::CanNeverStart,
             Reason::Deleting => Verdict::Blocked,
-            reason if reason.needs_a_change() => Verdict::Blocked,
+            reason if reason.needs_user_action() => Verdict::Blocked,
             _ => Verdict::Waiting,
         };
         Self::new(verdict, reason)
@@ -233,10 +233,10 @@ fn find_answer(controller: &Controller, binding: &Binding, state: &JobState, wor
         JobPhase::Holding { stage, reason } => {
             let phase = workload.map_or("", |workload| phase_of(workload, Some(*stage)));
             let verdict = match stage {
-                Stage::Finished => Verdict::Finished,
-                Stage::Waiting | Stage::Admitted => Verdict::Admitted,
-                Stage::Placed | Stage::Foreign if phase == "Running" => Verdict::Running,
-                Stage::Placed | Stage::Foreign => Verdict::Placed,
+                AdmissionStage::Finished => Verdict::Finished,
+                AdmissionStage::Waiting | AdmissionStage::Admitted => Verdict::Admitted,
+                AdmissionStage::Placed | AdmissionStage::Foreign if phase == "Running" => Verdict::Running,
+                AdmissionStage::Placed | AdmissionStage::Foreign => Verdict::Placed,
             };
             Answer::new(verdict, &controller.jobs.holding_reason(state, reason))
         }

@@ -11,7 +11,7 @@ use std::{
 use caldera_core::{
     gang::{QueueName, WorkloadRef},
     quantity::Quantity,
-    queue::{Dequeue, JobId, ledger::Stage},
+    queue::{Dequeue, JobId, ledger::AdmissionStage},
     reason::{Position, QueueProblem, Reason},
     resources::{ResourceName, Resources},
 };
@@ -49,7 +49,7 @@ pub struct Amounts {
 /// One queue on the way from the root to a job's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Step {
+pub struct PathQueue {
     /// Which.
     pub queue: QueueName,
     /// `Open`, `Closing`, `Closed`, or `Missing`; `NotVisible` where queues can not be seen.
@@ -172,7 +172,7 @@ fn list_gone_queues(controller: &Controller) -> BTreeSet<QueueName> {
     let bindings = controller.objects.bindings.values();
     let holds = |key: &Key| {
         let stage = controller.jobs.states.get(key).and_then(|state| state.stage());
-        stage.is_some_and(|stage| stage != Stage::Finished)
+        stage.is_some_and(|stage| stage != AdmissionStage::Finished)
     };
     let queues = bindings.filter(|binding| holds(&binding.key)).filter_map(|b| controller.objects.queue_of(b));
     queues.filter(|queue| !controller.objects.queues.contains_key(*queue)).cloned().collect()
@@ -282,11 +282,11 @@ fn count_jobs(controller: &Controller) -> BTreeMap<QueueName, Counts> {
         let Some(queue) = controller.objects.queue_of(binding) else { continue };
         let count: fn(&mut Counts) -> &mut usize = match (&state.assumed, &state.phase) {
             (_, JobPhase::OutOfScope) => continue,
-            (None, JobPhase::Blocked(reason)) if reason.needs_a_change() => |counts| &mut counts.blocked,
-            (None, JobPhase::Pending) if controller.jobs.engine.is_inadmissible(binding.id.as_str()) => {
+            (None, JobPhase::Blocked(reason)) if reason.needs_user_action() => |counts| &mut counts.blocked,
+            (None, JobPhase::Pending) if controller.jobs.engine.is_unsatisfiable(binding.id.as_str()) => {
                 |counts| &mut counts.blocked
             }
-            (None, JobPhase::Holding { stage: Stage::Finished, .. }) => |counts| &mut counts.finished,
+            (None, JobPhase::Holding { stage: AdmissionStage::Finished, .. }) => |counts| &mut counts.finished,
             (None, JobPhase::Holding { stage, .. }) => {
                 match workload.map(|workload| phase_of(workload, Some(*stage))) {
                     Some("Running") => |counts| &mut counts.running,
@@ -302,14 +302,14 @@ fn count_jobs(controller: &Controller) -> BTreeMap<QueueName, Counts> {
     all
 }
 
-pub(super) fn list_path(controller: &Controller, queue: &QueueName, asks: Option<&Asks>) -> Vec<Step> {
+pub(super) fn list_path(controller: &Controller, queue: &QueueName, asks: Option<&Asks>) -> Vec<PathQueue> {
     let nothing = Resources::new();
     let only = asks.map_or(&nothing, |asks| &asks.full);
     let absent = if controller.list_missing().contains(&ObjectKind::Queues) { "NotVisible" } else { "Missing" };
     let step = |name: QueueName| {
         let there = name.as_str() == ROOT_QUEUE || controller.objects.queues.contains_key(&name);
         let state = controller.objects.queues.get(&name).map_or("Open", |queue| queue.spec.state.as_str());
-        Step {
+        PathQueue {
             state: if there { state } else { absent },
             faults: list_faults(controller, &name),
             amounts: if there { list_amounts(controller, &name, Some(only)) } else { Vec::new() },

@@ -12,7 +12,7 @@ use std::{
 use caldera_core::{
     admission::Admission,
     gang::{ClusterName, Gang, Task, WorkloadRef},
-    place::{self, Group},
+    place::{self, AffinityGroup},
     plan::Plan,
     queue::{JobId, preemption::EvictionRecord},
     resources::Resources,
@@ -117,7 +117,7 @@ pub struct Binding {
     /// Why the scheduler did not place it.
     pub refused: Option<Arc<str>>,
     /// Its workload affinity groups.
-    pub groups: Vec<Group>,
+    pub groups: Vec<AffinityGroup>,
     /// `spec.schedulerName` is ours.
     pub ours: bool,
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use caldera_core::{
     gang::{Gang, Task, Topology},
     pod_group::pod_group_minimum,
-    queue::ledger::Stage,
+    queue::ledger::AdmissionStage,
     reason::Reason,
     resources::Resources,
 };
@@ -147,14 +147,14 @@ pub fn status_to_json(workload: &Workload, status: &PodGroupStatus) -> Value {
 
 /// Volcano's phase of a PodGroup. `stage` is `None` while its binding holds nothing.
 #[must_use]
-pub fn phase_of(workload: &Workload, stage: Option<Stage>) -> &'static str {
+pub fn phase_of(workload: &Workload, stage: Option<AdmissionStage>) -> &'static str {
     let progress = &workload.progress;
     let least = workload.gang.as_deref().map_or(1, |gang: &Gang| gang.min_available.max(1));
     let runs = workload.running() > 0 && workload.running().saturating_add(progress.succeeded) >= least;
     match stage {
-        None | Some(Stage::Waiting) => "Pending",
-        Some(Stage::Finished) => "Completed",
-        Some(Stage::Placed | Stage::Foreign) if runs => "Running",
+        None | Some(AdmissionStage::Waiting) => "Pending",
+        Some(AdmissionStage::Finished) => "Completed",
+        Some(AdmissionStage::Placed | AdmissionStage::Foreign) if runs => "Running",
         Some(_) => "Inqueue",
     }
 }
@@ -163,7 +163,7 @@ pub fn phase_of(workload: &Workload, stage: Option<Stage>) -> &'static str {
 #[must_use]
 pub fn build_status(
     workload: &Workload,
-    stage: Option<Stage>,
+    stage: Option<AdmissionStage>,
     reason: &Reason,
     note: &str,
     since: String,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{AssumedEntry, Fleet, Member, pods_seen};
+use super::{AssumedEntry, Fleet, FleetMember, pods_seen};
 use crate::{
     gang::WorkloadRef,
     inventory::{Capacity, RemovedPods},
@@ -36,7 +36,12 @@ impl Fleet {
         touched.into_iter().filter_map(after).collect()
     }
 
-    fn member_capacity_after(&self, name: &str, member: &Member, gone: &BTreeMap<String, EvictedPods>) -> Capacity {
+    fn member_capacity_after(
+        &self,
+        name: &str,
+        member: &FleetMember,
+        gone: &BTreeMap<String, EvictedPods>,
+    ) -> Capacity {
         let mut leaving: BTreeMap<&WorkloadRef, RemovedPods> = BTreeMap::new();
         let mut unseen: Vec<(&AssumedEntry, Vec<u32>)> = Vec::new();
         for key in &member.assumed_keys {
@@ -114,14 +119,14 @@ impl Fleet {
     /// The same of the members that can be seen.
     #[must_use]
     pub fn runs_anywhere_seen(&self, workload: &WorkloadRef) -> bool {
-        let bound = |member: &Member| member.inventory.pods_seen(workload).values().any(|seen| seen.bound > 0);
+        let bound = |member: &FleetMember| member.inventory.pods_seen(workload).values().any(|seen| seen.bound > 0);
         self.members.values().any(|member| member.down.is_none() && bound(member))
     }
 
     /// True if pods of a binding were seen in some member and have not gone from there.
     #[must_use]
     pub fn runs_anywhere(&self, workload: &WorkloadRef) -> bool {
-        let bound = |member: &Member| member.inventory.pods_seen(workload).values().any(|seen| seen.bound > 0);
+        let bound = |member: &FleetMember| member.inventory.pods_seen(workload).values().any(|seen| seen.bound > 0);
         self.members.values().any(bound)
     }
 }

@@ -13,10 +13,10 @@ use std::{
     sync::Arc,
 };
 
-use super::{AssumedEntry, AssumedPods, Fleet, Member};
+use super::{AssumedEntry, AssumedPods, Fleet, FleetMember};
 use crate::{
     gang::{Taint, WorkloadRef},
-    inventory::{Amounts, Capacity, Shape, Source, whole_units},
+    inventory::{Amounts, Capacity, NodeShape, Source, whole_units},
     place::Cluster,
     quantity::Quantity,
     resources::Resources,
@@ -152,7 +152,7 @@ fn cap_by(amounts: &Resources, has: &Resources) -> Resources {
 }
 
 /// On nodes, and on their way there.
-fn request_of_all_assumed(member: &Member, entries: &BTreeMap<String, AssumedEntry>) -> Resources {
+fn request_of_all_assumed(member: &FleetMember, entries: &BTreeMap<String, AssumedEntry>) -> Resources {
     let mut all = member.bound.sum.clone();
     for (key, pods) in &member.unseen {
         if let Some(entry) = entries.get(key).filter(|entry| entry.queued) {
@@ -163,18 +163,18 @@ fn request_of_all_assumed(member: &Member, entries: &BTreeMap<String, AssumedEnt
 }
 
 /// A summary knows no pods: it is one node, of which the assumed pods' requests are given back.
-fn summary_without_assumed(member: &Member, entries: &BTreeMap<String, AssumedEntry>) -> Capacity {
+fn summary_without_assumed(member: &FleetMember, entries: &BTreeMap<String, AssumedEntry>) -> Capacity {
     let summary = &member.summary;
     if summary.source != Source::Summary {
         return summary.emptied();
     }
     let ours = request_of_all_assumed(member, entries);
-    let give_back = |shape: &Shape| {
+    let give_back = |shape: &NodeShape| {
         let free = shape.allocatable.iter().map(|(name, has)| {
             let free = shape.free.get(name).copied().unwrap_or(Quantity::ZERO);
             (name.clone(), free.saturating_add(ours.get(name.as_str())).min(*has))
         });
-        Shape { free: Arc::new(free.collect::<Amounts>()), ..shape.clone() }
+        NodeShape { free: Arc::new(free.collect::<Amounts>()), ..shape.clone() }
     };
     summary.with(summary.shapes.iter().map(give_back).collect())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{AssumedEntry, AssumedPods, Member};
+use super::{AssumedEntry, AssumedPods, FleetMember};
 use crate::{
     gang::TaskName,
     inventory::{Capacity, Seen},
@@ -21,7 +21,12 @@ pub(super) fn sort_by_age<'a>(
 
 /// Counts which pods of an entry are not seen in this member, and what those hold that are there; true if the latter
 /// changed.
-pub(super) fn count_unseen(member: &mut Member, name: &str, key: &str, assumed: Option<(&AssumedPods, bool)>) -> bool {
+pub(super) fn count_unseen(
+    member: &mut FleetMember,
+    name: &str,
+    key: &str,
+    assumed: Option<(&AssumedPods, bool)>,
+) -> bool {
     let queued = assumed.is_some_and(|(_, queued)| queued);
     let there =
         assumed.and_then(|(assumed, _)| Some((assumed, assumed.pods.get(name)?, pods_seen_by_task(member, assumed))));
@@ -40,7 +45,7 @@ pub(super) fn count_unseen(member: &mut Member, name: &str, key: &str, assumed: 
 }
 
 /// What the pods of an entry hold that are on nodes.
-fn held_by_bound(member: &Member, assumed: &AssumedPods) -> Resources {
+fn held_by_bound(member: &FleetMember, assumed: &AssumedPods) -> Resources {
     let by_task = member.inventory.held_by_pods(&assumed.workload);
     let is_sole = assumed.gang.tasks.len() == 1;
     let counts =
@@ -50,7 +55,7 @@ fn held_by_bound(member: &Member, assumed: &AssumedPods) -> Resources {
     sum
 }
 
-pub(super) fn free_capacity(member: &Member, name: &str, entries: Vec<&AssumedPods>) -> Capacity {
+pub(super) fn free_capacity(member: &FleetMember, name: &str, entries: Vec<&AssumedPods>) -> Capacity {
     let mut capacity = if member.down.is_some() { member.summary.clone() } else { member.inventory.capacity() };
     for assumed in entries {
         let Some(planned) = assumed.pods.get(name) else { continue };
@@ -64,11 +69,11 @@ pub(super) fn free_capacity(member: &Member, name: &str, entries: Vec<&AssumedPo
 }
 
 /// Pods of each task that are on nodes, or were and are not followed by others.
-pub(super) fn pods_seen(member: &Member, assumed: &AssumedPods) -> Vec<u32> {
+pub(super) fn pods_seen(member: &FleetMember, assumed: &AssumedPods) -> Vec<u32> {
     pods_seen_by_task(member, assumed).into_iter().map(|seen| seen.bound + seen.finished).collect()
 }
 
-pub(super) fn pods_seen_by_task(member: &Member, assumed: &AssumedPods) -> Vec<Seen> {
+pub(super) fn pods_seen_by_task(member: &FleetMember, assumed: &AssumedPods) -> Vec<Seen> {
     let by_task = member.inventory.pods_seen(&assumed.workload);
     let is_replaced = assumed.is_replaced();
     let count = |seen: &Seen| if is_replaced { Seen { finished: 0, ..*seen } } else { *seen };

@@ -34,7 +34,7 @@ pub enum Source {
 #[derive(Debug, Clone, Default)]
 pub struct Capacity {
     /// In a fixed order, each with at least one node.
-    pub shapes: Vec<Shape>,
+    pub shapes: Vec<NodeShape>,
     /// Where the numbers come from.
     pub source: Source,
     /// The network domains that the shapes' nodes are in.
@@ -60,7 +60,7 @@ impl Eq for Capacity {}
 
 /// Nodes that are alike in everything but their name, their domain, and labels that nobody selects on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Shape {
+pub struct NodeShape {
     /// Labels that the nodes share, of those that shapes carry ([`Capacity::shown`]); `None` where labels are unknown
     /// (then every selector is taken to match).
     pub labels: Option<Arc<BTreeMap<String, String>>>,
@@ -90,7 +90,7 @@ pub(crate) struct ReducedNodes {
 impl Capacity {
     /// Nodes without domains.
     #[must_use]
-    pub fn new(shapes: Vec<Shape>, source: Source) -> Self {
+    pub fn new(shapes: Vec<NodeShape>, source: Source) -> Self {
         Self { shapes, source, ..Self::default() }
     }
 
@@ -104,12 +104,12 @@ impl Capacity {
             |(name, amount): (&ResourceName, &Quantity)| (name.clone(), amount.saturating_sub(used.get(name.as_str())));
         let free = Arc::new(allocatable.iter().map(left).collect());
         let (nodes, allocatable) = (vec![NodeRef::from("")], Arc::new(allocatable));
-        Self::new(vec![Shape { allocatable, free, nodes, ..Shape::default() }], Source::Summary)
+        Self::new(vec![NodeShape { allocatable, free, nodes, ..NodeShape::default() }], Source::Summary)
     }
 
     /// The same cluster with other nodes.
     #[must_use]
-    pub fn with(&self, shapes: Vec<Shape>) -> Self {
+    pub fn with(&self, shapes: Vec<NodeShape>) -> Self {
         let (domains, idle, shown) = (Arc::clone(&self.domains), Arc::clone(&self.idle), self.shown.clone());
         Self { shapes, source: self.source, domains, idle, shown, profile: OnceLock::new() }
     }
@@ -153,7 +153,7 @@ impl Capacity {
     /// The same nodes with nothing on them: what the cluster could ever give.
     #[must_use]
     pub fn emptied(&self) -> Self {
-        let empty = |shape: &Shape| Shape { free: Arc::clone(&shape.allocatable), ..shape.clone() };
+        let empty = |shape: &NodeShape| NodeShape { free: Arc::clone(&shape.allocatable), ..shape.clone() };
         self.with(self.shapes.iter().map(empty).collect())
     }
 
@@ -169,7 +169,7 @@ impl Capacity {
         self.sum_over_nodes(|shape| &shape.allocatable)
     }
 
-    fn sum_over_nodes(&self, amounts: impl Fn(&Shape) -> &Amounts) -> Resources {
+    fn sum_over_nodes(&self, amounts: impl Fn(&NodeShape) -> &Amounts) -> Resources {
         let mut sum = Resources::new();
         for shape in &self.shapes {
             sum.add(&Resources::from(amounts(shape)).times(shape.nodes.len() as u64));
@@ -208,7 +208,7 @@ impl Capacity {
     }
 }
 
-impl Shape {
+impl NodeShape {
     /// A label of one of the nodes; `None` where it is not there, or where labels are unknown.
     #[must_use]
     pub fn label<'a>(&'a self, node: &'a NodeRef, key: &str) -> Option<&'a str> {

@@ -25,12 +25,12 @@ pub struct HyperNode {
     /// What the tier is called; may be empty.
     pub tier_name: String,
     /// What is in it.
-    pub members: Vec<Member>,
+    pub members: Vec<HyperNodeMember>,
 }
 
 /// Members of a HyperNode.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Member {
+pub enum HyperNodeMember {
     /// The node of this name.
     Node(String),
     /// Nodes in whose name the pattern is found. One that can not be read finds none.
@@ -146,15 +146,17 @@ impl Matcher {
         found.chain(self.names.get(name).copied()).min()
     }
 
-    fn add_member(&mut self, member: &Member, id: DomainId) {
+    fn add_member(&mut self, member: &HyperNodeMember, id: DomainId) {
         match member {
-            Member::Node(name) => {
+            HyperNodeMember::Node(name) => {
                 let known = self.names.entry(name.clone()).or_insert(id);
                 *known = id.min(*known);
             }
-            Member::Pattern(pattern) => self.patterns.extend(Regex::new(pattern).ok().map(|regex| (regex, id))),
-            Member::Labels(wanted) if wanted.is_empty() => {}
-            Member::Labels(wanted) => {
+            HyperNodeMember::Pattern(pattern) => {
+                self.patterns.extend(Regex::new(pattern).ok().map(|regex| (regex, id)));
+            }
+            HyperNodeMember::Labels(wanted) if wanted.is_empty() => {}
+            HyperNodeMember::Labels(wanted) => {
                 let Some(first) = wanted.iter().find(|one| one.operator == Operator::In) else {
                     self.others.push((wanted.clone(), id));
                     return;
@@ -164,7 +166,7 @@ impl Matcher {
                     values.entry(value.clone()).or_default().push((wanted.clone(), id));
                 }
             }
-            Member::HyperNode(_) => {}
+            HyperNodeMember::HyperNode(_) => {}
         }
     }
 }
@@ -182,16 +184,16 @@ pub(super) fn build_tree<'a>(nodes: impl Iterator<Item = &'a HyperNode>) -> (Dom
         for member in &node.members {
             matcher.add_member(member, id);
             match member {
-                Member::Labels(wanted) if wanted.is_empty() => {}
-                Member::Labels(wanted) => add_alternatives(&mut labels, Some(std::slice::from_ref(wanted))),
-                Member::HyperNode(name) => {
+                HyperNodeMember::Labels(wanted) if wanted.is_empty() => {}
+                HyperNodeMember::Labels(wanted) => add_alternatives(&mut labels, Some(std::slice::from_ref(wanted))),
+                HyperNodeMember::HyperNode(name) => {
                     let child = ids.get(name.as_str()).and_then(|child| all.get_mut(child.index()));
                     if let Some(child) = child.filter(|child| child.parent.is_none() && child.tier < node.tier) {
                         child.parent = Some(id);
                         add_alternatives(&mut labels, child.labels.as_deref());
                     }
                 }
-                Member::Node(_) | Member::Pattern(_) => labels = None,
+                HyperNodeMember::Node(_) | HyperNodeMember::Pattern(_) => labels = None,
             }
         }
         // Whichever member was named first.

@@ -1,7 +1,7 @@
 //! A node's name with all its labels, kept small.
 //!
-//! A [`super::Shape`] carries the labels that somebody selects on; whoever asks for another one looks at the nodes one
-//! by one, and finds it here. So which labels shapes carry decides how long an answer takes, never what it is.
+//! A [`super::NodeShape`] carries the labels that somebody selects on; whoever asks for another one looks at the nodes
+//! one by one, and finds it here. So which labels shapes carry decides how long an answer takes, never what it is.
 //!
 //! Nodes of a member have most labels in common: those are one list for all of them. A label of which there are many
 //! values (a serial number, a rack) is each node's own. Which are which is found out from the nodes and changes nothing

@@ -6,8 +6,8 @@ use super::{Amounts, DomainId, NodeRef};
 use crate::{gang::Taint, quantity::Quantity, resources::ResourceName};
 
 /// Usable nodes by what they are and what they have free, then by domain and name (those in no domain last).
-pub(super) type Shapes = BTreeMap<KindRef, BTreeMap<Arc<Amounts>, Vec<Place>>>;
-pub(super) type Place = (NoneLast, NodeRef);
+pub(super) type Shapes = BTreeMap<KindRef, BTreeMap<Arc<Amounts>, Vec<NodePlace>>>;
+pub(super) type NodePlace = (NoneLast, NodeRef);
 
 /// A domain, or none, which comes after all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl Ord for KindRef {
 }
 
 /// A usable node's shape and place; `None` for one that offers nothing.
-fn shape_and_place(state: &NodeState) -> Option<(KindRef, Amounts, Place)> {
+fn shape_and_place(state: &NodeState) -> Option<(KindRef, Amounts, NodePlace)> {
     let spec = state.spec.as_ref().filter(|spec| spec.usable)?;
     let left = |(name, amount): (&ResourceName, &Quantity)| {
         let used = state.used.get(name).copied().unwrap_or(Quantity::ZERO);

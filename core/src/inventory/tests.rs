@@ -121,7 +121,7 @@ fn pods_on_nodes_are_counted_by_workload_and_task() {
     assert!(inventory.pods_seen(&job("other", "j")).is_empty());
 }
 
-fn hyper_node(name: &str, tier: u32, members: Vec<Member>) -> HyperNode {
+fn hyper_node(name: &str, tier: u32, members: Vec<HyperNodeMember>) -> HyperNode {
     HyperNode { name: name.into(), tier, tier_name: format!("t{tier}"), members }
 }
 
@@ -133,12 +133,12 @@ fn label(key: &str, values: &[&str]) -> Requirement {
     }
 }
 
-fn any_members() -> impl Strategy<Value = Vec<Member>> {
+fn any_members() -> impl Strategy<Value = Vec<HyperNodeMember>> {
     let member = prop_oneof![
-        prop::sample::select(vec!["a", "b", "c"]).prop_map(|name| Member::Node(name.into())),
-        Just(Member::Pattern("^[ab]$".into())),
-        prop::sample::select(vec!["r1", "r2", "s"]).prop_map(|name| Member::HyperNode(name.into())),
-        Just(Member::Labels(vec![label(HOSTNAME, &["c"])])),
+        prop::sample::select(vec!["a", "b", "c"]).prop_map(|name| HyperNodeMember::Node(name.into())),
+        Just(HyperNodeMember::Pattern("^[ab]$".into())),
+        prop::sample::select(vec!["r1", "r2", "s"]).prop_map(|name| HyperNodeMember::HyperNode(name.into())),
+        Just(HyperNodeMember::Labels(vec![label(HOSTNAME, &["c"])])),
     ];
     prop::collection::vec(member, 1..3)
 }
@@ -147,7 +147,7 @@ fn any_members() -> impl Strategy<Value = Vec<Member>> {
 fn by_domain(inventory: &Inventory) -> BTreeMap<String, Vec<String>> {
     let capacity = inventory.capacity();
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (id, name) in capacity.shapes.iter().flat_map(Shape::with_domains) {
+    for (id, name) in capacity.shapes.iter().flat_map(NodeShape::with_domains) {
         for id in id.into_iter().flat_map(|id| capacity.domains.upwards(id)) {
             found.entry(capacity.domains.get(id).unwrap().name.to_string()).or_default().push(name.to_string());
         }
@@ -168,11 +168,19 @@ fn hyper_nodes_make_a_tree_and_each_node_is_in_the_lowest_that_selects_it() {
         hyper_node(
             "spine",
             2,
-            vec![Member::HyperNode("r1".into()), Member::HyperNode("r2".into()), Member::Node("b".into())],
+            vec![
+                HyperNodeMember::HyperNode("r1".into()),
+                HyperNodeMember::HyperNode("r2".into()),
+                HyperNodeMember::Node("b".into()),
+            ],
         ),
-        hyper_node("r1", 1, vec![Member::Node("a".into()), Member::Node("b".into())]),
-        hyper_node("r2", 1, vec![Member::Pattern("c|[".into()), Member::Pattern("^c".into())]),
-        hyper_node("r3", 1, vec![Member::Labels(vec![label("rack", &["3"])]), Member::Labels(vec![])]),
+        hyper_node("r1", 1, vec![HyperNodeMember::Node("a".into()), HyperNodeMember::Node("b".into())]),
+        hyper_node("r2", 1, vec![HyperNodeMember::Pattern("c|[".into()), HyperNodeMember::Pattern("^c".into())]),
+        hyper_node(
+            "r3",
+            1,
+            vec![HyperNodeMember::Labels(vec![label("rack", &["3"])]), HyperNodeMember::Labels(vec![])],
+        ),
     ]));
     assert_eq!(shown(&by_domain(&inventory)), ["r1: a b", "r2: c", "r3: d", "spine: a b c"]);
     assert_eq!(inventory.capacity().domains.cluster_tier(), 3);
@@ -187,10 +195,10 @@ fn hyper_nodes_make_a_tree_and_each_node_is_in_the_lowest_that_selects_it() {
 fn hyper_nodes_in_a_circle_or_with_two_parents_still_make_a_tree() {
     let mut inventory = listed(vec![node("a", 8)], vec![]);
     inventory.apply_change(Change::HyperNodes(vec![
-        hyper_node("x", 1, vec![Member::HyperNode("y".into()), Member::Node("a".into())]),
-        hyper_node("y", 1, vec![Member::HyperNode("x".into()), Member::HyperNode("y".into())]),
-        hyper_node("p", 2, vec![Member::HyperNode("x".into())]),
-        hyper_node("q", 2, vec![Member::HyperNode("x".into()), Member::HyperNode("nobody".into())]),
+        hyper_node("x", 1, vec![HyperNodeMember::HyperNode("y".into()), HyperNodeMember::Node("a".into())]),
+        hyper_node("y", 1, vec![HyperNodeMember::HyperNode("x".into()), HyperNodeMember::HyperNode("y".into())]),
+        hyper_node("p", 2, vec![HyperNodeMember::HyperNode("x".into())]),
+        hyper_node("q", 2, vec![HyperNodeMember::HyperNode("x".into()), HyperNodeMember::HyperNode("nobody".into())]),
     ]));
     assert_eq!(shown(&by_domain(&inventory)), ["p: a", "x: a"]);
 }
@@ -203,13 +211,14 @@ fn a_domain_is_pinned_by_labels_where_they_make_it_and_else_by_the_hostnames_of_
     }
     nodes[0].labels.insert(HOSTNAME.into(), "a.example".into());
     nodes[1].ready = false;
-    let rack = |name: &str, value: &str| hyper_node(name, 1, vec![Member::Labels(vec![label("rack", &[value])])]);
+    let rack =
+        |name: &str, value: &str| hyper_node(name, 1, vec![HyperNodeMember::Labels(vec![label("rack", &[value])])]);
     let mut inventory = listed(nodes, vec![]);
     inventory.apply_change(Change::HyperNodes(vec![
         rack("r2", "2"),
         rack("r3", "3"),
-        hyper_node("spine", 2, vec![Member::HyperNode("r2".into()), Member::HyperNode("r3".into())]),
-        hyper_node("named", 1, vec![Member::Node("a".into()), Member::Node("b".into())]),
+        hyper_node("spine", 2, vec![HyperNodeMember::HyperNode("r2".into()), HyperNodeMember::HyperNode("r3".into())]),
+        hyper_node("named", 1, vec![HyperNodeMember::Node("a".into()), HyperNodeMember::Node("b".into())]),
     ]));
     let capacity = inventory.capacity();
     let pin = |name: &str| {
@@ -226,8 +235,8 @@ fn a_domain_is_pinned_by_labels_where_they_make_it_and_else_by_the_hostnames_of_
 fn a_profile_has_the_sums_of_every_domain_and_what_the_largest_node_has() {
     let mut inventory = listed(vec![node("a", 8), node("b", 6), node("c", 4)], vec![pod("p", Some("a"), 3)]);
     inventory.apply_change(Change::HyperNodes(vec![
-        hyper_node("r1", 1, vec![Member::Node("a".into()), Member::Node("b".into())]),
-        hyper_node("s", 2, vec![Member::HyperNode("r1".into())]),
+        hyper_node("r1", 1, vec![HyperNodeMember::Node("a".into()), HyperNodeMember::Node("b".into())]),
+        hyper_node("s", 2, vec![HyperNodeMember::HyperNode("r1".into())]),
     ]));
     let capacity = inventory.capacity();
     let profile = capacity.profile();

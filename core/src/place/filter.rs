@@ -14,7 +14,7 @@ use crate::gang::{Operator, Requirement, Taint};
 
 /// Who refuses a cluster, named as Karmada names its plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Plugin {
+pub enum FilterPlugin {
     /// The placement's affinity does not select it.
     ClusterAffinity,
     /// The binding is being evicted from it.
@@ -31,7 +31,7 @@ pub enum Plugin {
     WorkloadAntiAffinity,
 }
 
-impl fmt::Display for Plugin {
+impl fmt::Display for FilterPlugin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ClusterAffinity => "ClusterAffinity",
@@ -47,7 +47,7 @@ impl fmt::Display for Plugin {
 
 /// Why a binding may not go to a cluster; its text is Karmada's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason<'a> {
+pub enum FilterReason<'a> {
     /// No affinity selects it.
     NotSelected,
     /// The binding is being evicted from it.
@@ -66,18 +66,18 @@ pub enum Reason<'a> {
     NotReady,
 }
 
-impl Reason<'_> {
+impl FilterReason<'_> {
     /// Which of Karmada's plugins says so; `None` for what is ours alone.
     #[must_use]
-    pub fn plugin(&self) -> Option<Plugin> {
+    pub fn plugin(&self) -> Option<FilterPlugin> {
         match self {
-            Self::NotSelected => Some(Plugin::ClusterAffinity),
-            Self::Evicting => Some(Plugin::ClusterEviction),
-            Self::Taint(_) => Some(Plugin::TaintToleration),
-            Self::NoApi => Some(Plugin::ApiEnablement),
-            Self::Lacks(_) => Some(Plugin::SpreadConstraint),
-            Self::GroupElsewhere => Some(Plugin::WorkloadAffinity),
-            Self::GroupThere => Some(Plugin::WorkloadAntiAffinity),
+            Self::NotSelected => Some(FilterPlugin::ClusterAffinity),
+            Self::Evicting => Some(FilterPlugin::ClusterEviction),
+            Self::Taint(_) => Some(FilterPlugin::TaintToleration),
+            Self::NoApi => Some(FilterPlugin::ApiEnablement),
+            Self::Lacks(_) => Some(FilterPlugin::SpreadConstraint),
+            Self::GroupElsewhere => Some(FilterPlugin::WorkloadAffinity),
+            Self::GroupThere => Some(FilterPlugin::WorkloadAntiAffinity),
             Self::NotReady => None,
         }
     }
@@ -99,7 +99,7 @@ impl Reason<'_> {
     }
 }
 
-impl fmt::Display for Reason<'_> {
+impl fmt::Display for FilterReason<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message())
     }
@@ -146,8 +146,8 @@ impl<'a> Filter<'a> {
     ///
     /// # Errors
     /// The reason.
-    pub fn check<'b>(&self, cluster: &'b Cluster) -> Result<Passed, Reason<'b>> {
-        let tier = self.tier(cluster).ok_or(Reason::NotSelected)?;
+    pub fn check<'b>(&self, cluster: &'b Cluster) -> Result<Passed, FilterReason<'b>> {
+        let tier = self.tier(cluster).ok_or(FilterReason::NotSelected)?;
         let held = self.held.get(&cluster.name);
         match self.beyond_affinity(cluster, held.is_some()).next() {
             Some(reason) => Err(reason),
@@ -156,18 +156,18 @@ impl<'a> Filter<'a> {
     }
 
     /// Every reason why the binding may not go to the cluster.
-    pub fn reasons<'b>(&self, cluster: &'b Cluster) -> impl Iterator<Item = Reason<'b>> {
+    pub fn reasons<'b>(&self, cluster: &'b Cluster) -> impl Iterator<Item = FilterReason<'b>> {
         let selected = self.tier(cluster).is_some();
         let held = self.held.get(&cluster.name).is_some();
-        (!selected).then_some(Reason::NotSelected).into_iter().chain(self.beyond_affinity(cluster, held))
+        (!selected).then_some(FilterReason::NotSelected).into_iter().chain(self.beyond_affinity(cluster, held))
     }
 
-    fn beyond_affinity<'b>(&self, cluster: &'b Cluster, held: bool) -> impl Iterator<Item = Reason<'b>> {
+    fn beyond_affinity<'b>(&self, cluster: &'b Cluster, held: bool) -> impl Iterator<Item = FilterReason<'b>> {
         let tolerations = &self.binding.placement.tolerations;
-        let evicting = self.evicting.contains(&cluster.name).then_some(Reason::Evicting);
+        let evicting = self.evicting.contains(&cluster.name).then_some(FilterReason::Evicting);
         let taint = || cluster.taints.iter().find(|taint| taint.forbids() && !taint.tolerated_by(tolerations));
-        let taint = if held { None } else { taint().map(Reason::Taint) };
-        let api = (!held && !self.is_served(cluster)).then_some(Reason::NoApi);
+        let taint = if held { None } else { taint().map(FilterReason::Taint) };
+        let api = (!held && !self.is_served(cluster)).then_some(FilterReason::NoApi);
         let lacks = self.binding.placement.spread.iter().find_map(|spread| missing_property(spread.by, cluster));
         let peers = &self.binding.peers;
         let elsewhere = !held && peers.together.as_ref().is_some_and(|together| !together.contains(&cluster.name));
@@ -176,9 +176,9 @@ impl<'a> Filter<'a> {
             evicting,
             taint,
             api,
-            lacks.map(Reason::Lacks),
-            elsewhere.then_some(Reason::GroupElsewhere),
-            there.then_some(Reason::GroupThere),
+            lacks.map(FilterReason::Lacks),
+            elsewhere.then_some(FilterReason::GroupElsewhere),
+            there.then_some(FilterReason::GroupThere),
         ]
         .into_iter()
         .flatten()
@@ -224,7 +224,7 @@ fn missing_property(by: SpreadBy, cluster: &Cluster) -> Option<&'static str> {
 
 /// The first reason why the binding may not go to the cluster; `None` if it may.
 #[must_use]
-pub fn first_refusal<'b>(binding: &Binding, cluster: &'b Cluster) -> Option<Reason<'b>> {
+pub fn first_refusal<'b>(binding: &Binding, cluster: &'b Cluster) -> Option<FilterReason<'b>> {
     Filter::new(binding).check(cluster).err()
 }
 
@@ -286,7 +286,7 @@ fn field_matches(field: &Requirement, cluster: &Cluster) -> bool {
 
 /// Karmada's `FitError`: how many clusters were refused, and how many for each reason.
 #[must_use]
-pub fn fit_error<'a>(clusters: usize, reasons: impl IntoIterator<Item = Reason<'a>>) -> String {
+pub fn fit_error<'a>(clusters: usize, reasons: impl IntoIterator<Item = FilterReason<'a>>) -> String {
     let mut counts: BTreeMap<Cow<'static, str>, usize> = BTreeMap::new();
     for reason in reasons {
         *counts.entry(reason.message()).or_default() += 1;

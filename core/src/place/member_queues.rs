@@ -14,7 +14,7 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 use super::{Decision, NotPlaced, Request, place_binding};
 use crate::{
     gang::{ClusterName, Gang},
-    inventory::{Capacity, Shape},
+    inventory::{Capacity, NodeShape},
     plan::Plan,
     quantity::Quantity,
     resources::{Limits, Resources},
@@ -107,7 +107,7 @@ fn added_demand(decision: &Decision, request: &Request<'_>, cluster: &str) -> Re
     let (now, before) = (share(decision.plan.as_ref()), share(request.previous));
     let mut asked = Resources::new();
     for task in &request.gang.tasks {
-        let pods = |share: &Option<crate::plan::Share>| {
+        let pods = |share: &Option<crate::plan::ClusterShare>| {
             share.as_ref().and_then(|share| share.tasks.get(&task.name)).map_or(0, |task| task.replicas)
         };
         asked.add(&task.request.times(u64::from(pods(&now).saturating_sub(pods(&before)))));
@@ -123,7 +123,7 @@ fn bound_capacity(capacity: &Capacity, gang: &Gang, left: &Limits) -> Capacity {
         [task] => Some(&task.request),
         _ => None,
     };
-    let mut shapes: Vec<Shape> = Vec::new();
+    let mut shapes: Vec<NodeShape> = Vec::new();
     for shape in &capacity.shapes {
         for node in shape.with_domains() {
             let mut part = shape.of_nodes(std::iter::once(node));
@@ -145,7 +145,7 @@ fn bound_capacity(capacity: &Capacity, gang: &Gang, left: &Limits) -> Capacity {
 }
 
 /// Pods that fit a node by their requests.
-fn pods_per_node(request: &Resources, node: &Shape) -> u64 {
+fn pods_per_node(request: &Resources, node: &NodeShape) -> u64 {
     request.times_in(&Resources::from(&*node.free)).unwrap_or(0)
 }
 
@@ -182,7 +182,10 @@ mod tests {
         let free: Arc<crate::inventory::Amounts> = Arc::new(free.iter().map(|(n, a)| (n.clone(), a)).collect());
         let nodes = ["a", "b", "c", "d"].map(NodeRef::from).into();
         let labels = Some(Arc::default());
-        Capacity::new(vec![Shape { labels, allocatable: free.clone(), free, nodes, ..Shape::default() }], Source::Nodes)
+        Capacity::new(
+            vec![NodeShape { labels, allocatable: free.clone(), free, nodes, ..NodeShape::default() }],
+            Source::Nodes,
+        )
     }
 
     fn queue(state: &str, cpu: Option<(i64, i64)>) -> Queue {
@@ -243,7 +246,8 @@ mod tests {
     #[test]
     fn what_is_in_a_closed_queue_stays_and_grows_elsewhere() {
         let part = crate::plan::TaskShare { replicas: 2, min_available: 2 };
-        let share = crate::plan::Share { tasks: [("w".into(), part)].into(), min_available: 2, ..Default::default() };
+        let share =
+            crate::plan::ClusterShare { tasks: [("w".into(), part)].into(), min_available: 2, ..Default::default() };
         let plan = Plan { clusters: [("m0".into(), share)].into() };
         let queues = [queue("Closed", None), queue("Open", None)];
         assert_eq!(placed(4, Some(&plan), &queues), Ok(to(&[("m0", 2), ("m1", 2)])));

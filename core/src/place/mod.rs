@@ -38,7 +38,7 @@ use std::{
 pub use general_estimator::Published;
 pub use member_queues::{Queue, Queues, place_within_queues};
 pub use schedule::{Decision, NotPlaced, Request, count_copies, may_select, place_binding};
-pub use workload_affinity::{Group, Groups, Peers};
+pub use workload_affinity::{AffinityGroup, Groups, Peers};
 
 use crate::gang::{Requirement, Taint, Toleration};
 

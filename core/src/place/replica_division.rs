@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 
 use super::{
-    Binding, Cluster, Division, Target, WeightRule, filter::Selector, lookup::Lookup, spread_constraints::Candidate,
+    Binding, Cluster, Division, Target, WeightRule, filter::Selector, lookup::Lookup, spread_constraints::ScoredCluster,
 };
 use crate::webster::{self, Tie};
 
@@ -29,7 +29,7 @@ pub enum DivideError {
 /// [`DivideError`], in Karmada's words.
 pub fn assign_replicas(
     binding: &Binding,
-    candidates: &[Candidate<'_>],
+    candidates: &[ScoredCluster<'_>],
     empty_workloads: bool,
 ) -> Result<Vec<Target>, DivideError> {
     if candidates.is_empty() {
@@ -61,13 +61,13 @@ struct Held {
 struct ReplicaDivision<'a> {
     binding: &'a Binding,
     replicas: i64,
-    candidates: &'a [Candidate<'a>],
+    candidates: &'a [ScoredCluster<'a>],
     /// By candidate; empty where the binding has no clusters.
     held: Vec<Option<Held>>,
 }
 
 impl<'a> ReplicaDivision<'a> {
-    fn new(binding: &'a Binding, candidates: &'a [Candidate<'a>]) -> Self {
+    fn new(binding: &'a Binding, candidates: &'a [ScoredCluster<'a>]) -> Self {
         let targets = binding.previous.iter().enumerate();
         let held = |(position, target): (usize, &'a Target)| {
             (target.cluster.as_str(), Held { position, replicas: target.replicas })
@@ -113,7 +113,7 @@ impl<'a> ReplicaDivision<'a> {
             if available <= 0 {
                 continue;
             }
-            let candidates: Vec<Candidate<'_>> = members.iter().map(|i| self.candidates[*i]).collect();
+            let candidates: Vec<ScoredCluster<'_>> = members.iter().map(|i| self.candidates[*i]).collect();
             let held = members.iter().map(|i| self.held_by(*i)).collect();
             let part =
                 ReplicaDivision { binding: self.binding, replicas: left.min(available), candidates: &candidates, held };
@@ -148,18 +148,18 @@ impl<'a> ReplicaDivision<'a> {
 
     /// By what is free, with what is assigned staying where it is: Fresh, down, the same, or up.
     fn divide_by_capacity(&self, aggregated: bool) -> Result<Vec<i64>, DivideError> {
-        let fewest = |order: Order| if aggregated { Some(order) } else { None };
+        let fewest = |order: ClusterOrder| if aggregated { Some(order) } else { None };
         let all = 0..self.candidates.len();
         if self.binding.fresh {
             let own = all.map(|i| self.candidates[i].allocatable.saturating_add(self.replicas_held(i))).collect();
             return self
-                .share_out(self.replicas, own, fewest(Order::Candidates))
+                .share_out(self.replicas, own, fewest(ClusterOrder::Candidates))
                 .map_err(|error| with_context("failed to do fresh scale", error));
         }
         let assigned: i64 = all.clone().map(|i| self.replicas_held(i)).fold(0, i64::saturating_add);
         if assigned > self.replicas {
             return self
-                .share_out(self.replicas, all.map(|i| self.replicas_held(i)).collect(), fewest(Order::Targets))
+                .share_out(self.replicas, all.map(|i| self.replicas_held(i)).collect(), fewest(ClusterOrder::Targets))
                 .map_err(|error| with_context("failed to scale down", error));
         }
         if assigned == self.replicas {
@@ -167,7 +167,7 @@ impl<'a> ReplicaDivision<'a> {
         }
         let free = self.candidates.iter().map(|candidate| candidate.allocatable).collect();
         let mut replicas = self
-            .share_out(self.replicas - assigned, free, fewest(Order::UsedFirst))
+            .share_out(self.replicas - assigned, free, fewest(ClusterOrder::UsedFirst))
             .map_err(|error| with_context("failed to scale up", error))?;
         for (i, replicas) in replicas.iter_mut().enumerate() {
             *replicas += self.replicas_held(i);
@@ -176,7 +176,12 @@ impl<'a> ReplicaDivision<'a> {
     }
 
     /// `replicas` over what is available: over everybody, or over the fewest in an order.
-    fn share_out(&self, replicas: i64, available: Vec<i64>, fewest: Option<Order>) -> Result<Vec<i64>, DivideError> {
+    fn share_out(
+        &self,
+        replicas: i64,
+        available: Vec<i64>,
+        fewest: Option<ClusterOrder>,
+    ) -> Result<Vec<i64>, DivideError> {
         let total = available.iter().copied().fold(0, i64::saturating_add);
         if total < replicas {
             let message = format!("Clusters available replicas {total} are not enough to schedule.");
@@ -187,14 +192,18 @@ impl<'a> ReplicaDivision<'a> {
             return Ok(self.give_seats(replicas, available.into_iter().map(votes).enumerate()));
         };
         let ranked = !self.binding.ranking.is_empty();
-        let mut places: Vec<Place> = available
+        let mut places: Vec<RankedCluster> = available
             .into_iter()
             .enumerate()
-            .map(|(candidate, free)| Place {
-                later: order == Order::UsedFirst && self.replicas_held(candidate) <= 0,
-                rank: Reverse(if ranked && order != Order::Targets { self.candidates[candidate].score } else { 0 }),
+            .map(|(candidate, free)| RankedCluster {
+                later: order == ClusterOrder::UsedFirst && self.replicas_held(candidate) <= 0,
+                rank: Reverse(if ranked && order != ClusterOrder::Targets {
+                    self.candidates[candidate].score
+                } else {
+                    0
+                }),
                 free: Reverse(votes(free)),
-                turn: if order == Order::Targets {
+                turn: if order == ClusterOrder::Targets {
                     self.held_by(candidate).map_or(0, |h| h.position)
                 } else {
                     candidate
@@ -231,7 +240,7 @@ fn with_context(what: &str, error: DivideError) -> DivideError {
 /// In which order clusters are used until the replicas fit; always the roomiest first (after the best scored, where the
 /// policy ranks clusters and something is added).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Order {
+enum ClusterOrder {
     /// Equals as the candidates come.
     Candidates,
     /// Equals as `spec.clusters` lists them.
@@ -242,7 +251,7 @@ enum Order {
 
 /// A cluster in line to be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct RankedCluster {
     later: bool,
     /// By score, where the policy ranks clusters.
     rank: Reverse<i64>,
@@ -253,7 +262,7 @@ struct Place {
 
 /// The first places, in order, that together hold `replicas`. Halves are set apart and only the one with the end in it
 /// is looked at again, so that not all has to be sorted.
-fn shortest_prefix(places: &mut [Place], replicas: u64) -> &[Place] {
+fn shortest_prefix(places: &mut [RankedCluster], replicas: u64) -> &[RankedCluster] {
     let (mut start, mut end, mut left) = (0, places.len(), replicas);
     while end - start > 8 {
         let middle = start + (end - start) / 2;

@@ -8,7 +8,7 @@
 use crate::place::Published;
 use crate::{
     gang::{Gang, Task},
-    inventory::{Capacity, Shape, Source},
+    inventory::{Capacity, NodeShape, Source},
     place::Cluster,
     resources::ResourceName,
     split,
@@ -55,7 +55,7 @@ impl<'a> ReplicaEstimate<'a> {
     fn count_fitting(&self, capacity: &Capacity) -> u64 {
         let by_shape = |task: &&Task| task.node.labels().all(|label| capacity.carries_label(label));
         let Some(task) = self.sole.filter(by_shape) else { return split::pods_that_fit(self.gang, capacity) };
-        let on_shape = |shape: &Shape| {
+        let on_shape = |shape: &NodeShape| {
             // Fields are out of the question here, so that the name does not matter.
             let admitted = shape.labels.as_ref().is_none_or(|labels| task.node.admits("", labels, &shape.taints));
             if admitted { self.per_node(shape).saturating_mul(shape.nodes.len() as u64) } else { 0 }
@@ -63,7 +63,7 @@ impl<'a> ReplicaEstimate<'a> {
         capacity.shapes.iter().map(on_shape).fold(0, u64::saturating_add)
     }
 
-    fn per_node(&self, shape: &Shape) -> u64 {
+    fn per_node(&self, shape: &NodeShape) -> u64 {
         // Without labels it is no node, but the sum of all.
         let apart = self.sole.filter(|_| shape.labels.is_some()).and_then(|task| task.node.most_per_node);
         let mut most = i128::from(apart.unwrap_or(u32::MAX));
@@ -126,7 +126,7 @@ mod tests {
             let exact = |list: &[(&'static str, i64)], part: i128| -> Resources {
                 list.iter().map(|(name, a)| (*name, Quantity::from_nano(i128::from(*a) * 1_000_000_000 / part))).collect()
             };
-            let shape = |(free, nodes, labelled, tainted): &(Vec<(&'static str, i64)>, usize, bool, bool)| Shape {
+            let shape = |(free, nodes, labelled, tainted): &(Vec<(&'static str, i64)>, usize, bool, bool)| NodeShape {
                 labels: labelled.then(|| Arc::new([("pool".to_owned(), "a".to_owned())].into())),
                 taints: tainted
                     .then(|| Taint { key: "k".into(), value: String::new(), effect: "NoSchedule".into() })

@@ -16,11 +16,11 @@ use std::{
 
 use super::{
     Affinity, AffinityTerm, Binding, Cluster, Division, Spread, SpreadBy, Target,
-    filter::{self, Filter, Passed, Reason},
+    filter::{self, Filter, FilterReason, Passed},
     replica_division::{self, DivideError, static_weights},
     replica_estimate::ReplicaEstimate,
-    score::Site,
-    spread_constraints::{self, Candidate, is_duplicated},
+    score::FeasibleCluster,
+    spread_constraints::{self, ScoredCluster, is_duplicated},
 };
 use crate::{
     gang::{ClusterName, Gang},
@@ -116,7 +116,7 @@ pub fn count_copies<'a>(binding: &Binding, clusters: impl Iterator<Item = &'a Cl
         let candidate = |cluster: &&'a Cluster| {
             let Passed { tier, held } = filter.check(cluster).ok()?;
             let score = if held.is_some() { 100 } else { 0 };
-            (cluster.ready || held.is_some()).then_some(Candidate {
+            (cluster.ready || held.is_some()).then_some(ScoredCluster {
                 cluster,
                 score,
                 tier,
@@ -124,7 +124,7 @@ pub fn count_copies<'a>(binding: &Binding, clusters: impl Iterator<Item = &'a Cl
                 available: most,
             })
         };
-        let candidates: Vec<Candidate<'_>> = clusters.iter().filter_map(candidate).collect();
+        let candidates: Vec<ScoredCluster<'_>> = clusters.iter().filter_map(candidate).collect();
         let chosen =
             if candidates.is_empty() { None } else { spread_constraints::select_clusters(binding, candidates).ok() };
         chosen.map(|chosen| chosen.len()).filter(|chosen| *chosen > 0)
@@ -161,8 +161,8 @@ impl<'a> Fitting<'a> {
         !binding.fresh && self.passed.held.is_some()
     }
 
-    fn site(&self) -> Site<'a> {
-        Site { cluster: self.cluster, capacity: self.capacity }
+    fn site(&self) -> FeasibleCluster<'a> {
+        FeasibleCluster { cluster: self.cluster, capacity: self.capacity }
     }
 }
 
@@ -173,7 +173,7 @@ fn place_by_term(request: &Request<'_>, binding: &Binding) -> Result<Decision, N
     let mut reasons = Vec::new();
     for (cluster, capacity) in request.clusters.iter().filter(|(cluster, _)| !cluster.deleting) {
         match filter.check(cluster) {
-            Ok(Passed { held: None, .. }) if !cluster.ready => reasons.push(Reason::NotReady),
+            Ok(Passed { held: None, .. }) if !cluster.ready => reasons.push(FilterReason::NotReady),
             Ok(passed) => {
                 let capacity = if cluster.ready { *capacity } else { &nothing };
                 fitting.push(Fitting { cluster, capacity, passed });
@@ -187,7 +187,7 @@ fn place_by_term(request: &Request<'_>, binding: &Binding) -> Result<Decision, N
     if request.whole { place_gang(request, binding, &fitting) } else { place_replicas(request, binding, &fitting) }
 }
 
-fn score_candidates<'a>(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'a>]) -> Vec<Candidate<'a>> {
+fn score_candidates<'a>(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'a>]) -> Vec<ScoredCluster<'a>> {
     let estimate = ReplicaEstimate::new(request.gang);
     let ranked = if binding.ranking.is_empty() {
         Vec::new()
@@ -198,7 +198,7 @@ fn score_candidates<'a>(request: &Request<'_>, binding: &Binding, fitting: &[Fit
         let fits = estimate.max_replicas(fitting.cluster, fitting.capacity);
         let allocatable = i64::try_from(fits).unwrap_or(i64::MAX).min(i64::from(i32::MAX));
         let Passed { tier, held } = fitting.passed;
-        Candidate {
+        ScoredCluster {
             cluster: fitting.cluster,
             score: if held.is_some() { 100 } else { 0 } + ranked.get(index).copied().unwrap_or(0),
             tier,
@@ -214,7 +214,7 @@ fn select_candidates<'a>(
     request: &Request<'_>,
     binding: &Binding,
     fitting: &[Fitting<'a>],
-) -> Result<Vec<Candidate<'a>>, NotPlaced> {
+) -> Result<Vec<ScoredCluster<'a>>, NotPlaced> {
     let candidates = score_candidates(request, binding, fitting);
     let in_order = candidates.is_sorted_by(|a, b| a.cluster.name <= b.cluster.name);
     if in_order && spread_constraints::keeps_all(binding) && !spread_constraints::order_matters(binding) {

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, str::FromStr, sync::Arc};
 use super::Cluster;
 use crate::{
     gang::Gang,
-    inventory::{Capacity, Shape},
+    inventory::{Capacity, NodeShape},
     quantity::Quantity,
 };
 
@@ -26,7 +26,7 @@ pub const COST_LABEL: &str = "caldera.dev/cost";
 
 /// A cluster that could be used.
 #[derive(Debug, Clone, Copy)]
-pub struct Site<'a> {
+pub struct FeasibleCluster<'a> {
     /// The cluster.
     pub cluster: &'a Cluster,
     /// What is free there.
@@ -35,7 +35,7 @@ pub struct Site<'a> {
 
 /// A way to rank clusters, which policies name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Plugin {
+pub enum ScorePlugin {
     /// Fullest first, so that whole clusters stay free for gangs that need them.
     Binpack,
     /// Emptiest first.
@@ -45,7 +45,7 @@ pub enum Plugin {
     Cheapest,
 }
 
-impl Plugin {
+impl ScorePlugin {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Binpack, Self::Spread, Self::Cheapest];
 
@@ -61,7 +61,7 @@ impl Plugin {
 
     /// How good each site is for the gang, from 0 to [`BEST`]. Sites pass every filter; their order does not matter.
     #[must_use]
-    pub fn score_sites(self, gang: &Gang, sites: &[Site<'_>]) -> Vec<i64> {
+    pub fn score_sites(self, gang: &Gang, sites: &[FeasibleCluster<'_>]) -> Vec<i64> {
         match self {
             Self::Binpack => sites.iter().map(|site| taken_percent(gang, site.capacity)).collect(),
             Self::Spread => sites.iter().map(|site| BEST - taken_percent(gang, site.capacity)).collect(),
@@ -70,8 +70,8 @@ impl Plugin {
     }
 }
 
-fn score_by_cost(sites: &[Site<'_>]) -> Vec<i64> {
-    let cost = |site: &Site<'_>| site.cluster.labels.get(COST_LABEL)?.parse::<i64>().ok().map(i128::from);
+fn score_by_cost(sites: &[FeasibleCluster<'_>]) -> Vec<i64> {
+    let cost = |site: &FeasibleCluster<'_>| site.cluster.labels.get(COST_LABEL)?.parse::<i64>().ok().map(i128::from);
     let costs: Vec<Option<i128>> = sites.iter().map(cost).collect();
     let stated = || costs.iter().flatten().copied();
     let (Some(least), Some(most)) = (stated().min(), stated().max()) else { return vec![0; sites.len()] };
@@ -87,8 +87,8 @@ fn score_by_cost(sites: &[Site<'_>]) -> Vec<i64> {
 /// How much of what the gang asks for is taken in the cluster, in hundredths of all there is: the mean over its
 /// resources.
 fn taken_percent(gang: &Gang, capacity: &Capacity) -> i64 {
-    let sum = |name: &str, amount: fn(&Shape, &str) -> Option<Quantity>| -> i128 {
-        let of = |shape: &Shape| amount(shape, name).map_or(0, Quantity::as_nano) * shape.nodes.len() as i128;
+    let sum = |name: &str, amount: fn(&NodeShape, &str) -> Option<Quantity>| -> i128 {
+        let of = |shape: &NodeShape| amount(shape, name).map_or(0, Quantity::as_nano) * shape.nodes.len() as i128;
         capacity.shapes.iter().map(of).sum()
     };
     let mut names: Vec<&str> =
@@ -195,10 +195,10 @@ impl Ranking {
 
     /// Each site's sum; more is better. Who has no scores yet counts for nothing.
     #[must_use]
-    pub fn scores(&self, gang: &Gang, sites: &[Site<'_>]) -> Vec<i64> {
+    pub fn scores(&self, gang: &Gang, sites: &[FeasibleCluster<'_>]) -> Vec<i64> {
         let mut sums = vec![0; sites.len()];
         for (name, weight) in &self.weights.by_name {
-            let plugin = Plugin::ALL.into_iter().find(|plugin| plugin.name() == name);
+            let plugin = ScorePlugin::ALL.into_iter().find(|plugin| plugin.name() == name);
             let scores = match (plugin, self.external.get(name)) {
                 (Some(plugin), _) => plugin.score_sites(gang, sites),
                 (None, Some(scores)) => {
@@ -215,7 +215,7 @@ impl Ranking {
 
     /// The same as costs, of which less is better and none is below zero, so that a further cluster is never a gain.
     #[must_use]
-    pub fn costs(&self, gang: &Gang, sites: &[Site<'_>]) -> Vec<i64> {
+    pub fn costs(&self, gang: &Gang, sites: &[FeasibleCluster<'_>]) -> Vec<i64> {
         let best: i64 = self.weights.by_name.iter().map(|(_, weight)| weight.max(&0) * BEST).sum();
         self.scores(gang, sites).into_iter().map(|score| best - score).collect()
     }
@@ -260,11 +260,12 @@ mod tests {
             capacity(&[("cpu", 10), ("gpu", 4)], &[]),
         );
         let (a, b) = (cluster("a", None), cluster("b", None));
-        let sites = [Site { cluster: &a, capacity: &full }, Site { cluster: &b, capacity: &empty }];
-        assert_eq!(Plugin::Binpack.score_sites(&gang(&["cpu"]), &sites), [80, 0]);
-        assert_eq!(Plugin::Spread.score_sites(&gang(&["cpu"]), &sites), [20, 100]);
-        assert_eq!(Plugin::Binpack.score_sites(&gang(&["cpu", "gpu"]), &sites), [(80 + 25) / 2, 0]);
-        assert_eq!(Plugin::Binpack.score_sites(&gang(&["absent"]), &sites), [0, 0]);
+        let sites =
+            [FeasibleCluster { cluster: &a, capacity: &full }, FeasibleCluster { cluster: &b, capacity: &empty }];
+        assert_eq!(ScorePlugin::Binpack.score_sites(&gang(&["cpu"]), &sites), [80, 0]);
+        assert_eq!(ScorePlugin::Spread.score_sites(&gang(&["cpu"]), &sites), [20, 100]);
+        assert_eq!(ScorePlugin::Binpack.score_sites(&gang(&["cpu", "gpu"]), &sites), [(80 + 25) / 2, 0]);
+        assert_eq!(ScorePlugin::Binpack.score_sites(&gang(&["absent"]), &sites), [0, 0]);
     }
 
     #[test]
@@ -272,11 +273,15 @@ mod tests {
         let room = Capacity::default();
         let clusters =
             [cluster("a", Some("10")), cluster("b", Some("20")), cluster("c", Some("40")), cluster("d", None)];
-        let sites: Vec<Site<'_>> = clusters.iter().map(|cluster| Site { cluster, capacity: &room }).collect();
-        assert_eq!(Plugin::Cheapest.score_sites(&gang(&[]), &sites), [100, 66, 0, 0]);
-        assert_eq!(Plugin::Cheapest.score_sites(&gang(&[]), &sites[..1]), [100]);
+        let sites: Vec<FeasibleCluster<'_>> =
+            clusters.iter().map(|cluster| FeasibleCluster { cluster, capacity: &room }).collect();
+        assert_eq!(ScorePlugin::Cheapest.score_sites(&gang(&[]), &sites), [100, 66, 0, 0]);
+        assert_eq!(ScorePlugin::Cheapest.score_sites(&gang(&[]), &sites[..1]), [100]);
         let garbage = cluster("e", Some("much"));
-        assert_eq!(Plugin::Cheapest.score_sites(&gang(&[]), &[Site { cluster: &garbage, capacity: &room }]), [0]);
+        assert_eq!(
+            ScorePlugin::Cheapest.score_sites(&gang(&[]), &[FeasibleCluster { cluster: &garbage, capacity: &room }]),
+            [0]
+        );
     }
 
     #[test]
@@ -299,7 +304,8 @@ mod tests {
     fn scores_are_summed_by_weight_and_those_that_are_not_there_count_for_nothing() {
         let room = Capacity::default();
         let clusters = [cluster("a", Some("1")), cluster("b", Some("3"))];
-        let sites: Vec<Site<'_>> = clusters.iter().map(|cluster| Site { cluster, capacity: &room }).collect();
+        let sites: Vec<FeasibleCluster<'_>> =
+            clusters.iter().map(|cluster| FeasibleCluster { cluster, capacity: &room }).collect();
         let outside: External = Arc::new([("b".to_owned(), 40)].into());
         let ranking = Ranking {
             weights: "cheapest=1,carbon=3,absent=9".parse().unwrap(),
@@ -318,9 +324,9 @@ mod tests {
                 given.iter().map(|(_, _, cost)| cluster("m", cost.map(|cost| cost.to_string()).as_deref())).collect();
             let rooms: Vec<Capacity> =
                 given.iter().map(|(all, used, _)| capacity(&[("cpu", *all)], &[("cpu", *used)])).collect();
-            let mut sites: Vec<Site<'_>> =
-                clusters.iter().zip(&rooms).map(|(cluster, capacity)| Site { cluster, capacity }).collect();
-            for plugin in Plugin::ALL {
+            let mut sites: Vec<FeasibleCluster<'_>> =
+                clusters.iter().zip(&rooms).map(|(cluster, capacity)| FeasibleCluster { cluster, capacity }).collect();
+            for plugin in ScorePlugin::ALL {
                 let scores = plugin.score_sites(&gang(&["cpu"]), &sites);
                 prop_assert_eq!(scores.len(), sites.len());
                 prop_assert!(scores.iter().all(|score| (0..=BEST).contains(score)), "{:?} {:?}", plugin, scores);
@@ -337,7 +343,7 @@ mod tests {
             let text = format!("binpack={},spread={},cheapest={}", weights[0], weights[1], weights[2]);
             let ranking = Ranking { weights: text.parse().unwrap(), ..Ranking::default() };
             let (room, one) = (capacity(&[("cpu", 10)], &[("cpu", 3)]), cluster("a", Some("2")));
-            let costs = ranking.costs(&gang(&["cpu"]), &[Site { cluster: &one, capacity: &room }]);
+            let costs = ranking.costs(&gang(&["cpu"]), &[FeasibleCluster { cluster: &one, capacity: &room }]);
             prop_assert!(costs[0] >= 0);
         }
     }

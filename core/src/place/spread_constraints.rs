@@ -11,7 +11,7 @@ use super::{Binding, Cluster, Division, Spread, SpreadBy};
 
 /// A fitting cluster with what is known of it.
 #[derive(Debug, Clone, Copy)]
-pub struct Candidate<'a> {
+pub struct ScoredCluster<'a> {
     /// The cluster.
     pub cluster: &'a Cluster,
     /// 100 where the binding is already (Karmada's ClusterLocality).
@@ -30,8 +30,8 @@ pub struct Candidate<'a> {
 /// Karmada's sentence about what is missing.
 pub fn select_clusters<'a>(
     binding: &Binding,
-    mut candidates: Vec<Candidate<'a>>,
-) -> Result<Vec<Candidate<'a>>, String> {
+    mut candidates: Vec<ScoredCluster<'a>>,
+) -> Result<Vec<ScoredCluster<'a>>, String> {
     sort_candidates(&mut candidates);
     if keeps_all(binding) {
         return Ok(candidates);
@@ -46,7 +46,7 @@ pub fn select_clusters<'a>(
 }
 
 /// Best first.
-fn sort_candidates(candidates: &mut [Candidate<'_>]) {
+fn sort_candidates(candidates: &mut [ScoredCluster<'_>]) {
     candidates.sort_by(|a, b| {
         (a.tier, b.score, b.available)
             .cmp(&(b.tier, a.score, a.available))
@@ -81,9 +81,9 @@ fn to_count(number: i64) -> usize {
 
 fn by_cluster<'a>(
     binding: &Binding,
-    mut candidates: Vec<Candidate<'a>>,
+    mut candidates: Vec<ScoredCluster<'a>>,
     spread: &Spread,
-) -> Result<Vec<Candidate<'a>>, String> {
+) -> Result<Vec<ScoredCluster<'a>>, String> {
     if candidates.len() < to_count(spread.min) {
         return Err("the number of feasible clusters is less than spreadConstraint.MinGroups".to_owned());
     }
@@ -92,7 +92,7 @@ fn by_cluster<'a>(
     if is_duplicated(binding.placement.division.as_ref()) {
         return Ok(candidates);
     }
-    let enough = |chosen: &[Candidate<'_>]| chosen.iter().map(|one| one.available).sum::<i64>() >= binding.replicas;
+    let enough = |chosen: &[ScoredCluster<'_>]| chosen.iter().map(|one| one.available).sum::<i64>() >= binding.replicas;
     for last in (0..candidates.len()).rev() {
         if enough(&candidates) {
             break;
@@ -114,17 +114,17 @@ fn by_cluster<'a>(
 }
 
 /// A region with its clusters, best first.
-struct Region<'a> {
+struct ScoredRegion<'a> {
     name: &'a str,
     weight: i64,
-    clusters: Vec<Candidate<'a>>,
+    clusters: Vec<ScoredCluster<'a>>,
 }
 
 /// Of more regions the heaviest are combined: Karmada tries every combination of all of them, which with a hundred
 /// regions takes longer than anybody waits.
 const MOST_REGIONS: usize = 16;
 
-fn keep_heaviest(regions: &mut Vec<Region<'_>>, most: usize) {
+fn keep_heaviest(regions: &mut Vec<ScoredRegion<'_>>, most: usize) {
     if regions.len() > most {
         regions.sort_by(|a, b| b.weight.cmp(&a.weight).then_with(|| a.name.cmp(b.name)));
         regions.truncate(most);
@@ -133,11 +133,11 @@ fn keep_heaviest(regions: &mut Vec<Region<'_>>, most: usize) {
 
 fn by_region<'a>(
     binding: &Binding,
-    candidates: Vec<Candidate<'a>>,
+    candidates: Vec<ScoredCluster<'a>>,
     region: &Spread,
     cluster: Option<&Spread>,
-) -> Result<Vec<Candidate<'a>>, String> {
-    let mut grouped: BTreeMap<&str, Vec<Candidate<'a>>> = BTreeMap::new();
+) -> Result<Vec<ScoredCluster<'a>>, String> {
+    let mut grouped: BTreeMap<&str, Vec<ScoredCluster<'a>>> = BTreeMap::new();
     for candidate in candidates.into_iter().filter(|candidate| !candidate.cluster.region.is_empty()) {
         grouped.entry(&candidate.cluster.region).or_default().push(candidate);
     }
@@ -145,9 +145,13 @@ fn by_region<'a>(
         return Err("the number of feasible region is less than spreadConstraint.MinGroups".to_owned());
     }
     let least = region.min.max(cluster.map_or(0, |spread| spread.min));
-    let mut regions: Vec<Region<'a>> = grouped
+    let mut regions: Vec<ScoredRegion<'a>> = grouped
         .into_iter()
-        .map(|(name, clusters)| Region { name, weight: region_weight(binding, &clusters, region.min, least), clusters })
+        .map(|(name, clusters)| ScoredRegion {
+            name,
+            weight: region_weight(binding, &clusters, region.min, least),
+            clusters,
+        })
         .collect();
     keep_heaviest(&mut regions, MOST_REGIONS.max(to_count(region.min)));
     regions.sort_by(|a, b| {
@@ -171,7 +175,7 @@ fn by_region<'a>(
 }
 
 /// How good a region is: first whether it takes its part of the replicas, then its clusters' scores.
-fn region_weight(binding: &Binding, clusters: &[Candidate<'_>], min_groups: i64, least: i64) -> i64 {
+fn region_weight(binding: &Binding, clusters: &[ScoredCluster<'_>], min_groups: i64, least: i64) -> i64 {
     const UNIT: i64 = 1000;
     if is_duplicated(binding.placement.division.as_ref()) {
         let valid = || clusters.iter().filter(|candidate| candidate.available >= binding.replicas);
@@ -203,7 +207,7 @@ struct Path {
 
 /// The best combination of regions that together have at least `target` clusters; empty if there is none. Regions are
 /// sorted by ascending number of clusters.
-fn best_path(regions: &[Region<'_>], spread: &Spread, target: usize) -> Vec<usize> {
+fn best_path(regions: &[ScoredRegion<'_>], spread: &Spread, target: usize) -> Vec<usize> {
     let mut paths = Vec::new();
     search_paths(regions, (to_count(spread.min), to_count(spread.max)), target, 0, &mut Vec::new(), &mut paths);
     // Stable: among equals the first that was found.
@@ -219,7 +223,7 @@ fn best_path(regions: &[Region<'_>], spread: &Spread, target: usize) -> Vec<usiz
 }
 
 fn search_paths(
-    regions: &[Region<'_>],
+    regions: &[ScoredRegion<'_>],
     (least, most): (usize, usize),
     target: usize,
     begin: usize,
@@ -264,8 +268,8 @@ mod tests {
         let clusters: Vec<Cluster> = (0..60).map(cluster).collect();
         let free = |i: usize| i64::try_from(i).unwrap();
         let candidate =
-            |(i, cluster)| Candidate { cluster, score: 0, tier: 0, allocatable: free(i), available: free(i) };
-        let candidates: Vec<Candidate<'_>> = clusters.iter().enumerate().map(candidate).collect();
+            |(i, cluster)| ScoredCluster { cluster, score: 0, tier: 0, allocatable: free(i), available: free(i) };
+        let candidates: Vec<ScoredCluster<'_>> = clusters.iter().enumerate().map(candidate).collect();
         for (min, max) in [(5, 20), (20, 40), (60, 60)] {
             let by = |by: SpreadBy| Spread { by, min, max };
             let chosen =

@@ -11,7 +11,7 @@ use std::{
 
 /// A workload affinity group.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Group {
+pub enum AffinityGroup {
     /// Its members go where the others are.
     Together(String),
     /// Its members go where no other is.
@@ -89,7 +89,7 @@ impl Display for Peers {
 
 /// Who is in which group.
 #[derive(Debug, Clone)]
-pub struct Groups<K>(BTreeMap<(String, Group), BTreeSet<K>>);
+pub struct Groups<K>(BTreeMap<(String, AffinityGroup), BTreeSet<K>>);
 
 impl<K> Default for Groups<K> {
     fn default() -> Self {
@@ -99,14 +99,14 @@ impl<K> Default for Groups<K> {
 
 impl<K: Ord + Clone + Display> Groups<K> {
     /// A binding of a namespace is in these groups.
-    pub fn insert(&mut self, namespace: &str, groups: &[Group], key: &K) {
+    pub fn insert(&mut self, namespace: &str, groups: &[AffinityGroup], key: &K) {
         for group in groups {
             self.0.entry((namespace.to_owned(), group.clone())).or_default().insert(key.clone());
         }
     }
 
     /// It is in these no longer.
-    pub fn remove(&mut self, namespace: &str, groups: &[Group], key: &K) {
+    pub fn remove(&mut self, namespace: &str, groups: &[AffinityGroup], key: &K) {
         for group in groups {
             if let Entry::Occupied(mut keys) = self.0.entry((namespace.to_owned(), group.clone())) {
                 keys.get_mut().remove(key);
@@ -121,10 +121,10 @@ impl<K: Ord + Clone + Display> Groups<K> {
     pub fn others<'a>(
         &'a self,
         namespace: &str,
-        groups: &'a [Group],
+        groups: &'a [AffinityGroup],
         key: &'a K,
-    ) -> impl Iterator<Item = (&'a Group, &'a K)> {
-        let of = move |group: &'a Group, namespace: &str| {
+    ) -> impl Iterator<Item = (&'a AffinityGroup, &'a K)> {
+        let of = move |group: &'a AffinityGroup, namespace: &str| {
             let members = self.0.get(&(namespace.to_owned(), group.clone()));
             members.into_iter().flatten().filter(move |other| *other != key).map(move |other| (group, other))
         };
@@ -132,14 +132,14 @@ impl<K: Ord + Clone + Display> Groups<K> {
     }
 
     /// Where the others of a binding's groups are, each being placed in the clusters that `of` says.
-    pub fn peers(&self, namespace: &str, groups: &[Group], key: &K, of: impl Fn(&K) -> Vec<String>) -> Peers {
+    pub fn peers(&self, namespace: &str, groups: &[AffinityGroup], key: &K, of: impl Fn(&K) -> Vec<String>) -> Peers {
         let mut peers = Peers::default();
         for (group, other) in self.others(namespace, groups, key) {
             let clusters = of(other);
             let clusters = clusters.iter().map(String::as_str);
             match group {
-                Group::Together(_) => peers.add_affinity(other, clusters),
-                Group::Apart(_) => peers.add_anti_affinity(other, clusters),
+                AffinityGroup::Together(_) => peers.add_affinity(other, clusters),
+                AffinityGroup::Apart(_) => peers.add_anti_affinity(other, clusters),
             }
         }
         peers
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn a_group_is_where_all_that_are_placed_are_and_apart_from_any() {
         let mut groups: Groups<String> = Groups::default();
-        let (with, apart) = (Group::Together("g".into()), Group::Apart("g".into()));
+        let (with, apart) = (AffinityGroup::Together("g".into()), AffinityGroup::Apart("g".into()));
         for (name, group) in [("a", &with), ("b", &with), ("c", &with), ("d", &apart), ("e", &apart)] {
             groups.insert("ns", std::slice::from_ref(group), &name.to_owned());
         }

@@ -33,9 +33,9 @@ pub trait ClusterCapacity {
 }
 
 /// A function, which keeps nothing for anybody.
-pub(crate) struct Asked<F>(pub(crate) F);
+pub(crate) struct FitFunction<F>(pub(crate) F);
 
-impl<F: FnMut(&JobId, &Ask) -> Fit> ClusterCapacity for Asked<F> {
+impl<F: FnMut(&JobId, &Ask) -> Fit> ClusterCapacity for FitFunction<F> {
     fn fits(&mut self, id: &JobId, ask: &Ask, _: &[&ReservedClusters]) -> Fit {
         (self.0)(id, ask)
     }

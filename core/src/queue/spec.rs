@@ -123,7 +123,7 @@ pub(crate) const MOST_WEIGHT: u32 = 65535;
 
 /// What the clusters have, all together. Nothing is known at first: nothing can start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Fleet {
+pub struct FleetResources {
     /// Of all clusters that are ready and take new pods.
     pub ready: Resources,
     /// The same with clusters that may come back; `None` while one of them is unknown, so that nobody can say "never".

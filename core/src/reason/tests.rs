@@ -47,5 +47,5 @@ fn a_sentence_has_the_numbers_and_never_is_told_apart_from_waiting() {
         "can never start in queue ml: needs nvidia.com/gpu 64, more than 8, which is all that the clusters have together"
     );
     assert_ne!(quota.token(), never.token());
-    assert!(never.needs_a_change() && !quota.needs_a_change());
+    assert!(never.needs_user_action() && !quota.needs_user_action());
 }

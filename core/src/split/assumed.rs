@@ -5,13 +5,13 @@ use std::{borrow::Cow, cell::Cell, collections::BTreeMap, sync::Arc};
 use super::{
     ORDERS, exact_packing,
     node_scope::NodeScope,
-    packing::{FreeNodes, GangRequests, Group, packing_units},
+    packing::{FreeNodes, GangRequests, NodeGroup, packing_units},
     priced_packing, total,
 };
 use crate::{
     gang::{Gang, Task, TaskName},
-    inventory::{Capacity, ReducedNodes, Shape},
-    plan::{Domain, Part, PinnedDomains},
+    inventory::{Capacity, NodeShape, ReducedNodes},
+    plan::{Part, PinnedDomains, PlannedDomain},
 };
 
 /// The capacity after these pods were put on it, as far as they fit (they count even if the inventory has changed
@@ -65,7 +65,12 @@ fn by_part(gang: &Gang, pods: &[u32], parts: &BTreeMap<TaskName, Vec<Part>>) -> 
     (by_part, counts)
 }
 
-fn within_one(requests: &GangRequests<'_>, capacity: &Capacity, pods: &[u32], domain: Option<&Domain>) -> Capacity {
+fn within_one(
+    requests: &GangRequests<'_>,
+    capacity: &Capacity,
+    pods: &[u32],
+    domain: Option<&PlannedDomain>,
+) -> Capacity {
     let Some(domain) = domain else { return capacity.with(fill_nodes(requests, capacity, pods).0) };
     let preferred = capacity.domains.iter().find(|(_, known)| *known.name == *domain.name).map(|(id, _)| id);
     let place = match preferred {
@@ -82,7 +87,7 @@ fn within_one(requests: &GangRequests<'_>, capacity: &Capacity, pods: &[u32], do
 }
 
 /// These nodes with the pods on them, and the pods that did not fit.
-fn fill_nodes(requests: &GangRequests<'_>, capacity: &Capacity, pods: &[u32]) -> (Vec<Shape>, Vec<u32>) {
+fn fill_nodes(requests: &GangRequests<'_>, capacity: &Capacity, pods: &[u32]) -> (Vec<NodeShape>, Vec<u32>) {
     let mut shapes = Cow::Borrowed(capacity);
     if requests.parts_shapes(capacity) {
         shapes = Cow::Owned(capacity.with(capacity.shapes.iter().flat_map(single_nodes).collect()));
@@ -90,7 +95,7 @@ fn fill_nodes(requests: &GangRequests<'_>, capacity: &Capacity, pods: &[u32]) ->
     let original = requests.free_nodes(&shapes, NodeScope::Cluster);
     let before = original.classes_and_sizes().len();
     let Packed { room, left, .. } = pack_pods(requests, &original, pods, |_| 1);
-    let mut names: Vec<_> = shapes.shapes.iter().map(Shape::with_domains).collect();
+    let mut names: Vec<_> = shapes.shapes.iter().map(NodeShape::with_domains).collect();
     let mut parts = Vec::with_capacity(room.classes_and_sizes().len());
     for (index, (class, nodes)) in room.classes_and_sizes().enumerate() {
         let mut part = shapes.shapes[class].of_nodes(names[class].by_ref().take(nodes));
@@ -151,7 +156,7 @@ fn pack_pods(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32], unit: 
         let rest: Vec<u32> = wanted.iter().zip(first).map(|(wanted, first)| wanted - first).collect();
         for step in [first, &rest] {
             for task in order {
-                let took = &mut |group: Group, pods| *classes.entry((*task, group.class)).or_default() += pods;
+                let took = &mut |group: NodeGroup, pods| *classes.entry((*task, group.class)).or_default() += pods;
                 left[*task] -= trial.place_pods_in(requests, *task, step[*task], unit(*task), None, took);
             }
         }
@@ -215,7 +220,7 @@ fn task_orders(requests: &GangRequests<'_>, room: &FreeNodes) -> Vec<Vec<usize>>
     orders
 }
 
-fn single_nodes(shape: &Shape) -> Vec<Shape> {
+fn single_nodes(shape: &NodeShape) -> Vec<NodeShape> {
     shape.with_domains().map(|one| shape.of_nodes(std::iter::once(one))).collect()
 }
 
@@ -225,7 +230,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        inventory::{Change, HyperNode, Inventory, Member, Node},
+        inventory::{Change, HyperNode, HyperNodeMember, Inventory, Node},
         quantity::Quantity,
         split::tests::{gang, task},
     };
@@ -241,17 +246,17 @@ mod tests {
             ready: true,
             ..Node::default()
         };
-        let domain = |name: &str, tier, members: &[Member]| HyperNode {
+        let domain = |name: &str, tier, members: &[HyperNodeMember]| HyperNode {
             name: name.into(),
             tier,
             tier_name: String::new(),
             members: members.to_vec(),
         };
-        let node_of = |name: &str| Member::Node(name.into());
+        let node_of = |name: &str| HyperNodeMember::Node(name.into());
         let mut inventory = Inventory::new();
         inventory.apply_change(Change::HyperNodes(vec![
             domain("leaf", 1, &[node_of("n3")]),
-            domain("rack", 2, &[node_of("n1"), node_of("n2"), Member::HyperNode("leaf".into())]),
+            domain("rack", 2, &[node_of("n1"), node_of("n2"), HyperNodeMember::HyperNode("leaf".into())]),
         ]));
         inventory.apply_change(Change::Nodes(nodes.iter().enumerate().map(node).collect()));
         inventory.apply_change(Change::Pods(vec![]));

@@ -1,6 +1,6 @@
 //! A few clusters: every set of them is looked at, best key first.
 
-use super::{Assignment, Key, Pods, Search, Spot, total, upper_bounds::TotalDemand};
+use super::{Assignment, Key, Pods, SplitSearch, Spot, total, upper_bounds::TotalDemand};
 
 /// Up to so many clusters that could take a pod every set of them is tried.
 pub(super) const FEW: usize = 6;
@@ -12,7 +12,7 @@ pub(super) struct PromisingCluster {
     pub site: usize,
 }
 
-impl Search<'_> {
+impl SplitSearch<'_> {
     /// All of `want` in several clusters.
     pub(super) fn place_in_several_clusters(&self, want: &[u32]) -> Option<Assignment> {
         let sites = self.promising_clusters(want)?;

@@ -15,7 +15,7 @@ use super::{
 const PODS: u32 = 24;
 /// Most nodes that are tried.
 const NODES: usize = 48;
-struct Node {
+struct FreeNode {
     site: u32,
     class: u32,
     free: Vec<i64>,
@@ -24,7 +24,7 @@ struct Node {
 struct Trial<'a> {
     requests: &'a GangRequests<'a>,
     room: &'a FreeNodes,
-    nodes: Vec<Node>,
+    nodes: Vec<FreeNode>,
     /// Tasks of the pods, in the order in which they are placed.
     pods: Vec<usize>,
     chosen: Vec<usize>,
@@ -73,7 +73,7 @@ fn try_orders<'a>(
         return None;
     }
     let nodes = room.single_nodes(requests, NODES)?;
-    let nodes = nodes.into_iter().map(|(site, class, free)| Node { site, class, free }).collect();
+    let nodes = nodes.into_iter().map(|(site, class, free)| FreeNode { site, class, free }).collect();
     // The pods that fewest nodes take come first: they fail soonest.
     let mut tasks: Vec<usize> = (0..requests.tasks()).collect();
     tasks.sort_by_key(|task| room.max_pods(requests, *task));
@@ -96,7 +96,7 @@ impl Trial<'_> {
             (true, unit) if pod > first => self.chosen[pod - unit],
             _ => 0,
         };
-        let home = |node: &Node| (node.site, self.room.block_of(self.requests, node.class, task));
+        let home = |node: &FreeNode| (node.site, self.room.block_of(self.requests, node.class, task));
         let first_at = (!begins).then(|| home(&self.nodes[self.chosen[pod - 1]]));
         for node in from..self.nodes.len() {
             if self.steps.get() == 0 {

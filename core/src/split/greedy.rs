@@ -9,9 +9,9 @@ use std::{
 };
 
 use super::{
-    Assignment, Key, ORDERS, Search, Spot,
+    Assignment, Key, ORDERS, SplitSearch, Spot,
     cluster_sets::{FEW, PromisingCluster, sites_of},
-    packing::{FreeNodes, Order},
+    packing::{FreeNodes, TaskOrder},
     total,
     upper_bounds::TotalDemand,
 };
@@ -23,7 +23,7 @@ const SHORT: usize = 8;
 
 /// A greedy run: what is still wanted, and what each site was given.
 struct GreedyRun<'s, 'a> {
-    search: &'s Search<'a>,
+    search: &'s SplitSearch<'a>,
     order: Vec<usize>,
     left: Vec<u32>,
     pods: BTreeMap<usize, Vec<u32>>,
@@ -37,7 +37,7 @@ type Open = BinaryHeap<(u64, Reverse<Price>, usize)>;
 /// What of the data is missing there, and what it costs.
 type Price = (i64, i64);
 
-impl<'a> Search<'a> {
+impl<'a> SplitSearch<'a> {
     /// All of `want`, as close as it can be.
     pub(super) fn place_greedily(&self, sites: &[PromisingCluster], want: &[u32]) -> Option<Assignment> {
         for groups in &self.levels {
@@ -70,7 +70,7 @@ impl<'a> Search<'a> {
             return None;
         }
         let open = self.unused_clusters(sites);
-        let whole = |order: &Order| {
+        let whole = |order: &TaskOrder| {
             let run = self.run_greedily(&open, want, *order);
             (total(&run.left) == 0).then(|| run.into_assignment())
         };
@@ -80,7 +80,7 @@ impl<'a> Search<'a> {
         [greedy, listed].into_iter().flatten().map(keyed).min_by_key(|(key, _)| *key)
     }
 
-    fn task_orders(&self) -> &'static [Order] {
+    fn task_orders(&self) -> &'static [TaskOrder] {
         if self.requests.tasks() == 1 { &ORDERS[..1] } else { &ORDERS }
     }
 
@@ -124,7 +124,7 @@ impl<'a> Search<'a> {
         keyed.min_by_key(|(key, _)| *key).map(|(_, choice)| choice)
     }
 
-    fn place_grown(&self, open: &Open, want: &[u32], need: &[u32], order: Order) -> Option<Assignment> {
+    fn place_grown(&self, open: &Open, want: &[u32], need: &[u32], order: TaskOrder) -> Option<Assignment> {
         let mut run = Some(self.run_greedily(open, need, order)).filter(|run| total(&run.left) == 0)?;
         run.left = want.iter().zip(need).map(|(want, need)| want - need).collect();
         run.fill_roomiest();
@@ -157,7 +157,7 @@ impl<'a> Search<'a> {
         unheld.map(entry).collect()
     }
 
-    fn run_greedily<'s>(&'s self, open: &Open, want: &[u32], order: Order) -> GreedyRun<'s, 'a> {
+    fn run_greedily<'s>(&'s self, open: &Open, want: &[u32], order: TaskOrder) -> GreedyRun<'s, 'a> {
         let (used, pods, open) = (self.sites_in_use(), BTreeMap::new(), open.clone());
         let mut run = GreedyRun { search: self, order: Vec::new(), left: want.to_vec(), pods, used, open };
         run.order = run.task_order(order);
@@ -173,7 +173,7 @@ fn clusters_of_group(sites: &[PromisingCluster], group: &[usize]) -> Vec<Promisi
 
 impl GreedyRun<'_, '_> {
     /// The order of tasks by what the roomiest sites have.
-    fn task_order(&self, order: Order) -> Vec<usize> {
+    fn task_order(&self, order: TaskOrder) -> Vec<usize> {
         let roomy = self.open.iter().take(LOOKS).map(|one| self.site_of_entry(one));
         let few: Vec<&FreeNodes> = self.used.iter().copied().chain(roomy).map(|site| self.search.room(site)).collect();
         self.search.requests.order_tasks(&few, order)

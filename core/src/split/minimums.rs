@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     gang::{ClusterName, Gang, Task},
-    plan::{Plan, Share, TaskShare},
+    plan::{ClusterShare, Plan, TaskShare},
     webster::{Tie, divide_seats, divide_seats_capped},
 };
 
@@ -36,7 +36,7 @@ pub(super) fn divide_minimums(
     let jobs = divide_job_minimum(gang, &names, &mut tasks, tie);
     let sizes: Vec<u64> = pods.iter().map(|pods| total_pods(pods)).collect();
     let successes = gang.min_success.map(|wanted| at_least_one(u64::from(wanted), &sizes, &names, tie));
-    let share = |site: usize| Share {
+    let share = |site: usize| ClusterShare {
         tasks: gang.tasks.iter().map(|task| task.name.clone()).zip(tasks[site].iter().copied()).collect(),
         min_available: jobs[site],
         min_success: successes.as_ref().map(|successes| successes[site]),

@@ -68,7 +68,7 @@ pub use self::{
 use crate::{
     gang::{ClusterName, Gang, TaskName},
     inventory::{Capacity, DomainId},
-    plan::{Domain, Part, Plan, Share},
+    plan::{ClusterShare, Part, Plan, PlannedDomain},
     webster::Tie,
 };
 
@@ -151,7 +151,7 @@ pub fn split_gang(problem: &Problem<'_>) -> Result<Plan, Refusal> {
     if total(&whole) == 0 {
         return if problem.previous.is_some() { Ok(Plan::default()) } else { Err(Refusal::NoPods) };
     }
-    let search = Search::new(problem);
+    let search = SplitSearch::new(problem);
     if search.sites.is_empty() {
         return Err(Refusal::NoCandidates);
     }
@@ -248,7 +248,7 @@ struct Site<'a> {
     /// It has a copy of the job, whose template can not be changed.
     copied: bool,
     /// The domain that the copy is pinned to.
-    domain: Option<&'a Domain>,
+    domain: Option<&'a PlannedDomain>,
     /// The domains that its partitions are pinned to.
     parts: Option<&'a BTreeMap<TaskName, Vec<Part>>>,
     reach: AllowedTiers,
@@ -271,7 +271,7 @@ struct Spot {
 }
 
 /// The problem with its clusters by name, so that their order can not matter.
-struct Search<'a> {
+struct SplitSearch<'a> {
     requests: GangRequests<'a>,
     sites: Vec<Site<'a>>,
     /// Pods that stay, of the sites that hold some.
@@ -298,7 +298,7 @@ struct Search<'a> {
 /// Steps of exact packing in one decision.
 const STEPS: u32 = 50_000;
 
-impl<'a> Search<'a> {
+impl<'a> SplitSearch<'a> {
     fn new(problem: &Problem<'a>) -> Self {
         let gang = problem.gang;
         let requests = GangRequests::with_topology(gang, problem.levels);
@@ -464,13 +464,13 @@ impl<'a> Search<'a> {
     }
 
     /// A spot's domain as the plan says it: pods that must be there are pinned, others are led there.
-    fn planned_domain(&self, spot: Spot) -> Option<Domain> {
+    fn planned_domain(&self, spot: Spot) -> Option<PlannedDomain> {
         let capacity = self.sites[spot.site].capacity;
         let domain = capacity.domains.get(spot.domain?)?;
         let hard = self.requests.gang.topology.as_ref().is_some_and(|topology| topology.hard);
         let nodes = capacity.node_selectors(spot.domain?);
         let (nodes, preferred) = if hard { (nodes, Vec::new()) } else { (Vec::new(), nodes) };
-        Some(Domain { name: domain.name.to_string(), tier: domain.tier, nodes, preferred })
+        Some(PlannedDomain { name: domain.name.to_string(), tier: domain.tier, nodes, preferred })
     }
 }
 
@@ -488,14 +488,14 @@ fn pods_that_stay(problem: &Problem<'_>, previous: &Plan, sites: &[Site<'_>]) ->
     held.into_iter().zip(pods).filter(|(_, pods)| total(pods) > 0).collect()
 }
 
-fn share_pods(gang: &Gang, share: Option<&Share>) -> Vec<u32> {
+fn share_pods(gang: &Gang, share: Option<&ClusterShare>) -> Vec<u32> {
     let replicas =
         |task: &crate::gang::Task| share.and_then(|share| share.tasks.get(&task.name)).map_or(0, |t| t.replicas);
     gang.tasks.iter().map(replicas).collect()
 }
 
 /// The whole gang in every cluster (what it already holds somewhere stays), each as if it were the only one.
-fn place_in_every_cluster(problem: &Problem<'_>, search: &Search<'_>) -> Result<Plan, Refusal> {
+fn place_in_every_cluster(problem: &Problem<'_>, search: &SplitSearch<'_>) -> Result<Plan, Refusal> {
     let mut plan = Plan::default();
     for site in &search.sites {
         let candidates = problem.candidates.iter().find(|candidate| candidate.name == site.name).cloned();

@@ -2,7 +2,7 @@
 
 use crate::{
     gang::Requirement,
-    inventory::{Capacity, DomainId, NodeRef, Shape},
+    inventory::{Capacity, DomainId, NodeRef, NodeShape},
 };
 
 /// Which of a cluster's nodes.
@@ -24,7 +24,13 @@ impl NodeScope<'_> {
     }
 
     /// Whether a node is one of these. Of nodes whose labels are unknown all are.
-    pub(super) fn holds_node(self, capacity: &Capacity, shape: &Shape, id: Option<DomainId>, node: &NodeRef) -> bool {
+    pub(super) fn holds_node(
+        self,
+        capacity: &Capacity,
+        shape: &NodeShape,
+        id: Option<DomainId>,
+        node: &NodeRef,
+    ) -> bool {
         match self {
             Self::Cluster => true,
             Self::Domain(domain) => id.is_some_and(|id| capacity.domains.within(id, domain)),
@@ -36,14 +42,14 @@ impl NodeScope<'_> {
     }
 
     /// A cluster's nodes that are of these, and the others.
-    pub(super) fn split_nodes(self, capacity: &Capacity) -> (Vec<Shape>, Vec<Shape>) {
+    pub(super) fn split_nodes(self, capacity: &Capacity) -> (Vec<NodeShape>, Vec<NodeShape>) {
         let (mut inside, mut outside) = (Vec::new(), Vec::new());
         for shape in &capacity.shapes {
             let is_in = |(id, node): &(Option<DomainId>, &NodeRef)| self.holds_node(capacity, shape, *id, node);
             inside.push(shape.of_nodes(shape.with_domains().filter(is_in)));
             outside.push(shape.of_nodes(shape.with_domains().filter(|one| !is_in(one))));
         }
-        let some = |mut shapes: Vec<Shape>| {
+        let some = |mut shapes: Vec<NodeShape>| {
             shapes.retain(|shape| !shape.nodes.is_empty());
             shapes
         };

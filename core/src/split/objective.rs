@@ -1,6 +1,6 @@
 //! What makes one placement better than another.
 
-use super::{Pods, Search, Spot, total};
+use super::{Pods, SplitSearch, Spot, total};
 
 /// How far apart a gang's pods are; less is closer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,7 +50,7 @@ impl Assignment {
     }
 }
 
-impl Search<'_> {
+impl SplitSearch<'_> {
     /// The key of using these spots, which include all that hold pods, with so many pods missing, where every pair is
     /// met.
     pub(super) fn objective_key(&self, spots: &[Spot], missing: u64) -> Key {

@@ -37,7 +37,7 @@ pub(crate) struct GangRequests<'a> {
 /// Free capacity of one cluster while it is being filled.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FreeNodes {
-    pub(super) groups: Vec<Group>,
+    pub(super) groups: Vec<NodeGroup>,
     /// Row-major: group, resource.
     pub(super) free: Vec<i64>,
     /// Row-major: class, task: may the task's pods run there?
@@ -48,7 +48,7 @@ pub(crate) struct FreeNodes {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Group {
+pub(super) struct NodeGroup {
     pub nodes: u32,
     pub class: u32,
     /// Place of the cluster among those that were joined.
@@ -57,14 +57,14 @@ pub(super) struct Group {
 
 /// Which tasks first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum TaskOrder {
     Scarcest,
     Spec,
     Reverse,
 }
 
 /// Tried in turn until one packs everything.
-pub(crate) const ORDERS: [Order; 3] = [Order::Scarcest, Order::Spec, Order::Reverse];
+pub(crate) const ORDERS: [TaskOrder; 3] = [TaskOrder::Scarcest, TaskOrder::Spec, TaskOrder::Reverse];
 
 impl FreeNodes {
     /// Each group's class and number of nodes: first the shapes that the room was made of, then what was split off
@@ -73,7 +73,7 @@ impl FreeNodes {
         self.groups.iter().map(|group| (group.class as usize, group.nodes as usize))
     }
 
-    pub(super) fn all_groups(&self) -> impl Iterator<Item = Group> + '_ {
+    pub(super) fn all_groups(&self) -> impl Iterator<Item = NodeGroup> + '_ {
         self.groups.iter().copied()
     }
 
@@ -130,9 +130,9 @@ impl FreeNodes {
         pods: u32,
         unit: u32,
         only: Option<u32>,
-        took: &mut dyn FnMut(Group, u32),
+        took: &mut dyn FnMut(NodeGroup, u32),
     ) -> u32 {
-        let here = |group: &Group| only.is_none_or(|site| group.site == site);
+        let here = |group: &NodeGroup| only.is_none_or(|site| group.site == site);
         match requests.closeness(task) {
             Some(_) => self.place_whole_partitions(requests, task, pods, &here, took),
             None => self.place_pods_among(requests, task, pods, unit, &here, took),
@@ -146,8 +146,8 @@ impl FreeNodes {
         task: usize,
         pods: u32,
         unit: u32,
-        among: &dyn Fn(&Group) -> bool,
-        took: &mut dyn FnMut(Group, u32),
+        among: &dyn Fn(&NodeGroup) -> bool,
+        took: &mut dyn FnMut(NodeGroup, u32),
     ) -> u32 {
         let mut nodes: Vec<(usize, u64, usize)> = (0..self.groups.len())
             .filter(|group| self.groups[*group].nodes > 0 && among(&self.groups[*group]))
@@ -186,7 +186,7 @@ impl FreeNodes {
         let (mut all, mut admits, mut blocks) = (Self::default(), Vec::new(), Vec::new());
         let mut classes = 0;
         for (site, room) in (0..).zip(rooms) {
-            let group = |group: &Group| Group { class: group.class + classes, site, ..*group };
+            let group = |group: &NodeGroup| NodeGroup { class: group.class + classes, site, ..*group };
             all.groups.extend(room.groups.iter().map(group));
             all.free.extend_from_slice(&room.free);
             admits.extend_from_slice(&room.admits);
@@ -211,7 +211,7 @@ impl FreeNodes {
         for task in order {
             let unit = requests.unit(*task);
             let mut left = pods[*task];
-            let mut took = |group: Group, pods: u32| placed[group.site as usize][*task] += pods;
+            let mut took = |group: NodeGroup, pods: u32| placed[group.site as usize][*task] += pods;
             if unit == 1 {
                 left -= self.place_pods_in(requests, *task, left, 1, None, &mut took);
             } else {
@@ -278,7 +278,7 @@ impl FreeNodes {
         let mut room = self.clone();
         room.groups.iter_mut().for_each(|group| group.nodes = 0);
         for (class, free) in nodes {
-            room.groups.push(Group { nodes: 1, class, site: 0 });
+            room.groups.push(NodeGroup { nodes: 1, class, site: 0 });
             room.free.extend(free);
         }
         room
@@ -316,8 +316,8 @@ impl FreeNodes {
         let width = requests.width();
         let each = i64::try_from(each).unwrap_or(i64::MAX);
         self.groups[group].nodes -= nodes;
-        let Group { class, site, .. } = self.groups[group];
-        self.groups.push(Group { nodes, class, site });
+        let NodeGroup { class, site, .. } = self.groups[group];
+        self.groups.push(NodeGroup { nodes, class, site });
         for column in 0..width {
             let left = self.free[group * width + column] - requests.request(task)[column].saturating_mul(each);
             self.free.push(left);

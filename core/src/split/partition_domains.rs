@@ -13,16 +13,16 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Search, Spot,
+    SplitSearch, Spot,
     allowed_tiers::AllowedTiers,
     assumed,
     node_scope::NodeScope,
-    packing::{FreeNodes, GangRequests, Group},
+    packing::{FreeNodes, GangRequests, NodeGroup},
 };
 use crate::{
     gang::{Task, TaskName},
     inventory::{Capacity, DomainId},
-    plan::{Domain, Part},
+    plan::{Part, PlannedDomain},
 };
 
 /// A block of a cluster: its domain's place and one, or 0 for the whole cluster.
@@ -100,8 +100,8 @@ impl FreeNodes {
         requests: &GangRequests<'_>,
         task: usize,
         pods: u32,
-        here: &dyn Fn(&Group) -> bool,
-        took: &mut dyn FnMut(Group, u32),
+        here: &dyn Fn(&NodeGroup) -> bool,
+        took: &mut dyn FnMut(NodeGroup, u32),
     ) -> u32 {
         let unit = requests.unit(task);
         let mut blocks: Vec<(u64, (u32, Block))> =
@@ -109,17 +109,17 @@ impl FreeNodes {
         blocks.sort_unstable();
         let (mut left, blocks_of) = (pods / unit * unit, std::sync::Arc::clone(&self.blocks));
         let block_of =
-            |group: &Group| blocks_of.get(group.class as usize * requests.tasks() + task).copied().unwrap_or(0);
+            |group: &NodeGroup| blocks_of.get(group.class as usize * requests.tasks() + task).copied().unwrap_or(0);
         for (most, (site, block)) in blocks {
             let fits = u32::try_from(most).unwrap_or(u32::MAX).min(left);
-            let among = |group: &Group| here(group) && group.site == site && block_of(group) == block;
+            let among = |group: &NodeGroup| here(group) && group.site == site && block_of(group) == block;
             left -= self.place_pods_among(requests, task, fits, unit, &among, took);
         }
         pods / unit * unit - left
     }
 }
 
-impl Search<'_> {
+impl SplitSearch<'_> {
     /// The domains that new partitions of a site are kept in, by task: those of tasks that ask for it.
     pub(super) fn partition_parts(&self, spot: Spot, pods: &[u32]) -> BTreeMap<TaskName, Vec<Part>> {
         let requests = &self.requests;
@@ -144,7 +144,8 @@ impl Search<'_> {
                 let known = capacity.domains.get(id)?;
                 let nodes = capacity.node_selectors(id);
                 values += nodes.iter().flatten().map(|one| one.values.len()).sum::<usize>();
-                let domain = Domain { name: known.name.to_string(), tier: known.tier, nodes, preferred: Vec::new() };
+                let domain =
+                    PlannedDomain { name: known.name.to_string(), tier: known.tier, nodes, preferred: Vec::new() };
                 Some(Part { domain, partitions: pods / requests.unit(task) })
             };
             // A cluster that is one block pins nobody.

@@ -8,7 +8,7 @@
 use std::cell::Cell;
 
 use super::{
-    packing::{FreeNodes, GangRequests, Group as Nodes},
+    packing::{FreeNodes, GangRequests, NodeGroup},
     total,
 };
 
@@ -50,7 +50,7 @@ impl Packing {
 }
 
 /// A group of equal nodes, and what one of them may take: pods of each task, as much as fits.
-struct Group {
+struct GroupMixes {
     group: usize,
     nodes: u32,
     mixes: Vec<Vec<u32>>,
@@ -101,8 +101,8 @@ fn spend_steps(steps: &Cell<u32>, mixes: usize) -> Option<()> {
 }
 
 /// Those that fit fewer tasks first, for others may have more to take from them.
-fn list_mixes(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32], tasks: &[usize]) -> Vec<Group> {
-    let mut groups: Vec<(usize, Group)> = Vec::new();
+fn list_mixes(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32], tasks: &[usize]) -> Vec<GroupMixes> {
+    let mut groups: Vec<(usize, GroupMixes)> = Vec::new();
     for (group, (class, nodes)) in room.classes_and_sizes().enumerate() {
         let mut mixes = Vec::new();
         let open: Vec<usize> =
@@ -111,7 +111,7 @@ fn list_mixes(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32], tasks
         extend_mix(requests, pods, &open, &open, &mut free, &mut vec![0; requests.tasks()], &mut mixes);
         let fits = open.iter().filter(|task| mixes.iter().any(|mix| mix[**task] > 0)).count();
         if fits > 0 && nodes > 0 {
-            groups.push((fits, Group { group, nodes: u32::try_from(nodes).unwrap_or(u32::MAX), mixes }));
+            groups.push((fits, GroupMixes { group, nodes: u32::try_from(nodes).unwrap_or(u32::MAX), mixes }));
         }
     }
     groups.sort_by_key(|(fits, _)| *fits);
@@ -175,7 +175,7 @@ fn first_prices(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32]) -> 
 }
 
 /// Every node's most valuable mix of what is left, and what is left after all; `None` if the steps are used up.
-fn pick_mixes(groups: &[Group], pods: &[u32], prices: &[u64], steps: &Cell<u32>) -> Option<Packing> {
+fn pick_mixes(groups: &[GroupMixes], pods: &[u32], prices: &[u64], steps: &Cell<u32>) -> Option<Packing> {
     let (mut picks, mut left) = (Vec::new(), pods.to_vec());
     for group in groups {
         let mut nodes = group.nodes;
@@ -215,7 +215,7 @@ impl FreeNodes {
         let mut own = Self { groups: Vec::new(), free: Vec::new(), ..self.clone() };
         for (group, free) in self.groups.iter().zip(self.free.chunks(width.max(1))) {
             if group.site as usize == site {
-                own.groups.push(Nodes { site: 0, ..*group });
+                own.groups.push(NodeGroup { site: 0, ..*group });
                 own.free.extend_from_slice(free);
             }
         }
@@ -228,9 +228,9 @@ impl FreeNodes {
 
     /// Puts a mix of pods on so many nodes of a group, which become a group of their own.
     pub(super) fn take_mix(&mut self, requests: &GangRequests<'_>, group: usize, nodes: u32, mix: &[u32]) {
-        let Nodes { class, site, .. } = self.groups[group];
+        let NodeGroup { class, site, .. } = self.groups[group];
         self.groups[group].nodes -= nodes;
-        self.groups.push(Nodes { nodes, class, site });
+        self.groups.push(NodeGroup { nodes, class, site });
         let width = requests.request(0).len();
         let used = |column: usize| {
             let of = |(task, pods): (usize, &u32)| requests.request(task)[column].saturating_mul(i64::from(*pods));

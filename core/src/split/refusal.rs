@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use super::{
-    Search, Spot, minimum_pods,
+    SplitSearch, Spot, minimum_pods,
     node_scope::NodeScope,
     packing::{FreeNodes, ORDERS},
     task_minimums, total,
@@ -134,7 +134,7 @@ const GROUPS: usize = 8;
 const NAMED: usize = 4;
 
 /// The numbers of a search that found nothing.
-pub(super) fn explain_refusal(search: &Search<'_>, want: &[u32]) -> Refusal {
+pub(super) fn explain_refusal(search: &SplitSearch<'_>, want: &[u32]) -> Refusal {
     let gang = search.requests.gang;
     let held = search.kept_pods();
     let hard = gang.topology.as_ref().filter(|topology| topology.hard);
@@ -181,7 +181,7 @@ pub(super) fn explain_refusal(search: &Search<'_>, want: &[u32]) -> Refusal {
 }
 
 fn task_shortages(
-    search: &Search<'_>,
+    search: &SplitSearch<'_>,
     want: &[u32],
     rooms: &[(&ClusterName, FreeNodes)],
 ) -> BTreeMap<TaskName, TaskShortage> {
@@ -210,7 +210,7 @@ fn describe_tier(topology: &Topology) -> String {
 
 /// Whether it is only that partitions must be close which stops a task.
 fn partition_shortage(
-    search: &Search<'_>,
+    search: &SplitSearch<'_>,
     index: usize,
     needed: u32,
     rooms: &[(&ClusterName, FreeNodes)],
@@ -227,7 +227,7 @@ fn partition_shortage(
     is_it.then(|| Lack::Partition { size, wanted: describe_tier(topology), most })
 }
 
-fn nodes_of_spot(search: &Search<'_>, spot: Spot) -> FreeNodes {
+fn nodes_of_spot(search: &SplitSearch<'_>, spot: Spot) -> FreeNodes {
     match spot.domain {
         Some(domain) => search.requests.free_nodes(search.sites[spot.site].capacity, NodeScope::Domain(domain)),
         None => search.room(spot.site).clone(),
@@ -235,10 +235,10 @@ fn nodes_of_spot(search: &Search<'_>, spot: Spot) -> FreeNodes {
 }
 
 /// The spot that takes most pods, and how many: of those that could by their profile, so many are looked at.
-fn nearest_miss(search: &Search<'_>, want: &[u32], spots: &[Spot]) -> Option<(u64, Spot)> {
+fn nearest_miss(search: &SplitSearch<'_>, want: &[u32], spots: &[Spot]) -> Option<(u64, Spot)> {
     let takes = |spot: Spot| {
         let room = nodes_of_spot(search, spot);
-        let by = |order: &super::packing::Order| {
+        let by = |order: &super::packing::TaskOrder| {
             let order = search.requests.order_tasks(&[&room], *order);
             total(&room.clone().fill_in_order(&search.requests, want, &order))
         };
@@ -259,7 +259,7 @@ fn nearest_miss(search: &Search<'_>, want: &[u32], spots: &[Spot]) -> Option<(u6
 
 /// So many spots that could take most by their profiles, best first. They are looked at in the order in which equals
 /// win, so that of most of them one task tells enough.
-fn promising_spots(search: &Search<'_>, want: &[u32], spots: &[Spot]) -> Vec<(u64, Spot)> {
+fn promising_spots(search: &SplitSearch<'_>, want: &[u32], spots: &[Spot]) -> Vec<(u64, Spot)> {
     let mut tasks: Vec<usize> = (0..want.len()).collect();
     tasks.sort_by_key(|task| std::cmp::Reverse(want[*task]));
     let mut sites: Vec<&[Spot]> = spots.chunk_by(|a, b| a.site == b.site).collect();
@@ -283,7 +283,7 @@ fn promising_spots(search: &Search<'_>, want: &[u32], spots: &[Spot]) -> Vec<(u6
 
 /// Where pods may not be farther apart than close clusters: the group of them that takes most pods, and how many.
 /// Of groups that could by their profiles, so many are looked at.
-fn nearest_group(search: &Search<'_>, want: &[u32]) -> Option<(u64, Vec<usize>)> {
+fn nearest_group(search: &SplitSearch<'_>, want: &[u32]) -> Option<(u64, Vec<usize>)> {
     if search.far {
         return None;
     }

@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 
 use super::{
-    Assignment, Distance, Key, ORDERS, Pods, Search, Spot, assumed, exact_packing,
+    Assignment, Distance, Key, ORDERS, Pods, SplitSearch, Spot, assumed, exact_packing,
     node_scope::NodeScope,
     packing::{FreeNodes, GangRequests},
     priced_packing, total,
@@ -14,7 +14,7 @@ use super::{
 /// Combinations of sizes that are tried for the largest that fits.
 const SIZES: u64 = 512;
 
-impl Search<'_> {
+impl SplitSearch<'_> {
     /// Every place where the gang may be as a whole, with how far apart it is there: domains and whole clusters that
     /// are close enough.
     pub(super) fn candidate_spots(&self) -> impl Iterator<Item = (Distance, Spot)> + '_ {

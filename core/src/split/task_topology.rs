@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Assignment, Key, Pods, Search, Spot, upper_bounds::TotalDemand};
+use super::{Assignment, Key, Pods, SplitSearch, Spot, upper_bounds::TotalDemand};
 
 /// Up to so many divisions every one is looked at.
 const FEW_DIVISIONS: u64 = 4096;
@@ -15,8 +15,8 @@ const FEW_DIVISIONS: u64 = 4096;
 pub(super) const LOOKS: u32 = 1 << 18;
 
 /// The search for a division of one gang's pods over some spots.
-struct Division<'s, 'a> {
-    search: &'s Search<'a>,
+struct DivisionSearch<'s, 'a> {
+    search: &'s SplitSearch<'a>,
     spots: &'s [Spot],
     /// By spot: sizes of which it is known whether they fit.
     known: Vec<BTreeMap<Vec<u32>, bool>>,
@@ -24,7 +24,7 @@ struct Division<'s, 'a> {
     unmet: u64,
 }
 
-impl Search<'_> {
+impl SplitSearch<'_> {
     /// The key of a choice with so many pods missing.
     pub(super) fn key_of_choice(&self, choice: &Assignment, missing: u64) -> Key {
         let unmet = self.unmet_pairs(&choice.spots, &choice.pods);
@@ -53,7 +53,7 @@ impl Search<'_> {
         }
         let unmet = self.unmet_pairs(spots, &pods);
         let known = vec![BTreeMap::new(); spots.len()];
-        let mut division = Division { search: self, spots, known, best: pods, unmet };
+        let mut division = DivisionSearch { search: self, spots, known, best: pods, unmet };
         let all: Vec<u32> =
             (0..gang.tasks.len()).map(|task| division.best.iter().map(|spot| spot[task]).sum()).collect();
         if count_divisions(&all, spots.len()) <= FEW_DIVISIONS {
@@ -77,7 +77,7 @@ fn count_divisions(pods: &[u32], clusters: usize) -> u64 {
     all.unwrap_or(u64::MAX)
 }
 
-impl Division<'_, '_> {
+impl DivisionSearch<'_, '_> {
     /// Whether so many pods of each task fit a spot.
     fn fits(&mut self, spot: usize, pods: &[u32]) -> bool {
         if let Some(known) = self.known[spot].get(pods) {

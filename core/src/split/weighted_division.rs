@@ -8,8 +8,8 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use super::{
-    Assignment, Search, Spot, Strategy,
-    packing::{FreeNodes, ORDERS, Order},
+    Assignment, SplitSearch, Spot, Strategy,
+    packing::{FreeNodes, ORDERS, TaskOrder},
     total,
 };
 use crate::{
@@ -26,14 +26,14 @@ type Votes = Vec<(usize, u64)>;
 /// What was given out so far.
 #[derive(Clone)]
 struct WeightedFill<'s, 'a> {
-    search: &'s Search<'a>,
+    search: &'s SplitSearch<'a>,
     /// Of sites that were given something: what is left there.
     rooms: BTreeMap<usize, FreeNodes>,
     pods: BTreeMap<usize, Vec<u32>>,
     left: Vec<u32>,
 }
 
-impl Search<'_> {
+impl SplitSearch<'_> {
     /// The whole gang by weight.
     pub(super) fn by_weight(&self, want: &[u32]) -> Option<Assignment> {
         self.all_by_weight(want).map(WeightedFill::into_assignment)
@@ -64,7 +64,7 @@ impl Search<'_> {
             return None;
         }
         let orders = if self.requests.tasks() == 1 { &ORDERS[..1] } else { &ORDERS };
-        let whole = |order: &Order| {
+        let whole = |order: &TaskOrder| {
             let mut filling = none.clone();
             filling.divide_by_weight(&votes, &self.task_order(&votes, *order));
             (total(&filling.left) == 0).then_some(filling)
@@ -72,7 +72,7 @@ impl Search<'_> {
         orders.iter().find_map(whole)
     }
 
-    fn task_order(&self, votes: &Votes, order: Order) -> Vec<usize> {
+    fn task_order(&self, votes: &Votes, order: TaskOrder) -> Vec<usize> {
         let mut most: Vec<(Reverse<u64>, usize)> = votes.iter().map(|(site, votes)| (Reverse(*votes), *site)).collect();
         if most.len() > LOOKS {
             most.select_nth_unstable(LOOKS);
@@ -203,7 +203,7 @@ impl WeightedFill<'_, '_> {
     }
 }
 
-impl Search<'_> {
+impl SplitSearch<'_> {
     /// New pods that each site should get: its part of all pods, less what it holds.
     fn target_sizes(&self, want: &[u32], votes: &Votes) -> Votes {
         let claims = |votes: &Votes| -> Vec<(u64, &ClusterName)> {

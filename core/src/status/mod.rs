@@ -115,14 +115,14 @@ pub struct Template {
 
 /// What is known of the job in one cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Member {
+pub struct MemberStatus {
     /// Absent: the cluster should hold a share, and nothing was heard from it.
     pub status: Option<JobStatus>,
     /// The share's minimum, where a plan tells: 0 is a cluster that the gang does not need.
     pub share_minimum: Option<u32>,
 }
 
-impl Member {
+impl MemberStatus {
     fn phase(&self) -> Option<Phase> {
         self.status.as_ref().and_then(|status| status.state.phase)
     }
@@ -135,7 +135,11 @@ impl Member {
 
 /// The template's next status. `previous` is its status now; `members` are all clusters that hold a share or reported.
 #[must_use]
-pub fn merge_statuses(template: Template, previous: &JobStatus, members: &BTreeMap<ClusterName, Member>) -> JobStatus {
+pub fn merge_statuses(
+    template: Template,
+    previous: &JobStatus,
+    members: &BTreeMap<ClusterName, MemberStatus>,
+) -> JobStatus {
     let heard: BTreeMap<&ClusterName, &JobStatus> =
         members.iter().filter_map(|(cluster, member)| Some((cluster, member.status.as_ref()?))).collect();
     if phase::is_settled(previous, members) {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{JobStatus, Member, Template};
+use super::{JobStatus, MemberStatus, Template};
 use crate::gang::ClusterName;
 
 /// Volcano's job phases.
@@ -98,7 +98,7 @@ impl<'de> Deserialize<'de> for Phase {
 
 /// Whether the job has ended for good and nobody says otherwise: copies that vanish later (a lost cluster, a cleaned-up
 /// Work) do not bring it back.
-pub(super) fn is_settled(previous: &JobStatus, members: &BTreeMap<ClusterName, Member>) -> bool {
+pub(super) fn is_settled(previous: &JobStatus, members: &BTreeMap<ClusterName, MemberStatus>) -> bool {
     previous.state.phase.is_some_and(Phase::is_final)
         && (members.is_empty() || members.values().any(|member| member.phase().is_none()))
         && members.values().all(|member| {
@@ -107,7 +107,11 @@ pub(super) fn is_settled(previous: &JobStatus, members: &BTreeMap<ClusterName, M
 }
 
 /// The job's phase; `sums` holds the members' counters.
-pub(super) fn merge_phases(template: Template, sums: &JobStatus, members: &BTreeMap<ClusterName, Member>) -> Phase {
+pub(super) fn merge_phases(
+    template: Template,
+    sums: &JobStatus,
+    members: &BTreeMap<ClusterName, MemberStatus>,
+) -> Phase {
     let any = |phase: Phase| members.values().any(|member| member.phase() == Some(phase));
     if members.values().any(|member| member.phase() == Some(Phase::Failed) && !member.is_surplus()) {
         return Phase::Failed;
@@ -128,7 +132,7 @@ pub(super) fn merge_phases(template: Template, sums: &JobStatus, members: &BTree
     if any(Phase::Restarting) {
         return Phase::Restarting;
     }
-    let all_end_well = |member: &Member| matches!(member.phase(), Some(Phase::Completing | Phase::Completed));
+    let all_end_well = |member: &MemberStatus| matches!(member.phase(), Some(Phase::Completing | Phase::Completed));
     if any(Phase::Completing) && members.values().all(all_end_well) {
         return Phase::Completing;
     }
@@ -136,7 +140,7 @@ pub(super) fn merge_phases(template: Template, sums: &JobStatus, members: &BTree
 }
 
 /// All copies have ended: how the job ended.
-fn final_phase(template: Template, sums: &JobStatus, members: &BTreeMap<ClusterName, Member>) -> Phase {
+fn final_phase(template: Template, sums: &JobStatus, members: &BTreeMap<ClusterName, MemberStatus>) -> Phase {
     let any = |phase: Phase| members.values().any(|member| member.phase() == Some(phase));
     if any(Phase::Terminated) {
         return Phase::Terminated;
@@ -150,9 +154,9 @@ fn final_phase(template: Template, sums: &JobStatus, members: &BTreeMap<ClusterN
 }
 
 /// Volcano's step from Pending to Running, over the union; a status without counters counts by its phase.
-fn has_started(template: Template, sums: &JobStatus, members: &BTreeMap<ClusterName, Member>) -> bool {
+fn has_started(template: Template, sums: &JobStatus, members: &BTreeMap<ClusterName, MemberStatus>) -> bool {
     let started = sums.running.saturating_add(sums.succeeded).saturating_add(sums.failed);
-    let runs = |member: &Member| {
+    let runs = |member: &MemberStatus| {
         matches!(member.phase(), Some(Phase::Running | Phase::Completing | Phase::Completed)) || member.is_surplus()
     };
     let some_run = members.values().any(|member| member.phase().is_some() && runs(member));

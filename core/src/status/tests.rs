@@ -2,10 +2,12 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn members(entries: impl IntoIterator<Item = (&'static str, Option<JobStatus>)>) -> BTreeMap<ClusterName, Member> {
+fn members(
+    entries: impl IntoIterator<Item = (&'static str, Option<JobStatus>)>,
+) -> BTreeMap<ClusterName, MemberStatus> {
     entries
         .into_iter()
-        .map(|(name, status)| (ClusterName::from(name), Member { status, share_minimum: None }))
+        .map(|(name, status)| (ClusterName::from(name), MemberStatus { status, share_minimum: None }))
         .collect()
 }
 
@@ -35,7 +37,7 @@ fn restarts_of_the_whole_job_and_of_a_copy_made_anew_add_up() {
     let member = |retry_count| {
         let state = JobState { phase: Some(Phase::Running), ..JobState::default() };
         let status = JobStatus { state, retry_count, ..JobStatus::default() };
-        Member { status: Some(status), share_minimum: None }
+        MemberStatus { status: Some(status), share_minimum: None }
     };
     let count = |restarts, previous, members: &[u32]| {
         let members = members.iter().enumerate().map(|(at, count)| (format!("m{at}").as_str().into(), member(*count)));
@@ -265,15 +267,15 @@ prop_compose! {
     }
 }
 
-fn any_members() -> impl Strategy<Value = Vec<Member>> {
+fn any_members() -> impl Strategy<Value = Vec<MemberStatus>> {
     prop::collection::vec(
         (prop::option::weighted(0.9, any_status()), prop::option::of(0u32..3))
-            .prop_map(|(status, share_minimum)| Member { status, share_minimum }),
+            .prop_map(|(status, share_minimum)| MemberStatus { status, share_minimum }),
         0..4,
     )
 }
 
-fn named(members: &[Member]) -> BTreeMap<ClusterName, Member> {
+fn named(members: &[MemberStatus]) -> BTreeMap<ClusterName, MemberStatus> {
     members.iter().enumerate().map(|(i, m)| (ClusterName::from(format!("m{i}")), m.clone())).collect()
 }
 

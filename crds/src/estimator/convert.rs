@@ -31,7 +31,7 @@ pub enum ReadError {
 ///
 /// # Errors
 /// [`ReadError`].
-pub fn read_task(requirements: &messages::ReplicaRequirements) -> Result<Task, ReadError> {
+pub fn read_task(requirements: &messages::ReplicaRequirementsMessage) -> Result<Task, ReadError> {
     let request = read_request(&requirements.resource_request, &requirements.resource_request_bytes)?;
     build_task("pods", requirements.node_claim.as_ref(), request, 1)
 }
@@ -40,9 +40,9 @@ pub fn read_task(requirements: &messages::ReplicaRequirements) -> Result<Task, R
 ///
 /// # Errors
 /// [`ReadError`].
-pub fn read_gang(components: &[messages::Component]) -> Result<Gang, ReadError> {
-    let of = |component: &messages::Component| {
-        let none = messages::ComponentReplicaRequirements::default();
+pub fn read_gang(components: &[messages::ComponentMessage]) -> Result<Gang, ReadError> {
+    let of = |component: &messages::ComponentMessage| {
+        let none = messages::ComponentReplicaRequirementsMessage::default();
         let requirements = component.replica_requirements.as_ref().unwrap_or(&none);
         let request = read_request(&requirements.resource_request, &requirements.resource_request_bytes)?;
         let replicas = u32::try_from(component.replicas).unwrap_or(0);
@@ -60,7 +60,7 @@ pub fn whole_gang(tasks: Vec<Task>) -> Gang {
 
 fn build_task(
     name: &str,
-    claim: Option<&messages::NodeClaim>,
+    claim: Option<&messages::NodeClaimMessage>,
     request: Resources,
     replicas: u32,
 ) -> Result<Task, ReadError> {
@@ -102,7 +102,7 @@ fn decode_message<M: Message + Default>(what: &'static str, bytes: &[u8]) -> Res
     M::decode(bytes).map_err(|error| ReadError::Wire(what, error))
 }
 
-fn read_node_claim(claim: &messages::NodeClaim) -> Result<NodeClaim, ReadError> {
+fn read_node_claim(claim: &messages::NodeClaimMessage) -> Result<NodeClaim, ReadError> {
     let affinity = match (claim.node_affinity_bytes.as_slice(), &claim.node_affinity) {
         ([], old) => old.clone().unwrap_or_default(),
         (bytes, _) => decode_message("the node affinity", bytes)?,
@@ -142,9 +142,9 @@ fn read_toleration(toleration: messages::Toleration) -> Toleration {
 
 /// A task as a request for one template.
 #[must_use]
-pub fn write_task(namespace: &str, task: &Task) -> messages::ReplicaRequirements {
+pub fn write_task(namespace: &str, task: &Task) -> messages::ReplicaRequirementsMessage {
     let (resource_request, resource_request_bytes) = write_request(&task.request);
-    messages::ReplicaRequirements {
+    messages::ReplicaRequirementsMessage {
         node_claim: write_claim(&task.node),
         resource_request,
         namespace: namespace.to_owned(),
@@ -155,12 +155,12 @@ pub fn write_task(namespace: &str, task: &Task) -> messages::ReplicaRequirements
 
 /// So many pods of each task as components.
 #[must_use]
-pub fn write_components(gang: &Gang, pods: &[u32]) -> Vec<messages::Component> {
+pub fn write_components(gang: &Gang, pods: &[u32]) -> Vec<messages::ComponentMessage> {
     let component = |(task, pods): (&Task, &u32)| {
         let (resource_request, resource_request_bytes) = write_request(&task.request);
-        messages::Component {
+        messages::ComponentMessage {
             name: task.name.to_string(),
-            replica_requirements: Some(messages::ComponentReplicaRequirements {
+            replica_requirements: Some(messages::ComponentReplicaRequirementsMessage {
                 node_claim: write_claim(&task.node),
                 resource_request,
                 priority_class_name: task.priority_class.clone(),
@@ -182,7 +182,7 @@ fn write_request(request: &Resources) -> (Old, New) {
     (old, new)
 }
 
-fn write_claim(claim: &NodeClaim) -> Option<messages::NodeClaim> {
+fn write_claim(claim: &NodeClaim) -> Option<messages::NodeClaimMessage> {
     if *claim == NodeClaim::default() {
         return None;
     }
@@ -205,7 +205,7 @@ fn write_claim(claim: &NodeClaim) -> Option<messages::NodeClaim> {
         toleration_seconds: None,
     };
     let tolerations: Vec<messages::Toleration> = claim.tolerations.iter().map(toleration).collect();
-    Some(messages::NodeClaim {
+    Some(messages::NodeClaimMessage {
         node_affinity_bytes: affinity.as_ref().map(Message::encode_to_vec).unwrap_or_default(),
         node_affinity: affinity,
         node_selector: claim.selector.clone(),
@@ -263,9 +263,9 @@ mod tests {
 
     #[test]
     fn garbage_is_told() {
-        let with = |bytes: &[u8]| messages::ReplicaRequirements {
+        let with = |bytes: &[u8]| messages::ReplicaRequirementsMessage {
             resource_request_bytes: [("cpu".to_owned(), bytes.to_vec())].into(),
-            ..messages::ReplicaRequirements::default()
+            ..messages::ReplicaRequirementsMessage::default()
         };
         assert!(read_task(&with(&[0x0a, 0x09, b'1'])).is_err());
         assert!(read_task(&with(&[0x0a, 0x02, b'-', b'1'])).is_err());

@@ -14,7 +14,7 @@ pub struct MaxAvailableReplicasRequest {
     #[prost(string, tag = "1")]
     pub cluster: String,
     #[prost(message, optional, tag = "2")]
-    pub replica_requirements: Option<ReplicaRequirements>,
+    pub replica_requirements: Option<ReplicaRequirementsMessage>,
     #[prost(message, repeated, tag = "3")]
     pub assumed_workloads: Vec<AssumedWorkload>,
 }
@@ -31,7 +31,7 @@ pub struct MaxAvailableComponentSetsRequest {
     #[prost(string, tag = "1")]
     pub cluster: String,
     #[prost(message, repeated, tag = "2")]
-    pub components: Vec<Component>,
+    pub components: Vec<ComponentMessage>,
     #[prost(string, tag = "3")]
     pub namespace: String,
     #[prost(message, repeated, tag = "4")]
@@ -50,7 +50,7 @@ pub struct UnschedulableReplicasRequest {
     #[prost(string, tag = "1")]
     pub cluster: String,
     #[prost(message, optional, tag = "2")]
-    pub resource: Option<ObjectReference>,
+    pub resource: Option<ObjectReferenceMessage>,
     /// Nanoseconds.
     #[prost(int64, tag = "3")]
     pub unschedulable_threshold: i64,
@@ -63,9 +63,9 @@ pub struct UnschedulableReplicasResponse {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct ReplicaRequirements {
+pub struct ReplicaRequirementsMessage {
     #[prost(message, optional, tag = "1")]
-    pub node_claim: Option<NodeClaim>,
+    pub node_claim: Option<NodeClaimMessage>,
     /// Up to 1.18.
     #[prost(btree_map = "string, message", tag = "2")]
     pub resource_request: BTreeMap<String, Quantity>,
@@ -79,9 +79,9 @@ pub struct ReplicaRequirements {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct ComponentReplicaRequirements {
+pub struct ComponentReplicaRequirementsMessage {
     #[prost(message, optional, tag = "1")]
-    pub node_claim: Option<NodeClaim>,
+    pub node_claim: Option<NodeClaimMessage>,
     /// Up to 1.18.
     #[prost(btree_map = "string, message", tag = "2")]
     pub resource_request: BTreeMap<String, Quantity>,
@@ -93,11 +93,11 @@ pub struct ComponentReplicaRequirements {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Component {
+pub struct ComponentMessage {
     #[prost(string, tag = "1")]
     pub name: String,
     #[prost(message, optional, tag = "2")]
-    pub replica_requirements: Option<ComponentReplicaRequirements>,
+    pub replica_requirements: Option<ComponentReplicaRequirementsMessage>,
     #[prost(int32, tag = "3")]
     pub replicas: i32,
 }
@@ -108,11 +108,11 @@ pub struct AssumedWorkload {
     #[prost(string, tag = "1")]
     pub namespace: String,
     #[prost(message, repeated, tag = "2")]
-    pub components: Vec<Component>,
+    pub components: Vec<ComponentMessage>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct NodeClaim {
+pub struct NodeClaimMessage {
     /// Up to 1.18.
     #[prost(message, optional, tag = "1")]
     pub node_affinity: Option<NodeSelector>,
@@ -130,7 +130,7 @@ pub struct NodeClaim {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct ObjectReference {
+pub struct ObjectReferenceMessage {
     #[prost(string, tag = "1")]
     pub api_version: String,
     #[prost(string, tag = "2")]

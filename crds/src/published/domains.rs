@@ -2,7 +2,7 @@
 
 use caldera_core::{
     gang::{Operator, Requirement},
-    inventory::{HyperNode, Member},
+    inventory::{HyperNode, HyperNodeMember},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 
@@ -23,10 +23,10 @@ pub(super) fn encode_domain(hyper_node: &HyperNode) -> NetworkDomain {
     let mut names = Vec::new();
     for member in &hyper_node.members {
         match member {
-            Member::Node(name) => names.push(name.as_str()),
-            Member::Pattern(pattern) => domain.patterns.push(pattern.clone()),
-            Member::Labels(all) => domain.labels.push(all.iter().map(requirement).collect()),
-            Member::HyperNode(name) => domain.hyper_nodes.push(name.clone()),
+            HyperNodeMember::Node(name) => names.push(name.as_str()),
+            HyperNodeMember::Pattern(pattern) => domain.patterns.push(pattern.clone()),
+            HyperNodeMember::Labels(all) => domain.labels.push(all.iter().map(requirement).collect()),
+            HyperNodeMember::HyperNode(name) => domain.hyper_nodes.push(name.clone()),
         }
     }
     names.sort_unstable();
@@ -41,12 +41,14 @@ pub(super) fn decode_domain(domain: &NetworkDomain) -> Result<HyperNode, Malform
         let operator = operator.ok_or_else(|| Malformed::Operator(one.operator.clone()))?;
         Ok(Requirement { key: one.key.clone(), operator, values: one.values.clone().unwrap_or_default() })
     };
-    let labels =
-        |all: &Vec<LabelSelectorRequirement>| all.iter().map(requirement).collect::<Result<_, _>>().map(Member::Labels);
-    let mut members: Vec<Member> = ranges::unfold_names(&domain.nodes)?.into_iter().map(Member::Node).collect();
-    members.extend(domain.patterns.iter().cloned().map(Member::Pattern));
+    let labels = |all: &Vec<LabelSelectorRequirement>| {
+        all.iter().map(requirement).collect::<Result<_, _>>().map(HyperNodeMember::Labels)
+    };
+    let mut members: Vec<HyperNodeMember> =
+        ranges::unfold_names(&domain.nodes)?.into_iter().map(HyperNodeMember::Node).collect();
+    members.extend(domain.patterns.iter().cloned().map(HyperNodeMember::Pattern));
     members.extend(domain.labels.iter().map(labels).collect::<Result<Vec<_>, _>>()?);
-    members.extend(domain.hyper_nodes.iter().cloned().map(Member::HyperNode));
+    members.extend(domain.hyper_nodes.iter().cloned().map(HyperNodeMember::HyperNode));
     let (name, tier, tier_name) = (domain.name.clone(), domain.tier, domain.tier_name.clone());
     Ok(HyperNode { name, tier, tier_name, members })
 }

@@ -1,6 +1,6 @@
 use caldera_core::{
     gang::{Operator, Requirement, Taint, WorkloadRef},
-    inventory::{Change, HyperNode, Inventory, Member, Node, Owner, Pod, RemovedPods},
+    inventory::{Change, HyperNode, HyperNodeMember, Inventory, Node, Owner, Pod, RemovedPods},
     quantity::Quantity,
     resources::Resources,
 };
@@ -95,10 +95,10 @@ fn any_hyper_node() -> impl Strategy<Value = HyperNode> {
         values: vec![value],
     });
     let member = prop_oneof![
-        "n-[0-2][0-9]".prop_map(Member::Node),
-        "n-[0-2]".prop_map(|name| Member::Pattern(format!("^{name}"))),
-        prop::collection::vec(requirement, 1..3).prop_map(Member::Labels),
-        "h[0-3]".prop_map(Member::HyperNode),
+        "n-[0-2][0-9]".prop_map(HyperNodeMember::Node),
+        "n-[0-2]".prop_map(|name| HyperNodeMember::Pattern(format!("^{name}"))),
+        prop::collection::vec(requirement, 1..3).prop_map(HyperNodeMember::Labels),
+        "h[0-3]".prop_map(HyperNodeMember::HyperNode),
     ];
     ("h[0-3]", 1..4u32, prop::collection::vec(member, 0..4)).prop_map(|(name, tier, members)| HyperNode {
         name,

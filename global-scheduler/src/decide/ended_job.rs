@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use caldera_core::{
     gang::TaskName,
     place::{Decision, Target},
-    plan::{Plan, Share},
+    plan::{ClusterShare, Plan},
 };
 
 use crate::observe::binding::{Binding, End};
@@ -36,13 +36,13 @@ pub fn keep_ended_copies(binding: &Binding, completes: &BTreeSet<TaskName>) -> O
 }
 
 fn has_failed(binding: &Binding, plan: &Plan) -> bool {
-    let needs = |share: &Share| share.min_available > 0;
+    let needs = |share: &ClusterShare| share.min_available > 0;
     let broken = |cluster: &str| matches!(binding.ended.get(cluster), Some(End::Broken | End::Stopped));
     plan.clusters.iter().any(|(cluster, share)| needs(share) && broken(cluster.as_str()))
 }
 
 fn is_complete(binding: &Binding, plan: &Plan, task: &TaskName) -> bool {
-    let has = |share: &Share| share.tasks.get(task).is_some_and(|part| part.replicas > 0);
+    let has = |share: &ClusterShare| share.tasks.get(task).is_some_and(|part| part.replicas > 0);
     let mut copies = plan.clusters.iter().filter(|(_, share)| has(share)).peekable();
     copies.peek().is_some() && copies.all(|(cluster, _)| binding.ended.get(cluster.as_str()) == Some(&End::Completed))
 }

@@ -15,7 +15,7 @@ use caldera_core::{
     gang::Gang,
     inventory::Capacity,
     place::{self, Cluster, Decision, NotPlaced, Peers, Request, spread_constraints::is_duplicated},
-    plan::{Plan, Share, TaskShare},
+    plan::{ClusterShare, Plan, TaskShare},
 };
 use caldera_crds::{karmada::policy::Placement, workload::WorkloadKind};
 
@@ -279,7 +279,7 @@ fn previous_plan(binding: &Binding, gang: &Gang, whole: bool) -> Result<Option<P
             let share = |replicas: i64| {
                 let replicas = u32::try_from(replicas).unwrap_or(0);
                 let tasks = [(task.name.clone(), TaskShare { replicas, min_available: 0 })].into();
-                Share { tasks, ..Share::default() }
+                ClusterShare { tasks, ..ClusterShare::default() }
             };
             let targets = binding.place.previous.iter();
             let clusters = targets.map(|target| (target.cluster.as_str().into(), share(target.replicas))).collect();

@@ -9,7 +9,7 @@ use caldera_core::{
     fleet::Fleet,
     gang::ClusterName,
     place::{Cluster, Decision},
-    plan::{Plan, Share},
+    plan::{ClusterShare, Plan},
 };
 
 use super::placement::{Step, Verdict, WITHDRAWN};
@@ -44,14 +44,14 @@ pub(crate) fn changes_rendezvous(binding: &Binding, decision: &Decision) -> bool
     }
     let (before, after) = (|| shares_with_pods(binding.plan.as_ref()), || shares_with_pods(decision.plan.as_ref()));
     let stays_alone = before().count() == 1 && before().map(|(name, _)| name).eq(after().map(|(name, _)| name));
-    let numbers = |(name, share): (&ClusterName, &Share)| {
+    let numbers = |(name, share): (&ClusterName, &ClusterShare)| {
         (name.clone(), share.tasks.iter().map(|(task, part)| (task.clone(), part.replicas)).collect::<Vec<_>>())
     };
     !stays_alone && !before().map(numbers).eq(after().map(numbers))
 }
 
 /// The shares with pods, by cluster.
-fn shares_with_pods(plan: Option<&Plan>) -> impl Iterator<Item = (&ClusterName, &Share)> {
+fn shares_with_pods(plan: Option<&Plan>) -> impl Iterator<Item = (&ClusterName, &ClusterShare)> {
     plan.into_iter().flat_map(|plan| &plan.clusters).filter(|(_, share)| share.replicas() > 0)
 }
 

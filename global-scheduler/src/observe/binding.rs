@@ -9,7 +9,7 @@ use std::{
 use caldera_core::{
     admission::Admission,
     gang::{Gang, WorkloadRef},
-    place::{self, Group},
+    place::{self, AffinityGroup},
     plan::Plan,
 };
 pub use caldera_crds::binding::Gate;
@@ -91,7 +91,7 @@ pub struct Binding {
     /// As placement sees it, but for what others say ([`Cache::context_of`](super::cache::Cache::context_of)).
     pub place: place::Binding,
     /// `spec.workloadAffinityGroups`.
-    pub groups: Vec<Group>,
+    pub groups: Vec<AffinityGroup>,
     /// What it requests by its own spec, where it is not queued.
     pub replica: Option<Arc<Gang>>,
     /// How clusters rank, where its own annotation says so.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use caldera_core::place::score::{ParseWeightsError, Plugin, Ranking, Weights};
+use caldera_core::place::score::{ParseWeightsError, Ranking, ScorePlugin, Weights};
 use caldera_crds::{
     names::{
         caldera::SCORE_WEIGHTS,
@@ -104,7 +104,7 @@ impl Rankings {
     #[must_use]
     pub fn ranking_for(&self, own: Option<&Weights>, policy: Option<&PolicyKey>, now: Timestamp) -> Ranking {
         let Some(weights) = own.or_else(|| self.policies.get(policy?)) else { return Ranking::default() };
-        let outside = weights.names().filter(|name| !Plugin::ALL.iter().any(|plugin| plugin.name() == *name));
+        let outside = weights.names().filter(|name| !ScorePlugin::ALL.iter().any(|plugin| plugin.name() == *name));
         let fresh = |name| self.scores.get(name).filter(|scores: &&Scores| scores.are_fresh(now));
         let external = outside.filter_map(|name| Some((name.to_owned(), fresh(name)?.by_cluster.clone()))).collect();
         Ranking { weights: weights.clone(), external }

@@ -102,7 +102,7 @@ fn hard(gang: Gang, tier: u32) -> Gang {
 }
 
 fn rack(name: &str, node: &str) -> HyperNode {
-    let members = vec![inventory::Member::Node(node.to_owned())];
+    let members = vec![inventory::HyperNodeMember::Node(node.to_owned())];
     HyperNode { name: name.to_owned(), tier: 1, tier_name: String::new(), members }
 }
 

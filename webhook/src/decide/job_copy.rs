@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 
 use caldera_core::{
     gang::ClusterName,
-    plan::{Domain, Plan, Share, TaskShare},
+    plan::{ClusterShare, Plan, PlannedDomain, TaskShare},
 };
 use caldera_crds::{job_admission::default_task_name, names::caldera};
 use serde_json::{Map, Value};
@@ -88,7 +88,7 @@ pub fn make_copy(manifest: &Value, plan: &Plan, cluster: &ClusterName) -> Result
 ///
 /// # Errors
 /// If the share was not made for this manifest.
-fn copy_with_share(manifest: &Value, share: &Share) -> Result<Value, Mismatch> {
+fn copy_with_share(manifest: &Value, share: &ClusterShare) -> Result<Value, Mismatch> {
     if let Some(revised) = revised_replicas(manifest).filter(|revised| *revised != share.replicas()) {
         return Err(Mismatch::Replicas { planned: share.replicas(), revised });
     }
@@ -125,11 +125,11 @@ fn copy_with_share(manifest: &Value, share: &Share) -> Result<Value, Mismatch> {
 }
 
 /// The domains that a task's pods must or should run in: the share's, and those of the task's partitions together.
-fn domains_of(share: &Share, task: &str) -> impl Iterator<Item = Domain> {
+fn domains_of(share: &ClusterShare, task: &str) -> impl Iterator<Item = PlannedDomain> {
     let parts = share.parts.get(task).map(Vec::as_slice).unwrap_or_default();
     let pinned = parts.iter().all(|part| !part.domain.nodes.is_empty());
     let nodes = parts.iter().filter(|_| pinned).flat_map(|part| part.domain.nodes.clone()).collect();
-    let domains = share.domain.clone().into_iter().chain([Domain { nodes, ..Domain::default() }]);
+    let domains = share.domain.clone().into_iter().chain([PlannedDomain { nodes, ..PlannedDomain::default() }]);
     domains.filter(|domain| !(domain.nodes.is_empty() && domain.preferred.is_empty()))
 }
 
@@ -177,13 +177,13 @@ mod tests {
         })
     }
 
-    fn share(master: u32, worker: u32) -> Share {
+    fn share(master: u32, worker: u32) -> ClusterShare {
         let task = |replicas| TaskShare { replicas, min_available: replicas };
-        Share {
+        ClusterShare {
             tasks: [("master".into(), task(master)), ("default1".into(), task(worker))].into(),
             min_available: master + worker,
             min_success: Some(2),
-            ..Share::default()
+            ..ClusterShare::default()
         }
     }
 
@@ -232,11 +232,11 @@ mod tests {
         copy
     }
 
-    fn of(tasks: &[(&str, u32, u32)], min_available: u32, min_success: Option<u32>) -> Share {
+    fn of(tasks: &[(&str, u32, u32)], min_available: u32, min_success: Option<u32>) -> ClusterShare {
         let tasks = tasks.iter().map(|(name, replicas, min_available)| {
             ((*name).into(), TaskShare { replicas: *replicas, min_available: *min_available })
         });
-        Share { tasks: tasks.collect(), min_available, min_success, ..Share::default() }
+        ClusterShare { tasks: tasks.collect(), min_available, min_success, ..ClusterShare::default() }
     }
 
     #[test]
@@ -271,8 +271,8 @@ mod tests {
             {"name": "w", "replicas": 4, "template": {"spec": {"containers": []}}},
         ]);
         let rack = Requirement { key: "rack".into(), operator: Operator::In, values: vec!["r1".into()] };
-        let domain = Domain { name: "rack-1".into(), tier: 1, nodes: vec![vec![rack]], preferred: vec![] };
-        let share = Share { domain: Some(domain), ..of(&[("m", 0, 0), ("w", 3, 3)], 3, None) };
+        let domain = PlannedDomain { name: "rack-1".into(), tier: 1, nodes: vec![vec![rack]], preferred: vec![] };
+        let share = ClusterShare { domain: Some(domain), ..of(&[("m", 0, 0), ("w", 3, 3)], 3, None) };
         let copy = copy_with_share(&plain(&tasks), &share).unwrap();
         for task in copy["spec"]["tasks"].as_array().unwrap() {
             let terms = &task["template"]["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
@@ -294,12 +294,17 @@ mod tests {
         let part = |rack: &str, partitions| {
             let label = Requirement { key: "rack".into(), operator: Operator::In, values: vec![rack.into()] };
             Part {
-                domain: Domain { name: rack.into(), tier: 1, nodes: vec![vec![label]], ..Domain::default() },
+                domain: PlannedDomain {
+                    name: rack.into(),
+                    tier: 1,
+                    nodes: vec![vec![label]],
+                    ..PlannedDomain::default()
+                },
                 partitions,
             }
         };
         let parts = [("w".into(), vec![part("r1", 1), part("r2", 1)])].into();
-        let mut share = Share { parts, ..of(&[("m", 1, 1), ("w", 4, 4)], 5, None) };
+        let mut share = ClusterShare { parts, ..of(&[("m", 1, 1), ("w", 4, 4)], 5, None) };
         let copy = copy_with_share(&plain(&tasks), &share).unwrap();
         let terms = |copy: &Value, task: usize| {
             let spec = &copy["spec"]["tasks"][task]["template"]["spec"];
@@ -316,7 +321,7 @@ mod tests {
         assert_eq!(copy["spec"]["tasks"][1]["partitionPolicy"]["totalPartitions"], 2);
         assert_eq!(copy_with_share(&copy, &share).unwrap(), copy);
         // Within a domain of the whole job both count.
-        share.domain = Some(Domain { name: "spine".into(), tier: 2, ..part("s", 1).domain });
+        share.domain = Some(PlannedDomain { name: "spine".into(), tier: 2, ..part("s", 1).domain });
         let copy = copy_with_share(&plain(&tasks), &share).unwrap();
         assert_eq!(terms(&copy, 1)[1]["matchExpressions"].as_array().unwrap().len(), 2);
         assert_eq!(copy_with_share(&copy, &share).unwrap(), copy);
@@ -337,11 +342,11 @@ mod tests {
         assert_eq!(copy_with_share(&json!({"spec": 5}), &of(&[], 0, None)), Err(Mismatch::Shape));
     }
 
-    fn any_share() -> impl Strategy<Value = (Vec<(String, u32)>, Share)> {
+    fn any_share() -> impl Strategy<Value = (Vec<(String, u32)>, ClusterShare)> {
         let task = (0u32..5, 0u32..3, prop::sample::select(vec![0u32, 1, 2]));
         (prop::collection::vec(task, 1..4), any::<bool>(), prop::option::of(0u32..4)).prop_map(
             |(tasks, needed, success)| {
-                let mut share = Share { min_success: success, ..Share::default() };
+                let mut share = ClusterShare { min_success: success, ..ClusterShare::default() };
                 let mut sizes = Vec::new();
                 for (i, (count, minimum, size)) in tasks.into_iter().enumerate() {
                     let unit = size.max(1);

@@ -9,7 +9,7 @@ use caldera_core::{
     place::{self, Division, spread_constraints::is_duplicated},
     queue::{
         QuotaAfterEvictions,
-        ledger::Stage,
+        ledger::AdmissionStage,
         preemption::{
             ElasticGang, EvictedPart, HEADS_PER_QUEUE, PendingPreemptor, PlacedTask, PreemptionPolicy, Preemptor,
             RuleScope, RunningJob, Victim,
@@ -128,16 +128,16 @@ fn describe_running(
     let charge = jobs.engine.charge_of(binding.id.as_str()).filter(|charge| !charge.is_empty())?;
     let stage = state.stage().filter(|_| state.assumed.is_none());
     let workload = objects.workload_of(binding);
-    let ours = matches!(stage, Some(Stage::Admitted | Stage::Placed))
+    let ours = matches!(stage, Some(AdmissionStage::Admitted | AdmissionStage::Placed))
         && binding.admission.is_some()
         && !binding.deleting
         && !binding.suspended
         && workload.is_some_and(|workload| !workload.deleting)
         // Evicted now it would run again from the start, and it gives its quota back in a moment.
         && !capacity.has_run_out(binding);
-    let placed = stage == Some(Stage::Placed) || stage == Some(Stage::Foreign);
+    let placed = stage == Some(AdmissionStage::Placed) || stage == Some(AdmissionStage::Foreign);
     // The scheduler says when it placed a job some seconds later.
-    let unsaid = if stage == Some(Stage::Placed) { now.as_second() } else { binding.created };
+    let unsaid = if stage == Some(AdmissionStage::Placed) { now.as_second() } else { binding.created };
     Some(RunningJob {
         id: binding.id.clone(),
         queue: objects.queue_of(binding)?.clone(),

@@ -17,7 +17,7 @@ const REGIONS: usize = 16;
 const TRIES: usize = 128;
 
 /// A region's clusters, and how many pods of each task they take, each task alone.
-struct Region {
+struct GangRegion {
     clusters: Vec<usize>,
     most: Vec<u64>,
     held: bool,
@@ -40,7 +40,7 @@ pub(super) fn list_region_sets<'a, 'b>(
     let regions =
         if holds_pods_without_region(binding, fitting) { Vec::new() } else { rank_regions(request, binding, fitting) };
     let gang = request.gang;
-    let enough = move |regions: &[Region], chosen: &[usize]| {
+    let enough = move |regions: &[GangRegion], chosen: &[usize]| {
         let most = |task: usize| chosen.iter().map(|at| regions[*at].most[task]).fold(0, u64::saturating_add);
         might_be_enough(gang, &(0..gang.tasks.len()).map(most).collect::<Vec<_>>())
     };
@@ -78,12 +78,12 @@ fn read_constraints(binding: &Binding) -> Bounds {
 }
 
 /// Those that take most pods, by name.
-fn rank_regions(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Vec<Region> {
+fn rank_regions(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Vec<GangRegion> {
     let gang = request.gang;
     let previous = if binding.fresh { None } else { request.previous };
-    let mut regions: BTreeMap<&str, Region> = BTreeMap::new();
+    let mut regions: BTreeMap<&str, GangRegion> = BTreeMap::new();
     for (at, one) in fitting.iter().enumerate().filter(|(_, one)| !one.cluster.region.is_empty()) {
-        let none = || Region { clusters: Vec::new(), most: vec![0; gang.tasks.len()], held: false };
+        let none = || GangRegion { clusters: Vec::new(), most: vec![0; gang.tasks.len()], held: false };
         let region = regions.entry(&one.cluster.region).or_insert_with(none);
         region.clusters.push(at);
         region.held |= one.stays_placed(binding);
@@ -94,9 +94,9 @@ fn rank_regions(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>
             *most = most.saturating_add(free).saturating_add(u64::from(held));
         }
     }
-    let mut regions: Vec<Region> = regions.into_values().collect();
+    let mut regions: Vec<GangRegion> = regions.into_values().collect();
     if regions.len() > REGIONS {
-        let pods = |region: &Region| {
+        let pods = |region: &GangRegion| {
             let capped = gang.tasks.iter().zip(&region.most).map(|(task, most)| u64::from(task.replicas).min(*most));
             capped.fold(0, u64::saturating_add)
         };
@@ -107,7 +107,7 @@ fn rank_regions(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>
 }
 
 /// Sets of regions with all that hold pods, that have clusters enough and that `might_hold` the gang; small ones first.
-fn combine_regions(regions: &[Region], bounds: &Bounds, might_hold: &dyn Fn(&[usize]) -> bool) -> Vec<Vec<usize>> {
+fn combine_regions(regions: &[GangRegion], bounds: &Bounds, might_hold: &dyn Fn(&[usize]) -> bool) -> Vec<Vec<usize>> {
     let held: u32 = (0..regions.len()).filter(|at| regions[*at].held).fold(0, |set, at| set | 1 << at);
     let mut sets: Vec<u32> = (1..1_u32 << regions.len())
         .filter(|set| bounds.regions.contains(&(set.count_ones() as usize)) && set & held == held)

@@ -7,7 +7,7 @@ use proptest::{prelude::*, strategy::Strategy as Generate};
 use super::{super::Spread, *};
 use crate::{
     gang::{NodeClaim, Task},
-    inventory::{Amounts, Shape, Source},
+    inventory::{Amounts, NodeShape, Source},
     quantity::Quantity,
 };
 
@@ -32,12 +32,12 @@ fn capacity(nodes: &[i64]) -> Capacity {
     let shape = |(at, cores): (usize, &i64)| {
         let free: Amounts = [("cpu".into(), Quantity::from_units(*cores))].into();
         let (allocatable, free) = (Arc::new(free.clone()), Arc::new(free));
-        Shape {
+        NodeShape {
             labels: Some(Arc::default()),
             allocatable,
             free,
             nodes: vec![format!("n{at}").into()],
-            ..Shape::default()
+            ..NodeShape::default()
         }
     };
     Capacity::new(nodes.iter().enumerate().map(shape).collect(), Source::Nodes)

@@ -7,10 +7,10 @@ use proptest::{prelude::*, sample::subsequence};
 
 use super::{
     Affinity, AffinityTerm, Binding, Cluster, Division, Placement, Request, Spread, SpreadBy, Target, WeightRule,
-    filter::{self, Filter, Plugin},
+    filter::{self, Filter, FilterPlugin},
     replica_division,
     replica_division::DivideError,
-    spread_constraints::Candidate,
+    spread_constraints::ScoredCluster,
 };
 use crate::{
     gang::{Gang, NodeClaim, Operator, Requirement, Taint, Task, Toleration},
@@ -23,7 +23,7 @@ use crate::{
 /// What [`super::replica_division::assign`] must give.
 pub(super) fn assign(
     binding: &Binding,
-    candidates: &[Candidate<'_>],
+    candidates: &[ScoredCluster<'_>],
     empty_workloads: bool,
 ) -> Result<Vec<Target>, DivideError> {
     let mut targets = assign_present(binding, candidates)?;
@@ -38,7 +38,7 @@ pub(super) fn assign(
     Ok(targets)
 }
 
-fn assign_present(binding: &Binding, candidates: &[Candidate<'_>]) -> Result<Vec<Target>, DivideError> {
+fn assign_present(binding: &Binding, candidates: &[ScoredCluster<'_>]) -> Result<Vec<Target>, DivideError> {
     if candidates.is_empty() {
         return Err(DivideError::Other("no clusters available to schedule".to_owned()));
     }
@@ -51,11 +51,11 @@ fn assign_present(binding: &Binding, candidates: &[Candidate<'_>]) -> Result<Vec
     Ok(targets)
 }
 
-fn target(candidate: &Candidate<'_>, replicas: i64) -> Target {
+fn target(candidate: &ScoredCluster<'_>, replicas: i64) -> Target {
     Target { cluster: candidate.cluster.name.clone(), replicas }
 }
 
-fn by_strategy(binding: &Binding, candidates: &[Candidate<'_>]) -> Result<Vec<Target>, DivideError> {
+fn by_strategy(binding: &Binding, candidates: &[ScoredCluster<'_>]) -> Result<Vec<Target>, DivideError> {
     match &binding.placement.division {
         None | Some(Division::Duplicated) => Ok(candidates.iter().map(|one| target(one, binding.replicas)).collect()),
         Some(Division::StaticWeight { rules, .. }) => Ok(static_weight(binding, candidates, rules)),
@@ -70,7 +70,7 @@ fn by_strategy(binding: &Binding, candidates: &[Candidate<'_>]) -> Result<Vec<Ta
 }
 
 /// Fills the tiers of an affinity term in order, each up to what it has.
-fn by_tier(binding: &Binding, candidates: &[Candidate<'_>]) -> Result<Vec<Target>, DivideError> {
+fn by_tier(binding: &Binding, candidates: &[ScoredCluster<'_>]) -> Result<Vec<Target>, DivideError> {
     let mut tiers: Vec<u32> = candidates.iter().map(|candidate| candidate.tier).collect();
     tiers.sort_unstable();
     tiers.dedup();
@@ -80,7 +80,7 @@ fn by_tier(binding: &Binding, candidates: &[Candidate<'_>]) -> Result<Vec<Target
         if left <= 0 {
             break;
         }
-        let members: Vec<Candidate<'_>> = candidates.iter().filter(|one| one.tier == tier).cloned().collect();
+        let members: Vec<ScoredCluster<'_>> = candidates.iter().filter(|one| one.tier == tier).cloned().collect();
         let available: i64 = members.iter().map(|one| one.available).fold(0, i64::saturating_add);
         if available <= 0 {
             continue;
@@ -106,7 +106,7 @@ fn static_weights<'a>(rules: &[WeightRule], clusters: impl Iterator<Item = &'a s
     if weights.iter().all(|weight| *weight == 0) { vec![1; weights.len()] } else { weights }
 }
 
-fn static_weight(binding: &Binding, candidates: &[Candidate<'_>], rules: &[WeightRule]) -> Vec<Target> {
+fn static_weight(binding: &Binding, candidates: &[ScoredCluster<'_>], rules: &[WeightRule]) -> Vec<Target> {
     let weights = static_weights(rules, candidates.iter().map(|candidate| candidate.cluster));
     let claims: Vec<(u64, &str)> =
         weights.into_iter().zip(candidates).map(|(weight, one)| (weight, one.cluster.name.as_str())).collect();
@@ -124,16 +124,16 @@ fn webster(binding: &Binding, house: i64, claims: &[(u64, &str)]) -> Vec<Target>
         .collect()
 }
 
-fn dynamic(binding: &Binding, candidates: &[Candidate<'_>], aggregated: bool) -> Result<Vec<Target>, DivideError> {
+fn dynamic(binding: &Binding, candidates: &[ScoredCluster<'_>], aggregated: bool) -> Result<Vec<Target>, DivideError> {
     let scheduled: Vec<&Target> = binding
         .previous
         .iter()
         .filter(|target| candidates.iter().any(|candidate| candidate.cluster.name == target.cluster))
         .collect();
     let assigned: i64 = scheduled.iter().map(|target| target.replicas).sum();
-    let free = |candidate: &Candidate<'_>| (candidate.allocatable, candidate.cluster.name.clone());
+    let free = |candidate: &ScoredCluster<'_>| (candidate.allocatable, candidate.cluster.name.clone());
     if binding.fresh {
-        let own = |candidate: &Candidate<'_>| {
+        let own = |candidate: &ScoredCluster<'_>| {
             (candidate.allocatable + binding.assigned(&candidate.cluster.name), candidate.cluster.name.clone())
         };
         return share(binding, candidates.iter().map(own).collect(), binding.replicas, &[], aggregated)
@@ -199,24 +199,24 @@ fn share(
 }
 
 /// What [`super::filter::Filter::reasons`] must give.
-pub(super) fn refusals(binding: &Binding, cluster: &Cluster) -> Vec<(Plugin, String)> {
+pub(super) fn refusals(binding: &Binding, cluster: &Cluster) -> Vec<(FilterPlugin, String)> {
     let mut reasons = Vec::new();
     if tier(binding, cluster).is_none() {
         let message = "cluster(s) did not match the placement cluster affinity constraint";
-        reasons.push((Plugin::ClusterAffinity, message.to_owned()));
+        reasons.push((FilterPlugin::ClusterAffinity, message.to_owned()));
     }
     if binding.evicting.contains(&cluster.name) {
-        reasons.push((Plugin::ClusterEviction, "cluster(s) is in the process of eviction".to_owned()));
+        reasons.push((FilterPlugin::ClusterEviction, "cluster(s) is in the process of eviction".to_owned()));
     }
     if !binding.targets(&cluster.name) {
         let tolerations = &binding.placement.tolerations;
         if let Some(taint) = cluster.taints.iter().find(|taint| taint.forbids() && !taint.tolerated_by(tolerations)) {
             let value = if taint.value.is_empty() { String::new() } else { format!("={}", taint.value) };
             let message = format!("cluster(s) had untolerated taint {{{}{value}:{}}}", taint.key, taint.effect);
-            reasons.push((Plugin::TaintToleration, message));
+            reasons.push((FilterPlugin::TaintToleration, message));
         }
         if !cluster.serves.contains(&(binding.api_version.clone(), binding.kind.clone())) {
-            reasons.push((Plugin::ApiEnablement, "cluster(s) did not have the API resource".to_owned()));
+            reasons.push((FilterPlugin::ApiEnablement, "cluster(s) did not have the API resource".to_owned()));
         }
     }
     let lacks = |by: SpreadBy| match by {
@@ -226,7 +226,7 @@ pub(super) fn refusals(binding: &Binding, cluster: &Cluster) -> Vec<(Plugin, Str
         SpreadBy::Cluster | SpreadBy::Label => None,
     };
     if let Some(property) = binding.placement.spread.iter().find_map(|spread| lacks(spread.by)) {
-        reasons.push((Plugin::SpreadConstraint, format!("cluster(s) did not have {property} property")));
+        reasons.push((FilterPlugin::SpreadConstraint, format!("cluster(s) did not have {property} property")));
     }
     reasons
 }
@@ -392,10 +392,10 @@ proptest! {
 
     #[test]
     fn replicas_are_divided_as_the_plain_rules_say((binding, clusters, free) in world(), empty: bool) {
-        let candidates: Vec<Candidate<'_>> = clusters
+        let candidates: Vec<ScoredCluster<'_>> = clusters
             .iter()
             .zip(free)
-            .map(|(cluster, (free, tier))| Candidate {
+            .map(|(cluster, (free, tier))| ScoredCluster {
                 cluster,
                 score: 0,
                 tier,
@@ -410,7 +410,7 @@ proptest! {
     fn clusters_are_refused_as_the_plain_rules_say((binding, clusters, _) in world()) {
         let filter = Filter::new(&binding);
         for cluster in &clusters {
-            let ours: Vec<(Plugin, String)> =
+            let ours: Vec<(FilterPlugin, String)> =
                 filter.reasons(cluster).map(|reason| (reason.plugin().unwrap(), reason.to_string())).collect();
             let plain = refusals(&binding, cluster);
             prop_assert_eq!(filter.check(cluster).err().map(|reason| reason.to_string()), plain.first().map(|r| r.1.clone()));

@@ -12,9 +12,9 @@ use crate::{
         engine::{CapacityRefusal, Engine},
         pending::line::ShapeId,
         quota::{
-            admission::{FitClass, Shape},
+            admission::{FitClass, JobShape},
             amounts::{Dense, Dim},
-            tree::Node,
+            tree::QueueIndex,
         },
         reservation::ReservationId,
     },
@@ -108,13 +108,13 @@ impl Engine {
     }
 
     /// Whether a shape lacks only clusters that are reserved.
-    pub(crate) fn lacks_what_is_kept(&self, node: Node, shape: ShapeId) -> bool {
+    pub(crate) fn lacks_what_is_kept(&self, node: QueueIndex, shape: ShapeId) -> bool {
         let mut known = self.refusals_of_class(self.shape(shape).ask.fit);
         !known.any(|(refused, refusals)| refused.kept.is_empty() && refusals.sleepers.contains(&(node, shape)))
     }
 
     /// No job of a shape is pending any more.
-    pub(crate) fn forget_refusals(&mut self, node: Node, shape: ShapeId) {
+    pub(crate) fn forget_refusals(&mut self, node: QueueIndex, shape: ShapeId) {
         let all: Vec<RefusedClass> =
             self.refusals_of_class(self.shape(shape).ask.fit).map(|(refused, _)| refused.clone()).collect();
         for refused in all {
@@ -126,7 +126,7 @@ impl Engine {
         }
     }
 
-    fn free_needed(&self, shape: &Shape) -> FreeNeeded {
+    fn free_needed(&self, shape: &JobShape) -> FreeNeeded {
         let copies = i128::from(shape.ask.copies.max(1));
         let pods = || shape.ask.tasks.iter().filter(|task| task.min > 0);
         let least =

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 
 use crate::queue::{
-    engine::{Engine, JobState},
-    quota::{amounts::Dim, tree::Node},
+    engine::{Engine, QueueingState},
+    quota::{amounts::Dim, tree::QueueIndex},
 };
 
 /// What ends when, under each queue.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Ends(BTreeMap<(Node, Dim), BTreeMap<i64, i128>>);
+pub(crate) struct Ends(BTreeMap<(QueueIndex, Dim), BTreeMap<i64, i128>>);
 
 impl Ends {
     /// What ends then, for a queue with those above it, was so much and is so much.
-    pub(crate) fn change(&mut self, path: &[Node], end: i64, was: &[(Dim, i128)], is: &[(Dim, i128)]) {
+    pub(crate) fn change(&mut self, path: &[QueueIndex], end: i64, was: &[(Dim, i128)], is: &[(Dim, i128)]) {
         for at in path {
             for (dim, amount) in was {
                 self.add(*at, *dim, end, -amount);
@@ -24,7 +24,7 @@ impl Ends {
         }
     }
 
-    fn add(&mut self, at: Node, dim: Dim, end: i64, amount: i128) {
+    fn add(&mut self, at: QueueIndex, dim: Dim, end: i64, amount: i128) {
         let ends = self.0.entry((at, dim)).or_default();
         let sum = ends.entry(end).or_default();
         *sum += amount;
@@ -37,7 +37,7 @@ impl Ends {
     }
 
     /// When this much will have ended there. Who should have ended by now and has not did not say when it will.
-    pub(crate) fn find_time(&self, at: Node, dim: Dim, mut lacks: i128, now: i64) -> Option<i64> {
+    pub(crate) fn find_time(&self, at: QueueIndex, dim: Dim, mut lacks: i128, now: i64) -> Option<i64> {
         let later = self.0.get(&(at, dim))?.range(now.checked_add(1)?..);
         for (end, amount) in later {
             lacks -= amount;
@@ -53,7 +53,7 @@ impl Engine {
     /// When a job that holds something will have ended, in seconds since 1970, if that is known. It counts while the
     /// job holds something.
     pub fn set_expected_end(&mut self, id: &str, end: Option<i64>) {
-        let Some(JobState::Charged { node, charge, end: known }) = self.jobs.get_mut(id) else { return };
+        let Some(QueueingState::Charged { node, charge, end: known }) = self.jobs.get_mut(id) else { return };
         if *known == end {
             return;
         }
@@ -72,7 +72,7 @@ impl Engine {
     pub(crate) fn count_ends_again(&mut self) {
         self.ends = Ends::default();
         for standing in self.jobs.values() {
-            if let JobState::Charged { node, charge, end: Some(end) } = standing {
+            if let QueueingState::Charged { node, charge, end: Some(end) } = standing {
                 self.ends.change(&self.slots[node.index()].path, *end, &[], charge);
             }
         }

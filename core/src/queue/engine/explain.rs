@@ -6,12 +6,12 @@ use crate::{
     gang::QueueName,
     quantity::Quantity,
     queue::{
-        engine::{CapacityRefusal, Engine, JobState, QueueUsage},
+        engine::{CapacityRefusal, Engine, QueueUsage, QueueingState},
         pending::{job_order::JobId, line::Inadmissible},
         quota::{
             admission,
             amounts::Dim,
-            tree::{Node, split_counts},
+            tree::{QueueIndex, split_counts},
         },
         spec::QueueSpec,
     },
@@ -58,7 +58,7 @@ impl Engine {
     /// Why a job still waits; `None` if it does not.
     #[must_use]
     pub fn explain_pending(&self, id: &str) -> Option<Reason> {
-        let Some(JobState::Pending { node, key, .. }) = self.jobs.get(id) else { return None };
+        let Some(QueueingState::Pending { node, key, .. }) = self.jobs.get(id) else { return None };
         let line = &self.slots[node.index()].line;
         self.explain_pending_at(id, Position { place: line.count_before(key) + 1, of: line.len() })
     }
@@ -85,7 +85,7 @@ impl Engine {
     /// [`Engine::explain_pending`] for a job whose position is known.
     #[must_use]
     pub fn explain_pending_at(&self, id: &str, position: Position) -> Option<Reason> {
-        let Some(JobState::Pending { node, key, shape: shape_id, .. }) = self.jobs.get(id) else { return None };
+        let Some(QueueingState::Pending { node, key, shape: shape_id, .. }) = self.jobs.get(id) else { return None };
         let (slot, shape) = (&self.slots[node.index()], self.shape(*shape_id));
         let queue = slot.name.clone();
         if let Some(problem) = slot.problem.clone() {
@@ -135,7 +135,7 @@ impl Engine {
     pub(crate) fn explain_running_limit(
         &self,
         queue: QueueName,
-        (at, dim): (Node, Dim),
+        (at, dim): (QueueIndex, Dim),
         kept: i128,
         position: Position,
     ) -> Option<Reason> {
@@ -153,8 +153,9 @@ impl Engine {
     }
 
     /// What the job on top of which this one comes holds of a resource below a queue.
-    pub(crate) fn holds_already(&self, id: &str, at: Node, dim: Dim) -> i128 {
-        let Some(JobState::Charged { node, charge, .. }) = self.resized.get(id).and_then(|of| self.jobs.get(of)) else {
+    pub(crate) fn holds_already(&self, id: &str, at: QueueIndex, dim: Dim) -> i128 {
+        let Some(QueueingState::Charged { node, charge, .. }) = self.resized.get(id).and_then(|of| self.jobs.get(of))
+        else {
             return 0;
         };
         let below = self.slots[node.index()].path.contains(&at);
@@ -165,14 +166,14 @@ impl Engine {
     #[must_use]
     pub fn charge_of(&self, id: &str) -> Option<Resources> {
         match self.jobs.get(id)? {
-            JobState::Charged { charge, .. } => Some(
+            QueueingState::Charged { charge, .. } => Some(
                 split_counts(charge)
                     .0
                     .iter()
                     .map(|(dim, amount)| (self.dims.name(*dim).clone(), self.dims.name(*dim).amount(*amount)))
                     .collect(),
             ),
-            JobState::Pending { .. } | JobState::BackingOff { .. } => None,
+            QueueingState::Pending { .. } | QueueingState::BackingOff { .. } => None,
         }
     }
 
@@ -185,7 +186,7 @@ impl Engine {
     /// True while a job is pending.
     #[must_use]
     pub fn is_pending(&self, id: &str) -> bool {
-        matches!(self.jobs.get(id), Some(JobState::Pending { .. }))
+        matches!(self.jobs.get(id), Some(QueueingState::Pending { .. }))
     }
 }
 

@@ -31,21 +31,21 @@ use crate::{
     admission::Admission,
     gang::QueueName,
     queue::{
-        capacity::{Asked, ClusterCapacity, Fit},
+        capacity::{ClusterCapacity, Fit, FitFunction},
         pending::{
             job_order::{JobId, JobKey, OrderPolicy},
             line::{Inadmissible, ShapeId},
             queue_order::QueueOrder,
         },
         quota::{
-            admission::{self, Ask, Shape},
+            admission::{self, Ask, JobShape},
             amounts::{Dense, Dims, Sparse},
             history::Decay,
             running::Counted,
-            tree::{self, Node, Slot},
+            tree::{self, QueueIndex, Slot},
         },
         reservation::{ReservationId, Reservations},
-        spec::{Dequeue, Fleet, QueueSpec},
+        spec::{Dequeue, FleetResources, QueueSpec},
     },
     resources::Resources,
 };
@@ -90,10 +90,10 @@ pub struct QueueUsage {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum JobState {
-    Pending { node: Node, key: JobKey, shape: ShapeId, rank: JobRank },
-    Charged { node: Node, charge: Sparse, end: Option<i64> },
-    BackingOff { node: Node, key: JobKey, shape: ShapeId, rank: JobRank, since: i64 },
+pub(crate) enum QueueingState {
+    Pending { node: QueueIndex, key: JobKey, shape: ShapeId, rank: JobRank },
+    Charged { node: QueueIndex, charge: Sparse, end: Option<i64> },
+    BackingOff { node: QueueIndex, key: JobKey, shape: ShapeId, rank: JobRank, since: i64 },
 }
 
 /// What a job says about its place, whether or not the policy looks at it.
@@ -111,34 +111,34 @@ pub struct Engine {
     /// Why nothing is released now, if so.
     paused: Option<Arc<str>>,
     dims: Dims,
-    fleet: Fleet,
+    fleet: FleetResources,
     slots: Vec<Slot>,
-    index: BTreeMap<QueueName, Node>,
-    unused: Vec<Node>,
+    index: BTreeMap<QueueName, QueueIndex>,
+    unused: Vec<QueueIndex>,
     /// Queues or the fleet changed since the tree was worked out.
     is_quota_outdated: bool,
     /// Of that: queues, or who goes before whom.
     is_tree_outdated: bool,
-    jobs: HashMap<JobId, JobState>,
+    jobs: HashMap<JobId, QueueingState>,
     /// Who waits for more of what another one, of the same workload, holds.
     resized: HashMap<JobId, JobId>,
     ends: expected_ends::Ends,
     /// Of those who wait and clusters were kept for.
     cluster_holds: BTreeMap<JobId, reservations::ClusterHold>,
     /// By queue, the jobs in backoff.
-    backing_off: BTreeMap<Node, BTreeSet<JobId>>,
+    backing_off: BTreeMap<QueueIndex, BTreeSet<JobId>>,
     /// Those without users are free for reuse.
-    shapes: Vec<Shape>,
+    shapes: Vec<JobShape>,
     shape_ids: HashMap<Arc<Ask>, ShapeId>,
     unused_shapes: Vec<ShapeId>,
     /// The next job of every queue that has one.
     queue_order: QueueOrder,
     /// Queues where quota came free.
-    freed: BTreeSet<Node>,
+    freed: BTreeSet<QueueIndex>,
     /// Queues of which another inadmissible job may have enough quota now.
-    search: BTreeSet<Node>,
+    search: BTreeSet<QueueIndex>,
     /// By queue, the first inadmissible job that has enough quota.
-    eligible: BTreeMap<Node, requeue::Eligible>,
+    eligible: BTreeMap<QueueIndex, requeue::Eligible>,
     /// How often they were compared since quota came free.
     comparisons: usize,
     short_of_quota: requeue::ShortOfQuota,
@@ -166,7 +166,7 @@ const ROUNDS: usize = 8;
 pub(crate) struct CapacityRefusal {
     never: bool,
     detail: String,
-    sleepers: BTreeSet<(Node, ShapeId)>,
+    sleepers: BTreeSet<(QueueIndex, ShapeId)>,
     needs: capacity::FreeNeeded,
 }
 
@@ -178,9 +178,9 @@ impl Default for Engine {
             decay: Decay::default(),
             paused: None,
             dims: Dims::default(),
-            fleet: Fleet::default(),
-            slots: vec![Slot::new(root.clone(), Node::ROOT)],
-            index: [(root, Node::ROOT)].into(),
+            fleet: FleetResources::default(),
+            slots: vec![Slot::new(root.clone(), QueueIndex::ROOT)],
+            index: [(root, QueueIndex::ROOT)].into(),
             unused: Vec::new(),
             is_quota_outdated: false,
             is_tree_outdated: false,
@@ -232,7 +232,7 @@ impl Engine {
     }
 
     /// What the clusters have all together.
-    pub fn set_fleet(&mut self, fleet: Fleet) {
+    pub fn set_fleet(&mut self, fleet: FleetResources) {
         if self.fleet != fleet {
             self.fleet = fleet;
             self.is_quota_outdated = true;
@@ -244,7 +244,7 @@ impl Engine {
         let rank = JobRank { priority: job.priority, deadline: job.deadline };
         let key = self.job_key(job.id.clone(), job.created, rank);
         let node = self.intern_queue(&job.queue);
-        if let Some(JobState::Pending { node: was, key: had, shape, rank: ranked }) = self.jobs.get(&job.id)
+        if let Some(QueueingState::Pending { node: was, key: had, shape, rank: ranked }) = self.jobs.get(&job.id)
             && *was == node
             && (had, *ranked) == (&key, rank)
             && self.shape(*shape).ask == job.ask
@@ -261,7 +261,7 @@ impl Engine {
             self.first_changed(node, shape);
         }
         self.update_blocked(node, shape);
-        self.jobs.insert(job.id, JobState::Pending { node, key, shape, rank });
+        self.jobs.insert(job.id, QueueingState::Pending { node, key, shape, rank });
         self.refresh_head(node);
     }
 
@@ -298,7 +298,7 @@ impl Engine {
             charge = [charge, counted.count(&mut self.dims)].concat().into();
         }
         match self.jobs.get_mut(id) {
-            Some(JobState::Charged { node: was, charge: had, end }) if *was == node => {
+            Some(QueueingState::Charged { node: was, charge: had, end }) if *was == node => {
                 if *had != charge {
                     if let Some(end) = *end {
                         self.ends.change(&self.slots[node.index()].path, end, had, &charge);
@@ -311,7 +311,7 @@ impl Engine {
             _ => {
                 self.charge(node, &charge);
                 self.remove_job(id.as_str());
-                self.jobs.insert(id.clone(), JobState::Charged { node, charge, end: None });
+                self.jobs.insert(id.clone(), QueueingState::Charged { node, charge, end: None });
             }
         }
     }
@@ -321,14 +321,14 @@ impl Engine {
         self.resized.remove(id);
         match self.jobs.remove(id) {
             None => {}
-            Some(JobState::Charged { node, charge, end }) => {
+            Some(QueueingState::Charged { node, charge, end }) => {
                 if let Some(end) = end {
                     self.ends.change(&self.slots[node.index()].path, end, &charge, &[]);
                 }
                 self.remove_charge(node, &charge);
             }
-            Some(JobState::BackingOff { node, shape, .. }) => self.end_backoff(id, node, shape),
-            Some(JobState::Pending { node, key, shape, .. }) => {
+            Some(QueueingState::BackingOff { node, shape, .. }) => self.end_backoff(id, node, shape),
+            Some(QueueingState::Pending { node, key, shape, .. }) => {
                 self.remove_reservation_of_job(id);
                 self.remove_pending(node, &key);
                 self.release_shape(shape);
@@ -345,7 +345,7 @@ impl Engine {
     /// of a class while it says
     /// yes.
     pub fn release_next(&mut self, fit: impl FnMut(&JobId, &Ask) -> Fit) -> Option<Release> {
-        self.release_next_in(&mut Asked(fit))
+        self.release_next_in(&mut FitFunction(fit))
     }
 
     /// The same, where clusters can be reserved for a job that lacks capacity.
@@ -379,7 +379,7 @@ impl Engine {
             let path = &self.slots[node.index()].path;
             let short = |asked| admission::first_short_quota(&self.slots, path, asked);
             // A limit of jobs first: who is short of that has nothing reserved.
-            let Shape { counts, sparse, .. } = self.shape(id);
+            let JobShape { counts, sparse, .. } = self.shape(id);
             if let Some((at, dim, asked)) = short(counts).or_else(|| short(sparse)) {
                 self.mark_inadmissible(node, id, Inadmissible::Quota(at, dim, asked));
                 continue;
@@ -431,14 +431,14 @@ impl Engine {
         self.restart_order();
     }
 
-    fn next_candidate(&self, node: Node) -> Option<(JobKey, ShapeId)> {
+    fn next_candidate(&self, node: QueueIndex) -> Option<(JobKey, ShapeId)> {
         let slot = &self.slots[node.index()];
         let dequeue = slot.spec.as_ref().map_or(Dequeue::Traverse, |spec| spec.dequeue);
         let (key, shape) = slot.line.next_candidate(dequeue)?;
         Some((self.first_reserving_job(node, key, shape).unwrap_or(key).clone(), shape))
     }
 
-    fn release_job(&mut self, node: Node, key: &JobKey, id: ShapeId, blocking: &[ReservationId]) -> Release {
+    fn release_job(&mut self, node: QueueIndex, key: &JobKey, id: ShapeId, blocking: &[ReservationId]) -> Release {
         let shape = &self.shapes[id.0 as usize];
         let slot = &self.slots[node.index()];
         let (pods, charged) = shape.grant_pods(&slot.path, |at, dim| {
@@ -448,7 +448,7 @@ impl Engine {
         let charge = if shape.is_rigid() { shape.sparse.clone() } else { self.dims.sparse(&charged) };
         let charge: Sparse = if charge.is_empty() { charge } else { [charge, counts].concat().into() };
         let (queue, copies) = (slot.name.clone(), shape.ask.copies);
-        let above = slot.path[1..].iter().filter(|at| **at != Node::ROOT);
+        let above = slot.path[1..].iter().filter(|at| **at != QueueIndex::ROOT);
         let above = above.map(|at| self.slots[at.index()].name.clone()).collect();
         let tasks = shape.ask.tasks.iter().zip(pods).map(|(task, pods)| (task.name.clone(), pods)).collect();
         let held = self.reservations.held_by(key.id.as_str());
@@ -457,8 +457,8 @@ impl Engine {
         self.release_shape(id);
         self.charge(node, &charge);
         self.pass_reservation_on(held);
-        let priority = match self.jobs.insert(key.id.clone(), JobState::Charged { node, charge, end: None }) {
-            Some(JobState::Pending { rank, .. }) => rank.priority,
+        let priority = match self.jobs.insert(key.id.clone(), QueueingState::Charged { node, charge, end: None }) {
+            Some(QueueingState::Pending { rank, .. }) => rank.priority,
             _ => key.priority.0,
         };
         Release { id: key.id.clone(), admission: Admission { queue, above, priority, copies, tasks, charged } }

@@ -5,16 +5,16 @@ use std::{cmp::Reverse, collections::BTreeMap};
 use crate::{
     gang::QueueName,
     queue::{
-        engine::{Engine, JobRank, JobState},
+        engine::{Engine, JobRank, QueueingState},
         pending::{
-            job_order::{JobId, JobKey, OrderPolicy, Share},
+            job_order::{DominantShare, JobId, JobKey, OrderPolicy},
             line::Inadmissible,
             queue_order::{Head, Touch},
         },
         quota::{
             amounts::{Dense, Dim},
             history::Decay,
-            tree::{Node, Slot},
+            tree::{QueueIndex, Slot},
         },
         reservation::ReservationId,
     },
@@ -36,10 +36,10 @@ impl Engine {
         (self.is_quota_outdated, self.is_tree_outdated) = (true, true);
         let mut jobs = std::mem::take(&mut self.jobs);
         for standing in jobs.values_mut() {
-            if let JobState::BackingOff { key, rank, .. } = standing {
+            if let QueueingState::BackingOff { key, rank, .. } = standing {
                 *key = self.job_key(key.id.clone(), key.created, *rank);
             }
-            let JobState::Pending { node, key, shape, rank } = standing else { continue };
+            let QueueingState::Pending { node, key, shape, rank } = standing else { continue };
             self.remove_pending(*node, key);
             *key = self.job_key(key.id.clone(), key.created, *rank);
             self.slots[node.index()].line.insert(key.clone(), *shape);
@@ -109,22 +109,23 @@ impl Engine {
     /// The tree was worked out anew.
     pub(crate) fn restart_order(&mut self) {
         let slots = &self.slots;
-        let enter = |node: Node| (head(self.policy, &slots[node.index()]), share(self.policy, &slots[node.index()]));
+        let enter =
+            |node: QueueIndex| (head(self.policy, &slots[node.index()]), share(self.policy, &slots[node.index()]));
         self.queue_order.restart(slots.len(), |node| &slots[node.index()].children, enter);
     }
 
     /// The queue whose next job goes first.
-    pub(crate) fn first_queue(&mut self) -> Option<Node> {
+    pub(crate) fn first_queue(&mut self) -> Option<QueueIndex> {
         while let Some((node, what)) = self.queue_order.touched() {
             let slot = &self.slots[node.index()];
-            let share = |node: Node| share(self.policy, &self.slots[node.index()]);
+            let share = |node: QueueIndex| share(self.policy, &self.slots[node.index()]);
             self.queue_order.enter(&slot.path, head(self.policy, slot), what, share);
         }
         self.queue_order.best()
     }
 
     /// The next job of a queue may have changed.
-    pub(crate) fn refresh_head(&mut self, node: Node) {
+    pub(crate) fn refresh_head(&mut self, node: QueueIndex) {
         self.queue_order.touch(node, Touch::Head);
         let slot = &self.slots[node.index()];
         // Of a fifo queue only the head counts, whatever it lacks.
@@ -159,13 +160,13 @@ pub(super) fn head_of(policy: OrderPolicy, slot: &Slot, job: &JobKey) -> Option<
     Some(Head { priority, job: job.clone() })
 }
 
-fn share(policy: OrderPolicy, slot: &Slot) -> Share {
+fn share(policy: OrderPolicy, slot: &Slot) -> DominantShare {
     match policy {
-        OrderPolicy::Share => Share::of(&slot.used, &slot.deserved),
+        OrderPolicy::Share => DominantShare::of(&slot.used, &slot.deserved),
         // What it has now counts as much as what it had: else one queue would be given all that comes free in a tick.
         OrderPolicy::FairHistory => {
-            Share::of(&slot.used.zip(&slot.mean_used, |now, mean| now.midpoint(mean)), &slot.deserved)
+            DominantShare::of(&slot.used.zip(&slot.mean_used, |now, mean| now.midpoint(mean)), &slot.deserved)
         }
-        OrderPolicy::Strict | OrderPolicy::Fifo => Share::default(),
+        OrderPolicy::Strict | OrderPolicy::Fifo => DominantShare::default(),
     }
 }

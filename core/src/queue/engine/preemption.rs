@@ -13,7 +13,7 @@ use crate::{
     queue::{
         Engine, JobId,
         preemption::{QueueAccount, Victim},
-        quota::tree::Node,
+        quota::tree::QueueIndex,
     },
     reason::{Bound, Reason},
     resources::{ResourceName, Resources},
@@ -83,7 +83,7 @@ impl Engine {
 
     /// Whether a queue, or one above it, has less than it deserves of something.
     fn deserves_more(&self, queue: &QueueName) -> bool {
-        let below_root = self.path_of(queue).iter().filter(|node| **node != Node::ROOT);
+        let below_root = self.path_of(queue).iter().filter(|node| **node != QueueIndex::ROOT);
         below_root.copied().any(|node| {
             let slot = &self.slots[node.index()];
             slot.deserved.iter().any(|(dim, deserved)| slot.used.get(*dim) < *deserved)
@@ -93,7 +93,7 @@ impl Engine {
     /// Every queue but the root.
     #[must_use]
     pub fn queue_accounts(&self) -> BTreeMap<QueueName, QueueAccount> {
-        let root = &self.slots[Node::ROOT.index()].name;
+        let root = &self.slots[QueueIndex::ROOT.index()].name;
         let account = |queue: &crate::queue::QueueSpec| {
             let is = self.entitlement_of(&queue.name);
             let account = QueueAccount {
@@ -124,7 +124,7 @@ impl Engine {
     /// The quota on the path of a queue for a job that asks for so much.
     #[must_use]
     pub fn quota_after_evictions(&self, queue: &QueueName, asks: Resources) -> QuotaAfterEvictions {
-        let quota = |at: &Node| {
+        let quota = |at: &QueueIndex| {
             let is = self.entitlement_of(&self.slots[at.index()].name);
             let below = self.index.iter().filter(|(_, node)| self.slots[node.index()].path.contains(at));
             PathQuota { used: is.used, real: is.real, queues: below.map(|(name, _)| name.clone()).collect() }
@@ -132,7 +132,7 @@ impl Engine {
         QuotaAfterEvictions { asks, path: self.path_of(queue).iter().map(quota).collect() }
     }
 
-    fn path_of(&self, queue: &QueueName) -> &[Node] {
+    fn path_of(&self, queue: &QueueName) -> &[QueueIndex] {
         self.index.get(queue).map_or(&[], |node| &self.slots[node.index()].path)
     }
 }

@@ -21,7 +21,7 @@ use crate::queue::{
     quota::{
         admission,
         amounts::Dim,
-        tree::{Node, Slot},
+        tree::{QueueIndex, Slot},
     },
 };
 
@@ -34,24 +34,24 @@ const COMPARISONS: usize = if cfg!(test) { 2 } else { 64 };
 pub(crate) struct Eligible {
     pub(crate) shape: ShapeId,
     head: Head,
-    needed: (Node, Dim, i128),
+    needed: (QueueIndex, Dim, i128),
 }
 
 /// A resource at a ceiling, and the queue whose jobs lack it.
-type Ceiling = (Node, Node, Dim);
+type Ceiling = (QueueIndex, QueueIndex, Dim);
 
 /// The shapes that lack quota, by how much must be free at the ceiling that they would break.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ShortOfQuota(BTreeMap<Ceiling, BTreeSet<(i128, ShapeId)>>);
 
 impl ShortOfQuota {
-    fn insert(&mut self, queue: Node, shape: ShapeId, cause: Inadmissible) {
+    fn insert(&mut self, queue: QueueIndex, shape: ShapeId, cause: Inadmissible) {
         if let Some((at, dim, needed)) = cause.needed_quota() {
             self.0.entry((at, queue, dim)).or_default().insert((needed, shape));
         }
     }
 
-    fn remove(&mut self, queue: Node, shape: ShapeId, cause: Inadmissible) {
+    fn remove(&mut self, queue: QueueIndex, shape: ShapeId, cause: Inadmissible) {
         let Some((at, dim, needed)) = cause.needed_quota() else { return };
         if let Some(by_need) = self.0.get_mut(&(at, queue, dim)) {
             by_need.remove(&(needed, shape));
@@ -62,7 +62,7 @@ impl ShortOfQuota {
     }
 
     /// Every shape, with its queue and the ceiling.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Node, ShapeId, (Node, Dim))> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (QueueIndex, ShapeId, (QueueIndex, Dim))> {
         self.0
             .iter()
             .flat_map(|((at, queue, dim), by_need)| by_need.iter().map(|(_, shape)| (*queue, *shape, (*at, *dim))))
@@ -72,9 +72,9 @@ impl ShortOfQuota {
     pub(crate) fn queues_with_enough(
         &self,
         slots: &[Slot],
-        at: Node,
-        queues: RangeInclusive<Node>,
-    ) -> impl Iterator<Item = Node> {
+        at: QueueIndex,
+        queues: RangeInclusive<QueueIndex>,
+    ) -> impl Iterator<Item = QueueIndex> {
         let short = self.0.range((at, *queues.start(), Dim::FIRST)..=(at, *queues.end(), Dim::LAST));
         let enough = short.filter(move |((_, _, dim), by_need)| {
             let free = admission::free_quota(&slots[at.index()], *dim);
@@ -86,13 +86,13 @@ impl ShortOfQuota {
 
 impl Engine {
     /// A shape becomes inadmissible.
-    pub(crate) fn set_inadmissible(&mut self, node: Node, shape: ShapeId, cause: Inadmissible) {
+    pub(crate) fn set_inadmissible(&mut self, node: QueueIndex, shape: ShapeId, cause: Inadmissible) {
         self.slots[node.index()].line.mark_inadmissible(shape, cause);
         self.short_of_quota.insert(node, shape, cause);
     }
 
     /// It is inadmissible no more; what it lacked, if it was.
-    pub(crate) fn set_admissible(&mut self, node: Node, shape: ShapeId) -> Option<Inadmissible> {
+    pub(crate) fn set_admissible(&mut self, node: QueueIndex, shape: ShapeId) -> Option<Inadmissible> {
         let cause = self.slots[node.index()].line.requeue_shape(shape)?;
         self.short_of_quota.remove(node, shape, cause);
         if self.eligible.get(&node).is_some_and(|job| job.shape == shape) {
@@ -107,7 +107,11 @@ impl Engine {
             self.comparisons = 0;
         }
         for at in std::mem::take(&mut self.freed) {
-            self.search.extend(self.short_of_quota.queues_with_enough(&self.slots, at, Node::ROOT..=Node::LAST));
+            self.search.extend(self.short_of_quota.queues_with_enough(
+                &self.slots,
+                at,
+                QueueIndex::ROOT..=QueueIndex::LAST,
+            ));
         }
         let mut search = std::mem::take(&mut self.search);
         search.extend(self.eligible.iter().filter(|(_, job)| !self.is_free(job.needed)).map(|(node, _)| *node));
@@ -123,9 +127,10 @@ impl Engine {
         }
         self.comparisons += 1;
         let next = self.first_queue().and_then(|node| Some((node, self.queue_order.head(node)?)));
-        let path = |node: Node| &*self.slots[node.index()].path;
-        let compare =
-            |a: (Node, &Head), b: (Node, &Head)| self.queue_order.compare_jobs((path(a.0), a.1), (path(b.0), b.1));
+        let path = |node: QueueIndex| &*self.slots[node.index()].path;
+        let compare = |a: (QueueIndex, &Head), b: (QueueIndex, &Head)| {
+            self.queue_order.compare_jobs((path(a.0), a.1), (path(b.0), b.1))
+        };
         let first = self.eligible.iter().map(|(node, job)| (*node, &job.head)).min_by(|a, b| compare(*a, *b));
         let first = first.filter(|first| next.is_none_or(|next| compare(*first, next).is_lt()));
         if let Some(node) = first.map(|(node, _)| node)
@@ -136,7 +141,7 @@ impl Engine {
     }
 
     /// The first in line of a queue that was short of quota and has enough now. Of a fifo queue only the head counts.
-    pub(crate) fn find_first_eligible(&self, node: Node) -> Option<Eligible> {
+    pub(crate) fn find_first_eligible(&self, node: QueueIndex) -> Option<Eligible> {
         let slot = &self.slots[node.index()];
         let mut enough =
             slot.path.iter().flat_map(|at| self.short_of_quota.queues_with_enough(&self.slots, *at, node..=node));
@@ -169,12 +174,12 @@ impl Engine {
     }
 
     /// Whether the ceiling that makes a shape wait has as much free as it needs.
-    pub(crate) fn has_enough_quota(&self, node: Node, shape: ShapeId) -> bool {
+    pub(crate) fn has_enough_quota(&self, node: QueueIndex, shape: ShapeId) -> bool {
         let cause = self.slots[node.index()].line.inadmissible_cause(shape);
         cause.and_then(Inadmissible::needed_quota).is_some_and(|needed| self.is_free(needed))
     }
 
-    fn is_free(&self, (at, dim, needed): (Node, Dim, i128)) -> bool {
+    fn is_free(&self, (at, dim, needed): (QueueIndex, Dim, i128)) -> bool {
         admission::free_quota(&self.slots[at.index()], dim).is_none_or(|free| needed <= free)
     }
 }

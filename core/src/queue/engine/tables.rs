@@ -6,22 +6,22 @@ use std::{collections::BTreeSet, sync::Arc};
 use crate::{
     gang::QueueName,
     queue::{
-        engine::{Engine, JobState},
+        engine::{Engine, QueueingState},
         pending::{job_order::JobKey, line::ShapeId, queue_order::Touch},
         quota::{
-            admission::{Ask, Shape},
+            admission::{Ask, JobShape},
             amounts::Dim,
-            tree::{Node, Slot},
+            tree::{QueueIndex, Slot},
         },
     },
 };
 
 impl Engine {
-    pub(crate) fn intern_queue(&mut self, name: &QueueName) -> Node {
+    pub(crate) fn intern_queue(&mut self, name: &QueueName) -> QueueIndex {
         if let Some(node) = self.index.get(name) {
             return *node;
         }
-        let node = self.unused.pop().unwrap_or(Node(u32::try_from(self.slots.len()).unwrap_or(u32::MAX)));
+        let node = self.unused.pop().unwrap_or(QueueIndex(u32::try_from(self.slots.len()).unwrap_or(u32::MAX)));
         let slot = Slot::new(name.clone(), node);
         match self.slots.get_mut(node.index()) {
             Some(old) => *old = slot,
@@ -33,18 +33,18 @@ impl Engine {
 
     /// Forgets names that neither a queue nor a job has any more.
     pub(crate) fn drop_unused_queues(&mut self) {
-        let held: BTreeSet<Node> = self
+        let held: BTreeSet<QueueIndex> = self
             .jobs
             .values()
             .map(|standing| match standing {
-                JobState::Pending { node, .. } | JobState::Charged { node, .. } | JobState::BackingOff { node, .. } => {
-                    *node
-                }
+                QueueingState::Pending { node, .. }
+                | QueueingState::Charged { node, .. }
+                | QueueingState::BackingOff { node, .. } => *node,
             })
             .collect();
         let (slots, unused) = (&self.slots, &mut self.unused);
         self.index.retain(|_, node| {
-            let used = *node == Node::ROOT || slots[node.index()].spec.is_some() || held.contains(node);
+            let used = *node == QueueIndex::ROOT || slots[node.index()].spec.is_some() || held.contains(node);
             if !used {
                 unused.push(*node);
             }
@@ -52,7 +52,7 @@ impl Engine {
         });
     }
 
-    pub(crate) fn shape(&self, id: ShapeId) -> &Shape {
+    pub(crate) fn shape(&self, id: ShapeId) -> &JobShape {
         &self.shapes[id.0 as usize]
     }
 
@@ -60,7 +60,7 @@ impl Engine {
         let id = match self.shape_ids.get(&ask) {
             Some(id) => *id,
             None => {
-                let shape = Shape::new(Arc::clone(&ask), &mut self.dims);
+                let shape = JobShape::new(Arc::clone(&ask), &mut self.dims);
                 let new = ShapeId(u32::try_from(self.shapes.len()).unwrap_or(u32::MAX));
                 let id = self.unused_shapes.pop().unwrap_or(new);
                 match self.shapes.get_mut(id.0 as usize) {
@@ -84,7 +84,7 @@ impl Engine {
         }
     }
 
-    pub(crate) fn remove_pending(&mut self, node: Node, key: &JobKey) {
+    pub(crate) fn remove_pending(&mut self, node: QueueIndex, key: &JobKey) {
         let line = &self.slots[node.index()].line;
         let Some(shape) = line.shape_of(key) else { return };
         let was_first = line.first_of(shape) == Some(key);
@@ -105,7 +105,7 @@ impl Engine {
         self.search.insert(node);
     }
 
-    pub(crate) fn charge(&mut self, node: Node, amounts: &[(Dim, i128)]) {
+    pub(crate) fn charge(&mut self, node: QueueIndex, amounts: &[(Dim, i128)]) {
         self.ledger_version += 1;
         self.slots[node.index()].charge_own(amounts);
         for i in 0..self.slots[node.index()].path.len() {
@@ -116,7 +116,7 @@ impl Engine {
         self.reservations.note_usage_change(&self.slots[node.index()].path);
     }
 
-    pub(crate) fn remove_charge(&mut self, node: Node, amounts: &[(Dim, i128)]) {
+    pub(crate) fn remove_charge(&mut self, node: QueueIndex, amounts: &[(Dim, i128)]) {
         self.ledger_version += 1;
         self.slots[node.index()].remove_own(amounts);
         for i in 0..self.slots[node.index()].path.len() {

@@ -2,25 +2,25 @@
 //! a fifo queue.
 
 use crate::queue::{
-    engine::{Engine, JobState},
+    engine::{Engine, QueueingState},
     pending::{
         job_order::JobId,
         line::{Inadmissible, ShapeId},
     },
-    quota::{admission, tree::Node},
+    quota::{admission, tree::QueueIndex},
 };
 
 impl Engine {
     /// Whether a pending job can never start while queues and clusters are as they are.
     #[must_use]
-    pub fn is_inadmissible(&self, id: &str) -> bool {
-        let Some(JobState::Pending { node, shape, .. }) = self.jobs.get(id) else { return false };
+    pub fn is_unsatisfiable(&self, id: &str) -> bool {
+        let Some(QueueingState::Pending { node, shape, .. }) = self.jobs.get(id) else { return false };
         let slot = &self.slots[node.index()];
         slot.problem.is_some() || slot.line.is_unsatisfiable(*shape)
     }
 
     /// Records whether an inadmissible shape can never fit.
-    pub(crate) fn mark_unsatisfiable(&mut self, node: Node, shape: ShapeId, cause: Inadmissible) {
+    pub(crate) fn mark_unsatisfiable(&mut self, node: QueueIndex, shape: ShapeId, cause: Inadmissible) {
         let slot = &self.slots[node.index()];
         let resized = || slot.line.first_of(shape).is_some_and(|key| self.exceeds_with_held(node, shape, &key.id));
         let unsatisfiable = cause == Inadmissible::Never || admission::is_never(slot, self.shape(shape)) || resized();
@@ -37,7 +37,7 @@ impl Engine {
     }
 
     /// Whether what a job holds already is what makes it too much.
-    fn exceeds_with_held(&self, node: Node, shape: ShapeId, id: &JobId) -> bool {
+    fn exceeds_with_held(&self, node: QueueIndex, shape: ShapeId, id: &JobId) -> bool {
         let holds = |at, dim| self.holds_already(id.as_str(), at, dim);
         let grows = self.resized.contains_key(id);
         grows

@@ -80,12 +80,12 @@ impl JobKey {
 /// How much of what it deserves a queue has: billionths of its dominant resource, rounded down. A queue that deserves
 /// nothing has the whole, and goes after one that has used up exactly what it deserves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Share {
+pub(crate) struct DominantShare {
     billionths: u64,
     best_effort: bool,
 }
 
-impl Share {
+impl DominantShare {
     const WHOLE: u64 = 1_000_000_000;
 
     /// `max over the resources that are deserved of used / deserved`; 1 where nothing is. Zero of a resource deserves
@@ -159,15 +159,17 @@ mod tests {
                 (names.iter().zip(of(deserved))).map(|(name, amount)| (dims.intern(name), amount.as_nano())).collect();
             let mut amounts = Dense::default();
             amounts.add(&dims.sparse(&names.iter().cloned().zip(of(used)).collect::<Resources>()));
-            let want = Share { billionths: hundredths * 10_000_000, best_effort };
-            assert_eq!(Share::of(&amounts, &deserved), want, "{deserved:?} {used:?}");
+            let want = DominantShare { billionths: hundredths * 10_000_000, best_effort };
+            assert_eq!(DominantShare::of(&amounts, &deserved), want, "{deserved:?} {used:?}");
         }
     }
 
     #[test]
     fn whoever_deserves_nothing_goes_after_whoever_has_all_it_deserves() {
-        let whole = Share { billionths: Share::WHOLE, best_effort: false };
-        let nothing = Share::of(&Dense::default(), &[]);
-        assert!(whole < nothing && nothing < Share { billionths: Share::WHOLE + 1, best_effort: false });
+        let whole = DominantShare { billionths: DominantShare::WHOLE, best_effort: false };
+        let nothing = DominantShare::of(&Dense::default(), &[]);
+        assert!(
+            whole < nothing && nothing < DominantShare { billionths: DominantShare::WHOLE + 1, best_effort: false }
+        );
     }
 }

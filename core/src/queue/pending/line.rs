@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::queue::{
     pending::job_order::JobKey,
-    quota::{amounts::Dim, tree::Node},
-    reservation::Shortage,
+    quota::{amounts::Dim, tree::QueueIndex},
+    reservation::ReservationCause,
     spec::Dequeue,
 };
 
@@ -21,9 +21,9 @@ pub(crate) struct ShapeId(pub(crate) u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Inadmissible {
     /// This much of this resource, at this queue.
-    Quota(Node, Dim, i128),
+    Quota(QueueIndex, Dim, i128),
     /// The same, of which a part is reserved for others.
-    Reserved(Node, Dim, i128),
+    Reserved(QueueIndex, Dim, i128),
     /// Of this resource, what its queue may have beside a reserving job that lacks capacity.
     BehindReservation(Dim),
     /// Capacity in clusters.
@@ -35,17 +35,17 @@ pub(crate) enum Inadmissible {
 impl Inadmissible {
     /// The shortage that a reservation for the shape would be about. For a place among those that run none is made:
     /// every job needs one, so nobody is passed by for its size.
-    pub(crate) fn cause(self) -> Option<Shortage> {
+    pub(crate) fn cause(self) -> Option<ReservationCause> {
         match self {
             Self::Quota(_, dim, _) if dim.is_count() => None,
-            Self::Quota(at, dim, _) => Some(Shortage::Quota(at, dim)),
-            Self::Capacity => Some(Shortage::Capacity(0)),
+            Self::Quota(at, dim, _) => Some(ReservationCause::Quota(at, dim)),
+            Self::Capacity => Some(ReservationCause::Capacity(0)),
             Self::Reserved(..) | Self::BehindReservation(_) | Self::Never => None,
         }
     }
 
     /// How much of which resource must be free at which queue.
-    pub(crate) const fn needed_quota(self) -> Option<(Node, Dim, i128)> {
+    pub(crate) const fn needed_quota(self) -> Option<(QueueIndex, Dim, i128)> {
         match self {
             Self::Quota(at, dim, needed) | Self::Reserved(at, dim, needed) => Some((at, dim, needed)),
             Self::BehindReservation(_) | Self::Capacity | Self::Never => None,

@@ -14,8 +14,8 @@
 use std::cmp::Ordering;
 
 use crate::queue::{
-    pending::job_order::{JobKey, Share},
-    quota::tree::Node,
+    pending::job_order::{DominantShare, JobKey},
+    quota::tree::QueueIndex,
 };
 
 /// What a leaf enters with: its next job.
@@ -31,19 +31,19 @@ pub(crate) struct Head {
 pub(crate) struct QueueOrder {
     seats: Vec<QueueEntry>,
     /// Queues to be entered again.
-    touched: Vec<Node>,
+    touched: Vec<QueueIndex>,
 }
 
 #[derive(Debug, Clone, Default)]
 struct QueueEntry {
     /// The queue above, and the place among its children; `None` outside the tree.
-    place: Option<(Node, usize)>,
-    share: Share,
+    place: Option<(QueueIndex, usize)>,
+    share: DominantShare,
     head: Option<Head>,
     /// The leaf at or below this one whose job is next.
-    best: Option<Node>,
+    best: Option<QueueIndex>,
     /// Winners: those of matches from 1, the children themselves from the middle.
-    bracket: Box<[Option<Node>]>,
+    bracket: Box<[Option<QueueIndex>]>,
     touched: Option<Touch>,
 }
 
@@ -61,13 +61,13 @@ impl QueueOrder {
     pub(crate) fn restart<'a>(
         &mut self,
         queues: usize,
-        children: impl Fn(Node) -> &'a [Node],
-        mut enter: impl FnMut(Node) -> (Option<Head>, Share),
+        children: impl Fn(QueueIndex) -> &'a [QueueIndex],
+        mut enter: impl FnMut(QueueIndex) -> (Option<Head>, DominantShare),
     ) {
         self.touched.clear();
         self.seats.clear();
         self.seats.resize_with(queues, QueueEntry::default);
-        let mut order = vec![Node::ROOT];
+        let mut order = vec![QueueIndex::ROOT];
         for i in 0.. {
             let Some(node) = order.get(i).copied() else { break };
             let below = children(node);
@@ -94,7 +94,7 @@ impl QueueOrder {
     }
 
     /// Remembers that something about a queue may have changed.
-    pub(crate) fn touch(&mut self, queue: Node, what: Touch) {
+    pub(crate) fn touch(&mut self, queue: QueueIndex, what: Touch) {
         let Some(seat) = self.seats.get_mut(queue.index()) else { return };
         if seat.touched.is_none() {
             self.touched.push(queue);
@@ -103,13 +103,19 @@ impl QueueOrder {
     }
 
     /// A queue that was touched, to be entered again.
-    pub(crate) fn touched(&mut self) -> Option<(Node, Touch)> {
+    pub(crate) fn touched(&mut self) -> Option<(QueueIndex, Touch)> {
         let queue = self.touched.pop()?;
         Some((queue, self.seats[queue.index()].touched.take()?))
     }
 
     /// Enters a queue again, at the beginning of its path, and plays what that changes.
-    pub(crate) fn enter(&mut self, path: &[Node], head: Option<Head>, what: Touch, share: impl Fn(Node) -> Share) {
+    pub(crate) fn enter(
+        &mut self,
+        path: &[QueueIndex],
+        head: Option<Head>,
+        what: Touch,
+        share: impl Fn(QueueIndex) -> DominantShare,
+    ) {
         let Some(queue) = path.first() else { return };
         let seat = &mut self.seats[queue.index()];
         let mut changed = seat.head != head;
@@ -140,9 +146,9 @@ impl QueueOrder {
     }
 
     /// Which of two jobs goes first, whether or not their queues entered with them: each with the path of its queue.
-    pub(crate) fn compare_jobs(&self, a: (&[Node], &Head), b: (&[Node], &Head)) -> Ordering {
+    pub(crate) fn compare_jobs(&self, a: (&[QueueIndex], &Head), b: (&[QueueIndex], &Head)) -> Ordering {
         // From the top down; a leaf stands for whatever would be below it.
-        let share = |path: &[Node], depth| self.seats[path[(path.len() - 1).saturating_sub(depth)].index()].share;
+        let share = |path: &[QueueIndex], depth| self.seats[path[(path.len() - 1).saturating_sub(depth)].index()].share;
         let by_share = || {
             let mut orders = (1..a.0.len().max(b.0.len())).map(|depth| share(a.0, depth).cmp(&share(b.0, depth)));
             orders.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
@@ -151,12 +157,12 @@ impl QueueOrder {
     }
 
     /// The leaf whose job is next.
-    pub(crate) fn best(&self) -> Option<Node> {
+    pub(crate) fn best(&self) -> Option<QueueIndex> {
         self.seats.first()?.best
     }
 
     /// Plays the matches of one child again; true if the queue above may stand differently after that.
-    fn replay(&mut self, parent: Node, place: usize, child: Node) -> bool {
+    fn replay(&mut self, parent: QueueIndex, place: usize, child: QueueIndex) -> bool {
         let mut i = self.seats[parent.index()].bracket.len() / 2 + place;
         let entry = self.entry(child);
         let mut involved = std::mem::replace(&mut self.seats[parent.index()].bracket[i], entry).is_some();
@@ -173,11 +179,11 @@ impl QueueOrder {
         involved
     }
 
-    fn entry(&self, child: Node) -> Option<Node> {
+    fn entry(&self, child: QueueIndex) -> Option<QueueIndex> {
         self.seats[child.index()].best.map(|_| child)
     }
 
-    fn play(&mut self, parent: Node, at: usize) -> Option<Node> {
+    fn play(&mut self, parent: QueueIndex, at: usize) -> Option<QueueIndex> {
         let bracket = &self.seats[parent.index()].bracket;
         let won = match (bracket[2 * at], bracket[2 * at + 1]) {
             (Some(a), Some(b)) => Some(if self.order(a, b) == Ordering::Greater { b } else { a }),
@@ -187,17 +193,17 @@ impl QueueOrder {
         won
     }
 
-    fn crown(&mut self, parent: Node) {
+    fn crown(&mut self, parent: QueueIndex) {
         let Some(winner) = self.seats[parent.index()].bracket.get(1) else { return };
         self.seats[parent.index()].best = winner.and_then(|winner| self.seats[winner.index()].best);
     }
 
-    pub(crate) fn head(&self, node: Node) -> Option<&Head> {
+    pub(crate) fn head(&self, node: QueueIndex) -> Option<&Head> {
         self.seats[self.seats[node.index()].best?.index()].head.as_ref()
     }
 
     /// Compares two children of one queue that both have a job below.
-    fn order(&self, a: Node, b: Node) -> Ordering {
+    fn order(&self, a: QueueIndex, b: QueueIndex) -> Ordering {
         let (head_a, head_b) = (self.head(a), self.head(b));
         let priority = |head: Option<&Head>| head.map(|head| head.priority);
         priority(head_b)
@@ -207,7 +213,7 @@ impl QueueOrder {
     }
 
     /// From the top down, along those who win below.
-    fn order_by_share(&self, mut a: Node, mut b: Node) -> Ordering {
+    fn order_by_share(&self, mut a: QueueIndex, mut b: QueueIndex) -> Ordering {
         loop {
             let (seat_a, seat_b) = (&self.seats[a.index()], &self.seats[b.index()]);
             let order = seat_a.share.cmp(&seat_b.share);
@@ -238,27 +244,27 @@ mod tests {
     struct World {
         parents: Vec<usize>,
         heads: Vec<Option<(i32, i32, i64)>>,
-        shares: Vec<Share>,
+        shares: Vec<DominantShare>,
     }
 
-    fn share(percent: i64) -> Share {
+    fn share(percent: i64) -> DominantShare {
         let mut dims = Dims::default();
         let amount = |units| -> Resources { [("cpu", Quantity::from_units(units))].into_iter().collect() };
         let mut used = Dense::default();
         used.add(&dims.sparse(&amount(percent)));
-        Share::of(&used, if percent > 100 { Box::default() } else { dims.sparse(&amount(100)) }.as_ref())
+        DominantShare::of(&used, if percent > 100 { Box::default() } else { dims.sparse(&amount(100)) }.as_ref())
     }
 
     impl World {
-        fn path(&self, queue: usize) -> Vec<Node> {
+        fn path(&self, queue: usize) -> Vec<QueueIndex> {
             let up = std::iter::successors(Some(queue), |at| at.checked_sub(1).map(|i| self.parents[i]));
-            up.map(|i| Node(i as u32)).collect()
+            up.map(|i| QueueIndex(i as u32)).collect()
         }
 
-        fn children(&self) -> Vec<Vec<Node>> {
+        fn children(&self) -> Vec<Vec<QueueIndex>> {
             let mut children = vec![Vec::new(); self.heads.len()];
             for (i, parent) in self.parents.iter().enumerate() {
-                children[*parent].push(Node(i as u32 + 1));
+                children[*parent].push(QueueIndex(i as u32 + 1));
             }
             children
         }
@@ -276,15 +282,16 @@ mod tests {
         }
 
         /// The first of all, by looking at all.
-        fn best(&self) -> Option<Node> {
+        fn best(&self) -> Option<QueueIndex> {
             let waiting = (0..self.heads.len()).filter_map(|queue| Some((queue, self.head(queue)?)));
             let first = waiting.min_by_key(|(queue, head)| {
-                let mut shares: Vec<Share> = self.path(*queue).iter().rev().map(|at| self.shares[at.index()]).collect();
+                let mut shares: Vec<DominantShare> =
+                    self.path(*queue).iter().rev().map(|at| self.shares[at.index()]).collect();
                 shares.resize(self.heads.len() + 1, self.shares[*queue]);
                 // The root's is the same for all.
                 (Reverse(head.priority), shares.split_off(1), head.job.clone())
             });
-            first.map(|(queue, _)| Node(queue as u32))
+            first.map(|(queue, _)| QueueIndex(queue as u32))
         }
     }
 
@@ -310,7 +317,7 @@ mod tests {
             let mut world = World { parents, heads: heads[..n].to_vec(), shares: vec![share(0); n] };
             let mut tournament = QueueOrder::default();
             let children = world.children();
-            let below = |node: Node| children[node.index()].as_slice();
+            let below = |node: QueueIndex| children[node.index()].as_slice();
             tournament.restart(n, below, |node| (world.head(node.index()), share(0)));
             prop_assert_eq!(tournament.best(), world.best());
             for (i, (queue, head, percent)) in changes.into_iter().enumerate() {
@@ -321,7 +328,7 @@ mod tests {
                 for at in percent.and(Some(&path)).into_iter().flatten() {
                     world.shares[at.index()] = share((percent.unwrap_or(0) + i64::from(at.0)) % 4 * 34);
                 }
-                tournament.touch(Node(queue as u32), what);
+                tournament.touch(QueueIndex(queue as u32), what);
                 // Several touches, then one look.
                 if i % 3 == 0 {
                     while let Some((node, what)) = tournament.touched() {

@@ -32,7 +32,7 @@ use crate::{
     queue::{
         preemption::{
             EvictionReason, Exemption, NotEntitled, PreemptionInput, Preemptor, RuleScope, RunningJob,
-            within_deserved::{AccountIndex, ChargeParts, Cover, Coverage, Node, QueueAccounts},
+            within_deserved::{AccountIndex, ChargeParts, Cover, Coverage, QueueAccounts, QueueAttributes},
         },
         quota::amounts::{Dense, Dim, Sparse},
     },
@@ -189,7 +189,7 @@ impl<'a> Eligibility<'a> {
         let waited = started - holder.evictions.last.map_or(holder.created, |last| last.max(holder.created));
         // Where a queue is over: what it did without in that time, over what the job has beyond; nothing if others are
         // there.
-        let turn = |node: &Node, dim: &Dim| {
+        let turn = |node: &QueueAttributes, dim: &Dim| {
             let (has, deserved) = (whole.get(*dim), node.deserved.get(*dim).unwrap_or(0));
             match node.used.get(*dim) {
                 used if used <= deserved => None,

@@ -44,7 +44,7 @@ pub use self::{
     policy::{JobSelector, PreemptionPolicy, PreemptionRule, RuleScope, UnmarkedJobs},
     reasons::{AttemptRefusal, EvictionReason, Exemption, NoEvictions, NotEntitled},
     record::EvictionRecord,
-    surplus::{ElasticGang, PlacedTask, RemovedPods},
+    surplus::{ElasticGang, PlacedTask, RemovedSurplus},
 };
 
 use crate::{
@@ -151,7 +151,7 @@ pub struct PreemptionInput<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EvictedPart {
     /// Pods beyond its minimum: it shrinks and goes on.
-    Surplus(RemovedPods),
+    Surplus(RemovedSurplus),
     /// All of it, in all clusters: it is pending again and keeps its age.
     Whole,
 }

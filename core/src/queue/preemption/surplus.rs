@@ -47,7 +47,7 @@ pub struct PlacedTask {
 
 /// Pods to go.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RemovedPods {
+pub struct RemovedSurplus {
     /// By task; tasks that lose none are absent.
     pub tasks: BTreeMap<TaskName, u32>,
     /// By cluster and task: where the scheduler takes them.
@@ -113,7 +113,7 @@ impl Surplus {
     }
 
     /// Which tasks' the first so many pods are, and where they are.
-    pub(crate) fn removed_pods(&self, gang: &ElasticGang, first: u32) -> RemovedPods {
+    pub(crate) fn removed_pods(&self, gang: &ElasticGang, first: u32) -> RemovedSurplus {
         let pods = self.pods_by_task(gang.tasks.len(), first);
         let names: BTreeSet<&ClusterName> = gang.tasks.iter().flat_map(|task| task.placed.keys()).collect();
         let names: Vec<&ClusterName> = names.into_iter().collect();
@@ -125,7 +125,7 @@ impl Surplus {
         let wanted: Vec<u32> = pods.iter().enumerate().map(|(task, less)| held(task).saturating_sub(*less)).collect();
         let mut after = before.clone();
         split::scale_down(gang.strategy, gang.tie, &names, &wanted, &mut after);
-        let mut less = RemovedPods::default();
+        let mut less = RemovedSurplus::default();
         for (task, pods) in gang.tasks.iter().zip(&pods).filter(|(_, pods)| **pods > 0) {
             less.tasks.insert(task.name.clone(), *pods);
         }

@@ -27,7 +27,7 @@ const WHOLE: i128 = 1_000_000_000;
 
 /// A part of a job that may be taken; of surplus, at most so many steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Candidate {
+pub(crate) struct EvictionCandidate {
     pub(crate) job: usize,
     pub(crate) part: JobPart,
     pub(crate) right: Right,
@@ -38,7 +38,7 @@ pub(crate) struct Candidate {
 pub(crate) struct VictimOrder<'a> {
     law: &'a Eligibility<'a>,
     /// Reclaimed and preempted surplus, then the same of whole jobs.
-    stages: VecDeque<Stage>,
+    stages: VecDeque<EvictionStage>,
     /// By queue, what was taken so far.
     taken: Vec<Dense>,
     /// By job, steps of surplus that were taken.
@@ -47,16 +47,16 @@ pub(crate) struct VictimOrder<'a> {
     pub(crate) exempt: BTreeMap<Exemption, usize>,
 }
 
-enum Stage {
+enum EvictionStage {
     Reclaim(Borrowers),
-    Preempt(VecDeque<Candidate>),
+    Preempt(VecDeque<EvictionCandidate>),
 }
 
 /// Jobs of queues that borrow.
 #[derive(Default)]
 struct Borrowers {
     /// By queue, each in its own order.
-    steps: BTreeMap<AccountIndex, VecDeque<Candidate>>,
+    steps: BTreeMap<AccountIndex, VecDeque<EvictionCandidate>>,
     /// The queues that have some, the one that gives next first.
     queues: BTreeSet<(Urgency, AccountIndex)>,
     urgencies: BTreeMap<AccountIndex, Urgency>,
@@ -87,14 +87,14 @@ impl<'a> VictimOrder<'a> {
             shrunk: vec![0; jobs],
             exempt: BTreeMap::new(),
         };
-        let mut found: BTreeMap<(JobPart, Right), Vec<Candidate>> = BTreeMap::new();
+        let mut found: BTreeMap<(JobPart, Right), Vec<EvictionCandidate>> = BTreeMap::new();
         for job in 0..jobs {
             let whole = law.find_right(job, JobPart::Whole);
             let elastic = !law.parts[job].surplus.is_empty();
             let surplus = if elastic { law.find_right(job, JobPart::Surplus) } else { Err(Exemption::NoHelp) };
             for (part, right) in [(JobPart::Surplus, surplus), (JobPart::Whole, whole)] {
                 if let Ok((right, steps)) = right {
-                    found.entry((part, right)).or_default().push(Candidate { job, part, right, steps });
+                    found.entry((part, right)).or_default().push(EvictionCandidate { job, part, right, steps });
                 }
             }
             if let (Err(_), Err(why)) = (surplus, whole) {
@@ -104,8 +104,8 @@ impl<'a> VictimOrder<'a> {
         for ((_, right), mut steps) in found {
             steps.sort_by_cached_key(|step| line.victim_rank(*step));
             let stage = match right {
-                Right::Preempt => Stage::Preempt(steps.into()),
-                Right::Reclaim => Stage::Reclaim(line.group_borrowers(steps)),
+                Right::Preempt => EvictionStage::Preempt(steps.into()),
+                Right::Reclaim => EvictionStage::Reclaim(line.group_borrowers(steps)),
             };
             line.stages.push_back(stage);
         }
@@ -113,11 +113,11 @@ impl<'a> VictimOrder<'a> {
     }
 
     /// The next one; it counts as taken for those after it.
-    pub(crate) fn take_next(&mut self) -> Option<Candidate> {
+    pub(crate) fn take_next(&mut self) -> Option<EvictionCandidate> {
         loop {
             let step = match self.stages.front_mut()? {
-                Stage::Preempt(steps) => steps.pop_front(),
-                Stage::Reclaim(borrowers) => borrowers.pop_first(),
+                EvictionStage::Preempt(steps) => steps.pop_front(),
+                EvictionStage::Reclaim(borrowers) => borrowers.pop_first(),
             };
             if let Some(step) = step {
                 self.record_taken(step);
@@ -129,7 +129,7 @@ impl<'a> VictimOrder<'a> {
         }
     }
 
-    fn group_borrowers(&self, steps: Vec<Candidate>) -> Borrowers {
+    fn group_borrowers(&self, steps: Vec<EvictionCandidate>) -> Borrowers {
         let mut borrowers = Borrowers::default();
         for step in steps {
             let holder = &self.law.scene.running[step.job];
@@ -152,7 +152,7 @@ impl<'a> VictimOrder<'a> {
     }
 
     /// Among the jobs of one queue, or of lower priority.
-    fn victim_rank(&self, step: Candidate) -> impl Ord + use<'a> {
+    fn victim_rank(&self, step: EvictionCandidate) -> impl Ord + use<'a> {
         let holder = &self.law.scene.running[step.job];
         let (amount, dims) = (self.law.amount_of(step.job, step.part, step.steps), &self.law.ground.dims);
         let lost = lost_work(self.law.scene, holder, dims.all().map(|dim| (dims.name(dim), amount.get(dim))));
@@ -191,7 +191,7 @@ impl<'a> VictimOrder<'a> {
         matters.iter().map(share).max().unwrap_or(0)
     }
 
-    fn record_taken(&mut self, Candidate { job, part, steps, .. }: Candidate) {
+    fn record_taken(&mut self, EvictionCandidate { job, part, steps, .. }: EvictionCandidate) {
         let mut amount = self.law.amount_of(job, part, steps);
         let before = self.law.parts[job].first_steps(self.shrunk[job]);
         for dim in self.law.ground.dims.all() {
@@ -205,7 +205,8 @@ impl<'a> VictimOrder<'a> {
 
     /// Orders anew the queues whose shares the taking of this job moved; all of them for none.
     fn refresh_queues(&mut self, job: Option<usize>) {
-        let Some(Stage::Reclaim(mut borrowers)) = self.stages.pop_front_if(|stage| matches!(stage, Stage::Reclaim(_)))
+        let Some(EvictionStage::Reclaim(mut borrowers)) =
+            self.stages.pop_front_if(|stage| matches!(stage, EvictionStage::Reclaim(_)))
         else {
             return;
         };
@@ -222,12 +223,12 @@ impl<'a> VictimOrder<'a> {
             let next = borrowers.steps.get(&spot).and_then(|steps| steps.front()).map(|step| step.job);
             borrowers.set_urgency(spot, next.map(|job| self.queue_urgency(spot, job)));
         }
-        self.stages.push_front(Stage::Reclaim(borrowers));
+        self.stages.push_front(EvictionStage::Reclaim(borrowers));
     }
 }
 
 impl Borrowers {
-    fn pop_first(&mut self) -> Option<Candidate> {
+    fn pop_first(&mut self) -> Option<EvictionCandidate> {
         let (_, spot) = self.queues.first()?;
         self.steps.get_mut(spot)?.pop_front()
     }

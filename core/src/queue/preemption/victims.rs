@@ -11,7 +11,7 @@ use crate::{
         AttemptRefusal, EvictedPart, NoEvictions, PreemptionInput, Preemptor, RunningJob, Victim,
         eligibility::{Eligibility, JobPart},
         surplus::Surplus,
-        victim_order::{Candidate, VictimOrder, lost_work},
+        victim_order::{EvictionCandidate, VictimOrder, lost_work},
         within_deserved::{ChargeParts, QueueAccounts},
     },
     resources::Resources,
@@ -40,7 +40,7 @@ pub(crate) fn choose_victims(
         .collect();
     let law = Eligibility::new(scene, claim, ground, parts);
     let line = VictimOrder::new(&law);
-    let mut search = Search { law: &law, surplus: &surplus, line, steps: Vec::new(), victims: Vec::new(), fits };
+    let mut search = VictimSearch { law: &law, surplus: &surplus, line, steps: Vec::new(), victims: Vec::new(), fits };
     if search.add_until_enough() {
         search.drop_unneeded_victims();
         search.trim_surplus();
@@ -59,17 +59,17 @@ pub(crate) fn choose_victims(
 }
 
 /// Candidates in order, and how many of them are needed.
-struct Search<'a, F> {
+struct VictimSearch<'a, F> {
     law: &'a Eligibility<'a>,
     surplus: &'a [Surplus],
     line: VictimOrder<'a>,
     /// Those that are taken, in order, and what each makes of its job.
-    steps: Vec<Candidate>,
+    steps: Vec<EvictionCandidate>,
     victims: Vec<Victim>,
     fits: F,
 }
 
-impl<F: FnMut(&[&Victim]) -> bool> Search<'_, F> {
+impl<F: FnMut(&[&Victim]) -> bool> VictimSearch<'_, F> {
     /// Takes one, two, four, ... until it fits; then no more than are needed in this order.
     fn add_until_enough(&mut self) -> bool {
         let mut enough_not = 0;
@@ -131,14 +131,14 @@ impl<F: FnMut(&[&Victim]) -> bool> Search<'_, F> {
             let (mut enough_not, mut enough) = (0, step.steps);
             while enough_not + 1 < enough {
                 let middle = enough_not.midpoint(enough);
-                self.victims[i] = self.describe_victim(Candidate { steps: middle, ..step });
+                self.victims[i] = self.describe_victim(EvictionCandidate { steps: middle, ..step });
                 if self.is_enough(|_| true) {
                     enough = middle;
                 } else {
                     enough_not = middle;
                 }
             }
-            self.victims[i] = self.describe_victim(Candidate { steps: enough, ..step });
+            self.victims[i] = self.describe_victim(EvictionCandidate { steps: enough, ..step });
         }
     }
 
@@ -147,7 +147,7 @@ impl<F: FnMut(&[&Victim]) -> bool> Search<'_, F> {
         (self.fits)(&victims)
     }
 
-    fn describe_victim(&self, Candidate { job, part, right, steps }: Candidate) -> Victim {
+    fn describe_victim(&self, EvictionCandidate { job, part, right, steps }: EvictionCandidate) -> Victim {
         let holder = &self.law.scene.running[job];
         let (taken, frees) = match (&holder.elastic, part) {
             (Some(gang), JobPart::Surplus) => {
@@ -168,7 +168,7 @@ impl<F: FnMut(&[&Victim]) -> bool> Search<'_, F> {
 }
 
 /// Of the steps that are kept, each job's last one: it holds those before it. In order.
-fn last_steps(steps: &[Candidate], kept: impl Fn(usize) -> bool) -> Vec<usize> {
+fn last_steps(steps: &[EvictionCandidate], kept: impl Fn(usize) -> bool) -> Vec<usize> {
     let mut last: BTreeMap<usize, usize> = BTreeMap::new();
     for (i, step) in steps.iter().enumerate().filter(|(i, _)| kept(*i)) {
         last.insert(step.job, i);

@@ -25,7 +25,7 @@ pub(crate) type AccountIndex = usize;
 
 /// A queue, ready for sums.
 #[derive(Debug)]
-pub(crate) struct Node {
+pub(crate) struct QueueAttributes {
     pub(crate) name: QueueName,
     /// Itself first, the root not in it.
     pub(crate) path: Box<[AccountIndex]>,
@@ -42,7 +42,7 @@ pub(crate) struct Node {
 #[derive(Debug)]
 pub(crate) struct QueueAccounts {
     pub(crate) dims: Dims,
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<QueueAttributes>,
     index: BTreeMap<QueueName, AccountIndex>,
 }
 
@@ -58,7 +58,7 @@ impl QueueAccounts {
         let mut dims = Dims::default();
         let nodes = accounts
             .iter()
-            .map(|(name, account)| Node {
+            .map(|(name, account)| QueueAttributes {
                 name: (*name).clone(),
                 path: find_path(&accounts, &index, name),
                 deserved: stated_deserved(account, &mut dims),
@@ -171,7 +171,7 @@ pub(crate) enum Cover {
 }
 
 impl Cover {
-    fn of_amount(node: &Node, taken: &Dense, amount: &[(Dim, i128)]) -> Self {
+    fn of_amount(node: &QueueAttributes, taken: &Dense, amount: &[(Dim, i128)]) -> Self {
         let asked = || amount.iter().filter(|(_, amount)| *amount > 0);
         if asked().any(|(dim, _)| node.guarantee.get(*dim).is_some_and(|least| taken.get(*dim) < least)) {
             return Self::Covered;
@@ -234,7 +234,7 @@ fn multiply_amount(amount: &[(Dim, i128)], times: u32) -> Vec<(Dim, i128)> {
 }
 
 /// Counts the surplus of a covered job, from the step that would go last.
-fn cover_surplus(node: &Node, taken: &mut Dense, parts: &ChargeParts) -> SurplusCover {
+fn cover_surplus(node: &QueueAttributes, taken: &mut Dense, parts: &ChargeParts) -> SurplusCover {
     let mut covered = 0_u32;
     for (step, steps) in parts.surplus.iter().rev() {
         let sits = covered_steps(node, taken, step).min(*steps);
@@ -248,7 +248,7 @@ fn cover_surplus(node: &Node, taken: &mut Dense, parts: &ChargeParts) -> Surplus
 }
 
 /// How many equal steps in a row are covered: as many as fit, and at least as many as the guarantee needs.
-fn covered_steps(node: &Node, taken: &Dense, step: &[(Dim, i128)]) -> u32 {
+fn covered_steps(node: &QueueAttributes, taken: &Dense, step: &[(Dim, i128)]) -> u32 {
     let asked = || step.iter().filter(|(_, amount)| *amount > 0);
     let fit = asked()
         .filter_map(|(dim, amount)| Some((node.deserved.get(*dim)? - taken.get(*dim)).max(0) / amount))
@@ -299,7 +299,7 @@ impl Coverage {
     /// Counts all jobs below one queue; the queues below it were counted before.
     fn cover_queue(
         &mut self,
-        node: &Node,
+        node: &QueueAttributes,
         jobs: &[usize],
         running: &[RunningJob],
         parts: &[ChargeParts],

@@ -12,9 +12,9 @@ use crate::{
         quota::{
             amounts::{Dense, Dim, Dims, Sparse},
             running::Counted,
-            tree::{Node, Slot},
+            tree::{QueueIndex, Slot},
         },
-        spec::Fleet,
+        spec::FleetResources,
     },
     reason::{Bound, Reason},
     resources::Resources,
@@ -78,7 +78,7 @@ impl Ask {
 
 /// An [`Ask`] as the inner loop wants it.
 #[derive(Debug, Clone)]
-pub(crate) struct Shape {
+pub(crate) struct JobShape {
     pub(crate) ask: std::sync::Arc<Ask>,
     pub(crate) minimum: Resources,
     pub(crate) sparse: Sparse,
@@ -89,7 +89,7 @@ pub(crate) struct Shape {
     pub(crate) users: usize,
 }
 
-impl Shape {
+impl JobShape {
     pub(crate) fn new(ask: std::sync::Arc<Ask>, dims: &mut Dims) -> Self {
         let minimum = ask.minimum();
         let sparse = dims.sparse(&minimum);
@@ -122,7 +122,11 @@ impl Shape {
     }
 
     /// How many pods of each task, and what they are charged, where the minimum is known to fit.
-    pub(crate) fn grant_pods(&self, path: &[Node], free: impl Fn(Node, Dim) -> Option<i128>) -> (Vec<u32>, Resources) {
+    pub(crate) fn grant_pods(
+        &self,
+        path: &[QueueIndex],
+        free: impl Fn(QueueIndex, Dim) -> Option<i128>,
+    ) -> (Vec<u32>, Resources) {
         let mut pods: Vec<u32> = self.ask.tasks.iter().map(|task| task.min).collect();
         let mut charged = self.minimum.clone();
         if self.is_rigid() {
@@ -164,7 +168,11 @@ pub(crate) fn free_quota(slot: &Slot, dim: Dim) -> Option<i128> {
 }
 
 /// The first ceiling on the way up that `asked` would break.
-pub(crate) fn first_short_quota(slots: &[Slot], path: &[Node], asked: &[(Dim, i128)]) -> Option<(Node, Dim, i128)> {
+pub(crate) fn first_short_quota(
+    slots: &[Slot],
+    path: &[QueueIndex],
+    asked: &[(Dim, i128)],
+) -> Option<(QueueIndex, Dim, i128)> {
     path.iter().find_map(|node| {
         let slot = &slots[node.index()];
         asked.iter().find_map(|(dim, asked)| {
@@ -175,7 +183,7 @@ pub(crate) fn first_short_quota(slots: &[Slot], path: &[Node], asked: &[(Dim, i1
 }
 
 /// Whether no ceiling on the way up could ever be met while queues are as they are, whatever ends or comes back.
-pub(crate) fn is_never(slot: &Slot, shape: &Shape) -> bool {
+pub(crate) fn is_never(slot: &Slot, shape: &JobShape) -> bool {
     slot.problem.is_none()
         && shape.sparse.iter().any(|(dim, asked)| slot.reach.get(*dim).is_some_and(|most| *asked > most))
 }
@@ -185,13 +193,13 @@ pub(crate) fn is_never(slot: &Slot, shape: &Shape) -> bool {
 pub(crate) fn explain_unsatisfiable(
     slots: &[Slot],
     dims: &Dims,
-    fleet: &Fleet,
-    node: Node,
-    shape: &Shape,
-    holds: impl Fn(Node, Dim) -> i128,
+    fleet: &FleetResources,
+    node: QueueIndex,
+    shape: &JobShape,
+    holds: impl Fn(QueueIndex, Dim) -> i128,
 ) -> Option<Reason> {
     let queue = &slots[node.index()];
-    let exceeds = |bound: Bound, at: Node, dim: Dim, limit: Quantity| {
+    let exceeds = |bound: Bound, at: QueueIndex, dim: Dim, limit: Quantity| {
         let asked = shape.minimum.get(dims.name(dim).as_str());
         Reason::ExceedsLimit {
             queue: queue.name.clone(),
@@ -214,13 +222,13 @@ pub(crate) fn explain_unsatisfiable(
     }
     if let Some(whole) = fleet.whole.as_ref() {
         let of = |dim: &Dim| whole.get(dims.name(*dim).as_str());
-        let beyond = |(dim, asked): &&(Dim, i128)| asked + holds(Node::ROOT, *dim) > of(dim).as_nano();
+        let beyond = |(dim, asked): &&(Dim, i128)| asked + holds(QueueIndex::ROOT, *dim) > of(dim).as_nano();
         if let Some((dim, _)) = asked().find(beyond) {
-            return Some(exceeds(Bound::Fleet, Node::ROOT, *dim, of(dim)));
+            return Some(exceeds(Bound::Fleet, QueueIndex::ROOT, *dim, of(dim)));
         }
     }
     // Others' guarantees, from the top, where they leave too little first.
-    queue.path.iter().rev().filter(|at| **at != Node::ROOT).find_map(|at| {
+    queue.path.iter().rev().filter(|at| **at != QueueIndex::ROOT).find_map(|at| {
         let slot = &slots[at.index()];
         let short =
             |(dim, asked): &&(Dim, i128)| slot.reach.get(*dim).is_some_and(|most| asked + holds(*at, *dim) > most);
@@ -231,12 +239,18 @@ pub(crate) fn explain_unsatisfiable(
 }
 
 /// Whose ceiling `headroom` was, and how high it is.
-pub(crate) fn limiting_bound(slots: &[Slot], dims: &Dims, fleet: &Fleet, at: Node, dim: Dim) -> (Bound, Quantity) {
+pub(crate) fn limiting_bound(
+    slots: &[Slot],
+    dims: &Dims,
+    fleet: &FleetResources,
+    at: QueueIndex,
+    dim: Dim,
+) -> (Bound, Quantity) {
     let slot = &slots[at.index()];
     let own = slot.capability.get(dim);
     match slot.left.get(dim) {
         Some(left) if own.is_none_or(|own| left < own) => {
-            if at == Node::ROOT {
+            if at == QueueIndex::ROOT {
                 (Bound::Fleet, fleet.ready.get(dims.name(dim).as_str()))
             } else {
                 let like = fleet.ready.get(dims.name(dim).as_str());

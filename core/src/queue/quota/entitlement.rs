@@ -16,18 +16,18 @@
 use crate::queue::{
     quota::{
         amounts::{Ceilings, Dense, Dim, Dims},
-        tree::{Node, Slot},
+        tree::{QueueIndex, Slot},
         water_fill::{Portion, fill_by_weight},
     },
-    spec::{Fleet, QueueSpec},
+    spec::{FleetResources, QueueSpec},
 };
 
 /// Sets `capability`, `left`, `real`, `reach`, `guarantee` and `deserved` of every queue.
-pub(crate) fn resolve(slots: &mut [Slot], dims: &mut Dims, fleet: &Fleet) {
+pub(crate) fn resolve(slots: &mut [Slot], dims: &mut Dims, fleet: &FleetResources) {
     for slot in slots.iter_mut() {
         reset_from_spec(slot, dims);
     }
-    let root = &mut slots[Node::ROOT.index()];
+    let root = &mut slots[QueueIndex::ROOT.index()];
     root.left = Ceilings::nothing();
     for (dim, amount) in dims.sparse(&fleet.ready) {
         root.left.set(dim, Some(amount));
@@ -45,7 +45,7 @@ pub(crate) fn resolve(slots: &mut [Slot], dims: &mut Dims, fleet: &Fleet) {
         for dim in dims.all() {
             hand_out(slots, parent, &children, dim);
         }
-        if parent == Node::ROOT {
+        if parent == QueueIndex::ROOT {
             add_up(slots, &children, dims);
         }
         let slot = &mut slots[parent.index()];
@@ -62,7 +62,7 @@ fn reset_from_spec(slot: &mut Slot, dims: &mut Dims) {
     slot.reach = Ceilings::default();
     slot.guarantee = Dense::default();
     slot.deserved = Box::default();
-    slot.asked = Asked::default();
+    slot.asked = QuotaRequest::default();
     let Some(spec) = &slot.spec else { return };
     for (name, ceiling) in spec.ceilings() {
         slot.capability.set(dims.intern(name), Some(ceiling.as_nano()));
@@ -77,7 +77,7 @@ fn reset_from_spec(slot: &mut Slot, dims: &mut Dims) {
 
 /// What a queue and those below it ask for, before it is known what there is.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Asked {
+pub(crate) struct QuotaRequest {
     /// The most it could have if everything else were idle and no cluster away.
     most: Ceilings,
     /// To be kept free.
@@ -92,15 +92,15 @@ pub(crate) struct Asked {
     pub(crate) too_much: Vec<(Dim, i128)>,
 }
 
-impl Asked {
+impl QuotaRequest {
     pub(crate) fn most(&self, dim: Dim) -> Option<i128> {
         self.most.get(dim)
     }
 }
 
 /// Every queue of the tree, parents before their children.
-fn from_the_root(slots: &[Slot]) -> Vec<Node> {
-    let mut order = vec![Node::ROOT];
+fn from_the_root(slots: &[Slot]) -> Vec<QueueIndex> {
+    let mut order = vec![QueueIndex::ROOT];
     for i in 0.. {
         let Some(node) = order.get(i) else { break };
         order.extend(&slots[node.index()].children);
@@ -108,7 +108,7 @@ fn from_the_root(slots: &[Slot]) -> Vec<Node> {
     order
 }
 
-fn set_most(slots: &mut [Slot], order: &[Node], dims: &mut Dims, fleet: &Fleet) {
+fn set_most(slots: &mut [Slot], order: &[QueueIndex], dims: &mut Dims, fleet: &FleetResources) {
     let whole = fleet.whole.as_ref().map(|whole| dims.sparse(whole));
     for node in order {
         let mut most = match (slots[node.index()].parent, &whole) {
@@ -129,7 +129,7 @@ fn set_most(slots: &mut [Slot], order: &[Node], dims: &mut Dims, fleet: &Fleet) 
 }
 
 /// From the leaves up: what is kept free for a queue, and what is deserved below it where it says nothing itself.
-fn set_guarantees(slots: &mut [Slot], order: &[Node], dims: &Dims) {
+fn set_guarantees(slots: &mut [Slot], order: &[QueueIndex], dims: &Dims) {
     for node in order.iter().rev() {
         let children = std::mem::take(&mut slots[node.index()].children);
         let explicit = slots[node.index()].sets_deserved();
@@ -160,8 +160,8 @@ fn set_guarantees(slots: &mut [Slot], order: &[Node], dims: &Dims) {
 }
 
 /// From the root down: what siblings' guarantees leave at most.
-fn set_reach(slots: &mut [Slot], order: &[Node], dims: &Dims) {
-    slots[Node::ROOT.index()].reach = slots[Node::ROOT.index()].asked.most.clone();
+fn set_reach(slots: &mut [Slot], order: &[QueueIndex], dims: &Dims) {
+    slots[QueueIndex::ROOT.index()].reach = slots[QueueIndex::ROOT.index()].asked.most.clone();
     for parent in order {
         let children = std::mem::take(&mut slots[parent.index()].children);
         let above = slots[parent.index()].reach.clone();
@@ -182,7 +182,7 @@ fn set_reach(slots: &mut [Slot], order: &[Node], dims: &Dims) {
 }
 
 /// What each of these is guaranteed of as much as there is.
-fn kept_guarantees(slots: &[Slot], children: &[Node], dim: Dim, most: i128) -> Vec<i128> {
+fn kept_guarantees(slots: &[Slot], children: &[QueueIndex], dim: Dim, most: i128) -> Vec<i128> {
     let asked: Vec<i128> = children.iter().map(|child| slots[child.index()].asked.guarantee.get(dim)).collect();
     let claim = |most: &i128| Portion { weight: 1, least: 0, most: *most };
     match asked.iter().sum::<i128>() {
@@ -193,7 +193,7 @@ fn kept_guarantees(slots: &[Slot], children: &[Node], dim: Dim, most: i128) -> V
 }
 
 /// Divides what `parent` has of one resource among its children.
-fn hand_out(slots: &mut [Slot], parent: Node, children: &[Node], dim: Dim) {
+fn hand_out(slots: &mut [Slot], parent: QueueIndex, children: &[QueueIndex], dim: Dim) {
     let real = slots[parent.index()].real.get(dim).unwrap_or(i128::MAX);
     let kept = kept_guarantees(slots, children, dim, real);
     let sum: i128 = kept.iter().sum();
@@ -205,12 +205,12 @@ fn hand_out(slots: &mut [Slot], parent: Node, children: &[Node], dim: Dim) {
         slot.real.set(dim, all.into_iter().flatten().min());
         slot.guarantee.set(dim, kept);
     }
-    let root = parent == Node::ROOT;
+    let root = parent == QueueIndex::ROOT;
     let have = if root { real } else { slots[parent.index()].asked.granted.get(dim).unwrap_or(0) };
     hand_out_deserved(slots, children, dim, have, root);
 }
 
-fn hand_out_deserved(slots: &mut [Slot], children: &[Node], dim: Dim, have: i128, root: bool) {
+fn hand_out_deserved(slots: &mut [Slot], children: &[QueueIndex], dim: Dim, have: i128, root: bool) {
     let claims = children.iter().map(|child| {
         let slot = &slots[child.index()];
         let least = slot.guarantee.get(dim);
@@ -245,14 +245,14 @@ fn hand_out_deserved(slots: &mut [Slot], children: &[Node], dim: Dim, have: i128
 }
 
 /// The root is promised, and deserves, what its children do.
-fn add_up(slots: &mut [Slot], children: &[Node], dims: &Dims) {
+fn add_up(slots: &mut [Slot], children: &[QueueIndex], dims: &Dims) {
     for dim in dims.all() {
         let of = |slots: &[Slot], amount: fn(&Slot, Dim) -> Option<i128>| {
             children.iter().filter_map(|child| amount(&slots[child.index()], dim)).reduce(|a, b| a + b)
         };
         let guarantee = of(slots, |slot, dim| Some(slot.guarantee.get(dim)));
         let deserved = of(slots, |slot, dim| slot.asked.granted.get(dim));
-        let root = &mut slots[Node::ROOT.index()];
+        let root = &mut slots[QueueIndex::ROOT.index()];
         root.guarantee.set(dim, guarantee.unwrap_or(0));
         root.asked.granted.set(dim, deserved);
     }

@@ -13,7 +13,7 @@ use crate::{
     queue::{
         quota::{
             amounts::{Dim, Dims},
-            tree::{Node, Slot},
+            tree::{QueueIndex, Slot},
         },
         spec::{MOST_WEIGHT, QueueSpec},
     },
@@ -189,7 +189,7 @@ impl fmt::Display for QueueFault {
 }
 
 /// What is wrong with a queue of the tree, by field and resource.
-pub(crate) fn find_faults(slots: &[Slot], dims: &Dims, node: Node) -> Vec<QueueFault> {
+pub(crate) fn find_faults(slots: &[Slot], dims: &Dims, node: QueueIndex) -> Vec<QueueFault> {
     let slot = &slots[node.index()];
     let mut faults = Vec::new();
     let shown = |dim: Dim, amount| (dims.name(dim).clone(), dims.name(dim).amount(amount));

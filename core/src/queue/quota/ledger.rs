@@ -40,7 +40,7 @@ pub struct ChargeFacts<'a> {
 
 /// Where a binding stands with its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
+pub enum AdmissionStage {
     /// Neither admitted nor placed.
     Waiting,
     /// Admitted, not placed.
@@ -57,7 +57,7 @@ pub enum Stage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Charge {
     /// How it stands.
-    pub stage: Stage,
+    pub stage: AdmissionStage,
     /// How much.
     pub amount: Resources,
     /// Whether what is placed is more than what was admitted.
@@ -70,16 +70,18 @@ pub fn compute_charge(facts: &ChargeFacts<'_>) -> Charge {
     let of = |stage, amount| Charge { stage, amount, over_record: false };
     let bounded = |amount: Resources| facts.ceiling.map_or(amount.clone(), |ceiling| amount.min(ceiling));
     match facts.admission {
-        Some(admission) if facts.clusters.is_empty() => of(Stage::Admitted, bounded(admission.charged.clone())),
-        _ if facts.ended && !lacks_copies(facts) => of(Stage::Finished, Resources::new()),
-        None if facts.clusters.is_empty() => of(Stage::Waiting, Resources::new()),
-        None => of(Stage::Foreign, subtract_finished(facts, bounded(placed_amount(facts)))),
+        Some(admission) if facts.clusters.is_empty() => {
+            of(AdmissionStage::Admitted, bounded(admission.charged.clone()))
+        }
+        _ if facts.ended && !lacks_copies(facts) => of(AdmissionStage::Finished, Resources::new()),
+        None if facts.clusters.is_empty() => of(AdmissionStage::Waiting, Resources::new()),
+        None => of(AdmissionStage::Foreign, subtract_finished(facts, bounded(placed_amount(facts)))),
         Some(admission) => {
             let beyond = amount_beyond(facts, admission);
             let mut most = admission.charged.clone();
             most.add(&beyond);
             let amount = subtract_finished(facts, bounded(most));
-            Charge { stage: Stage::Placed, amount, over_record: !beyond.is_empty() }
+            Charge { stage: AdmissionStage::Placed, amount, over_record: !beyond.is_empty() }
         }
     }
 }
@@ -156,7 +158,7 @@ mod tests {
     use super::*;
     use crate::{
         gang::{NodeClaim, Task},
-        plan::{Share, TaskShare},
+        plan::{ClusterShare, TaskShare},
         quantity::Quantity,
     };
 
@@ -196,9 +198,9 @@ mod tests {
     }
 
     fn plan(shares: &[(&str, &[(&str, u32)])]) -> Plan {
-        let share = |tasks: &[(&str, u32)]| Share {
+        let share = |tasks: &[(&str, u32)]| ClusterShare {
             tasks: tasks.iter().map(|(n, r)| ((*n).into(), TaskShare { replicas: *r, min_available: *r })).collect(),
-            ..Share::default()
+            ..ClusterShare::default()
         };
         Plan { clusters: shares.iter().map(|(cluster, tasks)| ((*cluster).into(), share(tasks))).collect() }
     }
@@ -207,12 +209,18 @@ mod tests {
     fn what_was_admitted_is_charged_however_much_of_it_is_placed() {
         let (gang, admission) = (gang(&[("launcher", 1, 1), ("worker", 8, 2)]), admission(17));
         let mut facts = ChargeFacts { gang: Some(&gang), admission: Some(&admission), ..ChargeFacts::default() };
-        assert_eq!(compute_charge(&facts), Charge { stage: Stage::Admitted, amount: cpu(17), over_record: false });
+        assert_eq!(
+            compute_charge(&facts),
+            Charge { stage: AdmissionStage::Admitted, amount: cpu(17), over_record: false }
+        );
         let clusters = clusters(&[("a", 4), ("b", 3)]);
         let plan = plan(&[("a", &[("launcher", 1), ("worker", 3)]), ("b", &[("launcher", 0), ("worker", 3)])]);
         (facts.clusters, facts.plan) = (&clusters, Some(&plan));
         // Six of eight workers found room; the other two may at any time.
-        assert_eq!(compute_charge(&facts), Charge { stage: Stage::Placed, amount: cpu(17), over_record: false });
+        assert_eq!(
+            compute_charge(&facts),
+            Charge { stage: AdmissionStage::Placed, amount: cpu(17), over_record: false }
+        );
         facts.finished_pods = [("worker".into(), 2)].into();
         assert_eq!(compute_charge(&facts).amount, cpu(13));
     }
@@ -232,7 +240,10 @@ mod tests {
         assert_eq!(compute_charge(&facts).amount, cpu(0));
         facts.finished_pods.clear();
         facts.ended = true;
-        assert_eq!(compute_charge(&facts), Charge { stage: Stage::Finished, amount: cpu(0), over_record: false });
+        assert_eq!(
+            compute_charge(&facts),
+            Charge { stage: AdmissionStage::Finished, amount: cpu(0), over_record: false }
+        );
     }
 
     #[test]
@@ -254,17 +265,23 @@ mod tests {
             ended: true,
             ..ChargeFacts::default()
         };
-        assert_eq!(compute_charge(&facts), Charge { stage: Stage::Placed, amount: cpu(2), over_record: false });
+        assert_eq!(
+            compute_charge(&facts),
+            Charge { stage: AdmissionStage::Placed, amount: cpu(2), over_record: false }
+        );
         let both = clusters(&[("x", 2), ("y", 2)]);
         facts.clusters = &both;
-        assert_eq!(compute_charge(&facts).stage, Stage::Finished);
+        assert_eq!(compute_charge(&facts).stage, AdmissionStage::Finished);
     }
 
     #[test]
     fn a_foreign_binding_is_charged_even_without_its_workload_defect_3() {
         let (request, clusters) = (cpu(2), clusters(&[("x", 3)]));
         let facts = ChargeFacts { replica_request: Some(&request), clusters: &clusters, ..ChargeFacts::default() };
-        assert_eq!(compute_charge(&facts), Charge { stage: Stage::Foreign, amount: cpu(6), over_record: false });
+        assert_eq!(
+            compute_charge(&facts),
+            Charge { stage: AdmissionStage::Foreign, amount: cpu(6), over_record: false }
+        );
     }
 
     #[test]
@@ -281,7 +298,10 @@ mod tests {
         facts.clusters = &clusters;
         assert_eq!(compute_charge(&facts).amount, cpu(2));
         facts.admission = None;
-        assert_eq!(compute_charge(&facts), Charge { stage: Stage::Foreign, amount: cpu(2), over_record: false });
+        assert_eq!(
+            compute_charge(&facts),
+            Charge { stage: AdmissionStage::Foreign, amount: cpu(2), over_record: false }
+        );
     }
 
     #[test]
@@ -289,7 +309,10 @@ mod tests {
         let (gang, admission) = (gang(&[("worker", 2, 1)]), admission(2));
         let facts =
             ChargeFacts { gang: Some(&gang), admission: Some(&admission), ended: true, ..ChargeFacts::default() };
-        assert_eq!(compute_charge(&facts), Charge { stage: Stage::Admitted, amount: cpu(2), over_record: false });
+        assert_eq!(
+            compute_charge(&facts),
+            Charge { stage: AdmissionStage::Admitted, amount: cpu(2), over_record: false }
+        );
     }
 
     #[test]
@@ -302,7 +325,10 @@ mod tests {
             clusters: &clusters,
             ..ChargeFacts::default()
         };
-        assert_eq!(compute_charge(&facts), Charge { stage: Stage::Placed, amount: cpu(18), over_record: true });
+        assert_eq!(
+            compute_charge(&facts),
+            Charge { stage: AdmissionStage::Placed, amount: cpu(18), over_record: true }
+        );
     }
 
     #[test]
@@ -315,6 +341,9 @@ mod tests {
             clusters: &clusters,
             ..ChargeFacts::default()
         };
-        assert_eq!(compute_charge(&facts), Charge { stage: Stage::Placed, amount: cpu(16), over_record: false });
+        assert_eq!(
+            compute_charge(&facts),
+            Charge { stage: AdmissionStage::Placed, amount: cpu(16), over_record: false }
+        );
     }
 }

@@ -13,19 +13,19 @@ use crate::{
         pending::line::Line,
         quota::{
             amounts::{Ceilings, Dense, Dim, Dims, Sparse},
-            entitlement::{self, Asked},
+            entitlement::{self, QuotaRequest},
             running::RunningJobs,
         },
-        spec::{Dequeue, Fleet, QueueSpec, QueueState},
+        spec::{Dequeue, FleetResources, QueueSpec, QueueState},
     },
     reason::QueueProblem,
 };
 
 /// A queue's place in the engine's table. The root is the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Node(pub(crate) u32);
+pub(crate) struct QueueIndex(pub(crate) u32);
 
-impl Node {
+impl QueueIndex {
     pub(crate) const ROOT: Self = Self(0);
     pub(crate) const LAST: Self = Self(u32::MAX);
 
@@ -43,13 +43,13 @@ pub(crate) struct Slot {
     pub(crate) name: QueueName,
     pub(crate) spec: Option<QueueSpec>,
     /// The queue itself first, the root last: where its jobs are charged.
-    pub(crate) path: Box<[Node]>,
+    pub(crate) path: Box<[QueueIndex]>,
     /// The queue above it, among whose children it counts; `None` for the root and outside the tree.
-    pub(crate) parent: Option<Node>,
+    pub(crate) parent: Option<QueueIndex>,
     /// The queues above it when that was last known.
     pub(crate) last: Option<Descent>,
     /// In the order of their names.
-    pub(crate) children: Box<[Node]>,
+    pub(crate) children: Box<[QueueIndex]>,
     pub(crate) problem: Option<QueueProblem>,
     /// Its own `capability`.
     pub(crate) capability: Ceilings,
@@ -63,7 +63,7 @@ pub(crate) struct Slot {
     pub(crate) guarantee: Dense,
     /// What it is entitled to; nothing where it deserves nothing.
     pub(crate) deserved: Sparse,
-    pub(crate) asked: Asked,
+    pub(crate) asked: QuotaRequest,
     /// What its own jobs are charged.
     pub(crate) own: Dense,
     /// The same with all queues below.
@@ -78,10 +78,10 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    pub(crate) fn new(name: QueueName, node: Node) -> Self {
-        let path = if node == Node::ROOT { vec![node] } else { vec![node, Node::ROOT] };
-        let left = if node == Node::ROOT { Ceilings::nothing() } else { Ceilings::default() };
-        let problem = if node == Node::ROOT { QueueProblem::Root } else { QueueProblem::Missing };
+    pub(crate) fn new(name: QueueName, node: QueueIndex) -> Self {
+        let path = if node == QueueIndex::ROOT { vec![node] } else { vec![node, QueueIndex::ROOT] };
+        let left = if node == QueueIndex::ROOT { Ceilings::nothing() } else { Ceilings::default() };
+        let problem = if node == QueueIndex::ROOT { QueueProblem::Root } else { QueueProblem::Missing };
         Self {
             name,
             spec: None,
@@ -96,7 +96,7 @@ impl Slot {
             reach: Ceilings::default(),
             guarantee: Dense::default(),
             deserved: Sparse::default(),
-            asked: Asked::default(),
+            asked: QuotaRequest::default(),
             own: Dense::default(),
             used: Dense::default(),
             own_running: RunningJobs::default(),
@@ -168,10 +168,10 @@ impl Slot {
     }
 }
 
-type Amounts<'a> = &'a [(Dim, i128)];
+type SparseRef<'a> = &'a [(Dim, i128)];
 
 /// A charge has its resources first, then what it counts as.
-pub(crate) fn split_counts(amounts: &[(Dim, i128)]) -> (Amounts<'_>, Amounts<'_>) {
+pub(crate) fn split_counts(amounts: &[(Dim, i128)]) -> (SparseRef<'_>, SparseRef<'_>) {
     amounts.split_at(amounts.partition_point(|(dim, _)| !dim.is_count()))
 }
 
@@ -194,7 +194,12 @@ impl Descent {
 }
 
 /// Works out paths, problems, ceilings and sums anew, after queues or the fleet changed.
-pub(crate) fn resolve(slots: &mut [Slot], index: &BTreeMap<QueueName, Node>, dims: &mut Dims, fleet: &Fleet) {
+pub(crate) fn resolve(
+    slots: &mut [Slot],
+    index: &BTreeMap<QueueName, QueueIndex>,
+    dims: &mut Dims,
+    fleet: &FleetResources,
+) {
     resolve_paths(slots, index);
     resolve_openness(slots);
     entitlement::resolve(slots, dims, fleet);
@@ -213,10 +218,10 @@ pub(crate) fn resolve(slots: &mut [Slot], index: &BTreeMap<QueueName, Node>, dim
 }
 
 /// Sets paths, children and the problems of descent.
-fn resolve_paths(slots: &mut [Slot], index: &BTreeMap<QueueName, Node>) {
+fn resolve_paths(slots: &mut [Slot], index: &BTreeMap<QueueName, QueueIndex>) {
     let mut children = vec![Vec::new(); slots.len()];
     let mut lost = Vec::new();
-    for node in index.values().copied().filter(|node| *node != Node::ROOT) {
+    for node in index.values().copied().filter(|node| *node != QueueIndex::ROOT) {
         let (path, problem) = path_of(slots, index, node);
         let counts = slots[node.index()].spec.is_some() && !matches!(problem, Some(QueueProblem::Cycle));
         if counts {
@@ -244,7 +249,7 @@ fn resolve_paths(slots: &mut [Slot], index: &BTreeMap<QueueName, Node>) {
 /// Where a queue without a sound descent was, as far as those above it are still there: from the first that has one,
 /// where
 /// that one is now.
-fn last_path(slots: &[Slot], index: &BTreeMap<QueueName, Node>, node: Node) -> Option<Vec<Node>> {
+fn last_path(slots: &[Slot], index: &BTreeMap<QueueName, QueueIndex>, node: QueueIndex) -> Option<Vec<QueueIndex>> {
     let mut path = vec![node];
     for at in slots[node.index()].last.as_ref()?.above().iter().filter_map(|name| index.get(name)) {
         let slot = &slots[at.index()];
@@ -256,11 +261,15 @@ fn last_path(slots: &[Slot], index: &BTreeMap<QueueName, Node>, node: Node) -> O
             path.push(*at);
         }
     }
-    path.push(Node::ROOT);
+    path.push(QueueIndex::ROOT);
     Some(path)
 }
 
-fn path_of(slots: &[Slot], index: &BTreeMap<QueueName, Node>, node: Node) -> (Vec<Node>, Option<QueueProblem>) {
+fn path_of(
+    slots: &[Slot],
+    index: &BTreeMap<QueueName, QueueIndex>,
+    node: QueueIndex,
+) -> (Vec<QueueIndex>, Option<QueueProblem>) {
     let mut path = vec![node];
     let mut at = node;
     let mut problem = None;
@@ -270,14 +279,14 @@ fn path_of(slots: &[Slot], index: &BTreeMap<QueueName, Node>, node: Node) -> (Ve
                 problem = Some(QueueProblem::ParentMissing(parent.clone()));
                 break;
             }
-            Some(parent) if path.contains(parent) => return (vec![node, Node::ROOT], Some(QueueProblem::Cycle)),
+            Some(parent) if path.contains(parent) => return (vec![node, QueueIndex::ROOT], Some(QueueProblem::Cycle)),
             Some(parent) => {
                 path.push(*parent);
                 at = *parent;
             }
         }
     }
-    path.push(Node::ROOT);
+    path.push(QueueIndex::ROOT);
     (path, problem)
 }
 
@@ -294,7 +303,7 @@ fn resolve_openness(slots: &mut [Slot]) {
         });
         let not_leaf =
             || slots[i].children.first().map(|child| QueueProblem::NotLeaf(slots[child.index()].name.clone()));
-        let root = (i == Node::ROOT.index()).then_some(QueueProblem::Root);
+        let root = (i == QueueIndex::ROOT.index()).then_some(QueueProblem::Root);
         slots[i].problem = root.or(closed).or_else(not_leaf);
     }
 }

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::queue::{
     pending::line::ShapeId,
-    quota::tree::Node,
-    reservation::{ReservationId, ReservationRank, Shortage},
+    quota::tree::QueueIndex,
+    reservation::{ReservationCause, ReservationId, ReservationRank},
 };
 
 /// A blocked job, and when it has waited long enough, in seconds since 1970.
@@ -21,7 +21,7 @@ pub(crate) struct Blocked {
     /// Those that have not.
     young: BTreeMap<ReservationId, BTreeSet<(First, ShapeId)>>,
     /// What blocks each shape, and its firsts.
-    inadmissible: BTreeMap<(Node, ShapeId), (ReservationId, Vec<First>)>,
+    inadmissible: BTreeMap<(QueueIndex, ShapeId), (ReservationId, Vec<First>)>,
 }
 
 impl Blocked {
@@ -47,7 +47,7 @@ impl Blocked {
     }
 
     /// It is blocked no more.
-    pub(crate) fn remove_inadmissible(&mut self, node: Node, shape: ShapeId) {
+    pub(crate) fn remove_inadmissible(&mut self, node: QueueIndex, shape: ShapeId) {
         let Some((id, firsts)) = self.inadmissible.remove(&(node, shape)) else { return };
         for first in firsts {
             remove(&mut self.due, id, &(first.1.clone(), shape));
@@ -84,7 +84,7 @@ impl Blocked {
 
     /// Queues in which a job lacks capacity.
     pub(crate) fn short_of_capacity(&self) -> BTreeSet<ReservationId> {
-        let rooms = ReservationId { cause: Shortage::Capacity(0), queue: Node::ROOT }..;
+        let rooms = ReservationId { cause: ReservationCause::Capacity(0), queue: QueueIndex::ROOT }..;
         let young = self.young.range(rooms.clone()).map(|(id, _)| *id);
         self.due.range(rooms).map(|(id, _)| *id).chain(young).collect()
     }

@@ -44,7 +44,7 @@ use crate::queue::{
     },
     quota::{
         amounts::{Dim, Sparse},
-        tree::Node,
+        tree::QueueIndex,
     },
     reservation::blocked::{Blocked, First},
 };
@@ -92,26 +92,26 @@ impl ReservationRank {
 
 /// What blocks the reserving job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Shortage {
+pub(crate) enum ReservationCause {
     /// A resource under a queue's ceiling.
-    Quota(Node, Dim),
+    Quota(QueueIndex, Dim),
     /// Capacity in clusters; there can be several that do not lack the same.
     Capacity(u8),
     /// It is in backoff; jobs of lower priority wait for it.
     Backoff,
 }
 
-impl Shortage {
-    const FIRST: Self = Self::Quota(Node::ROOT, Dim::FIRST);
+impl ReservationCause {
+    const FIRST: Self = Self::Quota(QueueIndex::ROOT, Dim::FIRST);
     const LAST: Self = Self::Backoff;
 }
 
 /// One reservation: there is at most one for each ceiling (or slot) and queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ReservationId {
-    pub(crate) cause: Shortage,
+    pub(crate) cause: ReservationCause,
     /// The reserving job's.
-    pub(crate) queue: Node,
+    pub(crate) queue: QueueIndex,
 }
 
 /// The order in which reservations count: the preemptor's first, then by rank.
@@ -125,7 +125,7 @@ pub(crate) struct Reservation {
     /// The reserving job is the preemptor.
     pub(crate) preempts: bool,
     /// Where the demand counts as taken, from the job's queue up.
-    pub(crate) nodes: Box<[Node]>,
+    pub(crate) nodes: Box<[QueueIndex]>,
     /// It blocks jobs below the node at this place.
     pub(crate) reach: usize,
     pub(crate) asked: Sparse,
@@ -135,11 +135,11 @@ pub(crate) struct Reservation {
     /// Seconds since 1970.
     pub(crate) since: i64,
     /// Shapes that it blocks.
-    pub(crate) bound: BTreeSet<(Node, ShapeId)>,
+    pub(crate) bound: BTreeSet<(QueueIndex, ShapeId)>,
     /// Those blocked by what a queue above them and the reserving job may have.
-    pub(crate) behind: BTreeSet<(Node, ShapeId)>,
+    pub(crate) behind: BTreeSet<(QueueIndex, ShapeId)>,
     /// Of all these, those who say how long they run.
-    pub(crate) timed: BTreeSet<(Node, ShapeId)>,
+    pub(crate) timed: BTreeSet<(QueueIndex, ShapeId)>,
     pub(crate) shadow: Cell<Option<Shadow>>,
 }
 
@@ -154,7 +154,7 @@ pub(crate) struct Shadow {
 
 impl Reservation {
     /// What of a resource counts as taken at a queue.
-    pub(crate) fn reserved_amount(&self, at: Node, dim: Dim) -> i128 {
+    pub(crate) fn reserved_amount(&self, at: QueueIndex, dim: Dim) -> i128 {
         if self.nodes.contains(&at) { self.asked_amount(dim) } else { 0 }
     }
 
@@ -164,7 +164,7 @@ impl Reservation {
     }
 
     /// Shapes that it blocks.
-    pub(crate) fn blocked_shapes(&self) -> impl Iterator<Item = (Node, ShapeId)> {
+    pub(crate) fn blocked_shapes(&self) -> impl Iterator<Item = (QueueIndex, ShapeId)> {
         self.bound.iter().chain(&self.behind).copied()
     }
 
@@ -192,10 +192,10 @@ impl Reservation {
 pub(crate) struct Reservations {
     all: BTreeMap<ReservationId, Reservation>,
     /// For each node, those that reach it, by cause; the first of them counts.
-    fronts: BTreeMap<(Node, Shortage), BTreeSet<(Turn, Node)>>,
+    fronts: BTreeMap<(QueueIndex, ReservationCause), BTreeSet<(Turn, QueueIndex)>>,
     of: BTreeMap<JobId, ReservationId>,
     /// The reservations that block each shape.
-    blocking: BTreeMap<(Node, ShapeId), Vec<ReservationId>>,
+    blocking: BTreeMap<(QueueIndex, ShapeId), Vec<ReservationId>>,
     blocked: Blocked,
     timed: BTreeSet<ReservationId>,
     /// Counts changes of which there are and how far they reach.
@@ -205,7 +205,7 @@ pub(crate) struct Reservations {
     /// To be worked out again once no admissible job is left.
     pub(crate) doubted: BTreeSet<ReservationId>,
     /// Queues that hold more or less than before.
-    moved: BTreeSet<Node>,
+    moved: BTreeSet<QueueIndex>,
     /// To be looked at again at a time.
     due: BTreeSet<(i64, ReservationId)>,
     /// There are others than when this was last asked.
@@ -228,23 +228,23 @@ impl Reservations {
 
     /// Those about capacity in clusters.
     pub(crate) fn cluster_reservations(&self) -> Vec<ReservationId> {
-        let [first, end] =
-            [Shortage::Capacity(0), Shortage::Backoff].map(|cause| ReservationId { cause, queue: Node::ROOT });
+        let [first, end] = [ReservationCause::Capacity(0), ReservationCause::Backoff]
+            .map(|cause| ReservationId { cause, queue: QueueIndex::ROOT });
         self.all.range(first..end).map(|(id, _)| *id).collect()
     }
 
     /// Those that jobs of a shape hold in a queue, the first in rank first.
-    pub(crate) fn of_shape(&self, node: Node, shape: ShapeId) -> Vec<ReservationId> {
+    pub(crate) fn of_shape(&self, node: QueueIndex, shape: ShapeId) -> Vec<ReservationId> {
         let own = self.at(node).map(|((_, cause), _)| ReservationId { cause: *cause, queue: node });
         let mut held: Vec<(ReservationId, &Reservation)> =
             own.filter_map(|id| Some((id, self.all.get(&id)?))).collect();
-        held.retain(|(id, reservation)| reservation.shape == shape && id.cause != Shortage::Backoff);
+        held.retain(|(id, reservation)| reservation.shape == shape && id.cause != ReservationCause::Backoff);
         held.sort_by_key(|(_, reservation)| reservation.order_key());
         held.into_iter().map(|(id, _)| id).collect()
     }
 
     /// Those of a queue's own jobs.
-    pub(crate) fn of_queue(&self, node: Node) -> Vec<ReservationId> {
+    pub(crate) fn of_queue(&self, node: QueueIndex) -> Vec<ReservationId> {
         let own = self.at(node).map(|((_, cause), _)| ReservationId { cause: *cause, queue: node });
         own.filter(|id| self.all.contains_key(id)).collect()
     }
@@ -297,14 +297,14 @@ impl Reservations {
     }
 
     /// Reaches a node; the one that counted there before, if it does not any more.
-    fn add_to_front(&mut self, node: Node, id: ReservationId, turn: Turn) -> Option<ReservationId> {
+    fn add_to_front(&mut self, node: QueueIndex, id: ReservationId, turn: Turn) -> Option<ReservationId> {
         let front = self.fronts.entry((node, id.cause)).or_default();
         let first = front.first().filter(|(first, _)| turn < *first).map(|(_, queue)| *queue);
         front.insert((turn, id.queue));
         first.map(|queue| ReservationId { queue, ..id })
     }
 
-    fn part(&mut self, node: Node, id: ReservationId, turn: &Turn) {
+    fn part(&mut self, node: QueueIndex, id: ReservationId, turn: &Turn) {
         if let Some(front) = self.fronts.get_mut(&(node, id.cause)) {
             front.remove(&(turn.clone(), id.queue));
             if front.is_empty() {
@@ -314,7 +314,7 @@ impl Reservations {
     }
 
     /// The reservations that block a job of this rank in the queue at the beginning of this path.
-    pub(crate) fn reservations_blocking(&self, path: &[Node], rank: &ReservationRank) -> Vec<ReservationId> {
+    pub(crate) fn reservations_blocking(&self, path: &[QueueIndex], rank: &ReservationRank) -> Vec<ReservationId> {
         let holder = self.held_by(rank.id.as_str()).and_then(|id| self.all.get(&id));
         let mut binding = Vec::new();
         for node in path {
@@ -323,7 +323,7 @@ impl Reservations {
                 let id = ReservationId { cause: *cause, queue };
                 let binds = |reservation: &Reservation| {
                     reservation.blocks_rank(rank, holder)
-                        && (*cause != Shortage::Backoff || reservation.rank.outranks(rank))
+                        && (*cause != ReservationCause::Backoff || reservation.rank.outranks(rank))
                 };
                 if !binding.contains(&id) && self.all.get(&id).is_some_and(binds) {
                     binding.push(id);
@@ -334,7 +334,7 @@ impl Reservations {
     }
 
     /// These block a shape; `timed`: it says how long it runs.
-    pub(crate) fn record_blocked(&mut self, blocking: &[ReservationId], node: Node, shape: ShapeId, timed: bool) {
+    pub(crate) fn record_blocked(&mut self, blocking: &[ReservationId], node: QueueIndex, shape: ShapeId, timed: bool) {
         for id in blocking {
             if let Some(reservation) = self.all.get_mut(id) {
                 reservation.bound.insert((node, shape));
@@ -345,7 +345,7 @@ impl Reservations {
     }
 
     /// A shape is blocked by what a queue above it and this one's job may have.
-    pub(crate) fn record_behind(&mut self, id: ReservationId, node: Node, shape: ShapeId, timed: bool) {
+    pub(crate) fn record_behind(&mut self, id: ReservationId, node: QueueIndex, shape: ShapeId, timed: bool) {
         if let Some(reservation) = self.all.get_mut(&id) {
             reservation.behind.insert((node, shape));
         }
@@ -354,7 +354,7 @@ impl Reservations {
     }
 
     /// It does not any more.
-    pub(crate) fn forget_blocked(&mut self, node: Node, shape: ShapeId) {
+    pub(crate) fn forget_blocked(&mut self, node: QueueIndex, shape: ShapeId) {
         for id in self.blocking.remove(&(node, shape)).into_iter().flatten() {
             if let Some(reservation) = self.all.get_mut(&id) {
                 reservation.bound.remove(&(node, shape));
@@ -364,7 +364,7 @@ impl Reservations {
         }
     }
 
-    fn set_timed(&mut self, id: ReservationId, node: Node, shape: ShapeId, timed: bool) {
+    fn set_timed(&mut self, id: ReservationId, node: QueueIndex, shape: ShapeId, timed: bool) {
         let Some(reservation) = self.all.get_mut(&id) else { return };
         if timed {
             reservation.timed.insert((node, shape));
@@ -380,13 +380,16 @@ impl Reservations {
     }
 
     /// Those that count below a node, by cause.
-    fn at(&self, node: Node) -> impl Iterator<Item = (&(Node, Shortage), &BTreeSet<(Turn, Node)>)> {
-        self.fronts.range((node, Shortage::FIRST)..=(node, Shortage::LAST))
+    fn at(
+        &self,
+        node: QueueIndex,
+    ) -> impl Iterator<Item = (&(QueueIndex, ReservationCause), &BTreeSet<(Turn, QueueIndex)>)> {
+        self.fronts.range((node, ReservationCause::FIRST)..=(node, ReservationCause::LAST))
     }
 
     /// All that reach a node.
-    pub(crate) fn reservations_reaching(&self, node: Node) -> Vec<ReservationId> {
-        let of = |((_, cause), front): (&(Node, Shortage), &BTreeSet<(Turn, Node)>)| {
+    pub(crate) fn reservations_reaching(&self, node: QueueIndex) -> Vec<ReservationId> {
+        let of = |((_, cause), front): (&(QueueIndex, ReservationCause), &BTreeSet<(Turn, QueueIndex)>)| {
             let cause = *cause;
             front.iter().map(|(_, queue)| ReservationId { cause, queue: *queue }).collect::<Vec<_>>()
         };
@@ -406,7 +409,7 @@ impl Reservations {
     }
 
     /// It does not any more.
-    pub(crate) fn remove_blocked(&mut self, node: Node, shape: ShapeId) {
+    pub(crate) fn remove_blocked(&mut self, node: QueueIndex, shape: ShapeId) {
         self.blocked.remove_inadmissible(node, shape);
     }
 
@@ -443,13 +446,13 @@ impl Reservations {
     }
 
     /// Queues hold more or less than before.
-    pub(crate) fn note_usage_change(&mut self, path: &[Node]) {
+    pub(crate) fn note_usage_change(&mut self, path: &[QueueIndex]) {
         if !self.blocked.is_empty() || !self.all.is_empty() {
             self.moved.extend(path);
         }
     }
 
-    pub(crate) fn take_usage_changes(&mut self) -> BTreeSet<Node> {
+    pub(crate) fn take_usage_changes(&mut self) -> BTreeSet<QueueIndex> {
         std::mem::take(&mut self.moved)
     }
 

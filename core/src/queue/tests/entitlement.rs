@@ -94,7 +94,7 @@ fn parts_by_weight_divide_what_the_parent_deserves_and_not_what_it_can_have() {
     let gpu =
         QueueSpec { deserved: [("gpu".into(), Quantity::from_units(4))].into_iter().collect(), ..free("gpu", "") };
     let mut engine = settled([gpu, weighing("c", "gpu", 1)], 100);
-    engine.set_fleet(Fleet {
+    engine.set_fleet(FleetResources {
         ready: [("cpu", Quantity::from_units(100)), ("gpu", Quantity::from_units(8))].into_iter().collect(),
         whole: None,
         ready_clusters: 1,
@@ -192,7 +192,7 @@ fn a_guarantee_of_more_than_there_can_be_keeps_nothing_free_and_stops_nobody() {
     assert_eq!(real(&engine_below, ["typo", "other"]), [5, 5]);
     // While clusters are away a promise is a promise, and while nobody knows it may be one.
     for whole in [Some(cpu(1000)), None] {
-        engine.set_fleet(Fleet { ready: cpu(10), whole, ready_clusters: 1 });
+        engine.set_fleet(FleetResources { ready: cpu(10), whole, ready_clusters: 1 });
         engine.resolve_quota();
         assert_eq!(real(&engine, ["typo", "fine", "other"]), [6, 4, 0]);
         assert!(faults(&engine, "typo").is_empty());
@@ -224,7 +224,7 @@ fn a_guarantee_above_its_own_capability_counts_as_that() {
         faults(&engine, "own"),
         ["spec.guarantee.resource.cpu is 8, more than spec.capability.cpu, which is 3: it counts as 3"]
     );
-    engine.set_fleet(Fleet { ready: amount("gpu", 4), whole: None, ready_clusters: 1 });
+    engine.set_fleet(FleetResources { ready: amount("gpu", 4), whole: None, ready_clusters: 1 });
     engine.resolve_quota();
     assert_eq!(engine.entitlement_of(&"other".into()).real, amount("gpu", 4));
 }

@@ -38,7 +38,7 @@ fn job(id: &str, queue: &str, created: i64, request: Resources) -> Job {
 
 fn engine(queues: impl IntoIterator<Item = QueueSpec>, fleet: i64) -> Engine {
     let mut engine = Engine::default();
-    engine.set_fleet(Fleet { ready: cpu(fleet), whole: Some(cpu(fleet)), ready_clusters: 1 });
+    engine.set_fleet(FleetResources { ready: cpu(fleet), whole: Some(cpu(fleet)), ready_clusters: 1 });
     for queue in queues {
         engine.set_queue(queue);
     }
@@ -109,10 +109,10 @@ fn a_fleet_without_a_resource_has_none_of_it_defect_7() {
     assert!(released(&mut engine).is_empty());
     assert_eq!(token(&engine, "gpu"), "ExceedsFleet");
     // While a cluster is unknown nobody says never.
-    engine.set_fleet(Fleet { ready: cpu(10), whole: None, ready_clusters: 1 });
+    engine.set_fleet(FleetResources { ready: cpu(10), whole: None, ready_clusters: 1 });
     engine.resolve_quota();
     assert_eq!(token(&engine, "gpu"), "WaitingForQuota");
-    engine.set_fleet(Fleet::default());
+    engine.set_fleet(FleetResources::default());
     engine.resolve_quota();
     assert_eq!(token(&engine, "gpu"), "NoReadyCluster");
 }
@@ -121,7 +121,7 @@ fn a_fleet_without_a_resource_has_none_of_it_defect_7() {
 fn a_cluster_that_goes_takes_its_capacity_along_defect_6() {
     let mut engine = engine([QueueSpec::unlimited("q")], 10);
     engine.enqueue_job(job("a", "q", 1, cpu(6)));
-    engine.set_fleet(Fleet { ready: cpu(5), whole: Some(cpu(10)), ready_clusters: 1 });
+    engine.set_fleet(FleetResources { ready: cpu(5), whole: Some(cpu(10)), ready_clusters: 1 });
     assert!(released(&mut engine).is_empty());
     assert_eq!(token(&engine, "a"), "WaitingForQuota");
 }
@@ -320,7 +320,7 @@ fn what_guarantees_leave_is_of_all_that_may_come_back() {
     let mut engine = engine([QueueSpec::unlimited("q"), guaranteed], 100);
     engine.enqueue_job(job("a", "q", 1, cpu(75)));
     for (whole, want) in [(Some(100), "ExceedsCapability"), (Some(105), "WaitingForQuota"), (None, "WaitingForQuota")] {
-        engine.set_fleet(Fleet { ready: cpu(100), whole: whole.map(cpu), ready_clusters: 1 });
+        engine.set_fleet(FleetResources { ready: cpu(100), whole: whole.map(cpu), ready_clusters: 1 });
         assert!(released(&mut engine).is_empty());
         assert_eq!(token(&engine, "a"), want);
     }
@@ -453,7 +453,7 @@ fn partitions_beyond_the_minimum_are_granted_whole() {
 fn a_ceiling_that_is_already_broken_blocks_only_those_who_ask_for_it() {
     let mut engine = engine([queue("q", 4)], 100);
     engine.charge_job(&"foreign".into(), &"q".into(), &cpu(9));
-    engine.set_fleet(Fleet {
+    engine.set_fleet(FleetResources {
         ready: [("cpu", Quantity::from_units(100)), ("gpu", Quantity::from_units(1))].into_iter().collect(),
         whole: None,
         ready_clusters: 1,

@@ -91,7 +91,7 @@ fn the_place_of_a_job_that_has_a_reservation_is_kept_with_it() {
     let q = QueueSpec { running: running(Some(2), None), capability: limits.into_iter().collect(), ..queue("q", 100) };
     let mut engine = engine([q], 100);
     let both: Resources = [("cpu", Quantity::from_units(100)), (GPU, Quantity::from_units(1))].into_iter().collect();
-    engine.set_fleet(Fleet { ready: both.clone(), whole: Some(both), ready_clusters: 1 });
+    engine.set_fleet(FleetResources { ready: both.clone(), whole: Some(both), ready_clusters: 1 });
     let gpu = || [(GPU, Quantity::from_units(1))].into_iter().collect::<Resources>();
     engine.enqueue_job(job("runs", "q", 1, gpu()));
     assert_eq!(released(&mut engine), ["runs"]);

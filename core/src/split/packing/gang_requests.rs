@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{FreeNodes, GangRequests, Group, Order};
+use super::{FreeNodes, GangRequests, NodeGroup, TaskOrder};
 use crate::{
     gang::{Gang, NodeClaim, Topology},
-    inventory::{Capacity, DomainId, NodeRef, Shape, round_up},
+    inventory::{Capacity, DomainId, NodeRef, NodeShape, round_up},
     resources::ResourceName,
     split::{federation_topology::Level, node_scope::NodeScope, partition_domains},
 };
@@ -105,11 +105,11 @@ impl<'a> GangRequests<'a> {
         let by_node = self.parts_shapes(capacity) || place.parts_shapes(capacity);
         let reaches = self.block_reaches(capacity);
         let mut blocks = Vec::new();
-        let mut add = |at: usize, shape: &Shape, id: Option<DomainId>, first: &NodeRef, nodes: usize| {
+        let mut add = |at: usize, shape: &NodeShape, id: Option<DomainId>, first: &NodeRef, nodes: usize| {
             let nodes = u32::try_from(nodes).unwrap_or(u32::MAX);
             if nodes > 0 {
                 let class = u32::try_from(room.groups.len()).unwrap_or(u32::MAX);
-                room.groups.push(Group { nodes, class, site: 0 });
+                room.groups.push(NodeGroup { nodes, class, site: 0 });
                 let row = profile.shape(at);
                 room.free.extend(columns.iter().map(|column| column.map_or(0, |column| row[column])));
                 // Without labels it is no node, but the sum of all.
@@ -156,7 +156,7 @@ impl<'a> GangRequests<'a> {
     }
 
     /// Which tasks' pods may run on a node.
-    fn admits(&self, shape: &Shape, node: &NodeRef, admits: &mut Vec<bool>) {
+    fn admits(&self, shape: &NodeShape, node: &NodeRef, admits: &mut Vec<bool>) {
         let may = |claim: &NodeClaim| {
             shape.labels.is_none() || claim.admits_by(node, |key| shape.label(node, key), &shape.taints)
         };
@@ -164,12 +164,12 @@ impl<'a> GangRequests<'a> {
     }
 
     /// Indices of tasks, those that are hardest to place in these rooms first.
-    pub(crate) fn order_tasks(&self, rooms: &[&FreeNodes], order: Order) -> Vec<usize> {
+    pub(crate) fn order_tasks(&self, rooms: &[&FreeNodes], order: TaskOrder) -> Vec<usize> {
         let mut tasks: Vec<usize> = (0..self.tasks()).collect();
         match order {
-            Order::Spec => {}
-            Order::Reverse => tasks.reverse(),
-            Order::Scarcest => {
+            TaskOrder::Spec => {}
+            TaskOrder::Reverse => tasks.reverse(),
+            TaskOrder::Scarcest => {
                 let supply: Vec<u64> = tasks
                     .iter()
                     .map(|task| rooms.iter().fold(0, |sum: u64, room| sum.saturating_add(room.max_pods(self, *task))))

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::{Strategy, *};
 use crate::{
     gang::{NodeClaim, Partition, Task, Topology},
-    inventory::{Amounts, NodeRef, Shape, Source},
+    inventory::{Amounts, NodeRef, NodeShape, Source},
     plan::PinnedDomains,
     quantity::Quantity,
     resources::Resources,
@@ -49,18 +49,18 @@ fn capacity(cluster: usize, nodes: &[(i64, i64)]) -> Capacity {
     let amounts = |cpu, gpu| -> Amounts {
         [("cpu", cpu), ("gpu", gpu), ("pods", 10)].map(|(name, n)| (name.into(), Quantity::from_units(n))).into()
     };
-    let mut shapes: Vec<Shape> = Vec::new();
+    let mut shapes: Vec<NodeShape> = Vec::new();
     for (index, (cpu, gpu)) in nodes.iter().enumerate() {
         let free = amounts(*cpu, *gpu);
         let name = NodeRef::from(format!("n{cluster}-{index}"));
         match shapes.iter_mut().find(|shape| *shape.free == free) {
             Some(shape) => shape.nodes.push(name),
-            None => shapes.push(Shape {
+            None => shapes.push(NodeShape {
                 labels: Some(Arc::default()),
                 allocatable: Arc::new(free.clone()),
                 free: Arc::new(free),
                 nodes: vec![name],
-                ..Shape::default()
+                ..NodeShape::default()
             }),
         }
     }
@@ -102,7 +102,7 @@ fn split(gang: &Gang, clusters: &[Vec<(i64, i64)>], strategy: Strategy) -> Resul
 
 /// `m0: worker 3/2, master 1/1 (min 3)`, one line for each cluster.
 fn shown(plan: &Plan) -> Vec<String> {
-    let share = |share: &Share| {
+    let share = |share: &ClusterShare| {
         let tasks: Vec<String> =
             share.tasks.iter().map(|(name, task)| format!("{name} {}/{}", task.replicas, task.min_available)).collect();
         format!("{} (min {})", tasks.join(", "), share.min_available)
@@ -269,7 +269,7 @@ fn no_amount_is_too_large_to_be_counted() {
     gang.tasks[0].request = [("memory", Quantity::from_nano(1))].into_iter().collect();
     let free: Amounts = [("memory".into(), Quantity::from_units(i64::MAX))].into();
     let nodes = (0..3).map(|n| format!("n{n}").as_str().into()).collect();
-    let shape = Shape { allocatable: Arc::new(free.clone()), free: Arc::new(free), nodes, ..Shape::default() };
+    let shape = NodeShape { allocatable: Arc::new(free.clone()), free: Arc::new(free), nodes, ..NodeShape::default() };
     let capacity = Capacity::new(vec![shape], Source::Nodes);
     let requests = GangRequests::new(&gang);
     let room = requests.free_nodes(&capacity, NodeScope::Cluster);

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     gang::{Operator, Requirement},
-    inventory::{Change, HyperNode, Inventory, Member, Node},
+    inventory::{Change, HyperNode, HyperNodeMember, Inventory, Node},
 };
 
 /// Nodes of (cpu, gpu, rack).
@@ -39,7 +39,7 @@ impl Case {
                 name: format!("r{cluster}-{r}"),
                 tier: 1,
                 tier_name: "rack".into(),
-                members: vec![Member::Labels(vec![label])],
+                members: vec![HyperNodeMember::Labels(vec![label])],
             }
         };
         let racks: BTreeSet<u8> = self.clusters[cluster].iter().map(|node| node.2).filter(|rack| *rack > 0).collect();
@@ -97,7 +97,7 @@ impl Case {
     }
 
     /// Nodes of a share's cluster, or of its domain.
-    fn nodes_of(&self, cluster: &ClusterName, share: &Share) -> Vec<(i64, i64)> {
+    fn nodes_of(&self, cluster: &ClusterName, share: &ClusterShare) -> Vec<(i64, i64)> {
         let at: usize = cluster.as_str()[1..].parse().unwrap();
         let rack: Option<u8> =
             share.domain.as_ref().map(|domain| domain.name.split('-').next_back().unwrap().parse().unwrap());

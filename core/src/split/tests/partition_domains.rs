@@ -21,7 +21,7 @@ fn workers(total: u32, size: u32, min: u32, topology: Option<Topology>) -> Gang 
 
 /// `m0: r0-0 x1, r0-1 x2` by cluster.
 fn parts(plan: &Plan) -> Vec<String> {
-    let one = |(cluster, share): (&ClusterName, &Share)| {
+    let one = |(cluster, share): (&ClusterName, &ClusterShare)| {
         let parts = share.parts.values().flatten().map(|part| format!("{} x{}", part.domain.name, part.partitions));
         format!("{cluster}: {}", parts.collect::<Vec<_>>().join(", "))
     };
@@ -94,8 +94,8 @@ fn what_partitions_were_promised_is_held_in_their_domains() {
     let free = |pods: &[u32]| {
         let left = take_assumed(world.capacities[0].clone(), &gang, pods, &share.pinned_domains());
         ["r0-0", "r0-1", "r0-2"].map(|rack| {
-            let is_its = |shape: &&Shape| shape.nodes[0].label("rack") == Some(rack);
-            let free = |shape: &Shape| shape.free.get("cpu").unwrap().units_ceil() * shape.nodes.len() as i128;
+            let is_its = |shape: &&NodeShape| shape.nodes[0].label("rack") == Some(rack);
+            let free = |shape: &NodeShape| shape.free.get("cpu").unwrap().units_ceil() * shape.nodes.len() as i128;
             left.shapes.iter().filter(is_its).map(free).sum::<i128>()
         })
     };

@@ -74,7 +74,7 @@ fn tried(count: usize, clusters: usize, full: i64, strategy: Strategy) -> (usize
 }
 
 /// What is not held of a share's promise, in hundredths of what it asks for.
-fn missing(gang: &Gang, nodes: &[Vec<Node>], name: &ClusterName, share: &Share) -> i128 {
+fn missing(gang: &Gang, nodes: &[Vec<Node>], name: &ClusterName, share: &ClusterShare) -> i128 {
     let at: usize = name.as_str()[1..].parse().unwrap();
     let before = capacity(at, &nodes[at]);
     let pods = share_pods(gang, Some(share));

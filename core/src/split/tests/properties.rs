@@ -79,7 +79,8 @@ fn check(plan: &Plan, gang: &Gang, clusters: &[Vec<(i64, i64)>], strategy: Strat
 /// Sums and minimums.
 pub(super) fn check_numbers(plan: &Plan, gang: &Gang, strategy: Strategy) -> Result<(), TestCaseError> {
     let parts: Vec<Plan> = if strategy == Strategy::Duplicated {
-        let one = |(name, share): (&ClusterName, &Share)| Plan { clusters: [(name.clone(), share.clone())].into() };
+        let one =
+            |(name, share): (&ClusterName, &ClusterShare)| Plan { clusters: [(name.clone(), share.clone())].into() };
         plan.clusters.iter().map(one).collect()
     } else {
         vec![plan.clone()]

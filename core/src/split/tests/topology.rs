@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     gang::{Operator, Requirement},
-    inventory::{Change, HyperNode, Inventory, Member, Node},
+    inventory::{Change, HyperNode, HyperNodeMember, Inventory, Node},
     node_affinity::HOSTNAME,
 };
 
@@ -31,13 +31,13 @@ pub(super) fn member(cluster: usize, racks: &[&[i64]]) -> Inventory {
         name: rack(r),
         tier: 1,
         tier_name: "rack".into(),
-        members: vec![Member::Labels(vec![label(rack(r))])],
+        members: vec![HyperNodeMember::Labels(vec![label(rack(r))])],
     };
     let spine = |s: usize| HyperNode {
         name: format!("s{cluster}-{s}"),
         tier: 2,
         tier_name: "spine".into(),
-        members: [2 * s, 2 * s + 1].map(|r| Member::HyperNode(rack(r))).into(),
+        members: [2 * s, 2 * s + 1].map(|r| HyperNodeMember::HyperNode(rack(r))).into(),
     };
     let spines = (0..racks.len().div_ceil(2)).map(spine);
     inventory.apply_change(Change::HyperNodes((0..racks.len()).map(leaf).chain(spines).collect()));
@@ -67,7 +67,7 @@ fn workers(replicas: u32, min: u32, topology: Option<Topology>) -> Gang {
 
 /// `m0 r0-1@1: 4` by cluster.
 fn placed(plan: &Plan) -> Vec<String> {
-    let one = |(cluster, share): (&ClusterName, &Share)| {
+    let one = |(cluster, share): (&ClusterName, &ClusterShare)| {
         let domain = share.domain.as_ref().map_or("-".to_owned(), |domain| format!("{}@{}", domain.name, domain.tier));
         format!("{cluster} {domain}: {}", share.replicas())
     };
@@ -162,7 +162,7 @@ fn a_hard_domain_is_pinned_and_what_is_promised_is_held_in_it() {
     assert_eq!((domain.nodes[0][0].key.as_str(), &domain.nodes[0][0].values), ("rack", &vec!["r0-1".to_owned()]));
     let left = take_assumed(world.capacities[0].clone(), &gang, &[2], &Some(domain).into());
     let free = |rack: &str| {
-        let is_its = |shape: &&Shape| shape.nodes[0].label("rack") == Some(rack);
+        let is_its = |shape: &&NodeShape| shape.nodes[0].label("rack") == Some(rack);
         left.shapes.iter().filter(is_its).map(|shape| shape.free.get("cpu").unwrap().units_ceil()).sum::<i128>()
     };
     assert_eq!((free("r0-0"), free("r0-1")), (8, 0));
@@ -189,7 +189,7 @@ fn what_a_soft_gang_was_promised_is_held_in_its_domain_first() {
     let soft = Some(Topology { hard: false, highest_tier: None, highest_tier_name: None });
     let world = racked(&[&[&[2, 2], &[8]]]);
     let gang = workers(3, 3, soft);
-    let domain = crate::plan::Domain { name: "r0-0".into(), tier: 1, ..Default::default() };
+    let domain = crate::plan::PlannedDomain { name: "r0-0".into(), tier: 1, ..Default::default() };
     let left = take_assumed(world.capacities[0].clone(), &gang, &[3], &Some(&domain).into());
     let free: Vec<i128> = left.shapes.iter().map(|shape| shape.free.get("cpu").unwrap().units_ceil()).collect();
     assert_eq!(free, [0, 6]);
@@ -198,7 +198,7 @@ fn what_a_soft_gang_was_promised_is_held_in_its_domain_first() {
 #[test]
 fn a_domain_of_names_is_pinned_by_hostname_and_grows_only_there() {
     let mut inventory = member(0, &[&[4, 4], &[9]]);
-    let names = ["r0-0-0", "r0-0-1"].map(|name| Member::Node(name.into())).into();
+    let names = ["r0-0-0", "r0-0-1"].map(|name| HyperNodeMember::Node(name.into())).into();
     inventory.apply_change(Change::HyperNodes(vec![HyperNode {
         name: "ib".into(),
         tier: 1,

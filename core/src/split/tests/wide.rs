@@ -8,7 +8,7 @@ use proptest::{prelude::*, strategy::Strategy as Generate};
 use super::{Strategy, properties::check_numbers, *};
 use crate::{
     gang::{Operator, Requirement, Taint, Toleration},
-    plan::Domain,
+    plan::PlannedDomain,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,13 +42,13 @@ fn capacity_of(cluster: usize, nodes: &[Node]) -> Capacity {
         let labels: BTreeMap<String, String> =
             node.ssd.then(|| (DISK.to_owned(), "ssd".to_owned())).into_iter().collect();
         let taint = Taint { key: "dedicated".into(), value: String::new(), effect: "NoSchedule".into() };
-        Shape {
+        NodeShape {
             labels: Some(Arc::new(labels)),
             taints: node.tainted.then_some(taint).into_iter().collect(),
             allocatable: Arc::new(free.clone()),
             free: Arc::new(free),
             nodes: vec![format!("n{cluster}-{at}").into()],
-            ..Shape::default()
+            ..NodeShape::default()
         }
     };
     Capacity::new(nodes.iter().enumerate().map(shape).collect(), Source::Nodes)
@@ -286,7 +286,7 @@ proptest! {
     fn whatever_happens_what_is_placed_stays(case in any_case(), after in any_after()) {
         let Ok(mut plan) = case.split_gang() else { return Ok(()) };
         if after.pinned {
-            let domain = Domain { name: "d".into(), tier: 1, nodes: vec![vec![ssd()]], preferred: vec![] };
+            let domain = PlannedDomain { name: "d".into(), tier: 1, nodes: vec![vec![ssd()]], preferred: vec![] };
             plan.clusters.values_mut().for_each(|share| share.domain = Some(domain.clone()));
         }
         let mut next = case.clone();

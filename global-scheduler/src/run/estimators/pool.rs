@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use caldera_core::{
     gang::Gang,
-    inventory::{Amounts, Capacity, NodeRef, Shape, Source},
+    inventory::{Amounts, Capacity, NodeRef, NodeShape, Source},
 };
 use caldera_crds::{
     estimator::{PORT, SERVICE_PREFIX, convert::write_components, messages::AssumedWorkload},
@@ -266,11 +266,11 @@ fn total_request(gang: &Gang, task: usize, times: u64) -> Amounts {
 
 /// So many nodes with so much free each, of which nothing else is known.
 fn nodes_offering(nodes: impl IntoIterator<Item = (Amounts, u32)>) -> Capacity {
-    let shape = |(free, count): (Amounts, u32)| Shape {
+    let shape = |(free, count): (Amounts, u32)| NodeShape {
         allocatable: Arc::new(free.clone()),
         free: Arc::new(free),
         nodes: vec![NodeRef::from(""); count as usize],
-        ..Shape::default()
+        ..NodeShape::default()
     };
     let shapes = nodes.into_iter().filter(|(free, count)| *count > 0 && !free.is_empty()).map(shape);
     Capacity::new(shapes.collect(), Source::Estimator)

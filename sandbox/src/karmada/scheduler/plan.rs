@@ -6,7 +6,7 @@ use caldera_core::place::{
     self, Target,
     filter::{Filter, fit_error},
     replica_division::{self, DivideError},
-    spread_constraints::{Candidate, select_clusters},
+    spread_constraints::{ScoredCluster, select_clusters},
 };
 use caldera_crds::karmada::{
     cluster::Cluster,
@@ -242,7 +242,7 @@ fn schedule_by_affinity(
             }
         };
         let allocatable = demand.estimate_cluster(value);
-        candidates.push(Candidate {
+        candidates.push(ScoredCluster {
             cluster,
             score: if passed.held.is_some() { 100 } else { 0 },
             tier: passed.tier,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use caldera_core::{
     gang::ClusterName,
-    status::{JobStatus, Member, Phase, Template, merge_statuses},
+    status::{JobStatus, MemberStatus, Phase, Template, merge_statuses},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -30,12 +30,12 @@ pub struct ClusterStatus {
 /// silent, so that a job is not complete because only one cluster has reported.
 pub fn aggregate_status(job: &Value, items: &[ClusterStatus], binding: Option<&CachedBinding>) -> Value {
     let read = |status: &Value| serde_json::from_value::<JobStatus>(status.clone()).ok();
-    let mut members: BTreeMap<ClusterName, Member> = BTreeMap::new();
+    let mut members: BTreeMap<ClusterName, MemberStatus> = BTreeMap::new();
     // A batch Job of the same name has a binding of the same name.
     let binding = binding.filter(|binding| binding.resource.0.starts_with("batch.volcano.sh/"));
     let plan = binding.and_then(|binding| binding.plan.as_ref()?.as_ref().ok());
     for cluster in binding.into_iter().flat_map(|binding| binding.clusters.keys()) {
-        members.insert(cluster.as_str().into(), Member::default());
+        members.insert(cluster.as_str().into(), MemberStatus::default());
     }
     for item in items {
         let member = members.entry(item.cluster_name.as_str().into()).or_default();

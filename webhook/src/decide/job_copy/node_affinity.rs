@@ -7,7 +7,7 @@
 //! the expressions of a domain stays as it is, so doing this twice changes nothing. A preferred domain becomes
 //! preferred terms of the greatest weight, one for each alternative, beside those of the user.
 
-use caldera_core::{gang::Requirement, plan::Domain};
+use caldera_core::{gang::Requirement, plan::PlannedDomain};
 use serde_json::{Map, Value, json};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -18,7 +18,7 @@ const TERMS: &str = "nodeSelectorTerms";
 const EXPRESSIONS: &str = "matchExpressions";
 
 /// Keeps a pod's spec in a domain, or makes it prefer one. `None` if the spec is not shaped like one.
-pub(super) fn restrict_pod(pod: &mut Value, domain: &Domain) -> Option<()> {
+pub(super) fn restrict_pod(pod: &mut Value, domain: &PlannedDomain) -> Option<()> {
     if !domain.nodes.is_empty() {
         require_nodes(pod, &domain.nodes)?;
     }
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn a_preferred_domain_is_preferred_beside_what_the_user_prefers() {
         let rack = |value: &str| vec![requirement("rack", &[value])];
-        let domain = Domain { preferred: vec![rack("1"), rack("2")], ..Domain::default() };
+        let domain = PlannedDomain { preferred: vec![rack("1"), rack("2")], ..PlannedDomain::default() };
         let user = json!({"weight": 7, "preference": {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}});
         let term = |value: &str| json!({"weight": 100, "preference": {"matchExpressions": [{"key": "rack", "operator": "In", "values": [value]}]}});
         for (before, after) in [

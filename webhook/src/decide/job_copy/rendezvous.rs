@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 
 use caldera_core::{
     gang::ClusterName,
-    plan::{Plan, Share},
+    plan::{ClusterShare, Plan},
 };
 use caldera_crds::{
     job_admission::default_task_name,
@@ -156,7 +156,7 @@ impl SplitJob<'_> {
         let (job, namespace) = (&self.job, &self.namespace);
         let (hostname, subdomain) = self.pod_names.get(task).cloned().unwrap_or_default();
         let service = subdomain.unwrap_or_else(|| job.clone());
-        let of = |(cluster, share): (&ClusterName, &Share)| {
+        let of = |(cluster, share): (&ClusterName, &ClusterShare)| {
             let pods = share.tasks.get(task).map_or(0, |part| part.replicas);
             let host = |pod| {
                 let name = hostname.clone().unwrap_or_else(|| format!("{job}-{task}-{pod}"));

@@ -7,11 +7,11 @@
 
 use crate::queue::{
     engine::{
-        Engine, Job, JobRank, JobState,
-        reservations::{ReservationId, ReservationRank, Shortage},
+        Engine, Job, JobRank, QueueingState,
+        reservations::{ReservationCause, ReservationId, ReservationRank},
     },
     pending::line::ShapeId,
-    quota::tree::Node,
+    quota::tree::QueueIndex,
 };
 
 impl Engine {
@@ -22,14 +22,14 @@ impl Engine {
         let node = self.intern_queue(&job.queue);
         self.remove_job(job.id.as_str());
         let shape = self.intern(job.ask);
-        self.jobs.insert(job.id.clone(), JobState::BackingOff { node, key, shape, rank, since });
+        self.jobs.insert(job.id.clone(), QueueingState::BackingOff { node, key, shape, rank, since });
         self.backing_off.entry(node).or_default().insert(job.id);
         // Before anybody is looked at.
-        self.reservations.schedule_update(self.now, ReservationId { cause: Shortage::Backoff, queue: node });
+        self.reservations.schedule_update(self.now, ReservationId { cause: ReservationCause::Backoff, queue: node });
     }
 
     /// It is not any more.
-    pub(crate) fn end_backoff(&mut self, id: &str, node: Node, shape: ShapeId) {
+    pub(crate) fn end_backoff(&mut self, id: &str, node: QueueIndex, shape: ShapeId) {
         self.remove_reservation_of_job(id);
         if let Some(aside) = self.backing_off.get_mut(&node) {
             aside.remove(id);
@@ -37,14 +37,14 @@ impl Engine {
                 self.backing_off.remove(&node);
             }
         }
-        self.reservations.schedule_update(self.now, ReservationId { cause: Shortage::Backoff, queue: node });
+        self.reservations.schedule_update(self.now, ReservationId { cause: ReservationCause::Backoff, queue: node });
         self.release_shape(shape);
     }
 
     /// The first in rank of those of a queue that are aside, while others have to wait for it.
     pub(crate) fn update_backoff_reservation(&mut self, id: ReservationId, reservation_after: i64) -> bool {
         let all = self.backing_off.get(&id.queue).into_iter().flatten().filter_map(|job| match self.jobs.get(job) {
-            Some(JobState::BackingOff { key, shape, since, .. }) => {
+            Some(QueueingState::BackingOff { key, shape, since, .. }) => {
                 Some((self.reservation_rank(id.queue, key), *shape, *since, since.saturating_add(reservation_after)))
             }
             _ => None,
@@ -60,13 +60,13 @@ impl Engine {
         }
         let scarce: Vec<_> = self.shape(shape).sparse.iter().map(|(dim, _)| *dim).collect();
         let woke = self.remove_reservation(id);
-        let reservation = self.draft_reservation(rank, id.queue, shape, since, Node::ROOT, &scarce);
+        let reservation = self.draft_reservation(rank, id.queue, shape, since, QueueIndex::ROOT, &scarce);
         self.add_reservation(id, reservation) | woke
     }
 
     /// All reservations are worked out anew.
     pub(crate) fn mark_backoff_reservations(&mut self) {
-        let all = self.backing_off.keys().map(|node| ReservationId { cause: Shortage::Backoff, queue: *node });
+        let all = self.backing_off.keys().map(|node| ReservationId { cause: ReservationCause::Backoff, queue: *node });
         self.reservations.dirty.extend(all);
     }
 }

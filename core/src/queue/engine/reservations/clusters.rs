@@ -5,10 +5,10 @@ use crate::{
         capacity::{ClusterCapacity, ReservedClusters},
         engine::{
             Engine,
-            reservations::{LOOKS, ROOMS, Reservation, ReservationId, ReservationRank, Shortage},
+            reservations::{LOOKS, ROOMS, Reservation, ReservationCause, ReservationId, ReservationRank},
         },
         pending::line::ShapeId,
-        quota::{amounts::Dim, tree::Node},
+        quota::{amounts::Dim, tree::QueueIndex},
     },
     resources::ResourceName,
 };
@@ -68,7 +68,7 @@ impl Engine {
             let behind =
                 wanted.iter().flat_map(|reservation| &reservation.kept).any(|kept| kept.resources.iter().any(asks));
             let all: Vec<Dim> = self.shape(shape).sparse.iter().map(|(dim, _)| *dim).collect();
-            let draft = self.draft_reservation(rank.clone(), node, shape, since, Node::ROOT, &all);
+            let draft = self.draft_reservation(rank.clone(), node, shape, since, QueueIndex::ROOT, &all);
             let draft = Reservation { kept: Some(ReservedClusters::default()), ..draft };
             let likely = self.compute_reach(&draft) + 1 == draft.nodes.len();
             let useless = if likely { behind || wanted.len() >= usize::from(ROOMS) } else { beyond.is_some() };
@@ -80,7 +80,7 @@ impl Engine {
             let Some(kept) = self.clusters_for(&rank.id, node, &ask, had, room) else { continue };
             let scarce: Vec<Dim> = kept.resources.iter().filter_map(|name| self.dims.get(name)).collect();
             // Its quota is there now, and has to be when there is capacity.
-            let reservation = self.draft_reservation(rank, node, shape, since, Node::ROOT, &scarce);
+            let reservation = self.draft_reservation(rank, node, shape, since, QueueIndex::ROOT, &scarce);
             let reservation = Reservation { kept: Some(kept), scarce: scarce.into(), ..reservation };
             let reservation = Reservation { reach: self.compute_reach(&reservation), ..reservation };
             match reservation.is_whole() {
@@ -95,13 +95,16 @@ impl Engine {
         let slots = (0..ROOMS).zip(wanted).chain(beyond.map(|reservation| (ROOMS, reservation)));
         slots
             .map(|(i, reservation)| {
-                (ReservationId { cause: Shortage::Capacity(i), queue: reservation.nodes[0] }, reservation)
+                (ReservationId { cause: ReservationCause::Capacity(i), queue: reservation.nodes[0] }, reservation)
             })
             .collect()
     }
 
     /// The first of each queue that lack capacity for long enough, in rank; the preemptor before all.
-    pub(crate) fn short_of_capacity(&mut self, reservation_after: i64) -> Vec<(ReservationRank, Node, ShapeId, i64)> {
+    pub(crate) fn short_of_capacity(
+        &mut self,
+        reservation_after: i64,
+    ) -> Vec<(ReservationRank, QueueIndex, ShapeId, i64)> {
         let mut firsts = Vec::new();
         let open = |id: &ReservationId| self.slots[id.queue.index()].problem.is_none();
         for id in self.reservations.short_of_capacity().into_iter().filter(open).collect::<Vec<_>>() {
@@ -113,7 +116,7 @@ impl Engine {
             }
         }
         let of_claimant = self.pending_preemptor().filter(|(_, node, shape)| {
-            let id = ReservationId { cause: Shortage::Capacity(0), queue: *node };
+            let id = ReservationId { cause: ReservationCause::Capacity(0), queue: *node };
             self.reservations.is_blocked(id, *shape)
         });
         if let Some((rank, node, shape)) = of_claimant {

@@ -8,13 +8,13 @@ use crate::queue::{
     capacity::ClusterCapacity,
     engine::{
         Engine, ROUNDS,
-        reservations::{LOOKS, Reservation, ReservationId, ReservationRank, Shortage},
+        reservations::{LOOKS, Reservation, ReservationCause, ReservationId, ReservationRank},
     },
     pending::line::ShapeId,
     quota::{
         admission,
         amounts::{Dim, Sparse},
-        tree::{Node, Slot},
+        tree::{QueueIndex, Slot},
     },
 };
 
@@ -38,9 +38,9 @@ impl Engine {
             let mut rooms = false;
             for id in dirty {
                 match id.cause {
-                    Shortage::Quota(..) => woke |= self.update_quota_reservation(id, reservation_after),
-                    Shortage::Capacity(_) => rooms = true,
-                    Shortage::Backoff => woke |= self.update_backoff_reservation(id, reservation_after),
+                    ReservationCause::Quota(..) => woke |= self.update_quota_reservation(id, reservation_after),
+                    ReservationCause::Capacity(_) => rooms = true,
+                    ReservationCause::Backoff => woke |= self.update_backoff_reservation(id, reservation_after),
                 }
             }
             woke |= rooms && self.update_cluster_reservations(reservation_after, room);
@@ -52,10 +52,10 @@ impl Engine {
     }
 
     /// A queue holds more or less than before: reservations may reach farther, or not as far.
-    pub(crate) fn update_reach_below(&mut self, node: Node) -> bool {
+    pub(crate) fn update_reach_below(&mut self, node: QueueIndex) -> bool {
         let mut woke = false;
         // What the fleet has idle counts for those that lack capacity alone.
-        let ids = if node == Node::ROOT {
+        let ids = if node == QueueIndex::ROOT {
             self.reservations.cluster_reservations()
         } else {
             self.reservations.reservations_reaching(node)
@@ -64,17 +64,17 @@ impl Engine {
             let was = self.reservations.get(id).map(|reservation| reservation.reach);
             woke |= self.set_reach(id);
             let moved = was != self.reservations.get(id).map(|reservation| reservation.reach);
-            if matches!(id.cause, Shortage::Capacity(_)) && (moved || node != Node::ROOT) {
+            if matches!(id.cause, ReservationCause::Capacity(_)) && (moved || node != QueueIndex::ROOT) {
                 self.reservations.dirty.insert(id);
             }
             let behind = self.reservations.get(id).map(|reservation| reservation.behind.clone()).unwrap_or_default();
             woke |= !behind.is_empty();
             behind.iter().for_each(|(node, shape)| self.requeue_shape(*node, *shape));
         }
-        if node == Node::ROOT {
+        if node == QueueIndex::ROOT {
             return woke;
         }
-        let here = ReservationId { cause: Shortage::Capacity(0), queue: node };
+        let here = ReservationId { cause: ReservationCause::Capacity(0), queue: node };
         if self.reservations.short_of_capacity().contains(&here) || !self.slots[node.index()].children.is_empty() {
             let first = self.reservations.short_of_capacity().pop_first();
             self.reservations.dirty.extend(first);
@@ -92,7 +92,7 @@ impl Engine {
 
     /// Requeues the jobs that a reservation blocks.
     pub(crate) fn requeue_blocked_by(&mut self, id: ReservationId) -> bool {
-        let bound: Vec<(Node, ShapeId)> =
+        let bound: Vec<(QueueIndex, ShapeId)> =
             self.reservations.get(id).into_iter().flat_map(Reservation::blocked_shapes).collect();
         bound.iter().for_each(|(node, shape)| self.requeue_when_free(*node, *shape));
         !bound.is_empty()
@@ -105,7 +105,7 @@ impl Engine {
 
     /// The first of a queue that a cause holds up for long enough.
     pub(crate) fn update_quota_reservation(&mut self, id: ReservationId, reservation_after: i64) -> bool {
-        let Shortage::Quota(at, dim) = id.cause else { return false };
+        let ReservationCause::Quota(at, dim) = id.cause else { return false };
         self.reservations.take_due_blocked(id, self.now);
         let preemptor = self
             .pending_preemptor()
@@ -148,7 +148,7 @@ impl Engine {
 
     /// A reserving job started: the next one gets its reservation before any other job is considered.
     pub(crate) fn pass_reservation_on(&mut self, held: Option<ReservationId>) {
-        if let (Some(id @ ReservationId { cause: Shortage::Quota(..), .. }), Some(reservation_after)) =
+        if let (Some(id @ ReservationId { cause: ReservationCause::Quota(..), .. }), Some(reservation_after)) =
             (held, self.reservation_after)
         {
             self.update_quota_reservation(id, reservation_after);
@@ -180,7 +180,7 @@ impl Engine {
         if self.preemptor.as_ref() == Some(&rank.id) { rank.created } else { rank.due_at(reservation_after) }
     }
 
-    pub(crate) fn pending_preemptor(&self) -> Option<(ReservationRank, Node, ShapeId)> {
+    pub(crate) fn pending_preemptor(&self) -> Option<(ReservationRank, QueueIndex, ShapeId)> {
         self.preemptor.as_ref().and_then(|id| self.pending_job(id.as_str()))
     }
 
@@ -188,16 +188,16 @@ impl Engine {
     pub(crate) fn draft_reservation(
         &self,
         rank: ReservationRank,
-        node: Node,
+        node: QueueIndex,
         shape: ShapeId,
         since: i64,
-        up_to: Node,
+        up_to: QueueIndex,
         scarce: &[Dim],
     ) -> Reservation {
         let path = &self.slots[node.index()].path;
         let asked: Sparse = self.shape(shape).demand().copied().collect();
         let is_short =
-            |at: &Node, of: &(Dim, i128)| admission::first_short_quota(&self.slots, &[*at], &[*of]).is_some();
+            |at: &QueueIndex, of: &(Dim, i128)| admission::first_short_quota(&self.slots, &[*at], &[*of]).is_some();
         let high = path.iter().rposition(|at| *at == up_to || asked.iter().any(|of| is_short(at, of))).unwrap_or(0);
         let short = asked.iter().filter(|of| scarce.contains(&of.0) || path[..=high].iter().any(|at| is_short(at, of)));
         let scarce = short.map(|(dim, _)| *dim).filter(|dim| !dim.is_count()).collect();
@@ -224,8 +224,8 @@ impl Engine {
     /// Whether a job could start if nothing else were charged but what it holds already: a reservation for one that
     /// can not, or
     /// whose queue starts nothing, would be for ever.
-    pub(crate) fn could_ever_start(&self, node: Node, shape: ShapeId, id: &str) -> bool {
-        let empty = |at: &Node, dim| {
+    pub(crate) fn could_ever_start(&self, node: QueueIndex, shape: ShapeId, id: &str) -> bool {
+        let empty = |at: &QueueIndex, dim| {
             let slot = &self.slots[at.index()];
             admission::free_quota(slot, dim).map(|room| room + slot.used.get(dim) - self.holds_already(id, *at, dim))
         };
@@ -239,7 +239,7 @@ impl Engine {
     pub(crate) fn remove_reservation(&mut self, id: ReservationId) -> bool {
         let Some(reservation) = self.reservations.remove(id) else { return false };
         self.reservations.dirty.insert(id);
-        let sleepers: Vec<(Node, ShapeId)> = reservation.blocked_shapes().collect();
+        let sleepers: Vec<(QueueIndex, ShapeId)> = reservation.blocked_shapes().collect();
         let woke = !sleepers.is_empty() || reservation.kept.is_some();
         for (node, shape) in sleepers {
             self.requeue_when_free(node, shape);
@@ -273,11 +273,11 @@ impl Engine {
         }
         self.mark_backoff_reservations();
         let short = self.short_of_quota.iter().filter(|(.., (_, dim))| !dim.is_count());
-        let short = short.map(|(node, shape, (at, dim))| (Shortage::Quota(at, dim), node, shape));
+        let short = short.map(|(node, shape, (at, dim))| (ReservationCause::Quota(at, dim), node, shape));
         let roomless =
             self.refusals.values().filter(|refusals| !refusals.never).flat_map(|refusals| &refusals.sleepers);
-        let all: Vec<(Shortage, Node, ShapeId)> =
-            short.chain(roomless.map(|(node, shape)| (Shortage::Capacity(0), *node, *shape))).collect();
+        let all: Vec<(ReservationCause, QueueIndex, ShapeId)> =
+            short.chain(roomless.map(|(node, shape)| (ReservationCause::Capacity(0), *node, *shape))).collect();
         for (cause, node, shape) in all {
             self.register_blocked(ReservationId { cause, queue: node }, shape);
         }

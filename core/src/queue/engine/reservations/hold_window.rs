@@ -12,10 +12,10 @@ use crate::{
         capacity::{ClusterCapacity, ReservedClusters},
         engine::{
             Engine,
-            reservations::{ReservationId, Shortage},
+            reservations::{ReservationCause, ReservationId},
         },
         pending::job_order::JobId,
-        quota::{admission::Ask, tree::Node},
+        quota::{admission::Ask, tree::QueueIndex},
     },
 };
 
@@ -54,7 +54,7 @@ impl Engine {
     pub(crate) fn clusters_for(
         &mut self,
         id: &JobId,
-        node: Node,
+        node: QueueIndex,
         ask: &Ask,
         had: Option<ReservedClusters>,
         room: &mut impl ClusterCapacity,
@@ -76,7 +76,7 @@ impl Engine {
     }
 
     /// Clusters are kept for a job from now on, if they were not before.
-    pub(crate) fn begin_hold(&mut self, id: &JobId, node: Node) {
+    pub(crate) fn begin_hold(&mut self, id: &JobId, node: QueueIndex) {
         let mut hold = match self.cluster_holds.get(id) {
             Some(hold) if hold.rests => ClusterHold { rounds: hold.rounds + 1, ..ClusterHold::default() },
             Some(_) => return,
@@ -86,8 +86,9 @@ impl Engine {
         self.set_hold(id, node, hold);
     }
 
-    fn set_hold(&mut self, id: &JobId, node: Node, hold: ClusterHold) {
-        self.reservations.schedule_update(hold.until, ReservationId { cause: Shortage::Capacity(0), queue: node });
+    fn set_hold(&mut self, id: &JobId, node: QueueIndex, hold: ClusterHold) {
+        self.reservations
+            .schedule_update(hold.until, ReservationId { cause: ReservationCause::Capacity(0), queue: node });
         self.cluster_holds.insert(id.clone(), hold);
     }
 }

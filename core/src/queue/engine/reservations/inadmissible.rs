@@ -2,15 +2,15 @@
 
 use crate::queue::{
     engine::{
-        Engine, JobState,
-        reservations::{First, ReservationId, ReservationRank, Shortage},
+        Engine, QueueingState,
+        reservations::{First, ReservationCause, ReservationId, ReservationRank},
     },
     pending::line::{Inadmissible, ShapeId},
-    quota::tree::Node,
+    quota::tree::QueueIndex,
 };
 
 impl Engine {
-    pub(crate) fn mark_inadmissible(&mut self, node: Node, shape: ShapeId, cause: Inadmissible) {
+    pub(crate) fn mark_inadmissible(&mut self, node: QueueIndex, shape: ShapeId, cause: Inadmissible) {
         self.set_inadmissible(node, shape, cause);
         self.mark_unsatisfiable(node, shape, cause);
         // It was asked after quota was reserved for it: in vain, as it turns out.
@@ -24,7 +24,7 @@ impl Engine {
             self.move_reservations(id, shape);
             self.register_blocked(id, shape);
             // At once: else, after a restart, all jobs considered later would pass.
-            if let (Some(reservation_after), Shortage::Quota(..), None) =
+            if let (Some(reservation_after), ReservationCause::Quota(..), None) =
                 (self.reservation_after, cause, self.reservations.get(id))
             {
                 let preempts = self.pending_preemptor().is_some_and(|(_, at, of)| (at, of) == (node, shape));
@@ -40,7 +40,7 @@ impl Engine {
     }
 
     /// What blocked a shape may be gone: it is considered when what it asks for itself is free.
-    pub(crate) fn requeue_when_free(&mut self, node: Node, shape: ShapeId) {
+    pub(crate) fn requeue_when_free(&mut self, node: QueueIndex, shape: ShapeId) {
         let cause = self.slots[node.index()].line.inadmissible_cause(shape);
         self.requeue_shape(node, shape);
         let Some(Inadmissible::Reserved(at, dim, _)) = cause else { return };
@@ -56,7 +56,7 @@ impl Engine {
     /// Reserving jobs that are short of something else now take their reservations along, before any other job is
     /// considered.
     pub(crate) fn move_reservations(&mut self, id: ReservationId, shape: ShapeId) {
-        let Shortage::Quota(at, dim) = id.cause else { return };
+        let ReservationCause::Quota(at, dim) = id.cause else { return };
         for had in self.reservations.of_shape(id.queue, shape).into_iter().filter(|had| *had != id) {
             let Some(old) = self.reservations.get(had) else { continue };
             let reservation = self.draft_reservation(old.rank.clone(), id.queue, shape, old.since, at, &[dim]);
@@ -70,7 +70,7 @@ impl Engine {
     }
 
     /// Those of a shape that may be the next to get a reservation, with when they have waited long enough.
-    fn ranked_firsts(&self, node: Node, shape: ShapeId, reservation_after: i64) -> Vec<First> {
+    fn ranked_firsts(&self, node: QueueIndex, shape: ShapeId, reservation_after: i64) -> Vec<First> {
         let firsts = self.slots[node.index()].line.firsts_of(shape).into_iter();
         firsts.map(|key| self.reservation_rank(node, key)).map(|rank| (rank.due_at(reservation_after), rank)).collect()
     }
@@ -84,13 +84,13 @@ impl Engine {
     }
 
     /// Other jobs of a shape, if it is inadmissible, may be the next to get a reservation.
-    pub(crate) fn update_blocked(&mut self, node: Node, shape: ShapeId) {
+    pub(crate) fn update_blocked(&mut self, node: QueueIndex, shape: ShapeId) {
         if let Some(cause) = self.slots[node.index()].line.inadmissible_cause(shape).and_then(Inadmissible::cause) {
             self.register_blocked(ReservationId { cause, queue: node }, shape);
         }
     }
 
-    pub(crate) fn requeue_shape(&mut self, node: Node, shape: ShapeId) {
+    pub(crate) fn requeue_shape(&mut self, node: QueueIndex, shape: ShapeId) {
         let Some(cause) = self.set_admissible(node, shape) else { return };
         self.reservations.remove_blocked(node, shape);
         if matches!(cause, Inadmissible::Reserved(..) | Inadmissible::BehindReservation(_)) {
@@ -100,15 +100,15 @@ impl Engine {
     }
 
     /// A pending job, as it ranks.
-    pub(crate) fn pending_job(&self, id: &str) -> Option<(ReservationRank, Node, ShapeId)> {
-        let Some(JobState::Pending { node, key, shape, .. }) = self.jobs.get(id) else { return None };
+    pub(crate) fn pending_job(&self, id: &str) -> Option<(ReservationRank, QueueIndex, ShapeId)> {
+        let Some(QueueingState::Pending { node, key, shape, .. }) = self.jobs.get(id) else { return None };
         Some((self.reservation_rank(*node, key), *node, *shape))
     }
 
     /// The first job of an inadmissible shape is another one now: it may outrank what blocked the old one, or the job
     /// that clusters
     /// are kept for.
-    pub(crate) fn first_changed(&mut self, node: Node, shape: ShapeId) {
+    pub(crate) fn first_changed(&mut self, node: QueueIndex, shape: ShapeId) {
         let Some(cause) = self.slots[node.index()].line.inadmissible_cause(shape) else { return };
         self.search.insert(node);
         let wakes = match cause {

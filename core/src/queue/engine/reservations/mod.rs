@@ -14,17 +14,17 @@ use crate::{
     quantity::Quantity,
     queue::{
         capacity::ReservedClusters,
-        engine::{Engine, JobState},
+        engine::{Engine, QueueingState},
         pending::{
             job_order::{JobId, JobKey, OrderPolicy},
             line::{Inadmissible, ShapeId},
         },
         quota::{
-            admission::{self, Shape},
+            admission::{self, JobShape},
             amounts::Dim,
-            tree::Node,
+            tree::QueueIndex,
         },
-        reservation::{Reservation, ReservationId, ReservationRank, Shadow, Shortage, blocked::First},
+        reservation::{Reservation, ReservationCause, ReservationId, ReservationRank, Shadow, blocked::First},
     },
     reason::{Bound, Position, Reason},
     resources::ResourceName,
@@ -115,12 +115,12 @@ impl Engine {
         let id = self.reservations.held_by(id)?;
         let reservation = self.reservations.get(id)?;
         let short = match id.cause {
-            Shortage::Quota(at, dim) => {
+            ReservationCause::Quota(at, dim) => {
                 let (bound, _) = admission::limiting_bound(&self.slots, &self.dims, &self.fleet, at, dim);
                 Some((bound, self.dims.name(dim).clone()))
             }
-            Shortage::Capacity(_) => None,
-            Shortage::Backoff => return None,
+            ReservationCause::Capacity(_) => None,
+            ReservationCause::Backoff => return None,
         };
         let kept = reservation.kept.as_ref().filter(|_| reservation.is_whole());
         let clusters = kept.map(|kept| kept.clusters.clone()).unwrap_or_default();
@@ -130,14 +130,14 @@ impl Engine {
     /// Whether a place is kept for a job.
     #[must_use]
     pub fn has_reservation(&self, id: &str) -> bool {
-        self.reservations.held_by(id).is_some_and(|id| !matches!(id.cause, Shortage::Backoff))
+        self.reservations.held_by(id).is_some_and(|id| !matches!(id.cause, ReservationCause::Backoff))
     }
 
     /// Whether a reservation before it has something scarce that it asks for. Nobody should be evicted for it: what
     /// came free would go to the other, or that one's would go to it.
     #[must_use]
     pub fn contends_with_reservation(&self, id: &str) -> bool {
-        let Some(JobState::Pending { node, key, shape, .. }) = self.jobs.get(id) else { return false };
+        let Some(QueueingState::Pending { node, key, shape, .. }) = self.jobs.get(id) else { return false };
         let asks =
             |reservation: &Reservation| reservation.scarce.iter().any(|dim| self.shape(*shape).asked_amount(*dim) > 0);
         self.blocking_reservations(*node, key, *shape).iter().filter_map(|id| self.reservations.get(*id)).any(asks)
@@ -150,7 +150,7 @@ impl Engine {
         let reservation = self
             .reservations
             .get(id)
-            .filter(|_| matches!(id.cause, Shortage::Quota(..)))
+            .filter(|_| matches!(id.cause, ReservationCause::Quota(..)))
             .ok_or(UnknownStart::Capacity)?;
         let path = &self.slots[id.queue.index()].path;
         let before = self.reservations.reservations_blocking(path, &reservation.rank);
@@ -175,14 +175,14 @@ impl Engine {
 
 /// Which jobs a reservation blocks.
 impl Engine {
-    pub(crate) fn reservation_rank(&self, node: Node, key: &JobKey) -> ReservationRank {
+    pub(crate) fn reservation_rank(&self, node: QueueIndex, key: &JobKey) -> ReservationRank {
         let priority = self.slots[node.index()].spec.as_ref().map_or(0, |spec| spec.priority);
         ReservationRank::new(if self.policy == OrderPolicy::Fifo { 0 } else { priority }, key)
     }
 
     /// Which job of a shape goes first: the reserving job goes before others that ask for the same, unless their
     /// priority is higher. Else they would be told no for what is kept for it, and it with them.
-    pub(crate) fn first_reserving_job(&self, node: Node, key: &JobKey, shape: ShapeId) -> Option<&JobKey> {
+    pub(crate) fn first_reserving_job(&self, node: QueueIndex, key: &JobKey, shape: ShapeId) -> Option<&JobKey> {
         if self.reservations.is_empty() || self.slots[node.index()].is_fifo() {
             return None;
         }
@@ -190,13 +190,13 @@ impl Engine {
         let held = self.reservations.of_shape(node, shape).into_iter().filter_map(|id| self.reservations.get(id));
         let first = held.map(|reservation| &reservation.rank).find(|holder| !rank.outranks(holder))?;
         match self.jobs.get(&first.id) {
-            Some(JobState::Pending { key, .. }) => Some(key),
+            Some(QueueingState::Pending { key, .. }) => Some(key),
             _ => None,
         }
     }
 
     /// The reservations that block a job: without those that it is known to end before.
-    pub(crate) fn blocking_reservations(&self, node: Node, key: &JobKey, shape: ShapeId) -> Vec<ReservationId> {
+    pub(crate) fn blocking_reservations(&self, node: QueueIndex, key: &JobKey, shape: ShapeId) -> Vec<ReservationId> {
         if self.reservations.is_empty() {
             return Vec::new();
         }
@@ -227,7 +227,7 @@ impl Engine {
         for id in self.reservations.with_timed_jobs() {
             let Some(shadow) = self.shadow_time(id) else { continue };
             let sleepers = self.reservations.get(id).into_iter().flat_map(|reservation| &reservation.timed);
-            let ends = |(node, shape): &&(Node, ShapeId)| {
+            let ends = |(node, shape): &&(QueueIndex, ShapeId)| {
                 let first = self.slots[node.index()].line.first_of(*shape);
                 first.is_some()
                     && self.shape(*shape).ask.run_for.is_some_and(|run| self.now.saturating_add(run) <= shadow)
@@ -241,7 +241,7 @@ impl Engine {
     }
 
     /// What of a resource reservations count as taken at a queue.
-    pub(crate) fn reserved_amount(&self, blocking: &[ReservationId], at: Node, dim: Dim) -> i128 {
+    pub(crate) fn reserved_amount(&self, blocking: &[ReservationId], at: QueueIndex, dim: Dim) -> i128 {
         blocking
             .iter()
             .filter_map(|id| self.reservations.get(*id))
@@ -255,9 +255,9 @@ impl Engine {
     pub(crate) fn first_short_with_reserved(
         &self,
         blocking: &[ReservationId],
-        path: &[Node],
-        shape: &Shape,
-    ) -> Option<(Node, Dim, i128)> {
+        path: &[QueueIndex],
+        shape: &JobShape,
+    ) -> Option<(QueueIndex, Dim, i128)> {
         path.iter().find_map(|node| {
             shape.demand().find_map(|(dim, asked)| {
                 let taken = self.reserved_amount(blocking, *node, *dim);
@@ -271,15 +271,16 @@ impl Engine {
     pub(crate) fn reservation_ahead(
         &self,
         blocking: &[ReservationId],
-        path: &[Node],
-        shape: &Shape,
+        path: &[QueueIndex],
+        shape: &JobShape,
     ) -> Option<(ReservationId, Dim)> {
         blocking.iter().find_map(|id| {
             let reservation = self.reservations.get(*id).filter(|reservation| !reservation.preempts)?;
             let scarce = reservation.scarce.iter().find(|dim| shape.asked_amount(**dim) > 0)?;
             let below = (reservation.reach + 1).min(reservation.nodes.len() - 1);
             let common = reservation.nodes[..below].iter().filter(|node| path.contains(node));
-            let within = |node: &Node| self.is_within(*node, &reservation.asked, &reservation.scarce, &shape.sparse);
+            let within =
+                |node: &QueueIndex| self.is_within(*node, &reservation.asked, &reservation.scarce, &shape.sparse);
             let shares = self.policy == OrderPolicy::Share && !self.is_plenty(reservation, &shape.sparse);
             (shares && !common.into_iter().all(within)).then_some((*id, *scarce))
         })
@@ -305,7 +306,7 @@ impl Engine {
     /// Why reservations hold a job back, if they do.
     pub(crate) fn explain_reservation(
         &self,
-        node: Node,
+        node: QueueIndex,
         key: &JobKey,
         id: ShapeId,
         position: Position,
@@ -313,7 +314,8 @@ impl Engine {
         let (slot, shape) = (&self.slots[node.index()], self.shape(id));
         let blocking = self.blocking_reservations(node, key, id);
         let quota = self.first_short_with_reserved(&blocking, &slot.path, shape).map(|(at, dim, _)| (at, dim, true));
-        let room = || self.reservation_ahead(&blocking, &slot.path, shape).map(|(_, dim)| (Node::ROOT, dim, false));
+        let room =
+            || self.reservation_ahead(&blocking, &slot.path, shape).map(|(_, dim)| (QueueIndex::ROOT, dim, false));
         let (at, dim, is_quota) = quota.or_else(room)?;
         if dim.is_count() {
             let kept = self.reserved_amount(&blocking, at, dim);
@@ -338,7 +340,7 @@ impl Engine {
     /// Whether a queue has nothing else of what is scarce, or stays within what it deserves with this started, and
     /// `more`
     /// beside it. Of what it states nothing of, what it states of the rest counts.
-    fn is_within(&self, node: Node, asked: &[(Dim, i128)], scarce: &[Dim], more: &[(Dim, i128)]) -> bool {
+    fn is_within(&self, node: QueueIndex, asked: &[(Dim, i128)], scarce: &[Dim], more: &[(Dim, i128)]) -> bool {
         let slot = &self.slots[node.index()];
         let of =
             |amounts: &[(Dim, i128)], dim| amounts.iter().find(|(at, _)| *at == dim).map_or(0, |(_, amount)| *amount);
@@ -362,7 +364,8 @@ impl Engine {
     fn is_plenty(&self, reservation: &Reservation, more: &[(Dim, i128)]) -> bool {
         let takes = |dim| more.iter().find(|(at, _)| *at == dim).map_or(0, |(_, amount)| *amount);
         let left = |dim| {
-            admission::free_quota(&self.slots[Node::ROOT.index()], dim).map_or(i128::MAX, |room| room - takes(dim))
+            admission::free_quota(&self.slots[QueueIndex::ROOT.index()], dim)
+                .map_or(i128::MAX, |room| room - takes(dim))
         };
         reservation.kept.is_some() && reservation.scarce.iter().all(|dim| left(*dim) >= reservation.asked_amount(*dim))
     }
@@ -373,7 +376,7 @@ impl Engine {
         if reservation.preempts || self.policy != OrderPolicy::Share || self.is_plenty(reservation, &[]) {
             return top;
         }
-        let within = |node: &Node| self.is_within(*node, &reservation.asked, &reservation.scarce, &[]);
+        let within = |node: &QueueIndex| self.is_within(*node, &reservation.asked, &reservation.scarce, &[]);
         reservation.nodes[..top].iter().position(|node| !within(node)).unwrap_or(top)
     }
 }

@@ -2,7 +2,7 @@ use std::process::Command;
 
 use caldera_core::{
     gang::TaskName,
-    plan::{Share, TaskShare},
+    plan::{ClusterShare, TaskShare},
 };
 
 use super::*;
@@ -11,7 +11,7 @@ fn plan(shares: &[(&str, u32, u32)]) -> Plan {
     let task = |replicas| TaskShare { replicas, min_available: replicas };
     let share = |(cluster, master, worker): &(&str, u32, u32)| {
         let tasks = [(TaskName::from("master"), task(*master)), (TaskName::from("worker"), task(*worker))].into();
-        (ClusterName::from(*cluster), Share { tasks, min_available: master + worker, ..Share::default() })
+        (ClusterName::from(*cluster), ClusterShare { tasks, min_available: master + worker, ..ClusterShare::default() })
     };
     Plan { clusters: shares.iter().map(share).collect() }
 }

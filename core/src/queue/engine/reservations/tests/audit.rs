@@ -52,11 +52,10 @@ impl Engine {
         if self.is_quota_outdated {
             return;
         }
-        let freed = self
-            .freed
-            .iter()
-            .flat_map(|at| self.short_of_quota.queues_with_enough(&self.slots, *at, Node::ROOT..=Node::LAST));
-        let searched: BTreeSet<Node> = freed.chain(self.search.iter().copied()).collect();
+        let freed = self.freed.iter().flat_map(|at| {
+            self.short_of_quota.queues_with_enough(&self.slots, *at, QueueIndex::ROOT..=QueueIndex::LAST)
+        });
+        let searched: BTreeSet<QueueIndex> = freed.chain(self.search.iter().copied()).collect();
         for node in self.index.values() {
             let Slot { line, problem, .. } = &self.slots[node.index()];
             let fifo = self.slots[node.index()].is_fifo();
@@ -87,7 +86,7 @@ impl Engine {
     }
 
     /// The reservations that a job has to heed, by looking at all.
-    fn heeded_by_all(&self, node: Node, key: &JobKey, shape: ShapeId) -> BTreeSet<ReservationId> {
+    fn heeded_by_all(&self, node: QueueIndex, key: &JobKey, shape: ShapeId) -> BTreeSet<ReservationId> {
         let rank = self.reservation_rank(node, key);
         let own = self.reservations.iter().find(|(_, reservation)| reservation.rank.id == key.id);
         let turn = |reservation: &Reservation| (!reservation.preempts, reservation.rank.clone());
@@ -107,7 +106,7 @@ impl Engine {
                     Some((_, own)) => turn(reservation) < turn(own) && !rank.outranks(&reservation.rank),
                     None => !rank.outranks(&reservation.rank),
                 };
-                let lower = id.cause != Shortage::Backoff || reservation.rank.outranks(&rank);
+                let lower = id.cause != ReservationCause::Backoff || reservation.rank.outranks(&rank);
                 if first && binds && lower {
                     blocking.insert(**id);
                 }
@@ -121,7 +120,7 @@ impl Engine {
 
     /// When a holder can start at the latest, by looking at all that runs.
     fn start_by_all(&self, id: ReservationId) -> Option<i64> {
-        let reservation = self.reservations.get(id).filter(|_| matches!(id.cause, Shortage::Quota(..)))?;
+        let reservation = self.reservations.get(id).filter(|_| matches!(id.cause, ReservationCause::Quota(..)))?;
         let path = &self.slots[id.queue.index()].path;
         let before = self.reservations.reservations_blocking(path, &reservation.rank);
         let mut starts = vec![self.now];
@@ -135,7 +134,9 @@ impl Engine {
             }
             let protected = &reservation.nodes[..=reservation.reach];
             let ends = self.jobs.values().filter_map(|job| match job {
-                JobState::Charged { node, charge, end: Some(end) } if self.slots[node.index()].path.contains(at) => {
+                QueueingState::Charged { node, charge, end: Some(end) }
+                    if self.slots[node.index()].path.contains(at) =>
+                {
                     Some((*end, charge.iter().find(|(of, _)| of == dim).map_or(0, |(_, amount)| *amount)))
                 }
                 _ => None,
@@ -154,7 +155,8 @@ impl Engine {
         for queue in self.index.values() {
             let line = &self.slots[queue.index()].line;
             for shape in line.shapes() {
-                let Some(cause @ Shortage::Quota(..)) = line.inadmissible_cause(shape).and_then(Inadmissible::cause)
+                let Some(cause @ ReservationCause::Quota(..)) =
+                    line.inadmissible_cause(shape).and_then(Inadmissible::cause)
                 else {
                     continue;
                 };

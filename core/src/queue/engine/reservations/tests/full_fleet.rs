@@ -110,7 +110,7 @@ impl Told {
             Event::Pass(_) => {}
             Event::Fleet(cpu) => {
                 let fleet = amounts(*cpu, 6);
-                self.engine.set_fleet(Fleet { ready: fleet.clone(), whole: Some(fleet), ready_clusters: 1 });
+                self.engine.set_fleet(FleetResources { ready: fleet.clone(), whole: Some(fleet), ready_clusters: 1 });
             }
             Event::Queue { queue, priority, fifo, cpu, open } => {
                 let mut spec = deserving(&format!("q{queue}"), Some(&format!("p{}", queue % 2)), 3);

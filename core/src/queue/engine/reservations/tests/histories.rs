@@ -67,7 +67,7 @@ proptest! {
                 Event::Capacity => engine.requeue_after_capacity_change(),
                 Event::Fleet(cpu) => {
                     let fleet = amounts(cpu, 4);
-                    engine.set_fleet(Fleet { ready: fleet.clone(), whole: Some(fleet), ready_clusters: 1 });
+                    engine.set_fleet(FleetResources { ready: fleet.clone(), whole: Some(fleet), ready_clusters: 1 });
                 }
                 Event::Priority(n, priority) => {
                     let spec = engine.queue_specs().find(|spec| spec.name == format!("q{n}").into()).unwrap().clone();
@@ -80,7 +80,7 @@ proptest! {
                 running.push(id);
             }
             prop_assert!(engine.within_ceilings());
-            let holding = engine.jobs.values().filter(|job| matches!(job, JobState::Charged { .. })).count();
+            let holding = engine.jobs.values().filter(|job| matches!(job, QueueingState::Charged { .. })).count();
             prop_assert_eq!(holding, running.len());
         }
     }

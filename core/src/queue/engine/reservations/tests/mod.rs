@@ -20,18 +20,18 @@ use crate::{
     gang::ClusterName,
     quantity::Quantity,
     queue::{
-        Ask, CapacityGrowth, ClusterCapacity, Counted, Dequeue, Fit, FitClass, Fleet, JobId, OrderPolicy, QueueSpec,
-        ReservedClusters, TaskAsk,
-        engine::{Engine, Job, JobState, RESERVATION_AFTER, Release, UnknownStart},
+        Ask, CapacityGrowth, ClusterCapacity, Counted, Dequeue, Fit, FitClass, FleetResources, JobId, OrderPolicy,
+        QueueSpec, ReservedClusters, TaskAsk,
+        engine::{Engine, Job, QueueingState, RESERVATION_AFTER, Release, UnknownStart},
         pending::{
             job_order::JobKey,
             line::{Inadmissible, ShapeId},
         },
         quota::{
             admission,
-            tree::{Node, Slot},
+            tree::{QueueIndex, Slot},
         },
-        reservation::{Reservation, ReservationId, Shortage},
+        reservation::{Reservation, ReservationCause, ReservationId},
     },
     resources::Resources,
 };
@@ -48,7 +48,7 @@ fn queue(name: &str, parent: Option<&str>, cpu: Option<i64>) -> QueueSpec {
 fn engine(queues: impl IntoIterator<Item = QueueSpec>, cpu: i64, gpu: i64) -> Engine {
     let mut engine = Engine::default();
     let fleet = amounts(cpu, gpu);
-    engine.set_fleet(Fleet { ready: fleet.clone(), whole: Some(fleet), ready_clusters: 1 });
+    engine.set_fleet(FleetResources { ready: fleet.clone(), whole: Some(fleet), ready_clusters: 1 });
     queues.into_iter().for_each(|queue| engine.set_queue(queue));
     engine
 }
@@ -185,7 +185,7 @@ fn what_can_never_come_on_top_of_what_is_held_says_so_with_numbers_and_is_kept_n
     engine.enqueue_job(job("s0", "q", 2, amounts(4, 0)));
     assert_eq!(at(&mut engine, 100), ["s0"]);
     let why = engine.explain_pending("web+more").unwrap();
-    assert_eq!((why.token(), why.needs_a_change()), ("ExceedsCapability", true));
+    assert_eq!((why.token(), why.needs_user_action()), ("ExceedsCapability", true));
     assert_eq!(
         why.to_string(),
         "can never be more in queue q: needs cpu 5 on top of 6 that it holds, more than 10, which is the capability of queue q"
