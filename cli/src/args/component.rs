@@ -247,7 +247,7 @@ pub struct ServingArgs {
     #[arg(long, default_value_t = 3_072, value_name = "KIB", value_parser = clap::value_parser!(u32).range(16..=65_536))]
     pub largest_object: u32,
     /// Connections at once. One more closes the one that is idle longest, once that is three seconds.
-    #[arg(long, default_value_t = 1024, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, default_value_t = 512, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub connections: u32,
     #[command(flatten)]
     pub trusted: TrustedArgs,

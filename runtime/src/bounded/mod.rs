@@ -66,9 +66,9 @@ pub struct Bounds {
 impl Default for Bounds {
     fn default() -> Self {
         Self {
-            // An API server takes 200 writes and 400 reads at once unless it is told otherwise, and there may be three.
-            // It dials for each call that finds no stream free, also while the first handshake is on its way.
-            connections: 1024,
+            // An API server takes 200 writes at once unless it is told otherwise, and dials for each call that finds no
+            // stream free, also while the first handshake is on its way. A connection takes some 12 kB.
+            connections: 512,
             // A starved API server leaves a connection alone for as long as it may still use it: its calls end after
             // five seconds.
             spared: Duration::from_secs(3),

@@ -175,7 +175,7 @@ async fn an_api_server_that_dials_for_each_of_its_calls_loses_no_connection() {
     let mut first = connect(to, ASK).await;
     read_until(&mut first, "hello").await;
     let mut dialled = Vec::new();
-    for _ in 0..600 {
+    for _ in 0..500 {
         dialled.push(connect(to, "").await);
     }
     tokio::time::sleep(Duration::from_millis(1_500)).await;
