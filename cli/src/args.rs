@@ -4,6 +4,7 @@ mod ask;
 mod check;
 mod component;
 mod console;
+mod install;
 mod manifests;
 #[cfg(test)]
 mod reference;
@@ -26,6 +27,7 @@ pub use self::{
         ProcessArgs, QueueRulesArgs, SchedulerArgs, ServerArgs, ServingArgs, TrustedArgs, WebhookArgs,
     },
     console::ConsoleArgs,
+    install::InstallArgs,
     manifests::{DeployArgs, ManifestGroup, ManifestsArgs},
     sandbox::{DemoArgs, KarmadaSimArgs, MemberSimArgs, SandboxArgs},
     simulate::{ReportForm, SimulateArgs},
@@ -90,6 +92,9 @@ pub enum Command {
     Console(ConsoleArgs),
     /// Prints what a Karmada host needs, to `kubectl apply --server-side -f -`.
     Manifests(ManifestsArgs),
+    /// Installs Caldera on a Karmada API for components that run as processes, in the order that is safe.
+    #[command(after_help = install::INSTALL_EXIT)]
+    Install(Box<InstallArgs>),
     /// Says where a job stands and why: what it lacks, who is ahead, when it starts, where it runs.
     #[command(after_help = ask::ASK_EXIT)]
     Why(WhyArgs),
@@ -155,6 +160,7 @@ impl Command {
             | Self::Usage(_)
             | Self::Simulate(_)
             | Self::Doctor(_)
+            | Self::Install(_)
             | Self::Uninstall(_) => "warn",
             // It says itself what fails, and owns the screen.
             Self::Top(_) => "off",

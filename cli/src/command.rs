@@ -6,8 +6,8 @@ use clap::CommandFactory as _;
 
 use crate::{
     args::{Args, Command},
-    cluster, components, console, demo, doctor, events, history, job, manifests, output, queue, sandbox, server,
-    simulate, top, uninstall, usage, why,
+    cluster, components, console, demo, doctor, events, history, install, job, manifests, output, queue, sandbox,
+    server, simulate, top, uninstall, usage, why,
 };
 
 /// Runs a subcommand to its end.
@@ -28,6 +28,7 @@ pub async fn run_command(command: Command) -> anyhow::Result<ExitCode> {
         Command::Console(args) => console::run_console(args).await,
         Command::Estimator(args) => components::run_estimator(args).await,
         Command::Manifests(args) => manifests::print_manifests(&args),
+        Command::Install(args) => install::run_install(*args).await,
         Command::Why(args) => why::run_why(args).await,
         Command::Queue(args) => queue::run_queue(args).await,
         Command::Job(action) => job::run_job(action).await,

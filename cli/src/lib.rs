@@ -14,6 +14,7 @@ pub mod doctor;
 pub mod events;
 pub mod expected_start;
 pub mod history;
+pub mod install;
 pub mod job;
 pub mod live;
 pub mod manifests;

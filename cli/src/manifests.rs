@@ -4,6 +4,7 @@
 use std::{fs, process::ExitCode};
 
 use anyhow::Context;
+use caldera_crds::trusted::TrustedWriters;
 use caldera_runtime::{
     watch::api_resource,
     write::{Body, Write},
@@ -77,14 +78,21 @@ fn of_groups(args: &ManifestsArgs) -> anyhow::Result<Vec<Value>> {
     }
     if wanted(ManifestGroup::Webhooks) {
         objects.extend(webhook_configurations(args)?);
-        objects.extend(caldera_crds::trusted::admission_policies(&args.trusted.to_writers()));
-        objects.extend(caldera_crds::queue_access::command_policy());
-        objects.extend(caldera_crds::queue_access::hyper_job_policy());
-        if args.require_queue_access {
-            objects.extend(caldera_crds::queue_access::queue_access_policies());
-        }
+        objects.extend(list_admission_policies(&args.trusted.to_writers(), args.require_queue_access));
     }
     Ok(objects)
+}
+
+/// The admission policies; those on queues only where naming one wants a right.
+#[must_use]
+pub fn list_admission_policies(trusted: &TrustedWriters, require_queue_access: bool) -> Vec<Value> {
+    let mut all = caldera_crds::trusted::admission_policies(trusted);
+    all.extend(caldera_crds::queue_access::command_policy());
+    all.extend(caldera_crds::queue_access::hyper_job_policy());
+    if require_queue_access {
+        all.extend(caldera_crds::queue_access::queue_access_policies());
+    }
+    all
 }
 
 /// Webhooks fail closed: without trust in the webhook's certificate nothing of our kinds would be accepted any more.
@@ -133,7 +141,7 @@ fn webhook_endpoint(args: &ManifestsArgs) -> anyhow::Result<Endpoint> {
 }
 
 /// Whether an API server takes it as a webhook's address: HTTPS, a host, no user, query or fragment.
-fn is_url(url: &str) -> bool {
+pub fn is_url(url: &str) -> bool {
     let Some(rest) = url.strip_prefix("https://") else { return false };
     let host = rest.split('/').next().unwrap_or_default();
     let plain = |c: char| c.is_ascii_graphic() && !matches!(c, '?' | '#' | '@' | '"' | '<' | '>' | '\\');

@@ -219,6 +219,21 @@ pub fn format_duration(seconds: i64) -> String {
     text
 }
 
+/// Asks on the terminal whether what was listed is to be done.
+///
+/// # Errors
+/// If the answer is another than `yes`, or there is nobody to ask.
+pub fn confirm_all() -> anyhow::Result<()> {
+    let stdin = std::io::stdin();
+    anyhow::ensure!(std::io::IsTerminal::is_terminal(&stdin), "there is nobody to ask: say --yes, or --dry-run");
+    eprint!("\nDo all of this? Only `yes` does: ");
+    std::io::Write::flush(&mut std::io::stderr()).context("failed to ask")?;
+    let mut answer = String::new();
+    stdin.read_line(&mut answer).context("failed to read the answer")?;
+    anyhow::ensure!(answer.trim() == "yes", "nothing was done");
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

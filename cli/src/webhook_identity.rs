@@ -60,7 +60,10 @@ fn issue_identity(authority: &Authority, args: &ServingArgs, host: &str) -> anyh
 }
 
 /// The authority of the Secret; a new one where there is no Secret, and this replica is the first to write it.
-async fn share_authority(client: &Client, namespace: &str) -> anyhow::Result<Authority> {
+///
+/// # Errors
+/// If the Secret can be neither made nor used.
+pub async fn share_authority(client: &Client, namespace: &str) -> anyhow::Result<Authority> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let failed = || format!("failed to share the authority in Secret {namespace}/{AUTHORITY_SECRET}");
     let new = Authority::new(AUTHORITY)?;
@@ -87,7 +90,7 @@ async fn share_authority(client: &Client, namespace: &str) -> anyhow::Result<Aut
 }
 
 /// `https://host:port/path` -> `host`.
-fn host_of(url: &str) -> &str {
+pub fn host_of(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let authority = rest.split('/').next().unwrap_or_default();
     match authority.strip_prefix('[') {

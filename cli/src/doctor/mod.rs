@@ -12,6 +12,7 @@ use std::{fmt::Write as _, process::ExitCode};
 
 use caldera_controller::settings;
 use caldera_runtime::client::WriteCounts;
+use kube::Client;
 use serde::Serialize;
 
 use self::{
@@ -56,6 +57,17 @@ pub async fn run_doctor(args: DoctorArgs) -> anyhow::Result<ExitCode> {
     let report = make_report(facts.versions.clone(), find_faults(&facts));
     output::print_painted(args.output, &report, "RESULT", |wide| format_report(&report, wide))?;
     Ok(exit_code(&report.findings, args.fail_on))
+}
+
+/// Looks at an installation; the findings as text, and whether one is an error.
+///
+/// # Errors
+/// If the API server does not answer.
+pub async fn describe_findings(client: &Client, places: &Places) -> anyhow::Result<(String, bool)> {
+    let facts = gather::gather_facts(client, places).await?;
+    let report = make_report(facts.versions.clone(), find_faults(&facts));
+    let has_error = report.findings.iter().any(|finding| finding.severity >= Severity::Error);
+    Ok((format_report(&report, false), has_error))
 }
 
 /// 1 if something is as bad as that.

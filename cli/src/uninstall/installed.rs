@@ -16,9 +16,10 @@ use caldera_crds::{
 use caldera_runtime::watch::api_resource;
 use caldera_webhook::{Endpoint, configurations};
 use kube::{Client, core::ApiResource};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
+    install::answer::{PROBE, probe_resource},
     manifests::{apply_write, propagation_policies},
     objects::{self, annotation, get_object, key_of, list_objects, name_of, text},
     roles::{self, Granted},
@@ -93,7 +94,11 @@ pub async fn read_installed(client: &Client, lease_namespaces: &[String]) -> any
     let [mutating, validating, interpreter] =
         <[Value; 3]>::try_from(configurations(&Endpoint::Url("https://host".to_owned()), "")).unwrap_or_default();
     installed.mutating = find_all(client, [mutating]).await?;
-    installed.validating = find_all(client, [validating]).await?;
+    let probe = probe_resource();
+    let left = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": probe.kind, "metadata": {"name": PROBE},
+    });
+    installed.validating = find_all(client, [validating, left]).await?;
     installed.interpreters = find_all(client, [interpreter]).await?;
     let mut policies = admission_policies(&TrustedWriters::default());
     policies.extend(command_policy());

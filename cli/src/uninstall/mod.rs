@@ -7,13 +7,7 @@
 pub mod installed;
 pub mod plan;
 
-use std::{
-    collections::BTreeSet,
-    fmt::Write as _,
-    io::{IsTerminal as _, Write as _},
-    process::ExitCode,
-    time::Duration,
-};
+use std::{collections::BTreeSet, fmt::Write as _, process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use caldera_controller::settings;
@@ -69,7 +63,7 @@ pub async fn run_uninstall(args: UninstallArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if !args.yes {
-        confirm_removal()?;
+        output::confirm_all()?;
     }
     carry_out(&client, &namespaces, allowed).await?;
     let left = plan_removal(&read_installed(&client, &namespaces).await?, allowed);
@@ -126,17 +120,6 @@ fn describe_end(left: &Plan) -> String {
         let _ = writeln!(text, "{jobs} on; leave the webhook running, and uninstall again when {they} ended");
     }
     text
-}
-
-fn confirm_removal() -> anyhow::Result<()> {
-    let stdin = std::io::stdin();
-    anyhow::ensure!(stdin.is_terminal(), "there is nobody to ask: say --yes, or --dry-run");
-    eprint!("\nDo all of this? Only `yes` does: ");
-    std::io::stderr().flush().context("failed to ask")?;
-    let mut answer = String::new();
-    stdin.read_line(&mut answer).context("failed to read the answer")?;
-    anyhow::ensure!(answer.trim() == "yes", "nothing was done");
-    Ok(())
 }
 
 /// Goes through the stages until none is left.

@@ -1,0 +1,211 @@
+//! `caldera install`: all that a Karmada API needs for components that run as processes, in the order that is safe.
+//!
+//! [`plan`] says what is applied and when and is pure, [`credentials`] keeps certificates and kubeconfigs in a
+//! directory, [`answer`] asks whether the webhook is reached, and here it is done, one line a step. Each step looks at
+//! what is there, so it can be stopped anywhere and run again: what is there and right is not changed.
+
+pub mod answer;
+pub mod credentials;
+pub mod plan;
+
+use std::{fmt::Write as _, fs, path::Path, process::ExitCode, time::Duration};
+
+use anyhow::Context;
+use base64::{Engine, engine::general_purpose::STANDARD};
+use caldera_runtime::client::{self, WriteCounts};
+use caldera_webhook::Endpoint;
+use kube::Client;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use self::{
+    answer::wait_for_answer,
+    credentials::{CERTIFICATE_FILES, HostAccess, keep_certificate, keep_kubeconfig, locate_kubeconfig},
+    plan::{Stage, Wanted, is_changed, list_accounts, may_apply},
+};
+use crate::{
+    args::InstallArgs,
+    doctor::{self, gather::Places},
+    manifests::{apply_write, is_url},
+    objects::{get_object, key_of, text},
+    output,
+    roles::{Granted, NAMESPACE},
+    stack::apply_object,
+    webhook_identity::{host_of, share_authority},
+};
+
+/// Between two looks of the doctor.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Installs, and ends with the doctor's findings.
+///
+/// # Errors
+/// With the first step that could not be done.
+pub async fn run_install(args: InstallArgs) -> anyhow::Result<ExitCode> {
+    anyhow::ensure!(is_url(&args.components_at), "--components-at must be https://HOST[:PORT][/PATH]");
+    let config = client::load_config(Some(&args.host_kubeconfig)).await?;
+    let access = find_access(&config, args.host_server.as_deref())?;
+    let server = config.cluster_url.to_string();
+    let host = client::from_config(config, "install", &WriteCounts::default())?;
+    client::check_server(&host, &server).await?;
+    let wanted = Wanted {
+        granted: Granted { registers: false, member_secrets: args.member_secrets.clone() },
+        trusted: args.trusted.to_writers(),
+        require_queue_access: args.require_queue_access,
+        webhook_url: args.components_at.trim_end_matches('/').to_owned(),
+    };
+    if args.dry_run || !args.yes {
+        output::write_stdout(&describe_plan(&host, &wanted, &args.dir).await?);
+    }
+    if args.dry_run {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !args.yes {
+        output::confirm_all()?;
+    }
+    let wait = Duration::from_secs(args.wait.into());
+    let mut ca_pem = String::new();
+    for (number, stage) in Stage::ALL.into_iter().enumerate() {
+        let done = match stage {
+            Stage::Credentials => {
+                let (pem, done) = keep_credentials(&host, &args, &access).await?;
+                ca_pem = pem;
+                done
+            }
+            Stage::Answer => {
+                output::write_stdout(&describe_server(&args));
+                let endpoint = Endpoint::Url(wanted.webhook_url.clone());
+                wait_for_answer(&host, &endpoint, &ca_pem, wait).await?;
+                "it answers".to_owned()
+            }
+            _ => apply_all(&host, stage.list_objects(&wanted, &ca_pem)).await?,
+        };
+        output::write_stdout(&format!("{}/{} {}: {done}\n", number + 1, Stage::ALL.len(), stage.title()));
+    }
+    let has_error = wait_for_health(&host, wanted.granted, wait).await?;
+    Ok(ExitCode::from(u8::from(has_error)))
+}
+
+/// How the components reach the API: as the admin does, with what he trusts.
+fn find_access(config: &kube::Config, server: Option<&str>) -> anyhow::Result<HostAccess> {
+    anyhow::ensure!(
+        !config.accept_invalid_certs,
+        "the kubeconfig trusts any certificate, and the components must not: give it certificate-authority-data"
+    );
+    let to_pem = |der: &Vec<u8>| {
+        let base64 = STANDARD.encode(der);
+        let lines = base64.as_bytes().chunks(64).map(|line| String::from_utf8_lossy(line).into_owned() + "\n");
+        format!("-----BEGIN CERTIFICATE-----\n{}-----END CERTIFICATE-----\n", lines.collect::<String>())
+    };
+    let ca_pem = config.root_cert.as_ref().map(|all| all.iter().map(to_pem).collect());
+    let server = server.map_or_else(|| config.cluster_url.to_string(), str::to_owned);
+    Ok(HostAccess { server: server.trim_end_matches('/').to_owned(), ca_pem })
+}
+
+/// The object as it is.
+async fn find_present(host: &Client, object: &Value) -> anyhow::Result<Option<Value>> {
+    let write = apply_write(object.clone(), plan::MANAGER)?;
+    let namespace = Some(write.namespace.as_str()).filter(|namespace| !namespace.is_empty());
+    get_object(host, &write.resource, namespace, &write.name).await?.map_err(anyhow::Error::msg)
+}
+
+/// What would be done.
+async fn describe_plan(host: &Client, wanted: &Wanted, dir: &Path) -> anyhow::Result<String> {
+    let mut plan = String::new();
+    for stage in Stage::ALL {
+        let _ = writeln!(plan, "{}", stage.title());
+        if stage == Stage::Credentials {
+            let _ = writeln!(plan, "  in {}", dir.display());
+        }
+        for object in stage.list_objects(wanted, "") {
+            let present = find_present(host, &object).await?;
+            let verb = match &present {
+                None => "create",
+                Some(_) if may_apply(&object, present.as_ref()) => "apply",
+                Some(_) => "leave",
+            };
+            let _ = writeln!(plan, "  {verb} {} {}", text(&object, "/kind"), key_of(&object));
+        }
+    }
+    Ok(plan)
+}
+
+/// Applies the objects in their order; in words, what that changed.
+async fn apply_all(host: &Client, objects: Vec<Value>) -> anyhow::Result<String> {
+    let (mut created, mut changed, mut same, mut left) = (0, 0, 0, 0);
+    for object in objects {
+        let present = find_present(host, &object).await?;
+        if !may_apply(&object, present.as_ref()) {
+            left += 1;
+            continue;
+        }
+        let stored = apply_object(host, object).await?;
+        match present {
+            None => created += 1,
+            Some(before) if is_changed(&before, &stored) => changed += 1,
+            Some(_) => same += 1,
+        }
+    }
+    let mut done = format!("{created} created, {changed} changed, {same} as they were");
+    if left > 0 {
+        let _ = write!(done, ", {left} of others left alone");
+    }
+    Ok(done)
+}
+
+/// Has the certificate and the kubeconfigs; what signed the certificate, and in words which are new.
+async fn keep_credentials(host: &Client, args: &InstallArgs, access: &HostAccess) -> anyhow::Result<(String, String)> {
+    fs::create_dir_all(&args.dir).with_context(|| format!("failed to make {}", args.dir.display()))?;
+    let authority = share_authority(host, NAMESPACE).await?;
+    let mut new = Vec::new();
+    if keep_certificate(&args.dir, &authority, host_of(&args.components_at))? {
+        new.push("certificate");
+    }
+    for account in list_accounts(args.collectors) {
+        if keep_kubeconfig(host, &args.dir, access, account).await? {
+            new.push(account);
+        }
+    }
+    let done = match new.as_slice() {
+        [] => "as they were".to_owned(),
+        // A kubeconfig is read at start.
+        _ => format!("new in {}: {}; processes that run must be started again", args.dir.display(), new.join(", ")),
+    };
+    Ok((authority.cert_pem, done))
+}
+
+/// The command that runs the components with what was written.
+fn describe_server(args: &InstallArgs) -> String {
+    let rest = args.components_at.trim_start_matches("https://").split('/').next().unwrap_or_default();
+    let port = rest.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok()).unwrap_or(443);
+    let mut words =
+        vec!["caldera server".to_owned(), format!("--lease-namespace {NAMESPACE}"), format!("--listen 0.0.0.0:{port}")];
+    for (flag, file) in ["--tls-cert", "--tls-key"].into_iter().zip(CERTIFICATE_FILES) {
+        words.push(format!("{flag} {}", args.dir.join(file).display()));
+    }
+    for part in ["webhook", "controller", "scheduler"] {
+        let path = locate_kubeconfig(&args.dir, &format!("caldera-{part}"));
+        words.push(format!("--{part}-kubeconfig {}", path.display()));
+    }
+    let trusted = if args.trusted.writers.is_empty() { "" } else { " and the same --trusted-writer" };
+    format!("to be run where {} leads to{trusted}:\n  {}\n", args.components_at, words.join(" "))
+}
+
+/// Prints the doctor's findings, once there is no error among them or the time is over; whether there is one.
+async fn wait_for_health(host: &Client, granted: Granted, wait: Duration) -> anyhow::Result<bool> {
+    let places = Places {
+        lease_namespaces: vec![NAMESPACE.to_owned()],
+        probe_namespace: host.default_namespace().to_owned(),
+        grace: 60,
+        granted,
+    };
+    let until = Instant::now() + wait;
+    loop {
+        let (findings, has_error) = doctor::describe_findings(host, &places).await?;
+        if !has_error || Instant::now() >= until {
+            output::write_stdout(&format!("\n{findings}"));
+            return Ok(has_error);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
