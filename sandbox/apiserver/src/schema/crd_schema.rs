@@ -233,7 +233,7 @@ fn open_api(schema: &Value, field: &str, open: &Open, errors: &mut Errors, found
 }
 
 fn occurrences(schema: &Value, inner: &Value) -> u64 {
-    super::cel_check::most_occurrences(&Node::parse(schema), &Node::parse(inner))
+    super::cel_cost::most_occurrences(&Node::parse(schema), &Node::parse(inner))
 }
 
 fn open_members(
