@@ -132,9 +132,9 @@ fn find_destination(server: &ApiServer, webhook: &Webhook) -> Result<Destination
             })
         }
         Address::Service { namespace, name, port, path } => {
+            let path = if path.is_empty() { "/".to_owned() } else { path.clone() };
             let shown = format!("https://{name}.{namespace}.svc:{port}{path}");
             let server_name = format!("{name}.{namespace}.svc");
-            let path = if path.is_empty() { "/".to_owned() } else { path.clone() };
             if let Some(router) = routers.get(&format!("{namespace}/{name}")) {
                 let connect = format!("https://{server_name}:{port}");
                 return Ok(Destination { shown, connect, path, server_name: None, in_process: Some(router.clone()) });
