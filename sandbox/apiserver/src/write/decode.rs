@@ -305,7 +305,10 @@ mod tests {
         let registry = crate::builtin::builtin_registry();
         let maps = registry.get("", "v1", "configmaps").unwrap();
         let tidied = |mut value: Value| tidy_patched(maps, &mut value).map(|()| value);
-        assert_eq!(tidied(json!({})), Ok(json!({"kind": "ConfigMap", "apiVersion": "v1"})));
+        assert_eq!(
+            tidied(json!({"metadata": {}})),
+            Ok(json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {}}))
+        );
         let other = tidied(json!({"kind": "Secret", "apiVersion": "v1"})).unwrap_err();
         assert_eq!(other.message, "converting (v1.Secret) to (core.ConfigMap): unknown conversion");
         assert!(other.details.is_none());
