@@ -80,7 +80,7 @@ pub(super) fn decode_body(call: &Call) -> Result<Decoded, Status> {
         value["apiVersion"] = expected.into();
     } else if api_version != expected {
         // Their server's scheme still has the version that is no longer served.
-        let kept = resource.group == "apiextensions.k8s.io" && api_version == "apiextensions.k8s.io/v1beta1";
+        let kept = is_kept(&api_version, &kind);
         let known = resource.is_custom()
             || kept
             || call
@@ -107,19 +107,47 @@ fn internal_package(group: &str) -> &str {
     if group.is_empty() { "core" } else { group.split('.').next().unwrap_or_default() }
 }
 
-/// `scheme`: where the scheme was made that does not have the kind.
-fn not_registered_in(scheme: &str, kind: &str, api_version: &str) -> String {
-    let (kind, api_version, scheme) = (go_quote(kind), go_quote(api_version), go_quote(scheme));
-    format!("no kind {kind} is registered for version {api_version} in scheme {scheme}")
-}
-
-/// What the decoder of a resource's own group says of a kind that it does not have.
+/// What the decoder of a resource's group says of a kind that it does not have: it names the place where its scheme was
+/// made.
 pub(super) fn not_registered(resource: &Resource, kind: &str, api_version: &str) -> String {
     let scheme = match resource.group.as_str() {
-        "apiextensions.k8s.io" | "apiregistration.k8s.io" => "pkg/runtime/scheme.go:111",
+        "apiextensions.k8s.io" => "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55",
+        "apiregistration.k8s.io" => "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:28",
         _ => "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30",
     };
-    not_registered_in(scheme, kind, api_version)
+    let (kind, api_version) = (go_quote(kind), go_quote(api_version));
+    format!("no kind {kind} is registered for version {api_version} in scheme \"{scheme}\"")
+}
+
+/// Kinds and versions that are served no longer and whose types the server still has.
+const KEPT_VERSIONS: &[(&str, &str, &str)] = &[
+    ("admissionregistration.k8s.io", "v1beta1", "MutatingWebhookConfiguration ValidatingWebhookConfiguration"),
+    ("admissionregistration.k8s.io", "v1beta1", "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding"),
+    ("admissionregistration.k8s.io", "v1alpha1", "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding"),
+    ("apiextensions.k8s.io", "v1beta1", "CustomResourceDefinition"),
+    ("apiregistration.k8s.io", "v1beta1", "APIService"),
+    ("apps", "v1beta1", "ControllerRevision Deployment StatefulSet"),
+    ("apps", "v1beta2", "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet"),
+    ("authentication.k8s.io", "v1beta1", "TokenReview"),
+    ("authorization.k8s.io", "v1beta1", "LocalSubjectAccessReview SelfSubjectAccessReview SelfSubjectRulesReview"),
+    ("authorization.k8s.io", "v1beta1", "SubjectAccessReview"),
+    ("batch", "v1beta1", "CronJob"),
+    ("certificates.k8s.io", "v1beta1", "CertificateSigningRequest"),
+    ("coordination.k8s.io", "v1beta1", "Lease"),
+    ("discovery.k8s.io", "v1beta1", "EndpointSlice"),
+    ("events.k8s.io", "v1beta1", "Event"),
+    ("networking.k8s.io", "v1beta1", "Ingress IngressClass"),
+    ("policy", "v1beta1", "Eviction PodDisruptionBudget"),
+    ("rbac.authorization.k8s.io", "v1alpha1", "ClusterRole ClusterRoleBinding Role RoleBinding"),
+    ("rbac.authorization.k8s.io", "v1beta1", "ClusterRole ClusterRoleBinding Role RoleBinding"),
+    ("scheduling.k8s.io", "v1beta1", "PriorityClass"),
+    ("storage.k8s.io", "v1beta1", "CSIDriver CSINode CSIStorageCapacity StorageClass VolumeAttachment"),
+];
+
+fn is_kept(api_version: &str, kind: &str) -> bool {
+    KEPT_VERSIONS.iter().any(|(group, version, kinds)| {
+        api_version.split_once('/') == Some((*group, *version)) && kinds.split(' ').any(|kept| kept == kind)
+    })
 }
 
 /// What Go's decoder would make of the object: metadata in shape, unknown members gone, defaults filled in.
@@ -150,7 +178,7 @@ pub(super) fn tidy_patched(resource: &Resource, value: &mut Value) -> Result<(),
         let is_it = |r: &Resource| r.kind == kind && r.api_version() == api_version;
         let registry = crate::builtin::builtin_registry();
         let Some(other) = registry.iter().find(|r| is_it(r)) else {
-            return Err(Status::internal(not_registered_in("pkg/runtime/scheme.go:111", &kind, &api_version)));
+            return Err(Status::internal(not_registered(resource, &kind, &api_version)));
         };
         // It is decoded as what it says it is before it is found to be no such object.
         if let Some(why) = other.schema.decode_error(value) {
@@ -313,7 +341,13 @@ mod tests {
         assert_eq!(other.message, "converting (v1.Secret) to (core.ConfigMap): unknown conversion");
         assert!(other.details.is_none());
         let unknown = tidied(json!({"kind": "ConfigMap", "apiVersion": "v2"})).unwrap_err();
-        assert!(unknown.message.ends_with("in scheme \"pkg/runtime/scheme.go:111\""), "{}", unknown.message);
+        assert!(unknown.message.ends_with("legacyscheme/scheme.go:30\""), "{}", unknown.message);
+    }
+
+    #[test]
+    fn versions_that_are_no_longer_served_are_still_known() {
+        assert!(is_kept("apps/v1beta2", "DaemonSet") && is_kept("policy/v1beta1", "PodDisruptionBudget"));
+        assert!(!is_kept("apps/v1beta1", "DaemonSet") && !is_kept("batch/v1beta1", "Job"));
     }
 
     #[test]
