@@ -77,8 +77,17 @@ impl<'a> Clause<'a> {
     }
 }
 
-/// The first acceptable clause by quality. `transforms` tells whether tables and metadata-only forms exist here.
-pub fn negotiate_output(accept: &str, transforms: bool) -> Result<Output, Status> {
+/// Which other forms of an object there are (`AllowsMediaTypeTransform`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forms {
+    None,
+    /// Metadata alone: what is only created, as reviews and tokens are, has no table.
+    Metadata,
+    All,
+}
+
+/// The first acceptable clause by quality.
+pub fn negotiate_output(accept: &str, forms: Forms) -> Result<Output, Status> {
     if accept.trim().is_empty() {
         return Ok(Output::default());
     }
@@ -87,7 +96,11 @@ pub fn negotiate_output(accept: &str, transforms: bool) -> Result<Output, Status
     clauses
         .iter()
         .filter_map(Clause::output)
-        .find(|output| transforms || output.transform == Transform::None)
+        .find(|output| match output.transform {
+            Transform::None => true,
+            Transform::Table(_) => forms == Forms::All,
+            Transform::PartialObject(_) | Transform::PartialList(_) => forms != Forms::None,
+        })
         .ok_or_else(|| Status::not_acceptable(&FORMATS))
 }
 
@@ -120,13 +133,15 @@ mod tests {
     #[test]
     fn the_first_known_clause_wins() {
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
-        assert_eq!(negotiate_output(table, true).unwrap().transform, Transform::Table("v1".into()));
-        assert_eq!(negotiate_output(table, false).unwrap().transform, Transform::None);
+        assert_eq!(negotiate_output(table, Forms::All).unwrap().transform, Transform::Table("v1".into()));
+        assert_eq!(negotiate_output(table, Forms::None).unwrap().transform, Transform::None);
         assert_eq!(
-            negotiate_output("application/vnd.kubernetes.protobuf,application/json", true).unwrap(),
+            negotiate_output("application/vnd.kubernetes.protobuf,application/json", Forms::All).unwrap(),
             Output::default()
         );
-        assert!(negotiate_output("text/html", true).is_err());
-        assert!(negotiate_output("application/json;as=Nope;v=v1;g=meta.k8s.io", true).is_err());
+        assert_eq!(negotiate_output(table, Forms::Metadata).unwrap().transform, Transform::None);
+        assert!(negotiate_output("application/json;as=Table;v=v1;g=meta.k8s.io", Forms::Metadata).is_err());
+        assert!(negotiate_output("text/html", Forms::All).is_err());
+        assert!(negotiate_output("application/json;as=Nope;v=v1;g=meta.k8s.io", Forms::All).is_err());
     }
 }

@@ -32,18 +32,18 @@ fn versions_of(crd: &Value) -> &[Value] {
     crd.pointer("/spec/versions").and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-fn storage_version(crd: &Value) -> &str {
+fn storage_version(crd: &Value) -> Option<&str> {
     let stored = versions_of(crd).iter().find(|v| v.get("storage") == Some(&Value::Bool(true)));
-    stored.map(|v| text_at(v, "/name")).unwrap_or_default()
+    stored.map(|v| text_at(v, "/name"))
 }
 
 /// A new definition knows its storage version and nothing else yet.
 pub fn prepare_create(crd: &mut Value) {
-    let stored = storage_version(crd).to_owned();
+    let stored: Vec<Value> = storage_version(crd).map(Value::from).into_iter().collect();
     crd["status"] = json!({
         "conditions": null,
         "acceptedNames": {"plural": "", "kind": ""},
-        "storedVersions": [stored],
+        "storedVersions": stored,
     });
 }
 
@@ -52,7 +52,7 @@ pub fn prepare_update(part: Part, crd: &mut Value, _old: &Value) {
     if part != Part::Whole {
         return;
     }
-    let stored = storage_version(crd).to_owned();
+    let Some(stored) = storage_version(crd).map(str::to_owned) else { return };
     if let Some(list) = crd.pointer_mut("/status/storedVersions").and_then(Value::as_array_mut)
         && !list.iter().any(|v| v.as_str() == Some(&stored))
     {
@@ -259,7 +259,7 @@ fn register_versions(server: &ApiServer, crd: &Value) {
         })
         .collect();
     let schemas = Arc::new(schemas);
-    let stored_in = storage_version(crd);
+    let stored_in = storage_version(crd).unwrap_or_default();
     let storage = versions_of(crd)
         .iter()
         .find(|v| text_at(v, "/name") == stored_in)

@@ -212,10 +212,11 @@ fn attempt_deletion(call: &Call, options: &DeleteOptions, live: &Arc<Object>, va
         return delete_namespace(call, options, live, value);
     }
     let mut next = value.clone();
-    let finalizers = finalizers_after(resource, options, &value);
-    meta::set_finalizers(&mut next, &finalizers);
     if resource.storage == CRDS && !meta::is_deleting(&value) {
+        // The first deletion of a definition looks at no option (`customresourcedefinition/etcd.go`).
         crate::crd::mark_terminating(&mut next, &write_seconds(now));
+    } else {
+        meta::set_finalizers(&mut next, &finalizers_after(resource, options, &value));
     }
     let pending = !meta::finalizers_of(&next).is_empty();
     let grace = grace_period(resource, options, &value);

@@ -144,6 +144,8 @@ pub struct Status {
     pub reason: String,
     pub message: String,
     pub details: Option<Box<Details>>,
+    /// The list metadata of a Status that came from a webhook.
+    pub metadata: Option<Box<serde_json::Map<String, Value>>>,
     /// A bare text answer instead of a Status (`404 page not found`).
     pub plain: bool,
 }
@@ -160,7 +162,7 @@ pub struct Details {
 
 impl Status {
     pub fn new(code: u16, reason: &str, message: impl Into<String>) -> Self {
-        Self { code, reason: reason.into(), message: message.into(), details: None, plain: false }
+        Self { code, reason: reason.into(), message: message.into(), details: None, metadata: None, plain: false }
     }
 
     fn about(mut self, group: &str, kind: &str, name: &str) -> Self {
@@ -188,7 +190,7 @@ impl Status {
 
     /// The text answer of Go's `http.NotFound`.
     pub fn page_not_found() -> Self {
-        Self { code: 404, reason: String::new(), message: "404 page not found\n".into(), details: None, plain: true }
+        Self { plain: true, ..Self::new(404, "", "404 page not found\n") }
     }
 
     pub fn not_found(group: &str, plural: &str, name: &str) -> Self {
@@ -324,7 +326,7 @@ impl Status {
         let mut body = Map::new();
         body.insert("kind".into(), "Status".into());
         body.insert("apiVersion".into(), "v1".into());
-        body.insert("metadata".into(), json!({}));
+        body.insert("metadata".into(), self.metadata.map_or_else(|| json!({}), |metadata| Value::Object(*metadata)));
         body.insert("status".into(), "Failure".into());
         if !self.message.is_empty() {
             body.insert("message".into(), self.message.into());

@@ -15,7 +15,7 @@ use http_body_util::{BodyExt, Limited};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::accept::{self, Encoding, Transform};
+use crate::accept::{self, Encoding, Forms, Transform};
 use crate::auth::{RequestInfo, User};
 use crate::call::{Call, Payload, Reply};
 use crate::error::Status;
@@ -24,7 +24,7 @@ use crate::resource::Resource;
 use crate::server::ApiServer;
 use crate::store::encode_json;
 use crate::table::{IncludeObject, to_table};
-use crate::{delete, read, subresource, watch, write};
+use crate::{deadline, delete, read, subresource, watch, write};
 
 /// The largest body, as etcd's request limit allows it.
 const MAX_BODY: usize = 3 * 1024 * 1024;
@@ -46,12 +46,33 @@ pub fn build_router(server: ApiServer, anonymous: Anonymous) -> Router {
 async fn respond_request(server: ApiServer, anonymous: Anonymous, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let accepted = text_header(&parts.headers, &ACCEPT);
-    let encoding = accept::negotiate_output(accepted, true).map(|o| o.encoding).unwrap_or_default();
+    let encoding = accept::negotiate_output(accepted, Forms::All).map(|o| o.encoding).unwrap_or_default();
     let mut warnings = Vec::new();
-    match answer_request(&server, anonymous, &parts, body, &mut warnings).await {
+    let query = Query::parse(parts.uri.query());
+    let info = request::read_info(&parts.method, parts.uri.path(), &query);
+    let limit = match deadline::time_limit(&info, &query) {
+        Ok(limit) => limit,
+        Err(status) => return refusal_response(status, encoding),
+    };
+    let answering = answer_request(&server, anonymous, &parts, body, &mut warnings);
+    let answered = match limit {
+        Some(limit) => match tokio::time::timeout(limit, answering).await {
+            Ok(answered) => answered,
+            Err(_) => return late_response(),
+        },
+        None => answering.await,
+    };
+    match answered {
         Ok(response) => with_warnings(response, &warnings),
         Err(status) => with_warnings(refusal_response(status, encoding), &warnings),
     }
+}
+
+fn late_response() -> Response {
+    let mut response = Response::new(Body::from(deadline::late_answer().to_string()));
+    *response.status_mut() = StatusCode::GATEWAY_TIMEOUT;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
 }
 
 fn text_header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a str {
@@ -82,7 +103,7 @@ async fn answer_request(
             return Err(routed_missing(server, path, Status::verb_not_allowed()));
         }
         if request::is_discovery(path) {
-            accept::negotiate_output(text_header(&parts.headers, &ACCEPT), false)?;
+            accept::negotiate_output(text_header(&parts.headers, &ACCEPT), Forms::None)?;
         }
         let known = matches!(parts.method, Method::GET | Method::HEAD)
             .then(|| crate::discovery::respond_discovery(server, path, &query, &parts.headers))
@@ -109,7 +130,14 @@ async fn answer_request(
         accept::check_routed(accepted, matches!(info.verb.as_str(), "list" | "watch"))?;
     }
     let transforms = matches!(info.verb.as_str(), "get" | "list" | "watch" | "create" | "update" | "patch" | "delete");
-    let output = accept::negotiate_output(accepted, transforms)?;
+    let only_created =
+        resource.verbs == ["create"] || matches!(info.subresource.as_str(), "binding" | "eviction" | "token");
+    let forms = match (transforms, only_created) {
+        (false, _) => Forms::None,
+        (true, true) => Forms::Metadata,
+        (true, false) => Forms::All,
+    };
+    let output = accept::negotiate_output(accepted, forms)?;
     if info.verb == "watch" && output.encoding == Encoding::Yaml {
         return Err(Status::not_acceptable(&accept::STREAMS));
     }

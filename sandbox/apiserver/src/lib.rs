@@ -16,6 +16,7 @@ pub mod clock;
 mod crd;
 mod crd_names;
 mod data;
+mod deadline;
 mod delete;
 mod discovery;
 pub mod error;

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::error::go_quote;
 use validate::is_known_finalizer;
 
-pub use decode::{decode_metadata, json_type};
+pub use decode::{decode_metadata, drop_undecodable, json_type};
 pub use names::{label_problems, label_value_problems, qualified_name_problems, subdomain_problems};
 pub use validate::{go_text, validate_metadata, validate_update};
 

@@ -57,6 +57,17 @@ fn tolerate_node_problems(pod: &mut Value) {
     }
 }
 
+/// A resize leaves the quality class as it is (`ValidatePodResize`).
+pub fn resize_errors(pod: &Value, old: &Value) -> Vec<FieldError> {
+    let class = |pod: &Value| pod.pointer("/status/qosClass").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let before = Some(class(old)).filter(|class| !class.is_empty()).unwrap_or_else(|| quality_class(old).to_owned());
+    if before == quality_class(pod) {
+        return Vec::new();
+    }
+    let why = "Pod QOS Class may not change as a result of resizing";
+    vec![FieldError::invalid_text("spec", &class(pod), why)]
+}
+
 /// `qos.GetPodQOS`, by the written quantities: equal limits and requests of cpu and memory everywhere are Guaranteed.
 fn quality_class(pod: &Value) -> &'static str {
     let mut any = false;

@@ -139,6 +139,12 @@ async fn admit_body(
         let as_it_is = |_: &mut Value| Ok(());
         admission::run_mutating(&call.server, &attributes, Some(body), &as_it_is, &mut call.warnings).await?;
         let shown = validated(body)?;
+        // A scale that is read from its object has no owners.
+        let old = old.filter(|_| subresource == "scale").cloned().map(|mut old| {
+            crate::fields::untrack(&mut old);
+            old
+        });
+        let attributes = Attributes { old_object: old.as_ref().or(attributes.old_object), ..attributes };
         admission::run_validating(&call.server, &attributes, Some(&shown), &mut call.warnings).await?;
     }
     Ok(())
@@ -398,20 +404,28 @@ async fn create_token(call: &mut Call) -> Result<Reply, Status> {
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
     }
+    meta::metadata_mut(&mut request).insert("namespace".into(), namespace.into());
+    request["status"] = json!({"token": "", "expirationTimestamp": null});
     let account = call.get(&name).ok_or_else(|| call.not_found(&name))?;
     auth::token::check_request(call, &request, &account.value)?;
-    let audiences = audiences.unwrap_or_else(|| json!([auth::token::AUDIENCE]));
-    let listed = audiences.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
-    request["spec"]["audiences"] = audiences;
     let now = write_seconds(call.server.now());
-    let metadata = meta::metadata_mut(&mut request);
-    metadata.insert("name".into(), name.as_str().into());
-    metadata.insert("namespace".into(), namespace.into());
-    metadata.insert("creationTimestamp".into(), now.into());
-    metadata.insert("uid".into(), meta::metadata_text(&account.value, "uid").into());
-    request["status"] = json!({"token": "", "expirationTimestamp": null});
-    auth::token::check_duration(seconds)?;
-    admit_body(call, &options, Operation::Create, &name, None, &mut request, &as_admitted).await?;
+    // Mutating webhooks see what was sent, the others what it came to.
+    let completed = |request: &Value| -> Result<Value, Status> {
+        let mut request = request.clone();
+        let metadata = meta::metadata_mut(&mut request);
+        metadata.insert("name".into(), meta::object_name(&account.value).into());
+        metadata.insert("creationTimestamp".into(), now.as_str().into());
+        metadata.insert("uid".into(), meta::metadata_text(&account.value, "uid").into());
+        if request.pointer("/spec/audiences").is_none_or(Value::is_null) {
+            request["spec"]["audiences"] = json!([auth::token::AUDIENCE]);
+        }
+        auth::token::check_duration(seconds)?;
+        Ok(request)
+    };
+    admit_body(call, &options, Operation::Create, &name, None, &mut request, &completed).await?;
+    let mut request = completed(&request)?;
+    let audiences = request.pointer("/spec/audiences").and_then(Value::as_array);
+    let listed = audiences.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
     let bound = if reference.is_object() { Some(auth::token::check_bound(call, &reference)?) } else { None };
     request["status"] = auth::token::issue_token(call, &account.value, listed, seconds, bound);
     Ok(Reply::Object { code: 201, payload: Payload::Value(request) })

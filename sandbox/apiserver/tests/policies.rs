@@ -404,7 +404,7 @@ async fn an_expression_has_a_budget_and_never_takes_the_server_down() {
     for strange in [
         "timestamp('9999-12-31T23:59:59Z') + duration('9999999h') == timestamp('2000-01-01T00:00:00Z')",
         "9223372036854775807 + 1 == 0",
-        "'a'.matches('(((((') ",
+        "'a'.matches('(((' + '((') ",
         "[1, 2][7] == 1",
         "{'a': 1}[object] == 1",
     ] {

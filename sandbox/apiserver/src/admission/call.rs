@@ -132,9 +132,9 @@ fn find_destination(server: &ApiServer, webhook: &Webhook) -> Result<Destination
             })
         }
         Address::Service { namespace, name, port, path } => {
+            let path = if path.is_empty() { "/".to_owned() } else { path.clone() };
             let shown = format!("https://{name}.{namespace}.svc:{port}{path}");
             let server_name = format!("{name}.{namespace}.svc");
-            let path = if path.is_empty() { "/".to_owned() } else { path.clone() };
             if let Some(router) = routers.get(&format!("{namespace}/{name}")) {
                 let connect = format!("https://{server_name}:{port}");
                 return Ok(Destination { shown, connect, path, server_name: None, in_process: Some(router.clone()) });
@@ -217,7 +217,7 @@ fn transport_text(error: &hyper_util::client::legacy::Error, connect: &str) -> S
                 let address = connect.trim_start_matches("https://");
                 return format!("dial tcp {address}: connect: connection refused");
             }
-            if let Some(text) = io.get_ref().and_then(|inner| inner.downcast_ref()).and_then(certificate_text) {
+            if let Some(text) = tls_error(io).and_then(certificate_text) {
                 return text;
             }
         }
@@ -228,6 +228,15 @@ fn transport_text(error: &hyper_util::client::legacy::Error, connect: &str) -> S
         source = cause.source();
     }
     chain.join(": ")
+}
+
+/// The error of TLS that errors of input and output are wrapped around.
+fn tls_error(error: &std::io::Error) -> Option<&rustls::Error> {
+    let inner = error.get_ref()?;
+    match inner.downcast_ref::<std::io::Error>() {
+        Some(next) => tls_error(next),
+        None => inner.downcast_ref(),
+    }
 }
 
 /// What Go says of a certificate that it does not trust.
@@ -244,4 +253,18 @@ fn certificate_text(error: &rustls::Error) -> Option<String> {
         _ => return None,
     };
     Some(format!("tls: failed to verify certificate: x509: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_of_an_unknown_authority_is_told_in_words_of_go() {
+        let refused = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+        let wrapped = std::io::Error::other(std::io::Error::other(refused));
+        let text = tls_error(&wrapped).and_then(certificate_text);
+        let wanted = "tls: failed to verify certificate: x509: certificate signed by unknown authority";
+        assert_eq!(text.as_deref(), Some(wanted));
+    }
 }

@@ -12,12 +12,11 @@ use std::sync::{Arc, LazyLock};
 use kube_cel::KubeCelExt;
 use kube_cel::cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr, operators};
 use kube_cel::cel::objects::{Key, Map};
-use kube_cel::cel::parser::Parser;
 use kube_cel::cel::{Context, ExecutionError, FunctionContext, Value as CelValue};
 use serde_json::{Value, json};
 
 use super::authorizer::{self, Asker};
-use crate::schema::{Node, Type, infer_type};
+use crate::schema::{Node, Type, expand_loops, infer_type, parse_expression, parts_of, register_loops};
 
 /// What all expressions of one object may cost, and one of them (`apis/cel/config.go`).
 pub const BUDGET: u64 = 10_000_000;
@@ -39,6 +38,7 @@ thread_local! {
 static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| {
     let mut context = Context::default().with_all();
     context.add_function("@step", pay_step);
+    register_loops(&mut context);
     authorizer::register_functions(&mut context);
     context
 });
@@ -133,12 +133,9 @@ pub enum Trouble {
 
 impl Expression {
     pub fn compile(source: &str, names: &Names, wanted: Wanted) -> Self {
-        let parsed = Parser::default()
-            .enable_optional_syntax(true)
-            .parse(source)
-            .map_err(|errors| format!("compilation failed: ERROR: <input>:1:1: Syntax error: {errors}"));
-        let checked = parsed.and_then(|mut tree| {
+        let checked = parse_expression(source).and_then(|mut tree| {
             let output = check_tree(&tree, source, names, wanted)?;
+            expand_loops(&mut tree);
             harden_tree(&mut tree);
             Ok((tree, output))
         });
@@ -320,27 +317,6 @@ fn is_dynamic(tree: &IdedExpr) -> bool {
         Expr::Select(select) => !select.test && is_dynamic(&select.operand),
         Expr::Call(call) if call.func_name == operators::INDEX => call.args.first().is_some_and(is_dynamic),
         _ => false,
-    }
-}
-
-/// The parts of an expression.
-fn parts_of(tree: &IdedExpr) -> Vec<&IdedExpr> {
-    match &tree.expr {
-        Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).collect(),
-        Expr::Select(select) => vec![&select.operand],
-        Expr::List(list) => list.elements.iter().collect(),
-        Expr::Map(map) => map
-            .entries
-            .iter()
-            .flat_map(|entry| match &entry.expr {
-                EntryExpr::MapEntry(entry) => vec![&entry.key, &entry.value],
-                EntryExpr::StructField(field) => vec![&field.value],
-            })
-            .collect(),
-        Expr::Comprehension(loop_) => {
-            vec![&loop_.iter_range, &loop_.accu_init, &loop_.loop_cond, &loop_.loop_step, &loop_.result]
-        }
-        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) | Expr::Struct(_) => Vec::new(),
     }
 }
 

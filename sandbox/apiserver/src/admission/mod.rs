@@ -2,6 +2,7 @@
 //! (`apiserver/pkg/admission/plugin/webhook/{generic,mutating,validating}`). Validating policies are asked before the
 //! validating webhooks.
 
+mod answer;
 mod authorizer;
 mod call;
 mod condition;
@@ -73,7 +74,7 @@ pub struct Attributes<'a> {
 }
 
 /// Decodes an object that a webhook patched.
-pub type Tidy<'t> = dyn Fn(&mut Value) -> Result<(), String> + Send + Sync + 't;
+pub type Tidy<'t> = dyn Fn(&mut Value) -> Result<(), Status> + Send + Sync + 't;
 
 /// Why a call did not lead to a verdict on the write.
 enum Failure {
@@ -373,21 +374,17 @@ async fn mutate_once(
         return Err(Failure::Refused(review::denial_status(&webhook.name, &answer.status)));
     }
     let internal = |text: String| Failure::Refused(Status::internal(text));
-    let bytes = match answer.patch {
+    let (bytes, unsupported) = match answer.patch {
         None => return Ok(false),
-        Some(Patch::Unsupported(kind)) => {
-            return Err(Failure::Call(format!("unsupported patch type {}", crate::error::go_quote(&kind))));
-        }
-        Some(Patch::Json(bytes)) => bytes,
+        Some(Patch::Json(bytes)) => (bytes, None),
+        Some(Patch::Other { kind, bytes }) => (bytes, Some(kind)),
     };
-    let undecodable =
-        |why: String| Failure::Call(format!("received undecodable patch in webhook response: json: {why}"));
-    let patch: Value = serde_json::from_slice(&bytes).map_err(|e| undecodable(e.to_string()))?;
-    match patch.as_array() {
-        None => return Err(undecodable("cannot unmarshal object into Go value of type jsonpatch.Patch".into())),
-        Some(list) if list.is_empty() => return Ok(false),
-        Some(_) => {}
+    let operations = answer::decode_patch(&bytes)
+        .map_err(|why| Failure::Call(format!("received undecodable patch in webhook response: {why}")))?;
+    if operations.is_empty() {
+        return Ok(false);
     }
+    let patch = Value::Array(operations);
     let Some(object) = object else {
         let name = crate::error::go_quote(&webhook.name);
         let text = format!(
@@ -395,16 +392,16 @@ async fn mutate_once(
         );
         return Err(internal(text));
     };
+    if let Some(kind) = unsupported {
+        return Err(Failure::Call(format!("unsupported patch type {}", crate::error::go_quote(&kind))));
+    }
     let converted = in_form(object, attributes, form);
     let mut patched = crate::patch::json_patch(converted.as_ref().unwrap_or(object), &patch)
         .map_err(|error| internal(error.to_string()))?;
     if converted.is_some() {
         set_api_version(&mut patched, &attributes.resource.api_version());
     }
-    tidy(&mut patched).map_err(|why| {
-        // A conversion that does not exist is not reported as an internal error, only as one.
-        if why.ends_with("unknown conversion") { Failure::Refused(Status::unknown(why)) } else { internal(why) }
-    })?;
+    tidy(&mut patched).map_err(Failure::Refused)?;
     let changed = patched != *object;
     *object = patched;
     Ok(changed)

@@ -4,14 +4,11 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{Attributes, Operation};
+use super::{Attributes, Operation, answer};
 use crate::error::{Cause, Details, Status, go_quote};
-use crate::syntax::{find_syntax_error, repair_unicode};
 
 #[derive(Serialize)]
 struct Kind<'a> {
@@ -226,25 +223,16 @@ pub struct Answer {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Patch {
     Json(Vec<u8>),
-    Unsupported(String),
+    /// Of a type that nobody knows, which matters only when it has operations.
+    Other {
+        kind: String,
+        bytes: Vec<u8>,
+    },
 }
 
 /// Reads an answer and checks that it is one to this request. `Err` completes `failed calling webhook "x": ...`.
 pub fn read_review(body: &[u8], uid: &str, mutating: bool, asked: ReviewVersion) -> Result<Answer, String> {
-    let unreadable =
-        |why: String| format!("failed to call webhook: couldn't get version/kind; json parse error: {why}");
-    if let Some(why) = find_syntax_error(body) {
-        return Err(unreadable(why));
-    }
-    let review: Value = serde_json::from_slice(&repair_unicode(body)).map_err(|error| unreadable(error.to_string()))?;
-    if !review.is_object() && !review.is_null() {
-        let found = crate::meta::json_type(&review);
-        return Err(format!(
-            "failed to call webhook: couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go \
-             value of type {}",
-            crate::meta::TYPE_META
-        ));
-    }
+    let review = answer::decode_answer(body).map_err(|why| format!("failed to call webhook: {why}"))?;
     let text = |key: &str| review.get(key).and_then(Value::as_str).unwrap_or_default();
     let api_version = Some(text("apiVersion")).filter(|v| !v.is_empty()).unwrap_or(asked.api_version());
     let kind = Some(text("kind")).filter(|k| !k.is_empty()).unwrap_or("AdmissionReview");
@@ -264,6 +252,9 @@ pub fn read_review(body: &[u8], uid: &str, mutating: bool, asked: ReviewVersion)
             ));
         }
     }
+    if let Some(why) = answer::find_wrong_type(&review, asked.name()) {
+        return Err(format!("failed to call webhook: {why}"));
+    }
     if asked == ReviewVersion::V1beta1 {
         return verify_old_review(&review).map_err(|why| format!("received invalid webhook response: {why}"));
     }
@@ -274,7 +265,7 @@ pub fn read_review(body: &[u8], uid: &str, mutating: bool, asked: ReviewVersion)
 fn verify_old_review(review: &Value) -> Result<Answer, String> {
     let response =
         review.get("response").filter(|r| r.is_object()).ok_or_else(|| "webhook response was absent".to_owned())?;
-    let patch = patch_bytes(response.get("patch"))?;
+    let patch = answer::patch_bytes(response.get("patch")).unwrap_or_default();
     Ok(read_answer(response, (!patch.is_empty()).then_some(Patch::Json(patch))))
 }
 
@@ -303,7 +294,7 @@ fn verify_review(review: &Value, uid: &str, mutating: bool) -> Result<Answer, St
             named("kind")
         ));
     }
-    let patch = patch_bytes(response.get("patch"))?;
+    let patch = answer::patch_bytes(response.get("patch")).unwrap_or_default();
     let patch_type = response.get("patchType").and_then(Value::as_str);
     let patch = match (mutating, patch.is_empty(), patch_type) {
         (false, false, _) => return Err("validating webhook may not return response.patch".into()),
@@ -312,23 +303,10 @@ fn verify_review(review: &Value, uid: &str, mutating: bool) -> Result<Answer, St
         (true, true, Some(_)) => return Err("webhook returned response.patchType but not response.patch".into()),
         (true, false, Some("")) => return Err("webhook returned invalid response.patchType of \"\"".into()),
         (true, false, Some("JSONPatch")) => Some(Patch::Json(patch)),
-        (true, false, Some(other)) => Some(Patch::Unsupported(other.to_owned())),
+        (true, false, Some(other)) => Some(Patch::Other { kind: other.to_owned(), bytes: patch }),
         (_, true, None) => None,
     };
     Ok(read_answer(response, patch))
-}
-
-/// Base64, or (as some libraries write it) a list of bytes.
-fn patch_bytes(value: Option<&Value>) -> Result<Vec<u8>, String> {
-    match value {
-        None | Some(Value::Null) => Ok(Vec::new()),
-        Some(Value::String(text)) => STANDARD.decode(text).map_err(|e| format!("json: illegal base64 data: {e}")),
-        Some(Value::Array(list)) => list
-            .iter()
-            .map(|b| b.as_u64().and_then(|b| u8::try_from(b).ok()).ok_or_else(|| "json: not a byte".to_owned()))
-            .collect(),
-        Some(_) => Err("json: cannot unmarshal the patch".into()),
-    }
 }
 
 /// The refusal a client sees when a webhook denies (`ToStatusErr`).
@@ -343,7 +321,16 @@ pub fn denial_status(webhook: &str, result: &Value) -> Status {
     let code = result.get("code").and_then(Value::as_u64).and_then(|c| u16::try_from(c).ok()).unwrap_or(0).max(400);
     let mut status = Status::new(code, text("reason"), message);
     status.details = result.get("details").filter(|d| d.is_object()).map(|d| Box::new(read_details(d)));
+    status.metadata = result.get("metadata").map(list_metadata).filter(|m| !m.is_empty()).map(Box::new);
     status
+}
+
+/// What the metadata of a Status may have (`ListMeta`).
+fn list_metadata(given: &Value) -> Map<String, Value> {
+    const MEMBERS: [&str; 4] = ["selfLink", "resourceVersion", "continue", "remainingItemCount"];
+    let empty = |value: &Value| value.is_null() || value.as_str() == Some("");
+    let members = MEMBERS.iter().filter_map(|name| Some(((*name).to_owned(), given.get(*name)?.clone())));
+    members.filter(|(_, value)| !empty(value)).collect()
 }
 
 fn read_details(value: &Value) -> Details {
@@ -405,6 +392,8 @@ fn message_of(status: &Map<String, Value>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
     use serde_json::json;
 
     fn answer(response: &Value, mutating: bool) -> Result<Answer, String> {
@@ -451,6 +440,8 @@ mod tests {
         assert_eq!((full.code, full.reason.as_str()), (403, "Forbidden"));
         assert_eq!(full.message, "admission webhook \"w.x.io\" denied the request: no");
         assert_eq!(denial_status("w.x.io", &json!({"code": 200})).code, 400);
+        let told = denial_status("w.x.io", &json!({"metadata": {"resourceVersion": "7", "name": "x"}}));
+        assert_eq!(told.into_value()["metadata"], json!({"resourceVersion": "7"}));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use http::HeaderMap;
 
 use super::{RequestInfo, User, authorize_request, forbid_request};
 use crate::error::{Status, go_quote};
-use crate::meta::subdomain_problems;
+use crate::meta::{label_problems, subdomain_problems};
 use crate::request::percent_decode;
 use crate::server::ApiServer;
 
@@ -56,10 +56,12 @@ impl Mode {
     }
 }
 
-/// The namespace and name of a service account's user name.
+/// The namespace and name of a service account's user name (`serviceaccount.SplitUsername`). Names that no namespace or
+/// account can have are those of an ordinary user.
 fn account_name(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
-    (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
+    let fits = label_problems(namespace).is_empty() && subdomain_problems(name).is_empty();
+    fits.then_some((namespace, name))
 }
 
 fn node_name(user: &str) -> Option<&str> {
@@ -243,5 +245,20 @@ impl Impersonations {
             modes.clear();
         }
         modes.insert(user.to_owned(), mode);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_with_an_impossible_account_name_is_an_ordinary_one() {
+        assert_eq!(account_name("system:serviceaccount:a:b.c"), Some(("a", "b.c")));
+        for user in ["system:serviceaccount:{ns}:sa", "system:serviceaccount:a:B", "system:serviceaccount:a:b:c"] {
+            assert_eq!(account_name(user), None, "{user}");
+        }
+        let wanted = User { name: "system:serviceaccount:{ns}:sa".into(), ..User::default() };
+        assert!(Mode::UserInfo.is_for(&wanted) && !Mode::ServiceAccount.is_for(&wanted));
     }
 }

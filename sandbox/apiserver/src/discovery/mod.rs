@@ -62,7 +62,8 @@ pub fn respond_discovery(server: &ApiServer, path: &str, query: &Query, headers:
             ([(CONTENT_TYPE, TEXT)], "ok").into_response()
         }
         ["metrics"] => {
-            ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], write_metrics(server)).into_response()
+            ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8; escaping=underscores")], write_metrics(server))
+                .into_response()
         }
         [".well-known", "openid-configuration"] => json_answer(&json!({
             "issuer": "https://kubernetes.default.svc",

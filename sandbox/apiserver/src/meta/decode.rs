@@ -65,6 +65,17 @@ pub fn decode_metadata(object: &mut Value) -> Result<Vec<String>, String> {
     Ok(unknown)
 }
 
+/// Removes the members of metadata that are of another type than theirs (`objectmeta.GetObjectMeta` with
+/// `dropInvalidFields`).
+pub fn drop_undecodable(object: &mut Value) {
+    if let Some(map) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        map.retain(|key, value| match MEMBERS.iter().find(|(name, _)| name == key) {
+            Some((_, shape)) => decode_member(key, *shape, &mut value.clone(), &mut Vec::new()).is_ok(),
+            None => true,
+        });
+    }
+}
+
 /// Whether the member is kept.
 fn decode_member(key: &str, shape: Shape, value: &mut Value, unknown: &mut Vec<String>) -> Result<bool, String> {
     if value.is_null() {

@@ -11,6 +11,8 @@ use kube_cel::cel::parser::{Expression, Parser};
 use kube_cel::cel::{Context, ExecutionError, Value as CelValue};
 use serde_json::Value;
 
+use super::cel_check::{Role, check_expression};
+use super::cel_tree::{expand_loops, register_loops};
 use super::checks::find_counterpart;
 use super::error::{CauseReason, FieldError};
 use super::formats::Format;
@@ -21,13 +23,17 @@ use super::path::FieldPath;
 /// A parsed expression, in the dialect of the API server: with optional values.
 #[derive(Debug)]
 struct Program {
+    parsed: Expression,
+    /// What runs: loops of two variables are expanded.
     expression: Expression,
 }
 
 impl Program {
     fn compile(source: &str) -> Result<Self, String> {
-        let parser = Parser::default().enable_optional_syntax(true);
-        parser.parse(source).map(|expression| Self { expression }).map_err(|error| error.to_string())
+        let parsed = parse_expression(source)?;
+        let mut expression = parsed.clone();
+        expand_loops(&mut expression);
+        Ok(Self { parsed, expression })
     }
 
     fn execute(&self, scope: &Context<'_>) -> Result<CelValue, ExecutionError> {
@@ -37,6 +43,13 @@ impl Program {
     fn mentions(&self, variable: &str) -> bool {
         self.expression.references().has_variable(variable)
     }
+}
+
+/// Parses an expression; where it cannot, the compiler's words for it.
+pub(crate) fn parse_expression(source: &str) -> Result<Expression, String> {
+    let parser = Parser::default().enable_optional_syntax(true);
+    // cel-go indents the lines that show the place.
+    parser.parse(source).map_err(|error| format!("compilation failed: {error}").replace("\n| ", "\n | "))
 }
 
 /// One rule, compiled once with its schema.
@@ -50,7 +63,7 @@ pub struct Rule {
     optional_old: bool,
     uses_old: bool,
     program: Result<Program, String>,
-    message_program: Option<Program>,
+    message_program: Option<Result<Program, String>>,
 }
 
 impl Rule {
@@ -69,7 +82,7 @@ impl Rule {
             }),
             field_path: text("fieldPath").map(normal_path),
             optional_old: rule.get("optionalOldSelf").and_then(Value::as_bool).unwrap_or(false),
-            message_program: text("messageExpression").and_then(|source| Program::compile(source).ok()),
+            message_program: text("messageExpression").map(Program::compile),
             source,
             program,
         }
@@ -82,26 +95,27 @@ impl Rule {
     /// The compiler's complaint about the rule on a value of this schema.
     pub fn compile_error(&self, node: &Node, resource: bool) -> Option<String> {
         match &self.program {
-            Err(error) => Some(format!("compilation failed: {error}")),
+            _ if self.source.is_empty() => None,
+            Err(error) => Some(error.clone()),
             Ok(program) => {
-                super::cel_check::check_expression(&program.expression, &self.source, node, resource, false).err()
+                check_expression(&program.parsed, &self.source, (node, resource), self.optional_old, Role::Rule).err()
             }
         }
     }
 
     /// The compiler's complaint about the message expression.
     pub fn message_error(&self, source: &str, node: &Node, resource: bool) -> Option<String> {
-        match &self.message_program {
-            None => Some("messageExpression compilation failed".to_owned()),
-            Some(program) => {
-                super::cel_check::check_expression(&program.expression, source, node, resource, true).err()
+        match self.message_program.as_ref()? {
+            Err(error) => Some(format!("messageExpression {error}")),
+            Ok(program) => {
+                check_expression(&program.parsed, source, (node, resource), self.optional_old, Role::Message).err()
             }
         }
     }
 
     /// A rough number of steps the rule takes at most.
     pub fn steps(&self, node: &Node) -> u64 {
-        self.program.as_ref().map_or(0, |program| super::cel_check::estimate_steps(&program.expression, node))
+        self.program.as_ref().map_or(0, |program| super::cel_cost::estimate_steps(&program.expression, node))
     }
 
     fn shown(&self) -> &str {
@@ -284,7 +298,7 @@ fn rule_failure(rule: &Rule, scope: &Context<'_>, value: &Value, node: &Node, pa
         Some(inner) => path.member(inner),
         None => path.name(),
     };
-    let computed = rule.message_program.as_ref().and_then(|program| match program.execute(scope) {
+    let computed = rule.message_program.as_ref().and_then(|program| match program.as_ref().ok()?.execute(scope) {
         Ok(CelValue::String(text)) => {
             let text = text.trim().to_owned();
             (!text.is_empty() && text.len() <= 5 * 1024 && !text.contains('\n')).then_some(text)
@@ -321,8 +335,14 @@ thread_local! {
     static DURATION: OnceCell<Option<Program>> = const { OnceCell::new() };
 }
 
+fn make_context() -> Context<'static> {
+    let mut context = Context::default().with_all();
+    register_loops(&mut context);
+    context
+}
+
 fn with_context<T>(then: impl FnOnce(&Context<'static>) -> T) -> T {
-    CONTEXT.with(|cell| then(cell.get_or_init(|| Context::default().with_all())))
+    CONTEXT.with(|cell| then(cell.get_or_init(make_context)))
 }
 
 fn convert_literal(text: &str, function: &str, program: &OnceCell<Option<Program>>) -> Option<CelValue> {
@@ -349,13 +369,16 @@ fn to_cel(value: &Value, node: &Node) -> CelValue {
         }
         Value::Object(map) => {
             let is_map = matches!(node.additional, Additional::Schema(_) | Additional::Allowed(true));
-            let entries: HashMap<Key, CelValue> = map
-                .iter()
-                .map(|(key, value)| {
-                    let name = if is_map { key.clone() } else { escape_name(key) };
-                    (Key::String(Arc::new(name)), member_to_cel(value, node.member(key)))
-                })
-                .collect();
+            let mut entries = HashMap::with_capacity(map.len());
+            for (key, value) in map {
+                let value = member_to_cel(value, node.member(key));
+                // A reserved word names its field in both forms.
+                if !is_map && RESERVED_WORDS.contains(&key.as_str()) {
+                    entries.insert(Key::String(Arc::new(key.clone())), value.clone());
+                }
+                let name = if is_map { key.clone() } else { escape_name(key) };
+                entries.insert(Key::String(Arc::new(name)), value);
+            }
             CelValue::Map(Map { map: Arc::new(entries) })
         }
     }

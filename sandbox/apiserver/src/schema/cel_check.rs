@@ -5,256 +5,234 @@
 use kube_cel::cel::common::ast::{CallExpr, ComprehensionExpr, Expr, LiteralValue, SelectExpr, operators};
 use kube_cel::cel::parser::Expression;
 
-use super::formats::Format;
-use super::node::{Additional, Kind, Node};
+use super::cel_tree::{self, parts_of};
+use super::cel_type::{DOTTED, EITHER, GLOBAL, MEMBERS, Type, has_member, is_comparable, is_listed, result_of};
+use super::node::Node;
 
-/// The static type of an expression, as far as it is known.
-#[derive(Clone, Copy, Debug)]
-pub enum Type<'a> {
-    Dyn,
-    Bool,
-    Int,
-    Double,
-    Text,
-    Null,
-    Other,
-    List(Option<&'a Node>),
-    Map(Option<&'a Node>),
-    /// An object with declared fields; whether it is a resource, whose metadata has only names.
-    Object(&'a Node, bool),
-    /// The metadata of a resource.
-    Metadata,
-}
-
-impl<'a> Type<'a> {
-    pub fn of(node: &'a Node, resource: bool) -> Self {
-        if node.int_or_string {
-            return Self::Dyn;
-        }
-        match node.types.as_slice() {
-            [Kind::Boolean] => Self::Bool,
-            [Kind::Integer] => Self::Int,
-            [Kind::Number] => Self::Double,
-            [Kind::String] => match node.format {
-                Some(Format::Text("date" | "date-time" | "datetime" | "duration" | "byte")) => Self::Other,
-                _ => Self::Text,
-            },
-            [Kind::Array] => Self::List(node.items.as_ref().map(|link| link.node())),
-            [Kind::Object] => match &node.additional {
-                Additional::Schema(link) => Self::Map(Some(link.node())),
-                _ => Self::Object(node, resource || node.embedded),
-            },
-            _ => Self::Dyn,
-        }
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Dyn | Self::Other => "dyn",
-            Self::Null => "null",
-            Self::Bool => "bool",
-            Self::Int => "int",
-            Self::Double => "double",
-            Self::Text => "string",
-            Self::List(_) => "list(dyn)",
-            Self::Map(_) => "map(string, dyn)",
-            Self::Object(..) | Self::Metadata => "object",
-        }
-    }
-
-    fn known_scalar(self) -> bool {
-        matches!(self, Self::Bool | Self::Int | Self::Double | Self::Text)
-    }
+/// One complaint: where it stands in the source, what was looked for there, and its text.
+struct Complaint {
+    at: usize,
+    needle: String,
+    text: String,
 }
 
 struct Checker<'s, 'a> {
     source: &'s str,
     scopes: Vec<(String, Type<'a>)>,
+    complaints: Vec<Complaint>,
 }
 
-/// What the compiler would say about a rule on a value of this schema.
+/// What an expression must result in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    Rule,
+    Message,
+}
+
+/// What the compiler would say about a rule on a value of this schema (`compileRule`, `prepareEnvSet`).
 pub fn check_expression(
     expression: &Expression,
     source: &str,
-    node: &Node,
-    resource: bool,
-    message: bool,
+    (node, resource): (&Node, bool),
+    optional_old: bool,
+    role: Role,
 ) -> Result<(), String> {
     let self_type = Type::of(node, resource);
-    let scopes = vec![("self".to_owned(), self_type), ("oldSelf".to_owned(), Type::Dyn)];
-    let mut checker = Checker { source, scopes };
-    let result = checker.infer(expression)?;
-    let fits = match result {
-        Type::Dyn => true,
-        Type::Text => message,
-        Type::Bool => !message,
-        _ => false,
-    };
-    match (fits, message) {
-        (true, _) => Ok(()),
-        (false, true) => Err("messageExpression must evaluate to a string".to_owned()),
-        (false, false) => Err("cel expression must evaluate to a bool".to_owned()),
+    let old = if optional_old { Type::Optional(node, resource) } else { self_type };
+    let scopes = vec![("self".to_owned(), self_type), ("oldSelf".to_owned(), old)];
+    let prefix = if role == Role::Message { "messageExpression " } else { "" };
+    let result = infer_type(expression, source, scopes).map_err(|error| format!("{prefix}{error}"))?;
+    match (role, result) {
+        (_, Type::Dyn) | (Role::Rule, Type::Bool) | (Role::Message, Type::Text) => Ok(()),
+        (Role::Message, _) => Err("messageExpression must evaluate to a string".to_owned()),
+        (Role::Rule, _) => Err("cel expression must evaluate to a bool".to_owned()),
     }
 }
 
-/// The type of an expression over these names, or the compiler's complaint. A name `variables.x` is the field of a
+/// The type of an expression over these names, or the compiler's complaints. A name `variables.x` is the field of a
 /// composed variable.
 pub fn infer_type<'a>(
     expression: &Expression,
     source: &str,
     scopes: Vec<(String, Type<'a>)>,
 ) -> Result<Type<'a>, String> {
-    Checker { source, scopes }.infer(expression)
+    let mut checker = Checker { source, scopes, complaints: Vec::new() };
+    let found = checker.infer(expression);
+    if checker.complaints.is_empty() {
+        checker.check_patterns(expression);
+    }
+    if checker.complaints.is_empty() { Ok(found) } else { Err(checker.show_complaints()) }
 }
 
-/// Functions that take no dot before them or a value there.
-const KNOWN: &str = "abs add allowed asApproximateFloat asInteger bool bytes charAt check cidr compareTo contains \
-    containsCIDR containsIP distinct double duration dyn endsWith error errored exists_one existsOne family filter find \
-    findAll first flatten format getDate getDayOfMonth getDayOfWeek getDayOfYear getEscapedPath getFullYear getHost \
-    getHostname getHours getMilliseconds getMinutes getMonth getPort getQuery getScheme getSeconds group hasValue indexOf \
-    int ip isCIDR isGlobalUnicast isGreaterThan isIP isInteger isLessThan isLinkLocalMulticast isLinkLocalUnicast \
-    isLoopback isQuantity isSemver isSorted isURL isUnspecified join last lastIndexOf lowerAscii major map masked matches \
-    max min minor name namespace optFlatMap optMap or orValue patch path prefixLength quantity reason replace resource \
-    reverse semver serviceAccount sign size slice sort sortBy split startsWith string sub subresource substring sum \
-    timestamp trim type uint unwrapOpt upperAscii url validate value";
-
-/// The dotted functions of the libraries: the names before their dots are no variables.
-const LIBRARIES: [&str; 10] =
-    ["base64", "cel", "format", "ip", "jsonpatch", "lists", "math", "optional", "sets", "strings"];
-
 impl<'s, 'a> Checker<'s, 'a> {
-    fn error(&self, needle: &str, text: &str) -> String {
-        self.error_at(self.source.find(needle).unwrap_or(0), text)
+    /// Complains at the place where `needle` stands, the next one for each complaint about the same.
+    fn complain(&mut self, needle: &str, text: &str) -> Type<'a> {
+        self.complain_after(needle, 0, text)
     }
 
     /// Calls, and the macro `has`, are complained about at their parenthesis.
-    fn call_error(&self, name: &str, text: &str) -> String {
-        let needle = format!("{name}(");
-        self.error_at(self.source.find(&needle).map_or(0, |at| at + name.len()), text)
+    fn complain_at_call(&mut self, name: &str, text: &str) -> Type<'a> {
+        self.complain_after(&format!("{name}("), name.len(), text)
     }
 
-    fn error_at(&self, at: usize, text: &str) -> String {
-        let before = self.source.get(..at).unwrap_or_default();
+    fn complain_after(&mut self, needle: &str, length: usize, text: &str) -> Type<'a> {
+        let earlier = self.complaints.iter().filter(|complaint| complaint.needle == needle).count();
+        let found = find_words(self.source, needle).nth(earlier).or_else(|| self.source.find(needle));
+        let at = found.map_or(0, |at| at + length);
+        self.complaints.push(Complaint { at, needle: needle.to_owned(), text: text.to_owned() });
+        Type::Error
+    }
+
+    fn show_complaints(mut self) -> String {
+        self.complaints.sort_by_key(|complaint| complaint.at);
+        let shown: Vec<String> = self.complaints.iter().map(|complaint| self.show_complaint(complaint)).collect();
+        format!("compilation failed: {}", shown.join("\n"))
+    }
+
+    fn show_complaint(&self, complaint: &Complaint) -> String {
+        let before = self.source.get(..complaint.at).unwrap_or_default();
         let line = before.matches('\n').count();
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
         let shown = self.source.lines().nth(line).unwrap_or_default();
-        format!(
-            "compilation failed: ERROR: <input>:{}:{}: {text}\n | {shown}\n | {}^",
-            line + 1,
-            column + 1,
-            ".".repeat(column)
-        )
+        let dots = ".".repeat(column);
+        format!("ERROR: <input>:{}:{}: {}\n | {shown}\n | {dots}^", line + 1, column + 1, complaint.text)
     }
 
-    fn infer(&mut self, expression: &Expression) -> Result<Type<'a>, String> {
+    /// A pattern that is written out must be one (`cel.ValidateRegexLiterals`). Only sound expressions are looked at.
+    fn check_patterns(&mut self, expression: &Expression) {
+        if let Expr::Call(call) = &expression.expr
+            && call.func_name == "matches"
+            && let Some(Expr::Literal(LiteralValue::String(pattern))) = call.args.last().map(|last| &last.expr)
+            && regex::Regex::new(pattern.inner()).is_err()
+        {
+            let quoted = ["\"", "'"].map(|quote| format!("{quote}{}{quote}", pattern.inner()));
+            let needle = quoted.iter().find(|quoted| self.source.contains(*quoted)).unwrap_or(&quoted[0]).clone();
+            self.complain(&needle, "invalid matches argument");
+        }
+        for part in parts_of(expression) {
+            self.check_patterns(part);
+        }
+    }
+
+    fn infer(&mut self, expression: &Expression) -> Type<'a> {
         match &expression.expr {
-            Expr::Unspecified => Ok(Type::Dyn),
+            Expr::Unspecified => Type::Dyn,
             Expr::Struct(made) => {
                 let name = &made.type_name;
-                Err(self.error(name, &format!("undeclared reference to '{name}' (in container '')")))
+                self.complain(name, &format!("undeclared reference to '{name}' (in container '')"))
             }
-            Expr::Literal(literal) => Ok(match literal {
+            Expr::Literal(literal) => match literal {
                 LiteralValue::Boolean(_) => Type::Bool,
                 LiteralValue::Int(_) => Type::Int,
                 LiteralValue::Double(_) => Type::Double,
                 LiteralValue::String(_) => Type::Text,
                 LiteralValue::Null => Type::Null,
                 LiteralValue::Bytes(_) | LiteralValue::UInt(_) => Type::Other,
-            }),
+            },
             Expr::Ident(name) => self.variable(name),
             Expr::Select(select) => self.select(select),
             Expr::Call(call) => self.call(call),
             Expr::List(list) => {
                 for element in &list.elements {
-                    self.infer(element)?;
+                    self.infer(element);
                 }
-                Ok(Type::List(None))
+                Type::List(None)
             }
-            Expr::Map(_) => Ok(Type::Map(None)),
+            Expr::Map(_) => Type::Map(None),
             Expr::Comprehension(comprehension) => self.comprehension(comprehension),
         }
     }
 
-    fn variable(&self, name: &str) -> Result<Type<'a>, String> {
-        const TYPES: [&str; 12] = [
-            "bool",
-            "bytes",
-            "double",
-            "duration",
-            "dyn",
-            "int",
-            "list",
-            "map",
-            "null_type",
-            "string",
-            "timestamp",
-            "uint",
-        ];
+    fn variable(&mut self, name: &str) -> Type<'a> {
+        const TYPES: &str = "bool bytes double duration dyn int list map null_type string timestamp uint";
         match self.scopes.iter().rev().find(|(known, _)| known == name) {
-            Some((_, found)) => Ok(*found),
-            // Names of types and of namespaced functions (`math.greatest`) are no variables.
-            None if TYPES.contains(&name) || LIBRARIES.contains(&name) => Ok(Type::Dyn),
-            None => Err(self.error(name, &format!("undeclared reference to '{name}' (in container '')"))),
+            Some((_, found)) => *found,
+            // Names of types are no variables.
+            None if is_listed(TYPES, name) => Type::Dyn,
+            None => self.complain(name, &format!("undeclared reference to '{name}' (in container '')")),
         }
     }
 
+    /// The type of a member, or why there is none.
     fn field(&self, operand: Type<'a>, field: &str) -> Result<Type<'a>, String> {
-        let undefined = || Err(self.error(&format!(".{field}"), &format!("undefined field '{field}'")));
+        let undefined = || Err(format!("undefined field '{field}'"));
         match operand {
-            Type::Object(node, resource) => {
-                match (resource, field) {
-                    (true, "apiVersion" | "kind") => return Ok(Type::Text),
-                    (true, "metadata") => return Ok(Type::Metadata),
-                    _ => {}
-                }
-                match node.properties.iter().find(|(name, _)| node.names_field(name, field)) {
-                    Some((_, link)) => Ok(Type::of(link.node(), link.node().embedded)),
-                    None => undefined(),
-                }
-            }
+            Type::Object(_, true) if matches!(field, "apiVersion" | "kind") => Ok(Type::Text),
+            Type::Object(_, true) if field == "metadata" => Ok(Type::Metadata),
+            Type::Object(node, _) => match node.properties.iter().find(|(name, _)| node.names_field(name, field)) {
+                Some((_, link)) => Ok(Type::of(link.node(), link.node().embedded)),
+                None => undefined(),
+            },
             Type::Metadata if matches!(field, "name" | "generateName") => Ok(Type::Text),
             Type::Metadata => undefined(),
             Type::Map(inner) => Ok(inner.map_or(Type::Dyn, |node| Type::of(node, node.embedded))),
+            // What is selected from a value that may be missing may be missing, too.
+            Type::Optional(node, resource) => self.field(Type::of(node, resource), field).map(|_| Type::Dyn),
             Type::Bool | Type::Int | Type::Double | Type::Text | Type::List(_) => {
-                let text = format!("type '{}' does not support field selection", operand.name());
-                Err(self.error(&format!(".{field}"), &text))
+                Err(format!("type '{}' does not support field selection", operand.shown()))
             }
-            Type::Dyn | Type::Other | Type::Null => Ok(Type::Dyn),
+            Type::Dyn | Type::Other | Type::Null | Type::Error => Ok(Type::Dyn),
         }
     }
 
-    fn select(&mut self, select: &SelectExpr) -> Result<Type<'a>, String> {
-        if matches!(&select.operand.expr, Expr::Ident(name) if name == "variables")
-            && self.scopes.iter().any(|(name, _)| name == "variables")
+    fn select(&mut self, select: &SelectExpr) -> Type<'a> {
+        let name = &select.field;
+        let operand = if matches!(&select.operand.expr, Expr::Ident(of) if of == "variables")
+            && self.scopes.iter().any(|(of, _)| of == "variables")
         {
-            let full = format!("variables.{}", select.field);
-            let found = self.scopes.iter().rev().find(|(name, _)| *name == full).map(|(_, found)| *found);
-            let undefined =
-                || self.error(&format!(".{}", select.field), &format!("undefined field '{}'", select.field));
-            return found.map(|found| if select.test { Type::Bool } else { found }).ok_or_else(undefined);
+            let full = format!("variables.{name}");
+            let found = self.scopes.iter().rev().find(|(known, _)| *known == full).map(|(_, found)| *found);
+            found.ok_or_else(|| format!("undefined field '{name}'"))
+        } else {
+            let operand = self.infer(&select.operand);
+            self.field(operand, name)
+        };
+        match operand {
+            Ok(_) if select.test => Type::Bool,
+            Ok(found) => found,
+            Err(text) if select.test => self.complain_at_call("has", &text),
+            Err(text) => self.complain(&format!(".{name}"), &text),
         }
-        let operand = self.infer(&select.operand)?;
-        if select.test && (operand.known_scalar() || matches!(operand, Type::List(_))) {
-            let text = format!("type '{}' does not support field selection", operand.name());
-            return Err(self.call_error("has", &text));
-        }
-        let found = self.field(operand, &select.field)?;
-        Ok(if select.test { Type::Bool } else { found })
     }
 
-    fn call(&mut self, call: &CallExpr) -> Result<Type<'a>, String> {
-        let name = &call.func_name;
-        let library = matches!(call.target.as_deref().map(|target| &target.expr),
-            Some(Expr::Ident(of)) if LIBRARIES.contains(&of.as_str()));
-        let operator = !name.starts_with(char::is_alphabetic);
-        if !operator && !library && !KNOWN.split_whitespace().any(|known| known == name) {
-            return Err(self.call_error(name, &format!("undeclared reference to '{name}' (in container '')")));
+    fn call(&mut self, call: &CallExpr) -> Type<'a> {
+        let name = call.func_name.as_str();
+        if let Some(found) = self.two_variables(call) {
+            return found;
         }
-        let target = call.target.as_ref().map(|target| self.infer(target)).transpose()?;
-        let arguments = call.args.iter().map(|argument| self.infer(argument)).collect::<Result<Vec<_>, _>>()?;
-        let first = arguments.first().copied().unwrap_or(Type::Dyn);
-        let second = arguments.get(1).copied().unwrap_or(Type::Dyn);
-        Ok(match call.func_name.as_str() {
+        let arguments: Vec<Type<'a>> = call.args.iter().map(|argument| self.infer(argument)).collect();
+        if let Some(Expr::Ident(of)) = call.target.as_deref().map(|target| &target.expr)
+            && is_listed(DOTTED, &format!("{of}.{name}"))
+        {
+            return result_of(name);
+        }
+        let target = call.target.as_ref().map(|target| self.infer(target));
+        let operator = !name.starts_with(char::is_alphabetic);
+        if operator {
+            return self.operator(call, &arguments);
+        }
+        if ![GLOBAL, EITHER, MEMBERS].iter().any(|list| is_listed(list, name)) {
+            return self.complain_at_call(name, &format!("undeclared reference to '{name}' (in container '')"));
+        }
+        let refused = match target {
+            None => is_listed(MEMBERS, name),
+            Some(target) => is_listed(GLOBAL, name) || !has_member(target, name),
+        };
+        if refused {
+            let shown: Vec<String> = arguments.iter().map(|ty| ty.shown()).collect();
+            let target = target.map_or(String::new(), |target| format!("{}.", target.shown()));
+            let applied = format!("'{target}({})'", shown.join(", "));
+            return self
+                .complain_at_call(name, &format!("found no matching overload for '{name}' applied to {applied}"));
+        }
+        result_of(name)
+    }
+
+    fn operator(&mut self, call: &CallExpr, arguments: &[Type<'a>]) -> Type<'a> {
+        let name = call.func_name.as_str();
+        let at = |index: usize| arguments.get(index).copied().unwrap_or(Type::Dyn);
+        let (first, second) = (at(0), at(1));
+        match name {
             operators::LOGICAL_AND | operators::LOGICAL_OR | operators::LOGICAL_NOT | operators::IN => Type::Bool,
             operators::EQUALS
             | operators::NOT_EQUALS
@@ -262,15 +240,15 @@ impl<'s, 'a> Checker<'s, 'a> {
             | operators::GREATER_EQUALS
             | operators::LESS
             | operators::LESS_EQUALS => {
-                self.comparable(&call.func_name, first, second)?;
-                Type::Bool
+                if is_comparable(name, first, second) {
+                    Type::Bool
+                } else {
+                    self.complain_overload(name, arguments)
+                }
             }
             operators::ADD | operators::SUBSTRACT | operators::MULTIPLY | operators::DIVIDE | operators::MODULO => {
-                let (a, b) = (first.known_scalar(), second.known_scalar());
-                if a && b && first.name() != second.name() {
-                    return Err(self.overload(&call.func_name, first, second));
-                }
-                match (a, b) {
+                match (first.known_scalar(), second.known_scalar()) {
+                    (true, true) if first.name() != second.name() => self.complain_overload(name, arguments),
                     (true, _) => first,
                     (_, true) => second,
                     _ if matches!(first, Type::List(_)) || matches!(second, Type::List(_)) => Type::List(None),
@@ -278,197 +256,178 @@ impl<'s, 'a> Checker<'s, 'a> {
                 }
             }
             operators::NEGATE => first,
-            operators::CONDITIONAL => {
-                let third = arguments.get(2).copied().unwrap_or(Type::Dyn);
-                if second.known_scalar() && second.name() == third.name() { second } else { Type::Dyn }
-            }
+            operators::CONDITIONAL => match (second, at(2)) {
+                (then, other) if then.known_scalar() && other.known_scalar() => {
+                    if then.name() == other.name() {
+                        then
+                    } else {
+                        self.complain_overload(name, arguments)
+                    }
+                }
+                _ => Type::Dyn,
+            },
             operators::INDEX => match first {
                 Type::List(Some(node)) | Type::Map(Some(node)) => Type::of(node, node.embedded),
                 _ => Type::Dyn,
             },
             operators::OPT_SELECT => {
-                if let Some(Expr::Literal(LiteralValue::String(field))) =
-                    call.args.get(1).map(|argument| &argument.expr)
+                if let Some(Expr::Literal(LiteralValue::String(field))) = call.args.get(1).map(|key| &key.expr)
+                    && let Err(text) = self.field(first, field.inner())
                 {
-                    self.field(first, field.inner())?;
+                    return self.complain(&format!(".?{}", field.inner()), &text);
                 }
                 Type::Dyn
             }
-            "size" | "int" | "indexOf" | "lastIndexOf" => Type::Int,
-            "string" | "lowerAscii" | "upperAscii" | "trim" | "join" | "charAt" | "replace" | "substring"
-            | "format" => Type::Text,
-            "double" => Type::Double,
-            "allowed" | "errored" | "hasValue" | "isIP" | "isCIDR" | "isURL" | "isQuantity" => Type::Bool,
-            "split" | "findAll" => Type::List(None),
-            "startsWith" | "endsWith" | "contains" | "matches" => {
-                if let Some(target) = target.filter(|target| matches!(target, Type::Int | Type::Double | Type::Bool)) {
-                    let name = &call.func_name;
-                    let text =
-                        format!("found no matching overload for '{name}' applied to '{}.(string)'", target.name());
-                    return Err(self.error(&format!(".{name}"), &text));
-                }
-                Type::Bool
-            }
             _ => Type::Dyn,
+        }
+    }
+
+    fn complain_overload(&mut self, operator: &str, arguments: &[Type<'a>]) -> Type<'a> {
+        let shown: Vec<String> = arguments.iter().map(|ty| ty.shown()).collect();
+        let text = format!("found no matching overload for '{operator}' applied to '({})'", shown.join(", "));
+        let sign = if operator == operators::CONDITIONAL { "?" } else { operator.trim_matches('_') };
+        self.complain(sign, &text)
+    }
+
+    /// A macro with two variables (`ext.TwoVarComprehensions`).
+    fn two_variables(&mut self, call: &CallExpr) -> Option<Type<'a>> {
+        let (key, value, parts) = cel_tree::two_variables(call)?;
+        let range = self.infer(call.target.as_deref()?);
+        let (key_type, value_type) = match range {
+            Type::List(node) => (Type::Int, node),
+            Type::Map(node) => (Type::Text, node),
+            _ => (Type::Dyn, None),
+        };
+        let depth = self.scopes.len();
+        self.scopes.push((key.to_owned(), key_type));
+        self.scopes.push((value.to_owned(), value_type.map_or(Type::Dyn, |node| Type::of(node, node.embedded))));
+        for part in parts {
+            self.infer(part);
+        }
+        self.scopes.truncate(depth);
+        Some(match call.func_name.as_str() {
+            "transformList" => Type::List(None),
+            "transformMap" => Type::Map(None),
+            _ => Type::Bool,
         })
     }
 
-    fn comparable(&self, operator: &str, a: Type<'a>, b: Type<'a>) -> Result<(), String> {
-        let number = |ty: Type<'_>| matches!(ty, Type::Int | Type::Double);
-        let equality = matches!(operator, operators::EQUALS | operators::NOT_EQUALS);
-        let fits = a.name() == b.name() || (number(a) && number(b) && !equality);
-        let compared = |ty: Type<'_>| ty.known_scalar() || matches!(ty, Type::Null);
-        if compared(a) && compared(b) && !fits {
-            return Err(self.overload(operator, a, b));
-        }
-        Ok(())
-    }
-
-    fn overload(&self, operator: &str, a: Type<'_>, b: Type<'_>) -> String {
-        let sign = operator.trim_matches('_');
-        let text = format!("found no matching overload for '{operator}' applied to '({}, {})'", a.name(), b.name());
-        self.error(sign, &text)
-    }
-
-    fn comprehension(&mut self, comprehension: &ComprehensionExpr) -> Result<Type<'a>, String> {
-        let range = self.infer(&comprehension.iter_range)?;
+    fn comprehension(&mut self, comprehension: &ComprehensionExpr) -> Type<'a> {
+        let range = self.infer(&comprehension.iter_range);
         let element = match range {
             Type::List(Some(node)) => Type::of(node, node.embedded),
             Type::Map(_) => Type::Text,
             Type::Bool | Type::Int | Type::Double | Type::Text | Type::Object(..) | Type::Metadata => {
                 let text = format!(
                     "expression of type '{}' cannot be range of a comprehension (must be list, map, or dynamic)",
-                    range.name()
+                    range.shown()
                 );
-                return Err(self.error("", &text));
+                self.complain("", &text)
             }
             _ => Type::Dyn,
         };
-        let accumulator = self.infer(&comprehension.accu_init)?;
+        let accumulator = self.infer(&comprehension.accu_init);
         let depth = self.scopes.len();
         self.scopes.push((comprehension.iter_var.clone(), element));
-        self.scopes.extend(comprehension.iter_var2.clone().map(|name| (name, Type::Dyn)));
         self.scopes.push((comprehension.accu_var.clone(), accumulator));
-        self.infer(&comprehension.loop_cond)?;
-        self.infer(&comprehension.loop_step)?;
+        self.infer(&comprehension.loop_cond);
+        self.infer(&comprehension.loop_step);
         let result = self.infer(&comprehension.result);
         self.scopes.truncate(depth);
         result
     }
 }
 
-/// What a request may hold at most.
-const LARGEST: u64 = 3 * 1024 * 1024;
-
-/// How many elements the lists and maps of this schema may have.
-fn most_elements(node: Option<&Node>) -> u64 {
-    let Some(node) = node else { return LARGEST / 2 };
-    let checks = node.checks.as_deref();
-    checks.and_then(|checks| checks.max_items.or(checks.max_properties)).unwrap_or(LARGEST / 3)
-}
-
-/// How long the text of an expression can be, where that is known.
-fn text_length(expression: &Expression, node: Option<&Node>) -> Option<u64> {
-    if let Expr::Literal(LiteralValue::String(text)) = &expression.expr {
-        return Some(text.inner().len() as u64);
-    }
-    let node = node.filter(|node| node.types == [Kind::String] && node.format.is_none())?;
-    let checks = node.checks.as_deref();
-    if checks.is_some_and(|checks| !checks.enumeration.is_empty()) {
-        return None;
-    }
-    // A character is up to four bytes.
-    Some(checks.and_then(|checks| checks.max_length).map_or(LARGEST, |most| most.saturating_mul(4)))
-}
-
-/// What functions of texts cost besides (`cel-go/checker/cost.go`): a tenth of a step for each byte they look at.
-fn text_steps(function: &str, lengths: &[Option<u64>]) -> u64 {
-    let tenth = |length: u64| length / 10 + 1;
-    match (function, lengths) {
-        (operators::EQUALS | operators::NOT_EQUALS, [Some(a), Some(b)]) => tenth(*a.min(b)),
-        ("contains", [Some(text), Some(part)]) => tenth(*text).saturating_mul(tenth(*part)),
-        ("matches", [Some(text), Some(pattern)]) => tenth(*text).saturating_mul(pattern / 4 + 1),
-        _ => 0,
-    }
-}
-
-/// How often what stands in the items or the values of this schema occurs at most (`estimateMaxElementsPerRequest`).
-pub fn most_occurrences(node: &Node, inner: &Node) -> u64 {
-    let least = match inner.types.as_slice() {
-        [Kind::Integer | Kind::Number] => 2,
-        [Kind::Boolean] => 5,
-        _ => 3,
-    };
-    let checks = node.checks.as_deref();
-    checks.and_then(|checks| checks.max_items.or(checks.max_properties)).unwrap_or(LARGEST / least)
-}
-
-/// A rough number of steps a rule takes at most. Only orders of magnitude count.
-pub fn estimate_steps(expression: &Expression, node: &Node) -> u64 {
-    let mut scopes = vec![("self".to_owned(), Some(node)), ("oldSelf".to_owned(), Some(node))];
-    count_steps(expression, &mut scopes).0
-}
-
-/// The steps of an expression and the schema of its value, where it is a path into the object.
-fn count_steps<'a>(expression: &Expression, scopes: &mut Vec<(String, Option<&'a Node>)>) -> (u64, Option<&'a Node>) {
-    match &expression.expr {
-        Expr::Ident(name) => (1, scopes.iter().rev().find(|(known, _)| known == name).and_then(|(_, node)| *node)),
-        Expr::Select(select) => {
-            let (steps, operand) = count_steps(&select.operand, scopes);
-            let found =
-                operand.and_then(|node| node.properties.iter().find(|(name, _)| node.names_field(name, &select.field)));
-            (steps.saturating_add(1), found.map(|(_, link)| link.node()))
-        }
-        Expr::Call(call) => {
-            let mut steps = 1u64;
-            let mut lengths = Vec::new();
-            for part in call.target.as_deref().into_iter().chain(&call.args) {
-                let (taken, node) = count_steps(part, scopes);
-                steps = steps.saturating_add(taken);
-                lengths.push(text_length(part, node));
-            }
-            (steps.saturating_add(text_steps(&call.func_name, &lengths)), None)
-        }
-        Expr::List(list) => {
-            (list.elements.iter().map(|part| count_steps(part, scopes).0).fold(1, u64::saturating_add), None)
-        }
-        Expr::Comprehension(comprehension) => {
-            let (range_steps, range) = count_steps(&comprehension.iter_range, scopes);
-            let literal = match &comprehension.iter_range.expr {
-                Expr::List(list) => Some(list.elements.len() as u64),
-                _ => None,
-            };
-            let times = literal.unwrap_or_else(|| most_elements(range));
-            let element = range.and_then(|node| node.items.as_ref()).map(|link| link.node());
-            let depth = scopes.len();
-            scopes.push((comprehension.iter_var.clone(), element));
-            let body = count_steps(&comprehension.loop_cond, scopes)
-                .0
-                .saturating_add(count_steps(&comprehension.loop_step, scopes).0);
-            scopes.truncate(depth);
-            (range_steps.saturating_add(times.saturating_mul(body)), None)
-        }
-        _ => (0, None),
-    }
+/// Where a needle stands in a text, as a word of its own.
+fn find_words<'t>(text: &'t str, needle: &'t str) -> impl Iterator<Item = usize> + 't {
+    let wordy = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    text.match_indices(needle).map(|(at, _)| at).filter(move |at| {
+        let before = text.get(..*at).and_then(|before| before.chars().next_back());
+        let after = text.get(at + needle.len()..).and_then(|after| after.chars().next());
+        let goes_back = wordy(needle.chars().next()) && wordy(before);
+        let goes_on = wordy(needle.chars().next_back()) && wordy(after);
+        !goes_back && !goes_on
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kube_cel::cel::parser::Parser;
+    use serde_json::json;
 
-    #[test]
-    fn texts_cost_by_their_length() {
-        assert_eq!(text_steps(operators::EQUALS, &[Some(1000), Some(20)]), 3);
-        assert_eq!(text_steps("contains", &[Some(1000), Some(5)]), 101);
-        assert_eq!(text_steps("matches", &[Some(1000), Some(40)]), 1111);
-        assert_eq!(text_steps("size", &[Some(1000)]), 0);
+    fn complaint(schema: serde_json::Value, optional_old: bool, source: &str) -> Option<String> {
+        let node = Node::parse(&schema);
+        let tree = Parser::default().enable_optional_syntax(true).parse(source).unwrap();
+        check_expression(&tree, source, (&node, false), optional_old, Role::Rule).err()
+    }
+
+    fn of_text(source: &str) -> Option<String> {
+        complaint(json!({"type": "string"}), false, source)
     }
 
     #[test]
-    fn items_occur_as_often_as_their_list_may_hold() {
-        let list = |most: Option<u64>| Node::parse(&serde_json::json!({"type": "array", "maxItems": most}));
-        let text = Node::parse(&serde_json::json!({"type": "string"}));
-        assert_eq!(most_occurrences(&list(Some(7)), &text), 7);
-        assert_eq!(most_occurrences(&list(None), &text), LARGEST / 3);
+    fn an_optional_value_is_compared_with_optional_values_only() {
+        let found = complaint(json!({"type": "string"}), true, "oldSelf == self").unwrap();
+        let wanted = "compilation failed: ERROR: <input>:1:9: found no matching overload for '_==_' applied to \
+                      '(optional_type(string), string)'\n | oldSelf == self\n | ........^";
+        assert_eq!(found, wanted);
+        assert_eq!(complaint(json!({"type": "string"}), true, "oldSelf.hasValue()"), None);
+        assert_eq!(complaint(json!({"type": "string"}), true, "oldSelf.orValue('') == self"), None);
+        let found = of_text("oldSelf.hasValue()").unwrap();
+        assert!(found.contains("1:17: found no matching overload for 'hasValue' applied to 'string.()'"), "{found}");
+    }
+
+    #[test]
+    fn a_function_without_a_value_before_it_has_none() {
+        let found = of_text("self.isIP()").unwrap();
+        assert!(found.contains("1:10: found no matching overload for 'isIP' applied to 'string.()'"), "{found}");
+        assert_eq!(of_text("isIP(self) && ip(self).family() == 4 && cidr(self).ip().isLoopback()"), None);
+    }
+
+    #[test]
+    fn the_branches_of_a_condition_have_one_type() {
+        let found = of_text("self == '' ? 'a' : false").unwrap();
+        assert!(found.contains("1:12: found no matching overload for '_?_:_' applied to '(bool, string, bool)'"));
+        assert_eq!(of_text("self == '' ? true : self == 'b'"), None);
+    }
+
+    #[test]
+    fn a_written_pattern_is_a_pattern() {
+        let found = of_text("self.matches(\"[\")").unwrap();
+        assert!(found.contains("1:14: invalid matches argument\n | self.matches(\"[\")\n | .............^"));
+        assert_eq!(of_text("self.matches('[a]')"), None);
+    }
+
+    #[test]
+    fn all_complaints_are_told_in_the_order_of_their_places() {
+        let found = of_text("base64.encode(b'a') == self").unwrap();
+        assert!(found.contains("1:1: undeclared reference to 'base64' (in container '')"), "{found}");
+        assert!(
+            found.contains("^\nERROR: <input>:1:14: undeclared reference to 'encode' (in container '')"),
+            "{found}"
+        );
+        let found = of_text("two_var([1], i, v, v > 0)").unwrap();
+        let places: Vec<&str> = found.split("<input>:1:").skip(1).filter_map(|part| part.split(':').next()).collect();
+        assert_eq!(places, ["8", "14", "17", "20"]);
+    }
+
+    #[test]
+    fn a_test_for_a_field_is_complained_about_at_its_parenthesis() {
+        let found = complaint(json!({"type": "object", "properties": {"a": {}}}), false, "has(self.b)").unwrap();
+        assert!(found.contains("1:4: undefined field 'b'"), "{found}");
+    }
+
+    #[test]
+    fn a_reserved_word_names_its_field() {
+        let schema = json!({"type": "object", "properties": {"namespace": {"type": "string"}}});
+        assert_eq!(complaint(schema.clone(), false, "self.namespace == 'x'"), None);
+        assert_eq!(complaint(schema, false, "self.__namespace__ == 'x'"), None);
+    }
+
+    #[test]
+    fn a_loop_may_have_two_variables() {
+        assert_eq!(of_text("[1, 2].all(i, v, v > i)"), None);
+        assert!(of_text("[1, 2].all(i, v, w > i)").unwrap().contains("undeclared reference to 'w'"));
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn default_spec(crd: &mut Map<String, Value>) {
 fn storage_version(spec: &Map<String, Value>) -> Option<&str> {
     let versions = spec.get("versions").and_then(Value::as_array)?;
     let stored = versions.iter().find(|version| version.get("storage") == Some(&Value::Bool(true)))?;
-    stored.get("name").and_then(Value::as_str).filter(|name| !name.is_empty())
+    stored.get("name").and_then(Value::as_str)
 }
 
 /// Collects errors below one field.
@@ -341,17 +341,20 @@ fn validate_conversion(crd: &Value, errors: &mut Errors) {
 
 fn stored_versions(crd: &Value, errors: &mut Errors) {
     let field = "status.storedVersions";
-    let stored: Vec<Value> = list_at(crd, "/status/storedVersions").iter().filter(|v| *v != "").cloned().collect();
+    let stored: Vec<Value> = list_at(crd, "/status/storedVersions").to_vec();
     if stored.is_empty() {
         errors.invalid(field, &Value::Null, "must have at least one stored version");
         return;
     }
     let versions = list_at(crd, "/spec/versions");
-    for version in versions.iter().filter(|version| version.get("storage") == Some(&Value::Bool(true))) {
+    // Each stored version is found once: a version that is listed twice is missed the second time.
+    let mut unseen: Vec<&str> = stored.iter().filter_map(Value::as_str).collect();
+    for version in versions {
         let name = text_at(version, "/name");
-        if !stored.iter().any(|other| other == name) {
-            let detail = format!("must have the storage version {name}");
-            errors.invalid(field, &Value::from(stored.clone()), &detail);
+        let found = unseen.contains(&name);
+        unseen.retain(|other| *other != name);
+        if !found && version.get("storage") == Some(&Value::Bool(true)) {
+            errors.invalid(field, &Value::from(stored.clone()), &format!("must have the storage version {name}"));
         }
     }
     for (index, version) in stored.iter().enumerate() {

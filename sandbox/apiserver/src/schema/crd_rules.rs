@@ -34,11 +34,7 @@ pub fn rules_of(schema: &Value, field: &str, place: Place<'_>, errors: &mut Erro
     let mut node = None;
     for (index, rule) in each_of(schema, "x-kubernetes-validations") {
         let at = format!("{field}.x-kubernetes-validations[{index}]");
-        rule_shape(rule, &at, errors);
-        if let Some(path) = rule.get("fieldPath").and_then(Value::as_str).filter(|path| !leads_somewhere(schema, path))
-        {
-            errors.invalid(format!("{at}.fieldPath"), &path.into(), "must be a valid path");
-        }
+        rule_shape(rule, &at, schema, errors);
         if place.junctor {
             continue;
         }
@@ -46,21 +42,22 @@ pub fn rules_of(schema: &Value, field: &str, place: Place<'_>, errors: &mut Erro
         let compiled = Rule::parse(rule);
         let mut found = Errors::new();
         let resource = place.root || node.embedded;
-        if let Some(error) = compiled.compile_error(node, resource) {
-            found.list.push(FieldError::invalid_shown(format!("{at}.rule"), &rule_shown(rule), &error));
-        } else if compiled.uses_old() {
-            if let Some(path) = place.uncorrelated {
-                let detail =
-                    format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {path}");
-                found.invalid(format!("{at}.rule"), &rule.get("rule").cloned().unwrap_or_default(), &detail);
-            }
-        } else if let Some(optional) = rule.get("optionalOldSelf").filter(|optional| !optional.is_null()) {
-            found.invalid(format!("{at}.optionalOldSelf"), optional, "may not be set if oldSelf is not used in rule");
-        }
-        if let Some(source) = rule.get("messageExpression").and_then(Value::as_str).filter(|s| !s.trim().is_empty())
+        let complaint = compiled.compile_error(node, resource);
+        // What is not compiled is no transition rule, and its message is not looked at.
+        let uses_old = complaint.is_none() && compiled.uses_old();
+        if let Some(error) = &complaint {
+            found.list.push(FieldError::invalid_shown(format!("{at}.rule"), &rule_shown(rule), error));
+        } else if let Some(source) = rule.get("messageExpression").and_then(Value::as_str)
             && let Some(error) = compiled.message_error(source.trim(), node, resource)
         {
             found.list.push(FieldError::invalid_shown(format!("{at}.messageExpression"), &rule_shown(rule), &error));
+        }
+        if let Some(path) = place.uncorrelated.filter(|_| uses_old) {
+            let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {path}");
+            found.invalid(format!("{at}.rule"), &rule.get("rule").cloned().unwrap_or_default(), &detail);
+        }
+        if let Some(optional) = rule.get("optionalOldSelf").filter(|optional| !optional.is_null() && !uses_old) {
+            found.invalid(format!("{at}.optionalOldSelf"), optional, "may not be set if oldSelf is not used in rule");
         }
         if compiled.steps(node).saturating_mul(place.times) > 100 * COSTLIEST_RULE {
             found.forbidden(format!("{at}.rule"), &format!("{RULE_COST}{TOO_COSTLY}"));
@@ -99,17 +96,38 @@ fn rule_shown(rule: &Value) -> String {
     go_struct(rule, &MEMBERS).replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
-/// Whether a path of plain members is one of the schema; what is written otherwise is judged by its form alone.
+/// Whether a path is one of members and map keys that the schema has (`ValidFieldPath`): `.a.b`, `['a'].b`.
 fn leads_somewhere(schema: &Value, path: &str) -> bool {
-    let Some(members) = path.trim().strip_prefix('.') else { return true };
-    if !members.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.')) {
-        return true;
+    let mut schema = schema;
+    let mut rest = path;
+    while !rest.is_empty() {
+        let (name, after) = match next_step(rest) {
+            Some(step) => step,
+            None => return false,
+        };
+        let next = match (schema.get("properties"), schema.get("additionalProperties")) {
+            (Some(properties), _) => properties.get(name),
+            (None, additional) => additional,
+        };
+        match next {
+            Some(next) => schema = next,
+            None => return false,
+        }
+        rest = after;
     }
-    let member = |schema: &'_ Value, name: &str| schema.get("properties").and_then(|p| p.get(name)).cloned();
-    members.split('.').try_fold(schema.clone(), |schema, name| member(&schema, name)).is_some()
+    true
 }
 
-fn rule_shape(rule: &Value, at: &str, errors: &mut Errors) {
+/// The first name of a path, and what comes after it.
+fn next_step(path: &str) -> Option<(&str, &str)> {
+    if let Some(name) = path.strip_prefix('.') {
+        let end = name.find(['.', '[', ']']).unwrap_or(name.len());
+        return (end > 0).then(|| name.split_at(end));
+    }
+    path.strip_prefix("['")?.split_once("']")
+}
+
+fn rule_shape(rule: &Value, at: &str, schema: &Value, errors: &mut Errors) {
     let sent = |key: &str| rule.get(key).and_then(Value::as_str).unwrap_or_default();
     let (source, message) = (sent("rule").trim(), sent("message").trim());
     let broken = |text: &str| text.contains(['\n', '\r']);
@@ -137,7 +155,7 @@ fn rule_shape(rule: &Value, at: &str, errors: &mut Errors) {
     if broken(path) {
         errors.invalid(format!("{at}.fieldPath"), &path.into(), "must not contain line breaks");
     }
-    if !path.is_empty() && !path.trim().starts_with(['.', '[']) {
+    if !path.is_empty() && !leads_somewhere(schema, path) {
         errors.invalid(format!("{at}.fieldPath"), &path.into(), "must be a valid path");
     }
 }
@@ -150,8 +168,12 @@ mod tests {
     #[test]
     fn a_field_path_leads_to_a_member() {
         let schema = json!({"properties": {"a": {"properties": {"b": {}}}}});
-        assert!(leads_somewhere(&schema, ".a.b") && leads_somewhere(&schema, "['x']"));
+        assert!(leads_somewhere(&schema, ".a.b") && leads_somewhere(&schema, "['a'].b"));
         assert!(!leads_somewhere(&schema, ".b") && !leads_somewhere(&schema, ".a.c"));
+        let list = json!({"properties": {"a": {"type": "array", "items": {"type": "string"}}}});
+        assert!(!leads_somewhere(&list, ".a[0]") && !leads_somewhere(&list, "a") && !leads_somewhere(&list, "."));
+        let map = json!({"properties": {"a": {"additionalProperties": {"properties": {"b": {}}}}}});
+        assert!(leads_somewhere(&map, ".a['x.y'].b") && !leads_somewhere(&map, ".a['x.y'].c"));
     }
 
     #[test]

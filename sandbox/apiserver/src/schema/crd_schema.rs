@@ -150,6 +150,8 @@ impl Place {
 fn validate_defaults(schema: &Value, field: &str, place: Place, errors: &mut Errors) {
     let embedded = flag_of(schema, "x-kubernetes-embedded-resource");
     let place = if embedded { Place { inside_meta: false, resource: true } } else { place };
+    // The root is a whole resource, too (`ValidateDefaults`).
+    let embedded = place.resource;
     if let Some(default) = schema.get("default").filter(|default| !default.is_null())
         && !place.inside_meta
     {
@@ -166,7 +168,9 @@ fn validate_defaults(schema: &Value, field: &str, place: Place, errors: &mut Err
 }
 
 fn default_errors(default: &Value, schema: &Value, field: &str, embedded: bool) -> Vec<FieldError> {
-    let node = Node::parse(schema);
+    let mut node = Node::parse(schema);
+    node.embedded |= embedded;
+    node.has_embedded |= embedded;
     let mut pruned = default.clone();
     prune::prune_value(&mut pruned, &node, embedded);
     let mut errors = Errors::new();
@@ -233,7 +237,7 @@ fn open_api(schema: &Value, field: &str, open: &Open, errors: &mut Errors, found
 }
 
 fn occurrences(schema: &Value, inner: &Value) -> u64 {
-    super::cel_check::most_occurrences(&Node::parse(schema), &Node::parse(inner))
+    super::cel_cost::most_occurrences(&Node::parse(schema), &Node::parse(inner))
 }
 
 fn open_members(

@@ -193,7 +193,9 @@ fn bytes_error(text: &str) -> Option<String> {
     let error = base64::engine::general_purpose::STANDARD.decode(text).err()?;
     let at = match error {
         base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
-        _ => text.len(),
+        // Go names the beginning of the group that is not complete.
+        base64::DecodeError::InvalidLength(length) => length - length % 4,
+        base64::DecodeError::InvalidPadding => text.len(),
     };
     Some(format!("illegal base64 data at input byte {at}"))
 }

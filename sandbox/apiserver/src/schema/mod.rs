@@ -6,6 +6,9 @@
 mod builtin;
 mod cel;
 mod cel_check;
+mod cel_cost;
+mod cel_tree;
+mod cel_type;
 mod checks;
 mod crd;
 mod crd_lists;
@@ -35,8 +38,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub(crate) use builtin::Wire;
-pub(crate) use cel::RESERVED_WORDS;
-pub(crate) use cel_check::{Type, infer_type};
+pub(crate) use cel::{RESERVED_WORDS, parse_expression};
+pub(crate) use cel_check::infer_type;
+pub(crate) use cel_tree::{expand_loops, parts_of, register_loops};
+pub(crate) use cel_type::Type;
 pub use crd::{default_crd, format_warnings, validate_crd, validate_crd_status};
 pub use error::{CauseReason, FieldError, aggregate_errors};
 pub(crate) use node::{Additional, Link, ListKind, Node, Presence, Shape};

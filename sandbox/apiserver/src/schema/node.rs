@@ -203,9 +203,12 @@ impl Node {
         self.properties.values_mut().for_each(Link::declare);
     }
 
-    /// Whether `field` of an expression is the member `name`.
+    /// Whether `field` of an expression is the member `name`. A reserved word names its member in both forms
+    /// (`apiserver/pkg/cel/types.go`, FindStructFieldType).
     pub fn names_field(&self, name: &str, field: &str) -> bool {
-        if self.declared { name == field } else { super::cel::escape_name(name) == field }
+        let reserved = super::cel::RESERVED_WORDS.contains(&name);
+        let verbatim = self.declared || reserved;
+        (verbatim && name == field) || (!self.declared && super::cel::escape_name(name) == field)
     }
 
     /// Reads a schema object. Parts it cannot use are left out: a CRD is validated before it is served.

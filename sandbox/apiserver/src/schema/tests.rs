@@ -347,3 +347,31 @@ proptest! {
         prop_assert!(lists_only, "{:?}", errors);
     }
 }
+
+#[test]
+fn a_version_that_is_stored_and_listed_twice_is_missed_once() {
+    let version =
+        json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}});
+    let told = |versions: Value| -> Vec<String> {
+        let mut crd = json!({"metadata": {"name": "foos.x.io"}, "spec": {"group": "x.io", "scope": "Namespaced",
+            "names": {"plural": "foos", "kind": "Foo"}, "versions": versions}, "status": {}});
+        default_crd(&mut crd);
+        let errors = validate_crd(&crd, None).into_iter().filter(|error| error.field == "status.storedVersions");
+        errors.map(|error| error.message).collect()
+    };
+    assert_eq!(told(json!([version, version])), ["Invalid value: [\"v1\"]: must have the storage version v1"]);
+    let mut unnamed = version.clone();
+    unnamed["name"] = "".into();
+    assert!(told(json!([unnamed])).is_empty());
+}
+
+#[test]
+fn a_default_of_the_root_is_a_whole_resource() {
+    let mut crd = json!({"metadata": {"name": "foos.x.io"}, "spec": {"group": "x.io", "scope": "Namespaced",
+        "names": {"plural": "foos", "kind": "Foo"}, "versions": [{"name": "v1", "served": true, "storage": true,
+            "schema": {"openAPIV3Schema": {"type": "object", "default": {}}}}]}, "status": {}});
+    default_crd(&mut crd);
+    let fields: Vec<String> = validate_crd(&crd, None).into_iter().map(|error| error.field).collect();
+    let at = "spec.validation.openAPIV3Schema.default";
+    assert_eq!(fields, [format!("{at}.apiVersion"), format!("{at}.kind")]);
+}

@@ -134,6 +134,9 @@ pub fn validate_part(resource: &Resource, part: Part, object: &Value, old: &Valu
         }
         return errors;
     }
+    if part == Part::Named("resize") && is_kind(resource, "", "pods") {
+        return crate::pod::resize_errors(object, old);
+    }
     if part == Part::Named("ephemeralcontainers") {
         return crate::pod::ephemeral_errors(object);
     }

@@ -65,6 +65,46 @@ fn scale_of(resource: &Resource, paths: &ScalePaths, object: &Value) -> Value {
     json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
 }
 
+/// Who owns the replicas of an object, as the fields of its scale (`managedfields/scalehandler.go`).
+fn scale_fields(paths: &ScalePaths, object: &Value) -> Option<Value> {
+    let entries = object.pointer("/metadata/managedFields")?.as_array()?;
+    let path = paths.spec_replicas.trim_start_matches('.');
+    let owns = |entry: &Value| {
+        let found = path.split('.').try_fold(entry.get("fieldsV1")?, |set, part| set.get(format!("f:{part}")))?;
+        found.as_object().map(|set| set.is_empty() || set.contains_key("."))
+    };
+    let owned = entries.iter().filter(|entry| owns(entry) == Some(true)).map(|entry| {
+        let mut entry = entry.clone();
+        entry["apiVersion"] = "autoscaling/v1".into();
+        entry["fieldsV1"] = json!({"f:spec": {"f:replicas": {}}});
+        entry
+    });
+    let owned: Vec<Value> = owned.collect();
+    (!owned.is_empty()).then(|| owned.into())
+}
+
+/// What a decoded Scale has that was not sent, and the fields that the writer takes over.
+fn complete_scale(call: &Call, options: &WriteOptions, before: &Value, scale: &mut Value) {
+    scale["kind"] = "Scale".into();
+    scale["apiVersion"] = "autoscaling/v1".into();
+    if scale.pointer("/status/replicas").is_none_or(Value::is_null) {
+        scale["status"]["replicas"] = 0.into();
+    }
+    let manager = call.manager(options.field_manager.as_deref());
+    let now = write_seconds(call.server.now());
+    let writer = Writer { manager: &manager, subresource: "scale", api_version: "autoscaling/v1", now: &now };
+    let schema = TypeSchema::builtin("autoscaling", "v1", "Scale");
+    crate::fields::track_update(Some(before), scale, &writer, &schema);
+    // The object keeps no time for it, the scale of this write has one.
+    let entries = scale.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut);
+    for entry in entries.into_iter().flatten().filter(|entry| entry.get("time").is_none()) {
+        let mine = entry.get("manager").and_then(Value::as_str) == Some(manager.as_str());
+        if mine && entry.get("subresource").and_then(Value::as_str) == Some("scale") {
+            entry["time"] = now.as_str().into();
+        }
+    }
+}
+
 /// A selector in the text form.
 fn selector_text(selector: &Value, plural: &str) -> String {
     let mut terms = Vec::new();
@@ -118,8 +158,12 @@ pub async fn serve_scale(call: &mut Call) -> Result<Reply, Status> {
     };
     let bytes = call.body.clone();
     let live_value = view_value(&call.resource, &live?);
-    let before = scale_of(&call.resource, &paths, &live_value);
+    let mut before = scale_of(&call.resource, &paths, &live_value);
+    if let Some(fields) = scale_fields(&paths, &live_value) {
+        before["metadata"]["managedFields"] = fields;
+    }
     let mut after = change.applied(&bytes, &before)?;
+    complete_scale(call, &options, &before, &mut after);
     let asked = after.clone();
     let resource = call.resource.clone();
     // Validating webhooks see the scale of the object as it will be.
@@ -261,4 +305,28 @@ fn set_scale(call: &Call, paths: &ScalePaths, live: &Value, scale: &Value) -> Re
         meta::metadata_mut(&mut object).insert("resourceVersion".into(), version.into());
     }
     Ok(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scale_has_the_owners_of_the_replicas() {
+        let paths = ScalePaths {
+            spec_replicas: ".spec.size".into(),
+            status_replicas: ".status.size".into(),
+            label_selector: None,
+        };
+        let entry = |manager: &str, fields: Value| {
+            json!({"manager": manager, "operation": "Update", "apiVersion": "x.io/v1", "fieldsType": "FieldsV1",
+                "fieldsV1": fields})
+        };
+        let own = entry("a", json!({"f:spec": {".": {}, "f:size": {}, "f:color": {}}}));
+        let object = json!({"metadata": {"managedFields": [own, entry("b", json!({"f:spec": {"f:color": {}}}))]}});
+        let wanted = json!([{"manager": "a", "operation": "Update", "apiVersion": "autoscaling/v1",
+            "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:replicas": {}}}}]);
+        assert_eq!(scale_fields(&paths, &object), Some(wanted));
+        assert_eq!(scale_fields(&paths, &json!({"metadata": {}})), None);
+    }
 }

@@ -85,7 +85,7 @@ impl Printer {
     }
 
     pub fn definitions(&self) -> Value {
-        self.columns.iter().map(|c| parse_column(c)).collect()
+        self.columns.iter().map(|c| parse_column(self.plural, c)).collect()
     }
 
     /// A pod that has run its course says so beside its cells.
@@ -102,13 +102,37 @@ impl Printer {
     }
 }
 
-fn parse_column(text: &str) -> Value {
+/// What a column shows, in the words of the printer where scripts read them, else its name.
+fn describe_column<'a>(plural: &str, name: &'a str) -> &'a str {
+    match (plural, name) {
+        ("mutatingwebhookconfigurations" | "validatingwebhookconfigurations", "Webhooks") => {
+            "Webhooks indicates the number of webhooks registered in this configuration"
+        }
+        ("rolebindings", "Role") => {
+            "RoleRef can reference a Role in the current namespace or a ClusterRole in the global namespace. If the \
+             RoleRef cannot be resolved, the Authorizer must return an error."
+        }
+        ("clusterrolebindings", "Role") => {
+            "RoleRef can only reference a ClusterRole in the global namespace. If the RoleRef cannot be resolved, the \
+             Authorizer must return an error."
+        }
+        ("rolebindings", "Users") => "Users in the roleBinding",
+        ("rolebindings", "Groups") => "Groups in the roleBinding",
+        ("rolebindings", "ServiceAccounts") => "ServiceAccounts in the roleBinding",
+        ("clusterrolebindings", "Users") => "Users in the clusterRoleBinding",
+        ("clusterrolebindings", "Groups") => "Groups in the clusterRoleBinding",
+        ("clusterrolebindings", "ServiceAccounts") => "ServiceAccounts in the clusterRoleBinding",
+        _ => name,
+    }
+}
+
+fn parse_column(plural: &str, text: &str) -> Value {
     let (text, priority) = text.strip_suffix('*').map_or((text, 0), |t| (t, 1));
     let (name, kind) = text.split_once(':').unwrap_or((text, "string"));
     let (format, description) = match name {
         "Name" => ("name", NAME_TEXT),
         "Age" | "Created At" => ("", CREATION_TEXT),
-        _ => ("", name),
+        _ => ("", describe_column(plural, name)),
     };
     column_definition(name, kind, format, description, priority)
 }

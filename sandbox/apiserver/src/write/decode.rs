@@ -72,7 +72,7 @@ pub(super) fn decode_body(call: &Call) -> Result<Decoded, Status> {
             let internal = internal_package(&resource.group);
             format!("converting ({version}.{kind}) to ({internal}.{}): unknown conversion", resource.kind)
         } else {
-            not_registered(&kind, &api_version)
+            not_registered(resource, &kind, &api_version)
         };
         return Err(unhandled_body(resource, &kind, &version, &why));
     }
@@ -80,7 +80,7 @@ pub(super) fn decode_body(call: &Call) -> Result<Decoded, Status> {
         value["apiVersion"] = expected.into();
     } else if api_version != expected {
         // Their server's scheme still has the version that is no longer served.
-        let kept = resource.group == "apiextensions.k8s.io" && api_version == "apiextensions.k8s.io/v1beta1";
+        let kept = is_kept(&api_version, &kind);
         let known = resource.is_custom()
             || kept
             || call
@@ -93,7 +93,7 @@ pub(super) fn decode_body(call: &Call) -> Result<Decoded, Status> {
                 "the API version in the data ({api_version}) does not match the expected API version ({expected})"
             ))
         } else {
-            unhandled_body(resource, &kind, &version, &not_registered(&kind, &api_version))
+            unhandled_body(resource, &kind, &version, &not_registered(resource, &kind, &api_version))
         });
     }
     let unknown = tidy_decoded(resource, &mut value)
@@ -107,12 +107,47 @@ fn internal_package(group: &str) -> &str {
     if group.is_empty() { "core" } else { group.split('.').next().unwrap_or_default() }
 }
 
-pub(super) fn not_registered(kind: &str, api_version: &str) -> String {
-    format!(
-        "no kind {} is registered for version {} in scheme \"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30\"",
-        go_quote(kind),
-        go_quote(api_version)
-    )
+/// What the decoder of a resource's group says of a kind that it does not have: it names the place where its scheme was
+/// made.
+pub(super) fn not_registered(resource: &Resource, kind: &str, api_version: &str) -> String {
+    let scheme = match resource.group.as_str() {
+        "apiextensions.k8s.io" => "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55",
+        "apiregistration.k8s.io" => "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:28",
+        _ => "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30",
+    };
+    let (kind, api_version) = (go_quote(kind), go_quote(api_version));
+    format!("no kind {kind} is registered for version {api_version} in scheme \"{scheme}\"")
+}
+
+/// Kinds and versions that are served no longer and whose types the server still has.
+const KEPT_VERSIONS: &[(&str, &str, &str)] = &[
+    ("admissionregistration.k8s.io", "v1beta1", "MutatingWebhookConfiguration ValidatingWebhookConfiguration"),
+    ("admissionregistration.k8s.io", "v1beta1", "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding"),
+    ("admissionregistration.k8s.io", "v1alpha1", "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding"),
+    ("apiextensions.k8s.io", "v1beta1", "CustomResourceDefinition"),
+    ("apiregistration.k8s.io", "v1beta1", "APIService"),
+    ("apps", "v1beta1", "ControllerRevision Deployment StatefulSet"),
+    ("apps", "v1beta2", "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet"),
+    ("authentication.k8s.io", "v1beta1", "TokenReview"),
+    ("authorization.k8s.io", "v1beta1", "LocalSubjectAccessReview SelfSubjectAccessReview SelfSubjectRulesReview"),
+    ("authorization.k8s.io", "v1beta1", "SubjectAccessReview"),
+    ("batch", "v1beta1", "CronJob"),
+    ("certificates.k8s.io", "v1beta1", "CertificateSigningRequest"),
+    ("coordination.k8s.io", "v1beta1", "Lease"),
+    ("discovery.k8s.io", "v1beta1", "EndpointSlice"),
+    ("events.k8s.io", "v1beta1", "Event"),
+    ("networking.k8s.io", "v1beta1", "Ingress IngressClass"),
+    ("policy", "v1beta1", "Eviction PodDisruptionBudget"),
+    ("rbac.authorization.k8s.io", "v1alpha1", "ClusterRole ClusterRoleBinding Role RoleBinding"),
+    ("rbac.authorization.k8s.io", "v1beta1", "ClusterRole ClusterRoleBinding Role RoleBinding"),
+    ("scheduling.k8s.io", "v1beta1", "PriorityClass"),
+    ("storage.k8s.io", "v1beta1", "CSIDriver CSINode CSIStorageCapacity StorageClass VolumeAttachment"),
+];
+
+fn is_kept(api_version: &str, kind: &str) -> bool {
+    KEPT_VERSIONS.iter().any(|(group, version, kinds)| {
+        api_version.split_once('/') == Some((*group, *version)) && kinds.split(' ').any(|kept| kept == kind)
+    })
 }
 
 /// What Go's decoder would make of the object: metadata in shape, unknown members gone, defaults filled in.
@@ -122,32 +157,65 @@ pub(super) fn tidy_decoded(resource: &Resource, value: &mut Value) -> Result<Vec
     Ok(unknown)
 }
 
-/// As `tidy_decoded`, for what a webhook made of an object. A built-in kind knows what it is without being told.
-pub(super) fn tidy_patched(resource: &Resource, value: &mut Value) -> Result<(), String> {
+/// As `tidy_decoded`, for what a webhook made of an object (`mutating/dispatcher.go`). A built-in kind knows what it is
+/// without being told.
+pub(super) fn tidy_patched(resource: &Resource, value: &mut Value) -> Result<(), Status> {
+    if resource.is_custom() {
+        return tidy_patched_custom(resource, value);
+    }
+    if !value.is_object() {
+        let found = meta::json_type(value);
+        return Err(Status::internal(format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value"
+        )));
+    }
     let text = |value: &Value, member: &str| value.get(member).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (kind, api_version) = (text(value, "kind"), text(value, "apiVersion"));
-    if resource.is_custom() {
-        if kind.is_empty() {
-            return Err(format!("Object 'Kind' is missing in '{value}'"));
+    let expected = resource.api_version();
+    let kind = if kind.is_empty() { resource.kind.clone() } else { kind };
+    let version_fits = api_version.is_empty() || api_version == expected;
+    if kind != resource.kind || !version_fits {
+        let is_it = |r: &Resource| r.kind == kind && r.api_version() == api_version;
+        let registry = crate::builtin::builtin_registry();
+        let Some(other) = registry.iter().find(|r| is_it(r)) else {
+            return Err(Status::internal(not_registered(resource, &kind, &api_version)));
+        };
+        // It is decoded as what it says it is before it is found to be no such object.
+        if let Some(why) = other.schema.decode_error(value) {
+            return Err(Status::internal(why));
         }
-    } else if !value.is_object() {
-        let found = meta::json_type(value);
-        return Err(format!(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value"
-        ));
-    } else {
-        if !kind.is_empty() && kind != resource.kind {
-            let version = api_version.rsplit('/').next().unwrap_or_default();
-            return Err(format!("converting ({version}.{kind}) to (core.{}): unknown conversion", resource.kind));
-        }
-        let known = |r: &Resource| r.api_version() == api_version;
-        if !api_version.is_empty() && !known(resource) {
-            return Err(not_registered(&resource.kind, &api_version));
-        }
-        value["kind"] = resource.kind.clone().into();
+        let version = api_version.rsplit('/').next().unwrap_or_default();
+        let internal = internal_package(&resource.group);
+        return Err(Status::unknown(format!(
+            "converting ({version}.{kind}) to ({internal}.{}): unknown conversion",
+            resource.kind
+        )));
+    }
+    value["kind"] = resource.kind.clone().into();
+    value["apiVersion"] = expected.into();
+    tidy_decoded(resource, value).map(drop).map_err(Status::internal)
+}
+
+/// A custom object keeps what its schema does not know until it is stored, and loses metadata of the wrong type.
+fn tidy_patched_custom(resource: &Resource, value: &mut Value) -> Result<(), Status> {
+    let text = |member: &str| value.get(member).and_then(Value::as_str).unwrap_or_default();
+    let (kind, api_version) = (text("kind"), text("apiVersion"));
+    if kind.is_empty() {
+        return Err(Status::internal(format!("Object 'Kind' is missing in '{value}'")));
+    }
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let known = resource.custom.as_ref().is_some_and(|custom| custom.schemas.contains_key(version));
+    if group != resource.group || !known {
+        return Err(Status::unknown(format!("request to convert CR from an invalid group/version: {api_version}")));
+    }
+    if version != resource.version {
         value["apiVersion"] = resource.api_version().into();
     }
-    tidy_decoded(resource, value).map(drop)
+    settle_numbers(value);
+    meta::drop_undecodable(value);
+    meta::decode_metadata(value).map_err(Status::internal)?;
+    resource.schema.default(value);
+    Ok(())
 }
 
 /// All of that but the defaults.
@@ -259,6 +327,28 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_a_webhook_makes_of_an_object_is_still_of_its_kind() {
+        let registry = crate::builtin::builtin_registry();
+        let maps = registry.get("", "v1", "configmaps").unwrap();
+        let tidied = |mut value: Value| tidy_patched(maps, &mut value).map(|()| value);
+        assert_eq!(
+            tidied(json!({"metadata": {}})),
+            Ok(json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {}}))
+        );
+        let other = tidied(json!({"kind": "Secret", "apiVersion": "v1"})).unwrap_err();
+        assert_eq!(other.message, "converting (v1.Secret) to (core.ConfigMap): unknown conversion");
+        assert!(other.details.is_none());
+        let unknown = tidied(json!({"kind": "ConfigMap", "apiVersion": "v2"})).unwrap_err();
+        assert!(unknown.message.ends_with("legacyscheme/scheme.go:30\""), "{}", unknown.message);
+    }
+
+    #[test]
+    fn versions_that_are_no_longer_served_are_still_known() {
+        assert!(is_kept("apps/v1beta2", "DaemonSet") && is_kept("policy/v1beta1", "PodDisruptionBudget"));
+        assert!(!is_kept("apps/v1beta1", "DaemonSet") && !is_kept("batch/v1beta1", "Job"));
+    }
 
     #[test]
     fn a_whole_number_of_a_custom_object_is_an_integer_however_it_was_written() {

@@ -69,6 +69,10 @@ pub(super) async fn insert_object(
     if webhooks {
         let attributes = Attributes { name: &name, ..attributes };
         admission::run_validating(&call.server, &attributes, Some(&object), &mut call.warnings).await?;
+        // What a webhook added to a custom object goes when the object is stored.
+        if resource.is_custom() {
+            resource.schema.prune(&mut object);
+        }
     }
     crate::limits::check_limits(&call.server, &resource, &object)?;
     crate::quota::charge_creation(&call.server, &resource, &object, options.dry_run)?;
@@ -92,7 +96,8 @@ pub(super) async fn insert_object(
 pub(super) fn complete_new(call: &Call, object: &mut Value, now: &str) {
     let resource = &call.resource;
     let metadata = meta::metadata_mut(object);
-    for member in ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+    // What a webhook says of the deletion stays: it was wiped before (`WipeObjectMetaSystemFields`).
+    for member in ["resourceVersion", "selfLink"] {
         metadata.remove(member);
     }
     metadata.insert("uid".into(), call.server.new_id().to_string().into());

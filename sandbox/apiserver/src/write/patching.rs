@@ -87,7 +87,7 @@ pub(super) fn apply_patch(resource: &Resource, kind: PatchKind, bytes: &[u8], li
 fn other_kind(resource: &Resource, kind: &str, api_version: &str) -> String {
     let known = crate::builtin::builtin_registry().iter().any(|r| r.kind == kind && r.api_version() == api_version);
     if !known {
-        return not_registered(kind, api_version);
+        return not_registered(resource, kind, api_version);
     }
     let version = api_version.rsplit('/').next().unwrap_or_default();
     let package = if resource.group.is_empty() { "core" } else { resource.group.split('.').next().unwrap_or_default() };

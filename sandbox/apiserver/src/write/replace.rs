@@ -111,6 +111,10 @@ pub(super) async fn replace_object(
     warnings.into_iter().chain(strategy::kind_warnings(&resource, &object, Some(old))).for_each(|w| call.warn(w));
     if webhooks {
         admission::run_validating(&call.server, &attributes, Some(&object), &mut call.warnings).await?;
+        // What a webhook added to a custom object goes when the object is stored.
+        if resource.is_custom() {
+            resource.schema.prune(&mut object);
+        }
     }
     finish_write(call, options, part, live, old, object)
 }

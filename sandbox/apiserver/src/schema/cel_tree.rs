@@ -1,0 +1,238 @@
+//! The parsed tree of a CEL expression: its parts, and the macros with two variables (`cel-go/ext/comprehensions.go`),
+//! which the parser leaves as calls. Each becomes a loop over pairs: `@entries` makes them of a list or a map, and the
+//! two variables read them. `@merge` adds the entries of one map to another.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use kube_cel::cel::common::ast::{
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, ListExpr, LiteralValue, MapEntryExpr,
+    MapExpr, operators,
+};
+use kube_cel::cel::objects::{Key, Map};
+use kube_cel::cel::{Context, ExecutionError, FunctionContext, Value as CelValue};
+
+const RESULT: &str = "@result";
+
+/// The parts of an expression.
+pub fn parts_of(tree: &IdedExpr) -> Vec<&IdedExpr> {
+    match &tree.expr {
+        Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).collect(),
+        Expr::Select(select) => vec![&select.operand],
+        Expr::List(list) => list.elements.iter().collect(),
+        Expr::Map(map) => map
+            .entries
+            .iter()
+            .flat_map(|entry| match &entry.expr {
+                EntryExpr::MapEntry(entry) => vec![&entry.key, &entry.value],
+                EntryExpr::StructField(field) => vec![&field.value],
+            })
+            .collect(),
+        Expr::Comprehension(loop_) => {
+            vec![&loop_.iter_range, &loop_.accu_init, &loop_.loop_cond, &loop_.loop_step, &loop_.result]
+        }
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) | Expr::Struct(_) => Vec::new(),
+    }
+}
+
+fn parts_of_mut(tree: &mut IdedExpr) -> Vec<&mut IdedExpr> {
+    match &mut tree.expr {
+        Expr::Call(call) => call.target.as_deref_mut().into_iter().chain(&mut call.args).collect(),
+        Expr::Select(select) => vec![&mut select.operand],
+        Expr::List(list) => list.elements.iter_mut().collect(),
+        Expr::Map(map) => map
+            .entries
+            .iter_mut()
+            .flat_map(|entry| match &mut entry.expr {
+                EntryExpr::MapEntry(entry) => vec![&mut entry.key, &mut entry.value],
+                EntryExpr::StructField(field) => vec![&mut field.value],
+            })
+            .collect(),
+        Expr::Comprehension(loop_) => {
+            let ComprehensionExpr { iter_range, accu_init, loop_cond, loop_step, result, .. } = &mut **loop_;
+            vec![iter_range, accu_init, loop_cond, loop_step, result]
+        }
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) | Expr::Struct(_) => Vec::new(),
+    }
+}
+
+/// The variables of a macro with two of them, and the parts that see them.
+pub fn two_variables(call: &CallExpr) -> Option<(&str, &str, &[IdedExpr])> {
+    call.target.as_ref()?;
+    let fits = match call.func_name.as_str() {
+        "all" | "exists" | "existsOne" | "exists_one" => call.args.len() == 3,
+        "transformList" | "transformMap" | "transformMapEntry" => matches!(call.args.len(), 3 | 4),
+        _ => false,
+    };
+    match call.args.as_slice() {
+        [IdedExpr { expr: Expr::Ident(key), .. }, IdedExpr { expr: Expr::Ident(value), .. }, parts @ ..] if fits => {
+            Some((key, value, parts))
+        }
+        _ => None,
+    }
+}
+
+/// Makes loops of the macros with two variables.
+pub fn expand_loops(tree: &mut IdedExpr) {
+    parts_of_mut(tree).into_iter().for_each(expand_loops);
+    let Expr::Call(call) = &tree.expr else { return };
+    let Some((key, value, parts)) = two_variables(call) else { return };
+    // A loop within a loop has pairs of its own.
+    let entry = format!("@entry{}", tree.id);
+    let mut parts = parts.to_vec();
+    for part in &mut parts {
+        replace_variable(part, value, &entry, 1);
+        replace_variable(part, key, &entry, 0);
+    }
+    let range = call.target.as_deref().cloned().unwrap_or_default();
+    if let Some(made) = make_loop(&call.func_name, range, entry, parts) {
+        tree.expr = Expr::Comprehension(Box::new(made));
+    }
+}
+
+fn replace_variable(tree: &mut IdedExpr, name: &str, entry: &str, position: i64) {
+    match &mut tree.expr {
+        Expr::Ident(found) if found == name => {
+            tree.expr = call_of(operators::INDEX, vec![ident_of(entry), integer_of(position)]).expr;
+        }
+        // An inner loop hides the name.
+        Expr::Comprehension(inner) if inner.iter_var == name => {
+            replace_variable(&mut inner.iter_range, name, entry, position);
+        }
+        _ => parts_of_mut(tree).into_iter().for_each(|part| replace_variable(part, name, entry, position)),
+    }
+}
+
+fn make_loop(macro_name: &str, range: IdedExpr, entry: String, mut parts: Vec<IdedExpr>) -> Option<ComprehensionExpr> {
+    let body = parts.pop()?;
+    let filter = parts.pop();
+    let so_far = || ident_of(RESULT);
+    let made = |init: IdedExpr, cond: IdedExpr, step: IdedExpr, result: IdedExpr| ComprehensionExpr {
+        iter_range: call_of("@entries", vec![range.clone()]),
+        iter_var: entry.clone(),
+        iter_var2: None,
+        accu_var: RESULT.to_owned(),
+        accu_init: init,
+        loop_cond: cond,
+        loop_step: step,
+        result,
+    };
+    let gathered = |init: Expr, step: IdedExpr| {
+        let step = match filter.clone() {
+            Some(filter) => call_of(operators::CONDITIONAL, vec![filter, step, so_far()]),
+            None => step,
+        };
+        made(made_of(init), boolean_of(true), step, so_far())
+    };
+    Some(match macro_name {
+        "all" => {
+            let goes_on = call_of(operators::NOT_STRICTLY_FALSE, vec![so_far()]);
+            let step = call_of(operators::LOGICAL_AND, vec![so_far(), body]);
+            made(boolean_of(true), goes_on, step, so_far())
+        }
+        "exists" => {
+            let not = call_of(operators::LOGICAL_NOT, vec![so_far()]);
+            let goes_on = call_of(operators::NOT_STRICTLY_FALSE, vec![not]);
+            made(boolean_of(false), goes_on, call_of(operators::LOGICAL_OR, vec![so_far(), body]), so_far())
+        }
+        "existsOne" | "exists_one" => {
+            let more = call_of(operators::ADD, vec![so_far(), integer_of(1)]);
+            let step = call_of(operators::CONDITIONAL, vec![body, more, so_far()]);
+            let result = call_of(operators::EQUALS, vec![so_far(), integer_of(1)]);
+            made(integer_of(0), boolean_of(true), step, result)
+        }
+        "transformList" => {
+            let step = call_of(operators::ADD, vec![so_far(), made_of(Expr::List(ListExpr::new(vec![body])))]);
+            gathered(Expr::List(ListExpr::new(Vec::new())), step)
+        }
+        "transformMap" => {
+            let key = call_of(operators::INDEX, vec![ident_of(&entry), integer_of(0)]);
+            let added = EntryExpr::MapEntry(MapEntryExpr { key, value: body, optional: false });
+            let added = Expr::Map(MapExpr { entries: vec![IdedEntryExpr { id: 0, expr: added }] });
+            gathered(Expr::Map(MapExpr::default()), call_of("@merge", vec![so_far(), made_of(added)]))
+        }
+        _ => gathered(Expr::Map(MapExpr::default()), call_of("@merge", vec![so_far(), body])),
+    })
+}
+
+fn made_of(expr: Expr) -> IdedExpr {
+    IdedExpr { id: 0, expr }
+}
+
+fn ident_of(name: &str) -> IdedExpr {
+    made_of(Expr::Ident(name.to_owned()))
+}
+
+fn boolean_of(value: bool) -> IdedExpr {
+    made_of(Expr::Literal(LiteralValue::Boolean(value.into())))
+}
+
+fn integer_of(value: i64) -> IdedExpr {
+    made_of(Expr::Literal(LiteralValue::Int(value.into())))
+}
+
+fn call_of(name: &str, args: Vec<IdedExpr>) -> IdedExpr {
+    made_of(Expr::Call(CallExpr { func_name: name.to_owned(), target: None, args }))
+}
+
+/// The functions that the loops call.
+pub fn register_loops(context: &mut Context<'_>) {
+    context.add_function("@entries", list_entries);
+    context.add_function("@merge", merge_maps);
+}
+
+fn list_entries(context: &FunctionContext<'_, '_>) -> Result<CelValue, ExecutionError> {
+    let [range] = context.args else { return Err(ExecutionError::NoSuchOverload) };
+    let pair = |key: CelValue, value: &CelValue| CelValue::List(Arc::new(vec![key, value.clone()]));
+    let entries = match CelValue::resolve(range, context.ptx)? {
+        CelValue::List(items) => (0i64..).zip(items.iter()).map(|(i, item)| pair(CelValue::Int(i), item)).collect(),
+        CelValue::Map(map) => map.map.iter().map(|(key, value)| pair(CelValue::from(key), value)).collect(),
+        _ => return Err(ExecutionError::NoSuchOverload),
+    };
+    Ok(CelValue::List(Arc::new(entries)))
+}
+
+fn merge_maps(context: &FunctionContext<'_, '_>) -> Result<CelValue, ExecutionError> {
+    let [gathered, added] = context.args else { return Err(ExecutionError::NoSuchOverload) };
+    let values = (CelValue::resolve(gathered, context.ptx)?, CelValue::resolve(added, context.ptx)?);
+    let (CelValue::Map(gathered), CelValue::Map(added)) = values else { return Err(ExecutionError::NoSuchOverload) };
+    let mut map: HashMap<Key, CelValue> = (*gathered.map).clone();
+    for (key, value) in added.map.iter() {
+        if map.insert(key.clone(), value.clone()).is_some() {
+            let why = format!("insert failed: key {key} already exists");
+            return Err(ExecutionError::function_error("@merge", why));
+        }
+    }
+    Ok(CelValue::Map(Map { map: Arc::new(map) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube_cel::cel::parser::Parser;
+
+    fn value_of(source: &str) -> CelValue {
+        let mut tree = Parser::default().parse(source).unwrap();
+        expand_loops(&mut tree);
+        let mut context = Context::default();
+        register_loops(&mut context);
+        CelValue::resolve(&tree, &context).unwrap()
+    }
+
+    #[test]
+    fn a_loop_sees_keys_and_values() {
+        assert_eq!(value_of("[1, 2].all(i, v, v > i)"), CelValue::Bool(true));
+        assert_eq!(value_of("{'a': 1}.exists(k, v, k == 'a' && v == 2)"), CelValue::Bool(false));
+        assert_eq!(value_of("[1, 1].existsOne(i, v, i == v)"), CelValue::Bool(true));
+        assert_eq!(value_of("[5, 7].transformList(i, v, i + v) == [5, 8]"), CelValue::Bool(true));
+        assert_eq!(value_of("[5, 7].transformList(i, v, i > 0, v) == [7]"), CelValue::Bool(true));
+        assert_eq!(value_of("{'a': 1}.transformMap(k, v, v + 1) == {'a': 2}"), CelValue::Bool(true));
+        assert_eq!(value_of("['x'].transformMapEntry(i, v, {v: i}) == {'x': 0}"), CelValue::Bool(true));
+    }
+
+    #[test]
+    fn loops_within_loops_have_their_own_variables() {
+        assert_eq!(value_of("[[1], [2]].all(i, v, v.all(j, w, w == i + 1 && j == 0))"), CelValue::Bool(true));
+        assert_eq!(value_of("[3].all(i, v, [9].all(v, v == 9) && v == 3)"), CelValue::Bool(true));
+    }
+}
