@@ -16,7 +16,7 @@ pub struct InstallArgs {
     /// Kubeconfig of an admin of the Karmada API.
     #[arg(long, value_name = "FILE")]
     pub host_kubeconfig: PathBuf,
-    /// URL at which the Karmada API server and controllers reach the webhook: https://HOST[:PORT].
+    /// URL at which the Karmada API server and controllers reach the webhook: https://HOST:PORT.
     #[arg(long, value_name = "URL")]
     pub components_at: String,
     /// Where the kubeconfigs of the accounts and the webhook's certificate are written, for the processes to read.
