@@ -1,4 +1,4 @@
-//! What one claim costs: a thousand queues below ten parents, ten thousand running jobs, `fits` for nothing.
+//! What one preemptor costs: a thousand queues below ten parents, ten thousand running jobs, `fits` for nothing.
 //!
 //! `cargo bench -p caldera-core --bench preemption`
 
@@ -94,10 +94,10 @@ fn world() -> World {
 
 /// Takes so many jobs' worth.
 #[divan::bench(args = [1, 32, 1000])]
-fn claim(bencher: Bencher<'_, '_>, victims: i64) {
+fn preemptor(bencher: Bencher<'_, '_>, victims: i64) {
     let World { queues, running, fleet, policy } = world();
     let budget = EvictionBudget::start_full(policy.bounds.rate, 5000);
-    let claim = Preemptor {
+    let preemptor = Preemptor {
         id: "preemptor".into(),
         queue: "queue0".into(),
         priority: 0,
@@ -106,7 +106,7 @@ fn claim(bencher: Bencher<'_, '_>, victims: i64) {
         lacks: BTreeSet::new(),
         attempts: FailedAttempts::default(),
     };
-    let scene = PreemptionInput {
+    let input = PreemptionInput {
         queues: &queues,
         running: &running,
         fleet: &fleet,
@@ -115,7 +115,7 @@ fn claim(bencher: Bencher<'_, '_>, victims: i64) {
         now: 5000,
     };
     let fits = |gone: &[&Victim]| gone.len() as i64 >= victims;
-    bencher.bench(|| plan_evictions(&scene, &claim, fits).unwrap().victims.len());
+    bencher.bench(|| plan_evictions(&input, &preemptor, fits).unwrap().victims.len());
 }
 
 /// Nobody may be taken: what it costs to say so.
@@ -123,7 +123,7 @@ fn claim(bencher: Bencher<'_, '_>, victims: i64) {
 fn nobody(bencher: Bencher<'_, '_>) {
     let World { queues, running, fleet, policy } = world();
     let budget = EvictionBudget::start_full(policy.bounds.rate, 5000);
-    let claim = Preemptor {
+    let preemptor = Preemptor {
         id: "preemptor".into(),
         queue: "queue1".into(),
         priority: 0,
@@ -132,7 +132,7 @@ fn nobody(bencher: Bencher<'_, '_>) {
         lacks: BTreeSet::new(),
         attempts: FailedAttempts::default(),
     };
-    let scene = PreemptionInput {
+    let input = PreemptionInput {
         queues: &queues,
         running: &running,
         fleet: &fleet,
@@ -140,5 +140,5 @@ fn nobody(bencher: Bencher<'_, '_>) {
         budget: &budget,
         now: 5000,
     };
-    bencher.bench(|| plan_evictions(&scene, &claim, |_| false).unwrap_err());
+    bencher.bench(|| plan_evictions(&input, &preemptor, |_| false).unwrap_err());
 }

@@ -149,10 +149,10 @@ pub struct EvictionHistory {
 }
 
 impl EvictionHistory {
-    /// As it is once `holder` was evicted at `now`.
+    /// As it is once `candidate` was evicted at `now`.
     #[must_use]
-    pub fn after_eviction(holder: &RunningJob, bounds: &PreemptionBounds, now: i64) -> Self {
-        let before = if bounds.has_progressed(holder, now) { 0 } else { holder.evictions.count };
+    pub fn after_eviction(candidate: &RunningJob, bounds: &PreemptionBounds, now: i64) -> Self {
+        let before = if bounds.has_progressed(candidate, now) { 0 } else { candidate.evictions.count };
         Self { count: before.saturating_add(1), last: Some(now) }
     }
 }
@@ -184,31 +184,32 @@ impl FailedAttempts {
 impl PreemptionBounds {
     /// True if the job has something to show since it was last placed.
     #[must_use]
-    pub fn has_progressed(&self, holder: &RunningJob, now: i64) -> bool {
-        let ran = holder.started.map_or(0, |started| now.saturating_sub(started));
-        holder.progressed || ran >= self.progress
+    pub fn has_progressed(&self, candidate: &RunningJob, now: i64) -> bool {
+        let ran = candidate.started.map_or(0, |started| now.saturating_sub(started));
+        candidate.progressed || ran >= self.progress
     }
 
     /// Until when a job is left alone.
-    pub(crate) fn cools_until(&self, holder: &RunningJob) -> Option<i64> {
-        let EvictionHistory { count, last: Some(last) } = holder.evictions else { return None };
-        let since = holder.started.unwrap_or(last).max(last);
+    pub(crate) fn cools_until(&self, candidate: &RunningJob) -> Option<i64> {
+        let EvictionHistory { count, last: Some(last) } = candidate.evictions else { return None };
+        let since = candidate.started.unwrap_or(last).max(last);
         Some(since.saturating_add(double_pause(self.cooldown, count, self.longest)))
     }
 
     /// When a job that these bounds protect is not protected by them any more, if nothing else happens.
-    pub(crate) fn free_at(&self, holder: &RunningJob, now: i64) -> Option<i64> {
-        let spent =
-            self.is_spent(holder, now).then(|| holder.started.map(|started| started.saturating_add(self.progress)));
-        match (self.cools_until(holder).filter(|until| *until > now), spent) {
+    pub(crate) fn free_at(&self, candidate: &RunningJob, now: i64) -> Option<i64> {
+        let spent = self
+            .is_spent(candidate, now)
+            .then(|| candidate.started.map(|started| started.saturating_add(self.progress)));
+        match (self.cools_until(candidate).filter(|until| *until > now), spent) {
             (cools, None) => cools,
             (cools, Some(progress)) => progress.map(|progress| progress.max(cools.unwrap_or(progress))),
         }
     }
 
     /// True if it was taken from too often.
-    pub(crate) fn is_spent(&self, holder: &RunningJob, now: i64) -> bool {
-        holder.evictions.count >= self.evictions && !self.has_progressed(holder, now)
+    pub(crate) fn is_spent(&self, candidate: &RunningJob, now: i64) -> bool {
+        candidate.evictions.count >= self.evictions && !self.has_progressed(candidate, now)
     }
 }
 
@@ -235,11 +236,11 @@ pub struct HoldWindow {
 }
 
 impl HoldWindow {
-    pub(crate) fn open_window(claim: &Preemptor, bounds: &PreemptionBounds, now: i64) -> Self {
+    pub(crate) fn open_window(preemptor: &Preemptor, bounds: &PreemptionBounds, now: i64) -> Self {
         Self {
-            who: claim.id.clone(),
-            queue: claim.queue.clone(),
-            what: claim.asks.clone(),
+            who: preemptor.id.clone(),
+            queue: preemptor.queue.clone(),
+            what: preemptor.asks.clone(),
             since: now,
             until: now.saturating_add(bounds.hold),
         }

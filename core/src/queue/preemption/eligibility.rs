@@ -56,11 +56,11 @@ pub(crate) enum Right {
 
 /// The input, worked out for one preemptor.
 pub(crate) struct Eligibility<'a> {
-    pub(crate) scene: &'a PreemptionInput<'a>,
-    pub(crate) claim: &'a Preemptor,
-    pub(crate) ground: QueueAccounts,
+    pub(crate) input: &'a PreemptionInput<'a>,
+    pub(crate) preemptor: &'a Preemptor,
+    pub(crate) accounts: QueueAccounts,
     pub(crate) parts: Vec<ChargeParts>,
-    pub(crate) seats: Coverage,
+    pub(crate) coverage: Coverage,
     asks: Sparse,
     lacks: Vec<Dim>,
     /// By how many of its queues are not the victim's, what the preemptor may take back.
@@ -71,24 +71,24 @@ pub(crate) struct Eligibility<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Meeting {
     pub(crate) preemptor: usize,
-    pub(crate) holder: usize,
+    pub(crate) candidate: usize,
 }
 
 impl<'a> Eligibility<'a> {
     pub(crate) fn new(
-        scene: &'a PreemptionInput<'a>,
-        claim: &'a Preemptor,
-        mut ground: QueueAccounts,
+        input: &'a PreemptionInput<'a>,
+        preemptor: &'a Preemptor,
+        mut accounts: QueueAccounts,
         parts: Vec<ChargeParts>,
     ) -> Self {
-        let asks = ground.dims.sparse(&claim.asks);
-        let lacked = |dim: &Dim| claim.lacks.is_empty() || claim.lacks.contains(ground.dims.name(*dim));
+        let asks = accounts.dims.sparse(&preemptor.asks);
+        let lacked = |dim: &Dim| preemptor.lacks.is_empty() || preemptor.lacks.contains(accounts.dims.name(*dim));
         let lacks = asks.iter().filter(|(_, amount)| *amount > 0).map(|(dim, _)| *dim).filter(lacked).collect();
-        let seats = Coverage::new(&ground, scene.running, &parts, (claim, &asks));
-        let levels = ground.path_of(&claim.queue).len();
-        let mut law = Self { scene, claim, ground, parts, seats, asks, lacks, entitled: Vec::new() };
-        law.entitled = (0..=levels).map(|levels| law.entitled_below(levels)).collect();
-        law
+        let coverage = Coverage::new(&accounts, input.running, &parts, (preemptor, &asks));
+        let levels = accounts.path_of(&preemptor.queue).len();
+        let mut eligibility = Self { input, preemptor, accounts, parts, coverage, asks, lacks, entitled: Vec::new() };
+        eligibility.entitled = (0..=levels).map(|levels| eligibility.entitled_below(levels)).collect();
+        eligibility
     }
 
     /// What a part of a job holds: of surplus, the first `steps` steps.
@@ -114,16 +114,16 @@ impl<'a> Eligibility<'a> {
             || parts.surplus.iter().enumerate().any(|(i, (step, _))| before(i) < steps && any(step))
     }
 
-    pub(crate) fn find_meeting(&self, holder: &RunningJob) -> Meeting {
-        let (mine, theirs) = (self.ground.path_of(&self.claim.queue), self.ground.path_of(&holder.queue));
+    pub(crate) fn find_meeting(&self, candidate: &RunningJob) -> Meeting {
+        let (mine, theirs) = (self.accounts.path_of(&self.preemptor.queue), self.accounts.path_of(&candidate.queue));
         let met = mine.iter().enumerate().find_map(|(i, spot)| Some((i, theirs.iter().position(|at| at == spot)?)));
-        let (preemptor, holder) = met.unwrap_or((mine.len(), theirs.len()));
-        Meeting { preemptor, holder }
+        let (preemptor, candidate) = met.unwrap_or((mine.len(), theirs.len()));
+        Meeting { preemptor, candidate }
     }
 
     /// The right by which this part of a job may be taken; of surplus, how many steps.
     pub(crate) fn find_right(&self, job: usize, part: JobPart) -> Result<(Right, u32), Exemption> {
-        self.check_protected(&self.scene.running[job])?;
+        self.check_protected(&self.input.running[job])?;
         let helps = |steps| self.holds_any(job, part, steps, &self.lacks);
         if !helps(u32::MAX) {
             return Err(Exemption::NoHelp);
@@ -139,17 +139,17 @@ impl<'a> Eligibility<'a> {
     }
 
     /// Whom nobody takes, whatever the right.
-    fn check_protected(&self, holder: &RunningJob) -> Result<(), Exemption> {
-        let (policy, now) = (self.scene.policy, self.scene.now);
-        if holder.id == self.claim.id || !holder.ours {
+    fn check_protected(&self, candidate: &RunningJob) -> Result<(), Exemption> {
+        let (policy, now) = (self.input.policy, self.input.now);
+        if candidate.id == self.preemptor.id || !candidate.ours {
             Err(Exemption::NotOurs)
-        } else if holder.preemptable == Some(false) {
+        } else if candidate.preemptable == Some(false) {
             Err(Exemption::SaysNo)
-        } else if policy.protected.contains(&holder.namespace) {
+        } else if policy.protected.contains(&candidate.namespace) {
             Err(Exemption::Protected)
-        } else if policy.bounds.is_spent(holder, now) {
+        } else if policy.bounds.is_spent(candidate, now) {
             Err(Exemption::TooOften)
-        } else if policy.bounds.cools_until(holder).is_some_and(|until| until > now) {
+        } else if policy.bounds.cools_until(candidate).is_some_and(|until| until > now) {
             Err(Exemption::CoolsDown)
         } else {
             Ok(())
@@ -157,25 +157,25 @@ impl<'a> Eligibility<'a> {
     }
 
     fn check_reclaim(&self, job: usize, part: JobPart) -> Result<u32, Exemption> {
-        let holder = &self.scene.running[job];
-        let meeting = self.find_meeting(holder);
-        if !self.scene.policy.reclaim || meeting.preemptor == 0 || meeting.holder == 0 {
+        let candidate = &self.input.running[job];
+        let meeting = self.find_meeting(candidate);
+        if !self.input.policy.reclaim || meeting.preemptor == 0 || meeting.candidate == 0 {
             return Err(Exemption::NotNearer);
         }
         let Ok(matters) = &self.entitled[meeting.preemptor] else { return Err(Exemption::NotNearer) };
-        let steps = self.steps_not_covered(job, part, meeting.holder)?;
+        let steps = self.steps_not_covered(job, part, meeting.candidate)?;
         let counts = |level| match self.cover_of(job, part, level) {
             Cover::Over(dims) => dims.iter().any(|dim| matters.contains(dim)),
             Cover::Unstated | Cover::Covered => true,
         };
-        if !(0..meeting.holder).all(counts) || !self.holds_any(job, part, steps, matters) {
+        if !(0..meeting.candidate).all(counts) || !self.holds_any(job, part, steps, matters) {
             return Err(Exemption::OverElsewhere);
         }
-        self.check_reclaimable(holder, meeting)?;
-        if part == JobPart::Whole && self.turn_until(job).is_some_and(|until| until > self.scene.now) {
+        self.check_reclaimable(candidate, meeting)?;
+        if part == JobPart::Whole && self.turn_until(job).is_some_and(|until| until > self.input.now) {
             return Err(Exemption::Turn);
         }
-        if holder.preemptable.is_none() && !self.scene.policy.unset.reclaim {
+        if candidate.preemptable.is_none() && !self.input.policy.unset.reclaim {
             return Err(Exemption::SaysNothing);
         }
         Ok(steps)
@@ -183,10 +183,10 @@ impl<'a> Eligibility<'a> {
 
     /// Until when a job has its turn; `None` if it has none.
     pub(crate) fn turn_until(&self, job: usize) -> Option<i64> {
-        let holder = &self.scene.running[job];
-        let (whole, meeting) = (self.amount_of(job, JobPart::Whole, 0), self.find_meeting(holder));
-        let started = holder.started?;
-        let waited = started - holder.evictions.last.map_or(holder.created, |last| last.max(holder.created));
+        let candidate = &self.input.running[job];
+        let (whole, meeting) = (self.amount_of(job, JobPart::Whole, 0), self.find_meeting(candidate));
+        let started = candidate.started?;
+        let waited = started - candidate.evictions.last.map_or(candidate.created, |last| last.max(candidate.created));
         // Where a queue is over: what it did without in that time, over what the job has beyond; nothing if others are
         // there.
         let turn = |node: &QueueAttributes, dim: &Dim| {
@@ -197,25 +197,26 @@ impl<'a> Eligibility<'a> {
                 _ => Some(i128::from(waited.max(0)).saturating_mul(deserved) / (has - deserved)),
             }
         };
-        let below = &self.ground.path_of(&holder.queue)[..meeting.holder];
+        let below = &self.accounts.path_of(&candidate.queue)[..meeting.candidate];
         let matters = self.reclaimable_resources(meeting.preemptor);
-        let turns = below.iter().flat_map(|spot| matters.iter().filter_map(|dim| turn(&self.ground.nodes[*spot], dim)));
+        let turns =
+            below.iter().flat_map(|spot| matters.iter().filter_map(|dim| turn(&self.accounts.nodes[*spot], dim)));
         let longest = turns.min().map(|turn| i64::try_from(turn).unwrap_or(i64::MAX))?;
-        Some(started.saturating_add(longest.min(self.scene.policy.bounds.longest)))
+        Some(started.saturating_add(longest.min(self.input.policy.bounds.longest)))
     }
 
     fn check_preempt(&self, job: usize, part: JobPart) -> Result<u32, Exemption> {
-        let (holder, policy) = (&self.scene.running[job], self.scene.policy);
-        let meeting = self.find_meeting(holder);
-        if holder.priority >= self.claim.priority || !self.is_ruled(holder, meeting) {
+        let (candidate, policy) = (&self.input.running[job], self.input.policy);
+        let meeting = self.find_meeting(candidate);
+        if candidate.priority >= self.preemptor.priority || !self.is_ruled(candidate, meeting) {
             return Err(Exemption::NotLower);
         }
-        let steps = self.steps_not_covered(job, part, meeting.holder)?;
+        let steps = self.steps_not_covered(job, part, meeting.candidate)?;
         if part == JobPart::Whole && !self.is_more_covered(job, meeting) {
             return Err(Exemption::Covered);
         }
-        self.check_reclaimable(holder, meeting)?;
-        if holder.preemptable.is_none() && !policy.unset.preempt {
+        self.check_reclaimable(candidate, meeting)?;
+        if candidate.preemptable.is_none() && !policy.unset.preempt {
             return Err(Exemption::SaysNothing);
         }
         Ok(steps)
@@ -224,10 +225,10 @@ impl<'a> Eligibility<'a> {
     /// Steps that none of the first `levels` queues of a job covers: for all of it none, if its minimum is not covered.
     fn steps_not_covered(&self, job: usize, part: JobPart, levels: usize) -> Result<u32, Exemption> {
         match part {
-            JobPart::Whole if self.seats.minimum[job][..levels].contains(&Cover::Covered) => Err(Exemption::Covered),
+            JobPart::Whole if self.coverage.minimum[job][..levels].contains(&Cover::Covered) => Err(Exemption::Covered),
             JobPart::Whole => Ok(0),
             JobPart::Surplus => {
-                let covered = self.seats.surplus[job][..levels].iter().map(|spare| spare.covered).max();
+                let covered = self.coverage.surplus[job][..levels].iter().map(|spare| spare.covered).max();
                 match self.parts[job].surplus_steps().saturating_sub(covered.unwrap_or(0)) {
                     0 => Err(Exemption::Covered),
                     steps => Ok(steps),
@@ -238,11 +239,11 @@ impl<'a> Eligibility<'a> {
 
     /// True if, from the preemptor's queue up, a queue covers the preemptor before one covers the job.
     fn is_more_covered(&self, job: usize, meeting: Meeting) -> bool {
-        let preemptor = &self.seats.preemptor;
+        let preemptor = &self.coverage.preemptor;
         if preemptor[..meeting.preemptor].contains(&true) {
             return true;
         }
-        let above = preemptor[meeting.preemptor..].iter().zip(&self.seats.minimum[job][meeting.holder..]);
+        let above = preemptor[meeting.preemptor..].iter().zip(&self.coverage.minimum[job][meeting.candidate..]);
         for (preemptor, job) in above {
             match (preemptor, job) {
                 (true, _) => return true,
@@ -254,43 +255,43 @@ impl<'a> Eligibility<'a> {
     }
 
     /// True if the policy lets the preemptor preempt the job where they are.
-    fn is_ruled(&self, holder: &RunningJob, meeting: Meeting) -> bool {
-        let (mine, theirs) = (self.ground.path_of(&self.claim.queue), self.ground.path_of(&holder.queue));
-        let near = match (meeting.preemptor, meeting.holder) {
+    fn is_ruled(&self, candidate: &RunningJob, meeting: Meeting) -> bool {
+        let (mine, theirs) = (self.accounts.path_of(&self.preemptor.queue), self.accounts.path_of(&candidate.queue));
+        let near = match (meeting.preemptor, meeting.candidate) {
             (0, 0) => RuleScope::SameQueue,
             (1, 1) => RuleScope::SameParent,
             _ => RuleScope::AnyQueue,
         };
-        self.scene.policy.preempt.iter().any(|rule| {
+        self.input.policy.preempt.iter().any(|rule| {
             near <= rule.scope
-                && rule.by.matches_job(self.queue_names(mine), self.claim.priority)
-                && rule.of.matches_job(self.queue_names(theirs), holder.priority)
+                && rule.by.matches_job(self.queue_names(mine), self.preemptor.priority)
+                && rule.of.matches_job(self.queue_names(theirs), candidate.priority)
         })
     }
 
     fn queue_names(&self, path: &[AccountIndex]) -> impl Iterator<Item = &QueueName> {
-        path.iter().map(|spot| &self.ground.nodes[*spot].name)
+        path.iter().map(|spot| &self.accounts.nodes[*spot].name)
     }
 
     /// Every queue of the job below the nearest common one must be.
-    fn check_reclaimable(&self, holder: &RunningJob, meeting: Meeting) -> Result<(), Exemption> {
-        let below = &self.ground.path_of(&holder.queue)[..meeting.holder];
-        let all = below.iter().all(|spot| self.ground.nodes[*spot].reclaimable);
+    fn check_reclaimable(&self, candidate: &RunningJob, meeting: Meeting) -> Result<(), Exemption> {
+        let below = &self.accounts.path_of(&candidate.queue)[..meeting.candidate];
+        let all = below.iter().all(|spot| self.accounts.nodes[*spot].reclaimable);
         if all { Ok(()) } else { Err(Exemption::NotReclaimable) }
     }
 
     fn cover_of(&self, job: usize, part: JobPart, level: usize) -> &Cover {
         match part {
-            JobPart::Surplus => &self.seats.surplus[job][level].next,
-            JobPart::Whole => &self.seats.minimum[job][level],
+            JobPart::Surplus => &self.coverage.surplus[job][level].next,
+            JobPart::Whole => &self.coverage.minimum[job][level],
         }
     }
 
     /// The resources on which the preemptor may take back, where its first `levels` queues are not the victim's.
     fn entitled_below(&self, levels: usize) -> Result<Vec<Dim>, NotEntitled> {
-        let path = &self.ground.path_of(&self.claim.queue)[..levels];
+        let path = &self.accounts.path_of(&self.preemptor.queue)[..levels];
         for spot in path {
-            let node = &self.ground.nodes[*spot];
+            let node = &self.accounts.nodes[*spot];
             for (dim, asked) in &self.asks {
                 let would = node.used.get(*dim).saturating_add(*asked);
                 if let Some(deserved) = node.deserved.get(*dim).filter(|deserved| would > *deserved) {
@@ -298,7 +299,7 @@ impl<'a> Eligibility<'a> {
                 }
             }
         }
-        let stated = |dim: &&Dim| path.iter().any(|spot| self.ground.nodes[*spot].deserved.get(**dim).is_some());
+        let stated = |dim: &&Dim| path.iter().any(|spot| self.accounts.nodes[*spot].deserved.get(**dim).is_some());
         let matters: Vec<Dim> = self.lacks.iter().filter(stated).copied().collect();
         match (matters.is_empty(), path.first(), self.lacks.first()) {
             (true, Some(spot), Some(dim)) => Err(self.not_entitled(*spot, *dim, None)),
@@ -319,8 +320,8 @@ impl<'a> Eligibility<'a> {
     }
 
     fn not_entitled(&self, spot: AccountIndex, dim: Dim, deserved: Option<i128>) -> NotEntitled {
-        let (node, name) = (&self.ground.nodes[spot], self.ground.dims.name(dim));
-        let asked = self.claim.asks.get(name.as_str());
+        let (node, name) = (&self.accounts.nodes[spot], self.accounts.dims.name(dim));
+        let asked = self.preemptor.asks.get(name.as_str());
         let would = name.amount(node.used.get(dim).saturating_add(asked.as_nano())).shown_as(asked);
         let deserved = deserved.map(|deserved| name.amount(deserved).shown_as(asked));
         NotEntitled { queue: node.name.clone(), resource: name.clone(), would, deserved }
@@ -328,16 +329,16 @@ impl<'a> Eligibility<'a> {
 
     /// The right in words.
     pub(crate) fn explain_eviction(&self, job: usize, part: JobPart, right: Right) -> EvictionReason {
-        let holder = &self.scene.running[job];
-        let preemptor = self.claim.queue.clone();
+        let candidate = &self.input.running[job];
+        let preemptor = self.preemptor.queue.clone();
         if right == Right::Preempt {
-            return EvictionReason::Preempted { preemptor, priority: holder.priority, by: self.claim.priority };
+            return EvictionReason::Preempted { preemptor, priority: candidate.priority, by: self.preemptor.priority };
         }
-        let meeting = self.find_meeting(holder);
-        let path = self.ground.path_of(&holder.queue);
+        let meeting = self.find_meeting(candidate);
+        let path = self.accounts.path_of(&candidate.queue);
         // The queue farthest up is the one that owes.
-        let at = meeting.holder.saturating_sub(1);
-        let node = &self.ground.nodes[path[at]];
+        let at = meeting.candidate.saturating_sub(1);
+        let node = &self.accounts.nodes[path[at]];
         let matters = self.reclaimable_resources(meeting.preemptor);
         let whole = self.amount_of(job, JobPart::Whole, 0);
         let over = match self.cover_of(job, part, at) {
@@ -345,7 +346,7 @@ impl<'a> Eligibility<'a> {
             _ => matters.iter().find(|dim| whole.get(**dim) > 0),
         };
         let over = over.copied();
-        let name = over.map(|dim| self.ground.dims.name(dim).clone());
+        let name = over.map(|dim| self.accounts.dims.name(dim).clone());
         let used = over.map_or(0, |dim| node.used.get(dim));
         let amount = |nano| name.as_ref().map_or_else(Default::default, |name| name.amount(nano));
         EvictionReason::Reclaimed {

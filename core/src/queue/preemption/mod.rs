@@ -196,36 +196,36 @@ pub struct EvictionPlan {
 /// # Errors
 /// [`NoEvictions`], with numbers, if nobody may be taken, or all who may be are not enough, or a bound holds.
 pub fn plan_evictions(
-    scene: &PreemptionInput<'_>,
-    claim: &Preemptor,
+    input: &PreemptionInput<'_>,
+    preemptor: &Preemptor,
     mut fits: impl FnMut(&[&Victim]) -> bool,
 ) -> Result<EvictionPlan, Box<NoEvictions>> {
-    let bounds = &scene.policy.bounds;
+    let bounds = &input.policy.bounds;
     let refuse = |refused| {
-        let (asks, exempt) = (claim.asks.clone(), BTreeMap::new());
+        let (asks, exempt) = (preemptor.asks.clone(), BTreeMap::new());
         Box::new(NoEvictions { refused, asks, entitled: Ok(()), exempt, free_at: None })
     };
-    if let Some(until) = claim.attempts.not_before(bounds).filter(|until| *until > scene.now) {
-        return Err(refuse(AttemptRefusal::Backoff { failed: claim.attempts.failed, until }));
+    if let Some(until) = preemptor.attempts.not_before(bounds).filter(|until| *until > input.now) {
+        return Err(refuse(AttemptRefusal::Backoff { failed: preemptor.attempts.failed, until }));
     }
-    if claim.never_preempts {
+    if preemptor.never_preempts {
         return Err(refuse(AttemptRefusal::Never));
     }
     if fits(&[]) {
         return Err(refuse(AttemptRefusal::Unneeded));
     }
-    let victims = victims::choose_victims(scene, claim, fits)?;
+    let victims = victims::choose_victims(input, preemptor, fits)?;
     let needs = u32::try_from(victims.len()).unwrap_or(u32::MAX);
     if needs > bounds.victims {
         return Err(refuse(AttemptRefusal::TooMany { needs, most: bounds.victims }));
     }
-    if !scene.budget.can_afford(bounds.rate, needs, scene.now) {
-        let has = scene.budget.available_evictions(bounds.rate, scene.now);
-        let enough_at = scene.budget.enough_at(bounds.rate, needs, scene.now);
+    if !input.budget.can_afford(bounds.rate, needs, input.now) {
+        let has = input.budget.available_evictions(bounds.rate, input.now);
+        let enough_at = input.budget.enough_at(bounds.rate, needs, input.now);
         return Err(refuse(AttemptRefusal::Rate { needs, has, most: bounds.rate.evictions, enough_at }));
     }
     let mut frees = Resources::new();
     victims.iter().for_each(|victim| frees.add(&victim.frees));
     let lost_work = victims.iter().fold(0_i128, |sum, victim| sum.saturating_add(victim.lost_work));
-    Ok(EvictionPlan { victims, frees, lost_work, hold: HoldWindow::open_window(claim, bounds, scene.now) })
+    Ok(EvictionPlan { victims, frees, lost_work, hold: HoldWindow::open_window(preemptor, bounds, input.now) })
 }

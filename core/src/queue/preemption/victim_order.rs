@@ -36,7 +36,7 @@ pub(crate) struct EvictionCandidate {
 
 /// Who is next, one after the other; what is taken counts for who comes after.
 pub(crate) struct VictimOrder<'a> {
-    law: &'a Eligibility<'a>,
+    eligibility: &'a Eligibility<'a>,
     /// Reclaimed and preempted surplus, then the same of whole jobs.
     stages: VecDeque<EvictionStage>,
     /// By queue, what was taken so far.
@@ -78,20 +78,20 @@ struct Urgency {
 }
 
 impl<'a> VictimOrder<'a> {
-    pub(crate) fn new(law: &'a Eligibility<'a>) -> Self {
-        let jobs = law.scene.running.len();
+    pub(crate) fn new(eligibility: &'a Eligibility<'a>) -> Self {
+        let jobs = eligibility.input.running.len();
         let mut line = Self {
-            law,
+            eligibility,
             stages: VecDeque::new(),
-            taken: vec![Dense::default(); law.ground.nodes.len()],
+            taken: vec![Dense::default(); eligibility.accounts.nodes.len()],
             shrunk: vec![0; jobs],
             exempt: BTreeMap::new(),
         };
         let mut found: BTreeMap<(JobPart, Right), Vec<EvictionCandidate>> = BTreeMap::new();
         for job in 0..jobs {
-            let whole = law.find_right(job, JobPart::Whole);
-            let elastic = !law.parts[job].surplus.is_empty();
-            let surplus = if elastic { law.find_right(job, JobPart::Surplus) } else { Err(Exemption::NoHelp) };
+            let whole = eligibility.find_right(job, JobPart::Whole);
+            let elastic = !eligibility.parts[job].surplus.is_empty();
+            let surplus = if elastic { eligibility.find_right(job, JobPart::Surplus) } else { Err(Exemption::NoHelp) };
             for (part, right) in [(JobPart::Surplus, surplus), (JobPart::Whole, whole)] {
                 if let Ok((right, steps)) = right {
                     found.entry((part, right)).or_default().push(EvictionCandidate { job, part, right, steps });
@@ -132,11 +132,12 @@ impl<'a> VictimOrder<'a> {
     fn group_borrowers(&self, steps: Vec<EvictionCandidate>) -> Borrowers {
         let mut borrowers = Borrowers::default();
         for step in steps {
-            let holder = &self.law.scene.running[step.job];
-            let spot = self.law.ground.index_of(&holder.queue).unwrap_or(0);
+            let candidate = &self.eligibility.input.running[step.job];
+            let spot = self.eligibility.accounts.index_of(&candidate.queue).unwrap_or(0);
             let steps = borrowers.steps.entry(spot).or_default();
             if steps.is_empty() {
-                let below = &self.law.ground.nodes[spot].path[..self.law.find_meeting(holder).holder];
+                let below =
+                    &self.eligibility.accounts.nodes[spot].path[..self.eligibility.find_meeting(candidate).candidate];
                 borrowers.kin.entry(below.last().copied()).or_default().push(spot);
             }
             steps.push_back(step);
@@ -153,33 +154,35 @@ impl<'a> VictimOrder<'a> {
 
     /// Among the jobs of one queue, or of lower priority.
     fn victim_rank(&self, step: EvictionCandidate) -> impl Ord + use<'a> {
-        let holder = &self.law.scene.running[step.job];
-        let (amount, dims) = (self.law.amount_of(step.job, step.part, step.steps), &self.law.ground.dims);
-        let lost = lost_work(self.law.scene, holder, dims.all().map(|dim| (dims.name(dim), amount.get(dim))));
-        (holder.priority, lost, Reverse(holder.start_order()))
+        let candidate = &self.eligibility.input.running[step.job];
+        let (amount, dims) =
+            (self.eligibility.amount_of(step.job, step.part, step.steps), &self.eligibility.accounts.dims);
+        let lost =
+            lost_work(self.eligibility.input, candidate, dims.all().map(|dim| (dims.name(dim), amount.get(dim))));
+        (candidate.priority, lost, Reverse(candidate.start_order()))
     }
 
     fn queue_urgency(&self, spot: AccountIndex, job: usize) -> Urgency {
-        let ground = &self.law.ground;
-        let holder = &self.law.scene.running[job];
-        let meeting = self.law.find_meeting(holder);
-        let below = &ground.nodes[spot].path[..meeting.holder];
-        let matters = self.law.reclaimable_resources(meeting.preemptor);
+        let accounts = &self.eligibility.accounts;
+        let candidate = &self.eligibility.input.running[job];
+        let meeting = self.eligibility.find_meeting(candidate);
+        let below = &accounts.nodes[spot].path[..meeting.candidate];
+        let matters = self.eligibility.reclaimable_resources(meeting.preemptor);
         let share =
             |spot: Option<&AccountIndex>| Reverse(spot.map_or(i128::MAX, |spot| self.deserved_share(*spot, matters)));
         Urgency {
             distance: meeting.preemptor,
-            queue_priority: ground.nodes[spot].priority,
+            queue_priority: accounts.nodes[spot].priority,
             share: share(below.last()),
             own_share: share(below.first()),
-            job_priority: holder.priority,
-            name: ground.nodes[spot].name.clone(),
+            job_priority: candidate.priority,
+            name: accounts.nodes[spot].name.clone(),
         }
     }
 
     /// What the queue has of what it deserves, in billionths, on the resource of which it has most.
     fn deserved_share(&self, spot: AccountIndex, matters: &[Dim]) -> i128 {
-        let node = &self.law.ground.nodes[spot];
+        let node = &self.eligibility.accounts.nodes[spot];
         let share = |dim: &Dim| {
             let used = node.used.get(*dim) - self.taken[spot].get(*dim);
             match node.deserved.get(*dim) {
@@ -192,12 +195,12 @@ impl<'a> VictimOrder<'a> {
     }
 
     fn record_taken(&mut self, EvictionCandidate { job, part, steps, .. }: EvictionCandidate) {
-        let mut amount = self.law.amount_of(job, part, steps);
-        let before = self.law.parts[job].first_steps(self.shrunk[job]);
-        for dim in self.law.ground.dims.all() {
+        let mut amount = self.eligibility.amount_of(job, part, steps);
+        let before = self.eligibility.parts[job].first_steps(self.shrunk[job]);
+        for dim in self.eligibility.accounts.dims.all() {
             amount.sub(&[(dim, before.get(dim))]);
         }
-        let path = self.law.ground.path_of(&self.law.scene.running[job].queue);
+        let path = self.eligibility.accounts.path_of(&self.eligibility.input.running[job].queue);
         path.iter().for_each(|spot| self.taken[*spot].add_dense(&amount));
         self.shrunk[job] = steps;
         self.refresh_queues(Some(job));
@@ -213,9 +216,9 @@ impl<'a> VictimOrder<'a> {
         let moved: Vec<AccountIndex> = match job {
             None => borrowers.steps.keys().copied().collect(),
             Some(job) => {
-                let holder = &self.law.scene.running[job];
-                let path = self.law.ground.path_of(&holder.queue);
-                let farthest = path[..self.law.find_meeting(holder).holder].last().copied();
+                let candidate = &self.eligibility.input.running[job];
+                let path = self.eligibility.accounts.path_of(&candidate.queue);
+                let farthest = path[..self.eligibility.find_meeting(candidate).candidate].last().copied();
                 borrowers.kin.get(&farthest).cloned().unwrap_or_default()
             }
         };
@@ -247,12 +250,12 @@ impl Borrowers {
 
 /// What it costs: the part of the fleet it held, resource by resource, times how long it ran.
 pub(crate) fn lost_work<'a>(
-    scene: &PreemptionInput<'_>,
-    holder: &RunningJob,
+    input: &PreemptionInput<'_>,
+    candidate: &RunningJob,
     amount: impl Iterator<Item = (&'a ResourceName, i128)>,
 ) -> i128 {
-    let ran = i128::from(holder.started.map_or(0, |started| scene.now.saturating_sub(started).max(0)));
-    let share = |(name, amount): (&ResourceName, i128)| match scene.fleet.get(name.as_str()).as_nano() {
+    let ran = i128::from(candidate.started.map_or(0, |started| input.now.saturating_sub(started).max(0)));
+    let share = |(name, amount): (&ResourceName, i128)| match input.fleet.get(name.as_str()).as_nano() {
         ..=0 => WHOLE,
         fleet => amount.max(0).saturating_mul(WHOLE) / fleet,
     };

@@ -19,28 +19,40 @@ use crate::{
 
 /// The victims for a preemptor, or why there are none. `fits` as in [`super::plan_evictions`].
 pub(crate) fn choose_victims(
-    scene: &PreemptionInput<'_>,
-    claim: &Preemptor,
+    input: &PreemptionInput<'_>,
+    preemptor: &Preemptor,
     fits: impl FnMut(&[&Victim]) -> bool,
 ) -> Result<Vec<Victim>, Box<NoEvictions>> {
-    let mut ground = QueueAccounts::new(scene, claim);
-    let surplus: Vec<Surplus> = scene
+    let mut accounts = QueueAccounts::new(input, preemptor);
+    let surplus: Vec<Surplus> = input
         .running
         .iter()
-        .map(|holder| holder.elastic.as_ref().map(Surplus::from_gang).unwrap_or_default())
+        .map(|candidate| candidate.elastic.as_ref().map(Surplus::from_gang).unwrap_or_default())
         .collect();
-    let runs = |holder: &RunningJob, surplus: &Surplus| holder.elastic.as_ref().map(|gang| surplus.pod_runs(gang));
-    let parts = scene
+    let runs =
+        |candidate: &RunningJob, surplus: &Surplus| candidate.elastic.as_ref().map(|gang| surplus.pod_runs(gang));
+    let parts = input
         .running
         .iter()
         .zip(&surplus)
-        .map(|(holder, surplus)| {
-            ChargeParts::split_charge(&mut ground.dims, &holder.charge, &runs(holder, surplus).unwrap_or_default())
+        .map(|(candidate, surplus)| {
+            ChargeParts::split_charge(
+                &mut accounts.dims,
+                &candidate.charge,
+                &runs(candidate, surplus).unwrap_or_default(),
+            )
         })
         .collect();
-    let law = Eligibility::new(scene, claim, ground, parts);
-    let line = VictimOrder::new(&law);
-    let mut search = VictimSearch { law: &law, surplus: &surplus, line, steps: Vec::new(), victims: Vec::new(), fits };
+    let eligibility = Eligibility::new(input, preemptor, accounts, parts);
+    let line = VictimOrder::new(&eligibility);
+    let mut search = VictimSearch {
+        eligibility: &eligibility,
+        surplus: &surplus,
+        line,
+        steps: Vec::new(),
+        victims: Vec::new(),
+        fits,
+    };
     if search.add_until_enough() {
         search.drop_unneeded_victims();
         search.trim_surplus();
@@ -52,15 +64,21 @@ pub(crate) fn choose_victims(
     let refused =
         if all.is_empty() { AttemptRefusal::Nobody } else { AttemptRefusal::TooLittle { jobs: all.len(), frees } };
     let exempt = std::mem::take(&mut search.line.exempt);
-    let (bounds, now) = (&scene.policy.bounds, scene.now);
-    let turns = (0..scene.running.len()).filter_map(|job| law.turn_until(job)).filter(|until| *until > now);
-    let free_at = scene.running.iter().filter_map(|holder| bounds.free_at(holder, now)).chain(turns).min();
-    Err(Box::new(NoEvictions { refused, asks: claim.asks.clone(), entitled: law.entitled_at_all(), exempt, free_at }))
+    let (bounds, now) = (&input.policy.bounds, input.now);
+    let turns = (0..input.running.len()).filter_map(|job| eligibility.turn_until(job)).filter(|until| *until > now);
+    let free_at = input.running.iter().filter_map(|candidate| bounds.free_at(candidate, now)).chain(turns).min();
+    Err(Box::new(NoEvictions {
+        refused,
+        asks: preemptor.asks.clone(),
+        entitled: eligibility.entitled_at_all(),
+        exempt,
+        free_at,
+    }))
 }
 
 /// Candidates in order, and how many of them are needed.
 struct VictimSearch<'a, F> {
-    law: &'a Eligibility<'a>,
+    eligibility: &'a Eligibility<'a>,
     surplus: &'a [Surplus],
     line: VictimOrder<'a>,
     /// Those that are taken, in order, and what each makes of its job.
@@ -148,20 +166,24 @@ impl<F: FnMut(&[&Victim]) -> bool> VictimSearch<'_, F> {
     }
 
     fn describe_victim(&self, EvictionCandidate { job, part, right, steps }: EvictionCandidate) -> Victim {
-        let holder = &self.law.scene.running[job];
-        let (taken, frees) = match (&holder.elastic, part) {
+        let candidate = &self.eligibility.input.running[job];
+        let (taken, frees) = match (&candidate.elastic, part) {
             (Some(gang), JobPart::Surplus) => {
                 let surplus = &self.surplus[job];
                 (EvictedPart::Surplus(surplus.removed_pods(gang, steps)), surplus.freed_resources(gang, steps))
             }
-            (None, _) | (_, JobPart::Whole) => (EvictedPart::Whole, holder.charge.clone()),
+            (None, _) | (_, JobPart::Whole) => (EvictedPart::Whole, candidate.charge.clone()),
         };
         Victim {
-            id: holder.id.clone(),
-            queue: holder.queue.clone(),
-            lost_work: lost_work(self.law.scene, holder, frees.iter().map(|(name, amount)| (name, amount.as_nano()))),
+            id: candidate.id.clone(),
+            queue: candidate.queue.clone(),
+            lost_work: lost_work(
+                self.eligibility.input,
+                candidate,
+                frees.iter().map(|(name, amount)| (name, amount.as_nano())),
+            ),
             taken,
-            why: self.law.explain_eviction(job, part, right),
+            why: self.eligibility.explain_eviction(job, part, right),
             frees,
         }
     }

@@ -47,20 +47,20 @@ pub(crate) struct QueueAccounts {
 }
 
 impl QueueAccounts {
-    pub(crate) fn new(scene: &PreemptionInput<'_>, claim: &Preemptor) -> Self {
-        let named = scene.running.iter().map(|holder| &holder.queue).chain([&claim.queue]);
+    pub(crate) fn new(input: &PreemptionInput<'_>, preemptor: &Preemptor) -> Self {
+        let named = input.running.iter().map(|candidate| &candidate.queue).chain([&preemptor.queue]);
         // A queue that is gone deserves nothing, and what it holds may be taken back.
         let gone = QueueAccount { reclaimable: true, ..QueueAccount::default() };
-        let mut accounts: BTreeMap<&QueueName, &QueueAccount> = named.map(|name| (name, &gone)).collect();
-        accounts.extend(scene.queues);
+        let mut stated: BTreeMap<&QueueName, &QueueAccount> = named.map(|name| (name, &gone)).collect();
+        stated.extend(input.queues);
         let index: BTreeMap<QueueName, AccountIndex> =
-            accounts.keys().enumerate().map(|(spot, name)| ((*name).clone(), spot)).collect();
+            stated.keys().enumerate().map(|(spot, name)| ((*name).clone(), spot)).collect();
         let mut dims = Dims::default();
-        let nodes = accounts
+        let nodes = stated
             .iter()
             .map(|(name, account)| QueueAttributes {
                 name: (*name).clone(),
-                path: find_path(&accounts, &index, name),
+                path: find_path(&stated, &index, name),
                 deserved: stated_deserved(account, &mut dims),
                 guarantee: stated_guarantee(account, &mut dims),
                 used: stated_usage(account, &mut dims),
@@ -68,14 +68,14 @@ impl QueueAccounts {
                 priority: account.priority,
             })
             .collect();
-        let mut ground = Self { dims, nodes, index };
-        for holder in scene.running.iter().filter(|holder| !scene.queues.contains_key(&holder.queue)) {
-            let charge = ground.dims.sparse(&holder.charge);
-            let spot = ground.index[&holder.queue];
-            ground.nodes[spot].used.add(&charge);
+        let mut accounts = Self { dims, nodes, index };
+        for candidate in input.running.iter().filter(|candidate| !input.queues.contains_key(&candidate.queue)) {
+            let charge = accounts.dims.sparse(&candidate.charge);
+            let spot = accounts.index[&candidate.queue];
+            accounts.nodes[spot].used.add(&charge);
         }
-        ground.sum_upwards();
-        ground
+        accounts.sum_upwards();
+        accounts
     }
 
     pub(crate) fn index_of(&self, queue: &QueueName) -> Option<AccountIndex> {
@@ -261,7 +261,7 @@ fn covered_steps(node: &QueueAttributes, taken: &Dense, step: &[(Dim, i128)]) ->
     u32::try_from(fit.max(needed)).unwrap_or(u32::MAX)
 }
 
-/// Seats by job (as in the scene), then along its queue's path.
+/// What covers each job, in the order of the input, then along its queue's path.
 #[derive(Debug)]
 pub(crate) struct Coverage {
     pub(crate) minimum: Vec<Vec<Cover>>,
@@ -272,28 +272,28 @@ pub(crate) struct Coverage {
 
 impl Coverage {
     pub(crate) fn new(
-        ground: &QueueAccounts,
+        accounts: &QueueAccounts,
         running: &[RunningJob],
         parts: &[ChargeParts],
-        claim: (&Preemptor, &Sparse),
+        preemptor: (&Preemptor, &Sparse),
     ) -> Self {
-        let paths: Vec<&[AccountIndex]> = running.iter().map(|holder| ground.path_of(&holder.queue)).collect();
+        let paths: Vec<&[AccountIndex]> = running.iter().map(|candidate| accounts.path_of(&candidate.queue)).collect();
         let mut ranked: Vec<usize> = (0..running.len()).collect();
         ranked.sort_by_key(|job| coverage_order(&running[*job]));
-        let mut below: Vec<Vec<usize>> = vec![Vec::new(); ground.nodes.len()];
+        let mut below: Vec<Vec<usize>> = vec![Vec::new(); accounts.nodes.len()];
         for job in ranked {
             paths[job].iter().for_each(|spot| below[*spot].push(job));
         }
-        let mut seats = Self {
+        let mut coverage = Self {
             minimum: vec![Vec::new(); running.len()],
             surplus: vec![Vec::new(); running.len()],
             preemptor: Vec::new(),
         };
-        for spot in ground.deepest_first() {
-            let asker = ground.path_of(&claim.0.queue).contains(&spot).then_some(claim);
-            seats.cover_queue(&ground.nodes[spot], &below[spot], running, parts, asker);
+        for spot in accounts.deepest_first() {
+            let asker = accounts.path_of(&preemptor.0.queue).contains(&spot).then_some(preemptor);
+            coverage.cover_queue(&accounts.nodes[spot], &below[spot], running, parts, asker);
         }
-        seats
+        coverage
     }
 
     /// Counts all jobs below one queue; the queues below it were counted before.
@@ -303,28 +303,28 @@ impl Coverage {
         jobs: &[usize],
         running: &[RunningJob],
         parts: &[ChargeParts],
-        claim: Option<(&Preemptor, &Sparse)>,
+        preemptor: Option<(&Preemptor, &Sparse)>,
     ) {
         let is_first = |job: &usize| matches!(self.minimum[*job].last(), Some(Cover::Covered));
         let (first, then): (Vec<usize>, Vec<usize>) = jobs.iter().copied().partition(is_first);
         let asker_first = matches!(self.preemptor.last(), Some(true));
-        let mut asker = claim;
+        let mut asker = preemptor;
         let mut taken = Dense::default();
         for (late, job) in first.iter().map(|job| (false, *job)).chain(then.iter().map(|job| (true, *job))) {
-            if let Some((claim, asks)) = asker {
+            if let Some((preemptor, asks)) = asker {
                 // It would start now: behind all that are as important.
                 let comes_before =
-                    (late, -i64::from(running[job].priority)) > (!asker_first, -i64::from(claim.priority));
+                    (late, -i64::from(running[job].priority)) > (!asker_first, -i64::from(preemptor.priority));
                 if comes_before {
                     self.preemptor.push(Cover::of_amount(node, &taken, asks) == Cover::Covered);
                     asker = None;
                 }
             }
-            let seat = Cover::of_amount(node, &taken, &parts[job].minimum);
-            if seat == Cover::Covered {
+            let cover = Cover::of_amount(node, &taken, &parts[job].minimum);
+            if cover == Cover::Covered {
                 taken.add(&parts[job].minimum);
             }
-            self.minimum[job].push(seat);
+            self.minimum[job].push(cover);
         }
         if let Some((_, asks)) = asker {
             self.preemptor.push(Cover::of_amount(node, &taken, asks) == Cover::Covered);
@@ -342,6 +342,6 @@ impl Coverage {
 }
 
 /// By priority, then by start.
-fn coverage_order(holder: &RunningJob) -> impl Ord {
-    (std::cmp::Reverse(holder.priority), holder.start_order())
+fn coverage_order(candidate: &RunningJob) -> impl Ord {
+    (std::cmp::Reverse(candidate.priority), candidate.start_order())
 }

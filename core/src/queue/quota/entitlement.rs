@@ -184,11 +184,11 @@ fn set_reach(slots: &mut [Slot], order: &[QueueIndex], dims: &Dims) {
 /// What each of these is guaranteed of as much as there is.
 fn kept_guarantees(slots: &[Slot], children: &[QueueIndex], dim: Dim, most: i128) -> Vec<i128> {
     let asked: Vec<i128> = children.iter().map(|child| slots[child.index()].asked.guarantee.get(dim)).collect();
-    let claim = |most: &i128| Portion { weight: 1, least: 0, most: *most };
+    let portion = |most: &i128| Portion { weight: 1, least: 0, most: *most };
     match asked.iter().sum::<i128>() {
         0 => asked,
         sum if sum <= most => asked,
-        _ => fill_by_weight(most, &asked.iter().map(claim).collect::<Vec<_>>()),
+        _ => fill_by_weight(most, &asked.iter().map(portion).collect::<Vec<_>>()),
     }
 }
 
@@ -211,20 +211,20 @@ fn hand_out(slots: &mut [Slot], parent: QueueIndex, children: &[QueueIndex], dim
 }
 
 fn hand_out_deserved(slots: &mut [Slot], children: &[QueueIndex], dim: Dim, have: i128, root: bool) {
-    let claims = children.iter().map(|child| {
+    let portions = children.iter().map(|child| {
         let slot = &slots[child.index()];
         let least = slot.guarantee.get(dim);
         let most = slot.asked.deserved.get(dim).unwrap_or(0).min(slot.real(dim)).max(least);
         Portion { weight: 1, least, most }
     });
-    let mut parts: Vec<i128> = claims.clone().map(|claim| claim.most).collect();
+    let mut parts: Vec<i128> = portions.clone().map(|portion| portion.most).collect();
     if !root && parts.iter().sum::<i128>() > have {
-        parts = fill_by_weight(have, &claims.collect::<Vec<_>>());
+        parts = fill_by_weight(have, &portions.collect::<Vec<_>>());
     }
     let by_weight: Vec<usize> = (0..children.len()).filter(|i| !slots[children[*i].index()].sets_deserved()).collect();
     if !by_weight.is_empty() {
         let said: i128 = parts.iter().sum::<i128>() - by_weight.iter().map(|i| parts[*i]).sum::<i128>();
-        let claims: Vec<Portion> = by_weight
+        let portions: Vec<Portion> = by_weight
             .iter()
             .map(|i| {
                 let slot = &slots[children[*i].index()];
@@ -232,7 +232,7 @@ fn hand_out_deserved(slots: &mut [Slot], children: &[QueueIndex], dim: Dim, have
                 Portion { weight, least: parts[*i], most: slot.real(dim) }
             })
             .collect();
-        for (i, part) in by_weight.iter().zip(fill_by_weight((have - said).max(0), &claims)) {
+        for (i, part) in by_weight.iter().zip(fill_by_weight((have - said).max(0), &portions)) {
             parts[*i] = part;
         }
     }

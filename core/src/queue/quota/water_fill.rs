@@ -26,19 +26,19 @@ impl Portion {
 }
 
 /// What each gets: all of them their least even where that is more than `whole`, never more than their most.
-pub(crate) fn fill_by_weight(whole: i128, claims: &[Portion]) -> Vec<i128> {
-    let most = |claim: &Portion| claim.most;
-    if claims.iter().map(most).sum::<i128>() <= whole {
-        return claims.iter().map(most).collect();
+pub(crate) fn fill_by_weight(whole: i128, portions: &[Portion]) -> Vec<i128> {
+    let most = |portion: &Portion| portion.most;
+    if portions.iter().map(most).sum::<i128>() <= whole {
+        return portions.iter().map(most).collect();
     }
-    if claims.iter().map(|claim| claim.least).sum::<i128>() >= whole {
-        return claims.iter().map(|claim| claim.least).collect();
+    if portions.iter().map(|portion| portion.least).sum::<i128>() >= whole {
+        return portions.iter().map(|portion| portion.least).collect();
     }
-    let level = find_level(whole, claims);
-    let mut parts: Vec<i128> = claims.iter().map(|claim| claim.amount_at(level)).collect();
+    let level = find_level(whole, portions);
+    let mut parts: Vec<i128> = portions.iter().map(|portion| portion.amount_at(level)).collect();
     let mut rest = whole - parts.iter().sum::<i128>();
-    for (part, claim) in parts.iter_mut().zip(claims) {
-        let more = (claim.amount_at(level + 1) - *part).min(rest);
+    for (part, portion) in parts.iter_mut().zip(portions) {
+        let more = (portion.amount_at(level + 1) - *part).min(rest);
         *part += more;
         rest -= more;
     }
@@ -47,11 +47,12 @@ pub(crate) fn fill_by_weight(whole: i128, claims: &[Portion]) -> Vec<i128> {
 
 /// The largest level at which all together stay within `whole`. Between two of the levels where somebody begins or
 /// ceases to rise, the sum is a straight line.
-fn find_level(whole: i128, claims: &[Portion]) -> i128 {
-    let sum = |level| claims.iter().map(|claim| claim.amount_at(level)).sum::<i128>();
-    let begins = |claim: &Portion| claim.least / claim.weight();
-    let ceases = |claim: &Portion| claim.most / claim.weight();
-    let mut turns: Vec<i128> = claims.iter().flat_map(|claim| [begins(claim), ceases(claim)]).chain([0]).collect();
+fn find_level(whole: i128, portions: &[Portion]) -> i128 {
+    let sum = |level| portions.iter().map(|portion| portion.amount_at(level)).sum::<i128>();
+    let begins = |portion: &Portion| portion.least / portion.weight();
+    let ceases = |portion: &Portion| portion.most / portion.weight();
+    let mut turns: Vec<i128> =
+        portions.iter().flat_map(|portion| [begins(portion), ceases(portion)]).chain([0]).collect();
     turns.sort_unstable();
     turns.dedup();
     let within = turns.partition_point(|turn| sum(*turn) <= whole);
@@ -60,7 +61,7 @@ fn find_level(whole: i128, claims: &[Portion]) -> i128 {
     if next > whole {
         return from;
     }
-    let rising = claims.iter().filter(|claim| begins(claim) <= from && from < ceases(claim));
+    let rising = portions.iter().filter(|portion| begins(portion) <= from && from < ceases(portion));
     let steps = (whole - next) / rising.map(Portion::weight).sum::<i128>().max(1);
     from + 1 + steps
 }
@@ -71,57 +72,58 @@ mod tests {
 
     use super::*;
 
-    fn claim(weight: u32, least: i128, most: i128) -> Portion {
+    fn portion(weight: u32, least: i128, most: i128) -> Portion {
         Portion { weight, least, most }
     }
 
     #[test]
     fn weight_decides_within_the_bounds_and_the_rest_goes_on() {
         let any = i128::from(u64::MAX);
-        assert_eq!(fill_by_weight(100, &[claim(1, 0, any), claim(3, 0, any)]), [25, 75]);
-        assert_eq!(fill_by_weight(100, &[claim(1, 0, any), claim(3, 0, 30)]), [70, 30]);
-        assert_eq!(fill_by_weight(100, &[claim(1, 40, any), claim(3, 0, any)]), [40, 60]);
+        assert_eq!(fill_by_weight(100, &[portion(1, 0, any), portion(3, 0, any)]), [25, 75]);
+        assert_eq!(fill_by_weight(100, &[portion(1, 0, any), portion(3, 0, 30)]), [70, 30]);
+        assert_eq!(fill_by_weight(100, &[portion(1, 40, any), portion(3, 0, any)]), [40, 60]);
         assert_eq!(
-            fill_by_weight(100, &[claim(1, 70, any), claim(3, 60, any)]),
+            fill_by_weight(100, &[portion(1, 70, any), portion(3, 60, any)]),
             [70, 60],
             "what is kept free is kept free"
         );
-        assert_eq!(fill_by_weight(100, &[claim(1, 0, 10), claim(3, 0, 20)]), [10, 20]);
-        assert_eq!(fill_by_weight(10, &[claim(1, 0, any), claim(1, 0, any), claim(1, 0, any)]), [4, 3, 3]);
+        assert_eq!(fill_by_weight(100, &[portion(1, 0, 10), portion(3, 0, 20)]), [10, 20]);
+        assert_eq!(fill_by_weight(10, &[portion(1, 0, any), portion(1, 0, any), portion(1, 0, any)]), [4, 3, 3]);
         assert_eq!(fill_by_weight(10, &[]), [0i128; 0]);
     }
 
-    fn claims() -> impl Strategy<Value = Vec<Portion>> {
-        let one = (1u32..5, 0i128..40, 0i128..60).prop_map(|(weight, least, more)| claim(weight, least, least + more));
+    fn portions() -> impl Strategy<Value = Vec<Portion>> {
+        let one =
+            (1u32..5, 0i128..40, 0i128..60).prop_map(|(weight, least, more)| portion(weight, least, least + more));
         prop::collection::vec(one, 0..6)
     }
 
     proptest! {
         #[test]
-        fn the_level_is_the_highest_that_stays_within(whole in 0i128..200, claims in claims()) {
-            let parts = fill_by_weight(whole, &claims);
-            let sum = |level| claims.iter().map(|claim| claim.amount_at(level)).sum::<i128>();
+        fn the_level_is_the_highest_that_stays_within(whole in 0i128..200, portions in portions()) {
+            let parts = fill_by_weight(whole, &portions);
+            let sum = |level| portions.iter().map(|portion| portion.amount_at(level)).sum::<i128>();
             let (least, most, got) = (sum(0), sum(1000), parts.iter().sum::<i128>());
             prop_assert_eq!(got, whole.clamp(least, most));
             let level = (0..1000).rev().find(|level| sum(*level) <= whole).unwrap_or(0);
-            for (part, claim) in parts.iter().zip(&claims) {
-                prop_assert!((claim.amount_at(level)..=claim.amount_at(level + 1)).contains(part));
+            for (part, portion) in parts.iter().zip(&portions) {
+                prop_assert!((portion.amount_at(level)..=portion.amount_at(level + 1)).contains(part));
             }
         }
 
         #[test]
         fn nobody_gets_less_because_another_asks_for_less(
-            whole in 0i128..200, claims in claims(), who in any::<prop::sample::Index>(), most in 0i128..60,
+            whole in 0i128..200, portions in portions(), who in any::<prop::sample::Index>(), most in 0i128..60,
         ) {
-            prop_assume!(!claims.is_empty());
-            let who = who.index(claims.len());
-            let before = fill_by_weight(whole, &claims);
-            let mut modest = claims.clone();
-            modest[who].most = claims[who].most.min(most);
-            modest[who].least = claims[who].least.min(most);
+            prop_assume!(!portions.is_empty());
+            let who = who.index(portions.len());
+            let before = fill_by_weight(whole, &portions);
+            let mut modest = portions.clone();
+            modest[who].most = portions[who].most.min(most);
+            modest[who].least = portions[who].least.min(most);
             let after = fill_by_weight(whole, &modest);
-            let steps: i128 = claims.iter().map(Portion::weight).sum();
-            for i in (0..claims.len()).filter(|i| *i != who) {
+            let steps: i128 = portions.iter().map(Portion::weight).sum();
+            for i in (0..portions.len()).filter(|i| *i != who) {
                 prop_assert!(after[i] >= before[i] - steps, "{before:?} {after:?}");
             }
         }

@@ -11,7 +11,7 @@ fn a_fleet_s_evictions_are_bounded_in_every_stretch_of_time() {
     let mut policy = World { now: 60, ..world };
     policy.policy.bounds.rate = rate;
     let plan = |budget: &EvictionBudget, asks| {
-        policy.plan_with(&claim("a", 0, cpu(asks)), budget, |victims| policy.fits(&cpu(asks), victims))
+        policy.plan_with(&preemptor("a", 0, cpu(asks)), budget, |victims| policy.fits(&cpu(asks), victims))
     };
     let mut budget = EvictionBudget::start_empty(0);
     assert_eq!(plan(&budget, 4).unwrap().victims.len(), 2);
@@ -26,13 +26,13 @@ fn a_fleet_s_evictions_are_bounded_in_every_stretch_of_time() {
 }
 
 #[test]
-fn a_claim_larger_than_the_bucket_is_met_once_it_is_full_and_paid_back_before_the_next() {
+fn an_attempt_larger_than_the_bucket_is_made_once_it_is_full_and_paid_back_before_the_next() {
     let world = lent(&[2, 2, 2, 2, 2]);
     let rate = EvictionRate { evictions: 2, seconds: 60 };
     let at = |now: i64, budget: &EvictionBudget| {
         let mut world = World { now, ..world.clone() };
         world.policy.bounds.rate = rate;
-        world.plan_with(&claim("a", 0, cpu(6)), budget, |victims| world.fits(&cpu(6), victims))
+        world.plan_with(&preemptor("a", 0, cpu(6)), budget, |victims| world.fits(&cpu(6), victims))
     };
     let mut budget = EvictionBudget::start_empty(1000);
     let why = at(1059, &budget).unwrap_err();
@@ -57,11 +57,11 @@ fn a_claim_larger_than_the_bucket_is_met_once_it_is_full_and_paid_back_before_th
 }
 
 #[test]
-fn one_claim_takes_so_many_victims_at_most() {
+fn one_attempt_takes_so_many_victims_at_most() {
     let mut world = lent(&[1; 10]);
     world.policy.bounds.victims = 3;
-    assert_eq!(world.victims(&claim("a", 0, cpu(3))).len(), 3);
-    let why = world.refusal(&claim("a", 0, cpu(4)));
+    assert_eq!(world.victims(&preemptor("a", 0, cpu(3))).len(), 3);
+    let why = world.refusal(&preemptor("a", 0, cpu(4)));
     assert_eq!(why.to_string(), "preemption for cpu 4: 4 jobs would have to be evicted, and one attempt may evict 3");
 }
 
@@ -71,15 +71,15 @@ fn a_job_that_was_taken_from_is_left_alone_longer_each_time() {
     let bounds = world.policy.bounds;
     // Never taken from: at once, for there the least is lost.
     world.now = 1;
-    assert_eq!(world.victims(&claim("a", 0, cpu(6))), ["b0"]);
+    assert_eq!(world.victims(&preemptor("a", 0, cpu(6))), ["b0"]);
     for (count, pause) in [(1, 60), (2, 120)] {
         world.running[0].evictions = EvictionHistory { count, last: Some(500) };
         world.running[0].started = Some(550);
         world.now = 549 + pause;
-        let why = world.refusal(&claim("a", 0, cpu(6)));
+        let why = world.refusal(&preemptor("a", 0, cpu(6)));
         assert_eq!((why.again_at(), why.exempt), (Some(550 + pause), [(Exemption::CoolsDown, 1)].into()));
         world.now = 550 + pause;
-        assert_eq!(world.victims(&claim("a", 0, cpu(6))), ["b0"]);
+        assert_eq!(world.victims(&preemptor("a", 0, cpu(6))), ["b0"]);
     }
     world.running[0].evictions.count = 60;
     assert_eq!(bounds.cools_until(&world.running[0]), Some(550 + bounds.longest));
@@ -92,22 +92,22 @@ fn a_job_that_was_taken_from_too_often_is_left_alone_until_it_makes_progress_l4(
     world.now = 3000;
     world.running[0].started = Some(0);
     world.running[0].evictions = EvictionHistory { count: 3, last: Some(-9000) };
-    let why = world.refusal(&claim("a", 0, cpu(6)));
+    let why = world.refusal(&preemptor("a", 0, cpu(6)));
     assert_eq!((why.again_at(), why.exempt), (Some(3600), [(Exemption::TooOften, 1)].into()));
     assert_eq!(EvictionHistory::after_eviction(&world.running[0], &bounds, 3000).count, 4);
     for progress in [|world: &mut World| world.now = 3600, |world: &mut World| world.running[0].progressed = true] {
         let mut world = world.clone();
         progress(&mut world);
-        assert_eq!(world.victims(&claim("a", 0, cpu(6))), ["b0"]);
+        assert_eq!(world.victims(&preemptor("a", 0, cpu(6))), ["b0"]);
         let next = EvictionHistory::after_eviction(&world.running[0], &bounds, world.now);
         assert_eq!(next, EvictionHistory { count: 1, last: Some(world.now) });
     }
 }
 
 #[test]
-fn a_claimant_whose_claims_come_to_nothing_waits_longer_each_time() {
+fn a_preemptor_whose_attempts_come_to_nothing_waits_longer_each_time() {
     let world = lent(&[10]);
-    let mut asks = claim("a", 0, cpu(6));
+    let mut asks = preemptor("a", 0, cpu(6));
     let plan = world.plan_evictions(&asks).unwrap();
     assert_eq!(plan.hold.what, cpu(6));
     assert_eq!((plan.hold.holds_until(1299), plan.hold.holds_until(1300)), (Some(1300), None));
@@ -123,8 +123,8 @@ fn a_claimant_whose_claims_come_to_nothing_waits_longer_each_time() {
 }
 
 #[test]
-fn who_fits_already_claims_nothing() {
-    assert_eq!(lent(&[2]).refusal(&claim("a", 0, cpu(6))).refused, AttemptRefusal::Unneeded);
+fn who_fits_already_preempts_nothing() {
+    assert_eq!(lent(&[2]).refusal(&preemptor("a", 0, cpu(6))).refused, AttemptRefusal::Unneeded);
 }
 
 proptest! {
@@ -143,7 +143,7 @@ proptest! {
                 prop_assert!(budget.can_afford(rate, wanted, at) && !budget.can_afford(rate, wanted, at - 1));
             }
         }
-        // In any stretch at most what the time refills and what a full budget holds, or one claim takes.
+        // In any stretch at most what the time refills and what a full budget holds, or one attempt takes.
         let most = i64::from(evictions).max(5);
         for (i, from) in let_through.iter().enumerate() {
             for (j, to) in let_through.iter().enumerate().skip(i) {

@@ -1,4 +1,4 @@
-//! Rounds of starts and claims, until nothing moves: that there is an end, and who takes whom on the way.
+//! Rounds of starts and preemptions, until nothing moves: that there is an end, and who takes whom on the way.
 
 use proptest::{prelude::*, strategy::Strategy};
 
@@ -18,7 +18,7 @@ struct Game {
     draws: Vec<u8>,
     /// Who took whom, in order.
     taken: Vec<(JobId, JobId)>,
-    claims: usize,
+    preemptions: usize,
     starts: usize,
 }
 
@@ -31,9 +31,9 @@ impl Game {
 
     fn free(&self, at: usize, victims: &[&Victim]) -> Resources {
         let mut free = self.rooms[at].clone();
-        for holder in self.world.running.iter().filter(|holder| self.bound[&holder.id] == Some(at)) {
-            let gone = victims.iter().find(|victim| victim.id == holder.id);
-            let mut stays = holder.charge.clone();
+        for candidate in self.world.running.iter().filter(|candidate| self.bound[&candidate.id] == Some(at)) {
+            let gone = victims.iter().find(|victim| victim.id == candidate.id);
+            let mut stays = candidate.charge.clone();
             gone.iter().for_each(|gone| stays.saturating_sub(&gone.frees));
             free.saturating_sub(&stays);
         }
@@ -74,22 +74,22 @@ impl Game {
             .map_or_else(|| job.charge.clone(), |gang| gang.tasks[0].request.times(u64::from(gang.min_available)))
     }
 
-    fn claim_of(&self, job: &RunningJob) -> Preemptor {
+    fn preemptor_of(&self, job: &RunningJob) -> Preemptor {
         let asks = Self::minimum(job);
         let frees = [Some(self.world.free()), self.bound[&job.id].map(|at| self.free(at, &[]))];
         let short = |(name, asked): &(&ResourceName, Quantity)| {
             frees.iter().flatten().any(|free| free.get(name.as_str()) < *asked)
         };
         let lacks = asks.iter().filter(short).map(|(name, _)| name.clone()).collect();
-        Preemptor { id: job.id.clone(), lacks, ..super::claim(job.queue.as_str(), job.priority, asks) }
+        Preemptor { id: job.id.clone(), lacks, ..super::preemptor(job.queue.as_str(), job.priority, asks) }
     }
 
-    /// One start or one claim, drawn among all that can be; false if none can.
+    /// One start or one preemption, drawn among all that can be; false if none can.
     fn step(&mut self) -> bool {
         let first = self.draw(self.waiting.len());
         let order: Vec<usize> = (0..self.waiting.len()).map(|i| (i + first) % self.waiting.len()).collect();
-        let claims_first = self.draw(3) == 0;
-        if claims_first && self.claim(&order) {
+        let preempts_first = self.draw(3) == 0;
+        if preempts_first && self.preempt(&order) {
             return true;
         }
         for at in &order {
@@ -99,21 +99,22 @@ impl Game {
                 return true;
             }
         }
-        self.claim(&order)
+        self.preempt(&order)
     }
 
-    /// The first in this order whose claim is met starts.
-    fn claim(&mut self, order: &[usize]) -> bool {
+    /// The first in this order for whom there are victims starts.
+    fn preempt(&mut self, order: &[usize]) -> bool {
         for at in order.iter().copied() {
-            let claim = self.claim_of(&self.waiting[at]);
+            let preemptor = self.preemptor_of(&self.waiting[at]);
             let budget = EvictionBudget::start_full(self.world.policy.bounds.rate, self.world.now);
-            let plan = self.world.plan_with(&claim, &budget, |victims| self.fits(&claim.id, &claim.asks, victims));
+            let plan =
+                self.world.plan_with(&preemptor, &budget, |victims| self.fits(&preemptor.id, &preemptor.asks, victims));
             let Ok(plan) = plan else { continue };
             for victim in &plan.victims {
-                self.evict(victim, &claim.id);
+                self.evict(victim, &preemptor.id);
             }
-            self.claims += 1;
-            let at = self.waiting.iter().position(|job| job.id == claim.id).unwrap();
+            self.preemptions += 1;
+            let at = self.waiting.iter().position(|job| job.id == preemptor.id).unwrap();
             self.start(at);
             return true;
         }
@@ -121,7 +122,7 @@ impl Game {
     }
 
     fn evict(&mut self, victim: &Victim, by: &JobId) {
-        let at = self.world.running.iter().position(|holder| holder.id == victim.id).unwrap();
+        let at = self.world.running.iter().position(|candidate| candidate.id == victim.id).unwrap();
         match &victim.taken {
             EvictedPart::Whole => {
                 let job = self.world.running.remove(at);
@@ -129,18 +130,18 @@ impl Game {
                 self.taken.push((by.clone(), victim.id.clone()));
             }
             EvictedPart::Surplus(less) => {
-                let holder = &mut self.world.running[at];
-                let gang = holder.elastic.as_mut().unwrap();
+                let candidate = &mut self.world.running[at];
+                let gang = candidate.elastic.as_mut().unwrap();
                 *gang.tasks[0].placed.get_mut("a").unwrap() -= less.tasks["w"];
-                holder.charge.saturating_sub(&victim.frees);
+                candidate.charge.saturating_sub(&victim.frees);
             }
         }
         self.world.settle();
     }
 
     fn standing(&self) -> Vec<usize> {
-        let claim = super::claim("q0", 0, Resources::new());
-        Model::new(&self.world, &claim).standing()
+        let preemptor = super::preemptor("q0", 0, Resources::new());
+        Model::new(&self.world, &preemptor).standing()
     }
 
     fn has_pair(&self) -> bool {
@@ -168,7 +169,7 @@ fn game(one_priority: bool) -> impl Strategy<Value = Game> {
                 job.priority = if one_priority { 0 } else { job.priority };
             }
             let bound = waiting.iter().zip(bound).map(|(job, bound)| (job.id.clone(), bound)).collect();
-            Game { world, waiting, rooms, bound, draws, taken: Vec::new(), claims: 0, starts: 0 }
+            Game { world, waiting, rooms, bound, draws, taken: Vec::new(), preemptions: 0, starts: 0 }
         },
     )
 }
@@ -192,7 +193,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_claim_and_every_start_makes_the_standing_greater_so_there_is_a_last_one_l4(mut game in game(false)) {
+    fn every_preemption_and_every_start_makes_the_standing_greater_so_there_is_a_last_l4(mut game in game(false)) {
         let mut before = game.standing();
         while game.step() {
             let now = game.standing();
@@ -202,10 +203,10 @@ proptest! {
     }
 
     #[test]
-    fn of_one_priority_a_job_claims_once_and_no_two_jobs_take_each_other(mut game in game(true)) {
+    fn of_one_priority_a_job_preempts_once_and_no_two_jobs_take_each_other(mut game in game(true)) {
         let jobs = game.waiting.len();
         while game.step() {
-            prop_assert!(game.claims <= jobs, "{:?}", game.taken);
+            prop_assert!(game.preemptions <= jobs, "{:?}", game.taken);
         }
         prop_assert!(!game.has_pair(), "{:?}", game.taken);
     }
@@ -219,20 +220,20 @@ fn how_many_rounds() {
 
     for one_priority in [true, false] {
         let mut runner = TestRunner::deterministic();
-        let (mut jobs, mut claims, mut starts, mut most, mut pairs, mut games) = (0, 0, 0, 0, 0, 0);
+        let (mut jobs, mut preemptions, mut starts, mut most, mut pairs, mut games) = (0, 0, 0, 0, 0, 0);
         for _ in 0..3000 {
             let tree = game(one_priority).new_tree(&mut runner).unwrap();
             let mut game = tree.current();
             jobs += game.waiting.len();
             while game.step() {}
-            claims += game.claims;
+            preemptions += game.preemptions;
             starts += game.starts;
-            most = most.max(game.claims);
+            most = most.max(game.preemptions);
             pairs += usize::from(game.has_pair());
             games += 1;
         }
         println!(
-            "one priority {one_priority}: {games} games, {jobs} jobs, {starts} starts, {claims} claims, at most {most} in a \
+            "one priority {one_priority}: {games} games, {jobs} jobs, {starts} starts, {preemptions} preemptions, at most {most} in a \
              game; in {pairs} games two took each other"
         );
     }
@@ -245,13 +246,13 @@ fn preemption_and_reclaim_do_not_take_turns() {
     let big = |id: &str, queue: &str| RunningJob { priority: 9, ..job_of(id, queue, 6) };
     let small = |id: &str, queue: &str| job_of(id, queue, 5);
     fn job_of(id: &str, queue: &str, size: i64) -> RunningJob {
-        RunningJob { preemptable: Some(true), ..holder(id, queue, 0, cpu(size)) }
+        RunningJob { preemptable: Some(true), ..candidate(id, queue, 0, cpu(size)) }
     }
     let world = World::new(cpu(6)).queue("a", "", cpu(5)).queue("b", "", cpu(5));
     let waiting = vec![small("a-small", "a"), big("a-big", "a"), small("b-small", "b"), big("b-big", "b")];
     let bound = waiting.iter().map(|job| (job.id.clone(), None)).collect();
     let rooms = [cpu(6), cpu(0)];
-    let mut game = Game { world, waiting, rooms, bound, draws: vec![0], taken: Vec::new(), claims: 0, starts: 0 };
+    let mut game = Game { world, waiting, rooms, bound, draws: vec![0], taken: Vec::new(), preemptions: 0, starts: 0 };
     let mut steps = 0;
     while game.step() {
         steps += 1;

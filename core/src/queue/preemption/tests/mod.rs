@@ -38,8 +38,8 @@ impl World {
         self
     }
 
-    pub(crate) fn runs(mut self, holder: RunningJob) -> Self {
-        self.running.push(holder);
+    pub(crate) fn runs(mut self, candidate: RunningJob) -> Self {
+        self.running.push(candidate);
         self.settle();
         self
     }
@@ -48,8 +48,8 @@ impl World {
         self.queues.get_mut(name).unwrap()
     }
 
-    pub(crate) fn holder(&mut self, id: &str) -> &mut RunningJob {
-        self.running.iter_mut().find(|holder| holder.id.as_str() == id).unwrap()
+    pub(crate) fn candidate(&mut self, id: &str) -> &mut RunningJob {
+        self.running.iter_mut().find(|candidate| candidate.id.as_str() == id).unwrap()
     }
 
     pub(crate) fn path(&self, queue: &QueueName) -> Vec<QueueName> {
@@ -60,10 +60,10 @@ impl World {
     /// Works out anew what queues use.
     pub(crate) fn settle(&mut self) {
         self.queues.values_mut().for_each(|account| account.used = Resources::new());
-        for holder in &self.running {
-            for name in self.path(&holder.queue) {
+        for candidate in &self.running {
+            for name in self.path(&candidate.queue) {
                 if let Some(account) = self.queues.get_mut(&name) {
-                    account.used.add(&holder.charge);
+                    account.used.add(&candidate.charge);
                 }
             }
         }
@@ -71,7 +71,7 @@ impl World {
 
     pub(crate) fn free(&self) -> Resources {
         let mut free = self.fleet.clone();
-        self.running.iter().for_each(|holder| free.saturating_sub(&holder.charge));
+        self.running.iter().for_each(|candidate| free.saturating_sub(&candidate.charge));
         free
     }
 
@@ -81,28 +81,28 @@ impl World {
         asks.fits_in(&free)
     }
 
-    pub(crate) fn plan_evictions(&self, claim: &Preemptor) -> Result<EvictionPlan, Box<NoEvictions>> {
+    pub(crate) fn plan_evictions(&self, preemptor: &Preemptor) -> Result<EvictionPlan, Box<NoEvictions>> {
         let budget = EvictionBudget::start_full(self.policy.bounds.rate, self.now);
-        self.plan_with(claim, &budget, |victims| self.fits(&claim.asks, victims))
+        self.plan_with(preemptor, &budget, |victims| self.fits(&preemptor.asks, victims))
     }
 
     pub(crate) fn plan_with(
         &self,
-        claim: &Preemptor,
+        preemptor: &Preemptor,
         budget: &EvictionBudget,
         fits: impl FnMut(&[&Victim]) -> bool,
     ) -> Result<EvictionPlan, Box<NoEvictions>> {
         let Self { queues, running, fleet, policy, now } = self;
-        plan_evictions(&PreemptionInput { queues, running, fleet, policy, budget, now: *now }, claim, fits)
+        plan_evictions(&PreemptionInput { queues, running, fleet, policy, budget, now: *now }, preemptor, fits)
     }
 
     /// Who gives way, with the pods that a job spares.
-    pub(crate) fn victims(&self, claim: &Preemptor) -> Vec<String> {
-        names(&self.plan_evictions(claim).unwrap())
+    pub(crate) fn victims(&self, preemptor: &Preemptor) -> Vec<String> {
+        names(&self.plan_evictions(preemptor).unwrap())
     }
 
-    pub(crate) fn refusal(&self, claim: &Preemptor) -> NoEvictions {
-        *self.plan_evictions(claim).unwrap_err()
+    pub(crate) fn refusal(&self, preemptor: &Preemptor) -> NoEvictions {
+        *self.plan_evictions(preemptor).unwrap_err()
     }
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn cpu(units: i64) -> Resources {
     amounts(&[("cpu", units)])
 }
 
-pub(crate) fn holder(id: &str, queue: &str, started: i64, charge: Resources) -> RunningJob {
+pub(crate) fn candidate(id: &str, queue: &str, started: i64, charge: Resources) -> RunningJob {
     RunningJob {
         id: id.into(),
         queue: queue.into(),
@@ -146,10 +146,10 @@ pub(crate) fn elastic(id: &str, queue: &str, started: i64, pods: &[u32], min: u3
     let task = PlacedTask { name: "w".into(), request: cpu(1), priority: 0, min: 0, fixed: false, placed };
     let gang =
         ElasticGang { tasks: vec![task], min_available: min, strategy: Strategy::Aggregated, tie: Tie::Ascending };
-    RunningJob { elastic: Some(gang), ..holder(id, queue, started, cpu(pods.iter().copied().map(i64::from).sum())) }
+    RunningJob { elastic: Some(gang), ..candidate(id, queue, started, cpu(pods.iter().copied().map(i64::from).sum())) }
 }
 
-pub(crate) fn claim(queue: &str, priority: i32, asks: Resources) -> Preemptor {
+pub(crate) fn preemptor(queue: &str, priority: i32, asks: Resources) -> Preemptor {
     Preemptor {
         id: "preemptor".into(),
         queue: queue.into(),
@@ -167,12 +167,12 @@ fn lent(sizes: &[i64]) -> World {
     sizes
         .iter()
         .enumerate()
-        .fold(world, |world, (i, size)| world.runs(holder(&format!("b{i}"), "b", i as i64, cpu(*size))))
+        .fold(world, |world, (i, size)| world.runs(candidate(&format!("b{i}"), "b", i as i64, cpu(*size))))
 }
 
 #[test]
 fn lent_capacity_comes_back_defect_13() {
-    let plan = lent(&[2, 2, 2, 2, 2]).plan_evictions(&claim("a", 0, cpu(4))).unwrap();
+    let plan = lent(&[2, 2, 2, 2, 2]).plan_evictions(&preemptor("a", 0, cpu(4))).unwrap();
     assert_eq!(names(&plan), ["b4", "b3"]);
     assert_eq!(plan.frees, cpu(4));
     let said = plan.victims[0].why.to_string();
@@ -182,8 +182,8 @@ fn lent_capacity_comes_back_defect_13() {
 #[test]
 fn what_a_queue_deserves_covers_its_oldest_jobs_and_nobody_takes_them() {
     let world = lent(&[2, 2, 2, 2, 2]);
-    assert_eq!(world.victims(&claim("a", 0, cpu(6))), ["b4", "b3", "b2"]);
-    let why = world.refusal(&claim("a", 0, cpu(7)));
+    assert_eq!(world.victims(&preemptor("a", 0, cpu(6))), ["b4", "b3", "b2"]);
+    let why = world.refusal(&preemptor("a", 0, cpu(7)));
     assert_eq!(
         why.to_string(),
         "preemption for cpu 7: no job may be evicted for it: queue a would use cpu 7 and deserves 6; left alone: 5 out of reach of \
@@ -192,7 +192,7 @@ fn what_a_queue_deserves_covers_its_oldest_jobs_and_nobody_takes_them() {
     // Also where that is not enough: b0 and b1 stay.
     let mut world = world;
     world.account("a").deserved = [("cpu".into(), Quantity::from_units(9))].into_iter().collect();
-    let why = world.refusal(&claim("a", 0, cpu(7)));
+    let why = world.refusal(&preemptor("a", 0, cpu(7)));
     assert_eq!(why.token(), "TooFewVictims");
     assert_eq!(
         why.to_string(),
@@ -205,24 +205,27 @@ fn what_a_queue_deserves_covers_its_oldest_jobs_and_nobody_takes_them() {
 fn a_job_larger_than_what_is_left_borrows_and_takes_no_seat_from_those_after_it() {
     let world = lent(&[2, 6, 2]);
     // b0 and b2 are covered: together they are what b deserves. b1 is not, though it came before b2.
-    assert_eq!(world.victims(&claim("a", 0, cpu(2))), ["b1"]);
+    assert_eq!(world.victims(&preemptor("a", 0, cpu(2))), ["b1"]);
     let mut world = world;
-    world.holder("b1").preemptable = Some(false);
-    assert_eq!(world.refusal(&claim("a", 0, cpu(2))).exempt, [(Exemption::Covered, 2), (Exemption::SaysNo, 1)].into());
+    world.candidate("b1").preemptable = Some(false);
+    assert_eq!(
+        world.refusal(&preemptor("a", 0, cpu(2))).exempt,
+        [(Exemption::Covered, 2), (Exemption::SaysNo, 1)].into()
+    );
 }
 
 #[test]
-fn the_claimant_s_queue_stays_within_what_it_deserves_with_all_of_the_gang() {
-    let world = lent(&[2, 2, 2, 2, 2]).runs(holder("a0", "a", 0, cpu(3)));
-    let why = world.refusal(&claim("a", 0, cpu(4))).entitled.unwrap_err();
+fn the_preemptor_s_queue_stays_within_what_it_deserves_with_all_of_the_gang() {
+    let world = lent(&[2, 2, 2, 2, 2]).runs(candidate("a0", "a", 0, cpu(3)));
+    let why = world.refusal(&preemptor("a", 0, cpu(4))).entitled.unwrap_err();
     assert_eq!(why.to_string(), "queue a would use cpu 7 and deserves 6");
     // On every resource that it states, not only the one that is short: on the others it would borrow, and be taken
     // from in turn.
     let world = World::new(amounts(&[("cpu", 9), ("gpu", 2)]))
         .queue("a", "", amounts(&[("cpu", 1), ("gpu", 2)]))
         .queue("b", "", amounts(&[("cpu", 8)]))
-        .runs(holder("b0", "b", 0, amounts(&[("gpu", 2)])));
-    let mut asks = claim("a", 0, amounts(&[("cpu", 2), ("gpu", 1)]));
+        .runs(candidate("b0", "b", 0, amounts(&[("gpu", 2)])));
+    let mut asks = preemptor("a", 0, amounts(&[("cpu", 2), ("gpu", 1)]));
     asks.lacks = ["gpu".into()].into();
     assert_eq!(world.refusal(&asks).entitled.unwrap_err().to_string(), "queue a would use cpu 2 and deserves 1");
     asks.asks = amounts(&[("cpu", 1), ("gpu", 1)]);
@@ -232,8 +235,8 @@ fn the_claimant_s_queue_stays_within_what_it_deserves_with_all_of_the_gang() {
 #[test]
 fn a_queue_takes_back_only_resources_that_it_states() {
     let world = World::new(cpu(4)).queue("a", "", amounts(&[("gpu", 8)])).queue("b", "", amounts(&[]));
-    let world = world.runs(holder("b0", "b", 0, cpu(4)));
-    let why = world.refusal(&claim("a", 0, cpu(2)));
+    let world = world.runs(candidate("b0", "b", 0, cpu(4)));
+    let why = world.refusal(&preemptor("a", 0, cpu(2)));
     assert_eq!(why.entitled.unwrap_err().to_string(), "queue a deserves no cpu");
 }
 
@@ -249,49 +252,53 @@ fn departments() -> World {
 
 #[test]
 fn a_leaf_without_a_word_of_its_own_takes_back_what_its_department_deserves() {
-    let world = departments().runs(holder("x2a", "x2", 0, cpu(6))).runs(holder("x2b", "x2", 1, cpu(4)));
-    assert_eq!(world.victims(&claim("y1", 0, cpu(4))), ["x2b"]);
+    let world = departments().runs(candidate("x2a", "x2", 0, cpu(6))).runs(candidate("x2b", "x2", 1, cpu(4)));
+    assert_eq!(world.victims(&preemptor("y1", 0, cpu(4))), ["x2b"]);
     // Not from its own department: there it deserves nothing.
-    let world = departments().runs(holder("x1a", "x1", 0, cpu(10)));
-    assert_eq!(world.refusal(&claim("x2", 0, cpu(2))).refused, AttemptRefusal::Nobody);
+    let world = departments().runs(candidate("x1a", "x1", 0, cpu(10)));
+    assert_eq!(world.refusal(&preemptor("x2", 0, cpu(2))).refused, AttemptRefusal::Nobody);
 }
 
 #[test]
 fn a_department_covers_its_jobs_against_others_and_a_leaf_against_its_siblings() {
     // x2 borrows within x; x as a whole does not.
-    let world = departments().runs(holder("x2a", "x2", 0, cpu(6))).runs(holder("y1a", "y1", 1, cpu(4)));
-    assert_eq!(world.victims(&claim("x1", 0, cpu(4))), ["x2a"]);
+    let world = departments().runs(candidate("x2a", "x2", 0, cpu(6))).runs(candidate("y1a", "y1", 1, cpu(4)));
+    assert_eq!(world.victims(&preemptor("x1", 0, cpu(4))), ["x2a"]);
     let mut world = world;
     world.account("y").deserved = [("cpu".into(), Quantity::from_units(8))].into_iter().collect();
-    let why = world.refusal(&claim("y1", 0, cpu(2)));
+    let why = world.refusal(&preemptor("y1", 0, cpu(2)));
     assert_eq!(why.exempt, [(Exemption::Covered, 1), (Exemption::NotLower, 1)].into());
     // What a leaf covers sits down first in the department, however late it came.
-    let world = departments().runs(holder("x2a", "x2", 0, cpu(6))).runs(holder("x1a", "x1", 1, cpu(4)));
-    assert_eq!(world.victims(&claim("y1", 0, cpu(4))), ["x2a"]);
+    let world = departments().runs(candidate("x2a", "x2", 0, cpu(6))).runs(candidate("x1a", "x1", 1, cpu(4)));
+    assert_eq!(world.victims(&preemptor("y1", 0, cpu(4))), ["x2a"]);
 }
 
 #[test]
 fn every_queue_on_the_way_must_be_reclaimable() {
     for queue in ["x2", "x"] {
-        let mut world = departments().runs(holder("x2a", "x2", 0, cpu(10)));
+        let mut world = departments().runs(candidate("x2a", "x2", 0, cpu(10)));
         world.account(queue).reclaimable = false;
-        assert_eq!(world.refusal(&claim("y1", 0, cpu(4))).exempt, [(Exemption::NotReclaimable, 1)].into(), "{queue}");
+        assert_eq!(
+            world.refusal(&preemptor("y1", 0, cpu(4))).exempt,
+            [(Exemption::NotReclaimable, 1)].into(),
+            "{queue}"
+        );
     }
     // The common one is not on the way.
-    let mut world = departments().runs(holder("x2a", "x2", 0, cpu(10)));
+    let mut world = departments().runs(candidate("x2a", "x2", 0, cpu(10)));
     world.account("x").reclaimable = false;
-    assert_eq!(world.victims(&claim("x1", 0, cpu(4))), ["x2a"]);
+    assert_eq!(world.victims(&preemptor("x1", 0, cpu(4))), ["x2a"]);
 }
 
 #[test]
 fn no_queue_falls_below_its_guarantee() {
     for queue in ["x2", "x"] {
-        let mut world = departments().runs(holder("x2a", "x2", 0, cpu(7))).runs(holder("x2b", "x2", 1, cpu(3)));
+        let mut world = departments().runs(candidate("x2a", "x2", 0, cpu(7))).runs(candidate("x2b", "x2", 1, cpu(3)));
         world.account(queue).guarantee = amounts(&[("cpu", 6), ("gpu", 9)]);
         world.account(queue).deserved = Limits::unlimited();
         // The first one is larger than the guarantee, which is all that is deserved, but fills it.
-        assert_eq!(world.refusal(&claim("y1", 0, cpu(4))).exempt, [(Exemption::Covered, 1)].into(), "{queue}");
-        assert_eq!(world.victims(&claim("y1", 0, cpu(3))), ["x2b"], "{queue}");
+        assert_eq!(world.refusal(&preemptor("y1", 0, cpu(4))).exempt, [(Exemption::Covered, 1)].into(), "{queue}");
+        assert_eq!(world.victims(&preemptor("y1", 0, cpu(3))), ["x2b"], "{queue}");
     }
 }
 
@@ -299,11 +306,11 @@ fn no_queue_falls_below_its_guarantee() {
 fn surplus_is_covered_as_far_as_it_goes() {
     let world = World::new(cpu(10)).queue("a", "", cpu(9)).queue("b", "", cpu(3));
     let mut world = world.runs(elastic("b0", "b", 0, &[10], 1));
-    assert_eq!(world.victims(&claim("a", 0, cpu(7))), ["b0-7"]);
-    assert_eq!(world.refusal(&claim("a", 0, cpu(8))).token(), "TooFewVictims");
+    assert_eq!(world.victims(&preemptor("a", 0, cpu(7))), ["b0-7"]);
+    assert_eq!(world.refusal(&preemptor("a", 0, cpu(8))).token(), "TooFewVictims");
     world.account("b").guarantee = cpu(5);
-    assert_eq!(world.victims(&claim("a", 0, cpu(5))), ["b0-5"]);
-    assert_eq!(world.refusal(&claim("a", 0, cpu(6))).token(), "TooFewVictims");
+    assert_eq!(world.victims(&preemptor("a", 0, cpu(5))), ["b0-5"]);
+    assert_eq!(world.refusal(&preemptor("a", 0, cpu(6))).token(), "TooFewVictims");
 }
 
 #[test]
@@ -311,7 +318,7 @@ fn who_says_no_is_protected_or_not_ours_is_left_alone() {
     let spare = |change: fn(&mut World)| {
         let mut world = lent(&[10]);
         change(&mut world);
-        world.refusal(&claim("a", 0, cpu(6))).exempt
+        world.refusal(&preemptor("a", 0, cpu(6))).exempt
     };
     assert_eq!(spare(|world| world.running[0].preemptable = Some(false)), [(Exemption::SaysNo, 1)].into());
     assert_eq!(spare(|world| world.running[0].namespace = "kube-system".into()), [(Exemption::Protected, 1)].into());
@@ -325,17 +332,17 @@ fn who_borrows_other_resources_or_holds_nothing_that_is_lacking_is_left_alone() 
     let world = World::new(amounts(&[("cpu", 8), ("gpu", 4)]))
         .queue("a", "", amounts(&[("cpu", 4), ("gpu", 4)]))
         .queue("b", "", amounts(&[("cpu", 1), ("gpu", 2)]))
-        .runs(holder("gpus", "b", 0, amounts(&[("cpu", 4), ("gpu", 2)])))
-        .runs(holder("cpus", "b", 1, cpu(4)));
-    let mut asks = claim("a", 0, amounts(&[("cpu", 2), ("gpu", 4)]));
+        .runs(candidate("gpus", "b", 0, amounts(&[("cpu", 4), ("gpu", 2)])))
+        .runs(candidate("cpus", "b", 1, cpu(4)));
+    let mut asks = preemptor("a", 0, amounts(&[("cpu", 2), ("gpu", 4)]));
     asks.lacks = ["gpu".into()].into();
     assert_eq!(world.refusal(&asks).exempt, [(Exemption::OverElsewhere, 1), (Exemption::NoHelp, 1)].into());
 }
 
 #[test]
 fn jobs_of_a_queue_that_is_gone_may_be_taken_back() {
-    let world = World::new(cpu(4)).queue("a", "", cpu(4)).runs(holder("lost", "deleted", 0, cpu(4)));
-    let plan = world.plan_evictions(&claim("a", 0, cpu(1))).unwrap();
+    let world = World::new(cpu(4)).queue("a", "", cpu(4)).runs(candidate("lost", "deleted", 0, cpu(4)));
+    let plan = world.plan_evictions(&preemptor("a", 0, cpu(1))).unwrap();
     assert_eq!(names(&plan), ["lost"]);
     let said = plan.victims[0].why.to_string();
     assert_eq!(said, "queue a reclaims what it deserves: queue deleted used cpu 4 and deserves none");
@@ -343,34 +350,34 @@ fn jobs_of_a_queue_that_is_gone_may_be_taken_back() {
 
 /// Two queues that deserve 4 and 6 of 10, and a gang of 8 in the first that came at 0 and started at 300.
 fn turn(other: i64) -> World {
-    let big = RunningJob { created: 0, ..holder("big", "a", 300, cpu(8)) };
+    let big = RunningJob { created: 0, ..candidate("big", "a", 300, cpu(8)) };
     let world = World::new(cpu(10)).queue("a", "", cpu(4)).queue("b", "", cpu(6)).runs(big);
-    let mut world = if other > 0 { world.runs(holder("other", "a", 300, cpu(other))) } else { world };
+    let mut world = if other > 0 { world.runs(candidate("other", "a", 300, cpu(other))) } else { world };
     world.now = 599;
     world
 }
 
 #[test]
 fn who_alone_has_more_than_its_queue_deserves_has_a_turn_as_long_as_its_queue_did_without() {
-    let claim = claim("b", 0, cpu(4));
+    let preemptor = preemptor("b", 0, cpu(4));
     let mut world = turn(0);
-    let refused = world.refusal(&claim);
+    let refused = world.refusal(&preemptor);
     assert_eq!(refused.exempt, [(Exemption::Turn, 1)].into());
     // 4 for 300 seconds are 4 more than deserved for 300 seconds.
     assert_eq!(refused.again_at(), Some(600));
     world.now = 600;
-    assert_eq!(world.victims(&claim), ["big"]);
+    assert_eq!(world.victims(&preemptor), ["big"]);
 }
 
 #[test]
 fn who_did_not_wait_or_is_not_alone_has_no_turn() {
-    let claim = claim("b", 0, cpu(4));
+    let preemptor = preemptor("b", 0, cpu(4));
     let mut idle = turn(0);
-    idle.holder("big").created = 300;
-    assert_eq!(idle.victims(&claim), ["big"]);
-    assert_eq!(turn(1).victims(&claim), ["big"]);
+    idle.candidate("big").created = 300;
+    assert_eq!(idle.victims(&preemptor), ["big"]);
+    assert_eq!(turn(1).victims(&preemptor), ["big"]);
     let mut evicted = turn(0);
-    evicted.holder("big").evictions = EvictionHistory { count: 1, last: Some(200) };
+    evicted.candidate("big").evictions = EvictionHistory { count: 1, last: Some(200) };
     evicted.now = 400;
-    assert_eq!(evicted.victims(&claim), ["big"], "100 seconds, since it last gave way");
+    assert_eq!(evicted.victims(&preemptor), ["big"], "100 seconds, since it last gave way");
 }

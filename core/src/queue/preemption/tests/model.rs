@@ -6,18 +6,18 @@ use crate::resources::ResourceName;
 /// See the module.
 pub(crate) struct Model<'a> {
     world: &'a World,
-    claim: &'a Preemptor,
+    preemptor: &'a Preemptor,
     /// Covered minimums, and pods of surplus that are covered, by queue and job.
     covered: BTreeMap<(QueueName, JobId), (bool, u32)>,
-    preemptor: BTreeSet<QueueName>,
+    covers_preemptor: BTreeSet<QueueName>,
 }
 
 impl<'a> Model<'a> {
-    pub(crate) fn new(world: &'a World, claim: &'a Preemptor) -> Self {
-        let mut model = Self { world, claim, covered: BTreeMap::new(), preemptor: BTreeSet::new() };
+    pub(crate) fn new(world: &'a World, preemptor: &'a Preemptor) -> Self {
+        let mut model = Self { world, preemptor, covered: BTreeMap::new(), covers_preemptor: BTreeSet::new() };
         let mut names: Vec<&QueueName> = world.queues.keys().collect();
         names.sort_by_key(|name| std::cmp::Reverse(world.path(name).len()));
-        names.into_iter().for_each(|name| model.seat(name));
+        names.into_iter().for_each(|name| model.cover_queue(name));
         model
     }
 
@@ -27,14 +27,14 @@ impl<'a> Model<'a> {
         for depth in (1..6).rev() {
             for priority in (0..5).rev() {
                 let here = |((queue, id), (minimum, _)): (&(QueueName, JobId), &(bool, u32))| {
-                    let holder = self.world.running.iter().find(|holder| holder.id == *id).unwrap();
-                    *minimum && holder.priority == priority && self.world.path(queue).len() == depth
+                    let candidate = self.world.running.iter().find(|candidate| candidate.id == *id).unwrap();
+                    *minimum && candidate.priority == priority && self.world.path(queue).len() == depth
                 };
                 standing.push(self.covered.iter().filter(|entry| here(*entry)).count());
             }
         }
         for priority in (0..5).rev() {
-            standing.push(self.world.running.iter().filter(|holder| holder.priority == priority).count());
+            standing.push(self.world.running.iter().filter(|candidate| candidate.priority == priority).count());
         }
         standing
     }
@@ -59,7 +59,7 @@ impl<'a> Model<'a> {
     }
 
     /// Covered, or else the resources that it is over on (none of them: nothing is stated).
-    fn sits(&self, queue: &QueueName, taken: &Resources, amount: &Resources) -> Result<(), Vec<ResourceName>> {
+    fn check_covered(&self, queue: &QueueName, taken: &Resources, amount: &Resources) -> Result<(), Vec<ResourceName>> {
         let needed = |name: &ResourceName| taken.get(name.as_str()).as_nano() < self.guarantee(queue, name.as_str());
         if amount.iter().any(|(name, _)| needed(name)) {
             return Ok(());
@@ -75,55 +75,58 @@ impl<'a> Model<'a> {
 
     fn below(&self, queue: &QueueName) -> Vec<&'a RunningJob> {
         let mut jobs: Vec<&RunningJob> =
-            self.world.running.iter().filter(|holder| self.world.path(&holder.queue).contains(queue)).collect();
-        let covers = |holder: &RunningJob| {
+            self.world.running.iter().filter(|candidate| self.world.path(&candidate.queue).contains(queue)).collect();
+        let covers = |candidate: &RunningJob| {
             let mut children = self.children(queue).into_iter();
-            children
-                .any(|child| self.covered.get(&(child.clone(), holder.id.clone())).is_some_and(|(minimum, _)| *minimum))
+            children.any(|child| {
+                self.covered.get(&(child.clone(), candidate.id.clone())).is_some_and(|(minimum, _)| *minimum)
+            })
         };
-        jobs.sort_by_key(|holder| {
-            (!covers(holder), -holder.priority, holder.started.unwrap_or(i64::MAX), holder.id.clone())
+        jobs.sort_by_key(|candidate| {
+            (!covers(candidate), -candidate.priority, candidate.started.unwrap_or(i64::MAX), candidate.id.clone())
         });
         jobs
     }
 
-    fn seat(&mut self, queue: &QueueName) {
+    fn cover_queue(&mut self, queue: &QueueName) {
         let jobs = self.below(queue);
         let children = self.children(queue);
         let mut taken = Resources::new();
-        let mine = self.world.path(&self.claim.queue).contains(queue);
-        let late = !children.iter().any(|child| self.preemptor.contains(*child));
-        let late_of = |holder: &RunningJob| {
+        let mine = self.world.path(&self.preemptor.queue).contains(queue);
+        let late = !children.iter().any(|child| self.covers_preemptor.contains(*child));
+        let late_of = |candidate: &RunningJob| {
             !children.iter().any(|child| {
-                self.covered.get(&((*child).clone(), holder.id.clone())).is_some_and(|(minimum, _)| *minimum)
+                self.covered.get(&((*child).clone(), candidate.id.clone())).is_some_and(|(minimum, _)| *minimum)
             })
         };
         // What the preemptor sees: all who come before it.
-        let before: Vec<bool> =
-            jobs.iter().map(|holder| (late_of(holder), -holder.priority) <= (late, -self.claim.priority)).collect();
+        let before: Vec<bool> = jobs
+            .iter()
+            .map(|candidate| (late_of(candidate), -candidate.priority) <= (late, -self.preemptor.priority))
+            .collect();
         let mut seen = None;
-        let mut seats = Vec::new();
-        for (holder, before) in jobs.iter().zip(before) {
+        let mut minimums = Vec::new();
+        for (candidate, before) in jobs.iter().zip(before) {
             if !before {
                 seen.get_or_insert_with(|| taken.clone());
             }
-            let covered = self.sits(queue, &taken, &minimum(holder)).is_ok();
+            let covered = self.check_covered(queue, &taken, &minimum(candidate)).is_ok();
             if covered {
-                taken.add(&minimum(holder));
+                taken.add(&minimum(candidate));
             }
-            seats.push(covered);
+            minimums.push(covered);
         }
-        if mine && self.sits(queue, &seen.unwrap_or_else(|| taken.clone()), &self.claim.asks).is_ok() {
-            self.preemptor.insert(queue.clone());
+        if mine && self.check_covered(queue, &seen.unwrap_or_else(|| taken.clone()), &self.preemptor.asks).is_ok() {
+            self.covers_preemptor.insert(queue.clone());
         }
-        for (holder, seat) in jobs.iter().zip(seats) {
+        for (candidate, minimum_covered) in jobs.iter().zip(minimums) {
             let mut pods = 0;
-            let pod = pod(holder);
-            while seat && pods < spare(holder) && self.sits(queue, &taken, &pod).is_ok() {
+            let pod = pod(candidate);
+            while minimum_covered && pods < spare(candidate) && self.check_covered(queue, &taken, &pod).is_ok() {
                 taken.add(&pod);
                 pods += 1;
             }
-            self.covered.insert((queue.clone(), holder.id.clone()), (seat, pods));
+            self.covered.insert((queue.clone(), candidate.id.clone()), (minimum_covered, pods));
         }
     }
 
@@ -134,29 +137,30 @@ impl<'a> Model<'a> {
     }
 
     fn lacks(&self, name: &ResourceName) -> bool {
-        self.claim.lacks.is_empty() || self.claim.lacks.contains(name)
+        self.preemptor.lacks.is_empty() || self.preemptor.lacks.contains(name)
     }
 
     /// Whether so much of a job may be taken: so many pods of surplus, or all.
-    pub(crate) fn allows(&self, holder: &RunningJob, pods: Option<u32>) -> bool {
-        let amount = pods.map_or_else(|| holder.charge.clone(), |pods| pod(holder).times(u64::from(pods)));
-        let helps = amount.iter().any(|(name, _)| self.lacks(name) && !self.claim.asks.get(name.as_str()).is_zero());
-        let (below, from) = self.split(&holder.queue, &self.claim.queue);
+    pub(crate) fn allows(&self, candidate: &RunningJob, pods: Option<u32>) -> bool {
+        let amount = pods.map_or_else(|| candidate.charge.clone(), |pods| pod(candidate).times(u64::from(pods)));
+        let helps =
+            amount.iter().any(|(name, _)| self.lacks(name) && !self.preemptor.asks.get(name.as_str()).is_zero());
+        let (below, from) = self.split(&candidate.queue, &self.preemptor.queue);
         let reclaimable = below.iter().all(|name| self.world.queues[name].reclaimable);
         let uncovered = |name: &QueueName| {
-            let (minimum, surplus) = self.covered[&(name.clone(), holder.id.clone())];
-            pods.map_or(!minimum, |pods| pods <= spare(holder) - surplus)
+            let (minimum, surplus) = self.covered[&(name.clone(), candidate.id.clone())];
+            pods.map_or(!minimum, |pods| pods <= spare(candidate) - surplus)
         };
         helps
             && reclaimable
-            && holder.preemptable != Some(false)
+            && candidate.preemptable != Some(false)
             && below.iter().all(uncovered)
-            && (self.reclaims(holder, &amount, &below) || self.preempts(holder, pods.is_none(), &below, &from))
+            && (self.reclaims(candidate, &amount, &below) || self.preempts(candidate, pods.is_none(), &below, &from))
     }
 
-    fn reclaims(&self, holder: &RunningJob, amount: &Resources, below: &[QueueName]) -> bool {
-        let (mine, _) = self.split(&self.claim.queue, &holder.queue);
-        let asks = &self.claim.asks;
+    fn reclaims(&self, candidate: &RunningJob, amount: &Resources, below: &[QueueName]) -> bool {
+        let (mine, _) = self.split(&self.preemptor.queue, &candidate.queue);
+        let asks = &self.preemptor.asks;
         let within = mine.iter().all(|queue| {
             asks.iter().all(|(name, asked)| {
                 let would = self.world.queues[queue].used.get(name.as_str()).as_nano() + asked.as_nano();
@@ -166,21 +170,21 @@ impl<'a> Model<'a> {
         let stated = |name: &ResourceName| mine.iter().any(|queue| self.deserved(queue, name.as_str()).is_some());
         let matters: Vec<&ResourceName> =
             asks.iter().map(|(name, _)| name).filter(|name| self.lacks(name) && stated(name)).collect();
-        let over = |queue: &QueueName| match self.over(queue, holder) {
+        let over = |queue: &QueueName| match self.over(queue, candidate) {
             over if over.is_empty() => true,
             over => over.iter().any(|name| matters.contains(&name)),
         };
         within && !below.is_empty() && amount.iter().any(|(name, _)| matters.contains(&name)) && below.iter().all(over)
     }
 
-    /// What a borrowed part of a job is over on, from the job's own seat.
-    fn over(&self, queue: &QueueName, holder: &RunningJob) -> Vec<ResourceName> {
+    /// What a borrowed part of a job is over on, from the job's own minimum_covered.
+    fn over(&self, queue: &QueueName, candidate: &RunningJob) -> Vec<ResourceName> {
         let mut taken = Resources::new();
         let jobs = self.below(queue);
         for job in &jobs {
             let (covered, _) = self.covered[&(queue.clone(), job.id.clone())];
-            if job.id == holder.id && !covered {
-                return self.sits(queue, &taken, &minimum(job)).unwrap_err();
+            if job.id == candidate.id && !covered {
+                return self.check_covered(queue, &taken, &minimum(job)).unwrap_err();
             }
             if covered {
                 taken.add(&minimum(job));
@@ -189,56 +193,59 @@ impl<'a> Model<'a> {
         for job in &jobs {
             let (_, pods) = self.covered[&(queue.clone(), job.id.clone())];
             taken.add(&pod(job).times(u64::from(pods)));
-            if job.id == holder.id {
-                return self.sits(queue, &taken, &pod(job)).err().unwrap_or_default();
+            if job.id == candidate.id {
+                return self.check_covered(queue, &taken, &pod(job)).err().unwrap_or_default();
             }
         }
         Vec::new()
     }
 
-    fn preempts(&self, holder: &RunningJob, whole: bool, below: &[QueueName], from: &[QueueName]) -> bool {
-        let (mine, _) = self.split(&self.claim.queue, &holder.queue);
+    fn preempts(&self, candidate: &RunningJob, whole: bool, below: &[QueueName], from: &[QueueName]) -> bool {
+        let (mine, _) = self.split(&self.preemptor.queue, &candidate.queue);
         let near = match (mine.len(), below.len()) {
             (0, 0) => RuleScope::SameQueue,
             (1, 1) => RuleScope::SameParent,
             _ => RuleScope::AnyQueue,
         };
         let ruled = self.world.policy.preempt.iter().any(|rule| near <= rule.scope);
-        let covers = |queue: &QueueName| self.covered[&(queue.clone(), holder.id.clone())].0;
-        let first_of_mine = from.iter().position(|queue| self.preemptor.contains(queue)).unwrap_or(usize::MAX);
+        let covers = |queue: &QueueName| self.covered[&(queue.clone(), candidate.id.clone())].0;
+        let first_of_mine = from.iter().position(|queue| self.covers_preemptor.contains(queue)).unwrap_or(usize::MAX);
         let first_of_its = from.iter().position(covers).unwrap_or(usize::MAX);
-        let outranks = mine.iter().any(|queue| self.preemptor.contains(queue))
+        let outranks = mine.iter().any(|queue| self.covers_preemptor.contains(queue))
             || first_of_its == usize::MAX
             || first_of_mine <= first_of_its;
-        ruled && holder.priority < self.claim.priority && holder.preemptable == Some(true) && (!whole || outranks)
+        ruled
+            && candidate.priority < self.preemptor.priority
+            && candidate.preemptable == Some(true)
+            && (!whole || outranks)
     }
 
     /// Everything that may be taken.
     pub(crate) fn all(&self) -> Vec<(JobId, Option<u32>)> {
-        let most = |holder: &RunningJob| {
-            if self.allows(holder, None) {
-                return Some((holder.id.clone(), None));
+        let most = |candidate: &RunningJob| {
+            if self.allows(candidate, None) {
+                return Some((candidate.id.clone(), None));
             }
-            let pods = (1..=spare(holder)).rev().find(|pods| self.allows(holder, Some(*pods)))?;
-            Some((holder.id.clone(), Some(pods)))
+            let pods = (1..=spare(candidate)).rev().find(|pods| self.allows(candidate, Some(*pods)))?;
+            Some((candidate.id.clone(), Some(pods)))
         };
         self.world.running.iter().filter_map(most).collect()
     }
 }
 
-pub(crate) fn spare(holder: &RunningJob) -> u32 {
-    holder
+pub(crate) fn spare(candidate: &RunningJob) -> u32 {
+    candidate
         .elastic
         .as_ref()
         .map_or(0, |gang| gang.tasks[0].placed.values().sum::<u32>().saturating_sub(gang.min_available))
 }
 
-fn pod(holder: &RunningJob) -> Resources {
-    holder.elastic.as_ref().map(|gang| gang.tasks[0].request.clone()).unwrap_or_default()
+fn pod(candidate: &RunningJob) -> Resources {
+    candidate.elastic.as_ref().map(|gang| gang.tasks[0].request.clone()).unwrap_or_default()
 }
 
-fn minimum(holder: &RunningJob) -> Resources {
-    let mut minimum = holder.charge.clone();
-    minimum.saturating_sub(&pod(holder).times(u64::from(spare(holder))));
+fn minimum(candidate: &RunningJob) -> Resources {
+    let mut minimum = candidate.charge.clone();
+    minimum.saturating_sub(&pod(candidate).times(u64::from(spare(candidate))));
     minimum
 }

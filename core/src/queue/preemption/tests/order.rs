@@ -7,7 +7,7 @@ use crate::split;
 fn queue_of(jobs: &[(&str, i32)]) -> World {
     let world = World::new(cpu(jobs.len() as i64 * 2)).queue("q", "", amounts(&[]));
     jobs.iter().enumerate().fold(world, |world, (i, (id, priority))| {
-        let job = holder(id, "q", i as i64, cpu(2));
+        let job = candidate(id, "q", i as i64, cpu(2));
         world.runs(RunningJob { priority: *priority, preemptable: Some(true), ..job })
     })
 }
@@ -15,19 +15,19 @@ fn queue_of(jobs: &[(&str, i32)]) -> World {
 #[test]
 fn strictly_lower_priorities_give_way_the_lowest_first() {
     let world = queue_of(&[("a", 5), ("b", 0), ("c", 3), ("d", 7)]);
-    let plan = world.plan_evictions(&claim("q", 5, cpu(3))).unwrap();
+    let plan = world.plan_evictions(&preemptor("q", 5, cpu(3))).unwrap();
     assert_eq!(names(&plan), ["b", "c"]);
     assert_eq!(
         plan.victims[0].why.to_string(),
         "a job of priority 5 in queue q needs its capacity, and its own priority is 0"
     );
-    assert_eq!(world.refusal(&claim("q", 0, cpu(1))).exempt, [(Exemption::NotLower, 4)].into());
-    assert_eq!(world.refusal(&claim("q", 5, cpu(5))).token(), "TooFewVictims");
+    assert_eq!(world.refusal(&preemptor("q", 0, cpu(1))).exempt, [(Exemption::NotLower, 4)].into());
+    assert_eq!(world.refusal(&preemptor("q", 5, cpu(5))).token(), "TooFewVictims");
 }
 
 #[test]
 fn preemption_policy_never_is_honoured() {
-    let mut asks = claim("q", 5, cpu(1));
+    let mut asks = preemptor("q", 5, cpu(1));
     asks.never_preempts = true;
     assert_eq!(queue_of(&[("a", 0)]).refusal(&asks).refused, AttemptRefusal::Never);
 }
@@ -36,9 +36,9 @@ fn preemption_policy_never_is_honoured() {
 fn within_a_queue_only_who_says_yes_is_preempted_unless_the_policy_says_otherwise() {
     let mut world = queue_of(&[("a", 0)]);
     world.running[0].preemptable = None;
-    assert_eq!(world.refusal(&claim("q", 5, cpu(1))).exempt, [(Exemption::SaysNothing, 1)].into());
+    assert_eq!(world.refusal(&preemptor("q", 5, cpu(1))).exempt, [(Exemption::SaysNothing, 1)].into());
     world.policy.unset.preempt = true;
-    assert_eq!(world.victims(&claim("q", 5, cpu(1))), ["a"]);
+    assert_eq!(world.victims(&preemptor("q", 5, cpu(1))), ["a"]);
 }
 
 /// Queues `x1` and `x2` below `x`, and `y`; none deserves anything.
@@ -47,7 +47,7 @@ fn neighbours(scope: RuleScope) -> World {
     let world = World::new(cpu(6)).queue("x", "", none()).queue("x1", "x", none()).queue("x2", "x", none());
     let mut world = world.queue("y", "", none());
     for (id, queue) in [("in-x1", "x1"), ("in-x2", "x2"), ("in-y", "y")] {
-        world = world.runs(RunningJob { preemptable: Some(true), ..holder(id, queue, 0, cpu(2)) });
+        world = world.runs(RunningJob { preemptable: Some(true), ..candidate(id, queue, 0, cpu(2)) });
     }
     world.policy.preempt = vec![PreemptionRule { by: JobSelector::ANY, of: JobSelector::ANY, scope }];
     world
@@ -57,13 +57,13 @@ fn neighbours(scope: RuleScope) -> World {
 fn a_scope_says_how_far_a_priority_reaches() {
     for (scope, jobs) in [(RuleScope::SameQueue, 1), (RuleScope::SameParent, 2), (RuleScope::AnyQueue, 3)] {
         let world = neighbours(scope);
-        let all = world.plan_evictions(&claim("x1", 1, cpu(2 * jobs)));
+        let all = world.plan_evictions(&preemptor("x1", 1, cpu(2 * jobs)));
         assert_eq!(all.unwrap().victims.len(), jobs as usize, "{scope:?}");
-        assert!(world.plan_evictions(&claim("x1", 1, cpu(2 * jobs + 1))).is_err(), "{scope:?}");
+        assert!(world.plan_evictions(&preemptor("x1", 1, cpu(2 * jobs + 1))).is_err(), "{scope:?}");
     }
     let mut world = neighbours(RuleScope::AnyQueue);
     world.policy.preempt.clear();
-    assert_eq!(world.refusal(&claim("x1", 1, cpu(2))).refused, AttemptRefusal::Nobody);
+    assert_eq!(world.refusal(&preemptor("x1", 1, cpu(2))).refused, AttemptRefusal::Nobody);
 }
 
 #[test]
@@ -72,36 +72,36 @@ fn a_rule_names_queues_and_priorities_of_both_sides() {
     let below_x = JobSelector { queue: Some("x".into()), least: 10, most: i32::MAX };
     let cheap_y = JobSelector { queue: Some("y".into()), least: i32::MIN, most: 5 };
     world.policy.preempt = vec![PreemptionRule { by: below_x, of: cheap_y, scope: RuleScope::AnyQueue }];
-    assert_eq!(world.victims(&claim("x2", 10, cpu(2))), ["in-y"]);
-    assert!(world.plan_evictions(&claim("x2", 9, cpu(2))).is_err());
-    assert!(world.plan_evictions(&claim("y", 10, cpu(2))).is_err());
-    world.holder("in-y").priority = 6;
-    assert!(world.plan_evictions(&claim("x2", 10, cpu(2))).is_err());
+    assert_eq!(world.victims(&preemptor("x2", 10, cpu(2))), ["in-y"]);
+    assert!(world.plan_evictions(&preemptor("x2", 9, cpu(2))).is_err());
+    assert!(world.plan_evictions(&preemptor("y", 10, cpu(2))).is_err());
+    world.candidate("in-y").priority = 6;
+    assert!(world.plan_evictions(&preemptor("x2", 10, cpu(2))).is_err());
 }
 
 #[test]
 fn no_priority_takes_from_another_queue_what_that_one_deserves() {
     let mut world = neighbours(RuleScope::AnyQueue);
     world.account("y").deserved = [("cpu".into(), Quantity::from_units(2))].into_iter().collect();
-    let why = world.refusal(&claim("x1", 9, cpu(6)));
+    let why = world.refusal(&preemptor("x1", 9, cpu(6)));
     assert_eq!((why.token(), why.exempt), ("TooFewVictims", [(Exemption::Covered, 1)].into()));
 }
 
 #[test]
 fn who_would_borrow_does_not_push_out_of_its_queue_who_is_covered() {
     // Else another queue would take back from it, the one pushed out would start again, and so for ever.
-    let job = RunningJob { preemptable: Some(true), ..holder("own", "q", 0, cpu(5)) };
+    let job = RunningJob { preemptable: Some(true), ..candidate("own", "q", 0, cpu(5)) };
     let world = World::new(cpu(6)).queue("q", "", cpu(5)).runs(job);
-    assert_eq!(world.refusal(&claim("q", 9, cpu(6))).exempt, [(Exemption::Covered, 1)].into());
+    assert_eq!(world.refusal(&preemptor("q", 9, cpu(6))).exempt, [(Exemption::Covered, 1)].into());
     // Who takes its seat may.
-    assert_eq!(world.victims(&claim("q", 9, cpu(5))), ["own"]);
+    assert_eq!(world.victims(&preemptor("q", 9, cpu(5))), ["own"]);
 }
 
 #[test]
 fn surplus_goes_before_whole_gangs_and_no_more_of_it_than_is_needed() {
     let world = World::new(cpu(16)).queue("a", "", cpu(8)).queue("b", "", amounts(&[]));
-    let world = world.runs(elastic("b0", "b", 0, &[5, 2], 3)).runs(holder("b1", "b", 9, cpu(9)));
-    let plan = world.plan_evictions(&claim("a", 0, cpu(3))).unwrap();
+    let world = world.runs(elastic("b0", "b", 0, &[5, 2], 3)).runs(candidate("b1", "b", 9, cpu(9)));
+    let plan = world.plan_evictions(&preemptor("a", 0, cpu(3))).unwrap();
     assert_eq!(names(&plan), ["b0-3"]);
     // As the scheduler shrinks: the smallest part first.
     let EvictedPart::Surplus(less) = &plan.victims[0].taken else { panic!() };
@@ -109,8 +109,8 @@ fn surplus_goes_before_whole_gangs_and_no_more_of_it_than_is_needed() {
     assert_eq!(clusters, [("a", 1), ("b", 2)]);
     assert_eq!(plan.frees, cpu(3));
     // Where surplus alone is not enough the gang that is needed goes, and the other keeps its surplus.
-    assert_eq!(world.victims(&claim("a", 0, cpu(5))), ["b0"]);
-    assert_eq!(world.victims(&claim("a", 0, cpu(8))), ["b1"]);
+    assert_eq!(world.victims(&preemptor("a", 0, cpu(5))), ["b0"]);
+    assert_eq!(world.victims(&preemptor("a", 0, cpu(8))), ["b1"]);
 }
 
 #[test]
@@ -126,9 +126,9 @@ fn surplus_keeps_every_task_its_minimum_and_leaves_partitions_alone() {
     };
     let tasks = vec![task("master", 3, 1, false, 9), task("worker", 6, 2, false, 5), task("eval", 6, 2, true, 0)];
     let gang = ElasticGang { tasks, min_available: 9, strategy: Strategy::Aggregated, tie: Tie::Ascending };
-    let job = RunningJob { elastic: Some(gang), ..holder("b0", "b", 0, cpu(15)) };
+    let job = RunningJob { elastic: Some(gang), ..candidate("b0", "b", 0, cpu(15)) };
     let world = World::new(cpu(15)).queue("a", "", cpu(15)).queue("b", "", amounts(&[])).runs(job);
-    let taken = |asks| match &world.plan_evictions(&claim("a", 0, cpu(asks))).unwrap().victims[0].taken {
+    let taken = |asks| match &world.plan_evictions(&preemptor("a", 0, cpu(asks))).unwrap().victims[0].taken {
         EvictedPart::Surplus(less) => less.tasks.iter().map(|(name, pods)| (name.to_string(), *pods)).collect(),
         EvictedPart::Whole => Vec::new(),
     };
@@ -152,7 +152,7 @@ fn pods_leave_where_the_scheduler_would_cut_them() {
         let before = cut.clone();
         split::scale_down(strategy, Tie::Ascending, &names.iter().collect::<Vec<_>>(), &[7], &mut cut);
         let world = World::new(cpu(11)).queue("a", "", cpu(11)).queue("b", "", amounts(&[])).runs(job);
-        let plan = world.plan_evictions(&claim("a", 0, cpu(4))).unwrap();
+        let plan = world.plan_evictions(&preemptor("a", 0, cpu(4))).unwrap();
         let EvictedPart::Surplus(less) = &plan.victims[0].taken else { panic!() };
         for (site, name) in names.iter().enumerate() {
             let gone = less.clusters.get(name).and_then(|tasks| tasks.get("w")).copied().unwrap_or(0);
@@ -165,50 +165,52 @@ fn pods_leave_where_the_scheduler_would_cut_them() {
 fn the_queue_that_is_most_over_at_that_point_gives_next() {
     let mut world = World::new(cpu(24)).queue("a", "", cpu(12)).queue("b", "", cpu(4)).queue("c", "", cpu(4));
     for (i, queue) in ["b", "b", "b", "b", "b", "b", "c", "c", "c", "c", "c", "c"].into_iter().enumerate() {
-        world = world.runs(holder(&format!("{queue}{i}"), queue, i as i64, cpu(2)));
+        world = world.runs(candidate(&format!("{queue}{i}"), queue, i as i64, cpu(2)));
     }
-    let queues: Vec<char> = world.victims(&claim("a", 0, cpu(8))).iter().filter_map(|id| id.chars().next()).collect();
+    let queues: Vec<char> =
+        world.victims(&preemptor("a", 0, cpu(8))).iter().filter_map(|id| id.chars().next()).collect();
     assert_eq!(queues, ['b', 'c', 'b', 'c']);
     // A queue of low priority gives first whatever its share, and one that is nearer before that.
     world.account("b").priority = 1;
-    assert_eq!(world.victims(&claim("a", 0, cpu(8))), ["c11", "c10", "c9", "c8"]);
+    assert_eq!(world.victims(&preemptor("a", 0, cpu(8))), ["c11", "c10", "c9", "c8"]);
 }
 
 #[test]
 fn near_queues_give_before_far_ones() {
-    let world = departments().runs(holder("x2a", "x2", 0, cpu(2))).runs(holder("y1a", "y1", 1, cpu(8)));
-    assert_eq!(world.victims(&claim("x1", 0, cpu(2))), ["x2a"]);
+    let world = departments().runs(candidate("x2a", "x2", 0, cpu(2))).runs(candidate("y1a", "y1", 1, cpu(8)));
+    assert_eq!(world.victims(&preemptor("x1", 0, cpu(2))), ["x2a"]);
 }
 
 #[test]
 fn in_a_queue_low_priority_then_least_lost_work_then_the_newest_goes_first() {
     let world = lent(&[]);
-    let job = |id, started, size, priority| RunningJob { priority, ..holder(id, "b", started, cpu(size)) };
+    let job = |id, started, size, priority| RunningJob { priority, ..candidate(id, "b", started, cpu(size)) };
     let world = world
         .runs(job("old-low", 0, 2, -1))
         .runs(job("new-big", 600, 4, 0))
         .runs(job("new-small", 600, 2, 0))
         .runs(job("newest", 999, 2, 1));
     // Covered: the newest, of the highest priority, and then the small one.
-    assert_eq!(world.victims(&claim("a", 0, cpu(2))), ["old-low"]);
-    assert_eq!(world.victims(&claim("a", 0, cpu(6))), ["old-low", "new-big"]);
+    assert_eq!(world.victims(&preemptor("a", 0, cpu(2))), ["old-low"]);
+    assert_eq!(world.victims(&preemptor("a", 0, cpu(6))), ["old-low", "new-big"]);
     let mut world = queue_of(&[("long", 0), ("short", 0), ("twin", 0)]);
-    world.holder("short").started = Some(900);
-    world.holder("twin").started = Some(900);
-    assert_eq!(world.victims(&claim("q", 5, cpu(4))), ["twin", "short"]);
+    world.candidate("short").started = Some(900);
+    world.candidate("twin").started = Some(900);
+    assert_eq!(world.victims(&preemptor("q", 5, cpu(4))), ["twin", "short"]);
     // Who is only admitted loses nothing.
-    world.holder("long").started = None;
-    assert_eq!(world.victims(&claim("q", 5, cpu(2))), ["long"]);
-    assert_eq!(world.plan_evictions(&claim("q", 5, cpu(2))).unwrap().lost_work, 0);
+    world.candidate("long").started = None;
+    assert_eq!(world.victims(&preemptor("q", 5, cpu(2))), ["long"]);
+    assert_eq!(world.plan_evictions(&preemptor("q", 5, cpu(2))).unwrap().lost_work, 0);
 }
 
 #[test]
 fn of_jobs_that_started_in_the_same_second_the_older_is_within_deserved_and_then_the_names_decide() {
     // Half of what `b` has is deserved; the UIDs sort against age, and against the names.
-    let job = |uid: &str, name: &str, created| RunningJob { name: name.into(), created, ..holder(uid, "b", 7, cpu(1)) };
+    let job =
+        |uid: &str, name: &str, created| RunningJob { name: name.into(), created, ..candidate(uid, "b", 7, cpu(1)) };
     let victim = |jobs: [RunningJob; 2]| {
         let world = World::new(cpu(2)).queue("a", "", cpu(1)).queue("b", "", cpu(1));
-        jobs.into_iter().fold(world, World::runs).victims(&claim("a", 0, cpu(1)))
+        jobs.into_iter().fold(world, World::runs).victims(&preemptor("a", 0, cpu(1)))
     };
     assert_eq!(victim([job("u2", "older", 5), job("u1", "newer", 6)]), ["u1"]);
     assert_eq!(victim([job("u2", "kept", 5), job("u1", "lent", 5)]), ["u1"]);
@@ -217,15 +219,15 @@ fn of_jobs_that_started_in_the_same_second_the_older_is_within_deserved_and_then
 #[test]
 fn who_is_not_needed_after_all_is_put_back() {
     // The least that is lost comes first, and is not needed once the next one goes.
-    let world = lent(&[]).runs(holder("b-old", "b", 0, cpu(4))).runs(holder("b-big", "b", 1, cpu(5)));
-    let world = world.runs(holder("b-small", "b", 2, cpu(1)));
-    assert_eq!(world.victims(&claim("a", 0, cpu(5))), ["b-big"]);
+    let world = lent(&[]).runs(candidate("b-old", "b", 0, cpu(4))).runs(candidate("b-big", "b", 1, cpu(5)));
+    let world = world.runs(candidate("b-small", "b", 2, cpu(1)));
+    assert_eq!(world.victims(&preemptor("a", 0, cpu(5))), ["b-big"]);
 }
 
 #[test]
-fn where_the_claimant_needs_one_cluster_only_jobs_there_go() {
+fn where_the_preemptor_needs_one_cluster_only_jobs_there_go() {
     let world = lent(&[4, 2, 2, 2]);
     let budget = EvictionBudget::start_full(world.policy.bounds.rate, world.now);
     let here = |victims: &[&Victim]| victims.iter().any(|victim| victim.id.as_str() == "b1");
-    assert_eq!(names(&world.plan_with(&claim("a", 0, cpu(2)), &budget, here).unwrap()), ["b1"]);
+    assert_eq!(names(&world.plan_with(&preemptor("a", 0, cpu(2)), &budget, here).unwrap()), ["b1"]);
 }

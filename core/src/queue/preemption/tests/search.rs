@@ -11,11 +11,11 @@ use crate::{
 const DIMS: [&str; 2] = ["cpu", "gpu"];
 const CLUSTERS: [&str; 2] = ["a", "b"];
 
-/// A world of two clusters, and a claim that needs one of them or both together.
+/// A world of two clusters, and a preemptor that needs one of them or both together.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
     pub(crate) world: World,
-    pub(crate) claim: Preemptor,
+    pub(crate) preemptor: Preemptor,
     /// Of jobs that are no elastic gang.
     place: BTreeMap<JobId, usize>,
     free: [Resources; 2],
@@ -26,9 +26,9 @@ impl Case {
     pub(crate) fn fits(&self, victims: &[&Victim]) -> bool {
         let mut free = self.free.clone();
         for victim in victims {
-            let holder = self.world.running.iter().find(|holder| holder.id == victim.id).unwrap();
-            match (&victim.taken, &holder.elastic) {
-                (EvictedPart::Whole, None) => free[self.place[&victim.id]].add(&holder.charge),
+            let candidate = self.world.running.iter().find(|candidate| candidate.id == victim.id).unwrap();
+            match (&victim.taken, &candidate.elastic) {
+                (EvictedPart::Whole, None) => free[self.place[&victim.id]].add(&candidate.charge),
                 (EvictedPart::Whole, Some(gang)) => {
                     let pods = gang.tasks[0].placed.iter();
                     pods.for_each(|(name, pods)| self.give(&mut free, name, gang, *pods));
@@ -42,7 +42,7 @@ impl Case {
         let [a, b] = free;
         let mut both = a.clone();
         both.add(&b);
-        let asks = &self.claim.asks;
+        let asks = &self.preemptor.asks;
         if self.one_cluster { asks.fits_in(&a) || asks.fits_in(&b) } else { asks.fits_in(&both) }
     }
 
@@ -53,7 +53,7 @@ impl Case {
 
     pub(crate) fn plan_evictions(&self) -> Result<EvictionPlan, Box<NoEvictions>> {
         let budget = EvictionBudget::start_full(self.world.policy.bounds.rate, self.world.now);
-        self.world.plan_with(&self.claim, &budget, |victims| self.fits(victims))
+        self.world.plan_with(&self.preemptor, &budget, |victims| self.fits(victims))
     }
 }
 
@@ -126,16 +126,16 @@ pub(crate) fn job(world: &World, i: usize, draw: &JobDraw) -> (RunningJob, usize
             job.charge = gang.tasks[0].request.times(u64::from(a + b));
             job
         }
-        _ => holder(&format!("j{i}"), queue.as_str(), *started, two(*cpu, *gpu)),
+        _ => candidate(&format!("j{i}"), queue.as_str(), *started, two(*cpu, *gpu)),
     };
     (RunningJob { priority: *priority, preemptable: *preemptable, ..base }, usize::from(*at))
 }
 
 fn case(most: usize) -> impl Strategy<Value = Case> {
-    let claim = (0_usize..5, 0_i32..4, (1_i64..7, 0_i64..4), 0_usize..4, any::<bool>());
+    let preemptor = (0_usize..5, 0_i32..4, (1_i64..7, 0_i64..4), 0_usize..4, any::<bool>());
     let scope = prop_oneof![Just(RuleScope::SameQueue), Just(RuleScope::SameParent), Just(RuleScope::AnyQueue)];
     let free = [(0_i64..3, 0_i64..2), (0_i64..3, 0_i64..2)];
-    (queues(6), jobs(5, most), claim, scope, free).prop_map(
+    (queues(6), jobs(5, most), preemptor, scope, free).prop_map(
         |(queues, jobs, (queue, priority, (cpu, gpu), lacks, one_cluster), scope, free)| {
             let mut world = world(&queues);
             world.policy.preempt[0].scope = scope;
@@ -146,34 +146,34 @@ fn case(most: usize) -> impl Strategy<Value = Case> {
                 world.running.push(job);
             }
             world.settle();
-            let mut claim = claim_of(leaf(&world, queue), priority, two(cpu, gpu));
-            claim.lacks = match lacks {
+            let mut preemptor = preemptor_of(leaf(&world, queue), priority, two(cpu, gpu));
+            preemptor.lacks = match lacks {
                 0 => BTreeSet::new(),
                 1 => ["cpu".into()].into(),
                 2 => ["gpu".into()].into(),
                 _ => ["cpu".into(), "gpu".into()].into(),
             };
-            Case { world, claim, place, free: free.map(|(cpu, gpu)| two(cpu, gpu)), one_cluster }
+            Case { world, preemptor, place, free: free.map(|(cpu, gpu)| two(cpu, gpu)), one_cluster }
         },
     )
 }
 
-pub(crate) fn claim_of(queue: QueueName, priority: i32, asks: Resources) -> Preemptor {
-    super::claim(queue.as_str(), priority, asks)
+pub(crate) fn preemptor_of(queue: QueueName, priority: i32, asks: Resources) -> Preemptor {
+    super::preemptor(queue.as_str(), priority, asks)
 }
 
 /// A victim as the plan would make it.
 fn victim(case: &Case, id: &JobId, pods: Option<u32>) -> Victim {
-    let holder = case.world.running.iter().find(|holder| holder.id == *id).unwrap();
-    let (taken, frees) = match (pods, &holder.elastic) {
+    let candidate = case.world.running.iter().find(|candidate| candidate.id == *id).unwrap();
+    let (taken, frees) = match (pods, &candidate.elastic) {
         (Some(pods), Some(gang)) => {
             let surplus = surplus::Surplus::from_gang(gang);
             (EvictedPart::Surplus(surplus.removed_pods(gang, pods)), surplus.freed_resources(gang, pods))
         }
-        _ => (EvictedPart::Whole, holder.charge.clone()),
+        _ => (EvictedPart::Whole, candidate.charge.clone()),
     };
     let why = EvictionReason::Preempted { preemptor: "".into(), priority: 0, by: 0 };
-    Victim { id: id.clone(), queue: holder.queue.clone(), taken, why, frees, lost_work: 0 }
+    Victim { id: id.clone(), queue: candidate.queue.clone(), taken, why, frees, lost_work: 0 }
 }
 
 fn pods_of(victim: &Victim) -> Option<u32> {
@@ -188,7 +188,7 @@ proptest! {
 
     #[test]
     fn there_is_a_plan_exactly_if_taking_all_who_may_be_taken_is_enough(case in case(9)) {
-        let model = Model::new(&case.world, &case.claim);
+        let model = Model::new(&case.world, &case.preemptor);
         let all: Vec<Victim> = model.all().iter().map(|(id, pods)| victim(&case, id, *pods)).collect();
         match case.plan_evictions() {
             Ok(_) => prop_assert!(case.fits(&all.iter().collect::<Vec<_>>())),
@@ -203,10 +203,10 @@ proptest! {
     #[test]
     fn victims_are_taken_by_right_and_none_can_be_left_out_s9(case in case(9)) {
         let Ok(plan) = case.plan_evictions() else { return Ok(()) };
-        let model = Model::new(&case.world, &case.claim);
+        let model = Model::new(&case.world, &case.preemptor);
         for victim in &plan.victims {
-            let holder = case.world.running.iter().find(|holder| holder.id == victim.id).unwrap();
-            prop_assert!(model.allows(holder, pods_of(victim)), "{victim:?}");
+            let candidate = case.world.running.iter().find(|candidate| candidate.id == victim.id).unwrap();
+            prop_assert!(model.allows(candidate, pods_of(victim)), "{victim:?}");
         }
         prop_assert!(case.fits(&plan.victims.iter().collect::<Vec<_>>()));
         // No part of it is enough, down to single pods of surplus.
@@ -223,12 +223,12 @@ proptest! {
 
     #[test]
     fn guarantees_hold_whoever_is_taken_from_another_queue_in_whatever_order(case in case(9)) {
-        let model = Model::new(&case.world, &case.claim);
+        let model = Model::new(&case.world, &case.preemptor);
         let mut left: BTreeMap<&QueueName, Resources> =
             case.world.queues.iter().map(|(name, account)| (name, account.used.clone())).collect();
         for (id, pods) in model.all() {
             let taken = victim(&case, &id, pods);
-            let (below, _) = model.split(&taken.queue, &case.claim.queue);
+            let (below, _) = model.split(&taken.queue, &case.preemptor.queue);
             below.iter().for_each(|name| left.get_mut(name).unwrap().saturating_sub(&taken.frees));
         }
         for (name, account) in &case.world.queues {
@@ -262,24 +262,24 @@ fn how_far_from_the_best_choice() {
     for _ in 0..4000 {
         let case = case(8).new_tree(&mut runner).unwrap().current();
         let Ok(plan) = case.plan_evictions() else { continue };
-        let model = Model::new(&case.world, &case.claim);
+        let model = Model::new(&case.world, &case.preemptor);
         let choices: Vec<Vec<Victim>> = case
             .world
             .running
             .iter()
-            .map(|holder| {
-                let pods = (1..=spare(holder)).filter(|pods| model.allows(holder, Some(*pods))).map(Some);
-                let whole = model.allows(holder, None).then_some(None);
-                pods.chain(whole).map(|pods| victim(&case, &holder.id, pods)).collect()
+            .map(|candidate| {
+                let pods = (1..=spare(candidate)).filter(|pods| model.allows(candidate, Some(*pods))).map(Some);
+                let whole = model.allows(candidate, None).then_some(None);
+                pods.chain(whole).map(|pods| victim(&case, &candidate.id, pods)).collect()
             })
             .collect();
         let work = |victims: &[Victim]| -> i128 {
             let one = |victim: &Victim| {
-                let holder = case.world.running.iter().find(|holder| holder.id == victim.id).unwrap();
+                let candidate = case.world.running.iter().find(|candidate| candidate.id == victim.id).unwrap();
                 let share = |(name, amount): (&ResourceName, Quantity)| {
                     amount.as_nano() * 1_000_000_000 / case.world.fleet.get(name.as_str()).as_nano()
                 };
-                victim.frees.iter().map(share).sum::<i128>() * i128::from(case.world.now - holder.started.unwrap())
+                victim.frees.iter().map(share).sum::<i128>() * i128::from(case.world.now - candidate.started.unwrap())
             };
             victims.iter().map(one).sum()
         };
