@@ -23,7 +23,7 @@ use crate::{
     live::Gap,
     objects::{self, get_object, items, list_objects, name_of, text},
     output::{self, format_columns, format_table},
-    repeat::{self, Page},
+    repeat::{self, PrintedPage},
     view::{CORDON, JobKey, Member, PlacedJob, find_cordon, read_member, read_placed},
 };
 
@@ -40,7 +40,7 @@ pub async fn run_cluster(action: ClusterAction) -> anyhow::Result<ExitCode> {
                 let text = output::format_list(output, &all, "STATE", &names, |wide| {
                     format_clusters(&all.clusters, wide) + &output::format_gaps(&all.missing)
                 })?;
-                Page::new(text, &all)
+                PrintedPage::new(text, &all)
             })
             .await
         }

@@ -53,7 +53,7 @@ pub async fn connect_client(
 
 /// What a component shows of itself.
 #[derive(Debug, Clone)]
-pub(crate) struct Shown {
+pub(crate) struct AdminServer {
     pub(crate) ready: Ready,
     pub(crate) registry: SharedRegistry,
     pub(crate) leaders: Leaders,
@@ -66,7 +66,7 @@ pub(crate) async fn serve_admin(
     listen: Option<SocketAddr>,
     counts: &WriteCounts,
     stop: &CancellationToken,
-) -> anyhow::Result<Shown> {
+) -> anyhow::Result<AdminServer> {
     let registry = SharedRegistry::default();
     metric::register_builds(&registry, components);
     let leaders = Leaders::register(&registry);
@@ -76,7 +76,7 @@ pub(crate) async fn serve_admin(
         let bound = serve::start_admin_server(listen, ready.clone(), registry.clone(), stop.clone()).await?;
         tracing::info!(address = %bound, "serving health and metrics");
     }
-    Ok(Shown { ready, registry, leaders })
+    Ok(AdminServer { ready, registry, leaders })
 }
 
 pub async fn run_controller(args: ControllerArgs) -> anyhow::Result<ExitCode> {
@@ -93,7 +93,7 @@ pub(crate) async fn lead_controller(
     process: &ProcessArgs,
     rules: &QueueRulesArgs,
     client: Client,
-    shown: Shown,
+    shown: AdminServer,
     stop: CancellationToken,
 ) -> anyhow::Result<ExitCode> {
     let config = caldera_controller::Config {
@@ -152,7 +152,7 @@ pub(crate) async fn lead_scheduler(
     process: &ProcessArgs,
     placing: &PlacingArgs,
     client: Client,
-    shown: Shown,
+    shown: AdminServer,
     stop: CancellationToken,
 ) -> anyhow::Result<ExitCode> {
     let config = caldera_global_scheduler::Config {
@@ -245,7 +245,7 @@ pub async fn run_estimator(args: EstimatorArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
     let counts = WriteCounts::default();
     let client = connect_client(args.kubeconfig.as_deref(), "estimator", &counts).await?;
-    let Shown { ready, .. } = serve_admin(&["estimator"], Ready::default(), args.admin, &counts, &stop).await?;
+    let AdminServer { ready, .. } = serve_admin(&["estimator"], Ready::default(), args.admin, &counts, &stop).await?;
     let tls = match estimator_files(&args)? {
         Some(files) => Some(ServedTls::from_files(files, RELOAD_EVERY, |pems| {
             caldera_estimator::tls::server_config(&read_identity(pems), pems.get(2).map(String::as_str))
@@ -293,7 +293,7 @@ async fn connect_member(args: &MemberArgs, component: &str, counts: &WriteCounts
 async fn while_active<Fut>(
     lease: &str,
     args: &ProcessArgs,
-    Shown { ready, leaders, .. }: &Shown,
+    AdminServer { ready, leaders, .. }: &AdminServer,
     client: Client,
     stop: CancellationToken,
     component: impl FnOnce(CancellationToken, Option<String>) -> Fut,
@@ -356,7 +356,7 @@ pub(crate) async fn serve_webhook(
     process: &ProcessArgs,
     args: &ServingArgs,
     client: Client,
-    Shown { ready, registry, .. }: Shown,
+    AdminServer { ready, registry, .. }: AdminServer,
     stop: CancellationToken,
 ) -> anyhow::Result<ExitCode> {
     let (identity, ca_pem) = webhook_identity(args, &process.lease_namespace, &client).await?;

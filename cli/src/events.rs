@@ -17,20 +17,20 @@ use crate::{
     components,
     objects::{self, list_objects, text},
     output::{self, format_duration, format_table},
-    repeat::{self, Page},
+    repeat::{self, PrintedPage},
     view::JobKey,
 };
 
 /// The JSON and YAML form.
 #[derive(Debug, Serialize)]
 struct Events {
-    events: Vec<Row>,
+    events: Vec<EventRow>,
 }
 
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Row {
+pub struct EventRow {
     namespace: String,
     /// When it last happened.
     time: String,
@@ -54,7 +54,7 @@ pub async fn run_events(args: EventsArgs) -> anyhow::Result<ExitCode> {
     repeat::print_page(args.watch, async || read_page(&client, &args).await).await
 }
 
-async fn read_page(client: &Client, args: &EventsArgs) -> anyhow::Result<Page> {
+async fn read_page(client: &Client, args: &EventsArgs) -> anyhow::Result<PrintedPage> {
     let own = args.scope.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let namespace = (!args.all_namespaces).then_some(own.as_str());
     let mut rows = list_rows(client, namespace).await?.map_err(anyhow::Error::msg)?;
@@ -71,10 +71,10 @@ async fn read_page(client: &Client, args: &EventsArgs) -> anyhow::Result<Page> {
         }
         format_rows(&events.events, args.all_namespaces, wide)
     })?;
-    Page::new(text, &events)
+    PrintedPage::new(text, &events)
 }
 
-impl Row {
+impl EventRow {
     fn is_on(&self, job: &JobName) -> bool {
         self.is_on_object(job.kind, &job.name)
     }
@@ -105,7 +105,10 @@ impl Row {
 }
 
 /// Events of a namespace or of all, the oldest first; or why they can not be seen.
-pub(crate) async fn list_rows(client: &Client, namespace: Option<&str>) -> anyhow::Result<objects::Seen<Vec<Row>>> {
+pub(crate) async fn list_rows(
+    client: &Client,
+    namespace: Option<&str>,
+) -> anyhow::Result<objects::Visible<Vec<EventRow>>> {
     let events = list_objects(client, &objects::events(), namespace, None).await?;
     Ok(events.map(|events| make_rows(&events, Timestamp::now())))
 }
@@ -126,11 +129,11 @@ pub(crate) async fn describe_events(client: &Client, namespace: &str, job: &JobN
 }
 
 /// Events as rows, the oldest first.
-pub fn make_rows(events: &[Value], now: Timestamp) -> Vec<Row> {
+pub fn make_rows(events: &[Value], now: Timestamp) -> Vec<EventRow> {
     let first = |event: &Value, fields: &[&str]| {
         fields.iter().map(|field| text(event, field)).find(|it| !it.is_empty()).unwrap_or_default().to_owned()
     };
-    let mut timed: Vec<(Timestamp, Row)> = events
+    let mut timed: Vec<(Timestamp, EventRow)> = events
         .iter()
         .map(|event| {
             let time = first(
@@ -139,7 +142,7 @@ pub fn make_rows(events: &[Value], now: Timestamp) -> Vec<Row> {
             );
             let then = time.parse::<Timestamp>().unwrap_or(now);
             let count = event.pointer("/series/count").or(event.get("count")).and_then(Value::as_i64).unwrap_or(1);
-            let row = Row {
+            let row = EventRow {
                 namespace: text(event, "/metadata/namespace").to_owned(),
                 age_seconds: now.as_second() - then.as_second(),
                 time,
@@ -161,7 +164,7 @@ pub fn make_rows(events: &[Value], now: Timestamp) -> Vec<Row> {
     timed.into_iter().map(|(_, row)| row).collect()
 }
 
-fn format_rows(rows: &[Row], all_namespaces: bool, wide: bool) -> String {
+fn format_rows(rows: &[EventRow], all_namespaces: bool, wide: bool) -> String {
     let mut header = vec!["AGE", "TYPE", "REASON", "OBJECT", "MESSAGE"];
     if all_namespaces {
         header.insert(0, "NAMESPACE");

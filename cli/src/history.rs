@@ -26,14 +26,14 @@ use crate::{
 
 /// The JSON and YAML form.
 #[derive(Debug, Serialize)]
-struct Report<'a> {
+struct HistoryReport<'a> {
     jobs: Vec<&'a EndedJob>,
 }
 
 pub async fn run_history(args: HistoryArgs) -> anyhow::Result<ExitCode> {
     let client = components::connect_client(args.kubeconfig.as_deref(), "history", &WriteCounts::default()).await?;
     let jobs = read_history(&client, args.lease_namespace.as_deref()).await?.list_jobs();
-    let report = Report { jobs: select_jobs(&jobs, &args, Timestamp::now()) };
+    let report = HistoryReport { jobs: select_jobs(&jobs, &args, Timestamp::now()) };
     let form = match args.output {
         UsageOutput::Csv => {
             output::write_stdout(&format_csv(&report.jobs));

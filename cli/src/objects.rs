@@ -13,7 +13,7 @@ use kube::{Api, Client, api::DynamicObject, core::ApiResource};
 use serde_json::Value;
 
 /// What was asked for, or why it can not be seen.
-pub type Seen<T> = Result<T, String>;
+pub type Visible<T> = Result<T, String>;
 
 /// Karmada's ResourceBindings.
 pub fn bindings() -> ApiResource {
@@ -74,7 +74,7 @@ pub async fn list_objects(
     resource: &ApiResource,
     namespace: Option<&str>,
     labels: Option<&str>,
-) -> anyhow::Result<Seen<Vec<Value>>> {
+) -> anyhow::Result<Visible<Vec<Value>>> {
     let listed = list_json(client.clone(), resource, namespace, labels, Some).await;
     take_answer(listed, || name_resource(resource))
 }
@@ -88,7 +88,7 @@ pub async fn get_object(
     resource: &ApiResource,
     namespace: Option<&str>,
     name: &str,
-) -> anyhow::Result<Seen<Option<Value>>> {
+) -> anyhow::Result<Visible<Option<Value>>> {
     let api: Api<DynamicObject> = match namespace {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, resource),
         None => Api::all_with(client.clone(), resource),
@@ -97,7 +97,7 @@ pub async fn get_object(
     take_answer(found, || format!("{} {name}", name_resource(resource)))
 }
 
-fn take_answer<T: Default>(answer: Result<T, kube::Error>, what: impl Fn() -> String) -> anyhow::Result<Seen<T>> {
+fn take_answer<T: Default>(answer: Result<T, kube::Error>, what: impl Fn() -> String) -> anyhow::Result<Visible<T>> {
     match answer {
         Ok(found) => Ok(Ok(found)),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(Ok(T::default())),

@@ -14,7 +14,7 @@ use crate::{
     components,
     live::{self, Gap, Live},
     output::{self, ListOutput, format_columns},
-    repeat::{self, Page},
+    repeat::{self, PrintedPage},
     why,
 };
 
@@ -78,7 +78,13 @@ pub async fn unpause_releases(args: UnpauseArgs) -> anyhow::Result<ExitCode> {
     change::mark_paused(&client, None).await
 }
 
-fn make_page(live: Live, name: Option<&str>, tree: bool, output: ListOutput, first: usize) -> anyhow::Result<Page> {
+fn make_page(
+    live: Live,
+    name: Option<&str>,
+    tree: bool,
+    output: ListOutput,
+    first: usize,
+) -> anyhow::Result<PrintedPage> {
     let all = list_queues(&live.controller);
     let paused = live.controller.paused().map(str::to_owned);
     let Some(name) = name else {
@@ -102,16 +108,16 @@ fn make_page(live: Live, name: Option<&str>, tree: bool, output: ListOutput, fir
     let text = output::format_list(output, &answer, "STATE", &format!("{name}\n"), |wide| {
         format_queue(&answer, first, now, wide) + &output::format_gaps(&answer.missing)
     })?;
-    Page::new(text, &answer)
+    PrintedPage::new(text, &answer)
 }
 
-fn page_of_queues(output: ListOutput, answer: All, tree: bool) -> anyhow::Result<Page> {
+fn page_of_queues(output: ListOutput, answer: All, tree: bool) -> anyhow::Result<PrintedPage> {
     let names: String = answer.queues.iter().map(|queue| format!("{}\n", queue.name)).collect();
     let text = output::format_list(output, &answer, "STATE", &names, |wide| {
         let paused = answer.paused.iter().map(|why| format!("All releases are paused: {why}\n\n"));
         paused.collect::<String>() + &format_table(&answer.queues, tree, wide) + &output::format_gaps(&answer.missing)
     })?;
-    Page::new(text, &answer)
+    PrintedPage::new(text, &answer)
 }
 
 fn format_queue(answer: &One, first: usize, now: i64, wide: bool) -> String {

@@ -17,12 +17,12 @@ const CLEAR: &str = "\u{1b}[H\u{1b}[2J\u{1b}[3J";
 
 /// A list as it is printed, and what it was made of.
 #[derive(Debug, PartialEq)]
-pub struct Page {
+pub struct PrintedPage {
     text: String,
     facts: Value,
 }
 
-impl Page {
+impl PrintedPage {
     /// Facts are compared without ages: fields `ageSeconds` and `waitedSeconds`.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ fn remove_ages(facts: &mut Value) {
 ///
 /// # Errors
 /// If the first read fails.
-pub async fn print_page(watch: bool, read: impl AsyncFn() -> anyhow::Result<Page>) -> anyhow::Result<ExitCode> {
+pub async fn print_page(watch: bool, read: impl AsyncFn() -> anyhow::Result<PrintedPage>) -> anyhow::Result<ExitCode> {
     let mut page = read().await?;
     if !watch {
         output::try_write(&page.text);
@@ -81,7 +81,7 @@ pub async fn print_page(watch: bool, read: impl AsyncFn() -> anyhow::Result<Page
     Ok(ExitCode::SUCCESS)
 }
 
-fn frame(page: &Page, on_screen: bool) -> String {
+fn frame(page: &PrintedPage, on_screen: bool) -> String {
     if on_screen { format!("{CLEAR}{}", page.text) } else { page.text.clone() }
 }
 
@@ -95,7 +95,7 @@ mod tests {
     fn a_list_in_which_only_ages_changed_is_the_same_off_a_terminal() {
         let page = |age: u32, state: &str| {
             let facts = json!({"jobs": [{"job": "j", "ageSeconds": age, "state": state}]});
-            Page::new(format!("j {state} {age}s\n"), &facts).unwrap()
+            PrintedPage::new(format!("j {state} {age}s\n"), &facts).unwrap()
         };
         assert_eq!(page(1, "Waiting").facts, page(2, "Waiting").facts);
         assert_ne!(page(1, "Waiting"), page(2, "Waiting"));
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn only_a_terminal_is_cleared() {
-        let page = Page::new("x\n".to_owned(), &json!(1)).unwrap();
+        let page = PrintedPage::new("x\n".to_owned(), &json!(1)).unwrap();
         assert_eq!(frame(&page, false), "x\n");
         assert_eq!(frame(&page, true), format!("{CLEAR}x\n"));
     }

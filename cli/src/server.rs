@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     args::ServerArgs,
-    components::{Shown, connect_client, lead_controller, lead_scheduler, serve_admin, serve_webhook},
+    components::{AdminServer, connect_client, lead_controller, lead_scheduler, serve_admin, serve_webhook},
 };
 
 /// The parts.
@@ -32,7 +32,7 @@ pub async fn run_server(args: ServerArgs) -> anyhow::Result<ExitCode> {
     let of_scheduler = connect_client(Some(&args.scheduler_kubeconfig), PARTS[2], &counts).await?;
     let ready = PARTS.map(|part| (part, Ready::default()));
     let all = serve_admin(&PARTS, Ready::of_parts(&ready), args.process.admin, &counts, &last).await?;
-    let [webhook, controller, scheduler] = ready.map(|(_, ready)| Shown { ready, ..all.clone() });
+    let [webhook, controller, scheduler] = ready.map(|(_, ready)| AdminServer { ready, ..all.clone() });
     let first = asked.child_token();
     let mut parts = JoinSet::new();
     let mut start = |name: &'static str, part| parts.spawn(async move { (name, part.await) });

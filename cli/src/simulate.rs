@@ -27,7 +27,7 @@ use crate::{
 struct WrongInput(String);
 
 /// Everything that is simulated.
-struct Asked {
+struct SimulationQuestion {
     world: World,
     notes: Vec<String>,
     horizon: Option<Millis>,
@@ -46,11 +46,11 @@ pub async fn run_simulate(args: SimulateArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn read_input(args: &SimulateArgs) -> anyhow::Result<Asked> {
+async fn read_input(args: &SimulateArgs) -> anyhow::Result<SimulationQuestion> {
     let mut asked = match (&args.scenario, &args.kubeconfig) {
         (Some(scenario), _) => {
             let world = scenario.world(args.seed, args.estimates).map_err(|error| WrongInput(error.to_string()))?;
-            Asked { world, notes: Vec::new(), horizon: Some(scenario.horizon()) }
+            SimulationQuestion { world, notes: Vec::new(), horizon: Some(scenario.horizon()) }
         }
         (None, Some(kubeconfig)) => state::read_host(args, kubeconfig).await?,
         (None, None) => input::read_files(args)?,
@@ -67,7 +67,7 @@ async fn read_input(args: &SimulateArgs) -> anyhow::Result<Asked> {
     Ok(asked)
 }
 
-fn print_report(args: &SimulateArgs, asked: &Asked) -> anyhow::Result<()> {
+fn print_report(args: &SimulateArgs, asked: &SimulationQuestion) -> anyhow::Result<()> {
     let world = &asked.world;
     let resource = args.resource.as_deref().map(ResourceName::from);
     let options = Options { horizon: asked.horizon, resource, ..Options::default() };
@@ -103,7 +103,7 @@ fn print_report(args: &SimulateArgs, asked: &Asked) -> anyhow::Result<()> {
 }
 
 /// The line above the tables: seed, jobs, nodes and clusters.
-fn format_head(args: &SimulateArgs, asked: &Asked, reports: &[Report]) -> String {
+fn format_head(args: &SimulateArgs, asked: &SimulationQuestion, reports: &[Report]) -> String {
     let world = &asked.world;
     let nodes: usize = world.clusters.iter().map(|cluster| cluster.nodes.len()).sum();
     let what = reports.first().map_or(String::new(), |report| format!(", {} {}", report.capacity, report.resource));

@@ -26,15 +26,15 @@ use crate::{
 
 /// The JSON and YAML form.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-struct Report {
+struct UsageReport {
     /// Up to when it is accounted.
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<Timestamp>,
-    usage: Vec<Row>,
+    usage: Vec<UsageRow>,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
-struct Row {
+struct UsageRow {
     /// As `2026-11`.
     month: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,7 +82,7 @@ async fn read_history(client: &Client, namespace: Option<&str>) -> anyhow::Resul
 }
 
 /// One row for each month and what it is told by.
-fn make_report(history: &UsageHistory, month: Option<Month>, by: &[UsageBy]) -> Report {
+fn make_report(history: &UsageHistory, month: Option<Month>, by: &[UsageBy]) -> UsageReport {
     let mut sums: BTreeMap<(Month, Option<String>, Option<String>), Usage> = BTreeMap::new();
     for (of, rows) in history.months.iter().filter(|(of, _)| month.is_none_or(|month| month == **of)) {
         for (Account { queue, namespace }, usage) in rows {
@@ -91,7 +91,7 @@ fn make_report(history: &UsageHistory, month: Option<Month>, by: &[UsageBy]) -> 
             sums.entry((*of, queue, namespace)).or_default().add(usage);
         }
     }
-    let usage = sums.into_iter().map(|((month, queue, namespace), usage)| Row {
+    let usage = sums.into_iter().map(|((month, queue, namespace), usage)| UsageRow {
         month: month.to_string(),
         queue,
         namespace,
@@ -102,7 +102,7 @@ fn make_report(history: &UsageHistory, month: Option<Month>, by: &[UsageBy]) -> 
             .map(|(name, amount)| (name.clone(), format_hours(name, amount.as_nano())))
             .collect(),
     });
-    Report { until: history.until, usage: usage.collect() }
+    UsageReport { until: history.until, usage: usage.collect() }
 }
 
 /// Thousandths of an hour, rounded to the nearest, of so many billionths of a unit-second.
@@ -118,7 +118,7 @@ fn counts_bytes(resource: &ResourceName) -> bool {
         || resource.as_str().starts_with("hugepages-")
 }
 
-fn list_resources(report: &Report) -> Vec<&ResourceName> {
+fn list_resources(report: &UsageReport) -> Vec<&ResourceName> {
     let mut all: Vec<_> = report.usage.iter().flat_map(|row| row.hours.keys()).collect();
     all.sort_unstable();
     all.dedup();
@@ -132,7 +132,7 @@ fn list_cells<T>(by: &[UsageBy], month: T, queue: Option<T>, namespace: Option<T
     [Some(month), queue, namespace, Some(admissions)].into_iter().flatten().collect()
 }
 
-fn format_report(report: &Report, by: &[UsageBy]) -> String {
+fn format_report(report: &UsageReport, by: &[UsageBy]) -> String {
     if report.usage.is_empty() {
         return "nothing was used\n".to_owned();
     }
@@ -160,7 +160,7 @@ fn format_report(report: &Report, by: &[UsageBy]) -> String {
 }
 
 /// A line for each resource of each row. What anybody could have named is quoted.
-fn format_csv(report: &Report, by: &[UsageBy]) -> String {
+fn format_csv(report: &UsageReport, by: &[UsageBy]) -> String {
     let mut text = list_cells(by, "month", Some("queue"), Some("namespace"), "admissions").join(",");
     text += ",resource,hours\n";
     for row in &report.usage {

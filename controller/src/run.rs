@@ -127,12 +127,12 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
             biased;
             () = shutdown.cancelled() => break,
             done = outcomes.recv() => match done {
-                Some(done) => Some(Happened::Answer(done)),
+                Some(done) => Some(LoopEvent::Written(done)),
                 None => return Err(Error::WriterEnded),
             },
-            Some(input) = events.recv() => Some(Happened::Seen(input)),
-            Some(event) = seen_clusters.recv() => Some(Happened::Seen(follow_cluster(event, &mut members))),
-            Some(event) = member_inputs.recv() => Some(Happened::Seen(Input::Member(event.cluster, event.update))),
+            Some(input) = events.recv() => Some(LoopEvent::Observed(input)),
+            Some(event) = seen_clusters.recv() => Some(LoopEvent::Observed(follow_cluster(event, &mut members))),
+            Some(event) = member_inputs.recv() => Some(LoopEvent::Observed(Input::Member(event.cluster, event.update))),
             () = sleep_for(pause) => None,
         };
         let began = Instant::now();
@@ -140,21 +140,21 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         let mut happened = first;
         for taken in 0.. {
             match happened {
-                Some(Happened::Answer(done)) => controller.follow_answer(done, now),
-                Some(Happened::Seen(input)) => controller.observe(input, now),
+                Some(LoopEvent::Written(done)) => controller.follow_answer(done, now),
+                Some(LoopEvent::Observed(input)) => controller.observe(input, now),
                 None => {}
             }
             if taken == BATCH {
                 break;
             }
             happened = if let Ok(done) = outcomes.try_recv() {
-                Some(Happened::Answer(done))
+                Some(LoopEvent::Written(done))
             } else if let Ok(input) = events.try_recv() {
-                Some(Happened::Seen(input))
+                Some(LoopEvent::Observed(input))
             } else if let Ok(event) = seen_clusters.try_recv() {
-                Some(Happened::Seen(follow_cluster(event, &mut members)))
+                Some(LoopEvent::Observed(follow_cluster(event, &mut members)))
             } else if let Ok(event) = member_inputs.try_recv() {
-                Some(Happened::Seen(Input::Member(event.cluster, event.update)))
+                Some(LoopEvent::Observed(Input::Member(event.cluster, event.update)))
             } else {
                 break;
             };
@@ -214,9 +214,9 @@ async fn sleep_for(pause: Option<std::time::Duration>) {
 
 /// What the loop waits for.
 #[allow(clippy::large_enum_variant, reason = "there is one at a time")]
-enum Happened {
-    Answer(Done<Tag>),
-    Seen(Input),
+enum LoopEvent {
+    Written(Done<Tag>),
+    Observed(Input),
 }
 
 /// Watches of Works, each of one cluster where it matters what Works there are.

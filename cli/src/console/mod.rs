@@ -32,7 +32,7 @@ use tokio::sync::mpsc;
 use self::routes::{Console, STREAM, router};
 use crate::{
     args::ConsoleArgs,
-    components::{Shown, connect_client, read_identity, serve_admin},
+    components::{AdminServer, connect_client, read_identity, serve_admin},
     view::Change,
     watch,
 };
@@ -50,7 +50,7 @@ pub async fn run_console(args: ConsoleArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
     let counts = WriteCounts::default();
     let client = connect_client(args.kubeconfig.as_deref(), "console", &counts).await?;
-    let Shown { ready, .. } = serve_admin(&["console"], Ready::default(), args.admin, &counts, &stop).await?;
+    let AdminServer { ready, .. } = serve_admin(&["console"], Ready::default(), args.admin, &counts, &stop).await?;
     let tls = match (&args.tls_cert, &args.tls_key) {
         (Some(cert), Some(key)) => {
             let files = vec![cert.clone(), key.clone()];

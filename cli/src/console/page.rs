@@ -24,12 +24,12 @@ const LATELY: i64 = 3_600;
 
 /// What a page is made of.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct PageQuery<'a> {
     pub seen: &'a Seen,
     pub access: &'a Access,
     pub now: Timestamp,
     /// Of a job's page: what was said of it, or why that can not be seen.
-    pub events: Result<&'a [events::Row], &'a str>,
+    pub events: Result<&'a [events::EventRow], &'a str>,
     /// What a list is filtered by.
     pub filter: &'a str,
 }
@@ -77,7 +77,7 @@ impl Page {
 
     /// Its content; none if there is no such thing, or he may not know that there is.
     #[must_use]
-    pub fn render(&self, asked: Asked<'_>) -> Option<Html> {
+    pub fn render(&self, asked: PageQuery<'_>) -> Option<Html> {
         match self {
             Self::Fleet => Some(render_fleet(asked)),
             Self::Queue(name) => render_queue(asked, name),
@@ -95,7 +95,7 @@ struct Names {
 }
 
 /// All, or those in which he has jobs, and the queues above them.
-fn list_names(asked: Asked<'_>, lines: &[QueueLine]) -> Names {
+fn list_names(asked: PageQuery<'_>, lines: &[QueueLine]) -> Names {
     let own = || asked.seen.jobs().filter(|job| asked.access.sees(job));
     let used: BTreeSet<&str> = own().map(|job| job.queue()).collect();
     let mut queues = BTreeSet::new();
@@ -119,7 +119,7 @@ fn describe_amount(resource: &str, used: Quantity, all: Option<Quantity>) -> Str
     }
 }
 
-fn render_fleet(asked: Asked<'_>) -> Html {
+fn render_fleet(asked: PageQuery<'_>) -> Html {
     let mut html = Html::new();
     let lines = asked.seen.queues();
     let names = list_names(asked, &lines);
@@ -224,7 +224,7 @@ fn list_amounts(line: &QueueLine) -> [Html; 3] {
     [used, deserved, borrowed]
 }
 
-fn render_queue(asked: Asked<'_>, name: &str) -> Option<Html> {
+fn render_queue(asked: PageQuery<'_>, name: &str) -> Option<Html> {
     let lines = asked.seen.queues();
     let names = list_names(asked, &lines);
     let line = lines.iter().find(|line| line.name == name && names.queues.contains(name))?;
@@ -257,7 +257,7 @@ fn add_cut(html: &mut Html, length: usize) {
 }
 
 /// A link to what he may see.
-fn name_job(asked: Asked<'_>, job: &JobView<'_>) -> Html {
+fn name_job(asked: PageQuery<'_>, job: &JobView<'_>) -> Html {
     let mut html = Html::new();
     if asked.access.sees(job) {
         let key = job.key;
@@ -270,7 +270,7 @@ fn name_job(asked: Asked<'_>, job: &JobView<'_>) -> Html {
 }
 
 /// State, priority, pods and age.
-fn list_numbers(asked: Asked<'_>, job: &JobView<'_>) -> [Html; 4] {
+fn list_numbers(asked: PageQuery<'_>, job: &JobView<'_>) -> [Html; 4] {
     let mut state = Html::new();
     state.state(job.state.word());
     [
@@ -281,7 +281,7 @@ fn list_numbers(asked: Asked<'_>, job: &JobView<'_>) -> [Html; 4] {
     ]
 }
 
-fn tell_reason(asked: Asked<'_>, job: &JobView<'_>) -> Html {
+fn tell_reason(asked: PageQuery<'_>, job: &JobView<'_>) -> Html {
     let mut html = Html::new();
     if asked.access.sees(job) {
         html.raw("<strong>").text(job.reason()).raw("</strong> ").text(job.message());
@@ -289,7 +289,7 @@ fn tell_reason(asked: Asked<'_>, job: &JobView<'_>) -> Html {
     html
 }
 
-fn list_jobs(caption: &str, asked: Asked<'_>, mut jobs: Vec<JobView<'_>>, names: &Names) -> Html {
+fn list_jobs(caption: &str, asked: PageQuery<'_>, mut jobs: Vec<JobView<'_>>, names: &Names) -> Html {
     let mut html = Html::new();
     add_cut(&mut html, jobs.len());
     jobs.sort_by_key(|job| (!asked.access.sees(job), job.state, job.key.clone()));
@@ -308,7 +308,7 @@ fn list_jobs(caption: &str, asked: Asked<'_>, mut jobs: Vec<JobView<'_>>, names:
     html
 }
 
-fn render_jobs(asked: Asked<'_>) -> Html {
+fn render_jobs(asked: PageQuery<'_>) -> Html {
     let mut html = Html::new();
     html.raw("<form method=\"get\" action=\"/jobs\" role=\"search\"><label for=\"q\">Name, namespace, queue or state</label> ");
     html.raw("<input id=\"q\" name=\"q\" value=\"").text(asked.filter).raw("\"> <button>Filter</button></form>\n");
@@ -326,7 +326,7 @@ fn render_jobs(asked: Asked<'_>) -> Html {
     html
 }
 
-fn render_job(asked: Asked<'_>, key: &JobKey) -> Option<Html> {
+fn render_job(asked: PageQuery<'_>, key: &JobKey) -> Option<Html> {
     let job = asked.seen.job(key).filter(|job| asked.access.sees(job))?;
     let mut html = Html::new();
     html.raw("<p class=\"verdict\">").state(job.state.word()).raw(" <strong>").text(job.reason()).raw("</strong> ");
@@ -374,7 +374,7 @@ fn tell_time(at: Timestamp, now: Timestamp) -> Html {
     html
 }
 
-fn render_changes(asked: Asked<'_>) -> Html {
+fn render_changes(asked: PageQuery<'_>) -> Html {
     let own = asked.seen.jobs().filter(|job| asked.access.sees(job));
     let mut steps: Vec<(JobView<'_>, crate::view::Step)> = own
         .flat_map(|job| list_steps(&job).into_iter().map(move |step| (job, step)))

@@ -39,7 +39,7 @@ use super::{
     access::{Access, Gatekeeper, Guest, Refusal, list_pairs},
     answers::Answers,
     html::{Html, find_value},
-    page::{Asked, Page},
+    page::{Page, PageQuery},
 };
 use crate::{
     events, objects,
@@ -69,7 +69,7 @@ const EVENTS: u32 = 500;
 const EVENTS_FOR: Duration = Duration::from_secs(10);
 
 /// Events, or why there are none to see.
-type Said = Result<Arc<Vec<events::Row>>, String>;
+type Said = Result<Arc<Vec<events::EventRow>>, String>;
 
 /// What all requests share.
 pub struct Console {
@@ -80,7 +80,7 @@ pub struct Console {
     pub changed: watch::Sender<u64>,
     pub streams: Arc<Semaphore>,
     /// Of jobs that are looked at.
-    events: Answers<JobKey, Arc<Vec<events::Row>>>,
+    events: Answers<JobKey, Arc<Vec<events::EventRow>>>,
     /// Whether cookies may be sent over TLS alone.
     pub is_tls: bool,
 }
@@ -189,7 +189,7 @@ fn render(console: &Console, page: &Page, access: &Access, query: &str, said: &S
     let events = said.as_ref().map(|events| events.as_slice()).map_err(String::as_str);
     let mut main = Html::new();
     main.raw("<h1>").text(page.title()).raw("</h1>\n");
-    main.add(&page.render(Asked { seen: &seen, access, now, events, filter: &filter })?);
+    main.add(&page.render(PageQuery { seen: &seen, access, now, events, filter: &filter })?);
     Some(main)
 }
 
@@ -210,7 +210,7 @@ async fn list_events(console: &Console, page: &Page, guest: &Guest) -> Said {
     }
 }
 
-async fn read_events(console: &Console, key: &JobKey) -> Result<Vec<events::Row>, kube::Error> {
+async fn read_events(console: &Console, key: &JobKey) -> Result<Vec<events::EventRow>, kube::Error> {
     let api: Api<DynamicObject> = Api::namespaced_with(console.client.clone(), &key.namespace, &objects::events());
     let params = ListParams::default().fields(&format!("involvedObject.name={}", key.name)).limit(EVENTS);
     let listed = api.list(&params).await?;

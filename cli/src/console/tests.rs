@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     access::Access,
-    page::{Asked, Page},
+    page::{Page, PageQuery},
 };
 use crate::view::{Change, QueueObject, Seen, read_member};
 
@@ -83,7 +83,7 @@ fn admin() -> Access {
 
 fn page(path: &str, access: &Access) -> Option<String> {
     let (seen, now) = (seen(), "2026-01-01T00:01:00Z".parse::<Timestamp>().unwrap());
-    let asked = Asked { seen: &seen, access, now, events: Ok(&[]), filter: "" };
+    let asked = PageQuery { seen: &seen, access, now, events: Ok(&[]), filter: "" };
     Some(Page::find(path)?.render(asked)?.into_string())
 }
 

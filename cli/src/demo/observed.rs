@@ -42,7 +42,7 @@ impl ObservedKind {
 
 /// What was observed of one workload.
 #[derive(Debug, Default, Clone)]
-pub struct Job {
+pub struct DemoJob {
     /// `Job` or `Deployment`.
     pub kind: String,
     pub queue: String,
@@ -64,7 +64,7 @@ pub struct Job {
     pub phases: Vec<String>,
 }
 
-impl Job {
+impl DemoJob {
     pub fn is_placed(&self) -> bool {
         !self.clusters.is_empty()
     }
@@ -85,7 +85,7 @@ pub struct Queue {
 /// Everything seen so far.
 #[derive(Debug, Default)]
 pub struct Observed {
-    pub jobs: BTreeMap<String, Job>,
+    pub jobs: BTreeMap<String, DemoJob>,
     pub queues: BTreeMap<String, Queue>,
 }
 
@@ -98,7 +98,7 @@ fn annotation_of<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
 }
 
 impl Observed {
-    pub fn job(&self, name: &str) -> Job {
+    pub fn job(&self, name: &str) -> DemoJob {
         self.jobs.get(name).cloned().unwrap_or_default()
     }
 

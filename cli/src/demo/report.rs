@@ -6,7 +6,7 @@ use caldera_runtime::client::WriteCounts;
 use comfy_table::{Table, presets::UTF8_BORDERS_ONLY};
 use serde::Serialize;
 
-use super::observed::{Job, Observed, Queue, format_clusters};
+use super::observed::{DemoJob, Observed, Queue, format_clusters};
 
 /// Something that the demo must show.
 #[derive(Debug, Clone, Serialize)]
@@ -23,7 +23,7 @@ pub fn check_expectations(observed: &Observed) -> Vec<Expectation> {
     let completed = |name: &str| job(name).phase == "Completed";
     let mut all = Vec::new();
     let mut expect = |what, held| all.push(Expectation { what, held });
-    let pods = |job: &Job| job.clusters.values().flat_map(BTreeMap::values).sum::<u32>();
+    let pods = |job: &DemoJob| job.clusters.values().flat_map(BTreeMap::values).sum::<u32>();
 
     let split = job("mindspore-cpu");
     expect(
@@ -69,7 +69,7 @@ pub fn check_expectations(observed: &Observed) -> Vec<Expectation> {
 }
 
 #[derive(Debug, Serialize)]
-struct JobRow {
+struct JobSummary {
     name: String,
     kind: String,
     queue: String,
@@ -82,7 +82,7 @@ struct JobRow {
 }
 
 #[derive(Debug, Serialize)]
-struct QueueRow {
+struct QueueSummary {
     name: String,
     state: String,
     /// By resource.
@@ -96,8 +96,8 @@ struct QueueRow {
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
     expectations: Vec<Expectation>,
-    jobs: Vec<JobRow>,
-    queues: Vec<QueueRow>,
+    jobs: Vec<JobSummary>,
+    queues: Vec<QueueSummary>,
     /// Writes to the host's API by component, then by verb and resource.
     writes: BTreeMap<String, BTreeMap<String, u64>>,
     writes_in_all: u64,
@@ -116,11 +116,11 @@ impl Summary {
         sandbox_ready: Duration,
         total: Duration,
     ) -> Self {
-        let waited = |job: &Job| Some((job.released?.saturating_sub(job.seen?)).as_secs_f64());
-        let jobs: Vec<JobRow> = observed
+        let waited = |job: &DemoJob| Some((job.released?.saturating_sub(job.seen?)).as_secs_f64());
+        let jobs: Vec<JobSummary> = observed
             .jobs
             .iter()
-            .map(|(name, job)| JobRow {
+            .map(|(name, job)| JobSummary {
                 name: name.clone(),
                 kind: job.kind.clone(),
                 queue: job.queue.clone(),
@@ -135,7 +135,7 @@ impl Summary {
             let column = |f: fn(&(String, String, String)) -> &String| {
                 queue.resources.iter().map(|(resource, row)| (resource.clone(), f(row).clone())).collect()
             };
-            QueueRow {
+            QueueSummary {
                 name: name.clone(),
                 state: queue.state.clone(),
                 most_used: column(|row| &row.0),

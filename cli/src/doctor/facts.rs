@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::objects::Seen;
+use crate::objects::Visible;
 
 /// All of it. [`super::check`] makes findings of it, and of nothing else.
 #[derive(Debug, Clone)]
@@ -21,43 +21,43 @@ pub struct Facts {
     /// Our clock less the API server's, in seconds; `None` if it told no time.
     pub our_clock: Option<i64>,
     /// CustomResourceDefinitions.
-    pub definitions: Seen<Vec<Value>>,
+    pub definitions: Visible<Vec<Value>>,
     /// What each component may do.
-    pub rights: Seen<Vec<Right>>,
+    pub rights: Visible<Vec<Right>>,
     /// MutatingWebhookConfigurations.
-    pub mutating: Seen<Vec<Value>>,
+    pub mutating: Visible<Vec<Value>>,
     /// ValidatingWebhookConfigurations.
-    pub validating: Seen<Vec<Value>>,
+    pub validating: Visible<Vec<Value>>,
     /// ResourceInterpreterWebhookConfigurations.
-    pub interpreters: Seen<Vec<Value>>,
+    pub interpreters: Visible<Vec<Value>>,
     /// ResourceInterpreterCustomizations.
-    pub customizations: Seen<Vec<Value>>,
+    pub customizations: Visible<Vec<Value>>,
     /// ValidatingAdmissionPolicies.
-    pub policies: Seen<Vec<Value>>,
+    pub policies: Visible<Vec<Value>>,
     /// What came back of a binding that was created without being stored.
     pub binding_probe: Probe,
     /// What came back of a Volcano Job that was created without being stored.
     pub job_probe: Probe,
     /// Leases of components, wherever they are.
-    pub leases: Seen<Vec<LeaseFacts>>,
+    pub leases: Visible<Vec<LeaseFacts>>,
     /// The members.
-    pub members: Seen<Vec<MemberFacts>>,
+    pub members: Visible<Vec<MemberFacts>>,
     /// Queues of the host.
-    pub queues: Seen<Vec<QueueFacts>>,
+    pub queues: Visible<Vec<QueueFacts>>,
     /// ResourceBindings.
-    pub bindings: Seen<Vec<BindingFacts>>,
+    pub bindings: Visible<Vec<CheckedBinding>>,
     /// Workloads that there are.
-    pub workloads: Seen<BTreeSet<WorkloadRef>>,
+    pub workloads: Visible<BTreeSet<WorkloadRef>>,
     /// PodGroups of ours.
-    pub pod_groups: Seen<Vec<PodGroupFacts>>,
+    pub pod_groups: Visible<Vec<PodGroupFacts>>,
     /// Works of bindings.
-    pub works: Seen<Vec<WorkFacts>>,
+    pub works: Visible<Vec<WorkFacts>>,
     /// Commands to queues.
-    pub commands: Seen<Vec<CommandFacts>>,
+    pub commands: Visible<Vec<CommandFacts>>,
     /// What collectors publish.
-    pub inventories: Seen<Vec<InventoryFacts>>,
+    pub inventories: Visible<Vec<InventoryFacts>>,
     /// Where the controller's settings are, or why they can not be read.
-    pub settings: Vec<Seen<String>>,
+    pub settings: Vec<Visible<String>>,
 }
 
 /// Who runs what version.
@@ -125,9 +125,9 @@ pub struct MemberFacts {
     /// Name.
     pub name: String,
     /// Whether Karmada finds it ready, and its words if not.
-    pub ready: Seen<()>,
+    pub ready: Visible<()>,
     /// What was seen there, or why nothing was.
-    pub inside: Seen<MemberInside>,
+    pub inside: Visible<MemberInside>,
 }
 
 /// What a member has.
@@ -138,9 +138,9 @@ pub struct MemberInside {
     /// Kinds of Volcano that it serves, as `plural.group`.
     pub kinds: BTreeSet<String>,
     /// Its queues.
-    pub queues: Seen<Vec<QueueFacts>>,
+    pub queues: Visible<Vec<QueueFacts>>,
     /// Pods of namespace volcano-system: name, and whether it is ready.
-    pub volcano: Seen<Vec<(String, bool)>>,
+    pub volcano: Visible<Vec<(String, bool)>>,
 }
 
 /// A queue.
@@ -158,7 +158,7 @@ pub struct QueueFacts {
 
 /// A ResourceBinding.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BindingFacts {
+pub struct CheckedBinding {
     /// `namespace/name`.
     pub key: String,
     /// When it was made.

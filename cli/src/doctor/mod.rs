@@ -30,7 +30,7 @@ use crate::{
 
 /// The JSON and YAML form.
 #[derive(Debug, Serialize)]
-struct Report {
+struct DoctorReport {
     versions: Versions,
     checks: Vec<CheckResult>,
     findings: Vec<Finding>,
@@ -80,13 +80,13 @@ fn exit_code(findings: &[Finding], fail_on: FailOn) -> ExitCode {
     ExitCode::from(u8::from(findings.iter().any(|finding| finding.severity >= bad)))
 }
 
-fn make_report(versions: Versions, findings: Vec<Finding>) -> Report {
+fn make_report(versions: Versions, findings: Vec<Finding>) -> DoctorReport {
     let worst = |check| findings.iter().filter(|one| one.check == check).map(|one| one.severity).max();
     let result = |check| CheckResult { check, result: worst(check).map_or("ok", Severity::word) };
-    Report { versions, checks: Check::ALL.into_iter().map(result).collect(), findings }
+    DoctorReport { versions, checks: Check::ALL.into_iter().map(result).collect(), findings }
 }
 
-fn format_report(report: &Report, wide: bool) -> String {
+fn format_report(report: &DoctorReport, wide: bool) -> String {
     let Versions { caldera, host, members } = &report.versions;
     let mut text = format!("caldera {caldera}, Karmada API server {host}");
     if !members.is_empty() {

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use self::{
     answer::wait_for_answer,
     credentials::{CERTIFICATE_FILES, HostAccess, keep_certificate, keep_kubeconfig, locate_kubeconfig},
-    plan::{Stage, Wanted, is_changed, list_accounts, may_apply},
+    plan::{InstallStage, Wanted, is_changed, list_accounts, may_apply},
 };
 use crate::{
     args::InstallArgs,
@@ -65,14 +65,14 @@ pub async fn run_install(args: InstallArgs) -> anyhow::Result<ExitCode> {
     }
     let wait = Duration::from_secs(args.wait.into());
     let mut ca_pem = String::new();
-    for (number, stage) in Stage::ALL.into_iter().enumerate() {
+    for (number, stage) in InstallStage::ALL.into_iter().enumerate() {
         let done = match stage {
-            Stage::Credentials => {
+            InstallStage::Credentials => {
                 let (pem, done) = keep_credentials(&host, &args, &access).await?;
                 ca_pem = pem;
                 done
             }
-            Stage::Answer => {
+            InstallStage::Answer => {
                 output::write_stdout(&describe_server(&args));
                 let endpoint = Endpoint::Url(wanted.webhook_url.clone());
                 wait_for_answer(&host, &endpoint, &ca_pem, wait).await?;
@@ -80,7 +80,7 @@ pub async fn run_install(args: InstallArgs) -> anyhow::Result<ExitCode> {
             }
             _ => apply_all(&host, stage.list_objects(&wanted, &ca_pem)).await?,
         };
-        output::write_stdout(&format!("{}/{} {}: {done}\n", number + 1, Stage::ALL.len(), stage.title()));
+        output::write_stdout(&format!("{}/{} {}: {done}\n", number + 1, InstallStage::ALL.len(), stage.title()));
     }
     let has_error = wait_for_health(&host, wanted.granted, wait).await?;
     Ok(ExitCode::from(u8::from(has_error)))
@@ -112,9 +112,9 @@ async fn find_present(host: &Client, object: &Value) -> anyhow::Result<Option<Va
 /// What would be done.
 async fn describe_plan(host: &Client, wanted: &Wanted, dir: &Path) -> anyhow::Result<String> {
     let mut plan = String::new();
-    for stage in Stage::ALL {
+    for stage in InstallStage::ALL {
         let _ = writeln!(plan, "{}", stage.title());
-        if stage == Stage::Credentials {
+        if stage == InstallStage::Credentials {
             let _ = writeln!(plan, "  in {}", dir.display());
         }
         for object in stage.list_objects(wanted, "") {

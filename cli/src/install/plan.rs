@@ -37,7 +37,7 @@ pub struct Wanted {
 
 /// One step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum InstallStage {
     /// CustomResourceDefinitions.
     Definitions,
     /// Namespaces, service accounts and roles.
@@ -52,7 +52,7 @@ pub enum Stage {
     Webhooks,
 }
 
-impl Stage {
+impl InstallStage {
     /// All that there is to do, in order.
     pub const ALL: [Self; 6] =
         [Self::Definitions, Self::Accounts, Self::Policies, Self::Credentials, Self::Answer, Self::Webhooks];
@@ -143,17 +143,17 @@ mod tests {
             let group = text(object, "/apiVersion");
             group.contains("admissionregistration") || text(object, "/kind").contains("InterpreterWebhook")
         };
-        let with_hooks: Vec<Stage> = Stage::ALL
+        let with_hooks: Vec<InstallStage> = InstallStage::ALL
             .into_iter()
             .filter(|stage| stage.list_objects(&wanted(), "pem").iter().any(fails_closed))
             .collect();
-        assert_eq!(with_hooks, [Stage::Webhooks]);
-        let at = |stage| Stage::ALL.iter().position(|one| *one == stage).unwrap();
+        assert_eq!(with_hooks, [InstallStage::Webhooks]);
+        let at = |stage| InstallStage::ALL.iter().position(|one| *one == stage).unwrap();
         for (first, then) in [
-            (Stage::Definitions, Stage::Policies),
-            (Stage::Accounts, Stage::Credentials),
-            (Stage::Credentials, Stage::Answer),
-            (Stage::Answer, Stage::Webhooks),
+            (InstallStage::Definitions, InstallStage::Policies),
+            (InstallStage::Accounts, InstallStage::Credentials),
+            (InstallStage::Credentials, InstallStage::Answer),
+            (InstallStage::Answer, InstallStage::Webhooks),
         ] {
             assert!(at(first) < at(then), "{first:?} before {then:?}");
         }

@@ -26,7 +26,7 @@ use crate::{
 
 /// What is done to a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum JobChange {
     Hold,
     Release,
     Suspend,
@@ -34,7 +34,7 @@ pub(super) enum Change {
     Delete,
 }
 
-impl Change {
+impl JobChange {
     const fn done(self) -> &'static str {
         match self {
             Self::Hold => "held",
@@ -60,7 +60,7 @@ impl Change {
 /// Times that an object may change while it is changed.
 const TRIES: usize = 5;
 
-pub(super) async fn change_jobs(args: JobNamesArgs, change: Change) -> anyhow::Result<ExitCode> {
+pub(super) async fn change_jobs(args: JobNamesArgs, change: JobChange) -> anyhow::Result<ExitCode> {
     let client = components::connect_client(args.scope.kubeconfig.as_deref(), "job", &WriteCounts::default()).await?;
     let namespace = args.scope.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let mut failed = false;
@@ -77,13 +77,18 @@ pub(super) async fn change_jobs(args: JobNamesArgs, change: Change) -> anyhow::R
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-async fn change_job(client: &Client, namespace: &str, job: &JobName, change: Change) -> anyhow::Result<&'static str> {
+async fn change_job(
+    client: &Client,
+    namespace: &str,
+    job: &JobName,
+    change: JobChange,
+) -> anyhow::Result<&'static str> {
     for _ in 0..TRIES {
         let found = get_object(client, &job.kind.api_resource(), Some(namespace), &job.name).await?;
         let Some(object) = found.map_err(anyhow::Error::msg)? else {
             anyhow::bail!("there is no {} {} in namespace {namespace}", job.kind.title(), job.name);
         };
-        if change == Change::Hold {
+        if change == JobChange::Hold {
             let state = read_state(client, namespace, &object).await?;
             if let Some(why) = refuse_hold(state) {
                 anyhow::bail!(why);
@@ -137,16 +142,16 @@ fn write_workload(kind: WorkloadKind, object: &Value, body: Body) -> Write {
 }
 
 /// Nothing where it is so already.
-fn build_change(kind: WorkloadKind, object: &Value, change: Change) -> Option<Body> {
+fn build_change(kind: WorkloadKind, object: &Value, change: JobChange) -> Option<Body> {
     let has_field = kind == WorkloadKind::BatchJob;
     match change {
-        Change::Hold => add_mark(object, HOLD),
-        Change::Release => Some(Body::JsonPatch(Value::Array(remove_mark(object, HOLD)?))),
-        Change::Suspend if has_field => (object["spec"]["suspend"] != true)
+        JobChange::Hold => add_mark(object, HOLD),
+        JobChange::Release => Some(Body::JsonPatch(Value::Array(remove_mark(object, HOLD)?))),
+        JobChange::Suspend if has_field => (object["spec"]["suspend"] != true)
             .then(|| set_suspend(object, &["spec", "suspend"], true))
             .map(Body::JsonPatch),
-        Change::Suspend => add_mark(object, SUSPENDED),
-        Change::Resume => {
+        JobChange::Suspend => add_mark(object, SUSPENDED),
+        JobChange::Resume => {
             let mut patch = remove_mark(object, SUSPENDED).unwrap_or_default();
             if let Some((path, _)) = kind.suspend_field()
                 && kind.suspended_by(object).is_some()
@@ -155,7 +160,7 @@ fn build_change(kind: WorkloadKind, object: &Value, change: Change) -> Option<Bo
             }
             (!patch.is_empty()).then_some(Body::JsonPatch(Value::Array(patch)))
         }
-        Change::Delete => Some(Body::Delete { uid: Some(text(object, "/metadata/uid").to_owned()) }),
+        JobChange::Delete => Some(Body::Delete { uid: Some(text(object, "/metadata/uid").to_owned()) }),
     }
 }
 
@@ -194,7 +199,7 @@ fn set_suspend(object: &Value, path: &[&str], suspend: bool) -> Value {
 mod tests {
     use super::*;
 
-    fn patch(annotations: Value, change: Change) -> Option<Value> {
+    fn patch(annotations: Value, change: JobChange) -> Option<Value> {
         let object = json!({"metadata": {"resourceVersion": "7", "uid": "u", "annotations": annotations}});
         build_change(WorkloadKind::VolcanoJob, &object, change).map(|body| match body {
             Body::JsonPatch(patch) => patch,
@@ -207,10 +212,10 @@ mod tests {
     fn a_hold_adds_one_annotation_if_the_object_is_as_it_was_seen() {
         let test = json!({"op": "test", "path": "/metadata/resourceVersion", "value": "7"});
         let add = json!({"op": "add", "path": "/metadata/annotations/caldera.dev~1hold", "value": "true"});
-        assert_eq!(patch(json!({"a": "b"}), Change::Hold), Some(json!([test, add])));
+        assert_eq!(patch(json!({"a": "b"}), JobChange::Hold), Some(json!([test, add])));
         let first = json!({"op": "add", "path": "/metadata/annotations", "value": {"caldera.dev/hold": "true"}});
-        assert_eq!(patch(Value::Null, Change::Hold), Some(json!([test, first])));
-        assert_eq!(patch(json!({"caldera.dev/hold": "true"}), Change::Hold), None);
+        assert_eq!(patch(Value::Null, JobChange::Hold), Some(json!([test, first])));
+        assert_eq!(patch(json!({"caldera.dev/hold": "true"}), JobChange::Hold), None);
     }
 
     #[test]
@@ -230,9 +235,9 @@ mod tests {
     fn a_release_removes_that_annotation_and_a_deletion_names_the_uid() {
         let path = "/metadata/annotations/caldera.dev~1hold";
         let wanted = json!([{"op": "test", "path": path, "value": "true"}, {"op": "remove", "path": path}]);
-        assert_eq!(patch(json!({"caldera.dev/hold": "true"}), Change::Release), Some(wanted));
-        assert_eq!(patch(Value::Null, Change::Release), None);
-        assert_eq!(patch(Value::Null, Change::Delete), Some(json!("u")));
+        assert_eq!(patch(json!({"caldera.dev/hold": "true"}), JobChange::Release), Some(wanted));
+        assert_eq!(patch(Value::Null, JobChange::Release), None);
+        assert_eq!(patch(Value::Null, JobChange::Delete), Some(json!("u")));
     }
 
     #[test]
@@ -240,28 +245,28 @@ mod tests {
         let path = "/metadata/annotations/caldera.dev~1suspended";
         let version = json!({"op": "test", "path": "/metadata/resourceVersion", "value": "7"});
         let add = json!({"op": "add", "path": path, "value": "true"});
-        assert_eq!(patch(json!({}), Change::Suspend), Some(json!([version, add])));
+        assert_eq!(patch(json!({}), JobChange::Suspend), Some(json!([version, add])));
         let marked = json!({"caldera.dev/suspended": "true"});
-        assert_eq!(patch(marked.clone(), Change::Suspend), None);
+        assert_eq!(patch(marked.clone(), JobChange::Suspend), None);
         let remove = json!([{"op": "test", "path": path, "value": "true"}, {"op": "remove", "path": path}]);
-        assert_eq!(patch(marked.clone(), Change::Resume), Some(remove.clone()));
-        assert_eq!(patch(json!({}), Change::Resume), None);
+        assert_eq!(patch(marked.clone(), JobChange::Resume), Some(remove.clone()));
+        assert_eq!(patch(json!({}), JobChange::Resume), None);
 
-        let batch = |annotations: &Value, suspend: bool, change: Change| {
+        let batch = |annotations: &Value, suspend: bool, change: JobChange| {
             let metadata = json!({"resourceVersion": "7", "annotations": annotations});
             let object = json!({"metadata": metadata, "spec": {"suspend": suspend}});
             build_change(WorkloadKind::BatchJob, &object, change)
         };
         let set = |value: bool| json!([version, {"op": "add", "path": "/spec/suspend", "value": value}]);
-        assert_eq!(batch(&Value::Null, false, Change::Suspend), Some(Body::JsonPatch(set(true))));
-        assert_eq!(batch(&Value::Null, true, Change::Suspend), None);
-        assert_eq!(batch(&Value::Null, true, Change::Resume), Some(Body::JsonPatch(set(false))));
+        assert_eq!(batch(&Value::Null, false, JobChange::Suspend), Some(Body::JsonPatch(set(true))));
+        assert_eq!(batch(&Value::Null, true, JobChange::Suspend), None);
+        assert_eq!(batch(&Value::Null, true, JobChange::Resume), Some(Body::JsonPatch(set(false))));
         let steps = |value: &Value| value.as_array().unwrap().clone();
         let both = [steps(&remove), steps(&set(false))].concat();
-        assert_eq!(batch(&marked, true, Change::Resume), Some(Body::JsonPatch(json!(both))));
+        assert_eq!(batch(&marked, true, JobChange::Resume), Some(Body::JsonPatch(json!(both))));
         let metadata = json!({"resourceVersion": "7"});
         let object = json!({"metadata": metadata, "spec": {"runPolicy": {"suspend": true}}});
         let resume = json!([version, {"op": "add", "path": "/spec/runPolicy/suspend", "value": false}]);
-        assert_eq!(build_change(WorkloadKind::PyTorchJob, &object, Change::Resume), Some(Body::JsonPatch(resume)));
+        assert_eq!(build_change(WorkloadKind::PyTorchJob, &object, JobChange::Resume), Some(Body::JsonPatch(resume)));
     }
 }

@@ -18,7 +18,7 @@ use kube::Client;
 use serde::Serialize;
 use serde_json::Value;
 
-use self::row::Row;
+use self::{change::JobChange, row::JobRow};
 use crate::{
     args::{JobAction, JobListArgs, JobOrder, WhyArgs},
     components, events,
@@ -26,7 +26,7 @@ use crate::{
     live,
     objects::{self, items, list_objects, text},
     output::{self, ListOutput, Output, format_duration, format_table},
-    repeat::{self, Page},
+    repeat::{self, PrintedPage},
     view::{Change, JobView, Seen},
     why,
 };
@@ -36,20 +36,20 @@ pub async fn run_job(action: JobAction) -> anyhow::Result<ExitCode> {
         JobAction::List(args) => list_jobs(args).await,
         JobAction::Why(args) => why::run_why(args).await,
         JobAction::Describe(args) => describe_job(args).await,
-        JobAction::Hold(args) => change::change_jobs(args, change::Change::Hold).await,
-        JobAction::Release(args) => change::change_jobs(args, change::Change::Release).await,
-        JobAction::Suspend(args) => change::change_jobs(args, change::Change::Suspend).await,
-        JobAction::Resume(args) => change::change_jobs(args, change::Change::Resume).await,
+        JobAction::Hold(args) => change::change_jobs(args, JobChange::Hold).await,
+        JobAction::Release(args) => change::change_jobs(args, JobChange::Release).await,
+        JobAction::Suspend(args) => change::change_jobs(args, JobChange::Suspend).await,
+        JobAction::Resume(args) => change::change_jobs(args, JobChange::Resume).await,
         JobAction::Requeue(args) => requeue::requeue_jobs(args).await,
         JobAction::Logs(args) => logs::show_logs(args).await,
-        JobAction::Delete(args) => change::change_jobs(args, change::Change::Delete).await,
+        JobAction::Delete(args) => change::change_jobs(args, JobChange::Delete).await,
     }
 }
 
 /// The JSON and YAML form.
 #[derive(Debug, Serialize)]
 struct Jobs {
-    jobs: Vec<Row>,
+    jobs: Vec<JobRow>,
 }
 
 async fn list_jobs(args: JobListArgs) -> anyhow::Result<ExitCode> {
@@ -57,7 +57,7 @@ async fn list_jobs(args: JobListArgs) -> anyhow::Result<ExitCode> {
     repeat::print_page(args.watch, async || read_page(&client, &args).await).await
 }
 
-async fn read_page(client: &Client, args: &JobListArgs) -> anyhow::Result<Page> {
+async fn read_page(client: &Client, args: &JobListArgs) -> anyhow::Result<PrintedPage> {
     let own = args.scope.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let namespace = (!args.all_namespaces).then_some(own.as_str());
     let list = |resource, labels: Option<String>| async move {
@@ -78,7 +78,7 @@ async fn read_page(client: &Client, args: &JobListArgs) -> anyhow::Result<Page> 
     // Without its workload it is not one of those with the labels that are asked for.
     let listed = seen.jobs().filter(JobView::has_workload);
     let forecast = forecast_starts(client, args, &own).await?;
-    let mut rows: Vec<Row> = listed.map(|job| Row::of(job, forecast.as_ref(), now)).collect();
+    let mut rows: Vec<JobRow> = listed.map(|job| JobRow::of(job, forecast.as_ref(), now)).collect();
     rows.retain(|row| {
         args.queue.as_ref().is_none_or(|queue| *queue == row.queue)
             && args.state.is_none_or(|state| state.word() == row.state)
@@ -88,13 +88,13 @@ async fn read_page(client: &Client, args: &JobListArgs) -> anyhow::Result<Page> 
     if jobs.jobs.is_empty() && matches!(args.output, ListOutput::Table | ListOutput::Wide) {
         let place = if args.all_namespaces { "any namespace".to_owned() } else { format!("namespace {own}") };
         eprintln!("{}", output::escape_controls(&format!("no such jobs in {place}")));
-        return Page::new(String::new(), &jobs);
+        return PrintedPage::new(String::new(), &jobs);
     }
     let names = jobs.jobs.iter().map(|row| format!("{}\n", row.job)).collect::<String>();
     let text = output::format_list(args.output, &jobs, "STATE", &names, |wide| {
         format_rows(&jobs.jobs, args, forecast.as_ref(), wide)
     })?;
-    Page::new(text, &jobs)
+    PrintedPage::new(text, &jobs)
 }
 
 async fn forecast_starts(client: &Client, args: &JobListArgs, namespace: &str) -> anyhow::Result<Option<Forecast>> {
@@ -105,7 +105,7 @@ async fn forecast_starts(client: &Client, args: &JobListArgs, namespace: &str) -
     Forecast::of_live(&mut live, args.assume_run_for, expected_start::FOR_A_LIST).await.map(Some)
 }
 
-fn sort_rows(rows: &mut [Row], order: JobOrder) {
+fn sort_rows(rows: &mut [JobRow], order: JobOrder) {
     rows.sort_by(|a, b| a.namespace.cmp(&b.namespace).then_with(|| a.job.cmp(&b.job)));
     match order {
         JobOrder::Name => {}
@@ -116,7 +116,7 @@ fn sort_rows(rows: &mut [Row], order: JobOrder) {
     }
 }
 
-fn format_rows(rows: &[Row], args: &JobListArgs, forecast: Option<&Forecast>, wide: bool) -> String {
+fn format_rows(rows: &[JobRow], args: &JobListArgs, forecast: Option<&Forecast>, wide: bool) -> String {
     let (all_namespaces, start) = (args.all_namespaces, forecast.is_some());
     let mut header = vec!["JOB", "QUEUE", "STATE", "PODS", "AGE", "CLUSTERS", "REASON"];
     if all_namespaces {
@@ -149,7 +149,7 @@ fn format_rows(rows: &[Row], args: &JobListArgs, forecast: Option<&Forecast>, wi
         cells
     });
     let table = format_table(&header, cells);
-    let doubtful = |row: &Row| row.expected_start.as_ref().is_some_and(|start| start.at.is_some() && !start.sure);
+    let doubtful = |row: &JobRow| row.expected_start.as_ref().is_some_and(|start| start.at.is_some() && !start.sure);
     match forecast.filter(|_| !wide && rows.iter().any(doubtful)) {
         Some(forecast) => format!("{table}{}\n", forecast.describe_doubt()),
         None => table,

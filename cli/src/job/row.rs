@@ -11,7 +11,7 @@ use crate::{
 /// A job or service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Row {
+pub(super) struct JobRow {
     /// Its namespace.
     pub(super) namespace: String,
     /// As commands take it: the name of a Volcano Job, `kind/name` for others.
@@ -46,7 +46,7 @@ pub(super) struct Row {
     pub(super) expected_start: Option<ExpectedStart>,
 }
 
-impl Row {
+impl JobRow {
     pub(super) fn of(job: JobView<'_>, forecast: Option<&Forecast>, now: Timestamp) -> Self {
         Self {
             namespace: job.key.namespace.clone(),

@@ -9,13 +9,13 @@ use caldera_simulate::{
     world::{Job, MemberCluster, Shapes, World},
 };
 
-use super::{Asked, SimulateArgs, WrongInput};
+use super::{SimulateArgs, SimulationQuestion, WrongInput};
 
 /// Karmada's own taint of a cordoned cluster.
 const CORDONED: &str = "cluster.karmada.io/unschedulable";
 
 /// A trace on a fleet.
-pub(super) fn read_files(args: &SimulateArgs) -> Result<Asked, WrongInput> {
+pub(super) fn read_files(args: &SimulateArgs) -> Result<SimulationQuestion, WrongInput> {
     let Some(fleet) = &args.fleet else {
         return Err(WrongInput("a trace needs a fleet to run on: --fleet FILE".to_owned()));
     };
@@ -27,7 +27,7 @@ pub(super) fn read_files(args: &SimulateArgs) -> Result<Asked, WrongInput> {
     };
     let world =
         World::new(clusters, queues, trace.jobs, Millis::ZERO).map_err(|error| WrongInput(error.to_string()))?;
-    Ok(Asked { world, notes: trace.notes, horizon: None })
+    Ok(SimulationQuestion { world, notes: trace.notes, horizon: None })
 }
 
 /// The trace's jobs; none without a trace.

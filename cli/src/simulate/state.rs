@@ -5,11 +5,11 @@ use std::path::Path;
 use caldera_runtime::client::WriteCounts;
 use caldera_simulate::{live::world, world::World};
 
-use super::{Asked, SimulateArgs, WrongInput, input};
+use super::{SimulateArgs, SimulationQuestion, WrongInput, input};
 use crate::{components, live};
 
 /// The host's state, with the files' queues and jobs where they are given.
-pub(super) async fn read_host(args: &SimulateArgs, kubeconfig: &Path) -> anyhow::Result<Asked> {
+pub(super) async fn read_host(args: &SimulateArgs, kubeconfig: &Path) -> anyhow::Result<SimulationQuestion> {
     let client = components::connect_client(Some(kubeconfig), "simulate", &WriteCounts::default()).await?;
     let mut live = live::read_undecided(&client, None, None).await?;
     let mut state = live.take_state();
@@ -27,5 +27,5 @@ pub(super) async fn read_host(args: &SimulateArgs, kubeconfig: &Path) -> anyhow:
     let World { clusters, queues, jobs, start, links, rules, terms } = now;
     let all = World::new(clusters, queues, jobs.into_iter().chain(later).collect(), start).map_err(wrong)?;
     let world = World { links, rules, terms, ..all };
-    Ok(Asked { world, notes, horizon: None })
+    Ok(SimulationQuestion { world, notes, horizon: None })
 }

@@ -10,7 +10,7 @@ use ratatui::{
     widgets::{Cell, Clear, Paragraph, Row, Table, Widget, Wrap},
 };
 
-use super::state::{Pane, Popup, Shown, State};
+use super::state::{Pane, Popup, Shown, TopState};
 use crate::{
     output::{escape_controls, format_duration},
     style::colour_of,
@@ -43,7 +43,7 @@ pub fn count_rows(shown: &Shown<'_>) -> u16 {
     u16::try_from(rows).unwrap_or(u16::MAX).max(ROOM_FOR_ALL + 3)
 }
 
-pub fn draw(area: Rect, buffer: &mut Buffer, state: &State, shown: &Shown<'_>, notes: &Notes) {
+pub fn draw(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'_>, notes: &Notes) {
     let [title, fleet, body, foot] =
         Layout::vertical([Constraint::Length(1), Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)])
             .areas(area);
@@ -119,7 +119,7 @@ impl Pen {
     }
 }
 
-fn draw_title(area: Rect, buffer: &mut Buffer, state: &State, shown: &Shown<'_>, notes: &Notes) {
+fn draw_title(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'_>, notes: &Notes) {
     let ready = shown.members.iter().filter(|member| member.state == "Ready").count();
     let counts = shown.counts;
     let reading = match notes.lists_to_come {
@@ -162,7 +162,7 @@ fn find_window(area: Rect, length: usize, selected: usize) -> (usize, usize) {
 }
 
 /// A part of the screen: its title, and a table of the rows that fit.
-struct Part<'a> {
+struct PaneTable<'a> {
     title: String,
     is_focus: bool,
     columns: Vec<(&'a str, Constraint)>,
@@ -170,7 +170,7 @@ struct Part<'a> {
     selected: usize,
 }
 
-fn draw_part(area: Rect, buffer: &mut Buffer, part: Part<'_>, rows: impl Iterator<Item = Vec<Cell<'static>>>) {
+fn draw_part(area: Rect, buffer: &mut Buffer, part: PaneTable<'_>, rows: impl Iterator<Item = Vec<Cell<'static>>>) {
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
     let mark = if part.is_focus { "> " } else { "  " };
     let bold = Style::new().add_modifier(Modifier::BOLD);
@@ -186,7 +186,7 @@ fn draw_part(area: Rect, buffer: &mut Buffer, part: Part<'_>, rows: impl Iterato
     Widget::render(Table::new(rows, widths).header(header).column_spacing(1), body, buffer);
 }
 
-fn draw_queues(area: Rect, buffer: &mut Buffer, state: &State, shown: &Shown<'_>, pen: Pen) {
+fn draw_queues(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'_>, pen: Pen) {
     let (first, room) = find_window(area, shown.queues.len(), shown.selected[0]);
     let bar = area.width.saturating_sub(72).clamp(6, 24);
     let (is_wide, is_full) = (area.width >= 80, area.width >= 100);
@@ -225,7 +225,7 @@ fn draw_queues(area: Rect, buffer: &mut Buffer, state: &State, shown: &Shown<'_>
         cells
     };
     let title = format!("QUEUES {}  by {}", shown.queues.len(), plain(resource));
-    let part = Part { title, is_focus: state.pane == Pane::Queues, columns, selected: shown.selected[0] - first };
+    let part = PaneTable { title, is_focus: state.pane == Pane::Queues, columns, selected: shown.selected[0] - first };
     draw_part(area, buffer, part, visible().map(row));
 }
 
@@ -240,7 +240,7 @@ fn draw_used(pen: Pen, bar: usize, resource: &str, amount: Option<&Amount>, flee
     pen.bar(bar, find_part(amount.used, limit), mark, text)
 }
 
-fn draw_clusters(area: Rect, buffer: &mut Buffer, state: &State, shown: &Shown<'_>, pen: Pen) {
+fn draw_clusters(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'_>, pen: Pen) {
     let (first, room) = find_window(area, shown.members.len(), shown.selected[1]);
     let is_wide = area.width >= 80;
     // The other columns take 50; each resource 30 with its bar.
@@ -272,11 +272,12 @@ fn draw_clusters(area: Rect, buffer: &mut Buffer, state: &State, shown: &Shown<'
         cells
     };
     let title = format!("CLUSTERS {}", shown.members.len());
-    let part = Part { title, is_focus: state.pane == Pane::Clusters, columns, selected: shown.selected[1] - first };
+    let part =
+        PaneTable { title, is_focus: state.pane == Pane::Clusters, columns, selected: shown.selected[1] - first };
     draw_part(area, buffer, part, visible().map(row));
 }
 
-fn draw_jobs(area: Rect, buffer: &mut Buffer, state: &State, shown: &Shown<'_>, notes: &Notes, pen: Pen) {
+fn draw_jobs(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'_>, notes: &Notes, pen: Pen) {
     let (first, room) = find_window(area, shown.jobs.len(), shown.selected[2]);
     let (is_wide, is_full) = (area.width >= 80, area.width >= 140);
     let visible = || shown.jobs.iter().skip(first).take(room);
@@ -320,7 +321,7 @@ fn draw_jobs(area: Rect, buffer: &mut Buffer, state: &State, shown: &Shown<'_>, 
         title += &format!("  filter {}", plain(&state.filter));
     }
     let title = if state.is_reversed { format!("{title}  reversed") } else { title };
-    let part = Part { title, is_focus: state.pane == Pane::Jobs, columns, selected: shown.selected[2] - first };
+    let part = PaneTable { title, is_focus: state.pane == Pane::Jobs, columns, selected: shown.selected[2] - first };
     draw_part(area, buffer, part, visible().map(row));
 }
 
@@ -335,7 +336,7 @@ fn list_clusters(job: &JobView<'_>) -> String {
     plain(&clusters.join(" "))
 }
 
-fn draw_foot(area: Rect, buffer: &mut Buffer, state: &State, notes: &Notes, pen: Pen) {
+fn draw_foot(area: Rect, buffer: &mut Buffer, state: &TopState, notes: &Notes, pen: Pen) {
     let line = if state.is_typing {
         Line::from(format!("/{}_", plain(&state.filter)))
     } else if notes.lacks.is_empty() && !notes.has_keys {

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     draw::{Notes, count_rows, draw},
-    state::{Act, State},
+    state::{Act, TopState},
 };
 use crate::{
     args::{JobName, TopArgs},
@@ -62,7 +62,7 @@ pub async fn run_top(args: TopArgs) -> anyhow::Result<ExitCode> {
     let (sender, changes) = mpsc::channel(watch::BACKLOG);
     let own = args.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let watches = watch::follow_objects(&client, &own, args.namespace.is_some(), sender, &stop).await?;
-    let mut top = Top { seen: Seen::default(), state: State::default(), watches, own };
+    let mut top = Top { seen: Seen::default(), state: TopState::default(), watches, own };
     if args.once {
         return top.print_once(changes).await;
     }
@@ -89,7 +89,7 @@ struct Asks {
 
 struct Top {
     seen: Seen,
-    state: State,
+    state: TopState,
     watches: Watches,
     own: String,
 }

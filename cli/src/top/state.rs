@@ -104,7 +104,7 @@ pub enum Act {
 
 /// See the module.
 #[derive(Debug, Clone, Default)]
-pub struct State {
+pub struct TopState {
     pub pane: Pane,
     pub sort: Sort,
     pub is_reversed: bool,
@@ -142,7 +142,7 @@ pub struct Shown<'a> {
     pub selected: [usize; 3],
 }
 
-impl State {
+impl TopState {
     /// What is shown of all that is seen.
     #[must_use]
     pub fn arrange<'a>(&self, seen: &'a Seen) -> Shown<'a> {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{
     draw::{Notes, draw},
     print_buffer,
-    state::{Act, Sort, State},
+    state::{Act, Sort, TopState},
 };
 use crate::view::{BindingFacts, Change, GroupFacts, QueueObject, Seen, WorkloadFacts, read_member};
 
@@ -91,14 +91,14 @@ fn notes() -> Notes {
     Notes { now: "2026-01-01T00:01:00Z".parse().unwrap(), has_keys: true, ..Notes::default() }
 }
 
-fn screen(width: u16, height: u16, state: &State, seen: &Seen, notes: &Notes) -> String {
+fn screen(width: u16, height: u16, state: &TopState, seen: &Seen, notes: &Notes) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let shown = state.arrange(seen);
     terminal.draw(|frame| draw(frame.area(), frame.buffer_mut(), state, &shown, notes)).unwrap();
     print_buffer(terminal.backend().buffer())
 }
 
-fn press(state: &mut State, seen: &Seen, keys: &[KeyCode]) -> Act {
+fn press(state: &mut TopState, seen: &Seen, keys: &[KeyCode]) -> Act {
     let act = keys.iter().map(|key| state.press(KeyEvent::from(*key), &state.clone().arrange(seen)));
     act.last().unwrap_or(Act::Stay)
 }
@@ -110,7 +110,7 @@ fn line<'a>(screen: &'a str, word: &str) -> &'a str {
 #[test]
 fn the_screen_tells_fleet_queues_members_and_jobs() {
     let seen = fleet();
-    let text = screen(160, 40, &State::default(), &seen, &notes());
+    let text = screen(160, 40, &TopState::default(), &seen, &notes());
     assert!(text.contains("clusters 2/2 ready  jobs 2 waiting, 0 starting, 2 running"), "{text}");
     assert!(text.contains("cpu █████░░░░░ 32/64") && text.contains("16Gi/128Gi"), "{text}");
     let research = line(&text, "  research");
@@ -130,7 +130,7 @@ fn the_screen_tells_fleet_queues_members_and_jobs() {
 
 #[test]
 fn who_waits_is_first_and_in_the_order_of_the_line() {
-    let text = screen(100, 40, &State::default(), &fleet(), &notes());
+    let text = screen(100, 40, &TopState::default(), &fleet(), &notes());
     let at = |word: &str| text.find(word).unwrap_or_else(|| panic!("no {word} in\n{text}"));
     assert!(at("ns/z-first") < at("ns/a-second") && at("ns/a-second") < at("ns/split"), "{text}");
 }
@@ -139,12 +139,12 @@ fn who_waits_is_first_and_in_the_order_of_the_line() {
 fn a_narrow_or_low_terminal_shows_what_fits() {
     let seen = fleet();
     for (width, height) in [(80, 24), (60, 12), (40, 8), (20, 5), (3, 2), (1, 1)] {
-        let text = screen(width, height, &State::default(), &seen, &notes());
+        let text = screen(width, height, &TopState::default(), &seen, &notes());
         assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{width}x{height}\n{text}");
     }
-    let low = screen(80, 12, &State::default(), &seen, &notes());
+    let low = screen(80, 12, &TopState::default(), &seen, &notes());
     assert!(low.contains("JOBS 4") && !low.contains("QUEUES"), "{low}");
-    let mut state = State::default();
+    let mut state = TopState::default();
     press(&mut state, &seen, &[KeyCode::Tab]);
     let low = screen(80, 12, &state, &seen, &notes());
     assert!(low.contains("> QUEUES 3") && !low.contains("JOBS 4"), "{low}");
@@ -152,9 +152,10 @@ fn a_narrow_or_low_terminal_shows_what_fits() {
 
 #[test]
 fn keys_sort_filter_and_lead_from_a_queue_to_its_jobs() {
-    let (seen, mut state) = (fleet(), State::default());
-    let names =
-        |state: &State| state.arrange(&seen).jobs.iter().map(|job| job.key.name.clone()).collect::<Vec<_>>().join(" ");
+    let (seen, mut state) = (fleet(), TopState::default());
+    let names = |state: &TopState| {
+        state.arrange(&seen).jobs.iter().map(|job| job.key.name.clone()).collect::<Vec<_>>().join(" ")
+    };
     assert_eq!(names(&state), "z-first a-second split train");
     press(&mut state, &seen, &[KeyCode::Char('s'); 4]);
     assert_eq!((state.sort, names(&state).as_str()), (Sort::Name, "a-second split z-first train"));
@@ -172,7 +173,7 @@ fn keys_sort_filter_and_lead_from_a_queue_to_its_jobs() {
 
 #[test]
 fn enter_on_a_job_asks_why_and_shows_the_answer_unless_it_comes_too_late() {
-    let (seen, mut state) = (fleet(), State::default());
+    let (seen, mut state) = (fleet(), TopState::default());
     let Act::Ask(job) = press(&mut state, &seen, &[KeyCode::Down, KeyCode::Enter]) else { panic!("it does not ask") };
     assert_eq!(job.name, "a-second");
     assert!(screen(80, 24, &state, &seen, &notes()).contains("why ns/a-second"));
@@ -185,9 +186,9 @@ fn enter_on_a_job_asks_why_and_shows_the_answer_unless_it_comes_too_late() {
 
 #[test]
 fn the_selected_job_stays_selected_where_others_come() {
-    let (mut seen, mut state) = (fleet(), State::default());
+    let (mut seen, mut state) = (fleet(), TopState::default());
     press(&mut state, &seen, &[KeyCode::Down]);
-    let selected = |state: &State, seen: &Seen| {
+    let selected = |state: &TopState, seen: &Seen| {
         let shown = state.arrange(seen);
         shown.jobs[shown.selected[2]].key.name.clone()
     };
@@ -200,7 +201,7 @@ fn the_selected_job_stays_selected_where_others_come() {
 
 #[test]
 fn q_and_control_c_end_it_and_a_filter_may_have_a_q() {
-    let (seen, mut state) = (fleet(), State::default());
+    let (seen, mut state) = (fleet(), TopState::default());
     let control_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
     assert_eq!(state.press(control_c, &state.clone().arrange(&seen)), Act::Quit);
     assert_eq!(press(&mut state, &seen, &[KeyCode::Char('q')]), Act::Quit);
@@ -215,7 +216,7 @@ fn without_colour_no_cell_has_one_and_what_a_terminal_would_obey_is_shown() {
     let evil = group("ns", "split", "Running", "\u{1b}]0;x\u{7}", "\u{1b}[2J\u{202e}evil");
     seen.observe(Change::Groups(Event::Applied(GroupFacts::read(&evil).unwrap())));
     let colours = |is_coloured: bool| {
-        let (state, notes) = (State::default(), Notes { is_coloured, ..notes() });
+        let (state, notes) = (TopState::default(), Notes { is_coloured, ..notes() });
         let mut terminal = Terminal::new(TestBackend::new(160, 40)).unwrap();
         let shown = state.arrange(&seen);
         terminal.draw(|frame| draw(frame.area(), frame.buffer_mut(), &state, &shown, &notes)).unwrap();
@@ -231,7 +232,7 @@ fn without_colour_no_cell_has_one_and_what_a_terminal_would_obey_is_shown() {
 #[test]
 fn what_can_not_be_seen_is_said() {
     let notes = Notes { lacks: vec!["queues.scheduling.volcano.sh (refused)".to_owned()], lists_to_come: 3, ..notes() };
-    let text = screen(100, 24, &State::default(), &Seen::default(), &notes);
+    let text = screen(100, 24, &TopState::default(), &Seen::default(), &notes);
     assert!(text.contains("not seen: queues.scheduling.volcano.sh (refused)"), "{text}");
     assert!(text.contains("reading (3 lists to come)"), "{text}");
 }
@@ -246,7 +247,7 @@ fn a_hundred_thousand_bindings_are_taken_in_and_drawn_without_lag() {
     let waits = |at: usize| format!("waits in queue q, position {} of {JOBS}: needs cpu 12", JOBS - at);
     let groups: Vec<Value> =
         names.iter().enumerate().map(|(at, name)| group("ns", name, "Pending", "R", &waits(at))).collect();
-    let (mut seen, state) = (fleet(), State::default());
+    let (mut seen, state) = (fleet(), TopState::default());
     let began = Instant::now();
     let read: Vec<_> = bindings.iter().filter_map(BindingFacts::read).collect();
     let groups: Vec<_> = groups.iter().filter_map(GroupFacts::read).collect();

@@ -49,7 +49,7 @@ pub struct Allowed {
 
 /// One step, after which is looked again.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Stage {
+pub struct RemovalStage {
     /// What it does.
     pub title: &'static str,
     /// How.
@@ -60,7 +60,7 @@ pub struct Stage {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
     /// In this order.
-    pub stages: Vec<Stage>,
+    pub stages: Vec<RemovalStage>,
     /// Bindings behind a closed gate.
     pub waiting: Vec<String>,
     /// Bindings whose jobs run, and need the webhook until they end.
@@ -82,7 +82,7 @@ pub fn plan_removal(installed: &Installed, allowed: Allowed) -> Plan {
     let mut stages = Vec::new();
     let mut stage = |title, writes: Vec<Write>| {
         if !writes.is_empty() {
-            stages.push(Stage { title, writes });
+            stages.push(RemovalStage { title, writes });
         }
     };
     let deciders =

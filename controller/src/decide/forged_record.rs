@@ -55,7 +55,7 @@ pub(crate) enum RecordFault {
     /// It names another queue than its workload.
     OtherQueue,
     /// Its user changed the queue of the workload.
-    Moved,
+    QueueChanged,
     /// Nobody can read it: it grants nothing, and its job would wait for ever.
     Unreadable,
     /// It is gated, has no record, and has clusters.
@@ -74,7 +74,7 @@ impl RecordFault {
             Self::NoWorkload => Some(UNSEEN),
             Self::NotGranted
             | Self::OtherQueue
-            | Self::Moved
+            | Self::QueueChanged
             | Self::Unreadable
             | Self::PlacedWithoutRecord
             | Self::PlacedBeyondRecord => None,
@@ -84,7 +84,7 @@ impl RecordFault {
     /// The reason of what is said, and written on the binding.
     fn eviction_reason(self) -> &'static str {
         match self {
-            Self::Moved => QUEUE_CHANGED,
+            Self::QueueChanged => QUEUE_CHANGED,
             Self::NoWorkload => NOT_PLACED,
             Self::NotGranted
             | Self::NotGrantedByUs
@@ -217,7 +217,7 @@ impl GrantHistory {
             self.named_queue = true;
             return None;
         }
-        Some(if self.named_queue { RecordFault::Moved } else { RecordFault::OtherQueue })
+        Some(if self.named_queue { RecordFault::QueueChanged } else { RecordFault::OtherQueue })
     }
 
     /// What the workload can ask for at most. While its record stands that does not fall: it may be scaled up again
@@ -324,7 +324,7 @@ impl ForgedRecords {
             let event_type = if is_forged { EventType::Warning } else { EventType::Normal };
             decisions.extend(workload.map(|it| Decision::event_on_workload(it, event_type, reason, why.clone())));
             let decision = requeue(binding, reason, why, Vec::new(), now);
-            decisions.push(if fault == RecordFault::Moved { evict_without_backoff(decision) } else { decision });
+            decisions.push(if fault == RecordFault::QueueChanged { evict_without_backoff(decision) } else { decision });
         }
         (decisions, forged)
     }
@@ -349,7 +349,7 @@ fn describe_fault(fault: RecordFault, binding: &Binding, workload: Option<&Workl
             format!("its admission ({charged} of queue {queue}) was not written by the controller")
         }
         RecordFault::OtherQueue => format!("its admission names queue {queue}, and it is in queue {own}"),
-        RecordFault::Moved => format!("it was admitted to queue {queue}, and names queue {own} now"),
+        RecordFault::QueueChanged => format!("it was admitted to queue {queue}, and names queue {own} now"),
         RecordFault::Unreadable => "its admission can not be read".to_owned(),
         RecordFault::PlacedWithoutRecord => "it was given clusters without an admission".to_owned(),
         RecordFault::PlacedBeyondRecord => {

@@ -8,7 +8,7 @@ use caldera_crds::workload::WorkloadKind;
 
 use super::{components::age, take};
 use crate::doctor::{
-    facts::{BindingFacts, Facts},
+    facts::{CheckedBinding, Facts},
     finding::{Check, Finding, name_some},
 };
 
@@ -16,7 +16,7 @@ const CHECK: Check = Check::Records;
 
 /// One finding for all bindings of which something holds.
 fn about<'a>(
-    bindings: impl Iterator<Item = &'a BindingFacts>,
+    bindings: impl Iterator<Item = &'a CheckedBinding>,
     finding: impl FnOnce(usize, String) -> Finding,
     fix: impl FnOnce(&str, &str) -> String,
 ) -> Option<Finding> {
@@ -40,7 +40,7 @@ pub(super) fn check_records(facts: &Facts) -> Vec<Finding> {
     let (now, grace) = (facts.now, facts.grace);
     let queued = || all.iter().filter(|binding| binding.queued && !binding.deleting);
     let settled = || queued().filter(move |binding| age(now, binding.created) > grace);
-    let is_closed = |binding: &&BindingFacts| binding.gate.as_deref() == Some("closed");
+    let is_closed = |binding: &&CheckedBinding| binding.gate.as_deref() == Some("closed");
     findings.extend(about(
         queued().filter(|one| one.gate.is_none() && one.has_placement && !one.suspended && !one.admitted),
         |count, keys| {
@@ -91,7 +91,7 @@ pub(super) fn check_records(facts: &Facts) -> Vec<Finding> {
         |_, _| "caldera controller --kubeconfig karmada.kubeconfig".to_owned(),
     ));
     if let Ok(workloads) = &facts.workloads {
-        let is_kind = |one: &&BindingFacts| WorkloadKind::find(&one.workload.group, &one.workload.kind).is_some();
+        let is_kind = |one: &&CheckedBinding| WorkloadKind::find(&one.workload.group, &one.workload.kind).is_some();
         findings.extend(about(
             all.iter()
                 .filter(|one| !one.deleting && age(now, one.created) > grace)

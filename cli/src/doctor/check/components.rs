@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::take;
 use crate::{
     doctor::{
-        facts::{BindingFacts, Facts, LeaseFacts},
+        facts::{CheckedBinding, Facts, LeaseFacts},
         finding::{Check, Finding, name_some},
     },
     output::format_duration,
@@ -91,7 +91,7 @@ pub(super) fn check_components(facts: &Facts) -> Vec<Finding> {
 fn check_line(facts: &Facts) -> Option<Finding> {
     let (Ok(bindings), Ok(groups)) = (&facts.bindings, &facts.pod_groups) else { return None };
     let told: BTreeSet<_> = groups.iter().map(|group| &group.workload).collect();
-    let is_forgotten = |binding: &&BindingFacts| {
+    let is_forgotten = |binding: &&CheckedBinding| {
         binding.gate.as_deref() == Some("closed")
             && age(facts.now, binding.created) > facts.grace
             && !binding.deleting

@@ -12,7 +12,7 @@ use super::{
     facts::Facts,
     finding::{Check, Finding},
 };
-use crate::objects::Seen;
+use crate::objects::Visible;
 
 /// Everything that is wrong, by check, the worst first.
 pub fn find_faults(facts: &Facts) -> Vec<Finding> {
@@ -31,7 +31,7 @@ pub fn find_faults(facts: &Facts) -> Vec<Finding> {
 }
 
 /// What was seen; where it was not, a note says so and there is nothing.
-fn take<'a, T>(seen: &'a Seen<Vec<T>>, check: Check, what: &str, findings: &mut Vec<Finding>) -> &'a [T] {
+fn take<'a, T>(seen: &'a Visible<Vec<T>>, check: Check, what: &str, findings: &mut Vec<Finding>) -> &'a [T] {
     match seen {
         Ok(all) => all,
         Err(why) => {

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{read_clock, read_queue};
 use crate::{
     doctor::facts::{MemberFacts, MemberInside},
-    objects::{self, Seen, items, list_objects, name_of, text},
+    objects::{self, Visible, items, list_objects, name_of, text},
 };
 
 /// How long a member may take to show itself.
@@ -42,7 +42,7 @@ async fn look_into(host: &Client, cluster: &Cluster, ahead: i64) -> MemberFacts 
     MemberFacts { name: cluster.metadata.name.clone().unwrap_or_default(), ready, inside }
 }
 
-fn read_readiness(cluster: &Cluster) -> Seen<()> {
+fn read_readiness(cluster: &Cluster) -> Visible<()> {
     let conditions = cluster.status.iter().flat_map(|status| &status.conditions);
     match conditions.into_iter().find(|condition| condition.type_ == READY) {
         Some(condition) if condition.status == "True" => Ok(()),
@@ -51,7 +51,7 @@ fn read_readiness(cluster: &Cluster) -> Seen<()> {
     }
 }
 
-async fn read_inside(host: &Client, cluster: &Cluster, ahead: i64) -> Seen<MemberInside> {
+async fn read_inside(host: &Client, cluster: &Cluster, ahead: i64) -> Visible<MemberInside> {
     let client = members::client_of(host, cluster, None, "doctor", &WriteCounts::default()).await?;
     let told = read_clock(&client).await;
     let clock = told.map(|told| told.as_second() - (Timestamp::now().as_second() - ahead));
@@ -67,7 +67,7 @@ async fn read_inside(host: &Client, cluster: &Cluster, ahead: i64) -> Seen<Membe
             Err(error) => return Err(error.to_string()),
         }
     }
-    let list = |seen: anyhow::Result<Seen<Vec<Value>>>| seen.unwrap_or_else(|error| Err(format!("{error:#}")));
+    let list = |seen: anyhow::Result<Visible<Vec<Value>>>| seen.unwrap_or_else(|error| Err(format!("{error:#}")));
     let queues = list(list_objects(&client, &objects::queues(), None, None).await);
     let pods = list(list_objects(&client, &api_resource("", "v1", "Pod", "pods"), Some("volcano-system"), None).await);
     let is_ready = |pod: &Value| {

@@ -27,11 +27,11 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::facts::{
-    BindingFacts, CommandFacts, Facts, InventoryFacts, LeaseFacts, PodGroupFacts, Probe, ProbeFailure, QueueFacts,
+    CheckedBinding, CommandFacts, Facts, InventoryFacts, LeaseFacts, PodGroupFacts, Probe, ProbeFailure, QueueFacts,
     Versions, WorkFacts,
 };
 use crate::{
-    objects::{self, Seen, annotation, get_object, items, key_of, list_objects, text},
+    objects::{self, Visible, annotation, get_object, items, key_of, list_objects, text},
     roles::Granted,
 };
 
@@ -85,7 +85,7 @@ pub async fn gather_facts(client: &Client, places: &Places) -> anyhow::Result<Fa
         read_settings(client, &places.lease_namespaces)
     )?;
     let ahead = told.map(|told| ours.as_second() - told.as_second());
-    let clusters: Seen<Vec<Cluster>> =
+    let clusters: Visible<Vec<Cluster>> =
         clusters.map(|all| all.into_iter().filter_map(|one| serde_json::from_value(one).ok()).collect());
     let versions = Versions {
         caldera: env!("CARGO_PKG_VERSION").to_owned(),
@@ -140,7 +140,7 @@ fn created(object: &Value) -> Option<Timestamp> {
     read_time(object, "/metadata/creationTimestamp")
 }
 
-async fn list_workloads(client: &Client) -> anyhow::Result<Seen<BTreeSet<WorkloadRef>>> {
+async fn list_workloads(client: &Client) -> anyhow::Result<Visible<BTreeSet<WorkloadRef>>> {
     let mut all = BTreeSet::new();
     for kind in WorkloadKind::ALL {
         let listed = match list_objects(client, &kind.api_resource(), None, None).await? {
@@ -157,7 +157,7 @@ async fn list_workloads(client: &Client) -> anyhow::Result<Seen<BTreeSet<Workloa
     Ok(Ok(all))
 }
 
-async fn read_leases(client: &Client, namespaces: &[String]) -> anyhow::Result<Seen<Vec<LeaseFacts>>> {
+async fn read_leases(client: &Client, namespaces: &[String]) -> anyhow::Result<Visible<Vec<LeaseFacts>>> {
     let resource = api_resource("coordination.k8s.io", "v1", "Lease", "leases");
     let mut leases = Vec::new();
     for namespace in namespaces {
@@ -186,7 +186,7 @@ fn read_lease(lease: &Value) -> LeaseFacts {
     }
 }
 
-async fn read_settings(client: &Client, namespaces: &[String]) -> anyhow::Result<Vec<Seen<String>>> {
+async fn read_settings(client: &Client, namespaces: &[String]) -> anyhow::Result<Vec<Visible<String>>> {
     let resource = api_resource("", "v1", "ConfigMap", "configmaps");
     let mut found = Vec::new();
     for namespace in namespaces {
@@ -209,13 +209,13 @@ pub(super) fn read_queue(object: &Value) -> QueueFacts {
 }
 
 /// `None` for what is no binding.
-pub(super) fn read_binding(object: &Value) -> Option<BindingFacts> {
+pub(super) fn read_binding(object: &Value) -> Option<CheckedBinding> {
     let parsed = parse_binding(object)?;
     let view = BindingView::from(&parsed);
     let is_there = |name: &str| view.annotation(name).is_some_and(|text| !text.is_empty());
     let unreadable =
         [(ADMISSION, view.admission().is_none()), (PLAN, view.plan().is_none()), (EVICTION, view.eviction().is_none())];
-    Some(BindingFacts {
+    Some(CheckedBinding {
         key: key_of(object),
         created: created(object),
         workload: view.workload(),

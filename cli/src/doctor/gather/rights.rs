@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     doctor::facts::Right,
-    objects::{Seen, items, name_of, text},
+    objects::{Visible, items, name_of, text},
     roles::{self, Granted, NAMESPACE},
 };
 
@@ -55,7 +55,7 @@ pub(super) fn list_rights(granted: &Granted) -> BTreeSet<Right> {
     all
 }
 
-pub(super) async fn review_rights(client: &Client, granted: &Granted) -> Seen<Vec<Right>> {
+pub(super) async fn review_rights(client: &Client, granted: &Granted) -> Visible<Vec<Right>> {
     let reviews: Api<SubjectAccessReview> = Api::all(client.clone());
     let mut answers = stream::iter(list_rights(granted))
         .map(|right| {

@@ -55,7 +55,7 @@ impl Engine {
     /// not fit is considered again.
     pub fn requeue_after_capacity_change(&mut self) {
         for refusal in std::mem::take(&mut self.refusals).into_values() {
-            for (node, shape) in refusal.sleepers {
+            for (node, shape) in refusal.inadmissible {
                 self.requeue_shape(node, shape);
             }
         }
@@ -68,7 +68,7 @@ impl Engine {
             !refusal.never && refusal.needs.could_fit(&free, &largest)
         };
         let grown: Vec<(RefusedClass, CapacityRefusal)> = self.refusals.extract_if(.., could_fit).collect();
-        for (node, shape) in grown.into_iter().flat_map(|(_, refusal)| refusal.sleepers) {
+        for (node, shape) in grown.into_iter().flat_map(|(_, refusal)| refusal.inadmissible) {
             self.requeue_shape(node, shape);
         }
     }
@@ -103,14 +103,14 @@ impl Engine {
         // If everything were empty, nothing would be kept either.
         let kept = if never { Box::default() } else { self.reserving_clusters(blocking) };
         let refused = RefusedClass { class: self.shape(shape).ask.fit, kept };
-        self.refusals.insert(refused.clone(), CapacityRefusal { never, detail, sleepers: BTreeSet::new(), needs });
+        self.refusals.insert(refused.clone(), CapacityRefusal { never, detail, inadmissible: BTreeSet::new(), needs });
         refused
     }
 
     /// Whether a shape lacks only clusters that are reserved.
     pub(crate) fn lacks_what_is_kept(&self, node: QueueIndex, shape: ShapeId) -> bool {
         let mut known = self.refusals_of_class(self.shape(shape).ask.fit);
-        !known.any(|(refused, refusals)| refused.kept.is_empty() && refusals.sleepers.contains(&(node, shape)))
+        !known.any(|(refused, refusals)| refused.kept.is_empty() && refusals.inadmissible.contains(&(node, shape)))
     }
 
     /// No job of a shape is pending any more.
@@ -119,8 +119,8 @@ impl Engine {
             self.refusals_of_class(self.shape(shape).ask.fit).map(|(refused, _)| refused.clone()).collect();
         for refused in all {
             let Some(refusals) = self.refusals.get_mut(&refused) else { continue };
-            refusals.sleepers.remove(&(node, shape));
-            if refusals.sleepers.is_empty() {
+            refusals.inadmissible.remove(&(node, shape));
+            if refusals.inadmissible.is_empty() {
                 self.refusals.remove(&refused);
             }
         }

@@ -166,7 +166,7 @@ const ROUNDS: usize = 8;
 pub(crate) struct CapacityRefusal {
     never: bool,
     detail: String,
-    sleepers: BTreeSet<(QueueIndex, ShapeId)>,
+    inadmissible: BTreeSet<(QueueIndex, ShapeId)>,
     needs: capacity::FreeNeeded,
 }
 
@@ -406,7 +406,7 @@ impl Engine {
             let refusals = self.refusals.get_mut(&refused);
             let never = refusals.as_ref().is_some_and(|refusals| refusals.never);
             if let Some(refusals) = refusals {
-                refusals.sleepers.insert((node, id));
+                refusals.inadmissible.insert((node, id));
             }
             self.mark_inadmissible(node, id, if never { Inadmissible::Never } else { Inadmissible::Capacity });
         }

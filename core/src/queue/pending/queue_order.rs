@@ -29,7 +29,7 @@ pub(crate) struct Head {
 /// All queues of the tree that has been worked out last.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct QueueOrder {
-    seats: Vec<QueueEntry>,
+    entries: Vec<QueueEntry>,
     /// Queues to be entered again.
     touched: Vec<QueueIndex>,
 }
@@ -43,7 +43,7 @@ struct QueueEntry {
     /// The leaf at or below this one whose job is next.
     best: Option<QueueIndex>,
     /// Winners: those of matches from 1, the children themselves from the middle.
-    bracket: Box<[Option<QueueIndex>]>,
+    winners: Box<[Option<QueueIndex>]>,
     touched: Option<Touch>,
 }
 
@@ -65,8 +65,8 @@ impl QueueOrder {
         mut enter: impl FnMut(QueueIndex) -> (Option<Head>, DominantShare),
     ) {
         self.touched.clear();
-        self.seats.clear();
-        self.seats.resize_with(queues, QueueEntry::default);
+        self.entries.clear();
+        self.entries.resize_with(queues, QueueEntry::default);
         let mut order = vec![QueueIndex::ROOT];
         for i in 0.. {
             let Some(node) = order.get(i).copied() else { break };
@@ -74,38 +74,38 @@ impl QueueOrder {
             order.extend(below);
             let (head, share) = enter(node);
             let best = head.is_some().then_some(node);
-            let bracket = vec![None; below.len() * 2].into();
-            let place = self.seats[node.index()].place;
-            self.seats[node.index()] = QueueEntry { place, share, head, best, bracket, touched: None };
+            let winners = vec![None; below.len() * 2].into();
+            let place = self.entries[node.index()].place;
+            self.entries[node.index()] = QueueEntry { place, share, head, best, winners, touched: None };
             for (place, child) in below.iter().enumerate() {
-                self.seats[child.index()].place = Some((node, place));
+                self.entries[child.index()].place = Some((node, place));
             }
         }
         for parent in order.into_iter().rev() {
             let below = children(parent);
             for (i, child) in below.iter().enumerate() {
-                self.seats[parent.index()].bracket[below.len() + i] = self.entry(*child);
+                self.entries[parent.index()].winners[below.len() + i] = self.find_contender(*child);
             }
             for i in (1..below.len()).rev() {
-                self.play(parent, i);
+                self.play_match(parent, i);
             }
-            self.crown(parent);
+            self.update_best(parent);
         }
     }
 
     /// Remembers that something about a queue may have changed.
     pub(crate) fn touch(&mut self, queue: QueueIndex, what: Touch) {
-        let Some(seat) = self.seats.get_mut(queue.index()) else { return };
-        if seat.touched.is_none() {
+        let Some(entry) = self.entries.get_mut(queue.index()) else { return };
+        if entry.touched.is_none() {
             self.touched.push(queue);
         }
-        seat.touched = seat.touched.max(Some(what));
+        entry.touched = entry.touched.max(Some(what));
     }
 
     /// A queue that was touched, to be entered again.
     pub(crate) fn touched(&mut self) -> Option<(QueueIndex, Touch)> {
         let queue = self.touched.pop()?;
-        Some((queue, self.seats[queue.index()].touched.take()?))
+        Some((queue, self.entries[queue.index()].touched.take()?))
     }
 
     /// Enters a queue again, at the beginning of its path, and plays what that changes.
@@ -117,23 +117,23 @@ impl QueueOrder {
         share: impl Fn(QueueIndex) -> DominantShare,
     ) {
         let Some(queue) = path.first() else { return };
-        let seat = &mut self.seats[queue.index()];
-        let mut changed = seat.head != head;
+        let entry = &mut self.entries[queue.index()];
+        let mut changed = entry.head != head;
         // A queue that got queues below it has jobs that run, but none that is next.
-        if seat.bracket.is_empty() {
-            seat.best = head.is_some().then_some(*queue);
-            seat.head = head;
+        if entry.winners.is_empty() {
+            entry.best = head.is_some().then_some(*queue);
+            entry.head = head;
         }
         for (i, node) in path.iter().enumerate() {
             if what == Touch::Share {
                 let share = share(*node);
-                let seat = &mut self.seats[node.index()];
-                changed |= seat.share != share;
-                seat.share = share;
+                let entry = &mut self.entries[node.index()];
+                changed |= entry.share != share;
+                entry.share = share;
             }
-            let above = self.seats[node.index()].place.filter(|(parent, _)| path.get(i + 1) == Some(parent));
+            let above = self.entries[node.index()].place.filter(|(parent, _)| path.get(i + 1) == Some(parent));
             changed = match above {
-                Some((parent, place)) if changed => self.replay(parent, place, *node),
+                Some((parent, place)) if changed => self.replay_path(parent, place, *node),
                 Some(_) => false,
                 // What it holds counts there, but it is not one of those that may be next.
                 None if i + 1 < path.len() => false,
@@ -148,7 +148,8 @@ impl QueueOrder {
     /// Which of two jobs goes first, whether or not their queues entered with them: each with the path of its queue.
     pub(crate) fn compare_jobs(&self, a: (&[QueueIndex], &Head), b: (&[QueueIndex], &Head)) -> Ordering {
         // From the top down; a leaf stands for whatever would be below it.
-        let share = |path: &[QueueIndex], depth| self.seats[path[(path.len() - 1).saturating_sub(depth)].index()].share;
+        let share =
+            |path: &[QueueIndex], depth| self.entries[path[(path.len() - 1).saturating_sub(depth)].index()].share;
         let by_share = || {
             let mut orders = (1..a.0.len().max(b.0.len())).map(|depth| share(a.0, depth).cmp(&share(b.0, depth)));
             orders.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
@@ -158,48 +159,48 @@ impl QueueOrder {
 
     /// The leaf whose job is next.
     pub(crate) fn best(&self) -> Option<QueueIndex> {
-        self.seats.first()?.best
+        self.entries.first()?.best
     }
 
     /// Plays the matches of one child again; true if the queue above may stand differently after that.
-    fn replay(&mut self, parent: QueueIndex, place: usize, child: QueueIndex) -> bool {
-        let mut i = self.seats[parent.index()].bracket.len() / 2 + place;
-        let entry = self.entry(child);
-        let mut involved = std::mem::replace(&mut self.seats[parent.index()].bracket[i], entry).is_some();
-        involved |= entry.is_some();
+    fn replay_path(&mut self, parent: QueueIndex, place: usize, child: QueueIndex) -> bool {
+        let mut i = self.entries[parent.index()].winners.len() / 2 + place;
+        let contender = self.find_contender(child);
+        let mut involved = std::mem::replace(&mut self.entries[parent.index()].winners[i], contender).is_some();
+        involved |= contender.is_some();
         while i > 1 && involved {
             i /= 2;
-            let was = self.seats[parent.index()].bracket[i];
-            let won = self.play(parent, i);
+            let was = self.entries[parent.index()].winners[i];
+            let won = self.play_match(parent, i);
             involved = [was, won].contains(&Some(child));
         }
         if involved {
-            self.crown(parent);
+            self.update_best(parent);
         }
         involved
     }
 
-    fn entry(&self, child: QueueIndex) -> Option<QueueIndex> {
-        self.seats[child.index()].best.map(|_| child)
+    fn find_contender(&self, child: QueueIndex) -> Option<QueueIndex> {
+        self.entries[child.index()].best.map(|_| child)
     }
 
-    fn play(&mut self, parent: QueueIndex, at: usize) -> Option<QueueIndex> {
-        let bracket = &self.seats[parent.index()].bracket;
-        let won = match (bracket[2 * at], bracket[2 * at + 1]) {
+    fn play_match(&mut self, parent: QueueIndex, at: usize) -> Option<QueueIndex> {
+        let winners = &self.entries[parent.index()].winners;
+        let won = match (winners[2 * at], winners[2 * at + 1]) {
             (Some(a), Some(b)) => Some(if self.order(a, b) == Ordering::Greater { b } else { a }),
             (one, other) => one.or(other),
         };
-        self.seats[parent.index()].bracket[at] = won;
+        self.entries[parent.index()].winners[at] = won;
         won
     }
 
-    fn crown(&mut self, parent: QueueIndex) {
-        let Some(winner) = self.seats[parent.index()].bracket.get(1) else { return };
-        self.seats[parent.index()].best = winner.and_then(|winner| self.seats[winner.index()].best);
+    fn update_best(&mut self, parent: QueueIndex) {
+        let Some(winner) = self.entries[parent.index()].winners.get(1) else { return };
+        self.entries[parent.index()].best = winner.and_then(|winner| self.entries[winner.index()].best);
     }
 
     pub(crate) fn head(&self, node: QueueIndex) -> Option<&Head> {
-        self.seats[self.seats[node.index()].best?.index()].head.as_ref()
+        self.entries[self.entries[node.index()].best?.index()].head.as_ref()
     }
 
     /// Compares two children of one queue that both have a job below.
@@ -215,10 +216,10 @@ impl QueueOrder {
     /// From the top down, along those who win below.
     fn order_by_share(&self, mut a: QueueIndex, mut b: QueueIndex) -> Ordering {
         loop {
-            let (seat_a, seat_b) = (&self.seats[a.index()], &self.seats[b.index()]);
-            let order = seat_a.share.cmp(&seat_b.share);
-            let below = |seat: &QueueEntry| seat.bracket.get(1).copied().flatten();
-            match (below(seat_a), below(seat_b)) {
+            let (entry_a, entry_b) = (&self.entries[a.index()], &self.entries[b.index()]);
+            let order = entry_a.share.cmp(&entry_b.share);
+            let below = |entry: &QueueEntry| entry.winners.get(1).copied().flatten();
+            match (below(entry_a), below(entry_b)) {
                 (None, None) => return order,
                 _ if order.is_ne() => return order,
                 (below_a, below_b) => (a, b) = (below_a.unwrap_or(a), below_b.unwrap_or(b)),

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::find_faults;
 use crate::doctor::{
-    facts::{BindingFacts, Facts, LeaseFacts, MemberFacts, MemberInside, PodGroupFacts, QueueFacts, Versions},
+    facts::{CheckedBinding, Facts, LeaseFacts, MemberFacts, MemberInside, PodGroupFacts, QueueFacts, Versions},
     finding::{Check, Severity},
 };
 
@@ -85,8 +85,8 @@ fn workload() -> WorkloadRef {
 }
 
 /// One that waits.
-fn binding() -> BindingFacts {
-    BindingFacts {
+fn binding() -> CheckedBinding {
+    CheckedBinding {
         key: "ns/j-job".into(),
         created: second(-100),
         workload: workload(),

@@ -60,16 +60,16 @@ fn a_closed_queue_is_told_the_louder_where_jobs_wait() {
 }
 
 /// The one binding, changed.
-fn change(change: impl FnOnce(&mut BindingFacts)) -> impl FnOnce(&mut Facts) {
+fn change(change: impl FnOnce(&mut CheckedBinding)) -> impl FnOnce(&mut Facts) {
     |facts| change(&mut facts.bindings.as_mut().unwrap()[0])
 }
 
 #[test]
 fn a_binding_without_a_gate_is_told_unless_somebody_suspended_it() {
-    let ungated = |binding: &mut BindingFacts| (binding.gate, binding.suspended) = (None, false);
+    let ungated = |binding: &mut CheckedBinding| (binding.gate, binding.suspended) = (None, false);
     finds(change(ungated), Check::Records, Severity::Error, &["1 bindings have no gate", "ns/j-job"]);
     for harmless in [
-        (|binding| binding.suspended = true) as fn(&mut BindingFacts),
+        (|binding| binding.suspended = true) as fn(&mut CheckedBinding),
         |binding| binding.has_placement = false,
         |binding| binding.queued = false,
         |binding| binding.deleting = true,

@@ -59,9 +59,9 @@ impl Engine {
             return self.set_reach(id);
         }
         let scarce: Vec<_> = self.shape(shape).sparse.iter().map(|(dim, _)| *dim).collect();
-        let woke = self.remove_reservation(id);
+        let requeued = self.remove_reservation(id);
         let reservation = self.draft_reservation(rank, id.queue, shape, since, QueueIndex::ROOT, &scarce);
-        self.add_reservation(id, reservation) | woke
+        self.add_reservation(id, reservation) | requeued
     }
 
     /// All reservations are worked out anew.

@@ -33,7 +33,7 @@ impl Engine {
             .filter_map(|id| Some((id, has(self.reservations.get(id)?))))
             .collect();
         if had == wanted.iter().map(|(id, reservation)| (*id, has(reservation))).collect::<Vec<_>>() {
-            return wanted.into_iter().fold(false, |woke, (id, _)| self.set_reach(id) | woke);
+            return wanted.into_iter().fold(false, |requeued, (id, _)| self.set_reach(id) | requeued);
         }
         for (id, _) in had {
             self.remove_reservation(id);

@@ -23,9 +23,9 @@ impl Engine {
     pub(crate) fn update_reservations(&mut self, room: &mut impl ClusterCapacity) -> bool {
         let moved = self.reservations.take_usage_changes();
         let Some(reservation_after) = self.reservation_after else { return false };
-        let mut woke = false;
+        let mut requeued = false;
         for node in moved {
-            woke |= self.update_reach_below(node);
+            requeued |= self.update_reach_below(node);
         }
         let now = self.now;
         self.reservations.mark_doubted_dirty();
@@ -38,22 +38,22 @@ impl Engine {
             let mut rooms = false;
             for id in dirty {
                 match id.cause {
-                    ReservationCause::Quota(..) => woke |= self.update_quota_reservation(id, reservation_after),
+                    ReservationCause::Quota(..) => requeued |= self.update_quota_reservation(id, reservation_after),
                     ReservationCause::Capacity(_) => rooms = true,
-                    ReservationCause::Backoff => woke |= self.update_backoff_reservation(id, reservation_after),
+                    ReservationCause::Backoff => requeued |= self.update_backoff_reservation(id, reservation_after),
                 }
             }
-            woke |= rooms && self.update_cluster_reservations(reservation_after, room);
-            if woke {
+            requeued |= rooms && self.update_cluster_reservations(reservation_after, room);
+            if requeued {
                 break;
             }
         }
-        woke | self.requeue_backfillable()
+        requeued | self.requeue_backfillable()
     }
 
     /// A queue holds more or less than before: reservations may reach farther, or not as far.
     pub(crate) fn update_reach_below(&mut self, node: QueueIndex) -> bool {
-        let mut woke = false;
+        let mut requeued = false;
         // What the fleet has idle counts for those that lack capacity alone.
         let ids = if node == QueueIndex::ROOT {
             self.reservations.cluster_reservations()
@@ -62,24 +62,24 @@ impl Engine {
         };
         for id in ids {
             let was = self.reservations.get(id).map(|reservation| reservation.reach);
-            woke |= self.set_reach(id);
+            requeued |= self.set_reach(id);
             let moved = was != self.reservations.get(id).map(|reservation| reservation.reach);
             if matches!(id.cause, ReservationCause::Capacity(_)) && (moved || node != QueueIndex::ROOT) {
                 self.reservations.dirty.insert(id);
             }
             let behind = self.reservations.get(id).map(|reservation| reservation.behind.clone()).unwrap_or_default();
-            woke |= !behind.is_empty();
+            requeued |= !behind.is_empty();
             behind.iter().for_each(|(node, shape)| self.requeue_shape(*node, *shape));
         }
         if node == QueueIndex::ROOT {
-            return woke;
+            return requeued;
         }
         let here = ReservationId { cause: ReservationCause::Capacity(0), queue: node };
         if self.reservations.short_of_capacity().contains(&here) || !self.slots[node.index()].children.is_empty() {
             let first = self.reservations.short_of_capacity().pop_first();
             self.reservations.dirty.extend(first);
         }
-        woke
+        requeued
     }
 
     pub(crate) fn set_reach(&mut self, id: ReservationId) -> bool {
@@ -87,7 +87,7 @@ impl Engine {
             return false;
         };
         let behind = self.reservations.set_reach(id, reach);
-        behind.into_iter().fold(false, |woke, id| self.requeue_blocked_by(id) | woke)
+        behind.into_iter().fold(false, |requeued, id| self.requeue_blocked_by(id) | requeued)
     }
 
     /// Requeues the jobs that a reservation blocks.
@@ -100,7 +100,7 @@ impl Engine {
 
     pub(crate) fn add_reservation(&mut self, id: ReservationId, reservation: Reservation) -> bool {
         let behind = self.reservations.add(id, reservation);
-        behind.into_iter().fold(false, |woke, id| self.requeue_blocked_by(id) | woke)
+        behind.into_iter().fold(false, |requeued, id| self.requeue_blocked_by(id) | requeued)
     }
 
     /// The first of a queue that a cause holds up for long enough.
@@ -138,12 +138,12 @@ impl Engine {
         if self.reservations.get(id).is_some_and(same) {
             return self.set_reach(id);
         }
-        let mut woke = self.remove_reservation(id);
+        let mut requeued = self.remove_reservation(id);
         if let Some(other) = self.reservations.held_by(rank.id.as_str()) {
-            woke |= self.remove_reservation(other);
+            requeued |= self.remove_reservation(other);
         }
         let reservation = self.draft_reservation(rank, id.queue, shape, since, at, &[dim]);
-        self.add_reservation(id, reservation) | woke
+        self.add_reservation(id, reservation) | requeued
     }
 
     /// A reserving job started: the next one gets its reservation before any other job is considered.
@@ -239,15 +239,15 @@ impl Engine {
     pub(crate) fn remove_reservation(&mut self, id: ReservationId) -> bool {
         let Some(reservation) = self.reservations.remove(id) else { return false };
         self.reservations.dirty.insert(id);
-        let sleepers: Vec<(QueueIndex, ShapeId)> = reservation.blocked_shapes().collect();
-        let woke = !sleepers.is_empty() || reservation.kept.is_some();
-        for (node, shape) in sleepers {
+        let inadmissible: Vec<(QueueIndex, ShapeId)> = reservation.blocked_shapes().collect();
+        let requeued = !inadmissible.is_empty() || reservation.kept.is_some();
+        for (node, shape) in inadmissible {
             self.requeue_when_free(node, shape);
         }
         if reservation.kept.is_some() {
             self.requeue_after_capacity_change();
         }
-        woke
+        requeued
     }
 
     /// What queues deserve may be another amount: jobs that were blocked by that are requeued.
@@ -275,7 +275,7 @@ impl Engine {
         let short = self.short_of_quota.iter().filter(|(.., (_, dim))| !dim.is_count());
         let short = short.map(|(node, shape, (at, dim))| (ReservationCause::Quota(at, dim), node, shape));
         let roomless =
-            self.refusals.values().filter(|refusals| !refusals.never).flat_map(|refusals| &refusals.sleepers);
+            self.refusals.values().filter(|refusals| !refusals.never).flat_map(|refusals| &refusals.inadmissible);
         let all: Vec<(ReservationCause, QueueIndex, ShapeId)> =
             short.chain(roomless.map(|(node, shape)| (ReservationCause::Capacity(0), *node, *shape))).collect();
         for (cause, node, shape) in all {

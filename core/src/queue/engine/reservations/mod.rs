@@ -223,21 +223,21 @@ impl Engine {
 
     /// Requeues the jobs that are known to end before a reserving job can start, now that it starts later: backfill.
     pub(crate) fn requeue_backfillable(&mut self) -> bool {
-        let mut woke = false;
+        let mut requeued = false;
         for id in self.reservations.with_timed_jobs() {
             let Some(shadow) = self.shadow_time(id) else { continue };
-            let sleepers = self.reservations.get(id).into_iter().flat_map(|reservation| &reservation.timed);
+            let inadmissible = self.reservations.get(id).into_iter().flat_map(|reservation| &reservation.timed);
             let ends = |(node, shape): &&(QueueIndex, ShapeId)| {
                 let first = self.slots[node.index()].line.first_of(*shape);
                 first.is_some()
                     && self.shape(*shape).ask.run_for.is_some_and(|run| self.now.saturating_add(run) <= shadow)
             };
-            for (node, shape) in sleepers.filter(ends).copied().collect::<Vec<_>>() {
+            for (node, shape) in inadmissible.filter(ends).copied().collect::<Vec<_>>() {
                 self.requeue_shape(node, shape);
-                woke = true;
+                requeued = true;
             }
         }
-        woke
+        requeued
     }
 
     /// What of a resource reservations count as taken at a queue.

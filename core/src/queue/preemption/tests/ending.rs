@@ -233,8 +233,8 @@ fn how_many_rounds() {
             games += 1;
         }
         println!(
-            "one priority {one_priority}: {games} games, {jobs} jobs, {starts} starts, {preemptions} preemptions, at most {most} in a \
-             game; in {pairs} games two took each other"
+            "one priority {one_priority}: {games} games, {jobs} jobs, {starts} starts, {preemptions} preemptions, at most {most} \
+             in a game; in {pairs} games two took each other"
         );
     }
 }
