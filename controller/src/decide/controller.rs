@@ -13,7 +13,7 @@ use caldera_core::{
     reason::QueueProblem,
 };
 use caldera_crds::{links::Links, names::volcano::DEFAULT_QUEUE};
-use caldera_runtime::{event::EventType, watch::Event};
+use caldera_runtime::watch::Event;
 use jiff::Timestamp;
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -24,6 +24,7 @@ use std::{
 use caldera_core::{queue::JobId, reason::Position};
 
 use super::{
+    admission_events::AdmissionEvents,
     assess::assess_now,
     capacity::FleetCapacity,
     ended_jobs::EndedJobs,
@@ -55,9 +56,6 @@ use crate::{
     observe::{Binding, Change, ClusterFacts, Input, Key, ObjectKind, Objects, Presence},
     write::{Decision, pod_group::pod_group_key},
 };
-
-/// Seconds that a job must have waited before its user is told that the wait is over.
-const WORTH_TELLING: i64 = 30;
 
 /// What has a deadline for a binding.
 #[derive(Debug, Default)]
@@ -127,6 +125,7 @@ pub struct Controller {
     pub(crate) member_loss: MemberLoss,
     pub(crate) pod_groups: PodGroupWrites,
     pub(crate) waiting_states: WaitingStates,
+    pub(crate) admission_events: AdmissionEvents,
     pub(crate) reasons: ReasonSweep,
     pub(crate) queues: QueueWrites,
     pub(crate) usage: UsageAccounts,
@@ -358,7 +357,7 @@ impl Controller {
         // By the answer or by the watch, whichever is first.
         let Some(released) = jobs.settle_assumed(key, &binding.resource_version) else { return };
         if released {
-            self.outbox.extend(record_admission(objects, binding, now));
+            self.admission_events.observe_release(binding, now);
         }
         self.pod_groups.mark_dirty(key);
         if let Some(at) = self.preemption.observe_eviction(binding, now) {
@@ -492,13 +491,4 @@ fn follow_capacity(objects: &Objects, jobs: &Jobs, capacity: &mut FleetCapacity,
         (Some(AdmissionStage::Admitted), _) => {}
         _ => capacity.forget_assumed(binding.id.as_str()),
     }
-}
-
-/// The event that says that a job was admitted. If it hardly waited, the PodGroup alone says where it runs.
-fn record_admission(objects: &Objects, binding: &Binding, now: Timestamp) -> Option<Decision> {
-    let (admission, workload) = (binding.admission.as_ref()?, objects.workload_of(binding)?);
-    let waited = now.as_second().saturating_sub(binding.created).max(0);
-    let message = format!("queue {} is charged {}; waited {waited} s", admission.queue, admission.charged);
-    let event = || Decision::event_on_workload(workload, EventType::Normal, "Admitted", message);
-    (waited >= WORTH_TELLING).then(event)
 }

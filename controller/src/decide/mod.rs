@@ -13,6 +13,7 @@
 //! | [`unused_quota`], [`resize`] | how records follow what is placed, and what is wanted |
 //! | [`preemption`] | which jobs are evicted for a pending one |
 //! | [`pod_groups`], [`pod_group_status`], [`refresh_budget`] | what users read on PodGroups, and when |
+//! | [`admission_events`] | which events say that a job was admitted after a wait |
 //! | [`waiting_state`] | what a Volcano Job says of itself while it waits |
 //! | [`requeue`], [`pods_ready`] | which admitted jobs lose their quota since they are not placed or do not start |
 //! | [`refused_copy`] | which jobs go elsewhere since a member will not have their copy |
@@ -29,6 +30,7 @@
 //! [`binding_state`] and [`assess`] say what a binding waits for or holds, [`jobs`] tells the queue engine, and
 //! [`controller`] has the state of all of it.
 
+mod admission_events;
 pub(crate) mod affinity;
 mod answers;
 pub(crate) mod assess;
@@ -132,6 +134,7 @@ pub fn decide(controller: &mut Controller, now: Timestamp) -> Decisions {
     decisions.writes.extend(controller.take_outbox());
     controller.write_pod_groups(&mut decisions);
     controller.write_waiting_states(&mut decisions);
+    controller.record_admissions(&mut decisions);
     let Controller { objects, jobs, capacity, deadlines, .. } = controller;
     decisions.writes.extend(deadlines.placement.requeue_unplaced(objects, jobs, now));
     decisions.writes.extend(deadlines.start.requeue_unstarted(objects, jobs, capacity, now));
@@ -295,6 +298,11 @@ impl Controller {
         decisions.writes.extend(writes);
     }
 
+    fn record_admissions(&mut self, decisions: &mut Decisions) {
+        self.admission_events.share_latency(&self.pod_groups.budget);
+        decisions.writes.extend(self.admission_events.record_due(&self.objects, &self.jobs, self.now));
+    }
+
     fn write_queues(&mut self, decisions: &mut Decisions) {
         let QueueWrites { counts, numbers, annotations, lifecycle } = &mut self.queues;
         let (objects, engine) = (&self.objects, &self.jobs.engine);
@@ -313,6 +321,7 @@ impl Controller {
             self.reasons.due,
             self.pod_groups.next_due(),
             self.waiting_states.next_due(self.now),
+            self.admission_events.next_due(self.now),
             self.jobs.next_retry(),
             self.preemption.next_due(),
             reservation,

@@ -1,5 +1,6 @@
 //! The controller's rules by name, on a host of a few lines ([`world`]).
 
+mod admission_events;
 mod coalesced_writes;
 mod defects;
 mod ended_jobs;
@@ -65,18 +66,6 @@ fn a_job_that_fits_is_released_with_a_record_and_its_podgroup_says_so() {
     assert_eq!(group["metadata"]["name"], format!("a-{}", workload["metadata"]["uid"].as_str().unwrap()));
     assert_eq!(group["metadata"]["ownerReferences"][0]["uid"], workload["metadata"]["uid"]);
     assert!(world.events().is_empty(), "who does not wait needs no telling: {:?}", world.events());
-}
-
-#[test]
-fn that_a_long_wait_is_over_is_told_on_the_users_own_object() {
-    let mut world = World::new(2);
-    world.job("first", "q", 2);
-    world.job("a", "q", 2);
-    world.pass(60);
-    world.delete("ResourceBinding", "first-job");
-    world.pass(1);
-    // By name.
-    assert_eq!(world.events(), ["Admitted", "WaitingForQuota"].map(|reason| ("Normal".into(), reason.into())));
 }
 
 #[test]
