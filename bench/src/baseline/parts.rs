@@ -25,6 +25,8 @@ pub struct Used {
     pub name: String,
     pub cpu: Duration,
     pub memory: u64,
+    /// Without the pages of files: those of the binary are shared.
+    pub own: u64,
     pub most: u64,
 }
 
@@ -130,6 +132,7 @@ impl Parts {
             name: part.name.clone(),
             cpu: machine::read_cpu(part.pid).unwrap_or_default().saturating_sub(part.cpu_before),
             memory: memory(part, "VmRSS"),
+            own: memory(part, "RssAnon"),
             most: memory(part, "VmHWM"),
         };
         self.parts.iter().map(used).collect()

@@ -28,14 +28,17 @@ pub fn print_writes(writes: &Writes, by_harness: u64, jobs: usize) {
 }
 
 pub fn print_used(used: &[Used], embedded: bool) {
-    for Used { name, cpu, memory, most } in used {
+    for Used { name, cpu, memory, most, .. } in used {
         let (memory, most) = (memory / 1024, most / 1024);
         println!("  {name:<14} CPU {:>7.1} s   RSS {memory:>5} MiB, at most {most} MiB", cpu.as_secs_f64());
     }
     let ours =
         used.iter().filter(|used| ["webhook", "controller", "scheduler", "server"].contains(&used.name.as_str()));
-    let (cpu, memory) = ours.fold((0.0, 0), |(cpu, memory), used| (cpu + used.cpu.as_secs_f64(), memory + used.memory));
-    println!("all components: CPU {cpu:.1} s, RSS {} MiB", memory / 1024);
+    let (cpu, memory, own) = ours.fold((0.0, 0, 0), |(cpu, memory, own), used| {
+        (cpu + used.cpu.as_secs_f64(), memory + used.memory, own + used.own)
+    });
+    let (memory, own) = (memory / 1024, own / 1024);
+    println!("all components: CPU {cpu:.1} s, RSS {memory} MiB, of it {own} MiB without the pages of their binary");
     if embedded {
         println!("this process is the API server and the load; its CPU and memory are both");
     }
