@@ -7,7 +7,6 @@ use std::{collections::BTreeMap, fmt::Write as _, path::Path, process::ExitCode}
 
 use anyhow::Context;
 use caldera_core::quantity::Quantity;
-use caldera_crds::workload::WorkloadKind;
 use caldera_runtime::{
     client::WriteCounts,
     write::{Body, Failure, Write, execute_write},
@@ -19,7 +18,7 @@ use serde_json::{Value, json};
 use crate::{
     args::{ClusterAction, ClusterNamesArgs, JobName},
     components,
-    job::requeue::requeue_and_tell,
+    job::requeue::requeue_all,
     live::Gap,
     objects::{self, get_object, items, list_objects, name_of, text},
     output::{self, format_columns, format_table},
@@ -173,16 +172,8 @@ async fn drain_clusters(args: ClusterNamesArgs) -> anyhow::Result<ExitCode> {
             }
         }
         let bindings = list_objects(&client, &objects::bindings(), None, None).await?.map_err(anyhow::Error::msg)?;
-        for (namespace, job) in bindings.iter().filter_map(|binding| find_job_in(binding, name)) {
-            if job.kind == WorkloadKind::VolcanoJob {
-                whole &= requeue_and_tell(&client, &namespace, &job).await;
-            } else {
-                whole = false;
-                let named = format!("{namespace}/{}/{}", job.kind.aliases()[0], job.name);
-                let said = format!("caldera: {named} stays in {name}: `caldera job suspend` and `resume` move it");
-                eprintln!("{}", output::escape_controls(&said));
-            }
-        }
+        let jobs = bindings.iter().filter_map(|binding| find_job_in(binding, name));
+        whole &= requeue_all(&client, jobs, &format!("cluster {name}")).await;
     }
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -236,6 +227,7 @@ fn build_cordon(cluster: &Value, cordon: bool) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use caldera_crds::names::caldera::ADMISSION;
+    use caldera_crds::workload::WorkloadKind;
 
     use super::*;
 

@@ -1,6 +1,8 @@
-//! `caldera queue`: lists the queues of the fleet, or one queue with its pending jobs; opens, closes and sets queues.
+//! `caldera queue`: lists the queues of the fleet, or one queue with its pending jobs; opens, closes, drains and sets
+//! queues.
 
 mod change;
+mod settings;
 
 use std::{fmt::Write as _, process::ExitCode};
 
@@ -8,11 +10,14 @@ use caldera_controller::explain::{Amounts, InLine, QueueView, RunningLimit, list
 use caldera_core::quantity::Quantity;
 use caldera_runtime::client::WriteCounts;
 use serde::Serialize;
+use serde_json::Value;
 
+use self::settings::{QueueSetting, list_settings};
 use crate::{
     args::{PauseArgs, QueueAction, QueueArgs, UnpauseArgs},
     components,
     live::{self, Gap, Live},
+    objects::{self, list_objects},
     output::{self, ListOutput, format_columns},
     repeat::{self, PrintedPage},
     why,
@@ -33,6 +38,10 @@ struct All {
 #[derive(Debug, Serialize)]
 struct One {
     queue: QueueView,
+    /// The queues above it, from its parent to the root: their limits count for it too.
+    above: Vec<QueueView>,
+    /// Annotations that count for its jobs.
+    settings: Vec<QueueSetting>,
     /// Pending jobs in order, then inadmissible ones.
     line: Vec<InLine>,
     missing: Vec<Gap>,
@@ -46,6 +55,7 @@ pub async fn run_queue(args: QueueArgs) -> anyhow::Result<ExitCode> {
     let (name, tree) = match args.action {
         Some(QueueAction::Open { names }) => return change::command_queues(&client, &names, "OpenQueue").await,
         Some(QueueAction::Close { names }) => return change::command_queues(&client, &names, "CloseQueue").await,
+        Some(QueueAction::Drain { names }) => return change::drain_queues(&client, &names).await,
         Some(QueueAction::Set(set)) => return change::set_queue(&client, &set).await,
         Some(QueueAction::Describe { name }) => (Some(name), false),
         // Both `queue tree NAME` and `queue NAME tree`.
@@ -55,7 +65,9 @@ pub async fn run_queue(args: QueueArgs) -> anyhow::Result<ExitCode> {
     };
     repeat::print_page(watch, async || {
         let live = live::read_live(&client, None, lease_namespace.as_deref()).await?;
-        make_page(live, name.as_deref(), tree, output, first)
+        // Who may not see queues is told so among the gaps.
+        let objects = list_objects(&client, &objects::queues(), None, None).await?.unwrap_or_default();
+        make_page(live, &objects, name.as_deref(), tree, output, first)
     })
     .await
 }
@@ -80,6 +92,7 @@ pub async fn unpause_releases(args: UnpauseArgs) -> anyhow::Result<ExitCode> {
 
 fn make_page(
     live: Live,
+    objects: &[Value],
     name: Option<&str>,
     tree: bool,
     output: ListOutput,
@@ -102,13 +115,24 @@ fn make_page(
         let below = all[at + 1..].iter().take_while(|queue| queue.depth > depth).count();
         return page_of_queues(output, All { queues: all[at..=at + below].to_vec(), paused, missing: live.gaps }, true);
     }
-    let answer =
-        One { queue: all[at].clone(), line: list_queue(&live.controller, &all[at].name, first), missing: live.gaps };
+    let answer = One {
+        queue: all[at].clone(),
+        above: list_above(&all, at),
+        settings: list_settings(objects, name),
+        line: list_queue(&live.controller, &all[at].name, first),
+        missing: live.gaps,
+    };
     let now = live.now.as_second();
     let text = output::format_list(output, &answer, "STATE", &format!("{name}\n"), |wide| {
         format_queue(&answer, first, now, wide) + &output::format_gaps(&answer.missing)
     })?;
     PrintedPage::new(text, &answer)
+}
+
+/// The queues above the one at a place of a tree in order, from its parent to the root.
+fn list_above(all: &[QueueView], at: usize) -> Vec<QueueView> {
+    let parent = |queue: &&QueueView| all.iter().find(|other| Some(&other.name) == queue.parent.as_ref());
+    std::iter::successors(parent(&&all[at]), parent).take(all.len()).cloned().collect()
 }
 
 fn page_of_queues(output: ListOutput, answer: All, tree: bool) -> anyhow::Result<PrintedPage> {
@@ -123,6 +147,13 @@ fn page_of_queues(output: ListOutput, answer: All, tree: bool) -> anyhow::Result
 fn format_queue(answer: &One, first: usize, now: i64, wide: bool) -> String {
     let queue = &answer.queue;
     let mut text = format_table(std::slice::from_ref(queue), false, true);
+    if !answer.above.is_empty() {
+        let _ = write!(text, "\nAbove it:\n{}", format_table(&answer.above, false, true));
+    }
+    if !answer.settings.is_empty() {
+        let rows = answer.settings.iter().map(QueueSetting::cells);
+        let _ = write!(text, "\n{}", format_columns(["SETTING", "VALUE", "OF"], rows));
+    }
     if !answer.line.is_empty() {
         text += "\nWaiting:\n";
         text += &why::format_line(&answer.line, now);
@@ -183,8 +214,12 @@ fn by_queue(queues: &[QueueView], name: impl Fn(&QueueView) -> String) -> String
         let not_zero = |amount: Quantity| (!amount.is_zero()).then(|| amount.in_few_digits().to_string());
         let used = |of: &Amounts| {
             let limit = of.capability.or(of.limit);
-            (limit.is_some() || !of.used.is_zero())
-                .then(|| limit.map_or_else(|| of.used.to_string(), |limit| format!("{}/{limit}", of.used)))
+            (limit.is_some() || !of.used.is_zero()).then(|| {
+                limit.map_or_else(
+                    || of.used.plain().to_string(),
+                    |limit| format!("{}/{}", of.used.plain(), limit.plain()),
+                )
+            })
         };
         let [waiting, blocked, starting, running] = count_jobs(queue);
         let faults = queue.faults.len() + usize::from(queue.problem.is_some());

@@ -112,6 +112,12 @@ pub enum QueueAction {
         #[arg(value_name = "NAME", required = true)]
         names: Vec<String>,
     },
+    /// Closes queues, and has the Volcano Jobs that run in them wait in line until the queue is opened.
+    Drain {
+        /// Which.
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
+    },
     /// Changes a queue's amounts and order. Resources that are not named stay as they are.
     Set(QueueSetArgs),
 }

@@ -22,6 +22,7 @@ use crate::{
     components,
     objects::{self, get_object, list_objects, name_of, text},
     output,
+    view::WorkloadFacts,
 };
 
 /// How long a controller that runs may take.
@@ -41,7 +42,7 @@ pub(super) async fn requeue_jobs(args: JobNamesArgs) -> anyhow::Result<ExitCode>
 }
 
 /// Whether it was done.
-pub(crate) async fn requeue_and_tell(client: &Client, namespace: &str, job: &JobName) -> bool {
+async fn requeue_and_tell(client: &Client, namespace: &str, job: &JobName) -> bool {
     let named = format!("{}/{}", job.kind.aliases()[0], job.name);
     match requeue_job(client, namespace, job).await {
         Ok(said) => {
@@ -52,6 +53,37 @@ pub(crate) async fn requeue_and_tell(client: &Client, namespace: &str, job: &Job
             eprintln!("{}", output::escape_controls(&format!("caldera: {named}: {error:#}")));
             false
         }
+    }
+}
+
+/// Has the Volcano Jobs among these wait in line again, and says which others stay where they are; whether all went.
+/// What has ended is not there any more, also if it ended meanwhile.
+pub(crate) async fn requeue_all(
+    client: &Client,
+    jobs: impl IntoIterator<Item = (String, JobName)>,
+    place: &str,
+) -> bool {
+    let mut whole = true;
+    for (namespace, job) in jobs {
+        if job.kind == WorkloadKind::VolcanoJob {
+            whole &= has_ended(client, &namespace, &job).await
+                || requeue_and_tell(client, &namespace, &job).await
+                || has_ended(client, &namespace, &job).await;
+        } else {
+            whole = false;
+            let named = format!("{namespace}/{}/{}", job.kind.aliases()[0], job.name);
+            let said = format!("caldera: {named} stays in {place}: `caldera job suspend` and `resume` move it");
+            eprintln!("{}", output::escape_controls(&said));
+        }
+    }
+    whole
+}
+
+async fn has_ended(client: &Client, namespace: &str, job: &JobName) -> bool {
+    match get_object(client, &job.kind.api_resource(), Some(namespace), &job.name).await {
+        Ok(Ok(Some(object))) => WorkloadFacts::read(&object).is_some_and(|(_, facts)| facts.has_ended()),
+        Ok(Ok(None)) => true,
+        Ok(Err(_)) | Err(_) => false,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Opens, closes and sets queues.
+//! Opens, closes, drains and sets queues.
 //!
 //! Rule: a queue's state is the controller's, so it is asked by a Command, as `vcctl queue operate` does (Volcano
 //! `pkg/cli/queue/operate.go`). Amounts are the admin's: each is changed by itself, in a JSON patch that fails where
@@ -7,8 +7,11 @@
 use std::{collections::BTreeSet, process::ExitCode, time::Duration};
 
 use anyhow::Context;
-use caldera_core::{quantity::Quantity, resources::ResourceName};
-use caldera_crds::names::{caldera::PAUSED, volcano::DEFAULT_QUEUE};
+use caldera_core::{admission::Admission, quantity::Quantity, resources::ResourceName};
+use caldera_crds::names::{
+    caldera::{ADMISSION, PAUSED},
+    volcano::DEFAULT_QUEUE,
+};
 use caldera_runtime::write::{Body, Failure, Write, execute_write};
 use kube::{
     Api, Client,
@@ -17,9 +20,11 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    args::QueueSetArgs,
-    objects::{self, get_object, list_objects, text},
+    args::{JobName, QueueSetArgs},
+    job::requeue::requeue_all,
+    objects::{self, get_object, items, list_objects, text},
     output,
+    view::JobKey,
 };
 
 /// Where Commands to queues are made, as Volcano's own command line does.
@@ -101,14 +106,46 @@ fn build_command(queue: &Value, action: &str) -> Value {
     })
 }
 
+/// Closes queues, and has the Volcano Jobs that run in them wait in line until the queue is opened.
+pub(super) async fn drain_queues(client: &Client, names: &[String]) -> anyhow::Result<ExitCode> {
+    let mut whole = command_queues(client, names, "CloseQueue").await? == ExitCode::SUCCESS;
+    let bindings = list_objects(client, &objects::bindings(), None, None).await?.map_err(anyhow::Error::msg)?;
+    for name in names {
+        let jobs = bindings.iter().filter_map(|binding| find_job_of(binding, name));
+        whole &= requeue_all(client, jobs, &format!("queue {name}")).await;
+    }
+    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The workload in clusters that a binding has admitted in this queue, and its namespace.
+fn find_job_of(binding: &Value, queue: &str) -> Option<(String, JobName)> {
+    let record = objects::annotation(binding, ADMISSION).and_then(|text| Admission::parse(text).ok())?;
+    let key = JobKey::of_binding(binding)?;
+    let runs = record.queue.as_str() == queue && !items(binding, "/spec/clusters").is_empty();
+    runs.then_some((key.namespace, JobName { kind: key.kind, name: key.name }))
+}
+
 /// Writes on the default queue that nothing is to be released, and why; or takes that away.
 pub(super) async fn mark_paused(client: &Client, why: Option<&str>) -> anyhow::Result<ExitCode> {
-    change_queue(client, DEFAULT_QUEUE, |queue| build_pause(queue, why)).await?;
-    output::write_stdout(match why {
-        Some(_) => "all releases are paused until `caldera unpause`; what is released runs on\n",
-        None => "jobs are released\n",
-    });
+    let mut before = None;
+    change_queue(client, DEFAULT_QUEUE, |queue| {
+        before = objects::annotation(queue, PAUSED).map(str::to_owned);
+        build_pause(queue, why)
+    })
+    .await?;
+    output::write_stdout(&output::escape_controls(&describe_pause(before.as_deref(), why)));
     Ok(ExitCode::SUCCESS)
+}
+
+fn describe_pause(before: Option<&str>, why: Option<&str>) -> String {
+    match (before, why) {
+        (None, Some(_)) => "all releases are paused until `caldera unpause`; what is released runs on\n".to_owned(),
+        (Some(before), Some(_)) => {
+            format!("all releases were paused already, for: {before}\nthe new reason is shown\n")
+        }
+        (Some(before), None) => format!("jobs are released; they were paused for: {before}\n"),
+        (None, None) => "releases were not paused\n".to_owned(),
+    }
 }
 
 /// Nothing where it is so already.
@@ -131,7 +168,11 @@ fn test_version(queue: &Value) -> Value {
 }
 
 /// Patches a queue by what it is now, until nobody else changed it meanwhile.
-async fn change_queue(client: &Client, name: &str, build: impl Fn(&Value) -> Option<Value>) -> anyhow::Result<()> {
+async fn change_queue(
+    client: &Client,
+    name: &str,
+    mut build: impl FnMut(&Value) -> Option<Value>,
+) -> anyhow::Result<()> {
     for _ in 0..TRIES {
         let Some(patch) = build(&get_queue(client, name).await?) else { return Ok(()) };
         let write = Write {
@@ -298,6 +339,30 @@ mod tests {
         assert_eq!(step(&other, Some("why")), add(path, json!("why")));
         assert_eq!(step(&paused, None), Some(json!({"op": "remove", "path": path})));
         assert_eq!((step(&paused, Some("why")), step(&bare, None)), (None, None));
+    }
+
+    #[test]
+    fn a_pause_over_another_says_what_it_replaced() {
+        let said = |before, why| describe_pause(before, why);
+        assert!(
+            said(Some("upgrade"), Some("incident")).starts_with("all releases were paused already, for: upgrade\n")
+        );
+        assert_eq!(said(Some("upgrade"), None), "jobs are released; they were paused for: upgrade\n");
+        assert_eq!(said(None, None), "releases were not paused\n");
+    }
+
+    #[test]
+    fn a_drain_takes_what_was_admitted_in_the_queue_and_runs() {
+        let binding = |queue: &str, clusters: Value| {
+            let record = format!(r#"{{"queue":"{queue}","priority":0,"copies":1,"tasks":{{}},"charged":{{}}}}"#);
+            json!({"metadata": {"namespace": "ns", "annotations": {ADMISSION: record}}, "spec": {
+                "clusters": clusters, "resource": {
+                    "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "namespace": "ns", "name": "j"}}})
+        };
+        let there = || json!([{"name": "m1"}]);
+        assert_eq!(find_job_of(&binding("q", there()), "q").unwrap().1.name, "j");
+        assert!(find_job_of(&binding("other", there()), "q").is_none());
+        assert!(find_job_of(&binding("q", json!([])), "q").is_none(), "it waits already");
     }
 
     #[test]

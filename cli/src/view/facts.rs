@@ -65,9 +65,17 @@ pub struct WorkloadFacts {
     pub(super) ended: Option<State>,
     pub(super) suspended: bool,
     pub(super) held: bool,
+    /// Pods that a service asks for.
+    pub(super) replicas: Option<i64>,
 }
 
 impl WorkloadFacts {
+    /// Whether it is a job that says that it is over.
+    #[must_use]
+    pub const fn has_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
     /// Reads one of a kind that can be queued.
     #[must_use]
     pub fn read(workload: &Value) -> Option<(JobKey, Self)> {
@@ -81,6 +89,8 @@ impl WorkloadFacts {
             ended: State::ENDED.into_iter().find(|ended| ended.word() == phase),
             suspended: is_set(SUSPENDED) || kind.suspended_by(workload).is_some(),
             held: is_set(HOLD),
+            replicas: matches!(kind, WorkloadKind::Deployment | WorkloadKind::StatefulSet)
+                .then(|| workload.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1)),
         };
         Some((JobKey { namespace, name, kind }, facts))
     }

@@ -126,14 +126,16 @@ impl<'a> JobView<'a> {
         self.job.group.as_ref().map_or(0, |group| group.failed)
     }
 
-    /// Pods that run, of those that must start together; of what has ended, what became of its pods.
+    /// Pods that run, of those that must start together, or of all of a service; of what has ended, what became of its
+    /// pods.
     #[must_use]
     pub fn describe_pods(&self) -> String {
-        match (self.minimum(), self.state.is_over()) {
+        let replicas = self.job.workload.as_ref().and_then(|workload| workload.replicas);
+        match (replicas.or(self.minimum()), self.state.is_over()) {
             (_, true) if self.failed() > 0 => format!("{} succeeded, {} failed", self.succeeded(), self.failed()),
             (_, true) => format!("{} succeeded", self.succeeded()),
             (None, false) => self.running().to_string(),
-            (Some(minimum), false) => format!("{}/{minimum}", self.running()),
+            (Some(wanted), false) => format!("{}/{wanted}", self.running()),
         }
     }
 
@@ -266,6 +268,23 @@ mod tests {
         group["status"]["phase"] = "Running".into();
         group["status"]["running"] = 2.into();
         assert_eq!(pods(&group), "2/3");
+    }
+
+    /// Found by a reader: a Deployment of three pods showed 0/1.
+    #[test]
+    fn a_service_shows_its_running_pods_of_all_that_it_asks_for() {
+        let of = |mut object: Value| {
+            object["apiVersion"] = "apps/v1".into();
+            object["kind"] = "Deployment".into();
+            object
+        };
+        let mut deployment = of(job("j"));
+        deployment["spec"]["replicas"] = 5.into();
+        let (mut open, mut pods) =
+            (binding("j", json!({"caldera.dev/gate": "open"}), json!([])), group("j", "Running"));
+        open["spec"]["resource"] = of(open["spec"]["resource"].take());
+        pods["metadata"]["ownerReferences"][0] = of(pods["metadata"]["ownerReferences"][0].take());
+        assert_eq!(see(&[deployment], &[open], &[pods]).jobs().next().unwrap().describe_pods(), "2/5");
     }
 
     fn see(workloads: &[Value], bindings: &[Value], groups: &[Value]) -> Seen {
