@@ -38,7 +38,7 @@ fn answers_with_object(resource: &Resource) -> bool {
                     | "persistentvolumes"
                     | "persistentvolumeclaims"
                     | "podtemplates"
-            )
+            ) | ("storage.k8s.io", "storageclasses" | "csidrivers" | "csinodes" | "volumeattachments")
         )
 }
 
@@ -62,7 +62,7 @@ fn read_options(call: &Call) -> Result<DeleteOptions, Status> {
         let format = Format::of(&call.content_type)?;
         let document = Document::parse(&call.body, format)
             .map_err(|e| Status::bad_request(format!("couldn't get version/kind; json parse error: {e}")))?;
-        Some(document.value)
+        Some(if document.value.is_null() { json!({}) } else { document.value })
     };
     DeleteOptions::parse(&call.query, body, &call.resource)
 }

@@ -65,7 +65,9 @@ pub fn validate_spec(spec: &Value, path: &str) -> Vec<FieldError> {
         validate_spread(constraint, &format!("{path}.topologySpreadConstraints[{index}]"), &mut errors);
     }
     for member in ["activeDeadlineSeconds"] {
-        if let Some(number) = spec.get(member).and_then(Value::as_i64).filter(|n| *n < 1) {
+        if let Some(number) =
+            spec.get(member).and_then(Value::as_i64).filter(|n| !(1..=i64::from(i32::MAX)).contains(n))
+        {
             let why = "must be between 1 and 2147483647, inclusive";
             errors.push(FieldError::invalid(format!("{path}.{member}"), &number.into(), why));
         }

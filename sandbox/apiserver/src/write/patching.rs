@@ -114,7 +114,9 @@ pub(super) fn run_patch(resource: &Resource, kind: PatchKind, bytes: &[u8], live
 pub fn patch_status(error: PatchError) -> Status {
     match error {
         PatchError::Malformed(why) => Status::bad_request(why),
-        PatchError::TooLarge(why) => Status::new(413, "RequestEntityTooLarge", why),
+        PatchError::TooLarge(why) => {
+            Status::new(413, "RequestEntityTooLarge", format!("Request entity too large: {why}"))
+        }
         PatchError::Inapplicable(_) => {
             let mut status = Status::new(422, "Invalid", crate::patch::REFUSAL);
             status.details = Some(Box::default());
@@ -202,7 +204,8 @@ pub(super) fn apply_configuration(
     Ok(next)
 }
 
-pub(super) fn apply_status(call: &Call, error: ApplyError) -> Status {
+/// The answer to an apply that failed.
+pub fn apply_status(call: &Call, error: ApplyError) -> Status {
     match error {
         ApplyError::Conflicts(conflicts) => apply_conflicts(&conflicts),
         ApplyError::Invalid(errors) => {

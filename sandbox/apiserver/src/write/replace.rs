@@ -18,18 +18,20 @@ pub fn admitted_options(options: &Value, kind: &str) -> Value {
 }
 
 /// Replaces `live` through a function of it: for writes that are not bodies of the object itself (scale, binding).
+/// `applied` says that the function settles field ownership.
 pub async fn modify_object(
     call: &mut Call,
     options: &WriteOptions,
     part: Part,
     name: &str,
+    applied: bool,
     change: &(dyn Fn(&mut Call, &Value) -> Result<Value, Status> + Send + Sync),
 ) -> Result<Reply, Status> {
     for _ in 0..ATTEMPTS {
         let live = call.get(name).ok_or_else(|| call.not_found(name))?;
         let live_value = view_value(&call.resource, &live);
         let object = change(call, &live_value)?;
-        let candidate = Candidate { object, applied: false };
+        let candidate = Candidate { object, applied };
         match replace_object(call, options, part, &live, &live_value, candidate).await? {
             Outcome::Done(reply) => return Ok(reply),
             Outcome::Raced => {}
