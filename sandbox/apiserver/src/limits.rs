@@ -59,6 +59,10 @@ impl Amount {
         self.0 < 0
     }
 
+    pub fn is_whole(self) -> bool {
+        self.0 % 1_000_000_000 == 0
+    }
+
     pub fn is_positive(self) -> bool {
         self.0 > 0
     }

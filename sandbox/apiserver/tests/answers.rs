@@ -107,3 +107,39 @@ async fn an_empty_limit_is_no_number() {
     let router = start();
     assert_eq!(send(&router, "GET", &format!("{MAPS}?limit="), Value::Null).await.0, 400);
 }
+
+#[tokio::test]
+async fn a_restricted_namespace_refuses_pods_that_are_not() {
+    let router = start();
+    let labels = json!({"pod-security.kubernetes.io/enforce": "restricted"});
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n", "labels": labels}});
+    assert_eq!(send(&router, "POST", "/api/v1/namespaces", namespace).await.0, 201);
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let (code, status) = send(&router, "POST", "/api/v1/namespaces/n/pods", pod.clone()).await;
+    assert_eq!(code, 403);
+    let why = "pods \"p\" is forbidden: violates PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false";
+    assert!(status["message"].as_str().unwrap().starts_with(why));
+    assert_eq!(send(&router, "POST", "/api/v1/namespaces/default/pods", pod).await.0, 201);
+    let worse = json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}});
+    let (_, _, warnings) = client::send_with(&router, "PATCH", "/api/v1/namespaces/default", &[], worse).await;
+    assert!(warnings.is_empty(), "a pod without rights is no violation of baseline: {warnings:?}");
+}
+
+#[tokio::test]
+async fn a_pod_has_the_overhead_of_its_class() {
+    let router = start();
+    let class = json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "r"},
+        "handler": "h", "overhead": {"podFixed": {"cpu": "100m"}}});
+    assert_eq!(send(&router, "POST", "/apis/node.k8s.io/v1/runtimeclasses", class).await.0, 201);
+    let pod = |name: &str, class: &str| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+            "spec": {"runtimeClassName": class, "containers": [{"name": "c", "image": "i"}]}})
+    };
+    let path = "/api/v1/namespaces/default/pods";
+    let (code, made) = send(&router, "POST", path, pod("a", "r")).await;
+    assert_eq!((code, &made["spec"]["overhead"]), (201, &json!({"cpu": "100m"})));
+    let (code, status) = send(&router, "POST", path, pod("b", "nope")).await;
+    let why = "pods \"b\" is forbidden: pod rejected: RuntimeClass \"nope\" not found";
+    assert_eq!((code, status["message"].as_str()), (403, Some(why)));
+}

@@ -11,6 +11,30 @@ use crate::write::Part;
 
 /// What a client is warned of when an object is written (`WarningsOnCreate`, `WarningsOnUpdate`).
 pub fn kind_warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut warnings = pod_warnings(resource, object, old);
+    warnings.extend(own_warnings(resource, object, old));
+    warnings
+}
+
+/// Of a new pod, and of a template whenever what it belongs to changes.
+fn pod_warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
+    let at = match (resource.group.as_str(), resource.plural.as_str()) {
+        ("", "pods") => "spec",
+        ("", "podtemplates") => "template.spec",
+        ("batch", "cronjobs") => "spec.jobTemplate.spec.template.spec",
+        ("", "replicationcontrollers") | ("batch", "jobs") => "spec.template.spec",
+        ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets") => "spec.template.spec",
+        _ => return Vec::new(),
+    };
+    let of = |object: &Value| object.get("spec").or_else(|| object.get("template")).cloned();
+    if old.is_some_and(|old| at == "spec" || of(old) == of(object)) {
+        return Vec::new();
+    }
+    let spec = object.pointer(&format!("/{}", at.replace('.', "/"))).unwrap_or(&Value::Null);
+    crate::pod_warnings::spec_warnings(spec, at, at != "spec")
+}
+
+fn own_warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "services") => crate::service::service_warnings(object),
         ("apps", "statefulsets") => {

@@ -111,6 +111,10 @@ pub(super) async fn replace_object(
         return Err(invalid_object(&resource, &object, &name, &errors));
     }
     warnings.into_iter().chain(strategy::kind_warnings(&resource, &object, Some(old))).for_each(|w| call.warn(w));
+    if matches!(part, Part::Whole | Part::Named("ephemeralcontainers")) {
+        let told = crate::pod_security::admit_object(&call.server, &resource, &object, Some(old))?;
+        told.into_iter().for_each(|text| call.warn(text));
+    }
     if webhooks {
         admission::run_validating(&call.server, &attributes, Some(&object), &mut call.warnings).await?;
         // What a webhook added to a custom object goes when the object is stored.
