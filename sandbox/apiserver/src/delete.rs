@@ -138,9 +138,9 @@ fn check_preconditions(call: &Call, options: &DeleteOptions, value: &Value) -> R
     let name = meta::object_name(value);
     if let Some(wanted) = &options.uid {
         let found = meta::metadata_text(value, "uid");
-        if wanted != found && resource.storage == "namespaces" {
+        if wanted != found && matches!(resource.storage.as_str(), "namespaces" | CRDS) {
             let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
-            return Err(Status::conflict("", "namespaces", name, &why));
+            return Err(Status::conflict(&resource.group, &resource.plural, name, &why));
         }
         if wanted != found {
             let why = format!(

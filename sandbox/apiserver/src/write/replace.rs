@@ -63,7 +63,11 @@ pub(super) async fn replace_object(
     let now = write_seconds(call.server.now());
     let api_version = resource.api_version();
     let writer = Writer { manager: &manager, subresource: part.name(), api_version: &api_version, now: &now };
-    if !trackable {
+    let schema_of = |version: &str| resource.schema_of(version);
+    let lost = |value: &Value, but: Option<bool>| {
+        crate::fields::undeclared_in_versions(value, old, &writer, but, &schema_of).is_some()
+    };
+    if !trackable || (!applied && (lost(old, None) || lost(&object, Some(false)))) {
         crate::fields::untrack(&mut object);
     } else if !applied && part != Part::Named("binding") {
         crate::fields::track_update(Some(old), &mut object, &writer, &resource.schema);
