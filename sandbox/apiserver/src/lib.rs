@@ -44,6 +44,7 @@ mod podspec;
 mod priority;
 mod protobuf;
 mod quota;
+mod range_rules;
 mod read;
 mod registry_form;
 mod request;
