@@ -105,18 +105,18 @@ pub fn negotiate_output(accept: &str, forms: Forms) -> Result<Output, Status> {
 }
 
 /// The check that the router of built-in kinds makes before anything else: it knows no `application/*`.
-pub fn check_routed(accept: &str, streams: bool) -> Result<(), Status> {
+pub fn check_routed(accept: &str, forms: &[&str], streams: bool) -> Result<(), Status> {
     if accept.trim().is_empty() {
         return Ok(());
     }
     let acceptable = accept.split(',').any(|clause| {
         let essence = clause.split(';').next().unwrap_or_default().trim();
-        essence == "*/*" || FORMATS.contains(&essence)
+        essence == "*/*" || forms.contains(&essence)
     });
     if acceptable {
         return Ok(());
     }
-    let mut known = FORMATS.to_vec();
+    let mut known = forms.to_vec();
     if streams {
         known.extend(STREAMS);
     }

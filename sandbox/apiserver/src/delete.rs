@@ -38,7 +38,7 @@ fn answers_with_object(resource: &Resource) -> bool {
                     | "persistentvolumes"
                     | "persistentvolumeclaims"
                     | "podtemplates"
-            )
+            ) | ("storage.k8s.io", "storageclasses" | "csidrivers" | "csinodes" | "volumeattachments")
         )
 }
 
@@ -62,7 +62,7 @@ fn read_options(call: &Call) -> Result<DeleteOptions, Status> {
         let format = Format::of(&call.content_type)?;
         let document = Document::parse(&call.body, format)
             .map_err(|e| Status::bad_request(format!("couldn't get version/kind; json parse error: {e}")))?;
-        Some(document.value)
+        Some(if document.value.is_null() { json!({}) } else { document.value })
     };
     DeleteOptions::parse(&call.query, body, &call.resource)
 }
@@ -138,9 +138,9 @@ fn check_preconditions(call: &Call, options: &DeleteOptions, value: &Value) -> R
     let name = meta::object_name(value);
     if let Some(wanted) = &options.uid {
         let found = meta::metadata_text(value, "uid");
-        if wanted != found && resource.storage == "namespaces" {
+        if wanted != found && matches!(resource.storage.as_str(), "namespaces" | CRDS) {
             let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
-            return Err(Status::conflict("", "namespaces", name, &why));
+            return Err(Status::conflict(&resource.group, &resource.plural, name, &why));
         }
         if wanted != found {
             let why = format!(

@@ -99,16 +99,7 @@ async fn answer_request(
     let user = crate::auth::impersonate_user(server, user, &parts.headers, &info)?;
     crate::auth::authorize_request(server, &user, &request::as_authorized(&info, &query))?;
     if !info.is_resource {
-        if request::is_discovery(path) && !matches!(parts.method, Method::GET | Method::HEAD) {
-            return Err(routed_missing(server, path, Status::verb_not_allowed()));
-        }
-        if request::is_discovery(path) {
-            accept::negotiate_output(text_header(&parts.headers, &ACCEPT), Forms::None)?;
-        }
-        let known = matches!(parts.method, Method::GET | Method::HEAD)
-            .then(|| crate::discovery::respond_discovery(server, path, &query, &parts.headers))
-            .flatten();
-        return known.ok_or_else(|| routed_missing(server, path, Status::no_such_resource()));
+        return answer_document(server, parts, path, &query);
     }
     let resource = find_resource(server, &info)?;
     if !resource.is_custom() && (parts.method == Method::HEAD || path.contains("//")) {
@@ -119,7 +110,7 @@ async fn answer_request(
     if resource.group.is_empty() && resource.plural == "endpoints" {
         warnings.push("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned());
     }
-    if resource.group.is_empty() && resource.plural == "componentstatuses" {
+    if resource.group.is_empty() && resource.plural == "componentstatuses" && resource.has_verb(&info.verb) {
         warnings.push("v1 ComponentStatus is deprecated in v1.19+".to_owned());
     }
     if let Some(warning) = resource.custom.as_ref().and_then(|c| c.deprecation_warning.clone()) {
@@ -127,9 +118,9 @@ async fn answer_request(
     }
     let accepted = text_header(&parts.headers, &ACCEPT);
     if !resource.is_custom() {
-        accept::check_routed(accepted, matches!(info.verb.as_str(), "list" | "watch"))?;
+        accept::check_routed(accepted, &crate::body::FORMATS, matches!(info.verb.as_str(), "list" | "watch"))?;
     }
-    let transforms = matches!(info.verb.as_str(), "get" | "list" | "watch" | "create" | "update" | "patch" | "delete");
+    let transforms = info.verb != "deletecollection" || resource.has_verb("deletecollection");
     let only_created =
         resource.verbs == ["create"] || matches!(info.subresource.as_str(), "binding" | "eviction" | "token");
     let forms = match (transforms, only_created) {
@@ -159,6 +150,31 @@ async fn answer_request(
     let result = dispatch_call(&mut call).await;
     warnings.append(&mut call.warnings);
     render_reply(&call, result?)
+}
+
+/// What is no object. Some documents have a route of their own, which knows their one method and their forms; the
+/// others are given to whoever asks, in whatever way.
+fn answer_document(
+    server: &ApiServer,
+    parts: &http::request::Parts,
+    path: &str,
+    query: &Query,
+) -> Result<Response, Status> {
+    let accepted = text_header(&parts.headers, &ACCEPT);
+    let document = || crate::discovery::respond_discovery(server, path, query, &parts.headers);
+    let missing = |refusal: Status| routed_missing(server, path, refusal);
+    if request::is_routed(path, &server.registry()) {
+        if parts.method != Method::GET {
+            return Err(Status::verb_not_allowed());
+        }
+        let forms: &[&str] =
+            if path.starts_with("/version") { &crate::body::FORMATS[..1] } else { &crate::body::FORMATS };
+        accept::check_routed(accepted, forms, false)?;
+    }
+    if request::is_discovery(path) {
+        accept::negotiate_output(accepted, Forms::None)?;
+    }
+    document().ok_or_else(|| missing(Status::no_such_resource()))
 }
 
 /// The refusal of whoever would serve the path: below a built-in group that is the router of its web service
@@ -398,7 +414,8 @@ fn document_response(code: u16, encoding: Encoding, json: Bytes, value: &Value) 
     }
 }
 
-fn write_yaml(value: &Value) -> String {
+/// A document as YAML.
+pub fn write_yaml(value: &Value) -> String {
     let mut text = serde_saphyr::to_string(value).unwrap_or_default();
     if !text.ends_with('\n') {
         text.push('\n');

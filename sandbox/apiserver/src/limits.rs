@@ -59,6 +59,10 @@ impl Amount {
         self.0 < 0
     }
 
+    pub fn is_whole(self) -> bool {
+        self.0 % 1_000_000_000 == 0
+    }
+
     pub fn is_positive(self) -> bool {
         self.0 > 0
     }
@@ -202,7 +206,7 @@ fn usage_violations(usage: &Value, limit: &Value) -> Vec<String> {
 }
 
 /// What the containers of a pod request and may use together.
-fn sum_pod(pod: &Value) -> Value {
+pub fn sum_pod(pod: &Value) -> Value {
     let mut sums = json!({"requests": {}, "limits": {}});
     for container in pod["spec"]["containers"].as_array().into_iter().flatten() {
         for kind in ["requests", "limits"] {
@@ -226,7 +230,7 @@ fn sum_pod(pod: &Value) -> Value {
 }
 
 /// The sum keeps the unit family of the first amount.
-fn add_amounts(sum: &Value, more: &Value) -> Value {
+pub fn add_amounts(sum: &Value, more: &Value) -> Value {
     let (Some(first), Some(second)) = (Amount::parse(sum), Amount::parse(more)) else { return more.clone() };
     let (total, whole) = (first.0 + second.0, 1_000_000_000 << 10);
     let binary = show_amount(sum).ends_with('i') && total % whole == 0;
@@ -234,11 +238,13 @@ fn add_amounts(sum: &Value, more: &Value) -> Value {
     schema::canonical_quantity(&text).unwrap_or(text).into()
 }
 
-fn compare_amounts(one: &Value, other: &Value) -> Ordering {
+/// By size, whatever the unit.
+pub fn compare_amounts(one: &Value, other: &Value) -> Ordering {
     Amount::parse(one).cmp(&Amount::parse(other))
 }
 
-fn show_amount(amount: &Value) -> String {
+/// As it is written.
+pub fn show_amount(amount: &Value) -> String {
     amount.as_str().map_or_else(|| amount.to_string(), Into::into)
 }
 

@@ -18,6 +18,14 @@ pub fn node_errors(node: &Value, old: Option<&Value>) -> Vec<FieldError> {
             errors.push(FieldError::invalid_text(format!("spec.podCIDRs[{index}]"), range, NETWORK));
         }
     }
+    let mut families: Vec<bool> =
+        items_of(spec_of(node), "podCIDRs").iter().map(|r| r.as_str().unwrap_or_default().contains(':')).collect();
+    let count = families.len();
+    families.dedup();
+    if count > 2 || families.len() < count {
+        let why = "may specify no more than one CIDR for each IP family";
+        errors.push(FieldError::invalid("spec.podCIDRs", &spec_of(node)["podCIDRs"], why));
+    }
     errors.extend(old.into_iter().flat_map(|old| node_update_errors(node, old)));
     errors
 }

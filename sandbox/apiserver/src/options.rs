@@ -13,10 +13,10 @@ fn invalid_options(kind: &str, errors: &[FieldError]) -> Status {
     Status::invalid("meta.k8s.io", kind, "", errors)
 }
 
-/// A number of the query; empty counts as absent.
+/// A number of the query; an empty text is not one.
 pub fn integer_option(query: &Query, name: &str) -> Result<Option<i64>, Status> {
     match query.get(name) {
-        None | Some("") => Ok(None),
+        None => Ok(None),
         Some(text) => text
             .parse()
             .map(Some)

@@ -9,6 +9,11 @@ use crate::server::ApiServer;
 
 pub fn prepare_create(server: &ApiServer, pod: &mut Value) -> Result<(), Status> {
     crate::limits::default_limits(server, pod);
+    crate::runtime_class::complete_pod(server, pod)?;
+    // A grace below nothing is one second.
+    if pod.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|seconds| seconds < 0) {
+        pod["spec"]["terminationGracePeriodSeconds"] = 1.into();
+    }
     tolerate_node_problems(pod);
     crate::priority::resolve_priority(server, pod)?;
     let class = quality_class(pod);

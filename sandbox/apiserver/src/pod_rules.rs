@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::container_rules::{self, Role};
+use crate::limits::Amount;
 use crate::meta::{label_problems, qualified_name_problems, subdomain_problems};
 use crate::schema::FieldError;
 
@@ -51,13 +53,6 @@ pub fn spec_errors(spec: &Value, at: &str) -> Vec<FieldError> {
             errors.push(FieldError::invalid_text(format!("{at}.tolerations[{index}].effect"), effect, why));
         }
     }
-    for (index, volume) in items_of(spec, "volumes").iter().enumerate() {
-        for (source, key) in [("hostPath", "path"), ("configMap", "name"), ("secret", "secretName")] {
-            if member(volume, source).is_some_and(|source| text_of(source, key).is_empty()) {
-                errors.push(FieldError::required(format!("{at}.volumes[{index}].{source}.{key}"), ""));
-            }
-        }
-    }
     let mut gates = BTreeSet::new();
     for (index, gate) in items_of(spec, "schedulingGates").iter().enumerate() {
         let (field, name) = (format!("{at}.schedulingGates[{index}]"), text_of(gate, "name"));
@@ -85,10 +80,100 @@ pub fn spec_errors(spec: &Value, at: &str) -> Vec<FieldError> {
     if system.as_str().is_some_and(|name| !matches!(name, "linux" | "windows")) {
         errors.push(FieldError::not_supported(format!("{at}.os"), system, &["linux", "windows"]));
     }
-    for list in ["containers", "initContainers"] {
+    errors.extend(host_errors(spec, at));
+    errors
+        .extend(context_errors(spec.get("securityContext").unwrap_or(&Value::Null), &format!("{at}.securityContext")));
+    for (list, role) in [("containers", Role::Main), ("initContainers", Role::Init)] {
         for (index, container) in items_of(spec, list).iter().enumerate() {
-            errors.extend(container_errors(container, &format!("{at}.{list}[{index}]")));
+            let at = format!("{at}.{list}[{index}]");
+            errors.extend(container_errors(container, &at));
+            errors.extend(container_rules::container_errors(container, role, spec, &at));
         }
+    }
+    errors.extend(container_rules::host_port_errors(spec, at));
+    errors
+}
+
+/// What a new pod may not say yet.
+pub fn creation_errors(spec: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if !items_of(spec, "ephemeralContainers").is_empty() {
+        errors.push(FieldError::forbidden("spec.ephemeralContainers", "cannot be set on create"));
+    }
+    if !items_of(spec, "schedulingGates").is_empty() && !text_of(spec, "nodeName").is_empty() {
+        let why = "cannot be set until all schedulingGates have been cleared";
+        errors.push(FieldError::forbidden("spec.nodeName", why));
+    }
+    errors
+}
+
+/// How a pod shares its host, and what it overrides there.
+fn host_errors(spec: &Value, at: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if text_of(spec, "dnsPolicy") == "None" && member(spec, "dnsConfig").is_none() {
+        let why = "must provide `dnsConfig` when `dnsPolicy` is None";
+        errors.push(FieldError::required(format!("{at}.dnsConfig"), why));
+    }
+    let known = ["PreemptLowerPriority", "Never"];
+    if let Some(policy) = Some(text_of(spec, "preemptionPolicy")).filter(|p| !p.is_empty() && !known.contains(p)) {
+        errors.push(FieldError::not_supported(format!("{at}.preemptionPolicy"), &policy.into(), &known));
+    }
+    for (index, alias) in items_of(spec, "hostAliases").iter().enumerate() {
+        for (place, name) in items_of(alias, "hostnames").iter().enumerate() {
+            let (field, name) =
+                (format!("{at}.hostAliases[{index}].hostnames[{place}]"), name.as_str().unwrap_or_default());
+            let problems = subdomain_problems(name);
+            errors.extend(problems.iter().map(|why| FieldError::invalid_text(field.as_str(), name, why)));
+        }
+    }
+    if spec["shareProcessNamespace"] == true && spec["hostPID"] == true {
+        let why = "ShareProcessNamespace and HostPID cannot both be enabled";
+        let field = format!("{at}.securityContext.shareProcessNamespace");
+        errors.push(FieldError::invalid(field, &true.into(), why));
+    }
+    if spec["hostUsers"] == false {
+        let shared = ["hostNetwork", "hostPID", "hostIPC"].into_iter().filter(|key| spec[*key] == true);
+        errors.extend(shared.map(|key| FieldError::forbidden(format!("{at}.{key}"), "when `hostUsers` is false")));
+    }
+    for (resource, amount) in spec.get("overhead").and_then(Value::as_object).into_iter().flatten() {
+        if Amount::parse(amount).is_some_and(Amount::is_negative) {
+            let field = format!("{at}.overhead.limits[{resource}]");
+            errors.push(FieldError::invalid(field, amount, "must be greater than or equal to 0"));
+        }
+    }
+    errors
+}
+
+/// The security context of the pod; `at` is the context.
+fn context_errors(context: &Value, at: &str) -> Vec<FieldError> {
+    let mut errors = container_rules::seccomp_errors(context, at);
+    let in_range = |id: i64| (0..=i64::from(i32::MAX)).contains(&id);
+    if let Some(group) = context.get("fsGroup").and_then(Value::as_i64).filter(|id| !in_range(*id)) {
+        errors.push(FieldError::invalid(format!("{at}.fsGroup"), &group.into(), ID_RANGE));
+    }
+    for (index, group) in items_of(context, "supplementalGroups").iter().enumerate() {
+        if group.as_i64().is_some_and(|id| !in_range(id)) {
+            errors.push(FieldError::invalid(format!("{at}.supplementalGroups[{index}]"), group, ID_RANGE));
+        }
+    }
+    for (index, sysctl) in items_of(context, "sysctls").iter().enumerate() {
+        let (field, name) = (format!("{at}.sysctls[{index}].name"), text_of(sysctl, "name"));
+        let odd = |part: &str| {
+            let edges = [part.chars().next(), part.chars().last()];
+            let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+            edges.iter().any(|c| c.is_none_or(|c| !fits(c))) || !part.chars().all(|c| fits(c) || matches!(c, '-' | '_'))
+        };
+        if name.is_empty() {
+            errors.push(FieldError::required(field, ""));
+        } else if name.split(['.', '/']).any(odd) {
+            let why = "must have at most 253 characters and match regex \
+                       ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
+            errors.push(FieldError::invalid_text(field, name, why));
+        }
+    }
+    let (policy, known) = (text_of(context, "fsGroupChangePolicy"), ["Always", "OnRootMismatch"]);
+    if !policy.is_empty() && !known.contains(&policy) {
+        errors.push(FieldError::not_supported(format!("{at}.fsGroupChangePolicy"), &policy.into(), &known));
     }
     errors
 }
@@ -96,7 +181,8 @@ pub fn spec_errors(spec: &Value, at: &str) -> Vec<FieldError> {
 fn container_errors(container: &Value, at: &str) -> Vec<FieldError> {
     let mut errors = user_errors(container, at);
     let image = text_of(container, "image");
-    if image.trim() != image {
+    // A template may still be mended by who makes pods of it.
+    if image.trim() != image && at.starts_with("spec.containers") {
         let why = "must not have leading or trailing whitespace";
         errors.push(FieldError::invalid_text(format!("{at}.image"), image, why));
     }
@@ -106,11 +192,9 @@ fn container_errors(container: &Value, at: &str) -> Vec<FieldError> {
         if name.is_empty() {
             continue;
         }
-        let odd = !name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-        if odd {
-            let why = "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)";
-            errors.push(FieldError::invalid_text(field, name, why));
-        } else if !names.insert(name) {
+        let problems = container_rules::port_name_problems(name);
+        errors.extend(problems.iter().map(|why| FieldError::invalid_text(field.as_str(), name, why)));
+        if problems.is_empty() && !names.insert(name) {
             errors.push(FieldError::duplicate(field, &name.into()));
         }
     }

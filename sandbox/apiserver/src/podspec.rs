@@ -61,11 +61,12 @@ pub fn validate_spec(spec: &Value, path: &str) -> Vec<FieldError> {
             errors.push(FieldError::invalid_text(format!("{path}.nodeSelector"), value, &problem));
         }
     }
-    for (index, constraint) in items_of(spec, "topologySpreadConstraints").iter().enumerate() {
-        validate_spread(constraint, &format!("{path}.topologySpreadConstraints[{index}]"), &mut errors);
-    }
+    errors.extend(crate::pod_affinity::spread_errors(spec, path));
+    errors.extend(crate::pod_affinity::affinity_errors(spec, path));
     for member in ["activeDeadlineSeconds"] {
-        if let Some(number) = spec.get(member).and_then(Value::as_i64).filter(|n| *n < 1) {
+        if let Some(number) =
+            spec.get(member).and_then(Value::as_i64).filter(|n| !(1..=i64::from(i32::MAX)).contains(n))
+        {
             let why = "must be between 1 and 2147483647, inclusive";
             errors.push(FieldError::invalid(format!("{path}.{member}"), &number.into(), why));
         }
@@ -78,21 +79,6 @@ fn one_of(value: &Value, path: &str, member: &str, known: &[&str], errors: &mut 
     let given = text_of(value, member);
     if !given.is_empty() && !known.contains(&given) {
         errors.push(FieldError::not_supported(format!("{path}.{member}"), &given.into(), known));
-    }
-}
-
-fn validate_spread(constraint: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    let skew = constraint.get("maxSkew").and_then(Value::as_i64).unwrap_or(0);
-    if skew <= 0 {
-        errors.push(FieldError::invalid(format!("{path}.maxSkew"), &skew.into(), "must be greater than zero"));
-    }
-    if text_of(constraint, "topologyKey").is_empty() {
-        errors.push(FieldError::required(format!("{path}.topologyKey"), "can not be empty"));
-    }
-    let known = ["DoNotSchedule", "ScheduleAnyway"];
-    let action = text_of(constraint, "whenUnsatisfiable");
-    if !known.contains(&action) {
-        errors.push(FieldError::not_supported(format!("{path}.whenUnsatisfiable"), &action.into(), &known));
     }
 }
 
@@ -111,6 +97,7 @@ fn validate_volumes(spec: &Value, path: &str, errors: &mut Vec<FieldError>) -> B
         }
         validate_name(name, &format!("{path}.name"), &names, errors);
         names.insert(name.to_owned());
+        errors.extend(crate::pod_volumes::source_errors(volume, &path));
     }
     names
 }
@@ -181,7 +168,8 @@ fn validate_container(
         let name = text_of(mount, "name");
         if name.is_empty() {
             errors.push(FieldError::required(format!("{path}.name"), ""));
-        } else if !volumes.contains(name) {
+        }
+        if !volumes.contains(name) {
             errors.push(FieldError::value(CauseReason::NotFound, format!("{path}.name"), &name.into(), ""));
         }
         if text_of(mount, "mountPath").is_empty() {
@@ -483,12 +471,5 @@ mod tests {
         assert!(immutable_set(&new, &old).is_none());
         new["serviceName"] = "t".into();
         assert!(immutable_set(&new, &old).is_some());
-    }
-
-    #[test]
-    fn a_spread_says_how_and_where() {
-        let mut errors = Vec::new();
-        validate_spread(&json!({"maxSkew": 0, "whenUnsatisfiable": "x"}), "p", &mut errors);
-        assert_eq!(errors.len(), 3);
     }
 }

@@ -1,7 +1,7 @@
 //! ResourceQuotas: what they let into a namespace (`apiserver/pkg/admission/plugin/resourcequota`, `pkg/quota`).
 //!
 //! A quota counts by its status, which a controller writes: without one nothing is refused. Objects are counted, and
-//! pods must say what a quota measures; amounts of cores and memory are not added up.
+//! pods must say what a quota measures; what they and claims ask for is added up.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::clock::write_seconds;
 use crate::error::{Status, qualified_resource};
 use crate::fields::Writer;
+use crate::limits::{add_amounts, compare_amounts, show_amount, sum_pod};
 use crate::meta;
 use crate::resource::Resource;
 use crate::server::ApiServer;
@@ -24,7 +25,8 @@ const ATTEMPTS: usize = 8;
 const NAMED: [&str; 7] =
     ["configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers", "resourcequotas", "secrets", "services"];
 
-type Amounts = BTreeMap<String, i64>;
+/// Quantities by what they measure.
+type Amounts = BTreeMap<String, Value>;
 
 /// Counts a new object into the quotas of its namespace, or refuses it.
 pub fn charge_creation(server: &ApiServer, resource: &Resource, object: &Value, dry_run: bool) -> Result<(), Status> {
@@ -52,25 +54,60 @@ pub fn charge_creation(server: &ApiServer, resource: &Resource, object: &Value, 
 /// What the object counts as.
 fn usage_of(resource: &Resource, object: &Value) -> Amounts {
     let mut usage = Amounts::new();
-    usage.insert(format!("count/{}", qualified_resource(&resource.plural, &resource.group)), 1);
+    usage.insert(format!("count/{}", qualified_resource(&resource.plural, &resource.group)), one());
     if resource.group.is_empty() && NAMED.contains(&resource.plural.as_str()) {
-        usage.insert(resource.plural.clone(), 1);
+        usage.insert(resource.plural.clone(), one());
     }
     if resource.group.is_empty() && resource.plural == "services" {
         match object.pointer("/spec/type").and_then(Value::as_str) {
-            Some("LoadBalancer") => _ = usage.insert("services.loadbalancers".into(), 1),
+            Some("LoadBalancer") => _ = usage.insert("services.loadbalancers".into(), one()),
             Some("NodePort") => {
                 let ports = object.pointer("/spec/ports").and_then(Value::as_array).map_or(0, Vec::len);
-                usage.insert("services.nodeports".into(), i64::try_from(ports).unwrap_or(i64::MAX));
+                usage.insert("services.nodeports".into(), ports.to_string().into());
             }
             _ => {}
         }
     }
+    match resource.storage.as_str() {
+        "pods" => usage.extend(pod_usage(object)),
+        "persistentvolumeclaims" => usage.extend(claim_usage(object)),
+        _ => {}
+    }
     usage
 }
 
-fn amount_of(value: &Value) -> Option<i64> {
-    value.as_i64().or_else(|| value.as_str()?.parse().ok())
+fn one() -> Value {
+    "1".into()
+}
+
+/// What all containers ask for: requests also by their bare names.
+fn pod_usage(pod: &Value) -> Amounts {
+    let sums = sum_pod(pod);
+    let mut usage = Amounts::new();
+    let standard = |name: &str| matches!(name, "cpu" | "memory" | "ephemeral-storage");
+    for (name, amount) in sums["requests"].as_object().into_iter().flatten() {
+        usage.insert(format!("requests.{name}"), amount.clone());
+        if standard(name) {
+            usage.insert(name.clone(), amount.clone());
+        }
+    }
+    for (name, amount) in sums["limits"].as_object().into_iter().flatten().filter(|(name, _)| standard(name)) {
+        usage.insert(format!("limits.{name}"), amount.clone());
+    }
+    usage
+}
+
+/// The storage that a claim asks for, of all classes and of its own.
+fn claim_usage(claim: &Value) -> Amounts {
+    let mut usage = Amounts::new();
+    let storage = claim.pointer("/spec/resources/requests/storage");
+    usage.extend(storage.map(|amount| ("requests.storage".to_owned(), amount.clone())));
+    if let Some(class) = claim.pointer("/spec/storageClassName").and_then(Value::as_str).filter(|c| !c.is_empty()) {
+        let of_class = format!("{class}.storageclass.storage.k8s.io");
+        usage.extend(storage.map(|amount| (format!("{of_class}/requests.storage"), amount.clone())));
+        usage.insert(format!("{of_class}/persistentvolumeclaims"), one());
+    }
+    usage
 }
 
 /// The counts that a creation would leave the quota with; `None` when it does not concern it.
@@ -94,25 +131,30 @@ fn judge_creation(
     let limits: Amounts = hard
         .iter()
         .filter(|(key, _)| asked.contains_key(*key))
-        .filter_map(|(k, v)| Some((k.clone(), amount_of(v)?)))
+        .map(|(key, amount)| (key.clone(), amount.clone()))
         .collect();
     if limits.is_empty() {
         return Ok(None);
     }
-    let used = |key: &str| quota.pointer("/status/used").and_then(|u| u.get(key)).and_then(amount_of);
+    let used = |key: &str| quota.pointer("/status/used").and_then(|u| u.get(key)).cloned();
     let before: Amounts = limits.keys().filter_map(|key| Some((key.clone(), used(key)?))).collect();
     if before.len() < limits.len() {
         let names: Vec<&str> = limits.keys().map(String::as_str).collect();
         return Err(format!("status unknown for quota: {name}, resources: {}", names.join(",")));
     }
-    let of = |amounts: &Amounts, key: &str| amounts.get(key).copied().unwrap_or_default();
-    let after: Amounts = before.iter().map(|(key, n)| (key.clone(), n.saturating_add(of(asked, key)))).collect();
-    let over: Vec<&String> = after.iter().filter(|(key, n)| **n > of(&limits, key)).map(|(key, _)| key).collect();
+    let after: Amounts = before
+        .iter()
+        .map(|(key, used)| (key.clone(), add_amounts(used, asked.get(key).unwrap_or(&Value::Null))))
+        .collect();
+    let beyond =
+        |(key, amount): &(&String, &Value)| limits.get(*key).is_some_and(|l| compare_amounts(amount, l).is_gt());
+    let over: Vec<&String> = after.iter().filter(beyond).map(|(key, _)| key).collect();
     if over.is_empty() {
         return Ok(Some(after));
     }
     let shown = |amounts: &Amounts| -> String {
-        over.iter().map(|key| format!("{key}={}", of(amounts, key))).collect::<Vec<_>>().join(",")
+        let texts = over.iter().filter_map(|key| Some(format!("{key}={}", show_amount(amounts.get(*key)?))));
+        texts.collect::<Vec<_>>().join(",")
     };
     Err(format!(
         "exceeded quota: {name}, requested: {}, used: {}, limited: {}",
@@ -158,7 +200,7 @@ fn charge_quota(
         let Some(used) = judge_creation(&quota.value, resource, object, asked)? else { return Ok(()) };
         let mut next = quota.value.clone();
         for (key, amount) in used {
-            next["status"]["used"][key] = amount.to_string().into();
+            next["status"]["used"][key] = amount;
         }
         if let Some(kind) = server.registry().get("", "v1", STORAGE) {
             let now = write_seconds(server.now());
@@ -196,9 +238,20 @@ mod tests {
         let unknown = judge(json!({"hard": {"pods": "1"}}), &pod).unwrap_err();
         assert_eq!(unknown, "status unknown for quota: q, resources: pods");
         let after = judge(json!({"hard": {"pods": "1"}, "used": {"pods": "0"}}), &pod).unwrap().unwrap();
-        assert_eq!(after["pods"], 1);
+        assert_eq!(after["pods"], "1");
         let over = judge(json!({"hard": {"count/pods": "9", "pods": 1}, "used": {"pods": 1, "count/pods": 1}}), &pod);
         assert_eq!(over.unwrap_err(), "exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1");
+    }
+
+    #[test]
+    fn what_pods_ask_for_is_added_up() {
+        let pod = json!({"spec": {"containers": [{"name": "a", "resources": {"requests": {"cpu": "600m"}}}]}});
+        let judged = |used: &str| judge(json!({"hard": {"requests.cpu": "1"}, "used": {"requests.cpu": used}}), &pod);
+        assert_eq!(judged("200m").unwrap().unwrap()["requests.cpu"], "800m");
+        assert_eq!(
+            judged("500m").unwrap_err(),
+            "exceeded quota: q, requested: requests.cpu=600m, used: requests.cpu=500m, limited: requests.cpu=1"
+        );
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use http::Method;
 
 use crate::auth::RequestInfo;
+use crate::resource::Registry;
 
 /// The decoded query, in order.
 #[derive(Debug, Clone, Default)]
@@ -125,6 +126,20 @@ fn exact_name(selector: &str) -> Option<&str> {
 pub fn is_discovery(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').filter(|p| !p.is_empty()).collect();
     matches!(parts.as_slice(), ["api", _] | ["apis", _] | ["apis", _, _])
+}
+
+/// Whether a document has a route of its own: the versions, and what a built-in group version has.
+pub fn is_routed(path: &str, registry: &Registry) -> bool {
+    let parts: Vec<&str> = path.split('/').filter(|p| !p.is_empty()).collect();
+    let built_in = |group: &str, version: &str| {
+        registry.iter().any(|r| r.group == group && r.version == version && !r.is_custom())
+    };
+    match parts.as_slice() {
+        ["api" | "version"] => true,
+        ["api", version] => built_in("", version),
+        ["apis", group, version] => built_in(group, version),
+        _ => false,
+    }
 }
 
 fn request_verb<'a>(method: &'a Method, name: &str, legacy_watch: bool, query: &Query) -> &'a str {

@@ -116,6 +116,12 @@ pub struct ScalePaths {
 }
 
 impl Resource {
+    /// The schema of another version of a custom resource.
+    pub fn schema_of(&self, api_version: &str) -> Option<Arc<TypeSchema>> {
+        let (group, version) = api_version.split_once('/')?;
+        self.custom.as_ref().filter(|_| group == self.group)?.schemas.get(version).cloned()
+    }
+
     /// `group/version`, or just `version` in the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }

@@ -172,7 +172,7 @@ impl Parser {
             other => return Err(format!("found '{}', expected: identifier", other.literal())),
         };
         if let Some(problem) = crate::meta::qualified_name_problems(&key).first() {
-            return Err(format!("key: Invalid value: {}: {problem}", crate::error::go_quote(&key)));
+            return Err(format!("<nil>: Invalid value: {}: {problem}", crate::error::go_quote(&key)));
         }
         if negated {
             return Ok(Requirement { key, test: Test::Absent });
@@ -190,7 +190,14 @@ impl Parser {
             (Token::Symbol(_), "<") => Test::Less(self.number()?),
             (_, found) => return Err(format!("found '{found}', expected: in, notin, =, ==, !=, gt, lt")),
         };
-        let (Test::In(values) | Test::NotIn(values)) = &test else { return Ok(Requirement { key, test }) };
+        let number = match &test {
+            Test::Greater(bound) | Test::Less(bound) => Some(bound.to_string()),
+            _ => None,
+        };
+        let values: &[String] = match &test {
+            Test::In(values) | Test::NotIn(values) => values,
+            _ => number.as_slice(),
+        };
         for value in values {
             if let Some(problem) = crate::meta::label_value_problems(value).first() {
                 let shown = crate::error::go_quote(value);
@@ -272,6 +279,10 @@ impl FieldSelector {
             let (path, value, equal) = split_operator(&part)
                 .ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{part}'"))?;
             let value = unescape_value(&value)?;
+            // A term without anything asks for nothing.
+            if path.is_empty() && value.is_empty() {
+                continue;
+            }
             check_supported(resource, &path)?;
             terms.push(Term { path, value, equal });
         }
@@ -347,10 +358,13 @@ fn unescape_value(value: &str) -> Result<String, String> {
         match c {
             '\\' => match chars.next() {
                 Some(c @ ('\\' | ',' | '=')) => out.push(c),
-                Some(c) => return Err(format!("invalid field selector: invalid escape sequence: \"\\{c}\"")),
-                None => return Err("invalid field selector: invalid escape sequence: \"\\\"".into()),
+                Some(c) => return Err(format!("invalid field selector: invalid escape sequence: \\{c}")),
+                None => return Err("invalid field selector: invalid escape sequence: \\".into()),
             },
-            ',' | '=' => return Err(format!("invalid field selector: unescaped character in value: {c}")),
+            // Go prints the number of the character here.
+            ',' | '=' => {
+                return Err(format!("invalid field selector: unescaped character in value: {}", u32::from(c)));
+            }
             c => out.push(c),
         }
     }
@@ -385,7 +399,7 @@ fn check_supported(resource: &Resource, path: &str) -> Result<(), String> {
         ("", "namespaces") => &["status.phase"],
         ("", "secrets") => &["type"],
         ("", "services") => &["spec.clusterIP", "spec.type"],
-        ("", "replicationcontrollers") | ("apps", "replicasets") => &["status.replicas"],
+        ("", "replicationcontrollers") => &["status.replicas"],
         ("", "events") => &[
             "involvedObject.kind",
             "involvedObject.namespace",
@@ -449,6 +463,22 @@ mod tests {
         assert!(matches("n>3,n<5", &json!({"n": "4"})));
         assert!(matches("a=", &json!({"a": ""})));
         assert!(matches("", &json!({})));
+    }
+
+    #[test]
+    fn a_bound_is_a_label_value_too() {
+        let why = LabelSelector::parse("x<-1").unwrap_err();
+        assert!(why.starts_with("unable to parse requirement: values[0][x]: Invalid value: \"-1\""), "{why}");
+        assert!(LabelSelector::parse("a/b/c").unwrap_err().contains("<nil>: Invalid value"));
+    }
+
+    #[test]
+    fn a_field_selector_escapes_what_separates() {
+        let configmaps = crate::builtin::builtin_registry().get("", "v1", "configmaps").unwrap().clone();
+        let parse = |text: &str| FieldSelector::parse(text, &configmaps).map(|s| s.is_empty());
+        assert_eq!(parse("="), Ok(true));
+        assert_eq!(parse(r"metadata.name=a\,b"), Ok(false));
+        assert_eq!(parse("metadata.name=a=b"), Err("invalid field selector: unescaped character in value: 61".into()));
     }
 
     #[test]

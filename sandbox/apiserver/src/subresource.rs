@@ -237,7 +237,7 @@ async fn bind_pod(call: &mut Call) -> Result<Reply, Status> {
     }
     let time = write_seconds(call.server.now());
     let assign = |_: &mut Call, live: &Value| -> Result<Value, Status> { assign_node(live, &binding, &node, &time) };
-    write::modify_object(call, &options, Part::Named("binding"), &name, &assign).await?;
+    write::modify_object(call, &options, Part::Named("binding"), &name, false, &assign).await?;
     Ok(created_status())
 }
 

@@ -80,3 +80,41 @@ async fn a_rule_that_calls_what_no_library_has_is_refused() {
     assert_eq!(status, 422);
     assert!(refusal["message"].as_str().unwrap().contains("undeclared reference to 'frob' (in container '')"));
 }
+
+fn versioned(names: &[(&str, &str)]) -> Value {
+    let version = |(index, (name, member)): (usize, &(&str, &str))| {
+        let text = json!({"type": "string"});
+        let spec = json!({"type": "object", "properties": {"common": text, *member: text}});
+        json!({"name": name, "served": true, "storage": index == 0,
+            "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}})
+    };
+    let versions: Vec<Value> = names.iter().enumerate().map(version).collect();
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.versions.test"},
+        "spec": {"group": "versions.test", "scope": "Cluster", "names": {"plural": "things", "kind": "Thing"},
+            "versions": versions}})
+}
+
+/// `merge.Updater`: each owner's fields are compared in the version that he wrote.
+#[tokio::test]
+async fn an_apply_fails_with_a_field_that_the_version_of_another_owner_has_not() {
+    let router = ApiServer::new(Options::default()).router();
+    let definition = versioned(&[("v1", "fresh"), ("v2", "old")]);
+    assert_eq!(send(&router, "POST", DEFINITIONS, definition).await.0, 201);
+    let apply = async |version: &str, manager: &str, spec: Value| {
+        let path = format!("/apis/versions.test/{version}/things/t?fieldManager={manager}");
+        let body = json!({"apiVersion": format!("versions.test/{version}"), "kind": "Thing",
+            "metadata": {"name": "t"}, "spec": spec});
+        let headers = [("content-type", "application/apply-patch+yaml")];
+        let (code, answer, _) = client::send_with(&router, "PATCH", &path, &headers, body).await;
+        (code, answer)
+    };
+    assert_eq!(apply("v1", "m", json!({"common": "a"})).await.0, 201);
+    assert_eq!(apply("v2", "n", json!({"common": "a"})).await.0, 200);
+    let (code, status) = apply("v2", "o", json!({"old": "x"})).await;
+    assert_eq!(code, 500);
+    assert_eq!(status["message"], "failed to convert new object: .spec.old: field not declared in schema");
+    let path = "/apis/versions.test/v2/things/t";
+    let (code, patched) = send(&router, "PATCH", path, json!({"spec": {"old": "x"}})).await;
+    assert_eq!((code, patched["metadata"].get("managedFields")), (200, None));
+}

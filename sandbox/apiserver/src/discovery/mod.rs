@@ -12,6 +12,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 
+use crate::accept::{Encoding, Forms, negotiate_output};
 use crate::error::Status;
 use crate::request::Query;
 use crate::resource::Registry;
@@ -34,7 +35,7 @@ pub fn respond_discovery(server: &ApiServer, path: &str, query: &Query, headers:
     let registry = server.registry();
     let parts: Vec<&str> = path.split('/').filter(|p| !p.is_empty()).collect();
     Some(match parts.as_slice() {
-        [] => json_answer(&root_paths(&registry)),
+        [] => json_answer(headers, &root_paths(&registry)),
         ["api"] => answer_negotiated(
             headers,
             || aggregated::core_groups(&registry),
@@ -43,16 +44,16 @@ pub fn respond_discovery(server: &ApiServer, path: &str, query: &Query, headers:
         ["apis"] => {
             answer_negotiated(headers, || aggregated::named_groups(&registry), || groups::group_list(&registry))
         }
-        ["api", version] => json_answer(&groups::resource_list(&registry, "", version)?),
-        ["apis", group] => json_answer(&groups::group_document(&registry, group)?),
-        ["apis", group, version] => json_answer(&groups::resource_list(&registry, group, version)?),
+        ["api", version] => json_answer(headers, &groups::resource_list(&registry, "", version)?),
+        ["apis", group] => json_answer(headers, &groups::group_document(&registry, group)?),
+        ["apis", group, version] => json_answer(headers, &groups::resource_list(&registry, group, version)?),
         ["openapi", "v3"] => {
             answer_tagged(headers, TEXT, server.state().openapi.index(&registry).to_string().into_bytes())
         }
         ["openapi", "v3", "api", version] => openapi_document(server, headers, "", version)?,
         ["openapi", "v3", "apis", group, version] => openapi_document(server, headers, group, version)?,
         ["openapi", "v2"] => openapi_v2(headers),
-        ["version"] => json_answer(&version_info()),
+        ["version"] => json_answer(headers, &version_info()),
         [which @ ("healthz" | "readyz" | "livez")] if query.get("verbose").is_some() => {
             let checks: String = CHECKS.iter().map(|check| format!("[+]{check} ok\n")).collect();
             ([(CONTENT_TYPE, TEXT)], format!("{checks}{which} check passed\n")).into_response()
@@ -65,13 +66,16 @@ pub fn respond_discovery(server: &ApiServer, path: &str, query: &Query, headers:
             ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8; escaping=underscores")], write_metrics(server))
                 .into_response()
         }
-        [".well-known", "openid-configuration"] => json_answer(&json!({
-            "issuer": "https://kubernetes.default.svc",
-            "jwks_uri": format!("https://{}/openid/v1/jwks", server_address(headers)),
-            "response_types_supported": ["id_token"],
-            "subject_types_supported": ["public"],
-            "id_token_signing_alg_values_supported": ["RS256"],
-        })),
+        [".well-known", "openid-configuration"] => json_answer(
+            headers,
+            &json!({
+                "issuer": "https://kubernetes.default.svc",
+                "jwks_uri": format!("https://{}/openid/v1/jwks", server_address(headers)),
+                "response_types_supported": ["id_token"],
+                "subject_types_supported": ["public"],
+                "id_token_signing_alg_values_supported": ["RS256"],
+            }),
+        ),
         ["openid", "v1", "jwks"] => {
             ([(CONTENT_TYPE, "application/jwk-set+json")], json!({"keys": []}).to_string()).into_response()
         }
@@ -83,8 +87,14 @@ fn server_address(headers: &HeaderMap) -> String {
     headers.get(HOST).and_then(|h| h.to_str().ok()).unwrap_or("127.0.0.1:443").to_owned()
 }
 
-fn json_answer(value: &Value) -> Response {
-    ([(CONTENT_TYPE, JSON)], value.to_string()).into_response()
+fn json_answer(headers: &HeaderMap, value: &Value) -> Response {
+    let accepted = headers.get(ACCEPT).and_then(|h| h.to_str().ok()).unwrap_or_default();
+    let encoding = negotiate_output(accepted, Forms::None).map(|output| output.encoding).unwrap_or_default();
+    let text = match encoding {
+        Encoding::Json => value.to_string(),
+        Encoding::Yaml => crate::http::write_yaml(value),
+    };
+    ([(CONTENT_TYPE, encoding.content_type())], text).into_response()
 }
 
 /// `/api` and `/apis` in the legacy or the aggregated form. A clause that asks for the aggregated one wins over a plain
@@ -97,7 +107,7 @@ fn answer_negotiated(headers: &HeaderMap, aggregated: impl Fn() -> Value, legacy
             answer.headers_mut().insert(VARY, http::HeaderValue::from_static("Accept"));
             answer
         }
-        Some(Form::Legacy) => json_answer(&legacy()),
+        Some(Form::Legacy) => json_answer(headers, &legacy()),
         None => {
             let accepted = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
             let status = Status::not_acceptable(&accepted);

@@ -153,6 +153,32 @@ pub fn trackable(object: &Value, schema: &TypeSchema) -> bool {
     typed::find_problems(object, ty).iter().all(|problem| problem.contains("duplicate entries for key"))
 }
 
+/// What of an object the version of another entry does not have, and that version. Every entry is compared in its own version, to which
+/// the object is converted; without a conversion of its own that fails on a field that only one version has
+/// (`reconcileManagedFieldsWithSchemaChanges`, `merge.Updater`). `but` is an entry that is not looked at.
+pub fn undeclared_in_versions(
+    value: &Value,
+    owners: &Value,
+    writer: &Writer<'_>,
+    but: Option<bool>,
+    schema_of: &dyn Fn(&str) -> Option<std::sync::Arc<TypeSchema>>,
+) -> Option<(String, String)> {
+    let managed = managed_of(owners.pointer("/metadata/managedFields").unwrap_or(&Value::Null));
+    let is_own = |manager: &Manager| {
+        but == Some(manager.applies)
+            && manager.name == named(writer.manager)
+            && manager.subresource == writer.subresource
+            && (manager.applies || manager.version == writer.api_version)
+    };
+    let others = managed.iter().filter(|(manager, owned)| owned.version != writer.api_version && !is_own(manager));
+    let (value, _) = without_managed(value);
+    others.into_iter().find_map(|(_, owned)| {
+        let schema = schema_of(&owned.version)?;
+        let problem = typed::find_problems(&value, Type::root(schema.node())).into_iter().next()?;
+        Some((owned.version.clone(), problem))
+    })
+}
+
 /// Removes all entries of an object.
 pub fn untrack(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {

@@ -15,9 +15,13 @@ const META: [&str; 3] = ["apiVersion", "kind", "metadata"];
 pub fn prune_object(object: &mut Value, node: &Node, root: bool) -> Vec<String> {
     let mut unknown = Vec::new();
     let mut path = FieldPath::default();
-    coerce_metadata(object, Some(node), root, &mut path, &mut unknown);
+    // What is unknown in metadata is told after the rest.
+    let mut of_metadata = Vec::new();
+    coerce_metadata(object, Some(node), root, &mut path, &mut of_metadata);
     prune_node(object, Some(node), root, &mut path, &mut unknown);
     unknown.sort();
+    of_metadata.sort();
+    unknown.append(&mut of_metadata);
     unknown
 }
 

@@ -11,6 +11,30 @@ use crate::write::Part;
 
 /// What a client is warned of when an object is written (`WarningsOnCreate`, `WarningsOnUpdate`).
 pub fn kind_warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut warnings = pod_warnings(resource, object, old);
+    warnings.extend(own_warnings(resource, object, old));
+    warnings
+}
+
+/// Of a new pod, and of a template whenever what it belongs to changes.
+fn pod_warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
+    let at = match (resource.group.as_str(), resource.plural.as_str()) {
+        ("", "pods") => "spec",
+        ("", "podtemplates") => "template.spec",
+        ("batch", "cronjobs") => "spec.jobTemplate.spec.template.spec",
+        ("", "replicationcontrollers") | ("batch", "jobs") => "spec.template.spec",
+        ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets") => "spec.template.spec",
+        _ => return Vec::new(),
+    };
+    let of = |object: &Value| object.get("spec").or_else(|| object.get("template")).cloned();
+    if old.is_some_and(|old| at == "spec" || of(old) == of(object)) {
+        return Vec::new();
+    }
+    let spec = object.pointer(&format!("/{}", at.replace('.', "/"))).unwrap_or(&Value::Null);
+    crate::pod_warnings::spec_warnings(spec, at, at != "spec")
+}
+
+fn own_warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "services") => crate::service::service_warnings(object),
         ("apps", "statefulsets") => {
@@ -31,7 +55,11 @@ pub fn validate_strategy(resource: &Resource, object: &Value, old: Option<&Value
         ("", "events") => crate::event::core_errors(object, old),
         ("events.k8s.io", "events") => crate::event::validate_event(object, old),
         ("", "services") => crate::service::validate_service(object, old),
-        ("apps", "controllerrevisions") => revision_errors(object),
+        ("apps", "controllerrevisions") => revision_errors(object, old),
+        ("", "limitranges") => crate::range_rules::range_errors(object),
+        ("", "persistentvolumes") => crate::range_rules::volume_errors(object),
+        ("node.k8s.io", "runtimeclasses") => handler_errors(object, old),
+        ("networking.k8s.io", "ingressclasses") => controller_errors(object, old),
         ("rbac.authorization.k8s.io", "roles" | "clusterroles") => {
             crate::auth::role_errors(object, resource.namespaced)
         }
@@ -184,8 +212,43 @@ fn lease_errors(object: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn revision_errors(object: &Value) -> Vec<FieldError> {
+/// `ValidateRuntimeClass`: the handler is a label and stays.
+fn handler_errors(class: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let handler = |class: &Value| class.get("handler").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let name = handler(class);
+    let problems = meta::label_problems(&name);
+    let mut errors: Vec<FieldError> =
+        problems.iter().map(|why| FieldError::invalid_text("handler", &name, why)).collect();
+    if old.is_some_and(|old| handler(old) != name) {
+        errors.push(FieldError::invalid_text("handler", &name, "field is immutable"));
+    }
+    errors
+}
+
+/// `ValidateIngressClass`: the controller has a domain and stays.
+fn controller_errors(class: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let controller =
+        |class: &Value| class.pointer("/spec/controller").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let name = controller(class);
+    let field = "spec.controller";
     let mut errors = Vec::new();
+    if name.is_empty() {
+        errors.push(FieldError::required(field, ""));
+    } else if name.split_once('/').is_none_or(|(domain, path)| domain.is_empty() || path.is_empty()) {
+        let why = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+        errors.push(FieldError::invalid_text(field, &name, why));
+    }
+    if old.is_some_and(|old| controller(old) != name) {
+        errors.push(FieldError::invalid_text(field, &name, "field is immutable"));
+    }
+    errors
+}
+
+fn revision_errors(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if let Some(data) = object.get("data").filter(|data| old.is_some_and(|old| old.get("data") != Some(*data))) {
+        errors.push(FieldError::invalid("data", data, "field is immutable"));
+    }
     if object.get("data").is_none_or(Value::is_null) {
         errors.push(FieldError::required("data", "data is mandatory"));
     }

@@ -8,7 +8,7 @@ use crate::body::media_type;
 use crate::call::{Call, Reply};
 use crate::error::Status;
 use crate::meta;
-use crate::options::WriteOptions;
+use crate::options::{FieldValidation, WriteOptions};
 use crate::registry_form::view_value;
 use crate::resource::{Resource, ScalePaths};
 use crate::schema::{FieldError, TypeSchema};
@@ -154,16 +154,26 @@ pub async fn serve_scale(call: &mut Call) -> Result<Reply, Status> {
     } else {
         let apply = media_type(&call.content_type) == "application/apply-patch+yaml";
         let options = WriteOptions::parse(&call.query, "PatchOptions", apply)?;
-        (options, ScaleChange::Patch(scale_patch_kind(call)?))
+        if apply { (options, ScaleChange::Apply(applied_scale(call)?)) } else { (options, scale_patch(call)?) }
     };
+    let applies = matches!(change, ScaleChange::Apply(_));
     let bytes = call.body.clone();
     let live_value = view_value(&call.resource, &live?);
     let mut before = scale_of(&call.resource, &paths, &live_value);
     if let Some(fields) = scale_fields(&paths, &live_value) {
         before["metadata"]["managedFields"] = fields;
     }
-    let mut after = change.applied(&bytes, &before)?;
-    complete_scale(call, &options, &before, &mut after);
+    let mut after = match &change {
+        ScaleChange::Apply(scale) => merged_scale(call, &options, &before, scale)?,
+        change => change.applied(&bytes, &before)?,
+    };
+    let strict = change.strict_errors(&bytes, &after);
+    if !strict.is_empty() {
+        refuse_unknown(call, &options, &after, &strict)?;
+    }
+    if !applies {
+        complete_scale(call, &options, &before, &mut after);
+    }
     let asked = after.clone();
     let resource = call.resource.clone();
     // Validating webhooks see the scale of the object as it will be.
@@ -178,9 +188,9 @@ pub async fn serve_scale(call: &mut Call) -> Result<Reply, Status> {
     let rewrite = |call: &mut Call, live: &Value| -> Result<Value, Status> {
         let before = scale_of(&call.resource, &paths, live);
         let after = change.applied(&bytes, &before)?;
-        set_scale(call, &paths, live, &after)
+        if applies { own_replicas(call, &options, &paths, live, &after) } else { set_scale(call, &paths, live, &after) }
     };
-    let reply = write::modify_object(call, &options, Part::Scale, &name, &rewrite).await?;
+    let reply = write::modify_object(call, &options, Part::Scale, &name, applies, &rewrite).await?;
     match reply {
         Reply::Object { code, payload } => {
             Ok(Reply::Plain { code, value: scale_of(&call.resource, &paths, payload.value()) })
@@ -192,15 +202,112 @@ pub async fn serve_scale(call: &mut Call) -> Result<Reply, Status> {
 enum ScaleChange {
     Put(Value),
     Patch(ScalePatch),
+    Apply(Value),
 }
 
 impl ScaleChange {
     fn applied(&self, bytes: &[u8], before: &Value) -> Result<Value, Status> {
         match self {
-            ScaleChange::Put(scale) => Ok(scale.clone()),
+            ScaleChange::Put(scale) | ScaleChange::Apply(scale) => Ok(scale.clone()),
             ScaleChange::Patch(kind) => patched_scale(*kind, bytes, before),
         }
     }
+
+    /// What a patch puts into a scale that has no such member.
+    fn strict_errors(&self, bytes: &[u8], after: &Value) -> Vec<String> {
+        let ScaleChange::Patch(kind) = self else { return Vec::new() };
+        let mut strict = match kind {
+            ScalePatch::Json => crate::patch::unknown_members(&serde_json::from_slice(bytes).unwrap_or_default()),
+            ScalePatch::Merge | ScalePatch::Strategic => Vec::new(),
+        };
+        let known: [(&str, &[&str]); 2] = [("spec", &["replicas"]), ("status", &["replicas", "selector"])];
+        for (part, members) in known {
+            let given = after.get(part).and_then(Value::as_object).into_iter().flatten();
+            let odd = given.filter(|(member, _)| !members.contains(&member.as_str()));
+            strict.extend(odd.map(|(member, _)| format!("unknown field {}", go_quote(&format!("{part}.{member}")))));
+        }
+        strict
+    }
+}
+
+/// Strict decoding of a patched scale: an error, or warnings.
+fn refuse_unknown(call: &mut Call, options: &WriteOptions, after: &Value, strict: &[String]) -> Result<(), Status> {
+    match options.validation {
+        FieldValidation::Ignore => Ok(()),
+        FieldValidation::Warn => {
+            strict.iter().for_each(|text| call.warn(text.clone()));
+            Ok(())
+        }
+        FieldValidation::Strict => {
+            Err(patch_invalid(&after.to_string(), &format!("strict decoding error: {}", strict.join(", "))))
+        }
+    }
+}
+
+/// The body of an apply. A custom resource has no version of its own for it, and the real server fails.
+fn applied_scale(call: &Call) -> Result<Value, Status> {
+    let scale =
+        crate::body::parse_yaml(&call.body).map_err(|e| Status::bad_request(format!("error decoding YAML: {e}")))?;
+    let member = |name: &str| scale.get(name).and_then(Value::as_str).unwrap_or_default();
+    let (kind, api_version) = (member("kind"), member("apiVersion"));
+    if kind != "Scale" || api_version != "autoscaling/v1" {
+        let qualified = if api_version.contains('/') { api_version.to_owned() } else { format!("/{api_version}") };
+        return Err(Status::bad_request(format!("invalid object type: {qualified}, Kind={kind}")));
+    }
+    if call.resource.is_custom() {
+        return Err(Status::unknown(
+            "failed to create manager for existing fields: failed to convert live object (/; autoscaling/v1, Kind=Scale) to proper \
+             version: request to convert CR to an invalid group/version: autoscaling/v1",
+        ));
+    }
+    Ok(scale)
+}
+
+/// The scale after an apply, or the conflicts with those who own the replicas.
+fn merged_scale(call: &Call, options: &WriteOptions, before: &Value, applied: &Value) -> Result<Value, Status> {
+    let manager = options.field_manager.clone().unwrap_or_default();
+    let now = write_seconds(call.server.now());
+    let writer = Writer { manager: &manager, subresource: "scale", api_version: "autoscaling/v1", now: &now };
+    let schema = TypeSchema::builtin("autoscaling", "v1", "Scale");
+    let mut before = before.clone();
+    if before.pointer("/spec/replicas").is_none() {
+        // A scale of nothing has no number, and nobody owns it.
+        meta::metadata_mut(&mut before).remove("managedFields");
+    }
+    let next = crate::fields::apply(Some(&before), applied, &writer, options.force.unwrap_or(false), &schema)
+        .map_err(|error| write::apply_status(call, error))?;
+    write::check_name(call, &next)?;
+    Ok(next)
+}
+
+/// The object with the applied number in it, owned by the applier (`ScaleHandler.ToParent`): without a time.
+fn own_replicas(
+    call: &Call,
+    options: &WriteOptions,
+    paths: &ScalePaths,
+    live: &Value,
+    scale: &Value,
+) -> Result<Value, Status> {
+    let mut object = set_scale(call, paths, live, scale)?;
+    let manager = options.field_manager.clone().unwrap_or_default();
+    let now = write_seconds(call.server.now());
+    let api_version = call.resource.api_version();
+    let writer = Writer { manager: &manager, subresource: "scale", api_version: &api_version, now: &now };
+    let mut applied = json!({"apiVersion": api_version, "kind": call.resource.kind});
+    put_at(&mut applied, &paths.spec_replicas, replicas_of(scale).into());
+    let owned = crate::fields::apply(Some(live), &applied, &writer, true, &call.resource.schema)
+        .map_err(|error| write::apply_status(call, error))?;
+    let mut entries = owned.pointer("/metadata/managedFields").cloned().unwrap_or_default();
+    for entry in entries.as_array_mut().into_iter().flatten() {
+        if entry["subresource"] == "scale"
+            && entry["operation"] == "Apply"
+            && let Some(entry) = entry.as_object_mut()
+        {
+            entry.remove("time");
+        }
+    }
+    meta::metadata_mut(&mut object).insert("managedFields".into(), entries);
+    Ok(object)
 }
 
 #[derive(Clone, Copy)]
@@ -210,12 +317,12 @@ enum ScalePatch {
     Strategic,
 }
 
-fn scale_patch_kind(call: &Call) -> Result<ScalePatch, Status> {
+fn scale_patch(call: &Call) -> Result<ScaleChange, Status> {
     let custom = call.resource.is_custom();
     match media_type(&call.content_type) {
-        "application/json-patch+json" => Ok(ScalePatch::Json),
-        "application/merge-patch+json" | "application/apply-patch+yaml" => Ok(ScalePatch::Merge),
-        "application/strategic-merge-patch+json" if !custom => Ok(ScalePatch::Strategic),
+        "application/json-patch+json" => Ok(ScaleChange::Patch(ScalePatch::Json)),
+        "application/merge-patch+json" => Ok(ScaleChange::Patch(ScalePatch::Merge)),
+        "application/strategic-merge-patch+json" if !custom => Ok(ScaleChange::Patch(ScalePatch::Strategic)),
         _ if custom => Err(Status::unsupported_media_type(&[
             "application/json-patch+json",
             "application/merge-patch+json",

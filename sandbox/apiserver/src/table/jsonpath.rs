@@ -7,7 +7,12 @@ enum Step {
     Member(String),
     Index(i64),
     Each,
-    Filter { path: Vec<Step>, test: Option<(Operator, Value)> },
+    /// The value and all below it.
+    Deep,
+    Filter {
+        path: Vec<Step>,
+        test: Option<(Operator, Value)>,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +74,16 @@ fn apply_step<'v>(step: &Step, value: &'v Value) -> Vec<&'v Value> {
             Value::Object(members) => members.values().collect(),
             _ => Vec::new(),
         },
+        Step::Deep => {
+            let mut all = vec![value];
+            let below: Vec<&Value> = match value {
+                Value::Array(list) => list.iter().collect(),
+                Value::Object(members) => members.values().collect(),
+                _ => Vec::new(),
+            };
+            all.extend(below.into_iter().flat_map(|v| apply_step(step, v)));
+            all
+        }
         Step::Filter { path, test } => {
             let list = value.as_array().map_or(&[][..], Vec::as_slice);
             list.iter().filter(|v| filter_holds(path, test.as_ref(), v)).collect()
@@ -106,7 +121,11 @@ fn parse_steps(text: &str) -> Option<Vec<Step>> {
             path.push(parse_bracket(after.get(..end)?.trim())?);
             rest = after.get(end + 1..)?;
         } else {
-            let after = rest.strip_prefix('.').unwrap_or(rest);
+            let deep = rest.strip_prefix("..").filter(|after| !after.is_empty());
+            if deep.is_some() {
+                path.push(Step::Deep);
+            }
+            let after = deep.or_else(|| rest.strip_prefix('.')).unwrap_or(rest);
             let (name, tail) = parse_member(after);
             match name.as_str() {
                 "" if tail.starts_with('[') || tail.is_empty() => {}
@@ -197,6 +216,13 @@ mod tests {
     }
 
     #[test]
+    fn two_dots_look_everywhere_below() {
+        let value = serde_json::json!({"a": {"v": 1}, "b": [{"v": 2}, {"c": {"v": 3}}]});
+        let found = JsonPath::parse("..v").unwrap();
+        assert_eq!(found.find(&value), [&serde_json::json!(1), &serde_json::json!(2), &serde_json::json!(3)]);
+    }
+
+    #[test]
     fn members_indexes_and_all_elements() {
         assert_eq!(found(".spec.ports[0].port"), [json!(80)]);
         assert_eq!(found(".spec.ports[-1].name"), [json!("b")]);
@@ -216,7 +242,7 @@ mod tests {
 
     #[test]
     fn what_is_not_supported_is_refused() {
-        assert_eq!(JsonPath::parse("..name"), None);
+        assert_eq!(JsonPath::parse(".a...b"), None);
         assert_eq!(JsonPath::parse(".a[?("), None);
     }
 }

@@ -143,8 +143,9 @@ impl Column {
     fn cell(&self, object: &Value, now: Timestamp) -> Value {
         // Only the first result counts: columns are for single values.
         let found = self.path.as_ref().and_then(|p| p.find(object).into_iter().next());
-        let Some(value) = found.filter(|v| !v.is_null()) else { return Value::Null };
+        let Some(value) = found else { return Value::Null };
         match (self.kind.as_str(), value) {
+            ("string", Value::Null) => "<no value>".into(),
             ("string", Value::String(text)) => text.as_str().into(),
             ("string", other) => other.to_string().into(),
             ("integer", Value::Number(n)) => match n.as_i64() {

@@ -58,6 +58,11 @@ pub(super) fn decode_body(call: &Call) -> Result<Decoded, Status> {
     }
     let text = |value: &Value, member: &str| value.get(member).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (kind, api_version) = (text(&value, "kind"), text(&value, "apiVersion"));
+    if api_version.matches('/').count() > 1 {
+        return Err(unrecognized(&format!("unexpected GroupVersion string: {api_version}")));
+    }
+    // The core group has no name, with or without a slash.
+    let api_version = if resource.is_custom() { &api_version } else { api_version.trim_start_matches('/') }.to_owned();
     if resource.is_custom() && kind.is_empty() {
         return Err(unrecognized(&format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(&call.body))));
     }
@@ -66,8 +71,11 @@ pub(super) fn decode_body(call: &Call) -> Result<Decoded, Status> {
     if kind.is_empty() {
         value["kind"] = resource.kind.clone().into();
     } else if !resource.is_custom() && kind != resource.kind {
-        let known =
-            call.server.registry().iter().any(|r| !r.is_custom() && r.kind == kind && r.api_version() == api_version);
+        let of_version = |kind: &str| {
+            let is_it = |r: &Resource| !r.is_custom() && (r.kind == kind || r.list_kind == kind);
+            call.server.registry().iter().any(|r| is_it(r) && r.api_version() == api_version)
+        };
+        let known = of_version(&kind) || (matches!(kind.as_str(), "List" | "Status") && api_version == "v1");
         let why = if known {
             let internal = internal_package(&resource.group);
             format!("converting ({version}.{kind}) to ({internal}.{}): unknown conversion", resource.kind)
@@ -76,7 +84,7 @@ pub(super) fn decode_body(call: &Call) -> Result<Decoded, Status> {
         };
         return Err(unhandled_body(resource, &kind, &version, &why));
     }
-    if api_version.is_empty() && !resource.is_custom() {
+    if !resource.is_custom() && (api_version.is_empty() || api_version == expected) {
         value["apiVersion"] = expected.into();
     } else if api_version != expected {
         // Their server's scheme still has the version that is no longer served.
@@ -136,6 +144,7 @@ const KEPT_VERSIONS: &[(&str, &str, &str)] = &[
     ("coordination.k8s.io", "v1beta1", "Lease"),
     ("discovery.k8s.io", "v1beta1", "EndpointSlice"),
     ("events.k8s.io", "v1beta1", "Event"),
+    ("extensions", "v1beta1", "DaemonSet Deployment Ingress NetworkPolicy ReplicaSet"),
     ("networking.k8s.io", "v1beta1", "Ingress IngressClass"),
     ("policy", "v1beta1", "Eviction PodDisruptionBudget"),
     ("rbac.authorization.k8s.io", "v1alpha1", "ClusterRole ClusterRoleBinding Role RoleBinding"),
@@ -227,15 +236,17 @@ pub(super) fn shape_decoded(resource: &Resource, value: &mut Value) -> Result<Ve
         return Err(why);
     }
     let mut unknown = meta::decode_metadata(value)?;
-    unknown.extend(resource.schema.prune(value));
     unknown.sort();
-    unknown.dedup();
-    if resource.is_custom() {
-        // Metadata is looked at before the rest.
-        unknown.sort_by_key(|path| !path.starts_with("metadata."));
+    unknown.extend(resource.schema.prune(value));
+    if !resource.is_custom() {
+        unknown.sort();
     }
+    unknown.dedup();
     Ok(unknown)
 }
+
+/// The largest float that a schema takes for an integer (`IsFloat64AJSONInteger` of go-openapi).
+const LARGEST_WHOLE: f64 = 9_007_199_254_740_991.0;
 
 /// Numbers of a custom object as they are kept: a whole one that fits is an integer however it was written, and what no
 /// integer holds is a float (`sigs.k8s.io/json`, and Go's way to write a float).
@@ -243,7 +254,7 @@ fn settle_numbers(value: &mut Value) {
     match value {
         Value::Number(number) if !number.is_i64() => {
             let float = number.as_f64().unwrap_or_default();
-            let whole = number.is_f64() && float.fract() == 0.0 && float.abs() < 9.2e18;
+            let whole = number.is_f64() && float.fract() == 0.0 && float.abs() <= LARGEST_WHOLE;
             *value = if whole { Value::from(float as i64) } else { Value::from(float) };
         }
         Value::Array(items) => items.iter_mut().for_each(settle_numbers),
@@ -353,8 +364,8 @@ mod tests {
     #[test]
     fn a_whole_number_of_a_custom_object_is_an_integer_however_it_was_written() {
         let mut value: Value =
-            serde_json::from_str(r#"{"a":[1.0,3e0,1e2,-2.0],"b":2.5,"c":9223372036854775808}"#).unwrap();
+            serde_json::from_str(r#"{"a":[1.0,3e0,1e2,-2.0],"b":2.5,"c":9223372036854775808,"d":1e18}"#).unwrap();
         settle_numbers(&mut value);
-        assert_eq!(value, json!({"a": [1, 3, 100, -2], "b": 2.5, "c": 9_223_372_036_854_775_808.0}));
+        assert_eq!(value, json!({"a": [1, 3, 100, -2], "b": 2.5, "c": 9_223_372_036_854_775_808.0, "d": 1e18}));
     }
 }

@@ -56,7 +56,10 @@ pub(super) async fn insert_object(
     strategy::prepare_create(&call.server, &resource, &mut object, &mut call.warnings)?;
     let generated = body_name.is_empty() && !meta::metadata_text(&object, "generateName").is_empty();
     let name = meta::object_name(&object).to_owned();
-    let errors = kind_errors(&resource, Part::Whole, meta::validate_metadata(&object, &resource), &object, None);
+    let mut errors = kind_errors(&resource, Part::Whole, meta::validate_metadata(&object, &resource), &object, None);
+    if resource.storage == "pods" {
+        errors.extend(crate::pod_rules::creation_errors(object.get("spec").unwrap_or(&Value::Null)));
+    }
     if !errors.is_empty() {
         return Err(invalid_object(&resource, &object, &name, &errors));
     }
@@ -66,6 +69,9 @@ pub(super) async fn insert_object(
         let creation = crate::auth::RequestInfo { verb: "create".into(), ..call.info.clone() };
         crate::auth::authorize_request(&call.server, &call.user, &creation)?;
     }
+    crate::runtime_class::check_overhead(&call.server, &resource, &object)?;
+    let told = crate::pod_security::admit_object(&call.server, &resource, &object, None)?;
+    told.into_iter().for_each(|text| call.warn(text));
     if webhooks {
         let attributes = Attributes { name: &name, ..attributes };
         admission::run_validating(&call.server, &attributes, Some(&object), &mut call.warnings).await?;

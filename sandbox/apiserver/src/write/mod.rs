@@ -34,7 +34,7 @@ use patching::*;
 use replace::*;
 
 pub use decode::check_name;
-pub use patching::{patch_invalid, patch_status};
+pub use patching::{apply_status, patch_invalid, patch_status};
 pub use replace::{admitted_options, modify_object};
 
 /// How often a write that raced is tried again.

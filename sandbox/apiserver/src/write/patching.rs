@@ -114,7 +114,9 @@ pub(super) fn run_patch(resource: &Resource, kind: PatchKind, bytes: &[u8], live
 pub fn patch_status(error: PatchError) -> Status {
     match error {
         PatchError::Malformed(why) => Status::bad_request(why),
-        PatchError::TooLarge(why) => Status::new(413, "RequestEntityTooLarge", why),
+        PatchError::TooLarge(why) => {
+            Status::new(413, "RequestEntityTooLarge", format!("Request entity too large: {why}"))
+        }
         PatchError::Inapplicable(_) => {
             let mut status = Status::new(422, "Invalid", crate::patch::REFUSAL);
             status.details = Some(Box::default());
@@ -191,8 +193,30 @@ pub(super) fn apply_configuration(
     let writer = Writer { manager: &manager, subresource: part.name(), api_version: &api_version, now: &now };
     let mut applied = applied.clone();
     strategy::strip_for_part(&call.resource, part, &mut applied);
-    let next = crate::fields::apply(live, &applied, &writer, options.force.unwrap_or(false), &call.resource.schema)
-        .map_err(|error| apply_status(call, error))?;
+    let schema_of = |version: &str| call.resource.schema_of(version);
+    let lost = |value: &Value, but: Option<bool>| {
+        live.and_then(|live| crate::fields::undeclared_in_versions(value, live, &writer, but, &schema_of))
+    };
+    if let Some((_, problem)) = live.and_then(|live| lost(live, None)) {
+        return Err(Status::unknown(problem));
+    }
+    let applied_to = |force: bool| crate::fields::apply(live, &applied, &writer, force, &call.resource.schema);
+    let entries = live.and_then(|live| live.pointer("/metadata/managedFields")).and_then(Value::as_array);
+    let mixed = entries.into_iter().flatten().any(|entry| entry["apiVersion"] != api_version);
+    let lost_after = mixed.then(|| applied_to(true).ok()).flatten().and_then(|next| lost(&next, Some(true)));
+    if let Some((version, problem)) = lost_after {
+        let again = entries.into_iter().flatten().any(|entry| {
+            entry["operation"] == "Apply" && entry["manager"] == manager.as_str() && entry.get("subresource").is_none()
+        });
+        let stage = match again {
+            true => format!(
+                "failed to prune fields: failed add back owned items: failed to convert merged object at version {version}"
+            ),
+            false => "failed to convert new object".to_owned(),
+        };
+        return Err(Status::unknown(format!("{stage}: {problem}")));
+    }
+    let next = applied_to(options.force.unwrap_or(false)).map_err(|error| apply_status(call, error))?;
     // An apply to an object that is there need not name it.
     check_name(call, &next)?;
     let namespace = meta::metadata_text(&next, "namespace");
@@ -202,7 +226,8 @@ pub(super) fn apply_configuration(
     Ok(next)
 }
 
-pub(super) fn apply_status(call: &Call, error: ApplyError) -> Status {
+/// The answer to an apply that failed.
+pub fn apply_status(call: &Call, error: ApplyError) -> Status {
     match error {
         ApplyError::Conflicts(conflicts) => apply_conflicts(&conflicts),
         ApplyError::Invalid(errors) => {

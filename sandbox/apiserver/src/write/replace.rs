@@ -18,18 +18,20 @@ pub fn admitted_options(options: &Value, kind: &str) -> Value {
 }
 
 /// Replaces `live` through a function of it: for writes that are not bodies of the object itself (scale, binding).
+/// `applied` says that the function settles field ownership.
 pub async fn modify_object(
     call: &mut Call,
     options: &WriteOptions,
     part: Part,
     name: &str,
+    applied: bool,
     change: &(dyn Fn(&mut Call, &Value) -> Result<Value, Status> + Send + Sync),
 ) -> Result<Reply, Status> {
     for _ in 0..ATTEMPTS {
         let live = call.get(name).ok_or_else(|| call.not_found(name))?;
         let live_value = view_value(&call.resource, &live);
         let object = change(call, &live_value)?;
-        let candidate = Candidate { object, applied: false };
+        let candidate = Candidate { object, applied };
         match replace_object(call, options, part, &live, &live_value, candidate).await? {
             Outcome::Done(reply) => return Ok(reply),
             Outcome::Raced => {}
@@ -61,7 +63,11 @@ pub(super) async fn replace_object(
     let now = write_seconds(call.server.now());
     let api_version = resource.api_version();
     let writer = Writer { manager: &manager, subresource: part.name(), api_version: &api_version, now: &now };
-    if !trackable {
+    let schema_of = |version: &str| resource.schema_of(version);
+    let lost = |value: &Value, but: Option<bool>| {
+        crate::fields::undeclared_in_versions(value, old, &writer, but, &schema_of).is_some()
+    };
+    if !trackable || (!applied && (lost(old, None) || lost(&object, Some(false)))) {
         crate::fields::untrack(&mut object);
     } else if !applied && part != Part::Named("binding") {
         crate::fields::track_update(Some(old), &mut object, &writer, &resource.schema);
@@ -109,6 +115,10 @@ pub(super) async fn replace_object(
         return Err(invalid_object(&resource, &object, &name, &errors));
     }
     warnings.into_iter().chain(strategy::kind_warnings(&resource, &object, Some(old))).for_each(|w| call.warn(w));
+    if matches!(part, Part::Whole | Part::Named("ephemeralcontainers")) {
+        let told = crate::pod_security::admit_object(&call.server, &resource, &object, Some(old))?;
+        told.into_iter().for_each(|text| call.warn(text));
+    }
     if webhooks {
         admission::run_validating(&call.server, &attributes, Some(&object), &mut call.warnings).await?;
         // What a webhook added to a custom object goes when the object is stored.

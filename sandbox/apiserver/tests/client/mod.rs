@@ -6,7 +6,8 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use tower::ServiceExt;
 
-/// The status, the body and the warnings of the answer. A body of `null` sends none; a patch is a merge patch.
+/// The status, the body and the warnings of the answer. A body of `null` sends none; a patch is a merge
+/// patch if no header says what else it is.
 pub async fn send_with(
     router: &Router,
     method: &str,
@@ -15,8 +16,10 @@ pub async fn send_with(
     body: Value,
 ) -> (u16, Value, Vec<String>) {
     let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+    let given = headers.iter().find(|(name, _)| *name == "content-type");
+    let kind = given.map_or(kind, |(_, kind)| *kind);
     let mut request = Request::builder().method(method).uri(path).header("content-type", kind);
-    for (name, value) in headers {
+    for (name, value) in headers.iter().filter(|(name, _)| *name != "content-type") {
         request = request.header(*name, *value);
     }
     let body = if body.is_null() { String::new() } else { body.to_string() };

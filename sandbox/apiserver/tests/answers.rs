@@ -1,0 +1,145 @@
+//! Answers to odd requests, one rule each, as a kube-apiserver 1.36 gives them (`endpoints/handlers`,
+//! `apimachinery/pkg/runtime`).
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod client;
+
+use axum::Router;
+use embedded_apiserver::{ApiServer, Options};
+use serde_json::{Value, json};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+
+fn start() -> Router {
+    ApiServer::new(Options::default()).router()
+}
+
+async fn send(router: &Router, method: &str, path: &str, body: Value) -> (u16, Value) {
+    let (status, body, _) = client::send_with(router, method, path, &[], body).await;
+    (status, body)
+}
+
+async fn apply(router: &Router, path: &str, body: Value) -> (u16, Value) {
+    let headers = [("content-type", "application/apply-patch+yaml")];
+    let (status, body, _) = client::send_with(router, "PATCH", path, &headers, body).await;
+    (status, body)
+}
+
+fn deployment(replicas: u32) -> Value {
+    let pod = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"a": "b"}}, "template": pod}})
+}
+
+#[tokio::test]
+async fn an_apply_to_a_scale_conflicts_with_who_owns_the_replicas() {
+    let router = start();
+    let path = format!("{DEPLOYMENTS}/d");
+    assert_eq!(apply(&router, &format!("{path}?fieldManager=m"), deployment(2)).await.0, 201);
+    let scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"},
+        "spec": {"replicas": 5}});
+    let scaled = format!("{path}/scale?fieldManager=h");
+    let (code, status) = apply(&router, &scaled, scale.clone()).await;
+    assert_eq!(code, 409);
+    assert_eq!(status["message"], "Apply failed with 1 conflict: conflict with \"m\": .spec.replicas");
+    assert_eq!(apply(&router, &format!("{scaled}&force=true"), scale).await.0, 200);
+    let (code, status) = apply(&router, &format!("{path}?fieldManager=m"), deployment(2)).await;
+    assert_eq!(code, 409);
+    let owner = "conflict with \"h\" with subresource \"scale\"";
+    assert_eq!(status["details"]["causes"][0]["message"], owner);
+}
+
+#[tokio::test]
+async fn a_scale_has_no_other_members() {
+    let router = start();
+    assert_eq!(send(&router, "POST", DEPLOYMENTS, deployment(1)).await.0, 201);
+    let path = format!("{DEPLOYMENTS}/d/scale");
+    let patch = json!({"spec": {"replicas": 2, "foo": 1}});
+    let (code, _, warnings) = client::send_with(&router, "PATCH", &path, &[], patch.clone()).await;
+    assert_eq!((code, warnings.as_slice()), (200, &["299 - \"unknown field \\\"spec.foo\\\"\"".to_owned()][..]));
+    assert_eq!(send(&router, "PATCH", &format!("{path}?fieldValidation=Strict"), patch).await.0, 422);
+}
+
+#[tokio::test]
+async fn an_unknown_version_of_the_body_is_refused_as_what_it_is() {
+    let router = start();
+    let map = |kind: &str, version: &str| json!({"apiVersion": version, "kind": kind, "metadata": {"name": "m"}});
+    let (code, status) = send(&router, "POST", MAPS, map("ConfigMap", "a/b/c")).await;
+    assert_eq!(code, 400);
+    assert!(status["message"].as_str().unwrap().contains("unexpected GroupVersion string: a/b/c"));
+    let (code, status) = send(&router, "POST", MAPS, map("List", "v1")).await;
+    let why = "List in version \"v1\" cannot be handled as a ConfigMap: converting (v1.List) to (core.ConfigMap): \
+               unknown conversion";
+    assert_eq!((code, status["message"].as_str()), (400, Some(why)));
+    assert_eq!(send(&router, "POST", MAPS, map("ConfigMap", "/v1")).await.0, 201);
+}
+
+#[tokio::test]
+async fn documents_with_a_route_of_their_own_know_one_method() {
+    let router = start();
+    for (method, path, code) in [
+        ("POST", "/api", 405),
+        ("HEAD", "/version", 405),
+        ("DELETE", "/api/v1", 405),
+        ("POST", "/healthz", 200),
+        ("OPTIONS", "/apis/apps", 200),
+        ("POST", "/nope", 404),
+    ] {
+        assert_eq!(send(&router, method, path, Value::Null).await.0, code, "{method} {path}");
+    }
+    let yaml = client::send_with(&router, "GET", "/version", &[("accept", "application/yaml")], Value::Null).await;
+    assert_eq!(yaml.0, 406);
+}
+
+#[tokio::test]
+async fn a_deleted_collection_comes_in_the_form_that_was_asked_for() {
+    let router = start();
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}});
+    assert_eq!(send(&router, "POST", MAPS, map).await.0, 201);
+    let table = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
+    let (code, body, _) = client::send_with(&router, "DELETE", MAPS, &table, Value::Null).await;
+    assert_eq!((code, &body["kind"], &body["rows"][0]["cells"][0]), (200, &json!("Table"), &json!("m")));
+}
+
+#[tokio::test]
+async fn an_empty_limit_is_no_number() {
+    let router = start();
+    assert_eq!(send(&router, "GET", &format!("{MAPS}?limit="), Value::Null).await.0, 400);
+}
+
+#[tokio::test]
+async fn a_restricted_namespace_refuses_pods_that_are_not() {
+    let router = start();
+    let labels = json!({"pod-security.kubernetes.io/enforce": "restricted"});
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n", "labels": labels}});
+    assert_eq!(send(&router, "POST", "/api/v1/namespaces", namespace).await.0, 201);
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let (code, status) = send(&router, "POST", "/api/v1/namespaces/n/pods", pod.clone()).await;
+    assert_eq!(code, 403);
+    let why = "pods \"p\" is forbidden: violates PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false";
+    assert!(status["message"].as_str().unwrap().starts_with(why));
+    assert_eq!(send(&router, "POST", "/api/v1/namespaces/default/pods", pod).await.0, 201);
+    let worse = json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}});
+    let (_, _, warnings) = client::send_with(&router, "PATCH", "/api/v1/namespaces/default", &[], worse).await;
+    assert!(warnings.is_empty(), "a pod without rights is no violation of baseline: {warnings:?}");
+}
+
+#[tokio::test]
+async fn a_pod_has_the_overhead_of_its_class() {
+    let router = start();
+    let class = json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "r"},
+        "handler": "h", "overhead": {"podFixed": {"cpu": "100m"}}});
+    assert_eq!(send(&router, "POST", "/apis/node.k8s.io/v1/runtimeclasses", class).await.0, 201);
+    let pod = |name: &str, class: &str| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+            "spec": {"runtimeClassName": class, "containers": [{"name": "c", "image": "i"}]}})
+    };
+    let path = "/api/v1/namespaces/default/pods";
+    let (code, made) = send(&router, "POST", path, pod("a", "r")).await;
+    assert_eq!((code, &made["spec"]["overhead"]), (201, &json!({"cpu": "100m"})));
+    let (code, status) = send(&router, "POST", path, pod("b", "nope")).await;
+    let why = "pods \"b\" is forbidden: pod rejected: RuntimeClass \"nope\" not found";
+    assert_eq!((code, status["message"].as_str()), (403, Some(why)));
+}
