@@ -50,6 +50,8 @@ pub struct Gates {
     pub federated_quota: bool,
     /// `MultiplePodTemplatesScheduling`.
     pub multiple_templates: bool,
+    /// `PropagationPolicyPreemption`.
+    pub policy_preemption: bool,
 }
 
 /// What the controllers are told at the start.

@@ -76,12 +76,46 @@ pub fn stripped(object: &Value) -> Value {
             metadata.remove(field);
         }
     }
-    if object["kind"] == "Cluster" {
+    object
+}
+
+/// An object without what differs between two runs that do the same.
+pub fn comparable(object: &Value) -> Value {
+    let mut object = stripped(object);
+    match object["kind"].as_str() {
+        Some("ResourceBinding" | "ClusterResourceBinding") => {
+            // How often it was written depends on races; whether the scheduler saw the last does not.
+            let seen = object["status"]["schedulerObservedGeneration"].as_i64();
+            if let Some(seen) = seen {
+                let last = object["metadata"]["generation"].as_i64() == Some(seen);
+                object["status"]["schedulerObservedGeneration"] = Value::Bool(last);
+            }
+            remove(&mut object, "/metadata", "generation");
+            // Karmada merges new clusters into those that are there in the order of a Go map, and dependents come in
+            // any order.
+            for list in ["/spec/clusters", "/spec/requiredBy"] {
+                let named = object.pointer_mut(list).and_then(Value::as_array_mut);
+                named.into_iter().for_each(|named| named.sort_by_key(|one| one["name"].to_string()));
+            }
+        }
+        Some("Work") => remove(&mut object, "/metadata", "generation"),
         // Who joined a member chose the name of its second secret, and how often it was edited before.
-        object["metadata"].as_object_mut().map(|metadata| metadata.remove("generation"));
-        object["spec"].as_object_mut().map(|spec| spec.remove("impersonatorSecretRef"));
+        Some("Cluster") => {
+            remove(&mut object, "/metadata", "generation");
+            remove(&mut object, "/spec", "impersonatorSecretRef");
+        }
+        // A free address of a server's own range.
+        Some("Service") if object["spec"]["clusterIP"] != "None" => {
+            remove(&mut object, "/spec", "clusterIP");
+            remove(&mut object, "/spec", "clusterIPs");
+        }
+        _ => {}
     }
     object
+}
+
+fn remove(object: &mut Value, parent: &str, field: &str) {
+    object.pointer_mut(parent).and_then(Value::as_object_mut).map(|parent| parent.remove(field));
 }
 
 /// The fields that a change of a path is about, coarse enough not to depend on who came first.

@@ -3,9 +3,16 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
-use axum::{Json, Router, extract::State, http::StatusCode, response::IntoResponse, routing::post};
+use axum::{
+    Json, Router,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::post,
+};
 use serde_json::{Value, json};
 
 use crate::recording::Recording;
@@ -18,15 +25,22 @@ pub struct Interpreter(Arc<Inner>);
 
 struct Inner {
     answers: Vec<Value>,
-    fault: Mutex<Option<(String, String)>>,
+    /// A failed call, as long as its operation fails.
+    fault: Mutex<Option<Value>>,
     counts: Mutex<BTreeMap<String, usize>>,
 }
 
 impl Interpreter {
     pub fn of(recording: &Recording) -> Self {
+        let (failed, answered): (Vec<&Value>, Vec<&Value>) =
+            recording.interpreter_calls().iter().partition(|call| recording.has_failed(call));
         Self(Arc::new(Inner {
-            answers: recording.interpreter_calls().iter().filter(|call| call["http_status"] == 200).cloned().collect(),
-            fault: Mutex::new(recording.fault()),
+            answers: answered.into_iter().cloned().collect(),
+            // Of a service that nobody reached there is no call.
+            fault: Mutex::new(recording.fault().map(|operation| {
+                let refused = json!({"operation": operation, "http_status": 503, "response": "nobody listens"});
+                failed.first().map_or(refused, |call| (*call).clone())
+            })),
             counts: Mutex::default(),
         }))
     }
@@ -93,7 +107,7 @@ fn computed(operation: &str, request: &Value) -> Option<Value> {
     }
 }
 
-async fn answer(State(own): State<Interpreter>, Json(asked): Json<Value>) -> impl IntoResponse {
+async fn answer(State(own): State<Interpreter>, Json(asked): Json<Value>) -> Response {
     let request = &asked["request"];
     let operation = request["operation"].as_str().unwrap_or_default().to_owned();
     *own.0.counts.lock().unwrap().entry(operation.clone()).or_default() += 1;
@@ -113,19 +127,26 @@ async fn answer(State(own): State<Interpreter>, Json(asked): Json<Value>) -> imp
         }
     };
     response["response"]["uid"] = request["uid"].clone();
-    let fault = own.0.fault.lock().unwrap().clone().filter(|(failing, _)| *failing == operation);
-    match fault.as_ref().map(|(_, fault)| fault.as_str()) {
-        Some("http500") => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-        Some("timeout") => tokio::time::sleep(std::time::Duration::from_secs(4)).await,
-        Some("malformed-patch") => {
-            response["response"]["patchType"] = json!("JSONPatch");
-            response["response"]["patch"] = json!("bm90IGpzb24=");
-        }
-        Some("wrong-uid") => response["response"]["uid"] = json!("another"),
-        Some("unsuccessful") => {
-            response["response"] = json!({"uid": request["uid"], "successful": false, "status": {"code": 422, "message": "recorder says no"}});
-        }
-        _ => {}
+    let fault = own.0.fault.lock().unwrap().clone().filter(|call| call["operation"] == operation.as_str());
+    match fault {
+        Some(call) => fail(&call, &request["uid"], &response).await,
+        None => Json(response).into_response(),
     }
-    Json(response).into_response()
+}
+
+/// Fails as a recorded call did: too late, with another status, or with another answer than the `right` one.
+async fn fail(call: &Value, uid: &Value, right: &Value) -> Response {
+    let delay = call["delay_s"].as_f64().unwrap_or_default();
+    if delay > 0.0 {
+        tokio::time::sleep(Duration::from_secs_f64(delay)).await;
+        return Json(right).into_response();
+    }
+    let mut told = call["response"].clone();
+    let asked = &call["request"]["request"]["uid"];
+    if told["response"]["uid"] == *asked {
+        told["response"]["uid"] = uid.clone();
+    }
+    let status = call["http_status"].as_u64().and_then(|code| StatusCode::from_u16(u16::try_from(code).ok()?).ok());
+    let body = told.as_str().map_or_else(|| told.to_string(), str::to_owned);
+    (status.unwrap_or(StatusCode::OK), body).into_response()
 }

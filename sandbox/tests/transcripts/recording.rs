@@ -1,6 +1,10 @@
 //! A recording, and the states that it says objects were in.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    time::Duration,
+};
 
 use caldera_sandbox::karmada::eviction::Evictions;
 use serde_json::{Value, json};
@@ -10,6 +14,9 @@ const CUT: f64 = 0.3;
 
 /// One object of one server: `host` and `Job.batch/default/x`.
 pub type Subject = (String, String);
+
+/// Fields that were written, by object and writer.
+pub type Written = BTreeMap<(Subject, String), BTreeSet<String>>;
 
 /// One scenario.
 pub struct Recording {
@@ -85,7 +92,11 @@ impl Recording {
             let all = flags.as_array().into_iter().flatten().filter_map(Value::as_str);
             all.filter_map(|flag| flag.strip_prefix(name)?.strip_prefix('=')).next_back()
         };
-        let seconds = flag("--graceful-eviction-timeout").and_then(|text| text.strip_suffix('s')?.parse().ok());
+        let seconds = flag("--graceful-eviction-timeout").and_then(|text| {
+            let (minutes, seconds) = text.split_once('m').unwrap_or(("0", text));
+            let seconds = seconds.trim_end_matches('s');
+            Some(minutes.parse::<u64>().ok()? * 60 + if seconds.is_empty() { 0 } else { seconds.parse().ok()? })
+        });
         Evictions {
             by_taints: self.gate("Failover") && flag("--enable-no-execute-taint-eviction") == Some("true"),
             directly: flag("--no-execute-taint-eviction-purge-mode") == Some("Directly"),
@@ -111,17 +122,11 @@ impl Recording {
             let known = matches!(verb, "create" | "delete" | "merge-patch" | "json-patch")
                 && matches!(at, "host" | "m1" | "m2");
             let created_by_recorder = recorder && what == "ResourceInterpreterWebhookConfiguration created";
-            let known_event = [
-                "fault removed",
-                "webhook configuration removed",
-                "karmada-controller-manager restarted",
-                "karmada-scheduler stopped",
-                "karmada-scheduler started",
-                "kube-controller-manager started",
-                "API server of m2 stopped",
-                "API server of m2 started",
-            ];
-            if recorder && !known && !created_by_recorder && !known_event.contains(&what) {
+            let event = what.ends_with("ed")
+                && ["fault ", "webhook configuration ", "karmada-", "kube-controller-manager ", "API server of m"]
+                    .iter()
+                    .any(|subject| what.starts_with(subject));
+            if recorder && !known && !created_by_recorder && !event {
                 continue;
             }
             let subresource = parts.next().unwrap_or_default().trim_matches(['[', ']']).to_owned();
@@ -193,6 +198,11 @@ impl Recording {
         states
     }
 
+    /// Seconds until the recorder had seen enough.
+    pub fn duration(&self) -> f64 {
+        self.document["duration_s"].as_f64().unwrap_or_default()
+    }
+
     /// Seconds since anybody did anything before a time.
     pub fn idle_before(&self, t: f64) -> f64 {
         let actions = self.list("actions").iter().map(|action| action["t"].as_f64().unwrap());
@@ -219,16 +229,21 @@ impl Recording {
 
     /// Whether the clearing away at the end began while things were still being written.
     pub fn clears_unsettled(&self) -> bool {
-        let actions = self.actions();
-        let kept = actions.iter().rposition(|action| action.verb != "delete");
-        let first = actions.get(kept.map_or(0, |last| last + 1));
-        self.ends_in_clearing() && first.is_some_and(|first| self.quiet_before(first.t) < CUT)
+        let begun = self.clearing_begins();
+        self.ends_in_clearing() && begun.is_finite() && self.quiet_before(begun) < CUT
     }
 
-    /// What was written, by object and writer: the fields of every change.
-    pub fn written(&self) -> BTreeMap<(Subject, String), std::collections::BTreeSet<String>> {
-        let mut written: BTreeMap<(Subject, String), std::collections::BTreeSet<String>> = BTreeMap::new();
-        for event in self.events() {
+    /// When the clearing away at the end began: what is left to do are deletions.
+    pub fn clearing_begins(&self) -> f64 {
+        let actions = self.actions();
+        let kept = actions.iter().rposition(|action| action.verb != "delete");
+        actions.get(kept.map_or(0, |last| last + 1)).map_or(f64::INFINITY, |first| first.t)
+    }
+
+    /// What was written before a time, by object and writer: the fields of every change.
+    pub fn written_before(&self, until: f64) -> Written {
+        let mut written = Written::new();
+        for event in self.events().into_iter().filter(|event| event["t"].as_f64().unwrap() < until) {
             let Some(writer) = event["writer"].as_str() else { continue };
             let subject = (event["at"].as_str().unwrap().to_owned(), event["object"].as_str().unwrap().to_owned());
             let fields = written.entry((subject, writer.to_owned())).or_default();
@@ -274,10 +289,17 @@ impl Recording {
         self.interpreter_calls().iter().filter(move |call| call["t"].as_f64().is_none_or(|t| t <= end))
     }
 
-    /// The operation that fails, and how, until the fault is removed.
-    pub fn fault(&self) -> Option<(String, String)> {
-        let facts = &self.document["facts"];
-        Some((facts["failing_operation"].as_str()?.to_owned(), facts["fault"].as_str()?.to_owned()))
+    /// The operation that fails until the fault is removed.
+    pub fn fault(&self) -> Option<&str> {
+        self.document["facts"]["failing_operation"].as_str()
+    }
+
+    /// Whether a call of the interpreter is one that failed.
+    pub fn has_failed(&self, call: &Value) -> bool {
+        let removed = self.list("actions").iter().find(|action| action["what"] == "fault removed");
+        let until = removed.and_then(|action| action["t"].as_f64()).unwrap_or(f64::INFINITY);
+        self.fault().is_some_and(|failing| call["operation"] == failing)
+            && call["t"].as_f64().is_some_and(|t| t < until)
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::time::{Duration, Instant};
 use crate::{
     compare,
     interpreter::{ADDRESS, Interpreter},
-    recording::{Action, Recording, Subject},
+    recording::{Action, Recording, Subject, Written},
     stage::{START, Stage, kind_of, place_of, quiet},
 };
 
@@ -38,51 +38,31 @@ pub async fn replay(recording: &Recording, odd: &BTreeSet<String>) -> Vec<String
     let interpreter = Interpreter::of(recording);
     let mut stage = Stage::build(recording, &interpreter).await;
     let mut found = Vec::new();
-    // Retries after a fault come with growing gaps.
     let text = recording.document.to_string();
-    let slow = ["ttlSecondsAfterFinished", "API server of m2", "restarted", "delete host:Cluster/"]
-        .iter()
-        .any(|word| text.contains(word));
-    let patience = Duration::from_secs(match recording.denials().values().max() {
-        Some(_) => 25,
-        None if recording.fault().is_some() || slow => 15,
-        None => 3,
-    });
+    let mut done = 0.0;
     // Evictions come by the clock: who acts later must not find that they have not come, nor the next ones.
     let timed = text.contains("gracefulEvictionTasks");
-    let begun = Instant::now();
+    let start = Instant::now();
+    let (clearing, mut begun) = (recording.clearing_begins(), None);
     for action in recording.seen_actions() {
         if timed {
-            tokio::time::sleep_until(begun + Duration::from_secs_f64(action.t)).await;
+            tokio::time::sleep_until(start + Duration::from_secs_f64(action.t)).await;
         }
         if recording.quiet_before(action.t) < SETTLED && recording.idle_before(action.t) >= WAITED {
             quiet(&stage.log).await;
         } else if recording.quiet_before(action.t) >= SETTLED {
             let expected = recording.state_before(action.t);
-            settle(&mut stage, &expected, patience).await;
+            settle(&mut stage, &expected, patience(action.t - done)).await;
             for difference in check(&mut stage, &expected).await {
                 found.push(format!("before t={} ({} {}): {difference}", action.t, action.verb, action.object));
             }
         }
+        done = action.t;
+        if action.t >= clearing && begun.is_none() {
+            begun = Some(stage.log.lock().unwrap().written());
+        }
         if action.verb == "recorder" {
-            match action.object.as_str() {
-                "fault removed" => interpreter.remove_fault(),
-                "webhook configuration removed" => stop_webhooks(&mut stage).await,
-                "karmada-controller-manager restarted" => stage.run().await,
-                "karmada-scheduler stopped" | "karmada-scheduler started" => {
-                    stage.schedule = action.object.ends_with("started");
-                    stage.run().await;
-                    // It has to be there before something happens.
-                    tokio::time::sleep(Duration::from_millis(300)).await;
-                }
-                "kube-controller-manager started" => {
-                    stage.collect = true;
-                    stage.run().await;
-                }
-                "API server of m2 stopped" => stage.set_down("m2", true).await,
-                "API server of m2 started" => stage.set_down("m2", false).await,
-                _ => {}
-            }
+            operate(&mut stage, &interpreter, &action.object).await;
             continue;
         }
         stage.steer_ids(if odd.contains(&action.object) { Tie::Descending } else { Tie::Ascending });
@@ -115,11 +95,11 @@ pub async fn replay(recording: &Recording, odd: &BTreeSet<String>) -> Vec<String
         .collect();
     last.retain(|subject, state| state.is_none() || !deleted.contains(subject));
     last.retain(|subject, state| seen.get(subject).is_none_or(|seen| seen.is_some() == state.is_some()));
-    settle(&mut stage, &last, patience).await;
+    settle(&mut stage, &last, patience(recording.duration() - done)).await;
     for difference in check(&mut stage, &last).await {
         found.push(format!("at the end: {difference}"));
     }
-    found.extend(writes(recording, &stage));
+    found.extend(writes(recording, &stage, begun));
     found.extend(order(recording, &stage));
     if recording.fault().is_none() {
         found.extend(calls(recording, &interpreter));
@@ -131,6 +111,33 @@ pub async fn replay(recording: &Recording, odd: &BTreeSet<String>) -> Vec<String
     }
     stage.shutdown.cancel();
     found
+}
+
+/// How long something may take that took so many seconds: retries after a fault come with growing gaps.
+fn patience(recorded: f64) -> Duration {
+    Duration::from_secs_f64((recorded * 1.5).clamp(3.0, 60.0))
+}
+
+/// What the recorder did to a component.
+async fn operate(stage: &mut Stage, interpreter: &Interpreter, what: &str) {
+    let server = what.strip_prefix("API server of ").and_then(|what| what.split_once(' '));
+    match (server, what) {
+        (Some((member, state)), _) => stage.set_down(member, state == "stopped").await,
+        (_, "fault removed") => interpreter.remove_fault(),
+        (_, "webhook configuration removed") => stop_webhooks(stage).await,
+        (_, "karmada-controller-manager restarted" | "karmada-scheduler restarted") => stage.run().await,
+        (_, "karmada-scheduler stopped" | "karmada-scheduler started") => {
+            stage.schedule = what.ends_with("started");
+            stage.run().await;
+            // It has to be there before something happens.
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+        (_, "kube-controller-manager stopped" | "kube-controller-manager started") => {
+            stage.collect = what.ends_with("started");
+            stage.run().await;
+        }
+        _ => {}
+    }
 }
 
 async fn stop_webhooks(stage: &mut Stage) {
@@ -166,7 +173,7 @@ async fn check(stage: &mut Stage, expected: &BTreeMap<Subject, Option<Value>>) -
         let subject = format!("{at} {name}");
         match (recorded, real) {
             (Some(recorded), Some(real)) => {
-                compare::differences(&subject, &compare::stripped(recorded), &compare::stripped(&real), &mut found);
+                compare::differences(&subject, &compare::comparable(recorded), &compare::comparable(&real), &mut found);
             }
             (Some(_), None) => found.push(format!("{subject}: it is not there")),
             (None, Some(_)) => found.push(format!("{subject}: it is still there")),
@@ -251,37 +258,35 @@ fn compared(writer: &str) -> bool {
     writer.starts_with("karmada-") || writer.contains("garbage-collector")
 }
 
-fn writes(recording: &Recording, stage: &Stage) -> Vec<String> {
-    let recorded: BTreeMap<_, _> =
-        recording.written().into_iter().filter(|((_, writer), _)| compared(writer)).collect();
-    let log = stage.log.lock().unwrap();
-    let written = log.written();
-    let ours: BTreeMap<_, _> = written.iter().filter(|((_, writer), _)| compared(writer)).collect();
+/// How far the recorded writes are the ones of the stage; `begun` is what was written when the clearing away began.
+/// From then on template, policy and binding go at once, and who is first decides what is still written of each.
+fn writes(recording: &Recording, stage: &Stage, begun: Option<Written>) -> Vec<String> {
+    let keep = |written: Written| -> Written { written.into_iter().filter(|((_, by), _)| compared(by)).collect() };
+    let ends = |field: &String| field == "(gone)" || field == "/metadata/deletionTimestamp";
+    let recorded = keep(recording.written_before(f64::INFINITY));
+    let ours = keep(stage.log.lock().unwrap().written());
+    let begun = begun.map_or_else(|| ours.clone(), keep);
+    let settled = keep(recording.written_before(recording.clearing_begins()));
     let subjects: BTreeSet<&Subject> = recorded.keys().map(|(subject, _)| subject).collect();
-    let mut found = Vec::new();
     // One that cleared away before anything had settled has only a part of what would have been written.
     let unsettled = recording.clears_unsettled();
     // Whether a binding loses its marks before it goes with its template depends on who is first.
     let race =
         |object: &str, field: &String| object.contains("Binding/") && field.contains("propagationpolicy.karmada.io~1");
-    for (key, fields) in &recorded {
+    let fields = |early: &Written, all: &Written, key: &(Subject, String)| -> BTreeSet<String> {
+        let late = all.get(key).into_iter().flatten().filter(|field| ends(field));
+        early.get(key).into_iter().flatten().chain(late).filter(|field| !race(&key.0.1, field)).cloned().collect()
+    };
+    let mut found = Vec::new();
+    for key in recorded.keys().chain(ours.keys().filter(|key| subjects.contains(&key.0))).collect::<BTreeSet<_>>() {
         let ((at, object), writer) = key;
-        let none = BTreeSet::new();
-        let real: BTreeSet<String> =
-            ours.get(key).copied().unwrap_or(&none).iter().filter(|field| !race(object, field)).cloned().collect();
-        let real = &real;
-        let fields: BTreeSet<String> = fields.iter().filter(|field| !race(object, field)).cloned().collect();
-        let fields = &fields;
-        for field in fields.difference(real) {
+        for field in fields(&settled, &recorded, key).difference(&fields(&ours, &ours, key)) {
             found.push(format!("{writer} wrote {field} of {at} {object}, here it did not"));
         }
-        for field in real.difference(fields).filter(|_| !unsettled) {
-            found.push(format!("{writer} did not write {field} of {at} {object}, here it did"));
-        }
-    }
-    for ((subject, writer), fields) in ours.iter().filter(|_| !unsettled) {
-        if subjects.contains(subject) && !recorded.contains_key(&(subject.clone(), writer.clone())) {
-            found.push(format!("{writer} wrote nothing of {} {}, here it wrote {fields:?}", subject.0, subject.1));
+        for field in fields(&begun, &ours, key).difference(&fields(&recorded, &recorded, key)) {
+            if !unsettled {
+                found.push(format!("{writer} did not write {field} of {at} {object}, here it did"));
+            }
         }
     }
     found

@@ -32,7 +32,7 @@ use crate::{
     compare,
     interpreter::{self, Interpreter},
     recorder::{Calls, admit},
-    recording::{Recording, Subject},
+    recording::{Recording, Subject, Written},
 };
 
 /// One version of an object, and who made it; `None` when it went.
@@ -60,8 +60,8 @@ impl Log {
     }
 
     /// Fields that were written, by object and writer.
-    pub fn written(&self) -> BTreeMap<(Subject, String), BTreeSet<String>> {
-        let mut written: BTreeMap<(Subject, String), BTreeSet<String>> = BTreeMap::new();
+    pub fn written(&self) -> Written {
+        let mut written = Written::new();
         for ((subject, _), versions) in &self.history {
             let mut before: Option<&Value> = None;
             for (writer, value) in versions.values() {
@@ -355,6 +355,7 @@ impl Stage {
             gates: Gates {
                 federated_quota: recording.gate("FederatedQuotaEnforcement"),
                 multiple_templates: recording.gate("MultiplePodTemplatesScheduling"),
+                policy_preemption: recording.gate("PropagationPolicyPreemption"),
             },
             evictions: recording.evictions(),
             schedule: true,

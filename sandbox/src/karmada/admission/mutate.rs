@@ -79,7 +79,14 @@ fn mutate_policy(policy: &mut Value, label: &str, finalizer: &str, id: &str) {
     if gentle && policy.present(&format!("{failover}/gracePeriodSeconds")).is_none() {
         policy.put(&["spec", "failover", "application", "gracePeriodSeconds"], json!(600));
     }
+    // The answer is the typed object again: the placement is no pointer, and what is false is left out.
+    for field in ["association", "propagateDeps"] {
+        if policy.present(&format!("/spec/{field}")).is_some_and(|set| *set == false) {
+            policy.remove_at(&["spec", field]);
+        }
+    }
     for (field, default) in [
+        ("placement", json!({})),
         ("conflictResolution", json!("Abort")),
         ("preemption", json!("Never")),
         ("priority", json!(0)),
@@ -144,6 +151,16 @@ mod tests {
         assert_eq!(policy["spec"]["resourceSelectors"][0]["namespace"], "n");
         assert_eq!(policy["spec"]["placement"]["replicaScheduling"]["replicaDivisionPreference"], "Weighted");
         assert_eq!(mutate_object(&policy, Verb::Update, "other", "now"), policy);
+    }
+
+    #[test]
+    fn a_policy_is_stored_as_go_writes_it() {
+        let policy = json!({"kind": "ClusterPropagationPolicy", "metadata": {"name": "p"}, "spec": {
+            "propagateDeps": false, "preserveResourcesOnDeletion": false}});
+        let stored = mutate_object(&policy, Verb::Create, "id", "now");
+        assert_eq!(stored["spec"]["placement"], json!({}));
+        assert!(stored["spec"].get("propagateDeps").is_none());
+        assert_eq!(stored["spec"]["preserveResourcesOnDeletion"], false, "a pointer");
     }
 
     #[test]

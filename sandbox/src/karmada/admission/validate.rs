@@ -20,7 +20,8 @@ pub fn validate_object(object: &Value, old: Option<&Value>) -> Result<(), String
         "OverridePolicy" | "ClusterOverridePolicy" => validate_override(object),
         "ResourceBinding" => {
             let annotation = object.annotation(names::BINDING_DEPENDENCIES);
-            let invalid = !annotation.is_empty() && serde_json::from_str::<Vec<Value>>(annotation).is_err();
+            // `null` is an empty slice of Go's: who needs nothing writes it.
+            let invalid = !annotation.is_empty() && serde_json::from_str::<Option<Vec<Value>>>(annotation).is_err();
             if invalid {
                 return Err(format!(
                     "metadata.annotations.{}: Invalid value: {annotation:?}: annotation value must be a valid JSON",
@@ -78,6 +79,17 @@ mod tests {
         let policy = |name: &str| json!({"kind": "PropagationPolicy", "spec": {"schedulerName": name}});
         assert!(validate_object(&policy("a"), Some(&policy("b"))).is_err());
         assert!(validate_object(&policy("default-scheduler"), Some(&policy(""))).is_ok());
+    }
+
+    #[test]
+    fn the_dependencies_of_a_binding_are_a_list_or_null() {
+        let binding = |text: &str| {
+            json!({"kind": "ResourceBinding",
+                "metadata": {"annotations": {"resourcebinding.karmada.io/dependencies": text}}})
+        };
+        assert!(validate_object(&binding("null"), None).is_ok());
+        assert!(validate_object(&binding("[]"), None).is_ok());
+        assert!(validate_object(&binding("{}"), None).is_err());
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! The detector at work: watches every kind on the host that can be propagated, and both sorts of policies.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use serde_json::Value;
 
-use super::plan::{self, Interpreted, Scope};
+use super::{
+    plan::{self, Interpreted, Scope},
+    preemption,
+};
 use crate::karmada::{
     api::Change,
     control::{Control, binding_kind, cluster_binding_kind},
@@ -16,6 +19,8 @@ use crate::karmada::{
 };
 
 const SOURCE: &str = "resource-detector";
+/// More than it takes the collector to take an owner that leaves orphans out of them.
+const AFTER_COLLECTOR: Duration = Duration::from_millis(30);
 
 type PolicyKey = (Scope, String, String);
 
@@ -42,13 +47,19 @@ impl Detector {
             kinds: std::sync::Mutex::default(),
         });
         for scope in [Scope::Namespace, Scope::Cluster] {
-            let queue = detector.policies.clone();
+            let (queue, own) = (detector.policies.clone(), control.clone());
             control.host.add_handler(
                 &scope.gvk(),
                 Arc::new(move |change: &Change| {
                     let Some(new) = &change.new else { return };
                     if change.old.as_ref().is_none_or(|old| old.generation() != new.generation()) {
                         queue.add((scope, new.namespace().to_owned(), new.name().to_owned()));
+                    }
+                    if let Some(old) = change.old.as_ref().filter(|_| own.gates.policy_preemption) {
+                        let others = own.host.list_in(&scope.gvk(), new.namespace());
+                        for other in preemption::find_preempting(old, new, &others) {
+                            queue.add((scope, other.namespace().to_owned(), other.name().to_owned()));
+                        }
                     }
                 }),
             );
@@ -103,6 +114,10 @@ impl Detector {
         };
         if !object.label(names::TEMPLATE_CLAIMED_BY).is_empty() {
             return Ok(Next::Done);
+        }
+        if object.has_finalizer("orphan") {
+            // In recordings the collector comes first, and then the binding is written as if its template stayed.
+            tokio::time::sleep(AFTER_COLLECTOR).await;
         }
         if let Some((scope, namespace, name)) = plan::claiming_policy(&object) {
             return self.sync_claimed(&object, scope, &namespace, &name, by_karmada).await;
@@ -315,7 +330,28 @@ impl Detector {
                 }
             }
         }
+        if self.control.gates.policy_preemption && preemption::preempts(&policy) {
+            self.preempt_policies(*scope, &policy).await?;
+        }
         Ok(Next::Done)
+    }
+
+    /// Takes the templates that a policy names from the policies that have them and must give way.
+    async fn preempt_policies(&self, scope: Scope, policy: &Shared) -> Result<(), Failure> {
+        for selector in policy.items("/spec/resourceSelectors") {
+            let (gvk, namespace) = (selector.gvk(), selector.text("/namespace"));
+            let found = self.control.host.get_cached_or_live(&gvk, namespace, selector.text("/name")).await?;
+            let Some(template) = found.filter(|template| !template.is_deleting()) else { continue };
+            let Some((held, namespace, name)) = plan::claiming_policy(&template) else { continue };
+            let holder = self.control.host.get_cached_or_live(&held.gvk(), &namespace, &name).await?;
+            let Some(holder) = holder.filter(|holder| holder.uid() != policy.uid()) else { continue };
+            if preemption::may_preempt(scope, policy, held, &holder) {
+                self.claim_template(&template, scope, policy).await?;
+                let message = preemption::describe_preemption(scope, policy, held, &holder);
+                self.control.events.normal(SOURCE, About::object(&template), "PreemptPolicySucceed", message);
+            }
+        }
+        Ok(())
     }
 
     /// Templates that carry the policy's mark.

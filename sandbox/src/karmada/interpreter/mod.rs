@@ -239,9 +239,12 @@ impl Interpreter {
         }
         let mut template = template.clone();
         if is_volcano_job(&gvk) {
-            // An empty table does not come out of Lua.
-            let status = volcano::aggregate_status(items, now).filter(|status| *status != serde_json::json!({}));
-            template.put_or_remove(&["status"], status);
+            // In no cluster the script is given no table, and leaves what was.
+            if !items.is_empty() {
+                // An empty table does not come out of Lua.
+                let status = volcano::aggregate_status(items, now).filter(|status| *status != serde_json::json!({}));
+                template.put_or_remove(&["status"], status);
+            }
         } else if let Some(status) = status::aggregate_status(&template, items, now) {
             template.put(&["status"], status);
         }

@@ -6,7 +6,7 @@ use caldera_core::place::{
     self, Target,
     filter::{Filter, fit_error},
     replica_division::{self, DivideError},
-    spread_constraints::{ScoredCluster, select_clusters},
+    spread_constraints::{ScoredCluster, is_duplicated, select_clusters},
 };
 use caldera_crds::karmada::{
     cluster::Cluster,
@@ -22,6 +22,8 @@ use crate::karmada::{
 };
 
 const NAME: &str = "default-scheduler";
+/// What is free for something without replicas (`calAvailableReplicas` of `core/util.go`).
+const UNLIMITED: i64 = i32::MAX as i64;
 
 /// Whether the scheduler looks at a binding at all.
 #[must_use]
@@ -225,12 +227,15 @@ pub fn schedule_binding(
     Err(first.unwrap_or_else(|| NotPlaced::Failed("no affinity term to try".to_owned())))
 }
 
+/// What is not divided goes to the selected clusters in their order: who has most, then by name (`AssignReplicas` of
+/// `core/common.go`).
 fn schedule_by_affinity(
     binding: &place::Binding,
     demand: Demand<'_>,
     clusters: &[(place::Cluster, Shared)],
 ) -> Result<Vec<Target>, NotPlaced> {
     let filter = Filter::new(binding);
+    let nothing_asked = binding.replicas == 0 && binding.components == 0;
     let mut reasons = Vec::new();
     let mut candidates = Vec::new();
     for (cluster, value) in clusters.iter().filter(|(cluster, _)| !cluster.deleting) {
@@ -241,7 +246,7 @@ fn schedule_by_affinity(
                 continue;
             }
         };
-        let allocatable = demand.estimate_cluster(value);
+        let allocatable = if nothing_asked { UNLIMITED } else { demand.estimate_cluster(value) };
         candidates.push(ScoredCluster {
             cluster,
             score: if passed.held.is_some() { 100 } else { 0 },
@@ -260,10 +265,16 @@ fn schedule_by_affinity(
     };
     let selected = select_clusters(&wanted, candidates)
         .map_err(|why| NotPlaced::Failed(format!("failed to select clusters: {why}")))?;
-    replica_division::assign_replicas(binding, &selected, false).map_err(|error| match error {
+    let assigned = replica_division::assign_replicas(binding, &selected, false);
+    let mut targets = assigned.map_err(|error| match error {
         DivideError::Unschedulable(why) => NotPlaced::Unschedulable(format!("failed to assign replicas: {why}")),
         DivideError::Other(why) => NotPlaced::Failed(format!("failed to assign replicas: {why}")),
-    })
+    })?;
+    if !binding.divisible || is_duplicated(binding.placement.division.as_ref()) {
+        let place = |target: &Target| selected.iter().position(|one| one.cluster.name == target.cluster);
+        targets.sort_by_key(place);
+    }
+    Ok(targets)
 }
 
 /// `spec.clusters` as it is written: no `replicas` where there are none, and what one set of several components is.

@@ -20,6 +20,8 @@ const SOURCE: &str = "default-scheduler";
 const UNSCHEDULABLE_AGAIN: Duration = Duration::from_secs(300);
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 const LAST_BACKOFF: Duration = Duration::from_secs(10);
+/// Bindings are looked for in a queue of their own first: two clusters that change at once are seen together.
+const AFTER_CLUSTER: Duration = Duration::from_millis(10);
 
 type Key = (Gvk, String, String);
 
@@ -84,7 +86,8 @@ impl Scheduler {
                 }
                 let Ok(read) = plan::read_binding(&binding) else { continue };
                 if clusters.iter().any(|(cluster, _)| caldera_core::place::may_select(&read, cluster)) {
-                    self.queue.add((gvk.clone(), binding.namespace().to_owned(), binding.name().to_owned()));
+                    let key = (gvk.clone(), binding.namespace().to_owned(), binding.name().to_owned());
+                    self.queue.add_after(key, AFTER_CLUSTER);
                 }
             }
         }
