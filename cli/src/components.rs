@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     args::{
         ControllerArgs, EstimatorArgs, EstimatorsArgs, InventoryArgs, MemberArgs, Order, PlacingArgs, ProcessArgs,
-        QueueRulesArgs, SchedulerArgs, ServingArgs, WebhookArgs,
+        QueueRulesArgs, SchedulerArgs, ScopeArgs, ServingArgs, WebhookArgs,
     },
     stack,
     webhook_identity::webhook_identity,
@@ -49,6 +49,18 @@ pub async fn connect_client(
     let client = client::from_config(config, component, counts)?;
     client::check_server(&client, &server).await?;
     Ok(client)
+}
+
+/// The same for a command that changes nothing all the time, so that nobody counts its writes.
+pub async fn connect_command(kubeconfig: Option<&Path>, command: &str) -> anyhow::Result<Client> {
+    connect_client(kubeconfig, command, &WriteCounts::default()).await
+}
+
+/// The same, and the namespace that is asked for or is the kubeconfig's.
+pub async fn connect_scope(scope: &ScopeArgs, command: &str) -> anyhow::Result<(Client, String)> {
+    let client = connect_command(scope.kubeconfig.as_deref(), command).await?;
+    let namespace = scope.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+    Ok((client, namespace))
 }
 
 /// What a component shows of itself.

@@ -11,7 +11,6 @@ use caldera_controller::{
     settings::NAMESPACES,
 };
 use caldera_core::resources::ResourceName;
-use caldera_runtime::client::WriteCounts;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
@@ -31,7 +30,7 @@ struct HistoryReport<'a> {
 }
 
 pub async fn run_history(args: HistoryArgs) -> anyhow::Result<ExitCode> {
-    let client = components::connect_client(args.kubeconfig.as_deref(), "history", &WriteCounts::default()).await?;
+    let client = components::connect_command(args.kubeconfig.as_deref(), "history").await?;
     let jobs = read_history(&client, args.lease_namespace.as_deref()).await?.list_jobs();
     let report = HistoryReport { jobs: select_jobs(&jobs, &args, Timestamp::now()) };
     let form = match args.output {

@@ -151,6 +151,11 @@ pub fn write_stdout(text: &str) {
     write_bytes(escape_controls(text).as_bytes());
 }
 
+/// Writes a complaint to standard error, what a terminal would obey made visible.
+pub fn write_warning(text: &str) {
+    eprintln!("caldera: {}", escape_controls(text));
+}
+
 /// Writes a program of our own as it is.
 pub fn write_script(script: &[u8]) {
     write_bytes(script);

@@ -11,7 +11,6 @@ use caldera_controller::{
     usage::{self, Account, Month, Usage, UsageHistory},
 };
 use caldera_core::resources::ResourceName;
-use caldera_runtime::client::WriteCounts;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
@@ -47,7 +46,7 @@ struct UsageRow {
 }
 
 pub async fn run_usage(args: UsageArgs) -> anyhow::Result<ExitCode> {
-    let client = components::connect_client(args.kubeconfig.as_deref(), "usage", &WriteCounts::default()).await?;
+    let client = components::connect_command(args.kubeconfig.as_deref(), "usage").await?;
     let history = read_history(&client, args.lease_namespace.as_deref()).await?;
     let report = make_report(&history, args.month, &args.by);
     let form = match args.output {

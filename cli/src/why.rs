@@ -7,10 +7,7 @@ use caldera_controller::explain::{
 };
 use caldera_core::gang::WorkloadRef;
 use caldera_crds::{karmada::work::ResourceBinding, workload::WorkloadKind};
-use caldera_runtime::{
-    client::{WriteCounts, describe_error},
-    clock::format_time,
-};
+use caldera_runtime::{client::describe_error, clock::format_time};
 use kube::{Api, Client, api::DynamicObject};
 use serde::Serialize;
 
@@ -36,7 +33,7 @@ struct Answer {
 }
 
 pub async fn run_why(args: WhyArgs) -> anyhow::Result<ExitCode> {
-    let client = components::connect_client(args.kubeconfig.as_deref(), "why", &WriteCounts::default()).await?;
+    let client = components::connect_command(args.kubeconfig.as_deref(), "why").await?;
     let namespace = args.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let mut live = live::read_undecided(&client, Some(&namespace), args.lease_namespace.as_deref()).await?;
     let forecast = Forecast::of_live(&mut live, args.assume_run_for, expected_start::FOR_ONE).await?;

@@ -12,7 +12,7 @@ mod tests;
 use std::{io::IsTerminal as _, process::ExitCode, time::Duration};
 
 use anyhow::Context;
-use caldera_runtime::{client::WriteCounts, shutdown};
+use caldera_runtime::shutdown;
 use jiff::Timestamp;
 use kube::Client;
 use ratatui::{
@@ -57,7 +57,7 @@ pub async fn run_top(args: TopArgs) -> anyhow::Result<ExitCode> {
         args.once || (std::io::stdout().is_terminal() && std::io::stdin().is_terminal()),
         "this is no terminal: `caldera top --once` prints what there is, `caldera job list --watch` a list"
     );
-    let client = components::connect_client(args.kubeconfig.as_deref(), "top", &WriteCounts::default()).await?;
+    let client = components::connect_command(args.kubeconfig.as_deref(), "top").await?;
     let stop = shutdown::on_signal();
     let (sender, changes) = mpsc::channel(watch::BACKLOG);
     let own = args.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());

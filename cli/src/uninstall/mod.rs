@@ -11,10 +11,7 @@ use std::{collections::BTreeSet, fmt::Write as _, process::ExitCode, time::Durat
 
 use anyhow::Context;
 use caldera_controller::settings;
-use caldera_runtime::{
-    client::WriteCounts,
-    write::{Body, Failure, Write, execute_write},
-};
+use caldera_runtime::write::{Body, Failure, Write, execute_write};
 use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 use kube::Client;
@@ -43,7 +40,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 const SILENCE: Duration = Duration::from_secs(45);
 
 pub async fn run_uninstall(args: UninstallArgs) -> anyhow::Result<ExitCode> {
-    let client = components::connect_client(args.kubeconfig.as_deref(), "uninstall", &WriteCounts::default()).await?;
+    let client = components::connect_command(args.kubeconfig.as_deref(), "uninstall").await?;
     let namespaces = match &args.lease_namespace {
         Some(namespace) => vec![namespace.clone()],
         None => settings::NAMESPACES.map(str::to_owned).to_vec(),

@@ -13,8 +13,6 @@ use crate::{
 pub const API_VERSION: &str = "config.karmada.io/v1alpha1";
 /// `kind` of a context.
 pub const KIND: &str = "ResourceInterpreterContext";
-/// The only `patchType`.
-pub const JSON_PATCH: &str = "JSONPatch";
 
 words! {
     /// What is asked.
@@ -93,7 +91,7 @@ api_types! {
         pub status: Option<RequestStatus>,
         /// Base64 of a JSON patch. Without it and `patch_type` nothing changes.
         pub patch: Option<String>,
-        /// [`JSON_PATCH`] wherever there is a patch.
+        /// `JSONPatch` wherever there is a patch.
         pub patch_type: Option<String>,
         /// InterpretReplica: what one replica needs.
         pub replica_requirements: Option<ReplicaRequirements>,

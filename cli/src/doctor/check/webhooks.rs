@@ -19,7 +19,7 @@ use crate::{
         facts::{Facts, Probe, ProbeFailure},
         finding::{Check, Finding, name_some},
     },
-    objects::{annotation, items, name_of, text},
+    objects::{annotation_of, items, name_of, text},
 };
 
 const CHECK: Check = Check::Webhooks;
@@ -178,7 +178,7 @@ fn check_bundles(facts: &Facts, wanted: &[Value; 3]) -> Vec<Finding> {
 fn check_binding_probe(probe: &Probe) -> Option<Finding> {
     match probe {
         Ok(made) => {
-            let is_gated = annotation(made, GATE) == Some(GATE_CLOSED)
+            let is_gated = annotation_of(made, GATE) == Some(GATE_CLOSED)
                 && made.pointer("/spec/suspension/scheduling") == Some(&Value::Bool(true));
             let what = "a new ResourceBinding of a Volcano Job comes back without a gate: jobs start without quota";
             (!is_gated).then(|| CHECK.error(what).fixed_by(APPLY))

@@ -31,7 +31,7 @@ use super::facts::{
     Versions, WorkFacts,
 };
 use crate::{
-    objects::{self, Visible, annotation, get_object, items, key_of, list_objects, text},
+    objects::{self, Visible, annotation_of, get_object, items, key_of, list_objects, text},
     roles::Granted,
 };
 
@@ -204,7 +204,7 @@ pub(super) fn read_queue(object: &Value) -> QueueFacts {
         name: objects::name_of(object).to_owned(),
         state: text(object, "/status/state").to_owned(),
         pending: object["status"]["pending"].as_i64().unwrap_or_default(),
-        paused: objects::annotation(object, PAUSED).map(str::to_owned),
+        paused: objects::annotation_of(object, PAUSED).map(str::to_owned),
     }
 }
 
@@ -222,7 +222,7 @@ pub(super) fn read_binding(object: &Value) -> Option<CheckedBinding> {
         queued: objects::is_queued(object),
         deleting: view.is_deleting(),
         has_placement: object["spec"]["placement"].is_object(),
-        gate: annotation(object, GATE).map(str::to_owned),
+        gate: annotation_of(object, GATE).map(str::to_owned),
         suspended: view.is_suspended(),
         clusters: parsed.spec.clusters.len(),
         admitted: view.admission().is_some(),
@@ -253,7 +253,7 @@ fn read_pod_group(object: &Value) -> Option<PodGroupFacts> {
 }
 
 fn read_work(object: &Value) -> Option<WorkFacts> {
-    let binding = format!("{}/{}", annotation(object, BINDING_NAMESPACE)?, annotation(object, BINDING_NAME)?);
+    let binding = format!("{}/{}", annotation_of(object, BINDING_NAMESPACE)?, annotation_of(object, BINDING_NAME)?);
     Some(WorkFacts { key: key_of(object), binding, created: created(object) })
 }
 
