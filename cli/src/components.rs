@@ -20,7 +20,7 @@ use caldera_runtime::{
     metric::{self, Leaders},
     serve::{self, Ready, SharedRegistry},
     shutdown,
-    tls::{Identity, RELOAD_EVERY, ServedTls, server_config_for},
+    tls::{Identity, RELOAD_EVERY, ServedTls, estimator_config_for, server_config_for},
 };
 use jiff::SignedDuration;
 use kube::Client;
@@ -260,7 +260,7 @@ pub async fn run_estimator(args: EstimatorArgs) -> anyhow::Result<ExitCode> {
     let AdminServer { ready, .. } = serve_admin(&["estimator"], Ready::default(), args.admin, &counts, &stop).await?;
     let tls = match estimator_files(&args)? {
         Some(files) => Some(ServedTls::from_files(files, RELOAD_EVERY, |pems| {
-            caldera_estimator::tls::server_config(&read_identity(pems), pems.get(2).map(String::as_str))
+            estimator_config_for(&read_identity(pems), pems.get(2).map(String::as_str))
         })?),
         None => None,
     };

@@ -101,12 +101,6 @@ struct OwnedPods {
 }
 
 impl Inventory {
-    /// Knows nothing yet.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// True once both nodes and pods were listed. HyperNodes are told before, or there are none.
     #[must_use]
     pub fn is_complete(&self) -> bool {

@@ -253,7 +253,7 @@ mod tests {
             members: members.to_vec(),
         };
         let node_of = |name: &str| HyperNodeMember::Node(name.into());
-        let mut inventory = Inventory::new();
+        let mut inventory = Inventory::default();
         inventory.apply_change(Change::HyperNodes(vec![
             domain("leaf", 1, &[node_of("n3")]),
             domain("rack", 2, &[node_of("n1"), node_of("n2"), HyperNodeMember::HyperNode("leaf".into())]),

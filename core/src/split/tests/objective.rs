@@ -32,7 +32,7 @@ struct Case {
 
 impl Case {
     fn capacity(&self, cluster: usize) -> Capacity {
-        let mut inventory = Inventory::new();
+        let mut inventory = Inventory::default();
         let rack = |r: u8| {
             let label = Requirement { key: "rack".into(), operator: Operator::In, values: vec![r.to_string()] };
             HyperNode {
