@@ -129,7 +129,7 @@ async fn placed_at(client: &Client, binding: Option<&str>) -> Option<String> {
     Some(format_time(status.last_scheduled_time?.0))
 }
 
-fn headline(verdict: Verdict) -> &'static str {
+fn name_verdict(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Waiting => "WAITS",
         Verdict::MayStart => "MAY START NOW",
@@ -146,7 +146,7 @@ fn headline(verdict: Verdict) -> &'static str {
 
 fn format_answer(answer: &Answer, wide: bool) -> String {
     let job = &answer.explanation;
-    let mut text = format!("{} {}  [{}]\n", job.workload, headline(job.verdict), job.token);
+    let mut text = format!("{} {}  [{}]\n", job.workload, name_verdict(job.verdict), job.token);
     let _ = writeln!(text, "  {}\n", job.sentence);
     write_facts(&mut text, answer);
     if !job.path.is_empty() && !matches!(job.verdict, Verdict::Finished) {

@@ -181,7 +181,7 @@ async fn wait_for_silence(client: &Client, namespaces: &[String]) -> anyhow::Res
         let now = read_clock(client).await.unwrap_or_else(Timestamp::now);
         let installed = read_installed(client, namespaces).await?;
         let held: Vec<String> =
-            installed.state.iter().filter(|one| holds(&one.object, now)).map(describe_lease).collect();
+            installed.state.iter().filter(|one| is_held(&one.object, now)).map(describe_lease).collect();
         if held.is_empty() {
             return Ok(());
         }
@@ -206,7 +206,7 @@ fn describe_lease(found: &installed::Found) -> String {
     format!("Lease {}/{}", text(&found.object, "/metadata/namespace"), name_of(&found.object))
 }
 
-fn holds(object: &Value, now: Timestamp) -> bool {
+fn is_held(object: &Value, now: Timestamp) -> bool {
     let renewed: Option<Timestamp> = text(object, "/spec/renewTime").parse().ok();
     let seconds = object["spec"]["leaseDurationSeconds"].as_i64().unwrap_or(0);
     !text(object, "/spec/holderIdentity").is_empty()

@@ -89,8 +89,8 @@ pub fn plan_removal(installed: &Installed, allowed: Allowed) -> Plan {
     };
     let deciders =
         installed.roles.iter().filter(|one| text(&one.object, "/kind").ends_with("RoleBinding") && !is_webhooks(one));
-    stage("take controller, scheduler and collectors their rights", deciders.map(delete).collect());
-    let mut hooks: Vec<Write> = installed.validating.iter().map(delete).collect();
+    stage("take controller, scheduler and collectors their rights", deciders.map(delete_found).collect());
+    let mut hooks: Vec<Write> = installed.validating.iter().map(delete_found).collect();
     hooks.extend(installed.mutating.iter().filter_map(|found| reduce_hooks(found, &kept)));
     stage("close no more gates", hooks);
     let free = installed.bindings.iter().filter(|binding| !kept.contains(&key_of(binding)));
@@ -103,15 +103,15 @@ pub fn plan_removal(installed: &Installed, allowed: Allowed) -> Plan {
     }
     stage(
         "remove interpreter and policies",
-        installed.interpreters.iter().chain(&installed.policies).map(delete).collect(),
+        installed.interpreters.iter().chain(&installed.policies).map(delete_found).collect(),
     );
-    let mut rest: Vec<Write> = installed.state.iter().chain(&installed.roles).map(delete).collect();
-    rest.extend(installed.inventories.iter().map(delete));
+    let mut rest: Vec<Write> = installed.state.iter().chain(&installed.roles).map(delete_found).collect();
+    rest.extend(installed.inventories.iter().map(delete_found));
     stage("remove leases, settings, inventories, roles and accounts", rest);
     let definitions = installed.definitions.iter().filter(|_| allowed.crds);
-    stage("remove our CustomResourceDefinitions", definitions.map(delete).collect());
+    stage("remove our CustomResourceDefinitions", definitions.map(delete_found).collect());
     let is_there = |found: &&Found| found.object["metadata"]["deletionTimestamp"].is_null();
-    stage("remove our namespace", installed.namespaces.iter().filter(is_there).map(delete).collect());
+    stage("remove our namespace", installed.namespaces.iter().filter(is_there).map(delete_found).collect());
     Plan { stages, waiting, kept: Vec::new(), is_refused: false }
 }
 
@@ -126,7 +126,7 @@ fn needs_copies(binding: &Value, ended: &BTreeSet<String>) -> bool {
         && view.plan().is_some_and(|plan| plan.clusters.len() > 1 || !plan.pinned_domains().is_empty())
 }
 
-fn delete(found: &Found) -> Write {
+fn delete_found(found: &Found) -> Write {
     delete_object(&found.resource, &found.object)
 }
 
@@ -166,7 +166,7 @@ fn forget_queue_status(queue: &Value) -> Write {
 /// Leaves the hook on Works for the jobs that need it; nothing to do if it is so already.
 fn reduce_hooks(found: &Found, kept: &BTreeSet<String>) -> Option<Write> {
     if kept.is_empty() {
-        return Some(delete(found));
+        return Some(delete_found(found));
     }
     let hooks = items(&found.object, "/webhooks");
     let mut copies = hooks.iter().find(|hook| text(hook, "/name") == COPIES)?.clone();
