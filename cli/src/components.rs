@@ -96,8 +96,8 @@ pub async fn run_controller(args: ControllerArgs) -> anyhow::Result<ExitCode> {
     let counts = WriteCounts::default();
     let client = connect_client(args.component.kubeconfig.as_deref(), "controller", &counts).await?;
     let process = &args.component.process;
-    let shown = serve_admin(&["controller"], Ready::default(), process.admin, &counts, &stop).await?;
-    lead_controller(process, &args.rules, client, shown, stop).await
+    let admin = serve_admin(&["controller"], Ready::default(), process.admin, &counts, &stop).await?;
+    lead_controller(process, &args.rules, client, admin, stop).await
 }
 
 /// Runs the controller while its lease is held.
@@ -105,16 +105,16 @@ pub(crate) async fn lead_controller(
     process: &ProcessArgs,
     rules: &QueueRulesArgs,
     client: Client,
-    shown: AdminServer,
+    admin: AdminServer,
     stop: CancellationToken,
 ) -> anyhow::Result<ExitCode> {
     let config = caldera_controller::Config {
-        ready: shown.ready.clone(),
-        registry: shown.registry.clone(),
+        ready: admin.ready.clone(),
+        registry: admin.registry.clone(),
         namespace: process.lease_namespace.clone(),
         ..controller_config(rules)
     };
-    while_active(CONTROLLER_LEASE, process, &shown, client.clone(), stop, |active, epoch| async move {
+    while_active(CONTROLLER_LEASE, process, &admin, client.clone(), stop, |active, epoch| async move {
         Ok(caldera_controller::run(caldera_controller::Config { epoch, ..config }, client, active).await?)
     })
     .await
@@ -155,8 +155,8 @@ pub async fn run_scheduler(args: SchedulerArgs) -> anyhow::Result<ExitCode> {
     let counts = WriteCounts::default();
     let client = connect_client(args.component.kubeconfig.as_deref(), "scheduler", &counts).await?;
     let process = &args.component.process;
-    let shown = serve_admin(&["scheduler"], Ready::default(), process.admin, &counts, &stop).await?;
-    lead_scheduler(process, &args.placing, client, shown, stop).await
+    let admin = serve_admin(&["scheduler"], Ready::default(), process.admin, &counts, &stop).await?;
+    lead_scheduler(process, &args.placing, client, admin, stop).await
 }
 
 /// Runs the scheduler while its lease is held.
@@ -164,19 +164,19 @@ pub(crate) async fn lead_scheduler(
     process: &ProcessArgs,
     placing: &PlacingArgs,
     client: Client,
-    shown: AdminServer,
+    admin: AdminServer,
     stop: CancellationToken,
 ) -> anyhow::Result<ExitCode> {
     let config = caldera_global_scheduler::Config {
-        ready: shown.ready.clone(),
-        registry: shown.registry.clone(),
+        ready: admin.ready.clone(),
+        registry: admin.registry.clone(),
         estimators: estimator_settings(&placing.estimators)?,
         empty_workloads: placing.enable_empty_workload_propagation,
         // A controller without a lease writes grants without an epoch. They are placed where there is no lease.
         grants: Some((process.lease_namespace.clone(), CONTROLLER_LEASE.to_owned())),
         ..caldera_global_scheduler::Config::default()
     };
-    while_active("caldera-scheduler", process, &shown, client.clone(), stop, |active, _| async move {
+    while_active("caldera-scheduler", process, &admin, client.clone(), stop, |active, _| async move {
         Ok(caldera_global_scheduler::run(config, client, active).await?)
     })
     .await
@@ -206,19 +206,19 @@ pub async fn run_collector(args: InventoryArgs) -> anyhow::Result<ExitCode> {
     let counts = WriteCounts::default();
     let client = connect_client(args.component.kubeconfig.as_deref(), "inventory", &counts).await?;
     let process = &args.component.process;
-    let shown = serve_admin(&["inventory"], Ready::default(), process.admin, &counts, &stop).await?;
+    let admin = serve_admin(&["inventory"], Ready::default(), process.admin, &counts, &stop).await?;
     let pace =
         collector::Pace { heartbeat: Duration::from_secs(u64::from(args.heartbeat)), ..collector::Pace::default() };
     let member = connect_member(&args.member, "inventory", &counts).await?;
     let config = collector::Config {
         member,
         pace,
-        ready: shown.ready.clone(),
+        ready: admin.ready.clone(),
         counts,
         ..collector::Config::new(&args.member.cluster)
     };
     let lease = format!("caldera-inventory-{}", args.member.cluster);
-    while_active(&lease, process, &shown, client.clone(), stop, |active, _| async move {
+    while_active(&lease, process, &admin, client.clone(), stop, |active, _| async move {
         collector::run_collector(config, client, active).await;
         Ok(())
     })
@@ -359,8 +359,8 @@ pub async fn run_webhook(args: WebhookArgs) -> anyhow::Result<ExitCode> {
     let counts = WriteCounts::default();
     let client = connect_client(args.component.kubeconfig.as_deref(), "webhook", &counts).await?;
     let process = &args.component.process;
-    let shown = serve_admin(&["webhook"], Ready::default(), process.admin, &counts, &stop).await?;
-    serve_webhook(process, &args.serving, client, shown, stop).await
+    let admin = serve_admin(&["webhook"], Ready::default(), process.admin, &counts, &stop).await?;
+    serve_webhook(process, &args.serving, client, admin, stop).await
 }
 
 /// Serves the webhook.

@@ -242,10 +242,4 @@ impl HoldWindow {
             until: now.saturating_add(bounds.hold),
         }
     }
-
-    /// Until when it holds; `None` once that is over: then the attempt failed ([`FailedAttempts::failed_at`]).
-    #[must_use]
-    pub fn holds_until(&self, now: i64) -> Option<i64> {
-        (now < self.until).then_some(self.until)
-    }
 }
