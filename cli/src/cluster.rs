@@ -7,16 +7,13 @@ use std::{collections::BTreeMap, fmt::Write as _, path::Path, process::ExitCode}
 
 use anyhow::Context;
 use caldera_core::quantity::Quantity;
-use caldera_runtime::{
-    client::WriteCounts,
-    write::{Body, Failure, Write, execute_write},
-};
 use kube::Client;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
     args::{ClusterAction, ClusterNamesArgs, JobName},
+    change::{patch_tested, print_outcome, to_exit_code, write_current, write_to},
     components,
     job::requeue::requeue_all,
     live::Gap,
@@ -25,9 +22,6 @@ use crate::{
     repeat::{self, PrintedPage},
     view::{CORDON, JobKey, Member, PlacedJob, find_cordon, read_member, read_placed},
 };
-
-/// Times that a cluster may change while it is changed.
-const TRIES: usize = 5;
 
 pub async fn run_cluster(action: ClusterAction) -> anyhow::Result<ExitCode> {
     match action {
@@ -60,7 +54,7 @@ pub async fn run_cluster(action: ClusterAction) -> anyhow::Result<ExitCode> {
 }
 
 async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    components::connect_client(kubeconfig, "cluster", &WriteCounts::default()).await
+    components::connect_command(kubeconfig, "cluster").await
 }
 
 /// The JSON and YAML form.
@@ -145,37 +139,27 @@ fn describe_cluster(one: &Member) -> String {
 
 async fn cordon_clusters(args: ClusterNamesArgs, cordon: bool) -> anyhow::Result<ExitCode> {
     let client = connect(args.kubeconfig.as_deref()).await?;
-    let mut failed = false;
+    let mut all_done = true;
     for name in &args.names {
-        match cordon_cluster(&client, name, cordon).await {
-            Ok(done) => output::write_stdout(&format!("cluster {name} {done}\n")),
-            Err(error) => {
-                failed = true;
-                eprintln!("{}", output::escape_controls(&format!("caldera: cluster {name}: {error:#}")));
-            }
-        }
+        all_done &= print_outcome(&format!("cluster {name}"), cordon_cluster(&client, name, cordon).await);
     }
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(to_exit_code(all_done))
 }
 
 /// Cordons each, and requeues what is there. Jobs are gangs: one that has a part there is taken off all its clusters.
 async fn drain_clusters(args: ClusterNamesArgs) -> anyhow::Result<ExitCode> {
     let client = connect(args.kubeconfig.as_deref()).await?;
-    let mut whole = true;
+    let mut all_done = true;
     for name in &args.names {
-        match cordon_cluster(&client, name, true).await {
-            Ok(done) => output::write_stdout(&format!("cluster {name} {done}\n")),
-            Err(error) => {
-                whole = false;
-                eprintln!("{}", output::escape_controls(&format!("caldera: cluster {name}: {error:#}")));
-                continue;
-            }
+        if !print_outcome(&format!("cluster {name}"), cordon_cluster(&client, name, true).await) {
+            all_done = false;
+            continue;
         }
         let bindings = list_objects(&client, &objects::bindings(), None, None).await?.map_err(anyhow::Error::msg)?;
         let jobs = bindings.iter().filter_map(|binding| find_job_in(binding, name));
-        whole &= requeue_all(&client, jobs, &format!("cluster {name}")).await;
+        all_done &= requeue_all(&client, jobs, &format!("cluster {name}")).await;
     }
-    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(to_exit_code(all_done))
 }
 
 /// The workload in our hands that a binding sends to this cluster, and its namespace.
@@ -186,42 +170,32 @@ fn find_job_in(binding: &Value, cluster: &str) -> Option<(String, JobName)> {
 }
 
 async fn cordon_cluster(client: &Client, name: &str, cordon: bool) -> anyhow::Result<&'static str> {
-    for _ in 0..TRIES {
-        let found = get_object(client, &objects::clusters(), None, name).await?.map_err(anyhow::Error::msg)?;
+    let resource = objects::clusters();
+    let is_changed = write_current(client, async || {
+        let found = get_object(client, &resource, None, name).await?.map_err(anyhow::Error::msg)?;
         let cluster = found.context("there is no such cluster")?;
-        let Some(patch) = build_cordon(&cluster, cordon) else {
-            return Ok(if cordon { "is cordoned already" } else { "is not cordoned" });
-        };
-        let write = Write {
-            resource: objects::clusters(),
-            namespace: String::new(),
-            name: name.to_owned(),
-            subresource: None,
-            body: Body::JsonPatch(patch),
-        };
-        match execute_write(client, &write).await {
-            Ok(_) => return Ok(if cordon { "cordoned" } else { "uncordoned" }),
-            Err(Failure::Conflict(_)) => {}
-            Err(failure) => return Err(failure.into()),
-        }
-    }
-    anyhow::bail!("it changes all the time; try again")
+        let step = build_cordon(&cluster, cordon);
+        Ok(step.map(|step| write_to(&resource, &cluster, patch_tested(&cluster, [step]))))
+    });
+    Ok(match (is_changed.await?, cordon) {
+        (true, true) => "cordoned",
+        (true, false) => "uncordoned",
+        (false, true) => "is cordoned already",
+        (false, false) => "is not cordoned",
+    })
 }
 
 /// Adds or removes the one taint; nothing where it is so already.
 fn build_cordon(cluster: &Value, cordon: bool) -> Option<Value> {
-    let version =
-        json!({"op": "test", "path": "/metadata/resourceVersion", "value": cluster["metadata"]["resourceVersion"]});
     let taint = json!({"key": CORDON, "effect": "NoSchedule"});
-    let step = match (cordon, find_cordon(cluster)) {
-        (true, Some(_)) | (false, None) => return None,
+    match (cordon, find_cordon(cluster)) {
+        (true, Some(_)) | (false, None) => None,
         (true, None) if cluster["spec"]["taints"].is_array() => {
-            json!({"op": "add", "path": "/spec/taints/-", "value": taint})
+            Some(json!({"op": "add", "path": "/spec/taints/-", "value": taint}))
         }
-        (true, None) => json!({"op": "add", "path": "/spec/taints", "value": [taint]}),
-        (false, Some(at)) => json!({"op": "remove", "path": format!("/spec/taints/{at}")}),
-    };
-    Some(json!([version, step]))
+        (true, None) => Some(json!({"op": "add", "path": "/spec/taints", "value": [taint]})),
+        (false, Some(at)) => Some(json!({"op": "remove", "path": format!("/spec/taints/{at}")})),
+    }
 }
 
 #[cfg(test)]
@@ -243,14 +217,13 @@ mod tests {
 
     #[test]
     fn a_cordon_is_karmadas_taint_and_touches_no_other() {
-        let test = json!({"op": "test", "path": "/metadata/resourceVersion", "value": "7"});
         let taint = json!({"key": CORDON, "effect": "NoSchedule"});
         let other = json!({"key": "mine", "effect": "NoSchedule"});
-        let add = |path: &str, value: Value| Some(json!([test, {"op": "add", "path": path, "value": value}]));
+        let add = |path: &str, value: Value| Some(json!({"op": "add", "path": path, "value": value}));
         assert_eq!(build_cordon(&cluster(Value::Null), true), add("/spec/taints", json!([taint])));
         assert_eq!(build_cordon(&cluster(json!([other])), true), add("/spec/taints/-", taint.clone()));
         assert_eq!(build_cordon(&cluster(json!([taint])), true), None);
-        let remove = json!([test, {"op": "remove", "path": "/spec/taints/1"}]);
+        let remove = json!({"op": "remove", "path": "/spec/taints/1"});
         assert_eq!(build_cordon(&cluster(json!([other, taint])), false), Some(remove));
         assert_eq!(build_cordon(&cluster(json!([other])), false), None);
     }

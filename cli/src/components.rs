@@ -20,7 +20,7 @@ use caldera_runtime::{
     metric::{self, Leaders},
     serve::{self, Ready, SharedRegistry},
     shutdown,
-    tls::{Identity, RELOAD_EVERY, ServedTls, server_config_for},
+    tls::{Identity, RELOAD_EVERY, ServedTls, estimator_config_for, server_config_for},
 };
 use jiff::SignedDuration;
 use kube::Client;
@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     args::{
         ControllerArgs, EstimatorArgs, EstimatorsArgs, InventoryArgs, MemberArgs, Order, PlacingArgs, ProcessArgs,
-        QueueRulesArgs, SchedulerArgs, ServingArgs, WebhookArgs,
+        QueueRulesArgs, SchedulerArgs, ScopeArgs, ServingArgs, WebhookArgs,
     },
     stack,
     webhook_identity::webhook_identity,
@@ -49,6 +49,18 @@ pub async fn connect_client(
     let client = client::from_config(config, component, counts)?;
     client::check_server(&client, &server).await?;
     Ok(client)
+}
+
+/// The same for a command that changes nothing all the time, so that nobody counts its writes.
+pub async fn connect_command(kubeconfig: Option<&Path>, command: &str) -> anyhow::Result<Client> {
+    connect_client(kubeconfig, command, &WriteCounts::default()).await
+}
+
+/// The same, and the namespace that is asked for or is the kubeconfig's.
+pub async fn connect_scope(scope: &ScopeArgs, command: &str) -> anyhow::Result<(Client, String)> {
+    let client = connect_command(scope.kubeconfig.as_deref(), command).await?;
+    let namespace = scope.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+    Ok((client, namespace))
 }
 
 /// What a component shows of itself.
@@ -84,8 +96,8 @@ pub async fn run_controller(args: ControllerArgs) -> anyhow::Result<ExitCode> {
     let counts = WriteCounts::default();
     let client = connect_client(args.component.kubeconfig.as_deref(), "controller", &counts).await?;
     let process = &args.component.process;
-    let shown = serve_admin(&["controller"], Ready::default(), process.admin, &counts, &stop).await?;
-    lead_controller(process, &args.rules, client, shown, stop).await
+    let admin = serve_admin(&["controller"], Ready::default(), process.admin, &counts, &stop).await?;
+    lead_controller(process, &args.rules, client, admin, stop).await
 }
 
 /// Runs the controller while its lease is held.
@@ -93,16 +105,16 @@ pub(crate) async fn lead_controller(
     process: &ProcessArgs,
     rules: &QueueRulesArgs,
     client: Client,
-    shown: AdminServer,
+    admin: AdminServer,
     stop: CancellationToken,
 ) -> anyhow::Result<ExitCode> {
     let config = caldera_controller::Config {
-        ready: shown.ready.clone(),
-        registry: shown.registry.clone(),
+        ready: admin.ready.clone(),
+        registry: admin.registry.clone(),
         namespace: process.lease_namespace.clone(),
         ..controller_config(rules)
     };
-    while_active(CONTROLLER_LEASE, process, &shown, client.clone(), stop, |active, epoch| async move {
+    while_active(CONTROLLER_LEASE, process, &admin, client.clone(), stop, |active, epoch| async move {
         Ok(caldera_controller::run(caldera_controller::Config { epoch, ..config }, client, active).await?)
     })
     .await
@@ -143,8 +155,8 @@ pub async fn run_scheduler(args: SchedulerArgs) -> anyhow::Result<ExitCode> {
     let counts = WriteCounts::default();
     let client = connect_client(args.component.kubeconfig.as_deref(), "scheduler", &counts).await?;
     let process = &args.component.process;
-    let shown = serve_admin(&["scheduler"], Ready::default(), process.admin, &counts, &stop).await?;
-    lead_scheduler(process, &args.placing, client, shown, stop).await
+    let admin = serve_admin(&["scheduler"], Ready::default(), process.admin, &counts, &stop).await?;
+    lead_scheduler(process, &args.placing, client, admin, stop).await
 }
 
 /// Runs the scheduler while its lease is held.
@@ -152,19 +164,19 @@ pub(crate) async fn lead_scheduler(
     process: &ProcessArgs,
     placing: &PlacingArgs,
     client: Client,
-    shown: AdminServer,
+    admin: AdminServer,
     stop: CancellationToken,
 ) -> anyhow::Result<ExitCode> {
     let config = caldera_global_scheduler::Config {
-        ready: shown.ready.clone(),
-        registry: shown.registry.clone(),
+        ready: admin.ready.clone(),
+        registry: admin.registry.clone(),
         estimators: estimator_settings(&placing.estimators)?,
         empty_workloads: placing.enable_empty_workload_propagation,
         // A controller without a lease writes grants without an epoch. They are placed where there is no lease.
         grants: Some((process.lease_namespace.clone(), CONTROLLER_LEASE.to_owned())),
         ..caldera_global_scheduler::Config::default()
     };
-    while_active("caldera-scheduler", process, &shown, client.clone(), stop, |active, _| async move {
+    while_active("caldera-scheduler", process, &admin, client.clone(), stop, |active, _| async move {
         Ok(caldera_global_scheduler::run(config, client, active).await?)
     })
     .await
@@ -194,19 +206,19 @@ pub async fn run_collector(args: InventoryArgs) -> anyhow::Result<ExitCode> {
     let counts = WriteCounts::default();
     let client = connect_client(args.component.kubeconfig.as_deref(), "inventory", &counts).await?;
     let process = &args.component.process;
-    let shown = serve_admin(&["inventory"], Ready::default(), process.admin, &counts, &stop).await?;
+    let admin = serve_admin(&["inventory"], Ready::default(), process.admin, &counts, &stop).await?;
     let pace =
         collector::Pace { heartbeat: Duration::from_secs(u64::from(args.heartbeat)), ..collector::Pace::default() };
     let member = connect_member(&args.member, "inventory", &counts).await?;
     let config = collector::Config {
         member,
         pace,
-        ready: shown.ready.clone(),
+        ready: admin.ready.clone(),
         counts,
         ..collector::Config::new(&args.member.cluster)
     };
     let lease = format!("caldera-inventory-{}", args.member.cluster);
-    while_active(&lease, process, &shown, client.clone(), stop, |active, _| async move {
+    while_active(&lease, process, &admin, client.clone(), stop, |active, _| async move {
         collector::run_collector(config, client, active).await;
         Ok(())
     })
@@ -248,7 +260,7 @@ pub async fn run_estimator(args: EstimatorArgs) -> anyhow::Result<ExitCode> {
     let AdminServer { ready, .. } = serve_admin(&["estimator"], Ready::default(), args.admin, &counts, &stop).await?;
     let tls = match estimator_files(&args)? {
         Some(files) => Some(ServedTls::from_files(files, RELOAD_EVERY, |pems| {
-            caldera_estimator::tls::server_config(&read_identity(pems), pems.get(2).map(String::as_str))
+            estimator_config_for(&read_identity(pems), pems.get(2).map(String::as_str))
         })?),
         None => None,
     };
@@ -347,8 +359,8 @@ pub async fn run_webhook(args: WebhookArgs) -> anyhow::Result<ExitCode> {
     let counts = WriteCounts::default();
     let client = connect_client(args.component.kubeconfig.as_deref(), "webhook", &counts).await?;
     let process = &args.component.process;
-    let shown = serve_admin(&["webhook"], Ready::default(), process.admin, &counts, &stop).await?;
-    serve_webhook(process, &args.serving, client, shown, stop).await
+    let admin = serve_admin(&["webhook"], Ready::default(), process.admin, &counts, &stop).await?;
+    serve_webhook(process, &args.serving, client, admin, stop).await
 }
 
 /// Serves the webhook.

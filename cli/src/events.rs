@@ -6,7 +6,6 @@
 use std::process::ExitCode;
 
 use caldera_crds::workload::WorkloadKind;
-use caldera_runtime::client::WriteCounts;
 use jiff::Timestamp;
 use kube::Client;
 use serde::Serialize;
@@ -49,14 +48,12 @@ pub struct EventRow {
 }
 
 pub async fn run_events(args: EventsArgs) -> anyhow::Result<ExitCode> {
-    let client =
-        components::connect_client(args.scope.kubeconfig.as_deref(), "events", &WriteCounts::default()).await?;
-    repeat::print_page(args.watch, async || read_page(&client, &args).await).await
+    let (client, own) = components::connect_scope(&args.scope, "events").await?;
+    repeat::print_page(args.watch, async || read_page(&client, &own, &args).await).await
 }
 
-async fn read_page(client: &Client, args: &EventsArgs) -> anyhow::Result<PrintedPage> {
-    let own = args.scope.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
-    let namespace = (!args.all_namespaces).then_some(own.as_str());
+async fn read_page(client: &Client, own: &str, args: &EventsArgs) -> anyhow::Result<PrintedPage> {
+    let namespace = (!args.all_namespaces).then_some(own);
     let mut rows = list_rows(client, namespace).await?.map_err(anyhow::Error::msg)?;
     rows.retain(|row| {
         args.since.is_none_or(|since| row.age_seconds <= since)

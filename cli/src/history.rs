@@ -11,7 +11,6 @@ use caldera_controller::{
     settings::NAMESPACES,
 };
 use caldera_core::resources::ResourceName;
-use caldera_runtime::client::WriteCounts;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
@@ -19,9 +18,9 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    args::{HistoryArgs, UsageOutput},
+    args::HistoryArgs,
     components,
-    output::{self, Output, format_duration, format_table, quote_csv},
+    output::{self, format_duration, format_table, quote_csv},
 };
 
 /// The JSON and YAML form.
@@ -31,19 +30,13 @@ struct HistoryReport<'a> {
 }
 
 pub async fn run_history(args: HistoryArgs) -> anyhow::Result<ExitCode> {
-    let client = components::connect_client(args.kubeconfig.as_deref(), "history", &WriteCounts::default()).await?;
+    let client = components::connect_command(args.kubeconfig.as_deref(), "history").await?;
     let jobs = read_history(&client, args.lease_namespace.as_deref()).await?.list_jobs();
     let report = HistoryReport { jobs: select_jobs(&jobs, &args, Timestamp::now()) };
-    let form = match args.output {
-        UsageOutput::Csv => {
-            output::write_stdout(&format_csv(&report.jobs));
-            return Ok(ExitCode::SUCCESS);
-        }
-        UsageOutput::Table => Output::Table,
-        UsageOutput::Json => Output::Json,
-        UsageOutput::Yaml => Output::Yaml,
-    };
-    output::print_answer(form, &report, |_| format_jobs(&report.jobs))?;
+    match args.output.document() {
+        None => output::write_stdout(&format_csv(&report.jobs)),
+        Some(form) => output::print_answer(form, &report, |_| format_jobs(&report.jobs))?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -147,6 +140,7 @@ fn format_csv(jobs: &[&EndedJob]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::UsageOutput;
 
     fn ended(name: &str, result: &str, ended: &str) -> EndedJob {
         let job = json!({

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
+pub mod change;
 #[cfg(test)]
 mod chart;
 pub mod cluster;

@@ -14,7 +14,7 @@ async fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             let text = caldera_cli::output::describe_failure(&error);
-            eprintln!("caldera: {}", caldera_cli::output::escape_controls(&text));
+            caldera_cli::output::write_warning(&text);
             ExitCode::FAILURE
         }
     }

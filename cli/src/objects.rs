@@ -4,9 +4,9 @@
 //! objects.
 
 use anyhow::Context;
-use caldera_crds::{
-    names::caldera::{ADMISSION, GATE},
-    workload::WorkloadKind,
+pub use caldera_crds::{
+    object::{annotation_of, annotation_path, items, name_of, text},
+    trusted::is_queued,
 };
 use caldera_runtime::watch::{api_resource, list_json};
 use kube::{Api, Client, api::DynamicObject, core::ApiResource};
@@ -109,66 +109,10 @@ fn take_answer<T: Default>(answer: Result<T, kube::Error>, what: impl Fn() -> St
     }
 }
 
-/// The text at a JSON pointer; empty if there is none.
-pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// The list at a JSON pointer; empty if there is none.
-pub fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
-    object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
-}
-
-/// The name of an object.
-pub fn name_of(object: &Value) -> &str {
-    text(object, "/metadata/name")
-}
-
 /// `namespace/name`, or the name alone.
 pub fn key_of(object: &Value) -> String {
     match text(object, "/metadata/namespace") {
         "" => name_of(object).to_owned(),
         namespace => format!("{namespace}/{}", name_of(object)),
-    }
-}
-
-/// An annotation.
-pub fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
-    object.get("metadata")?.get("annotations")?.get(name)?.as_str()
-}
-
-/// A path of a JSON patch to an annotation.
-pub fn annotation_path(name: &str) -> String {
-    format!("/metadata/annotations/{}", name.replace('~', "~0").replace('/', "~1"))
-}
-
-/// Whether a ResourceBinding is in Caldera's hands: a Volcano Job's, or one with a gate or a record.
-pub fn is_queued(binding: &Value) -> bool {
-    let kind = WorkloadKind::parse(text(binding, "/spec/resource/apiVersion"), text(binding, "/spec/resource/kind"));
-    kind == Some(WorkloadKind::VolcanoJob) || [GATE, ADMISSION].iter().any(|name| annotation(binding, name).is_some())
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn an_annotation_is_escaped_in_a_path() {
-        assert_eq!(annotation_path("a.b/c~d"), "/metadata/annotations/a.b~1c~0d");
-    }
-
-    #[test]
-    fn a_volcano_job_and_whatever_has_a_gate_is_queued() {
-        let of = |api_version: &str, kind: &str, annotations: Value| {
-            is_queued(&json!({
-                "metadata": {"annotations": annotations},
-                "spec": {"resource": {"apiVersion": api_version, "kind": kind}},
-            }))
-        };
-        assert!(of("batch.volcano.sh/v1alpha1", "Job", Value::Null));
-        assert!(!of("apps/v1", "Deployment", json!({})));
-        assert!(of("apps/v1", "Deployment", json!({"caldera.dev/gate": "open"})));
     }
 }

@@ -62,7 +62,7 @@ pub fn print_painted<T: Serialize>(
 ) -> anyhow::Result<()> {
     let text = escape_controls(&format_answer(output, answer, text)?);
     let style = if matches!(output, Output::Table | Output::Wide) { Style::of_stdout() } else { Style::PLAIN };
-    write_bytes(style.paint(&text, column).as_bytes());
+    write_bytes(style.paint_words(&text, column).as_bytes());
     Ok(())
 }
 
@@ -104,12 +104,12 @@ pub fn format_list<T: Serialize>(
         ListOutput::Wide => Output::Wide,
         ListOutput::Table => {
             let style = Style::of_stdout();
-            let text = style.cut(&escape_controls(&text(false)));
-            return Ok(style.paint(&text, column));
+            let text = style.cut_lines(&escape_controls(&text(false)));
+            return Ok(style.paint_words(&text, column));
         }
     };
     let text = escape_controls(&format_answer(of, answer, text)?);
-    Ok(if of == Output::Wide { Style::of_stdout().paint(&text, column) } else { text })
+    Ok(if of == Output::Wide { Style::of_stdout().paint_words(&text, column) } else { text })
 }
 
 fn format_answer<T: Serialize>(
@@ -149,6 +149,11 @@ pub fn escape_controls(text: &str) -> String {
 /// reader has seen enough.
 pub fn write_stdout(text: &str) {
     write_bytes(escape_controls(text).as_bytes());
+}
+
+/// Writes a complaint to standard error, what a terminal would obey made visible.
+pub fn write_warning(text: &str) {
+    eprintln!("caldera: {}", escape_controls(text));
 }
 
 /// Writes a program of our own as it is.

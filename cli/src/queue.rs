@@ -8,7 +8,6 @@ use std::{fmt::Write as _, process::ExitCode};
 
 use caldera_controller::explain::{Amounts, InLine, QueueView, RunningLimit, list_queue, list_queues};
 use caldera_core::quantity::Quantity;
-use caldera_runtime::client::WriteCounts;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -48,7 +47,7 @@ struct One {
 }
 
 pub async fn run_queue(args: QueueArgs) -> anyhow::Result<ExitCode> {
-    let client = components::connect_client(args.kubeconfig.as_deref(), "queue", &WriteCounts::default()).await?;
+    let client = components::connect_command(args.kubeconfig.as_deref(), "queue").await?;
     let watch = args.watch;
     let (output, first) = (args.output, usize::from(args.first));
     let lease_namespace = args.lease_namespace.clone();
@@ -77,7 +76,7 @@ pub async fn run_queue(args: QueueArgs) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// If the server does not answer, or refuses.
 pub async fn pause_releases(args: PauseArgs) -> anyhow::Result<ExitCode> {
-    let client = components::connect_client(args.kubeconfig.as_deref(), "queue", &WriteCounts::default()).await?;
+    let client = components::connect_command(args.kubeconfig.as_deref(), "queue").await?;
     change::mark_paused(&client, Some(&args.reason)).await
 }
 
@@ -86,7 +85,7 @@ pub async fn pause_releases(args: PauseArgs) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// If the server does not answer, or refuses.
 pub async fn unpause_releases(args: UnpauseArgs) -> anyhow::Result<ExitCode> {
-    let client = components::connect_client(args.kubeconfig.as_deref(), "queue", &WriteCounts::default()).await?;
+    let client = components::connect_command(args.kubeconfig.as_deref(), "queue").await?;
     change::mark_paused(&client, None).await
 }
 

@@ -56,7 +56,7 @@ pub async fn print_page(watch: bool, read: impl AsyncFn() -> anyhow::Result<Prin
         return Ok(ExitCode::SUCCESS);
     }
     let on_screen = std::io::stdout().is_terminal();
-    let mut wanted = output::try_write(&frame(&page, on_screen));
+    let mut wanted = output::try_write(&frame_page(&page, on_screen));
     let mut trouble = String::new();
     while wanted {
         tokio::time::sleep(PAUSE).await;
@@ -65,7 +65,7 @@ pub async fn print_page(watch: bool, read: impl AsyncFn() -> anyhow::Result<Prin
                 trouble.clear();
                 let is_new = if on_screen { next != page } else { next.facts != page.facts };
                 if is_new {
-                    wanted = output::try_write(&frame(&next, on_screen));
+                    wanted = output::try_write(&frame_page(&next, on_screen));
                     page = next;
                 }
             }
@@ -81,7 +81,7 @@ pub async fn print_page(watch: bool, read: impl AsyncFn() -> anyhow::Result<Prin
     Ok(ExitCode::SUCCESS)
 }
 
-fn frame(page: &PrintedPage, on_screen: bool) -> String {
+fn frame_page(page: &PrintedPage, on_screen: bool) -> String {
     if on_screen { format!("{CLEAR}{}", page.text) } else { page.text.clone() }
 }
 
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn only_a_terminal_is_cleared() {
         let page = PrintedPage::new("x\n".to_owned(), &json!(1)).unwrap();
-        assert_eq!(frame(&page, false), "x\n");
-        assert_eq!(frame(&page, true), format!("{CLEAR}x\n"));
+        assert_eq!(frame_page(&page, false), "x\n");
+        assert_eq!(frame_page(&page, true), format!("{CLEAR}x\n"));
     }
 }

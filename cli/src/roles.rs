@@ -60,7 +60,7 @@ fn named_rule(group: &str, resource: &str, names: &[impl AsRef<str>], verbs: &[&
     json!({"apiGroups": [group], "resources": [resource], "resourceNames": names, "verbs": verbs})
 }
 
-fn labels() -> Value {
+fn common_labels() -> Value {
     json!({"app.kubernetes.io/part-of": "caldera"})
 }
 
@@ -69,7 +69,7 @@ fn bound_role(component: &str, namespace: Option<&str>, rules: Vec<Value>) -> [V
     let (group, name) = ("rbac.authorization.k8s.io", format!("caldera-{component}"));
     let (role, binding) =
         if namespace.is_some() { ("Role", "RoleBinding") } else { ("ClusterRole", "ClusterRoleBinding") };
-    let mut metadata = json!({"name": name, "labels": labels()});
+    let mut metadata = json!({"name": name, "labels": common_labels()});
     if let Some(namespace) = namespace {
         metadata["namespace"] = namespace.into();
     }
@@ -101,7 +101,7 @@ fn reader_roles() -> [Value; 2] {
         (OURS, &["clusterinventories", "federationtopologies"], READ),
     ];
     let role = |name: &str, rules: Vec<Value>| {
-        let metadata = json!({"name": name, "labels": labels()});
+        let metadata = json!({"name": name, "labels": common_labels()});
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules,
         })

@@ -13,7 +13,7 @@ use caldera_sandbox::{fleet, karmada, member};
 
 use crate::{
     args::{KarmadaSimArgs, MemberSimArgs, SandboxArgs},
-    components::connect_client,
+    components::connect_command,
     output,
     stack::Stack,
 };
@@ -64,7 +64,7 @@ fn claim_dir(dir: &Path) -> anyhow::Result<File> {
 /// Runs a member's stand-ins until a signal.
 pub async fn member_sim(args: MemberSimArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
-    let client = connect_client(args.kubeconfig.as_deref(), "member-sim", &WriteCounts::default()).await?;
+    let client = connect_command(args.kubeconfig.as_deref(), "member-sim").await?;
     let config = member::Config {
         nodes: args.nodes,
         default_run: Duration::try_from_secs_f64(args.default_run).context("--default-run is not a time")?,
@@ -79,7 +79,7 @@ pub async fn member_sim(args: MemberSimArgs) -> anyhow::Result<ExitCode> {
 /// Runs the Karmada stand-ins until a signal.
 pub async fn karmada_sim(args: KarmadaSimArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::on_signal();
-    let client = connect_client(args.kubeconfig.as_deref(), "karmada", &WriteCounts::default()).await?;
+    let client = connect_command(args.kubeconfig.as_deref(), "karmada").await?;
     karmada::run(karmada::Config::default(), client, stop).await?;
     Ok(ExitCode::SUCCESS)
 }

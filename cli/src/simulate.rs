@@ -37,7 +37,7 @@ pub async fn run_simulate(args: SimulateArgs) -> anyhow::Result<ExitCode> {
     let asked = match read_input(&args).await {
         Ok(asked) => asked,
         Err(error) if error.is::<WrongInput>() => {
-            eprintln!("caldera: {}", output::escape_controls(&error.to_string()));
+            output::write_warning(&error.to_string());
             return Ok(ExitCode::from(2));
         }
         Err(error) => return Err(error),

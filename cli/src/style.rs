@@ -37,7 +37,7 @@ impl Style {
     }
 
     /// Colours the word that begins each line, and the words of a column, where they say how something is.
-    pub fn paint(self, text: &str, column: &str) -> String {
+    pub fn paint_words(self, text: &str, column: &str) -> String {
         if !self.is_coloured {
             return text.to_owned();
         }
@@ -56,7 +56,7 @@ impl Style {
     }
 
     /// Lines no longer than the terminal is wide: what is cut ends in an ellipsis.
-    pub fn cut(self, text: &str) -> String {
+    pub fn cut_lines(self, text: &str) -> String {
         let Some(width) = self.width else { return text.to_owned() };
         let mut cut = String::with_capacity(text.len());
         for line in text.lines() {
@@ -109,14 +109,14 @@ mod tests {
     #[test]
     fn a_word_that_says_how_something_is_has_a_colour_on_a_terminal_alone() {
         let text = "NAME  STATE\nerror  Running\nx     Running  Failed\n";
-        assert_eq!(Style::PLAIN.paint(text, "STATE"), text);
+        assert_eq!(Style::PLAIN.paint_words(text, "STATE"), text);
         let painted = "NAME  STATE\n\u{1b}[31merror\u{1b}[0m  Running\nx     \u{1b}[32mRunning\u{1b}[0m  Failed\n";
-        assert_eq!(COLOURED.paint(text, "STATE"), painted);
+        assert_eq!(COLOURED.paint_words(text, "STATE"), painted);
     }
 
     #[test]
     fn a_line_is_no_longer_than_the_terminal_is_wide() {
-        assert_eq!(COLOURED.cut("0123456789\n0123456789a\n"), "0123456789\n012345678\u{2026}\n");
-        assert_eq!(Style::PLAIN.cut("0123456789a"), "0123456789a");
+        assert_eq!(COLOURED.cut_lines("0123456789\n0123456789a\n"), "0123456789\n012345678\u{2026}\n");
+        assert_eq!(Style::PLAIN.cut_lines("0123456789a"), "0123456789a");
     }
 }

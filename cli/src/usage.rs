@@ -11,7 +11,6 @@ use caldera_controller::{
     usage::{self, Account, Month, Usage, UsageHistory},
 };
 use caldera_core::resources::ResourceName;
-use caldera_runtime::client::WriteCounts;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
@@ -19,9 +18,9 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    args::{UsageArgs, UsageBy, UsageOutput},
+    args::{UsageArgs, UsageBy},
     components,
-    output::{self, Output, format_table, quote_csv},
+    output::{self, format_table, quote_csv},
 };
 
 /// The JSON and YAML form.
@@ -47,19 +46,13 @@ struct UsageRow {
 }
 
 pub async fn run_usage(args: UsageArgs) -> anyhow::Result<ExitCode> {
-    let client = components::connect_client(args.kubeconfig.as_deref(), "usage", &WriteCounts::default()).await?;
+    let client = components::connect_command(args.kubeconfig.as_deref(), "usage").await?;
     let history = read_history(&client, args.lease_namespace.as_deref()).await?;
     let report = make_report(&history, args.month, &args.by);
-    let form = match args.output {
-        UsageOutput::Csv => {
-            output::write_stdout(&format_csv(&report, &args.by));
-            return Ok(ExitCode::SUCCESS);
-        }
-        UsageOutput::Table => Output::Table,
-        UsageOutput::Json => Output::Json,
-        UsageOutput::Yaml => Output::Yaml,
-    };
-    output::print_answer(form, &report, |_| format_report(&report, &args.by))?;
+    match args.output.document() {
+        None => output::write_stdout(&format_csv(&report, &args.by)),
+        Some(form) => output::print_answer(form, &report, |_| format_report(&report, &args.by))?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -107,15 +100,10 @@ fn make_report(history: &UsageHistory, month: Option<Month>, by: &[UsageBy]) -> 
 
 /// Thousandths of an hour, rounded to the nearest, of so many billionths of a unit-second.
 fn format_hours(resource: &ResourceName, nano_seconds: i128) -> String {
-    let unit = if counts_bytes(resource) { 1 << 30 } else { 1 };
+    let unit = if resource.counts_bytes() { 1 << 30 } else { 1 };
     let thousandth = 3_600_000_i128 * 1000 * unit;
     let hours = nano_seconds.saturating_add(thousandth / 2) / thousandth;
     format!("{}.{:03}", hours / 1000, hours % 1000)
-}
-
-fn counts_bytes(resource: &ResourceName) -> bool {
-    matches!(resource.as_str(), "memory" | "storage" | "ephemeral-storage")
-        || resource.as_str().starts_with("hugepages-")
 }
 
 fn list_resources(report: &UsageReport) -> Vec<&ResourceName> {
@@ -139,7 +127,7 @@ fn format_report(report: &UsageReport, by: &[UsageBy]) -> String {
     let resources = list_resources(report);
     let titles: Vec<String> = resources
         .iter()
-        .map(|name| match counts_bytes(name) {
+        .map(|name| match name.counts_bytes() {
             true => format!("{} GIB-HOURS", name.as_str().to_uppercase()),
             false => format!("{} HOURS", name.as_str().to_uppercase()),
         })

@@ -7,10 +7,7 @@ use caldera_controller::explain::{
 };
 use caldera_core::gang::WorkloadRef;
 use caldera_crds::{karmada::work::ResourceBinding, workload::WorkloadKind};
-use caldera_runtime::{
-    client::{WriteCounts, describe_error},
-    clock::format_time,
-};
+use caldera_runtime::{client::describe_error, clock::format_time};
 use kube::{Api, Client, api::DynamicObject};
 use serde::Serialize;
 
@@ -36,7 +33,7 @@ struct Answer {
 }
 
 pub async fn run_why(args: WhyArgs) -> anyhow::Result<ExitCode> {
-    let client = components::connect_client(args.kubeconfig.as_deref(), "why", &WriteCounts::default()).await?;
+    let client = components::connect_command(args.kubeconfig.as_deref(), "why").await?;
     let namespace = args.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let mut live = live::read_undecided(&client, Some(&namespace), args.lease_namespace.as_deref()).await?;
     let forecast = Forecast::of_live(&mut live, args.assume_run_for, expected_start::FOR_ONE).await?;
@@ -132,7 +129,7 @@ async fn placed_at(client: &Client, binding: Option<&str>) -> Option<String> {
     Some(format_time(status.last_scheduled_time?.0))
 }
 
-fn headline(verdict: Verdict) -> &'static str {
+fn name_verdict(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Waiting => "WAITS",
         Verdict::MayStart => "MAY START NOW",
@@ -149,7 +146,7 @@ fn headline(verdict: Verdict) -> &'static str {
 
 fn format_answer(answer: &Answer, wide: bool) -> String {
     let job = &answer.explanation;
-    let mut text = format!("{} {}  [{}]\n", job.workload, headline(job.verdict), job.token);
+    let mut text = format!("{} {}  [{}]\n", job.workload, name_verdict(job.verdict), job.token);
     let _ = writeln!(text, "  {}\n", job.sentence);
     write_facts(&mut text, answer);
     if !job.path.is_empty() && !matches!(job.verdict, Verdict::Finished) {

@@ -12,7 +12,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use caldera_cli::objects::{self, annotation, items, name_of, text};
+use caldera_cli::objects::{self, annotation_of, items, name_of, text};
 use caldera_runtime::{
     tls::Authority,
     watch::api_resource,
@@ -351,7 +351,7 @@ fn moving_jobs(sandbox: &Sandbox) {
     let requeued = said(&["job", "requeue", "mindspore-cpu"]);
     assert!(requeued.starts_with("vcjob/mindspore-cpu requeued: the job was taken off"), "{requeued}");
     let binding = sandbox.binding("mindspore-cpu-job");
-    let eviction = annotation(&binding, "caldera.dev/eviction").unwrap_or_default();
+    let eviction = annotation_of(&binding, "caldera.dev/eviction").unwrap_or_default();
     assert!(eviction.contains("Restarted"), "{binding:#}");
     sandbox.until_state("mindspore-cpu", "Running");
     sandbox.fails(&["job", "requeue", "deployment/web", "-n", "default"], "only Volcano Jobs are requeued");
@@ -409,7 +409,7 @@ fn uninstall_leaves_no_gate_closed_and_nothing_of_ours_and_what_runs_runs_on() {
     });
     // The split job has its record and its copies, and no pod of those that ran was touched.
     let split = sandbox.binding("mindspore-cpu-job");
-    assert!(annotation(&split, "caldera.dev/plan").is_some() && items(&split, "/spec/clusters").len() == 2);
+    assert!(annotation_of(&split, "caldera.dev/plan").is_some() && items(&split, "/spec/clusters").len() == 2);
     let hooks = sandbox.get(&mutating(), None, OURS).unwrap();
     let names: Vec<&str> = items(&hooks, "/webhooks").iter().map(|hook| text(hook, "/name")).collect();
     assert_eq!(names, ["works.plan.caldera.dev"]);

@@ -145,7 +145,7 @@ fn racks(count: usize) -> (Vec<ClusterName>, Vec<Capacity>) {
             .collect()
     };
     let capacity = |cluster: usize| {
-        let mut inventory = Inventory::new();
+        let mut inventory = Inventory::default();
         let rack = |r: usize| HyperNode {
             name: format!("rack-{r:02}"),
             tier: 1,

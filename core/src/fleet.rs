@@ -10,6 +10,7 @@
 
 mod eviction;
 mod queue_capacity;
+mod reserved_clusters;
 mod selected_labels;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ use std::{
 pub use crate::place::{Queue, Queues};
 pub use eviction::EvictedPods;
 pub use queue_capacity::{AWAY, takes_jobs};
+pub use reserved_clusters::{choose_reserved_clusters, list_reserved_clusters};
 use selected_labels::Selected;
 use unseen_pods::{count_unseen, free_capacity, pods_seen, sort_by_age};
 

@@ -88,7 +88,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    fn count(&mut self, finished: bool) -> &mut u32 {
+    fn count_mut(&mut self, finished: bool) -> &mut u32 {
         if finished { &mut self.finished } else { &mut self.bound }
     }
 }
@@ -101,12 +101,6 @@ struct OwnedPods {
 }
 
 impl Inventory {
-    /// Knows nothing yet.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// True once both nodes and pods were listed. HyperNodes are told before, or there are none.
     #[must_use]
     pub fn is_complete(&self) -> bool {
@@ -216,7 +210,7 @@ impl Inventory {
     /// without tasks), the last ones, as the member's controllers take them.
     #[must_use]
     pub fn capacity_without(&self, gone: &BTreeMap<&WorkloadRef, RemovedPods>) -> Capacity {
-        self.capacity_with_freed(&self.freed(gone))
+        self.capacity_with_freed(&self.sum_freed(gone))
     }
 
     fn capacity_with_freed(&self, freed: &BTreeMap<&str, Amounts>) -> Capacity {
@@ -399,7 +393,7 @@ impl Inventory {
             }
             if let Some(owner) = &held.owner {
                 let pods = owned.entry((key.namespace(), owner)).or_default();
-                *pods.seen.count(held.request.is_none()) += 1;
+                *pods.seen.count_mut(held.request.is_none()) += 1;
                 if let Some(request) = &held.request {
                     pods.held = Arc::new(pods.held.plus(request));
                 }
@@ -432,7 +426,7 @@ impl Inventory {
         }
         if let Some(owner) = &held.owner {
             let pods = self.owners.entry((Arc::clone(key.namespace()), Arc::clone(owner))).or_default();
-            *pods.seen.count(held.request.is_none()) += 1;
+            *pods.seen.count_mut(held.request.is_none()) += 1;
             if let Some(request) = &held.request {
                 pods.held = self.requests.intern_value(pods.held.plus(request));
             }
@@ -458,7 +452,7 @@ impl Inventory {
         if let Some(owner) = held.owner {
             let owner = (Arc::clone(key.namespace()), owner);
             if let Some(pods) = self.owners.get_mut(&owner) {
-                *pods.seen.count(held.request.is_none()) -= 1;
+                *pods.seen.count_mut(held.request.is_none()) -= 1;
                 if let Some(request) = &held.request {
                     pods.held = self.requests.intern_value(pods.held.minus(request));
                 }

@@ -13,6 +13,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 const NANO: i128 = 1_000_000_000;
 const MAX_NANO: i128 = (i64::MAX as i128) * NANO;
+const DECIMAL: [(&str, i128); 6] = [
+    ("E", 1_000_000_000_000_000_000),
+    ("P", 1_000_000_000_000_000),
+    ("T", 1_000_000_000_000),
+    ("G", 1_000_000_000),
+    ("M", 1_000_000),
+    ("k", 1_000),
+];
+const BINARY: [(&str, i128); 6] =
+    [("Ei", 1 << 60), ("Pi", 1 << 50), ("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
 
 /// Which family of suffixes a quantity was written with; only [`fmt::Display`] looks at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -289,17 +299,6 @@ impl Scale {
 
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const DECIMAL: [(&str, i128); 7] = [
-            ("E", 1_000_000_000_000_000_000),
-            ("P", 1_000_000_000_000_000),
-            ("T", 1_000_000_000_000),
-            ("G", 1_000_000_000),
-            ("M", 1_000_000),
-            ("k", 1_000),
-            ("", 1),
-        ];
-        const BINARY: [(&str, i128); 6] =
-            [("Ei", 1 << 60), ("Pi", 1 << 50), ("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
         if self.nano % NANO != 0 {
             let (divisor, suffix) = if self.nano % 1_000_000 == 0 {
                 (1_000_000, "m")
@@ -314,13 +313,8 @@ impl fmt::Display for Quantity {
         if units == 0 {
             return f.write_str("0");
         }
-        if self.suffixes == Suffixes::Binary {
-            if let Some((suffix, size)) = BINARY.iter().find(|(_, size)| units % size == 0) {
-                return write!(f, "{}{suffix}", units / size);
-            }
-            return write!(f, "{units}");
-        }
-        match DECIMAL.iter().find(|(_, size)| units % size == 0) {
+        let sizes = if self.suffixes == Suffixes::Binary { &BINARY } else { &DECIMAL };
+        match sizes.iter().find(|(_, size)| units % size == 0) {
             Some((suffix, size)) => write!(f, "{}{suffix}", units / size),
             None => write!(f, "{units}"),
         }

@@ -40,13 +40,18 @@ impl ResourceName {
             || (name.contains('/') && self.is_counted())
     }
 
+    /// Whether its amounts are bytes.
+    #[must_use]
+    pub fn counts_bytes(&self) -> bool {
+        let name = self.as_str();
+        matches!(name, "memory" | "storage" | "ephemeral-storage") || name.starts_with("hugepages-")
+    }
+
     /// `nano` billionths of this resource, shown as people write it: bytes in `Ki`, `Mi`, `Gi`.
     #[must_use]
     pub fn amount(&self, nano: i128) -> Quantity {
-        let counts_bytes = matches!(self.as_str(), "memory" | "storage" | "ephemeral-storage")
-            || self.as_str().starts_with("hugepages-");
         let amount = Quantity::from_nano(nano);
-        if counts_bytes { amount.in_binary() } else { amount }
+        if self.counts_bytes() { amount.in_binary() } else { amount }
     }
 }
 

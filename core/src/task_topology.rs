@@ -34,10 +34,10 @@ impl TaskTopology {
     pub fn count_unmet(&self, clusters: &[Vec<u32>]) -> u64 {
         let pods_of = |pods: &Vec<u32>, task: usize| u64::from(pods.get(task).copied().unwrap_or_default());
         let together = |group: &Vec<usize>| {
-            clusters.iter().map(|pods| pairs(group, |task| pods_of(pods, task))).fold(0, u64::saturating_add)
+            clusters.iter().map(|pods| count_pairs(group, |task| pods_of(pods, task))).fold(0, u64::saturating_add)
         };
         let all = |group: &Vec<usize>| {
-            pairs(group, |task| clusters.iter().map(|pods| pods_of(pods, task)).fold(0, u64::saturating_add))
+            count_pairs(group, |task| clusters.iter().map(|pods| pods_of(pods, task)).fold(0, u64::saturating_add))
         };
         let cut = self.affine.iter().map(|group| all(group).saturating_sub(together(group)));
         cut.chain(self.anti_affine.iter().map(together)).fold(0, u64::saturating_add)
@@ -45,7 +45,7 @@ impl TaskTopology {
 }
 
 /// Pairs among so many pods of a group's tasks: half of what the square of their sum is above the sum of their squares.
-fn pairs(group: &[usize], pods: impl Fn(usize) -> u64) -> u64 {
+fn count_pairs(group: &[usize], pods: impl Fn(usize) -> u64) -> u64 {
     let pods = |task: &usize| u128::from(pods(*task));
     let pairs = match group {
         [own] => pods(own) * pods(own).saturating_sub(1) / 2,

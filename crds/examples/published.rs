@@ -132,7 +132,7 @@ fn main() {
             json.iter().map(|json| serde_json::from_slice::<Part>(json).unwrap().shapes.len()).sum()
         });
         let (reading, changes) = measured(|| before.changes_since(None).unwrap());
-        let mut inventory = Inventory::new();
+        let mut inventory = Inventory::default();
         let began = Instant::now();
         changes.into_iter().for_each(|change| _ = inventory.apply_change(change));
         println!("  a start: parsed in {parsing:?}, read in {reading:?}, applied in {:?}", began.elapsed());
@@ -174,7 +174,7 @@ fn fleet(own_labels: bool) {
     let inventories: Vec<Inventory> = all
         .iter()
         .map(|published| {
-            let mut inventory = Inventory::new();
+            let mut inventory = Inventory::default();
             published.changes_since(None).unwrap().into_iter().for_each(|change| _ = inventory.apply_change(change));
             inventory
         })

@@ -17,6 +17,7 @@ pub mod largest_job;
 pub mod links;
 pub mod manifests;
 pub mod names;
+pub mod object;
 pub mod placement;
 pub mod published;
 pub mod queue_access;

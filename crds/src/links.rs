@@ -98,7 +98,7 @@ pub struct Links {
 
 /// The condition [`ACCEPTED`] that an object should have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
+pub struct AcceptedCondition {
     /// Its status: whether everything in the object counts.
     pub accepted: bool,
     /// Token.
@@ -137,11 +137,15 @@ impl Links {
 
     /// The condition of each object, by name, for the existing clusters and the groups that the links make of them.
     #[must_use]
-    pub fn said(&self, clusters: &BTreeSet<&str>, near: &[LinkedGroups]) -> BTreeMap<String, Said> {
+    pub fn accepted_conditions(
+        &self,
+        clusters: &BTreeSet<&str>,
+        near: &[LinkedGroups],
+    ) -> BTreeMap<String, AcceptedCondition> {
         let (_, wrong) = self.read();
         let said = |(name, object): (&String, &FederationTopology)| {
             let wrong = wrong.get(name.as_str()).map(Vec::as_slice).unwrap_or_default();
-            (name.clone(), said(object, wrong, clusters, near))
+            (name.clone(), accepted_condition(object, wrong, clusters, near))
         };
         self.objects.iter().map(said).collect()
     }
@@ -224,7 +228,12 @@ fn read_link(link: &Link) -> Result<split::Link, String> {
     Ok(split::Link { from, to, latency, bandwidth })
 }
 
-fn said(object: &FederationTopology, wrong: &[String], clusters: &BTreeSet<&str>, near: &[LinkedGroups]) -> Said {
+fn accepted_condition(
+    object: &FederationTopology,
+    wrong: &[String],
+    clusters: &BTreeSet<&str>,
+    near: &[LinkedGroups],
+) -> AcceptedCondition {
     let named = object.spec.links.iter().flat_map(|link| link.from.iter().chain(&link.to));
     let unknown: BTreeSet<&str> = named.map(String::as_str).filter(|name| !clusters.contains(name)).collect();
     let mut parts = wrong.to_vec();
@@ -233,11 +242,15 @@ fn said(object: &FederationTopology, wrong: &[String], clusters: &BTreeSet<&str>
         parts.push(format!("there is no cluster {}", names.join(", ")));
     }
     if parts.is_empty() {
-        return Said { accepted: true, reason: ACCEPTED, message: join_bounded(&describe_groups(object, near)) };
+        return AcceptedCondition {
+            accepted: true,
+            reason: ACCEPTED,
+            message: join_bounded(&describe_groups(object, near)),
+        };
     }
     let reason = if wrong.is_empty() { "UnknownCluster" } else { "Malformed" };
     let message = format!("{}; the rest counts", join_bounded(&parts));
-    Said { accepted: false, reason, message }
+    AcceptedCondition { accepted: false, reason, message }
 }
 
 /// `campus: m1 m2, m3 m4`, for each of the object's tiers.
@@ -286,10 +299,10 @@ mod tests {
         links
     }
 
-    fn say(links: &Links, clusters: &[&str]) -> BTreeMap<String, Said> {
+    fn say(links: &Links, clusters: &[&str]) -> BTreeMap<String, AcceptedCondition> {
         let names: Vec<ClusterName> = clusters.iter().map(|name| ClusterName::from(*name)).collect();
         let near = links.merge_topology().group_by_links(&names.iter().collect::<Vec<_>>());
-        links.said(&clusters.iter().copied().collect(), &near)
+        links.accepted_conditions(&clusters.iter().copied().collect(), &near)
     }
 
     #[test]

@@ -146,14 +146,6 @@ fn retain_keys(object: &mut Value, keys: &[&str]) {
     }
 }
 
-/// Every definition of others: Karmada's and Volcano's. [`cluster_crd`] is not among them.
-#[must_use]
-pub fn upstream_crds() -> Vec<Value> {
-    let mut all = karmada_crds();
-    all.extend(volcano_crds());
-    all
-}
-
 /// What a Karmada host has.
 #[must_use]
 pub fn karmada_crds() -> Vec<Value> {

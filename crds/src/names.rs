@@ -106,8 +106,6 @@ pub mod volcano {
     pub const QUEUE: &str = "volcano.sh/queue-name";
     /// Older annotation for the queue of a workload.
     pub const QUEUE_OLD: &str = "scheduling.volcano.sh/queue-name";
-    /// Pod annotation: its PodGroup.
-    pub const GROUP: &str = "scheduling.k8s.io/group-name";
     /// Pod label and annotation: its job.
     pub const JOB_NAME: &str = "volcano.sh/job-name";
     /// Pod label and annotation: its job's namespace.

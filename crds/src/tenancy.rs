@@ -25,6 +25,7 @@ use crate::{
         ALL_JOBS_PREEMPTABLE, DEFAULT_QUEUE, MAX_JOB, MAX_RUNNING_JOBS, MAX_RUNNING_JOBS_PER_NAMESPACE,
         MAX_WAITING_JOBS, MAX_WAITING_JOBS_PER_NAMESPACE, NAMESPACE_OPT_IN, NAMESPACE_OPT_IN_VALUE, NAMESPACE_SELECTOR,
     },
+    object::annotation_of,
     selector::parse_selector,
 };
 
@@ -52,8 +53,7 @@ impl NamespaceSelector {
     /// Of a Queue; `None` where it has none.
     #[must_use]
     pub fn of_queue(queue: &Value) -> Option<Self> {
-        let annotations = queue.pointer("/metadata/annotations")?;
-        annotations.get(NAMESPACE_SELECTOR)?.as_str().map(Self::parse)
+        annotation_of(queue, NAMESPACE_SELECTOR).map(Self::parse)
     }
 
     /// As written.
@@ -129,10 +129,6 @@ pub(crate) fn list_unreadable(queue: &Value) -> Vec<(&'static str, String)> {
 #[must_use]
 pub fn evicts_all_jobs(queue: &Value) -> bool {
     annotation_of(queue, ALL_JOBS_PREEMPTABLE) == Some("true")
-}
-
-fn annotation_of<'a>(queue: &'a Value, name: &str) -> Option<&'a str> {
-    queue.pointer("/metadata/annotations")?.get(name)?.as_str()
 }
 
 fn read_count(text: &str) -> Result<u32, String> {

@@ -23,6 +23,7 @@ use crate::{
         caldera::{ADMISSION, EPOCH, EVICTION, GATE, GATE_CLOSED, PLAN, PRIORITY, SCHEDULER_NAME},
         karmada::{BINDING_FINALIZER, BINDING_ID},
     },
+    object::{annotation_of, text},
     workload::WorkloadKind,
 };
 
@@ -203,15 +204,11 @@ fn is_of_workload(binding: &Value) -> bool {
 }
 
 /// Whether a binding is in Caldera's hands: a Volcano Job's, or one with a gate or a record.
-fn is_queued(binding: &Value) -> bool {
-    let of = |field: &str| binding.pointer(field).and_then(Value::as_str).unwrap_or_default();
-    let kind = WorkloadKind::parse(of("/spec/resource/apiVersion"), of("/spec/resource/kind"));
+#[must_use]
+pub fn is_queued(binding: &Value) -> bool {
+    let kind = WorkloadKind::parse(text(binding, "/spec/resource/apiVersion"), text(binding, "/spec/resource/kind"));
     kind == Some(WorkloadKind::VolcanoJob)
         || [GATE, ADMISSION].into_iter().any(|name| annotation_of(binding, name).is_some())
-}
-
-fn annotation_of<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
-    object.get("metadata")?.get("annotations")?.get(name)?.as_str()
 }
 
 /// Whether it is suspended and has no record.
@@ -359,5 +356,18 @@ mod tests {
         assert_eq!(find_protected_change(Some(&old), &new), None);
         old["metadata"]["annotations"][GATE] = "closed".into();
         assert!(find_protected_change(Some(&old), &new).is_some());
+    }
+
+    #[test]
+    fn a_volcano_job_and_whatever_has_a_gate_is_queued() {
+        let of = |api_version: &str, kind: &str, annotations: Value| {
+            is_queued(&json!({
+                "metadata": {"annotations": annotations},
+                "spec": {"resource": {"apiVersion": api_version, "kind": kind}},
+            }))
+        };
+        assert!(of("batch.volcano.sh/v1alpha1", "Job", Value::Null));
+        assert!(!of("apps/v1", "Deployment", json!({})));
+        assert!(of("apps/v1", "Deployment", json!({GATE: "open"})));
     }
 }

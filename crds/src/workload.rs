@@ -208,7 +208,7 @@ pub fn running_estimate(object: &Value) -> Option<i64> {
     };
     annotations::running_estimate(object)
         .or_else(|| object["spec"]["runningEstimate"].as_str().and_then(duration::whole_seconds))
-        .or_else(|| layout::follow(object, deadline).as_i64())
+        .or_else(|| layout::follow_path(object, deadline).as_i64())
         .filter(|seconds| *seconds > 0)
 }
 

@@ -119,15 +119,17 @@ fn selection() {
         let binding = binding(input);
         let listed = input["clusters"].as_array().cloned().unwrap_or_default();
         let clusters: Vec<place::Cluster> = listed.iter().map(|listed| cluster(&listed["cluster"])).collect();
+        let assigned =
+            |name: &str| binding.previous.iter().find(|one| one.cluster == name).map_or(0, |one| one.replicas);
         let candidates = listed.iter().zip(&clusters).map(|(listed, cluster)| {
             let estimated = listed["estimatedReplicas"].as_i64().unwrap_or(binding.replicas);
             let allocatable = if binding.replicas == 0 { 0 } else { estimated };
             ScoredCluster {
                 cluster,
                 score: listed["score"].as_i64().unwrap_or(0),
-                tier: filter::tier(&binding, cluster).unwrap_or(0),
+                tier: Filter::new(&binding).tier(cluster).unwrap_or(0),
                 allocatable,
-                available: allocatable + binding.assigned(&cluster.name),
+                available: allocatable + assigned(&cluster.name),
             }
         });
         let names = |value: &Value| -> Vec<String> {
@@ -151,6 +153,20 @@ fn selection() {
     report("selection", &vectors, &["int32-overflow"], check);
 }
 
+/// The plugin of Karmada that gives a reason.
+fn plugin_of(reason: &FilterReason<'_>) -> &'static str {
+    match reason {
+        FilterReason::NotSelected => "ClusterAffinity",
+        FilterReason::Evicting => "ClusterEviction",
+        FilterReason::Taint(_) => "TaintToleration",
+        FilterReason::NoApi => "APIEnablement",
+        FilterReason::Lacks(_) => "SpreadConstraint",
+        FilterReason::GroupElsewhere => "WorkloadAffinity",
+        FilterReason::GroupThere => "WorkloadAntiAffinity",
+        FilterReason::NotReady => panic!("not a reason of Karmada's"),
+    }
+}
+
 #[test]
 fn filters() {
     let vectors = read_vectors("filters");
@@ -170,7 +186,7 @@ fn filters() {
                 fit.insert(cluster.name.clone());
             } else {
                 first.push(reasons[0]);
-                let named = |reason: &FilterReason<'_>| (reason.plugin().unwrap().to_string(), reason.to_string());
+                let named = |reason: &FilterReason<'_>| (plugin_of(reason).to_owned(), reason.to_string());
                 unfit.push((cluster.name.clone(), reasons.iter().map(named).collect()));
             }
         }

@@ -121,7 +121,7 @@ mod tests {
             ready: true,
             ..Node::default()
         };
-        let mut inventory = Inventory::new();
+        let mut inventory = Inventory::default();
         inventory.apply_change(Change::Nodes(nodes.iter().enumerate().map(node).collect()));
         inventory.apply_change(Change::Pods(vec![]));
         inventory.capacity()

@@ -9,4 +9,3 @@ pub mod answer;
 pub mod limits;
 pub mod question;
 pub mod serve;
-pub mod tls;

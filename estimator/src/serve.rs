@@ -130,11 +130,11 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> s
         threads: Arc::new(Semaphore::new(THREADS)),
     });
     tokio::spawn(follow_member(Arc::clone(&shared), config.ready, shutdown.clone()));
-    serve_bounded(config.listener, config.tls, routes(shared), bounds(), shutdown).await
+    serve_bounded(config.listener, config.tls, build_routes(shared), connection_bounds(), shutdown).await
 }
 
 /// A scheduler keeps few connections and gives an answer three seconds.
-fn bounds() -> Bounds {
+fn connection_bounds() -> Bounds {
     Bounds { connections: 64, request: Duration::from_secs(15), ..Bounds::default() }
 }
 
@@ -157,7 +157,7 @@ async fn follow_member(shared: Arc<Shared>, ready: Ready, shutdown: Cancellation
                 None => return,
             },
             Some(event) = changes.recv() => {
-                let mut view = shared.view();
+                let mut view = shared.lock_view();
                 view.apply_update(event.update);
                 ready.set_ready(view.inventory.is_complete());
             }
@@ -193,7 +193,7 @@ impl View {
 }
 
 impl Shared {
-    fn view(&self) -> MutexGuard<'_, View> {
+    fn lock_view(&self) -> MutexGuard<'_, View> {
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -208,10 +208,10 @@ impl Shared {
             None => {
                 tracing::warn!(cluster = self.cluster, "Karmada knows no such cluster; nothing is known of it");
                 members.keep_only(&[]);
-                *self.view() = View::default();
+                *self.lock_view() = View::default();
             }
         }
-        self.view().object = cluster;
+        self.lock_view().object = cluster;
     }
 
     fn check_cluster(&self, cluster: &str) -> Result<(), Status> {
@@ -223,8 +223,8 @@ impl Shared {
 
     fn max_replicas(&self, request: &MaxAvailableReplicasRequest) -> Result<MaxAvailableReplicasResponse, Status> {
         self.check_cluster(&request.cluster)?;
-        let capacity = self.view().capacity();
-        let max_replicas = answer_max_replicas(request, capacity.as_deref()).map_err(|error| refuse(&error))?;
+        let capacity = self.lock_view().capacity();
+        let max_replicas = answer_max_replicas(request, capacity.as_deref()).map_err(|error| refuse_message(&error))?;
         Ok(MaxAvailableReplicasResponse { max_replicas })
     }
 
@@ -233,8 +233,8 @@ impl Shared {
         request: &MaxAvailableComponentSetsRequest,
     ) -> Result<MaxAvailableComponentSetsResponse, Status> {
         self.check_cluster(&request.cluster)?;
-        let capacity = self.view().capacity();
-        let max_sets = answer_max_sets(request, capacity.as_deref()).map_err(|error| refuse(&error))?;
+        let capacity = self.lock_view().capacity();
+        let max_sets = answer_max_sets(request, capacity.as_deref()).map_err(|error| refuse_message(&error))?;
         Ok(MaxAvailableComponentSetsResponse { max_sets })
     }
 
@@ -244,8 +244,8 @@ impl Shared {
     ) -> Result<UnschedulableReplicasResponse, Status> {
         self.check_cluster(&request.cluster)?;
         let Some(of) = request.resource.clone() else { return Err(Status::invalid_argument("it names no resource")) };
-        check_reference(&of).map_err(|error| refuse(&error))?;
-        let Some(cluster) = self.view().object.clone() else {
+        check_reference(&of).map_err(|error| refuse_message(&error))?;
+        let Some(cluster) = self.lock_view().object.clone() else {
             return Err(Status::unavailable("Karmada knows no such cluster"));
         };
         let list = async {
@@ -265,7 +265,7 @@ impl Shared {
 }
 
 /// The status of a request that can not be read.
-fn refuse(error: &impl Error) -> Status {
+fn refuse_message(error: &impl Error) -> Status {
     Status::invalid_argument(error.to_string())
 }
 
@@ -287,7 +287,7 @@ impl Shared {
     }
 }
 
-fn routes(shared: Arc<Shared>) -> Router {
+fn build_routes(shared: Arc<Shared>) -> Router {
     let path = |method: &str| format!("/{SERVICE}/{method}");
     Router::new()
         .route(

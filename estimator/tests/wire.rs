@@ -18,16 +18,13 @@ use caldera_crds::estimator::{
         UnschedulableReplicasResponse,
     },
 };
-use caldera_estimator::{
-    serve::{Config, run},
-    tls,
-};
+use caldera_estimator::serve::{Config, run};
 use caldera_global_scheduler::estimators::client::{EstimatorClient, EstimatorError, Trust};
 use caldera_runtime::{
     client::WriteCounts,
     clock::SystemClock,
     serve::Ready,
-    tls::{Authority, Identity, ServedTls, install_provider},
+    tls::{Authority, Identity, ServedTls, estimator_config_for, install_provider},
 };
 use caldera_sandbox::fleet::{Config as FleetConfig, Fleet};
 use http_body_util::{BodyExt, Full};
@@ -203,7 +200,7 @@ async fn only_who_shows_a_certificate_is_answered() {
         |name: &str| authority.issue_server_identity(name, &["localhost"], &["127.0.0.1".parse().unwrap()]).unwrap();
     let client_authority = Authority::new("clients").unwrap();
     let client = client_authority.issue_client_identity("karmada-scheduler").unwrap();
-    let served = tls::server_config(&identity("estimator"), Some(&client_authority.cert_pem)).unwrap();
+    let served = estimator_config_for(&identity("estimator"), Some(&client_authority.cert_pem)).unwrap();
     let world = world(Some(served.into())).await;
     let ask = |ca: Option<&str>, identity: Option<Identity>, insecure| {
         let trust = Trust { ca_pem: ca.map(ToOwned::to_owned), identity, insecure };
@@ -235,7 +232,7 @@ async fn a_certificate_that_is_renewed_is_shown_to_who_asks_next() {
     let ((old_ca, old), (new_ca, new)) = (signed(), signed());
     write(&old);
     let served = ServedTls::from_files(files.to_vec(), Duration::from_millis(20), |pems| {
-        tls::server_config(&Identity { cert_pem: pems[0].clone(), key_pem: pems[1].clone() }, None)
+        estimator_config_for(&Identity { cert_pem: pems[0].clone(), key_pem: pems[1].clone() }, None)
     });
     let world = world(Some(served.unwrap())).await;
     let ask = |ca: &str| {

@@ -35,7 +35,7 @@ static CAPACITY: LazyLock<Capacity> = LazyLock::new(|| {
             ..Node::default()
         }
     };
-    let mut inventory = Inventory::new();
+    let mut inventory = Inventory::default();
     inventory.apply_change(Change::Nodes((0..24).map(node).collect()));
     inventory.apply_change(Change::Pods(vec![]));
     inventory.capacity()

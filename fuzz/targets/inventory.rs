@@ -28,7 +28,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
 fn follow(objects: &[ClusterInventory]) {
     let mut set = Set::default();
     let mut known: Option<Published> = None;
-    let mut inventory = Inventory::new();
+    let mut inventory = Inventory::default();
     for object in objects {
         if object.cluster().is_none() {
             continue;
@@ -61,7 +61,7 @@ fn publish_again(contents: &Contents) {
 }
 
 fn capacity(contents: &Contents) -> caldera_core::inventory::Capacity {
-    let mut inventory = Inventory::new();
+    let mut inventory = Inventory::default();
     inventory.apply_change(Change::Nodes(contents.nodes.values().cloned().collect()));
     inventory.apply_change(Change::Pods(contents.pods.values().cloned().collect()));
     inventory.capacity()

@@ -3,10 +3,12 @@
 mod assumed;
 mod ended_job;
 mod first_status;
+mod grants;
 mod parity;
 mod ranking;
 mod staying;
 mod topology;
+mod writes;
 
 use std::collections::BTreeMap;
 
@@ -267,61 +269,6 @@ fn what_is_not_released_is_left_alone() {
     assert_eq!(verdict(&mut index(&[9], &[binding(2)])).step, Step::Rest);
 }
 
-/// Where the job's minimum is below the sum of its tasks' own, those do not count (Volcano, `CheckTaskMinAvailable`).
-#[test]
-fn a_gang_of_several_tasks_may_be_granted_less_than_each_task_wants() {
-    let task = |name: &str, replicas: u32| {
-        json!({
-            "name": name, "replicas": replicas, "minAvailable": replicas,
-            "template": {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}},
-        })
-    };
-    let mut workload = job(0, 3);
-    workload["spec"]["tasks"] = json!([task("launcher", 1), task("worker", 8)]);
-    let mut object = binding(3);
-    let admission =
-        json!({"queue": "q", "priority": 0, "copies": 1, "tasks": {"launcher": 1, "worker": 2}, "charged": {}});
-    object["metadata"]["annotations"]["caldera.dev/admission"] = admission.to_string().into();
-    let mut index = index(&[20], &[workload, object]);
-    assert_eq!(targets(&verdict(&mut index).step), [("m0".to_owned(), 3)]);
-}
-
-#[test]
-fn a_gang_that_is_granted_less_than_before_is_cut() {
-    let mut index = index(&[4, 2], &[job(6, 2), binding(6)]);
-    let mut object = placed(binding(6), &mut index);
-    let admission = json!({"queue": "q", "priority": 0, "copies": 1, "tasks": {"w": 3}, "charged": {}});
-    object["metadata"]["annotations"]["caldera.dev/admission"] = admission.to_string().into();
-    index.update_binding(Binding::parse_binding(&object).unwrap());
-    // From the smallest part first.
-    assert_eq!(targets(&verdict(&mut index).step), [("m0".to_owned(), 3)]);
-}
-
-#[test]
-fn never_more_than_was_admitted() {
-    let mut grown = index(&[20], &[job(9, 2), binding(4)]);
-    assert_eq!(targets(&verdict(&mut grown).step), [("m0".into(), 4)]);
-    let mut too_few = index(&[20], &[job(9, 6), binding(4)]);
-    let Step::Refuse { reason: "Unschedulable", message, clear: false } = verdict(&mut too_few).step else {
-        panic!("not refused");
-    };
-    assert!(message.contains("needs 6 pods and 4 were admitted"), "{message}");
-}
-
-/// Four partitions of four, of which three are needed; a record from before partitions were granted whole says fourteen
-/// pods.
-#[test]
-fn a_grant_that_cuts_a_partition_is_placed_without_it() {
-    let mut workload = job(16, 12);
-    workload["spec"]["tasks"][0]["partitionPolicy"] =
-        json!({"totalPartitions": 4, "partitionSize": 4, "minPartitions": 3});
-    let mut world = index(&[9, 9], &[workload.clone(), binding(14)]);
-    assert_eq!(targets(&verdict(&mut world).step), [("m0".into(), 4), ("m1".into(), 8)]);
-    let mut too_few = index(&[9, 9], &[workload, binding(11)]);
-    let Step::Refuse { message, .. } = verdict(&mut too_few).step else { panic!("not refused") };
-    assert!(message.contains("task w needs 12 pods and 11 were admitted"), "{message}");
-}
-
 #[test]
 fn what_is_placed_and_said_needs_no_write() {
     let mut world = index(&[3, 4], &[job(6, 6), binding(6)]);
@@ -369,25 +316,6 @@ fn promised_room_is_not_given_twice() {
         ),
         [("m1".into(), 2)]
     );
-}
-
-#[test]
-fn a_gang_smaller_than_it_wants_grows_where_it_is_not_moved() {
-    let mut world = index(&[3], &[job(6, 2), binding(6)]);
-    let verdict_now = verdict(&mut world);
-    assert!(verdict_now.awaits_capacity);
-    let object = placed(binding(6), &mut world);
-    world.update_binding(Binding::parse_binding(&object).unwrap());
-    let same = verdict(&mut world);
-    assert_eq!((same.step, same.awaits_capacity), (Step::Rest, true));
-    set_cores(&mut world, 0, 5);
-    assert_eq!(targets(&verdict(&mut world).step), [("m0".into(), 5)]);
-    // Not once it is done there, whatever the record still allows.
-    let mut done = object;
-    done["status"]["aggregatedStatus"] =
-        json!([{"clusterName": "m0", "applied": true, "status": {"state": {"phase": "Completed"}}}]);
-    world.update_binding(Binding::parse_binding(&done).unwrap());
-    assert_eq!(verdict(&mut world).step, Step::Rest);
 }
 
 #[test]
@@ -445,14 +373,6 @@ fn a_triggered_reschedule_starts_afresh_with_its_own_room() {
 }
 
 #[test]
-fn a_duplicated_job_never_runs_in_more_clusters_than_it_was_admitted_for() {
-    let mut object = binding(2);
-    object["spec"]["placement"] = json!({});
-    let mut world = index(&[9, 9, 9], &[job(2, 2), object]);
-    assert_eq!(targets(&verdict(&mut world).step), [("m0".into(), 2)]);
-}
-
-#[test]
 fn a_workload_that_makes_no_sense_is_told_and_stops_nobody() {
     let mut garbage = job(2, 2);
     garbage["spec"]["tasks"][0]["replicas"] = json!("many");
@@ -461,88 +381,6 @@ fn a_workload_that_makes_no_sense_is_told_and_stops_nobody() {
         panic!("not refused");
     };
     assert!(message.contains("spec.tasks[0].replicas"), "{message}");
-}
-
-#[test]
-fn one_patch_places_with_a_precondition_and_touches_nothing_else() {
-    let mut world = index(&[2, 4], &[job(6, 6), binding(6)]);
-    let Step::Place(decision) = verdict(&mut world).step else { panic!("not placed") };
-    let Body::JsonPatch(patch) = binding_writes::place_binding(&world.bindings[&key()], &decision).body else {
-        panic!("no patch")
-    };
-    let mut object = binding(6);
-    let before = object.clone();
-    let operations: json_patch::Patch = serde_json::from_value(patch.clone()).unwrap();
-    // The server holds the version that the test names.
-    json_patch::patch(&mut object, &operations).unwrap();
-    assert_eq!(patch[0], json!({"op": "test", "path": "/metadata/resourceVersion", "value": "7"}));
-    assert_eq!(object["spec"]["clusters"], json!([{"name": "m0", "replicas": 2}, {"name": "m1", "replicas": 4}]));
-    object["spec"].as_object_mut().unwrap().remove("clusters");
-    for key in ["caldera.dev/plan", "policy.karmada.io/applied-placement"] {
-        assert!(object["metadata"]["annotations"].as_object_mut().unwrap().remove(key).is_some());
-    }
-    assert_eq!(object, before);
-    assert_eq!(
-        binding_writes::success_message(&decision.targets),
-        "Binding has been scheduled successfully. Result: {m0:2, m1:4}"
-    );
-}
-
-#[test]
-fn the_status_patch_keeps_other_conditions_and_the_time_of_the_last_change() {
-    let mut object = binding(6);
-    object["status"]["conditions"] = json!([
-        {"type": "FullyApplied", "status": "True"},
-        {"type": "Scheduled", "status": "True", "reason": "Success", "lastTransitionTime": "2020-01-01T00:00:00Z"},
-    ]);
-    let binding = Binding::parse_binding(&object).unwrap();
-    let now = "2026-01-01T00:00:00Z".parse().unwrap();
-    let Body::MergePatch(patch) = binding_writes::write_scheduled(&binding, None, None, now).body else {
-        panic!("no patch")
-    };
-    assert_eq!(patch["status"]["conditions"][0], json!({"type": "FullyApplied", "status": "True"}));
-    assert_eq!(patch["status"]["conditions"][1]["lastTransitionTime"], "2020-01-01T00:00:00Z");
-    assert_eq!(patch["status"]["schedulerObservedGeneration"], 2);
-    assert_eq!(patch["status"].get("lastScheduledTime"), None);
-    let Body::MergePatch(patch) = binding_writes::write_refused(&binding, "Unschedulable", "why", now).body else {
-        panic!()
-    };
-    assert_eq!(patch["status"]["conditions"][1]["lastTransitionTime"], "2026-01-01T00:00:00Z");
-}
-
-#[test]
-fn a_status_is_built_of_the_binding_as_it_is_when_it_is_sent() {
-    let mut cache = Cache::default();
-    let observe = |cache: &mut Cache, change: &dyn Fn(&mut Value)| {
-        let mut object = binding(6);
-        change(&mut object);
-        cache.apply_bindings(false, Event::Applied(Binding::parse_binding(&object).unwrap()));
-    };
-    observe(&mut cache, &|_| {});
-    let placed = cache.bindings[&key()].clone();
-    let mut confirmations = Confirmations::default();
-    (0..3).for_each(|_| confirmations.add(&placed, None, Some(now())));
-    // Karmada has added its finalizer and a condition meanwhile.
-    observe(&mut cache, &|object| {
-        object["metadata"]["resourceVersion"] = "8".into();
-        object["status"]["conditions"] = json!([{"type": "FullyApplied", "status": "True"}]);
-    });
-    let Some((_, Some(write))) = confirmations.take_next(&cache.bindings, true, now()) else { panic!("not sent") };
-    let Body::MergePatch(patch) = write.body else { panic!("no patch") };
-    assert_eq!(patch["metadata"]["resourceVersion"], "8");
-    assert_eq!(patch["status"]["conditions"][0]["type"], "FullyApplied");
-    // What it would confirm was taken away, or is another binding's.
-    let meta = |name: &'static str, value: Value| {
-        move |object: &mut Value| {
-            object["metadata"]["resourceVersion"] = "9".into();
-            object["metadata"][name] = value.clone();
-        }
-    };
-    observe(&mut cache, &meta("generation", 3.into()));
-    assert_eq!(confirmations.take_next(&cache.bindings, true, now()), Some((key(), None)));
-    observe(&mut cache, &meta("uid", "another".into()));
-    assert_eq!(confirmations.take_next(&cache.bindings, true, now()), Some((key(), None)));
-    assert_eq!(confirmations.take_next(&cache.bindings, true, now()), None);
 }
 
 #[test]
@@ -573,36 +411,4 @@ fn pods_that_a_member_starts_only_together_are_not_divided_over_members() {
         }
         assert_eq!(targets(&verdict(&mut world).step), goes);
     }
-}
-
-/// Whoever could write a plan could bring the scheduler down: two clusters of 4294967295 pods are more than a number
-/// holds.
-#[test]
-fn a_plan_of_absurd_numbers_is_replaced_by_what_was_admitted() {
-    let mut forged = binding(4);
-    let share = json!({"tasks": {"w": {"replicas": u32::MAX, "minAvailable": u32::MAX}}, "minAvailable": u32::MAX});
-    let plan = json!({"clusters": {"m0": share, "m1": share}});
-    let applied = forged["spec"]["placement"].to_string();
-    forged["metadata"]["annotations"]["caldera.dev/plan"] = plan.to_string().into();
-    forged["metadata"]["annotations"]["policy.karmada.io/applied-placement"] = applied.into();
-    forged["spec"]["clusters"] = json!([{"name": "m0", "replicas": i32::MAX}, {"name": "m1", "replicas": i32::MAX}]);
-    let mut index = index(&[10, 10], &[job(4, 4), forged]);
-    let verdict = verdict(&mut index);
-    assert_eq!(targets(&verdict.step).iter().map(|(_, pods)| pods).sum::<i64>(), 4, "{verdict:?}");
-}
-
-#[test]
-fn while_there_is_no_room_each_answer_lets_one_status_go() {
-    let (mut confirmations, bindings) = (Confirmations::default(), BTreeMap::new());
-    let placed = Binding::parse_binding(&binding(6)).unwrap();
-    (0..3).for_each(|_| confirmations.add(&placed, None, Some(now())));
-    let sends = |confirmations: &mut Confirmations, has_room: bool| {
-        confirmations.take_next(&bindings, has_room, now()).is_some()
-    };
-    assert!(!sends(&mut confirmations, false));
-    confirmations.observe_answer();
-    confirmations.observe_answer();
-    assert!(sends(&mut confirmations, false), "placements would hold it up for ever");
-    assert!(!sends(&mut confirmations, false), "statuses would hold placements up");
-    assert!(sends(&mut confirmations, true) && sends(&mut confirmations, true));
 }

@@ -116,7 +116,9 @@ impl Stage {
             .fallback_service(server.router())
             .layer(from_fn(judge));
         let host = Client::new(router, "default");
-        for crd in manifests::upstream_crds().into_iter().chain(manifests::federation_crds()) {
+        for crd in
+            manifests::karmada_crds().into_iter().chain(manifests::volcano_crds()).chain(manifests::federation_crds())
+        {
             create(&host, "customresourcedefinitions", crd).await;
         }
         for crd in manifests::karmada_crds().into_iter().chain([manifests::cluster_crd()]) {

@@ -175,23 +175,40 @@ pub fn server_config(identity: &Identity) -> Result<Arc<rustls::ServerConfig>, T
 /// # Errors
 /// If a PEM is unusable.
 pub fn server_config_for(identity: &Identity, client_ca: Option<&str>) -> Result<Arc<rustls::ServerConfig>, TlsError> {
+    build_config(identity, client_ca, rustls::DEFAULT_VERSIONS, &["h2", "http/1.1"])
+}
+
+/// The same by TLS 1.3 and HTTP/2 alone, as Karmada sets up its estimators.
+///
+/// # Errors
+/// If a PEM is unusable.
+pub fn estimator_config_for(
+    identity: &Identity,
+    client_ca: Option<&str>,
+) -> Result<Arc<rustls::ServerConfig>, TlsError> {
+    build_config(identity, client_ca, &[&rustls::version::TLS13], &["h2"])
+}
+
+fn build_config(
+    identity: &Identity,
+    client_ca: Option<&str>,
+    versions: &[&'static rustls::SupportedProtocolVersion],
+    protocols: &[&str],
+) -> Result<Arc<rustls::ServerConfig>, TlsError> {
     install_provider();
     let (certs, key) = parse_identity(identity)?;
-    let builder = rustls::ServerConfig::builder();
+    let builder = rustls::ServerConfig::builder_with_protocol_versions(versions);
     let builder = match client_ca {
         None => builder.with_no_client_auth(),
         Some(pem) => builder.with_client_cert_verifier(client_verifier(pem)?),
     };
     let mut config = builder.with_single_cert(certs, key).map_err(|source| TlsError::Config { source })?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
     Ok(Arc::new(config))
 }
 
 /// Takes clients whose certificate one of these authorities has signed.
-///
-/// # Errors
-/// If the PEM is unusable.
-pub fn client_verifier(pem: &str) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+fn client_verifier(pem: &str) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     let verifier = WebPkiClientVerifier::builder(Arc::new(parse_roots(pem)?)).build();
     verifier.map_err(|error| TlsError::Pem { what: "client CA", message: error.to_string() })
 }

@@ -8,11 +8,10 @@ use std::{
 };
 
 use caldera_core::{
-    fleet::takes_jobs,
+    fleet::{choose_reserved_clusters, list_reserved_clusters},
     gang::{ClusterName, Gang, TaskName},
     inventory::{self, Capacity},
     place::{self, Cluster, Decision},
-    quantity::Quantity,
     queue::{CapacityGrowth, Fit, FitClass, ReservedClusters},
     resources::{ResourceName, Resources},
 };
@@ -23,9 +22,6 @@ use crate::{
     time::Millis,
     world::{Hold, Job, Shape, World},
 };
-
-/// Clusters looked at alone before several are looked at together.
-const LOOKS: usize = 8;
 
 /// Where a job stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -217,40 +213,17 @@ impl<'w> Site<'w> {
         place::place_binding(&question(shape, &shape.gang, clusters)).is_ok()
     }
 
-    /// The clusters to keep for a job that does not fit now, and what it lacks there, as the controller finds them: as
-    /// few as can hold it once what runs there is gone, those with the most free first.
+    /// The clusters to keep for a job that does not fit now, and what it lacks there, as the controller finds them.
     pub fn keep(&mut self, job: usize, vain: &[ClusterName]) -> Option<ReservedClusters> {
         let shape = &self.world.jobs[job].shape;
-        let least = &shape.least;
-        let tolerations = &shape.binding.placement.tolerations;
-        let mut emptied: Vec<(&Cluster, Capacity, Resources)> = self
-            .members
-            .clusters()
-            .into_iter()
-            .filter(|(cluster, _)| takes_jobs(cluster, |taint| taint.tolerated_by(tolerations)))
-            .filter(|(cluster, _)| !vain.iter().any(|vain| vain.as_str() == cluster.name))
-            .map(|(cluster, capacity)| (cluster, capacity.emptied(), capacity.free()))
-            .collect();
-        emptied.sort_by_cached_key(|(cluster, _, free)| (Reverse(covered(least, free)), cluster.name.clone()));
-        let alone = (0..emptied.len().min(LOOKS)).map(|i| i..i + 1);
-        let together = std::iter::successors(Some(2), |n| Some(n * 2)).take_while(|n| *n < emptied.len() * 2);
-        let together = together.map(|n| 0..n.min(emptied.len()));
-        let decision = alone.chain(together).find_map(|some| {
-            let clusters = emptied[some].iter().map(|(cluster, capacity, _)| (*cluster, capacity)).collect();
-            place::place_binding(&question(shape, &shape.gang, clusters)).ok()
-        })?;
-        let chosen = |name: &str| decision.targets.iter().any(|target| target.cluster == name);
-        let mut free = Resources::new();
-        emptied.iter().filter(|(cluster, ..)| chosen(&cluster.name)).for_each(|(.., there)| free.add(there));
-        let scarce = least.iter().filter(|(name, amount)| *amount > free.get(name.as_str()));
-        let mut resources: Vec<ResourceName> = scarce.map(|(name, _)| name.clone()).collect();
-        if resources.is_empty() {
-            // There is enough of everything, in pieces that are too small.
-            let pods = |name: &ResourceName| name.as_str() == ResourceName::PODS;
-            resources = least.iter().map(|(name, _)| name.clone()).filter(|name| !pods(name)).collect();
-        }
-        let clusters = decision.targets.iter().map(|target| target.cluster.as_str().into()).collect();
-        Some(ReservedClusters { clusters, resources })
+        let emptied = self.members.clusters().into_iter();
+        choose_reserved_clusters(
+            &shape.least,
+            &shape.binding.placement.tolerations,
+            vain,
+            emptied.map(|(cluster, capacity)| (cluster, capacity.emptied(), capacity.free())),
+            |clusters| place::place_binding(&question(shape, &shape.gang, clusters)).ok(),
+        )
     }
 
     fn place(
@@ -260,7 +233,7 @@ impl<'w> Site<'w> {
         kept: &[&ReservedClusters],
     ) -> Result<Vec<Part>, place::NotPlaced> {
         let shape = &self.world.jobs[job].shape;
-        let barred = barred(shape, kept);
+        let barred = list_reserved_clusters(&shape.least, kept);
         let queue = self.world.jobs[job].queue.as_str();
         let (all, linked, queues) = self.members.all();
         let index: HashMap<&str, usize> = all.iter().enumerate().map(|(i, (one, _))| (one.name.as_str(), i)).collect();
@@ -275,18 +248,11 @@ impl<'w> Site<'w> {
     /// A decision's parts.
     #[must_use]
     pub fn parts(&self, job: usize, gang: &Arc<Gang>, decision: &Decision) -> Vec<Part> {
-        let by_plan = |cluster: &str| -> Option<Vec<u32>> {
-            let share = decision.plan.as_ref()?.clusters.get(cluster)?;
-            Some(gang.tasks.iter().map(|task| share.tasks.get(&task.name).map_or(0, |share| share.replicas)).collect())
-        };
-        let by_replicas = |replicas: i64| match gang.tasks.as_slice() {
-            [_] if replicas > 0 => vec![u32::try_from(replicas).unwrap_or(u32::MAX)],
-            tasks => tasks.iter().map(|task| task.replicas).collect(),
-        };
+        let mut pods = decision.pods_by_cluster(gang);
         let domains = decision.plan.as_ref().map(|plan| plan.pinned_domains()).unwrap_or_default();
         let pinned = |cluster: &str| domains.get(cluster).cloned().unwrap_or_default();
         let part = |target: &place::Target| {
-            let pods = by_plan(&target.cluster).unwrap_or_else(|| by_replicas(target.replicas));
+            let pods = pods.remove(&target.cluster)?;
             let cluster = self.members.index(&target.cluster)?;
             Some(Part { job, cluster, pods, gang: Arc::clone(gang), within: pinned(&target.cluster) })
         };
@@ -418,12 +384,6 @@ impl Site<'_> {
     }
 }
 
-/// Clusters that are kept for others, of something that this asks for.
-fn barred<'a>(shape: &Shape, kept: &[&'a ReservedClusters]) -> BTreeSet<&'a str> {
-    let asks = |kept: &&&ReservedClusters| kept.resources.iter().any(|name| !shape.least.get(name.as_str()).is_zero());
-    kept.iter().filter(asks).flat_map(|kept| &kept.clusters).map(ClusterName::as_str).collect()
-}
-
 fn question<'a>(shape: &'a Shape, gang: &'a Gang, clusters: Vec<(&'a Cluster, &'a Capacity)>) -> place::Request<'a> {
     place::Request { binding: &shape.binding, gang, whole: shape.whole, previous: None, clusters, linked: &[] }
 }
@@ -452,15 +412,6 @@ fn given_back(capacity: &Capacity, holds: &[&Hold]) -> Capacity {
         }
     }
     capacity.with(after)
-}
-
-/// Thousandths of what is asked that are free: of the resource that is shortest.
-fn covered(asked: &Resources, free: &Resources) -> i128 {
-    let part = |(name, amount): (&ResourceName, Quantity)| {
-        let asked = amount.as_nano();
-        (asked > 0).then(|| free.get(name.as_str()).as_nano().saturating_mul(1_000) / asked)
-    };
-    asked.iter().filter_map(part).min().unwrap_or(0)
 }
 
 /// A job with fewer pods than it wants runs longer, in proportion; more pods (copies) are no faster.

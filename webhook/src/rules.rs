@@ -8,7 +8,8 @@ use crate::{
     decide::{
         binding_gate::{GatedBinding, gate_binding},
         hyper_job::validate_hyper_job,
-        job::{Seed, default_job_review, default_long_job, validate_job},
+        job::validate_job,
+        job_defaults::{Seed, default_job_review, default_long_job},
         namespace_access::{find_default_queue, refuse_namespace},
         protected_fields::{refuse_forged_binding, refuse_forged_work},
         queue::{default_queue_review, validate_queue},

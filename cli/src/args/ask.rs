@@ -198,6 +198,18 @@ pub enum UsageOutput {
     Yaml,
 }
 
+impl UsageOutput {
+    /// The form that other answers have too; none for CSV.
+    pub const fn document(self) -> Option<Output> {
+        match self {
+            Self::Table => Some(Output::Table),
+            Self::Csv => None,
+            Self::Json => Some(Output::Json),
+            Self::Yaml => Some(Output::Yaml),
+        }
+    }
+}
+
 #[derive(Debug, ClapArgs)]
 pub struct UnpauseArgs {
     /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.

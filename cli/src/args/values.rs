@@ -1,5 +1,7 @@
 //! Values of arguments that have a form of their own.
 
+use std::fmt;
+
 use caldera_core::quantity::Quantity;
 use caldera_crds::workload::WorkloadKind;
 use caldera_sandbox::member::NodeGroup;
@@ -11,6 +13,12 @@ pub struct JobName {
     pub kind: WorkloadKind,
     /// Name in its namespace.
     pub name: String,
+}
+
+impl fmt::Display for JobName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.kind.aliases()[0], self.name)
+    }
 }
 
 /// Reads `NAME` or `KIND/NAME`.

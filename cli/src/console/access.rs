@@ -62,7 +62,7 @@ pub struct Access {
 impl Access {
     /// Whether he may see this job.
     #[must_use]
-    pub fn sees(&self, job: &JobView<'_>) -> bool {
+    pub fn may_see(&self, job: &JobView<'_>) -> bool {
         self.kinds.contains(&job.key.kind) || self.owned.contains(&(job.key.namespace.clone(), job.key.kind))
     }
 }
@@ -134,7 +134,7 @@ impl Gatekeeper {
             .into();
         let asked = async |was_good: bool| {
             let Some(user) = self.let_in(token, was_good).await? else { return Ok(None) };
-            self.ask(user, named, pairs()).await.map(|guest| Some(Arc::new(guest)))
+            self.review_guest(user, named, pairs()).await.map(|guest| Some(Arc::new(guest)))
         };
         self.known.get(&digest, asked).await.map_err(Refusal::Failed)?.ok_or(Refusal::Unknown)
     }
@@ -152,7 +152,7 @@ impl Gatekeeper {
         Ok(user)
     }
 
-    async fn ask(
+    async fn review_guest(
         &self,
         user: UserInfo,
         named: Option<&str>,

@@ -96,7 +96,7 @@ struct Names {
 
 /// All, or those in which he has jobs, and the queues above them.
 fn list_names(asked: PageQuery<'_>, lines: &[QueueLine]) -> Names {
-    let own = || asked.seen.jobs().filter(|job| asked.access.sees(job));
+    let own = || asked.seen.jobs().filter(|job| asked.access.may_see(job));
     let used: BTreeSet<&str> = own().map(|job| job.queue()).collect();
     let mut queues = BTreeSet::new();
     let mut above: Vec<&str> = Vec::new();
@@ -259,7 +259,7 @@ fn add_cut(html: &mut Html, length: usize) {
 /// A link to what he may see.
 fn name_job(asked: PageQuery<'_>, job: &JobView<'_>) -> Html {
     let mut html = Html::new();
-    if asked.access.sees(job) {
+    if asked.access.may_see(job) {
         let key = job.key;
         let label = format!("{}/{}", key.namespace, key.command_name());
         html.link(&["jobs", &key.namespace, key.kind.aliases()[0], &key.name], label);
@@ -283,7 +283,7 @@ fn list_numbers(asked: PageQuery<'_>, job: &JobView<'_>) -> [Html; 4] {
 
 fn tell_reason(asked: PageQuery<'_>, job: &JobView<'_>) -> Html {
     let mut html = Html::new();
-    if asked.access.sees(job) {
+    if asked.access.may_see(job) {
         html.raw("<strong>").text(job.reason()).raw("</strong> ").text(job.message());
     }
     html
@@ -292,7 +292,7 @@ fn tell_reason(asked: PageQuery<'_>, job: &JobView<'_>) -> Html {
 fn list_jobs(caption: &str, asked: PageQuery<'_>, mut jobs: Vec<JobView<'_>>, names: &Names) -> Html {
     let mut html = Html::new();
     add_cut(&mut html, jobs.len());
-    jobs.sort_by_key(|job| (!asked.access.sees(job), job.state, job.key.clone()));
+    jobs.sort_by_key(|job| (!asked.access.may_see(job), job.state, job.key.clone()));
     let rows = jobs.iter().take(ROWS).map(|job| {
         let mut clusters = Html::new();
         for (name, pods) in job.clusters() {
@@ -318,7 +318,7 @@ fn render_jobs(asked: PageQuery<'_>) -> Html {
     }
     let filter = asked.filter.to_lowercase();
     let has = |text: &str| text.to_lowercase().contains(&filter);
-    let jobs = asked.seen.jobs().filter(|job| asked.access.sees(job)).filter(|job| {
+    let jobs = asked.seen.jobs().filter(|job| asked.access.may_see(job)).filter(|job| {
         filter.is_empty() || has(&job.key.name) || has(&job.key.namespace) || has(job.queue()) || has(job.state.word())
     });
     let names = list_names(asked, &asked.seen.queues());
@@ -327,7 +327,7 @@ fn render_jobs(asked: PageQuery<'_>) -> Html {
 }
 
 fn render_job(asked: PageQuery<'_>, key: &JobKey) -> Option<Html> {
-    let job = asked.seen.job(key).filter(|job| asked.access.sees(job))?;
+    let job = asked.seen.job(key).filter(|job| asked.access.may_see(job))?;
     let mut html = Html::new();
     html.raw("<p class=\"verdict\">").state(job.state.word()).raw(" <strong>").text(job.reason()).raw("</strong> ");
     html.text(job.message()).raw("</p>\n<dl>");
@@ -375,7 +375,7 @@ fn tell_time(at: Timestamp, now: Timestamp) -> Html {
 }
 
 fn render_changes(asked: PageQuery<'_>) -> Html {
-    let own = asked.seen.jobs().filter(|job| asked.access.sees(job));
+    let own = asked.seen.jobs().filter(|job| asked.access.may_see(job));
     let mut steps: Vec<(JobView<'_>, crate::view::Step)> = own
         .flat_map(|job| list_steps(&job).into_iter().map(move |step| (job, step)))
         .filter(|(_, step)| asked.now.as_second() - step.at.as_second() <= LATELY)
@@ -383,7 +383,7 @@ fn render_changes(asked: PageQuery<'_>) -> Html {
     steps.sort_by(|(a, x), (b, y)| y.at.cmp(&x.at).then_with(|| a.key.cmp(b.key)));
     let mut html = Html::new();
     add_cut(&mut html, steps.len());
-    let ended = asked.seen.jobs().filter(|job| job.state == State::Failed && asked.access.sees(job)).count();
+    let ended = asked.seen.jobs().filter(|job| job.state == State::Failed && asked.access.may_see(job)).count();
     html.paragraph(format!("Jobs of yours that failed and are still there: {ended}."));
     let rows = steps.iter().take(ROWS).map(|(job, step)| {
         vec![tell_time(step.at, asked.now), name_job(asked, job), Html::of(step.what), Html::of(&step.words)]

@@ -94,7 +94,7 @@ impl Console {
         Self { client, gatekeeper, seen: RwLock::default(), changed, streams, events, is_tls }
     }
 
-    fn seen(&self) -> RwLockReadGuard<'_, Seen> {
+    fn read_seen(&self) -> RwLockReadGuard<'_, Seen> {
         self.seen.read().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
@@ -112,13 +112,13 @@ pub fn router(console: Shared) -> Router {
         .route("/style.css", asset("text/css; charset=utf-8", STYLE))
         .route("/live.js", asset("text/javascript; charset=utf-8", SCRIPT))
         .fallback(get(show_page))
-        .layer(middleware::from_fn(secure))
+        .layer(middleware::from_fn(add_security_headers))
         .layer(tower_http::catch_panic::CatchPanicLayer::new())
         .with_state(console)
 }
 
 /// What a browser must not do with an answer.
-async fn secure(request: Request, next: Next) -> Response {
+async fn add_security_headers(request: Request, next: Next) -> Response {
     let mut answer = next.run(request).await;
     let headers = [
         (header::CONTENT_SECURITY_POLICY, POLICY),
@@ -165,27 +165,29 @@ fn is_foreign(headers: &HeaderMap) -> bool {
 
 async fn find_guest(console: &Console, token: &str, query: &str) -> Result<Arc<Guest>, Refusal> {
     let named = find_value(query, "namespace").filter(|name| name.len() <= 63);
-    console.gatekeeper.find_guest(token, named.as_deref(), || list_pairs(&console.seen())).await
+    console.gatekeeper.find_guest(token, named.as_deref(), || list_pairs(&console.read_seen())).await
 }
 
 async fn show_page(State(console): State<Shared>, uri: Uri, headers: HeaderMap) -> Response {
-    let Some(page) = Page::find(uri.path()) else { return tell(StatusCode::NOT_FOUND, "there is no such page") };
+    let Some(page) = Page::find(uri.path()) else {
+        return answer_in_words(StatusCode::NOT_FOUND, "there is no such page");
+    };
     let Some(token) = find_token(&headers) else { return Redirect::to("/login").into_response() };
     let query = uri.query().unwrap_or_default();
     let guest = match find_guest(&console, &token, query).await {
         Ok(guest) => guest,
-        Err(refusal) => return refuse(&refusal),
+        Err(refusal) => return answer_refused(&refusal),
     };
     let said = list_events(&console, &page, &guest).await;
-    match render(&console, &page, &guest.access, query, &said) {
-        Some(main) => frame(StatusCode::OK, &page.title(), Some(&guest.access.user), &main),
-        None => tell(StatusCode::NOT_FOUND, "there is no such thing, or you may not see it"),
+    match render_page(&console, &page, &guest.access, query, &said) {
+        Some(main) => frame_page(StatusCode::OK, &page.title(), Some(&guest.access.user), &main),
+        None => answer_in_words(StatusCode::NOT_FOUND, "there is no such thing, or you may not see it"),
     }
 }
 
-fn render(console: &Console, page: &Page, access: &Access, query: &str, said: &Said) -> Option<Html> {
+fn render_page(console: &Console, page: &Page, access: &Access, query: &str, said: &Said) -> Option<Html> {
     let filter = find_value(query, "q").unwrap_or_default();
-    let (seen, now) = (console.seen(), Timestamp::now());
+    let (seen, now) = (console.read_seen(), Timestamp::now());
     let events = said.as_ref().map(|events| events.as_slice()).map_err(String::as_str);
     let mut main = Html::new();
     main.raw("<h1>").text(page.title()).raw("</h1>\n");
@@ -196,7 +198,7 @@ fn render(console: &Console, page: &Page, access: &Access, query: &str, said: &S
 /// Events of the job of a page, where its reader may list events there.
 async fn list_events(console: &Console, page: &Page, guest: &Guest) -> Said {
     let Page::Job(key) = page else { return Ok(Arc::default()) };
-    let may_see = console.seen().job(key).is_some_and(|job| guest.access.sees(&job));
+    let may_see = console.read_seen().job(key).is_some_and(|job| guest.access.may_see(&job));
     if !may_see {
         return Ok(Arc::default());
     }
@@ -218,7 +220,7 @@ async fn read_events(console: &Console, key: &JobKey) -> Result<Vec<events::Even
     Ok(events::make_rows(&events, Timestamp::now()))
 }
 
-fn refuse(refusal: &Refusal) -> Response {
+fn answer_refused(refusal: &Refusal) -> Response {
     match refusal {
         Refusal::Unknown => {
             let mut answer = login_form(StatusCode::UNAUTHORIZED, "The API server does not know your token any more.");
@@ -227,19 +229,22 @@ fn refuse(refusal: &Refusal) -> Response {
         }
         Refusal::Failed(error) => {
             tracing::warn!(error = format!("{error:#}"), "can not ask who somebody is");
-            tell(StatusCode::SERVICE_UNAVAILABLE, "the API server could not be asked what you may see; try again")
+            answer_in_words(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the API server could not be asked what you may see; try again",
+            )
         }
     }
 }
 
-fn tell(status: StatusCode, words: &str) -> Response {
+fn answer_in_words(status: StatusCode, words: &str) -> Response {
     let mut main = Html::new();
     main.raw("<h1>").text(status).raw("</h1>\n").paragraph(words);
-    frame(status, words, None, &main)
+    frame_page(status, words, None, &main)
 }
 
 /// A whole page: landmarks, the way around, and what it is about.
-fn frame(status: StatusCode, title: &str, user: Option<&str>, main: &Html) -> Response {
+fn frame_page(status: StatusCode, title: &str, user: Option<&str>, main: &Html) -> Response {
     let mut html = Html::new();
     html.raw("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
     html.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
@@ -285,15 +290,15 @@ fn login_form(status: StatusCode, trouble: &str) -> Response {
         "<p id=\"how\">It is the one of your kubeconfig, or <code>kubectl create token NAME</code> makes one. You ",
     );
     main.raw("see what it may list. It is kept in your browser alone, for eight hours at most.</p>\n");
-    frame(status, "Log in", None, &main)
+    frame_page(status, "Log in", None, &main)
 }
 
 async fn log_in(State(console): State<Shared>, headers: HeaderMap, body: Body) -> Response {
     if is_foreign(&headers) {
-        return tell(StatusCode::FORBIDDEN, "another site sent this form");
+        return answer_in_words(StatusCode::FORBIDDEN, "another site sent this form");
     }
     let Ok(form) = axum::body::to_bytes(body, FORM).await else {
-        return tell(StatusCode::PAYLOAD_TOO_LARGE, "the form is too large");
+        return answer_in_words(StatusCode::PAYLOAD_TOO_LARGE, "the form is too large");
     };
     let token = find_value(&String::from_utf8_lossy(&form), "token").unwrap_or_default();
     let token = token.trim();
@@ -303,9 +308,10 @@ async fn log_in(State(console): State<Shared>, headers: HeaderMap, body: Body) -
     match find_guest(&console, token, "").await {
         Ok(_) => {
             let mut answer = Redirect::to("/").into_response();
-            let secure = if console.is_tls { "; Secure" } else { "" };
-            let cookie =
-                format!("{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/; Max-Age={COOKIE_SECONDS}{secure}");
+            let add_security_headers = if console.is_tls { "; Secure" } else { "" };
+            let cookie = format!(
+                "{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/; Max-Age={COOKIE_SECONDS}{add_security_headers}"
+            );
             // A token has nothing that a header must not have.
             if let Ok(cookie) = HeaderValue::from_str(&cookie) {
                 answer.headers_mut().insert(header::SET_COOKIE, cookie);
@@ -313,13 +319,13 @@ async fn log_in(State(console): State<Shared>, headers: HeaderMap, body: Body) -
             answer
         }
         Err(Refusal::Unknown) => login_form(StatusCode::UNAUTHORIZED, "The API server does not know this token."),
-        Err(failed) => refuse(&failed),
+        Err(failed) => answer_refused(&failed),
     }
 }
 
 async fn log_out(headers: HeaderMap) -> Response {
     if is_foreign(&headers) {
-        return tell(StatusCode::FORBIDDEN, "another site sent this form");
+        return answer_in_words(StatusCode::FORBIDDEN, "another site sent this form");
     }
     let mut answer = Redirect::to("/login").into_response();
     clear_cookie(&mut answer);
@@ -347,13 +353,13 @@ struct Stream {
 async fn stream_page(State(console): State<Shared>, uri: Uri, headers: HeaderMap) -> Response {
     let wanted = find_value(uri.query().unwrap_or_default(), "page").unwrap_or_default();
     let (path, query) = wanted.split_once('?').unwrap_or((wanted.as_str(), ""));
-    let Some(page) = Page::find(path) else { return tell(StatusCode::NOT_FOUND, "there is no such page") };
-    let Some(token) = find_token(&headers) else { return tell(StatusCode::UNAUTHORIZED, "log in first") };
+    let Some(page) = Page::find(path) else { return answer_in_words(StatusCode::NOT_FOUND, "there is no such page") };
+    let Some(token) = find_token(&headers) else { return answer_in_words(StatusCode::UNAUTHORIZED, "log in first") };
     if let Err(refusal) = find_guest(&console, &token, query).await {
-        return refuse(&refusal);
+        return answer_refused(&refusal);
     }
     let Ok(place) = Arc::clone(&console.streams).try_acquire_owned() else {
-        return tell(StatusCode::SERVICE_UNAVAILABLE, "too many pages are followed; try again");
+        return answer_in_words(StatusCode::SERVICE_UNAVAILABLE, "too many pages are followed; try again");
     };
     let changed = console.changed.subscribe();
     let until = Instant::now() + STREAM;
@@ -381,7 +387,7 @@ impl Stream {
                 // Who may not see it any more is told by the answer to his next request.
                 let guest = find_guest(&self.console, &self.token, &self.query).await.ok()?;
                 let said = list_events(&self.console, &self.page, &guest).await;
-                let main = render(&self.console, &self.page, &guest.access, &self.query, &said);
+                let main = render_page(&self.console, &self.page, &guest.access, &self.query, &said);
                 let text = main.map(Html::into_string)?;
                 if text != self.sent {
                     self.sent.clone_from(&text);

@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     args::DemoArgs,
+    change::to_exit_code,
     output,
     stack::{self, Stack},
 };
@@ -66,7 +67,7 @@ pub async fn run_demo(args: DemoArgs) -> anyhow::Result<ExitCode> {
     let text = if args.json { serde_json::to_string_pretty(&summary)? + "\n" } else { summary.to_string() };
     output::write_stdout(&text);
     if let Err(error) = played {
-        eprintln!("caldera: {}", output::escape_controls(&format!("{error:#}")));
+        output::write_warning(&format!("{error:#}"));
     }
     if args.keep {
         if let Some(dir) = &args.dir {
@@ -81,7 +82,7 @@ pub async fn run_demo(args: DemoArgs) -> anyhow::Result<ExitCode> {
     }
     stop.cancel();
     stack.stopped().await;
-    Ok(if summary.all_held() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(to_exit_code(summary.all_held()))
 }
 
 struct Demo {

@@ -15,6 +15,8 @@ use kube::core::ApiResource;
 use serde::Deserialize as _;
 use serde_json::Value;
 
+use crate::objects::{annotation_of, text};
+
 /// The kinds the demo looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObservedKind {
@@ -89,14 +91,6 @@ pub struct Observed {
     pub queues: BTreeMap<String, Queue>,
 }
 
-fn text_at<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn annotation_of<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
-    object.pointer("/metadata/annotations")?.get(name)?.as_str()
-}
-
 impl Observed {
     pub fn job(&self, name: &str) -> DemoJob {
         self.jobs.get(name).cloned().unwrap_or_default()
@@ -126,13 +120,13 @@ impl Observed {
     }
 
     fn job_changed(&mut self, object: &Value, at: Duration) -> Vec<String> {
-        let name = text_at(object, "/metadata/name");
+        let name = text(object, "/metadata/name");
         let job = self.jobs.entry(name.to_owned()).or_default();
         job.kind = "Job".to_owned();
         job.seen.get_or_insert(at);
-        job.queue = text_at(object, "/spec/queue").to_owned();
-        job.priority = text_at(object, "/spec/priorityClassName").to_owned();
-        let phase = text_at(object, "/status/state/phase");
+        job.queue = text(object, "/spec/queue").to_owned();
+        job.priority = text(object, "/spec/priorityClassName").to_owned();
+        let phase = text(object, "/status/state/phase");
         if phase == job.phase || phase.is_empty() {
             return Vec::new();
         }
@@ -147,7 +141,7 @@ impl Observed {
     }
 
     fn deployment_changed(&mut self, object: &Value, at: Duration) -> Vec<String> {
-        let name = text_at(object, "/metadata/name");
+        let name = text(object, "/metadata/name");
         let job = self.jobs.entry(name.to_owned()).or_default();
         job.kind = "Deployment".to_owned();
         job.seen.get_or_insert(at);
@@ -169,8 +163,8 @@ impl Observed {
     }
 
     fn queue_changed(&mut self, object: &Value) -> Vec<String> {
-        let queue = self.queues.entry(text_at(object, "/metadata/name").to_owned()).or_default();
-        queue.state = text_at(object, "/status/state").to_owned();
+        let queue = self.queues.entry(text(object, "/metadata/name").to_owned()).or_default();
+        queue.state = text(object, "/status/state").to_owned();
         let quantity =
             |value: Option<&Value>| value.and_then(|value| Quantity::deserialize(value).ok()).unwrap_or_default();
         for (resource, limit) in object.pointer("/spec/capability").and_then(Value::as_object).into_iter().flatten() {
@@ -190,11 +184,12 @@ impl Observed {
         let name = name.as_str().unwrap_or_default();
         let job = self.jobs.entry(name.to_owned()).or_default();
         let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
-        let waiting = conditions.into_iter().flatten().find(|condition| {
-            text_at(condition, "/type") == "Unschedulable" && text_at(condition, "/status") == "True"
-        });
+        let waiting = conditions
+            .into_iter()
+            .flatten()
+            .find(|condition| text(condition, "/type") == "Unschedulable" && text(condition, "/status") == "True");
         let Some(condition) = waiting else { return Vec::new() };
-        let (reason, message) = (text_at(condition, "/reason"), text_at(condition, "/message"));
+        let (reason, message) = (text(condition, "/reason"), text(condition, "/message"));
         if (reason, message) == (&job.reason, &job.message) {
             return Vec::new();
         }

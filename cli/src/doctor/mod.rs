@@ -11,7 +11,6 @@ pub mod gather;
 use std::{fmt::Write as _, process::ExitCode};
 
 use caldera_controller::settings;
-use caldera_runtime::client::WriteCounts;
 use kube::Client;
 use serde::Serialize;
 
@@ -45,7 +44,7 @@ struct CheckResult {
 }
 
 pub async fn run_doctor(args: DoctorArgs) -> anyhow::Result<ExitCode> {
-    let client = components::connect_client(args.kubeconfig.as_deref(), "doctor", &WriteCounts::default()).await?;
+    let client = components::connect_command(args.kubeconfig.as_deref(), "doctor").await?;
     let lease_namespaces = match args.lease_namespace {
         Some(namespace) => vec![namespace],
         None => settings::NAMESPACES.map(str::to_owned).to_vec(),

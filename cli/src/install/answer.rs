@@ -78,7 +78,7 @@ pub async fn wait_for_answer(client: &Client, endpoint: &Endpoint, ca_pem: &str,
         .context("failed to register the question whether the webhook answers")?;
     let until = Instant::now() + wait;
     let answered = loop {
-        match ask(client).await {
+        match ask_once(client).await {
             Ok(()) => break Ok(()),
             Err(why) if Instant::now() >= until => break Err(why),
             Err(_) => tokio::time::sleep(PAUSE).await,
@@ -97,7 +97,7 @@ pub async fn wait_for_answer(client: &Client, endpoint: &Endpoint, ca_pem: &str,
 }
 
 /// One try.
-async fn ask(client: &Client) -> Result<(), String> {
+async fn ask_once(client: &Client) -> Result<(), String> {
     let object = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": CONFIG_MAP, "labels": {"app.kubernetes.io/name": CONFIG_MAP}},

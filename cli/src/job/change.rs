@@ -5,22 +5,22 @@
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use caldera_crds::{
     names::caldera::{HOLD, SUSPENDED},
     workload::WorkloadKind,
 };
-use caldera_runtime::{
-    client::WriteCounts,
-    write::{Body, Failure, Write, execute_write},
-};
+use caldera_runtime::write::Body;
 use kube::Client;
 use serde_json::{Value, json};
 
 use crate::{
     args::{JobName, JobNamesArgs},
+    change::{
+        add_annotation, delete_by_uid, patch_tested, print_outcome, test_version, to_exit_code, write_current, write_to,
+    },
     components,
-    objects::{self, annotation, annotation_path, get_object, text},
-    output,
+    objects::{self, annotation_of, annotation_path, get_object, text},
     view::find_state_of,
 };
 
@@ -57,24 +57,13 @@ impl JobChange {
     }
 }
 
-/// Times that an object may change while it is changed.
-const TRIES: usize = 5;
-
 pub(super) async fn change_jobs(args: JobNamesArgs, change: JobChange) -> anyhow::Result<ExitCode> {
-    let client = components::connect_client(args.scope.kubeconfig.as_deref(), "job", &WriteCounts::default()).await?;
-    let namespace = args.scope.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
-    let mut failed = false;
+    let (client, namespace) = components::connect_scope(&args.scope, "job").await?;
+    let mut all_done = true;
     for job in &args.jobs {
-        let named = format!("{}/{}", job.kind.aliases()[0], job.name);
-        match change_job(&client, &namespace, job, change).await {
-            Ok(done) => output::write_stdout(&format!("{named} {done}\n")),
-            Err(error) => {
-                failed = true;
-                eprintln!("{}", output::escape_controls(&format!("caldera: {named}: {error:#}")));
-            }
-        }
+        all_done &= print_outcome(&job.to_string(), change_job(&client, &namespace, job, change).await);
     }
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(to_exit_code(all_done))
 }
 
 async fn change_job(
@@ -83,27 +72,19 @@ async fn change_job(
     job: &JobName,
     change: JobChange,
 ) -> anyhow::Result<&'static str> {
-    for _ in 0..TRIES {
-        let found = get_object(client, &job.kind.api_resource(), Some(namespace), &job.name).await?;
-        let Some(object) = found.map_err(anyhow::Error::msg)? else {
-            anyhow::bail!("there is no {} {} in namespace {namespace}", job.kind.title(), job.name);
-        };
-        if change == JobChange::Hold {
-            let state = read_state(client, namespace, &object).await?;
-            if let Some(why) = refuse_hold(state) {
-                anyhow::bail!(why);
-            }
+    let resource = job.kind.api_resource();
+    let is_changed = write_current(client, async || {
+        let found = get_object(client, &resource, Some(namespace), &job.name).await?.map_err(anyhow::Error::msg)?;
+        let missing = || format!("there is no {} {} in namespace {namespace}", job.kind.title(), job.name);
+        let object = found.with_context(missing)?;
+        if change == JobChange::Hold
+            && let Some(why) = refuse_hold(read_state(client, namespace, &object).await?)
+        {
+            anyhow::bail!(why);
         }
-        let Some(body) = build_change(job.kind, &object, change) else {
-            return Ok(change.is_so());
-        };
-        match execute_write(client, &write_workload(job.kind, &object, body)).await {
-            Ok(_) => return Ok(change.done()),
-            Err(Failure::Conflict(_)) => {}
-            Err(failure) => return Err(failure.into()),
-        }
-    }
-    anyhow::bail!("it changes all the time; try again")
+        Ok(build_change(job.kind, &object, change).map(|body| write_to(&resource, &object, body)))
+    });
+    Ok(if is_changed.await? { change.done() } else { change.is_so() })
 }
 
 /// Where a job stands by its binding, as `job list` says it.
@@ -131,16 +112,6 @@ fn refuse_hold(state: &str) -> Option<String> {
     }
 }
 
-fn write_workload(kind: WorkloadKind, object: &Value, body: Body) -> Write {
-    Write {
-        resource: kind.api_resource(),
-        namespace: text(object, "/metadata/namespace").to_owned(),
-        name: text(object, "/metadata/name").to_owned(),
-        subresource: None,
-        body,
-    }
-}
-
 /// Nothing where it is so already.
 fn build_change(kind: WorkloadKind, object: &Value, change: JobChange) -> Option<Body> {
     let has_field = kind == WorkloadKind::BatchJob;
@@ -148,51 +119,34 @@ fn build_change(kind: WorkloadKind, object: &Value, change: JobChange) -> Option
         JobChange::Hold => add_mark(object, HOLD),
         JobChange::Release => Some(Body::JsonPatch(Value::Array(remove_mark(object, HOLD)?))),
         JobChange::Suspend if has_field => (object["spec"]["suspend"] != true)
-            .then(|| set_suspend(object, &["spec", "suspend"], true))
-            .map(Body::JsonPatch),
+            .then(|| Body::JsonPatch(set_suspend(object, &["spec", "suspend"], true).into())),
         JobChange::Suspend => add_mark(object, SUSPENDED),
         JobChange::Resume => {
             let mut patch = remove_mark(object, SUSPENDED).unwrap_or_default();
             if let Some((path, _)) = kind.suspend_field()
                 && kind.suspended_by(object).is_some()
             {
-                patch.extend(set_suspend(object, path, false).as_array().into_iter().flatten().cloned());
+                patch.extend(set_suspend(object, path, false));
             }
             (!patch.is_empty()).then_some(Body::JsonPatch(Value::Array(patch)))
         }
-        JobChange::Delete => Some(Body::Delete { uid: Some(text(object, "/metadata/uid").to_owned()) }),
+        JobChange::Delete => Some(delete_by_uid(object)),
     }
-}
-
-fn test(path: &str, value: &Value) -> Value {
-    json!({"op": "test", "path": path, "value": value})
-}
-
-fn test_version(object: &Value) -> Value {
-    test("/metadata/resourceVersion", &object["metadata"]["resourceVersion"])
 }
 
 /// Sets an annotation to `true`.
 fn add_mark(object: &Value, name: &str) -> Option<Body> {
-    if annotation(object, name) == Some("true") {
-        return None;
-    }
-    let add = if object["metadata"]["annotations"].is_object() {
-        json!({"op": "add", "path": annotation_path(name), "value": "true"})
-    } else {
-        json!({"op": "add", "path": "/metadata/annotations", "value": {name: "true"}})
-    };
-    Some(Body::JsonPatch(json!([test_version(object), add])))
+    (annotation_of(object, name) != Some("true")).then(|| patch_tested(object, [add_annotation(object, name, "true")]))
 }
 
 fn remove_mark(object: &Value, name: &str) -> Option<Vec<Value>> {
     let path = annotation_path(name);
-    let mark = annotation(object, name)?;
-    Some(vec![test(&path, &json!(mark)), json!({"op": "remove", "path": path})])
+    let mark = annotation_of(object, name)?;
+    Some(vec![json!({"op": "test", "path": path, "value": mark}), json!({"op": "remove", "path": path})])
 }
 
-fn set_suspend(object: &Value, path: &[&str], suspend: bool) -> Value {
-    json!([test_version(object), {"op": "add", "path": format!("/{}", path.join("/")), "value": suspend}])
+fn set_suspend(object: &Value, path: &[&str], suspend: bool) -> [Value; 2] {
+    [test_version(object), json!({"op": "add", "path": format!("/{}", path.join("/")), "value": suspend})]
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ use serde_json::Value;
 use super::clusters_of;
 use crate::{
     args::{JobLogsArgs, JobName},
+    change::to_exit_code,
     components,
     objects::{self, get_object, list_objects, text},
     output,
@@ -54,8 +55,7 @@ struct Source {
 }
 
 pub(super) async fn show_logs(args: JobLogsArgs) -> anyhow::Result<ExitCode> {
-    let client = components::connect_client(args.scope.kubeconfig.as_deref(), "logs", &WriteCounts::default()).await?;
-    let namespace = args.scope.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+    let (client, namespace) = components::connect_scope(&args.scope, "logs").await?;
     let workload = get_object(&client, &args.job.kind.api_resource(), Some(&namespace), &args.job.name).await?;
     let workload = workload.map_err(anyhow::Error::msg)?;
     let (kind, name) = (args.job.kind, &args.job.name);
@@ -74,7 +74,7 @@ pub(super) async fn show_logs(args: JobLogsArgs) -> anyhow::Result<ExitCode> {
             }
             Err(error) => {
                 failed = true;
-                eprintln!("{}", output::escape_controls(&format!("caldera: cluster {cluster}: {error:#}")));
+                output::write_warning(&format!("cluster {cluster}: {error:#}"));
             }
         }
     }
@@ -83,7 +83,7 @@ pub(super) async fn show_logs(args: JobLogsArgs) -> anyhow::Result<ExitCode> {
         anyhow::bail!("{name} has no such pods in {}", clusters.join(", "));
     }
     failed |= !print_logs(&members, &namespace, &sources, &args).await;
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(to_exit_code(!failed))
 }
 
 async fn find_clusters(client: &Client, namespace: &str, job: &JobName) -> anyhow::Result<Vec<String>> {

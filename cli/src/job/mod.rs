@@ -12,7 +12,6 @@ mod row;
 use std::process::ExitCode;
 
 use caldera_crds::{names::caldera::WORKLOAD_NAME, workload::WorkloadKind};
-use caldera_runtime::client::WriteCounts;
 use jiff::Timestamp;
 use kube::Client;
 use serde::Serialize;
@@ -53,13 +52,12 @@ struct Jobs {
 }
 
 async fn list_jobs(args: JobListArgs) -> anyhow::Result<ExitCode> {
-    let client = components::connect_client(args.scope.kubeconfig.as_deref(), "job", &WriteCounts::default()).await?;
-    repeat::print_page(args.watch, async || read_page(&client, &args).await).await
+    let (client, own) = components::connect_scope(&args.scope, "job").await?;
+    repeat::print_page(args.watch, async || read_page(&client, &own, &args).await).await
 }
 
-async fn read_page(client: &Client, args: &JobListArgs) -> anyhow::Result<PrintedPage> {
-    let own = args.scope.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
-    let namespace = (!args.all_namespaces).then_some(own.as_str());
+async fn read_page(client: &Client, own: &str, args: &JobListArgs) -> anyhow::Result<PrintedPage> {
+    let namespace = (!args.all_namespaces).then_some(own);
     let list = |resource, labels: Option<String>| async move {
         list_objects(client, &resource, namespace, labels.as_deref()).await?.map_err(anyhow::Error::msg)
     };
@@ -77,7 +75,7 @@ async fn read_page(client: &Client, args: &JobListArgs) -> anyhow::Result<Printe
     Change::of_lists(&workloads, &bindings, &groups).into_iter().for_each(|change| seen.observe(change));
     // Without its workload it is not one of those with the labels that are asked for.
     let listed = seen.jobs().filter(JobView::has_workload);
-    let forecast = forecast_starts(client, args, &own).await?;
+    let forecast = forecast_starts(client, args, own).await?;
     let mut rows: Vec<JobRow> = listed.map(|job| JobRow::of(job, forecast.as_ref(), now)).collect();
     rows.retain(|row| {
         args.queue.as_ref().is_none_or(|queue| *queue == row.queue)
@@ -157,7 +155,7 @@ fn format_rows(rows: &[JobRow], args: &JobListArgs, forecast: Option<&Forecast>,
 }
 
 async fn describe_job(args: WhyArgs) -> anyhow::Result<ExitCode> {
-    let client = components::connect_client(args.kubeconfig.as_deref(), "job", &WriteCounts::default()).await?;
+    let client = components::connect_command(args.kubeconfig.as_deref(), "job").await?;
     let namespace = args.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let (job, output) = (args.job.clone(), args.output);
     let for_people = matches!(output, Output::Table | Output::Wide);

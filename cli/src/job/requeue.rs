@@ -9,18 +9,16 @@ use std::{process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use caldera_crds::workload::WorkloadKind;
-use caldera_runtime::{client::WriteCounts, watch::api_resource};
-use kube::{
-    Api, Client,
-    api::{DynamicObject, PostParams},
-};
-use serde_json::{Value, json};
+use caldera_runtime::watch::api_resource;
+use kube::Client;
+use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use crate::{
     args::{JobName, JobNamesArgs},
+    change::{create_command, print_outcome, to_exit_code},
     components,
-    objects::{self, get_object, list_objects, name_of, text},
+    objects::{self, get_object, list_objects, text},
     output,
     view::WorkloadFacts,
 };
@@ -32,28 +30,12 @@ const EVENT: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) async fn requeue_jobs(args: JobNamesArgs) -> anyhow::Result<ExitCode> {
-    let client = components::connect_client(args.scope.kubeconfig.as_deref(), "job", &WriteCounts::default()).await?;
-    let namespace = args.scope.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
-    let mut failed = false;
+    let (client, namespace) = components::connect_scope(&args.scope, "job").await?;
+    let mut all_done = true;
     for job in &args.jobs {
-        failed |= !requeue_and_tell(&client, &namespace, job).await;
+        all_done &= requeue_and_tell(&client, &namespace, job).await;
     }
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-/// Whether it was done.
-async fn requeue_and_tell(client: &Client, namespace: &str, job: &JobName) -> bool {
-    let named = format!("{}/{}", job.kind.aliases()[0], job.name);
-    match requeue_job(client, namespace, job).await {
-        Ok(said) => {
-            output::write_stdout(&format!("{named} {said}\n"));
-            true
-        }
-        Err(error) => {
-            eprintln!("{}", output::escape_controls(&format!("caldera: {named}: {error:#}")));
-            false
-        }
-    }
+    Ok(to_exit_code(all_done))
 }
 
 /// Has the Volcano Jobs among these wait in line again, and says which others stay where they are; whether all went.
@@ -63,20 +45,19 @@ pub(crate) async fn requeue_all(
     jobs: impl IntoIterator<Item = (String, JobName)>,
     place: &str,
 ) -> bool {
-    let mut whole = true;
+    let mut all_done = true;
     for (namespace, job) in jobs {
         if job.kind == WorkloadKind::VolcanoJob {
-            whole &= has_ended(client, &namespace, &job).await
+            all_done &= has_ended(client, &namespace, &job).await
                 || requeue_and_tell(client, &namespace, &job).await
                 || has_ended(client, &namespace, &job).await;
         } else {
-            whole = false;
-            let named = format!("{namespace}/{}/{}", job.kind.aliases()[0], job.name);
-            let said = format!("caldera: {named} stays in {place}: `caldera job suspend` and `resume` move it");
-            eprintln!("{}", output::escape_controls(&said));
+            all_done = false;
+            let stays = format!("{namespace}/{job} stays in {place}: `caldera job suspend` and `resume` move it");
+            output::write_warning(&stays);
         }
     }
-    whole
+    all_done
 }
 
 async fn has_ended(client: &Client, namespace: &str, job: &JobName) -> bool {
@@ -85,6 +66,11 @@ async fn has_ended(client: &Client, namespace: &str, job: &JobName) -> bool {
         Ok(Ok(None)) => true,
         Ok(Err(_)) | Err(_) => false,
     }
+}
+
+/// Whether it was done.
+async fn requeue_and_tell(client: &Client, namespace: &str, job: &JobName) -> bool {
+    print_outcome(&job.to_string(), requeue_job(client, namespace, job).await)
 }
 
 async fn requeue_job(client: &Client, namespace: &str, job: &JobName) -> anyhow::Result<String> {
@@ -100,10 +86,8 @@ async fn requeue_job(client: &Client, namespace: &str, job: &JobName) -> anyhow:
 
 /// Sends a Command, and waits until the controller has said what came of it.
 async fn command_job(client: &Client, namespace: &str, job: &Value, action: &str) -> anyhow::Result<String> {
-    let commands: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &objects::commands());
-    let command = serde_json::from_value(build_command(job, action)).context("failed to build a Command")?;
-    let made = commands.create(&PostParams::default(), &command).await.context("failed to create a Command")?;
-    let name = made.metadata.name.unwrap_or_default();
+    let resource = WorkloadKind::VolcanoJob.api_resource();
+    let name = create_command(client, namespace, &resource, job, action).await?;
     let until = Instant::now() + PATIENCE;
     while get_object(client, &objects::commands(), Some(namespace), &name).await?.map_err(anyhow::Error::msg)?.is_some()
     {
@@ -133,21 +117,10 @@ fn read_outcome(event: &Value, command: &str, action: &str) -> Option<Result<Str
     Some(if text(event, "/type") == "Warning" { Err(said) } else { Ok(format!("requeued: {said}")) })
 }
 
-fn build_command(job: &Value, action: &str) -> Value {
-    let name = name_of(job);
-    json!({
-        "apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command",
-        "metadata": {"generateName": format!("{name}-{}-", action.to_lowercase()), "namespace": job["metadata"]["namespace"]},
-        "action": action,
-        "target": {
-            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": name,
-            "uid": text(job, "/metadata/uid"), "controller": true,
-        },
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -159,12 +132,5 @@ mod tests {
         assert_eq!(read("Warning", "Command c-1 (RestartJob): not carried out: it has ended"), refused);
         assert_eq!(read("Normal", "Command c-12 (RestartJob): it waits"), None);
         assert_eq!(read("Normal", "Pulled an image"), None);
-    }
-
-    #[test]
-    fn a_command_names_the_very_job_that_was_seen() {
-        let job = json!({"metadata": {"name": "j", "namespace": "ns", "uid": "u"}});
-        let command = build_command(&job, "RestartJob");
-        assert_eq!((&command["target"]["uid"], &command["metadata"]["namespace"]), (&json!("u"), &json!("ns")));
     }
 }

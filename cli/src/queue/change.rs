@@ -8,19 +8,22 @@ use std::{collections::BTreeSet, process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use caldera_core::{admission::Admission, quantity::Quantity, resources::ResourceName};
-use caldera_crds::names::{
-    caldera::{ADMISSION, PAUSED},
-    volcano::DEFAULT_QUEUE,
+use caldera_crds::{
+    names::{
+        caldera::{ADMISSION, PAUSED},
+        volcano::DEFAULT_QUEUE,
+    },
+    object::escape_pointer,
 };
-use caldera_runtime::write::{Body, Failure, Write, execute_write};
-use kube::{
-    Api, Client,
-    api::{DynamicObject, PostParams},
-};
+use kube::Client;
 use serde_json::{Value, json};
 
 use crate::{
     args::{JobName, QueueSetArgs},
+    change::{
+        add_annotation, create_command, patch_tested, print_outcome, test_version, to_exit_code, write_current,
+        write_to,
+    },
     job::requeue::requeue_all,
     objects::{self, get_object, items, list_objects, text},
     output,
@@ -32,8 +35,6 @@ const NAMESPACE: &str = "default";
 /// How long a controller that runs may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
-/// Times that a queue may change while it is changed.
-const TRIES: usize = 5;
 
 async fn get_queue(client: &Client, name: &str) -> anyhow::Result<Value> {
     let found = get_object(client, &objects::queues(), None, name).await?.map_err(anyhow::Error::msg)?;
@@ -42,32 +43,24 @@ async fn get_queue(client: &Client, name: &str) -> anyhow::Result<Value> {
 
 /// Sends each queue a Command, and waits until it is carried out.
 pub(super) async fn command_queues(client: &Client, names: &[String], action: &str) -> anyhow::Result<ExitCode> {
-    let mut failed = false;
+    let mut all_done = true;
     for name in names {
-        match command_queue(client, name, action).await {
-            Ok(state) => output::write_stdout(&format!("queue {name} is {state}\n")),
-            Err(error) => {
-                failed = true;
-                eprintln!("{}", output::escape_controls(&format!("caldera: queue {name}: {error:#}")));
-            }
-        }
+        all_done &= print_outcome(&format!("queue {name}"), command_queue(client, name, action).await);
     }
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(to_exit_code(all_done))
 }
 
 async fn command_queue(client: &Client, name: &str, action: &str) -> anyhow::Result<String> {
     let queue = get_queue(client, name).await?;
     if is_done(state_of(&queue), action) {
-        return Ok(format!("{} already", state_of(&queue)));
+        return Ok(format!("is {} already", state_of(&queue)));
     }
-    let commands: Api<DynamicObject> = Api::namespaced_with(client.clone(), NAMESPACE, &objects::commands());
-    let command = serde_json::from_value(build_command(&queue, action)).context("failed to build a Command")?;
-    commands.create(&PostParams::default(), &command).await.context("failed to create a Command")?;
+    create_command(client, NAMESPACE, &objects::queues(), &queue, action).await?;
     let until = tokio::time::Instant::now() + PATIENCE;
     loop {
         let queue = get_queue(client, name).await?;
         if is_done(state_of(&queue), action) {
-            return Ok(state_of(&queue).to_owned());
+            return Ok(format!("is {}", state_of(&queue)));
         }
         anyhow::ensure!(
             tokio::time::Instant::now() < until,
@@ -93,33 +86,20 @@ fn is_done(state: &str, action: &str) -> bool {
     }
 }
 
-fn build_command(queue: &Value, action: &str) -> Value {
-    let name = objects::name_of(queue);
-    json!({
-        "apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command",
-        "metadata": {"generateName": format!("{}-{name}-", action.to_lowercase()), "namespace": NAMESPACE},
-        "action": action,
-        "target": {
-            "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "name": name,
-            "uid": text(queue, "/metadata/uid"), "controller": true,
-        },
-    })
-}
-
 /// Closes queues, and has the Volcano Jobs that run in them wait in line until the queue is opened.
 pub(super) async fn drain_queues(client: &Client, names: &[String]) -> anyhow::Result<ExitCode> {
-    let mut whole = command_queues(client, names, "CloseQueue").await? == ExitCode::SUCCESS;
+    let mut all_done = command_queues(client, names, "CloseQueue").await? == ExitCode::SUCCESS;
     let bindings = list_objects(client, &objects::bindings(), None, None).await?.map_err(anyhow::Error::msg)?;
     for name in names {
         let jobs = bindings.iter().filter_map(|binding| find_job_of(binding, name));
-        whole &= requeue_all(client, jobs, &format!("queue {name}")).await;
+        all_done &= requeue_all(client, jobs, &format!("queue {name}")).await;
     }
-    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(to_exit_code(all_done))
 }
 
 /// The workload in clusters that a binding has admitted in this queue, and its namespace.
 fn find_job_of(binding: &Value, queue: &str) -> Option<(String, JobName)> {
-    let record = objects::annotation(binding, ADMISSION).and_then(|text| Admission::parse(text).ok())?;
+    let record = objects::annotation_of(binding, ADMISSION).and_then(|text| Admission::parse(text).ok())?;
     let key = JobKey::of_binding(binding)?;
     let runs = record.queue.as_str() == queue && !items(binding, "/spec/clusters").is_empty();
     runs.then_some((key.namespace, JobName { kind: key.kind, name: key.name }))
@@ -127,13 +107,9 @@ fn find_job_of(binding: &Value, queue: &str) -> Option<(String, JobName)> {
 
 /// Writes on the default queue that nothing is to be released, and why; or takes that away.
 pub(super) async fn mark_paused(client: &Client, why: Option<&str>) -> anyhow::Result<ExitCode> {
-    let mut before = None;
-    change_queue(client, DEFAULT_QUEUE, |queue| {
-        before = objects::annotation(queue, PAUSED).map(str::to_owned);
-        build_pause(queue, why)
-    })
-    .await?;
-    output::write_stdout(&output::escape_controls(&describe_pause(before.as_deref(), why)));
+    let before = get_queue(client, DEFAULT_QUEUE).await?;
+    change_queue(client, DEFAULT_QUEUE, |queue| build_pause(queue, why)).await?;
+    output::write_stdout(&output::escape_controls(&describe_pause(objects::annotation_of(&before, PAUSED), why)));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -149,56 +125,33 @@ fn describe_pause(before: Option<&str>, why: Option<&str>) -> String {
 }
 
 /// Nothing where it is so already.
-fn build_pause(queue: &Value, why: Option<&str>) -> Option<Value> {
-    let there = objects::annotation(queue, PAUSED);
-    if there == why {
-        return None;
-    }
-    let path = objects::annotation_path(PAUSED);
+fn build_pause(queue: &Value, why: Option<&str>) -> Option<Vec<Value>> {
     let step = match why {
-        Some(why) if queue["metadata"]["annotations"].is_object() => json!({"op": "add", "path": path, "value": why}),
-        Some(why) => json!({"op": "add", "path": "/metadata/annotations", "value": {PAUSED: why}}),
-        None => json!({"op": "remove", "path": path}),
+        Some(why) => add_annotation(queue, PAUSED, why),
+        None => json!({"op": "remove", "path": objects::annotation_path(PAUSED)}),
     };
-    Some(json!([test_version(queue), step]))
-}
-
-fn test_version(queue: &Value) -> Value {
-    json!({"op": "test", "path": "/metadata/resourceVersion", "value": queue["metadata"]["resourceVersion"]})
+    (objects::annotation_of(queue, PAUSED) != why).then(|| vec![step])
 }
 
 /// Patches a queue by what it is now, until nobody else changed it meanwhile.
-async fn change_queue(
-    client: &Client,
-    name: &str,
-    mut build: impl FnMut(&Value) -> Option<Value>,
-) -> anyhow::Result<()> {
-    for _ in 0..TRIES {
-        let Some(patch) = build(&get_queue(client, name).await?) else { return Ok(()) };
-        let write = Write {
-            resource: objects::queues(),
-            namespace: String::new(),
-            name: name.to_owned(),
-            subresource: None,
-            body: Body::JsonPatch(patch),
-        };
-        match execute_write(client, &write).await {
-            Ok(_) => return Ok(()),
-            Err(Failure::Conflict(_)) => {}
-            Err(failure) => return Err(failure).with_context(|| format!("failed to set queue {name}")),
-        }
-    }
-    anyhow::bail!("queue {name} changes all the time; try again")
+async fn change_queue(client: &Client, name: &str, build: impl Fn(&Value) -> Option<Vec<Value>>) -> anyhow::Result<()> {
+    let is_changed = write_current(client, async || {
+        let queue = get_queue(client, name).await?;
+        Ok(build(&queue).map(|steps| write_to(&objects::queues(), &queue, patch_tested(&queue, steps))))
+    });
+    is_changed.await.with_context(|| format!("failed to set queue {name}"))?;
+    Ok(())
 }
 
 pub(super) async fn set_queue(client: &Client, args: &QueueSetArgs) -> anyhow::Result<ExitCode> {
     // Who may set queues and not see members is told nothing of them.
     let members = list_objects(client, &objects::clusters(), None, None).await?.unwrap_or_default();
     for warning in find_unknown(args, &members) {
-        eprintln!("{}", output::escape_controls(&format!("caldera: queue {}: {warning}", args.name)));
+        output::write_warning(&format!("queue {}: {warning}", args.name));
     }
     if args.dry_run {
-        let patch = build_patch(&get_queue(client, &args.name).await?, args);
+        let queue = get_queue(client, &args.name).await?;
+        let patch: Value = [test_version(&queue)].into_iter().chain(build_patch(&queue, args)).collect();
         output::write_stdout(&format!("{patch:#}\n"));
         return Ok(ExitCode::SUCCESS);
     }
@@ -227,8 +180,8 @@ fn find_unknown(args: &QueueSetArgs, members: &[Value]) -> Vec<String> {
     set.iter().filter_map(warn).collect()
 }
 
-fn build_patch(queue: &Value, args: &QueueSetArgs) -> Value {
-    let mut steps = vec![test_version(queue)];
+fn build_patch(queue: &Value, args: &QueueSetArgs) -> Vec<Value> {
+    let mut steps = Vec::new();
     let set = |path: &str, value: Value| json!({"op": "add", "path": path, "value": value});
     if !queue["spec"].is_object() {
         steps.push(set("/spec", json!({})));
@@ -242,7 +195,7 @@ fn build_patch(queue: &Value, args: &QueueSetArgs) -> Value {
     steps.extend(args.weight.map(|weight| set("/spec/weight", json!(weight))));
     steps.extend(args.priority.map(|priority| set("/spec/priority", json!(priority))));
     steps.extend(args.reclaimable.map(|reclaimable| set("/spec/reclaimable", json!(reclaimable))));
-    Value::Array(steps)
+    steps
 }
 
 /// One step for each resource that is named; what is not there is not removed.
@@ -253,7 +206,7 @@ fn patch_amounts(queue: &Value, path: &str, amounts: &[(String, Option<Quantity>
         steps.push(json!({"op": "add", "path": path, "value": {}}));
     }
     for (name, amount) in amounts {
-        let path = format!("{path}/{}", name.replace('~', "~0").replace('/', "~1"));
+        let path = format!("{path}/{}", escape_pointer(name));
         match amount {
             Some(amount) => steps.push(json!({"op": "add", "path": path, "value": amount.to_string()})),
             None if there.is_some_and(|there| there.contains_key(name)) => {
@@ -280,16 +233,12 @@ mod tests {
     }
 
     fn patch(queue: &Value, flags: &[&str]) -> Value {
-        let mut steps = build_patch(queue, &parse(flags));
-        assert_eq!(steps[0], json!({"op": "test", "path": "/metadata/resourceVersion", "value": "7"}));
-        steps.as_array_mut().unwrap().remove(0);
-        steps
+        build_patch(queue, &parse(flags)).into()
     }
 
     #[test]
     fn a_queue_is_set_resource_by_resource_and_keeps_the_others() {
-        let queue =
-            json!({"metadata": {"resourceVersion": "7"}, "spec": {"capability": {"cpu": "1", "memory": "1Gi"}}});
+        let queue = json!({"spec": {"capability": {"cpu": "1", "memory": "1Gi"}}});
         let add = |path: &str, value: Value| json!({"op": "add", "path": path, "value": value});
         let remove = |path: &str| json!({"op": "remove", "path": path});
         let path = "/spec/capability";
@@ -297,7 +246,7 @@ mod tests {
             patch(&queue, &["--capability", "nvidia.com/gpu=8,cpu=none,absent=none"]),
             json!([add(&format!("{path}/nvidia.com~1gpu"), json!("8")), remove(&format!("{path}/cpu"))])
         );
-        let bare = json!({"metadata": {"resourceVersion": "7"}});
+        let bare = json!({"metadata": {}});
         assert_eq!(
             patch(&bare, &["--guarantee", "cpu=2", "--weight", "3", "--reclaimable", "false"]),
             json!([
@@ -329,16 +278,21 @@ mod tests {
 
     #[test]
     fn a_pause_is_one_annotation_and_touches_no_other() {
-        let bare = json!({"metadata": {"resourceVersion": "7"}});
-        let other = json!({"metadata": {"resourceVersion": "7", "annotations": {"mine": "x"}}});
-        let paused = json!({"metadata": {"resourceVersion": "7", "annotations": {PAUSED: "why"}}});
-        let step = |queue: &Value, why| build_pause(queue, why).map(|patch| patch[1].clone());
+        let bare = json!({"metadata": {}});
+        let other = json!({"metadata": {"annotations": {"mine": "x"}}});
+        let paused = json!({"metadata": {"annotations": {PAUSED: "why"}}});
+        let step = |queue: &Value, why| build_pause(queue, why).map(|patch| patch[0].clone());
         let path = "/metadata/annotations/caldera.dev~1paused";
         let add = |path: &str, value: Value| Some(json!({"op": "add", "path": path, "value": value}));
         assert_eq!(step(&bare, Some("why")), add("/metadata/annotations", json!({PAUSED: "why"})));
         assert_eq!(step(&other, Some("why")), add(path, json!("why")));
         assert_eq!(step(&paused, None), Some(json!({"op": "remove", "path": path})));
         assert_eq!((step(&paused, Some("why")), step(&bare, None)), (None, None));
+    }
+
+    #[test]
+    fn a_command_is_carried_out_once_the_queue_is_in_its_state() {
+        assert!(is_done("Closing", "CloseQueue") && is_done("Open", "OpenQueue") && !is_done("Open", "CloseQueue"));
     }
 
     #[test]
@@ -363,13 +317,5 @@ mod tests {
         assert_eq!(find_job_of(&binding("q", there()), "q").unwrap().1.name, "j");
         assert!(find_job_of(&binding("other", there()), "q").is_none());
         assert!(find_job_of(&binding("q", json!([])), "q").is_none(), "it waits already");
-    }
-
-    #[test]
-    fn a_command_names_the_queue_by_its_uid() {
-        let queue = json!({"metadata": {"name": "q", "uid": "u"}, "status": {"state": "Open"}});
-        let command = build_command(&queue, "CloseQueue");
-        assert_eq!((&command["action"], &command["target"]["uid"]), (&json!("CloseQueue"), &json!("u")));
-        assert!(is_done("Closing", "CloseQueue") && is_done("Open", "OpenQueue") && !is_done("Open", "CloseQueue"));
     }
 }

@@ -33,7 +33,7 @@ pub struct Notes {
     pub lacks: Vec<String>,
 }
 
-fn plain(text: &str) -> String {
+fn escape_cell(text: &str) -> String {
     escape_controls(text).replace('\n', "\\n")
 }
 
@@ -43,14 +43,14 @@ pub fn count_rows(shown: &Shown<'_>) -> u16 {
     u16::try_from(rows).unwrap_or(u16::MAX).max(ROOM_FOR_ALL + 3)
 }
 
-pub fn draw(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'_>, notes: &Notes) {
+pub fn draw_screen(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'_>, notes: &Notes) {
     let [title, fleet, body, foot] =
         Layout::vertical([Constraint::Length(1), Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)])
             .areas(area);
     let pen = Pen { is_coloured: notes.is_coloured };
     draw_title(title, buffer, state, shown, notes);
     draw_fleet(fleet, buffer, shown, pen);
-    for (pane, area) in divide(body, state.pane, [shown.queues.len(), shown.members.len()]) {
+    for (pane, area) in divide_rows(body, state.pane, [shown.queues.len(), shown.members.len()]) {
         match pane {
             Pane::Queues => draw_queues(area, buffer, state, shown, pen),
             Pane::Clusters => draw_clusters(area, buffer, state, shown, pen),
@@ -64,7 +64,7 @@ pub fn draw(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'_>
 }
 
 /// Rows of each part: a third for queues, a quarter for members, the rest for jobs; one alone where there is no room.
-fn divide(body: Rect, focus: Pane, lengths: [usize; 2]) -> Vec<(Pane, Rect)> {
+fn divide_rows(body: Rect, focus: Pane, lengths: [usize; 2]) -> Vec<(Pane, Rect)> {
     if body.height < ROOM_FOR_ALL {
         return vec![(focus, body)];
     }
@@ -91,17 +91,17 @@ impl Pen {
     }
 
     /// A word that says how something is.
-    fn word(self, word: &str) -> Cell<'static> {
+    fn draw_word(self, word: &str) -> Cell<'static> {
         let colour = colour_of(word).map(|number| match number {
             31 => Color::Red,
             33 => Color::Yellow,
             _ => Color::Green,
         });
-        Cell::new(plain(word)).style(colour.map(|colour| self.colour(colour)).unwrap_or_default())
+        Cell::new(escape_cell(word)).style(colour.map(|colour| self.colour(colour)).unwrap_or_default())
     }
 
     /// `███▓▓░░░ 12/20`: what is used, from `mark` on what is used beyond it, and what is left.
-    fn bar(self, width: usize, used: f64, mark: Option<f64>, text: String) -> Line<'static> {
+    fn draw_bar(self, width: usize, used: f64, mark: Option<f64>, text: String) -> Line<'static> {
         let count = |part: f64| (part * width as f64).round() as usize;
         let (full, mark) = (count(used), mark.map_or(width, count));
         let (within, beyond) = (full.min(mark), full.saturating_sub(mark));
@@ -137,7 +137,7 @@ fn draw_title(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'
         text += &format!(", {} ended", counts.over);
     }
     if let Some(why) = shown.paused {
-        text.insert_str("caldera top".len(), &format!("  RELEASES ARE PAUSED ({})", plain(why)));
+        text.insert_str("caldera top".len(), &format!("  RELEASES ARE PAUSED ({})", escape_cell(why)));
     }
     Paragraph::new(text).style(Style::new().add_modifier(Modifier::BOLD)).render(area, buffer);
 }
@@ -148,8 +148,8 @@ fn draw_fleet(area: Rect, buffer: &mut Buffer, shown: &Shown<'_>, pen: Pen) {
     for amount in shown.fleet.iter().take(room.max(1)) {
         let of = |quantity: Quantity| format_amount(&amount.resource, quantity);
         let part = find_part(amount.used, amount.all);
-        spans.push(Span::raw(format!("{} ", plain(&amount.resource))));
-        spans.extend(pen.bar(10, part, None, format!("{}/{}   ", of(amount.used), of(amount.all))).spans);
+        spans.push(Span::raw(format!("{} ", escape_cell(&amount.resource))));
+        spans.extend(pen.draw_bar(10, part, None, format!("{}/{}   ", of(amount.used), of(amount.all))).spans);
     }
     Paragraph::new(Line::from(spans)).render(area, buffer);
 }
@@ -192,9 +192,9 @@ fn draw_queues(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<
     let (is_wide, is_full) = (area.width >= 80, area.width >= 100);
     let resource = shown.resource.as_str();
     let visible = || shown.queues.iter().skip(first).take(room);
-    let name = |queue: &QueueLine| format!("{}{}", "  ".repeat(queue.depth), plain(&queue.name));
+    let name = |queue: &QueueLine| format!("{}{}", "  ".repeat(queue.depth), escape_cell(&queue.name));
     let mut columns = vec![
-        ("QUEUE", fit(area.width * 4 / 10, visible().map(name))),
+        ("QUEUE", fit_column(area.width * 4 / 10, visible().map(name))),
         ("STATE", Constraint::Length(7)),
         ("USED/LIMIT", Constraint::Length(bar + 14)),
     ];
@@ -213,7 +213,7 @@ fn draw_queues(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<
             Cell::new(amount.map(|it| format_amount(resource, it)).unwrap_or_default())
         };
         let used = draw_used(pen, bar.into(), resource, amount, root.map(|fleet| fleet.all));
-        let mut cells = vec![Cell::new(name(queue)), pen.word(&queue.state), Cell::new(used)];
+        let mut cells = vec![Cell::new(name(queue)), pen.draw_word(&queue.state), Cell::new(used)];
         if is_wide {
             cells.extend([told(|amount| amount.deserved), told(|amount| amount.borrowed)]);
         }
@@ -224,7 +224,7 @@ fn draw_queues(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<
         }
         cells
     };
-    let title = format!("QUEUES {}  by {}", shown.queues.len(), plain(resource));
+    let title = format!("QUEUES {}  by {}", shown.queues.len(), escape_cell(resource));
     let part = PaneTable { title, is_focus: state.pane == Pane::Queues, columns, selected: shown.selected[0] - first };
     draw_part(area, buffer, part, visible().map(row));
 }
@@ -237,7 +237,7 @@ fn draw_used(pen: Pen, bar: usize, resource: &str, amount: Option<&Amount>, flee
     let Some(limit) = limit else { return Line::from(format_amount(resource, amount.used)) };
     let mark = deserved.filter(|deserved| *deserved < limit).map(|deserved| find_part(deserved, limit));
     let text = format!("{}/{}", format_amount(resource, amount.used), format_amount(resource, limit));
-    pen.bar(bar, find_part(amount.used, limit), mark, text)
+    pen.draw_bar(bar, find_part(amount.used, limit), mark, text)
 }
 
 fn draw_clusters(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'_>, pen: Pen) {
@@ -246,11 +246,11 @@ fn draw_clusters(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Show
     // The other columns take 50; each resource 30 with its bar.
     let count = usize::from(area.width.saturating_sub(50) / 30).clamp(1, shown.fleet.len().max(1));
     let resources: Vec<&str> = shown.fleet.iter().take(count).map(|amount| amount.resource.as_str()).collect();
-    let titles: Vec<String> = resources.iter().map(|name| plain(name).to_uppercase()).collect();
+    let titles: Vec<String> = resources.iter().map(|name| escape_cell(name).to_uppercase()).collect();
     let visible = || shown.members.iter().skip(first).take(room);
-    let name = |member: &&Member| plain(&member.name);
+    let name = |member: &&Member| escape_cell(&member.name);
     let mut columns = vec![
-        ("CLUSTER", fit(area.width * 3 / 10, visible().map(name))),
+        ("CLUSTER", fit_column(area.width * 3 / 10, visible().map(name))),
         ("STATE", Constraint::Length(8)),
         ("GANGS", Constraint::Length(6)),
     ];
@@ -260,14 +260,14 @@ fn draw_clusters(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Show
     columns.extend(titles.iter().map(|title| (title.as_str(), Constraint::Length(28))));
     let row = |member: &&Member| {
         let (gangs, pods) = shown.gangs.get(member.name.as_str()).copied().unwrap_or_default();
-        let mut cells = vec![Cell::new(name(member)), pen.word(member.state), Cell::new(gangs.to_string())];
+        let mut cells = vec![Cell::new(name(member)), pen.draw_word(member.state), Cell::new(gangs.to_string())];
         if is_wide {
             cells.extend([Cell::new(member.nodes.clone()), Cell::new(pods.to_string())]);
         }
         cells.extend(resources.iter().map(|resource| {
             let Some((used, all)) = member.amount(resource) else { return Cell::default() };
             let text = format!("{}/{}", format_amount(resource, used), format_amount(resource, all));
-            Cell::new(pen.bar(12, find_part(used, all), None, text))
+            Cell::new(pen.draw_bar(12, find_part(used, all), None, text))
         }));
         cells
     };
@@ -281,10 +281,10 @@ fn draw_jobs(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'_
     let (first, room) = find_window(area, shown.jobs.len(), shown.selected[2]);
     let (is_wide, is_full) = (area.width >= 80, area.width >= 140);
     let visible = || shown.jobs.iter().skip(first).take(room);
-    let name = |job: &JobView<'_>| plain(&format!("{}/{}", job.key.namespace, job.key.command_name()));
-    let mut columns = vec![("JOB", fit(area.width * 4 / 10, visible().map(name)))];
+    let name = |job: &JobView<'_>| escape_cell(&format!("{}/{}", job.key.namespace, job.key.command_name()));
+    let mut columns = vec![("JOB", fit_column(area.width * 4 / 10, visible().map(name)))];
     if is_wide {
-        columns.push(("QUEUE", fit(area.width / 6, visible().map(|job| plain(job.queue())))));
+        columns.push(("QUEUE", fit_column(area.width / 6, visible().map(|job| escape_cell(job.queue())))));
     }
     columns.extend([("STATE", Constraint::Length(9)), ("POS", Constraint::Length(9)), ("AGE", Constraint::Length(7))]);
     if is_wide {
@@ -294,15 +294,15 @@ fn draw_jobs(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'_
         columns.push(("PRIO", Constraint::Length(6)));
     }
     if area.width >= 100 {
-        columns.push(("CLUSTERS", fit(area.width / 5, visible().map(list_clusters))));
+        columns.push(("CLUSTERS", fit_column(area.width / 5, visible().map(list_clusters))));
     }
     columns.push(("REASON", Constraint::Fill(1)));
     let row = |job: &JobView<'_>| {
         let position = job.position().map(|position| format!("{}/{}", position.place, position.of));
         let mut cells = vec![Cell::new(name(job))];
-        cells.extend(is_wide.then(|| Cell::new(plain(job.queue()))));
+        cells.extend(is_wide.then(|| Cell::new(escape_cell(job.queue()))));
         cells.extend([
-            pen.word(job.state.word()),
+            pen.draw_word(job.state.word()),
             Cell::new(position.unwrap_or_default()),
             Cell::new(format_duration(job.age_seconds(notes.now))),
         ]);
@@ -310,15 +310,15 @@ fn draw_jobs(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'_
         cells.extend(is_full.then(|| Cell::new(job.priority().to_string())));
         cells.extend((area.width >= 100).then(|| Cell::new(list_clusters(job))));
         let has_words = is_full && !job.message().is_empty();
-        cells.push(Cell::new(plain(if has_words { job.message() } else { job.reason() })));
+        cells.push(Cell::new(escape_cell(if has_words { job.message() } else { job.reason() })));
         cells
     };
     let mut title = format!("JOBS {}  by {}", shown.jobs.len(), state.sort.word());
     for (name, value) in [("queue", &state.queue), ("cluster", &state.cluster)] {
-        value.iter().for_each(|value| title += &format!("  {name} {}", plain(value)));
+        value.iter().for_each(|value| title += &format!("  {name} {}", escape_cell(value)));
     }
     if !state.filter.is_empty() {
-        title += &format!("  filter {}", plain(&state.filter));
+        title += &format!("  filter {}", escape_cell(&state.filter));
     }
     let title = if state.is_reversed { format!("{title}  reversed") } else { title };
     let part = PaneTable { title, is_focus: state.pane == Pane::Jobs, columns, selected: shown.selected[2] - first };
@@ -326,25 +326,25 @@ fn draw_jobs(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'_
 }
 
 /// As wide as what is in a column, within a part of the terminal.
-fn fit(most: u16, texts: impl Iterator<Item = String>) -> Constraint {
+fn fit_column(most: u16, texts: impl Iterator<Item = String>) -> Constraint {
     let wanted = texts.map(|text| text.chars().count()).max().unwrap_or_default();
     Constraint::Length(u16::try_from(wanted).unwrap_or(u16::MAX).clamp(8, most.max(8)))
 }
 
 fn list_clusters(job: &JobView<'_>) -> String {
     let clusters: Vec<String> = job.clusters().iter().map(|(name, pods)| format!("{name}:{pods}")).collect();
-    plain(&clusters.join(" "))
+    escape_cell(&clusters.join(" "))
 }
 
 fn draw_foot(area: Rect, buffer: &mut Buffer, state: &TopState, notes: &Notes, pen: Pen) {
     let line = if state.is_typing {
-        Line::from(format!("/{}_", plain(&state.filter)))
+        Line::from(format!("/{}_", escape_cell(&state.filter)))
     } else if notes.lacks.is_empty() && !notes.has_keys {
         return;
     } else if notes.lacks.is_empty() {
         Line::from("q quit  tab part  enter why or jobs  / filter  s sort  r reverse  e ended  m resource  ? keys")
     } else {
-        Line::styled(plain(&format!("not seen: {}", notes.lacks.join("; "))), pen.colour(Color::Yellow))
+        Line::styled(escape_cell(&format!("not seen: {}", notes.lacks.join("; "))), pen.colour(Color::Yellow))
     };
     Paragraph::new(line).render(area, buffer);
 }
@@ -353,7 +353,7 @@ fn draw_popup(area: Rect, buffer: &mut Buffer, popup: &Popup) {
     Clear.render(area, buffer);
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
     let style = Style::new().add_modifier(Modifier::BOLD | Modifier::REVERSED);
-    Paragraph::new(format!("  {}  (esc closes)", plain(&popup.title))).style(style).render(head, buffer);
-    let lines: Vec<Line<'_>> = popup.lines.iter().skip(popup.first).map(|line| Line::from(plain(line))).collect();
+    Paragraph::new(format!("  {}  (esc closes)", escape_cell(&popup.title))).style(style).render(head, buffer);
+    let lines: Vec<Line<'_>> = popup.lines.iter().skip(popup.first).map(|line| Line::from(escape_cell(line))).collect();
     Paragraph::new(lines).wrap(Wrap { trim: false }).render(body, buffer);
 }

@@ -12,7 +12,7 @@ mod tests;
 use std::{io::IsTerminal as _, process::ExitCode, time::Duration};
 
 use anyhow::Context;
-use caldera_runtime::{client::WriteCounts, shutdown};
+use caldera_runtime::shutdown;
 use jiff::Timestamp;
 use kube::Client;
 use ratatui::{
@@ -25,7 +25,7 @@ use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    draw::{Notes, count_rows, draw},
+    draw::{Notes, count_rows, draw_screen},
     state::{Act, TopState},
 };
 use crate::{
@@ -57,7 +57,7 @@ pub async fn run_top(args: TopArgs) -> anyhow::Result<ExitCode> {
         args.once || (std::io::stdout().is_terminal() && std::io::stdin().is_terminal()),
         "this is no terminal: `caldera top --once` prints what there is, `caldera job list --watch` a list"
     );
-    let client = components::connect_client(args.kubeconfig.as_deref(), "top", &WriteCounts::default()).await?;
+    let client = components::connect_command(args.kubeconfig.as_deref(), "top").await?;
     let stop = shutdown::on_signal();
     let (sender, changes) = mpsc::channel(watch::BACKLOG);
     let own = args.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
@@ -121,7 +121,13 @@ impl Top {
         let width = terminal_size::terminal_size().map_or(WIDTH, |(width, _)| width.0.max(40));
         let area = Rect::new(0, 0, width, count_rows(&shown));
         let mut buffer = Buffer::empty(area);
-        draw(area, &mut buffer, &self.state, &shown, &Notes { is_coloured: false, has_keys: false, ..self.notes() });
+        draw_screen(
+            area,
+            &mut buffer,
+            &self.state,
+            &shown,
+            &Notes { is_coloured: false, has_keys: false, ..self.notes() },
+        );
         output::try_write(&print_buffer(&buffer));
         Ok(ExitCode::SUCCESS)
     }
@@ -143,7 +149,7 @@ impl Top {
             if began >= next {
                 let (shown, notes) = (self.state.arrange(&self.seen), self.notes());
                 terminal
-                    .draw(|frame| draw(frame.area(), frame.buffer_mut(), &self.state, &shown, &notes))
+                    .draw(|frame| draw_screen(frame.area(), frame.buffer_mut(), &self.state, &shown, &notes))
                     .context("failed to draw")?;
                 next = Instant::now() + TICK;
                 // Where there is much to draw, it takes a quarter of the time at most.
@@ -161,14 +167,14 @@ impl Top {
                         continue;
                     }
                     let shown = self.state.arrange(&self.seen);
-                    match self.state.press(key, &shown) {
+                    match self.state.press_key(key, &shown) {
                         Act::Quit => return Ok(()),
                         Act::Ask(job) => asks.ask(job, answer.clone()),
                         Act::Stay => {}
                     }
                 }
                 Some((job, text)) = answers.recv() => {
-                    self.state.answer(&job, &text);
+                    self.state.show_answer(&job, &text);
                     next = Instant::now();
                 }
                 count = changes.recv_many(&mut batch, BATCH) => {

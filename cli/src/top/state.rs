@@ -179,7 +179,7 @@ impl TopState {
     }
 
     /// Takes in a key.
-    pub fn press(&mut self, key: KeyEvent, shown: &Shown<'_>) -> Act {
+    pub fn press_key(&mut self, key: KeyEvent, shown: &Shown<'_>) -> Act {
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
         if is_control && matches!(key.code, KeyCode::Char('c' | 'd')) {
             return Act::Quit;
@@ -199,20 +199,20 @@ impl TopState {
             KeyCode::Char('1') => self.pane = Pane::Queues,
             KeyCode::Char('2') => self.pane = Pane::Clusters,
             KeyCode::Char('3') => self.pane = Pane::Jobs,
-            KeyCode::Down | KeyCode::Char('j') => self.select(shown, |at| at.saturating_add(1)),
-            KeyCode::Up | KeyCode::Char('k') => self.select(shown, |at| at.saturating_sub(1)),
-            KeyCode::PageDown | KeyCode::Char(' ') => self.select(shown, |at| at.saturating_add(page)),
-            KeyCode::PageUp => self.select(shown, |at| at.saturating_sub(page)),
-            KeyCode::Home | KeyCode::Char('g') => self.select(shown, |_| 0),
-            KeyCode::End | KeyCode::Char('G') => self.select(shown, |_| usize::MAX),
+            KeyCode::Down | KeyCode::Char('j') => self.move_selection(shown, |at| at.saturating_add(1)),
+            KeyCode::Up | KeyCode::Char('k') => self.move_selection(shown, |at| at.saturating_sub(1)),
+            KeyCode::PageDown | KeyCode::Char(' ') => self.move_selection(shown, |at| at.saturating_add(page)),
+            KeyCode::PageUp => self.move_selection(shown, |at| at.saturating_sub(page)),
+            KeyCode::Home | KeyCode::Char('g') => self.move_selection(shown, |_| 0),
+            KeyCode::End | KeyCode::Char('G') => self.move_selection(shown, |_| usize::MAX),
             KeyCode::Char('s') => self.sort = self.sort.next(),
             KeyCode::Char('r') => self.is_reversed = !self.is_reversed,
             KeyCode::Char('e') => self.shows_over = !self.shows_over,
             KeyCode::Char('m') => self.resource = self.resource.wrapping_add(1),
             KeyCode::Char('/') => self.is_typing = true,
-            KeyCode::Char('?' | 'h') => self.popup = Some(help()),
+            KeyCode::Char('?' | 'h') => self.popup = Some(list_keys()),
             KeyCode::Esc => self.clear_filters(),
-            KeyCode::Enter | KeyCode::Char('w') => return self.enter(shown),
+            KeyCode::Enter | KeyCode::Char('w') => return self.open_selected(shown),
             _ => {}
         }
         Act::Stay
@@ -242,7 +242,7 @@ impl TopState {
         Act::Stay
     }
 
-    fn select(&mut self, shown: &Shown<'_>, step: impl Fn(usize) -> usize) {
+    fn move_selection(&mut self, shown: &Shown<'_>, step: impl Fn(usize) -> usize) {
         let pane = self.pane.index();
         let length = [shown.queues.len(), shown.members.len(), shown.jobs.len()][pane];
         let at = step(shown.selected[pane]).min(length.saturating_sub(1));
@@ -258,7 +258,7 @@ impl TopState {
     }
 
     /// A queue or a member leads to its jobs, a job to its reasons.
-    fn enter(&mut self, shown: &Shown<'_>) -> Act {
+    fn open_selected(&mut self, shown: &Shown<'_>) -> Act {
         let at = shown.selected[self.pane.index()];
         match self.pane {
             Pane::Queues => self.queue = shown.queues.get(at).map(|queue| queue.name.clone()),
@@ -278,14 +278,14 @@ impl TopState {
     }
 
     /// Takes in the answer to [`Act::Ask`], unless the user looks at something else by now.
-    pub fn answer(&mut self, key: &JobKey, text: &str) {
+    pub fn show_answer(&mut self, key: &JobKey, text: &str) {
         if let Some(popup) = self.popup.as_mut().filter(|popup| popup.of.as_ref() == Some(key)) {
             popup.lines = text.lines().map(str::to_owned).collect();
         }
     }
 }
 
-fn help() -> Popup {
+fn list_keys() -> Popup {
     let lines = [
         "tab, left, right, 1 2 3   queues, clusters, jobs",
         "up, down, page up, page down, home, end   selects",

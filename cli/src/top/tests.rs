@@ -12,7 +12,7 @@ use ratatui::{
 use serde_json::{Value, json};
 
 use super::{
-    draw::{Notes, draw},
+    draw::{Notes, draw_screen},
     print_buffer,
     state::{Act, Sort, TopState},
 };
@@ -94,12 +94,12 @@ fn notes() -> Notes {
 fn screen(width: u16, height: u16, state: &TopState, seen: &Seen, notes: &Notes) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let shown = state.arrange(seen);
-    terminal.draw(|frame| draw(frame.area(), frame.buffer_mut(), state, &shown, notes)).unwrap();
+    terminal.draw(|frame| draw_screen(frame.area(), frame.buffer_mut(), state, &shown, notes)).unwrap();
     print_buffer(terminal.backend().buffer())
 }
 
 fn press(state: &mut TopState, seen: &Seen, keys: &[KeyCode]) -> Act {
-    let act = keys.iter().map(|key| state.press(KeyEvent::from(*key), &state.clone().arrange(seen)));
+    let act = keys.iter().map(|key| state.press_key(KeyEvent::from(*key), &state.clone().arrange(seen)));
     act.last().unwrap_or(Act::Stay)
 }
 
@@ -177,10 +177,10 @@ fn enter_on_a_job_asks_why_and_shows_the_answer_unless_it_comes_too_late() {
     let Act::Ask(job) = press(&mut state, &seen, &[KeyCode::Down, KeyCode::Enter]) else { panic!("it does not ask") };
     assert_eq!(job.name, "a-second");
     assert!(screen(80, 24, &state, &seen, &notes()).contains("why ns/a-second"));
-    state.answer(&job, "Job ns/a-second WAITS");
+    state.show_answer(&job, "Job ns/a-second WAITS");
     assert!(screen(80, 24, &state, &seen, &notes()).contains("Job ns/a-second WAITS"));
     press(&mut state, &seen, &[KeyCode::Esc]);
-    state.answer(&job, "late");
+    state.show_answer(&job, "late");
     assert!(!screen(80, 24, &state, &seen, &notes()).contains("late"));
 }
 
@@ -203,11 +203,11 @@ fn the_selected_job_stays_selected_where_others_come() {
 fn q_and_control_c_end_it_and_a_filter_may_have_a_q() {
     let (seen, mut state) = (fleet(), TopState::default());
     let control_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-    assert_eq!(state.press(control_c, &state.clone().arrange(&seen)), Act::Quit);
+    assert_eq!(state.press_key(control_c, &state.clone().arrange(&seen)), Act::Quit);
     assert_eq!(press(&mut state, &seen, &[KeyCode::Char('q')]), Act::Quit);
     assert_eq!(press(&mut state, &seen, &[KeyCode::Char('/'), KeyCode::Char('q')]), Act::Stay);
     assert_eq!(state.filter, "q");
-    assert_eq!(state.press(control_c, &state.clone().arrange(&seen)), Act::Quit);
+    assert_eq!(state.press_key(control_c, &state.clone().arrange(&seen)), Act::Quit);
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn without_colour_no_cell_has_one_and_what_a_terminal_would_obey_is_shown() {
         let (state, notes) = (TopState::default(), Notes { is_coloured, ..notes() });
         let mut terminal = Terminal::new(TestBackend::new(160, 40)).unwrap();
         let shown = state.arrange(&seen);
-        terminal.draw(|frame| draw(frame.area(), frame.buffer_mut(), &state, &shown, &notes)).unwrap();
+        terminal.draw(|frame| draw_screen(frame.area(), frame.buffer_mut(), &state, &shown, &notes)).unwrap();
         let buffer = terminal.backend().buffer().clone();
         (buffer.content.iter().filter(|cell| cell.fg != ratatui::style::Color::Reset).count(), print_buffer(&buffer))
     };

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use crate::{
     install::answer::{PROBE, probe_resource},
     manifests::{apply_write, propagation_policies},
-    objects::{self, annotation, get_object, key_of, list_objects, name_of, text},
+    objects::{self, annotation_of, get_object, key_of, list_objects, name_of, text},
     roles::{self, Granted},
     webhook_identity::AUTHORITY_SECRET,
 };
@@ -87,7 +87,7 @@ pub async fn read_installed(client: &Client, lease_namespaces: &[String]) -> any
         bindings: bindings.into_iter().filter(is_ours).collect(),
         ended: jobs.iter().filter(|job| has_ended(job)).map(key_of).collect(),
         pod_groups,
-        queues: queues.into_iter().filter(|queue| annotation(queue, QUEUE_STATUS).is_some()).collect(),
+        queues: queues.into_iter().filter(|queue| annotation_of(queue, QUEUE_STATUS).is_some()).collect(),
         inventories: inventories.into_iter().map(|object| Found { resource: objects::inventories(), object }).collect(),
         ..Installed::default()
     };
@@ -129,7 +129,7 @@ pub async fn read_installed(client: &Client, lease_namespaces: &[String]) -> any
 
 fn is_ours(binding: &Value) -> bool {
     text(binding, "/spec/schedulerName") == SCHEDULER_NAME
-        || BINDING_ANNOTATIONS.iter().any(|name| annotation(binding, name).is_some())
+        || BINDING_ANNOTATIONS.iter().any(|name| annotation_of(binding, name).is_some())
 }
 
 fn has_ended(job: &Value) -> bool {

@@ -11,10 +11,7 @@ use std::{collections::BTreeSet, fmt::Write as _, process::ExitCode, time::Durat
 
 use anyhow::Context;
 use caldera_controller::settings;
-use caldera_runtime::{
-    client::WriteCounts,
-    write::{Body, Failure, Write, execute_write},
-};
+use caldera_runtime::write::{Body, Failure, Write, execute_write};
 use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 use kube::Client;
@@ -43,7 +40,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 const SILENCE: Duration = Duration::from_secs(45);
 
 pub async fn run_uninstall(args: UninstallArgs) -> anyhow::Result<ExitCode> {
-    let client = components::connect_client(args.kubeconfig.as_deref(), "uninstall", &WriteCounts::default()).await?;
+    let client = components::connect_command(args.kubeconfig.as_deref(), "uninstall").await?;
     let namespaces = match &args.lease_namespace {
         Some(namespace) => vec![namespace.clone()],
         None => settings::NAMESPACES.map(str::to_owned).to_vec(),
@@ -184,7 +181,7 @@ async fn wait_for_silence(client: &Client, namespaces: &[String]) -> anyhow::Res
         let now = read_clock(client).await.unwrap_or_else(Timestamp::now);
         let installed = read_installed(client, namespaces).await?;
         let held: Vec<String> =
-            installed.state.iter().filter(|one| holds(&one.object, now)).map(describe_lease).collect();
+            installed.state.iter().filter(|one| is_held(&one.object, now)).map(describe_lease).collect();
         if held.is_empty() {
             return Ok(());
         }
@@ -209,7 +206,7 @@ fn describe_lease(found: &installed::Found) -> String {
     format!("Lease {}/{}", text(&found.object, "/metadata/namespace"), name_of(&found.object))
 }
 
-fn holds(object: &Value, now: Timestamp) -> bool {
+fn is_held(object: &Value, now: Timestamp) -> bool {
     let renewed: Option<Timestamp> = text(object, "/spec/renewTime").parse().ok();
     let seconds = object["spec"]["leaseDurationSeconds"].as_i64().unwrap_or(0);
     !text(object, "/spec/holderIdentity").is_empty()

@@ -25,11 +25,13 @@ use caldera_crds::{
     workload::WorkloadKind,
 };
 use caldera_runtime::write::{Body, Write};
-use kube::core::ApiResource;
 use serde_json::{Value, json};
 
 use super::installed::{Found, Installed};
-use crate::objects::{self, annotation, annotation_path, items, key_of, name_of, text};
+use crate::{
+    change::{delete_object, patch_tested, write_to},
+    objects::{self, annotation_of, annotation_path, items, key_of, name_of, text},
+};
 
 /// Karmada's own scheduler.
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
@@ -71,7 +73,7 @@ pub struct Plan {
 
 /// See the module.
 pub fn plan_removal(installed: &Installed, allowed: Allowed) -> Plan {
-    let is_closed = |binding: &&Value| annotation(binding, GATE) == Some(GATE_CLOSED);
+    let is_closed = |binding: &&Value| annotation_of(binding, GATE) == Some(GATE_CLOSED);
     let waiting: Vec<String> = installed.bindings.iter().filter(is_closed).map(key_of).collect();
     let kept: BTreeSet<String> =
         installed.bindings.iter().filter(|one| needs_copies(one, &installed.ended)).map(key_of).collect();
@@ -87,8 +89,8 @@ pub fn plan_removal(installed: &Installed, allowed: Allowed) -> Plan {
     };
     let deciders =
         installed.roles.iter().filter(|one| text(&one.object, "/kind").ends_with("RoleBinding") && !is_webhooks(one));
-    stage("take controller, scheduler and collectors their rights", deciders.map(delete).collect());
-    let mut hooks: Vec<Write> = installed.validating.iter().map(delete).collect();
+    stage("take controller, scheduler and collectors their rights", deciders.map(delete_found).collect());
+    let mut hooks: Vec<Write> = installed.validating.iter().map(delete_found).collect();
     hooks.extend(installed.mutating.iter().filter_map(|found| reduce_hooks(found, &kept)));
     stage("close no more gates", hooks);
     let free = installed.bindings.iter().filter(|binding| !kept.contains(&key_of(binding)));
@@ -101,15 +103,15 @@ pub fn plan_removal(installed: &Installed, allowed: Allowed) -> Plan {
     }
     stage(
         "remove interpreter and policies",
-        installed.interpreters.iter().chain(&installed.policies).map(delete).collect(),
+        installed.interpreters.iter().chain(&installed.policies).map(delete_found).collect(),
     );
-    let mut rest: Vec<Write> = installed.state.iter().chain(&installed.roles).map(delete).collect();
-    rest.extend(installed.inventories.iter().map(delete));
+    let mut rest: Vec<Write> = installed.state.iter().chain(&installed.roles).map(delete_found).collect();
+    rest.extend(installed.inventories.iter().map(delete_found));
     stage("remove leases, settings, inventories, roles and accounts", rest);
     let definitions = installed.definitions.iter().filter(|_| allowed.crds);
-    stage("remove our CustomResourceDefinitions", definitions.map(delete).collect());
+    stage("remove our CustomResourceDefinitions", definitions.map(delete_found).collect());
     let is_there = |found: &&Found| found.object["metadata"]["deletionTimestamp"].is_null();
-    stage("remove our namespace", installed.namespaces.iter().filter(is_there).map(delete).collect());
+    stage("remove our namespace", installed.namespaces.iter().filter(is_there).map(delete_found).collect());
     Plan { stages, waiting, kept: Vec::new(), is_refused: false }
 }
 
@@ -124,29 +126,8 @@ fn needs_copies(binding: &Value, ended: &BTreeSet<String>) -> bool {
         && view.plan().is_some_and(|plan| plan.clusters.len() > 1 || !plan.pinned_domains().is_empty())
 }
 
-fn write_to(resource: &ApiResource, object: &Value, body: Body) -> Write {
-    Write {
-        resource: resource.clone(),
-        namespace: text(object, "/metadata/namespace").to_owned(),
-        name: name_of(object).to_owned(),
-        subresource: None,
-        body,
-    }
-}
-
-fn delete(found: &Found) -> Write {
+fn delete_found(found: &Found) -> Write {
     delete_object(&found.resource, &found.object)
-}
-
-fn delete_object(resource: &ApiResource, object: &Value) -> Write {
-    write_to(resource, object, Body::Delete { uid: Some(text(object, "/metadata/uid").to_owned()) })
-}
-
-fn patch_tested(resource: &ApiResource, object: &Value, steps: impl IntoIterator<Item = Value>) -> Write {
-    let test =
-        json!({"op": "test", "path": "/metadata/resourceVersion", "value": text(object, "/metadata/resourceVersion")});
-    let all: Vec<Value> = [test].into_iter().chain(steps).collect();
-    write_to(resource, object, Body::JsonPatch(Value::Array(all)))
 }
 
 /// Takes our annotations off, lifts the suspension that is ours, and names Karmada's scheduler; nothing else changes.
@@ -154,7 +135,7 @@ fn free_binding(binding: &Value) -> Option<Write> {
     let remove = |path: String| json!({"op": "remove", "path": path});
     let mut steps = Vec::new();
     let suspension = binding.pointer("/spec/suspension");
-    let is_ours = match annotation(binding, GATE) {
+    let is_ours = match annotation_of(binding, GATE) {
         Some(GATE_CLOSED) => suspension.is_some_and(|one| one["scheduling"] == true),
         Some(GATE_OPEN) => suspension.is_some_and(|one| one["scheduling"] == false),
         _ => false,
@@ -164,19 +145,19 @@ fn free_binding(binding: &Value) -> Option<Write> {
         steps.push(remove(if is_alone { "/spec/suspension" } else { "/spec/suspension/scheduling" }.to_owned()));
     }
     let priority = binding.pointer("/spec/schedulePriority/priority").and_then(Value::as_i64);
-    if priority.is_some() && annotation(binding, PRIORITY).and_then(|text| text.parse().ok()) == priority {
+    if priority.is_some() && annotation_of(binding, PRIORITY).and_then(|text| text.parse().ok()) == priority {
         steps.push(remove("/spec/schedulePriority".to_owned()));
     }
     if text(binding, "/spec/schedulerName") == SCHEDULER_NAME {
         steps.push(json!({"op": "replace", "path": "/spec/schedulerName", "value": DEFAULT_SCHEDULER}));
     }
-    let there = BINDING_ANNOTATIONS.iter().filter(|name| annotation(binding, name).is_some());
+    let there = BINDING_ANNOTATIONS.iter().filter(|name| annotation_of(binding, name).is_some());
     steps.extend(there.map(|name| remove(annotation_path(name))));
-    (!steps.is_empty()).then(|| patch_tested(&objects::bindings(), binding, steps))
+    (!steps.is_empty()).then(|| write_to(&objects::bindings(), binding, patch_tested(binding, steps)))
 }
 
 fn forget_queue_status(queue: &Value) -> Write {
-    let told = annotation(queue, QUEUE_STATUS);
+    let told = annotation_of(queue, QUEUE_STATUS);
     let path = annotation_path(QUEUE_STATUS);
     let steps = [json!({"op": "test", "path": path, "value": told}), json!({"op": "remove", "path": path})];
     write_to(&objects::queues(), queue, Body::JsonPatch(json!(steps)))
@@ -185,7 +166,7 @@ fn forget_queue_status(queue: &Value) -> Write {
 /// Leaves the hook on Works for the jobs that need it; nothing to do if it is so already.
 fn reduce_hooks(found: &Found, kept: &BTreeSet<String>) -> Option<Write> {
     if kept.is_empty() {
-        return Some(delete(found));
+        return Some(delete_found(found));
     }
     let hooks = items(&found.object, "/webhooks");
     let mut copies = hooks.iter().find(|hook| text(hook, "/name") == COPIES)?.clone();
@@ -196,7 +177,7 @@ fn reduce_hooks(found: &Found, kept: &BTreeSet<String>) -> Option<Write> {
     let wanted = json!([copies]);
     (found.object.pointer("/webhooks") != Some(&wanted)).then(|| {
         let replace = json!({"op": "replace", "path": "/webhooks", "value": wanted});
-        patch_tested(&found.resource, &found.object, [replace])
+        write_to(&found.resource, &found.object, patch_tested(&found.object, [replace]))
     })
 }
 

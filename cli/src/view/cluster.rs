@@ -69,7 +69,7 @@ impl Member {
 #[must_use]
 pub fn read_placed(binding: &Value, target: &Value) -> Option<PlacedJob> {
     let key = JobKey::of_binding(binding)?;
-    let record = objects::annotation(binding, ADMISSION).and_then(|text| Admission::parse(text).ok());
+    let record = objects::annotation_of(binding, ADMISSION).and_then(|text| Admission::parse(text).ok());
     let pods = target["replicas"].as_i64().unwrap_or(0);
     let each = || binding.pointer("/spec/replicaRequirements/resourceRequest/cpu")?.as_str()?.parse::<Quantity>().ok();
     let cpu = match &record {

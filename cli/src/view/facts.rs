@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::state::State;
-use crate::objects::{annotation, is_queued, items, name_of, text};
+use crate::objects::{annotation_of, is_queued, items, name_of, text};
 
 /// Which job.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -81,7 +81,7 @@ impl WorkloadFacts {
     pub fn read(workload: &Value) -> Option<(JobKey, Self)> {
         let kind = WorkloadKind::of(workload)?;
         let (namespace, name) = (text(workload, "/metadata/namespace").to_owned(), name_of(workload).to_owned());
-        let is_set = |name: &str| annotation(workload, name) == Some("true");
+        let is_set = |name: &str| annotation_of(workload, name) == Some("true");
         let phase = if kind == WorkloadKind::VolcanoJob { text(workload, "/status/state/phase") } else { "" };
         let facts = Self {
             queue: queue_of(workload).to_string(),
@@ -115,14 +115,14 @@ impl BindingFacts {
     pub fn read(binding: &Value) -> Option<(JobKey, Self)> {
         let key = JobKey::of_binding(binding)?;
         let facts = Self {
-            gate: annotation(binding, GATE).map(|gate| gate == GATE_CLOSED),
-            admitted: annotation(binding, ADMISSION).is_some(),
+            gate: annotation_of(binding, GATE).map(|gate| gate == GATE_CLOSED),
+            admitted: annotation_of(binding, ADMISSION).is_some(),
             queued: is_queued(binding),
             priority: binding.pointer("/spec/schedulePriority/priority").and_then(Value::as_i64).unwrap_or(0),
             created: read_time(binding, "/metadata/creationTimestamp"),
             placed_at: read_time(binding, "/status/lastScheduledTime"),
             clusters: list_shares(binding),
-            eviction: annotation(binding, EVICTION).and_then(|text| EvictionRecord::parse(text).ok()).map(Box::new),
+            eviction: annotation_of(binding, EVICTION).and_then(|text| EvictionRecord::parse(text).ok()).map(Box::new),
         };
         Some((key, facts))
     }
@@ -130,7 +130,7 @@ impl BindingFacts {
 
 /// Clusters of a binding, each with its pods: those of the plan where there is one.
 fn list_shares(binding: &Value) -> Vec<(String, u64)> {
-    let plan: Option<Plan> = annotation(binding, PLAN).and_then(|text| serde_json::from_str(text).ok());
+    let plan: Option<Plan> = annotation_of(binding, PLAN).and_then(|text| serde_json::from_str(text).ok());
     let planned = |cluster: &str| {
         let share = plan.as_ref()?.clusters.iter().find(|(name, _)| name.as_str() == cluster)?.1;
         Some(share.tasks.values().map(|task| u64::from(task.replicas)).sum())

@@ -29,5 +29,5 @@ fn list_peers(objects: &Objects, capacity: &FleetCapacity, binding: &Binding) ->
         Some(other) => other.clusters.iter().map(|(cluster, _)| cluster.to_string()).collect(),
         None => Vec::new(),
     };
-    objects.affinity_groups.peers(&binding.key.namespace, &binding.groups, &binding.key, clusters_of)
+    objects.affinity_groups.find_peers(&binding.key.namespace, &binding.groups, &binding.key, clusters_of)
 }

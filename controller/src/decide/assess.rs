@@ -9,7 +9,7 @@ use super::{
     affinity::place_with_peers,
     binding_state::{BindingState, JobContext, assess_binding, build_ask},
     capacity::FleetCapacity,
-    eviction::describe_eviction,
+    eviction_wait::describe_eviction,
     jobs::Jobs,
     resize::Resize,
 };

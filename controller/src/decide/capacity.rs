@@ -14,7 +14,7 @@ use std::{
 };
 
 use caldera_core::{
-    fleet::{self, AWAY, AssumedPods, EvictedPods, Update, takes_jobs},
+    fleet::{self, AWAY, AssumedPods, EvictedPods, Update, list_reserved_clusters, takes_jobs},
     gang::{ClusterName, Gang, Taint, Task, Toleration, WorkloadRef},
     inventory::{Capacity, Change, Pod, Source},
     place::{self, Cluster, Decision, Peers},
@@ -25,7 +25,6 @@ use caldera_core::{
 };
 
 pub use self::found_place::Place;
-use self::reserved_clusters::list_reserved_clusters;
 use crate::observe::{Binding, ClusterFacts};
 
 /// Taint by which Karmada takes a cluster out for a while.
@@ -358,7 +357,8 @@ impl FleetCapacity {
             let detail = never.as_deref().map_or(detail, str::to_owned);
             return Err(Fit::No { never: never.is_some(), detail });
         }
-        let reserved = list_reserved_clusters(ask, kept);
+        let minimum = ask.minimum();
+        let reserved = list_reserved_clusters(&minimum, kept);
         let open = |(cluster, _): &(&Cluster, &Capacity)| !reserved.contains(cluster.name.as_str());
         let refusal = match ask_placement(question, &self.fleet, self.fleet.clusters().filter(open).collect()) {
             Ok(decision) => return Ok(decision),

@@ -5,12 +5,10 @@
 //! its own.
 
 use caldera_core::{
-    fleet::Update,
-    gang::{ClusterName, QueueName, WorkloadRef},
-    inventory::Change as InventoryChange,
+    gang::{ClusterName, QueueName},
     place::spread_constraints::is_duplicated,
-    queue::ledger::AdmissionStage,
-    reason::QueueProblem,
+    queue::{JobId, ledger::AdmissionStage},
+    reason::{Position, QueueProblem},
 };
 use caldera_crds::{links::Links, names::volcano::DEFAULT_QUEUE};
 use caldera_runtime::watch::Event;
@@ -21,20 +19,19 @@ use std::{
     sync::Arc,
 };
 
-use caldera_core::{queue::JobId, reason::Position};
-
 use super::{
     admission_events::AdmissionEvents,
     assess::assess_now,
     capacity::FleetCapacity,
     ended_jobs::EndedJobs,
-    eviction::{describe_eviction, forgotten_at},
+    eviction_wait::{describe_eviction, forgotten_at},
     forged_record::ForgedRecords,
     hyper_jobs::HyperJobs,
     job_commands::JobCommands,
     jobs::{JobPhase, Jobs},
     member_loss::MemberLoss,
     phase_counts::PhaseCounts,
+    placement_deadlines::PlacementDeadlines,
     pod_groups::PodGroupWrites,
     pods_ready::StartDeadlines,
     policy_restart::PolicyRestarts,
@@ -43,7 +40,6 @@ use super::{
     queue_lifecycle::QueueLifecycle,
     queue_numbers::QueueNumbersWrites,
     refused_copy::RefusedCopies,
-    requeue::PlacementDeadlines,
     silent_copy::SilentCopies,
     stale_grant::StaleGrants,
     ttl::Expiries,
@@ -409,40 +405,6 @@ impl Controller {
         self.recount_phase(key);
     }
 
-    /// The bindings of batch Jobs whose pods on nodes this changes. What a pod's owner is can not be told once it is
-    /// gone: its Job's status says that.
-    fn list_batch_jobs(&self, cluster: &str, update: &Update) -> Vec<Key> {
-        match update {
-            Update::Change(InventoryChange::Pod(pod)) => {
-                let owner = pod.owner.as_ref().filter(|owner| owner.group == "batch" && owner.kind == "Job");
-                let workload = owner.map(|owner| WorkloadRef {
-                    group: owner.group.clone(),
-                    kind: owner.kind.clone(),
-                    namespace: pod.namespace.clone(),
-                    name: owner.name.clone(),
-                });
-                let binding = workload.and_then(|workload| self.objects.binding_of(&workload));
-                binding.map(|binding| binding.key.clone()).into_iter().collect()
-            }
-            Update::Change(InventoryChange::Pods(_)) | Update::Up | Update::Down(_) => {
-                let batch_jobs = self.objects.bindings.values().filter(|binding| is_batch_job(&binding.workload));
-                let is_there = |binding: &Binding| binding.clusters.iter().any(|(name, _)| name.as_str() == cluster);
-                batch_jobs.filter(|binding| is_there(binding)).map(|binding| binding.key.clone()).collect()
-            }
-            _ => Vec::new(),
-        }
-    }
-
-    /// Counts the pods of a batch Job that are on nodes.
-    fn count_on_nodes(&mut self, key: &Key) {
-        let Some(binding) = self.objects.bindings.get(key) else { return };
-        if !is_batch_job(&binding.workload) {
-            return;
-        }
-        let (workload, pods) = (Arc::clone(&binding.workload), self.capacity.count_live_pods(binding));
-        self.objects.set_on_nodes(&workload, pods);
-    }
-
     /// Counts the PodGroup of a binding anew in the numbers of its queue.
     pub(crate) fn recount_phase(&mut self, key: &Key) {
         let QueueWrites { counts, annotations, .. } = &mut self.queues;
@@ -465,10 +427,6 @@ impl Controller {
             placement.is_some_and(|placement| is_duplicated(placement.placement.division.as_ref()))
         });
     }
-}
-
-fn is_batch_job(workload: &WorkloadRef) -> bool {
-    workload.group == "batch" && workload.kind == "Job"
 }
 
 /// Tells the capacity what a binding tolerates and selects, and where it is assumed to be.

@@ -1,21 +1,18 @@
-//! Why a binding that was evicted, or requeued, does not wait in its queue yet.
+//! What takes a binding's quota and clusters away, and the record that says why.
 //!
-//! Rule: a requeued job waits for its backoff. An evicted job stays out of its queue while the attempt that evicted it
-//! is open and until its own pods are gone, so that it does not take back what it just gave. A job that its user
-//! suspended or restarted waits until its old copies are gone, and for nothing else. All are read from the record on
-//! the binding (`caldera.dev/eviction`): a restart forgets neither.
+//! Rule: one patch that closes the gate, empties the clusters and writes the eviction record (`caldera.dev/eviction`),
+//! which keeps what was there of earlier evictions. A job that is requeued waits for a backoff that doubles each time,
+//! as Kueue requeues an evicted workload; the backoff is on the binding, so a restart forgets it as little as the
+//! admission.
 
-use caldera_core::{
-    gang::ClusterName,
-    queue::preemption::EvictionRecord,
-    reason::{EvictionCause, Reason, RequeueCause},
-};
-use caldera_crds::names::caldera::FENCED_AT;
+use caldera_core::{queue::preemption::EvictionRecord, reason::RequeueCause};
 use caldera_runtime::event::EventType;
 use jiff::Timestamp;
 
-use super::{capacity::FleetCapacity, jobs::Jobs};
-use crate::observe::{Binding, MEMBER_LOST, Objects};
+use crate::{
+    observe::{Binding, MEMBER_LOST},
+    write::Decision,
+};
 
 /// Reason of an eviction record: the job was not placed in time.
 pub(crate) const NOT_PLACED: &str = "NotPlaced";
@@ -35,12 +32,83 @@ pub(crate) const POLICY_RESTARTED: &str = "RestartedByPolicy";
 pub(crate) const ENDED: &str = "Ended";
 /// Event, and reason of an eviction record: a member refused its copy for good, and the job goes elsewhere.
 pub(crate) const COPY_REFUSED: &str = "CopyRefused";
-/// Pods that are still not gone after so many seconds do not keep their job out of its queue any longer.
-const TERMINATION: i64 = 600;
+/// The first backoff, and the longest, in seconds.
+const BACKOFF: i64 = 30;
+const LONGEST_BACKOFF: i64 = 900;
 
-/// When, in seconds since 1970, nothing of an eviction counts any more.
-pub(crate) fn forgotten_at(eviction: &EvictionRecord) -> i64 {
-    eviction.at.saturating_add(TERMINATION).max(eviction.until)
+/// Takes the quota and the clusters of a binding, and has it wait, twice as long each time.
+pub(crate) fn requeue_binding(
+    binding: &Binding,
+    reason: &str,
+    message: String,
+    avoid: Vec<String>,
+    now: Timestamp,
+) -> Decision {
+    let now = now.as_second();
+    let times = binding.eviction.as_deref().map_or(0, |before| before.requeues).saturating_add(1);
+    let backoff = BACKOFF.saturating_mul(1 << times.min(10)).min(LONGEST_BACKOFF);
+    let record =
+        EvictionRecord { until: now.saturating_add(backoff), avoid, ..record_of(binding, reason, message, now) };
+    evict_binding(binding, EvictionRecord { requeues: times, ..record })
+}
+
+/// The same without a wait, for others to try first.
+pub(crate) fn move_elsewhere(
+    binding: &Binding,
+    reason: &str,
+    message: String,
+    avoid: Vec<String>,
+    now: Timestamp,
+) -> Decision {
+    evict_binding(binding, EvictionRecord { avoid, ..record_of(binding, reason, message, now.as_second()) })
+}
+
+/// Takes the quota and the clusters of a binding because its user wants that: it gave way to nobody and failed nowhere,
+/// so its next wait is no longer for it. `command` is the UID of the Command that asked for it, if one did.
+pub(crate) fn withdraw_binding(
+    binding: &Binding,
+    reason: &str,
+    message: String,
+    command: &str,
+    now: Timestamp,
+) -> Decision {
+    let record = record_of(binding, reason, message, now.as_second());
+    evict_binding(binding, EvictionRecord { preemptor: command.to_owned(), ..record })
+}
+
+/// The same because its own policies restarted it, which is counted.
+pub(crate) fn restart_by_policy(binding: &Binding, message: String, now: Timestamp) -> Decision {
+    let record = record_of(binding, POLICY_RESTARTED, message, now.as_second());
+    evict_binding(binding, EvictionRecord { restarts: record.restarts.saturating_add(1), ..record })
+}
+
+/// A record of now that continues the one before.
+fn record_of(binding: &Binding, reason: &str, message: String, now: i64) -> EvictionRecord {
+    let before = binding.eviction.as_deref();
+    let evictions = before.map(EvictionRecord::eviction_history).unwrap_or_default();
+    EvictionRecord {
+        count: evictions.count,
+        last: evictions.last,
+        requeues: before.map_or(0, |before| before.requeues),
+        restarts: binding.restarts(),
+        at: now,
+        until: now,
+        preemptor: String::new(),
+        reason: reason.to_owned(),
+        message,
+        avoid: Vec::new(),
+    }
+}
+
+fn evict_binding(binding: &Binding, eviction: EvictionRecord) -> Decision {
+    Decision::Evict {
+        key: binding.key.clone(),
+        resource_version: binding.resource_version.clone(),
+        suspension: binding.suspension,
+        recorded: binding.recorded,
+        planned: binding.planned,
+        eviction: Box::new(eviction),
+    }
 }
 
 /// The event for a job that was taken off its clusters, once its record is written. Whoever was evicted for another job
@@ -61,101 +129,13 @@ pub(crate) fn describe_requeue(record: &EvictionRecord) -> Option<(EventType, St
     }
 }
 
-/// Why a binding that was evicted or requeued does not wait in its queue yet.
-pub(crate) fn describe_eviction(
-    objects: &Objects,
-    jobs: &Jobs,
-    capacity: &FleetCapacity,
-    binding: &Binding,
-    now: Timestamp,
-) -> Option<Reason> {
-    let unproven = list_unproven(objects, binding, now);
-    if !unproven.is_empty() {
-        return Some(describe_unproven(binding, &unproven));
-    }
-    let eviction = binding.eviction.as_deref()?;
-    let now = now.as_second();
-    if is_withdrawal(eviction) {
-        return describe_withdrawal(objects, capacity, binding, eviction, now);
-    }
-    if waits_for_copies(eviction) && eviction.until <= now {
-        return describe_withdrawal(objects, capacity, binding, eviction, now);
-    }
-    if is_requeue(eviction) {
-        return describe_backoff(eviction, now);
-    }
-    // Before all is listed nobody can say that the preemptor is gone.
-    let is_open = || eviction.until > now && (!objects.is_complete() || jobs.engine.is_pending(&eviction.preemptor));
-    let terminates = || eviction.at.saturating_add(TERMINATION) > now && capacity.runs_anywhere(&binding.workload);
-    if !is_open() && !terminates() {
-        return None;
-    }
-    let queue = objects.workload_of(binding).map(|workload| workload.queue.clone())?;
-    let cause = EvictionCause::parse_token(&eviction.reason).unwrap_or(EvictionCause::Preempted);
-    Some(Reason::Evicted { queue, cause, detail: eviction.message.clone() })
-}
-
-/// Clusters where old copies of a binding may still run. A gang of which a part did not start in time goes elsewhere at
-/// once, as far as that part is concerned: too little of it was on nodes. Its other parts may run.
-fn list_unproven<'a>(objects: &'a Objects, binding: &Binding, now: Timestamp) -> Vec<&'a ClusterName> {
-    if !binding.clusters.is_empty() {
-        return Vec::new();
-    }
-    let record = binding.eviction.as_deref().filter(|record| record.reason == PODS_READY_TIMEOUT);
-    let is_late = |cluster: &ClusterName| record.is_some_and(|it| it.avoid.iter().any(|name| name == cluster.as_str()));
-    let mut unproven = objects.losses.list_unproven(&binding.key, now);
-    unproven.retain(|cluster| !is_late(cluster));
-    unproven
-}
-
-/// Why a binding does not wait in its queue whose old copies may still run where nobody sees them.
-fn describe_unproven(binding: &Binding, unproven: &[&ClusterName]) -> Reason {
-    let record = binding.eviction.as_deref();
-    let lost = record.filter(|record| record.reason == MEMBER_LOST).map(|record| record.message.as_str());
-    let names = unproven.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
-    let detail = format!(
-        "{}its old copy in {names} is not known to be gone: that ends when the cluster is back, or once its admin says that \
-         nothing runs there, by annotation {FENCED_AT} with the time of now on the Cluster",
-        lost.map(|lost| format!("{lost}; ")).unwrap_or_default()
-    );
-    Reason::Requeued { times: record.map_or(0, |record| record.requeues), cause: RequeueCause::MemberLost, detail }
-}
-
 /// Whether a record is of a job that runs again as soon as its old copies are gone.
 pub(crate) fn waits_for_copies(record: &EvictionRecord) -> bool {
     matches!(record.reason.as_str(), COPY_REFUSED | MEMBER_LOST)
 }
 
-/// Why a binding that its user withdrew does not wait in its queue yet: its new copies must not meet its old ones.
-fn describe_withdrawal(
-    objects: &Objects,
-    capacity: &FleetCapacity,
-    binding: &Binding,
-    record: &EvictionRecord,
-    now: i64,
-) -> Option<Reason> {
-    let cause = requeue_cause(record)?;
-    // What was seen last in a cluster that is lost says nothing any more.
-    let runs = || match record.reason == MEMBER_LOST {
-        true => capacity.runs_anywhere_seen(&binding.workload),
-        false => capacity.runs_anywhere(&binding.workload),
-    };
-    // Pods in a lost cluster are asked to go when that is back, not before.
-    let asked_at = objects.losses.proven_at(&binding.key).unwrap_or(record.at).max(record.at);
-    let terminates =
-        asked_at.saturating_add(TERMINATION) > now && binding.clusters.is_empty() && (binding.has_copies || runs());
-    terminates.then(|| Reason::Requeued { times: record.requeues, cause, detail: record.message.clone() })
-}
-
-/// Why a binding that was requeued does not wait in its queue yet.
-fn describe_backoff(record: &EvictionRecord, now: i64) -> Option<Reason> {
-    let cause = requeue_cause(record)?;
-    let reason = || Reason::Requeued { times: record.requeues, cause, detail: record.message.clone() };
-    (record.until > now).then(reason)
-}
-
 /// Why the job of a record was requeued; `None` for one that was evicted for another.
-fn requeue_cause(record: &EvictionRecord) -> Option<RequeueCause> {
+pub(super) fn requeue_cause(record: &EvictionRecord) -> Option<RequeueCause> {
     match record.reason.as_str() {
         NOT_PLACED => Some(RequeueCause::NotPlaced),
         PODS_READY_TIMEOUT => Some(RequeueCause::NotReady),

@@ -19,19 +19,15 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use caldera_core::{
-    admission::Admission, gang::Gang, place::spread_constraints::is_duplicated, queue::preemption::EvictionRecord,
-    resources::Resources,
-};
+use caldera_core::{admission::Admission, gang::Gang, place::spread_constraints::is_duplicated, resources::Resources};
 use caldera_runtime::event::EventType;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
     capacity::FleetCapacity,
     deadlines::{Deadlines, after},
-    eviction::{FORGED_RECORD, NOT_PLACED, QUEUE_CHANGED},
+    eviction::{FORGED_RECORD, NOT_PLACED, QUEUE_CHANGED, requeue_binding},
     jobs::Jobs,
-    requeue::requeue,
 };
 use crate::{
     observe::{Binding, Key, Objects, Workload},
@@ -323,7 +319,7 @@ impl ForgedRecords {
             tracing::warn!(binding = %key, reason, why, "taken away");
             let event_type = if is_forged { EventType::Warning } else { EventType::Normal };
             decisions.extend(workload.map(|it| Decision::event_on_workload(it, event_type, reason, why.clone())));
-            let decision = requeue(binding, reason, why, Vec::new(), now);
+            let decision = requeue_binding(binding, reason, why, Vec::new(), now);
             decisions.push(if fault == RecordFault::QueueChanged { evict_without_backoff(decision) } else { decision });
         }
         (decisions, forged)
@@ -331,12 +327,11 @@ impl ForgedRecords {
 }
 
 /// A job whose user only changed its queue gets no backoff.
-fn evict_without_backoff(decision: Decision) -> Decision {
-    let Decision::Evict { key, resource_version, suspension, recorded, planned, eviction } = decision else {
-        return decision;
-    };
-    let eviction = Box::new(EvictionRecord { until: eviction.at, ..*eviction });
-    Decision::Evict { key, resource_version, suspension, recorded, planned, eviction }
+fn evict_without_backoff(mut decision: Decision) -> Decision {
+    if let Decision::Evict { eviction, .. } = &mut decision {
+        eviction.until = eviction.at;
+    }
+    decision
 }
 
 fn describe_fault(fault: RecordFault, binding: &Binding, workload: Option<&Workload>) -> String {

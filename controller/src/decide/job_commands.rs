@@ -37,7 +37,10 @@ use caldera_runtime::{
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    deadlines::after, eviction::RESTARTED, jobs::Jobs, requeue::withdraw, withdrawal::is_suspended_by_another,
+    deadlines::after,
+    eviction::{RESTARTED, withdraw_binding},
+    jobs::Jobs,
+    withdrawal::is_suspended_by_another,
 };
 use crate::{
     observe::{JobCommandFacts, Key, Objects, Workload},
@@ -304,7 +307,7 @@ fn restart(objects: &Objects, jobs: &Jobs, job: &Workload, command: &JobCommandF
         }
         Some(_) => {
             let why = format!("restarted by Command {}", command.key);
-            Outcome::Write(Box::new(withdraw(binding, RESTARTED, why, &command.uid, now)))
+            Outcome::Write(Box::new(withdraw_binding(binding, RESTARTED, why, &command.uid, now)))
         }
     }
 }

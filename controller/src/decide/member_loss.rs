@@ -16,8 +16,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     deadlines::{after, earliest},
+    eviction::move_elsewhere,
     jobs::Jobs,
-    requeue::move_elsewhere,
     withdrawal::is_suspended_by_another,
 };
 use crate::{

@@ -15,37 +15,42 @@
 //! | [`pod_groups`], [`pod_group_status`], [`refresh_budget`] | what users read on PodGroups, and when |
 //! | [`admission_events`] | which events say that a job was admitted after a wait |
 //! | [`waiting_state`] | what a Volcano Job says of itself while it waits |
-//! | [`requeue`], [`pods_ready`] | which admitted jobs lose their quota since they are not placed or do not start |
+//! | [`placement_deadlines`], [`pods_ready`] | which admitted jobs lose their quota since they are not placed or do not start |
 //! | [`refused_copy`] | which jobs go elsewhere since a member will not have their copy |
 //! | [`member_loss`] | which gangs are withdrawn from clusters that are lost |
 //! | [`policy_restart`] | which split jobs restart, or fail, as a whole since a copy restarted |
 //! | [`silent_copy`] | which Works Karmada is asked to apply again |
 //! | [`job_commands`], [`withdrawal`] | which jobs their users suspend, restart and end, and by which Command |
 //! | [`hyper_jobs`] | which jobs and policies HyperJobs make, change and delete, and what these say of themselves |
+//! | [`batch_job_pods`] | how many pods of a batch Job are on nodes |
 //! | [`ttl`] | which jobs that ended are deleted |
 //! | [`queue_lifecycle`] | which queues open and close |
 //! | [`usage_accounts`] | what is accounted to whom |
 //! | [`queue_numbers`], [`queue_annotations`] | what is written on queues |
 //!
-//! [`binding_state`] and [`assess`] say what a binding waits for or holds, [`jobs`] tells the queue engine, and
-//! [`controller`] has the state of all of it.
+//! [`binding_state`] and [`assess`] say what a binding waits for or holds, [`eviction`] takes it away and
+//! [`eviction_wait`] says why it does not wait again yet, [`jobs`] tells the queue engine, and [`controller`] has the
+//! state of all of it.
 
 mod admission_events;
 pub(crate) mod affinity;
 mod answers;
 pub(crate) mod assess;
+mod batch_job_pods;
 pub(crate) mod binding_state;
 pub(crate) mod capacity;
 mod controller;
 mod deadlines;
 mod ended_jobs;
 mod eviction;
+mod eviction_wait;
 mod forged_record;
 mod hyper_jobs;
 mod job_commands;
 pub(crate) mod jobs;
 pub(crate) mod member_loss;
 mod phase_counts;
+mod placement_deadlines;
 pub(crate) mod pod_group_status;
 mod pod_groups;
 pub(crate) mod pods_ready;
@@ -57,7 +62,6 @@ mod queue_numbers;
 mod refresh_budget;
 pub(crate) mod refused_copy;
 mod release;
-mod requeue;
 pub(crate) mod resize;
 mod silent_copy;
 mod stale_grant;

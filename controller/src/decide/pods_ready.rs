@@ -16,9 +16,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::{
     capacity::FleetCapacity,
     deadlines::{Deadlines, after},
-    eviction::PODS_READY_TIMEOUT,
+    eviction::{PODS_READY_TIMEOUT, requeue_binding},
     jobs::Jobs,
-    requeue::requeue,
 };
 use crate::{
     observe::{Binding, Key, Objects, Workload},
@@ -107,7 +106,7 @@ impl StartDeadlines {
                 Decision::event_on_workload(workload, EventType::Warning, PODS_READY_TIMEOUT, said)
             }));
             let avoid = late.iter().map(|(cluster, _)| cluster.to_string()).collect();
-            decisions.push(requeue(binding, PODS_READY_TIMEOUT, message, avoid, now));
+            decisions.push(requeue_binding(binding, PODS_READY_TIMEOUT, message, avoid, now));
         }
         decisions
     }

@@ -21,8 +21,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     deadlines::{Deadlines, after},
+    eviction::restart_by_policy,
     jobs::Jobs,
-    requeue::restart_by_policy,
     withdrawal::is_suspended_by_another,
 };
 use crate::{

@@ -32,7 +32,8 @@ use jiff::Timestamp;
 use self::view::FitWithout;
 use super::{
     capacity::FleetCapacity,
-    eviction::{describe_eviction, forgotten_at, is_requeue, is_withdrawal, waits_for_copies},
+    eviction::{is_requeue, is_withdrawal, waits_for_copies},
+    eviction_wait::{describe_eviction, forgotten_at},
     jobs::{JobPhase, Jobs},
 };
 use crate::{

@@ -17,10 +17,9 @@ use jiff::{SignedDuration, Timestamp};
 use super::{
     capacity::FleetCapacity,
     deadlines::{Deadlines, after},
-    eviction::COPY_REFUSED,
+    eviction::{COPY_REFUSED, move_elsewhere, requeue_binding},
     jobs::Jobs,
     pods_ready::has_started,
-    requeue::{move_elsewhere, requeue},
 };
 use crate::{
     observe::{Binding, Key, Objects, Workload},
@@ -132,7 +131,7 @@ fn place_elsewhere(binding: &Binding, refusing: BTreeSet<String>, message: Strin
     let again = !refusing.is_disjoint(&avoided);
     let avoid = refusing.into_iter().chain(avoided).collect::<BTreeSet<_>>().into_iter().collect();
     match again {
-        true => requeue(binding, COPY_REFUSED, message, avoid, now),
+        true => requeue_binding(binding, COPY_REFUSED, message, avoid, now),
         false => move_elsewhere(binding, COPY_REFUSED, message, avoid, now),
     }
 }

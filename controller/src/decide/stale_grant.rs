@@ -29,10 +29,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     deadlines::{Deadlines, after},
-    eviction::NOT_PLACED,
+    eviction::{NOT_PLACED, requeue_binding},
     forged_record::term_of,
     jobs::Jobs,
-    requeue::requeue,
     unused_quota::record_of_placed,
 };
 use crate::{
@@ -128,7 +127,7 @@ impl StaleGrants {
             let mut freed = jobs.engine.charge_of(binding.id.as_str()).unwrap_or_default();
             if binding.clusters.is_empty() {
                 let why = if is_beyond { WHY } else { WHY_UNDERSTATED };
-                decisions.push(requeue(binding, NOT_PLACED, why.to_owned(), Vec::new(), now));
+                decisions.push(requeue_binding(binding, NOT_PLACED, why.to_owned(), Vec::new(), now));
             } else if let Some(less) = record_of_placed(objects, binding) {
                 // It keeps what it has.
                 freed.saturating_sub(&less.charged);

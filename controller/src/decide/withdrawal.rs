@@ -18,9 +18,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     deadlines::{Deadlines, after},
-    eviction::{ENDED, SUSPENDED},
+    eviction::{ENDED, SUSPENDED, withdraw_binding},
     jobs::{JobPhase, Jobs},
-    requeue::withdraw,
 };
 use crate::{
     observe::{Binding, Key, Objects, Workload},
@@ -90,7 +89,7 @@ impl Withdrawals {
                         Some(phase) => format!("ended by its user: it will be {phase}"),
                     };
                     tracing::info!(binding = %key, reason, why, "taken off its clusters by its user's word");
-                    decisions.push(withdraw(binding, reason, why, "", now));
+                    decisions.push(withdraw_binding(binding, reason, why, "", now));
                 }
                 (WithdrawalStep::End, Some(phase)) => decisions.push(Decision::EndJob {
                     key: Key::new(&workload.reference.namespace, &workload.reference.name),

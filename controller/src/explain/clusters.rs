@@ -37,7 +37,7 @@ pub struct ClusterView {
 
 fn describe_refusal(binding: &place::Binding, cluster: &place::Cluster) -> Option<String> {
     let reason = filter::first_refusal(binding, cluster)?;
-    match (reason, binding.peers.there(&cluster.name)) {
+    match (reason, binding.peers.occupant_of(&cluster.name)) {
         (filter::FilterReason::GroupThere, Some(name)) => Some(format!("{reason}: {name}")),
         _ => Some(reason.to_string()),
     }

@@ -7,7 +7,7 @@ use super::world::{World, job};
 const US: &str = "3.me";
 
 /// Queue `q` may have 2 cpus, `other` 100, and the controller holds the lease.
-fn world() -> World {
+pub(super) fn world() -> World {
     let mut world = World::new(2);
     world.queue("other", &json!({"capability": {"cpu": "100"}}));
     world.controller.jobs.epoch = Some(US.into());
@@ -15,7 +15,7 @@ fn world() -> World {
     world
 }
 
-fn record(queue: &str, pods: u32, cpu: &str) -> String {
+pub(super) fn record(queue: &str, pods: u32, cpu: &str) -> String {
     json!({
         "queue": queue, "priority": 0, "copies": 1, "tasks": {"worker": pods},
         "charged": {"cpu": cpu, "pods": pods.to_string()},
@@ -24,18 +24,18 @@ fn record(queue: &str, pods: u32, cpu: &str) -> String {
 }
 
 /// One patch of a binding, as the attack has it.
-fn forge(world: &mut World, name: &str, record: &str, epoch: Option<&str>, clusters: &Value) {
+pub(super) fn forge(world: &mut World, name: &str, record: &str, epoch: Option<&str>, clusters: &Value) {
     let annotations = json!({"caldera.dev/gate": "open", "caldera.dev/admission": record, "caldera.dev/epoch": epoch});
     let spec = json!({"suspension": {"scheduling": false}, "clusters": clusters});
     world.patch("ResourceBinding", name, &json!({"metadata": {"annotations": annotations}, "spec": spec}));
 }
 
-fn annotation<'a>(world: &'a World, name: &str, key: &str) -> &'a Value {
+pub(super) fn annotation<'a>(world: &'a World, name: &str, key: &str) -> &'a Value {
     &world.get("ResourceBinding", name)["metadata"]["annotations"][key]
 }
 
 /// Whether a binding has this record.
-fn assert_record(world: &World, name: &str, expected: &str) {
+pub(super) fn assert_record(world: &World, name: &str, expected: &str) {
     let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();
     assert_eq!(read(annotation(world, name, "caldera.dev/admission").as_str().unwrap()), read(expected));
 }
@@ -383,54 +383,6 @@ fn what_was_taken_from_a_record_is_not_had_again_by_writing_the_old_one() {
     assert_taken_away(&world, "a-job", before);
 }
 
-#[test]
-fn a_grant_without_an_epoch_is_granted_anew_or_taken_back_as_a_stale_one() {
-    let mut world = world();
-    world.job("first", "q", 2);
-    world.settle();
-    world.job("a", "q", 2);
-    world.settle();
-    forge(&mut world, "a-job", &record("q", 2, "2"), None, &json!([]));
-    world.pass(2);
-    assert!(annotation(&world, "a-job", "caldera.dev/admission").is_null(), "the queue is full");
-    assert_eq!(world.used("q"), "2");
-}
-
-#[test]
-fn a_status_that_says_the_end_of_what_is_nowhere_frees_nothing() {
-    let mut world = world();
-    world.job("a", "q", 2);
-    world.settle();
-    world.phase("a", "Completed");
-    world.job("b", "q", 2);
-    assert!(world.pass(3).is_empty());
-    assert_eq!(world.used("q"), "2");
-}
-
-/// Found by the simulation: a second copy began when the first had completed, and others had its quota.
-#[test]
-fn the_end_is_not_believed_before_a_cluster_that_was_added_has_told_a_status() {
-    let mut world = world();
-    world.job("a", "q", 2);
-    world.settle();
-    world.place("a-job", 2);
-    world.phase("a", "Completed");
-    assert_eq!(world.used("q"), "0");
-    let both = json!([{"name": "m1", "replicas": 1}, {"name": "m2", "replicas": 1}]);
-    world.patch("ResourceBinding", "a-job", &json!({"spec": {"clusters": both}}));
-    assert_eq!(world.used("q"), "2");
-    // Karmada writes what the copies say into the binding first.
-    let told = |phase: &str| json!({"state": {"phase": phase}});
-    let items = json!([
-        {"clusterName": "m1", "status": told("Completed")},
-        {"clusterName": "m2", "status": told("Running")},
-    ]);
-    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": items}}));
-    assert_eq!(world.used("q"), "2");
-    world.phase("a", "Completed");
-    assert_eq!(world.used("q"), "0");
-}
-
 /// The whole fleet ran for a queue of 4 cores: the record was cut to its template under the lease that was held.
 #[test]
 fn a_placed_record_that_was_made_larger_under_another_lease_is_not_cut_into_a_grant_of_ours() {
@@ -446,108 +398,4 @@ fn a_placed_record_that_was_made_larger_under_another_lease_is_not_cut_into_a_gr
     world.pass(2);
     assert_record(&world, "e-job", &record("q", 2, "2"));
     assert_eq!(world.used("q"), "2");
-}
-
-#[test]
-fn a_granted_job_that_is_not_seen_for_a_while_keeps_its_charge() {
-    let mut world = world();
-    world.job("a", "q", 2);
-    assert_eq!(world.settle(), ["a-job"]);
-    // A list of jobs that is older than the one of bindings: the scheduler may place it at any time.
-    world.delete("Job", "a");
-    world.job("b", "q", 2);
-    assert!(world.pass(3).is_empty());
-    assert_eq!(world.used("q"), "2");
-}
-
-#[test]
-fn a_granted_job_that_was_never_seen_keeps_its_charge_until_its_grant_is_taken_back() {
-    let mut world = world();
-    world.job("a", "q", 2);
-    assert_eq!(world.settle(), ["a-job"]);
-    world.delete("Job", "a");
-    world.job("b", "q", 2);
-    world.begin_anew();
-    assert!(world.pass(59).is_empty());
-    assert_eq!(world.used("q"), "2", "a list of jobs may be older than the one of bindings");
-    assert!(!annotation(&world, "a-job", "caldera.dev/admission").is_null());
-    assert_eq!(world.pass(3), ["b-job"]);
-    assert!(annotation(&world, "a-job", "caldera.dev/admission").is_null());
-    // One that comes in time keeps what it was granted.
-    let seen_late = world.get("Job", "b").clone();
-    world.delete("Job", "b");
-    world.begin_anew();
-    world.pass(30);
-    world.put(seen_late);
-    world.pass(60);
-    assert_eq!(world.used("q"), "2");
-}
-
-#[test]
-fn a_granted_job_that_is_scaled_down_keeps_its_charge_until_a_smaller_record_is_stored() {
-    let mut world = world();
-    world.job("a", "q", 2);
-    assert_eq!(world.settle(), ["a-job"]);
-    // Its user suspends it before it is placed.
-    world.patch("ResourceBinding", "a-job", &json!({"spec": {"suspension": {"scheduling": true}}}));
-    world.settle();
-    world.job("b", "q", 1);
-    world.patch("Job", "a", &job("a", "q", 1));
-    assert_eq!(world.used("q"), "2", "it may be scaled up again");
-    assert_eq!(world.settle(), ["b-job"]);
-    assert_record(&world, "a-job", &record("q", 1, "1"));
-    world.patch("Job", "a", &job("a", "q", 2));
-    world.settle();
-    assert_eq!(world.used("q"), "2");
-}
-
-#[test]
-fn a_granted_job_that_was_scaled_down_while_no_controller_ran_keeps_its_charge_until_its_record_is_cut() {
-    let mut world = world();
-    world.job("a", "q", 2);
-    assert_eq!(world.settle(), ["a-job"]);
-    world.patch("Job", "a", &job("a", "q", 1));
-    world.begin_anew();
-    assert_eq!(world.used("q"), "2");
-    world.settle();
-    assert_eq!(world.used("q"), "1");
-    assert_record(&world, "a-job", &record("q", 1, "1"));
-}
-
-#[test]
-fn a_grant_whose_answer_is_lost_is_no_forgery() {
-    let mut world = world();
-    world.lost = 2;
-    world.job("a", "q", 2);
-    world.pass(20);
-    assert!(annotation(&world, "a-job", "caldera.dev/admission").is_string());
-    world.begin_anew();
-    world.pass(20);
-    assert!(annotation(&world, "a-job", "caldera.dev/admission").is_string());
-    assert!(!world.events().contains(&("Warning".into(), "ForgedRecord".into())));
-}
-
-#[test]
-fn who_names_another_queue_while_it_runs_waits_in_that() {
-    let mut world = world();
-    let web = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"name": "web", "namespace": "ns", "annotations": {"scheduling.volcano.sh/queue-name": "q"}},
-        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": {
-            "metadata": {"labels": {"app": "web"}},
-            "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]},
-        }},
-    });
-    let web = world.put(web);
-    world.bind(&web, 2, true);
-    assert_eq!(world.settle(), ["web-deployment"]);
-    world.place("web-deployment", 2);
-    world.settle();
-    let queue = json!({"metadata": {"annotations": {"scheduling.volcano.sh/queue-name": "other"}}});
-    world.patch("Deployment", "web", &queue);
-    assert_eq!(world.used("q"), "0");
-    assert_eq!(world.pass(2), ["web-deployment"]);
-    assert_eq!((world.used("other").as_str(), world.used("q").as_str()), ("2", "0"));
-    assert!(world.events().contains(&("Normal".into(), "QueueChanged".into())), "{:?}", world.events());
-    assert!(!world.events().contains(&("Warning".into(), "ForgedRecord".into())));
 }

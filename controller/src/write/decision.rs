@@ -14,9 +14,12 @@ use caldera_core::{
     gang::{ClusterName, QueueName, WorkloadRef},
     queue::{QueueState, preemption::EvictionRecord},
 };
-use caldera_crds::names::{
-    caldera::{EVICTION, QUEUE_STATUS},
-    volcano::{CLOSED_BY_PARENT, DEFAULT_QUEUE},
+use caldera_crds::{
+    names::{
+        caldera::{EVICTION, QUEUE_STATUS},
+        volcano::{CLOSED_BY_PARENT, DEFAULT_QUEUE},
+    },
+    object::annotation_path,
 };
 use caldera_runtime::{
     clock::format_time,
@@ -30,8 +33,8 @@ use serde_json::{Value, json};
 use super::{
     hyper_job::{ChildKind, HyperJobWrite, write_hyper_job},
     patch::{
-        annotation_path, patch_end, patch_eviction, patch_queue, patch_record, patch_release, patch_resize, touch_work,
-        write_binding, write_job, write_pod_group, write_queue,
+        patch_end, patch_eviction, patch_queue, patch_record, patch_release, patch_resize, touch_work, write_binding,
+        write_job, write_pod_group, write_queue,
     },
 };
 use crate::observe::{Key, QueueFacts, Workload};

@@ -8,6 +8,7 @@ use caldera_crds::{
     hyper_job::{Replicated, build_job, build_placement, hash_value},
     job_admission::fill_defaults,
     names::volcano::{HYPER_JOB_NAME, POLICY_HASH, REPLICATED_JOB_NAME, TEMPLATE_HASH},
+    object::escape_pointer,
     workload::WorkloadKind,
 };
 use caldera_runtime::{
@@ -144,7 +145,7 @@ pub fn placement_of(of: &HyperJobFacts, replicated: &Replicated<'_>) -> Value {
 }
 
 fn begin_patch(resource_version: &str, label: &str, hash: String) -> Vec<Value> {
-    let path = format!("/metadata/labels/{}", label.replace('/', "~1"));
+    let path = format!("/metadata/labels/{}", escape_pointer(label));
     vec![
         json!({"op": "test", "path": "/metadata/resourceVersion", "value": resource_version}),
         json!({"op": "add", "path": path, "value": hash}),

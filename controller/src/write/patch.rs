@@ -14,6 +14,7 @@ use caldera_crds::{
         caldera::{ADMISSION, EPOCH, EVICTION, GATE, GATE_CLOSED, GATE_OPEN, PLAN, PRIORITY},
         karmada::{BINDING_NAME, BINDING_NAMESPACE, EXECUTION_NAMESPACE_PREFIX},
     },
+    object::annotation_path,
     workload::WorkloadKind,
 };
 use caldera_runtime::{
@@ -25,10 +26,6 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::observe::Key;
-
-pub(super) fn annotation_path(name: &str) -> String {
-    format!("/metadata/annotations/{}", name.replace('/', "~1"))
-}
 
 /// A new record, if the binding has not changed since.
 pub(super) fn patch_record(resource_version: &str, admission: &Admission) -> Vec<Value> {

@@ -116,17 +116,19 @@ impl Fleet {
         bound == 0 && finished > 0
     }
 
-    /// The same of the members that can be seen.
-    #[must_use]
-    pub fn runs_anywhere_seen(&self, workload: &WorkloadRef) -> bool {
-        let bound = |member: &FleetMember| member.inventory.pods_seen(workload).values().any(|seen| seen.bound > 0);
-        self.members.values().any(|member| member.down.is_none() && bound(member))
-    }
-
     /// True if pods of a binding were seen in some member and have not gone from there.
     #[must_use]
     pub fn runs_anywhere(&self, workload: &WorkloadRef) -> bool {
-        let bound = |member: &FleetMember| member.inventory.pods_seen(workload).values().any(|seen| seen.bound > 0);
-        self.members.values().any(bound)
+        self.members.values().any(|member| has_bound_pods(member, workload))
     }
+
+    /// The same of the members that can be seen.
+    #[must_use]
+    pub fn runs_anywhere_seen(&self, workload: &WorkloadRef) -> bool {
+        self.members.values().any(|member| member.down.is_none() && has_bound_pods(member, workload))
+    }
+}
+
+fn has_bound_pods(member: &FleetMember, workload: &WorkloadRef) -> bool {
+    member.inventory.pods_seen(workload).values().any(|seen| seen.bound > 0)
 }

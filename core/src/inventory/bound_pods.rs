@@ -45,7 +45,7 @@ impl PodKey {
     }
 
     /// Not after any pod of the namespace.
-    pub(super) fn first(namespace: Arc<str>) -> Self {
+    pub(super) fn first_of(namespace: Arc<str>) -> Self {
         Self { stem: Arc::new(Stem { namespace, name: Box::default() }), last: [0; LAST] }
     }
 
@@ -77,7 +77,7 @@ mod tests {
         }
         for (at, key) in keys.iter().enumerate() {
             assert_eq!(keys.iter().position(|other| other == key), Some(at));
-            assert!(PodKey::first(Arc::clone(key.namespace())) <= *key);
+            assert!(PodKey::first_of(Arc::clone(key.namespace())) <= *key);
         }
         let numbers: Vec<Option<u32>> = keys[..7].iter().map(PodKey::number).collect();
         assert_eq!(numbers, [None, None, Some(1), Some(1), Some(1), Some(12_345_678), Some(123_456_789)]);

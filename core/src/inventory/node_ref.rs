@@ -52,7 +52,7 @@ impl NodeRef {
     }
 
     /// Where those of its labels are kept that it shares with others, unless it has one of `keys` for itself.
-    pub(super) fn shared(&self, keys: &BTreeSet<String>) -> Option<usize> {
+    pub(super) fn find_shared_labels(&self, keys: &BTreeSet<String>) -> Option<usize> {
         let own = |key: &String| self.0.own.iter().any(|(known, _)| **known == **key);
         (!keys.iter().any(own)).then_some(Arc::as_ptr(&self.0.common) as usize)
     }

@@ -59,7 +59,7 @@ struct Kinds<'a> {
 
 impl Kinds<'_> {
     fn of(&mut self, was: &KindRef, node: &NodeRef) -> KindRef {
-        let place = node.shared(self.shown.keys()).map(|shared| (Arc::as_ptr(&was.0) as usize, shared));
+        let place = node.find_shared_labels(self.shown.keys()).map(|shared| (Arc::as_ptr(&was.0) as usize, shared));
         if let Some((.., kind)) = place.and_then(|place| self.made.get(&place)) {
             return kind.clone();
         }

@@ -22,7 +22,7 @@ pub enum RemovedPods {
 
 impl Inventory {
     /// What nodes get back.
-    pub(super) fn freed<'a>(&'a self, gone: &BTreeMap<&'a WorkloadRef, RemovedPods>) -> BTreeMap<&'a str, Amounts> {
+    pub(super) fn sum_freed<'a>(&'a self, gone: &BTreeMap<&'a WorkloadRef, RemovedPods>) -> BTreeMap<&'a str, Amounts> {
         let mut freed: BTreeMap<&str, Amounts> = BTreeMap::new();
         for (workload, gone) in gone {
             for held in self.removed_of(workload, gone) {
@@ -61,7 +61,7 @@ impl Inventory {
         };
         let mut pods: Vec<(&PodKey, &BoundPod)> = self
             .pods
-            .range(PodKey::first(Arc::clone(&namespace))..)
+            .range(PodKey::first_of(Arc::clone(&namespace))..)
             .take_while(|(key, _)| *key.namespace() == namespace)
             .filter(|(_, held)| held.request.is_some() && is_its(held))
             .collect();

@@ -27,7 +27,7 @@ fn pod(name: &str, node: Option<&str>, cpu: i64) -> Pod {
 }
 
 fn listed(nodes: Vec<Node>, pods: Vec<Pod>) -> Inventory {
-    let mut inventory = Inventory::new();
+    let mut inventory = Inventory::default();
     inventory.apply_change(Change::Nodes(nodes));
     inventory.apply_change(Change::Pods(pods));
     inventory
@@ -64,7 +64,7 @@ fn cordoned_and_not_ready_nodes_offer_nothing() {
 
 #[test]
 fn nothing_is_offered_before_both_lists_arrived() {
-    let mut inventory = Inventory::new();
+    let mut inventory = Inventory::default();
     inventory.apply_change(Change::Nodes(vec![node("a", 8)]));
     assert_eq!(inventory.capacity(), Capacity::default());
     inventory.apply_change(Change::Pods(vec![]));
@@ -401,7 +401,7 @@ proptest! {
             let changed = inventory.apply_change(change);
             prop_assert!(changed || before == inventory.capacity());
         }
-        let mut fresh = Inventory::new();
+        let mut fresh = Inventory::default();
         inventory.carry_labels(&shown[1]);
         fresh.carry_labels(&shown[1]);
         fresh.apply_change(Change::HyperNodes(hyper_nodes.into_values().collect()));

@@ -12,39 +12,6 @@ use std::{borrow::Cow, cell::Cell, collections::BTreeMap, fmt};
 use super::{Affinity, AffinityTerm, ApiKey, Binding, Cluster, SpreadBy, lookup::Lookup};
 use crate::gang::{Operator, Requirement, Taint};
 
-/// Who refuses a cluster, named as Karmada names its plugin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FilterPlugin {
-    /// The placement's affinity does not select it.
-    ClusterAffinity,
-    /// The binding is being evicted from it.
-    ClusterEviction,
-    /// A taint is not tolerated.
-    TaintToleration,
-    /// Its API does not serve the kind.
-    ApiEnablement,
-    /// It lacks the property that a constraint counts.
-    SpreadConstraint,
-    /// The others of the affinity group are elsewhere.
-    WorkloadAffinity,
-    /// One of the anti-affinity group is there.
-    WorkloadAntiAffinity,
-}
-
-impl fmt::Display for FilterPlugin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::ClusterAffinity => "ClusterAffinity",
-            Self::ClusterEviction => "ClusterEviction",
-            Self::TaintToleration => "TaintToleration",
-            Self::ApiEnablement => "APIEnablement",
-            Self::SpreadConstraint => "SpreadConstraint",
-            Self::WorkloadAffinity => "WorkloadAffinity",
-            Self::WorkloadAntiAffinity => "WorkloadAntiAffinity",
-        })
-    }
-}
-
 /// Why a binding may not go to a cluster; its text is Karmada's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FilterReason<'a> {
@@ -67,21 +34,6 @@ pub enum FilterReason<'a> {
 }
 
 impl FilterReason<'_> {
-    /// Which of Karmada's plugins says so; `None` for what is ours alone.
-    #[must_use]
-    pub fn plugin(&self) -> Option<FilterPlugin> {
-        match self {
-            Self::NotSelected => Some(FilterPlugin::ClusterAffinity),
-            Self::Evicting => Some(FilterPlugin::ClusterEviction),
-            Self::Taint(_) => Some(FilterPlugin::TaintToleration),
-            Self::NoApi => Some(FilterPlugin::ApiEnablement),
-            Self::Lacks(_) => Some(FilterPlugin::SpreadConstraint),
-            Self::GroupElsewhere => Some(FilterPlugin::WorkloadAffinity),
-            Self::GroupThere => Some(FilterPlugin::WorkloadAntiAffinity),
-            Self::NotReady => None,
-        }
-    }
-
     fn message(&self) -> Cow<'static, str> {
         match self {
             Self::NotSelected => "cluster(s) did not match the placement cluster affinity constraint".into(),
@@ -226,12 +178,6 @@ fn missing_property(by: SpreadBy, cluster: &Cluster) -> Option<&'static str> {
 #[must_use]
 pub fn first_refusal<'b>(binding: &Binding, cluster: &'b Cluster) -> Option<FilterReason<'b>> {
     Filter::new(binding).check(cluster).err()
-}
-
-/// The affinity tier that selects the cluster ([`Filter::tier`]).
-#[must_use]
-pub fn tier(binding: &Binding, cluster: &Cluster) -> Option<u32> {
-    Filter::new(binding).tier(cluster)
 }
 
 /// An affinity, ready to be asked of many clusters (Karmada's `util.ClusterMatches`).

@@ -248,12 +248,6 @@ impl Binding {
         self.previous.iter().any(|target| target.cluster == cluster)
     }
 
-    /// Replicas it has in this cluster.
-    #[must_use]
-    pub fn assigned(&self, cluster: &str) -> i64 {
-        self.previous.iter().find(|target| target.cluster == cluster).map_or(0, |target| target.replicas)
-    }
-
     /// The term in use: the observed one, or the first where none was observed yet. `None` without terms, and where the
     /// observed name matches no term (then every cluster passes).
     #[must_use]

@@ -59,6 +59,23 @@ pub struct Decision {
     pub affinity: Option<String>,
 }
 
+impl Decision {
+    /// Pods of each task by cluster: by the plan, else by the replicas of the one task; all of several.
+    #[must_use]
+    pub fn pods_by_cluster(&self, gang: &Gang) -> BTreeMap<String, Vec<u32>> {
+        let by_plan = |cluster: &str| {
+            let share = self.plan.as_ref()?.clusters.get(cluster)?;
+            Some(gang.tasks.iter().map(|task| share.tasks.get(&task.name).map_or(0, |share| share.replicas)).collect())
+        };
+        let by_replicas = |replicas: i64| match gang.tasks.as_slice() {
+            [_] if replicas > 0 => vec![u32::try_from(replicas).unwrap_or(u32::MAX)],
+            tasks => tasks.iter().map(|task| task.replicas).collect(),
+        };
+        let pods = |target: &Target| by_plan(&target.cluster).unwrap_or_else(|| by_replicas(target.replicas));
+        self.targets.iter().map(|target| (target.cluster.clone(), pods(target))).collect()
+    }
+}
+
 /// Why it goes nowhere.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotPlaced {

@@ -56,7 +56,7 @@ impl Peers {
 
     /// Who of its anti-affinity group is in a cluster.
     #[must_use]
-    pub fn there(&self, cluster: &str) -> Option<&str> {
+    pub fn occupant_of(&self, cluster: &str) -> Option<&str> {
         self.names.1.get(cluster).map(String::as_str)
     }
 
@@ -118,7 +118,7 @@ impl<K: Ord + Clone + Display> Groups<K> {
     }
 
     /// The others of a binding's groups.
-    pub fn others<'a>(
+    pub fn list_others<'a>(
         &'a self,
         namespace: &str,
         groups: &'a [AffinityGroup],
@@ -132,9 +132,15 @@ impl<K: Ord + Clone + Display> Groups<K> {
     }
 
     /// Where the others of a binding's groups are, each being placed in the clusters that `of` says.
-    pub fn peers(&self, namespace: &str, groups: &[AffinityGroup], key: &K, of: impl Fn(&K) -> Vec<String>) -> Peers {
+    pub fn find_peers(
+        &self,
+        namespace: &str,
+        groups: &[AffinityGroup],
+        key: &K,
+        of: impl Fn(&K) -> Vec<String>,
+    ) -> Peers {
         let mut peers = Peers::default();
-        for (group, other) in self.others(namespace, groups, key) {
+        for (group, other) in self.list_others(namespace, groups, key) {
             let clusters = of(other);
             let clusters = clusters.iter().map(String::as_str);
             match group {
@@ -164,18 +170,18 @@ mod tests {
             _ => vec![],
         };
         let all = [with.clone(), apart.clone()];
-        let peers = groups.peers("ns", &all, &"c".to_owned(), at);
+        let peers = groups.find_peers("ns", &all, &"c".to_owned(), at);
         assert_eq!(peers.together, Some(["m2".to_owned()].into()));
         assert_eq!(peers.apart, ["m1".to_owned()].into());
         assert_eq!(
             peers.to_string(),
             "of its affinity group a is placed, and all of the group are in m2; m1 has d of its anti-affinity group"
         );
-        assert!(groups.peers("other", &all, &"c".to_owned(), at).is_empty(), "groups end at the namespace");
+        assert!(groups.find_peers("other", &all, &"c".to_owned(), at).is_empty(), "groups end at the namespace");
         let one = std::slice::from_ref(&apart);
-        let itself = groups.peers("ns", one, &"d".to_owned(), at);
+        let itself = groups.find_peers("ns", one, &"d".to_owned(), at);
         assert!(itself.is_empty(), "nobody is kept away by itself");
         groups.remove("ns", one, &"d".to_owned());
-        assert!(groups.peers("ns", one, &"c".to_owned(), at).is_empty());
+        assert!(groups.find_peers("ns", one, &"c".to_owned(), at).is_empty());
     }
 }

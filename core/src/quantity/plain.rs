@@ -6,17 +6,7 @@
 
 use std::fmt;
 
-use super::{NANO, Quantity, Suffixes};
-
-const DECIMAL: [(&str, i128); 5] = [
-    ("E", 1_000_000_000_000_000_000),
-    ("P", 1_000_000_000_000_000),
-    ("T", 1_000_000_000_000),
-    ("G", 1_000_000_000),
-    ("M", 1_000_000),
-];
-const BINARY: [(&str, i128); 6] =
-    [("Ei", 1 << 60), ("Pi", 1 << 50), ("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
+use super::{BINARY, DECIMAL, NANO, Quantity, Suffixes};
 
 /// See the module.
 #[derive(Debug, Clone, Copy)]
@@ -33,7 +23,7 @@ impl Quantity {
 impl fmt::Display for Plain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nano = self.0.nano;
-        let sizes: &[(&str, i128)] = if self.0.suffixes == Suffixes::Binary { &BINARY } else { &DECIMAL };
+        let sizes: &[(&str, i128)] = if self.0.suffixes == Suffixes::Binary { &BINARY } else { &DECIMAL[..5] };
         let fits = |size: &&(&str, i128)| nano.unsigned_abs() >= (size.1 * NANO).unsigned_abs();
         let (suffix, unit, mut digits) = match sizes.iter().find(fits) {
             Some((suffix, size)) => (*suffix, size * NANO, 2),

@@ -27,8 +27,7 @@ pub trait ClusterCapacity {
     fn fits(&mut self, id: &JobId, ask: &Ask, kept: &[&ReservedClusters]) -> Fit;
 
     /// Where it could run if what runs there now were gone, and what it lacks there: that is kept for it. Not in
-    /// clusters that
-    /// were kept in `vain`.
+    /// clusters that were kept in `vain`.
     fn keep(&mut self, id: &JobId, ask: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters>;
 }
 

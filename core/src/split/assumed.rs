@@ -3,10 +3,10 @@
 use std::{borrow::Cow, cell::Cell, collections::BTreeMap, sync::Arc};
 
 use super::{
-    ORDERS, exact_packing,
+    exact_packing,
     node_scope::NodeScope,
-    packing::{FreeNodes, GangRequests, NodeGroup, packing_units},
-    priced_packing, total,
+    packing::{FreeNodes, GangRequests, NodeGroup, ORDERS, packing_units},
+    priced_packing, sum_pods,
 };
 use crate::{
     gang::{Gang, Task, TaskName},
@@ -137,17 +137,17 @@ pub(super) type Classes = BTreeMap<(usize, u32), u32>;
 
 /// The classes of nodes that the split found a place for these pods on; `None` if that is not found again.
 pub(super) fn node_classes(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32]) -> Option<Classes> {
-    let packed = pack_pods(requests, room, pods, |task| requests.unit(task));
+    let packed = pack_pods(requests, room, pods, |task| requests.unit_of(task));
     packed.left.iter().all(|left| *left == 0).then_some(packed.classes)
 }
 
 /// The room with these pods in it, in steps of `unit` for each task, as the split found them a place (all by one order,
 /// or the gang's minimum first and then the rest, or by trying). Where nothing packs them all, what packs most.
 fn pack_pods(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32], unit: impl Fn(usize) -> u32) -> Packed {
-    let wanted: Vec<u32> = (0..requests.tasks()).map(|task| pods.get(task).copied().unwrap_or(0)).collect();
+    let wanted: Vec<u32> = (0..requests.count_tasks()).map(|task| pods.get(task).copied().unwrap_or(0)).collect();
     let needed = requests.gang.tasks.iter().zip(&wanted).map(|(task, pods)| task.min_available.min(*pods)).collect();
     let mut best: Option<(u64, Packed)> = None;
-    let steps = [vec![0; requests.tasks()], needed];
+    let steps = [vec![0; requests.count_tasks()], needed];
     for (order, first) in
         task_orders(requests, room).iter().flat_map(|order| steps.iter().map(move |first| (order, first)))
     {
@@ -172,7 +172,7 @@ fn pack_pods(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32], unit: 
         return Packed { room, left: vec![0; wanted.len()], classes };
     }
     if let Some(packed) = pack_by_price(requests, room, &wanted, unit)
-        && best.as_ref().is_none_or(|(least, _)| total(&packed.left) < *least)
+        && best.as_ref().is_none_or(|(least, _)| sum_pods(&packed.left) < *least)
     {
         return packed;
     }
@@ -206,9 +206,9 @@ fn pack_by_price(
 /// clusters when it ordered them).
 fn task_orders(requests: &GangRequests<'_>, room: &FreeNodes) -> Vec<Vec<usize>> {
     let mut orders: Vec<Vec<usize>> = ORDERS.iter().map(|order| requests.order_tasks(&[room], *order)).collect();
-    if (3..=TASKS).contains(&requests.tasks()) {
+    if (3..=TASKS).contains(&requests.count_tasks()) {
         let mut all = vec![Vec::new()];
-        for task in 0..requests.tasks() {
+        for task in 0..requests.count_tasks() {
             let longer = |order: &Vec<usize>| {
                 let order = order.clone();
                 (0..=order.len()).map(move |at| [&order[..at], &[task], &order[at..]].concat()).collect::<Vec<_>>()
@@ -253,7 +253,7 @@ mod tests {
             members: members.to_vec(),
         };
         let node_of = |name: &str| HyperNodeMember::Node(name.into());
-        let mut inventory = Inventory::new();
+        let mut inventory = Inventory::default();
         inventory.apply_change(Change::HyperNodes(vec![
             domain("leaf", 1, &[node_of("n3")]),
             domain("rack", 2, &[node_of("n1"), node_of("n2"), HyperNodeMember::HyperNode("leaf".into())]),

@@ -1,6 +1,6 @@
 //! A few clusters: every set of them is looked at, best key first.
 
-use super::{Assignment, Key, Pods, SplitSearch, Spot, total, upper_bounds::TotalDemand};
+use super::{Assignment, Key, Pods, SplitSearch, Spot, sum_pods, upper_bounds::TotalDemand};
 
 /// Up to so many clusters that could take a pod every set of them is tried.
 pub(super) const FEW: usize = 6;
@@ -83,8 +83,8 @@ impl SplitSearch<'_> {
         let mut best: Option<(Key, Vec<Spot>, Pods)> = None;
         for (key, spots) in self.list_cluster_sets(sites) {
             let Some(pods) = self.most_into(&spots, want, need) else { continue };
-            let placed: u64 = pods.iter().map(|pods| total(pods)).sum();
-            let key = Key { missing: total(want) - placed, ..key };
+            let placed: u64 = pods.iter().map(|pods| sum_pods(pods)).sum();
+            let key = Key { missing: sum_pods(want) - placed, ..key };
             // Sets come in the order of their keys: the first of those with one key stays.
             let is_better = |key: Key| best.as_ref().is_none_or(|(known, ..)| key < *known);
             if placed < least || !is_better(key) {

@@ -41,7 +41,7 @@ pub(super) fn pack_clusters(
     steps: &Cell<u32>,
 ) -> Option<Vec<Vec<u32>>> {
     let trial = try_orders(requests, room, pods, steps)?;
-    let mut placed = vec![vec![0; requests.tasks()]; sites];
+    let mut placed = vec![vec![0; requests.count_tasks()]; sites];
     for (task, node) in trial.pods.iter().zip(&trial.chosen) {
         placed[trial.nodes[*node].site as usize][*task] += 1;
     }
@@ -75,7 +75,7 @@ fn try_orders<'a>(
     let nodes = room.single_nodes(requests, NODES)?;
     let nodes = nodes.into_iter().map(|(site, class, free)| FreeNode { site, class, free }).collect();
     // The pods that fewest nodes take come first: they fail soonest.
-    let mut tasks: Vec<usize> = (0..requests.tasks()).collect();
+    let mut tasks: Vec<usize> = (0..requests.count_tasks()).collect();
     tasks.sort_by_key(|task| room.max_pods(requests, *task));
     let pods = tasks.into_iter().flat_map(|task| std::iter::repeat_n(task, pods[task] as usize)).collect();
     let mut trial = Trial { requests, room, nodes, pods, chosen: Vec::new(), steps };
@@ -87,7 +87,7 @@ impl Trial<'_> {
     fn place_next(&mut self, pod: usize) -> bool {
         let Some(task) = self.pods.get(pod).copied() else { return true };
         self.steps.set(self.steps.get().saturating_sub(1));
-        let unit = self.requests.unit(task) as usize;
+        let unit = self.requests.unit_of(task) as usize;
         let first = self.pods.iter().position(|other| *other == task).unwrap_or(pod);
         let begins = (pod - first).is_multiple_of(unit);
         // Equal pods are placed in the order of the nodes; partitions in the order of their first pods.
@@ -122,7 +122,7 @@ impl Trial<'_> {
     fn fits_node(&self, node: usize, task: usize) -> bool {
         let node = &self.nodes[node];
         self.room.class_admits(self.requests, node.class, task)
-            && self.requests.request(task).iter().zip(&node.free).all(|(asked, free)| asked <= free)
+            && self.requests.request_row(task).iter().zip(&node.free).all(|(asked, free)| asked <= free)
     }
 
     fn is_like_earlier(&self, a: usize, b: usize) -> bool {
@@ -131,7 +131,7 @@ impl Trial<'_> {
     }
 
     fn change_free(&mut self, node: usize, task: usize, sign: i64) {
-        for (free, asked) in self.nodes[node].free.iter_mut().zip(self.requests.request(task)) {
+        for (free, asked) in self.nodes[node].free.iter_mut().zip(self.requests.request_row(task)) {
             *free += sign * asked;
         }
     }

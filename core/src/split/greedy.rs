@@ -9,10 +9,10 @@ use std::{
 };
 
 use super::{
-    Assignment, Key, ORDERS, SplitSearch, Spot,
+    Assignment, Key, SplitSearch, Spot,
     cluster_sets::{FEW, PromisingCluster, sites_of},
-    packing::{FreeNodes, TaskOrder},
-    total,
+    packing::{FreeNodes, ORDERS, TaskOrder},
+    sum_pods,
     upper_bounds::TotalDemand,
 };
 
@@ -72,7 +72,7 @@ impl<'a> SplitSearch<'a> {
         let open = self.unused_clusters(sites);
         let whole = |order: &TaskOrder| {
             let run = self.run_greedily(&open, want, *order);
-            (total(&run.left) == 0).then(|| run.into_assignment())
+            (sum_pods(&run.left) == 0).then(|| run.into_assignment())
         };
         let greedy = self.task_orders().iter().find_map(whole);
         let listed = self.try_every_set(&self.short_list(sites, greedy.as_ref()), want);
@@ -81,7 +81,7 @@ impl<'a> SplitSearch<'a> {
     }
 
     fn task_orders(&self) -> &'static [TaskOrder] {
-        if self.requests.tasks() == 1 { &ORDERS[..1] } else { &ORDERS }
+        if self.requests.count_tasks() == 1 { &ORDERS[..1] } else { &ORDERS }
     }
 
     /// Sites of which every set is looked at: those that hold pods, those that greed took, then the roomiest.
@@ -120,12 +120,12 @@ impl<'a> SplitSearch<'a> {
             let grown = self.task_orders().iter().filter_map(move |order| self.place_grown(&open, want, need, *order));
             grown.chain(listed)
         });
-        let keyed = found.map(|choice| (self.key_of_choice(&choice, total(want) - choice.placed_pods()), choice));
+        let keyed = found.map(|choice| (self.key_of_choice(&choice, sum_pods(want) - choice.placed_pods()), choice));
         keyed.min_by_key(|(key, _)| *key).map(|(_, choice)| choice)
     }
 
     fn place_grown(&self, open: &Open, want: &[u32], need: &[u32], order: TaskOrder) -> Option<Assignment> {
-        let mut run = Some(self.run_greedily(open, need, order)).filter(|run| total(&run.left) == 0)?;
+        let mut run = Some(self.run_greedily(open, need, order)).filter(|run| sum_pods(&run.left) == 0)?;
         run.left = want.iter().zip(need).map(|(want, need)| want - need).collect();
         run.fill_roomiest();
         Some(run.into_assignment()).filter(|choice| choice.placed_pods() >= self.at_least())
@@ -136,7 +136,7 @@ impl<'a> SplitSearch<'a> {
         let most = |site: usize| self.bounds.max_pods(&self.requests, Spot { site, domain: None }, want);
         let sites: Vec<PromisingCluster> =
             sites.iter().map(|site| PromisingCluster { most: most(*site), site: *site }).collect();
-        total(want) - total(&self.run_greedily(&self.unused_clusters(&sites), want, ORDERS[0]).left)
+        sum_pods(want) - sum_pods(&self.run_greedily(&self.unused_clusters(&sites), want, ORDERS[0]).left)
     }
 
     /// The site of a choice that wins among equals.
@@ -188,7 +188,7 @@ impl GreedyRun<'_, '_> {
         for site in self.used.clone() {
             self.fill_site(site);
         }
-        while total(&self.left) > 0 && self.used.len() < self.search.limit {
+        while sum_pods(&self.left) > 0 && self.used.len() < self.search.limit {
             let Some(site) = self.take_tightest_holder().or_else(|| self.take_roomiest()) else { return };
             self.open_site(site);
         }
@@ -204,7 +204,7 @@ impl GreedyRun<'_, '_> {
                 self.fill_nodes(site, room);
             }
         }
-        while total(&self.left) > 0 && self.used.len() < self.search.limit {
+        while sum_pods(&self.left) > 0 && self.used.len() < self.search.limit {
             let Some(site) = self.take_roomiest() else { return };
             self.open_site(site);
         }
@@ -229,18 +229,18 @@ impl GreedyRun<'_, '_> {
     }
 
     fn pods_taken_by(&self, site: usize) -> u64 {
-        total(&self.search.room(site).clone().fill_in_order(&self.search.requests, &self.left, &self.order))
+        sum_pods(&self.search.room(site).clone().fill_in_order(&self.search.requests, &self.left, &self.order))
     }
 
     /// How many sites are looked at closely: all where their number is bounded and one task can be told exactly.
     fn sites_to_pack(&self) -> usize {
-        if self.search.limit < usize::MAX && self.search.requests.tasks() == 1 { usize::MAX } else { LOOKS }
+        if self.search.limit < usize::MAX && self.search.requests.count_tasks() == 1 { usize::MAX } else { LOOKS }
     }
 
     /// The tightest open site that takes all that is left.
     fn take_tightest_holder(&mut self) -> Option<usize> {
         let ask = TotalDemand::of(&self.search.requests, &self.left);
-        let all = total(&self.left);
+        let all = sum_pods(&self.left);
         let whole = |site: usize| Spot { site, domain: None };
         let sites = self.open.iter().filter(|open| open.0 >= all).map(|open| self.site_of_entry(open));
         let sites = sites.filter(|site| self.search.may_open(&self.used, *site));
@@ -291,7 +291,7 @@ impl GreedyRun<'_, '_> {
     }
 
     fn into_assignment(self) -> Assignment {
-        let used = |(site, pods): &(usize, Vec<u32>)| self.search.holds_pods(*site) || total(pods) > 0;
+        let used = |(site, pods): &(usize, Vec<u32>)| self.search.holds_pods(*site) || sum_pods(pods) > 0;
         let spot = |(site, pods)| (Spot { site, domain: None }, pods);
         let (spots, pods): (Vec<Spot>, _) = self.pods.into_iter().filter(used).map(spot).unzip();
         let pods = self.search.arrange_pods(&spots, pods);

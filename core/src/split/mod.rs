@@ -21,6 +21,7 @@
 //! | `minimums` | each cluster's part of every minimum |
 //! | `scale_down`, `reschedule` | what of a placed gang stays when it asks for less, or starts afresh |
 //! | `packing` | whether pods fit node by node; `exact_packing` and `priced_packing` try what first-fit misses |
+//! | `gang_fit` | how many of a gang's pods fit one capacity, and how many are enough |
 //! | `upper_bounds` | from a few sums, which clusters need not be packed |
 //! | `allowed_tiers`, `partition_domains` | which domains `networkTopology` of a job or of its partitions leaves |
 //! | `federation_topology` | which clusters are close to each other |
@@ -32,6 +33,7 @@ mod assumed;
 mod cluster_sets;
 mod exact_packing;
 mod federation_topology;
+mod gang_fit;
 mod greedy;
 mod minimums;
 mod node_scope;
@@ -53,14 +55,16 @@ use std::{
 };
 
 use allowed_tiers::AllowedTiers;
+use gang_fit::{minimum_pods, task_minimums};
 use node_scope::NodeScope;
 use objective::Assignment;
-use packing::{FreeNodes, GangRequests, ORDERS};
+use packing::{FreeNodes, GangRequests};
 use upper_bounds::UpperBounds;
 
 pub use self::{
     assumed::take_assumed,
     federation_topology::{FederationTopology, Level, Link, LinkTier, LinkedGroups},
+    gang_fit::{gang_fits, might_be_enough, most_of_each_task, pods_that_fit},
     objective::{Distance, Key},
     refusal::{DomainMiss, Lack, Refusal, Shortage, TaskShortage},
     scale_down::scale_down,
@@ -148,7 +152,7 @@ pub fn split_gang(problem: &Problem<'_>) -> Result<Plan, Refusal> {
     {
         return reschedule::stay_or_leave(problem, copies);
     }
-    if total(&whole) == 0 {
+    if sum_pods(&whole) == 0 {
         return if problem.previous.is_some() { Ok(Plan::default()) } else { Err(Refusal::NoPods) };
     }
     let search = SplitSearch::new(problem);
@@ -163,78 +167,10 @@ pub fn split_gang(problem: &Problem<'_>) -> Result<Plan, Refusal> {
     Ok(search.build_plan(&choice))
 }
 
-/// How many pods fit a capacity: of the task for a gang of one, of the whole gang else, by the best of several orders.
-#[must_use]
-pub fn pods_that_fit(gang: &Gang, capacity: &Capacity) -> u64 {
-    let requests = GangRequests::with_topology(gang, &[]);
-    let room = requests.free_nodes(capacity, NodeScope::Cluster);
-    if requests.tasks() == 1 {
-        return room.max_pods(&requests, 0);
-    }
-    let whole: Vec<u32> = gang.tasks.iter().map(|task| task.replicas).collect();
-    let wanted = total(&whole);
-    let mut most = 0;
-    for order in ORDERS {
-        let order = requests.order_tasks(&[&room], order);
-        most = most.max(total(&room.clone().fill_in_order(&requests, &whole, &order)));
-        if most == wanted {
-            break;
-        }
-    }
-    most
-}
-
-/// Whether a whole gang fits a capacity: by some order, or (a few pods on a few nodes) by trying.
-#[must_use]
-pub fn gang_fits(gang: &Gang, capacity: &Capacity) -> bool {
-    let requests = GangRequests::new(gang);
-    let whole: Vec<u32> = gang.tasks.iter().map(|task| task.replicas).collect();
-    pods_that_fit(gang, capacity) >= total(&whole)
-        || exact_packing::pack_pods(
-            &requests,
-            &requests.free_nodes(capacity, NodeScope::Cluster),
-            &whole,
-            &Cell::new(STEPS),
-        )
-        .is_some()
-}
-
-/// How many pods of each task find a place in a capacity, each task alone.
-#[must_use]
-pub fn most_of_each_task(gang: &Gang, capacity: &Capacity) -> Vec<u64> {
-    let requests = GangRequests::new(gang);
-    let room = requests.free_nodes(capacity, NodeScope::Cluster);
-    (0..requests.tasks()).map(|task| room.max_pods(&requests, task)).collect()
-}
-
-/// False only if so many pods of each task can not be the gang's minimum.
-#[must_use]
-pub fn might_be_enough(gang: &Gang, most: &[u64]) -> bool {
-    let all = gang.tasks.iter().zip(most).map(|(task, most)| u64::from(task.replicas).min(*most));
-    task_minimums(gang).iter().zip(most).all(|(need, most)| u64::from(*need) <= *most)
-        && all.fold(0, u64::saturating_add) >= minimum_pods(gang)
-}
-
-/// Each task's own minimum, where it counts.
-fn task_minimums(gang: &Gang) -> Vec<u32> {
-    let binds = gang.task_minimums_bind();
-    let need = |task: &crate::gang::Task| {
-        let least = if binds { task.min_available.min(task.replicas) } else { 0 };
-        // A partition is placed whole.
-        least.next_multiple_of(task.unit())
-    };
-    gang.tasks.iter().map(need).collect()
-}
-
-/// Pods that must be placed in all.
-fn minimum_pods(gang: &Gang) -> u64 {
-    u64::from(gang.min_available.min(gang.replicas())).max(total(&task_minimums(gang))).max(1)
-}
-
 /// Pods by cluster, then task.
 type Pods = Vec<Vec<u32>>;
 
-fn total(pods: &[u32]) -> u64 {
+fn sum_pods(pods: &[u32]) -> u64 {
     pods.iter().copied().map(u64::from).sum()
 }
 
@@ -367,12 +303,12 @@ impl<'a> SplitSearch<'a> {
 
     /// Pods that a site holds already.
     fn kept_at(&self, site: usize) -> u64 {
-        self.kept.iter().find(|(held, _)| *held == site).map_or(0, |(_, pods)| total(pods))
+        self.kept.iter().find(|(held, _)| *held == site).map_or(0, |(_, pods)| sum_pods(pods))
     }
 
     /// Pods that are held in all.
     fn kept_pods(&self) -> u64 {
-        self.kept.iter().map(|(_, pods)| total(pods)).sum()
+        self.kept.iter().map(|(_, pods)| sum_pods(pods)).sum()
     }
 
     /// What is wanted of each task beyond what is held.
@@ -397,16 +333,16 @@ impl<'a> SplitSearch<'a> {
     /// The best of what is possible: the whole gang, else its minimum and as much more as fits. A gang that must be
     /// close is not divided by weight, and one that finds no place that way goes where it fits.
     fn choose_assignment(&self, want: &[u32]) -> Option<Assignment> {
-        if total(want) == 0 {
+        if sum_pods(want) == 0 {
             return Some(Assignment::default());
         }
         let need = self.missing_pods(&task_minimums(self.requests.gang));
         // Of partitions that were not granted whole less is placed than was granted, which may be too little.
-        if need.iter().zip(want).any(|(need, want)| need > want) || total(want) < self.at_least() {
+        if need.iter().zip(want).any(|(need, want)| need > want) || sum_pods(want) < self.at_least() {
             return None;
         }
         // A gang that has what it needs stays as it is where nothing more fits.
-        let stay = || (self.at_least() == 0 && total(&need) == 0).then(Assignment::default);
+        let stay = || (self.at_least() == 0 && sum_pods(&need) == 0).then(Assignment::default);
         if matches!(self.strategy, Strategy::StaticWeight | Strategy::DynamicWeight) && self.limit > 1 && self.far {
             let whole = self
                 .by_weight(want)
@@ -485,7 +421,7 @@ fn pods_that_stay(problem: &Problem<'_>, previous: &Plan, sites: &[Site<'_>]) ->
         let names: Vec<&ClusterName> = held.iter().map(|site| sites[*site].name).collect();
         scale_down(problem.strategy, problem.tie, &names, &wanted, &mut pods);
     }
-    held.into_iter().zip(pods).filter(|(_, pods)| total(pods) > 0).collect()
+    held.into_iter().zip(pods).filter(|(_, pods)| sum_pods(pods) > 0).collect()
 }
 
 fn share_pods(gang: &Gang, share: Option<&ClusterShare>) -> Vec<u32> {

@@ -1,6 +1,6 @@
 //! What makes one placement better than another.
 
-use super::{Pods, SplitSearch, Spot, total};
+use super::{Pods, SplitSearch, Spot, sum_pods};
 
 /// How far apart a gang's pods are; less is closer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,7 +46,7 @@ pub(super) struct Assignment {
 
 impl Assignment {
     pub(super) fn placed_pods(&self) -> u64 {
-        self.pods.iter().map(|pods| total(pods)).sum()
+        self.pods.iter().map(|pods| sum_pods(pods)).sum()
     }
 }
 

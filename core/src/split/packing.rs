@@ -79,7 +79,7 @@ impl FreeNodes {
 
     /// What a group's nodes have free.
     pub(super) fn free_of(&self, requests: &GangRequests<'_>, group: usize) -> &[i64] {
-        self.free(group, requests.width())
+        self.free(group, requests.row_width())
     }
 
     fn free(&self, group: usize, width: usize) -> &[i64] {
@@ -87,7 +87,7 @@ impl FreeNodes {
     }
 
     fn admits(&self, requests: &GangRequests<'_>, group: usize, task: usize) -> bool {
-        self.admits[self.groups[group].class as usize * requests.tasks() + task]
+        self.admits[self.groups[group].class as usize * requests.count_tasks() + task]
     }
 
     /// Pods of the task that one node of the group takes.
@@ -96,7 +96,7 @@ impl FreeNodes {
             return 0;
         }
         let mut most = u64::from(u32::MAX);
-        for (free, asked) in self.free(group, requests.width()).iter().zip(requests.request(task)) {
+        for (free, asked) in self.free(group, requests.row_width()).iter().zip(requests.request_row(task)) {
             if *asked > 0 {
                 most = most.min((free / asked).unsigned_abs());
             }
@@ -209,7 +209,7 @@ impl FreeNodes {
     ) -> Option<Vec<Vec<u32>>> {
         let mut placed = vec![vec![0; pods.len()]; sites];
         for task in order {
-            let unit = requests.unit(*task);
+            let unit = requests.unit_of(*task);
             let mut left = pods[*task];
             let mut took = |group: NodeGroup, pods: u32| placed[group.site as usize][*task] += pods;
             if unit == 1 {
@@ -238,10 +238,16 @@ impl FreeNodes {
         for task in order {
             let mut left = pods[*task];
             for site in (0..).take(placed.len()) {
-                left -=
-                    self.place_pods_in(requests, *task, left, requests.unit(*task), Some(site), &mut |group, pods| {
+                left -= self.place_pods_in(
+                    requests,
+                    *task,
+                    left,
+                    requests.unit_of(*task),
+                    Some(site),
+                    &mut |group, pods| {
                         placed[group.site as usize][*task] += pods;
-                    });
+                    },
+                );
             }
         }
     }
@@ -261,7 +267,7 @@ impl FreeNodes {
 
     /// Each node by itself: its cluster, its class, and what it has free. `None` if there are more than `most`.
     pub(super) fn single_nodes(&self, requests: &GangRequests<'_>, most: usize) -> Option<Vec<(u32, u32, Vec<i64>)>> {
-        let width = requests.width();
+        let width = requests.row_width();
         let mut nodes = Vec::new();
         for (index, group) in self.groups.iter().enumerate() {
             if nodes.len() + group.nodes as usize > most {
@@ -296,7 +302,7 @@ impl FreeNodes {
 
     /// Whether nodes of a class may run the task's pods.
     pub(super) fn class_admits(&self, requests: &GangRequests<'_>, class: u32, task: usize) -> bool {
-        self.admits[class as usize * requests.tasks() + task]
+        self.admits[class as usize * requests.count_tasks() + task]
     }
 
     /// Other tasks of the gang that could use the node: those nodes are left for later. Asked once for each kind, so
@@ -313,13 +319,13 @@ impl FreeNodes {
         if nodes == 0 || each == 0 {
             return;
         }
-        let width = requests.width();
+        let width = requests.row_width();
         let each = i64::try_from(each).unwrap_or(i64::MAX);
         self.groups[group].nodes -= nodes;
         let NodeGroup { class, site, .. } = self.groups[group];
         self.groups.push(NodeGroup { nodes, class, site });
         for column in 0..width {
-            let left = self.free[group * width + column] - requests.request(task)[column].saturating_mul(each);
+            let left = self.free[group * width + column] - requests.request_row(task)[column].saturating_mul(each);
             self.free.push(left);
         }
     }
@@ -328,7 +334,7 @@ impl FreeNodes {
     pub(crate) fn fill_in_order(&mut self, requests: &GangRequests<'_>, pods: &[u32], order: &[usize]) -> Vec<u32> {
         let mut placed = vec![0; pods.len()];
         for task in order {
-            placed[*task] = self.place_pods(requests, *task, pods[*task], requests.unit(*task));
+            placed[*task] = self.place_pods(requests, *task, pods[*task], requests.unit_of(*task));
         }
         placed
     }

@@ -62,35 +62,35 @@ impl GangRequests<'_> {
         let reach = |task| {
             self.closeness(task).map(|(topology, levels)| AllowedTiers::read_topology(Some(topology), capacity, levels))
         };
-        (0..self.tasks()).map(reach).collect()
+        (0..self.count_tasks()).map(reach).collect()
     }
 }
 
 impl FreeNodes {
     /// The block of a class's nodes, for a task.
     pub(super) fn block_of(&self, requests: &GangRequests<'_>, class: u32, task: usize) -> Block {
-        self.blocks.get(class as usize * requests.tasks() + task).copied().unwrap_or(0)
+        self.blocks.get(class as usize * requests.count_tasks() + task).copied().unwrap_or(0)
     }
 
     /// The most pods of this task alone that fit in one block, whole partitions or not.
     pub(super) fn roomiest_block(&self, requests: &GangRequests<'_>, task: usize) -> u64 {
-        let mut most: BTreeMap<(u32, Block), u64> = BTreeMap::new();
-        for (index, group) in self.all_groups().enumerate() {
-            let sum = most.entry((group.site, self.block_of(requests, group.class, task))).or_default();
-            *sum = sum.saturating_add(self.in_group(requests, index, task));
-        }
-        most.into_values().max().unwrap_or(0)
+        self.pods_by_block(requests, task).into_values().max().unwrap_or(0)
     }
 
     /// The most pods of this task alone that fit in each block of each cluster, in whole partitions.
     pub(super) fn most_whole(&self, requests: &GangRequests<'_>, task: usize) -> BTreeMap<(u32, Block), u64> {
-        let unit = u64::from(requests.unit(task));
+        let unit = u64::from(requests.unit_of(task));
+        let mut most = self.pods_by_block(requests, task);
+        most.values_mut().for_each(|pods| *pods -= *pods % unit);
+        most
+    }
+
+    fn pods_by_block(&self, requests: &GangRequests<'_>, task: usize) -> BTreeMap<(u32, Block), u64> {
         let mut most: BTreeMap<(u32, Block), u64> = BTreeMap::new();
         for (index, group) in self.all_groups().enumerate() {
             let sum = most.entry((group.site, self.block_of(requests, group.class, task))).or_default();
             *sum = sum.saturating_add(self.in_group(requests, index, task));
         }
-        most.values_mut().for_each(|pods| *pods -= *pods % unit);
         most
     }
 
@@ -103,13 +103,14 @@ impl FreeNodes {
         here: &dyn Fn(&NodeGroup) -> bool,
         took: &mut dyn FnMut(NodeGroup, u32),
     ) -> u32 {
-        let unit = requests.unit(task);
+        let unit = requests.unit_of(task);
         let mut blocks: Vec<(u64, (u32, Block))> =
             self.most_whole(requests, task).into_iter().map(|(block, pods)| (pods, block)).collect();
         blocks.sort_unstable();
         let (mut left, blocks_of) = (pods / unit * unit, std::sync::Arc::clone(&self.blocks));
-        let block_of =
-            |group: &NodeGroup| blocks_of.get(group.class as usize * requests.tasks() + task).copied().unwrap_or(0);
+        let block_of = |group: &NodeGroup| {
+            blocks_of.get(group.class as usize * requests.count_tasks() + task).copied().unwrap_or(0)
+        };
         for (most, (site, block)) in blocks {
             let fits = u32::try_from(most).unwrap_or(u32::MAX).min(left);
             let among = |group: &NodeGroup| here(group) && group.site == site && block_of(group) == block;
@@ -124,7 +125,7 @@ impl SplitSearch<'_> {
     pub(super) fn partition_parts(&self, spot: Spot, pods: &[u32]) -> BTreeMap<TaskName, Vec<Part>> {
         let requests = &self.requests;
         let close = |task: &usize| requests.closeness(*task).is_some() && pods[*task] > 0;
-        let tasks: Vec<usize> = (0..requests.tasks()).filter(close).collect();
+        let tasks: Vec<usize> = (0..requests.count_tasks()).filter(close).collect();
         if tasks.is_empty() {
             return BTreeMap::new();
         }
@@ -146,7 +147,7 @@ impl SplitSearch<'_> {
                 values += nodes.iter().flatten().map(|one| one.values.len()).sum::<usize>();
                 let domain =
                     PlannedDomain { name: known.name.to_string(), tier: known.tier, nodes, preferred: Vec::new() };
-                Some(Part { domain, partitions: pods / requests.unit(task) })
+                Some(Part { domain, partitions: pods / requests.unit_of(task) })
             };
             // A cluster that is one block pins nobody.
             if let Some(own) = by_block.into_iter().map(part).collect::<Option<Vec<Part>>>() {

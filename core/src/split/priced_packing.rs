@@ -9,7 +9,7 @@ use std::cell::Cell;
 
 use super::{
     packing::{FreeNodes, GangRequests, NodeGroup},
-    total,
+    sum_pods,
 };
 
 /// Most tasks that are mixed.
@@ -45,7 +45,7 @@ pub(super) struct Packing {
 
 impl Packing {
     pub(super) fn is_whole(&self) -> bool {
-        total(&self.left) == 0
+        sum_pods(&self.left) == 0
     }
 }
 
@@ -64,7 +64,7 @@ pub(super) fn pack_by_price(
     pods: &[u32],
     steps: &Cell<u32>,
 ) -> Option<Packing> {
-    let mut tasks: Vec<usize> = (0..requests.tasks()).filter(|task| pods[*task] > 0).collect();
+    let mut tasks: Vec<usize> = (0..requests.count_tasks()).filter(|task| pods[*task] > 0).collect();
     // Where a node takes too many mixes to look at, it is those with most of what fits fewest.
     tasks.sort_by_cached_key(|task| room.max_pods(requests, *task));
     if !(2..=TASKS).contains(&tasks.len()) || steps.get() == 0 {
@@ -80,7 +80,7 @@ pub(super) fn pack_by_price(
             return Some(packing);
         }
         let left = packing.left.clone();
-        if best.as_ref().is_none_or(|best| total(&left) < total(&best.left)) {
+        if best.as_ref().is_none_or(|best| sum_pods(&left) < sum_pods(&best.left)) {
             best = Some(packing);
         }
         for ((price, left), pods) in prices.iter_mut().zip(&left).zip(pods).filter(|((_, left), _)| **left > 0) {
@@ -108,7 +108,7 @@ fn list_mixes(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32], tasks
         let open: Vec<usize> =
             tasks.iter().copied().filter(|task| room.class_admits(requests, class as u32, *task)).collect();
         let mut free = room.free_of(requests, group).to_vec();
-        extend_mix(requests, pods, &open, &open, &mut free, &mut vec![0; requests.tasks()], &mut mixes);
+        extend_mix(requests, pods, &open, &open, &mut free, &mut vec![0; requests.count_tasks()], &mut mixes);
         let fits = open.iter().filter(|task| mixes.iter().any(|mix| mix[**task] > 0)).count();
         if fits > 0 && nodes > 0 {
             groups.push((fits, GroupMixes { group, nodes: u32::try_from(nodes).unwrap_or(u32::MAX), mixes }));
@@ -130,15 +130,15 @@ fn extend_mix(
 ) {
     let Some((task, rest)) = tasks.split_first() else {
         let more = |task: usize| {
-            let fits = free.iter().zip(requests.request(task)).all(|(free, asked)| asked <= free);
+            let fits = free.iter().zip(requests.request_row(task)).all(|(free, asked)| asked <= free);
             fits && so_far[task] < pods[task]
         };
-        if total(so_far) > 0 && !open.iter().any(|task| more(*task)) {
+        if sum_pods(so_far) > 0 && !open.iter().any(|task| more(*task)) {
             all.push(so_far.clone());
         }
         return;
     };
-    let asked = requests.request(*task);
+    let asked = requests.request_row(*task);
     let fits = free.iter().zip(asked).filter(|(_, asked)| **asked > 0).map(|(free, asked)| free / asked).min();
     let most = fits.map_or(u32::MAX, |fits| u32::try_from(fits).unwrap_or(u32::MAX)).min(pods[*task]);
     let least = if rest.is_empty() { most } else { 0 };
@@ -167,7 +167,7 @@ fn first_prices(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32]) -> 
         }
     }
     let price = |task: usize| {
-        let parts = requests.request(task).iter().zip(&free).filter(|(_, free)| **free > 0);
+        let parts = requests.request_row(task).iter().zip(&free).filter(|(_, free)| **free > 0);
         let sum: i128 = parts.map(|(asked, free)| i128::from(*asked) * WHOLE / free).sum();
         u64::try_from(sum).unwrap_or(DEAREST).clamp(LEAST, DEAREST)
     };
@@ -179,7 +179,7 @@ fn pick_mixes(groups: &[GroupMixes], pods: &[u32], prices: &[u64], steps: &Cell<
     let (mut picks, mut left) = (Vec::new(), pods.to_vec());
     for group in groups {
         let mut nodes = group.nodes;
-        while nodes > 0 && total(&left) > 0 {
+        while nodes > 0 && sum_pods(&left) > 0 {
             spend_steps(steps, group.mixes.len())?;
             // What is nearly placed is worth less than what is not.
             let each = |task: usize| prices[task] / u64::from(pods[task].max(1)) * u64::from(pods[task] + left[task]);
@@ -231,9 +231,9 @@ impl FreeNodes {
         let NodeGroup { class, site, .. } = self.groups[group];
         self.groups[group].nodes -= nodes;
         self.groups.push(NodeGroup { nodes, class, site });
-        let width = requests.request(0).len();
+        let width = requests.request_row(0).len();
         let used = |column: usize| {
-            let of = |(task, pods): (usize, &u32)| requests.request(task)[column].saturating_mul(i64::from(*pods));
+            let of = |(task, pods): (usize, &u32)| requests.request_row(task)[column].saturating_mul(i64::from(*pods));
             mix.iter().enumerate().map(of).fold(0, i64::saturating_add)
         };
         let left: Vec<i64> = (0..width).map(|column| self.free[group * width + column] - used(column)).collect();

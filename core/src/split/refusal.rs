@@ -9,7 +9,7 @@ use super::{
     SplitSearch, Spot, minimum_pods,
     node_scope::NodeScope,
     packing::{FreeNodes, ORDERS},
-    task_minimums, total,
+    sum_pods, task_minimums,
 };
 use crate::{
     gang::{ClusterName, TaskName, Topology},
@@ -217,7 +217,7 @@ fn partition_shortage(
 ) -> Option<Lack> {
     let requests = &search.requests;
     let (topology, _) = requests.closeness(index)?;
-    let size = requests.unit(index);
+    let size = requests.unit_of(index);
     let most = rooms.iter().map(|(_, room)| room.roomiest_block(requests, index)).max().unwrap_or(0);
     let in_all = |room: &FreeNodes| {
         (0..room.classes_and_sizes().len()).map(|group| room.in_group(requests, group, index)).sum::<u64>()
@@ -240,7 +240,7 @@ fn nearest_miss(search: &SplitSearch<'_>, want: &[u32], spots: &[Spot]) -> Optio
         let room = nodes_of_spot(search, spot);
         let by = |order: &super::packing::TaskOrder| {
             let order = search.requests.order_tasks(&[&room], *order);
-            total(&room.clone().fill_in_order(&search.requests, want, &order))
+            sum_pods(&room.clone().fill_in_order(&search.requests, want, &order))
         };
         ORDERS.iter().map(by).max().unwrap_or(0)
     };

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Strategy, total};
+use super::{Strategy, sum_pods};
 use crate::{
     gang::ClusterName,
     webster::{Tie, divide_seats},
@@ -21,7 +21,7 @@ pub fn scale_down(strategy: Strategy, tie: Tie, names: &[&ClusterName], wanted: 
         }
         if strategy == Strategy::Aggregated {
             let mut sites: Vec<usize> = (0..placed.len()).filter(|site| placed[*site][task] > 0).collect();
-            sites.sort_by(|a, b| (total(&placed[*a]), Reverse(*a)).cmp(&(total(&placed[*b]), Reverse(*b))));
+            sites.sort_by(|a, b| (sum_pods(&placed[*a]), Reverse(*a)).cmp(&(sum_pods(&placed[*b]), Reverse(*b))));
             for site in sites {
                 let less = u32::try_from(over).unwrap_or(u32::MAX).min(placed[site][task]);
                 placed[site][task] -= less;

@@ -4,10 +4,10 @@
 use std::cmp::Ordering;
 
 use super::{
-    Assignment, Distance, Key, ORDERS, Pods, SplitSearch, Spot, assumed, exact_packing,
+    Assignment, Distance, Key, Pods, SplitSearch, Spot, assumed, exact_packing,
     node_scope::NodeScope,
-    packing::{FreeNodes, GangRequests},
-    priced_packing, total,
+    packing::{FreeNodes, GangRequests, ORDERS},
+    priced_packing, sum_pods,
     upper_bounds::TotalDemand,
 };
 
@@ -65,7 +65,7 @@ impl SplitSearch<'_> {
     /// The most that one spot takes of `want`, with all of `need`; the best of those that take as many.
     pub(super) fn place_elastic_in_one_spot(&self, want: &[u32], need: &[u32]) -> Option<Assignment> {
         let least = self.at_least().max(1);
-        let all = total(want);
+        let all = sum_pods(want);
         if least > all || need == want {
             return None;
         }
@@ -78,7 +78,7 @@ impl SplitSearch<'_> {
                 break;
             }
             let Some(pods) = self.most_into(&[spot], want, need) else { continue };
-            let placed: u64 = pods.iter().map(|pods| total(pods)).sum();
+            let placed: u64 = pods.iter().map(|pods| sum_pods(pods)).sum();
             let found = (self.objective_key(&[spot], all - placed), spot);
             if placed >= least && best.as_ref().is_none_or(|(known, _)| self.compare_spots(&found, known).is_lt()) {
                 best = Some((found, pods));
@@ -113,18 +113,18 @@ impl SplitSearch<'_> {
     /// where that does not hold them all.
     pub(super) fn gather_pods(&self, spots: &[Spot], pods: Pods) -> Pods {
         let mut left: Vec<u32> =
-            (0..self.requests.tasks()).map(|task| pods.iter().map(|site| site[task]).sum()).collect();
+            (0..self.requests.count_tasks()).map(|task| pods.iter().map(|site| site[task]).sum()).collect();
         let rooms: Vec<&FreeNodes> = spots.iter().map(|spot| self.room(spot.site)).collect();
         let order = self.requests.order_tasks(&rooms, ORDERS[0]);
         let mut open: Vec<usize> = (0..spots.len()).collect();
         let mut gathered = vec![vec![0; left.len()]; spots.len()];
-        while total(&left) > 0 {
+        while sum_pods(&left) > 0 {
             let fills = |at: usize| rooms[at].clone().fill_in_order(&self.requests, &left, &order);
             let most = open.iter().map(|at| (fills(*at), *at)).max_by(|a, b| {
                 let by_name = self.compare_names(spots[b.1].site, spots[a.1].site);
-                total(&a.0).cmp(&total(&b.0)).then(by_name)
+                sum_pods(&a.0).cmp(&sum_pods(&b.0)).then(by_name)
             });
-            let Some((fill, at)) = most.filter(|(fill, _)| total(fill) > 0) else { return pods };
+            let Some((fill, at)) = most.filter(|(fill, _)| sum_pods(fill) > 0) else { return pods };
             left.iter_mut().zip(&fill).for_each(|(left, fill)| *left -= fill);
             gathered[at] = fill;
             open.retain(|other| *other != at);
@@ -134,13 +134,13 @@ impl SplitSearch<'_> {
 
     fn pack_all(&self, room: &FreeNodes, want: &[u32], sites: usize) -> Option<Pods> {
         let requests = &self.requests;
-        if (0..requests.tasks()).any(|task| room.max_pods(requests, task) < u64::from(want[task])) {
+        if (0..requests.count_tasks()).any(|task| room.max_pods(requests, task) < u64::from(want[task])) {
             return None;
         }
         for order in ORDERS {
             let order = requests.order_tasks(&[room], order);
             let found = room.clone().fill_joined(requests, want, &order, sites);
-            if found.is_some() || requests.tasks() == 1 {
+            if found.is_some() || requests.count_tasks() == 1 {
                 return found;
             }
         }
@@ -149,7 +149,7 @@ impl SplitSearch<'_> {
     }
 
     fn pack_by_price(&self, room: &FreeNodes, want: &[u32], sites: usize) -> Option<Pods> {
-        if (0..want.len()).any(|task| self.requests.unit(task) > 1) {
+        if (0..want.len()).any(|task| self.requests.unit_of(task) > 1) {
             return None;
         }
         let mut pods = vec![vec![0; want.len()]; sites];
@@ -161,7 +161,7 @@ impl SplitSearch<'_> {
         }
         // What is placed must be held in each cluster until it is seen there, which packs each part anew.
         let is_held = |(site, pods): (usize, &Vec<u32>)| {
-            total(pods) == 0 || assumed::node_classes(&self.requests, &room.of_site(site), pods).is_some()
+            sum_pods(pods) == 0 || assumed::node_classes(&self.requests, &room.of_site(site), pods).is_some()
         };
         pods.iter().enumerate().all(is_held).then_some(pods)
     }
@@ -170,10 +170,12 @@ impl SplitSearch<'_> {
     /// most.
     pub(super) fn most_into(&self, spots: &[Spot], want: &[u32], need: &[u32]) -> Option<Pods> {
         let (requests, room) = (&self.requests, self.nodes_of_spots(spots));
-        if requests.tasks() == 1 {
-            let most =
-                room.most_by_site(requests, 0, spots.len()).into_iter().map(|most| most / u64::from(requests.unit(0)));
-            let pods = most.sum::<u64>().saturating_mul(u64::from(requests.unit(0))).min(u64::from(want[0]));
+        if requests.count_tasks() == 1 {
+            let most = room
+                .most_by_site(requests, 0, spots.len())
+                .into_iter()
+                .map(|most| most / u64::from(requests.unit_of(0)));
+            let pods = most.sum::<u64>().saturating_mul(u64::from(requests.unit_of(0))).min(u64::from(want[0]));
             let pods = u32::try_from(pods).unwrap_or(u32::MAX);
             return if pods < need[0] { None } else { self.pack_all(&room, &[pods], spots.len()) };
         }
@@ -187,7 +189,7 @@ impl SplitSearch<'_> {
             let Some(mut pods) = trial.fill_joined(requests, need, &order, spots.len()) else { continue };
             let rest: Vec<u32> = want.iter().zip(need).map(|(want, need)| want - need).collect();
             trial.fill_more(requests, &rest, &order, &mut pods);
-            let placed = pods.iter().map(|pods| total(pods)).sum();
+            let placed = pods.iter().map(|pods| sum_pods(pods)).sum();
             if best.as_ref().is_none_or(|(most, _)| placed > *most) {
                 best = Some((placed, pods));
             }
@@ -199,14 +201,14 @@ impl SplitSearch<'_> {
 
 /// Every number of pods by task between `need` and `want`, the largest first; `None` if there are too many.
 fn list_gang_sizes(requests: &GangRequests<'_>, want: &[u32], need: &[u32]) -> Option<Vec<Vec<u32>>> {
-    let steps = |task: usize| u64::from((want[task] - need[task]) / requests.unit(task)) + 1;
+    let steps = |task: usize| u64::from((want[task] - need[task]) / requests.unit_of(task)) + 1;
     let count = (0..want.len()).map(steps).try_fold(1_u64, |all, one| all.checked_mul(one))?;
     if count > SIZES {
         return None;
     }
     let mut all = vec![Vec::new()];
     for (task, most) in want.iter().enumerate() {
-        let options = (0..steps(task)).map(|step| most - u32::try_from(step).unwrap_or(0) * requests.unit(task));
+        let options = (0..steps(task)).map(|step| most - u32::try_from(step).unwrap_or(0) * requests.unit_of(task));
         let options: Vec<u32> = options.collect();
         let longer = |size: &Vec<u32>| {
             let size = size.clone();
@@ -214,6 +216,6 @@ fn list_gang_sizes(requests: &GangRequests<'_>, want: &[u32], need: &[u32]) -> O
         };
         all = all.iter().flat_map(longer).collect();
     }
-    all.sort_by_key(|size| std::cmp::Reverse(total(size)));
+    all.sort_by_key(|size| std::cmp::Reverse(sum_pods(size)));
     Some(all)
 }

@@ -85,7 +85,7 @@ impl DivisionSearch<'_, '_> {
         }
         let (search, place) = (self.search, self.spots[spot]);
         let ask = TotalDemand::of(&search.requests, pods);
-        let fits = super::total(pods) == 0
+        let fits = super::sum_pods(pods) == 0
             || (search.bounds.might_take(place, &ask) && search.pack_into(&[place], pods).is_some());
         self.known[spot].insert(pods.to_vec(), fits);
         fits
@@ -100,7 +100,7 @@ impl DivisionSearch<'_, '_> {
     }
 
     /// Takes a division if it is better than the best that is known.
-    fn offer(&mut self, pods: &Pods) {
+    fn keep_if_better(&mut self, pods: &Pods) {
         let unmet = self.search.unmet_pairs(self.spots, pods);
         if unmet < self.unmet {
             (self.best, self.unmet) = (pods.clone(), unmet);
@@ -116,7 +116,7 @@ impl DivisionSearch<'_, '_> {
         if spot + 1 == self.spots.len() {
             if self.fits(spot, left) {
                 given.push(left.to_vec());
-                self.offer(given);
+                self.keep_if_better(given);
                 given.pop();
             }
             return;

@@ -102,7 +102,7 @@ impl<'a> UpperBounds<'a> {
             let on_nodes = |each| u64::from(profile.nodes(row)).saturating_mul(each);
             let apart = requests.most_per_node(task).filter(|_| self.by_node[spot.site]);
             let mut most = u64::from(pods[task]).min(apart.map_or(u64::MAX, on_nodes));
-            for (column, asked) in columns.iter().zip(requests.request(task)) {
+            for (column, asked) in columns.iter().zip(requests.request_row(task)) {
                 let at = usize::from(*column);
                 if *asked <= 0 || most == 0 {
                     continue;
@@ -117,7 +117,7 @@ impl<'a> UpperBounds<'a> {
             }
             most
         };
-        let mut most = super::total(pods);
+        let mut most = super::sum_pods(pods);
         for task in tasks {
             most = most - u64::from(pods[task]) + of(task);
             if most < least {
@@ -139,7 +139,7 @@ impl<'a> UpperBounds<'a> {
         let (profile, columns) = (self.profiles[site], self.site_columns(site));
         let (free, largest) = (profile.free(WHOLE), profile.largest(WHOLE));
         let holds = |task: usize| {
-            columns.iter().zip(requests.request(task)).all(|(column, asked)| {
+            columns.iter().zip(requests.request_row(task)).all(|(column, asked)| {
                 let at = usize::from(*column);
                 *asked <= 0 || (*column != ABSENT && largest[at] >= *asked)
             })
@@ -161,7 +161,8 @@ impl<'a> UpperBounds<'a> {
             most = most.min(of(*fits, u64::from(pods[*task])));
         }
         for (at, column) in columns.iter().enumerate().filter(|(_, column)| **column != ABSENT) {
-            let each = taken.iter().map(|(task, _)| requests.request(*task)[at].saturating_mul(i64::from(pods[*task])));
+            let each =
+                taken.iter().map(|(task, _)| requests.request_row(*task)[at].saturating_mul(i64::from(pods[*task])));
             let demand = each.fold(0, i64::saturating_add);
             if demand > 0 {
                 most = most.min(of(free[usize::from(*column)].unsigned_abs(), demand.unsigned_abs()));
@@ -190,7 +191,7 @@ pub(super) struct TotalDemand {
 impl TotalDemand {
     pub(super) fn of(requests: &GangRequests<'_>, pods: &[u32]) -> Self {
         let wanted = || (0..pods.len()).filter(|task| pods[*task] > 0);
-        let largest = |column| wanted().map(|task| requests.request(task)[column]).max().unwrap_or(0);
+        let largest = |column| wanted().map(|task| requests.request_row(task)[column]).max().unwrap_or(0);
         Self { demand: requests.total_demand(pods), largest: (0..requests.resources().len()).map(largest).collect() }
     }
 }

@@ -10,7 +10,7 @@ use std::{cmp::Reverse, collections::BTreeMap};
 use super::{
     Assignment, SplitSearch, Spot, Strategy,
     packing::{FreeNodes, ORDERS, TaskOrder},
-    total,
+    sum_pods,
 };
 use crate::{
     gang::ClusterName,
@@ -55,7 +55,7 @@ impl SplitSearch<'_> {
     fn all_by_weight(&self, want: &[u32]) -> Option<WeightedFill<'_, '_>> {
         let (rooms, pods) = (BTreeMap::new(), BTreeMap::new());
         let none = WeightedFill { search: self, rooms, pods, left: want.to_vec() };
-        if total(want) == 0 {
+        if sum_pods(want) == 0 {
             return Some(none);
         }
         let votes = self.weigh_sites(want, &none);
@@ -63,11 +63,11 @@ impl SplitSearch<'_> {
         if !self.bounds.might_take_together(&sites, &super::upper_bounds::TotalDemand::of(&self.requests, want)) {
             return None;
         }
-        let orders = if self.requests.tasks() == 1 { &ORDERS[..1] } else { &ORDERS };
+        let orders = if self.requests.count_tasks() == 1 { &ORDERS[..1] } else { &ORDERS };
         let whole = |order: &TaskOrder| {
             let mut filling = none.clone();
             filling.divide_by_weight(&votes, &self.task_order(&votes, *order));
-            (total(&filling.left) == 0).then_some(filling)
+            (sum_pods(&filling.left) == 0).then_some(filling)
         };
         orders.iter().find_map(whole)
     }
@@ -99,7 +99,7 @@ impl SplitSearch<'_> {
         if self.limit < self.sites.len() || self.regions.is_some() {
             let used = |site: usize| self.holds_pods(site) || filling.pods.contains_key(&site);
             let takes: Vec<u64> =
-                (0..self.sites.len()).map(|site| self.pods_taken_by(want, site).min(total(want))).collect();
+                (0..self.sites.len()).map(|site| self.pods_taken_by(want, site).min(sum_pods(want))).collect();
             sites.sort_by(|a, b| {
                 (!used(*a), Reverse(takes[*a]))
                     .cmp(&(!used(*b), Reverse(takes[*b])))
@@ -148,9 +148,9 @@ impl WeightedFill<'_, '_> {
         }
         let requests = &self.search.requests;
         let room = self.rooms.entry(site).or_insert_with(|| self.search.room(site).clone());
-        let got = room.place_pods(requests, task, pods, requests.unit(task));
+        let got = room.place_pods(requests, task, pods, requests.unit_of(task));
         self.left[task] -= got;
-        self.pods.entry(site).or_insert_with(|| vec![0; requests.tasks()])[task] += got;
+        self.pods.entry(site).or_insert_with(|| vec![0; requests.count_tasks()])[task] += got;
     }
 
     /// By weights, what does not fit going to the others by the same weights.
@@ -162,7 +162,7 @@ impl WeightedFill<'_, '_> {
         let mut tasks = order.to_vec();
         tasks.sort_by_key(|task| search.requests.gang.tasks[*task].partition.is_none());
         for task in &tasks {
-            let unit = search.requests.unit(*task);
+            let unit = search.requests.unit_of(*task);
             let claims: Vec<(u64, &ClusterName)> =
                 open.iter().map(|(site, open)| (*open, search.sites[*site].name)).collect();
             let seats = divide_seats(u64::from(self.left[*task] / unit), &claims, search.tie);
@@ -182,7 +182,7 @@ impl WeightedFill<'_, '_> {
             if self.left[*task] == 0 {
                 continue;
             }
-            let unit = search.requests.unit(*task);
+            let unit = search.requests.unit_of(*task);
             let claim = |(site, votes): &(usize, u64)| {
                 let cap = self.nodes_left(*site).max_pods(&search.requests, *task) / u64::from(unit);
                 (*votes, cap, search.sites[*site].name)
@@ -197,7 +197,7 @@ impl WeightedFill<'_, '_> {
     }
 
     fn into_assignment(self) -> Assignment {
-        let used = self.pods.into_iter().filter(|(_, pods)| total(pods) > 0);
+        let used = self.pods.into_iter().filter(|(_, pods)| sum_pods(pods) > 0);
         let (spots, pods) = used.map(|(site, pods)| (Spot { site, domain: None }, pods)).unzip();
         Assignment { spots, pods }
     }
@@ -214,10 +214,10 @@ impl SplitSearch<'_> {
         };
         if self.strategy != Strategy::StaticWeight || self.kept.is_empty() {
             // What is free already reflects what is held.
-            return seats(total(want), votes);
+            return seats(sum_pods(want), votes);
         }
-        let mut parts = seats(self.kept_pods() + total(want), votes);
+        let mut parts = seats(self.kept_pods() + sum_pods(want), votes);
         parts.iter_mut().for_each(|(site, part)| *part = part.saturating_sub(self.kept_at(*site)));
-        seats(total(want), &parts)
+        seats(sum_pods(want), &parts)
     }
 }

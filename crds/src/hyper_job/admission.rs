@@ -11,6 +11,7 @@ use super::{Replicated, build_job, list_replicated, name_child};
 use crate::{
     dns::{LONGEST_LABEL, is_dns_label, is_dns_subdomain},
     job_admission::{self, fill_defaults},
+    object::name_of,
     workload::read_gang,
 };
 
@@ -80,10 +81,6 @@ fn find_end(hyper_job: &Value) -> Option<&str> {
     let conditions = hyper_job["status"]["conditions"].as_array()?;
     let ended = conditions.iter().filter(|condition| condition["status"] == "True");
     ended.filter_map(|condition| condition["type"].as_str()).find(|kind| ["Completed", "Failed"].contains(kind))
-}
-
-fn name_of(hyper_job: &Value) -> &str {
-    hyper_job["metadata"]["name"].as_str().unwrap_or_default()
 }
 
 /// What is wrong but for the templates.

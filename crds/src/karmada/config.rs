@@ -2,8 +2,6 @@
 
 use crate::wire::{api_types, null_is_default, object};
 
-pub use super::interpreter::*;
-
 object! {
     /// Webhooks that explain kinds to Karmada.
     ResourceInterpreterWebhookConfiguration, "config.karmada.io", "v1alpha1", "resourceinterpreterwebhookconfigurations", ClusterResourceScope

@@ -3,7 +3,6 @@
 pub mod apps;
 pub mod cluster;
 pub mod config;
-mod interpreter;
 mod overrides;
 mod placement;
 pub mod policy;

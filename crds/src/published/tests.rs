@@ -14,7 +14,7 @@ fn amounts(cpu_milli: i64, pods: i64) -> Resources {
 }
 
 fn inventory(contents: &Contents) -> Inventory {
-    let mut inventory = Inventory::new();
+    let mut inventory = Inventory::default();
     inventory.apply_change(Change::HyperNodes(contents.hyper_nodes.values().cloned().collect()));
     inventory.apply_change(Change::Nodes(contents.nodes.values().cloned().collect()));
     inventory.apply_change(Change::Pods(contents.pods.values().cloned().collect()));
@@ -123,7 +123,7 @@ fn any_world() -> impl Strategy<Value = Contents> {
 proptest! {
     #[test]
     fn what_is_published_answers_as_the_member_would(world in any_world(), parts in 1u32..4) {
-        let mut read = Inventory::new();
+        let mut read = Inventory::default();
         told(published(encode::encode_parts(&world, parts)).changes_since(None).unwrap(), &mut read);
         same(&read, &inventory(&world))?;
     }
@@ -132,7 +132,7 @@ proptest! {
     fn changes_since_lead_to_what_a_fresh_reader_sees(before in any_world(), after in any_world(), parts in 1u32..4) {
         let old = published(encode::encode_parts(&before, parts));
         let new = published(encode::encode_parts(&after, parts));
-        let mut read = Inventory::new();
+        let mut read = Inventory::default();
         told(old.changes_since(None).unwrap(), &mut read);
         prop_assert_eq!(old.changes_since(Some(&old)).unwrap(), vec![]);
         told(new.changes_since(Some(&old)).unwrap(), &mut read);
@@ -217,7 +217,7 @@ fn an_inventory_that_grows_is_divided_and_one_that_shrinks_is_joined() {
     assert_eq!(divide_contents(&full, part_count(&parts)), parts);
     let idle = Contents { nodes, ..Contents::default() };
     assert_eq!(divide_contents(&idle, part_count(&parts)).len(), 1);
-    let mut read = Inventory::new();
+    let mut read = Inventory::default();
     told(published(parts).changes_since(None).unwrap(), &mut read);
     assert_eq!(read.capacity(), inventory(&full).capacity());
 }

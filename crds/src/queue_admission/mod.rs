@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::{
     job_admission::Refusal,
     names::volcano::{DEFAULT_QUEUE, ROOT_QUEUE},
+    object::{annotation_of, name_of, text},
 };
 use amounts::{Amounts, check_amount, read_amounts};
 pub use host::{create_problems, list_unknown_annotations, update_problems};
@@ -29,7 +30,7 @@ pub const MOST_LEVELS: usize = 5;
 /// Fills in what Volcano fills in when a queue is created; changes nothing when done twice.
 pub fn default_queue(queue: &mut Value) {
     let (path, weights) =
-        (annotation_of(queue, HIERARCHY).to_owned(), annotation_of(queue, HIERARCHY_WEIGHTS).to_owned());
+        (hierarchy_of(queue, HIERARCHY).to_owned(), hierarchy_of(queue, HIERARCHY_WEIGHTS).to_owned());
     if !path.is_empty() && !weights.is_empty() && !path.starts_with(ROOT_QUEUE) {
         queue["metadata"]["annotations"][HIERARCHY] = format!("root/{path}").into();
         queue["metadata"]["annotations"][HIERARCHY_WEIGHTS] = format!("1/{weights}").into();
@@ -185,7 +186,7 @@ fn state_refusal(queue: &Value) -> Option<Refusal> {
 
 /// The annotations of hdrf: as many weights as levels, positive, and no queue's path may lead through another queue.
 fn hierarchy_refusal(queue: &Value, there: &[&Value]) -> Option<Refusal> {
-    let (path, weights) = (annotation_of(queue, HIERARCHY), annotation_of(queue, HIERARCHY_WEIGHTS));
+    let (path, weights) = (hierarchy_of(queue, HIERARCHY), hierarchy_of(queue, HIERARCHY_WEIGHTS));
     if path.is_empty() && weights.is_empty() {
         return None;
     }
@@ -220,8 +221,8 @@ fn hierarchy_refusal(queue: &Value, there: &[&Value]) -> Option<Refusal> {
     let inside = format!("{path}/");
     let below = there
         .iter()
-        .find(|other| name_of(other) != name_of(queue) && annotation_of(other, HIERARCHY).starts_with(&inside))?;
-    let (below_path, below_name) = (annotation_of(below, HIERARCHY), name_of(below));
+        .find(|other| name_of(other) != name_of(queue) && hierarchy_of(other, HIERARCHY).starts_with(&inside))?;
+    let (below_path, below_name) = (hierarchy_of(below, HIERARCHY), name_of(below));
     refusal(
         path,
         format!("{path} is not allowed to be in the sub path of {below_path} of queue {below_name}"),
@@ -229,16 +230,12 @@ fn hierarchy_refusal(queue: &Value, there: &[&Value]) -> Option<Refusal> {
     )
 }
 
-fn name_of(queue: &Value) -> &str {
-    queue.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("")
-}
-
 fn parent_of(queue: &Value) -> &str {
-    queue.pointer("/spec/parent").and_then(Value::as_str).unwrap_or("")
+    text(queue, "/spec/parent")
 }
 
-fn annotation_of<'a>(queue: &'a Value, key: &str) -> &'a str {
-    queue.pointer("/metadata/annotations").and_then(|all| all.get(key)).and_then(Value::as_str).unwrap_or("")
+fn hierarchy_of<'a>(queue: &'a Value, annotation: &str) -> &'a str {
+    annotation_of(queue, annotation).unwrap_or_default()
 }
 
 #[cfg(test)]

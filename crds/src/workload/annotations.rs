@@ -18,6 +18,7 @@ use crate::{
         },
         volcano::{PREEMPTABLE, SLA_WAITING_TIME, TASK_AFFINITY, TASK_ANTI_AFFINITY, TASK_ORDER},
     },
+    object::annotation_of,
 };
 
 /// The phases as which a Volcano Job is ended, by its user or by the controller for its policies.
@@ -29,33 +30,29 @@ const FALSE: [&str; 6] = ["0", "f", "F", "FALSE", "false", "False"];
 /// Whether the user holds it.
 #[must_use]
 pub fn is_held(object: &Value) -> bool {
-    annotation(object, HOLD) == Some("true")
+    annotation_of(object, HOLD) == Some("true")
 }
 
 /// Whether the user suspended it by annotation.
 #[must_use]
 pub fn is_suspended(object: &Value) -> bool {
-    annotation(object, SUSPENDED) == Some("true")
+    annotation_of(object, SUSPENDED) == Some("true")
 }
 
 /// The phase as which a Volcano Job is to end now.
 #[must_use]
 pub fn end_as(object: &Value) -> Option<&'static str> {
-    let said = annotation(object, END_AS)?;
+    let said = annotation_of(object, END_AS)?;
     ENDS.into_iter().find(|end| *end == said)
 }
 
 /// Seconds that it runs at most.
 pub(super) fn running_estimate(object: &Value) -> Option<i64> {
-    annotation(object, RUNNING_ESTIMATE).and_then(whole_seconds)
+    annotation_of(object, RUNNING_ESTIMATE).and_then(whole_seconds)
 }
 
 pub(super) fn is_true(value: &str) -> bool {
     TRUE.contains(&value)
-}
-
-fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
-    object["metadata"]["annotations"][name].as_str()
 }
 
 /// A sentence for each annotation of a workload that counts as absent, as its value or its name is not understood.

@@ -7,7 +7,7 @@ use kube::core::ApiResource;
 use serde_json::Value;
 
 use super::{
-    layout::{Layout, follow},
+    layout::{Layout, follow_path},
     layouts,
 };
 
@@ -285,7 +285,7 @@ impl WorkloadKind {
     #[must_use]
     pub fn suspended_by(self, object: &Value) -> Option<&'static str> {
         let (path, text) = self.suspend_field()?;
-        (follow(object, path) == true).then_some(text)
+        (follow_path(object, path) == true).then_some(text)
     }
 
     /// The label by which its pods name the workload, of kinds that are read by a table.

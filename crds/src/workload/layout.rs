@@ -165,7 +165,7 @@ pub(super) enum Says {
 impl Says {
     fn holds(&self, status: &Value) -> bool {
         match self {
-            Self::Field(path, value) => follow(status, path) == *value,
+            Self::Field(path, value) => follow_path(status, path) == *value,
             Self::Condition(name) => {
                 let mut conditions = status["conditions"].as_array().into_iter().flatten();
                 conditions.any(|condition| condition["type"] == *name && condition["status"] == "True")
@@ -308,7 +308,7 @@ fn list_pod_sets<'a>(layout: &'static Layout, root: &Field<'a>) -> Result<Vec<Po
 /// Reads a job of a kind with a table as a gang.
 pub(super) fn read_gang(root: &Field<'_>, kind: WorkloadKind, layout: &'static Layout) -> Result<Gang, GangError> {
     for demand in layout.demands {
-        let value = follow(root.value, demand.at);
+        let value = follow_path(root.value, demand.at);
         if !demand.is.accepts(value) {
             return Err(root.missing(demand.at).wrong(demand.why));
         }
@@ -369,8 +369,8 @@ fn count_pods(count: &Count, status: &Value, units: &BTreeMap<String, u32>, gang
     let unit = |name: &str| units.get(&name.to_lowercase()).or_else(|| units.get(name)).copied().unwrap_or(1);
     let add = |sum: u32, (number, pods): (u32, u32)| sum.saturating_add(number.saturating_mul(pods));
     match count {
-        Count::Number(path) => read_number(follow(status, path)),
-        Count::Each(path, field) => match follow(status, path) {
+        Count::Number(path) => read_number(follow_path(status, path)),
+        Count::Each(path, field) => match follow_path(status, path) {
             Value::Object(map) => map.iter().map(|(name, one)| (read_number(&one[*field]), unit(name))).fold(0, add),
             Value::Array(list) => {
                 let name = |one: &Value| unit(one["name"].as_str().unwrap_or_default());
@@ -380,7 +380,7 @@ fn count_pods(count: &Count, status: &Value, units: &BTreeMap<String, u32>, gang
         },
         Count::Replicas(path) => {
             let of_one = units.values().fold(0, |sum: u32, pods| sum.saturating_add(*pods));
-            read_number(follow(status, path)).saturating_mul(of_one)
+            read_number(follow_path(status, path)).saturating_mul(of_one)
         }
         Count::OneIf(says) => u32::from(says.holds(status)),
         Count::AllIf(says) if says.holds(status) => gang.map_or(0, Gang::replicas),
@@ -403,6 +403,6 @@ pub(super) fn list_templates<'a>(layout: &'static Layout, root: &Field<'a>) -> V
 }
 
 /// The value at a path; `null` where there is none.
-pub(super) fn follow<'a>(object: &'a Value, path: &[&str]) -> &'a Value {
+pub(super) fn follow_path<'a>(object: &'a Value, path: &[&str]) -> &'a Value {
     path.iter().fold(object, |value, field| &value[*field])
 }

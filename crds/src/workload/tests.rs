@@ -1,5 +1,8 @@
 #![allow(clippy::needless_pass_by_value)] // `json!` makes values
 
+mod one_cluster;
+mod queueing;
+
 use std::collections::BTreeMap;
 
 use caldera_core::quantity::Quantity;
@@ -237,133 +240,6 @@ fn pods_of_a_service_are_useful_alone_unless_its_annotation_says_otherwise() {
 }
 
 #[test]
-fn rank_plugins_keep_a_job_whole_unless_it_declares_a_rendezvous() {
-    let with = |plugins: Value| job(json!({ "plugins": plugins, "tasks": [{ "name": "master", "replicas": 1 }] }));
-    for plugin in ["pytorch", "mpi", "tensorflow", "ray", "hcclrank"] {
-        let mut object = with(json!({ plugin: [] }));
-        let why = read(&object).one_cluster.expect("a reason");
-        assert!(why.contains(plugin), "{why}");
-        object["metadata"]["annotations"] = json!({ "caldera.dev/rendezvous": "torchrun" });
-        assert_eq!(read(&object).one_cluster, None);
-    }
-    assert_eq!(read(&with(json!({ "env": [], "svc": [], "ssh": [] }))).one_cluster, None);
-}
-
-#[test]
-fn a_job_whose_pods_are_numbered_is_split_only_where_each_container_can_add_to_its_index() {
-    let with = |plugins: Value, minimum: u32, pod: Value| {
-        let task = json!({ "name": "worker", "replicas": 4, "template": { "spec": pod } });
-        read(&job(json!({ "plugins": plugins, "minAvailable": minimum, "tasks": [task] })))
-    };
-    let shell = |name: &str, words: &str| json!({ "name": name, "command": ["/bin/bash", "-c", words] });
-    let pod = |container: Value| json!({ "containers": [container] });
-    for plugin in ["env", "svc"] {
-        let gang = with(json!({ plugin: [] }), 4, pod(shell("c", "./train $VC_TASK_INDEX")));
-        assert_eq!((gang.one_cluster, gang.rigid), (None, true), "{plugin}");
-    }
-    let probe = json!({ "exec": { "command": ["sh", "-c", "test -f $VC_TASK_INDEX"] } });
-    let label = json!({ "fieldRef": { "fieldPath": "metadata.labels['volcano.sh/task-index']" } });
-    let mut probed = shell("c", "sleep 1");
-    probed["livenessProbe"] = probe;
-    let mut labelled = shell("c", "sleep 1");
-    labelled["env"] = json!([{ "name": "INDEX", "valueFrom": label }]);
-    for (minimum, pod, word) in [
-        (3, pod(shell("c", "sleep 1")), "3 of 4 pods are enough"),
-        (
-            4,
-            pod(json!({ "name": "c", "command": ["python", "train.py"] })),
-            "container \"c\" of task worker runs no shell",
-        ),
-        (4, pod(json!({ "name": "c", "image": "nginx" })), "runs no shell"),
-        (4, json!({ "containers": [shell("c", "a")], "initContainers": [{ "name": "i" }] }), "container \"i\""),
-        (4, pod(shell("c", "./train $(VC_TASK_INDEX)")), "has its index from where no shell"),
-        (4, pod(probed), "has its index from where no shell"),
-        (4, pod(labelled), "has its index from where no shell"),
-    ] {
-        let gang = with(json!({ "env": [] }), minimum, pod.clone());
-        let why = gang.one_cluster.unwrap_or_default();
-        assert!(why.starts_with("plugin env numbers pods") && why.contains(word) && !gang.rigid, "{word}: {why}");
-        assert_eq!(with(json!({ "ssh": [] }), minimum, pod).one_cluster, None, "nothing numbers its pods");
-    }
-}
-
-#[test]
-fn an_indexed_job_stays_in_one_cluster() {
-    let job = |mode: Value| {
-        let template = json!({ "spec": { "containers": [requests("1")] } });
-        read(&json!({
-            "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": "j" },
-            "spec": { "parallelism": 3, "completions": 3, "completionMode": mode, "template": template },
-        }))
-    };
-    assert!(job(json!("Indexed")).one_cluster.is_some_and(|why| why.contains("Indexed")));
-    assert_eq!((job(json!("NonIndexed")).one_cluster, job(Value::Null).one_cluster), (None, None));
-}
-
-#[test]
-fn a_job_over_a_clusterset_is_split_whole_where_its_ranks_can_be_said_and_says_why_not_elsewhere() {
-    let with = |plugins: Value, command: Value| {
-        let template = json!({ "spec": { "containers": [{ "command": command }] } });
-        let task = json!({ "name": "worker", "replicas": 4, "minAvailable": 1, "template": template });
-        let mut object = job(json!({ "plugins": plugins, "minAvailable": 1, "tasks": [task] }));
-        object["metadata"]["annotations"] = json!({ "caldera.dev/rendezvous": "clusterset" });
-        read(&object)
-    };
-    let gang = with(json!({ "pytorch": [], "svc": [] }), json!(["python"]));
-    assert!(gang.rigid);
-    assert_eq!((gang.one_cluster, gang.min_available, gang.tasks[0].min_available), (None, 4, 4));
-    for plugin in ["ray", "tensorflow"] {
-        assert_eq!(with(json!({ plugin: [] }), json!(["python"])).one_cluster, None);
-    }
-    let keys = json!({ "mpi": [], "ssh": ["--ssh-private-key=a", "--ssh-public-key=b"] });
-    assert_eq!(with(keys, json!(["mpirun"])).one_cluster, None);
-    let mut with_secret = job(json!({"plugins": {"ssh": []}, "tasks": [{"name": "worker", "replicas": 4}]}));
-    with_secret["metadata"]["annotations"] =
-        json!({"caldera.dev/rendezvous": "clusterset", "caldera.dev/ssh-secret": "keys"});
-    assert_eq!(read(&with_secret).one_cluster, None);
-    for (plugins, command, word) in [
-        (json!({ "hcclrank": [] }), json!(["python"]), "plugin hcclrank"),
-        (json!({ "svc": [] }), json!(["sh", "-c", "cat /etc/volcano/worker.host"]), "VC_<TASK>_HOSTS"),
-        (json!({ "mpi": [], "ssh": [] }), json!(["mpirun"]), "--ssh-private-key"),
-        (json!({ "pytorch": [] }), json!([]), "command"),
-        (json!({ "env": [] }), json!(["train", "$(VC_TASK_INDEX)"]), "before a shell"),
-    ] {
-        let gang = with(plugins, command);
-        assert!(!gang.rigid && gang.one_cluster.is_some_and(|why| why.contains(word)), "{word}");
-        assert_eq!(gang.min_available, 1);
-    }
-}
-
-#[test]
-fn tasks_that_start_after_each_other_stay_in_one_cluster() {
-    let depends = json!({ "name": ["a"] });
-    let tasks = json!([{ "name": "a", "replicas": 1 }, { "name": "b", "replicas": 1, "dependsOn": depends }]);
-    assert!(read(&job(json!({ "tasks": tasks }))).one_cluster.is_some_and(|why| why.contains("\"b\"")));
-}
-
-#[test]
-fn a_list_of_hosts_that_is_too_long_keeps_a_job_whole_where_it_is_needed() {
-    let with = |plugins: Value| {
-        let template = json!({ "spec": { "containers": [{ "command": ["c"] }] } });
-        let task = json!({ "name": "worker", "replicas": 2000, "template": template });
-        let mut object = job(json!({ "plugins": plugins, "tasks": [task] }));
-        object["metadata"]["annotations"] = json!({ "caldera.dev/rendezvous": "clusterset" });
-        read(&object).one_cluster
-    };
-    assert!(with(json!({ "pytorch": [] })).is_some_and(|why| why.contains("2000")));
-    assert_eq!(with(json!({ "pytorch": [], "svc": ["--inject-hosts-env=false"] })), None);
-    assert!(with(json!({ "tensorflow": [], "svc": ["--inject-hosts-env=false"] })).is_some());
-}
-
-#[test]
-fn containers_that_read_host_lists_keep_a_job_whole() {
-    let command = json!(["sh", "-c", "mpiexec --host $(cat /etc/volcano/worker.host)"]);
-    let task = json!({ "replicas": 1, "template": { "spec": { "containers": [{ "command": command }] } } });
-    assert!(read(&job(json!({ "plugins": { "svc": [] }, "tasks": [task] }))).one_cluster.is_some());
-    assert_eq!(read(&job(json!({ "tasks": [task] }))).one_cluster, None, "without the plugin there are no lists");
-}
-
-#[test]
 fn hard_topology_binds_only_with_a_tier() {
     let with = |topology: Value| {
         read(&job(json!({ "networkTopology": topology, "tasks": [{ "replicas": 1 }] }))).topology.expect("a topology")
@@ -373,77 +249,6 @@ fn hard_topology_binds_only_with_a_tier() {
     assert!(!with(json!({ "mode": "soft", "highestTierAllowed": 2 })).hard);
     let both = json!({ "highestTierAllowed": 2, "highestTierName": "rack" });
     assert!(refused(&job(json!({ "networkTopology": both, "tasks": [{ "replicas": 1 }] }))).contains("not both"));
-}
-
-#[test]
-fn a_pods_annotation_names_the_queue_before_its_owners() {
-    let mut object = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": { "annotations": { QUEUE_OLD: "owner", QUEUE: "owner-new" }, "labels": { QUEUE: "owner-label" } },
-        "spec": { "template": { "metadata": { "annotations": { QUEUE_OLD: "pod" }, "labels": { QUEUE: "label" } } } },
-    });
-    let mut seen = Vec::new();
-    for place in [
-        "/spec/template/metadata/annotations",
-        "/metadata/annotations",
-        "/spec/template/metadata/labels",
-        "/metadata/labels",
-    ] {
-        seen.push(queue_of(&object).to_string());
-        *object.pointer_mut(place).expect("a place") = json!({});
-    }
-    assert_eq!(seen, ["pod", "owner", "label", "owner-label"]);
-    assert_eq!(queue_of(&object).as_str(), "default");
-    assert!(!names_queue(&object));
-}
-
-#[test]
-fn the_time_it_may_wait_is_on_the_workload_or_its_pods() {
-    let mut object = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "annotations": { SLA_WAITING_TIME: "1h" } },
-        "spec": { "template": { "metadata": { "annotations": { SLA_WAITING_TIME: "90s" } } } },
-    });
-    assert_eq!(sla_waiting_time(&object), Some(90));
-    object["spec"]["template"]["metadata"] = json!({});
-    assert_eq!(sla_waiting_time(&object), Some(3600));
-    for nothing in [json!("soon"), json!("-1h"), json!("0s"), json!(5), json!(null)] {
-        object["metadata"]["annotations"][SLA_WAITING_TIME] = nothing;
-        assert_eq!(sla_waiting_time(&object), None);
-    }
-}
-
-#[test]
-fn a_running_estimate_is_a_duration_or_the_deadline_that_kills() {
-    let mut object = json!({ "kind": "Job", "apiVersion": "batch/v1", "spec": { "activeDeadlineSeconds": 600 } });
-    assert_eq!(running_estimate(&object), Some(600));
-    object["metadata"]["annotations"][crate::names::caldera::RUNNING_ESTIMATE] = "1h30m".into();
-    assert_eq!(running_estimate(&object), Some(5400));
-    object["spec"] = json!({});
-    for nothing in [json!("a while"), json!("-1h"), json!("0s"), json!(7)] {
-        object["metadata"]["annotations"][crate::names::caldera::RUNNING_ESTIMATE] = nothing;
-        assert_eq!(running_estimate(&object), None);
-    }
-}
-
-#[test]
-fn volcanos_own_running_estimate_counts_unless_the_annotation_says_otherwise() {
-    let mut object = job(json!({ "runningEstimate": "2h0m0s", "tasks": [{}] }));
-    assert_eq!(running_estimate(&object), Some(7200));
-    object["metadata"]["annotations"][crate::names::caldera::RUNNING_ESTIMATE] = "90m".into();
-    assert_eq!(running_estimate(&object), Some(5400));
-    for nothing in [json!("soon"), json!("0s"), json!(7200), json!(null)] {
-        assert_eq!(running_estimate(&job(json!({ "runningEstimate": nothing }))), None);
-    }
-}
-
-#[test]
-fn a_volcano_job_names_its_queue_and_priority_in_its_spec() {
-    let object = job(json!({ "queue": "q", "priorityClassName": "high", "tasks": [{}] }));
-    assert_eq!(queue_of(&object).as_str(), "q");
-    assert_eq!(priority_class_of(&object), "high");
-    assert_eq!(queue_of(&job(json!({}))).as_str(), "default");
-    let pod = pod(json!({ "priorityClassName": "low" }));
-    assert_eq!(priority_class_of(&pod), "low");
 }
 
 #[test]
@@ -624,25 +429,4 @@ proptest! {
             }
         }
     }
-}
-
-#[test]
-fn preemptable_is_said_by_the_workload_or_else_by_all_its_pods() {
-    let says = |own: Value, pods: &[Value]| {
-        let tasks: Vec<Value> = pods.iter().map(|pod| json!({"template": {"metadata": pod}})).collect();
-        read_preemptable(&json!({
-            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": own, "spec": {"tasks": tasks},
-        }))
-    };
-    let key = |at: &str, value: &str| json!({at: {PREEMPTABLE: value}});
-    assert_eq!(says(json!({}), &[]), None);
-    assert_eq!(says(key("labels", "true"), &[]), Some(true));
-    let both = json!({"annotations": {PREEMPTABLE: "false"}, "labels": {PREEMPTABLE: "true"}});
-    assert_eq!(says(both, &[]), Some(false));
-    assert_eq!(says(key("annotations", "perhaps"), &[]), Some(false));
-    assert_eq!(says(json!({}), &[key("labels", "true"), json!({})]), Some(true));
-    assert_eq!(says(json!({}), &[key("labels", "true"), key("annotations", "false")]), Some(false));
-    assert_eq!(says(key("annotations", "true"), &[key("annotations", "false")]), Some(true));
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"annotations": {PREEMPTABLE: "1"}}});
-    assert_eq!(read_preemptable(&pod), Some(true));
 }

@@ -297,7 +297,7 @@ impl Cache {
 
     /// Where the others of the binding's groups are, or will be once it is written.
     fn peers_of(&self, binding: &Binding) -> Peers {
-        self.groups.peers(&binding.key.namespace, &binding.groups, &binding.key, |other| {
+        self.groups.find_peers(&binding.key.namespace, &binding.groups, &binding.key, |other| {
             let placed = self.bindings.get(other).map(|other| other.place.previous.as_slice());
             let targets = self.assumed.get(other).map(Vec::as_slice).or(placed).unwrap_or_default();
             targets.iter().map(|target| target.cluster.clone()).collect()

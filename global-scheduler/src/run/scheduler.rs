@@ -5,36 +5,32 @@
 //! for only for [`GRACE_PERIOD`]. A binding with a write in flight is not decided again before the outcome. What failed
 //! is decided again from fresh state, after a wait that doubles.
 
+mod outcomes;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
-use caldera_core::place::{Decision, Target};
+use caldera_core::place::Decision;
 use caldera_runtime::{
     clock::SharedClock,
     lease::LeaseRecord,
     members::{MemberEvent, Members},
     serve::Ready,
     watch::Event,
-    write::{Done, Failure, Write, Writer},
+    write::{Write, Writer},
 };
-use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::{
     decide::{
         first_status::{self, StatusTurn},
         lease_fence::LeaseFence,
-        placement::{self, QUOTA_EXCEEDED, SCHEDULER_ERROR, Step, Verdict},
+        placement::{self, Step, Verdict},
     },
     metrics::Metrics,
-    observe::{
-        binding::{Binding, BindingKey},
-        cache::Cache,
-        host_watch::HostEvent,
-        ranking::StatedWeights,
-    },
+    observe::{binding::BindingKey, cache::Cache, host_watch::HostEvent, ranking::StatedWeights},
     run::{
         Config,
         estimators::{
@@ -414,100 +410,5 @@ impl Scheduler {
         let events = (!same_reason).then(|| binding_writes::schedule_events(binding, false, message, now));
         self.write_binding(key, Tag::Status(key.clone()), write);
         self.write_events(events.unwrap_or_default());
-    }
-
-    pub(crate) fn apply_outcome(&mut self, Done { tag, result }: Done<Tag>) {
-        self.confirmations.observe_answer();
-        match (tag, result) {
-            (Tag::Event, Err(error)) => tracing::debug!(%error, "an event was not recorded"),
-            (Tag::Event | Tag::Topology(_), Ok(_)) => {}
-            (Tag::Topology(name), Err(failure)) => {
-                tracing::warn!(name, %failure, "the status of a topology was not written");
-                self.topology_status.forget_status(&name);
-                self.recheck_at.get_or_insert_with(|| Instant::now() + RECHECK_PERIOD);
-            }
-            (Tag::Place(key, decision), Ok(object)) => self.confirm_placed(&key, &decision, &object),
-            (Tag::Clear(key, reason, message), Ok(object)) => {
-                self.in_flight.remove(&key);
-                if self.store_answer(&object) {
-                    self.write_refusal(&key, reason, &message);
-                } else {
-                    self.cache.mark_due(&key);
-                }
-            }
-            (Tag::Status(key), Ok(object)) => {
-                self.in_flight.remove(&key);
-                self.store_answer(&object);
-                let is_scheduled = |binding: &Binding| {
-                    binding.status.scheduled_condition().is_some_and(|(status, ..)| status == "True")
-                };
-                if self.cache.bindings.get(&key).is_some_and(is_scheduled) {
-                    self.retries.forget(&key);
-                    self.first_statuses.forget(&key);
-                }
-                self.cache.mark_due(&key);
-            }
-            (Tag::Place(key, _) | Tag::Clear(key, ..) | Tag::Status(key), Err(failure)) => {
-                self.apply_failure(&key, failure);
-            }
-        }
-    }
-
-    /// Whether the answer is about the binding that is there now.
-    fn store_answer(&mut self, object: &Value) -> bool {
-        Binding::parse_binding(object).is_some_and(|binding| self.cache.store_answer(binding))
-    }
-
-    /// The clusters are written: now the status, with the generation that the write returned, and the Events.
-    fn confirm_placed(&mut self, key: &BindingKey, decision: &Decision, object: &Value) {
-        if let Some((_, since)) = self.in_flight.remove(key) {
-            self.first_statuses.observe_write(since.elapsed());
-        }
-        self.refused_at.remove(key);
-        if !self.store_answer(object) {
-            return self.cache.mark_due(key);
-        }
-        let Some(binding) = self.cache.bindings.get(key) else { return };
-        let now = self.clock.now();
-        let targets: &[Target] = &decision.targets;
-        let message = binding_writes::success_message(targets);
-        tracing::info!(binding = %key, result = message, "placed");
-        // Where a queued job is that found a place at once, its PodGroup says.
-        let is_news = binding.is_unqueued() || binding.status.scheduled_condition().is_some();
-        let is_recorded = is_news && self.event_budget.take_event(Instant::now());
-        let events = is_recorded.then(|| binding_writes::schedule_events(binding, true, &message, now));
-        self.first_statuses.observe_placement(binding, now, Instant::now());
-        self.confirm_scheduled(key, decision.affinity.clone(), true);
-        self.write_events(events.unwrap_or_default());
-    }
-
-    /// What was assumed is not so: back to what the binding itself shows, and decide again when that makes sense.
-    fn apply_failure(&mut self, key: &BindingKey, failure: Failure) {
-        let decided_on = self.in_flight.remove(key).map(|(version, _)| version).unwrap_or_default();
-        self.cache.assume_binding(key);
-        let is_newer = self.cache.bindings.get(key).is_some_and(|now| now.resource_version != decided_on);
-        match failure {
-            Failure::Conflict(_) | Failure::Exists(_) => {
-                self.metrics.conflicts.inc();
-                if is_newer {
-                    self.cache.mark_due(key);
-                } else {
-                    // Its event is on the way and will make it due; the timer is for the case that it is lost.
-                    self.retries.add_failure(key, false, Instant::now());
-                }
-            }
-            // One that was made anew under the same name was not decided while the write was in flight.
-            Failure::Gone(_) if is_newer => self.cache.mark_due(key),
-            Failure::Gone(_) => {}
-            Failure::Transient(why) => {
-                tracing::warn!(binding = %key, why, "a write did not get through; trying again");
-                self.retries.add_failure(key, true, Instant::now());
-            }
-            Failure::Refused { reason, message, .. } => {
-                let reason = if reason == QUOTA_EXCEEDED { QUOTA_EXCEEDED } else { SCHEDULER_ERROR };
-                self.retries.add_failure(key, true, Instant::now());
-                self.write_refusal(key, reason, &message);
-            }
-        }
     }
 }

@@ -5,9 +5,12 @@
 //! resourceVersion precondition, and one status patch with the generation that this patch returned.
 
 use caldera_core::place::{Decision, Target};
-use caldera_crds::names::{
-    caldera::{PLAN, SCHEDULER_NAME},
-    karmada::APPLIED_PLACEMENT,
+use caldera_crds::{
+    names::{
+        caldera::{PLAN, SCHEDULER_NAME},
+        karmada::APPLIED_PLACEMENT,
+    },
+    object::annotation_path,
 };
 use caldera_runtime::{
     clock::format_time,
@@ -85,10 +88,6 @@ fn patch_clusters(binding: &Binding, clusters: &[Value], plan: Option<String>) -
         None => {}
     }
     binding_write(binding, None, Body::JsonPatch(Value::Array(operations)))
-}
-
-fn annotation_path(key: &str) -> String {
-    format!("/metadata/annotations/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
 /// The status of a binding that is placed. `scheduled`: when, unless the status says that already.

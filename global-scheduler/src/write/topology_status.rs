@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use caldera_core::fleet::Fleet;
-use caldera_crds::links::{ACCEPTED, FederationTopology, Links, Said};
+use caldera_crds::links::{ACCEPTED, AcceptedCondition, FederationTopology, Links};
 use caldera_runtime::{
     clock::format_time,
     watch::api_resource,
@@ -16,14 +16,14 @@ use serde_json::json;
 /// The statuses that were written, so that each is written once.
 #[derive(Debug, Default)]
 pub struct TopologyStatusWriter {
-    written: BTreeMap<String, (Option<i64>, Said)>,
+    written: BTreeMap<String, (Option<i64>, AcceptedCondition)>,
 }
 
 impl TopologyStatusWriter {
     /// The statuses to write now, by name.
     pub fn take_status_writes(&mut self, links: &Links, fleet: &Fleet, now: Timestamp) -> Vec<(String, Write)> {
         let clusters: BTreeSet<&str> = fleet.clusters().map(|(cluster, _)| cluster.name.as_str()).collect();
-        let said = links.said(&clusters, fleet.linked_groups());
+        let said = links.accepted_conditions(&clusters, fleet.linked_groups());
         self.written.retain(|name, _| said.contains_key(name));
         let mut writes = Vec::new();
         for (name, object) in links.objects() {
@@ -44,7 +44,7 @@ impl TopologyStatusWriter {
     }
 }
 
-fn has_status(object: &FederationTopology, said: &Said) -> bool {
+fn has_status(object: &FederationTopology, said: &AcceptedCondition) -> bool {
     let Some(status) = &object.status else { return false };
     let same = |condition: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition| {
         (condition.status == "True") == said.accepted
@@ -55,7 +55,7 @@ fn has_status(object: &FederationTopology, said: &Said) -> bool {
         && status.conditions.iter().find(|condition| condition.type_ == ACCEPTED).is_some_and(same)
 }
 
-fn status_write(name: &str, object: &FederationTopology, said: &Said, now: Timestamp) -> Write {
+fn status_write(name: &str, object: &FederationTopology, said: &AcceptedCondition, now: Timestamp) -> Write {
     let word = if said.accepted { "True" } else { "False" };
     let conditions = object.status.iter().flat_map(|status| &status.conditions);
     let before = conditions.filter(|condition| condition.type_ == ACCEPTED && condition.status == word);

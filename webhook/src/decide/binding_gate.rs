@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(review("CREATE", &binding(DEPLOYMENT), Snapshot::of_cache(&cache)), Verdict::UNCHANGED);
         cache.namespaces.insert("ns".into(), NamespaceFacts { opted_in: true, ..NamespaceFacts::default() });
         assert_eq!(after("CREATE", &binding(DEPLOYMENT), &cache)["spec"]["suspension"]["scheduling"], true);
-        cache.namespaces.clear();
+        cache.namespaces = Default::default();
         cache.workloads.insert(key, CachedWorkload { queue: Some("q".into()), ..CachedWorkload::default() });
         assert_eq!(after("CREATE", &binding(DEPLOYMENT), &cache)["spec"]["suspension"]["scheduling"], true);
     }

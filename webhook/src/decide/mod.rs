@@ -6,6 +6,7 @@ pub mod hyper_job;
 pub mod interpreter;
 pub mod job;
 pub mod job_copy;
+pub mod job_defaults;
 pub mod namespace_access;
 pub mod patch;
 pub mod protected_fields;

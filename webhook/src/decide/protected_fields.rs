@@ -18,7 +18,7 @@ use crate::observe::request::{ReviewRequest, UserInfo, parse_review};
 pub fn refuse_forged_binding(body: &[u8], user: Option<&UserInfo<'_>>, trusted: &TrustedWriters) -> Option<Verdict> {
     let request = read_untrusted(body, user, trusted)?;
     let field = find_protected_change(request.old_object.as_ref(), request.object.as_ref()?)?;
-    Some(refuse(user, &field))
+    Some(deny_user(user, &field))
 }
 
 /// Why a write of a Work is refused, if it is.
@@ -32,10 +32,10 @@ pub fn refuse_forged_work(body: &[u8], user: Option<&UserInfo<'_>>, trusted: &Tr
     {
         return None;
     }
-    let Some(old) = old else { return Some(refuse(user, "a Work that carries a workload")) };
+    let Some(old) = old else { return Some(deny_user(user, "a Work that carries a workload")) };
     let fields = ["/spec", "/metadata/annotations", "/metadata/labels"];
     let changed = fields.into_iter().find(|field| old.pointer(field) != new.pointer(field))?;
-    Some(refuse(
+    Some(deny_user(
         user,
         &format!("{} of a Work that carries a workload", changed.trim_start_matches('/').replace('/', ".")),
     ))
@@ -55,7 +55,7 @@ fn read_untrusted<'a>(
     parse_review::<Value>(body).ok()
 }
 
-fn refuse(user: Option<&UserInfo<'_>>, what: &str) -> Verdict {
+fn deny_user(user: Option<&UserInfo<'_>>, what: &str) -> Verdict {
     let who = user.map_or("nobody", |user| &*user.username);
     let message = format!("{what} is written by Caldera and Karmada alone, and user {who:?} is neither");
     Verdict::Deny(Denial { code: 403, reason: "Forbidden", message })

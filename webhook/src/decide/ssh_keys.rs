@@ -6,7 +6,10 @@
 //! the job reads its key, which opens nothing but that job's pods. Who minds names a Secret (`caldera.dev/ssh-secret`):
 //! such a job gets no pair, and its copies mount the Secret (`job_copy/rendezvous`).
 
-use caldera_crds::names::caldera::{RENDEZVOUS, RENDEZVOUS_CLUSTERSET, SSH_SECRET};
+use caldera_crds::{
+    names::caldera::{RENDEZVOUS, RENDEZVOUS_CLUSTERSET, SSH_SECRET},
+    object::annotation_of,
+};
 use serde_json::{Value, json};
 use ssh_key::{LineEnding, PrivateKey, private::Ed25519Keypair};
 
@@ -49,18 +52,14 @@ fn flag_value<'a>(flag: &'a Value, name: &str) -> Option<&'a str> {
     (rest.is_empty() || rest.starts_with('=')).then_some(rest)
 }
 
-fn read_annotation<'a>(job: &'a Value, name: &str) -> Option<&'a str> {
-    job.get("metadata")?.get("annotations")?.get(name)?.as_str()
-}
-
 /// The Secret that a job's user names for its keys.
 pub(super) fn read_secret_name(job: &Value) -> Option<&str> {
-    read_annotation(job, SSH_SECRET).filter(|name| !name.is_empty())
+    annotation_of(job, SSH_SECRET).filter(|name| !name.is_empty())
 }
 
 /// Gives a job the pair that it needs and lacks: its former self's, or a fresh one when it is created.
 pub fn share_key_pair(job: &mut Value, former: Option<&Value>, fresh: impl FnOnce() -> Option<KeyPair>) {
-    let is_clusterset = read_annotation(job, RENDEZVOUS) == Some(RENDEZVOUS_CLUSTERSET);
+    let is_clusterset = annotation_of(job, RENDEZVOUS) == Some(RENDEZVOUS_CLUSTERSET);
     let has_secret = read_secret_name(job).is_some();
     let Some(flags) = job.pointer_mut("/spec/plugins/ssh").filter(|flags| flags.is_array() || flags.is_null()) else {
         return;

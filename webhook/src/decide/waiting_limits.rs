@@ -188,7 +188,7 @@ mod tests {
         assert!(submit(&cache, "leaf").is_some());
         let limits = json!({"caldera.dev/max-waiting-jobs": "2", "caldera.dev/max-waiting-jobs-per-namespace": "1"});
         cache.queues.insert("top".into(), json!({"metadata": {"name": "top", "annotations": limits}}));
-        cache.workloads.clear();
+        cache.workloads = Default::default();
         for name in ["one", "two", "three"] {
             add(&mut cache, "other", name, "leaf", "waits");
         }

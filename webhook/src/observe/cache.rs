@@ -255,7 +255,7 @@ pub enum Known<T> {
 
 impl<'a> Snapshot<'a> {
     /// The cache alone.
-    #[must_use]
+    #[cfg(test)]
     pub const fn of_cache(cache: &'a Cache) -> Self {
         Self { cache, live: None }
     }

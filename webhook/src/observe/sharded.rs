@@ -73,11 +73,6 @@ impl<K: Ord + Hash + Clone, V> Sharded<K, V> {
         }
     }
 
-    /// Removes all.
-    pub fn clear(&mut self) {
-        *self = Self::default();
-    }
-
     /// Keeps what `keep` says of.
     pub fn retain(&mut self, keep: impl Fn(&K) -> bool) {
         for shard in &mut self.shards {

@@ -15,7 +15,7 @@ use crate::doctor::{
 const CHECK: Check = Check::Records;
 
 /// One finding for all bindings of which something holds.
-fn about<'a>(
+fn find_bindings<'a>(
     bindings: impl Iterator<Item = &'a CheckedBinding>,
     finding: impl FnOnce(usize, String) -> Finding,
     fix: impl FnOnce(&str, &str) -> String,
@@ -26,11 +26,11 @@ fn about<'a>(
     Some(finding(keys.len(), name_some(keys)).fixed_by(fix(namespace, name)))
 }
 
-fn delete(namespace: &str, name: &str) -> String {
+fn delete_command(namespace: &str, name: &str) -> String {
     format!("kubectl delete resourcebinding -n {namespace} {name}")
 }
 
-fn look(namespace: &str, name: &str) -> String {
+fn show_command(namespace: &str, name: &str) -> String {
     format!("kubectl get resourcebinding -n {namespace} {name} -o yaml")
 }
 
@@ -41,30 +41,30 @@ pub(super) fn check_records(facts: &Facts) -> Vec<Finding> {
     let queued = || all.iter().filter(|binding| binding.queued && !binding.deleting);
     let settled = || queued().filter(move |binding| age(now, binding.created) > grace);
     let is_closed = |binding: &&CheckedBinding| binding.gate.as_deref() == Some("closed");
-    findings.extend(about(
+    findings.extend(find_bindings(
         queued().filter(|one| one.gate.is_none() && one.has_placement && !one.suspended && !one.admitted),
         |count, keys| {
             CHECK.error(format!("{count} bindings have no gate, as if made while the webhook was away: {keys}"))
         },
-        delete,
+        delete_command,
     ));
-    findings.extend(about(
+    findings.extend(find_bindings(
         queued().filter(|one| is_closed(one) && !one.suspended),
         |count, keys| CHECK.warning(format!("{count} bindings have a closed gate and are not suspended: {keys}")),
-        look,
+        show_command,
     ));
-    findings.extend(about(
+    findings.extend(find_bindings(
         settled().filter(|one| is_closed(one) && one.clusters > 0),
         |count, keys| CHECK.warning(format!("{count} bindings are placed behind a closed gate: {keys}")),
-        look,
+        show_command,
     ));
-    findings.extend(about(
+    findings.extend(find_bindings(
         settled().filter(|one| one.gate.as_deref() == Some("open") && !one.admitted),
         |count, keys| CHECK.warning(format!("{count} bindings have an open gate and no record of admission: {keys}")),
-        look,
+        show_command,
     ));
     for annotation in all.iter().flat_map(|one| one.unreadable.iter().copied()).collect::<BTreeSet<_>>() {
-        findings.extend(about(
+        findings.extend(find_bindings(
             all.iter().filter(|one| one.unreadable.contains(&annotation)),
             |count, keys| CHECK.error(format!("annotation {annotation} of {count} bindings can not be read: {keys}")),
             |namespace, name| format!("kubectl annotate resourcebinding -n {namespace} {name} {annotation}-"),
@@ -77,7 +77,7 @@ pub(super) fn check_records(facts: &Facts) -> Vec<Finding> {
         .filter(|one| one.name == "caldera-controller")
         .map(|one| one.epoch.as_str())
         .collect();
-    findings.extend(about(
+    findings.extend(find_bindings(
         settled().filter(|one| one.admitted && one.clusters == 0 && one.gate.as_deref() == Some("open")).filter(
             |one| {
                 facts.leases.is_ok() && one.epoch.as_deref().map_or(!leases.is_empty(), |epoch| !leases.contains(epoch))
@@ -92,14 +92,14 @@ pub(super) fn check_records(facts: &Facts) -> Vec<Finding> {
     ));
     if let Ok(workloads) = &facts.workloads {
         let is_kind = |one: &&CheckedBinding| WorkloadKind::find(&one.workload.group, &one.workload.kind).is_some();
-        findings.extend(about(
+        findings.extend(find_bindings(
             all.iter()
                 .filter(|one| !one.deleting && age(now, one.created) > grace)
                 .filter(|one| is_kind(one) && !workloads.contains(&one.workload)),
             |count, keys| {
                 CHECK.error(format!("{count} bindings are of workloads that are not there, and may hold quota: {keys}"))
             },
-            delete,
+            delete_command,
         ));
     } else if let Err(why) = &facts.workloads {
         findings.push(CHECK.hidden("workloads", why));

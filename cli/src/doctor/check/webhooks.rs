@@ -19,7 +19,7 @@ use crate::{
         facts::{Facts, Probe, ProbeFailure},
         finding::{Check, Finding, name_some},
     },
-    objects::{annotation, items, name_of, text},
+    objects::{annotation_of, items, name_of, text},
 };
 
 const CHECK: Check = Check::Webhooks;
@@ -29,7 +29,7 @@ const OURS: &str = ".caldera.dev";
 
 pub(super) fn check_webhooks(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let [mutating, validating, interpreter] = expected();
+    let [mutating, validating, interpreter] = print_expected();
     let mut registered = true;
     for (seen, wanted) in [(&facts.mutating, &mutating), (&facts.validating, &validating)] {
         let kind = text(wanted, "/kind");
@@ -40,7 +40,7 @@ pub(super) fn check_webhooks(facts: &Facts) -> Vec<Finding> {
         let before = findings.len();
         match all.iter().find(|one| name_of(one) == name_of(wanted)) {
             Some(found) => findings.extend(compare_hooks(CHECK, wanted, found)),
-            None => findings.push(missing(CHECK, wanted)),
+            None => findings.push(find_missing(CHECK, wanted)),
         }
         registered &= findings.len() == before;
         findings.extend(list_duplicates(all, wanted));
@@ -56,12 +56,12 @@ pub(super) fn check_webhooks(facts: &Facts) -> Vec<Finding> {
 }
 
 /// As this version prints them.
-fn expected() -> [Value; 3] {
+fn print_expected() -> [Value; 3] {
     let all = configurations(&Endpoint::Url("https://host".to_owned()), "");
     <[Value; 3]>::try_from(all).unwrap_or_default()
 }
 
-fn missing(check: Check, wanted: &Value) -> Finding {
+fn find_missing(check: Check, wanted: &Value) -> Finding {
     let (kind, name) = (text(wanted, "/kind"), name_of(wanted));
     let harm = if check == Check::Interpreter {
         "Karmada knows neither replicas nor status of Volcano Jobs"
@@ -178,7 +178,7 @@ fn check_bundles(facts: &Facts, wanted: &[Value; 3]) -> Vec<Finding> {
 fn check_binding_probe(probe: &Probe) -> Option<Finding> {
     match probe {
         Ok(made) => {
-            let is_gated = annotation(made, GATE) == Some(GATE_CLOSED)
+            let is_gated = annotation_of(made, GATE) == Some(GATE_CLOSED)
                 && made.pointer("/spec/suspension/scheduling") == Some(&Value::Bool(true));
             let what = "a new ResourceBinding of a Volcano Job comes back without a gate: jobs start without quota";
             (!is_gated).then(|| CHECK.error(what).fixed_by(APPLY))
@@ -242,13 +242,13 @@ fn check_policies(facts: &Facts) -> Vec<Finding> {
 pub(super) fn check_interpreter(facts: &Facts) -> Vec<Finding> {
     const CHECK: Check = Check::Interpreter;
     let mut findings = Vec::new();
-    let [_, _, wanted] = expected();
+    let [_, _, wanted] = print_expected();
     match &facts.interpreters {
         Err(_) => drop(take(&facts.interpreters, CHECK, text(&wanted, "/kind"), &mut findings)),
         Ok(all) => {
             match all.iter().find(|one| name_of(one) == name_of(&wanted)) {
                 Some(found) => findings.extend(compare_hooks(CHECK, &wanted, found)),
-                None => findings.push(missing(CHECK, &wanted)),
+                None => findings.push(find_missing(CHECK, &wanted)),
             }
             for other in all.iter().filter(|one| name_of(one) != name_of(&wanted)) {
                 let mut rules = items(other, "/webhooks").iter().flat_map(|hook| items(hook, "/rules"));

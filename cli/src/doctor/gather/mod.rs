@@ -31,7 +31,7 @@ use super::facts::{
     Versions, WorkFacts,
 };
 use crate::{
-    objects::{self, Visible, annotation, get_object, items, key_of, list_objects, text},
+    objects::{self, Visible, annotation_of, get_object, items, key_of, list_objects, text},
     roles::Granted,
 };
 
@@ -109,8 +109,9 @@ pub async fn gather_facts(client: &Client, places: &Places) -> anyhow::Result<Fa
         interpreters,
         customizations,
         policies,
-        binding_probe: probe(client, &objects::bindings(), namespace, &binding_to_probe_with(namespace)).await,
-        job_probe: probe(client, &WorkloadKind::VolcanoJob.api_resource(), namespace, &job_to_probe_with()).await,
+        binding_probe: probe_creation(client, &objects::bindings(), namespace, &binding_to_probe_with(namespace)).await,
+        job_probe: probe_creation(client, &WorkloadKind::VolcanoJob.api_resource(), namespace, &job_to_probe_with())
+            .await,
         leases,
         members,
         queues: queues.map(|all| all.iter().map(read_queue).collect()),
@@ -136,7 +137,7 @@ fn read_time(object: &Value, pointer: &str) -> Option<Timestamp> {
     text(object, pointer).parse().ok()
 }
 
-fn created(object: &Value) -> Option<Timestamp> {
+fn creation_time(object: &Value) -> Option<Timestamp> {
     read_time(object, "/metadata/creationTimestamp")
 }
 
@@ -204,7 +205,7 @@ pub(super) fn read_queue(object: &Value) -> QueueFacts {
         name: objects::name_of(object).to_owned(),
         state: text(object, "/status/state").to_owned(),
         pending: object["status"]["pending"].as_i64().unwrap_or_default(),
-        paused: objects::annotation(object, PAUSED).map(str::to_owned),
+        paused: objects::annotation_of(object, PAUSED).map(str::to_owned),
     }
 }
 
@@ -217,12 +218,12 @@ pub(super) fn read_binding(object: &Value) -> Option<CheckedBinding> {
         [(ADMISSION, view.admission().is_none()), (PLAN, view.plan().is_none()), (EVICTION, view.eviction().is_none())];
     Some(CheckedBinding {
         key: key_of(object),
-        created: created(object),
+        created: creation_time(object),
         workload: view.workload(),
         queued: objects::is_queued(object),
         deleting: view.is_deleting(),
         has_placement: object["spec"]["placement"].is_object(),
-        gate: annotation(object, GATE).map(str::to_owned),
+        gate: annotation_of(object, GATE).map(str::to_owned),
         suspended: view.is_suspended(),
         clusters: parsed.spec.clusters.len(),
         admitted: view.admission().is_some(),
@@ -248,17 +249,17 @@ fn read_pod_group(object: &Value) -> Option<PodGroupFacts> {
             namespace: text(object, "/metadata/namespace").to_owned(),
             name: label(WORKLOAD_NAME)?.to_owned(),
         },
-        created: created(object),
+        created: creation_time(object),
     })
 }
 
 fn read_work(object: &Value) -> Option<WorkFacts> {
-    let binding = format!("{}/{}", annotation(object, BINDING_NAMESPACE)?, annotation(object, BINDING_NAME)?);
-    Some(WorkFacts { key: key_of(object), binding, created: created(object) })
+    let binding = format!("{}/{}", annotation_of(object, BINDING_NAMESPACE)?, annotation_of(object, BINDING_NAME)?);
+    Some(WorkFacts { key: key_of(object), binding, created: creation_time(object) })
 }
 
 fn read_command(object: &Value) -> CommandFacts {
-    CommandFacts { key: key_of(object), queue: text(object, "/target/name").to_owned(), created: created(object) }
+    CommandFacts { key: key_of(object), queue: text(object, "/target/name").to_owned(), created: creation_time(object) }
 }
 
 fn read_inventory(object: &Value) -> Option<InventoryFacts> {
@@ -271,7 +272,7 @@ fn read_inventory(object: &Value) -> Option<InventoryFacts> {
 }
 
 /// What the API server makes of an object, without storing it.
-async fn probe(client: &Client, resource: &ApiResource, namespace: &str, object: &Value) -> Probe {
+async fn probe_creation(client: &Client, resource: &ApiResource, namespace: &str, object: &Value) -> Probe {
     let failed = |code, message: String| ProbeFailure { code, message };
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, resource);
     let object = serde_json::from_value(object.clone()).map_err(|error| failed(0, error.to_string()))?;

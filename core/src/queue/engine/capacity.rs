@@ -38,8 +38,7 @@ impl RefusedClass {
 }
 
 /// What must be free before a class of jobs can fit: of each resource, what all pods of the minimum ask for and the
-/// least
-/// that one of them does.
+/// least that one of them does.
 #[derive(Debug, Clone)]
 pub(crate) struct FreeNeeded(Box<[(Dim, i128, i128)]>);
 
@@ -50,9 +49,8 @@ impl FreeNeeded {
 }
 
 impl Engine {
-    /// More may be free than before, nobody knows how much, or the clusters are others than they were: every class
-    /// that did
-    /// not fit is considered again.
+    /// More may be free than before, nobody knows how much, or the clusters are others than they were: every class that
+    /// did not fit is considered again.
     pub fn requeue_after_capacity_change(&mut self) {
         for refusal in std::mem::take(&mut self.refusals).into_values() {
             for (node, shape) in refusal.inadmissible {
@@ -63,7 +61,7 @@ impl Engine {
 
     /// More is free than before on some nodes, and nowhere else: the classes that could fit now are considered again.
     pub fn requeue_after_growth(&mut self, growth: &CapacityGrowth) {
-        let (free, largest) = (self.dense(&growth.free), self.dense(&growth.largest));
+        let (free, largest) = (self.intern_dense(&growth.free), self.intern_dense(&growth.largest));
         let could_fit = |_: &RefusedClass, refusal: &mut CapacityRefusal| {
             !refusal.never && refusal.needs.could_fit(&free, &largest)
         };
@@ -73,9 +71,9 @@ impl Engine {
         }
     }
 
-    fn dense(&mut self, amounts: &Resources) -> Dense {
+    fn intern_dense(&mut self, amounts: &Resources) -> Dense {
         let mut dense = Dense::default();
-        dense.add(&self.dims.sparse(amounts));
+        dense.add(&self.dims.intern_amounts(amounts));
         dense
     }
 

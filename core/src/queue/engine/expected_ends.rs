@@ -13,7 +13,7 @@ pub(crate) struct Ends(BTreeMap<(QueueIndex, Dim), BTreeMap<i64, i128>>);
 
 impl Ends {
     /// What ends then, for a queue with those above it, was so much and is so much.
-    pub(crate) fn change(&mut self, path: &[QueueIndex], end: i64, was: &[(Dim, i128)], is: &[(Dim, i128)]) {
+    pub(crate) fn replace_end(&mut self, path: &[QueueIndex], end: i64, was: &[(Dim, i128)], is: &[(Dim, i128)]) {
         for at in path {
             for (dim, amount) in was {
                 self.add(*at, *dim, end, -amount);
@@ -59,10 +59,10 @@ impl Engine {
         }
         let path = &self.slots[node.index()].path;
         if let Some(known) = *known {
-            self.ends.change(path, known, charge, &[]);
+            self.ends.replace_end(path, known, charge, &[]);
         }
         if let Some(end) = end {
-            self.ends.change(path, end, &[], charge);
+            self.ends.replace_end(path, end, &[], charge);
         }
         *known = end;
         self.ledger_version += 1;
@@ -73,7 +73,7 @@ impl Engine {
         self.ends = Ends::default();
         for standing in self.jobs.values() {
             if let QueueingState::Charged { node, charge, end: Some(end) } = standing {
-                self.ends.change(&self.slots[node.index()].path, *end, &[], charge);
+                self.ends.replace_end(&self.slots[node.index()].path, *end, &[], charge);
             }
         }
     }

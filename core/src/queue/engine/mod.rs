@@ -254,7 +254,7 @@ impl Engine {
         let resized = self.resized.remove_entry(&job.id);
         self.remove_job(job.id.as_str());
         self.resized.extend(resized);
-        let shape = self.intern(job.ask);
+        let shape = self.intern_shape(job.ask);
         let is_first = self.slots[node.index()].line.first_of(shape).is_some_and(|first| key < *first);
         self.slots[node.index()].line.insert(key.clone(), shape);
         if is_first {
@@ -266,8 +266,7 @@ impl Engine {
     }
 
     /// What a pending job asks for comes on top of what another one holds: if both together are more than a limit it
-    /// can
-    /// never start. Until it is forgotten.
+    /// can never start. Until it is forgotten.
     pub fn set_resized_job(&mut self, id: &JobId, of: &JobId) {
         if self.resized.get(id) != Some(of) {
             self.resized.insert(id.clone(), of.clone());
@@ -293,23 +292,23 @@ impl Engine {
         let moved = self.slots[node.index()].record_ancestors(above);
         (self.is_quota_outdated, self.is_tree_outdated) =
             (self.is_quota_outdated | moved, self.is_tree_outdated | moved);
-        let mut charge = self.dims.sparse(charge);
+        let mut charge = self.dims.intern_amounts(charge);
         if !charge.is_empty() {
-            charge = [charge, counted.count(&mut self.dims)].concat().into();
+            charge = [charge, counted.list_counts(&mut self.dims)].concat().into();
         }
         match self.jobs.get_mut(id) {
             Some(QueueingState::Charged { node: was, charge: had, end }) if *was == node => {
                 if *had != charge {
                     if let Some(end) = *end {
-                        self.ends.change(&self.slots[node.index()].path, end, had, &charge);
+                        self.ends.replace_end(&self.slots[node.index()].path, end, had, &charge);
                     }
                     let had = std::mem::replace(had, charge.clone());
-                    self.charge(node, &charge);
+                    self.add_charge(node, &charge);
                     self.remove_charge(node, &had);
                 }
             }
             _ => {
-                self.charge(node, &charge);
+                self.add_charge(node, &charge);
                 self.remove_job(id.as_str());
                 self.jobs.insert(id.clone(), QueueingState::Charged { node, charge, end: None });
             }
@@ -323,7 +322,7 @@ impl Engine {
             None => {}
             Some(QueueingState::Charged { node, charge, end }) => {
                 if let Some(end) = end {
-                    self.ends.change(&self.slots[node.index()].path, end, &charge, &[]);
+                    self.ends.replace_end(&self.slots[node.index()].path, end, &charge, &[]);
                 }
                 self.remove_charge(node, &charge);
             }
@@ -342,8 +341,7 @@ impl Engine {
     /// The next job that may start, if any: the first in order whose minimum stays within every ceiling on the way up
     /// and for which `fit` says yes. `fit` is asked at most once for each class and what is kept from it until
     /// [`Engine::requeue_after_capacity_change`] after it said no, while somebody of it waits, and again for each job
-    /// of a class while it says
-    /// yes.
+    /// of a class while it says yes.
     pub fn release_next(&mut self, fit: impl FnMut(&JobId, &Ask) -> Fit) -> Option<Release> {
         self.release_next_in(&mut FitFunction(fit))
     }
@@ -356,7 +354,7 @@ impl Engine {
         if self.paused.is_some() {
             return None;
         }
-        if is_tree_outdated || self.reservations.due().is_some_and(|due| due <= self.now) {
+        if is_tree_outdated || self.reservations.next_due().is_some_and(|due| due <= self.now) {
             self.update_reservations(room);
         }
         // Reservations that were taken away may let others start, who end with new ones.
@@ -418,7 +416,7 @@ impl Engine {
             return;
         }
         self.drop_unused_queues();
-        tree::resolve(&mut self.slots, &self.index, &mut self.dims, &self.fleet);
+        tree::resolve_tree(&mut self.slots, &self.index, &mut self.dims, &self.fleet);
         self.ledger_version += 1;
         if std::mem::take(&mut self.is_tree_outdated) {
             self.rebuild_reservations();
@@ -445,7 +443,7 @@ impl Engine {
             Some(admission::free_quota(&self.slots[at.index()], dim)? - self.reserved_amount(blocking, at, dim))
         });
         let counts = shape.counts.clone();
-        let charge = if shape.is_rigid() { shape.sparse.clone() } else { self.dims.sparse(&charged) };
+        let charge = if shape.is_rigid() { shape.sparse.clone() } else { self.dims.intern_amounts(&charged) };
         let charge: Sparse = if charge.is_empty() { charge } else { [charge, counts].concat().into() };
         let (queue, copies) = (slot.name.clone(), shape.ask.copies);
         let above = slot.path[1..].iter().filter(|at| **at != QueueIndex::ROOT);
@@ -455,7 +453,7 @@ impl Engine {
         self.remove_reservation_of_job(key.id.as_str());
         self.remove_pending(node, key);
         self.release_shape(id);
-        self.charge(node, &charge);
+        self.add_charge(node, &charge);
         self.pass_reservation_on(held);
         let priority = match self.jobs.insert(key.id.clone(), QueueingState::Charged { node, charge, end: None }) {
             Some(QueueingState::Pending { rank, .. }) => rank.priority,

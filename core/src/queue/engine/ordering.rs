@@ -58,9 +58,9 @@ impl Engine {
     pub fn set_mean_used(&mut self, queue: &QueueName, mean: &Resources) {
         let node = self.intern_queue(queue);
         let mut dense = Dense::default();
-        dense.add(&self.dims.sparse(mean));
+        dense.add(&self.dims.intern_amounts(mean));
         self.slots[node.index()].mean_used = dense;
-        self.queue_order.touch(node, Touch::Share);
+        self.queue_order.mark_touched(node, Touch::Share);
     }
 
     /// What queues that exist used lately, of what they deserve, in four digits; nothing where that does not count.
@@ -68,7 +68,8 @@ impl Engine {
     pub fn mean_used(&self) -> BTreeMap<QueueName, Resources> {
         let counts = self.policy == OrderPolicy::FairHistory;
         let slots = self.slots.iter().filter(|slot| counts && slot.spec.is_some());
-        let shown = |dim: Dim, mean: i128| (self.dims.name(dim).clone(), self.dims.name(dim).amount(round(mean)));
+        let shown =
+            |dim: Dim, mean: i128| (self.dims.name(dim).clone(), self.dims.name(dim).amount(round_to_digits(mean)));
         let mean = |slot: &Slot| {
             slot.deserved.iter().map(|(dim, _)| shown(*dim, slot.mean_used.get(*dim))).collect::<Resources>()
         };
@@ -80,9 +81,9 @@ impl Engine {
         if self.policy != OrderPolicy::FairHistory {
             return;
         }
-        let Some(kept) = self.decay.advance(self.now) else { return };
+        let Some(kept) = self.decay.advance_to(self.now) else { return };
         for slot in self.slots.iter_mut().filter(|slot| slot.spec.is_some()) {
-            slot.mean_used = slot.mean_used.zip(&slot.used, |mean, used| kept.age(mean, used));
+            slot.mean_used = slot.mean_used.zip(&slot.used, |mean, used| kept.age_mean(mean, used));
         }
         self.restart_order();
         self.reservations.mark_all_dirty();
@@ -109,30 +110,32 @@ impl Engine {
     /// The tree was worked out anew.
     pub(crate) fn restart_order(&mut self) {
         let slots = &self.slots;
-        let enter =
-            |node: QueueIndex| (head(self.policy, &slots[node.index()]), share(self.policy, &slots[node.index()]));
-        self.queue_order.restart(slots.len(), |node| &slots[node.index()].children, enter);
+        let enter = |node: QueueIndex| {
+            (next_head(self.policy, &slots[node.index()]), share_of(self.policy, &slots[node.index()]))
+        };
+        self.queue_order.rebuild_tree(slots.len(), |node| &slots[node.index()].children, enter);
     }
 
     /// The queue whose next job goes first.
     pub(crate) fn first_queue(&mut self) -> Option<QueueIndex> {
-        while let Some((node, what)) = self.queue_order.touched() {
+        while let Some((node, what)) = self.queue_order.take_touched() {
             let slot = &self.slots[node.index()];
-            let share = |node: QueueIndex| share(self.policy, &self.slots[node.index()]);
-            self.queue_order.enter(&slot.path, head(self.policy, slot), what, share);
+            let share = |node: QueueIndex| share_of(self.policy, &self.slots[node.index()]);
+            self.queue_order.reenter_queue(&slot.path, next_head(self.policy, slot), what, share);
         }
-        self.queue_order.best()
+        self.queue_order.next_leaf()
     }
 
     /// The next job of a queue may have changed.
     pub(crate) fn refresh_head(&mut self, node: QueueIndex) {
-        self.queue_order.touch(node, Touch::Head);
+        self.queue_order.mark_touched(node, Touch::Head);
         let slot = &self.slots[node.index()];
         // Of a fifo queue only the head counts, whatever it lacks.
         if slot.is_fifo() {
             let cause = slot.line.first_satisfiable().and_then(|(_, shape)| slot.line.inadmissible_cause(shape));
             self.search.insert(node);
-            let front = cause.and_then(Inadmissible::cause).map(|cause| ReservationId { cause, queue: node });
+            let front =
+                cause.and_then(Inadmissible::reservation_cause).map(|cause| ReservationId { cause, queue: node });
             self.reservations.dirty.extend(front);
             self.reservations.dirty.extend(self.reservations.of_queue(node));
         }
@@ -140,7 +143,7 @@ impl Engine {
 }
 
 /// Down to four digits.
-const fn round(amount: i128) -> i128 {
+const fn round_to_digits(amount: i128) -> i128 {
     let mut unit = 1;
     while amount / unit >= 10_000 {
         unit *= 10;
@@ -148,7 +151,7 @@ const fn round(amount: i128) -> i128 {
     amount / unit * unit
 }
 
-fn head(policy: OrderPolicy, slot: &Slot) -> Option<Head> {
+fn next_head(policy: OrderPolicy, slot: &Slot) -> Option<Head> {
     let (job, _) = slot.line.next_candidate(slot.spec.as_ref()?.dequeue)?;
     head_of(policy, slot, job)
 }
@@ -160,7 +163,7 @@ pub(super) fn head_of(policy: OrderPolicy, slot: &Slot, job: &JobKey) -> Option<
     Some(Head { priority, job: job.clone() })
 }
 
-fn share(policy: OrderPolicy, slot: &Slot) -> DominantShare {
+fn share_of(policy: OrderPolicy, slot: &Slot) -> DominantShare {
     match policy {
         OrderPolicy::Share => DominantShare::of(&slot.used, &slot.deserved),
         // What it has now counts as much as what it had: else one queue would be given all that comes free in a tick.

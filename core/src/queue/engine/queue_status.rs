@@ -40,7 +40,7 @@ impl Engine {
         Entitlement {
             guarantee: slot.guarantee.resources(&self.dims),
             deserved: deserved().map(|(dim, amount)| shown(dim, amount)).collect(),
-            real: self.dims.all().filter_map(|dim| Some(shown(dim, slot.real.get(dim)?))).collect(),
+            real: self.dims.list_dims().filter_map(|dim| Some(shown(dim, slot.real.get(dim)?))).collect(),
             borrowed: if slot.deserved.is_empty() { used.clone() } else { over },
             used,
         }

@@ -126,7 +126,7 @@ impl Engine {
             return all.into_iter().for_each(|(node, job)| self.requeue_shape(node, job.shape));
         }
         self.comparisons += 1;
-        let next = self.first_queue().and_then(|node| Some((node, self.queue_order.head(node)?)));
+        let next = self.first_queue().and_then(|node| Some((node, self.queue_order.head_of(node)?)));
         let path = |node: QueueIndex| &*self.slots[node.index()].path;
         let compare = |a: (QueueIndex, &Head), b: (QueueIndex, &Head)| {
             self.queue_order.compare_jobs((path(a.0), a.1), (path(b.0), b.1))

@@ -56,7 +56,7 @@ impl Engine {
         &self.shapes[id.0 as usize]
     }
 
-    pub(crate) fn intern(&mut self, ask: Arc<Ask>) -> ShapeId {
+    pub(crate) fn intern_shape(&mut self, ask: Arc<Ask>) -> ShapeId {
         let id = match self.shape_ids.get(&ask) {
             Some(id) => *id,
             None => {
@@ -105,26 +105,23 @@ impl Engine {
         self.search.insert(node);
     }
 
-    pub(crate) fn charge(&mut self, node: QueueIndex, amounts: &[(Dim, i128)]) {
-        self.ledger_version += 1;
-        self.slots[node.index()].charge_own(amounts);
-        for i in 0..self.slots[node.index()].path.len() {
-            let at = self.slots[node.index()].path[i];
-            self.slots[at.index()].charge_below(amounts);
-        }
-        self.queue_order.touch(node, Touch::Share);
-        self.reservations.note_usage_change(&self.slots[node.index()].path);
+    pub(crate) fn add_charge(&mut self, node: QueueIndex, amounts: &[(Dim, i128)]) {
+        self.change_charge(node, amounts, 1);
     }
 
     pub(crate) fn remove_charge(&mut self, node: QueueIndex, amounts: &[(Dim, i128)]) {
+        self.change_charge(node, amounts, -1);
+        self.freed.extend(&self.slots[node.index()].path);
+    }
+
+    fn change_charge(&mut self, node: QueueIndex, amounts: &[(Dim, i128)], times: i128) {
         self.ledger_version += 1;
-        self.slots[node.index()].remove_own(amounts);
+        self.slots[node.index()].charge_own(amounts, times);
         for i in 0..self.slots[node.index()].path.len() {
             let at = self.slots[node.index()].path[i];
-            self.slots[at.index()].remove_below(amounts);
+            self.slots[at.index()].charge_below(amounts, times);
         }
-        self.queue_order.touch(node, Touch::Share);
+        self.queue_order.mark_touched(node, Touch::Share);
         self.reservations.note_usage_change(&self.slots[node.index()].path);
-        self.freed.extend(&self.slots[node.index()].path);
     }
 }

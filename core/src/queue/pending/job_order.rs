@@ -158,7 +158,7 @@ mod tests {
             let deserved: Vec<_> =
                 (names.iter().zip(of(deserved))).map(|(name, amount)| (dims.intern(name), amount.as_nano())).collect();
             let mut amounts = Dense::default();
-            amounts.add(&dims.sparse(&names.iter().cloned().zip(of(used)).collect::<Resources>()));
+            amounts.add(&dims.intern_amounts(&names.iter().cloned().zip(of(used)).collect::<Resources>()));
             let want = DominantShare { billionths: hundredths * 10_000_000, best_effort };
             assert_eq!(DominantShare::of(&amounts, &deserved), want, "{deserved:?} {used:?}");
         }

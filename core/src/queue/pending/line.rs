@@ -35,7 +35,7 @@ pub(crate) enum Inadmissible {
 impl Inadmissible {
     /// The shortage that a reservation for the shape would be about. For a place among those that run none is made:
     /// every job needs one, so nobody is passed by for its size.
-    pub(crate) fn cause(self) -> Option<ReservationCause> {
+    pub(crate) fn reservation_cause(self) -> Option<ReservationCause> {
         match self {
             Self::Quota(_, dim, _) if dim.is_count() => None,
             Self::Quota(at, dim, _) => Some(ReservationCause::Quota(at, dim)),

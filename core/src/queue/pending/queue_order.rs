@@ -58,7 +58,7 @@ pub(crate) enum Touch {
 
 impl QueueOrder {
     /// Starts anew with `queues` places and these children of each; `enter` gives every queue's next job and share.
-    pub(crate) fn restart<'a>(
+    pub(crate) fn rebuild_tree<'a>(
         &mut self,
         queues: usize,
         children: impl Fn(QueueIndex) -> &'a [QueueIndex],
@@ -94,7 +94,7 @@ impl QueueOrder {
     }
 
     /// Remembers that something about a queue may have changed.
-    pub(crate) fn touch(&mut self, queue: QueueIndex, what: Touch) {
+    pub(crate) fn mark_touched(&mut self, queue: QueueIndex, what: Touch) {
         let Some(entry) = self.entries.get_mut(queue.index()) else { return };
         if entry.touched.is_none() {
             self.touched.push(queue);
@@ -103,13 +103,13 @@ impl QueueOrder {
     }
 
     /// A queue that was touched, to be entered again.
-    pub(crate) fn touched(&mut self) -> Option<(QueueIndex, Touch)> {
+    pub(crate) fn take_touched(&mut self) -> Option<(QueueIndex, Touch)> {
         let queue = self.touched.pop()?;
         Some((queue, self.entries[queue.index()].touched.take()?))
     }
 
     /// Enters a queue again, at the beginning of its path, and plays what that changes.
-    pub(crate) fn enter(
+    pub(crate) fn reenter_queue(
         &mut self,
         path: &[QueueIndex],
         head: Option<Head>,
@@ -158,7 +158,7 @@ impl QueueOrder {
     }
 
     /// The leaf whose job is next.
-    pub(crate) fn best(&self) -> Option<QueueIndex> {
+    pub(crate) fn next_leaf(&self) -> Option<QueueIndex> {
         self.entries.first()?.best
     }
 
@@ -187,7 +187,7 @@ impl QueueOrder {
     fn play_match(&mut self, parent: QueueIndex, at: usize) -> Option<QueueIndex> {
         let winners = &self.entries[parent.index()].winners;
         let won = match (winners[2 * at], winners[2 * at + 1]) {
-            (Some(a), Some(b)) => Some(if self.order(a, b) == Ordering::Greater { b } else { a }),
+            (Some(a), Some(b)) => Some(if self.compare_siblings(a, b) == Ordering::Greater { b } else { a }),
             (one, other) => one.or(other),
         };
         self.entries[parent.index()].winners[at] = won;
@@ -199,13 +199,13 @@ impl QueueOrder {
         self.entries[parent.index()].best = winner.and_then(|winner| self.entries[winner.index()].best);
     }
 
-    pub(crate) fn head(&self, node: QueueIndex) -> Option<&Head> {
+    pub(crate) fn head_of(&self, node: QueueIndex) -> Option<&Head> {
         self.entries[self.entries[node.index()].best?.index()].head.as_ref()
     }
 
     /// Compares two children of one queue that both have a job below.
-    fn order(&self, a: QueueIndex, b: QueueIndex) -> Ordering {
-        let (head_a, head_b) = (self.head(a), self.head(b));
+    fn compare_siblings(&self, a: QueueIndex, b: QueueIndex) -> Ordering {
+        let (head_a, head_b) = (self.head_of(a), self.head_of(b));
         let priority = |head: Option<&Head>| head.map(|head| head.priority);
         priority(head_b)
             .cmp(&priority(head_a))
@@ -252,8 +252,11 @@ mod tests {
         let mut dims = Dims::default();
         let amount = |units| -> Resources { [("cpu", Quantity::from_units(units))].into_iter().collect() };
         let mut used = Dense::default();
-        used.add(&dims.sparse(&amount(percent)));
-        DominantShare::of(&used, if percent > 100 { Box::default() } else { dims.sparse(&amount(100)) }.as_ref())
+        used.add(&dims.intern_amounts(&amount(percent)));
+        DominantShare::of(
+            &used,
+            if percent > 100 { Box::default() } else { dims.intern_amounts(&amount(100)) }.as_ref(),
+        )
     }
 
     impl World {
@@ -319,8 +322,8 @@ mod tests {
             let mut tournament = QueueOrder::default();
             let children = world.children();
             let below = |node: QueueIndex| children[node.index()].as_slice();
-            tournament.restart(n, below, |node| (world.head(node.index()), share(0)));
-            prop_assert_eq!(tournament.best(), world.best());
+            tournament.rebuild_tree(n, below, |node| (world.head(node.index()), share(0)));
+            prop_assert_eq!(tournament.next_leaf(), world.best());
             for (i, (queue, head, percent)) in changes.into_iter().enumerate() {
                 let queue = queue % n;
                 world.heads[queue] = head;
@@ -329,14 +332,14 @@ mod tests {
                 for at in percent.and(Some(&path)).into_iter().flatten() {
                     world.shares[at.index()] = share((percent.unwrap_or(0) + i64::from(at.0)) % 4 * 34);
                 }
-                tournament.touch(QueueIndex(queue as u32), what);
+                tournament.mark_touched(QueueIndex(queue as u32), what);
                 // Several touches, then one look.
                 if i % 3 == 0 {
-                    while let Some((node, what)) = tournament.touched() {
+                    while let Some((node, what)) = tournament.take_touched() {
                         let path = world.path(node.index());
-                        tournament.enter(&path, world.head(node.index()), what, |at| world.shares[at.index()]);
+                        tournament.reenter_queue(&path, world.head(node.index()), what, |at| world.shares[at.index()]);
                     }
-                    prop_assert_eq!(tournament.best(), world.best());
+                    prop_assert_eq!(tournament.next_leaf(), world.best());
                     let waiting: Vec<_> =
                         (0..n).filter_map(|queue| Some((world.path(queue), world.head(queue)?))).collect();
                     let first =

@@ -19,8 +19,7 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PreemptionBounds {
     /// Nobody is evicted for a job before it has waited this many seconds: from then on it has a reservation, and for
-    /// what
-    /// comes free by itself meanwhile nobody loses work. The attempt schedule looks at this.
+    /// what comes free by itself meanwhile nobody loses work. The attempt schedule looks at this.
     pub patience: i64,
     /// Evictions of the whole fleet.
     pub rate: EvictionRate,
@@ -67,11 +66,9 @@ pub struct EvictionRate {
 }
 
 /// A token bucket. It starts empty, so that a controller that restarts over and over takes no more than one that does
-/// not. An attempt that needs more than it holds is not made in parts, of which each would be lost work until the
-/// last: it waits
-/// until the bucket is full, takes all at once, and leaves a debt that is refilled first. So in any stretch of time no
-/// more
-/// goes than what is refilled, and one full bucket or one attempt.
+/// not. An attempt that needs more than it holds is not made in parts, of which each would be lost work until the last:
+/// it waits until the bucket is full, takes all at once, and leaves a debt that is refilled first. So in any stretch of
+/// time no more goes than what is refilled, and one full bucket or one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EvictionBudget {
     /// In parts of an eviction: [`EvictionRate::seconds`] of them are one. A debt is negative.
@@ -244,11 +241,5 @@ impl HoldWindow {
             since: now,
             until: now.saturating_add(bounds.hold),
         }
-    }
-
-    /// Until when it holds; `None` once that is over: then the attempt failed ([`FailedAttempts::failed_at`]).
-    #[must_use]
-    pub fn holds_until(&self, now: i64) -> Option<i64> {
-        (now < self.until).then_some(self.until)
     }
 }

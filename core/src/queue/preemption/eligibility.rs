@@ -81,7 +81,7 @@ impl<'a> Eligibility<'a> {
         mut accounts: QueueAccounts,
         parts: Vec<ChargeParts>,
     ) -> Self {
-        let asks = accounts.dims.sparse(&preemptor.asks);
+        let asks = accounts.dims.intern_amounts(&preemptor.asks);
         let lacked = |dim: &Dim| preemptor.lacks.is_empty() || preemptor.lacks.contains(accounts.dims.name(*dim));
         let lacks = asks.iter().filter(|(_, amount)| *amount > 0).map(|(dim, _)| *dim).filter(lacked).collect();
         let coverage = Coverage::new(&accounts, input.running, &parts, (preemptor, &asks));

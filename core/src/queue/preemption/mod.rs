@@ -189,9 +189,8 @@ pub struct EvictionPlan {
 /// Whom to take so that the preemptor fits.
 ///
 /// `fits` answers for the preemptor's whole minimum with these victims' pods gone: quota on the way up, then node by
-/// node
-/// in the clusters. Where more victims never make it fit less, there is a plan whenever taking all who may be taken is
-/// enough, and no part of a plan is enough. Smallest of all plans it need not be.
+/// node in the clusters. Where more victims never make it fit less, there is a plan whenever taking all who may be
+/// taken is enough, and no part of a plan is enough. Smallest of all plans it need not be.
 ///
 /// # Errors
 /// [`NoEvictions`], with numbers, if nobody may be taken, or all who may be are not enough, or a bound holds.

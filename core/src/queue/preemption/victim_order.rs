@@ -158,7 +158,7 @@ impl<'a> VictimOrder<'a> {
         let (amount, dims) =
             (self.eligibility.amount_of(step.job, step.part, step.steps), &self.eligibility.accounts.dims);
         let lost =
-            lost_work(self.eligibility.input, candidate, dims.all().map(|dim| (dims.name(dim), amount.get(dim))));
+            lost_work(self.eligibility.input, candidate, dims.list_dims().map(|dim| (dims.name(dim), amount.get(dim))));
         (candidate.priority, lost, Reverse(candidate.start_order()))
     }
 
@@ -197,8 +197,8 @@ impl<'a> VictimOrder<'a> {
     fn record_taken(&mut self, EvictionCandidate { job, part, steps, .. }: EvictionCandidate) {
         let mut amount = self.eligibility.amount_of(job, part, steps);
         let before = self.eligibility.parts[job].first_steps(self.shrunk[job]);
-        for dim in self.eligibility.accounts.dims.all() {
-            amount.sub(&[(dim, before.get(dim))]);
+        for dim in self.eligibility.accounts.dims.list_dims() {
+            amount.add_times(&[(dim, before.get(dim))], -1);
         }
         let path = self.eligibility.accounts.path_of(&self.eligibility.input.running[job].queue);
         path.iter().for_each(|spot| self.taken[*spot].add_dense(&amount));

@@ -70,7 +70,7 @@ impl QueueAccounts {
             .collect();
         let mut accounts = Self { dims, nodes, index };
         for candidate in input.running.iter().filter(|candidate| !input.queues.contains_key(&candidate.queue)) {
-            let charge = accounts.dims.sparse(&candidate.charge);
+            let charge = accounts.dims.intern_amounts(&candidate.charge);
             let spot = accounts.index[&candidate.queue];
             accounts.nodes[spot].used.add(&charge);
         }
@@ -100,7 +100,7 @@ impl QueueAccounts {
         let (mut guarantees, mut deserts) = (nothing(), nothing());
         for spot in self.deepest_first() {
             let parent = self.nodes[spot].path.get(1).copied();
-            for dim in self.dims.all() {
+            for dim in self.dims.list_dims() {
                 let node = &mut self.nodes[spot];
                 let below = guarantees[spot].get(dim);
                 let guarantee = node.guarantee.get(dim).unwrap_or(0).max(below);
@@ -147,7 +147,7 @@ fn stated_deserved(account: &QueueAccount, dims: &mut Dims) -> Ceilings {
 
 fn stated_guarantee(account: &QueueAccount, dims: &mut Dims) -> Ceilings {
     let mut guaranteed = Ceilings::default();
-    for (dim, amount) in dims.sparse(&account.guarantee) {
+    for (dim, amount) in dims.intern_amounts(&account.guarantee) {
         guaranteed.set(dim, Some(amount));
     }
     guaranteed
@@ -155,7 +155,7 @@ fn stated_guarantee(account: &QueueAccount, dims: &mut Dims) -> Ceilings {
 
 fn stated_usage(account: &QueueAccount, dims: &mut Dims) -> Dense {
     let mut used = Dense::default();
-    used.add(&dims.sparse(&account.used));
+    used.add(&dims.intern_amounts(&account.used));
     used
 }
 
@@ -208,8 +208,8 @@ impl ChargeParts {
     pub(crate) fn split_charge(dims: &mut Dims, charge: &Resources, surplus: &[(Resources, u32)]) -> Self {
         let mut minimum = charge.clone();
         surplus.iter().for_each(|(step, steps)| minimum.saturating_sub(&step.times(u64::from(*steps))));
-        let surplus = surplus.iter().map(|(step, steps)| (dims.sparse(step), *steps)).collect();
-        Self { minimum: dims.sparse(&minimum), surplus }
+        let surplus = surplus.iter().map(|(step, steps)| (dims.intern_amounts(step), *steps)).collect();
+        Self { minimum: dims.intern_amounts(&minimum), surplus }
     }
 
     /// Steps of surplus.

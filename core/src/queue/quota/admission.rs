@@ -92,17 +92,17 @@ pub(crate) struct JobShape {
 impl JobShape {
     pub(crate) fn new(ask: std::sync::Arc<Ask>, dims: &mut Dims) -> Self {
         let minimum = ask.minimum();
-        let sparse = dims.sparse(&minimum);
+        let sparse = dims.intern_amounts(&minimum);
         let elastic = ask
             .tasks
             .iter()
             .map(|task| {
                 let step = task.step.max(1);
                 let request = task.request.times(u64::from(ask.copies).saturating_mul(u64::from(step)));
-                (dims.sparse(&request), task.most.saturating_sub(task.min) / step)
+                (dims.intern_amounts(&request), task.most.saturating_sub(task.min) / step)
             })
             .collect();
-        let counts = ask.counted.count(dims);
+        let counts = ask.counted.list_counts(dims);
         Self { ask, minimum, sparse, counts, elastic, users: 0 }
     }
 

@@ -56,7 +56,7 @@ impl Dims {
         self.numbers.get(name).copied()
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = Dim> + use<> {
+    pub(crate) fn list_dims(&self) -> impl Iterator<Item = Dim> + use<> {
         (0..u32::try_from(self.names.len()).unwrap_or(u32::MAX)).map(Dim)
     }
 
@@ -77,7 +77,7 @@ impl Dims {
         self.namespaces.get(usize::try_from(dim.0.checked_sub(Dim::JOBS.0 + 1)?).ok()?)
     }
 
-    pub(crate) fn sparse(&mut self, amounts: &Resources) -> Sparse {
+    pub(crate) fn intern_amounts(&mut self, amounts: &Resources) -> Sparse {
         amounts.iter().filter(|(_, amount)| !amount.is_zero()).map(|(n, a)| (self.intern(n), a.as_nano())).collect()
     }
 }
@@ -102,20 +102,13 @@ impl Dense {
     }
 
     pub(crate) fn add(&mut self, amounts: &[(Dim, i128)]) {
-        for (dim, amount) in amounts {
-            if self.0.len() <= dim.index() {
-                self.0.resize(dim.index() + 1, 0);
-            }
-            self.0[dim.index()] += amount;
-        }
+        self.add_times(amounts, 1);
     }
 
-    pub(crate) fn sub(&mut self, amounts: &[(Dim, i128)]) {
+    /// Adds amounts so many times; -1 takes them away.
+    pub(crate) fn add_times(&mut self, amounts: &[(Dim, i128)], times: i128) {
         for (dim, amount) in amounts {
-            if self.0.len() <= dim.index() {
-                self.0.resize(dim.index() + 1, 0);
-            }
-            self.0[dim.index()] -= amount;
+            self.set(*dim, self.get(*dim) + times * amount);
         }
     }
 
@@ -135,7 +128,7 @@ impl Dense {
     }
 
     pub(crate) fn resources(&self, dims: &Dims) -> Resources {
-        dims.all().map(|dim| (dims.name(dim).clone(), dims.name(dim).amount(self.get(dim)))).collect()
+        dims.list_dims().map(|dim| (dims.name(dim).clone(), dims.name(dim).amount(self.get(dim)))).collect()
     }
 }
 

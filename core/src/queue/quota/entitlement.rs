@@ -23,17 +23,17 @@ use crate::queue::{
 };
 
 /// Sets `capability`, `left`, `real`, `reach`, `guarantee` and `deserved` of every queue.
-pub(crate) fn resolve(slots: &mut [Slot], dims: &mut Dims, fleet: &FleetResources) {
+pub(crate) fn resolve_entitlements(slots: &mut [Slot], dims: &mut Dims, fleet: &FleetResources) {
     for slot in slots.iter_mut() {
         reset_from_spec(slot, dims);
     }
     let root = &mut slots[QueueIndex::ROOT.index()];
     root.left = Ceilings::nothing();
-    for (dim, amount) in dims.sparse(&fleet.ready) {
+    for (dim, amount) in dims.intern_amounts(&fleet.ready) {
         root.left.set(dim, Some(amount));
     }
     root.real = Ceilings::nothing();
-    for dim in dims.all() {
+    for dim in dims.list_dims() {
         root.real.set(dim, [root.capability.get(dim), root.left.get(dim)].into_iter().flatten().min());
     }
     let order = from_the_root(slots);
@@ -42,7 +42,7 @@ pub(crate) fn resolve(slots: &mut [Slot], dims: &mut Dims, fleet: &FleetResource
     set_reach(slots, &order, dims);
     for parent in order {
         let children = std::mem::take(&mut slots[parent.index()].children);
-        for dim in dims.all() {
+        for dim in dims.list_dims() {
             hand_out(slots, parent, &children, dim);
         }
         if parent == QueueIndex::ROOT {
@@ -51,7 +51,7 @@ pub(crate) fn resolve(slots: &mut [Slot], dims: &mut Dims, fleet: &FleetResource
         let slot = &mut slots[parent.index()];
         slot.children = children;
         let granted = &slot.asked.granted;
-        slot.deserved = dims.all().filter_map(|dim| Some((dim, granted.get(dim)?))).collect();
+        slot.deserved = dims.list_dims().filter_map(|dim| Some((dim, granted.get(dim)?))).collect();
     }
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct QuotaRequest {
 }
 
 impl QuotaRequest {
-    pub(crate) fn most(&self, dim: Dim) -> Option<i128> {
+    pub(crate) fn most_of(&self, dim: Dim) -> Option<i128> {
         self.most.get(dim)
     }
 }
@@ -109,7 +109,7 @@ fn from_the_root(slots: &[Slot]) -> Vec<QueueIndex> {
 }
 
 fn set_most(slots: &mut [Slot], order: &[QueueIndex], dims: &mut Dims, fleet: &FleetResources) {
-    let whole = fleet.whole.as_ref().map(|whole| dims.sparse(whole));
+    let whole = fleet.whole.as_ref().map(|whole| dims.intern_amounts(whole));
     for node in order {
         let mut most = match (slots[node.index()].parent, &whole) {
             (Some(parent), _) => slots[parent.index()].asked.most.clone(),
@@ -120,7 +120,7 @@ fn set_most(slots: &mut [Slot], order: &[QueueIndex], dims: &mut Dims, fleet: &F
                 most
             }
         };
-        for dim in dims.all() {
+        for dim in dims.list_dims() {
             let own = slots[node.index()].capability.get(dim);
             most.set(dim, [own, most.get(dim)].into_iter().flatten().min());
         }
@@ -133,7 +133,7 @@ fn set_guarantees(slots: &mut [Slot], order: &[QueueIndex], dims: &Dims) {
     for node in order.iter().rev() {
         let children = std::mem::take(&mut slots[node.index()].children);
         let explicit = slots[node.index()].sets_deserved();
-        for dim in dims.all() {
+        for dim in dims.list_dims() {
             let below = children.iter().map(|child| &slots[child.index()].asked);
             let sum: i128 = below.clone().map(|asked| asked.guarantee.get(dim)).sum();
             let deserved = below.filter_map(|asked| asked.deserved.get(dim)).reduce(|a, b| a + b);
@@ -168,7 +168,7 @@ fn set_reach(slots: &mut [Slot], order: &[QueueIndex], dims: &Dims) {
         for child in &children {
             slots[child.index()].reach = above.clone();
         }
-        for dim in dims.all() {
+        for dim in dims.list_dims() {
             let kept = above.get(dim).map(|most| kept_guarantees(slots, &children, dim, most));
             let sum: i128 = kept.iter().flatten().sum();
             for (i, child) in children.iter().enumerate() {
@@ -214,7 +214,7 @@ fn hand_out_deserved(slots: &mut [Slot], children: &[QueueIndex], dim: Dim, have
     let portions = children.iter().map(|child| {
         let slot = &slots[child.index()];
         let least = slot.guarantee.get(dim);
-        let most = slot.asked.deserved.get(dim).unwrap_or(0).min(slot.real(dim)).max(least);
+        let most = slot.asked.deserved.get(dim).unwrap_or(0).min(slot.real_capability(dim)).max(least);
         Portion { weight: 1, least, most }
     });
     let mut parts: Vec<i128> = portions.clone().map(|portion| portion.most).collect();
@@ -229,7 +229,7 @@ fn hand_out_deserved(slots: &mut [Slot], children: &[QueueIndex], dim: Dim, have
             .map(|i| {
                 let slot = &slots[children[*i].index()];
                 let weight = slot.spec.as_ref().map_or(1, QueueSpec::effective_weight);
-                Portion { weight, least: parts[*i], most: slot.real(dim) }
+                Portion { weight, least: parts[*i], most: slot.real_capability(dim) }
             })
             .collect();
         for (i, part) in by_weight.iter().zip(fill_by_weight((have - said).max(0), &portions)) {
@@ -246,7 +246,7 @@ fn hand_out_deserved(slots: &mut [Slot], children: &[QueueIndex], dim: Dim, have
 
 /// The root is promised, and deserves, what its children do.
 fn add_up(slots: &mut [Slot], children: &[QueueIndex], dims: &Dims) {
-    for dim in dims.all() {
+    for dim in dims.list_dims() {
         let of = |slots: &[Slot], amount: fn(&Slot, Dim) -> Option<i128>| {
             children.iter().filter_map(|child| amount(&slots[child.index()], dim)).reduce(|a, b| a + b)
         };

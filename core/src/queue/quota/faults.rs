@@ -199,12 +199,12 @@ pub(crate) fn find_faults(slots: &[Slot], dims: &Dims, node: QueueIndex) -> Vec<
         faults.extend(find_children_above(slots, slot, spec));
     }
     faults.extend(slot.asked.never.iter().filter_map(|(dim, value)| {
-        let limit = slots[slot.parent?.index()].asked.most(*dim)?;
+        let limit = slots[slot.parent?.index()].asked.most_of(*dim)?;
         let ((resource, value), (_, limit)) = (shown(*dim, *value), shown(*dim, limit));
         Some(QueueFault::NeverKept { resource, value, limit })
     }));
     faults.extend(slot.asked.too_much.iter().filter_map(|(dim, sum)| {
-        let ((resource, sum), (_, limit)) = (shown(*dim, *sum), shown(*dim, slot.asked.most(*dim)?));
+        let ((resource, sum), (_, limit)) = (shown(*dim, *sum), shown(*dim, slot.asked.most_of(*dim)?));
         Some(QueueFault::NotAllKept { resource, sum, limit })
     }));
     faults

@@ -42,14 +42,14 @@ impl Decay {
     }
 
     /// The part of the past that still counts after the ticks up to `now`; `None` if there was none.
-    pub(crate) fn advance(&mut self, now: i64) -> Option<Kept> {
+    pub(crate) fn advance_to(&mut self, now: i64) -> Option<Kept> {
         let tick = now.div_euclid(TICK);
         let ticks = tick.saturating_sub(*self.tick.get_or_insert(tick));
         if ticks <= 0 {
             return None;
         }
         self.tick = Some(tick);
-        Some(Kept(halve(ticks.saturating_mul(TICK), self.half_life)))
+        Some(Kept(decay_factor(ticks.saturating_mul(TICK), self.half_life)))
     }
 }
 
@@ -58,7 +58,7 @@ impl Decay {
 pub(crate) struct Kept(i128);
 
 /// `2^(-elapsed / half_life)`, by the series of the exponential function, without floating point: the same everywhere.
-fn halve(elapsed: i64, half_life: i64) -> i128 {
+fn decay_factor(elapsed: i64, half_life: i64) -> i128 {
     let halves = elapsed / half_life;
     let power = i128::from(elapsed % half_life) * LN_2 / i128::from(half_life);
     let mut term = ONE;
@@ -72,7 +72,7 @@ fn halve(elapsed: i64, half_life: i64) -> i128 {
 
 impl Kept {
     /// A mean brought up to date: `was`, and then `now` all the time.
-    pub(crate) const fn age(self, was: i128, now: i128) -> i128 {
+    pub(crate) const fn age_mean(self, was: i128, now: i128) -> i128 {
         now + ((was - now).saturating_mul(self.0) >> 32)
     }
 }
@@ -84,11 +84,11 @@ mod tests {
     #[test]
     fn half_is_left_after_a_half_life_and_all_but_nothing_is_lost_in_a_tick_of_a_week() {
         for (elapsed, half_life, left) in [(60, 60, ONE / 2), (180, 60, ONE / 8), (0, 60, ONE), (60 * 40, 60, 0)] {
-            assert_eq!(halve(elapsed, half_life), left, "{elapsed} of {half_life}");
+            assert_eq!(decay_factor(elapsed, half_life), left, "{elapsed} of {half_life}");
         }
         for (elapsed, half_life) in [(10, HISTORY_HALF_LIFE), (50, 60), (59, 60), (3600, 86400), (100_000, 86400)] {
             let wanted = (-(elapsed as f64) / half_life as f64).exp2() * ONE as f64;
-            let left = halve(elapsed, half_life) as f64;
+            let left = decay_factor(elapsed, half_life) as f64;
             assert!((left - wanted).abs() < 32.0, "{elapsed} of {half_life}: {left} of {wanted}");
         }
     }
@@ -96,18 +96,18 @@ mod tests {
     #[test]
     fn a_mean_moves_at_full_ticks_alone_and_by_the_time_that_passed() {
         let mut often = Decay::new(60);
-        assert_eq!(often.advance(1_000_003), None, "there is no past yet");
-        assert_eq!(often.advance(1_000_009), None);
+        assert_eq!(often.advance_to(1_000_003), None, "there is no past yet");
+        assert_eq!(often.advance_to(1_000_009), None);
         let mut seldom = often;
-        let of = |decay: &mut Decay, now| decay.advance(now).map_or(1 << 40, |kept| kept.age(1 << 40, 0));
+        let of = |decay: &mut Decay, now| decay.advance_to(now).map_or(1 << 40, |kept| kept.age_mean(1 << 40, 0));
         let (mut mean, mut now) = (1 << 40, 1_000_009);
         while now < 1_000_060 {
             now += 7;
-            mean = often.advance(now).map_or(mean, |kept| kept.age(mean, 0));
+            mean = often.advance_to(now).map_or(mean, |kept| kept.age_mean(mean, 0));
         }
         let at_once = of(&mut seldom, now);
         assert!((mean - at_once).abs() < 1 << 12, "{mean} {at_once}");
         assert_eq!(at_once, 1 << 39);
-        assert_eq!(seldom.advance(now - 30), None, "time does not go back");
+        assert_eq!(seldom.advance_to(now - 30), None, "time does not go back");
     }
 }

@@ -38,7 +38,7 @@ pub enum Counted {
 
 impl Counted {
     /// The numbers that it adds one to.
-    pub(crate) fn count(&self, dims: &mut Dims) -> Sparse {
+    pub(crate) fn list_counts(&self, dims: &mut Dims) -> Sparse {
         match self {
             Self::Job => [(Dim::JOBS, 1)].into(),
             Self::JobOf(namespace) => [(Dim::JOBS, 1), (dims.intern_namespace(namespace), 1)].into(),

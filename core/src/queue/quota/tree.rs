@@ -47,7 +47,7 @@ pub(crate) struct Slot {
     /// The queue above it, among whose children it counts; `None` for the root and outside the tree.
     pub(crate) parent: Option<QueueIndex>,
     /// The queues above it when that was last known.
-    pub(crate) last: Option<Descent>,
+    pub(crate) last_ancestors: Option<LastAncestors>,
     /// In the order of their names.
     pub(crate) children: Box<[QueueIndex]>,
     pub(crate) problem: Option<QueueProblem>,
@@ -87,7 +87,7 @@ impl Slot {
             spec: None,
             path: path.into(),
             parent: None,
-            last: None,
+            last_ancestors: None,
             children: Box::default(),
             problem: Some(problem),
             capability: Ceilings::default(),
@@ -111,31 +111,14 @@ impl Slot {
         self.spec.as_ref().is_some_and(|spec| spec.deserved.iter().any(|(name, _)| name.is_counted()))
     }
 
-    /// Its own jobs are charged so much more, those below one so much; what is no resource counts jobs.
-    pub(crate) fn charge_own(&mut self, amounts: &[(Dim, i128)]) {
-        let (resources, counts) = split_counts(amounts);
-        self.own.add(resources);
-        self.own_running.add(counts.iter().copied());
+    /// Charges its own jobs these amounts so many times; -1 takes them back. What is no resource counts jobs.
+    pub(crate) fn charge_own(&mut self, amounts: &[(Dim, i128)], times: i128) {
+        add_charge((&mut self.own, &mut self.own_running), amounts, times);
     }
 
     /// The same of its own jobs and those below it.
-    pub(crate) fn charge_below(&mut self, amounts: &[(Dim, i128)]) {
-        let (resources, counts) = split_counts(amounts);
-        self.used.add(resources);
-        self.running.add(counts.iter().copied());
-    }
-
-    /// Takes both back.
-    pub(crate) fn remove_own(&mut self, amounts: &[(Dim, i128)]) {
-        let (resources, counts) = split_counts(amounts);
-        self.own.sub(resources);
-        self.own_running.add(counts.iter().map(|(dim, count)| (*dim, -count)));
-    }
-
-    pub(crate) fn remove_below(&mut self, amounts: &[(Dim, i128)]) {
-        let (resources, counts) = split_counts(amounts);
-        self.used.sub(resources);
-        self.running.add(counts.iter().map(|(dim, count)| (*dim, -count)));
+    pub(crate) fn charge_below(&mut self, amounts: &[(Dim, i128)], times: i128) {
+        add_charge((&mut self.used, &mut self.running), amounts, times);
     }
 
     /// Whether only the head may start.
@@ -144,7 +127,7 @@ impl Slot {
     }
 
     /// The most of `dim` that it can have now.
-    pub(crate) fn real(&self, dim: Dim) -> i128 {
+    pub(crate) fn real_capability(&self, dim: Dim) -> i128 {
         self.real.get(dim).unwrap_or(Self::UNBOUNDED)
     }
 
@@ -153,11 +136,11 @@ impl Slot {
 
     /// Takes down what a record says about the queues above, unless more is known; true if that changes anything.
     pub(crate) fn record_ancestors(&mut self, above: &[QueueName]) -> bool {
-        let told = (!above.is_empty()).then(|| Descent::Told(above.into()));
+        let recorded = (!above.is_empty()).then(|| LastAncestors::FromRecord(above.into()));
         // Of several records always the same one, in whatever order they come.
-        let is_news = told > self.last;
+        let is_news = recorded > self.last_ancestors;
         if is_news {
-            self.last = told;
+            self.last_ancestors = recorded;
         }
         is_news
     }
@@ -168,6 +151,12 @@ impl Slot {
     }
 }
 
+fn add_charge((used, running): (&mut Dense, &mut RunningJobs), amounts: &[(Dim, i128)], times: i128) {
+    let (resources, counts) = split_counts(amounts);
+    used.add_times(resources, times);
+    running.add(counts.iter().map(|(dim, count)| (*dim, times * count)));
+}
+
 type SparseRef<'a> = &'a [(Dim, i128)];
 
 /// A charge has its resources first, then what it counts as.
@@ -175,26 +164,25 @@ pub(crate) fn split_counts(amounts: &[(Dim, i128)]) -> (SparseRef<'_>, SparseRef
     amounts.split_at(amounts.partition_point(|(dim, _)| !dim.is_count()))
 }
 
-/// Where a queue was, nearest first and without the root. What it was charged with stays charged there while its
-/// object is
-/// gone, or its parents are.
+/// The queues above one when that was last known, nearest first and without the root. What it was charged with stays
+/// charged there while its object is gone, or its parents are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Descent {
+pub(crate) enum LastAncestors {
     /// By the record of one of its jobs.
-    Told(Box<[QueueName]>),
+    FromRecord(Box<[QueueName]>),
     /// By the queues.
-    Seen(Box<[QueueName]>),
+    FromQueues(Box<[QueueName]>),
 }
 
-impl Descent {
-    fn above(&self) -> &[QueueName] {
-        let (Self::Told(above) | Self::Seen(above)) = self;
+impl LastAncestors {
+    fn list_above(&self) -> &[QueueName] {
+        let (Self::FromRecord(above) | Self::FromQueues(above)) = self;
         above
     }
 }
 
 /// Works out paths, problems, ceilings and sums anew, after queues or the fleet changed.
-pub(crate) fn resolve(
+pub(crate) fn resolve_tree(
     slots: &mut [Slot],
     index: &BTreeMap<QueueName, QueueIndex>,
     dims: &mut Dims,
@@ -202,7 +190,7 @@ pub(crate) fn resolve(
 ) {
     resolve_paths(slots, index);
     resolve_openness(slots);
-    entitlement::resolve(slots, dims, fleet);
+    entitlement::resolve_entitlements(slots, dims, fleet);
     for slot in slots.iter_mut() {
         slot.used = Dense::default();
         slot.running = RunningJobs::default();
@@ -217,7 +205,7 @@ pub(crate) fn resolve(
     }
 }
 
-/// Sets paths, children and the problems of descent.
+/// Sets paths, children and the problems of paths.
 fn resolve_paths(slots: &mut [Slot], index: &BTreeMap<QueueName, QueueIndex>) {
     let mut children = vec![Vec::new(); slots.len()];
     let mut lost = Vec::new();
@@ -233,7 +221,7 @@ fn resolve_paths(slots: &mut [Slot], index: &BTreeMap<QueueName, QueueIndex>) {
         slot.path = path.into();
         slot.problem = if slot.spec.is_none() { Some(QueueProblem::Missing) } else { problem };
         match slot.problem {
-            None => slot.last = Some(Descent::Seen(above)),
+            None => slot.last_ancestors = Some(LastAncestors::FromQueues(above)),
             Some(_) => lost.push(node),
         }
     }
@@ -246,12 +234,11 @@ fn resolve_paths(slots: &mut [Slot], index: &BTreeMap<QueueName, QueueIndex>) {
     }
 }
 
-/// Where a queue without a sound descent was, as far as those above it are still there: from the first that has one,
-/// where
+/// Where a queue without a sound path was, as far as those above it are still there: from the first that has one, where
 /// that one is now.
 fn last_path(slots: &[Slot], index: &BTreeMap<QueueName, QueueIndex>, node: QueueIndex) -> Option<Vec<QueueIndex>> {
     let mut path = vec![node];
-    for at in slots[node.index()].last.as_ref()?.above().iter().filter_map(|name| index.get(name)) {
+    for at in slots[node.index()].last_ancestors.as_ref()?.list_above().iter().filter_map(|name| index.get(name)) {
         let slot = &slots[at.index()];
         if slot.problem.is_none() {
             path.extend(&slot.path);

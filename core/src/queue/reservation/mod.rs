@@ -64,8 +64,8 @@ pub(crate) struct ReservationRank {
 
 impl ReservationRank {
     /// Seconds within which a job without a deadline should start. A job whose deadline is sooner ranks before others
-    /// that are
-    /// as old, at most as if it were this much older: so those with deadlines, however many come, starve nobody.
+    /// that are as old, at most as if it were this much older: so those with deadlines, however many come, starve
+    /// nobody.
     const AHEAD: i64 = 3600;
 
     /// A job's place among those of a queue of this priority.
@@ -235,7 +235,7 @@ impl Reservations {
 
     /// Those that jobs of a shape hold in a queue, the first in rank first.
     pub(crate) fn of_shape(&self, node: QueueIndex, shape: ShapeId) -> Vec<ReservationId> {
-        let own = self.at(node).map(|((_, cause), _)| ReservationId { cause: *cause, queue: node });
+        let own = self.fronts_at(node).map(|((_, cause), _)| ReservationId { cause: *cause, queue: node });
         let mut held: Vec<(ReservationId, &Reservation)> =
             own.filter_map(|id| Some((id, self.all.get(&id)?))).collect();
         held.retain(|(id, reservation)| reservation.shape == shape && id.cause != ReservationCause::Backoff);
@@ -245,7 +245,7 @@ impl Reservations {
 
     /// Those of a queue's own jobs.
     pub(crate) fn of_queue(&self, node: QueueIndex) -> Vec<ReservationId> {
-        let own = self.at(node).map(|((_, cause), _)| ReservationId { cause: *cause, queue: node });
+        let own = self.fronts_at(node).map(|((_, cause), _)| ReservationId { cause: *cause, queue: node });
         own.filter(|id| self.all.contains_key(id)).collect()
     }
 
@@ -272,7 +272,7 @@ impl Reservations {
         self.version += 1;
         self.timed.remove(&id);
         for node in &reservation.nodes[..=reservation.reach] {
-            self.part(*node, id, &reservation.order_key());
+            self.remove_from_front(*node, id, &reservation.order_key());
         }
         self.changed = true;
         self.of.remove(&reservation.rank.id);
@@ -290,7 +290,7 @@ impl Reservations {
             behind.extend(self.add_to_front(*node, id, turn.clone()));
         }
         for node in nodes.iter().take(was + 1).skip(reach + 1) {
-            self.part(*node, id, &turn);
+            self.remove_from_front(*node, id, &turn);
             behind.push(id);
         }
         behind
@@ -304,7 +304,7 @@ impl Reservations {
         first.map(|queue| ReservationId { queue, ..id })
     }
 
-    fn part(&mut self, node: QueueIndex, id: ReservationId, turn: &Turn) {
+    fn remove_from_front(&mut self, node: QueueIndex, id: ReservationId, turn: &Turn) {
         if let Some(front) = self.fronts.get_mut(&(node, id.cause)) {
             front.remove(&(turn.clone(), id.queue));
             if front.is_empty() {
@@ -318,7 +318,7 @@ impl Reservations {
         let holder = self.held_by(rank.id.as_str()).and_then(|id| self.all.get(&id));
         let mut binding = Vec::new();
         for node in path {
-            for ((_, cause), front) in self.at(*node) {
+            for ((_, cause), front) in self.fronts_at(*node) {
                 let Some(queue) = front.first().map(|(_, queue)| *queue) else { continue };
                 let id = ReservationId { cause: *cause, queue };
                 let binds = |reservation: &Reservation| {
@@ -380,7 +380,7 @@ impl Reservations {
     }
 
     /// Those that count below a node, by cause.
-    fn at(
+    fn fronts_at(
         &self,
         node: QueueIndex,
     ) -> impl Iterator<Item = (&(QueueIndex, ReservationCause), &BTreeSet<(Turn, QueueIndex)>)> {
@@ -393,7 +393,7 @@ impl Reservations {
             let cause = *cause;
             front.iter().map(|(_, queue)| ReservationId { cause, queue: *queue }).collect::<Vec<_>>()
         };
-        self.at(node).flat_map(of).collect()
+        self.fronts_at(node).flat_map(of).collect()
     }
 }
 
@@ -474,7 +474,7 @@ impl Reservations {
     }
 
     /// When something is to be looked at again.
-    pub(crate) fn due(&self) -> Option<i64> {
+    pub(crate) fn next_due(&self) -> Option<i64> {
         self.due.first().map(|(at, _)| *at)
     }
 }

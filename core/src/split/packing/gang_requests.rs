@@ -48,12 +48,12 @@ impl<'a> GangRequests<'a> {
         Some((self.gang.tasks[task].partition_topology()?, levels))
     }
 
-    pub(crate) fn tasks(&self) -> usize {
+    pub(crate) fn count_tasks(&self) -> usize {
         self.gang.tasks.len()
     }
 
     /// Numbers in a row: the resources', and the others.
-    pub(super) const fn width(&self) -> usize {
+    pub(super) const fn row_width(&self) -> usize {
         self.resources.len() + self.apart.len()
     }
 
@@ -62,16 +62,18 @@ impl<'a> GangRequests<'a> {
         self.gang.tasks[task].node.most_per_node.map(u64::from)
     }
 
-    pub(in crate::split) fn request(&self, task: usize) -> &[i64] {
-        let width = self.width();
+    pub(in crate::split) fn request_row(&self, task: usize) -> &[i64] {
+        let width = self.row_width();
         &self.requests[task * width..(task + 1) * width]
     }
 
     /// What so many pods of each task ask for, by resource.
     pub(crate) fn total_demand(&self, pods: &[u32]) -> Vec<i64> {
         let of = |column: usize| {
-            let each =
-                pods.iter().enumerate().map(|(task, pods)| self.request(task)[column].saturating_mul(i64::from(*pods)));
+            let each = pods
+                .iter()
+                .enumerate()
+                .map(|(task, pods)| self.request_row(task)[column].saturating_mul(i64::from(*pods)));
             each.fold(0, i64::saturating_add)
         };
         (0..self.resources.len()).map(of).collect()
@@ -100,8 +102,8 @@ impl<'a> GangRequests<'a> {
         let columns: Vec<Option<usize>> = self.resources.iter().map(|name| profile.column(name)).collect();
         let mut room = FreeNodes::default();
         room.groups.reserve(capacity.shapes.len());
-        room.free.reserve(capacity.shapes.len() * self.width());
-        let mut admits = Vec::with_capacity(capacity.shapes.len() * self.tasks());
+        room.free.reserve(capacity.shapes.len() * self.row_width());
+        let mut admits = Vec::with_capacity(capacity.shapes.len() * self.count_tasks());
         let by_node = self.parts_shapes(capacity) || place.parts_shapes(capacity);
         let reaches = self.block_reaches(capacity);
         let mut blocks = Vec::new();
@@ -117,7 +119,7 @@ impl<'a> GangRequests<'a> {
                 room.free.extend(self.apart.iter().map(|(_, most)| each(*most)));
                 self.admits(shape, first, &mut admits);
                 if self.close.is_some() {
-                    let first = admits.len() - self.tasks();
+                    let first = admits.len() - self.count_tasks();
                     blocks.extend(partition_domains::admit_blocks(&reaches, capacity, id, &mut admits[first..]));
                 }
             }
@@ -165,7 +167,7 @@ impl<'a> GangRequests<'a> {
 
     /// Indices of tasks, those that are hardest to place in these rooms first.
     pub(crate) fn order_tasks(&self, rooms: &[&FreeNodes], order: TaskOrder) -> Vec<usize> {
-        let mut tasks: Vec<usize> = (0..self.tasks()).collect();
+        let mut tasks: Vec<usize> = (0..self.count_tasks()).collect();
         match order {
             TaskOrder::Spec => {}
             TaskOrder::Reverse => tasks.reverse(),
@@ -207,7 +209,7 @@ fn tell_kinds(gang: &Gang, requests: &[i64], width: usize) -> (Vec<(usize, usize
 
 impl GangRequests<'_> {
     /// The number of pods that must stay together.
-    pub(crate) fn unit(&self, task: usize) -> u32 {
+    pub(crate) fn unit_of(&self, task: usize) -> u32 {
         self.gang.tasks[task].unit()
     }
 }

@@ -6,7 +6,7 @@ use crate::{gang::ClusterName, split::Lack};
 impl GangRequests<'_> {
     /// Why no more pods of a task fit in these clusters: the tightest resource over all nodes it may run on.
     pub(crate) fn find_shortage(&self, task: usize, rooms: &[(&ClusterName, FreeNodes)]) -> Lack {
-        let width = self.width();
+        let width = self.row_width();
         let mut matching = 0_u64;
         let mut fits = vec![0_u64; width];
         let mut free = vec![0_i128; width];
@@ -23,7 +23,7 @@ impl GangRequests<'_> {
                     if largest[column].is_none_or(|(most, _)| *amount > most) {
                         largest[column] = Some((*amount, *cluster));
                     }
-                    let asked = self.request(task)[column];
+                    let asked = self.request_row(task)[column];
                     if asked > 0 {
                         fits[column] =
                             fits[column].saturating_add((amount / asked).unsigned_abs().saturating_mul(nodes));
@@ -34,7 +34,8 @@ impl GangRequests<'_> {
         if matching == 0 {
             return Lack::NoNodeMatches;
         }
-        let tightest = (0..width).filter(|column| self.request(task)[*column] > 0).min_by_key(|column| fits[*column]);
+        let tightest =
+            (0..width).filter(|column| self.request_row(task)[*column] > 0).min_by_key(|column| fits[*column]);
         match tightest {
             Some(column) if column >= self.resources.len() => {
                 Lack::Apart { most: self.apart[column - self.resources.len()].1, nodes: matching }

@@ -32,7 +32,7 @@ struct Case {
 
 impl Case {
     fn capacity(&self, cluster: usize) -> Capacity {
-        let mut inventory = Inventory::new();
+        let mut inventory = Inventory::default();
         let rack = |r: u8| {
             let label = Requirement { key: "rack".into(), operator: Operator::In, values: vec![r.to_string()] };
             HyperNode {
@@ -153,7 +153,7 @@ impl Case {
             };
             sizes = sizes.iter().flat_map(longer).collect();
         }
-        sizes.sort_by_key(|size| std::cmp::Reverse(total(size)));
+        sizes.sort_by_key(|size| std::cmp::Reverse(sum_pods(size)));
         let minimum = u64::from(gang.min_available).max(1);
         let fits = |size: &&Vec<u32>| {
             let mut pods: Vec<(i64, i64)> = Vec::new();
@@ -169,7 +169,7 @@ impl Case {
             }
             packs(&mut nodes.iter().map(|(cpu, gpu, _)| (*cpu, *gpu, 10)).collect(), &pods)
         };
-        sizes.iter().filter(|size| total(size) >= minimum).find(fits).map(|size| total(size))
+        sizes.iter().filter(|size| sum_pods(size) >= minimum).find(fits).map(|size| sum_pods(size))
     }
 
     /// The least key of all that is possible.

@@ -50,7 +50,7 @@ fn tried(count: usize, clusters: usize, full: i64, strategy: Strategy) -> (usize
     while asked < count {
         let (requests, nodes, choices) = case.new_tree(&mut runner).unwrap().current();
         let pods = planted(&requests, &nodes, &choices, full);
-        if total(&pods) <= 24 {
+        if sum_pods(&pods) <= 24 {
             continue;
         }
         asked += 1;

@@ -75,8 +75,8 @@ fn ps_and_workers_of_thousands_of_pods_are_mixed_evenly_over_the_clusters_that_t
 fn brute(gang: &Gang, clusters: &[Nodes]) -> Option<(bool, u64)> {
     fn divide(gang: &Gang, clusters: &[Nodes], given: &mut Pods, left: &[u32], best: &mut Option<(bool, u64)>) {
         if given.len() == clusters.len() {
-            if total(left) == 0 {
-                let used = given.iter().filter(|pods| total(pods) > 0).count();
+            if sum_pods(left) == 0 {
+                let used = given.iter().filter(|pods| sum_pods(pods) > 0).count();
                 let key = (used > 1, gang.task_topology.count_unmet(given));
                 if best.is_none_or(|known| key < known) {
                     *best = Some(key);

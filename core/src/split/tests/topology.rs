@@ -10,7 +10,7 @@ use crate::{
 /// Racks of nodes with so many cores each; two racks make a spine. Rack `r` of cluster `c` is `r<c>-<r>`, its nodes are
 /// `r<c>-<r>-<n>` and have label `rack`.
 pub(super) fn member(cluster: usize, racks: &[&[i64]]) -> Inventory {
-    let mut inventory = Inventory::new();
+    let mut inventory = Inventory::default();
     let rack = |r: usize| format!("r{cluster}-{r}");
     let node = |r: usize, n: usize, cpu: i64| Node {
         name: format!("{}-{n}", rack(r)),

@@ -116,7 +116,7 @@ fn minimums(gang: &Gang) -> Vec<Vec<u32>> {
         sizes = sizes.iter().flat_map(longer).collect();
     }
     let least = u64::from(gang.min_available).max(1);
-    sizes.retain(|size| total(size) >= least);
+    sizes.retain(|size| sum_pods(size) >= least);
     // One pod or partition fewer would do: the smaller size is looked at as well.
     let all = sizes.clone();
     sizes.retain(|size| {

@@ -82,8 +82,9 @@ pub fn interpret_request(body: &[u8], cache: &Cache) -> Reply {
     // The answer may be as long as the job is large.
     drop((request.object, request.observed_object));
     let successful = answer.is_ok();
-    let mut response = answer.unwrap_or_else(|message| fields([("status", json!({"code": 400, "message": message}))]));
-    response.extend(fields([("successful", successful.into()), ("uid", uid.as_ref().into())]));
+    let mut response =
+        answer.unwrap_or_else(|message| to_fields([("status", json!({"code": 400, "message": message}))]));
+    response.extend(to_fields([("successful", successful.into()), ("uid", uid.as_ref().into())]));
     let mut context = json!({"apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterContext"});
     context["response"] = response.into();
     Reply { status: 200, body: context.to_string().into_bytes() }
@@ -125,10 +126,10 @@ fn answer_operation(request: &mut InterpreterRequest<'_>, cache: &Cache) -> Resu
             let key = (request.namespace.as_ref().to_owned(), binding_name(kind, &request.name));
             Ok(patch_fields(job, &statuses::aggregate_status(job, items, cache.bindings.get(&key))))
         }
-        "InterpretStatus" => Ok(fields([("rawStatus", statuses::reflect_status(job))])),
-        "InterpretHealth" => Ok(fields([("healthy", statuses::is_healthy(job).into())])),
+        "InterpretStatus" => Ok(to_fields([("rawStatus", statuses::reflect_status(job))])),
+        "InterpretHealth" => Ok(to_fields([("healthy", statuses::is_healthy(job).into())])),
         "InterpretDependency" => {
-            Ok(fields([("dependencies", dependencies::list_dependencies(job, &request.namespace))]))
+            Ok(to_fields([("dependencies", dependencies::list_dependencies(job, &request.namespace))]))
         }
         other => Err(format!("operation {other:?} is not known")),
     }
@@ -149,7 +150,7 @@ fn check_shape(job: &Value, what: &str) -> Result<(), String> {
     }
 }
 
-fn fields<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
+fn to_fields<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
     fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
@@ -162,7 +163,7 @@ fn encode_fields(patch: &[PatchOperation]) -> Map<String, Value> {
     if patch.is_empty() {
         return Map::new();
     }
-    fields([("patchType", "JSONPatch".into()), ("patch", encode_patch(patch).into())])
+    to_fields([("patchType", "JSONPatch".into()), ("patch", encode_patch(patch).into())])
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 use caldera_core::{gang::Gang, quantity::Quantity, resources::ResourceName, resources::Resources};
 use serde_json::{Map, Value, json};
 
-use super::fields;
+use super::to_fields;
 
 /// InterpretReplica.
 pub fn interpret_replicas(job: &Value, namespace: &str) -> Result<Map<String, Value>, String> {
@@ -17,7 +17,7 @@ pub fn interpret_replicas(job: &Value, namespace: &str) -> Result<Map<String, Va
     if let [task] = gang.tasks.as_slice() {
         add_node_claim(&mut requirements, job, 0, &task.priority_class);
     }
-    Ok(fields([("replicas", gang.replicas().into()), ("replicaRequirements", requirements)]))
+    Ok(to_fields([("replicas", gang.replicas().into()), ("replicaRequirements", requirements)]))
 }
 
 /// InterpretComponent.
@@ -28,7 +28,7 @@ pub fn interpret_components(job: &Value) -> Result<Map<String, Value>, String> {
         add_node_claim(&mut requirements, job, index, &task.priority_class);
         json!({"name": task.name, "replicas": task.replicas, "replicaRequirements": requirements})
     };
-    Ok(fields([("components", gang.tasks.iter().enumerate().map(component).collect())]))
+    Ok(to_fields([("components", gang.tasks.iter().enumerate().map(component).collect())]))
 }
 
 /// The pods of a job are counted by Karmada itself.

@@ -21,7 +21,7 @@ impl Engine {
         let key = self.job_key(job.id.clone(), job.created, rank);
         let node = self.intern_queue(&job.queue);
         self.remove_job(job.id.as_str());
-        let shape = self.intern(job.ask);
+        let shape = self.intern_shape(job.ask);
         self.jobs.insert(job.id.clone(), QueueingState::BackingOff { node, key, shape, rank, since });
         self.backing_off.entry(node).or_default().insert(job.id);
         // Before anybody is looked at.

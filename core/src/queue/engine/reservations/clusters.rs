@@ -15,8 +15,7 @@ use crate::{
 
 impl Engine {
     /// Clusters are reserved for the first in rank that lack capacity and are within, as long as they do not lack the
-    /// same; the
-    /// first of the others makes its own queue wait.
+    /// same; the first of the others makes its own queue wait.
     pub(crate) fn update_cluster_reservations(
         &mut self,
         reservation_after: i64,

@@ -38,7 +38,7 @@ pub(crate) struct ClusterHold {
 }
 
 impl ClusterHold {
-    fn length(&self) -> i64 {
+    fn window_length(&self) -> i64 {
         TERM << self.rounds.min(DOUBLINGS)
     }
 }
@@ -70,7 +70,7 @@ impl Engine {
         hold.vain.extend(had.into_iter().flat_map(|had| had.clusters));
         let others = room.keep(id, ask, &hold.vain);
         hold.rests = others.is_none();
-        hold.until = self.now.saturating_add(hold.length());
+        hold.until = self.now.saturating_add(hold.window_length());
         self.set_hold(id, node, hold);
         others
     }
@@ -82,7 +82,7 @@ impl Engine {
             Some(_) => return,
             None => ClusterHold::default(),
         };
-        hold.until = self.now.saturating_add(hold.length());
+        hold.until = self.now.saturating_add(hold.window_length());
         self.set_hold(id, node, hold);
     }
 

@@ -19,7 +19,7 @@ impl Engine {
                 self.remove_reservation(id);
             }
         }
-        if let Some(cause) = cause.cause() {
+        if let Some(cause) = cause.reservation_cause() {
             let id = ReservationId { cause, queue: node };
             self.move_reservations(id, shape);
             self.register_blocked(id, shape);
@@ -47,7 +47,7 @@ impl Engine {
         let cause = Inadmissible::Quota(at, dim, self.shape(shape).asked_amount(dim));
         self.set_inadmissible(node, shape, cause);
         self.search.insert(node);
-        if let Some(cause) = cause.cause() {
+        if let Some(cause) = cause.reservation_cause() {
             self.register_blocked(ReservationId { cause, queue: node }, shape);
         }
         self.refresh_head(node);
@@ -85,7 +85,9 @@ impl Engine {
 
     /// Other jobs of a shape, if it is inadmissible, may be the next to get a reservation.
     pub(crate) fn update_blocked(&mut self, node: QueueIndex, shape: ShapeId) {
-        if let Some(cause) = self.slots[node.index()].line.inadmissible_cause(shape).and_then(Inadmissible::cause) {
+        if let Some(cause) =
+            self.slots[node.index()].line.inadmissible_cause(shape).and_then(Inadmissible::reservation_cause)
+        {
             self.register_blocked(ReservationId { cause, queue: node }, shape);
         }
     }
@@ -106,8 +108,7 @@ impl Engine {
     }
 
     /// The first job of an inadmissible shape is another one now: it may outrank what blocked the old one, or the job
-    /// that clusters
-    /// are kept for.
+    /// that clusters are kept for.
     pub(crate) fn first_changed(&mut self, node: QueueIndex, shape: ShapeId) {
         let Some(cause) = self.slots[node.index()].line.inadmissible_cause(shape) else { return };
         self.search.insert(node);

@@ -45,8 +45,7 @@ pub struct ReservationStatus {
     /// The clusters that are reserved for it, if it lacks capacity.
     pub clusters: Vec<ClusterName>,
     /// When it can start at the latest, in seconds since 1970, if nobody of higher priority comes and whoever says how
-    /// long it
-    /// runs keeps to it.
+    /// long it runs keeps to it.
     pub start: Result<i64, UnknownStart>,
 }
 
@@ -87,7 +86,9 @@ impl Engine {
             let sleeper = self.pending_job(id.as_str());
             self.reservations.dirty.extend(self.reservations.held_by(id.as_str()));
             let Some((_, node, shape)) = sleeper else { continue };
-            if let Some(cause) = self.slots[node.index()].line.inadmissible_cause(shape).and_then(Inadmissible::cause) {
+            if let Some(cause) =
+                self.slots[node.index()].line.inadmissible_cause(shape).and_then(Inadmissible::reservation_cause)
+            {
                 let id = ReservationId { cause, queue: node };
                 self.reservations.dirty.insert(id);
                 self.reservations.schedule_update(self.now, id);
@@ -101,7 +102,7 @@ impl Engine {
     /// When [`Engine::release_next`] may decide otherwise though nothing happened, in seconds since 1970.
     #[must_use]
     pub fn next_due(&self) -> Option<i64> {
-        self.reservation_after.filter(|_| self.paused.is_none()).and(self.reservations.due())
+        self.reservation_after.filter(|_| self.paused.is_none()).and(self.reservations.next_due())
     }
 
     /// True once after reservations changed.
@@ -144,8 +145,7 @@ impl Engine {
     }
 
     /// When the demand of a reserving job fits at the latest, beside all who go before it, by the ends of what is
-    /// charged
-    /// now: under every ceiling on its way up.
+    /// charged now: under every ceiling on its way up.
     pub(crate) fn start_of(&self, id: ReservationId) -> Result<i64, UnknownStart> {
         let reservation = self
             .reservations
@@ -250,8 +250,7 @@ impl Engine {
     }
 
     /// The first ceiling that a job would break beside what reservations count as taken, and how much must be free
-    /// there for
-    /// it.
+    /// there for it.
     pub(crate) fn first_short_with_reserved(
         &self,
         blocking: &[ReservationId],
@@ -338,8 +337,7 @@ impl Engine {
     }
 
     /// Whether a queue has nothing else of what is scarce, or stays within what it deserves with this started, and
-    /// `more`
-    /// beside it. Of what it states nothing of, what it states of the rest counts.
+    /// `more` beside it. Of what it states nothing of, what it states of the rest counts.
     fn is_within(&self, node: QueueIndex, asked: &[(Dim, i128)], scarce: &[Dim], more: &[(Dim, i128)]) -> bool {
         let slot = &self.slots[node.index()];
         let of =

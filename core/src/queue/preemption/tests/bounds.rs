@@ -110,7 +110,7 @@ fn a_preemptor_whose_attempts_come_to_nothing_waits_longer_each_time() {
     let mut asks = preemptor("a", 0, cpu(6));
     let plan = world.plan_evictions(&asks).unwrap();
     assert_eq!(plan.hold.what, cpu(6));
-    assert_eq!((plan.hold.holds_until(1299), plan.hold.holds_until(1300)), (Some(1300), None));
+    assert_eq!((plan.hold.since, plan.hold.until), (1000, 1300));
     for pause in [30, 60, 120] {
         asks.attempts = asks.attempts.failed_at(1000);
         let mut world = world.clone();

@@ -8,7 +8,7 @@ use super::{SplitJob, plugin_flag};
 /// Variables and their values.
 pub(super) type Variables = Vec<(String, String)>;
 
-fn variable(name: &str, value: impl Into<String>) -> (String, String) {
+fn env_variable(name: &str, value: impl Into<String>) -> (String, String) {
     (name.to_owned(), value.into())
 }
 
@@ -34,13 +34,13 @@ fn pytorch_variables(split: &SplitJob<'_>, plugins: &Map<String, Value>, task: &
     let worker = plugin_flag(plugins, "pytorch", "worker").unwrap_or("worker");
     let masters = split.pods_of(master).all;
     let mut variables = vec![
-        variable("MASTER_ADDR", split.hosts_of(master).into_iter().next().unwrap_or_default()),
-        variable("MASTER_PORT", plugin_flag(plugins, "pytorch", "port").unwrap_or("23456")),
-        variable("WORLD_SIZE", masters.saturating_add(split.pods_of(worker).all).to_string()),
+        env_variable("MASTER_ADDR", split.hosts_of(master).into_iter().next().unwrap_or_default()),
+        env_variable("MASTER_PORT", plugin_flag(plugins, "pytorch", "port").unwrap_or("23456")),
+        env_variable("WORLD_SIZE", masters.saturating_add(split.pods_of(worker).all).to_string()),
     ];
     if task == master || task == worker {
         let first = if task == master { 0 } else { masters };
-        variables.push(variable("CALDERA_FIRST_RANK", first.to_string()));
+        variables.push(env_variable("CALDERA_FIRST_RANK", first.to_string()));
     }
     variables
 }
@@ -54,8 +54,8 @@ fn mpi_variables(split: &SplitJob<'_>, plugins: &Map<String, Value>, task: &str)
         return Variables::new();
     }
     let port = plugin_flag(plugins, "ssh", "ssh-port").filter(|port| *port != "22");
-    let port = port.map(|port| variable("OMPI_MCA_plm_rsh_args", format!("-p {port}")));
-    [variable("MPI_HOST", split.hosts_of(worker).join(","))].into_iter().chain(port).collect()
+    let port = port.map(|port| env_variable("OMPI_MCA_plm_rsh_args", format!("-p {port}")));
+    [env_variable("MPI_HOST", split.hosts_of(worker).join(","))].into_iter().chain(port).collect()
 }
 
 /// `tensorflow.go:75-154`: the cluster in `TF_CONFIG`; which of it a pod is, the shell adds.
@@ -73,7 +73,7 @@ fn tensorflow_variables(split: &SplitJob<'_>, plugins: &Map<String, Value>, task
             kind = role;
         }
     }
-    vec![variable("CALDERA_TF_CLUSTER", Value::from(cluster).to_string()), variable("CALDERA_TF_TYPE", kind)]
+    vec![env_variable("CALDERA_TF_CLUSTER", Value::from(cluster).to_string()), env_variable("CALDERA_TF_TYPE", kind)]
 }
 
 /// Whether the plugin itself is right in this copy: `ray.go` starts the head and lets workers join it, which holds

@@ -156,7 +156,7 @@ impl Engine {
             let line = &self.slots[queue.index()].line;
             for shape in line.shapes() {
                 let Some(cause @ ReservationCause::Quota(..)) =
-                    line.inadmissible_cause(shape).and_then(Inadmissible::cause)
+                    line.inadmissible_cause(shape).and_then(Inadmissible::reservation_cause)
                 else {
                     continue;
                 };
@@ -197,7 +197,9 @@ impl Engine {
 
     pub(crate) fn within_ceilings(&self) -> bool {
         self.slots.iter().all(|slot| {
-            self.dims.all().all(|dim| slot.capability.get(dim).is_none_or(|ceiling| slot.used.get(dim) <= ceiling))
+            self.dims
+                .list_dims()
+                .all(|dim| slot.capability.get(dim).is_none_or(|ceiling| slot.used.get(dim) <= ceiling))
         })
     }
 }

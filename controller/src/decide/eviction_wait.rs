@@ -1,0 +1,117 @@
+//! Why a binding that was evicted, or requeued, does not wait in its queue yet.
+//!
+//! Rule: a requeued job waits for its backoff. An evicted job stays out of its queue while the attempt that evicted it
+//! is open and until its own pods are gone, so that it does not take back what it just gave. A job that its user
+//! suspended or restarted waits until its old copies are gone, and for nothing else. All are read from the record on
+//! the binding (`caldera.dev/eviction`): a restart forgets neither.
+
+use caldera_core::{
+    gang::ClusterName,
+    queue::preemption::EvictionRecord,
+    reason::{EvictionCause, Reason, RequeueCause},
+};
+use caldera_crds::names::caldera::FENCED_AT;
+use jiff::Timestamp;
+
+use super::{
+    capacity::FleetCapacity,
+    eviction::{PODS_READY_TIMEOUT, is_requeue, is_withdrawal, requeue_cause, waits_for_copies},
+    jobs::Jobs,
+};
+use crate::observe::{Binding, MEMBER_LOST, Objects};
+
+/// Pods that are still not gone after so many seconds do not keep their job out of its queue any longer.
+const TERMINATION: i64 = 600;
+
+/// When, in seconds since 1970, nothing of an eviction counts any more.
+pub(crate) fn forgotten_at(eviction: &EvictionRecord) -> i64 {
+    eviction.at.saturating_add(TERMINATION).max(eviction.until)
+}
+
+/// Why a binding that was evicted or requeued does not wait in its queue yet.
+pub(crate) fn describe_eviction(
+    objects: &Objects,
+    jobs: &Jobs,
+    capacity: &FleetCapacity,
+    binding: &Binding,
+    now: Timestamp,
+) -> Option<Reason> {
+    let unproven = list_unproven(objects, binding, now);
+    if !unproven.is_empty() {
+        return Some(describe_unproven(binding, &unproven));
+    }
+    let eviction = binding.eviction.as_deref()?;
+    let now = now.as_second();
+    if is_withdrawal(eviction) {
+        return describe_withdrawal(objects, capacity, binding, eviction, now);
+    }
+    if waits_for_copies(eviction) && eviction.until <= now {
+        return describe_withdrawal(objects, capacity, binding, eviction, now);
+    }
+    if is_requeue(eviction) {
+        return describe_backoff(eviction, now);
+    }
+    // Before all is listed nobody can say that the preemptor is gone.
+    let is_open = || eviction.until > now && (!objects.is_complete() || jobs.engine.is_pending(&eviction.preemptor));
+    let terminates = || eviction.at.saturating_add(TERMINATION) > now && capacity.runs_anywhere(&binding.workload);
+    if !is_open() && !terminates() {
+        return None;
+    }
+    let queue = objects.workload_of(binding).map(|workload| workload.queue.clone())?;
+    let cause = EvictionCause::parse_token(&eviction.reason).unwrap_or(EvictionCause::Preempted);
+    Some(Reason::Evicted { queue, cause, detail: eviction.message.clone() })
+}
+
+/// Clusters where old copies of a binding may still run. A gang of which a part did not start in time goes elsewhere at
+/// once, as far as that part is concerned: too little of it was on nodes. Its other parts may run.
+fn list_unproven<'a>(objects: &'a Objects, binding: &Binding, now: Timestamp) -> Vec<&'a ClusterName> {
+    if !binding.clusters.is_empty() {
+        return Vec::new();
+    }
+    let record = binding.eviction.as_deref().filter(|record| record.reason == PODS_READY_TIMEOUT);
+    let is_late = |cluster: &ClusterName| record.is_some_and(|it| it.avoid.iter().any(|name| name == cluster.as_str()));
+    let mut unproven = objects.losses.list_unproven(&binding.key, now);
+    unproven.retain(|cluster| !is_late(cluster));
+    unproven
+}
+
+/// Why a binding does not wait in its queue whose old copies may still run where nobody sees them.
+fn describe_unproven(binding: &Binding, unproven: &[&ClusterName]) -> Reason {
+    let record = binding.eviction.as_deref();
+    let lost = record.filter(|record| record.reason == MEMBER_LOST).map(|record| record.message.as_str());
+    let names = unproven.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+    let detail = format!(
+        "{}its old copy in {names} is not known to be gone: that ends when the cluster is back, or once its admin says that \
+         nothing runs there, by annotation {FENCED_AT} with the time of now on the Cluster",
+        lost.map(|lost| format!("{lost}; ")).unwrap_or_default()
+    );
+    Reason::Requeued { times: record.map_or(0, |record| record.requeues), cause: RequeueCause::MemberLost, detail }
+}
+
+/// Why a binding that its user withdrew does not wait in its queue yet: its new copies must not meet its old ones.
+fn describe_withdrawal(
+    objects: &Objects,
+    capacity: &FleetCapacity,
+    binding: &Binding,
+    record: &EvictionRecord,
+    now: i64,
+) -> Option<Reason> {
+    let cause = requeue_cause(record)?;
+    // What was seen last in a cluster that is lost says nothing any more.
+    let runs = || match record.reason == MEMBER_LOST {
+        true => capacity.runs_anywhere_seen(&binding.workload),
+        false => capacity.runs_anywhere(&binding.workload),
+    };
+    // Pods in a lost cluster are asked to go when that is back, not before.
+    let asked_at = objects.losses.proven_at(&binding.key).unwrap_or(record.at).max(record.at);
+    let terminates =
+        asked_at.saturating_add(TERMINATION) > now && binding.clusters.is_empty() && (binding.has_copies || runs());
+    terminates.then(|| Reason::Requeued { times: record.requeues, cause, detail: record.message.clone() })
+}
+
+/// Why a binding that was requeued does not wait in its queue yet.
+fn describe_backoff(record: &EvictionRecord, now: i64) -> Option<Reason> {
+    let cause = requeue_cause(record)?;
+    let reason = || Reason::Requeued { times: record.requeues, cause, detail: record.message.clone() };
+    (record.until > now).then(reason)
+}

@@ -1,0 +1,62 @@
+//! Admitted jobs that are not placed: they do not keep their quota for ever.
+//!
+//! Rule: as Kueue requeues an evicted workload with a backoff. A job that the scheduler refuses for a minute is
+//! requeued: its quota is free for others, it keeps its age, and it is considered again after a backoff. A scheduler
+//! that says nothing may be away and come back: that takes ten minutes. Since when a job is without a place is kept in
+//! memory alone: a restart gives it another minute.
+
+use caldera_core::{queue::ledger::AdmissionStage, reason::Reason};
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    deadlines::{Deadlines, after},
+    eviction::{NOT_PLACED, requeue_binding},
+    jobs::{JobPhase, Jobs},
+};
+use crate::{
+    observe::{Key, Objects},
+    write::Decision,
+};
+
+/// From the release, or from the scheduler's first refusal, on.
+const REFUSED_FOR: SignedDuration = SignedDuration::from_secs(60);
+/// The same where the scheduler says nothing.
+const SILENT_FOR: SignedDuration = SignedDuration::from_secs(600);
+
+/// Bindings that are admitted and not placed: whether the scheduler has refused them, and until when they have time.
+#[derive(Debug, Default)]
+pub(crate) struct PlacementDeadlines(Deadlines<bool>);
+
+impl PlacementDeadlines {
+    /// Takes in the state of a binding; `None` for one that is gone.
+    pub(crate) fn observe_phase(&mut self, key: &Key, phase: Option<&JobPhase>, now: Timestamp) {
+        match phase {
+            Some(JobPhase::Holding { stage: AdmissionStage::Admitted, reason })
+                if !matches!(**reason, Reason::Suspended) =>
+            {
+                let refused = matches!(**reason, Reason::NotPlaced { .. });
+                if self.0.get_mut(key).is_none_or(|(_, known)| *known != refused) {
+                    self.0.set(key, after(now, if refused { REFUSED_FOR } else { SILENT_FOR }), refused);
+                }
+            }
+            _ => self.0.forget(key),
+        }
+    }
+
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.0.next_due()
+    }
+
+    /// Requeues those whose time is over.
+    pub(crate) fn requeue_unplaced(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> Vec<Decision> {
+        let mut decisions = Vec::new();
+        for key in self.0.list_due(now) {
+            // Another minute, should the write fail.
+            self.0.postpone(&key, after(now, REFUSED_FOR));
+            let Some(binding) = jobs.find_confirmed(objects, &key) else { continue };
+            let why = binding.refused.as_deref().unwrap_or("the scheduler said nothing").to_owned();
+            decisions.push(requeue_binding(binding, NOT_PLACED, why, Vec::new(), now));
+        }
+        decisions
+    }
+}

@@ -1,0 +1,49 @@
+//! Fields of an object whose kind is not known, or has no type here.
+
+use serde_json::Value;
+
+/// The text at a JSON pointer; empty if there is none.
+#[must_use]
+pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The list at a JSON pointer; empty if there is none.
+#[must_use]
+pub fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+    object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// The name of an object.
+#[must_use]
+pub fn name_of(object: &Value) -> &str {
+    text(object, "/metadata/name")
+}
+
+/// An annotation.
+#[must_use]
+pub fn annotation_of<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
+    object.get("metadata")?.get("annotations")?.get(name)?.as_str()
+}
+
+/// A path of a JSON patch to an annotation.
+#[must_use]
+pub fn annotation_path(name: &str) -> String {
+    format!("/metadata/annotations/{}", escape_pointer(name))
+}
+
+/// A name as a part of a JSON pointer.
+#[must_use]
+pub fn escape_pointer(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_annotation_is_escaped_in_a_path() {
+        assert_eq!(annotation_path("a.b/c~d"), "/metadata/annotations/a.b~1c~0d");
+    }
+}

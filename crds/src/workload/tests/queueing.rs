@@ -1,0 +1,95 @@
+//! What a workload says of its queue, its priority, its waiting and its running time.
+
+use super::*;
+
+#[test]
+fn a_pods_annotation_names_the_queue_before_its_owners() {
+    let mut object = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": { "annotations": { QUEUE_OLD: "owner", QUEUE: "owner-new" }, "labels": { QUEUE: "owner-label" } },
+        "spec": { "template": { "metadata": { "annotations": { QUEUE_OLD: "pod" }, "labels": { QUEUE: "label" } } } },
+    });
+    let mut seen = Vec::new();
+    for place in [
+        "/spec/template/metadata/annotations",
+        "/metadata/annotations",
+        "/spec/template/metadata/labels",
+        "/metadata/labels",
+    ] {
+        seen.push(queue_of(&object).to_string());
+        *object.pointer_mut(place).expect("a place") = json!({});
+    }
+    assert_eq!(seen, ["pod", "owner", "label", "owner-label"]);
+    assert_eq!(queue_of(&object).as_str(), "default");
+    assert!(!names_queue(&object));
+}
+
+#[test]
+fn the_time_it_may_wait_is_on_the_workload_or_its_pods() {
+    let mut object = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "annotations": { SLA_WAITING_TIME: "1h" } },
+        "spec": { "template": { "metadata": { "annotations": { SLA_WAITING_TIME: "90s" } } } },
+    });
+    assert_eq!(sla_waiting_time(&object), Some(90));
+    object["spec"]["template"]["metadata"] = json!({});
+    assert_eq!(sla_waiting_time(&object), Some(3600));
+    for nothing in [json!("soon"), json!("-1h"), json!("0s"), json!(5), json!(null)] {
+        object["metadata"]["annotations"][SLA_WAITING_TIME] = nothing;
+        assert_eq!(sla_waiting_time(&object), None);
+    }
+}
+
+#[test]
+fn a_running_estimate_is_a_duration_or_the_deadline_that_kills() {
+    let mut object = json!({ "kind": "Job", "apiVersion": "batch/v1", "spec": { "activeDeadlineSeconds": 600 } });
+    assert_eq!(running_estimate(&object), Some(600));
+    object["metadata"]["annotations"][crate::names::caldera::RUNNING_ESTIMATE] = "1h30m".into();
+    assert_eq!(running_estimate(&object), Some(5400));
+    object["spec"] = json!({});
+    for nothing in [json!("a while"), json!("-1h"), json!("0s"), json!(7)] {
+        object["metadata"]["annotations"][crate::names::caldera::RUNNING_ESTIMATE] = nothing;
+        assert_eq!(running_estimate(&object), None);
+    }
+}
+
+#[test]
+fn volcanos_own_running_estimate_counts_unless_the_annotation_says_otherwise() {
+    let mut object = job(json!({ "runningEstimate": "2h0m0s", "tasks": [{}] }));
+    assert_eq!(running_estimate(&object), Some(7200));
+    object["metadata"]["annotations"][crate::names::caldera::RUNNING_ESTIMATE] = "90m".into();
+    assert_eq!(running_estimate(&object), Some(5400));
+    for nothing in [json!("soon"), json!("0s"), json!(7200), json!(null)] {
+        assert_eq!(running_estimate(&job(json!({ "runningEstimate": nothing }))), None);
+    }
+}
+
+#[test]
+fn a_volcano_job_names_its_queue_and_priority_in_its_spec() {
+    let object = job(json!({ "queue": "q", "priorityClassName": "high", "tasks": [{}] }));
+    assert_eq!(queue_of(&object).as_str(), "q");
+    assert_eq!(priority_class_of(&object), "high");
+    assert_eq!(queue_of(&job(json!({}))).as_str(), "default");
+    let pod = pod(json!({ "priorityClassName": "low" }));
+    assert_eq!(priority_class_of(&pod), "low");
+}
+
+#[test]
+fn preemptable_is_said_by_the_workload_or_else_by_all_its_pods() {
+    let says = |own: Value, pods: &[Value]| {
+        let tasks: Vec<Value> = pods.iter().map(|pod| json!({"template": {"metadata": pod}})).collect();
+        read_preemptable(&json!({
+            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": own, "spec": {"tasks": tasks},
+        }))
+    };
+    let key = |at: &str, value: &str| json!({at: {PREEMPTABLE: value}});
+    assert_eq!(says(json!({}), &[]), None);
+    assert_eq!(says(key("labels", "true"), &[]), Some(true));
+    let both = json!({"annotations": {PREEMPTABLE: "false"}, "labels": {PREEMPTABLE: "true"}});
+    assert_eq!(says(both, &[]), Some(false));
+    assert_eq!(says(key("annotations", "perhaps"), &[]), Some(false));
+    assert_eq!(says(json!({}), &[key("labels", "true"), json!({})]), Some(true));
+    assert_eq!(says(json!({}), &[key("labels", "true"), key("annotations", "false")]), Some(false));
+    assert_eq!(says(key("annotations", "true"), &[key("annotations", "false")]), Some(true));
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"annotations": {PREEMPTABLE: "1"}}});
+    assert_eq!(read_preemptable(&pod), Some(true));
+}

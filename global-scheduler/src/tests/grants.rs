@@ -1,0 +1,101 @@
+//! What is placed follows what was granted, and no more.
+
+use super::*;
+
+/// Where the job's minimum is below the sum of its tasks' own, those do not count (Volcano, `CheckTaskMinAvailable`).
+#[test]
+fn a_gang_of_several_tasks_may_be_granted_less_than_each_task_wants() {
+    let task = |name: &str, replicas: u32| {
+        json!({
+            "name": name, "replicas": replicas, "minAvailable": replicas,
+            "template": {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}},
+        })
+    };
+    let mut workload = job(0, 3);
+    workload["spec"]["tasks"] = json!([task("launcher", 1), task("worker", 8)]);
+    let mut object = binding(3);
+    let admission =
+        json!({"queue": "q", "priority": 0, "copies": 1, "tasks": {"launcher": 1, "worker": 2}, "charged": {}});
+    object["metadata"]["annotations"]["caldera.dev/admission"] = admission.to_string().into();
+    let mut index = index(&[20], &[workload, object]);
+    assert_eq!(targets(&verdict(&mut index).step), [("m0".to_owned(), 3)]);
+}
+
+#[test]
+fn a_gang_that_is_granted_less_than_before_is_cut() {
+    let mut index = index(&[4, 2], &[job(6, 2), binding(6)]);
+    let mut object = placed(binding(6), &mut index);
+    let admission = json!({"queue": "q", "priority": 0, "copies": 1, "tasks": {"w": 3}, "charged": {}});
+    object["metadata"]["annotations"]["caldera.dev/admission"] = admission.to_string().into();
+    index.update_binding(Binding::parse_binding(&object).unwrap());
+    // From the smallest part first.
+    assert_eq!(targets(&verdict(&mut index).step), [("m0".to_owned(), 3)]);
+}
+
+#[test]
+fn never_more_than_was_admitted() {
+    let mut grown = index(&[20], &[job(9, 2), binding(4)]);
+    assert_eq!(targets(&verdict(&mut grown).step), [("m0".into(), 4)]);
+    let mut too_few = index(&[20], &[job(9, 6), binding(4)]);
+    let Step::Refuse { reason: "Unschedulable", message, clear: false } = verdict(&mut too_few).step else {
+        panic!("not refused");
+    };
+    assert!(message.contains("needs 6 pods and 4 were admitted"), "{message}");
+}
+
+/// Four partitions of four, of which three are needed; a record from before partitions were granted whole says fourteen
+/// pods.
+#[test]
+fn a_grant_that_cuts_a_partition_is_placed_without_it() {
+    let mut workload = job(16, 12);
+    workload["spec"]["tasks"][0]["partitionPolicy"] =
+        json!({"totalPartitions": 4, "partitionSize": 4, "minPartitions": 3});
+    let mut world = index(&[9, 9], &[workload.clone(), binding(14)]);
+    assert_eq!(targets(&verdict(&mut world).step), [("m0".into(), 4), ("m1".into(), 8)]);
+    let mut too_few = index(&[9, 9], &[workload, binding(11)]);
+    let Step::Refuse { message, .. } = verdict(&mut too_few).step else { panic!("not refused") };
+    assert!(message.contains("task w needs 12 pods and 11 were admitted"), "{message}");
+}
+
+#[test]
+fn a_duplicated_job_never_runs_in_more_clusters_than_it_was_admitted_for() {
+    let mut object = binding(2);
+    object["spec"]["placement"] = json!({});
+    let mut world = index(&[9, 9, 9], &[job(2, 2), object]);
+    assert_eq!(targets(&verdict(&mut world).step), [("m0".into(), 2)]);
+}
+
+/// Whoever could write a plan could bring the scheduler down: two clusters of 4294967295 pods are more than a number
+/// holds.
+#[test]
+fn a_plan_of_absurd_numbers_is_replaced_by_what_was_admitted() {
+    let mut forged = binding(4);
+    let share = json!({"tasks": {"w": {"replicas": u32::MAX, "minAvailable": u32::MAX}}, "minAvailable": u32::MAX});
+    let plan = json!({"clusters": {"m0": share, "m1": share}});
+    let applied = forged["spec"]["placement"].to_string();
+    forged["metadata"]["annotations"]["caldera.dev/plan"] = plan.to_string().into();
+    forged["metadata"]["annotations"]["policy.karmada.io/applied-placement"] = applied.into();
+    forged["spec"]["clusters"] = json!([{"name": "m0", "replicas": i32::MAX}, {"name": "m1", "replicas": i32::MAX}]);
+    let mut index = index(&[10, 10], &[job(4, 4), forged]);
+    let verdict = verdict(&mut index);
+    assert_eq!(targets(&verdict.step).iter().map(|(_, pods)| pods).sum::<i64>(), 4, "{verdict:?}");
+}
+
+#[test]
+fn a_gang_smaller_than_it_wants_grows_where_it_is_not_moved() {
+    let mut world = index(&[3], &[job(6, 2), binding(6)]);
+    let verdict_now = verdict(&mut world);
+    assert!(verdict_now.awaits_capacity);
+    let object = placed(binding(6), &mut world);
+    world.update_binding(Binding::parse_binding(&object).unwrap());
+    let same = verdict(&mut world);
+    assert_eq!((same.step, same.awaits_capacity), (Step::Rest, true));
+    set_cores(&mut world, 0, 5);
+    assert_eq!(targets(&verdict(&mut world).step), [("m0".into(), 5)]);
+    // Not once it is done there, whatever the record still allows.
+    let mut done = object;
+    done["status"]["aggregatedStatus"] =
+        json!([{"clusterName": "m0", "applied": true, "status": {"state": {"phase": "Completed"}}}]);
+    world.update_binding(Binding::parse_binding(&done).unwrap());
+    assert_eq!(verdict(&mut world).step, Step::Rest);
+}
