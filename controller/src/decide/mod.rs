@@ -20,6 +20,7 @@
 //! | [`policy_restart`] | which split jobs restart, or fail, as a whole since a copy restarted |
 //! | [`silent_copy`] | which Works Karmada is asked to apply again |
 //! | [`job_commands`], [`withdrawal`] | which jobs their users suspend, restart and end, and by which Command |
+//! | [`run_limits`] | which jobs are warned and ended since they ran for as long as they may |
 //! | [`hyper_jobs`] | which jobs and policies HyperJobs make, change and delete, and what these say of themselves |
 //! | [`ttl`] | which jobs that ended are deleted |
 //! | [`queue_lifecycle`] | which queues open and close |
@@ -57,6 +58,7 @@ pub(crate) mod refused_copy;
 mod release;
 mod requeue;
 pub(crate) mod resize;
+pub(crate) mod run_limits;
 mod silent_copy;
 mod stale_grant;
 mod ttl;
@@ -114,6 +116,7 @@ pub fn decide(controller: &mut Controller, now: Timestamp) -> Decisions {
     decisions.forged += forged;
     decisions.writes.extend(deadlines.stale.settle_grants(objects, jobs, now));
     decisions.writes.extend(deadlines.withdrawals.advance(objects, jobs, now));
+    decisions.writes.extend(deadlines.run_limits.advance(objects, jobs, now));
     decisions.writes.extend(deadlines.restarts.advance(objects, jobs, now));
     decisions.writes.extend(controller.commands.advance(&controller.objects, &controller.jobs, now));
     controller.release_jobs(&mut decisions);
@@ -326,6 +329,7 @@ impl Controller {
             deadlines.stale.next_due(),
             deadlines.forged.next_due(),
             deadlines.withdrawals.next_due(),
+            deadlines.run_limits.next_due(),
             self.expiries.next_due(),
             self.commands.next_due(),
             self.hyper_jobs.next_due(),
