@@ -5,7 +5,7 @@ use std::{fmt::Write as _, process::ExitCode};
 use caldera_controller::explain::{
     Basis, Explanation, InLine, Placed, Verdict, explain_job, explain_without_binding, find_binding,
 };
-use caldera_core::gang::WorkloadRef;
+use caldera_core::{gang::WorkloadRef, run_limit::RunTime};
 use caldera_crds::{karmada::work::ResourceBinding, workload::WorkloadKind};
 use caldera_runtime::{client::describe_error, clock::format_time};
 use kube::{Api, Client, api::DynamicObject};
@@ -229,6 +229,13 @@ fn write_facts(text: &mut String, answer: &Answer) {
     }
     if let Some(admission) = &job.admission {
         fact("Admitted", format!("queue {} for {}", admission.queue, admission.charged));
+    }
+    if let Some(limit) = &job.run_limit {
+        let end = match (&limit.ends, limit.left_seconds) {
+            (Some(ends), Some(left)) => format!("is ended at {ends}, in {}", format_duration(left)),
+            _ => "from its release on, then it is ended".to_owned(),
+        };
+        fact("May run", format!("{}, {end}", RunTime(limit.seconds)));
     }
     if let Some(at) = &job.placed_at {
         fact("Placed", format!("last at {at}"));

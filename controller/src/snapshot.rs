@@ -15,6 +15,7 @@ use caldera_core::{
 use crate::{
     decide::{
         Controller,
+        assess::{estimate_end, estimate_run},
         jobs::{JobPhase, JobState},
     },
     observe::Binding,
@@ -50,7 +51,7 @@ pub struct Job {
     pub began: Option<i64>,
     /// It is in clusters.
     pub placed: bool,
-    /// Seconds that it runs at most, if it says so.
+    /// Seconds that it runs at most, if it says so, or is ended then.
     pub run_for: Option<i64>,
     /// What it asks for.
     pub gang: Arc<Gang>,
@@ -86,15 +87,20 @@ fn read_job(controller: &Controller, binding: &Binding, state: &JobState) -> Opt
         JobPhase::Holding { .. } | JobPhase::Blocked(_) | JobPhase::OutOfScope => return None,
     };
     let workload = objects.workload_of(binding)?;
+    let began = workload.progress.started.or(binding.scheduled).filter(|_| placed);
+    let run_for = match began {
+        Some(began) => estimate_end(binding, workload, began).map(|end| end.saturating_sub(began)),
+        None => estimate_run(objects, workload),
+    };
     Some(Job {
         name: binding.key.to_string(),
         workload: (*binding.workload).clone(),
         queue: objects.queue_of(binding)?.clone(),
         priority: objects.priority_of(&workload.class),
         created: binding.created,
-        began: workload.progress.started.or(binding.scheduled).filter(|_| placed),
+        began,
         placed,
-        run_for: workload.run_for,
+        run_for,
         gang: workload.gang.as_ref().ok()?.clone(),
         binding: binding.placement.clone()?,
         whole: workload.kind.has_tasks(),

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize, de::Error as _};
 use crate::{
     gang::{Gang, QueueName, SOLE_TASK, TaskName},
     resources::Resources,
+    run_limit::RunLimit,
 };
 
 /// An admission. All amounts are for every copy together.
@@ -31,6 +32,9 @@ pub struct Admission {
     pub tasks: BTreeMap<TaskName, u32>,
     /// What the queue is charged until the job is placed: all copies.
     pub charged: Resources,
+    /// How long this run may take. Not where nothing limits it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunLimit>,
 }
 
 impl Admission {
@@ -49,11 +53,14 @@ impl Admission {
     ///
     /// # Errors
     /// If the text is not an admission: then there is none. One of less than nothing is none: it would give the quota
-    /// away that others hold.
+    /// away that others hold. Nor is one for no time.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
         let record: Self = serde_json::from_str(text)?;
         if record.charged.iter().any(|(_, amount)| amount.is_negative()) {
             return Err(serde_json::Error::custom("it charges less than nothing"));
+        }
+        if record.run.is_some_and(|run| run.seconds < 1) {
+            return Err(serde_json::Error::custom("its run may take no time"));
         }
         Ok(record)
     }
@@ -90,6 +97,7 @@ mod tests {
             copies: 2,
             tasks: [("worker".into(), 3)].into(),
             charged: [("cpu", Quantity::from_milli(1500))].into_iter().collect(),
+            run: None,
         };
         let text = record.to_json();
         assert_eq!(text, r#"{"queue":"ml","priority":7,"copies":2,"tasks":{"worker":3},"charged":{"cpu":"1500m"}}"#);
@@ -99,6 +107,12 @@ mod tests {
         let nested = Admission { above: vec!["research".into(), "company".into()], ..record.clone() };
         assert!(nested.to_json().starts_with(r#"{"queue":"ml","above":["research","company"],"priority":7,"#));
         assert_eq!(Admission::parse(&nested.to_json()).unwrap(), nested);
+        let limited = Admission { run: Some(RunLimit { from: 1_000.into(), seconds: 60 }), ..record.clone() };
+        assert!(limited.to_json().ends_with(r#","run":{"from":1000,"seconds":60}}"#), "{}", limited.to_json());
+        assert_eq!(Admission::parse(&limited.to_json()).unwrap(), limited);
+        for wrong in ["0", "-1", "1.5", "\"60\"", "9223372036854775808", "null"] {
+            assert!(Admission::parse(&limited.to_json().replace("60", wrong)).is_err(), "a run of {wrong} s");
+        }
         assert_eq!(["worker", SOLE_TASK, "other"].map(|task| record.pods_of(&task.into())), [3, 3, 0]);
     }
 }

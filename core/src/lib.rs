@@ -18,6 +18,7 @@ pub mod quantity;
 pub mod queue;
 pub mod reason;
 pub mod resources;
+pub mod run_limit;
 pub mod split;
 pub mod status;
 pub mod task_topology;

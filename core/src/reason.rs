@@ -148,6 +148,15 @@ pub enum Reason {
         /// The most.
         limit: Quantity,
     },
+    /// It asks to run for longer than the queue, or one above it, allows.
+    ExceedsMaxRunTime {
+        /// The job's queue.
+        queue: QueueName,
+        /// The queue that says so: this one, or one above it.
+        by: QueueName,
+        /// Seconds that it asks for, and the most; `None` where what the queue says can not be read.
+        asked: Option<(i64, i64)>,
+    },
     /// The user holds it (annotation).
     OnHold {
         /// The annotation.
@@ -164,6 +173,11 @@ pub enum Reason {
     Ending {
         /// As what.
         phase: &'static str,
+    },
+    /// It ran for as long as it may, and was ended: it does not start again.
+    RunTimeExceeded {
+        /// For how long it ran.
+        detail: String,
     },
     /// A quantity or a minimum that it asks for is not valid.
     Invalid {
@@ -378,6 +392,9 @@ impl Reason {
     /// The token of [`Reason::NamespaceNotSelected`].
     pub const NAMESPACE_NOT_SELECTED: &str = "NamespaceNotSelected";
 
+    /// The token of [`Reason::RunTimeExceeded`].
+    pub const RUN_TIME_EXCEEDED: &str = "RunTimeExceeded";
+
     /// One CamelCase word.
     #[must_use]
     pub const fn token(&self) -> &'static str {
@@ -390,10 +407,12 @@ impl Reason {
             },
             Self::NamespaceNotSelected { .. } => Self::NAMESPACE_NOT_SELECTED,
             Self::ExceedsLargestJob { .. } => "ExceedsMaxJob",
+            Self::ExceedsMaxRunTime { .. } => "ExceedsMaxRunTime",
             Self::OnHold { .. } => "OnHold",
             Self::Suspended => "Suspended",
             Self::SuspendedByUser { .. } => "SuspendedByUser",
             Self::Ending { .. } => "Ending",
+            Self::RunTimeExceeded { .. } => Self::RUN_TIME_EXCEEDED,
             Self::Invalid { .. } => "InvalidDemand",
             Self::NoWorkload => "WorkloadNotFound",
             Self::Deleting => "Deleting",
@@ -425,8 +444,9 @@ impl Reason {
 
     /// Tokens of what can not be admitted until somebody changes the job, its queue or the fleet. A hold and a
     /// suspension are not among them: their users wanted them.
-    pub const UNSATISFIABLE: [&str; 11] = [
+    pub const UNSATISFIABLE: [&str; 12] = [
         "ExceedsMaxJob",
+        "ExceedsMaxRunTime",
         "ExceedsCapability",
         "ExceedsFleet",
         "NeverFits",
@@ -460,6 +480,7 @@ impl Reason {
                 Self::OnHold { .. }
                     | Self::Suspended
                     | Self::SuspendedByUser { .. }
+                    | Self::RunTimeExceeded { .. }
                     | Self::NotGated
                     | Self::OverRecord { .. }
             )

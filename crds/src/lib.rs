@@ -15,6 +15,7 @@ pub mod job_admission;
 pub mod karmada;
 pub mod largest_job;
 pub mod links;
+pub mod longest_run;
 pub mod manifests;
 pub mod names;
 pub mod object;

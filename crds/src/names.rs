@@ -51,6 +51,10 @@ pub mod caldera {
     pub const MAX_RUNNING_JOBS_PER_NAMESPACE: &str = "caldera.dev/max-running-jobs-per-namespace";
     /// On a Queue: the largest job that it and those below it take, as `cpu=64,nvidia.com/gpu=8`.
     pub const MAX_JOB: &str = "caldera.dev/max-job";
+    /// On a workload and on a Queue: how long one run of a job may take from its release on, as a Go duration (`4h`).
+    /// Then it is ended. Of a Queue it is the most for each job in it and in those below it, and counts for those that
+    /// say nothing. What it says when a run begins counts for that run.
+    pub const MAX_RUN_TIME: &str = "caldera.dev/max-run-time";
     /// On a Queue: `true` makes the jobs in it and in those below it preemptable, whatever they say themselves.
     pub const ALL_JOBS_PREEMPTABLE: &str = "caldera.dev/all-jobs-preemptable";
     /// On a Cluster: the time (RFC 3339) at which its admin says that nothing runs there any more, and nothing will. It

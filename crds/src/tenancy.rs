@@ -21,8 +21,9 @@ use serde_json::Value;
 
 use crate::{
     largest_job::LargestJob,
+    longest_run::LongestRun,
     names::caldera::{
-        ALL_JOBS_PREEMPTABLE, DEFAULT_QUEUE, MAX_JOB, MAX_RUNNING_JOBS, MAX_RUNNING_JOBS_PER_NAMESPACE,
+        ALL_JOBS_PREEMPTABLE, DEFAULT_QUEUE, MAX_JOB, MAX_RUN_TIME, MAX_RUNNING_JOBS, MAX_RUNNING_JOBS_PER_NAMESPACE,
         MAX_WAITING_JOBS, MAX_WAITING_JOBS_PER_NAMESPACE, NAMESPACE_OPT_IN, NAMESPACE_OPT_IN_VALUE, NAMESPACE_SELECTOR,
     },
     object::annotation_of,
@@ -119,9 +120,11 @@ pub(crate) fn list_unreadable(queue: &Value) -> Vec<(&'static str, String)> {
     let running = unreadable_running_limits(|name| annotation_of(queue, name));
     let largest = LargestJob::of_queue(queue);
     let largest = largest.and_then(|largest| Some((MAX_JOB, largest.problem()?.to_owned())));
+    let longest = LongestRun::of_queue(queue);
+    let longest = longest.and_then(|longest| Some((MAX_RUN_TIME, longest.problem()?.to_owned())));
     let preemptable = annotation_of(queue, ALL_JOBS_PREEMPTABLE).filter(|text| !matches!(*text, "true" | "false"));
     let preemptable = preemptable.map(|text| (ALL_JOBS_PREEMPTABLE, format!("{text:?} is neither true nor false")));
-    selector.into_iter().chain(counts).chain(running).chain(largest).chain(preemptable).collect()
+    selector.into_iter().chain(counts).chain(running).chain(largest).chain(longest).chain(preemptable).collect()
 }
 
 /// Whether a Queue says that its jobs are preemptable whatever they say themselves ([`ALL_JOBS_PREEMPTABLE`]). It holds

@@ -13,7 +13,7 @@ use crate::{
         namespace_access::{find_default_queue, refuse_namespace},
         protected_fields::{refuse_forged_binding, refuse_forged_work},
         queue::{default_queue_review, validate_queue},
-        queue_limits::{refuse_too_large, warn_of_eviction},
+        queue_limits::{refuse_too_large, refuse_too_long, warn_of_eviction},
         verdict::Verdict,
         waiting_limits::refuse_over_limit,
         work_copy::{ReviewedWork, rewrite_work},
@@ -60,6 +60,7 @@ fn review_job(request: &ReviewRequest<'_, Value>, snapshot: Snapshot<'_>) -> Ver
     match validate_job(request, snapshot.cache) {
         Verdict::Allow { patch, mut warnings } => refuse_namespace(request, snapshot)
             .or_else(|| refuse_too_large(request, snapshot.cache))
+            .or_else(|| refuse_too_long(request, snapshot.cache))
             .or_else(|| refuse_over_limit(request, snapshot.cache))
             .unwrap_or_else(|| {
                 let job = request.object.as_ref().filter(|_| request.is_create());

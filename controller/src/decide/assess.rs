@@ -33,7 +33,9 @@ pub(crate) fn assess_now(
     let state = assess_binding(binding, workload, context, |name| objects.priority_of(name));
     let job = match state {
         BindingState::Pending(mut job) => {
-            Arc::make_mut(&mut job.ask).counted = objects.count_as(&job.queue, &binding.key.namespace);
+            let ask = Arc::make_mut(&mut job.ask);
+            ask.counted = objects.count_as(&job.queue, &binding.key.namespace);
+            ask.run_for = workload.and_then(|workload| estimate_run(objects, workload));
             job
         }
         // What runs runs on, and gets no more of a queue that does not take its namespace any more.
@@ -47,6 +49,7 @@ pub(crate) fn assess_now(
     };
     let refusal = objects.refuse_namespace(&job.queue, &binding.key.namespace);
     let refusal = refusal.or_else(|| objects.refuse_size(&job.queue, || demand_of(workload, context.copies)));
+    let refusal = refusal.or_else(|| objects.refuse_run_time(&job.queue, workload?));
     if let Some(refusal) = refusal {
         return BindingState::Blocked(refusal);
     }
@@ -62,6 +65,19 @@ pub(crate) fn assess_now(
         // Nothing is reserved for it of what was taken from it for another.
         Some(reason) => BindingState::Blocked(reason),
     }
+}
+
+/// Seconds that a workload which waits will run at most: as it says, or until it is ended.
+pub(crate) fn estimate_run(objects: &Objects, workload: &Workload) -> Option<i64> {
+    workload.run_for.into_iter().chain(objects.find_max_run_time(workload)).min()
+}
+
+/// When a binding that holds quota will have ended, in seconds since 1970: as its workload says, which began then, or
+/// when its run is ended.
+pub(crate) fn estimate_end(binding: &Binding, workload: &Workload, began: i64) -> Option<i64> {
+    let said = workload.run_for.map(|run_for| began.saturating_add(run_for));
+    let limit = binding.admission.as_ref().and_then(|record| record.run);
+    said.into_iter().chain(limit.map(|run| run.ends_at().as_seconds())).min()
 }
 
 /// What all its pods and copies ask for.

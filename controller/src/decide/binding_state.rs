@@ -21,6 +21,7 @@ use caldera_crds::{binding::Gate, names::caldera::HOLD, workload::WorkloadKind};
 use super::{
     refused_copy::describe_refusals,
     resize::{Resize, Wanted, decide_resize, needs_more},
+    run_limits::find_exceeded,
 };
 use crate::observe::{Binding, Workload, fingerprint};
 
@@ -132,6 +133,9 @@ fn find_blocker(binding: &Binding, workload: Option<&Workload>) -> Option<Reason
     }
     if binding.gate != Some(Gate::Closed) {
         return Some(if binding.suspended { Reason::Suspended } else { Reason::NotGated });
+    }
+    if let Some(detail) = find_exceeded(binding) {
+        return Some(Reason::RunTimeExceeded { detail: detail.to_owned() });
     }
     if let Some(phase) = workload.end_as {
         return Some(Reason::Ending { phase });

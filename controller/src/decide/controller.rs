@@ -21,7 +21,7 @@ use std::{
 
 use super::{
     admission_events::AdmissionEvents,
-    assess::assess_now,
+    assess::{assess_now, estimate_end},
     capacity::FleetCapacity,
     ended_jobs::EndedJobs,
     eviction_wait::{describe_eviction, forgotten_at},
@@ -40,6 +40,7 @@ use super::{
     queue_lifecycle::QueueLifecycle,
     queue_numbers::QueueNumbersWrites,
     refused_copy::RefusedCopies,
+    run_limits::RunLimits,
     silent_copy::SilentCopies,
     stale_grant::StaleGrants,
     ttl::Expiries,
@@ -62,6 +63,7 @@ pub(crate) struct BindingDeadlines {
     pub(crate) stale: StaleGrants,
     pub(crate) forged: ForgedRecords,
     pub(crate) withdrawals: Withdrawals,
+    pub(crate) run_limits: RunLimits,
     pub(crate) refused: RefusedCopies,
     pub(crate) silent: SilentCopies,
     pub(crate) restarts: PolicyRestarts,
@@ -322,6 +324,7 @@ impl Controller {
         self.deadlines.stale.forget(key);
         self.deadlines.forged.forget(key);
         self.deadlines.withdrawals.forget(key);
+        self.deadlines.run_limits.forget(key);
         self.deadlines.refused.forget(key);
         self.deadlines.silent.forget(key);
         self.deadlines.restarts.forget(key);
@@ -359,13 +362,13 @@ impl Controller {
         if let Some(at) = self.preemption.observe_eviction(binding, now) {
             jobs.retry_at(at, key);
         }
-        let fault = jobs.judge_record(objects, capacity, binding);
+        let fault = jobs.judge_record(objects, capacity, binding, now);
         self.deadlines.forged.observe_binding(binding, fault, now);
         let state = assess_now(objects, jobs, capacity, binding, now);
         let workload = objects.workloads.get(&binding.workload);
         // One that was released and does not run yet is taken to begin now.
         let began = workload.and_then(|workload| workload.progress.started).unwrap_or(now.as_second());
-        let ends = workload.and_then(|workload| workload.run_for).map(|run_for| began.saturating_add(run_for));
+        let ends = workload.and_then(|workload| estimate_end(binding, workload, began));
         // Of what is taken away nothing is cut, granted anew or asked for. Nor is a stale grant cut: that would grant
         // the rest under our lease, and nobody asked whether it is within a limit.
         let is_unplaced = binding.clusters.is_empty() && binding.epoch.as_deref() != jobs.epoch.as_deref();
@@ -393,6 +396,7 @@ impl Controller {
         deadlines.placement.observe_phase(key, Some(&state.phase), now);
         deadlines.start.observe_binding(binding, workload, stage, now);
         deadlines.withdrawals.observe_binding(binding, workload, &state.phase, now);
+        deadlines.run_limits.observe_binding(binding, workload, &state.phase, now);
         deadlines.refused.observe_binding(binding, workload, stage, now);
         deadlines.silent.observe_binding(binding, stage, now);
         deadlines.restarts.observe_binding(binding, workload, stage, now);

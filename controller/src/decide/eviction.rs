@@ -30,6 +30,8 @@ pub(crate) const RESTARTED: &str = "Restarted";
 pub(crate) const POLICY_RESTARTED: &str = "RestartedByPolicy";
 /// Event, and reason of an eviction record: the user ended the job for good, and its copies are deleted.
 pub(crate) const ENDED: &str = "Ended";
+/// Event, and reason of an eviction record: the job ran for as long as it may; it is ended and does not start again.
+pub(crate) const RUN_TIME_EXCEEDED: &str = "RunTimeExceeded";
 /// Event, and reason of an eviction record: a member refused its copy for good, and the job goes elsewhere.
 pub(crate) const COPY_REFUSED: &str = "CopyRefused";
 /// The first backoff, and the longest, in seconds.
@@ -119,6 +121,12 @@ pub(crate) fn describe_requeue(record: &EvictionRecord) -> Option<(EventType, St
         SUSPENDED | ENDED => {
             Some((EventType::Normal, format!("{said}; its copies are deleted and its quota is free for others")))
         }
+        RUN_TIME_EXCEEDED => Some((
+            EventType::Warning,
+            format!(
+                "{said}; its copies are deleted, its quota is free for others, and it does not start again by itself"
+            ),
+        )),
         POLICY_RESTARTED => Some((EventType::Warning, said.clone())),
         COPY_REFUSED => Some((EventType::Warning, format!("{said}; withdrawn from all clusters"))),
         MEMBER_LOST => Some((
@@ -143,7 +151,8 @@ pub(super) fn requeue_cause(record: &EvictionRecord) -> Option<RequeueCause> {
         QUEUE_CHANGED => Some(RequeueCause::Moved),
         // Who is ended and has the annotation taken away is back.
         SUSPENDED | ENDED => Some(RequeueCause::Suspended),
-        RESTARTED => Some(RequeueCause::Restarted),
+        // Who was ended by a limit and is there again was submitted anew.
+        RESTARTED | RUN_TIME_EXCEEDED => Some(RequeueCause::Restarted),
         POLICY_RESTARTED => Some(RequeueCause::RestartedByPolicy),
         COPY_REFUSED => Some(RequeueCause::CopyRefused),
         MEMBER_LOST => Some(RequeueCause::MemberLost),

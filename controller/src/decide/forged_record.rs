@@ -6,7 +6,9 @@
 //! had it, see ADR 4); or if it names another queue than its workload. Clusters are forged without a record on a
 //! gated binding, and beyond the record if nobody cut that. A grant of another lease of which nothing is placed is a
 //! stale grant, not a forged one. A record that is smaller than the one before, and of the same lease, harms nobody,
-//! unless clusters for more pods come with it. A gate that was there counts although somebody took it off.
+//! unless clusters for more pods come with it. A gate that was there counts although somebody took it off. How long a
+//! run may take is part of the record: one that goes on in its clusters keeps when it began, and gets no more time,
+//! whatever lease its record names; and none begins later than now.
 //!
 //! A record that nothing can be held against is charged as it is: a list of jobs may be older than one of bindings, and
 //! the scheduler may place it at any time. If its workload is not there a minute later, and nothing is placed, it is
@@ -38,6 +40,8 @@ use crate::{
 const AGAIN: SignedDuration = SignedDuration::from_secs(5);
 /// A record of a later lease than ours: by then a replica that lost the lease has noticed, and decides no more.
 const OVERTAKEN: SignedDuration = SignedDuration::from_secs(60);
+/// Clocks of two replicas differ by less.
+const CLOCKS: i64 = 60;
 /// A granted job that is not seen: by then every list and every watch has caught up.
 const UNSEEN: SignedDuration = SignedDuration::from_secs(60);
 
@@ -58,6 +62,8 @@ pub(crate) enum RecordFault {
     PlacedWithoutRecord,
     /// It has clusters for more pods than were granted.
     PlacedBeyondRecord,
+    /// Its run is said to begin later than now, and so to end later than it may.
+    BeginsLater,
     /// It is placed nowhere, and its workload is not there, or asks for nothing that one can read.
     NoWorkload,
 }
@@ -73,7 +79,8 @@ impl RecordFault {
             | Self::QueueChanged
             | Self::Unreadable
             | Self::PlacedWithoutRecord
-            | Self::PlacedBeyondRecord => None,
+            | Self::PlacedBeyondRecord
+            | Self::BeginsLater => None,
         }
     }
 
@@ -87,7 +94,8 @@ impl RecordFault {
             | Self::OtherQueue
             | Self::Unreadable
             | Self::PlacedWithoutRecord
-            | Self::PlacedBeyondRecord => FORGED_RECORD,
+            | Self::PlacedBeyondRecord
+            | Self::BeginsLater => FORGED_RECORD,
         }
     }
 }
@@ -188,7 +196,10 @@ impl GrantHistory {
         // What is placed was placed by a record that was believed.
         let was_believed = self.fault.is_none() && !self.is_stale;
         let waits = binding.clusters.is_empty()
-            || before.as_ref().is_some_and(|before| was_believed && placed <= count_granted(&before.admission));
+            || before.as_ref().is_some_and(|before| {
+                let goes_on = is_same_run(&now.admission, &before.admission);
+                was_believed && goes_on && placed <= count_granted(&before.admission)
+            });
         // Each life of a holder has a lease of its own: nothing was granted under it before the first list.
         let is_listed = is_first && !(epoch.is_some() && of_this_lease);
         let is_known = is_listed || is_ours || (self.fault.is_none() && is_less && !spreads);
@@ -214,6 +225,13 @@ impl GrantHistory {
             return None;
         }
         Some(if self.named_queue { RecordFault::QueueChanged } else { RecordFault::OtherQueue })
+    }
+
+    /// Whether a record that we did not write says that its run begins later.
+    fn begins_later(&self, now: Timestamp) -> bool {
+        let latest = now.as_second().saturating_add(CLOCKS);
+        let run = self.seen.as_ref().filter(|seen| self.sent.as_ref() != Some(seen));
+        run.and_then(|seen| seen.admission.run).is_some_and(|run| run.from.as_seconds() > latest)
     }
 
     /// What the workload can ask for at most. While its record stands that does not fall: it may be scaled up again
@@ -247,6 +265,7 @@ impl Jobs {
         objects: &Objects,
         capacity: &FleetCapacity,
         binding: &Binding,
+        now: Timestamp,
     ) -> Option<RecordFault> {
         let (epoch, in_first_list) = (self.epoch.clone(), self.in_first_list);
         let history = &mut self.states.get_mut(&binding.key)?.grant;
@@ -266,6 +285,7 @@ impl Jobs {
             None | Some(RecordFault::NotGrantedByUs) => workload
                 .and_then(|workload| history.hold_against(binding, workload))
                 .or(fault)
+                .or(history.begins_later(now).then_some(RecordFault::BeginsLater))
                 .or(unseen.then_some(RecordFault::NoWorkload)),
             known => known,
         }
@@ -351,6 +371,7 @@ fn describe_fault(fault: RecordFault, binding: &Binding, workload: Option<&Workl
             let (placed, granted) = (count_placed(binding), record.map_or(0, |record| count_granted(record)));
             format!("it was given clusters for {placed} pods, and {granted} are admitted")
         }
+        RecordFault::BeginsLater => "its run is said to begin later than now".to_owned(),
         RecordFault::NoWorkload => "it is admitted, and its workload is not there".to_owned(),
     }
 }
@@ -370,12 +391,22 @@ fn count_placed(binding: &Binding) -> u64 {
     told.max(tasks.fold(0_u64, |sum, share| sum.saturating_add(u64::from(share.replicas))))
 }
 
-/// Whether a record grants no more than another one.
+/// Whether a record grants no more than another one: neither pods nor time.
 fn is_within(record: &Admission, other: &Admission) -> bool {
     record.queue == other.queue
         && record.copies <= other.copies
         && record.charged.fits_in(&other.charged)
         && record.tasks.iter().all(|(task, pods)| *pods <= other.pods_of(task))
+        && is_same_run(record, other)
+}
+
+/// Whether a record is of the same run as another one, and lets it take no longer.
+fn is_same_run(record: &Admission, other: &Admission) -> bool {
+    match (record.run, other.run) {
+        (Some(run), Some(other)) => run.is_within(other),
+        (None, None) => true,
+        (None, Some(_)) | (Some(_), None) => false,
+    }
 }
 
 /// How often the lease had changed hands. An epoch that says nothing is of no lease of ours.

@@ -21,6 +21,7 @@ use caldera_core::{
     gang::QueueName,
     queue::{Engine, Job, JobId, Release, ledger::AdmissionStage},
     reason::Reason,
+    run_limit::RunLimit,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -361,10 +362,16 @@ impl Jobs {
     }
 
     /// What a release of the engine makes us write: the job's record, or a larger one where the release is an increase.
-    pub(crate) fn assume_release(&mut self, binding: &Binding, release: Release) -> Option<Decision> {
+    /// `run` is the limit of a run that begins now: one that goes on with more keeps its own.
+    pub(crate) fn assume_release(
+        &mut self,
+        binding: &Binding,
+        release: Release,
+        run: Option<RunLimit>,
+    ) -> Option<Decision> {
         let increase = self.states.get(&binding.key)?.increase_named(&release.id);
         let Some(kind) = increase.map(|increase| increase.kind) else {
-            return self.assume_record(binding, release.admission, false);
+            return self.assume_record(binding, Admission { run, ..release.admission }, false);
         };
         let record = add_grant(binding.admission.as_deref()?, kind, &release.admission);
         self.assume_record(binding, record, true)

@@ -21,6 +21,7 @@
 //! | [`policy_restart`] | which split jobs restart, or fail, as a whole since a copy restarted |
 //! | [`silent_copy`] | which Works Karmada is asked to apply again |
 //! | [`job_commands`], [`withdrawal`] | which jobs their users suspend, restart and end, and by which Command |
+//! | [`run_limits`] | which jobs are warned and ended since they ran for as long as they may |
 //! | [`hyper_jobs`] | which jobs and policies HyperJobs make, change and delete, and what these say of themselves |
 //! | [`batch_job_pods`] | how many pods of a batch Job are on nodes |
 //! | [`ttl`] | which jobs that ended are deleted |
@@ -63,6 +64,7 @@ mod refresh_budget;
 pub(crate) mod refused_copy;
 mod release;
 pub(crate) mod resize;
+pub(crate) mod run_limits;
 mod silent_copy;
 mod stale_grant;
 mod ttl;
@@ -120,6 +122,7 @@ pub fn decide(controller: &mut Controller, now: Timestamp) -> Decisions {
     decisions.forged += forged;
     decisions.writes.extend(deadlines.stale.settle_grants(objects, jobs, now));
     decisions.writes.extend(deadlines.withdrawals.advance(objects, jobs, now));
+    decisions.writes.extend(deadlines.run_limits.advance(objects, jobs, now));
     decisions.writes.extend(deadlines.restarts.advance(objects, jobs, now));
     decisions.writes.extend(controller.commands.advance(&controller.objects, &controller.jobs, now));
     controller.release_jobs(&mut decisions);
@@ -339,6 +342,7 @@ impl Controller {
             deadlines.stale.next_due(),
             deadlines.forged.next_due(),
             deadlines.withdrawals.next_due(),
+            deadlines.run_limits.next_due(),
             self.expiries.next_due(),
             self.commands.next_due(),
             self.hyper_jobs.next_due(),

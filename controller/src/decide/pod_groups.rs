@@ -29,6 +29,7 @@ use super::{
     pod_group_status::{describe_binding, describe_details, describe_unknown_class},
     preemption::Preemption,
     refresh_budget::RefreshBudget,
+    run_limits::describe_limit,
 };
 use crate::{
     observe::{Key, Objects, PodGroupStatus, fingerprint},
@@ -256,13 +257,18 @@ impl PodGroupWrites {
         let same_reason = there.filter(|group| group.status.reason == reason.token());
         let since = same_reason.map(|group| group.status.since.clone()).filter(|since| !since.is_empty());
         let details = describe_details(objects, jobs, preemption, binding, state, workload);
+        // That it has a limit is no news to be told at once.
+        let limit = describe_limit(binding, stage).map_or(String::new(), |limit| format!("; {limit}"));
+        let told = format!("{details}{limit}");
         let status =
-            pod_group::build_status(workload, stage, &reason, &details, since.unwrap_or_else(|| format_time(now)));
+            pod_group::build_status(workload, stage, &reason, &told, since.unwrap_or_else(|| format_time(now)));
         let spec = (!only_reason).then(|| pod_group::build_spec(workload, |class| objects.priority_of(class)));
         let print = spec.as_ref().map_or(written.spec_written, fingerprint);
         let event = |kind, reason: &str, message| Decision::event_on_workload(workload, kind, reason, message);
         let mut events = Vec::new();
-        if reason.needs_user_action() && same_reason.is_none() {
+        // Who was ended by a limit was told so then.
+        let was_told = matches!(reason, Reason::RunTimeExceeded { .. });
+        if reason.needs_user_action() && same_reason.is_none() && !was_told {
             events.push(event(EventType::Warning, reason.token(), reason.to_string()));
         }
         // It waits on, for another reason than before.

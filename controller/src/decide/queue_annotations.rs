@@ -18,8 +18,9 @@ use caldera_core::{
 };
 use caldera_crds::{
     largest_job::LargestJob,
+    longest_run::LongestRun,
     names::{
-        caldera::{MAX_JOB, NAMESPACE_SELECTOR},
+        caldera::{MAX_JOB, MAX_RUN_TIME, NAMESPACE_SELECTOR},
         volcano::ROOT_QUEUE,
     },
     tenancy::NamespaceSelector,
@@ -247,7 +248,10 @@ fn list_faults(engine: &Engine, counts: &PhaseCounts, queue: &QueueFacts) -> Vec
     });
     let largest = queue.largest_job.as_ref().and_then(LargestJob::problem);
     let largest = largest.map(|problem| same(format!("metadata.annotations[{MAX_JOB}]: {problem}: it takes no job")));
+    let longest = queue.longest_run.as_ref().and_then(LongestRun::problem);
+    let longest =
+        longest.map(|problem| same(format!("metadata.annotations[{MAX_RUN_TIME}]: {problem}: it takes no job")));
     let amounts = engine.queue_faults(name);
     let amounts = amounts.iter().map(|fault| (format!("{:?}", fault.subject()), fault.to_string()));
-    problem.map(same).into_iter().chain(wrong).chain(selector).chain(largest).chain(amounts).collect()
+    problem.map(same).into_iter().chain(wrong).chain(selector).chain(largest).chain(longest).chain(amounts).collect()
 }

@@ -120,7 +120,8 @@ pub(crate) fn release_admissible_jobs(
         let Some(release) = engine.release_next_in(&mut clusters) else { break };
         let found = clusters.found;
         let Some(binding) = jobs.keys.get(&release.id).and_then(|key| objects.bindings.get(key)) else { continue };
-        let Some(decision) = jobs.assume_release(binding, release) else { continue };
+        let run = objects.workload_of(binding).and_then(|workload| objects.limit_run(workload, now));
+        let Some(decision) = jobs.assume_release(binding, release, run) else { continue };
         jobs.changed = true;
         let gang = objects.workloads.get(&binding.workload).and_then(|workload| workload.gang.as_ref().ok());
         if let (Some(gang), Some(place)) = (gang, found) {

@@ -12,6 +12,9 @@
 //!
 //! A grant of a *later* lease says that this replica lost its own and has not noticed yet: deciding about it would only
 //! undo what the new holder does, and be undone. It is left alone until a replica that lost its lease has stopped.
+//!
+//! The run of a grant of which nothing is placed begins when it is granted anew, with the limit of then: whatever its
+//! record says.
 
 use std::{
     cmp::Reverse,
@@ -116,7 +119,8 @@ impl StaleGrants {
             };
             let is_understated = binding.clusters.is_empty() && is_understated(objects, binding, record);
             if !is_understated && !exceeds(&BTreeMap::new()) {
-                decisions.extend(jobs.assume_record(binding, record.clone(), true));
+                let anew = limit_anew(objects, binding, record, now);
+                decisions.extend(jobs.assume_record(binding, anew, true));
                 continue;
             }
             let is_beyond = exceeds(&taken);
@@ -141,6 +145,13 @@ impl StaleGrants {
         }
         decisions
     }
+}
+
+/// The record with the limit that counts where it is granted anew.
+fn limit_anew(objects: &Objects, binding: &Binding, record: &Admission, now: Timestamp) -> Admission {
+    let workload = objects.workload_of(binding).filter(|_| binding.clusters.is_empty());
+    let run = workload.map_or(record.run, |workload| objects.limit_run(workload, now));
+    Admission { run, ..record.clone() }
 }
 
 /// Whether what a record grants asks for more than it charges: then it is not granted anew as it is.

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     observe::{Binding, Key, Objects, Workload},
-    write::Decision,
+    write::{Decision, EndCause},
 };
 
 /// After a write that may have failed.
@@ -95,7 +95,10 @@ impl Withdrawals {
                     key: Key::new(&workload.reference.namespace, &workload.reference.name),
                     resource_version: Arc::clone(&workload.resource_version),
                     phase,
-                    is_max_retry_reached: phase == "Failed" && binding.restarts() >= workload.max_retry,
+                    cause: match phase {
+                        "Failed" if binding.restarts() >= workload.max_retry => EndCause::MaxRetry,
+                        _ => EndCause::User,
+                    },
                 }),
                 (WithdrawalStep::End, None) => {}
             }

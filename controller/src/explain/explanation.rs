@@ -95,6 +95,8 @@ pub struct Explanation {
     pub placed: Vec<Placed>,
     /// When the scheduler last placed it, where the asker knows.
     pub placed_at: Option<String>,
+    /// How long its run may take, or its next one if it waits; `None` where nothing limits it, or nobody sees that.
+    pub run_limit: Option<RunLimitView>,
     /// How its pods are.
     pub pods: Pods,
     /// What its PodGroup says.
@@ -168,6 +170,18 @@ pub struct Placed {
     pub replicas: u32,
     /// Pods of each task, where there is a plan.
     pub tasks: BTreeMap<TaskName, u32>,
+}
+
+/// How long a run of a job may take.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunLimitView {
+    /// From its release on.
+    pub seconds: i64,
+    /// When it is ended, if it runs.
+    pub ends: Option<String>,
+    /// Until then; nothing is left of one that is being ended.
+    pub left_seconds: Option<i64>,
 }
 
 /// How a job's pods are.

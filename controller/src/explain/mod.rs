@@ -22,7 +22,7 @@ use jiff::Timestamp;
 pub(crate) use self::queues::list_amounts;
 pub use self::{
     clusters::ClusterView,
-    explanation::{Asks, Basis, Eta, Explanation, Placed, PodGroupReason, Pods, Reserved, Verdict},
+    explanation::{Asks, Basis, Eta, Explanation, Placed, PodGroupReason, Pods, Reserved, RunLimitView, Verdict},
     queues::{Amounts, Counts, InLine, PathQueue, QueueView, RunningLimit, list_queue, list_queues},
 };
 use crate::{
@@ -32,6 +32,7 @@ use crate::{
         decide,
         jobs::{JobPhase, JobState},
         pod_group_status::describe_unknown_class,
+        run_limits::{find_exceeded, find_limit, to_timestamp},
     },
     observe::{Binding, Key, ObjectKind, Workload},
     write::pod_group::{phase_of, pod_group_key},
@@ -105,6 +106,7 @@ pub fn explain_job(controller: &mut Controller, key: &Key, now: Timestamp) -> Op
     explanation.asks = ask.as_ref().map(Asks::from);
     explanation.admission = binding.admission.as_deref().cloned();
     explanation.placed = list_placed(binding);
+    explanation.run_limit = find_run_limit(controller, binding, state, now);
     if let Some(queue) = controller.objects.queue_of(binding).filter(|_| answer.verdict != Verdict::NotQueued) {
         explanation.path = queues::list_path(controller, queue, explanation.asks.as_ref());
         explanation.queue = Some(queue.clone());
@@ -127,6 +129,8 @@ pub fn explain_job(controller: &mut Controller, key: &Key, now: Timestamp) -> Op
         explanation.notes.push(format!("the controller last wrote: {}", told.sentence));
     }
     explanation.notes.extend(controller.jobs.describe_increase(state));
+    let exceeded = find_exceeded(binding).filter(|_| answer.verdict == Verdict::Finished);
+    explanation.notes.extend(exceeded.map(str::to_owned));
     explanation.notes.extend(describe_evictions_for(controller, id, now));
     let others =
         controller.jobs.states.iter().filter(|(other, state)| *other != key && state.assumed.is_some()).count();
@@ -163,6 +167,7 @@ fn start_explanation(controller: &Controller, reference: WorkloadRef, workload: 
         admission: None,
         placed: Vec::new(),
         placed_at: None,
+        run_limit: None,
         pods: Pods {
             running: workload.map_or(0, Workload::running),
             succeeded: progress.succeeded,
@@ -275,6 +280,24 @@ fn list_placed(binding: &Binding) -> Vec<Placed> {
         tasks: tasks(cluster).unwrap_or_default(),
     };
     binding.clusters.iter().map(one).collect()
+}
+
+/// How long a job may run: as was granted, or as its queues say now. Who does not see them is told nothing.
+fn find_run_limit(
+    controller: &Controller,
+    binding: &Binding,
+    state: &JobState,
+    now: Timestamp,
+) -> Option<RunLimitView> {
+    if let Some(run) = find_limit(binding, state.stage()) {
+        let left = run.ends_at().as_seconds().saturating_sub(now.as_second()).max(0);
+        let ends = Some(format_time(to_timestamp(run.ends_at())));
+        return Some(RunLimitView { seconds: run.seconds, ends, left_seconds: Some(left) });
+    }
+    let workload = controller.objects.workload_of(binding)?;
+    let waits = state.stage().is_none() && find_exceeded(binding).is_none() && controller.is_complete();
+    let seconds = controller.objects.find_max_run_time(workload).filter(|_| waits)?;
+    Some(RunLimitView { seconds, ends: None, left_seconds: None })
 }
 
 fn find_reservation(controller: &Controller, id: &str) -> Option<Reserved> {

@@ -193,7 +193,8 @@ impl Objects {
         let state_of = |queue: &QueueFacts| (queue.state.clone(), queue.closed_by_parent, queue.spec.parent.clone());
         let state = known.is_none_or(|known| state_of(known) != state_of(&queue));
         let said = |queue: &QueueFacts| {
-            (queue.spec.clone(), queue.wrong.clone(), queue.namespaces.clone(), queue.largest_job.clone())
+            let of_jobs = (queue.namespaces.clone(), queue.largest_job.clone(), queue.longest_run.clone());
+            (queue.spec.clone(), queue.wrong.clone(), of_jobs)
         };
         let spec = known.is_none_or(|known| said(known) != said(&queue));
         let moved = known.is_none_or(|known| known.spec.parent != queue.spec.parent);

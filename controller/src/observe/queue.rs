@@ -12,8 +12,9 @@ use caldera_core::{
 };
 use caldera_crds::{
     largest_job::LargestJob,
+    longest_run::LongestRun,
     names::{
-        caldera::{ALL_JOBS_PREEMPTABLE, MAX_JOB, NAMESPACE_SELECTOR, PAUSED, QUEUE_STATUS},
+        caldera::{ALL_JOBS_PREEMPTABLE, MAX_JOB, MAX_RUN_TIME, NAMESPACE_SELECTOR, PAUSED, QUEUE_STATUS},
         volcano::{CLOSED_BY_PARENT, DEFAULT_QUEUE, ROOT_QUEUE},
     },
     placement,
@@ -50,6 +51,8 @@ pub struct QueueFacts {
     pub namespaces: Option<NamespaceSelector>,
     /// The largest job that it takes; any where it says nothing.
     pub largest_job: Option<LargestJob>,
+    /// How long its jobs run at most; any time where it says nothing.
+    pub longest_run: Option<LongestRun>,
     /// Its jobs are preemptable whatever they say.
     pub evicts_all_jobs: bool,
     /// Of the default queue: why nothing is released in the whole fleet, if so.
@@ -138,6 +141,7 @@ impl QueueFacts {
             wrong: [wrong, unread].concat(),
             namespaces: annotation(NAMESPACE_SELECTOR).map(NamespaceSelector::parse),
             largest_job: annotation(MAX_JOB).map(LargestJob::parse),
+            longest_run: annotation(MAX_RUN_TIME).map(LongestRun::parse),
             evicts_all_jobs: annotation(ALL_JOBS_PREEMPTABLE) == Some("true"),
             paused: annotation(PAUSED)
                 .filter(|_| object.metadata.name.as_deref() == Some(DEFAULT_QUEUE))
@@ -198,6 +202,7 @@ pub(super) struct Tenancy<'a> {
     namespaces: Option<&'a NamespaceSelector>,
     counts_namespaces: bool,
     largest_job: Option<&'a LargestJob>,
+    longest_run: Option<&'a LongestRun>,
 }
 
 impl<'a> Tenancy<'a> {
@@ -205,6 +210,7 @@ impl<'a> Tenancy<'a> {
         Self {
             namespaces: queue.namespaces.as_ref(),
             largest_job: queue.largest_job.as_ref(),
+            longest_run: queue.longest_run.as_ref(),
             counts_namespaces: queue.spec.running.of_namespace.is_some(),
         }
     }

@@ -1,13 +1,17 @@
-//! What queues say about the jobs of tenants: whose they take, how large one may be, how many run, which may be
-//! evicted.
+//! What queues say about the jobs of tenants: whose they take, how large one may be and how long one may run, how many
+//! run, which may be evicted.
 //!
 //! Rule: a job needs that its queue and each queue above it allow it ([`caldera_crds::tenancy`]); a queue that is not
 //! there says nothing, and neither does an object named as the root.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use caldera_core::{gang::QueueName, queue::Counted, reason::Reason, resources::Resources};
-use caldera_crds::names::volcano::ROOT_QUEUE;
+use caldera_core::{
+    gang::QueueName, queue::Counted, reason::Reason, resources::Resources, run_limit::RunLimit, time::EpochSeconds,
+};
+use caldera_crds::{longest_run::LongestRun, names::volcano::ROOT_QUEUE};
+
+use jiff::Timestamp;
 
 use super::{QueueFacts, Workload, objects::Objects};
 
@@ -49,6 +53,27 @@ impl Objects {
         limits.peek()?;
         let asked = asked();
         limits.find_map(|(by, largest)| largest.refuse(queue, by, &asked))
+    }
+
+    /// Why a queue does not take a job that is to run for as long as this one: it, or one above it, says so.
+    pub(crate) fn refuse_run_time(&self, queue: &QueueName, workload: &Workload) -> Option<Reason> {
+        self.list_queues_above(queue)
+            .into_iter()
+            .find_map(|(by, facts)| facts.longest_run.as_ref()?.refuse(queue, by, workload.max_run_time))
+    }
+
+    /// Seconds that a run of a workload may take if it begins now: the least of what it says, and of what its queue and
+    /// those above it say.
+    pub(crate) fn find_max_run_time(&self, workload: &Workload) -> Option<i64> {
+        let of_queues = self.list_queues_above(&workload.queue).into_iter();
+        let of_queues = of_queues.filter_map(|(_, facts)| facts.longest_run.as_ref().and_then(LongestRun::seconds));
+        of_queues.chain(workload.max_run_time).min()
+    }
+
+    /// The limit of a run of a workload that begins now.
+    pub(crate) fn limit_run(&self, workload: &Workload, now: Timestamp) -> Option<RunLimit> {
+        let seconds = self.find_max_run_time(workload)?;
+        Some(RunLimit { from: EpochSeconds::new(now.as_second()), seconds })
     }
 
     /// Whether a workload may be evicted, as it says, or as its queue or one above it says of all.

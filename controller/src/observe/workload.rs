@@ -42,6 +42,8 @@ pub struct Workload {
     pub sla_waiting_time: Option<i64>,
     /// Seconds that it runs at most, if it says so.
     pub run_for: Option<i64>,
+    /// Seconds after which a run of it is to be ended, if it says so.
+    pub max_run_time: Option<i64>,
     /// Seconds after its end when it is deleted, if it says so: of Volcano Jobs, which no other controller deletes.
     pub ttl: Option<i64>,
     /// The user holds it.
@@ -133,6 +135,7 @@ impl Workload {
             class: workload::priority_class_of(object).into(),
             sla_waiting_time: workload::sla_waiting_time(object),
             run_for: workload::running_estimate(object),
+            max_run_time: annotations::max_run_time(object),
             ttl: (kind == WorkloadKind::VolcanoJob)
                 .then(|| object["spec"]["ttlSecondsAfterFinished"].as_i64())
                 .flatten()

@@ -361,3 +361,35 @@ fn a_job_of_four_thousand_tasks_is_explained_at_once() {
         assert!(began.elapsed() < std::time::Duration::from_secs(30), "{:?}", began.elapsed());
     }
 }
+
+#[test]
+fn of_a_job_with_a_time_limit_it_is_said_how_long_it_may_run_and_what_is_left() {
+    let mut world = World::new(4);
+    world.patch("Queue", "q", &json!({"metadata": {"annotations": {"caldera.dev/max-run-time": "2m"}}}));
+    for name in ["runs", "waits"] {
+        world.job(name, "q", 4);
+        world.settle();
+    }
+    world.place("runs-job", 4);
+    world.phase("runs", "Running");
+    world.pass(40);
+    let limit = |world: &World, name: &str| json_of(&of(&mut listed(world), world, name))["runLimit"].clone();
+    let runs = limit(&world, "runs");
+    assert_eq!((&runs["seconds"], &runs["leftSeconds"]), (&json!(120), &json!(79)), "{runs}");
+    assert_eq!(limit(&world, "waits"), json!({"seconds": 120, "ends": null, "leftSeconds": null}));
+    world.pass(80);
+    let ended = of(&mut listed(&world), &world, "runs");
+    assert_eq!((ended.verdict, ended.token.as_str()), (Verdict::Blocked, "RunTimeExceeded"));
+    assert_eq!(ended.run_limit, None);
+    world.patch("ResourceBinding", "runs-job", &json!({"status": {"aggregatedStatus": null}}));
+    world.pass(2);
+    let ended = of(&mut listed(&world), &world, "runs");
+    assert_eq!((ended.verdict, ended.notes), (Verdict::Finished, vec!["it ran for 2m, as long as it may".to_owned()]));
+    // Who does not see queues.
+    let mut controller = Controller::default();
+    for kind in ObjectKind::list_all().into_iter().filter(|kind| *kind != ObjectKind::Queues) {
+        list_into(&mut controller, &world, kind);
+    }
+    assert!(of(&mut controller, &world, "waits").run_limit.is_some(), "its own record says it");
+    assert_eq!(of(&mut controller, &world, "runs").run_limit, None);
+}

@@ -22,6 +22,7 @@ mod queue_annotations;
 mod queue_limits;
 mod refused_copy;
 mod resize;
+mod run_limits;
 mod running_limits;
 mod silent_copy;
 mod snapshot;

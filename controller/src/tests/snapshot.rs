@@ -1,5 +1,7 @@
 //! What a simulation starts from.
 
+use serde_json::json;
+
 use super::world::World;
 use crate::snapshot::take_snapshot;
 
@@ -22,4 +24,26 @@ fn a_snapshot_has_who_waits_and_who_is_placed_and_not_who_ended() {
     assert!(snapshot.jobs.iter().all(|job| job.whole && job.run_for.is_none()));
     assert_eq!(snapshot.clusters.iter().map(|cluster| cluster.name.as_str()).collect::<Vec<_>>(), ["m1"]);
     assert!(snapshot.queues.iter().any(|queue| queue.name.as_str() == "q"));
+}
+
+#[test]
+fn what_a_limit_ends_is_expected_to_end_then_and_what_says_less_earlier() {
+    let mut world = World::new(4);
+    world.patch("Queue", "q", &json!({"metadata": {"annotations": {"caldera.dev/max-run-time": "100s"}}}));
+    for (name, said) in [("placed", json!(null)), ("waits", json!(null)), ("short", json!("30s"))] {
+        world.job(name, "q", 4);
+        world.patch("Job", name, &json!({"metadata": {"annotations": {"caldera.dev/running-estimate": said}}}));
+        world.settle();
+    }
+    world.pass(10);
+    world.place("placed-job", 4);
+    let time = caldera_runtime::clock::format_time(world.now);
+    world.patch("ResourceBinding", "placed-job", &json!({"status": {"lastScheduledTime": time}}));
+    let snapshot = take_snapshot(&world.controller);
+    let run_for: Vec<_> = snapshot.jobs.iter().map(|job| (job.name.as_str(), job.run_for)).collect();
+    let since_release = world.now.as_second() - 1_000_001;
+    assert_eq!(
+        run_for,
+        [("ns/placed-job", Some(100 - since_release)), ("ns/short-job", Some(30)), ("ns/waits-job", Some(100))]
+    );
 }

@@ -13,6 +13,7 @@ use caldera_core::{
     admission::Admission,
     gang::{ClusterName, QueueName, WorkloadRef},
     queue::{QueueState, preemption::EvictionRecord},
+    reason::Reason,
 };
 use caldera_crds::{
     names::{
@@ -163,7 +164,7 @@ pub enum Decision {
         /// `None` takes it away.
         value: Option<&'static str>,
     },
-    /// Says on a Volcano Job that it ended, after its user ended it and its copies are gone.
+    /// Says on a Volcano Job that it ended, after it was ended and its copies are gone.
     EndJob {
         /// Which.
         key: Key,
@@ -171,8 +172,8 @@ pub enum Decision {
         resource_version: Arc<str>,
         /// As what.
         phase: &'static str,
-        /// Its policies restarted it as often as they may.
-        is_max_retry_reached: bool,
+        /// Why.
+        cause: EndCause,
     },
     /// Says on a Volcano Job that waits why it does.
     StateWaiting {
@@ -238,6 +239,28 @@ pub enum Decision {
         /// Sentence.
         message: String,
     },
+}
+
+/// Why a Volcano Job was ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndCause {
+    /// Its user ended it.
+    User,
+    /// Its policies restarted it as often as they may.
+    MaxRetry,
+    /// It ran for as long as it may.
+    RunTime,
+}
+
+impl EndCause {
+    /// Token and sentence of its status.
+    pub(super) const fn describe(self) -> (&'static str, &'static str) {
+        match self {
+            Self::User => ("EndedByUser", "ended by its user"),
+            Self::MaxRetry => ("MaxRetryReached", "its policies restarted it as often as maxRetry allows"),
+            Self::RunTime => (Reason::RUN_TIME_EXCEEDED, "it ran for as long as it may"),
+        }
+    }
 }
 
 /// What a write was about: its answer comes back with it.
@@ -365,8 +388,8 @@ impl Decision {
                     "metadata": {"resourceVersion": &**resource_version, "annotations": {*name: value}},
                 })),
             ),
-            Self::EndJob { key, resource_version, phase, is_max_retry_reached } => {
-                let patch = patch_end(resource_version, phase, *is_max_retry_reached, now);
+            Self::EndJob { key, resource_version, phase, cause } => {
+                let patch = patch_end(resource_version, phase, *cause, now);
                 write_job(key, Some("status"), Body::MergePatch(patch))
             }
             Self::StateWaiting { key, resource_version, reason, message, is_first, .. } => {
@@ -442,6 +465,7 @@ mod tests {
             copies: 1,
             tasks: [("t".into(), 2)].into(),
             charged: caldera_core::resources::Resources::new(),
+            run: None,
         };
         let mut binding = json!({
             "metadata": {"resourceVersion": "5", "annotations": {"caldera.dev/gate": "closed", "user": "own"}},

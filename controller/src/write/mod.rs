@@ -5,4 +5,4 @@ pub mod hyper_job;
 mod patch;
 pub mod pod_group;
 
-pub use self::decision::{Decision, Tag};
+pub use self::decision::{Decision, EndCause, Tag};

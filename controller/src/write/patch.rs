@@ -25,6 +25,7 @@ use caldera_runtime::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::decision::EndCause;
 use crate::observe::Key;
 
 /// A new record, if the binding has not changed since.
@@ -89,11 +90,8 @@ pub(super) fn write_binding(key: &Key, steps: Vec<Value>) -> Write {
 }
 
 /// Nothing of it runs any more; what ended is still counted.
-pub(super) fn patch_end(resource_version: &str, phase: &str, is_max_retry_reached: bool, now: Timestamp) -> Value {
-    let (reason, message) = match is_max_retry_reached {
-        true => ("MaxRetryReached", "its policies restarted it as often as maxRetry allows"),
-        false => ("EndedByUser", "ended by its user"),
-    };
+pub(super) fn patch_end(resource_version: &str, phase: &str, cause: EndCause, now: Timestamp) -> Value {
+    let (reason, message) = cause.describe();
     json!({
         "metadata": {"resourceVersion": resource_version},
         "status": {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{Bound, Position, QueueProblem, Reason, RequeueCause};
+use crate::run_limit::RunTime;
 
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -56,6 +57,15 @@ impl fmt::Display for Reason {
                     "asks for {resource} {asked}, more than {limit}, which is the largest job that queue {by}{above} takes"
                 )
             }
+            Self::ExceedsMaxRunTime { queue, by, asked } => {
+                let above = if by == queue { String::new() } else { format!(", above queue {queue},") };
+                match asked.map(|(asked, limit)| (RunTime(asked), RunTime(limit))) {
+                    Some((asked, limit)) => {
+                        write!(f, "asks to run for {asked}, longer than the {limit} that queue {by}{above} allows")
+                    }
+                    None => write!(f, "queue {by}{above} takes no job: how long one may run can not be read"),
+                }
+            }
             Self::OnHold { annotation } => {
                 write!(f, "on hold: take the annotation {annotation} away to let it wait in line")
             }
@@ -72,6 +82,9 @@ impl fmt::Display for Reason {
             ),
             Self::Ending { phase: "Failed" } => f.write_str("has failed: it says so once its copies are gone"),
             Self::Ending { phase } => write!(f, "ended by its user: it is {phase} once its copies are gone"),
+            Self::RunTimeExceeded { detail } => {
+                write!(f, "{detail}: it was ended, and starts again only if it is deleted and submitted anew")
+            }
             Self::Invalid { problem } => f.write_str(problem),
             Self::NoWorkload => f.write_str("the binding's workload was not found"),
             Self::Deleting => f.write_str("is being deleted"),

@@ -13,8 +13,8 @@ use crate::{
     dns::is_dns_subdomain,
     names::{
         caldera::{
-            DATA, END_AS, HOLD, PREFIX, RENDEZVOUS, RENDEZVOUS_CLUSTERSET, RENDEZVOUS_NONE, RUNNING_ESTIMATE,
-            SSH_SECRET, SUSPENDED,
+            DATA, END_AS, HOLD, MAX_RUN_TIME, PREFIX, RENDEZVOUS, RENDEZVOUS_CLUSTERSET, RENDEZVOUS_NONE,
+            RUNNING_ESTIMATE, SSH_SECRET, SUSPENDED,
         },
         volcano::{PREEMPTABLE, SLA_WAITING_TIME, TASK_AFFINITY, TASK_ANTI_AFFINITY, TASK_ORDER},
     },
@@ -51,6 +51,12 @@ pub(super) fn running_estimate(object: &Value) -> Option<i64> {
     annotation_of(object, RUNNING_ESTIMATE).and_then(whole_seconds)
 }
 
+/// Seconds after which a run of it is to be ended, as it says itself.
+#[must_use]
+pub fn max_run_time(object: &Value) -> Option<i64> {
+    annotation_of(object, MAX_RUN_TIME).and_then(whole_seconds)
+}
+
 pub(super) fn is_true(value: &str) -> bool {
     TRUE.contains(&value)
 }
@@ -69,7 +75,7 @@ fn describe_unread(name: &str, value: &str, is_job: bool) -> Option<String> {
     let no_duration = whole_seconds(value).is_none();
     let (is_read, form) = match name {
         HOLD | SUSPENDED => (["true", "false"].contains(&value), "\"true\" or \"false\""),
-        RUNNING_ESTIMATE | SLA_WAITING_TIME => {
+        RUNNING_ESTIMATE | MAX_RUN_TIME | SLA_WAITING_TIME => {
             (!no_duration, "a duration of a second at least, such as 90s, 45m or 1h30m")
         }
         PREEMPTABLE if TRUE.contains(&value) || FALSE.contains(&value) => return None,
@@ -117,6 +123,7 @@ mod tests {
             (SUSPENDED, vec!["true", "false"], vec!["TRUE", "on"]),
             (END_AS, vec!["Terminated", "Completed", "Failed"], vec!["Aborted", "completed"]),
             (RUNNING_ESTIMATE, vec!["90s", "1h30m"], vec!["90", "1 hour", "-5m", "0s", "1d"]),
+            (MAX_RUN_TIME, vec!["5s", "4h"], vec!["0", "0s", "500ms", "-2h", "two hours"]),
             (SLA_WAITING_TIME, vec!["10m"], vec!["10"]),
             (PREEMPTABLE, vec!["true", "0"], vec!["yes"]),
             (RENDEZVOUS, vec!["clusterset", "none"], vec!["mesh", ""]),
@@ -143,6 +150,7 @@ mod tests {
             assert!(said(SUSPENDED) && !is_suspended(&job(SUSPENDED, value)));
             assert!(said(END_AS) && end_as(&job(END_AS, value)).is_none());
             assert!(said(RUNNING_ESTIMATE) && workload::running_estimate(&job(RUNNING_ESTIMATE, value)).is_none());
+            assert!(said(MAX_RUN_TIME) && max_run_time(&job(MAX_RUN_TIME, value)).is_none());
             assert!(said(SLA_WAITING_TIME) && workload::sla_waiting_time(&job(SLA_WAITING_TIME, value)).is_none());
             assert!(said(PREEMPTABLE) && workload::read_preemptable(&job(PREEMPTABLE, value)) == Some(false));
         }

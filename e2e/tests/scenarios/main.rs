@@ -20,6 +20,7 @@ mod policies;
 mod queueing;
 mod refused;
 mod restarts;
+mod run_time;
 mod services;
 mod splitting;
 mod starting;

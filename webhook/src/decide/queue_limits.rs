@@ -1,16 +1,19 @@
-//! What a queue, or one above it, says about each job: the largest that it takes, and that all of them are preemptable.
+//! What a queue, or one above it, says about each job: the largest that it takes, how long one may run, and that all of
+//! them are preemptable.
 //!
-//! Rule: as [`caldera_crds::largest_job`] says, at submission of a Volcano Job; the controller asks again before it
-//! releases, for all kinds and after an edit. Queues are read from the watch: one that is behind refuses what its admin
-//! allowed a moment ago, or passes what the controller then refuses. A tenant's `volcano.sh/preemptable: "false"` where
-//! it counts for nothing is told, and not refused: the same manifest may be submitted to several queues.
+//! Rule: as [`caldera_crds::largest_job`] and [`caldera_crds::longest_run`] say, at submission of a Volcano Job. The
+//! controller asks again before it releases, for all kinds and after an edit. Queues are read from the watch: one that
+//! is behind refuses what its admin allowed a moment ago, or passes what the controller then refuses. A tenant's
+//! `volcano.sh/preemptable: "false"` where it counts for nothing is told, and not refused: the same manifest may be
+//! submitted to several queues.
 
-use caldera_core::gang::QueueName;
+use caldera_core::{gang::QueueName, reason::Reason};
 use caldera_crds::{
     largest_job::LargestJob,
-    names::volcano::PREEMPTABLE,
+    longest_run::LongestRun,
+    names::{caldera::MAX_RUN_TIME, volcano::PREEMPTABLE},
     tenancy::evicts_all_jobs,
-    workload::{queue_of, read_gang, read_preemptable},
+    workload::{annotations::max_run_time, queue_of, read_gang, read_preemptable},
 };
 use serde_json::Value;
 
@@ -30,8 +33,26 @@ pub fn refuse_too_large(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Op
     limits.peek()?;
     let asked = read_gang(job).ok()?.full_demand();
     let refusal = limits.find_map(|(by, largest)| largest.refuse(&queue, &by.into(), &asked))?;
-    let message = format!("spec.queue: it {refusal}");
-    Some(Verdict::Deny(Denial { code: 403, reason: "Forbidden", message }))
+    Some(deny(&format!("spec.queue: it {refusal}")))
+}
+
+/// Refuses a new job that asks to run for longer than its queue allows; `None` where it does not.
+#[must_use]
+pub fn refuse_too_long(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Option<Verdict> {
+    let job = request.object.as_ref().filter(|_| request.is_create())?;
+    let queue: QueueName = queue_of(job);
+    let refuse = |by: &str| LongestRun::of_queue(cache.queues.get(by)?)?.refuse(&queue, &by.into(), max_run_time(job));
+    let refusal = list_path(queue.as_str(), cache).into_iter().find_map(refuse)?;
+    Some(deny(&match refusal {
+        Reason::ExceedsMaxRunTime { asked: Some(_), .. } => {
+            format!("metadata.annotations[{MAX_RUN_TIME}]: it {refusal}")
+        }
+        refusal => format!("spec.queue: {refusal}"),
+    }))
+}
+
+fn deny(message: &str) -> Verdict {
+    Verdict::Deny(Denial { code: 403, reason: "Forbidden", message: message.to_owned() })
 }
 
 /// What is to be told about a new job that says it is not preemptable, where its queue says that all are.
@@ -72,22 +93,23 @@ mod tests {
         })
     }
 
+    fn request(job: Value, operation: &str) -> ReviewRequest<'static, Value> {
+        ReviewRequest {
+            uid: "u".into(),
+            operation: operation.to_owned().into(),
+            namespace: Some("ns".into()),
+            name: None,
+            dry_run: None,
+            user_info: None,
+            object: Some(job),
+            old_object: None,
+        }
+    }
+
     #[test]
     fn a_job_larger_than_a_queue_above_takes_is_refused_with_both_numbers() {
         let cache = cache(&json!({"caldera.dev/max-job": "cpu=8"}));
-        let submit = |cpu: &str, operation: &str| {
-            let request = ReviewRequest {
-                uid: "u".into(),
-                operation: operation.to_owned().into(),
-                namespace: Some("ns".into()),
-                name: None,
-                dry_run: None,
-                user_info: None,
-                object: Some(job(cpu)),
-                old_object: None,
-            };
-            refuse_too_large(&request, &cache)
-        };
+        let submit = |cpu: &str, operation: &str| refuse_too_large(&request(job(cpu), operation), &cache);
         assert_eq!(submit("4", "CREATE"), None);
         let Some(Verdict::Deny(denial)) = submit("5", "CREATE") else { panic!("it is taken") };
         assert_eq!(
@@ -95,6 +117,36 @@ mod tests {
             "spec.queue: it asks for cpu 10, more than 8, which is the largest job that queue top, above queue leaf, takes"
         );
         assert_eq!(submit("5", "UPDATE"), None, "it waits and says why");
+    }
+
+    #[test]
+    fn a_job_that_asks_to_run_for_longer_than_a_queue_above_allows_is_refused_with_both_times() {
+        let submit = |limit: Value, asked: Value, operation: &str| {
+            let mut job = job("1");
+            job["metadata"]["annotations"][MAX_RUN_TIME] = asked;
+            match refuse_too_long(&request(job, operation), &cache(&json!({MAX_RUN_TIME: limit}))) {
+                Some(Verdict::Deny(denial)) => Some(denial.message),
+                Some(other) => panic!("{other:?}"),
+                None => None,
+            }
+        };
+        let create = |limit: &str, asked: Value| submit(json!(limit), asked, "CREATE");
+        assert_eq!(create("4h", json!(null)), None);
+        assert_eq!(create("4h", json!("240m")), None);
+        assert_eq!(create("4h", json!("soon")), None, "what can not be read counts as absent");
+        assert_eq!(
+            create("4h", json!("4h1s")).as_deref(),
+            Some(
+                "metadata.annotations[caldera.dev/max-run-time]: it asks to run for 4h1s, longer than the 4h that queue \
+                 top, above queue leaf, allows"
+            )
+        );
+        assert_eq!(submit(json!("4h"), json!("5h"), "UPDATE"), None, "it waits and says why");
+        assert_eq!(submit(json!(null), json!("9000h"), "CREATE"), None);
+        assert_eq!(
+            create("four", json!("1s")).as_deref(),
+            Some("spec.queue: queue top, above queue leaf, takes no job: how long one may run can not be read")
+        );
     }
 
     #[test]

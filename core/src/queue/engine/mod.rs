@@ -459,6 +459,7 @@ impl Engine {
             Some(QueueingState::Pending { rank, .. }) => rank.priority,
             _ => key.priority.0,
         };
-        Release { id: key.id.clone(), admission: Admission { queue, above, priority, copies, tasks, charged } }
+        let admission = Admission { queue, above, priority, copies, tasks, charged, run: None };
+        Release { id: key.id.clone(), admission }
     }
 }

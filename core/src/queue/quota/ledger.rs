@@ -190,6 +190,7 @@ mod tests {
             copies: 1,
             tasks: [("launcher".into(), 1), ("worker".into(), 8)].into(),
             charged: cpu(units),
+            run: None,
         }
     }
 
