@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, process::ExitCode};
 
 use caldera_controller::explain::{
-    Basis, Explanation, InLine, Placed, Verdict, explain_job, explain_without_binding, find_binding,
+    Basis, Explanation, InLine, Placed, RunLimitView, Verdict, explain_job, explain_without_binding, find_binding,
 };
 use caldera_core::{gang::WorkloadRef, run_limit::RunTime};
 use caldera_crds::{karmada::work::ResourceBinding, workload::WorkloadKind};
@@ -231,11 +231,7 @@ fn write_facts(text: &mut String, answer: &Answer) {
         fact("Admitted", format!("queue {} for {}", admission.queue, admission.charged));
     }
     if let Some(limit) = &job.run_limit {
-        let end = match (&limit.ends, limit.left_seconds) {
-            (Some(ends), Some(left)) => format!("is ended at {ends}, in {}", format_duration(left)),
-            _ => "from its release on, then it is ended".to_owned(),
-        };
-        fact("May run", format!("{}, {end}", RunTime(limit.seconds)));
+        fact("May run", describe_run_limit(limit));
     }
     if let Some(at) = &job.placed_at {
         fact("Placed", format!("last at {at}"));
@@ -246,6 +242,14 @@ fn write_facts(text: &mut String, answer: &Answer) {
     }
     if let Some(told) = job.pod_group.as_ref().filter(|told| told.token == job.token && !told.since.is_empty()) {
         fact("Since", format!("{}, as its PodGroup says ({})", told.since, told.phase));
+    }
+}
+
+fn describe_run_limit(limit: &RunLimitView) -> String {
+    let whole = RunTime(limit.seconds);
+    match (&limit.ends, limit.left_seconds) {
+        (Some(ends), Some(left)) => format!("{whole}, is ended at {ends}, in {}", format_duration(left)),
+        _ => format!("{whole} from its release on, then it is ended"),
     }
 }
 
@@ -338,4 +342,17 @@ fn placed_row(placed: &Placed) -> [String; 3] {
     let tasks: Vec<String> = placed.tasks.iter().map(|(task, pods)| format!("{task}:{pods}")).collect();
     let pods = if placed.replicas > 0 { placed.replicas.to_string() } else { String::new() };
     [placed.cluster.to_string(), pods, tasks.join(", ")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_job_that_runs_it_is_said_when_it_is_ended_and_of_one_that_waits_how_long_it_may_run() {
+        let waits = RunLimitView { seconds: 14_400, ends: None, left_seconds: None };
+        assert_eq!(describe_run_limit(&waits), "4h from its release on, then it is ended");
+        let runs = RunLimitView { ends: Some("2026-01-01T04:00:00Z".to_owned()), left_seconds: Some(5_400), ..waits };
+        assert_eq!(describe_run_limit(&runs), "4h, is ended at 2026-01-01T04:00:00Z, in 1h30m");
+    }
 }

@@ -195,6 +195,9 @@ fn find_state(job: &Job) -> State {
         (Some(true), _) if job.group.as_ref().is_some_and(|group| Reason::is_unsatisfiable_token(&group.reason)) => {
             State::Inadmissible
         }
+        (Some(true), _) if job.group.as_ref().is_some_and(|group| group.reason == Reason::RUN_TIME_EXCEEDED) => {
+            State::Terminated
+        }
         (Some(true), _) => State::Waiting,
         (_, false) if phase == "Running" => State::Running,
         (_, false) => State::Starting,
@@ -247,6 +250,10 @@ mod tests {
             let seen = see(&[job("j")], std::slice::from_ref(&closed), &[group]);
             assert_eq!(seen.jobs().next().unwrap().state.word(), "Inadmissible", "{reason}");
         }
+        let mut over = group("j", "Pending");
+        over["status"]["conditions"][0]["reason"] = Reason::RUN_TIME_EXCEEDED.into();
+        let seen = see(&[job("j")], std::slice::from_ref(&closed), &[over]);
+        assert_eq!(seen.jobs().next().unwrap().state, State::Terminated);
         for state in State::value_variants() {
             assert_eq!(state.to_possible_value().unwrap().get_name(), state.word());
         }

@@ -28,7 +28,7 @@ pub enum State {
     Completed,
     /// Ended.
     Failed,
-    /// Ended by its user.
+    /// Ended by its user, or by its time limit.
     Terminated,
     /// Ended by its user.
     Aborted,

@@ -37,6 +37,8 @@ use crate::{
 
 /// After a write that may have failed.
 const AGAIN: SignedDuration = SignedDuration::from_secs(5);
+/// While the last write to the binding was not seen in the watch.
+const UNCONFIRMED: SignedDuration = SignedDuration::from_millis(250);
 /// Event: the job is ended soon, since it ran for almost as long as it may.
 const RUN_TIME_ENDING: &str = "RunTimeEnding";
 
@@ -86,6 +88,12 @@ impl RunLimits {
         let Some(first) = find_first_step(binding, workload, phase) else { return self.forget(&binding.key) };
         let known = self.steps.get(&binding.key).map(|(_, step)| *step);
         match (first, known) {
+            // Whoever changes the binding all the time does not outlast its end: each change is another attempt.
+            (RunStep::Warn(limit), Some(RunStep::End(known)))
+                if limit == known && now >= to_timestamp(known.ends_at()) =>
+            {
+                self.set(&binding.key, now, RunStep::End(known));
+            }
             // Its time runs on, however often the binding changes.
             (RunStep::Warn(limit), Some(RunStep::Warn(known) | RunStep::End(known))) if limit == known => {}
             (RunStep::Close, Some(RunStep::Close)) => {}
@@ -108,8 +116,9 @@ impl RunLimits {
                     warn(objects, &key, limit, now)
                 }
                 RunStep::Warn(limit) | RunStep::End(limit) => {
-                    self.set(&key, after(now, AGAIN), RunStep::End(limit));
-                    jobs.find_confirmed(objects, &key).map(|binding| end(binding, limit, now))
+                    let binding = jobs.find_confirmed(objects, &key);
+                    self.set(&key, after(now, binding.map_or(UNCONFIRMED, |_| AGAIN)), RunStep::End(limit));
+                    binding.map(|binding| end(binding, limit, now))
                 }
                 RunStep::Close => {
                     self.set(&key, after(now, AGAIN), step);

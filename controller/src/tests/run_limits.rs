@@ -406,6 +406,21 @@ mod attacks {
     }
 
     #[test]
+    fn whoever_changes_his_binding_all_the_time_is_ended_as_soon_as_one_write_meets_none_of_his() {
+        let mut world = world("10s");
+        run(&mut world, "a", 4);
+        world.refuse_evictions = vec![Failure::Conflict("changed".into()); 20];
+        world.pass(10);
+        for edit in 0..20 {
+            assert_eq!(clusters(&world, "a"), 1, "{edit}");
+            let annotations = json!({"mine": edit.to_string()});
+            world.patch("ResourceBinding", "a-job", &json!({"metadata": {"annotations": annotations}}));
+            world.settle();
+        }
+        assert_ended_by_its_limit(&world, "a");
+    }
+
+    #[test]
     fn neither_a_status_nor_a_suspension_of_ones_own_keeps_a_run_from_its_end() {
         for patch in [
             ("Job", json!({"status": {"state": {"phase": "Completed"}}})),

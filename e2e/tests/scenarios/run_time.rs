@@ -62,7 +62,7 @@ async fn ensure_stays_off(s: &Scenario, binding: &str) -> anyhow::Result<()> {
 fn a_job_that_ran_for_as_long_as_it_may_is_warned_ended_and_told_and_its_quota_is_free_for_others() {
     run("run-time", async |s| {
         let queue = limited_queue(&s, Some("1h")).await?;
-        s.submit(Kind::Job, limited("long", &queue, Some("10s")), &aggregated()).await?;
+        s.submit(Kind::Job, limited("long", &queue, Some("30s")), &aggregated()).await?;
         let clusters = s.until_placed("long-job").await?;
         let next = s.submit(Kind::Job, limited("next", &queue, None), &aggregated()).await?;
         s.until_told("long", "RunTimeEnding").await?;

@@ -169,6 +169,7 @@ impl Invariants {
                     self.no_foreign_suspension_is_lifted(commit, old, binding);
                     let job = self.jobs.get(name.trim_end_matches("-job"));
                     never_placed_twice(name, job, old, binding);
+                    no_run_gains_time(name, old, binding);
                     let placed = targets(old).is_empty() && !targets(binding).is_empty();
                     assert!(!placed || !is_suspended(old), "{name} was placed while it was held: {binding}");
                     if !self.by_users.contains(&commit.version) && old["metadata"]["uid"] == binding["metadata"]["uid"]
@@ -407,6 +408,26 @@ impl Invariants {
     pub fn bindings(&self) -> &BTreeMap<String, Value> {
         &self.bindings
     }
+}
+
+/// What is in clusters keeps the limit of its run, is ended by that not before, and does not start again.
+fn no_run_gains_time(name: &str, old: &Value, new: &Value) {
+    if old["metadata"]["uid"] != new["metadata"]["uid"] {
+        return;
+    }
+    let run = |binding: &Value| record(binding).map(|record| record["run"].clone());
+    if let (Some(before), Some(after), false) = (run(old), run(new), targets(old).is_empty()) {
+        assert_eq!(before, after, "{name}: its run has another limit: {old} became {new}");
+    }
+    let eviction = |binding: &Value| json(&binding["metadata"]["annotations"]["caldera.dev/eviction"]);
+    let Some(ended) = eviction(new).filter(|record| record["reason"] == "RunTimeExceeded") else { return };
+    if eviction(old).as_ref() != Some(&ended) {
+        let run = run(old).unwrap_or_default();
+        let end = run["from"].as_i64().unwrap() + run["seconds"].as_i64().unwrap();
+        assert!(ended["at"].as_i64().unwrap() >= end, "{name} was ended before its time: {old} became {new}");
+    }
+    let is_out = targets(new).is_empty() && record(new).is_none() && gate(new) == "closed";
+    assert!(is_out || ended["preemptor"] != new["spec"]["resource"]["uid"], "{name} starts again: {new}");
 }
 
 /// No member is left here, so that what was placed only ever grows, unless all of it is taken away for somebody else.

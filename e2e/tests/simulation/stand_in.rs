@@ -382,7 +382,8 @@ impl StandIn {
             let items: Vec<Value> = of_it
                 .map(|(key, copy)| json!({"clusterName": key.0, "applied": true, "status": status(copy)}))
                 .collect();
-            if items.is_empty() {
+            // Of what has no copy any more Karmada says that once.
+            if items.is_empty() && binding["status"]["aggregatedStatus"].as_array().is_none_or(Vec::is_empty) {
                 continue;
             }
             if binding["status"]["aggregatedStatus"] != json!(items) {

@@ -215,11 +215,14 @@ impl Hostile {
             _ => (own, (own * cores_of(&job)).to_string()),
         };
         let copies = if self.prng.below(8) == 0 { u32::MAX } else { 1 };
+        let from = [i64::MIN, 0, 1_000_000_000, i64::MAX][usize::try_from(self.prng.below(4)).unwrap()];
+        let seconds = [-1, 0, 1, i64::MAX][usize::try_from(self.prng.below(4)).unwrap()];
+        let run = if self.prng.below(2) == 0 { Value::Null } else { json!({"from": from, "seconds": seconds}) };
         let record = match self.prng.below(12) {
             0 => "{\"queue\": 7}".to_owned(),
             _ => json!({
                 "queue": queue, "priority": i32::MAX, "copies": copies, "tasks": {"t0": pods},
-                "charged": {"cpu": cpu, "pods": pods.to_string()},
+                "charged": {"cpu": cpu, "pods": pods.to_string()}, "run": run,
             })
             .to_string(),
         };
