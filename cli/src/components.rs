@@ -28,8 +28,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     args::{
-        ControllerArgs, EstimatorArgs, EstimatorsArgs, InventoryArgs, MemberArgs, Order, PlacingArgs, ProcessArgs,
-        QueueRulesArgs, SchedulerArgs, ScopeArgs, ServingArgs, WebhookArgs,
+        ComponentArgs, ControllerArgs, EstimatorArgs, EstimatorsArgs, InventoryArgs, MemberArgs, Order, PlacingArgs,
+        ProcessArgs, QueueRulesArgs, SchedulerArgs, ScopeArgs, ServingArgs, WebhookArgs,
     },
     stack,
     webhook_identity::webhook_identity,
@@ -91,12 +91,21 @@ pub(crate) async fn serve_admin(
     Ok(AdminServer { ready, registry, leaders })
 }
 
+/// Starts a component in a process of its own: its client, its admin port, the counts of its writes, and when to stop.
+pub(crate) async fn start_component(
+    name: &str,
+    kubeconfig: Option<&Path>,
+    listen: Option<SocketAddr>,
+) -> anyhow::Result<(Client, AdminServer, WriteCounts, CancellationToken)> {
+    let (stop, counts) = (shutdown::on_signal(), WriteCounts::default());
+    let client = connect_client(kubeconfig, name, &counts).await?;
+    let admin = serve_admin(&[name], Ready::default(), listen, &counts, &stop).await?;
+    Ok((client, admin, counts, stop))
+}
+
 pub async fn run_controller(args: ControllerArgs) -> anyhow::Result<ExitCode> {
-    let stop = shutdown::on_signal();
-    let counts = WriteCounts::default();
-    let client = connect_client(args.component.kubeconfig.as_deref(), "controller", &counts).await?;
-    let process = &args.component.process;
-    let admin = serve_admin(&["controller"], Ready::default(), process.admin, &counts, &stop).await?;
+    let ComponentArgs { kubeconfig, process } = &args.component;
+    let (client, admin, _, stop) = start_component("controller", kubeconfig.as_deref(), process.admin).await?;
     lead_controller(process, &args.rules, client, admin, stop).await
 }
 
@@ -151,11 +160,8 @@ fn controller_config(args: &QueueRulesArgs) -> caldera_controller::Config {
 }
 
 pub async fn run_scheduler(args: SchedulerArgs) -> anyhow::Result<ExitCode> {
-    let stop = shutdown::on_signal();
-    let counts = WriteCounts::default();
-    let client = connect_client(args.component.kubeconfig.as_deref(), "scheduler", &counts).await?;
-    let process = &args.component.process;
-    let admin = serve_admin(&["scheduler"], Ready::default(), process.admin, &counts, &stop).await?;
+    let ComponentArgs { kubeconfig, process } = &args.component;
+    let (client, admin, _, stop) = start_component("scheduler", kubeconfig.as_deref(), process.admin).await?;
     lead_scheduler(process, &args.placing, client, admin, stop).await
 }
 
@@ -202,11 +208,8 @@ fn estimator_settings(args: &EstimatorsArgs) -> anyhow::Result<Settings> {
 }
 
 pub async fn run_collector(args: InventoryArgs) -> anyhow::Result<ExitCode> {
-    let stop = shutdown::on_signal();
-    let counts = WriteCounts::default();
-    let client = connect_client(args.component.kubeconfig.as_deref(), "inventory", &counts).await?;
-    let process = &args.component.process;
-    let admin = serve_admin(&["inventory"], Ready::default(), process.admin, &counts, &stop).await?;
+    let ComponentArgs { kubeconfig, process } = &args.component;
+    let (client, admin, counts, stop) = start_component("inventory", kubeconfig.as_deref(), process.admin).await?;
     let pace =
         collector::Pace { heartbeat: Duration::from_secs(u64::from(args.heartbeat)), ..collector::Pace::default() };
     let member = connect_member(&args.member, "inventory", &counts).await?;
@@ -254,10 +257,9 @@ fn estimator_address(args: &EstimatorArgs) -> SocketAddr {
 }
 
 pub async fn run_estimator(args: EstimatorArgs) -> anyhow::Result<ExitCode> {
-    let stop = shutdown::on_signal();
-    let counts = WriteCounts::default();
-    let client = connect_client(args.kubeconfig.as_deref(), "estimator", &counts).await?;
-    let AdminServer { ready, .. } = serve_admin(&["estimator"], Ready::default(), args.admin, &counts, &stop).await?;
+    let kubeconfig = args.kubeconfig.as_deref();
+    let (client, AdminServer { ready, .. }, counts, stop) =
+        start_component("estimator", kubeconfig, args.admin).await?;
     let tls = match estimator_files(&args)? {
         Some(files) => Some(ServedTls::from_files(files, RELOAD_EVERY, |pems| {
             estimator_config_for(&read_identity(pems), pems.get(2).map(String::as_str))
@@ -355,11 +357,8 @@ fn webhook_limits(args: &ServingArgs) -> caldera_webhook::Limits {
 }
 
 pub async fn run_webhook(args: WebhookArgs) -> anyhow::Result<ExitCode> {
-    let stop = shutdown::on_signal();
-    let counts = WriteCounts::default();
-    let client = connect_client(args.component.kubeconfig.as_deref(), "webhook", &counts).await?;
-    let process = &args.component.process;
-    let admin = serve_admin(&["webhook"], Ready::default(), process.admin, &counts, &stop).await?;
+    let ComponentArgs { kubeconfig, process } = &args.component;
+    let (client, admin, _, stop) = start_component("webhook", kubeconfig.as_deref(), process.admin).await?;
     serve_webhook(process, &args.serving, client, admin, stop).await
 }
 

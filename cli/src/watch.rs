@@ -110,7 +110,7 @@ async fn follow_kind<R: Send + 'static>(
         Reach::All => drop(follower.follow_json(resource, options, read, convert)),
         Reach::Namespace => {
             watches.is_partial |= !only;
-            drop(follower.follow_json_namespace(resource, namespace, options, read, convert));
+            drop(follower.follow_json(resource, options.in_namespace(namespace), read, convert));
         }
         Reach::Nowhere(gap) => {
             watches.gaps.extend(gap);

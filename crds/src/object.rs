@@ -1,6 +1,20 @@
 //! Fields of an object whose kind is not known, or has no type here.
 
+use kube::core::ApiResource;
 use serde_json::Value;
+
+/// The resource of a kind, by its parts.
+#[must_use]
+pub fn api_resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
+    let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    ApiResource {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        api_version,
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
+    }
+}
 
 /// The text at a JSON pointer; empty if there is none.
 #[must_use]

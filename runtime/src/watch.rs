@@ -16,6 +16,7 @@ use std::{
     time::Duration,
 };
 
+pub use caldera_crds::object::api_resource;
 use futures::StreamExt;
 use k8s_openapi::NamespaceResourceScope;
 use kube::{
@@ -112,6 +113,7 @@ pub struct WatchOptions {
     config: watcher::Config,
     health: Option<WatchHealth>,
     may_be_absent: bool,
+    namespace: Option<String>,
 }
 
 impl From<watcher::Config> for WatchOptions {
@@ -131,6 +133,12 @@ impl WatchOptions {
     #[must_use]
     pub fn with_health(self, health: WatchHealth) -> Self {
         Self { health: Some(health), ..self }
+    }
+
+    /// The same in one namespace: of what [`Follower::follow_json`] follows.
+    #[must_use]
+    pub fn in_namespace(self, namespace: &str) -> Self {
+        Self { namespace: Some(namespace.to_owned()), ..self }
     }
 
     /// The same, of a kind that the server may lack (`may`): it has no objects then, and is looked for once in
@@ -206,44 +214,11 @@ impl<T: Send + 'static> Follower<T> {
         self.spawn_watch(K::kind(&()).into_owned(), api, WatchOptions::default(), read_guarded, convert)
     }
 
-    /// [`Self::follow_typed`] for any kind, as JSON.
+    /// [`Self::follow_typed`] for any kind, as JSON; in one namespace where the options name one.
     pub fn follow_json<R, O>(
         &self,
         resource: ApiResource,
         options: impl Into<WatchOptions>,
-        read: impl FnMut(Value) -> Option<R> + Send + 'static,
-        convert: impl FnMut(Event<R>) -> O + Send + 'static,
-    ) -> JoinHandle<()>
-    where
-        R: Send + 'static,
-        O: Into<Option<T>>,
-    {
-        let api = Api::all_with(self.client.clone(), &resource);
-        self.spawn_json_watch(api, resource, options.into(), read, convert)
-    }
-
-    /// [`Self::follow_json`] in one namespace.
-    pub fn follow_json_namespace<R, O>(
-        &self,
-        resource: ApiResource,
-        namespace: &str,
-        options: impl Into<WatchOptions>,
-        read: impl FnMut(Value) -> Option<R> + Send + 'static,
-        convert: impl FnMut(Event<R>) -> O + Send + 'static,
-    ) -> JoinHandle<()>
-    where
-        R: Send + 'static,
-        O: Into<Option<T>>,
-    {
-        let api = Api::namespaced_with(self.client.clone(), namespace, &resource);
-        self.spawn_json_watch(api, resource, options.into(), read, convert)
-    }
-
-    fn spawn_json_watch<R, O>(
-        &self,
-        api: Api<DynamicObject>,
-        resource: ApiResource,
-        options: WatchOptions,
         mut read: impl FnMut(Value) -> Option<R> + Send + 'static,
         convert: impl FnMut(Event<R>) -> O + Send + 'static,
     ) -> JoinHandle<()>
@@ -251,7 +226,11 @@ impl<T: Send + 'static> Follower<T> {
         R: Send + 'static,
         O: Into<Option<T>>,
     {
-        let kind = resource.kind.clone();
+        let (kind, options) = (resource.kind.clone(), options.into());
+        let api: Api<DynamicObject> = match &options.namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            None => Api::all_with(self.client.clone(), &resource),
+        };
         let read_dynamic = move |object: DynamicObject| read(with_type(object, &resource)?);
         self.spawn_watch(kind, api, options, read_dynamic, convert)
     }
@@ -410,19 +389,6 @@ pub async fn list_json<R>(
             Some(token) => params.continue_token = Some(token),
             None => return Ok(all),
         }
-    }
-}
-
-/// The resource of a kind, by its parts.
-#[must_use]
-pub fn api_resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
-    let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-    ApiResource {
-        group: group.to_owned(),
-        version: version.to_owned(),
-        api_version,
-        kind: kind.to_owned(),
-        plural: plural.to_owned(),
     }
 }
 

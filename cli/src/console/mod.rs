@@ -22,9 +22,7 @@ use std::{
 use anyhow::Context;
 use caldera_runtime::{
     bounded::{Bounds, serve_bounded},
-    client::WriteCounts,
     serve::Ready,
-    shutdown,
     tls::{RELOAD_EVERY, ServedTls, server_config},
 };
 use tokio::sync::mpsc;
@@ -32,7 +30,7 @@ use tokio::sync::mpsc;
 use self::routes::{Console, STREAM, router};
 use crate::{
     args::ConsoleArgs,
-    components::{AdminServer, connect_client, read_identity, serve_admin},
+    components::{AdminServer, read_identity, start_component},
     view::Change,
     watch,
 };
@@ -47,10 +45,8 @@ const BATCH: usize = 1024;
 /// # Errors
 /// If the server does not answer, refuses what all pages need, or the port is taken.
 pub async fn run_console(args: ConsoleArgs) -> anyhow::Result<ExitCode> {
-    let stop = shutdown::on_signal();
-    let counts = WriteCounts::default();
-    let client = connect_client(args.kubeconfig.as_deref(), "console", &counts).await?;
-    let AdminServer { ready, .. } = serve_admin(&["console"], Ready::default(), args.admin, &counts, &stop).await?;
+    let kubeconfig = args.kubeconfig.as_deref();
+    let (client, AdminServer { ready, .. }, _, stop) = start_component("console", kubeconfig, args.admin).await?;
     let tls = match (&args.tls_cert, &args.tls_key) {
         (Some(cert), Some(key)) => {
             let files = vec![cert.clone(), key.clone()];

@@ -10,6 +10,7 @@ use super::{
     layout::{Layout, follow_path},
     layouts,
 };
+use crate::object::api_resource;
 
 /// A kind of workload that can be queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -234,14 +235,7 @@ impl WorkloadKind {
     #[must_use]
     pub fn api_resource(self) -> ApiResource {
         let KindNames { group, version, kind, plural, .. } = self.names();
-        let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-        ApiResource {
-            group: group.into(),
-            version: version.into(),
-            api_version,
-            kind: kind.into(),
-            plural: plural.into(),
-        }
+        api_resource(group, version, kind, plural)
     }
 
     /// Whether the workload consists of named tasks, so that a plan places it by task. Other kinds have one template,
