@@ -151,7 +151,14 @@ pub fn validate_part(resource: &Resource, part: Part, object: &Value, old: &Valu
             return phase_error(object).into_iter().collect();
         }
         if is_kind(resource, "", "pods") {
-            return crate::pod::address_errors(object);
+            let mut errors = crate::pod::address_errors(object);
+            let text = |at: &str| object.pointer(at).and_then(Value::as_str).unwrap_or_default();
+            let (node, nominated) = (text("/spec/nodeName"), text("/status/nominatedNodeName"));
+            if !node.is_empty() && !nominated.is_empty() && nominated != node {
+                let why = "may not be set on pods that are already bound to a node";
+                errors.push(FieldError::forbidden("status.nominatedNodeName", why));
+            }
+            return errors;
         }
         if is_kind(resource, "", "nodes") {
             return crate::node_rules::node_update_errors(object, old);
