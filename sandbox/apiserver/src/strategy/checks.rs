@@ -223,6 +223,9 @@ fn lease_errors(object: &Value) -> Vec<FieldError> {
 fn handler_errors(class: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let handler = |class: &Value| class.get("handler").and_then(Value::as_str).unwrap_or_default().to_owned();
     let name = handler(class);
+    if name.is_empty() {
+        return vec![FieldError::required("handler", "")];
+    }
     let problems = meta::label_problems(&name);
     let mut errors: Vec<FieldError> =
         problems.iter().map(|why| FieldError::invalid_text("handler", &name, why)).collect();
