@@ -42,6 +42,7 @@ fn own_warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec
             let text = "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended";
             kept.filter(|n| *n < 0).map(|_| text.to_owned()).into_iter().collect()
         }
+        ("discovery.k8s.io", "endpointslices") => crate::endpoint_rules::slice_warnings(object),
         ("", "secrets") => crate::data::secret_warning(object).into_iter().collect(),
         ("apiextensions.k8s.io", _) => crate::schema::format_warnings(object, old),
         _ => Vec::new(),
@@ -56,6 +57,8 @@ pub fn validate_strategy(resource: &Resource, object: &Value, old: Option<&Value
         ("events.k8s.io", "events") => crate::event::validate_event(object, old),
         ("", "services") => crate::service::validate_service(object, old),
         ("apps", "controllerrevisions") => revision_errors(object, old),
+        ("", "endpoints") => crate::endpoint_rules::subset_errors(object),
+        ("discovery.k8s.io", "endpointslices") => crate::endpoint_rules::slice_errors(object, old),
         ("", "limitranges") => crate::range_rules::range_errors(object),
         ("", "persistentvolumes") => crate::range_rules::volume_errors(object),
         ("node.k8s.io", "runtimeclasses") => handler_errors(object, old),
