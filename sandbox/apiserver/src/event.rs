@@ -119,6 +119,13 @@ pub fn validate_event(event: &Value, old: Option<&Value>) -> Vec<FieldError> {
     if !event.get("eventTime").is_some_and(Value::is_string) {
         if old.is_none() {
             errors.push(FieldError::required("eventTime", ""));
+            // The old rules come first; they know the object by its old name.
+            let core = convert_event(event.clone(), "v1");
+            errors.extend(core_errors(&core, None));
+            let kind = text_of(event, "type");
+            if !matches!(kind, "Normal" | "Warning") {
+                errors.push(FieldError::invalid_text("type", "", &format!("has invalid value: {kind}")));
+            }
         }
         return errors;
     }

@@ -20,6 +20,7 @@ mod data;
 mod deadline;
 mod delete;
 mod discovery;
+mod endpoint_rules;
 pub mod error;
 mod event;
 pub mod fields;

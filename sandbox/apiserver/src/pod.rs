@@ -130,5 +130,12 @@ pub fn ephemeral_errors(pod: &Value) -> Vec<FieldError> {
         }
         taken.push(name);
     }
+    let containers = pod.pointer("/spec/ephemeralContainers").and_then(Value::as_array);
+    for (index, container) in containers.into_iter().flatten().enumerate() {
+        let odd = ["ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resizePolicy"].into_iter();
+        let given = odd.filter(|key| container.get(*key).is_some_and(|v| !v.is_null()));
+        let why = "cannot be set for an Ephemeral Container";
+        errors.extend(given.map(|key| FieldError::forbidden(format!("spec.ephemeralContainers[{index}].{key}"), why)));
+    }
     errors
 }

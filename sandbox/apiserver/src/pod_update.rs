@@ -69,6 +69,33 @@ pub fn immutable_spec(new: &Value, old: &Value) -> Vec<FieldError> {
     if same_grace && fixed(new) == fixed(old) { Vec::new() } else { vec![FieldError::forbidden("spec", UPDATABLE)] }
 }
 
+/// A resize changes what containers of a pod ask for, and nothing else (`dropNonResizeUpdates`).
+pub fn keep_for_resize(pod: &mut Value, old: &Value) {
+    let mut kept = old.clone();
+    for list in ["containers", "initContainers"] {
+        let at = format!("/spec/{list}");
+        let sent = pod.pointer(&at).and_then(Value::as_array).cloned().unwrap_or_default();
+        let containers = kept.pointer_mut(&at).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
+            let Some(new) = sent.iter().find(|new| new.get("name") == container.get("name")) else { continue };
+            for member in ["resources", "resizePolicy"] {
+                match new.get(member) {
+                    Some(value) => container.insert(member.to_owned(), value.clone()),
+                    None => container.remove(member),
+                };
+            }
+        }
+    }
+    for member in ["resourceVersion", "managedFields"] {
+        if let (Some(value), Some(metadata)) =
+            (pod.pointer(&format!("/metadata/{member}")), kept.get_mut("metadata").and_then(Value::as_object_mut))
+        {
+            metadata.insert(member.to_owned(), value.clone());
+        }
+    }
+    *pod = kept;
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

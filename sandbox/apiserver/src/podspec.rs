@@ -335,6 +335,10 @@ fn validate_selected(spec: &Value, plural: &str, errors: &mut Vec<FieldError>) {
     }
     errors.extend(crate::workload_rules::template_errors(spec.get("template").unwrap_or(&NULL), "spec.template"));
     let template = spec.pointer("/template/spec").unwrap_or(&NULL);
+    if plural == "replicationcontrollers" && spec.get("template").is_none_or(Value::is_null) {
+        errors.push(FieldError::required("spec.template", ""));
+        return;
+    }
     errors.extend(validate_spec(template, "spec.template.spec"));
     let policy = text_of(template, "restartPolicy");
     if matches!(policy, "OnFailure" | "Never") {

@@ -200,7 +200,8 @@ pub fn autoscaler_errors(autoscaler: &Value) -> Vec<FieldError> {
     if most < 1 {
         errors.push(FieldError::required("spec.maxReplicas", "must be set and greater than 0"));
     }
-    if least.is_some_and(|least| most < least) {
+    // One is the default.
+    if most < least.unwrap_or(1) {
         let why = "must be greater than or equal to `minReplicas`";
         errors.push(FieldError::invalid("spec.maxReplicas", &most.into(), why));
     }

@@ -97,6 +97,7 @@ pub fn restore_parts(resource: &Resource, part: Part, object: &mut Value, old: &
         Part::Named("finalize") => {
             copy_member(object, old, "status");
         }
+        Part::Named("resize") => crate::pod_update::keep_for_resize(object, old),
         Part::Named(_) | Part::Scale => {}
     }
 }

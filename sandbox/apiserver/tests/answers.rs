@@ -143,3 +143,18 @@ async fn a_pod_has_the_overhead_of_its_class() {
     let why = "pods \"b\" is forbidden: pod rejected: RuntimeClass \"nope\" not found";
     assert_eq!((code, status["message"].as_str()), (403, Some(why)));
 }
+
+#[tokio::test]
+async fn a_scale_is_of_its_namespace_and_a_status_makes_no_generation() {
+    let router = start();
+    assert_eq!(send(&router, "POST", DEPLOYMENTS, deployment(1)).await.0, 201);
+    let path = format!("{DEPLOYMENTS}/d");
+    let scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale",
+        "metadata": {"name": "d", "namespace": "other"}, "spec": {"replicas": 5}});
+    assert_eq!(send(&router, "PUT", &format!("{path}/scale"), scale).await.0, 400);
+    let named = json!({"metadata": {"name": "x"}});
+    assert_eq!(send(&router, "PATCH", &format!("{path}/scale"), named).await.0, 400);
+    let noted = json!({"metadata": {"annotations": {"a": "b"}}});
+    let (code, patched) = send(&router, "PATCH", &format!("{path}/status"), noted).await;
+    assert_eq!((code, &patched["metadata"]["generation"]), (200, &json!(1)));
+}

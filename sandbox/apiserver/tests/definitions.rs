@@ -118,3 +118,14 @@ async fn an_apply_fails_with_a_field_that_the_version_of_another_owner_has_not()
     let (code, patched) = send(&router, "PATCH", path, json!({"spec": {"old": "x"}})).await;
     assert_eq!((code, patched["metadata"].get("managedFields")), (200, None));
 }
+
+#[tokio::test]
+async fn a_patch_that_takes_the_version_of_an_object_away_is_an_internal_error() {
+    let router = ApiServer::new(Options::default()).router();
+    assert_eq!(send(&router, "POST", DEFINITIONS, versioned(&[("v1", "a")])).await.0, 201);
+    let things = "/apis/versions.test/v1/things";
+    let thing = json!({"apiVersion": "versions.test/v1", "kind": "Thing", "metadata": {"name": "t"}});
+    assert_eq!(send(&router, "POST", things, thing).await.0, 201);
+    let (code, status) = send(&router, "PATCH", &format!("{things}/t"), json!({"apiVersion": null})).await;
+    assert_eq!((code, &status["reason"]), (500, &json!("InternalError")));
+}

@@ -323,8 +323,30 @@ fn go_error(error: &ExecutionError) -> String {
         ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
         ExecutionError::Overflow(..) => "integer overflow".to_owned(),
         ExecutionError::IndexOutOfBounds(CelValue::Int(index)) => format!("index out of bounds: {index}"),
-        ExecutionError::FunctionError { message, .. } => message.clone(),
+        ExecutionError::FunctionError { function, message } => function_error(function, message),
         other => other.to_string(),
+    }
+}
+
+/// What cel-go and the libraries of the API server say where their counterparts here fail.
+fn function_error(function: &str, message: &str) -> String {
+    let converted = match function {
+        "int" | "uint" | "double" => function,
+        "duration" => "google.protobuf.Duration",
+        "timestamp" => "google.protobuf.Timestamp",
+        _ => "",
+    };
+    let number = || message.split(|c: char| !c.is_ascii_digit() && c != '-').find(|part| !part.is_empty());
+    match function {
+        _ if !converted.is_empty() => format!("type conversion error from 'string' to '{converted}'"),
+        "quantity" => "quantities must match the regular expression \
+                       '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+            .to_owned(),
+        "semver" => "No Major.Minor.Patch elements found".to_owned(),
+        "substring" | "charAt" if message.contains("out of range") => {
+            format!("index out of range: {}", number().unwrap_or_default())
+        }
+        _ => message.to_owned(),
     }
 }
 

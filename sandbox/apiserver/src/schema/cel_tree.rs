@@ -9,6 +9,7 @@ use kube_cel::cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, ListExpr, LiteralValue, MapEntryExpr,
     MapExpr, operators,
 };
+use kube_cel::cel::extractors::This;
 use kube_cel::cel::objects::{Key, Map};
 use kube_cel::cel::{Context, ExecutionError, FunctionContext, Value as CelValue};
 
@@ -175,10 +176,23 @@ fn call_of(name: &str, args: Vec<IdedExpr>) -> IdedExpr {
     made_of(Expr::Call(CallExpr { func_name: name.to_owned(), target: None, args }))
 }
 
-/// The functions that the loops call.
+/// The functions that the loops call, and what CEL counts otherwise than the library: a text has as many elements as
+/// characters.
 pub fn register_loops(context: &mut Context<'_>) {
     context.add_function("@entries", list_entries);
     context.add_function("@merge", merge_maps);
+    context.add_function("size", |This(this): This<CelValue>| count_elements(&this));
+}
+
+fn count_elements(value: &CelValue) -> Result<i64, ExecutionError> {
+    let count = match value {
+        CelValue::String(text) => text.chars().count(),
+        CelValue::List(items) => items.len(),
+        CelValue::Map(map) => map.map.len(),
+        CelValue::Bytes(bytes) => bytes.len(),
+        _ => return Err(ExecutionError::NoSuchOverload),
+    };
+    Ok(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
 fn list_entries(context: &FunctionContext<'_, '_>) -> Result<CelValue, ExecutionError> {

@@ -375,3 +375,15 @@ fn a_default_of_the_root_is_a_whole_resource() {
     let at = "spec.validation.openAPIV3Schema.default";
     assert_eq!(fields, [format!("{at}.apiVersion"), format!("{at}.kind")]);
 }
+
+#[test]
+fn rules_count_characters_and_fail_in_the_words_of_go() {
+    let schema = json!({"type": "object", "properties": {
+        "a": {"type": "string", "x-kubernetes-validations": [{"rule": "self.size() <= 3"}]},
+        "b": {"type": "string", "x-kubernetes-validations": [{"rule": "int(self) > 1"}]}}});
+    let schema = TypeSchema::from_crd(&schema, false);
+    assert!(schema.validate_after(Vec::new(), &json!({"a": "äöü"}), None).is_empty());
+    let errors = schema.validate_after(Vec::new(), &json!({"b": "x"}), None);
+    let why = "Invalid value: \"string\": type conversion error from 'string' to 'int' evaluating rule: int(self) > 1";
+    assert_eq!(errors[0].message, why);
+}

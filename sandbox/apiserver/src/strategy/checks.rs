@@ -42,6 +42,7 @@ fn own_warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec
             let text = "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended";
             kept.filter(|n| *n < 0).map(|_| text.to_owned()).into_iter().collect()
         }
+        ("discovery.k8s.io", "endpointslices") => crate::endpoint_rules::slice_warnings(object),
         ("", "secrets") => crate::data::secret_warning(object).into_iter().collect(),
         ("apiextensions.k8s.io", _) => crate::schema::format_warnings(object, old),
         _ => Vec::new(),
@@ -56,6 +57,8 @@ pub fn validate_strategy(resource: &Resource, object: &Value, old: Option<&Value
         ("events.k8s.io", "events") => crate::event::validate_event(object, old),
         ("", "services") => crate::service::validate_service(object, old),
         ("apps", "controllerrevisions") => revision_errors(object, old),
+        ("", "endpoints") => crate::endpoint_rules::subset_errors(object),
+        ("discovery.k8s.io", "endpointslices") => crate::endpoint_rules::slice_errors(object, old),
         ("", "limitranges") => crate::range_rules::range_errors(object),
         ("", "persistentvolumes") => crate::range_rules::volume_errors(object),
         ("node.k8s.io", "runtimeclasses") => handler_errors(object, old),
@@ -151,7 +154,14 @@ pub fn validate_part(resource: &Resource, part: Part, object: &Value, old: &Valu
             return phase_error(object).into_iter().collect();
         }
         if is_kind(resource, "", "pods") {
-            return crate::pod::address_errors(object);
+            let mut errors = crate::pod::address_errors(object);
+            let text = |at: &str| object.pointer(at).and_then(Value::as_str).unwrap_or_default();
+            let (node, nominated) = (text("/spec/nodeName"), text("/status/nominatedNodeName"));
+            if !node.is_empty() && !nominated.is_empty() && nominated != node {
+                let why = "may not be set on pods that are already bound to a node";
+                errors.push(FieldError::forbidden("status.nominatedNodeName", why));
+            }
+            return errors;
         }
         if is_kind(resource, "", "nodes") {
             return crate::node_rules::node_update_errors(object, old);
@@ -216,6 +226,9 @@ fn lease_errors(object: &Value) -> Vec<FieldError> {
 fn handler_errors(class: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let handler = |class: &Value| class.get("handler").and_then(Value::as_str).unwrap_or_default().to_owned();
     let name = handler(class);
+    if name.is_empty() {
+        return vec![FieldError::required("handler", "")];
+    }
     let problems = meta::label_problems(&name);
     let mut errors: Vec<FieldError> =
         problems.iter().map(|why| FieldError::invalid_text("handler", &name, why)).collect();

@@ -167,6 +167,9 @@ pub async fn serve_scale(call: &mut Call) -> Result<Reply, Status> {
         ScaleChange::Apply(scale) => merged_scale(call, &options, &before, scale)?,
         change => change.applied(&bytes, &before)?,
     };
+    if matches!(change, ScaleChange::Patch(_)) {
+        write::check_name(call, &after)?;
+    }
     let strict = change.strict_errors(&bytes, &after);
     if !strict.is_empty() {
         refuse_unknown(call, &options, &after, &strict)?;
@@ -348,6 +351,12 @@ fn scale_body(call: &Call) -> Result<Value, Status> {
             go_quote(version)
         )));
     }
+    let kept = ["extensions/v1beta1", "apps/v1beta1", "apps/v1beta2"].contains(&api_version);
+    if kept && !call.resource.is_custom() {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version (autoscaling/v1)"
+        )));
+    }
     if !matches!(kind, "" | "Scale") || !matches!(api_version, "" | "autoscaling/v1") {
         return Err(Status::bad_request(
             "no kind is registered for the type v1.Scale in scheme \
@@ -355,6 +364,10 @@ fn scale_body(call: &Call) -> Result<Value, Status> {
         ));
     }
     write::check_name(call, &scale)?;
+    let namespace = meta::metadata_text(&scale, "namespace");
+    if !namespace.is_empty() && namespace != call.info.namespace {
+        return Err(write::mismatched_namespace());
+    }
     if scale.pointer("/spec/replicas").is_some_and(|r| !r.is_i64()) {
         let found = meta::json_type(&scale["spec"]["replicas"]);
         return Err(Status::bad_request(format!(

@@ -312,7 +312,8 @@ pub(super) fn settle_namespace(call: &Call, value: &mut Value) -> Result<(), Sta
     Ok(())
 }
 
-pub(super) fn mismatched_namespace() -> Status {
+/// The answer to a body of another namespace.
+pub fn mismatched_namespace() -> Status {
     Status::bad_request("the namespace of the provided object does not match the namespace sent on the request")
 }
 

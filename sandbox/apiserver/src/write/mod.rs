@@ -33,7 +33,7 @@ use insert::{insert_object, invalid_object, kind_errors};
 use patching::*;
 use replace::*;
 
-pub use decode::check_name;
+pub use decode::{check_name, mismatched_namespace};
 pub use patching::{apply_status, patch_invalid, patch_status};
 pub use replace::{admitted_options, modify_object};
 

@@ -57,6 +57,9 @@ pub(super) fn apply_patch(resource: &Resource, kind: PatchKind, bytes: &[u8], li
         if object.get("kind").and_then(Value::as_str).is_none_or(str::is_empty) {
             return Err(patch_invalid(&shown, &format!("Object 'Kind' is missing in '{shown}'")));
         }
+        if object.get("apiVersion").and_then(Value::as_str).is_none_or(str::is_empty) {
+            return Err(Status::internal("Object 'apiVersion' is missing in 'object has no apiVersion field'"));
+        }
     } else {
         for (member, wanted) in [("kind", resource.kind.clone()), ("apiVersion", resource.api_version())] {
             // A strategic merge patch goes into a value of the kind: what it says about the kind is lost.

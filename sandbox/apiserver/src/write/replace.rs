@@ -106,7 +106,8 @@ pub(super) async fn replace_object(
     check_version(call, &name, &sent_version, live)?;
     meta::metadata_mut(&mut object).insert("resourceVersion".into(), live.revision.to_string().into());
     strategy::prepare_update(&call.server, &resource, part, &mut object, old)?;
-    if part != Part::Named("binding") {
+    // The status of a built-in kind is none of its generations, whatever comes with it.
+    if part != Part::Named("binding") && (part != Part::Status || resource.is_custom()) {
         advance_generation(&resource, &mut object, old);
     }
     let mut errors = kind_errors(&resource, part, meta::validate_update(&object, old, &resource), &object, Some(old));

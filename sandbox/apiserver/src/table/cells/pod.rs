@@ -35,6 +35,8 @@ struct PodState {
     containers: usize,
     restarts: i64,
     last_restart: Option<Timestamp>,
+    /// Those of init containers that go on beside the main ones.
+    beside: (i64, Option<Timestamp>),
     reason: String,
 }
 
@@ -45,6 +47,7 @@ impl PodState {
             containers: count_at(o, "spec.containers"),
             restarts: 0,
             last_restart: None,
+            beside: (0, None),
             reason: text_or(o, "status.reason", &text_at(o, "status.phase")),
         };
         let gated = |c: &&Value| text_at(c, "type") == "PodScheduled" && text_at(c, "reason") == "SchedulingGated";
@@ -81,6 +84,10 @@ impl PodState {
         self.containers += specs.iter().filter(|s| text_at(s, "restartPolicy") == "Always").count();
         for (i, container) in list_at(o, "status.initContainerStatuses").iter().enumerate() {
             self.note_restarts(container);
+            if sidecar(container) {
+                let finished = text_at(container, "lastState.terminated.finishedAt").parse().ok();
+                self.beside = (self.beside.0 + number_at(container, "restartCount"), self.beside.1.max(finished));
+            }
             let ended = value_at(container, "state.terminated");
             if ended.is_some_and(|t| number_at(t, "exitCode") == 0) {
                 continue;
@@ -101,8 +108,7 @@ impl PodState {
     }
 
     fn running(&mut self, o: &Value) {
-        self.restarts = 0;
-        self.last_restart = None;
+        (self.restarts, self.last_restart) = self.beside;
         let mut has_running = false;
         for container in list_at(o, "status.containerStatuses").iter().rev() {
             self.note_restarts(container);
