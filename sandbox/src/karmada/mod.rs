@@ -7,6 +7,7 @@
 
 pub mod admission;
 pub mod api;
+pub mod assignments;
 pub mod binding;
 pub mod cluster;
 pub mod control;
@@ -143,6 +144,7 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> R
     impersonation::run_controller(&control);
     distributor::run_controller(&control);
     rebalancer::run_controller(&control);
+    assignments::run_controllers(&control);
     if config.gates.federated_quota {
         quotas::run_controller(&control);
     }

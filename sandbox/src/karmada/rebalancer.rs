@@ -1,7 +1,8 @@
 //! WorkloadRebalancer: somebody agrees that workloads be placed afresh.
 //!
 //! Rule: Karmada `pkg/controllers/workloadrebalancer`: each named workload's binding gets `rescheduleTriggeredAt`, the
-//! rebalancer's creation time; then the result is written down, failures first, and the rebalancer goes after its TTL.
+//! rebalancer's creation time; then the result is written down, and the rebalancer goes after its TTL. What failed is not
+//! tried again, and what succeeded stays in the status when it is named no more.
 
 use std::{sync::Arc, time::Duration};
 
@@ -44,37 +45,28 @@ async fn sync_rebalancer(control: &Control, name: &str) -> Result<Next, Failure>
     if rebalancer.is_deleting() {
         return Ok(Next::Done);
     }
-    let mut observed = Vec::new();
+    let mut observed = observe_workloads(&rebalancer);
     let mut again = false;
-    for workload in rebalancer.items("/spec/workloads") {
-        let before = rebalancer.items("/status/observedWorkloads").iter().find(|one| one["workload"] == *workload);
-        if let Some(done) = before.filter(|one| one.text("/result") == "Successful") {
-            observed.push(done.clone());
-            continue;
+    for one in observed.iter_mut().filter(|one| one.text("/result").is_empty()) {
+        match trigger_rescheduling(control, &one["workload"], rebalancer.text("/metadata/creationTimestamp")).await {
+            Ok(true) => one.put(&["result"], json!("Successful")),
+            Ok(false) => {
+                one.put(&["result"], json!("Failed"));
+                one.put(&["reason"], json!("ReferencedBindingNotFound"));
+            }
+            Err(_) => again = true,
         }
-        observed.push(
-            match trigger_rescheduling(control, workload, rebalancer.text("/metadata/creationTimestamp")).await {
-                Ok(true) => json!({"workload": workload, "result": "Successful"}),
-                Ok(false) => json!({"workload": workload, "result": "Failed", "reason": "ReferencedBindingNotFound"}),
-                Err(_) => {
-                    again = true;
-                    json!({"workload": workload})
-                }
-            },
-        );
     }
-    sort_workloads(&mut observed);
-    let finish = match rebalancer.text("/status/finishTime") {
-        "" => control.now(),
-        time => time.to_owned(),
-    };
+    let finish = rebalancer.present("/status/finishTime").cloned();
     let mut status = json!({"observedGeneration": rebalancer.generation(), "observedWorkloads": observed});
-    if !again {
-        status.put(&["finishTime"], json!(finish));
-    }
+    status.put_or_remove(&["finishTime"], finish);
     if rebalancer.get("status") != Some(&status) {
+        if !again {
+            status.put(&["finishTime"], json!(control.now()));
+        }
         control.writer.merge(&ObjectKey::of(&rebalancer), "status", &json!({"status": status})).await?;
     }
+    let finish = status.text("/finishTime");
     if again {
         return Err(Failure("some bindings could not be written".to_owned()));
     }
@@ -107,6 +99,20 @@ async fn trigger_rescheduling(control: &Control, workload: &Value, at: &str) -> 
     Ok(control.writer.modify(&binding, "", set).await?.is_some())
 }
 
+/// What was observed of the workloads, and those that are new; one that is named no more stays if it succeeded.
+fn observe_workloads(rebalancer: &Value) -> Vec<Value> {
+    let (named, known) = (rebalancer.items("/spec/workloads"), rebalancer.items("/status/observedWorkloads"));
+    let stays = |one: &&Value| named.contains(&one["workload"]) || one.text("/result") == "Successful";
+    let mut observed: Vec<Value> = known.iter().filter(stays).cloned().collect();
+    for workload in named {
+        if observed.iter().all(|one| one["workload"] != *workload) {
+            observed.push(json!({"workload": workload}));
+        }
+    }
+    sort_workloads(&mut observed);
+    observed
+}
+
 fn sort_workloads(observed: &mut [Value]) {
     let key = |one: &Value| -> [String; 5] {
         let of = |at: &str| one.text(at).to_owned();
@@ -124,6 +130,20 @@ fn sort_workloads(observed: &mut [Value]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_succeeded_stays_though_it_is_named_no_more_and_what_failed_is_not_tried_again() {
+        let one = |name: &str| json!({"kind": "K", "name": name});
+        let rebalancer = json!({"spec": {"workloads": [one("c"), one("d")]}, "status": {"observedWorkloads": [
+            {"workload": one("a"), "result": "Successful"}, {"workload": one("b"), "result": "Failed"},
+            {"workload": one("c"), "result": "Failed"}]}});
+        let told: Vec<(String, String)> = observe_workloads(&rebalancer)
+            .iter()
+            .map(|one| (one.text("/workload/name").to_owned(), one.text("/result").to_owned()))
+            .collect();
+        let expected = [("a", "Successful"), ("c", "Failed"), ("d", "")].map(|(a, b)| (a.to_owned(), b.to_owned()));
+        assert_eq!(told, expected);
+    }
 
     #[test]
     fn workloads_are_listed_by_kind_and_name() {

@@ -5,6 +5,9 @@ use std::collections::BTreeSet;
 use regex::Regex;
 use serde_json::Value;
 
+/// What a binding's template needs.
+const DEPENDENCIES: &str = "resourcebinding.karmada.io/dependencies";
+
 /// Differences between a recorded value (with its placeholders) and a real one.
 pub fn differences(at: &str, recorded: &Value, real: &Value, found: &mut Vec<String>) {
     match (recorded, real) {
@@ -96,6 +99,13 @@ pub fn comparable(object: &Value) -> Value {
             for list in ["/spec/clusters", "/spec/requiredBy"] {
                 let named = object.pointer_mut(list).and_then(Value::as_array_mut);
                 named.into_iter().for_each(|named| named.sort_by_key(|one| one["name"].to_string()));
+            }
+            // So do names of secrets and config maps, from a set.
+            if let Some(Value::String(told)) = object["metadata"]["annotations"].get_mut(DEPENDENCIES)
+                && let Ok(Value::Array(mut all)) = serde_json::from_str(told)
+            {
+                all.sort_by_key(Value::to_string);
+                *told = Value::Array(all).to_string();
             }
         }
         Some("Work") => remove(&mut object, "/metadata", "generation"),

@@ -7,6 +7,7 @@ use std::{
 };
 
 use caldera_sandbox::karmada::eviction::Evictions;
+use regex::Regex;
 use serde_json::{Value, json};
 
 /// What happened shows in the watch within so many seconds.
@@ -51,10 +52,10 @@ impl Recording {
 
     /// Why this scenario can not be repeated here.
     pub fn unsupported(&self) -> Option<String> {
+        let burst = Regex::new(r"\d (bindings|jobs|flips)\b").unwrap();
         for action in self.list("actions").iter().filter(|action| action["who"] == "recorder") {
             let what = action["what"].as_str().unwrap();
-            let burst = ["bindings", "jobs:", "flips"].iter().any(|word| what.contains(word));
-            if burst {
+            if burst.is_match(what) {
                 return Some(format!("a burst that the recording does not spell out: {what}"));
             }
         }
@@ -121,7 +122,9 @@ impl Recording {
             let (at, object) = target.split_once(':').unwrap_or(("", what));
             let known = matches!(verb, "create" | "delete" | "merge-patch" | "json-patch")
                 && matches!(at, "host" | "m1" | "m2");
-            let created_by_recorder = recorder && what == "ResourceInterpreterWebhookConfiguration created";
+            let created = what.strip_suffix(" created").filter(|_| recorder);
+            let created = created.and_then(|kind| self.list("inputs").iter().find(|input| input["kind"] == kind));
+            let created_by_recorder = created.is_some();
             let event = what.ends_with("ed")
                 && ["fault ", "webhook configuration ", "karmada-", "kube-controller-manager ", "API server of m"]
                     .iter()
@@ -132,8 +135,7 @@ impl Recording {
             let subresource = parts.next().unwrap_or_default().trim_matches(['[', ']']).to_owned();
             let body = match one.get("input").and_then(Value::as_u64) {
                 Some(index) => Some(self.list("inputs")[usize::try_from(index).unwrap()].clone()),
-                None if created_by_recorder => Some(self.list("inputs")[0].clone()),
-                None => one.get("body").cloned(),
+                None => created.or(one.get("body")).cloned(),
             };
             let (verb, at) = if created_by_recorder {
                 ("create", "host")
@@ -147,6 +149,7 @@ impl Recording {
             let write = self.list("writes").iter().find(|write| {
                 verb == "delete"
                     && write["verb"] == "delete"
+                    && write["at"] == at
                     && write["object"] == object
                     && write["t"].as_f64().unwrap() >= t
             });

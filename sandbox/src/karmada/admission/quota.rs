@@ -100,6 +100,18 @@ pub fn usage_of_bindings(quota: &Value, bindings: &[Shared]) -> Option<Value> {
     (!used.is_empty()).then_some(Value::Object(used))
 }
 
+/// What lists of resources are together; `None` when nothing.
+#[must_use]
+pub fn sum_of_lists<'a>(lists: impl Iterator<Item = &'a Value>) -> Option<Value> {
+    let mut total = Amounts::new();
+    for (name, amount) in lists.flat_map(|list| read_amounts(Some(list))) {
+        *total.entry(name).or_default() += amount;
+    }
+    let sum: Map<String, Value> =
+        total.into_iter().map(|(name, amount)| (name.clone(), json!(write_amount(&name, amount)))).collect();
+    (!sum.is_empty()).then_some(Value::Object(sum))
+}
+
 fn write_amount(name: &str, nano: i128) -> String {
     if matches!(name, "memory" | "ephemeral-storage" | "storage") {
         binary_text(nano / 1_000_000_000)
