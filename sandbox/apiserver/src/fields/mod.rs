@@ -153,9 +153,9 @@ pub fn trackable(object: &Value, schema: &TypeSchema) -> bool {
     typed::find_problems(object, ty).iter().all(|problem| problem.contains("duplicate entries for key"))
 }
 
-/// What of an object the version of another entry does not have, and that version. Every entry is compared in its own version, to which
-/// the object is converted; without a conversion of its own that fails on a field that only one version has
-/// (`reconcileManagedFieldsWithSchemaChanges`, `merge.Updater`). `but` is an entry that is not looked at.
+/// What of an object the version of another entry does not have, and that version. Every entry is compared in its own
+/// version, to which the object is converted; without a conversion of its own that fails on a field that only one
+/// version has (`reconcileManagedFieldsWithSchemaChanges`, `merge.Updater`). `but` is an entry that is not looked at.
 pub fn undeclared_in_versions(
     value: &Value,
     owners: &Value,
