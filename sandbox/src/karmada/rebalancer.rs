@@ -1,8 +1,8 @@
 //! WorkloadRebalancer: somebody agrees that workloads be placed afresh.
 //!
 //! Rule: Karmada `pkg/controllers/workloadrebalancer`: each named workload's binding gets `rescheduleTriggeredAt`, the
-//! rebalancer's creation time; then the result is written down, and the rebalancer goes after its TTL. What failed is not
-//! tried again, and what succeeded stays in the status when it is named no more.
+//! rebalancer's creation time; then the result is written down, and the rebalancer goes after its TTL. What failed is
+//! not tried again, and what succeeded stays in the status when it is named no more.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,8 +1,8 @@
 //! Policies that take templates from policies of lower priority.
 //!
-//! Rule: Karmada `pkg/detector/preemption.go`, gate `PropagationPolicyPreemption`: only a policy whose `preemption` is `Always`,
-//! only templates that its selectors name; a namespace's policy of higher priority beats one of lower, any of a
-//! namespace beats one of the cluster, and that one one of lower priority of the cluster.
+//! Rule: Karmada `pkg/detector/preemption.go`, gate `PropagationPolicyPreemption`: only a policy whose `preemption` is
+//! `Always`, and only templates that its selectors name. A namespace's policy of higher priority beats one of lower,
+//! any of a namespace beats one of the cluster, and that one beats one of lower priority of the cluster.
 
 use std::cmp::Reverse;
 
