@@ -1,6 +1,6 @@
 //! What a queue, and each queue above it, says of its jobs in annotations: they all count for it.
 //!
-//! Rule: as the controller reads them, up to the root (`caldera_crds::tenancy`). What Caldera itself writes there is
+//! Rule: as the controller reads them, below the root, which says nothing (`caldera_crds::tenancy`). What Caldera itself writes there is
 //! not shown.
 
 use caldera_crds::names::{
@@ -34,12 +34,8 @@ impl QueueSetting {
 
 /// The queue's own first, then those of its parent, up to the root.
 pub(super) fn list_settings(queues: &[Value], name: &str) -> Vec<QueueSetting> {
-    let find = |name: &str| queues.iter().find(|queue| name_of(queue) == name);
-    let parent = |queue: &&Value| match text(queue, "/spec/parent") {
-        _ if name_of(queue) == ROOT_QUEUE => None,
-        "" => find(ROOT_QUEUE),
-        parent => find(parent),
-    };
+    let find = |name: &str| queues.iter().find(|queue| name_of(queue) == name && name != ROOT_QUEUE);
+    let parent = |queue: &&Value| find(text(queue, "/spec/parent"));
     let path = std::iter::successors(find(name), parent).take(DEPTH);
     path.flat_map(|queue| {
         let annotations = queue.pointer("/metadata/annotations").and_then(Value::as_object).into_iter().flatten();
@@ -72,11 +68,7 @@ mod tests {
         ];
         let said = list_settings(&queues, "vision");
         let cells: Vec<String> = said.iter().map(|setting| setting.cells().join(" ")).collect();
-        let expected = [
-            "caldera.dev/max-running-jobs 3 vision",
-            "caldera.dev/max-job cpu=20 research",
-            "caldera.dev/max-job cpu=99 root",
-        ];
+        let expected = ["caldera.dev/max-running-jobs 3 vision", "caldera.dev/max-job cpu=20 research"];
         assert_eq!(cells, expected);
         assert_eq!(list_settings(&queues, "gone"), []);
     }

@@ -27,7 +27,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     deadlines::after,
-    eviction::{RUN_TIME_EXCEEDED, withdraw_binding},
+    eviction::{NOT_PLACED, RUN_TIME_EXCEEDED, requeue_binding, withdraw_binding},
     jobs::{JobPhase, Jobs},
 };
 use crate::{
@@ -37,6 +37,8 @@ use crate::{
 
 /// After a write that may have failed.
 const AGAIN: SignedDuration = SignedDuration::from_secs(5);
+/// A write is answered, or the object seen, by then: the end is sent again for another version alone before.
+const ANSWERED: SignedDuration = SignedDuration::from_secs(20);
 /// While the last write to the binding was not seen in the watch.
 const UNCONFIRMED: SignedDuration = SignedDuration::from_millis(250);
 /// Event: the job is ended soon, since it ran for almost as long as it may.
@@ -57,6 +59,8 @@ enum RunStep {
 #[derive(Debug, Default)]
 pub(crate) struct RunLimits {
     steps: BTreeMap<Key, (Timestamp, RunStep)>,
+    /// The version of each binding for which its end was last sent.
+    sent: BTreeMap<Key, Arc<str>>,
     due: BTreeSet<(Timestamp, Key)>,
 }
 
@@ -66,13 +70,16 @@ impl RunLimits {
     }
 
     pub(crate) fn forget(&mut self, key: &Key) {
+        self.sent.remove(key);
         if let Some((at, _)) = self.steps.remove(key) {
             self.due.remove(&(at, key.clone()));
         }
     }
 
     fn set(&mut self, key: &Key, at: Timestamp, step: RunStep) {
-        self.forget(key);
+        if let Some((at, _)) = self.steps.get(key) {
+            self.due.remove(&(*at, key.clone()));
+        }
         self.steps.insert(key.clone(), (at, step));
         self.due.insert((at, key.clone()));
     }
@@ -90,7 +97,9 @@ impl RunLimits {
         match (first, known) {
             // Whoever changes the binding all the time does not outlast its end: each change is another attempt.
             (RunStep::Warn(limit), Some(RunStep::End(known)))
-                if limit == known && now >= to_timestamp(known.ends_at()) =>
+                if limit == known
+                    && now >= to_timestamp(known.ends_at())
+                    && self.sent.get(&binding.key) != Some(&binding.resource_version) =>
             {
                 self.set(&binding.key, now, RunStep::End(known));
             }
@@ -117,8 +126,11 @@ impl RunLimits {
                 }
                 RunStep::Warn(limit) | RunStep::End(limit) => {
                     let binding = jobs.find_confirmed(objects, &key);
-                    self.set(&key, after(now, binding.map_or(UNCONFIRMED, |_| AGAIN)), RunStep::End(limit));
-                    binding.map(|binding| end(binding, limit, now))
+                    self.set(&key, after(now, binding.map_or(UNCONFIRMED, |_| ANSWERED)), RunStep::End(limit));
+                    binding.map(|binding| {
+                        self.sent.insert(key, Arc::clone(&binding.resource_version));
+                        end(binding, limit, now)
+                    })
                 }
                 RunStep::Close => {
                     self.set(&key, after(now, AGAIN), step);
@@ -159,7 +171,12 @@ fn warn(objects: &Objects, key: &Key, limit: RunLimit, now: Timestamp) -> Option
     Some(Decision::event_on_workload(workload, EventType::Warning, RUN_TIME_ENDING, message))
 }
 
+/// The end of a run. What was never placed has not run, and is put back in line.
 fn end(binding: &Binding, limit: RunLimit, now: Timestamp) -> Decision {
+    if binding.clusters.is_empty() {
+        let why = format!("it was placed nowhere for {}, as long as it may run", RunTime(limit.seconds));
+        return requeue_binding(binding, NOT_PLACED, why, Vec::new(), now);
+    }
     let why = format!("it ran for {}, as long as it may", RunTime(limit.seconds));
     tracing::info!(binding = %binding.key, why, "ended by its time limit");
     withdraw_binding(binding, RUN_TIME_EXCEEDED, why, &binding.workload_uid, now)
@@ -194,7 +211,8 @@ pub(crate) fn find_limit(binding: &Binding, stage: Option<AdmissionStage>) -> Op
     binding.admission.as_ref().filter(|_| goes_on)?.run
 }
 
-/// The end of all time where it is later than that.
+/// The first or last of all times where it is before or after them.
 pub(crate) fn to_timestamp(time: EpochSeconds) -> Timestamp {
-    Timestamp::from_second(time.as_seconds()).unwrap_or(Timestamp::MAX)
+    let beyond = if time.as_seconds() < 0 { Timestamp::MIN } else { Timestamp::MAX };
+    Timestamp::from_second(time.as_seconds()).unwrap_or(beyond)
 }

@@ -5,6 +5,7 @@ use caldera_runtime::write::Failure;
 use serde_json::{Value, json};
 
 use super::world::World;
+use crate::decide::decide;
 
 const US: &str = "3.me";
 
@@ -67,6 +68,40 @@ fn lose_copies(world: &mut World, job: &str) {
 fn assert_ended_by_its_limit(world: &World, job: &str) {
     assert_eq!((clusters(world, job), annotation(world, job, GATE)), (0, &json!("closed")), "{job}");
     assert_eq!(record(world, job, EVICTION)["reason"], "RunTimeExceeded");
+}
+
+/// Found by a reader: while their pods ended, the controller looked at all of them in each pass.
+#[test]
+fn hundreds_of_runs_that_end_together_leave_the_controller_at_rest_while_their_pods_end() {
+    let mut world = World::new(200);
+    world.cluster("m1", "200");
+    world.controller.jobs.epoch = Some(US.into());
+    limit_queue(&mut world, "q", "60s");
+    (0..150).for_each(|at| world.job(&format!("j{at}"), "q", 1));
+    world.settle();
+    (0..150).for_each(|at| start(&mut world, &format!("j{at}"), 1));
+    world.pass(70);
+    (0..150).for_each(|at| assert_ended_by_its_limit(&world, &format!("j{at}")));
+    world.pass(30);
+    let written = world.writes.len();
+    for _ in 0..3 {
+        let decisions = decide(&mut world.controller, world.now);
+        assert!(decisions.writes.is_empty(), "{:?}", decisions.writes.first());
+        assert!(decisions.next.is_none_or(|next| next > world.now), "there is more to do at once");
+    }
+    world.pass(20);
+    assert_eq!(world.writes.len(), written);
+}
+
+/// Found by a reader: a job that the scheduler had not placed in time was ended for good.
+#[test]
+fn a_job_that_was_never_placed_has_not_run_and_is_put_back_in_line() {
+    let mut world = world("60s");
+    world.job("a", "q", 4);
+    world.settle();
+    world.pass(70);
+    assert_eq!(record(&world, "a", EVICTION)["reason"], "NotPlaced");
+    assert_eq!(count_events(&world, "RunTimeExceeded"), 0);
 }
 
 #[test]
@@ -144,7 +179,7 @@ fn an_end_that_is_refused_is_tried_again() {
     world.refuse_evictions = vec![Failure::Transient("not now".into())];
     world.pass(11);
     assert_eq!((clusters(&world, "a"), world.used("q").as_str()), (1, "4"));
-    world.pass(6);
+    world.pass(20);
     assert_ended_by_its_limit(&world, "a");
 }
 
