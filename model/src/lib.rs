@@ -20,12 +20,13 @@
 //! | `ReleaseJob` | `controller/src/decide/release.rs` | `release_admissible_jobs` |
 //! | `ReleaseJob` | `controller/src/decide/jobs.rs` | `assume_record` `take_retry` |
 //! | `SettleLaterGrants`, `WatchBinding` | `controller/src/decide/stale_grant.rs` | `settle_grants` |
-//! | `RequeueUnplaced` | `controller/src/decide/requeue.rs` | `requeue_unplaced` `requeue` |
+//! | `RequeueUnplaced` | `controller/src/decide/placement_deadlines.rs` | `requeue_unplaced` |
+//! | `RequeueUnplaced` | `controller/src/decide/eviction.rs` | `requeue_binding` |
 //! | `ExecuteWrite` | `controller/src/write/patch.rs` | `patch_release` `patch_resize` `patch_eviction` |
 //! | `ExecuteWrite` | `global-scheduler/src/write/binding_writes.rs` | `patch_clusters` |
 //! | `ExecuteWrite`, `LoseAnswer` | `runtime/src/write.rs` | `execute_write` `classify_answer` |
 //! | `FollowAnswer`, `LoseAnswer` | `controller/src/decide/answers.rs` | `follow_release` `follow_eviction` |
-//! | `FollowAnswer`, `LoseAnswer` | `global-scheduler/src/run/scheduler.rs` | `apply_outcome` `apply_failure` |
+//! | `FollowAnswer`, `LoseAnswer` | `global-scheduler/src/run/scheduler/outcomes.rs` | `apply_outcome` `apply_failure` |
 //! | `ListForScheduler`, `WatchForScheduler` | `global-scheduler/src/observe/cache.rs` | `update_binding` |
 //! | `WatchForScheduler`, `ApplyRead` | `global-scheduler/src/run/scheduler.rs` | `decide_about` `begin_lease_read` |
 //! | `ReadLease` | `runtime/src/lease.rs` | `read_lease` |

@@ -1,7 +1,7 @@
 //! What a queue, and each queue above it, says of its jobs in annotations: they all count for it.
 //!
-//! Rule: as the controller reads them, below the root, which says nothing (`caldera_crds::tenancy`). What Caldera itself writes there is
-//! not shown.
+//! Rule: as the controller reads them, below the root, which says nothing (`caldera_crds::tenancy`). What Caldera
+//! itself writes there is not shown.
 
 use caldera_crds::names::{
     caldera::{PREFIX, QUEUE_STATUS},
