@@ -249,6 +249,10 @@ mod tests {
         let one = Member { jobs: Some(vec![split]), ..read_member(&cluster(Value::Null)) };
         assert!(describe_cluster(&one).contains("vcjob/j"), "{}", describe_cluster(&one));
         assert_eq!(["12500m", "2571428571n", "odd"].map(show_amount), ["12.5", "2.571", "odd"]);
+        let mut ended = binding(json!([{"name": "m1", "replicas": 5}]));
+        ended["status"] = json!({"aggregatedStatus": [
+            {"clusterName": "m1", "status": {"state": {"phase": "Completed"}}}]});
+        assert_eq!(read_placed(&ended, &ended["spec"]["clusters"][0]), None, "it holds nothing any more");
     }
 
     #[test]

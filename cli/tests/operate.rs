@@ -107,17 +107,20 @@ impl Sandbox {
         });
     }
 
-    fn state_of(&self, job: &str) -> String {
+    fn row_of(&self, job: &str) -> Value {
         let listed: Value =
             serde_json::from_str(&self.succeeds(&["job", "list", "-n", "default", "-o", "json"])).unwrap();
-        let row = items(&listed, "/jobs").iter().find(|row| row["job"] == job);
-        row.map_or_else(String::new, |row| text(row, "/state").to_owned())
+        items(&listed, "/jobs").iter().find(|row| row["job"] == job).cloned().unwrap_or_default()
+    }
+
+    fn state_of(&self, job: &str) -> String {
+        text(&self.row_of(job), "/state").to_owned()
     }
 
     fn until_state(&self, job: &str, state: &str) {
         until(&format!("{job} is {state}"), || {
-            let is = self.state_of(job);
-            (is == state).then_some(()).ok_or(is)
+            let row = self.row_of(job);
+            (text(&row, "/state") == state).then_some(()).ok_or_else(|| format!("{row:#}"))
         });
     }
 }

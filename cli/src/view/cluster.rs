@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use caldera_core::{admission::Admission, quantity::Quantity};
-use caldera_crds::{karmada::cluster::READY, names::caldera::ADMISSION};
+use caldera_crds::{karmada::cluster::READY, names::caldera::ADMISSION, workload::progress::has_copy_ended};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -64,11 +64,16 @@ impl Member {
     }
 }
 
-/// The part of a job in a cluster; `None` for a binding of another namespace's workload. In one cluster its CPU is the
-/// charge; in several it is pods times the request of a replica, if all are alike.
+/// The part of a job in a cluster; `None` for a binding of another namespace's workload, and for a copy that has ended:
+/// it holds nothing. In one cluster its CPU is the charge; in several it is pods times the request of a replica, if all
+/// are alike.
 #[must_use]
 pub fn read_placed(binding: &Value, target: &Value) -> Option<PlacedJob> {
     let key = JobKey::of_binding(binding)?;
+    let copy = items(binding, "/status/aggregatedStatus").iter().find(|copy| copy["clusterName"] == target["name"]);
+    if copy.is_some_and(|copy| has_copy_ended(key.kind, &copy["status"])) {
+        return None;
+    }
     let record = objects::annotation_of(binding, ADMISSION).and_then(|text| Admission::parse(text).ok());
     let pods = target["replicas"].as_i64().unwrap_or(0);
     let each = || binding.pointer("/spec/replicaRequirements/resourceRequest/cpu")?.as_str()?.parse::<Quantity>().ok();
