@@ -109,13 +109,14 @@ impl Preemption {
             // As long as `observe_eviction` would remember it.
             let until = |eviction: &EvictionRecord| if holds { forgotten_at(eviction) } else { eviction.until };
             let over = binding.eviction.as_deref().is_none_or(|eviction| until(eviction) <= now.as_second());
-            // What is kept out for another reason stays out, whatever becomes of the eviction.
-            let is_in_line = state.phase == JobPhase::Pending;
-            let returns = match holds_back {
-                _ if holds => !holds_back && over,
-                true => is_in_line,
-                false => was_held_back,
+            let withdrawn = |reason: &Reason| {
+                matches!(
+                    reason,
+                    Reason::SuspendedByUser { .. } | Reason::Ending { .. } | Reason::RunTimeExceeded { .. }
+                )
             };
+            let is_withdrawn = matches!(&state.phase, JobPhase::Blocked(reason) if withdrawn(reason));
+            let returns = if holds { !holds_back && over } else { holds_back != was_held_back && !is_withdrawn };
             returning.extend(returns.then(|| key.clone()));
             holds_back || !over
         });
