@@ -80,6 +80,7 @@ use self::{
     capacity::FleetGrowth,
     controller::QueueWrites,
     deadlines::earliest,
+    jobs::JobPhase,
     pod_groups::{COALESCE, LOOKS},
     release::{RELEASES, release_admissible_jobs},
 };
@@ -133,9 +134,10 @@ pub fn decide(controller: &mut Controller, now: Timestamp) -> Decisions {
         return decisions;
     }
     controller.hurried = false;
-    controller.preempt_jobs(&mut decisions);
-    if decisions.evictions > 0 {
-        // The preemptor gets its reservation before anything comes free.
+    let returned = controller.preempt_jobs(&mut decisions);
+    if decisions.evictions > 0 || returned {
+        // The preemptor gets its reservation before anything comes free. Who is back in line may start now: nothing else
+        // needs to happen before that.
         controller.release_jobs(&mut decisions);
     }
     decisions.writes.extend(controller.take_outbox());
@@ -251,13 +253,13 @@ impl Controller {
         self.jobs.changed |= self.jobs.engine.take_reservations_changed();
     }
 
-    fn preempt_jobs(&mut self, decisions: &mut Decisions) {
+    /// Whether jobs are back in line that were evicted.
+    fn preempt_jobs(&mut self, decisions: &mut Decisions) -> bool {
         let Self { objects, jobs, capacity, preemption, now, .. } = self;
         let changed = jobs.changed;
         preemption.close_attempt(jobs, changed, *now);
-        for key in preemption.list_returning(objects, jobs, capacity, *now) {
-            self.refresh_binding(&key);
-        }
+        let returning = preemption.list_returning(objects, jobs, capacity, *now);
+        returning.iter().for_each(|key| self.refresh_binding(key));
         let Self { objects, jobs, capacity, preemption, now, .. } = self;
         jobs.engine.set_preemptor(preemption.schedule.preemptor().cloned());
         if preemption.begin_round(decisions.releases > 0, *now) {
@@ -266,6 +268,13 @@ impl Controller {
             decisions.evictions += writes.iter().filter(evicts).count();
             decisions.writes.extend(writes);
         }
+        let is_in_line = |key| self.jobs.states.get(key).is_some_and(|state| state.phase == JobPhase::Pending);
+        let returned = returning.iter().any(is_in_line);
+        if returned {
+            // Their old pods were somebody else's since they were evicted, and made the fleet smaller until now.
+            self.jobs.engine.set_fleet(self.capacity.sum_fleet());
+        }
+        returned
     }
 
     /// Writes PodGroups that changed; and at most once a second, after something moved, every pending job's reason.

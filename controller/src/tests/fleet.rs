@@ -9,7 +9,7 @@ use caldera_core::{
 use serde_json::{Value, json};
 
 use super::world::{World, job};
-use crate::observe::Input;
+use crate::{decide::decide, observe::Input};
 
 fn amounts(cpu: i64) -> caldera_core::resources::Resources {
     [("cpu", Quantity::from_units(cpu)), ("pods", Quantity::from_units(100))].into_iter().collect()
@@ -121,6 +121,26 @@ fn what_others_use_is_not_the_queues_and_what_jobs_use_is() {
     tell(&mut world, "m1", Change::PodGone("ns".into(), "foreign".into()));
     world.pass(2);
     assert_eq!(root(&mut world), "10");
+}
+
+/// Found by a command line's test: it waited for an event that nobody owed it, and said that the fleet is too small.
+#[test]
+fn a_restarted_job_is_released_in_the_pass_that_sees_its_old_pods_gone() {
+    let mut world = members(&["m1"]);
+    world.job("a", "q", 10);
+    assert_eq!(world.settle(), ["a-job"]);
+    on(&mut world, "a", "m1", 10);
+    world.put(json!({
+        "apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", "metadata": {"namespace": "ns", "name": "again"},
+        "action": "RestartJob", "target": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "a", "uid": ""},
+    }));
+    world.pass(5);
+    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": null}}));
+    assert!(world.pass(30).is_empty(), "its old pods are there");
+    for i in 0..10 {
+        tell(&mut world, "m1", Change::PodGone("ns".into(), format!("a-worker-{i}")));
+    }
+    assert_eq!(decide(&mut world.controller, world.now).releases, 1);
 }
 
 #[test]
