@@ -222,7 +222,9 @@ impl Fleet {
                         for key in workloads.iter().flatten().filter_map(|one| self.by_workload.get(one)).flatten() {
                             let entry = self.entries.get(key);
                             count_unseen(member, cluster, key, entry.map(|entry| (&entry.assumed, entry.queued)));
-                            ours |= entry.is_some_and(|entry| entry.queued);
+                            // Where none of it are assumed its pods are others', as they are in `bound`.
+                            ours |=
+                                entry.is_some_and(|entry| entry.queued && entry.assumed.pods.contains_key(cluster));
                         }
                         self.others_moved |= !ours;
                     }

@@ -216,7 +216,7 @@ impl FleetCapacity {
         self.fleet.others_moved()
     }
 
-    /// Others left, or came: what could never fit beside them may now. True if there was anything of the kind.
+    /// Clusters changed, or others left: what could never fit may now. True if there was anything of the kind.
     pub fn forget_impossible(&mut self) -> bool {
         let any = self.never.values().any(Option::is_some);
         self.never.clear();
@@ -250,9 +250,6 @@ impl FleetCapacity {
 
     /// True once after the fleet's total may have changed.
     pub fn take_changed(&mut self) -> bool {
-        if self.changed {
-            self.never.clear();
-        }
         std::mem::take(&mut self.changed)
     }
 }

@@ -193,6 +193,7 @@ impl Controller {
             let fleet = self.capacity.sum_fleet();
             self.queues.annotations.observe_fleet(&fleet, self.now);
             self.jobs.engine.set_fleet(fleet);
+            self.requeue_impossible();
             self.refresh_duplicated();
             self.jobs.changed = true;
         } else {
@@ -228,6 +229,11 @@ impl Controller {
         self.capacity.take_others_moved();
         let fleet = self.capacity.sum_fleet();
         self.jobs.engine.set_fleet(fleet);
+        self.requeue_impossible();
+    }
+
+    /// Asks again about what could never fit in the fleet as it was.
+    fn requeue_impossible(&mut self) {
         if self.capacity.forget_impossible() {
             self.jobs.engine.requeue_after_capacity_change();
             self.jobs.changed = true;

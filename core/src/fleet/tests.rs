@@ -375,6 +375,82 @@ proptest::proptest! {
     }
 }
 
+/// Two members of one large node each.
+fn two_members() -> Fleet {
+    let mut fleet = Fleet::default();
+    let mut allocatable = request(100);
+    allocatable.set("pods", Quantity::from_units(100));
+    for name in ["m1", "m2"] {
+        fleet.set_cluster(Cluster { name: name.into(), ready: true, ..Cluster::default() }, Capacity::default());
+        let node = Node { name: "n".into(), allocatable: allocatable.clone(), ready: true, ..Node::default() };
+        fleet.apply_update(name, Update::Change(Change::Nodes(vec![node])));
+        fleet.apply_update(name, Update::Change(Change::Pods(vec![])));
+    }
+    fleet
+}
+
+fn capacities_for_queues(fleet: &mut Fleet) -> Vec<Resources> {
+    fleet.refresh_capacities();
+    ["m1", "m2"].map(|name| fleet.capacity_for_queues(name, true)).into()
+}
+
+/// Found on a sandbox: a gang was evicted before its pods in one of its clusters were seen. They came and went as
+/// somebody else's, and that they went was not told: the gang was "more than all clusters have together" for ever.
+#[test]
+fn pods_that_are_seen_after_their_eviction_are_others_and_their_end_is_told() {
+    let mut fleet = two_members();
+    let both = || [("m1".to_owned(), vec![2]), ("m2".to_owned(), vec![1])].into();
+    fleet.assume_pods("ns/rb", AssumedPods { pods: both(), ..promise(0) });
+    fleet.apply_update("m2", pod("c", false));
+    fleet.retire_assumed("ns/rb");
+    fleet.apply_update("m1", pod("a", false));
+    assert!(fleet.take_others_moved());
+    let gone = Update::Change(Change::PodGone("ns".into(), "a".into()));
+    let before = capacities_for_queues(&mut fleet);
+    fleet.apply_update("m1", gone);
+    assert!(fleet.take_others_moved());
+    assert_ne!(capacities_for_queues(&mut fleet), before);
+}
+
+proptest::proptest! {
+    #[test]
+    fn what_queues_can_hold_changes_with_pods_of_others_alone_and_that_is_told(
+        steps in proptest::collection::vec((0u8..8, 0u8..2, 0u8..3, 0u32..4, 0u32..4), 1..60)
+    ) {
+        let mut fleet = two_members();
+        let mut known = capacities_for_queues(&mut fleet);
+        for (what, job, which, first, second) in steps {
+            let key = format!("key{job}");
+            let cluster = if first % 2 == 0 { "m1" } else { "m2" };
+            let name = format!("{job}-{which}");
+            match what {
+                0 | 1 => {
+                    let in_each = [("m1".to_owned(), vec![first]), ("m2".to_owned(), vec![second])];
+                    let mut assumed = promise(0);
+                    assumed.workload.name = format!("job{job}");
+                    assumed.pods = in_each.into_iter().filter(|(_, pods)| pods[0] > 0).collect();
+                    if which > 0 {
+                        fleet.assume_pods(&key, assumed);
+                    } else {
+                        fleet.assume_unqueued_pods(&key, assumed);
+                    }
+                }
+                2 => fleet.forget_assumed(&key),
+                3 => drop(fleet.retire_assumed(&key)),
+                4..=6 => {
+                    let Update::Change(Change::Pod(mut pod)) = pod(&name, what == 6) else { unreachable!() };
+                    pod.owner.iter_mut().for_each(|owner| owner.name = format!("job{job}"));
+                    fleet.apply_update(cluster, Update::Change(Change::Pod(pod)));
+                }
+                _ => drop(fleet.apply_update(cluster, Update::Change(Change::PodGone("ns".into(), name)))),
+            }
+            let now = capacities_for_queues(&mut fleet);
+            proptest::prop_assert!(fleet.take_others_moved() || now == known, "{known:?} became {now:?}");
+            known = now;
+        }
+    }
+}
+
 #[test]
 fn shapes_carry_what_gangs_select_on_for_as_long_as_one_does() {
     let mut fleet = fleet();
