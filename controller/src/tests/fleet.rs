@@ -236,6 +236,9 @@ fn what_a_daemonset_takes_can_never_be_had_defect_7() {
     assert!(!world.says("a").1.contains("reserved for it"), "{:?}", world.says("a"));
     let largest = "asks for 10 cpu on one node; the largest has 9 free in m1";
     assert!(world.says("a").1.contains(largest), "{:?}", world.says("a"));
+    // That somebody else stands other taints gives no room; it is not forgotten over that who could never fit.
+    submit(&mut world, "c", 30, Some("maintenance"));
+    assert!(world.pass(3).is_empty());
     // Should it go after all, the job starts.
     tell(&mut world, "m1", Change::PodGone("ns".into(), "daemon".into()));
     assert_eq!(world.pass(3), ["a-job"]);
