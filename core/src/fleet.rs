@@ -223,8 +223,7 @@ impl Fleet {
                             let entry = self.entries.get(key);
                             count_unseen(member, cluster, key, entry.map(|entry| (&entry.assumed, entry.queued)));
                             // Where none of it are assumed its pods are others', as they are in `bound`.
-                            ours |=
-                                entry.is_some_and(|entry| entry.queued && entry.assumed.pods.contains_key(cluster));
+                            ours |= entry.is_some_and(|entry| entry.queued && entry.assumed.pods.contains_key(cluster));
                         }
                         self.others_moved |= !ours;
                     }

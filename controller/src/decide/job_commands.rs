@@ -43,7 +43,7 @@ use super::{
     withdrawal::is_suspended_by_another,
 };
 use crate::{
-    observe::{JobCommandFacts, Key, Objects, Workload},
+    observe::{Binding, JobCommandFacts, Key, Objects, Workload},
     write::Decision,
 };
 
@@ -281,10 +281,16 @@ fn carry_out(objects: &Objects, jobs: &Jobs, command: &JobCommandFacts, now: Tim
         "RestartJob" | "TerminateJob" | "CompleteJob" if is_aborted || job.suspended.is_some() => {
             Outcome::Refuse("the job is suspended: only ResumeJob is for one that is".to_owned())
         }
+        // Karmada tells the binding first that a job has ended. Then it is not begun anew: the job will say so.
+        "RestartJob" if objects.binding_of(&job.reference).is_some_and(has_ended_in_clusters) => Outcome::Wait,
         "RestartJob" => restart(objects, jobs, job, command, now),
         action @ ("TerminateJob" | "CompleteJob") => annotate(END_AS, Some(end(action))),
         action => Outcome::Refuse(format!("{action:?} is no action of a job")),
     }
+}
+
+fn has_ended_in_clusters(binding: &Binding) -> bool {
+    binding.ended_everywhere && !binding.clusters.is_empty()
 }
 
 /// Takes a job off its clusters, if this very Command has not done so before.

@@ -116,6 +116,22 @@ fn restart_takes_a_job_off_its_clusters_once_and_it_starts_anew() {
     assert_eq!((clusters(&world), evictions(&world)), (1, 1));
 }
 
+/// Found by a simulation: Karmada tells the binding first, and the job ran again that its user had seen end.
+#[test]
+fn a_job_that_has_ended_in_its_clusters_is_not_restarted_although_it_does_not_say_so_yet() {
+    let mut world = running();
+    let told = json!([{"clusterName": "m1", "applied": true, "status": {"state": {"phase": "Completed"}}}]);
+    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": told}}));
+    send(&mut world, "again", "RestartJob", "a");
+    world.pass(5);
+    assert_eq!((clusters(&world), evictions(&world), commands(&world)), (1, 0, 1), "it waits for what the job says");
+    world.phase("a", "Completed");
+    world.pass(5);
+    assert_eq!((evictions(&world), commands(&world)), (0, 0));
+    let said = "Command again (RestartJob): not carried out: the job has ended, or ends, as Completed";
+    assert!(was_told(&world, "Job", "CommandRefused", said));
+}
+
 #[test]
 fn a_crash_between_a_command_and_its_deletion_carries_out_nothing_twice() {
     for action in ["AbortJob", "RestartJob", "TerminateJob"] {

@@ -15,8 +15,8 @@ use caldera_runtime::{
     write::{self, Body, Failure},
 };
 use caldera_webhook as webhook;
-use kube::Client;
-use serde_json::json;
+use kube::{Api, Client, core::DynamicObject};
+use serde_json::{Value, json};
 use tokio::{
     task::JoinHandle,
     time::{Duration, sleep},
@@ -144,6 +144,20 @@ impl World {
         }
     }
 
+    /// As `vcctl` makes it, for a job that is there.
+    async fn restart_command(&self, job: &str, name: &str) -> Option<Value> {
+        let jobs = Api::<DynamicObject>::namespaced_with(self.user.clone(), NAMESPACE, &stand_in::jobs());
+        let uid = jobs.get(job).await.ok()?.metadata.uid?;
+        Some(json!({
+            "apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", "action": "RestartJob",
+            "metadata": {"name": name},
+            "target": {
+                "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": job, "uid": uid, "controller": true,
+                "blockOwnerDeletion": true,
+            },
+        }))
+    }
+
     pub async fn act(&self, action: &Action, invariants: &mut Invariants) -> Result<(), Failure> {
         if self.faults.is_traced {
             println!("{action:?}");
@@ -160,6 +174,10 @@ impl World {
             Action::Delete(name) => {
                 invariants.deleted.insert(name.clone());
                 write_to(stand_in::jobs(), NAMESPACE, name, Body::Delete { uid: None })
+            }
+            Action::Restart(job, name) => {
+                let Some(command) = self.restart_command(job, name).await else { return Ok(()) };
+                write_to(stand_in::commands(), NAMESPACE, name, Body::Create(command))
             }
             Action::Edit(name) => {
                 let patch = json!({

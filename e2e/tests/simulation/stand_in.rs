@@ -28,6 +28,10 @@ pub fn jobs() -> ApiResource {
     api_resource("batch.volcano.sh", "v1alpha1", "Job", "jobs")
 }
 
+pub fn commands() -> ApiResource {
+    api_resource("bus.volcano.sh", "v1alpha1", "Command", "commands")
+}
+
 pub fn bindings() -> ApiResource {
     api_resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings")
 }

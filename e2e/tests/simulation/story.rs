@@ -16,6 +16,8 @@ pub enum Action {
     Delete(String),
     Suspend(String),
     Resume(String),
+    /// A Command of this name takes the job off its clusters.
+    Restart(String, String),
     /// Fields of a binding that are none of our business.
     Edit(String),
     /// A member is out of reach, or back.
@@ -87,6 +89,11 @@ pub fn story(prng: &mut Prng) -> Story {
             8 if tasks[0].1 > tasks[0].2 => story.actions.push((change, Action::Scale(name.clone(), tasks[0].1 - 1))),
             9 if cores <= 3 => story.actions.push((change, Action::Duplicate(name.clone()))),
             _ => {}
+        }
+        // Soon after one another, and soon after it starts, so that nobody has seen its pods yet.
+        if index % 4 == 1 {
+            let restart = |wait: u64| (at + wait, Action::Restart(name.clone(), format!("{name}-{wait}")));
+            story.actions.extend([2_500, 4_000, 9_000].map(restart));
         }
         match prng.below(8) {
             0 => {
