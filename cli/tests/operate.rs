@@ -10,6 +10,7 @@ use std::{
     io::{BufRead, BufReader},
     path::Path,
     process::{Command, Stdio},
+    time::{Duration, Instant},
 };
 
 use caldera_cli::objects::{self, annotation_of, items, name_of, text};
@@ -23,7 +24,7 @@ use serde_json::{Value, json};
 
 use crate::{
     killed::Killed,
-    sandbox::{BINARY, QUEUES, SPLIT, Sandbox, WAITING, connect, until},
+    sandbox::{BINARY, PATIENCE, QUEUES, SPLIT, Sandbox, WAITING, connect, until},
 };
 
 const WEB: &str = include_str!("../../manifests/examples/60-web.yaml");
@@ -118,10 +119,22 @@ impl Sandbox {
     }
 
     fn until_state(&self, job: &str, state: &str) {
+        let late = Instant::now() + PATIENCE - Duration::from_secs(1);
         until(&format!("{job} is {state}"), || {
             let row = self.row_of(job);
-            (text(&row, "/state") == state).then_some(()).ok_or_else(|| format!("{row:#}"))
+            let is_late = Instant::now() > late;
+            let said = || if is_late { self.describe_job(&row, job) } else { format!("{row:#}") };
+            (text(&row, "/state") == state).then_some(()).ok_or_else(said)
         });
+    }
+
+    /// All that may tell why a job is not as it should be.
+    fn describe_job(&self, row: &Value, job: &str) -> String {
+        let (_, why, refused) = self.run(&["why", job, "-n", "default"]);
+        let binding = self.binding(&format!("{job}-job"));
+        let pods = self.list(&self.member(), &api_resource("", "v1", "Pod", "pods"));
+        let names: Vec<&str> = pods.iter().map(name_of).collect();
+        format!("{row:#}\n{why}{refused}\n{binding:#}\npods in member1: {names:?}")
     }
 }
 

@@ -1,12 +1,17 @@
 //! Which ends of jobs are recorded in the [`history`](crate::history), each once.
 //!
-//! Rule: an admitted job is recorded when its status says that it ended, or when it is deleted before that. A job that
-//! had ended before this controller started is recorded only if its end is later than the newest one that the history
-//! has already dropped.
+//! Rule: an admitted job is recorded when its status says that it ended, or when it is deleted before that. One that was
+//! taken off its clusters to end, as by its time limit or a `TerminateJob`, is recorded with the grant that it ran under
+//! last, as far as this controller saw that. A job that had ended before this controller started is recorded only if its
+//! end is later than the newest one that the history has already dropped.
 
 use std::{collections::BTreeMap, mem, sync::Arc};
 
-use caldera_core::{gang::QueueName, resources::Resources};
+use caldera_core::{
+    admission::Admission,
+    gang::{ClusterName, QueueName},
+    resources::Resources,
+};
 use caldera_runtime::write::Write;
 use jiff::Timestamp;
 
@@ -25,8 +30,18 @@ pub(crate) struct EndedJobs {
     early: Vec<(EndedJob, bool)>,
     /// Bindings of jobs whose end was taken in, by the job's UID.
     taken: BTreeMap<Key, Arc<str>>,
-    /// When jobs that have not ended began to run, in seconds since 1970: one that is deleted says no more.
-    began: BTreeMap<Key, i64>,
+    /// Runs of jobs that have not ended: one that is deleted, or ends off its clusters, says no more.
+    runs: BTreeMap<Key, LastRun>,
+}
+
+/// The run of a job that it has, or had last.
+#[derive(Debug)]
+struct LastRun {
+    workload: Arc<str>,
+    admission: Arc<Admission>,
+    clusters: Vec<ClusterName>,
+    /// When it began, in seconds since 1970, if it did.
+    began: Option<i64>,
 }
 
 impl EndedJobs {
@@ -51,24 +66,39 @@ impl EndedJobs {
         let Some(workload) = workload.filter(|workload| workload.uid == binding.workload_uid) else { return };
         let Some(result) = workload.progress.ended.as_ref() else {
             self.taken.remove(&binding.key);
-            match workload.progress.started {
-                Some(began) => drop(self.began.insert(binding.key.clone(), began)),
-                None => drop(self.began.remove(&binding.key)),
-            }
+            self.follow_run(binding, workload);
             return;
         };
-        self.began.remove(&binding.key);
+        let last = self.runs.remove(&binding.key).filter(|run| run.workload == workload.uid);
         if self.taken.get(&binding.key) == Some(&workload.uid) {
             return;
         }
         let progress = &workload.progress;
         let said = progress.ended_at.and_then(|at| Timestamp::from_second(at).ok());
         self.taken.insert(binding.key.clone(), Arc::clone(&workload.uid));
-        let (Some(at), Some(admission)) = (said.or((!is_old).then_some(now)), binding.admission.as_deref()) else {
-            return;
+        let Some(at) = said.or((!is_old).then_some(now)) else { return };
+        let run = match (&binding.admission, last) {
+            (Some(admission), _) => LastRun::read(binding, admission, progress.started),
+            (None, Some(last)) => last,
+            (None, None) => return,
         };
-        let charge = (admission.queue.clone(), admission.charged.clone());
-        self.record(describe_end(binding, charge, progress.started, result, at), is_old);
+        let charge = (run.admission.queue.clone(), run.admission.charged.clone());
+        self.record(describe_end(binding, charge, &run.clusters, run.began, result, at), is_old);
+    }
+
+    fn follow_run(&mut self, binding: &Binding, workload: &Workload) {
+        let Some(admission) = &binding.admission else { return };
+        let known = self.runs.get_mut(&binding.key).filter(|run| run.workload == workload.uid);
+        let is_same = |run: &&mut LastRun| {
+            run.admission == *admission && run.clusters.iter().eq(binding.clusters.iter().map(|(cluster, _)| cluster))
+        };
+        match known.filter(is_same) {
+            Some(run) => run.began = workload.progress.started,
+            None => {
+                let run = LastRun::read(binding, admission, workload.progress.started);
+                self.runs.insert(binding.key.clone(), run);
+            }
+        }
     }
 
     /// Takes in that a binding is gone, for which this was charged. Where its workload stays, it is made again.
@@ -80,9 +110,10 @@ impl EndedJobs {
         now: Timestamp,
     ) {
         let is_taken = self.taken.remove(&binding.key).is_some();
-        let began = self.began.remove(&binding.key);
+        let began = self.runs.remove(&binding.key).and_then(|run| run.began);
         if let Some(charge) = charge.filter(|_| !is_taken && !is_there) {
-            self.record(describe_end(binding, charge, began, DELETED, now), false);
+            let clusters: Vec<ClusterName> = binding.clusters.iter().map(|(cluster, _)| cluster.clone()).collect();
+            self.record(describe_end(binding, charge, &clusters, began, DELETED, now), false);
         }
     }
 
@@ -100,9 +131,21 @@ impl EndedJobs {
     }
 }
 
+impl LastRun {
+    fn read(binding: &Binding, admission: &Arc<Admission>, began: Option<i64>) -> Self {
+        Self {
+            workload: Arc::clone(&binding.workload_uid),
+            admission: Arc::clone(admission),
+            clusters: binding.clusters.iter().map(|(cluster, _)| cluster.clone()).collect(),
+            began,
+        }
+    }
+}
+
 fn describe_end(
     binding: &Binding,
     (queue, charged): (QueueName, Resources),
+    clusters: &[ClusterName],
     started: Option<i64>,
     result: &str,
     ended: Timestamp,
@@ -115,7 +158,7 @@ fn describe_end(
         uid: binding.workload_uid.to_string(),
         queue,
         result: result.to_owned(),
-        clusters: binding.clusters.iter().map(|(cluster, _)| cluster.to_string()).collect(),
+        clusters: clusters.iter().map(ToString::to_string).collect(),
         charged,
         submitted: Timestamp::from_second(binding.created).unwrap_or(ended),
         started: started.and_then(|at| Timestamp::from_second(at).ok()),

@@ -40,6 +40,7 @@ use super::{
     deadlines::after,
     eviction::{RESTARTED, withdraw_binding},
     jobs::Jobs,
+    run_limits::find_exceeded,
     withdrawal::is_suspended_by_another,
 };
 use crate::{
@@ -272,6 +273,11 @@ fn carry_out(objects: &Objects, jobs: &Jobs, command: &JobCommandFacts, now: Tim
             if job.end_as.is_some() || (ended.is_some() && !is_aborted) =>
         {
             Outcome::Refuse(format!("the job has ended, or ends, as {}", ended.or(job.end_as).unwrap_or_default()))
+        }
+        "AbortJob" | "ResumeJob" | "RestartJob" | "TerminateJob" | "CompleteJob"
+            if objects.binding_of(&job.reference).and_then(find_exceeded).is_some() =>
+        {
+            Outcome::Refuse("the job ran for as long as it may, and is Terminated once its copies are gone".to_owned())
         }
         "AbortJob" if job.suspended.is_some() || is_aborted => Outcome::Nothing("the job is suspended".to_owned()),
         "AbortJob" => annotate(SUSPENDED, Some("true")),

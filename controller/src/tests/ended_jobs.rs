@@ -86,6 +86,24 @@ fn a_job_that_is_deleted_while_it_is_charged_ends_as_deleted_and_one_that_waits_
 }
 
 #[test]
+fn a_job_that_is_taken_off_its_clusters_to_end_is_recorded_with_the_run_that_it_had() {
+    let mut world = begin();
+    runs(&mut world, "a", 3);
+    world.pass(2);
+    world.put(json!({
+        "apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", "metadata": {"namespace": "ns", "name": "end"},
+        "action": "TerminateJob", "target": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "a"},
+    }));
+    world.pass(3);
+    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": null}}));
+    world.pass(3);
+    let jobs = save(&mut world).list_jobs();
+    let [job] = &jobs[..] else { panic!("{jobs:?}") };
+    assert_eq!((&*job.result, &job.clusters, &*job.queue.to_string()), ("Terminated", &vec!["m1".to_owned()], "q"));
+    assert_eq!(job.charged.get("cpu").to_string(), "3");
+}
+
+#[test]
 fn a_binding_that_is_made_again_is_no_end_of_its_job() {
     let mut world = begin();
     runs(&mut world, "a", 4);
