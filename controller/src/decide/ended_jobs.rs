@@ -1,9 +1,9 @@
 //! Which ends of jobs are recorded in the [`history`](crate::history), each once.
 //!
-//! Rule: an admitted job is recorded when its status says that it ended, or when it is deleted before that. One that was
-//! taken off its clusters to end, as by its time limit or a `TerminateJob`, is recorded with the grant that it ran under
-//! last, as far as this controller saw that. A job that had ended before this controller started is recorded only if its
-//! end is later than the newest one that the history has already dropped.
+//! Rule: an admitted job is recorded when its status says that it ended, or when it is deleted before that. One that
+//! was taken off its clusters to end, as by its time limit or a `TerminateJob`, is recorded with the grant that it ran
+//! under last, as far as this controller saw that. A job that had ended before this controller started is recorded only
+//! if its end is later than the newest one that the history has already dropped.
 
 use std::{collections::BTreeMap, mem, sync::Arc};
 

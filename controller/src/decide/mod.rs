@@ -136,8 +136,8 @@ pub fn decide(controller: &mut Controller, now: Timestamp) -> Decisions {
     controller.hurried = false;
     let returned = controller.preempt_jobs(&mut decisions);
     if decisions.evictions > 0 || returned {
-        // The preemptor gets its reservation before anything comes free. Who is back in line may start now: nothing else
-        // needs to happen before that.
+        // The preemptor gets its reservation before anything comes free. Who is back in line may start now: nothing
+        // else needs to happen before that.
         controller.release_jobs(&mut decisions);
     }
     decisions.writes.extend(controller.take_outbox());

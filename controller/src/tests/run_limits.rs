@@ -272,6 +272,7 @@ fn neither_commands_nor_annotations_start_it_again_and_a_new_job_of_its_name_doe
         }));
         assert!(world.pass(10).is_empty(), "{action}");
     }
+    assert!(count_events(&world, "CommandRefused") > 0, "they are told why");
     limit_queue(&mut world, "q", "100h");
     world.begin_anew();
     assert!(world.pass(700).is_empty());
