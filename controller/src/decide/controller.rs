@@ -30,6 +30,7 @@ use super::{
     job_commands::JobCommands,
     jobs::{JobPhase, Jobs},
     member_loss::MemberLoss,
+    orphan_copy::OrphanCopies,
     phase_counts::PhaseCounts,
     placement_deadlines::PlacementDeadlines,
     pod_groups::PodGroupWrites,
@@ -66,6 +67,7 @@ pub(crate) struct BindingDeadlines {
     pub(crate) run_limits: RunLimits,
     pub(crate) refused: RefusedCopies,
     pub(crate) silent: SilentCopies,
+    pub(crate) orphans: OrphanCopies,
     pub(crate) restarts: PolicyRestarts,
 }
 
@@ -327,6 +329,7 @@ impl Controller {
         self.deadlines.run_limits.forget(key);
         self.deadlines.refused.forget(key);
         self.deadlines.silent.forget(key);
+        self.deadlines.orphans.forget(key);
         self.deadlines.restarts.forget(key);
         self.recount_phase(key);
         self.pod_groups.forget(key);
@@ -399,6 +402,7 @@ impl Controller {
         deadlines.run_limits.observe_binding(binding, workload, &state.phase, now);
         deadlines.refused.observe_binding(binding, workload, stage, now);
         deadlines.silent.observe_binding(binding, stage, now);
+        deadlines.orphans.observe_binding(binding, now);
         deadlines.restarts.observe_binding(binding, workload, stage, now);
         self.commands.observe_job(&binding.workload, now);
         deadlines.unused.observe_binding(binding, workload, stage, now);

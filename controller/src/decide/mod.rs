@@ -20,6 +20,7 @@
 //! | [`member_loss`] | which gangs are withdrawn from clusters that are lost |
 //! | [`policy_restart`] | which split jobs restart, or fail, as a whole since a copy restarted |
 //! | [`silent_copy`] | which Works Karmada is asked to apply again |
+//! | [`orphan_copy`] | which bindings Karmada is asked to look at again |
 //! | [`job_commands`], [`withdrawal`] | which jobs their users suspend, restart and end, and by which Command |
 //! | [`run_limits`] | which jobs are warned and ended since they ran for as long as they may |
 //! | [`hyper_jobs`] | which jobs and policies HyperJobs make, change and delete, and what these say of themselves |
@@ -50,6 +51,7 @@ mod hyper_jobs;
 mod job_commands;
 pub(crate) mod jobs;
 pub(crate) mod member_loss;
+mod orphan_copy;
 mod phase_counts;
 mod placement_deadlines;
 pub(crate) mod pod_group_status;
@@ -148,6 +150,7 @@ pub fn decide(controller: &mut Controller, now: Timestamp) -> Decisions {
     decisions.writes.extend(deadlines.placement.requeue_unplaced(objects, jobs, now));
     decisions.writes.extend(deadlines.start.requeue_unstarted(objects, jobs, capacity, now));
     decisions.writes.extend(deadlines.silent.touch_silent(objects, jobs, capacity, now));
+    decisions.writes.extend(deadlines.orphans.touch_bindings(objects, jobs, now));
     decisions.writes.extend(controller.member_loss.withdraw_lost(objects, jobs, now));
     decisions.writes.extend(deadlines.refused.requeue_refused(objects, jobs, capacity, now));
     decisions.writes.extend(controller.hyper_jobs.advance(&controller.objects, now));
@@ -351,6 +354,7 @@ impl Controller {
             deadlines.start.next_due(),
             deadlines.refused.next_due(),
             deadlines.silent.next_due(),
+            deadlines.orphans.next_due(),
             deadlines.restarts.next_due(),
             self.member_loss.next_due(),
             deadlines.unused.next_due(),

@@ -112,6 +112,10 @@ pub struct Binding {
     pub ended_everywhere: bool,
     /// Karmada lists copies of it, be they wanted or on their way out.
     pub has_copies: bool,
+    /// Clusters where Karmada lists copies of it, and where it is not to be, nor is evicted from with grace.
+    pub orphan_copies: Vec<ClusterName>,
+    /// `spec.suspension.dispatching`, where it is said.
+    pub dispatching: Option<bool>,
     /// Being deleted.
     pub deleting: bool,
     /// Why the scheduler did not place it.
@@ -160,6 +164,8 @@ impl Binding {
             ended_in: list_ended_copies(view),
             ended_everywhere: have_all_copies_ended(view),
             has_copies: view.status.is_some_and(|status| !status.aggregated_status.is_empty()),
+            orphan_copies: list_orphan_copies(view),
+            dispatching: spec.suspension.as_ref().and_then(|suspension| suspension.dispatching),
             deleting: view.is_deleting(),
             refused: refused.map(|condition| format!("{}: {}", condition.reason, condition.message).into()),
             groups: placement::read_affinity_groups(spec),
@@ -209,6 +215,15 @@ fn list_copies(binding: BindingView<'_>) -> impl Iterator<Item = &AggregatedStat
     let wanted: BTreeSet<ClusterName> = binding.clusters().map(|(cluster, _)| cluster).collect();
     let items = binding.status.into_iter().flat_map(|status| &status.aggregated_status);
     items.filter(move |item| wanted.contains(item.cluster_name.as_str()))
+}
+
+/// What Karmada tells of copies in clusters that it is not to be in.
+fn list_orphan_copies(binding: BindingView<'_>) -> Vec<ClusterName> {
+    let evicted = binding.spec.graceful_eviction_tasks.iter().map(|task| ClusterName::from(task.from_cluster.as_str()));
+    let stays: BTreeSet<ClusterName> = binding.clusters().map(|(cluster, _)| cluster).chain(evicted).collect();
+    let items = binding.status.into_iter().flat_map(|status| &status.aggregated_status);
+    let listed = items.map(|item| ClusterName::from(item.cluster_name.as_str()));
+    listed.filter(|cluster| !stays.contains(cluster)).collect()
 }
 
 /// A Work that nobody has tried yet says nothing.

@@ -14,6 +14,7 @@ mod job_commands;
 mod lifecycle;
 mod measure;
 mod member_loss;
+mod orphan_copy;
 mod own_grants;
 mod pods_ready;
 mod policy_restart;

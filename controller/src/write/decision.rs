@@ -34,8 +34,8 @@ use serde_json::{Value, json};
 use super::{
     hyper_job::{ChildKind, HyperJobWrite, write_hyper_job},
     patch::{
-        patch_end, patch_eviction, patch_queue, patch_record, patch_release, patch_resize, touch_work, write_binding,
-        write_job, write_pod_group, write_queue,
+        patch_end, patch_eviction, patch_queue, patch_record, patch_release, patch_resize, touch_binding, touch_work,
+        write_binding, write_job, write_pod_group, write_queue,
     },
 };
 use crate::observe::{Key, QueueFacts, Workload};
@@ -219,6 +219,15 @@ pub enum Decision {
         /// Sets the field, or takes it away.
         adds: bool,
     },
+    /// Has Karmada look at a binding again, by a change of its spec that says the same.
+    TouchBinding {
+        /// Which.
+        key: Key,
+        /// The version that the decision was made for.
+        resource_version: Arc<str>,
+        /// Sets the field, or takes it away.
+        adds: bool,
+    },
     /// Writes a job or a policy of a HyperJob, or its status.
     HyperJob {
         /// Which.
@@ -323,9 +332,11 @@ impl Decision {
             }
             Self::DefaultQueue => Tag::DefaultQueue,
             // It is decided anew while the job does not say so.
-            Self::EndJob { .. } | Self::DeletePodGroup { .. } | Self::TouchWork { .. } | Self::RecordEvent { .. } => {
-                Tag::Unrepeated
-            }
+            Self::EndJob { .. }
+            | Self::DeletePodGroup { .. }
+            | Self::TouchWork { .. }
+            | Self::TouchBinding { .. }
+            | Self::RecordEvent { .. } => Tag::Unrepeated,
         }
     }
 
@@ -408,6 +419,7 @@ impl Decision {
                 Body::DeleteUnchanged { uid: uid.to_string(), resource_version: resource_version.to_string() },
             ),
             Self::TouchWork { cluster, workload, binding, adds } => touch_work(cluster, workload, binding, *adds),
+            Self::TouchBinding { key, resource_version, adds } => touch_binding(key, resource_version, *adds),
             Self::HyperJob { key, write } => write_hyper_job(key, write),
             Self::DefaultQueue => write_queue(
                 DEFAULT_QUEUE,

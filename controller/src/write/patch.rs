@@ -134,6 +134,17 @@ pub(super) fn touch_work(cluster: &ClusterName, workload: &WorkloadRef, binding:
     }
 }
 
+/// Only where nobody suspends it: the field is absent where Karmada dispatches.
+pub(super) fn touch_binding(key: &Key, resource_version: &str, adds: bool) -> Write {
+    let path = "/spec/suspension/dispatching";
+    let touch = match adds {
+        true => json!({"op": "add", "path": path, "value": false}),
+        false => json!({"op": "remove", "path": path}),
+    };
+    let unchanged = json!({"op": "test", "path": "/metadata/resourceVersion", "value": resource_version});
+    write_binding(key, vec![unchanged, touch])
+}
+
 pub(super) fn write_pod_group(key: &Key, body: Body) -> Write {
     Write {
         resource: api_resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),

@@ -8,6 +8,11 @@ use caldera_e2e::{
     scenario::Scenario,
 };
 use jiff::Timestamp;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+    core::DynamicObject,
+};
 use serde_json::{Value, json};
 
 /// What `vcctl job suspend` and its like create.
@@ -77,6 +82,39 @@ fn a_suspended_job_leaves_its_clusters_and_comes_back() {
         s.until_podgroup(&workload, "says who suspended it", |group| reason(group) == "SuspendedByUser").await?;
         until_off(&s, "long", &clusters).await?;
         s.until_phase("next", "Completed").await?;
+        s.patch(Kind::Job, "long", &suspended(json!(null))).await?;
+        s.until_placed("long-job").await?;
+        s.until_phase("long", "Running").await?;
+        Ok(())
+    });
+}
+
+/// Karmada's own words, in its place.
+async fn list_copies(s: &Scenario, binding: &str, items: &Value) -> anyhow::Result<()> {
+    let namespace = s.get(Kind::Binding, binding).await?.context("no binding")?["metadata"]["namespace"].clone();
+    let namespace = namespace.as_str().context("no namespace")?;
+    let api: Api<DynamicObject> = Api::namespaced_with(s.host(), namespace, &Kind::Binding.resource());
+    let patch = Patch::Merge(json!({"status": {"aggregatedStatus": items}}));
+    api.patch_status(binding, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+#[test]
+fn karmada_is_asked_to_look_again_where_it_lists_a_copy_that_is_to_be_gone() {
+    run("orphan", async |s| {
+        let queue = s.queue("q", json!({"cpu": "200m"})).await?;
+        s.submit(Kind::Job, job("long", &queue, &[task("a", 2, "100m", "sleep 600")]), &aggregated()).await?;
+        let clusters = s.until_placed("long-job").await?;
+        s.until_phase("long", "Running").await?;
+        let suspended = |value: Value| json!({"metadata": {"annotations": {"caldera.dev/suspended": value}}});
+        s.patch(Kind::Job, "long", &suspended(json!("true"))).await?;
+        until_off(&s, "long", &clusters).await?;
+        let no_copies = |binding: &Value| binding["status"]["aggregatedStatus"].as_array().is_none_or(Vec::is_empty);
+        s.until(Kind::Binding, "long-job", "has no copies", no_copies).await?;
+        list_copies(&s, "long-job", &json!([{"clusterName": clusters[0].0, "applied": true}])).await?;
+        let is_touched = |binding: &Value| binding["spec"]["suspension"]["dispatching"] == false;
+        s.until(Kind::Binding, "long-job", "was touched", is_touched).await?;
+        list_copies(&s, "long-job", &Value::Null).await?;
         s.patch(Kind::Job, "long", &suspended(json!(null))).await?;
         s.until_placed("long-job").await?;
         s.until_phase("long", "Running").await?;

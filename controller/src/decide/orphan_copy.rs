@@ -1,0 +1,70 @@
+//! Copies that Karmada lists in clusters where their binding is not any more.
+//!
+//! Rule: Karmada takes the Works of such clusters away when the binding's spec changes (`removeOrphanWorks`,
+//! `pkg/controllers/binding/binding_controller.go`), and finds them in its cache. A Work that it wrote a moment before
+//! may not be there yet, and nobody looks again: the copy runs on, nobody is charged for it, and its job waits for its
+//! end. Where one is listed for some seconds the binding is touched: `suspension.dispatching: false` is set, or taken
+//! away again, which says the same and has Karmada look. A copy that only takes its time is none the worse for it. It
+//! is tried again, less and less often.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    deadlines::{Deadlines, after, back_off},
+    jobs::Jobs,
+};
+use crate::{
+    observe::{Binding, Key, Objects},
+    write::Decision,
+};
+
+/// How long a copy may take to go.
+const GOES_WITHIN: SignedDuration = SignedDuration::from_secs(5);
+
+/// Bindings with copies where they are not any more: when they are touched, and how often they were.
+#[derive(Debug, Default)]
+pub(crate) struct OrphanCopies(Deadlines<u32>);
+
+impl OrphanCopies {
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.0.next_due()
+    }
+
+    pub(crate) fn forget(&mut self, key: &Key) {
+        self.0.forget(key);
+    }
+
+    /// Takes in the state of a binding.
+    pub(crate) fn observe_binding(&mut self, binding: &Binding, now: Timestamp) {
+        let is_ours = binding.gate.is_some() && binding.suspension && !binding.deleting;
+        match (is_ours && !binding.orphan_copies.is_empty(), self.0.contains(&binding.key)) {
+            (true, false) => self.0.set(&binding.key, after(now, GOES_WITHIN), 0),
+            (false, _) => self.0.forget(&binding.key),
+            (true, true) => {}
+        }
+    }
+
+    /// Has Karmada look at bindings whose copies stay.
+    pub(crate) fn touch_bindings(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> Vec<Decision> {
+        let mut decisions = Vec::new();
+        for key in self.0.list_due(now) {
+            self.0.postpone(&key, after(now, GOES_WITHIN));
+            let Some(binding) = jobs.find_confirmed(objects, &key) else { continue };
+            // Its user's own word stays.
+            if binding.dispatching == Some(true) {
+                continue;
+            }
+            let Some((due, touched)) = self.0.get_mut(&key) else { continue };
+            *touched = touched.saturating_add(1);
+            *due = Some(after(now, back_off(GOES_WITHIN, *touched)));
+            let clusters = &binding.orphan_copies;
+            tracing::warn!(binding = %key, ?clusters, "copies are where they should not be; Karmada is asked to look again");
+            decisions.push(Decision::TouchBinding {
+                key,
+                resource_version: binding.resource_version.clone(),
+                adds: binding.dispatching.is_none(),
+            });
+        }
+        decisions
+    }
+}
