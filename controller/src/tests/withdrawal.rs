@@ -72,6 +72,7 @@ fn a_running_job_that_is_suspended_gives_its_charge_back_and_others_start() {
         "it gave way to nobody"
     );
     assert!(world.events().contains(&("Normal".into(), "Suspended".into())), "{:?}", world.events());
+    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": null}}));
     let before = world.writes.len();
     world.pass(60);
     let after: Vec<_> = world.writes[before..].iter().filter(|write| write.resource.plural != "podgroups").collect();
