@@ -18,8 +18,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 pub use self::{
     ask::{
         ClusterAction, ClusterNamesArgs, EventsArgs, HistoryArgs, JobAction, JobListArgs, JobLogsArgs, JobNamesArgs,
-        JobOrder, PauseArgs, QueueAction, QueueArgs, QueueSetArgs, ScopeArgs, TopArgs, UnpauseArgs, UsageArgs, UsageBy,
-        UsageOutput, WhyArgs,
+        JobOrder, MaintenanceArgs, PauseArgs, QueueAction, QueueArgs, QueueSetArgs, ScopeArgs, TopArgs, UnpauseArgs,
+        UsageArgs, UsageBy, UsageOutput, WhyArgs,
     },
     check::{DoctorArgs, FailOn, UninstallArgs},
     component::{

@@ -1,12 +1,15 @@
-//! `caldera cluster`: lists and describes members, cordons, drains and uncordons them.
+//! `caldera cluster`: lists and describes members, cordons, drains and uncordons them, and plans maintenance.
 //!
 //! Rule: a cordon is Karmada's taint `cluster.karmada.io/unschedulable:NoSchedule` (`karmadactl cordon`,
 //! `pkg/karmadactl/cordon`), so that either may lift the other's. All other taints stay as they are.
+
+mod maintenance;
 
 use std::{collections::BTreeMap, fmt::Write as _, path::Path, process::ExitCode};
 
 use anyhow::Context;
 use caldera_core::quantity::Quantity;
+use jiff::Timestamp;
 use kube::Client;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -50,6 +53,7 @@ pub async fn run_cluster(action: ClusterAction) -> anyhow::Result<ExitCode> {
         ClusterAction::Cordon(args) => cordon_clusters(args, true).await,
         ClusterAction::Drain(args) => drain_clusters(args).await,
         ClusterAction::Uncordon(args) => cordon_clusters(args, false).await,
+        ClusterAction::Maintenance(args) => maintenance::change_windows(args).await,
     }
 }
 
@@ -78,7 +82,9 @@ async fn read_clusters(client: &Client) -> anyhow::Result<Clusters> {
     let gap = |what: &str, why: &String| Gap { what: what.to_owned(), why: why.clone() };
     let missing = bindings.as_ref().err().map(|why| gap("jobs of all namespaces", why)).into_iter().collect();
     let clusters = clusters.map_err(anyhow::Error::msg)?;
+    let now = Timestamp::now();
     let read = |cluster: &Value| Member {
+        maintenance: maintenance::list_windows(cluster, now),
         jobs: bindings.is_ok().then(|| jobs.get(name_of(cluster)).cloned().unwrap_or_default()),
         ..read_member(cluster)
     };
@@ -90,6 +96,8 @@ fn format_clusters(clusters: &[Member], wide: bool) -> String {
     if wide {
         header.extend(["REGION", "OTHERS", "TAINTS"]);
     }
+    let has_windows = clusters.iter().any(|one| !one.maintenance.is_empty());
+    header.extend(has_windows.then_some("MAINTENANCE"));
     let rows = clusters.iter().map(|one| {
         let pair = |(used, all): &(String, String)| format!("{}/{}", show_amount(used), show_amount(all));
         let amount = |name: &str| one.amounts.get(name).map(pair).unwrap_or_default();
@@ -108,6 +116,7 @@ fn format_clusters(clusters: &[Member], wide: bool) -> String {
             let others: Vec<String> = others.map(|name| format!("{name} {}", amount(name))).collect();
             cells.extend([one.region.clone(), others.join(", "), one.taints.join(", ")]);
         }
+        cells.extend(has_windows.then(|| one.maintenance.join(", ")));
         cells
     });
     format_table(&header, rows)

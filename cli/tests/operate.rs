@@ -318,6 +318,17 @@ fn the_clusters(sandbox: &Sandbox) {
     assert!(words.iter().all(|word| described.contains(word)), "{described}");
     assert_eq!(sandbox.succeeds(&["cluster", "uncordon", "member1"]), "cluster member1 uncordoned\n");
     assert_eq!(state(), "Ready");
+    let window = ["--start", "2099-01-01T08:00:00Z", "--duration", "4h", "--reason", "new kernels"];
+    let planned = sandbox.succeeds(&[["cluster", "maintenance", "member1"].as_slice(), &window].concat());
+    let times = "from 2099-01-01T08:00:00Z to 2099-01-01T12:00:00Z (new kernels)";
+    assert_eq!(planned, format!("cluster member1 is under maintenance {times}\n"));
+    for ask in [["cluster", "list"].as_slice(), &["cluster", "describe", "member1"]] {
+        let shown = sandbox.succeeds(ask);
+        assert!(shown.contains("MAINTENANCE") && shown.contains(times), "{shown}");
+    }
+    let cancel = ["cluster", "maintenance", "member1", "--cancel"];
+    assert_eq!(sandbox.succeeds(&cancel), "cluster member1 has no maintenance window any more\n");
+    assert!(!sandbox.succeeds(&["cluster", "list"]).contains("MAINTENANCE"));
     sandbox.fails(&["cluster", "describe", "nowhere"], "there is no cluster nowhere; there are member1, member2");
 }
 

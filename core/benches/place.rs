@@ -165,8 +165,15 @@ fn decision(bencher: Bencher<'_, '_>, count: usize, binding: &Binding) {
     let gang = deployment(u32::try_from(binding.replicas).unwrap());
     bencher.bench_local(|| {
         let clusters = clusters.iter().zip(&capacities).collect();
-        let request =
-            Request { binding: black_box(binding), gang: &gang, whole: false, previous: None, clusters, linked: &[] };
+        let request = Request {
+            binding: black_box(binding),
+            gang: &gang,
+            whole: false,
+            previous: None,
+            clusters,
+            linked: &[],
+            run: None,
+        };
         place_binding(&request).unwrap()
     });
 }

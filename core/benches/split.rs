@@ -305,6 +305,7 @@ fn whole_decision(bencher: Bencher<'_, '_>, count: usize) {
         previous: None,
         clusters: clusters.iter().zip(&rooms.1).collect(),
         linked: &[],
+        run: None,
     };
     bencher.bench_local(|| place_binding(black_box(&request)).unwrap());
 }

@@ -35,6 +35,7 @@ use crate::{
     plan::PinnedDomains,
     resources::Resources,
     split::{FederationTopology, LinkedGroups, take_assumed},
+    time::EpochSeconds,
 };
 
 /// What a member's watcher tells.
@@ -375,6 +376,13 @@ impl Fleet {
     /// All clusters with what is free in each.
     pub fn clusters(&self) -> impl Iterator<Item = (&Cluster, &Capacity)> {
         self.members.values().filter(|member| member.known).map(|member| (&member.cluster, &member.capacity))
+    }
+
+    /// When the next maintenance window of a cluster ends, after that time.
+    #[must_use]
+    pub fn next_maintenance_end(&self, after: EpochSeconds) -> Option<EpochSeconds> {
+        let known = self.members.values().filter(|member| member.known);
+        known.filter_map(|member| member.cluster.maintenance.next_end(after)).min()
     }
 
     /// Which clusters are close by declared links, from near to far.

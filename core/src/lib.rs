@@ -9,6 +9,7 @@ pub mod data;
 pub mod fleet;
 pub mod gang;
 pub mod inventory;
+pub mod maintenance;
 mod name;
 pub mod node_affinity;
 pub mod place;

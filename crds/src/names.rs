@@ -60,6 +60,12 @@ pub mod caldera {
     /// On a Cluster: the time (RFC 3339) at which its admin says that nothing runs there any more, and nothing will. It
     /// counts for a loss that began before, and for no later one.
     pub const FENCED_AT: &str = "caldera.dev/fenced-at";
+    /// On a Cluster: when it is under maintenance, a JSON list of at most 16 windows: `[{"start":
+    /// "2026-11-26T08:00:00Z", "end": "2026-11-26T12:00:00Z", "reason": "new kernels", "notice": "24h"}]`. Times are
+    /// RFC 3339; `reason` and `notice` may be left out. No job starts there in a window, nor one before it that would
+    /// not have ended; one that does not say how long it runs starts until `notice` before the window (24h). One fault
+    /// and none of the windows counts.
+    pub const MAINTENANCE: &str = "caldera.dev/maintenance";
     /// On a workload: `true` holds it in its queue until the user removes the annotation.
     pub const HOLD: &str = "caldera.dev/hold";
     /// On a workload: `true` takes it off its clusters and out of line until the user takes the annotation away. A

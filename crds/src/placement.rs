@@ -8,6 +8,7 @@ use std::sync::Arc;
 use caldera_core::{
     gang::{self, Requirement},
     inventory::Capacity,
+    maintenance::{Maintenance, ParseMaintenanceError},
     place::{self, general_estimator},
     quantity::Quantity,
     resources::Resources,
@@ -23,6 +24,7 @@ use crate::{
         },
         work::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster},
     },
+    names::caldera::MAINTENANCE,
     selector::{field_requirement, label_requirements, node_requirement},
     wire::ResourceList,
 };
@@ -43,10 +45,20 @@ pub fn read_cluster(cluster: &Cluster) -> place::Cluster {
         zones: cluster.spec.zones.clone(),
         taints: cluster.spec.taints.iter().map(read_taint).collect(),
         deleting: cluster.metadata.deletion_timestamp.is_some(),
+        maintenance: read_maintenance(cluster).unwrap_or_default(),
         ready: status.conditions.iter().any(|condition| condition.type_ == READY && condition.status == "True"),
         serves: serves.collect(),
         published: read_published_capacity(cluster).map(Arc::new),
     }
+}
+
+/// When a cluster is under maintenance, as its annotation says: never, where there is none.
+///
+/// # Errors
+/// Why it can not be read. Then the cluster takes jobs as if there were none.
+pub fn read_maintenance(cluster: &Cluster) -> Result<Maintenance, ParseMaintenanceError> {
+    let said = cluster.metadata.annotations.as_ref().and_then(|all| all.get(MAINTENANCE));
+    said.map_or_else(|| Ok(Maintenance::default()), |text| text.parse())
 }
 
 /// What Karmada's resource summary says is free; nothing where there is none yet.

@@ -4,6 +4,7 @@ mod assumed;
 mod ended_job;
 mod first_status;
 mod grants;
+mod maintenance;
 mod parity;
 mod ranking;
 mod staying;

@@ -385,7 +385,15 @@ impl Site<'_> {
 }
 
 fn question<'a>(shape: &'a Shape, gang: &'a Gang, clusters: Vec<(&'a Cluster, &'a Capacity)>) -> place::Request<'a> {
-    place::Request { binding: &shape.binding, gang, whole: shape.whole, previous: None, clusters, linked: &[] }
+    place::Request {
+        binding: &shape.binding,
+        gang,
+        whole: shape.whole,
+        previous: None,
+        clusters,
+        linked: &[],
+        run: None,
+    }
 }
 
 /// The capacity with these parts of its nodes free.

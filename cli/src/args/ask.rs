@@ -6,6 +6,7 @@ use caldera_controller::usage::Month;
 use caldera_core::quantity::Quantity;
 use caldera_simulate::time::Millis;
 use clap::{ArgGroup, Args as ClapArgs, Subcommand, ValueEnum};
+use jiff::Timestamp;
 
 use super::values::{JobName, parse_amount, parse_job_name, parse_seconds, parse_value};
 use crate::{
@@ -427,6 +428,33 @@ pub enum ClusterAction {
     Drain(ClusterNamesArgs),
     /// Lets jobs into members again.
     Uncordon(ClusterNamesArgs),
+    /// Keeps a member for nobody for a time: no job starts there that would not end before. What runs runs on.
+    Maintenance(MaintenanceArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct MaintenanceArgs {
+    /// Which.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// When it begins, as 2026-11-26T08:00:00Z; without it now.
+    #[arg(long, value_name = "TIME")]
+    pub start: Option<Timestamp>,
+    /// How long it takes, as 45m or 4h.
+    #[arg(long, value_name = "DURATION", value_parser = parse_seconds, required_unless_present = "cancel")]
+    pub duration: Option<i64>,
+    /// Why, for all who ask what their jobs wait for.
+    #[arg(long, value_name = "WORDS")]
+    pub reason: Option<String>,
+    /// How long before it begins no job starts that does not say how long it runs; 24h without it.
+    #[arg(long, value_name = "DURATION", value_parser = parse_seconds)]
+    pub notice: Option<i64>,
+    /// Takes all its windows away.
+    #[arg(long, conflicts_with_all = ["start", "duration", "reason", "notice"])]
+    pub cancel: bool,
+    /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -126,6 +126,8 @@ pub struct MemberFacts {
     pub name: String,
     /// Whether Karmada finds it ready, and its words if not.
     pub ready: Visible<()>,
+    /// Why its maintenance windows can not be read, if so.
+    pub unread_maintenance: Option<String>,
     /// What was seen there, or why nothing was.
     pub inside: Visible<MemberInside>,
 }

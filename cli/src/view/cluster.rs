@@ -33,6 +33,8 @@ pub struct Member {
     pub amounts: BTreeMap<String, (String, String)>,
     /// `key=value:effect`.
     pub taints: Vec<String>,
+    /// Maintenance windows that are not over.
+    pub maintenance: Vec<String>,
     /// Type, status, and the words with it.
     pub conditions: Vec<(String, String, String)>,
     /// Jobs and services that are there; `None` if they can not be seen.
@@ -90,7 +92,7 @@ pub fn read_placed(binding: &Value, target: &Value) -> Option<PlacedJob> {
     })
 }
 
-/// Reads one. Its jobs are not known yet.
+/// Reads one. Its jobs, and the maintenance windows that are not over, are not known yet.
 #[must_use]
 pub fn read_member(cluster: &Value) -> Member {
     let of = |pointer: &str| text(cluster, pointer).to_owned();
@@ -128,6 +130,7 @@ pub fn read_member(cluster: &Value) -> Member {
             .map(|(name, _)| (name.clone(), (amount("allocated", name), amount("allocatable", name))))
             .collect(),
         taints: taints.collect(),
+        maintenance: Vec::new(),
         conditions,
         jobs: None,
     }

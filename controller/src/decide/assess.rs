@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use caldera_core::{reason::Reason, resources::Resources};
+use caldera_core::{
+    maintenance::ExpectedRun, queue::FitClass, reason::Reason, resources::Resources, time::EpochSeconds,
+};
 use jiff::Timestamp;
 
 use super::{
@@ -13,7 +15,7 @@ use super::{
     jobs::Jobs,
     resize::Resize,
 };
-use crate::observe::{Binding, Objects, Workload};
+use crate::observe::{Binding, Objects, Workload, fingerprint};
 
 /// Assesses a binding by what is known of it now.
 pub(crate) fn assess_now(
@@ -36,6 +38,9 @@ pub(crate) fn assess_now(
             let ask = Arc::make_mut(&mut job.ask);
             ask.counted = objects.count_as(&job.queue, &binding.key.namespace);
             ask.run_for = workload.and_then(|workload| estimate_run(objects, workload));
+            if capacity.next_maintenance_end(now).is_some() {
+                ask.fit = FitClass(fingerprint(&(ask.fit, ask.run_for)));
+            }
             job
         }
         // What runs runs on, and gets no more of a queue that does not take its namespace any more.
@@ -70,6 +75,19 @@ pub(crate) fn assess_now(
 /// Seconds that a workload which waits will run at most: as it says, or until it is ended.
 pub(crate) fn estimate_run(objects: &Objects, workload: &Workload) -> Option<i64> {
     workload.run_for.into_iter().chain(objects.find_max_run_time(workload)).min()
+}
+
+/// When a workload that waits would run if it started now.
+pub(crate) fn expect_run(objects: &Objects, workload: &Workload, now: Timestamp) -> ExpectedRun {
+    let from = EpochSeconds::new(now.as_second());
+    ExpectedRun { from, ends: estimate_run(objects, workload).map(|seconds| from.saturating_add(seconds)) }
+}
+
+/// When pods would run that start now beside those that a workload has.
+pub(crate) fn expect_rest(binding: &Binding, workload: &Workload, now: Timestamp) -> ExpectedRun {
+    let from = EpochSeconds::new(now.as_second());
+    let began = workload.progress.started.unwrap_or(from.as_seconds());
+    ExpectedRun { from, ends: estimate_end(binding, workload, began).map(EpochSeconds::new) }
 }
 
 /// When a binding that holds quota will have ended, in seconds since 1970: as its workload says, which began then, or

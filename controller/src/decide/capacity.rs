@@ -5,6 +5,7 @@
 //! release, then where the written plan says. So the next job is not released into the same capacity.
 
 mod found_place;
+mod maintenance;
 mod reserved_clusters;
 
 use std::{
@@ -17,11 +18,13 @@ use caldera_core::{
     fleet::{self, AWAY, AssumedPods, EvictedPods, Update, list_reserved_clusters, takes_jobs},
     gang::{ClusterName, Gang, Taint, Task, Toleration, WorkloadRef},
     inventory::{Capacity, Change, Pod, Source},
+    maintenance::ExpectedRun,
     place::{self, Cluster, Decision, Peers},
     plan::{PinnedDomains, Plan},
     queue::{Ask, CapacityGrowth, Fit, FitClass, FleetResources, JobId, ReservedClusters},
     resources::Resources,
     split::FederationTopology,
+    time::EpochSeconds,
 };
 
 pub use self::found_place::Place;
@@ -41,6 +44,8 @@ pub struct PlacementQuestion<'a> {
     pub whole: bool,
     /// By what plan it holds what it holds already.
     pub previous: Option<&'a Plan>,
+    /// When it would run; `None` where no maintenance window counts.
+    pub run: Option<ExpectedRun>,
 }
 
 /// How much more room there may be.
@@ -71,6 +76,8 @@ pub struct FleetCapacity {
     tolerations: BTreeMap<Vec<Toleration>, BTreeSet<JobId>>,
     /// Clusters that took no jobs when the total was last worked out.
     closed: BTreeSet<String>,
+    /// Maintenance windows that ended by then were seen to end.
+    maintenance_seen: EpochSeconds,
 }
 
 /// Facts in.
@@ -376,6 +383,9 @@ impl FleetCapacity {
                 format!("{refusal}; {kept} clusters are reserved for a job that ranks before it and has waited long")
             }
         };
+        let windows =
+            place::describe_maintenance(&build_request(question, &self.fleet, self.fleet.clusters().collect()));
+        let detail = windows.into_iter().fold(detail, |detail, windows| format!("{detail}; {windows}"));
         Err(Fit::No { never: false, detail })
     }
 
@@ -446,7 +456,7 @@ impl FleetCapacity {
     fn explain_never(&mut self, question: PlacementQuestion<'_>) -> Option<Arc<str>> {
         // The others of its groups may go.
         let alone = with_peers(question.binding, Peers::default());
-        let question = PlacementQuestion { binding: &alone, ..question };
+        let question = PlacementQuestion { binding: &alone, run: None, ..question };
         // A cluster that is away for a while comes back.
         let certain = |(cluster, capacity): (&Cluster, &Capacity)| {
             takes_jobs(cluster, |taint| taint.key != CORDON) && capacity.source != Source::Unknown
@@ -468,8 +478,16 @@ fn ask_placement(
     fleet: &fleet::Fleet,
     clusters: Vec<(&Cluster, &Capacity)>,
 ) -> Result<Decision, place::NotPlaced> {
-    let PlacementQuestion { binding, gang, whole, previous } = question;
-    place::place_binding(&place::Request { binding, gang, whole, previous, clusters, linked: fleet.linked_groups() })
+    place::place_binding(&build_request(question, fleet, clusters))
+}
+
+fn build_request<'a>(
+    question: PlacementQuestion<'a>,
+    fleet: &'a fleet::Fleet,
+    clusters: Vec<(&'a Cluster, &'a Capacity)>,
+) -> place::Request<'a> {
+    let PlacementQuestion { binding, gang, whole, previous, run } = question;
+    place::Request { binding, gang, whole, previous, clusters, linked: fleet.linked_groups(), run }
 }
 
 /// A binding as placement sees it, with the others of its affinity groups in these clusters.

@@ -219,6 +219,7 @@ impl Controller {
     }
 
     fn observe_clusters(&mut self, event: Event<ClusterFacts>) {
+        let had_windows = self.capacity.next_maintenance_end(self.now).is_some();
         match event {
             Event::Applied(cluster) => self.set_cluster(cluster),
             Event::Deleted(cluster) => self.remove_cluster(&cluster.cluster.name),
@@ -230,6 +231,10 @@ impl Controller {
                 all.into_iter().for_each(|cluster| self.set_cluster(cluster));
                 self.objects.mark_listed(ObjectKind::Clusters);
             }
+        }
+        if !had_windows && self.capacity.next_maintenance_end(self.now).is_some() {
+            // From now on it matters how long each of them runs.
+            self.refresh_bindings(|binding| binding.admission.is_none());
         }
     }
 

@@ -190,6 +190,7 @@ impl Controller {
 
     /// Tells the engine what the fleet has, and what of it grew.
     fn follow_fleet(&mut self) {
+        self.capacity.pass_maintenance(self.now);
         if self.capacity.take_changed() {
             self.capacity.take_others_moved();
             self.fleet_count.last = Some(self.now);
@@ -343,6 +344,7 @@ impl Controller {
         [
             self.default_queue.again,
             self.fleet_count.due,
+            self.capacity.next_maintenance_end(self.now),
             self.reasons.due,
             self.pod_groups.next_due(),
             self.waiting_states.next_due(self.now),

@@ -194,7 +194,7 @@ impl Preemption {
                 never_preempts: false,
                 asks: head.asks,
             };
-            let Some(mut fit) = FitWithout::new(objects, jobs, capacity, &preemptor) else { continue };
+            let Some(mut fit) = FitWithout::new(objects, jobs, capacity, &preemptor, now) else { continue };
             let outcome = plan_evictions(&input, &preemptor, |victims| fit.fits_without(victims));
             match self.schedule.record_outcome(&preemptor.id, outcome, second) {
                 Ok(plan) => {

@@ -15,6 +15,7 @@ use jiff::Timestamp;
 
 use super::{
     affinity::place_with_peers,
+    assess::{expect_rest, expect_run},
     capacity::{FleetCapacity, Place, PlacementQuestion},
     jobs::{JobState, Jobs},
     resize::{Increase, IncreaseKind},
@@ -33,6 +34,7 @@ struct Clusters<'a> {
     objects: &'a Objects,
     states: &'a BTreeMap<Key, Box<JobState>>,
     keys: &'a BTreeMap<JobId, Key>,
+    now: Timestamp,
     /// The place of the job that was last found to fit.
     found: Option<Place>,
 }
@@ -58,7 +60,12 @@ impl Clusters<'_> {
         let whole = workload.kind.has_tasks();
         let previous = binding.plan.as_deref().filter(|_| whole && increases);
         let gang = workload.gang.as_ref().ok()?;
-        Some(ask(self.capacity, PlacementQuestion { binding: &placement, gang, whole, previous }))
+        let run = match increases {
+            true => expect_rest(binding, workload, self.now),
+            false => expect_run(objects, workload, self.now),
+        };
+        let question = PlacementQuestion { binding: &placement, gang, whole, previous, run: Some(run) };
+        Some(ask(self.capacity, question))
     }
 
     /// Pods that must find a place where this is an increase: what was granted, and the least that is asked for on top.
@@ -116,7 +123,7 @@ pub(crate) fn release_admissible_jobs(
     let mut releases = Vec::new();
     while releases.len() < RELEASES {
         let Jobs { engine, states, keys, .. } = jobs;
-        let mut clusters = Clusters { capacity, objects, states, keys, found: None };
+        let mut clusters = Clusters { capacity, objects, states, keys, now, found: None };
         let Some(release) = engine.release_next_in(&mut clusters) else { break };
         let found = clusters.found;
         let Some(binding) = jobs.keys.get(&release.id).and_then(|key| objects.bindings.get(key)) else { continue };

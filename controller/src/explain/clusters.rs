@@ -11,7 +11,7 @@ use caldera_core::{
 use serde::Serialize;
 
 use crate::{
-    decide::{Controller, affinity::place_with_peers},
+    decide::{Controller, affinity::place_with_peers, assess::expect_run},
     observe::{Key, ObjectKind},
 };
 
@@ -49,9 +49,10 @@ pub(super) fn list_clusters(controller: &mut Controller, key: &Key, ask: Option<
         return Vec::new();
     }
     controller.capacity.sum_fleet();
-    let Controller { objects, capacity, .. } = &*controller;
+    let Controller { objects, capacity, now, .. } = &*controller;
     let Some((binding, ask)) = objects.bindings.get(key).zip(ask) else { return Vec::new() };
-    let gang = objects.workload_of(binding).and_then(|workload| workload.gang.as_deref().ok());
+    let Some(workload) = objects.workload_of(binding) else { return Vec::new() };
+    let (gang, run) = (workload.gang.as_deref().ok(), expect_run(objects, workload, *now));
     let (Some(placement), Some(gang)) = (place_with_peers(objects, capacity, binding), gang) else { return Vec::new() };
     let wanted = ask.full();
     let needs = ask.tasks.iter().map(|task| u64::from(task.min)).sum();
@@ -64,7 +65,10 @@ pub(super) fn list_clusters(controller: &mut Controller, key: &Key, ask: Option<
             let free = free_there.free();
             ClusterView {
                 name: cluster.name.as_str().into(),
-                refusal: deleting.or(not_ready).or_else(|| describe_refusal(&placement, cluster)),
+                refusal: deleting.or(not_ready).or_else(|| describe_refusal(&placement, cluster)).or_else(|| {
+                    let window = cluster.maintenance.find_conflict(run)?;
+                    Some(window.describe_conflict(&cluster.name, run))
+                }),
                 fit: split::pods_that_fit(gang, free_there).min(u64::from(gang.replicas())),
                 needs,
                 free: wanted.iter().map(|(name, _)| (name.clone(), free.get(name.as_str()))).collect(),

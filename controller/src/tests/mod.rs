@@ -12,6 +12,7 @@ mod growth;
 mod hyper_jobs;
 mod job_commands;
 mod lifecycle;
+mod maintenance;
 mod measure;
 mod member_loss;
 mod orphan_copy;

@@ -5,12 +5,16 @@
 //! Karmada behind a feature gate; here wherever a binding has groups), with their messages. Karmada runs them in random
 //! order and reports the first that refuses; here the order is fixed. Clusters being deleted are passed over without a
 //! reason. Clusters the binding is already in stay although their taints or APIs changed (only eviction takes it away).
+//! Beyond Karmada: nothing new goes to a cluster where a maintenance window is in the way of the expected run.
 //! A [`Filter`] is made once for a binding and asked for each cluster.
 
 use std::{borrow::Cow, cell::Cell, collections::BTreeMap, fmt};
 
 use super::{Affinity, AffinityTerm, ApiKey, Binding, Cluster, SpreadBy, lookup::Lookup};
-use crate::gang::{Operator, Requirement, Taint};
+use crate::{
+    gang::{Operator, Requirement, Taint},
+    maintenance::ExpectedRun,
+};
 
 /// Why a binding may not go to a cluster; its text is Karmada's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +35,8 @@ pub enum FilterReason<'a> {
     GroupThere,
     /// It is not ready and the binding is not in it yet. Karmada leaves that to taints.
     NotReady,
+    /// A maintenance window is in the way of its run, and the binding is not in it yet.
+    Maintenance,
 }
 
 impl FilterReason<'_> {
@@ -47,6 +53,7 @@ impl FilterReason<'_> {
             Self::GroupElsewhere => "ResourceBinding with the same affinity group does not target this cluster".into(),
             Self::GroupThere => "cluster already has workload with the same anti-affinity group".into(),
             Self::NotReady => "cluster(s) is not ready".into(),
+            Self::Maintenance => "cluster(s) is kept for maintenance".into(),
         }
     }
 }
@@ -70,6 +77,8 @@ pub struct Passed {
 #[derive(Debug, Clone)]
 pub struct Filter<'a> {
     binding: &'a Binding,
+    /// `None` where no maintenance window counts.
+    run: Option<ExpectedRun>,
     /// By tier; `None` where every cluster is selected.
     tiers: Option<Vec<Selector<'a>>>,
     held: Lookup<'a, i64>,
@@ -86,12 +95,25 @@ impl<'a> Filter<'a> {
         let targets = binding.previous.iter().map(|target| (target.cluster.as_str(), target.replicas));
         Self {
             binding,
+            run: None,
             tiers: tier_selectors(binding),
             held: Lookup::new(targets),
             evicting: Lookup::names(&binding.evicting),
             api: (binding.api_version.clone(), binding.kind.clone()),
             last_api: Cell::new((0, false)),
         }
+    }
+
+    /// The same, for a run at this time.
+    #[must_use]
+    pub fn with_run(self, run: Option<ExpectedRun>) -> Self {
+        Self { run, ..self }
+    }
+
+    /// Whether a maintenance window of the cluster is in the way of the run.
+    #[must_use]
+    pub fn is_kept(&self, cluster: &Cluster) -> bool {
+        self.run.is_some_and(|run| cluster.maintenance.find_conflict(run).is_some())
     }
 
     /// What is known of the cluster, or the first reason why the binding may not go there.
@@ -123,6 +145,7 @@ impl<'a> Filter<'a> {
         let lacks = self.binding.placement.spread.iter().find_map(|spread| missing_property(spread.by, cluster));
         let peers = &self.binding.peers;
         let elsewhere = !held && peers.together.as_ref().is_some_and(|together| !together.contains(&cluster.name));
+        let kept = !held && self.is_kept(cluster);
         let there = !held && peers.apart.contains(&cluster.name);
         [
             evicting,
@@ -131,6 +154,7 @@ impl<'a> Filter<'a> {
             lacks.map(FilterReason::Lacks),
             elsewhere.then_some(FilterReason::GroupElsewhere),
             there.then_some(FilterReason::GroupThere),
+            kept.then_some(FilterReason::Maintenance),
         ]
         .into_iter()
         .flatten()

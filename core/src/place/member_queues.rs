@@ -223,7 +223,8 @@ mod tests {
             ..Binding::default()
         };
         let clusters = clusters.iter().map(|cluster| (cluster, &capacity)).collect();
-        let request = Request { binding: &binding, gang: &gang, whole: true, previous, clusters, linked: &[] };
+        let request =
+            Request { binding: &binding, gang: &gang, whole: true, previous, clusters, linked: &[], run: None };
         let queue = |name: &str| queues.get(usize::from(name == "m1"));
         let told = |decision: Decision| decision.targets.into_iter().map(|one| (one.cluster, one.replicas)).collect();
         place_within_queues(&request, queue).map(told).map_err(|(error, bounded)| (error.to_string(), bounded))

@@ -37,10 +37,13 @@ use std::{
 
 pub use general_estimator::Published;
 pub use member_queues::{Queue, Queues, place_within_queues};
-pub use schedule::{Decision, NotPlaced, Request, count_copies, may_select, place_binding};
+pub use schedule::{Decision, NotPlaced, Request, count_copies, describe_maintenance, may_select, place_binding};
 pub use workload_affinity::{AffinityGroup, Groups, Peers};
 
-use crate::gang::{Requirement, Taint, Toleration};
+use crate::{
+    gang::{Requirement, Taint, Toleration},
+    maintenance::Maintenance,
+};
 
 /// A member cluster as placement sees it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -61,6 +64,8 @@ pub struct Cluster {
     pub deleting: bool,
     /// Condition `Ready` is true.
     pub ready: bool,
+    /// When it is kept for nobody.
+    pub maintenance: Maintenance,
     /// (group/version, kind) of what the member's API serves.
     pub serves: Apis,
     /// What it says of its capacity, for where its nodes can not be read; `None` before the first heartbeat.

@@ -3,7 +3,7 @@
 //! Rule: karmada-scheduler's `scheduleResourceBindingWithClusterAffinities` and `genericScheduler.Schedule`: terms are
 //! tried from the observed one on (from the first after a reschedule was triggered), the first that works wins, and the
 //! first term's failure is the one reported. Beyond Karmada: a cluster that is not Ready takes nothing new whatever its
-//! taints, and a gang is placed whole or not at all.
+//! taints, nor does one where a maintenance window is in the way, and a gang is placed whole or not at all.
 
 mod region_sets;
 #[cfg(test)]
@@ -25,10 +25,14 @@ use super::{
 use crate::{
     gang::{ClusterName, Gang},
     inventory::Capacity,
+    maintenance::ExpectedRun,
     plan::Plan,
     split::{self, Level, LinkedGroups, Problem, Refusal, Strategy},
     webster::Tie,
 };
+
+/// Clusters under maintenance that a refusal names.
+const NAMED: usize = 3;
 
 /// What to place, and everything known about where.
 #[derive(Debug, Clone)]
@@ -46,6 +50,15 @@ pub struct Request<'a> {
     pub clusters: Vec<(&'a Cluster, &'a Capacity)>,
     /// Which clusters are close by declared links, from near to far.
     pub linked: &'a [LinkedGroups],
+    /// When it would run, for maintenance windows; `None` where they do not count.
+    pub run: Option<ExpectedRun>,
+}
+
+impl Request<'_> {
+    /// Maintenance windows keep out pods, and not the objects that they need.
+    fn run_of_pods(&self) -> Option<ExpectedRun> {
+        self.run.filter(|_| self.whole || self.binding.is_workload)
+    }
 }
 
 /// Where it goes.
@@ -164,6 +177,21 @@ pub fn may_select(binding: &Binding, cluster: &Cluster) -> bool {
         }
 }
 
+/// Which maintenance windows are in the way, of the clusters that it might go to; `None` if there are none.
+#[must_use]
+pub fn describe_maintenance(request: &Request<'_>) -> Option<String> {
+    let run = request.run_of_pods()?;
+    let selected = request.clusters.iter().filter(|(cluster, _)| may_select(request.binding, cluster));
+    let told = |(cluster, _): &(&Cluster, &Capacity)| {
+        Some(cluster.maintenance.find_conflict(run)?.describe_conflict(&cluster.name, run))
+    };
+    let mut all: Vec<String> = selected.filter_map(told).collect();
+    let more = all.len().saturating_sub(NAMED);
+    all.truncate(NAMED);
+    all.extend((more > 0).then(|| format!("so are {more} other clusters")));
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
 /// A fitting cluster and what it can take.
 #[derive(Debug)]
 struct Fitting<'a> {
@@ -185,14 +213,15 @@ impl<'a> Fitting<'a> {
 
 fn place_by_term(request: &Request<'_>, binding: &Binding) -> Result<Decision, NotPlaced> {
     let nothing = Capacity::default();
-    let filter = Filter::new(binding);
+    let filter = Filter::new(binding).with_run(request.run_of_pods());
     let mut fitting = Vec::with_capacity(request.clusters.len());
     let mut reasons = Vec::new();
     for (cluster, capacity) in request.clusters.iter().filter(|(cluster, _)| !cluster.deleting) {
         match filter.check(cluster) {
             Ok(Passed { held: None, .. }) if !cluster.ready => reasons.push(FilterReason::NotReady),
             Ok(passed) => {
-                let capacity = if cluster.ready { *capacity } else { &nothing };
+                let takes_more = cluster.ready && !filter.is_kept(cluster);
+                let capacity = if takes_more { *capacity } else { &nothing };
                 fitting.push(Fitting { cluster, capacity, passed });
             }
             Err(reason) => reasons.push(reason),

@@ -16,6 +16,7 @@ mod lifecycle;
 mod links;
 mod lost;
 mod lying;
+mod maintenance;
 mod policies;
 mod queueing;
 mod refused;

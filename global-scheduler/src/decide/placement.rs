@@ -131,7 +131,7 @@ pub fn decide_binding(
     if has_rendezvous && let Some(verdict) = rendezvous_gang::withdraw_or_wait(binding, fleet) {
         return verdict;
     }
-    let SchedulingContext { peers, ranking, empty_workloads } = context;
+    let SchedulingContext { peers, ranking, empty_workloads, run } = context;
     let mut capped = place::Binding { peers, ranking, empty_workloads, ..binding.place.clone() };
     if !whole {
         capped.replicas = capped.replicas.min(i64::from(gang.replicas()));
@@ -140,8 +140,11 @@ pub fn decide_binding(
     own.extend(estimated.iter().map(|(name, capacity)| (name.clone(), capacity.clone())));
     let clusters: Vec<(&Cluster, &Capacity)> =
         fleet.clusters().map(|(cluster, capacity)| (cluster, own.get(&cluster.name).unwrap_or(capacity))).collect();
-    let request = Request { binding: &capped, gang, whole, previous, clusters, linked: fleet.linked_groups() };
+    let request = Request { binding: &capped, gang, whole, previous, clusters, linked: fleet.linked_groups(), run };
     let (placed, bounded) = place_within_queues(binding, &request, fleet);
+    let with_windows = |message: String| {
+        place::describe_maintenance(&request).into_iter().fold(message, |message, why| format!("{message}; {why}"))
+    };
     match placed {
         Ok(decision) if has_rendezvous && rendezvous_gang::changes_rendezvous(binding, &decision) => {
             rendezvous_gang::withdraw_gang()
@@ -150,12 +153,13 @@ pub fn decide_binding(
         // Clusters pass the filters, but their own queues are full: what it has stays.
         Err(NotPlaced::NoClusterFits(message)) if !bounded.is_empty() => {
             let message = bounded.iter().fold(message, |message, why| format!("{message}; {why}"));
+            let message = with_windows(message);
             Verdict { step: Step::Refuse { reason: UNSCHEDULABLE, message, clear: false }, awaits_capacity: true }
         }
         Err(NotPlaced::NoClusterFits(message)) => Verdict {
             step: Step::Refuse {
                 reason: NO_CLUSTER_FIT,
-                message: with_peers(message, whole, &capped.peers),
+                message: with_windows(with_peers(message, whole, &capped.peers)),
                 clear: !binding.place.previous.is_empty(),
             },
             awaits_capacity: true,
@@ -168,6 +172,7 @@ pub fn decide_binding(
             let message =
                 explain_unread_clusters(with_peers(error.to_string(), whole, &capped.peers), fleet, estimated);
             let message = bounded.iter().fold(message, |message, why| format!("{message}; {why}"));
+            let message = with_windows(message);
             Verdict { step: Step::Refuse { reason: UNSCHEDULABLE, message, clear: false }, awaits_capacity: true }
         }
         Err(NotPlaced::Unsupported(message)) => Verdict::refuse_with(SCHEDULER_ERROR, message),

@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use caldera_core::{fleet::AssumedPods, gang::Gang, place::Target, plan::Plan};
+use caldera_core::{fleet::AssumedPods, gang::Gang, place::Target, plan::Plan, time::EpochSeconds};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
@@ -27,11 +27,15 @@ pub struct AssumeDeadlines {
 }
 
 impl Cache {
-    /// Sets the time, forgets the pods that were assumed for too long, and lets go what waited for its queue for too
-    /// long.
+    /// Sets the time, forgets the pods that were assumed for too long, lets go what waited for its queue for too long,
+    /// and has all looked at again where a maintenance window is over: a duplicated one may go there too.
     pub fn set_now(&mut self, now: Timestamp) {
         let before = std::mem::replace(&mut self.deadlines.now, now);
         self.arrivals.list_over(before, now).iter().for_each(|key| self.mark_due(key));
+        let seconds = |at: Timestamp| EpochSeconds::new(at.as_second());
+        if self.fleet.next_maintenance_end(seconds(before)).is_some_and(|end| end <= seconds(now)) {
+            self.requeue_all();
+        }
         let expired: Vec<BindingKey> =
             self.deadlines.until.iter().filter(|(_, until)| **until <= now).map(|(key, _)| key.clone()).collect();
         for key in &expired {
@@ -42,11 +46,14 @@ impl Cache {
         }
     }
 
-    /// When assumed pods expire next, or a wait for a queue is over.
+    /// When assumed pods expire next, or a wait for a queue or a maintenance window is over.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let expiry = self.deadlines.until.values().min().copied();
-        expiry.into_iter().chain(self.arrivals.next_deadline(self.deadlines.now)).min()
+        let now = self.deadlines.now;
+        let window = self.fleet.next_maintenance_end(EpochSeconds::new(now.as_second()));
+        let window = window.and_then(|end| Timestamp::from_second(end.as_seconds()).ok());
+        expiry.into_iter().chain(self.arrivals.next_deadline(now)).chain(window).min()
     }
 
     /// Assumes the pods of a decision, until the binding itself shows it.

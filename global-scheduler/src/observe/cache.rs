@@ -14,7 +14,10 @@ use std::{
 use caldera_core::{
     fleet::{Fleet, Update},
     gang::{Gang, TaskName, WorkloadRef},
+    maintenance::ExpectedRun,
     place::{Apis, Groups, Peers, Target, score::Ranking},
+    run_limit::RunLimit,
+    time::EpochSeconds,
 };
 use caldera_crds::{
     karmada::cluster::Cluster,
@@ -40,6 +43,8 @@ pub struct WorkloadRequest {
     pub completes: BTreeSet<TaskName>,
     /// Its own status says that it has ended.
     pub has_ended: bool,
+    /// Seconds that it runs at most, where it says so.
+    pub run_for: Option<i64>,
 }
 
 /// Lists of kinds that are shared between members.
@@ -54,6 +59,8 @@ pub struct SchedulingContext {
     pub ranking: Ranking,
     /// Clusters that get nothing of it are listed too.
     pub empty_workloads: bool,
+    /// When it would run.
+    pub run: Option<ExpectedRun>,
 }
 
 /// See the module.
@@ -189,10 +196,7 @@ impl Cache {
         if changed {
             self.topology_changed = true;
             // Labels, taints or readiness may matter to anybody, placed or not.
-            let keys: Vec<BindingKey> = self.bindings.keys().cloned().collect();
-            for key in keys {
-                self.mark_due(&key);
-            }
+            self.requeue_all();
         }
     }
 
@@ -248,6 +252,12 @@ impl Cache {
         }
     }
 
+    /// All bindings are due, placed or not.
+    pub(super) fn requeue_all(&mut self) {
+        let keys: Vec<BindingKey> = self.bindings.keys().cloned().collect();
+        keys.iter().for_each(|key| self.mark_due(key));
+    }
+
     /// A binding is to be scheduled, if it is ours to schedule now.
     pub fn mark_due(&mut self, key: &BindingKey) {
         if let Some(binding) = self.bindings.get(key) {
@@ -292,7 +302,18 @@ impl Cache {
     pub fn context_of(&self, binding: &Binding, now: Timestamp) -> SchedulingContext {
         let own = binding.weights.as_ref().and_then(|stated| stated.as_ref().ok());
         let ranking = self.rankings.ranking_for(own, binding.policy.as_ref(), now);
-        SchedulingContext { peers: self.peers_of(binding), ranking, empty_workloads: self.empty_workloads }
+        let run = Some(self.expect_run(binding, now));
+        SchedulingContext { peers: self.peers_of(binding), ranking, empty_workloads: self.empty_workloads, run }
+    }
+
+    /// When pods would run that start now: until the end that was granted, or that its workload says.
+    fn expect_run(&self, binding: &Binding, now: Timestamp) -> ExpectedRun {
+        let from = EpochSeconds::new(now.as_second());
+        let limit = binding.admission.as_ref().and_then(|admission| admission.run);
+        let began = limit.map_or(from, |limit| limit.from);
+        let said = self.request_of(binding).and_then(|request| request.run_for);
+        let ends = said.map(|seconds| began.saturating_add(seconds)).into_iter().chain(limit.map(RunLimit::ends_at));
+        ExpectedRun { from, ends: ends.min() }
     }
 
     /// Where the others of the binding's groups are, or will be once it is written.
@@ -323,5 +344,6 @@ pub fn read_workload(object: &Value) -> Option<(WorkloadRef, WorkloadRequest)> {
     let completes = workload::completed_by(object);
     let kind = WorkloadKind::of(object);
     let has_ended = kind.is_some_and(|kind| workload::progress::has_copy_ended(kind, &object["status"]));
-    Some((reference, WorkloadRequest { gang, queued: workload::names_queue(object), completes, has_ended }))
+    let (queued, run_for) = (workload::names_queue(object), workload::running_estimate(object));
+    Some((reference, WorkloadRequest { gang, queued, completes, has_ended, run_for }))
 }

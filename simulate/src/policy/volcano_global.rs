@@ -218,8 +218,15 @@ fn divide(site: &mut Site<'_>, index: usize) -> Option<Vec<Part>> {
     let summaries = site.members().summaries();
     let clusters: Vec<(&Cluster, &Capacity)> =
         site.world().clusters.iter().map(|one| &one.cluster).zip(&summaries).collect();
-    let request =
-        place::Request { binding: &binding, gang: &single, whole: false, previous: None, clusters, linked: &[] };
+    let request = place::Request {
+        binding: &binding,
+        gang: &single,
+        whole: false,
+        previous: None,
+        clusters,
+        linked: &[],
+        run: None,
+    };
     let decision = place::place_binding(&request).ok()?;
     let part = |target: &place::Target| {
         let mut pods: Vec<u32> = shape.gang.tasks.iter().map(|task| task.replicas).collect();

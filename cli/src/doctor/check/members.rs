@@ -1,10 +1,10 @@
 //! Checks the members, and the queues of the host.
 //!
-//! Rule: no member at all, a member without Volcano's kinds or ready pods, and a queue that is closed in a member alone
-//! are errors. A member that is not ready or lacks a queue of the host is a warning, as are a pause and a closed queue
-//! with jobs.
+//! Rule: no member at all, a member without Volcano's kinds or ready pods, a queue that is closed in a member alone,
+//! and maintenance windows that can not be read are errors. A member that is not ready or lacks a queue of the host is
+//! a warning, as are a pause and a closed queue with jobs.
 
-use caldera_crds::names::volcano::DEFAULT_QUEUE;
+use caldera_crds::names::{caldera::MAINTENANCE, volcano::DEFAULT_QUEUE};
 
 use super::take;
 use crate::doctor::{
@@ -36,6 +36,11 @@ pub(super) fn check_members(facts: &Facts) -> Vec<Finding> {
     }
     let mut silent = Vec::new();
     for member in members {
+        findings.extend(member.unread_maintenance.as_ref().map(|why| {
+            let what =
+                format!("maintenance windows of {} do not count, by annotation {MAINTENANCE}: {why}", member.name);
+            CHECK.error(what).fixed_by(format!("kubectl annotate cluster {} {MAINTENANCE}-", member.name))
+        }));
         if let Err(why) = &member.ready {
             let what = format!("{} is not ready: {why}", member.name);
             findings.push(CHECK.warning(what).fixed_by(format!("kubectl describe cluster {}", member.name)));

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use caldera_crds::karmada::cluster::{Cluster, READY};
+use caldera_crds::{
+    karmada::cluster::{Cluster, READY},
+    placement::read_maintenance,
+};
 use caldera_runtime::{client::WriteCounts, members, watch::api_resource};
 use futures::future::join_all;
 use jiff::Timestamp;
@@ -39,7 +42,8 @@ async fn look_into(host: &Client, cluster: &Cluster, ahead: i64) -> MemberFacts 
             Err(_) => Err(format!("it did not answer within {} s", DEADLINE.as_secs())),
         },
     };
-    MemberFacts { name: cluster.metadata.name.clone().unwrap_or_default(), ready, inside }
+    let unread_maintenance = read_maintenance(cluster).err().map(|error| error.to_string());
+    MemberFacts { name: cluster.metadata.name.clone().unwrap_or_default(), ready, unread_maintenance, inside }
 }
 
 fn read_readiness(cluster: &Cluster) -> Visible<()> {

@@ -6,6 +6,7 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 use caldera_core::{
     fleet::EvictedPods,
     gang::{Gang, QueueName, TaskName},
+    maintenance::ExpectedRun,
     place::{self, Division, spread_constraints::is_duplicated},
     queue::{
         QuotaAfterEvictions,
@@ -23,7 +24,7 @@ use jiff::Timestamp;
 
 use super::super::{
     affinity::place_with_peers,
-    assess::assess_now,
+    assess::{assess_now, expect_run},
     binding_state::BindingState,
     capacity::{FleetCapacity, PlacementQuestion},
     jobs::{JobPhase, JobState, Jobs},
@@ -197,6 +198,7 @@ pub(super) struct FitWithout<'a> {
     placement: Cow<'a, place::Binding>,
     gang: &'a Gang,
     whole: bool,
+    run: ExpectedRun,
     quota: QuotaAfterEvictions,
 }
 
@@ -206,6 +208,7 @@ impl<'a> FitWithout<'a> {
         jobs: &'a Jobs,
         capacity: &'a mut FleetCapacity,
         preemptor: &Preemptor,
+        now: Timestamp,
     ) -> Option<Self> {
         let binding = objects.bindings.get(jobs.keys.get(&preemptor.id)?)?;
         let workload = objects.workloads.get(&binding.workload)?;
@@ -217,6 +220,7 @@ impl<'a> FitWithout<'a> {
             capacity,
             gang: workload.gang.as_ref().ok()?,
             whole: workload.kind.has_tasks(),
+            run: expect_run(objects, workload, now),
             quota: jobs.engine.quota_after_evictions(&preemptor.queue, preemptor.asks.clone()),
         })
     }
@@ -226,7 +230,8 @@ impl<'a> FitWithout<'a> {
             let leaves = |victim: &&Victim| Some((victim.id.to_string(), self.list_leaving_pods(victim)?));
             let gone = victims.iter().filter_map(leaves).collect();
             let (binding, gang, whole) = (&*self.placement, self.gang, self.whole);
-            self.capacity.fits_without(PlacementQuestion { binding, gang, whole, previous: None }, &gone)
+            let question = PlacementQuestion { binding, gang, whole, previous: None, run: Some(self.run) };
+            self.capacity.fits_without(question, &gone)
         }
     }
 

@@ -89,7 +89,15 @@ impl Case {
         let held = held.map(|(name, pods)| Target { cluster: name.as_str().to_owned(), replicas: i64::from(pods) });
         let binding = Binding { previous: held.collect(), ..self.binding() };
         let clusters = clusters.iter().zip(&capacities).collect();
-        place_binding(&Request { binding: &binding, gang: &gang, whole: true, previous, clusters, linked: &[] })
+        place_binding(&Request {
+            binding: &binding,
+            gang: &gang,
+            whole: true,
+            previous,
+            clusters,
+            linked: &[],
+            run: None,
+        })
     }
 
     /// Whether some choice of clusters that Karmada could make has these.
@@ -204,4 +212,73 @@ proptest! {
             Err(_) => prop_assert!(!case.fits()),
         }
     }
+}
+
+/// Two clusters of four cores with these windows, and a gang of four.
+fn place_beside_windows(windows: [&str; 2], run: Option<ExpectedRun>, held: Option<&Plan>) -> Result<Decision, String> {
+    let case = Case { tasks: vec![(4, 1)], clusters: vec![], by_region: (1, 1), by_cluster: (1, 2) };
+    let cluster = |(at, text): (usize, &str)| Cluster {
+        name: format!("m{at}"),
+        ready: true,
+        serves: [("v1".to_owned(), "Job".to_owned())].into(),
+        maintenance: text.parse().unwrap(),
+        ..Cluster::default()
+    };
+    let clusters: Vec<Cluster> = windows.into_iter().enumerate().map(cluster).collect();
+    let previous = held.into_iter().flat_map(|plan| plan.by_cluster());
+    let target = |(name, pods): (&ClusterName, u32)| Target { cluster: name.to_string(), replicas: pods.into() };
+    let mut binding = Binding { previous: previous.map(target).collect(), ..case.binding() };
+    binding.placement.spread.clear();
+    let (gang, free) = (gang_of(&case.tasks), capacity(&[4]));
+    let clusters = clusters.iter().map(|cluster| (cluster, &free)).collect();
+    let request = Request { binding: &binding, gang: &gang, whole: true, previous: held, clusters, linked: &[], run };
+    place_binding(&request).map_err(|error| match describe_maintenance(&request) {
+        Some(windows) => format!("{error}; {windows}"),
+        None => error.to_string(),
+    })
+}
+
+const AT_EIGHT: &str = r#"[{"start":"1970-01-01T08:00:00Z","end":"1970-01-01T09:00:00Z","notice":"2h"}]"#;
+
+fn run_from(hour: i64, hours: Option<i64>) -> Option<ExpectedRun> {
+    let from = crate::time::EpochSeconds::new(hour * 3600);
+    Some(ExpectedRun { from, ends: hours.map(|hours| from.saturating_add(hours * 3600)) })
+}
+
+#[test]
+fn a_gang_goes_where_no_maintenance_window_is_in_its_way() {
+    let beside =
+        |run| place_beside_windows([AT_EIGHT, "[]"], run, None).map(|decision| shown(&decision)[0].0.to_owned());
+    for (run, cluster) in [
+        (run_from(6, Some(2)), "m0"),
+        (run_from(6, Some(3)), "m1"),
+        (run_from(5, None), "m0"),
+        (run_from(6, None), "m1"),
+        (run_from(8, Some(1)), "m1"),
+        (run_from(9, None), "m0"),
+        (None, "m0"),
+    ] {
+        assert_eq!(beside(run).as_deref(), Ok(cluster), "{run:?}");
+    }
+}
+
+#[test]
+fn a_gang_that_finds_no_place_beside_windows_is_told_of_each() {
+    let told = place_beside_windows([AT_EIGHT, AT_EIGHT], run_from(7, Some(2)), None).unwrap_err();
+    assert_eq!(
+        told,
+        "0/2 clusters are available: 2 cluster(s) is kept for maintenance.; cluster m0 is under maintenance from \
+         1970-01-01T08:00:00Z to 1970-01-01T09:00:00Z: it would run until 1970-01-01T09:00:00Z; cluster m1 is under \
+         maintenance from 1970-01-01T08:00:00Z to 1970-01-01T09:00:00Z: it would run until 1970-01-01T09:00:00Z"
+    );
+}
+
+#[test]
+fn what_is_in_a_cluster_stays_through_its_window_and_gets_no_more_there() {
+    let small = Case { tasks: vec![(2, 1)], clusters: vec![(0, vec![4])], by_region: (1, 1), by_cluster: (1, 1) };
+    let before = small.place(None).unwrap().plan.unwrap();
+    let during = place_beside_windows([AT_EIGHT, "[]"], run_from(8, None), Some(&before)).unwrap();
+    assert_eq!(shown(&during), [("m0", 2), ("m1", 2)]);
+    let after = place_beside_windows([AT_EIGHT, "[]"], run_from(9, None), Some(&before)).unwrap();
+    assert_eq!(shown(&after), [("m0", 4)]);
 }

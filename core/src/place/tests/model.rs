@@ -430,7 +430,7 @@ proptest! {
             if sorted {
                 clusters.sort_by(|a, b| a.0.name.cmp(&b.0.name));
             }
-            super::place_binding(&Request { binding: &binding, gang: &gang, whole: false, previous: None, clusters, linked: &[] })
+            super::place_binding(&Request { binding: &binding, gang: &gang, whole: false, previous: None, clusters, linked: &[], run: None })
         };
         let listed: Vec<_> = clusters.iter().zip(&capacities).collect();
         prop_assert_eq!(ask(listed.clone(), false), ask(listed, true));

@@ -120,7 +120,7 @@ fn member() -> MemberFacts {
         queues: Ok(vec![queue("default", "Open")]),
         volcano: Ok(pods.into()),
     };
-    MemberFacts { name: "m1".into(), ready: Ok(()), inside: Ok(inside) }
+    MemberFacts { name: "m1".into(), ready: Ok(()), unread_maintenance: None, inside: Ok(inside) }
 }
 
 fn inside(facts: &mut Facts) -> &mut MemberInside {

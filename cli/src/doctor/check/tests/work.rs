@@ -4,6 +4,14 @@ use super::*;
 use crate::doctor::facts::WorkFacts;
 
 #[test]
+fn maintenance_windows_that_can_not_be_read_are_told() {
+    let plant = |facts: &mut Facts| {
+        facts.members.as_mut().unwrap()[0].unread_maintenance = Some("\"soon\" is no time".into());
+    };
+    finds(plant, Check::Members, Severity::Error, &["windows of m1 do not count", "caldera.dev/maintenance", "soon"]);
+}
+
+#[test]
 fn a_fleet_without_members_and_a_member_that_is_not_ready_are_told() {
     let plant = |facts: &mut Facts| facts.members = Ok(Vec::new());
     finds(plant, Check::Members, Severity::Error, &["no member has joined"]);

@@ -1,0 +1,95 @@
+//! Maintenance windows of clusters: which jobs are released before, during and after one.
+
+use caldera_runtime::clock::format_time;
+use jiff::SignedDuration;
+use serde_json::json;
+
+use super::world::{World, job};
+
+/// Seconds from now on.
+fn keep(world: &mut World, cluster: &str, start: i64, end: i64) {
+    let at = |seconds| format_time(world.now.saturating_add(SignedDuration::from_secs(seconds)).unwrap());
+    let windows = json!([{"start": at(start), "end": at(end), "reason": "new kernels", "notice": "60s"}]);
+    let annotations = json!({"metadata": {"annotations": {"caldera.dev/maintenance": windows.to_string()}}});
+    world.patch("Cluster", cluster, &annotations);
+}
+
+/// A job of one pod that says how long it runs.
+fn bounded(world: &mut World, name: &str, seconds: i64) {
+    let mut job = job(name, "q", 1);
+    job["metadata"]["annotations"] = json!({"caldera.dev/max-run-time": format!("{seconds}s")});
+    let job = world.put(job);
+    world.bind(&job, 1, true);
+}
+
+#[test]
+fn a_job_that_would_run_into_a_window_waits_with_the_reason_and_starts_when_the_window_ends() {
+    let mut world = World::new(10);
+    keep(&mut world, "m1", 100, 200);
+    bounded(&mut world, "long", 101);
+    bounded(&mut world, "short", 50);
+    assert_eq!(world.settle(), ["short-job"], "the two are alike but for how long they run");
+    world.place("short-job", 1);
+    world.phase("short", "Completed");
+    world.pass(3);
+    let (reason, message) = world.says("long");
+    assert_eq!(reason, "InsufficientCapacity");
+    let window = "cluster m1 is under maintenance from 1970-01-12T13:48:20Z to 1970-01-12T13:50:00Z (new kernels): it \
+                  would run until 1970-01-12T13:48:2";
+    assert!(message.contains(window), "{message}");
+    assert!(world.pass(190).is_empty());
+    // Nothing else happens than that time passes: the controller asked to be woken.
+    let next = crate::decide::decide(&mut world.controller, world.now).next.unwrap();
+    assert!(next <= world.now.saturating_add(SignedDuration::from_secs(7)).unwrap(), "{next}");
+    assert_eq!(world.pass(7), ["long-job"]);
+}
+
+#[test]
+fn a_job_that_would_run_into_a_window_is_released_into_the_other_cluster() {
+    let mut world = World::new(300);
+    keep(&mut world, "m1", 100, 200);
+    world.cluster("m2", "100");
+    world.job("a", "q", 60);
+    world.job("b", "q", 60);
+    bounded(&mut world, "c", 9);
+    assert_eq!(
+        world.settle(),
+        ["a-job", "b-job", "c-job"],
+        "who does not say how long it runs starts until the notice"
+    );
+    let mut world = World::new(300);
+    keep(&mut world, "m1", 50, 200);
+    world.cluster("m2", "100");
+    world.job("a", "q", 60);
+    world.job("b", "q", 60);
+    assert_eq!(world.settle(), ["a-job"], "there is room for one beside the cluster with the window");
+    world.pass(3);
+    assert!(world.says("b").1.contains("it does not say for how long it runs"), "{:?}", world.says("b"));
+}
+
+#[test]
+fn what_was_admitted_before_a_window_is_left_alone_in_it() {
+    let mut world = World::new(10);
+    world.job("a", "q", 4);
+    assert_eq!(world.settle(), ["a-job"]);
+    world.place("a-job", 4);
+    world.phase("a", "Running");
+    keep(&mut world, "m1", 1, 200);
+    world.pass(150);
+    let binding = world.get("ResourceBinding", "a-job");
+    assert_eq!(binding["spec"]["clusters"], json!([{"name": "m1", "replicas": 4}]));
+    assert_eq!(binding["spec"]["suspension"], json!({"scheduling": false}));
+}
+
+#[test]
+fn a_window_that_is_taken_away_or_can_not_be_read_keeps_nobody_out() {
+    let mut world = World::new(10);
+    keep(&mut world, "m1", 0, 1_000);
+    world.job("a", "q", 1);
+    assert!(world.pass(3).is_empty());
+    world.patch("Cluster", "m1", &json!({"metadata": {"annotations": {"caldera.dev/maintenance": null}}}));
+    assert_eq!(world.pass(1), ["a-job"]);
+    world.patch("Cluster", "m1", &json!({"metadata": {"annotations": {"caldera.dev/maintenance": "tomorrow"}}}));
+    world.job("b", "q", 1);
+    assert_eq!(world.pass(1), ["b-job"]);
+}
