@@ -25,6 +25,9 @@ pub fn validate_schema(schema: &Value, field: &str, status: bool, errors: &mut E
         errors.forbidden(format!("{field}.nullable"), "nullable cannot be true at the root");
     }
     let mut sound = false;
+    if names_dialect(schema) {
+        errors.invalid(field, &"".into(), "OpenAPIV3Schema 'schema' is not supported");
+    }
     if !unsupported_anywhere(schema) {
         let mut structural = Errors::new();
         validate_spine(schema, Level::Root, field, &mut structural);
@@ -119,6 +122,11 @@ fn unsupported_anywhere(schema: &Value) -> bool {
         || map.get("items").is_some_and(Value::is_array)
         || map.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false));
     here || child_schemas(schema).iter().any(|(_, child)| unsupported_anywhere(child))
+}
+
+/// Whether `$schema` stands anywhere: no check but the conversion to a structural schema looks at it.
+fn names_dialect(schema: &Value) -> bool {
+    !text_of(schema, "$schema").is_empty() || child_schemas(schema).iter().any(|(_, child)| names_dialect(child))
 }
 
 /// All schemas directly below, with how the path goes on.
