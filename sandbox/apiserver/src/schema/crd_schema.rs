@@ -25,9 +25,6 @@ pub fn validate_schema(schema: &Value, field: &str, status: bool, errors: &mut E
         errors.forbidden(format!("{field}.nullable"), "nullable cannot be true at the root");
     }
     let mut sound = false;
-    if names_dialect(schema) {
-        errors.invalid(field, &"".into(), "OpenAPIV3Schema 'schema' is not supported");
-    }
     if !unsupported_anywhere(schema) {
         let mut structural = Errors::new();
         validate_spine(schema, Level::Root, field, &mut structural);
@@ -40,6 +37,10 @@ pub fn validate_schema(schema: &Value, field: &str, status: bool, errors: &mut E
     }
     let mut found = Vec::new();
     open_api(schema, field, &Open { root: true, ..Open::default() }, errors, &mut found);
+    // The conversion to a structural schema is tried only when all else is well.
+    if names_dialect(schema) && errors.list.len() == before {
+        errors.invalid(field, &"".into(), "OpenAPIV3Schema 'schema' is not supported");
+    }
     // Rules are looked at only when the schema is sound.
     if sound && errors.list.len() == before {
         rules::total_cost(field, &mut found);
