@@ -121,12 +121,14 @@ pub async fn delete_one(
         let value = view_value(&call.resource, &live);
         check_preconditions(call, options, &value)?;
         if !reviewed {
-            admit_deletion(call, name, admitted, options, &value).await?;
+            let grace = grace_period(&call.resource, options, &value);
+            admit_deletion(call, name, admitted, options, grace, &value).await?;
             reviewed = true;
             // The webhooks took time: look again.
             continue;
         }
-        if let Some(done) = attempt_deletion(call, options, &live, value) {
+        let asked = (admission != Reviewed::Never).then_some(admitted);
+        if let Some(done) = attempt_deletion(call, asked, options, &live, value).await? {
             return Ok(done);
         }
     }
@@ -168,6 +170,7 @@ async fn admit_deletion(
     name: &str,
     admitted: &str,
     options: &DeleteOptions,
+    grace: Grace,
     value: &Value,
 ) -> Result<(), Status> {
     let resource = call.resource.clone();
@@ -177,6 +180,15 @@ async fn admit_deletion(
     if resource.storage == "namespaces" && options.uid.is_none() {
         // The namespace that was looked at, and no later one of its name (`namespace/storage`).
         told["preconditions"]["uid"] = meta::metadata_text(value, "uid").into();
+    }
+    match grace {
+        // A deletion that is under way already is not asked about.
+        Grace::Pending => return Ok(()),
+        // As the strategy has completed them (`CheckGracefulDelete`); a collection's are a copy for each object.
+        Grace::Start(period) | Grace::Shorten(period) if !admitted.is_empty() => {
+            told["gracePeriodSeconds"] = period.into();
+        }
+        _ => {}
     }
     let attributes = Attributes {
         operation: Operation::Delete,
@@ -204,12 +216,19 @@ async fn admit_deletion(
     Ok(())
 }
 
-/// One attempt on the state `live`; `None` when it raced.
-fn attempt_deletion(call: &Call, options: &DeleteOptions, live: &Arc<Object>, value: Value) -> Option<Deleted> {
+/// One attempt on the state `live`; `None` when it raced. `asked`: the name by which webhooks know the deletion.
+async fn attempt_deletion(
+    call: &mut Call,
+    asked: Option<&str>,
+    options: &DeleteOptions,
+    live: &Arc<Object>,
+    value: Value,
+) -> Result<Option<Deleted>, Status> {
     let now = call.server.now();
-    let resource = &call.resource;
+    let resource = call.resource.clone();
+    let resource = &resource;
     if resource.storage == "namespaces" {
-        return delete_namespace(call, options, live, value);
+        return Ok(delete_namespace(call, options, live, value));
     }
     let mut next = value.clone();
     if resource.storage == CRDS && !meta::is_deleting(&value) {
@@ -221,7 +240,7 @@ fn attempt_deletion(call: &Call, options: &DeleteOptions, live: &Arc<Object>, va
     let pending = !meta::finalizers_of(&next).is_empty();
     let grace = grace_period(resource, options, &value);
     match grace {
-        Grace::Pending => return Some(Deleted::Pending(Payload::Value(value))),
+        Grace::Pending => return Ok(Some(Deleted::Pending(Payload::Value(value)))),
         Grace::None if pending && resource.storage == CRDS => {
             // The kind's own way to delete: no generation, no grace period.
             let metadata = meta::metadata_mut(&mut next);
@@ -237,25 +256,38 @@ fn attempt_deletion(call: &Call, options: &DeleteOptions, live: &Arc<Object>, va
     }
     let waits = pending || matches!(grace, Grace::Shorten(p) | Grace::Start(p) if p > 0);
     if options.dry_run {
-        let payload = Payload::Value(if waits { next } else { value });
-        return Some(if waits { Deleted::Pending(payload) } else { Deleted::Gone(payload) });
+        let payload = Payload::Value(if waits || grace != Grace::None { next } else { value });
+        return Ok(Some(if waits { Deleted::Pending(payload) } else { Deleted::Gone(payload) }));
     }
     let key = call.key(meta::object_name(&value));
     let mut state = live.clone();
-    if next != value {
+    let mut again = false;
+    // A pod was marked deleted first, and other objects lost their finalizers: admission is asked again about the
+    // deletion that follows. What has no grace is not written once more.
+    if !waits && next != value {
+        again = true;
+    }
+    if next != value && (waits || grace != Grace::None) {
         let (stored, form) = to_storage(resource, next);
         let change = Change::Put(stored, form);
-        state = call.server.store().commit(&resource.storage, &key, Expect::Revision(live.revision), change).ok()?;
+        let put = call.server.store().commit(&resource.storage, &key, Expect::Revision(live.revision), change);
+        let Ok(put) = put else { return Ok(None) };
+        state = put;
+    }
+    if let (true, Some(admitted)) = (again, asked) {
+        let name = meta::object_name(&value);
+        let marked = view_value(resource, &state);
+        admit_deletion(call, name, admitted, options, grace, &marked).await?;
     }
     if waits {
         let reply = Deleted::Pending(crate::registry_form::view_object(resource, &state));
         crate::crd::after_commit(&call.server, resource, &state);
-        return Some(reply);
+        return Ok(Some(reply));
     }
-    let gone =
-        call.server.store().commit(&resource.storage, &key, Expect::Revision(state.revision), Change::Remove).ok()?;
+    let gone = call.server.store().commit(&resource.storage, &key, Expect::Revision(state.revision), Change::Remove);
+    let Ok(gone) = gone else { return Ok(None) };
     crate::crd::after_removal(&call.server, resource, &gone);
-    Some(Deleted::Gone(crate::registry_form::view_object(resource, &gone)))
+    Ok(Some(Deleted::Gone(crate::registry_form::view_object(resource, &gone))))
 }
 
 /// A namespace turns Terminating and waits for its spec.finalizers.

@@ -275,7 +275,7 @@ fn path_errors(at: &str, path: &Value) -> Vec<FieldError> {
     let (kind, text) = (text_of(path, "pathType"), text_of(path, "path"));
     let field = format!("{at}.path");
     match kind {
-        "" => errors.push(FieldError::required(format!("{at}.pathType"), "pathType must be specified")),
+        "" => return vec![FieldError::required(format!("{at}.pathType"), "pathType must be specified")],
         "ImplementationSpecific" => {
             if !text.is_empty() && !text.starts_with('/') {
                 errors.push(FieldError::invalid_text(field, text, "must be an absolute path"));

@@ -125,7 +125,8 @@ pub fn keep_server_members(new: &mut Value, old: &Value, has_namespace: bool) {
     keep("uid", false);
     keep("creationTimestamp", true);
     keep("generation", true);
-    keep("deletionTimestamp", false);
+    // A deletion that is under way keeps its time, whatever is sent (`ValidateObjectMetaAccessorUpdate`).
+    keep("deletionTimestamp", is_deleting(old));
     keep("deletionGracePeriodSeconds", false);
     keep("namespace", !has_namespace);
 }

@@ -334,6 +334,15 @@ fn body_options(body: Value, resource: &Resource) -> Result<Value, Status> {
             "preconditions" => value.is_object(),
             _ => continue,
         };
+        for (member, of) in [("resourceVersion", "string"), ("uid", "types.UID")] {
+            let found = value.get(member).filter(|found| !found.is_string() && !found.is_null());
+            if let Some(found) = found.filter(|_| key == "preconditions") {
+                return Err(Status::bad_request(format!(
+                    "json: cannot unmarshal {} into Go struct field Preconditions.preconditions.{member} of type {of}",
+                    crate::meta::json_type(found)
+                )));
+            }
+        }
         if value.is_null() {
             continue;
         }

@@ -7,15 +7,21 @@ use crate::error::Status;
 use crate::schema::FieldError;
 use crate::server::ApiServer;
 
-pub fn prepare_create(server: &ApiServer, pod: &mut Value) -> Result<(), Status> {
+/// What default admission puts in, before the webhooks and after them (plugins LimitRanger, RuntimeClass,
+/// DefaultTolerationSeconds, Priority).
+pub fn admit_create(server: &ApiServer, pod: &mut Value) -> Result<(), Status> {
     crate::limits::default_limits(server, pod);
     crate::runtime_class::complete_pod(server, pod)?;
+    tolerate_node_problems(pod);
+    crate::priority::resolve_priority(server, pod)
+}
+
+pub fn prepare_create(server: &ApiServer, pod: &mut Value) -> Result<(), Status> {
+    admit_create(server, pod)?;
     // A grace below nothing is one second.
     if pod.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|seconds| seconds < 0) {
         pod["spec"]["terminationGracePeriodSeconds"] = 1.into();
     }
-    tolerate_node_problems(pod);
-    crate::priority::resolve_priority(server, pod)?;
     let class = quality_class(pod);
     let mut status = json!({"phase": "Pending", "qosClass": class});
     if pod.pointer("/spec/schedulingGates").and_then(Value::as_array).is_some_and(|g| !g.is_empty()) {
@@ -23,7 +29,7 @@ pub fn prepare_create(server: &ApiServer, pod: &mut Value) -> Result<(), Status>
             "type": "PodScheduled",
             "status": "False",
             "lastProbeTime": null,
-            "lastTransitionTime": null,
+            "lastTransitionTime": crate::clock::write_seconds(server.now()),
             "reason": "SchedulingGated",
             "message": "Scheduling is blocked due to non-empty scheduling gates",
         }]);

@@ -20,7 +20,7 @@ pub fn immutable_spec(new: &Value, old: &Value) -> Vec<FieldError> {
     }
     let fixed = |spec: &Value| {
         let mut spec = spec.clone();
-        for list in ["containers", "initContainers", "ephemeralContainers"] {
+        for list in ["containers", "initContainers"] {
             for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
                 if let Some(container) = container.as_object_mut() {
                     container.remove("image");
@@ -28,13 +28,11 @@ pub fn immutable_spec(new: &Value, old: &Value) -> Vec<FieldError> {
             }
         }
         if let Some(map) = spec.as_object_mut() {
-            for member in [
-                "activeDeadlineSeconds",
-                "tolerations",
-                "terminationGracePeriodSeconds",
-                "schedulingGates",
-                "ephemeralContainers",
-            ] {
+            // Ephemeral containers come by their own path only.
+            if map.get("ephemeralContainers").and_then(Value::as_array).is_some_and(Vec::is_empty) {
+                map.remove("ephemeralContainers");
+            }
+            for member in ["activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates"] {
                 map.remove(member);
             }
             if !before.is_empty() {

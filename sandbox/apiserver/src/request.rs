@@ -61,7 +61,8 @@ pub fn percent_decode(text: &str, plus: bool) -> String {
 pub fn read_info(method: &Method, path: &str, query: &Query) -> RequestInfo {
     let mut info =
         RequestInfo { path: path.to_owned(), verb: method.as_str().to_lowercase(), ..RequestInfo::default() };
-    let parts: Vec<String> = path.split('/').filter(|p| !p.is_empty()).map(|p| percent_decode(p, false)).collect();
+    // Only slashes at the ends do not count (`RequestInfoFactory`, `splitPath`).
+    let parts: Vec<String> = path.trim_matches('/').split('/').map(|p| percent_decode(p, false)).collect();
     let mut rest = parts.as_slice();
     match rest.split_first() {
         Some((first, tail)) if first == "api" && tail.len() >= 2 => rest = tail,

@@ -27,6 +27,10 @@ pub fn deployment_errors(spec: &Value) -> Vec<FieldError> {
         let why = "must be greater than minReadySeconds";
         errors.push(FieldError::invalid("spec.progressDeadlineSeconds", &deadline.into(), why));
     }
+    // Beside another type it may not stand at all.
+    if spec.pointer("/strategy/type").and_then(Value::as_str) == Some("Recreate") {
+        return errors;
+    }
     let Some(rolling) = spec.pointer("/strategy/rollingUpdate").filter(|r| r.is_object()) else { return errors };
     let parts = ["maxUnavailable", "maxSurge"];
     let before = errors.len();

@@ -13,6 +13,8 @@ use crate::write::Part;
 
 pub use checks::{kind_warnings, validate_part, validate_strategy};
 
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
 /// The kind's directory in etcd, as it shows in messages.
 pub fn storage_name(resource: &Resource) -> &str {
     match resource.plural.as_str() {
@@ -49,6 +51,76 @@ pub fn before_create(resource: &Resource, object: &mut Value) {
     if resource.rules.separate_status && !is_kind(resource, "", "nodes") {
         remove_member(object, "status");
     }
+}
+
+/// What decoding alone gives a new object, which its writer then owns (`apis/*/v1/defaults.go`, `conversion.go`).
+pub fn complete_decoded(resource: &Resource, object: &mut Value) {
+    if is_kind(resource, "apps", "daemonsets") {
+        let annotations = meta::metadata_mut(object).entry("annotations").or_insert_with(|| json!({}));
+        if annotations.get(TEMPLATE_GENERATION).is_none() {
+            annotations[TEMPLATE_GENERATION] = "0".into();
+        }
+    }
+    if is_kind(resource, "", "replicationcontrollers") {
+        select_own_pods(object);
+    }
+    label_job(resource, object);
+}
+
+/// `SetDefaults_Job`: a Job without labels takes its template's.
+fn label_job(resource: &Resource, object: &mut Value) {
+    let labels = object.pointer("/spec/template/metadata/labels").cloned();
+    let empty = |labels: Option<&Value>| labels.and_then(Value::as_object).is_none_or(Map::is_empty);
+    if is_kind(resource, "batch", "jobs") && !empty(labels.as_ref()) && empty(object.pointer("/metadata/labels")) {
+        meta::metadata_mut(object).insert("labels".into(), labels.unwrap_or_default());
+    }
+}
+
+/// What mutating webhooks see of a built-in kind: the status as it was sent or an empty one, and what default admission
+/// puts in before them (plugins TaintNodesByCondition, StorageObjectInUseProtection and those of pods).
+pub fn show_to_webhooks(
+    server: &ApiServer,
+    resource: &Resource,
+    object: &mut Value,
+    sent_status: Option<Value>,
+) -> Result<(), Status> {
+    if let Some(status) = sent_status {
+        object["status"] = status;
+    }
+    if resource.is_custom() {
+        return Ok(());
+    }
+    match (resource.group.as_str(), resource.plural.as_str()) {
+        ("", "namespaces") => {
+            object["status"]["phase"] = "Active".into();
+            let name = meta::object_name(object).to_owned();
+            if !name.is_empty() {
+                let labels = meta::metadata_mut(object).entry("labels").or_insert_with(|| json!({}));
+                labels["kubernetes.io/metadata.name"] = name.into();
+            }
+        }
+        ("", "pods") => crate::pod::admit_create(server, object)?,
+        ("", "nodes") => {
+            taint_new_node(object);
+            complete_status(resource, object);
+        }
+        ("", "persistentvolumeclaims") => protect_in_use(object, "kubernetes.io/pvc-protection"),
+        ("", "persistentvolumes") => protect_in_use(object, "kubernetes.io/pv-protection"),
+        ("apiextensions.k8s.io", _) if object.get("status").is_none() => crate::crd::prepare_create(object),
+        _ => {}
+    }
+    empty_status(resource, object);
+    complete_stored(resource, object);
+    Ok(())
+}
+
+/// The defaults that an object gets when it is read from storage: admission has not seen them.
+pub fn complete_stored(resource: &Resource, object: &mut Value) {
+    let is_volume = ["persistentvolumeclaims", "persistentvolumes"].iter().any(|plural| is_kind(resource, "", plural));
+    if is_volume && object.pointer("/status/phase").is_none() {
+        object["status"]["phase"] = "Pending".into();
+    }
+    label_job(resource, object);
 }
 
 /// An apply to one part does not own the others.
@@ -198,7 +270,6 @@ pub fn prepare_create(
         }
         ("batch", "jobs") => prepare_job(object),
         ("apps", "daemonsets") => note_template(object, None),
-        ("", "replicationcontrollers") => select_own_pods(object),
         ("", "persistentvolumeclaims") => protect_in_use(object, "kubernetes.io/pvc-protection"),
         ("", "persistentvolumes") => {
             protect_in_use(object, "kubernetes.io/pv-protection");
@@ -215,7 +286,7 @@ pub fn prepare_create(
 }
 
 /// The status of a new object: Go prints the structs and the numbers without omitempty.
-fn empty_status(resource: &Resource, object: &mut Value) {
+pub fn empty_status(resource: &Resource, object: &mut Value) {
     if !resource.rules.separate_status || object.get("status").is_some() {
         return;
     }
@@ -229,7 +300,6 @@ fn empty_status(resource: &Resource, object: &mut Value) {
             json!({"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0})
         }
         "horizontalpodautoscalers" => json!({"desiredReplicas": 0, "currentMetrics": null}),
-        "persistentvolumeclaims" | "persistentvolumes" => json!({"phase": "Pending"}),
         "ingresses" | "services" => json!({"loadBalancer": {}}),
         "nodes" => json!({
             "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
@@ -297,15 +367,15 @@ fn drop_lease_gates(object: &mut Value) {
 /// The generation of a DaemonSet's template stands in an annotation since extensions/v1beta1
 /// (`apis/apps/v1/conversion.go`).
 fn note_template(object: &mut Value, old: Option<&Value>) {
-    const NOTE: &str = "deprecated.daemonset.template.generation";
-    let noted = |v: &Value| v["metadata"]["annotations"][NOTE].as_str().and_then(|t| t.parse::<u64>().ok());
+    let noted =
+        |v: &Value| v["metadata"]["annotations"][TEMPLATE_GENERATION].as_str().and_then(|t| t.parse::<u64>().ok());
     let template = |v: &Value| v.pointer("/spec/template").cloned();
     let generation = match old {
         None => 1,
         Some(old) => noted(old).unwrap_or(1) + u64::from(template(old) != template(object)),
     };
     let annotations = meta::metadata_mut(object).entry("annotations").or_insert_with(|| json!({}));
-    annotations[NOTE] = generation.to_string().into();
+    annotations[TEMPLATE_GENERATION] = generation.to_string().into();
 }
 
 /// `SetDefaults_ReplicationController`: selector and labels are those of the template.
@@ -337,6 +407,9 @@ fn prepare_job(object: &mut Value) {
     }
     let uid = meta::metadata_text(object, "uid").to_owned();
     let name = meta::object_name(object).to_owned();
+    // Labels that were the template's are still the same map.
+    let own = object.pointer("/metadata/labels").and_then(Value::as_object).filter(|own| !own.is_empty());
+    let shared = own.is_some() && own == object.pointer("/spec/template/metadata/labels").and_then(Value::as_object);
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
     // What the user asks for stays, and fails validation.
     let selector = spec.entry("selector").or_insert_with(|| json!({}));
@@ -357,11 +430,9 @@ fn prepare_job(object: &mut Value) {
             }
         }
     }
-    // `SetDefaults_Job`: a Job without labels takes its template's.
-    let labels = labels.clone();
-    let own = meta::metadata_mut(object).entry("labels").or_insert_with(|| json!({}));
-    if own.as_object().is_some_and(serde_json::Map::is_empty) {
-        *own = labels;
+    if shared {
+        let labels = labels.clone();
+        meta::metadata_mut(object).insert("labels".into(), labels);
     }
 }
 

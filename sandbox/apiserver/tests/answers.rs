@@ -158,3 +158,73 @@ async fn a_scale_is_of_its_namespace_and_a_status_makes_no_generation() {
     let (code, patched) = send(&router, "PATCH", &format!("{path}/status"), noted).await;
     assert_eq!((code, &patched["metadata"]["generation"]), (200, &json!(1)));
 }
+
+#[tokio::test]
+async fn what_is_deleted_keeps_its_time_and_odd_preconditions_are_refused() {
+    let router = start();
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "finalizers": ["a.b/c"]}});
+    assert_eq!(send(&router, "POST", MAPS, map).await.0, 201);
+    let path = format!("{MAPS}/m");
+    let (code, status) = send(&router, "DELETE", &path, json!({"preconditions": {"uid": 5}})).await;
+    let why = "json: cannot unmarshal number into Go struct field Preconditions.preconditions.uid of type types.UID";
+    assert_eq!((code, status["message"].as_str()), (400, Some(why)));
+    let (_, deleted) = send(&router, "DELETE", &path, Value::Null).await;
+    let moved = json!({"metadata": {"deletionTimestamp": "2020-01-01T00:00:00Z"}});
+    let (code, patched) = send(&router, "PATCH", &path, moved).await;
+    let time = |object: &Value| object["metadata"]["deletionTimestamp"].clone();
+    assert_eq!((code, time(&patched)), (200, time(&deleted)));
+}
+
+#[tokio::test]
+async fn an_update_that_creates_has_no_object_of_a_uid() {
+    let router = start();
+    let uid = "11111111-2222-3333-4444-555555555555";
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l", "uid": uid}});
+    let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l";
+    assert_eq!(send(&router, "PUT", path, lease).await.0, 409);
+}
+
+#[tokio::test]
+async fn ephemeral_containers_come_by_their_own_path() {
+    let router = start();
+    let path = "/api/v1/namespaces/default/pods";
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    assert_eq!(send(&router, "POST", path, pod).await.0, 201);
+    let added = json!({"spec": {"ephemeralContainers": [{"name": "e", "image": "i"}]}});
+    assert_eq!(send(&router, "PATCH", &format!("{path}/p"), added.clone()).await.0, 422);
+    assert_eq!(send(&router, "PATCH", &format!("{path}/p/ephemeralcontainers"), added).await.0, 200);
+}
+
+#[tokio::test]
+async fn an_object_that_etcd_would_not_take_is_refused() {
+    let router = start();
+    let claim = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "bags.size.test"},
+        "spec": {"group": "size.test", "scope": "Cluster", "names": {"plural": "bags", "kind": "Bag"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": claim}}]}});
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(send(&router, "POST", definitions, definition).await.0, 201);
+    let bag = |size: usize| {
+        let text = "x".repeat(size);
+        json!({"apiVersion": "size.test/v1", "kind": "Bag", "metadata": {"name": "b"}, "a": text})
+    };
+    let path = "/apis/size.test/v1/bags";
+    let (code, status) = send(&router, "POST", path, bag(1_600_000)).await;
+    assert_eq!((code, status["message"].as_str()), (500, Some("etcdserver: request is too large")));
+    assert_eq!(send(&router, "POST", path, bag(1_400_000)).await.0, 201);
+}
+
+#[tokio::test]
+async fn a_path_without_a_type_is_looked_at_no_further() {
+    let router = start();
+    let paths = json!([{"path": "x"}]);
+    let ingress = json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "i"},
+        "spec": {"rules": [{"http": {"paths": paths}}]}});
+    let (code, status) =
+        send(&router, "POST", "/apis/networking.k8s.io/v1/namespaces/default/ingresses", ingress).await;
+    let causes = status["details"]["causes"].as_array().unwrap();
+    assert_eq!((code, causes.len()), (422, 1));
+    assert_eq!(causes[0]["field"], "spec.rules[0].http.paths[0].pathType");
+}

@@ -129,3 +129,22 @@ async fn a_patch_that_takes_the_version_of_an_object_away_is_an_internal_error()
     let (code, status) = send(&router, "PATCH", &format!("{things}/t"), json!({"apiVersion": null})).await;
     assert_eq!((code, &status["reason"]), (500, &json!("InternalError")));
 }
+
+#[tokio::test]
+async fn a_schema_names_no_dialect() {
+    let router = ApiServer::new(Options::default()).router();
+    let causes = |extra: Value| {
+        let mut wanted = definition("foos", "Foo", &[], "true");
+        let schema = &mut wanted["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+        *schema = json!({"spec": {"type": "object", "$schema": "x"}, "other": extra});
+        let router = router.clone();
+        async move {
+            let (_, status) = send(&router, "POST", DEFINITIONS, wanted).await;
+            let list = status["details"]["causes"].as_array().unwrap().clone();
+            list.into_iter().map(|cause| cause["message"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        }
+    };
+    let alone = causes(json!({"type": "string"})).await;
+    assert_eq!(alone, ["Invalid value: \"\": OpenAPIV3Schema 'schema' is not supported"]);
+    assert_eq!(causes(json!({"type": "string", "$ref": "x"})).await, ["Forbidden: $ref is not supported"]);
+}

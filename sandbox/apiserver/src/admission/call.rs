@@ -97,7 +97,9 @@ pub async fn call_webhook(
 }
 
 fn failed_call(url: &str, seconds: u64, why: &str) -> String {
-    let shown = crate::error::go_quote(&format!("{url}?timeout={seconds}s"));
+    // A URL without a path is called with that of the root.
+    let slash = if url.matches('/').count() == 2 { "/" } else { "" };
+    let shown = crate::error::go_quote(&format!("{url}{slash}?timeout={seconds}s"));
     format!("failed to call webhook: Post {shown}: {why}")
 }
 

@@ -16,7 +16,7 @@ use kube_cel::cel::{Context, ExecutionError, FunctionContext, Value as CelValue}
 use serde_json::{Value, json};
 
 use super::authorizer::{self, Asker};
-use crate::schema::{Node, Type, expand_loops, infer_type, parse_expression, parts_of, register_loops};
+use crate::schema::{AUTHORIZER, Node, Type, expand_loops, infer_type, parse_expression, parts_of, register_loops};
 
 /// What all expressions of one object may cost, and one of them (`apis/cel/config.go`).
 pub const BUDGET: u64 = 10_000_000;
@@ -290,14 +290,18 @@ fn check_tree(tree: &IdedExpr, source: &str, names: &Names, wanted: Wanted) -> R
         scopes.push(("params".into(), Type::Dyn));
     }
     if names.authorizer {
-        scopes.push(("authorizer".into(), Type::Dyn));
+        scopes.push(("authorizer".into(), AUTHORIZER));
     }
     if let Some(variables) = &names.variables {
         scopes.push(("variables".into(), Type::Dyn));
         scopes.extend(variables.iter().map(|(name, found)| (format!("variables.{name}"), *found)));
     }
     let output = infer_type(tree, source, scopes)?;
-    let found = if is_dynamic(tree) { "dyn" } else { output.name() };
+    let found = match output {
+        _ if is_dynamic(tree) => "dyn",
+        _ if matches!(&tree.expr, Expr::Ident(name) if name == "request") => "kubernetes.AdmissionRequest",
+        known => known.name(),
+    };
     let unknown = matches!(output, Type::Dyn | Type::Other) && !is_dynamic(tree);
     let fits = |name: &str| unknown || found == name;
     match wanted {

@@ -77,7 +77,15 @@ fn apply_operation(document: &mut Value, operation: &Map<String, Value>) -> Resu
         "remove" => remove_value(document, path("path")?, kind).map(drop),
         "replace" => replace_value(document, path("path")?, value()),
         "move" => {
-            let moved = remove_value(document, path("from")?, kind)?;
+            let from = path("from")?;
+            let moved = remove_value(document, from, kind).map_err(|why| {
+                let key = from.rsplit('/').next().unwrap_or_default();
+                why.replacen(
+                    &format!("error in remove for path: '{from}'"),
+                    &format!("error in move for path: '{key}'"),
+                    1,
+                )
+            })?;
             add_value(document, path("path")?, moved, kind)
         }
         "copy" => {

@@ -6,7 +6,10 @@ use kube_cel::cel::common::ast::{CallExpr, ComprehensionExpr, Expr, LiteralValue
 use kube_cel::cel::parser::Expression;
 
 use super::cel_tree::{self, parts_of};
-use super::cel_type::{DOTTED, EITHER, GLOBAL, MEMBERS, Type, has_member, is_comparable, is_listed, result_of};
+use super::cel_type::{
+    AUTHORIZER, DOTTED, EITHER, GLOBAL, MEMBERS, RESOURCE_CHECK, Type, authorizer_result, has_member, is_comparable,
+    is_condition, is_listed, may_contain, result_of, takes_arguments,
+};
 use super::node::Node;
 
 /// One complaint: where it stands in the source, what was looked for there, and its text.
@@ -133,8 +136,13 @@ impl<'s, 'a> Checker<'s, 'a> {
             Expr::Select(select) => self.select(select),
             Expr::Call(call) => self.call(call),
             Expr::List(list) => {
-                for element in &list.elements {
-                    self.infer(element);
+                let found: Vec<Type<'a>> = list.elements.iter().map(|element| self.infer(element)).collect();
+                // The elements of a list have one type (`cel.HomogeneousAggregateLiterals`).
+                let known = found.iter().find(|ty| ty.known_scalar()).copied();
+                let other = found.iter().find(|ty| ty.known_scalar() && known.is_some_and(|k| k.name() != ty.name()));
+                if let (Some(known), Some(other)) = (known, other) {
+                    let text = format!("expected type '{}' but found '{}'", known.name(), other.name());
+                    return self.complain(",", &text);
                 }
                 Type::List(None)
             }
@@ -171,7 +179,9 @@ impl<'s, 'a> Checker<'s, 'a> {
             Type::Bool | Type::Int | Type::Double | Type::Text | Type::List(_) => {
                 Err(format!("type '{}' does not support field selection", operand.shown()))
             }
-            Type::Dyn | Type::Other | Type::Null | Type::Error => Ok(Type::Dyn),
+            Type::Named(of) if of == AUTHORIZER.name() && field == "requestResource" => Ok(Type::Named(RESOURCE_CHECK)),
+            Type::Named(of) if of.starts_with("kubernetes.") => Err(format!("unexpected failed resolution of '{of}'")),
+            Type::Dyn | Type::Other | Type::Named(_) | Type::Null | Type::Error => Ok(Type::Dyn),
         }
     }
 
@@ -214,11 +224,16 @@ impl<'s, 'a> Checker<'s, 'a> {
         if ![GLOBAL, EITHER, MEMBERS].iter().any(|list| is_listed(list, name)) {
             return self.complain_at_call(name, &format!("undeclared reference to '{name}' (in container '')"));
         }
+        let checked = target.and_then(|target| authorizer_result(target, name, &arguments));
+        if let Some(Ok(found)) = checked {
+            return found;
+        }
         let refused = match target {
+            _ if checked.is_some() => true,
             None => is_listed(MEMBERS, name),
             Some(target) => is_listed(GLOBAL, name) || !has_member(target, name),
         };
-        if refused {
+        if refused || !takes_arguments(target, name, &arguments) {
             let shown: Vec<String> = arguments.iter().map(|ty| ty.shown()).collect();
             let target = target.map_or(String::new(), |target| format!("{}.", target.shown()));
             let applied = format!("'{target}({})'", shown.join(", "));
@@ -233,6 +248,12 @@ impl<'s, 'a> Checker<'s, 'a> {
         let at = |index: usize| arguments.get(index).copied().unwrap_or(Type::Dyn);
         let (first, second) = (at(0), at(1));
         match name {
+            operators::LOGICAL_AND | operators::LOGICAL_OR | operators::LOGICAL_NOT
+                if !arguments.iter().all(|ty| is_condition(*ty)) =>
+            {
+                self.complain_overload(name, arguments)
+            }
+            operators::IN if !may_contain(second, first) => self.complain_overload(name, arguments),
             operators::LOGICAL_AND | operators::LOGICAL_OR | operators::LOGICAL_NOT | operators::IN => Type::Bool,
             operators::EQUALS
             | operators::NOT_EQUALS
@@ -256,6 +277,7 @@ impl<'s, 'a> Checker<'s, 'a> {
                 }
             }
             operators::NEGATE => first,
+            operators::CONDITIONAL if !is_condition(first) => self.complain_overload(name, arguments),
             operators::CONDITIONAL => match (second, at(2)) {
                 (then, other) if then.known_scalar() && other.known_scalar() => {
                     if then.name() == other.name() {
@@ -268,6 +290,9 @@ impl<'s, 'a> Checker<'s, 'a> {
             },
             operators::INDEX => match first {
                 Type::List(Some(node)) | Type::Map(Some(node)) => Type::of(node, node.embedded),
+                Type::Object(..) | Type::Metadata | Type::Text | Type::Int | Type::Double | Type::Bool => {
+                    self.complain_overload(name, arguments)
+                }
                 _ => Type::Dyn,
             },
             operators::OPT_SELECT => {
@@ -285,7 +310,11 @@ impl<'s, 'a> Checker<'s, 'a> {
     fn complain_overload(&mut self, operator: &str, arguments: &[Type<'a>]) -> Type<'a> {
         let shown: Vec<String> = arguments.iter().map(|ty| ty.shown()).collect();
         let text = format!("found no matching overload for '{operator}' applied to '({})'", shown.join(", "));
-        let sign = if operator == operators::CONDITIONAL { "?" } else { operator.trim_matches('_') };
+        let sign = match operator {
+            operators::CONDITIONAL => "?",
+            operators::INDEX => "[",
+            _ => operator.trim_matches('_').trim_start_matches('@'),
+        };
         self.complain(sign, &text)
     }
 
@@ -429,5 +458,37 @@ mod tests {
     fn a_loop_may_have_two_variables() {
         assert_eq!(of_text("[1, 2].all(i, v, v > i)"), None);
         assert!(of_text("[1, 2].all(i, v, w > i)").unwrap().contains("undeclared reference to 'w'"));
+    }
+
+    #[test]
+    fn operands_of_known_types_must_fit() {
+        let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}, "t": {"type": "string"},
+            "l": {"type": "array", "items": {"type": "string"}}, "d": {"type": "string", "format": "date-time"}}});
+        let refused = |source: &str| complaint(schema.clone(), false, source);
+        for source in [
+            "!self.n",
+            "self.n ? true : false",
+            "self.n in self.l",
+            "self.d == 'x'",
+            "self['n'] == 1",
+            "[1, 'a'].size() > 0",
+            "size(self.t, 1) > 0",
+            "self.t.size(1) > 0",
+            "self.l.sum() > 0",
+            "self.t.startsWith(1)",
+            "self.n && true",
+        ] {
+            assert!(refused(source).is_some_and(|text| text.starts_with("compilation failed")), "{source}");
+        }
+        for source in [
+            "self.t in self.l",
+            "self.d < timestamp('2024-01-01T00:00:00Z')",
+            "self.l.isSorted()",
+            "self.l[0] == 'a' || self.n == 1",
+            "[1, 2].sum() > self.n",
+            "self.d == null",
+        ] {
+            assert_eq!(refused(source), None, "{source}");
+        }
     }
 }

@@ -16,6 +16,8 @@ pub enum Type<'a> {
     Text,
     Null,
     Other,
+    /// A type that is known by name only: a time, a span, bytes.
+    Named(&'static str),
     /// What an expression has that was complained about: it fits everywhere.
     Error,
     /// A value of this schema, which may be missing: `oldSelf` under `optionalOldSelf`.
@@ -38,7 +40,9 @@ impl<'a> Type<'a> {
             [Kind::Integer] => Self::Int,
             [Kind::Number] => Self::Double,
             [Kind::String] => match node.format {
-                Some(Format::Text("date" | "date-time" | "datetime" | "duration" | "byte")) => Self::Other,
+                Some(Format::Text("date" | "date-time" | "datetime")) => Self::Named("timestamp"),
+                Some(Format::Text("duration")) => Self::Named("duration"),
+                Some(Format::Text("byte")) => Self::Named("bytes"),
                 _ => Self::Text,
             },
             [Kind::Array] => Self::List(node.items.as_ref().map(|link| link.node())),
@@ -53,6 +57,7 @@ impl<'a> Type<'a> {
     pub fn name(self) -> &'static str {
         match self {
             Self::Dyn | Self::Other => "dyn",
+            Self::Named(name) => name,
             Self::Error => "!error!",
             Self::Optional(..) => "optional_type(dyn)",
             Self::Null => "null",
@@ -119,6 +124,11 @@ pub fn result_of<'a>(function: &str) -> Type<'a> {
             Type::Text
         }
         "double" => Type::Double,
+        "timestamp" | "duration" | "bytes" => Type::Named(match function {
+            "timestamp" => "timestamp",
+            "duration" => "duration",
+            _ => "bytes",
+        }),
         "allowed" | "errored" | "hasValue" | "isIP" | "isCIDR" | "isURL" | "isQuantity" | "startsWith" | "endsWith"
         | "contains" | "matches" => Type::Bool,
         "split" | "findAll" => Type::List(None),
@@ -126,15 +136,73 @@ pub fn result_of<'a>(function: &str) -> Type<'a> {
     }
 }
 
+pub const AUTHORIZER: Type<'static> = Type::Named("kubernetes.authorization.Authorizer");
+pub const RESOURCE_CHECK: &str = "kubernetes.authorization.ResourceCheck";
+
+/// What the functions of the authorizer and of what it gives result in (`apiserver/pkg/cel/library/authz.go`); `None`
+/// for a value that has nothing to do with it, an error for what such a value has not.
+pub fn authorizer_result<'a>(target: Type<'_>, function: &str, arguments: &[Type<'_>]) -> Option<Result<Type<'a>, ()>> {
+    const GROUP_CHECK: &str = "kubernetes.authorization.GroupCheck";
+    const PATH_CHECK: &str = "kubernetes.authorization.PathCheck";
+    const DECISION: &str = "kubernetes.authorization.Decision";
+    let Type::Named(name) = target else { return None };
+    let kind = name.strip_prefix("kubernetes.authorization.")?;
+    let (result, count) = match (kind, function) {
+        ("Authorizer", "path") => (Type::Named(PATH_CHECK), 1),
+        ("Authorizer", "group") => (Type::Named(GROUP_CHECK), 1),
+        ("Authorizer", "serviceAccount") => (AUTHORIZER, 2),
+        ("GroupCheck", "resource") => (Type::Named(RESOURCE_CHECK), 1),
+        ("ResourceCheck", "subresource" | "namespace" | "name" | "fieldSelector" | "labelSelector") => {
+            (Type::Named(RESOURCE_CHECK), 1)
+        }
+        ("ResourceCheck" | "PathCheck", "check") => (Type::Named(DECISION), 1),
+        ("Decision", "allowed" | "errored") => (Type::Bool, 0),
+        ("Decision", "reason" | "error") => (Type::Text, 0),
+        _ => return Some(Err(())),
+    };
+    let texts = arguments.iter().all(|ty| matches!(ty, Type::Text | Type::Dyn | Type::Other | Type::Error));
+    Some(if texts && arguments.len() == count { Ok(result) } else { Err(()) })
+}
+
 /// Whether a value of this type may have the function.
 pub fn has_member(target: Type<'_>, function: &str) -> bool {
     match function {
         "startsWith" | "endsWith" | "contains" | "matches" => {
-            !matches!(target, Type::Int | Type::Double | Type::Bool | Type::Optional(..))
+            !matches!(target, Type::Int | Type::Double | Type::Bool | Type::Named(_) | Type::Optional(..))
         }
         "hasValue" | "or" | "orValue" => matches!(target, Type::Dyn | Type::Other | Type::Error | Type::Optional(..)),
         _ => true,
     }
+}
+
+/// Whether the arguments can be those of the function: how many there are, and types that are known not to fit.
+pub fn takes_arguments(target: Option<Type<'_>>, function: &str, arguments: &[Type<'_>]) -> bool {
+    let text = |ty: Option<&Type<'_>>| !matches!(ty, Some(Type::Int | Type::Double | Type::Bool));
+    match (function, target) {
+        ("size", Some(_)) => arguments.is_empty(),
+        ("size", None) => arguments.len() == 1,
+        ("startsWith" | "endsWith" | "contains" | "matches", Some(_)) => text(arguments.first()),
+        ("split" | "indexOf" | "lastIndexOf" | "replace", Some(Type::Text)) => text(arguments.first()),
+        ("isGreaterThan" | "isLessThan" | "compareTo", Some(_)) => !arguments.iter().any(|ty| ty.known_scalar()),
+        ("sum", Some(Type::List(Some(node)))) => !matches!(Type::of(node, false), Type::Text | Type::Bool),
+        _ => true,
+    }
+}
+
+/// Whether a value of this type can be what a condition looks at.
+pub fn is_condition(ty: Type<'_>) -> bool {
+    matches!(ty, Type::Bool | Type::Dyn | Type::Other | Type::Error)
+}
+
+/// Whether a value can be among the elements of a list or the keys of a map, as far as both are known.
+pub fn may_contain(container: Type<'_>, value: Type<'_>) -> bool {
+    let element = match container {
+        Type::List(Some(node)) => Type::of(node, node.embedded),
+        Type::Map(_) => Type::Text,
+        Type::Text | Type::Bool | Type::Int | Type::Double => return false,
+        _ => return true,
+    };
+    !(element.known_scalar() && value.known_scalar()) || element.name() == value.name()
 }
 
 /// Whether an operator compares values of these types.
@@ -150,6 +218,10 @@ pub fn is_comparable(operator: &str, a: Type<'_>, b: Type<'_>) -> bool {
     let number = |ty: Type<'_>| matches!(ty, Type::Int | Type::Double);
     let equality = matches!(operator, operators::EQUALS | operators::NOT_EQUALS);
     let fits = a.name() == b.name() || (number(a) && number(b) && !equality);
-    let compared = |ty: Type<'_>| ty.known_scalar() || matches!(ty, Type::Null);
+    let compared = |ty: Type<'_>| ty.known_scalar() || matches!(ty, Type::Null | Type::Named(_));
+    let nullable = |ty: Type<'_>| matches!(ty, Type::Named("timestamp" | "duration"));
+    if (matches!(a, Type::Null) && nullable(b)) || (nullable(a) && matches!(b, Type::Null)) {
+        return true;
+    }
     fits || !(compared(a) && compared(b))
 }

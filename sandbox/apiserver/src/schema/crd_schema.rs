@@ -37,6 +37,10 @@ pub fn validate_schema(schema: &Value, field: &str, status: bool, errors: &mut E
     }
     let mut found = Vec::new();
     open_api(schema, field, &Open { root: true, ..Open::default() }, errors, &mut found);
+    // The conversion to a structural schema is tried only when all else is well.
+    if names_dialect(schema) && errors.list.len() == before {
+        errors.invalid(field, &"".into(), "OpenAPIV3Schema 'schema' is not supported");
+    }
     // Rules are looked at only when the schema is sound.
     if sound && errors.list.len() == before {
         rules::total_cost(field, &mut found);
@@ -119,6 +123,11 @@ fn unsupported_anywhere(schema: &Value) -> bool {
         || map.get("items").is_some_and(Value::is_array)
         || map.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false));
     here || child_schemas(schema).iter().any(|(_, child)| unsupported_anywhere(child))
+}
+
+/// Whether `$schema` stands anywhere: no check but the conversion to a structural schema looks at it.
+fn names_dialect(schema: &Value) -> bool {
+    !text_of(schema, "$schema").is_empty() || child_schemas(schema).iter().any(|(_, child)| names_dialect(child))
 }
 
 /// All schemas directly below, with how the path goes on.

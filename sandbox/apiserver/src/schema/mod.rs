@@ -41,7 +41,7 @@ pub(crate) use builtin::Wire;
 pub(crate) use cel::{RESERVED_WORDS, parse_expression};
 pub(crate) use cel_check::infer_type;
 pub(crate) use cel_tree::{expand_loops, parts_of, register_loops};
-pub(crate) use cel_type::Type;
+pub(crate) use cel_type::{AUTHORIZER, Type};
 pub use crd::{default_crd, format_warnings, validate_crd, validate_crd_status};
 pub use error::{CauseReason, FieldError, aggregate_errors};
 pub(crate) use node::{Additional, Link, ListKind, Node, Presence, Shape};

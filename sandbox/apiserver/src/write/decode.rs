@@ -136,7 +136,7 @@ const KEPT_VERSIONS: &[(&str, &str, &str)] = &[
     ("apiregistration.k8s.io", "v1beta1", "APIService"),
     ("apps", "v1beta1", "ControllerRevision Deployment StatefulSet"),
     ("apps", "v1beta2", "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet"),
-    ("authentication.k8s.io", "v1beta1", "TokenReview"),
+    ("authentication.k8s.io", "v1beta1", "SelfSubjectReview TokenReview"),
     ("authorization.k8s.io", "v1beta1", "LocalSubjectAccessReview SelfSubjectAccessReview SelfSubjectRulesReview"),
     ("authorization.k8s.io", "v1beta1", "SubjectAccessReview"),
     ("batch", "v1beta1", "CronJob"),

@@ -16,8 +16,10 @@ pub(super) async fn insert_object(
     for member in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
         meta::metadata_mut(&mut object).remove(member);
     }
+    let sent_status = object.get("status").filter(|_| resource.rules.separate_status).cloned();
     let trackable = applied || crate::fields::trackable(&object, &resource.schema);
     strategy::before_create(&resource, &mut object);
+    strategy::complete_decoded(&resource, &mut object);
     let manager = call.manager(options.field_manager.as_deref());
     let now = write_seconds(call.server.now());
     let api_version = resource.api_version();
@@ -47,7 +49,9 @@ pub(super) async fn insert_object(
     let webhooks = admission::any_concerned(&call.server, &attributes);
     if webhooks {
         let tidy = |value: &mut Value| tidy_patched(&resource, value);
+        strategy::show_to_webhooks(&call.server, &resource, &mut object, sent_status)?;
         admission::run_mutating(&call.server, &attributes, Some(&mut object), &tidy, &mut call.warnings).await?;
+        strategy::before_create(&resource, &mut object);
         settle_namespace(call, &mut object)?;
     }
     crate::auth::refuse_escalation(call, &object, None)?;
@@ -80,6 +84,7 @@ pub(super) async fn insert_object(
             resource.schema.prune(&mut object);
         }
     }
+    strategy::complete_stored(&resource, &mut object);
     crate::limits::check_limits(&call.server, &resource, &object)?;
     crate::quota::charge_creation(&call.server, &resource, &object, options.dry_run)?;
     if !options.dry_run && sent_version.parse::<u64>().is_ok_and(|v| v != 0) {
@@ -137,8 +142,19 @@ pub(super) fn already_exists(resource: &Resource, name: &str, existing: &Object)
     status
 }
 
+/// What etcd takes in one request; only a large body makes a large object.
+pub(super) fn refuse_too_large(call: &Call, object: &Value) -> Result<(), Status> {
+    const LARGEST: usize = 1_572_864;
+    const SUSPICIOUS: usize = 1_000_000;
+    if call.body.len() > SUSPICIOUS && object.to_string().len() > LARGEST {
+        return Err(Status::unknown("etcdserver: request is too large"));
+    }
+    Ok(())
+}
+
 pub(super) fn commit_new(call: &Call, mut object: Value, generated: bool) -> Result<Reply, Status> {
     let resource = &call.resource;
+    refuse_too_large(call, &object)?;
     for attempt in 0.. {
         let name = meta::object_name(&object).to_owned();
         let (value, form) = to_storage(resource, object.clone());
@@ -195,6 +211,13 @@ pub(super) fn kind_errors(
             return own;
         }
         errors.extend(own);
+        // `ValidateJobUpdate` looks at the whole spec once more.
+        if resource.storage == "jobs.batch" && old.is_some() {
+            let once = ["field is immutable", "not auto-generated"];
+            let again =
+                |e: &&FieldError| e.field.starts_with("spec.") && !once.iter().any(|text| e.message.ends_with(text));
+            errors.extend(errors.clone().iter().filter(again).cloned());
+        }
         return errors;
     };
     let member = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();

@@ -177,6 +177,7 @@ async fn create_instead(call: &mut Call, options: &WriteOptions, part: Part, cha
     match change {
         Edit::Put(decoded) if part == Part::Whole && call.resource.rules.create_on_update => {
             let mut object = decoded.value.clone();
+            check_uid(call, &object, &Value::Null)?;
             meta::metadata_mut(&mut object).remove("resourceVersion");
             insert_object(call, options, object, false).await
         }

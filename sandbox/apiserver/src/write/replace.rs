@@ -58,6 +58,10 @@ pub(super) async fn replace_object(
     let fits = |value: &Value| crate::fields::trackable(value, &resource.schema);
     let trackable = applied || (fits(&object) && fits(old));
     meta::keep_server_members(&mut object, old, resource.namespaced);
+    if part == Part::Whole {
+        strategy::complete_decoded(&resource, &mut object);
+    }
+    let sent = admission::has_mutating(&call.server).then(|| object.clone());
     strategy::restore_parts(&resource, part, &mut object, old);
     let manager = call.manager(options.field_manager.as_deref());
     let now = write_seconds(call.server.now());
@@ -90,17 +94,15 @@ pub(super) async fn replace_object(
     // A binding or a scale was reviewed as what it is.
     let webhooks =
         !matches!(part, Part::Named("binding") | Part::Scale) && admission::any_concerned(&call.server, &attributes);
-    if webhooks {
-        let before = object.clone();
+    if let Some(sent) = sent.filter(|_| webhooks) {
+        object = shown_to_webhooks(&resource, part, sent, &object);
         // They see what was sent: what the server keeps is put in afterwards.
         unsent.iter().for_each(|member| drop(meta::metadata_mut(&mut object).remove(*member)));
         let tidy = |value: &mut Value| tidy_patched(&resource, value);
         admission::run_mutating(&call.server, &attributes, Some(&mut object), &tidy, &mut call.warnings).await?;
         meta::keep_server_members(&mut object, old, resource.namespaced);
-        if object != before {
-            settle_namespace(call, &mut object)?;
-            strategy::restore_parts(&resource, part, &mut object, old);
-        }
+        settle_namespace(call, &mut object)?;
+        strategy::restore_parts(&resource, part, &mut object, old);
     }
     crate::auth::refuse_escalation(call, &object, Some(old))?;
     check_version(call, &name, &sent_version, live)?;
@@ -128,6 +130,18 @@ pub(super) async fn replace_object(
         }
     }
     finish_write(call, options, part, live, old, object)
+}
+
+/// The object as it was sent, with the owners of its fields: what this path may not write is put back after admission.
+fn shown_to_webhooks(resource: &Resource, part: Part, mut sent: Value, settled: &Value) -> Value {
+    match settled.get("metadata").and_then(|m| m.get("managedFields")).cloned() {
+        Some(managed) => meta::metadata_mut(&mut sent).insert("managedFields".into(), managed),
+        None => meta::metadata_mut(&mut sent).remove("managedFields"),
+    };
+    if part == Part::Whole && !resource.is_custom() {
+        strategy::empty_status(resource, &mut sent);
+    }
+    sent
 }
 
 /// The version the client sent must be the one that is stored; some kinds insist on being sent one.
@@ -230,6 +244,7 @@ pub(super) fn finish_write(
     if options.dry_run {
         return Ok(Outcome::Done(Reply::Object { code: 200, payload: Payload::Value(object) }));
     }
+    super::insert::refuse_too_large(call, &object)?;
     let (value, form) = to_storage(resource, object);
     let committed =
         call.server.store().commit(&resource.storage, &key, Expect::Revision(live.revision), Change::Put(value, form));
