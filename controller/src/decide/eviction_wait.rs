@@ -23,6 +23,18 @@ use crate::observe::{Binding, MEMBER_LOST, Objects};
 /// Pods that are still not gone after so many seconds do not keep their job out of its queue any longer.
 const TERMINATION: i64 = 600;
 
+/// Karmada lists a copy so many seconds after it began to make it.
+const LISTED_WITHIN: i64 = 5;
+
+/// When it is known of a binding that was withdrawn whether it has copies: one that was placed a moment before may not
+/// be listed yet. At most so many seconds from now, whatever the record says.
+pub(crate) fn copies_known_at(binding: &Binding, now: Timestamp) -> Timestamp {
+    let withdrawn = binding.eviction.as_deref().map_or(i64::MIN, |eviction| eviction.at);
+    let seconds = now.as_second();
+    let known = withdrawn.saturating_add(LISTED_WITHIN).clamp(seconds, seconds.saturating_add(LISTED_WITHIN));
+    Timestamp::from_second(known).map_or(now, |known| known.max(now))
+}
+
 /// When, in seconds since 1970, nothing of an eviction counts any more.
 pub(crate) fn forgotten_at(eviction: &EvictionRecord) -> i64 {
     eviction.at.saturating_add(TERMINATION).max(eviction.until)

@@ -28,6 +28,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{
     deadlines::after,
     eviction::{NOT_PLACED, RUN_TIME_EXCEEDED, requeue_binding, withdraw_binding},
+    eviction_wait::copies_known_at,
     jobs::{JobPhase, Jobs},
 };
 use crate::{
@@ -109,7 +110,7 @@ impl RunLimits {
             (RunStep::Warn(limit) | RunStep::End(limit), _) => {
                 self.set(&binding.key, to_timestamp(limit.warns_at()), first);
             }
-            (RunStep::Close, _) => self.set(&binding.key, now, first),
+            (RunStep::Close, _) => self.set(&binding.key, copies_known_at(binding, now), first),
         }
     }
 

@@ -19,6 +19,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{
     deadlines::{Deadlines, after},
     eviction::{ENDED, SUSPENDED, withdraw_binding},
+    eviction_wait::copies_known_at,
     jobs::{JobPhase, Jobs},
 };
 use crate::{
@@ -64,7 +65,8 @@ impl Withdrawals {
         };
         let of_now = (step, Arc::clone(&binding.resource_version));
         if self.0.get_mut(&binding.key).is_none_or(|(_, known)| *known != of_now) {
-            self.0.set(&binding.key, now, of_now);
+            let at = if step == WithdrawalStep::End { copies_known_at(binding, now) } else { now };
+            self.0.set(&binding.key, at, of_now);
         }
     }
 

@@ -382,7 +382,7 @@ fn of_a_job_with_a_time_limit_it_is_said_how_long_it_may_run_and_what_is_left() 
     assert_eq!((ended.verdict, ended.token.as_str()), (Verdict::Blocked, "RunTimeExceeded"));
     assert_eq!(ended.run_limit, None);
     world.patch("ResourceBinding", "runs-job", &json!({"status": {"aggregatedStatus": null}}));
-    world.pass(2);
+    world.pass(7);
     let ended = of(&mut listed(&world), &world, "runs");
     assert_eq!((ended.verdict, ended.notes), (Verdict::Finished, vec!["it ran for 2m, as long as it may".to_owned()]));
     // Who does not see queues.

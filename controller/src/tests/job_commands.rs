@@ -97,7 +97,7 @@ fn terminate_and_complete_end_a_job_for_good() {
         world.pass(2);
         assert_eq!((world.used("q").as_str(), clusters(&world), commands(&world)), ("0", 0, 0), "{action}");
         lose_copies(&mut world);
-        assert!(world.pass(3).is_empty());
+        assert!(world.pass(8).is_empty());
         assert_eq!(world.get("Job", "a")["status"]["state"]["phase"], phase);
     }
 }

@@ -136,7 +136,7 @@ fn a_volcano_job_says_that_it_was_terminated_once_its_copies_are_gone_and_its_tt
     assert_eq!(world.get("Job", "a")["status"]["state"]["phase"], "Running", "its copies are there");
     lose_copies(&mut world, "a");
     world.begin_anew();
-    world.pass(2);
+    world.pass(7);
     let state = &world.get("Job", "a")["status"]["state"];
     assert_eq!((&state["phase"], &state["reason"]), (&json!("Terminated"), &json!("RunTimeExceeded")));
     assert_eq!(world.says("a").0, "Finished");
@@ -472,4 +472,18 @@ mod attacks {
             assert_ended_by_its_limit(&world, "a");
         }
     }
+}
+
+/// Found by a simulation: a job was placed as its time ended, and Karmada listed its copy after it was Terminated.
+#[test]
+fn a_job_that_was_placed_a_moment_before_its_end_is_terminated_once_its_copies_can_be_known() {
+    let mut world = world("10s");
+    run(&mut world, "a", 4);
+    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": null}}));
+    world.pass(10);
+    assert_eq!(clusters(&world, "a"), 0);
+    world.pass(3);
+    assert_ne!(world.get("Job", "a")["status"]["state"]["phase"], "Terminated");
+    world.pass(4);
+    assert_eq!(world.get("Job", "a")["status"]["state"]["phase"], "Terminated");
 }
