@@ -32,7 +32,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    hyper_job::{ChildKind, HyperJobWrite, write_hyper_job},
+    hyper_job::{HyperJobWrite, write_hyper_job},
     patch::{
         patch_end, patch_eviction, patch_queue, patch_record, patch_release, patch_resize, touch_binding, touch_work,
         write_binding, write_job, write_pod_group, write_queue,
@@ -272,74 +272,7 @@ impl EndCause {
     }
 }
 
-/// What a write was about: its answer comes back with it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Tag {
-    /// [`Decision::Release`] or [`Decision::Resize`], for this version of the binding.
-    Release(Key, Arc<str>),
-    /// [`Decision::Evict`] or [`Decision::Shrink`].
-    Evict(Key),
-    /// The PodGroup of this binding.
-    PodGroup(Key),
-    /// [`Decision::QueueNumbers`].
-    QueueNumbers(QueueName),
-    /// [`Decision::QueueState`] or [`Decision::QueueMark`], for this version of the queue.
-    QueueState(QueueName, Arc<str>),
-    /// [`Decision::QueueAnnotation`].
-    QueueAnnotation(QueueName),
-    /// [`Decision::DeleteCommand`]: for this queue, with this UID.
-    Command(QueueName, Arc<str>),
-    /// [`Decision::AnnotateJob`].
-    AnnotateJob(Key),
-    /// [`Decision::StateWaiting`]: of the job of this binding.
-    WaitingState(Key),
-    /// [`Decision::DeleteJobCommand`]: for this job.
-    JobCommand(Key),
-    /// [`Decision::DeleteJob`].
-    DeleteJob(Key),
-    /// [`Decision::HyperJob`]: its job or policy, or its status, and whether that was deleted.
-    HyperJob(Key, Option<(ChildKind, Arc<str>)>, bool),
-    /// [`Decision::DefaultQueue`].
-    DefaultQueue,
-    /// A write that is not repeated if it fails.
-    Unrepeated,
-}
-
 impl Decision {
-    /// What its answer is to be told by.
-    #[must_use]
-    pub fn tag(&self) -> Tag {
-        match self {
-            Self::Release { key, resource_version, .. } | Self::Resize { key, resource_version, .. } => {
-                Tag::Release(key.clone(), Arc::clone(resource_version))
-            }
-            Self::Evict { key, .. } | Self::Shrink { key, .. } => Tag::Evict(key.clone()),
-            Self::WritePodGroup { binding, .. } => Tag::PodGroup(binding.clone()),
-            Self::QueueNumbers { name, .. } => Tag::QueueNumbers(name.clone()),
-            Self::QueueState { name, resource_version, .. } | Self::QueueMark { name, resource_version, .. } => {
-                Tag::QueueState(name.clone(), Arc::clone(resource_version))
-            }
-            Self::QueueAnnotation { name, .. } => Tag::QueueAnnotation(name.clone()),
-            Self::DeleteCommand { queue, uid, .. } => Tag::Command(queue.clone(), Arc::clone(uid)),
-            // Its policies say so, and no Command.
-            Self::AnnotateJob { value: Some("Failed"), .. } => Tag::Unrepeated,
-            Self::AnnotateJob { key, .. } => Tag::AnnotateJob(key.clone()),
-            Self::StateWaiting { binding, .. } => Tag::WaitingState(binding.clone()),
-            Self::DeleteJobCommand { job, .. } => Tag::JobCommand(job.clone()),
-            Self::DeleteJob { key, .. } => Tag::DeleteJob(key.clone()),
-            Self::HyperJob { key, write } => {
-                Tag::HyperJob(key.clone(), write.target(), matches!(write, HyperJobWrite::Delete(..)))
-            }
-            Self::DefaultQueue => Tag::DefaultQueue,
-            // It is decided anew while the job does not say so.
-            Self::EndJob { .. }
-            | Self::DeletePodGroup { .. }
-            | Self::TouchWork { .. }
-            | Self::TouchBinding { .. }
-            | Self::RecordEvent { .. } => Tag::Unrepeated,
-        }
-    }
-
     /// How it is written.
     #[must_use]
     pub fn to_write(&self, now: Timestamp) -> Write {

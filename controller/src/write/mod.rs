@@ -4,5 +4,9 @@ mod decision;
 pub mod hyper_job;
 mod patch;
 pub mod pod_group;
+mod tag;
 
-pub use self::decision::{Decision, EndCause, Tag};
+pub use self::{
+    decision::{Decision, EndCause},
+    tag::Tag,
+};
