@@ -155,7 +155,7 @@ fn karmada_chart() -> BTreeMap<&'static str, String> {
     let mut policies = caldera_crds::trusted::admission_policies(&caldera_crds::trusted::TrustedWriters::default());
     policies.extend(caldera_crds::queue_access::command_policy());
     policies.extend(caldera_crds::queue_access::hyper_job_policy());
-    let mut definitions = caldera_crds::manifests::volcano_crds();
+    let mut definitions = caldera_crds::manifests::host_volcano_crds();
     definitions.extend(caldera_crds::manifests::federation_crds());
     let schema = json!({
         "$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "additionalProperties": false,

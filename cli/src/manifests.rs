@@ -64,7 +64,7 @@ fn of_groups(args: &ManifestsArgs) -> anyhow::Result<Vec<Value>> {
     let wanted = |group| args.only.is_empty() || args.only.contains(&group);
     let mut objects = Vec::new();
     if wanted(ManifestGroup::Crds) {
-        objects.extend(caldera_crds::manifests::volcano_crds());
+        objects.extend(caldera_crds::manifests::host_volcano_crds());
         objects.extend(caldera_crds::manifests::federation_crds());
     }
     if wanted(ManifestGroup::Rbac) {

@@ -2,6 +2,9 @@
 //!
 //! Rule: Karmada 1.19 and Volcano 1.16 as they ship them; `tests/manifests.rs` compares field by field.
 
+mod host_columns;
+
+pub use host_columns::host_volcano_crds;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::Resource;
 use schemars::JsonSchema;
@@ -213,9 +216,13 @@ pub fn karmada_crds() -> Vec<Value> {
     .into()
 }
 
-/// What a member with Volcano has, and a host that takes Volcano's objects.
+/// What a member with Volcano has.
 #[must_use]
 pub fn volcano_crds() -> Vec<Value> {
+    volcano_definitions().map(|definition| definition.0).into()
+}
+
+fn volcano_definitions() -> [Definition; 5] {
     let queue: Column = ("QUEUE", "string", ".spec.queue", 1);
     [
         Definition::for_kind::<batch::Job>(&[])
@@ -252,8 +259,6 @@ pub fn volcano_crds() -> Vec<Value> {
             ("Age", "date", ".metadata.creationTimestamp", 0),
         ]),
     ]
-    .map(|definition| definition.0)
-    .into()
 }
 
 /// HyperJob, for a Karmada host: Volcano's API, which volcano-global ships and a member does not have. Its

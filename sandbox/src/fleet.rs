@@ -210,7 +210,7 @@ impl Fleet {
         let host_client = client_of(&host, "sandbox", &counts)?;
         let mut crds = caldera_crds::manifests::karmada_crds();
         crds.push(caldera_crds::manifests::cluster_crd());
-        crds.extend(caldera_crds::manifests::volcano_crds());
+        crds.extend(caldera_crds::manifests::host_volcano_crds());
         crds.extend(caldera_crds::manifests::federation_crds());
         install_all(&host_client, "host", crds).await?;
         run_karmada(&host, shutdown)?;

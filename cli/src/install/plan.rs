@@ -8,7 +8,7 @@
 //!    this command made it: on another's Karmada it is its admin's.
 
 use caldera_crds::{
-    manifests::{federation_crds, volcano_crds},
+    manifests::{federation_crds, host_volcano_crds},
     trusted::TrustedWriters,
 };
 use caldera_webhook::{Endpoint, configurations_for};
@@ -74,7 +74,7 @@ impl InstallStage {
     #[must_use]
     pub fn list_objects(self, wanted: &Wanted, ca_pem: &str) -> Vec<Value> {
         match self {
-            Self::Definitions => volcano_crds().into_iter().chain(federation_crds()).collect(),
+            Self::Definitions => host_volcano_crds().into_iter().chain(federation_crds()).collect(),
             Self::Accounts => component_roles(&wanted.granted),
             Self::Policies => propagation_policies(),
             Self::Webhooks => {
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn volcanos_definitions_are_changed_only_where_we_made_them_and_ours_always() {
         let by = |manager: &str| json!({"metadata": {"managedFields": [{"manager": manager}]}});
-        let [volcano, ours] = [volcano_crds().remove(0), federation_crds().remove(0)];
+        let [volcano, ours] = [host_volcano_crds().remove(0), federation_crds().remove(0)];
         for (object, found, may) in [
             (&volcano, None, true),
             (&volcano, Some(by(MANAGER)), true),
