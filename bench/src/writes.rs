@@ -80,7 +80,7 @@ async fn run_jobs(jobs: usize) -> anyhow::Result<(Duration, BTreeMap<WriteKey, u
     }
     after.retain(|_, count| *count > 0);
     stop.cancel();
-    stack.stopped().await;
+    stack.wait_until_stopped().await;
     Ok((elapsed, after))
 }
 

@@ -1,4 +1,4 @@
-//! What can be said on the command line.
+//! The command line of `caldera`: its subcommands with their arguments, and what each logs by default.
 
 mod ask;
 mod check;
@@ -145,7 +145,7 @@ pub enum Command {
 
 impl Command {
     /// What is logged unless the environment says otherwise: a viewer's output should not be full of logs.
-    pub const fn default_log(&self) -> &'static str {
+    pub const fn default_log_filter(&self) -> &'static str {
         match self {
             Self::Demo(_)
             | Self::Sandbox(_)

@@ -16,7 +16,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    objects::{self, annotation_path, name_of, text},
+    objects::{self, annotation_path, name_of, read_text_at},
     output,
 };
 
@@ -25,7 +25,7 @@ const TRIES: usize = 5;
 
 /// Writes what `build` makes of an object as it is now, until nobody else changed it meanwhile; false if there was
 /// nothing to write.
-pub async fn write_current(
+pub async fn write_retrying_conflicts(
     client: &Client,
     build: impl AsyncFn() -> anyhow::Result<Option<Write>>,
 ) -> anyhow::Result<bool> {
@@ -41,10 +41,10 @@ pub async fn write_current(
 }
 
 /// A write to an object that was read.
-pub fn write_to(resource: &ApiResource, object: &Value, body: Body) -> Write {
+pub fn build_write(resource: &ApiResource, object: &Value, body: Body) -> Write {
     Write {
         resource: resource.clone(),
-        namespace: text(object, "/metadata/namespace").to_owned(),
+        namespace: read_text_at(object, "/metadata/namespace").to_owned(),
         name: name_of(object).to_owned(),
         subresource: None,
         body,
@@ -52,27 +52,27 @@ pub fn write_to(resource: &ApiResource, object: &Value, body: Body) -> Write {
 }
 
 /// Deletes the very object that was read.
-pub fn delete_object(resource: &ApiResource, object: &Value) -> Write {
-    write_to(resource, object, delete_by_uid(object))
+pub fn build_delete(resource: &ApiResource, object: &Value) -> Write {
+    build_write(resource, object, build_delete_body(object))
 }
 
 /// Of the object that was read, and of no other of its name.
-pub fn delete_by_uid(object: &Value) -> Body {
-    Body::Delete { uid: Some(text(object, "/metadata/uid").to_owned()) }
+pub fn build_delete_body(object: &Value) -> Body {
+    Body::Delete { uid: Some(read_text_at(object, "/metadata/uid").to_owned()) }
 }
 
 /// The step of a JSON patch that fails where the object has changed since it was read.
-pub fn test_version(object: &Value) -> Value {
+pub fn build_version_test(object: &Value) -> Value {
     json!({"op": "test", "path": "/metadata/resourceVersion", "value": object["metadata"]["resourceVersion"]})
 }
 
 /// A JSON patch that begins with that.
-pub fn patch_tested(object: &Value, steps: impl IntoIterator<Item = Value>) -> Body {
-    Body::JsonPatch([test_version(object)].into_iter().chain(steps).collect())
+pub fn build_tested_patch(object: &Value, steps: impl IntoIterator<Item = Value>) -> Body {
+    Body::JsonPatch([build_version_test(object)].into_iter().chain(steps).collect())
 }
 
 /// The step that sets an annotation.
-pub fn add_annotation(object: &Value, name: &str, value: &str) -> Value {
+pub fn build_annotation_step(object: &Value, name: &str, value: &str) -> Value {
     if object["metadata"]["annotations"].is_object() {
         json!({"op": "add", "path": annotation_path(name), "value": value})
     } else {
@@ -91,7 +91,7 @@ pub async fn create_command(
     target: &Value,
     action: &str,
 ) -> anyhow::Result<String> {
-    let commands: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &objects::commands());
+    let commands: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &objects::command_resource());
     let command = build_command(namespace, resource, target, action);
     let command = serde_json::from_value(command).context("failed to build a Command")?;
     let made = commands.create(&PostParams::default(), &command).await.context("failed to create a Command")?;
@@ -106,7 +106,7 @@ fn build_command(namespace: &str, resource: &ApiResource, target: &Value, action
         "action": action,
         "target": {
             "apiVersion": resource.api_version, "kind": resource.kind, "name": name,
-            "uid": text(target, "/metadata/uid"), "controller": true,
+            "uid": read_text_at(target, "/metadata/uid"), "controller": true,
         },
     })
 }
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn a_command_names_the_very_object_that_was_seen() {
         let queue = json!({"metadata": {"name": "q", "uid": "u"}});
-        let command = build_command("ns", &objects::queues(), &queue, "CloseQueue");
+        let command = build_command("ns", &objects::queue_resource(), &queue, "CloseQueue");
         let target = json!({
             "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "name": "q", "uid": "u", "controller": true,
         });

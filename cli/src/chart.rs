@@ -1,7 +1,8 @@
-//! The Helm charts in `charts`, made of the objects that `caldera manifests` prints.
+//! Tests, and the generator behind them: render the Helm charts in `charts` from the objects that `caldera manifests`
+//! prints, and check that the files are current. With `CALDERA_WRITE_DOCS=1` they are written instead.
 //!
 //! Rule: one source. Each chart is for one of the two API servers: `caldera` for the cluster that the components run
-//! in, `caldera-karmada` for the Karmada API. Objects are printed with marks where a value goes, and each mark is
+//! in, `caldera-karmada` for the Karmada API. Objects are rendered with marks where a value goes, and each mark is
 //! replaced by the template of that value, so that what Helm renders is what `caldera manifests` prints.
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
@@ -11,7 +12,7 @@ use caldera_webhook::Endpoint;
 use serde_json::{Value, json};
 
 use crate::{
-    deploy::{Deploy, beside_karmada},
+    deploy::{Deploy, build_component_objects},
     manifests::{parse_documents, propagation_policies},
     roles::{Granted, component_roles},
 };
@@ -57,7 +58,7 @@ fn is_of_collector(object: &Value) -> bool {
     object.to_string().contains(COLLECTOR)
 }
 
-fn print(objects: &[Value]) -> String {
+fn render_yaml(objects: &[Value]) -> String {
     let one = |object: &Value| format!("---\n{}\n", serde_saphyr::to_string(object).unwrap().trim_end());
     let text: String = objects.iter().map(one).collect();
     assert!(!text.contains("{{"), "an object has what Helm would obey");
@@ -103,12 +104,12 @@ fn component_chart() -> BTreeMap<&'static str, String> {
     };
     // Helm makes the namespace, with `--create-namespace`.
     let objects: Vec<Value> =
-        beside_karmada(&deploy).into_iter().filter(|object| object["kind"] != "Namespace").collect();
+        build_component_objects(&deploy).into_iter().filter(|object| object["kind"] != "Namespace").collect();
     let (collectors, others): (Vec<Value>, Vec<Value>) = objects.into_iter().partition(is_of_collector);
     let (console, others): (Vec<Value>, Vec<Value>) = others.into_iter().partition(is_of_console);
     let fill = |objects: &[Value]| {
         let text =
-            print(objects).replace(IMAGE, "{{ $.Values.image }}").replace(NAMESPACE, "{{ $.Release.Namespace }}");
+            render_yaml(objects).replace(IMAGE, "{{ $.Values.image }}").replace(NAMESPACE, "{{ $.Release.Namespace }}");
         repeat_item(&repeat_item(&text, CALLER, "callers"), ADDRESS, "callerAddresses")
     };
     let collectors = fill(&collectors).replace(COLLECTOR, "{{ . }}");
@@ -134,7 +135,7 @@ fn component_chart() -> BTreeMap<&'static str, String> {
                   # A PodMonitor and a PrometheusRule of the Prometheus operator.\nmonitoring:\n  enabled: false\n";
     let alerts = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../manifests/monitoring/alerts.yaml");
     BTreeMap::from([
-        ("Chart.yaml", describe_chart("caldera", "Caldera's components, beside Karmada's control plane")),
+        ("Chart.yaml", render_chart_yaml("caldera", "Caldera's components, beside Karmada's control plane")),
         ("values.yaml", values.to_owned()),
         ("values.schema.json", format!("{schema:#}\n")),
         ("templates/components.yaml", fill(&others)),
@@ -149,7 +150,7 @@ fn component_chart() -> BTreeMap<&'static str, String> {
 fn karmada_chart() -> BTreeMap<&'static str, String> {
     let endpoint = Endpoint::Url(URL.to_owned());
     let encoded = encode(BUNDLE);
-    let hooks = print(&caldera_webhook::configurations(&endpoint, BUNDLE))
+    let hooks = render_yaml(&caldera_webhook::configurations(&endpoint, BUNDLE))
         .replace(URL, "{{ $.Values.webhookUrl | trimSuffix \"/\" }}")
         .replace(&encoded, "{{ $.Values.caBundle | b64enc }}");
     let mut policies = caldera_crds::trusted::admission_policies(&caldera_crds::trusted::TrustedWriters::default());
@@ -173,13 +174,13 @@ fn karmada_chart() -> BTreeMap<&'static str, String> {
     let mut roles = component_roles(&Granted::default());
     roles.retain(|object| object["kind"] != "Namespace" || object["metadata"]["name"] != CLUSTER_NAMESPACE);
     BTreeMap::from([
-        ("Chart.yaml", describe_chart("caldera-karmada", "What Caldera needs on the Karmada API")),
+        ("Chart.yaml", render_chart_yaml("caldera-karmada", "What Caldera needs on the Karmada API")),
         ("values.yaml", values.to_owned()),
         ("values.schema.json", format!("{schema:#}\n")),
-        ("crds/definitions.yaml", print(&definitions)),
-        ("templates/roles.yaml", print(&roles)),
-        ("templates/propagation.yaml", print(&propagation_policies())),
-        ("templates/admission.yaml", print(&policies)),
+        ("crds/definitions.yaml", render_yaml(&definitions)),
+        ("templates/roles.yaml", render_yaml(&roles)),
+        ("templates/propagation.yaml", render_yaml(&propagation_policies())),
+        ("templates/admission.yaml", render_yaml(&policies)),
         ("templates/webhooks.yaml", hooks),
     ])
 }
@@ -189,7 +190,7 @@ fn encode(text: &str) -> String {
     base64::engine::general_purpose::STANDARD.encode(text)
 }
 
-fn describe_chart(name: &str, about: &str) -> String {
+fn render_chart_yaml(name: &str, about: &str) -> String {
     let version = env!("CARGO_PKG_VERSION");
     format!(
         "apiVersion: v2\nname: {name}\ndescription: {about}\ntype: application\nversion: {version}\nappVersion: \"{version}\"\n"
@@ -220,7 +221,7 @@ fn the_charts_are_made_of_what_manifests_prints() {
 }
 
 /// What Helm makes of the few forms that these templates have.
-fn render(template: &str, values: &BTreeMap<&str, Vec<&str>>) -> String {
+fn render_helm_template(template: &str, values: &BTreeMap<&str, Vec<&str>>) -> String {
     let mut out = String::new();
     let mut lines = template.lines();
     while let Some(line) = lines.next() {
@@ -260,13 +261,13 @@ fn what_the_charts_render_is_what_manifests_prints() {
     ]);
     let chart = component_chart();
     let console = chart["templates/console.yaml"].strip_prefix(CONSOLE_BEGIN).unwrap();
-    let console = render(console.strip_suffix("{{- end }}\n").unwrap(), &values);
-    let rendered = render(&chart["templates/components.yaml"], &values)
-        + &render(&chart["templates/collectors.yaml"], &values)
+    let console = render_helm_template(console.strip_suffix("{{- end }}\n").unwrap(), &values);
+    let rendered = render_helm_template(&chart["templates/components.yaml"], &values)
+        + &render_helm_template(&chart["templates/collectors.yaml"], &values)
         + &console;
     same(
         parse_documents(&rendered).unwrap(),
-        beside_karmada(&deploy).into_iter().filter(|it| it["kind"] != "Namespace").collect(),
+        build_component_objects(&deploy).into_iter().filter(|it| it["kind"] != "Namespace").collect(),
     );
 
     let chart = karmada_chart();
@@ -276,7 +277,7 @@ fn what_the_charts_render_is_what_manifests_prints() {
         ("$.Values.webhookUrl | trimSuffix \"/\"", vec!["https://h:8443"]),
         ("$.Values.caBundle | b64enc", vec![encoded.as_str()]),
     ]);
-    let rendered = render(&chart["templates/webhooks.yaml"], &values);
+    let rendered = render_helm_template(&chart["templates/webhooks.yaml"], &values);
     let wanted = caldera_webhook::configurations(&Endpoint::Url("https://h:8443".to_owned()), pem);
     same(parse_documents(&rendered).unwrap(), wanted);
 }

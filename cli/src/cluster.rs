@@ -16,11 +16,11 @@ use serde_json::{Value, json};
 
 use crate::{
     args::{ClusterAction, ClusterNamesArgs, JobName},
-    change::{patch_tested, print_outcome, to_exit_code, write_current, write_to},
+    change::{build_tested_patch, build_write, print_outcome, to_exit_code, write_retrying_conflicts},
     components,
     job::requeue::requeue_all,
     live::Gap,
-    objects::{self, get_object, items, list_objects, name_of, text},
+    objects::{self, get_object, list_objects, name_of, read_list_at, read_text_at},
     output::{self, format_columns, format_table},
     repeat::{self, PrintedPage},
     view::{CORDON, JobKey, Member, PlacedJob, find_cordon, read_member, read_placed},
@@ -58,7 +58,7 @@ pub async fn run_cluster(action: ClusterAction) -> anyhow::Result<ExitCode> {
 }
 
 async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    components::connect_command(kubeconfig, "cluster").await
+    components::connect_for_command(kubeconfig, "cluster").await
 }
 
 /// The JSON and YAML form.
@@ -70,13 +70,13 @@ struct Clusters {
 }
 
 async fn read_clusters(client: &Client) -> anyhow::Result<Clusters> {
-    let (resource, bound) = (objects::clusters(), objects::bindings());
+    let (resource, bound) = (objects::cluster_resource(), objects::binding_resource());
     let (clusters, bindings) =
         futures::try_join!(list_objects(client, &resource, None, None), list_objects(client, &bound, None, None))?;
     let mut jobs: BTreeMap<String, Vec<PlacedJob>> = BTreeMap::new();
     for binding in bindings.iter().flatten().filter(|binding| objects::is_queued(binding)) {
-        for target in items(binding, "/spec/clusters") {
-            jobs.entry(text(target, "/name").to_owned()).or_default().extend(read_placed(binding, target));
+        for target in read_list_at(binding, "/spec/clusters") {
+            jobs.entry(read_text_at(target, "/name").to_owned()).or_default().extend(read_placed(binding, target));
         }
     }
     let gap = |what: &str, why: &String| Gap { what: what.to_owned(), why: why.clone() };
@@ -99,7 +99,8 @@ fn format_clusters(clusters: &[Member], wide: bool) -> String {
     let has_windows = clusters.iter().any(|one| !one.maintenance.is_empty());
     header.extend(has_windows.then_some("MAINTENANCE"));
     let rows = clusters.iter().map(|one| {
-        let pair = |(used, all): &(String, String)| format!("{}/{}", show_amount(used), show_amount(all));
+        let pair =
+            |(used, all): &(String, String)| format!("{}/{}", format_plain_amount(used), format_plain_amount(all));
         let amount = |name: &str| one.amounts.get(name).map(pair).unwrap_or_default();
         let mut cells = vec![
             one.name.clone(),
@@ -123,7 +124,7 @@ fn format_clusters(clusters: &[Member], wide: bool) -> String {
 }
 
 /// As people write it. What is no amount is shown as it is.
-fn show_amount(text: &str) -> String {
+fn format_plain_amount(text: &str) -> String {
     text.parse::<Quantity>().map_or_else(|_| text.to_owned(), |amount| amount.plain().to_string())
 }
 
@@ -131,7 +132,10 @@ fn describe_cluster(one: &Member) -> String {
     let mut text = format_clusters(std::slice::from_ref(one), true);
     let conditions = one.conditions.iter().map(|(kind, status, words)| [kind.clone(), status.clone(), words.clone()]);
     let _ = write!(text, "\n{}", format_columns(["CONDITION", "STATUS", "WHY"], conditions));
-    let amounts = one.amounts.iter().map(|(name, (used, all))| [name.clone(), show_amount(used), show_amount(all)]);
+    let amounts = one
+        .amounts
+        .iter()
+        .map(|(name, (used, all))| [name.clone(), format_plain_amount(used), format_plain_amount(all)]);
     let _ = write!(text, "\n{}", format_columns(["RESOURCE", "ALLOCATED", "ALLOCATABLE"], amounts));
     for taint in &one.taints {
         let _ = writeln!(text, "\nTaint {taint}");
@@ -164,7 +168,8 @@ async fn drain_clusters(args: ClusterNamesArgs) -> anyhow::Result<ExitCode> {
             all_done = false;
             continue;
         }
-        let bindings = list_objects(&client, &objects::bindings(), None, None).await?.map_err(anyhow::Error::msg)?;
+        let bindings =
+            list_objects(&client, &objects::binding_resource(), None, None).await?.map_err(anyhow::Error::msg)?;
         let jobs = bindings.iter().filter_map(|binding| find_job_in(binding, name));
         all_done &= requeue_all(&client, jobs, &format!("cluster {name}")).await;
     }
@@ -173,18 +178,19 @@ async fn drain_clusters(args: ClusterNamesArgs) -> anyhow::Result<ExitCode> {
 
 /// The workload in our hands that a binding sends to this cluster, and its namespace.
 fn find_job_in(binding: &Value, cluster: &str) -> Option<(String, JobName)> {
-    let is_there = items(binding, "/spec/clusters").iter().any(|target| text(target, "/name") == cluster);
+    let is_there =
+        read_list_at(binding, "/spec/clusters").iter().any(|target| read_text_at(target, "/name") == cluster);
     let key = JobKey::of_binding(binding)?;
     (is_there && objects::is_queued(binding)).then_some((key.namespace, JobName { kind: key.kind, name: key.name }))
 }
 
 async fn cordon_cluster(client: &Client, name: &str, cordon: bool) -> anyhow::Result<&'static str> {
-    let resource = objects::clusters();
-    let is_changed = write_current(client, async || {
+    let resource = objects::cluster_resource();
+    let is_changed = write_retrying_conflicts(client, async || {
         let found = get_object(client, &resource, None, name).await?.map_err(anyhow::Error::msg)?;
         let cluster = found.context("there is no such cluster")?;
         let step = build_cordon(&cluster, cordon);
-        Ok(step.map(|step| write_to(&resource, &cluster, patch_tested(&cluster, [step]))))
+        Ok(step.map(|step| build_write(&resource, &cluster, build_tested_patch(&cluster, [step]))))
     });
     Ok(match (is_changed.await?, cordon) {
         (true, true) => "cordoned",
@@ -257,7 +263,7 @@ mod tests {
         assert_eq!((split.pods, split.cpu.as_deref()), (3, Some("7.5")));
         let one = Member { jobs: Some(vec![split]), ..read_member(&cluster(Value::Null)) };
         assert!(describe_cluster(&one).contains("vcjob/j"), "{}", describe_cluster(&one));
-        assert_eq!(["12500m", "2571428571n", "odd"].map(show_amount), ["12.5", "2.571", "odd"]);
+        assert_eq!(["12500m", "2571428571n", "odd"].map(format_plain_amount), ["12.5", "2.571", "odd"]);
         let mut ended = binding(json!([{"name": "m1", "replicas": 5}]));
         ended["status"] = json!({"aggregatedStatus": [
             {"clusterName": "m1", "status": {"state": {"phase": "Completed"}}}]});

@@ -18,8 +18,8 @@ pub async fn run_command(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Demo(args) => demo::run_demo(args).await,
         Command::Sandbox(args) => sandbox::run_sandbox(args).await,
-        Command::MemberSim(args) => sandbox::member_sim(args).await,
-        Command::KarmadaSim(args) => sandbox::karmada_sim(args).await,
+        Command::MemberSim(args) => sandbox::run_member_sim(args).await,
+        Command::KarmadaSim(args) => sandbox::run_karmada_sim(args).await,
         Command::Webhook(args) => components::run_webhook(args).await,
         Command::Controller(args) => components::run_controller(args).await,
         Command::Scheduler(args) => components::run_scheduler(args).await,

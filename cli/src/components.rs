@@ -1,4 +1,7 @@
 //! Runs one component against any Karmada: `caldera webhook`, `controller`, `scheduler`, `inventory` and `estimator`.
+//!
+//! Also here, for other commands: connecting to the Karmada API, the admin port, and running a component only while its
+//! lease is held. `caldera server` runs three of the components by the same functions.
 
 use std::{
     fs,
@@ -20,7 +23,7 @@ use caldera_runtime::{
     metric::{self, Leaders},
     serve::{self, Ready, SharedRegistry},
     shutdown,
-    tls::{Identity, RELOAD_EVERY, ServedTls, estimator_config_for, server_config_for},
+    tls::{Identity, RELOAD_EVERY, ServedTls, estimator_server_config, server_config_with_client_ca},
 };
 use jiff::SignedDuration;
 use kube::Client;
@@ -52,13 +55,13 @@ pub async fn connect_client(
 }
 
 /// The same for a command that changes nothing all the time, so that nobody counts its writes.
-pub async fn connect_command(kubeconfig: Option<&Path>, command: &str) -> anyhow::Result<Client> {
+pub async fn connect_for_command(kubeconfig: Option<&Path>, command: &str) -> anyhow::Result<Client> {
     connect_client(kubeconfig, command, &WriteCounts::default()).await
 }
 
 /// The same, and the namespace that is asked for or is the kubeconfig's.
 pub async fn connect_scope(scope: &ScopeArgs, command: &str) -> anyhow::Result<(Client, String)> {
-    let client = connect_command(scope.kubeconfig.as_deref(), command).await?;
+    let client = connect_for_command(scope.kubeconfig.as_deref(), command).await?;
     let namespace = scope.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     Ok((client, namespace))
 }
@@ -92,12 +95,12 @@ pub(crate) async fn serve_admin(
 }
 
 /// Starts a component in a process of its own: its client, its admin port, the counts of its writes, and when to stop.
-pub(crate) async fn start_component(
+pub(crate) async fn prepare_component(
     name: &str,
     kubeconfig: Option<&Path>,
     listen: Option<SocketAddr>,
 ) -> anyhow::Result<(Client, AdminServer, WriteCounts, CancellationToken)> {
-    let (stop, counts) = (shutdown::on_signal(), WriteCounts::default());
+    let (stop, counts) = (shutdown::cancel_on_signal(), WriteCounts::default());
     let client = connect_client(kubeconfig, name, &counts).await?;
     let admin = serve_admin(&[name], Ready::default(), listen, &counts, &stop).await?;
     Ok((client, admin, counts, stop))
@@ -105,7 +108,7 @@ pub(crate) async fn start_component(
 
 pub async fn run_controller(args: ControllerArgs) -> anyhow::Result<ExitCode> {
     let ComponentArgs { kubeconfig, process } = &args.component;
-    let (client, admin, _, stop) = start_component("controller", kubeconfig.as_deref(), process.admin).await?;
+    let (client, admin, _, stop) = prepare_component("controller", kubeconfig.as_deref(), process.admin).await?;
     lead_controller(process, &args.rules, client, admin, stop).await
 }
 
@@ -123,7 +126,7 @@ pub(crate) async fn lead_controller(
         namespace: process.lease_namespace.clone(),
         ..controller_config(rules)
     };
-    while_active(CONTROLLER_LEASE, process, &admin, client.clone(), stop, |active, epoch| async move {
+    run_under_lease(CONTROLLER_LEASE, process, &admin, client.clone(), stop, |active, epoch| async move {
         Ok(caldera_controller::run(caldera_controller::Config { epoch, ..config }, client, active).await?)
     })
     .await
@@ -161,7 +164,7 @@ fn controller_config(args: &QueueRulesArgs) -> caldera_controller::Config {
 
 pub async fn run_scheduler(args: SchedulerArgs) -> anyhow::Result<ExitCode> {
     let ComponentArgs { kubeconfig, process } = &args.component;
-    let (client, admin, _, stop) = start_component("scheduler", kubeconfig.as_deref(), process.admin).await?;
+    let (client, admin, _, stop) = prepare_component("scheduler", kubeconfig.as_deref(), process.admin).await?;
     lead_scheduler(process, &args.placing, client, admin, stop).await
 }
 
@@ -182,7 +185,7 @@ pub(crate) async fn lead_scheduler(
         grants: Some((process.lease_namespace.clone(), CONTROLLER_LEASE.to_owned())),
         ..caldera_global_scheduler::Config::default()
     };
-    while_active("caldera-scheduler", process, &admin, client.clone(), stop, |active, _| async move {
+    run_under_lease("caldera-scheduler", process, &admin, client.clone(), stop, |active, _| async move {
         Ok(caldera_global_scheduler::run(config, client, active).await?)
     })
     .await
@@ -209,7 +212,7 @@ fn estimator_settings(args: &EstimatorsArgs) -> anyhow::Result<Settings> {
 
 pub async fn run_collector(args: InventoryArgs) -> anyhow::Result<ExitCode> {
     let ComponentArgs { kubeconfig, process } = &args.component;
-    let (client, admin, counts, stop) = start_component("inventory", kubeconfig.as_deref(), process.admin).await?;
+    let (client, admin, counts, stop) = prepare_component("inventory", kubeconfig.as_deref(), process.admin).await?;
     let pace =
         collector::Pace { heartbeat: Duration::from_secs(u64::from(args.heartbeat)), ..collector::Pace::default() };
     let member = connect_member(&args.member, "inventory", &counts).await?;
@@ -221,7 +224,7 @@ pub async fn run_collector(args: InventoryArgs) -> anyhow::Result<ExitCode> {
         ..collector::Config::new(&args.member.cluster)
     };
     let lease = format!("caldera-inventory-{}", args.member.cluster);
-    while_active(&lease, process, &admin, client.clone(), stop, |active, _| async move {
+    run_under_lease(&lease, process, &admin, client.clone(), stop, |active, _| async move {
         collector::run_collector(config, client, active).await;
         Ok(())
     })
@@ -230,7 +233,7 @@ pub async fn run_collector(args: InventoryArgs) -> anyhow::Result<ExitCode> {
 
 /// Certificate, key and the clients' bundle; none for plain text. What is missing for TLS on both sides must be given
 /// up in words.
-fn estimator_files(args: &EstimatorArgs) -> anyhow::Result<Option<Vec<PathBuf>>> {
+fn estimator_tls_files(args: &EstimatorArgs) -> anyhow::Result<Option<Vec<PathBuf>>> {
     if args.insecure {
         return Ok(None);
     }
@@ -259,10 +262,10 @@ fn estimator_address(args: &EstimatorArgs) -> SocketAddr {
 pub async fn run_estimator(args: EstimatorArgs) -> anyhow::Result<ExitCode> {
     let kubeconfig = args.kubeconfig.as_deref();
     let (client, AdminServer { ready, .. }, counts, stop) =
-        start_component("estimator", kubeconfig, args.admin).await?;
-    let tls = match estimator_files(&args)? {
+        prepare_component("estimator", kubeconfig, args.admin).await?;
+    let tls = match estimator_tls_files(&args)? {
         Some(files) => Some(ServedTls::from_files(files, RELOAD_EVERY, |pems| {
-            estimator_config_for(&read_identity(pems), pems.get(2).map(String::as_str))
+            estimator_server_config(&read_identity(pems), pems.get(2).map(String::as_str))
         })?),
         None => None,
     };
@@ -304,7 +307,7 @@ async fn connect_member(args: &MemberArgs, component: &str, counts: &WriteCounts
 /// Runs `component` while this replica holds the lease, and passes it the lease's epoch. A lost lease ends the process,
 /// which starts again from the state in the API. A standby replica reports ready, since a rollout would otherwise wait
 /// for it for ever.
-async fn while_active<Fut>(
+async fn run_under_lease<Fut>(
     lease: &str,
     args: &ProcessArgs,
     AdminServer { ready, leaders, .. }: &AdminServer,
@@ -358,7 +361,7 @@ fn webhook_limits(args: &ServingArgs) -> caldera_webhook::Limits {
 
 pub async fn run_webhook(args: WebhookArgs) -> anyhow::Result<ExitCode> {
     let ComponentArgs { kubeconfig, process } = &args.component;
-    let (client, admin, _, stop) = start_component("webhook", kubeconfig.as_deref(), process.admin).await?;
+    let (client, admin, _, stop) = prepare_component("webhook", kubeconfig.as_deref(), process.admin).await?;
     serve_webhook(process, &args.serving, client, admin, stop).await
 }
 
@@ -385,10 +388,10 @@ pub(crate) async fn serve_webhook(
         (Some(cert), Some(key)) => {
             let files = [cert, key].into_iter().chain(&args.client_ca).cloned().collect();
             ServedTls::from_files(files, RELOAD_EVERY, |pems| {
-                server_config_for(&read_identity(pems), pems.get(2).map(String::as_str))
+                server_config_with_client_ca(&read_identity(pems), pems.get(2).map(String::as_str))
             })?
         }
-        _ => server_config_for(&identity, client_ca.as_deref())?.into(),
+        _ => server_config_with_client_ca(&identity, client_ca.as_deref())?.into(),
     };
     let config = caldera_webhook::Config {
         renewed: Some(renewed),
@@ -419,11 +422,11 @@ mod tests {
             }
         };
         let pair = ["--grpc-auth-cert-file=c", "--grpc-auth-key-file=k"];
-        assert!(estimator_files(&args(&[])).unwrap_err().to_string().contains("--insecure"));
-        assert!(estimator_files(&args(&pair)).unwrap_err().to_string().contains("--grpc-client-ca-file"));
-        let files = |more: &str| estimator_files(&args(&[pair[0], pair[1], more])).unwrap().unwrap().len();
+        assert!(estimator_tls_files(&args(&[])).unwrap_err().to_string().contains("--insecure"));
+        assert!(estimator_tls_files(&args(&pair)).unwrap_err().to_string().contains("--grpc-client-ca-file"));
+        let files = |more: &str| estimator_tls_files(&args(&[pair[0], pair[1], more])).unwrap().unwrap().len();
         assert_eq!([files("--grpc-client-ca-file=b"), files("--insecure-skip-grpc-client-verify")], [3, 2]);
-        assert_eq!(estimator_files(&args(&["--insecure"])).unwrap(), None);
+        assert_eq!(estimator_tls_files(&args(&["--insecure"])).unwrap(), None);
         let address = |flags: &[&str]| estimator_address(&args(flags)).to_string();
         assert_eq!(address(&pair), "0.0.0.0:10352");
         assert_eq!(address(&["--insecure"]), "127.0.0.1:10352");

@@ -60,7 +60,7 @@ struct Part<'a> {
 
 /// Everything that runs beside Karmada.
 #[must_use]
-pub fn beside_karmada(deploy: &Deploy) -> Vec<Value> {
+pub fn build_component_objects(deploy: &Deploy) -> Vec<Value> {
     let mut objects = vec![namespace_object(&deploy.namespace)];
     let lease = || vec![format!("--lease-namespace={LEASE_NAMESPACE}")];
     let part = |subcommand, args, memory, cpu| Part {
@@ -110,7 +110,7 @@ pub fn beside_karmada(deploy: &Deploy) -> Vec<Value> {
         ]);
     }
     for part in &parts {
-        objects.extend(of_part(deploy, part));
+        objects.extend(build_part_objects(deploy, part));
     }
     objects.extend(network_policies(deploy));
     objects.push(service_object(deploy, "caldera-webhook", Some("caldera-webhook"), ("https", 443)));
@@ -121,7 +121,7 @@ pub fn beside_karmada(deploy: &Deploy) -> Vec<Value> {
 /// What a member needs so that a collector (or an estimator) inside it can read its nodes, pods, HyperNodes and queues;
 /// with the collector itself where an image and the member's name are given.
 #[must_use]
-pub fn inside_member(namespace_name: &str, collector_of: Option<(&str, &str)>) -> Vec<Value> {
+pub fn build_member_objects(namespace_name: &str, collector_of: Option<(&str, &str)>) -> Vec<Value> {
     let name = "caldera-inventory";
     let read = ["list", "watch"];
     let mut objects = vec![
@@ -167,7 +167,7 @@ fn collector_part(cluster: &str, in_cluster: bool) -> Part<'static> {
     }
 }
 
-fn of_part(deploy: &Deploy, part: &Part<'_>) -> Vec<Value> {
+fn build_part_objects(deploy: &Deploy, part: &Part<'_>) -> Vec<Value> {
     let mut objects = vec![service_account(&part.name, &deploy.namespace), deployment_object(deploy, part)];
     if part.replicas > 1 {
         objects.push(json!({

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::{
     args::{EventsArgs, JobName},
     components,
-    objects::{self, list_objects, text},
+    objects::{self, list_objects, read_text_at},
     output::{self, format_duration, format_table},
     repeat::{self, PrintedPage},
     view::JobKey,
@@ -106,7 +106,7 @@ pub(crate) async fn list_rows(
     client: &Client,
     namespace: Option<&str>,
 ) -> anyhow::Result<objects::Visible<Vec<EventRow>>> {
-    let events = list_objects(client, &objects::events(), namespace, None).await?;
+    let events = list_objects(client, &objects::event_resource(), namespace, None).await?;
     Ok(events.map(|events| make_rows(&events, Timestamp::now())))
 }
 
@@ -128,7 +128,7 @@ pub(crate) async fn describe_events(client: &Client, namespace: &str, job: &JobN
 /// Events as rows, the oldest first.
 pub fn make_rows(events: &[Value], now: Timestamp) -> Vec<EventRow> {
     let first = |event: &Value, fields: &[&str]| {
-        fields.iter().map(|field| text(event, field)).find(|it| !it.is_empty()).unwrap_or_default().to_owned()
+        fields.iter().map(|field| read_text_at(event, field)).find(|it| !it.is_empty()).unwrap_or_default().to_owned()
     };
     let mut timed: Vec<(Timestamp, EventRow)> = events
         .iter()
@@ -140,19 +140,19 @@ pub fn make_rows(events: &[Value], now: Timestamp) -> Vec<EventRow> {
             let then = time.parse::<Timestamp>().unwrap_or(now);
             let count = event.pointer("/series/count").or(event.get("count")).and_then(Value::as_i64).unwrap_or(1);
             let row = EventRow {
-                namespace: text(event, "/metadata/namespace").to_owned(),
+                namespace: read_text_at(event, "/metadata/namespace").to_owned(),
                 age_seconds: now.as_second() - then.as_second(),
                 time,
-                kind: text(event, "/type").to_owned(),
-                reason: text(event, "/reason").to_owned(),
+                kind: read_text_at(event, "/type").to_owned(),
+                reason: read_text_at(event, "/reason").to_owned(),
                 object: format!(
                     "{}/{}",
-                    text(event, "/involvedObject/kind").to_lowercase(),
-                    text(event, "/involvedObject/name")
+                    read_text_at(event, "/involvedObject/kind").to_lowercase(),
+                    read_text_at(event, "/involvedObject/name")
                 ),
                 from: first(event, &["/source/component", "/reportingComponent"]),
                 count,
-                message: text(event, "/message").to_owned(),
+                message: read_text_at(event, "/message").to_owned(),
             };
             (then, row)
         })

@@ -56,7 +56,7 @@ impl Forecast {
     pub async fn of_live(live: &mut Live, assume: Millis, most: Duration) -> anyhow::Result<Self> {
         let state = live.take_state();
         live.decide();
-        let refusal = find_refusal(live);
+        let refusal = find_forecast_obstacle(live);
         let (now, names) = (live.now, state.jobs.iter().map(|job| (job.workload.clone(), job.name.clone())));
         let names: HashMap<_, _> = names.collect();
         let expected = match refusal {
@@ -71,11 +71,11 @@ impl Forecast {
         let mut starts = BTreeMap::new();
         for (workload, verdict) in list_verdicts(&live.controller) {
             let start = match (verdict, &expected) {
-                (Verdict::MayStart | Verdict::Waiting, Err(why)) => describe_unknown(why),
-                (Verdict::MayStart, _) => describe_instant(now.as_second(), now, true, "nothing speaks against it"),
+                (Verdict::MayStart | Verdict::Waiting, Err(why)) => build_unknown_start(why),
+                (Verdict::MayStart, _) => build_known_start(now.as_second(), now, true, "nothing speaks against it"),
                 (Verdict::Waiting, Ok(all)) => match names.get(&workload).and_then(|name| all.get(name)) {
-                    Some(start) => describe_start(*start, now, assume),
-                    None => describe_unknown("it is not in its queue yet"),
+                    Some(start) => convert_start(*start, now, assume),
+                    None => build_unknown_start("it is not in its queue yet"),
                 },
                 _ => continue,
             };
@@ -101,8 +101,8 @@ impl Forecast {
 }
 
 /// Why nothing can be said of any start: it is paused, or something that decides can not be seen.
-fn find_refusal(live: &Live) -> Option<String> {
-    if live.controller.paused().is_some() {
+fn find_forecast_obstacle(live: &Live) -> Option<String> {
+    if live.controller.pause_reason().is_some() {
         return Some("an admin paused all releases: not before `caldera unpause`".to_owned());
     }
     if !live.controller.is_complete() {
@@ -112,18 +112,18 @@ fn find_refusal(live: &Live) -> Option<String> {
     Some(format!("{} can not be read: {}", member.what, member.why))
 }
 
-fn describe_start(start: expected_start::ExpectedStart, now: Timestamp, assume: Millis) -> ExpectedStart {
+fn convert_start(start: expected_start::ExpectedStart, now: Timestamp, assume: Millis) -> ExpectedStart {
     match start.at {
-        StartTime::At(at) => describe_instant(at, now, start.basis.is_sure(), &start.basis.describe(assume)),
+        StartTime::At(at) => build_known_start(at, now, start.basis.is_sure(), &start.basis.describe(assume)),
         StartTime::NotBefore(at) => {
             let not_before = format_minute(at).unwrap_or_default();
-            describe_unknown(&format!("not before {not_before}: farther ahead than is looked"))
+            build_unknown_start(&format!("not before {not_before}: farther ahead than is looked"))
         }
-        StartTime::Unknown => describe_unknown("not within 90 days, as far as is known of what runs"),
+        StartTime::Unknown => build_unknown_start("not within 90 days, as far as is known of what runs"),
     }
 }
 
-fn describe_instant(at: i64, now: Timestamp, sure: bool, basis: &str) -> ExpectedStart {
+fn build_known_start(at: i64, now: Timestamp, sure: bool, basis: &str) -> ExpectedStart {
     let ahead = Some(at.saturating_sub(now.as_second()).max(0));
     ExpectedStart { at: format_minute(at), ahead, sure, basis: basis.to_owned() }
 }
@@ -132,7 +132,7 @@ fn format_minute(second: i64) -> Option<String> {
     Timestamp::from_second(second).map(|at| at.strftime("%Y-%m-%dT%H:%MZ").to_string()).ok()
 }
 
-fn describe_unknown(why: &str) -> ExpectedStart {
+fn build_unknown_start(why: &str) -> ExpectedStart {
     ExpectedStart { at: None, ahead: None, sure: false, basis: why.to_owned() }
 }
 
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn an_instant_says_how_sure_it_is() {
         let now = Timestamp::from_second(1_000_020).unwrap();
-        let of = |at, basis| describe_start(expected_start::ExpectedStart { at, basis }, now, Millis::from_secs(3600));
+        let of = |at, basis| convert_start(expected_start::ExpectedStart { at, basis }, now, Millis::from_secs(3600));
         let sure = StartBasis { before: 30, unestimated: 0, overdue: 0 };
         let doubtful = StartBasis { unestimated: 12, ..sure };
         let at = StartTime::At(1_000_020 + 300);

@@ -30,10 +30,10 @@ struct HistoryReport<'a> {
 }
 
 pub async fn run_history(args: HistoryArgs) -> anyhow::Result<ExitCode> {
-    let client = components::connect_command(args.kubeconfig.as_deref(), "history").await?;
+    let client = components::connect_for_command(args.kubeconfig.as_deref(), "history").await?;
     let jobs = read_history(&client, args.lease_namespace.as_deref()).await?.list_jobs();
     let report = HistoryReport { jobs: select_jobs(&jobs, &args, Timestamp::now()) };
-    match args.output.document() {
+    match args.output.to_answer_output() {
         None => output::write_stdout(&format_csv(&report.jobs)),
         Some(form) => output::print_answer(form, &report, |_| format_jobs(&report.jobs))?,
     }
@@ -81,7 +81,7 @@ fn format_jobs(jobs: &[&EndedJob]) -> String {
     }
     let header = ["NAMESPACE", "KIND", "NAME", "QUEUE", "RESULT", "WAITED", "RAN", "CHARGED", "CLUSTERS", "ENDED"];
     let rows = jobs.iter().map(|job| {
-        let (waited, ran) = measure_life(job);
+        let (waited, ran) = measure_wait_and_run(job);
         let told = |seconds: Option<i64>| seconds.map(format_duration).unwrap_or_default();
         let charged: Vec<String> = job.charged.iter().map(|(name, amount)| format!("{name}={amount}")).collect();
         vec![
@@ -101,7 +101,7 @@ fn format_jobs(jobs: &[&EndedJob]) -> String {
 }
 
 /// For how many seconds it waited and ran, as far as it said when it began to run.
-fn measure_life(job: &EndedJob) -> (Option<i64>, Option<i64>) {
+fn measure_wait_and_run(job: &EndedJob) -> (Option<i64>, Option<i64>) {
     let began = job.started.map(Timestamp::as_second);
     (began.map(|began| began - job.submitted.as_second()), began.map(|began| job.ended.as_second() - began))
 }

@@ -1,6 +1,6 @@
-//! Lists everything that the controller decides on, once, with the caller's own credentials: the input of `caldera
-//! why`,
-//! `caldera queue` and `caldera simulate --kubeconfig`.
+//! Lists everything that the controller decides on, once, with the caller's own credentials, and lets the controller's
+//! code decide on it: the input of `caldera why`, `caldera queue`, `caldera job list --start`, the reasons in `caldera
+//! top`, and `caldera simulate --kubeconfig`.
 //!
 //! It only reads. What the caller may not see is reported as a [`Gap`], never guessed. Without the right to list a kind
 //! in all namespaces the answer rests on what the controller wrote (see [`caldera_controller::explain`]).
@@ -257,7 +257,7 @@ async fn read_member(host: &Client, cluster: &Cluster) -> Vec<(String, Update)> 
         return vec![(name, Update::Down("it is not ready".to_owned()))];
     }
     let counts = WriteCounts::default();
-    let read = members::read_member(host, cluster, "why", &counts);
+    let read = members::read_member_inventory(host, cluster, "why", &counts);
     let late = || vec![Update::Down(format!("it did not answer within {} s", MEMBER_DEADLINE.as_secs()))];
     let updates = tokio::time::timeout(MEMBER_DEADLINE, read).await.unwrap_or_else(|_| late());
     updates.into_iter().map(|update| (name.clone(), update)).collect()

@@ -1,4 +1,4 @@
-//! The `caldera` binary: a subcommand for each component, the sandbox, the demo, and what a fresh Karmada needs.
+//! The `caldera` binary: starts logging, runs the subcommand of the command line, and prints its error.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use clap::Parser;
 async fn main() -> ExitCode {
     let args = caldera_cli::args::Args::parse();
     caldera_runtime::tls::install_provider();
-    caldera_runtime::telemetry::start_logging(args.command.default_log(), args.log_format.into());
+    caldera_runtime::telemetry::start_logging(args.command.default_log_filter(), args.log_format.into());
     match caldera_cli::command::run_command(args.command).await {
         Ok(code) => code,
         Err(error) => {

@@ -1,5 +1,7 @@
-//! `caldera manifests`: the CRDs, roles, policies and webhook configurations that a Karmada host needs. The Deployments
-//! that run the components are in [`crate::deploy`].
+//! `caldera manifests`: prints CRDs, roles, policies and webhook configurations that a Karmada host needs, or the
+//! Deployments of the components, which [`crate::deploy`] builds.
+//!
+//! Also here, for other commands: parsing YAML documents, and building the server-side apply of an object.
 
 use std::{fs, process::ExitCode};
 
@@ -23,7 +25,7 @@ use crate::{
 pub fn print_manifests(args: &ManifestsArgs) -> anyhow::Result<ExitCode> {
     let objects = match deployment_objects(&args.deploy)? {
         Some(objects) => objects,
-        None => of_groups(args)?,
+        None => build_group_objects(args)?,
     };
     let mut text = String::new();
     for object in objects {
@@ -42,7 +44,7 @@ fn deployment_objects(args: &DeployArgs) -> anyhow::Result<Option<Vec<Value>>> {
         let (callers, caller_addresses) = (args.callers.clone(), args.caller_addresses.clone());
         let (collectors, console) = (args.collectors.clone(), args.console);
         let deploy = Deploy { image, namespace, collectors, callers, caller_addresses, console };
-        return Ok(Some(deploy::beside_karmada(&deploy)));
+        return Ok(Some(deploy::build_component_objects(&deploy)));
     }
     if !args.member {
         anyhow::ensure!(
@@ -56,11 +58,11 @@ fn deployment_objects(args: &DeployArgs) -> anyhow::Result<Option<Vec<Value>>> {
         (Some(image), [cluster]) => Some((image, cluster.as_str())),
         _ => anyhow::bail!("a collector inside a member wants --image and one --collector CLUSTER"),
     };
-    Ok(Some(deploy::inside_member(&namespace, collector)))
+    Ok(Some(deploy::build_member_objects(&namespace, collector)))
 }
 
 /// The chosen groups of objects for the Karmada API.
-fn of_groups(args: &ManifestsArgs) -> anyhow::Result<Vec<Value>> {
+fn build_group_objects(args: &ManifestsArgs) -> anyhow::Result<Vec<Value>> {
     let wanted = |group| args.only.is_empty() || args.only.contains(&group);
     let mut objects = Vec::new();
     if wanted(ManifestGroup::Crds) {
@@ -126,7 +128,7 @@ pub fn parse_documents(yaml: &str) -> anyhow::Result<Vec<Value>> {
 
 fn webhook_endpoint(args: &ManifestsArgs) -> anyhow::Result<Endpoint> {
     if let Some(url) = &args.webhook_url {
-        anyhow::ensure!(is_url(url), "--webhook-url must be https://HOST[:PORT][/PATH], not {url:?}");
+        anyhow::ensure!(is_webhook_url(url), "--webhook-url must be https://HOST[:PORT][/PATH], not {url:?}");
         return Ok(Endpoint::Url(url.trim_end_matches('/').to_owned()));
     }
     let service = args.webhook_service.as_deref().unwrap_or("caldera-system/caldera-webhook:443");
@@ -141,7 +143,7 @@ fn webhook_endpoint(args: &ManifestsArgs) -> anyhow::Result<Endpoint> {
 }
 
 /// Whether an API server takes it as a webhook's address: HTTPS, a host, no user, query or fragment.
-pub fn is_url(url: &str) -> bool {
+pub fn is_webhook_url(url: &str) -> bool {
     let Some(rest) = url.strip_prefix("https://") else { return false };
     let host = rest.split('/').next().unwrap_or_default();
     let plain = |c: char| c.is_ascii_graphic() && !matches!(c, '?' | '#' | '@' | '"' | '<' | '>' | '\\');
@@ -173,7 +175,7 @@ pub fn propagation_policies() -> Vec<Value> {
 }
 
 /// A server-side apply of `object`, whose plural follows from its kind as for every kind used here.
-pub fn apply_write(object: Value, manager: &'static str) -> anyhow::Result<Write> {
+pub fn build_apply_write(object: Value, manager: &'static str) -> anyhow::Result<Write> {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (api_version, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
     anyhow::ensure!(!kind.is_empty() && !name.is_empty(), "a manifest has no kind or no name");
@@ -201,12 +203,12 @@ mod tests {
     #[test]
     fn a_webhooks_url_has_a_host_and_no_more_than_a_path() {
         for good in ["https://a", "https://a.b:8443", "https://10.0.0.1:1/x/", "https://[::1]:8443", "https://[::1]"] {
-            assert!(is_url(good), "{good}");
+            assert!(is_webhook_url(good), "{good}");
         }
         for bad in
             ["", "a", "http://a", "https://", "https:///x", "https://:1", "https://a:b", "https://a b", "https://a?x=1"]
         {
-            assert!(!is_url(bad), "{bad}");
+            assert!(!is_webhook_url(bad), "{bad}");
         }
     }
 
@@ -216,7 +218,7 @@ mod tests {
             [("Queue", "queues"), ("PropagationPolicy", "propagationpolicies"), ("PriorityClass", "priorityclasses")]
         {
             let write =
-                apply_write(json!({"apiVersion": "g/v1", "kind": kind, "metadata": {"name": "x"}}), "m").unwrap();
+                build_apply_write(json!({"apiVersion": "g/v1", "kind": kind, "metadata": {"name": "x"}}), "m").unwrap();
             assert_eq!(write.resource.plural, plural);
         }
     }

@@ -1,7 +1,9 @@
-//! `docs/metrics.md`, the alert rules and the dashboard, made of the constants that the metrics are registered by.
+//! Tests, and the generator behind them: render `docs/metrics.md`, the alert rules and the dashboard from the constants
+//! that the metrics are registered by, and check that the files are current. With `CALDERA_WRITE_DOCS=1` they are
+//! written instead.
 //!
-//! Rule: an expression names a metric by its constant, so that none can name one that does not exist. Alerts are about
-//! what a person has to do something about, each with what that is.
+//! Rule: an expression names a metric by its constant, so that none can name one that does not exist. An alert is about
+//! something that a person has to act on, and says how.
 
 use std::{fmt::Write as _, fs, path::PathBuf};
 
@@ -49,7 +51,7 @@ fn list_alerts() -> Vec<Alert> {
         alert(
             "CalderaNoLeader",
             "critical",
-            format!("(max by (lease) ({}) < 1) or absent({0}{{lease=\"caldera-controller\"}})", LEADER.series()),
+            format!("(max by (lease) ({}) < 1) or absent({0}{{lease=\"caldera-controller\"}})", LEADER.series_name()),
             "2m",
             "No replica holds {{ $labels.lease }}: nothing is released or placed",
             "`caldera doctor` tells who holds the Leases. Look at the logs of the replicas: are they up, do they reach the \
@@ -60,7 +62,7 @@ fn list_alerts() -> Vec<Alert> {
             "critical",
             format!(
                 "sum by (job, kind, outcome) (rate({}{{outcome=~\"refused|unavailable\"}}[5m])) > 0.05",
-                write_metrics::FAILED.series()
+                write_metrics::FAILED.series_name()
             ),
             "5m",
             "Writes of {{ $labels.kind }} are {{ $labels.outcome }}",
@@ -70,7 +72,10 @@ fn list_alerts() -> Vec<Alert> {
         alert(
             "CalderaWebhookSlow",
             "warning",
-            format!("histogram_quantile(0.99, sum by (le, route) (rate({}_bucket[5m]))) > 1", webhook::REVIEW.series()),
+            format!(
+                "histogram_quantile(0.99, sum by (le, route) (rate({}_bucket[5m]))) > 1",
+                webhook::REVIEW.series_name()
+            ),
             "10m",
             "One review of {{ $labels.route }} in a hundred takes more than a second",
             "Reviews hold up every write of our kinds. Give the webhook more CPU or replicas; look for a flood of writes.",
@@ -80,8 +85,8 @@ fn list_alerts() -> Vec<Alert> {
             "warning",
             format!(
                 "{jobs}{{state=\"waiting\"}} > 0 unless on (queue) increase({wait}_count[1h]) > 0",
-                jobs = controller::JOBS.series(),
-                wait = controller::WAIT.series()
+                jobs = controller::JOBS.series_name(),
+                wait = controller::WAIT.series_name()
             ),
             "1h",
             "Jobs of queue {{ $labels.queue }} wait, and none was released for an hour",
@@ -90,7 +95,7 @@ fn list_alerts() -> Vec<Alert> {
         alert(
             "CalderaJobsInadmissible",
             "info",
-            format!("{}{{state=\"inadmissible\"}} > 0", controller::JOBS.series()),
+            format!("{}{{state=\"inadmissible\"}} > 0", controller::JOBS.series_name()),
             "30m",
             "Jobs of queue {{ $labels.queue }} never start as they are",
             "`caldera job list -A --queue QUEUE` names them, and `caldera why JOB` says what has to change.",
@@ -100,7 +105,7 @@ fn list_alerts() -> Vec<Alert> {
             "warning",
             format!(
                 "histogram_quantile(0.9, sum by (le, queue) (rate({}_bucket[30m]))) > 240",
-                controller::START.series()
+                controller::START.series_name()
             ),
             "15m",
             "Gangs of queue {{ $labels.queue }} take more than four minutes from release to running",
@@ -109,7 +114,7 @@ fn list_alerts() -> Vec<Alert> {
         alert(
             "CalderaEvictionStorm",
             "warning",
-            format!("sum(rate({}[10m])) * 60 > 16", controller::EVICTED.series()),
+            format!("sum(rate({}[10m])) * 60 > 16", controller::EVICTED.series_name()),
             "10m",
             "More than 16 evictions a minute",
             "Queues take from each other all the time: raise `--preempt-after`, lower `--evictions-per-minute`, or look at \
@@ -118,7 +123,7 @@ fn list_alerts() -> Vec<Alert> {
         alert(
             "CalderaForgedRecords",
             "critical",
-            format!("increase({}[10m]) > 0", controller::FORGED.series()),
+            format!("increase({}[10m]) > 0", controller::FORGED.series_name()),
             "0m",
             "Somebody wrote admissions or placements that no controller made",
             "They were taken away. Event `ForgedRecord` names the binding; the API server's audit log names the writer.",
@@ -126,7 +131,7 @@ fn list_alerts() -> Vec<Alert> {
         alert(
             "CalderaClusterNotReady",
             "warning",
-            format!("{} == 0", controller::CLUSTER_READY.series()),
+            format!("{} == 0", controller::CLUSTER_READY.series_name()),
             "5m",
             "Cluster {{ $labels.cluster }} is not ready",
             "`caldera cluster describe CLUSTER` shows its conditions. Gangs that have a part there are moved by Karmada's \
@@ -137,9 +142,9 @@ fn list_alerts() -> Vec<Alert> {
             "info",
             format!(
                 "{frag}{{resource!~\"memory|pods|ephemeral-storage\"}} > 0.8 and on (cluster, resource) {used} / {all} < 0.8",
-                frag = controller::CLUSTER_FRAGMENTATION.series(),
-                used = controller::CLUSTER_ALLOCATED.series(),
-                all = controller::CLUSTER_CAPACITY.series()
+                frag = controller::CLUSTER_FRAGMENTATION.series_name(),
+                used = controller::CLUSTER_ALLOCATED.series_name(),
+                all = controller::CLUSTER_CAPACITY.series_name()
             ),
             "1h",
             "Most nodes of {{ $labels.cluster }} are used in part: pods that want a whole node's {{ $labels.resource }} wait",
@@ -148,7 +153,7 @@ fn list_alerts() -> Vec<Alert> {
         alert(
             "CalderaWriteBacklog",
             "warning",
-            format!("{} > 1000", controller::PENDING_WRITES.series()),
+            format!("{} > 1000", controller::PENDING_WRITES.series_name()),
             "5m",
             "The controller has more writes to send than the Karmada API takes",
             "What users read is late, decisions go first. Look at the API server's latency and priority levels.",
@@ -186,12 +191,13 @@ type Panel = (&'static str, &'static str, Vec<(String, &'static str)>);
 fn list_panels() -> Vec<Panel> {
     use controller as c;
     let quantile = |q: f64, metric: &Metric, by: &str| {
-        format!("histogram_quantile({q}, sum by (le, {by}) (rate({}_bucket[$__rate_interval])))", metric.series())
+        format!("histogram_quantile({q}, sum by (le, {by}) (rate({}_bucket[$__rate_interval])))", metric.series_name())
     };
-    let rate = |metric: &Metric, by: &str| format!("sum by ({by}) (rate({}[$__rate_interval]))", metric.series());
-    let of_queue = |metric: &Metric| format!("{}{{queue=~\"$queue\", resource=~\"$resource\"}}", metric.series());
-    let of_cluster = |metric: &Metric| format!("{}{{resource=~\"$resource\"}}", metric.series());
-    let jobs = |state: &str| format!("sum by (queue) ({}{{queue=~\"$queue\", state=\"{state}\"}})", c::JOBS.series());
+    let rate = |metric: &Metric, by: &str| format!("sum by ({by}) (rate({}[$__rate_interval]))", metric.series_name());
+    let of_queue = |metric: &Metric| format!("{}{{queue=~\"$queue\", resource=~\"$resource\"}}", metric.series_name());
+    let of_cluster = |metric: &Metric| format!("{}{{resource=~\"$resource\"}}", metric.series_name());
+    let jobs =
+        |state: &str| format!("sum by (queue) ({}{{queue=~\"$queue\", state=\"{state}\"}})", c::JOBS.series_name());
     vec![
         ("Jobs that wait", "short", vec![(jobs("waiting"), "{{queue}}")]),
         ("Jobs that never start as they are", "short", vec![(jobs("inadmissible"), "{{queue}}")]),
@@ -212,12 +218,12 @@ fn list_panels() -> Vec<Panel> {
             "Released, evicted and requeued a second",
             "short",
             vec![
-                (format!("sum(rate({}[$__rate_interval]))", c::RELEASED.series()), "released"),
+                (format!("sum(rate({}[$__rate_interval]))", c::RELEASED.series_name()), "released"),
                 (rate(&c::EVICTED, "reason"), "evicted {{reason}}"),
                 (rate(&c::REQUEUED, "reason"), "requeued {{reason}}"),
             ],
         ),
-        ("Jobs with a reservation", "short", vec![(c::RESERVATIONS.series(), "{{queue}}")]),
+        ("Jobs with a reservation", "short", vec![(c::RESERVATIONS.series_name(), "{{queue}}")]),
         (
             "Allocated (GAR)",
             "percentunit",
@@ -231,7 +237,7 @@ fn list_panels() -> Vec<Panel> {
             "percentunit",
             vec![(of_cluster(&c::CLUSTER_FRAGMENTATION), "{{cluster}} {{resource}}")],
         ),
-        ("Clusters that are ready", "short", vec![(c::CLUSTER_READY.series(), "{{cluster}}")]),
+        ("Clusters that are ready", "short", vec![(c::CLUSTER_READY.series_name(), "{{cluster}}")]),
         ("Writes, 99 of 100", "s", vec![(quantile(0.99, &write_metrics::DURATION, "kind"), "{{kind}}")]),
         (
             "Writes that fail a second",
@@ -246,21 +252,21 @@ fn list_panels() -> Vec<Panel> {
                 (
                     format!(
                         "histogram_quantile(0.99, sum by (le) (rate({}_bucket[$__rate_interval])))",
-                        c::DECISION.series()
+                        c::DECISION.series_name()
                     ),
                     "controller",
                 ),
                 (
                     format!(
                         "histogram_quantile(0.99, sum by (le) (rate({}_bucket[$__rate_interval])))",
-                        scheduler::DECISION.series()
+                        scheduler::DECISION.series_name()
                     ),
                     "scheduler",
                 ),
             ],
         ),
-        ("Leaders", "short", vec![(LEADER.series(), "{{lease}} {{instance}}")]),
-        ("Admitted, and no place", "short", vec![(scheduler::UNSCHEDULABLE.series(), "bindings")]),
+        ("Leaders", "short", vec![(LEADER.series_name(), "{{lease}} {{instance}}")]),
+        ("Admitted, and no place", "short", vec![(scheduler::UNSCHEDULABLE.series_name(), "bindings")]),
     ]
 }
 
@@ -285,7 +291,7 @@ fn render_dashboard() -> String {
     let variable = |name: &str, metric: &Metric| {
         json!({
             "name": name, "type": "query", "datasource": source, "multi": true, "includeAll": true, "refresh": 2,
-            "query": format!("label_values({}, {name})", metric.series()), "current": {"text": "All", "value": "$__all"},
+            "query": format!("label_values({}, {name})", metric.series_name()), "current": {"text": "All", "value": "$__all"},
         })
     };
     let dashboard = json!({
@@ -310,7 +316,7 @@ fn render_page() -> String {
                 Kind::Histogram => "histogram",
             };
             let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
-            let _ = writeln!(text, "| `{}` | {kind} | {} | {} |", metric.series(), labels.join(", "), metric.help);
+            let _ = writeln!(text, "| `{}` | {kind} | {} | {} |", metric.series_name(), labels.join(", "), metric.help);
         }
     }
     text.push_str("\n## Alerts\n");
@@ -346,7 +352,7 @@ fn wrap_words(paragraph: &str) -> String {
 }
 
 /// Compares a file with what it should be, or writes it.
-fn hold(path: &str, wanted: &str) {
+fn check_or_write_file(path: &str, wanted: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
     if std::env::var_os("CALDERA_WRITE_DOCS").is_some() {
         fs::write(&path, wanted).unwrap();
@@ -361,13 +367,13 @@ fn the_page_the_rules_and_the_dashboard_are_made_of_the_constants() {
     let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/metrics.md");
     let text = fs::read_to_string(&page).unwrap();
     let (head, _) = text.split_once(BEGIN).expect("docs/metrics.md has no mark where what is made begins");
-    hold("docs/metrics.md", &format!("{head}{BEGIN}{}", render_page()));
-    hold("manifests/monitoring/alerts.yaml", &render_alerts());
-    hold("manifests/monitoring/dashboard.json", &render_dashboard());
+    check_or_write_file("docs/metrics.md", &format!("{head}{BEGIN}{}", render_page()));
+    check_or_write_file("manifests/monitoring/alerts.yaml", &render_alerts());
+    check_or_write_file("manifests/monitoring/dashboard.json", &render_dashboard());
 }
 
 /// Words of an expression that begin like our metrics.
-fn names_in(text: &str) -> Vec<&str> {
+fn list_metric_names(text: &str) -> Vec<&str> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|word| word.starts_with("caldera_")).collect()
 }
 
@@ -377,12 +383,12 @@ fn every_series_that_an_alert_or_the_dashboard_names_exists() {
     let is_series = |name: &str| {
         all.iter().any(|metric| match metric.kind {
             Kind::Histogram => ["_bucket", "_sum", "_count"].iter().any(|end| name == format!("{}{end}", metric.name)),
-            _ => name == metric.series(),
+            _ => name == metric.series_name(),
         })
     };
     for path in ["manifests/monitoring/alerts.yaml", "manifests/monitoring/dashboard.json"] {
         let text = fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap();
-        let names = names_in(&text);
+        let names = list_metric_names(&text);
         assert!(names.len() > 10, "{path}: {names:?}");
         for name in names {
             assert!(is_series(name), "{path} names {name}, which does not exist");

@@ -5,7 +5,7 @@
 
 use anyhow::Context;
 pub use caldera_crds::{
-    object::{annotation_of, annotation_path, items, name_of, text},
+    object::{annotation_of, annotation_path, name_of, read_list_at, read_text_at},
     trusted::is_queued,
 };
 use caldera_runtime::watch::{api_resource, list_json};
@@ -16,47 +16,47 @@ use serde_json::Value;
 pub type Visible<T> = Result<T, String>;
 
 /// Karmada's ResourceBindings.
-pub fn bindings() -> ApiResource {
+pub fn binding_resource() -> ApiResource {
     api_resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings")
 }
 
 /// Karmada's Works.
-pub fn works() -> ApiResource {
+pub fn work_resource() -> ApiResource {
     api_resource("work.karmada.io", "v1alpha1", "Work", "works")
 }
 
 /// Karmada's members.
-pub fn clusters() -> ApiResource {
+pub fn cluster_resource() -> ApiResource {
     api_resource("cluster.karmada.io", "v1alpha1", "Cluster", "clusters")
 }
 
 /// Volcano's queues.
-pub fn queues() -> ApiResource {
+pub fn queue_resource() -> ApiResource {
     api_resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues")
 }
 
 /// Volcano's PodGroups.
-pub fn pod_groups() -> ApiResource {
+pub fn pod_group_resource() -> ApiResource {
     api_resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups")
 }
 
 /// Volcano's Commands.
-pub fn commands() -> ApiResource {
+pub fn command_resource() -> ApiResource {
     api_resource("bus.volcano.sh", "v1alpha1", "Command", "commands")
 }
 
 /// Events.
-pub fn events() -> ApiResource {
+pub fn event_resource() -> ApiResource {
     api_resource("", "v1", "Event", "events")
 }
 
 /// What a collector publishes of a member.
-pub fn inventories() -> ApiResource {
+pub fn inventory_resource() -> ApiResource {
     api_resource("federation.caldera.dev", "v1alpha1", "ClusterInventory", "clusterinventories")
 }
 
 /// A kind of group `admissionregistration.k8s.io`.
-pub fn admission(kind: &str, plural: &str) -> ApiResource {
+pub fn admission_resource(kind: &str, plural: &str) -> ApiResource {
     api_resource("admissionregistration.k8s.io", "v1", kind, plural)
 }
 
@@ -111,7 +111,7 @@ fn take_answer<T: Default>(answer: Result<T, kube::Error>, what: impl Fn() -> St
 
 /// `namespace/name`, or the name alone.
 pub fn key_of(object: &Value) -> String {
-    match text(object, "/metadata/namespace") {
+    match read_text_at(object, "/metadata/namespace") {
         "" => name_of(object).to_owned(),
         namespace => format!("{namespace}/{}", name_of(object)),
     }

@@ -1,12 +1,12 @@
-//! `caldera queue`: lists the queues of the fleet, or one queue with its pending jobs; opens, closes, drains and sets
-//! queues.
+//! `caldera queue`: lists the queues of the fleet, as a list or a tree, or one queue with its pending jobs; opens,
+//! closes, drains and sets queues. Also `caldera pause` and `caldera unpause`, which stop and allow all releases.
 
 mod change;
 mod settings;
 
 use std::{fmt::Write as _, process::ExitCode};
 
-use caldera_controller::explain::{Amounts, InLine, QueueView, RunningLimit, list_queue, list_queues};
+use caldera_controller::explain::{Amounts, InLine, QueueView, RunningLimit, list_queues, list_waiting_jobs};
 use caldera_core::quantity::Quantity;
 use serde::Serialize;
 use serde_json::Value;
@@ -24,7 +24,7 @@ use crate::{
 
 /// The JSON and YAML form: all queues.
 #[derive(Debug, Serialize)]
-struct All {
+struct QueueList {
     queues: Vec<QueueView>,
     /// Why an admin has nothing released, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,7 +35,7 @@ struct All {
 
 /// The JSON and YAML form: one queue.
 #[derive(Debug, Serialize)]
-struct One {
+struct QueueAnswer {
     queue: QueueView,
     /// The queues above it, from its parent to the root: their limits count for it too.
     above: Vec<QueueView>,
@@ -47,13 +47,13 @@ struct One {
 }
 
 pub async fn run_queue(args: QueueArgs) -> anyhow::Result<ExitCode> {
-    let client = components::connect_command(args.kubeconfig.as_deref(), "queue").await?;
+    let client = components::connect_for_command(args.kubeconfig.as_deref(), "queue").await?;
     let watch = args.watch;
     let (output, first) = (args.output, usize::from(args.first));
     let lease_namespace = args.lease_namespace.clone();
     let (name, tree) = match args.action {
-        Some(QueueAction::Open { names }) => return change::command_queues(&client, &names, "OpenQueue").await,
-        Some(QueueAction::Close { names }) => return change::command_queues(&client, &names, "CloseQueue").await,
+        Some(QueueAction::Open { names }) => return change::send_queue_commands(&client, &names, "OpenQueue").await,
+        Some(QueueAction::Close { names }) => return change::send_queue_commands(&client, &names, "CloseQueue").await,
         Some(QueueAction::Drain { names }) => return change::drain_queues(&client, &names).await,
         Some(QueueAction::Set(set)) => return change::set_queue(&client, &set).await,
         Some(QueueAction::Describe { name }) => (Some(name), false),
@@ -65,7 +65,7 @@ pub async fn run_queue(args: QueueArgs) -> anyhow::Result<ExitCode> {
     repeat::print_page(watch, async || {
         let live = live::read_live(&client, None, lease_namespace.as_deref()).await?;
         // Who may not see queues is told so among the gaps.
-        let objects = list_objects(&client, &objects::queues(), None, None).await?.unwrap_or_default();
+        let objects = list_objects(&client, &objects::queue_resource(), None, None).await?.unwrap_or_default();
         make_page(live, &objects, name.as_deref(), tree, output, first)
     })
     .await
@@ -76,7 +76,7 @@ pub async fn run_queue(args: QueueArgs) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// If the server does not answer, or refuses.
 pub async fn pause_releases(args: PauseArgs) -> anyhow::Result<ExitCode> {
-    let client = components::connect_command(args.kubeconfig.as_deref(), "queue").await?;
+    let client = components::connect_for_command(args.kubeconfig.as_deref(), "queue").await?;
     change::mark_paused(&client, Some(&args.reason)).await
 }
 
@@ -85,7 +85,7 @@ pub async fn pause_releases(args: PauseArgs) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// If the server does not answer, or refuses.
 pub async fn unpause_releases(args: UnpauseArgs) -> anyhow::Result<ExitCode> {
-    let client = components::connect_command(args.kubeconfig.as_deref(), "queue").await?;
+    let client = components::connect_for_command(args.kubeconfig.as_deref(), "queue").await?;
     change::mark_paused(&client, None).await
 }
 
@@ -98,9 +98,9 @@ fn make_page(
     first: usize,
 ) -> anyhow::Result<PrintedPage> {
     let all = list_queues(&live.controller);
-    let paused = live.controller.paused().map(str::to_owned);
+    let paused = live.controller.pause_reason().map(str::to_owned);
     let Some(name) = name else {
-        return page_of_queues(output, All { queues: all, paused, missing: live.gaps }, tree);
+        return page_of_queues(output, QueueList { queues: all, paused, missing: live.gaps }, tree);
     };
     let Some(at) = all.iter().position(|queue| queue.name.as_str() == name) else {
         let names: Vec<&str> = all.iter().map(|queue| queue.name.as_str()).take(20).collect();
@@ -112,13 +112,17 @@ fn make_page(
     if tree {
         let depth = all[at].depth;
         let below = all[at + 1..].iter().take_while(|queue| queue.depth > depth).count();
-        return page_of_queues(output, All { queues: all[at..=at + below].to_vec(), paused, missing: live.gaps }, true);
+        return page_of_queues(
+            output,
+            QueueList { queues: all[at..=at + below].to_vec(), paused, missing: live.gaps },
+            true,
+        );
     }
-    let answer = One {
+    let answer = QueueAnswer {
         queue: all[at].clone(),
         above: list_above(&all, at),
         settings: list_settings(objects, name),
-        line: list_queue(&live.controller, &all[at].name, first),
+        line: list_waiting_jobs(&live.controller, &all[at].name, first),
         missing: live.gaps,
     };
     let now = live.now.as_second();
@@ -134,7 +138,7 @@ fn list_above(all: &[QueueView], at: usize) -> Vec<QueueView> {
     std::iter::successors(parent(&&all[at]), parent).take(all.len()).cloned().collect()
 }
 
-fn page_of_queues(output: ListOutput, answer: All, tree: bool) -> anyhow::Result<PrintedPage> {
+fn page_of_queues(output: ListOutput, answer: QueueList, tree: bool) -> anyhow::Result<PrintedPage> {
     let names: String = answer.queues.iter().map(|queue| format!("{}\n", queue.name)).collect();
     let text = output::format_list(output, &answer, "STATE", &names, |wide| {
         let paused = answer.paused.iter().map(|why| format!("All releases are paused: {why}\n\n"));
@@ -143,7 +147,7 @@ fn page_of_queues(output: ListOutput, answer: All, tree: bool) -> anyhow::Result
     PrintedPage::new(text, &answer)
 }
 
-fn format_queue(answer: &One, first: usize, now: i64, wide: bool) -> String {
+fn format_queue(answer: &QueueAnswer, first: usize, now: i64, wide: bool) -> String {
     let queue = &answer.queue;
     let mut text = format_table(std::slice::from_ref(queue), false, true);
     if !answer.above.is_empty() {
@@ -155,7 +159,7 @@ fn format_queue(answer: &One, first: usize, now: i64, wide: bool) -> String {
     }
     if !answer.line.is_empty() {
         text += "\nWaiting:\n";
-        text += &why::format_line(&answer.line, now);
+        text += &why::format_pending_jobs(&answer.line, now);
         let waiting = queue.jobs.map_or(0, |jobs| jobs.waiting + jobs.blocked);
         if waiting > first {
             let _ = writeln!(text, "... and {} more (--first {waiting})", waiting - first);
@@ -176,7 +180,7 @@ fn format_table(queues: &[QueueView], tree: bool, wide: bool) -> String {
         let indent = if tree { queue.depth.saturating_sub(top) } else { 0 };
         format!("{}{}", "  ".repeat(indent), queue.name)
     };
-    let mut text = if wide { by_resource(queues, name) } else { by_queue(queues, name) };
+    let mut text = if wide { format_by_resource(queues, name) } else { format_by_queue(queues, name) };
     for queue in queues {
         for RunningLimit { namespace, running, limit } in &queue.running_limits {
             let of = namespace.as_ref().map_or(String::new(), |namespace| format!(" of namespace {namespace}"));
@@ -189,14 +193,14 @@ fn format_table(queues: &[QueueView], tree: bool, wide: bool) -> String {
     text
 }
 
-fn count_jobs(queue: &QueueView) -> [String; 4] {
+fn format_job_counts(queue: &QueueView) -> [String; 4] {
     match queue.jobs {
         Some(jobs) => [jobs.waiting, jobs.blocked, jobs.starting, jobs.running].map(|count| count.to_string()),
         None => Default::default(),
     }
 }
 
-fn by_queue(queues: &[QueueView], name: impl Fn(&QueueView) -> String) -> String {
+fn format_by_queue(queues: &[QueueView], name: impl Fn(&QueueView) -> String) -> String {
     let row = |queue: &QueueView| {
         // What is limited or used here; of the root, all that there is. Every pod is one pod: only where that is
         // limited.
@@ -220,7 +224,7 @@ fn by_queue(queues: &[QueueView], name: impl Fn(&QueueView) -> String) -> String
                 )
             })
         };
-        let [waiting, blocked, starting, running] = count_jobs(queue);
+        let [waiting, blocked, starting, running] = format_job_counts(queue);
         let faults = queue.faults.len() + usize::from(queue.problem.is_some());
         [
             name(queue),
@@ -252,10 +256,10 @@ fn by_queue(queues: &[QueueView], name: impl Fn(&QueueView) -> String) -> String
     format_columns(header, queues.iter().map(row))
 }
 
-fn by_resource(queues: &[QueueView], name: impl Fn(&QueueView) -> String) -> String {
+fn format_by_resource(queues: &[QueueView], name: impl Fn(&QueueView) -> String) -> String {
     let mut rows = Vec::new();
     for queue in queues {
-        let [waiting, blocked, starting, running] = count_jobs(queue);
+        let [waiting, blocked, starting, running] = format_job_counts(queue);
         let parent = queue.parent.as_ref().map(ToString::to_string).unwrap_or_default();
         let mut head = Some([
             name(queue),

@@ -191,13 +191,13 @@ fn cluster_rules(component: &str) -> Vec<Rule> {
 }
 
 /// The ConfigMaps that the controller keeps beside its Lease.
-pub fn list_kept_maps() -> Vec<String> {
+pub fn list_controller_config_maps() -> Vec<String> {
     let pages = (0..history::PAGES).map(history::name_page);
     [settings::NAME, usage::NAME].map(ToOwned::to_owned).into_iter().chain(pages).collect()
 }
 
 /// The rules of each component in its own namespace.
-fn own_rules(component: &str, granted: &Granted) -> Vec<Value> {
+fn build_namespaced_rules(component: &str, granted: &Granted) -> Vec<Value> {
     let lease = |names: &[&str], verbs: &[&str]| named_rule("coordination.k8s.io", "leases", names, verbs);
     let create_lease = || policy_rule(("coordination.k8s.io", &["leases"], &["create"]));
     let held = &["get", "patch"];
@@ -205,7 +205,7 @@ fn own_rules(component: &str, granted: &Granted) -> Vec<Value> {
         "controller" => vec![
             create_lease(),
             lease(&["caldera-controller"], held),
-            named_rule("", "configmaps", &list_kept_maps(), &["get", "create", "patch"]),
+            named_rule("", "configmaps", &list_controller_config_maps(), &["get", "create", "patch"]),
         ],
         // It reads the controller's lease, too.
         "scheduler" => {
@@ -241,7 +241,7 @@ pub fn component_roles(granted: &Granted) -> Vec<Value> {
             rules.extend(registration_rules());
         }
         objects.extend(bound_role(component, None, rules));
-        let own = own_rules(component, granted);
+        let own = build_namespaced_rules(component, granted);
         if !own.is_empty() {
             objects.extend(bound_role(component, Some(NAMESPACE), own));
         }

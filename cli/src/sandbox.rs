@@ -1,4 +1,7 @@
-//! `caldera sandbox`, `caldera member-sim`, `caldera karmada-sim`.
+//! Runs `caldera sandbox`, a Karmada host and members of stand-ins with Caldera on it unless `--bare` is given. Also
+//! runs the stand-ins alone: `caldera member-sim` for one member, `caldera karmada-sim` for Karmada's controllers.
+//!
+//! A sandbox locks its directory, so that a second one can not overwrite its kubeconfigs.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -13,7 +16,7 @@ use caldera_sandbox::{fleet, karmada, member};
 
 use crate::{
     args::{KarmadaSimArgs, MemberSimArgs, SandboxArgs},
-    components::connect_command,
+    components::connect_for_command,
     output,
     stack::Stack,
 };
@@ -21,14 +24,14 @@ use crate::{
 /// Serves until a signal.
 pub async fn run_sandbox(args: SandboxArgs) -> anyhow::Result<ExitCode> {
     let _claim = claim_dir(&args.dir)?;
-    let stop = shutdown::on_signal();
+    let stop = shutdown::cancel_on_signal();
     let config = fleet::Config { host: args.listen, ..fleet::Config::with_members(args.members.into()) };
     let fleet = fleet::Fleet::start(config, &stop).await?;
     let mut stack = None;
     if !args.bare {
         let stack = stack.insert(Stack::start(&fleet.host, &WriteCounts::default(), &stop).await?);
         for member in fleet.members.iter().filter(|_| args.collectors) {
-            stack.collect(&member.name)?;
+            stack.start_collector(&member.name)?;
         }
     }
     fleet.write_kubeconfigs(&args.dir)?;
@@ -40,7 +43,7 @@ pub async fn run_sandbox(args: SandboxArgs) -> anyhow::Result<ExitCode> {
     output::write_stdout(&(text + "ready\n"));
     stop.cancelled().await;
     if let Some(stack) = stack {
-        stack.stopped().await;
+        stack.wait_until_stopped().await;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -62,9 +65,9 @@ fn claim_dir(dir: &Path) -> anyhow::Result<File> {
 }
 
 /// Runs a member's stand-ins until a signal.
-pub async fn member_sim(args: MemberSimArgs) -> anyhow::Result<ExitCode> {
-    let stop = shutdown::on_signal();
-    let client = connect_command(args.kubeconfig.as_deref(), "member-sim").await?;
+pub async fn run_member_sim(args: MemberSimArgs) -> anyhow::Result<ExitCode> {
+    let stop = shutdown::cancel_on_signal();
+    let client = connect_for_command(args.kubeconfig.as_deref(), "member-sim").await?;
     let config = member::Config {
         nodes: args.nodes,
         default_run: Duration::try_from_secs_f64(args.default_run).context("--default-run is not a time")?,
@@ -77,9 +80,9 @@ pub async fn member_sim(args: MemberSimArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Runs the Karmada stand-ins until a signal.
-pub async fn karmada_sim(args: KarmadaSimArgs) -> anyhow::Result<ExitCode> {
-    let stop = shutdown::on_signal();
-    let client = connect_command(args.kubeconfig.as_deref(), "karmada").await?;
+pub async fn run_karmada_sim(args: KarmadaSimArgs) -> anyhow::Result<ExitCode> {
+    let stop = shutdown::cancel_on_signal();
+    let client = connect_for_command(args.kubeconfig.as_deref(), "karmada").await?;
     karmada::run(karmada::Config::default(), client, stop).await?;
     Ok(ExitCode::SUCCESS)
 }

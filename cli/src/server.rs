@@ -25,7 +25,7 @@ const PARTS: [&str; 3] = ["webhook", "controller", "scheduler"];
 /// # Errors
 /// If a part can not start, or ends by itself: which, and why.
 pub async fn run_server(args: ServerArgs) -> anyhow::Result<ExitCode> {
-    let (asked, last) = (shutdown::on_signal(), CancellationToken::new());
+    let (asked, last) = (shutdown::cancel_on_signal(), CancellationToken::new());
     let counts = WriteCounts::default();
     let of_webhook = connect_client(Some(&args.webhook_kubeconfig), PARTS[0], &counts).await?;
     let of_controller = connect_client(Some(&args.controller_kubeconfig), PARTS[1], &counts).await?;

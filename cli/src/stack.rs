@@ -1,5 +1,6 @@
-//! Caldera's webhook, controller and scheduler in this process, against one Karmada host: what `sandbox` and `demo`
-//! run. Each component has the rights of its own account and no others, as `caldera manifests` grants them.
+//! Runs Caldera's webhook, controller and scheduler in this process, and collectors where they are asked for, against
+//! one Karmada host: for `sandbox`, `demo` and end-to-end scenarios, which also end and restart them. Each component
+//! has the rights of its own account and no others, as `caldera manifests` grants them.
 
 use std::{
     collections::BTreeMap,
@@ -118,8 +119,8 @@ impl Stack {
         for object in objects {
             apply_object(&installer, object).await?;
         }
-        stack.resume(Component::Controller)?;
-        stack.resume(Component::Scheduler)?;
+        stack.restart_component(Component::Controller)?;
+        stack.restart_component(Component::Scheduler)?;
         Ok(stack)
     }
 
@@ -142,7 +143,7 @@ impl Stack {
     }
 
     /// How the controller is set up from its next start on.
-    pub fn controller(&mut self) -> &mut ControllerConfig {
+    pub fn controller_config_mut(&mut self) -> &mut ControllerConfig {
         &mut self.controller
     }
 
@@ -150,7 +151,7 @@ impl Stack {
     ///
     /// # Errors
     /// If the webhook's port was taken by somebody else meanwhile.
-    pub fn resume(&mut self, component: Component) -> anyhow::Result<()> {
+    pub fn restart_component(&mut self, component: Component) -> anyhow::Result<()> {
         if self.running.contains_key(&component) {
             return Ok(());
         }
@@ -178,7 +179,7 @@ impl Stack {
     ///
     /// # Errors
     /// If no client can be made for it.
-    pub fn collect(&mut self, member: &str) -> anyhow::Result<()> {
+    pub fn start_collector(&mut self, member: &str) -> anyhow::Result<()> {
         let client = self.connect_as("inventory")?;
         let stop = self.stop.child_token();
         let task = tokio::spawn(collector::run_collector(collector::Config::new(member), client, stop.clone()));
@@ -205,7 +206,7 @@ impl Stack {
     }
 
     /// Waits until all components have stopped.
-    pub async fn stopped(mut self) {
+    pub async fn wait_until_stopped(mut self) {
         for running in self.running.values_mut().chain(&mut self.collectors) {
             let _ = (&mut running.task).await;
         }
@@ -220,7 +221,7 @@ fn log_failure<E: std::error::Error + 'static>(component: &str, result: Result<(
 
 /// Applies one object, whatever it is.
 pub async fn apply_object(client: &Client, object: Value) -> anyhow::Result<Value> {
-    let write = manifests::apply_write(object, "caldera-install")?;
+    let write = manifests::build_apply_write(object, "caldera-install")?;
     // An API server that has just been given a CRD or a webhook may need a moment.
     let mut last = Failure::Transient(String::new());
     for wait in [10, 20, 50, 100, 200, 400, 800] {

@@ -78,17 +78,29 @@ pub async fn follow_objects(
     let (all, ours) = (watcher::Config::default, watcher::Config::default().labels(WORKLOAD_KIND));
     let read = |object| BindingFacts::read(&object);
     let scope = (namespace, only);
-    follow_kind(client, &follower, objects::bindings(), scope, all(), read, Change::Bindings, &mut watches).await?;
+    follow_kind(client, &follower, objects::binding_resource(), scope, all(), read, Change::Bindings, &mut watches)
+        .await?;
     let read = |object| GroupFacts::read(&object);
-    follow_kind(client, &follower, objects::pod_groups(), scope, ours, read, Change::Groups, &mut watches).await?;
+    follow_kind(client, &follower, objects::pod_group_resource(), scope, ours, read, Change::Groups, &mut watches)
+        .await?;
     let read = |object| serde_json::from_value(object).ok().map(|queue| QueueObject::read(&queue));
-    follow_kind(client, &follower, objects::queues(), ("", false), all(), read, Change::Queues, &mut watches).await?;
+    follow_kind(client, &follower, objects::queue_resource(), ("", false), all(), read, Change::Queues, &mut watches)
+        .await?;
     let read = |object| {
         let member = read_member(&object);
         Some((member.name.clone(), member))
     };
-    follow_kind(client, &follower, objects::clusters(), ("", false), all(), read, Change::Clusters, &mut watches)
-        .await?;
+    follow_kind(
+        client,
+        &follower,
+        objects::cluster_resource(),
+        ("", false),
+        all(),
+        read,
+        Change::Clusters,
+        &mut watches,
+    )
+    .await?;
     Ok(watches)
 }
 
@@ -106,7 +118,7 @@ async fn follow_kind<R: Send + 'static>(
     let health = WatchHealth::default();
     let options = WatchOptions::from(config).with_health(health.clone());
     let name = name_resource(&resource);
-    match find_reach(client, &resource, namespace, only).await? {
+    match probe_reach(client, &resource, namespace, only).await? {
         Reach::All => drop(follower.follow_json(resource, options, read, convert)),
         Reach::Namespace => {
             watches.is_partial |= !only;
@@ -122,7 +134,7 @@ async fn follow_kind<R: Send + 'static>(
     Ok(())
 }
 
-async fn find_reach(client: &Client, resource: &ApiResource, namespace: &str, only: bool) -> anyhow::Result<Reach> {
+async fn probe_reach(client: &Client, resource: &ApiResource, namespace: &str, only: bool) -> anyhow::Result<Reach> {
     let ask = async |api: Api<DynamicObject>| match api.list_metadata(&ListParams::default().limit(1)).await {
         Ok(_) => Ok(Ok(())),
         Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Ok(Err(status)),

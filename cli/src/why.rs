@@ -1,4 +1,5 @@
-//! `caldera why JOB`: prints the state of a job in its queue, and the reason for it.
+//! `caldera why JOB`: prints the state of a job in its queue, the reason for it, and when it is expected to start. The
+//! same text, without the expected start, is shown by `caldera top`.
 
 use std::{fmt::Write as _, process::ExitCode};
 
@@ -33,7 +34,7 @@ struct Answer {
 }
 
 pub async fn run_why(args: WhyArgs) -> anyhow::Result<ExitCode> {
-    let client = components::connect_command(args.kubeconfig.as_deref(), "why").await?;
+    let client = components::connect_for_command(args.kubeconfig.as_deref(), "why").await?;
     let namespace = args.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let mut live = live::read_undecided(&client, Some(&namespace), args.lease_namespace.as_deref()).await?;
     let forecast = Forecast::of_live(&mut live, args.assume_run_for, expected_start::FOR_ONE).await?;
@@ -64,7 +65,7 @@ async fn find_answer(client: &Client, mut live: Live, job: &JobName, namespace: 
         anyhow::bail!(describe_missing(client, job, namespace, &others, &gaps).await);
     };
     if !explanation.placed.is_empty() {
-        explanation.placed_at = placed_at(client, explanation.binding.as_deref()).await;
+        explanation.placed_at = read_placed_time(client, explanation.binding.as_deref()).await;
     }
     Ok(Answer { explanation, expected_start: None, missing: live.gaps })
 }
@@ -122,7 +123,7 @@ fn list_gaps(live: &Live) -> String {
 }
 
 /// When the scheduler last placed it.
-async fn placed_at(client: &Client, binding: Option<&str>) -> Option<String> {
+async fn read_placed_time(client: &Client, binding: Option<&str>) -> Option<String> {
     let (namespace, name) = binding?.split_once('/')?;
     let bindings: Api<ResourceBinding> = Api::namespaced(client.clone(), namespace);
     let status = bindings.get_opt(name).await.ok()??.status?;
@@ -150,14 +151,14 @@ fn format_answer(answer: &Answer, wide: bool) -> String {
     let _ = writeln!(text, "  {}\n", job.sentence);
     write_facts(&mut text, answer);
     if !job.path.is_empty() && !matches!(job.verdict, Verdict::Finished) {
-        write_path(&mut text, job, wide);
+        append_queue_path(&mut text, job, wide);
     }
     if !job.ahead.is_empty() {
         let more = job.position.unwrap_or(1).saturating_sub(1).saturating_sub(job.ahead.len());
         let shown = if wide { job.ahead.len() } else { job.ahead.len().min(3) };
         let more = more + job.ahead.len() - shown;
         let _ = writeln!(text, "\nAhead of it in queue {}:", job.queue.as_ref().map_or("", |queue| queue.as_str()));
-        text += &format_line(&job.ahead[..shown], answer_now(job));
+        text += &format_pending_jobs(&job.ahead[..shown], compute_answer_time(job));
         if more > 0 {
             let _ = writeln!(text, "... and {more} more");
         }
@@ -180,11 +181,11 @@ fn format_answer(answer: &Answer, wide: bool) -> String {
 }
 
 /// Seconds since 1970, from when the job was made and how old it is.
-fn answer_now(job: &Explanation) -> i64 {
-    parse_seconds(job.created.as_deref()).unwrap_or(0).saturating_add(job.age_seconds)
+fn compute_answer_time(job: &Explanation) -> i64 {
+    parse_epoch_seconds(job.created.as_deref()).unwrap_or(0).saturating_add(job.age_seconds)
 }
 
-fn parse_seconds(time: Option<&str>) -> Option<i64> {
+fn parse_epoch_seconds(time: Option<&str>) -> Option<i64> {
     time?.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second)
 }
 
@@ -253,7 +254,7 @@ fn describe_run_limit(limit: &RunLimitView) -> String {
     }
 }
 
-fn write_path(text: &mut String, job: &Explanation, wide: bool) {
+fn append_queue_path(text: &mut String, job: &Explanation, wide: bool) {
     let asked = |name: &str| job.asks.as_ref().map(|asks| asks.minimum.get(name).to_string()).unwrap_or_default();
     let some = |amount: Option<caldera_core::quantity::Quantity>| amount.map(|a| a.to_string()).unwrap_or_default();
     let mut rows = Vec::new();
@@ -301,9 +302,10 @@ fn describe_state(state: &'static str) -> &'static str {
 }
 
 /// A table of pending jobs in their order.
-pub fn format_line(jobs: &[InLine], now: i64) -> String {
+pub fn format_pending_jobs(jobs: &[InLine], now: i64) -> String {
     let row = |job: &InLine| {
-        let age = parse_seconds(job.created.as_deref()).map(|created| format_duration(now.saturating_sub(created)));
+        let age =
+            parse_epoch_seconds(job.created.as_deref()).map(|created| format_duration(now.saturating_sub(created)));
         [
             job.position.map(|position| position.to_string()).unwrap_or_default(),
             job.workload.to_string(),

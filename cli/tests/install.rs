@@ -167,7 +167,7 @@ async fn uninstall_removes_a_question_that_was_left() {
     let left = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": probe_resource().kind, "metadata": {"name": PROBE},
     });
-    assert_eq!(manifests::apply_write(left.clone(), MANAGER).unwrap().resource.plural, probe_resource().plural);
+    assert_eq!(manifests::build_apply_write(left.clone(), MANAGER).unwrap().resource.plural, probe_resource().plural);
     stack::apply_object(&host.client, left).await.unwrap();
     let removed = Command::new(env!("CARGO_BIN_EXE_caldera"))
         .args(["uninstall", "--yes", "--kubeconfig"])

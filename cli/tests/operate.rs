@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use caldera_cli::objects::{self, annotation_of, items, name_of, text};
+use caldera_cli::objects::{self, annotation_of, name_of, read_list_at, read_text_at};
 use caldera_runtime::{
     tls::Authority,
     watch::api_resource,
@@ -60,7 +60,7 @@ impl Sandbox {
     }
 
     fn binding(&self, name: &str) -> Value {
-        self.get(&objects::bindings(), Some("default"), name).unwrap_or_default()
+        self.get(&objects::binding_resource(), Some("default"), name).unwrap_or_default()
     }
 
     /// Exit code, standard output, standard error.
@@ -85,7 +85,7 @@ impl Sandbox {
     fn doctor(&self) -> (Option<i32>, Vec<Value>) {
         let (code, out, err) = self.run(&["doctor", "--grace", "5", "-o", "json"]);
         let report: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}"));
-        (code, items(&report, "/findings").iter().filter(|one| one["severity"] != "note").cloned().collect())
+        (code, read_list_at(&report, "/findings").iter().filter(|one| one["severity"] != "note").cloned().collect())
     }
 
     /// Until the doctor finds this fault, and ends as it should with it.
@@ -93,9 +93,9 @@ impl Sandbox {
         until(words, || {
             let (code, findings) = self.doctor();
             let is_it = |one: &&Value| {
-                one["check"] == check && one["severity"] == severity && text(one, "/what").contains(words)
+                one["check"] == check && one["severity"] == severity && read_text_at(one, "/what").contains(words)
             };
-            let found = findings.iter().any(|one| is_it(&one) && !text(one, "/fix").is_empty());
+            let found = findings.iter().any(|one| is_it(&one) && !read_text_at(one, "/fix").is_empty());
             let code_wanted = findings.iter().any(|one| one["severity"] == "error").into();
             (found && code == Some(code_wanted)).then_some(()).ok_or_else(|| format!("{code:?} {findings:#?}"))
         });
@@ -111,11 +111,11 @@ impl Sandbox {
     fn row_of(&self, job: &str) -> Value {
         let listed: Value =
             serde_json::from_str(&self.succeeds(&["job", "list", "-n", "default", "-o", "json"])).unwrap();
-        items(&listed, "/jobs").iter().find(|row| row["job"] == job).cloned().unwrap_or_default()
+        read_list_at(&listed, "/jobs").iter().find(|row| row["job"] == job).cloned().unwrap_or_default()
     }
 
     fn state_of(&self, job: &str) -> String {
-        text(&self.row_of(job), "/state").to_owned()
+        read_text_at(&self.row_of(job), "/state").to_owned()
     }
 
     fn until_state(&self, job: &str, state: &str) {
@@ -124,7 +124,7 @@ impl Sandbox {
             let row = self.row_of(job);
             let is_late = Instant::now() > late;
             let said = || if is_late { self.describe_job(&row, job) } else { format!("{row:#}") };
-            (text(&row, "/state") == state).then_some(()).ok_or_else(said)
+            (read_text_at(&row, "/state") == state).then_some(()).ok_or_else(said)
         });
     }
 
@@ -146,7 +146,7 @@ fn caldera(args: &[&str]) -> Command {
 }
 
 fn mutating() -> ApiResource {
-    objects::admission("MutatingWebhookConfiguration", "mutatingwebhookconfigurations")
+    objects::admission_resource("MutatingWebhookConfiguration", "mutatingwebhookconfigurations")
 }
 
 const OURS: &str = "queue.caldera.dev";
@@ -176,7 +176,7 @@ fn a_webhook_configuration_that_is_gone_or_trusts_another_ca(sandbox: &Sandbox) 
     use base64::Engine as _;
     let other = Authority::new("somebody-else").unwrap().cert_pem;
     let bundle = base64::engine::general_purpose::STANDARD.encode(other);
-    let patch: Vec<Value> = (0..items(&good, "/webhooks").len())
+    let patch: Vec<Value> = (0..read_list_at(&good, "/webhooks").len())
         .map(|at| json!({"op": "replace", "path": format!("/webhooks/{at}/clientConfig/caBundle"), "value": bundle}))
         .collect();
     sandbox.write(&sandbox.host, mutating(), OURS, Body::JsonPatch(json!(patch)));
@@ -193,7 +193,7 @@ fn a_webhook_configuration_that_is_gone_or_trusts_another_ca(sandbox: &Sandbox) 
 fn a_queue_that_is_closed_in_a_member(sandbox: &Sandbox) {
     let state = |state: &str| {
         let write = Write {
-            resource: objects::queues(),
+            resource: objects::queue_resource(),
             namespace: String::new(),
             name: "research".to_owned(),
             subresource: Some("status"),
@@ -216,7 +216,7 @@ fn an_orphaned_binding(sandbox: &Sandbox) {
         },
     });
     let write = |body| Write {
-        resource: objects::bindings(),
+        resource: objects::binding_resource(),
         namespace: "default".to_owned(),
         name: "gone-job".to_owned(),
         subresource: None,
@@ -237,7 +237,7 @@ fn a_record_that_can_not_be_read_and_rights_that_were_taken(sandbox: &Sandbox) {
     let add = json!([{"op": "add", "path": "/metadata/annotations/caldera.dev~1eviction", "value": "{"}]);
 
     let write = Write {
-        resource: objects::bindings(),
+        resource: objects::binding_resource(),
         namespace: "default".to_owned(),
         name: "mindspore-cpu-job".to_owned(),
         subresource: None,
@@ -308,7 +308,7 @@ fn the_queues(sandbox: &Sandbox) {
 fn the_clusters(sandbox: &Sandbox) {
     let state = || -> String {
         let listed: Value = serde_json::from_str(&sandbox.succeeds(&["cluster", "list", "-o", "json"])).unwrap();
-        text(&listed, "/clusters/0/state").to_owned()
+        read_text_at(&listed, "/clusters/0/state").to_owned()
     };
     assert_eq!(state(), "Ready");
     assert_eq!(sandbox.succeeds(&["cluster", "cordon", "member1"]), "cluster member1 cordoned\n");
@@ -386,7 +386,7 @@ fn moving_jobs(sandbox: &Sandbox) {
     // What has ended needs no move. Found by the test itself: where that ended before the drain, the drain failed.
     sandbox.until_state("low-priority", "Completed");
     // The service is told; the gang has no room without that cluster, and waits.
-    let web = items(&sandbox.binding("web-deployment"), "/spec/clusters").to_vec();
+    let web = read_list_at(&sandbox.binding("web-deployment"), "/spec/clusters").to_vec();
     let (code, out, err) = sandbox.run(&["cluster", "drain", "member1"]);
     assert!(
         out.starts_with("cluster member1 cordoned\n") && out.contains("vcjob/mindspore-cpu requeued"),
@@ -403,7 +403,7 @@ fn moving_jobs(sandbox: &Sandbox) {
 
     let said = sandbox.succeeds(&["queue", "drain", "research"]);
     assert!(said.starts_with("queue research is Clos") && said.contains("vcjob/mindspore-cpu requeued"), "{said}");
-    assert!(items(&sandbox.binding("mindspore-cpu-job"), "/spec/clusters").is_empty());
+    assert!(read_list_at(&sandbox.binding("mindspore-cpu-job"), "/spec/clusters").is_empty());
     assert_eq!(sandbox.succeeds(&["queue", "open", "research"]), "queue research is Open\n");
     sandbox.until_state("mindspore-cpu", "Running");
 }
@@ -432,13 +432,13 @@ fn uninstall_leaves_no_gate_closed_and_nothing_of_ours_and_what_runs_runs_on() {
     }
     until("karmada-scheduler places what waited", || {
         let binding = sandbox.binding("low-priority-job");
-        (!items(&binding, "/spec/clusters").is_empty()).then_some(()).ok_or(format!("{binding:#}"))
+        (!read_list_at(&binding, "/spec/clusters").is_empty()).then_some(()).ok_or(format!("{binding:#}"))
     });
     // The split job has its record and its copies, and no pod of those that ran was touched.
     let split = sandbox.binding("mindspore-cpu-job");
-    assert!(annotation_of(&split, "caldera.dev/plan").is_some() && items(&split, "/spec/clusters").len() == 2);
+    assert!(annotation_of(&split, "caldera.dev/plan").is_some() && read_list_at(&split, "/spec/clusters").len() == 2);
     let hooks = sandbox.get(&mutating(), None, OURS).unwrap();
-    let names: Vec<&str> = items(&hooks, "/webhooks").iter().map(|hook| text(hook, "/name")).collect();
+    let names: Vec<&str> = read_list_at(&hooks, "/webhooks").iter().map(|hook| read_text_at(hook, "/name")).collect();
     assert_eq!(names, ["works.plan.caldera.dev"]);
     let now = running_pods(&sandbox);
     assert!(pods.iter().all(|pod| now.contains(pod)), "{pods:?} {now:?}");
@@ -452,7 +452,7 @@ fn uninstall_leaves_no_gate_closed_and_nothing_of_ours_and_what_runs_runs_on() {
     assert!(said.contains("nothing of Caldera is left"), "{said}");
     nothing_is_left(&sandbox);
     // Queues stay in the members: what runs there needs them.
-    let queues = sandbox.list(&sandbox.member(), &objects::queues());
+    let queues = sandbox.list(&sandbox.member(), &objects::queue_resource());
     assert!(queues.iter().any(|queue| name_of(queue) == "research"), "{queues:#?}");
     assert!(sandbox.succeeds(&["uninstall"]).contains("there is nothing of Caldera"));
 }
@@ -460,16 +460,16 @@ fn uninstall_leaves_no_gate_closed_and_nothing_of_ours_and_what_runs_runs_on() {
 /// UIDs of pods that run in the first member.
 fn running_pods(sandbox: &Sandbox) -> Vec<String> {
     let pods = sandbox.list(&sandbox.member(), &api_resource("", "v1", "Pod", "pods"));
-    let running = pods.iter().filter(|pod| text(pod, "/status/phase") == "Running");
-    running.map(|pod| text(pod, "/metadata/uid").to_owned()).collect()
+    let running = pods.iter().filter(|pod| read_text_at(pod, "/status/phase") == "Running");
+    running.map(|pod| read_text_at(pod, "/metadata/uid").to_owned()).collect()
 }
 
 fn nothing_is_left(sandbox: &Sandbox) {
     let kinds = [
         mutating(),
-        objects::admission("ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),
-        objects::admission("ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
-        objects::admission("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
+        objects::admission_resource("ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),
+        objects::admission_resource("ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
+        objects::admission_resource("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
         api_resource(
             "config.karmada.io",
             "v1alpha1",
@@ -492,10 +492,12 @@ fn nothing_is_left(sandbox: &Sandbox) {
             ours.is_empty().then_some(()).ok_or(format!("{ours:?}"))
         });
     }
-    let groups = sandbox.list(&sandbox.host, &objects::pod_groups());
+    let groups = sandbox.list(&sandbox.host, &objects::pod_group_resource());
     assert!(groups.is_empty(), "{groups:#?}");
-    for object in
-        sandbox.list(&sandbox.host, &objects::bindings()).iter().chain(&sandbox.list(&sandbox.host, &objects::queues()))
+    for object in sandbox
+        .list(&sandbox.host, &objects::binding_resource())
+        .iter()
+        .chain(&sandbox.list(&sandbox.host, &objects::queue_resource()))
     {
         assert!(!object.to_string().contains("caldera.dev/"), "{object:#}");
     }

@@ -17,7 +17,7 @@ use caldera_core::{
     quantity::Quantity,
 };
 use caldera_crds::workload::WorkloadKind;
-use caldera_runtime::{watch::Event, write::Done};
+use caldera_runtime::{watch::Event, write::WriteOutcome};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -43,27 +43,27 @@ fn measure(queues: usize, waiting: usize, rounds: usize) {
     let total = waiting + slots + rounds;
     let (jobs, bindings): (Vec<Workload>, Vec<Binding>) =
         (0..total).map(|i| (Workload::read(&job(i, queues, None)).unwrap(), binding(i, 1))).unzip();
-    let before = resident();
+    let before = read_resident_memory();
     let began = Instant::now();
-    let mut host = host(queues, slots, jobs, bindings);
-    let (first, _) = host.turn();
+    let mut host = build_host(queues, slots, jobs, bindings);
+    let (first, _) = host.decide_and_answer();
     let until_first = began.elapsed();
     let mut released = Host::releases(&first);
     while released.len() < slots {
-        let (more, _) = host.turn();
+        let (more, _) = host.decide_and_answer();
         let more = Host::releases(&more);
         assert!(!more.is_empty(), "{} of {slots} slots filled", released.len());
         released.extend(more);
     }
-    host.place(&released);
+    host.place_released(&released);
     // Until everybody has a PodGroup and a reason.
-    while host.turn().0.next.is_some_and(|at| at <= host.now) {}
-    let after = resident();
+    while host.decide_and_answer().0.next.is_some_and(|at| at <= host.now) {}
+    let after = read_resident_memory();
     let mut times = Vec::with_capacity(rounds);
     for _ in 0..rounds {
         host.now = host.now.saturating_add(SignedDuration::from_millis(20)).unwrap();
         // Whatever was put off until now is not part of the answer.
-        host.turn();
+        host.decide_and_answer();
         let ended = host.running.remove(0);
         host.pods(ended, true);
         let ended = Workload::read(&job(ended, host.queues, Some("Completed"))).unwrap();
@@ -75,7 +75,7 @@ fn measure(queues: usize, waiting: usize, rounds: usize) {
         times.push(began.elapsed());
         assert!(!released.is_empty() && !writes.is_empty());
         host.answer(decided);
-        host.place(&released);
+        host.place_released(&released);
     }
     times.sort();
     let at = |per_mille: usize| times[(times.len() - 1) * per_mille / 1000];
@@ -89,7 +89,7 @@ fn measure(queues: usize, waiting: usize, rounds: usize) {
     );
 }
 
-fn host(queues: usize, slots: usize, mut jobs: Vec<Workload>, bindings: Vec<Binding>) -> Host {
+fn build_host(queues: usize, slots: usize, mut jobs: Vec<Workload>, bindings: Vec<Binding>) -> Host {
     let now = Timestamp::from_second(2_000_000_000).unwrap();
     let mut controller = Controller::default();
     let each = 4 * slots / queues;
@@ -143,7 +143,7 @@ fn host(queues: usize, slots: usize, mut jobs: Vec<Workload>, bindings: Vec<Bind
 }
 
 impl Host {
-    fn turn(&mut self) -> (Decisions, Duration) {
+    fn decide_and_answer(&mut self) -> (Decisions, Duration) {
         let began = Instant::now();
         let decided = decide(&mut self.controller, self.now);
         let took = began.elapsed();
@@ -175,7 +175,7 @@ impl Host {
                 | Decision::QueueAnnotation { .. } => continue,
                 _ => json!({}),
             };
-            self.controller.follow_answer(Done { tag: decision.tag(), result: Ok(result) }, self.now);
+            self.controller.follow_answer(WriteOutcome { tag: decision.tag(), result: Ok(result) }, self.now);
         }
     }
 
@@ -201,7 +201,7 @@ impl Host {
         }
     }
 
-    fn place(&mut self, released: &[(usize, String)]) {
+    fn place_released(&mut self, released: &[(usize, String)]) {
         for (i, record) in released {
             self.version += 1;
             let placed = admitted(*i, self.version, record, true);
@@ -266,7 +266,7 @@ fn admitted(i: usize, version: u64, record: &str, placed: bool) -> Value {
 }
 
 /// KiB of memory in use by this process.
-fn resident() -> u64 {
+fn read_resident_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)

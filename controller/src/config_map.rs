@@ -7,7 +7,7 @@ use caldera_runtime::{
 use serde_json::{Value, json};
 
 /// Applies a ConfigMap that is ours alone.
-pub(crate) fn write_config_map(namespace: &str, name: &str, data: Value, manager: &'static str) -> Write {
+pub(crate) fn build_config_map_write(namespace: &str, name: &str, data: Value, manager: &'static str) -> Write {
     let object = json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::config_map::write_config_map;
+use crate::config_map::build_config_map_write;
 
 /// How many ConfigMaps there are.
 pub const PAGES: usize = 16;
@@ -106,7 +106,7 @@ impl JobHistory {
     }
 
     /// An end up to here may have been recorded and forgotten.
-    pub(crate) fn forgotten_until(&self) -> Option<Timestamp> {
+    pub(crate) fn find_newest_forgotten_end(&self) -> Option<Timestamp> {
         let oldest = self.pages.values().filter(|_| self.pages.len() == PAGES).min_by_key(|page| page.turn);
         oldest.and_then(|page| page.until)
     }
@@ -143,7 +143,7 @@ impl JobHistory {
 impl HistoryPage {
     fn to_write(&self, namespace: &str, name: &str) -> Write {
         let data = json!({(LINES): self.lines, (TURN): self.turn.to_string()});
-        write_config_map(namespace, name, data, MANAGER)
+        build_config_map_write(namespace, name, data, MANAGER)
     }
 }
 
@@ -190,7 +190,7 @@ mod tests {
         let mut read = JobHistory::default();
         read_back(&history.take_writes("ns"), &mut read);
         assert_eq!(read.list_jobs(), [ended("a"), ended("b")]);
-        assert_eq!(read.forgotten_until(), None);
+        assert_eq!(read.find_newest_forgotten_end(), None);
         assert!(history.take_writes("ns").is_empty());
         read.add(&ended("c"));
         assert_eq!(read.take_writes("ns").len(), 1);
@@ -229,7 +229,7 @@ mod tests {
         assert!(names.is_sorted(), "the pages are in the order of their turns");
         assert_eq!(names.last().unwrap(), &format!("{long}-{:05}", total - 1));
         assert!(names.len() > in_a_page * (PAGES - 1), "{} of {total}", names.len());
-        assert_eq!(read.forgotten_until(), Some(Timestamp::UNIX_EPOCH));
+        assert_eq!(read.find_newest_forgotten_end(), Some(Timestamp::UNIX_EPOCH));
     }
 
     #[test]

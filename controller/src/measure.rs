@@ -1,8 +1,10 @@
 //! What is measured of the state: gauges of queues and clusters, and how long jobs waited and took to start.
 //!
-//! Values in, values out: the loop asks after decisions, and shows what comes back. Gauges are worked out anew and all
-//! at once, five seconds after something changed at the latest, so that a queue that is gone leaves nothing behind.
-//! Queues and clusters are what admins create, resources what nodes and queues name: no label is a job's.
+//! The loop calls this after each decision; the results go straight into [`Metrics`]. Waits, evictions and requeues are
+//! counted from the decisions. Starts are looked for once a second while any is awaited. Gauges are worked out anew and
+//! all at once, every five seconds at most, so that a queue that is gone leaves nothing behind; before that the free
+//! capacity of clusters is brought up to date. Queues and clusters are what admins create, resources what nodes and
+//! queues name: no label is a job's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,8 +49,8 @@ impl Measures {
         for write in writes {
             match write {
                 Decision::Release { key, .. } => {
-                    let Some((queue, waited)) = read_wait(controller, key, now) else { continue };
-                    metrics.wait.get_or_create(&WAIT.label([queue.as_str()])).observe(waited);
+                    let Some((queue, waited)) = compute_wait(controller, key, now) else { continue };
+                    metrics.wait.get_or_create(&WAIT.build_labels([queue.as_str()])).observe(waited);
                     self.queues.insert(queue.clone());
                     self.starting.insert(key.clone(), (queue, now));
                 }
@@ -58,10 +60,10 @@ impl Measures {
                         true => (&metrics.requeued, REQUEUED),
                         false => (&metrics.evicted, EVICTED),
                     };
-                    counters.get_or_create(&metric.label([eviction.reason.as_str()])).inc();
+                    counters.get_or_create(&metric.build_labels([eviction.reason.as_str()])).inc();
                 }
                 Decision::Shrink { eviction, .. } => {
-                    metrics.evicted.get_or_create(&EVICTED.label([eviction.reason.as_str()])).inc();
+                    metrics.evicted.get_or_create(&EVICTED.build_labels([eviction.reason.as_str()])).inc();
                 }
                 _ => {}
             }
@@ -69,7 +71,12 @@ impl Measures {
     }
 
     /// Looks at the state where it is time, and says when to look again if nothing happens.
-    pub(crate) fn look(&mut self, controller: &mut Controller, metrics: &Metrics, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn update_metrics_if_due(
+        &mut self,
+        controller: &mut Controller,
+        metrics: &Metrics,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
         let left = |last: Option<Timestamp>, every: SignedDuration| {
             last.and_then(|last| last.checked_add(every).ok()).filter(|at| *at > now)
         };
@@ -77,7 +84,7 @@ impl Measures {
         if to_look.is_none() {
             self.looked = Some(now);
             for (queue, took) in self.take_started(controller, now) {
-                metrics.start.get_or_create(&START.label([queue.as_str()])).observe(took);
+                metrics.start.get_or_create(&START.build_labels([queue.as_str()])).observe(took);
             }
         }
         if to_sample.is_none() {
@@ -109,8 +116,8 @@ impl Measures {
         self.queues.retain(|queue| {
             let is_there = controller.objects.queues.contains_key(queue);
             if !is_there {
-                metrics.wait.remove(&WAIT.label([queue.as_str()]));
-                metrics.start.remove(&START.label([queue.as_str()]));
+                metrics.wait.remove(&WAIT.build_labels([queue.as_str()]));
+                metrics.start.remove(&START.build_labels([queue.as_str()]));
             }
             is_there
         });
@@ -118,7 +125,7 @@ impl Measures {
 }
 
 /// The queue of a binding that is released, and for how many seconds it waited.
-fn read_wait(controller: &Controller, key: &Key, now: Timestamp) -> Option<(QueueName, f64)> {
+fn compute_wait(controller: &Controller, key: &Key, now: Timestamp) -> Option<(QueueName, f64)> {
     let binding = controller.objects.bindings.get(key)?;
     let since = binding.eviction.as_deref().map_or(binding.created, |eviction| eviction.at.max(binding.created));
     let waited = SignedDuration::from_secs(now.as_second().saturating_sub(since).max(0));
@@ -135,7 +142,7 @@ fn list_samples(controller: &Controller) -> Vec<Sample> {
     let mut samples = sample_clusters(controller);
     samples.extend(sample_amounts(controller));
     samples.extend(sample_jobs(controller));
-    samples.push(Sample::new(&PAUSED, [], f64::from(u8::from(controller.paused().is_some()))));
+    samples.push(Sample::new(&PAUSED, [], f64::from(u8::from(controller.pause_reason().is_some()))));
     samples
 }
 
@@ -197,7 +204,7 @@ fn sample_clusters(controller: &Controller) -> Vec<Sample> {
     for (cluster, capacity) in controller.capacity.fleet().clusters() {
         let name = cluster.name.as_str();
         samples.push(Sample::new(&CLUSTER_READY, [name], f64::from(u8::from(cluster.ready))));
-        let (all, free) = (capacity.allocatable(), capacity.free());
+        let (all, free) = (capacity.sum_allocatable(), capacity.sum_free());
         for (resource, amount) in all.iter() {
             let labels = [name, resource.as_str()];
             let held = amount.saturating_sub(free.get(resource.as_str()));

@@ -1,7 +1,12 @@
-//! The loop: events in, decisions, writes out. The only asynchronous part.
+//! The loop: events and answers in, decisions, writes out. The only asynchronous part.
 //!
-//! One task owns all state. Everything that waits in the channels is taken in before each decision, so that a burst
-//! costs one decision; nothing polls. A timer only wakes it for what was put off on purpose.
+//! One task owns all state. What waits in the channels is taken in before each decision, up to [`BATCH`] events, so
+//! that a burst costs one decision. Objects are watched, not polled; Works only of the clusters where it matters what
+//! Works there are. A timer wakes the loop for what was put off on purpose, for metrics, and to save the accounts every
+//! `save_usage_every`.
+//!
+//! Beside the loop, small tasks publish the settings and read what earlier controllers accounted. Each tries again
+//! until the API server answers. The means of a fair history are read before the loop, for ten seconds at most.
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -13,7 +18,7 @@ use caldera_core::{
 use caldera_runtime::{
     members::Members,
     watch::{Event, Follower, WatchOptions},
-    write::{self, Done, Failure, Writer, wait_for_outcomes},
+    write::{self, Failure, WriteOutcome, Writer, wait_for_outcomes},
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
@@ -41,7 +46,7 @@ use caldera_crds::{
 
 use crate::{
     config::Config,
-    decide::{Controller, MemberLoss, StartDeadlines, after, decide},
+    decide::{Controller, MemberLoss, StartDeadlines, add_wait, decide},
     history::{self, JobHistory},
     measure::Measures,
     metrics::Metrics,
@@ -103,8 +108,8 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     }
     tokio::spawn(publish_settings(client.clone(), settings.clone(), config.namespace.clone(), stop.clone()));
     let read = |client: Client| (client, config.namespace.clone(), inputs.clone(), stop.clone());
-    tokio::spawn(read_again(read(client.clone()), read_usage));
-    tokio::spawn(read_again(read(client.clone()), read_job_history));
+    tokio::spawn(read_until_answered(read(client.clone()), read_usage));
+    tokio::spawn(read_until_answered(read(client.clone()), read_job_history));
     let mut works =
         WorkWatches { client: client.clone(), inputs: inputs.clone(), stop: stop.clone(), watched: BTreeMap::new() };
     let (writer, mut outcomes) = Writer::start_writer(client, stop.clone());
@@ -117,12 +122,12 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     controller.jobs.engine.set_reservation_after(config.reservation_after);
     controller.jobs.engine.set_history_half_life(config.history_half_life);
     settings.mean_used.iter().for_each(|(queue, mean)| controller.jobs.engine.set_mean_used(queue, mean));
-    let mut save = after(config.clock.now(), config.save_usage_every);
+    let mut save = add_wait(config.clock.now(), config.save_usage_every);
     let mut measures = Measures::default();
     let mut next: Option<Timestamp> = None;
     let mut told_missing = false;
     loop {
-        let pause = next.map(|at| pause_until(at, config.clock.now()));
+        let pause = next.map(|at| compute_pause(at, config.clock.now()));
         let first = tokio::select! {
             biased;
             () = shutdown.cancelled() => break,
@@ -131,7 +136,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
                 None => return Err(Error::WriterEnded),
             },
             Some(input) = events.recv() => Some(LoopEvent::Observed(input)),
-            Some(event) = seen_clusters.recv() => Some(LoopEvent::Observed(follow_cluster(event, &mut members))),
+            Some(event) = seen_clusters.recv() => Some(LoopEvent::Observed(update_member_watches(event, &mut members))),
             Some(event) = member_inputs.recv() => Some(LoopEvent::Observed(Input::Member(event.cluster, event.update))),
             () = sleep_for(pause) => None,
         };
@@ -152,7 +157,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
             } else if let Ok(input) = events.try_recv() {
                 Some(LoopEvent::Observed(input))
             } else if let Ok(event) = seen_clusters.try_recv() {
-                Some(LoopEvent::Observed(follow_cluster(event, &mut members)))
+                Some(LoopEvent::Observed(update_member_watches(event, &mut members)))
             } else if let Ok(event) = member_inputs.try_recv() {
                 Some(LoopEvent::Observed(Input::Member(event.cluster, event.update)))
             } else {
@@ -164,11 +169,11 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
             config.ready.set_ready(true);
         } else if !controller.is_complete() && !told_missing {
             told_missing = true;
-            tracing::info!(kinds = ?controller.list_missing(), "waiting for the first lists");
+            tracing::info!(kinds = ?controller.list_unlisted_kinds(), "waiting for the first lists");
         }
-        works.follow(&mut controller, now);
+        works.update_watches(&mut controller, now);
         let decisions = decide(&mut controller, now);
-        let freed = controller.take_freed();
+        let freed = controller.take_quota_freed();
         measures.observe_decisions(&controller, &decisions.writes, &metrics, now);
         for decision in decisions.writes {
             writer.queue_write(decision.tag(), decision.to_write(now));
@@ -183,7 +188,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
             }
         }
         if save <= now && controller.is_complete() {
-            save = after(now, config.save_usage_every);
+            save = add_wait(now, config.save_usage_every);
             let means = counts_history.then(|| settings.clone().with_mean_used(&controller.jobs.engine));
             let usage = controller.usage.write_history(&config.namespace, now);
             let means = means.map(|means| means.to_write(&config.namespace));
@@ -193,14 +198,18 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
             }
         }
         next = decisions.next.into_iter().chain([save]).min();
-        let look = if controller.is_complete() { measures.look(&mut controller, &metrics, now) } else { None };
+        let look = if controller.is_complete() {
+            measures.update_metrics_if_due(&mut controller, &metrics, now)
+        } else {
+            None
+        };
         next = next.into_iter().chain(look).min();
     }
     wait_for_outcomes(outcomes).await;
     Ok(())
 }
 
-fn pause_until(at: Timestamp, now: Timestamp) -> std::time::Duration {
+fn compute_pause(at: Timestamp, now: Timestamp) -> std::time::Duration {
     let left: SignedDuration = at.duration_since(now);
     std::time::Duration::try_from(left).unwrap_or_default()
 }
@@ -215,7 +224,7 @@ async fn sleep_for(pause: Option<std::time::Duration>) {
 /// What the loop waits for.
 #[allow(clippy::large_enum_variant, reason = "there is one at a time")]
 enum LoopEvent {
-    Written(Done<Tag>),
+    Written(WriteOutcome<Tag>),
     Observed(Input),
 }
 
@@ -229,8 +238,8 @@ struct WorkWatches {
 
 impl WorkWatches {
     /// Begins and ends them.
-    fn follow(&mut self, controller: &mut Controller, now: Timestamp) {
-        let wanted = controller.list_watched_works();
+    fn update_watches(&mut self, controller: &mut Controller, now: Timestamp) {
+        let wanted = controller.list_clusters_to_watch_works();
         let ended: Vec<ClusterName> = self.watched.keys().filter(|name| !wanted.contains(*name)).cloned().collect();
         for cluster in ended {
             self.watched.remove(&cluster);
@@ -254,8 +263,8 @@ impl WorkWatches {
 }
 
 /// A change of the clusters starts and stops the watching of members.
-fn follow_cluster(event: Event<Cluster>, members: &mut Members) -> Input {
-    members.follow_clusters(&event);
+fn update_member_watches(event: Event<Cluster>, members: &mut Members) -> Input {
+    members.apply_cluster_event(&event);
     let read = event.filter_map(|cluster| Some(ClusterFacts::read(&cluster)));
     Input::Clusters(read.unwrap_or(Event::Reset(Vec::new())))
 }
@@ -284,7 +293,7 @@ fn watch_host(
     follower.follow_json(policy_resource(), of_hyper_jobs, |policy| PolicyFacts::read(&policy), Input::Policies);
     for kind in WorkloadKind::ALL {
         let read = |object: serde_json::Value| Workload::read(&object);
-        let options = WatchOptions::from(all()).with_absence(kind.is_optional());
+        let options = WatchOptions::from(all()).allow_absent_kind(kind.is_optional());
         follower.follow_json(kind.api_resource(), options, read, move |event| Input::Workloads(kind, event));
     }
     Follower::new(client.clone(), clusters, stop.clone()).follow_typed::<Cluster, _, _>(all(), Some, Some);
@@ -309,7 +318,7 @@ async fn read_mean_used(client: &Client, namespace: &str) -> BTreeMap<QueueName,
 }
 
 /// Reads what earlier controllers kept, again and again until the server answers: none is written over it before.
-async fn read_again<F: Future<Output = Result<Input, String>>>(
+async fn read_until_answered<F: Future<Output = Result<Input, String>>>(
     (client, namespace, inputs, stop): (Client, String, mpsc::Sender<Input>, CancellationToken),
     read: impl Fn(Api<ConfigMap>) -> F,
 ) {

@@ -1,8 +1,8 @@
 //! What the admin chose, published for those who ask why: `caldera why` and `caldera queue` decide by the same rules.
 //!
-//! It is written once, when the controller begins to decide, by server-side apply to a ConfigMap of its own. A reader
-//! that can not read it says so and takes the defaults. Where what queues used lately decides who goes first, that is
-//! in it too: it is written again every five minutes, and the next controller goes on from there.
+//! It is written when the controller starts, by server-side apply to a ConfigMap of its own. A reader that can not read
+//! it says so and takes the defaults. Where what queues used lately decides who goes first, that is in it too: then it
+//! is written again with the accounts, every five minutes by default, and the next controller goes on from there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use caldera_runtime::write::Write;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{config::Config, config_map::write_config_map, decide::Controller};
+use crate::{config::Config, config_map::build_config_map_write, decide::Controller};
 
 /// The ConfigMap's name.
 pub const NAME: &str = "caldera-controller";
@@ -124,7 +124,7 @@ impl Settings {
     }
 
     pub(crate) fn to_write(&self, namespace: &str) -> Write {
-        write_config_map(namespace, NAME, json!({KEY: json!(self).to_string()}), NAME)
+        build_config_map_write(namespace, NAME, json!({KEY: json!(self).to_string()}), NAME)
     }
 }
 

@@ -1,7 +1,8 @@
 //! What waits and what runs, as plain values: what a simulation of "what if" starts from.
 //!
-//! Read it from a controller that was filled with lists and not decided on yet. Jobs that somebody holds back, or that
-//! ended, are left out: they neither wait for anything nor hold anything.
+//! Read it from a controller that was filled with lists and not decided on yet. Left out are jobs that no queue counts,
+//! jobs that ended, and all that is blocked: held, suspended, refused by a queue's rules, or evicted or requeued and
+//! not back in their queue. What is placed without a record of ours is in it as placed.
 
 use std::sync::Arc;
 
@@ -69,7 +70,7 @@ pub struct Job {
 #[must_use]
 pub fn take_snapshot(controller: &Controller) -> Snapshot {
     let objects = &controller.objects;
-    let job = |binding: &Binding| read_job(controller, binding, controller.jobs.states.get(&binding.key)?);
+    let job = |binding: &Binding| describe_snapshot_job(controller, binding, controller.jobs.states.get(&binding.key)?);
     Snapshot {
         queues: objects.queues.values().map(|queue| queue.spec.clone()).collect(),
         clusters: controller.capacity.list_clusters(),
@@ -78,7 +79,7 @@ pub fn take_snapshot(controller: &Controller) -> Snapshot {
     }
 }
 
-fn read_job(controller: &Controller, binding: &Binding, state: &JobState) -> Option<Job> {
+fn describe_snapshot_job(controller: &Controller, binding: &Binding, state: &JobState) -> Option<Job> {
     let objects = &controller.objects;
     let placed = match &state.phase {
         JobPhase::Pending => false,

@@ -2,8 +2,11 @@
 //!
 //! Rule: a job is accounted what its queue is charged for it, for as long as it is charged, as Slurm's `sacct` and
 //! `sreport` account what is allocated, not what is busy. Amounts are unit-seconds: 4 cores for a minute are 240 of
-//! `cpu`. They are kept in a ConfigMap that is written every five minutes at most. The next controller goes on where it
-//! was written last: what is charged then was charged since; what ended in between is short of that time.
+//! `cpu`. They are kept in a ConfigMap that is written every five minutes by default. The next controller goes on where
+//! it was written last: what is charged then was charged since; what ended in between is short of that time.
+//!
+//! What is kept is bounded. Beyond [`MOST_ROWS`] of a month, namespaces are added up by queue, then all in one row.
+//! Beyond [`MOST_BYTES`] the oldest months are forgotten first.
 
 use std::{cmp::Reverse, collections::BTreeMap, fmt, str::FromStr};
 
@@ -13,7 +16,7 @@ use jiff::{Timestamp, ToSpan, civil::Date, tz::TimeZone};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::config_map::write_config_map;
+use crate::config_map::build_config_map_write;
 
 /// The ConfigMap's name.
 pub const NAME: &str = "caldera-usage";
@@ -32,12 +35,12 @@ pub struct Month(Date);
 impl Month {
     /// The one that a time is in.
     #[must_use]
-    pub fn of(time: Timestamp) -> Self {
+    pub fn from_timestamp(time: Timestamp) -> Self {
         Self(time.to_zoned(TimeZone::UTC).date().first_of_month())
     }
 
     /// When the next one begins.
-    pub(crate) fn end(self) -> Timestamp {
+    pub(crate) fn compute_end(self) -> Timestamp {
         let next = self.0.checked_add(1.month()).and_then(|next| next.to_zoned(TimeZone::UTC));
         next.map_or(Timestamp::MAX, |next| next.timestamp())
     }
@@ -116,7 +119,7 @@ pub struct UsageHistory {
 impl UsageHistory {
     pub(crate) fn add(&mut self, month: Month, account: Account, usage: &Usage) {
         let rows = self.months.entry(month).or_default();
-        rows.entry(find_row(rows, account)).or_default().add(usage);
+        rows.entry(choose_row(rows, account)).or_default().add(usage);
     }
 
     /// Reads the ConfigMap.
@@ -153,7 +156,7 @@ impl UsageHistory {
             left = rest;
             data.insert(format!("{month}{SUFFIX}"), text.into());
         }
-        write_config_map(namespace, NAME, data.into(), NAME)
+        build_config_map_write(namespace, NAME, data.into(), NAME)
     }
 }
 
@@ -178,7 +181,7 @@ fn format_month(rows: &BTreeMap<Account, Usage>, most: usize, until: Timestamp) 
 }
 
 /// The row that an account has, or gets.
-fn find_row(rows: &BTreeMap<Account, Usage>, account: Account) -> Account {
+fn choose_row(rows: &BTreeMap<Account, Usage>, account: Account) -> Account {
     if rows.contains_key(&account) || rows.len() < MOST_ROWS {
         return account;
     }

@@ -15,7 +15,7 @@ use caldera_core::{
     },
     quantity::Quantity,
     resources::Resources,
-    split::{self, Problem, Strategy, split_gang},
+    split::{self, SplitProblem, Strategy, split_gang},
     webster::Tie,
 };
 use divan::{Bencher, black_box};
@@ -185,9 +185,9 @@ fn racks(count: usize) -> (Vec<ClusterName>, Vec<Capacity>) {
     ((0..count).map(|i| format!("member-{i:04}").into()).collect(), (0..count).map(capacity).collect())
 }
 
-fn problem<'a>(gang: &'a Gang, rooms: &'a (Vec<ClusterName>, Vec<Capacity>), strategy: Strategy) -> Problem<'a> {
+fn problem<'a>(gang: &'a Gang, rooms: &'a (Vec<ClusterName>, Vec<Capacity>), strategy: Strategy) -> SplitProblem<'a> {
     let candidates = rooms.0.iter().zip(&rooms.1);
-    Problem {
+    SplitProblem {
         gang,
         candidates: candidates
             .map(|(name, capacity)| split::Candidate { name, weight: 1, data: 0, cost: 0, capacity })

@@ -40,7 +40,7 @@ pub struct Admission {
 impl Admission {
     /// What all its pods ask for, in all copies, at the requests that the gang has now.
     #[must_use]
-    pub fn price_at(&self, gang: &Gang) -> Resources {
+    pub fn sum_pod_requests(&self, gang: &Gang) -> Resources {
         let mut sum = Resources::new();
         for task in &gang.tasks {
             let pods = u64::from(self.pods_of(&task.name)).saturating_mul(u64::from(self.copies.max(1)));

@@ -93,7 +93,7 @@ fn parse_place(text: &str) -> Result<DataPlace, ParseDataError> {
 
 impl Data {
     /// The sizes of all pieces of which no place `has` a copy, in sum.
-    pub fn missing_where(&self, has: impl Fn(&DataPlace) -> bool) -> i64 {
+    pub fn sum_missing_sizes(&self, has: impl Fn(&DataPlace) -> bool) -> i64 {
         let missing = self.pieces.iter().filter(|piece| !piece.places.iter().any(&has));
         missing.map(|piece| piece.size).fold(0, i64::saturating_add)
     }

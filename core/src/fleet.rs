@@ -7,6 +7,14 @@
 //!
 //! A member whose nodes can not be read falls back to Karmada's resource summary, and says so; with neither it offers
 //! nothing. While it is still being asked it offers nothing either: a first guess would outlive its reason.
+//!
+//! | module | decides |
+//! |---|---|
+//! | `unseen_pods` | which assumed pods are not seen yet, and what is free beside them |
+//! | `queue_capacity` | what queued workloads can hold in each cluster: the capacity of the root queue |
+//! | `eviction` | what an eviction would free, and whether pods of a workload are still on nodes |
+//! | `reserved_clusters` | which clusters are reserved for a job that does not fit now |
+//! | `selected_labels` | which node labels gangs select on, so that shapes carry them |
 
 mod eviction;
 mod queue_capacity;
@@ -21,11 +29,11 @@ use std::{
     sync::Arc,
 };
 
-pub use crate::place::{Queue, Queues};
+pub use crate::place::{MemberVolcanoQueue, Queues};
 pub use eviction::EvictedPods;
 pub use queue_capacity::{AWAY, takes_jobs};
-pub use reserved_clusters::{choose_reserved_clusters, list_reserved_clusters};
-use selected_labels::Selected;
+pub use reserved_clusters::{choose_reserved_clusters, list_clusters_reserved_against};
+use selected_labels::SelectedLabels;
 use unseen_pods::{count_unseen, free_capacity, pods_seen, sort_by_age};
 
 use crate::{
@@ -84,14 +92,14 @@ pub struct AssumedPods {
 
 impl AssumedPods {
     /// A capacity without so many pods of each task, kept in the domains of the cluster that they are pinned to.
-    fn take_from(&self, capacity: Capacity, cluster: &str, pods: &[u32]) -> Capacity {
+    fn subtract_assumed_pods(&self, capacity: Capacity, cluster: &str, pods: &[u32]) -> Capacity {
         let anywhere = PinnedDomains::default();
         take_assumed(capacity, &self.gang, pods, self.pinned.get(cluster).unwrap_or(&anywhere))
     }
 
     /// Whether pods that have finished are followed by others: always, or until more have succeeded than run at once. A
     /// Volcano Job makes no others; where it restarts, the old ones are gone.
-    fn is_replaced(&self) -> bool {
+    fn replaces_finished_pods(&self) -> bool {
         match (self.workload.group.as_str(), self.workload.kind.as_str()) {
             ("apps", _) => true,
             ("batch", "Job") => self.gang.min_success.is_some_and(|wanted| wanted > self.gang.replicas()),
@@ -116,7 +124,7 @@ struct FleetMember {
     unseen: BTreeMap<String, Vec<u32>>,
     /// What assumed pods that are bound already hold on nodes here.
     bound: queue_capacity::AssumedOnNodes,
-    /// Those of the entries that assume nothing any more ([`Fleet::retire_assumed`]).
+    /// Those of the entries that assume nothing any more ([`Fleet::forget_unbound_assumed`]).
     retired: BTreeSet<String>,
     /// Without any pods of the entries; `None` after anything changed.
     emptied: Option<Capacity>,
@@ -150,7 +158,7 @@ pub struct Fleet {
     near: Vec<LinkedGroups>,
     /// Clusters or links are others than when `near` was worked out.
     relink: bool,
-    selected: Selected,
+    selected: SelectedLabels,
     /// Nodes changed, or pods that belong to no entry.
     others_moved: bool,
 }
@@ -235,7 +243,7 @@ impl Fleet {
             }
             Update::Up => member.down.take().is_some(),
             Update::Down(why) => {
-                member.inventory.list_again();
+                member.inventory.mark_unlisted();
                 member.down.replace(why).is_none()
             }
             Update::From(origin) => {
@@ -303,7 +311,7 @@ impl Fleet {
             if let Some(member) = self.members.get_mut(cluster) {
                 member.assumed_keys.remove(key);
                 member.dirty |= member.unseen.remove(key).is_some();
-                self.others_moved |= member.bound.set(key, Resources::new());
+                self.others_moved |= member.bound.set_bound_amount(key, Resources::new());
                 member.emptied = None;
                 member.retired.remove(key);
             }
@@ -319,11 +327,11 @@ impl Fleet {
 
     /// Assumes no more pods of the binding `key`; pods of it that are still there stay its own. Returns the clusters
     /// where pods of it were assumed.
-    pub fn retire_assumed(&mut self, key: &str) -> Vec<String> {
+    pub fn forget_unbound_assumed(&mut self, key: &str) -> Vec<String> {
         let Some(AssumedEntry { assumed: old, .. }) = self.entries.get(key).cloned() else { return Vec::new() };
         let stays = |(name, pods): (&String, &Vec<u32>)| {
             let member = self.members.get(name)?;
-            member.bound.has(key).then(|| (name.clone(), vec![0; pods.len()]))
+            member.bound.is_bound(key).then(|| (name.clone(), vec![0; pods.len()]))
         };
         let left: BTreeMap<String, Vec<u32>> = old.pods.iter().filter_map(stays).collect();
         let was_in = self.remove_assumed(key);
@@ -337,7 +345,7 @@ impl Fleet {
     /// select on tell a member's shapes apart; any other is looked up node by node, which takes longer and gives the
     /// same.
     pub fn set_selected_labels(&mut self, asks: &str, gang: Option<&Gang>) {
-        self.selected.set(asks, gang);
+        self.selected.set_labels_of(asks, gang);
     }
 
     /// Brings every capacity and the linked groups up to date. Call before [`Self::clusters`]. Pods that are newly
@@ -351,7 +359,7 @@ impl Fleet {
         }
         let selected = self.selected.labels();
         for (name, member) in &mut self.members {
-            member.dirty |= member.inventory.carry_labels(selected);
+            member.dirty |= member.inventory.set_carried_labels(selected);
             if std::mem::take(&mut member.recount) {
                 member.dirty = true;
                 for key in member.assumed_keys.clone() {
@@ -367,7 +375,8 @@ impl Fleet {
             }
             for key in added {
                 if let (Some(entry), Some(unseen)) = (self.entries.get(&key), member.unseen.get(&key)) {
-                    member.capacity = entry.assumed.take_from(std::mem::take(&mut member.capacity), name, unseen);
+                    member.capacity =
+                        entry.assumed.subtract_assumed_pods(std::mem::take(&mut member.capacity), name, unseen);
                 }
             }
         }
@@ -399,8 +408,8 @@ impl Fleet {
 
     /// The same as if the binding `key` held nothing: what it could have if it started afresh.
     #[must_use]
-    pub fn capacities_without(&self, key: &str) -> BTreeMap<String, Capacity> {
-        self.capacities_after(&[(key.to_owned(), EvictedPods::All)].into())
+    pub fn capacities_without_binding(&self, key: &str) -> BTreeMap<String, Capacity> {
+        self.capacities_after_eviction(&[(key.to_owned(), EvictedPods::All)].into())
     }
 
     /// Ready clusters of which nothing was heard yet: neither their nodes nor why these can not be read.
@@ -422,14 +431,14 @@ impl Fleet {
 
     /// Clusters in which pods of a binding are assumed.
     #[must_use]
-    pub fn clusters_assumed_in(&self, key: &str) -> Vec<String> {
+    pub fn clusters_with_assumed_pods(&self, key: &str) -> Vec<String> {
         let pods = self.entries.get(key).into_iter().flat_map(|entry| &entry.assumed.pods);
         pods.filter(|(_, pods)| pods.iter().any(|pods| *pods > 0)).map(|(cluster, _)| cluster.clone()).collect()
     }
 
     /// Whether pods that are assumed in a cluster are not seen there yet, so that their nodes are a guess.
     #[must_use]
-    pub fn has_assumed_pods(&self, cluster: &str) -> bool {
+    pub fn has_unseen_pods(&self, cluster: &str) -> bool {
         self.members.get(cluster).is_some_and(|member| !member.unseen.is_empty())
     }
 
@@ -442,14 +451,14 @@ impl Fleet {
 
     /// Where a cluster's nodes and pods were read, while they are what counts.
     #[must_use]
-    pub fn origin(&self, cluster: &str) -> Option<&Origin> {
+    pub fn inventory_origin(&self, cluster: &str) -> Option<&Origin> {
         let member = self.members.get(cluster)?;
         (member.down.is_none() && member.inventory.is_complete()).then_some(&member.origin)
     }
 
     /// A queue of a cluster's own Volcano, where it was seen.
     #[must_use]
-    pub fn queue(&self, cluster: &str, queue: &str) -> Option<&Queue> {
+    pub fn member_queue(&self, cluster: &str, queue: &str) -> Option<&MemberVolcanoQueue> {
         self.members.get(cluster)?.queues.get(queue)
     }
 

@@ -1,8 +1,9 @@
-//! What a workload asks for: its tasks, and how many of their pods it needs at once.
+//! What a workload asks for: its tasks, how many of their pods it needs at once, and where these pods may run.
 //!
 //! Rule: Volcano's Job (`batch.volcano.sh/v1alpha1`) after its defaults: a gang may start with `min_available` pods in
-//! all and each task's own minimum (a minimum per task counts only while the job's minimum is at least their sum:
-//! `pkg/scheduler/api/job_info.go`, `CheckTaskMinAvailable`). A Deployment or a Pod is a gang of one task.
+//! all and each task's own minimum. A minimum per task counts only while the job's minimum is at least their sum
+//! (`pkg/scheduler/api/job_info.go`, `CheckTaskMinAvailable`). A Deployment or a Pod is a gang of one task. The types
+//! for selectors, node affinity, taints and tolerations are here too; [`crate::node_affinity`] evaluates them.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -214,13 +215,13 @@ pub struct Taint {
 impl Task {
     /// Pods that are admitted and placed together: a partition's size, else 1.
     #[must_use]
-    pub fn unit(&self) -> u32 {
+    pub fn partition_size(&self) -> u32 {
         self.partition.as_ref().map_or(1, |partition| partition.size.max(1))
     }
 
     /// How close the pods of each partition must be, where they must.
     #[must_use]
-    pub fn partition_topology(&self) -> Option<&Topology> {
+    pub fn hard_partition_topology(&self) -> Option<&Topology> {
         self.partition.as_ref()?.topology.as_ref().filter(|topology| topology.hard)
     }
 }
@@ -250,7 +251,7 @@ impl Gang {
     /// Whether partitions of some task must each lie in one domain.
     #[must_use]
     pub fn has_close_partitions(&self) -> bool {
-        self.tasks.iter().any(|task| task.partition_topology().is_some())
+        self.tasks.iter().any(|task| task.hard_partition_topology().is_some())
     }
 
     /// What all pods ask for.
@@ -265,13 +266,13 @@ impl Gang {
 
     /// The sum of the tasks' minimums.
     #[must_use]
-    pub fn task_minimums(&self) -> u32 {
+    pub fn sum_task_minimums(&self) -> u32 {
         self.tasks.iter().fold(0, |sum, task| sum.saturating_add(task.min_available))
     }
 
     /// Whether each task's own minimum counts (Volcano ignores them below a smaller job minimum).
     #[must_use]
     pub fn task_minimums_bind(&self) -> bool {
-        self.min_available >= self.task_minimums()
+        self.min_available >= self.sum_task_minimums()
     }
 }

@@ -3,19 +3,22 @@
 //!
 //! Rule: kube-scheduler's `NodeInfo`. Free is allocatable minus the requests of every pod that is bound to the node and
 //! has not finished, whoever owns it; each pod takes one of `pods`. Cordoned and NotReady nodes offer nothing, although
-//! Karmada's resource summary counts them (`cluster_status_controller.go:571`). Nodes that differ only in name are one
-//! [`NodeShape`] with a count, because sums over nodes would let fragments add up to what no node holds.
+//! Karmada's resource summary counts them (`cluster_status_controller.go:571`). Nodes that differ only in name, domain
+//! and labels that nobody selects on are one [`NodeShape`], because sums over unlike nodes would let fragments add up
+//! to what no node holds.
 //!
-//! Each change touches the shapes of its own nodes only. Equal labels, requests and owners are stored once, so that 200
-//! members of 1,000 nodes are followed in one process (`examples/inventory.rs` measures it).
+//! A change touches the shapes of its own nodes only, unless it changes which labels shapes carry or how labels are
+//! stored. Equal labels, requests and owners are stored once, so that 200 members of 1,000 nodes are followed in one
+//! process (`examples/inventory.rs` measures it).
 //!
 //! | module | holds |
 //! |---|---|
+//! | `change` | what the inventory is told of a member |
 //! | `node_shapes` | nodes by kind and free amounts, kept up to date one by one |
 //! | `shape_labels`, `relabel` | which labels shapes carry, and shapes made anew when that changes |
 //! | `domain` | HyperNodes as a tree of domains over the nodes |
 //! | `bound_pods`, `removed_pods` | pods on nodes, and what is free if some of them are evicted |
-//! | `node_ref`, `interner`, `amounts` | nodes with their labels, equal values once, amounts by resource: as small as can be |
+//! | `node_ref`, `interner`, `amounts` | nodes with their labels, equal values once, amounts, all kept small |
 //! | `capacity`, `profile` | what a decision reads: free capacity by shape, and its sums and bounds |
 
 mod amounts;
@@ -42,7 +45,7 @@ pub use capacity::{Capacity, NodeShape, Source};
 pub use change::{Change, Node, Owner, Pod};
 pub use domain::{Domain, DomainId, Domains, HyperNode, HyperNodeMember};
 pub use node_ref::NodeRef;
-pub use profile::{Profile, WHOLE, packing_scale, round_down, round_up};
+pub use profile::{Profile, WHOLE, packing_scale, packing_units_ceil, packing_units_floor};
 pub use removed_pods::RemovedPods;
 
 use crate::{
@@ -50,11 +53,13 @@ use crate::{
     quantity::Quantity,
     resources::{ResourceName, Resources},
 };
-use bound_pods::{BoundPod, PodKey, Stem};
+use bound_pods::{BoundPod, PodKey, PodNamePrefix};
 use domain::Matcher;
 use interner::Interner;
 use node_ref::LabelStore;
-use node_shapes::{Kind, KindRef, NodeSpec, NodeState, NoneLast, Shapes, put_in, take_out};
+use node_shapes::{
+    NodeKind, NodeKindRef, NodeSpec, NodeState, NoneLast, Shapes, add_node_to_shapes, remove_node_from_shapes,
+};
 use shape_labels::ShapeLabels;
 
 /// A member's nodes and pods, kept up to date by [`Change`]s.
@@ -69,10 +74,10 @@ pub struct Inventory {
     shapes: Shapes,
     shown: ShapeLabels,
     labels: LabelStore,
-    kinds: Interner<Kind>,
+    kinds: Interner<NodeKind>,
     requests: Interner<Amounts>,
     known_owners: Interner<Owner>,
-    stems: Interner<Stem>,
+    stems: Interner<PodNamePrefix>,
     namespaces: BTreeSet<Arc<str>>,
     /// Nodes and pods arrive by separate lists; before both are there the numbers mean nothing.
     listed: (bool, bool),
@@ -80,14 +85,14 @@ pub struct Inventory {
 
 /// Pods of a workload (or task) that reached a node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenPods {
     /// Bound and not finished.
     pub bound: u32,
     /// Succeeded or failed.
     pub finished: u32,
 }
 
-impl Seen {
+impl SeenPods {
     fn count_mut(&mut self, finished: bool) -> &mut u32 {
         if finished { &mut self.finished } else { &mut self.bound }
     }
@@ -96,7 +101,7 @@ impl Seen {
 /// The pods of a workload (or task) that reached a node, and what those hold that are bound.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct OwnedPods {
-    seen: Seen,
+    seen: SeenPods,
     held: Arc<Amounts>,
 }
 
@@ -108,7 +113,7 @@ impl Inventory {
     }
 
     /// Nodes and pods are to be listed anew before the numbers mean anything; which pods were seen is remembered.
-    pub const fn list_again(&mut self) {
+    pub const fn mark_unlisted(&mut self) {
         self.listed = (false, false);
     }
 
@@ -158,7 +163,7 @@ impl Inventory {
 
     /// Pods of a workload that reached nodes, by task (`None` for kinds without tasks).
     #[must_use]
-    pub fn pods_seen(&self, workload: &WorkloadRef) -> BTreeMap<Option<TaskName>, Seen> {
+    pub fn pods_seen(&self, workload: &WorkloadRef) -> BTreeMap<Option<TaskName>, SeenPods> {
         self.pods_owned_by(workload).map(|(task, pods)| (task.cloned(), pods.seen)).collect()
     }
 
@@ -184,12 +189,12 @@ impl Inventory {
     /// What is free now, by shape. Nothing until both lists have arrived.
     #[must_use]
     pub fn capacity(&self) -> Capacity {
-        self.capacity_without(&BTreeMap::new())
+        self.capacity_without_pods(&BTreeMap::new())
     }
 
     /// All that is free on usable nodes, whatever its shape.
     #[must_use]
-    pub fn free(&self) -> Resources {
+    pub fn sum_free(&self) -> Resources {
         let mut sum = Resources::new();
         if self.is_complete() {
             for (free, places) in self.shapes.values().flatten() {
@@ -201,7 +206,7 @@ impl Inventory {
 
     /// What would be free if all pods of such workloads were gone.
     #[must_use]
-    pub fn capacity_without_all(&self, gone: impl Fn(&WorkloadRef) -> bool) -> Capacity {
+    pub fn capacity_without_workloads(&self, gone: impl Fn(&WorkloadRef) -> bool) -> Capacity {
         let freed = self.freed_by(gone);
         self.capacity_with_freed(&freed)
     }
@@ -209,8 +214,8 @@ impl Inventory {
     /// What would be free if these workloads' pods were gone: all of them, or so many of each task (`None` for kinds
     /// without tasks), the last ones, as the member's controllers take them.
     #[must_use]
-    pub fn capacity_without(&self, gone: &BTreeMap<&WorkloadRef, RemovedPods>) -> Capacity {
-        self.capacity_with_freed(&self.sum_freed(gone))
+    pub fn capacity_without_pods(&self, gone: &BTreeMap<&WorkloadRef, RemovedPods>) -> Capacity {
+        self.capacity_with_freed(&self.sum_freed_by_node(gone))
     }
 
     fn capacity_with_freed(&self, freed: &BTreeMap<&str, Amounts>) -> Capacity {
@@ -225,7 +230,7 @@ impl Inventory {
             &moved
         };
         let mut shapes = Vec::with_capacity(by_kind.values().map(BTreeMap::len).sum());
-        for (KindRef(kind), by_free) in by_kind {
+        for (NodeKindRef(kind), by_free) in by_kind {
             for (free, places) in by_free {
                 let mut shape = NodeShape {
                     labels: Some(Arc::clone(&kind.labels)),
@@ -258,19 +263,19 @@ impl Inventory {
         let mut shapes = self.shapes.clone();
         for (name, back) in freed {
             let Some(state) = self.nodes.get(*name) else { continue };
-            take_out(&mut shapes, state);
+            remove_node_from_shapes(&mut shapes, state);
             let mut state = state.clone();
             state.used = Arc::new(state.used.minus(back));
-            put_in(&mut shapes, &state);
+            add_node_to_shapes(&mut shapes, &state);
         }
         shapes
     }
 
     /// All nodes anew by shape.
-    fn sort_nodes(&mut self) {
+    fn rebuild_shapes(&mut self) {
         self.shapes.clear();
         for state in self.nodes.values() {
-            put_in(&mut self.shapes, state);
+            add_node_to_shapes(&mut self.shapes, state);
         }
     }
 
@@ -282,22 +287,22 @@ impl Inventory {
             let Some(spec) = &state.spec else { continue };
             let domain = self.matcher.domain_of(&spec.node);
             if domain != spec.domain {
-                take_out(&mut self.shapes, state);
+                remove_node_from_shapes(&mut self.shapes, state);
                 state.spec.iter_mut().for_each(|spec| spec.domain = domain);
-                put_in(&mut self.shapes, state);
+                add_node_to_shapes(&mut self.shapes, state);
             }
         }
         true
     }
 
     fn set_node(&mut self, node: Node) -> bool {
-        let name: Arc<str> = self.name_of(&node.name);
+        let name: Arc<str> = self.shared_node_name(&node.name);
         let named = self.labels.make_node(Arc::clone(&name), node.labels);
         let domain = self.matcher.domain_of(&named);
         let mut taints = node.taints;
         taints.sort();
         let labels = Arc::new(self.shown.labels_of(&named));
-        let kind = KindRef(self.kinds.intern_value(Kind {
+        let kind = NodeKindRef(self.kinds.intern_value(NodeKind {
             labels,
             taints: taints.into(),
             allocatable: Arc::new(Amounts::from(&node.allocatable)),
@@ -308,25 +313,25 @@ impl Inventory {
         if state.spec.as_ref().is_some_and(same) {
             return false;
         }
-        take_out(&mut self.shapes, state);
+        remove_node_from_shapes(&mut self.shapes, state);
         self.shown.add_node(&named);
         let before = state.spec.replace(NodeSpec { node: named, kind, usable, domain });
-        put_in(&mut self.shapes, state);
+        add_node_to_shapes(&mut self.shapes, state);
         if let Some(before) = before {
             self.shown.remove_node(&before.node);
         }
         if self.shown.update_keys() {
             self.relabel_shapes();
         }
-        if self.labels.is_full() {
-            self.split_labels();
+        if self.labels.needs_split() {
+            self.compact_node_labels();
         }
         true
     }
 
     fn remove_node(&mut self, name: &str) -> bool {
         let Some(state) = self.nodes.get_mut(name) else { return false };
-        take_out(&mut self.shapes, state);
+        remove_node_from_shapes(&mut self.shapes, state);
         // Its pods may be reported for a while yet.
         let had = state.spec.take();
         if state.used.is_empty() {
@@ -340,16 +345,16 @@ impl Inventory {
     }
 
     /// A node's name, kept once.
-    fn name_of(&self, node: &str) -> Arc<str> {
+    fn shared_node_name(&self, node: &str) -> Arc<str> {
         self.nodes.get_key_value(node).map_or_else(|| node.into(), |(name, _)| Arc::clone(name))
     }
 
     /// A node holds more, or less.
-    fn charge_node(&mut self, node: &Arc<str>, change: impl Fn(&Amounts) -> Amounts) {
+    fn change_node_use(&mut self, node: &Arc<str>, change: impl Fn(&Amounts) -> Amounts) {
         let state = self.nodes.entry(Arc::clone(node)).or_default();
-        take_out(&mut self.shapes, state);
+        remove_node_from_shapes(&mut self.shapes, state);
         state.used = self.requests.intern_value(change(&state.used));
-        put_in(&mut self.shapes, state);
+        add_node_to_shapes(&mut self.shapes, state);
         if state.spec.is_none() && state.used.is_empty() {
             self.nodes.remove(node);
         }
@@ -361,11 +366,12 @@ impl Inventory {
     }
 
     /// What a pod holds; `None` if it holds nothing and is nobody's.
-    fn bound_pod(&mut self, pod: Pod) -> Option<BoundPod> {
+    fn convert_bound_pod(&mut self, pod: Pod) -> Option<BoundPod> {
         let node = pod.node.filter(|_| !(pod.finished && pod.owner.is_none()))?;
         Some(BoundPod {
-            node: self.name_of(&node),
-            request: (!pod.finished).then(|| self.requests.intern_value(Amounts::from(&whole_units(&pod.request)))),
+            node: self.shared_node_name(&node),
+            request: (!pod.finished)
+                .then(|| self.requests.intern_value(Amounts::from(&round_up_request(&pod.request)))),
             owner: pod.owner.map(|owner| self.known_owners.intern_value(owner)),
         })
     }
@@ -382,7 +388,7 @@ impl Inventory {
         let mut all = BTreeMap::new();
         for mut pod in pods {
             let key = self.pod_key(std::mem::take(&mut pod.namespace), &pod.name);
-            all.insert(key, self.bound_pod(pod));
+            all.insert(key, self.convert_bound_pod(pod));
         }
         let mut used: BTreeMap<&Arc<str>, Amounts> = BTreeMap::new();
         let mut owned: BTreeMap<(&Arc<str>, &Arc<Owner>), OwnedPods> = BTreeMap::new();
@@ -409,20 +415,20 @@ impl Inventory {
         // Made of all at once a map has no gaps.
         self.pods = all.into_iter().filter_map(|(key, held)| Some((key, held?))).collect();
         self.nodes.retain(|_, state| state.spec.is_some() || !state.used.is_empty());
-        self.sort_nodes();
+        self.rebuild_shapes();
         true
     }
 
     fn set_pod(&mut self, mut pod: Pod) -> bool {
         let key = self.pod_key(std::mem::take(&mut pod.namespace), &pod.name);
-        let held = self.bound_pod(pod);
+        let held = self.convert_bound_pod(pod);
         if self.pods.get(&key) == held.as_ref() {
             return false;
         }
         let gave_back = self.remove_pod(&key);
         let Some(held) = held else { return gave_back };
         if let Some(request) = &held.request {
-            self.charge_node(&held.node, |used| used.plus(request));
+            self.change_node_use(&held.node, |used| used.plus(request));
         }
         if let Some(owner) = &held.owner {
             let pods = self.owners.entry((Arc::clone(key.namespace()), Arc::clone(owner))).or_default();
@@ -447,7 +453,7 @@ impl Inventory {
     fn remove_pod(&mut self, key: &PodKey) -> bool {
         let Some(held) = self.pods.remove(key) else { return false };
         if let Some(request) = &held.request {
-            self.charge_node(&held.node, |used| used.minus(request));
+            self.change_node_use(&held.node, |used| used.minus(request));
         }
         if let Some(owner) = held.owner {
             let owner = (Arc::clone(key.namespace()), owner);
@@ -456,7 +462,7 @@ impl Inventory {
                 if let Some(request) = &held.request {
                     pods.held = self.requests.intern_value(pods.held.minus(request));
                 }
-                if pods.seen == Seen::default() {
+                if pods.seen == SeenPods::default() {
                     self.owners.remove(&owner);
                 }
             }
@@ -467,7 +473,7 @@ impl Inventory {
 
 /// A pod's requests as schedulers count them: milli cores and whole units of all else, rounded up.
 #[must_use]
-pub fn whole_units(request: &Resources) -> Resources {
+pub fn round_up_request(request: &Resources) -> Resources {
     let round = |name: &ResourceName, amount: Quantity| {
         if name.as_str() == ResourceName::CPU {
             Quantity::from_nano(amount.milli_ceil().saturating_mul(1_000_000))

@@ -15,7 +15,7 @@ use std::{fmt, str::FromStr};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{run_limit::RunTime, status::duration::whole_seconds, time::EpochSeconds};
+use crate::{run_limit::RunTime, status::duration::parse_whole_seconds, time::EpochSeconds};
 
 /// So many windows may a cluster have.
 pub const MOST_WINDOWS: usize = 16;
@@ -99,14 +99,14 @@ impl Maintenance {
     }
 
     /// The windows that are not over then.
-    pub fn list_from(&self, now: EpochSeconds) -> impl Iterator<Item = &MaintenanceWindow> {
+    pub fn list_windows_ending_after(&self, now: EpochSeconds) -> impl Iterator<Item = &MaintenanceWindow> {
         self.0.iter().filter(move |window| window.end > now)
     }
 
     /// When the next window ends, after that time.
     #[must_use]
     pub fn next_end(&self, after: EpochSeconds) -> Option<EpochSeconds> {
-        self.list_from(after).map(|window| window.end).min()
+        self.list_windows_ending_after(after).map(|window| window.end).min()
     }
 }
 
@@ -190,7 +190,7 @@ impl TryFrom<WindowText> for MaintenanceWindow {
         }
         let notice = match notice {
             None => DEFAULT_NOTICE,
-            Some(notice) => whole_seconds(&notice).ok_or(ParseMaintenanceError::Notice(notice))?,
+            Some(notice) => parse_whole_seconds(&notice).ok_or(ParseMaintenanceError::Notice(notice))?,
         };
         Ok(Self { start, end, notice, reason })
     }

@@ -28,15 +28,16 @@ impl NodeClaim {
     }
 
     /// The labels that it selects on.
-    pub fn labels(&self) -> impl Iterator<Item = &str> {
+    pub fn selected_label_keys(&self) -> impl Iterator<Item = &str> {
         let terms = self.affinity.iter().flat_map(|term| &term.labels).map(|label| label.key.as_str());
         self.selector.keys().map(String::as_str).chain(terms)
     }
 
     /// True if the claim tells nodes apart by their names, so that equal nodes are not interchangeable for it.
     #[must_use]
-    pub fn names_nodes(&self) -> bool {
-        self.affinity.iter().any(|term| !term.fields.is_empty()) || self.labels().any(|label| label == HOSTNAME)
+    pub fn selects_by_node_name(&self) -> bool {
+        self.affinity.iter().any(|term| !term.fields.is_empty())
+            || self.selected_label_keys().any(|label| label == HOSTNAME)
     }
 
     /// The same on nodes that satisfy one of these alternatives, too; as it is where there are none.
@@ -195,6 +196,6 @@ mod tests {
         let claim = NodeClaim { affinity: vec![term], ..NodeClaim::default() };
         assert!(claim.admits("n1", &BTreeMap::new(), &[]));
         assert!(!claim.admits("n2", &BTreeMap::new(), &[]));
-        assert!(claim.names_nodes());
+        assert!(claim.selects_by_node_name());
     }
 }

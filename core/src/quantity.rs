@@ -87,7 +87,7 @@ impl Quantity {
 
     /// This amount, shown with the suffixes of `other`.
     #[must_use]
-    pub const fn shown_as(self, other: Self) -> Self {
+    pub const fn with_suffixes_of(self, other: Self) -> Self {
         Self { nano: self.nano, suffixes: other.suffixes }
     }
 

@@ -36,7 +36,7 @@ pub struct Position {
 impl Position {
     /// The place that a sentence of ours names.
     #[must_use]
-    pub fn find_in(sentence: &str) -> Option<Self> {
+    pub fn parse_position(sentence: &str) -> Option<Self> {
         let (place, rest) = sentence.split_once("position ")?.1.split_once(" of ")?;
         let of = rest.split(|c: char| !c.is_ascii_digit()).next()?;
         Some(Self { place: place.parse().ok()?, of: of.parse().ok()? })

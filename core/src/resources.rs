@@ -49,7 +49,7 @@ impl ResourceName {
 
     /// `nano` billionths of this resource, shown as people write it: bytes in `Ki`, `Mi`, `Gi`.
     #[must_use]
-    pub fn amount(&self, nano: i128) -> Quantity {
+    pub fn quantity_from_nano(&self, nano: i128) -> Quantity {
         let amount = Quantity::from_nano(nano);
         if self.counts_bytes() { amount.in_binary() } else { amount }
     }
@@ -140,7 +140,7 @@ impl Resources {
 
     /// How many times this fits in `offer`; `None` if this asks for nothing.
     #[must_use]
-    pub fn times_in(&self, offer: &Self) -> Option<u64> {
+    pub fn count_fits_in(&self, offer: &Self) -> Option<u64> {
         self.iter()
             .filter(|(_, asked)| *asked > Quantity::ZERO)
             .map(|(name, asked)| {

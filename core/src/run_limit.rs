@@ -101,7 +101,7 @@ mod tests {
 
         #[test]
         fn what_is_written_of_a_run_time_is_read_as_the_same(seconds in 1..=1_000_000_000_i64) {
-            prop_assert_eq!(crate::status::duration::whole_seconds(&RunTime(seconds).to_string()), Some(seconds));
+            prop_assert_eq!(crate::status::duration::parse_whole_seconds(&RunTime(seconds).to_string()), Some(seconds));
         }
     }
 }

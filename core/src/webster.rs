@@ -30,7 +30,7 @@ impl Tie {
 
     /// `a` and `b` in the order in which they win.
     #[must_use]
-    pub fn order<T: Ord + ?Sized>(self, a: &T, b: &T) -> Ordering {
+    pub fn compare_in_tie_order<T: Ord + ?Sized>(self, a: &T, b: &T) -> Ordering {
         match self {
             Self::Ascending => a.cmp(b),
             Self::Descending => b.cmp(a),
@@ -53,40 +53,40 @@ impl Seat {
         Self { rank: !(votes as f64 / (2.0 * before as f64 + 1.0)).to_bits(), before, candidate }
     }
 
-    fn order<N: Ord + ?Sized>(&self, other: &Self, candidates: &[(u64, &N)], tie: Tie) -> Ordering {
+    fn compare_seats<N: Ord + ?Sized>(&self, other: &Self, candidates: &[(u64, &N)], tie: Tie) -> Ordering {
         (self.rank, self.before)
             .cmp(&(other.rank, other.before))
-            .then_with(|| tie.order(candidates[self.candidate].1, candidates[other.candidate].1))
+            .then_with(|| tie.compare_in_tie_order(candidates[self.candidate].1, candidates[other.candidate].1))
             .then_with(|| self.candidate.cmp(&other.candidate))
     }
 }
 
 /// `votes * factor / total` for many votes with one division.
-struct Quota {
+struct SeatQuota {
     reciprocal: u128,
     shift: u32,
 }
 
-impl Quota {
+impl SeatQuota {
     fn new(factor: u128, total: u128) -> Self {
         let shift = factor.leading_zeros().saturating_sub(1).min(63);
         Self { reciprocal: (factor << shift) / total, shift }
     }
 
     /// Rounded down, and too low by less than `votes >> shift` and 2.
-    fn of(&self, votes: u64) -> u128 {
+    fn quota_of_votes(&self, votes: u64) -> u128 {
         // At most `factor << shift`, for nobody has more votes than there are.
         (u128::from(votes) * self.reciprocal) >> self.shift
     }
 
     /// Odd numbers that are surely below the quota.
-    fn least(&self, votes: u64) -> u64 {
-        u64::try_from(self.of(votes) / 2).unwrap_or(u64::MAX)
+    fn least_seats(&self, votes: u64) -> u64 {
+        u64::try_from(self.quota_of_votes(votes) / 2).unwrap_or(u64::MAX)
     }
 
     /// Odd numbers that the quota may reach.
-    fn most(&self, votes: u64) -> u64 {
-        let reach = self.of(votes) + u128::from(votes >> self.shift) + 2;
+    fn most_seats(&self, votes: u64) -> u64 {
+        let reach = self.quota_of_votes(votes) + u128::from(votes >> self.shift) + 2;
         u64::try_from(reach / 2).unwrap_or(u64::MAX)
     }
 }
@@ -107,18 +107,18 @@ pub fn divide_seats<N: Ord + ?Sized>(house: u64, candidates: &[(u64, &N)], tie: 
     // outside the bounds ties with what is inside.
     let margin = |quotas: u128| 1 + (quotas >> 48);
     let sure = twice.saturating_sub(voters);
-    let least = Quota::new(sure.saturating_sub(margin(sure)), total);
-    let most = Quota::new(twice + voters + margin(twice + voters), total);
+    let least = SeatQuota::new(sure.saturating_sub(margin(sure)), total);
+    let most = SeatQuota::new(twice + voters + margin(twice + voters), total);
     let mut left = house;
     let mut open: Vec<Seat> = Vec::with_capacity(2 * candidates.len() + 8);
     for (candidate, (votes, _)) in candidates.iter().enumerate().filter(|(_, (votes, _))| *votes > 0) {
-        seats[candidate] = least.least(*votes);
+        seats[candidate] = least.least_seats(*votes);
         left -= seats[candidate];
-        open.extend((seats[candidate]..most.most(*votes)).map(|before| Seat::new(*votes, before, candidate)));
+        open.extend((seats[candidate]..most.most_seats(*votes)).map(|before| Seat::new(*votes, before, candidate)));
     }
     let given = usize::try_from(left).unwrap_or(usize::MAX).min(open.len());
     if given < open.len() {
-        open.select_nth_unstable_by(given, |a, b| a.order(b, candidates, tie));
+        open.select_nth_unstable_by(given, |a, b| a.compare_seats(b, candidates, tie));
     }
     for seat in &open[..given] {
         seats[seat.candidate] += 1;
@@ -189,7 +189,7 @@ mod tests {
             let best = (0..votes.len()).filter(|i| votes[*i] > 0).max_by(|a, b| {
                 quotients((votes[*a], seats[*a]), (votes[*b], seats[*b]))
                     .then_with(|| seats[*b].cmp(&seats[*a]))
-                    .then_with(|| tie.order(names[*b].as_str(), names[*a].as_str()))
+                    .then_with(|| tie.compare_in_tie_order(names[*b].as_str(), names[*a].as_str()))
             });
             if let Some(best) = best {
                 seats[best] += 1;

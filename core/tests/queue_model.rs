@@ -555,7 +555,7 @@ fn step(engine: &mut Engine, model: &mut Model, event: &Event) -> Result<(), Tes
             let id = JobId::from(format!("j{id:02}"));
             if let Some((queue, charge, counted)) = model.held.get_mut(&id) {
                 *charge = charge.iter().map(|(n, a)| (n.clone(), Quantity::from_nano(a.as_nano() / 2))).collect();
-                engine.charge_job_below(&id, queue, &[], charge, counted);
+                engine.charge_job_with_ancestors(&id, queue, &[], charge, counted);
             }
         }
         Event::Forget(id) => {

@@ -153,7 +153,7 @@ impl<'a> BindingView<'a> {
 
     /// Whether `spec.suspension.scheduling` keeps schedulers off.
     #[must_use]
-    pub fn is_suspended(self) -> bool {
+    pub fn is_scheduling_suspended(self) -> bool {
         self.spec.suspension.as_ref().and_then(|suspension| suspension.scheduling) == Some(true)
     }
 
@@ -199,7 +199,7 @@ impl<'a> BindingView<'a> {
 
     /// What each cluster reports of its copy.
     #[must_use]
-    pub fn copies(self) -> &'a [AggregatedStatusItem] {
+    pub fn list_copy_statuses(self) -> &'a [AggregatedStatusItem] {
         self.status.map_or(&[], |status| &status.aggregated_status)
     }
 }
@@ -244,7 +244,10 @@ mod tests {
         let view = BindingView::from(&binding);
         assert_eq!((view.gate(), view.workload_kind()), (Some(Gate::Open), Some(WorkloadKind::VolcanoJob)));
         assert!(
-            view.names_our_scheduler() && view.is_suspended() && view.is_claimed_by_policy() && !view.is_deleting()
+            view.names_our_scheduler()
+                && view.is_scheduling_suspended()
+                && view.is_claimed_by_policy()
+                && !view.is_deleting()
         );
         assert_eq!(view.clusters().collect::<Vec<_>>(), [("m1".into(), 3), ("m2".into(), 0)]);
         assert_eq!(view.workload().to_string(), "Job ns/x");

@@ -1,9 +1,11 @@
 //! Reads a member's Nodes, Pods, HyperNodes and Queues as the values of `caldera_core::inventory`.
 //!
-//! Reading never fails: an amount that can not be parsed counts as zero, and every pod counts as one pod.
+//! Reading never fails: an amount that can not be parsed counts as zero, and every pod counts as one pod. An object
+//! without a name is left out, and so is a HyperNode without a tier. A pod's owner is the workload that Karmada
+//! propagated, not the ReplicaSet or Job in between.
 
 use caldera_core::{
-    fleet::Queue,
+    fleet::MemberVolcanoQueue,
     gang::Taint,
     inventory::{HyperNode, HyperNodeMember, Node, Owner, Pod},
     quantity::Quantity,
@@ -46,7 +48,7 @@ pub fn read_pod(object: &Value) -> Option<Pod> {
         namespace: namespace_of(object),
         name: name_of(object)?,
         node: text("/spec/nodeName").map(ToOwned::to_owned),
-        request: workload::held_by(object),
+        request: workload::read_existing_pod_request(object),
         finished: matches!(text("/status/phase"), Some("Succeeded" | "Failed")),
         owner: find_owner(object),
     })
@@ -54,7 +56,7 @@ pub fn read_pod(object: &Value) -> Option<Pod> {
 
 /// A HyperNode; `None` without a name. Members that Volcano does not understand select nothing.
 #[must_use]
-pub fn hyper_node(object: &Value) -> Option<HyperNode> {
+pub fn read_hyper_node(object: &Value) -> Option<HyperNode> {
     let members = object.pointer("/spec/members").and_then(Value::as_array);
     Some(HyperNode {
         name: name_of(object)?,
@@ -67,14 +69,14 @@ pub fn hyper_node(object: &Value) -> Option<HyperNode> {
 /// A queue of the member's own Volcano; `None` without a name. Only the allocated amounts that a capability limits are
 /// read, so that a queue without one rarely changes.
 #[must_use]
-pub fn read_queue(object: &Value) -> Option<(String, Queue)> {
+pub fn read_queue(object: &Value) -> Option<(String, MemberVolcanoQueue)> {
     let amounts = |pointer: &str| object.pointer(pointer).and_then(Value::as_object).into_iter().flatten();
     let bounds = |name: &str, amount: Quantity| {
         // To Volcano zero cpu or memory means no limit (`capacity.go`, `NewQueueAttr`).
         let is_nothing = amount.is_zero() && matches!(name, ResourceName::CPU | ResourceName::MEMORY);
         !(is_nothing || amount.is_negative())
     };
-    let mut queue = Queue::default();
+    let mut queue = MemberVolcanoQueue::default();
     for (name, amount) in amounts("/spec/capability").map(|(name, amount)| (name.as_str(), read_quantity(amount))) {
         if bounds(name, amount) {
             queue.capability.set(name, amount);
@@ -187,7 +189,7 @@ mod tests {
                 {"type": "Node"}, 5,
             ]},
         });
-        let found = hyper_node(&object).unwrap();
+        let found = read_hyper_node(&object).unwrap();
         let rack = Requirement { key: "rack".into(), operator: Operator::In, values: vec!["7".into()] };
         let gpu = Requirement { key: "gpu".into(), operator: Operator::Exists, values: vec![] };
         assert_eq!((found.name.as_str(), found.tier, found.tier_name.as_str()), ("s", 2, "spine"));
@@ -198,7 +200,7 @@ mod tests {
             HyperNodeMember::HyperNode("r1".into()),
         ];
         assert_eq!(found.members, want);
-        assert_eq!(hyper_node(&json!({"metadata": {"name": "s"}, "spec": {"tier": -1}})), None);
+        assert_eq!(read_hyper_node(&json!({"metadata": {"name": "s"}, "spec": {"tier": -1}})), None);
     }
 
     #[test]
@@ -210,7 +212,8 @@ mod tests {
             });
             let (name, queue) = read_queue(&object).unwrap();
             assert_eq!((name.as_str(), queue.is_closed()), ("q", true));
-            let left: Vec<String> = queue.left().iter().map(|(name, amount)| format!("{name} {amount}")).collect();
+            let left: Vec<String> =
+                queue.quota_left().iter().map(|(name, amount)| format!("{name} {amount}")).collect();
             (left.join(", "), queue.allocated.to_string())
         };
         let bounded = of(json!({"cpu": "10", "memory": 0, "nvidia.com/gpu": 0}));

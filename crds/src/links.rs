@@ -92,7 +92,7 @@ api_types! {
 
 /// All FederationTopology objects, and the topology that they make together.
 #[derive(Debug, Clone, Default)]
-pub struct Links {
+pub struct FederationTopologies {
     objects: BTreeMap<String, FederationTopology>,
 }
 
@@ -107,7 +107,7 @@ pub struct AcceptedCondition {
     pub message: String,
 }
 
-impl Links {
+impl FederationTopologies {
     /// An object was created or changed.
     pub fn set(&mut self, object: FederationTopology) {
         self.objects.insert(object.metadata.name.clone().unwrap_or_default(), object);
@@ -132,7 +132,7 @@ impl Links {
     /// The topology of all objects, without their invalid parts.
     #[must_use]
     pub fn merge_topology(&self) -> split::FederationTopology {
-        self.read().0
+        self.merge_with_faults().0
     }
 
     /// The condition of each object, by name, for the existing clusters and the groups that the links make of them.
@@ -142,7 +142,7 @@ impl Links {
         clusters: &BTreeSet<&str>,
         near: &[LinkedGroups],
     ) -> BTreeMap<String, AcceptedCondition> {
-        let (_, wrong) = self.read();
+        let (_, wrong) = self.merge_with_faults();
         let said = |(name, object): (&String, &FederationTopology)| {
             let wrong = wrong.get(name.as_str()).map(Vec::as_slice).unwrap_or_default();
             (name.clone(), accepted_condition(object, wrong, clusters, near))
@@ -151,7 +151,7 @@ impl Links {
     }
 
     /// The topology of all objects, and the faults of each object by name.
-    fn read(&self) -> (split::FederationTopology, BTreeMap<&str, Vec<String>>) {
+    fn merge_with_faults(&self) -> (split::FederationTopology, BTreeMap<&str, Vec<String>>) {
         let mut all = split::FederationTopology::default();
         let mut wrong: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for (name, object) in &self.objects {
@@ -289,8 +289,8 @@ mod tests {
 
     use super::*;
 
-    fn links(objects: &[(&str, Value)]) -> Links {
-        let mut links = Links::default();
+    fn links(objects: &[(&str, Value)]) -> FederationTopologies {
+        let mut links = FederationTopologies::default();
         links.replace(
             objects
                 .iter()
@@ -299,7 +299,7 @@ mod tests {
         links
     }
 
-    fn say(links: &Links, clusters: &[&str]) -> BTreeMap<String, AcceptedCondition> {
+    fn say(links: &FederationTopologies, clusters: &[&str]) -> BTreeMap<String, AcceptedCondition> {
         let names: Vec<ClusterName> = clusters.iter().map(|name| ClusterName::from(*name)).collect();
         let near = links.merge_topology().group_by_links(&names.iter().collect::<Vec<_>>());
         links.accepted_conditions(&clusters.iter().copied().collect(), &near)

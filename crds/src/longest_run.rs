@@ -7,7 +7,7 @@
 //!
 //! [`max_run_time`]: crate::workload::annotations::max_run_time
 
-use caldera_core::{gang::QueueName, reason::Reason, status::duration::whole_seconds};
+use caldera_core::{gang::QueueName, reason::Reason, status::duration::parse_whole_seconds};
 use serde_json::Value;
 
 use crate::names::caldera::MAX_RUN_TIME;
@@ -23,7 +23,7 @@ impl LongestRun {
     /// Of the annotation's text.
     #[must_use]
     pub fn parse(text: &str) -> Self {
-        Self(whole_seconds(text).ok_or_else(|| {
+        Self(parse_whole_seconds(text).ok_or_else(|| {
             let said: String = text.chars().take(SAID_AGAIN).collect();
             format!("{said:?} is no time that a job may run: it is a second at least, as 90s, 45m or 1h30m")
         }))

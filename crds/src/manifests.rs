@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::{
     karmada::{apps, cluster, config, policy, work},
     links, published,
-    schema::{claim_marks, object_schema, pod_template_marks},
+    schema::{mark_pod_template, mark_volume_claim, object_schema},
     score,
     volcano::{batch, bus, scheduling, topology, training},
 };
@@ -235,8 +235,8 @@ fn volcano_definitions() -> [Definition; 5] {
                 AGE,
                 queue,
             ])
-            .edit_schema("/properties/spec/properties/tasks/items/properties/template", pod_template_marks)
-            .edit_schema("/properties/spec/properties/volumes/items/properties/volumeClaim", claim_marks),
+            .edit_schema("/properties/spec/properties/tasks/items/properties/template", mark_pod_template)
+            .edit_schema("/properties/spec/properties/volumes/items/properties/volumeClaim", mark_volume_claim),
         Definition::for_kind::<scheduling::PodGroup>(&[])
             .with_short_names(&["pg", "podgroup-v1beta1"])
             .with_subresources(json!({}))
@@ -277,8 +277,8 @@ fn hyper_job_crd() -> Value {
             condition("MESSAGE", r#".status.conditions[?(@.type=="Running")].message"#, 1),
             AGE,
         ])
-        .edit_schema(&format!("{template}/tasks/items/properties/template"), pod_template_marks)
-        .edit_schema(&format!("{template}/volumes/items/properties/volumeClaim"), claim_marks)
+        .edit_schema(&format!("{template}/tasks/items/properties/template"), mark_pod_template)
+        .edit_schema(&format!("{template}/volumes/items/properties/volumeClaim"), mark_volume_claim)
         .0
 }
 

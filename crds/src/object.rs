@@ -1,4 +1,5 @@
-//! Fields of an object whose kind is not known, or has no type here.
+//! Reads fields of JSON objects whose kind is not known or has no type here: texts, lists, names and annotations. Also
+//! builds what requests for such objects need: the resource of a kind, and JSON patch paths.
 
 use kube::core::ApiResource;
 use serde_json::Value;
@@ -18,20 +19,20 @@ pub fn api_resource(group: &str, version: &str, kind: &str, plural: &str) -> Api
 
 /// The text at a JSON pointer; empty if there is none.
 #[must_use]
-pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+pub fn read_text_at<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The list at a JSON pointer; empty if there is none.
 #[must_use]
-pub fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+pub fn read_list_at<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// The name of an object.
 #[must_use]
 pub fn name_of(object: &Value) -> &str {
-    text(object, "/metadata/name")
+    read_text_at(object, "/metadata/name")
 }
 
 /// An annotation.

@@ -48,7 +48,7 @@ pub fn read_cluster(cluster: &Cluster) -> place::Cluster {
         maintenance: read_maintenance(cluster).unwrap_or_default(),
         ready: status.conditions.iter().any(|condition| condition.type_ == READY && condition.status == "True"),
         serves: serves.collect(),
-        published: read_published_capacity(cluster).map(Arc::new),
+        published: read_general_estimator_input(cluster).map(Arc::new),
     }
 }
 
@@ -63,7 +63,7 @@ pub fn read_maintenance(cluster: &Cluster) -> Result<Maintenance, ParseMaintenan
 
 /// What Karmada's resource summary says is free; nothing where there is none yet.
 #[must_use]
-pub fn read_summary(status: Option<&ClusterStatus>) -> Capacity {
+pub fn read_summary_capacity(status: Option<&ClusterStatus>) -> Capacity {
     match status.and_then(|status| status.resource_summary.as_ref()) {
         Some(summary) => Capacity::from_summary(
             &read_resources(&summary.allocatable),
@@ -76,7 +76,7 @@ pub fn read_summary(status: Option<&ClusterStatus>) -> Capacity {
 
 /// What the cluster says of its capacity, for Karmada's estimates; `None` where it says nothing yet.
 #[must_use]
-pub fn read_published_capacity(cluster: &Cluster) -> Option<general_estimator::Published> {
+pub fn read_general_estimator_input(cluster: &Cluster) -> Option<general_estimator::ClusterSummary> {
     let summary = cluster.status.as_ref()?.resource_summary.as_ref()?;
     let models = &cluster.spec.resource_models;
     let grade = |counted: &AllocatableModeling| general_estimator::Grade {
@@ -84,7 +84,7 @@ pub fn read_published_capacity(cluster: &Cluster) -> Option<general_estimator::P
         least: models.iter().find(|model| model.grade == counted.grade).map(lower_ends),
     };
     let counts: &[_] = if models.is_empty() { &[] } else { &summary.allocatable_modelings };
-    Some(general_estimator::Published {
+    Some(general_estimator::ClusterSummary {
         allocatable: read_resources(&summary.allocatable),
         allocated: read_resources(&summary.allocated),
         allocating: read_resources(&summary.allocating),

@@ -34,10 +34,10 @@ pub fn queue_access_policies() -> Vec<Value> {
         };
         kinds.iter().map(rule).collect()
     };
-    let mut objects = Vec::from(build_policy(&format!("jobs.{NAME}"), &rules(&jobs), &|of| {
+    let mut objects = Vec::from(build_queue_use_policy(&format!("jobs.{NAME}"), &rules(&jobs), &|of| {
         format!("{of} != null && has({of}.spec.queue) && {of}.spec.queue != '' ? [{of}.spec.queue] : []")
     }));
-    objects.extend(build_policy(&format!("services.{NAME}"), &rules(&others), &|of| {
+    objects.extend(build_queue_use_policy(&format!("services.{NAME}"), &rules(&others), &|of| {
         let metadata = format!(
             "({of} == null ? [] : [{of}.metadata]) + ({of} != null && has({of}.spec.template) && \
              has({of}.spec.template.metadata) ? [{of}.spec.template.metadata] : [])"
@@ -47,7 +47,7 @@ pub fn queue_access_policies() -> Vec<Value> {
         };
         [named("annotations", QUEUE_OLD), named("labels", QUEUE), named("annotations", QUEUE)].join(" + ")
     }));
-    objects.extend(build_policy(&format!("hyperjobs.{NAME}"), &[hyper_job_rule()], &|of| {
+    objects.extend(build_queue_use_policy(&format!("hyperjobs.{NAME}"), &[hyper_job_rule()], &|of| {
         format!(
             "{of} == null || !has({of}.spec) || !has({of}.spec.replicatedJobs) ? [] : {of}.spec.replicatedJobs.filter(r, \
              has(r.templateSpec) && has(r.templateSpec.queue)).map(r, r.templateSpec.queue)"
@@ -70,7 +70,7 @@ pub fn command_policy() -> [Value; 2] {
     };
     let job = "authorizer.group('batch.volcano.sh').resource('jobs').namespace(object.metadata.namespace)\
                .name(object.target.name).check('update').allowed()";
-    bind_policy(
+    build_policy_with_binding(
         COMMANDS,
         json!({
             "failurePolicy": "Fail",
@@ -87,7 +87,7 @@ pub fn command_policy() -> [Value; 2] {
             "validations": [
                 target(
                     "Queue",
-                    &check_permission("object.target.name", "update"),
+                    &build_permission_expression("object.target.name", "update"),
                     "a Command that targets a Queue needs verb update on that queue",
                 ),
                 target("Job", job, "a Command that targets a Job needs verb update on that job"),
@@ -99,7 +99,7 @@ pub fn command_policy() -> [Value; 2] {
 /// The policy on HyperJobs, and its binding.
 #[must_use]
 pub fn hyper_job_policy() -> [Value; 2] {
-    bind_policy(
+    build_policy_with_binding(
         HYPER_JOBS,
         json!({
             "failurePolicy": "Fail",
@@ -128,12 +128,12 @@ fn build_rule(group: &str, version: &str, plural: &str) -> Value {
     json!({"apiGroups": [group], "apiVersions": [version], "resources": [plural], "operations": ["CREATE", "UPDATE"]})
 }
 
-fn check_permission(queue: &str, verb: &str) -> String {
+fn build_permission_expression(queue: &str, verb: &str) -> String {
     format!("authorizer.group('scheduling.volcano.sh').resource('queues').name({queue}).check('{verb}').allowed()")
 }
 
 /// A policy that denies, and its binding.
-fn bind_policy(name: &str, spec: Value) -> [Value; 2] {
+fn build_policy_with_binding(name: &str, spec: Value) -> [Value; 2] {
     let metadata = json!({"name": name, "labels": {"app.kubernetes.io/part-of": "caldera"}});
     [
         ("ValidatingAdmissionPolicy", spec),
@@ -147,10 +147,10 @@ fn bind_policy(name: &str, spec: Value) -> [Value; 2] {
 }
 
 /// One policy for kinds that name queues alike: `names` lists those that `object` or `oldObject` names.
-fn build_policy(name: &str, rules: &[Value], names: &dyn Fn(&str) -> String) -> [Value; 2] {
-    let may_use = check_permission("q", "use");
+fn build_queue_use_policy(name: &str, rules: &[Value], names: &dyn Fn(&str) -> String) -> [Value; 2] {
+    let may_use = build_permission_expression("q", "use");
     let wanted = "variables.names.filter(n, n != '' && !(n in variables.before))";
-    bind_policy(
+    build_policy_with_binding(
         name,
         json!({
             "failurePolicy": "Fail",

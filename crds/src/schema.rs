@@ -9,7 +9,7 @@ mod pod;
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, json_schema};
 use serde_json::{Map, Value, json};
 
-pub(crate) use pod::{claim_marks, pod_template_marks};
+pub(crate) use pod::{mark_pod_template, mark_volume_claim};
 
 /// A DNS-1123 subdomain.
 pub(crate) const DNS_SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
@@ -91,7 +91,7 @@ fn make_structural(schema: &mut Value) {
     if let Some(properties) = object.get_mut("properties").and_then(Value::as_object_mut) {
         properties.values_mut().for_each(make_structural);
     }
-    marks_of_kubernetes_types(object);
+    mark_kubernetes_types(object);
 }
 
 /// `null` is no value in Kubernetes: an optional field is simply not required. A keyword that is `null` was put there
@@ -123,23 +123,23 @@ fn forget_null(object: &mut Map<String, Value>) {
 }
 
 /// Selectors and conditions look alike everywhere, and are marked alike.
-fn marks_of_kubernetes_types(object: &mut Map<String, Value>) {
+fn mark_kubernetes_types(object: &mut Map<String, Value>) {
     match property_names(object).as_slice() {
-        ["key", "operator", "values"] => atomic_list(object, "values"),
+        ["key", "operator", "values"] => mark_atomic_list(object, "values"),
         ["matchExpressions", "matchLabels"] => {
-            atomic_list(object, "matchExpressions");
-            atomic_map(object);
+            mark_atomic_list(object, "matchExpressions");
+            mark_atomic_map(object);
         }
         ["matchExpressions", "matchFields"] => {
-            atomic_list(object, "matchExpressions");
-            atomic_list(object, "matchFields");
-            atomic_map(object);
+            mark_atomic_list(object, "matchExpressions");
+            mark_atomic_list(object, "matchFields");
+            mark_atomic_map(object);
         }
         ["nodeSelectorTerms"] => {
-            atomic_list(object, "nodeSelectorTerms");
-            atomic_map(object);
+            mark_atomic_list(object, "nodeSelectorTerms");
+            mark_atomic_map(object);
         }
-        ["apiVersion", "blockOwnerDeletion", "controller", "kind", "name", "uid"] => atomic_map(object),
+        ["apiVersion", "blockOwnerDeletion", "controller", "kind", "name", "uid"] => mark_atomic_map(object),
         ["lastTransitionTime", "message", "observedGeneration", "reason", "status", "type"] => {
             let limits = [
                 ("message", json!({ "maxLength": 32768 })),
@@ -167,11 +167,11 @@ fn property_names(object: &Map<String, Value>) -> Vec<&str> {
     names
 }
 
-fn atomic_map(object: &mut Map<String, Value>) {
+fn mark_atomic_map(object: &mut Map<String, Value>) {
     object.insert("x-kubernetes-map-type".into(), json!("atomic"));
 }
 
-fn atomic_list(object: &mut Map<String, Value>, property: &str) {
+fn mark_atomic_list(object: &mut Map<String, Value>, property: &str) {
     add_keywords(object, property, json!({ "x-kubernetes-list-type": "atomic" }));
 }
 

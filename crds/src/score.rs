@@ -1,12 +1,14 @@
 //! `federation.caldera.dev/v1alpha1` ClusterScore: scores that something outside Caldera gives to clusters.
 //!
 //! Anybody may write one, for instance a cron job with energy prices, or an operator who drains a region slowly. A
-//! policy whose score weights name the object ranks clusters by it (`caldera_core::place::score`). Scores that are
-//! older than their own `validForSeconds` are ignored.
+//! policy whose score weights name the object ranks clusters by it (`caldera_core::place::score`).
+//!
+//! Rule: scores are cut to their bounds when they are read. They are ignored when they have no time of measurement, are
+//! older than the object's `validForSeconds`, of at most a day, or were measured more than five minutes in the future.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use caldera_core::place::score::{BEST, External};
+use caldera_core::place::score::{BEST, ExternalScores};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
@@ -59,7 +61,7 @@ pub struct Scores {
     measured: Option<Timestamp>,
     lasts: Duration,
     /// By cluster, 0 to 100.
-    pub by_cluster: External,
+    pub by_cluster: ExternalScores,
 }
 
 impl Scores {

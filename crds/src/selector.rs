@@ -1,8 +1,9 @@
-//! Reads label, field and node selectors as requirements, and refuses those that Kubernetes would refuse.
+//! Reads label, field and node selectors, from objects or from text as `kubectl` takes it, as requirements, and refuses
+//! those that Kubernetes would refuse.
 //!
 //! Rule: Kubernetes `LabelSelectorAsSelector` (apimachinery `pkg/apis/meta/v1/helpers.go`), and `labels.Parse` and
 //! `labels.NewRequirement` (`pkg/labels/selector.go`): an operator has the right number of values, and keys and values
-//! can be labels.
+//! can be labels. Zones in a field selector are not checked, and of a node selector only the operator is.
 
 use caldera_core::gang::{Operator, Requirement};
 use k8s_openapi::{api::core::v1::NodeSelectorRequirement, apimachinery::pkg::apis::meta::v1::LabelSelector};
@@ -114,22 +115,22 @@ fn is_valid(requirement: &Requirement) -> bool {
         Operator::Exists | Operator::DoesNotExist => values.is_empty(),
         Operator::Gt | Operator::Lt => matches!(values.as_slice(), [value] if value.parse::<i64>().is_ok()),
     };
-    counted && is_key(&requirement.key) && values.iter().all(|value| value.is_empty() || is_name(value))
+    counted && is_label_key(&requirement.key) && values.iter().all(|value| value.is_empty() || is_label_value(value))
 }
 
-fn is_key(key: &str) -> bool {
+fn is_label_key(key: &str) -> bool {
     match key.split_once('/') {
         Some((prefix, name)) => {
             let part = |part: &str| {
-                is_name(part) && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+                is_label_value(part) && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
             };
-            prefix.len() <= 253 && prefix.split('.').all(part) && is_name(name)
+            prefix.len() <= 253 && prefix.split('.').all(part) && is_label_value(name)
         }
-        None => is_name(key),
+        None => is_label_value(key),
     }
 }
 
-fn is_name(name: &str) -> bool {
+fn is_label_value(name: &str) -> bool {
     let inner = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
     let ends = name.bytes().next().zip(name.bytes().next_back());
     name.len() <= 63

@@ -1,16 +1,19 @@
-//! Which namespaces may use a queue, as its admin says, and which queue is a namespace's own.
+//! Reads what admins say on Queues and Namespaces about tenants: which namespaces may use a queue, a namespace's
+//! default queue, how many jobs may wait or run in a queue, and whether all jobs of a queue are preemptable.
 //!
 //! Rules, after Kueue's `ClusterQueue.spec.namespaceSelector`:
-//! - A Queue's annotation [`NAMESPACE_SELECTOR`] selects the namespaces whose jobs may wait and start in it. One that
-//!   is empty selects all, and so does a queue without one: what Volcano knows must go on as it is, where Kueue's
-//!   queues, made for it, select none.
-//! - It holds for the queues below, as every limit and a closed queue do: a job needs the word of each queue on its way
-//!   to the root. Whoever may only make queues below another can narrow that one's word, and never widen it.
-//! - One that can not be read selects nobody: not knowing is no leave to start.
+//! - A Queue's annotation [`NAMESPACE_SELECTOR`] selects the namespaces whose jobs may wait and start in it. An empty
+//!   one selects all, and so does a queue without one. Kueue's queues select none then; Volcano's queues must go on.
+//! - It holds for the queues below, as every limit and a closed queue do: a job needs the permission of each queue on
+//!   its way to the root. Whoever may only make queues below another can narrow its selection, and never widen it.
+//! - A selector that can not be read selects nobody, and a running limit that can not be read is zero: when in doubt
+//!   nothing starts. A waiting limit that can not be read counts as absent.
 //! - A Namespace's annotation [`DEFAULT_QUEUE`] names the queue of its Volcano Jobs that name none; the rules above
-//!   hold for it as for one that a job names. Who may edit what is in a namespace may not edit the Namespace itself, in
-//!   the roles that Kubernetes comes with.
+//!   hold for it as for one that a job names. In the roles that Kubernetes comes with, who may edit what is in a
+//!   namespace may not edit the Namespace itself.
 //! - What was admitted runs on when labels or selectors change, as with Kueue.
+//!
+//! All annotations of a Queue that can not be read are listed here too, for the webhook.
 
 use std::collections::BTreeMap;
 
@@ -112,7 +115,7 @@ pub fn unreadable_running_limits<'a>(
 }
 
 /// The annotations of a Queue that can not be read, each with why.
-pub(crate) fn list_unreadable(queue: &Value) -> Vec<(&'static str, String)> {
+pub(crate) fn list_unreadable_annotations(queue: &Value) -> Vec<(&'static str, String)> {
     let selector = NamespaceSelector::of_queue(queue);
     let selector = selector.and_then(|selector| Some((NAMESPACE_SELECTOR, selector.problem()?.to_owned())));
     let count = |name| Some((name, read_count(annotation_of(queue, name)?).err()?));
@@ -130,7 +133,7 @@ pub(crate) fn list_unreadable(queue: &Value) -> Vec<(&'static str, String)> {
 /// Whether a Queue says that its jobs are preemptable whatever they say themselves ([`ALL_JOBS_PREEMPTABLE`]). It holds
 /// for the queues below, as all of an admin's words do.
 #[must_use]
-pub fn evicts_all_jobs(queue: &Value) -> bool {
+pub fn marks_all_jobs_preemptable(queue: &Value) -> bool {
     annotation_of(queue, ALL_JOBS_PREEMPTABLE) == Some("true")
 }
 
@@ -198,7 +201,7 @@ mod tests {
         assert_eq!(WaitingLimits::of_queue(&queue("3")), WaitingLimits { all: Some(3), of_namespace: None });
         for wrong in ["-1", "many", "1.5", "", "99999999999"] {
             assert_eq!(WaitingLimits::of_queue(&queue(wrong)), WaitingLimits::default());
-            let told = list_unreadable(&queue(wrong));
+            let told = list_unreadable_annotations(&queue(wrong));
             assert_eq!(told, [(MAX_WAITING_JOBS, format!("{wrong:?} is no whole number of jobs"))]);
         }
     }
@@ -210,7 +213,7 @@ mod tests {
         assert_eq!(limits("-1"), RunningLimits { all: Some(0), of_namespace: None });
         let queue = json!({"metadata": {"annotations": {MAX_RUNNING_JOBS_PER_NAMESPACE: "few"}}});
         let told = (MAX_RUNNING_JOBS_PER_NAMESPACE, "\"few\" is no whole number of jobs".to_owned());
-        assert_eq!(list_unreadable(&queue), [told]);
+        assert_eq!(list_unreadable_annotations(&queue), [told]);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::{
         caldera::{ADMISSION, EPOCH, EVICTION, GATE, GATE_CLOSED, PLAN, PRIORITY, SCHEDULER_NAME},
         karmada::{BINDING_FINALIZER, BINDING_ID},
     },
-    object::{annotation_of, text},
+    object::{annotation_of, read_text_at},
     workload::WorkloadKind,
 };
 
@@ -105,7 +105,7 @@ impl TrustedWriters {
 
     /// A CEL expression that is true for everybody else.
     #[must_use]
-    pub fn exclude_in_cel(&self) -> String {
+    pub fn build_untrusted_expression(&self) -> String {
         let (users, groups) = (list_in_cel(self.names(false)), list_in_cel(self.names(true)));
         format!(
             "!(request.userInfo.username in {users}) && !(has(request.userInfo.groups) && \
@@ -137,7 +137,7 @@ const PLACED_SPEC: [&str; 3] = ["clusters", "gracefulEvictionTasks", "requiredBy
 #[must_use]
 pub fn find_protected_change(old: Option<&Value>, new: &Value) -> Option<String> {
     if (is_of_workload(new) || old.is_some_and(is_of_workload))
-        && let Some(field) = find_change_of_workload(old, new)
+        && let Some(field) = find_workload_binding_change(old, new)
     {
         return Some(field);
     }
@@ -167,7 +167,7 @@ fn spec_field(binding: Option<&Value>, name: &str) -> Value {
 }
 
 /// What nobody else changes of a binding of a workload, gated or not.
-fn find_change_of_workload(old: Option<&Value>, new: &Value) -> Option<String> {
+fn find_workload_binding_change(old: Option<&Value>, new: &Value) -> Option<String> {
     let resource = |binding: &Value| binding.pointer("/spec/resource").cloned();
     let is_foreign = new.pointer("/spec/resource/namespace") != new.pointer("/metadata/namespace");
     if is_foreign && old.is_none_or(|old| resource(old) != resource(new)) {
@@ -178,7 +178,7 @@ fn find_change_of_workload(old: Option<&Value>, new: &Value) -> Option<String> {
         return Some(format!("spec.{name}"));
     }
     let Some(old) = old else {
-        return (!has_given_name(new)).then(|| "metadata.name of a workload's binding".to_owned());
+        return (!has_karmada_name(new)).then(|| "metadata.name of a workload's binding".to_owned());
     };
     let id = |binding: &Value| binding.pointer("/metadata/labels").and_then(|labels| labels.get(BINDING_ID)).cloned();
     if id(old).is_some() && id(old) != id(new) {
@@ -192,7 +192,7 @@ fn find_change_of_workload(old: Option<&Value>, new: &Value) -> Option<String> {
 }
 
 /// Whether a binding has the name that Karmada gives it: a second one of its workload would have another.
-fn has_given_name(binding: &Value) -> bool {
+fn has_karmada_name(binding: &Value) -> bool {
     let of = |field: &str| binding.pointer(field).and_then(Value::as_str).unwrap_or_default();
     of("/metadata/name") == binding_name(of("/spec/resource/kind"), of("/spec/resource/name"))
 }
@@ -206,7 +206,10 @@ fn is_of_workload(binding: &Value) -> bool {
 /// Whether a binding is in Caldera's hands: a Volcano Job's, or one with a gate or a record.
 #[must_use]
 pub fn is_queued(binding: &Value) -> bool {
-    let kind = WorkloadKind::parse(text(binding, "/spec/resource/apiVersion"), text(binding, "/spec/resource/kind"));
+    let kind = WorkloadKind::parse(
+        read_text_at(binding, "/spec/resource/apiVersion"),
+        read_text_at(binding, "/spec/resource/kind"),
+    );
     kind == Some(WorkloadKind::VolcanoJob)
         || [GATE, ADMISSION].into_iter().any(|name| annotation_of(binding, name).is_some())
 }
@@ -265,7 +268,7 @@ mod tests {
     #[test]
     fn a_name_with_a_quote_stays_inside_its_expression() {
         let own: TrustedWriters = [Writer::User("a' || true || '".into())].into_iter().collect();
-        assert!(own.exclude_in_cel().starts_with(r"!(request.userInfo.username in ['a\' || true || \''])"));
+        assert!(own.build_untrusted_expression().starts_with(r"!(request.userInfo.username in ['a\' || true || \''])"));
     }
 
     #[test]

@@ -36,7 +36,7 @@ use serde_json::Value;
 pub use caldera_core::gang::SOLE_TASK;
 
 pub use self::{
-    completion::completed_by,
+    completion::list_completing_tasks,
     kind::WorkloadKind,
     pod_owner::find_job as find_job_of_pod,
     task_index::{INDEX_PLUGINS, find_shell},
@@ -99,16 +99,16 @@ fn gang_of(root: &Field<'_>) -> Result<Gang, GangError> {
     let mut gang = match kind {
         WorkloadKind::VolcanoJob => volcano_job::read_gang(root)?,
         WorkloadKind::Deployment | WorkloadKind::StatefulSet => {
-            let replicas = root.at(&["spec", "replicas"]).map_or(Ok(1), |place| place.count())?;
-            of_one_task(root, replicas)?
+            let replicas = root.at(&["spec", "replicas"]).map_or(Ok(1), |place| place.parse_count())?;
+            read_one_task_gang(root, replicas)?
         }
         WorkloadKind::BatchJob => {
-            let gang = of_one_task(root, batch_job_replicas(root)?)?;
+            let gang = read_one_task_gang(root, batch_job_replicas(root)?)?;
             let is_indexed = root.at(&["spec", "completionMode"]).is_some_and(|mode| mode.value == "Indexed");
             let one_cluster = gang.one_cluster.or_else(|| is_indexed.then(|| INDEXED.to_owned()));
             Gang { min_success: read_completions(root)?, one_cluster, ..gang }
         }
-        WorkloadKind::Pod => of_one_task(root, 1)?,
+        WorkloadKind::Pod => read_one_task_gang(root, 1)?,
         _ => {
             return kind.layout().map_or_else(
                 || Err(GangError::Unsupported { api_version: text("apiVersion"), kind: text("kind") }),
@@ -130,30 +130,30 @@ fn gang_of(root: &Field<'_>) -> Result<Gang, GangError> {
 /// The location of a Volcano Job's data, from its annotation. The webhook refuses an annotation that can not be parsed;
 /// one that is there all the same counts as absent, so that it never keeps a job from running.
 #[must_use]
-pub fn data_of(object: &Value) -> Option<Result<Data, ParseDataError>> {
+pub fn read_data_location(object: &Value) -> Option<Result<Data, ParseDataError>> {
     Some(object.get("metadata")?.get("annotations")?.get(DATA)?.as_str()?.parse())
 }
 
 /// What an existing pod takes from its node. The rules of gangs do not apply to it, and an amount that can not be
 /// parsed counts as zero.
 #[must_use]
-pub fn held_by(pod: &Value) -> Resources {
-    pod_template::read_held(&Field::unnamed(pod))
+pub fn read_existing_pod_request(pod: &Value) -> Resources {
+    pod_template::read_existing_pod_request(&Field::unnamed(pod))
 }
 
 /// Pods that a batch Job runs at once: `parallelism`, but never more than `completions`.
 fn batch_job_replicas(root: &Field<'_>) -> Result<u32, GangError> {
-    let parallelism = root.at(&["spec", "parallelism"]).map_or(Ok(1), |place| place.count())?;
+    let parallelism = root.at(&["spec", "parallelism"]).map_or(Ok(1), |place| place.parse_count())?;
     Ok(read_completions(root)?.map_or(parallelism, |completions| parallelism.min(completions)))
 }
 
 /// Pods of a batch Job that must succeed.
 fn read_completions(root: &Field<'_>) -> Result<Option<u32>, GangError> {
-    root.at(&["spec", "completions"]).map(|place| place.count()).transpose()
+    root.at(&["spec", "completions"]).map(|place| place.parse_count()).transpose()
 }
 
-fn of_one_task(root: &Field<'_>, replicas: u32) -> Result<Gang, GangError> {
-    let pod = find_pod_template(root).unwrap_or_else(|| root.missing(&["spec", "template"]));
+fn read_one_task_gang(root: &Field<'_>, replicas: u32) -> Result<Gang, GangError> {
+    let pod = find_pod_template(root).unwrap_or_else(|| root.absent_field(&["spec", "template"]));
     let min_available = match group_min_member(root)? {
         Some((place, minimum)) if minimum > replicas => {
             return Err(place.wrong(format!("{minimum} is more than the {replicas} replicas")));
@@ -195,7 +195,7 @@ pub fn sla_waiting_time(object: &Value) -> Option<i64> {
     let root = Field::unnamed(object);
     let places = [find_pod_template(&root), Some(root)];
     let told = places.iter().flatten().find_map(|at| at.at(&["metadata", "annotations", SLA_WAITING_TIME]))?;
-    duration::whole_seconds(told.value.as_str()?)
+    duration::parse_whole_seconds(told.value.as_str()?)
 }
 
 /// The estimated running time of a workload, in seconds: our annotation, else Volcano's `spec.runningEstimate` (a
@@ -207,7 +207,7 @@ pub fn running_estimate(object: &Value) -> Option<i64> {
         None => &["spec", "activeDeadlineSeconds"],
     };
     annotations::running_estimate(object)
-        .or_else(|| object["spec"]["runningEstimate"].as_str().and_then(duration::whole_seconds))
+        .or_else(|| object["spec"]["runningEstimate"].as_str().and_then(duration::parse_whole_seconds))
         .or_else(|| layout::follow_path(object, deadline).as_i64())
         .filter(|seconds| *seconds > 0)
 }

@@ -127,7 +127,7 @@ fn selection() {
             ScoredCluster {
                 cluster,
                 score: listed["score"].as_i64().unwrap_or(0),
-                tier: Filter::new(&binding).tier(cluster).unwrap_or(0),
+                tier: Filter::new(&binding).affinity_tier_of(cluster).unwrap_or(0),
                 allocatable,
                 available: allocatable + assigned(&cluster.name),
             }
@@ -182,7 +182,7 @@ fn filters() {
             if cluster.deleting {
                 skipped.insert(cluster.name.clone());
             } else if reasons.is_empty() {
-                scores.push((cluster.name.clone(), if binding.targets(&cluster.name) { 100 } else { 0 }));
+                scores.push((cluster.name.clone(), if binding.is_target(&cluster.name) { 100 } else { 0 }));
                 fit.insert(cluster.name.clone());
             } else {
                 first.push(reasons[0]);
@@ -234,8 +234,8 @@ fn estimator() {
         let ours: BTreeSet<(String, i64)> = listed
             .map(|object| {
                 let cluster: Cluster = serde_json::from_value(object.clone()).unwrap();
-                let replicas =
-                    placement::read_published_capacity(&cluster).map_or(0, |one| one.max_replicas(request.as_ref()));
+                let replicas = placement::read_general_estimator_input(&cluster)
+                    .map_or(0, |one| one.max_replicas(request.as_ref()));
                 (cluster.metadata.name.unwrap_or_default(), replicas)
             })
             .collect();

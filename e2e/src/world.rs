@@ -88,10 +88,10 @@ impl World {
     pub async fn reconfigure(&self, change: impl FnOnce(&mut ControllerConfig)) -> anyhow::Result<ControllerConfig> {
         let Some(components) = &self.components else { return Ok(ControllerConfig::default()) };
         let mut stack = components.lock().await;
-        let before = stack.controller().clone();
-        change(stack.controller());
+        let before = stack.controller_config_mut().clone();
+        change(stack.controller_config_mut());
         stack.kill(Component::Controller).await;
-        stack.resume(Component::Controller)?;
+        stack.restart_component(Component::Controller)?;
         Ok(before)
     }
 
@@ -101,7 +101,7 @@ impl World {
     /// If it does not start.
     pub async fn resume(&self, component: Component) -> anyhow::Result<()> {
         match &self.components {
-            Some(components) => components.lock().await.resume(component),
+            Some(components) => components.lock().await.restart_component(component),
             None => Ok(()),
         }
     }
@@ -244,7 +244,7 @@ pub async fn bring_volcano(name: &str, client: &Client, stop: &CancellationToken
 /// Creates what is not there.
 async fn install(client: &Client, objects: Vec<serde_json::Value>) -> anyhow::Result<()> {
     for object in objects {
-        let mut create = manifests::apply_write(object.clone(), "caldera-e2e")?;
+        let mut create = manifests::build_apply_write(object.clone(), "caldera-e2e")?;
         create.body = write::Body::Create(object);
         match write::execute_write(client, &create).await {
             Ok(_) | Err(write::Failure::Exists(_)) => {}

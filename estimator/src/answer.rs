@@ -1,9 +1,12 @@
-//! How many fit: pure.
+//! How many pods or sets fit, and how many pods of a workload are unschedulable: pure.
 //!
 //! Rule: node by node, as the member's scheduler would: free is what nodes have left after all pods bound to them, less
 //! what was given to the cluster and is not bound yet. Sets are counted whole. Karmada's own server puts set after set,
 //! and each pod on the first node that takes it. This takes the best of several orders of the components, and where
 //! none packs a few pods it tries: for those (24 pods, 48 nodes) it never says less than Karmada's; beyond them seldom.
+//!
+//! A pod is unschedulable if its condition `PodScheduled` has said so for the threshold that the question names; it is
+//! of the workload by its owner.
 
 use caldera_core::{
     gang::{Gang, Task, WorkloadRef},
@@ -15,12 +18,12 @@ use caldera_crds::inventory::read_pod;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use caldera_crds::estimator::{convert::whole_gang, messages::ObjectReferenceMessage};
+use caldera_crds::estimator::{convert::build_all_or_nothing_gang, messages::ObjectReferenceMessage};
 
 /// Pods of a task that fit.
 #[must_use]
 pub fn count_replicas(capacity: &Capacity, task: Task) -> i32 {
-    let fit = pods_that_fit(&whole_gang(vec![task]), capacity);
+    let fit = pods_that_fit(&build_all_or_nothing_gang(vec![task]), capacity);
     i32::try_from(fit).unwrap_or(i32::MAX)
 }
 
@@ -30,7 +33,7 @@ pub fn count_sets(capacity: &Capacity, set: &Gang) -> i32 {
     let asked = || set.tasks.iter().filter(|task| task.replicas > 0);
     let alone = |task: &Task| {
         let one = Task { replicas: 1, min_available: 1, ..task.clone() };
-        pods_that_fit(&whole_gang(vec![one]), capacity) / u64::from(task.replicas)
+        pods_that_fit(&build_all_or_nothing_gang(vec![one]), capacity) / u64::from(task.replicas)
     };
     let Some(bound) = asked().map(alone).min() else { return i32::MAX };
     let pods = u64::from(set.replicas());
@@ -43,7 +46,7 @@ pub fn count_sets(capacity: &Capacity, set: &Gang) -> i32 {
             let replicas = task.replicas.saturating_mul(u32::try_from(sets).unwrap_or(u32::MAX));
             Task { replicas, min_available: replicas, ..task.clone() }
         };
-        split::gang_fits(&whole_gang(asked().map(times).collect()), capacity)
+        split::gang_fits(&build_all_or_nothing_gang(asked().map(times).collect()), capacity)
     };
     let (mut least, mut beyond) = (0, most + 1);
     while beyond - least > 1 {
@@ -149,11 +152,11 @@ mod tests {
     #[test]
     fn sets_are_counted_whole() {
         // Two nodes of 8 cores and 4 cards: a set is a master of 2 cores and two workers of 1 core and 2 cards.
-        let set = whole_gang(vec![task("master", 1, 2, 0), task("worker", 2, 1, 2)]);
+        let set = build_all_or_nothing_gang(vec![task("master", 1, 2, 0), task("worker", 2, 1, 2)]);
         assert_eq!(count_sets(&capacity(&[(8, 4), (8, 4)]), &set), 2);
         assert_eq!(count_sets(&capacity(&[(8, 3), (8, 3)]), &set), 1);
         assert_eq!(count_sets(&capacity(&[(2, 4)]), &set), 0);
-        assert_eq!(count_sets(&capacity(&[(2, 4)]), &whole_gang(vec![])), i32::MAX);
+        assert_eq!(count_sets(&capacity(&[(2, 4)]), &build_all_or_nothing_gang(vec![])), i32::MAX);
     }
 
     /// Set after set, each pod on the first node that takes it, as Karmada's server has it.
@@ -182,7 +185,7 @@ mod tests {
         for _ in 0..500 {
             let nodes: Vec<(i64, i64)> = (0..3).map(|_| (below(12), below(6))).collect();
             let mut one = |name: &str| task(name, u32::try_from(1 + below(2)).unwrap(), 1 + below(4), below(4));
-            let set = whole_gang(vec![one("a"), one("b"), one("c")]);
+            let set = build_all_or_nothing_gang(vec![one("a"), one("b"), one("c")]);
             let (ours, theirs) = (count_sets(&capacity(&nodes), &set), karmadas(&nodes, &set));
             assert!(ours >= theirs, "{ours} < {theirs}: {nodes:?} {set:?}");
             more += i32::from(ours > theirs);
@@ -193,7 +196,7 @@ mod tests {
     #[test]
     fn what_is_given_already_is_not_free() {
         let capacity = capacity(&[(8, 0), (8, 0)]);
-        let given = whole_gang(vec![task("a", 1, 5, 0)]);
+        let given = build_all_or_nothing_gang(vec![task("a", 1, 5, 0)]);
         assert_eq!(count_replicas(&without_assumed(&capacity, std::slice::from_ref(&given)), task("b", 1, 4, 0)), 2);
         assert_eq!(count_replicas(&without_assumed(&capacity, &[given.clone(), given]), task("b", 1, 4, 0)), 0);
     }

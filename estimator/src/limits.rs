@@ -10,7 +10,7 @@ use caldera_core::gang::{Gang, NodeClaim, Task};
 use caldera_core::resources::Resources;
 use caldera_crds::{
     dns::{is_dns_label, is_dns_subdomain},
-    estimator::{convert::whole_gang, messages::ObjectReferenceMessage},
+    estimator::{convert::build_all_or_nothing_gang, messages::ObjectReferenceMessage},
 };
 
 /// Bytes of a message.
@@ -75,7 +75,7 @@ pub fn merge_tasks(gang: Gang) -> Result<Gang, LimitError> {
     }
     check_count("different components", merged.len(), MOST_KINDS)?;
     check_count("words about them", merged.iter().map(count_words).sum(), MOST_WORDS)?;
-    Ok(whole_gang(merged))
+    Ok(build_all_or_nothing_gang(merged))
 }
 
 /// What a task says that is held against nodes.
@@ -126,22 +126,22 @@ mod tests {
 
     #[test]
     fn what_is_alike_is_one_task() {
-        let gang = whole_gang((0..10_000).map(|at| task(at, 2, 1 + at as i64 % 3)).collect());
+        let gang = build_all_or_nothing_gang((0..10_000).map(|at| task(at, 2, 1 + at as i64 % 3)).collect());
         let merged = merge_tasks(gang).unwrap();
         let replicas: Vec<u32> = merged.tasks.iter().map(|task| task.replicas).collect();
         assert_eq!((replicas, merged.min_available), (vec![6_668, 6_666, 6_666], 20_000));
-        let most = merge_tasks(whole_gang(vec![task(0, u32::MAX, 1), task(1, u32::MAX, 1)])).unwrap();
+        let most = merge_tasks(build_all_or_nothing_gang(vec![task(0, u32::MAX, 1), task(1, u32::MAX, 1)])).unwrap();
         assert_eq!(most.tasks[0].replicas, u32::MAX);
     }
 
     #[test]
     fn too_many_that_differ_are_told() {
-        let gang = whole_gang((0..300).map(|at| task(at, 1, 1 + at as i64)).collect());
+        let gang = build_all_or_nothing_gang((0..300).map(|at| task(at, 1, 1 + at as i64)).collect());
         assert_eq!(merge_tasks(gang).unwrap_err().to_string(), "300 different components are above 256");
         let mut wordy = task(0, 1, 1);
         wordy.node.selector = (0..5_000).map(|at| (at.to_string(), String::new())).collect();
         assert_eq!(
-            merge_tasks(whole_gang(vec![wordy])).unwrap_err().to_string(),
+            merge_tasks(build_all_or_nothing_gang(vec![wordy])).unwrap_err().to_string(),
             "5001 words about them are above 4096"
         );
     }

@@ -1,7 +1,8 @@
-//! A question and its answer: pure.
+//! Two questions and their answers, how many pods and how many whole sets fit: pure.
 //!
 //! Rule: what is asked is held against [`limits`](crate::limits) before anything is worked out, and what was given to
-//! the cluster already is held against the same ones.
+//! the cluster already is held against the same ones. Where nothing is known of the cluster the answer is `UNKNOWN`.
+//! The third question, about unschedulable pods, needs a list from the member: [`serve`](crate::serve) answers it.
 
 use caldera_core::{gang::Gang, inventory::Capacity};
 use caldera_crds::estimator::{
@@ -40,7 +41,7 @@ pub fn answer_max_replicas(
     };
     check_count("words about a pod", count_words(&task), MOST_WORDS)?;
     let Some(capacity) = capacity else { return Ok(UNKNOWN) };
-    Ok(answer::count_replicas(&capacity_beside(capacity, &request.assumed_workloads)?, task))
+    Ok(answer::count_replicas(&compute_free_capacity(capacity, &request.assumed_workloads)?, task))
 }
 
 /// How many whole sets fit; [`UNKNOWN`] where nothing is known of the cluster.
@@ -53,11 +54,11 @@ pub fn answer_max_sets(
 ) -> Result<i32, QuestionError> {
     let set = read_merged(&request.components)?;
     let Some(capacity) = capacity else { return Ok(UNKNOWN) };
-    Ok(answer::count_sets(&capacity_beside(capacity, &request.assumed_workloads)?, &set))
+    Ok(answer::count_sets(&compute_free_capacity(capacity, &request.assumed_workloads)?, &set))
 }
 
 /// What is free beside what was given to the cluster already.
-fn capacity_beside(capacity: &Capacity, assumed: &[AssumedWorkload]) -> Result<Capacity, QuestionError> {
+fn compute_free_capacity(capacity: &Capacity, assumed: &[AssumedWorkload]) -> Result<Capacity, QuestionError> {
     let components = assumed.iter().map(|workload| workload.components.len()).sum();
     check_count("components that are placed already", components, MOST_COMPONENTS)?;
     let gangs = assumed.iter().map(|workload| read_merged(&workload.components));

@@ -2,7 +2,7 @@
 //!
 //! Rules:
 //! - Karmada's `pkg/estimator/server/server.go`: a call that names another cluster is refused; until the nodes are
-//!   known the answer is `UNKNOWN`.
+//!   known the answer is `UNKNOWN`. For unschedulable pods the member is asked for a list, for five seconds at most.
 //! - No question stops the others: messages, connections and time are bounded (`caldera_runtime::bounded`, [`limits`]),
 //!   answers are worked out on two threads of their own, and a panic there is the answer to that question alone.
 
@@ -43,7 +43,7 @@ use caldera_runtime::{
     },
     client::WriteCounts,
     clock::SharedClock,
-    members::{Members, client_of},
+    members::{Members, connect_or_use_given},
     serve::Ready,
     tls::ServedTls,
     watch::{Event, Follower, api_resource, list_json},
@@ -100,13 +100,13 @@ struct Shared {
     member: Option<Client>,
     clock: SharedClock,
     counts: WriteCounts,
-    view: Mutex<View>,
+    view: Mutex<MemberView>,
     bodies: BodyRoom,
     threads: Arc<Semaphore>,
 }
 
 #[derive(Default)]
-struct View {
+struct MemberView {
     object: Option<Cluster>,
     inventory: Inventory,
     down: Option<String>,
@@ -165,7 +165,7 @@ async fn follow_member(shared: Arc<Shared>, ready: Ready, shutdown: Cancellation
     }
 }
 
-impl View {
+impl MemberView {
     fn apply_update(&mut self, update: Update) {
         match update {
             Update::Change(change) => {
@@ -175,7 +175,7 @@ impl View {
             }
             Update::Up => self.down = None,
             Update::Down(why) => {
-                self.inventory.list_again();
+                self.inventory.mark_unlisted();
                 self.down = Some(why);
             }
             Update::From(_) | Update::Queues(_) => {}
@@ -193,7 +193,7 @@ impl View {
 }
 
 impl Shared {
-    fn lock_view(&self) -> MutexGuard<'_, View> {
+    fn lock_view(&self) -> MutexGuard<'_, MemberView> {
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -204,11 +204,11 @@ impl Shared {
             Event::Deleted(_) => None,
         };
         match &cluster {
-            Some(cluster) => members.observe_cluster_through(cluster, self.member.clone()),
+            Some(cluster) => members.start_member_watch_with(cluster, self.member.clone()),
             None => {
                 tracing::warn!(cluster = self.cluster, "Karmada knows no such cluster; nothing is known of it");
-                members.keep_only(&[]);
-                *self.lock_view() = View::default();
+                members.stop_other_watches(&[]);
+                *self.lock_view() = MemberView::default();
             }
         }
         self.lock_view().object = cluster;
@@ -221,35 +221,40 @@ impl Shared {
         Err(Status::invalid_argument(format!("this estimator knows cluster {:?}, not {cluster:?}", self.cluster)))
     }
 
-    fn max_replicas(&self, request: &MaxAvailableReplicasRequest) -> Result<MaxAvailableReplicasResponse, Status> {
+    fn answer_max_replicas_call(
+        &self,
+        request: &MaxAvailableReplicasRequest,
+    ) -> Result<MaxAvailableReplicasResponse, Status> {
         self.check_cluster(&request.cluster)?;
         let capacity = self.lock_view().capacity();
-        let max_replicas = answer_max_replicas(request, capacity.as_deref()).map_err(|error| refuse_message(&error))?;
+        let max_replicas =
+            answer_max_replicas(request, capacity.as_deref()).map_err(|error| to_invalid_argument(&error))?;
         Ok(MaxAvailableReplicasResponse { max_replicas })
     }
 
-    fn max_sets(
+    fn answer_max_sets_call(
         &self,
         request: &MaxAvailableComponentSetsRequest,
     ) -> Result<MaxAvailableComponentSetsResponse, Status> {
         self.check_cluster(&request.cluster)?;
         let capacity = self.lock_view().capacity();
-        let max_sets = answer_max_sets(request, capacity.as_deref()).map_err(|error| refuse_message(&error))?;
+        let max_sets = answer_max_sets(request, capacity.as_deref()).map_err(|error| to_invalid_argument(&error))?;
         Ok(MaxAvailableComponentSetsResponse { max_sets })
     }
 
-    async fn count_unschedulable(
+    async fn answer_unschedulable_call(
         &self,
         request: &UnschedulableReplicasRequest,
     ) -> Result<UnschedulableReplicasResponse, Status> {
         self.check_cluster(&request.cluster)?;
         let Some(of) = request.resource.clone() else { return Err(Status::invalid_argument("it names no resource")) };
-        check_reference(&of).map_err(|error| refuse_message(&error))?;
+        check_reference(&of).map_err(|error| to_invalid_argument(&error))?;
         let Some(cluster) = self.lock_view().object.clone() else {
             return Err(Status::unavailable("Karmada knows no such cluster"));
         };
         let list = async {
-            let client = client_of(&self.host, &cluster, self.member.clone(), "estimator", &self.counts).await?;
+            let client =
+                connect_or_use_given(&self.host, &cluster, self.member.clone(), "estimator", &self.counts).await?;
             let pods = api_resource("", "v1", "Pod", "pods");
             list_json(client, &pods, Some(&of.namespace), None, Some).await.map_err(|error| error.to_string())
         };
@@ -259,20 +264,20 @@ impl Shared {
         };
         let threshold = SignedDuration::from_nanos(request.unschedulable_threshold);
         let now = self.clock.now();
-        let counted = self.work_out(move || Ok(answer::count_unschedulable(&pods, &of, threshold, now)));
+        let counted = self.run_on_thread(move || Ok(answer::count_unschedulable(&pods, &of, threshold, now)));
         Ok(UnschedulableReplicasResponse { unschedulable_replicas: counted.await? })
     }
 }
 
 /// The status of a request that can not be read.
-fn refuse_message(error: &impl Error) -> Status {
+fn to_invalid_argument(error: &impl Error) -> Status {
     Status::invalid_argument(error.to_string())
 }
 
 impl Shared {
     /// Works out an answer on another thread when it is its turn. Who asked may be gone meanwhile: the thread gives the
     /// turn back.
-    async fn work_out<A: Send + 'static>(
+    async fn run_on_thread<A: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<A, Status> + Send + 'static,
     ) -> Result<A, Status> {
@@ -296,7 +301,7 @@ fn build_routes(shared: Arc<Shared>) -> Router {
                 let of = &shared;
                 answer_call(of, request, |message| async move {
                     let shared = Arc::clone(of);
-                    of.work_out(move || shared.max_replicas(&message)).await
+                    of.run_on_thread(move || shared.answer_max_replicas_call(&message)).await
                 })
                 .await
             }),
@@ -307,7 +312,7 @@ fn build_routes(shared: Arc<Shared>) -> Router {
                 let of = &shared;
                 answer_call(of, request, |message| async move {
                     let shared = Arc::clone(of);
-                    of.work_out(move || shared.max_sets(&message)).await
+                    of.run_on_thread(move || shared.answer_max_sets_call(&message)).await
                 })
                 .await
             }),
@@ -316,7 +321,7 @@ fn build_routes(shared: Arc<Shared>) -> Router {
             &path("GetUnschedulableReplicas"),
             post(async |State(shared): State<Arc<Shared>>, request: Request| {
                 let shared = &shared;
-                let answer = |message| async move { shared.count_unschedulable(&message).await };
+                let answer = |message| async move { shared.answer_unschedulable_call(&message).await };
                 answer_call(shared, request, answer).await
             }),
         )
@@ -334,7 +339,7 @@ where
     let (head, body) = request.into_parts();
     let held = match shared.bodies.read_body(body).await {
         Ok(held) => held,
-        Err(error) => return read_status(&error).into_http::<Body>(),
+        Err(error) => return convert_body_error(&error).into_http::<Body>(),
     };
     let request = Request::from_parts(head, Body::from(held.to_vec()));
     let service = tower::service_fn(|request: tonic::Request<Q>| {
@@ -351,7 +356,7 @@ where
 }
 
 /// gRPC's word for a body that was not read.
-fn read_status(error: &BodyError) -> Status {
+fn convert_body_error(error: &BodyError) -> Status {
     let text = error.to_string();
     match error {
         BodyError::TooLarge(_) => Status::resource_exhausted(text),

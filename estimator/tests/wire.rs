@@ -11,7 +11,7 @@ use caldera_core::{
 };
 use caldera_crds::estimator::{
     SERVICE,
-    convert::{whole_gang, write_components},
+    convert::{build_all_or_nothing_gang, write_components},
     messages::{
         AssumedWorkload, ComponentMessage, MaxAvailableComponentSetsRequest, MaxAvailableComponentSetsResponse,
         MaxAvailableReplicasResponse, ObjectReferenceMessage, UnschedulableReplicasRequest,
@@ -24,7 +24,7 @@ use caldera_runtime::{
     client::WriteCounts,
     clock::SystemClock,
     serve::Ready,
-    tls::{Authority, Identity, ServedTls, estimator_config_for, install_provider},
+    tls::{Authority, Identity, ServedTls, estimator_server_config, install_provider},
 };
 use caldera_sandbox::fleet::{Config as FleetConfig, Fleet};
 use http_body_util::{BodyExt, Full};
@@ -91,12 +91,12 @@ async fn a_members_nodes_answer() {
     elsewhere.node.selector.insert("node.caldera.dev/pool".into(), "cpu".into());
     assert_eq!(replicas(elsewhere).await, 16);
 
-    let set = whole_gang(vec![task("master", 1, 2), task("worker", 2, 3)]);
+    let set = build_all_or_nothing_gang(vec![task("master", 1, 2), task("worker", 2, 3)]);
     let sets = estimator.max_sets("member1", "ns", (&set, &[1, 2]), Vec::new()).await.unwrap();
     assert_eq!(sets, 2);
     let assumed = AssumedWorkload {
         namespace: "ns".into(),
-        components: write_components(&whole_gang(vec![task("a", 1, 6)]), &[1]),
+        components: write_components(&build_all_or_nothing_gang(vec![task("a", 1, 6)]), &[1]),
     };
     assert_eq!(estimator.max_replicas("member1", "ns", &task("a", 1, 5), vec![assumed]).await.unwrap(), 1);
 
@@ -200,7 +200,7 @@ async fn only_who_shows_a_certificate_is_answered() {
         |name: &str| authority.issue_server_identity(name, &["localhost"], &["127.0.0.1".parse().unwrap()]).unwrap();
     let client_authority = Authority::new("clients").unwrap();
     let client = client_authority.issue_client_identity("karmada-scheduler").unwrap();
-    let served = estimator_config_for(&identity("estimator"), Some(&client_authority.cert_pem)).unwrap();
+    let served = estimator_server_config(&identity("estimator"), Some(&client_authority.cert_pem)).unwrap();
     let world = world(Some(served.into())).await;
     let ask = |ca: Option<&str>, identity: Option<Identity>, insecure| {
         let trust = Trust { ca_pem: ca.map(ToOwned::to_owned), identity, insecure };
@@ -232,7 +232,7 @@ async fn a_certificate_that_is_renewed_is_shown_to_who_asks_next() {
     let ((old_ca, old), (new_ca, new)) = (signed(), signed());
     write(&old);
     let served = ServedTls::from_files(files.to_vec(), Duration::from_millis(20), |pems| {
-        estimator_config_for(&Identity { cert_pem: pems[0].clone(), key_pem: pems[1].clone() }, None)
+        estimator_server_config(&Identity { cert_pem: pems[0].clone(), key_pem: pems[1].clone() }, None)
     });
     let world = world(Some(served.unwrap())).await;
     let ask = |ca: &str| {
@@ -250,7 +250,9 @@ async fn a_certificate_that_is_renewed_is_shown_to_who_asks_next() {
 
 /// Components that are all alike, or all different.
 fn components(count: u32, cpu: impl Fn(u32) -> i64) -> Vec<ComponentMessage> {
-    (0..count).flat_map(|at| write_components(&whole_gang(vec![task(&at.to_string(), 1, cpu(at))]), &[1])).collect()
+    (0..count)
+        .flat_map(|at| write_components(&build_all_or_nothing_gang(vec![task(&at.to_string(), 1, cpu(at))]), &[1]))
+        .collect()
 }
 
 /// One such message stopped the server for minutes.

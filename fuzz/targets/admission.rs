@@ -15,7 +15,7 @@ use caldera_webhook::{
     decide::interpreter::interpret_request,
     observe::{
         cache::{Cache, CachedBinding, CachedWorkload, LiveRead, Lookup, PriorityClass, Snapshot, WorkloadKey},
-        cost::{Glance, estimate_memory},
+        cost::{ReviewHead, estimate_memory},
     },
     rules::{RULES, Rule},
     write::review::Outcome,
@@ -84,7 +84,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let route = usize::from(which.wrapping_sub(b'0')) % (RULES.len() + 1);
     // As the server does before anything is built of it. An error quotes a text that stands where an object should.
     let cost = within("the first look", Bound { bytes_per_byte: 1, ..BOUND }, body.len(), || estimate_memory(&body));
-    let tasks = within("a glance", BOUND, body.len(), || Glance::of_body(&body).created_tasks());
+    let tasks = within("a glance", BOUND, body.len(), || ReviewHead::of_body(&body).created_tasks());
     if cost > MOST_MEMORY || tasks > MOST_TASKS {
         return;
     }

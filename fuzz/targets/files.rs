@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use caldera_core::{
-    place::score::Weights,
+    place::score::ScoreWeights,
     queue::{QueueSpec, preemption::PreemptionRule},
 };
 use caldera_crds::trusted::Writer;
@@ -72,7 +72,7 @@ fn read_argument(text: &str) {
     if let Ok(writer) = text.parse::<Writer>() {
         assert_eq!(writer.to_string().parse(), Ok(writer), "{text:?}");
     }
-    if let Ok(weights) = text.parse::<Weights>() {
+    if let Ok(weights) = text.parse::<ScoreWeights>() {
         assert!(weights.names().count() < 1_000);
     }
     let _ = (text.parse::<PolicyName>(), text.parse::<Scenario>(), text.parse::<Estimates>());

@@ -3,7 +3,7 @@
 #![no_main]
 
 use caldera_core::inventory::{Change, Inventory};
-use caldera_crds::published::{ClusterInventory, Contents, Published, Set, decode_part, divide_contents};
+use caldera_crds::published::{ClusterInventory, Contents, Published, MemberObjects, decode_part, divide_contents};
 use caldera_fuzz::{
     cost::{Bound, within},
     expand::expand,
@@ -26,7 +26,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
 });
 
 fn follow(objects: &[ClusterInventory]) {
-    let mut set = Set::default();
+    let mut set = MemberObjects::default();
     let mut known: Option<Published> = None;
     let mut inventory = Inventory::default();
     for object in objects {
@@ -34,7 +34,7 @@ fn follow(objects: &[ClusterInventory]) {
             continue;
         }
         set.apply(object.clone());
-        let Some(published) = set.complete_division() else { continue };
+        let Some(published) = set.assemble_if_complete() else { continue };
         let _ = published.decode_queues();
         let Ok(changes) = published.changes_since(known.as_ref()) else { continue };
         for change in changes {

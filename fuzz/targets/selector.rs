@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use caldera_core::{
     data::Data,
     gang::{NodeClaim, NodeTerm, Operator, Requirement},
-    place::score::Weights,
+    place::score::ScoreWeights,
 };
 use caldera_crds::{
     selector::{label_requirements, node_requirement},
-    workload::{data_of, held_by, read_gang},
+    workload::{read_data_location, read_existing_pod_request, read_gang},
 };
 use caldera_fuzz::{
     cost::{Bound, within},
@@ -89,12 +89,12 @@ fn read_workload(workload: &Value) {
         assert!(gang.tasks.iter().all(|task| task.min_available <= task.replicas.max(task.min_available)));
         let _ = (gang.replicas(), gang.tasks.iter().map(|task| task.request.times(3)).collect::<Vec<_>>());
     }
-    let _ = held_by(workload);
-    if let Some(Ok(data)) = data_of(workload) {
-        assert!(data.missing_where(|_| false) >= data.missing_where(|_| true));
+    let _ = read_existing_pod_request(workload);
+    if let Some(Ok(data)) = read_data_location(workload) {
+        assert!(data.sum_missing_sizes(|_| false) >= data.sum_missing_sizes(|_| true));
     }
     if let Some(text) = workload["text"].as_str() {
-        if let Ok(weights) = text.parse::<Weights>() {
+        if let Ok(weights) = text.parse::<ScoreWeights>() {
             assert!(weights.names().count() < 1_000);
         }
         let _ = text.parse::<Data>();

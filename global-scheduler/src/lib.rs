@@ -1,8 +1,8 @@
 //! The global scheduler: places bindings that name it and may go, gangs whole or not at all.
 //!
 //! [`observe`] keeps a cache of the host and of the members, [`decide`] decides about one binding, [`write`](mod@write)
-//! builds what is written. `run` connects them to the Karmada API; it is the only async file. The placement itself is
-//! [`caldera_core::place`], which the controller asks too.
+//! builds what is written. `run` connects them to the Karmada API and to estimators; only it waits. The placement
+//! itself is [`caldera_core::place`], which the controller asks too.
 #![forbid(unsafe_code)]
 
 pub mod decide;

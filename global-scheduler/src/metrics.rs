@@ -81,7 +81,7 @@ impl Metrics {
             Step::Confirm { .. } => "confirmed",
             Step::Refuse { .. } => "refused",
         };
-        self.decisions.get_or_create(&DECISIONS.label([result])).inc();
+        self.decisions.get_or_create(&DECISIONS.build_labels([result])).inc();
         self.seconds.observe(took.as_secs_f64());
     }
 }

@@ -1,4 +1,6 @@
-//! The loop: events of watches and outcomes of writes in, decisions once no more of them wait. The only async file.
+//! The loop: events of watches, outcomes of writes, answers of estimators and reads of the lease in, decisions once no
+//! more of them wait. It is asynchronous, as the calls to estimators are ([`estimators`]); [`scheduler`] between two
+//! awaits is not.
 
 mod config;
 pub mod estimators;
@@ -19,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::config::Config;
 use self::{estimators::pool::EstimatorPool, scheduler::Scheduler};
-use crate::observe::host_watch::follow_host;
+use crate::observe::host_watch::watch_host;
 
 /// Why the scheduler stopped by itself.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +44,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let watches = shutdown.child_token();
     let _stop_watches = watches.clone().drop_guard();
     let (events, mut host_events) = mpsc::channel(1024);
-    follow_host(&Follower::new(client.clone(), events, watches.clone()));
+    watch_host(&Follower::new(client.clone(), events, watches.clone()));
     let (events, mut member_events) = mpsc::channel(4096);
     let (counts, clock) = (config.counts.clone(), config.clock.clone());
     let members = Members::new(client.clone(), "scheduler", counts, clock, events, watches.clone());
@@ -61,9 +63,9 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
             Some(done) = outcomes.recv() => scheduler.apply_outcome(done),
             event = host_events.recv() => scheduler.apply_host_event(event.ok_or(Error::WatchesEnded)?),
             Some(event) = member_events.recv() => scheduler.apply_member_event(event),
-            Some(answer) = answers.recv() => scheduler.apply_estimate(answer),
-            Some(read) = leases.recv() => scheduler.apply_lease(read.as_ref()),
-            () = &mut wake => scheduler.wake_due(),
+            Some(answer) = answers.recv() => scheduler.store_estimate_and_mark_due(answer),
+            Some(read) = leases.recv() => scheduler.mark_valid_grants_due(read.as_ref()),
+            () = &mut wake => scheduler.mark_expired_waits_due(),
         }
         // Everything that is there already counts before anything is decided.
         for _ in 0..MAX_EVENTS {
@@ -74,9 +76,9 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
             } else if let Ok(event) = member_events.try_recv() {
                 scheduler.apply_member_event(event);
             } else if let Ok(answer) = answers.try_recv() {
-                scheduler.apply_estimate(answer);
+                scheduler.store_estimate_and_mark_due(answer);
             } else if let Ok(read) = leases.try_recv() {
-                scheduler.apply_lease(read.as_ref());
+                scheduler.mark_valid_grants_due(read.as_ref());
             } else {
                 break;
             }

@@ -14,7 +14,7 @@ mod writes;
 use std::collections::BTreeMap;
 
 use caldera_core::{
-    fleet::{Fleet, Queue, Update},
+    fleet::{Fleet, MemberVolcanoQueue, Update},
     inventory::{Change, Node},
     place,
     quantity::Quantity,
@@ -174,7 +174,7 @@ fn where_it_did_not_start_before_it_goes_only_if_it_must() {
 #[test]
 fn a_member_whose_own_queue_is_closed_gets_no_new_job_and_the_refusal_says_so() {
     let queue = |state: &str, cpu: i64| {
-        let mut queue = Queue { state: state.into(), ..Queue::default() };
+        let mut queue = MemberVolcanoQueue { state: state.into(), ..MemberVolcanoQueue::default() };
         queue.capability.set("cpu", Quantity::from_units(cpu));
         Update::Queues([("q".to_owned(), queue)].into())
     };
@@ -190,7 +190,7 @@ fn a_member_whose_own_queue_is_closed_gets_no_new_job_and_the_refusal_says_so() 
     assert!(message.starts_with("needs 4 pods at once; 3 fit now") && message.ends_with(why), "{message}");
     // A queue that opens is room for those who wait.
     world.add_unschedulable(&key());
-    world.take_active_bindings();
+    world.take_due_bindings();
     world.apply_member("m0", queue("Open", 9));
     assert!(!world.is_idle());
     assert_eq!(targets(&verdict(&mut world).step), [("m0".into(), 4)]);
@@ -200,22 +200,22 @@ fn a_member_whose_own_queue_is_closed_gets_no_new_job_and_the_refusal_says_so() 
 fn a_gang_waits_for_its_queue_to_reach_a_member_but_not_for_ever() {
     let queues = |named: &[(&str, &str)]| {
         let queue = |(name, state): &(&str, &str)| {
-            ((*name).to_owned(), Queue { state: (*state).to_owned(), ..Queue::default() })
+            ((*name).to_owned(), MemberVolcanoQueue { state: (*state).to_owned(), ..MemberVolcanoQueue::default() })
         };
         Update::Queues(named.iter().map(queue).collect())
     };
     let waits = |world: &mut Cache| {
         let Step::Place(decision) = verdict(world).step else { panic!("not placed") };
-        world.awaits_queue(&key(), &decision.targets)
+        world.start_or_check_queue_wait(&key(), &decision.targets)
     };
     let mut world = index(&[9], &[job(4, 4), binding(4)]);
-    world.set_now(now());
+    world.advance_time(now());
     assert!(!waits(&mut world), "nothing is known of its queues");
     for not_open in [&[("root", "Open")][..], &[("root", "Open"), ("q", "")]] {
         world.apply_member("m0", queues(not_open));
         assert!(waits(&mut world), "{not_open:?}");
         world.add_unschedulable(&key());
-        world.take_active_bindings();
+        world.take_due_bindings();
     }
     // It goes as soon as its queue is open there.
     world.apply_member("m0", queues(&[("root", "Open"), ("q", "Open")]));
@@ -224,11 +224,11 @@ fn a_gang_waits_for_its_queue_to_reach_a_member_but_not_for_ever() {
     assert_eq!(world.next_deadline(), None);
     // A queue that never comes holds it up for half a minute.
     world.apply_member("m0", queues(&[("root", "Open")]));
-    world.take_active_bindings();
+    world.take_due_bindings();
     assert!(waits(&mut world));
     let late = now() + jiff::SignedDuration::from_secs(30);
     assert_eq!(world.next_deadline(), Some(late));
-    world.set_now(late);
+    world.advance_time(late);
     assert!(!world.is_idle());
     assert!(!waits(&mut world));
     assert_eq!(world.next_deadline(), None);
@@ -237,21 +237,21 @@ fn a_gang_waits_for_its_queue_to_reach_a_member_but_not_for_ever() {
     let mut there = index(&[9], &[job(4, 4), object]);
     there.apply_member("m0", queues(&[("root", "Open")]));
     let there_already = [place::Target { cluster: "m0".into(), replicas: 3 }];
-    assert!(!there.awaits_queue(&key(), &there_already));
+    assert!(!there.start_or_check_queue_wait(&key(), &there_already));
 }
 
 #[test]
 fn a_gang_waits_for_no_queue_of_a_member_that_can_not_be_read() {
     let mut world = index(&[9], &[job(4, 4), binding(4)]);
-    world.set_now(now());
-    world.apply_member("m0", Update::Queues([("root".to_owned(), Queue::default())].into()));
+    world.advance_time(now());
+    world.apply_member("m0", Update::Queues([("root".to_owned(), MemberVolcanoQueue::default())].into()));
     let targets = [place::Target { cluster: "m0".into(), replicas: 4 }];
-    assert!(world.awaits_queue(&key(), &targets));
+    assert!(world.start_or_check_queue_wait(&key(), &targets));
     world.add_unschedulable(&key());
-    world.take_active_bindings();
+    world.take_due_bindings();
     world.apply_member("m0", Update::Down("no route".into()));
     assert!(!world.is_idle(), "it is decided about anew");
-    assert!(!world.awaits_queue(&key(), &targets), "nobody would tell that the queue is there");
+    assert!(!world.start_or_check_queue_wait(&key(), &targets), "nobody would tell that the queue is there");
 }
 
 #[test]
@@ -326,21 +326,21 @@ fn an_answer_about_a_deleted_binding_is_not_taken_for_the_one_made_anew() {
     world.fleet.refresh_capacities();
     let free = |world: &mut Cache| {
         world.fleet.refresh_capacities();
-        world.fleet.clusters().next().unwrap().1.free().get("cpu").units_ceil()
+        world.fleet.clusters().next().unwrap().1.sum_free().get("cpu").units_ceil()
     };
     world.update_binding(old.clone());
     let taken = free(&mut world);
     // Deleted: a late answer does not bring it back, nor what it held.
     world.apply_bindings(false, Event::Deleted(old.clone()));
     let empty = free(&mut world);
-    assert!(!world.store_answer(old.clone()));
+    assert!(!world.store_written_binding(old.clone()));
     assert!(world.bindings.is_empty() && empty > taken && free(&mut world) == empty);
     // Made anew: the answer says nothing about it, and it is still to be placed.
     let mut anew = binding(2);
     anew["metadata"]["uid"] = "made-anew".into();
     anew["metadata"]["resourceVersion"] = "99".into();
     world.update_binding(Binding::parse_binding(&anew).unwrap());
-    assert!(!world.store_answer(old));
+    assert!(!world.store_written_binding(old));
     assert!(world.bindings[&key()].place.previous.is_empty());
     assert!(matches!(verdict(&mut world).step, Step::Place(_)));
 }

@@ -121,7 +121,7 @@ impl Model {
                 self.assume_record(state, who, job);
             }
         }
-        self.settle_grants(state, who, false);
+        self.regrant_or_take_back(state, who, false);
         state.network.len() > sent
     }
 
@@ -163,9 +163,9 @@ impl Model {
         (0..JOBS).rev().filter(is_due).collect()
     }
 
-    /// `settle_grants`: grants anew where the queue is within its limit, and takes back otherwise. What is being taken
-    /// back may be placed yet: nothing is granted anew in its stead before that is stored.
-    pub(crate) fn settle_grants(&self, state: &mut State, who: usize, later: bool) {
+    /// `regrant_or_take_back`: grants anew where the queue is within its limit, and takes back otherwise. What is being
+    /// taken back may be placed yet: nothing is granted anew in its stead before that is stored.
+    pub(crate) fn regrant_or_take_back(&self, state: &mut State, who: usize, later: bool) {
         let charged = state.controllers[who].sum_charges();
         let is_evicted =
             |message: &&Message| message.from == Some(Process::Controller(who)) && message.write == Write::Evict;
@@ -196,7 +196,7 @@ impl Model {
             && !state.awaits_answer(Process::Controller(who), job)
     }
 
-    /// `requeue`: for `take_away` and `requeue_unplaced`.
+    /// `requeue`: for `evict_faulty_records` and `requeue_unplaced`.
     pub(crate) fn requeue(&self, state: &mut State, who: usize, job: Job) {
         self.send(state, Process::Controller(who), job, Write::Evict);
     }
@@ -217,7 +217,7 @@ impl Model {
             && !state.awaits_answer(Process::Controller(who), job)
     }
 
-    /// `follow_release` and `follow_eviction`. `None`: nobody knows what became of it.
+    /// `follow_release_answer` and `follow_eviction_answer`. `None`: nobody knows what became of it.
     pub(crate) fn follow_write(&self, state: &mut State, who: usize, message: Message, answer: Option<Answer>) {
         let controller = &mut state.controllers[who];
         let known = &mut controller.jobs[message.job];

@@ -9,32 +9,32 @@
 //!
 //! | action | file | function |
 //! |---|---|---|
-//! | `AcquireLease`, `TakeLease` | `runtime/src/lease.rs` | `acquire_lease` `try_lease` `decide_lease_action` |
+//! | `AcquireLease`, `TakeLease` | `runtime/src/lease.rs` | `acquire_lease` `try_acquire_or_renew` `decide_lease_action` |
 //! | `NoticeLoss` | `runtime/src/lease.rs` | `keep_renewing` |
 //! | `ReleaseLease` | `runtime/src/lease.rs` | `write_release` |
-//! | `NoticeLoss`, `KillController` | `cli/src/components.rs` | `while_active` |
+//! | `NoticeLoss`, `KillController` | `cli/src/components.rs` | `run_under_lease` |
 //! | `ListBindings`, `WatchBinding`, `WatchWorkload` | `controller/src/observe/objects.rs` | `apply_bindings` `set_binding` `apply_workloads` |
-//! | `ListBindings`, `WatchBinding` | `controller/src/decide/forged_record.rs` | `observe_binding` `take_away` |
-//! | `ListBindings`, `WatchBinding` | `controller/src/decide/controller.rs` | `refresh_binding` |
+//! | `ListBindings`, `WatchBinding` | `controller/src/decide/forged_record.rs` | `observe_binding` `evict_faulty_records` |
+//! | `ListBindings`, `WatchBinding` | `controller/src/decide/controller.rs` | `reassess_binding` |
 //! | `WatchBinding`, `WatchWorkload` | `core/src/queue/quota/ledger.rs` | `compute_charge` |
 //! | `ReleaseJob` | `controller/src/decide/release.rs` | `release_admissible_jobs` |
 //! | `ReleaseJob` | `controller/src/decide/jobs.rs` | `assume_record` `take_retry` |
-//! | `SettleLaterGrants`, `WatchBinding` | `controller/src/decide/stale_grant.rs` | `settle_grants` |
+//! | `SettleLaterGrants`, `WatchBinding` | `controller/src/decide/stale_grant.rs` | `regrant_or_take_back` |
 //! | `RequeueUnplaced` | `controller/src/decide/placement_deadlines.rs` | `requeue_unplaced` |
 //! | `RequeueUnplaced` | `controller/src/decide/eviction.rs` | `requeue_binding` |
 //! | `ExecuteWrite` | `controller/src/write/patch.rs` | `patch_release` `patch_resize` `patch_eviction` |
 //! | `ExecuteWrite` | `global-scheduler/src/write/binding_writes.rs` | `patch_clusters` |
-//! | `ExecuteWrite`, `LoseAnswer` | `runtime/src/write.rs` | `execute_write` `classify_answer` |
-//! | `FollowAnswer`, `LoseAnswer` | `controller/src/decide/answers.rs` | `follow_release` `follow_eviction` |
-//! | `FollowAnswer`, `LoseAnswer` | `global-scheduler/src/run/scheduler/outcomes.rs` | `apply_outcome` `apply_failure` |
+//! | `ExecuteWrite`, `LoseAnswer` | `runtime/src/write.rs` | `execute_write` `classify_write_error` |
+//! | `FollowAnswer`, `LoseAnswer` | `controller/src/decide/answers.rs` | `follow_release_answer` `follow_eviction_answer` |
+//! | `FollowAnswer`, `LoseAnswer` | `global-scheduler/src/run/scheduler/outcomes.rs` | `apply_outcome` `apply_write_failure` |
 //! | `ListForScheduler`, `WatchForScheduler` | `global-scheduler/src/observe/cache.rs` | `update_binding` |
-//! | `WatchForScheduler`, `ApplyRead` | `global-scheduler/src/run/scheduler.rs` | `decide_about` `begin_lease_read` |
+//! | `WatchForScheduler`, `ApplyRead` | `global-scheduler/src/run/scheduler.rs` | `decide_and_write_binding` `begin_lease_read` |
 //! | `ReadLease` | `runtime/src/lease.rs` | `read_lease` |
 //! | `ApplyRead` | `global-scheduler/src/decide/lease_fence.rs` | `may_place` `begin_read` `apply_read` |
 //! | `KillScheduler` | `global-scheduler/src/run.rs` | `run` |
 //! | `EndJob` | `core/src/status/mod.rs` | `merge_statuses` |
 //! | `ForgeRecord` | `webhook/src/decide/protected_fields.rs` | `refuse_forged_binding` |
-//! | `DeleteLease` | `runtime/src/lease.rs` | `write_for` |
+//! | `DeleteLease` | `runtime/src/lease.rs` | `build_action_write` |
 
 pub mod controller;
 pub mod model;

@@ -308,7 +308,7 @@ impl Model {
             Action::ReleaseJob(who, job) => self.release_job(state, who, job),
             Action::SettleLaterGrants(who) => {
                 state.left.deadlines -= 1;
-                self.settle_grants(state, who, true);
+                self.regrant_or_take_back(state, who, true);
             }
             Action::RequeueUnplaced(who, job) => {
                 state.left.deadlines -= 1;
@@ -357,7 +357,7 @@ impl Model {
         }
     }
 
-    /// `try_lease`: creates the Lease, or takes it.
+    /// `try_acquire_or_renew`: creates the Lease, or takes it.
     fn take_lease(&self, state: &mut State, who: usize) {
         let controller = state.controllers[who];
         let holder = controller.epoch.map_or_else(|| state.choose_identity(), |epoch| epoch.identity);

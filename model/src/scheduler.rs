@@ -27,7 +27,7 @@ impl Model {
         }
     }
 
-    /// `decide_about`: an admitted job is placed as a whole, in one patch, if `may_place` lets it.
+    /// `decide_and_write_binding`: an admitted job is placed as a whole, in one patch, if `may_place` lets it.
     fn decide_about(&self, state: &mut State, who: usize, job: Job) {
         let in_flight = state.awaits_answer(Process::Scheduler(who), job);
         let scheduler = &mut state.schedulers[who];

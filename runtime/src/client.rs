@@ -107,7 +107,7 @@ impl WriteCounts {
     }
 
     /// A write begins. None for a read.
-    fn count_request(&self, component: &str, method: &http::Method, path: &str) -> Option<WriteUnderWay> {
+    fn begin_counted_write(&self, component: &str, method: &http::Method, path: &str) -> Option<WriteUnderWay> {
         let verb = match *method {
             http::Method::POST => "create",
             http::Method::PUT => "update",
@@ -116,10 +116,10 @@ impl WriteCounts {
             _ => return None,
         };
         let key = WriteKey { component: component.to_owned(), verb, resource: resource_of(path) };
-        self.metrics.count(&key.component, key.verb, &key.resource);
+        self.metrics.count_sent(&key.component, key.verb, &key.resource);
         let write = WriteUnderWay {
             metrics: self.metrics.clone(),
-            created_in: created_in(&key, path).map(ToOwned::to_owned),
+            created_in: find_creation_namespace(&key, path).map(ToOwned::to_owned),
             kind: key.resource.clone(),
             began: Instant::now(),
             status: None,
@@ -142,12 +142,18 @@ impl Drop for WriteUnderWay {
     fn drop(&mut self) {
         let now = Instant::now();
         let took = now.duration_since(self.began);
-        self.metrics.observe(&self.kind, self.created_in.as_deref(), Outcome::of_status(self.status), took, now);
+        self.metrics.observe_outcome(
+            &self.kind,
+            self.created_in.as_deref(),
+            Outcome::of_status(self.status),
+            took,
+            now,
+        );
     }
 }
 
 /// The namespace that a write creates something in for a user; a Lease is our own.
-fn created_in<'a>(write: &WriteKey, path: &'a str) -> Option<&'a str> {
+fn find_creation_namespace<'a>(write: &WriteKey, path: &'a str) -> Option<&'a str> {
     let is_new = write.verb == "create" && write.resource != "leases";
     let (_, rest) = path.split_once("/namespaces/").filter(|_| is_new)?;
     rest.split_once('/').map(|(namespace, _)| namespace)
@@ -230,7 +236,12 @@ fn describe_kubeconfig_error(error: &KubeconfigError) -> String {
 ///
 /// # Errors
 /// If `server` is not a URL.
-pub fn config_for(server: &str, token: &str, ca_pem: Option<&[u8]>, insecure: bool) -> Result<Config, ClientError> {
+pub fn build_token_config(
+    server: &str,
+    token: &str,
+    ca_pem: Option<&[u8]>,
+    insecure: bool,
+) -> Result<Config, ClientError> {
     let url = server.parse().map_err(|source| ClientError::Address { server: server.to_owned(), source })?;
     let mut config = Config::new(url);
     config.root_cert = ca_pem.map(pem_to_der);
@@ -303,7 +314,7 @@ where
     }
 
     fn call(&mut self, request: http::Request<kube::client::Body>) -> Self::Future {
-        let write = self.counts.count_request(&self.component, request.method(), request.uri().path());
+        let write = self.counts.begin_counted_write(&self.component, request.method(), request.uri().path());
         let answer = self.inner.call(request);
         Box::pin(async move {
             let answer = answer.await;
@@ -384,8 +395,8 @@ mod tests {
     async fn counts_are_shown_as_a_metric() {
         let (counts, registry) = (WriteCounts::default(), crate::metric::SharedRegistry::default());
         counts.metrics().register(&registry);
-        drop(counts.count_request("controller", &http::Method::POST, "/api/v1/namespaces/ns/events"));
-        drop(counts.count_request("controller", &http::Method::GET, "/api/v1/namespaces/ns/events"));
+        drop(counts.begin_counted_write("controller", &http::Method::POST, "/api/v1/namespaces/ns/events"));
+        drop(counts.begin_counted_write("controller", &http::Method::GET, "/api/v1/namespaces/ns/events"));
         let text = crate::metric::encode(&registry).unwrap();
         let line = r#"caldera_api_writes_total{component="controller",verb="create",resource="events"} 1"#;
         assert!(text.lines().any(|shown| shown == line), "{text}");
@@ -399,7 +410,7 @@ mod tests {
 
     #[test]
     fn an_address_that_is_no_url_is_told() {
-        let error = config_for("not a url", "t", None, false).unwrap_err().to_string();
+        let error = build_token_config("not a url", "t", None, false).unwrap_err().to_string();
         assert!(error.contains("not a url"), "{error}");
     }
 }

@@ -1,4 +1,5 @@
-//! The time as a value, so that tests and simulations choose it.
+//! The time as a value, so that tests and simulations choose it. Also waiting until a time that may be absent, and the
+//! text forms of times in Kubernetes objects.
 
 use std::{fmt, sync::Arc};
 

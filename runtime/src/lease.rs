@@ -144,7 +144,7 @@ pub async fn acquire_lease(
     let mut seen: Option<(LeaseRecord, Instant)> = None;
     let mut announced = false;
     loop {
-        match try_lease(&client, &candidate, &clock, &mut seen, None).await {
+        match try_acquire_or_renew(&client, &candidate, &clock, &mut seen, None).await {
             Ok(true) => break,
             Ok(false) => {
                 let holder = seen.as_ref().map(|(record, _)| record.holder.clone()).unwrap_or_default();
@@ -188,7 +188,9 @@ async fn keep_renewing(
             () = tokio::time::sleep(candidate.lasts.retry_period()) => {}
         }
         let left = candidate.lasts.renew_deadline().saturating_sub(renewed.elapsed());
-        match tokio::time::timeout(left, try_lease(&client, &candidate, &clock, &mut seen, Some(&epoch))).await {
+        match tokio::time::timeout(left, try_acquire_or_renew(&client, &candidate, &clock, &mut seen, Some(&epoch)))
+            .await
+        {
             Ok(Ok(true)) => renewed = Instant::now(),
             Ok(Ok(false)) => break,
             Ok(Err(failure)) => tracing::warn!(lease = candidate.name, %failure, "failed to renew the lease"),
@@ -204,7 +206,7 @@ async fn keep_renewing(
 
 /// Reads the lease and creates, renews or takes it where the rule says so; true if it is ours afterwards. Whoever holds
 /// an epoch only renews that: what it grants carries it, and would never be placed in another term.
-async fn try_lease(
+async fn try_acquire_or_renew(
     client: &Client,
     candidate: &LeaseCandidate,
     clock: &SharedClock,
@@ -222,7 +224,7 @@ async fn try_lease(
     }
     let write = match decide_lease_action(candidate, held.is_some(), record, unchanged) {
         LeaseAction::Wait => return Ok(false),
-        action => write_for(action, candidate, record, &format_micro_time(clock.now())),
+        action => build_action_write(action, candidate, record, &format_micro_time(clock.now())),
     };
     match write::execute_write(client, &write).await {
         Ok(stored) => {
@@ -236,7 +238,12 @@ async fn try_lease(
     }
 }
 
-fn write_for(action: LeaseAction, candidate: &LeaseCandidate, record: Option<&LeaseRecord>, now: &str) -> Write {
+fn build_action_write(
+    action: LeaseAction,
+    candidate: &LeaseCandidate,
+    record: Option<&LeaseRecord>,
+    now: &str,
+) -> Write {
     let mut spec = json!({
         "holderIdentity": candidate.identity, "leaseDurationSeconds": candidate.lasts.0.as_secs(), "renewTime": now,
     });
@@ -253,16 +260,16 @@ fn write_for(action: LeaseAction, candidate: &LeaseCandidate, record: Option<&Le
         // The version makes it a compare-and-set.
         Some(record) => Body::MergePatch(json!({"metadata": {"resourceVersion": record.version}, "spec": spec})),
     };
-    lease_write(candidate, body)
+    build_lease_write(candidate, body)
 }
 
 async fn write_release(client: &Client, candidate: &LeaseCandidate, seen: Option<&(LeaseRecord, Instant)>) {
     let Some((record, _)) = seen.filter(|(record, _)| record.holder == candidate.identity) else { return };
     let body = json!({"metadata": {"resourceVersion": record.version}, "spec": {"holderIdentity": ""}});
-    let _ = write::execute_write(client, &lease_write(candidate, Body::MergePatch(body))).await;
+    let _ = write::execute_write(client, &build_lease_write(candidate, Body::MergePatch(body))).await;
 }
 
-fn lease_write(candidate: &LeaseCandidate, body: Body) -> Write {
+fn build_lease_write(candidate: &LeaseCandidate, body: Body) -> Write {
     Write {
         resource: lease_resource(),
         namespace: candidate.namespace.clone(),
@@ -330,7 +337,7 @@ mod tests {
         let (candidate, ours) = (candidate(), record("a"));
         assert_eq!(decide_lease_action(&candidate, true, Some(&ours), Duration::ZERO), LeaseAction::Renew);
         assert_eq!(decide_lease_action(&candidate, false, Some(&ours), Duration::ZERO), LeaseAction::Take);
-        let Body::MergePatch(patch) = write_for(LeaseAction::Take, &candidate, Some(&ours), "now").body else {
+        let Body::MergePatch(patch) = build_action_write(LeaseAction::Take, &candidate, Some(&ours), "now").body else {
             panic!("a take is a patch")
         };
         assert_eq!(patch["spec"]["leaseTransitions"], 2);
@@ -359,7 +366,7 @@ mod tests {
     #[test]
     fn taking_a_lease_is_a_compare_and_set() {
         let candidate = candidate();
-        let write = write_for(LeaseAction::Take, &candidate, Some(&record("b")), "now");
+        let write = build_action_write(LeaseAction::Take, &candidate, Some(&record("b")), "now");
         let Body::MergePatch(patch) = write.body else { panic!("a take is a patch") };
         assert_eq!(patch["metadata"]["resourceVersion"], "7");
         assert_eq!(patch["spec"]["leaseTransitions"], 2);

@@ -1,4 +1,5 @@
-//! I/O plumbing, the only place for it: clients, watches, writes, TLS, health and metrics, telemetry, shutdown.
+//! I/O plumbing of all components: clients, watches, writes, leader election, the members' inventories, events, a
+//! bounded HTTP server, TLS, health and metrics, logs, and shutdown.
 //!
 //! Components decide in pure code and touch the world through three things here: [`watch::Follower`] turns the objects
 //! of a kind into events on a channel, [`write::Writer`] carries out what was decided, [`clock::Clock`] tells the time.

@@ -101,31 +101,31 @@ impl Members {
     }
 
     /// Brings what is watched up to date with the Cluster objects.
-    pub fn follow_clusters(&mut self, event: &Event<Cluster>) {
+    pub fn apply_cluster_event(&mut self, event: &Event<Cluster>) {
         match event {
             Event::Reset(all) => {
                 let names: Vec<&str> = all.iter().filter_map(|cluster| cluster.metadata.name.as_deref()).collect();
-                self.keep_only(&names);
-                all.iter().for_each(|cluster| self.observe_cluster(cluster));
+                self.stop_other_watches(&names);
+                all.iter().for_each(|cluster| self.start_member_watch(cluster));
             }
-            Event::Applied(cluster) => self.observe_cluster(cluster),
-            Event::Deleted(cluster) => self.forget_cluster(cluster.metadata.name.as_deref().unwrap_or_default()),
+            Event::Applied(cluster) => self.start_member_watch(cluster),
+            Event::Deleted(cluster) => self.stop_member_watch(cluster.metadata.name.as_deref().unwrap_or_default()),
         }
     }
 
     /// Starts watching the member that a Cluster object names, or restarts it where the way to it changed.
-    pub fn observe_cluster(&mut self, cluster: &Cluster) {
-        self.observe_cluster_through(cluster, None);
+    pub fn start_member_watch(&mut self, cluster: &Cluster) {
+        self.start_member_watch_with(cluster, None);
     }
 
     /// The same with a client of the member, for a caller that runs inside it.
-    pub fn observe_cluster_through(&mut self, cluster: &Cluster, given: Option<Client>) {
+    pub fn start_member_watch_with(&mut self, cluster: &Cluster, given: Option<Client>) {
         let Some(name) = cluster.metadata.name.as_deref() else { return };
         let access = access_to(&self.host, cluster, given, &self.component, &self.counts);
         if self.watched.get(name).is_some_and(|(known, _)| *known == access.route) {
             return;
         }
-        self.forget_cluster(name);
+        self.stop_member_watch(name);
         let stop = self.shutdown.child_token();
         self.watched.insert(name.to_owned(), (access.route.clone(), stop.clone()));
         let member = Member {
@@ -142,14 +142,14 @@ impl Members {
     }
 
     /// Stops watching a member.
-    pub fn forget_cluster(&mut self, name: &str) {
+    pub fn stop_member_watch(&mut self, name: &str) {
         if let Some((_, stop)) = self.watched.remove(name) {
             stop.cancel();
         }
     }
 
     /// Stops watching all members but these.
-    pub fn keep_only(&mut self, names: &[&str]) {
+    pub fn stop_other_watches(&mut self, names: &[&str]) {
         self.watched.retain(|name, (_, stop)| {
             let stays = names.contains(&name.as_str());
             if !stays {
@@ -162,7 +162,7 @@ impl Members {
 
 impl Drop for Members {
     fn drop(&mut self) {
-        self.keep_only(&[]);
+        self.stop_other_watches(&[]);
     }
 }
 
@@ -292,13 +292,13 @@ impl Member {
         } else {
             informers.send_message(Message::Queues(Queues::new())).await;
         }
-        let mut listed = informers.is_listed();
+        let mut listed = informers.subscribe_to_listed();
         let (mut is_listed, mut missed, mut probes) = (false, 0, 0_u32);
         let mut list_deadline = Some(self.trusted_until.unwrap_or_else(|| Instant::now() + TRUST_PERIOD));
         loop {
             tokio::select! {
                 biased;
-                () = informers.wait_until_unheard() => break,
+                () = informers.wait_until_no_receiver() => break,
                 () = self.wait_for_collector() => break,
                 Ok(_) = listed.wait_for(|listed| *listed), if !is_listed => {
                     is_listed = true;
@@ -363,7 +363,7 @@ impl Member {
 ///
 /// # Errors
 /// If it can not be reached: why.
-pub async fn client_of(
+pub async fn connect_or_use_given(
     host: &Client,
     cluster: &Cluster,
     given: Option<Client>,
@@ -396,7 +396,12 @@ fn access_to(host: &Client, cluster: &Cluster, given: Option<Client>, component:
 
 /// The inventory of a member, read once: what is published of it where that can be trusted, or its nodes and pods, or
 /// why they can not be read. A caller that may not read its secret on the host goes through Karmada's cluster proxy.
-pub async fn read_member(host: &Client, cluster: &Cluster, component: &str, counts: &WriteCounts) -> Vec<Update> {
+pub async fn read_member_inventory(
+    host: &Client,
+    cluster: &Cluster,
+    component: &str,
+    counts: &WriteCounts,
+) -> Vec<Update> {
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
     if let Some(updates) = replay::read_published(host, name).await {
         return updates;

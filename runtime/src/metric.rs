@@ -69,7 +69,7 @@ pub const COMMON: [Metric; 2] = [BUILD_INFO, LEADER];
 impl Metric {
     /// The series that a query names; `_bucket`, `_sum` and `_count` follow for a histogram.
     #[must_use]
-    pub fn series(&self) -> String {
+    pub fn series_name(&self) -> String {
         if self.kind == Kind::Counter { format!("{}_total", self.name) } else { self.name.to_owned() }
     }
 
@@ -80,7 +80,7 @@ impl Metric {
 
     /// The labels with these values, in their order.
     #[must_use]
-    pub fn label<const N: usize>(&self, values: [&str; N]) -> Labels {
+    pub fn build_labels<const N: usize>(&self, values: [&str; N]) -> Labels {
         debug_assert_eq!(self.labels.len(), N, "labels of {}", self.name);
         self.labels.iter().zip(values).map(|(name, value)| (*name, value.to_owned())).collect()
     }
@@ -90,7 +90,7 @@ impl Metric {
 pub fn register_builds(registry: &SharedRegistry, components: &[&str]) {
     let builds = Family::<Labels, Gauge>::default();
     for component in components {
-        builds.get_or_create(&BUILD_INFO.label([component, env!("CARGO_PKG_VERSION")])).set(1);
+        builds.get_or_create(&BUILD_INFO.build_labels([component, env!("CARGO_PKG_VERSION")])).set(1);
     }
     BUILD_INFO.register(registry, builds);
 }
@@ -111,7 +111,7 @@ impl Leaders {
     /// The gauge of one lease, which is not held yet.
     #[must_use]
     pub fn add_lease(&self, lease: &str) -> Gauge {
-        let gauge = self.0.get_or_create_owned(&LEADER.label([lease]));
+        let gauge = self.0.get_or_create_owned(&LEADER.build_labels([lease]));
         gauge.set(0);
         gauge
     }
@@ -132,7 +132,7 @@ impl Sample {
     /// A value of a metric.
     #[must_use]
     pub fn new<const N: usize>(metric: &'static Metric, labels: [&str; N], value: f64) -> Self {
-        Self { metric, labels: metric.label(labels), value }
+        Self { metric, labels: metric.build_labels(labels), value }
     }
 }
 

@@ -51,11 +51,11 @@ impl Ready {
     }
 
     /// Why it is not ready, in words for `/readyz`.
-    fn find_obstacle(&self) -> Option<String> {
+    fn find_unready_reason(&self) -> Option<String> {
         if !self.is_ready() {
             return Some("not yet".to_owned());
         }
-        let of_part = |(name, part): &(&str, Self)| Some(format!("{name}: {}", part.find_obstacle()?));
+        let of_part = |(name, part): &(&str, Self)| Some(format!("{name}: {}", part.find_unready_reason()?));
         if let Some(obstacle) = self.parts.iter().find_map(of_part) {
             return Some(obstacle);
         }
@@ -78,7 +78,7 @@ pub fn admin_router(ready: Ready, registry: SharedRegistry) -> Router {
         .route(
             "/readyz",
             get(move || async move {
-                match ready.find_obstacle() {
+                match ready.find_unready_reason() {
                     None => (StatusCode::OK, "ok".to_owned()),
                     Some(why) => (StatusCode::SERVICE_UNAVAILABLE, why),
                 }
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(ask("/readyz").await.0, 200);
         let (now, minute) = (Instant::now(), std::time::Duration::from_secs(60));
         for at in [now, now + minute] {
-            writes.observe("queues", None, crate::write_metrics::Outcome::Refused, minute, at);
+            writes.observe_outcome("queues", None, crate::write_metrics::Outcome::Refused, minute, at);
         }
         let (status, _, why) = ask("/readyz").await;
         assert!(status == 503 && why.starts_with("all writes of queues have failed for"), "{status} {why}");
@@ -166,9 +166,9 @@ mod tests {
         let parts = ["webhook", "controller"].map(|name| (name, Ready::default()));
         let all = Ready::of_parts(&parts);
         parts[0].1.set_ready(true);
-        assert_eq!(all.find_obstacle().as_deref(), Some("controller: not yet"));
+        assert_eq!(all.find_unready_reason().as_deref(), Some("controller: not yet"));
         parts[1].1.set_ready(true);
-        assert_eq!(all.find_obstacle(), None);
+        assert_eq!(all.find_unready_reason(), None);
     }
 
     #[tokio::test]

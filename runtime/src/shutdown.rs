@@ -4,7 +4,7 @@ use tokio_util::sync::CancellationToken;
 
 /// A token that is cancelled by the first signal. A second signal exits with 130.
 #[must_use]
-pub fn on_signal() -> CancellationToken {
+pub fn cancel_on_signal() -> CancellationToken {
     let token = CancellationToken::new();
     let cancelled = token.clone();
     tokio::spawn(async move {

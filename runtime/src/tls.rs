@@ -1,7 +1,8 @@
-//! Certificates: a private authority, leaves for servers, and server configurations.
+//! Certificates and TLS server configurations: a private authority that issues certificates for servers and clients,
+//! reading certificates and keys from PEM, and server configurations for the webhook, the console and the estimator.
 //!
-//! Used by the webhook when it is given no certificate of its own, and by the sandbox. Keys are made by `rcgen` with
-//! ring; call [`install_provider`] once per process before any TLS is spoken.
+//! The authority serves a webhook that is given no certificate of its own, `caldera install`, and the sandbox. Keys are
+//! made by `rcgen` with ring; call [`install_provider`] once per process before any TLS is spoken.
 
 mod served;
 
@@ -167,14 +168,17 @@ fn common_name(name: &str) -> DistinguishedName {
 /// # Errors
 /// If the PEM is unusable.
 pub fn server_config(identity: &Identity) -> Result<Arc<rustls::ServerConfig>, TlsError> {
-    server_config_for(identity, None)
+    server_config_with_client_ca(identity, None)
 }
 
 /// The same; with `client_ca` for clients alone that it has signed.
 ///
 /// # Errors
 /// If a PEM is unusable.
-pub fn server_config_for(identity: &Identity, client_ca: Option<&str>) -> Result<Arc<rustls::ServerConfig>, TlsError> {
+pub fn server_config_with_client_ca(
+    identity: &Identity,
+    client_ca: Option<&str>,
+) -> Result<Arc<rustls::ServerConfig>, TlsError> {
     build_config(identity, client_ca, rustls::DEFAULT_VERSIONS, &["h2", "http/1.1"])
 }
 
@@ -182,7 +186,7 @@ pub fn server_config_for(identity: &Identity, client_ca: Option<&str>) -> Result
 ///
 /// # Errors
 /// If a PEM is unusable.
-pub fn estimator_config_for(
+pub fn estimator_server_config(
     identity: &Identity,
     client_ca: Option<&str>,
 ) -> Result<Arc<rustls::ServerConfig>, TlsError> {

@@ -144,7 +144,7 @@ impl WatchOptions {
     /// The same, of a kind that the server may lack (`may`): it has no objects then, and is looked for once in
     /// [`ABSENT_RETRY`].
     #[must_use]
-    pub fn with_absence(self, may: bool) -> Self {
+    pub fn allow_absent_kind(self, may: bool) -> Self {
         Self { may_be_absent: may, ..self }
     }
 }
@@ -231,7 +231,7 @@ impl<T: Send + 'static> Follower<T> {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
             None => Api::all_with(self.client.clone(), &resource),
         };
-        let read_dynamic = move |object: DynamicObject| read(with_type(object, &resource)?);
+        let read_dynamic = move |object: DynamicObject| read(add_type_fields(object, &resource)?);
         self.spawn_watch(kind, api, options, read_dynamic, convert)
     }
 
@@ -353,7 +353,7 @@ async fn watch_objects<K, R, T>(
 }
 
 /// Items of a list carry no type of their own.
-fn with_type(object: DynamicObject, resource: &ApiResource) -> Option<Value> {
+fn add_type_fields(object: DynamicObject, resource: &ApiResource) -> Option<Value> {
     let mut value = serde_json::to_value(object).ok()?;
     let map = value.as_object_mut()?;
     map.insert("apiVersion".into(), resource.api_version.clone().into());
@@ -384,7 +384,7 @@ pub async fn list_json<R>(
     let mut all = Vec::new();
     loop {
         let page = api.list(&params).await?;
-        all.extend(page.items.into_iter().filter_map(|object| read(with_type(object, resource)?)));
+        all.extend(page.items.into_iter().filter_map(|object| read(add_type_fields(object, resource)?)));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params.continue_token = Some(token),
             None => return Ok(all),
@@ -424,7 +424,7 @@ mod tests {
         });
         let (events, mut received) = mpsc::channel(8);
         let follower = Follower::new(Client::new(service, "ns"), events, CancellationToken::new());
-        let options = WatchOptions::from(watcher::Config::default()).with_absence(true);
+        let options = WatchOptions::from(watcher::Config::default()).allow_absent_kind(true);
         let resource = api_resource("ray.io", "v1", "RayJob", "rayjobs");
         follower.follow_json(resource, options, |object| object["metadata"]["name"].as_str().map(str::to_owned), Some);
         assert!(matches!(received.recv().await, Some(Event::Reset(all)) if all.is_empty()));

@@ -118,16 +118,16 @@ pub const UNUSABLE_CLIENT: &str = "UnusableClient";
 /// # Errors
 /// See [`Failure`].
 pub async fn execute_write(client: &Client, write: &Write) -> Result<Value, Failure> {
-    let request = build_request(write).map_err(|error| classify_error(kube::Error::BuildRequest(error)))?;
+    let request = build_http_request(write).map_err(|error| classify_error(kube::Error::BuildRequest(error)))?;
     let Write { resource, namespace, name, .. } = write;
     let span = tracing::debug_span!("write", kind = resource.kind, namespace, name, subresource = write.subresource);
     match tokio::time::timeout(DEADLINE, client.request::<Value>(request)).instrument(span).await {
-        Ok(answer) => answer.map_err(|error| classify_answer(write, error)),
+        Ok(answer) => answer.map_err(|error| classify_write_error(write, error)),
         Err(_) => Err(Failure::Transient(format!("no answer within {} s", DEADLINE.as_secs()))),
     }
 }
 
-fn build_request(write: &Write) -> Result<http::Request<Vec<u8>>, request::Error> {
+fn build_http_request(write: &Write) -> Result<http::Request<Vec<u8>>, request::Error> {
     let Write { resource, namespace, name, subresource, body } = write;
     let namespace = Some(namespace.as_str()).filter(|namespace| !namespace.is_empty());
     let request = Request::new(DynamicObject::url_path(resource, namespace));
@@ -170,7 +170,7 @@ fn build_request(write: &Write) -> Result<http::Request<Vec<u8>>, request::Error
 const UNAPPLICABLE: &str = "the server rejected our request due to an error in our request";
 
 /// What the caller should do about an error, where a failed `test` of this write means that the object changed.
-fn classify_answer(write: &Write, error: kube::Error) -> Failure {
+fn classify_write_error(write: &Write, error: kube::Error) -> Failure {
     // kube-apiserver (`NewGenericServerResponse`) says of a failed `test` operation nothing but 422 and this text;
     // others say so in words.
     let is_test_failed =
@@ -216,7 +216,7 @@ pub fn classify_error(error: kube::Error) -> Failure {
 
 /// A queued write with the caller's name for it.
 #[derive(Debug)]
-struct Job<T> {
+struct QueuedWrite<T> {
     tag: T,
     write: Write,
     /// Before all that waits for other objects.
@@ -225,7 +225,7 @@ struct Job<T> {
 
 /// A write's outcome.
 #[derive(Debug)]
-pub struct Done<T> {
+pub struct WriteOutcome<T> {
     /// As given.
     pub tag: T,
     /// The stored object, or why not.
@@ -251,11 +251,11 @@ fn key_of(write: &Write) -> ObjectKey {
 
 /// Writes that wait: per object in order; those that were asked for as next, then decisions, then reports.
 struct WriteQueue<T> {
-    next: VecDeque<Job<T>>,
-    decisions: VecDeque<Job<T>>,
-    reports: VecDeque<Job<T>>,
+    next: VecDeque<QueuedWrite<T>>,
+    decisions: VecDeque<QueuedWrite<T>>,
+    reports: VecDeque<QueuedWrite<T>>,
     /// Objects with a write in flight or first in line, and what is held back behind it.
-    busy: HashMap<ObjectKey, VecDeque<Job<T>>>,
+    busy: HashMap<ObjectKey, VecDeque<QueuedWrite<T>>>,
 }
 
 impl<T> WriteQueue<T> {
@@ -263,11 +263,11 @@ impl<T> WriteQueue<T> {
         Self { next: VecDeque::new(), decisions: VecDeque::new(), reports: VecDeque::new(), busy: HashMap::new() }
     }
 
-    fn push_job(&mut self, job: Job<T>) {
+    fn push_write(&mut self, job: QueuedWrite<T>) {
         let key = key_of(&job.write);
         let Some(held_back) = self.busy.get_mut(&key) else {
             self.busy.insert(key, VecDeque::new());
-            self.select_line(&job).push_back(job);
+            self.select_write_queue(&job).push_back(job);
             return;
         };
         let goes_first = job.is_next || is_decision(&job.write);
@@ -281,19 +281,19 @@ impl<T> WriteQueue<T> {
         }
     }
 
-    fn pop_job(&mut self) -> Option<Job<T>> {
+    fn pop_write(&mut self) -> Option<QueuedWrite<T>> {
         [&mut self.next, &mut self.decisions, &mut self.reports].into_iter().find_map(VecDeque::pop_front)
     }
 
     /// A write of this object was answered: the next one of the same object is first in its line.
-    fn release_object(&mut self, key: &ObjectKey) {
+    fn unblock_next_write(&mut self, key: &ObjectKey) {
         match self.busy.get_mut(key).and_then(VecDeque::pop_front) {
-            Some(job) => self.select_line(&job).push_front(job),
+            Some(job) => self.select_write_queue(&job).push_front(job),
             None => drop(self.busy.remove(key)),
         }
     }
 
-    fn select_line(&mut self, job: &Job<T>) -> &mut VecDeque<Job<T>> {
+    fn select_write_queue(&mut self, job: &QueuedWrite<T>) -> &mut VecDeque<QueuedWrite<T>> {
         match job.is_next {
             true => &mut self.next,
             false if is_decision(&job.write) => &mut self.decisions,
@@ -309,18 +309,18 @@ const fn is_decision(write: &Write) -> bool {
 /// Carries out the writes that arrive in `jobs` until the channel closes or `stop`, sending outcomes to `done`.
 async fn carry_out_writes<T: Send + 'static>(
     client: Client,
-    mut jobs: mpsc::UnboundedReceiver<Job<T>>,
-    done: mpsc::Sender<Done<T>>,
+    mut jobs: mpsc::UnboundedReceiver<QueuedWrite<T>>,
+    done: mpsc::Sender<WriteOutcome<T>>,
     pending: Gauge,
     stop: CancellationToken,
 ) {
     let mut queue = WriteQueue::new();
     let mut in_flight = FuturesUnordered::new();
-    let mut window = Window::default();
+    let mut window = InFlightWindow::default();
     let (mut is_open, mut is_stopped) = (true, false);
     loop {
         while !is_stopped && in_flight.len() < window.size() {
-            let Some(job) = queue.pop_job() else { break };
+            let Some(job) = queue.pop_write() else { break };
             let client = client.clone();
             in_flight.push(async move {
                 let began = tokio::time::Instant::now();
@@ -337,14 +337,14 @@ async fn carry_out_writes<T: Send + 'static>(
             () = stop.cancelled(), if !is_stopped => is_stopped = true,
             Some((job, result, took)) = in_flight.next(), if !in_flight.is_empty() => {
                 window.observe_result(!matches!(result, Err(Failure::Transient(_))), took);
-                queue.release_object(&key_of(&job.write));
+                queue.unblock_next_write(&key_of(&job.write));
                 pending.dec();
-                if done.send(Done { tag: job.tag, result }).await.is_err() && !is_stopped {
+                if done.send(WriteOutcome { tag: job.tag, result }).await.is_err() && !is_stopped {
                     return;
                 }
             }
             job = jobs.recv(), if is_open && !is_stopped => match job {
-                Some(job) => queue.push_job(job),
+                Some(job) => queue.push_write(job),
                 None => is_open = false,
             },
         }
@@ -355,18 +355,18 @@ async fn carry_out_writes<T: Send + 'static>(
 /// after trouble (additive increase, multiplicative decrease, as TCP). A server that is at its end answers no more of
 /// them for having more at once, and what waits there can not be passed by a decision, as it can here.
 #[derive(Debug)]
-struct Window {
+struct InFlightWindow {
     /// In 1/1024 of a write.
     size: usize,
 }
 
-impl Default for Window {
+impl Default for InFlightWindow {
     fn default() -> Self {
         Self { size: FIRST_IN_FLIGHT * 1024 }
     }
 }
 
-impl Window {
+impl InFlightWindow {
     fn size(&self) -> usize {
         (self.size / 1024).clamp(1, MAX_IN_FLIGHT)
     }
@@ -385,14 +385,14 @@ impl Window {
 /// length is the gauge of [`Writer::register_gauge`].
 #[derive(Debug)]
 pub struct Writer<T> {
-    jobs: mpsc::UnboundedSender<Job<T>>,
+    jobs: mpsc::UnboundedSender<QueuedWrite<T>>,
     pending: Gauge,
 }
 
 impl<T: Send + 'static> Writer<T> {
     /// Starts carrying out writes with `client`; outcomes arrive at the returned receiver.
     #[must_use]
-    pub fn start_writer(client: Client, stop: CancellationToken) -> (Self, mpsc::Receiver<Done<T>>) {
+    pub fn start_writer(client: Client, stop: CancellationToken) -> (Self, mpsc::Receiver<WriteOutcome<T>>) {
         let (jobs, queued) = mpsc::unbounded_channel();
         let (done, outcomes) = mpsc::channel(MAX_OUTCOMES);
         let pending = Gauge::default();
@@ -416,15 +416,15 @@ impl<T: Send + 'static> Writer<T> {
 
     /// Queues a write. After the stop it is dropped: nobody would carry it out.
     pub fn queue_write(&self, tag: T, write: Write) {
-        self.queue_job(Job { tag, write, is_next: false });
+        self.send_to_queue(QueuedWrite { tag, write, is_next: false });
     }
 
     /// Queues a write that is sent as soon as an answer leaves room, before all that waits for other objects.
-    pub fn queue_next(&self, tag: T, write: Write) {
-        self.queue_job(Job { tag, write, is_next: true });
+    pub fn queue_write_first(&self, tag: T, write: Write) {
+        self.send_to_queue(QueuedWrite { tag, write, is_next: true });
     }
 
-    fn queue_job(&self, job: Job<T>) {
+    fn send_to_queue(&self, job: QueuedWrite<T>) {
         if self.jobs.send(job).is_ok() {
             self.pending.inc();
         }
@@ -436,7 +436,7 @@ pub const SETTLE_WITHIN: Duration = Duration::from_secs(5);
 
 /// After shutdown: waits until everything that was sent is answered, [`SETTLE_WITHIN`] at most, so that a successor
 /// does not decide beside writes that are still on their way. (What lands later still meets its preconditions.)
-pub async fn wait_for_outcomes<T>(mut outcomes: mpsc::Receiver<Done<T>>) {
+pub async fn wait_for_outcomes<T>(mut outcomes: mpsc::Receiver<WriteOutcome<T>>) {
     let all = async { while outcomes.recv().await.is_some() {} };
     if tokio::time::timeout(SETTLE_WITHIN, all).await.is_err() {
         tracing::warn!("stopped with writes that were not answered");

@@ -99,7 +99,7 @@ impl Failing {
         Self { first: now, last: now, outcome, only_in }
     }
 
-    fn add(&mut self, outcome: Outcome, created_in: Option<&str>, now: Instant) {
+    fn add_failure(&mut self, outcome: Outcome, created_in: Option<&str>, now: Instant) {
         (self.last, self.outcome) = (now, outcome);
         if outcome != Outcome::Refused || self.only_in.as_deref() != created_in {
             self.only_in = None;
@@ -133,15 +133,22 @@ impl WriteMetrics {
     }
 
     /// A write is sent.
-    pub(crate) fn count(&self, component: &str, verb: &str, resource: &str) {
-        self.sent.get_or_create(&SENT.label([component, verb, resource])).inc();
+    pub(crate) fn count_sent(&self, component: &str, verb: &str, resource: &str) {
+        self.sent.get_or_create(&SENT.build_labels([component, verb, resource])).inc();
     }
 
     /// Takes in what became of a write; of one that creates something for a user, in which namespace.
-    pub(crate) fn observe(&self, kind: &str, created_in: Option<&str>, outcome: Outcome, took: Duration, now: Instant) {
-        self.durations.get_or_create(&DURATION.label([kind])).observe(took.as_secs_f64());
+    pub(crate) fn observe_outcome(
+        &self,
+        kind: &str,
+        created_in: Option<&str>,
+        outcome: Outcome,
+        took: Duration,
+        now: Instant,
+    ) {
+        self.durations.get_or_create(&DURATION.build_labels([kind])).observe(took.as_secs_f64());
         if outcome != Outcome::Done {
-            self.failed.get_or_create(&FAILED.label([kind, outcome.as_str()])).inc();
+            self.failed.get_or_create(&FAILED.build_labels([kind, outcome.as_str()])).inc();
         }
         let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
         match outcome {
@@ -153,7 +160,7 @@ impl WriteMetrics {
                 if now.duration_since(one.last) > FAILURE_EXPIRES_AFTER {
                     *one = first;
                 }
-                one.add(outcome, created_in, now);
+                one.add_failure(outcome, created_in, now);
             }
         }
     }
@@ -187,7 +194,7 @@ mod tests {
     async fn writes_of_a_kind_are_failing_once_all_have_failed_for_a_minute() {
         let (writes, start) = (WriteMetrics::default(), Instant::now());
         let at = |seconds: u32, kind: &str, status: Option<u16>| {
-            writes.observe(kind, None, Outcome::of_status(status), SECOND, start + SECOND * seconds);
+            writes.observe_outcome(kind, None, Outcome::of_status(status), SECOND, start + SECOND * seconds);
         };
         let trouble = |seconds: u32| writes.describe_failing(start + SECOND * seconds);
         at(0, "queues", None);
@@ -211,7 +218,7 @@ mod tests {
     async fn what_one_namespace_refuses_to_have_created_is_no_failure() {
         let (writes, start) = (WriteMetrics::default(), Instant::now());
         let at = |seconds: u32, namespace: Option<&str>, status: Option<u16>| {
-            writes.observe("events", namespace, Outcome::of_status(status), SECOND, start + SECOND * seconds);
+            writes.observe_outcome("events", namespace, Outcome::of_status(status), SECOND, start + SECOND * seconds);
         };
         let is_failing = |seconds: u32| writes.describe_failing(start + SECOND * seconds).is_some();
         at(0, Some("full"), Some(403));
@@ -230,9 +237,9 @@ mod tests {
         let (writes, registry) = (WriteMetrics::default(), SharedRegistry::default());
         writes.register(&registry);
         for status in [Some(200), Some(409), Some(404), Some(422), Some(403), Some(500), None] {
-            writes.observe("queues/status", None, Outcome::of_status(status), SECOND, Instant::now());
+            writes.observe_outcome("queues/status", None, Outcome::of_status(status), SECOND, Instant::now());
         }
-        writes.count("controller", "patch", "queues/status");
+        writes.count_sent("controller", "patch", "queues/status");
         let text = encode(&registry).unwrap();
         assert_eq!(find_undeclared(&text, &WRITES), [""; 0], "{text}");
         assert!(

@@ -184,7 +184,7 @@ impl Endpoint {
     /// # Errors
     /// If the endpoint is not usable.
     pub fn config(&self) -> Result<kube::Config, ClientError> {
-        client::config_for(&self.server, &self.token, Some(self.ca_pem.as_bytes()), false)
+        client::build_token_config(&self.server, &self.token, Some(self.ca_pem.as_bytes()), false)
     }
 }
 

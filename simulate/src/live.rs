@@ -10,7 +10,7 @@ use std::{
 
 use caldera_core::{
     gang::{Gang, QueueName, WorkloadRef},
-    inventory::{HyperNode, Node, Pod, whole_units},
+    inventory::{HyperNode, Node, Pod, round_up_request},
     place::{self, Queues},
     queue::QueueSpec,
     split::FederationTopology,
@@ -185,7 +185,7 @@ fn held(members: &mut [Member], jobs: &[LiveJob]) -> (HashMap<usize, Vec<Hold>>,
             member.nodes.iter().enumerate().map(|(i, node)| (node.name.clone(), i)).collect();
         for pod in member.pods.iter().filter(|pod| !pod.finished) {
             let Some(node) = pod.node.as_ref().and_then(|name| nodes.get(name)) else { continue };
-            let (node, request) = (&mut member.nodes[*node], whole_units(&pod.request));
+            let (node, request) = (&mut member.nodes[*node], round_up_request(&pod.request));
             let owner = pod.owner.as_ref().map(|owner| owner.workload(&pod.namespace));
             match owner.and_then(|workload| owners.get(&workload)) {
                 Some(job) => {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use caldera_core::{
-    fleet::{choose_reserved_clusters, list_reserved_clusters},
+    fleet::{choose_reserved_clusters, list_clusters_reserved_against},
     gang::{ClusterName, Gang, TaskName},
     inventory::{self, Capacity},
     place::{self, Cluster, Decision},
@@ -221,7 +221,7 @@ impl<'w> Site<'w> {
             &shape.least,
             &shape.binding.placement.tolerations,
             vain,
-            emptied.map(|(cluster, capacity)| (cluster, capacity.emptied(), capacity.free())),
+            emptied.map(|(cluster, capacity)| (cluster, capacity.emptied(), capacity.sum_free())),
             |clusters| place::place_binding(&question(shape, &shape.gang, clusters)).ok(),
         )
     }
@@ -233,7 +233,7 @@ impl<'w> Site<'w> {
         kept: &[&ReservedClusters],
     ) -> Result<Vec<Part>, place::NotPlaced> {
         let shape = &self.world.jobs[job].shape;
-        let barred = list_reserved_clusters(&shape.least, kept);
+        let barred = list_clusters_reserved_against(&shape.least, kept);
         let queue = self.world.jobs[job].queue.as_str();
         let (all, linked, queues) = self.members.all();
         let index: HashMap<&str, usize> = all.iter().enumerate().map(|(i, (one, _))| (one.name.as_str(), i)).collect();
@@ -265,7 +265,7 @@ impl<'w> Site<'w> {
         let free = self.free.get_or_insert_with(|| members.free());
         let least = &self.world.jobs[job].shape.least;
         let (name, asked) = least.iter().find(|(name, asked)| *asked > free.get(name.as_str()))?;
-        let free = free.get(name.as_str()).shown_as(asked);
+        let free = free.get(name.as_str()).with_suffixes_of(asked);
         Some(format!("needs {name} {asked}, free {free} in all clusters together"))
     }
 
@@ -419,7 +419,7 @@ fn given_back(capacity: &Capacity, holds: &[&Hold]) -> Capacity {
             after.push(one);
         }
     }
-    capacity.with(after)
+    capacity.with_shapes(after)
 }
 
 /// A job with fewer pods than it wants runs longer, in proportion; more pods (copies) are no faster.

@@ -8,7 +8,7 @@ use std::{
 
 use caldera_core::{
     gang::{Gang, NodeClaim, QueueName, Task},
-    inventory::{HyperNode, Node, whole_units},
+    inventory::{HyperNode, Node, round_up_request},
     place::{self, Division, Queues},
     pod_group,
     quantity::Quantity,
@@ -218,7 +218,7 @@ impl Job {
             request: task.request.clone(),
             min: *min,
             most: task.replicas,
-            step: task.unit(),
+            step: task.partition_size(),
         };
         let tasks = shape.gang.tasks.iter().zip(&shape.minimum).map(task).collect();
         Ask { tasks, copies, fit: shape.class, run_for: self.run_for(), counted: Counted::Job }
@@ -269,7 +269,7 @@ impl Shapes {
 fn needs(gang: &Gang, whole: bool) -> Vec<u32> {
     // Partitions are placed whole.
     let need = |(task, pods): (&Task, u32)| {
-        if whole { pods.next_multiple_of(task.unit()).min(task.replicas) } else { task.replicas }
+        if whole { pods.next_multiple_of(task.partition_size()).min(task.replicas) } else { task.replicas }
     };
     gang.tasks.iter().zip(pod_group::pod_group_minimum(gang, |_| 0).pods).map(need).collect()
 }
@@ -282,7 +282,7 @@ pub fn task(name: &str, replicas: u32, min: u32, mut request: Resources) -> Task
         name: name.into(),
         replicas,
         min_available: min.min(replicas),
-        request: whole_units(&request),
+        request: round_up_request(&request),
         node: NodeClaim::default(),
         priority_class: String::new(),
         partition: None,

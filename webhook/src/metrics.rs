@@ -46,13 +46,13 @@ impl Metrics {
     }
 
     /// Counts a body that was not read.
-    pub fn count_refusal(&self, status: u16) {
-        self.refusals.get_or_create(&REFUSED.label([status.to_string().as_str()])).inc();
+    pub fn count_refused_body(&self, status: u16) {
+        self.refusals.get_or_create(&REFUSED.build_labels([status.to_string().as_str()])).inc();
     }
 
     /// Counts one review and its time.
     pub fn observe_review(&self, route: &'static str, elapsed: Duration) {
-        self.durations.get_or_create(&REVIEW.label([route])).observe(elapsed.as_secs_f64());
+        self.durations.get_or_create(&REVIEW.build_labels([route])).observe(elapsed.as_secs_f64());
     }
 }
 
@@ -67,7 +67,7 @@ mod tests {
         let registry = SharedRegistry::default();
         let metrics = Metrics::register_metrics(&registry);
         metrics.observe_review("works", Duration::from_millis(1));
-        metrics.count_refusal(413);
+        metrics.count_refused_body(413);
         let text = encode(&registry).unwrap();
         assert_eq!(find_undeclared(&text, &ALL), [""; 0], "{text}");
     }

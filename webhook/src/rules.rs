@@ -1,5 +1,5 @@
-//! What each route answers to a review: a function of the body and of what is known. The server is around it (`run`),
-//! and fuzzing calls it as it is.
+//! What each route answers to a review: a function of the body and of what is known, but for the key of a new job's SSH
+//! pair, which is random. The server is around it (`run`), and fuzzing calls it as it is.
 
 use serde_json::Value;
 use ssh_key::rand_core::{OsRng, RngCore};
@@ -9,13 +9,13 @@ use crate::{
         binding_gate::{GatedBinding, gate_binding},
         hyper_job::validate_hyper_job,
         job::validate_job,
-        job_defaults::{Seed, default_job_review, default_long_job},
-        namespace_access::{find_default_queue, refuse_namespace},
+        job_defaults::{Seed, fill_defaults_of_job, fill_defaults_of_long_job},
+        namespace_access::{find_namespace_queue, refuse_namespace},
         protected_fields::{refuse_forged_binding, refuse_forged_work},
-        queue::{default_queue_review, validate_queue},
+        queue::{fill_defaults_of_queue, validate_queue},
         queue_limits::{refuse_too_large, refuse_too_long, warn_of_eviction},
         verdict::Verdict,
-        waiting_limits::refuse_over_limit,
+        waiting_limits::refuse_full_line,
         work_copy::{ReviewedWork, rewrite_work},
     },
     observe::{
@@ -23,7 +23,7 @@ use crate::{
         long_job::LongJob,
         request::{ReviewRequest, parse_review},
     },
-    write::review::{Outcome, answer_owned_review, answer_review, encode_verdict},
+    write::review::{Outcome, answer_review, answer_review_by_value, encode_verdict},
 };
 
 /// Decides a review from its body and what is known.
@@ -49,9 +49,9 @@ pub const RULES: [(&str, Rule); 7] = [
                 .unwrap_or_else(|| rewrite_work(request, snapshot))
         })
     }),
-    (MUTATE_JOB, default_job),
+    (MUTATE_JOB, answer_job_defaults),
     (VALIDATE_JOB, |body, snapshot| answer_review(body, |request| review_job(request, snapshot))),
-    ("mutate-queue", |body, _| answer_review(body, default_queue_review)),
+    ("mutate-queue", |body, _| answer_review(body, fill_defaults_of_queue)),
     ("validate-hyperjob", |body, _| answer_review(body, validate_hyper_job)),
     ("validate-queue", |body, snapshot| answer_review(body, |request| validate_queue(request, snapshot))),
 ];
@@ -61,7 +61,7 @@ fn review_job(request: &ReviewRequest<'_, Value>, snapshot: Snapshot<'_>) -> Ver
         Verdict::Allow { patch, mut warnings } => refuse_namespace(request, snapshot)
             .or_else(|| refuse_too_large(request, snapshot.cache))
             .or_else(|| refuse_too_long(request, snapshot.cache))
-            .or_else(|| refuse_over_limit(request, snapshot.cache))
+            .or_else(|| refuse_full_line(request, snapshot.cache))
             .unwrap_or_else(|| {
                 let job = request.object.as_ref().filter(|_| request.is_create());
                 warnings.extend(job.and_then(|job| warn_of_eviction(job, snapshot.cache)));
@@ -74,9 +74,9 @@ fn review_job(request: &ReviewRequest<'_, Value>, snapshot: Snapshot<'_>) -> Ver
 /// From here on a new job's tasks stay text.
 const LONG_JOB: usize = 64 << 10;
 
-fn default_job(body: &[u8], snapshot: Snapshot<'_>) -> Outcome {
+fn answer_job_defaults(body: &[u8], snapshot: Snapshot<'_>) -> Outcome {
     let find = |job: &Value, namespace: Option<&str>| {
-        namespace.map_or(Ok(None), |namespace| find_default_queue(job, namespace, snapshot))
+        namespace.map_or(Ok(None), |namespace| find_namespace_queue(job, namespace, snapshot))
     };
     if body.len() >= LONG_JOB
         && let Ok(request) = parse_review::<LongJob<'_>>(body)
@@ -84,14 +84,14 @@ fn default_job(body: &[u8], snapshot: Snapshot<'_>) -> Outcome {
         && let Some(job) = request.object
     {
         let verdict = match find(&job.rest, request.namespace.as_deref()) {
-            Ok(queue) => default_long_job(job, queue, draw_seed()),
+            Ok(queue) => fill_defaults_of_long_job(job, queue, draw_seed()),
             Err(verdict) => verdict,
         };
         return encode_verdict(&request.uid, verdict);
     }
-    answer_owned_review(body, |request| {
+    answer_review_by_value(body, |request| {
         match request.object.as_ref().map_or(Ok(None), |job| find(job, request.namespace.as_deref())) {
-            Ok(queue) => default_job_review(request, queue, draw_seed()),
+            Ok(queue) => fill_defaults_of_job(request, queue, draw_seed()),
             Err(verdict) => verdict,
         }
     })

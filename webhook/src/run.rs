@@ -3,7 +3,11 @@
 //! Rules:
 //! - A body is read within bounds (`caldera_runtime::bounded`); before anything is built of it, it is known what that
 //!   will cost and whose it is ([`cost`](crate::observe::cost)).
-//! - Reviews are decided without a lock, from a copy of the cache, and on threads of their own (`review_pool`).
+//! - Reviews are decided without a lock, from a copy of the cache. Small ones are decided where they arrive, all others
+//!   on threads of their own (`review_pool`).
+//! - Where a rule asks for it, something is read from the API (`live_read`), and the rule decides once more with that.
+//! - The plan of a binding is noted in the cache before its review is answered, so that no Work is made by an older
+//!   one.
 //! - What is not decided in time is an HTTP error, so that the failure policy decides and not the caller's patience.
 
 mod first_look;
@@ -35,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::shared_cache::{SharedCache, fill_cache};
 use self::{
-    first_look::{Asked, REVIEW_TIMEOUT},
+    first_look::{InspectedRequest, REVIEW_TIMEOUT},
     live_read::read_live,
 };
 use crate::{
@@ -169,16 +173,16 @@ const FAILED: &[u8] = b"the webhook failed on this object";
 
 impl SharedCache {
     /// The plan of a binding is announced before anybody is told of it, so that no Work is rewritten by an older one.
-    fn announce_plan(&self, body: &[u8]) {
+    fn note_reviewed_plan(&self, body: &[u8]) {
         let Ok(request) = parse_review::<GatedBinding<'_>>(body) else { return };
         let (Some(binding), Some(namespace)) = (&request.object, &request.namespace) else { return };
-        let (name, plan) = binding.name_and_plan();
+        let (name, plan) = binding.read_name_and_plan_fingerprint();
         let key = (namespace.as_ref().to_owned(), name.to_owned());
         if refuse_forged_binding(body, request.user_info.as_ref(), &self.current().trusted).is_some() {
             return;
         }
-        if request.dry_run != Some(true) && plan != 0 && self.current().is_news(&key, plan) {
-            self.update_cache(|cache| cache.announce_plan(key, plan));
+        if request.dry_run != Some(true) && plan != 0 && self.current().changes_reviewed_plan(&key, plan) {
+            self.update_cache(|cache| cache.note_reviewed_plan(key, plan));
         }
     }
 }
@@ -190,7 +194,7 @@ async fn answer_interpreter(State(cache): State<SharedCache>, request: Request) 
     };
     let started = Instant::now();
     let reply = match asked.early {
-        Some(_) => Some(interpreter::refuse_request(&asked.uid, "the object is too large to be interpreted")),
+        Some(_) => Some(interpreter::answer_too_large(&asked.uid, "the object is too large to be interpreted")),
         None => {
             let (known, body) = (cache.current(), Arc::clone(&asked.body));
             let decided = cache.decide_review(&asked, move || {
@@ -234,13 +238,18 @@ async fn answer_request(cache: SharedCache, route: &'static str, request: Reques
 }
 
 /// Decides from the cache; if the rule wants something read live, reads it and decides once more.
-async fn decide_request(cache: &SharedCache, route: &'static str, asked: &Asked, rule: Rule) -> Option<Outcome> {
+async fn decide_request(
+    cache: &SharedCache,
+    route: &'static str,
+    asked: &InspectedRequest,
+    rule: Rule,
+) -> Option<Outcome> {
     let decide = |live: Option<LiveRead>| {
         let (known, body) = (cache.current(), Arc::clone(&asked.body));
         let announces = (route == BINDINGS && live.is_none()).then(|| cache.clone());
         cache.decide_review(asked, move || {
             let _span = tracing::debug_span!("review", route, live = live.is_some()).entered();
-            announces.iter().for_each(|cache| cache.announce_plan(&body));
+            announces.iter().for_each(|cache| cache.note_reviewed_plan(&body));
             rule(&body, Snapshot { cache: &known, live: live.as_ref() })
         })
     };

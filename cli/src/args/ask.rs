@@ -1,4 +1,5 @@
-//! `caldera why`, `caldera queue`, `caldera job`, `caldera cluster` and `caldera top`.
+//! Arguments of the commands for users and admins: `caldera why`, `queue`, `job`, `cluster`, `events`, `pause`,
+//! `unpause`, `history`, `usage` and `top`.
 
 use std::path::PathBuf;
 
@@ -201,7 +202,7 @@ pub enum UsageOutput {
 
 impl UsageOutput {
     /// The form that other answers have too; none for CSV.
-    pub const fn document(self) -> Option<Output> {
+    pub const fn to_answer_output(self) -> Option<Output> {
         match self {
             Self::Table => Some(Output::Table),
             Self::Csv => None,

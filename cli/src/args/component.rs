@@ -1,4 +1,6 @@
-//! What the components take.
+//! Arguments of the commands that run components: `caldera controller`, `scheduler`, `webhook`, `inventory` and
+//! `estimator`, and `caldera server`, which runs three of them. Groups of arguments that several commands take are
+//! structs of their own.
 
 use std::{net::SocketAddr, path::PathBuf};
 

@@ -1,4 +1,6 @@
-//! What is made of the command line itself: a part of `docs/cli.md`, and the index of flags, `docs/reference/flags.md`.
+//! Tests, and the generator behind them: render the reference in `docs/cli.md` and the index of flags in
+//! `docs/reference/flags.md` from the command line itself, and check that both files are current. With
+//! `CALDERA_WRITE_DOCS=1` they are written instead. Every `caldera` command in a code block of the docs must parse.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -171,7 +173,7 @@ fn the_index_of_flags_is_that_of_the_command_line() {
 }
 
 /// The commands of `caldera` in the code blocks of a page, each as words: as much of them as a shell gives to it.
-fn list_commands(page: &str) -> Vec<Vec<String>> {
+fn list_commands_on_page(page: &str) -> Vec<Vec<String>> {
     let joined = page.replace("\\\n", " ");
     let mut inside = false;
     let mut commands = Vec::new();
@@ -221,7 +223,7 @@ fn every_command_on_a_page_is_understood() {
     }
     let mut wrong = Vec::new();
     for page in pages {
-        for words in list_commands(&fs::read_to_string(&page).unwrap()) {
+        for words in list_commands_on_page(&fs::read_to_string(&page).unwrap()) {
             if let Err(error) = Args::command().try_get_matches_from(&words) {
                 let said = error.to_string();
                 let help = said.lines().next().unwrap_or_default().to_owned();

@@ -16,7 +16,9 @@ use serde_json::{Value, json};
 
 use crate::{
     args::MaintenanceArgs,
-    change::{add_annotation, patch_tested, print_outcome, to_exit_code, write_current, write_to},
+    change::{
+        build_annotation_step, build_tested_patch, build_write, print_outcome, to_exit_code, write_retrying_conflicts,
+    },
     objects::{self, annotation_of, annotation_path, get_object},
 };
 
@@ -24,7 +26,7 @@ use crate::{
 pub fn list_windows(cluster: &Value, now: Timestamp) -> Vec<String> {
     match annotation_of(cluster, MAINTENANCE).map(str::parse::<Maintenance>) {
         None => Vec::new(),
-        Some(Ok(all)) => all.list_from(to_second(now)).map(ToString::to_string).collect(),
+        Some(Ok(all)) => all.list_windows_ending_after(to_second(now)).map(ToString::to_string).collect(),
         Some(Err(why)) => vec![format!("can not be read: {why}")],
     }
 }
@@ -35,12 +37,12 @@ pub async fn change_windows(args: MaintenanceArgs) -> anyhow::Result<ExitCode> {
     let now = Timestamp::now();
     let outcome = async {
         let window = read_window(&args, now)?;
-        let resource = objects::clusters();
-        let is_changed = write_current(&client, async || {
+        let resource = objects::cluster_resource();
+        let is_changed = write_retrying_conflicts(&client, async || {
             let found = get_object(&client, &resource, None, &args.name).await?.map_err(anyhow::Error::msg)?;
             let cluster = found.context("there is no such cluster")?;
             let step = build_step(&cluster, window.as_ref(), now)?;
-            Ok(step.map(|step| write_to(&resource, &cluster, patch_tested(&cluster, [step]))))
+            Ok(step.map(|step| build_write(&resource, &cluster, build_tested_patch(&cluster, [step]))))
         });
         Ok(match (is_changed.await?, window) {
             (_, Some(window)) => format!("is under maintenance {window}"),
@@ -70,11 +72,11 @@ fn build_step(cluster: &Value, window: Option<&MaintenanceWindow>, now: Timestam
     let there: Maintenance = said
         .map_or_else(|| Ok(Maintenance::default()), str::parse)
         .context("its windows can not be read, and --cancel takes them away")?;
-    let mut all: Vec<MaintenanceWindow> = there.list_from(to_second(now)).cloned().collect();
+    let mut all: Vec<MaintenanceWindow> = there.list_windows_ending_after(to_second(now)).cloned().collect();
     all.push(window.clone());
     let text = Maintenance::new(all).to_string();
     let _: Maintenance = text.parse()?;
-    Ok(Some(add_annotation(cluster, MAINTENANCE, &text)))
+    Ok(Some(build_annotation_step(cluster, MAINTENANCE, &text)))
 }
 
 fn to_second(time: Timestamp) -> EpochSeconds {

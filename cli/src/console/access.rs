@@ -21,7 +21,7 @@ use kube::{Api, Client, api::PostParams, core::ApiResource};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
-use super::answers::Answers;
+use super::answers::AnswerCache;
 use crate::{
     objects,
     view::{JobView, Seen},
@@ -77,20 +77,20 @@ pub enum Refusal {
 }
 
 /// Whom the API server knows.
-pub struct Guest {
+pub struct ReviewedUser {
     /// What he may see.
     pub access: Access,
     user: UserInfo,
     /// By namespace, whether he may list events.
-    events: Answers<String, bool>,
+    events: AnswerCache<String, bool>,
 }
 
 type Digested = [u8; 32];
 
 /// Asks the API server, and remembers for a while what it said.
-pub struct Gatekeeper {
+pub struct AccessReviewer {
     client: Client,
-    known: Answers<Digested, Option<Arc<Guest>>>,
+    known: AnswerCache<Digested, Option<Arc<ReviewedUser>>>,
     newcomers: Semaphore,
     questions: Semaphore,
 }
@@ -104,15 +104,15 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-impl Gatekeeper {
+impl AccessReviewer {
     /// Knows nobody yet.
     #[must_use]
     pub fn new(client: Client) -> Self {
-        Self::remember_for(client, COUNTS_FOR)
+        Self::with_cache_time(client, COUNTS_FOR)
     }
 
-    fn remember_for(client: Client, counts_for: Duration) -> Self {
-        let known = Answers::new(counts_for, TOKENS, Option::is_some);
+    fn with_cache_time(client: Client, counts_for: Duration) -> Self {
+        let known = AnswerCache::new(counts_for, TOKENS, Option::is_some);
         Self { client, known, newcomers: Semaphore::new(NEWCOMERS), questions: Semaphore::new(QUESTIONS) }
     }
 
@@ -120,12 +120,12 @@ impl Gatekeeper {
     ///
     /// # Errors
     /// If he is nobody, or the API server can not be asked.
-    pub async fn find_guest(
+    pub async fn find_user_access(
         &self,
         token: &str,
         named: Option<&str>,
         pairs: impl FnOnce() -> BTreeSet<(String, WorkloadKind)>,
-    ) -> Result<Arc<Guest>, Refusal> {
+    ) -> Result<Arc<ReviewedUser>, Refusal> {
         let digest: Digested = Sha256::new()
             .chain_update(token)
             .chain_update([0])
@@ -133,14 +133,14 @@ impl Gatekeeper {
             .finalize()
             .into();
         let asked = async |was_good: bool| {
-            let Some(user) = self.let_in(token, was_good).await? else { return Ok(None) };
-            self.review_guest(user, named, pairs()).await.map(|guest| Some(Arc::new(guest)))
+            let Some(user) = self.identify_user(token, was_good).await? else { return Ok(None) };
+            self.review_user_access(user, named, pairs()).await.map(|guest| Some(Arc::new(guest)))
         };
-        self.known.get(&digest, asked).await.map_err(Refusal::Failed)?.ok_or(Refusal::Unknown)
+        self.known.get_or_find(&digest, asked).await.map_err(Refusal::Failed)?.ok_or(Refusal::Unknown)
     }
 
     /// Who a token is. One that was not good before waits for its turn.
-    async fn let_in(&self, token: &str, was_good: bool) -> anyhow::Result<Option<UserInfo>> {
+    async fn identify_user(&self, token: &str, was_good: bool) -> anyhow::Result<Option<UserInfo>> {
         if was_good {
             return self.review_token(token).await;
         }
@@ -152,19 +152,19 @@ impl Gatekeeper {
         Ok(user)
     }
 
-    async fn review_guest(
+    async fn review_user_access(
         &self,
         user: UserInfo,
         named: Option<&str>,
         mut pairs: BTreeSet<(String, WorkloadKind)>,
-    ) -> anyhow::Result<Guest> {
+    ) -> anyhow::Result<ReviewedUser> {
         let may = |resource: ApiResource, namespace: &str| {
             let (user, namespace) = (user.clone(), namespace.to_owned());
             async move { self.review_access(&user, &resource, &namespace).await }
         };
         let mut access = Access { user: user.username.clone().unwrap_or_default(), ..Access::default() };
         (access.queues, access.clusters) =
-            futures::try_join!(may(objects::queues(), ""), may(objects::clusters(), ""))?;
+            futures::try_join!(may(objects::queue_resource(), ""), may(objects::cluster_resource(), ""))?;
         for kind in WorkloadKind::ALL {
             if may(kind.api_resource(), "").await? {
                 access.kinds.insert(kind);
@@ -187,7 +187,7 @@ impl Gatekeeper {
             anyhow::Ok(may(kind.api_resource(), &namespace).await?.then_some((namespace, kind)))
         });
         access.owned = futures::future::try_join_all(asked).await?.into_iter().flatten().collect();
-        Ok(Guest { access, user, events: Answers::new(COUNTS_FOR, EVENT_NAMESPACES, |_| true) })
+        Ok(ReviewedUser { access, user, events: AnswerCache::new(COUNTS_FOR, EVENT_NAMESPACES, |_| true) })
     }
 
     async fn review_token(&self, token: &str) -> anyhow::Result<Option<UserInfo>> {
@@ -231,15 +231,15 @@ impl Gatekeeper {
     ///
     /// # Errors
     /// If the API server can not be asked.
-    pub async fn sees_events(&self, guest: &Guest, namespace: &str) -> anyhow::Result<bool> {
-        let asked = async |_| self.review_access(&guest.user, &objects::events(), namespace).await;
-        guest.events.get(&namespace.to_owned(), asked).await
+    pub async fn sees_events(&self, guest: &ReviewedUser, namespace: &str) -> anyhow::Result<bool> {
+        let asked = async |_| self.review_access(&guest.user, &objects::event_resource(), namespace).await;
+        guest.events.get_or_find(&namespace.to_owned(), asked).await
     }
 }
 
 /// Namespaces and kinds of which there are jobs.
 #[must_use]
-pub fn list_pairs(seen: &Seen) -> BTreeSet<(String, WorkloadKind)> {
+pub fn list_namespaces_and_kinds(seen: &Seen) -> BTreeSet<(String, WorkloadKind)> {
     seen.jobs().map(|job| (job.key.namespace.clone(), job.key.kind)).collect()
 }
 
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     /// A gatekeeper before a server that knows tokens that begin with `good`, and what that was asked.
-    fn gatekeeper(counts_for: Duration) -> (Gatekeeper, Arc<Mutex<Vec<String>>>) {
+    fn gatekeeper(counts_for: Duration) -> (AccessReviewer, Arc<Mutex<Vec<String>>>) {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&asked);
         let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
@@ -274,15 +274,15 @@ mod tests {
                 http::Response::builder().status(201).body(body).map_err(tower::BoxError::from)
             }
         });
-        (Gatekeeper::remember_for(Client::new(service, "ns"), counts_for), asked)
+        (AccessReviewer::with_cache_time(Client::new(service, "ns"), counts_for), asked)
     }
 
     fn count(asked: &Mutex<Vec<String>>, kind: &str) -> usize {
         asked.lock().unwrap().iter().filter(|asked| *asked == kind).count()
     }
 
-    async fn is_known(gatekeeper: &Gatekeeper, token: String) -> bool {
-        gatekeeper.find_guest(&token, None, BTreeSet::new).await.is_ok()
+    async fn is_known(gatekeeper: &AccessReviewer, token: String) -> bool {
+        gatekeeper.find_user_access(&token, None, BTreeSet::new).await.is_ok()
     }
 
     #[tokio::test]
@@ -306,7 +306,7 @@ mod tests {
         let (gatekeeper, asked) = gatekeeper(COUNTS_FOR);
         let look = async || {
             let guest =
-                gatekeeper.find_guest("good", None, BTreeSet::new).await.map_err(|why| why.to_string()).unwrap();
+                gatekeeper.find_user_access("good", None, BTreeSet::new).await.map_err(|why| why.to_string()).unwrap();
             assert!(gatekeeper.sees_events(&guest, "ns").await.unwrap());
         };
         for _ in 0..10 {

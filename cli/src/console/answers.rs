@@ -1,7 +1,8 @@
-//! Answers that count for a while.
+//! A bounded cache of answers that expire after a time.
 //!
-//! Rule: who asks for what is being asked already waits for that answer. So many are kept; where there is no room, one
-//! that is not worth keeping goes before one that is, and the oldest of its kind first. What somebody waits for stays.
+//! Rule: whoever asks for a key that is being looked up waits for that answer. Where there is no room for another key,
+//! an answer that is not worth keeping is dropped before one that is, and the oldest of its kind first. A key that
+//! somebody waits for is never dropped. A failure is not kept.
 
 use std::{
     collections::BTreeMap,
@@ -14,20 +15,20 @@ use tokio::time::Instant;
 type Slot<V> = Arc<tokio::sync::Mutex<Option<(Instant, V)>>>;
 
 /// See the module.
-pub struct Answers<K, V> {
+pub struct AnswerCache<K, V> {
     slots: Mutex<BTreeMap<K, Slot<V>>>,
     counts_for: Duration,
     most: usize,
     is_worth: fn(&V) -> bool,
 }
 
-impl<K: Ord + Clone, V: Clone> Answers<K, V> {
+impl<K: Ord + Clone, V: Clone> AnswerCache<K, V> {
     pub fn new(counts_for: Duration, most: usize, is_worth: fn(&V) -> bool) -> Self {
         Self { slots: Mutex::default(), counts_for, most, is_worth }
     }
 
     /// What is known, or what is found; that is told whether the last answer was worth keeping. A failure is not kept.
-    pub async fn get<E>(&self, key: &K, find: impl AsyncFnOnce(bool) -> Result<V, E>) -> Result<V, E> {
+    pub async fn get_or_find<E>(&self, key: &K, find: impl AsyncFnOnce(bool) -> Result<V, E>) -> Result<V, E> {
         let slot = self.take_slot(key);
         let mut slot = slot.lock().await;
         match &*slot {
@@ -67,17 +68,17 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(3600);
 
-    fn answers(counts_for: Duration) -> Answers<u32, bool> {
-        Answers::new(counts_for, 4, |good| *good)
+    fn answers(counts_for: Duration) -> AnswerCache<u32, bool> {
+        AnswerCache::new(counts_for, 4, |good| *good)
     }
 
-    async fn ask(answers: &Answers<u32, bool>, key: u32, value: bool, asked: &AtomicU32) -> bool {
+    async fn ask(answers: &AnswerCache<u32, bool>, key: u32, value: bool, asked: &AtomicU32) -> bool {
         let find = async |_| {
             asked.fetch_add(1, Ordering::Relaxed);
             tokio::task::yield_now().await;
             Ok::<_, ()>(value)
         };
-        answers.get(&key, find).await.unwrap()
+        answers.get_or_find(&key, find).await.unwrap()
     }
 
     #[tokio::test]
@@ -115,7 +116,7 @@ mod tests {
     #[tokio::test]
     async fn a_failure_is_not_kept() {
         let answers = answers(LONG);
-        assert_eq!(answers.get(&1, async |_| Err("away")).await, Err("away"));
-        assert_eq!(answers.get(&1, async |_| Ok::<_, ()>(true)).await, Ok(true));
+        assert_eq!(answers.get_or_find(&1, async |_| Err("away")).await, Err("away"));
+        assert_eq!(answers.get_or_find(&1, async |_| Ok::<_, ()>(true)).await, Ok(true));
     }
 }

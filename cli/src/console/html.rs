@@ -1,7 +1,7 @@
-//! HTML of which no part comes from the cluster unescaped.
+//! Builds HTML of which no part comes from the cluster unescaped, and decodes paths, queries and forms.
 //!
-//! Rule: markup is a literal of this program, anything else goes through [`Html::text`]. What would be obeyed by a
-//! terminal or turn the direction of a line is made visible, as on the command line.
+//! Rule: markup is a literal of this program, anything else goes through [`Html::text`]. Characters that a terminal
+//! obeys, or that turn the direction of a line, are made visible, as on the command line.
 
 use std::fmt::Display;
 
@@ -146,7 +146,7 @@ fn encode_segment(text: &str) -> String {
 
 /// The bytes behind `%XX`; `+` is a space, as in forms.
 #[must_use]
-pub fn decode(text: &str) -> String {
+pub fn decode_percent(text: &str) -> String {
     let bytes = text.as_bytes();
     let (mut decoded, mut at) = (Vec::with_capacity(bytes.len()), 0);
     while at < bytes.len() {
@@ -173,7 +173,7 @@ pub fn find_value(form: &str, name: &str) -> Option<String> {
     form.split('&')
         .filter_map(|pair| pair.split_once('='))
         .find(|(key, _)| *key == name)
-        .map(|(_, value)| decode(value))
+        .map(|(_, value)| decode_percent(value))
 }
 
 #[cfg(test)]
@@ -194,9 +194,9 @@ mod tests {
     #[test]
     fn a_segment_is_read_as_it_was_written() {
         for text in ["a/b", "ä%41+ ", "..", "x y"] {
-            assert_eq!(decode(&encode_segment(text)), text);
+            assert_eq!(decode_percent(&encode_segment(text)), text);
         }
-        assert_eq!(decode("%zz%4"), "%zz%4");
+        assert_eq!(decode_percent("%zz%4"), "%zz%4");
         assert_eq!(find_value("a=1&token=x%20y+z&b", "token").as_deref(), Some("x y z"));
         assert_eq!(find_value("a=1", "token"), None);
     }

@@ -30,7 +30,7 @@ use tokio::sync::mpsc;
 use self::routes::{Console, STREAM, router};
 use crate::{
     args::ConsoleArgs,
-    components::{AdminServer, read_identity, start_component},
+    components::{AdminServer, prepare_component, read_identity},
     view::Change,
     watch,
 };
@@ -46,7 +46,7 @@ const BATCH: usize = 1024;
 /// If the server does not answer, refuses what all pages need, or the port is taken.
 pub async fn run_console(args: ConsoleArgs) -> anyhow::Result<ExitCode> {
     let kubeconfig = args.kubeconfig.as_deref();
-    let (client, AdminServer { ready, .. }, _, stop) = start_component("console", kubeconfig, args.admin).await?;
+    let (client, AdminServer { ready, .. }, _, stop) = prepare_component("console", kubeconfig, args.admin).await?;
     let tls = match (&args.tls_cert, &args.tls_key) {
         (Some(cert), Some(key)) => {
             let files = vec![cert.clone(), key.clone()];
@@ -68,7 +68,7 @@ pub async fn run_console(args: ConsoleArgs) -> anyhow::Result<ExitCode> {
     for gap in &watches.gaps {
         tracing::warn!(what = gap.what, why = gap.why, "can not be shown");
     }
-    tokio::spawn(take_in(Arc::clone(&console), changes, watches.lists, ready));
+    tokio::spawn(apply_changes(Arc::clone(&console), changes, watches.lists, ready));
     tracing::info!(%address, tls = tls.is_some(), "the console listens");
     let bounds = Bounds {
         connections: args.connections as usize,
@@ -80,12 +80,12 @@ pub async fn run_console(args: ConsoleArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Brings what is seen up to date, until nobody tells of changes any more.
-async fn take_in(console: Arc<Console>, mut changes: mpsc::Receiver<Change>, lists: usize, ready: Ready) {
+async fn apply_changes(console: Arc<Console>, mut changes: mpsc::Receiver<Change>, lists: usize, ready: Ready) {
     let mut batch = Vec::new();
     while changes.recv_many(&mut batch, BATCH).await > 0 {
         let mut seen = console.seen.write().unwrap_or_else(PoisonError::into_inner);
         batch.drain(..).for_each(|change| seen.observe(change));
-        if seen.lists() >= lists {
+        if seen.count_lists() >= lists {
             ready.set_ready(true);
         }
         drop(seen);

@@ -14,7 +14,9 @@ use super::{access::Access, html::Html};
 use crate::{
     events,
     output::format_duration,
-    view::{JobKey, JobView, QueueLine, Seen, State, count_jobs, find_part, format_amount, list_steps, sum_members},
+    view::{
+        JobKey, JobView, QueueLine, Seen, State, compute_fraction, count_jobs, format_amount, list_steps, sum_members,
+    },
 };
 
 /// Rows of a table at most.
@@ -48,7 +50,7 @@ impl Page {
     /// The page at a path.
     #[must_use]
     pub fn find(path: &str) -> Option<Self> {
-        let segments: Vec<String> = path.split('/').skip(1).map(super::html::decode).collect();
+        let segments: Vec<String> = path.split('/').skip(1).map(super::html::decode_percent).collect();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         match segments.as_slice() {
             [""] => Some(Self::Fleet),
@@ -89,13 +91,13 @@ impl Page {
 }
 
 /// What may be told by name.
-struct Names {
+struct VisibleNames {
     queues: BTreeSet<String>,
     clusters: BTreeSet<String>,
 }
 
 /// All, or those in which he has jobs, and the queues above them.
-fn list_names(asked: PageQuery<'_>, lines: &[QueueLine]) -> Names {
+fn list_visible_names(asked: PageQuery<'_>, lines: &[QueueLine]) -> VisibleNames {
     let own = || asked.seen.jobs().filter(|job| asked.access.may_see(job));
     let used: BTreeSet<&str> = own().map(|job| job.queue()).collect();
     let mut queues = BTreeSet::new();
@@ -109,7 +111,7 @@ fn list_names(asked: PageQuery<'_>, lines: &[QueueLine]) -> Names {
     }
     let members = asked.seen.members().filter(|_| asked.access.clusters).map(|member| member.name.clone());
     let clusters = own().flat_map(|job| job.clusters()).map(|(name, _)| name.clone()).chain(members).collect();
-    Names { queues, clusters }
+    VisibleNames { queues, clusters }
 }
 
 fn describe_amount(resource: &str, used: Quantity, all: Option<Quantity>) -> String {
@@ -122,9 +124,9 @@ fn describe_amount(resource: &str, used: Quantity, all: Option<Quantity>) -> Str
 fn render_fleet(asked: PageQuery<'_>) -> Html {
     let mut html = Html::new();
     let lines = asked.seen.queues();
-    let names = list_names(asked, &lines);
+    let names = list_visible_names(asked, &lines);
     let (counts, gangs) = count_jobs(asked.seen.jobs());
-    if let Some(why) = asked.seen.paused() {
+    if let Some(why) = asked.seen.pause_reason() {
         html.paragraph(format!("All releases are paused: {why}"));
     }
     html.raw("<ul class=\"facts\">");
@@ -137,7 +139,7 @@ fn render_fleet(asked: PageQuery<'_>) -> Html {
     let rows = fleet.iter().map(|amount| {
         let mut bar = Html::new();
         let resource = amount.resource.as_str();
-        bar.bar(find_part(amount.used, amount.all), None).text(describe_amount(
+        bar.bar(compute_fraction(amount.used, amount.all), None).text(describe_amount(
             resource,
             amount.used,
             Some(amount.all),
@@ -159,7 +161,7 @@ fn render_fleet(asked: PageQuery<'_>) -> Html {
         let mut amounts = Html::new();
         for (resource, (used, all)) in fleet.iter().filter_map(|it| Some((&it.resource, member.amount(&it.resource)?)))
         {
-            amounts.raw("<div class=\"amount\">").bar(find_part(used, all), None).text(resource).raw(" ");
+            amounts.raw("<div class=\"amount\">").bar(compute_fraction(used, all), None).text(resource).raw(" ");
             amounts.text(describe_amount(resource, used, Some(all))).raw("</div>");
         }
         row.push(amounts);
@@ -171,7 +173,7 @@ fn render_fleet(asked: PageQuery<'_>) -> Html {
     html
 }
 
-fn render_queues(caption: &str, lines: &[QueueLine], names: &Names) -> Html {
+fn render_queues(caption: &str, lines: &[QueueLine], names: &VisibleNames) -> Html {
     let rows = lines.iter().take(ROWS * 5).map(|line| {
         let mut name = Html::new();
         let level = ["l0", "l1", "l2", "l3", "l4"][line.depth.min(4)];
@@ -189,7 +191,7 @@ fn render_queues(caption: &str, lines: &[QueueLine], names: &Names) -> Html {
             state.raw("<div class=\"fault\">").text(fault).raw("</div>");
         }
         let mut cells = vec![name, state];
-        cells.extend(list_amounts(line));
+        cells.extend(render_amounts(line));
         cells.extend([line.waiting, line.starting, line.running].map(Html::of));
         cells
     });
@@ -200,7 +202,7 @@ fn render_queues(caption: &str, lines: &[QueueLine], names: &Names) -> Html {
 }
 
 /// Used, deserved and borrowed.
-fn list_amounts(line: &QueueLine) -> [Html; 3] {
+fn render_amounts(line: &QueueLine) -> [Html; 3] {
     let [mut used, mut deserved, mut borrowed] = [Html::new(), Html::new(), Html::new()];
     let is_told = |amount: &&crate::view::Amount| {
         !amount.used.is_zero() || !amount.deserved.is_zero() || amount.capability.is_some()
@@ -210,8 +212,8 @@ fn list_amounts(line: &QueueLine) -> [Html; 3] {
         let limit = amount.capability.or(Some(amount.deserved).filter(|deserved| !deserved.is_zero()));
         used.raw("<div class=\"amount\">");
         if let Some(limit) = limit {
-            let mark = (amount.deserved < limit).then(|| find_part(amount.deserved, limit));
-            used.bar(find_part(amount.used, limit), mark);
+            let mark = (amount.deserved < limit).then(|| compute_fraction(amount.deserved, limit));
+            used.bar(compute_fraction(amount.used, limit), mark);
         }
         used.text(name).raw(" ").text(describe_amount(name, amount.used, limit)).raw("</div>");
         for (cell, quantity) in [(&mut deserved, amount.deserved), (&mut borrowed, amount.borrowed)] {
@@ -226,38 +228,38 @@ fn list_amounts(line: &QueueLine) -> [Html; 3] {
 
 fn render_queue(asked: PageQuery<'_>, name: &str) -> Option<Html> {
     let lines = asked.seen.queues();
-    let names = list_names(asked, &lines);
+    let names = list_visible_names(asked, &lines);
     let line = lines.iter().find(|line| line.name == name && names.queues.contains(name))?;
     let mut html = Html::new();
     let alone = QueueLine { depth: 0, ..line.clone() };
     html.add(&render_queues("What it has, with all queues below it", &[alone], &names));
     let mut jobs: Vec<JobView<'_>> =
-        asked.seen.jobs().filter(|job| job.queue() == name && job.state.is_in_line()).collect();
+        asked.seen.jobs().filter(|job| job.queue() == name && job.state.is_gate_closed()).collect();
     jobs.sort_by_key(|job| (job.position().map_or(usize::MAX, |position| position.place), job.key.clone()));
     html.heading("Who waits");
-    add_cut(&mut html, jobs.len());
+    add_cut_notice(&mut html, jobs.len());
     let rows = jobs.iter().take(ROWS).map(|job| {
         let place = job.position().map_or_else(|| "not in line".to_owned(), |position| position.place.to_string());
-        let mut cells = vec![Html::of(place), name_job(asked, job)];
-        cells.extend(list_numbers(asked, job));
-        cells.push(tell_reason(asked, job));
+        let mut cells = vec![Html::of(place), render_job_link(asked, job)];
+        cells.extend(render_job_cells(asked, job));
+        cells.push(render_reason(asked, job));
         cells
     });
     html.table("The line, the first first", &["Position", "Job", "State", "Priority", "Pods", "Age", "Why"], rows);
     let there =
         asked.seen.jobs().filter(|job| job.queue() == name && !job.clusters().is_empty() && !job.state.is_over());
-    html.heading("Who has clusters").add(&list_jobs("Jobs that are placed", asked, there.collect(), &names));
+    html.heading("Who has clusters").add(&render_job_table("Jobs that are placed", asked, there.collect(), &names));
     Some(html)
 }
 
-fn add_cut(html: &mut Html, length: usize) {
+fn add_cut_notice(html: &mut Html, length: usize) {
     if length > ROWS {
         html.paragraph(format!("The first {ROWS} of {length}."));
     }
 }
 
 /// A link to what he may see.
-fn name_job(asked: PageQuery<'_>, job: &JobView<'_>) -> Html {
+fn render_job_link(asked: PageQuery<'_>, job: &JobView<'_>) -> Html {
     let mut html = Html::new();
     if asked.access.may_see(job) {
         let key = job.key;
@@ -270,7 +272,7 @@ fn name_job(asked: PageQuery<'_>, job: &JobView<'_>) -> Html {
 }
 
 /// State, priority, pods and age.
-fn list_numbers(asked: PageQuery<'_>, job: &JobView<'_>) -> [Html; 4] {
+fn render_job_cells(asked: PageQuery<'_>, job: &JobView<'_>) -> [Html; 4] {
     let mut state = Html::new();
     state.state(job.state.word());
     [
@@ -281,7 +283,7 @@ fn list_numbers(asked: PageQuery<'_>, job: &JobView<'_>) -> [Html; 4] {
     ]
 }
 
-fn tell_reason(asked: PageQuery<'_>, job: &JobView<'_>) -> Html {
+fn render_reason(asked: PageQuery<'_>, job: &JobView<'_>) -> Html {
     let mut html = Html::new();
     if asked.access.may_see(job) {
         html.raw("<strong>").text(job.reason()).raw("</strong> ").text(job.message());
@@ -289,9 +291,9 @@ fn tell_reason(asked: PageQuery<'_>, job: &JobView<'_>) -> Html {
     html
 }
 
-fn list_jobs(caption: &str, asked: PageQuery<'_>, mut jobs: Vec<JobView<'_>>, names: &Names) -> Html {
+fn render_job_table(caption: &str, asked: PageQuery<'_>, mut jobs: Vec<JobView<'_>>, names: &VisibleNames) -> Html {
     let mut html = Html::new();
-    add_cut(&mut html, jobs.len());
+    add_cut_notice(&mut html, jobs.len());
     jobs.sort_by_key(|job| (!asked.access.may_see(job), job.state, job.key.clone()));
     let rows = jobs.iter().take(ROWS).map(|job| {
         let mut clusters = Html::new();
@@ -299,9 +301,9 @@ fn list_jobs(caption: &str, asked: PageQuery<'_>, mut jobs: Vec<JobView<'_>>, na
             let name = if names.clusters.contains(name) { name.as_str() } else { "another member" };
             clusters.raw("<div>").text(format!("{name}: {pods}")).raw("</div>");
         }
-        let mut cells = vec![name_job(asked, job)];
-        cells.extend(list_numbers(asked, job));
-        cells.extend([clusters, tell_reason(asked, job)]);
+        let mut cells = vec![render_job_link(asked, job)];
+        cells.extend(render_job_cells(asked, job));
+        cells.extend([clusters, render_reason(asked, job)]);
         cells
     });
     html.table(caption, &["Job", "State", "Priority", "Pods", "Age", "Pods by member", "Why"], rows);
@@ -321,8 +323,8 @@ fn render_jobs(asked: PageQuery<'_>) -> Html {
     let jobs = asked.seen.jobs().filter(|job| asked.access.may_see(job)).filter(|job| {
         filter.is_empty() || has(&job.key.name) || has(&job.key.namespace) || has(job.queue()) || has(job.state.word())
     });
-    let names = list_names(asked, &asked.seen.queues());
-    html.add(&list_jobs("Jobs that you may list", asked, jobs.collect(), &names));
+    let names = list_visible_names(asked, &asked.seen.queues());
+    html.add(&render_job_table("Jobs that you may list", asked, jobs.collect(), &names));
     html
 }
 
@@ -356,12 +358,12 @@ fn render_job(asked: PageQuery<'_>, key: &JobKey) -> Option<Html> {
         Err(why) => drop(html.paragraph(format!("Events are not shown: {why}."))),
     }
     steps.sort_by_key(|(at, ..)| *at);
-    let rows = steps.into_iter().map(|(at, what, words)| vec![tell_time(at, asked.now), what, words]);
+    let rows = steps.into_iter().map(|(at, what, words)| vec![render_time(at, asked.now), what, words]);
     html.table("What happened, the oldest first", &["When", "What", "In words"], rows);
     Some(html)
 }
 
-fn tell_time(at: Timestamp, now: Timestamp) -> Html {
+fn render_time(at: Timestamp, now: Timestamp) -> Html {
     let mut html = Html::new();
     let (text, age) = (format_time(at), format_duration(now.as_second() - at.as_second()));
     html.raw("<time datetime=\"")
@@ -382,11 +384,11 @@ fn render_changes(asked: PageQuery<'_>) -> Html {
         .collect();
     steps.sort_by(|(a, x), (b, y)| y.at.cmp(&x.at).then_with(|| a.key.cmp(b.key)));
     let mut html = Html::new();
-    add_cut(&mut html, steps.len());
+    add_cut_notice(&mut html, steps.len());
     let ended = asked.seen.jobs().filter(|job| job.state == State::Failed && asked.access.may_see(job)).count();
     html.paragraph(format!("Jobs of yours that failed and are still there: {ended}."));
     let rows = steps.iter().take(ROWS).map(|(job, step)| {
-        vec![tell_time(step.at, asked.now), name_job(asked, job), Html::of(step.what), Html::of(&step.words)]
+        vec![render_time(step.at, asked.now), render_job_link(asked, job), Html::of(step.what), Html::of(&step.words)]
     });
     html.table("Changes, the newest first", &["When", "Job", "What", "In words"], rows);
     html

@@ -36,8 +36,8 @@ use tokio::{
 };
 
 use super::{
-    access::{Access, Gatekeeper, Guest, Refusal, list_pairs},
-    answers::Answers,
+    access::{Access, AccessReviewer, Refusal, ReviewedUser, list_namespaces_and_kinds},
+    answers::AnswerCache,
     html::{Html, find_value},
     page::{Page, PageQuery},
 };
@@ -74,13 +74,13 @@ type Said = Result<Arc<Vec<events::EventRow>>, String>;
 /// What all requests share.
 pub struct Console {
     pub client: Client,
-    pub gatekeeper: Gatekeeper,
+    pub gatekeeper: AccessReviewer,
     pub seen: RwLock<Seen>,
     /// Counts changes.
     pub changed: watch::Sender<u64>,
     pub streams: Arc<Semaphore>,
     /// Of jobs that are looked at.
-    events: Answers<JobKey, Arc<Vec<events::EventRow>>>,
+    events: AnswerCache<JobKey, Arc<Vec<events::EventRow>>>,
     /// Whether cookies may be sent over TLS alone.
     pub is_tls: bool,
 }
@@ -88,9 +88,9 @@ pub struct Console {
 impl Console {
     #[must_use]
     pub fn new(client: Client, is_tls: bool) -> Self {
-        let gatekeeper = Gatekeeper::new(client.clone());
+        let gatekeeper = AccessReviewer::new(client.clone());
         let (changed, streams) = (watch::Sender::new(0), Arc::new(Semaphore::new(STREAMS)));
-        let events = Answers::new(EVENTS_FOR, STREAMS, |_| true);
+        let events = AnswerCache::new(EVENTS_FOR, STREAMS, |_| true);
         Self { client, gatekeeper, seen: RwLock::default(), changed, streams, events, is_tls }
     }
 
@@ -153,7 +153,7 @@ fn is_token(token: &str) -> bool {
 }
 
 /// Whether another site made the browser ask.
-fn is_foreign(headers: &HeaderMap) -> bool {
+fn is_cross_site(headers: &HeaderMap) -> bool {
     let site = headers.get("sec-fetch-site").and_then(|value| value.to_str().ok());
     if let Some(site) = site {
         return !["same-origin", "none"].contains(&site);
@@ -163,25 +163,28 @@ fn is_foreign(headers: &HeaderMap) -> bool {
     origin.split_once("://").map(|(_, host)| host) != host
 }
 
-async fn find_guest(console: &Console, token: &str, query: &str) -> Result<Arc<Guest>, Refusal> {
+async fn find_user_access(console: &Console, token: &str, query: &str) -> Result<Arc<ReviewedUser>, Refusal> {
     let named = find_value(query, "namespace").filter(|name| name.len() <= 63);
-    console.gatekeeper.find_guest(token, named.as_deref(), || list_pairs(&console.read_seen())).await
+    console
+        .gatekeeper
+        .find_user_access(token, named.as_deref(), || list_namespaces_and_kinds(&console.read_seen()))
+        .await
 }
 
 async fn show_page(State(console): State<Shared>, uri: Uri, headers: HeaderMap) -> Response {
     let Some(page) = Page::find(uri.path()) else {
-        return answer_in_words(StatusCode::NOT_FOUND, "there is no such page");
+        return respond_with_message(StatusCode::NOT_FOUND, "there is no such page");
     };
     let Some(token) = find_token(&headers) else { return Redirect::to("/login").into_response() };
     let query = uri.query().unwrap_or_default();
-    let guest = match find_guest(&console, &token, query).await {
+    let guest = match find_user_access(&console, &token, query).await {
         Ok(guest) => guest,
-        Err(refusal) => return answer_refused(&refusal),
+        Err(refusal) => return respond_to_refusal(&refusal),
     };
     let said = list_events(&console, &page, &guest).await;
     match render_page(&console, &page, &guest.access, query, &said) {
         Some(main) => frame_page(StatusCode::OK, &page.title(), Some(&guest.access.user), &main),
-        None => answer_in_words(StatusCode::NOT_FOUND, "there is no such thing, or you may not see it"),
+        None => respond_with_message(StatusCode::NOT_FOUND, "there is no such thing, or you may not see it"),
     }
 }
 
@@ -196,7 +199,7 @@ fn render_page(console: &Console, page: &Page, access: &Access, query: &str, sai
 }
 
 /// Events of the job of a page, where its reader may list events there.
-async fn list_events(console: &Console, page: &Page, guest: &Guest) -> Said {
+async fn list_events(console: &Console, page: &Page, guest: &ReviewedUser) -> Said {
     let Page::Job(key) = page else { return Ok(Arc::default()) };
     let may_see = console.read_seen().job(key).is_some_and(|job| guest.access.may_see(&job));
     if !may_see {
@@ -204,7 +207,7 @@ async fn list_events(console: &Console, page: &Page, guest: &Guest) -> Said {
     }
     match console.gatekeeper.sees_events(guest, &key.namespace).await {
         Ok(true) => {
-            let read = console.events.get(key, async |_| read_events(console, key).await.map(Arc::new)).await;
+            let read = console.events.get_or_find(key, async |_| read_events(console, key).await.map(Arc::new)).await;
             read.map_err(|error| format!("they could not be read: {error}"))
         }
         Ok(false) => Err("you may not list events of this namespace".to_owned()),
@@ -213,14 +216,15 @@ async fn list_events(console: &Console, page: &Page, guest: &Guest) -> Said {
 }
 
 async fn read_events(console: &Console, key: &JobKey) -> Result<Vec<events::EventRow>, kube::Error> {
-    let api: Api<DynamicObject> = Api::namespaced_with(console.client.clone(), &key.namespace, &objects::events());
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(console.client.clone(), &key.namespace, &objects::event_resource());
     let params = ListParams::default().fields(&format!("involvedObject.name={}", key.name)).limit(EVENTS);
     let listed = api.list(&params).await?;
     let events: Vec<_> = listed.items.into_iter().filter_map(|event| serde_json::to_value(event).ok()).collect();
     Ok(events::make_rows(&events, Timestamp::now()))
 }
 
-fn answer_refused(refusal: &Refusal) -> Response {
+fn respond_to_refusal(refusal: &Refusal) -> Response {
     match refusal {
         Refusal::Unknown => {
             let mut answer = login_form(StatusCode::UNAUTHORIZED, "The API server does not know your token any more.");
@@ -229,7 +233,7 @@ fn answer_refused(refusal: &Refusal) -> Response {
         }
         Refusal::Failed(error) => {
             tracing::warn!(error = format!("{error:#}"), "can not ask who somebody is");
-            answer_in_words(
+            respond_with_message(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "the API server could not be asked what you may see; try again",
             )
@@ -237,7 +241,7 @@ fn answer_refused(refusal: &Refusal) -> Response {
     }
 }
 
-fn answer_in_words(status: StatusCode, words: &str) -> Response {
+fn respond_with_message(status: StatusCode, words: &str) -> Response {
     let mut main = Html::new();
     main.raw("<h1>").text(status).raw("</h1>\n").paragraph(words);
     frame_page(status, words, None, &main)
@@ -294,18 +298,18 @@ fn login_form(status: StatusCode, trouble: &str) -> Response {
 }
 
 async fn log_in(State(console): State<Shared>, headers: HeaderMap, body: Body) -> Response {
-    if is_foreign(&headers) {
-        return answer_in_words(StatusCode::FORBIDDEN, "another site sent this form");
+    if is_cross_site(&headers) {
+        return respond_with_message(StatusCode::FORBIDDEN, "another site sent this form");
     }
     let Ok(form) = axum::body::to_bytes(body, FORM).await else {
-        return answer_in_words(StatusCode::PAYLOAD_TOO_LARGE, "the form is too large");
+        return respond_with_message(StatusCode::PAYLOAD_TOO_LARGE, "the form is too large");
     };
     let token = find_value(&String::from_utf8_lossy(&form), "token").unwrap_or_default();
     let token = token.trim();
     if !is_token(token) {
         return login_form(StatusCode::UNAUTHORIZED, "That is no bearer token.");
     }
-    match find_guest(&console, token, "").await {
+    match find_user_access(&console, token, "").await {
         Ok(_) => {
             let mut answer = Redirect::to("/").into_response();
             let add_security_headers = if console.is_tls { "; Secure" } else { "" };
@@ -319,13 +323,13 @@ async fn log_in(State(console): State<Shared>, headers: HeaderMap, body: Body) -
             answer
         }
         Err(Refusal::Unknown) => login_form(StatusCode::UNAUTHORIZED, "The API server does not know this token."),
-        Err(failed) => answer_refused(&failed),
+        Err(failed) => respond_to_refusal(&failed),
     }
 }
 
 async fn log_out(headers: HeaderMap) -> Response {
-    if is_foreign(&headers) {
-        return answer_in_words(StatusCode::FORBIDDEN, "another site sent this form");
+    if is_cross_site(&headers) {
+        return respond_with_message(StatusCode::FORBIDDEN, "another site sent this form");
     }
     let mut answer = Redirect::to("/login").into_response();
     clear_cookie(&mut answer);
@@ -353,13 +357,17 @@ struct Stream {
 async fn stream_page(State(console): State<Shared>, uri: Uri, headers: HeaderMap) -> Response {
     let wanted = find_value(uri.query().unwrap_or_default(), "page").unwrap_or_default();
     let (path, query) = wanted.split_once('?').unwrap_or((wanted.as_str(), ""));
-    let Some(page) = Page::find(path) else { return answer_in_words(StatusCode::NOT_FOUND, "there is no such page") };
-    let Some(token) = find_token(&headers) else { return answer_in_words(StatusCode::UNAUTHORIZED, "log in first") };
-    if let Err(refusal) = find_guest(&console, &token, query).await {
-        return answer_refused(&refusal);
+    let Some(page) = Page::find(path) else {
+        return respond_with_message(StatusCode::NOT_FOUND, "there is no such page");
+    };
+    let Some(token) = find_token(&headers) else {
+        return respond_with_message(StatusCode::UNAUTHORIZED, "log in first");
+    };
+    if let Err(refusal) = find_user_access(&console, &token, query).await {
+        return respond_to_refusal(&refusal);
     }
     let Ok(place) = Arc::clone(&console.streams).try_acquire_owned() else {
-        return answer_in_words(StatusCode::SERVICE_UNAVAILABLE, "too many pages are followed; try again");
+        return respond_with_message(StatusCode::SERVICE_UNAVAILABLE, "too many pages are followed; try again");
     };
     let changed = console.changed.subscribe();
     let until = Instant::now() + STREAM;
@@ -385,7 +393,7 @@ impl Stream {
                 looks = 0;
                 self.changed.mark_unchanged();
                 // Who may not see it any more is told by the answer to his next request.
-                let guest = find_guest(&self.console, &self.token, &self.query).await.ok()?;
+                let guest = find_user_access(&self.console, &self.token, &self.query).await.ok()?;
                 let said = list_events(&self.console, &self.page, &guest).await;
                 let main = render_page(&self.console, &self.page, &guest.access, &self.query, &said);
                 let text = main.map(Html::into_string)?;
@@ -421,7 +429,7 @@ mod tests {
 
     #[test]
     fn a_form_of_another_site_is_foreign() {
-        let of = |pairs: &[(&'static str, &str)]| is_foreign(&headers(pairs));
+        let of = |pairs: &[(&'static str, &str)]| is_cross_site(&headers(pairs));
         assert!(of(&[("sec-fetch-site", "cross-site")]) && of(&[("sec-fetch-site", "same-site")]));
         assert!(of(&[("origin", "https://evil"), ("host", "console")]) && of(&[("origin", "null"), ("host", "h")]));
         assert!(!of(&[("sec-fetch-site", "same-origin")]) && !of(&[("origin", "https://h:1"), ("host", "h:1")]));

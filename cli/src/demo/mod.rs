@@ -41,7 +41,7 @@ const WEB: &str = include_str!("../../../manifests/examples/60-web.yaml");
 
 /// Runs the demo.
 pub async fn run_demo(args: DemoArgs) -> anyhow::Result<ExitCode> {
-    let stop = shutdown::on_signal();
+    let stop = shutdown::cancel_on_signal();
     let started = Instant::now();
     let counts = WriteCounts::default();
     let fleet = Fleet::start(fleet::Config::with_members(3), &stop).await?;
@@ -81,7 +81,7 @@ pub async fn run_demo(args: DemoArgs) -> anyhow::Result<ExitCode> {
         stop.cancelled().await;
     }
     stop.cancel();
-    stack.stopped().await;
+    stack.wait_until_stopped().await;
     Ok(to_exit_code(summary.all_held()))
 }
 

@@ -15,7 +15,7 @@ use kube::core::ApiResource;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::objects::{annotation_of, text};
+use crate::objects::{annotation_of, read_text_at};
 
 /// The kinds the demo looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,23 +110,23 @@ impl Observed {
         objects
             .iter()
             .flat_map(|object| match kind {
-                ObservedKind::Job => self.job_changed(object, at),
-                ObservedKind::Deployment => self.deployment_changed(object, at),
-                ObservedKind::Queue => self.queue_changed(object),
-                ObservedKind::PodGroup => self.pod_group_changed(object),
-                ObservedKind::Binding => self.binding_changed(object, at),
+                ObservedKind::Job => self.observe_job(object, at),
+                ObservedKind::Deployment => self.observe_deployment(object, at),
+                ObservedKind::Queue => self.observe_queue(object),
+                ObservedKind::PodGroup => self.observe_pod_group(object),
+                ObservedKind::Binding => self.observe_binding(object, at),
             })
             .collect()
     }
 
-    fn job_changed(&mut self, object: &Value, at: Duration) -> Vec<String> {
-        let name = text(object, "/metadata/name");
+    fn observe_job(&mut self, object: &Value, at: Duration) -> Vec<String> {
+        let name = read_text_at(object, "/metadata/name");
         let job = self.jobs.entry(name.to_owned()).or_default();
         job.kind = "Job".to_owned();
         job.seen.get_or_insert(at);
-        job.queue = text(object, "/spec/queue").to_owned();
-        job.priority = text(object, "/spec/priorityClassName").to_owned();
-        let phase = text(object, "/status/state/phase");
+        job.queue = read_text_at(object, "/spec/queue").to_owned();
+        job.priority = read_text_at(object, "/spec/priorityClassName").to_owned();
+        let phase = read_text_at(object, "/status/state/phase");
         if phase == job.phase || phase.is_empty() {
             return Vec::new();
         }
@@ -140,8 +140,8 @@ impl Observed {
         vec![format!("{name:<15} {phase}")]
     }
 
-    fn deployment_changed(&mut self, object: &Value, at: Duration) -> Vec<String> {
-        let name = text(object, "/metadata/name");
+    fn observe_deployment(&mut self, object: &Value, at: Duration) -> Vec<String> {
+        let name = read_text_at(object, "/metadata/name");
         let job = self.jobs.entry(name.to_owned()).or_default();
         job.kind = "Deployment".to_owned();
         job.seen.get_or_insert(at);
@@ -162,9 +162,9 @@ impl Observed {
         vec![format!("{name:<15} {}", job.phase)]
     }
 
-    fn queue_changed(&mut self, object: &Value) -> Vec<String> {
-        let queue = self.queues.entry(text(object, "/metadata/name").to_owned()).or_default();
-        queue.state = text(object, "/status/state").to_owned();
+    fn observe_queue(&mut self, object: &Value) -> Vec<String> {
+        let queue = self.queues.entry(read_text_at(object, "/metadata/name").to_owned()).or_default();
+        queue.state = read_text_at(object, "/status/state").to_owned();
         let quantity =
             |value: Option<&Value>| value.and_then(|value| Quantity::deserialize(value).ok()).unwrap_or_default();
         for (resource, limit) in object.pointer("/spec/capability").and_then(Value::as_object).into_iter().flatten() {
@@ -176,7 +176,7 @@ impl Observed {
         Vec::new()
     }
 
-    fn pod_group_changed(&mut self, object: &Value) -> Vec<String> {
+    fn observe_pod_group(&mut self, object: &Value) -> Vec<String> {
         let Some(name) = object.pointer("/metadata/labels").and_then(|labels| labels.get(caldera::WORKLOAD_NAME))
         else {
             return Vec::new();
@@ -184,12 +184,11 @@ impl Observed {
         let name = name.as_str().unwrap_or_default();
         let job = self.jobs.entry(name.to_owned()).or_default();
         let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
-        let waiting = conditions
-            .into_iter()
-            .flatten()
-            .find(|condition| text(condition, "/type") == "Unschedulable" && text(condition, "/status") == "True");
+        let waiting = conditions.into_iter().flatten().find(|condition| {
+            read_text_at(condition, "/type") == "Unschedulable" && read_text_at(condition, "/status") == "True"
+        });
         let Some(condition) = waiting else { return Vec::new() };
-        let (reason, message) = (text(condition, "/reason"), text(condition, "/message"));
+        let (reason, message) = (read_text_at(condition, "/reason"), read_text_at(condition, "/message"));
         if (reason, message) == (&job.reason, &job.message) {
             return Vec::new();
         }
@@ -198,7 +197,7 @@ impl Observed {
         vec![format!("{name:<15} waits: {message}")]
     }
 
-    fn binding_changed(&mut self, object: &Value, at: Duration) -> Vec<String> {
+    fn observe_binding(&mut self, object: &Value, at: Duration) -> Vec<String> {
         let Some(object) = parse_binding(object) else { return Vec::new() };
         let binding = BindingView::from(&object);
         let name = &object.spec.resource.name;

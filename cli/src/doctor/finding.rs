@@ -124,7 +124,7 @@ impl Check {
 }
 
 /// The first names of many.
-pub fn name_some<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+pub fn join_first_names<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     const SHOWN: usize = 5;
     let all: Vec<&str> = names.into_iter().collect();
     let mut text = all[..all.len().min(SHOWN)].join(", ");

@@ -18,7 +18,7 @@ use self::{
     check::find_faults,
     facts::Versions,
     finding::{Check, Finding, Severity},
-    gather::Places,
+    gather::GatherOptions,
 };
 use crate::{
     args::{DoctorArgs, FailOn},
@@ -44,14 +44,14 @@ struct CheckResult {
 }
 
 pub async fn run_doctor(args: DoctorArgs) -> anyhow::Result<ExitCode> {
-    let client = components::connect_command(args.kubeconfig.as_deref(), "doctor").await?;
+    let client = components::connect_for_command(args.kubeconfig.as_deref(), "doctor").await?;
     let lease_namespaces = match args.lease_namespace {
         Some(namespace) => vec![namespace],
         None => settings::NAMESPACES.map(str::to_owned).to_vec(),
     };
     let granted = Granted { registers: args.registers_webhooks, member_secrets: args.member_secrets };
     let probe_namespace = args.namespace.unwrap_or_else(|| client.default_namespace().to_owned());
-    let places = Places { lease_namespaces, probe_namespace, grace: args.grace, granted };
+    let places = GatherOptions { lease_namespaces, probe_namespace, grace: args.grace, granted };
     let facts = gather::gather_facts(&client, &places).await?;
     let report = make_report(facts.versions.clone(), find_faults(&facts));
     output::print_painted(args.output, &report, "RESULT", |wide| format_report(&report, wide))?;
@@ -62,7 +62,7 @@ pub async fn run_doctor(args: DoctorArgs) -> anyhow::Result<ExitCode> {
 ///
 /// # Errors
 /// If the API server does not answer.
-pub async fn describe_findings(client: &Client, places: &Places) -> anyhow::Result<(String, bool)> {
+pub async fn examine_installation(client: &Client, places: &GatherOptions) -> anyhow::Result<(String, bool)> {
     let facts = gather::gather_facts(client, places).await?;
     let report = make_report(facts.versions.clone(), find_faults(&facts));
     let has_error = report.findings.iter().any(|finding| finding.severity >= Severity::Error);
@@ -90,7 +90,7 @@ fn format_report(report: &DoctorReport, wide: bool) -> String {
     let mut text = format!("caldera {caldera}, Karmada API server {host}");
     if !members.is_empty() {
         let all: Vec<String> = members.iter().map(|(name, version)| format!("{name} {version}")).collect();
-        let _ = write!(text, ", members: {}", finding::name_some(all.iter().map(String::as_str)));
+        let _ = write!(text, ", members: {}", finding::join_first_names(all.iter().map(String::as_str)));
     }
     text += "\n\n";
     let rows = report.checks.iter().map(|one| [one.check.word().to_owned(), one.result.to_owned()]);

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use super::plan::MANAGER;
 use crate::{
-    objects::{admission, items, text},
+    objects::{admission_resource, read_list_at, read_text_at},
     roles::NAMESPACE,
 };
 
@@ -36,14 +36,14 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// The kind of the configuration.
 pub fn probe_resource() -> ApiResource {
-    admission("ValidatingWebhookConfiguration", "validatingwebhookconfigurations")
+    admission_resource("ValidatingWebhookConfiguration", "validatingwebhookconfigurations")
 }
 
 /// The configuration for the question.
 fn make_probe(endpoint: &Endpoint, ca_pem: &str) -> Option<Value> {
-    let is_hook = |hook: &&Value| text(hook, "/name") == "hyperjobs.rules.caldera.dev";
+    let is_hook = |hook: &&Value| read_text_at(hook, "/name") == "hyperjobs.rules.caldera.dev";
     let all = configurations(endpoint, ca_pem);
-    let mut hook = all.iter().flat_map(|one| items(one, "/webhooks")).find(is_hook)?.clone();
+    let mut hook = all.iter().flat_map(|one| read_list_at(one, "/webhooks")).find(is_hook)?.clone();
     hook["name"] = PROBE.into();
     if let Some(fields) = hook.as_object_mut() {
         fields.remove("matchConditions");
@@ -64,7 +64,12 @@ fn make_probe(endpoint: &Endpoint, ca_pem: &str) -> Option<Value> {
 ///
 /// # Errors
 /// With the last reason if it does not in that time.
-pub async fn wait_for_answer(client: &Client, endpoint: &Endpoint, ca_pem: &str, wait: Duration) -> anyhow::Result<()> {
+pub async fn wait_for_webhook(
+    client: &Client,
+    endpoint: &Endpoint,
+    ca_pem: &str,
+    wait: Duration,
+) -> anyhow::Result<()> {
     let object = make_probe(endpoint, ca_pem).context("there is no hook to ask")?;
     let write = |body| Write {
         resource: probe_resource(),
@@ -78,7 +83,7 @@ pub async fn wait_for_answer(client: &Client, endpoint: &Endpoint, ca_pem: &str,
         .context("failed to register the question whether the webhook answers")?;
     let until = Instant::now() + wait;
     let answered = loop {
-        match ask_once(client).await {
+        match probe_webhook(client).await {
             Ok(()) => break Ok(()),
             Err(why) if Instant::now() >= until => break Err(why),
             Err(_) => tokio::time::sleep(PAUSE).await,
@@ -97,7 +102,7 @@ pub async fn wait_for_answer(client: &Client, endpoint: &Endpoint, ca_pem: &str,
 }
 
 /// One try.
-async fn ask_once(client: &Client) -> Result<(), String> {
+async fn probe_webhook(client: &Client) -> Result<(), String> {
     let object = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": CONFIG_MAP, "labels": {"app.kubernetes.io/name": CONFIG_MAP}},
@@ -107,14 +112,14 @@ async fn ask_once(client: &Client) -> Result<(), String> {
     let object = serde_json::from_value(object).map_err(|error| error.to_string())?;
     match api.create(&PostParams { dry_run: true, ..PostParams::default() }, &object).await {
         Ok(_) => Err("the API server does not call it yet".to_owned()),
-        Err(kube::Error::Api(status)) if is_answer(&status.message) => Ok(()),
+        Err(kube::Error::Api(status)) if is_webhook_refusal(&status.message) => Ok(()),
         Err(kube::Error::Api(status)) => Err(status.message.clone()),
         Err(error) => Err(error.to_string()),
     }
 }
 
 /// A refusal that the webhook made itself (`k8s.io/apiserver/pkg/admission/plugin/webhook/errors`).
-fn is_answer(message: &str) -> bool {
+fn is_webhook_refusal(message: &str) -> bool {
     message.contains(PROBE) && message.contains("denied the request")
 }
 
@@ -125,18 +130,18 @@ mod tests {
     #[test]
     fn the_question_is_about_one_object_of_our_namespace_at_the_same_address_and_trust() {
         let probe = make_probe(&Endpoint::Url("https://webhook".to_owned()), "pem").unwrap();
-        let [hook] = items(&probe, "/webhooks") else { panic!("{probe}") };
-        assert_eq!(text(hook, "/clientConfig/url"), "https://webhook/validate-hyperjob");
-        assert!(!text(hook, "/clientConfig/caBundle").is_empty() && hook["matchConditions"].is_null());
+        let [hook] = read_list_at(&probe, "/webhooks") else { panic!("{probe}") };
+        assert_eq!(read_text_at(hook, "/clientConfig/url"), "https://webhook/validate-hyperjob");
+        assert!(!read_text_at(hook, "/clientConfig/caBundle").is_empty() && hook["matchConditions"].is_null());
         assert_eq!(hook["rules"][0]["resources"], json!(["configmaps"]));
         assert_eq!(hook["objectSelector"]["matchLabels"]["app.kubernetes.io/name"], CONFIG_MAP);
     }
 
     #[test]
     fn a_refusal_of_the_webhook_is_an_answer_and_a_call_that_failed_is_none() {
-        let of = |text: &str| is_answer(&format!("admission webhook \"{PROBE}\" {text}"));
+        let of = |text: &str| is_webhook_refusal(&format!("admission webhook \"{PROBE}\" {text}"));
         assert!(of("denied the request: metadata.name: it has a dot"));
-        assert!(!is_answer(&format!("failed calling webhook \"{PROBE}\": connection refused")));
-        assert!(!is_answer("admission webhook \"other\" denied the request: no"));
+        assert!(!is_webhook_refusal(&format!("failed calling webhook \"{PROBE}\": connection refused")));
+        assert!(!is_webhook_refusal("admission webhook \"other\" denied the request: no"));
     }
 }

@@ -31,7 +31,7 @@ use rustls::{
 use serde_json::{Value, json};
 
 use crate::{
-    objects::text,
+    objects::read_text_at,
     roles::{NAMESPACE, name_account},
 };
 
@@ -49,7 +49,7 @@ pub fn locate_kubeconfig(dir: &Path, account: &str) -> PathBuf {
 }
 
 /// What is in a file; none if there is none.
-fn read_kept(path: &Path) -> anyhow::Result<Option<String>> {
+fn read_if_exists(path: &Path) -> anyhow::Result<Option<String>> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -58,7 +58,7 @@ fn read_kept(path: &Path) -> anyhow::Result<Option<String>> {
 }
 
 /// Writes a file that its owner alone may read, whole or not at all.
-fn write_owned(path: &Path, text: &str) -> anyhow::Result<()> {
+fn write_private_file(path: &Path, text: &str) -> anyhow::Result<()> {
     let write = || {
         let new = path.with_extension("new");
         match fs::remove_file(&new) {
@@ -106,16 +106,16 @@ fn make_kubeconfig(access: &HostAccess, account: &str, token: &str, times: (Time
 
 /// The token of a kubeconfig that would be made the same, while half of its time is left.
 fn find_kept_token(found: &Value, access: &HostAccess, account: &str, now: Timestamp) -> Option<String> {
-    let time = |name: &str| text(found, &format!("/extensions/0/extension/{name}")).parse::<Timestamp>().ok();
+    let time = |name: &str| read_text_at(found, &format!("/extensions/0/extension/{name}")).parse::<Timestamp>().ok();
     let (issued, expires) = (time("issued")?, time("expires")?);
-    let token = text(found, "/users/0/user/token");
+    let token = read_text_at(found, "/users/0/user/token");
     let is_same = *found == make_kubeconfig(access, account, token, (issued, expires));
     let has_half = now.as_second() - issued.as_second() <= expires.as_second() - now.as_second();
     (is_same && has_half).then(|| token.to_owned())
 }
 
 /// Whether the API server takes a token for this account of ours.
-async fn is_taken(host: &Client, token: &str, account: &str) -> anyhow::Result<bool> {
+async fn is_token_accepted(host: &Client, token: &str, account: &str) -> anyhow::Result<bool> {
     let review = Write {
         resource: api_resource("authentication.k8s.io", "v1", "TokenReview", "tokenreviews"),
         namespace: String::new(),
@@ -127,20 +127,21 @@ async fn is_taken(host: &Client, token: &str, account: &str) -> anyhow::Result<b
     };
     let answer = execute_write(host, &review).await.context("failed to ask whether a token is taken")?;
     let component = account.strip_prefix("caldera-").unwrap_or(account);
-    Ok(answer["status"]["authenticated"] == true && text(&answer, "/status/user/username") == name_account(component))
+    Ok(answer["status"]["authenticated"] == true
+        && read_text_at(&answer, "/status/user/username") == name_account(component))
 }
 
 /// Has a kubeconfig for an account, with a new token where there is none that serves; whether it is new.
 ///
 /// # Errors
 /// If no token is given, or the kubeconfig can not be kept.
-pub async fn keep_kubeconfig(host: &Client, dir: &Path, access: &HostAccess, account: &str) -> anyhow::Result<bool> {
+pub async fn ensure_kubeconfig(host: &Client, dir: &Path, access: &HostAccess, account: &str) -> anyhow::Result<bool> {
     let path = locate_kubeconfig(dir, account);
-    if let Some(yaml) = read_kept(&path)? {
+    if let Some(yaml) = read_if_exists(&path)? {
         let found: Value = serde_saphyr::from_str(&yaml).unwrap_or_default();
         let token = find_kept_token(&found, access, account, Timestamp::now());
         if let Some(token) = token
-            && is_taken(host, &token, account).await?
+            && is_token_accepted(host, &token, account).await?
         {
             return Ok(false);
         }
@@ -158,10 +159,10 @@ pub async fn keep_kubeconfig(host: &Client, dir: &Path, access: &HostAccess, acc
     let issued = Timestamp::now();
     let failed = || format!("failed to have a token for account {NAMESPACE}/{account}");
     let answer = execute_write(host, &write).await.with_context(failed)?;
-    let expires = text(&answer, "/status/expirationTimestamp").parse().with_context(failed)?;
-    let kubeconfig = make_kubeconfig(access, account, text(&answer, "/status/token"), (issued, expires));
+    let expires = read_text_at(&answer, "/status/expirationTimestamp").parse().with_context(failed)?;
+    let kubeconfig = make_kubeconfig(access, account, read_text_at(&answer, "/status/token"), (issued, expires));
     let yaml = serde_saphyr::to_string(&kubeconfig).context("failed to write YAML")?;
-    write_owned(&path, &yaml)?;
+    write_private_file(&path, &yaml)?;
     Ok(true)
 }
 
@@ -169,9 +170,9 @@ pub async fn keep_kubeconfig(host: &Client, dir: &Path, access: &HostAccess, acc
 ///
 /// # Errors
 /// If there is one that somebody else signed, or it can not be kept.
-pub fn keep_certificate(dir: &Path, authority: &Authority, host: &str) -> anyhow::Result<bool> {
+pub fn ensure_certificate(dir: &Path, authority: &Authority, host: &str) -> anyhow::Result<bool> {
     let [cert, key] = CERTIFICATE_FILES.map(|file| dir.join(file));
-    if let Some(pem) = read_kept(&cert)? {
+    if let Some(pem) = read_if_exists(&cert)? {
         match check_certificate(&pem, &authority.cert_pem, host) {
             CertificateCheck::Serves if key.exists() => return Ok(false),
             CertificateCheck::Serves | CertificateCheck::OtherName => {}
@@ -188,8 +189,8 @@ pub fn keep_certificate(dir: &Path, authority: &Authority, host: &str) -> anyhow
         Err(_) => (vec![host, "localhost"], Vec::new()),
     };
     let Identity { cert_pem, key_pem } = authority.issue_server_identity("caldera-webhook", &names, &addresses)?;
-    write_owned(&key, &key_pem)?;
-    write_owned(&cert, &cert_pem)?;
+    write_private_file(&key, &key_pem)?;
+    write_private_file(&cert, &cert_pem)?;
     Ok(true)
 }
 
@@ -249,15 +250,15 @@ mod tests {
         caldera_runtime::tls::install_provider();
         let dir = tempfile::tempdir().unwrap();
         let (ours, others) = (Authority::new("ours").unwrap(), Authority::new("others").unwrap());
-        assert!(keep_certificate(dir.path(), &ours, "webhook.svc").unwrap());
-        assert!(!keep_certificate(dir.path(), &ours, "webhook.svc").unwrap());
-        assert!(keep_certificate(dir.path(), &ours, "127.0.0.1").unwrap());
-        assert!(!keep_certificate(dir.path(), &ours, "127.0.0.1").unwrap());
-        let refused = keep_certificate(dir.path(), &others, "127.0.0.1").unwrap_err().to_string();
+        assert!(ensure_certificate(dir.path(), &ours, "webhook.svc").unwrap());
+        assert!(!ensure_certificate(dir.path(), &ours, "webhook.svc").unwrap());
+        assert!(ensure_certificate(dir.path(), &ours, "127.0.0.1").unwrap());
+        assert!(!ensure_certificate(dir.path(), &ours, "127.0.0.1").unwrap());
+        let refused = ensure_certificate(dir.path(), &others, "127.0.0.1").unwrap_err().to_string();
         assert!(refused.contains("move it away"), "{refused}");
         // Stopped before the certificate was written: the key alone is replaced.
         fs::remove_file(dir.path().join("tls.crt")).unwrap();
-        assert!(keep_certificate(dir.path(), &ours, "127.0.0.1").unwrap());
+        assert!(ensure_certificate(dir.path(), &ours, "127.0.0.1").unwrap());
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt as _;

@@ -19,15 +19,15 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use self::{
-    answer::wait_for_answer,
-    credentials::{CERTIFICATE_FILES, HostAccess, keep_certificate, keep_kubeconfig, locate_kubeconfig},
-    plan::{InstallStage, Wanted, is_changed, list_accounts, may_apply},
+    answer::wait_for_webhook,
+    credentials::{CERTIFICATE_FILES, HostAccess, ensure_certificate, ensure_kubeconfig, locate_kubeconfig},
+    plan::{InstallStage, InstallTarget, is_changed, list_accounts, may_apply},
 };
 use crate::{
     args::InstallArgs,
-    doctor::{self, gather::Places},
-    manifests::{apply_write, is_url},
-    objects::{get_object, key_of, text},
+    doctor::{self, gather::GatherOptions},
+    manifests::{build_apply_write, is_webhook_url},
+    objects::{get_object, key_of, read_text_at},
     output,
     roles::{Granted, NAMESPACE},
     stack::apply_object,
@@ -42,13 +42,13 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// # Errors
 /// With the first step that could not be done.
 pub async fn run_install(args: InstallArgs) -> anyhow::Result<ExitCode> {
-    anyhow::ensure!(is_url(&args.components_at), "--components-at must be https://HOST[:PORT][/PATH]");
+    anyhow::ensure!(is_webhook_url(&args.components_at), "--components-at must be https://HOST[:PORT][/PATH]");
     let config = client::load_config(Some(&args.host_kubeconfig)).await?;
     let access = find_access(&config, args.host_server.as_deref())?;
     let server = config.cluster_url.to_string();
     let host = client::from_config(config, "install", &WriteCounts::default())?;
     client::check_server(&host, &server).await?;
-    let wanted = Wanted {
+    let wanted = InstallTarget {
         granted: Granted { registers: false, member_secrets: args.member_secrets.clone() },
         trusted: args.trusted.to_writers(),
         require_queue_access: args.require_queue_access,
@@ -68,14 +68,14 @@ pub async fn run_install(args: InstallArgs) -> anyhow::Result<ExitCode> {
     for (number, stage) in InstallStage::ALL.into_iter().enumerate() {
         let done = match stage {
             InstallStage::Credentials => {
-                let (pem, done) = keep_credentials(&host, &args, &access).await?;
+                let (pem, done) = ensure_credentials(&host, &args, &access).await?;
                 ca_pem = pem;
                 done
             }
             InstallStage::Answer => {
-                output::write_stdout(&describe_server(&args));
+                output::write_stdout(&format_server_command(&args));
                 let endpoint = Endpoint::Url(wanted.webhook_url.clone());
-                wait_for_answer(&host, &endpoint, &ca_pem, wait).await?;
+                wait_for_webhook(&host, &endpoint, &ca_pem, wait).await?;
                 "it answers".to_owned()
             }
             _ => apply_all(&host, stage.list_objects(&wanted, &ca_pem)).await?,
@@ -104,13 +104,13 @@ fn find_access(config: &kube::Config, server: Option<&str>) -> anyhow::Result<Ho
 
 /// The object as it is.
 async fn find_present(host: &Client, object: &Value) -> anyhow::Result<Option<Value>> {
-    let write = apply_write(object.clone(), plan::MANAGER)?;
+    let write = build_apply_write(object.clone(), plan::MANAGER)?;
     let namespace = Some(write.namespace.as_str()).filter(|namespace| !namespace.is_empty());
     get_object(host, &write.resource, namespace, &write.name).await?.map_err(anyhow::Error::msg)
 }
 
 /// What would be done.
-async fn describe_plan(host: &Client, wanted: &Wanted, dir: &Path) -> anyhow::Result<String> {
+async fn describe_plan(host: &Client, wanted: &InstallTarget, dir: &Path) -> anyhow::Result<String> {
     let mut plan = String::new();
     for stage in InstallStage::ALL {
         let _ = writeln!(plan, "{}", stage.title());
@@ -124,7 +124,7 @@ async fn describe_plan(host: &Client, wanted: &Wanted, dir: &Path) -> anyhow::Re
                 Some(_) if may_apply(&object, present.as_ref()) => "apply",
                 Some(_) => "leave",
             };
-            let _ = writeln!(plan, "  {verb} {} {}", text(&object, "/kind"), key_of(&object));
+            let _ = writeln!(plan, "  {verb} {} {}", read_text_at(&object, "/kind"), key_of(&object));
         }
     }
     Ok(plan)
@@ -154,15 +154,19 @@ async fn apply_all(host: &Client, objects: Vec<Value>) -> anyhow::Result<String>
 }
 
 /// Has the certificate and the kubeconfigs; what signed the certificate, and in words which are new.
-async fn keep_credentials(host: &Client, args: &InstallArgs, access: &HostAccess) -> anyhow::Result<(String, String)> {
+async fn ensure_credentials(
+    host: &Client,
+    args: &InstallArgs,
+    access: &HostAccess,
+) -> anyhow::Result<(String, String)> {
     fs::create_dir_all(&args.dir).with_context(|| format!("failed to make {}", args.dir.display()))?;
     let authority = share_authority(host, NAMESPACE).await?;
     let mut new = Vec::new();
-    if keep_certificate(&args.dir, &authority, host_of(&args.components_at))? {
+    if ensure_certificate(&args.dir, &authority, host_of(&args.components_at))? {
         new.push("certificate");
     }
     for account in list_accounts(args.collectors) {
-        if keep_kubeconfig(host, &args.dir, access, account).await? {
+        if ensure_kubeconfig(host, &args.dir, access, account).await? {
             new.push(account);
         }
     }
@@ -175,7 +179,7 @@ async fn keep_credentials(host: &Client, args: &InstallArgs, access: &HostAccess
 }
 
 /// The command that runs the components with what was written.
-fn describe_server(args: &InstallArgs) -> String {
+fn format_server_command(args: &InstallArgs) -> String {
     let rest = args.components_at.trim_start_matches("https://").split('/').next().unwrap_or_default();
     let port = rest.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok()).unwrap_or(443);
     let mut words =
@@ -193,7 +197,7 @@ fn describe_server(args: &InstallArgs) -> String {
 
 /// Prints the doctor's findings, once there is no error among them or the time is over; whether there is one.
 async fn wait_for_health(host: &Client, granted: Granted, wait: Duration) -> anyhow::Result<bool> {
-    let places = Places {
+    let places = GatherOptions {
         lease_namespaces: vec![NAMESPACE.to_owned()],
         probe_namespace: host.default_namespace().to_owned(),
         grace: 60,
@@ -201,7 +205,7 @@ async fn wait_for_health(host: &Client, granted: Granted, wait: Duration) -> any
     };
     let until = Instant::now() + wait;
     loop {
-        let (findings, has_error) = doctor::describe_findings(host, &places).await?;
+        let (findings, has_error) = doctor::examine_installation(host, &places).await?;
         if !has_error || Instant::now() >= until {
             output::write_stdout(&format!("\n{findings}"));
             return Ok(has_error);

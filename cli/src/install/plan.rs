@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::{
     manifests::{list_admission_policies, propagation_policies},
-    objects::{items, text},
+    objects::{read_list_at, read_text_at},
     roles::{Granted, component_roles},
 };
 
@@ -24,7 +24,7 @@ use crate::{
 pub const MANAGER: &str = "caldera-install";
 /// What is to be there in the end.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct InstallTarget {
     /// What is granted.
     pub granted: Granted,
     /// Whose word counts.
@@ -72,7 +72,7 @@ impl InstallStage {
 
     /// What is applied to the Karmada API. The PEM is of what signed the webhook's certificate.
     #[must_use]
-    pub fn list_objects(self, wanted: &Wanted, ca_pem: &str) -> Vec<Value> {
+    pub fn list_objects(self, wanted: &InstallTarget, ca_pem: &str) -> Vec<Value> {
         match self {
             Self::Definitions => host_volcano_crds().into_iter().chain(federation_crds()).collect(),
             Self::Accounts => component_roles(&wanted.granted),
@@ -101,8 +101,8 @@ pub fn list_accounts(collects: bool) -> Vec<&'static str> {
 pub fn may_apply(object: &Value, found: Option<&Value>) -> bool {
     let Some(found) = found else { return true };
     let is_others = object["kind"] == "CustomResourceDefinition"
-        && text(object, "/spec/group") != "federation.caldera.dev"
-        && !items(found, "/metadata/managedFields").iter().any(|entry| entry["manager"] == MANAGER);
+        && read_text_at(object, "/spec/group") != "federation.caldera.dev"
+        && !read_list_at(found, "/metadata/managedFields").iter().any(|entry| entry["manager"] == MANAGER);
     !is_others
 }
 
@@ -128,8 +128,8 @@ mod tests {
 
     use super::*;
 
-    fn wanted() -> Wanted {
-        Wanted {
+    fn wanted() -> InstallTarget {
+        InstallTarget {
             granted: Granted::default(),
             trusted: TrustedWriters::default(),
             require_queue_access: false,
@@ -140,8 +140,8 @@ mod tests {
     #[test]
     fn what_fails_closed_comes_last_and_after_the_answer() {
         let fails_closed = |object: &Value| {
-            let group = text(object, "/apiVersion");
-            group.contains("admissionregistration") || text(object, "/kind").contains("InterpreterWebhook")
+            let group = read_text_at(object, "/apiVersion");
+            group.contains("admissionregistration") || read_text_at(object, "/kind").contains("InterpreterWebhook")
         };
         let with_hooks: Vec<InstallStage> = InstallStage::ALL
             .into_iter()

@@ -17,11 +17,12 @@ use serde_json::{Value, json};
 use crate::{
     args::{JobName, JobNamesArgs},
     change::{
-        add_annotation, delete_by_uid, patch_tested, print_outcome, test_version, to_exit_code, write_current, write_to,
+        build_annotation_step, build_delete_body, build_tested_patch, build_version_test, build_write, print_outcome,
+        to_exit_code, write_retrying_conflicts,
     },
     components,
-    objects::{self, annotation_of, annotation_path, get_object, text},
-    view::find_state_of,
+    objects::{self, annotation_of, annotation_path, get_object, read_text_at},
+    view::compute_state_from_objects,
 };
 
 /// What is done to a job.
@@ -35,7 +36,7 @@ pub(super) enum JobChange {
 }
 
 impl JobChange {
-    const fn done(self) -> &'static str {
+    const fn done_word(self) -> &'static str {
         match self {
             Self::Hold => "held",
             Self::Release => "released",
@@ -46,7 +47,7 @@ impl JobChange {
     }
 
     /// What there is to say where nothing is to be done.
-    const fn is_so(self) -> &'static str {
+    const fn unchanged_phrase(self) -> &'static str {
         match self {
             Self::Hold => "is held already",
             Self::Release => "is not held",
@@ -73,7 +74,7 @@ async fn change_job(
     change: JobChange,
 ) -> anyhow::Result<&'static str> {
     let resource = job.kind.api_resource();
-    let is_changed = write_current(client, async || {
+    let is_changed = write_retrying_conflicts(client, async || {
         let found = get_object(client, &resource, Some(namespace), &job.name).await?.map_err(anyhow::Error::msg)?;
         let missing = || format!("there is no {} {} in namespace {namespace}", job.kind.title(), job.name);
         let object = found.with_context(missing)?;
@@ -82,20 +83,21 @@ async fn change_job(
         {
             anyhow::bail!(why);
         }
-        Ok(build_change(job.kind, &object, change).map(|body| write_to(&resource, &object, body)))
+        Ok(build_change(job.kind, &object, change).map(|body| build_write(&resource, &object, body)))
     });
-    Ok(if is_changed.await? { change.done() } else { change.is_so() })
+    Ok(if is_changed.await? { change.done_word() } else { change.unchanged_phrase() })
 }
 
 /// Where a job stands by its binding, as `job list` says it.
 async fn read_state(client: &Client, namespace: &str, object: &Value) -> anyhow::Result<&'static str> {
-    let name = format!("{}-{}", objects::name_of(object), text(object, "/kind")).to_lowercase().replace(':', ".");
+    let name =
+        format!("{}-{}", objects::name_of(object), read_text_at(object, "/kind")).to_lowercase().replace(':', ".");
     let binding =
-        get_object(client, &objects::bindings(), Some(namespace), &name).await?.map_err(anyhow::Error::msg)?;
+        get_object(client, &objects::binding_resource(), Some(namespace), &name).await?.map_err(anyhow::Error::msg)?;
     // A batch Job of the same name has a binding of the same name.
-    let uid = text(object, "/metadata/uid");
-    let binding = binding.filter(|binding| [uid, ""].contains(&text(binding, "/spec/resource/uid")));
-    Ok(find_state_of(object, binding.as_ref()).word())
+    let uid = read_text_at(object, "/metadata/uid");
+    let binding = binding.filter(|binding| [uid, ""].contains(&read_text_at(binding, "/spec/resource/uid")));
+    Ok(compute_state_from_objects(object, binding.as_ref()).word())
 }
 
 /// A hold is looked at while a job waits, and at no other time.
@@ -116,37 +118,38 @@ fn refuse_hold(state: &str) -> Option<String> {
 fn build_change(kind: WorkloadKind, object: &Value, change: JobChange) -> Option<Body> {
     let has_field = kind == WorkloadKind::BatchJob;
     match change {
-        JobChange::Hold => add_mark(object, HOLD),
-        JobChange::Release => Some(Body::JsonPatch(Value::Array(remove_mark(object, HOLD)?))),
+        JobChange::Hold => build_annotation_patch(object, HOLD),
+        JobChange::Release => Some(Body::JsonPatch(Value::Array(build_annotation_removal(object, HOLD)?))),
         JobChange::Suspend if has_field => (object["spec"]["suspend"] != true)
-            .then(|| Body::JsonPatch(set_suspend(object, &["spec", "suspend"], true).into())),
-        JobChange::Suspend => add_mark(object, SUSPENDED),
+            .then(|| Body::JsonPatch(build_suspend_steps(object, &["spec", "suspend"], true).into())),
+        JobChange::Suspend => build_annotation_patch(object, SUSPENDED),
         JobChange::Resume => {
-            let mut patch = remove_mark(object, SUSPENDED).unwrap_or_default();
+            let mut patch = build_annotation_removal(object, SUSPENDED).unwrap_or_default();
             if let Some((path, _)) = kind.suspend_field()
-                && kind.suspended_by(object).is_some()
+                && kind.find_suspending_field(object).is_some()
             {
-                patch.extend(set_suspend(object, path, false));
+                patch.extend(build_suspend_steps(object, path, false));
             }
             (!patch.is_empty()).then_some(Body::JsonPatch(Value::Array(patch)))
         }
-        JobChange::Delete => Some(delete_by_uid(object)),
+        JobChange::Delete => Some(build_delete_body(object)),
     }
 }
 
 /// Sets an annotation to `true`.
-fn add_mark(object: &Value, name: &str) -> Option<Body> {
-    (annotation_of(object, name) != Some("true")).then(|| patch_tested(object, [add_annotation(object, name, "true")]))
+fn build_annotation_patch(object: &Value, name: &str) -> Option<Body> {
+    (annotation_of(object, name) != Some("true"))
+        .then(|| build_tested_patch(object, [build_annotation_step(object, name, "true")]))
 }
 
-fn remove_mark(object: &Value, name: &str) -> Option<Vec<Value>> {
+fn build_annotation_removal(object: &Value, name: &str) -> Option<Vec<Value>> {
     let path = annotation_path(name);
     let mark = annotation_of(object, name)?;
     Some(vec![json!({"op": "test", "path": path, "value": mark}), json!({"op": "remove", "path": path})])
 }
 
-fn set_suspend(object: &Value, path: &[&str], suspend: bool) -> [Value; 2] {
-    [test_version(object), json!({"op": "add", "path": format!("/{}", path.join("/")), "value": suspend})]
+fn build_suspend_steps(object: &Value, path: &[&str], suspend: bool) -> [Value; 2] {
+    [build_version_test(object), json!({"op": "add", "path": format!("/{}", path.join("/")), "value": suspend})]
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ use crate::{
     args::{JobLogsArgs, JobName},
     change::to_exit_code,
     components,
-    objects::{self, get_object, list_objects, text},
+    objects::{self, get_object, list_objects, read_text_at},
     output,
     view::JobKey,
 };
@@ -64,7 +64,8 @@ pub(super) async fn show_logs(args: JobLogsArgs) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(!clusters.is_empty(), "{name} has no clusters: it has not started; `caldera why {name}` says why");
 
     let seen =
-        join_all(clusters.iter().map(|cluster| read_member(&client, cluster, &namespace, &workload, kind))).await;
+        join_all(clusters.iter().map(|cluster| connect_and_list_pods(&client, cluster, &namespace, &workload, kind)))
+            .await;
     let (mut members, mut sources, mut failed) = (BTreeMap::new(), Vec::new(), false);
     for (cluster, seen) in clusters.iter().zip(seen) {
         match seen {
@@ -88,35 +89,35 @@ pub(super) async fn show_logs(args: JobLogsArgs) -> anyhow::Result<ExitCode> {
 
 async fn find_clusters(client: &Client, namespace: &str, job: &JobName) -> anyhow::Result<Vec<String>> {
     let bindings =
-        list_objects(client, &objects::bindings(), Some(namespace), None).await?.map_err(anyhow::Error::msg)?;
+        list_objects(client, &objects::binding_resource(), Some(namespace), None).await?.map_err(anyhow::Error::msg)?;
     let is_of =
         |binding: &&Value| JobKey::of_binding(binding).is_some_and(|of| of.kind == job.kind && of.name == job.name);
     Ok(bindings.iter().find(is_of).map(clusters_of).unwrap_or_default())
 }
 
 /// A client of the member and the workload's pods there.
-async fn read_member(
+async fn connect_and_list_pods(
     host: &Client,
     cluster: &str,
     namespace: &str,
     workload: &Value,
     kind: WorkloadKind,
 ) -> anyhow::Result<(Client, Vec<Value>)> {
-    let labels = select_pods(workload, kind)?;
+    let labels = build_pod_selector(workload, kind)?;
     let proxied = members::proxy_client(host, cluster);
     let no_proxy = match list_pods(&proxied, namespace, &labels).await {
-        Ok(pods) => return Ok((proxied, of_workload(pods, workload, kind))),
+        Ok(pods) => return Ok((proxied, keep_workload_pods(pods, workload, kind))),
         Err(kube::Error::Api(status)) if status.code == 404 => status.message.clone(),
         Err(error) => return Err(error).context("Karmada's cluster proxy"),
     };
     let direct = async {
-        let resource = objects::clusters();
+        let resource = objects::cluster_resource();
         let found = get_object(host, &resource, None, cluster).await?.map_err(anyhow::Error::msg)?;
         let object: Cluster = serde_json::from_value(found.context("there is no such cluster")?)?;
-        let client = members::client_of(host, &object, None, "logs", &WriteCounts::default()).await;
+        let client = members::connect_or_use_given(host, &object, None, "logs", &WriteCounts::default()).await;
         let client = client.map_err(anyhow::Error::msg)?;
         let pods = list_pods(&client, namespace, &labels).await?;
-        anyhow::Ok((client, of_workload(pods, workload, kind)))
+        anyhow::Ok((client, keep_workload_pods(pods, workload, kind)))
     };
     direct.await.with_context(|| format!("the host serves no cluster proxy ({no_proxy}), and without it"))
 }
@@ -129,7 +130,7 @@ async fn list_pods(client: &Client, namespace: &str, labels: &str) -> Result<Vec
 }
 
 /// Labels that the workload's controller gives its pods; none for a Pod itself.
-fn select_pods(workload: &Value, kind: WorkloadKind) -> anyhow::Result<String> {
+fn build_pod_selector(workload: &Value, kind: WorkloadKind) -> anyhow::Result<String> {
     let name = objects::name_of(workload);
     Ok(match kind {
         WorkloadKind::VolcanoJob => format!("{JOB_NAME}={name}"),
@@ -146,21 +147,21 @@ fn select_pods(workload: &Value, kind: WorkloadKind) -> anyhow::Result<String> {
     })
 }
 
-fn of_workload(mut pods: Vec<Value>, workload: &Value, kind: WorkloadKind) -> Vec<Value> {
+fn keep_workload_pods(mut pods: Vec<Value>, workload: &Value, kind: WorkloadKind) -> Vec<Value> {
     pods.retain(|pod| kind != WorkloadKind::Pod || objects::name_of(pod) == objects::name_of(workload));
     pods
 }
 
 fn read_source(cluster: &str, pod: &Value, container: Option<&str>) -> Source {
     let label = |name: &str| pod["metadata"]["labels"][name].as_str();
-    let default = || text(pod, "/spec/containers/0/name");
+    let default = || read_text_at(pod, "/spec/containers/0/name");
     Source {
         task: label(TASK_SPEC).unwrap_or_default().to_owned(),
         rank: INDEXES.iter().find_map(|name| label(name)?.parse().ok()),
         cluster: cluster.to_owned(),
         pod: objects::name_of(pod).to_owned(),
         container: container.unwrap_or_else(default).to_owned(),
-        phase: text(pod, "/status/phase").to_owned(),
+        phase: read_text_at(pod, "/status/phase").to_owned(),
     }
 }
 
@@ -276,14 +277,15 @@ mod tests {
     #[test]
     fn pods_are_found_as_their_controllers_label_them() {
         let service = |selector: Value| json!({"metadata": {"name": "web"}, "spec": {"selector": selector}});
-        let of =
-            |selector: Value| select_pods(&service(selector), WorkloadKind::Deployment).map_err(|why| why.to_string());
+        let of = |selector: Value| {
+            build_pod_selector(&service(selector), WorkloadKind::Deployment).map_err(|why| why.to_string())
+        };
         assert_eq!(of(json!({"matchLabels": {"app": "web", "tier": "a"}})).as_deref(), Ok("app=web,tier=a"));
         let service = service(json!({}));
-        assert_eq!(select_pods(&service, WorkloadKind::VolcanoJob).unwrap(), "volcano.sh/job-name=web");
-        assert_eq!(select_pods(&service, WorkloadKind::BatchJob).unwrap(), "batch.kubernetes.io/job-name=web");
+        assert_eq!(build_pod_selector(&service, WorkloadKind::VolcanoJob).unwrap(), "volcano.sh/job-name=web");
+        assert_eq!(build_pod_selector(&service, WorkloadKind::BatchJob).unwrap(), "batch.kubernetes.io/job-name=web");
         let pods = vec![pod("web", "", ""), pod("other", "", "")];
-        assert_eq!(of_workload(pods, &service, WorkloadKind::Pod).len(), 1);
+        assert_eq!(keep_workload_pods(pods, &service, WorkloadKind::Pod).len(), 1);
     }
 
     /// Found by a reader: a selector made of expressions alone showed all pods of the namespace.
@@ -291,7 +293,7 @@ mod tests {
     fn expressions_of_a_selector_count_and_none_at_all_selects_nothing() {
         let of = |selector: Value| {
             let service = json!({"metadata": {"name": "web"}, "spec": {"selector": selector}});
-            select_pods(&service, WorkloadKind::Deployment).map_err(|why| why.to_string())
+            build_pod_selector(&service, WorkloadKind::Deployment).map_err(|why| why.to_string())
         };
         let expressions = json!({"matchLabels": {"app": "web"}, "matchExpressions": [
             {"key": "tier", "operator": "In", "values": ["a", "b"]},

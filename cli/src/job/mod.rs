@@ -23,7 +23,7 @@ use crate::{
     components, events,
     expected_start::{self, ExpectedStart, Forecast},
     live,
-    objects::{self, items, list_objects, text},
+    objects::{self, list_objects, read_list_at, read_text_at},
     output::{self, ListOutput, Output, format_duration, format_table},
     repeat::{self, PrintedPage},
     view::{Change, JobView, Seen},
@@ -69,8 +69,8 @@ async fn read_page(client: &Client, own: &str, args: &JobListArgs) -> anyhow::Re
             listed => workloads.extend(listed?),
         }
     }
-    let bindings = list(objects::bindings(), None).await?;
-    let groups = list(objects::pod_groups(), Some(WORKLOAD_NAME.to_owned())).await?;
+    let bindings = list(objects::binding_resource(), None).await?;
+    let groups = list(objects::pod_group_resource(), Some(WORKLOAD_NAME.to_owned())).await?;
     let (mut seen, now) = (Seen::default(), Timestamp::now());
     Change::of_lists(&workloads, &bindings, &groups).into_iter().for_each(|change| seen.observe(change));
     // Without its workload it is not one of those with the labels that are asked for.
@@ -155,7 +155,7 @@ fn format_rows(rows: &[JobRow], args: &JobListArgs, forecast: Option<&Forecast>,
 }
 
 async fn describe_job(args: WhyArgs) -> anyhow::Result<ExitCode> {
-    let client = components::connect_command(args.kubeconfig.as_deref(), "job").await?;
+    let client = components::connect_for_command(args.kubeconfig.as_deref(), "job").await?;
     let namespace = args.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let (job, output) = (args.job.clone(), args.output);
     let for_people = matches!(output, Output::Table | Output::Wide);
@@ -169,5 +169,5 @@ async fn describe_job(args: WhyArgs) -> anyhow::Result<ExitCode> {
 
 /// Clusters that a binding names.
 fn clusters_of(binding: &Value) -> Vec<String> {
-    items(binding, "/spec/clusters").iter().map(|target| text(target, "/name").to_owned()).collect()
+    read_list_at(binding, "/spec/clusters").iter().map(|target| read_text_at(target, "/name").to_owned()).collect()
 }

@@ -18,7 +18,7 @@ use crate::{
     args::{JobName, JobNamesArgs},
     change::{create_command, print_outcome, to_exit_code},
     components,
-    objects::{self, get_object, list_objects, text},
+    objects::{self, get_object, list_objects, read_text_at},
     output,
     view::WorkloadFacts,
 };
@@ -81,15 +81,18 @@ async fn requeue_job(client: &Client, namespace: &str, job: &JobName) -> anyhow:
     let found = get_object(client, &job.kind.api_resource(), Some(namespace), &job.name).await?;
     let object = found.map_err(anyhow::Error::msg)?;
     let object = object.with_context(|| format!("there is no Volcano Job {} in namespace {namespace}", job.name))?;
-    command_job(client, namespace, &object, "RestartJob").await
+    send_job_command(client, namespace, &object, "RestartJob").await
 }
 
 /// Sends a Command, and waits until the controller has said what came of it.
-async fn command_job(client: &Client, namespace: &str, job: &Value, action: &str) -> anyhow::Result<String> {
+async fn send_job_command(client: &Client, namespace: &str, job: &Value, action: &str) -> anyhow::Result<String> {
     let resource = WorkloadKind::VolcanoJob.api_resource();
     let name = create_command(client, namespace, &resource, job, action).await?;
     let until = Instant::now() + PATIENCE;
-    while get_object(client, &objects::commands(), Some(namespace), &name).await?.map_err(anyhow::Error::msg)?.is_some()
+    while get_object(client, &objects::command_resource(), Some(namespace), &name)
+        .await?
+        .map_err(anyhow::Error::msg)?
+        .is_some()
     {
         anyhow::ensure!(
             Instant::now() < until,
@@ -113,8 +116,8 @@ async fn command_job(client: &Client, namespace: &str, job: &Value, action: &str
 
 /// What an event says of this Command: done, or why not.
 fn read_outcome(event: &Value, command: &str, action: &str) -> Option<Result<String, String>> {
-    let said = text(event, "/message").strip_prefix(&format!("Command {command} ({action}): "))?.to_owned();
-    Some(if text(event, "/type") == "Warning" { Err(said) } else { Ok(format!("requeued: {said}")) })
+    let said = read_text_at(event, "/message").strip_prefix(&format!("Command {command} ({action}): "))?.to_owned();
+    Some(if read_text_at(event, "/type") == "Warning" { Err(said) } else { Ok(format!("requeued: {said}")) })
 }
 
 #[cfg(test)]

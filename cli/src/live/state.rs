@@ -49,7 +49,7 @@ fn read_rules(settings: &Settings) -> Rules {
 
 /// What was told of a member.
 #[derive(Default)]
-struct Told {
+struct MemberContents {
     nodes: Vec<Node>,
     pods: Vec<Pod>,
     hyper_nodes: Vec<HyperNode>,
@@ -57,7 +57,7 @@ struct Told {
 }
 
 fn read_members(clusters: Vec<Cluster>, told: Vec<(String, Update)>) -> Vec<Member> {
-    let mut seen: BTreeMap<String, Told> = BTreeMap::new();
+    let mut seen: BTreeMap<String, MemberContents> = BTreeMap::new();
     for (name, update) in told {
         let of = seen.entry(name).or_default();
         match update {
@@ -76,7 +76,7 @@ fn read_members(clusters: Vec<Cluster>, told: Vec<(String, Update)>) -> Vec<Memb
         }
     }
     let member = |cluster: Cluster| {
-        let Told { nodes, pods, hyper_nodes, queues } = seen.remove(&cluster.name).unwrap_or_default();
+        let MemberContents { nodes, pods, hyper_nodes, queues } = seen.remove(&cluster.name).unwrap_or_default();
         Member { cluster, nodes, pods, hyper_nodes, queues }
     };
     clusters.into_iter().map(member).collect()

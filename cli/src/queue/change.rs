@@ -1,8 +1,8 @@
-//! Opens, closes, drains and sets queues.
+//! Opens, closes, drains and sets queues, and pauses or unpauses all releases.
 //!
 //! Rule: a queue's state is the controller's, so it is asked by a Command, as `vcctl queue operate` does (Volcano
 //! `pkg/cli/queue/operate.go`). Amounts are the admin's: each is changed by itself, in a JSON patch that fails where
-//! the queue has changed since it was read.
+//! the queue has changed since it was read. A pause is an annotation on the default queue.
 
 use std::{collections::BTreeSet, process::ExitCode, time::Duration};
 
@@ -21,11 +21,11 @@ use serde_json::{Value, json};
 use crate::{
     args::{JobName, QueueSetArgs},
     change::{
-        add_annotation, create_command, patch_tested, print_outcome, test_version, to_exit_code, write_current,
-        write_to,
+        build_annotation_step, build_tested_patch, build_version_test, build_write, create_command, print_outcome,
+        to_exit_code, write_retrying_conflicts,
     },
     job::requeue::requeue_all,
-    objects::{self, get_object, items, list_objects, text},
+    objects::{self, get_object, list_objects, read_list_at, read_text_at},
     output,
     view::JobKey,
 };
@@ -37,25 +37,25 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 
 async fn get_queue(client: &Client, name: &str) -> anyhow::Result<Value> {
-    let found = get_object(client, &objects::queues(), None, name).await?.map_err(anyhow::Error::msg)?;
+    let found = get_object(client, &objects::queue_resource(), None, name).await?.map_err(anyhow::Error::msg)?;
     found.with_context(|| format!("there is no queue {name}"))
 }
 
 /// Sends each queue a Command, and waits until it is carried out.
-pub(super) async fn command_queues(client: &Client, names: &[String], action: &str) -> anyhow::Result<ExitCode> {
+pub(super) async fn send_queue_commands(client: &Client, names: &[String], action: &str) -> anyhow::Result<ExitCode> {
     let mut all_done = true;
     for name in names {
-        all_done &= print_outcome(&format!("queue {name}"), command_queue(client, name, action).await);
+        all_done &= print_outcome(&format!("queue {name}"), send_queue_command(client, name, action).await);
     }
     Ok(to_exit_code(all_done))
 }
 
-async fn command_queue(client: &Client, name: &str, action: &str) -> anyhow::Result<String> {
+async fn send_queue_command(client: &Client, name: &str, action: &str) -> anyhow::Result<String> {
     let queue = get_queue(client, name).await?;
     if is_done(state_of(&queue), action) {
         return Ok(format!("is {} already", state_of(&queue)));
     }
-    create_command(client, NAMESPACE, &objects::queues(), &queue, action).await?;
+    create_command(client, NAMESPACE, &objects::queue_resource(), &queue, action).await?;
     let until = tokio::time::Instant::now() + PATIENCE;
     loop {
         let queue = get_queue(client, name).await?;
@@ -73,7 +73,7 @@ async fn command_queue(client: &Client, name: &str, action: &str) -> anyhow::Res
 }
 
 fn state_of(queue: &Value) -> &str {
-    match text(queue, "/status/state") {
+    match read_text_at(queue, "/status/state") {
         "" => "Open",
         state => state,
     }
@@ -88,8 +88,8 @@ fn is_done(state: &str, action: &str) -> bool {
 
 /// Closes queues, and has the Volcano Jobs that run in them wait in line until the queue is opened.
 pub(super) async fn drain_queues(client: &Client, names: &[String]) -> anyhow::Result<ExitCode> {
-    let mut all_done = command_queues(client, names, "CloseQueue").await? == ExitCode::SUCCESS;
-    let bindings = list_objects(client, &objects::bindings(), None, None).await?.map_err(anyhow::Error::msg)?;
+    let mut all_done = send_queue_commands(client, names, "CloseQueue").await? == ExitCode::SUCCESS;
+    let bindings = list_objects(client, &objects::binding_resource(), None, None).await?.map_err(anyhow::Error::msg)?;
     for name in names {
         let jobs = bindings.iter().filter_map(|binding| find_job_of(binding, name));
         all_done &= requeue_all(client, jobs, &format!("queue {name}")).await;
@@ -101,7 +101,7 @@ pub(super) async fn drain_queues(client: &Client, names: &[String]) -> anyhow::R
 fn find_job_of(binding: &Value, queue: &str) -> Option<(String, JobName)> {
     let record = objects::annotation_of(binding, ADMISSION).and_then(|text| Admission::parse(text).ok())?;
     let key = JobKey::of_binding(binding)?;
-    let runs = record.queue.as_str() == queue && !items(binding, "/spec/clusters").is_empty();
+    let runs = record.queue.as_str() == queue && !read_list_at(binding, "/spec/clusters").is_empty();
     runs.then_some((key.namespace, JobName { kind: key.kind, name: key.name }))
 }
 
@@ -127,7 +127,7 @@ fn describe_pause(before: Option<&str>, why: Option<&str>) -> String {
 /// Nothing where it is so already.
 fn build_pause(queue: &Value, why: Option<&str>) -> Option<Vec<Value>> {
     let step = match why {
-        Some(why) => add_annotation(queue, PAUSED, why),
+        Some(why) => build_annotation_step(queue, PAUSED, why),
         None => json!({"op": "remove", "path": objects::annotation_path(PAUSED)}),
     };
     (objects::annotation_of(queue, PAUSED) != why).then(|| vec![step])
@@ -135,9 +135,10 @@ fn build_pause(queue: &Value, why: Option<&str>) -> Option<Vec<Value>> {
 
 /// Patches a queue by what it is now, until nobody else changed it meanwhile.
 async fn change_queue(client: &Client, name: &str, build: impl Fn(&Value) -> Option<Vec<Value>>) -> anyhow::Result<()> {
-    let is_changed = write_current(client, async || {
+    let is_changed = write_retrying_conflicts(client, async || {
         let queue = get_queue(client, name).await?;
-        Ok(build(&queue).map(|steps| write_to(&objects::queues(), &queue, patch_tested(&queue, steps))))
+        Ok(build(&queue)
+            .map(|steps| build_write(&objects::queue_resource(), &queue, build_tested_patch(&queue, steps))))
     });
     is_changed.await.with_context(|| format!("failed to set queue {name}"))?;
     Ok(())
@@ -145,13 +146,13 @@ async fn change_queue(client: &Client, name: &str, build: impl Fn(&Value) -> Opt
 
 pub(super) async fn set_queue(client: &Client, args: &QueueSetArgs) -> anyhow::Result<ExitCode> {
     // Who may set queues and not see members is told nothing of them.
-    let members = list_objects(client, &objects::clusters(), None, None).await?.unwrap_or_default();
+    let members = list_objects(client, &objects::cluster_resource(), None, None).await?.unwrap_or_default();
     for warning in find_unknown(args, &members) {
         output::write_warning(&format!("queue {}: {warning}", args.name));
     }
     if args.dry_run {
         let queue = get_queue(client, &args.name).await?;
-        let patch: Value = [test_version(&queue)].into_iter().chain(build_patch(&queue, args)).collect();
+        let patch: Value = [build_version_test(&queue)].into_iter().chain(build_patch(&queue, args)).collect();
         output::write_stdout(&format!("{patch:#}\n"));
         return Ok(ExitCode::SUCCESS);
     }
@@ -186,12 +187,12 @@ fn build_patch(queue: &Value, args: &QueueSetArgs) -> Vec<Value> {
     if !queue["spec"].is_object() {
         steps.push(set("/spec", json!({})));
     }
-    steps.extend(patch_amounts(queue, "/spec/capability", &args.capability));
-    steps.extend(patch_amounts(queue, "/spec/deserved", &args.deserved));
+    steps.extend(build_amount_steps(queue, "/spec/capability", &args.capability));
+    steps.extend(build_amount_steps(queue, "/spec/deserved", &args.deserved));
     if !args.guarantee.is_empty() && !queue["spec"]["guarantee"].is_object() {
         steps.push(set("/spec/guarantee", json!({})));
     }
-    steps.extend(patch_amounts(queue, "/spec/guarantee/resource", &args.guarantee));
+    steps.extend(build_amount_steps(queue, "/spec/guarantee/resource", &args.guarantee));
     steps.extend(args.weight.map(|weight| set("/spec/weight", json!(weight))));
     steps.extend(args.priority.map(|priority| set("/spec/priority", json!(priority))));
     steps.extend(args.reclaimable.map(|reclaimable| set("/spec/reclaimable", json!(reclaimable))));
@@ -199,7 +200,7 @@ fn build_patch(queue: &Value, args: &QueueSetArgs) -> Vec<Value> {
 }
 
 /// One step for each resource that is named; what is not there is not removed.
-fn patch_amounts(queue: &Value, path: &str, amounts: &[(String, Option<Quantity>)]) -> Vec<Value> {
+fn build_amount_steps(queue: &Value, path: &str, amounts: &[(String, Option<Quantity>)]) -> Vec<Value> {
     let there = queue.pointer(path).and_then(Value::as_object);
     let mut steps = Vec::new();
     if there.is_none() && amounts.iter().any(|(_, amount)| amount.is_some()) {

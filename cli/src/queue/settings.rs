@@ -10,7 +10,7 @@ use caldera_crds::names::{
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::objects::{name_of, text};
+use crate::objects::{name_of, read_text_at};
 
 /// Queues above one at most: a circle of parents ends.
 const DEPTH: usize = 64;
@@ -35,7 +35,7 @@ impl QueueSetting {
 /// The queue's own first, then those of its parent, up to the root.
 pub(super) fn list_settings(queues: &[Value], name: &str) -> Vec<QueueSetting> {
     let find = |name: &str| queues.iter().find(|queue| name_of(queue) == name && name != ROOT_QUEUE);
-    let parent = |queue: &&Value| find(text(queue, "/spec/parent"));
+    let parent = |queue: &&Value| find(read_text_at(queue, "/spec/parent"));
     let path = std::iter::successors(find(name), parent).take(DEPTH);
     path.flat_map(|queue| {
         let annotations = queue.pointer("/metadata/annotations").and_then(Value::as_object).into_iter().flatten();

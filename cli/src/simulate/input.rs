@@ -19,7 +19,7 @@ pub(super) fn read_files(args: &SimulateArgs) -> Result<SimulationQuestion, Wron
     let Some(fleet) = &args.fleet else {
         return Err(WrongInput("a trace needs a fleet to run on: --fleet FILE".to_owned()));
     };
-    let clusters = in_file(fleet, read::fleet(&read_text(fleet)?, args.clusters, args.every))?;
+    let clusters = name_file_in_error(fleet, read::fleet(&read_text(fleet)?, args.clusters, args.every))?;
     let trace = read_trace(args, &clusters)?;
     let queues = match read_queues(args)? {
         Some(queues) => queues,
@@ -41,13 +41,13 @@ pub(super) fn read_trace(args: &SimulateArgs, clusters: &[MemberCluster]) -> Res
         gather: args.gather,
     };
     let offered = read::offered(clusters);
-    in_file(path, read::jobs(&read_text(path)?, &options, &offered, &mut Shapes::default()))
+    name_file_in_error(path, read::jobs(&read_text(path)?, &options, &offered, &mut Shapes::default()))
 }
 
 /// The queues of the file, if there is one.
 pub(super) fn read_queues(args: &SimulateArgs) -> Result<Option<Vec<QueueSpec>>, WrongInput> {
     let Some(path) = &args.queues else { return Ok(None) };
-    in_file(path, read::queues(&read_text(path)?)).map(Some)
+    name_file_in_error(path, read::queues(&read_text(path)?)).map(Some)
 }
 
 /// A queue without limits for every name.
@@ -80,6 +80,6 @@ fn read_text(path: &Path) -> Result<String, WrongInput> {
     fs::read_to_string(path).map_err(|error| WrongInput(format!("failed to read {}: {error}", path.display())))
 }
 
-fn in_file<T>(path: &Path, read: Result<T, read::ReadError>) -> Result<T, WrongInput> {
+fn name_file_in_error<T>(path: &Path, read: Result<T, read::ReadError>) -> Result<T, WrongInput> {
     read.map_err(|error| WrongInput(format!("{}: {error}", path.display())))
 }

@@ -9,7 +9,7 @@ use crate::{components, live};
 
 /// The host's state, with the files' queues and jobs where they are given.
 pub(super) async fn read_host(args: &SimulateArgs, kubeconfig: &Path) -> anyhow::Result<SimulationQuestion> {
-    let client = components::connect_command(Some(kubeconfig), "simulate").await?;
+    let client = components::connect_for_command(Some(kubeconfig), "simulate").await?;
     let mut live = live::read_undecided(&client, None, None).await?;
     let mut state = live.take_state();
     if let Some(queues) = input::read_queues(args)? {

@@ -14,7 +14,7 @@ use super::state::{Pane, Popup, Shown, TopState};
 use crate::{
     output::{escape_controls, format_duration},
     style::colour_of,
-    view::{Amount, JobView, Member, QueueLine, find_part, format_amount},
+    view::{Amount, JobView, Member, QueueLine, compute_fraction, format_amount},
 };
 
 /// Below this only one part has room.
@@ -147,7 +147,7 @@ fn draw_fleet(area: Rect, buffer: &mut Buffer, shown: &Shown<'_>, pen: Pen) {
     let mut spans = Vec::new();
     for amount in shown.fleet.iter().take(room.max(1)) {
         let of = |quantity: Quantity| format_amount(&amount.resource, quantity);
-        let part = find_part(amount.used, amount.all);
+        let part = compute_fraction(amount.used, amount.all);
         spans.push(Span::raw(format!("{} ", escape_cell(&amount.resource))));
         spans.extend(pen.draw_bar(10, part, None, format!("{}/{}   ", of(amount.used), of(amount.all))).spans);
     }
@@ -155,7 +155,7 @@ fn draw_fleet(area: Rect, buffer: &mut Buffer, shown: &Shown<'_>, pen: Pen) {
 }
 
 /// The rows of a list that fit below its title and header, with the selected one among them.
-fn find_window(area: Rect, length: usize, selected: usize) -> (usize, usize) {
+fn compute_window(area: Rect, length: usize, selected: usize) -> (usize, usize) {
     let room = usize::from(area.height.saturating_sub(2)).max(1);
     let first = selected.saturating_sub(room.saturating_sub(1)).min(length.saturating_sub(room));
     (first, room)
@@ -187,7 +187,7 @@ fn draw_part(area: Rect, buffer: &mut Buffer, part: PaneTable<'_>, rows: impl It
 }
 
 fn draw_queues(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'_>, pen: Pen) {
-    let (first, room) = find_window(area, shown.queues.len(), shown.selected[0]);
+    let (first, room) = compute_window(area, shown.queues.len(), shown.selected[0]);
     let bar = area.width.saturating_sub(72).clamp(6, 24);
     let (is_wide, is_full) = (area.width >= 80, area.width >= 100);
     let resource = shown.resource.as_str();
@@ -235,13 +235,13 @@ fn draw_used(pen: Pen, bar: usize, resource: &str, amount: Option<&Amount>, flee
     let deserved = Some(amount.deserved).filter(|deserved| !deserved.is_zero());
     let limit = amount.capability.or(fleet).or(deserved);
     let Some(limit) = limit else { return Line::from(format_amount(resource, amount.used)) };
-    let mark = deserved.filter(|deserved| *deserved < limit).map(|deserved| find_part(deserved, limit));
+    let mark = deserved.filter(|deserved| *deserved < limit).map(|deserved| compute_fraction(deserved, limit));
     let text = format!("{}/{}", format_amount(resource, amount.used), format_amount(resource, limit));
-    pen.draw_bar(bar, find_part(amount.used, limit), mark, text)
+    pen.draw_bar(bar, compute_fraction(amount.used, limit), mark, text)
 }
 
 fn draw_clusters(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'_>, pen: Pen) {
-    let (first, room) = find_window(area, shown.members.len(), shown.selected[1]);
+    let (first, room) = compute_window(area, shown.members.len(), shown.selected[1]);
     let is_wide = area.width >= 80;
     // The other columns take 50; each resource 30 with its bar.
     let count = usize::from(area.width.saturating_sub(50) / 30).clamp(1, shown.fleet.len().max(1));
@@ -267,7 +267,7 @@ fn draw_clusters(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Show
         cells.extend(resources.iter().map(|resource| {
             let Some((used, all)) = member.amount(resource) else { return Cell::default() };
             let text = format!("{}/{}", format_amount(resource, used), format_amount(resource, all));
-            Cell::new(pen.draw_bar(12, find_part(used, all), None, text))
+            Cell::new(pen.draw_bar(12, compute_fraction(used, all), None, text))
         }));
         cells
     };
@@ -278,7 +278,7 @@ fn draw_clusters(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Show
 }
 
 fn draw_jobs(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'_>, notes: &Notes, pen: Pen) {
-    let (first, room) = find_window(area, shown.jobs.len(), shown.selected[2]);
+    let (first, room) = compute_window(area, shown.jobs.len(), shown.selected[2]);
     let (is_wide, is_full) = (area.width >= 80, area.width >= 140);
     let visible = || shown.jobs.iter().skip(first).take(room);
     let name = |job: &JobView<'_>| escape_cell(&format!("{}/{}", job.key.namespace, job.key.command_name()));
@@ -294,7 +294,7 @@ fn draw_jobs(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'_
         columns.push(("PRIO", Constraint::Length(6)));
     }
     if area.width >= 100 {
-        columns.push(("CLUSTERS", fit_column(area.width / 5, visible().map(list_clusters))));
+        columns.push(("CLUSTERS", fit_column(area.width / 5, visible().map(format_job_clusters))));
     }
     columns.push(("REASON", Constraint::Fill(1)));
     let row = |job: &JobView<'_>| {
@@ -308,7 +308,7 @@ fn draw_jobs(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'_
         ]);
         cells.extend(is_wide.then(|| Cell::new(job.describe_pods())));
         cells.extend(is_full.then(|| Cell::new(job.priority().to_string())));
-        cells.extend((area.width >= 100).then(|| Cell::new(list_clusters(job))));
+        cells.extend((area.width >= 100).then(|| Cell::new(format_job_clusters(job))));
         let has_words = is_full && !job.message().is_empty();
         cells.push(Cell::new(escape_cell(if has_words { job.message() } else { job.reason() })));
         cells
@@ -331,7 +331,7 @@ fn fit_column(most: u16, texts: impl Iterator<Item = String>) -> Constraint {
     Constraint::Length(u16::try_from(wanted).unwrap_or(u16::MAX).clamp(8, most.max(8)))
 }
 
-fn list_clusters(job: &JobView<'_>) -> String {
+fn format_job_clusters(job: &JobView<'_>) -> String {
     let clusters: Vec<String> = job.clusters().iter().map(|(name, pods)| format!("{name}:{pods}")).collect();
     escape_cell(&clusters.join(" "))
 }

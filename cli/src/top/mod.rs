@@ -57,8 +57,8 @@ pub async fn run_top(args: TopArgs) -> anyhow::Result<ExitCode> {
         args.once || (std::io::stdout().is_terminal() && std::io::stdin().is_terminal()),
         "this is no terminal: `caldera top --once` prints what there is, `caldera job list --watch` a list"
     );
-    let client = components::connect_command(args.kubeconfig.as_deref(), "top").await?;
-    let stop = shutdown::on_signal();
+    let client = components::connect_for_command(args.kubeconfig.as_deref(), "top").await?;
+    let stop = shutdown::cancel_on_signal();
     let (sender, changes) = mpsc::channel(watch::BACKLOG);
     let own = args.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let watches = watch::follow_objects(&client, &own, args.namespace.is_some(), sender, &stop).await?;
@@ -66,9 +66,9 @@ pub async fn run_top(args: TopArgs) -> anyhow::Result<ExitCode> {
     if args.once {
         return top.print_once(changes).await;
     }
-    let asks = Asks { client, controllers: args.lease_namespace };
+    let asks = WhyAsker { client, controllers: args.lease_namespace };
     let mut screen = Screen(ratatui::try_init().context("failed to take the terminal")?);
-    top.show(&mut screen.0, changes, asks, stop).await?;
+    top.run_screen(&mut screen.0, changes, asks, stop).await?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -82,7 +82,7 @@ impl Drop for Screen {
 }
 
 /// How `why` is asked.
-struct Asks {
+struct WhyAsker {
     client: Client,
     controllers: Option<String>,
 }
@@ -106,18 +106,18 @@ impl Top {
             now: Timestamp::now(),
             is_coloured: Style::of_stdout().is_coloured(),
             has_keys: true,
-            lists_to_come: self.watches.lists.saturating_sub(self.seen.lists()),
+            lists_to_come: self.watches.lists.saturating_sub(self.seen.count_lists()),
             lacks,
         }
     }
 
     async fn print_once(&mut self, mut changes: mpsc::Receiver<Change>) -> anyhow::Result<ExitCode> {
         let until = Instant::now() + ONCE;
-        while self.seen.lists() < self.watches.lists {
+        while self.seen.count_lists() < self.watches.lists {
             let change = tokio::time::timeout_at(until, changes.recv()).await.context("lists took too long")?;
             self.seen.observe(change.context("the watches ended")?);
         }
-        let shown = self.state.arrange(&self.seen);
+        let shown = self.state.build_shown(&self.seen);
         let width = terminal_size::terminal_size().map_or(WIDTH, |(width, _)| width.0.max(40));
         let area = Rect::new(0, 0, width, count_rows(&shown));
         let mut buffer = Buffer::empty(area);
@@ -128,18 +128,18 @@ impl Top {
             &shown,
             &Notes { is_coloured: false, has_keys: false, ..self.notes() },
         );
-        output::try_write(&print_buffer(&buffer));
+        output::try_write(&format_buffer(&buffer));
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn show(
+    async fn run_screen(
         &mut self,
         terminal: &mut DefaultTerminal,
         mut changes: mpsc::Receiver<Change>,
-        asks: Asks,
+        asks: WhyAsker,
         stop: CancellationToken,
     ) -> anyhow::Result<()> {
-        let mut events = read_events();
+        let mut events = read_terminal_events();
         let (answer, mut answers) = mpsc::channel::<(JobKey, String)>(4);
         let mut batch = Vec::new();
         let mut next = Instant::now();
@@ -147,7 +147,7 @@ impl Top {
         loop {
             let began = Instant::now();
             if began >= next {
-                let (shown, notes) = (self.state.arrange(&self.seen), self.notes());
+                let (shown, notes) = (self.state.build_shown(&self.seen), self.notes());
                 terminal
                     .draw(|frame| draw_screen(frame.area(), frame.buffer_mut(), &self.state, &shown, &notes))
                     .context("failed to draw")?;
@@ -166,8 +166,8 @@ impl Top {
                     if key.kind == KeyEventKind::Release {
                         continue;
                     }
-                    let shown = self.state.arrange(&self.seen);
-                    match self.state.press_key(key, &shown) {
+                    let shown = self.state.build_shown(&self.seen);
+                    match self.state.handle_key(key, &shown) {
                         Act::Quit => return Ok(()),
                         Act::Ask(job) => asks.ask(job, answer.clone()),
                         Act::Stay => {}
@@ -188,7 +188,7 @@ impl Top {
     }
 }
 
-impl Asks {
+impl WhyAsker {
     fn ask(&self, job: JobKey, answer: mpsc::Sender<(JobKey, String)>) {
         let (client, controllers) = (self.client.clone(), self.controllers.clone());
         tokio::spawn(async move {
@@ -201,7 +201,7 @@ impl Asks {
 }
 
 /// Keys and new sizes, read on a thread of their own: it ends with the process.
-fn read_events() -> mpsc::Receiver<Event> {
+fn read_terminal_events() -> mpsc::Receiver<Event> {
     let (sender, events) = mpsc::channel(64);
     std::thread::spawn(move || {
         while let Ok(event) = event::read() {
@@ -214,7 +214,7 @@ fn read_events() -> mpsc::Receiver<Event> {
 }
 
 /// Lines without what is empty at their ends, and no empty lines at the end.
-fn print_buffer(buffer: &Buffer) -> String {
+fn format_buffer(buffer: &Buffer) -> String {
     let width = usize::from(buffer.area.width).max(1);
     let mut text = String::new();
     for row in buffer.content.chunks(width) {

@@ -145,7 +145,7 @@ pub struct Shown<'a> {
 impl TopState {
     /// What is shown of all that is seen.
     #[must_use]
-    pub fn arrange<'a>(&self, seen: &'a Seen) -> Shown<'a> {
+    pub fn build_shown<'a>(&self, seen: &'a Seen) -> Shown<'a> {
         let fleet = sum_members(seen.members());
         let (counts, gangs) = count_jobs(seen.jobs());
         let filter = self.filter.to_lowercase();
@@ -161,7 +161,7 @@ impl TopState {
         let selected = std::array::from_fn(|pane| wanted[pane].min(lengths[pane].saturating_sub(1)));
         let resource =
             fleet.get(self.resource % fleet.len().max(1)).map_or("cpu", |amount| &amount.resource).to_owned();
-        Shown { fleet, resource, counts, paused: seen.paused(), queues, members, gangs, jobs, selected }
+        Shown { fleet, resource, counts, paused: seen.pause_reason(), queues, members, gangs, jobs, selected }
     }
 
     fn is_wanted(&self, job: &JobView<'_>, filter: &str) -> bool {
@@ -179,7 +179,7 @@ impl TopState {
     }
 
     /// Takes in a key.
-    pub fn press_key(&mut self, key: KeyEvent, shown: &Shown<'_>) -> Act {
+    pub fn handle_key(&mut self, key: KeyEvent, shown: &Shown<'_>) -> Act {
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
         if is_control && matches!(key.code, KeyCode::Char('c' | 'd')) {
             return Act::Quit;
@@ -189,7 +189,7 @@ impl TopState {
             return Act::Stay;
         }
         if self.popup.is_some() {
-            return self.press_in_popup(key.code);
+            return self.handle_popup_key(key.code);
         }
         let page = 10;
         match key.code {
@@ -210,7 +210,7 @@ impl TopState {
             KeyCode::Char('e') => self.shows_over = !self.shows_over,
             KeyCode::Char('m') => self.resource = self.resource.wrapping_add(1),
             KeyCode::Char('/') => self.is_typing = true,
-            KeyCode::Char('?' | 'h') => self.popup = Some(list_keys()),
+            KeyCode::Char('?' | 'h') => self.popup = Some(build_keys_popup()),
             KeyCode::Esc => self.clear_filters(),
             KeyCode::Enter | KeyCode::Char('w') => return self.open_selected(shown),
             _ => {}
@@ -228,7 +228,7 @@ impl TopState {
         }
     }
 
-    fn press_in_popup(&mut self, code: KeyCode) -> Act {
+    fn handle_popup_key(&mut self, code: KeyCode) -> Act {
         let Some(popup) = &mut self.popup else { return Act::Stay };
         let last = popup.lines.len().saturating_sub(1);
         match code {
@@ -285,7 +285,7 @@ impl TopState {
     }
 }
 
-fn list_keys() -> Popup {
+fn build_keys_popup() -> Popup {
     let lines = [
         "tab, left, right, 1 2 3   queues, clusters, jobs",
         "up, down, page up, page down, home, end   selects",

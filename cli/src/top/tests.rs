@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{
     draw::{Notes, draw_screen},
-    print_buffer,
+    format_buffer,
     state::{Act, Sort, TopState},
 };
 use crate::view::{BindingFacts, Change, GroupFacts, QueueObject, Seen, WorkloadFacts, read_member};
@@ -93,13 +93,13 @@ fn notes() -> Notes {
 
 fn screen(width: u16, height: u16, state: &TopState, seen: &Seen, notes: &Notes) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    let shown = state.arrange(seen);
+    let shown = state.build_shown(seen);
     terminal.draw(|frame| draw_screen(frame.area(), frame.buffer_mut(), state, &shown, notes)).unwrap();
-    print_buffer(terminal.backend().buffer())
+    format_buffer(terminal.backend().buffer())
 }
 
 fn press(state: &mut TopState, seen: &Seen, keys: &[KeyCode]) -> Act {
-    let act = keys.iter().map(|key| state.press_key(KeyEvent::from(*key), &state.clone().arrange(seen)));
+    let act = keys.iter().map(|key| state.handle_key(KeyEvent::from(*key), &state.clone().build_shown(seen)));
     act.last().unwrap_or(Act::Stay)
 }
 
@@ -154,7 +154,7 @@ fn a_narrow_or_low_terminal_shows_what_fits() {
 fn keys_sort_filter_and_lead_from_a_queue_to_its_jobs() {
     let (seen, mut state) = (fleet(), TopState::default());
     let names = |state: &TopState| {
-        state.arrange(&seen).jobs.iter().map(|job| job.key.name.clone()).collect::<Vec<_>>().join(" ")
+        state.build_shown(&seen).jobs.iter().map(|job| job.key.name.clone()).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(names(&state), "z-first a-second split train");
     press(&mut state, &seen, &[KeyCode::Char('s'); 4]);
@@ -189,7 +189,7 @@ fn the_selected_job_stays_selected_where_others_come() {
     let (mut seen, mut state) = (fleet(), TopState::default());
     press(&mut state, &seen, &[KeyCode::Down]);
     let selected = |state: &TopState, seen: &Seen| {
-        let shown = state.arrange(seen);
+        let shown = state.build_shown(seen);
         shown.jobs[shown.selected[2]].key.name.clone()
     };
     assert_eq!(selected(&state, &seen), "a-second");
@@ -203,11 +203,11 @@ fn the_selected_job_stays_selected_where_others_come() {
 fn q_and_control_c_end_it_and_a_filter_may_have_a_q() {
     let (seen, mut state) = (fleet(), TopState::default());
     let control_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-    assert_eq!(state.press_key(control_c, &state.clone().arrange(&seen)), Act::Quit);
+    assert_eq!(state.handle_key(control_c, &state.clone().build_shown(&seen)), Act::Quit);
     assert_eq!(press(&mut state, &seen, &[KeyCode::Char('q')]), Act::Quit);
     assert_eq!(press(&mut state, &seen, &[KeyCode::Char('/'), KeyCode::Char('q')]), Act::Stay);
     assert_eq!(state.filter, "q");
-    assert_eq!(state.press_key(control_c, &state.clone().arrange(&seen)), Act::Quit);
+    assert_eq!(state.handle_key(control_c, &state.clone().build_shown(&seen)), Act::Quit);
 }
 
 #[test]
@@ -218,10 +218,10 @@ fn without_colour_no_cell_has_one_and_what_a_terminal_would_obey_is_shown() {
     let colours = |is_coloured: bool| {
         let (state, notes) = (TopState::default(), Notes { is_coloured, ..notes() });
         let mut terminal = Terminal::new(TestBackend::new(160, 40)).unwrap();
-        let shown = state.arrange(&seen);
+        let shown = state.build_shown(&seen);
         terminal.draw(|frame| draw_screen(frame.area(), frame.buffer_mut(), &state, &shown, &notes)).unwrap();
         let buffer = terminal.backend().buffer().clone();
-        (buffer.content.iter().filter(|cell| cell.fg != ratatui::style::Color::Reset).count(), print_buffer(&buffer))
+        (buffer.content.iter().filter(|cell| cell.fg != ratatui::style::Color::Reset).count(), format_buffer(&buffer))
     };
     let (plain, text) = colours(false);
     assert_eq!(plain, 0);

@@ -20,15 +20,15 @@ use serde_json::{Value, json};
 
 use crate::{
     install::answer::{PROBE, probe_resource},
-    manifests::{apply_write, propagation_policies},
-    objects::{self, annotation_of, get_object, key_of, list_objects, name_of, text},
+    manifests::{build_apply_write, propagation_policies},
+    objects::{self, annotation_of, get_object, key_of, list_objects, name_of, read_text_at},
     roles::{self, Granted},
     webhook_identity::AUTHORITY_SECRET,
 };
 
 /// An object, and where it is.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct InstalledObject {
     /// Its resource.
     pub resource: ApiResource,
     /// As it is.
@@ -47,23 +47,23 @@ pub struct Installed {
     /// Queues with an annotation of ours.
     pub queues: Vec<Value>,
     /// MutatingWebhookConfigurations of ours.
-    pub mutating: Vec<Found>,
+    pub mutating: Vec<InstalledObject>,
     /// ValidatingWebhookConfigurations of ours.
-    pub validating: Vec<Found>,
+    pub validating: Vec<InstalledObject>,
     /// ResourceInterpreterWebhookConfigurations of ours.
-    pub interpreters: Vec<Found>,
+    pub interpreters: Vec<InstalledObject>,
     /// Admission policies, their bindings, and propagation policies.
-    pub policies: Vec<Found>,
+    pub policies: Vec<InstalledObject>,
     /// Roles and their bindings, and service accounts.
-    pub roles: Vec<Found>,
+    pub roles: Vec<InstalledObject>,
     /// Leases, settings and the webhook's authority.
-    pub state: Vec<Found>,
+    pub state: Vec<InstalledObject>,
     /// Published inventories.
-    pub inventories: Vec<Found>,
+    pub inventories: Vec<InstalledObject>,
     /// Our CustomResourceDefinitions.
-    pub definitions: Vec<Found>,
+    pub definitions: Vec<InstalledObject>,
     /// Our namespace.
-    pub namespaces: Vec<Found>,
+    pub namespaces: Vec<InstalledObject>,
     /// Users' policies that name our scheduler.
     pub naming_us: Vec<String>,
 }
@@ -77,10 +77,10 @@ pub async fn read_installed(client: &Client, lease_namespaces: &[String]) -> any
         list_objects(client, &resource, None, labels).await?.map_err(anyhow::Error::msg)
     };
     let (bindings, pod_groups, queues, inventories, jobs) = futures::try_join!(
-        list(objects::bindings(), None),
-        list(objects::pod_groups(), Some(WORKLOAD_NAME)),
-        list(objects::queues(), None),
-        list(objects::inventories(), None),
+        list(objects::binding_resource(), None),
+        list(objects::pod_group_resource(), Some(WORKLOAD_NAME)),
+        list(objects::queue_resource(), None),
+        list(objects::inventory_resource(), None),
         list(WorkloadKind::VolcanoJob.api_resource(), None),
     )?;
     let mut installed = Installed {
@@ -88,68 +88,75 @@ pub async fn read_installed(client: &Client, lease_namespaces: &[String]) -> any
         ended: jobs.iter().filter(|job| has_ended(job)).map(key_of).collect(),
         pod_groups,
         queues: queues.into_iter().filter(|queue| annotation_of(queue, QUEUE_STATUS).is_some()).collect(),
-        inventories: inventories.into_iter().map(|object| Found { resource: objects::inventories(), object }).collect(),
+        inventories: inventories
+            .into_iter()
+            .map(|object| InstalledObject { resource: objects::inventory_resource(), object })
+            .collect(),
         ..Installed::default()
     };
     let [mutating, validating, interpreter] =
         <[Value; 3]>::try_from(configurations(&Endpoint::Url("https://host".to_owned()), "")).unwrap_or_default();
-    installed.mutating = find_all(client, [mutating]).await?;
+    installed.mutating = find_existing_objects(client, [mutating]).await?;
     let probe = probe_resource();
     let left = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": probe.kind, "metadata": {"name": PROBE},
     });
-    installed.validating = find_all(client, [validating, left]).await?;
-    installed.interpreters = find_all(client, [interpreter]).await?;
+    installed.validating = find_existing_objects(client, [validating, left]).await?;
+    installed.interpreters = find_existing_objects(client, [interpreter]).await?;
     let mut policies = admission_policies(&TrustedWriters::default());
     policies.extend(command_policy());
     policies.extend(hyper_job_policy());
     policies.extend(queue_access_policies());
     policies.extend(propagation_policies());
-    installed.policies = find_all(client, policies).await?;
+    installed.policies = find_existing_objects(client, policies).await?;
     // HyperJobs are Volcano's API: their jobs would go with them.
     let is_ours = |crd: &Value| crd["spec"]["group"] == "federation.caldera.dev";
-    installed.definitions = find_all(client, federation_crds().into_iter().filter(is_ours).collect::<Vec<_>>()).await?;
+    installed.definitions =
+        find_existing_objects(client, federation_crds().into_iter().filter(is_ours).collect::<Vec<_>>()).await?;
     let roles = roles::component_roles(&Granted { registers: true, member_secrets: Vec::new() });
     let (namespaces, roles): (Vec<Value>, Vec<Value>) =
-        roles.into_iter().partition(|object| text(object, "/kind") == "Namespace");
+        roles.into_iter().partition(|object| read_text_at(object, "/kind") == "Namespace");
     // Karmada keeps its own Secrets in the other one.
     installed.namespaces =
-        find_all(client, namespaces.into_iter().filter(|one| name_of(one) != CLUSTER_NAMESPACE)).await?;
-    installed.roles = find_all(client, roles).await?;
-    installed.state = read_state(client, lease_namespaces).await?;
+        find_existing_objects(client, namespaces.into_iter().filter(|one| name_of(one) != CLUSTER_NAMESPACE)).await?;
+    installed.roles = find_existing_objects(client, roles).await?;
+    installed.state = read_component_state(client, lease_namespaces).await?;
     for (kind, plural) in
         [("PropagationPolicy", "propagationpolicies"), ("ClusterPropagationPolicy", "clusterpropagationpolicies")]
     {
         let all = list(api_resource("policy.karmada.io", "v1alpha1", kind, plural), None).await?;
-        let ours = all.iter().filter(|policy| text(policy, "/spec/schedulerName") == SCHEDULER_NAME);
+        let ours = all.iter().filter(|policy| read_text_at(policy, "/spec/schedulerName") == SCHEDULER_NAME);
         installed.naming_us.extend(ours.map(|policy| format!("{kind} {}", key_of(policy))));
     }
     Ok(installed)
 }
 
 fn is_ours(binding: &Value) -> bool {
-    text(binding, "/spec/schedulerName") == SCHEDULER_NAME
+    read_text_at(binding, "/spec/schedulerName") == SCHEDULER_NAME
         || BINDING_ANNOTATIONS.iter().any(|name| annotation_of(binding, name).is_some())
 }
 
 fn has_ended(job: &Value) -> bool {
-    ["Completed", "Failed", "Terminated", "Aborted"].contains(&text(job, "/status/state/phase"))
+    ["Completed", "Failed", "Terminated", "Aborted"].contains(&read_text_at(job, "/status/state/phase"))
 }
 
 /// Those of the objects that are there.
-async fn find_all(client: &Client, wanted: impl IntoIterator<Item = Value>) -> anyhow::Result<Vec<Found>> {
+async fn find_existing_objects(
+    client: &Client,
+    wanted: impl IntoIterator<Item = Value>,
+) -> anyhow::Result<Vec<InstalledObject>> {
     let mut all = Vec::new();
     for object in wanted {
-        let write = apply_write(object, "caldera-uninstall")?;
+        let write = build_apply_write(object, "caldera-uninstall")?;
         let namespace = Some(write.namespace.as_str()).filter(|namespace| !namespace.is_empty());
         let found = get_object(client, &write.resource, namespace, &write.name).await?;
         let found = found.map_err(anyhow::Error::msg).context("what is to be removed must be seen")?;
-        all.extend(found.map(|object| Found { resource: write.resource, object }));
+        all.extend(found.map(|object| InstalledObject { resource: write.resource, object }));
     }
     Ok(all)
 }
 
-async fn read_state(client: &Client, namespaces: &[String]) -> anyhow::Result<Vec<Found>> {
+async fn read_component_state(client: &Client, namespaces: &[String]) -> anyhow::Result<Vec<InstalledObject>> {
     let mut all = Vec::new();
     let of = |group: &str, kind: &str, plural: &str| api_resource(group, "v1", kind, plural);
     let leases = of("coordination.k8s.io", "Lease", "leases");
@@ -159,15 +166,15 @@ async fn read_state(client: &Client, namespaces: &[String]) -> anyhow::Result<Ve
             let is_ours =
                 ["caldera-controller", "caldera-scheduler"].contains(&name) || name.starts_with("caldera-inventory-");
             if is_ours {
-                all.push(Found { resource: leases.clone(), object: lease });
+                all.push(InstalledObject { resource: leases.clone(), object: lease });
             }
         }
         let maps = || of("", "ConfigMap", "configmaps");
         let secret = (of("", "Secret", "secrets"), AUTHORITY_SECRET.to_owned());
-        let kept = roles::list_kept_maps().into_iter().map(|name| (maps(), name));
+        let kept = roles::list_controller_config_maps().into_iter().map(|name| (maps(), name));
         for (resource, name) in kept.chain([secret]) {
             let found = get_object(client, &resource, Some(namespace), &name).await?.map_err(anyhow::Error::msg)?;
-            all.extend(found.map(|object| Found { resource, object }));
+            all.extend(found.map(|object| InstalledObject { resource, object }));
         }
     }
     Ok(all)

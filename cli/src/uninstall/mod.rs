@@ -24,8 +24,8 @@ use self::{
 use crate::{
     args::UninstallArgs,
     components,
-    doctor::{finding::name_some, gather::read_clock},
-    objects::{name_of, name_resource, text},
+    doctor::{finding::join_first_names, gather::read_server_clock},
+    objects::{name_of, name_resource, read_text_at},
     output,
 };
 
@@ -40,7 +40,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 const SILENCE: Duration = Duration::from_secs(45);
 
 pub async fn run_uninstall(args: UninstallArgs) -> anyhow::Result<ExitCode> {
-    let client = components::connect_command(args.kubeconfig.as_deref(), "uninstall").await?;
+    let client = components::connect_for_command(args.kubeconfig.as_deref(), "uninstall").await?;
     let namespaces = match &args.lease_namespace {
         Some(namespace) => vec![namespace.clone()],
         None => settings::NAMESPACES.map(str::to_owned).to_vec(),
@@ -62,7 +62,7 @@ pub async fn run_uninstall(args: UninstallArgs) -> anyhow::Result<ExitCode> {
     if !args.yes {
         output::confirm_all()?;
     }
-    carry_out(&client, &namespaces, allowed).await?;
+    remove_in_stages(&client, &namespaces, allowed).await?;
     let left = plan_removal(&read_installed(&client, &namespaces).await?, allowed);
     output::write_stdout(&describe_end(&left));
     Ok(ExitCode::SUCCESS)
@@ -83,14 +83,14 @@ fn describe_plan(plan: &Plan, installed: &Installed) -> String {
         text += "there is nothing of Caldera on this API server that could go now\n";
     }
     if !plan.waiting.is_empty() {
-        let _ = writeln!(text, "\njobs that wait: {}", name_some(plan.waiting.iter().map(String::as_str)));
+        let _ = writeln!(text, "\njobs that wait: {}", join_first_names(plan.waiting.iter().map(String::as_str)));
     }
     if !plan.kept.is_empty() {
         let _ = writeln!(
             text,
             "\njobs that run on with copies that Caldera's webhook makes: {}\nUntil they end its process must run; the hook \
              on Works, the interpreter, the policies and its roles stay for them.",
-            name_some(plan.kept.iter().map(String::as_str))
+            join_first_names(plan.kept.iter().map(String::as_str))
         );
     }
     for policy in &installed.naming_us {
@@ -120,7 +120,7 @@ fn describe_end(left: &Plan) -> String {
 }
 
 /// Goes through the stages until none is left.
-async fn carry_out(client: &Client, namespaces: &[String], allowed: Allowed) -> anyhow::Result<()> {
+async fn remove_in_stages(client: &Client, namespaces: &[String], allowed: Allowed) -> anyhow::Result<()> {
     let (mut current, mut rounds, mut last) = ("", 0, None);
     let mut silent = false;
     loop {
@@ -141,8 +141,8 @@ async fn carry_out(client: &Client, namespaces: &[String], allowed: Allowed) -> 
             (current, rounds) = (stage.title, 0);
         }
         // The first stage takes the rights away by which a Lease is renewed.
-        if !silent && plan.stages.iter().all(|stage| !is_first(stage.title)) {
-            wait_for_silence(client, namespaces).await?;
+        if !silent && plan.stages.iter().all(|stage| !takes_rights_away(stage.title)) {
+            wait_for_leases_to_end(client, namespaces).await?;
             silent = true;
             continue;
         }
@@ -150,7 +150,7 @@ async fn carry_out(client: &Client, namespaces: &[String], allowed: Allowed) -> 
     }
 }
 
-fn is_first(title: &str) -> bool {
+fn takes_rights_away(title: &str) -> bool {
     title.starts_with("take ")
 }
 
@@ -174,14 +174,14 @@ async fn execute_stage(client: &Client, writes: &[Write]) -> anyhow::Result<Opti
 }
 
 /// Waits until no Lease of a controller or scheduler holds: whoever holds one runs with rights of its own.
-async fn wait_for_silence(client: &Client, namespaces: &[String]) -> anyhow::Result<()> {
+async fn wait_for_leases_to_end(client: &Client, namespaces: &[String]) -> anyhow::Result<()> {
     let until = tokio::time::Instant::now() + SILENCE;
     let mut told = BTreeSet::new();
     loop {
-        let now = read_clock(client).await.unwrap_or_else(Timestamp::now);
+        let now = read_server_clock(client).await.unwrap_or_else(Timestamp::now);
         let installed = read_installed(client, namespaces).await?;
         let held: Vec<String> =
-            installed.state.iter().filter(|one| is_held(&one.object, now)).map(describe_lease).collect();
+            installed.state.iter().filter(|one| is_lease_held(&one.object, now)).map(describe_lease).collect();
         if held.is_empty() {
             return Ok(());
         }
@@ -189,12 +189,12 @@ async fn wait_for_silence(client: &Client, namespaces: &[String]) -> anyhow::Res
             tokio::time::Instant::now() < until,
             "{} is renewed still: what holds it does not run as the account of `caldera manifests`. Stop it, then \
              uninstall again",
-            name_some(held.iter().map(String::as_str))
+            join_first_names(held.iter().map(String::as_str))
         );
         if told.is_empty() {
             output::write_stdout(&format!(
                 "waiting until nobody holds {}\n",
-                name_some(held.iter().map(String::as_str))
+                join_first_names(held.iter().map(String::as_str))
             ));
             told.extend(held);
         }
@@ -202,13 +202,13 @@ async fn wait_for_silence(client: &Client, namespaces: &[String]) -> anyhow::Res
     }
 }
 
-fn describe_lease(found: &installed::Found) -> String {
-    format!("Lease {}/{}", text(&found.object, "/metadata/namespace"), name_of(&found.object))
+fn describe_lease(found: &installed::InstalledObject) -> String {
+    format!("Lease {}/{}", read_text_at(&found.object, "/metadata/namespace"), name_of(&found.object))
 }
 
-fn is_held(object: &Value, now: Timestamp) -> bool {
-    let renewed: Option<Timestamp> = text(object, "/spec/renewTime").parse().ok();
+fn is_lease_held(object: &Value, now: Timestamp) -> bool {
+    let renewed: Option<Timestamp> = read_text_at(object, "/spec/renewTime").parse().ok();
     let seconds = object["spec"]["leaseDurationSeconds"].as_i64().unwrap_or(0);
-    !text(object, "/spec/holderIdentity").is_empty()
+    !read_text_at(object, "/spec/holderIdentity").is_empty()
         && renewed.is_some_and(|renewed| now.as_second() - renewed.as_second() <= seconds)
 }

@@ -27,10 +27,10 @@ use caldera_crds::{
 use caldera_runtime::write::{Body, Write};
 use serde_json::{Value, json};
 
-use super::installed::{Found, Installed};
+use super::installed::{Installed, InstalledObject};
 use crate::{
-    change::{delete_object, patch_tested, write_to},
-    objects::{self, annotation_of, annotation_path, items, key_of, name_of, text},
+    change::{build_delete, build_tested_patch, build_write},
+    objects::{self, annotation_of, annotation_path, key_of, name_of, read_list_at, read_text_at},
 };
 
 /// Karmada's own scheduler.
@@ -80,38 +80,40 @@ pub fn plan_removal(installed: &Installed, allowed: Allowed) -> Plan {
     if !waiting.is_empty() && !allowed.open_gates {
         return Plan { waiting, kept: kept.into_iter().collect(), is_refused: true, ..Plan::default() };
     }
-    let is_webhooks = |found: &&Found| name_of(&found.object) == "caldera-webhook";
+    let is_webhooks = |found: &&InstalledObject| name_of(&found.object) == "caldera-webhook";
     let mut stages = Vec::new();
     let mut stage = |title, writes: Vec<Write>| {
         if !writes.is_empty() {
             stages.push(RemovalStage { title, writes });
         }
     };
-    let deciders =
-        installed.roles.iter().filter(|one| text(&one.object, "/kind").ends_with("RoleBinding") && !is_webhooks(one));
-    stage("take controller, scheduler and collectors their rights", deciders.map(delete_found).collect());
-    let mut hooks: Vec<Write> = installed.validating.iter().map(delete_found).collect();
-    hooks.extend(installed.mutating.iter().filter_map(|found| reduce_hooks(found, &kept)));
+    let deciders = installed
+        .roles
+        .iter()
+        .filter(|one| read_text_at(&one.object, "/kind").ends_with("RoleBinding") && !is_webhooks(one));
+    stage("take controller, scheduler and collectors their rights", deciders.map(build_found_delete).collect());
+    let mut hooks: Vec<Write> = installed.validating.iter().map(build_found_delete).collect();
+    hooks.extend(installed.mutating.iter().filter_map(|found| build_hook_reduction(found, &kept)));
     stage("close no more gates", hooks);
     let free = installed.bindings.iter().filter(|binding| !kept.contains(&key_of(binding)));
-    stage("open gates, and hand bindings to karmada-scheduler", free.filter_map(free_binding).collect());
-    let groups = installed.pod_groups.iter().map(|object| delete_object(&objects::pod_groups(), object));
-    let queues = installed.queues.iter().map(forget_queue_status);
+    stage("open gates, and hand bindings to karmada-scheduler", free.filter_map(build_binding_handback).collect());
+    let groups = installed.pod_groups.iter().map(|object| build_delete(&objects::pod_group_resource(), object));
+    let queues = installed.queues.iter().map(build_queue_status_removal);
     stage("remove what was told on PodGroups and queues", groups.chain(queues).collect());
     if !kept.is_empty() {
         return Plan { stages, waiting, kept: kept.into_iter().collect(), is_refused: false };
     }
     stage(
         "remove interpreter and policies",
-        installed.interpreters.iter().chain(&installed.policies).map(delete_found).collect(),
+        installed.interpreters.iter().chain(&installed.policies).map(build_found_delete).collect(),
     );
-    let mut rest: Vec<Write> = installed.state.iter().chain(&installed.roles).map(delete_found).collect();
-    rest.extend(installed.inventories.iter().map(delete_found));
+    let mut rest: Vec<Write> = installed.state.iter().chain(&installed.roles).map(build_found_delete).collect();
+    rest.extend(installed.inventories.iter().map(build_found_delete));
     stage("remove leases, settings, inventories, roles and accounts", rest);
     let definitions = installed.definitions.iter().filter(|_| allowed.crds);
-    stage("remove our CustomResourceDefinitions", definitions.map(delete_found).collect());
-    let is_there = |found: &&Found| found.object["metadata"]["deletionTimestamp"].is_null();
-    stage("remove our namespace", installed.namespaces.iter().filter(is_there).map(delete_found).collect());
+    stage("remove our CustomResourceDefinitions", definitions.map(build_found_delete).collect());
+    let is_there = |found: &&InstalledObject| found.object["metadata"]["deletionTimestamp"].is_null();
+    stage("remove our namespace", installed.namespaces.iter().filter(is_there).map(build_found_delete).collect());
     Plan { stages, waiting, kept: Vec::new(), is_refused: false }
 }
 
@@ -126,12 +128,12 @@ fn needs_copies(binding: &Value, ended: &BTreeSet<String>) -> bool {
         && view.plan().is_some_and(|plan| plan.clusters.len() > 1 || !plan.pinned_domains().is_empty())
 }
 
-fn delete_found(found: &Found) -> Write {
-    delete_object(&found.resource, &found.object)
+fn build_found_delete(found: &InstalledObject) -> Write {
+    build_delete(&found.resource, &found.object)
 }
 
 /// Takes our annotations off, lifts the suspension that is ours, and names Karmada's scheduler; nothing else changes.
-fn free_binding(binding: &Value) -> Option<Write> {
+fn build_binding_handback(binding: &Value) -> Option<Write> {
     let remove = |path: String| json!({"op": "remove", "path": path});
     let mut steps = Vec::new();
     let suspension = binding.pointer("/spec/suspension");
@@ -148,41 +150,41 @@ fn free_binding(binding: &Value) -> Option<Write> {
     if priority.is_some() && annotation_of(binding, PRIORITY).and_then(|text| text.parse().ok()) == priority {
         steps.push(remove("/spec/schedulePriority".to_owned()));
     }
-    if text(binding, "/spec/schedulerName") == SCHEDULER_NAME {
+    if read_text_at(binding, "/spec/schedulerName") == SCHEDULER_NAME {
         steps.push(json!({"op": "replace", "path": "/spec/schedulerName", "value": DEFAULT_SCHEDULER}));
     }
     let there = BINDING_ANNOTATIONS.iter().filter(|name| annotation_of(binding, name).is_some());
     steps.extend(there.map(|name| remove(annotation_path(name))));
-    (!steps.is_empty()).then(|| write_to(&objects::bindings(), binding, patch_tested(binding, steps)))
+    (!steps.is_empty()).then(|| build_write(&objects::binding_resource(), binding, build_tested_patch(binding, steps)))
 }
 
-fn forget_queue_status(queue: &Value) -> Write {
+fn build_queue_status_removal(queue: &Value) -> Write {
     let told = annotation_of(queue, QUEUE_STATUS);
     let path = annotation_path(QUEUE_STATUS);
     let steps = [json!({"op": "test", "path": path, "value": told}), json!({"op": "remove", "path": path})];
-    write_to(&objects::queues(), queue, Body::JsonPatch(json!(steps)))
+    build_write(&objects::queue_resource(), queue, Body::JsonPatch(json!(steps)))
 }
 
 /// Leaves the hook on Works for the jobs that need it; nothing to do if it is so already.
-fn reduce_hooks(found: &Found, kept: &BTreeSet<String>) -> Option<Write> {
+fn build_hook_reduction(found: &InstalledObject, kept: &BTreeSet<String>) -> Option<Write> {
     if kept.is_empty() {
-        return Some(delete_found(found));
+        return Some(build_found_delete(found));
     }
-    let hooks = items(&found.object, "/webhooks");
-    let mut copies = hooks.iter().find(|hook| text(hook, "/name") == COPIES)?.clone();
+    let hooks = read_list_at(&found.object, "/webhooks");
+    let mut copies = hooks.iter().find(|hook| read_text_at(hook, "/name") == COPIES)?.clone();
     let mut conditions: Vec<Value> =
-        items(&copies, "/matchConditions").iter().filter(|one| one["name"] != STILL_RUNS).cloned().collect();
-    conditions.push(json!({"name": STILL_RUNS, "expression": is_work_of(kept)}));
+        read_list_at(&copies, "/matchConditions").iter().filter(|one| one["name"] != STILL_RUNS).cloned().collect();
+    conditions.push(json!({"name": STILL_RUNS, "expression": build_work_expression(kept)}));
     copies["matchConditions"] = Value::Array(conditions);
     let wanted = json!([copies]);
     (found.object.pointer("/webhooks") != Some(&wanted)).then(|| {
         let replace = json!({"op": "replace", "path": "/webhooks", "value": wanted});
-        write_to(&found.resource, &found.object, patch_tested(&found.object, [replace]))
+        build_write(&found.resource, &found.object, build_tested_patch(&found.object, [replace]))
     })
 }
 
 /// A CEL expression: the Work is of one of these bindings. Names of Kubernetes have neither quotes nor backslashes.
-fn is_work_of(bindings: &BTreeSet<String>) -> String {
+fn build_work_expression(bindings: &BTreeSet<String>) -> String {
     let is_name = |key: &&String| key.bytes().all(|b| b.is_ascii_alphanumeric() || b"-./:".contains(&b));
     let names: Vec<String> = bindings.iter().filter(is_name).map(|key| format!("'{key}'")).collect();
     let of = |name: &str| format!("object.metadata.annotations['{name}']");

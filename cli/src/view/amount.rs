@@ -5,12 +5,12 @@ use caldera_core::{quantity::Quantity, resources::ResourceName};
 /// In few digits and in the unit of its resource, for columns that are narrow: `12.5Gi` of memory, `3.5` of cpu.
 #[must_use]
 pub fn format_amount(resource: &str, amount: Quantity) -> String {
-    format!("{:.1}", ResourceName::from(resource).amount(amount.as_nano()).plain())
+    format!("{:.1}", ResourceName::from(resource).quantity_from_nano(amount.as_nano()).plain())
 }
 
 /// How much of it that is, from 0 to 1.
 #[must_use]
-pub fn find_part(used: Quantity, all: Quantity) -> f64 {
+pub fn compute_fraction(used: Quantity, all: Quantity) -> f64 {
     if all.as_nano() <= 0 { 0.0 } else { (used.as_nano() as f64 / all.as_nano() as f64).clamp(0.0, 1.0) }
 }
 
@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn a_part_is_between_nothing_and_all() {
-        let of = |used: i64, all: i64| find_part(Quantity::from_units(used), Quantity::from_units(all));
+        let of = |used: i64, all: i64| compute_fraction(Quantity::from_units(used), Quantity::from_units(all));
         assert_eq!([of(1, 2), of(3, 2), of(1, 0), of(-1, 2)], [0.5, 1.0, 0.0, 0.0]);
     }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::facts::JobKey;
-use crate::objects::{self, items, name_of, text};
+use crate::objects::{self, name_of, read_list_at, read_text_at};
 
 /// Karmada's own taint of a cordoned cluster.
 pub const CORDON: &str = "cluster.karmada.io/unschedulable";
@@ -72,7 +72,8 @@ impl Member {
 #[must_use]
 pub fn read_placed(binding: &Value, target: &Value) -> Option<PlacedJob> {
     let key = JobKey::of_binding(binding)?;
-    let copy = items(binding, "/status/aggregatedStatus").iter().find(|copy| copy["clusterName"] == target["name"]);
+    let copy =
+        read_list_at(binding, "/status/aggregatedStatus").iter().find(|copy| copy["clusterName"] == target["name"]);
     if copy.is_some_and(|copy| has_copy_ended(key.kind, &copy["status"])) {
         return None;
     }
@@ -80,7 +81,7 @@ pub fn read_placed(binding: &Value, target: &Value) -> Option<PlacedJob> {
     let pods = target["replicas"].as_i64().unwrap_or(0);
     let each = || binding.pointer("/spec/replicaRequirements/resourceRequest/cpu")?.as_str()?.parse::<Quantity>().ok();
     let cpu = match &record {
-        Some(record) if items(binding, "/spec/clusters").len() == 1 => Some(record.charged.get("cpu")),
+        Some(record) if read_list_at(binding, "/spec/clusters").len() == 1 => Some(record.charged.get("cpu")),
         _ => each().map(|each| each.times(u64::try_from(pods).unwrap_or(0))),
     };
     Some(PlacedJob {
@@ -95,12 +96,12 @@ pub fn read_placed(binding: &Value, target: &Value) -> Option<PlacedJob> {
 /// Reads one. Its jobs, and the maintenance windows that are not over, are not known yet.
 #[must_use]
 pub fn read_member(cluster: &Value) -> Member {
-    let of = |pointer: &str| text(cluster, pointer).to_owned();
-    let conditions: Vec<(String, String, String)> = items(cluster, "/status/conditions")
+    let of = |pointer: &str| read_text_at(cluster, pointer).to_owned();
+    let conditions: Vec<(String, String, String)> = read_list_at(cluster, "/status/conditions")
         .iter()
         .map(|one| {
-            let words = format!("{}: {}", text(one, "/reason"), text(one, "/message"));
-            (text(one, "/type").to_owned(), text(one, "/status").to_owned(), words)
+            let words = format!("{}: {}", read_text_at(one, "/reason"), read_text_at(one, "/message"));
+            (read_text_at(one, "/type").to_owned(), read_text_at(one, "/status").to_owned(), words)
         })
         .collect();
     let is_ready = conditions.iter().any(|(kind, status, _)| kind == READY && status == "True");
@@ -108,10 +109,10 @@ pub fn read_member(cluster: &Value) -> Member {
     let amount =
         |kind: &str, name: &str| cluster["status"]["resourceSummary"][kind][name].as_str().unwrap_or("0").to_owned();
     let there = cluster.pointer("/status/resourceSummary/allocatable").and_then(Value::as_object);
-    let taints = items(cluster, "/spec/taints").iter().map(|taint| {
-        let value = text(taint, "/value");
+    let taints = read_list_at(cluster, "/spec/taints").iter().map(|taint| {
+        let value = read_text_at(taint, "/value");
         let value = if value.is_empty() { String::new() } else { format!("={value}") };
-        format!("{}{value}:{}", text(taint, "/key"), text(taint, "/effect"))
+        format!("{}{value}:{}", read_text_at(taint, "/key"), read_text_at(taint, "/effect"))
     });
     Member {
         name: name_of(cluster).to_owned(),
@@ -139,8 +140,9 @@ pub fn read_member(cluster: &Value) -> Member {
 /// Where the cordon is among the taints.
 #[must_use]
 pub fn find_cordon(cluster: &Value) -> Option<usize> {
-    let is_cordon = |taint: &Value| text(taint, "/key") == CORDON && text(taint, "/effect") == "NoSchedule";
-    items(cluster, "/spec/taints").iter().position(is_cordon)
+    let is_cordon =
+        |taint: &Value| read_text_at(taint, "/key") == CORDON && read_text_at(taint, "/effect") == "NoSchedule";
+    read_list_at(cluster, "/spec/taints").iter().position(is_cordon)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::state::State;
-use crate::objects::{annotation_of, is_queued, items, name_of, text};
+use crate::objects::{annotation_of, is_queued, name_of, read_list_at, read_text_at};
 
 /// Which job.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,8 +27,8 @@ pub struct JobKey {
 impl JobKey {
     /// Of what a reference with `apiVersion`, `kind`, `namespace` and `name` leads to.
     fn read(reference: &Value, namespace: &str) -> Option<Self> {
-        let kind = WorkloadKind::parse(text(reference, "/apiVersion"), text(reference, "/kind"))?;
-        let name = text(reference, "/name");
+        let kind = WorkloadKind::parse(read_text_at(reference, "/apiVersion"), read_text_at(reference, "/kind"))?;
+        let name = read_text_at(reference, "/name");
         (!name.is_empty()).then(|| Self { namespace: namespace.to_owned(), name: name.to_owned(), kind })
     }
 
@@ -36,8 +36,8 @@ impl JobKey {
     /// that is nobody's.
     #[must_use]
     pub fn of_binding(binding: &Value) -> Option<Self> {
-        let (resource, own) = (&binding["spec"]["resource"], text(binding, "/metadata/namespace"));
-        (text(resource, "/namespace") == own).then(|| Self::read(resource, own)).flatten()
+        let (resource, own) = (&binding["spec"]["resource"], read_text_at(binding, "/metadata/namespace"));
+        (read_text_at(resource, "/namespace") == own).then(|| Self::read(resource, own)).flatten()
     }
 
     /// As the controller names it.
@@ -80,14 +80,15 @@ impl WorkloadFacts {
     #[must_use]
     pub fn read(workload: &Value) -> Option<(JobKey, Self)> {
         let kind = WorkloadKind::of(workload)?;
-        let (namespace, name) = (text(workload, "/metadata/namespace").to_owned(), name_of(workload).to_owned());
+        let (namespace, name) =
+            (read_text_at(workload, "/metadata/namespace").to_owned(), name_of(workload).to_owned());
         let is_set = |name: &str| annotation_of(workload, name) == Some("true");
-        let phase = if kind == WorkloadKind::VolcanoJob { text(workload, "/status/state/phase") } else { "" };
+        let phase = if kind == WorkloadKind::VolcanoJob { read_text_at(workload, "/status/state/phase") } else { "" };
         let facts = Self {
             queue: queue_of(workload).to_string(),
             created: read_time(workload, "/metadata/creationTimestamp"),
             ended: State::ENDED.into_iter().find(|ended| ended.word() == phase),
-            suspended: is_set(SUSPENDED) || kind.suspended_by(workload).is_some(),
+            suspended: is_set(SUSPENDED) || kind.find_suspending_field(workload).is_some(),
             held: is_set(HOLD),
             replicas: matches!(kind, WorkloadKind::Deployment | WorkloadKind::StatefulSet)
                 .then(|| workload.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1)),
@@ -136,11 +137,11 @@ fn list_shares(binding: &Value) -> Vec<(String, u64)> {
         Some(share.tasks.values().map(|task| u64::from(task.replicas)).sum())
     };
     let share = |target: &Value| {
-        let name = text(target, "/name");
+        let name = read_text_at(target, "/name");
         let replicas = || target["replicas"].as_u64().unwrap_or(0);
         (name.to_owned(), planned(name).unwrap_or_else(replicas))
     };
-    items(binding, "/spec/clusters").iter().map(share).collect()
+    read_list_at(binding, "/spec/clusters").iter().map(share).collect()
 }
 
 /// What is kept of a PodGroup of ours.
@@ -161,20 +162,20 @@ impl GroupFacts {
     /// Reads one whose owner is of a kind that can be queued.
     #[must_use]
     pub fn read(group: &Value) -> Option<(JobKey, Self)> {
-        let owner = items(group, "/metadata/ownerReferences").first()?;
-        let key = JobKey::read(owner, text(group, "/metadata/namespace"))?;
-        let last = items(group, "/status/conditions").last().unwrap_or(&Value::Null);
-        let message = text(last, "/message").to_owned();
+        let owner = read_list_at(group, "/metadata/ownerReferences").first()?;
+        let key = JobKey::read(owner, read_text_at(group, "/metadata/namespace"))?;
+        let last = read_list_at(group, "/status/conditions").last().unwrap_or(&Value::Null);
+        let message = read_text_at(last, "/message").to_owned();
         let count = |field: &str| group["status"][field].as_i64().unwrap_or(0);
         let facts = Self {
-            phase: text(group, "/status/phase").to_owned(),
+            phase: read_text_at(group, "/status/phase").to_owned(),
             running: count("running"),
             succeeded: count("succeeded"),
             failed: count("failed"),
             minimum: group.pointer("/spec/minMember").and_then(Value::as_i64),
-            reason: text(last, "/reason").to_owned(),
+            reason: read_text_at(last, "/reason").to_owned(),
             since: read_time(last, "/lastTransitionTime"),
-            position: Position::find_in(&message),
+            position: Position::parse_position(&message),
             message,
         };
         Some((key, facts))
@@ -182,7 +183,7 @@ impl GroupFacts {
 }
 
 fn read_time(object: &Value, pointer: &str) -> Option<Timestamp> {
-    text(object, pointer).parse().ok()
+    read_text_at(object, pointer).parse().ok()
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ pub fn count_jobs<'a>(jobs: impl Iterator<Item = JobView<'a>>) -> (JobCounts, BT
     let (mut counts, mut gangs) = (JobCounts::default(), BTreeMap::new());
     for job in jobs {
         let count = match job.state {
-            state if state.is_in_line() => &mut counts.waiting,
+            state if state.is_gate_closed() => &mut counts.waiting,
             State::Admitted | State::Starting => &mut counts.starting,
             State::Running => &mut counts.running,
             state if state.is_over() => &mut counts.over,

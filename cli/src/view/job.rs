@@ -44,7 +44,7 @@ impl<'a> JobView<'a> {
             }
             None => job.binding.as_ref().is_some_and(|binding| binding.queued),
         };
-        is_listed.then(|| Self { key, job, state: find_state(job) })
+        is_listed.then(|| Self { key, job, state: compute_state(job) })
     }
 
     /// Whether its workload was seen.
@@ -170,8 +170,8 @@ impl<'a> JobView<'a> {
 
 /// Where a job stands by its workload and its binding alone.
 #[must_use]
-pub fn find_state_of(workload: &Value, binding: Option<&Value>) -> State {
-    find_state(&Job {
+pub fn compute_state_from_objects(workload: &Value, binding: Option<&Value>) -> State {
+    compute_state(&Job {
         workload: WorkloadFacts::read(workload).map(|(_, facts)| facts),
         binding: binding.and_then(BindingFacts::read).map(|(_, facts)| facts),
         group: None,
@@ -179,7 +179,7 @@ pub fn find_state_of(workload: &Value, binding: Option<&Value>) -> State {
 }
 
 /// Where a job stands by all that is known of it.
-fn find_state(job: &Job) -> State {
+fn compute_state(job: &Job) -> State {
     if let Some(ended) = job.workload.as_ref().and_then(|workload| workload.ended) {
         return ended;
     }

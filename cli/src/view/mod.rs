@@ -15,11 +15,11 @@ mod state;
 mod step;
 
 pub use self::{
-    amount::{find_part, format_amount},
+    amount::{compute_fraction, format_amount},
     cluster::{CORDON, Member, PlacedJob, find_cordon, read_member, read_placed},
     facts::{BindingFacts, GroupFacts, JobKey, WorkloadFacts},
     fleet::{FleetAmount, JobCounts, count_jobs, sum_members},
-    job::{Job, JobView, find_state_of},
+    job::{Job, JobView, compute_state_from_objects},
     queue::{Amount, QueueLine, QueueObject},
     seen::{Change, Seen},
     state::State,

@@ -46,7 +46,7 @@ impl QueueObject {
 
 impl QueueObject {
     /// Why an admin has nothing released, if this is where he says so.
-    pub(super) fn paused(&self) -> Option<&str> {
+    pub(super) fn pause_reason(&self) -> Option<&str> {
         self.facts.paused.as_deref()
     }
 }
@@ -101,7 +101,7 @@ pub(super) fn list_lines<'a>(
     let mut counts: BTreeMap<&str, [usize; 3]> = BTreeMap::new();
     for job in jobs {
         let which = match job.state {
-            state if state.is_in_line() => 0,
+            state if state.is_gate_closed() => 0,
             State::Admitted | State::Starting => 1,
             State::Running => 2,
             _ => continue,

@@ -1,4 +1,4 @@
-//! All that is seen, brought up to date by what happens to each kind.
+//! The jobs, queues and members that a command has seen so far, brought up to date by watch events of each kind.
 
 use std::collections::BTreeMap;
 
@@ -108,7 +108,7 @@ impl Seen {
 
     /// Whole lists that were taken in, of any kind.
     #[must_use]
-    pub const fn lists(&self) -> usize {
+    pub const fn count_lists(&self) -> usize {
         self.lists
     }
 
@@ -131,8 +131,8 @@ impl Seen {
 
     /// Why an admin has nothing released, if so.
     #[must_use]
-    pub fn paused(&self) -> Option<&str> {
-        self.queues.get(DEFAULT_QUEUE)?.paused()
+    pub fn pause_reason(&self) -> Option<&str> {
+        self.queues.get(DEFAULT_QUEUE)?.pause_reason()
     }
 
     /// All queues, parents before their children.
@@ -174,6 +174,6 @@ mod tests {
         seen.observe(Change::Bindings(Event::Reset(vec![read("c")])));
         assert_eq!(names(&seen), ["b NotPropagated q", "c Waiting "]);
         seen.observe(Change::Bindings(Event::Deleted(read("c"))));
-        assert_eq!((names(&seen), seen.lists()), (vec!["b NotPropagated q".to_owned()], 3));
+        assert_eq!((names(&seen), seen.count_lists()), (vec!["b NotPropagated q".to_owned()], 3));
     }
 }

@@ -65,7 +65,7 @@ impl State {
 
     /// Whether its gate is closed.
     #[must_use]
-    pub const fn is_in_line(self) -> bool {
+    pub const fn is_gate_closed(self) -> bool {
         matches!(self, Self::Waiting | Self::Inadmissible | Self::Held | Self::Suspended)
     }
 }

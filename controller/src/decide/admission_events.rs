@@ -32,8 +32,8 @@ pub(crate) struct AdmissionEvents {
 
 impl AdmissionEvents {
     /// Writes take as long as those that another budget observes.
-    pub(crate) const fn share_latency(&mut self, other: &RefreshBudget) {
-        self.budget.share_latency(other);
+    pub(crate) const fn set_latency_from(&mut self, other: &RefreshBudget) {
+        self.budget.set_latency_from(other);
     }
 
     pub(crate) fn next_due(&self, now: Timestamp) -> Option<Timestamp> {
@@ -54,7 +54,7 @@ impl AdmissionEvents {
     pub(crate) fn record_due(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> Vec<Decision> {
         let mut events = Vec::new();
         while let Some((key, waited)) = self.untold.front() {
-            if let Some(event) = describe_admission(objects, jobs, key, *waited) {
+            if let Some(event) = build_admission_event(objects, jobs, key, *waited) {
                 if self.budget.take_one(now).is_err() {
                     break;
                 }
@@ -67,7 +67,7 @@ impl AdmissionEvents {
 }
 
 /// The event, if the job still holds what it was admitted for.
-fn describe_admission(objects: &Objects, jobs: &Jobs, key: &Key, waited: i64) -> Option<Decision> {
+fn build_admission_event(objects: &Objects, jobs: &Jobs, key: &Key, waited: i64) -> Option<Decision> {
     let binding = objects.bindings.get(key)?;
     let stage = jobs.states.get(key)?.stage();
     stage.filter(|stage| matches!(stage, AdmissionStage::Admitted | AdmissionStage::Placed))?;

@@ -11,7 +11,7 @@ use super::capacity::{FleetCapacity, with_peers};
 use crate::observe::{Binding, Objects};
 
 /// A binding as placement sees it, with the others of its groups; `None` for one without a placement.
-pub(crate) fn place_with_peers<'a>(
+pub(crate) fn build_binding_with_peers<'a>(
     objects: &Objects,
     capacity: &FleetCapacity,
     binding: &'a Binding,

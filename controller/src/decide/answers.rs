@@ -1,9 +1,18 @@
-//! What the answer to a write means.
+//! What the answer to each write means for the state.
 //!
-//! A release that may have been stored keeps its charge until the watch shows what became of it, however late: a
-//! conflict says that the binding has changed, maybe by this very release sent before. Until then the same patch is
-//! sent again, now and then: its precondition lets it succeed once only. An eviction that was refused is decided on
-//! anew.
+//! Each answer comes back with the [`Tag`] of its write:
+//! - `Release`, for a resize too: one that may have been stored keeps its charge until the watch shows what became of
+//!   it, however late. A conflict says that the binding has changed, maybe by this very release sent before. Until then
+//!   the same patch is sent again, now and then: its precondition lets it succeed once only. A refusal gives it up.
+//! - `Evict`, for a cut of surplus too: what was stored is told in an event; what failed is decided anew.
+//! - `PodGroup`, `WaitingState`, `QueueNumbers`, `QueueState`, `QueueAnnotation`: what was stored is taken in as if the
+//!   watch had shown it. What failed is decided again after a wait; numbers that the server refuses are not sent again.
+//! - `Command`, `JobCommand`: a deletion that failed is tried again. That it is gone, the watch says.
+//! - `AnnotateJob`: the Command that it was for is marked as carried out, or tried again.
+//! - `DeleteJob`: a deletion for a TTL that failed is tried again.
+//! - `HyperJob`: what was made or changed is taken in; a refusal is told in a condition of the HyperJob.
+//! - `DefaultQueue`: tried again after a backoff, unless the queue exists.
+//! - `Unrepeated`: a failure is logged and no more; what still matters is decided anew by its own module.
 
 use std::sync::Arc;
 
@@ -15,7 +24,7 @@ use caldera_crds::{
 use caldera_runtime::{
     event::EventType,
     watch::Event,
-    write::{Done, Failure},
+    write::{Failure, WriteOutcome},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::de::DeserializeOwned;
@@ -23,9 +32,9 @@ use serde_json::Value;
 
 use super::{
     controller::Controller,
-    deadlines::{after, back_off},
-    eviction::describe_requeue,
-    hyper_jobs::read_written,
+    deadlines::{add_wait, compute_backoff},
+    eviction::describe_eviction_event,
+    hyper_jobs::convert_written_object,
     jobs::ReleaseOutcome,
     queue_annotations::AnnotationOutcome,
     queue_lifecycle::WriteFailure,
@@ -37,15 +46,15 @@ use crate::{
 
 impl Controller {
     /// Takes in the answer to a write, at this time.
-    pub fn follow_answer(&mut self, done: Done<Tag>, now: Timestamp) {
+    pub fn follow_answer(&mut self, done: WriteOutcome<Tag>, now: Timestamp) {
         self.now = now;
         match done.tag {
-            Tag::Release(key, version) => self.follow_release(&key, &version, done.result),
-            Tag::Evict(key) => self.follow_eviction(&key, done.result),
-            Tag::PodGroup(key) => self.follow_pod_group(&key, done.result),
-            Tag::QueueNumbers(name) => self.follow_queue_numbers(&name, done.result),
-            Tag::QueueState(name, version) => self.follow_queue_state(&name, &version, done.result),
-            Tag::QueueAnnotation(name) => self.follow_queue_annotation(&name, done.result),
+            Tag::Release(key, version) => self.follow_release_answer(&key, &version, done.result),
+            Tag::Evict(key) => self.follow_eviction_answer(&key, done.result),
+            Tag::PodGroup(key) => self.follow_pod_group_answer(&key, done.result),
+            Tag::QueueNumbers(name) => self.follow_queue_numbers_answer(&name, done.result),
+            Tag::QueueState(name, version) => self.follow_queue_state_answer(&name, &version, done.result),
+            Tag::QueueAnnotation(name) => self.follow_queue_annotation_answer(&name, done.result),
             Tag::Command(queue, uid) => {
                 let failure = done.result.err().map(|error| classify_failure(&error, &queue, "delete a Command of"));
                 self.queues.lifecycle.follow_deletion_answer(&queue, &uid, failure.as_ref(), now);
@@ -55,11 +64,11 @@ impl Controller {
                     if let Some(job) = Workload::read(&object) {
                         self.observe(Input::Workloads(job.kind, Event::Applied(job)), now);
                     }
-                    self.commands.follow_annotation(&key, now);
+                    self.commands.mark_annotation_written(&key, now);
                 }
                 Err(error) => self.follow_failed_command(&key, &error),
             },
-            Tag::WaitingState(key) => self.follow_waiting_state(&key, done.result),
+            Tag::WaitingState(key) => self.follow_waiting_state_answer(&key, done.result),
             Tag::JobCommand(key) => match done.result {
                 // The watch says that it is gone.
                 Ok(_) | Err(Failure::Gone(_)) => {}
@@ -69,14 +78,14 @@ impl Controller {
                 if let Err(error) = done.result {
                     let is_refused = matches!(error, Failure::Refused { .. });
                     tracing::debug!(job = %key, %error, "a job whose TTL is over was not deleted");
-                    self.expiries.follow_failure(&key, is_refused, now);
+                    self.expiries.postpone_after_failure(&key, is_refused, now);
                 }
             }
             Tag::HyperJob(key, target, is_deletion) => {
                 let failure = done.result.as_ref().err().cloned();
                 // What was deleted, the watch tells.
                 let written = done.result.ok().filter(|_| !is_deletion);
-                let written = written.and_then(|object| read_written(&target, object));
+                let written = written.and_then(|object| convert_written_object(&target, object));
                 if let Some(input) = written {
                     self.observe(input, now);
                 }
@@ -88,8 +97,8 @@ impl Controller {
                     let first = if matches!(error, Failure::Transient(_)) { 1 } else { 60 };
                     let asked = &mut self.default_queue;
                     asked.failures = asked.failures.saturating_add(1);
-                    let wait = back_off(SignedDuration::from_secs(first), asked.failures);
-                    asked.again = Some(after(now, wait));
+                    let wait = compute_backoff(SignedDuration::from_secs(first), asked.failures);
+                    asked.again = Some(add_wait(now, wait));
                     tracing::warn!(%error, again_after = %wait, "failed to create the default queue");
                 }
             },
@@ -104,15 +113,15 @@ impl Controller {
     fn follow_failed_command(&mut self, job: &Key, error: &Failure) {
         let is_refused = matches!(error, Failure::Refused { .. });
         tracing::info!(%job, %error, is_refused, "a Command is not carried out yet");
-        self.commands.follow_failure(job, is_refused, self.now);
+        self.commands.postpone_after_failure(job, is_refused, self.now);
     }
 
-    fn follow_release(&mut self, key: &Key, version: &str, result: Result<Value, Failure>) {
+    fn follow_release_answer(&mut self, key: &Key, version: &str, result: Result<Value, Failure>) {
         if !self.jobs.is_assumed_at(key, version) {
             return;
         }
         let outcome = match result {
-            Ok(object) => return self.observe_binding(key, object),
+            Ok(object) => return self.observe_written_binding(key, object),
             Err(Failure::Gone(_)) => return self.forget_gone_binding(key),
             Err(Failure::Transient(error)) => {
                 tracing::debug!(binding = %key, %error, "whether the release was stored is not known; sending it again");
@@ -126,14 +135,14 @@ impl Controller {
         };
         let Some(binding) = self.objects.bindings.get(key) else { return };
         if self.jobs.follow_failed_release(binding, version, outcome, self.now) {
-            self.refresh_binding(key);
+            self.reassess_binding(key);
         }
     }
 
-    fn follow_eviction(&mut self, key: &Key, result: Result<Value, Failure>) {
+    fn follow_eviction_answer(&mut self, key: &Key, result: Result<Value, Failure>) {
         let written = result.is_ok();
         match result {
-            Ok(object) => self.observe_binding(key, object),
+            Ok(object) => self.observe_written_binding(key, object),
             Err(error) => {
                 tracing::info!(binding = %key, %error, "a job was not evicted; deciding anew");
                 if matches!(error, Failure::Gone(_)) {
@@ -144,7 +153,7 @@ impl Controller {
         let binding = self.objects.bindings.get(key);
         let requeue = || {
             let record = binding.filter(|_| written)?.eviction.as_deref()?;
-            describe_requeue(record).map(|(kind, said)| (kind, record.reason.clone(), said))
+            describe_eviction_event(record).map(|(kind, said)| (kind, record.reason.clone(), said))
         };
         let evicted = self.preemption.follow_answer(key, written);
         let said = evicted.map(|(reason, said)| (EventType::Normal, reason, said)).or_else(requeue);
@@ -154,7 +163,7 @@ impl Controller {
         self.outbox.extend(event);
     }
 
-    fn observe_binding(&mut self, key: &Key, object: Value) {
+    fn observe_written_binding(&mut self, key: &Key, object: Value) {
         match serde_json::from_value::<ResourceBinding>(object) {
             Ok(object) => self.observe(Input::Bindings(Event::Applied(Binding::read(&object))), self.now),
             Err(error) => tracing::warn!(binding = %key, %error, "a binding that we wrote does not parse"),
@@ -163,10 +172,10 @@ impl Controller {
 
     fn forget_gone_binding(&mut self, key: &Key) {
         let gone = self.objects.remove_binding(key);
-        self.follow_changes(gone.into_iter().collect());
+        self.propagate_changes(gone.into_iter().collect());
     }
 
-    fn follow_pod_group(&mut self, key: &Key, result: Result<Value, Failure>) {
+    fn follow_pod_group_answer(&mut self, key: &Key, result: Result<Value, Failure>) {
         let wait = match result {
             Ok(object) => {
                 match serde_json::from_value::<PodGroup>(object) {
@@ -195,7 +204,7 @@ impl Controller {
         self.pod_groups.follow_answer(key, wait, self.now);
     }
 
-    fn follow_waiting_state(&mut self, key: &Key, result: Result<Value, Failure>) {
+    fn follow_waiting_state_answer(&mut self, key: &Key, result: Result<Value, Failure>) {
         let wait = match result {
             Ok(object) => {
                 if let Some(job) = Workload::read(&object) {
@@ -216,12 +225,12 @@ impl Controller {
         self.waiting_states.follow_answer(&self.objects, &self.jobs, key, wait, self.now);
     }
 
-    fn follow_queue_numbers(&mut self, name: &QueueName, result: Result<Value, Failure>) {
+    fn follow_queue_numbers_answer(&mut self, name: &QueueName, result: Result<Value, Failure>) {
         self.queues.lifecycle.observe_queue(name, false);
         let refused = matches!(result, Err(Failure::Refused { .. }));
         self.queues.numbers.follow_answer(name, refused);
         match result {
-            Ok(object) => self.observe_queue(object),
+            Ok(object) => self.observe_written_queue(object),
             Err(Failure::Refused { message, .. }) => {
                 tracing::warn!(queue = %name, error = message, "failed to write the status of a queue");
             }
@@ -230,12 +239,12 @@ impl Controller {
         }
     }
 
-    fn follow_queue_state(&mut self, name: &QueueName, version: &Arc<str>, result: Result<Value, Failure>) {
+    fn follow_queue_state_answer(&mut self, name: &QueueName, version: &Arc<str>, result: Result<Value, Failure>) {
         // Its numbers may have waited for this.
         self.jobs.changed = true;
         let failure = match result {
             Ok(object) => {
-                self.observe_queue(object);
+                self.observe_written_queue(object);
                 None
             }
             Err(error) => Some(classify_failure(&error, name, "open or close")),
@@ -243,10 +252,10 @@ impl Controller {
         self.queues.lifecycle.follow_state_answer(name, version, failure.as_ref(), self.now);
     }
 
-    fn follow_queue_annotation(&mut self, name: &QueueName, result: Result<Value, Failure>) {
+    fn follow_queue_annotation_answer(&mut self, name: &QueueName, result: Result<Value, Failure>) {
         let outcome = match result {
             Ok(object) => {
-                self.observe_queue(object);
+                self.observe_written_queue(object);
                 AnnotationOutcome::Written
             }
             Err(Failure::Gone(_)) => AnnotationOutcome::Gone,
@@ -259,7 +268,7 @@ impl Controller {
         self.queues.annotations.follow_answer(name, &outcome, self.now);
     }
 
-    fn observe_queue(&mut self, object: Value) {
+    fn observe_written_queue(&mut self, object: Value) {
         if let Some(object) = parse_written::<Queue>(object) {
             self.observe(Input::Queues(Event::Applied(QueueFacts::read(&object))), self.now);
         }

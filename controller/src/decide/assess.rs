@@ -1,4 +1,13 @@
-//! The state of a binding by all that is known now: its objects, the fleet, refused releases and evictions.
+//! The state of a binding by all that is known now: its objects, the fleet, the rules of its queues, refusals and
+//! evictions.
+//!
+//! [`binding_state`](super::binding_state) says what the binding waits for or holds by its own objects. Of one that
+//! would be pending this checks more, in this order: its queue and those above select its namespace, take a job of its
+//! size, and take one that runs for as long; the API server did not refuse its release a moment ago; no eviction or
+//! requeue keeps it out of its queue. The first that does not hold is its reason. What holds quota and would grow, and
+//! whose queue takes its namespace or its size no more, stays as it is.
+//!
+//! Here are also the estimates of how long a job runs and when it ends: the least of what it says and of its limits.
 
 use std::sync::Arc;
 
@@ -8,17 +17,17 @@ use caldera_core::{
 use jiff::Timestamp;
 
 use super::{
-    affinity::place_with_peers,
+    affinity::build_binding_with_peers,
     binding_state::{BindingState, JobContext, assess_binding, build_ask},
     capacity::FleetCapacity,
-    eviction_wait::describe_eviction,
+    eviction_wait::explain_eviction_wait,
     jobs::Jobs,
     resize::Resize,
 };
 use crate::observe::{Binding, Objects, Workload, fingerprint};
 
 /// Assesses a binding by what is known of it now.
-pub(crate) fn assess_now(
+pub(crate) fn assess_with_admission_checks(
     objects: &Objects,
     jobs: &Jobs,
     capacity: &FleetCapacity,
@@ -36,7 +45,7 @@ pub(crate) fn assess_now(
     let job = match state {
         BindingState::Pending(mut job) => {
             let ask = Arc::make_mut(&mut job.ask);
-            ask.counted = objects.count_as(&job.queue, &binding.key.namespace);
+            ask.counted = objects.classify_for_running_limits(&job.queue, &binding.key.namespace);
             ask.run_for = workload.and_then(|workload| estimate_run(objects, workload));
             if capacity.next_maintenance_end(now).is_some() {
                 ask.fit = FitClass(fingerprint(&(ask.fit, ask.run_for)));
@@ -45,16 +54,16 @@ pub(crate) fn assess_now(
         }
         // What runs runs on, and gets no more of a queue that does not take its namespace any more.
         BindingState::Holding { queue, charge, reason, resize: Some(Resize::Grow(_)) }
-            if objects.refuse_namespace(&queue, &binding.key.namespace).is_some()
-                || objects.refuse_size(&queue, || demand_of(workload, context.copies)).is_some() =>
+            if objects.check_namespace(&queue, &binding.key.namespace).is_some()
+                || objects.check_job_size(&queue, || demand_of(workload, context.copies)).is_some() =>
         {
             return BindingState::Holding { queue, charge, reason, resize: None };
         }
         state => return state,
     };
-    let refusal = objects.refuse_namespace(&job.queue, &binding.key.namespace);
-    let refusal = refusal.or_else(|| objects.refuse_size(&job.queue, || demand_of(workload, context.copies)));
-    let refusal = refusal.or_else(|| objects.refuse_run_time(&job.queue, workload?));
+    let refusal = objects.check_namespace(&job.queue, &binding.key.namespace);
+    let refusal = refusal.or_else(|| objects.check_job_size(&job.queue, || demand_of(workload, context.copies)));
+    let refusal = refusal.or_else(|| objects.check_run_time(&job.queue, workload?));
     if let Some(refusal) = refusal {
         return BindingState::Blocked(refusal);
     }
@@ -62,7 +71,7 @@ pub(crate) fn assess_now(
     if let Some(detail) = jobs.states.get(&binding.key).and_then(|state| state.refusal(now)) {
         return BindingState::Blocked(Reason::NotReleased { detail: detail.to_owned() });
     }
-    match describe_eviction(objects, jobs, capacity, binding, now) {
+    match explain_eviction_wait(objects, jobs, capacity, binding, now) {
         None => BindingState::Pending(job),
         Some(reason @ Reason::Requeued { .. }) => {
             BindingState::BackingOff(job, reason, binding.eviction.as_ref().map_or(0, |eviction| eviction.at))
@@ -78,13 +87,13 @@ pub(crate) fn estimate_run(objects: &Objects, workload: &Workload) -> Option<i64
 }
 
 /// When a workload that waits would run if it started now.
-pub(crate) fn expect_run(objects: &Objects, workload: &Workload, now: Timestamp) -> ExpectedRun {
+pub(crate) fn predict_run(objects: &Objects, workload: &Workload, now: Timestamp) -> ExpectedRun {
     let from = EpochSeconds::new(now.as_second());
     ExpectedRun { from, ends: estimate_run(objects, workload).map(|seconds| from.saturating_add(seconds)) }
 }
 
 /// When pods would run that start now beside those that a workload has.
-pub(crate) fn expect_rest(binding: &Binding, workload: &Workload, now: Timestamp) -> ExpectedRun {
+pub(crate) fn predict_remaining_run(binding: &Binding, workload: &Workload, now: Timestamp) -> ExpectedRun {
     let from = EpochSeconds::new(now.as_second());
     let began = workload.progress.started.unwrap_or(from.as_seconds());
     ExpectedRun { from, ends: estimate_end(binding, workload, began).map(EpochSeconds::new) }
@@ -106,7 +115,7 @@ pub(crate) fn demand_of(workload: Option<&Workload>, copies: u32) -> Resources {
 
 /// Clusters that each run all of it.
 fn count_expected_copies(objects: &Objects, capacity: &FleetCapacity, binding: &Binding) -> u32 {
-    place_with_peers(objects, capacity, binding).map_or(1, |placement| capacity.count_copies(&placement))
+    build_binding_with_peers(objects, capacity, binding).map_or(1, |placement| capacity.count_copies(&placement))
 }
 
 /// What the workload of a binding asks for, as its queue is asked.

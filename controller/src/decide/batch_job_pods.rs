@@ -1,6 +1,8 @@
 //! How many pods of a batch Job are on nodes, which its own status does not say.
 //!
-//! Rule: pods are counted in the members as they are watched, whenever they, their member or the binding change.
+//! Rule: pods are counted in the members as they are watched: when a pod of the Job comes or changes, when its member
+//! is listed anew, comes back or goes away, and when its binding is assessed. That a pod is gone changes nothing here:
+//! the Job's status says that.
 
 use std::sync::Arc;
 
@@ -12,7 +14,7 @@ use crate::observe::{Binding, Key};
 impl Controller {
     /// The bindings of batch Jobs whose pods on nodes this changes. What a pod's owner is can not be told once it is
     /// gone: its Job's status says that.
-    pub(super) fn list_batch_jobs(&self, cluster: &str, update: &Update) -> Vec<Key> {
+    pub(super) fn list_affected_batch_jobs(&self, cluster: &str, update: &Update) -> Vec<Key> {
         match update {
             Update::Change(Change::Pod(pod)) => {
                 let owner = pod.owner.as_ref().filter(|owner| owner.group == "batch" && owner.kind == "Job");
@@ -35,7 +37,7 @@ impl Controller {
     }
 
     /// Counts the pods of a batch Job that are on nodes.
-    pub(super) fn count_on_nodes(&mut self, key: &Key) {
+    pub(super) fn update_pods_on_nodes(&mut self, key: &Key) {
         let Some(binding) = self.objects.bindings.get(key) else { return };
         if !is_batch_job(&binding.workload) {
             return;

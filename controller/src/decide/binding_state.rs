@@ -1,7 +1,15 @@
 //! What a binding waits for or holds: out of scope, blocked, backing off, pending in its queue, or holding quota.
 //!
-//! Rule: a function of API objects alone, so that a restart comes to the same answer. The gate annotation says whose
-//! the suspension is: `closed` is ours to lift; a suspension with the gate open, or without a gate, is somebody else's.
+//! Rule: a function of the binding, its workload and a [`JobContext`], without state of its own. The gate annotation
+//! says whose the suspension is: `closed` is ours to lift; a suspension with the gate open, or without a gate, is
+//! somebody else's.
+//!
+//! Two values of the context are not in API objects alone. `copies`, of a duplicated job, follows from the clusters
+//! that the fleet has now. `ceiling`, the most that may be charged, is from the grant history
+//! ([`forged_record`](super::forged_record)), which is kept in memory. After a restart that is derived from the first
+//! lists, and may differ for a while.
+//!
+//! `BackingOff` is not decided here but in [`assess`](super::assess).
 
 use std::sync::Arc;
 
@@ -21,7 +29,7 @@ use caldera_crds::{binding::Gate, names::caldera::HOLD, workload::WorkloadKind};
 use super::{
     refused_copy::describe_refusals,
     resize::{Resize, Wanted, decide_resize, needs_more},
-    run_limits::find_exceeded,
+    run_limits::find_run_time_exceeded,
 };
 use crate::observe::{Binding, Workload, fingerprint};
 
@@ -96,10 +104,10 @@ pub fn assess_binding(
     };
     if charge.stage != AdmissionStage::Waiting {
         let reason = describe_holding(binding, workload, &queue, &charge, gang.map(Arc::as_ref), context.copies);
-        let resize = assess_record(binding, workload, &charge, context.copies, priority_of);
+        let resize = decide_record_resize(binding, workload, &charge, context.copies, priority_of);
         return BindingState::Holding { queue, charge, reason, resize };
     }
-    match (find_blocker(binding, workload), workload, gang) {
+    match (find_block_reason(binding, workload), workload, gang) {
         (Some(reason), _, _) => BindingState::Blocked(reason),
         (None, Some(workload), Some(gang)) => BindingState::Pending(Job {
             id: binding.id.clone(),
@@ -126,7 +134,7 @@ fn in_scope(binding: &Binding, workload: Option<&Workload>, opted_in: bool) -> b
 }
 
 /// Why a binding that waits is not pending in its queue.
-fn find_blocker(binding: &Binding, workload: Option<&Workload>) -> Option<Reason> {
+fn find_block_reason(binding: &Binding, workload: Option<&Workload>) -> Option<Reason> {
     let Some(workload) = workload else { return Some(Reason::NoWorkload) };
     if binding.deleting || workload.deleting {
         return Some(Reason::Deleting);
@@ -134,7 +142,7 @@ fn find_blocker(binding: &Binding, workload: Option<&Workload>) -> Option<Reason
     if binding.gate != Some(Gate::Closed) {
         return Some(if binding.suspended { Reason::Suspended } else { Reason::NotGated });
     }
-    if let Some(detail) = find_exceeded(binding) {
+    if let Some(detail) = find_run_time_exceeded(binding) {
         return Some(Reason::RunTimeExceeded { detail: detail.to_owned() });
     }
     if let Some(phase) = workload.end_as {
@@ -168,13 +176,13 @@ pub(crate) fn build_ask(
         .zip(minimum.pods)
         .map(|(task, min)| {
             // A partition is placed whole.
-            let min = min.next_multiple_of(task.unit());
+            let min = min.next_multiple_of(task.partition_size());
             TaskAsk {
                 name: task.name.clone(),
                 request: task.request.clone(),
                 min: if elastic { min.min(task.replicas) } else { task.replicas },
                 most: task.replicas,
-                step: task.unit(),
+                step: task.partition_size(),
             }
         })
         .collect();
@@ -197,7 +205,7 @@ fn affinity_of(binding: &Binding) -> Option<(&str, &[AffinityGroup])> {
 
 /// What should become of the record of a binding that holds quota. It asks for more only where all is well with what it
 /// has.
-fn assess_record(
+fn decide_record_resize(
     binding: &Binding,
     workload: Option<&Workload>,
     charge: &Charge,
@@ -265,14 +273,14 @@ fn describe_holding(
                 _ if !binding.refused_copies.is_empty() => {
                     Reason::CopyRefused { detail: describe_refusals(binding), queue, charged }
                 }
-                _ => Reason::Placed { clusters: list_clusters(binding), queue, charged },
+                _ => Reason::Placed { clusters: format_clusters(binding), queue, charged },
             }
         }
-        _ => Reason::Foreign { clusters: list_clusters(binding), queue, charged },
+        _ => Reason::Foreign { clusters: format_clusters(binding), queue, charged },
     }
 }
 
-fn list_clusters(binding: &Binding) -> String {
+fn format_clusters(binding: &Binding) -> String {
     let one = |(cluster, replicas): &(ClusterName, u32)| match replicas {
         0 => cluster.to_string(),
         replicas => format!("{cluster}:{replicas}"),

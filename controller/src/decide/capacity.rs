@@ -1,8 +1,12 @@
-//! Where a waiting gang would go now, and what the fleet has for it.
+//! Where a waiting gang would go now, what the fleet has for it, and what can never fit.
 //!
 //! Rule: the question goes to `caldera_core::place`, as the scheduler's does. From the release until its pods are seen
 //! in the members a job is *assumed* there, as in kube-scheduler's cache: first in the place that was found at the
 //! release, then where the written plan says. So the next job is not released into the same capacity.
+//!
+//! What does not fit even with all of our pods gone never fits. That is remembered by [`FitClass`] until clusters, or
+//! what others use there, change. For the quota of the root a cluster counts in full where jobs may start, by its
+//! taints and by who tolerates them; of any other cluster only what jobs hold counts.
 
 mod found_place;
 mod maintenance;
@@ -15,7 +19,7 @@ use std::{
 };
 
 use caldera_core::{
-    fleet::{self, AWAY, AssumedPods, EvictedPods, Update, list_reserved_clusters, takes_jobs},
+    fleet::{self, AWAY, AssumedPods, EvictedPods, Update, list_clusters_reserved_against, takes_jobs},
     gang::{ClusterName, Gang, Taint, Task, Toleration, WorkloadRef},
     inventory::{Capacity, Change, Pod, Source},
     maintenance::ExpectedRun,
@@ -112,7 +116,7 @@ impl FleetCapacity {
         }
         // A pod that is bound now only takes, unless promised pods are then assumed elsewhere.
         let binds = matches!(&update, Update::Change(Change::Pod(Pod { node: Some(_), finished: false, .. })));
-        let only_takes = binds && !self.fleet.has_assumed_pods(cluster);
+        let only_takes = binds && !self.fleet.has_unseen_pods(cluster);
         let pods = matches!(&update, Update::Change(Change::Pod(_) | Change::PodGone(..)));
         if self.fleet.apply_update(cluster, update) {
             self.free = None;
@@ -169,7 +173,7 @@ impl FleetCapacity {
 
     /// It is gone: pods of it that are still there are somebody else's.
     pub fn forget_job(&mut self, id: &JobId) {
-        self.forget_assumed(id.as_str());
+        self.retire_assumed(id.as_str());
         self.set_tolerations(id, None);
         self.fleet.forget_assumed(id.as_str());
     }
@@ -180,9 +184,9 @@ impl FleetCapacity {
     }
 
     /// Its place is not kept any longer.
-    pub fn forget_assumed(&mut self, id: &str) {
+    pub fn retire_assumed(&mut self, id: &str) {
         if self.assumed.remove(id) {
-            let was_in = self.fleet.retire_assumed(id);
+            let was_in = self.fleet.forget_unbound_assumed(id);
             self.changed |= was_in.iter().any(|cluster| self.closed.contains(cluster));
             self.grew_in.extend(was_in);
             self.free = None;
@@ -214,17 +218,17 @@ impl FleetCapacity {
     }
 
     /// True once after pods that are not ours may have come or gone.
-    pub fn take_others_moved(&mut self) -> bool {
-        self.fleet.take_others_moved()
+    pub fn take_other_pods_changed(&mut self) -> bool {
+        self.fleet.take_other_pods_changed()
     }
 
     /// Whether they may have, without forgetting it.
-    pub const fn others_moved(&self) -> bool {
-        self.fleet.others_moved()
+    pub const fn other_pods_changed(&self) -> bool {
+        self.fleet.other_pods_changed()
     }
 
     /// Clusters changed, or others left: what could never fit may now. True if there was anything of the kind.
-    pub fn forget_impossible(&mut self) -> bool {
+    pub fn forget_unsatisfiable_classes(&mut self) -> bool {
         let any = self.never.values().any(Option::is_some);
         self.never.clear();
         any
@@ -302,7 +306,7 @@ impl FleetCapacity {
         let mut clusters = 0;
         let tolerated = |taint: &Taint| self.tolerations.keys().any(|tolerations| taint.tolerated_by(tolerations));
         let mut closed = BTreeSet::new();
-        for (name, cluster) in self.fleet.cluster_names() {
+        for (name, cluster) in self.fleet.clusters_with_assumed_only() {
             let open = cluster.is_some_and(|cluster| takes_jobs(cluster, tolerated));
             total.ready.add(&self.fleet.capacity_for_queues(name, open));
             total.ready_clusters += usize::from(open);
@@ -315,7 +319,7 @@ impl FleetCapacity {
             // Who is away comes back, with what it has.
             let is_there = takes_jobs(cluster, |taint| taint.key != CORDON);
             let has =
-                if is_there { self.fleet.capacity_for_queues(&cluster.name, true) } else { capacity.allocatable() };
+                if is_there { self.fleet.capacity_for_queues(&cluster.name, true) } else { capacity.sum_allocatable() };
             match &mut total.whole {
                 Some(whole) if capacity.source != Source::Unknown => whole.add(&has),
                 whole => *whole = None,
@@ -330,7 +334,7 @@ impl FleetCapacity {
     /// Clusters that a binding was promised something in.
     #[must_use]
     pub fn list_assumed_clusters(&self, id: &str) -> Vec<String> {
-        self.fleet.clusters_assumed_in(id)
+        self.fleet.clusters_with_assumed_pods(id)
     }
 
     /// Clusters that a duplicated job would run in; 1 for a divided one.
@@ -362,7 +366,7 @@ impl FleetCapacity {
             return Err(Fit::No { never: never.is_some(), detail });
         }
         let minimum = ask.minimum();
-        let reserved = list_reserved_clusters(&minimum, kept);
+        let reserved = list_clusters_reserved_against(&minimum, kept);
         let open = |(cluster, _): &(&Cluster, &Capacity)| !reserved.contains(cluster.name.as_str());
         let refusal = match ask_placement(question, &self.fleet, self.fleet.clusters().filter(open).collect()) {
             Ok(decision) => return Ok(decision),
@@ -383,8 +387,11 @@ impl FleetCapacity {
                 format!("{refusal}; {kept} clusters are reserved for a job that ranks before it and has waited long")
             }
         };
-        let windows =
-            place::describe_maintenance(&build_request(question, &self.fleet, self.fleet.clusters().collect()));
+        let windows = place::describe_maintenance(&build_placement_request(
+            question,
+            &self.fleet,
+            self.fleet.clusters().collect(),
+        ));
         let detail = windows.into_iter().fold(detail, |detail, windows| format!("{detail}; {windows}"));
         Err(Fit::No { never: false, detail })
     }
@@ -392,7 +399,7 @@ impl FleetCapacity {
     /// Whether it would fit if pods of these bindings were gone.
     pub fn fits_without(&mut self, question: PlacementQuestion<'_>, gone: &BTreeMap<String, EvictedPods>) -> bool {
         self.fleet.refresh_capacities();
-        let after = self.fleet.capacities_after(gone);
+        let after = self.fleet.capacities_after_eviction(gone);
         let capacity = |(cluster, capacity): (_, _)| {
             let cluster: &Cluster = cluster;
             (cluster, after.get(&cluster.name).unwrap_or(capacity))
@@ -409,7 +416,7 @@ impl FleetCapacity {
     /// The same of the members that can be seen.
     #[must_use]
     pub fn runs_anywhere_seen(&self, workload: &WorkloadRef) -> bool {
-        self.fleet.runs_anywhere_seen(workload)
+        self.fleet.runs_in_any_readable_cluster(workload)
     }
 
     /// Pods of a binding that are on nodes and have not ended; `None` if one of its clusters can not be seen.
@@ -431,15 +438,16 @@ impl FleetCapacity {
         let clusters = &self.fleet;
         self.free.get_or_insert_with(|| {
             let mut free = Resources::new();
-            clusters.clusters().for_each(|(_, capacity)| free.add(&capacity.free()));
+            clusters.clusters().for_each(|(_, capacity)| free.add(&capacity.sum_free()));
             free
         })
     }
 
     /// Whether all pods of a binding that were seen have finished.
     #[must_use]
-    pub fn has_run_out(&self, binding: &Binding) -> bool {
-        self.fleet.has_run_out(binding.clusters.iter().map(|(cluster, _)| cluster.as_str()), &binding.workload)
+    pub fn has_only_finished_pods(&self, binding: &Binding) -> bool {
+        self.fleet
+            .has_only_finished_pods(binding.clusters.iter().map(|(cluster, _)| cluster.as_str()), &binding.workload)
     }
 
     /// The resource of which all clusters together have not enough free, if there is one.
@@ -447,7 +455,7 @@ impl FleetCapacity {
         let free = self.sum_free();
         let minimum = ask.minimum();
         let (name, asked) = minimum.iter().find(|(name, asked)| *asked > free.get(name.as_str()))?;
-        let free = free.get(name.as_str()).shown_as(asked);
+        let free = free.get(name.as_str()).with_suffixes_of(asked);
         Some(format!("needs {name} {}, free {} in all clusters together", asked.plain(), free.plain()))
     }
 
@@ -464,9 +472,9 @@ impl FleetCapacity {
         if !self.fleet.clusters().all(certain) {
             return None;
         }
-        self.fleet.refresh_emptied_clusters();
+        self.fleet.refresh_clusters_without_queued();
         let emptied: Vec<(&Cluster, &Capacity)> =
-            self.fleet.emptied_clusters().map(|(cluster, emptied, _)| (cluster, emptied)).collect();
+            self.fleet.clusters_without_queued().map(|(cluster, emptied, _)| (cluster, emptied)).collect();
         let refusal = (!emptied.is_empty()).then(|| ask_placement(question, &self.fleet, emptied).err()).flatten()?;
         // It is not about now.
         Some(refusal.to_string().replacen(" fit now in ", " fit in ", 1).into())
@@ -478,10 +486,10 @@ fn ask_placement(
     fleet: &fleet::Fleet,
     clusters: Vec<(&Cluster, &Capacity)>,
 ) -> Result<Decision, place::NotPlaced> {
-    place::place_binding(&build_request(question, fleet, clusters))
+    place::place_binding(&build_placement_request(question, fleet, clusters))
 }
 
-fn build_request<'a>(
+fn build_placement_request<'a>(
     question: PlacementQuestion<'a>,
     fleet: &'a fleet::Fleet,
     clusters: Vec<(&'a Cluster, &'a Capacity)>,

@@ -10,7 +10,7 @@ use caldera_core::{
     queue::{JobId, ledger::AdmissionStage},
     reason::{Position, QueueProblem},
 };
-use caldera_crds::{links::Links, names::volcano::DEFAULT_QUEUE};
+use caldera_crds::{links::FederationTopologies, names::volcano::DEFAULT_QUEUE};
 use caldera_runtime::watch::Event;
 use jiff::Timestamp;
 use std::{
@@ -21,10 +21,10 @@ use std::{
 
 use super::{
     admission_events::AdmissionEvents,
-    assess::{assess_now, estimate_end},
+    assess::{assess_with_admission_checks, estimate_end},
     capacity::FleetCapacity,
     ended_jobs::EndedJobs,
-    eviction_wait::{describe_eviction, forgotten_at},
+    eviction_wait::{compute_eviction_expiry, explain_eviction_wait},
     forged_record::ForgedRecords,
     hyper_jobs::HyperJobs,
     job_commands::JobCommands,
@@ -113,7 +113,7 @@ impl Default for DefaultQueueAsked {
 #[derive(Debug, Default)]
 pub struct Controller {
     pub(crate) objects: Objects,
-    links: Links,
+    links: FederationTopologies,
     pub(crate) jobs: Jobs,
     pub(crate) capacity: FleetCapacity,
     pub(crate) fleet_count: FleetCount,
@@ -142,8 +142,8 @@ pub struct Controller {
 impl Controller {
     /// Why an admin has nothing released, if so.
     #[must_use]
-    pub fn paused(&self) -> Option<&str> {
-        self.jobs.engine.paused()
+    pub fn pause_reason(&self) -> Option<&str> {
+        self.jobs.engine.pause_reason()
     }
 
     /// True once every kind has been listed.
@@ -154,13 +154,13 @@ impl Controller {
 
     /// Kinds that have not been listed yet.
     #[must_use]
-    pub fn list_missing(&self) -> BTreeSet<ObjectKind> {
-        self.objects.list_missing()
+    pub fn list_unlisted_kinds(&self) -> BTreeSet<ObjectKind> {
+        self.objects.list_unlisted_kinds()
     }
 
     /// True once after quota came free.
-    pub fn take_freed(&mut self) -> bool {
-        self.jobs.take_freed()
+    pub fn take_quota_freed(&mut self) -> bool {
+        self.jobs.take_quota_freed()
     }
 }
 
@@ -175,7 +175,7 @@ impl Controller {
             Input::Bindings(event) => {
                 self.jobs.in_first_list = !self.objects.is_listed(ObjectKind::Bindings);
                 let changes = self.objects.apply_bindings(event);
-                self.follow_changes(changes);
+                self.propagate_changes(changes);
                 self.jobs.in_first_list = false;
                 return;
             }
@@ -198,24 +198,24 @@ impl Controller {
             Input::Policies(event) => return self.hyper_jobs.observe_policies(event, now),
             Input::Works(cluster, event) => {
                 let concerned = self.objects.losses.apply_works(&cluster, event, now);
-                return concerned.iter().for_each(|key| self.refresh_binding(key));
+                return concerned.iter().for_each(|key| self.reassess_binding(key));
             }
             Input::WorksUnwatched(cluster) => return self.objects.losses.forget_works(&cluster),
             Input::Member(cluster, update) => {
-                let batch_jobs = self.list_batch_jobs(&cluster, &update);
+                let batch_jobs = self.list_affected_batch_jobs(&cluster, &update);
                 self.capacity.apply_update(&cluster, update);
                 for key in batch_jobs {
-                    self.count_on_nodes(&key);
+                    self.update_pods_on_nodes(&key);
                     self.pod_groups.mark_dirty(&key);
                     self.recount_phase(&key);
                 }
                 return;
             }
-            Input::UsageHistory(read) => return self.usage.read_history(read),
-            Input::JobHistory(read) => return self.ended_jobs.read_history(read),
+            Input::UsageHistory(read) => return self.usage.merge_history(read),
+            Input::JobHistory(read) => return self.ended_jobs.merge_history(read),
             Input::Listed(kind) => return self.objects.mark_listed(kind),
         };
-        self.follow_changes(changes);
+        self.propagate_changes(changes);
     }
 
     fn observe_clusters(&mut self, event: Event<ClusterFacts>) {
@@ -234,34 +234,34 @@ impl Controller {
         }
         if !had_windows && self.capacity.next_maintenance_end(self.now).is_some() {
             // From now on it matters how long each of them runs.
-            self.refresh_bindings(|binding| binding.admission.is_none());
+            self.reassess_bindings(|binding| binding.admission.is_none());
         }
     }
 
     fn set_cluster(&mut self, cluster: ClusterFacts) {
         let (name, presence) = (cluster.cluster.name.clone(), cluster.presence);
         self.capacity.set_cluster(cluster);
-        self.follow_presence(&name, Some(presence));
+        self.update_presence(&name, Some(presence));
     }
 
     fn remove_cluster(&mut self, name: &str) {
         self.capacity.remove_cluster(name);
-        self.follow_presence(name, None);
+        self.update_presence(name, None);
     }
 
-    fn follow_presence(&mut self, name: &str, presence: Option<Presence>) {
+    fn update_presence(&mut self, name: &str, presence: Option<Presence>) {
         if self.objects.losses.set_cluster(name, presence) {
             self.member_loss.observe_clusters(self.now);
-            self.objects.losses.list_concerned(name).iter().for_each(|key| self.refresh_binding(key));
+            self.objects.losses.list_concerned(name).iter().for_each(|key| self.reassess_binding(key));
         }
     }
 
     /// Clusters whose Works are to be watched now.
-    pub fn list_watched_works(&self) -> BTreeSet<ClusterName> {
-        self.objects.losses.list_watched()
+    pub fn list_clusters_to_watch_works(&self) -> BTreeSet<ClusterName> {
+        self.objects.losses.list_clusters_to_watch_works()
     }
 
-    pub(crate) fn follow_changes(&mut self, changes: Vec<Change>) {
+    pub(crate) fn propagate_changes(&mut self, changes: Vec<Change>) {
         // Of these, and of those below them, other namespaces may have jobs now.
         let mut reopened = BTreeSet::new();
         for change in changes {
@@ -288,7 +288,7 @@ impl Controller {
                     self.jobs.changed = true;
                     reopened.extend(access.then_some(name));
                 }
-                Change::Binding(key) => self.refresh_binding(&key),
+                Change::Binding(key) => self.reassess_binding(&key),
                 Change::VolcanoJob(reference) => {
                     let job = self.objects.workloads.get(&reference).map(|job| &**job);
                     self.hyper_jobs.observe_job(&reference, job, self.now);
@@ -300,7 +300,7 @@ impl Controller {
                     self.pod_groups.mark_dirty(&key);
                     self.waiting_states.observe_binding(&self.objects, &self.jobs, &key, self.now);
                 }
-                Change::AllBindings => self.refresh_bindings(|_| true),
+                Change::AllBindings => self.reassess_bindings(|_| true),
             }
         }
         if !reopened.is_empty() {
@@ -313,7 +313,7 @@ impl Controller {
                 |binding: &Binding| self.objects.queue_of(binding).is_some_and(|queue| concerned.contains(queue));
             let bindings = self.objects.bindings.values().filter(|binding| is_there(binding));
             let keys: Vec<Key> = bindings.map(|binding| binding.key.clone()).collect();
-            keys.iter().for_each(|key| self.refresh_binding(key));
+            keys.iter().for_each(|key| self.reassess_binding(key));
         }
     }
 
@@ -321,8 +321,8 @@ impl Controller {
         let key = &binding.key;
         self.jobs.remove_binding(key);
         let is_there = self.objects.workload_of(binding).is_some();
-        self.ended_jobs.forget_binding(binding, self.usage.charge_of(key), is_there, self.now);
-        self.usage.follow_charge(key, None, binding.created, (false, false), self.now);
+        self.ended_jobs.record_deleted_job(binding, self.usage.charge_of(key), is_there, self.now);
+        self.usage.account_charge(key, None, binding.created, (false, false), self.now);
         self.capacity.forget_job(&binding.id);
         self.capacity.set_selector(binding.id.as_str(), None);
         self.deadlines.placement.observe_phase(key, None, self.now);
@@ -348,21 +348,21 @@ impl Controller {
     }
 
     /// Assesses anew the bindings that this is about.
-    pub(crate) fn refresh_bindings(&mut self, which: impl Fn(&Binding) -> bool) {
+    pub(crate) fn reassess_bindings(&mut self, which: impl Fn(&Binding) -> bool) {
         let bindings = self.objects.bindings.values().filter(|binding| which(binding));
         let keys: Vec<Key> = bindings.map(|binding| binding.key.clone()).collect();
-        keys.iter().for_each(|key| self.refresh_binding(key));
+        keys.iter().for_each(|key| self.reassess_binding(key));
     }
 
     /// Works out anew what a binding waits for or holds, and tells everybody whom it concerns.
-    pub(crate) fn refresh_binding(&mut self, key: &Key) {
-        self.count_on_nodes(key);
+    pub(crate) fn reassess_binding(&mut self, key: &Key) {
+        self.update_pods_on_nodes(key);
         let Self { objects, jobs, capacity, now, .. } = self;
         let now = *now;
         let Some(binding) = objects.bindings.get(key) else { return };
         jobs.add_binding(binding);
         // By the answer or by the watch, whichever is first.
-        let Some(released) = jobs.settle_assumed(key, &binding.resource_version) else { return };
+        let Some(released) = jobs.drop_assumed_if_newer(key, &binding.resource_version) else { return };
         if released {
             self.admission_events.observe_release(binding, now);
         }
@@ -372,7 +372,7 @@ impl Controller {
         }
         let fault = jobs.judge_record(objects, capacity, binding, now);
         self.deadlines.forged.observe_binding(binding, fault, now);
-        let state = assess_now(objects, jobs, capacity, binding, now);
+        let state = assess_with_admission_checks(objects, jobs, capacity, binding, now);
         let workload = objects.workloads.get(&binding.workload);
         // One that was released and does not run yet is taken to begin now.
         let began = workload.and_then(|workload| workload.progress.started).unwrap_or(now.as_second());
@@ -389,15 +389,16 @@ impl Controller {
         let is_old = !objects.is_complete();
         // A binding that outlives its job by a moment is charged until it goes; that is no new admission.
         let charged = charged.filter(|_| workload.is_some() || self.usage.charge_of(key).is_some());
-        self.usage.follow_charge(key, charged, binding.created, (binding.admission.is_some(), is_old), now);
+        self.usage.account_charge(key, charged, binding.created, (binding.admission.is_some(), is_old), now);
         if fault.is_none() {
             self.ended_jobs.observe_binding(binding, workload.map(|workload| &**workload), is_old, now);
         }
         let holds = holds.map(|(queue, resize)| (queue, resize.filter(|_| fault.is_none() && !is_stale)));
-        let evicted = holds.is_some() && describe_eviction(objects, jobs, capacity, binding, now).is_some();
-        let again = binding.eviction.as_deref().and_then(|record| Timestamp::from_second(forgotten_at(record)).ok());
-        jobs.follow_resize(objects, binding, holds, evicted, again, now);
-        follow_capacity(objects, jobs, capacity, binding);
+        let evicted = holds.is_some() && explain_eviction_wait(objects, jobs, capacity, binding, now).is_some();
+        let again =
+            binding.eviction.as_deref().and_then(|record| Timestamp::from_second(compute_eviction_expiry(record)).ok());
+        jobs.apply_resize(objects, binding, holds, evicted, again, now);
+        update_assumed_place(objects, jobs, capacity, binding);
         let Some(state) = jobs.states.get(key) else { return };
         let (stage, workload) = (state.stage(), objects.workload_of(binding));
         let deadlines = &mut self.deadlines;
@@ -429,13 +430,13 @@ impl Controller {
     }
 
     /// Takes what was found in the answer to a write, as the watch would tell it.
-    pub(crate) fn take_outbox(&mut self) -> Vec<Decision> {
+    pub(crate) fn take_deferred_decisions(&mut self) -> Vec<Decision> {
         mem::take(&mut self.outbox)
     }
 
     /// Assesses duplicated jobs anew: they ask for as many copies as there are clusters for them, also while they run.
-    pub(crate) fn refresh_duplicated(&mut self) {
-        self.refresh_bindings(|binding| {
+    pub(crate) fn reassess_duplicated_jobs(&mut self) {
+        self.reassess_bindings(|binding| {
             let placement = binding.placement.as_deref();
             placement.is_some_and(|placement| is_duplicated(placement.placement.division.as_ref()))
         });
@@ -443,7 +444,7 @@ impl Controller {
 }
 
 /// Tells the capacity what a binding tolerates and selects, and where it is assumed to be.
-fn follow_capacity(objects: &Objects, jobs: &Jobs, capacity: &mut FleetCapacity, binding: &Binding) {
+fn update_assumed_place(objects: &Objects, jobs: &Jobs, capacity: &mut FleetCapacity, binding: &Binding) {
     let Some(state) = jobs.states.get(&binding.key) else { return };
     let stage = state.stage();
     let counts = stage.is_some_and(|stage| stage != AdmissionStage::Finished) || state.phase == JobPhase::Pending;
@@ -460,6 +461,6 @@ fn follow_capacity(objects: &Objects, jobs: &Jobs, capacity: &mut FleetCapacity,
         (None, Some(gang)) if unqueued => capacity.assume_placed(binding, gang, false),
         // The place that was found at the release.
         (Some(AdmissionStage::Admitted), _) => {}
-        _ => capacity.forget_assumed(binding.id.as_str()),
+        _ => capacity.retire_assumed(binding.id.as_str()),
     }
 }

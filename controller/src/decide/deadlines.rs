@@ -1,4 +1,10 @@
-//! Bindings that are to be looked at again, each at a time of its own.
+//! Bindings that are to be looked at again, each at a time of its own; and how times are added, compared and backed
+//! off.
+//!
+//! [`Deadlines`] keeps a time for each binding, and beside it what its owner knows of it. A binding may be known
+//! without a time. Nothing is removed when it is due: whoever acts on it gives it another time first, should its write
+//! fail. The backoff after failures in a row doubles, up to 64 times the first wait and ten minutes at most. That of a
+//! requeued job is another one ([`eviction`](super::eviction)).
 
 use std::collections::BTreeMap;
 
@@ -61,13 +67,13 @@ impl<T> Deadlines<T> {
 }
 
 /// So long after a time; that time itself at the end of all time.
-pub(crate) fn after(time: Timestamp, wait: SignedDuration) -> Timestamp {
+pub(crate) fn add_wait(time: Timestamp, wait: SignedDuration) -> Timestamp {
     time.saturating_add(wait).unwrap_or(time)
 }
 
 /// How long to wait after so many failures in a row, when one of them costs `first`: twice as long each time, up to 64
 /// times that, and never longer than ten minutes. What fails for good is logged as often as it is tried.
-pub(crate) fn back_off(first: SignedDuration, failures: u32) -> SignedDuration {
+pub(crate) fn compute_backoff(first: SignedDuration, failures: u32) -> SignedDuration {
     const LONGEST: SignedDuration = SignedDuration::from_mins(10);
     let times = 1 << failures.saturating_sub(1).min(6);
     first.checked_mul(times).unwrap_or(LONGEST).min(LONGEST.max(first))

@@ -46,7 +46,7 @@ struct LastRun {
 
 impl EndedJobs {
     /// Takes in what earlier controllers wrote.
-    pub(crate) fn read_history(&mut self, read: JobHistory) {
+    pub(crate) fn merge_history(&mut self, read: JobHistory) {
         if mem::replace(&mut self.is_read, true) {
             return;
         }
@@ -66,7 +66,7 @@ impl EndedJobs {
         let Some(workload) = workload.filter(|workload| workload.uid == binding.workload_uid) else { return };
         let Some(result) = workload.progress.ended.as_ref() else {
             self.taken.remove(&binding.key);
-            self.follow_run(binding, workload);
+            self.remember_run(binding, workload);
             return;
         };
         let last = self.runs.remove(&binding.key).filter(|run| run.workload == workload.uid);
@@ -83,10 +83,10 @@ impl EndedJobs {
             (None, None) => return,
         };
         let charge = (run.admission.queue.clone(), run.admission.charged.clone());
-        self.record(describe_end(binding, charge, &run.clusters, run.began, result, at), is_old);
+        self.record(build_ended_job(binding, charge, &run.clusters, run.began, result, at), is_old);
     }
 
-    fn follow_run(&mut self, binding: &Binding, workload: &Workload) {
+    fn remember_run(&mut self, binding: &Binding, workload: &Workload) {
         let Some(admission) = &binding.admission else { return };
         let known = self.runs.get_mut(&binding.key).filter(|run| run.workload == workload.uid);
         let is_same = |run: &&mut LastRun| {
@@ -102,7 +102,7 @@ impl EndedJobs {
     }
 
     /// Takes in that a binding is gone, for which this was charged. Where its workload stays, it is made again.
-    pub(crate) fn forget_binding(
+    pub(crate) fn record_deleted_job(
         &mut self,
         binding: &Binding,
         charge: Option<(QueueName, Resources)>,
@@ -113,14 +113,14 @@ impl EndedJobs {
         let began = self.runs.remove(&binding.key).and_then(|run| run.began);
         if let Some(charge) = charge.filter(|_| !is_taken && !is_there) {
             let clusters: Vec<ClusterName> = binding.clusters.iter().map(|(cluster, _)| cluster.clone()).collect();
-            self.record(describe_end(binding, charge, &clusters, began, DELETED, now), false);
+            self.record(build_ended_job(binding, charge, &clusters, began, DELETED, now), false);
         }
     }
 
     fn record(&mut self, job: EndedJob, is_old: bool) {
         if !self.is_read {
             self.early.push((job, is_old));
-        } else if !is_old || self.history.forgotten_until().is_none_or(|until| job.ended > until) {
+        } else if !is_old || self.history.find_newest_forgotten_end().is_none_or(|until| job.ended > until) {
             self.history.add(&job);
         }
     }
@@ -142,7 +142,7 @@ impl LastRun {
     }
 }
 
-fn describe_end(
+fn build_ended_job(
     binding: &Binding,
     (queue, charged): (QueueName, Resources),
     clusters: &[ClusterName],

@@ -1,9 +1,11 @@
-//! What takes a binding's quota and clusters away, and the record that says why.
+//! What takes a binding's quota and clusters away, the record that says why, and what each reason in it means.
 //!
 //! Rule: one patch that closes the gate, empties the clusters and writes the eviction record (`caldera.dev/eviction`),
 //! which keeps what was there of earlier evictions. A job that is requeued waits for a backoff that doubles each time,
-//! as Kueue requeues an evicted workload; the backoff is on the binding, so a restart forgets it as little as the
-//! admission.
+//! from one minute to 15, as Kueue requeues an evicted workload; the backoff is on the binding, so a restart forgets it
+//! as little as the admission. No backoff has a job that goes elsewhere, that its user withdraws, that its policies
+//! restart, or that ran for as long as it may. Victims of a preemption get their record in
+//! [`preemption`](super::preemption).
 
 use caldera_core::{queue::preemption::EvictionRecord, reason::RequeueCause};
 use caldera_runtime::event::EventType;
@@ -55,7 +57,7 @@ pub(crate) fn requeue_binding(
 }
 
 /// The same without a wait, for others to try first.
-pub(crate) fn move_elsewhere(
+pub(crate) fn requeue_without_backoff(
     binding: &Binding,
     reason: &str,
     message: String,
@@ -92,7 +94,7 @@ fn record_of(binding: &Binding, reason: &str, message: String, now: i64) -> Evic
         count: evictions.count,
         last: evictions.last,
         requeues: before.map_or(0, |before| before.requeues),
-        restarts: binding.restarts(),
+        restarts: binding.count_policy_restarts(),
         at: now,
         until: now,
         preemptor: String::new(),
@@ -115,7 +117,7 @@ fn evict_binding(binding: &Binding, eviction: EvictionRecord) -> Decision {
 
 /// The event for a job that was taken off its clusters, once its record is written. Whoever was evicted for another job
 /// has an event of its own.
-pub(crate) fn describe_requeue(record: &EvictionRecord) -> Option<(EventType, String)> {
+pub(crate) fn describe_eviction_event(record: &EvictionRecord) -> Option<(EventType, String)> {
     let said = &record.message;
     match record.reason.as_str() {
         SUSPENDED | ENDED => {

@@ -1,9 +1,17 @@
-//! Why a binding that was evicted, or requeued, does not wait in its queue yet.
+//! Why a binding that was evicted, requeued or withdrawn does not wait in its queue yet.
 //!
-//! Rule: a requeued job waits for its backoff. An evicted job stays out of its queue while the attempt that evicted it
-//! is open and until its own pods are gone, so that it does not take back what it just gave. A job that its user
-//! suspended or restarted waits until its old copies are gone, and for nothing else. All are read from the record on
-//! the binding (`caldera.dev/eviction`): a restart forgets neither.
+//! Rules, the first that holds:
+//! - Its old copy may still run in a lost cluster, where nobody sees it ([`Objects`]' `losses`). A part that did not
+//!   start in time counts as gone.
+//! - A job that its user or its policies took off its clusters waits until its old copies are gone. So does one that
+//!   left a lost member or one that refused its copy, after its backoff where it has one.
+//! - Any other requeued job waits for its backoff.
+//! - A victim stays out of its queue while the attempt that evicted it is open and until its own pods are gone, so that
+//!   it does not take back what it just gave.
+//!
+//! No wait for pods or copies that are seen takes longer than ten minutes. Reason and times are in the record on the
+//! binding (`caldera.dev/eviction`), copies in its status, and losses in Cluster objects and Works: a restart forgets
+//! none. Pods are seen in the members.
 
 use caldera_core::{
     gang::ClusterName,
@@ -36,29 +44,29 @@ pub(crate) fn copies_known_at(binding: &Binding, now: Timestamp) -> Timestamp {
 }
 
 /// When, in seconds since 1970, nothing of an eviction counts any more.
-pub(crate) fn forgotten_at(eviction: &EvictionRecord) -> i64 {
+pub(crate) fn compute_eviction_expiry(eviction: &EvictionRecord) -> i64 {
     eviction.at.saturating_add(TERMINATION).max(eviction.until)
 }
 
 /// Why a binding that was evicted or requeued does not wait in its queue yet.
-pub(crate) fn describe_eviction(
+pub(crate) fn explain_eviction_wait(
     objects: &Objects,
     jobs: &Jobs,
     capacity: &FleetCapacity,
     binding: &Binding,
     now: Timestamp,
 ) -> Option<Reason> {
-    let unproven = list_unproven(objects, binding, now);
+    let unproven = list_clusters_with_possible_copies(objects, binding, now);
     if !unproven.is_empty() {
-        return Some(describe_unproven(binding, &unproven));
+        return Some(explain_possible_copies(binding, &unproven));
     }
     let eviction = binding.eviction.as_deref()?;
     let now = now.as_second();
     if is_withdrawal(eviction) {
-        return describe_withdrawal(objects, capacity, binding, eviction, now);
+        return explain_withdrawal_wait(objects, capacity, binding, eviction, now);
     }
     if waits_for_copies(eviction) && eviction.until <= now {
-        return describe_withdrawal(objects, capacity, binding, eviction, now);
+        return explain_withdrawal_wait(objects, capacity, binding, eviction, now);
     }
     if is_requeue(eviction) {
         return describe_backoff(eviction, now);
@@ -76,19 +84,23 @@ pub(crate) fn describe_eviction(
 
 /// Clusters where old copies of a binding may still run. A gang of which a part did not start in time goes elsewhere at
 /// once, as far as that part is concerned: too little of it was on nodes. Its other parts may run.
-fn list_unproven<'a>(objects: &'a Objects, binding: &Binding, now: Timestamp) -> Vec<&'a ClusterName> {
+fn list_clusters_with_possible_copies<'a>(
+    objects: &'a Objects,
+    binding: &Binding,
+    now: Timestamp,
+) -> Vec<&'a ClusterName> {
     if !binding.clusters.is_empty() {
         return Vec::new();
     }
     let record = binding.eviction.as_deref().filter(|record| record.reason == PODS_READY_TIMEOUT);
     let is_late = |cluster: &ClusterName| record.is_some_and(|it| it.avoid.iter().any(|name| name == cluster.as_str()));
-    let mut unproven = objects.losses.list_unproven(&binding.key, now);
+    let mut unproven = objects.losses.list_clusters_with_possible_copies(&binding.key, now);
     unproven.retain(|cluster| !is_late(cluster));
     unproven
 }
 
 /// Why a binding does not wait in its queue whose old copies may still run where nobody sees them.
-fn describe_unproven(binding: &Binding, unproven: &[&ClusterName]) -> Reason {
+fn explain_possible_copies(binding: &Binding, unproven: &[&ClusterName]) -> Reason {
     let record = binding.eviction.as_deref();
     let lost = record.filter(|record| record.reason == MEMBER_LOST).map(|record| record.message.as_str());
     let names = unproven.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
@@ -101,7 +113,7 @@ fn describe_unproven(binding: &Binding, unproven: &[&ClusterName]) -> Reason {
 }
 
 /// Why a binding that its user withdrew does not wait in its queue yet: its new copies must not meet its old ones.
-fn describe_withdrawal(
+fn explain_withdrawal_wait(
     objects: &Objects,
     capacity: &FleetCapacity,
     binding: &Binding,
@@ -115,7 +127,7 @@ fn describe_withdrawal(
         false => capacity.runs_anywhere(&binding.workload),
     };
     // Pods in a lost cluster are asked to go when that is back, not before.
-    let asked_at = objects.losses.proven_at(&binding.key).unwrap_or(record.at).max(record.at);
+    let asked_at = objects.losses.get_copies_gone_time(&binding.key).unwrap_or(record.at).max(record.at);
     let terminates =
         asked_at.saturating_add(TERMINATION) > now && binding.clusters.is_empty() && (binding.has_copies || runs());
     terminates.then(|| Reason::Requeued { times: record.requeues, cause, detail: record.message.clone() })

@@ -1,23 +1,24 @@
-//! Forged records: admissions and placements that no controller made.
+//! Forged records: admissions and placements that no controller made, and other records that can not stand.
 //!
 //! Rule: the holder of the Lease alone grants, so it knows each grant of its own. A record that appears on a binding is
 //! forged if it says to be of this lease and was not written here; if it is of another lease and something of it is
 //! placed already (the scheduler places a grant only under its lease, so the first list of whoever took the lease over
-//! had it, see ADR 4); or if it names another queue than its workload. Clusters are forged without a record on a
-//! gated binding, and beyond the record if nobody cut that. A grant of another lease of which nothing is placed is a
-//! stale grant, not a forged one. A record that is smaller than the one before, and of the same lease, harms nobody,
-//! unless clusters for more pods come with it. A gate that was there counts although somebody took it off. How long a
-//! run may take is part of the record: one that goes on in its clusters keeps when it began, and gets no more time,
-//! whatever lease its record names; and none begins later than now.
-//!
-//! A record that nothing can be held against is charged as it is: a list of jobs may be older than one of bindings, and
-//! the scheduler may place it at any time. If its workload is not there a minute later, and nothing is placed, it is
-//! taken back.
+//! had it, see ADR 4); if it can not be read; or if it never named the queue of its workload. Clusters are forged
+//! without a record on a gated binding, and beyond the record if nobody cut that. A grant of another lease of which
+//! nothing is placed is a stale grant, not a forged one. A record that is smaller than the one before, and of the same
+//! lease, harms nobody, unless clusters for more pods come with it. A gate that was there counts although somebody took
+//! it off. How long a run may take is part of the record: one that goes on in its clusters keeps when it began, and
+//! gets no more time, whatever lease its record names; and none begins later than now.
 //!
 //! Whatever a record says, its charge goes to the queue that the workload names, and never exceeds what the workload
-//! can ask for: so a forged one takes nothing from others. It is taken away at once in one patch, as an eviction. One
-//! that was forged while no controller ran passes for granted in its own queue, and is charged until the first write
-//! cuts it to its template.
+//! can ask for: so a forged one takes nothing from others. It is taken away in one patch, as an eviction with a
+//! backoff. That is at once, but for a record of a later lease than ours: a minute later, since we may have lost the
+//! lease and not noticed. One that was forged while no controller ran passes for granted in its own queue, and is
+//! charged until the first write cuts it to its template.
+//!
+//! Two records are taken away here and are not forged. One whose user changed the queue of the workload goes at once,
+//! with reason `QueueChanged` and without a backoff. One that is placed nowhere and whose workload is not there, or can
+//! not be read, goes after a minute with reason `NotPlaced`: a list of jobs may be older than one of bindings.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -27,7 +28,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     capacity::FleetCapacity,
-    deadlines::{Deadlines, after},
+    deadlines::{Deadlines, add_wait},
     eviction::{FORGED_RECORD, NOT_PLACED, QUEUE_CHANGED, requeue_binding},
     jobs::Jobs,
 };
@@ -172,7 +173,8 @@ impl GrantHistory {
             return self.fault;
         };
         let granted = count_granted(&now.admission);
-        let is_later = epoch.is_some() && term_of(now.epoch.as_deref()) > term_of(epoch);
+        let is_later =
+            epoch.is_some() && parse_lease_transitions(now.epoch.as_deref()) > parse_lease_transitions(epoch);
         let spreads = placed > granted && placed > placed_before;
         if before.as_ref() == Some(now) {
             if spreads {
@@ -218,7 +220,7 @@ impl GrantHistory {
     }
 
     /// Holds the record against its workload.
-    fn hold_against(&mut self, binding: &Binding, workload: &Workload) -> Option<RecordFault> {
+    fn check_queue(&mut self, binding: &Binding, workload: &Workload) -> Option<RecordFault> {
         let record = binding.admission.as_ref()?;
         if record.queue == workload.queue {
             self.named_queue = true;
@@ -238,7 +240,7 @@ impl GrantHistory {
     /// before a smaller record is stored. Nor while it is placed: what it ran with may be there yet. Of one that was
     /// scaled down while no controller ran, the record says what it had; not so a record of a later lease, which stays
     /// for a while.
-    fn follow_ceiling(
+    fn update_charge_ceiling(
         &mut self,
         binding: &Binding,
         workload: &Workload,
@@ -248,7 +250,7 @@ impl GrantHistory {
     ) {
         let mut most = gang.full_demand().times(count_most_copies(binding, gang, capacity));
         let is_cut = !binding.deleting && !workload.deleting && workload.progress.ended.is_none();
-        let is_cut = is_cut && term_of(binding.epoch.as_deref()) <= term_of(epoch);
+        let is_cut = is_cut && parse_lease_transitions(binding.epoch.as_deref()) <= parse_lease_transitions(epoch);
         let listed =
             binding.admission.as_ref().filter(|record| self.is_listed && is_cut && record.queue == workload.queue);
         for known in self.ceiling.iter().chain(listed.map(|record| &record.charged)) {
@@ -273,7 +275,7 @@ impl Jobs {
         let gang = workload.and_then(|workload| workload.gang.as_ref().ok());
         let fault = history.observe_binding(binding, epoch.as_deref(), in_first_list);
         if let Some((workload, gang)) = workload.zip(gang) {
-            history.follow_ceiling(binding, workload, gang, capacity, epoch.as_deref());
+            history.update_charge_ceiling(binding, workload, gang, capacity, epoch.as_deref());
         }
         // Others' bindings, and those that go, are nobody's to take from.
         if binding.deleting || binding.placement.is_none() {
@@ -283,7 +285,7 @@ impl Jobs {
         match fault {
             // That it names another queue is so under every lease.
             None | Some(RecordFault::NotGrantedByUs) => workload
-                .and_then(|workload| history.hold_against(binding, workload))
+                .and_then(|workload| history.check_queue(binding, workload))
                 .or(fault)
                 .or(history.begins_later(now).then_some(RecordFault::BeginsLater))
                 .or(unseen.then_some(RecordFault::NoWorkload)),
@@ -317,17 +319,22 @@ impl ForgedRecords {
                 }
             }
             _ => {
-                let at = fault.grace_period().map_or(now, |grace| after(now, grace));
+                let at = fault.grace_period().map_or(now, |grace| add_wait(now, grace));
                 self.0.set(&binding.key, at, (fault, Arc::clone(&binding.resource_version)));
             }
         }
     }
 
     /// Takes away what nobody granted, and says so; and how many were forged.
-    pub(crate) fn take_away(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> (Vec<Decision>, usize) {
+    pub(crate) fn evict_faulty_records(
+        &mut self,
+        objects: &Objects,
+        jobs: &Jobs,
+        now: Timestamp,
+    ) -> (Vec<Decision>, usize) {
         let (mut decisions, mut forged) = (Vec::new(), 0);
         for key in self.0.list_due(now) {
-            self.0.postpone(&key, after(now, AGAIN));
+            self.0.postpone(&key, add_wait(now, AGAIN));
             let Some((_, (fault, _))) = self.0.get_mut(&key) else { continue };
             let fault = *fault;
             let Some(binding) = jobs.find_confirmed(objects, &key) else { continue };
@@ -340,14 +347,14 @@ impl ForgedRecords {
             let event_type = if is_forged { EventType::Warning } else { EventType::Normal };
             decisions.extend(workload.map(|it| Decision::event_on_workload(it, event_type, reason, why.clone())));
             let decision = requeue_binding(binding, reason, why, Vec::new(), now);
-            decisions.push(if fault == RecordFault::QueueChanged { evict_without_backoff(decision) } else { decision });
+            decisions.push(if fault == RecordFault::QueueChanged { remove_backoff(decision) } else { decision });
         }
         (decisions, forged)
     }
 }
 
 /// A job whose user only changed its queue gets no backoff.
-fn evict_without_backoff(mut decision: Decision) -> Decision {
+fn remove_backoff(mut decision: Decision) -> Decision {
     if let Decision::Evict { eviction, .. } = &mut decision {
         eviction.until = eviction.at;
     }
@@ -410,7 +417,7 @@ fn is_same_run(record: &Admission, other: &Admission) -> bool {
 }
 
 /// How often the lease had changed hands. An epoch that says nothing is of no lease of ours.
-pub(crate) fn term_of(epoch: Option<&str>) -> Option<u64> {
+pub(crate) fn parse_lease_transitions(epoch: Option<&str>) -> Option<u64> {
     epoch?.split_once('.')?.0.parse().ok()
 }
 

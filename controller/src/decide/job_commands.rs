@@ -37,10 +37,10 @@ use caldera_runtime::{
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    deadlines::after,
+    deadlines::add_wait,
     eviction::{RESTARTED, withdraw_binding},
     jobs::Jobs,
-    run_limits::find_exceeded,
+    run_limits::find_run_time_exceeded,
     withdrawal::is_suspended_by_another,
 };
 use crate::{
@@ -117,7 +117,7 @@ impl JobCommands {
                     self.commands.remove(&command.job);
                     self.looks.remove(&command.job);
                 } else {
-                    self.looks.insert(command.job, after(now, PACE));
+                    self.looks.insert(command.job, add_wait(now, PACE));
                 }
             }
             Event::Reset(all) => {
@@ -156,14 +156,14 @@ impl JobCommands {
     }
 
     /// Takes in that a write for a job failed, for good or for now.
-    pub(crate) fn follow_failure(&mut self, job: &Key, is_refused: bool, now: Timestamp) {
+    pub(crate) fn postpone_after_failure(&mut self, job: &Key, is_refused: bool, now: Timestamp) {
         if let Some(at) = self.looks.get_mut(job) {
-            *at = after(now, if is_refused { REFUSED } else { AGAIN });
+            *at = add_wait(now, if is_refused { REFUSED } else { AGAIN });
         }
     }
 
     /// Takes in that the oldest Command of a job was written into its annotation.
-    pub(crate) fn follow_annotation(&mut self, job: &Key, now: Timestamp) {
+    pub(crate) fn mark_annotation_written(&mut self, job: &Key, now: Timestamp) {
         if let Some(command) = self.commands.get_mut(job).and_then(|all| all.iter_mut().find(|it| !it.facts.deleting)) {
             command.written = true;
             self.looks.insert(job.clone(), now);
@@ -178,7 +178,7 @@ impl JobCommands {
 /// Decisions.
 impl JobCommands {
     /// Takes the next step of the oldest Command of each job that is to be looked at.
-    pub(crate) fn advance(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> Vec<Decision> {
+    pub(crate) fn carry_out_commands(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> Vec<Decision> {
         let due: Vec<Key> =
             self.looks.iter().filter(|(_, at)| **at <= now).map(|(job, _)| job.clone()).take(LOOKS).collect();
         let mut decisions = Vec::new();
@@ -192,7 +192,7 @@ impl JobCommands {
             let age = now.duration_since(Timestamp::from_second(facts.created).unwrap_or(now));
             let mut next = ANSWERED;
             if !command.done {
-                let outcome = match carry_out(objects, jobs, facts, now) {
+                let outcome = match decide_command_outcome(objects, jobs, facts, now) {
                     Outcome::Write(_) if command.written => Outcome::Done("it was carried out".to_owned()),
                     outcome => outcome,
                 };
@@ -228,7 +228,7 @@ impl JobCommands {
                     uid: Arc::clone(&command.facts.uid),
                 });
             }
-            self.looks.insert(job, after(now, next));
+            self.looks.insert(job, add_wait(now, next));
         }
         decisions
     }
@@ -247,7 +247,7 @@ fn find_job<'a>(objects: &'a Objects, command: &JobCommandFacts) -> Option<&'a W
 }
 
 /// What comes of a Command for the state that its job is in.
-fn carry_out(objects: &Objects, jobs: &Jobs, command: &JobCommandFacts, now: Timestamp) -> Outcome {
+fn decide_command_outcome(objects: &Objects, jobs: &Jobs, command: &JobCommandFacts, now: Timestamp) -> Outcome {
     let Some(job) = find_job(objects, command) else { return Outcome::NoJob };
     let ended = job.progress.ended.as_deref();
     let is_aborted = ended == Some("Aborted");
@@ -275,21 +275,21 @@ fn carry_out(objects: &Objects, jobs: &Jobs, command: &JobCommandFacts, now: Tim
             Outcome::Refuse(format!("the job has ended, or ends, as {}", ended.or(job.end_as).unwrap_or_default()))
         }
         "AbortJob" | "ResumeJob" | "RestartJob" | "TerminateJob" | "CompleteJob"
-            if objects.binding_of(&job.reference).and_then(find_exceeded).is_some() =>
+            if objects.binding_of(&job.reference).and_then(find_run_time_exceeded).is_some() =>
         {
             Outcome::Refuse("the job ran for as long as it may, and is Terminated once its copies are gone".to_owned())
         }
         "AbortJob" if job.suspended.is_some() || is_aborted => Outcome::Nothing("the job is suspended".to_owned()),
         "AbortJob" => annotate(SUSPENDED, Some("true")),
         "ResumeJob" if job.suspended.is_some() => annotate(SUSPENDED, None),
-        "ResumeJob" if is_aborted => restart(objects, jobs, job, command, now),
+        "ResumeJob" if is_aborted => decide_restart(objects, jobs, job, command, now),
         "ResumeJob" => Outcome::Nothing("the job is not suspended".to_owned()),
         "RestartJob" | "TerminateJob" | "CompleteJob" if is_aborted || job.suspended.is_some() => {
             Outcome::Refuse("the job is suspended: only ResumeJob is for one that is".to_owned())
         }
         // Karmada tells the binding first that a job has ended. Then it is not begun anew: the job will say so.
         "RestartJob" if objects.binding_of(&job.reference).is_some_and(has_ended_in_clusters) => Outcome::Wait,
-        "RestartJob" => restart(objects, jobs, job, command, now),
+        "RestartJob" => decide_restart(objects, jobs, job, command, now),
         action @ ("TerminateJob" | "CompleteJob") => annotate(END_AS, Some(end(action))),
         action => Outcome::Refuse(format!("{action:?} is no action of a job")),
     }
@@ -300,7 +300,13 @@ fn has_ended_in_clusters(binding: &Binding) -> bool {
 }
 
 /// Takes a job off its clusters, if this very Command has not done so before.
-fn restart(objects: &Objects, jobs: &Jobs, job: &Workload, command: &JobCommandFacts, now: Timestamp) -> Outcome {
+fn decide_restart(
+    objects: &Objects,
+    jobs: &Jobs,
+    job: &Workload,
+    command: &JobCommandFacts,
+    now: Timestamp,
+) -> Outcome {
     let nothing = || Outcome::Nothing("the job has no clusters: nothing is to be restarted".to_owned());
     let Some(binding) = objects.binding_of(&job.reference) else { return nothing() };
     if !jobs.is_confirmed(&binding.key) {

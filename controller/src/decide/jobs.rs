@@ -1,9 +1,10 @@
-//! The adapter of the queue engine: what it was told of each binding, and the releases that the watch has not shown
-//! yet.
+//! The adapter of the queue engine: what it was told of each binding, the releases that the watch has not shown yet,
+//! smaller records that are to be written, and bindings that are to be looked at again.
 //!
 //! Between a release and its appearance in the watch the binding is *assumed* admitted, for the version that the
 //! decision was made for: an event of that version changes nothing, so a release is neither repeated nor forgotten in
-//! between.
+//! between. A release of which nobody knows whether it was stored is sent again, less and less often. One that the API
+//! server refuses is given up, and its job is out of line for ten seconds.
 //!
 //! A binding that holds quota and wants more waits with the difference as a second job of the engine ([`Increase`]).
 //! That is charged beside the first from its release until the binding shows the larger record. Its age is what the
@@ -27,7 +28,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     binding_state::BindingState,
-    deadlines::after,
+    deadlines::add_wait,
     forged_record::GrantHistory,
     resize::{Increase, IncreaseKind, Resize, add_grant},
 };
@@ -59,7 +60,7 @@ pub(crate) struct Assumed {
 }
 
 impl Assumed {
-    fn decide(&self, key: &Key) -> Decision {
+    fn to_decision(&self, key: &Key) -> Decision {
         let (key, epoch, admission) = (key.clone(), self.epoch.clone(), self.admission.clone());
         let resource_version = Arc::clone(&self.resource_version);
         match self.resizes {
@@ -173,7 +174,7 @@ impl Jobs {
 
     /// Gives an assumed release up if the watch has shown a newer version. `None` while it has not; else whether it was
     /// the release of a job.
-    pub(crate) fn settle_assumed(&mut self, key: &Key, resource_version: &str) -> Option<bool> {
+    pub(crate) fn drop_assumed_if_newer(&mut self, key: &Key, resource_version: &str) -> Option<bool> {
         let state = self.states.get_mut(key)?;
         if state.assumed.as_ref().is_some_and(|assumed| *assumed.resource_version == *resource_version) {
             return None;
@@ -216,8 +217,8 @@ impl Jobs {
                 // The queues above it at that time; what its queue says now counts more.
                 let record = binding.admission.as_ref().filter(|record| record.queue == queue);
                 let above = record.map_or(&[][..], |record| &record.above);
-                let counted = objects.count_as(&queue, &binding.key.namespace);
-                self.engine.charge_job_below(id, &queue, above, &charge.amount, &counted);
+                let counted = objects.classify_for_running_limits(&queue, &binding.key.namespace);
+                self.engine.charge_job_with_ancestors(id, &queue, above, &charge.amount, &counted);
                 self.engine.set_expected_end(id.as_str(), ends);
                 holds = Some((queue, resize));
                 JobPhase::Holding { stage: charge.stage, reason: Box::new(reason) }
@@ -229,7 +230,7 @@ impl Jobs {
     }
 
     /// True once after quota came free.
-    pub(crate) fn take_freed(&mut self) -> bool {
+    pub(crate) fn take_quota_freed(&mut self) -> bool {
         mem::take(&mut self.freed)
     }
 }
@@ -238,7 +239,7 @@ impl Jobs {
 impl Jobs {
     /// Follows what should become of a binding's record. `evicted` says that surplus was taken from it a short time
     /// ago: then it does not ask for surplus again before `asks_again`.
-    pub(crate) fn follow_resize(
+    pub(crate) fn apply_resize(
         &mut self,
         objects: &Objects,
         binding: &Binding,
@@ -262,13 +263,13 @@ impl Jobs {
                     self.cancel_increase(key);
                     self.retries.extend(asks_again.filter(|at| *at > now).map(|at| (at, key.clone())));
                 } else {
-                    self.ask_increase(objects, binding, &queue, increase, now);
+                    self.enqueue_increase(objects, binding, &queue, increase, now);
                 }
             }
         }
     }
 
-    fn ask_increase(
+    fn enqueue_increase(
         &mut self,
         objects: &Objects,
         binding: &Binding,
@@ -286,7 +287,7 @@ impl Jobs {
         };
         let id: JobId = format!("{}+more", binding.id.as_str()).as_str().into();
         let known = state.increase.as_ref().map(|pending| pending.since);
-        let since = known.or_else(|| said_since(objects, binding)).unwrap_or(now.as_second());
+        let since = known.or_else(|| read_increase_start(objects, binding)).unwrap_or(now.as_second());
         let ask = Arc::new(increase.ask.clone());
         self.engine.enqueue_job(Job {
             id: id.clone(),
@@ -296,7 +297,7 @@ impl Jobs {
             deadline: None,
             ask,
         });
-        self.engine.set_resized_job(&id, &binding.id);
+        self.engine.mark_as_resize_of(&id, &binding.id);
         self.keys.insert(id.clone(), binding.key.clone());
         state.increase = Some(Box::new(PendingIncrease { id, since, increase }));
     }
@@ -333,7 +334,7 @@ impl Jobs {
     }
 
     /// Has a smaller record written with the next decisions.
-    pub(crate) fn shrink_record(&mut self, key: Key, record: Admission) {
+    pub(crate) fn schedule_smaller_record(&mut self, key: Key, record: Admission) {
         self.smaller_records.insert(key, record);
     }
 
@@ -385,7 +386,7 @@ impl Jobs {
         let resource_version = Arc::clone(&binding.resource_version);
         state.grant.remember_sent(&admission, epoch.as_ref());
         let assumed = Assumed { resource_version, admission, resizes, epoch, retry: None, attempts: 0 };
-        let decision = assumed.decide(&binding.key);
+        let decision = assumed.to_decision(&binding.key);
         state.assumed = Some(Box::new(assumed));
         Some(decision)
     }
@@ -406,18 +407,18 @@ impl Jobs {
         let (at, gives_up) = match outcome {
             ReleaseOutcome::Unknown => {
                 assumed.attempts += 1;
-                (after(now, SignedDuration::from_millis(100 << assumed.attempts.min(7))), false)
+                (add_wait(now, SignedDuration::from_millis(100 << assumed.attempts.min(7))), false)
             }
             ReleaseOutcome::Conflict if assumed.resource_version == binding.resource_version => {
                 assumed.attempts += 1;
-                (after(now, SignedDuration::from_secs(5 << (assumed.attempts - 1).min(4))), false)
+                (add_wait(now, SignedDuration::from_secs(5 << (assumed.attempts - 1).min(4))), false)
             }
             ReleaseOutcome::Conflict => {
                 state.assumed = None;
                 return true;
             }
             ReleaseOutcome::Refused(error) => {
-                let at = after(now, SignedDuration::from_secs(10));
+                let at = add_wait(now, SignedDuration::from_secs(10));
                 state.refused = Some((error.into(), at));
                 (at, true)
             }
@@ -459,7 +460,7 @@ impl Jobs {
         match &mut state.assumed {
             Some(assumed) if assumed.retry.is_some_and(|at| at <= now) => {
                 assumed.retry = None;
-                resend = Some(assumed.decide(&key));
+                resend = Some(assumed.to_decision(&key));
             }
             Some(_) => {}
             None if state.refused.as_ref().is_some_and(|(_, until)| *until <= now) => {
@@ -474,7 +475,7 @@ impl Jobs {
 }
 
 /// Since when the PodGroup of a binding says that it asks for more.
-fn said_since(objects: &Objects, binding: &Binding) -> Option<i64> {
+fn read_increase_start(objects: &Objects, binding: &Binding) -> Option<i64> {
     let group = objects.pod_groups.get(&pod_group_key(objects.workload_of(binding)?))?;
     let says = [Reason::SCALED_UP, "ExceedsCapability", "ExceedsFleet"].contains(&&*group.status.reason);
     let since: Timestamp = group.status.since.parse().ok().filter(|_| says)?;

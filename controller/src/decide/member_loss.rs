@@ -15,8 +15,8 @@ use caldera_runtime::clock::format_time;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    deadlines::{after, earliest},
-    eviction::move_elsewhere,
+    deadlines::{add_wait, earliest},
+    eviction::requeue_without_backoff,
     jobs::Jobs,
     withdrawal::is_suspended_by_another,
 };
@@ -59,14 +59,19 @@ impl MemberLoss {
     }
 
     /// Withdraws what is in clusters that are lost.
-    pub(crate) fn withdraw_lost(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> Vec<Decision> {
+    pub(crate) fn withdraw_from_lost_clusters(
+        &mut self,
+        objects: &Objects,
+        jobs: &Jobs,
+        now: Timestamp,
+    ) -> Vec<Decision> {
         let Some(wait) = self.after.filter(|_| self.next.is_some_and(|next| next <= now)) else { return Vec::new() };
         let since = |(name, since): (&ClusterName, i64)| Some((name.clone(), Timestamp::from_second(since).ok()?));
         let all: BTreeMap<ClusterName, Timestamp> = objects.losses.list_lost().filter_map(since).collect();
         let (lost, soon): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            all.into_iter().partition(|(_, since)| after(*since, wait) <= now);
-        let next = soon.values().map(|since| after(*since, wait)).min();
-        self.next = earliest(next, (!lost.is_empty()).then(|| after(now, LOOK_AGAIN)));
+            all.into_iter().partition(|(_, since)| add_wait(*since, wait) <= now);
+        let next = soon.values().map(|since| add_wait(*since, wait)).min();
+        self.next = earliest(next, (!lost.is_empty()).then(|| add_wait(now, LOOK_AGAIN)));
         if lost.is_empty() {
             return Vec::new();
         }
@@ -102,7 +107,7 @@ fn withdraw_from(
     let message = gone.iter().map(one).collect::<Vec<_>>().join(", ");
     tracing::warn!(binding = %binding.key, %message, "a gang is withdrawn from a cluster that is lost");
     let avoid: BTreeSet<String> = gone.keys().map(ToString::to_string).collect();
-    Some(move_elsewhere(binding, MEMBER_LOST, message, avoid.into_iter().collect(), now))
+    Some(requeue_without_backoff(binding, MEMBER_LOST, message, avoid.into_iter().collect(), now))
 }
 
 /// One gang, of a kind that runs to its end.

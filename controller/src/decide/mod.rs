@@ -1,38 +1,42 @@
 //! Decisions: what is to be written now, from what is known now. Values in, values out; one process may call it beside
-//! the scheduler's.
+//! the scheduler's. Before every kind is listed nothing is decided.
 //!
-//! Releases go first, in the engine's order, each within the capacity that the ones before it left. What users read
-//! comes after them, coalesced. The parts, in the order in which [`decide`] calls them:
+//! Releases go first, in the engine's order, each within the capacity that the ones before it left. A decision that
+//! releases returns right after them, once in a row; what users read comes after them, coalesced. The parts, in the
+//! order in which [`decide`] calls them; [`Controller`] itself first creates the default queue and takes up retries:
 //!
 //! | module | decides |
 //! |---|---|
 //! | [`capacity`], [`affinity`] | where a gang would go now, and what the fleet has |
 //! | [`forged_record`] | which admissions and placements no controller made, and that they are taken away |
 //! | [`stale_grant`] | what becomes of admissions that an earlier lease holder wrote |
+//! | [`withdrawal`] | which jobs leave their clusters since their users suspend or end them, or since they failed |
+//! | [`run_limits`] | which jobs are warned and ended since they ran for as long as they may |
+//! | [`policy_restart`] | which split jobs restart, or fail, as a whole since a copy restarted |
+//! | [`job_commands`] | what Commands for jobs do |
 //! | [`release`] | which jobs are released |
 //! | [`unused_quota`], [`resize`] | how records follow what is placed, and what is wanted |
 //! | [`preemption`] | which jobs are evicted for a pending one |
 //! | [`pod_groups`], [`pod_group_status`], [`refresh_budget`] | what users read on PodGroups, and when |
-//! | [`admission_events`] | which events say that a job was admitted after a wait |
+//! | [`queue_numbers`], [`phase_counts`] | which numbers are written in a queue's status |
 //! | [`waiting_state`] | what a Volcano Job says of itself while it waits |
-//! | [`placement_deadlines`], [`pods_ready`] | which admitted jobs lose their quota since they are not placed or do not start |
-//! | [`refused_copy`] | which jobs go elsewhere since a member will not have their copy |
-//! | [`member_loss`] | which gangs are withdrawn from clusters that are lost |
-//! | [`policy_restart`] | which split jobs restart, or fail, as a whole since a copy restarted |
+//! | [`admission_events`] | which events say that a job was admitted after a wait |
+//! | [`placement_deadlines`], [`pods_ready`] | which admitted jobs are requeued: not placed, or not started |
 //! | [`silent_copy`] | which Works Karmada is asked to apply again |
 //! | [`orphan_copy`] | which bindings Karmada is asked to look at again |
-//! | [`job_commands`], [`withdrawal`] | which jobs their users suspend, restart and end, and by which Command |
-//! | [`run_limits`] | which jobs are warned and ended since they ran for as long as they may |
+//! | [`member_loss`] | which gangs are withdrawn from clusters that are lost |
+//! | [`refused_copy`] | which jobs go elsewhere since a member will not have their copy |
 //! | [`hyper_jobs`] | which jobs and policies HyperJobs make, change and delete, and what these say of themselves |
-//! | [`batch_job_pods`] | how many pods of a batch Job are on nodes |
 //! | [`ttl`] | which jobs that ended are deleted |
 //! | [`queue_lifecycle`] | which queues open and close |
-//! | [`usage_accounts`] | what is accounted to whom |
-//! | [`queue_numbers`], [`queue_annotations`] | what is written on queues |
+//! | [`queue_annotations`] | what is said on queues: their faults, and the amounts that count |
+//!
+//! Outside of [`decide`]: [`answers`] takes in what became of writes, [`batch_job_pods`] counts pods on nodes,
+//! [`usage_accounts`] and [`ended_jobs`] keep the accounts that the loop saves.
 //!
 //! [`binding_state`] and [`assess`] say what a binding waits for or holds, [`eviction`] takes it away and
-//! [`eviction_wait`] says why it does not wait again yet, [`jobs`] tells the queue engine, and [`controller`] has the
-//! state of all of it.
+//! [`eviction_wait`] says why it does not wait again yet, [`jobs`] tells the queue engine, [`deadlines`] keeps times,
+//! and [`controller`] has the state of all of it.
 
 mod admission_events;
 pub(crate) mod affinity;
@@ -87,7 +91,7 @@ use self::{
     release::{RELEASES, release_admissible_jobs},
 };
 pub(crate) use self::{
-    deadlines::after,
+    deadlines::add_wait,
     eviction::is_requeue,
     member_loss::{MEMBER_LOST_AFTER, MemberLoss},
     pods_ready::{DEFAULT_TIMEOUT, StartDeadlines},
@@ -118,18 +122,18 @@ pub fn decide(controller: &mut Controller, now: Timestamp) -> Decisions {
     }
     controller.create_default_queue(&mut decisions);
     controller.resume_deferred(&mut decisions);
-    controller.follow_fleet();
+    controller.update_engine_fleet();
     let Controller { objects, jobs, deadlines, .. } = controller;
-    let (writes, forged) = deadlines.forged.take_away(objects, jobs, now);
+    let (writes, forged) = deadlines.forged.evict_faulty_records(objects, jobs, now);
     decisions.writes.extend(writes);
     decisions.forged += forged;
-    decisions.writes.extend(deadlines.stale.settle_grants(objects, jobs, now));
-    decisions.writes.extend(deadlines.withdrawals.advance(objects, jobs, now));
-    decisions.writes.extend(deadlines.run_limits.advance(objects, jobs, now));
-    decisions.writes.extend(deadlines.restarts.advance(objects, jobs, now));
-    decisions.writes.extend(controller.commands.advance(&controller.objects, &controller.jobs, now));
+    decisions.writes.extend(deadlines.stale.regrant_or_take_back(objects, jobs, now));
+    decisions.writes.extend(deadlines.withdrawals.withdraw_and_end_jobs(objects, jobs, now));
+    decisions.writes.extend(deadlines.run_limits.warn_and_end_runs(objects, jobs, now));
+    decisions.writes.extend(deadlines.restarts.restart_or_fail_jobs(objects, jobs, now));
+    decisions.writes.extend(controller.commands.carry_out_commands(&controller.objects, &controller.jobs, now));
     controller.release_jobs(&mut decisions);
-    controller.write_records(&mut decisions);
+    controller.write_shrinking_records(&mut decisions);
     // Releases go out before anything is written about them; the next decision is for that, whatever else happens.
     if decisions.releases > 0 && !std::mem::replace(&mut controller.hurried, true) {
         decisions.next = Some(now);
@@ -142,18 +146,18 @@ pub fn decide(controller: &mut Controller, now: Timestamp) -> Decisions {
         // else needs to happen before that.
         controller.release_jobs(&mut decisions);
     }
-    decisions.writes.extend(controller.take_outbox());
-    controller.write_pod_groups(&mut decisions);
+    decisions.writes.extend(controller.take_deferred_decisions());
+    controller.write_pod_groups_and_queue_numbers(&mut decisions);
     controller.write_waiting_states(&mut decisions);
-    controller.record_admissions(&mut decisions);
+    controller.record_admission_events(&mut decisions);
     let Controller { objects, jobs, capacity, deadlines, .. } = controller;
     decisions.writes.extend(deadlines.placement.requeue_unplaced(objects, jobs, now));
     decisions.writes.extend(deadlines.start.requeue_unstarted(objects, jobs, capacity, now));
     decisions.writes.extend(deadlines.silent.touch_silent(objects, jobs, capacity, now));
     decisions.writes.extend(deadlines.orphans.touch_bindings(objects, jobs, now));
-    decisions.writes.extend(controller.member_loss.withdraw_lost(objects, jobs, now));
+    decisions.writes.extend(controller.member_loss.withdraw_from_lost_clusters(objects, jobs, now));
     decisions.writes.extend(deadlines.refused.requeue_refused(objects, jobs, capacity, now));
-    decisions.writes.extend(controller.hyper_jobs.advance(&controller.objects, now));
+    decisions.writes.extend(controller.hyper_jobs.advance_hyper_jobs(&controller.objects, now));
     decisions.writes.extend(controller.expiries.delete_expired(&controller.objects, &controller.hyper_jobs, now));
     controller.write_queues(&mut decisions);
     let more =
@@ -177,36 +181,36 @@ impl Controller {
 
     /// Takes up what was put off until now: PodGroups, releases to be sent again, refusals and backoffs that end.
     fn resume_deferred(&mut self, decisions: &mut Decisions) {
-        self.pod_groups.take_due(self.now);
+        self.pod_groups.mark_due_dirty(self.now);
         for _ in 0..LOOKS {
             let Some((key, resend, assess)) = self.jobs.take_retry(&self.objects, self.now) else { return };
             self.pod_groups.mark_dirty(&key);
             decisions.writes.extend(resend);
             if assess {
-                self.refresh_binding(&key);
+                self.reassess_binding(&key);
             }
         }
     }
 
     /// Tells the engine what the fleet has, and what of it grew.
-    fn follow_fleet(&mut self) {
-        self.capacity.pass_maintenance(self.now);
+    fn update_engine_fleet(&mut self) {
+        self.capacity.observe_ended_maintenance(self.now);
         if self.capacity.take_changed() {
-            self.capacity.take_others_moved();
+            self.capacity.take_other_pods_changed();
             self.fleet_count.last = Some(self.now);
             let fleet = self.capacity.sum_fleet();
             self.queues.annotations.observe_fleet(&fleet, self.now);
             self.jobs.engine.set_fleet(fleet);
-            self.requeue_impossible();
-            self.refresh_duplicated();
+            self.requeue_unsatisfiable_jobs();
+            self.reassess_duplicated_jobs();
             self.jobs.changed = true;
         } else {
-            self.count_others();
+            self.recount_other_usage();
         }
         let affinity_changed = self.objects.take_affinity_changed();
         if affinity_changed {
             // A duplicated job asks for as many copies as there are clusters without the others of its groups.
-            self.refresh_bindings(|binding| binding.admission.is_none() && !binding.groups.is_empty());
+            self.reassess_bindings(|binding| binding.admission.is_none() && !binding.groups.is_empty());
         }
         let growth = self.capacity.take_growth();
         let Some(growth) = (if affinity_changed { Some(FleetGrowth::Somewhere) } else { growth }) else { return };
@@ -219,26 +223,26 @@ impl Controller {
 
     /// What others use in the members bounds the root of the queues. It is counted once a second at most, and nothing
     /// is written for it alone: pending jobs are asked again by what is free on nodes.
-    fn count_others(&mut self) {
+    fn recount_other_usage(&mut self) {
         self.fleet_count.due = None;
-        if !self.capacity.others_moved() {
+        if !self.capacity.other_pods_changed() {
             return;
         }
-        let next = self.fleet_count.last.map(|last| after(last, COALESCE));
+        let next = self.fleet_count.last.map(|last| add_wait(last, COALESCE));
         if let Some(next) = next.filter(|next| *next > self.now) {
             self.fleet_count.due = Some(next);
             return;
         }
         self.fleet_count.last = Some(self.now);
-        self.capacity.take_others_moved();
+        self.capacity.take_other_pods_changed();
         let fleet = self.capacity.sum_fleet();
         self.jobs.engine.set_fleet(fleet);
-        self.requeue_impossible();
+        self.requeue_unsatisfiable_jobs();
     }
 
     /// Asks again about what could never fit in the fleet as it was.
-    fn requeue_impossible(&mut self) {
-        if self.capacity.forget_impossible() {
+    fn requeue_unsatisfiable_jobs(&mut self) {
+        if self.capacity.forget_unsatisfiable_classes() {
             self.jobs.engine.requeue_after_capacity_change();
             self.jobs.changed = true;
         }
@@ -255,9 +259,9 @@ impl Controller {
     }
 
     /// Writes the records that shrink: unused quota, and what is not wanted any more.
-    fn write_records(&mut self, decisions: &mut Decisions) {
+    fn write_shrinking_records(&mut self, decisions: &mut Decisions) {
         for (key, record) in self.deadlines.unused.cut_unused(&self.objects, &self.jobs, self.now) {
-            self.jobs.shrink_record(key, record);
+            self.jobs.schedule_smaller_record(key, record);
         }
         decisions.writes.extend(self.jobs.write_smaller_records(&self.objects));
         self.jobs.changed |= self.jobs.engine.take_reservations_changed();
@@ -268,8 +272,8 @@ impl Controller {
         let Self { objects, jobs, capacity, preemption, now, .. } = self;
         let changed = jobs.changed;
         preemption.close_attempt(jobs, changed, *now);
-        let returning = preemption.list_returning(objects, jobs, capacity, *now);
-        returning.iter().for_each(|key| self.refresh_binding(key));
+        let returning = preemption.take_returning_jobs(objects, jobs, capacity, *now);
+        returning.iter().for_each(|key| self.reassess_binding(key));
         let Self { objects, jobs, capacity, preemption, now, .. } = self;
         jobs.engine.set_preemptor(preemption.schedule.preemptor().cloned());
         if preemption.begin_round(decisions.releases > 0, *now) {
@@ -288,12 +292,12 @@ impl Controller {
     }
 
     /// Writes PodGroups that changed; and at most once a second, after something moved, every pending job's reason.
-    fn write_pod_groups(&mut self, decisions: &mut Decisions) {
+    fn write_pod_groups_and_queue_numbers(&mut self, decisions: &mut Decisions) {
         let Self { objects, jobs, preemption, pod_groups, reasons, now, .. } = self;
         let now = *now;
         decisions.writes.extend(pod_groups.write_changed(objects, jobs, preemption, now));
         if jobs.changed && reasons.due.is_none() && reasons.left.is_empty() {
-            reasons.due = Some(reasons.last.map_or(now, |last| after(last, COALESCE)).max(now));
+            reasons.due = Some(reasons.last.map_or(now, |last| add_wait(last, COALESCE)).max(now));
         }
         if reasons.due.is_some_and(|due| due <= now) {
             reasons.due = None;
@@ -301,7 +305,7 @@ impl Controller {
             jobs.changed = false;
             self.queues.lifecycle.observe_jobs();
             reasons.left = jobs.engine.pending_positions().map(|(id, position)| (id.clone(), position)).collect();
-            self.queues.numbers.look_now(now);
+            self.queues.numbers.mark_all_due(now);
         }
         let QueueWrites { counts, numbers, lifecycle, .. } = &mut self.queues;
         decisions.writes.extend(numbers.write_due(objects, jobs, counts, |name| lifecycle.is_writing(name), now));
@@ -311,21 +315,28 @@ impl Controller {
             };
             let Some(key) = jobs.keys.get(&id).cloned() else { continue };
             let Some(reason) = jobs.engine.explain_pending_at(id.as_str(), position) else { continue };
-            decisions.writes.extend(pod_groups.write_one(objects, jobs, preemption, &key, Some(reason), now));
+            decisions.writes.extend(pod_groups.write_pod_group_if_due(
+                objects,
+                jobs,
+                preemption,
+                &key,
+                Some(reason),
+                now,
+            ));
         }
     }
 
     /// A text that follows a PodGroup's is one more of the budget of texts.
     fn write_waiting_states(&mut self, decisions: &mut Decisions) {
         let Self { objects, jobs, pod_groups, waiting_states, now, .. } = self;
-        waiting_states.share_latency(&pod_groups.budget);
+        waiting_states.set_latency_from(&pod_groups.budget);
         let (writes, texts) = waiting_states.write_due(objects, jobs, *now);
-        pod_groups.charge_texts(texts, *now);
+        pod_groups.take_texts_from_budget(texts, *now);
         decisions.writes.extend(writes);
     }
 
-    fn record_admissions(&mut self, decisions: &mut Decisions) {
-        self.admission_events.share_latency(&self.pod_groups.budget);
+    fn record_admission_events(&mut self, decisions: &mut Decisions) {
+        self.admission_events.set_latency_from(&self.pod_groups.budget);
         decisions.writes.extend(self.admission_events.record_due(&self.objects, &self.jobs, self.now));
     }
 

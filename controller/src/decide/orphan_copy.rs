@@ -10,7 +10,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    deadlines::{Deadlines, after, back_off},
+    deadlines::{Deadlines, add_wait, compute_backoff},
     jobs::Jobs,
 };
 use crate::{
@@ -38,7 +38,7 @@ impl OrphanCopies {
     pub(crate) fn observe_binding(&mut self, binding: &Binding, now: Timestamp) {
         let is_ours = binding.gate.is_some() && binding.suspension && !binding.deleting;
         match (is_ours && !binding.orphan_copies.is_empty(), self.0.contains(&binding.key)) {
-            (true, false) => self.0.set(&binding.key, after(now, GOES_WITHIN), 0),
+            (true, false) => self.0.set(&binding.key, add_wait(now, GOES_WITHIN), 0),
             (false, _) => self.0.forget(&binding.key),
             (true, true) => {}
         }
@@ -48,7 +48,7 @@ impl OrphanCopies {
     pub(crate) fn touch_bindings(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> Vec<Decision> {
         let mut decisions = Vec::new();
         for key in self.0.list_due(now) {
-            self.0.postpone(&key, after(now, GOES_WITHIN));
+            self.0.postpone(&key, add_wait(now, GOES_WITHIN));
             let Some(binding) = jobs.find_confirmed(objects, &key) else { continue };
             // Its user's own word stays.
             if binding.dispatching == Some(true) {
@@ -56,7 +56,7 @@ impl OrphanCopies {
             }
             let Some((due, touched)) = self.0.get_mut(&key) else { continue };
             *touched = touched.saturating_add(1);
-            *due = Some(after(now, back_off(GOES_WITHIN, *touched)));
+            *due = Some(add_wait(now, compute_backoff(GOES_WITHIN, *touched)));
             let clusters = &binding.orphan_copies;
             tracing::warn!(binding = %key, ?clusters, "copies are where they should not be; Karmada is asked to look again");
             decisions.push(Decision::TouchBinding {

@@ -9,7 +9,7 @@ use caldera_core::{queue::ledger::AdmissionStage, reason::Reason};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    deadlines::{Deadlines, after},
+    deadlines::{Deadlines, add_wait},
     eviction::{NOT_PLACED, requeue_binding},
     jobs::{JobPhase, Jobs},
 };
@@ -36,7 +36,7 @@ impl PlacementDeadlines {
             {
                 let refused = matches!(**reason, Reason::NotPlaced { .. });
                 if self.0.get_mut(key).is_none_or(|(_, known)| *known != refused) {
-                    self.0.set(key, after(now, if refused { REFUSED_FOR } else { SILENT_FOR }), refused);
+                    self.0.set(key, add_wait(now, if refused { REFUSED_FOR } else { SILENT_FOR }), refused);
                 }
             }
             _ => self.0.forget(key),
@@ -52,7 +52,7 @@ impl PlacementDeadlines {
         let mut decisions = Vec::new();
         for key in self.0.list_due(now) {
             // Another minute, should the write fail.
-            self.0.postpone(&key, after(now, REFUSED_FOR));
+            self.0.postpone(&key, add_wait(now, REFUSED_FOR));
             let Some(binding) = jobs.find_confirmed(objects, &key) else { continue };
             let why = binding.refused.as_deref().unwrap_or("the scheduler said nothing").to_owned();
             decisions.push(requeue_binding(binding, NOT_PLACED, why, Vec::new(), now));

@@ -21,7 +21,7 @@ use crate::observe::{Binding, Key, Objects, Workload};
 
 /// Stage, while it holds quota, and reason of a binding; `None` out of scope. `known` is the reason where the caller
 /// has it.
-pub(crate) fn describe_binding(
+pub(crate) fn find_stage_and_reason(
     jobs: &Jobs,
     key: &Key,
     known: Option<Reason>,
@@ -64,8 +64,8 @@ pub(crate) fn describe_details(
     describe_unknown_class(objects, workload).iter().for_each(|unknown| add(unknown));
     if let Some(refusal) = state.stage().filter(|stage| *stage != AdmissionStage::Finished).and_then(|_| {
         let copies = binding.admission.as_ref().map_or(1, |record| record.copies);
-        let refusal = objects.refuse_namespace(&workload.queue, &binding.key.namespace);
-        refusal.or_else(|| objects.refuse_size(&workload.queue, || demand_of(Some(workload), copies)))
+        let refusal = objects.check_namespace(&workload.queue, &binding.key.namespace);
+        refusal.or_else(|| objects.check_job_size(&workload.queue, || demand_of(Some(workload), copies)))
     }) {
         add(&format!("{refusal}: it gets no more"));
     }

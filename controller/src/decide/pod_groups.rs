@@ -1,16 +1,20 @@
-//! Which PodGroups are written now: the phase and the reason that users read.
+//! Which PodGroups are written now, the phase and the reason that users read, and which events go with them.
 //!
 //! Writes are coalesced:
-//! - At once: when its job ends, and when it is made for a job whose user has to do something.
+//! - At once: when its job ends, and when it is made for a job whose user has to do something, or has more to read.
 //! - A second late: one made for a job that just waits, by when many have started.
-//! - Three seconds after its job starts at the earliest: one that ends by then has one write, which says so. Where the
-//!   job waited, its start is written as late, counted from its release.
+//! - Three seconds after its job starts at the earliest, and up to fifteen where writes are slow: one that ends by then
+//!   has one write, which says so. Where the job waited, its start is written as late, counted from its release.
 //! - Otherwise at most once a second, also when its clusters change.
 //! - By budget: what a job waits for, as far as nobody has to do anything about it. That is ten in a second while
 //!   writes are quick and phases do not take them, else fewer, one at least. A text of which only the numbers changed
 //!   is written at most every half minute, by the same budget. So a long queue does not take the host's writes from
 //!   releases.
 //! - Never again: what says the same.
+//!
+//! A warning event is recorded where a reason is new that its user has to do something about, and where a PriorityClass
+//! does not exist. That a job waits on for another reason is an event by budget. A PodGroup of the workload's name with
+//! another owner is left alone; one of a binding that is out of scope is deleted.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,9 +28,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::{
-    deadlines::{after, back_off},
+    deadlines::{add_wait, compute_backoff},
     jobs::Jobs,
-    pod_group_status::{describe_binding, describe_details, describe_unknown_class},
+    pod_group_status::{describe_details, describe_unknown_class, find_stage_and_reason},
     preemption::Preemption,
     refresh_budget::RefreshBudget,
     run_limits::describe_limit,
@@ -127,12 +131,12 @@ impl PodGroupWrites {
     }
 
     /// Counts texts against the budget that are written elsewhere.
-    pub(crate) fn charge_texts(&mut self, texts: usize, now: Timestamp) {
-        (0..texts).for_each(|_| self.budget.give_way(now));
+    pub(crate) fn take_texts_from_budget(&mut self, texts: usize, now: Timestamp) {
+        (0..texts).for_each(|_| self.budget.take_for_other_write(now));
     }
 
     /// Has those looked at whose time has come.
-    pub(crate) fn take_due(&mut self, now: Timestamp) {
+    pub(crate) fn mark_due_dirty(&mut self, now: Timestamp) {
         if self.refresh_due.is_some_and(|due| due <= now) {
             for _ in 0..self.budget.count_left(now) {
                 let next = self.turn.as_ref().and_then(|last| self.outdated.range((Excluded(last), Unbounded)).next());
@@ -141,7 +145,7 @@ impl PodGroupWrites {
                 self.dirty.insert(key.clone());
                 self.turn = Some(key);
             }
-            self.refresh_due = (!self.outdated.is_empty()).then(|| self.budget.next_at(now).max(after(now, TURN)));
+            self.refresh_due = (!self.outdated.is_empty()).then(|| self.budget.next_at(now).max(add_wait(now, TURN)));
         }
         for _ in 0..LOOKS {
             if self.timers.first().is_none_or(|(at, _)| *at > now) {
@@ -162,14 +166,14 @@ impl PodGroupWrites {
         let mut decisions = Vec::new();
         for _ in 0..LOOKS {
             let Some(key) = self.may_write().then(|| self.dirty.pop_first()).flatten() else { break };
-            decisions.extend(self.write_one(objects, jobs, preemption, &key, None, now));
+            decisions.extend(self.write_pod_group_if_due(objects, jobs, preemption, &key, None, now));
         }
         decisions
     }
 
     /// Compares the PodGroup of a binding with what it should be, and writes the difference when it is due. `known` is
     /// the reason where the caller has it already.
-    pub(crate) fn write_one(
+    pub(crate) fn write_pod_group_if_due(
         &mut self,
         objects: &mut Objects,
         jobs: &Jobs,
@@ -205,7 +209,7 @@ impl PodGroupWrites {
             }
             Action::Write { write, events, on_change, spec, by_budget } => {
                 if !by_budget {
-                    self.budget.give_way(now);
+                    self.budget.take_for_other_write(now);
                 }
                 let state = PodGroupWrite {
                     in_flight: true,
@@ -250,7 +254,7 @@ impl PodGroupWrites {
         }
         // A sweep is about reasons alone: nothing that the spec depends on has changed.
         let only_reason = known.is_some() && there.is_some();
-        let Some((stage, reason)) = describe_binding(jobs, key, known) else {
+        let Some((stage, reason)) = find_stage_and_reason(jobs, key, known) else {
             // Out of scope: what we made before is deleted.
             return there.map(|group| Action::Delete(group_key, Arc::clone(&group.uid)));
         };
@@ -281,8 +285,8 @@ impl PodGroupWrites {
             events.push(event(EventType::Warning, PRIORITY_CLASS_NOT_FOUND, message));
         }
         let (exists, mut by_budget) = (there.is_some(), false);
-        let starting = after(written.starts_at.unwrap_or(now), self.budget.stretch_wait(STARTING));
-        let patience = after(written.changed_at.unwrap_or(now), COALESCE);
+        let starting = add_wait(written.starts_at.unwrap_or(now), self.budget.stretch_wait(STARTING));
+        let patience = add_wait(written.changed_at.unwrap_or(now), COALESCE);
         let body = match there {
             // It may have ended before anybody could read more of it. What its user should know is told at once.
             None if details.is_empty()
@@ -297,7 +301,7 @@ impl PodGroupWrites {
             None => pod_group::build_object(workload, &spec.unwrap_or_default(), &status),
             Some(group) => {
                 let spec_differs = spec.is_some() && group.spec != print && written.spec_written != print;
-                let difference = Difference::between(&group.status, &status);
+                let difference = Difference::compare_statuses(&group.status, &status);
                 match difference.due_at(written, spec_differs, starting, now) {
                     None => return Some(Action::Keep),
                     Some(at) if at > now => return Some(Action::Later(at, difference == Difference::Starting)),
@@ -327,13 +331,13 @@ impl PodGroupWrites {
         }
         write.failures = if wait.is_some() { write.failures.saturating_add(1) } else { 0 };
         let failures = write.failures;
-        write.not_before = wait.map(|wait| after(now, back_off(SignedDuration::from_secs(wait), failures)));
+        write.not_before = wait.map(|wait| add_wait(now, compute_backoff(SignedDuration::from_secs(wait), failures)));
         self.dirty.insert(key.clone());
     }
 }
 
 /// What the sentence of a job that holds something begins with: its clusters. Amounts follow.
-fn where_it_is(message: &str) -> &str {
+fn extract_clusters_text(message: &str) -> &str {
     message.split_once(';').map_or(message, |(clusters, _)| clusters)
 }
 
@@ -351,7 +355,7 @@ enum Difference {
 }
 
 impl Difference {
-    fn between(there: &PodGroupStatus, wanted: &PodGroupStatus) -> Self {
+    fn compare_statuses(there: &PodGroupStatus, wanted: &PodGroupStatus) -> Self {
         if there == wanted {
             Self::None
         } else if there.phase != wanted.phase && wanted.phase == "Completed" {
@@ -363,7 +367,9 @@ impl Difference {
                 ("Pending", "Pending") if there.condition == wanted.condition => Self::Waiting,
                 _ => Self::Word,
             }
-        } else if wanted.phase != "Pending" && where_it_is(&there.message) != where_it_is(&wanted.message) {
+        } else if wanted.phase != "Pending"
+            && extract_clusters_text(&there.message) != extract_clusters_text(&wanted.message)
+        {
             Self::Word
         } else {
             Self::Numbers
@@ -394,11 +400,11 @@ impl Difference {
             Self::End => Some(now),
             Self::Starting => Some(starting),
             Self::Word | Self::Waiting => {
-                let written = writing.last_write.map_or(now, |last| after(last, COALESCE));
-                Some(after(changed, COALESCE).max(written))
+                let written = writing.last_write.map_or(now, |last| add_wait(last, COALESCE));
+                Some(add_wait(changed, COALESCE).max(written))
             }
             Self::Numbers if spec_differs => Some(now),
-            Self::Numbers => Some(after(writing.last_write.unwrap_or(changed), REFRESH)),
+            Self::Numbers => Some(add_wait(writing.last_write.unwrap_or(changed), REFRESH)),
         }
     }
 }

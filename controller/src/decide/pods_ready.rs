@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     capacity::FleetCapacity,
-    deadlines::{Deadlines, after},
+    deadlines::{Deadlines, add_wait},
     eviction::{PODS_READY_TIMEOUT, requeue_binding},
     jobs::Jobs,
 };
@@ -70,14 +70,14 @@ impl StartDeadlines {
         if !may_be_late || workload.is_none_or(has_started) {
             self.looks.forget(&binding.key);
         } else if !self.looks.contains(&binding.key) {
-            let look = after(placed_at(binding).unwrap_or(now), self.timeout);
+            let look = add_wait(placed_at(binding).unwrap_or(now), self.timeout);
             // A restart gives another minute: nothing was seen yet.
             self.looks.set(&binding.key, look.max(self.next_look(now)), ());
         }
     }
 
     fn next_look(&self, now: Timestamp) -> Timestamp {
-        after(now, self.timeout.min(LOOK_AGAIN))
+        add_wait(now, self.timeout.min(LOOK_AGAIN))
     }
 
     /// Requeues those whose time is over.
@@ -120,7 +120,7 @@ impl StartDeadlines {
     ) -> Vec<(ClusterName, String)> {
         let Some(plan) = &binding.plan else { return Vec::new() };
         let long = SignedDuration::from_secs(self.timeout.as_secs().saturating_mul(UNSEEN.into()));
-        let unseen_too_long = placed_at(binding).is_some_and(|since| after(since, long) <= now);
+        let unseen_too_long = placed_at(binding).is_some_and(|since| add_wait(since, long) <= now);
         let kind = WorkloadKind::find(&binding.workload.group, &binding.workload.kind);
         let starts_in_order = kind.is_some_and(WorkloadKind::starts_in_own_order);
         let parts = plan.clusters.iter().filter(|(cluster, _)| !binding.begun.contains(*cluster));
@@ -146,5 +146,5 @@ fn placed_at(binding: &Binding) -> Option<Timestamp> {
 pub(crate) fn has_started(workload: &Workload) -> bool {
     let progress = &workload.progress;
     let needs = workload.gang.as_ref().map_or(0, |gang| gang.min_available);
-    progress.ended.is_some() || workload.running().saturating_add(progress.succeeded) >= needs.max(1)
+    progress.ended.is_some() || workload.count_running_pods().saturating_add(progress.succeeded) >= needs.max(1)
 }

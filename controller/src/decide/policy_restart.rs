@@ -20,7 +20,7 @@ use caldera_runtime::event::EventType;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    deadlines::{Deadlines, after},
+    deadlines::{Deadlines, add_wait},
     eviction::restart_by_policy,
     jobs::Jobs,
     withdrawal::is_suspended_by_another,
@@ -76,7 +76,7 @@ impl PolicyRestarts {
             false => drop(self.alone.insert(binding.key.clone(), binding.restarted_copies.clone())),
             true => {}
         }
-        if workload.and_then(|workload| self.find_step(binding, workload, stage)).is_none() {
+        if workload.and_then(|workload| self.decide_next_step(binding, workload, stage)).is_none() {
             return self.due.forget(&binding.key);
         }
         if self.due.get_mut(&binding.key).is_none_or(|(_, version)| *version != binding.resource_version) {
@@ -85,16 +85,16 @@ impl PolicyRestarts {
     }
 
     /// Takes the next step of each.
-    pub(crate) fn advance(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> Vec<Decision> {
+    pub(crate) fn restart_or_fail_jobs(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> Vec<Decision> {
         let mut decisions = Vec::new();
         for key in self.due.list_due(now) {
-            self.due.postpone(&key, after(now, AGAIN));
+            self.due.postpone(&key, add_wait(now, AGAIN));
             let Some(binding) = jobs.find_confirmed(objects, &key) else { continue };
             let Some(workload) = objects.workload_of(binding) else { continue };
             let stage = jobs.states.get(&key).and_then(|state| state.stage());
-            match self.find_step(binding, workload, stage) {
+            match self.decide_next_step(binding, workload, stage) {
                 Some(RestartStep::Restart(cluster)) => {
-                    let times = binding.restarts().saturating_add(1);
+                    let times = binding.count_policy_restarts().saturating_add(1);
                     let why = format!(
                         "its part in {cluster} was restarted by the job's policies, and so is all of it: {times} of at most \
                          {} times",
@@ -120,13 +120,18 @@ impl PolicyRestarts {
         decisions
     }
 
-    fn find_step(&self, binding: &Binding, workload: &Workload, stage: Option<AdmissionStage>) -> Option<RestartStep> {
+    fn decide_next_step(
+        &self,
+        binding: &Binding,
+        workload: &Workload,
+        stage: Option<AdmissionStage>,
+    ) -> Option<RestartStep> {
         let is_over = workload.deleting || workload.progress.ended.is_some() || workload.is_withdrawn();
         if binding.deleting || is_over || is_suspended_by_another(binding) {
             return None;
         }
-        if binding.restarts() >= workload.max_retry {
-            return Some(RestartStep::Fail(binding.restarts()));
+        if binding.count_policy_restarts() >= workload.max_retry {
+            return Some(RestartStep::Fail(binding.count_policy_restarts()));
         }
         let alone = self.alone.get(&binding.key).into_iter().flatten();
         let is_known = |copy: &(ClusterName, u64)| alone.clone().any(|known| known.0 == copy.0 && known.1 >= copy.1);

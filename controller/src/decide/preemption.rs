@@ -4,7 +4,7 @@
 //! is decided by `caldera_core::queue::preemption`, for the simulator too; [`view`] fills in what that looks at. While
 //! an attempt is open, and until its own pods are gone, an evicted job does not wait in its queue, so that it does not
 //! take back what it just gave. Whose attempt is open is read from the victims' bindings, so a restart goes on where it
-//! was. Only how often attempts for a preemptor failed is kept in memory.
+//! was. Only how often attempts for a preemptor failed, and why the last one did, is kept in memory.
 
 mod view;
 
@@ -33,7 +33,7 @@ use self::view::FitWithout;
 use super::{
     capacity::FleetCapacity,
     eviction::{is_requeue, is_withdrawal, waits_for_copies},
-    eviction_wait::{describe_eviction, forgotten_at},
+    eviction_wait::{compute_eviction_expiry, explain_eviction_wait},
     jobs::{JobPhase, Jobs},
 };
 use crate::{
@@ -63,12 +63,13 @@ impl Preemption {
     pub(crate) fn observe_eviction(&mut self, binding: &Binding, now: Timestamp) -> Option<Timestamp> {
         // What was in a lost cluster may have pods there however long ago it was withdrawn.
         let is_kept = |eviction: &&EvictionRecord| {
-            forgotten_at(eviction) > now.as_second() || (waits_for_copies(eviction) && binding.clusters.is_empty())
+            compute_eviction_expiry(eviction) > now.as_second()
+                || (waits_for_copies(eviction) && binding.clusters.is_empty())
         };
         let eviction = binding.eviction.as_deref().filter(is_kept)?;
         self.recent.insert(binding.key.clone());
         if is_withdrawal(eviction) || (waits_for_copies(eviction) && eviction.until <= now.as_second()) {
-            return Timestamp::from_second(forgotten_at(eviction)).ok().filter(|at| *at > now);
+            return Timestamp::from_second(compute_eviction_expiry(eviction)).ok().filter(|at| *at > now);
         }
         if is_requeue(eviction) {
             return Timestamp::from_second(eviction.until).ok().filter(|until| *until > now);
@@ -92,7 +93,7 @@ impl Preemption {
 
     /// Bindings that may return to their queue, or may ask for surplus again, since their eviction does not count any
     /// more.
-    pub(crate) fn list_returning(
+    pub(crate) fn take_returning_jobs(
         &mut self,
         objects: &Objects,
         jobs: &Jobs,
@@ -102,12 +103,13 @@ impl Preemption {
         let mut returning = Vec::new();
         self.recent.retain(|key| {
             let (Some(binding), Some(state)) = (objects.bindings.get(key), jobs.states.get(key)) else { return false };
-            let holds_back = describe_eviction(objects, jobs, capacity, binding, now).is_some();
+            let holds_back = explain_eviction_wait(objects, jobs, capacity, binding, now).is_some();
             let evicted = |reason: &Reason| matches!(reason, Reason::Evicted { .. } | Reason::Requeued { .. });
             let was_held_back = matches!(&state.phase, JobPhase::Blocked(reason) if evicted(reason));
             let holds = matches!(state.phase, JobPhase::Holding { .. });
             // As long as `observe_eviction` would remember it.
-            let until = |eviction: &EvictionRecord| if holds { forgotten_at(eviction) } else { eviction.until };
+            let until =
+                |eviction: &EvictionRecord| if holds { compute_eviction_expiry(eviction) } else { eviction.until };
             let over = binding.eviction.as_deref().is_none_or(|eviction| until(eviction) <= now.as_second());
             let withdrawn = |reason: &Reason| {
                 matches!(
@@ -142,7 +144,7 @@ impl Preemption {
         if changed {
             self.schedule.note_change();
         }
-        let closed = self.schedule.close_attempt(|id| jobs.engine.is_pending(id.as_str()), now.as_second());
+        let closed = self.schedule.close_attempt_if_over(|id| jobs.engine.is_pending(id.as_str()), now.as_second());
         if let Some(ClosedAttempt::Failed(preemptor, failed)) = closed {
             tracing::warn!(%preemptor, failed, "a preemption attempt came to nothing");
         }
@@ -173,7 +175,7 @@ impl Preemption {
             return Vec::new();
         }
         let queues = jobs.engine.queue_accounts();
-        let running = view::list_running(objects, jobs, capacity, now);
+        let running = view::list_quota_holders(objects, jobs, capacity, now);
         let fleet = capacity.sum_fleet().ready;
         let input = PreemptionInput {
             queues: &queues,
@@ -227,7 +229,7 @@ impl Preemption {
         for victim in plan.victims {
             let Some(binding) = jobs.keys.get(&victim.id).and_then(|key| objects.bindings.get(key)) else { continue };
             let Some(holder) = running.iter().find(|holder| holder.id == victim.id) else { continue };
-            let eviction = self.record_eviction(binding, holder, preemptor, &victim, until, now);
+            let eviction = self.build_victim_record(binding, holder, preemptor, &victim, until, now);
             let event = match victim.taken {
                 EvictedPart::Whole => format!("{}; it waits again with its age", eviction.message),
                 EvictedPart::Surplus(_) => format!("{}; it goes on with its minimum or more", eviction.message),
@@ -247,7 +249,7 @@ impl Preemption {
         decisions
     }
 
-    fn record_eviction(
+    fn build_victim_record(
         &self,
         binding: &Binding,
         holder: &RunningJob,
@@ -262,7 +264,7 @@ impl Preemption {
             count: EvictionHistory::after_eviction(holder, bounds, now).count,
             last: None,
             requeues: before.map_or(0, |before| before.requeues),
-            restarts: binding.restarts(),
+            restarts: binding.count_policy_restarts(),
             at: now,
             until,
             preemptor: preemptor.id.to_string(),

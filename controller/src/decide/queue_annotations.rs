@@ -30,7 +30,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::{
-    deadlines::{after, earliest},
+    deadlines::{add_wait, earliest},
     phase_counts::PhaseCounts,
 };
 use crate::{
@@ -76,7 +76,7 @@ pub(crate) enum AnnotationOutcome {
 impl QueueAnnotations {
     /// Takes in that queues or their amounts changed.
     pub(crate) fn observe_tree(&mut self, now: Timestamp) {
-        self.look_at(after(now, SETTLES));
+        self.schedule_check(add_wait(now, SETTLES));
     }
 
     /// Takes in that the fleet changed.
@@ -96,7 +96,7 @@ impl QueueAnnotations {
         self.due
     }
 
-    fn look_at(&mut self, at: Timestamp) {
+    fn schedule_check(&mut self, at: Timestamp) {
         self.due = earliest(self.due, Some(at));
     }
 
@@ -114,7 +114,7 @@ impl QueueAnnotations {
                 SETTLES
             }
         };
-        self.look_at(after(now, wait));
+        self.schedule_check(add_wait(now, wait));
     }
 
     /// When it is due: compares what every queue's annotation says with what it should.
@@ -145,9 +145,9 @@ impl QueueAnnotations {
             }
             let only_amounts = faults.iter().map(|(_, sentence)| sentence).eq(&before.faults);
             let rest = if only_amounts { LONG_REST } else { REST };
-            let rested = write.last.map_or(now, |last| after(last, rest));
+            let rested = write.last.map_or(now, |last| add_wait(last, rest));
             if rested > now || left == 0 {
-                self.look_at(if rested > now { rested } else { after(now, PASS) });
+                self.schedule_check(if rested > now { rested } else { add_wait(now, PASS) });
                 continue;
             }
             left -= 1;

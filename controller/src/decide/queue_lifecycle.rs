@@ -28,7 +28,7 @@ use caldera_runtime::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-use super::deadlines::{after, back_off};
+use super::deadlines::{add_wait, compute_backoff};
 use crate::{
     observe::{CommandFacts, Objects, QueueFacts},
     write::Decision,
@@ -171,16 +171,16 @@ impl QueueLifecycle {
                 return;
             }
             Some(WriteFailure::Changed) => (UNEXPLAINED, Some(Arc::clone(version))),
-            Some(WriteFailure::Transient) => (self.back_off(name, AGAIN), None),
-            Some(WriteFailure::Refused) => (self.back_off(name, REFUSED), None),
+            Some(WriteFailure::Transient) => (self.count_failure(name, AGAIN), None),
+            Some(WriteFailure::Refused) => (self.count_failure(name, REFUSED), None),
         };
-        self.held_off.insert(name.clone(), (after(now, wait), of));
+        self.held_off.insert(name.clone(), (add_wait(now, wait), of));
     }
 
-    fn back_off(&mut self, name: &QueueName, first: SignedDuration) -> SignedDuration {
+    fn count_failure(&mut self, name: &QueueName, first: SignedDuration) -> SignedDuration {
         let failures = self.failures.entry(name.clone()).or_default();
         *failures = failures.saturating_add(1);
-        back_off(first, *failures)
+        compute_backoff(first, *failures)
     }
 
     /// Takes in the answer to the deletion of a Command. If it is gone the watch will say so.
@@ -197,12 +197,12 @@ impl QueueLifecycle {
                 return;
             }
             Some(WriteFailure::Changed) => return,
-            Some(WriteFailure::Transient) => after(now, self.back_off(name, AGAIN)),
-            Some(WriteFailure::Refused) => after(now, self.back_off(name, REFUSED)),
+            Some(WriteFailure::Transient) => add_wait(now, self.count_failure(name, AGAIN)),
+            Some(WriteFailure::Refused) => add_wait(now, self.count_failure(name, REFUSED)),
         };
         let all = self.commands.get_mut(name).into_iter().flatten();
         all.filter(|command| *command.facts.uid == *uid).for_each(|command| command.delete = Some(at));
-        self.look_later(name, at);
+        self.schedule_check(name, at);
     }
 }
 
@@ -258,25 +258,26 @@ impl QueueLifecycle {
                 && queue.is_none_or(|queue| !command.queue_uid.is_empty() && command.queue_uid != queue.uid)
             {
                 let since = Timestamp::from_second(command.created).unwrap_or(now);
-                let until = after(since, WAIT_FOR_QUEUE);
+                let until = add_wait(since, WAIT_FOR_QUEUE);
                 if until > now {
-                    self.look_later(name, until);
+                    self.schedule_check(name, until);
                     return;
                 }
                 let message = format!("queue {name} does not exist, or is another one by now: nothing was done");
-                decisions.push(event_on_command(command, message));
+                decisions.push(build_queue_not_found_event(command, message));
                 self.finish_command(command);
                 continue;
             }
             let Some(queue) = queue else { return };
-            if let Some(command) = command.as_ref().filter(|command| read_order(command).is_none()) {
+            if let Some(command) = command.as_ref().filter(|command| parse_queue_command(command).is_none()) {
                 let message = format!("Command {}: {:?} is no action of a queue", command.key, command.action);
                 decisions.push(Decision::event_on_queue(queue, EventType::Warning, UNKNOWN_COMMAND, message));
                 self.finish_command(command);
                 continue;
             }
             let command = command.filter(|command| !self.waits_for_parent(objects, queue, command));
-            let step = decide_state_step(view_queue(objects, engine, queue), command.as_ref().and_then(read_order));
+            let step =
+                decide_state_step(view_queue(objects, engine, queue), command.as_ref().and_then(parse_queue_command));
             let Some(command) = self.take_step(queue, step, command, is_busy, now, decisions) else { return };
             self.finish_command(&command);
             // A queue below may have waited for that.
@@ -299,7 +300,8 @@ impl QueueLifecycle {
         let decision = match step {
             StateStep::Settled => {
                 let command = command?;
-                let message = format!("Command {}: the queue is {}", command.key, read_state(queue).state().as_str());
+                let message =
+                    format!("Command {}: the queue is {}", command.key, read_state(queue).effective_state().as_str());
                 decisions.push(Decision::event_on_queue(queue, EventType::Normal, &command.action, message));
                 return Some(command);
             }
@@ -326,7 +328,7 @@ impl QueueLifecycle {
         let same_version = |of: &Option<Arc<str>>| of.as_ref().is_none_or(|of| *of == queue.resource_version);
         let held_off = self.held_off.get(&name).filter(|(at, of)| *at > now && same_version(of)).map(|(at, _)| *at);
         if let Some(at) = held_off {
-            self.look_later(&name, at);
+            self.schedule_check(&name, at);
             return None;
         }
         self.held_off.remove(&name);
@@ -368,15 +370,15 @@ impl QueueLifecycle {
                 None => {}
             }
         }
-        later.into_iter().for_each(|at| self.look_later(name, at));
+        later.into_iter().for_each(|at| self.schedule_check(name, at));
     }
 
-    fn look_later(&mut self, name: &QueueName, at: Timestamp) {
+    fn schedule_check(&mut self, name: &QueueName, at: Timestamp) {
         self.later.entry(name.clone()).and_modify(|known| *known = at.min(*known)).or_insert(at);
     }
 }
 
-fn read_order(command: &CommandFacts) -> Option<QueueCommand> {
+fn parse_queue_command(command: &CommandFacts) -> Option<QueueCommand> {
     match &*command.action {
         "OpenQueue" => Some(QueueCommand::Open),
         "CloseQueue" => Some(QueueCommand::Close),
@@ -394,14 +396,15 @@ fn view_queue(objects: &Objects, engine: &Engine, queue: &QueueFacts) -> StateVi
         _ if name.as_str() == ROOT_QUEUE => ParentState::Nothing,
         None | Some(ROOT_QUEUE) => ParentState::Open,
         _ if engine.queue_problem(name) == Some(QueueProblem::Cycle) => ParentState::Unclear,
-        Some(parent) => {
-            objects.queues.get(parent).map_or(ParentState::Unclear, |parent| ParentState::by(read_state(parent)))
-        }
+        Some(parent) => objects
+            .queues
+            .get(parent)
+            .map_or(ParentState::Unclear, |parent| ParentState::from_parent(read_state(parent))),
     };
-    StateView { said: read_state(queue), busy: engine.is_busy(name), marked: queue.closed_by_parent, above }
+    StateView { said: read_state(queue), busy: engine.holds_own_charge(name), marked: queue.closed_by_parent, above }
 }
 
-fn event_on_command(command: &CommandFacts, message: String) -> Decision {
+fn build_queue_not_found_event(command: &CommandFacts, message: String) -> Decision {
     Decision::RecordEvent {
         regarding: Regarding {
             api_version: "bus.volcano.sh/v1alpha1".to_owned(),

@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::{
-    deadlines::{after, earliest},
+    deadlines::{add_wait, earliest},
     jobs::Jobs,
     phase_counts::PhaseCounts,
 };
@@ -46,7 +46,7 @@ pub(crate) struct QueueNumbersWrites {
 
 impl QueueNumbersWrites {
     /// Has all queues looked at.
-    pub(crate) const fn look_now(&mut self, now: Timestamp) {
+    pub(crate) const fn mark_all_due(&mut self, now: Timestamp) {
         self.due = Some(now);
     }
 
@@ -86,7 +86,7 @@ impl QueueNumbersWrites {
         }
         self.due = None;
         let mut decisions = Vec::new();
-        let is_recent = |write: &&NumbersWrite| write.last_write.is_some_and(|last| after(last, SLIGHT) > now);
+        let is_recent = |write: &&NumbersWrite| write.last_write.is_some_and(|last| add_wait(last, SLIGHT) > now);
         let busy = i64::try_from(self.writes.values().filter(is_recent).count()).unwrap_or(i64::MAX);
         let between = SignedDuration::from_secs(busy.clamp(BETWEEN, SLIGHT.as_secs()));
         for (name, queue) in &objects.queues {
@@ -99,9 +99,9 @@ impl QueueNumbersWrites {
             if same || write.in_flight || is_busy(name) || write.refused.as_ref() == Some(&numbers) {
                 continue;
             }
-            let settled = after(*write.changed_at.get_or_insert(now), SETTLED);
+            let settled = add_wait(*write.changed_at.get_or_insert(now), SETTLED);
             let between = if is_slight(&queue.status, &numbers) { SLIGHT } else { between };
-            let due = write.last_write.map_or(now, |last| after(last, between)).max(settled);
+            let due = write.last_write.map_or(now, |last| add_wait(last, between)).max(settled);
             if due > now {
                 self.due = earliest(self.due, Some(due));
                 continue;

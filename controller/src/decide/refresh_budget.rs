@@ -7,7 +7,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::deadlines::after;
+use super::deadlines::add_wait;
 
 /// Texts at once, and in a second, at most.
 const MOST: i64 = 10;
@@ -46,7 +46,7 @@ impl RefreshBudget {
     }
 
     /// Writes take as long as those that another budget observes.
-    pub(crate) const fn share_latency(&mut self, other: &Self) {
+    pub(crate) const fn set_latency_from(&mut self, other: &Self) {
         self.latency = other.latency;
     }
 
@@ -66,7 +66,7 @@ impl RefreshBudget {
     }
 
     /// Something else was written.
-    pub(crate) fn give_way(&mut self, now: Timestamp) {
+    pub(crate) fn take_for_other_write(&mut self, now: Timestamp) {
         self.refill(now);
         self.left = (self.left - ONE).max(0);
     }
@@ -80,26 +80,26 @@ impl RefreshBudget {
     /// How many there are now.
     pub(crate) fn count_left(&mut self, now: Timestamp) -> i64 {
         self.refill(now);
-        let is_overdue = self.taken.is_none_or(|last| after(last, LEAST) <= now);
+        let is_overdue = self.taken.is_none_or(|last| add_wait(last, LEAST) <= now);
         (self.left / ONE).max(is_overdue.into())
     }
 
     /// When there is one.
     pub(crate) fn next_at(&self, now: Timestamp) -> Timestamp {
         let lacks = (ONE - self.left).max(0);
-        let refilled = after(now, SignedDuration::from_millis(lacks.div_euclid(self.in_a_second()) + 1));
-        self.taken.map_or(refilled, |last| after(last, LEAST).clamp(now, refilled))
+        let refilled = add_wait(now, SignedDuration::from_millis(lacks.div_euclid(self.compute_refill_rate()) + 1));
+        self.taken.map_or(refilled, |last| add_wait(last, LEAST).clamp(now, refilled))
     }
 
     /// As many thousandths in a millisecond.
-    fn in_a_second(&self) -> i64 {
+    fn compute_refill_rate(&self) -> i64 {
         (MOST * QUICK / self.latency.max(QUICK)).max(1)
     }
 
     fn refill(&mut self, now: Timestamp) {
         let passed = i64::try_from(now.duration_since(self.since).as_millis()).unwrap_or(0).max(0);
         self.since = now;
-        self.left = passed.saturating_mul(self.in_a_second()).saturating_add(self.left).min(MOST * ONE);
+        self.left = passed.saturating_mul(self.compute_refill_rate()).saturating_add(self.left).min(MOST * ONE);
     }
 }
 
@@ -113,10 +113,10 @@ mod tests {
         (0..100).for_each(|_| observed.observe_write(SignedDuration::from_millis(500)));
         let now = Timestamp::UNIX_EPOCH;
         (0..10).for_each(|_| assert!(shares.take_one(now).is_ok()));
-        let in_two_seconds = after(now, SignedDuration::from_secs(2));
+        let in_two_seconds = add_wait(now, SignedDuration::from_secs(2));
         assert_eq!(shares.count_left(in_two_seconds), 10);
         let mut slow = RefreshBudget::default();
-        slow.share_latency(&observed);
+        slow.set_latency_from(&observed);
         (0..10).for_each(|_| assert!(slow.take_one(now).is_ok()));
         assert!(slow.count_left(in_two_seconds) <= 3, "{slow:?}");
     }
@@ -127,7 +127,7 @@ mod tests {
         let began = Timestamp::from_second(1_000_000).unwrap();
         (0..100).for_each(|_| budget.observe_write(SignedDuration::from_millis(latency)));
         while budget.take_one(began).is_ok() {}
-        let at = (1..=10_000).map(|millis| after(began, SignedDuration::from_millis(millis)));
+        let at = (1..=10_000).map(|millis| add_wait(began, SignedDuration::from_millis(millis)));
         at.filter(|at| budget.take_one(*at).is_ok()).count()
     }
 
@@ -148,13 +148,13 @@ mod tests {
     fn where_phases_take_all_of_it_one_text_in_a_second_is_written() {
         let (mut budget, mut texts) = (RefreshBudget::default(), 0);
         let began = Timestamp::from_second(1_000_000).unwrap();
-        for at in (0..10_000).step_by(10).map(|millis| after(began, SignedDuration::from_millis(millis))) {
-            (0..2).for_each(|_| budget.give_way(at));
+        for at in (0..10_000).step_by(10).map(|millis| add_wait(began, SignedDuration::from_millis(millis))) {
+            (0..2).for_each(|_| budget.take_for_other_write(at));
             texts += usize::from(budget.take_one(at).is_ok());
         }
         // The first ones before there was anything else.
         assert!((10..=18).contains(&texts), "{texts}");
-        let later = after(began, SignedDuration::from_secs(20));
+        let later = add_wait(began, SignedDuration::from_secs(20));
         assert_eq!((0..100).filter(|_| budget.take_one(later).is_ok()).count(), 10, "all of it once it is quiet");
     }
 

@@ -16,8 +16,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     capacity::FleetCapacity,
-    deadlines::{Deadlines, after},
-    eviction::{COPY_REFUSED, move_elsewhere, requeue_binding},
+    deadlines::{Deadlines, add_wait},
+    eviction::{COPY_REFUSED, requeue_binding, requeue_without_backoff},
     jobs::Jobs,
     pods_ready::has_started,
 };
@@ -96,7 +96,7 @@ impl RefusedCopies {
         let mut decisions = Vec::new();
         for key in self.0.list_due(now) {
             let Some(binding) = jobs.find_confirmed(objects, &key) else {
-                self.0.postpone(&key, after(now, AGAIN));
+                self.0.postpone(&key, add_wait(now, AGAIN));
                 continue;
             };
             let Some((due, refusals)) = self.0.get_mut(&key) else { continue };
@@ -105,7 +105,7 @@ impl RefusedCopies {
             refusals.told = Some(Arc::clone(&refusals.now));
             let says = Arc::clone(&refusals.now);
             if binding.refused_copies.iter().any(|(_, words)| is_final(words)) {
-                *due = Some(after(now, LOOK_AGAIN));
+                *due = Some(add_wait(now, LOOK_AGAIN));
             }
             let Some(workload) = objects.workload_of(binding) else { continue };
             let refusing = list_final_refusals(binding, workload, capacity);
@@ -116,8 +116,8 @@ impl RefusedCopies {
             }
             if !refusing.is_empty() {
                 tracing::warn!(binding = %key, says = &*says, "members refuse copies for good");
-                self.0.postpone(&key, after(now, AGAIN));
-                decisions.push(place_elsewhere(binding, refusing, says.to_string(), now));
+                self.0.postpone(&key, add_wait(now, AGAIN));
+                decisions.push(requeue_avoiding_clusters(binding, refusing, says.to_string(), now));
             }
         }
         decisions
@@ -125,14 +125,19 @@ impl RefusedCopies {
 }
 
 /// Without a wait where each cluster refuses for the first time.
-fn place_elsewhere(binding: &Binding, refusing: BTreeSet<String>, message: String, now: Timestamp) -> Decision {
+fn requeue_avoiding_clusters(
+    binding: &Binding,
+    refusing: BTreeSet<String>,
+    message: String,
+    now: Timestamp,
+) -> Decision {
     let before = binding.eviction.as_deref().filter(|before| before.reason == COPY_REFUSED);
     let avoided: BTreeSet<String> = before.into_iter().flat_map(|before| before.avoid.iter().cloned()).collect();
     let again = !refusing.is_disjoint(&avoided);
     let avoid = refusing.into_iter().chain(avoided).collect::<BTreeSet<_>>().into_iter().collect();
     match again {
         true => requeue_binding(binding, COPY_REFUSED, message, avoid, now),
-        false => move_elsewhere(binding, COPY_REFUSED, message, avoid, now),
+        false => requeue_without_backoff(binding, COPY_REFUSED, message, avoid, now),
     }
 }
 

@@ -14,8 +14,8 @@ use caldera_core::{
 use jiff::Timestamp;
 
 use super::{
-    affinity::place_with_peers,
-    assess::{expect_rest, expect_run},
+    affinity::build_binding_with_peers,
+    assess::{predict_remaining_run, predict_run},
     capacity::{FleetCapacity, Place, PlacementQuestion},
     jobs::{JobState, Jobs},
     resize::{Increase, IncreaseKind},
@@ -56,13 +56,13 @@ impl Clusters<'_> {
         let binding = objects.bindings.get(key)?;
         let increases = self.states.get(key)?.increase_named(id).is_some();
         let workload = objects.workloads.get(&binding.workload)?;
-        let placement = place_with_peers(objects, self.capacity, binding)?;
+        let placement = build_binding_with_peers(objects, self.capacity, binding)?;
         let whole = workload.kind.has_tasks();
         let previous = binding.plan.as_deref().filter(|_| whole && increases);
         let gang = workload.gang.as_ref().ok()?;
         let run = match increases {
-            true => expect_rest(binding, workload, self.now),
-            false => expect_run(objects, workload, self.now),
+            true => predict_remaining_run(binding, workload, self.now),
+            false => predict_run(objects, workload, self.now),
         };
         let question = PlacementQuestion { binding: &placement, gang, whole, previous, run: Some(run) };
         Some(ask(self.capacity, question))
@@ -124,10 +124,10 @@ pub(crate) fn release_admissible_jobs(
     while releases.len() < RELEASES {
         let Jobs { engine, states, keys, .. } = jobs;
         let mut clusters = Clusters { capacity, objects, states, keys, now, found: None };
-        let Some(release) = engine.release_next_in(&mut clusters) else { break };
+        let Some(release) = engine.release_next_or_reserve(&mut clusters) else { break };
         let found = clusters.found;
         let Some(binding) = jobs.keys.get(&release.id).and_then(|key| objects.bindings.get(key)) else { continue };
-        let run = objects.workload_of(binding).and_then(|workload| objects.limit_run(workload, now));
+        let run = objects.workload_of(binding).and_then(|workload| objects.build_run_limit(workload, now));
         let Some(decision) = jobs.assume_release(binding, release, run) else { continue };
         jobs.changed = true;
         let gang = objects.workloads.get(&binding.workload).and_then(|workload| workload.gang.as_ref().ok());

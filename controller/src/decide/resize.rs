@@ -2,9 +2,10 @@
 //!
 //! Rule: what is placed never exceeds the record. The scheduler sees to that. So a workload that was scaled up runs as
 //! before until the difference is admitted like any other demand: within the quota of each queue on its path, in order,
-//! and with capacity for it in the clusters. Pods that it can not do without wait with the job's priority. Elastic pods
-//! of a gang that runs wait behind everybody else in their queue. A record that is larger than what is wanted shrinks
-//! at once; until the pods are gone the charge is what is placed.
+//! and with capacity for it in the clusters. Pods that it can not do without wait with the job's priority, and so do
+//! more copies of a duplicated job, and larger requests of the pods that it has. Elastic pods of a gang that runs wait
+//! behind everybody else in their queue. A record that is larger than what is wanted shrinks at once; until the pods
+//! are gone the charge is what is placed. Larger requests come first, then pods, then copies: one increase at a time.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +64,7 @@ pub struct Wanted<'a> {
 #[must_use]
 pub fn decide_resize(wanted: Wanted<'_>, record: &Admission) -> Option<Resize> {
     let shrink = || shrink_record(wanted.gang, record).map(Resize::Shrink);
-    shrink().or_else(|| ask_increase(wanted, record).map(Resize::Grow))
+    shrink().or_else(|| compute_increase(wanted, record).map(Resize::Grow))
 }
 
 /// The record with what was granted on top.
@@ -113,34 +114,36 @@ fn shrink_record(gang: &Gang, record: &Admission) -> Option<Admission> {
     dropped.then_some(cut)
 }
 
-fn ask_increase(wanted: Wanted<'_>, record: &Admission) -> Option<Increase> {
+fn compute_increase(wanted: Wanted<'_>, record: &Admission) -> Option<Increase> {
     let Wanted { gang, elastic, minimum, copies } = wanted;
-    if let Some(ask) = ask_requests(gang, record) {
+    if let Some(ask) = compute_request_increase(gang, record) {
         return Some(Increase { kind: IncreaseKind::Requests, ask });
     }
     let lacking = |task: &Task| task.replicas.saturating_sub(record.pods_of(&task.name));
     let short = |task: &Task, min: u32| match elastic {
-        true => min.next_multiple_of(task.unit()).min(task.replicas).saturating_sub(record.pods_of(&task.name)),
+        true => {
+            min.next_multiple_of(task.partition_size()).min(task.replicas).saturating_sub(record.pods_of(&task.name))
+        }
         false => lacking(task),
     };
     let mut min: Vec<u32> = gang.tasks.iter().zip(minimum).map(|(task, min)| short(task, *min)).collect();
     let mut kind = IncreaseKind::Needed;
     if !(needs_more(gang, elastic, record) && min.iter().any(|pods| *pods > 0)) {
         if gang.tasks.iter().all(|task| lacking(task) == 0) {
-            return ask_copies(wanted, record, copies);
+            return compute_copy_increase(wanted, record, copies);
         }
         kind = IncreaseKind::Surplus;
         // As little as can start: members take the rest as it comes.
         let first = gang.tasks.iter().position(|task| lacking(task) > 0)?;
         min = vec![0; gang.tasks.len()];
-        min[first] = gang.tasks[first].unit().min(lacking(&gang.tasks[first]));
+        min[first] = gang.tasks[first].partition_size().min(lacking(&gang.tasks[first]));
     }
     let tasks = gang.tasks.iter().zip(min).map(|(task, min)| TaskAsk {
         name: task.name.clone(),
         request: task.request.clone(),
         min,
         most: lacking(task),
-        step: task.unit(),
+        step: task.partition_size(),
     });
     let tasks = tasks.filter(|task| task.most > 0).collect();
     let ask =
@@ -149,15 +152,15 @@ fn ask_increase(wanted: Wanted<'_>, record: &Admission) -> Option<Increase> {
 }
 
 /// What the pods of a record ask for by now, as far as that is more than was charged.
-fn ask_requests(gang: &Gang, record: &Admission) -> Option<Ask> {
-    let mut request = record.price_at(gang);
+fn compute_request_increase(gang: &Gang, record: &Admission) -> Option<Ask> {
+    let mut request = record.sum_pod_requests(gang);
     request.saturating_sub(&record.charged);
     let name = gang.tasks.first().filter(|_| !request.is_empty())?.name.clone();
     let tasks = vec![TaskAsk { name, request, min: 1, most: 1, step: 1 }];
     Some(Ask { tasks, copies: 1, fit: FitClass::default(), run_for: None, counted: Counted::Nothing })
 }
 
-fn ask_copies(wanted: Wanted<'_>, record: &Admission, copies: u32) -> Option<Increase> {
+fn compute_copy_increase(wanted: Wanted<'_>, record: &Admission, copies: u32) -> Option<Increase> {
     let more = copies.checked_sub(record.copies.max(1)).filter(|more| *more > 0)?;
     let tasks = wanted.gang.tasks.iter().map(|task| {
         let pods = record.pods_of(&task.name);
@@ -179,7 +182,7 @@ fn ask_copies(wanted: Wanted<'_>, record: &Admission, copies: u32) -> Option<Inc
 pub fn needs_more(gang: &Gang, elastic: bool, record: &Admission) -> bool {
     let of = |task: &Task| record.pods_of(&task.name);
     let binds = gang.task_minimums_bind();
-    if !record.price_at(gang).fits_in(&record.charged) {
+    if !record.sum_pod_requests(gang).fits_in(&record.charged) {
         return true;
     }
     let all = gang.tasks.iter().fold(0_u32, |sum, task| sum.saturating_add(of(task).min(task.replicas)));

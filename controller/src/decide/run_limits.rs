@@ -5,7 +5,8 @@
 //! with reason `RunTimeExceeded`: its charge returns. The eviction record names the workload by its UID. As long as it
 //! does, nothing has the job in line again: neither a Command nor an annotation. A new workload of the same name is
 //! another one. A Volcano Job says that it was Terminated once its copies are gone, and its TTL counts from then. Other
-//! kinds have no such phase: they stay off their clusters.
+//! kinds have no such phase: they stay off their clusters. A job that was placed nowhere until then has not run: it is
+//! requeued instead.
 //!
 //! That a status says that the job has ended, or that its user suspended the binding, does not keep a run that is in
 //! clusters from its end: its pods may run.
@@ -26,7 +27,7 @@ use caldera_runtime::{clock::format_time, event::EventType};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    deadlines::after,
+    deadlines::add_wait,
     eviction::{NOT_PLACED, RUN_TIME_EXCEEDED, requeue_binding, withdraw_binding},
     eviction_wait::copies_known_at,
     jobs::{JobPhase, Jobs},
@@ -93,7 +94,7 @@ impl RunLimits {
         phase: &JobPhase,
         now: Timestamp,
     ) {
-        let Some(first) = find_first_step(binding, workload, phase) else { return self.forget(&binding.key) };
+        let Some(first) = decide_first_step(binding, workload, phase) else { return self.forget(&binding.key) };
         let known = self.steps.get(&binding.key).map(|(_, step)| *step);
         match (first, known) {
             // Whoever changes the binding all the time does not outlast its end: each change is another attempt.
@@ -115,7 +116,7 @@ impl RunLimits {
     }
 
     /// Takes the next step of each.
-    pub(crate) fn advance(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> Vec<Decision> {
+    pub(crate) fn warn_and_end_runs(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> Vec<Decision> {
         let due: Vec<Key> = self.due.iter().take_while(|(at, _)| *at <= now).map(|(_, key)| key.clone()).collect();
         let mut decisions = Vec::new();
         for key in due {
@@ -123,19 +124,19 @@ impl RunLimits {
             let next = match step {
                 RunStep::Warn(limit) if now < to_timestamp(limit.ends_at()) => {
                     self.set(&key, to_timestamp(limit.ends_at()), RunStep::End(limit));
-                    warn(objects, &key, limit, now)
+                    build_warning_event(objects, &key, limit, now)
                 }
                 RunStep::Warn(limit) | RunStep::End(limit) => {
                     let binding = jobs.find_confirmed(objects, &key);
-                    self.set(&key, after(now, binding.map_or(UNCONFIRMED, |_| ANSWERED)), RunStep::End(limit));
+                    self.set(&key, add_wait(now, binding.map_or(UNCONFIRMED, |_| ANSWERED)), RunStep::End(limit));
                     binding.map(|binding| {
                         self.sent.insert(key, Arc::clone(&binding.resource_version));
-                        end(binding, limit, now)
+                        end_run(binding, limit, now)
                     })
                 }
                 RunStep::Close => {
-                    self.set(&key, after(now, AGAIN), step);
-                    objects.bindings.get(&key).and_then(|binding| objects.workload_of(binding)).map(close)
+                    self.set(&key, add_wait(now, AGAIN), step);
+                    objects.bindings.get(&key).and_then(|binding| objects.workload_of(binding)).map(mark_job_ended)
                 }
             };
             decisions.extend(next);
@@ -145,12 +146,12 @@ impl RunLimits {
 }
 
 /// What comes first for a binding as it is; `None` where its run has no limit.
-fn find_first_step(binding: &Binding, workload: Option<&Workload>, phase: &JobPhase) -> Option<RunStep> {
+fn decide_first_step(binding: &Binding, workload: Option<&Workload>, phase: &JobPhase) -> Option<RunStep> {
     if binding.deleting {
         return None;
     }
     match phase {
-        JobPhase::Holding { stage, .. } => find_limit(binding, Some(*stage)).map(RunStep::Warn),
+        JobPhase::Holding { stage, .. } => get_current_run_limit(binding, Some(*stage)).map(RunStep::Warn),
         JobPhase::Blocked(reason) if matches!(**reason, Reason::RunTimeExceeded { .. }) => {
             let workload = workload.filter(|workload| workload.kind == WorkloadKind::VolcanoJob)?;
             let is_open = workload.progress.ended.is_none() && !workload.deleting;
@@ -160,7 +161,7 @@ fn find_first_step(binding: &Binding, workload: Option<&Workload>, phase: &JobPh
     }
 }
 
-fn warn(objects: &Objects, key: &Key, limit: RunLimit, now: Timestamp) -> Option<Decision> {
+fn build_warning_event(objects: &Objects, key: &Key, limit: RunLimit, now: Timestamp) -> Option<Decision> {
     let workload = objects.bindings.get(key).and_then(|binding| objects.workload_of(binding))?;
     let left = limit.ends_at().seconds_since(EpochSeconds::new(now.as_second()));
     let message = format!(
@@ -173,7 +174,7 @@ fn warn(objects: &Objects, key: &Key, limit: RunLimit, now: Timestamp) -> Option
 }
 
 /// The end of a run. What was never placed has not run, and is put back in line.
-fn end(binding: &Binding, limit: RunLimit, now: Timestamp) -> Decision {
+fn end_run(binding: &Binding, limit: RunLimit, now: Timestamp) -> Decision {
     if binding.clusters.is_empty() {
         let why = format!("it was placed nowhere for {}, as long as it may run", RunTime(limit.seconds));
         return requeue_binding(binding, NOT_PLACED, why, Vec::new(), now);
@@ -183,7 +184,7 @@ fn end(binding: &Binding, limit: RunLimit, now: Timestamp) -> Decision {
     withdraw_binding(binding, RUN_TIME_EXCEEDED, why, &binding.workload_uid, now)
 }
 
-fn close(workload: &Workload) -> Decision {
+fn mark_job_ended(workload: &Workload) -> Decision {
     Decision::EndJob {
         key: Key::new(&workload.reference.namespace, &workload.reference.name),
         resource_version: Arc::clone(&workload.resource_version),
@@ -193,7 +194,7 @@ fn close(workload: &Workload) -> Decision {
 }
 
 /// What a binding says of the run that was ended, while it is of the same workload.
-pub(crate) fn find_exceeded(binding: &Binding) -> Option<&str> {
+pub(crate) fn find_run_time_exceeded(binding: &Binding) -> Option<&str> {
     let record = binding.eviction.as_deref()?;
     let is_its_own = record.reason == RUN_TIME_EXCEEDED && *record.preemptor == *binding.workload_uid;
     is_its_own.then_some(record.message.as_str())
@@ -201,13 +202,13 @@ pub(crate) fn find_exceeded(binding: &Binding) -> Option<&str> {
 
 /// When the run of a binding is ended, for its user to read; nothing of one that is over.
 pub(crate) fn describe_limit(binding: &Binding, stage: Option<AdmissionStage>) -> Option<String> {
-    let run = find_limit(binding, stage)?;
+    let run = get_current_run_limit(binding, stage)?;
     let (limit, end) = (RunTime(run.seconds), format_time(to_timestamp(run.ends_at())));
     Some(format!("it may run for {limit} and is ended at {end}"))
 }
 
 /// The limit of a run that goes on.
-pub(crate) fn find_limit(binding: &Binding, stage: Option<AdmissionStage>) -> Option<RunLimit> {
+pub(crate) fn get_current_run_limit(binding: &Binding, stage: Option<AdmissionStage>) -> Option<RunLimit> {
     let goes_on = matches!(stage, Some(AdmissionStage::Admitted | AdmissionStage::Placed));
     binding.admission.as_ref().filter(|_| goes_on)?.run
 }

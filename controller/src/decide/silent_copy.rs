@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     capacity::FleetCapacity,
-    deadlines::{Deadlines, after, back_off},
+    deadlines::{Deadlines, add_wait, compute_backoff},
     jobs::Jobs,
 };
 use crate::{
@@ -39,7 +39,7 @@ impl SilentCopies {
     pub(crate) fn observe_binding(&mut self, binding: &Binding, stage: Option<AdmissionStage>, now: Timestamp) {
         let concerns = stage == Some(AdmissionStage::Placed) && !binding.suspended && !binding.silent_copies.is_empty();
         match (concerns, self.0.contains(&binding.key)) {
-            (true, false) => self.0.set(&binding.key, after(now, SILENT_FOR), 0),
+            (true, false) => self.0.set(&binding.key, add_wait(now, SILENT_FOR), 0),
             (false, _) => self.0.forget(&binding.key),
             (true, true) => {}
         }
@@ -55,14 +55,14 @@ impl SilentCopies {
     ) -> Vec<Decision> {
         let mut decisions = Vec::new();
         for key in self.0.list_due(now) {
-            self.0.postpone(&key, after(now, SILENT_FOR));
+            self.0.postpone(&key, add_wait(now, SILENT_FOR));
             let Some(binding) = jobs.find_confirmed(objects, &key) else { continue };
             let unseen =
                 |cluster: &&ClusterName| capacity.count_pods_on_nodes(cluster.as_str(), &binding.workload) == Some(0);
             let clusters: Vec<&ClusterName> = binding.silent_copies.iter().filter(unseen).collect();
             let Some((due, touched)) = self.0.get_mut(&key).filter(|_| !clusters.is_empty()) else { continue };
             *touched = touched.saturating_add(1);
-            *due = Some(after(now, back_off(SILENT_FOR, *touched)));
+            *due = Some(add_wait(now, compute_backoff(SILENT_FOR, *touched)));
             let adds = *touched % 2 == 1;
             for cluster in clusters {
                 tracing::warn!(binding = %key, %cluster, "a copy is not in its member; Karmada is asked to apply it again");

@@ -31,9 +31,9 @@ use caldera_core::{
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    deadlines::{Deadlines, after},
+    deadlines::{Deadlines, add_wait},
     eviction::{NOT_PLACED, requeue_binding},
-    forged_record::term_of,
+    forged_record::parse_lease_transitions,
     jobs::Jobs,
     unused_quota::record_of_placed,
 };
@@ -82,18 +82,18 @@ impl StaleGrants {
         if !(other && unplaced && binding.admission.is_some() && !binding.deleting) {
             self.0.forget(&binding.key);
         } else if !self.0.contains(&binding.key) {
-            let is_later = term_of(binding.epoch.as_deref()) >= term_of(epoch);
-            let due = if epoch.is_some() && is_later { after(now, STOPPED) } else { now };
+            let is_later = parse_lease_transitions(binding.epoch.as_deref()) >= parse_lease_transitions(epoch);
+            let due = if epoch.is_some() && is_later { add_wait(now, STOPPED) } else { now };
             self.0.set(&binding.key, due, ());
         }
     }
 
     /// Grants anew, or takes back, the newest first.
-    pub(crate) fn settle_grants(&mut self, objects: &Objects, jobs: &mut Jobs, now: Timestamp) -> Vec<Decision> {
+    pub(crate) fn regrant_or_take_back(&mut self, objects: &Objects, jobs: &mut Jobs, now: Timestamp) -> Vec<Decision> {
         let (due, unconfirmed): (Vec<Key>, Vec<Key>) =
             self.0.list_due(now).into_iter().partition(|key| jobs.is_confirmed(key));
         // A write of ours is under way there. A deadline that stayed in the past would be asked about without end.
-        unconfirmed.iter().for_each(|key| self.0.postpone(key, after(now, UNCONFIRMED)));
+        unconfirmed.iter().for_each(|key| self.0.postpone(key, add_wait(now, UNCONFIRMED)));
         let due: BTreeSet<(Reverse<i64>, Key)> =
             due.into_iter().filter_map(|key| Some((Reverse(objects.bindings.get(&key)?.created), key))).collect();
         if due.is_empty() {
@@ -103,7 +103,7 @@ impl StaleGrants {
         let mut decisions = Vec::new();
         let mut taken: BTreeMap<QueueName, Taken> = BTreeMap::new();
         for (_, key) in due {
-            self.0.postpone(&key, after(now, AGAIN));
+            self.0.postpone(&key, add_wait(now, AGAIN));
             let Some(binding) = objects.bindings.get(&key) else { continue };
             let Some(record) = binding.admission.as_deref() else { continue };
             let path = objects.queue_path(&record.queue);
@@ -150,14 +150,14 @@ impl StaleGrants {
 /// The record with the limit that counts where it is granted anew.
 fn limit_anew(objects: &Objects, binding: &Binding, record: &Admission, now: Timestamp) -> Admission {
     let workload = objects.workload_of(binding).filter(|_| binding.clusters.is_empty());
-    let run = workload.map_or(record.run, |workload| objects.limit_run(workload, now));
+    let run = workload.map_or(record.run, |workload| objects.build_run_limit(workload, now));
     Admission { run, ..record.clone() }
 }
 
 /// Whether what a record grants asks for more than it charges: then it is not granted anew as it is.
 fn is_understated(objects: &Objects, binding: &Binding, record: &Admission) -> bool {
     let Some(Ok(gang)) = objects.workload_of(binding).map(|workload| workload.gang.as_ref()) else { return false };
-    !record.price_at(gang).fits_in(&record.charged)
+    !record.sum_pod_requests(gang).fits_in(&record.charged)
 }
 
 /// What was taken back just now from below a queue.

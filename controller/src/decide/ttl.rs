@@ -13,7 +13,7 @@ use caldera_core::gang::WorkloadRef;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    deadlines::{Deadlines, after},
+    deadlines::{Deadlines, add_wait},
     hyper_jobs::HyperJobs,
 };
 use crate::{
@@ -40,7 +40,7 @@ impl Expiries {
     /// Takes in that a Volcano Job is new, changed or gone.
     pub(crate) fn observe_job(&mut self, reference: &Arc<WorkloadRef>, job: Option<&Workload>) {
         let key = Key::new(&reference.namespace, &reference.name);
-        match job.and_then(find_expiry) {
+        match job.and_then(compute_expiry) {
             Some(at) => self.0.set(&key, at, Arc::clone(reference)),
             None => self.0.forget(&key),
         }
@@ -55,11 +55,11 @@ impl Expiries {
     ) -> Vec<Decision> {
         let mut decisions = Vec::new();
         for key in self.0.list_due(now) {
-            self.0.postpone(&key, after(now, ANSWERED));
+            self.0.postpone(&key, add_wait(now, ANSWERED));
             let Some((_, reference)) = self.0.get_mut(&key) else { continue };
             let Some(job) = objects.workloads.get(reference) else { continue };
-            if job.child.as_ref().is_some_and(|child| hyper_jobs.lacks_end(&key, child)) {
-                self.0.postpone(&key, after(now, AGAIN));
+            if job.child.as_ref().is_some_and(|child| hyper_jobs.is_end_unrecorded(&key, child)) {
+                self.0.postpone(&key, add_wait(now, AGAIN));
                 continue;
             }
             tracing::info!(job = %key, ttl = job.ttl, "its TTL is over; it is deleted");
@@ -73,13 +73,13 @@ impl Expiries {
     }
 
     /// Takes in that a deletion failed, for good or for now.
-    pub(crate) fn follow_failure(&mut self, key: &Key, is_refused: bool, now: Timestamp) {
-        self.0.postpone(key, after(now, if is_refused { REFUSED } else { AGAIN }));
+    pub(crate) fn postpone_after_failure(&mut self, key: &Key, is_refused: bool, now: Timestamp) {
+        self.0.postpone(key, add_wait(now, if is_refused { REFUSED } else { AGAIN }));
     }
 }
 
 /// When a job goes: never one that is being deleted, or that has not ended.
-fn find_expiry(job: &Workload) -> Option<Timestamp> {
+fn compute_expiry(job: &Workload) -> Option<Timestamp> {
     let (ended, ttl) = (job.progress.ended_at?, job.ttl?);
     let at = Timestamp::from_second(ended.checked_add(ttl)?).ok()?;
     (!job.deleting).then_some(at)

@@ -11,7 +11,7 @@ use caldera_core::{
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    deadlines::{Deadlines, after},
+    deadlines::{Deadlines, add_wait},
     jobs::Jobs,
 };
 use crate::observe::{Binding, Key, Objects, Workload};
@@ -83,7 +83,7 @@ impl UnusedQuota {
         if granted <= placed {
             *due = None;
         } else if !same {
-            *due = Some(after(now, UNUSED_FOR * (1 << known.cuts.min(DOUBLINGS))));
+            *due = Some(add_wait(now, UNUSED_FOR * (1 << known.cuts.min(DOUBLINGS))));
         }
     }
 
@@ -94,7 +94,7 @@ impl UnusedQuota {
             if let Some((due, known)) = self.0.get_mut(&key) {
                 known.cuts += 1;
                 // Should the write fail.
-                *due = Some(after(now, UNUSED_FOR));
+                *due = Some(add_wait(now, UNUSED_FOR));
             }
             let binding = jobs.find_confirmed(objects, &key);
             if let Some(record) = binding.and_then(|binding| record_of_placed(objects, binding)) {
@@ -141,7 +141,7 @@ fn cut_to_placed(record: &Admission, gang: &Gang, binding: &Binding) -> Option<A
         less.tasks.insert(task.name.clone(), keeps);
     }
     // Never less than the pods ask for that stay, whatever the record says they are charged.
-    less.charged = less.charged.max(&less.price_at(gang).min(&record.charged));
+    less.charged = less.charged.max(&less.sum_pod_requests(gang).min(&record.charged));
     let same = |task: &caldera_core::gang::Task| less.pods_of(&task.name) == record.pods_of(&task.name);
     (!gang.tasks.iter().all(same)).then_some(less)
 }

@@ -1,4 +1,9 @@
 //! What is charged for each job, and for how long: the accounts that [`usage`](crate::usage) keeps.
+//!
+//! Rule: time is accounted when a charge changes and when the accounts are saved, to the month that it falls in, by
+//! queue and namespace. An admission counts once its binding shows it: a release that is under way may be refused. What
+//! was charged already when this controller began is accounted since the last save of the one before, or since its
+//! binding was created if that is later. Nothing is written before what was kept has been read.
 
 use std::{collections::BTreeMap, mem};
 
@@ -37,7 +42,7 @@ pub(crate) struct UsageAccounts {
 
 impl UsageAccounts {
     /// Takes in what earlier controllers wrote.
-    pub(crate) fn read_history(&mut self, read: UsageHistory) {
+    pub(crate) fn merge_history(&mut self, read: UsageHistory) {
         if mem::replace(&mut self.is_read, true) {
             return;
         }
@@ -54,7 +59,7 @@ impl UsageAccounts {
     /// Takes in what is charged for a job from now on. `is_stored`: its binding says so; a release that is on its way
     /// may be refused and sent again. `is_old`: it may have been charged since it was created, before this controller
     /// began.
-    pub(crate) fn follow_charge(
+    pub(crate) fn account_charge(
         &mut self,
         key: &Key,
         charge: Option<(QueueName, Resources)>,
@@ -70,7 +75,7 @@ impl UsageAccounts {
         if let Some(charged) = self.charged.get_mut(key).filter(|charged| is_stored && !charged.is_counted) {
             charged.is_counted = true;
             let account = Account { queue: charged.queue.clone(), namespace: key.namespace.to_string() };
-            self.history.add(Month::of(now), account, &Usage { admissions: 1, seconds: Resources::new() });
+            self.history.add(Month::from_timestamp(now), account, &Usage { admissions: 1, seconds: Resources::new() });
             self.is_changed = true;
         }
     }
@@ -124,9 +129,9 @@ impl UsageAccounts {
 /// Adds what was charged in this time, to each month its own part.
 fn account_time(history: &mut UsageHistory, key: &Key, charged: &Charged, (mut since, until): (Timestamp, Timestamp)) {
     while since < until {
-        let month = Month::of(since);
-        let end = month.end().min(until);
-        let seconds = integrate(&charged.amount, end.duration_since(since));
+        let month = Month::from_timestamp(since);
+        let end = month.compute_end().min(until);
+        let seconds = compute_unit_seconds(&charged.amount, end.duration_since(since));
         let account = Account { queue: charged.queue.clone(), namespace: key.namespace.to_string() };
         history.add(month, account, &Usage { admissions: 0, seconds });
         since = end;
@@ -134,7 +139,7 @@ fn account_time(history: &mut UsageHistory, key: &Key, charged: &Charged, (mut s
 }
 
 /// Unit-seconds, to the millisecond.
-fn integrate(amount: &Resources, time: SignedDuration) -> Resources {
+fn compute_unit_seconds(amount: &Resources, time: SignedDuration) -> Resources {
     let of = |amount: Quantity| Quantity::from_nano(amount.as_nano().saturating_mul(time.as_millis()) / 1000);
     amount.iter().map(|(name, amount)| (name.clone(), of(amount))).collect()
 }
@@ -156,7 +161,7 @@ mod tests {
 
     fn begin(read: UsageHistory) -> UsageAccounts {
         let mut accounts = UsageAccounts::default();
-        accounts.read_history(read);
+        accounts.merge_history(read);
         accounts
     }
 
@@ -183,15 +188,15 @@ mod tests {
     fn a_job_is_accounted_what_it_is_charged_for_as_long_as_it_is() {
         let mut accounts = begin(UsageHistory::default());
         let began = at("2026-11-23T10:00:00Z");
-        accounts.follow_charge(&key(), cpu(4), 0, (true, false), began);
-        accounts.follow_charge(&key(), cpu(4), 0, (true, false), at("2026-11-23T10:00:30Z"));
-        accounts.follow_charge(&key(), cpu(2), 0, (true, false), at("2026-11-23T10:01:00Z"));
+        accounts.account_charge(&key(), cpu(4), 0, (true, false), began);
+        accounts.account_charge(&key(), cpu(4), 0, (true, false), at("2026-11-23T10:00:30Z"));
+        accounts.account_charge(&key(), cpu(2), 0, (true, false), at("2026-11-23T10:01:00Z"));
         assert_eq!(sum(&written(&mut accounts, at("2026-11-23T10:02:00Z")), "2026-11"), (1, 240 + 120));
-        accounts.follow_charge(&key(), None, 0, (true, false), at("2026-11-23T10:03:00Z"));
+        accounts.account_charge(&key(), None, 0, (true, false), at("2026-11-23T10:03:00Z"));
         let end = written(&mut accounts, at("2026-11-23T12:00:00Z"));
         assert_eq!(sum(&end, "2026-11"), (1, 240 + 240));
         assert!(accounts.write_history("ns", at("2026-11-23T12:05:00Z")).is_none(), "nothing is new");
-        accounts.follow_charge(&key(), cpu(1), 0, (true, false), at("2026-11-23T12:00:00Z"));
+        accounts.account_charge(&key(), cpu(1), 0, (true, false), at("2026-11-23T12:00:00Z"));
         let again = written(&mut accounts, at("2026-11-23T12:00:01Z"));
         assert_eq!(sum(&again, "2026-11"), (2, 481), "quota was given to it twice");
     }
@@ -201,18 +206,18 @@ mod tests {
     fn a_release_that_is_sent_twice_is_one_admission() {
         let mut accounts = begin(UsageHistory::default());
         let began = at("2026-11-23T10:00:00Z");
-        accounts.follow_charge(&key(), cpu(4), 0, (false, false), began);
-        accounts.follow_charge(&key(), None, 0, (false, false), began);
-        accounts.follow_charge(&key(), cpu(4), 0, (false, false), began);
-        accounts.follow_charge(&key(), cpu(4), 0, (true, false), began);
-        accounts.follow_charge(&key(), cpu(4), 0, (true, false), began);
+        accounts.account_charge(&key(), cpu(4), 0, (false, false), began);
+        accounts.account_charge(&key(), None, 0, (false, false), began);
+        accounts.account_charge(&key(), cpu(4), 0, (false, false), began);
+        accounts.account_charge(&key(), cpu(4), 0, (true, false), began);
+        accounts.account_charge(&key(), cpu(4), 0, (true, false), began);
         assert_eq!(sum(&written(&mut accounts, at("2026-11-23T10:00:10Z")), "2026-11"), (1, 40));
     }
 
     #[test]
     fn each_month_has_its_own_part() {
         let mut accounts = begin(UsageHistory::default());
-        accounts.follow_charge(&key(), cpu(1), 0, (true, false), at("2026-11-30T23:59:00Z"));
+        accounts.account_charge(&key(), cpu(1), 0, (true, false), at("2026-11-30T23:59:00Z"));
         let history = written(&mut accounts, at("2027-01-01T00:00:10Z"));
         assert_eq!(sum(&history, "2026-11"), (1, 60));
         assert_eq!(sum(&history, "2026-12"), (0, 31 * 24 * 3600));
@@ -222,18 +227,18 @@ mod tests {
     #[test]
     fn the_next_controller_goes_on_where_it_was_written_last() {
         let mut first = begin(UsageHistory::default());
-        first.follow_charge(&key(), cpu(1), 0, (true, false), at("2026-11-23T10:00:00Z"));
+        first.account_charge(&key(), cpu(1), 0, (true, false), at("2026-11-23T10:00:00Z"));
         let saved = written(&mut first, at("2026-11-23T10:05:00Z"));
         let created = at("2026-11-23T09:00:00Z").as_second();
         for reads_first in [true, false] {
             let mut second = UsageAccounts::default();
             if reads_first {
-                second.read_history(saved.clone());
+                second.merge_history(saved.clone());
             }
-            second.follow_charge(&key(), cpu(1), created, (true, true), at("2026-11-23T10:07:00Z"));
+            second.account_charge(&key(), cpu(1), created, (true, true), at("2026-11-23T10:07:00Z"));
             if !reads_first {
                 assert!(second.write_history("ns", at("2026-11-23T10:07:00Z")).is_none(), "it would write over it");
-                second.read_history(saved.clone());
+                second.merge_history(saved.clone());
             }
             let history = written(&mut second, at("2026-11-23T10:08:00Z"));
             assert_eq!(sum(&history, "2026-11"), (1, 480), "{reads_first}");
@@ -245,7 +250,7 @@ mod tests {
         let saved = UsageHistory { until: Some(at("2026-11-23T10:00:00Z")), ..UsageHistory::default() };
         let mut accounts = begin(saved);
         let created = at("2026-11-23T10:09:00Z").as_second();
-        accounts.follow_charge(&key(), cpu(1), created, (true, true), at("2026-11-23T10:10:00Z"));
+        accounts.account_charge(&key(), cpu(1), created, (true, true), at("2026-11-23T10:10:00Z"));
         assert_eq!(sum(&written(&mut accounts, at("2026-11-23T10:10:00Z")), "2026-11"), (0, 60));
     }
 
@@ -256,7 +261,7 @@ mod tests {
         let jobs = 5000;
         for n in 0..jobs {
             let key = Key::new(&format!("namespace-with-a-long-name-{n}"), "a");
-            accounts.follow_charge(&key, cpu(1), 0, (true, false), began);
+            accounts.account_charge(&key, cpu(1), 0, (true, false), began);
         }
         let write = accounts.write_history("ns", end).unwrap();
         let Body::Apply { object, .. } = &write.body else { panic!("it is applied") };

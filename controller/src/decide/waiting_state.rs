@@ -20,9 +20,9 @@ use caldera_runtime::event::EventType;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    deadlines::after,
+    deadlines::add_wait,
     jobs::{JobPhase, Jobs},
-    pod_group_status::describe_binding,
+    pod_group_status::find_stage_and_reason,
     refresh_budget::RefreshBudget,
 };
 use crate::{
@@ -58,9 +58,9 @@ pub(crate) struct WaitingStates {
 
 impl WaitingStates {
     /// Writes take as long as those that another budget observes.
-    pub(crate) const fn share_latency(&mut self, other: &RefreshBudget) {
-        self.budget.share_latency(other);
-        self.statements.share_latency(other);
+    pub(crate) const fn set_latency_from(&mut self, other: &RefreshBudget) {
+        self.budget.set_latency_from(other);
+        self.statements.set_latency_from(other);
     }
 
     pub(crate) fn next_due(&self, now: Timestamp) -> Option<Timestamp> {
@@ -75,9 +75,9 @@ impl WaitingStates {
     /// Takes in that a binding, its workload or its PodGroup changed, or is gone.
     pub(crate) fn observe_binding(&mut self, objects: &Objects, jobs: &Jobs, key: &Key, now: Timestamp) {
         let known = self.looks.get(key).copied();
-        match (find_statement(objects, jobs, key), known) {
+        match (find_outdated_state(objects, jobs, key), known) {
             (_, Some(None)) | (Some(_), Some(Some(_))) | (None, None) => {}
-            (Some(_), None) => self.look_at(key, after(now, PATIENCE)),
+            (Some(_), None) => self.schedule_check(key, add_wait(now, PATIENCE)),
             (None, Some(Some(at))) => {
                 self.looks.remove(key);
                 self.due.remove(&(at, key.clone()));
@@ -85,7 +85,7 @@ impl WaitingStates {
         }
     }
 
-    fn look_at(&mut self, key: &Key, at: Timestamp) {
+    fn schedule_check(&mut self, key: &Key, at: Timestamp) {
         self.looks.insert(key.clone(), Some(at));
         self.due.insert((at, key.clone()));
     }
@@ -95,7 +95,7 @@ impl WaitingStates {
         let (mut writes, mut texts) = (Vec::new(), 0);
         while self.next_statement().is_some_and(|at| at <= now) {
             let Some((at, key)) = self.due.pop_first() else { break };
-            let Some((workload, status)) = find_statement(objects, jobs, &key) else {
+            let Some((workload, status)) = find_outdated_state(objects, jobs, &key) else {
                 self.looks.remove(&key);
                 continue;
             };
@@ -108,7 +108,7 @@ impl WaitingStates {
                 self.not_before = later;
                 break;
             }
-            self.budget.give_way(now);
+            self.budget.take_for_other_write(now);
             writes.push(Decision::StateWaiting {
                 key: Key::new(&workload.reference.namespace, &workload.reference.name),
                 binding: key.clone(),
@@ -133,7 +133,7 @@ impl WaitingStates {
     fn announce_waits(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> Vec<Decision> {
         let mut events = Vec::new();
         while let Some(key) = self.unannounced.front() {
-            if let Some(event) = describe_wait(objects, jobs, key) {
+            if let Some(event) = build_wait_event(objects, jobs, key) {
                 if self.budget.take_one(now).is_err() {
                     break;
                 }
@@ -157,7 +157,7 @@ impl WaitingStates {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.looks.remove(key);
         match wait {
-            Some(wait) => self.look_at(key, after(now, SignedDuration::from_secs(wait))),
+            Some(wait) => self.schedule_check(key, add_wait(now, SignedDuration::from_secs(wait))),
             None => self.observe_binding(objects, jobs, key, now),
         }
     }
@@ -165,15 +165,15 @@ impl WaitingStates {
 
 /// The event on a job that waits for nothing that somebody has to do; where somebody has, it was recorded with the
 /// PodGroup.
-fn describe_wait(objects: &Objects, jobs: &Jobs, key: &Key) -> Option<Decision> {
+fn build_wait_event(objects: &Objects, jobs: &Jobs, key: &Key) -> Option<Decision> {
     let workload = objects.bindings.get(key).and_then(|binding| objects.workload_of(binding))?;
-    describe_binding(jobs, key, None).filter(|(stage, reason)| stage.is_none() && !reason.needs_user_action())?;
+    find_stage_and_reason(jobs, key, None).filter(|(stage, reason)| stage.is_none() && !reason.needs_user_action())?;
     let status = &objects.pod_groups.get(&pod_group_key(workload)).filter(|group| group.owner == workload.uid)?.status;
     Some(Decision::event_on_workload(workload, EventType::Normal, &status.reason, status.message.clone()))
 }
 
 /// A job that does not say what its PodGroup says, where it is ours to say, and what that is.
-fn find_statement<'a>(objects: &'a Objects, jobs: &Jobs, key: &Key) -> Option<(&'a Workload, &'a PodGroupStatus)> {
+fn find_outdated_state<'a>(objects: &'a Objects, jobs: &Jobs, key: &Key) -> Option<(&'a Workload, &'a PodGroupStatus)> {
     let (binding, state) = (objects.bindings.get(key)?, jobs.states.get(key)?);
     if binding.deleting || binding.has_copies || !binding.clusters.is_empty() || state.assumed.is_some() {
         return None;

@@ -1,14 +1,19 @@
-//! Workloads that their user suspended or ended: off their clusters, and out of line.
+//! Workloads that are suspended or ended by annotation or field: off their clusters, and out of line.
 //!
-//! Rule: Kueue's `spec.suspend` and Volcano's `AbortJob` for a whole gang. Annotation `caldera.dev/suspended`, or
-//! `spec.suspend` of a batch Job, takes a workload from all clusters in one patch, as an eviction with reason
-//! `Suspended`: its charge returns, and it keeps its age. It is in line again once it is resumed and its old copies are
-//! gone. Volcano resumes a job in its place and counts that as a retry; here nothing is counted, since copies are made
-//! anew.
+//! Rule: Kueue's `spec.suspend` and Volcano's `AbortJob` for a whole gang. Annotation `caldera.dev/suspended`, or the
+//! field by which a kind is suspended, such as `spec.suspend` of a batch Job, takes a workload from all clusters in one
+//! patch, as an eviction with reason `Suspended`: its charge returns, and it keeps its age. It is in line again once it
+//! is resumed and its old copies are gone. Volcano resumes a job in its place and counts that as a retry; here nothing
+//! is counted, since copies are made anew.
 //!
-//! Annotation `caldera.dev/end-as` ends a Volcano Job for good: once Karmada lists no copy any more, its status says
-//! so. Karmada's next aggregation keeps that (`caldera_core::status`), and the TTL counts from then. Both words are on
-//! the user's own object, so a restart forgets nothing. A binding that somebody else suspended is not touched.
+//! Annotation `caldera.dev/end-as` ends a Volcano Job for good, with reason `Ended`: once Karmada lists no copy any
+//! more, its status says so. Karmada's next aggregation keeps that (`caldera_core::status`), and the TTL counts from
+//! then. The annotation is its user's word, or that of a Command; `Failed` is written by
+//! [`policy_restart`](super::policy_restart) when the job's own policies restarted it `maxRetry` times. Then the cause
+//! in the status is `MaxRetryReached`, not `EndedByUser`.
+//!
+//! All of it is on the workload itself, so a restart forgets nothing. A binding that somebody else suspended is not
+//! touched.
 
 use std::sync::Arc;
 
@@ -17,7 +22,7 @@ use caldera_crds::binding::Gate;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    deadlines::{Deadlines, after},
+    deadlines::{Deadlines, add_wait},
     eviction::{ENDED, SUSPENDED, withdraw_binding},
     eviction_wait::copies_known_at,
     jobs::{JobPhase, Jobs},
@@ -60,7 +65,7 @@ impl Withdrawals {
         phase: &JobPhase,
         now: Timestamp,
     ) {
-        let Some(step) = workload.and_then(|workload| find_step(binding, workload, phase)) else {
+        let Some(step) = workload.and_then(|workload| decide_next_step(binding, workload, phase)) else {
             return self.0.forget(&binding.key);
         };
         let of_now = (step, Arc::clone(&binding.resource_version));
@@ -71,10 +76,10 @@ impl Withdrawals {
     }
 
     /// Takes the next step of each.
-    pub(crate) fn advance(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> Vec<Decision> {
+    pub(crate) fn withdraw_and_end_jobs(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> Vec<Decision> {
         let mut decisions = Vec::new();
         for key in self.0.list_due(now) {
-            self.0.postpone(&key, after(now, AGAIN));
+            self.0.postpone(&key, add_wait(now, AGAIN));
             let Some((_, (step, _))) = self.0.get_mut(&key) else { continue };
             let step = *step;
             let Some(binding) = jobs.find_confirmed(objects, &key) else { continue };
@@ -85,12 +90,12 @@ impl Withdrawals {
                     let by = workload.suspended.unwrap_or_default();
                     let why = match end {
                         None => format!("suspended by its user ({by})"),
-                        Some("Failed") if binding.restarts() >= workload.max_retry => {
+                        Some("Failed") if binding.count_policy_restarts() >= workload.max_retry => {
                             "it has failed as a whole".to_owned()
                         }
                         Some(phase) => format!("ended by its user: it will be {phase}"),
                     };
-                    tracing::info!(binding = %key, reason, why, "taken off its clusters by its user's word");
+                    tracing::info!(binding = %key, reason, why, "taken off its clusters");
                     decisions.push(withdraw_binding(binding, reason, why, "", now));
                 }
                 (WithdrawalStep::End, Some(phase)) => decisions.push(Decision::EndJob {
@@ -98,7 +103,7 @@ impl Withdrawals {
                     resource_version: Arc::clone(&workload.resource_version),
                     phase,
                     cause: match phase {
-                        "Failed" if binding.restarts() >= workload.max_retry => EndCause::MaxRetry,
+                        "Failed" if binding.count_policy_restarts() >= workload.max_retry => EndCause::MaxRetry,
                         _ => EndCause::User,
                     },
                 }),
@@ -109,7 +114,7 @@ impl Withdrawals {
     }
 }
 
-fn find_step(binding: &Binding, workload: &Workload, phase: &JobPhase) -> Option<WithdrawalStep> {
+fn decide_next_step(binding: &Binding, workload: &Workload, phase: &JobPhase) -> Option<WithdrawalStep> {
     if binding.deleting || workload.deleting || workload.progress.ended.is_some() || !workload.is_withdrawn() {
         return None;
     }

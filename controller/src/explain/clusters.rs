@@ -11,7 +11,7 @@ use caldera_core::{
 use serde::Serialize;
 
 use crate::{
-    decide::{Controller, affinity::place_with_peers, assess::expect_run},
+    decide::{Controller, affinity::build_binding_with_peers, assess::predict_run},
     observe::{Key, ObjectKind},
 };
 
@@ -37,7 +37,7 @@ pub struct ClusterView {
 
 fn describe_refusal(binding: &place::Binding, cluster: &place::Cluster) -> Option<String> {
     let reason = filter::first_refusal(binding, cluster)?;
-    match (reason, binding.peers.occupant_of(&cluster.name)) {
+    match (reason, binding.peers.anti_affinity_peer_in(&cluster.name)) {
         (filter::FilterReason::GroupThere, Some(name)) => Some(format!("{reason}: {name}")),
         _ => Some(reason.to_string()),
     }
@@ -45,16 +45,18 @@ fn describe_refusal(binding: &place::Binding, cluster: &place::Cluster) -> Optio
 
 /// The best first: those that may take it, by how much of it fits.
 pub(super) fn list_clusters(controller: &mut Controller, key: &Key, ask: Option<&Ask>) -> Vec<ClusterView> {
-    if controller.list_missing().contains(&ObjectKind::Clusters) {
+    if controller.list_unlisted_kinds().contains(&ObjectKind::Clusters) {
         return Vec::new();
     }
     controller.capacity.sum_fleet();
     let Controller { objects, capacity, now, .. } = &*controller;
     let Some((binding, ask)) = objects.bindings.get(key).zip(ask) else { return Vec::new() };
     let Some(workload) = objects.workload_of(binding) else { return Vec::new() };
-    let (gang, run) = (workload.gang.as_deref().ok(), expect_run(objects, workload, *now));
-    let (Some(placement), Some(gang)) = (place_with_peers(objects, capacity, binding), gang) else { return Vec::new() };
-    let wanted = ask.full();
+    let (gang, run) = (workload.gang.as_deref().ok(), predict_run(objects, workload, *now));
+    let (Some(placement), Some(gang)) = (build_binding_with_peers(objects, capacity, binding), gang) else {
+        return Vec::new();
+    };
+    let wanted = ask.demand_of_all_pods();
     let needs = ask.tasks.iter().map(|task| u64::from(task.min)).sum();
     let fleet = capacity.fleet();
     let mut all: Vec<ClusterView> = fleet
@@ -62,7 +64,7 @@ pub(super) fn list_clusters(controller: &mut Controller, key: &Key, ask: Option<
         .map(|(cluster, free_there)| {
             let not_ready = (!cluster.ready).then(|| "it is not ready".to_owned());
             let deleting = cluster.deleting.then(|| "it is being deleted".to_owned());
-            let free = free_there.free();
+            let free = free_there.sum_free();
             ClusterView {
                 name: cluster.name.as_str().into(),
                 refusal: deleting.or(not_ready).or_else(|| describe_refusal(&placement, cluster)).or_else(|| {
@@ -73,7 +75,7 @@ pub(super) fn list_clusters(controller: &mut Controller, key: &Key, ask: Option<
                 needs,
                 free: wanted.iter().map(|(name, _)| (name.clone(), free.get(name.as_str()))).collect(),
                 doubt: fleet.capacity_caveat(&cluster.name),
-                published: match fleet.origin(&cluster.name) {
+                published: match fleet.inventory_origin(&cluster.name) {
                     Some(Origin::Published { seen_at, .. }) => Some(seen_at.clone()),
                     Some(Origin::Member) | None => None,
                 },

@@ -128,7 +128,7 @@ impl From<&Ask> for Asks {
         };
         Self {
             minimum: ask.minimum(),
-            full: ask.full(),
+            full: ask.demand_of_all_pods(),
             min_pods: pods(|task| task.min),
             pods: pods(|task| task.most),
             copies: ask.copies,

@@ -23,7 +23,7 @@ pub(crate) use self::queues::list_amounts;
 pub use self::{
     clusters::ClusterView,
     explanation::{Asks, Basis, Eta, Explanation, Placed, PodGroupReason, Pods, Reserved, RunLimitView, Verdict},
-    queues::{Amounts, Counts, InLine, PathQueue, QueueView, RunningLimit, list_queue, list_queues},
+    queues::{Amounts, Counts, InLine, PathQueue, QueueView, RunningLimit, list_queues, list_waiting_jobs},
 };
 use crate::{
     decide::{
@@ -32,7 +32,7 @@ use crate::{
         decide,
         jobs::{JobPhase, JobState},
         pod_group_status::describe_unknown_class,
-        run_limits::{find_exceeded, find_limit, to_timestamp},
+        run_limits::{find_run_time_exceeded, get_current_run_limit, to_timestamp},
     },
     observe::{Binding, Key, ObjectKind, Workload},
     write::pod_group::{phase_of, pod_group_key},
@@ -66,7 +66,7 @@ pub fn find_binding(controller: &Controller, workload: &WorkloadRef) -> Option<K
 pub fn list_verdicts(controller: &Controller) -> BTreeMap<WorkloadRef, Verdict> {
     let verdict = |binding: &Binding| {
         let state = controller.jobs.states.get(&binding.key)?;
-        let answer = find_answer(controller, binding, state, controller.objects.workload_of(binding));
+        let answer = build_answer(controller, binding, state, controller.objects.workload_of(binding));
         Some(((*binding.workload).clone(), answer.verdict))
     };
     controller.objects.bindings.values().filter_map(|binding| verdict(binding)).collect()
@@ -92,7 +92,7 @@ pub fn explain_job(controller: &mut Controller, key: &Key, now: Timestamp) -> Op
     let clusters = clusters::list_clusters(controller, key, ask.as_ref());
     let (binding, state) = (controller.objects.bindings.get(key)?, controller.jobs.states.get(key)?);
     let workload = controller.objects.workload_of(binding);
-    let answer = find_answer(controller, binding, state, workload);
+    let answer = build_answer(controller, binding, state, workload);
     let id = binding.id.as_str();
     let mut explanation = start_explanation(controller, (*binding.workload).clone(), workload);
     explanation.verdict = answer.verdict;
@@ -129,7 +129,7 @@ pub fn explain_job(controller: &mut Controller, key: &Key, now: Timestamp) -> Op
         explanation.notes.push(format!("the controller last wrote: {}", told.sentence));
     }
     explanation.notes.extend(controller.jobs.describe_increase(state));
-    let exceeded = find_exceeded(binding).filter(|_| answer.verdict == Verdict::Finished);
+    let exceeded = find_run_time_exceeded(binding).filter(|_| answer.verdict == Verdict::Finished);
     explanation.notes.extend(exceeded.map(str::to_owned));
     explanation.notes.extend(describe_evictions_for(controller, id, now));
     let others =
@@ -169,7 +169,7 @@ fn start_explanation(controller: &Controller, reference: WorkloadRef, workload: 
         placed_at: None,
         run_limit: None,
         pods: Pods {
-            running: workload.map_or(0, Workload::running),
+            running: workload.map_or(0, Workload::count_running_pods),
             succeeded: progress.succeeded,
             failed: progress.failed,
         },
@@ -185,7 +185,7 @@ fn start_explanation(controller: &Controller, reference: WorkloadRef, workload: 
 
 fn list_notes(controller: &Controller, workload: &Workload) -> Vec<String> {
     let mut notes = Vec::new();
-    let classes_known = !controller.list_missing().contains(&ObjectKind::Classes);
+    let classes_known = !controller.list_unlisted_kinds().contains(&ObjectKind::Classes);
     notes.extend(describe_unknown_class(&controller.objects, workload).filter(|_| classes_known));
     if workload.deleting {
         notes.push("it is being deleted".to_owned());
@@ -216,7 +216,7 @@ impl Answer {
     }
 }
 
-fn find_answer(controller: &Controller, binding: &Binding, state: &JobState, workload: Option<&Workload>) -> Answer {
+fn build_answer(controller: &Controller, binding: &Binding, state: &JobState, workload: Option<&Workload>) -> Answer {
     if state.assumed.is_some() {
         let sentence = "may start now: its queue has quota for it and the members have capacity; its gate opens with the \
                         controller's next decision";
@@ -289,13 +289,13 @@ fn find_run_limit(
     state: &JobState,
     now: Timestamp,
 ) -> Option<RunLimitView> {
-    if let Some(run) = find_limit(binding, state.stage()) {
+    if let Some(run) = get_current_run_limit(binding, state.stage()) {
         let left = run.ends_at().as_seconds().saturating_sub(now.as_second()).max(0);
         let ends = Some(format_time(to_timestamp(run.ends_at())));
         return Some(RunLimitView { seconds: run.seconds, ends, left_seconds: Some(left) });
     }
     let workload = controller.objects.workload_of(binding)?;
-    let waits = state.stage().is_none() && find_exceeded(binding).is_none() && controller.is_complete();
+    let waits = state.stage().is_none() && find_run_time_exceeded(binding).is_none() && controller.is_complete();
     let seconds = controller.objects.find_max_run_time(workload).filter(|_| waits)?;
     Some(RunLimitView { seconds, ends: None, left_seconds: None })
 }

@@ -237,7 +237,7 @@ fn list_faults(controller: &Controller, name: &QueueName) -> Vec<String> {
 
 /// The resources that matter to a queue, or those that a job asks for.
 pub(crate) fn list_amounts(controller: &Controller, name: &QueueName, only: Option<&Resources>) -> Vec<Amounts> {
-    let hidden = controller.list_missing();
+    let hidden = controller.list_unlisted_kinds();
     let has = controller.jobs.engine.entitlement_of(name);
     let facts = controller.objects.queues.get(name);
     // Whose bindings can not be seen has what the controller last wrote.
@@ -305,7 +305,7 @@ fn count_jobs(controller: &Controller) -> BTreeMap<QueueName, Counts> {
 pub(super) fn list_path(controller: &Controller, queue: &QueueName, asks: Option<&Asks>) -> Vec<PathQueue> {
     let nothing = Resources::new();
     let only = asks.map_or(&nothing, |asks| &asks.full);
-    let absent = if controller.list_missing().contains(&ObjectKind::Queues) { "NotVisible" } else { "Missing" };
+    let absent = if controller.list_unlisted_kinds().contains(&ObjectKind::Queues) { "NotVisible" } else { "Missing" };
     let step = |name: QueueName| {
         let there = name.as_str() == ROOT_QUEUE || controller.objects.queues.contains_key(&name);
         let state = controller.objects.queues.get(&name).map_or("Open", |queue| queue.spec.state.as_str());
@@ -321,7 +321,7 @@ pub(super) fn list_path(controller: &Controller, queue: &QueueName, asks: Option
 
 /// The first jobs of a queue's line, then those of its jobs that are not in line; empty if they can not be seen.
 #[must_use]
-pub fn list_queue(controller: &Controller, queue: &QueueName, first: usize) -> Vec<InLine> {
+pub fn list_waiting_jobs(controller: &Controller, queue: &QueueName, first: usize) -> Vec<InLine> {
     if !controller.is_complete() {
         return Vec::new();
     }

@@ -43,7 +43,7 @@ impl Key {
         Self { namespace: namespace.into(), name: name.into() }
     }
 
-    pub(super) fn of(metadata: &ObjectMeta) -> Self {
+    pub(super) fn from_metadata(metadata: &ObjectMeta) -> Self {
         Self::new(metadata.namespace.as_deref().unwrap_or(""), metadata.name.as_deref().unwrap_or(""))
     }
 }
@@ -135,7 +135,7 @@ impl Binding {
         let refused = view.scheduled_condition().filter(|condition| condition.status == "False");
         let requirements = spec.replica_requirements.as_ref();
         Self {
-            key: Key::of(metadata),
+            key: Key::from_metadata(metadata),
             id: metadata.uid.as_deref().unwrap_or("").into(),
             resource_version: metadata.resource_version.as_deref().unwrap_or("").into(),
             created: metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
@@ -143,7 +143,7 @@ impl Binding {
             workload_uid: spec.resource.uid.as_deref().unwrap_or("").into(),
             gate: view.gate(),
             suspension: spec.suspension.is_some(),
-            suspended: view.is_suspended(),
+            suspended: view.is_scheduling_suspended(),
             undispatched: view.is_dispatching_suspended(),
             recorded: view.annotation(ADMISSION).is_some(),
             admission: view.admission().map(Arc::new),
@@ -161,7 +161,7 @@ impl Binding {
             refused_copies: list_refused_copies(view),
             silent_copies: list_silent_copies(view),
             restarted_copies: list_restarted_copies(view),
-            ended_in: list_ended_copies(view),
+            ended_in: list_completed_copies(view),
             ended_everywhere: have_all_copies_ended(view),
             has_copies: view.status.is_some_and(|status| !status.aggregated_status.is_empty()),
             orphan_copies: list_orphan_copies(view),
@@ -174,7 +174,7 @@ impl Binding {
     }
 
     /// How often its policies restarted it as a whole.
-    pub(crate) fn restarts(&self) -> u32 {
+    pub(crate) fn count_policy_restarts(&self) -> u32 {
         self.eviction.as_ref().map_or(0, |record| record.restarts)
     }
 
@@ -234,7 +234,7 @@ fn list_refused_copies(binding: BindingView<'_>) -> Vec<(ClusterName, Arc<str>)>
     all.map(|(item, message)| (item.cluster_name.as_str().into(), message.into())).collect()
 }
 
-fn list_ended_copies(binding: BindingView<'_>) -> BTreeSet<ClusterName> {
+fn list_completed_copies(binding: BindingView<'_>) -> BTreeSet<ClusterName> {
     let phase =
         |item: &AggregatedStatusItem| item.status.as_ref().is_some_and(|it| it["state"]["phase"] == "Completed");
     list_copies(binding).filter(|item| phase(item)).map(|item| item.cluster_name.as_str().into()).collect()

@@ -48,7 +48,7 @@ impl ClusterFacts {
     pub fn read(object: &Cluster) -> Self {
         Self {
             cluster: placement::read_cluster(object),
-            summary: placement::read_summary(object.status.as_ref()),
+            summary: placement::read_summary_capacity(object.status.as_ref()),
             presence: Presence::read(object),
         }
     }

@@ -1,6 +1,8 @@
-//! What the controller is told: an event of one kind of object, or something that happened in a member.
+//! What the controller is told: an event of one kind of object, something that happened in a member, what earlier
+//! controllers accounted, or that a kind is listed.
 //!
-//! Every kind that decides must be listed before the first decision: half a view gives away what the other half holds.
+//! Every kind that is required ([`ObjectKind::list_required`]) must be listed before the first decision: half a view
+//! gives away what the other half holds. Nothing waits for the first lists of links, Commands, HyperJobs and Works.
 
 use std::collections::BTreeSet;
 

@@ -34,7 +34,7 @@ impl JobCommandFacts {
         let target = object.target.as_ref()?;
         let kind = WorkloadKind::VolcanoJob;
         let metadata = &object.metadata;
-        let key = Key::of(metadata);
+        let key = Key::from_metadata(metadata);
         (target.kind == kind.kind() && target.api_version == kind.api_version()).then(|| Self {
             job: Key::new(&key.namespace, &target.name),
             key,

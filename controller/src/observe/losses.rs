@@ -148,7 +148,7 @@ impl Losses {
 
     /// Clusters whose Works are to be watched: the lost ones, those that withdrawn bindings wait for, and those that
     /// are back as long as withdrawn bindings have Works there.
-    pub(crate) fn list_watched(&self) -> BTreeSet<ClusterName> {
+    pub(crate) fn list_clusters_to_watch_works(&self) -> BTreeSet<ClusterName> {
         let awaited = self.withdrawn.values().flat_map(|withdrawal| &withdrawal.from);
         let is_uncleaned = |works: &Works| works.counts.keys().any(|key| self.withdrawn.contains_key(key));
         let is_back = |name: &ClusterName| self.clusters.get(name).is_some_and(|it| it.lost_since.is_none());
@@ -170,7 +170,7 @@ impl Losses {
         event: Event<WorkFacts>,
         now: Timestamp,
     ) -> BTreeSet<Key> {
-        if !self.works.contains_key(cluster) && !self.list_watched().contains(cluster) {
+        if !self.works.contains_key(cluster) && !self.list_clusters_to_watch_works().contains(cluster) {
             return BTreeSet::new();
         }
         let works = self.works.entry(cluster.clone()).or_default();
@@ -199,7 +199,7 @@ impl Losses {
     }
 
     /// Takes in that a binding was taken off its clusters, or is in some again.
-    pub(super) fn follow_binding(&mut self, key: &Key, binding: Option<&Binding>) {
+    pub(super) fn update_withdrawal(&mut self, key: &Key, binding: Option<&Binding>) {
         let record =
             binding.filter(|binding| binding.clusters.is_empty()).and_then(|binding| binding.eviction.as_deref());
         let Some(record) = record else { return drop(self.withdrawn.remove(key)) };
@@ -216,13 +216,13 @@ impl Losses {
     }
 
     /// When a withdrawn binding's last Work in a lost cluster was seen to be gone, in seconds since 1970.
-    pub(crate) fn proven_at(&self, key: &Key) -> Option<i64> {
+    pub(crate) fn get_copies_gone_time(&self, key: &Key) -> Option<i64> {
         self.withdrawn.get(key)?.proven_at
     }
 
     /// The clusters where an old copy of a withdrawn binding may still run: where its Work is, and, as long as nobody
     /// has listed their Works, lost ones and those that it was withdrawn from.
-    pub(crate) fn list_unproven(&self, key: &Key, now: Timestamp) -> Vec<&ClusterName> {
+    pub(crate) fn list_clusters_with_possible_copies(&self, key: &Key, now: Timestamp) -> Vec<&ClusterName> {
         let withdrawal = self.withdrawn.get(key);
         let may_run = |(name, presence): &(&ClusterName, &Presence)| {
             let works = self.works.get(*name);

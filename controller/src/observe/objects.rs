@@ -92,7 +92,7 @@ impl Objects {
     }
 
     /// Kinds that have not been listed yet.
-    pub(crate) fn list_missing(&self) -> BTreeSet<ObjectKind> {
+    pub(crate) fn list_unlisted_kinds(&self) -> BTreeSet<ObjectKind> {
         self.missing.clone().unwrap_or_else(ObjectKind::list_required)
     }
 
@@ -199,8 +199,8 @@ impl Objects {
         let spec = known.is_none_or(|known| said(known) != said(&queue));
         let moved = known.is_none_or(|known| known.spec.parent != queue.spec.parent);
         let nothing = Tenancy::default();
-        let access = known.map_or(nothing, Tenancy::of) != Tenancy::of(&queue)
-            || (moved && self.queues.values().any(|queue| Tenancy::of(queue) != nothing));
+        let access = known.map_or(nothing, Tenancy::from_queue) != Tenancy::from_queue(&queue)
+            || (moved && self.queues.values().any(|queue| Tenancy::from_queue(queue) != nothing));
         self.queues.insert(name.clone(), queue);
         Some(Change::Queue { name, spec, state, access })
     }
@@ -208,7 +208,7 @@ impl Objects {
     fn remove_queue(&mut self, name: QueueName) -> Change {
         let gone = self.queues.remove(&name);
         // Those above it have a word on what is below it only through it.
-        let access = self.queues.values().chain(&gone).any(|queue| Tenancy::of(queue) != Tenancy::default());
+        let access = self.queues.values().chain(&gone).any(|queue| Tenancy::from_queue(queue) != Tenancy::default());
         Change::QueueGone(name, access)
     }
 
@@ -246,17 +246,17 @@ impl Objects {
             self.by_workload.insert(Arc::clone(&binding.workload), key.clone());
             self.by_owner.insert(Arc::clone(&binding.workload_uid), key.clone());
         }
-        self.losses.follow_binding(&key, Some(&binding));
+        self.losses.update_withdrawal(&key, Some(&binding));
         let old = self.bindings.insert(key.clone(), Box::new(binding));
-        self.follow_affinity(old.as_deref(), &key);
+        self.update_affinity_groups(old.as_deref(), &key);
         changes.push(Change::Binding(key));
         changes
     }
 
     pub(crate) fn remove_binding(&mut self, key: &Key) -> Option<Change> {
         let binding = self.bindings.remove(key)?;
-        self.losses.follow_binding(key, None);
-        self.follow_affinity(Some(&binding), key);
+        self.losses.update_withdrawal(key, None);
+        self.update_affinity_groups(Some(&binding), key);
         if self.by_workload.get(&binding.workload) == Some(key) {
             self.by_workload.remove(&binding.workload);
         }
@@ -267,7 +267,7 @@ impl Objects {
     }
 
     /// A binding's affinity groups, or where it is, may have changed: others of its groups may fit now.
-    fn follow_affinity(&mut self, old: Option<&Binding>, key: &Key) {
+    fn update_affinity_groups(&mut self, old: Option<&Binding>, key: &Key) {
         let new = self.bindings.get(key).map(|binding| &**binding);
         let same = |old: &Binding, new: &Binding| (&old.groups, &old.clusters) == (&new.groups, &new.clusters);
         let grouped = [old, new].into_iter().flatten().any(|binding| !binding.groups.is_empty());
@@ -352,13 +352,13 @@ impl Objects {
             Event::Applied(group) => self.set_pod_group(group).into_iter().collect(),
             Event::Deleted(group) => {
                 self.pod_groups.remove(&group.key);
-                self.find_owner(&group.owner).into_iter().collect()
+                self.find_pod_group_change(&group.owner).into_iter().collect()
             }
             Event::Reset(all) => {
                 let old = mem::take(&mut self.pod_groups);
                 let mut changes: Vec<Change> = all.into_iter().filter_map(|group| self.set_pod_group(group)).collect();
                 let gone = old.values().filter(|old| !self.pod_groups.contains_key(&old.key));
-                changes.extend(gone.filter_map(|gone| self.find_owner(&gone.owner)));
+                changes.extend(gone.filter_map(|gone| self.find_pod_group_change(&gone.owner)));
                 self.mark_listed(ObjectKind::PodGroups);
                 changes
             }
@@ -373,12 +373,12 @@ impl Objects {
         if let Some((known, _)) = self.by_owner.get_key_value(&group.owner) {
             group.owner = Arc::clone(known);
         }
-        let change = self.find_owner(&group.owner);
+        let change = self.find_pod_group_change(&group.owner);
         self.pod_groups.insert(group.key.clone(), Box::new(group));
         change
     }
 
-    fn find_owner(&self, owner: &str) -> Option<Change> {
+    fn find_pod_group_change(&self, owner: &str) -> Option<Change> {
         self.by_owner.get(owner).cloned().map(Change::PodGroup)
     }
 

@@ -49,7 +49,7 @@ impl PodGroupFacts {
         let status = object.status.clone().unwrap_or_default();
         let condition = status.conditions.first().cloned().unwrap_or_default();
         Self {
-            key: Key::of(&object.metadata),
+            key: Key::from_metadata(&object.metadata),
             uid: object.metadata.uid.as_deref().unwrap_or("").into(),
             owner: object
                 .metadata

@@ -120,7 +120,7 @@ impl QueueFacts {
                 Some(scheduling::DequeueStrategy::Fifo) => Dequeue::Fifo,
                 _ => Dequeue::Traverse,
             },
-            state: ReportedState::read(status.state.as_ref().map_or("", |state| state.as_str())).state(),
+            state: ReportedState::read(status.state.as_ref().map_or("", |state| state.as_str())).effective_state(),
         };
         // It is the fleet, whatever an object of that name says.
         let queue = if queue.name.as_str() == ROOT_QUEUE { QueueSpec::unlimited(ROOT_QUEUE) } else { queue };
@@ -179,7 +179,7 @@ impl CommandFacts {
         let is_queue = target.kind == "Queue" && target.api_version == "scheduling.volcano.sh/v1beta1";
         let metadata = &object.metadata;
         is_queue.then(|| Self {
-            key: Key::of(metadata),
+            key: Key::from_metadata(metadata),
             uid: metadata.uid.as_deref().unwrap_or("").into(),
             created: metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
             resource_version: metadata.resource_version.as_deref().unwrap_or("").into(),
@@ -206,7 +206,7 @@ pub(super) struct Tenancy<'a> {
 }
 
 impl<'a> Tenancy<'a> {
-    pub(super) const fn of(queue: &'a QueueFacts) -> Self {
+    pub(super) const fn from_queue(queue: &'a QueueFacts) -> Self {
         Self {
             namespaces: queue.namespaces.as_ref(),
             largest_job: queue.largest_job.as_ref(),

@@ -17,7 +17,7 @@ use super::{QueueFacts, Workload, objects::Objects};
 
 impl Objects {
     /// A queue and those above it, as far as they are there, but for the root.
-    fn list_queues_above(&self, queue: &QueueName) -> Vec<(&QueueName, &QueueFacts)> {
+    fn list_queue_and_parents(&self, queue: &QueueName) -> Vec<(&QueueName, &QueueFacts)> {
         let mut path: Vec<(&QueueName, &QueueFacts)> = Vec::new();
         let mut next = self.queues.get_key_value(queue);
         while let Some((name, facts)) = next.filter(|(name, _)| {
@@ -31,10 +31,10 @@ impl Objects {
     }
 
     /// Why a queue takes no jobs of a namespace: it, or one above it, does not select that.
-    pub(crate) fn refuse_namespace(&self, queue: &QueueName, namespace: &str) -> Option<Reason> {
+    pub(crate) fn check_namespace(&self, queue: &QueueName, namespace: &str) -> Option<Reason> {
         let no_labels = BTreeMap::new();
         let labels = self.known_namespaces.get(namespace).map_or(&no_labels, |facts| &facts.labels);
-        self.list_queues_above(queue).into_iter().find_map(|(by, facts)| {
+        self.list_queue_and_parents(queue).into_iter().find_map(|(by, facts)| {
             let selector = facts.namespaces.as_ref().filter(|selector| !selector.selects(labels))?;
             Some(Reason::NamespaceNotSelected {
                 queue: queue.clone(),
@@ -46,9 +46,11 @@ impl Objects {
     }
 
     /// Why a queue takes no job that asks for so much: it, or one above it, says so. Else `asked` is not worked out.
-    pub(crate) fn refuse_size(&self, queue: &QueueName, asked: impl FnOnce() -> Resources) -> Option<Reason> {
-        let limits =
-            self.list_queues_above(queue).into_iter().filter_map(|(by, facts)| Some((by, facts.largest_job.as_ref()?)));
+    pub(crate) fn check_job_size(&self, queue: &QueueName, asked: impl FnOnce() -> Resources) -> Option<Reason> {
+        let limits = self
+            .list_queue_and_parents(queue)
+            .into_iter()
+            .filter_map(|(by, facts)| Some((by, facts.largest_job.as_ref()?)));
         let mut limits = limits.peekable();
         limits.peek()?;
         let asked = asked();
@@ -56,8 +58,8 @@ impl Objects {
     }
 
     /// Why a queue does not take a job that is to run for as long as this one: it, or one above it, says so.
-    pub(crate) fn refuse_run_time(&self, queue: &QueueName, workload: &Workload) -> Option<Reason> {
-        self.list_queues_above(queue)
+    pub(crate) fn check_run_time(&self, queue: &QueueName, workload: &Workload) -> Option<Reason> {
+        self.list_queue_and_parents(queue)
             .into_iter()
             .find_map(|(by, facts)| facts.longest_run.as_ref()?.refuse(queue, by, workload.max_run_time))
     }
@@ -65,28 +67,28 @@ impl Objects {
     /// Seconds that a run of a workload may take if it begins now: the least of what it says, and of what its queue and
     /// those above it say.
     pub(crate) fn find_max_run_time(&self, workload: &Workload) -> Option<i64> {
-        let of_queues = self.list_queues_above(&workload.queue).into_iter();
+        let of_queues = self.list_queue_and_parents(&workload.queue).into_iter();
         let of_queues = of_queues.filter_map(|(_, facts)| facts.longest_run.as_ref().and_then(LongestRun::seconds));
         of_queues.chain(workload.max_run_time).min()
     }
 
     /// The limit of a run of a workload that begins now.
-    pub(crate) fn limit_run(&self, workload: &Workload, now: Timestamp) -> Option<RunLimit> {
+    pub(crate) fn build_run_limit(&self, workload: &Workload, now: Timestamp) -> Option<RunLimit> {
         let seconds = self.find_max_run_time(workload)?;
         Some(RunLimit { from: EpochSeconds::new(now.as_second()), seconds })
     }
 
     /// Whether a workload may be evicted, as it says, or as its queue or one above it says of all.
     pub(crate) fn is_preemptable(&self, queue: &QueueName, workload: &Workload) -> Option<bool> {
-        let evicts_all = || self.list_queues_above(queue).iter().any(|(_, facts)| facts.evicts_all_jobs);
+        let evicts_all = || self.list_queue_and_parents(queue).iter().any(|(_, facts)| facts.evicts_all_jobs);
         // What a job says itself counts where nobody above it says more.
         if workload.preemptable != Some(true) && evicts_all() { Some(true) } else { workload.preemptable }
     }
 
     /// As what a job counts under the limits of running jobs: of its namespace only where a queue limits those.
-    pub(crate) fn count_as(&self, queue: &QueueName, namespace: &Arc<str>) -> Counted {
+    pub(crate) fn classify_for_running_limits(&self, queue: &QueueName, namespace: &Arc<str>) -> Counted {
         let limits = |(_, facts): &(&QueueName, &QueueFacts)| facts.spec.running.of_namespace.is_some();
-        if self.list_queues_above(queue).iter().any(limits) {
+        if self.list_queue_and_parents(queue).iter().any(limits) {
             Counted::JobOf(Arc::clone(namespace))
         } else {
             Counted::Job

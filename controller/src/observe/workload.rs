@@ -114,7 +114,7 @@ impl Workload {
 
     /// Pods that run.
     #[must_use]
-    pub fn running(&self) -> u32 {
+    pub fn count_running_pods(&self) -> u32 {
         self.progress.running.min(self.on_nodes.unwrap_or(u32::MAX))
     }
 
@@ -142,7 +142,7 @@ impl Workload {
                 .filter(|ttl| *ttl >= 0),
             held: annotations::is_held(object),
             suspended: find_suspension(kind, object),
-            end_as: (kind == WorkloadKind::VolcanoJob).then(|| annotations::end_as(object)).flatten(),
+            end_as: (kind == WorkloadKind::VolcanoJob).then(|| annotations::read_end_phase(object)).flatten(),
             max_retry: read_max_retry(object),
             preemptable: workload::read_preemptable(object),
             on_nodes: None,
@@ -167,5 +167,5 @@ fn read_max_retry(object: &Value) -> u32 {
 
 /// Many kinds have a field for it, which Volcano's Jobs lack.
 fn find_suspension(kind: WorkloadKind, object: &Value) -> Option<&'static str> {
-    annotations::is_suspended(object).then_some(SUSPENDED).or_else(|| kind.suspended_by(object))
+    annotations::is_suspended(object).then_some(SUSPENDED).or_else(|| kind.find_suspending_field(object))
 }

@@ -10,7 +10,7 @@ use crate::{
     decide::Controller,
     explain::{
         Basis, Explanation, Verdict, decide_without_writing, explain_job, explain_without_binding, find_binding,
-        list_queue, list_queues,
+        list_queues, list_waiting_jobs,
     },
     observe::{Input, Key, ObjectKind, PodGroupFacts, read_object},
 };
@@ -257,7 +257,7 @@ fn who_sees_only_a_part_is_told_what_the_controller_wrote_and_no_names() {
     assert_eq!(b["path"][1]["amounts"][0]["limit"], Value::Null);
     let views = list_queues(&controller);
     assert!(views.iter().all(|view| view.jobs.is_none()));
-    assert!(list_queue(&controller, &"q".into(), 10).is_empty());
+    assert!(list_waiting_jobs(&controller, &"q".into(), 10).is_empty());
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn the_tree_of_queues_has_sums_states_and_faults() {
     assert!(of("b").faults.iter().any(|fault| fault.contains("20")), "{:?}", of("b").faults);
     assert!(of("lost").problem.as_ref().unwrap().contains("nowhere"));
     assert_eq!((of("team").problem.clone(), of("b").dequeue), (None, "fifo"));
-    let line = list_queue(&controller, &"a".into(), 5);
+    let line = list_waiting_jobs(&controller, &"a".into(), 5);
     let seen: Vec<(Option<usize>, &str, &str)> =
         line.iter().map(|job| (job.position, job.workload.name.as_str(), job.token.as_str())).collect();
     assert_eq!(seen, [(Some(1), "two", "WaitingForQuota"), (None, "held", "OnHold")]);

@@ -305,14 +305,14 @@ fn a_job_whose_end_is_not_recorded_yet_outlives_its_ttl() {
     let child = world.controller.objects.workloads.values().find(|job| &*job.reference.name == "h-a-0");
     let child = child.and_then(|job| job.child.clone()).unwrap();
     let key = crate::observe::Key::new("ns", "h-a-0");
-    assert!(world.controller.hyper_jobs.lacks_end(&key, &child), "{object}");
+    assert!(world.controller.hyper_jobs.is_end_unrecorded(&key, &child), "{object}");
     let now = caldera_runtime::clock::format_time(world.now);
     let ended = json!({"phase": "Completed", "lastTransitionTime": now});
     world.patch("Job", "h-a-0", &json!({"status": {"state": ended, "running": 0, "succeeded": 1}}));
     world.settle();
     world.pass(3);
     assert_eq!(names(&world, "Job"), ["h-a-1", "h-b-0"], "it goes once the HyperJob says how it ended");
-    assert!(!world.controller.hyper_jobs.lacks_end(&key, &child));
+    assert!(!world.controller.hyper_jobs.is_end_unrecorded(&key, &child));
     let status = &world.get("HyperJob", "h")["status"]["replicatedJobsStatus"][0];
     assert_eq!(status["jobStates"]["h-a-0"]["phase"], "Completed");
 }

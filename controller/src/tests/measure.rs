@@ -19,10 +19,10 @@ fn step(world: &mut World, measures: &mut Measures, metrics: &Metrics) {
     measures.observe_decisions(&world.controller, &decisions.writes, metrics, world.now);
     for decision in decisions.writes {
         let result = world.carry_out(&decision.to_write(world.now));
-        let done = caldera_runtime::write::Done { tag: decision.tag(), result };
+        let done = caldera_runtime::write::WriteOutcome { tag: decision.tag(), result };
         world.controller.follow_answer(done, world.now);
     }
-    measures.look(&mut world.controller, metrics, world.now);
+    measures.update_metrics_if_due(&mut world.controller, metrics, world.now);
 }
 
 fn pass(world: &mut World, seconds: u32, measures: &mut Measures, metrics: &Metrics) {
@@ -154,12 +154,12 @@ fn what_is_shown_is_what_is_declared() {
     world.job("runs", "q", 2);
     pass(&mut world, 6, &mut measures, &metrics);
     let mut text = encode(&registry).unwrap();
-    let start = metrics.start.get_or_create(&crate::metrics::START.label(["q"])).clone();
+    let start = metrics.start.get_or_create(&crate::metrics::START.build_labels(["q"])).clone();
     start.observe(1.0);
     for (counters, metric) in
         [(&metrics.evicted, crate::metrics::EVICTED), (&metrics.requeued, crate::metrics::REQUEUED)]
     {
-        counters.get_or_create(&metric.label(["Reclaimed"])).inc();
+        counters.get_or_create(&metric.build_labels(["Reclaimed"])).inc();
     }
     text = encode(&registry).unwrap_or(text);
     // Of clusters whose nodes are known, and shown by the writer.

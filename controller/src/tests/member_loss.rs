@@ -80,7 +80,7 @@ fn eviction(world: &World) -> Value {
 }
 
 fn watched(world: &World) -> BTreeSet<ClusterName> {
-    world.controller.list_watched_works()
+    world.controller.list_clusters_to_watch_works()
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! the scheduler places is held against the limit: it places what was granted under the lease that is held.
 
 use caldera_core::fleet::Update;
-use caldera_runtime::write::Done;
+use caldera_runtime::write::WriteOutcome;
 use jiff::SignedDuration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -95,7 +95,7 @@ impl Host {
                 {
                     self.events.push(object.clone());
                 }
-                self.engines[who].controller.follow_answer(Done { tag: decision.tag(), result }, now);
+                self.engines[who].controller.follow_answer(WriteOutcome { tag: decision.tag(), result }, now);
             }
             self.check();
         }

@@ -7,7 +7,7 @@ use crate::usage::{Usage, UsageHistory};
 
 /// All that is accounted up to now.
 fn account(world: &mut World) -> Usage {
-    world.controller.usage.read_history(UsageHistory::default());
+    world.controller.usage.merge_history(UsageHistory::default());
     let now = world.now;
     let Some(write) = world.controller.usage.write_history("ns", now) else { return Usage::default() };
     let Body::Apply { object, .. } = write.body else { panic!("it is applied") };

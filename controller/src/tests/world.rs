@@ -13,7 +13,7 @@ use caldera_crds::{
 };
 use caldera_runtime::{
     watch::Event,
-    write::{Body, Done, Failure, Write},
+    write::{Body, Failure, Write, WriteOutcome},
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
@@ -309,7 +309,7 @@ impl World {
                     }
                     _ => self.carry_out(&decision.to_write(self.now)),
                 };
-                self.controller.follow_answer(Done { tag: decision.tag(), result }, self.now);
+                self.controller.follow_answer(WriteOutcome { tag: decision.tag(), result }, self.now);
             }
         }
         panic!("it never comes to rest");

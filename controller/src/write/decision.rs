@@ -1,11 +1,13 @@
-//! Everything that the controller may write, and how each write looks.
+//! Everything that the controller decides to write, and how each write looks.
 //!
 //! It touches only what it owns. On a binding that is the gate, the records, and the clusters only to take all of them
 //! away. Such a patch tests the version that the decision was made for, so that a decision on an old state is refused.
-//! Of jobs it writes why they wait, and what their users ask for: two annotations for a Command, the end, and the
-//! deletion when the TTL is over. Beside these it writes its own PodGroups, the numbers and the state of a queue and
-//! two annotations on it, the default queue if there is none, the deletion of Commands that are carried out, what
-//! HyperJobs are made of and their status, and events.
+//! To have Karmada look again it also sets a binding's `suspension.dispatching`, or a Work's `suspendDispatching`, to
+//! false or takes that away: both say the same. Of jobs it writes why they wait, two annotations that suspend and end
+//! them, for a Command or after `maxRetry` restarts, the end, and the deletion when the TTL is over. Beside these it
+//! writes its own PodGroups and deletes them, the numbers and the state of a queue and two annotations on it, the
+//! default queue if there is none, the deletion of Commands that are carried out, what HyperJobs are made of and their
+//! status, and events. Its own ConfigMaps are no decisions: settings, usage and history are written by the loop.
 
 use std::sync::Arc;
 
@@ -32,10 +34,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    hyper_job::{HyperJobWrite, write_hyper_job},
+    hyper_job::{HyperJobWrite, build_hyper_job_write},
     patch::{
-        patch_end, patch_eviction, patch_queue, patch_record, patch_release, patch_resize, touch_binding, touch_work,
-        write_binding, write_job, write_pod_group, write_queue,
+        build_binding_write, build_job_write, build_pod_group_write, build_queue_patch_write, build_queue_write,
+        patch_end, patch_eviction, patch_record, patch_release, patch_resize, touch_binding, touch_work,
     },
 };
 use crate::observe::{Key, QueueFacts, Workload};
@@ -278,36 +280,38 @@ impl Decision {
     pub fn to_write(&self, now: Timestamp) -> Write {
         match self {
             Self::Release { key, resource_version, admission, epoch } => {
-                write_binding(key, patch_release(resource_version, admission, epoch.as_deref()))
+                build_binding_write(key, patch_release(resource_version, admission, epoch.as_deref()))
             }
             Self::Resize { key, resource_version, admission, epoch } => {
-                write_binding(key, patch_resize(resource_version, admission, epoch.as_deref()))
+                build_binding_write(key, patch_resize(resource_version, admission, epoch.as_deref()))
             }
             Self::Evict { key, resource_version, suspension, recorded, planned, eviction } => {
-                write_binding(key, patch_eviction(resource_version, *suspension, (*recorded, *planned), eviction))
+                build_binding_write(key, patch_eviction(resource_version, *suspension, (*recorded, *planned), eviction))
             }
             Self::Shrink { key, resource_version, admission, eviction } => {
                 let mut steps = patch_record(resource_version, admission);
                 steps.push(json!({"op": "add", "path": annotation_path(EVICTION), "value": eviction.to_json()}));
-                write_binding(key, steps)
+                build_binding_write(key, steps)
             }
-            Self::WritePodGroup { key, exists, body, .. } => write_pod_group(
+            Self::WritePodGroup { key, exists, body, .. } => build_pod_group_write(
                 key,
                 match exists {
                     true => Body::MergePatch(body.clone()),
                     false => Body::Create(body.clone()),
                 },
             ),
-            Self::DeletePodGroup { key, uid } => write_pod_group(key, Body::Delete { uid: Some(uid.to_string()) }),
-            Self::QueueNumbers { name, patch } => patch_queue(name, Some("status"), patch.clone()),
-            Self::QueueState { name, resource_version, state } => patch_queue(
+            Self::DeletePodGroup { key, uid } => {
+                build_pod_group_write(key, Body::Delete { uid: Some(uid.to_string()) })
+            }
+            Self::QueueNumbers { name, patch } => build_queue_patch_write(name, Some("status"), patch.clone()),
+            Self::QueueState { name, resource_version, state } => build_queue_patch_write(
                 name,
                 Some("status"),
                 json!({
                     "metadata": {"resourceVersion": &**resource_version}, "status": {"state": state.as_str()},
                 }),
             ),
-            Self::QueueMark { name, resource_version, closed_by_parent } => patch_queue(
+            Self::QueueMark { name, resource_version, closed_by_parent } => build_queue_patch_write(
                 name,
                 None,
                 json!({"metadata": {
@@ -316,7 +320,7 @@ impl Decision {
                 }}),
             ),
             Self::QueueAnnotation { name, annotation } => {
-                patch_queue(name, None, json!({"metadata": {"annotations": {QUEUE_STATUS: annotation}}}))
+                build_queue_patch_write(name, None, json!({"metadata": {"annotations": {QUEUE_STATUS: annotation}}}))
             }
             Self::DeleteCommand { key, uid, .. } | Self::DeleteJobCommand { key, uid, .. } => Write {
                 resource: api_resource("bus.volcano.sh", "v1alpha1", "Command", "commands"),
@@ -325,7 +329,7 @@ impl Decision {
                 subresource: None,
                 body: Body::Delete { uid: Some(uid.to_string()) },
             },
-            Self::AnnotateJob { key, resource_version, name, value } => write_job(
+            Self::AnnotateJob { key, resource_version, name, value } => build_job_write(
                 key,
                 None,
                 Body::MergePatch(json!({
@@ -334,7 +338,7 @@ impl Decision {
             ),
             Self::EndJob { key, resource_version, phase, cause } => {
                 let patch = patch_end(resource_version, phase, *cause, now);
-                write_job(key, Some("status"), Body::MergePatch(patch))
+                build_job_write(key, Some("status"), Body::MergePatch(patch))
             }
             Self::StateWaiting { key, resource_version, reason, message, is_first, .. } => {
                 let mut state = json!({"phase": "Pending", "reason": reason, "message": message});
@@ -344,17 +348,17 @@ impl Decision {
                 let patch = json!({
                     "metadata": {"resourceVersion": &**resource_version}, "status": {"state": state},
                 });
-                write_job(key, Some("status"), Body::MergePatch(patch))
+                build_job_write(key, Some("status"), Body::MergePatch(patch))
             }
-            Self::DeleteJob { key, uid, resource_version } => write_job(
+            Self::DeleteJob { key, uid, resource_version } => build_job_write(
                 key,
                 None,
                 Body::DeleteUnchanged { uid: uid.to_string(), resource_version: resource_version.to_string() },
             ),
             Self::TouchWork { cluster, workload, binding, adds } => touch_work(cluster, workload, binding, *adds),
             Self::TouchBinding { key, resource_version, adds } => touch_binding(key, resource_version, *adds),
-            Self::HyperJob { key, write } => write_hyper_job(key, write),
-            Self::DefaultQueue => write_queue(
+            Self::HyperJob { key, write } => build_hyper_job_write(key, write),
+            Self::DefaultQueue => build_queue_write(
                 DEFAULT_QUEUE,
                 None,
                 Body::Create(json!({

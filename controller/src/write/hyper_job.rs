@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use caldera_crds::{
-    hyper_job::{Replicated, build_job, build_placement, hash_value},
+    hyper_job::{ReplicatedJobView, build_job, build_placement, hash_value},
     job_admission::fill_defaults,
     names::volcano::{HYPER_JOB_NAME, POLICY_HASH, REPLICATED_JOB_NAME, TEMPLATE_HASH},
     object::escape_pointer,
@@ -67,7 +67,7 @@ pub fn policy_resource() -> ApiResource {
     api_resource("policy.karmada.io", "v1alpha1", "PropagationPolicy", "propagationpolicies")
 }
 
-pub(super) fn write_hyper_job(key: &Key, write: &HyperJobWrite) -> Write {
+pub(super) fn build_hyper_job_write(key: &Key, write: &HyperJobWrite) -> Write {
     let of = |kind: &ChildKind, name: &str, body: Body| Write {
         resource: match kind {
             ChildKind::Job => WorkloadKind::VolcanoJob.api_resource(),
@@ -92,7 +92,12 @@ pub(super) fn write_hyper_job(key: &Key, write: &HyperJobWrite) -> Write {
     }
 }
 
-fn build_metadata(of: &HyperJobFacts, replicated: &Replicated<'_>, name: &str, (label, hash): (&str, String)) -> Value {
+fn build_metadata(
+    of: &HyperJobFacts,
+    replicated: &ReplicatedJobView<'_>,
+    name: &str,
+    (label, hash): (&str, String),
+) -> Value {
     json!({
         "namespace": &*of.key.namespace, "name": name,
         "labels": {HYPER_JOB_NAME: &*of.key.name, REPLICATED_JOB_NAME: replicated.name, label: hash},
@@ -105,7 +110,7 @@ fn build_metadata(of: &HyperJobFacts, replicated: &Replicated<'_>, name: &str, (
 
 /// A job of a HyperJob.
 #[must_use]
-pub fn build_child(of: &HyperJobFacts, replicated: &Replicated<'_>, name: &str) -> Value {
+pub fn build_child(of: &HyperJobFacts, replicated: &ReplicatedJobView<'_>, name: &str) -> Value {
     let mut job = build_job(name, replicated.template());
     job["metadata"] = build_metadata(of, replicated, name, (TEMPLATE_HASH, hash_value(replicated.template())));
     job
@@ -113,7 +118,7 @@ pub fn build_child(of: &HyperJobFacts, replicated: &Replicated<'_>, name: &str) 
 
 /// Its policy, as the peer makes it, but that the clusters that are named are preferred.
 #[must_use]
-pub fn build_policy(of: &HyperJobFacts, replicated: &Replicated<'_>, name: &str, placement: &Value) -> Value {
+pub fn build_policy(of: &HyperJobFacts, replicated: &ReplicatedJobView<'_>, name: &str, placement: &Value) -> Value {
     json!({
         "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
         "metadata": build_metadata(of, replicated, name, (POLICY_HASH, hash_value(placement))),
@@ -128,7 +133,7 @@ pub fn build_policy(of: &HyperJobFacts, replicated: &Replicated<'_>, name: &str,
 
 /// The label of a job that is like its template.
 #[must_use]
-pub fn hash_template(replicated: &Replicated<'_>) -> String {
+pub fn hash_template(replicated: &ReplicatedJobView<'_>) -> String {
     hash_value(replicated.template())
 }
 
@@ -140,7 +145,7 @@ pub fn hash_placement(placement: &Value) -> String {
 
 /// Where the jobs of a template may go.
 #[must_use]
-pub fn placement_of(of: &HyperJobFacts, replicated: &Replicated<'_>) -> Value {
+pub fn placement_of(of: &HyperJobFacts, replicated: &ReplicatedJobView<'_>) -> Value {
     build_placement(&of.object, replicated)
 }
 

@@ -1,4 +1,5 @@
-//! Decisions out: every write that there is, and what a PodGroup should say.
+//! Decisions out: every write that is decided, how its patch looks, what a PodGroup should say, and the tag that its
+//! answer comes back with.
 
 mod decision;
 pub mod hyper_job;

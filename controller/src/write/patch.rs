@@ -1,7 +1,9 @@
-//! How the patches of the controller look.
+//! How the patches and writes of the controller look.
 //!
-//! A binding and a Work are patched with tests of what the decision was made for, and nothing but our own fields is in
-//! the patch; a status is merged into the version that was read.
+//! A binding is patched with a test of the version that the decision was made for, a Work with tests of whose it is and
+//! that nobody suspends it; nothing but our own fields is in the patch. What is said on a job is merged into the
+//! version that was read. PodGroups, and the numbers and our annotation of a queue, are merged without a version:
+//! nobody else writes them.
 
 use caldera_core::{
     admission::Admission,
@@ -79,7 +81,7 @@ pub(super) fn patch_eviction(
     steps
 }
 
-pub(super) fn write_binding(key: &Key, steps: Vec<Value>) -> Write {
+pub(super) fn build_binding_write(key: &Key, steps: Vec<Value>) -> Write {
     Write {
         resource: api_resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings"),
         namespace: key.namespace.to_string(),
@@ -104,7 +106,7 @@ pub(super) fn patch_end(resource_version: &str, phase: &str, cause: EndCause, no
     })
 }
 
-pub(super) fn write_job(key: &Key, subresource: Option<&'static str>, body: Body) -> Write {
+pub(super) fn build_job_write(key: &Key, subresource: Option<&'static str>, body: Body) -> Write {
     Write {
         resource: WorkloadKind::VolcanoJob.api_resource(),
         namespace: key.namespace.to_string(),
@@ -142,10 +144,10 @@ pub(super) fn touch_binding(key: &Key, resource_version: &str, adds: bool) -> Wr
         false => json!({"op": "remove", "path": path}),
     };
     let unchanged = json!({"op": "test", "path": "/metadata/resourceVersion", "value": resource_version});
-    write_binding(key, vec![unchanged, touch])
+    build_binding_write(key, vec![unchanged, touch])
 }
 
-pub(super) fn write_pod_group(key: &Key, body: Body) -> Write {
+pub(super) fn build_pod_group_write(key: &Key, body: Body) -> Write {
     Write {
         resource: api_resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
         namespace: key.namespace.to_string(),
@@ -155,11 +157,11 @@ pub(super) fn write_pod_group(key: &Key, body: Body) -> Write {
     }
 }
 
-pub(super) fn patch_queue(name: &QueueName, subresource: Option<&'static str>, patch: Value) -> Write {
-    write_queue(name.as_str(), subresource, Body::MergePatch(patch))
+pub(super) fn build_queue_patch_write(name: &QueueName, subresource: Option<&'static str>, patch: Value) -> Write {
+    build_queue_write(name.as_str(), subresource, Body::MergePatch(patch))
 }
 
-pub(super) fn write_queue(name: &str, subresource: Option<&'static str>, body: Body) -> Write {
+pub(super) fn build_queue_write(name: &str, subresource: Option<&'static str>, body: Body) -> Write {
     Write {
         resource: api_resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
         namespace: String::new(),

@@ -60,7 +60,7 @@ pub fn build_spec(workload: &Workload, priority_of: impl Fn(&str) -> i32) -> Pod
         }
         _ => BTreeMap::new(),
     };
-    spec.min_resources = list_amounts(&needs.min_resources);
+    spec.min_resources = convert_amounts(&needs.min_resources);
     spec.sub_group_policy = gang.tasks.iter().filter_map(build_sub_group).collect();
     spec
 }
@@ -88,7 +88,7 @@ fn build_topology(of: &Topology) -> NetworkTopologySpec {
 
 /// Amounts as the API has them.
 #[must_use]
-pub fn list_amounts(amounts: &Resources) -> ResourceList {
+pub fn convert_amounts(amounts: &Resources) -> ResourceList {
     amounts.iter().map(|(name, amount)| (name.to_string(), Quantity(amount.to_string()))).collect()
 }
 
@@ -150,7 +150,8 @@ pub fn status_to_json(workload: &Workload, status: &PodGroupStatus) -> Value {
 pub fn phase_of(workload: &Workload, stage: Option<AdmissionStage>) -> &'static str {
     let progress = &workload.progress;
     let least = workload.gang.as_deref().map_or(1, |gang: &Gang| gang.min_available.max(1));
-    let runs = workload.running() > 0 && workload.running().saturating_add(progress.succeeded) >= least;
+    let runs =
+        workload.count_running_pods() > 0 && workload.count_running_pods().saturating_add(progress.succeeded) >= least;
     match stage {
         None | Some(AdmissionStage::Waiting) => "Pending",
         Some(AdmissionStage::Finished) => "Completed",
@@ -176,7 +177,7 @@ pub fn build_status(
         reason: reason.token().to_owned(),
         message: format!("{reason}{note}"),
         since,
-        running: to_count(workload.running()),
+        running: to_count(workload.count_running_pods()),
         succeeded: to_count(progress.succeeded),
         failed: to_count(progress.failed),
     }

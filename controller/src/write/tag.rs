@@ -1,4 +1,8 @@
-//! By what the answer to each write is told.
+//! The tag of each write: which decision its answer belongs to, and for what.
+//!
+//! Releases and states of queues carry the version that they were decided for, so that a late answer is told from one
+//! about the write under way. What is decided anew as long as it is not so has no tag of its own: its failure is
+//! logged.
 
 use std::sync::Arc;
 

@@ -1,4 +1,9 @@
-//! The same members with some bindings' pods gone: what an eviction would free, before it is made.
+//! What an eviction would free, before it is made, and whether pods of a workload are still on nodes after one.
+//!
+//! Rule: of an evicted binding all pods count as gone, or so many of each task and cluster. Pods that are assumed and
+//! not seen yet go first, then pods on nodes. What other bindings are assumed to hold stays taken. Whether pods of a
+//! workload are on nodes, reached nodes or have all finished is read from the inventories; for a member that can not be
+//! read no pods are counted, and those that were seen on nodes before still run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +26,7 @@ impl Fleet {
     /// What would be free, in the clusters that this changes, if pods of these bindings were gone: all of them, or so
     /// many of each task by cluster.
     #[must_use]
-    pub fn capacities_after(&self, gone: &BTreeMap<String, EvictedPods>) -> BTreeMap<String, Capacity> {
+    pub fn capacities_after_eviction(&self, gone: &BTreeMap<String, EvictedPods>) -> BTreeMap<String, Capacity> {
         let mut touched: BTreeSet<&str> = BTreeSet::new();
         for (key, leaving) in gone {
             let Some(AssumedEntry { assumed, .. }) = self.entries.get(key) else { continue };
@@ -31,12 +36,13 @@ impl Fleet {
             };
             touched.extend(assumed.pods.keys().filter(there).map(String::as_str));
         }
-        let after =
-            |name: &str| Some((name.to_owned(), self.member_capacity_after(name, self.members.get(name)?, gone)));
+        let after = |name: &str| {
+            Some((name.to_owned(), self.member_capacity_after_eviction(name, self.members.get(name)?, gone)))
+        };
         touched.into_iter().filter_map(after).collect()
     }
 
-    fn member_capacity_after(
+    fn member_capacity_after_eviction(
         &self,
         name: &str,
         member: &FleetMember,
@@ -76,9 +82,9 @@ impl Fleet {
         }
         unseen.sort_unstable_by_key(|(entry, _)| entry.age);
         let down = member.down.is_some();
-        let mut capacity = if down { member.summary.clone() } else { member.inventory.capacity_without(&leaving) };
+        let mut capacity = if down { member.summary.clone() } else { member.inventory.capacity_without_pods(&leaving) };
         for (entry, pods) in unseen {
-            capacity = entry.assumed.take_from(capacity, name, &pods);
+            capacity = entry.assumed.subtract_assumed_pods(capacity, name, &pods);
         }
         capacity
     }
@@ -107,7 +113,7 @@ impl Fleet {
     /// True if pods of a workload were seen to finish in these clusters and none is on a node: it has ended there, or
     /// is about to, though nobody has said so yet.
     #[must_use]
-    pub fn has_run_out<'a>(&self, clusters: impl Iterator<Item = &'a str>, workload: &WorkloadRef) -> bool {
+    pub fn has_only_finished_pods<'a>(&self, clusters: impl Iterator<Item = &'a str>, workload: &WorkloadRef) -> bool {
         let members = clusters.filter_map(|name| self.members.get(name));
         let seen = members.flat_map(|member| member.inventory.pods_seen(workload).into_values());
         let (bound, finished) = seen.fold((0_u64, 0_u64), |(bound, finished), seen| {
@@ -124,7 +130,7 @@ impl Fleet {
 
     /// The same of the members that can be seen.
     #[must_use]
-    pub fn runs_anywhere_seen(&self, workload: &WorkloadRef) -> bool {
+    pub fn runs_in_any_readable_cluster(&self, workload: &WorkloadRef) -> bool {
         self.members.values().any(|member| member.down.is_none() && has_bound_pods(member, workload))
     }
 }

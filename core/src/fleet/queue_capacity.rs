@@ -16,7 +16,7 @@ use std::{
 use super::{AssumedEntry, AssumedPods, Fleet, FleetMember};
 use crate::{
     gang::{Taint, WorkloadRef},
-    inventory::{Amounts, Capacity, NodeShape, Source, whole_units},
+    inventory::{Amounts, Capacity, NodeShape, Source, round_up_request},
     place::Cluster,
     quantity::Quantity,
     resources::Resources,
@@ -43,12 +43,12 @@ pub(super) struct AssumedOnNodes {
 
 impl AssumedOnNodes {
     /// Whether pods of an entry are on nodes.
-    pub(super) fn has(&self, key: &str) -> bool {
+    pub(super) fn is_bound(&self, key: &str) -> bool {
         self.bound.contains_key(key)
     }
 
     /// Sets what pods of an entry hold on nodes; true if it was another amount before.
-    pub(super) fn set(&mut self, key: &str, amount: Resources) -> bool {
+    pub(super) fn set_bound_amount(&mut self, key: &str, amount: Resources) -> bool {
         let before = match self.bound.entry(key.to_owned()) {
             btree_map::Entry::Occupied(entry) if *entry.get() == amount => return false,
             btree_map::Entry::Occupied(mut entry) if !amount.is_empty() => entry.insert(amount.clone()),
@@ -67,18 +67,18 @@ impl AssumedOnNodes {
 
 impl Fleet {
     /// All clusters by name, also those of which only assumed pods are left.
-    pub fn cluster_names(&self) -> impl Iterator<Item = (&str, Option<&Cluster>)> {
+    pub fn clusters_with_assumed_only(&self) -> impl Iterator<Item = (&str, Option<&Cluster>)> {
         self.members.iter().map(|(name, member)| (name.as_str(), member.known.then_some(&member.cluster)))
     }
 
     /// True once after pods of no entry may have come or gone.
-    pub fn take_others_moved(&mut self) -> bool {
+    pub fn take_other_pods_changed(&mut self) -> bool {
         std::mem::take(&mut self.others_moved)
     }
 
     /// Whether they may have, without forgetting it.
     #[must_use]
-    pub const fn others_moved(&self) -> bool {
+    pub const fn other_pods_changed(&self) -> bool {
         self.others_moved
     }
 
@@ -96,29 +96,29 @@ impl Fleet {
             let mut ours = request_of_all_assumed(member, &self.entries);
             let going = member.retired.iter().filter_map(|key| member.bound.bound.get(key));
             going.for_each(|going| ours.saturating_sub(going));
-            return cap_by(&ours, &member.summary.allocatable());
+            return cap_by(&ours, &member.summary.sum_allocatable());
         }
         if member.down.is_none() {
-            let mut offer = member.inventory.free();
+            let mut offer = member.inventory.sum_free();
             if member.inventory.is_complete() {
                 offer.add(&member.bound.sum);
             }
             return offer;
         }
-        let (has, mut offer) = (member.summary.allocatable(), member.summary.free());
+        let (has, mut offer) = (member.summary.sum_allocatable(), member.summary.sum_free());
         offer.add(&request_of_all_assumed(member, &self.entries));
         has.iter().map(|(name, has)| (name.clone(), has.min(offer.get(name.as_str())))).collect()
     }
 
-    /// Brings up to date what clusters would be without any queued pods. Call before [`Self::emptied_clusters`].
-    pub fn refresh_emptied_clusters(&mut self) {
+    /// Brings up to date what clusters would be without any queued pods. Call before [`Self::clusters_without_queued`].
+    pub fn refresh_clusters_without_queued(&mut self) {
         let Self { members, by_workload, entries, .. } = self;
         for member in members.values_mut().filter(|member| member.known) {
             if member.emptied.is_none() {
                 let emptied = if member.down.is_some() {
                     summary_without_assumed(member, entries)
                 } else {
-                    member.inventory.capacity_without_all(|workload: &WorkloadRef| {
+                    member.inventory.capacity_without_workloads(|workload: &WorkloadRef| {
                         let mut keys = by_workload.get(workload).into_iter().flatten();
                         keys.any(|key| entries.get(key).is_some_and(|entry| entry.queued))
                     })
@@ -129,7 +129,7 @@ impl Fleet {
     }
 
     /// The clusters, each without any queued pods, which is what those could ever have beside the others, and as it is.
-    pub fn emptied_clusters(&self) -> impl Iterator<Item = (&Cluster, &Capacity, &Capacity)> {
+    pub fn clusters_without_queued(&self) -> impl Iterator<Item = (&Cluster, &Capacity, &Capacity)> {
         let known = self.members.values().filter(|member| member.known);
         known.filter_map(|member| Some((&member.cluster, member.emptied.as_ref()?, &member.capacity)))
     }
@@ -139,7 +139,7 @@ impl Fleet {
 pub(super) fn request_of(assumed: &AssumedPods, pods: impl Iterator<Item = u32>) -> Resources {
     let mut sum = Resources::new();
     for (task, pods) in assumed.gang.tasks.iter().zip(pods).filter(|(_, pods)| *pods > 0) {
-        sum.add(&whole_units(&task.request).times(u64::from(pods)));
+        sum.add(&round_up_request(&task.request).times(u64::from(pods)));
     }
     sum
 }
@@ -176,5 +176,5 @@ fn summary_without_assumed(member: &FleetMember, entries: &BTreeMap<String, Assu
         });
         NodeShape { free: Arc::new(free.collect::<Amounts>()), ..shape.clone() }
     };
-    summary.with(summary.shapes.iter().map(give_back).collect())
+    summary.with_shapes(summary.shapes.iter().map(give_back).collect())
 }

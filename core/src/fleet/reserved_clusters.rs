@@ -53,7 +53,7 @@ pub fn choose_reserved_clusters<'a, C: Borrow<Capacity>>(
 
 /// Clusters of which a job that asks for so much gets nothing.
 #[must_use]
-pub fn list_reserved_clusters<'a>(minimum: &Resources, kept: &[&'a ReservedClusters]) -> BTreeSet<&'a str> {
+pub fn list_clusters_reserved_against<'a>(minimum: &Resources, kept: &[&'a ReservedClusters]) -> BTreeSet<&'a str> {
     let asks = |kept: &&&ReservedClusters| kept.resources.iter().any(|name| !minimum.get(name.as_str()).is_zero());
     kept.iter().filter(asks).flat_map(|kept| &kept.clusters).map(ClusterName::as_str).collect()
 }

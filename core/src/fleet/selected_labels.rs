@@ -1,4 +1,7 @@
 //! The labels of nodes that gangs select on, waiting or placed.
+//!
+//! Each label is counted by who selects on it and is kept until nobody does. [`Fleet`](super::Fleet) has the members'
+//! shapes carry these labels, so that such gangs are answered by shape and not node by node.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,7 +11,7 @@ use std::{
 use crate::gang::Gang;
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Selected {
+pub(super) struct SelectedLabels {
     /// By who asks; those who select on none are left out.
     by: BTreeMap<String, BTreeSet<String>>,
     /// How many ask for each.
@@ -16,16 +19,17 @@ pub(super) struct Selected {
     labels: Arc<BTreeSet<String>>,
 }
 
-impl Selected {
+impl SelectedLabels {
     /// All of them.
     pub(super) const fn labels(&self) -> &Arc<BTreeSet<String>> {
         &self.labels
     }
 
     /// Who asks selects as this gang does; as none, without one.
-    pub(super) fn set(&mut self, asks: &str, gang: Option<&Gang>) {
+    pub(super) fn set_labels_of(&mut self, asks: &str, gang: Option<&Gang>) {
         let tasks = gang.into_iter().flat_map(|gang| &gang.tasks);
-        let now: BTreeSet<String> = tasks.flat_map(|task| task.node.labels()).map(ToOwned::to_owned).collect();
+        let now: BTreeSet<String> =
+            tasks.flat_map(|task| task.node.selected_label_keys()).map(ToOwned::to_owned).collect();
         if self.by.get(asks).map_or(now.is_empty(), |before| *before == now) {
             return;
         }

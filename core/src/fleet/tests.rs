@@ -77,7 +77,7 @@ fn fleet_of(cores: &[i64]) -> Fleet {
 
 fn cpu(fleet: &mut Fleet) -> i128 {
     fleet.refresh_capacities();
-    fleet.clusters().next().unwrap().1.free().get("cpu").units_ceil()
+    fleet.clusters().next().unwrap().1.sum_free().get("cpu").units_ceil()
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn starting_afresh_gives_back_what_the_binding_holds() {
     fleet.assume_pods("ns/rb", promise(3));
     fleet.apply_update("m1", pod("a", false));
     assert_eq!(cpu(&mut fleet), 4);
-    assert_eq!(fleet.capacities_without("ns/rb")["m1"].free().get("cpu"), Quantity::from_units(10));
+    assert_eq!(fleet.capacities_without_binding("ns/rb")["m1"].sum_free().get("cpu"), Quantity::from_units(10));
 }
 
 /// A kind's promise, and a pod of it.
@@ -155,7 +155,7 @@ fn what_has_finished_gives_nothing_back_when_the_binding_starts_afresh() {
         fleet.apply_update("m1", pod(name, finished));
     }
     assert_eq!(cpu(&mut fleet), 8);
-    assert_eq!(fleet.capacities_without("ns/rb")["m1"].free().get("cpu"), Quantity::from_units(10));
+    assert_eq!(fleet.capacities_without_binding("ns/rb")["m1"].sum_free().get("cpu"), Quantity::from_units(10));
 }
 
 #[test]
@@ -167,13 +167,13 @@ fn pods_that_are_thought_away_leave_their_own_nodes_and_nothing_else_changes() {
     }
     assert_eq!(cpu(&mut fleet), 4);
     let after = |fleet: &Fleet, leaving| {
-        let after = fleet.capacities_after(&[("ns/rb".to_owned(), leaving)].into());
-        after["m1"].free().get("cpu").units_ceil()
+        let after = fleet.capacities_after_eviction(&[("ns/rb".to_owned(), leaving)].into());
+        after["m1"].sum_free().get("cpu").units_ceil()
     };
     assert_eq!(after(&fleet, EvictedPods::All), 10);
     let some = |pods| EvictedPods::Some([("m1".to_owned(), vec![pods])].into());
     assert_eq!([1, 2, 3].map(|pods| after(&fleet, some(pods))), [6, 8, 10]);
-    assert!(fleet.capacities_after(&[("ns/other".to_owned(), EvictedPods::All)].into()).is_empty());
+    assert!(fleet.capacities_after_eviction(&[("ns/other".to_owned(), EvictedPods::All)].into()).is_empty());
     assert_eq!(cpu(&mut fleet), 4);
     assert!(fleet.runs_anywhere(&promise(3).workload));
 }
@@ -252,7 +252,7 @@ fn pods_that_run_count_as_what_they_were_made_with_whatever_their_template_says_
 fn a_cluster_that_nobody_knows_gives_the_queues_nothing() {
     let mut fleet = fleet();
     fleet.assume_pods("ns/rb", AssumedPods { pods: [("nowhere".to_owned(), vec![3])].into(), ..promise(3) });
-    assert!(fleet.cluster_names().any(|(name, cluster)| name == "nowhere" && cluster.is_none()));
+    assert!(fleet.clusters_with_assumed_only().any(|(name, cluster)| name == "nowhere" && cluster.is_none()));
     assert!(fleet.capacity_for_queues("nowhere", false).is_empty());
 }
 
@@ -300,8 +300,8 @@ fn promises_are_held_in_the_order_in_which_they_were_made() {
     assert_eq!(cpu(&mut fleet), 0);
     fleet.apply_update("m1", nodes(&[3, 4, 1]));
     assert_eq!(cpu(&mut fleet), 1);
-    let after = fleet.capacities_after(&[("ns/a".to_owned(), EvictedPods::All)].into());
-    assert_eq!(after["m1"].free().get("cpu"), Quantity::from_units(5));
+    let after = fleet.capacities_after_eviction(&[("ns/a".to_owned(), EvictedPods::All)].into());
+    assert_eq!(after["m1"].sum_free().get("cpu"), Quantity::from_units(5));
 }
 
 #[test]
@@ -402,13 +402,13 @@ fn pods_that_are_seen_after_their_eviction_are_others_and_their_end_is_told() {
     let both = || [("m1".to_owned(), vec![2]), ("m2".to_owned(), vec![1])].into();
     fleet.assume_pods("ns/rb", AssumedPods { pods: both(), ..promise(0) });
     fleet.apply_update("m2", pod("c", false));
-    fleet.retire_assumed("ns/rb");
+    fleet.forget_unbound_assumed("ns/rb");
     fleet.apply_update("m1", pod("a", false));
-    assert!(fleet.take_others_moved());
+    assert!(fleet.take_other_pods_changed());
     let gone = Update::Change(Change::PodGone("ns".into(), "a".into()));
     let before = capacities_for_queues(&mut fleet);
     fleet.apply_update("m1", gone);
-    assert!(fleet.take_others_moved());
+    assert!(fleet.take_other_pods_changed());
     assert_ne!(capacities_for_queues(&mut fleet), before);
 }
 
@@ -436,7 +436,7 @@ proptest::proptest! {
                     }
                 }
                 2 => fleet.forget_assumed(&key),
-                3 => drop(fleet.retire_assumed(&key)),
+                3 => drop(fleet.forget_unbound_assumed(&key)),
                 4..=6 => {
                     let Update::Change(Change::Pod(mut pod)) = pod(&name, what == 6) else { unreachable!() };
                     pod.owner.iter_mut().for_each(|owner| owner.name = format!("job{job}"));
@@ -445,7 +445,7 @@ proptest::proptest! {
                 _ => drop(fleet.apply_update(cluster, Update::Change(Change::PodGone("ns".into(), name)))),
             }
             let now = capacities_for_queues(&mut fleet);
-            proptest::prop_assert!(fleet.take_others_moved() || now == known, "{known:?} became {now:?}");
+            proptest::prop_assert!(fleet.take_other_pods_changed() || now == known, "{known:?} became {now:?}");
             known = now;
         }
     }

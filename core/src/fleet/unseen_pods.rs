@@ -1,11 +1,14 @@
-//! Which assumed pods are not seen in a member yet, and what it has free beside them.
+//! Which assumed pods of a binding are not seen in a member yet, and what the member has free beside them.
+//!
+//! Rule: assumed pods of a task minus its pods on nodes and those that have finished. Finished pods do not count where
+//! the workload replaces them. The rest is taken off the free capacity in the order in which it was assumed.
 
 use std::collections::BTreeMap;
 
 use super::{AssumedEntry, AssumedPods, FleetMember};
 use crate::{
     gang::TaskName,
-    inventory::{Capacity, Seen},
+    inventory::{Capacity, SeenPods},
     resources::Resources,
 };
 
@@ -36,7 +39,7 @@ pub(super) fn count_unseen(
     });
     let bound = |(assumed, ..): &(&AssumedPods, _, _)| held_by_bound(member, assumed);
     let held = there.as_ref().filter(|_| queued).map(bound).unwrap_or_default();
-    let changed = member.bound.set(key, held);
+    let changed = member.bound.set_bound_amount(key, held);
     match unseen {
         Some(unseen) if unseen.iter().any(|pods| *pods > 0) => drop(member.unseen.insert(key.to_owned(), unseen)),
         _ => drop(member.unseen.remove(key)),
@@ -62,7 +65,7 @@ pub(super) fn free_capacity(member: &FleetMember, name: &str, entries: Vec<&Assu
         let seen = pods_seen(member, assumed);
         let unseen: Vec<u32> = planned.iter().zip(&seen).map(|(planned, seen)| planned.saturating_sub(*seen)).collect();
         if unseen.iter().any(|pods| *pods > 0) {
-            capacity = assumed.take_from(capacity, name, &unseen);
+            capacity = assumed.subtract_assumed_pods(capacity, name, &unseen);
         }
     }
     capacity
@@ -73,16 +76,17 @@ pub(super) fn pods_seen(member: &FleetMember, assumed: &AssumedPods) -> Vec<u32>
     pods_seen_by_task(member, assumed).into_iter().map(|seen| seen.bound + seen.finished).collect()
 }
 
-pub(super) fn pods_seen_by_task(member: &FleetMember, assumed: &AssumedPods) -> Vec<Seen> {
+pub(super) fn pods_seen_by_task(member: &FleetMember, assumed: &AssumedPods) -> Vec<SeenPods> {
     let by_task = member.inventory.pods_seen(&assumed.workload);
-    let is_replaced = assumed.is_replaced();
-    let count = |seen: &Seen| if is_replaced { Seen { finished: 0, ..*seen } } else { *seen };
-    let sum = |sum: Seen, one: Seen| Seen { bound: sum.bound + one.bound, finished: sum.finished + one.finished };
+    let is_replaced = assumed.replaces_finished_pods();
+    let count = |seen: &SeenPods| if is_replaced { SeenPods { finished: 0, ..*seen } } else { *seen };
+    let sum =
+        |sum: SeenPods, one: SeenPods| SeenPods { bound: sum.bound + one.bound, finished: sum.finished + one.finished };
     let of = |task: &crate::gang::Task| match by_task.get(&Some(task.name.clone())) {
         Some(seen) => count(seen),
         // Kinds without tasks have one, whose name their pods do not carry.
-        None if assumed.gang.tasks.len() == 1 => by_task.values().map(count).fold(Seen::default(), sum),
-        None => Seen::default(),
+        None if assumed.gang.tasks.len() == 1 => by_task.values().map(count).fold(SeenPods::default(), sum),
+        None => SeenPods::default(),
     };
     assumed.gang.tasks.iter().map(of).collect()
 }

@@ -18,7 +18,7 @@ pub(super) struct BoundPod {
 /// A pod's namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PodKey {
-    stem: Arc<Stem>,
+    stem: Arc<PodNamePrefix>,
     /// What follows the last dash, filled up with zeros; nothing where the stem is all of the name.
     last: [u8; LAST],
 }
@@ -28,25 +28,25 @@ const LAST: usize = 8;
 
 /// A namespace, and how names in it begin.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Stem {
+pub(super) struct PodNamePrefix {
     namespace: Arc<str>,
     /// With its dash, where something follows.
     name: Box<str>,
 }
 
 impl PodKey {
-    pub(super) fn new(stems: &mut Interner<Stem>, namespace: Arc<str>, name: &str) -> Self {
+    pub(super) fn new(stems: &mut Interner<PodNamePrefix>, namespace: Arc<str>, name: &str) -> Self {
         let split = name.rfind('-').map(|dash| name.split_at(dash + 1));
         let short = |(_, end): &(&str, &str)| (1..=LAST).contains(&end.len()) && !end.contains('\0');
         let (name, end) = split.filter(short).unwrap_or((name, ""));
         let mut last = [0; LAST];
         last[..end.len()].copy_from_slice(end.as_bytes());
-        Self { stem: stems.intern_value(Stem { namespace, name: name.into() }), last }
+        Self { stem: stems.intern_value(PodNamePrefix { namespace, name: name.into() }), last }
     }
 
     /// Not after any pod of the namespace.
     pub(super) fn first_of(namespace: Arc<str>) -> Self {
-        Self { stem: Arc::new(Stem { namespace, name: Box::default() }), last: [0; LAST] }
+        Self { stem: Arc::new(PodNamePrefix { namespace, name: Box::default() }), last: [0; LAST] }
     }
 
     pub(super) fn namespace(&self) -> &Arc<str> {
@@ -54,7 +54,7 @@ impl PodKey {
     }
 
     /// The number at the end of the name.
-    pub(super) fn number(&self) -> Option<u32> {
+    pub(super) fn trailing_number(&self) -> Option<u32> {
         let end = self.last.split(|byte| *byte == 0).next().and_then(|end| std::str::from_utf8(end).ok());
         match end.filter(|end| !end.is_empty()) {
             Some(end) => end.parse().ok(),
@@ -79,7 +79,7 @@ mod tests {
             assert_eq!(keys.iter().position(|other| other == key), Some(at));
             assert!(PodKey::first_of(Arc::clone(key.namespace())) <= *key);
         }
-        let numbers: Vec<Option<u32>> = keys[..7].iter().map(PodKey::number).collect();
+        let numbers: Vec<Option<u32>> = keys[..7].iter().map(PodKey::trailing_number).collect();
         assert_eq!(numbers, [None, None, Some(1), Some(1), Some(1), Some(12_345_678), Some(123_456_789)]);
     }
 }

@@ -109,15 +109,15 @@ impl Capacity {
 
     /// The same cluster with other nodes.
     #[must_use]
-    pub fn with(&self, shapes: Vec<NodeShape>) -> Self {
+    pub fn with_shapes(&self, shapes: Vec<NodeShape>) -> Self {
         let (domains, idle, shown) = (Arc::clone(&self.domains), Arc::clone(&self.idle), self.shown.clone());
         Self { shapes, source: self.source, domains, idle, shown, profile: OnceLock::new() }
     }
 
     /// The same cluster where some nodes have less free: of each shape the last, which become shapes after all others.
     #[must_use]
-    pub(crate) fn with_less(mut self, less: &[ReducedNodes]) -> Self {
-        let (resources, rows) = (self.profile().resources().to_vec(), self.profile().rows_with(less));
+    pub(crate) fn with_reduced_nodes(mut self, less: &[ReducedNodes]) -> Self {
+        let (resources, rows) = (self.profile().resources().to_vec(), self.profile().rows_with_reduced_nodes(less));
         let mut keeps: BTreeMap<usize, usize> = BTreeMap::new();
         for part in less {
             *keeps.entry(part.shape).or_insert_with(|| self.shapes[part.shape].nodes.len()) -= part.nodes;
@@ -126,7 +126,7 @@ impl Capacity {
         for part in less {
             let from = at.entry(part.shape).or_default();
             let shape = &self.shapes[part.shape];
-            let mut split = shape.of_nodes(shape.with_domains().skip(*from).take(part.nodes));
+            let mut split = shape.of_nodes(shape.nodes_with_domains().skip(*from).take(part.nodes));
             *from += part.nodes;
             let free = Arc::make_mut(&mut split.free);
             for (name, used) in part.used.iter().filter(|(_, used)| *used != 0) {
@@ -154,18 +154,18 @@ impl Capacity {
     #[must_use]
     pub fn emptied(&self) -> Self {
         let empty = |shape: &NodeShape| NodeShape { free: Arc::clone(&shape.allocatable), ..shape.clone() };
-        self.with(self.shapes.iter().map(empty).collect())
+        self.with_shapes(self.shapes.iter().map(empty).collect())
     }
 
     /// All that is free, over all nodes (for showing; never for deciding what fits).
     #[must_use]
-    pub fn free(&self) -> Resources {
+    pub fn sum_free(&self) -> Resources {
         self.sum_over_nodes(|shape| &shape.free)
     }
 
     /// All that there is, over all usable nodes.
     #[must_use]
-    pub fn allocatable(&self) -> Resources {
+    pub fn sum_allocatable(&self) -> Resources {
         self.sum_over_nodes(|shape| &shape.allocatable)
     }
 
@@ -180,7 +180,7 @@ impl Capacity {
     /// Sums and bounds, worked out at the first call.
     #[must_use]
     pub fn profile(&self) -> &Profile {
-        self.profile.get_or_init(|| Arc::new(Profile::of(self)))
+        self.profile.get_or_init(|| Arc::new(Profile::of_capacity(self)))
     }
 
     /// Whether shapes carry a label, so that nodes of one are alike in it. No shape carries the nodes' names.
@@ -199,7 +199,7 @@ impl Capacity {
         }
         let is_in = |id: DomainId| self.domains.within(id, domain);
         let offering =
-            self.shapes.iter().flat_map(|shape| shape.with_domains()).filter(|(id, _)| id.is_some_and(is_in));
+            self.shapes.iter().flat_map(|shape| shape.nodes_with_domains()).filter(|(id, _)| id.is_some_and(is_in));
         let idle = self.idle.iter().filter(|(id, _)| is_in(*id)).map(|(_, node)| node);
         let nodes = offering.map(|(_, node)| node).chain(idle);
         let mut hosts: Vec<String> = nodes.filter_map(|node| node.label(HOSTNAME)).map(ToOwned::to_owned).collect();
@@ -217,13 +217,13 @@ impl NodeShape {
     }
 
     /// Each node with its domain.
-    pub fn with_domains(&self) -> impl Iterator<Item = (Option<DomainId>, &NodeRef)> {
+    pub fn nodes_with_domains(&self) -> impl Iterator<Item = (Option<DomainId>, &NodeRef)> {
         let domains = self.domains.iter().flat_map(|(id, nodes)| std::iter::repeat_n(Some(*id), *nodes as usize));
         domains.chain(std::iter::repeat(None)).zip(&self.nodes)
     }
 
     /// How many nodes are in each domain, and in none.
-    pub fn by_domain(&self) -> impl Iterator<Item = (Option<DomainId>, usize)> {
+    pub fn node_counts_by_domain(&self) -> impl Iterator<Item = (Option<DomainId>, usize)> {
         let inside: usize = self.domains.iter().map(|(_, nodes)| *nodes as usize).sum();
         let domains = self.domains.iter().map(|(id, nodes)| (Some(*id), *nodes as usize));
         domains.chain([(None, self.nodes.len().saturating_sub(inside))])

@@ -111,14 +111,14 @@ impl Domains {
     }
 
     /// A domain and those around it, up to the cluster.
-    pub fn upwards(&self, from: DomainId) -> impl Iterator<Item = DomainId> {
+    pub fn self_and_ancestors(&self, from: DomainId) -> impl Iterator<Item = DomainId> {
         std::iter::successors(Some(from), |id| self.get(*id)?.parent)
     }
 
     /// Whether a domain is `outer` or within it.
     #[must_use]
     pub fn within(&self, inner: DomainId, outer: DomainId) -> bool {
-        inner <= outer && self.upwards(inner).any(|id| id == outer)
+        inner <= outer && self.self_and_ancestors(inner).any(|id| id == outer)
     }
 }
 
@@ -185,12 +185,14 @@ pub(super) fn build_tree<'a>(nodes: impl Iterator<Item = &'a HyperNode>) -> (Dom
             matcher.add_member(member, id);
             match member {
                 HyperNodeMember::Labels(wanted) if wanted.is_empty() => {}
-                HyperNodeMember::Labels(wanted) => add_alternatives(&mut labels, Some(std::slice::from_ref(wanted))),
+                HyperNodeMember::Labels(wanted) => {
+                    merge_label_selectors(&mut labels, Some(std::slice::from_ref(wanted)));
+                }
                 HyperNodeMember::HyperNode(name) => {
                     let child = ids.get(name.as_str()).and_then(|child| all.get_mut(child.index()));
                     if let Some(child) = child.filter(|child| child.parent.is_none() && child.tier < node.tier) {
                         child.parent = Some(id);
-                        add_alternatives(&mut labels, child.labels.as_deref());
+                        merge_label_selectors(&mut labels, child.labels.as_deref());
                     }
                 }
                 HyperNodeMember::Node(_) | HyperNodeMember::Pattern(_) => labels = None,
@@ -208,7 +210,7 @@ pub(super) fn build_tree<'a>(nodes: impl Iterator<Item = &'a HyperNode>) -> (Dom
 }
 
 /// Adds alternatives; two that ask one label for different values become one that takes either.
-fn add_alternatives(labels: &mut Option<Vec<Vec<Requirement>>>, more: Option<&[Vec<Requirement>]>) {
+fn merge_label_selectors(labels: &mut Option<Vec<Vec<Requirement>>>, more: Option<&[Vec<Requirement>]>) {
     let (Some(known), Some(more)) = (labels.as_mut(), more) else {
         *labels = None;
         return;

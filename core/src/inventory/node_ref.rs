@@ -52,7 +52,7 @@ impl NodeRef {
     }
 
     /// Where those of its labels are kept that it shares with others, unless it has one of `keys` for itself.
-    pub(super) fn find_shared_labels(&self, keys: &BTreeSet<String>) -> Option<usize> {
+    pub(super) fn shared_labels_address(&self, keys: &BTreeSet<String>) -> Option<usize> {
         let own = |key: &String| self.0.own.iter().any(|(known, _)| **known == **key);
         (!keys.iter().any(own)).then_some(Arc::as_ptr(&self.0.common) as usize)
     }
@@ -168,13 +168,13 @@ impl LabelStore {
         }
     }
 
-    /// True if there are so many lists that [`Self::split_own`] is worth it.
-    pub(super) fn is_full(&self) -> bool {
+    /// True if there are so many lists that [`Self::separate_own_labels`] is worth it.
+    pub(super) fn needs_split(&self) -> bool {
         self.common.len() >= self.part_at
     }
 
     /// Finds out which labels are each node's own; what each of the nodes is from now on.
-    pub(super) fn split_own<'a>(&mut self, nodes: impl Iterator<Item = &'a NodeRef> + Clone) -> Vec<NodeRef> {
+    pub(super) fn separate_own_labels<'a>(&mut self, nodes: impl Iterator<Item = &'a NodeRef> + Clone) -> Vec<NodeRef> {
         let mut values: BTreeMap<&Arc<str>, BTreeSet<&str>> = BTreeMap::new();
         for (key, value) in nodes.clone().flat_map(NodeRef::labels) {
             let of_key = values.entry(key).or_default();

@@ -1,4 +1,5 @@
-//! Nodes sorted by what they are and what they have free, one at a time.
+//! A member's usable nodes grouped into shapes: by labels that shapes carry, taints and allocatable, then by what is
+//! free. Single nodes are added and removed as they change.
 
 use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
@@ -6,7 +7,7 @@ use super::{Amounts, DomainId, NodeRef};
 use crate::{gang::Taint, quantity::Quantity, resources::ResourceName};
 
 /// Usable nodes by what they are and what they have free, then by domain and name (those in no domain last).
-pub(super) type Shapes = BTreeMap<KindRef, BTreeMap<Arc<Amounts>, Vec<NodePlace>>>;
+pub(super) type Shapes = BTreeMap<NodeKindRef, BTreeMap<Arc<Amounts>, Vec<NodePlace>>>;
 pub(super) type NodePlace = (NoneLast, NodeRef);
 
 /// A domain, or none, which comes after all.
@@ -36,14 +37,14 @@ pub(super) struct NodeState {
 pub(super) struct NodeSpec {
     /// Its name and all its labels.
     pub node: NodeRef,
-    pub kind: KindRef,
+    pub kind: NodeKindRef,
     pub usable: bool,
     pub domain: Option<DomainId>,
 }
 
 /// What many nodes have in common.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Kind {
+pub(super) struct NodeKind {
     /// Those that somebody selects on.
     pub labels: Arc<BTreeMap<String, String>>,
     pub taints: Arc<[Taint]>,
@@ -52,27 +53,27 @@ pub(super) struct Kind {
 
 /// A pooled kind: two that are equal are the same.
 #[derive(Debug, Clone)]
-pub(super) struct KindRef(pub Arc<Kind>);
+pub(super) struct NodeKindRef(pub Arc<NodeKind>);
 
-impl PartialEq for KindRef {
+impl PartialEq for NodeKindRef {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
-impl Eq for KindRef {}
-impl PartialOrd for KindRef {
+impl Eq for NodeKindRef {}
+impl PartialOrd for NodeKindRef {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
-impl Ord for KindRef {
+impl Ord for NodeKindRef {
     fn cmp(&self, other: &Self) -> Ordering {
         if Arc::ptr_eq(&self.0, &other.0) { Ordering::Equal } else { self.0.cmp(&other.0) }
     }
 }
 
 /// A usable node's shape and place; `None` for one that offers nothing.
-fn shape_and_place(state: &NodeState) -> Option<(KindRef, Amounts, NodePlace)> {
+fn shape_and_place(state: &NodeState) -> Option<(NodeKindRef, Amounts, NodePlace)> {
     let spec = state.spec.as_ref().filter(|spec| spec.usable)?;
     let left = |(name, amount): (&ResourceName, &Quantity)| {
         let used = state.used.get(name).copied().unwrap_or(Quantity::ZERO);
@@ -82,7 +83,7 @@ fn shape_and_place(state: &NodeState) -> Option<(KindRef, Amounts, NodePlace)> {
     Some((spec.kind.clone(), free, (NoneLast(spec.domain), spec.node.clone())))
 }
 
-pub(super) fn put_in(shapes: &mut Shapes, state: &NodeState) {
+pub(super) fn add_node_to_shapes(shapes: &mut Shapes, state: &NodeState) {
     if let Some((kind, free, place)) = shape_and_place(state) {
         let by_free = shapes.entry(kind).or_default();
         let places = by_free.entry(Arc::new(free)).or_insert_with(|| Vec::with_capacity(1));
@@ -92,7 +93,7 @@ pub(super) fn put_in(shapes: &mut Shapes, state: &NodeState) {
     }
 }
 
-pub(super) fn take_out(shapes: &mut Shapes, state: &NodeState) {
+pub(super) fn remove_node_from_shapes(shapes: &mut Shapes, state: &NodeState) {
     let Some((kind, free, place)) = shape_and_place(state) else { return };
     let Some(by_free) = shapes.get_mut(&kind) else { return };
     if let Some(places) = by_free.get_mut(&free) {

@@ -27,7 +27,7 @@ pub struct Profile {
 pub const WHOLE: usize = 0;
 
 impl Profile {
-    pub(super) fn of(capacity: &Capacity) -> Self {
+    pub(super) fn of_capacity(capacity: &Capacity) -> Self {
         let mut resources: Vec<ResourceName> = Vec::new();
         for name in capacity.shapes.iter().flat_map(|shape| shape.free.keys()) {
             if let Err(at) = resources.binary_search(name) {
@@ -36,18 +36,18 @@ impl Profile {
         }
         let mut shapes = Vec::with_capacity(capacity.shapes.len() * resources.len());
         for shape in &capacity.shapes {
-            let free = |name| shape.free.get(name).map_or(0, |amount| round_down(name, *amount).max(0));
+            let free = |name| shape.free.get(name).map_or(0, |amount| packing_units_floor(name, *amount).max(0));
             shapes.extend(resources.iter().map(free));
         }
         Self::of_rows(capacity, resources, shapes)
     }
 
     /// The rows of these shapes, and after them those of nodes that have less free.
-    pub(super) fn rows_with(&self, less: &[ReducedNodes]) -> Vec<i64> {
+    pub(super) fn rows_with_reduced_nodes(&self, less: &[ReducedNodes]) -> Vec<i64> {
         let mut rows = self.shapes.clone();
         for part in less {
             let from = rows.len();
-            rows.extend_from_slice(self.shape(part.shape));
+            rows.extend_from_slice(self.free_of_shape(part.shape));
             for (name, used) in &part.used {
                 if let Some(column) = self.column(name) {
                     rows[from + column] = (rows[from + column] - used).max(0);
@@ -113,14 +113,14 @@ impl Profile {
 
     /// What a node of a shape (by its place) has free, by column.
     #[must_use]
-    pub fn shape(&self, index: usize) -> &[i64] {
+    pub fn free_of_shape(&self, index: usize) -> &[i64] {
         let width = self.resources.len();
         &self.shapes[index * width..(index + 1) * width]
     }
 
     /// What is free in all, by column: in the cluster ([`WHOLE`]), or in a domain (its index and one).
     #[must_use]
-    pub fn free(&self, row: usize) -> &[i64] {
+    pub fn row_free(&self, row: usize) -> &[i64] {
         let width = self.resources.len();
         &self.free[row * width..(row + 1) * width]
     }
@@ -153,12 +153,12 @@ pub fn packing_scale(name: &ResourceName) -> i128 {
 
 /// An amount in those units, rounded down.
 #[must_use]
-pub fn round_down(name: &ResourceName, amount: Quantity) -> i64 {
+pub fn packing_units_floor(name: &ResourceName, amount: Quantity) -> i64 {
     i64::try_from(amount.as_nano().div_euclid(packing_scale(name))).unwrap_or(i64::MAX)
 }
 
 /// An amount in those units, rounded up.
 #[must_use]
-pub fn round_up(name: &ResourceName, amount: Quantity) -> i64 {
+pub fn packing_units_ceil(name: &ResourceName, amount: Quantity) -> i64 {
     i64::try_from(-(-amount.as_nano()).div_euclid(packing_scale(name))).unwrap_or(i64::MAX)
 }

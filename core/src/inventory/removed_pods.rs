@@ -22,10 +22,13 @@ pub enum RemovedPods {
 
 impl Inventory {
     /// What nodes get back.
-    pub(super) fn sum_freed<'a>(&'a self, gone: &BTreeMap<&'a WorkloadRef, RemovedPods>) -> BTreeMap<&'a str, Amounts> {
+    pub(super) fn sum_freed_by_node<'a>(
+        &'a self,
+        gone: &BTreeMap<&'a WorkloadRef, RemovedPods>,
+    ) -> BTreeMap<&'a str, Amounts> {
         let mut freed: BTreeMap<&str, Amounts> = BTreeMap::new();
         for (workload, gone) in gone {
-            for held in self.removed_of(workload, gone) {
+            for held in self.list_removed_pods(workload, gone) {
                 let Some(request) = &held.request else { continue };
                 let sum = freed.entry(&held.node).or_default();
                 *sum = sum.plus(request);
@@ -51,7 +54,7 @@ impl Inventory {
     }
 
     /// Pods of a workload that go.
-    fn removed_of<'a>(&'a self, workload: &'a WorkloadRef, gone: &RemovedPods) -> Vec<&'a BoundPod> {
+    fn list_removed_pods<'a>(&'a self, workload: &'a WorkloadRef, gone: &RemovedPods) -> Vec<&'a BoundPod> {
         let namespace: Arc<str> = Arc::from(workload.namespace.as_str());
         let is_its = |held: &BoundPod| {
             let owner = held.owner.as_ref();
@@ -67,8 +70,8 @@ impl Inventory {
             .collect();
         let RemovedPods::Last(some) = gone else { return pods.into_iter().map(|(_, held)| held).collect() };
         // Pods of a task are numbered; a name without a number is not ours to foresee.
-        pods.retain(|(key, _)| key.number().is_some());
-        pods.sort_by_key(|(key, _)| std::cmp::Reverse(key.number()));
+        pods.retain(|(key, _)| key.trailing_number().is_some());
+        pods.sort_by_key(|(key, _)| std::cmp::Reverse(key.trailing_number()));
         let mut left = some.clone();
         pods.retain(|(_, held)| {
             let task = held.owner.as_ref().and_then(|owner| owner.task.clone());

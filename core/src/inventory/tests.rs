@@ -34,7 +34,7 @@ fn listed(nodes: Vec<Node>, pods: Vec<Pod>) -> Inventory {
 }
 
 fn cpu(inventory: &Inventory) -> Quantity {
-    inventory.capacity().free().get("cpu")
+    inventory.capacity().sum_free().get("cpu")
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn job(namespace: &str, name: &str) -> WorkloadRef {
 fn pods_on_nodes_are_counted_by_workload_and_task() {
     let owned = |name: &str, task: &str| Pod { owner: Some(owner(task)), ..pod(name, Some("a"), 1) };
     let mut inventory = listed(vec![node("a", 8)], vec![owned("p", "t"), owned("q", "t"), owned("r", "u")]);
-    let seen = |bound, finished| Seen { bound, finished };
+    let seen = |bound, finished| SeenPods { bound, finished };
     let held = |inventory: &Inventory, task: &str| {
         inventory.held_by_pods(&job("ns", "j")).remove(&Some(task.into())).map(|held| held.get("cpu").units_ceil())
     };
@@ -147,8 +147,8 @@ fn any_members() -> impl Strategy<Value = Vec<HyperNodeMember>> {
 fn by_domain(inventory: &Inventory) -> BTreeMap<String, Vec<String>> {
     let capacity = inventory.capacity();
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (id, name) in capacity.shapes.iter().flat_map(NodeShape::with_domains) {
-        for id in id.into_iter().flat_map(|id| capacity.domains.upwards(id)) {
+    for (id, name) in capacity.shapes.iter().flat_map(NodeShape::nodes_with_domains) {
+        for id in id.into_iter().flat_map(|id| capacity.domains.self_and_ancestors(id)) {
             found.entry(capacity.domains.get(id).unwrap().name.to_string()).or_default().push(name.to_string());
         }
     }
@@ -241,7 +241,7 @@ fn a_profile_has_the_sums_of_every_domain_and_what_the_largest_node_has() {
     let capacity = inventory.capacity();
     let profile = capacity.profile();
     let cpu = profile.column(&"cpu".into()).unwrap();
-    let row = |row| (profile.free(row)[cpu], profile.largest(row)[cpu], profile.nodes(row));
+    let row = |row| (profile.row_free(row)[cpu], profile.largest(row)[cpu], profile.nodes(row));
     assert_eq!([row(WHOLE), row(1), row(2)], [(15_000, 6_000, 3), (11_000, 6_000, 2), (11_000, 6_000, 2)]);
 }
 
@@ -260,21 +260,21 @@ fn shapes_carry_only_the_labels_that_are_selected_on_and_none_that_tells_most_no
     let mut inventory = listed(nodes.clone(), vec![]);
     let shapes = |inventory: &Inventory| inventory.capacity().shapes.len();
     assert_eq!(shapes(&inventory), 1);
-    assert!(inventory.carry_labels(&labels(&["pool"])));
+    assert!(inventory.set_carried_labels(&labels(&["pool"])));
     assert_eq!(shapes(&inventory), 2);
     assert!(
-        !inventory.carry_labels(&labels(&["pool"]))
-            && !inventory.carry_labels(&labels(&["pool", "serial", "rack", HOSTNAME]))
+        !inventory.set_carried_labels(&labels(&["pool"]))
+            && !inventory.set_carried_labels(&labels(&["pool", "serial", "rack", HOSTNAME]))
     );
     assert_eq!(shapes(&inventory), 2);
-    assert!(inventory.carry_labels(&labels(&["row", "rack"])));
+    assert!(inventory.set_carried_labels(&labels(&["row", "rack"])));
     assert_eq!(shapes(&inventory), 60);
     // A label with few values again is carried again.
     for node in nodes.iter().filter(|node| node.labels["rack"].parse::<u32>().unwrap() > 63) {
         inventory.apply_change(Change::NodeGone(node.name.clone()));
     }
     assert!(inventory.capacity().carries_label("rack"));
-    assert!(inventory.carry_labels(&labels(&[])));
+    assert!(inventory.set_carried_labels(&labels(&[])));
     assert_eq!(shapes(&inventory), 1);
 }
 
@@ -348,7 +348,7 @@ proptest! {
         };
         let gang = Gang::new(vec![task], 0);
         let mut inventory = listed(nodes, vec![]);
-        inventory.carry_labels(&labels(&shown));
+        inventory.set_carried_labels(&labels(&shown));
         let capacity = inventory.capacity();
         prop_assert_eq!(i128::from(pods_that_fit(&gang, &capacity)), want);
         prop_assert_eq!(i128::from(ReplicaEstimate::new(&gang).max_replicas(&Cluster::default(), &capacity)), want);
@@ -387,7 +387,7 @@ proptest! {
         let (mut nodes, mut pods, mut hyper_nodes) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let shown = [labels(&[]), labels(&["pool", "other"]), labels(&["serial"])];
         for (step, change) in changes.into_iter().enumerate() {
-            inventory.carry_labels(&shown[step / 5 % 3]);
+            inventory.set_carried_labels(&shown[step / 5 % 3]);
             match change.clone() {
                 Change::Node(node) => drop(nodes.insert(node.name.clone(), node)),
                 Change::NodeGone(name) => drop(nodes.remove(&name)),
@@ -402,8 +402,8 @@ proptest! {
             prop_assert!(changed || before == inventory.capacity());
         }
         let mut fresh = Inventory::default();
-        inventory.carry_labels(&shown[1]);
-        fresh.carry_labels(&shown[1]);
+        inventory.set_carried_labels(&shown[1]);
+        fresh.set_carried_labels(&shown[1]);
         fresh.apply_change(Change::HyperNodes(hyper_nodes.into_values().collect()));
         fresh.apply_change(Change::Pods(pods.into_values().collect()));
         fresh.apply_change(Change::Nodes(nodes.into_values().collect()));

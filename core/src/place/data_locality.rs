@@ -10,7 +10,7 @@ impl Cluster {
     /// How much of the data it has no copy of; 0 is best.
     #[must_use]
     pub fn missing_data(&self, data: &Data) -> i64 {
-        data.missing_where(|place| match place {
+        data.sum_missing_sizes(|place| match place {
             DataPlace::Cluster(name) => *name == self.name,
             DataPlace::Region(region) => *region == self.region,
             DataPlace::Zone(zone) => self.zones.contains(zone),

@@ -66,7 +66,7 @@ impl fmt::Display for FilterReason<'_> {
 
 /// What is known of a cluster that passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Passed {
+pub struct PassedCluster {
     /// Its affinity tier.
     pub tier: u32,
     /// The binding's replicas there; `None` where it is not a target.
@@ -112,7 +112,7 @@ impl<'a> Filter<'a> {
 
     /// Whether a maintenance window of the cluster is in the way of the run.
     #[must_use]
-    pub fn is_kept(&self, cluster: &Cluster) -> bool {
+    pub fn has_maintenance_conflict(&self, cluster: &Cluster) -> bool {
         self.run.is_some_and(|run| cluster.maintenance.find_conflict(run).is_some())
     }
 
@@ -120,23 +120,23 @@ impl<'a> Filter<'a> {
     ///
     /// # Errors
     /// The reason.
-    pub fn check<'b>(&self, cluster: &'b Cluster) -> Result<Passed, FilterReason<'b>> {
-        let tier = self.tier(cluster).ok_or(FilterReason::NotSelected)?;
+    pub fn check<'b>(&self, cluster: &'b Cluster) -> Result<PassedCluster, FilterReason<'b>> {
+        let tier = self.affinity_tier_of(cluster).ok_or(FilterReason::NotSelected)?;
         let held = self.held.get(&cluster.name);
-        match self.beyond_affinity(cluster, held.is_some()).next() {
+        match self.reasons_beyond_affinity(cluster, held.is_some()).next() {
             Some(reason) => Err(reason),
-            None => Ok(Passed { tier, held }),
+            None => Ok(PassedCluster { tier, held }),
         }
     }
 
     /// Every reason why the binding may not go to the cluster.
     pub fn reasons<'b>(&self, cluster: &'b Cluster) -> impl Iterator<Item = FilterReason<'b>> {
-        let selected = self.tier(cluster).is_some();
+        let selected = self.affinity_tier_of(cluster).is_some();
         let held = self.held.get(&cluster.name).is_some();
-        (!selected).then_some(FilterReason::NotSelected).into_iter().chain(self.beyond_affinity(cluster, held))
+        (!selected).then_some(FilterReason::NotSelected).into_iter().chain(self.reasons_beyond_affinity(cluster, held))
     }
 
-    fn beyond_affinity<'b>(&self, cluster: &'b Cluster, held: bool) -> impl Iterator<Item = FilterReason<'b>> {
+    fn reasons_beyond_affinity<'b>(&self, cluster: &'b Cluster, held: bool) -> impl Iterator<Item = FilterReason<'b>> {
         let tolerations = &self.binding.placement.tolerations;
         let evicting = self.evicting.contains(&cluster.name).then_some(FilterReason::Evicting);
         let taint = || cluster.taints.iter().find(|taint| taint.forbids() && !taint.tolerated_by(tolerations));
@@ -145,7 +145,7 @@ impl<'a> Filter<'a> {
         let lacks = self.binding.placement.spread.iter().find_map(|spread| missing_property(spread.by, cluster));
         let peers = &self.binding.peers;
         let elsewhere = !held && peers.together.as_ref().is_some_and(|together| !together.contains(&cluster.name));
-        let kept = !held && self.is_kept(cluster);
+        let kept = !held && self.has_maintenance_conflict(cluster);
         let there = !held && peers.apart.contains(&cluster.name);
         [
             evicting,
@@ -173,7 +173,7 @@ impl<'a> Filter<'a> {
     /// The affinity tier that selects the cluster: 0 for the affinity itself, then the overflow affinities (of
     /// workloads only) in order; `None` if nothing selects it.
     #[must_use]
-    pub fn tier(&self, cluster: &Cluster) -> Option<u32> {
+    pub fn affinity_tier_of(&self, cluster: &Cluster) -> Option<u32> {
         let Some(tiers) = &self.tiers else { return Some(0) };
         let tier = tiers.iter().position(|selector| selector.selects(cluster))?;
         u32::try_from(tier).ok()
@@ -184,7 +184,7 @@ fn tier_selectors(binding: &Binding) -> Option<Vec<Selector<'_>>> {
     if let Some(affinity) = &binding.placement.affinity {
         return Some(vec![Selector::new(affinity)]);
     }
-    let AffinityTerm { affinity, overflow, .. } = binding.term()?;
+    let AffinityTerm { affinity, overflow, .. } = binding.current_affinity_term()?;
     let overflow = if binding.is_workload { overflow.as_slice() } else { &[] };
     Some(std::iter::once(affinity).chain(overflow).map(Selector::new).collect())
 }

@@ -5,8 +5,8 @@
 //! count fragments that no pod fits in, and nodes that are cordoned or not ready; where the cluster has resource
 //! models, each free node counts as its grade's lower end and 110 pods, and a resource that is in no model is not
 //! there, so that GPUs and `ephemeral-storage` give 0 with the models that Karmada adds to every cluster.
-//! [`Published::max_replicas`] is Karmada's number; [`Published::max_replicas_mended`] is the one to place by: models
-//! count only for what they model.
+//! [`ClusterSummary::max_replicas`] is Karmada's number; [`ClusterSummary::max_replicas_by_known_models`] is the one to
+//! place by: models count only for what they model.
 
 use crate::{quantity::Quantity, resources::Resources};
 
@@ -16,7 +16,7 @@ const NANO: i128 = 1_000_000_000;
 
 /// What a Cluster object says of its capacity: `status.resourceSummary` and `spec.resourceModels`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Published {
+pub struct ClusterSummary {
     /// Over all nodes.
     pub allocatable: Resources,
     /// Requests of pods with a node.
@@ -36,7 +36,7 @@ pub struct Grade {
     pub least: Option<Resources>,
 }
 
-impl Published {
+impl ClusterSummary {
     /// Karmada's number. `None` asks for nothing but a place for a pod.
     #[must_use]
     pub fn max_replicas(&self, request: Option<&Resources>) -> i64 {
@@ -45,7 +45,7 @@ impl Published {
 
     /// The same, but models do not speak for a request that names something which is in none of them.
     #[must_use]
-    pub fn max_replicas_mended(&self, request: Option<&Resources>) -> i64 {
+    pub fn max_replicas_by_known_models(&self, request: Option<&Resources>) -> i64 {
         let modelled = |name: &str| self.grades.iter().flat_map(|grade| &grade.least).any(|l| names_resource(l, name));
         self.estimate_replicas(request, |request| {
             request.iter().all(|(name, _)| name.as_str() == "pods" || modelled(name.as_str()))
@@ -58,19 +58,19 @@ impl Published {
             return 0;
         }
         let Some(request) = request else { return pods };
-        let by_models = if models_count(request) { self.by_models(request) } else { None };
-        pods.min(by_models.unwrap_or_else(|| self.by_sums(request))).max(0)
+        let by_models = if models_count(request) { self.max_replicas_by_models(request) } else { None };
+        pods.min(by_models.unwrap_or_else(|| self.max_replicas_by_sums(request))).max(0)
     }
 
     /// `allocatable - allocated - allocating` in the unit in which Karmada counts: thousandths of cores, else whole
     /// ones.
     fn free_units(&self, name: &str) -> i64 {
-        let of = |list: &Resources| whole_units(name, list.get(name));
+        let of = |list: &Resources| to_karmada_units(name, list.get(name));
         of(&self.allocatable).saturating_sub(of(&self.allocated)).saturating_sub(of(&self.allocating))
     }
 
-    fn by_sums(&self, request: &Resources) -> i64 {
-        let asked = request.iter().map(|(name, amount)| (name.as_str(), whole_units(name.as_str(), amount)));
+    fn max_replicas_by_sums(&self, request: &Resources) -> i64 {
+        let asked = request.iter().map(|(name, amount)| (name.as_str(), to_karmada_units(name.as_str(), amount)));
         asked
             .filter(|(_, asked)| *asked > 0)
             .map(|(name, asked)| self.free_units(name).max(0) / asked)
@@ -79,7 +79,7 @@ impl Published {
     }
 
     /// `None` where models can not say.
-    fn by_models(&self, request: &Resources) -> Option<i64> {
+    fn max_replicas_by_models(&self, request: &Resources) -> Option<i64> {
         if self.grades.is_empty() || self.grades.iter().any(|grade| grade.count < 0) {
             return None;
         }
@@ -87,11 +87,14 @@ impl Published {
         for grade in &self.grades {
             // A grade without a model has no nodes.
             let Some(least) = &grade.least else { continue };
-            let fits = request.iter().filter(|(name, _)| is_counted(name.as_str())).filter_map(|(name, amount)| {
-                let (offered, asked) =
-                    (whole_units(name.as_str(), least.get(name.as_str())), whole_units(name.as_str(), amount));
-                (asked > 0).then(|| offered / asked)
-            });
+            let fits =
+                request.iter().filter(|(name, _)| is_counted_by_models(name.as_str())).filter_map(|(name, amount)| {
+                    let (offered, asked) = (
+                        to_karmada_units(name.as_str(), least.get(name.as_str())),
+                        to_karmada_units(name.as_str(), amount),
+                    );
+                    (asked > 0).then(|| offered / asked)
+                });
             let each = fits.min().unwrap_or(i64::MAX).min(PODS_OF_A_MODEL);
             total = total.saturating_add(each.saturating_mul(grade.count));
         }
@@ -104,12 +107,12 @@ fn names_resource(list: &Resources, name: &str) -> bool {
 }
 
 /// Names that the model path looks at; it passes over others, such as a bare `storage`.
-fn is_counted(name: &str) -> bool {
+fn is_counted_by_models(name: &str) -> bool {
     matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.contains('/') || name.starts_with("hugepages-")
 }
 
 /// As apimachinery's `MilliValue` for cores and `Value` for the rest: rounded up.
-fn whole_units(name: &str, amount: Quantity) -> i64 {
+fn to_karmada_units(name: &str, amount: Quantity) -> i64 {
     let unit = if name == "cpu" { NANO / 1000 } else { NANO };
     i64::try_from(-(-amount.as_nano()).div_euclid(unit)).unwrap_or(i64::MAX)
 }
@@ -123,12 +126,12 @@ mod tests {
     }
 
     /// One free node of 32 cores, 128 Gi and 8 GPUs, in the grade that begins at 16 cores and 64 Gi.
-    fn published(models: bool) -> Published {
+    fn published(models: bool) -> ClusterSummary {
         let grade = Grade { count: 1, least: Some(list(&[("cpu", 16), ("memory", 64 << 30)])) };
-        Published {
+        ClusterSummary {
             allocatable: list(&[("cpu", 32), ("memory", 128 << 30), ("nvidia.com/gpu", 8), ("pods", 110)]),
             grades: if models { vec![grade] } else { Vec::new() },
-            ..Published::default()
+            ..ClusterSummary::default()
         }
     }
 
@@ -136,7 +139,7 @@ mod tests {
     fn a_node_is_as_small_as_its_grade_allows() {
         let request = list(&[("cpu", 2), ("pods", 1)]);
         assert_eq!(published(true).max_replicas(Some(&request)), 8);
-        assert_eq!(published(true).max_replicas_mended(Some(&request)), 8);
+        assert_eq!(published(true).max_replicas_by_known_models(Some(&request)), 8);
         assert_eq!(published(false).max_replicas(Some(&request)), 16);
     }
 
@@ -145,7 +148,7 @@ mod tests {
     fn what_no_model_names_is_taken_from_the_sums_and_not_for_absent() {
         let request = list(&[("cpu", 2), ("nvidia.com/gpu", 1)]);
         assert_eq!(published(true).max_replicas(Some(&request)), 0, "Karmada's answer");
-        assert_eq!(published(true).max_replicas_mended(Some(&request)), 8);
+        assert_eq!(published(true).max_replicas_by_known_models(Some(&request)), 8);
     }
 
     /// karmada.md 14.18: the model path never looks at the sums.

@@ -5,9 +5,9 @@
 //! bounded. A queue that is not there bounds nothing: whoever brings the job may bring the queue, and the scheduler
 //! waits for it (`queue_arrival` there).
 //!
-//! A cluster whose queue is closed takes nothing new: what is there stays. One whose queue has less left than a
-//! decision puts there is asked again with no more than that, on the nodes that have most; so a gang of several tasks
-//! may be refused there although another arrangement would do.
+//! A cluster whose queue is closed takes nothing new: what is there stays. If a decision puts more into a cluster than
+//! its queue has left, the decision is made again with no more than that free there. What is left is given to the nodes
+//! in their fixed order, so a gang of several tasks may be refused there although another arrangement would do.
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
@@ -21,11 +21,11 @@ use crate::{
 };
 
 /// Queues by name.
-pub type Queues = BTreeMap<String, Queue>;
+pub type Queues = BTreeMap<String, MemberVolcanoQueue>;
 
 /// A queue of a member.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Queue {
+pub struct MemberVolcanoQueue {
     /// As in its status, empty before its controller has seen it.
     pub state: String,
     /// The most that its pods may hold, of what is bounded.
@@ -34,7 +34,7 @@ pub struct Queue {
     pub allocated: Resources,
 }
 
-impl Queue {
+impl MemberVolcanoQueue {
     /// Whether nothing new starts in it.
     #[must_use]
     pub fn is_closed(&self) -> bool {
@@ -43,7 +43,7 @@ impl Queue {
 
     /// What more its pods may hold, of what is bounded.
     #[must_use]
-    pub fn left(&self) -> Limits {
+    pub fn quota_left(&self) -> Limits {
         let mut left = Limits::unlimited();
         for (name, most) in self.capability.iter() {
             left.set(name.clone(), most.saturating_sub(self.allocated.get(name.as_str())));
@@ -58,7 +58,7 @@ impl Queue {
 /// [`NotPlaced`], and for each cluster that a queue bounded a sentence that says so.
 pub fn place_within_queues<'q>(
     request: &Request<'_>,
-    queue: impl Fn(&str) -> Option<&'q Queue>,
+    queue: impl Fn(&str) -> Option<&'q MemberVolcanoQueue>,
 ) -> Result<Decision, (NotPlaced, Vec<String>)> {
     let mut bounded = Vec::new();
     let mut clusters: Vec<(&super::Cluster, Cow<'_, Capacity>)> = Vec::with_capacity(request.clusters.len());
@@ -67,8 +67,8 @@ pub fn place_within_queues<'q>(
             None => clusters.push((cluster, Cow::Borrowed(*capacity))),
             Some(closed) => {
                 bounded.push(format!("{}: its own queue is {}", cluster.name, closed.state));
-                if request.binding.targets(&cluster.name) {
-                    clusters.push((cluster, Cow::Owned(capacity.with(Vec::new()))));
+                if request.binding.is_target(&cluster.name) {
+                    clusters.push((cluster, Cow::Owned(capacity.with_shapes(Vec::new()))));
                 }
             }
         }
@@ -85,12 +85,12 @@ pub fn place_within_queues<'q>(
             if matches!(capacity, Cow::Owned(_)) {
                 continue;
             }
-            let Some(left) = queue(&cluster.name).map(Queue::left) else { continue };
+            let Some(left) = queue(&cluster.name).map(MemberVolcanoQueue::quota_left) else { continue };
             let asked = added_demand(&decision, request, &cluster.name);
             if left.iter().any(|(name, left)| asked.get(name.as_str()) > left) {
                 let numbers: Vec<String> = left.iter().map(|(name, amount)| format!("{name} {amount}")).collect();
                 bounded.push(format!("{}: its own queue has {} left", cluster.name, numbers.join(", ")));
-                exceeds = Some((at, bound_capacity(capacity, request.gang, &left)));
+                exceeds = Some((at, limit_capacity(capacity, request.gang, &left)));
                 break;
             }
         }
@@ -117,7 +117,7 @@ fn added_demand(decision: &Decision, request: &Request<'_>, cluster: &str) -> Re
 
 /// The capacity with no more than `left` free in all. For a gang of one task as many of its pods fit as would in
 /// `left`.
-fn bound_capacity(capacity: &Capacity, gang: &Gang, left: &Limits) -> Capacity {
+fn limit_capacity(capacity: &Capacity, gang: &Gang, left: &Limits) -> Capacity {
     let mut left: BTreeMap<_, Quantity> = left.iter().map(|(name, amount)| (name.clone(), amount)).collect();
     let sole = match gang.tasks.as_slice() {
         [task] => Some(&task.request),
@@ -125,7 +125,7 @@ fn bound_capacity(capacity: &Capacity, gang: &Gang, left: &Limits) -> Capacity {
     };
     let mut shapes: Vec<NodeShape> = Vec::new();
     for shape in &capacity.shapes {
-        for node in shape.with_domains() {
+        for node in shape.nodes_with_domains() {
             let mut part = shape.of_nodes(std::iter::once(node));
             let most = sole.map(|request| pods_per_node(request, &part));
             let free = Arc::make_mut(&mut part.free);
@@ -141,12 +141,12 @@ fn bound_capacity(capacity: &Capacity, gang: &Gang, left: &Limits) -> Capacity {
             shapes.push(part);
         }
     }
-    capacity.with(shapes)
+    capacity.with_shapes(shapes)
 }
 
 /// Pods that fit a node by their requests.
 fn pods_per_node(request: &Resources, node: &NodeShape) -> u64 {
-    request.times_in(&Resources::from(&*node.free)).unwrap_or(0)
+    request.count_fits_in(&Resources::from(&*node.free)).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -188,8 +188,8 @@ mod tests {
         )
     }
 
-    fn queue(state: &str, cpu: Option<(i64, i64)>) -> Queue {
-        let mut queue = Queue { state: state.into(), ..Queue::default() };
+    fn queue(state: &str, cpu: Option<(i64, i64)>) -> MemberVolcanoQueue {
+        let mut queue = MemberVolcanoQueue { state: state.into(), ..MemberVolcanoQueue::default() };
         if let Some((most, has)) = cpu {
             queue.capability.set("cpu", Quantity::from_units(most));
             queue.allocated.set("cpu", Quantity::from_units(has));
@@ -205,7 +205,7 @@ mod tests {
     type Placed = Result<Vec<(String, i64)>, (String, Vec<String>)>;
 
     /// Two equal members with these queues; where pods go, or why not.
-    fn placed(replicas: u32, previous: Option<&Plan>, queues: &[Queue]) -> Placed {
+    fn placed(replicas: u32, previous: Option<&Plan>, queues: &[MemberVolcanoQueue]) -> Placed {
         let clusters: Vec<Cluster> = ["m0", "m1"]
             .map(|name| Cluster { name: name.into(), ready: true, serves: serves(), ..Cluster::default() })
             .into();

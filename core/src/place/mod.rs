@@ -35,8 +35,8 @@ use std::{
     sync::Arc,
 };
 
-pub use general_estimator::Published;
-pub use member_queues::{Queue, Queues, place_within_queues};
+pub use general_estimator::ClusterSummary;
+pub use member_queues::{MemberVolcanoQueue, Queues, place_within_queues};
 pub use schedule::{Decision, NotPlaced, Request, count_copies, describe_maintenance, may_select, place_binding};
 pub use workload_affinity::{AffinityGroup, Groups, Peers};
 
@@ -69,7 +69,7 @@ pub struct Cluster {
     /// (group/version, kind) of what the member's API serves.
     pub serves: Apis,
     /// What it says of its capacity, for where its nodes can not be read; `None` before the first heartbeat.
-    pub published: Option<Arc<Published>>,
+    pub published: Option<Arc<ClusterSummary>>,
 }
 
 /// Group/version and kind.
@@ -249,14 +249,14 @@ pub struct Binding {
 impl Binding {
     /// True if it has been assigned to this cluster.
     #[must_use]
-    pub fn targets(&self, cluster: &str) -> bool {
+    pub fn is_target(&self, cluster: &str) -> bool {
         self.previous.iter().any(|target| target.cluster == cluster)
     }
 
     /// The term in use: the observed one, or the first where none was observed yet. `None` without terms, and where the
     /// observed name matches no term (then every cluster passes).
     #[must_use]
-    pub fn term(&self) -> Option<&AffinityTerm> {
+    pub fn current_affinity_term(&self) -> Option<&AffinityTerm> {
         self.placement.affinities.iter().find(|term| term.name == self.observed_affinity)
     }
 }

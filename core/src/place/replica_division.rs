@@ -92,12 +92,12 @@ impl<'a> ReplicaDivision<'a> {
     /// Replicas by candidate.
     fn divide_replicas(&self) -> Result<Vec<i64>, DivideError> {
         let tiered = self.binding.placement.affinity.is_none()
-            && self.binding.term().is_some_and(|term| !term.overflow.is_empty());
-        if tiered { self.by_tier() } else { self.by_strategy() }
+            && self.binding.current_affinity_term().is_some_and(|term| !term.overflow.is_empty());
+        if tiered { self.divide_by_tier() } else { self.divide_by_strategy() }
     }
 
     /// Fills the tiers of an affinity term in order, each up to what it has.
-    fn by_tier(&self) -> Result<Vec<i64>, DivideError> {
+    fn divide_by_tier(&self) -> Result<Vec<i64>, DivideError> {
         let mut tiers: Vec<u32> = self.candidates.iter().map(|candidate| candidate.tier).collect();
         tiers.sort_unstable();
         tiers.dedup();
@@ -117,7 +117,7 @@ impl<'a> ReplicaDivision<'a> {
             let held = members.iter().map(|i| self.held_by(*i)).collect();
             let part =
                 ReplicaDivision { binding: self.binding, replicas: left.min(available), candidates: &candidates, held };
-            for (member, got) in members.into_iter().zip(part.by_strategy()?) {
+            for (member, got) in members.into_iter().zip(part.divide_by_strategy()?) {
                 replicas[member] = got;
             }
             left -= part.replicas;
@@ -129,12 +129,12 @@ impl<'a> ReplicaDivision<'a> {
         Ok(replicas)
     }
 
-    fn by_strategy(&self) -> Result<Vec<i64>, DivideError> {
+    fn divide_by_strategy(&self) -> Result<Vec<i64>, DivideError> {
         match &self.binding.placement.division {
             None | Some(Division::Duplicated) => Ok(vec![self.replicas; self.candidates.len()]),
             Some(Division::StaticWeight { rules, .. }) => {
                 let weights = static_weights(rules, self.candidates.iter().map(|candidate| candidate.cluster));
-                Ok(self.give_seats(self.replicas, weights.into_iter().enumerate()))
+                Ok(self.divide_by_votes(self.replicas, weights.into_iter().enumerate()))
             }
             Some(Division::Aggregated) => self.divide_by_capacity(true),
             Some(Division::DynamicWeight) => self.divide_by_capacity(false),
@@ -153,13 +153,17 @@ impl<'a> ReplicaDivision<'a> {
         if self.binding.fresh {
             let own = all.map(|i| self.candidates[i].allocatable.saturating_add(self.replicas_held(i))).collect();
             return self
-                .share_out(self.replicas, own, fewest(ClusterOrder::Candidates))
+                .divide_by_available(self.replicas, own, fewest(ClusterOrder::Candidates))
                 .map_err(|error| with_context("failed to do fresh scale", error));
         }
         let assigned: i64 = all.clone().map(|i| self.replicas_held(i)).fold(0, i64::saturating_add);
         if assigned > self.replicas {
             return self
-                .share_out(self.replicas, all.map(|i| self.replicas_held(i)).collect(), fewest(ClusterOrder::Targets))
+                .divide_by_available(
+                    self.replicas,
+                    all.map(|i| self.replicas_held(i)).collect(),
+                    fewest(ClusterOrder::Targets),
+                )
                 .map_err(|error| with_context("failed to scale down", error));
         }
         if assigned == self.replicas {
@@ -167,7 +171,7 @@ impl<'a> ReplicaDivision<'a> {
         }
         let free = self.candidates.iter().map(|candidate| candidate.allocatable).collect();
         let mut replicas = self
-            .share_out(self.replicas - assigned, free, fewest(ClusterOrder::UsedFirst))
+            .divide_by_available(self.replicas - assigned, free, fewest(ClusterOrder::UsedFirst))
             .map_err(|error| with_context("failed to scale up", error))?;
         for (i, replicas) in replicas.iter_mut().enumerate() {
             *replicas += self.replicas_held(i);
@@ -176,7 +180,7 @@ impl<'a> ReplicaDivision<'a> {
     }
 
     /// `replicas` over what is available: over everybody, or over the fewest in an order.
-    fn share_out(
+    fn divide_by_available(
         &self,
         replicas: i64,
         available: Vec<i64>,
@@ -189,7 +193,7 @@ impl<'a> ReplicaDivision<'a> {
         }
         let votes = |free: i64| u64::try_from(free).unwrap_or(0);
         let Some(order) = fewest else {
-            return Ok(self.give_seats(replicas, available.into_iter().map(votes).enumerate()));
+            return Ok(self.divide_by_votes(replicas, available.into_iter().map(votes).enumerate()));
         };
         let ranked = !self.binding.ranking.is_empty();
         let mut places: Vec<RankedCluster> = available
@@ -212,11 +216,11 @@ impl<'a> ReplicaDivision<'a> {
             })
             .collect();
         let chosen = shortest_prefix(&mut places, votes(replicas));
-        Ok(self.give_seats(replicas, chosen.iter().map(|place| (place.candidate, place.free.0))))
+        Ok(self.divide_by_votes(replicas, chosen.iter().map(|place| (place.candidate, place.free.0))))
     }
 
     /// Webster over some of the candidates, each with its votes.
-    fn give_seats(&self, replicas: i64, votes: impl Iterator<Item = (usize, u64)>) -> Vec<i64> {
+    fn divide_by_votes(&self, replicas: i64, votes: impl Iterator<Item = (usize, u64)>) -> Vec<i64> {
         let (chosen, claims): (Vec<usize>, Vec<(u64, &str)>) = votes
             .map(|(candidate, votes)| (candidate, (votes, self.candidates[candidate].cluster.name.as_str())))
             .unzip();

@@ -2,10 +2,10 @@
 //!
 //! The same number as [`split::pods_that_fit`], for a gang of one task, without copying the cluster's free capacity: a
 //! decision asks it of every cluster that passes the filters. Of a cluster of which no more than Karmada's summary is
-//! known, at most what Karmada's own estimate gives ([`Published::max_replicas_mended`]).
+//! known, at most what Karmada's own estimate gives ([`ClusterSummary::max_replicas_by_known_models`]).
 
 #[cfg(doc)]
-use crate::place::Published;
+use crate::place::ClusterSummary;
 use crate::{
     gang::{Gang, Task},
     inventory::{Capacity, NodeShape, Source},
@@ -29,7 +29,7 @@ impl<'a> ReplicaEstimate<'a> {
     #[must_use]
     pub fn new(gang: &'a Gang) -> Self {
         let sole = match gang.tasks.as_slice() {
-            [task] if !task.node.names_nodes() => Some(task),
+            [task] if !task.node.selects_by_node_name() => Some(task),
             _ => None,
         };
         let asked = sole.into_iter().flat_map(|task| task.request.iter()).filter(|(_, amount)| amount.as_nano() > 0);
@@ -46,14 +46,14 @@ impl<'a> ReplicaEstimate<'a> {
         let fit = self.count_fitting(capacity);
         match (self.gang.tasks.as_slice(), &cluster.published, capacity.source) {
             ([task], Some(published), Source::Summary) => {
-                fit.min(u64::try_from(published.max_replicas_mended(Some(&task.request))).unwrap_or(0))
+                fit.min(u64::try_from(published.max_replicas_by_known_models(Some(&task.request))).unwrap_or(0))
             }
             _ => fit,
         }
     }
 
     fn count_fitting(&self, capacity: &Capacity) -> u64 {
-        let by_shape = |task: &&Task| task.node.labels().all(|label| capacity.carries_label(label));
+        let by_shape = |task: &&Task| task.node.selected_label_keys().all(|label| capacity.carries_label(label));
         let Some(task) = self.sole.filter(by_shape) else { return split::pods_that_fit(self.gang, capacity) };
         let on_shape = |shape: &NodeShape| {
             // Fields are out of the question here, so that the name does not matter.
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
     use crate::{
         gang::{NodeClaim, Taint},
-        place::general_estimator::{Grade, Published},
+        place::general_estimator::{ClusterSummary, Grade},
         quantity::Quantity,
         resources::Resources,
     };
@@ -156,7 +156,7 @@ mod tests {
         let allocatable = list(&[("cpu", 48), ("nvidia.com/gpu", 4), ("pods", 100)]);
         let grades = vec![Grade { count: 4, least: Some(list(&[("cpu", 8)])) }];
         let capacity = Capacity::from_summary(&allocatable, &Resources::new(), &Resources::new());
-        let published = Published { allocatable, grades, ..Published::default() };
+        let published = ClusterSummary { allocatable, grades, ..ClusterSummary::default() };
         let cluster = Cluster { published: Some(Arc::new(published)), ..Cluster::default() };
         let replicas = |request: &[(&str, i64)], capacity: &Capacity| {
             ReplicaEstimate::new(&gang(list(request), &[])).max_replicas(&cluster, capacity)

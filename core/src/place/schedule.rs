@@ -16,7 +16,7 @@ use std::{
 
 use super::{
     Affinity, AffinityTerm, Binding, Cluster, Division, Spread, SpreadBy, Target,
-    filter::{self, Filter, FilterReason, Passed},
+    filter::{self, Filter, FilterReason, PassedCluster},
     replica_division::{self, DivideError, static_weights},
     replica_estimate::ReplicaEstimate,
     score::FeasibleCluster,
@@ -27,7 +27,7 @@ use crate::{
     inventory::Capacity,
     maintenance::ExpectedRun,
     plan::Plan,
-    split::{self, Level, LinkedGroups, Problem, Refusal, Strategy},
+    split::{self, GangRefusal, Level, LinkedGroups, SplitProblem, Strategy},
     webster::Tie,
 };
 
@@ -100,7 +100,7 @@ pub enum NotPlaced {
     Unschedulable(String),
     /// Not enough room for the gang.
     #[error("{0}")]
-    Gang(Refusal),
+    Gang(GangRefusal),
     /// The policy can not be carried out.
     #[error("{0}")]
     Unsupported(String),
@@ -144,7 +144,7 @@ pub fn count_copies<'a>(binding: &Binding, clusters: impl Iterator<Item = &'a Cl
         let filter = Filter::new(binding);
         let most = i64::from(i32::MAX);
         let candidate = |cluster: &&'a Cluster| {
-            let Passed { tier, held } = filter.check(cluster).ok()?;
+            let PassedCluster { tier, held } = filter.check(cluster).ok()?;
             let score = if held.is_some() { 100 } else { 0 };
             (cluster.ready || held.is_some()).then_some(ScoredCluster {
                 cluster,
@@ -167,7 +167,7 @@ pub fn count_copies<'a>(binding: &Binding, clusters: impl Iterator<Item = &'a Cl
 pub fn may_select(binding: &Binding, cluster: &Cluster) -> bool {
     let selected = |affinity: &Affinity| filter::selects(affinity, cluster);
     let placement = &binding.placement;
-    binding.targets(&cluster.name)
+    binding.is_target(&cluster.name)
         || match &placement.affinity {
             Some(affinity) => selected(affinity),
             None if placement.affinities.is_empty() => true,
@@ -194,19 +194,19 @@ pub fn describe_maintenance(request: &Request<'_>) -> Option<String> {
 
 /// A fitting cluster and what it can take.
 #[derive(Debug)]
-struct Fitting<'a> {
+struct FittingCluster<'a> {
     cluster: &'a Cluster,
     capacity: &'a Capacity,
-    passed: Passed,
+    passed: PassedCluster,
 }
 
-impl<'a> Fitting<'a> {
+impl<'a> FittingCluster<'a> {
     /// Whether it has pods of the binding that do not move.
     fn stays_placed(&self, binding: &Binding) -> bool {
         !binding.fresh && self.passed.held.is_some()
     }
 
-    fn site(&self) -> FeasibleCluster<'a> {
+    fn as_feasible_cluster(&self) -> FeasibleCluster<'a> {
         FeasibleCluster { cluster: self.cluster, capacity: self.capacity }
     }
 }
@@ -218,11 +218,11 @@ fn place_by_term(request: &Request<'_>, binding: &Binding) -> Result<Decision, N
     let mut reasons = Vec::new();
     for (cluster, capacity) in request.clusters.iter().filter(|(cluster, _)| !cluster.deleting) {
         match filter.check(cluster) {
-            Ok(Passed { held: None, .. }) if !cluster.ready => reasons.push(FilterReason::NotReady),
+            Ok(PassedCluster { held: None, .. }) if !cluster.ready => reasons.push(FilterReason::NotReady),
             Ok(passed) => {
-                let takes_more = cluster.ready && !filter.is_kept(cluster);
+                let takes_more = cluster.ready && !filter.has_maintenance_conflict(cluster);
                 let capacity = if takes_more { *capacity } else { &nothing };
-                fitting.push(Fitting { cluster, capacity, passed });
+                fitting.push(FittingCluster { cluster, capacity, passed });
             }
             Err(reason) => reasons.push(reason),
         }
@@ -233,17 +233,23 @@ fn place_by_term(request: &Request<'_>, binding: &Binding) -> Result<Decision, N
     if request.whole { place_gang(request, binding, &fitting) } else { place_replicas(request, binding, &fitting) }
 }
 
-fn score_candidates<'a>(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'a>]) -> Vec<ScoredCluster<'a>> {
+fn score_candidates<'a>(
+    request: &Request<'_>,
+    binding: &Binding,
+    fitting: &[FittingCluster<'a>],
+) -> Vec<ScoredCluster<'a>> {
     let estimate = ReplicaEstimate::new(request.gang);
     let ranked = if binding.ranking.is_empty() {
         Vec::new()
     } else {
-        binding.ranking.scores(request.gang, &fitting.iter().map(Fitting::site).collect::<Vec<_>>())
+        binding
+            .ranking
+            .scores(request.gang, &fitting.iter().map(FittingCluster::as_feasible_cluster).collect::<Vec<_>>())
     };
-    let candidate = |(index, fitting): (usize, &Fitting<'a>)| {
+    let candidate = |(index, fitting): (usize, &FittingCluster<'a>)| {
         let fits = estimate.max_replicas(fitting.cluster, fitting.capacity);
         let allocatable = i64::try_from(fits).unwrap_or(i64::MAX).min(i64::from(i32::MAX));
-        let Passed { tier, held } = fitting.passed;
+        let PassedCluster { tier, held } = fitting.passed;
         ScoredCluster {
             cluster: fitting.cluster,
             score: if held.is_some() { 100 } else { 0 } + ranked.get(index).copied().unwrap_or(0),
@@ -259,7 +265,7 @@ fn score_candidates<'a>(request: &Request<'_>, binding: &Binding, fitting: &[Fit
 fn select_candidates<'a>(
     request: &Request<'_>,
     binding: &Binding,
-    fitting: &[Fitting<'a>],
+    fitting: &[FittingCluster<'a>],
 ) -> Result<Vec<ScoredCluster<'a>>, NotPlaced> {
     let candidates = score_candidates(request, binding, fitting);
     let in_order = candidates.is_sorted_by(|a, b| a.cluster.name <= b.cluster.name);
@@ -279,7 +285,11 @@ fn aggregate_in_one_cluster(binding: &Binding) -> Binding {
 }
 
 /// Karmada's division with our capacity.
-fn place_replicas(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Result<Decision, NotPlaced> {
+fn place_replicas(
+    request: &Request<'_>,
+    binding: &Binding,
+    fitting: &[FittingCluster<'_>],
+) -> Result<Decision, NotPlaced> {
     let divided = !spread_constraints::is_duplicated(binding.placement.division.as_ref());
     let one = (divided && request.gang.one_cluster.is_some()).then(|| aggregate_in_one_cluster(binding));
     let binding = one.as_ref().unwrap_or(binding);
@@ -295,7 +305,7 @@ fn place_replicas(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'
 
 /// As many of its pods as can be in clusters that the spread constraints permit: in those that Karmada would choose,
 /// and where these do not hold it whole, in others.
-fn place_gang(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Result<Decision, NotPlaced> {
+fn place_gang(request: &Request<'_>, binding: &Binding, fitting: &[FittingCluster<'_>]) -> Result<Decision, NotPlaced> {
     let among = apply_spread_constraints(request, binding, fitting)?;
     let pods = |decision: &Decision| decision.plan.as_ref().map_or(0, Plan::replicas);
     let keeps = fitting.iter().filter(|one| one.stays_placed(binding)).all(|one| among.has_cluster(&one.cluster.name));
@@ -319,8 +329,8 @@ fn place_gang(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>])
 
 /// Clusters that a gang may use.
 #[derive(Debug)]
-struct Among<'a, 'b> {
-    clusters: Vec<&'b Fitting<'a>>,
+struct PermittedClusters<'a, 'b> {
+    clusters: Vec<&'b FittingCluster<'a>>,
     /// So many of them together.
     most: Option<u32>,
     /// Each one's region, and how many may be used beside the first of each.
@@ -329,14 +339,18 @@ struct Among<'a, 'b> {
     by_region: bool,
 }
 
-impl Among<'_, '_> {
+impl PermittedClusters<'_, '_> {
     fn has_cluster(&self, name: &str) -> bool {
         self.clusters.iter().any(|one| one.cluster.name == name)
     }
 }
 
 /// Where the gang goes among these.
-fn place_gang_among(request: &Request<'_>, binding: &Binding, among: &Among<'_, '_>) -> Result<Decision, NotPlaced> {
+fn place_gang_among(
+    request: &Request<'_>,
+    binding: &Binding,
+    among: &PermittedClusters<'_, '_>,
+) -> Result<Decision, NotPlaced> {
     let division = binding.placement.division.as_ref();
     let strategy = match division {
         None | Some(Division::Duplicated) => Strategy::Duplicated,
@@ -352,16 +366,18 @@ fn place_gang_among(request: &Request<'_>, binding: &Binding, among: &Among<'_, 
         Some(Division::StaticWeight { rules, .. }) => static_weights(rules, chosen.iter().map(|one| one.cluster)),
         _ => vec![1; chosen.len()],
     };
-    let costs = binding.ranking.costs(request.gang, &chosen.iter().map(|one| one.site()).collect::<Vec<_>>());
-    let missing = |one: &Fitting<'_>| request.gang.data.as_ref().map_or(0, |data| one.cluster.missing_data(data));
+    let costs =
+        binding.ranking.costs(request.gang, &chosen.iter().map(|one| one.as_feasible_cluster()).collect::<Vec<_>>());
+    let missing =
+        |one: &FittingCluster<'_>| request.gang.data.as_ref().map_or(0, |data| one.cluster.missing_data(data));
     let data: Vec<i64> = chosen.iter().map(|one| missing(one)).collect();
-    let by_score = binding.ranking.weights.come_first();
+    let by_score = binding.ranking.weights.puts_scores_first();
     let turns = if by_score { rank_by_cost(chosen, &costs, &data) } else { vec![0; chosen.len()] };
     let previous = if binding.fresh { None } else { request.previous };
     // With the clusters of the first tiers, and of those the first so many by score.
     let solve = |tier: u32, most: usize| {
         let usable = |index: &usize| {
-            let Passed { tier: own, held } = chosen[*index].passed;
+            let PassedCluster { tier: own, held } = chosen[*index].passed;
             held.is_some() || (own <= tier && turns[*index] < most)
         };
         let candidate = |index: usize| split::Candidate {
@@ -374,7 +390,7 @@ fn place_gang_among(request: &Request<'_>, binding: &Binding, among: &Among<'_, 
         let sites: Vec<usize> = (0..chosen.len()).filter(usable).collect();
         let regions = among.regions.as_ref();
         let regions = regions.map(|(of, more)| (sites.iter().map(|site| of[*site]).collect::<Vec<u32>>(), *more));
-        split::split_gang(&Problem {
+        split::split_gang(&SplitProblem {
             gang: request.gang,
             candidates: sites.iter().copied().map(candidate).collect(),
             strategy,
@@ -432,7 +448,7 @@ fn closeness_levels<'a>(
 }
 
 /// Each cluster's turn by cost, then what of the data it lacks, then name.
-fn rank_by_cost(chosen: &[&Fitting<'_>], costs: &[i64], data: &[i64]) -> Vec<usize> {
+fn rank_by_cost(chosen: &[&FittingCluster<'_>], costs: &[i64], data: &[i64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..chosen.len()).collect();
     order.sort_by_key(|index| (costs[*index], data[*index], &chosen[*index].cluster.name));
     let mut turns = vec![0; chosen.len()];
@@ -460,11 +476,11 @@ fn find_fewest<T>(all: usize, of: impl Fn(usize) -> Option<T>) -> Option<T> {
 fn apply_spread_constraints<'a, 'b>(
     request: &Request<'_>,
     binding: &Binding,
-    fitting: &'b [Fitting<'a>],
-) -> Result<Among<'a, 'b>, NotPlaced> {
+    fitting: &'b [FittingCluster<'a>],
+) -> Result<PermittedClusters<'a, 'b>, NotPlaced> {
     let constraints = &binding.placement.spread;
     let by = |by: SpreadBy| constraints.iter().rev().find(|spread| spread.by == by);
-    let all = |most| Among { clusters: fitting.iter().collect(), most, regions: None, by_region: false };
+    let all = |most| PermittedClusters { clusters: fitting.iter().collect(), most, regions: None, by_region: false };
     if constraints.is_empty() {
         return Ok(all(None));
     }
@@ -484,5 +500,5 @@ fn apply_spread_constraints<'a, 'b>(
     let selected: BTreeSet<&str> = selected.iter().map(|one| one.cluster.name.as_str()).collect();
     let by_region = by(SpreadBy::Region).is_some() && !duplicated && !spread_constraints::keeps_all(binding);
     let chosen = fitting.iter().filter(|fitting| selected.contains(fitting.cluster.name.as_str()));
-    Ok(Among { clusters: chosen.collect(), by_region, ..all(None) })
+    Ok(PermittedClusters { clusters: chosen.collect(), by_region, ..all(None) })
 }

@@ -108,7 +108,7 @@ fn taken_percent(gang: &Gang, capacity: &Capacity) -> i64 {
 }
 
 /// Scores that somebody outside gives, by cluster: 0 to [`BEST`], 0 where nothing is said.
-pub type External = Arc<BTreeMap<String, i64>>;
+pub type ExternalScores = Arc<BTreeMap<String, i64>>;
 
 /// The word that puts scores before closeness and few clusters.
 const FIRST: &str = "first";
@@ -116,7 +116,7 @@ const FIRST: &str = "first";
 /// The weights that a policy gives: `binpack=2,cheapest=1,carbon=-1`. A name is a plugin's or that of scores from
 /// outside. The word `first` among them puts a gang where the scores are best before anything but whether it fits.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Weights {
+pub struct ScoreWeights {
     by_name: Vec<(String, i64)>,
     first: bool,
 }
@@ -135,7 +135,7 @@ pub enum ParseWeightsError {
     TooMany,
 }
 
-impl FromStr for Weights {
+impl FromStr for ScoreWeights {
     type Err = ParseWeightsError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -164,7 +164,7 @@ impl FromStr for Weights {
     }
 }
 
-impl Weights {
+impl ScoreWeights {
     /// The names that have a weight.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.by_name.iter().map(|(name, _)| name.as_str())
@@ -172,7 +172,7 @@ impl Weights {
 
     /// Whether scores come before closeness and few clusters.
     #[must_use]
-    pub fn come_first(&self) -> bool {
+    pub fn puts_scores_first(&self) -> bool {
         self.first && !self.by_name.is_empty()
     }
 }
@@ -181,9 +181,9 @@ impl Weights {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ranking {
     /// The weights.
-    pub weights: Weights,
+    pub weights: ScoreWeights,
     /// What is known from outside, of the names that have a weight. Plugins come before it.
-    pub external: BTreeMap<String, External>,
+    pub external: BTreeMap<String, ExternalScores>,
 }
 
 impl Ranking {
@@ -286,18 +286,20 @@ mod tests {
 
     #[test]
     fn weights_are_read_and_what_makes_no_sense_is_refused_in_words() {
-        let weights: Weights = " binpack=2, cheapest = 1,carbon=-1, ".parse().unwrap();
+        let weights: ScoreWeights = " binpack=2, cheapest = 1,carbon=-1, ".parse().unwrap();
         assert_eq!(weights.by_name, [("binpack".to_owned(), 2), ("cheapest".into(), 1), ("carbon".into(), -1)]);
-        assert!(!weights.come_first() && "cheapest=1,first".parse::<Weights>().unwrap().come_first());
-        assert_eq!("".parse(), Ok(Weights::default()));
+        assert!(
+            !weights.puts_scores_first() && "cheapest=1,first".parse::<ScoreWeights>().unwrap().puts_scores_first()
+        );
+        assert_eq!("".parse(), Ok(ScoreWeights::default()));
         for bad in
             ["binpack", "binpack=much", "=2", "binpack=101", "binpack=9223372036854775808", "cost=-9223372036854775808"]
         {
-            assert_eq!(bad.parse::<Weights>(), Err(ParseWeightsError::Malformed(bad.to_owned())));
+            assert_eq!(bad.parse::<ScoreWeights>(), Err(ParseWeightsError::Malformed(bad.to_owned())));
         }
-        assert_eq!("a=1,a=2".parse::<Weights>(), Err(ParseWeightsError::Twice("a".into())));
+        assert_eq!("a=1,a=2".parse::<ScoreWeights>(), Err(ParseWeightsError::Twice("a".into())));
         let many: Vec<String> = (0..=MOST_PARTS).map(|i| format!("p{i}=1")).collect();
-        assert_eq!(many.join(",").parse::<Weights>(), Err(ParseWeightsError::TooMany));
+        assert_eq!(many.join(",").parse::<ScoreWeights>(), Err(ParseWeightsError::TooMany));
     }
 
     #[test]
@@ -306,7 +308,7 @@ mod tests {
         let clusters = [cluster("a", Some("1")), cluster("b", Some("3"))];
         let sites: Vec<FeasibleCluster<'_>> =
             clusters.iter().map(|cluster| FeasibleCluster { cluster, capacity: &room }).collect();
-        let outside: External = Arc::new([("b".to_owned(), 40)].into());
+        let outside: ExternalScores = Arc::new([("b".to_owned(), 40)].into());
         let ranking = Ranking {
             weights: "cheapest=1,carbon=3,absent=9".parse().unwrap(),
             external: [("carbon".to_owned(), outside)].into(),

@@ -39,8 +39,8 @@ pub fn select_clusters<'a>(
     let spread = &binding.placement.spread;
     let by = |by: SpreadBy| spread.iter().rev().find(|spread| spread.by == by);
     match (by(SpreadBy::Region), by(SpreadBy::Cluster)) {
-        (Some(region), cluster) => by_region(binding, candidates, region, cluster),
-        (None, Some(cluster)) => by_cluster(binding, candidates, cluster),
+        (Some(region), cluster) => select_by_region(binding, candidates, region, cluster),
+        (None, Some(cluster)) => select_by_cluster(binding, candidates, cluster),
         (None, None) => Err("just support cluster and region spread constraint".to_owned()),
     }
 }
@@ -79,7 +79,7 @@ fn to_count(number: i64) -> usize {
     usize::try_from(number).unwrap_or(0)
 }
 
-fn by_cluster<'a>(
+fn select_by_cluster<'a>(
     binding: &Binding,
     mut candidates: Vec<ScoredCluster<'a>>,
     spread: &Spread,
@@ -131,7 +131,7 @@ fn keep_heaviest(regions: &mut Vec<ScoredRegion<'_>>, most: usize) {
     }
 }
 
-fn by_region<'a>(
+fn select_by_region<'a>(
     binding: &Binding,
     candidates: Vec<ScoredCluster<'a>>,
     region: &Spread,
@@ -157,7 +157,7 @@ fn by_region<'a>(
     regions.sort_by(|a, b| {
         (a.clusters.len(), b.weight).cmp(&(b.clusters.len(), a.weight)).then_with(|| a.name.cmp(b.name))
     });
-    let chosen = best_path(&regions, region, cluster.map_or(0, |spread| to_count(spread.min)));
+    let chosen = best_region_combination(&regions, region, cluster.map_or(0, |spread| to_count(spread.min)));
     if chosen.is_empty() {
         return Err("the number of clusters is less than the cluster spreadConstraint.MinGroups".to_owned());
     }
@@ -199,7 +199,7 @@ fn region_weight(binding: &Binding, clusters: &[ScoredCluster<'_>], min_groups: 
 }
 
 /// A combination of regions (indices, by descending weight then name).
-struct Path {
+struct RegionCombination {
     weight: i64,
     clusters: usize,
     regions: Vec<usize>,
@@ -207,9 +207,16 @@ struct Path {
 
 /// The best combination of regions that together have at least `target` clusters; empty if there is none. Regions are
 /// sorted by ascending number of clusters.
-fn best_path(regions: &[ScoredRegion<'_>], spread: &Spread, target: usize) -> Vec<usize> {
+fn best_region_combination(regions: &[ScoredRegion<'_>], spread: &Spread, target: usize) -> Vec<usize> {
     let mut paths = Vec::new();
-    search_paths(regions, (to_count(spread.min), to_count(spread.max)), target, 0, &mut Vec::new(), &mut paths);
+    search_region_combinations(
+        regions,
+        (to_count(spread.min), to_count(spread.max)),
+        target,
+        0,
+        &mut Vec::new(),
+        &mut paths,
+    );
     // Stable: among equals the first that was found.
     paths.sort_by_key(|path| std::cmp::Reverse((path.weight, path.clusters)));
     let mut paths = paths.into_iter();
@@ -222,13 +229,13 @@ fn best_path(regions: &[ScoredRegion<'_>], spread: &Spread, target: usize) -> Ve
     best.regions
 }
 
-fn search_paths(
+fn search_region_combinations(
     regions: &[ScoredRegion<'_>],
     (least, most): (usize, usize),
     target: usize,
     begin: usize,
     current: &mut Vec<usize>,
-    found: &mut Vec<Path>,
+    found: &mut Vec<RegionCombination>,
 ) {
     let clusters: usize = current.iter().map(|index| regions[*index].clusters.len()).sum();
     if clusters >= target && (least..=most).contains(&current.len()) {
@@ -237,7 +244,7 @@ fn search_paths(
             regions[*b].weight.cmp(&regions[*a].weight).then_with(|| regions[*a].name.cmp(regions[*b].name))
         });
         let weight = current.iter().map(|index| regions[*index].weight).sum();
-        found.push(Path { weight, clusters, regions: path });
+        found.push(RegionCombination { weight, clusters, regions: path });
         return;
     }
     // Those that are left may be too few to come to an end.
@@ -247,7 +254,7 @@ fn search_paths(
     }
     for index in begin..regions.len() {
         current.push(index);
-        search_paths(regions, (least, most), target, index + 1, current, found);
+        search_region_combinations(regions, (least, most), target, index + 1, current, found);
         current.pop();
     }
 }

@@ -56,7 +56,7 @@ impl Peers {
 
     /// Who of its anti-affinity group is in a cluster.
     #[must_use]
-    pub fn occupant_of(&self, cluster: &str) -> Option<&str> {
+    pub fn anti_affinity_peer_in(&self, cluster: &str) -> Option<&str> {
         self.names.1.get(cluster).map(String::as_str)
     }
 

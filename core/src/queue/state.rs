@@ -37,7 +37,7 @@ impl ReportedState {
 
     /// The state that counts: a new queue is open; one whose state is nonsense starts nothing until somebody decides.
     #[must_use]
-    pub const fn state(self) -> QueueState {
+    pub const fn effective_state(self) -> QueueState {
         match self {
             Self::Nothing => QueueState::Open,
             Self::State(state) => state,
@@ -68,7 +68,7 @@ pub enum ParentState {
 impl ParentState {
     /// By the parent's state.
     #[must_use]
-    pub const fn by(parent: ReportedState) -> Self {
+    pub const fn from_parent(parent: ReportedState) -> Self {
         match parent {
             ReportedState::State(QueueState::Open) => Self::Open,
             ReportedState::State(QueueState::Closing | QueueState::Closed) => Self::Shut,

@@ -32,8 +32,8 @@ fn a_sentence_has_the_numbers_and_never_is_told_apart_from_waiting() {
         quota.to_string(),
         "waits in queue ml, position 3 of 12: needs nvidia.com/gpu 64, used 40 of 96 (the capability of queue research)"
     );
-    assert_eq!(Position::find_in(&quota.to_string()), Some(Position { place: 3, of: 12 }));
-    assert_eq!(Position::find_in("placed on position 3"), None);
+    assert_eq!(Position::parse_position(&quota.to_string()), Some(Position { place: 3, of: 12 }));
+    assert_eq!(Position::parse_position("placed on position 3"), None);
     let never = Reason::ExceedsLimit {
         queue: "ml".into(),
         bound: Bound::Fleet,

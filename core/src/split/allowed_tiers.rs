@@ -27,7 +27,7 @@ pub(super) struct AllowedTiers {
 }
 
 impl AllowedTiers {
-    pub(super) fn read_topology(topology: Option<&Topology>, capacity: &Capacity, levels: &[Level]) -> Self {
+    pub(super) fn from_topology(topology: Option<&Topology>, capacity: &Capacity, levels: &[Level]) -> Self {
         let Some(topology) = topology else { return Self { tier: None, cluster: true } };
         let all = Self { tier: Some(u32::MAX), cluster: true };
         if !topology.hard {

@@ -1,11 +1,15 @@
-//! What is left of a capacity when pods hold a part of it that are not seen there yet.
+//! What is left of a capacity when assumed pods, which are not seen there yet, hold a part of it.
+//!
+//! Rule: the pods are packed as the split packed them: by one order of the tasks, by the minimum first and then the
+//! rest, by `exact_packing`, or by `priced_packing`. They go only into the domains that the plan pins them to, or there
+//! first where a domain is only preferred. What does not fit any more takes nothing.
 
 use std::{borrow::Cow, cell::Cell, collections::BTreeMap, sync::Arc};
 
 use super::{
     exact_packing,
     node_scope::NodeScope,
-    packing::{FreeNodes, GangRequests, NodeGroup, ORDERS, packing_units},
+    packing::{FreeNodes, GangRequests, NodeGroup, ORDERS, quantity_of_packing_units},
     priced_packing, sum_pods,
 };
 use crate::{
@@ -16,12 +20,12 @@ use crate::{
 
 /// The capacity after these pods were put on it, as far as they fit (they count even if the inventory has changed
 /// since): only into the domains that they are kept in, or there first where it is only preferred.
-fn take_anywhere(capacity: &Capacity, gang: &Gang, pods: &[u32], within: &PinnedDomains) -> Capacity {
+fn take_assumed_in_domains(capacity: &Capacity, gang: &Gang, pods: &[u32], within: &PinnedDomains) -> Capacity {
     if within.parts.is_empty() {
-        return within_one(&GangRequests::new(gang), capacity, pods, within.domain.as_ref());
+        return take_in_one_domain(&GangRequests::new(gang), capacity, pods, within.domain.as_ref());
     }
-    let (gang, pods) = by_part(gang, pods, &within.parts);
-    within_one(&GangRequests::new(&gang), capacity, &pods, within.domain.as_ref())
+    let (gang, pods) = split_tasks_by_part(gang, pods, &within.parts);
+    take_in_one_domain(&GangRequests::new(&gang), capacity, &pods, within.domain.as_ref())
 }
 
 /// The same, of a capacity that nobody needs any more: nodes that stay as they are are not copied. A fleet holds a
@@ -29,8 +33,8 @@ fn take_anywhere(capacity: &Capacity, gang: &Gang, pods: &[u32], within: &Pinned
 #[must_use]
 pub fn take_assumed(capacity: Capacity, gang: &Gang, pods: &[u32], pinned: &PinnedDomains) -> Capacity {
     let requests = GangRequests::new(gang);
-    if !pinned.parts.is_empty() || pinned.domain.is_some() || requests.parts_shapes(&capacity) {
-        return take_anywhere(&capacity, gang, pods, pinned);
+    if !pinned.parts.is_empty() || pinned.domain.is_some() || requests.needs_single_nodes(&capacity) {
+        return take_assumed_in_domains(&capacity, gang, pods, pinned);
     }
     let original = requests.free_nodes(&capacity, NodeScope::Cluster);
     let before = original.classes_and_sizes().len();
@@ -41,19 +45,19 @@ pub fn take_assumed(capacity: Capacity, gang: &Gang, pods: &[u32], pinned: &Pinn
         let used = requests.resources().iter().cloned().zip(amounts.map(|(before, now)| before - now)).collect();
         ReducedNodes { shape: class, nodes, used }
     });
-    capacity.with_less(&less.collect::<Vec<_>>())
+    capacity.with_reduced_nodes(&less.collect::<Vec<_>>())
 }
 
 /// The gang with a task for the pods in each part of a task, which ask for its domain as the member's copy does, and
 /// how many there are of each. Which partitions the pods are of that are not seen yet is not known: most likely the
 /// last.
-fn by_part(gang: &Gang, pods: &[u32], parts: &BTreeMap<TaskName, Vec<Part>>) -> (Gang, Vec<u32>) {
+fn split_tasks_by_part(gang: &Gang, pods: &[u32], parts: &BTreeMap<TaskName, Vec<Part>>) -> (Gang, Vec<u32>) {
     let mut by_part = Gang { tasks: Vec::new(), ..gang.clone() };
     let mut counts = Vec::new();
     for (task, pods) in gang.tasks.iter().zip(pods) {
         let mut left = *pods;
         for part in parts.get(&task.name).into_iter().flatten().rev() {
-            let own = part.partitions.saturating_mul(task.unit()).min(left);
+            let own = part.partitions.saturating_mul(task.partition_size()).min(left);
             left -= own;
             let node = task.node.restrict_to(&part.domain.nodes);
             by_part.tasks.push(Task { replicas: own, min_available: own, node, ..task.clone() });
@@ -65,13 +69,13 @@ fn by_part(gang: &Gang, pods: &[u32], parts: &BTreeMap<TaskName, Vec<Part>>) -> 
     (by_part, counts)
 }
 
-fn within_one(
+fn take_in_one_domain(
     requests: &GangRequests<'_>,
     capacity: &Capacity,
     pods: &[u32],
     domain: Option<&PlannedDomain>,
 ) -> Capacity {
-    let Some(domain) = domain else { return capacity.with(fill_nodes(requests, capacity, pods).0) };
+    let Some(domain) = domain else { return capacity.with_shapes(fill_nodes(requests, capacity, pods).0) };
     let preferred = capacity.domains.iter().find(|(_, known)| *known.name == *domain.name).map(|(id, _)| id);
     let place = match preferred {
         _ if !domain.nodes.is_empty() => NodeScope::Pinned(&domain.nodes),
@@ -79,23 +83,23 @@ fn within_one(
         None => NodeScope::Cluster,
     };
     let (inside, outside) = place.split_nodes(capacity);
-    let (mut shapes, left) = fill_nodes(requests, &capacity.with(inside), pods);
+    let (mut shapes, left) = fill_nodes(requests, &capacity.with_shapes(inside), pods);
     let outside =
-        if domain.nodes.is_empty() { fill_nodes(requests, &capacity.with(outside), &left).0 } else { outside };
+        if domain.nodes.is_empty() { fill_nodes(requests, &capacity.with_shapes(outside), &left).0 } else { outside };
     shapes.extend(outside);
-    capacity.with(shapes)
+    capacity.with_shapes(shapes)
 }
 
 /// These nodes with the pods on them, and the pods that did not fit.
 fn fill_nodes(requests: &GangRequests<'_>, capacity: &Capacity, pods: &[u32]) -> (Vec<NodeShape>, Vec<u32>) {
     let mut shapes = Cow::Borrowed(capacity);
-    if requests.parts_shapes(capacity) {
-        shapes = Cow::Owned(capacity.with(capacity.shapes.iter().flat_map(single_nodes).collect()));
+    if requests.needs_single_nodes(capacity) {
+        shapes = Cow::Owned(capacity.with_shapes(capacity.shapes.iter().flat_map(single_nodes).collect()));
     }
     let original = requests.free_nodes(&shapes, NodeScope::Cluster);
     let before = original.classes_and_sizes().len();
     let Packed { room, left, .. } = pack_pods(requests, &original, pods, |_| 1);
-    let mut names: Vec<_> = shapes.shapes.iter().map(NodeShape::with_domains).collect();
+    let mut names: Vec<_> = shapes.shapes.iter().map(NodeShape::nodes_with_domains).collect();
     let mut parts = Vec::with_capacity(room.classes_and_sizes().len());
     for (index, (class, nodes)) in room.classes_and_sizes().enumerate() {
         let mut part = shapes.shapes[class].of_nodes(names[class].by_ref().take(nodes));
@@ -109,7 +113,7 @@ fn fill_nodes(requests: &GangRequests<'_>, capacity: &Capacity, pods: &[u32]) ->
                 requests.resources().iter().zip(before.iter().zip(now).map(|(before, now)| before - now))
             {
                 if let Some(amount) = free.get_mut(resource) {
-                    *amount = amount.saturating_sub(packing_units(resource, i128::from(used)));
+                    *amount = amount.saturating_sub(quantity_of_packing_units(resource, i128::from(used)));
                 }
             }
         }
@@ -137,7 +141,7 @@ pub(super) type Classes = BTreeMap<(usize, u32), u32>;
 
 /// The classes of nodes that the split found a place for these pods on; `None` if that is not found again.
 pub(super) fn node_classes(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32]) -> Option<Classes> {
-    let packed = pack_pods(requests, room, pods, |task| requests.unit_of(task));
+    let packed = pack_pods(requests, room, pods, |task| requests.partition_size_of(task));
     packed.left.iter().all(|left| *left == 0).then_some(packed.classes)
 }
 
@@ -197,7 +201,7 @@ fn pack_by_price(
         for (task, pods) in pick.mix.iter().enumerate().filter(|(_, pods)| **pods > 0) {
             *classes.entry((task, class)).or_default() += pods * pick.nodes;
         }
-        room.take_mix(requests, pick.group, pick.nodes, &pick.mix);
+        room.put_mix_on_nodes(requests, pick.group, pick.nodes, &pick.mix);
     }
     Some(Packed { room, left: packing.left, classes })
 }
@@ -221,7 +225,7 @@ fn task_orders(requests: &GangRequests<'_>, room: &FreeNodes) -> Vec<Vec<usize>>
 }
 
 fn single_nodes(shape: &NodeShape) -> Vec<NodeShape> {
-    shape.with_domains().map(|one| shape.of_nodes(std::iter::once(one))).collect()
+    shape.nodes_with_domains().map(|one| shape.of_nodes(std::iter::once(one))).collect()
 }
 
 #[cfg(test)]
@@ -283,9 +287,9 @@ mod tests {
                 let pods: Vec<u32> = tasks.iter().map(|task| task.replicas).collect();
                 let gang = gang(tasks, pods.iter().sum());
                 now = super::take_assumed(now, &gang, &pods, &PinnedDomains::default());
-                copy = take_anywhere(&copy, &gang, &pods, &PinnedDomains::default());
+                copy = take_assumed_in_domains(&copy, &gang, &pods, &PinnedDomains::default());
                 prop_assert_eq!(&now, &copy);
-                let anew = copy.with(copy.shapes.clone());
+                let anew = copy.with_shapes(copy.shapes.clone());
                 prop_assert_eq!(now.profile(), anew.profile());
             }
         }

@@ -1,6 +1,9 @@
-//! A few clusters: every set of them is looked at, best key first.
+//! A gang in several clusters. Of a few clusters every set is tried, best key first; of many, see `greedy`.
+//!
+//! Rule: a set has all clusters that hold pods of the gang, is not too large and is close enough. The best set that
+//! takes all pods wins; for a gang that may have less, the set that takes most.
 
-use super::{Assignment, Key, Pods, SplitSearch, Spot, sum_pods, upper_bounds::TotalDemand};
+use super::{Assignment, ObjectiveKey, Pods, SplitSearch, Spot, sum_pods, upper_bounds::TotalDemand};
 
 /// Up to so many clusters that could take a pod every set of them is tried.
 pub(super) const FEW: usize = 6;
@@ -21,8 +24,8 @@ impl SplitSearch<'_> {
 
     /// The best set of these sites that takes all of `want`.
     pub(super) fn try_every_set(&self, sites: &[usize], want: &[u32]) -> Option<Assignment> {
-        let ask = TotalDemand::of(&self.requests, want);
-        let mut best: Option<(Key, Assignment)> = None;
+        let ask = TotalDemand::of_pods(&self.requests, want);
+        let mut best: Option<(ObjectiveKey, Assignment)> = None;
         for (key, spots) in self.list_cluster_sets(sites) {
             // Sets come in the order of their keys with every pair met.
             if best.as_ref().is_some_and(|(known, _)| *known <= key) {
@@ -33,8 +36,8 @@ impl SplitSearch<'_> {
                 continue;
             }
             let Some(pods) = self.pack_into(&spots, want) else { continue };
-            let pods = self.arrange_pods(&spots, self.gather_pods(&spots, pods));
-            let key = Key { unmet: self.unmet_pairs(&spots, &pods), ..key };
+            let pods = self.reduce_unmet_pairs(&spots, self.gather_pods(&spots, pods));
+            let key = ObjectiveKey { unmet: self.count_unmet_pairs(&spots, &pods), ..key };
             if best.as_ref().is_none_or(|(known, _)| key < *known) {
                 best = Some((key, Assignment { spots, pods }));
             }
@@ -79,19 +82,19 @@ impl SplitSearch<'_> {
 
     /// The best set of these sites of those that take most of `want`, with all of `need`.
     pub(super) fn try_every_set_elastic(&self, sites: &[usize], want: &[u32], need: &[u32]) -> Option<Assignment> {
-        let least = self.at_least();
-        let mut best: Option<(Key, Vec<Spot>, Pods)> = None;
+        let least = self.least_pods_to_add();
+        let mut best: Option<(ObjectiveKey, Vec<Spot>, Pods)> = None;
         for (key, spots) in self.list_cluster_sets(sites) {
-            let Some(pods) = self.most_into(&spots, want, need) else { continue };
+            let Some(pods) = self.pack_most_into(&spots, want, need) else { continue };
             let placed: u64 = pods.iter().map(|pods| sum_pods(pods)).sum();
-            let key = Key { missing: sum_pods(want) - placed, ..key };
+            let key = ObjectiveKey { missing: sum_pods(want) - placed, ..key };
             // Sets come in the order of their keys: the first of those with one key stays.
-            let is_better = |key: Key| best.as_ref().is_none_or(|(known, ..)| key < *known);
+            let is_better = |key: ObjectiveKey| best.as_ref().is_none_or(|(known, ..)| key < *known);
             if placed < least || !is_better(key) {
                 continue;
             }
-            let pods = self.arrange_pods(&spots, self.gather_pods(&spots, pods));
-            let key = Key { unmet: self.unmet_pairs(&spots, &pods), ..key };
+            let pods = self.reduce_unmet_pairs(&spots, self.gather_pods(&spots, pods));
+            let key = ObjectiveKey { unmet: self.count_unmet_pairs(&spots, &pods), ..key };
             if is_better(key) {
                 best = Some((key, spots, pods));
             }
@@ -101,14 +104,14 @@ impl SplitSearch<'_> {
 
     /// Sets of two sites and more with all that hold pods, as far as they are close enough and not too many; best
     /// first.
-    fn list_cluster_sets(&self, sites: &[usize]) -> Vec<(Key, Vec<Spot>)> {
+    fn list_cluster_sets(&self, sites: &[usize]) -> Vec<(ObjectiveKey, Vec<Spot>)> {
         let (held, others): (Vec<usize>, Vec<usize>) = sites.iter().partition(|site| self.holds_pods(**site));
         let mut sets = Vec::new();
         for chosen in 0..1_u32 << others.len() {
             let more = (0..others.len()).filter(|at| chosen >> at & 1 == 1).map(|at| others[at]);
             let mut set: Vec<usize> = held.iter().copied().chain(more).collect();
             set.sort_unstable();
-            if set.len() < 2 || (chosen > 0 && !self.may_use(&set)) {
+            if set.len() < 2 || (chosen > 0 && !self.may_use_together(&set)) {
                 continue;
             }
             let spots: Vec<Spot> = set.into_iter().map(|site| Spot { site, domain: None }).collect();
@@ -118,7 +121,7 @@ impl SplitSearch<'_> {
             }
         }
         let sites = |spots: &[Spot]| spots.iter().map(|spot| spot.site).collect::<Vec<_>>();
-        sets.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| self.tie.order(&sites(&a.1), &sites(&b.1))));
+        sets.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| self.tie.compare_in_tie_order(&sites(&a.1), &sites(&b.1))));
         sets
     }
 }

@@ -1,8 +1,8 @@
-//! Packing a few pods of several tasks for certain: by trying, where no order of the tasks packs them.
+//! Packing a few pods of several tasks for certain: by backtracking, where no order of the tasks packs them.
 //!
 //! Rule: pods one by one, those of a task onto nodes in their order (equal pods need no other), nodes that are alike
-//! tried once; a partition stays in its cluster, or in its block (`blocks`). Bounded by the numbers of pods and nodes
-//! and by steps, so that it answers soon; beyond them "no" is only what first fit says.
+//! tried once; a partition stays in its cluster, or in its block (`partition_domains`). Bounded by the numbers of pods
+//! and nodes and by steps, so that it answers soon; beyond them "no" is only what first fit says.
 
 use std::cell::Cell;
 
@@ -40,7 +40,7 @@ pub(super) fn pack_clusters(
     sites: usize,
     steps: &Cell<u32>,
 ) -> Option<Vec<Vec<u32>>> {
-    let trial = try_orders(requests, room, pods, steps)?;
+    let trial = search_packing(requests, room, pods, steps)?;
     let mut placed = vec![vec![0; requests.count_tasks()]; sites];
     for (task, node) in trial.pods.iter().zip(&trial.chosen) {
         placed[trial.nodes[*node].site as usize][*task] += 1;
@@ -55,7 +55,7 @@ pub(super) fn pack_pods(
     pods: &[u32],
     steps: &Cell<u32>,
 ) -> Option<(FreeNodes, Classes)> {
-    let trial = try_orders(requests, room, pods, steps)?;
+    let trial = search_packing(requests, room, pods, steps)?;
     let mut classes = Classes::new();
     for (task, node) in trial.pods.iter().zip(&trial.chosen) {
         *classes.entry((*task, trial.nodes[*node].class)).or_default() += 1;
@@ -63,7 +63,7 @@ pub(super) fn pack_pods(
     Some((room.as_single_nodes(trial.nodes.into_iter().map(|node| (node.class, node.free))), classes))
 }
 
-fn try_orders<'a>(
+fn search_packing<'a>(
     requests: &'a GangRequests<'a>,
     room: &'a FreeNodes,
     pods: &[u32],
@@ -87,7 +87,7 @@ impl Trial<'_> {
     fn place_next(&mut self, pod: usize) -> bool {
         let Some(task) = self.pods.get(pod).copied() else { return true };
         self.steps.set(self.steps.get().saturating_sub(1));
-        let unit = self.requests.unit_of(task) as usize;
+        let unit = self.requests.partition_size_of(task) as usize;
         let first = self.pods.iter().position(|other| *other == task).unwrap_or(pod);
         let begins = (pod - first).is_multiple_of(unit);
         // Equal pods are placed in the order of the nodes; partitions in the order of their first pods.
@@ -105,7 +105,7 @@ impl Trial<'_> {
             if first_at.is_some_and(|first| home(&self.nodes[node]) != first) || !self.fits_node(node, task) {
                 continue;
             }
-            if (from..node).any(|other| self.is_like_earlier(other, node)) {
+            if (from..node).any(|other| self.are_equal_nodes(other, node)) {
                 continue;
             }
             self.change_free(node, task, -1);
@@ -125,7 +125,7 @@ impl Trial<'_> {
             && self.requests.request_row(task).iter().zip(&node.free).all(|(asked, free)| asked <= free)
     }
 
-    fn is_like_earlier(&self, a: usize, b: usize) -> bool {
+    fn are_equal_nodes(&self, a: usize, b: usize) -> bool {
         let (a, b) = (&self.nodes[a], &self.nodes[b]);
         a.site == b.site && a.class == b.class && a.free == b.free
     }

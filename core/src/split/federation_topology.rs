@@ -84,14 +84,14 @@ impl FederationTopology {
         names.dedup();
         let set = |of: &[ClusterName]| {
             let places = of.iter().filter_map(|name| names.binary_search(&name).ok());
-            places.fold(Set::of(names.len()), Set::with)
+            places.fold(BitSet::of(names.len()), BitSet::with)
         };
-        let ends: Vec<(Set, Set)> = self.links.iter().map(|link| (set(&link.from), set(&link.to))).collect();
+        let ends: Vec<(BitSet, BitSet)> = self.links.iter().map(|link| (set(&link.from), set(&link.to))).collect();
         let near = |tier: &LinkTier| {
-            let mut close: Vec<Set> = (0..names.len()).map(|at| Set::of(names.len()).with(at)).collect();
+            let mut close: Vec<BitSet> = (0..names.len()).map(|at| BitSet::of(names.len()).with(at)).collect();
             for (_, (from, to)) in self.links.iter().zip(&ends).filter(|(link, _)| tier.admits_link(link)) {
-                from.iter().for_each(|at| close[at].join(to));
-                to.iter().for_each(|at| close[at].join(from));
+                from.iter().for_each(|at| close[at].union_with(to));
+                to.iter().for_each(|at| close[at].union_with(from));
             }
             let groups: BTreeSet<Vec<usize>> = (0..names.len()).filter_map(|seed| grow_group(seed, &close)).collect();
             let named = |group: Vec<usize>| group.into_iter().map(|at| names[at].clone()).collect();
@@ -115,12 +115,12 @@ impl LinkedGroups {
     }
 }
 
-fn grow_group(seed: usize, close: &[Set]) -> Option<Vec<usize>> {
+fn grow_group(seed: usize, close: &[BitSet]) -> Option<Vec<usize>> {
     let mut group = vec![seed];
     let mut to_all = close[seed].clone();
     for other in close[seed].iter().filter(|other| *other != seed) {
         if to_all.has(other) {
-            to_all.meet(&close[other]);
+            to_all.intersect_with(&close[other]);
             group.push(other);
         }
     }
@@ -130,9 +130,9 @@ fn grow_group(seed: usize, close: &[Set]) -> Option<Vec<usize>> {
 
 /// Some of a number of things, a bit for each.
 #[derive(Debug, Clone)]
-struct Set(Vec<u64>);
+struct BitSet(Vec<u64>);
 
-impl Set {
+impl BitSet {
     fn of(count: usize) -> Self {
         Self(vec![0; count.div_ceil(64)])
     }
@@ -146,11 +146,11 @@ impl Set {
         self.0[at / 64] >> (at % 64) & 1 == 1
     }
 
-    fn join(&mut self, other: &Self) {
+    fn union_with(&mut self, other: &Self) {
         self.0.iter_mut().zip(&other.0).for_each(|(one, other)| *one |= other);
     }
 
-    fn meet(&mut self, other: &Self) {
+    fn intersect_with(&mut self, other: &Self) {
         self.0.iter_mut().zip(&other.0).for_each(|(one, other)| *one &= other);
     }
 

@@ -62,7 +62,7 @@ pub fn most_of_each_task(gang: &Gang, capacity: &Capacity) -> Vec<u64> {
 
 /// False only if so many pods of each task can not be the gang's minimum.
 #[must_use]
-pub fn might_be_enough(gang: &Gang, most: &[u64]) -> bool {
+pub fn might_hold_minimum(gang: &Gang, most: &[u64]) -> bool {
     let all = gang.tasks.iter().zip(most).map(|(task, most)| u64::from(task.replicas).min(*most));
     task_minimums(gang).iter().zip(most).all(|(need, most)| u64::from(*need) <= *most)
         && all.fold(0, u64::saturating_add) >= minimum_pods(gang)
@@ -74,7 +74,7 @@ pub(super) fn task_minimums(gang: &Gang) -> Vec<u32> {
     let need = |task: &Task| {
         let least = if binds { task.min_available.min(task.replicas) } else { 0 };
         // A partition is placed whole.
-        least.next_multiple_of(task.unit())
+        least.next_multiple_of(task.partition_size())
     };
     gang.tasks.iter().map(need).collect()
 }

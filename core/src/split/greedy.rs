@@ -1,7 +1,10 @@
-//! Many clusters: the roomiest first, until one holds the rest; that one is the tightest of those that do.
+//! A gang in many clusters, where trying every set would take too long: the roomiest cluster first, until one holds the
+//! rest; the last one is the tightest of those that do.
 //!
-//! For one task this uses the fewest clusters there can be as long as their number is bounded (`limit`). Else a bounded
-//! number of clusters is looked at closely at each step; what that costs is measured (`tests/objective.rs`).
+//! Clusters that hold pods of the gang come before all others, and nearer groups of clusters before farther ones. Every
+//! set of a short list of clusters is tried beside it, and the better of both is taken. For one task this uses the
+//! fewest clusters there can be as long as their number is bounded (`limit`). Else a bounded number of clusters is
+//! looked at closely at each step; what that costs is measured (`tests/objective.rs`).
 
 use std::{
     cmp::Reverse,
@@ -9,7 +12,7 @@ use std::{
 };
 
 use super::{
-    Assignment, Key, SplitSearch, Spot,
+    Assignment, ObjectiveKey, SplitSearch, Spot,
     cluster_sets::{FEW, PromisingCluster, sites_of},
     packing::{FreeNodes, ORDERS, TaskOrder},
     sum_pods,
@@ -28,11 +31,11 @@ struct GreedyRun<'s, 'a> {
     left: Vec<u32>,
     pods: BTreeMap<usize, Vec<u32>>,
     used: Vec<usize>,
-    open: Open,
+    open: UnusedClusters,
 }
 
 /// Sites that were not used, by an upper bound of what they take, then data and cost; whoever wins among equals first.
-type Open = BinaryHeap<(u64, Reverse<Price>, usize)>;
+type UnusedClusters = BinaryHeap<(u64, Reverse<Price>, usize)>;
 
 /// What of the data is missing there, and what it costs.
 type Price = (i64, i64);
@@ -41,9 +44,9 @@ impl<'a> SplitSearch<'a> {
     /// All of `want`, as close as it can be.
     pub(super) fn place_greedily(&self, sites: &[PromisingCluster], want: &[u32]) -> Option<Assignment> {
         for groups in &self.levels {
-            let within = groups.iter().filter_map(|group| self.in_group(sites, group, want));
-            let best =
-                within.min_by(|a, b| a.0.cmp(&b.0).then_with(|| self.first_winner(&a.1).cmp(&self.first_winner(&b.1))));
+            let within = groups.iter().filter_map(|group| self.place_in_group(sites, group, want));
+            let best = within
+                .min_by(|a, b| a.0.cmp(&b.0).then_with(|| self.best_tie_rank(&a.1).cmp(&self.best_tie_rank(&b.1))));
             if let Some((_, choice)) = best {
                 return Some(choice);
             }
@@ -52,7 +55,12 @@ impl<'a> SplitSearch<'a> {
     }
 
     /// All of `want` in one group, which has all that hold pods.
-    fn in_group(&self, sites: &[PromisingCluster], group: &[usize], want: &[u32]) -> Option<(Key, Assignment)> {
+    fn place_in_group(
+        &self,
+        sites: &[PromisingCluster],
+        group: &[usize],
+        want: &[u32],
+    ) -> Option<(ObjectiveKey, Assignment)> {
         if self.sites_in_use().iter().any(|site| group.binary_search(site).is_err()) {
             return None;
         }
@@ -65,8 +73,8 @@ impl<'a> SplitSearch<'a> {
     }
 
     /// All of `want` somewhere in these sites: the better of what greed finds and the best of a short list.
-    fn place_anywhere(&self, sites: &[PromisingCluster], want: &[u32]) -> Option<(Key, Assignment)> {
-        if !self.bounds.might_take_together(&sites_of(sites), &TotalDemand::of(&self.requests, want)) {
+    fn place_anywhere(&self, sites: &[PromisingCluster], want: &[u32]) -> Option<(ObjectiveKey, Assignment)> {
+        if !self.bounds.might_take_together(&sites_of(sites), &TotalDemand::of_pods(&self.requests, want)) {
             return None;
         }
         let open = self.unused_clusters(sites);
@@ -117,18 +125,27 @@ impl<'a> SplitSearch<'a> {
         let found = groups.iter().flat_map(|group| {
             let listed = self.try_every_set_elastic(&self.short_list(group, None), want, need);
             let open = self.unused_clusters(group);
-            let grown = self.task_orders().iter().filter_map(move |order| self.place_grown(&open, want, need, *order));
+            let grown = self
+                .task_orders()
+                .iter()
+                .filter_map(move |order| self.place_minimum_then_more(&open, want, need, *order));
             grown.chain(listed)
         });
         let keyed = found.map(|choice| (self.key_of_choice(&choice, sum_pods(want) - choice.placed_pods()), choice));
         keyed.min_by_key(|(key, _)| *key).map(|(_, choice)| choice)
     }
 
-    fn place_grown(&self, open: &Open, want: &[u32], need: &[u32], order: TaskOrder) -> Option<Assignment> {
+    fn place_minimum_then_more(
+        &self,
+        open: &UnusedClusters,
+        want: &[u32],
+        need: &[u32],
+        order: TaskOrder,
+    ) -> Option<Assignment> {
         let mut run = Some(self.run_greedily(open, need, order)).filter(|run| sum_pods(&run.left) == 0)?;
         run.left = want.iter().zip(need).map(|(want, need)| want - need).collect();
         run.fill_roomiest();
-        Some(run.into_assignment()).filter(|choice| choice.placed_pods() >= self.at_least())
+        Some(run.into_assignment()).filter(|choice| choice.placed_pods() >= self.least_pods_to_add())
     }
 
     /// How many pods of `want` find a place in these clusters together.
@@ -140,7 +157,7 @@ impl<'a> SplitSearch<'a> {
     }
 
     /// The site of a choice that wins among equals.
-    fn first_winner(&self, choice: &Assignment) -> usize {
+    fn best_tie_rank(&self, choice: &Assignment) -> usize {
         choice.spots.iter().map(|spot| self.winning_rank(spot.site)).min().unwrap_or(usize::MAX)
     }
 
@@ -149,7 +166,7 @@ impl<'a> SplitSearch<'a> {
         if self.compare_names(0, 1).is_lt() { site } else { self.sites.len() - 1 - site }
     }
 
-    fn unused_clusters(&self, sites: &[PromisingCluster]) -> Open {
+    fn unused_clusters(&self, sites: &[PromisingCluster]) -> UnusedClusters {
         let unheld = sites.iter().filter(|one| !self.holds_pods(one.site));
         let entry = |one: &PromisingCluster| {
             (one.most, Reverse(self.sites[one.site].data_and_cost()), usize::MAX - self.winning_rank(one.site))
@@ -157,7 +174,7 @@ impl<'a> SplitSearch<'a> {
         unheld.map(entry).collect()
     }
 
-    fn run_greedily<'s>(&'s self, open: &Open, want: &[u32], order: TaskOrder) -> GreedyRun<'s, 'a> {
+    fn run_greedily<'s>(&'s self, open: &UnusedClusters, want: &[u32], order: TaskOrder) -> GreedyRun<'s, 'a> {
         let (used, pods, open) = (self.sites_in_use(), BTreeMap::new(), open.clone());
         let mut run = GreedyRun { search: self, order: Vec::new(), left: want.to_vec(), pods, used, open };
         run.order = run.task_order(order);
@@ -175,7 +192,8 @@ impl GreedyRun<'_, '_> {
     /// The order of tasks by what the roomiest sites have.
     fn task_order(&self, order: TaskOrder) -> Vec<usize> {
         let roomy = self.open.iter().take(LOOKS).map(|one| self.site_of_entry(one));
-        let few: Vec<&FreeNodes> = self.used.iter().copied().chain(roomy).map(|site| self.search.room(site)).collect();
+        let few: Vec<&FreeNodes> =
+            self.used.iter().copied().chain(roomy).map(|site| self.search.free_nodes_of_site(site)).collect();
         self.search.requests.order_tasks(&few, order)
     }
 
@@ -197,7 +215,7 @@ impl GreedyRun<'_, '_> {
     /// As much of what is left as fits: in the sites in use, then in others from the roomiest on.
     fn fill_roomiest(&mut self) {
         for site in self.used.clone() {
-            let mut room = self.search.room(site).clone();
+            let mut room = self.search.free_nodes_of_site(site).clone();
             // What is there already is packed again with the rest.
             let before = self.pods.get(&site).cloned().unwrap_or_else(|| vec![0; self.left.len()]);
             if room.fill_in_order(&self.search.requests, &before, &self.order) == before {
@@ -216,7 +234,7 @@ impl GreedyRun<'_, '_> {
     }
 
     fn fill_site(&mut self, site: usize) {
-        self.fill_nodes(site, self.search.room(site).clone());
+        self.fill_nodes(site, self.search.free_nodes_of_site(site).clone());
     }
 
     fn fill_nodes(&mut self, site: usize, mut room: FreeNodes) {
@@ -229,7 +247,11 @@ impl GreedyRun<'_, '_> {
     }
 
     fn pods_taken_by(&self, site: usize) -> u64 {
-        sum_pods(&self.search.room(site).clone().fill_in_order(&self.search.requests, &self.left, &self.order))
+        sum_pods(&self.search.free_nodes_of_site(site).clone().fill_in_order(
+            &self.search.requests,
+            &self.left,
+            &self.order,
+        ))
     }
 
     /// How many sites are looked at closely: all where their number is bounded and one task can be told exactly.
@@ -239,16 +261,16 @@ impl GreedyRun<'_, '_> {
 
     /// The tightest open site that takes all that is left.
     fn take_tightest_holder(&mut self) -> Option<usize> {
-        let ask = TotalDemand::of(&self.search.requests, &self.left);
+        let ask = TotalDemand::of_pods(&self.search.requests, &self.left);
         let all = sum_pods(&self.left);
         let whole = |site: usize| Spot { site, domain: None };
         let sites = self.open.iter().filter(|open| open.0 >= all).map(|open| self.site_of_entry(open));
-        let sites = sites.filter(|site| self.search.may_open(&self.used, *site));
+        let sites = sites.filter(|site| self.search.may_add_site(&self.used, *site));
         let mut sites: Vec<usize> = sites.filter(|site| self.search.bounds.might_take(whole(*site), &ask)).collect();
         let key = |site: usize| {
             (
                 self.search.sites[site].data_and_cost(),
-                self.search.bounds.free_amount(whole(site)),
+                self.search.bounds.weighted_free_amount(whole(site)),
                 self.search.winning_rank(site),
             )
         };
@@ -275,7 +297,7 @@ impl GreedyRun<'_, '_> {
                 break;
             }
             // Who may not be used now may not later.
-            if !self.search.may_open(&self.used, self.site_of_entry(&next)) {
+            if !self.search.may_add_site(&self.used, self.site_of_entry(&next)) {
                 continue;
             }
             // What it takes now bounds what it will take of less.
@@ -294,7 +316,7 @@ impl GreedyRun<'_, '_> {
         let used = |(site, pods): &(usize, Vec<u32>)| self.search.holds_pods(*site) || sum_pods(pods) > 0;
         let spot = |(site, pods)| (Spot { site, domain: None }, pods);
         let (spots, pods): (Vec<Spot>, _) = self.pods.into_iter().filter(used).map(spot).unzip();
-        let pods = self.search.arrange_pods(&spots, pods);
+        let pods = self.search.reduce_unmet_pairs(&spots, pods);
         Assignment { spots, pods }
     }
 }

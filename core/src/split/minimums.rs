@@ -35,7 +35,7 @@ pub(super) fn divide_minimums(
     }
     let jobs = divide_job_minimum(gang, &names, &mut tasks, tie);
     let sizes: Vec<u64> = pods.iter().map(|pods| total_pods(pods)).collect();
-    let successes = gang.min_success.map(|wanted| at_least_one(u64::from(wanted), &sizes, &names, tie));
+    let successes = gang.min_success.map(|wanted| divide_with_at_least_one(u64::from(wanted), &sizes, &names, tie));
     let share = |site: usize| ClusterShare {
         tasks: gang.tasks.iter().map(|task| task.name.clone()).zip(tasks[site].iter().copied()).collect(),
         min_available: jobs[site],
@@ -68,7 +68,8 @@ fn divide_task_minimums<'n>(
         Some(share.tasks.get(&task.name).map_or(0, |share| share.min_available.min(pods)))
     };
     let divide_one = |(index, task): (usize, &Task)| {
-        let unit = if task.partition.as_ref().is_some_and(|partition| partition.min > 0) { task.unit() } else { 1 };
+        let unit =
+            if task.partition.as_ref().is_some_and(|partition| partition.min > 0) { task.partition_size() } else { 1 };
         let known: Vec<Option<u32>> =
             pods.iter().zip(names).map(|(pods, name)| frozen(task, name, pods[index])).collect();
         let vote = |((pods, name), known): ((&&Vec<u32>, &&'n ClusterName), &Option<u32>)| {
@@ -91,7 +92,7 @@ fn divide_job_minimum(gang: &Gang, names: &[&ClusterName], tasks: &mut [Vec<Task
     let wanted = u64::from(gang.min_available).min(all);
     if !gang.task_minimums_bind() {
         let sizes: Vec<u64> = tasks.iter().map(replicas).collect();
-        return at_least_one(wanted, &sizes, names, tie);
+        return divide_with_at_least_one(wanted, &sizes, names, tie);
     }
     // What the job needs beyond its tasks' minimums may be any pods.
     let bound: u64 = tasks.iter().map(minimums).sum();
@@ -137,7 +138,7 @@ fn move_task_minimum(gang: &Gang, tasks: &mut [Vec<TaskShare>], site: usize) -> 
 }
 
 /// `house` divided by `sizes`, but one for everybody even if that is more than the house.
-fn at_least_one(house: u64, sizes: &[u64], names: &[&ClusterName], tie: Tie) -> Vec<u32> {
+fn divide_with_at_least_one(house: u64, sizes: &[u64], names: &[&ClusterName], tie: Tie) -> Vec<u32> {
     let parts = sizes.len() as u64;
     let rest: Vec<(u64, u64, &ClusterName)> =
         sizes.iter().zip(names).map(|(size, name)| (*size, size.saturating_sub(1), *name)).collect();

@@ -8,7 +8,8 @@
 //!   minimums.
 //! - Placed pods do not move. A member's Volcano resizes no partitioned task, so partitions are added only where the
 //!   cluster has no copy of the job.
-//! - Of all placements that are possible the least [`Key`] wins. A policy that divides by weight is followed instead.
+//! - Of all placements that are possible the least [`ObjectiveKey`] wins. A policy that divides by weight is followed
+//!   instead.
 //!
 //! | module | decides |
 //! |---|---|
@@ -64,9 +65,9 @@ use upper_bounds::UpperBounds;
 pub use self::{
     assumed::take_assumed,
     federation_topology::{FederationTopology, Level, Link, LinkTier, LinkedGroups},
-    gang_fit::{gang_fits, might_be_enough, most_of_each_task, pods_that_fit},
-    objective::{Distance, Key},
-    refusal::{DomainMiss, Lack, Refusal, Shortage, TaskShortage},
+    gang_fit::{gang_fits, might_hold_minimum, most_of_each_task, pods_that_fit},
+    objective::{Distance, ObjectiveKey},
+    refusal::{DomainMiss, GangRefusal, Lack, Shortage, TaskShortage},
     scale_down::scale_down,
 };
 use crate::{
@@ -102,7 +103,7 @@ pub struct Candidate<'a> {
     /// What using the cluster costs, by its policy's scores. Less is better.
     pub cost: i64,
     /// What is free there for this gang: without what is assumed for others, and without what the gang itself holds
-    /// there already ([`Problem::previous`]).
+    /// there already ([`SplitProblem::previous`]).
     pub capacity: &'a Capacity,
 }
 
@@ -117,7 +118,7 @@ pub struct Regions<'a> {
 
 /// One question: where may this gang go now?
 #[derive(Debug, Clone)]
-pub struct Problem<'a> {
+pub struct SplitProblem<'a> {
     /// What to place.
     pub gang: &'a Gang,
     /// Where it may go; the order does not matter.
@@ -142,22 +143,23 @@ pub struct Problem<'a> {
 /// Where the gang goes, or why nowhere.
 ///
 /// # Errors
-/// [`Refusal`], with what is short, where and by how much.
-pub fn split_gang(problem: &Problem<'_>) -> Result<Plan, Refusal> {
+/// [`GangRefusal`], with what is short, where and by how much.
+pub fn split_gang(problem: &SplitProblem<'_>) -> Result<Plan, GangRefusal> {
     let gang = problem.gang;
     // Of a partition nothing is placed or all.
-    let whole: Vec<u32> = gang.tasks.iter().map(|task| task.replicas / task.unit() * task.unit()).collect();
+    let whole: Vec<u32> =
+        gang.tasks.iter().map(|task| task.replicas / task.partition_size() * task.partition_size()).collect();
     if let Some(copies) =
-        problem.copies.filter(|copies| problem.previous.is_none() && reschedule::has_partitions(problem, copies))
+        problem.copies.filter(|copies| problem.previous.is_none() && reschedule::has_partitioned_copy(problem, copies))
     {
         return reschedule::stay_or_leave(problem, copies);
     }
     if sum_pods(&whole) == 0 {
-        return if problem.previous.is_some() { Ok(Plan::default()) } else { Err(Refusal::NoPods) };
+        return if problem.previous.is_some() { Ok(Plan::default()) } else { Err(GangRefusal::NoPods) };
     }
     let search = SplitSearch::new(problem);
     if search.sites.is_empty() {
-        return Err(Refusal::NoCandidates);
+        return Err(GangRefusal::NoCandidates);
     }
     if problem.strategy == Strategy::Duplicated {
         return place_in_every_cluster(problem, &search);
@@ -235,7 +237,7 @@ struct SplitSearch<'a> {
 const STEPS: u32 = 50_000;
 
 impl<'a> SplitSearch<'a> {
-    fn new(problem: &Problem<'a>) -> Self {
+    fn new(problem: &SplitProblem<'a>) -> Self {
         let gang = problem.gang;
         let requests = GangRequests::with_topology(gang, problem.levels);
         let holds = |name: &ClusterName| problem.previous.is_some_and(|plan| plan.clusters.contains_key(name));
@@ -258,7 +260,7 @@ impl<'a> SplitSearch<'a> {
                 copied: share(candidate.name).is_some(),
                 domain: share(candidate.name).and_then(|share| share.domain.as_ref()),
                 parts: problem.previous.and_then(|plan| plan.clusters.get(candidate.name)).map(|share| &share.parts),
-                reach: AllowedTiers::read_topology(gang.topology.as_ref(), candidate.capacity, problem.levels),
+                reach: AllowedTiers::from_topology(gang.topology.as_ref(), candidate.capacity, problem.levels),
                 room: OnceCell::new(),
             }
         };
@@ -285,7 +287,7 @@ impl<'a> SplitSearch<'a> {
     }
 
     /// Whether these sites may be used together, by their number and their regions.
-    fn may_use(&self, sites: &[usize]) -> bool {
+    fn may_use_together(&self, sites: &[usize]) -> bool {
         let Some((of, more)) = &self.regions else { return sites.len() <= self.limit };
         let mut regions: Vec<u32> = sites.iter().map(|site| of[*site]).collect();
         regions.sort_unstable();
@@ -294,10 +296,10 @@ impl<'a> SplitSearch<'a> {
     }
 
     /// Whether one more may be used beside these.
-    fn may_open(&self, used: &[usize], site: usize) -> bool {
+    fn may_add_site(&self, used: &[usize], site: usize) -> bool {
         match &self.regions {
             None => used.len() < self.limit,
-            Some(_) => self.may_use(&used.iter().copied().chain([site]).collect::<Vec<_>>()),
+            Some(_) => self.may_use_together(&used.iter().copied().chain([site]).collect::<Vec<_>>()),
         }
     }
 
@@ -318,7 +320,7 @@ impl<'a> SplitSearch<'a> {
     }
 
     /// What a site offers the gang: where its pods are kept in a domain, that domain.
-    fn room(&self, site: usize) -> &FreeNodes {
+    fn free_nodes_of_site(&self, site: usize) -> &FreeNodes {
         let site = &self.sites[site];
         let place = match site.domain {
             Some(domain) if !domain.nodes.is_empty() => NodeScope::Pinned(&domain.nodes),
@@ -338,18 +340,18 @@ impl<'a> SplitSearch<'a> {
         }
         let need = self.missing_pods(&task_minimums(self.requests.gang));
         // Of partitions that were not granted whole less is placed than was granted, which may be too little.
-        if need.iter().zip(want).any(|(need, want)| need > want) || sum_pods(want) < self.at_least() {
+        if need.iter().zip(want).any(|(need, want)| need > want) || sum_pods(want) < self.least_pods_to_add() {
             return None;
         }
         // A gang that has what it needs stays as it is where nothing more fits.
-        let stay = || (self.at_least() == 0 && sum_pods(&need) == 0).then(Assignment::default);
+        let stay = || (self.least_pods_to_add() == 0 && sum_pods(&need) == 0).then(Assignment::default);
         if matches!(self.strategy, Strategy::StaticWeight | Strategy::DynamicWeight) && self.limit > 1 && self.far {
             let whole = self
-                .by_weight(want)
+                .place_by_weight(want)
                 .or_else(|| self.place_in_one_spot(want))
                 .or_else(|| self.place_in_several_clusters(want));
             let elastic = || {
-                let (weighed, most) = (self.elastic_by_weight(want, &need), self.place_elastic(want, &need));
+                let (weighed, most) = (self.place_elastic_by_weight(want, &need), self.place_elastic(want, &need));
                 let more = |most: &Assignment| {
                     weighed.as_ref().is_none_or(|weighed| weighed.placed_pods() < most.placed_pods())
                 };
@@ -364,13 +366,13 @@ impl<'a> SplitSearch<'a> {
     }
 
     /// Pods that must be added in all.
-    fn at_least(&self) -> u64 {
+    fn least_pods_to_add(&self) -> u64 {
         minimum_pods(self.requests.gang).saturating_sub(self.kept_pods())
     }
 
     /// Names of two sites in the order in which they win.
     fn compare_names(&self, a: usize, b: usize) -> std::cmp::Ordering {
-        self.tie.order(&a, &b)
+        self.tie.compare_in_tie_order(&a, &b)
     }
 
     /// The plan that a choice makes, with what stays.
@@ -387,9 +389,9 @@ impl<'a> SplitSearch<'a> {
         for site in sites {
             let chosen = choice.spots.iter().zip(&choice.pods).find(|(spot, _)| spot.site == site);
             let known = &self.sites[site];
-            let mut parts = chosen.map(|(spot, pods)| self.partition_parts(*spot, pods)).unwrap_or_default();
+            let mut parts = chosen.map(|(spot, pods)| self.plan_partition_domains(*spot, pods)).unwrap_or_default();
             if let Some(before) = known.parts {
-                parts.extend(self.kept_parts(site, before));
+                parts.extend(self.kept_partition_domains(site, before));
             }
             if let Some(share) = plan.clusters.get_mut(known.name) {
                 share.domain = known.domain.cloned().or_else(|| self.planned_domain(*chosen?.0));
@@ -411,9 +413,10 @@ impl<'a> SplitSearch<'a> {
 }
 
 /// Pods that stay: what the gang holds, without what it does not want any more. Partitions stay whatever it wants.
-fn pods_that_stay(problem: &Problem<'_>, previous: &Plan, sites: &[Site<'_>]) -> Vec<(usize, Vec<u32>)> {
+fn pods_that_stay(problem: &SplitProblem<'_>, previous: &Plan, sites: &[Site<'_>]) -> Vec<(usize, Vec<u32>)> {
     let gang = problem.gang;
-    let held = |(at, site): (usize, &Site<'_>)| Some((at, share_pods(gang, Some(previous.clusters.get(site.name)?))));
+    let held =
+        |(at, site): (usize, &Site<'_>)| Some((at, pods_of_share(gang, Some(previous.clusters.get(site.name)?))));
     let (held, mut pods): (Vec<usize>, Pods) = sites.iter().enumerate().filter_map(held).unzip();
     if problem.strategy != Strategy::Duplicated {
         let wanted = gang.tasks.iter().map(|task| if task.partition.is_some() { u32::MAX } else { task.replicas });
@@ -424,27 +427,27 @@ fn pods_that_stay(problem: &Problem<'_>, previous: &Plan, sites: &[Site<'_>]) ->
     held.into_iter().zip(pods).filter(|(_, pods)| sum_pods(pods) > 0).collect()
 }
 
-fn share_pods(gang: &Gang, share: Option<&ClusterShare>) -> Vec<u32> {
+fn pods_of_share(gang: &Gang, share: Option<&ClusterShare>) -> Vec<u32> {
     let replicas =
         |task: &crate::gang::Task| share.and_then(|share| share.tasks.get(&task.name)).map_or(0, |t| t.replicas);
     gang.tasks.iter().map(replicas).collect()
 }
 
 /// The whole gang in every cluster (what it already holds somewhere stays), each as if it were the only one.
-fn place_in_every_cluster(problem: &Problem<'_>, search: &SplitSearch<'_>) -> Result<Plan, Refusal> {
+fn place_in_every_cluster(problem: &SplitProblem<'_>, search: &SplitSearch<'_>) -> Result<Plan, GangRefusal> {
     let mut plan = Plan::default();
     for site in &search.sites {
         let candidates = problem.candidates.iter().find(|candidate| candidate.name == site.name).cloned();
         let previous = problem.previous.and_then(|plan| plan.clusters.get_key_value(site.name));
         let own = previous.map(|(name, share)| Plan { clusters: [(name.clone(), share.clone())].into() });
-        let here = Problem {
+        let here = SplitProblem {
             candidates: candidates.into_iter().collect(),
             strategy: Strategy::Aggregated,
             previous: own.as_ref(),
             most_clusters: Some(1),
             ..problem.clone()
         };
-        plan.clusters.extend(split_gang(&here).map_err(Refusal::in_every_cluster)?.clusters);
+        plan.clusters.extend(split_gang(&here).map_err(GangRefusal::mark_every_cluster)?.clusters);
     }
     Ok(plan)
 }

@@ -1,4 +1,5 @@
-//! Which of a cluster's nodes are looked at.
+//! Which of a cluster's nodes may be used: all, those of one network domain, or those that a plan pins pods to by
+//! label.
 
 use crate::{
     gang::Requirement,
@@ -18,7 +19,7 @@ pub(crate) enum NodeScope<'a> {
 
 impl NodeScope<'_> {
     /// Whether the alternatives name a label that shapes do not carry.
-    pub(super) fn parts_shapes(self, capacity: &Capacity) -> bool {
+    pub(super) fn needs_single_nodes(self, capacity: &Capacity) -> bool {
         let Self::Pinned(terms) = self else { return false };
         terms.iter().flatten().any(|one| !capacity.carries_label(&one.key))
     }
@@ -46,8 +47,8 @@ impl NodeScope<'_> {
         let (mut inside, mut outside) = (Vec::new(), Vec::new());
         for shape in &capacity.shapes {
             let is_in = |(id, node): &(Option<DomainId>, &NodeRef)| self.holds_node(capacity, shape, *id, node);
-            inside.push(shape.of_nodes(shape.with_domains().filter(is_in)));
-            outside.push(shape.of_nodes(shape.with_domains().filter(|one| !is_in(one))));
+            inside.push(shape.of_nodes(shape.nodes_with_domains().filter(is_in)));
+            outside.push(shape.of_nodes(shape.nodes_with_domains().filter(|one| !is_in(one))));
         }
         let some = |mut shapes: Vec<NodeShape>| {
             shapes.retain(|shape| !shape.nodes.is_empty());

@@ -1,4 +1,8 @@
-//! What makes one placement better than another.
+//! The objective of the split: which of two placements is better.
+//!
+//! Rule: the lesser [`ObjectiveKey`] wins, field by field: pods missing of the full size, topology distance, unmet
+//! pairs of tasks that want to be together or apart, clusters in use, missing data, declared cost, what stays free
+//! where pods are put, and clusters that held nothing before.
 
 use super::{Pods, SplitSearch, Spot, sum_pods};
 
@@ -17,7 +21,7 @@ pub enum Distance {
 
 /// The objective: of two placements the lesser key is better, field by field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
+pub struct ObjectiveKey {
     /// Pods that are missing of the full size. (Nothing is placed below the minimum.)
     pub missing: u64,
     /// Topology quality.
@@ -53,25 +57,25 @@ impl Assignment {
 impl SplitSearch<'_> {
     /// The key of using these spots, which include all that hold pods, with so many pods missing, where every pair is
     /// met.
-    pub(super) fn objective_key(&self, spots: &[Spot], missing: u64) -> Key {
-        Key {
+    pub(super) fn objective_key(&self, spots: &[Spot], missing: u64) -> ObjectiveKey {
+        ObjectiveKey {
             missing,
             distance: self.distance_between(spots),
             unmet: 0,
             clusters: spots.len(),
             data: spots.iter().map(|spot| self.sites[spot.site].data).fold(0, i64::saturating_add),
             cost: spots.iter().map(|spot| self.sites[spot.site].cost).fold(0, i64::saturating_add),
-            fragments: spots.iter().map(|spot| self.bounds.free_amount(*spot)).fold(0, u64::saturating_add),
+            fragments: spots.iter().map(|spot| self.bounds.weighted_free_amount(*spot)).fold(0, u64::saturating_add),
             opened: spots.iter().filter(|spot| !self.holds_pods(spot.site)).count(),
         }
     }
 
     /// [`Self::objective_key`] of one spot whose distance is known.
-    pub(super) fn key_at(&self, distance: Distance, spot: Spot, missing: u64) -> Key {
-        let (site, fragments) = (&self.sites[spot.site], self.bounds.free_amount(spot));
+    pub(super) fn key_at(&self, distance: Distance, spot: Spot, missing: u64) -> ObjectiveKey {
+        let (site, fragments) = (&self.sites[spot.site], self.bounds.weighted_free_amount(spot));
         let (data, cost) = (site.data, site.cost);
         let opened = usize::from(!self.holds_pods(spot.site));
-        Key { missing, distance, unmet: 0, clusters: 1, data, cost, fragments, opened }
+        ObjectiveKey { missing, distance, unmet: 0, clusters: 1, data, cost, fragments, opened }
     }
 
     pub(super) fn distance_between(&self, spots: &[Spot]) -> Distance {

@@ -3,8 +3,9 @@
 //! A cluster is a list of groups of equal nodes; placing `n` equal pods fills whole groups by division and splits at
 //! most one group, so the cost depends on the number of shapes and not of pods or nodes. For one task the count is
 //! exact. For several tasks it is first-fit over tasks, tightest nodes first: what it packs does fit; what it can not
-//! pack might, in rare cases, fit with a cleverer arrangement (several orders are tried). Partitions that must each lie
-//! in one domain are in `blocks`.
+//! pack might, in rare cases, fit with a cleverer arrangement. Several orders of the tasks are tried; what they miss,
+//! `exact_packing` and `priced_packing` look for. Partitions that must each lie in one domain are in
+//! `partition_domains`, why a task does not fit in `shortage`.
 
 mod gang_requests;
 mod shortage;
@@ -86,13 +87,13 @@ impl FreeNodes {
         &self.free[group * width..(group + 1) * width]
     }
 
-    fn admits(&self, requests: &GangRequests<'_>, group: usize, task: usize) -> bool {
+    fn group_admits(&self, requests: &GangRequests<'_>, group: usize, task: usize) -> bool {
         self.admits[self.groups[group].class as usize * requests.count_tasks() + task]
     }
 
     /// Pods of the task that one node of the group takes.
     pub(super) fn per_node(&self, requests: &GangRequests<'_>, group: usize, task: usize) -> u64 {
-        if !self.admits(requests, group, task) {
+        if !self.group_admits(requests, group, task) {
             return 0;
         }
         let mut most = u64::from(u32::MAX);
@@ -107,13 +108,13 @@ impl FreeNodes {
     /// The most pods of this task alone that fit.
     pub(crate) fn max_pods(&self, requests: &GangRequests<'_>, task: usize) -> u64 {
         if requests.closeness(task).is_some() {
-            return self.most_whole(requests, task).into_values().fold(0, u64::saturating_add);
+            return self.max_partition_pods_by_block(requests, task).into_values().fold(0, u64::saturating_add);
         }
-        (0..self.groups.len()).map(|group| self.in_group(requests, group, task)).fold(0, u64::saturating_add)
+        (0..self.groups.len()).map(|group| self.pods_in_group(requests, group, task)).fold(0, u64::saturating_add)
     }
 
     /// Pods of the task that a group takes.
-    pub(super) fn in_group(&self, requests: &GangRequests<'_>, group: usize, task: usize) -> u64 {
+    pub(super) fn pods_in_group(&self, requests: &GangRequests<'_>, group: usize, task: usize) -> u64 {
         self.per_node(requests, group, task).saturating_mul(u64::from(self.groups[group].nodes))
     }
 
@@ -153,7 +154,7 @@ impl FreeNodes {
             .filter(|group| self.groups[*group].nodes > 0 && among(&self.groups[*group]))
             .filter_map(|group| match self.per_node(requests, group, task) {
                 0 => None,
-                fits => Some((self.useful_to_others(requests, group, task), fits, group)),
+                fits => Some((self.count_other_tasks_fitting(requests, group, task), fits, group)),
             })
             .collect();
         let room = nodes.iter().fold(0_u64, |sum, (_, fits, group)| {
@@ -169,11 +170,11 @@ impl FreeNodes {
             }
             let before = left;
             let full = (left / fits).min(u64::from(self.groups[group].nodes));
-            self.take_pods(requests, group, task, u32::try_from(full).unwrap_or(u32::MAX), fits);
+            self.put_pods_on_nodes(requests, group, task, u32::try_from(full).unwrap_or(u32::MAX), fits);
             left -= full * fits;
             // What remains is less than a node of this group takes, or the group is used up.
             if self.groups[group].nodes > 0 && left > 0 && left < fits {
-                self.take_pods(requests, group, task, 1, left);
+                self.put_pods_on_nodes(requests, group, task, 1, left);
                 left = 0;
             }
             took(self.groups[group], u32::try_from(before - left).unwrap_or(u32::MAX));
@@ -209,7 +210,7 @@ impl FreeNodes {
     ) -> Option<Vec<Vec<u32>>> {
         let mut placed = vec![vec![0; pods.len()]; sites];
         for task in order {
-            let unit = requests.unit_of(*task);
+            let unit = requests.partition_size_of(*task);
             let mut left = pods[*task];
             let mut took = |group: NodeGroup, pods: u32| placed[group.site as usize][*task] += pods;
             if unit == 1 {
@@ -228,7 +229,7 @@ impl FreeNodes {
 
     /// Places as much more of `pods` as fits over joined clusters, task by task in this order, and counts it in
     /// `placed`.
-    pub(crate) fn fill_more(
+    pub(crate) fn fill_joined_with_more(
         &mut self,
         requests: &GangRequests<'_>,
         pods: &[u32],
@@ -242,7 +243,7 @@ impl FreeNodes {
                     requests,
                     *task,
                     left,
-                    requests.unit_of(*task),
+                    requests.partition_size_of(*task),
                     Some(site),
                     &mut |group, pods| {
                         placed[group.site as usize][*task] += pods;
@@ -257,10 +258,10 @@ impl FreeNodes {
         let mut most = vec![0_u64; sites];
         let mut add = |site: u32, pods: u64| most[site as usize] = most[site as usize].saturating_add(pods);
         if requests.closeness(task).is_some() {
-            self.most_whole(requests, task).into_iter().for_each(|((site, _), pods)| add(site, pods));
+            self.max_partition_pods_by_block(requests, task).into_iter().for_each(|((site, _), pods)| add(site, pods));
         } else {
             let groups = self.groups.iter().enumerate();
-            groups.for_each(|(index, group)| add(group.site, self.in_group(requests, index, task)));
+            groups.for_each(|(index, group)| add(group.site, self.pods_in_group(requests, index, task)));
         }
         most
     }
@@ -307,7 +308,7 @@ impl FreeNodes {
 
     /// Other tasks of the gang that could use the node: those nodes are left for later. Asked once for each kind, so
     /// that thousands of tasks that are alike cost what one does.
-    fn useful_to_others(&self, requests: &GangRequests<'_>, group: usize, task: usize) -> usize {
+    fn count_other_tasks_fitting(&self, requests: &GangRequests<'_>, group: usize, task: usize) -> usize {
         let own = requests.kind_of[task];
         let kinds = requests.kinds.iter().enumerate();
         let useful = kinds.filter(|(_, (first, _))| self.per_node(requests, group, *first) > 0);
@@ -315,7 +316,7 @@ impl FreeNodes {
     }
 
     /// Puts `each` pods on `nodes` nodes of the group, which become a group of their own.
-    fn take_pods(&mut self, requests: &GangRequests<'_>, group: usize, task: usize, nodes: u32, each: u64) {
+    fn put_pods_on_nodes(&mut self, requests: &GangRequests<'_>, group: usize, task: usize, nodes: u32, each: u64) {
         if nodes == 0 || each == 0 {
             return;
         }
@@ -334,12 +335,12 @@ impl FreeNodes {
     pub(crate) fn fill_in_order(&mut self, requests: &GangRequests<'_>, pods: &[u32], order: &[usize]) -> Vec<u32> {
         let mut placed = vec![0; pods.len()];
         for task in order {
-            placed[*task] = self.place_pods(requests, *task, pods[*task], requests.unit_of(*task));
+            placed[*task] = self.place_pods(requests, *task, pods[*task], requests.partition_size_of(*task));
         }
         placed
     }
 }
 
-pub(super) fn packing_units(name: &ResourceName, amount: i128) -> crate::quantity::Quantity {
+pub(super) fn quantity_of_packing_units(name: &ResourceName, amount: i128) -> crate::quantity::Quantity {
     crate::quantity::Quantity::from_nano(amount.saturating_mul(packing_scale(name)))
 }

@@ -1,14 +1,15 @@
 //! Partitions that must each lie in one domain (`partitionPolicy.networkTopology`).
 //!
-//! Rule (Volcano, `network-topology-aware` over sub-jobs): mode `hard` with a highest tier admits for each partition
+//! Rule (Volcano, `network-topology-aware` over sub-jobs): mode `hard` with a highest tier allows for each partition
 //! one HyperNode of that tier or a lower one. Who is in a lower one is in those around it too, so all that matters is
-//! the largest domains that are admitted: a cluster's *blocks*, which do not overlap. A partition lies in one block,
+//! the largest domains that are allowed: a cluster's *blocks*, which do not overlap. A partition lies in one block,
 //! partitions of one task may lie in several, and nodes outside all blocks take none. How a tier is given is read as
-//! for the whole job (`reach`); where the whole cluster is close enough, it is one block. Mode `soft` is left to the
-//! member.
+//! for the whole job (`allowed_tiers`); where the whole cluster is close enough, it is one block. Mode `soft` is left
+//! to the member.
 //!
 //! A task's pods share one template, so its partitions can not be pinned each to its own: they are pinned to the
-//! domains that hold any of them together, and the member's own scheduler puts each in one.
+//! domains that hold any of them together, and the member's own scheduler puts each in one. Where that would take too
+//! many label values, they are not pinned.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +34,7 @@ const MOST_VALUES: usize = 2000;
 
 /// The blocks of the tasks that a node of this domain belongs to. Where it belongs to none, the task is not
 /// admitted.
-pub(super) fn admit_blocks(
+pub(super) fn assign_blocks(
     reaches: &[Option<AllowedTiers>],
     capacity: &Capacity,
     id: Option<DomainId>,
@@ -44,7 +45,7 @@ pub(super) fn admit_blocks(
         let allowed = |id: &DomainId| {
             capacity.domains.get(*id).is_some_and(|domain| reach.tier.is_some_and(|highest| domain.tier <= highest))
         };
-        let around = id.into_iter().flat_map(|id| capacity.domains.upwards(id));
+        let around = id.into_iter().flat_map(|id| capacity.domains.self_and_ancestors(id));
         let largest = around.take_while(allowed).last();
         *admits &= largest.is_some();
         largest.map_or(0, |id| u32::try_from(id.index()).map_or(0, |index| index + 1))
@@ -58,9 +59,9 @@ fn block_domain(block: Block) -> Option<DomainId> {
 
 impl GangRequests<'_> {
     /// What of a cluster is close enough for a partition of each task; `None` where it need not be close.
-    pub(super) fn block_reaches(&self, capacity: &Capacity) -> Vec<Option<AllowedTiers>> {
+    pub(super) fn allowed_tiers_by_task(&self, capacity: &Capacity) -> Vec<Option<AllowedTiers>> {
         let reach = |task| {
-            self.closeness(task).map(|(topology, levels)| AllowedTiers::read_topology(Some(topology), capacity, levels))
+            self.closeness(task).map(|(topology, levels)| AllowedTiers::from_topology(Some(topology), capacity, levels))
         };
         (0..self.count_tasks()).map(reach).collect()
     }
@@ -73,13 +74,17 @@ impl FreeNodes {
     }
 
     /// The most pods of this task alone that fit in one block, whole partitions or not.
-    pub(super) fn roomiest_block(&self, requests: &GangRequests<'_>, task: usize) -> u64 {
+    pub(super) fn max_pods_in_one_block(&self, requests: &GangRequests<'_>, task: usize) -> u64 {
         self.pods_by_block(requests, task).into_values().max().unwrap_or(0)
     }
 
     /// The most pods of this task alone that fit in each block of each cluster, in whole partitions.
-    pub(super) fn most_whole(&self, requests: &GangRequests<'_>, task: usize) -> BTreeMap<(u32, Block), u64> {
-        let unit = u64::from(requests.unit_of(task));
+    pub(super) fn max_partition_pods_by_block(
+        &self,
+        requests: &GangRequests<'_>,
+        task: usize,
+    ) -> BTreeMap<(u32, Block), u64> {
+        let unit = u64::from(requests.partition_size_of(task));
         let mut most = self.pods_by_block(requests, task);
         most.values_mut().for_each(|pods| *pods -= *pods % unit);
         most
@@ -89,7 +94,7 @@ impl FreeNodes {
         let mut most: BTreeMap<(u32, Block), u64> = BTreeMap::new();
         for (index, group) in self.all_groups().enumerate() {
             let sum = most.entry((group.site, self.block_of(requests, group.class, task))).or_default();
-            *sum = sum.saturating_add(self.in_group(requests, index, task));
+            *sum = sum.saturating_add(self.pods_in_group(requests, index, task));
         }
         most
     }
@@ -103,9 +108,9 @@ impl FreeNodes {
         here: &dyn Fn(&NodeGroup) -> bool,
         took: &mut dyn FnMut(NodeGroup, u32),
     ) -> u32 {
-        let unit = requests.unit_of(task);
+        let unit = requests.partition_size_of(task);
         let mut blocks: Vec<(u64, (u32, Block))> =
-            self.most_whole(requests, task).into_iter().map(|(block, pods)| (pods, block)).collect();
+            self.max_partition_pods_by_block(requests, task).into_iter().map(|(block, pods)| (pods, block)).collect();
         blocks.sort_unstable();
         let (mut left, blocks_of) = (pods / unit * unit, std::sync::Arc::clone(&self.blocks));
         let block_of = |group: &NodeGroup| {
@@ -122,7 +127,7 @@ impl FreeNodes {
 
 impl SplitSearch<'_> {
     /// The domains that new partitions of a site are kept in, by task: those of tasks that ask for it.
-    pub(super) fn partition_parts(&self, spot: Spot, pods: &[u32]) -> BTreeMap<TaskName, Vec<Part>> {
+    pub(super) fn plan_partition_domains(&self, spot: Spot, pods: &[u32]) -> BTreeMap<TaskName, Vec<Part>> {
         let requests = &self.requests;
         let close = |task: &usize| requests.closeness(*task).is_some() && pods[*task] > 0;
         let tasks: Vec<usize> = (0..requests.count_tasks()).filter(close).collect();
@@ -131,7 +136,7 @@ impl SplitSearch<'_> {
         }
         let capacity = self.sites[spot.site].capacity;
         let own = spot.domain.map(|domain| requests.free_nodes(capacity, NodeScope::Domain(domain)));
-        let room = own.as_ref().unwrap_or_else(|| self.room(spot.site));
+        let room = own.as_ref().unwrap_or_else(|| self.free_nodes_of_site(spot.site));
         let Some(classes) = assumed::node_classes(requests, room, pods) else { return BTreeMap::new() };
         let mut parts = BTreeMap::new();
         let mut values = 0;
@@ -147,7 +152,7 @@ impl SplitSearch<'_> {
                 values += nodes.iter().flatten().map(|one| one.values.len()).sum::<usize>();
                 let domain =
                     PlannedDomain { name: known.name.to_string(), tier: known.tier, nodes, preferred: Vec::new() };
-                Some(Part { domain, partitions: pods / requests.unit_of(task) })
+                Some(Part { domain, partitions: pods / requests.partition_size_of(task) })
             };
             // A cluster that is one block pins nobody.
             if let Some(own) = by_block.into_iter().map(part).collect::<Option<Vec<Part>>>() {
@@ -161,7 +166,7 @@ impl SplitSearch<'_> {
     }
 
     /// The parts of partitions that stay at a site, which were these before.
-    pub(super) fn kept_parts(
+    pub(super) fn kept_partition_domains(
         &self,
         site: usize,
         before: &BTreeMap<TaskName, Vec<Part>>,
@@ -169,7 +174,7 @@ impl SplitSearch<'_> {
         let kept = self.kept.iter().find(|(held, _)| *held == site).map(|(_, pods)| pods);
         let tasks = self.requests.gang.tasks.iter().enumerate();
         let of = |(index, task): (usize, &Task)| {
-            let mut left = kept.map_or(0, |pods| pods[index] / task.unit());
+            let mut left = kept.map_or(0, |pods| pods[index] / task.partition_size());
             let keep = |part: &Part| {
                 let partitions = part.partitions.min(left);
                 left -= partitions;

@@ -44,7 +44,7 @@ pub(super) struct Packing {
 }
 
 impl Packing {
-    pub(super) fn is_whole(&self) -> bool {
+    pub(super) fn places_all_pods(&self) -> bool {
         sum_pods(&self.left) == 0
     }
 }
@@ -76,7 +76,7 @@ pub(super) fn pack_by_price(
     let mut best: Option<Packing> = None;
     for round in 1..=ROUNDS {
         let Some(packing) = pick_mixes(&groups, pods, &prices, steps) else { return best };
-        if packing.is_whole() {
+        if packing.places_all_pods() {
             return Some(packing);
         }
         let left = packing.left.clone();
@@ -210,7 +210,7 @@ impl FreeNodes {
     }
 
     /// One of the clusters that were joined.
-    pub(super) fn of_site(&self, site: usize) -> Self {
+    pub(super) fn only_site(&self, site: usize) -> Self {
         let width = self.free.len() / self.groups.len().max(1);
         let mut own = Self { groups: Vec::new(), free: Vec::new(), ..self.clone() };
         for (group, free) in self.groups.iter().zip(self.free.chunks(width.max(1))) {
@@ -227,7 +227,7 @@ impl FreeNodes {
     }
 
     /// Puts a mix of pods on so many nodes of a group, which become a group of their own.
-    pub(super) fn take_mix(&mut self, requests: &GangRequests<'_>, group: usize, nodes: u32, mix: &[u32]) {
+    pub(super) fn put_mix_on_nodes(&mut self, requests: &GangRequests<'_>, group: usize, nodes: u32, mix: &[u32]) {
         let NodeGroup { class, site, .. } = self.groups[group];
         self.groups[group].nodes -= nodes;
         self.groups.push(NodeGroup { nodes, class, site });

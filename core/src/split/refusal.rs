@@ -19,7 +19,7 @@ use crate::{
 
 /// Why a gang can not be placed now.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum GangRefusal {
     /// No cluster is left to choose from.
     #[error("no cluster is left to choose from")]
     NoCandidates,
@@ -114,8 +114,8 @@ pub enum Lack {
     },
 }
 
-impl Refusal {
-    pub(super) fn in_every_cluster(self) -> Self {
+impl GangRefusal {
+    pub(super) fn mark_every_cluster(self) -> Self {
         match self {
             Self::Short(mut shortage) => {
                 shortage.everywhere = true;
@@ -134,7 +134,7 @@ const GROUPS: usize = 8;
 const NAMED: usize = 4;
 
 /// The numbers of a search that found nothing.
-pub(super) fn explain_refusal(search: &SplitSearch<'_>, want: &[u32]) -> Refusal {
+pub(super) fn explain_refusal(search: &SplitSearch<'_>, want: &[u32]) -> GangRefusal {
     let gang = search.requests.gang;
     let held = search.kept_pods();
     let hard = gang.topology.as_ref().filter(|topology| topology.hard);
@@ -156,7 +156,7 @@ pub(super) fn explain_refusal(search: &SplitSearch<'_>, want: &[u32]) -> Refusal
         }
         _ => {
             let sites = group.as_ref().map_or_else(|| search.usable_sites(), |(_, sites)| sites.clone());
-            sites.into_iter().map(|site| (search.sites[site].name, search.room(site).clone())).collect()
+            sites.into_iter().map(|site| (search.sites[site].name, search.free_nodes_of_site(site).clone())).collect()
         }
     };
     let miss = hard.map(|topology| DomainMiss {
@@ -167,7 +167,7 @@ pub(super) fn explain_refusal(search: &SplitSearch<'_>, want: &[u32]) -> Refusal
         group: group
             .map(|(pods, sites)| (sites.into_iter().map(|site| search.sites[site].name.clone()).collect(), pods)),
     });
-    Refusal::Short(Box::new(Shortage {
+    GangRefusal::Short(Box::new(Shortage {
         needed: minimum_pods(gang),
         placeable: held + together,
         clusters: search.sites.len(),
@@ -217,10 +217,10 @@ fn partition_shortage(
 ) -> Option<Lack> {
     let requests = &search.requests;
     let (topology, _) = requests.closeness(index)?;
-    let size = requests.unit_of(index);
-    let most = rooms.iter().map(|(_, room)| room.roomiest_block(requests, index)).max().unwrap_or(0);
+    let size = requests.partition_size_of(index);
+    let most = rooms.iter().map(|(_, room)| room.max_pods_in_one_block(requests, index)).max().unwrap_or(0);
     let in_all = |room: &FreeNodes| {
-        (0..room.classes_and_sizes().len()).map(|group| room.in_group(requests, group, index)).sum::<u64>()
+        (0..room.classes_and_sizes().len()).map(|group| room.pods_in_group(requests, group, index)).sum::<u64>()
     };
     let loose: u64 = rooms.iter().map(|(_, room)| in_all(room)).sum();
     let is_it = most < u64::from(size) || loose >= u64::from(needed);
@@ -230,7 +230,7 @@ fn partition_shortage(
 fn nodes_of_spot(search: &SplitSearch<'_>, spot: Spot) -> FreeNodes {
     match spot.domain {
         Some(domain) => search.requests.free_nodes(search.sites[spot.site].capacity, NodeScope::Domain(domain)),
-        None => search.room(spot.site).clone(),
+        None => search.free_nodes_of_site(spot.site).clone(),
     }
 }
 

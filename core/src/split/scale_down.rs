@@ -1,4 +1,8 @@
 //! Which pods go of a placed gang that asks for less.
+//!
+//! Rule: with strategy Aggregated the pods of the cluster that holds fewest go first, so that clusters become empty.
+//! With any other strategy each cluster keeps its part of what is left, in proportion to what it holds (Webster).
+//! Partitioned tasks are never cut: callers ask for at least what is placed of them.
 
 use std::cmp::Reverse;
 

@@ -1,10 +1,13 @@
-//! One cluster, or one domain of one: every candidate is looked at, best key first, and the first that holds the gang
-//! is it.
+//! A gang in one spot, which is one cluster or one network domain of it: the candidate with the best key that holds the
+//! gang is taken; for a gang that may have less, the one that takes most.
+//!
+//! Here is also how pods are packed into several spots together, for `cluster_sets`: by orders of the tasks, then by
+//! `exact_packing` and `priced_packing`.
 
 use std::cmp::Ordering;
 
 use super::{
-    Assignment, Distance, Key, Pods, SplitSearch, Spot, assumed, exact_packing,
+    Assignment, Distance, ObjectiveKey, Pods, SplitSearch, Spot, assumed, exact_packing,
     node_scope::NodeScope,
     packing::{FreeNodes, GangRequests, ORDERS},
     priced_packing, sum_pods,
@@ -36,8 +39,8 @@ impl SplitSearch<'_> {
 
     /// All of `want` in one spot.
     pub(super) fn place_in_one_spot(&self, want: &[u32]) -> Option<Assignment> {
-        let ask = TotalDemand::of(&self.requests, want);
-        let mut best: Option<(Key, Spot)> = None;
+        let ask = TotalDemand::of_pods(&self.requests, want);
+        let mut best: Option<(ObjectiveKey, Spot)> = None;
         for (distance, spot) in self.candidate_spots() {
             if best.is_some_and(|(key, _)| key.distance < distance) || !self.bounds.might_take(spot, &ask) {
                 continue;
@@ -52,19 +55,20 @@ impl SplitSearch<'_> {
         choice(first).or_else(|| {
             let promising =
                 self.candidate_spots().filter(|(_, spot)| *spot != first && self.bounds.might_take(*spot, &ask));
-            let mut keyed: Vec<(Key, Spot)> = promising.map(|(far, spot)| (self.key_at(far, spot, 0), spot)).collect();
+            let mut keyed: Vec<(ObjectiveKey, Spot)> =
+                promising.map(|(far, spot)| (self.key_at(far, spot, 0), spot)).collect();
             keyed.sort_unstable_by(|a, b| self.compare_spots(a, b));
             keyed.into_iter().find_map(|(_, spot)| choice(spot))
         })
     }
 
-    fn compare_spots(&self, a: &(Key, Spot), b: &(Key, Spot)) -> Ordering {
+    fn compare_spots(&self, a: &(ObjectiveKey, Spot), b: &(ObjectiveKey, Spot)) -> Ordering {
         a.0.cmp(&b.0).then_with(|| self.compare_names(a.1.site, b.1.site)).then_with(|| a.1.domain.cmp(&b.1.domain))
     }
 
     /// The most that one spot takes of `want`, with all of `need`; the best of those that take as many.
     pub(super) fn place_elastic_in_one_spot(&self, want: &[u32], need: &[u32]) -> Option<Assignment> {
-        let least = self.at_least().max(1);
+        let least = self.least_pods_to_add().max(1);
         let all = sum_pods(want);
         if least > all || need == want {
             return None;
@@ -72,12 +76,12 @@ impl SplitSearch<'_> {
         let bounded = self.candidate_spots().map(|(_, spot)| (self.bounds.max_pods(&self.requests, spot, want), spot));
         let mut bounded: Vec<(u64, Spot)> = bounded.filter(|(most, _)| *most >= least).collect();
         bounded.sort_by_key(|(most, _)| std::cmp::Reverse(*most));
-        let mut best: Option<((Key, Spot), Pods)> = None;
+        let mut best: Option<((ObjectiveKey, Spot), Pods)> = None;
         for (most, spot) in bounded {
             if best.as_ref().is_some_and(|((key, _), _)| most < all - key.missing) {
                 break;
             }
-            let Some(pods) = self.most_into(&[spot], want, need) else { continue };
+            let Some(pods) = self.pack_most_into(&[spot], want, need) else { continue };
             let placed: u64 = pods.iter().map(|pods| sum_pods(pods)).sum();
             let found = (self.objective_key(&[spot], all - placed), spot);
             if placed >= least && best.as_ref().is_none_or(|(known, _)| self.compare_spots(&found, known).is_lt()) {
@@ -89,18 +93,18 @@ impl SplitSearch<'_> {
 
     /// The nodes of these spots together.
     fn nodes_of_spots(&self, spots: &[Spot]) -> FreeNodes {
-        let own: Vec<Option<FreeNodes>> = spots.iter().map(|spot| self.own_room(*spot)).collect();
-        let room = |(spot, own): (&Spot, &Option<FreeNodes>)| own.is_none().then(|| self.room(spot.site));
+        let own: Vec<Option<FreeNodes>> = spots.iter().map(|spot| self.nodes_of_domain(*spot)).collect();
+        let room = |(spot, own): (&Spot, &Option<FreeNodes>)| own.is_none().then(|| self.free_nodes_of_site(spot.site));
         match (spots, own.as_slice()) {
             ([_], [Some(room)]) => room.clone(),
-            ([spot], _) => self.room(spot.site).clone(),
+            ([spot], _) => self.free_nodes_of_site(spot.site).clone(),
             _ => FreeNodes::join_clusters(
                 spots.iter().zip(&own).filter_map(|pair| pair.1.as_ref().or_else(|| room(pair))),
             ),
         }
     }
 
-    fn own_room(&self, spot: Spot) -> Option<FreeNodes> {
+    fn nodes_of_domain(&self, spot: Spot) -> Option<FreeNodes> {
         Some(self.requests.free_nodes(self.sites[spot.site].capacity, NodeScope::Domain(spot.domain?)))
     }
 
@@ -114,7 +118,7 @@ impl SplitSearch<'_> {
     pub(super) fn gather_pods(&self, spots: &[Spot], pods: Pods) -> Pods {
         let mut left: Vec<u32> =
             (0..self.requests.count_tasks()).map(|task| pods.iter().map(|site| site[task]).sum()).collect();
-        let rooms: Vec<&FreeNodes> = spots.iter().map(|spot| self.room(spot.site)).collect();
+        let rooms: Vec<&FreeNodes> = spots.iter().map(|spot| self.free_nodes_of_site(spot.site)).collect();
         let order = self.requests.order_tasks(&rooms, ORDERS[0]);
         let mut open: Vec<usize> = (0..spots.len()).collect();
         let mut gathered = vec![vec![0; left.len()]; spots.len()];
@@ -149,33 +153,34 @@ impl SplitSearch<'_> {
     }
 
     fn pack_by_price(&self, room: &FreeNodes, want: &[u32], sites: usize) -> Option<Pods> {
-        if (0..want.len()).any(|task| self.requests.unit_of(task) > 1) {
+        if (0..want.len()).any(|task| self.requests.partition_size_of(task) > 1) {
             return None;
         }
         let mut pods = vec![vec![0; want.len()]; sites];
         let packing = priced_packing::pack_by_price(&self.requests, room, want, &self.steps)
-            .filter(priced_packing::Packing::is_whole)?;
+            .filter(priced_packing::Packing::places_all_pods)?;
         for pick in packing.picks {
             let site = &mut pods[room.site_of(pick.group)];
             site.iter_mut().zip(&pick.mix).for_each(|(pods, mix)| *pods += mix * pick.nodes);
         }
         // What is placed must be held in each cluster until it is seen there, which packs each part anew.
         let is_held = |(site, pods): (usize, &Vec<u32>)| {
-            sum_pods(pods) == 0 || assumed::node_classes(&self.requests, &room.of_site(site), pods).is_some()
+            sum_pods(pods) == 0 || assumed::node_classes(&self.requests, &room.only_site(site), pods).is_some()
         };
         pods.iter().enumerate().all(is_held).then_some(pods)
     }
 
     /// As much of `want` as these spots take together, with all of `need`. For one task, and for few pods, that is the
     /// most.
-    pub(super) fn most_into(&self, spots: &[Spot], want: &[u32], need: &[u32]) -> Option<Pods> {
+    pub(super) fn pack_most_into(&self, spots: &[Spot], want: &[u32], need: &[u32]) -> Option<Pods> {
         let (requests, room) = (&self.requests, self.nodes_of_spots(spots));
         if requests.count_tasks() == 1 {
             let most = room
                 .most_by_site(requests, 0, spots.len())
                 .into_iter()
-                .map(|most| most / u64::from(requests.unit_of(0)));
-            let pods = most.sum::<u64>().saturating_mul(u64::from(requests.unit_of(0))).min(u64::from(want[0]));
+                .map(|most| most / u64::from(requests.partition_size_of(0)));
+            let pods =
+                most.sum::<u64>().saturating_mul(u64::from(requests.partition_size_of(0))).min(u64::from(want[0]));
             let pods = u32::try_from(pods).unwrap_or(u32::MAX);
             return if pods < need[0] { None } else { self.pack_all(&room, &[pods], spots.len()) };
         }
@@ -188,7 +193,7 @@ impl SplitSearch<'_> {
             let mut trial = room.clone();
             let Some(mut pods) = trial.fill_joined(requests, need, &order, spots.len()) else { continue };
             let rest: Vec<u32> = want.iter().zip(need).map(|(want, need)| want - need).collect();
-            trial.fill_more(requests, &rest, &order, &mut pods);
+            trial.fill_joined_with_more(requests, &rest, &order, &mut pods);
             let placed = pods.iter().map(|pods| sum_pods(pods)).sum();
             if best.as_ref().is_none_or(|(most, _)| placed > *most) {
                 best = Some((placed, pods));
@@ -201,14 +206,15 @@ impl SplitSearch<'_> {
 
 /// Every number of pods by task between `need` and `want`, the largest first; `None` if there are too many.
 fn list_gang_sizes(requests: &GangRequests<'_>, want: &[u32], need: &[u32]) -> Option<Vec<Vec<u32>>> {
-    let steps = |task: usize| u64::from((want[task] - need[task]) / requests.unit_of(task)) + 1;
+    let steps = |task: usize| u64::from((want[task] - need[task]) / requests.partition_size_of(task)) + 1;
     let count = (0..want.len()).map(steps).try_fold(1_u64, |all, one| all.checked_mul(one))?;
     if count > SIZES {
         return None;
     }
     let mut all = vec![Vec::new()];
     for (task, most) in want.iter().enumerate() {
-        let options = (0..steps(task)).map(|step| most - u32::try_from(step).unwrap_or(0) * requests.unit_of(task));
+        let options =
+            (0..steps(task)).map(|step| most - u32::try_from(step).unwrap_or(0) * requests.partition_size_of(task));
         let options: Vec<u32> = options.collect();
         let longer = |size: &Vec<u32>| {
             let size = size.clone();

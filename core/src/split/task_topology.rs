@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Assignment, Key, Pods, SplitSearch, Spot, upper_bounds::TotalDemand};
+use super::{Assignment, ObjectiveKey, Pods, SplitSearch, Spot, upper_bounds::TotalDemand};
 
 /// Up to so many divisions every one is looked at.
 const FEW_DIVISIONS: u64 = 4096;
@@ -26,13 +26,13 @@ struct DivisionSearch<'s, 'a> {
 
 impl SplitSearch<'_> {
     /// The key of a choice with so many pods missing.
-    pub(super) fn key_of_choice(&self, choice: &Assignment, missing: u64) -> Key {
-        let unmet = self.unmet_pairs(&choice.spots, &choice.pods);
-        Key { unmet, ..self.objective_key(&choice.spots, missing) }
+    pub(super) fn key_of_choice(&self, choice: &Assignment, missing: u64) -> ObjectiveKey {
+        let unmet = self.count_unmet_pairs(&choice.spots, &choice.pods);
+        ObjectiveKey { unmet, ..self.objective_key(&choice.spots, missing) }
     }
 
     /// Pairs of pods that are not as their tasks want, with the pods that stay.
-    pub(super) fn unmet_pairs(&self, spots: &[Spot], pods: &Pods) -> u64 {
+    pub(super) fn count_unmet_pairs(&self, spots: &[Spot], pods: &Pods) -> u64 {
         let topology = &self.requests.gang.task_topology;
         if topology.is_empty() {
             return 0;
@@ -46,12 +46,12 @@ impl SplitSearch<'_> {
     }
 
     /// The same pods over the same spots, with as few pairs unmet as is found.
-    pub(super) fn arrange_pods(&self, spots: &[Spot], pods: Pods) -> Pods {
+    pub(super) fn reduce_unmet_pairs(&self, spots: &[Spot], pods: Pods) -> Pods {
         let gang = self.requests.gang;
         if spots.len() < 2 || gang.task_topology.is_empty() || gang.tasks.iter().any(|task| task.partition.is_some()) {
             return pods;
         }
-        let unmet = self.unmet_pairs(spots, &pods);
+        let unmet = self.count_unmet_pairs(spots, &pods);
         let known = vec![BTreeMap::new(); spots.len()];
         let mut division = DivisionSearch { search: self, spots, known, best: pods, unmet };
         let all: Vec<u32> =
@@ -84,7 +84,7 @@ impl DivisionSearch<'_, '_> {
             return *known;
         }
         let (search, place) = (self.search, self.spots[spot]);
-        let ask = TotalDemand::of(&search.requests, pods);
+        let ask = TotalDemand::of_pods(&search.requests, pods);
         let fits = super::sum_pods(pods) == 0
             || (search.bounds.might_take(place, &ask) && search.pack_into(&[place], pods).is_some());
         self.known[spot].insert(pods.to_vec(), fits);
@@ -92,7 +92,7 @@ impl DivisionSearch<'_, '_> {
     }
 
     /// Counts a look; false once there were too many.
-    fn may_look(&self) -> bool {
+    fn spend_look(&self) -> bool {
         let clusters = u32::try_from(self.spots.len()).unwrap_or(u32::MAX);
         let left = self.search.looks.get().checked_sub(clusters);
         self.search.looks.set(left.unwrap_or(0));
@@ -101,7 +101,7 @@ impl DivisionSearch<'_, '_> {
 
     /// Takes a division if it is better than the best that is known.
     fn keep_if_better(&mut self, pods: &Pods) {
-        let unmet = self.search.unmet_pairs(self.spots, pods);
+        let unmet = self.search.count_unmet_pairs(self.spots, pods);
         if unmet < self.unmet {
             (self.best, self.unmet) = (pods.clone(), unmet);
         }
@@ -110,7 +110,7 @@ impl DivisionSearch<'_, '_> {
     /// Every division of what is left over the spots that have nothing yet.
     fn try_all(&mut self, given: &mut Pods, left: &[u32]) {
         let spot = given.len();
-        if self.unmet == 0 || !self.may_look() {
+        if self.unmet == 0 || !self.spend_look() {
             return;
         }
         if spot + 1 == self.spots.len() {
@@ -142,7 +142,7 @@ impl DivisionSearch<'_, '_> {
         while helped && self.unmet > 0 {
             helped = false;
             for (from, to) in (0..spots).flat_map(|from| (0..spots).map(move |to| (from, to))) {
-                while from != to && self.find_exchange(from, to) {
+                while from != to && self.make_helpful_exchange(from, to) {
                     helped = true;
                 }
             }
@@ -150,14 +150,14 @@ impl DivisionSearch<'_, '_> {
     }
 
     /// One exchange that helps and fits: pods of one task there, pods of another or none back.
-    fn find_exchange(&mut self, from: usize, to: usize) -> bool {
+    fn make_helpful_exchange(&mut self, from: usize, to: usize) -> bool {
         let tasks = self.best[from].len();
         for (there, back) in (0..tasks).flat_map(|there| (0..tasks).map(move |back| (there, back))) {
-            for pods in some_of(self.best[from][there]) {
+            for pods in list_halvings(self.best[from][there]) {
                 let most_back = if there == back { 0 } else { self.best[to][back] };
                 let as_many = std::iter::once(pods).filter(|pods| *pods <= most_back);
-                for returned in std::iter::once(0).chain(as_many).chain(some_of(most_back)) {
-                    if !self.may_look() {
+                for returned in std::iter::once(0).chain(as_many).chain(list_halvings(most_back)) {
+                    if !self.spend_look() {
                         return false;
                     }
                     let mut tried = self.best.clone();
@@ -165,7 +165,7 @@ impl DivisionSearch<'_, '_> {
                     tried[to][there] += pods;
                     tried[to][back] -= returned;
                     tried[from][back] += returned;
-                    let unmet = self.search.unmet_pairs(self.spots, &tried);
+                    let unmet = self.search.count_unmet_pairs(self.spots, &tried);
                     if unmet < self.unmet && self.fits(from, &tried[from]) && self.fits(to, &tried[to]) {
                         (self.best, self.unmet) = (tried, unmet);
                         return true;
@@ -178,6 +178,6 @@ impl DivisionSearch<'_, '_> {
 }
 
 /// All of these pods, half of them, half of that and so on to one.
-fn some_of(pods: u32) -> impl Iterator<Item = u32> {
+fn list_halvings(pods: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(pods), |pods| Some(pods / 2)).take_while(|pods| *pods > 0)
 }

@@ -1,5 +1,5 @@
-//! What a cluster or a domain can take at most, from its profile alone: a look at a few numbers tells who need not be
-//! looked at.
+//! What a cluster or a domain can take at most, from its profile alone: a few numbers tell which of them need not be
+//! packed. They also tell how much is free there, weighted by what the gang asks for, so that the best fit wins.
 
 use super::{Spot, packing::GangRequests};
 use crate::{
@@ -63,7 +63,7 @@ impl<'a> UpperBounds<'a> {
     /// False only if what is asked for can not be there: in all, or for the largest pod by each resource.
     pub(super) fn might_take(&self, spot: Spot, ask: &TotalDemand) -> bool {
         let (profile, row) = (self.profiles[spot.site], Self::profile_row(spot));
-        let (free, largest) = (profile.free(row), profile.largest(row));
+        let (free, largest) = (profile.row_free(row), profile.largest(row));
         self.site_columns(spot.site).iter().zip(ask.demand.iter().zip(&ask.largest)).all(|(column, (demand, each))| {
             let at = usize::from(*column);
             *demand == 0 || (*column != ABSENT && free[at] >= *demand && largest[at] >= *each)
@@ -75,7 +75,7 @@ impl<'a> UpperBounds<'a> {
         (0..self.width).all(|resource| {
             let free = |site: &usize| match self.site_columns(*site)[resource] {
                 ABSENT => 0,
-                column => self.profiles[*site].free(WHOLE)[usize::from(column)],
+                column => self.profiles[*site].row_free(WHOLE)[usize::from(column)],
             };
             ask.demand[resource] == 0 || sites.iter().map(free).fold(0, i64::saturating_add) >= ask.demand[resource]
         })
@@ -96,7 +96,7 @@ impl<'a> UpperBounds<'a> {
         least: u64,
     ) -> Option<u64> {
         let (profile, row) = (self.profiles[spot.site], Self::profile_row(spot));
-        let (free, largest) = (profile.free(row), profile.largest(row));
+        let (free, largest) = (profile.row_free(row), profile.largest(row));
         let columns = self.site_columns(spot.site);
         let of = |task: usize| {
             let on_nodes = |each| u64::from(profile.nodes(row)).saturating_mul(each);
@@ -137,7 +137,7 @@ impl<'a> UpperBounds<'a> {
         takes: impl Fn(usize) -> u64,
     ) -> u64 {
         let (profile, columns) = (self.profiles[site], self.site_columns(site));
-        let (free, largest) = (profile.free(WHOLE), profile.largest(WHOLE));
+        let (free, largest) = (profile.row_free(WHOLE), profile.largest(WHOLE));
         let holds = |task: usize| {
             columns.iter().zip(requests.request_row(task)).all(|(column, asked)| {
                 let at = usize::from(*column);
@@ -173,8 +173,8 @@ impl<'a> UpperBounds<'a> {
 
     /// What is free there of what the gang asks for, each resource counted about by the gang's demand. What is left
     /// after the gang is in differs from this by the same number everywhere, so that the least is the best fit.
-    pub(super) fn free_amount(&self, spot: Spot) -> u64 {
-        let free = self.profiles[spot.site].free(Self::profile_row(spot));
+    pub(super) fn weighted_free_amount(&self, spot: Spot) -> u64 {
+        let free = self.profiles[spot.site].row_free(Self::profile_row(spot));
         self.site_columns(spot.site).iter().zip(&self.shifts).fold(0, |sum: u64, (column, by)| match (*column, by) {
             (ABSENT, _) | (_, None) => sum,
             (column, Some(by)) => sum.saturating_add(shift_amount(free[usize::from(column)].unsigned_abs(), *by)),
@@ -189,7 +189,7 @@ pub(super) struct TotalDemand {
 }
 
 impl TotalDemand {
-    pub(super) fn of(requests: &GangRequests<'_>, pods: &[u32]) -> Self {
+    pub(super) fn of_pods(requests: &GangRequests<'_>, pods: &[u32]) -> Self {
         let wanted = || (0..pods.len()).filter(|task| pods[*task] > 0);
         let largest = |column| wanted().map(|task| requests.request_row(task)[column]).max().unwrap_or(0);
         Self { demand: requests.total_demand(pods), largest: (0..requests.resources().len()).map(largest).collect() }

@@ -35,24 +35,24 @@ struct WeightedFill<'s, 'a> {
 
 impl SplitSearch<'_> {
     /// The whole gang by weight.
-    pub(super) fn by_weight(&self, want: &[u32]) -> Option<Assignment> {
-        self.all_by_weight(want).map(WeightedFill::into_assignment)
+    pub(super) fn place_by_weight(&self, want: &[u32]) -> Option<Assignment> {
+        self.place_all_by_weight(want).map(WeightedFill::into_assignment)
     }
 
     /// The gang's minimum by weight, and then as much more as fits.
-    pub(super) fn elastic_by_weight(&self, want: &[u32], need: &[u32]) -> Option<Assignment> {
+    pub(super) fn place_elastic_by_weight(&self, want: &[u32], need: &[u32]) -> Option<Assignment> {
         if need == want {
             return None;
         }
-        let mut filling = self.all_by_weight(need)?;
+        let mut filling = self.place_all_by_weight(need)?;
         filling.left = want.iter().zip(need).map(|(want, need)| want - need).collect();
         let votes = self.weigh_sites(want, &filling);
         let order = self.task_order(&votes, ORDERS[0]);
         filling.divide_rest(&votes, &order);
-        Some(filling.into_assignment()).filter(|choice| choice.placed_pods() >= self.at_least())
+        Some(filling.into_assignment()).filter(|choice| choice.placed_pods() >= self.least_pods_to_add())
     }
 
-    fn all_by_weight(&self, want: &[u32]) -> Option<WeightedFill<'_, '_>> {
+    fn place_all_by_weight(&self, want: &[u32]) -> Option<WeightedFill<'_, '_>> {
         let (rooms, pods) = (BTreeMap::new(), BTreeMap::new());
         let none = WeightedFill { search: self, rooms, pods, left: want.to_vec() };
         if sum_pods(want) == 0 {
@@ -60,7 +60,7 @@ impl SplitSearch<'_> {
         }
         let votes = self.weigh_sites(want, &none);
         let sites: Vec<usize> = votes.iter().map(|(site, _)| *site).collect();
-        if !self.bounds.might_take_together(&sites, &super::upper_bounds::TotalDemand::of(&self.requests, want)) {
+        if !self.bounds.might_take_together(&sites, &super::upper_bounds::TotalDemand::of_pods(&self.requests, want)) {
             return None;
         }
         let orders = if self.requests.count_tasks() == 1 { &ORDERS[..1] } else { &ORDERS };
@@ -79,7 +79,7 @@ impl SplitSearch<'_> {
             most.truncate(LOOKS);
         }
         most.sort_unstable();
-        let rooms: Vec<&FreeNodes> = most.into_iter().map(|(_, site)| self.room(site)).collect();
+        let rooms: Vec<&FreeNodes> = most.into_iter().map(|(_, site)| self.free_nodes_of_site(site)).collect();
         self.requests.order_tasks(&rooms, order)
     }
 
@@ -108,7 +108,7 @@ impl SplitSearch<'_> {
             let mut open: Vec<usize> = (0..self.sites.len()).filter(|site| used(*site)).collect();
             sites.retain(|site| {
                 used(*site) || {
-                    let opens = takes[*site] > 0 && self.may_open(&open, *site);
+                    let opens = takes[*site] > 0 && self.may_add_site(&open, *site);
                     open.extend(opens.then_some(*site));
                     opens
                 }
@@ -121,16 +121,18 @@ impl SplitSearch<'_> {
     fn pods_taken_by(&self, want: &[u32], site: usize) -> u64 {
         let mut wanted = (0..want.len()).filter(|task| want[*task] > 0);
         match (wanted.next(), wanted.next()) {
-            (Some(task), None) => self.room(site).max_pods(&self.requests, task),
-            _ if self.is_plain(site) => self.bounds.max_pods_of_gangs(&self.requests, site, want, |_| u64::MAX),
-            _ => self
-                .bounds
-                .max_pods_of_gangs(&self.requests, site, want, |task| self.room(site).max_pods(&self.requests, task)),
+            (Some(task), None) => self.free_nodes_of_site(site).max_pods(&self.requests, task),
+            _ if self.runs_on_every_node(site) => {
+                self.bounds.max_pods_of_gangs(&self.requests, site, want, |_| u64::MAX)
+            }
+            _ => self.bounds.max_pods_of_gangs(&self.requests, site, want, |task| {
+                self.free_nodes_of_site(site).max_pods(&self.requests, task)
+            }),
         }
     }
 
     /// Whether the gang's pods may run on every node there, as far as anybody knows.
-    fn is_plain(&self, site: usize) -> bool {
+    fn runs_on_every_node(&self, site: usize) -> bool {
         let site = &self.sites[site];
         let shapes = &site.capacity.shapes;
         !self.requests.selects_nodes() && !site.copied && shapes.iter().all(|shape| shape.taints.is_empty())
@@ -139,7 +141,7 @@ impl SplitSearch<'_> {
 
 impl WeightedFill<'_, '_> {
     fn nodes_left(&self, site: usize) -> &FreeNodes {
-        self.rooms.get(&site).unwrap_or_else(|| self.search.room(site))
+        self.rooms.get(&site).unwrap_or_else(|| self.search.free_nodes_of_site(site))
     }
 
     fn place_pods(&mut self, site: usize, task: usize, pods: u32) {
@@ -147,8 +149,8 @@ impl WeightedFill<'_, '_> {
             return;
         }
         let requests = &self.search.requests;
-        let room = self.rooms.entry(site).or_insert_with(|| self.search.room(site).clone());
-        let got = room.place_pods(requests, task, pods, requests.unit_of(task));
+        let room = self.rooms.entry(site).or_insert_with(|| self.search.free_nodes_of_site(site).clone());
+        let got = room.place_pods(requests, task, pods, requests.partition_size_of(task));
         self.left[task] -= got;
         self.pods.entry(site).or_insert_with(|| vec![0; requests.count_tasks()])[task] += got;
     }
@@ -162,7 +164,7 @@ impl WeightedFill<'_, '_> {
         let mut tasks = order.to_vec();
         tasks.sort_by_key(|task| search.requests.gang.tasks[*task].partition.is_none());
         for task in &tasks {
-            let unit = search.requests.unit_of(*task);
+            let unit = search.requests.partition_size_of(*task);
             let claims: Vec<(u64, &ClusterName)> =
                 open.iter().map(|(site, open)| (*open, search.sites[*site].name)).collect();
             let seats = divide_seats(u64::from(self.left[*task] / unit), &claims, search.tie);
@@ -182,7 +184,7 @@ impl WeightedFill<'_, '_> {
             if self.left[*task] == 0 {
                 continue;
             }
-            let unit = search.requests.unit_of(*task);
+            let unit = search.requests.partition_size_of(*task);
             let claim = |(site, votes): &(usize, u64)| {
                 let cap = self.nodes_left(*site).max_pods(&search.requests, *task) / u64::from(unit);
                 (*votes, cap, search.sites[*site].name)

@@ -1,4 +1,5 @@
-//! Go's durations (`1h2m3.5s`), as far as comparing and counting them goes.
+//! Go's durations (`1h2m3.5s`): which of two is longer, and whole seconds of one. Texts that are no durations count as
+//! zero when compared, and give no seconds.
 
 /// The longest of these texts; unreadable ones count as zero. Of equals the smaller text, whatever their order.
 pub(super) fn longest_duration<'a>(texts: impl Iterator<Item = &'a str>) -> Option<String> {
@@ -7,7 +8,7 @@ pub(super) fn longest_duration<'a>(texts: impl Iterator<Item = &'a str>) -> Opti
 
 /// Whole seconds of a duration that is at least one; `None` for what is shorter, negative or no duration.
 #[must_use]
-pub fn whole_seconds(text: &str) -> Option<i64> {
+pub fn parse_whole_seconds(text: &str) -> Option<i64> {
     let nanos = parse_duration(text.strip_prefix('+').unwrap_or(text))?;
     i64::try_from(nanos / 1_000_000_000).ok().filter(|seconds| *seconds > 0)
 }
@@ -63,8 +64,8 @@ mod tests {
 
     #[test]
     fn seconds_are_whole_and_at_least_one() {
-        assert_eq!(["1h1s", "+90s", "1500ms"].map(whole_seconds), [Some(3601), Some(90), Some(1)]);
-        assert_eq!(["", "0", "-1h", "999ms", "soon", "3"].map(whole_seconds), [None; 6]);
-        assert_eq!(whole_seconds("99999999999999999999h"), None);
+        assert_eq!(["1h1s", "+90s", "1500ms"].map(parse_whole_seconds), [Some(3601), Some(90), Some(1)]);
+        assert_eq!(["", "0", "-1h", "999ms", "soon", "3"].map(parse_whole_seconds), [None; 6]);
+        assert_eq!(parse_whole_seconds("99999999999999999999h"), None);
     }
 }

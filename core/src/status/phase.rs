@@ -1,9 +1,11 @@
 //! The phase of a job over all its copies.
 //!
-//! Rule: the strongest statement that holds for the union. A copy that the gang needs has failed: Failed. Every copy
-//! has ended: the end that says most (Terminated, Aborted, Completed if the union met its minimum, else Failed).
-//! Somebody is aborting, terminating or restarting: so is the job. Otherwise Volcano's own test, over the sums: Running
-//! when `running + succeeded + failed >= minAvailable`, else Pending.
+//! Rule: the first statement that holds for the union. A copy that the gang needs has failed: Failed. Every copy has
+//! ended: the end that says most (Terminated, Aborted, Completed if the union met its minimum, else Failed), with
+//! Completing for Completed while a pod runs. Some copy is terminating, aborting or restarting, in this order: so is
+//! the job. All copies are completing or completed: Completing. Otherwise Volcano's own test, over the sums: Running
+//! when `running + succeeded + failed >= minAvailable`, or when every copy that the gang needs says that it runs; else
+//! Pending. A job that has ended for good stays so when its copies vanish.
 
 use std::collections::BTreeMap;
 
@@ -88,7 +90,7 @@ impl Phase {
     }
 }
 
-/// An empty or unknown word reads as no phase: a newer Volcano must not stop the merge.
+/// An empty or unknown word reads as Pending: a newer Volcano must not stop the merge.
 impl<'de> Deserialize<'de> for Phase {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let word = std::borrow::Cow::<'_, str>::deserialize(deserializer)?;

@@ -32,7 +32,7 @@ pub enum ReadError {
 /// # Errors
 /// [`ReadError`].
 pub fn read_task(requirements: &messages::ReplicaRequirementsMessage) -> Result<Task, ReadError> {
-    let request = read_request(&requirements.resource_request, &requirements.resource_request_bytes)?;
+    let request = read_pod_request(&requirements.resource_request, &requirements.resource_request_bytes)?;
     build_task("pods", requirements.node_claim.as_ref(), request, 1)
 }
 
@@ -44,16 +44,16 @@ pub fn read_gang(components: &[messages::ComponentMessage]) -> Result<Gang, Read
     let of = |component: &messages::ComponentMessage| {
         let none = messages::ComponentReplicaRequirementsMessage::default();
         let requirements = component.replica_requirements.as_ref().unwrap_or(&none);
-        let request = read_request(&requirements.resource_request, &requirements.resource_request_bytes)?;
+        let request = read_pod_request(&requirements.resource_request, &requirements.resource_request_bytes)?;
         let replicas = u32::try_from(component.replicas).unwrap_or(0);
         build_task(&component.name, requirements.node_claim.as_ref(), request, replicas)
     };
-    Ok(whole_gang(components.iter().map(of).collect::<Result<_, _>>()?))
+    Ok(build_all_or_nothing_gang(components.iter().map(of).collect::<Result<_, _>>()?))
 }
 
 /// All of these tasks or nothing.
 #[must_use]
-pub fn whole_gang(tasks: Vec<Task>) -> Gang {
+pub fn build_all_or_nothing_gang(tasks: Vec<Task>) -> Gang {
     let min_available = tasks.iter().fold(0, |sum: u32, task| sum.saturating_add(task.replicas));
     Gang::new(tasks, min_available)
 }
@@ -75,11 +75,11 @@ fn build_task(
     })
 }
 
-type Old = std::collections::BTreeMap<String, messages::Quantity>;
-type New = std::collections::BTreeMap<String, Vec<u8>>;
+type QuantitiesAsMessages = std::collections::BTreeMap<String, messages::Quantity>;
+type QuantitiesAsBytes = std::collections::BTreeMap<String, Vec<u8>>;
 
 /// What a pod asks for, `pods: 1` included. Where both ages of a field are there the newer one counts.
-fn read_request(old: &Old, new: &New) -> Result<Resources, ReadError> {
+fn read_pod_request(old: &QuantitiesAsMessages, new: &QuantitiesAsBytes) -> Result<Resources, ReadError> {
     let mut request = Resources::new();
     let mut set = |name: &str, amount: &messages::Quantity| {
         let text = amount.string.as_deref().unwrap_or("0");
@@ -143,7 +143,7 @@ fn read_toleration(toleration: messages::Toleration) -> Toleration {
 /// A task as a request for one template.
 #[must_use]
 pub fn write_task(namespace: &str, task: &Task) -> messages::ReplicaRequirementsMessage {
-    let (resource_request, resource_request_bytes) = write_request(&task.request);
+    let (resource_request, resource_request_bytes) = write_pod_request(&task.request);
     messages::ReplicaRequirementsMessage {
         node_claim: write_claim(&task.node),
         resource_request,
@@ -157,7 +157,7 @@ pub fn write_task(namespace: &str, task: &Task) -> messages::ReplicaRequirements
 #[must_use]
 pub fn write_components(gang: &Gang, pods: &[u32]) -> Vec<messages::ComponentMessage> {
     let component = |(task, pods): (&Task, &u32)| {
-        let (resource_request, resource_request_bytes) = write_request(&task.request);
+        let (resource_request, resource_request_bytes) = write_pod_request(&task.request);
         messages::ComponentMessage {
             name: task.name.to_string(),
             replica_requirements: Some(messages::ComponentReplicaRequirementsMessage {
@@ -173,11 +173,11 @@ pub fn write_components(gang: &Gang, pods: &[u32]) -> Vec<messages::ComponentMes
 }
 
 /// What a pod asks for of its node; that it is one pod every server counts by itself.
-fn write_request(request: &Resources) -> (Old, New) {
+fn write_pod_request(request: &Resources) -> (QuantitiesAsMessages, QuantitiesAsBytes) {
     let asked = request.iter().filter(|(name, _)| name.as_str() != ResourceName::PODS);
     let quantities =
         asked.map(|(name, amount)| (name.to_string(), messages::Quantity { string: Some(amount.to_string()) }));
-    let old: Old = quantities.collect();
+    let old: QuantitiesAsMessages = quantities.collect();
     let new = old.iter().map(|(name, quantity)| (name.clone(), quantity.encode_to_vec())).collect();
     (old, new)
 }
@@ -241,7 +241,7 @@ mod tests {
     fn what_is_written_is_read_back() {
         let written = write_task("ns", &asks());
         assert_eq!(read_task(&written).unwrap(), asks());
-        let gang = whole_gang(vec![asks()]);
+        let gang = build_all_or_nothing_gang(vec![asks()]);
         assert_eq!(read_gang(&write_components(&gang, &[1])).unwrap(), gang);
     }
 

@@ -1,13 +1,17 @@
-//! What is wrong with a HyperJob. The peer has no webhook for them, and its controller finds out with every try.
+//! Checks HyperJobs at submission: what is wrong with a new one or with a change, and which fields nobody acts on.
 //!
-//! Rules: every job that is made of it is one that Volcano would take; their number is bounded; what of a template
-//! Volcano would not let change in a job does not change here; and what has ended stays as it is.
+//! volcano-global has no webhook for HyperJobs, so its controller finds such a fault only when it tries, again and
+//! again.
+//!
+//! Rules: every job that is made of a HyperJob must be one that Volcano accepts. Numbers of templates, jobs and
+//! clusters are bounded. Fields that Volcano keeps fixed in a job stay fixed in its template. The spec of a HyperJob
+//! that has ended does not change.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Replicated, build_job, list_replicated, name_child};
+use super::{ReplicatedJobView, build_job, list_replicated_jobs, name_child};
 use crate::{
     dns::{LONGEST_LABEL, is_dns_label, is_dns_subdomain},
     job_admission::{self, fill_defaults},
@@ -26,10 +30,10 @@ const MOST_REFUSALS: usize = 20;
 
 /// What is wrong with a new HyperJob, each as a sentence; empty if it may be created.
 #[must_use]
-pub fn create_refusals(hyper_job: &Value) -> Vec<String> {
-    let mut refusals = list_refusals(hyper_job);
+pub fn list_creation_refusals(hyper_job: &Value) -> Vec<String> {
+    let mut refusals = list_refusals_outside_templates(hyper_job);
     if refusals.is_empty() {
-        for (at, replicated) in list_replicated(hyper_job).enumerate() {
+        for (at, replicated) in list_replicated_jobs(hyper_job).enumerate() {
             refusals.extend(template_refusals(hyper_job, at, &replicated));
             if refusals.len() >= MOST_REFUSALS {
                 refusals.truncate(MOST_REFUSALS);
@@ -42,19 +46,19 @@ pub fn create_refusals(hyper_job: &Value) -> Vec<String> {
 
 /// What is wrong with a change, each as a sentence; empty if it may be made.
 #[must_use]
-pub fn update_refusals(old: &Value, new: &Value) -> Vec<String> {
+pub fn list_update_refusals(old: &Value, new: &Value) -> Vec<String> {
     if old["spec"] == new["spec"] {
         return Vec::new();
     }
-    if let Some(end) = find_end(old) {
+    if let Some(end) = find_end_condition(old) {
         return vec![format!("spec: it is {end}: nothing of it starts again; create another one")];
     }
-    let mut refusals = list_refusals(new);
+    let mut refusals = list_refusals_outside_templates(new);
     if !refusals.is_empty() {
         return refusals;
     }
-    for (at, replicated) in list_replicated(new).enumerate() {
-        let Some(before) = list_replicated(old).find(|old| old.name == replicated.name) else {
+    for (at, replicated) in list_replicated_jobs(new).enumerate() {
+        let Some(before) = list_replicated_jobs(old).find(|old| old.name == replicated.name) else {
             refusals.extend(template_refusals(new, at, &replicated));
             continue;
         };
@@ -69,22 +73,22 @@ pub fn update_refusals(old: &Value, new: &Value) -> Vec<String> {
             drop(fill_defaults(&mut job));
             job
         });
-        let found = job_admission::update_refusals(&before, &after);
-        refusals.extend(found.iter().map(|refusal| in_template(at, &refusal.field, &refusal.why)));
+        let found = job_admission::list_update_refusals(&before, &after);
+        refusals.extend(found.iter().map(|refusal| format_template_refusal(at, &refusal.field, &refusal.why)));
     }
     refusals.truncate(MOST_REFUSALS);
     refusals
 }
 
 /// As what it has ended.
-fn find_end(hyper_job: &Value) -> Option<&str> {
+fn find_end_condition(hyper_job: &Value) -> Option<&str> {
     let conditions = hyper_job["status"]["conditions"].as_array()?;
     let ended = conditions.iter().filter(|condition| condition["status"] == "True");
     ended.filter_map(|condition| condition["type"].as_str()).find(|kind| ["Completed", "Failed"].contains(kind))
 }
 
 /// What is wrong but for the templates.
-fn list_refusals(hyper_job: &Value) -> Vec<String> {
+fn list_refusals_outside_templates(hyper_job: &Value) -> Vec<String> {
     let (spec, name) = (&hyper_job["spec"], name_of(hyper_job));
     let mut refusals = Vec::new();
     // The server names one by `generateName` later, and such a name is a label.
@@ -105,7 +109,7 @@ fn list_refusals(hyper_job: &Value) -> Vec<String> {
     }
     let mut names = BTreeSet::new();
     let mut children = 0i64;
-    for (at, replicated) in list_replicated(hyper_job).enumerate() {
+    for (at, replicated) in list_replicated_jobs(hyper_job).enumerate() {
         let field = format!("spec.replicatedJobs[{at}]");
         if !is_dns_label(replicated.name) {
             refusals.push(format!("{field}.name: {:?} is no DNS label", replicated.name));
@@ -117,7 +121,7 @@ fn list_refusals(hyper_job: &Value) -> Vec<String> {
             refusals.push(format!("{field}.replicas: {} is below 0", replicated.replicas));
         }
         children = children.saturating_add(replicated.replicas.max(0));
-        let clusters = replicated.cluster_names();
+        let clusters = replicated.list_preferred_clusters();
         if clusters.len() > MOST_CLUSTERS {
             refusals.push(format!("{field}.clusterNames: {} are more than {MOST_CLUSTERS}", clusters.len()));
         }
@@ -147,11 +151,11 @@ fn list_refusals(hyper_job: &Value) -> Vec<String> {
 }
 
 /// What Volcano would say to the jobs of a template, told of the one with the longest name.
-fn template_refusals(hyper_job: &Value, at: usize, replicated: &Replicated<'_>) -> Vec<String> {
+fn template_refusals(hyper_job: &Value, at: usize, replicated: &ReplicatedJobView<'_>) -> Vec<String> {
     let child = name_child(name_of(hyper_job), replicated.name, (replicated.replicas - 1).max(0));
     let mut job = build_job(&child, replicated.template());
     drop(fill_defaults(&mut job));
-    let refusals = job_admission::create_refusals(&job);
+    let refusals = job_admission::list_creation_refusals(&job);
     if refusals.is_empty() {
         return read_gang(&job)
             .err()
@@ -161,19 +165,19 @@ fn template_refusals(hyper_job: &Value, at: usize, replicated: &Replicated<'_>) 
     }
     let tell = |refusal: &job_admission::Refusal| match &*refusal.field {
         "metadata.name" => format!("spec.replicatedJobs[{at}]: of job {child:?}: {}", refusal.why),
-        field => in_template(at, field, &refusal.why),
+        field => format_template_refusal(at, field, &refusal.why),
     };
     refusals.iter().take(MOST_REFUSALS).map(tell).collect()
 }
 
-fn in_template(at: usize, field: &str, why: &str) -> String {
+fn format_template_refusal(at: usize, field: &str, why: &str) -> String {
     let field = field.strip_prefix("spec").unwrap_or(field);
     format!("spec.replicatedJobs[{at}].templateSpec{field}: {why}")
 }
 
 /// What it says and nobody acts on.
 #[must_use]
-pub fn list_unread(hyper_job: &Value) -> Vec<String> {
+pub fn list_ignored_fields(hyper_job: &Value) -> Vec<String> {
     let spec = &hyper_job["spec"];
     let mut unread = Vec::new();
     if spec["plugins"].as_object().is_some_and(|plugins| !plugins.is_empty()) {

@@ -12,11 +12,13 @@ use serde_json::{Value, json};
 
 use crate::published::hash_fnv1a;
 
-pub use admission::{MOST_CHILDREN, MOST_REPLICATED_JOBS, create_refusals, list_unread, update_refusals};
+pub use admission::{
+    MOST_CHILDREN, MOST_REPLICATED_JOBS, list_creation_refusals, list_ignored_fields, list_update_refusals,
+};
 
 /// A replicated job as its HyperJob has it.
 #[derive(Debug, Clone, Copy)]
-pub struct Replicated<'a> {
+pub struct ReplicatedJobView<'a> {
     /// Unique in the HyperJob.
     pub name: &'a str,
     /// Jobs; 1 where nothing is said.
@@ -25,7 +27,7 @@ pub struct Replicated<'a> {
     object: &'a Value,
 }
 
-impl<'a> Replicated<'a> {
+impl<'a> ReplicatedJobView<'a> {
     /// The spec of its jobs.
     #[must_use]
     pub fn template(&self) -> &'a Value {
@@ -34,19 +36,19 @@ impl<'a> Replicated<'a> {
 
     /// Clusters that are preferred.
     #[must_use]
-    pub fn cluster_names(&self) -> Vec<&'a str> {
+    pub fn list_preferred_clusters(&self) -> Vec<&'a str> {
         self.object["clusterNames"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
     }
 
     /// Clusters that each of its jobs may be split over: one, as the peer has it, unless its mode is `auto`.
-    fn most_clusters(&self, max_domains: Option<i64>) -> Option<i64> {
+    fn max_clusters_per_job(&self, max_domains: Option<i64>) -> Option<i64> {
         if self.object["splitPolicy"]["mode"] == "auto" { max_domains } else { Some(1) }
     }
 }
 
 /// What a HyperJob replicates.
-pub fn list_replicated(hyper_job: &Value) -> impl Iterator<Item = Replicated<'_>> {
-    hyper_job["spec"]["replicatedJobs"].as_array().into_iter().flatten().map(|object| Replicated {
+pub fn list_replicated_jobs(hyper_job: &Value) -> impl Iterator<Item = ReplicatedJobView<'_>> {
+    hyper_job["spec"]["replicatedJobs"].as_array().into_iter().flatten().map(|object| ReplicatedJobView {
         name: object["name"].as_str().unwrap_or_default(),
         replicas: object["replicas"].as_i64().unwrap_or(1),
         object,
@@ -77,17 +79,17 @@ pub fn build_job(name: &str, template: &Value) -> Value {
 /// Where the jobs of a template may go. Karmada tries the terms of `clusterAffinities` one after the other: the
 /// clusters that are named are preferred, and no job waits for them where others have room.
 #[must_use]
-pub fn build_placement(hyper_job: &Value, replicated: &Replicated<'_>) -> Value {
+pub fn build_placement(hyper_job: &Value, replicated: &ReplicatedJobView<'_>) -> Value {
     let mut placement = json!({
         "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"},
     });
-    let names = replicated.cluster_names();
+    let names = replicated.list_preferred_clusters();
     if !names.is_empty() {
         placement["clusterAffinities"] =
             json!([{"affinityName": "preferred", "clusterNames": names}, {"affinityName": "any"}]);
     }
     let max_domains = hyper_job["spec"]["maxDomains"].as_i64().filter(|most| *most > 0);
-    if let Some(most) = replicated.most_clusters(max_domains) {
+    if let Some(most) = replicated.max_clusters_per_job(max_domains) {
         placement["spreadConstraints"] = json!([{"spreadByField": "cluster", "minGroups": 1, "maxGroups": most}]);
     }
     placement

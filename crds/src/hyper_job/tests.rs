@@ -1,6 +1,9 @@
 use serde_json::{Value, json};
 
-use super::{MOST_CHILDREN, build_placement, create_refusals, list_replicated, list_unread, update_refusals};
+use super::{
+    MOST_CHILDREN, build_placement, list_creation_refusals, list_ignored_fields, list_replicated_jobs,
+    list_update_refusals,
+};
 
 fn template(queue: &str, pods: i64) -> Value {
     json!({
@@ -25,15 +28,15 @@ fn two() -> Value {
 
 #[track_caller]
 fn is_refused(hyper_job: &Value, with: &str) {
-    let refusals = create_refusals(hyper_job);
+    let refusals = list_creation_refusals(hyper_job);
     assert!(refusals.iter().any(|refusal| refusal.contains(with)), "{refusals:?}");
 }
 
 #[test]
 fn one_that_volcano_would_run_is_taken() {
-    assert_eq!(create_refusals(&two()), Vec::<String>::new());
+    assert_eq!(list_creation_refusals(&two()), Vec::<String>::new());
     let all = two();
-    let names: Vec<(&str, i64)> = list_replicated(&all).map(|one| (one.name, one.replicas)).collect();
+    let names: Vec<(&str, i64)> = list_replicated_jobs(&all).map(|one| (one.name, one.replicas)).collect();
     assert_eq!(names, [("a", 2), ("b", 1)]);
 }
 
@@ -95,10 +98,10 @@ fn a_template_is_checked_as_volcano_checks_the_job() {
 fn a42_a_name_that_is_too_long_after_scaling_up_is_refused_then() {
     let mut old = two();
     old["metadata"]["name"] = "h".repeat(55).into();
-    assert_eq!(create_refusals(&old), Vec::<String>::new());
+    assert_eq!(list_creation_refusals(&old), Vec::<String>::new());
     let mut new = old.clone();
     new["spec"]["replicatedJobs"][0]["replicas"] = 300.into();
-    assert!(!update_refusals(&old, &new).is_empty(), "h...-a-299-t-0 has more than 63 characters");
+    assert!(!list_update_refusals(&old, &new).is_empty(), "h...-a-299-t-0 has more than 63 characters");
 }
 
 #[test]
@@ -107,15 +110,15 @@ fn a40_what_volcano_would_not_let_change_in_a_job_does_not_change_in_its_templat
     let mut scaled = old.clone();
     scaled["spec"]["replicatedJobs"][0]["replicas"] = 5.into();
     scaled["spec"]["replicatedJobs"][1]["templateSpec"]["tasks"][0]["replicas"] = 3.into();
-    assert_eq!(update_refusals(&old, &scaled), Vec::<String>::new());
+    assert_eq!(list_update_refusals(&old, &scaled), Vec::<String>::new());
     let mut image = old.clone();
     image["spec"]["replicatedJobs"][0]["templateSpec"]["tasks"][0]["template"]["spec"]["containers"][0]["image"] =
         "j".into();
-    let refusals = update_refusals(&old, &image);
+    let refusals = list_update_refusals(&old, &image);
     assert!(refusals[0].starts_with("spec.replicatedJobs[0].templateSpec.tasks[0].template"), "{refusals:?}");
     // Another one of that template is a new job.
     image["spec"]["replicatedJobs"][0]["name"] = "c".into();
-    assert_eq!(update_refusals(&old, &image), Vec::<String>::new());
+    assert_eq!(list_update_refusals(&old, &image), Vec::<String>::new());
 }
 
 #[test]
@@ -124,14 +127,14 @@ fn one_that_ended_is_not_changed_any_more() {
     old["status"] = json!({"conditions": [{"type": "Completed", "status": "True"}]});
     let mut new = old.clone();
     new["spec"]["replicatedJobs"][0]["replicas"] = 5.into();
-    assert!(update_refusals(&old, &new)[0].contains("it is Completed"));
+    assert!(list_update_refusals(&old, &new)[0].contains("it is Completed"));
 }
 
 #[test]
 fn a39_named_clusters_are_preferred_and_others_may_be_taken() {
     let mut all = two();
     all["spec"]["replicatedJobs"][0]["clusterNames"] = json!(["m1"]);
-    let placement = build_placement(&all, &list_replicated(&all).next().unwrap());
+    let placement = build_placement(&all, &list_replicated_jobs(&all).next().unwrap());
     let terms = &placement["clusterAffinities"];
     assert_eq!((&terms[0]["clusterNames"], &terms[1]["clusterNames"]), (&json!(["m1"]), &Value::Null));
     assert_eq!(placement["spreadConstraints"][0]["maxGroups"], 1, "each job is one cluster's");
@@ -143,7 +146,7 @@ fn a_job_is_one_clusters_unless_it_is_split_by_mode_auto_over_max_domains() {
     all["spec"]["maxDomains"] = 3.into();
     all["spec"]["replicatedJobs"][0]["splitPolicy"] = json!({"mode": "static"});
     all["spec"]["replicatedJobs"][1]["splitPolicy"] = json!({"mode": "auto"});
-    let most: Vec<i64> = list_replicated(&all)
+    let most: Vec<i64> = list_replicated_jobs(&all)
         .map(|one| build_placement(&all, &one)["spreadConstraints"][0]["maxGroups"].as_i64().unwrap())
         .collect();
     assert_eq!(most, [1, 3]);
@@ -152,9 +155,9 @@ fn a_job_is_one_clusters_unless_it_is_split_by_mode_auto_over_max_domains() {
 #[test]
 fn what_nobody_acts_on_is_said() {
     let mut all = two();
-    assert_eq!(list_unread(&all), Vec::<String>::new());
+    assert_eq!(list_ignored_fields(&all), Vec::<String>::new());
     all["spec"]["plugins"] = json!({"svc": []});
     all["spec"]["replicatedJobs"][1]["splitPolicy"] = json!({"mode": "auto", "accelerators": 8});
-    let unread = list_unread(&all);
+    let unread = list_ignored_fields(&all);
     assert!(unread[0].contains("spec.plugins") && unread[1].contains("replicatedJobs[1].splitPolicy"), "{unread:?}");
 }

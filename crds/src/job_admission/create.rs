@@ -1,5 +1,7 @@
-//! Checks a new job (`validateJobCreate`), in Volcano's order. A job without tasks, or an MPI job without its master,
-//! is refused for that alone.
+//! Checks a new job as Volcano's `validateJobCreate` does, in its order.
+//!
+//! Four faults are reported alone, and end the check: more tasks than [`MOST_TASKS`], a name longer than any object may
+//! have, no tasks at all, and an MPI job without its master. The first of them is a limit of ours.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -13,11 +15,11 @@ use crate::dns::is_dns_subdomain;
 
 /// What is wrong with a new job; empty if it may be created.
 #[must_use]
-pub fn create_refusals(job: &Value) -> Vec<Refusal> {
+pub fn list_creation_refusals(job: &Value) -> Vec<Refusal> {
     let empty = Map::new();
     let spec = job.get("spec").and_then(Value::as_object).unwrap_or(&empty);
     let name = job.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("");
-    if let Some(refusal) = too_many_tasks(spec).or_else(|| endless_name(name)) {
+    if let Some(refusal) = too_many_tasks(spec).or_else(|| check_name_length(name)) {
         return vec![refusal];
     }
     if list_tasks(spec).next().is_none() {
@@ -37,9 +39,9 @@ pub fn create_refusals(job: &Value) -> Vec<Refusal> {
         let task_name = read_text(task, "name");
         let texts = ["'replicas' < 0", "'minAvailable' < 0", "'minAvailable' is greater than 'replicas'"];
         let text = |at: usize| format!("{} in task: {task_name}, job: {name}", texts[at]);
-        refusals.extend(number_refusals(index, task, text));
+        refusals.extend(check_replicas_and_minimum(index, task, text));
         replicas = replicas.saturating_add(read_integer_or_zero(task, "replicas"));
-        refusals.extend(pods::label_refusal(task_name, || format!("spec.tasks[{index}].name")));
+        refusals.extend(pods::check_task_name(task_name, || format!("spec.tasks[{index}].name")));
         if !names.insert(task_name) {
             refusals.push(Refusal::new(
                 format!("spec.tasks[{index}].name"),
@@ -90,7 +92,7 @@ pub fn task_count_refusal(tasks: usize) -> Refusal {
 }
 
 /// A name that no object can have is not repeated for each task.
-fn endless_name(name: &str) -> Option<Refusal> {
+fn check_name_length(name: &str) -> Option<Refusal> {
     (name.len() > 253).then(|| pods::job_name_refusal(name)).flatten()
 }
 
@@ -110,7 +112,11 @@ fn negative_numbers(spec: &Map<String, Value>) -> Vec<Refusal> {
 
 /// Checks a task's replicas and minimum. `text` makes Volcano's for 0, negative replicas, 1, a negative minimum, and 2,
 /// a minimum above the replicas: they differ between CREATE and UPDATE.
-pub(super) fn number_refusals(index: usize, task: &Map<String, Value>, text: impl Fn(usize) -> String) -> Vec<Refusal> {
+pub(super) fn check_replicas_and_minimum(
+    index: usize,
+    task: &Map<String, Value>,
+    text: impl Fn(usize) -> String,
+) -> Vec<Refusal> {
     let replicas = read_integer_or_zero(task, "replicas");
     let mut refusals = Vec::new();
     if replicas < 0 {

@@ -19,8 +19,8 @@ use serde_json::{Map, Value, json};
 
 use crate::names::volcano::{DEFAULT_QUEUE, ROOT_QUEUE, SCHEDULER_NAME};
 
-pub use create::{create_refusals, task_count_refusal};
-pub use update::update_refusals;
+pub use create::{list_creation_refusals, task_count_refusal};
+pub use update::list_update_refusals;
 
 /// `maxRetry` of jobs and tasks that give none.
 pub const DEFAULT_MAX_RETRY: i64 = 3;
@@ -64,13 +64,13 @@ impl fmt::Display for Refusal {
 /// Volcano's texts for what is wrong with a new job; empty if it may be created (its queue is another question).
 #[must_use]
 pub fn validate_create(job: &Value) -> Vec<String> {
-    create_refusals(job).into_iter().map(|refusal| refusal.volcano).collect()
+    list_creation_refusals(job).into_iter().map(|refusal| refusal.volcano).collect()
 }
 
 /// Volcano's text for what is wrong with a change; empty if it may be made.
 #[must_use]
 pub fn validate_update(old: &Value, new: &Value) -> Vec<String> {
-    update_refusals(old, new).into_iter().map(|refusal| refusal.volcano).collect()
+    list_update_refusals(old, new).into_iter().map(|refusal| refusal.volcano).collect()
 }
 
 /// What a member's webhook sees of a job's queue.
@@ -122,17 +122,17 @@ pub struct Filled {
 }
 
 /// Fills in what Volcano fills in when a job is created; changes nothing when done twice.
-pub fn default_job(job: &mut Value) {
+pub fn fill_job_defaults(job: &mut Value) {
     drop(fill_defaults(job));
 }
 
 /// The same, and says what was filled in.
 pub fn fill_defaults(job: &mut Value) -> Vec<Filled> {
-    fill_defaults_with(job, None)
+    fill_defaults_with_queue(job, None)
 }
 
 /// The same where jobs that name no queue are in this one.
-pub fn fill_defaults_with(job: &mut Value, queue: Option<String>) -> Vec<Filled> {
+pub fn fill_defaults_with_queue(job: &mut Value, queue: Option<String>) -> Vec<Filled> {
     let mut defaults = Defaults::with_queue(queue);
     let tasks = job.get_mut("spec").and_then(|spec| spec.get_mut("tasks")).and_then(Value::as_array_mut);
     for (index, task) in tasks.into_iter().flatten().enumerate() {
@@ -163,7 +163,7 @@ impl Defaults {
     /// Fills in a task.
     pub fn fill_task(&mut self, index: usize, task: &mut Value) {
         if let Some(task) = task.as_object_mut() {
-            default_task(task, index, &mut self.filled);
+            fill_task_defaults(task, index, &mut self.filled);
             self.minimum = self.minimum.saturating_add(task_minimum(task));
         }
     }
@@ -185,7 +185,7 @@ impl Defaults {
             fill_field(spec, &path, "minAvailable", json!(self.minimum), &mut self.filled);
         }
         if let Some(plugins) = spec.get_mut("plugins").and_then(Value::as_object_mut) {
-            default_plugins(plugins, &mut self.filled);
+            fill_plugin_defaults(plugins, &mut self.filled);
         }
     }
 }
@@ -206,7 +206,7 @@ fn fill_field(
     filled.push(Filled { path, value });
 }
 
-fn default_task(task: &mut Map<String, Value>, index: usize, filled: &mut Vec<Filled>) {
+fn fill_task_defaults(task: &mut Map<String, Value>, index: usize, filled: &mut Vec<Filled>) {
     let path = ["spec".into(), "tasks".into(), index.to_string().into()];
     if is_empty_text(task.get("name")) {
         fill_field(task, &path, "name", json!(default_task_name(index)), filled);
@@ -230,7 +230,7 @@ fn default_task(task: &mut Map<String, Value>, index: usize, filled: &mut Vec<Fi
     }
 }
 
-fn default_plugins(plugins: &mut Map<String, Value>, filled: &mut Vec<Filled>) {
+fn fill_plugin_defaults(plugins: &mut Map<String, Value>, filled: &mut Vec<Filled>) {
     let path = ["spec".into(), "plugins".into()];
     let has = |plugins: &Map<String, Value>, name: &str| plugins.contains_key(name);
     if ["tensorflow", "mpi", "pytorch", "ray"].iter().any(|name| has(plugins, name)) && !has(plugins, "svc") {

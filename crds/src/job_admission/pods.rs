@@ -1,5 +1,8 @@
-//! Checks names and pod templates: the part of Kubernetes' pod validation that batch jobs violate in practice
-//! (containers, images, quantities, requests above limits, restart policy), with Kubernetes' texts.
+//! Checks names of jobs, tasks and pods, and pod templates.
+//!
+//! Rule: the part of Kubernetes' pod validation that batch jobs violate in practice, with Kubernetes' texts:
+//! containers, images, quantities, requests above limits, and the restart policy. A task with a `topologyPolicy` must
+//! also request whole cores in every container, as Volcano's `validateTaskTopoPolicy` demands.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,7 +28,7 @@ pub(super) const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must con
 const MAX_NAME: usize = crate::dns::LONGEST_LABEL;
 
 /// A task's name is a DNS label.
-pub(super) fn label_refusal(name: &str, field: impl FnOnce() -> String) -> Option<Refusal> {
+pub(super) fn check_task_name(name: &str, field: impl FnOnce() -> String) -> Option<Refusal> {
     let rule = if name.len() > MAX_NAME { "must be no more than 63 characters" } else { LABEL_RULE };
     (!is_dns_label(name)).then(|| Refusal::new(field(), format!("[{rule}]"), format!("{name:?} is not a name: {rule}")))
 }

@@ -1,4 +1,5 @@
-//! Checks lifecycle policies (`validatePolicies`).
+//! Checks the lifecycle policies of a job or a task, as Volcano's `validatePolicies` does: known events and actions,
+//! either an event or an exit code, and none of them twice.
 
 use std::collections::BTreeSet;
 
@@ -28,10 +29,10 @@ pub(super) fn policy_refusals(
     field: impl FnOnce() -> String,
 ) -> Option<Refusal> {
     let policies = policies.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object);
-    let mut seen = Seen::default();
+    let mut seen = SeenPolicies::default();
     let mut errors = Vec::new();
     for policy in policies {
-        if let Err(error) = seen.add(policy, volcano_path) {
+        if let Err(error) = seen.check_policy(policy, volcano_path) {
             errors.push(error);
             break;
         }
@@ -54,13 +55,13 @@ pub(super) fn policy_refusals(
 }
 
 #[derive(Default)]
-struct Seen<'a> {
+struct SeenPolicies<'a> {
     events: BTreeSet<&'a str>,
     exit_codes: BTreeSet<i64>,
 }
 
-impl<'a> Seen<'a> {
-    fn add(&mut self, policy: &'a Map<String, Value>, path: &str) -> Result<(), String> {
+impl<'a> SeenPolicies<'a> {
+    fn check_policy(&mut self, policy: &'a Map<String, Value>, path: &str) -> Result<(), String> {
         let events = list_events(policy);
         let exit_code = policy.get("exitCode").and_then(Value::as_i64);
         match (events.is_empty(), exit_code) {

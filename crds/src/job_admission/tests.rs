@@ -15,7 +15,7 @@ fn job(tasks: impl IntoIterator<Item = Value>) -> Value {
 }
 
 fn defaulted(mut job: Value) -> Value {
-    default_job(&mut job);
+    fill_job_defaults(&mut job);
     job
 }
 
@@ -84,13 +84,13 @@ fn no_task_is_refused() {
 fn minimums_above_replicas_are_refused_with_value_and_limit() {
     let over = set(job(vec![task("a", 3)]), "/spec/minAvailable", json!(5));
     assert_eq!(refused(&over), "job 'minAvailable' should not be greater than total replicas in tasks");
-    let sentence = create_refusals(&defaulted(over))[0].sentence();
+    let sentence = list_creation_refusals(&defaulted(over))[0].sentence();
     assert_eq!(sentence, "spec.minAvailable: 5 is more than the 3 replicas of all tasks");
 
     let over = set(job(vec![task("a", 3)]), "/spec/tasks/0/minAvailable", json!(5));
     let got = refused(&over);
     assert!(got.contains("'minAvailable' is greater than 'replicas' in task: a, job: train"), "{got}");
-    let sentence = create_refusals(&defaulted(over))[0].sentence();
+    let sentence = list_creation_refusals(&defaulted(over))[0].sentence();
     assert_eq!(sentence, "spec.tasks[0].minAvailable: 5 is more than the task's 3 replicas");
 }
 
@@ -250,7 +250,7 @@ fn only_minimums_replicas_and_priority_class_may_change() {
 fn a_frozen_field_is_named() {
     let old = defaulted(job(vec![task("a", 3)]));
     let new = set(old.clone(), "/spec/tasks/0/template/spec/containers/0/image", json!("other"));
-    let sentence = update_refusals(&old, &new)[0].sentence();
+    let sentence = list_update_refusals(&old, &new)[0].sentence();
     assert!(sentence.starts_with("spec.tasks[0].template.spec.containers[0].image: may not change"), "{sentence}");
 }
 
@@ -336,9 +336,9 @@ proptest! {
     #[test]
     fn no_input_panics(old in any_json(), new in any_json()) {
         let (old, new) = (json!({"spec": old}), json!({"spec": new}));
-        let _ = create_refusals(&old);
-        let _ = update_refusals(&old, &new);
-        prop_assert!(update_refusals(&new, &new).iter().all(|r| !r.volcano.starts_with("job updates may not")));
+        let _ = list_creation_refusals(&old);
+        let _ = list_update_refusals(&old, &new);
+        prop_assert!(list_update_refusals(&new, &new).iter().all(|r| !r.volcano.starts_with("job updates may not")));
     }
 
     #[test]
@@ -366,11 +366,11 @@ fn chain(tasks: usize) -> Value {
 fn a_chain_of_tasks_costs_time_in_proportion_to_its_length() {
     let job = chain(MOST_TASKS);
     let began = std::time::Instant::now();
-    assert_eq!(create_refusals(&job), []);
+    assert_eq!(list_creation_refusals(&job), []);
     assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
     let mut cycle = chain(1_000);
     cycle["spec"]["tasks"][0]["dependsOn"]["name"] = json!(["t999"]);
-    assert_eq!(create_refusals(&cycle)[0].field, "spec.tasks[*].dependsOn");
+    assert_eq!(list_creation_refusals(&cycle)[0].field, "spec.tasks[*].dependsOn");
 }
 
 #[test]
@@ -378,7 +378,7 @@ fn a_dependency_is_counted_once_and_on_a_task_that_is_there() {
     let depends = |on: Value| {
         let mut job = chain(3);
         job["spec"]["tasks"][2]["dependsOn"]["name"] = on;
-        create_refusals(&job).len()
+        list_creation_refusals(&job).len()
     };
     assert_eq!([depends(json!(["t0", "t0", "t1"])), depends(json!(["t2"])), depends(json!(["nobody"]))], [0, 1, 1]);
 }
@@ -386,7 +386,7 @@ fn a_dependency_is_counted_once_and_on_a_task_that_is_there() {
 #[test]
 fn more_tasks_than_the_limit_are_refused_in_one_sentence() {
     let tasks = vec![json!({}); MOST_TASKS + 1];
-    let refusals = create_refusals(&json!({"metadata": {"name": "j"}, "spec": {"tasks": tasks}}));
+    let refusals = list_creation_refusals(&json!({"metadata": {"name": "j"}, "spec": {"tasks": tasks}}));
     let sentences: Vec<String> = refusals.iter().map(Refusal::sentence).collect();
     assert_eq!(sentences, ["spec.tasks: 10001 tasks are above 10000; pods that are alike are replicas of one task"]);
 }
@@ -396,14 +396,14 @@ fn what_is_wrong_everywhere_is_told_a_hundred_times_and_not_for_ever() {
     let containers = json!({"spec": {"containers": vec![json!({}); 100_000]}});
     let job =
         json!({"metadata": {"name": "j"}, "spec": {"tasks": [{"name": "t", "replicas": 1, "template": containers}]}});
-    assert_eq!(create_refusals(&job).len(), 100);
+    assert_eq!(list_creation_refusals(&job).len(), 100);
     let name = "n".repeat(1 << 20);
     let job = json!({"metadata": {"name": name}, "spec": {"tasks": vec![json!({"replicas": -1}); 5_000]}});
-    assert_eq!(create_refusals(&job).len(), 1);
+    assert_eq!(list_creation_refusals(&job).len(), 1);
     let events: Vec<String> = (0..200_000).map(|at| format!("e{at}")).collect();
     let mut job = chain(1);
     job["spec"]["policies"] = json!([{"events": events, "action": "AbortJob"}]);
-    assert_eq!(create_refusals(&job).len(), 1);
+    assert_eq!(list_creation_refusals(&job).len(), 1);
 }
 
 #[test]

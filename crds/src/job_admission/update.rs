@@ -1,5 +1,8 @@
-//! Checks a change of a job (`validateJobUpdate`) and returns the first thing wrong. Only `spec.minAvailable`,
-//! `spec.priorityClassName`, `tasks[*].replicas`, `tasks[*].minAvailable` and generated claim names may change.
+//! Checks a change of a job as Volcano's `validateJobUpdate` does, and returns the first fault.
+//!
+//! Rule: numbers, partitions and topology of the new spec must be valid. Within the spec only `minAvailable`,
+//! `priorityClassName`, `tasks[*].replicas`, `tasks[*].minAvailable` and generated claim names may change. Empty equals
+//! absent, and quantities are compared by value. Fields outside the spec are not compared.
 
 use caldera_core::quantity::Quantity;
 use serde::Deserialize;
@@ -7,13 +10,13 @@ use serde_json::{Map, Value};
 
 use super::{
     Refusal,
-    create::{number_refusals, partition_refusal, topology_refusal},
+    create::{check_replicas_and_minimum, partition_refusal, topology_refusal},
     list_tasks, read_integer_or_zero, read_text,
 };
 
 /// What is wrong with changing `old` into `new`; empty if it may be done.
 #[must_use]
-pub fn update_refusals(old: &Value, new: &Value) -> Vec<Refusal> {
+pub fn list_update_refusals(old: &Value, new: &Value) -> Vec<Refusal> {
     first_refusal(old, new).into_iter().collect()
 }
 
@@ -65,7 +68,8 @@ fn first_refusal(old: &Value, new: &Value) -> Option<Refusal> {
 
 fn task_refusal(job: &str, index: usize, task: &Map<String, Value>) -> Option<Refusal> {
     let texts = ["'replicas' must be >= 0", "'minAvailable' must be >= 0", "'minAvailable' must be <= 'replicas'"];
-    let numbers = number_refusals(index, task, |at| format!("{} in task: {}", texts[at], read_text(task, "name")));
+    let numbers =
+        check_replicas_and_minimum(index, task, |at| format!("{} in task: {}", texts[at], read_text(task, "name")));
     numbers.into_iter().chain(partition_refusal(job, index, task)).next()
 }
 

@@ -1,5 +1,5 @@
 //! `work.karmada.io`: ResourceBindings of templates to clusters (v1alpha2), and Works (v1alpha1), the manifests of one
-//! member.
+//! member. Also the names that Karmada gives to the binding and the Works of a template.
 
 use std::collections::BTreeMap;
 
@@ -29,12 +29,12 @@ pub fn binding_name(kind: &str, name: &str) -> String {
 pub fn work_name(kind: &str, name: &str, namespace: &str) -> String {
     let name = name.replace(':', ".").to_lowercase();
     let subject = if namespace.is_empty() { format!("{name}-{kind}") } else { format!("{namespace}-{name}-{kind}") };
-    format!("{name}-{}", safe_hash(&subject.to_lowercase()))
+    format!("{name}-{}", hash_to_safe_letters(&subject.to_lowercase()))
 }
 
 /// FNV-1a of a text, its decimal digits spelled in safe letters.
 #[must_use]
-pub fn safe_hash(text: &str) -> String {
+pub fn hash_to_safe_letters(text: &str) -> String {
     const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
     let hash =
         text.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(16_777_619)).to_string();

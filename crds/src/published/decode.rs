@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::api::resource;
 
 use super::{
     Bound, Closed, Contents, HyperNodes, NodeShape, Nodes, Part, Pods, Workload, domains, encode::hash_fnv1a, queues,
-    ranges, weight::check_weight,
+    ranges, weight::check_decoded_size,
 };
 use crate::{placement::read_taint, wire::ResourceList};
 
@@ -58,10 +58,11 @@ const MOST_PODS: usize = 1_000_000;
 /// # Errors
 /// [`Malformed`]: then no content of the part may be used.
 pub fn decode_part(part: &Part) -> Result<Contents, Malformed> {
-    check_weight([part])?;
-    let reader = Reader::new(part)?;
-    let (hyper_nodes, queues) = (hyper_nodes(part)?, queues::decode_queues(part)?);
-    let mut contents = Contents { nodes: reader.decode_nodes()?, pods: reader.decode_held()?, hyper_nodes, queues };
+    check_decoded_size([part])?;
+    let reader = PartDecoder::new(part)?;
+    let (hyper_nodes, queues) = (decode_hyper_nodes(part)?, queues::decode_queues(part)?);
+    let mut contents =
+        Contents { nodes: reader.decode_nodes()?, pods: reader.decode_unowned_pods()?, hyper_nodes, queues };
     for workload in &part.workloads {
         reader.decode_workload(workload, &mut contents.pods)?;
     }
@@ -69,13 +70,13 @@ pub fn decode_part(part: &Part) -> Result<Contents, Malformed> {
 }
 
 /// The domains of a part.
-pub(super) fn hyper_nodes(part: &Part) -> Result<HyperNodes, Malformed> {
+pub(super) fn decode_hyper_nodes(part: &Part) -> Result<HyperNodes, Malformed> {
     let read = |domain: &super::NetworkDomain| Ok((domain.name.clone(), domains::decode_domain(domain)?));
     part.domains.iter().map(read).collect()
 }
 
 /// A part whose nodes are numbered.
-pub(super) struct Reader<'a> {
+pub(super) struct PartDecoder<'a> {
     part: &'a Part,
     /// By number.
     pub(super) names: Vec<String>,
@@ -83,7 +84,7 @@ pub(super) struct Reader<'a> {
     pub(super) requests: Vec<Resources>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> PartDecoder<'a> {
     pub(super) fn new(part: &'a Part) -> Result<Self, Malformed> {
         let mut names = Vec::new();
         for shape in &part.shapes {
@@ -115,7 +116,7 @@ impl<'a> Reader<'a> {
     }
 
     /// For each node, one pod that stands for all pods of unknown owners.
-    pub(super) fn decode_held(&self) -> Result<Pods, Malformed> {
+    pub(super) fn decode_unowned_pods(&self) -> Result<Pods, Malformed> {
         let mut pods = Pods::new();
         for held in &self.part.held {
             let request = decode_resources(&held.amounts)?;
@@ -131,7 +132,7 @@ impl<'a> Reader<'a> {
     /// Adds a workload's pods.
     pub(super) fn decode_workload(&self, workload: &Workload, pods: &mut Pods) -> Result<(), Malformed> {
         for (at, bound) in workload.bound.iter().enumerate() {
-            self.decode_bound(workload, at, bound, pods)?;
+            self.decode_bound_pods(workload, at, bound, pods)?;
         }
         for finished in &workload.finished {
             let ended = PodOf::new(workload, finished.task.as_deref());
@@ -144,7 +145,13 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn decode_bound(&self, workload: &Workload, at: usize, bound: &Bound, pods: &mut Pods) -> Result<(), Malformed> {
+    fn decode_bound_pods(
+        &self,
+        workload: &Workload,
+        at: usize,
+        bound: &Bound,
+        pods: &mut Pods,
+    ) -> Result<(), Malformed> {
         let malformed = || Malformed::Range(bound.on.clone());
         let request = self.requests.get(bound.request as usize).ok_or(Malformed::NoRequest(bound.request))?;
         let of = PodOf::new(workload, bound.task.as_deref());

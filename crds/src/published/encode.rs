@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use caldera_core::{
     gang::{Taint, TaskName, WorkloadRef},
-    inventory::{Node, Pod, whole_units},
+    inventory::{Node, Pod, round_up_request},
     node_affinity::HOSTNAME,
     quantity::Quantity,
     resources::{ResourceName, Resources},
@@ -45,7 +45,7 @@ pub fn divide_contents(contents: &Contents, parts: u32) -> Vec<Part> {
 
 /// Encodes a member as this many parts.
 pub(super) fn encode_parts(contents: &Contents, parts: u32) -> Vec<Part> {
-    let mut views: Vec<View<'_>> = (0..parts).map(|_| View::default()).collect();
+    let mut views: Vec<PartContents<'_>> = (0..parts).map(|_| PartContents::default()).collect();
     let index = |name: &str| (hash_fnv1a(name.bytes()) % u64::from(parts)) as usize;
     for (name, node) in &contents.nodes {
         views[index(name)].nodes.insert(name, Some(node));
@@ -54,10 +54,10 @@ pub(super) fn encode_parts(contents: &Contents, parts: u32) -> Vec<Part> {
         let Some(node) = pod.node.as_deref() else { continue };
         let view = &mut views[index(node)];
         if pod.finished {
-            view.count_finished(pod);
+            view.record_finished_pod(pod);
         } else {
             view.nodes.entry(node).or_insert(None);
-            view.add_bound(node, name, pod);
+            view.add_bound_pod(node, name, pod);
         }
     }
     let mut all: Vec<Part> =
@@ -79,7 +79,7 @@ type SortedAmounts = BTreeMap<ResourceName, Quantity>;
 
 /// The nodes and pods of one part.
 #[derive(Default)]
-struct View<'a> {
+struct PartContents<'a> {
     /// `None` where only pods name the node.
     nodes: BTreeMap<&'a str, Option<&'a Node>>,
     held: BTreeMap<&'a str, Resources>,
@@ -88,26 +88,26 @@ struct View<'a> {
 
 #[derive(Default)]
 struct Tasks<'a> {
-    bound: BTreeMap<(Option<TaskName>, SortedAmounts), BTreeMap<&'a str, Where>>,
+    bound: BTreeMap<(Option<TaskName>, SortedAmounts), BTreeMap<&'a str, PodsOnNode>>,
     finished: BTreeMap<Option<TaskName>, u32>,
 }
 
 /// Pods of a task on a node: the numbers at the end of their names, and how many have none of their own.
 #[derive(Default)]
-struct Where {
+struct PodsOnNode {
     numbers: BTreeSet<u32>,
     others: u32,
 }
 
-impl<'a> View<'a> {
-    fn count_finished(&mut self, pod: &Pod) {
+impl<'a> PartContents<'a> {
+    fn record_finished_pod(&mut self, pod: &Pod) {
         if let Some((workload, task)) = owning_workload(pod) {
             *self.workloads.entry(workload).or_default().finished.entry(task).or_default() += 1;
         }
     }
 
-    fn add_bound(&mut self, node: &'a str, name: &str, pod: &Pod) {
-        let request = whole_units(&pod.request);
+    fn add_bound_pod(&mut self, node: &'a str, name: &str, pod: &Pod) {
+        let request = round_up_request(&pod.request);
         let Some((workload, task)) = owning_workload(pod) else {
             self.held.entry(node).or_default().add(&request);
             return;
@@ -122,7 +122,7 @@ impl<'a> View<'a> {
     }
 
     fn encode_part(&self) -> Part {
-        let (shapes, numbers) = group_shapes(&self.nodes);
+        let (shapes, numbers) = group_nodes_by_shape(&self.nodes);
         let mut held: BTreeMap<SortedAmounts, BTreeSet<u32>> = BTreeMap::new();
         for (node, resources) in &self.held {
             held.entry(sorted_amounts(resources)).or_default().extend(numbers.get(*node));
@@ -158,7 +158,7 @@ impl Tasks<'_> {
         requests: &BTreeMap<&SortedAmounts, u32>,
     ) -> Workload {
         let bound = self.bound.iter().map(|((task, request), on)| {
-            let mut places: Vec<(u32, &Where)> =
+            let mut places: Vec<(u32, &PodsOnNode)> =
                 on.iter().filter_map(|(node, place)| Some((*numbers.get(*node)?, place))).collect();
             places.sort_unstable_by_key(|(number, _)| *number);
             let texts = places.into_iter().flat_map(|(node, place)| {
@@ -191,7 +191,7 @@ fn owning_workload(pod: &Pod) -> Option<(WorkloadRef, Option<TaskName>)> {
 
 /// What nodes of a shape have in common.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Alike<'a> {
+struct ShapeKey<'a> {
     labels: BTreeMap<&'a str, &'a str>,
     own: BTreeSet<&'a str>,
     taints: Vec<&'a Taint>,
@@ -200,19 +200,19 @@ struct Alike<'a> {
 }
 
 /// The shapes, and the number of each node.
-fn group_shapes(nodes: &BTreeMap<&str, Option<&Node>>) -> (Vec<NodeShape>, BTreeMap<String, u32>) {
+fn group_nodes_by_shape(nodes: &BTreeMap<&str, Option<&Node>>) -> (Vec<NodeShape>, BTreeMap<String, u32>) {
     let mut values: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for (key, value) in nodes.values().flatten().flat_map(|node| distinct_labels(node)) {
+    for (key, value) in nodes.values().flatten().flat_map(|node| list_labels_without_hostname(node)) {
         let of_key = values.entry(key).or_default();
         if of_key.len() <= VALUES {
             of_key.insert(value);
         }
     }
     let is_own = |key: &str| values.get(key).is_some_and(|values| values.len() > VALUES);
-    let mut alike: BTreeMap<Alike<'_>, Vec<&str>> = BTreeMap::new();
+    let mut alike: BTreeMap<ShapeKey<'_>, Vec<&str>> = BTreeMap::new();
     for (name, node) in nodes {
         let key = match node {
-            None => Alike {
+            None => ShapeKey {
                 labels: BTreeMap::new(),
                 own: BTreeSet::new(),
                 taints: Vec::new(),
@@ -222,9 +222,9 @@ fn group_shapes(nodes: &BTreeMap<&str, Option<&Node>>) -> (Vec<NodeShape>, BTree
             Some(node) => {
                 let mut taints: Vec<&Taint> = node.taints.iter().collect();
                 taints.sort();
-                Alike {
-                    labels: distinct_labels(node).filter(|(key, _)| !is_own(key)).collect(),
-                    own: distinct_labels(node).map(|(key, _)| key).filter(|key| is_own(key)).collect(),
+                ShapeKey {
+                    labels: list_labels_without_hostname(node).filter(|(key, _)| !is_own(key)).collect(),
+                    own: list_labels_without_hostname(node).map(|(key, _)| key).filter(|key| is_own(key)).collect(),
                     taints,
                     allocatable: sorted_amounts(&node.allocatable),
                     closed: (!node.ready, node.unschedulable, false),
@@ -239,12 +239,12 @@ fn group_shapes(nodes: &BTreeMap<&str, Option<&Node>>) -> (Vec<NodeShape>, BTree
 }
 
 /// A node's labels without the hostname label that repeats its name.
-fn distinct_labels(node: &Node) -> impl Iterator<Item = (&str, &str)> {
+fn list_labels_without_hostname(node: &Node) -> impl Iterator<Item = (&str, &str)> {
     let all = node.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     all.filter(|(key, value)| (*key, *value) != (HOSTNAME, node.name.as_str()))
 }
 
-impl Alike<'_> {
+impl ShapeKey<'_> {
     fn encode_shape(
         &self,
         names: &[&str],

@@ -1,7 +1,7 @@
 //! Encodes and decodes the member's own queues: which are there, in which state, and what their limits leave.
 
 use caldera_core::{
-    fleet::{Queue, Queues},
+    fleet::{MemberVolcanoQueue, Queues},
     resources::Limits,
 };
 use k8s_openapi::apimachinery::pkg::api::resource;
@@ -9,11 +9,11 @@ use k8s_openapi::apimachinery::pkg::api::resource;
 use super::{Malformed, MemberQueue, Part, decode::decode_amount};
 
 pub(super) fn encode_queues(queues: &Queues) -> Vec<MemberQueue> {
-    let one = |(name, queue): (&String, &Queue)| MemberQueue {
+    let one = |(name, queue): (&String, &MemberVolcanoQueue)| MemberQueue {
         name: name.clone(),
         state: queue.state.clone(),
         left: queue
-            .left()
+            .quota_left()
             .iter()
             .map(|(name, left)| (name.to_string(), resource::Quantity(left.to_string())))
             .collect(),
@@ -28,7 +28,10 @@ pub(super) fn decode_queues(part: &Part) -> Result<Queues, Malformed> {
         for (name, amount) in &queue.left {
             left.set(name.as_str(), decode_amount(name, amount)?);
         }
-        Ok((queue.name.clone(), Queue { state: queue.state.clone(), capability: left, ..Queue::default() }))
+        Ok((
+            queue.name.clone(),
+            MemberVolcanoQueue { state: queue.state.clone(), capability: left, ..MemberVolcanoQueue::default() },
+        ))
     };
     part.queues.iter().map(one).collect()
 }
@@ -41,12 +44,12 @@ mod tests {
 
     #[test]
     fn queues_come_back_with_their_states_and_what_they_leave() {
-        let mut small = Queue { state: "Open".into(), ..Queue::default() };
+        let mut small = MemberVolcanoQueue { state: "Open".into(), ..MemberVolcanoQueue::default() };
         small.capability.set("cpu", Quantity::from_units(8));
         small.capability.set("nvidia.com/gpu", Quantity::ZERO);
         small.allocated.set("cpu", Quantity::from_units(3));
-        let closed = Queue { state: "Closed".into(), ..Queue::default() };
-        let open = Queue { state: "Open".into(), ..Queue::default() };
+        let closed = MemberVolcanoQueue { state: "Closed".into(), ..MemberVolcanoQueue::default() };
+        let open = MemberVolcanoQueue { state: "Open".into(), ..MemberVolcanoQueue::default() };
         let all: Queues = [("small", small), ("closed", closed), ("open", open)]
             .into_iter()
             .map(|(name, queue)| (name.to_owned(), queue))
@@ -55,7 +58,7 @@ mod tests {
         let back = decode_queues(&part).unwrap();
         assert_eq!(back.keys().collect::<Vec<_>>(), ["closed", "open", "small"]);
         assert!(back["closed"].is_closed());
-        assert_eq!((back["small"].left(), back["small"].is_closed()), (all["small"].left(), false));
+        assert_eq!((back["small"].quota_left(), back["small"].is_closed()), (all["small"].quota_left(), false));
         assert_eq!(encode_queues(&back), part.queues);
         let mut wrong = part;
         wrong.queues[2].left.values_mut().for_each(|amount| amount.0 = "lots".into());

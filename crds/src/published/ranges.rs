@@ -22,7 +22,7 @@ pub(super) fn format_ranges(numbers: impl IntoIterator<Item = u32>) -> String {
 
 /// The numbers of ranges.
 pub(super) fn parse_ranges(text: &str) -> Result<Vec<u32>, Malformed> {
-    let mut numbers = Vec::with_capacity(count_ranges(text)?);
+    let mut numbers = Vec::with_capacity(count_numbers(text)?);
     for range in text.split(',') {
         numbers.extend(parse_range(range).ok_or_else(|| Malformed::Range(text.to_owned()))?);
     }
@@ -30,7 +30,7 @@ pub(super) fn parse_ranges(text: &str) -> Result<Vec<u32>, Malformed> {
 }
 
 /// How many numbers there are.
-pub(super) fn count_ranges(text: &str) -> Result<usize, Malformed> {
+pub(super) fn count_numbers(text: &str) -> Result<usize, Malformed> {
     let malformed = || Malformed::Range(text.to_owned());
     let mut count = 0;
     for range in text.split(',') {
@@ -50,7 +50,7 @@ fn parse_range(range: &str) -> Option<RangeInclusive<u32>> {
 }
 
 /// Splits a name at the last number of its first DNS label: the text before, the digits, and the text after.
-fn split_number(name: &str) -> Option<(&str, &str, &str)> {
+fn split_at_last_number(name: &str) -> Option<(&str, &str, &str)> {
     let label = name.split('.').next().unwrap_or(name);
     let end = label.rfind(|c: char| c.is_ascii_digit())? + 1;
     let start = label[..end].rfind(|c: char| !c.is_ascii_digit()).map_or(0, |at| at + 1);
@@ -62,7 +62,7 @@ fn split_number(name: &str) -> Option<(&str, &str, &str)> {
 pub(super) fn fold_names(names: &[&str]) -> Vec<String> {
     let mut keyed: Vec<(&str, &str, usize, u32, &str)> = names
         .iter()
-        .map(|name| match split_number(name) {
+        .map(|name| match split_at_last_number(name) {
             Some((before, digits, after)) => (before, after, digits.len(), digits.parse().unwrap_or(0), *name),
             None => (*name, "", 0, 0, *name),
         })

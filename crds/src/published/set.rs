@@ -6,14 +6,14 @@ use caldera_core::{fleet::Queues, inventory::Change};
 
 use super::{
     ClusterInventory, Contents, Heartbeat, Malformed, Nodes, Part, Pods, Workload,
-    decode::{Reader, hyper_nodes},
+    decode::{PartDecoder, decode_hyper_nodes},
     decode_part, queues,
-    weight::check_weight,
+    weight::check_decoded_size,
 };
 
 /// The objects of one member, as they arrive.
 #[derive(Debug, Clone, Default)]
-pub struct Set {
+pub struct MemberObjects {
     heartbeat: Option<Heartbeat>,
     parts: BTreeMap<u32, Arc<Part>>,
 }
@@ -47,7 +47,7 @@ impl ClusterInventory {
     }
 }
 
-impl Set {
+impl MemberObjects {
     /// Adds or replaces an object.
     pub fn apply(&mut self, object: ClusterInventory) {
         let spec = object.spec;
@@ -83,7 +83,7 @@ impl Set {
 
     /// The complete inventory; `None` while a part is missing or belongs to another division.
     #[must_use]
-    pub fn complete_division(&self) -> Option<Published> {
+    pub fn assemble_if_complete(&self) -> Option<Published> {
         let heartbeat = self.heartbeat.clone()?;
         let parts: Vec<Arc<Part>> = (0..heartbeat.parts)
             .map(|index| self.parts.get(&index).filter(|part| part.of == heartbeat.parts).cloned())
@@ -111,7 +111,7 @@ impl Published {
     /// # Errors
     /// [`Malformed`] if a part can not be decoded.
     pub fn changes_since(&self, before: Option<&Self>) -> Result<Vec<Change>, Malformed> {
-        check_weight(self.parts.iter().map(Arc::as_ref))?;
+        check_decoded_size(self.parts.iter().map(Arc::as_ref))?;
         let before = before.filter(|before| before.parts.len() == self.parts.len());
         let Some(before) = before else {
             let mut all = Contents::default();
@@ -143,9 +143,9 @@ impl Published {
 /// Decodes only what differs: a part has thousands of pods, and few of them change.
 fn compare_parts(now: &Part, then: &Part, changes: &mut Vec<Change>) -> Result<(), Malformed> {
     if now.domains != then.domains {
-        changes.push(Change::HyperNodes(hyper_nodes(now)?.into_values().collect()));
+        changes.push(Change::HyperNodes(decode_hyper_nodes(now)?.into_values().collect()));
     }
-    let (new, old) = (Reader::new(now)?, Reader::new(then)?);
+    let (new, old) = (PartDecoder::new(now)?, PartDecoder::new(then)?);
     let same_nodes = new.names == old.names;
     let same_numbers = same_nodes && new.requests == old.requests;
     let (mut nodes, mut old_nodes) = (Nodes::new(), Nodes::new());
@@ -154,7 +154,7 @@ fn compare_parts(now: &Part, then: &Part, changes: &mut Vec<Change>) -> Result<(
     }
     let (mut pods, mut old_pods) = (Pods::new(), Pods::new());
     if !same_nodes || now.held != then.held {
-        (pods, old_pods) = (new.decode_held()?, old.decode_held()?);
+        (pods, old_pods) = (new.decode_unowned_pods()?, old.decode_unowned_pods()?);
     }
     let id = |workload: &Workload| {
         let Workload { group, kind, namespace, name, .. } = workload.clone();

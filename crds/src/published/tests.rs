@@ -45,7 +45,7 @@ fn same(a: &Inventory, b: &Inventory) -> Result<(), TestCaseError> {
         let last = |pods| RemovedPods::Last([(Some("t0".into()), pods), (None, 1)].into());
         for gone in [RemovedPods::All, last(1), last(3)] {
             let gone = [(job, gone)].into();
-            prop_assert_eq!(a.capacity_without(&gone), b.capacity_without(&gone));
+            prop_assert_eq!(a.capacity_without_pods(&gone), b.capacity_without_pods(&gone));
         }
     }
     Ok(())
@@ -241,19 +241,19 @@ fn parts_of_two_divisions_are_not_mixed() {
     let part = |index: u32, of: u32| {
         object(&format!("m1.{index}"), json!({"cluster": "m1", "part": {"index": index, "of": of}}))
     };
-    let mut set = Set::default();
-    assert_eq!(set.complete_division(), None);
+    let mut set = MemberObjects::default();
+    assert_eq!(set.assemble_if_complete(), None);
     for part in [part(0, 2), part(1, 2)] {
         set.apply(part);
     }
     set.apply(heartbeat(2));
-    assert_eq!(set.complete_division().unwrap().parts.len(), 2);
+    assert_eq!(set.assemble_if_complete().unwrap().parts.len(), 2);
     set.apply(part(0, 1));
-    assert_eq!(set.complete_division(), None);
+    assert_eq!(set.assemble_if_complete(), None);
     set.apply(heartbeat(1));
-    assert_eq!(set.complete_division().unwrap().parts.len(), 1);
+    assert_eq!(set.assemble_if_complete().unwrap().parts.len(), 1);
     set.remove(&heartbeat(1));
-    assert_eq!(set.complete_division(), None);
+    assert_eq!(set.assemble_if_complete(), None);
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! How much a part stands for, before it is unfolded: a few words may name a hundred thousand nodes with all their
-//! labels.
+//! Bounds the memory that published parts take once they are decoded: a few words may stand for a hundred thousand
+//! nodes with all their labels.
 //!
-//! Rule: bytes that nodes and pods will take are counted from the text alone, in one pass and about as memory holds
-//! them. A member that stands for more than [`MOST_BYTES`] is not read at all: no member has so many nodes and pods,
-//! and whoever writes its inventory is not trusted with the readers' memory.
+//! Rule: the bytes of the decoded nodes and pods are estimated from the text alone, in one pass, before it is decoded.
+//! A member whose parts exceed [`MOST_BYTES`] together is not read at all. No real member has so many nodes and pods,
+//! and whoever writes an inventory is not trusted with the readers' memory.
 
 use std::collections::BTreeMap;
 
@@ -22,10 +22,10 @@ const POD: usize = 400;
 ///
 /// # Errors
 /// [`Malformed::Bytes`] if it is too much; what else is wrong with a range.
-pub(super) fn check_weight<'a>(parts: impl IntoIterator<Item = &'a Part>) -> Result<(), Malformed> {
+pub(super) fn check_decoded_size<'a>(parts: impl IntoIterator<Item = &'a Part>) -> Result<(), Malformed> {
     let mut sum = 0_usize;
     for part in parts {
-        sum = sum.saturating_add(weigh_part(part)?);
+        sum = sum.saturating_add(estimate_part_bytes(part)?);
         if sum > MOST_BYTES {
             return Err(Malformed::Bytes(MOST_BYTES));
         }
@@ -33,28 +33,28 @@ pub(super) fn check_weight<'a>(parts: impl IntoIterator<Item = &'a Part>) -> Res
     Ok(())
 }
 
-fn weigh_part(part: &Part) -> Result<usize, Malformed> {
+fn estimate_part_bytes(part: &Part) -> Result<usize, Malformed> {
     let (mut sum, mut longest) = (0_usize, 0);
     let mut add = |times: usize, each: usize| sum = sum.saturating_add(times.saturating_mul(each));
     for shape in &part.shapes {
         let names = ranges::measure_names(&shape.names)?;
         longest = longest.max(names.longest);
         // Its name is in a label too, and where it is known by.
-        add(names.count, NODE + 3 * names.longest + weigh_node(shape));
+        add(names.count, NODE + 3 * names.longest + estimate_node_bytes(shape));
         add(1, shape.own_labels.values().flatten().map(|value| value.len()).sum());
     }
     for held in &part.held {
-        add(ranges::count_ranges(&held.nodes)?, POD + 2 * longest + weigh_amounts(&held.amounts));
+        add(ranges::count_numbers(&held.nodes)?, POD + 2 * longest + estimate_amounts_bytes(&held.amounts));
     }
     for workload in &part.workloads {
         for bound in &workload.bound {
-            let request = part.requests.get(bound.request as usize).map_or(0, weigh_amounts);
+            let request = part.requests.get(bound.request as usize).map_or(0, estimate_amounts_bytes);
             let task = bound.task.as_ref().map_or(0, String::len);
-            add(count_bound(bound)?, POD + longest + weigh_owner(workload) + task + request);
+            add(count_bound_pods(bound)?, POD + longest + estimate_owner_bytes(workload) + task + request);
         }
         for finished in &workload.finished {
             let task = finished.task.as_ref().map_or(0, String::len);
-            add(finished.pods as usize, POD + weigh_owner(workload) + task);
+            add(finished.pods as usize, POD + estimate_owner_bytes(workload) + task);
         }
     }
     for domain in &part.domains {
@@ -64,7 +64,7 @@ fn weigh_part(part: &Part) -> Result<usize, Malformed> {
     Ok(sum)
 }
 
-fn weigh_node(shape: &NodeShape) -> usize {
+fn estimate_node_bytes(shape: &NodeShape) -> usize {
     let pairs = |labels: &BTreeMap<String, String>| {
         labels.iter().map(|(key, value)| ENTRY + key.len() + value.len()).sum::<usize>()
     };
@@ -72,25 +72,25 @@ fn weigh_node(shape: &NodeShape) -> usize {
     pairs(&shape.labels)
         + shape.own_labels.keys().map(|key| ENTRY + key.len()).sum::<usize>()
         + shape.taints.iter().map(|one| taint(&one.key, one.value.as_ref()) + one.effect.len()).sum::<usize>()
-        + weigh_amounts(&shape.allocatable)
+        + estimate_amounts_bytes(&shape.allocatable)
 }
 
-fn weigh_amounts(amounts: &ResourceList) -> usize {
+fn estimate_amounts_bytes(amounts: &ResourceList) -> usize {
     amounts.keys().map(|name| ENTRY + name.len()).sum()
 }
 
-fn weigh_owner(workload: &Workload) -> usize {
+fn estimate_owner_bytes(workload: &Workload) -> usize {
     // Its namespace is with the pod and where it is known by.
     workload.group.len() + workload.kind.len() + 2 * workload.namespace.len() + workload.name.len()
 }
 
 /// Pods of a text such as `0:4-7 5*2`.
-fn count_bound(bound: &Bound) -> Result<usize, Malformed> {
+fn count_bound_pods(bound: &Bound) -> Result<usize, Malformed> {
     let malformed = || Malformed::Range(bound.on.clone());
     let mut sum = 0_usize;
     for place in bound.on.split(' ').filter(|place| !place.is_empty()) {
         let pods = match place.split_once([':', '*']).ok_or_else(malformed)? {
-            (node, numbers) if place.as_bytes().get(node.len()) == Some(&b':') => ranges::count_ranges(numbers)?,
+            (node, numbers) if place.as_bytes().get(node.len()) == Some(&b':') => ranges::count_numbers(numbers)?,
             (_, count) => count.parse().map_err(|_| malformed())?,
         };
         sum = sum.saturating_add(pods);

@@ -1,4 +1,5 @@
-//! A queue's amounts, read and printed as Volcano's scheduler does (`pkg/scheduler/api/resource_info.go`).
+//! A queue's amounts by resource: reads, checks, sums, compares and formats them as Volcano does
+//! (`pkg/scheduler/api/resource_info.go`, `ValidateResourceQuantityValue`).
 
 use std::collections::BTreeMap;
 
@@ -66,7 +67,7 @@ fn is_extended(resource: &str) -> bool {
 }
 
 /// What the scheduler keeps of them: it drops `count/*`, `requests.*`, `limits.*` and names it does not know.
-pub(super) fn keep_scheduled(amounts: &Amounts) -> Amounts {
+pub(super) fn keep_requestable_amounts(amounts: &Amounts) -> Amounts {
     let kept = |name: &str| ResourceName::from(name).is_requestable();
     amounts.iter().filter(|(name, _)| kept(name)).map(|(name, amount)| (name.clone(), *amount)).collect()
 }

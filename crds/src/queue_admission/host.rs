@@ -1,8 +1,8 @@
 //! The host's checks of a queue: every rule of Volcano at once, each with field, value and limit. A change is refused
 //! only for what it makes worse.
 //!
-//! Rule: as [`super::create_refusals`] (`validate_queue.go`), so that no member refuses what the host accepted. The
-//! ranges of `weight` and `priority` are in the schema. Our own annotations have to be readable. Four checks are
+//! Rule: as [`super::list_creation_refusals`] (`validate_queue.go`), so that no member refuses what the host accepted.
+//! The ranges of `weight` and `priority` are in the schema. Our own annotations have to be readable. Four checks are
 //! stricter, because members could not have such a tree: parents must not form a circle (Volcano walks up without
 //! looking for the queue itself), the depth counts the queues below a queue that moves, a zero capability of an
 //! extended resource is a limit, and resource names that no pod can request are refused (`requests.cpu`, which Volcano
@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use super::{
     MOST_LEVELS,
-    amounts::{Amounts, check_amount, keep_scheduled, read_amounts},
+    amounts::{Amounts, check_amount, keep_requestable_amounts, read_amounts},
     hierarchy_refusal, name_of, parent_of, state_refusal,
     tree::{allocated_pods, child_queues, find_queue, is_root},
 };
@@ -35,7 +35,7 @@ use crate::{
         },
         volcano::ROOT_QUEUE,
     },
-    tenancy::list_unreadable,
+    tenancy::list_unreadable_annotations,
 };
 
 /// Annotations of ours that mean something on a queue.
@@ -55,7 +55,7 @@ const OF_QUEUES: [&str; 11] = [
 
 /// `field: what is wrong`, for each thing wrong with a new queue beside those `there` are.
 #[must_use]
-pub fn create_problems(queue: &Value, there: &[&Value]) -> Vec<String> {
+pub fn list_creation_problems(queue: &Value, there: &[&Value]) -> Vec<String> {
     if name_of(queue) == ROOT_QUEUE {
         return vec![format!("metadata.name: {ROOT_RESERVED}")];
     }
@@ -75,13 +75,13 @@ pub fn list_unknown_annotations(queue: &Value) -> Vec<String> {
 
 /// The same for what is wrong, or worse than before, in `new`.
 #[must_use]
-pub fn update_problems(old: &Value, new: &Value, there: &[&Value]) -> Vec<String> {
+pub fn list_update_problems(old: &Value, new: &Value, there: &[&Value]) -> Vec<String> {
     let before: BTreeMap<Kind, Quantity> =
         find_faults(old, there).into_iter().map(|fault| (fault.kind, fault.by)).collect();
     let worse = find_faults(new, there)
         .into_iter()
         .filter(|fault| before.get(&fault.kind).is_none_or(|before| fault.by > *before));
-    worse.chain(root_changed(old, new)).map(Fault::sentence).collect()
+    worse.chain(check_root_unchanged(old, new)).map(Fault::sentence).collect()
 }
 
 /// One thing wrong with a queue.
@@ -141,7 +141,7 @@ fn find_faults(queue: &Value, there: &[&Value]) -> Vec<Fault> {
     let there: Vec<&Value> =
         there.iter().copied().filter(|other| name_of(other) != name_of(queue)).chain([queue]).collect();
     let there = there.as_slice();
-    let mut faults = own_amounts(queue);
+    let mut faults = list_amount_faults(queue);
     faults.extend(state_refusal(queue).map(|refusal| {
         let state = queue.pointer("/status/state").and_then(Value::as_str).unwrap_or("");
         Fault::new(Rule::State, refusal.field, state, Quantity::ZERO, refusal.why)
@@ -155,22 +155,22 @@ fn find_faults(queue: &Value, there: &[&Value]) -> Vec<Fault> {
         return faults;
     }
     faults.extend(annotation_faults(queue));
-    faults.extend(place_fault(queue, there));
-    faults.extend(within_ancestor(queue, there));
-    faults.extend(above_descendants(queue, there));
-    faults.extend(sum_faults(queue, there));
+    faults.extend(find_parent_fault(queue, there));
+    faults.extend(check_capability_within_ancestor(queue, there));
+    faults.extend(check_capability_above_descendants(queue, there));
+    faults.extend(check_sibling_sums(queue, there));
     faults
 }
 
 /// What can not be read of our own annotations.
 fn annotation_faults(queue: &Value) -> impl Iterator<Item = Fault> {
-    list_unreadable(queue).into_iter().map(|(name, problem)| {
+    list_unreadable_annotations(queue).into_iter().map(|(name, problem)| {
         Fault::new(Rule::Annotation, format!("metadata.annotations[{name}]"), &problem.clone(), Quantity::ZERO, problem)
     })
 }
 
 /// Nothing broken or negative, and guarantee <= deserved <= capability.
-fn own_amounts(queue: &Value) -> Vec<Fault> {
+fn list_amount_faults(queue: &Value) -> Vec<Fault> {
     let mut faults = Vec::new();
     let [capability, deserved, guarantee] = [CAPABILITY, DESERVED, GUARANTEE].map(|(kind, field)| {
         let all = read_amounts(queue, kind).unwrap_or_else(|refusal| {
@@ -214,7 +214,7 @@ fn own_amounts(queue: &Value) -> Vec<Fault> {
 }
 
 /// Whether it may be where its parent puts it.
-fn place_fault(queue: &Value, there: &[&Value]) -> Option<Fault> {
+fn find_parent_fault(queue: &Value, there: &[&Value]) -> Option<Fault> {
     let (own, above) = (name_of(queue), parent_of(queue));
     let fault = |why| Some(Fault::new(Rule::Place, "spec.parent".into(), above, Quantity::ZERO, why));
     let mut levels = 1 + levels_below(own, there, MOST_LEVELS);
@@ -260,7 +260,7 @@ fn levels_below(queue: &str, there: &[&Value], most: usize) -> usize {
 }
 
 /// No more capability than the nearest queue above that limits the resource.
-fn within_ancestor(queue: &Value, there: &[&Value]) -> Vec<Fault> {
+fn check_capability_within_ancestor(queue: &Value, there: &[&Value]) -> Vec<Fault> {
     let fault = |(resource, amount): (&String, &Quantity)| {
         let mut at = parent_of(queue);
         for _ in 0..=there.len() {
@@ -279,9 +279,9 @@ fn within_ancestor(queue: &Value, there: &[&Value]) -> Vec<Fault> {
 }
 
 /// No less capability than any queue below that sets it.
-fn above_descendants(queue: &Value, there: &[&Value]) -> Vec<Fault> {
+fn check_capability_above_descendants(queue: &Value, there: &[&Value]) -> Vec<Fault> {
     let fault = |(resource, amount): (&String, &Quantity)| {
-        let (most, below) = most_below(queue, resource, there, MOST_LEVELS)?;
+        let (most, below) = find_largest_capability_below(queue, resource, there, MOST_LEVELS)?;
         let why = format!("{amount} is less than that of queue {below:?} below it, which is {most}");
         let field = format!("{}.{resource}", CAPABILITY.1);
         (*amount < most).then(|| Fault::new(Rule::AboveDescendants, field, "", most.minus(*amount), why))
@@ -290,24 +290,29 @@ fn above_descendants(queue: &Value, there: &[&Value]) -> Vec<Fault> {
 }
 
 /// The largest capability below, and whose: of each way down the first that sets it.
-fn most_below<'a>(queue: &Value, resource: &str, there: &[&'a Value], levels: usize) -> Option<(Quantity, &'a str)> {
+fn find_largest_capability_below<'a>(
+    queue: &Value,
+    resource: &str,
+    there: &[&'a Value],
+    levels: usize,
+) -> Option<(Quantity, &'a str)> {
     let levels = levels.checked_sub(1)?;
     let of = |child: &&'a Value| match capability_limits(child).get(resource) {
         Some(own) => Some((*own, name_of(child))),
-        None => most_below(child, resource, there, levels),
+        None => find_largest_capability_below(child, resource, there, levels),
     };
     child_queues(name_of(queue), there).filter_map(|child| of(&child)).max()
 }
 
 /// What siblings are guaranteed and deserve together stays within the parent's, and what the children do within its
 /// own. What a parent does not name is nothing; the root is exempt.
-fn sum_faults(queue: &Value, there: &[&Value]) -> Vec<Fault> {
+fn check_sibling_sums(queue: &Value, there: &[&Value]) -> Vec<Fault> {
     let (own, above) = (name_of(queue), parent_of(queue));
     let mut faults = Vec::new();
     for (kind, field) in [GUARANTEE, DESERVED] {
-        let mine = read_scheduled(queue, kind);
+        let mine = read_requestable_amounts(queue, kind);
         if let Some(parent) = find_queue(above, there).filter(|_| !is_root(above) && above != own) {
-            let limits = read_scheduled(parent, kind);
+            let limits = read_requestable_amounts(parent, kind);
             let siblings = child_queues(above, there).filter(|sibling| name_of(sibling) != own);
             let others = sum_amounts(siblings, kind);
             for (resource, amount) in mine.iter().filter(|(_, amount)| **amount > Quantity::ZERO) {
@@ -338,7 +343,7 @@ fn sum_faults(queue: &Value, there: &[&Value]) -> Vec<Fault> {
 fn sum_amounts<'a>(queues: impl Iterator<Item = &'a Value>, kind: &str) -> Amounts {
     let mut sum = Amounts::new();
     for (resource, amount) in
-        queues.flat_map(|queue| read_scheduled(queue, kind)).filter(|(_, amount)| *amount > Quantity::ZERO)
+        queues.flat_map(|queue| read_requestable_amounts(queue, kind)).filter(|(_, amount)| *amount > Quantity::ZERO)
     {
         let entry = sum.entry(resource).or_default();
         *entry = entry.saturating_add(amount);
@@ -352,19 +357,19 @@ const ROOT_RESERVED: &str = "queue \"root\" is the whole fleet: what its cluster
                              it; limit the queues below it, and delete an object of that name";
 
 /// The fleet is what the root has: an object of that name counts for nothing, and is there to be deleted.
-fn root_changed(old: &Value, new: &Value) -> Option<Fault> {
+fn check_root_unchanged(old: &Value, new: &Value) -> Option<Fault> {
     let changes = name_of(new) == ROOT_QUEUE && old.get("spec") != new.get("spec");
     changes.then(|| Fault::new(Rule::RootProtected, "spec".to_owned(), "", Quantity::ZERO, ROOT_RESERVED.to_owned()))
 }
 
 /// What the scheduler keeps of them.
-fn read_scheduled(queue: &Value, kind: &str) -> Amounts {
-    read_amounts(queue, kind).map(|amounts| keep_scheduled(&amounts)).unwrap_or_default()
+fn read_requestable_amounts(queue: &Value, kind: &str) -> Amounts {
+    read_amounts(queue, kind).map(|amounts| keep_requestable_amounts(&amounts)).unwrap_or_default()
 }
 
 /// The capabilities that count: cpu and memory of zero or less have no limit of their own.
 fn capability_limits(queue: &Value) -> Amounts {
-    let mut ceilings = read_scheduled(queue, CAPABILITY.0);
+    let mut ceilings = read_requestable_amounts(queue, CAPABILITY.0);
     ceilings.retain(|resource, limit| *limit > Quantity::ZERO || !matches!(resource.as_str(), "cpu" | "memory"));
     ceilings
 }

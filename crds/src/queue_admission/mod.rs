@@ -1,6 +1,6 @@
 //! The admission rules of Volcano's own webhooks for `scheduling.volcano.sh/v1beta1` Queue: defaults on CREATE, checks
 //! on CREATE, UPDATE and DELETE, as plain functions of JSON and of the existing queues; and the stricter checks of our
-//! webhook on the host ([`create_problems`], [`update_problems`]).
+//! webhook on the host ([`list_creation_problems`], [`list_update_problems`]).
 //!
 //! Rule: Volcano `pkg/webhooks/admission/queues/{mutate/mutate_queue,validate/validate_queue}.go` with its default
 //! flags (depth at most 5, the root's resources protected, pods not looked at on DELETE). Amounts are compared exactly
@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 use crate::{
     job_admission::Refusal,
     names::volcano::{DEFAULT_QUEUE, ROOT_QUEUE},
-    object::{annotation_of, name_of, text},
+    object::{annotation_of, name_of, read_text_at},
 };
 use amounts::{Amounts, check_amount, read_amounts};
-pub use host::{create_problems, list_unknown_annotations, update_problems};
+pub use host::{list_creation_problems, list_unknown_annotations, list_update_problems};
 
 /// Annotation: the queue's path for hdrf, `root/a/b`.
 pub const HIERARCHY: &str = "volcano.sh/hierarchy";
@@ -28,7 +28,7 @@ pub const HIERARCHY_WEIGHTS: &str = "volcano.sh/hierarchy-weights";
 pub const MOST_LEVELS: usize = 5;
 
 /// Fills in what Volcano fills in when a queue is created; changes nothing when done twice.
-pub fn default_queue(queue: &mut Value) {
+pub fn fill_queue_defaults(queue: &mut Value) {
     let (path, weights) =
         (hierarchy_of(queue, HIERARCHY).to_owned(), hierarchy_of(queue, HIERARCHY_WEIGHTS).to_owned());
     if !path.is_empty() && !weights.is_empty() && !path.starts_with(ROOT_QUEUE) {
@@ -48,10 +48,10 @@ pub fn default_queue(queue: &mut Value) {
 
 /// What is wrong with a new queue beside those `there` are; empty if it may be created.
 #[must_use]
-pub fn create_refusals(queue: &Value, there: &[&Value]) -> Vec<Refusal> {
+pub fn list_creation_refusals(queue: &Value, there: &[&Value]) -> Vec<Refusal> {
     let mut refusals = own_refusals(queue, there);
     if refusals.is_empty() {
-        refusals.extend(tree::place_refusal(queue, there));
+        refusals.extend(tree::check_parent(queue, there));
     }
     if refusals.is_empty() && name_of(queue) != ROOT_QUEUE {
         refusals.extend(tree::resource_refusal(queue, there));
@@ -61,11 +61,11 @@ pub fn create_refusals(queue: &Value, there: &[&Value]) -> Vec<Refusal> {
 
 /// What is wrong with changing `old` into `new`; empty if it may be done.
 #[must_use]
-pub fn update_refusals(old: &Value, new: &Value, there: &[&Value]) -> Vec<Refusal> {
+pub fn list_update_refusals(old: &Value, new: &Value, there: &[&Value]) -> Vec<Refusal> {
     let mut refusals = own_refusals(new, there);
     let moved = parent_of(old) != parent_of(new);
     if refusals.is_empty() && moved {
-        refusals.extend(tree::place_refusal(new, there));
+        refusals.extend(tree::check_parent(new, there));
     }
     let resized = ["capability", "deserved", "guarantee/resource"]
         .iter()
@@ -85,7 +85,7 @@ pub fn update_refusals(old: &Value, new: &Value, there: &[&Value]) -> Vec<Refusa
 
 /// Why the queue of this name may not be deleted; empty if it may.
 #[must_use]
-pub fn delete_refusals(name: &str, there: &[&Value]) -> Vec<Refusal> {
+pub fn list_deletion_refusals(name: &str, there: &[&Value]) -> Vec<Refusal> {
     if matches!(name, DEFAULT_QUEUE | ROOT_QUEUE) {
         return vec![Refusal::new(
             "metadata.name",
@@ -231,7 +231,7 @@ fn hierarchy_refusal(queue: &Value, there: &[&Value]) -> Option<Refusal> {
 }
 
 fn parent_of(queue: &Value) -> &str {
-    text(queue, "/spec/parent")
+    read_text_at(queue, "/spec/parent")
 }
 
 fn hierarchy_of<'a>(queue: &'a Value, annotation: &str) -> &'a str {

@@ -12,20 +12,20 @@ fn texts(refusals: &[Refusal]) -> Vec<&str> {
 }
 
 fn created(queue: &Value, there: &[Value]) -> String {
-    join_messages(&create_refusals(queue, &there.iter().collect::<Vec<_>>())).trim_matches(['[', ']']).to_owned()
+    join_messages(&list_creation_refusals(queue, &there.iter().collect::<Vec<_>>())).trim_matches(['[', ']']).to_owned()
 }
 
 #[test]
 fn defaults_weight_reclaimable_and_the_root_of_the_path() {
     let mut new = json!({"metadata": {"name": "q", "annotations": {HIERARCHY: "a/b", HIERARCHY_WEIGHTS: "2/8"}}});
-    default_queue(&mut new);
+    fill_queue_defaults(&mut new);
     assert_eq!(new["spec"], json!({"reclaimable": true, "weight": 1}));
     assert_eq!(new["metadata"]["annotations"], json!({HIERARCHY: "root/a/b", HIERARCHY_WEIGHTS: "1/2/8"}));
     let once = new.clone();
-    default_queue(&mut new);
+    fill_queue_defaults(&mut new);
     assert_eq!(new, once);
     let mut given = queue("q", json!({"reclaimable": false, "weight": 7}));
-    default_queue(&mut given);
+    fill_queue_defaults(&mut given);
     assert_eq!(given["spec"], json!({"reclaimable": false, "weight": 7}));
 }
 
@@ -36,7 +36,7 @@ fn guarantee_at_most_deserved_at_most_capability() {
         json!({"guarantee": {"resource": {"cpu": "3", "memory": "1Gi"}}, "deserved": {"cpu": "2"}, "capability": {"cpu": "1"}}),
     );
     assert_eq!(
-        texts(&create_refusals(&bad, &[])),
+        texts(&list_creation_refusals(&bad, &[])),
         [
             "requestBody.spec.deserved.cpu: Invalid value: \"2\": deserved[cpu]=2 must be >= guarantee[cpu]=3",
             "requestBody.spec.deserved.memory: Invalid value: \"<nil>\": deserved[memory] must be >= guarantee[memory]=1Gi",
@@ -44,7 +44,7 @@ fn guarantee_at_most_deserved_at_most_capability() {
         ]
     );
     let good = json!({"guarantee": {"resource": {"cpu": "1000m"}}, "deserved": {"cpu": 1}, "capability": {"cpu": "1"}});
-    assert!(create_refusals(&queue("q", good), &[]).is_empty());
+    assert!(list_creation_refusals(&queue("q", good), &[]).is_empty());
 }
 
 #[test]
@@ -62,11 +62,11 @@ fn a_submitted_state_is_open_or_closed() {
     let mut closing = queue("q", json!({}));
     closing["status"] = json!({"state": "Closing"});
     assert_eq!(
-        texts(&create_refusals(&closing, &[])),
+        texts(&list_creation_refusals(&closing, &[])),
         ["requestBody.spec.state: Invalid value: \"Closing\": queue state must be in [Open Closed]"]
     );
     closing["status"]["state"] = "Closed".into();
-    assert!(create_refusals(&closing, &[]).is_empty());
+    assert!(list_creation_refusals(&closing, &[]).is_empty());
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn the_parent_is_there_without_pods_and_not_too_far_down() {
     let (a, b) = (below("a", "root"), below("b", "a"));
     let moved = below("a", "b");
     assert_eq!(
-        texts(&update_refusals(&a, &moved, &[&a, &b])),
+        texts(&list_update_refusals(&a, &moved, &[&a, &b])),
         Vec::<&str>::new(),
         "Volcano looks at the stored parents: b is below a, which is still below root"
     );
@@ -154,18 +154,18 @@ fn a_parent_holds_its_descendants() {
     let there: Vec<&Value> = there.iter().collect();
     let shrunk = queue("p", json!({"capability": {"cpu": "5"}}));
     assert_eq!(
-        texts(&update_refusals(&old, &shrunk, &there)),
+        texts(&list_update_refusals(&old, &shrunk, &there)),
         ["queue p capability[cpu]=5 is smaller than its descendants' max capability=6"]
     );
     let same = queue("p", json!({"capability": {"cpu": "8000m"}, "weight": 9}));
-    assert!(update_refusals(&old, &same, &there).is_empty(), "nothing about resources changed");
+    assert!(list_update_refusals(&old, &same, &there).is_empty(), "nothing about resources changed");
 }
 
 #[test]
 fn the_root_s_resources_are_protected() {
     let (old, new) = (queue("root", json!({})), queue("root", json!({"capability": {"cpu": "1"}})));
     assert_eq!(
-        texts(&update_refusals(&old, &new, &[&old])),
+        texts(&list_update_refusals(&old, &new, &[&old])),
         ["root queue's resource attributes (capability, deserved, guarantee) cannot be modified"]
     );
 }
@@ -174,11 +174,11 @@ fn the_root_s_resources_are_protected() {
 fn default_root_and_parents_can_not_be_deleted() {
     let there = [queue("p", json!({})), queue("a", json!({"parent": "p"})), queue("b", json!({"parent": "p"}))];
     let there: Vec<&Value> = there.iter().collect();
-    assert_eq!(texts(&delete_refusals("default", &there)), ["`default` queue can not be deleted"]);
-    assert_eq!(texts(&delete_refusals("root", &there)), ["`root` queue can not be deleted"]);
+    assert_eq!(texts(&list_deletion_refusals("default", &there)), ["`default` queue can not be deleted"]);
+    assert_eq!(texts(&list_deletion_refusals("root", &there)), ["`root` queue can not be deleted"]);
     assert_eq!(
-        texts(&delete_refusals("p", &there)),
+        texts(&list_deletion_refusals("p", &there)),
         ["queue p can not be deleted because it has 2 child queues: a, b"]
     );
-    assert!(delete_refusals("a", &there).is_empty());
+    assert!(list_deletion_refusals("a", &there).is_empty());
 }

@@ -1,19 +1,21 @@
-//! Checks a queue's place in the tree of queues, and its resources there (`validateHierarchicalQueue*`).
+//! Checks a queue's parent and depth in the tree of queues, and its resources against its ancestors, siblings and
+//! descendants (`validateHierarchicalQueue*`).
 //!
-//! The root is exempt from every check. A queue right below the root is exempt from the checks against its parent.
+//! A queue right below the root is exempt from the checks against its parent. The root's own resources are not checked
+//! here: the callers leave it out.
 
 use caldera_core::quantity::Quantity;
 use serde_json::Value;
 
 use super::{
     MOST_LEVELS,
-    amounts::{Amounts, add_amounts, exceeds_limit, format_amounts, keep_scheduled, read_amounts},
+    amounts::{Amounts, add_amounts, exceeds_limit, format_amounts, keep_requestable_amounts, read_amounts},
     name_of, parent_of,
 };
 use crate::{job_admission::Refusal, names::volcano::ROOT_QUEUE};
 
 /// Why `queue` may not be where its parent puts it.
-pub(super) fn place_refusal(queue: &Value, there: &[&Value]) -> Option<Refusal> {
+pub(super) fn check_parent(queue: &Value, there: &[&Value]) -> Option<Refusal> {
     let (own, above) = (name_of(queue), parent_of(queue));
     if is_root(above) {
         return None;
@@ -64,8 +66,8 @@ pub(super) fn resource_refusal(queue: &Value, there: &[&Value]) -> Option<Refusa
             ));
         };
         let siblings: Vec<&Value> = child_queues(above, there).filter(|sibling| name_of(sibling) != own).collect();
-        let sums = sum_refusal(&format!("parent queue {above}"), parent, siblings.into_iter().chain([queue]));
-        if let Some(refusal) = above_ancestor(queue, there).or(sums) {
+        let sums = check_children_sums(&format!("parent queue {above}"), parent, siblings.into_iter().chain([queue]));
+        if let Some(refusal) = check_capability_within_ancestor(queue, there).or(sums) {
             return Some(refusal);
         }
     }
@@ -73,14 +75,14 @@ pub(super) fn resource_refusal(queue: &Value, there: &[&Value]) -> Option<Refusa
     if below.is_empty() {
         return None;
     }
-    below_descendants(queue, &below, there)
-        .or_else(|| sum_refusal(&format!("queue {own}"), queue, below.iter().copied()))
+    check_capability_above_descendants(queue, &below, there)
+        .or_else(|| check_children_sums(&format!("queue {own}"), queue, below.iter().copied()))
 }
 
 /// No more capability than the nearest ancestor that limits the resource.
-fn above_ancestor(queue: &Value, there: &[&Value]) -> Option<Refusal> {
+fn check_capability_within_ancestor(queue: &Value, there: &[&Value]) -> Option<Refusal> {
     let own = name_of(queue);
-    read_scheduled(queue, "capability").iter().find_map(|(resource, amount)| {
+    read_requestable_amounts(queue, "capability").iter().find_map(|(resource, amount)| {
         let limit = nearest_capability(queue, resource, there).filter(|limit| amount > limit)?;
         Some(Refusal::new(
             format!("spec.capability.{resource}"),
@@ -97,7 +99,7 @@ fn nearest_capability(queue: &Value, resource: &str, there: &[&Value]) -> Option
             return None;
         }
         let found = find_queue(next, there)?;
-        let own = read_scheduled(found, "capability").get(resource).copied().unwrap_or_default();
+        let own = read_requestable_amounts(found, "capability").get(resource).copied().unwrap_or_default();
         if own > Quantity::ZERO {
             return Some(own);
         }
@@ -107,10 +109,14 @@ fn nearest_capability(queue: &Value, resource: &str, there: &[&Value]) -> Option
 }
 
 /// No less capability than any descendant that sets it.
-fn below_descendants(queue: &Value, below: &[&Value], there: &[&Value]) -> Option<Refusal> {
+fn check_capability_above_descendants(queue: &Value, below: &[&Value], there: &[&Value]) -> Option<Refusal> {
     let own = name_of(queue);
-    read_scheduled(queue, "capability").iter().find_map(|(resource, amount)| {
-        let most = below.iter().map(|child| most_below(child, resource, there, MOST_LEVELS)).max().unwrap_or_default();
+    read_requestable_amounts(queue, "capability").iter().find_map(|(resource, amount)| {
+        let most = below
+            .iter()
+            .map(|child| find_own_or_largest_capability_below(child, resource, there, MOST_LEVELS))
+            .max()
+            .unwrap_or_default();
         (*amount < most).then(|| {
             Refusal::new(
                 format!("spec.capability.{resource}"),
@@ -124,26 +130,26 @@ fn below_descendants(queue: &Value, below: &[&Value], there: &[&Value]) -> Optio
 }
 
 /// The capability of a queue, or where it has none the largest below it.
-fn most_below(queue: &Value, resource: &str, there: &[&Value], levels: usize) -> Quantity {
-    let own = read_scheduled(queue, "capability").get(resource).copied().unwrap_or_default();
+fn find_own_or_largest_capability_below(queue: &Value, resource: &str, there: &[&Value], levels: usize) -> Quantity {
+    let own = read_requestable_amounts(queue, "capability").get(resource).copied().unwrap_or_default();
     if own > Quantity::ZERO || levels == 0 {
         return own;
     }
     child_queues(name_of(queue), there)
-        .map(|child| most_below(child, resource, there, levels - 1))
+        .map(|child| find_own_or_largest_capability_below(child, resource, there, levels - 1))
         .max()
         .unwrap_or_default()
 }
 
 /// The children's guarantees within the parent's, and the same of what they deserve. What the parent does not name is
 /// nothing: children of a parent without `deserved` may have none.
-fn sum_refusal<'a>(who: &str, parent: &Value, children: impl Iterator<Item = &'a Value>) -> Option<Refusal> {
+fn check_children_sums<'a>(who: &str, parent: &Value, children: impl Iterator<Item = &'a Value>) -> Option<Refusal> {
     let kinds = [("guarantee", "guarantee/resource"), ("deserved", "deserved")];
     let mut sums = [Amounts::new(), Amounts::new()];
     for child in children {
         for ((what, kind), sum) in kinds.iter().zip(&mut sums) {
-            add_amounts(sum, &read_scheduled(child, kind));
-            let limit = read_scheduled(parent, kind);
+            add_amounts(sum, &read_requestable_amounts(child, kind));
+            let limit = read_requestable_amounts(parent, kind);
             if exceeds_limit(sum, &limit) {
                 let (sum, limit) = (format_amounts(sum), format_amounts(&limit));
                 return Some(Refusal::new(
@@ -161,8 +167,8 @@ fn sum_refusal<'a>(who: &str, parent: &Value, children: impl Iterator<Item = &'a
     None
 }
 
-fn read_scheduled(queue: &Value, kind: &str) -> Amounts {
-    read_amounts(queue, kind).map(|amounts| keep_scheduled(&amounts)).unwrap_or_default()
+fn read_requestable_amounts(queue: &Value, kind: &str) -> Amounts {
+    read_amounts(queue, kind).map(|amounts| keep_requestable_amounts(&amounts)).unwrap_or_default()
 }
 
 pub(super) fn is_root(name: &str) -> bool {

@@ -46,13 +46,13 @@ const QUANTITIES: [&str; 2] = ["divisor", "sizeLimit"];
 const METADATA: [&str; 5] = ["annotations", "finalizers", "labels", "name", "namespace"];
 
 /// Marks a schema of PodTemplateSpec.
-pub(crate) fn pod_template_marks(schema: &mut Value) {
+pub(crate) fn mark_pod_template(schema: &mut Value) {
     add_newer_fields(schema);
     mark_properties("", schema);
 }
 
 /// Marks a schema of PersistentVolumeClaimSpec.
-pub(crate) fn claim_marks(schema: &mut Value) {
+pub(crate) fn mark_volume_claim(schema: &mut Value) {
     mark_properties("", schema);
 }
 

@@ -18,7 +18,7 @@ use crate::{
 #[must_use]
 pub fn admission_policies(trusted: &TrustedWriters) -> Vec<Value> {
     let condition = |name: &str, expression: String| json!({"name": name, "expression": expression});
-    let others = || condition("others", trusted.exclude_in_cel());
+    let others = || condition("others", trusted.build_untrusted_expression());
     let policy = |name: &str, version: &str, plural: &str, matching: Value, variables: Value, rules: Value| {
         json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",

@@ -3,9 +3,9 @@
 //!
 //! Rule: a value that is not understood counts as absent, and its writer is told so at submission. The controller reads
 //! by the same functions that the webhook warns by. `caldera.dev/data` is refused where it is wrong: it has a grammar
-//! of its own ([`data_of`](super::data_of)).
+//! of its own ([`read_data_location`](super::read_data_location)).
 
-use caldera_core::status::duration::whole_seconds;
+use caldera_core::status::duration::parse_whole_seconds;
 use serde_json::Value;
 
 use super::{WorkloadKind, task_topology};
@@ -41,20 +41,20 @@ pub fn is_suspended(object: &Value) -> bool {
 
 /// The phase as which a Volcano Job is to end now.
 #[must_use]
-pub fn end_as(object: &Value) -> Option<&'static str> {
+pub fn read_end_phase(object: &Value) -> Option<&'static str> {
     let said = annotation_of(object, END_AS)?;
     ENDS.into_iter().find(|end| *end == said)
 }
 
 /// Seconds that it runs at most.
 pub(super) fn running_estimate(object: &Value) -> Option<i64> {
-    annotation_of(object, RUNNING_ESTIMATE).and_then(whole_seconds)
+    annotation_of(object, RUNNING_ESTIMATE).and_then(parse_whole_seconds)
 }
 
 /// Seconds after which a run of it is to be ended, as it says itself.
 #[must_use]
 pub fn max_run_time(object: &Value) -> Option<i64> {
-    annotation_of(object, MAX_RUN_TIME).and_then(whole_seconds)
+    annotation_of(object, MAX_RUN_TIME).and_then(parse_whole_seconds)
 }
 
 pub(super) fn is_true(value: &str) -> bool {
@@ -63,16 +63,19 @@ pub(super) fn is_true(value: &str) -> bool {
 
 /// A sentence for each annotation of a workload that counts as absent, as its value or its name is not understood.
 #[must_use]
-pub fn list_unread(object: &Value) -> Vec<String> {
+pub fn list_ignored_annotations(object: &Value) -> Vec<String> {
     let is_job = WorkloadKind::of(object) == Some(WorkloadKind::VolcanoJob);
     let all = object["metadata"]["annotations"].as_object();
-    let unread = all.into_iter().flatten().filter_map(|(name, value)| describe_unread(name, value.as_str()?, is_job));
+    let unread = all
+        .into_iter()
+        .flatten()
+        .filter_map(|(name, value)| describe_ignored_annotation(name, value.as_str()?, is_job));
     let wishes = if is_job { task_topology::read_task_topology(object).err() } else { None };
     unread.chain(wishes).collect()
 }
 
-fn describe_unread(name: &str, value: &str, is_job: bool) -> Option<String> {
-    let no_duration = whole_seconds(value).is_none();
+fn describe_ignored_annotation(name: &str, value: &str, is_job: bool) -> Option<String> {
+    let no_duration = parse_whole_seconds(value).is_none();
     let (is_read, form) = match name {
         HOLD | SUSPENDED => (["true", "false"].contains(&value), "\"true\" or \"false\""),
         RUNNING_ESTIMATE | MAX_RUN_TIME | SLA_WAITING_TIME => {
@@ -130,10 +133,10 @@ mod tests {
             (SSH_SECRET, vec!["keys"], vec!["My Keys"]),
         ] {
             for value in read {
-                assert_eq!(list_unread(&job(name, value)), Vec::<String>::new(), "{name}={value}");
+                assert_eq!(list_ignored_annotations(&job(name, value)), Vec::<String>::new(), "{name}={value}");
             }
             for value in unread {
-                let told = list_unread(&job(name, value));
+                let told = list_ignored_annotations(&job(name, value));
                 assert!(
                     told.len() == 1 && told[0].contains(name) && told[0].contains(value),
                     "{name}={value}: {told:?}"
@@ -145,10 +148,10 @@ mod tests {
     #[test]
     fn what_is_told_to_count_as_absent_is_read_as_absent() {
         for value in ["yes", "90", "1d", "", "Aborted", "on", "mesh"] {
-            let said = |name: &str| !list_unread(&job(name, value)).is_empty();
+            let said = |name: &str| !list_ignored_annotations(&job(name, value)).is_empty();
             assert!(said(HOLD) && !is_held(&job(HOLD, value)));
             assert!(said(SUSPENDED) && !is_suspended(&job(SUSPENDED, value)));
-            assert!(said(END_AS) && end_as(&job(END_AS, value)).is_none());
+            assert!(said(END_AS) && read_end_phase(&job(END_AS, value)).is_none());
             assert!(said(RUNNING_ESTIMATE) && workload::running_estimate(&job(RUNNING_ESTIMATE, value)).is_none());
             assert!(said(MAX_RUN_TIME) && max_run_time(&job(MAX_RUN_TIME, value)).is_none());
             assert!(said(SLA_WAITING_TIME) && workload::sla_waiting_time(&job(SLA_WAITING_TIME, value)).is_none());
@@ -158,12 +161,12 @@ mod tests {
 
     #[test]
     fn a_name_of_ours_that_does_not_exist_is_told_and_others_are_not_looked_at() {
-        let told = list_unread(&job("caldera.dev/holds", "true"));
+        let told = list_ignored_annotations(&job("caldera.dev/holds", "true"));
         assert_eq!(told, ["annotation caldera.dev/holds is not known on workloads: it is not looked at"]);
-        assert!(list_unread(&job("example.org/hold", "what")).is_empty());
+        assert!(list_ignored_annotations(&job("example.org/hold", "what")).is_empty());
         let mut pod = job(END_AS, "Completed");
         pod["apiVersion"] = "v1".into();
         pod["kind"] = "Pod".into();
-        assert_eq!(list_unread(&pod).len(), 1);
+        assert_eq!(list_ignored_annotations(&pod).len(), 1);
     }
 }

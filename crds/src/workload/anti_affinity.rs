@@ -19,7 +19,7 @@ use crate::{
 pub(super) fn most_per_node(workload: &Value, kind: WorkloadKind, template: &Value, task: &Task) -> Option<u32> {
     let terms = &template["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
     if list_items(terms).next().is_none() {
-        return wants_port(&template["spec"]).then_some(1);
+        return needs_host_port(&template["spec"]).then_some(1);
     }
     let namespace = workload["metadata"]["namespace"].as_str().unwrap_or_default();
     let own = template["metadata"]["labels"].as_object().into_iter().flatten();
@@ -32,7 +32,7 @@ pub(super) fn most_per_node(workload: &Value, kind: WorkloadKind, template: &Val
         labels.extend([(JOB_NAME, job), (JOB_NAMESPACE, namespace), (TASK_SPEC, task.name.as_str()), (QUEUE, queue)]);
     }
     let is_apart = list_items(terms).any(|term| excludes_own_pods(term, &labels, namespace));
-    (wants_port(&template["spec"]) || is_apart).then_some(1)
+    (needs_host_port(&template["spec"]) || is_apart).then_some(1)
 }
 
 fn list_items(list: &Value) -> impl Iterator<Item = &Value> {
@@ -40,7 +40,7 @@ fn list_items(list: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// Whether a container that keeps running needs a host port. On the host network every container port is one.
-fn wants_port(spec: &Value) -> bool {
+fn needs_host_port(spec: &Value) -> bool {
     let shares = spec["hostNetwork"] == true;
     let sidecars = list_items(&spec["initContainers"]).filter(|container| container["restartPolicy"] == "Always");
     let ports = list_items(&spec["containers"]).chain(sidecars).flat_map(|container| list_items(&container["ports"]));

@@ -13,14 +13,15 @@ use crate::job_admission::default_task_name;
 
 /// Tasks whose completion has the action `CompleteJob`; none for other kinds.
 #[must_use]
-pub fn completed_by(object: &Value) -> BTreeSet<TaskName> {
+pub fn list_completing_tasks(object: &Value) -> BTreeSet<TaskName> {
     if WorkloadKind::of(object) != Some(WorkloadKind::VolcanoJob) {
         return BTreeSet::new();
     }
     let spec = &object["spec"];
-    let of_job = on_completion(&spec["policies"]);
+    let of_job = find_completion_action(&spec["policies"]);
     let tasks = spec["tasks"].as_array().into_iter().flatten().enumerate();
-    let completes = tasks.filter(|(_, task)| on_completion(&task["policies"]).or(of_job) == Some("CompleteJob"));
+    let completes =
+        tasks.filter(|(_, task)| find_completion_action(&task["policies"]).or(of_job) == Some("CompleteJob"));
     let name = |(index, task): (usize, &Value)| match task["name"].as_str() {
         None | Some("") => TaskName::from(default_task_name(index)),
         Some(name) => TaskName::from(name),
@@ -29,7 +30,7 @@ pub fn completed_by(object: &Value) -> BTreeSet<TaskName> {
 }
 
 /// The action of the first policy for the event `TaskCompleted`.
-fn on_completion(policies: &Value) -> Option<&str> {
+fn find_completion_action(policies: &Value) -> Option<&str> {
     let names = |policy: &&Value| {
         let events = policy["events"].as_array().into_iter().flatten();
         events.chain([&policy["event"]]).any(|event| matches!(event.as_str(), Some("TaskCompleted" | "*")))
@@ -46,7 +47,7 @@ mod tests {
     fn of(policies: &Value, tasks: &Value) -> Vec<String> {
         let object = json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
             "spec": {"policies": policies, "tasks": tasks}});
-        completed_by(&object).into_iter().map(|task| task.to_string()).collect()
+        list_completing_tasks(&object).into_iter().map(|task| task.to_string()).collect()
     }
 
     #[test]
@@ -62,7 +63,7 @@ mod tests {
     fn other_events_and_other_kinds_complete_nothing() {
         let failed = json!([{"event": "PodFailed", "action": "CompleteJob"}]);
         assert_eq!(of(&failed, &json!([{"name": "a"}])), Vec::<String>::new());
-        assert_eq!(completed_by(&json!({"apiVersion": "apps/v1", "kind": "Deployment"})), BTreeSet::new());
+        assert_eq!(list_completing_tasks(&json!({"apiVersion": "apps/v1", "kind": "Deployment"})), BTreeSet::new());
         assert_eq!(of(&json!("odd"), &json!("odd")), Vec::<String>::new());
     }
 }

@@ -36,7 +36,7 @@ impl<'a> Field<'a> {
     }
 
     /// A field that is absent, for an error about it.
-    pub(super) fn missing(&self, fields: &[&str]) -> Self {
+    pub(super) fn absent_field(&self, fields: &[&str]) -> Self {
         Self { path: self.path_of(fields), value: &Value::Null }
     }
 
@@ -84,7 +84,7 @@ impl<'a> Field<'a> {
     }
 
     /// A number of pods or the like: 0 to 2147483647.
-    pub(super) fn count(&self) -> Result<u32, GangError> {
+    pub(super) fn parse_count(&self) -> Result<u32, GangError> {
         let number = match self.value.as_i64() {
             Some(number) => number,
             None if self.value.as_u64().is_some() => i64::MAX,

@@ -185,7 +185,7 @@ impl WorkloadKind {
 
     /// The same for the one version that the webhook judges.
     #[must_use]
-    pub fn parse_version(api_version: &str, kind: &str) -> Option<Self> {
+    pub fn parse_exact_version(api_version: &str, kind: &str) -> Option<Self> {
         Self::parse(api_version, kind).filter(|known| known.api_version() == api_version)
     }
 
@@ -277,7 +277,7 @@ impl WorkloadKind {
 
     /// The field by which its user suspended a workload, if he did.
     #[must_use]
-    pub fn suspended_by(self, object: &Value) -> Option<&'static str> {
+    pub fn find_suspending_field(self, object: &Value) -> Option<&'static str> {
         let (path, text) = self.suspend_field()?;
         (follow_path(object, path) == true).then_some(text)
     }
@@ -316,11 +316,14 @@ mod tests {
 
     #[test]
     fn kinds_are_told_apart_by_group() {
-        assert_eq!(WorkloadKind::parse_version("batch/v1", "Job"), Some(WorkloadKind::BatchJob));
-        assert_eq!(WorkloadKind::parse_version("batch.volcano.sh/v1alpha1", "Job"), Some(WorkloadKind::VolcanoJob));
-        assert_eq!(WorkloadKind::parse_version("v1", "ConfigMap"), None);
+        assert_eq!(WorkloadKind::parse_exact_version("batch/v1", "Job"), Some(WorkloadKind::BatchJob));
+        assert_eq!(
+            WorkloadKind::parse_exact_version("batch.volcano.sh/v1alpha1", "Job"),
+            Some(WorkloadKind::VolcanoJob)
+        );
+        assert_eq!(WorkloadKind::parse_exact_version("v1", "ConfigMap"), None);
         for kind in WorkloadKind::ALL {
-            assert_eq!(WorkloadKind::parse_version(&kind.api_version(), kind.kind()), Some(kind));
+            assert_eq!(WorkloadKind::parse_exact_version(&kind.api_version(), kind.kind()), Some(kind));
             assert!(kind.aliases().iter().all(|word| WorkloadKind::parse_alias(word) == Some(kind)));
         }
     }
@@ -328,6 +331,6 @@ mod tests {
     #[test]
     fn only_the_webhook_asks_for_the_version() {
         assert_eq!(WorkloadKind::parse("apps/v2", "Deployment"), Some(WorkloadKind::Deployment));
-        assert_eq!(WorkloadKind::parse_version("apps/v2", "Deployment"), None);
+        assert_eq!(WorkloadKind::parse_exact_version("apps/v2", "Deployment"), None);
     }
 }

@@ -78,7 +78,7 @@ pub(super) struct Number {
 }
 
 impl Number {
-    pub(super) const fn or(at: Path, default: u32) -> Self {
+    pub(super) const fn field_or(at: Path, default: u32) -> Self {
         Self { at, default, least: &[], most: &[], less: 0 }
     }
 
@@ -99,12 +99,12 @@ impl Number {
 
     fn read(&self, from: &Field<'_>) -> Result<u32, GangError> {
         let find = |path: Path| if path.is_empty() { None } else { from.at(path) };
-        let mut number = find(self.at).map_or(Ok(self.default), |place| place.count())?;
+        let mut number = find(self.at).map_or(Ok(self.default), |place| place.parse_count())?;
         if let Some(least) = find(self.least) {
-            number = number.max(least.count()?);
+            number = number.max(least.parse_count()?);
         }
         if let Some(most) = find(self.most) {
-            number = number.min(most.count()?);
+            number = number.min(most.parse_count()?);
         }
         Ok(number.saturating_sub(self.less))
     }
@@ -113,11 +113,11 @@ impl Number {
 /// What a field must be, so that the member runs what was charged.
 pub(super) struct Demand {
     pub(super) at: Path,
-    pub(super) is: Wanted,
+    pub(super) is: FieldDemand,
     pub(super) why: &'static str,
 }
 
-pub(super) enum Wanted {
+pub(super) enum FieldDemand {
     True,
     /// There at all.
     Set,
@@ -131,7 +131,7 @@ pub(super) enum Wanted {
     SetTo(&'static [&'static str]),
 }
 
-impl Wanted {
+impl FieldDemand {
     fn accepts(&self, value: &Value) -> bool {
         match self {
             Self::True => value == true,
@@ -151,18 +151,18 @@ impl Wanted {
 
 /// An end, and what the status says then.
 pub(super) struct End {
-    pub(super) when: &'static [Says],
+    pub(super) when: &'static [StatusTest],
     pub(super) phase: &'static str,
 }
 
 /// Something that a status says.
-pub(super) enum Says {
+pub(super) enum StatusTest {
     Field(Path, &'static str),
     /// A condition of this type is True.
     Condition(&'static str),
 }
 
-impl Says {
+impl StatusTest {
     fn holds(&self, status: &Value) -> bool {
         match self {
             Self::Field(path, value) => follow_path(status, path) == *value,
@@ -182,9 +182,9 @@ pub(super) enum Count {
     /// This number of replicas of all pod sets together.
     Replicas(Path),
     /// One pod.
-    OneIf(Says),
+    OneIf(StatusTest),
     /// All pods.
-    AllIf(Says),
+    AllIf(StatusTest),
 }
 
 /// How the pods of a job are known in its member.
@@ -208,7 +208,7 @@ pub(super) enum TaskMark {
 }
 
 impl TaskMark {
-    pub(super) fn read(&self, labels: &Value) -> Option<TaskName> {
+    pub(super) fn read_task_name(&self, labels: &Value) -> Option<TaskName> {
         match self {
             Self::Label(label) => labels[*label].as_str().map(TaskName::from),
             Self::Index(label, [first, others]) => {
@@ -253,7 +253,7 @@ impl<'a> PodSet<'a> {
         match &template {
             None if self.sets.requests.is_empty() => {
                 let path = self.sets.templates.last().copied().unwrap_or_default();
-                return Err(self.place.missing(path).wrong("a job needs the template of its pods"));
+                return Err(self.place.absent_field(path).wrong("a job needs the template of its pods"));
             }
             None => task.request = default_request(self.sets.requests),
             Some(pod) => {
@@ -299,7 +299,7 @@ fn list_pod_sets<'a>(layout: &'static Layout, root: &Field<'a>) -> Result<Vec<Po
             }
         }
         if all.len() > MOST_TASKS {
-            return Err(root.missing(sets.at).wrong(format!("{} pod sets are above {MOST_TASKS}", all.len())));
+            return Err(root.absent_field(sets.at).wrong(format!("{} pod sets are above {MOST_TASKS}", all.len())));
         }
     }
     Ok(all)
@@ -310,7 +310,7 @@ pub(super) fn read_gang(root: &Field<'_>, kind: WorkloadKind, layout: &'static L
     for demand in layout.demands {
         let value = follow_path(root.value, demand.at);
         if !demand.is.accepts(value) {
-            return Err(root.missing(demand.at).wrong(demand.why));
+            return Err(root.absent_field(demand.at).wrong(demand.why));
         }
     }
     let sets = list_pod_sets(layout, root)?;
@@ -331,7 +331,7 @@ pub(super) fn read_gang(root: &Field<'_>, kind: WorkloadKind, layout: &'static L
     }
     if tasks.is_empty() {
         let path = layout.pod_sets.first().map_or(&["spec"][..], |sets| sets.at);
-        return Err(root.missing(path).wrong("a job needs the template of its pods"));
+        return Err(root.absent_field(path).wrong("a job needs the template of its pods"));
     }
     let all = tasks.iter().fold(0, |all: u32, task| all.saturating_add(task.replicas));
     let one_cluster = format!("a {} goes whole to one cluster, where its pods find each other", kind.title());
@@ -340,7 +340,7 @@ pub(super) fn read_gang(root: &Field<'_>, kind: WorkloadKind, layout: &'static L
 
 /// Reads the progress of such a job. It gives nothing back before it ended.
 pub(super) fn read_progress(layout: &'static Layout, object: &Value, status: &Value, gang: Option<&Gang>) -> Progress {
-    let units = read_units(layout, object);
+    let units = read_pods_per_replica(layout, object);
     let sum = |counts: &[Count]| {
         counts.iter().fold(0_u32, |sum, count| sum.saturating_add(count_pods(count, status, &units, gang)))
     };
@@ -357,7 +357,7 @@ pub(super) fn read_progress(layout: &'static Layout, object: &Value, status: &Va
 }
 
 /// Pods of one replica of each pod set; nothing of what can not be read.
-fn read_units(layout: &'static Layout, object: &Value) -> BTreeMap<String, u32> {
+fn read_pods_per_replica(layout: &'static Layout, object: &Value) -> BTreeMap<String, u32> {
     let sets = list_pod_sets(layout, &Field::unnamed(object)).unwrap_or_default();
     sets.into_iter()
         .filter_map(|set| Some((set.count_pods().ok()?.1, set.name)))

@@ -6,7 +6,9 @@
 //! `api/jobset/v1alpha2/jobset_types.go`; LeaderWorkerSet `api/leaderworkerset/v1/leaderworkerset_types.go`. What of a
 //! RayJob is refused is refused by Kueue too (`pkg/controller/jobs/rayjob/rayjob_webhook.go`).
 
-use super::layout::{Count, Demand, End, Layout, Names, Number, Path, PodMarks, PodSets, Says, TaskMark, Wanted};
+use super::layout::{
+    Count, Demand, End, FieldDemand, Layout, Names, Number, Path, PodMarks, PodSets, StatusTest, TaskMark,
+};
 
 const TTL: &str = "a member that deletes the ended job would have Karmada make it again: leave this out";
 const COMPLETED: &str = "Completed";
@@ -15,17 +17,17 @@ const FAILED: &str = "Failed";
 const KUBEFLOW_NAME: &str = "training.kubeflow.org/job-name";
 const KUBEFLOW_TEMPLATE: &[&[&str]] = &[&["template"]];
 const KUBEFLOW_ENDS: &[End] = &[
-    End { when: &[Says::Condition("Succeeded")], phase: COMPLETED },
-    End { when: &[Says::Condition("Failed")], phase: FAILED },
+    End { when: &[StatusTest::Condition("Succeeded")], phase: COMPLETED },
+    End { when: &[StatusTest::Condition("Failed")], phase: FAILED },
 ];
 const KUBEFLOW_STATUSES: &[&str] = &["replicaStatuses"];
 const KUBEFLOW_TTL: Demand =
-    Demand { at: &["spec", "runPolicy", "ttlSecondsAfterFinished"], is: Wanted::Unset, why: TTL };
+    Demand { at: &["spec", "runPolicy", "ttlSecondsAfterFinished"], is: FieldDemand::Unset, why: TTL };
 /// Absent is `None` to all three operators (`pkg/apis/kubeflow.org/v1/pytorch_defaults.go`, `tensorflow_defaults.go`;
 /// mpi-operator `pkg/apis/kubeflow/v2beta1/default.go`): pods that run go on when the job has ended.
 const KUBEFLOW_CLEAN: Demand = Demand {
     at: &["spec", "runPolicy", "cleanPodPolicy"],
-    is: Wanted::SetTo(&["Running", "All"]),
+    is: FieldDemand::SetTo(&["Running", "All"]),
     why: "its pods would run on after its end: set it to Running or All",
 };
 /// What all of Kubeflow's kinds share.
@@ -48,10 +50,10 @@ const KUBEFLOW: Layout = Layout {
     },
 };
 
-const KUBEFLOW_REPLICAS: &[Number] = &[Number::or(&["replicas"], 1)];
+const KUBEFLOW_REPLICAS: &[Number] = &[Number::field_or(&["replicas"], 1)];
 
 /// A task for each entry of such a map.
-const fn read_replica_specs(at: Path) -> PodSets {
+const fn build_replica_spec_pod_sets(at: Path) -> PodSets {
     PodSets {
         at,
         names: Names::Keys,
@@ -63,20 +65,21 @@ const fn read_replica_specs(at: Path) -> PodSets {
 }
 
 pub(super) static PYTORCH_JOB: Layout = Layout {
-    pod_sets: &[read_replica_specs(&["spec", "pytorchReplicaSpecs"])],
+    pod_sets: &[build_replica_spec_pod_sets(&["spec", "pytorchReplicaSpecs"])],
     demands: &[
         KUBEFLOW_TTL,
         KUBEFLOW_CLEAN,
         Demand {
             at: &["spec", "elasticPolicy", "metrics"],
-            is: Wanted::Unset,
+            is: FieldDemand::Unset,
             why: "its autoscaler would add pods that were not charged: leave the metrics out",
         },
     ],
     ..KUBEFLOW
 };
 
-pub(super) static TF_JOB: Layout = Layout { pod_sets: &[read_replica_specs(&["spec", "tfReplicaSpecs"])], ..KUBEFLOW };
+pub(super) static TF_JOB: Layout =
+    Layout { pod_sets: &[build_replica_spec_pod_sets(&["spec", "tfReplicaSpecs"])], ..KUBEFLOW };
 
 /// The launcher is a batch Job of the MPIJob.
 pub(super) static MPI_JOB: Layout = Layout {
@@ -84,7 +87,7 @@ pub(super) static MPI_JOB: Layout = Layout {
         PodSets {
             at: &["spec", "mpiReplicaSpecs", "Launcher"],
             names: Names::Only("launcher"),
-            replicas: &[Number::or(&["replicas"], 1)],
+            replicas: &[Number::field_or(&["replicas"], 1)],
             templates: KUBEFLOW_TEMPLATE,
             requests: &[],
             only_if: None,
@@ -92,7 +95,7 @@ pub(super) static MPI_JOB: Layout = Layout {
         PodSets {
             at: &["spec", "mpiReplicaSpecs", "Worker"],
             names: Names::Only("worker"),
-            replicas: &[Number::or(&["replicas"], 0)],
+            replicas: &[Number::field_or(&["replicas"], 0)],
             templates: KUBEFLOW_TEMPLATE,
             requests: &[],
             only_if: None,
@@ -108,8 +111,10 @@ pub(super) static MPI_JOB: Layout = Layout {
     ..KUBEFLOW
 };
 
-const RAY_REPLICAS: &[Number] =
-    &[Number::or(&["replicas"], 0).least(&["minReplicas"]).most(&["maxReplicas"]), Number::or(&["numOfHosts"], 1)];
+const RAY_REPLICAS: &[Number] = &[
+    Number::field_or(&["replicas"], 0).least(&["minReplicas"]).most(&["maxReplicas"]),
+    Number::field_or(&["numOfHosts"], 1),
+];
 const RAY_GROUP: TaskMark = TaskMark::Label("ray.io/group");
 const RAY_HEAD: &str = "a Ray cluster needs a head";
 const RAY_DELETION: &str =
@@ -139,11 +144,11 @@ pub(super) static RAY_CLUSTER: Layout = Layout {
     suspend: Some((&["spec", "suspend"], "spec.suspend")),
     deadline: &[],
     demands: &[
-        Demand { at: &["spec", "headGroupSpec"], is: Wanted::Set, why: RAY_HEAD },
-        Demand { at: &["spec", "enableInTreeAutoscaling"], is: Wanted::Unset, why: RAY_AUTOSCALER },
+        Demand { at: &["spec", "headGroupSpec"], is: FieldDemand::Set, why: RAY_HEAD },
+        Demand { at: &["spec", "enableInTreeAutoscaling"], is: FieldDemand::Unset, why: RAY_AUTOSCALER },
     ],
     ends: &[],
-    running: &[Count::Number(&["availableWorkerReplicas"]), Count::OneIf(Says::Condition("HeadPodReady"))],
+    running: &[Count::Number(&["availableWorkerReplicas"]), Count::OneIf(StatusTest::Condition("HeadPodReady"))],
     succeeded: &[],
     failed: &[],
     pods: PodMarks { name: "ray.io/cluster", also: None, through: &[], task: RAY_GROUP, logs: "ray.io/cluster" },
@@ -181,41 +186,48 @@ pub(super) static RAY_JOB: Layout = Layout {
     suspend: Some((&["spec", "suspend"], "spec.suspend")),
     deadline: &["spec", "activeDeadlineSeconds"],
     demands: &[
-        Demand { at: &["spec", "rayClusterSpec", "headGroupSpec"], is: Wanted::Set, why: RAY_HEAD },
-        Demand { at: &["spec", "rayClusterSpec", "enableInTreeAutoscaling"], is: Wanted::Unset, why: RAY_AUTOSCALER },
+        Demand { at: &["spec", "rayClusterSpec", "headGroupSpec"], is: FieldDemand::Set, why: RAY_HEAD },
+        Demand {
+            at: &["spec", "rayClusterSpec", "enableInTreeAutoscaling"],
+            is: FieldDemand::Unset,
+            why: RAY_AUTOSCALER,
+        },
         Demand {
             at: &["spec", "clusterSelector"],
-            is: Wanted::Unset,
+            is: FieldDemand::Unset,
             why: "a job of an existing cluster has no pods to queue: leave this out",
         },
         Demand {
             at: &["spec", "shutdownAfterJobFinishes"],
-            is: Wanted::True,
+            is: FieldDemand::True,
             why: "its pods would run on after its end: set it to true",
         },
         Demand {
             at: &["spec", "ttlSecondsAfterFinished"],
-            is: Wanted::Zero,
+            is: FieldDemand::Zero,
             why: "its pods would run on after its end: set it to 0",
         },
-        Demand { at: &["spec", "deletionStrategy"], is: Wanted::Unset, why: RAY_DELETION },
-        Demand { at: &["spec", "deletionPolicy"], is: Wanted::Unset, why: RAY_DELETION },
+        Demand { at: &["spec", "deletionStrategy"], is: FieldDemand::Unset, why: RAY_DELETION },
+        Demand { at: &["spec", "deletionPolicy"], is: FieldDemand::Unset, why: RAY_DELETION },
         Demand {
             at: &["spec", "submissionMode"],
-            is: Wanted::OneOf(&["K8sJobMode", "HTTPMode", "InteractiveMode"]),
+            is: FieldDemand::OneOf(&["K8sJobMode", "HTTPMode", "InteractiveMode"]),
             why: "it is none of K8sJobMode, HTTPMode and InteractiveMode, whose pods are known",
         },
     ],
     ends: &[
         End {
-            when: &[Says::Field(&["jobDeploymentStatus"], "Complete"), Says::Field(&["jobStatus"], "SUCCEEDED")],
+            when: &[
+                StatusTest::Field(&["jobDeploymentStatus"], "Complete"),
+                StatusTest::Field(&["jobStatus"], "SUCCEEDED"),
+            ],
             phase: COMPLETED,
         },
-        End { when: &[Says::Field(&["jobDeploymentStatus"], "Complete")], phase: FAILED },
-        End { when: &[Says::Field(&["jobDeploymentStatus"], "Failed")], phase: FAILED },
-        End { when: &[Says::Field(&["jobDeploymentStatus"], "ValidationFailed")], phase: FAILED },
+        End { when: &[StatusTest::Field(&["jobDeploymentStatus"], "Complete")], phase: FAILED },
+        End { when: &[StatusTest::Field(&["jobDeploymentStatus"], "Failed")], phase: FAILED },
+        End { when: &[StatusTest::Field(&["jobDeploymentStatus"], "ValidationFailed")], phase: FAILED },
     ],
-    running: &[Count::AllIf(Says::Field(&["jobDeploymentStatus"], "Running"))],
+    running: &[Count::AllIf(StatusTest::Field(&["jobDeploymentStatus"], "Running"))],
     succeeded: &[],
     failed: &[],
     pods: PodMarks {
@@ -234,8 +246,8 @@ pub(super) static JOB_SET: Layout = Layout {
         at: &["spec", "replicatedJobs"],
         names: Names::Field("name"),
         replicas: &[
-            Number::or(&["replicas"], 1),
-            Number::or(&["template", "spec", "parallelism"], 1).most(&["template", "spec", "completions"]),
+            Number::field_or(&["replicas"], 1),
+            Number::field_or(&["template", "spec", "parallelism"], 1).most(&["template", "spec", "completions"]),
         ],
         templates: &[&["template", "spec", "template"]],
         requests: &[],
@@ -244,10 +256,10 @@ pub(super) static JOB_SET: Layout = Layout {
     class: &[],
     suspend: Some((&["spec", "suspend"], "spec.suspend")),
     deadline: &[],
-    demands: &[Demand { at: &["spec", "ttlSecondsAfterFinished"], is: Wanted::Unset, why: TTL }],
+    demands: &[Demand { at: &["spec", "ttlSecondsAfterFinished"], is: FieldDemand::Unset, why: TTL }],
     ends: &[
-        End { when: &[Says::Condition("Completed")], phase: COMPLETED },
-        End { when: &[Says::Condition("Failed")], phase: FAILED },
+        End { when: &[StatusTest::Condition("Completed")], phase: COMPLETED },
+        End { when: &[StatusTest::Condition("Failed")], phase: FAILED },
     ],
     running: &[Count::Each(&["replicatedJobsStatus"], "ready")],
     succeeded: &[Count::Each(&["replicatedJobsStatus"], "succeeded")],
@@ -266,7 +278,7 @@ pub(super) static LEADER_WORKER_SET: Layout = Layout {
         PodSets {
             at: &["spec"],
             names: Names::Only("leader"),
-            replicas: &[Number::or(&["replicas"], 1)],
+            replicas: &[Number::field_or(&["replicas"], 1)],
             templates: &[&["leaderWorkerTemplate", "leaderTemplate"], &["leaderWorkerTemplate", "workerTemplate"]],
             requests: &[],
             only_if: None,
@@ -274,7 +286,10 @@ pub(super) static LEADER_WORKER_SET: Layout = Layout {
         PodSets {
             at: &["spec"],
             names: Names::Only("worker"),
-            replicas: &[Number::or(&["replicas"], 1), Number::or(&["leaderWorkerTemplate", "size"], 1).less(1)],
+            replicas: &[
+                Number::field_or(&["replicas"], 1),
+                Number::field_or(&["leaderWorkerTemplate", "size"], 1).less(1),
+            ],
             templates: &[&["leaderWorkerTemplate", "workerTemplate"]],
             requests: &[],
             only_if: None,
@@ -285,7 +300,7 @@ pub(super) static LEADER_WORKER_SET: Layout = Layout {
     deadline: &[],
     demands: &[Demand {
         at: &["spec", "rolloutStrategy", "rollingUpdateConfiguration", "maxSurge"],
-        is: Wanted::Zero,
+        is: FieldDemand::Zero,
         why: "an update would start groups that were not charged: set it to 0",
     }],
     ends: &[],

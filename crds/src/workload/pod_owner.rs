@@ -37,7 +37,7 @@ pub fn find_job(
         },
         (None, own) => (own, name.to_owned()),
     };
-    let task = job.layout()?.pods.task.read(labels);
+    let task = job.layout()?.pods.task.read_task_name(labels);
     let is_submitter = job == WorkloadKind::RayJob && group == "batch";
     Some((job, name, task.or_else(|| is_submitter.then(|| TaskName::from(SUBMITTER)))))
 }

@@ -16,21 +16,21 @@ use super::{GangError, field::Field};
 /// What one pod takes from a node: the sum of its containers and sidecars, or the peak of its init containers if that
 /// is more. Pod-level requests replace that sum. The pod's overhead and one of the node's pods are added.
 pub(super) fn read_request(pod: &Field<'_>) -> Result<Resources, GangError> {
-    request_by(pod, |amount| amount.quantity().map(Some))
+    sum_pod_request(pod, |amount| amount.quantity().map(Some))
 }
 
 /// The same for an existing pod: an amount that can not be parsed counts as zero.
-pub(super) fn read_held(pod: &Field<'_>) -> Resources {
-    request_by(pod, |amount| Ok(amount.quantity().ok())).unwrap_or_else(|_| one_pod())
+pub(super) fn read_existing_pod_request(pod: &Field<'_>) -> Resources {
+    sum_pod_request(pod, |amount| Ok(amount.quantity().ok())).unwrap_or_else(|_| one_pod())
 }
 
-fn request_by(pod: &Field<'_>, read: Read) -> Result<Resources, GangError> {
+fn sum_pod_request(pod: &Field<'_>, read: Read) -> Result<Resources, GangError> {
     let Some(spec) = pod.at(&["spec"]) else { return Ok(one_pod()) };
     let mut total = Resources::new();
     for container in spec.list("containers")? {
         total.add(&container_request(&container, read)?);
     }
-    let (sidecars, peak) = init_containers(&spec, read)?;
+    let (sidecars, peak) = sum_init_container_requests(&spec, read)?;
     total.add(&sidecars);
     let mut total = total.max(&peak);
     for (name, amount) in container_request(&spec, read)?.iter().filter(|(name, _)| is_pod_level(name)) {
@@ -54,7 +54,7 @@ fn one_pod() -> Resources {
 }
 
 /// Sidecars (init containers that restart always) run on beside all that start after them; the others run one by one.
-fn init_containers(spec: &Field<'_>, read: Read) -> Result<(Resources, Resources), GangError> {
+fn sum_init_container_requests(spec: &Field<'_>, read: Read) -> Result<(Resources, Resources), GangError> {
     let (mut sidecars, mut peak) = (Resources::new(), Resources::new());
     for container in spec.list("initContainers")? {
         let stays = container.text_at("restartPolicy")? == "Always";

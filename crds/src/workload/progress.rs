@@ -87,7 +87,7 @@ fn read_volcano_job(object: &Value, status: &Value) -> Progress {
             let pods = |phase: &str| read_number(&state["phase"][phase]);
             (TaskName::from(task.as_str()), pods("Succeeded").saturating_add(pods("Failed")))
         })
-        .filter(|(task, pods)| *pods > 0 && !may_come_back(object, task.as_str()))
+        .filter(|(task, pods)| *pods > 0 && !may_restart_ended_pods(object, task.as_str()))
         .collect();
     let conditions = status["conditions"].as_array().into_iter().flatten();
     // Of a job that waits again, it is of an earlier run.
@@ -105,7 +105,7 @@ fn read_volcano_job(object: &Value, status: &Value) -> Progress {
 }
 
 /// Whether a policy may replace pods of the task that ended.
-fn may_come_back(object: &Value, task: &str) -> bool {
+fn may_restart_ended_pods(object: &Value, task: &str) -> bool {
     let says = |owner: &Value, actions: &[&str]| {
         let mut policies = owner["policies"].as_array().into_iter().flatten();
         policies.any(|policy| policy["action"].as_str().is_some_and(|action| actions.contains(&action)))
@@ -142,7 +142,7 @@ fn read_batch_job(object: &Value, status: &Value, gang: Option<&Gang>) -> Progre
         running: read_number(&status["active"]).min(status["ready"].as_u64().map_or(u32::MAX, |_| ready)),
         succeeded,
         failed: read_number(&status["failed"]),
-        finished: on_sole_task(finished),
+        finished: map_to_sole_task(finished),
     }
 }
 
@@ -164,7 +164,7 @@ fn read_pod(status: &Value) -> Progress {
     }
 }
 
-fn on_sole_task(pods: u32) -> BTreeMap<TaskName, u32> {
+fn map_to_sole_task(pods: u32) -> BTreeMap<TaskName, u32> {
     (pods > 0).then(|| (TaskName::from(SOLE_TASK), pods)).into_iter().collect()
 }
 

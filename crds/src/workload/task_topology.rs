@@ -25,7 +25,7 @@ pub(super) fn read_task_topology(job: &Value) -> Result<TaskTopology, String> {
     if said == [None; 3] {
         return Ok(TaskTopology::none());
     }
-    let tasks = name_tasks(job);
+    let tasks = index_tasks_by_name(job);
     let explain = |name: &'static str| {
         move |fault| format!("annotation {name}: {fault}; no wish of task-topology counts with a fault in one of them")
     };
@@ -39,7 +39,7 @@ pub(super) fn read_task_topology(job: &Value) -> Result<TaskTopology, String> {
 }
 
 /// The job's tasks by name, with their places.
-fn name_tasks(job: &Value) -> BTreeMap<String, usize> {
+fn index_tasks_by_name(job: &Value) -> BTreeMap<String, usize> {
     let tasks = job["spec"]["tasks"].as_array().map(Vec::as_slice).unwrap_or_default();
     let name = |(at, task): (usize, &Value)| match task["name"].as_str() {
         None | Some("") => (default_task_name(at), at),
@@ -79,7 +79,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::workload::annotations::list_unread;
+    use crate::workload::annotations::list_ignored_annotations;
 
     fn job(annotations: &Value) -> Value {
         json!({
@@ -110,11 +110,11 @@ mod tests {
         ] {
             let mut job = job(&json!({TASK_AFFINITY: "ps,worker"}));
             job["metadata"]["annotations"][name] = wrong.into();
-            let texts = list_unread(&job);
+            let texts = list_ignored_annotations(&job);
             assert!(texts.len() == 1 && texts[0].contains(name) && texts[0].contains(told), "{texts:?}");
             assert!(read_task_topology(&job).is_err());
         }
-        assert!(list_unread(&job(&json!({TASK_AFFINITY: "ps,worker", TASK_ORDER: "worker"}))).is_empty());
+        assert!(list_ignored_annotations(&job(&json!({TASK_AFFINITY: "ps,worker", TASK_ORDER: "worker"}))).is_empty());
     }
 
     proptest::proptest! {
@@ -124,7 +124,7 @@ mod tests {
         ) {
             let job = job(&json!({TASK_AFFINITY: said[0], TASK_ANTI_AFFINITY: said[1], TASK_ORDER: said[2]}));
             let read = read_task_topology(&job);
-            proptest::prop_assert_eq!(read.is_err(), !list_unread(&job).is_empty());
+            proptest::prop_assert_eq!(read.is_err(), !list_ignored_annotations(&job).is_empty());
             let read = read.unwrap_or_default();
             for group in read.affine.iter().chain(&read.anti_affine) {
                 proptest::prop_assert!(!group.is_empty() && group.is_sorted_by(|a, b| a < b) && group.iter().all(|task| *task < 3));
@@ -136,6 +136,6 @@ mod tests {
     fn a_wish_of_tasks_means_nothing_on_other_kinds() {
         let mut object = job(&json!({TASK_AFFINITY: "ps,worker"}));
         (object["apiVersion"], object["kind"]) = ("apps/v1".into(), "Deployment".into());
-        assert_eq!(list_unread(&object).len(), 1);
+        assert_eq!(list_ignored_annotations(&object).len(), 1);
     }
 }

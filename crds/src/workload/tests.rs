@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::job_admission::default_job;
+use crate::job_admission::fill_job_defaults;
 
 fn job(spec: Value) -> Value {
     json!({
@@ -72,7 +72,7 @@ fn partitions_say_how_close_their_pods_must_be() {
         read_gang(&job_of(json!({ "replicas": 6, "partitionPolicy": policy })))
     };
     let gang = of(json!({ "highestTierAllowed": 1 })).unwrap();
-    let close = gang.tasks[0].partition_topology().unwrap();
+    let close = gang.tasks[0].hard_partition_topology().unwrap();
     assert_eq!((close.highest_tier, close.hard, gang.topology.is_none()), (Some(1), true, true));
     for loose in [json!(null), json!({}), json!({ "mode": "soft", "highestTierName": "rack" })] {
         assert!(!of(loose).unwrap().has_close_partitions());
@@ -424,7 +424,7 @@ proptest! {
             }
             if WorkloadKind::of(&object) == Some(WorkloadKind::VolcanoJob) {
                 let mut defaulted = object.clone();
-                default_job(&mut defaulted);
+                fill_job_defaults(&mut defaulted);
                 prop_assert_eq!(super::read_gang(&defaulted), Ok(gang), "Volcano's own defaults change nothing");
             }
         }

@@ -20,7 +20,7 @@ pub const RANK_PLUGINS: [&str; 5] = ["hcclrank", "mpi", "pytorch", "ray", "tenso
 const HOST_LISTS: [&str; 2] = ["/etc/volcano/", "_HOSTS"];
 
 pub(super) fn read_gang(root: &Field<'_>) -> Result<Gang, GangError> {
-    let spec = root.at(&["spec"]).unwrap_or_else(|| root.missing(&["spec"]));
+    let spec = root.at(&["spec"]).unwrap_or_else(|| root.absent_field(&["spec"]));
     if let Some(tasks) = spec.at(&["tasks"])
         && let Some(count) = tasks.value.as_array().map(Vec::len)
         && count > MOST_TASKS
@@ -30,14 +30,14 @@ pub(super) fn read_gang(root: &Field<'_>) -> Result<Gang, GangError> {
     }
     let templates = spec.list("tasks")?;
     if templates.is_empty() {
-        return Err(spec.missing(&["tasks"]).wrong("a job needs at least one task"));
+        return Err(spec.absent_field(&["tasks"]).wrong("a job needs at least one task"));
     }
     let mut names = BTreeSet::new();
     let mut tasks = Vec::with_capacity(templates.len());
     for (index, template) in templates.iter().enumerate() {
         let task = read_task(index, template)?;
         if !names.insert(task.name.clone()) {
-            let name = template.at(&["name"]).unwrap_or_else(|| template.missing(&["name"]));
+            let name = template.at(&["name"]).unwrap_or_else(|| template.absent_field(&["name"]));
             return Err(name.wrong(format!("{:?} is the name of an earlier task", task.name.as_str())));
         }
         tasks.push(task);
@@ -46,20 +46,20 @@ pub(super) fn read_gang(root: &Field<'_>) -> Result<Gang, GangError> {
         min_available: 0,
         min_success: min_success(&spec)?,
         topology: read_topology(&spec)?,
-        one_cluster: one_cluster(root, &spec, &templates)?,
+        one_cluster: find_one_cluster_reason(root, &spec, &templates)?,
         rigid: false,
-        data: super::data_of(root.value).and_then(Result::ok).map(Arc::new),
+        data: super::read_data_location(root.value).and_then(Result::ok).map(Arc::new),
         task_topology: task_topology::read_task_topology(root.value).unwrap_or_default(),
         tasks,
     };
     gang.min_available = job_minimum(&spec, &gang)?;
-    if gang.one_cluster.is_none() && read_mode(root) == RENDEZVOUS_CLUSTERSET {
+    if gang.one_cluster.is_none() && read_rendezvous_mode(root) == RENDEZVOUS_CLUSTERSET {
         // The size of the job is written into every cluster's copy, so it can not change while the job runs.
         gang.rigid = true;
         gang.tasks.iter_mut().for_each(|task| task.min_available = task.replicas);
         gang.min_available = gang.replicas();
     } else if gang.one_cluster.is_none()
-        && read_mode(root).is_empty()
+        && read_rendezvous_mode(root).is_empty()
         && let Some((plugin, _)) =
             spec.entries(&["plugins"])?.into_iter().find(|(name, _)| task_index::INDEX_PLUGINS.contains(name))
     {
@@ -75,7 +75,7 @@ pub(super) fn read_gang(root: &Field<'_>) -> Result<Gang, GangError> {
 }
 
 /// How the user says that the pods of a split job find each other; empty if the user says nothing.
-fn read_mode<'a>(root: &Field<'a>) -> &'a str {
+fn read_rendezvous_mode<'a>(root: &Field<'a>) -> &'a str {
     let mode = root.value.get("metadata").and_then(|metadata| metadata.get("annotations")?.get(RENDEZVOUS));
     mode.and_then(serde_json::Value::as_str).unwrap_or_default()
 }
@@ -84,11 +84,11 @@ fn read_mode<'a>(root: &Field<'a>) -> &'a str {
 fn job_minimum(spec: &Field<'_>, gang: &Gang) -> Result<u32, GangError> {
     let total: u64 = gang.tasks.iter().map(|task| u64::from(task.replicas)).sum();
     if total > i32::MAX.unsigned_abs().into() {
-        return Err(spec.missing(&["tasks"]).wrong(format!("{total} replicas in all are above {}", i32::MAX)));
+        return Err(spec.absent_field(&["tasks"]).wrong(format!("{total} replicas in all are above {}", i32::MAX)));
     }
-    let Some(place) = spec.at(&["minAvailable"]) else { return Ok(gang.task_minimums()) };
-    match place.count()? {
-        0 => Ok(gang.task_minimums()),
+    let Some(place) = spec.at(&["minAvailable"]) else { return Ok(gang.sum_task_minimums()) };
+    match place.parse_count()? {
+        0 => Ok(gang.sum_task_minimums()),
         minimum if u64::from(minimum) > total => {
             Err(place.wrong(format!("{minimum} is more than the {total} replicas of all tasks")))
         }
@@ -98,7 +98,7 @@ fn job_minimum(spec: &Field<'_>, gang: &Gang) -> Result<u32, GangError> {
 
 fn min_success(spec: &Field<'_>) -> Result<Option<u32>, GangError> {
     let Some(place) = spec.at(&["minSuccess"]) else { return Ok(None) };
-    match place.count()? {
+    match place.parse_count()? {
         0 => Err(place.wrong("0 is below 1")),
         minimum => Ok(Some(minimum)),
     }
@@ -109,9 +109,9 @@ fn read_task(index: usize, template: &Field<'_>) -> Result<Task, GangError> {
         "" => TaskName::from(default_task_name(index)),
         name => TaskName::from(name),
     };
-    let replicas = template.at(&["replicas"]).map_or(Ok(0), |place| place.count())?;
+    let replicas = template.at(&["replicas"]).map_or(Ok(0), |place| place.parse_count())?;
     let partition = read_partition(template, replicas)?;
-    let pods = template.at(&["template"]).unwrap_or_else(|| template.missing(&["template"]));
+    let pods = template.at(&["template"]).unwrap_or_else(|| template.absent_field(&["template"]));
     Ok(Task {
         name,
         replicas,
@@ -128,7 +128,7 @@ fn task_minimum(template: &Field<'_>, replicas: u32, partition: Option<&Partitio
     let of_partitions =
         partition.filter(|partition| partition.min > 0).map(|partition| partition.min.saturating_mul(partition.size));
     let Some(place) = template.at(&["minAvailable"]) else { return Ok(of_partitions.unwrap_or(replicas)) };
-    let minimum = place.count()?;
+    let minimum = place.parse_count()?;
     if minimum > replicas {
         return Err(place.wrong(format!("{minimum} is more than the task's {replicas} replicas")));
     }
@@ -143,20 +143,22 @@ fn task_minimum(template: &Field<'_>, replicas: u32, partition: Option<&Partitio
 fn read_partition(template: &Field<'_>, replicas: u32) -> Result<Option<Partition>, GangError> {
     let Some(policy) = template.at(&["partitionPolicy"]) else { return Ok(None) };
     let at_least_one = |field: &str| {
-        let place = policy.at(&[field]).unwrap_or_else(|| policy.missing(&[field]));
-        match policy.at(&[field]).map_or(Ok(0), |place| place.count())? {
+        let place = policy.at(&[field]).unwrap_or_else(|| policy.absent_field(&[field]));
+        match policy.at(&[field]).map_or(Ok(0), |place| place.parse_count())? {
             0 => Err(place.wrong("0 is below 1")),
             count => Ok(count),
         }
     };
     let (total, size) = (at_least_one("totalPartitions")?, at_least_one("partitionSize")?);
     if u64::from(total) * u64::from(size) != u64::from(replicas) {
-        let place = template.at(&["replicas"]).unwrap_or_else(|| template.missing(&["replicas"]));
+        let place = template.at(&["replicas"]).unwrap_or_else(|| template.absent_field(&["replicas"]));
         return Err(place.wrong(format!("{replicas} is not {total} partitions of {size} pods")));
     }
-    let min = policy.at(&["minPartitions"]).map_or(Ok(0), |place| place.count())?;
+    let min = policy.at(&["minPartitions"]).map_or(Ok(0), |place| place.parse_count())?;
     if min > total {
-        return Err(policy.missing(&["minPartitions"]).wrong(format!("{min} is more than the {total} partitions")));
+        return Err(policy
+            .absent_field(&["minPartitions"])
+            .wrong(format!("{min} is more than the {total} partitions")));
     }
     Ok(Some(Partition { total, size, min, topology: read_topology(&policy)? }))
 }
@@ -164,14 +166,14 @@ fn read_partition(template: &Field<'_>, replicas: u32) -> Result<Option<Partitio
 /// Reads `networkTopology`. Mode `hard` binds only if a tier is given (`pkg/scheduler/api/job_info.go`).
 fn read_topology(spec: &Field<'_>) -> Result<Option<Topology>, GangError> {
     let Some(place) = spec.at(&["networkTopology"]) else { return Ok(None) };
-    let highest_tier = place.at(&["highestTierAllowed"]).map(|tier| tier.count()).transpose()?;
+    let highest_tier = place.at(&["highestTierAllowed"]).map(|tier| tier.parse_count()).transpose()?;
     let highest_tier_name = Some(place.text_at("highestTierName")?.to_owned()).filter(|name| !name.is_empty());
     if highest_tier.is_some() && highest_tier_name.is_some() {
         return Err(place.wrong("give highestTierAllowed or highestTierName, not both"));
     }
     let mode = place.text_at("mode")?;
     if !["", "hard", "soft"].contains(&mode) {
-        return Err(place.missing(&["mode"]).wrong(format!("{mode:?} is neither hard nor soft")));
+        return Err(place.absent_field(&["mode"]).wrong(format!("{mode:?} is neither hard nor soft")));
     }
     let hard = mode != "soft" && (highest_tier.is_some() || highest_tier_name.is_some());
     Ok(Some(Topology { hard, highest_tier, highest_tier_name }))
@@ -179,7 +181,11 @@ fn read_topology(spec: &Field<'_>) -> Result<Option<Topology>, GangError> {
 
 /// Why all pods must run in one cluster; `None` if the job may be split. Plugins `env`, `svc` and `ssh` alone are no
 /// reason yet: many jobs carry them by habit ([`task_index`]). Containers that read the host lists of `svc` are one.
-fn one_cluster(root: &Field<'_>, spec: &Field<'_>, tasks: &[Field<'_>]) -> Result<Option<String>, GangError> {
+fn find_one_cluster_reason(
+    root: &Field<'_>,
+    spec: &Field<'_>,
+    tasks: &[Field<'_>],
+) -> Result<Option<String>, GangError> {
     if let Some(task) = tasks.iter().find(|task| task.at(&["dependsOn"]).is_some()) {
         return Ok(Some(format!(
             "task {:?} starts after another (dependsOn), which each cluster knows of its own pods only",
@@ -187,9 +193,9 @@ fn one_cluster(root: &Field<'_>, spec: &Field<'_>, tasks: &[Field<'_>]) -> Resul
         )));
     }
     let plugins: Vec<&str> = spec.entries(&["plugins"])?.into_iter().map(|(name, _)| name).collect();
-    match read_mode(root) {
+    match read_rendezvous_mode(root) {
         "" => {}
-        RENDEZVOUS_CLUSTERSET => return no_clusterset(root, spec, &plugins, tasks),
+        RENDEZVOUS_CLUSTERSET => return find_clusterset_obstacle(root, spec, &plugins, tasks),
         _ => return Ok(None),
     }
     if let Some(plugin) = plugins.iter().find(|plugin| RANK_PLUGINS.contains(plugin)) {
@@ -211,7 +217,7 @@ fn one_cluster(root: &Field<'_>, spec: &Field<'_>, tasks: &[Field<'_>]) -> Resul
 }
 
 /// Why the ranks and hosts of the whole job can not be written into each cluster's copy; `None` if they can.
-fn no_clusterset(
+fn find_clusterset_obstacle(
     root: &Field<'_>,
     spec: &Field<'_>,
     plugins: &[&str],
@@ -232,7 +238,7 @@ fn no_clusterset(
             ));
         }
     }
-    if let Some(pods) = too_many_for_lists(spec, tasks, has("mpi") || has("tensorflow"))? {
+    if let Some(pods) = find_oversized_host_list(spec, tasks, has("mpi") || has("tensorflow"))? {
         return Ok(Some(format!(
             "a list of {pods} hosts does not fit into a variable; --inject-hosts-env=false of plugin svc does without"
         )));
@@ -245,7 +251,7 @@ fn no_clusterset(
             ));
         }
         if ["env", "pytorch", "svc", "tensorflow"].into_iter().any(has)
-            && let Some(name) = without_command(task, has("ray"))?
+            && let Some(name) = find_task_without_command(task, has("ray"))?
         {
             return Ok(Some(format!(
                 "task {name:?} has a container without a command, which can not be told its rank"
@@ -263,7 +269,7 @@ fn no_clusterset(
 
 /// The pods of a task whose host list does not fit into an environment variable (128 KiB on Linux), with the longest
 /// cluster names.
-fn too_many_for_lists(spec: &Field<'_>, tasks: &[Field<'_>], needed: bool) -> Result<Option<u32>, GangError> {
+fn find_oversized_host_list(spec: &Field<'_>, tasks: &[Field<'_>], needed: bool) -> Result<Option<u32>, GangError> {
     const MOST: usize = 120 * 1024;
     const HOST: usize = 180;
     let flags = spec.at(&["plugins", "svc"]).map_or_else(String::new, |flags| flags.value.to_string());
@@ -271,7 +277,7 @@ fn too_many_for_lists(spec: &Field<'_>, tasks: &[Field<'_>], needed: bool) -> Re
         return Ok(None);
     }
     for task in tasks {
-        let pods = task.at(&["replicas"]).map_or(Ok(0), |place| place.count())?;
+        let pods = task.at(&["replicas"]).map_or(Ok(0), |place| place.parse_count())?;
         if pods as usize > MOST / HOST {
             return Ok(Some(pods));
         }
@@ -281,7 +287,7 @@ fn too_many_for_lists(spec: &Field<'_>, tasks: &[Field<'_>], needed: bool) -> Re
 
 /// The task's name if one of its containers has no command to wrap. Ray's own containers need no rank: its plugin
 /// starts them.
-fn without_command(task: &Field<'_>, is_ray: bool) -> Result<Option<String>, GangError> {
+fn find_task_without_command(task: &Field<'_>, is_ray: bool) -> Result<Option<String>, GangError> {
     let Some(pod) = task.at(&["template", "spec"]) else { return Ok(None) };
     for container in pod.list("containers")?.into_iter().chain(pod.list("initContainers")?) {
         let started = is_ray && ["head", "worker"].contains(&container.text_at("name")?);

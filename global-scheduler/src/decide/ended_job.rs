@@ -19,7 +19,7 @@ use crate::observe::binding::{Binding, End};
 
 /// The clusters that a job keeps because it has ended as a whole; `None` if it has not, or has ended in all of them.
 #[must_use]
-pub fn keep_ended_copies(binding: &Binding, completes: &BTreeSet<TaskName>) -> Option<Decision> {
+pub fn decide_kept_clusters(binding: &Binding, completes: &BTreeSet<TaskName>) -> Option<Decision> {
     let plan = binding.plan.as_ref()?;
     let targets = &binding.place.previous;
     let goes_on = |target: &&Target| !binding.ended.contains_key(&target.cluster);

@@ -15,7 +15,7 @@ use crate::observe::{binding::Binding, cache::WorkloadRequest};
 
 /// When the status is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StatusTurn {
+pub enum StatusTiming {
     /// At once.
     Now,
     /// If it is still so in a moment.
@@ -26,16 +26,16 @@ pub enum StatusTurn {
 
 /// When a status is written that says that the binding is scheduled.
 #[must_use]
-pub fn choose_turn(binding: &Binding, request: Option<&WorkloadRequest>) -> StatusTurn {
+pub fn decide_status_timing(binding: &Binding, request: Option<&WorkloadRequest>) -> StatusTiming {
     let (status, place) = (&binding.status, &binding.place);
     let kind = WorkloadKind::parse(&binding.api_version, &binding.workload.kind);
     let ends = kind.is_some_and(WorkloadKind::runs_to_its_end);
     let is_first = status.scheduled_condition().is_none() && status.last_scheduled.is_none();
     let is_awaited = !place.evicting.is_empty() || !place.placement.affinities.is_empty();
     if !ends || !is_first || is_awaited || !binding.is_released() || place.previous.is_empty() {
-        return StatusTurn::Now;
+        return StatusTiming::Now;
     }
     let has_ended_there = place.previous.iter().all(|target| binding.ended.contains_key(&target.cluster));
     let has_ended = has_ended_there && request.is_some_and(|request| request.has_ended);
-    if has_ended { StatusTurn::Never } else { StatusTurn::Later }
+    if has_ended { StatusTiming::Never } else { StatusTiming::Later }
 }

@@ -90,13 +90,14 @@ struct PlacementRequest<'a> {
 }
 
 /// What is to be placed of a binding, if it is to be placed and is not settled; else what to do about it.
-fn find_open_request<'a>(
+fn build_unsettled_request<'a>(
     binding: &'a Binding,
     request: Option<&'a WorkloadRequest>,
     fleet: &Fleet,
 ) -> Result<PlacementRequest<'a>, Verdict> {
-    let job = build_request(binding, request)?;
-    let kept = request.filter(|_| job.whole).and_then(|known| ended_job::keep_ended_copies(binding, &known.completes));
+    let job = build_placement_request(binding, request)?;
+    let kept =
+        request.filter(|_| job.whole).and_then(|known| ended_job::decide_kept_clusters(binding, &known.completes));
     if let Some(decision) = kept {
         return Err(Verdict { step: Step::Place(decision), awaits_capacity: false });
     }
@@ -109,7 +110,7 @@ fn find_open_request<'a>(
 /// The gang of a binding, if it is to be placed.
 #[must_use]
 pub fn find_gang_to_place(binding: &Binding, request: Option<&WorkloadRequest>, fleet: &Fleet) -> Option<Arc<Gang>> {
-    find_open_request(binding, request, fleet).ok().map(|job| Arc::new(job.gang.into_owned()))
+    build_unsettled_request(binding, request, fleet).ok().map(|job| Arc::new(job.gang.into_owned()))
 }
 
 /// Decides about a binding by what its workload requests, by what other objects say about it, and by the fleet. Where
@@ -122,7 +123,7 @@ pub fn decide_binding(
     fleet: &Fleet,
     estimated: &BTreeMap<String, Capacity>,
 ) -> Verdict {
-    let job = match find_open_request(binding, request, fleet) {
+    let job = match build_unsettled_request(binding, request, fleet) {
         Ok(job) => job,
         Err(verdict) => return verdict,
     };
@@ -136,7 +137,8 @@ pub fn decide_binding(
     if !whole {
         capped.replicas = capped.replicas.min(i64::from(gang.replicas()));
     }
-    let mut own = if capped.fresh { fleet.capacities_without(&binding.key.to_string()) } else { BTreeMap::new() };
+    let mut own =
+        if capped.fresh { fleet.capacities_without_binding(&binding.key.to_string()) } else { BTreeMap::new() };
     own.extend(estimated.iter().map(|(name, capacity)| (name.clone(), capacity.clone())));
     let clusters: Vec<(&Cluster, &Capacity)> =
         fleet.clusters().map(|(cluster, capacity)| (cluster, own.get(&cluster.name).unwrap_or(capacity))).collect();
@@ -149,7 +151,7 @@ pub fn decide_binding(
         Ok(decision) if has_rendezvous && rendezvous_gang::changes_rendezvous(binding, &decision) => {
             rendezvous_gang::withdraw_gang()
         }
-        Ok(decision) => place_or_confirm(binding, gang, keep_copies(binding, job.copies, decision)),
+        Ok(decision) => place_or_confirm(binding, gang, limit_copies(binding, job.copies, decision)),
         // Clusters pass the filters, but their own queues are full: what it has stays.
         Err(NotPlaced::NoClusterFits(message)) if !bounded.is_empty() => {
             let message = bounded.iter().fold(message, |message, why| format!("{message}; {why}"));
@@ -159,7 +161,7 @@ pub fn decide_binding(
         Err(NotPlaced::NoClusterFits(message)) => Verdict {
             step: Step::Refuse {
                 reason: NO_CLUSTER_FIT,
-                message: with_windows(with_peers(message, whole, &capped.peers)),
+                message: with_windows(append_peers(message, whole, &capped.peers)),
                 clear: !binding.place.previous.is_empty(),
             },
             awaits_capacity: true,
@@ -170,7 +172,7 @@ pub fn decide_binding(
         }
         Err(error @ (NotPlaced::Gang(_) | NotPlaced::Unschedulable(_))) => {
             let message =
-                explain_unread_clusters(with_peers(error.to_string(), whole, &capped.peers), fleet, estimated);
+                explain_unread_clusters(append_peers(error.to_string(), whole, &capped.peers), fleet, estimated);
             let message = bounded.iter().fold(message, |message, why| format!("{message}; {why}"));
             let message = with_windows(message);
             Verdict { step: Step::Refuse { reason: UNSCHEDULABLE, message, clear: false }, awaits_capacity: true }
@@ -188,7 +190,7 @@ fn place_within_queues(
 ) -> (Result<Decision, NotPlaced>, Vec<String>) {
     // Other kinds are not scheduled by Volcano, or in a queue that the member's controller finds.
     let queue = binding.admission.as_ref().filter(|_| request.whole).map(|admission| admission.queue.as_str());
-    let of = |cluster: &str| fleet.queue(cluster, queue?);
+    let of = |cluster: &str| fleet.member_queue(cluster, queue?);
     if !binding.avoid.is_empty() && binding.place.previous.is_empty() {
         let others = request.clusters.iter().filter(|(cluster, _)| !binding.avoid.contains(&cluster.name));
         let request = Request { clusters: others.copied().collect(), ..request.clone() };
@@ -203,7 +205,7 @@ fn place_within_queues(
 }
 
 /// What is to be placed of a binding that is due, or what to do instead.
-fn build_request<'a>(
+fn build_placement_request<'a>(
     binding: &'a Binding,
     request: Option<&'a WorkloadRequest>,
 ) -> Result<PlacementRequest<'a>, Verdict> {
@@ -249,14 +251,14 @@ fn cap_gang(gang: &Gang, admission: &Admission) -> Result<Gang, String> {
     let binds = gang.task_minimums_bind();
     for task in &mut gang.tasks {
         let admitted = admission.pods_of(&task.name);
-        let needs = task.min_available.next_multiple_of(task.unit());
+        let needs = task.min_available.next_multiple_of(task.partition_size());
         if admitted < needs && (binds || task.partition.is_some()) {
             return Err(format!(
                 "task {} needs {needs} pods and {admitted} were admitted; waiting for the rest to be admitted",
                 task.name
             ));
         }
-        task.replicas = task.replicas.min(admitted) / task.unit() * task.unit();
+        task.replicas = task.replicas.min(admitted) / task.partition_size() * task.partition_size();
         task.min_available = task.min_available.min(task.replicas);
     }
     if gang.replicas() < gang.min_available {
@@ -277,7 +279,7 @@ fn previous_plan(binding: &Binding, gang: &Gang, whole: bool) -> Result<Option<P
         (Some(plan), _) => {
             // A cluster that was taken away (by an eviction, say) is not held any more.
             let mut plan = plan.clone();
-            plan.clusters.retain(|cluster, _| binding.place.targets(cluster.as_str()));
+            plan.clusters.retain(|cluster, _| binding.place.is_target(cluster.as_str()));
             Ok(Some(plan))
         }
         (None, [task]) => {
@@ -347,12 +349,12 @@ fn placement_changed(binding: &Binding) -> bool {
 }
 
 /// A duplicated job never runs in more clusters than it was admitted for; those it is in come first.
-fn keep_copies(binding: &Binding, copies: Option<usize>, mut decision: Decision) -> Decision {
+fn limit_copies(binding: &Binding, copies: Option<usize>, mut decision: Decision) -> Decision {
     let Some(copies) = copies.filter(|copies| decision.targets.len() > *copies) else { return decision };
     if !is_duplicated(binding.place.placement.division.as_ref()) {
         return decision;
     }
-    decision.targets.sort_by_key(|target| !binding.place.targets(&target.cluster));
+    decision.targets.sort_by_key(|target| !binding.place.is_target(&target.cluster));
     decision.targets.truncate(copies);
     decision.targets.sort();
     if let Some(plan) = &mut decision.plan {
@@ -389,7 +391,7 @@ fn status_step(binding: &Binding, anew: bool) -> Step {
 }
 
 /// Adds which peers of its groups keep a gang out of clusters. For all else the message is Karmada's to the letter.
-fn with_peers(message: String, whole: bool, peers: &Peers) -> String {
+fn append_peers(message: String, whole: bool, peers: &Peers) -> String {
     if whole && !peers.is_empty() { format!("{message}; {peers}") } else { message }
 }
 

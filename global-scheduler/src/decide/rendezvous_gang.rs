@@ -19,7 +19,7 @@ use crate::observe::binding::Binding;
 /// its copies are gone.
 pub(crate) fn withdraw_or_wait(binding: &Binding, fleet: &Fleet) -> Option<Verdict> {
     if !binding.place.previous.is_empty() {
-        return is_torn(binding, fleet).then(withdraw_gang);
+        return loses_cluster(binding, fleet).then(withdraw_gang);
     }
     // A cluster that is not Ready may never report that its copy is gone; it takes nothing new either.
     let there = |name: &String| fleet.cluster(name).is_some_and(|cluster: &Cluster| cluster.ready && !cluster.deleting);
@@ -27,9 +27,9 @@ pub(crate) fn withdraw_or_wait(binding: &Binding, fleet: &Fleet) -> Option<Verdi
 }
 
 /// Whether the gang has lost, or will lose, some cluster of its plan.
-fn is_torn(binding: &Binding, fleet: &Fleet) -> bool {
+fn loses_cluster(binding: &Binding, fleet: &Fleet) -> bool {
     let stays = |name: &str| {
-        binding.place.targets(name)
+        binding.place.is_target(name)
             && !binding.place.evicting.iter().any(|evicting| evicting == name)
             && fleet.cluster(name).is_some_and(|cluster| !cluster.deleting)
     };

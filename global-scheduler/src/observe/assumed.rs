@@ -1,9 +1,15 @@
-//! Assumed pods: what a decision gives clusters counts as used in the fleet until the pods are seen there.
+//! Assumed pods: what a decision gives clusters counts as used in the fleet until the pods are seen there. And the
+//! clock of the cache: what is over by its time.
 //!
 //! Rule (kube-scheduler's `AssumePod`; karmada-scheduler `pkg/scheduler/cache/cache.go`): pods of a kind whose template
 //! is not read can not be told from others, because a custom resource makes any pods it likes. They are assumed as the
 //! binding describes them until the aggregated status says that the workload is healthy in the cluster, but not longer
-//! than karmada-scheduler assumes them: five minutes from when they were scheduled.
+//! than karmada-scheduler assumes them: five minutes from when they were scheduled. Pods of a kind whose template is
+//! read are assumed as long as the binding shows them there and has not ended.
+//!
+//! The time of the cache is set here ([`Cache::advance_time`]). Three things end by it: such an assumption, then what
+//! was unschedulable is due; the wait of a binding for its queue ([`queue_arrival`](super::queue_arrival)), then that
+//! is due; a maintenance window, then all bindings are.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,7 +27,7 @@ const ASSUMED_FOR: SignedDuration = SignedDuration::from_mins(5);
 /// Until when pods that can not be seen are assumed.
 #[derive(Debug, Default)]
 pub struct AssumeDeadlines {
-    /// The time of the last [`Cache::set_now`].
+    /// The time of the last [`Cache::advance_time`].
     pub(super) now: Timestamp,
     until: BTreeMap<BindingKey, Timestamp>,
 }
@@ -29,7 +35,7 @@ pub struct AssumeDeadlines {
 impl Cache {
     /// Sets the time, forgets the pods that were assumed for too long, lets go what waited for its queue for too long,
     /// and has all looked at again where a maintenance window is over: a duplicated one may go there too.
-    pub fn set_now(&mut self, now: Timestamp) {
+    pub fn advance_time(&mut self, now: Timestamp) {
         let before = std::mem::replace(&mut self.deadlines.now, now);
         self.arrivals.list_over(before, now).iter().for_each(|key| self.mark_due(key));
         let seconds = |at: Timestamp| EpochSeconds::new(at.as_second());
@@ -71,7 +77,7 @@ impl Cache {
     }
 
     /// Assumes the pods that the binding itself shows, also after a decision could not be written.
-    pub fn assume_binding(&mut self, key: &BindingKey) {
+    pub fn update_assumed_pods(&mut self, key: &BindingKey) {
         self.assumed.remove(key);
         let found = self.bindings.get(key).filter(|binding| binding.ours && !binding.place.previous.is_empty());
         let Some((binding, (gang, is_read))) = found.and_then(|binding| Some((binding, self.gang_of(binding)?))) else {

@@ -155,7 +155,7 @@ impl Binding {
         let view = BindingView::from(&typed);
         let (metadata, spec, status) = (view.metadata, view.spec, view.status);
         let (ours, gate) = (view.names_our_scheduler(), view.gate());
-        let copies = view.copies();
+        let copies = view.list_copy_statuses();
         let ended =
             copies.iter().filter_map(|copy| Some((copy.cluster_name.clone(), read_end(copy.status.as_ref()?)?)));
         let is_read = view.workload_kind().is_some();
@@ -174,7 +174,7 @@ impl Binding {
             annotated: metadata.annotations.is_some(),
             claimed: view.is_claimed_by_policy(),
             gate,
-            held: view.is_suspended(),
+            held: view.is_scheduling_suspended(),
             priority: spec.schedule_priority.as_ref().and_then(|priority| priority.priority).unwrap_or(0),
             admission: view.admission(),
             epoch: view.epoch().map(ToOwned::to_owned),
@@ -202,7 +202,7 @@ impl Binding {
 
     /// Whether it is ours to place now.
     #[must_use]
-    pub fn is_due(&self) -> bool {
+    pub fn is_ours_to_place(&self) -> bool {
         self.is_released() || self.is_unqueued()
     }
 

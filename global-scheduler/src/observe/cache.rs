@@ -21,7 +21,7 @@ use caldera_core::{
 };
 use caldera_crds::{
     karmada::cluster::Cluster,
-    links::{FederationTopology, Links},
+    links::{FederationTopologies, FederationTopology},
     placement,
     workload::{self, WorkloadKind},
 };
@@ -73,7 +73,7 @@ pub struct Cache {
     /// How policies rank clusters.
     pub rankings: Rankings,
     /// Which clusters are declared to be close.
-    pub topology: Links,
+    pub topology: FederationTopologies,
     /// Clusters that get nothing of a divided workload are listed too.
     pub empty_workloads: bool,
     /// Lists of kinds that members serve.
@@ -122,7 +122,7 @@ impl Cache {
             |binding: &Binding| (binding.place.previous.clone(), binding.ended.clone(), binding.healthy.clone());
         let moved = self.bindings.get(&key).is_some_and(|old| holds(old) != holds(&binding));
         self.bindings.insert(key.clone(), binding);
-        self.assume_binding(&key);
+        self.update_assumed_pods(&key);
         self.mark_due(&key);
         if moved {
             self.requeue_unschedulable();
@@ -131,7 +131,7 @@ impl Cache {
 
     /// Stores the state that a write of ours left. False if the binding is gone since then, or was made anew under its
     /// name: that state says nothing about what is there now.
-    pub fn store_answer(&mut self, binding: Binding) -> bool {
+    pub fn store_written_binding(&mut self, binding: Binding) -> bool {
         let is_current = self.bindings.get(&binding.key).is_some_and(|known| known.uid == binding.uid);
         if is_current {
             self.update_binding(binding);
@@ -177,7 +177,7 @@ impl Cache {
         self.fleet.set_selected_labels(&selector_key(workload), request.gang.as_deref().ok());
         self.requests.insert(workload.clone(), request);
         for key in self.by_workload.get(workload).cloned().unwrap_or_default() {
-            self.assume_binding(&key);
+            self.update_assumed_pods(&key);
             self.mark_due(&key);
         }
     }
@@ -211,7 +211,7 @@ impl Cache {
                 self.apis.drain(..self.apis.len().saturating_sub(MAX_API_LISTS));
             }
         }
-        self.fleet.set_cluster(cluster, placement::read_summary(object.status.as_ref()))
+        self.fleet.set_cluster(cluster, placement::read_summary_capacity(object.status.as_ref()))
     }
 
     /// Applies an event of FederationTopologies.
@@ -229,7 +229,7 @@ impl Cache {
     }
 
     /// The status of topologies may not have been written.
-    pub fn recheck_topology(&mut self) {
+    pub fn mark_topology_changed(&mut self) {
         self.topology_changed = true;
     }
 
@@ -261,7 +261,7 @@ impl Cache {
     /// A binding is to be scheduled, if it is ours to schedule now.
     pub fn mark_due(&mut self, key: &BindingKey) {
         if let Some(binding) = self.bindings.get(key) {
-            if binding.is_due() {
+            if binding.is_ours_to_place() {
                 self.due.insert(due_key(binding));
             } else {
                 self.due.remove(&due_key(binding));
@@ -275,7 +275,7 @@ impl Cache {
     }
 
     /// The bindings that are due, most urgent first; they are not due any more.
-    pub fn take_active_bindings(&mut self) -> Vec<BindingKey> {
+    pub fn take_due_bindings(&mut self) -> Vec<BindingKey> {
         std::mem::take(&mut self.due).into_iter().map(|(_, _, key)| key).collect()
     }
 
@@ -302,12 +302,12 @@ impl Cache {
     pub fn context_of(&self, binding: &Binding, now: Timestamp) -> SchedulingContext {
         let own = binding.weights.as_ref().and_then(|stated| stated.as_ref().ok());
         let ranking = self.rankings.ranking_for(own, binding.policy.as_ref(), now);
-        let run = Some(self.expect_run(binding, now));
+        let run = Some(self.predict_run(binding, now));
         SchedulingContext { peers: self.peers_of(binding), ranking, empty_workloads: self.empty_workloads, run }
     }
 
     /// When pods would run that start now: until the end that was granted, or that its workload says.
-    fn expect_run(&self, binding: &Binding, now: Timestamp) -> ExpectedRun {
+    fn predict_run(&self, binding: &Binding, now: Timestamp) -> ExpectedRun {
         let from = EpochSeconds::new(now.as_second());
         let limit = binding.admission.as_ref().and_then(|admission| admission.run);
         let began = limit.map_or(from, |limit| limit.from);
@@ -341,7 +341,7 @@ fn due_key(binding: &Binding) -> (Reverse<i32>, String, BindingKey) {
 pub fn read_workload(object: &Value) -> Option<(WorkloadRef, WorkloadRequest)> {
     let reference = workload::reference_of(object)?;
     let gang = workload::read_gang(object).map(Arc::new).map_err(|error| error.to_string());
-    let completes = workload::completed_by(object);
+    let completes = workload::list_completing_tasks(object);
     let kind = WorkloadKind::of(object);
     let has_ended = kind.is_some_and(|kind| workload::progress::has_copy_ended(kind, &object["status"]));
     let (queued, run_for) = (workload::names_queue(object), workload::running_estimate(object));

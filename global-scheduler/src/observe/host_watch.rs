@@ -28,7 +28,7 @@ pub(crate) enum HostEvent {
 }
 
 /// Follows every kind on the host that placement depends on.
-pub(crate) fn follow_host(follower: &Follower<HostEvent>) {
+pub(crate) fn watch_host(follower: &Follower<HostEvent>) {
     let all = watcher::Config::default;
     for (global, kind, plural) in
         [(false, "ResourceBinding", "resourcebindings"), (true, "ClusterResourceBinding", "clusterresourcebindings")]
@@ -47,7 +47,7 @@ pub(crate) fn follow_host(follower: &Follower<HostEvent>) {
     }
     for kind in WorkloadKind::ALL {
         let input = move |event| HostEvent::Workloads(kind, event);
-        let options = WatchOptions::from(all()).with_absence(kind.is_optional());
+        let options = WatchOptions::from(all()).allow_absent_kind(kind.is_optional());
         follower.follow_json(kind.api_resource(), options, |object| read_workload(&object), input);
     }
     follower.follow_typed::<Cluster, _, _>(all(), Some, |event| HostEvent::Clusters(Box::new(event)));

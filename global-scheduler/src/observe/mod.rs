@@ -1,4 +1,4 @@
-//! What the scheduler sees: the kinds that it follows, and a cache that their events fill.
+//! What the scheduler sees: the kinds that it follows, and a cache that their events and the time fill.
 
 pub mod assumed;
 pub mod binding;

@@ -47,9 +47,9 @@ impl QueueArrivals {
 
 impl Cache {
     /// Whether a decision is not carried out yet, since a member that would get a new part has not got the queue.
-    pub fn awaits_queue(&mut self, key: &BindingKey, targets: &[Target]) -> bool {
+    pub fn start_or_check_queue_wait(&mut self, key: &BindingKey, targets: &[Target]) -> bool {
         let lacks = self.bindings.get(key).is_some_and(|binding| {
-            let mut new = targets.iter().filter(|target| !binding.place.targets(&target.cluster));
+            let mut new = targets.iter().filter(|target| !binding.place.is_target(&target.cluster));
             new.any(|target| self.lacks_queue(binding, &target.cluster))
         });
         if !lacks {
@@ -64,8 +64,8 @@ impl Cache {
     fn lacks_queue(&self, binding: &Binding, cluster: &str) -> bool {
         let Some(admission) = binding.admission.as_ref().filter(|_| binding.is_volcano_job()) else { return false };
         let is_down = self.fleet.unreadable_clusters().any(|down| down.name == cluster);
-        let is_known = self.fleet.queue(cluster, ROOT).is_some() && !is_down;
-        let queue = self.fleet.queue(cluster, admission.queue.as_str());
+        let is_known = self.fleet.member_queue(cluster, ROOT).is_some() && !is_down;
+        let queue = self.fleet.member_queue(cluster, admission.queue.as_str());
         is_known && queue.is_none_or(|queue| queue.state.is_empty())
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use caldera_core::place::score::{ParseWeightsError, Ranking, ScorePlugin, Weights};
+use caldera_core::place::score::{ParseWeightsError, Ranking, ScorePlugin, ScoreWeights};
 use caldera_crds::{
     names::{
         caldera::SCORE_WEIGHTS,
@@ -35,7 +35,7 @@ pub fn policy_of(binding: &Value) -> Option<PolicyKey> {
 }
 
 /// The weights that an object states, or what is wrong with them.
-pub type StatedWeights = Result<Weights, Box<WeightsFault>>;
+pub type StatedWeights = Result<ScoreWeights, Box<WeightsFault>>;
 
 /// Weights that can not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub fn read_policy(object: &Value) -> Option<(PolicyKey, Option<StatedWeights>)>
 #[derive(Debug, Default)]
 pub struct Rankings {
     /// Of the policies that state weights.
-    policies: BTreeMap<PolicyKey, Weights>,
+    policies: BTreeMap<PolicyKey, ScoreWeights>,
     scores: BTreeMap<String, Scores>,
 }
 
@@ -102,7 +102,7 @@ impl Rankings {
 
     /// How clusters rank for a binding with these weights of its own, made by this policy.
     #[must_use]
-    pub fn ranking_for(&self, own: Option<&Weights>, policy: Option<&PolicyKey>, now: Timestamp) -> Ranking {
+    pub fn ranking_for(&self, own: Option<&ScoreWeights>, policy: Option<&PolicyKey>, now: Timestamp) -> Ranking {
         let Some(weights) = own.or_else(|| self.policies.get(policy?)) else { return Ranking::default() };
         let outside = weights.names().filter(|name| !ScorePlugin::ALL.iter().any(|plugin| plugin.name() == *name));
         let fresh = |name| self.scores.get(name).filter(|scores: &&Scores| scores.are_fresh(now));

@@ -1,9 +1,15 @@
 //! The scheduler between two awaits: it applies events and outcomes to the cache, decides what is due, and queues the
 //! writes.
 //!
-//! Rules: nothing is decided before bindings and clusters were listed. Members that have not reported yet are waited
-//! for only for [`GRACE_PERIOD`]. A binding with a write in flight is not decided again before the outcome. What failed
-//! is decided again from fresh state, after a wait that doubles.
+//! Rules:
+//! - Nothing is decided before bindings and clusters were listed. Members that have not reported yet, and topologies
+//!   that were not listed, are waited for only for [`GRACE_PERIOD`].
+//! - A binding with a write in flight is not decided again before the outcome. What failed is decided again from fresh
+//!   state, after a wait that doubles.
+//! - A placement is written only under the lease that its grant names ([`LeaseFence`]), and for a while only once the
+//!   members that get a new part have the job's queue.
+//! - The status that says "scheduled" follows the clusters when it is its time ([`first_status`]) and there is room.
+//! - A refusal of which only the text changed is written once a minute at most.
 
 mod outcomes;
 
@@ -25,7 +31,7 @@ use tokio::time::Instant;
 
 use crate::{
     decide::{
-        first_status::{self, StatusTurn},
+        first_status::{self, StatusTiming},
         lease_fence::LeaseFence,
         placement::{self, Step, Verdict},
     },
@@ -136,14 +142,14 @@ impl Scheduler {
         own.into_iter().flatten().min()
     }
 
-    pub(crate) fn wake_due(&mut self) {
+    pub(crate) fn mark_expired_waits_due(&mut self) {
         let now = Instant::now();
         self.retries.take_due(now).iter().for_each(|key| self.cache.mark_due(key));
         self.first_statuses.take_due(now).iter().for_each(|key| self.cache.mark_due(key));
         if self.recheck_at.is_some_and(|at| at <= now) {
             self.recheck_at = None;
             self.cache.requeue_unschedulable();
-            self.cache.recheck_topology();
+            self.cache.mark_topology_changed();
         }
     }
 
@@ -171,7 +177,7 @@ impl Scheduler {
                 self.cache.apply_topologies(*event);
             }
             HostEvent::Clusters(event) => {
-                self.members.follow_clusters(&event);
+                self.members.apply_cluster_event(&event);
                 match &*event {
                     Event::Reset(all) => all.iter().for_each(|cluster| self.estimators.observe_cluster(cluster)),
                     Event::Applied(cluster) => self.estimators.observe_cluster(cluster),
@@ -192,14 +198,14 @@ impl Scheduler {
         self.cache.apply_member(&event.cluster, event.update);
     }
 
-    pub(crate) fn apply_estimate(&mut self, answer: Reply) {
-        let key = self.estimators.store_answer(answer);
+    pub(crate) fn store_estimate_and_mark_due(&mut self, answer: Reply) {
+        let key = self.estimators.store_estimate(answer);
         if let Some((namespace, name)) = key.split_once('/') {
             self.cache.mark_due(&BindingKey { namespace: namespace.to_owned(), name: name.to_owned() });
         }
     }
 
-    pub(crate) fn apply_lease(&mut self, lease: Option<&LeaseRecord>) {
+    pub(crate) fn mark_valid_grants_due(&mut self, lease: Option<&LeaseRecord>) {
         for key in self.fence.apply_read(lease) {
             self.cache.mark_due(&key);
         }
@@ -253,7 +259,7 @@ impl Scheduler {
 
     /// Decides about every binding that is due, unless the first view is not complete yet.
     pub(crate) fn decide_due(&mut self) {
-        self.cache.set_now(self.clock.now());
+        self.cache.advance_time(self.clock.now());
         if self.grace_end.is_some_and(|end| end <= Instant::now() || self.has_first_view()) {
             self.grace_end = None;
         }
@@ -266,15 +272,15 @@ impl Scheduler {
         if self.cache.is_idle() {
             return;
         }
-        for key in self.cache.take_active_bindings() {
+        for key in self.cache.take_due_bindings() {
             if !self.retries.must_wait(&key) && !self.in_flight.contains_key(&key) {
-                self.decide_about(&key);
+                self.decide_and_write_binding(&key);
             }
         }
         self.show_unschedulable();
     }
 
-    fn decide_about(&mut self, key: &BindingKey) {
+    fn decide_and_write_binding(&mut self, key: &BindingKey) {
         self.cache.fleet.refresh_capacities();
         let Some(binding) = self.cache.bindings.get(key) else { return };
         let _span = tracing::debug_span!("decide", binding = %key).entered();
@@ -300,7 +306,7 @@ impl Scheduler {
         }
         if may_carry_out
             && let Step::Place(decision) = &step
-            && self.cache.awaits_queue(key, &decision.targets)
+            && self.cache.start_or_check_queue_wait(key, &decision.targets)
         {
             tracing::debug!(binding = %key, "its queue is on its way to a member");
             self.cache.add_unschedulable(key);
@@ -331,13 +337,13 @@ impl Scheduler {
         match step {
             Step::Rest => {}
             Step::Place(decision) => {
-                let write = binding_writes::place_binding(binding, &decision);
+                let write = binding_writes::build_placement_write(binding, &decision);
                 self.cache.assume_decision(key, &decision.targets, decision.plan.as_ref());
                 self.write_binding(key, Tag::Place(key.clone(), decision), write);
             }
-            Step::Confirm { anew } => self.confirm_scheduled(key, None, anew),
+            Step::Confirm { anew } => self.queue_scheduled_status(key, None, anew),
             Step::Refuse { reason, message, clear: true } => {
-                let write = binding_writes::clear_clusters(binding);
+                let write = binding_writes::build_clearing_write(binding);
                 self.write_binding(key, Tag::Clear(key.clone(), reason, message), write);
             }
             Step::Refuse { reason, message, clear: false } => self.write_refusal(key, reason, &message),
@@ -350,16 +356,16 @@ impl Scheduler {
     }
 
     /// Has the status written that says that a binding is scheduled, when it is due.
-    fn confirm_scheduled(&mut self, key: &BindingKey, affinity: Option<String>, anew: bool) {
+    fn queue_scheduled_status(&mut self, key: &BindingKey, affinity: Option<String>, anew: bool) {
         let Some(binding) = self.cache.bindings.get(key) else { return };
         let now = self.clock.now();
-        match first_status::choose_turn(binding, self.cache.request_of(binding)) {
-            StatusTurn::Never => return self.first_statuses.forget(key),
-            StatusTurn::Later if !self.first_statuses.is_over(binding, now, Instant::now()) => return,
-            StatusTurn::Later | StatusTurn::Now => {}
+        match first_status::decide_status_timing(binding, self.cache.request_of(binding)) {
+            StatusTiming::Never => return self.first_statuses.forget(key),
+            StatusTiming::Later if !self.first_statuses.is_wait_over(binding, now, Instant::now()) => return,
+            StatusTiming::Later | StatusTiming::Now => {}
         }
-        let scheduled = anew.then(|| self.first_statuses.find_placement(binding).unwrap_or(now));
-        self.confirmations.add(binding, affinity, scheduled);
+        let scheduled = anew.then(|| self.first_statuses.get_placement_time(binding).unwrap_or(now));
+        self.confirmations.queue_confirmation(binding, affinity, scheduled);
         self.mark_in_flight(key);
     }
 
@@ -377,7 +383,7 @@ impl Scheduler {
             match write {
                 Some(write) => {
                     self.mark_in_flight(&key);
-                    self.writer.queue_next(Tag::Status(key), write);
+                    self.writer.queue_write_first(Tag::Status(key), write);
                 }
                 None => {
                     self.in_flight.remove(&key);
@@ -406,8 +412,8 @@ impl Scheduler {
             return;
         }
         self.refused_at.insert(key.clone(), Instant::now());
-        let write = binding_writes::write_refused(binding, reason, message, now);
-        let events = (!same_reason).then(|| binding_writes::schedule_events(binding, false, message, now));
+        let write = binding_writes::build_refused_status_write(binding, reason, message, now);
+        let events = (!same_reason).then(|| binding_writes::build_schedule_events(binding, false, message, now));
         self.write_binding(key, Tag::Status(key.clone()), write);
         self.write_events(events.unwrap_or_default());
     }

@@ -34,13 +34,13 @@ fn written(mut object: Value, cluster: &str, replicas: u32, last: &str) -> Value
 
 fn free(world: &mut Cache, member: usize) -> i128 {
     world.fleet.refresh_capacities();
-    world.fleet.clusters().nth(member).unwrap().1.free().get("cpu").units_ceil()
+    world.fleet.clusters().nth(member).unwrap().1.sum_free().get("cpu").units_ceil()
 }
 
 #[test]
 fn two_of_one_turn_do_not_get_the_same_room() {
     let mut world = world(&[4, 3], |_, _| {});
-    world.set_now(now());
+    world.advance_time(now());
     assert_eq!(decided(&mut world, &named("a", 3)), to(&[("m0", 3)]));
     assert_eq!(decided(&mut world, &named("b", 3)), to(&[("m1", 3)]));
     assert_eq!((free(&mut world, 0), free(&mut world, 1)), (1, 0));
@@ -49,11 +49,11 @@ fn two_of_one_turn_do_not_get_the_same_room() {
 #[test]
 fn what_can_not_be_seen_is_held_for_five_minutes_or_until_it_is_healthy() {
     let after = |world: &mut Cache, minutes: i64| {
-        world.set_now(now() + jiff::SignedDuration::from_mins(minutes));
+        world.advance_time(now() + jiff::SignedDuration::from_mins(minutes));
         free(world, 0)
     };
     let mut one = world(&[4], |_, _| {});
-    one.set_now(now());
+    one.advance_time(now());
     assert_eq!(decided(&mut one, &named("a", 3)), to(&[("m0", 3)]));
     // It is written, and then that it was scheduled.
     one.update_binding(Binding::parse_binding(&written(named("a", 3), "m0", 3, "2025-01-01T00:00:00Z")).unwrap());

@@ -62,15 +62,15 @@ fn the_limit_of_the_run_counts_from_its_release() {
 #[test]
 fn what_waits_is_decided_about_again_when_the_window_ends() {
     let mut world = index(&[4], &[job(2, 2), binding(2)]);
-    world.set_now(now());
+    world.advance_time(now());
     keep(&mut world, "m0", -10, 200);
     assert!(verdict(&mut world).awaits_capacity);
     world.add_unschedulable(&key());
-    world.take_active_bindings();
+    world.take_due_bindings();
     assert_eq!(world.next_deadline(), Some(after(200)));
-    world.set_now(after(199));
+    world.advance_time(after(199));
     assert!(world.is_idle());
-    world.set_now(after(200));
+    world.advance_time(after(200));
     assert!(!world.is_idle());
     assert_eq!(world.next_deadline(), None);
 }

@@ -121,7 +121,7 @@ fn whoever_has_the_higher_schedule_priority_is_looked_at_first() {
         object["spec"]["schedulePriority"] = json!({"priority": priority});
         world.update_binding(Binding::parse_binding(&object).unwrap());
     }
-    let order: Vec<String> = world.take_active_bindings().into_iter().map(|key| key.name).collect();
+    let order: Vec<String> = world.take_due_bindings().into_iter().map(|key| key.name).collect();
     assert_eq!(order, ["c", "b", "a", "d"]);
 }
 
@@ -161,7 +161,7 @@ fn a_cluster_scoped_template_has_a_binding_of_its_own() {
     object["metadata"].as_object_mut().unwrap().remove("namespace");
     let binding = Binding::parse_binding(&object).unwrap();
     let Step::Place(decision) = ask(&mut world, &object).step else { panic!("not placed") };
-    let write = binding_writes::place_binding(&binding, &decision);
+    let write = binding_writes::build_placement_write(&binding, &decision);
     assert_eq!((write.resource.plural.as_str(), write.namespace.as_str()), ("clusterresourcebindings", ""));
     let Body::JsonPatch(patch) = write.body else { panic!("no patch") };
     let operations: json_patch::Patch = serde_json::from_value(patch).unwrap();
@@ -222,7 +222,7 @@ fn the_next_affinity_is_tried_where_one_has_no_room_and_there_it_stays() {
     let Step::Place(decision) = &verdict.step else { unreachable!() };
     assert_eq!(decision.affinity.as_deref(), Some("far"));
     let binding = Binding::parse_binding(&object).unwrap();
-    let Body::MergePatch(patch) = binding_writes::write_scheduled(
+    let Body::MergePatch(patch) = binding_writes::build_scheduled_status_write(
         &binding,
         decision.affinity.as_deref(),
         Some(now()),

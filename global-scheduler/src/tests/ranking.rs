@@ -1,6 +1,6 @@
 //! How a policy's weights, and scores from outside, order what is possible.
 
-use caldera_core::place::score::External;
+use caldera_core::place::score::ExternalScores;
 use caldera_crds::score::{ClusterScore, Scores};
 
 use super::{
@@ -97,7 +97,7 @@ fn scores_from_outside_count_until_they_are_too_old() {
 
 fn gang_goes(cores: &[i64], weights: &str) -> Vec<(String, i64)> {
     let mut world = index(cores, &[job(4, 4), binding(4)]);
-    let best: External = External::new([("m1".to_owned(), 100), ("m2".to_owned(), 100)].into());
+    let best: ExternalScores = ExternalScores::new([("m1".to_owned(), 100), ("m2".to_owned(), 100)].into());
     let ranking = || caldera_core::place::score::Ranking {
         weights: weights.parse().unwrap(),
         external: [("carbon".to_owned(), best.clone())].into(),

@@ -73,10 +73,10 @@ fn who_waits_is_looked_at_again_when_a_link_is_declared_or_its_cluster_comes() {
     let mut world = index(&[3, 4, 3], &[near(6, &hard), binding(6)]);
     assert!(refusal(&mut world).contains("of 0 domains of tier campus"));
     let wakes = |world: &mut Cache, event| {
-        world.take_active_bindings();
+        world.take_due_bindings();
         world.add_unschedulable(&key());
         world.apply_topologies(event);
-        world.take_active_bindings() == [key()]
+        world.take_due_bindings() == [key()]
     };
     assert!(wakes(&mut world, Event::Applied(campus())));
     assert!(!wakes(&mut world, Event::Applied(campus())), "the same again");

@@ -6,7 +6,7 @@ use super::*;
 fn one_patch_places_with_a_precondition_and_touches_nothing_else() {
     let mut world = index(&[2, 4], &[job(6, 6), binding(6)]);
     let Step::Place(decision) = verdict(&mut world).step else { panic!("not placed") };
-    let Body::JsonPatch(patch) = binding_writes::place_binding(&world.bindings[&key()], &decision).body else {
+    let Body::JsonPatch(patch) = binding_writes::build_placement_write(&world.bindings[&key()], &decision).body else {
         panic!("no patch")
     };
     let mut object = binding(6);
@@ -36,14 +36,16 @@ fn the_status_patch_keeps_other_conditions_and_the_time_of_the_last_change() {
     ]);
     let binding = Binding::parse_binding(&object).unwrap();
     let now = "2026-01-01T00:00:00Z".parse().unwrap();
-    let Body::MergePatch(patch) = binding_writes::write_scheduled(&binding, None, None, now).body else {
+    let Body::MergePatch(patch) = binding_writes::build_scheduled_status_write(&binding, None, None, now).body else {
         panic!("no patch")
     };
     assert_eq!(patch["status"]["conditions"][0], json!({"type": "FullyApplied", "status": "True"}));
     assert_eq!(patch["status"]["conditions"][1]["lastTransitionTime"], "2020-01-01T00:00:00Z");
     assert_eq!(patch["status"]["schedulerObservedGeneration"], 2);
     assert_eq!(patch["status"].get("lastScheduledTime"), None);
-    let Body::MergePatch(patch) = binding_writes::write_refused(&binding, "Unschedulable", "why", now).body else {
+    let Body::MergePatch(patch) =
+        binding_writes::build_refused_status_write(&binding, "Unschedulable", "why", now).body
+    else {
         panic!()
     };
     assert_eq!(patch["status"]["conditions"][1]["lastTransitionTime"], "2026-01-01T00:00:00Z");
@@ -60,7 +62,7 @@ fn a_status_is_built_of_the_binding_as_it_is_when_it_is_sent() {
     observe(&mut cache, &|_| {});
     let placed = cache.bindings[&key()].clone();
     let mut confirmations = Confirmations::default();
-    (0..3).for_each(|_| confirmations.add(&placed, None, Some(now())));
+    (0..3).for_each(|_| confirmations.queue_confirmation(&placed, None, Some(now())));
     // Karmada has added its finalizer and a condition meanwhile.
     observe(&mut cache, &|object| {
         object["metadata"]["resourceVersion"] = "8".into();
@@ -88,13 +90,13 @@ fn a_status_is_built_of_the_binding_as_it_is_when_it_is_sent() {
 fn while_there_is_no_room_each_answer_lets_one_status_go() {
     let (mut confirmations, bindings) = (Confirmations::default(), BTreeMap::new());
     let placed = Binding::parse_binding(&binding(6)).unwrap();
-    (0..3).for_each(|_| confirmations.add(&placed, None, Some(now())));
+    (0..3).for_each(|_| confirmations.queue_confirmation(&placed, None, Some(now())));
     let sends = |confirmations: &mut Confirmations, has_room: bool| {
         confirmations.take_next(&bindings, has_room, now()).is_some()
     };
     assert!(!sends(&mut confirmations, false));
-    confirmations.observe_answer();
-    confirmations.observe_answer();
+    confirmations.allow_one_more();
+    confirmations.allow_one_more();
     assert!(sends(&mut confirmations, false), "placements would hold it up for ever");
     assert!(!sends(&mut confirmations, false), "statuses would hold placements up");
     assert!(sends(&mut confirmations, true) && sends(&mut confirmations, true));

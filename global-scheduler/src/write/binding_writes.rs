@@ -56,7 +56,7 @@ fn binding_write(binding: &Binding, subresource: Option<&'static str>, body: Bod
 
 /// The one patch that places a binding.
 #[must_use]
-pub fn place_binding(binding: &Binding, decision: &Decision) -> Write {
+pub fn build_placement_write(binding: &Binding, decision: &Decision) -> Write {
     let target = |target: &Target| match target.replicas {
         0 => json!({"name": target.cluster}),
         replicas => json!({"name": target.cluster, "replicas": replicas}),
@@ -68,7 +68,7 @@ pub fn place_binding(binding: &Binding, decision: &Decision) -> Write {
 
 /// The patch that takes a binding's clusters away.
 #[must_use]
-pub fn clear_clusters(binding: &Binding) -> Write {
+pub fn build_clearing_write(binding: &Binding) -> Write {
     patch_clusters(binding, &[], None)
 }
 
@@ -92,14 +92,14 @@ fn patch_clusters(binding: &Binding, clusters: &[Value], plan: Option<String>) -
 
 /// The status of a binding that is placed. `scheduled`: when, unless the status says that already.
 #[must_use]
-pub fn write_scheduled(
+pub fn build_scheduled_status_write(
     binding: &Binding,
     affinity: Option<&str>,
     scheduled: Option<Timestamp>,
     now: Timestamp,
 ) -> Write {
     let mut status = json!({
-        "conditions": with_condition(binding, ("True", SUCCESS, SUCCESS_MESSAGE), now),
+        "conditions": merge_scheduled_condition(binding, ("True", SUCCESS, SUCCESS_MESSAGE), now),
         "schedulerObservedGeneration": binding.generation,
     });
     if let Some(scheduled) = scheduled {
@@ -113,8 +113,8 @@ pub fn write_scheduled(
 
 /// The status of a binding that can not be placed.
 #[must_use]
-pub fn write_refused(binding: &Binding, reason: &str, message: &str, now: Timestamp) -> Write {
-    status_patch(binding, &json!({"conditions": with_condition(binding, ("False", reason, message), now)}))
+pub fn build_refused_status_write(binding: &Binding, reason: &str, message: &str, now: Timestamp) -> Write {
+    status_patch(binding, &json!({"conditions": merge_scheduled_condition(binding, ("False", reason, message), now)}))
 }
 
 /// Lists are replaced whole by a merge patch, so the others' conditions are sent along and the version is a
@@ -124,7 +124,11 @@ fn status_patch(binding: &Binding, status: &Value) -> Write {
     binding_write(binding, Some("status"), Body::MergePatch(json!({"metadata": metadata, "status": status})))
 }
 
-fn with_condition(binding: &Binding, (status, reason, message): (&str, &str, &str), now: Timestamp) -> Vec<Value> {
+fn merge_scheduled_condition(
+    binding: &Binding,
+    (status, reason, message): (&str, &str, &str),
+    now: Timestamp,
+) -> Vec<Value> {
     let mut conditions = binding.status.conditions.clone();
     let at = conditions.iter().position(|condition| condition["type"] == SCHEDULED);
     let same_status = at.map(|at| &conditions[at]).filter(|before| before["status"] == status);
@@ -157,7 +161,7 @@ pub fn ignored_weights_event(fault: &WeightsFault, now: Timestamp) -> Write {
 /// only, with the binding as the related object: the condition of the binding says the same, and the writes of a job
 /// bound the throughput of a host. Of a queued job that was placed at once none is recorded.
 #[must_use]
-pub fn schedule_events(binding: &Binding, success: bool, message: &str, now: Timestamp) -> Vec<Write> {
+pub fn build_schedule_events(binding: &Binding, success: bool, message: &str, now: Timestamp) -> Vec<Write> {
     let on_binding = Regarding {
         api_version: API_VERSION.to_owned(),
         kind: kind_of(binding).to_owned(),

@@ -38,13 +38,13 @@ pub struct Confirmations {
 
 impl Confirmations {
     /// Puts a binding in line that is placed as it should be. `scheduled`: when, unless its status says that already.
-    pub fn add(&mut self, binding: &Binding, affinity: Option<String>, scheduled: Option<Timestamp>) {
+    pub fn queue_confirmation(&mut self, binding: &Binding, affinity: Option<String>, scheduled: Option<Timestamp>) {
         let (key, uid) = (binding.key.clone(), binding.uid.clone());
         self.waiting.push_back(Confirmation { key, uid, generation: binding.generation, affinity, scheduled });
     }
 
     /// A write was answered.
-    pub const fn observe_answer(&mut self) {
+    pub const fn allow_one_more(&mut self) {
         self.owed = true;
     }
 
@@ -60,7 +60,8 @@ impl Confirmations {
         }
         let Confirmation { key, uid, generation, affinity, scheduled } = self.waiting.pop_front()?;
         let known = bindings.get(&key).filter(|known| known.uid == uid && known.generation == generation);
-        let write = known.map(|binding| binding_writes::write_scheduled(binding, affinity.as_deref(), scheduled, now));
+        let write = known
+            .map(|binding| binding_writes::build_scheduled_status_write(binding, affinity.as_deref(), scheduled, now));
         Some((key, write))
     }
 }

@@ -59,13 +59,13 @@ impl FirstStatuses {
     }
 
     /// When a binding was placed, if that is known.
-    pub fn find_placement(&self, binding: &Binding) -> Option<Timestamp> {
+    pub fn get_placement_time(&self, binding: &Binding) -> Option<Timestamp> {
         self.waits.get(&binding.key).filter(|known| known.uid == binding.uid).map(|known| known.placed)
     }
 
     /// Whether its moment has come. One that is not known was placed by an earlier scheduler: it waits from now on.
-    pub fn is_over(&mut self, binding: &Binding, clock: Timestamp, now: Instant) -> bool {
-        if self.find_placement(binding).is_none() {
+    pub fn is_wait_over(&mut self, binding: &Binding, clock: Timestamp, now: Instant) -> bool {
+        if self.get_placement_time(binding).is_none() {
             self.observe_placement(binding, clock, now);
         }
         self.waits.get(&binding.key).is_some_and(|known| known.until <= now)

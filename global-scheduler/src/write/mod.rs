@@ -1,4 +1,6 @@
-//! What the scheduler writes: placements and statuses of bindings, Events, and the status of topologies.
+//! What the scheduler writes: placements and statuses of bindings, Events, and the status of topologies. And what of it
+//! waits: statuses for their moment (`first_statuses`) and for room (`confirmations`), failed writes for another
+//! try (`retries`), Events for their budget (`event_budget`).
 
 pub mod binding_writes;
 pub(crate) mod confirmations;

@@ -1,10 +1,13 @@
 //! The status of FederationTopology objects: whether all of the spec counts, and which clusters are near each other by
 //! it.
+//!
+//! Rule: one condition `Accepted` for the generation that was read. Each status is written once; one that the object
+//! shows already is not written, and one whose write failed is written again with the next recheck.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use caldera_core::fleet::Fleet;
-use caldera_crds::links::{ACCEPTED, AcceptedCondition, FederationTopology, Links};
+use caldera_crds::links::{ACCEPTED, AcceptedCondition, FederationTopologies, FederationTopology};
 use caldera_runtime::{
     clock::format_time,
     watch::api_resource,
@@ -21,7 +24,12 @@ pub struct TopologyStatusWriter {
 
 impl TopologyStatusWriter {
     /// The statuses to write now, by name.
-    pub fn take_status_writes(&mut self, links: &Links, fleet: &Fleet, now: Timestamp) -> Vec<(String, Write)> {
+    pub fn take_status_writes(
+        &mut self,
+        links: &FederationTopologies,
+        fleet: &Fleet,
+        now: Timestamp,
+    ) -> Vec<(String, Write)> {
         let clusters: BTreeSet<&str> = fleet.clusters().map(|(cluster, _)| cluster.name.as_str()).collect();
         let said = links.accepted_conditions(&clusters, fleet.linked_groups());
         self.written.retain(|name, _| said.contains_key(name));

@@ -1,4 +1,8 @@
-//! What a connection does, and since when: whether it is overdue.
+//! Observes what one connection does: bytes that arrive, requests that are open, and answers that are taken. From that
+//! it tells whether the connection is overdue, and since when its client keeps us waiting.
+//!
+//! Rule: a request is open from its complete headers until its answer was taken. Until a first request, and between
+//! requests, the connection is idle. On HTTP/2 bytes alone are no sign of a request, because they may be a ping.
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +36,7 @@ struct State {
     is_http2: bool,
     /// Requests so far.
     asked: u64,
-    open: BTreeMap<u64, Asked>,
+    open: BTreeMap<u64, OpenRequestState>,
     /// Since when none is open.
     idle: Instant,
     /// When the first bytes of a request came of which the headers are not complete.
@@ -41,7 +45,7 @@ struct State {
 
 /// An open request.
 #[derive(Debug)]
-struct Asked {
+struct OpenRequestState {
     began: Instant,
     /// Since when the client is to send more of it or to take the answer; `None` while the answer is ours to make.
     stalls: Option<Instant>,
@@ -66,7 +70,7 @@ impl Activity {
         self.close.cancel();
     }
 
-    pub(super) async fn closed(&self) {
+    pub(super) async fn wait_until_closed(&self) {
         self.close.cancelled().await;
     }
 
@@ -100,12 +104,12 @@ impl Activity {
         state.begun = None;
         let id = state.asked;
         let now = Instant::now();
-        state.open.insert(id, Asked { began: now, stalls: Some(now) });
+        state.open.insert(id, OpenRequestState { began: now, stalls: Some(now) });
         OpenRequest { id, of: Arc::clone(self) }
     }
 
     /// What took longer than it may.
-    pub(super) fn find_overdue(&self, bounds: &Bounds, now: Instant) -> Option<&'static str> {
+    pub(super) fn describe_overdue(&self, bounds: &Bounds, now: Instant) -> Option<&'static str> {
         let state = self.state();
         let is_over = |since: Instant, most| now.saturating_duration_since(since) > most;
         match (state.open.first_key_value(), state.begun) {

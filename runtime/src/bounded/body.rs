@@ -70,11 +70,11 @@ impl BodyError {
 #[derive(Debug, Clone)]
 pub struct BodyRoom {
     bounds: BodyBounds,
-    ledger: Arc<Mutex<Ledger>>,
+    ledger: Arc<Mutex<RoomState>>,
 }
 
 #[derive(Debug, Default)]
-struct Ledger {
+struct RoomState {
     taken: usize,
     next: u64,
     /// Bodies that are not complete.
@@ -107,10 +107,10 @@ impl std::ops::Deref for HeldBody {
 struct RoomTaken {
     id: u64,
     bytes: usize,
-    ledger: Arc<Mutex<Ledger>>,
+    ledger: Arc<Mutex<RoomState>>,
 }
 
-fn lock(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
+fn lock(ledger: &Mutex<RoomState>) -> MutexGuard<'_, RoomState> {
     ledger.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -214,7 +214,7 @@ impl BodyRoom {
 
     /// Bytes that are held now.
     #[must_use]
-    pub fn taken(&self) -> usize {
+    pub fn taken_bytes(&self) -> usize {
         lock(&self.ledger).taken
     }
 }

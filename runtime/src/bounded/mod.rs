@@ -126,7 +126,7 @@ pub async fn serve_bounded(
         let place = tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            place = Connections::await_place(&connections) => place,
+            place = Connections::wait_for_connection_slot(&connections) => place,
         };
         let (tls, routes, stop, end) = (tls.clone(), routes.clone(), stop.clone(), end.clone());
         tasks.spawn(async move {
@@ -149,7 +149,7 @@ async fn serve_socket(
     tcp: TcpStream,
     tls: Option<ServedTls>,
     routes: Router,
-    place: &Place,
+    place: &ConnectionSlot,
     bounds: Bounds,
     stop: CancellationToken,
 ) {
@@ -158,7 +158,7 @@ async fn serve_socket(
     let shaken = TlsAcceptor::from(tls.current_config()).accept(tcp);
     let shaken = tokio::select! {
         biased;
-        () = place.activity.closed() => return tracing::debug!("a handshake made room for another"),
+        () = place.activity.wait_until_closed() => return tracing::debug!("a handshake made room for another"),
         shaken = tokio::time::timeout(bounds.handshake, shaken) => shaken,
     };
     match shaken {
@@ -172,7 +172,7 @@ async fn serve_socket(
     }
 }
 
-async fn serve_stream<S>(stream: S, routes: Router, place: &Place, bounds: Bounds, stop: CancellationToken)
+async fn serve_stream<S>(stream: S, routes: Router, place: &ConnectionSlot, bounds: Bounds, stop: CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -203,11 +203,11 @@ where
         tokio::select! {
             biased;
             _ = serving.as_mut() => return,
-            now = look.tick(), if leave.is_none() => if let Some(why) = activity.find_overdue(&bounds, now) {
+            now = look.tick(), if leave.is_none() => if let Some(why) = activity.describe_overdue(&bounds, now) {
                 tracing::debug!(why, "a connection is closed");
                 activity.close();
             },
-            () = activity.closed(), if leave.is_none() => {
+            () = activity.wait_until_closed(), if leave.is_none() => {
                 leave = Some(Instant::now() + FAREWELL);
                 serving.as_mut().graceful_shutdown();
             }
@@ -233,23 +233,23 @@ struct Connections {
 
 /// A connection's place among those that may be; free again when it is dropped.
 #[derive(Debug)]
-struct Place {
+struct ConnectionSlot {
     id: u64,
     activity: Arc<Activity>,
     among: Arc<Connections>,
 }
 
 impl Connections {
-    async fn await_place(self: &Arc<Self>) -> Place {
+    async fn wait_for_connection_slot(self: &Arc<Self>) -> ConnectionSlot {
         loop {
-            if let Some(place) = self.take_place(Instant::now()) {
+            if let Some(place) = self.take_connection_slot(Instant::now()) {
                 return place;
             }
             tokio::time::sleep(LOOK_FOR_PLACE).await;
         }
     }
 
-    fn take_place(self: &Arc<Self>, now: Instant) -> Option<Place> {
+    fn take_connection_slot(self: &Arc<Self>, now: Instant) -> Option<ConnectionSlot> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.len() >= self.bounds.connections {
             let stalled = open.iter().filter_map(|(id, activity)| Some((activity.stalled_since()?, *id)));
@@ -264,11 +264,11 @@ impl Connections {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let activity = Arc::new(Activity::begin_at(Instant::now()));
         open.insert(id, Arc::clone(&activity));
-        Some(Place { id, activity, among: Arc::clone(self) })
+        Some(ConnectionSlot { id, activity, among: Arc::clone(self) })
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.among.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
     }

@@ -137,7 +137,7 @@ async fn where_all_connections_have_requests_the_one_that_is_open_longest_goes()
     let mut busy = Vec::new();
     for count in 1..=4 {
         busy.push(connect(to, "POST /body HTTP/1.1\r\nhost: h\r\ncontent-length: 9\r\n\r\n12345678").await);
-        while room.taken() < count * 9 {
+        while room.taken_bytes() < count * 9 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -153,7 +153,7 @@ async fn where_all_connections_were_used_just_now_one_more_waits_for_its_place()
     let bounds = Bounds { connections: 2, spared: Duration::from_secs(600), ..short() };
     let (to, room, ..) = serve(bounds, BODIES);
     let mut busy = connect(to, "POST /body HTTP/1.1\r\nhost: h\r\ncontent-length: 9\r\n\r\n12345678").await;
-    while room.taken() < 9 {
+    while room.taken_bytes() < 9 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let mut silent = connect(to, "").await;
@@ -208,7 +208,7 @@ async fn a_body_above_the_limit_is_refused_by_its_length_and_by_its_bytes() {
     let chunked = format!("POST /body HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n{chunk}");
     let answer = read_until(&mut connect(to, &chunked).await, "taken").await;
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
-    assert_eq!(room.taken(), 0);
+    assert_eq!(room.taken_bytes(), 0);
 }
 
 #[tokio::test]
@@ -227,11 +227,11 @@ fn body(length: usize, sent: usize) -> String {
 async fn a_body_for_which_there_is_no_room_takes_that_of_the_one_that_stands_still_longest() {
     let (to, room, ..) = serve(Bounds { connections: 16, ..short() }, BODIES);
     let mut stalled = connect(to, &body(100_000, 90_000)).await;
-    while room.taken() < 90_000 {
+    while room.taken_bytes() < 90_000 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let mut other = connect(to, &body(70_000, 60_000)).await;
-    while room.taken() < 150_000 {
+    while room.taken_bytes() < 150_000 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let mut whole = connect(to, &body(100_000, 100_000)).await;
@@ -240,7 +240,7 @@ async fn a_body_for_which_there_is_no_room_takes_that_of_the_one_that_stands_sti
     assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("given up"), "{answer}");
     other.write_all("x".repeat(10_000).as_bytes()).await.unwrap();
     assert!(read_until(&mut other, "\r\n\r\n70000").await.starts_with("HTTP/1.1 200 "));
-    while room.taken() > 0 {
+    while room.taken_bytes() > 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -252,9 +252,9 @@ async fn complete_bodies_leave_room_for_small_ones() {
     let held = [read(90_000).await.unwrap(), read(90_000).await.unwrap()];
     assert_eq!(read(70_000).await.unwrap_err(), BodyError::NoRoom);
     let small = read(15_000).await.unwrap();
-    assert_eq!(room.taken(), held.iter().map(HeldBody::room).sum::<usize>() + small.room());
+    assert_eq!(room.taken_bytes(), held.iter().map(HeldBody::room).sum::<usize>() + small.room());
     drop((held, small));
-    assert_eq!(room.taken(), 0);
+    assert_eq!(room.taken_bytes(), 0);
 }
 
 #[tokio::test]
@@ -263,7 +263,7 @@ async fn a_stop_lets_open_requests_end_and_nothing_begin() {
     let mut idle = connect(to, ASK).await;
     read_until(&mut idle, "hello").await;
     let mut open = connect(to, &body(10, 5)).await;
-    while room.taken() == 0 {
+    while room.taken_bytes() == 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     stop.cancel();
@@ -278,7 +278,7 @@ async fn a_stop_lets_open_requests_end_and_nothing_begin() {
 async fn a_stop_does_not_wait_for_ever() {
     let (to, room, serving, stop) = serve(Bounds { drain: SOON, ..short() }, BODIES);
     let _open = connect(to, &body(10, 5)).await;
-    while room.taken() == 0 {
+    while room.taken_bytes() == 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     stop.cancel();

@@ -101,13 +101,13 @@ impl Config {
 
 /// The inventory of one member, as far as it is known.
 #[derive(Debug, Default)]
-pub struct View {
+pub struct CollectedInventory {
     contents: Contents,
     /// Whether nodes and pods were listed; HyperNodes come before them.
     listed: (bool, bool),
 }
 
-impl View {
+impl CollectedInventory {
     /// Takes in a change.
     pub fn apply_change(&mut self, change: Change) {
         let Contents { nodes, pods, hyper_nodes, .. } = &mut self.contents;
@@ -170,7 +170,7 @@ pub async fn run_collector(config: Config, host: Client, shutdown: CancellationT
     };
     let mut collector = Collector::new(config, host);
     loop {
-        let next_write = collector.next_write();
+        let next_write = collector.next_write_time();
         tokio::select! {
             biased;
             () = shutdown.cancelled() => return,
@@ -191,7 +191,7 @@ pub async fn run_collector(config: Config, host: Client, shutdown: CancellationT
 struct Collector {
     config: Config,
     host: Client,
-    view: View,
+    view: CollectedInventory,
     /// UID of the Cluster object; nothing is published for a cluster that is none.
     uid: Option<String>,
     reached: Reached,
@@ -219,7 +219,7 @@ impl Collector {
         Self {
             config,
             host,
-            view: View::default(),
+            view: CollectedInventory::default(),
             uid: None,
             reached: Reached::Proxy,
             seen: None,
@@ -246,9 +246,9 @@ impl Collector {
         let Some(cluster) = cluster.filter(|cluster| cluster.metadata.name.as_deref() == Some(&self.config.cluster))
         else {
             tracing::warn!(cluster = self.config.cluster, "Karmada knows no such cluster; nothing is published");
-            members.keep_only(&[]);
+            members.stop_other_watches(&[]);
             (self.uid, self.view, self.parts, self.stored_parts, self.heartbeat) =
-                (None, View::default(), Vec::new(), None, None);
+                (None, CollectedInventory::default(), Vec::new(), None, None);
             return;
         };
         self.reached = match (Route::of_cluster(&cluster), &self.config.member) {
@@ -257,7 +257,7 @@ impl Collector {
             (Route::Proxy, None) => Reached::Proxy,
         };
         self.uid = cluster.metadata.uid.clone();
-        members.observe_cluster_through(&cluster, self.config.member.clone());
+        members.start_member_watch_with(&cluster, self.config.member.clone());
     }
 
     fn observe_update(&mut self, update: Update) {
@@ -286,7 +286,7 @@ impl Collector {
     }
 
     /// When there may be something to write.
-    fn next_write(&self) -> Option<Instant> {
+    fn next_write_time(&self) -> Option<Instant> {
         self.uid.as_ref()?;
         let is_listed = self.view.listed_contents().is_some();
         let beat = match (&self.heartbeat, &self.fault) {
@@ -399,11 +399,11 @@ impl Collector {
         });
         let size = object.to_string().len();
         let body = Body::Apply { object, manager: MANAGER_INVENTORY };
-        write::execute_write(&self.host, &write_to(name, body)).await.map(|_| size)
+        write::execute_write(&self.host, &build_inventory_write(name, body)).await.map(|_| size)
     }
 
     async fn delete_part(&self, name: &str) -> Result<(), Failure> {
-        match write::execute_write(&self.host, &write_to(name, Body::Delete { uid: None })).await {
+        match write::execute_write(&self.host, &build_inventory_write(name, Body::Delete { uid: None })).await {
             Ok(_) | Err(Failure::Gone(_)) => Ok(()),
             Err(failure) => Err(failure),
         }
@@ -420,7 +420,7 @@ fn inventory_resource() -> ApiResource {
     api_resource("federation.caldera.dev", "v1alpha1", "ClusterInventory", "clusterinventories")
 }
 
-fn write_to(name: &str, body: Body) -> Write {
+fn build_inventory_write(name: &str, body: Body) -> Write {
     Write { resource: inventory_resource(), namespace: String::new(), name: name.to_owned(), subresource: None, body }
 }
 

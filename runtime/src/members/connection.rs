@@ -10,7 +10,7 @@ use kube::{Api, Client};
 use serde_json::Value;
 
 use super::PROBE_TIMEOUT;
-use crate::client::{ClientError, WriteCounts, config_for, describe_error, from_config};
+use crate::client::{ClientError, WriteCounts, build_token_config, describe_error, from_config};
 
 /// By which way a member is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl Access {
         let client = match (&self.route, &credentials, &self.given) {
             (Route::Agent, _, Some(client)) => client.clone(),
             (Route::Direct { endpoint, insecure, .. }, Credentials::Token { token, ca }, _) => {
-                let config = config_for(endpoint, token, ca.as_deref(), *insecure)?;
+                let config = build_token_config(endpoint, token, ca.as_deref(), *insecure)?;
                 from_config(config, &self.component, &self.counts)?
             }
             _ => proxy_client(&self.host, &self.cluster),

@@ -10,7 +10,7 @@ use caldera_core::{
     fleet::{Origin, Queues, Update},
     inventory::{Change, HyperNode},
 };
-use caldera_crds::inventory::{hyper_node, name_of, namespace_of, read_node, read_pod, read_queue};
+use caldera_crds::inventory::{name_of, namespace_of, read_hyper_node, read_node, read_pod, read_queue};
 use kube::{Client, api::ApiResource};
 use serde_json::Value;
 use tokio::{
@@ -57,15 +57,15 @@ impl Informers {
     /// Follows the kinds that must be listed before anything is known.
     pub(super) fn follow_required(&mut self) {
         for (kind, plural, convert) in REQUIRED {
-            self.follow_changes(kind, api_resource("", "v1", kind, plural), convert, true);
+            self.follow_kind(kind, api_resource("", "v1", kind, plural), convert, true);
         }
     }
 
     pub(super) fn follow_hyper_nodes(&mut self) {
-        self.follow_changes("HyperNode", hyper_node_resource(), hyper_node_change, false);
+        self.follow_kind("HyperNode", hyper_node_resource(), convert_hyper_node_event, false);
     }
 
-    fn follow_changes(&mut self, kind: &'static str, resource: ApiResource, convert: Convert, required: bool) {
+    fn follow_kind(&mut self, kind: &'static str, resource: ApiResource, convert: Convert, required: bool) {
         let to_message = move |event: Event<Value>| {
             let is_list = required && matches!(event, Event::Reset(_));
             let change = convert(event)?;
@@ -102,7 +102,7 @@ impl Informers {
     }
 
     /// Becomes true once everything that must be listed was listed and passed on.
-    pub(super) fn is_listed(&self) -> watch::Receiver<bool> {
+    pub(super) fn subscribe_to_listed(&self) -> watch::Receiver<bool> {
         self.listed.clone()
     }
 
@@ -113,7 +113,7 @@ impl Informers {
     }
 
     /// Waits until nobody receives the updates any more.
-    pub(super) async fn wait_until_unheard(&self) {
+    pub(super) async fn wait_until_no_receiver(&self) {
         self.messages.closed().await;
     }
 
@@ -172,7 +172,7 @@ async fn forward_updates(
 
 /// The member's HyperNodes; `None` if it has no such kind, or lets nobody read it.
 pub(super) async fn list_hyper_nodes(client: &Client) -> Result<Option<Vec<HyperNode>>, MemberError> {
-    let read = |object: Value| hyper_node(&object);
+    let read = |object: Value| read_hyper_node(&object);
     let resource = hyper_node_resource();
     let listed = list_json(client.clone(), &resource, None, None, read);
     match tokio::time::timeout(PROBE_TIMEOUT, listed).await {
@@ -203,17 +203,18 @@ fn hyper_node_resource() -> ApiResource {
 pub(super) type Convert = fn(Event<Value>) -> Option<Change>;
 
 /// The kinds without which a member is not up.
-pub(super) const REQUIRED: [(&str, &str, Convert); 2] = [("Node", "nodes", node_change), ("Pod", "pods", pod_change)];
+pub(super) const REQUIRED: [(&str, &str, Convert); 2] =
+    [("Node", "nodes", convert_node_event), ("Pod", "pods", convert_pod_event)];
 
-fn hyper_node_change(event: Event<Value>) -> Option<Change> {
+fn convert_hyper_node_event(event: Event<Value>) -> Option<Change> {
     Some(match event {
-        Event::Reset(all) => Change::HyperNodes(all.iter().filter_map(hyper_node).collect()),
-        Event::Applied(one) => Change::HyperNode(hyper_node(&one)?),
+        Event::Reset(all) => Change::HyperNodes(all.iter().filter_map(read_hyper_node).collect()),
+        Event::Applied(one) => Change::HyperNode(read_hyper_node(&one)?),
         Event::Deleted(one) => Change::HyperNodeGone(name_of(&one)?),
     })
 }
 
-fn node_change(event: Event<Value>) -> Option<Change> {
+fn convert_node_event(event: Event<Value>) -> Option<Change> {
     Some(match event {
         Event::Reset(all) => Change::Nodes(all.iter().filter_map(read_node).collect()),
         Event::Applied(one) => Change::Node(read_node(&one)?),
@@ -221,7 +222,7 @@ fn node_change(event: Event<Value>) -> Option<Change> {
     })
 }
 
-fn pod_change(event: Event<Value>) -> Option<Change> {
+fn convert_pod_event(event: Event<Value>) -> Option<Change> {
     Some(match event {
         Event::Reset(all) => Change::Pods(all.iter().filter_map(read_pod).collect()),
         Event::Applied(one) => Change::Pod(read_pod(&one)?),

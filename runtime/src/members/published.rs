@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use caldera_crds::published::{ClusterInventory, Published, Set};
+use caldera_crds::published::{ClusterInventory, MemberObjects, Published};
 use jiff::Timestamp;
 use kube::{Api, Client, api::ListParams, core::DeserializeGuard, runtime::watcher};
 use tokio::{
@@ -119,11 +119,11 @@ impl PublishedCache {
             Some,
             Some,
         );
-        let mut sets: BTreeMap<String, Set> = BTreeMap::new();
+        let mut sets: BTreeMap<String, MemberObjects> = BTreeMap::new();
         while let Some(event) = arriving.recv().await {
             let is_list = matches!(event, Event::Reset(_));
             for cluster in apply_event(&mut sets, event) {
-                self.publish_set(&cluster, sets.get(&cluster), &clock);
+                self.notify_subscribers(&cluster, sets.get(&cluster), &clock);
             }
             if is_list {
                 let _ = self.listed.set(());
@@ -131,7 +131,7 @@ impl PublishedCache {
         }
     }
 
-    fn publish_set(&self, cluster: &str, set: Option<&Set>, clock: &SharedClock) {
+    fn notify_subscribers(&self, cluster: &str, set: Option<&MemberObjects>, clock: &SharedClock) {
         let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
         let sender = members.entry(cluster.to_owned()).or_insert_with(|| watch::channel(None).0);
         let Some(set) = set.filter(|set| !set.is_gone()) else {
@@ -139,7 +139,7 @@ impl PublishedCache {
             return;
         };
         // While it is divided into other parts, what was there before counts.
-        let Some(published) = set.complete_division() else { return };
+        let Some(published) = set.assemble_if_complete() else { return };
         let before = sender.borrow().clone();
         if before.as_ref().is_some_and(|before| *before.published == published) {
             return;
@@ -149,7 +149,7 @@ impl PublishedCache {
 }
 
 /// Brings the sets up to date; the clusters whose objects changed.
-fn apply_event(sets: &mut BTreeMap<String, Set>, event: Event<ClusterInventory>) -> Vec<String> {
+fn apply_event(sets: &mut BTreeMap<String, MemberObjects>, event: Event<ClusterInventory>) -> Vec<String> {
     match event {
         Event::Reset(all) => {
             let mut touched: Vec<String> = std::mem::take(sets).into_keys().collect();

@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use caldera_core::fleet::{Origin, Update};
-use caldera_crds::published::{ClusterInventory, Malformed, Published, Set};
+use caldera_crds::published::{ClusterInventory, Malformed, MemberObjects, Published};
 use kube::{Api, Client};
 use tokio::time::Instant;
 
@@ -81,7 +81,7 @@ impl Member {
                 () = self.wait_for_publication() => {}
                 () = tokio::time::sleep_until(late), if !is_late => {}
                 () = tokio::time::sleep_until(until) => {}
-                connection = connect_patiently(&access), if is_late => return Some(connection),
+                connection = connect_with_retries(&access), if is_late => return Some(connection),
             }
         }
         if replayed.is_some() {
@@ -103,7 +103,7 @@ fn updates_since(published: &Published, before: Option<&Published>) -> Result<Ve
     Ok(updates)
 }
 
-async fn connect_patiently(access: &Access) -> Connection {
+async fn connect_with_retries(access: &Access) -> Connection {
     loop {
         if let Ok(connection) = access.connect_member().await {
             return connection;
@@ -124,12 +124,12 @@ fn origin_of(published: &Published, is_late: bool) -> Origin {
 pub(super) async fn read_published(host: &Client, cluster: &str) -> Option<Vec<Update>> {
     let objects: Api<ClusterInventory> = Api::all(host.clone());
     let read = async {
-        let mut set = Set::default();
+        let mut set = MemberObjects::default();
         set.apply(objects.get_opt(cluster).await.ok()??);
         for index in 0..set.parts_wanted() {
             set.apply(objects.get_opt(&format!("{cluster}.{index}")).await.ok()??);
         }
-        set.complete_division()
+        set.assemble_if_complete()
     };
     let published = tokio::time::timeout(READ_TIMEOUT, read).await.ok()??;
     let (age, period) = heartbeat_age(&published, jiff::Timestamp::now())?;

@@ -94,7 +94,7 @@ fn world(age: i64, part: Option<Value>) -> World {
     let stop = CancellationToken::new();
     let mut members = Members::new(client, "test", WriteCounts::default(), clock, events_in, stop);
     let cluster = json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}});
-    members.observe_cluster(&serde_json::from_value(cluster).unwrap());
+    members.start_member_watch(&serde_json::from_value(cluster).unwrap());
     World { host, events, _members: members, began }
 }
 
@@ -191,7 +191,7 @@ async fn a_member_that_answers_and_lists_nothing_is_down_and_not_waited_for() {
     let (clock, stop) = (Arc::new(Wall(began)), CancellationToken::new());
     let mut members = Members::new(client(router), "test", WriteCounts::default(), clock, events_in, stop);
     let cluster = serde_json::from_value(json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}})).unwrap();
-    members.observe_cluster_through(&cluster, Some(client(Router::new().fallback(lists_nothing))));
+    members.start_member_watch_with(&cluster, Some(client(Router::new().fallback(lists_nothing))));
     loop {
         if let Update::Down(why) = events.recv().await.unwrap().update {
             assert!(why.contains("not listed"), "{why}");
@@ -270,7 +270,7 @@ impl PartWorld {
         let cluster =
             serde_json::from_value(json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}})).unwrap();
         let router = Router::new().fallback(answers_in_part).with_state(Arc::clone(&member));
-        members.observe_cluster_through(&cluster, Some(client(router)));
+        members.start_member_watch_with(&cluster, Some(client(router)));
         Self { member, events, answered, _members: members, began }
     }
 

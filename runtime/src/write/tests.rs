@@ -28,13 +28,13 @@ fn a_patch_that_can_not_be_applied_to_what_is_there_is_a_conflict() {
         body,
     };
     let patch = write(Body::JsonPatch(json!([])));
-    assert!(matches!(classify_answer(&patch, refusal(422, UNAPPLICABLE)), Failure::Conflict(_)));
+    assert!(matches!(classify_write_error(&patch, refusal(422, UNAPPLICABLE)), Failure::Conflict(_)));
     assert!(matches!(
-        classify_answer(&patch, refusal(422, "spec.replicas: must not be negative")),
+        classify_write_error(&patch, refusal(422, "spec.replicas: must not be negative")),
         Failure::Refused { .. }
     ));
     let merge = write(Body::MergePatch(json!({})));
-    assert!(matches!(classify_answer(&merge, refusal(422, UNAPPLICABLE)), Failure::Refused { .. }));
+    assert!(matches!(classify_write_error(&merge, refusal(422, UNAPPLICABLE)), Failure::Refused { .. }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -57,7 +57,7 @@ async fn who_stops_waits_for_what_was_sent_and_sends_nothing_more() {
     wait_for_outcomes(outcomes).await;
     assert_eq!(began.elapsed(), Duration::from_secs(2));
     let sent = 1 + std::iter::from_fn(|| seen.try_recv().ok()).count();
-    assert_eq!(sent, Window::default().size(), "what waits is not begun after the stop");
+    assert_eq!(sent, InFlightWindow::default().size(), "what waits is not begun after the stop");
 }
 
 fn config_map(name: &str, body: Body) -> Write {
@@ -94,7 +94,7 @@ async fn writes_of_one_object_keep_their_order_and_decisions_pass_the_reports_of
     };
     let set = |n: u32| json!([{"op": "add", "path": "/n", "value": n}]);
     // The window is full of others, so that all of these wait.
-    let others = Window::default().size();
+    let others = InFlightWindow::default().size();
     (0..others).for_each(|at| writer.queue_write(at, config_map(&format!("c{at}"), Body::MergePatch(json!({})))));
     (0..50).for_each(|at| writer.queue_write(at, config_map(&format!("r{at}"), Body::MergePatch(json!({})))));
     writer.queue_write(1, config_map("x", Body::MergePatch(json!({"n": 1}))));
@@ -117,12 +117,12 @@ async fn writes_of_one_object_keep_their_order_and_decisions_pass_the_reports_of
 #[test]
 fn what_is_asked_for_as_next_passes_decisions_and_reports_of_others() {
     let mut queue = WriteQueue::new();
-    let mut push = |tag, body, is_next| queue.push_job(Job { tag, write: config_map(tag, body), is_next });
+    let mut push = |tag, body, is_next| queue.push_write(QueuedWrite { tag, write: config_map(tag, body), is_next });
     push("report", Body::MergePatch(json!({})), false);
     push("decision", Body::JsonPatch(json!([])), false);
     push("first", Body::MergePatch(json!({})), true);
     push("second", Body::MergePatch(json!({})), true);
-    let order: Vec<&str> = std::iter::from_fn(|| queue.pop_job()).map(|job| job.tag).collect();
+    let order: Vec<&str> = std::iter::from_fn(|| queue.pop_write()).map(|job| job.tag).collect();
     assert_eq!(order, ["first", "second", "decision", "report"]);
 }
 
@@ -154,7 +154,7 @@ const QUICK: Duration = Duration::from_millis(5);
 
 #[test]
 fn the_window_shrinks_while_answers_are_slow_and_keeps_a_few() {
-    let (mut window, slow) = (Window::default(), Duration::from_secs(1));
+    let (mut window, slow) = (InFlightWindow::default(), Duration::from_secs(1));
     (0..4000).for_each(|_| window.observe_result(true, QUICK));
     assert_eq!(window.size(), MAX_IN_FLIGHT);
     (0..MAX_IN_FLIGHT).for_each(|_| window.observe_result(true, slow));
@@ -169,7 +169,7 @@ fn the_window_shrinks_while_answers_are_slow_and_keeps_a_few() {
 
 #[test]
 fn the_window_halves_on_trouble_and_grows_back() {
-    let mut window = Window::default();
+    let mut window = InFlightWindow::default();
     assert_eq!(window.size(), 16);
     window.observe_result(false, QUICK);
     assert_eq!(window.size(), 8);

@@ -2,7 +2,7 @@
 //!
 //! Rule: Karmada `pkg/util/names/names.go`, `pkg/apis/work/v1alpha2/well_known_constants.go`.
 
-use caldera_crds::karmada::work::safe_hash;
+use caldera_crds::karmada::work::hash_to_safe_letters;
 pub use caldera_crds::karmada::work::work_name;
 
 /// Label: this member object belongs to Karmada.
@@ -97,7 +97,7 @@ pub fn binding_name(kind: &str, name: &str) -> String {
 /// The suffix of [`DEPENDED_BY`] for a binding.
 #[must_use]
 pub fn binding_reference_key(namespace: &str, name: &str) -> String {
-    safe_hash(&if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") })
+    hash_to_safe_letters(&if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") })
 }
 
 /// Namespaces that no policy reaches.

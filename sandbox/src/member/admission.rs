@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use axum::{Json, Router, extract::State, routing::post};
 use base64::Engine;
 use caldera_crds::{
-    job_admission::{QueueView, default_job, queue_refusals, validate_create, validate_update},
+    job_admission::{QueueView, fill_job_defaults, queue_refusals, validate_create, validate_update},
     queue_admission,
 };
 use caldera_runtime::tls::Authority;
@@ -77,11 +77,11 @@ pub fn webhook_configurations(address: SocketAddr, authority: &Authority) -> [Va
 }
 
 async fn mutate_job(Json(review): Json<Value>) -> Json<Value> {
-    answer_mutation(&review, default_job)
+    answer_mutation(&review, fill_job_defaults)
 }
 
 async fn mutate_queue(Json(review): Json<Value>) -> Json<Value> {
-    answer_mutation(&review, queue_admission::default_queue)
+    answer_mutation(&review, queue_admission::fill_queue_defaults)
 }
 
 async fn validate_job(State(queues): State<Queues>, Json(review): Json<Value>) -> Json<Value> {
@@ -94,9 +94,9 @@ async fn validate_queue(State(queues): State<Queues>, Json(review): Json<Value>)
     let queues = queues.load();
     let there: Vec<&Value> = queues.iter().collect();
     let refusals = match text(&review, "/request/operation") {
-        "CREATE" => queue_admission::create_refusals(new, &there),
-        "DELETE" => queue_admission::delete_refusals(text(&review, "/request/name"), &there),
-        _ => queue_admission::update_refusals(old, new, &there),
+        "CREATE" => queue_admission::list_creation_refusals(new, &there),
+        "DELETE" => queue_admission::list_deletion_refusals(text(&review, "/request/name"), &there),
+        _ => queue_admission::list_update_refusals(old, new, &there),
     };
     answer_validation(&review, (!refusals.is_empty()).then(|| queue_admission::join_messages(&refusals)))
 }

@@ -32,7 +32,7 @@ use caldera_runtime::{
     clock::SharedClock,
     tls::{Authority, TlsError, server_config},
     watch::{Event, Follower, api_resource},
-    write::{self, Body, Done, Failure, Write, Writer},
+    write::{self, Body, Failure, Write, WriteOutcome, Writer},
 };
 use jiff::{SignedDuration, Timestamp};
 use kube::{Client, runtime::watcher};
@@ -192,7 +192,7 @@ impl Member {
     async fn run(
         &mut self,
         mut incoming: mpsc::Receiver<(Kind, Event<Value>)>,
-        mut outcomes: mpsc::Receiver<Done<Tag>>,
+        mut outcomes: mpsc::Receiver<WriteOutcome<Tag>>,
         shutdown: CancellationToken,
     ) {
         loop {
@@ -255,8 +255,8 @@ impl Member {
         }
     }
 
-    fn landed(&mut self, done: Done<Tag>) {
-        let Done { tag: (about, deletes), result } = done;
+    fn landed(&mut self, done: WriteOutcome<Tag>) {
+        let WriteOutcome { tag: (about, deletes), result } = done;
         let landing = match result {
             Ok(_) if deletes => Landing::Deleted,
             Ok(object) => Landing::Written(object),

@@ -63,7 +63,7 @@ fn volcano(request: &Value) -> Value {
     let object = &request["object"];
     if request["operation"] == "CREATE" {
         let mut defaulted = object.clone();
-        job_admission::default_job(&mut defaulted);
+        job_admission::fill_job_defaults(&mut defaulted);
         let patch = serde_json::to_vec(&json_patch::diff(object, &defaulted)).unwrap();
         response["patchType"] = json!("JSONPatch");
         response["patch"] = json!(base64::engine::general_purpose::STANDARD.encode(patch));

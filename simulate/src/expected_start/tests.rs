@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use caldera_core::{
     gang::{Gang, Topology, WorkloadRef},
     inventory::{self, HyperNode, Node, Owner, Pod},
-    place::Queue,
+    place::MemberVolcanoQueue,
     quantity::Quantity,
     queue::{OrderPolicy, QueueSpec, RunningLimits},
     resources::Resources,
@@ -176,15 +176,18 @@ fn a_gang_that_wants_linked_clusters_follows_the_links() {
 
 #[test]
 fn a_closed_queue_of_a_member_takes_nothing_and_one_with_a_capability_what_is_left() {
-    let with = |queue: Queue| {
+    let with = |queue: MemberVolcanoQueue| {
         let mut there = member("m", &[8]);
         there.pods = pods_of("runs", 2, "m-n0");
         there.queues = [("q".to_owned(), queue)].into();
         state(vec![there], vec![running("runs", 2, Some(400)), waiting("waits", workers(2))])
     };
-    assert_eq!(start(&with(Queue::default()), "waits"), Some(NOW));
-    assert_eq!(start(&with(Queue { state: "Closed".into(), ..Queue::default() }), "waits"), None);
-    let mut tight = Queue { allocated: cpu(4), ..Queue::default() };
+    assert_eq!(start(&with(MemberVolcanoQueue::default()), "waits"), Some(NOW));
+    assert_eq!(
+        start(&with(MemberVolcanoQueue { state: "Closed".into(), ..MemberVolcanoQueue::default() }), "waits"),
+        None
+    );
+    let mut tight = MemberVolcanoQueue { allocated: cpu(4), ..MemberVolcanoQueue::default() };
     tight.capability.set("cpu", Quantity::from_units(6));
     assert_eq!(start(&with(tight), "waits"), Some(NOW + 300), "when what runs there has ended");
 }

@@ -99,7 +99,7 @@ impl Caldera {
 
     fn charge_job(&mut self, site: &Site<'_>, job: usize, charge: &Resources) {
         let counted = self.count_as(site, job);
-        self.engine.charge_job_below(&id(job), &site.job(job).queue, &[], charge, &counted);
+        self.engine.charge_job_with_ancestors(&id(job), &site.job(job).queue, &[], charge, &counted);
     }
 
     /// What is charged from now on is what is placed.
@@ -160,7 +160,7 @@ impl Caldera {
         let mut released = 0;
         loop {
             let mut clusters = Clusters { site, found: Vec::new() };
-            let release = self.engine.release_next_in(&mut clusters);
+            let release = self.engine.release_next_or_reserve(&mut clusters);
             let found = clusters.found;
             let Some(release) = release else { return released };
             released += 1;

@@ -62,7 +62,7 @@ impl Preemption {
 
     /// Ends the open attempt if it is over; its victims may be pending again.
     pub(super) fn close_attempt(&mut self, engine: &Engine, now: i64) -> Vec<usize> {
-        if self.schedule.close_attempt(|id| engine.is_pending(id.as_str()), now).is_none() {
+        if self.schedule.close_attempt_if_over(|id| engine.is_pending(id.as_str()), now).is_none() {
             return Vec::new();
         }
         self.note_change();

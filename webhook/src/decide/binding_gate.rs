@@ -93,7 +93,7 @@ struct Suspension {
 }
 
 impl GatedBinding<'_> {
-    fn gate_word(&self) -> Option<&str> {
+    fn read_gate_annotation(&self) -> Option<&str> {
         self.metadata.annotations.as_ref()?.gate.as_deref()
     }
 
@@ -111,7 +111,7 @@ impl GatedBinding<'_> {
 
     /// The binding's name and a number for the plan it carries.
     #[must_use]
-    pub fn name_and_plan(&self) -> (&str, u64) {
+    pub fn read_name_and_plan_fingerprint(&self) -> (&str, u64) {
         let plan = self.metadata.annotations.as_ref().and_then(|annotations| annotations.plan.as_deref());
         (&self.metadata.name, fingerprint_plan(plan))
     }
@@ -124,7 +124,7 @@ pub fn gate_binding(request: &ReviewRequest<'_, GatedBinding<'_>>, snapshot: Sna
     let resource = &binding.spec.resource;
     // Bindings of dependencies have no placement: they follow their owner's.
     let (Some(_), Some(kind)) =
-        (&binding.spec.placement, WorkloadKind::parse_version(&resource.api_version, &resource.kind))
+        (&binding.spec.placement, WorkloadKind::parse_exact_version(&resource.api_version, &resource.kind))
     else {
         return Verdict::UNCHANGED;
     };
@@ -132,7 +132,7 @@ pub fn gate_binding(request: &ReviewRequest<'_, GatedBinding<'_>>, snapshot: Sna
     if binding.metadata.deletion_timestamp.is_some() {
         return Verdict::UNCHANGED;
     }
-    let marked = binding.gate_word().is_some();
+    let marked = binding.read_gate_annotation().is_some();
     // Placed before we were installed, or by somebody else.
     if binding.is_placed() && !marked && !binding.is_admitted() {
         return Verdict::UNCHANGED;
@@ -189,7 +189,7 @@ fn close_gate(binding: &GatedBinding<'_>, patch: &mut Vec<PatchOperation>) {
         None => patch.push(set_field(&["spec", "suspension"], json!({"scheduling": true}))),
         Some(_) => patch.push(set_field(&["spec", "suspension", "scheduling"], true)),
     }
-    if binding.gate_word() == Some(caldera::GATE_CLOSED) {
+    if binding.read_gate_annotation() == Some(caldera::GATE_CLOSED) {
         return;
     }
     if binding.metadata.annotations.is_none() {

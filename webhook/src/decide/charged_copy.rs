@@ -12,7 +12,12 @@ use serde_json::Value;
 
 /// Why this copy of a workload may not go to a cluster that was given so many replicas (0: a whole copy). `class` is
 /// the priority class of the workload on the host, where that is known.
-pub fn hold_against_record(copy: &Value, record: &Admission, replicas: u32, class: Option<&str>) -> Result<(), String> {
+pub fn check_copy_against_record(
+    copy: &Value,
+    record: &Admission,
+    replicas: u32,
+    class: Option<&str>,
+) -> Result<(), String> {
     let queue = queue_of(copy);
     if queue != record.queue {
         return Err(format!("it names queue {queue}, and was admitted to queue {}", record.queue));
@@ -34,13 +39,13 @@ pub fn hold_against_record(copy: &Value, record: &Admission, replicas: u32, clas
         let granted = most(record.pods_of(&task.name));
         return Err(format!("it has {} pods of task {}, and {granted} are admitted here", task.replicas, task.name));
     }
-    let asked = record.price_at(&gang);
+    let asked = record.sum_pod_requests(&gang);
     match asked.iter().find(|(name, amount)| *amount > record.charged.get(name.as_str())) {
         None => Ok(()),
         Some((name, amount)) => Err(format!(
             "at its requests the job asks for {name} {amount}, and queue {queue} is charged {}: it goes out once the \
              rest is admitted",
-            record.charged.get(name.as_str()).shown_as(amount)
+            record.charged.get(name.as_str()).with_suffixes_of(amount)
         )),
     }
 }
@@ -73,7 +78,7 @@ mod tests {
     }
 
     fn hold(copy: &Value) -> Result<(), String> {
-        hold_against_record(copy, &record(), 3, Some("low"))
+        check_copy_against_record(copy, &record(), 3, Some("low"))
     }
 
     #[test]
@@ -130,7 +135,7 @@ mod tests {
                 "charged": {"cpu": charged, "pods": "4"}});
             Admission::parse(&text.to_string()).unwrap()
         };
-        let hold = |copy: &Value, charged: &str| hold_against_record(copy, &record(charged), 2, Some(""));
+        let hold = |copy: &Value, charged: &str| check_copy_against_record(copy, &record(charged), 2, Some(""));
         assert_eq!(hold(&web("1", 2), "4"), Ok(()));
         assert!(hold(&web("2", 2), "4").unwrap_err().contains("asks for cpu 8, and queue q is charged 4"));
         assert_eq!(hold(&web("2", 2), "8"), Ok(()));

@@ -1,10 +1,10 @@
 //! Admission of HyperJobs on the host: what is wrong with one is said when it is written, by field, value and limit.
 //!
-//! Rules: `caldera_crds::hyper_job`. The peer has no webhook for them: a job that Volcano refuses fails there with
-//! every try, and nothing says so. Defaults need no review: the schema has that of `replicas`, and each job gets
+//! Rules: `caldera_crds::hyper_job`. volcano-global has no webhook for them: a job that Volcano refuses fails there
+//! with every try, and nothing says so. Defaults need no review: the schema has that of `replicas`, and each job gets
 //! Volcano's own when it is made.
 
-use caldera_crds::hyper_job::{create_refusals, list_unread, update_refusals};
+use caldera_crds::hyper_job::{list_creation_refusals, list_ignored_fields, list_update_refusals};
 use serde_json::Value;
 
 use super::verdict::Verdict;
@@ -16,11 +16,11 @@ pub fn validate_hyper_job(request: &ReviewRequest<'_, Value>) -> Verdict {
     let Some(hyper_job) = &request.object else { return Verdict::UNCHANGED };
     let refusals = match &request.old_object {
         _ if hyper_job["metadata"]["deletionTimestamp"].is_string() => Vec::new(),
-        Some(old) if !request.is_create() => update_refusals(old, hyper_job),
-        _ => create_refusals(hyper_job),
+        Some(old) if !request.is_create() => list_update_refusals(old, hyper_job),
+        _ => list_creation_refusals(hyper_job),
     };
     if refusals.is_empty() {
-        return Verdict::Allow { patch: Vec::new(), warnings: list_unread(hyper_job) };
+        return Verdict::Allow { patch: Vec::new(), warnings: list_ignored_fields(hyper_job) };
     }
     Verdict::deny_invalid(refusals.join("; "))
 }

@@ -1,13 +1,14 @@
 //! What of a Volcano Job is refused on the host, with field, value and limit, and what it is warned of.
 //!
 //! Rules (Volcano `pkg/webhooks/admission/jobs/validate`): a member would refuse the same job later, where nobody
-//! looks. A queue that does not exist or is not open is only a warning here: queue and job may come in one
-//! `kubectl apply`, in any order.
+//! looks. A queue that does not exist or is not open is only a warning here: queue and job may come in one `kubectl
+//! apply`, in any order. So is a PriorityClass that does not exist, and what a job says that nobody reads. The
+//! annotation `caldera.dev/data` is checked whenever it changes; else an update with the same spec is refused nothing.
 
 use caldera_crds::{
-    job_admission::{QueueView, create_refusals, queue_refusals, update_refusals},
+    job_admission::{QueueView, list_creation_refusals, list_update_refusals, queue_refusals},
     names::caldera::DATA,
-    workload::{annotations::list_unread, data_of, priority_class_of, queue_of},
+    workload::{annotations::list_ignored_annotations, priority_class_of, queue_of, read_data_location},
 };
 use serde_json::Value;
 
@@ -28,19 +29,19 @@ pub fn validate_job(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Verdic
     // It changes where nothing else of the job may.
     let says = |job: &Value| job.pointer("/metadata/annotations").and_then(|all| all.get(DATA)).cloned();
     let is_said_now = request.is_create() || request.old_object.as_ref().is_some_and(|old| says(old) != says(job));
-    if let (true, Some(Err(error))) = (is_said_now, data_of(job)) {
+    if let (true, Some(Err(error))) = (is_said_now, read_data_location(job)) {
         return Verdict::deny_invalid(format!("metadata.annotations[{DATA}]: {error}"));
     }
     // What was said before is not told again.
-    let known = request.old_object.as_ref().map(list_unread).unwrap_or_default();
-    let unread: Vec<String> = list_unread(job).into_iter().filter(|text| !known.contains(text)).collect();
+    let known = request.old_object.as_ref().map(list_ignored_annotations).unwrap_or_default();
+    let unread: Vec<String> = list_ignored_annotations(job).into_iter().filter(|text| !known.contains(text)).collect();
     // What a newer rule would refuse stays updatable where its spec does not change.
     if request.old_object.as_ref().is_some_and(|old| old.get("spec") == job.get("spec")) {
         return Verdict::Allow { patch: Vec::new(), warnings: unread };
     }
     let refusals = match (request.is_create(), &request.old_object) {
-        (true, _) | (false, None) => create_refusals(job),
-        (false, Some(old)) => update_refusals(old, job),
+        (true, _) | (false, None) => list_creation_refusals(job),
+        (false, Some(old)) => list_update_refusals(old, job),
     };
     let mut sentences: Vec<String> = refusals.iter().map(caldera_crds::job_admission::Refusal::sentence).collect();
     if sentences.is_empty()

@@ -110,7 +110,7 @@ fn copy_with_share(manifest: &Value, share: &ClusterShare) -> Result<Value, Mism
         resize_task(task, &name, part)?;
         for domain in domains_of(share, &name) {
             let pods = task.get_mut("template").and_then(|template| template.get_mut("spec"));
-            node_affinity::restrict_pod(pods.ok_or(Mismatch::Shape)?, &domain).ok_or(Mismatch::Shape)?;
+            node_affinity::add_domain_affinity(pods.ok_or(Mismatch::Shape)?, &domain).ok_or(Mismatch::Shape)?;
         }
     }
     if let Some(name) = missing.first() {
@@ -227,7 +227,7 @@ mod tests {
         for task in copy["spec"]["tasks"].as_array_mut().unwrap() {
             task["template"] = json!({"spec": {"containers": [{"name": "c", "image": "i"}]}});
         }
-        caldera_crds::job_admission::default_job(&mut copy);
+        caldera_crds::job_admission::fill_job_defaults(&mut copy);
         assert_eq!(caldera_crds::job_admission::validate_create(&copy), Vec::<String>::new());
         copy
     }

@@ -1,13 +1,16 @@
-//! Volcano's defaults for Jobs on the host.
+//! Volcano's defaults for Jobs on the host, the queue of a job that names none, and keys for the pods of a split job.
 //!
 //! Rule (Volcano `pkg/webhooks/admission/jobs/mutate`): Volcano sets defaults on creation only. A manifest that is
 //! applied again takes them out of its tasks, because a list is replaced whole, and Volcano refuses that change. So a
-//! job that has the defaults gets them back.
+//! job that has the defaults gets them back. The queue is the one of the namespace, if it has one, else Volcano's.
+//!
+//! Memory is bounded: a job is changed in place, the tasks of a long one are read one after the other and stay text,
+//! and where there would be more than [`MOST_OPERATIONS`] changes one operation replaces the list of tasks.
 
 use std::fmt::Write;
 
 use caldera_crds::{
-    job_admission::{Defaults, Filled, fill_defaults, fill_defaults_with},
+    job_admission::{Defaults, Filled, fill_defaults, fill_defaults_with_queue},
     names::volcano::DEFAULT_QUEUE,
 };
 use json_patch::PatchOperation;
@@ -16,7 +19,7 @@ use serde_json::{Map, Value, json, value::RawValue};
 pub use super::ssh_keys::Seed;
 use super::{
     patch::{MOST_OPERATIONS, set_field},
-    ssh_keys::{KeyPair, share_key_pair},
+    ssh_keys::{KeyPair, add_key_pair},
     verdict::Verdict,
 };
 use crate::observe::{long_job::LongJob, request::ReviewRequest};
@@ -26,7 +29,7 @@ use crate::observe::{long_job::LongJob, request::ReviewRequest};
 /// without stays in its own. The schema writes `default` where none is named, so where its namespace has a queue that
 /// name is none. The job is changed in place: a copy of a large one would take as much memory again.
 #[must_use]
-pub fn default_job_review(request: ReviewRequest<'_, Value>, queue: Option<String>, seed: Option<Seed>) -> Verdict {
+pub fn fill_defaults_of_job(request: ReviewRequest<'_, Value>, queue: Option<String>, seed: Option<Seed>) -> Verdict {
     let is_create = request.is_create();
     let (Some(mut job), mut old) = (request.object, request.old_object) else { return Verdict::UNCHANGED };
     // A job from before us that has none would be changed by what its user never wrote.
@@ -37,12 +40,12 @@ pub fn default_job_review(request: ReviewRequest<'_, Value>, queue: Option<Strin
     let its_own = old.as_ref().and_then(|old| old.pointer("/spec/queue")?.as_str().map(str::to_owned));
     let stays = is_create || its_own == queue;
     if queue.is_some() && stays {
-        unname_default_queue(&mut job);
+        remove_default_queue_name(&mut job);
     }
-    let filled = fill_defaults_with(&mut job, if is_create { queue } else { its_own });
+    let filled = fill_defaults_with_queue(&mut job, if is_create { queue } else { its_own });
     let one_by_one = filled.len() <= MOST_OPERATIONS;
     let told = filled.into_iter().filter(|filled| one_by_one || !is_in_tasks(filled));
-    let mut patch = tell_defaults(&mut job, old.as_ref(), told, seed);
+    let mut patch = build_defaults_patch(&mut job, old.as_ref(), told, seed);
     if let (false, Some(tasks)) = (one_by_one, job.pointer_mut("/spec/tasks")) {
         patch.push(set_field(&["spec", "tasks"], tasks.take()));
     }
@@ -52,10 +55,10 @@ pub fn default_job_review(request: ReviewRequest<'_, Value>, queue: Option<Strin
 /// The same for a new job whose tasks are text: one after the other is read and forgotten, and those that replace them
 /// are text again.
 #[must_use]
-pub fn default_long_job(job: LongJob<'_>, queue: Option<String>, seed: Option<Seed>) -> Verdict {
+pub fn fill_defaults_of_long_job(job: LongJob<'_>, queue: Option<String>, seed: Option<Seed>) -> Verdict {
     let LongJob { rest: mut job, tasks } = job;
     if queue.is_some() {
-        unname_default_queue(&mut job);
+        remove_default_queue_name(&mut job);
     }
     let mut defaults = Defaults::with_queue(queue);
     let mut texts = String::with_capacity(tasks.iter().map(|task| task.get().len() + DEFAULTS_OF_A_TASK).sum());
@@ -71,7 +74,7 @@ pub fn default_long_job(job: LongJob<'_>, queue: Option<String>, seed: Option<Se
     defaults.fill_job(&mut job);
     let one_by_one = defaults.filled.len() <= MOST_OPERATIONS;
     let told = defaults.filled.into_iter().filter(|filled| one_by_one || !is_in_tasks(filled));
-    let patch = tell_defaults(&mut job, None, told, seed);
+    let patch = build_defaults_patch(&mut job, None, told, seed);
     if one_by_one {
         return Verdict::allow_with(patch);
     }
@@ -83,7 +86,7 @@ pub fn default_long_job(job: LongJob<'_>, queue: Option<String>, seed: Option<Se
     Verdict::AllowText { patch: texts }
 }
 
-fn unname_default_queue(job: &mut Value) {
+fn remove_default_queue_name(job: &mut Value) {
     if let Some(spec) = job.get_mut("spec").and_then(Value::as_object_mut)
         && spec.get("queue").is_some_and(|queue| queue == DEFAULT_QUEUE)
     {
@@ -124,7 +127,7 @@ fn is_in_tasks(filled: &Filled) -> bool {
 }
 
 /// What was filled in, one by one, and the keys that the job gets.
-fn tell_defaults(
+fn build_defaults_patch(
     job: &mut Value,
     old: Option<&Value>,
     filled: impl Iterator<Item = Filled>,
@@ -132,7 +135,7 @@ fn tell_defaults(
 ) -> Vec<PatchOperation> {
     let mut patch: Vec<PatchOperation> = filled.map(|Filled { path, value }| set_field(&path, value)).collect();
     let flags = job.pointer(SSH_FLAGS).cloned();
-    share_key_pair(job, old, || KeyPair::from_seed(&seed?));
+    add_key_pair(job, old, || KeyPair::from_seed(&seed?));
     if let Some(now) = job.pointer_mut(SSH_FLAGS).filter(|now| Some(&**now) != flags.as_ref()) {
         patch.push(set_field(&["spec", "plugins", "ssh"], now.take()));
     }
@@ -156,7 +159,7 @@ mod tests {
     };
 
     fn default(request: ReviewRequest<'_, Value>) -> Verdict {
-        default_job_review(request, None, Some([7; 32]))
+        fill_defaults_of_job(request, None, Some([7; 32]))
     }
 
     /// An API server takes no JSON patch of more than 10,000 operations.
@@ -177,7 +180,7 @@ mod tests {
     /// The patch is applied as the API server would.
     fn of_text(job: &Value) -> Value {
         let text = job.to_string();
-        match default_long_job(serde_json::from_str(&text).unwrap(), None, Some([7; 32])) {
+        match fill_defaults_of_long_job(serde_json::from_str(&text).unwrap(), None, Some([7; 32])) {
             Verdict::Allow { patch, .. } => applied(job, &patch),
             Verdict::AllowText { patch } => {
                 let patch: json_patch::Patch = serde_json::from_str(&patch).unwrap();
@@ -228,26 +231,26 @@ mod tests {
         let mut bare = job();
         bare["spec"].as_object_mut().unwrap().remove("queue");
         let own = || Some("team".to_owned());
-        let Verdict::Allow { patch, .. } = default_job_review(create(bare.clone()), own(), None) else { panic!() };
+        let Verdict::Allow { patch, .. } = fill_defaults_of_job(create(bare.clone()), own(), None) else { panic!() };
         let stored = applied(&bare, &patch);
         assert_eq!(stored["spec"]["queue"], "team");
         let long = serde_json::to_string(&bare).unwrap();
-        let long = default_long_job(serde_json::from_str(&long).unwrap(), own(), None);
+        let long = fill_defaults_of_long_job(serde_json::from_str(&long).unwrap(), own(), None);
         let Verdict::Allow { patch, .. } = long else { panic!() };
         assert_eq!(applied(&bare, &patch), stored);
-        let Verdict::Allow { patch, .. } = default_job_review(create(job()), own(), None) else { panic!() };
+        let Verdict::Allow { patch, .. } = fill_defaults_of_job(create(job()), own(), None) else { panic!() };
         assert_eq!(applied(&job(), &patch)["spec"]["queue"], "q", "it names one");
         // Applied again as its user wrote it, when the namespace has another queue.
-        let Verdict::Allow { patch, .. } = default_job_review(update(&stored, &bare), None, None) else { panic!() };
+        let Verdict::Allow { patch, .. } = fill_defaults_of_job(update(&stored, &bare), None, None) else { panic!() };
         assert_eq!(applied(&bare, &patch), stored);
         // The schema wrote what nobody names, upon both.
         let mut filled = bare.clone();
         filled["spec"]["queue"] = "default".into();
-        let long = default_long_job(serde_json::from_str(&filled.to_string()).unwrap(), own(), None);
+        let long = fill_defaults_of_long_job(serde_json::from_str(&filled.to_string()).unwrap(), own(), None);
         for verdict in [
-            default_job_review(create(filled.clone()), own(), None),
+            fill_defaults_of_job(create(filled.clone()), own(), None),
             long,
-            default_job_review(update(&stored, &filled), own(), None),
+            fill_defaults_of_job(update(&stored, &filled), own(), None),
         ] {
             let Verdict::Allow { patch, .. } = verdict else { panic!() };
             assert_eq!(applied(&filled, &patch)["spec"]["queue"], "team");
@@ -255,7 +258,7 @@ mod tests {
         // Who was there before the namespace had a queue is not moved.
         let mut old = filled.clone();
         old["spec"]["tasks"][0]["minAvailable"] = 2.into();
-        let moved = match default_job_review(update(&old, &filled), own(), None) {
+        let moved = match fill_defaults_of_job(update(&old, &filled), own(), None) {
             Verdict::Allow { patch, .. } => applied(&filled, &patch)["spec"]["queue"].clone(),
             _ => filled["spec"]["queue"].clone(),
         };

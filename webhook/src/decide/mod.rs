@@ -1,4 +1,14 @@
-//! What the webhook decides: plain functions of a request and of the cache, one file for each kind that is reviewed.
+//! What the webhook decides: functions of a request and of the cache that neither wait nor read anything else.
+//!
+//! By what is reviewed:
+//! - ResourceBindings: [`binding_gate`], and [`protected_fields`] before it.
+//! - Works: [`work_copy`], with [`job_copy`] and `charged_copy`, and [`protected_fields`] before it.
+//! - Volcano Jobs: [`job_defaults`] with `ssh_keys`; [`job`], [`namespace_access`], [`queue_limits`],
+//!   [`waiting_limits`].
+//! - Queues: [`queue`]. HyperJobs: [`hyper_job`].
+//! - What Karmada asks of a Volcano Job: [`interpreter`].
+//!
+//! [`verdict`] is what they answer with, [`patch`] how a change is told.
 
 pub mod binding_gate;
 mod charged_copy;

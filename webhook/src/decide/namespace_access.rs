@@ -39,7 +39,7 @@ pub fn refuse_namespace(request: &ReviewRequest<'_, Value>, snapshot: Snapshot<'
         Some((_, queues)) => queues.iter().find(|queue| queue["metadata"]["name"] == name),
         None => snapshot.cache.queues.get(name),
     };
-    let refusal = find_refusal(queue.as_str(), namespace, facts, find)?;
+    let refusal = find_refusing_queue(queue.as_str(), namespace, facts, find)?;
     Some(match snapshot.live {
         None => Verdict::Read(Lookup::Access(namespace.to_owned())),
         Some(LiveRead::Failed(error)) => {
@@ -54,7 +54,7 @@ pub fn refuse_namespace(request: &ReviewRequest<'_, Value>, snapshot: Snapshot<'
 ///
 /// # Errors
 /// What is to be read first.
-pub fn find_default_queue(job: &Value, namespace: &str, snapshot: Snapshot<'_>) -> Result<Option<String>, Verdict> {
+pub fn find_namespace_queue(job: &Value, namespace: &str, snapshot: Snapshot<'_>) -> Result<Option<String>, Verdict> {
     if job.pointer("/spec/queue").and_then(Value::as_str).is_some_and(|queue| !matches!(queue, "" | DEFAULT_QUEUE)) {
         return Ok(None);
     }
@@ -71,7 +71,7 @@ pub fn find_default_queue(job: &Value, namespace: &str, snapshot: Snapshot<'_>) 
 
 /// The first queue on the way to the root that does not select the namespace. Where a parent is not there, or parents
 /// lead in a circle, nothing is known of those above: the controller starts nothing in such a queue.
-pub(super) fn find_refusal<'a>(
+pub(super) fn find_refusing_queue<'a>(
     queue: &str,
     namespace: &str,
     facts: Option<&NamespaceFacts>,
@@ -197,7 +197,7 @@ mod tests {
         let (empty, mut known) = (Cache::default(), Cache::default());
         known.namespaces.insert("ns".into(), facts.clone());
         let find = |job: &Value, cache: &Cache, live: Option<LiveRead>| {
-            find_default_queue(job, "ns", Snapshot { cache, live: live.as_ref() })
+            find_namespace_queue(job, "ns", Snapshot { cache, live: live.as_ref() })
         };
         assert_eq!(find(&job(""), &known, None), Ok(Some("team".to_owned())));
         assert_eq!(find(&job("default"), &known, None), Ok(Some("team".to_owned())), "the schema wrote it");

@@ -1,4 +1,7 @@
-//! JSON patches (RFC 6902): the least that makes one object of another.
+//! JSON patches (RFC 6902): what makes one object of another, and how answers carry it.
+//!
+//! It is the least that does, up to [`MOST_OPERATIONS`]: beyond that one operation replaces what holds all changes. An
+//! answer has it in base64, which is appended piece by piece.
 
 use std::io::{BufWriter, Write};
 

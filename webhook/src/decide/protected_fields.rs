@@ -16,7 +16,7 @@ use crate::observe::request::{ReviewRequest, UserInfo, parse_review};
 /// Why a write of a binding is refused, if it is.
 #[must_use]
 pub fn refuse_forged_binding(body: &[u8], user: Option<&UserInfo<'_>>, trusted: &TrustedWriters) -> Option<Verdict> {
-    let request = read_untrusted(body, user, trusted)?;
+    let request = parse_untrusted_request(body, user, trusted)?;
     let field = find_protected_change(request.old_object.as_ref(), request.object.as_ref()?)?;
     Some(deny_user(user, &field))
 }
@@ -24,7 +24,7 @@ pub fn refuse_forged_binding(body: &[u8], user: Option<&UserInfo<'_>>, trusted: 
 /// Why a write of a Work is refused, if it is.
 #[must_use]
 pub fn refuse_forged_work(body: &[u8], user: Option<&UserInfo<'_>>, trusted: &TrustedWriters) -> Option<Verdict> {
-    let request = read_untrusted(body, user, trusted)?;
+    let request = parse_untrusted_request(body, user, trusted)?;
     let namespace = request.namespace.as_deref().unwrap_or_default();
     let (old, new) = (request.old_object.as_ref(), request.object.as_ref()?);
     if !namespace.starts_with(karmada::EXECUTION_NAMESPACE_PREFIX)
@@ -42,7 +42,7 @@ pub fn refuse_forged_work(body: &[u8], user: Option<&UserInfo<'_>>, trusted: &Tr
 }
 
 /// The whole request, if it is somebody's who is not trusted.
-fn read_untrusted<'a>(
+fn parse_untrusted_request<'a>(
     body: &'a [u8],
     user: Option<&UserInfo<'_>>,
     trusted: &TrustedWriters,

@@ -4,10 +4,16 @@
 //! A member's queue controller writes `parent: root` into a queue without a parent and Karmada takes it out again, for
 //! ever; so the parent is set before the queue leaves the host. The watch of queues may be behind, or not there yet: a
 //! refusal is decided once more from a list that the API server gives.
+//!
+//! Beyond Volcano's rules, a queue in which a workload waits or runs is not deleted, unless an annotation forces it: in
+//! the members its pods would be killed. Our annotations that nobody knows are warned of.
 
 use caldera_crds::{
     names::{caldera::FORCE_DELETE, volcano::ROOT_QUEUE},
-    queue_admission::{create_problems, default_queue, delete_refusals, list_unknown_annotations, update_problems},
+    queue_admission::{
+        fill_queue_defaults, list_creation_problems, list_deletion_refusals, list_unknown_annotations,
+        list_update_problems,
+    },
 };
 use serde_json::Value;
 
@@ -19,11 +25,11 @@ use crate::observe::{
 
 /// Fills in defaults.
 #[must_use]
-pub fn default_queue_review(request: &ReviewRequest<'_, Value>) -> Verdict {
+pub fn fill_defaults_of_queue(request: &ReviewRequest<'_, Value>) -> Verdict {
     let Some(queue) = request.object.as_ref().filter(|queue| queue.is_object()) else { return Verdict::UNCHANGED };
     let mut defaulted = queue.clone();
     if request.is_create() {
-        default_queue(&mut defaulted);
+        fill_queue_defaults(&mut defaulted);
     }
     let text = |pointer: &str| queue.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     if text("/spec/parent").is_empty()
@@ -50,15 +56,17 @@ pub fn validate_queue(request: &ReviewRequest<'_, Value>, snapshot: Snapshot<'_>
             let name = request.name.as_deref().or_else(|| old.as_ref()?.pointer("/metadata/name")?.as_str());
             // On the host an object of that name counts for nothing.
             let name = name.filter(|name| *name != ROOT_QUEUE);
-            let refusals = name.map(|name| delete_refusals(name, &there)).unwrap_or_default();
+            let refusals = name.map(|name| list_deletion_refusals(name, &there)).unwrap_or_default();
             let refused = refusals.iter().map(caldera_crds::job_admission::Refusal::sentence);
             refused
-                .chain(name.filter(|_| !is_forced(old.as_ref())).and_then(|name| use_refusal(name, snapshot.cache)))
+                .chain(
+                    name.filter(|_| !is_forced(old.as_ref())).and_then(|name| find_use_refusal(name, snapshot.cache)),
+                )
                 .collect()
         }
         (_, Some(queue), _) if queue.pointer("/metadata/deletionTimestamp").is_some() => Vec::new(),
-        ("CREATE", Some(queue), _) => create_problems(queue, &there),
-        (_, Some(queue), Some(old)) => update_problems(old, queue, &there),
+        ("CREATE", Some(queue), _) => list_creation_problems(queue, &there),
+        (_, Some(queue), Some(old)) => list_update_problems(old, queue, &there),
         _ => Vec::new(),
     };
     match (problems.is_empty(), snapshot.live) {
@@ -82,7 +90,7 @@ fn is_forced(queue: Option<&Value>) -> bool {
 
 /// Karmada deletes a queue's copies with it, and members' Volcano kills what runs in a queue that is gone: not while
 /// anything waits or runs there.
-fn use_refusal(queue: &str, cache: &Cache) -> Option<String> {
+fn find_use_refusal(queue: &str, cache: &Cache) -> Option<String> {
     let uses =
         cache.workloads.iter().filter(|(_, workload)| !workload.ended && workload.queue.as_deref() == Some(queue));
     let mut names: Vec<String> = uses.map(|(key, _)| format!("{}/{}", key.namespace, key.name)).collect();
@@ -168,17 +176,17 @@ mod tests {
     #[test]
     fn a2_35_a_queues_parent_is_spelled_out_before_it_leaves_the_host() {
         let queue = json!({"metadata": {"name": "q"}, "spec": {}});
-        let Verdict::Allow { patch, .. } = default_queue_review(&request("CREATE", queue.clone())) else { panic!() };
+        let Verdict::Allow { patch, .. } = fill_defaults_of_queue(&request("CREATE", queue.clone())) else { panic!() };
         let defaulted = applied(&queue, &patch);
         assert_eq!(defaulted["spec"]["parent"], "root");
         assert_eq!(defaulted["spec"]["weight"], 1);
-        assert_eq!(default_queue_review(&request("UPDATE", defaulted)), Verdict::UNCHANGED);
+        assert_eq!(fill_defaults_of_queue(&request("UPDATE", defaulted)), Verdict::UNCHANGED);
         // Without a spec it is given one, and its parent in the same answer.
         let bare = json!({"metadata": {"name": "q"}});
-        let Verdict::Allow { patch, .. } = default_queue_review(&request("CREATE", bare.clone())) else { panic!() };
+        let Verdict::Allow { patch, .. } = fill_defaults_of_queue(&request("CREATE", bare.clone())) else { panic!() };
         assert_eq!(applied(&bare, &patch)["spec"]["parent"], "root");
         let root = json!({"metadata": {"name": "root"}, "spec": {"weight": 1, "reclaimable": false}});
-        assert_eq!(default_queue_review(&request("UPDATE", root)), Verdict::UNCHANGED);
+        assert_eq!(fill_defaults_of_queue(&request("UPDATE", root)), Verdict::UNCHANGED);
     }
 
     #[test]

@@ -12,14 +12,14 @@ use caldera_crds::{
     largest_job::LargestJob,
     longest_run::LongestRun,
     names::{caldera::MAX_RUN_TIME, volcano::PREEMPTABLE},
-    tenancy::evicts_all_jobs,
+    tenancy::marks_all_jobs_preemptable,
     workload::{annotations::max_run_time, queue_of, read_gang, read_preemptable},
 };
 use serde_json::Value;
 
 use super::{
     verdict::{Denial, Verdict},
-    waiting_limits::list_path,
+    waiting_limits::list_queue_path,
 };
 use crate::observe::{cache::Cache, request::ReviewRequest};
 
@@ -28,7 +28,7 @@ use crate::observe::{cache::Cache, request::ReviewRequest};
 pub fn refuse_too_large(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Option<Verdict> {
     let job = request.object.as_ref().filter(|_| request.is_create())?;
     let queue: QueueName = queue_of(job);
-    let limits = list_path(queue.as_str(), cache).into_iter();
+    let limits = list_queue_path(queue.as_str(), cache).into_iter();
     let mut limits = limits.filter_map(|by| Some((by, LargestJob::of_queue(cache.queues.get(by)?)?))).peekable();
     limits.peek()?;
     let asked = read_gang(job).ok()?.full_demand();
@@ -42,7 +42,7 @@ pub fn refuse_too_long(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Opt
     let job = request.object.as_ref().filter(|_| request.is_create())?;
     let queue: QueueName = queue_of(job);
     let refuse = |by: &str| LongestRun::of_queue(cache.queues.get(by)?)?.refuse(&queue, &by.into(), max_run_time(job));
-    let refusal = list_path(queue.as_str(), cache).into_iter().find_map(refuse)?;
+    let refusal = list_queue_path(queue.as_str(), cache).into_iter().find_map(refuse)?;
     Some(deny(&match refusal {
         Reason::ExceedsMaxRunTime { asked: Some(_), .. } => {
             format!("metadata.annotations[{MAX_RUN_TIME}]: it {refusal}")
@@ -59,8 +59,8 @@ fn deny(message: &str) -> Verdict {
 #[must_use]
 pub fn warn_of_eviction(job: &Value, cache: &Cache) -> Option<String> {
     let queue = queue_of(job);
-    let is_said = |by: &&str| cache.queues.get(*by).is_some_and(evicts_all_jobs);
-    let by = list_path(queue.as_str(), cache).into_iter().find(is_said)?;
+    let is_said = |by: &&str| cache.queues.get(*by).is_some_and(marks_all_jobs_preemptable);
+    let by = list_queue_path(queue.as_str(), cache).into_iter().find(is_said)?;
     (read_preemptable(job) == Some(false)).then(|| {
         format!("{PREEMPTABLE} false counts for nothing in queue {queue}: by queue {by} all of its jobs may be evicted")
     })

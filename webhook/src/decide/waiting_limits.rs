@@ -15,7 +15,7 @@ use caldera_crds::{names::volcano::ROOT_QUEUE, tenancy::WaitingLimits, workload:
 use serde_json::Value;
 
 use super::{
-    namespace_access::find_refusal,
+    namespace_access::find_refusing_queue,
     verdict::{Denial, Verdict},
 };
 use crate::observe::{
@@ -25,10 +25,10 @@ use crate::observe::{
 
 /// Refuses a new job where its line is full; `None` where there is room.
 #[must_use]
-pub fn refuse_over_limit(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Option<Verdict> {
+pub fn refuse_full_line(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Option<Verdict> {
     let job = request.object.as_ref().filter(|_| request.is_create())?;
     let (namespace, named) = (request.namespace.as_deref()?, queue_of(job));
-    list_path(named.as_str(), cache).into_iter().find_map(|queue| {
+    list_queue_path(named.as_str(), cache).into_iter().find_map(|queue| {
         let limits = WaitingLimits::of_queue(cache.queues.get(queue)?);
         if limits == WaitingLimits::default() {
             return None;
@@ -48,7 +48,7 @@ pub fn refuse_over_limit(request: &ReviewRequest<'_, Value>, cache: &Cache) -> O
 }
 
 /// A queue and those above it, the root left out.
-pub(crate) fn list_path<'a>(queue: &'a str, cache: &'a Cache) -> Vec<&'a str> {
+pub(crate) fn list_queue_path<'a>(queue: &'a str, cache: &'a Cache) -> Vec<&'a str> {
     let mut path: Vec<&str> = Vec::new();
     let mut at = queue;
     while !matches!(at, "" | ROOT_QUEUE) && !path.contains(&at) {
@@ -68,8 +68,8 @@ fn count_waiting(queue: &str, limits: &WaitingLimits, namespace: &str, cache: &C
         let Some(named) = workload.queue.as_deref().filter(|_| !workload.ended) else { continue };
         let is_taken = takes.entry((named, &key.namespace)).or_insert_with(|| {
             let facts = cache.namespaces.get(&*key.namespace);
-            list_path(named, cache).contains(&queue)
-                && find_refusal(named, &key.namespace, facts, |name| cache.queues.get(name)).is_none()
+            list_queue_path(named, cache).contains(&queue)
+                && find_refusing_queue(named, &key.namespace, facts, |name| cache.queues.get(name)).is_none()
         });
         if *is_taken && !is_admitted(key, cache) {
             *by_namespace.entry(&key.namespace).or_default() += 1;
@@ -133,7 +133,7 @@ mod tests {
             object: Some(job),
             old_object: None,
         };
-        refuse_over_limit(&request, cache).map(|verdict| match verdict {
+        refuse_full_line(&request, cache).map(|verdict| match verdict {
             Verdict::Deny(denial) => denial.message,
             other => panic!("{other:?}"),
         })

@@ -3,8 +3,9 @@
 //! Rule: the cluster is the Work's namespace, and the plan is on its ResourceBinding. The cache may be behind the
 //! binding; the replicas that ReviseReplica stamped on the manifest tell. A copy that does not match its plan is
 //! refused for now instead of being let through: Karmada's binding controller tries again. So is a copy that asks for
-//! more than was charged ([`charged_copy`](super::charged_copy)), of any kind that can be queued. A copy made anew has
-//! what its job's restarts as a whole left of `maxRetry`.
+//! more than was charged ([`charged_copy`](super::charged_copy)), of any kind that can be queued, and one that an
+//! override made another object than the workload that was charged: of another kind, name or namespace. A copy made
+//! anew has what its job's restarts as a whole left of `maxRetry`. A Work whose manifests do not change is not refused.
 //!
 //! What is charged must end with its charge: a copy that was charged is deleted with its Work, whatever
 //! `preserveResourcesOnDeletion` of its policy says, and has the replicas that were charged, whatever its label
@@ -19,7 +20,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 
 use super::{
-    charged_copy::hold_against_record,
+    charged_copy::check_copy_against_record,
     job_copy::{is_volcano_job, make_copy},
     patch::{patch_between, set_field},
     verdict::Verdict,
@@ -97,10 +98,12 @@ pub fn rewrite_work(request: &ReviewRequest<'_, ReviewedWork<'_>>, snapshot: Sna
         Known::Failed(error) => format!("failed to read ResourceBinding {}/{}: {error}", key.0, key.1),
         Known::No => format!("ResourceBinding {}/{} of this Work does not exist", key.0, key.1),
         Known::Yes(binding) if !binding.ours => return Verdict::UNCHANGED,
-        Known::Yes(binding) => match make_copies(work, request.old_object.as_ref(), binding, cluster, snapshot) {
-            Ok(patch) => return Verdict::allow_with(patch),
-            Err(problem) => problem,
-        },
+        Known::Yes(binding) => {
+            match build_copies_patch(work, request.old_object.as_ref(), binding, cluster, snapshot) {
+                Ok(patch) => return Verdict::allow_with(patch),
+                Err(problem) => problem,
+            }
+        }
     };
     if !is_live {
         return lookup();
@@ -113,7 +116,7 @@ pub fn rewrite_work(request: &ReviewRequest<'_, ReviewedWork<'_>>, snapshot: Sna
 }
 
 /// The patch that makes the copies, if what they ask for was charged.
-fn make_copies(
+fn build_copies_patch(
     work: &ReviewedWork<'_>,
     old: Option<&ReviewedWork<'_>>,
     binding: &CachedBinding,
@@ -122,7 +125,7 @@ fn make_copies(
 ) -> Result<Vec<PatchOperation>, String> {
     let manifests = work.manifests();
     if let Some(key) = binding.workload.as_ref().filter(|_| binding.gated) {
-        manifests.iter().try_for_each(|manifest| hold_against_workload(manifest, key))?;
+        manifests.iter().try_for_each(|manifest| check_copy_against_workload(manifest, key))?;
     }
     let mut copies = if manifests.iter().any(is_volcano_job) {
         rewrite_copies(manifests, old.map(ReviewedWork::manifests).unwrap_or_default(), binding, cluster)?
@@ -135,7 +138,7 @@ fn make_copies(
         let host = binding.workload.as_ref().and_then(|key| snapshot.cache.workloads.get(key));
         let class = host.map(|host| host.priority_class.as_deref().unwrap_or_default());
         for copy in copies.iter().filter(|copy| WorkloadKind::of(copy).is_some()) {
-            hold_against_record(copy, record, *replicas, class)?;
+            check_copy_against_record(copy, record, *replicas, class)?;
         }
         copies.iter_mut().for_each(remove_retained_replicas);
     }
@@ -155,7 +158,7 @@ fn remove_retained_replicas(copy: &mut Value) {
 }
 
 /// A copy is of the workload that was charged: an override may change neither its kind nor its name or namespace.
-fn hold_against_workload(copy: &Value, key: &WorkloadKey) -> Result<(), String> {
+fn check_copy_against_workload(copy: &Value, key: &WorkloadKey) -> Result<(), String> {
     let text = |pointer: &str| copy.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
     if WorkloadKind::of(copy) == Some(key.kind) && (namespace, name) == (&*key.namespace, &*key.name) {
@@ -493,7 +496,7 @@ mod tests {
     fn an_announced_plan_makes_memory_stale_until_the_watch_shows_it() {
         let mut cache = Cache::default();
         cache.put_binding(key(), binding(Some(4)));
-        cache.announce_plan(key(), 12345);
+        cache.note_reviewed_plan(key(), 12345);
         assert_eq!(review(&work(4), None, Snapshot::of_cache(&cache)), Verdict::Read(Lookup::Binding(key())));
     }
 }

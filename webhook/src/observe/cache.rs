@@ -1,8 +1,9 @@
 //! The cache that reviews are decided from: bindings with gate, clusters and plan, workloads with queue and priority
-//! class, PriorityClasses, namespaces, queues.
+//! class, PriorityClasses, namespaces, queues, and who is a trusted writer.
 //!
 //! Rule: watches fill it, and each review is decided from a copy, so that no review waits for another one. Where it may
-//! be behind, a rule asks for a read from the API ([`Lookup`]) and decides once more with the answer ([`LiveRead`]).
+//! be behind, a rule asks for a read from the API ([`Lookup`]) and decides once more with the answer ([`LiveRead`]). A
+//! binding whose plan was reviewed and that the watch has not shown since does not count: it is read.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -202,7 +203,7 @@ impl Cache {
     }
 
     /// A binding with this plan went through admission: until the watch shows it, the cache is not to be trusted.
-    pub fn announce_plan(&mut self, key: BindingKey, plan: u64) {
+    pub fn note_reviewed_plan(&mut self, key: BindingKey, plan: u64) {
         if self.bindings.get(&key).map_or(0, |binding| binding.plan_fingerprint) == plan {
             self.announced.remove(&key);
         } else {
@@ -210,9 +211,9 @@ impl Cache {
         }
     }
 
-    /// Whether [`Self::announce_plan`] would change anything.
+    /// Whether [`Self::note_reviewed_plan`] would change anything.
     #[must_use]
-    pub fn is_news(&self, key: &BindingKey, plan: u64) -> bool {
+    pub fn changes_reviewed_plan(&self, key: &BindingKey, plan: u64) -> bool {
         let known = self.bindings.get(key).map_or(0, |binding| binding.plan_fingerprint);
         self.announced.get(key).map_or(known != plan, |announced| *announced != plan)
     }

@@ -1,9 +1,10 @@
-//! What a body costs before anything is built of it: the memory that its values will take, whose it is, and how many
-//! tasks a job in it has. All of it in one pass each, and without keeping anything.
+//! What is told of a body before anything is built of it: the memory that its values will take, whose it is, how many
+//! tasks a job in it has, and whether an update leaves the spec as it is. Each in one pass, and without keeping values.
 //!
 //! Rule: a tree of JSON values takes many times its text, and by its shape, not by its length: `{"a":1}` is eight bytes
 //! of text and about 700 of memory. So memory is counted by objects, entries and strings, each as the allocator rounds
-//! it up.
+//! it up. Two specs are compared by a digest of their values that does not depend on the order of fields; its keys are
+//! random for each process, so that nobody can make two specs of one digest.
 
 use std::{
     borrow::Cow,
@@ -60,7 +61,7 @@ fn string_length(text: &[u8]) -> usize {
 
 /// What is read of a review before its object is.
 #[derive(Debug, Default, Deserialize)]
-pub struct Glance<'a> {
+pub struct ReviewHead<'a> {
     #[serde(borrow, default)]
     request: GlancedRequest<'a>,
 }
@@ -77,7 +78,7 @@ struct GlancedRequest<'a> {
     object: TaskCount,
 }
 
-impl<'a> Glance<'a> {
+impl<'a> ReviewHead<'a> {
     /// Reads a review so far; of what is no review, nothing.
     #[must_use]
     pub fn of_body(body: &'a [u8]) -> Self {
@@ -214,7 +215,7 @@ struct Digest(u64);
 static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 impl Digest {
-    fn of(kind: u8, value: impl Hash) -> Self {
+    fn hash_value(kind: u8, value: impl Hash) -> Self {
         Self(KEYS.hash_one((kind, value)))
     }
 }
@@ -239,32 +240,32 @@ impl<'de> Visitor<'de> for DigestVisitor {
     }
 
     fn visit_bool<E>(self, value: bool) -> Result<Digest, E> {
-        Ok(Digest::of(1, value))
+        Ok(Digest::hash_value(1, value))
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<Digest, E> {
-        Ok(Digest::of(2, value))
+        Ok(Digest::hash_value(2, value))
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<Digest, E> {
-        Ok(Digest::of(3, value))
+        Ok(Digest::hash_value(3, value))
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Digest, E> {
-        Ok(Digest::of(4, value.to_bits()))
+        Ok(Digest::hash_value(4, value.to_bits()))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Digest, E> {
-        Ok(Digest::of(5, value))
+        Ok(Digest::hash_value(5, value))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Digest, A::Error> {
         let (mut hash, mut length) = (0, 0_usize);
         while let Some(item) = items.next_element::<Digest>()? {
-            hash = Digest::of(6, (hash, item.0)).0;
+            hash = Digest::hash_value(6, (hash, item.0)).0;
             length += 1;
         }
-        Ok(Digest::of(7, (hash, length)))
+        Ok(Digest::hash_value(7, (hash, length)))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Digest, A::Error> {
@@ -272,7 +273,7 @@ impl<'de> Visitor<'de> for DigestVisitor {
         while let Some(key) = entries.next_key::<Cow<'de, str>>()? {
             let value = entries.next_value::<Digest>()?;
             // In any order.
-            all.0 = all.0.wrapping_add(Digest::of(8, (key.as_ref(), value.0)).0);
+            all.0 = all.0.wrapping_add(Digest::hash_value(8, (key.as_ref(), value.0)).0);
         }
         Ok(all)
     }
@@ -286,7 +287,7 @@ mod tests {
 
     fn glance(request: &Value) -> (String, bool, usize) {
         let body = json!({"request": request}).to_string();
-        let glance = Glance::of_body(body.as_bytes());
+        let glance = ReviewHead::of_body(body.as_bytes());
         let whose = format!("{}/{}", glance.namespace(), glance.uid());
         (whose, are_specs_equal(body.as_bytes()), glance.created_tasks())
     }
@@ -310,7 +311,7 @@ mod tests {
             assert_eq!(review("CREATE", &odd, Value::Null), ("ns/u".to_owned(), false, 0), "{odd}");
         }
         assert_eq!(glance(&json!({"uid": 5})), ("/".to_owned(), false, 0));
-        assert_eq!(Glance::of_body(b"{").uid(), "");
+        assert_eq!(ReviewHead::of_body(b"{").uid(), "");
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub enum HostEvent {
 }
 
 /// Follows every kind on the host that reviews depend on.
-pub fn follow_host(follower: &Follower<HostEvent>) {
+pub fn watch_host(follower: &Follower<HostEvent>) {
     let all = watcher::Config::default;
     for kind in WorkloadKind::ALL {
         let read = move |object: Value| {
@@ -35,7 +35,7 @@ pub fn follow_host(follower: &Follower<HostEvent>) {
             Some((WorkloadKey { kind, namespace, name }, CachedWorkload::from_object(kind, &object)))
         };
         let event = move |event| HostEvent::Workloads(kind, event);
-        let options = WatchOptions::from(all()).with_absence(kind.is_optional());
+        let options = WatchOptions::from(all()).allow_absent_kind(kind.is_optional());
         follower.follow_json(kind.api_resource(), options, read, event);
     }
     let bindings = api_resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings");

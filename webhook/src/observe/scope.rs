@@ -1,5 +1,8 @@
-//! Which workloads we queue: Volcano Jobs always; Deployments, StatefulSets, Jobs and Pods if they name a queue or
-//! their namespace is opted in.
+//! The queue that a workload names itself: what puts it in scope where its namespace is not opted in.
+//!
+//! Volcano Jobs are always queued: one that names none is in the default queue. Any other kind is queued if it names a
+//! queue, or if its namespace is opted in, which is asked elsewhere
+//! ([`Snapshot::is_opted_in`](super::cache::Snapshot::is_opted_in)).
 
 use caldera_crds::workload::{self, WorkloadKind};
 use serde_json::Value;

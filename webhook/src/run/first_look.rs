@@ -1,5 +1,9 @@
 //! The first look at a request: its body within bounds, whose it is, and what it would cost, before anything is built
 //! of it.
+//!
+//! Three reviews are decided by that alone: a new job with more tasks than a job may have is denied; an object that
+//! would take too much memory is denied; but a job that is too large and whose spec does not change is let in, since
+//! its labels and finalizers must change whatever its size. Long bodies are looked through on another thread.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,13 +18,13 @@ use tokio::time::Instant;
 use super::{FAILED, respond_late, respond_with, shared_cache::SharedCache};
 use crate::{
     decide::verdict::{Denial, Verdict},
-    observe::cost::{Glance, are_specs_equal, estimate_memory},
+    observe::cost::{ReviewHead, are_specs_equal, estimate_memory},
     rules::{MUTATE_JOB, VALIDATE_JOB},
     write::review::{Outcome, encode_verdict},
 };
 
 /// A body, and what is known of it before anything is built of it.
-pub(super) struct Asked {
+pub(super) struct InspectedRequest {
     pub(super) body: Arc<HeldBody>,
     pub(super) uid: String,
     pub(super) namespace: String,
@@ -38,9 +42,9 @@ pub(super) const REVIEW_TIMEOUT: Duration = Duration::from_millis(4_500);
 const LONG: usize = 64 << 10;
 
 /// Looks through a body. What would cost more than `most`, or has more tasks than a job may have, is decided by that.
-fn look_through(route: &'static str, body: HeldBody, most: usize, until: Instant) -> Asked {
+fn inspect_body(route: &'static str, body: HeldBody, most: usize, until: Instant) -> InspectedRequest {
     let cost = estimate_memory(&body);
-    let glance = Glance::of_body(&body);
+    let glance = ReviewHead::of_body(&body);
     let (namespace, uid) = (glance.namespace().to_owned(), glance.uid().to_owned());
     let is_job = [MUTATE_JOB, VALIDATE_JOB].contains(&route);
     // A queue is small, and is copied while it is reviewed.
@@ -59,27 +63,31 @@ fn look_through(route: &'static str, body: HeldBody, most: usize, until: Instant
         Some(Verdict::Deny(Denial { code: 413, reason: "RequestEntityTooLarge", message }))
     };
     let early = verdict.map(|verdict| encode_verdict(&uid, verdict));
-    Asked { body: Arc::new(body), uid, namespace, cost, until, early }
+    InspectedRequest { body: Arc::new(body), uid, namespace, cost, until, early }
 }
 
 impl SharedCache {
     /// Reads a request's body and looks through it.
-    pub(super) async fn read_request(&self, route: &'static str, request: Request) -> Result<Asked, Response> {
+    pub(super) async fn read_request(
+        &self,
+        route: &'static str,
+        request: Request,
+    ) -> Result<InspectedRequest, Response> {
         let body = self.bodies.read_body(request.into_body()).await;
         let body = body.map_err(|error| {
-            self.metrics.count_refusal(error.status().as_u16());
+            self.metrics.count_refused_body(error.status().as_u16());
             (error.status(), error.to_string()).into_response()
         })?;
         let (most, until) = (self.memory, Instant::now() + REVIEW_TIMEOUT);
         match &self.pool {
             Some(pool) if body.len() >= LONG => {
-                let looked = pool.look_through(move || look_through(route, body, most, until));
+                let looked = pool.run_inspection(move || inspect_body(route, body, most, until));
                 match tokio::time::timeout_at(until, looked).await {
                     Ok(looked) => looked.ok_or_else(|| respond_with(500, FAILED.to_vec())),
                     Err(_) => Err(respond_late()),
                 }
             }
-            _ => Ok(look_through(route, body, most, until)),
+            _ => Ok(inspect_body(route, body, most, until)),
         }
     }
 }

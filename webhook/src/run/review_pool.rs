@@ -1,11 +1,12 @@
 //! Where reviews are decided: on threads of their own, so that sockets are served meanwhile.
 //!
 //! Rules:
-//! - No more reviews at once than there are processors, and of one namespace no more than its share: who sends many
-//!   waits for his own.
+//! - No more reviews at once than there are processors, two at least, and of one namespace no more than its share: who
+//!   sends many waits for his own.
 //! - Large reviews, by the memory that they take, go one after the other. They have a line of their own, so that small
 //!   ones never wait behind them; it bounds the memory of all, too. One thread decides them all: an allocator keeps
 //!   what a thread gave back for that thread, and two that had a large one each would keep twice as much.
+//! - The first look at long bodies has a third line, one after the other for all namespaces.
 
 use std::{
     collections::HashMap,
@@ -93,7 +94,10 @@ impl ReviewPool {
     }
 
     /// Looks through a body on another thread; `None` if that panicked.
-    pub(super) async fn look_through<T: Send + 'static>(&self, look: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    pub(super) async fn run_inspection<T: Send + 'static>(
+        &self,
+        look: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
         self.looks.run_in_turn("", look).await
     }
 

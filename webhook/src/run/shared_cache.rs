@@ -16,10 +16,10 @@ use kube::Client;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{Limits, first_look::Asked, review_pool::ReviewPool};
+use super::{Limits, first_look::InspectedRequest, review_pool::ReviewPool};
 use crate::{
     metrics::Metrics,
-    observe::{cache::Cache, host_watch::follow_host},
+    observe::{cache::Cache, host_watch::watch_host},
 };
 
 /// Reviews that take less memory are decided where they arrive: that is quicker than to change threads.
@@ -80,7 +80,7 @@ impl SharedCache {
     /// Decides by `rule`; `None` if it panicked.
     pub(super) async fn decide_review<T: Send + 'static>(
         &self,
-        asked: &Asked,
+        asked: &InspectedRequest,
         rule: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         match &self.pool {
@@ -93,7 +93,7 @@ impl SharedCache {
 /// Feeds the cache from watches until `stop`; `ready` is set once it is complete.
 pub fn fill_cache(cache: &SharedCache, client: &Client, ready: Ready, stop: &CancellationToken) {
     let (sender, mut events) = mpsc::channel(1024);
-    follow_host(&Follower::new(client.clone(), sender, stop.clone()));
+    watch_host(&Follower::new(client.clone(), sender, stop.clone()));
     let cache = cache.clone();
     tokio::spawn(async move {
         // What came meanwhile becomes one next cache.

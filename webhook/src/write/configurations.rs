@@ -52,7 +52,7 @@ impl KindsInCel {
         Self { others: format!("[{}]", pairs.join(", ")) }
     }
 
-    fn is_other(&self) -> String {
+    fn match_other_kind(&self) -> String {
         format!(
             "{}.exists(k, k[0] == object.spec.resource.apiVersion && k[1] == object.spec.resource.kind)",
             self.others
@@ -60,7 +60,7 @@ impl KindsInCel {
     }
 
     /// Whether a Work carries a Volcano Job, or a workload of another kind that names a queue, on itself or its pods.
-    fn carries_queued(&self) -> String {
+    fn match_queued_work(&self) -> String {
         format!(
             "has(object.spec.workload) && has(object.spec.workload.manifests) && \
              object.spec.workload.manifests.exists(m, m.apiVersion == 'batch.volcano.sh/v1alpha1' && \
@@ -74,7 +74,7 @@ impl KindsInCel {
     }
 
     /// The others of those kinds. Those of namespaces that opted in are queued, which a Work does not tell.
-    fn carries_other(&self) -> String {
+    fn match_other_work(&self) -> String {
         format!(
             "has(object.spec.workload) && has(object.spec.workload.manifests) && \
              object.spec.workload.manifests.exists(m, {}.exists(k, k[0] == m.apiVersion && k[1] == m.kind))",
@@ -84,7 +84,7 @@ impl KindsInCel {
 
     /// The Work of a workload's binding, by the name that Karmada gives bindings, which carries none: an override
     /// changed its kind.
-    fn is_of_workload(&self) -> String {
+    fn match_workload_binding(&self) -> String {
         let endings: BTreeSet<String> =
             WorkloadKind::ALL.into_iter().map(|kind| format!("'-{}'", kind.kind().to_lowercase())).collect();
         let endings: Vec<String> = endings.into_iter().collect();
@@ -95,7 +95,7 @@ impl KindsInCel {
         )
     }
 
-    fn carries_none(&self) -> String {
+    fn match_work_without_workload(&self) -> String {
         format!(
             "!(has(object.spec.workload) && has(object.spec.workload.manifests) && \
              object.spec.workload.manifests.exists(m, ([['batch.volcano.sh/v1alpha1', 'Job']] + {}).exists(k, \
@@ -191,14 +191,14 @@ pub fn configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &TrustedWr
         }]})
     };
     let kinds = KindsInCel::new();
-    let other_kind = kinds.is_other();
+    let other_kind = kinds.match_other_kind();
     let mut in_namespace = binding_hook("namespaces.gate.caldera.dev", ("queueable-kind", &other_kind));
     in_namespace["namespaceSelector"] = opted_in("In");
     // Elsewhere only those that name a queue are in scope, which a binding does not tell: an outage must not stop them.
     let mut elsewhere = binding_hook("services.gate.caldera.dev", ("queueable-kind", &other_kind));
     elsewhere["namespaceSelector"] = opted_in("NotIn");
     elsewhere["failurePolicy"] = "Ignore".into();
-    let (carries_queued, carries_other) = (kinds.carries_queued(), kinds.carries_other());
+    let (carries_queued, carries_other) = (kinds.match_queued_work(), kinds.match_other_work());
     let names_none = format!("!({carries_queued})");
     let is_other = [("queueable-kind", carries_other.as_str()), ("names-no-queue", names_none.as_str())];
     let mut other_works = hook("services.plan.caldera.dev", "/mutate-work", WORKS, &is_other);
@@ -216,7 +216,7 @@ pub fn configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &TrustedWr
                 "overridden.plan.caldera.dev",
                 "/mutate-work",
                 WORKS,
-                &[("of-a-workload", &kinds.is_of_workload()), ("carries-none", &kinds.carries_none())],
+                &[("of-a-workload", &kinds.match_workload_binding()), ("carries-none", &kinds.match_work_without_workload())],
             ),
             hook("jobs.defaults.caldera.dev", "/mutate-job", JOBS, &[("changed", NEW_SPEC)]),
             hook("queues.defaults.caldera.dev", "/mutate-queue", QUEUES, &[]),

@@ -87,11 +87,11 @@ pub fn answer_review<'a, T: Deserialize<'a>>(
     body: &'a [u8],
     rule: impl FnOnce(&ReviewRequest<'a, T>) -> Verdict,
 ) -> Outcome {
-    answer_owned_review(body, |request| rule(&request))
+    answer_review_by_value(body, |request| rule(&request))
 }
 
 /// The same for a rule that takes the objects apart.
-pub fn answer_owned_review<'a, T: Deserialize<'a>>(
+pub fn answer_review_by_value<'a, T: Deserialize<'a>>(
     body: &'a [u8],
     rule: impl FnOnce(ReviewRequest<'a, T>) -> Verdict,
 ) -> Outcome {

@@ -6,16 +6,16 @@ use std::collections::BTreeSet;
 
 use caldera_crds::workload::WorkloadKind;
 
-use super::{components::age, take};
+use super::{components::age, take_visible};
 use crate::doctor::{
     facts::{CheckedBinding, Facts},
-    finding::{Check, Finding, name_some},
+    finding::{Check, Finding, join_first_names},
 };
 
 const CHECK: Check = Check::Records;
 
 /// One finding for all bindings of which something holds.
-fn find_bindings<'a>(
+fn build_binding_finding<'a>(
     bindings: impl Iterator<Item = &'a CheckedBinding>,
     finding: impl FnOnce(usize, String) -> Finding,
     fix: impl FnOnce(&str, &str) -> String,
@@ -23,48 +23,48 @@ fn find_bindings<'a>(
     let keys: Vec<&str> = bindings.map(|binding| binding.key.as_str()).collect();
     let first = keys.first().copied()?;
     let (namespace, name) = first.split_once('/').unwrap_or(("", first));
-    Some(finding(keys.len(), name_some(keys)).fixed_by(fix(namespace, name)))
+    Some(finding(keys.len(), join_first_names(keys)).fixed_by(fix(namespace, name)))
 }
 
-fn delete_command(namespace: &str, name: &str) -> String {
+fn format_delete_command(namespace: &str, name: &str) -> String {
     format!("kubectl delete resourcebinding -n {namespace} {name}")
 }
 
-fn show_command(namespace: &str, name: &str) -> String {
+fn format_show_command(namespace: &str, name: &str) -> String {
     format!("kubectl get resourcebinding -n {namespace} {name} -o yaml")
 }
 
 pub(super) fn check_records(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let all = take(&facts.bindings, CHECK, "ResourceBindings", &mut findings);
+    let all = take_visible(&facts.bindings, CHECK, "ResourceBindings", &mut findings);
     let (now, grace) = (facts.now, facts.grace);
     let queued = || all.iter().filter(|binding| binding.queued && !binding.deleting);
     let settled = || queued().filter(move |binding| age(now, binding.created) > grace);
     let is_closed = |binding: &&CheckedBinding| binding.gate.as_deref() == Some("closed");
-    findings.extend(find_bindings(
+    findings.extend(build_binding_finding(
         queued().filter(|one| one.gate.is_none() && one.has_placement && !one.suspended && !one.admitted),
         |count, keys| {
             CHECK.error(format!("{count} bindings have no gate, as if made while the webhook was away: {keys}"))
         },
-        delete_command,
+        format_delete_command,
     ));
-    findings.extend(find_bindings(
+    findings.extend(build_binding_finding(
         queued().filter(|one| is_closed(one) && !one.suspended),
         |count, keys| CHECK.warning(format!("{count} bindings have a closed gate and are not suspended: {keys}")),
-        show_command,
+        format_show_command,
     ));
-    findings.extend(find_bindings(
+    findings.extend(build_binding_finding(
         settled().filter(|one| is_closed(one) && one.clusters > 0),
         |count, keys| CHECK.warning(format!("{count} bindings are placed behind a closed gate: {keys}")),
-        show_command,
+        format_show_command,
     ));
-    findings.extend(find_bindings(
+    findings.extend(build_binding_finding(
         settled().filter(|one| one.gate.as_deref() == Some("open") && !one.admitted),
         |count, keys| CHECK.warning(format!("{count} bindings have an open gate and no record of admission: {keys}")),
-        show_command,
+        format_show_command,
     ));
     for annotation in all.iter().flat_map(|one| one.unreadable.iter().copied()).collect::<BTreeSet<_>>() {
-        findings.extend(find_bindings(
+        findings.extend(build_binding_finding(
             all.iter().filter(|one| one.unreadable.contains(&annotation)),
             |count, keys| CHECK.error(format!("annotation {annotation} of {count} bindings can not be read: {keys}")),
             |namespace, name| format!("kubectl annotate resourcebinding -n {namespace} {name} {annotation}-"),
@@ -77,7 +77,7 @@ pub(super) fn check_records(facts: &Facts) -> Vec<Finding> {
         .filter(|one| one.name == "caldera-controller")
         .map(|one| one.epoch.as_str())
         .collect();
-    findings.extend(find_bindings(
+    findings.extend(build_binding_finding(
         settled().filter(|one| one.admitted && one.clusters == 0 && one.gate.as_deref() == Some("open")).filter(
             |one| {
                 facts.leases.is_ok() && one.epoch.as_deref().map_or(!leases.is_empty(), |epoch| !leases.contains(epoch))
@@ -92,14 +92,14 @@ pub(super) fn check_records(facts: &Facts) -> Vec<Finding> {
     ));
     if let Ok(workloads) = &facts.workloads {
         let is_kind = |one: &&CheckedBinding| WorkloadKind::find(&one.workload.group, &one.workload.kind).is_some();
-        findings.extend(find_bindings(
+        findings.extend(build_binding_finding(
             all.iter()
                 .filter(|one| !one.deleting && age(now, one.created) > grace)
                 .filter(|one| is_kind(one) && !workloads.contains(&one.workload)),
             |count, keys| {
                 CHECK.error(format!("{count} bindings are of workloads that are not there, and may hold quota: {keys}"))
             },
-            delete_command,
+            format_delete_command,
         ));
     } else if let Err(why) = &facts.workloads {
         findings.push(CHECK.hidden("workloads", why));
@@ -110,7 +110,7 @@ pub(super) fn check_records(facts: &Facts) -> Vec<Finding> {
 pub(super) fn check_garbage(facts: &Facts) -> Vec<Finding> {
     const CHECK: Check = Check::Garbage;
     let mut findings = Vec::new();
-    let groups = take(&facts.pod_groups, CHECK, "PodGroups", &mut findings);
+    let groups = take_visible(&facts.pod_groups, CHECK, "PodGroups", &mut findings);
     if let Ok(workloads) = &facts.workloads {
         let left: Vec<&str> = groups
             .iter()
@@ -122,12 +122,12 @@ pub(super) fn check_garbage(facts: &Facts) -> Vec<Finding> {
             let what = format!(
                 "{} PodGroups of ours have outlived their workloads: does garbage collection run on the host? {}",
                 left.len(),
-                name_some(left.iter().copied())
+                join_first_names(left.iter().copied())
             );
             findings.push(CHECK.warning(what).fixed_by(format!("kubectl delete podgroup -n {namespace} {name}")));
         }
     }
-    let works = take(&facts.works, CHECK, "Works", &mut findings);
+    let works = take_visible(&facts.works, CHECK, "Works", &mut findings);
     if let Ok(bindings) = &facts.bindings {
         let there: BTreeSet<&str> = bindings.iter().map(|binding| binding.key.as_str()).collect();
         let left: Vec<&str> = works
@@ -140,7 +140,7 @@ pub(super) fn check_garbage(facts: &Facts) -> Vec<Finding> {
             let what = format!(
                 "{} Works are of bindings that are not there: what they sent to members runs on: {}",
                 left.len(),
-                name_some(left.iter().copied())
+                join_first_names(left.iter().copied())
             );
             findings.push(CHECK.error(what).fixed_by(format!("kubectl delete work -n {namespace} {name}")));
         }

@@ -1,18 +1,19 @@
-//! Signs of life of controller and scheduler, and clocks.
+//! Checks the Leases of controller and scheduler, waiting jobs without a PodGroup, old Commands, the controller's
+//! settings, the heartbeats of collectors, and clocks.
 //!
-//! Rule: a Lease that was not renewed for its duration is nobody's. One controller is active in a fleet: two Leases of
-//! it that live, in two namespaces, are two that admit. A controller without a Lease shows itself by PodGroups: each
-//! job that waits has one soon.
+//! Rule: a Lease that was not renewed for its duration is nobody's. One controller is active in a fleet: live Leases of
+//! controllers in two namespaces are two that admit. A controller without a Lease shows itself by PodGroups: each job
+//! that waits gets one soon. A collector is late after three heartbeats.
 
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use super::take;
+use super::take_visible;
 use crate::{
     doctor::{
         facts::{CheckedBinding, Facts, LeaseFacts},
-        finding::{Check, Finding, name_some},
+        finding::{Check, Finding, join_first_names},
     },
     output::format_duration,
 };
@@ -32,7 +33,7 @@ fn is_alive(lease: &LeaseFacts, now: Timestamp) -> bool {
 
 pub(super) fn check_components(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let leases = take(&facts.leases, CHECK, "Leases", &mut findings);
+    let leases = take_visible(&facts.leases, CHECK, "Leases", &mut findings);
     for component in ["controller", "scheduler"] {
         let of: Vec<&LeaseFacts> = leases.iter().filter(|lease| lease.name == format!("caldera-{component}")).collect();
         let alive: Vec<&&LeaseFacts> = of.iter().filter(|lease| is_alive(lease, facts.now)).collect();
@@ -53,7 +54,7 @@ pub(super) fn check_components(facts: &Facts) -> Vec<Finding> {
             };
             findings.push(CHECK.error(what).fixed_by(start));
         } else if alive.len() > 1 {
-            let places = name_some(alive.iter().map(|lease| lease.namespace.as_str()));
+            let places = join_first_names(alive.iter().map(|lease| lease.namespace.as_str()));
             let what = format!(
                 "{} {component}s are active at once, each with a Lease caldera-{component} in a namespace of its own: {places}",
                 alive.len()
@@ -62,22 +63,23 @@ pub(super) fn check_components(facts: &Facts) -> Vec<Finding> {
             findings.push(CHECK.error(what).fixed_by(fix));
         }
     }
-    findings.extend(check_line(facts));
-    let old: Vec<&str> = take(&facts.commands, CHECK, "Commands", &mut findings)
+    findings.extend(check_forgotten_jobs(facts));
+    let old: Vec<&str> = take_visible(&facts.commands, CHECK, "Commands", &mut findings)
         .iter()
         .filter(|command| age(facts.now, command.created) > facts.grace)
         .map(|command| command.queue.as_str())
         .collect();
     if !old.is_empty() {
-        let what = format!("nobody carries out Commands to queues {}", name_some(old));
+        let what = format!("nobody carries out Commands to queues {}", join_first_names(old));
         findings.push(CHECK.warning(what).fixed_by("kubectl get commands.bus.volcano.sh -A"));
     }
     if let (false, true) = (facts.settings.is_empty(), facts.settings.iter().all(Result::is_err)) {
         let whys = facts.settings.iter().filter_map(|one| one.as_ref().err()).map(String::as_str);
-        let what = format!("the controller's settings can not be read ({}): others are taken to be", name_some(whys));
+        let what =
+            format!("the controller's settings can not be read ({}): others are taken to be", join_first_names(whys));
         findings.push(CHECK.note(what));
     }
-    for stale in take(&facts.inventories, CHECK, "ClusterInventories", &mut findings) {
+    for stale in take_visible(&facts.inventories, CHECK, "ClusterInventories", &mut findings) {
         let (late, cluster) = (age(facts.now, stale.seen), &stale.cluster);
         if stale.seen.is_some() && late > 3 * stale.interval {
             let what = format!("the collector of {cluster} has said nothing for {}", format_duration(late));
@@ -88,7 +90,7 @@ pub(super) fn check_components(facts: &Facts) -> Vec<Finding> {
 }
 
 /// Whether somebody looks after those that wait.
-fn check_line(facts: &Facts) -> Option<Finding> {
+fn check_forgotten_jobs(facts: &Facts) -> Option<Finding> {
     let (Ok(bindings), Ok(groups)) = (&facts.bindings, &facts.pod_groups) else { return None };
     let told: BTreeSet<_> = groups.iter().map(|group| &group.workload).collect();
     let is_forgotten = |binding: &&CheckedBinding| {
@@ -102,7 +104,7 @@ fn check_line(facts: &Facts) -> Option<Finding> {
         let what = format!(
             "{} jobs wait and have no PodGroup: no controller looks after {}",
             forgotten.len(),
-            name_some(forgotten)
+            join_first_names(forgotten)
         );
         CHECK.error(what).fixed_by("caldera controller --kubeconfig karmada.kubeconfig")
     })

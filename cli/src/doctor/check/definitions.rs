@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 use caldera_crds::manifests::{federation_crds, karmada_crds, volcano_crds};
 use serde_json::Value;
 
-use super::take;
+use super::take_visible;
 use crate::{
     doctor::{
         facts::{Facts, Right},
-        finding::{Check, Finding, name_some},
+        finding::{Check, Finding, join_first_names},
     },
-    objects::{items, name_of, text},
+    objects::{name_of, read_list_at, read_text_at},
 };
 
 const CHECK: Check = Check::Definitions;
@@ -38,7 +38,7 @@ const OPTIONAL: &str = "hypernodes.topology.volcano.sh";
 pub(super) fn check_definitions(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     let Ok(found) = &facts.definitions else {
-        take(&facts.definitions, CHECK, "CustomResourceDefinitions", &mut findings);
+        take_visible(&facts.definitions, CHECK, "CustomResourceDefinitions", &mut findings);
         return findings;
     };
     let apply = "caldera manifests --only crds | kubectl apply --server-side -f -";
@@ -61,14 +61,15 @@ fn compare_definition(wanted: &Value, found: &[Value], of: &str, ours: bool) -> 
         return Some(CHECK.error(format!("the API server has no CustomResourceDefinition {name}")));
     };
     let is_true = |kind: &str| {
-        items(found, "/status/conditions").iter().any(|one| one["type"] == kind && one["status"] == "True")
+        read_list_at(found, "/status/conditions").iter().any(|one| one["type"] == kind && one["status"] == "True")
     };
     if !is_true("Established") {
         return Some(CHECK.error(format!("CustomResourceDefinition {name} is not established")));
     }
-    let wanted = items(wanted, "/spec/versions").iter().find(|version| version["storage"] == true)?;
-    let version = text(wanted, "/name");
-    let served = items(found, "/spec/versions").iter().find(|one| one["name"] == version && one["served"] == true);
+    let wanted = read_list_at(wanted, "/spec/versions").iter().find(|version| version["storage"] == true)?;
+    let version = read_text_at(wanted, "/name");
+    let served =
+        read_list_at(found, "/spec/versions").iter().find(|one| one["name"] == version && one["served"] == true);
     let Some(served) = served else {
         return Some(CHECK.error(format!("CustomResourceDefinition {name} does not serve version {version}")));
     };
@@ -80,7 +81,7 @@ fn compare_definition(wanted: &Value, found: &[Value], of: &str, ours: bool) -> 
     }
     let what = format!(
         "CustomResourceDefinition {name} is older than that of {of}: it has no {}",
-        name_some(missing.iter().map(String::as_str))
+        join_first_names(missing.iter().map(String::as_str))
     );
     let is_needed = missing.iter().any(|field| {
         NEEDED.contains(&field.as_str()) || NEEDED.iter().any(|one| one.starts_with(&format!("{field}.")))
@@ -111,14 +112,15 @@ fn list_missing(wanted: &Value, found: &Value, path: &str, missing: &mut Vec<Str
 pub(super) fn check_rights(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut denied: BTreeMap<&str, Vec<&Right>> = BTreeMap::new();
-    for right in take(&facts.rights, Check::Rights, "what the components may do", &mut findings) {
+    for right in take_visible(&facts.rights, Check::Rights, "what the components may do", &mut findings) {
         if !right.allowed {
             denied.entry(&right.component).or_default().push(right);
         }
     }
     for (component, rights) in denied {
         let shown: Vec<String> = rights.iter().map(|right| describe_right(right)).collect();
-        let what = format!("the account of the {component} may not {}", name_some(shown.iter().map(String::as_str)));
+        let what =
+            format!("the account of the {component} may not {}", join_first_names(shown.iter().map(String::as_str)));
         findings.push(
             Check::Rights.error(what).fixed_by("caldera manifests --only rbac | kubectl apply --server-side -f -"),
         );

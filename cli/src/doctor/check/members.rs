@@ -6,10 +6,10 @@
 
 use caldera_crds::names::{caldera::MAINTENANCE, volcano::DEFAULT_QUEUE};
 
-use super::take;
+use super::take_visible;
 use crate::doctor::{
     facts::{Facts, MemberFacts, MemberInside, QueueFacts},
-    finding::{Check, Finding, name_some},
+    finding::{Check, Finding, join_first_names},
 };
 
 const CHECK: Check = Check::Members;
@@ -29,7 +29,7 @@ fn is_open(queue: &QueueFacts) -> bool {
 
 pub(super) fn check_members(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let members = take(&facts.members, CHECK, "Clusters", &mut findings);
+    let members = take_visible(&facts.members, CHECK, "Clusters", &mut findings);
     if facts.members.as_ref().is_ok_and(Vec::is_empty) {
         let what = "no member has joined: nothing can run";
         findings.push(CHECK.error(what).fixed_by("karmadactl join NAME --cluster-kubeconfig member.kubeconfig"));
@@ -60,7 +60,7 @@ pub(super) fn check_members(facts: &Facts) -> Vec<Finding> {
     if !silent.is_empty() {
         let what = format!(
             "there is no pod in namespace volcano-system of {}: whether Volcano's scheduler runs there can not be told",
-            name_some(silent)
+            join_first_names(silent)
         );
         findings.push(CHECK.note(what));
     }
@@ -71,7 +71,7 @@ fn check_volcano(member: &MemberFacts, inside: &MemberInside) -> Vec<Finding> {
     let name = &member.name;
     let missing: Vec<&str> = KINDS.into_iter().filter(|kind| !inside.kinds.contains(*kind)).collect();
     if !missing.is_empty() {
-        let what = format!("{name} has no Volcano: it does not serve {}", name_some(missing));
+        let what = format!("{name} has no Volcano: it does not serve {}", join_first_names(missing));
         let fix = format!(
             "helm --kube-context {name} install volcano volcano-sh/volcano -n volcano-system --create-namespace"
         );
@@ -96,7 +96,7 @@ fn check_member_queues(member: &MemberFacts, inside: &MemberInside, host: &[Queu
     let name = &member.name;
     let Ok(there) = &inside.queues else {
         let mut findings = Vec::new();
-        take(&inside.queues, CHECK, &format!("queues in {name}"), &mut findings);
+        take_visible(&inside.queues, CHECK, &format!("queues in {name}"), &mut findings);
         return findings;
     };
     let mut findings = Vec::new();
@@ -106,7 +106,7 @@ fn check_member_queues(member: &MemberFacts, inside: &MemberInside, host: &[Queu
         .filter(|queue| *queue != "root" && !there.iter().any(|one| one.name == *queue))
         .collect();
     if !missing.is_empty() {
-        let what = format!("{name} does not have queues {}: their jobs can not run there", name_some(missing));
+        let what = format!("{name} does not have queues {}: their jobs can not run there", join_first_names(missing));
         let fix = "caldera manifests --only policies | kubectl apply --server-side -f -";
         findings.push(CHECK.warning(what).fixed_by(fix));
     }
@@ -126,7 +126,7 @@ fn check_member_queues(member: &MemberFacts, inside: &MemberInside, host: &[Queu
 pub(super) fn check_queues(facts: &Facts) -> Vec<Finding> {
     const CHECK: Check = Check::Queues;
     let mut findings = Vec::new();
-    let queues = take(&facts.queues, CHECK, "Queues", &mut findings);
+    let queues = take_visible(&facts.queues, CHECK, "Queues", &mut findings);
     let paused = queues.iter().find(|queue| queue.name == DEFAULT_QUEUE).and_then(|queue| queue.paused.as_ref());
     findings
         .extend(paused.map(|why| {

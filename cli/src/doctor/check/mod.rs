@@ -31,7 +31,7 @@ pub fn find_faults(facts: &Facts) -> Vec<Finding> {
 }
 
 /// What was seen; where it was not, a note says so and there is nothing.
-fn take<'a, T>(seen: &'a Visible<Vec<T>>, check: Check, what: &str, findings: &mut Vec<Finding>) -> &'a [T] {
+fn take_visible<'a, T>(seen: &'a Visible<Vec<T>>, check: Check, what: &str, findings: &mut Vec<Finding>) -> &'a [T] {
     match seen {
         Ok(all) => all,
         Err(why) => {

@@ -13,13 +13,13 @@ use caldera_crds::{
 use caldera_webhook::{Endpoint, configurations};
 use serde_json::Value;
 
-use super::take;
+use super::take_visible;
 use crate::{
     doctor::{
         facts::{Facts, Probe, ProbeFailure},
-        finding::{Check, Finding, name_some},
+        finding::{Check, Finding, join_first_names},
     },
-    objects::{annotation_of, items, name_of, text},
+    objects::{annotation_of, name_of, read_list_at, read_text_at},
 };
 
 const CHECK: Check = Check::Webhooks;
@@ -29,18 +29,18 @@ const OURS: &str = ".caldera.dev";
 
 pub(super) fn check_webhooks(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let [mutating, validating, interpreter] = print_expected();
+    let [mutating, validating, interpreter] = build_expected_configurations();
     let mut registered = true;
     for (seen, wanted) in [(&facts.mutating, &mutating), (&facts.validating, &validating)] {
-        let kind = text(wanted, "/kind");
+        let kind = read_text_at(wanted, "/kind");
         let Ok(all) = seen else {
-            take(seen, CHECK, kind, &mut findings);
+            take_visible(seen, CHECK, kind, &mut findings);
             continue;
         };
         let before = findings.len();
         match all.iter().find(|one| name_of(one) == name_of(wanted)) {
             Some(found) => findings.extend(compare_hooks(CHECK, wanted, found)),
-            None => findings.push(find_missing(CHECK, wanted)),
+            None => findings.push(build_missing_finding(CHECK, wanted)),
         }
         registered &= findings.len() == before;
         findings.extend(list_duplicates(all, wanted));
@@ -56,13 +56,13 @@ pub(super) fn check_webhooks(facts: &Facts) -> Vec<Finding> {
 }
 
 /// As this version prints them.
-fn print_expected() -> [Value; 3] {
+fn build_expected_configurations() -> [Value; 3] {
     let all = configurations(&Endpoint::Url("https://host".to_owned()), "");
     <[Value; 3]>::try_from(all).unwrap_or_default()
 }
 
-fn find_missing(check: Check, wanted: &Value) -> Finding {
-    let (kind, name) = (text(wanted, "/kind"), name_of(wanted));
+fn build_missing_finding(check: Check, wanted: &Value) -> Finding {
+    let (kind, name) = (read_text_at(wanted, "/kind"), name_of(wanted));
     let harm = if check == Check::Interpreter {
         "Karmada knows neither replicas nor status of Volcano Jobs"
     } else if kind.starts_with('M') {
@@ -74,11 +74,11 @@ fn find_missing(check: Check, wanted: &Value) -> Finding {
 }
 
 fn compare_hooks(check: Check, wanted: &Value, found: &Value) -> Vec<Finding> {
-    let hooks = items(found, "/webhooks");
+    let hooks = read_list_at(found, "/webhooks");
     let (mut lacking, mut other) = (Vec::new(), Vec::new());
-    for hook in items(wanted, "/webhooks") {
-        let name = text(hook, "/name");
-        match hooks.iter().find(|one| text(one, "/name") == name) {
+    for hook in read_list_at(wanted, "/webhooks") {
+        let name = read_text_at(hook, "/name");
+        match hooks.iter().find(|one| read_text_at(one, "/name") == name) {
             None => lacking.push(name),
             Some(there) => {
                 let fields = hook.as_object().into_iter().flatten();
@@ -87,14 +87,16 @@ fn compare_hooks(check: Check, wanted: &Value, found: &Value) -> Vec<Finding> {
             }
         }
     }
-    let config = format!("{} {}", text(wanted, "/kind"), name_of(wanted));
+    let config = format!("{} {}", read_text_at(wanted, "/kind"), name_of(wanted));
     let mut findings = Vec::new();
     if !lacking.is_empty() {
-        findings.push(check.error(format!("{config} lacks {}", name_some(lacking))).fixed_by(APPLY));
+        findings.push(check.error(format!("{config} lacks {}", join_first_names(lacking))).fixed_by(APPLY));
     }
     if !other.is_empty() {
-        let what =
-            format!("{config} is not as this version prints it: {}", name_some(other.iter().map(String::as_str)));
+        let what = format!(
+            "{config} is not as this version prints it: {}",
+            join_first_names(other.iter().map(String::as_str))
+        );
         findings.push(check.warning(what).fixed_by(APPLY));
     }
     findings
@@ -103,9 +105,9 @@ fn compare_hooks(check: Check, wanted: &Value, found: &Value) -> Vec<Finding> {
 fn list_duplicates(all: &[Value], ours: &Value) -> Vec<Finding> {
     let has_ours = |config: &&Value| {
         name_of(config) != name_of(ours)
-            && items(config, "/webhooks").iter().any(|hook| text(hook, "/name").ends_with(OURS))
+            && read_list_at(config, "/webhooks").iter().any(|hook| read_text_at(hook, "/name").ends_with(OURS))
     };
-    let kind = text(ours, "/kind");
+    let kind = read_text_at(ours, "/kind");
     let duplicate = |config: &Value| {
         CHECK.error(format!("{kind} {} registers our webhook a second time", name_of(config))).fixed_by(format!(
             "kubectl delete {} {}",
@@ -121,9 +123,9 @@ fn check_order(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     for config in all {
         let about = |group: &str, resources: &[&str]| {
-            let rules = items(config, "/webhooks").iter().flat_map(|hook| items(hook, "/rules"));
+            let rules = read_list_at(config, "/webhooks").iter().flat_map(|hook| read_list_at(hook, "/rules"));
             let has = |rule: &Value, field: &str, word: &str| {
-                items(rule, field).iter().any(|one| one == word || one == "*" || one == "*/*")
+                read_list_at(rule, field).iter().any(|one| one == word || one == "*" || one == "*/*")
             };
             rules.into_iter().any(|rule| {
                 has(rule, "/apiGroups", group) && resources.iter().any(|name| has(rule, "/resources", name))
@@ -154,9 +156,11 @@ fn check_bundles(facts: &Facts, wanted: &[Value; 3]) -> Vec<Finding> {
     let mut bundles: Vec<(String, &str)> = Vec::new();
     for (seen, wanted) in [&facts.mutating, &facts.validating, &facts.interpreters].into_iter().zip(wanted) {
         let ours = seen.iter().flatten().find(|config| name_of(config) == name_of(wanted));
-        for hook in ours.into_iter().flat_map(|config| items(config, "/webhooks")) {
-            bundles
-                .push((format!("{} {}", text(wanted, "/kind"), name_of(wanted)), text(hook, "/clientConfig/caBundle")));
+        for hook in ours.into_iter().flat_map(|config| read_list_at(config, "/webhooks")) {
+            bundles.push((
+                format!("{} {}", read_text_at(wanted, "/kind"), name_of(wanted)),
+                read_text_at(hook, "/clientConfig/caBundle"),
+            ));
         }
     }
     let Some((_, first)) = bundles.first() else { return Vec::new() };
@@ -223,7 +227,7 @@ fn judge_refusal(what: &str, failure: &ProbeFailure) -> Option<Finding> {
 fn check_policies(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     let Ok(found) = &facts.policies else {
-        take(&facts.policies, CHECK, "ValidatingAdmissionPolicies", &mut findings);
+        take_visible(&facts.policies, CHECK, "ValidatingAdmissionPolicies", &mut findings);
         return findings;
     };
     let wanted = ["bindings.caldera.dev", "works.caldera.dev", "commands.caldera.dev", "hyperjobs.caldera.dev"];
@@ -232,7 +236,7 @@ fn check_policies(facts: &Facts) -> Vec<Finding> {
     if !missing.is_empty() {
         let what = format!(
             "there is no ValidatingAdmissionPolicy {}: while the webhook is away, tenants may write what is ours",
-            name_some(missing)
+            join_first_names(missing)
         );
         findings.push(CHECK.warning(what).fixed_by(APPLY));
     }
@@ -242,33 +246,33 @@ fn check_policies(facts: &Facts) -> Vec<Finding> {
 pub(super) fn check_interpreter(facts: &Facts) -> Vec<Finding> {
     const CHECK: Check = Check::Interpreter;
     let mut findings = Vec::new();
-    let [_, _, wanted] = print_expected();
+    let [_, _, wanted] = build_expected_configurations();
     match &facts.interpreters {
-        Err(_) => drop(take(&facts.interpreters, CHECK, text(&wanted, "/kind"), &mut findings)),
+        Err(_) => drop(take_visible(&facts.interpreters, CHECK, read_text_at(&wanted, "/kind"), &mut findings)),
         Ok(all) => {
             match all.iter().find(|one| name_of(one) == name_of(&wanted)) {
                 Some(found) => findings.extend(compare_hooks(CHECK, &wanted, found)),
-                None => findings.push(find_missing(CHECK, &wanted)),
+                None => findings.push(build_missing_finding(CHECK, &wanted)),
             }
             for other in all.iter().filter(|one| name_of(one) != name_of(&wanted)) {
-                let mut rules = items(other, "/webhooks").iter().flat_map(|hook| items(hook, "/rules"));
+                let mut rules = read_list_at(other, "/webhooks").iter().flat_map(|hook| read_list_at(hook, "/rules"));
                 let has = |rule: &Value, field: &str, word: &str| {
-                    items(rule, field).iter().any(|one| one == word || one == "*")
+                    read_list_at(rule, field).iter().any(|one| one == word || one == "*")
                 };
                 if rules.any(|rule| has(rule, "/apiGroups", "batch.volcano.sh") && has(rule, "/kinds", "Job")) {
                     let name = name_of(other);
-                    let what = format!("{} {name} explains Volcano Jobs too", text(&wanted, "/kind"));
+                    let what = format!("{} {name} explains Volcano Jobs too", read_text_at(&wanted, "/kind"));
                     let fix = format!("kubectl delete resourceinterpreterwebhookconfiguration {name}");
                     findings.push(CHECK.error(what).fixed_by(fix));
                 }
             }
         }
     }
-    for custom in take(&facts.customizations, CHECK, "ResourceInterpreterCustomizations", &mut findings) {
-        let of = |field: &str| text(custom, field);
+    for custom in take_visible(&facts.customizations, CHECK, "ResourceInterpreterCustomizations", &mut findings) {
+        let of = |field: &str| read_text_at(custom, field);
         if of("/spec/target/apiVersion").starts_with("batch.volcano.sh/") && of("/spec/target/kind") == "Job" {
             let scripts = custom.pointer("/spec/customizations").and_then(Value::as_object);
-            let names = name_some(scripts.into_iter().flatten().map(|(name, _)| name.as_str()));
+            let names = join_first_names(scripts.into_iter().flatten().map(|(name, _)| name.as_str()));
             let what = format!(
                 "ResourceInterpreterCustomization {} outranks our interpreter for Volcano Jobs ({names}): Karmada asks it \
                  first",

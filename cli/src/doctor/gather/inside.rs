@@ -12,10 +12,10 @@ use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
 
-use super::{read_clock, read_queue};
+use super::{read_queue, read_server_clock};
 use crate::{
     doctor::facts::{MemberFacts, MemberInside},
-    objects::{self, Visible, items, list_objects, name_of, text},
+    objects::{self, Visible, list_objects, name_of, read_list_at, read_text_at},
 };
 
 /// How long a member may take to show itself.
@@ -29,11 +29,11 @@ pub(super) fn read_version(cluster: &Cluster) -> (String, String) {
 }
 
 /// `ahead`: seconds that our clock is ahead of the host's.
-pub(super) async fn look_inside(host: &Client, clusters: &[Cluster], ahead: i64) -> Vec<MemberFacts> {
-    join_all(clusters.iter().map(|cluster| look_into(host, cluster, ahead))).await
+pub(super) async fn inspect_members(host: &Client, clusters: &[Cluster], ahead: i64) -> Vec<MemberFacts> {
+    join_all(clusters.iter().map(|cluster| inspect_member(host, cluster, ahead))).await
 }
 
-async fn look_into(host: &Client, cluster: &Cluster, ahead: i64) -> MemberFacts {
+async fn inspect_member(host: &Client, cluster: &Cluster, ahead: i64) -> MemberFacts {
     let ready = read_readiness(cluster);
     let inside = match &ready {
         Err(why) => Err(why.clone()),
@@ -56,8 +56,8 @@ fn read_readiness(cluster: &Cluster) -> Visible<()> {
 }
 
 async fn read_inside(host: &Client, cluster: &Cluster, ahead: i64) -> Visible<MemberInside> {
-    let client = members::client_of(host, cluster, None, "doctor", &WriteCounts::default()).await?;
-    let told = read_clock(&client).await;
+    let client = members::connect_or_use_given(host, cluster, None, "doctor", &WriteCounts::default()).await?;
+    let told = read_server_clock(&client).await;
     let clock = told.map(|told| told.as_second() - (Timestamp::now().as_second() - ahead));
     let mut kinds = BTreeSet::new();
     for group in GROUPS {
@@ -65,17 +65,21 @@ async fn read_inside(host: &Client, cluster: &Cluster, ahead: i64) -> Visible<Me
         match client.request::<Value>(request).await {
             Ok(served) => {
                 let group = group.split_once('/').map_or(group, |(group, _)| group);
-                kinds.extend(items(&served, "/resources").iter().map(|one| format!("{}.{group}", text(one, "/name"))));
+                kinds.extend(
+                    read_list_at(&served, "/resources")
+                        .iter()
+                        .map(|one| format!("{}.{group}", read_text_at(one, "/name"))),
+                );
             }
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(error) => return Err(error.to_string()),
         }
     }
     let list = |seen: anyhow::Result<Visible<Vec<Value>>>| seen.unwrap_or_else(|error| Err(format!("{error:#}")));
-    let queues = list(list_objects(&client, &objects::queues(), None, None).await);
+    let queues = list(list_objects(&client, &objects::queue_resource(), None, None).await);
     let pods = list(list_objects(&client, &api_resource("", "v1", "Pod", "pods"), Some("volcano-system"), None).await);
     let is_ready = |pod: &Value| {
-        items(pod, "/status/conditions").iter().any(|one| one["type"] == "Ready" && one["status"] == "True")
+        read_list_at(pod, "/status/conditions").iter().any(|one| one["type"] == "Ready" && one["status"] == "True")
     };
     Ok(MemberInside {
         clock,

@@ -31,13 +31,13 @@ use super::facts::{
     Versions, WorkFacts,
 };
 use crate::{
-    objects::{self, Visible, annotation_of, get_object, items, key_of, list_objects, text},
+    objects::{self, Visible, annotation_of, get_object, key_of, list_objects, read_list_at, read_text_at},
     roles::Granted,
 };
 
 /// Where to look.
 #[derive(Debug, Clone)]
-pub struct Places {
+pub struct GatherOptions {
     /// Namespaces that may hold Leases and settings.
     pub lease_namespaces: Vec<String>,
     /// A namespace to create probes in, without storing them.
@@ -52,9 +52,9 @@ pub struct Places {
 ///
 /// # Errors
 /// If the API server does not answer.
-pub async fn gather_facts(client: &Client, places: &Places) -> anyhow::Result<Facts> {
+pub async fn gather_facts(client: &Client, places: &GatherOptions) -> anyhow::Result<Facts> {
     let server = client.apiserver_version().await.context("failed to ask for the API server's version")?;
-    let told = read_clock(client).await;
+    let told = read_server_clock(client).await;
     let ours = Timestamp::now();
     let now = told.unwrap_or(ours);
     let list = |resource: ApiResource| async move { list_objects(client, &resource, None, None).await };
@@ -63,26 +63,26 @@ pub async fn gather_facts(client: &Client, places: &Places) -> anyhow::Result<Fa
     let interpreter = |kind: &str, plural: &str| list(api_resource("config.karmada.io", "v1alpha1", kind, plural));
     let (definitions, mutating, validating, policies, interpreters, customizations) = futures::try_join!(
         list(definitions),
-        list(objects::admission("MutatingWebhookConfiguration", "mutatingwebhookconfigurations")),
-        list(objects::admission("ValidatingWebhookConfiguration", "validatingwebhookconfigurations")),
-        list(objects::admission("ValidatingAdmissionPolicy", "validatingadmissionpolicies")),
+        list(objects::admission_resource("MutatingWebhookConfiguration", "mutatingwebhookconfigurations")),
+        list(objects::admission_resource("ValidatingWebhookConfiguration", "validatingwebhookconfigurations")),
+        list(objects::admission_resource("ValidatingAdmissionPolicy", "validatingadmissionpolicies")),
         interpreter("ResourceInterpreterWebhookConfiguration", "resourceinterpreterwebhookconfigurations"),
         interpreter("ResourceInterpreterCustomization", "resourceinterpretercustomizations"),
     )?;
-    let groups = objects::pod_groups();
+    let groups = objects::pod_group_resource();
     let (clusters, queues, bindings, works, commands, inventories, pod_groups, workloads) = futures::try_join!(
-        list(objects::clusters()),
-        list(objects::queues()),
-        list(objects::bindings()),
-        list(objects::works()),
-        list(objects::commands()),
-        list(objects::inventories()),
+        list(objects::cluster_resource()),
+        list(objects::queue_resource()),
+        list(objects::binding_resource()),
+        list(objects::work_resource()),
+        list(objects::command_resource()),
+        list(objects::inventory_resource()),
         list_objects(client, &groups, None, Some(WORKLOAD_NAME)),
         list_workloads(client),
     )?;
     let (leases, settings) = futures::try_join!(
         read_leases(client, &places.lease_namespaces),
-        read_settings(client, &places.lease_namespaces)
+        find_readable_settings(client, &places.lease_namespaces)
     )?;
     let ahead = told.map(|told| ours.as_second() - told.as_second());
     let clusters: Visible<Vec<Cluster>> =
@@ -93,7 +93,7 @@ pub async fn gather_facts(client: &Client, places: &Places) -> anyhow::Result<Fa
         members: clusters.iter().flatten().map(inside::read_version).collect(),
     };
     let members = match &clusters {
-        Ok(all) => Ok(inside::look_inside(client, all, ahead.unwrap_or(0)).await),
+        Ok(all) => Ok(inside::inspect_members(client, all, ahead.unwrap_or(0)).await),
         Err(why) => Err(why.clone()),
     };
     let namespace = places.probe_namespace.as_str();
@@ -109,8 +109,9 @@ pub async fn gather_facts(client: &Client, places: &Places) -> anyhow::Result<Fa
         interpreters,
         customizations,
         policies,
-        binding_probe: probe_creation(client, &objects::bindings(), namespace, &binding_to_probe_with(namespace)).await,
-        job_probe: probe_creation(client, &WorkloadKind::VolcanoJob.api_resource(), namespace, &job_to_probe_with())
+        binding_probe: probe_creation(client, &objects::binding_resource(), namespace, &build_probe_binding(namespace))
+            .await,
+        job_probe: probe_creation(client, &WorkloadKind::VolcanoJob.api_resource(), namespace, &build_probe_job())
             .await,
         leases,
         members,
@@ -126,7 +127,7 @@ pub async fn gather_facts(client: &Client, places: &Places) -> anyhow::Result<Fa
 }
 
 /// The time in the `Date` header of an answer.
-pub async fn read_clock(client: &Client) -> Option<Timestamp> {
+pub async fn read_server_clock(client: &Client) -> Option<Timestamp> {
     let request = http::Request::get("/version").body(kube::client::Body::empty()).ok()?;
     let answer = client.send(request).await.ok()?;
     let date = answer.headers().get(http::header::DATE)?.to_str().ok()?;
@@ -134,7 +135,7 @@ pub async fn read_clock(client: &Client) -> Option<Timestamp> {
 }
 
 fn read_time(object: &Value, pointer: &str) -> Option<Timestamp> {
-    text(object, pointer).parse().ok()
+    read_text_at(object, pointer).parse().ok()
 }
 
 fn creation_time(object: &Value) -> Option<Timestamp> {
@@ -151,7 +152,7 @@ async fn list_workloads(client: &Client) -> anyhow::Result<Visible<BTreeSet<Work
         all.extend(listed.iter().map(|object| WorkloadRef {
             group: kind.group().to_owned(),
             kind: kind.kind().to_owned(),
-            namespace: text(object, "/metadata/namespace").to_owned(),
+            namespace: read_text_at(object, "/metadata/namespace").to_owned(),
             name: objects::name_of(object).to_owned(),
         }));
     }
@@ -175,10 +176,10 @@ async fn read_leases(client: &Client, namespaces: &[String]) -> anyhow::Result<V
 
 fn read_lease(lease: &Value) -> LeaseFacts {
     let number = |name: &str| lease["spec"][name].as_i64().unwrap_or_default();
-    let holder = text(lease, "/spec/holderIdentity").to_owned();
+    let holder = read_text_at(lease, "/spec/holderIdentity").to_owned();
     let record = parse_record(None, lease);
     LeaseFacts {
-        namespace: text(lease, "/metadata/namespace").to_owned(),
+        namespace: read_text_at(lease, "/metadata/namespace").to_owned(),
         name: objects::name_of(lease).to_owned(),
         holder,
         renewed: read_time(lease, "/spec/renewTime"),
@@ -187,7 +188,7 @@ fn read_lease(lease: &Value) -> LeaseFacts {
     }
 }
 
-async fn read_settings(client: &Client, namespaces: &[String]) -> anyhow::Result<Vec<Visible<String>>> {
+async fn find_readable_settings(client: &Client, namespaces: &[String]) -> anyhow::Result<Vec<Visible<String>>> {
     let resource = api_resource("", "v1", "ConfigMap", "configmaps");
     let mut found = Vec::new();
     for namespace in namespaces {
@@ -203,7 +204,7 @@ async fn read_settings(client: &Client, namespaces: &[String]) -> anyhow::Result
 pub(super) fn read_queue(object: &Value) -> QueueFacts {
     QueueFacts {
         name: objects::name_of(object).to_owned(),
-        state: text(object, "/status/state").to_owned(),
+        state: read_text_at(object, "/status/state").to_owned(),
         pending: object["status"]["pending"].as_i64().unwrap_or_default(),
         paused: objects::annotation_of(object, PAUSED).map(str::to_owned),
     }
@@ -224,7 +225,7 @@ pub(super) fn read_binding(object: &Value) -> Option<CheckedBinding> {
         deleting: view.is_deleting(),
         has_placement: object["spec"]["placement"].is_object(),
         gate: annotation_of(object, GATE).map(str::to_owned),
-        suspended: view.is_suspended(),
+        suspended: view.is_scheduling_suspended(),
         clusters: parsed.spec.clusters.len(),
         admitted: view.admission().is_some(),
         epoch: view.epoch().map(str::to_owned),
@@ -239,14 +240,15 @@ pub(super) fn read_binding(object: &Value) -> Option<CheckedBinding> {
 fn read_pod_group(object: &Value) -> Option<PodGroupFacts> {
     let label = |name: &str| object["metadata"]["labels"][name].as_str();
     let kind = label(WORKLOAD_KIND)?;
-    let owner = items(object, "/metadata/ownerReferences").first();
-    let group = owner.map_or("", |owner| text(owner, "/apiVersion")).split_once('/').map_or("", |(group, _)| group);
+    let owner = read_list_at(object, "/metadata/ownerReferences").first();
+    let group =
+        owner.map_or("", |owner| read_text_at(owner, "/apiVersion")).split_once('/').map_or("", |(group, _)| group);
     Some(PodGroupFacts {
         key: key_of(object),
         workload: WorkloadRef {
             group: group.to_owned(),
             kind: kind.to_owned(),
-            namespace: text(object, "/metadata/namespace").to_owned(),
+            namespace: read_text_at(object, "/metadata/namespace").to_owned(),
             name: label(WORKLOAD_NAME)?.to_owned(),
         },
         created: creation_time(object),
@@ -259,13 +261,17 @@ fn read_work(object: &Value) -> Option<WorkFacts> {
 }
 
 fn read_command(object: &Value) -> CommandFacts {
-    CommandFacts { key: key_of(object), queue: text(object, "/target/name").to_owned(), created: creation_time(object) }
+    CommandFacts {
+        key: key_of(object),
+        queue: read_text_at(object, "/target/name").to_owned(),
+        created: creation_time(object),
+    }
 }
 
 fn read_inventory(object: &Value) -> Option<InventoryFacts> {
     let heartbeat = object.pointer("/spec/heartbeat").filter(|heartbeat| heartbeat.is_object())?;
     Some(InventoryFacts {
-        cluster: text(object, "/spec/cluster").to_owned(),
+        cluster: read_text_at(object, "/spec/cluster").to_owned(),
         seen: read_time(heartbeat, "/seenAt"),
         interval: heartbeat["everySeconds"].as_i64().unwrap_or_default(),
     })
@@ -288,7 +294,7 @@ async fn probe_creation(client: &Client, resource: &ApiResource, namespace: &str
 const PROBE: &str = "caldera-doctor-probe";
 
 /// A binding as Karmada makes it of a Volcano Job.
-fn binding_to_probe_with(namespace: &str) -> Value {
+fn build_probe_binding(namespace: &str) -> Value {
     let kind = WorkloadKind::VolcanoJob;
     json!({
         "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
@@ -303,7 +309,7 @@ fn binding_to_probe_with(namespace: &str) -> Value {
 }
 
 /// A job without any of Volcano's defaults.
-fn job_to_probe_with() -> Value {
+fn build_probe_job() -> Value {
     let kind = WorkloadKind::VolcanoJob;
     json!({
         "apiVersion": kind.api_version(), "kind": kind.kind(), "metadata": {"name": PROBE},

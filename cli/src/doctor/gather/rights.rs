@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     doctor::facts::Right,
-    objects::{Visible, items, name_of, text},
+    objects::{Visible, name_of, read_list_at, read_text_at},
     roles::{self, Granted, NAMESPACE},
 };
 
@@ -22,15 +22,15 @@ pub(super) fn list_rights(granted: &Granted) -> BTreeSet<Right> {
     let component = |role: &Value| name_of(role).strip_prefix("caldera-").unwrap_or_default().to_owned();
     let roles = roles::component_roles(granted);
     let is_bound = |name: &str| {
-        roles
-            .iter()
-            .any(|object| text(object, "/kind").ends_with("RoleBinding") && text(object, "/roleRef/name") == name)
+        roles.iter().any(|object| {
+            read_text_at(object, "/kind").ends_with("RoleBinding") && read_text_at(object, "/roleRef/name") == name
+        })
     };
     for role in roles.iter().filter(|object| object["rules"].is_array() && is_bound(name_of(object))) {
         let texts = |rule: &Value, field: &str| -> Vec<String> {
-            items(rule, field).iter().filter_map(Value::as_str).map(str::to_owned).collect()
+            read_list_at(rule, field).iter().filter_map(Value::as_str).map(str::to_owned).collect()
         };
-        for rule in items(role, "/rules") {
+        for rule in read_list_at(role, "/rules") {
             let mut names: Vec<Option<String>> = texts(rule, "/resourceNames").into_iter().map(Some).collect();
             if names.is_empty() {
                 names.push(None);
@@ -38,15 +38,18 @@ pub(super) fn list_rights(granted: &Granted) -> BTreeSet<Right> {
             for group in texts(rule, "/apiGroups") {
                 for resource in texts(rule, "/resources") {
                     for verb in texts(rule, "/verbs") {
-                        all.extend(names.iter().map(|name| Right {
-                            component: component(role),
-                            verb: verb.clone(),
-                            group: group.clone(),
-                            resource: resource.clone(),
-                            namespace: Some(text(role, "/metadata/namespace").to_owned()).filter(|one| !one.is_empty()),
-                            name: name.clone(),
-                            allowed: false,
-                        }));
+                        all.extend(
+                            names.iter().map(|name| Right {
+                                component: component(role),
+                                verb: verb.clone(),
+                                group: group.clone(),
+                                resource: resource.clone(),
+                                namespace: Some(read_text_at(role, "/metadata/namespace").to_owned())
+                                    .filter(|one| !one.is_empty()),
+                                name: name.clone(),
+                                allowed: false,
+                            }),
+                        );
                     }
                 }
             }

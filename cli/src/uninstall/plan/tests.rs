@@ -33,10 +33,10 @@ fn running(name: &str, clusters: &[&str]) -> Value {
     )
 }
 
-fn found(kind: &str, plural: &str, name: &str) -> Found {
+fn found(kind: &str, plural: &str, name: &str) -> InstalledObject {
     let object =
         json!({"kind": kind, "metadata": {"name": name, "uid": format!("uid-{name}"), "resourceVersion": "3"}});
-    Found { resource: api_resource("g", "v1", kind, plural), object }
+    InstalledObject { resource: api_resource("g", "v1", kind, plural), object }
 }
 
 fn installed(bindings: Vec<Value>) -> Installed {
@@ -129,7 +129,7 @@ fn a_users_own_suspension_scheduler_and_priority_stay() {
     both["spec"]["suspension"]["dispatching"] = json!(true);
     let plan = plan_removal(&installed(vec![own, both]), OPEN);
     let paths = |name: &str| -> Vec<String> {
-        patch_of(&plan, name).as_array().unwrap().iter().map(|step| text(step, "/path").to_owned()).collect()
+        patch_of(&plan, name).as_array().unwrap().iter().map(|step| read_text_at(step, "/path").to_owned()).collect()
     };
     let ours = |name: &str| format!("/metadata/annotations/caldera.dev~1{name}");
     assert_eq!(paths("own"), ["/metadata/resourceVersion".to_owned(), ours("gate"), ours("priority")]);
@@ -150,7 +150,7 @@ fn a_split_job_that_runs_keeps_its_copies_and_all_that_they_need() {
     });
     let hooks = &patch.unwrap()[1]["value"];
     assert_eq!((hooks.as_array().unwrap().len(), &hooks[0]["name"]), (1, &json!(COPIES)));
-    let condition = text(&hooks[0], "/matchConditions/1/expression");
+    let condition = read_text_at(&hooks[0], "/matchConditions/1/expression");
     assert!(
         condition.ends_with("in ['ns/split']") && hooks[0]["matchConditions"][0]["name"] == "queued",
         "{condition}"

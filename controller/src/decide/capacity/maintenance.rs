@@ -10,7 +10,7 @@ use super::FleetCapacity;
 
 impl FleetCapacity {
     /// It is so late now: where a window is over there may be more room.
-    pub(crate) fn pass_maintenance(&mut self, now: Timestamp) {
+    pub(crate) fn observe_ended_maintenance(&mut self, now: Timestamp) {
         let now = EpochSeconds::new(now.as_second());
         let before = std::mem::replace(&mut self.maintenance_seen, now);
         self.grew |= self.fleet.next_maintenance_end(before).is_some_and(|end| end <= now);

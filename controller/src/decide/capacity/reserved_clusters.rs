@@ -17,13 +17,13 @@ impl FleetCapacity {
         vain: &[ClusterName],
     ) -> Option<ReservedClusters> {
         self.fleet.refresh_capacities();
-        self.fleet.refresh_emptied_clusters();
-        let emptied = self.fleet.emptied_clusters();
+        self.fleet.refresh_clusters_without_queued();
+        let emptied = self.fleet.clusters_without_queued();
         fleet::choose_reserved_clusters(
             &ask.minimum(),
             &question.binding.placement.tolerations,
             vain,
-            emptied.map(|(cluster, emptied, capacity)| (cluster, emptied, capacity.free())),
+            emptied.map(|(cluster, emptied, capacity)| (cluster, emptied, capacity.sum_free())),
             |clusters| ask_placement(question, &self.fleet, clusters).ok(),
         )
     }

@@ -23,16 +23,16 @@ use std::{
 };
 
 use caldera_core::gang::WorkloadRef;
-use caldera_crds::hyper_job::{list_replicated, name_child};
+use caldera_crds::hyper_job::{list_replicated_jobs, name_child};
 use caldera_runtime::{watch::Event, write::Failure};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use self::{
     plan::View,
-    status::{find_recorded_end, has_ended, is_ended},
+    status::{find_recorded_end, has_hyper_job_ended, is_final_state},
 };
-use super::deadlines::after;
+use super::deadlines::add_wait;
 use crate::{
     observe::{ChildFacts, HyperJobFacts, Input, Key, Objects, PolicyFacts, Workload},
     write::{Decision, hyper_job::ChildKind},
@@ -133,7 +133,7 @@ impl HyperJobs {
                 let told = Key::new(&policy.key.namespace, &policy.hyper_job);
                 let of = self.policy_parents.remove(&policy.key).unwrap_or(told);
                 self.remove_policy(&of, &policy.key);
-                self.look_at(&of, now);
+                self.schedule_check(&of, now);
             }
             Event::Reset(all) => {
                 self.are_policies_listed = true;
@@ -150,10 +150,10 @@ impl HyperJobs {
         let before = self.policy_parents.insert(policy.key.clone(), of.clone());
         if let Some(before) = before.filter(|before| *before != of) {
             self.remove_policy(&before, &policy.key);
-            self.look_at(&before, now);
+            self.schedule_check(&before, now);
         }
         self.policies.entry(of.clone()).or_default().insert(Arc::clone(&policy.key.name), policy);
-        self.look_at(&of, now);
+        self.schedule_check(&of, now);
     }
 
     fn remove_policy(&mut self, of: &Key, policy: &Key) {
@@ -172,14 +172,14 @@ impl HyperJobs {
         let of = child.map(|child| Key::new(&reference.namespace, &child.hyper_job));
         if let Some(before) = before.filter(|before| of.as_ref() != Some(before)) {
             self.remove_child(&before, &key);
-            self.look_at(&before, now);
+            self.schedule_check(&before, now);
         }
         if let (Some(child), Some(of)) = (child, &of) {
             self.children.entry(of.clone()).or_default().insert(Arc::clone(&key.name), Arc::clone(child));
             self.parents.insert(key, of.clone());
         }
         if let Some(of) = of.or_else(|| self.find_parent(reference)) {
-            self.look_at(&of, now);
+            self.schedule_check(&of, now);
         }
     }
 
@@ -187,7 +187,7 @@ impl HyperJobs {
     fn remove_child(&mut self, of: &Key, job: &Key) {
         let is_needed = self.all.contains_key(of);
         let Some(known) = self.children.get_mut(of) else { return };
-        if known.get(&job.name).is_some_and(|child| !is_needed || !is_ended(&child.state)) {
+        if known.get(&job.name).is_some_and(|child| !is_needed || !is_final_state(&child.state)) {
             known.remove(&job.name);
         }
         if known.is_empty() {
@@ -201,17 +201,18 @@ impl HyperJobs {
     }
 
     /// Whether a job ended and its HyperJob does not say so yet: gone, it would be made again after a crash.
-    pub(crate) fn lacks_end(&self, job: &Key, child: &ChildFacts) -> bool {
+    pub(crate) fn is_end_unrecorded(&self, job: &Key, child: &ChildFacts) -> bool {
         let parent = self.all.get(&Key::new(&job.namespace, &child.hyper_job));
-        parent.filter(|parent| parent.facts.uid == child.owner && !has_ended(&parent.facts.object)).is_some_and(
-            |parent| {
-                self.should_be(&parent.facts, &job.name) && find_recorded_end(&parent.facts.object, &job.name).is_none()
-            },
-        )
+        parent
+            .filter(|parent| parent.facts.uid == child.owner && !has_hyper_job_ended(&parent.facts.object))
+            .is_some_and(|parent| {
+                self.should_exist(&parent.facts, &job.name)
+                    && find_recorded_end(&parent.facts.object, &job.name).is_none()
+            })
     }
 
-    fn should_be(&self, facts: &HyperJobFacts, job: &str) -> bool {
-        list_replicated(&facts.object).any(|replicated| {
+    fn should_exist(&self, facts: &HyperJobFacts, job: &str) -> bool {
+        list_replicated_jobs(&facts.object).any(|replicated| {
             let index = job.strip_prefix(&format!("{}-{}-", facts.key.name, replicated.name));
             let index = index.and_then(|index| index.parse::<i64>().ok());
             index.is_some_and(|index| {
@@ -226,7 +227,7 @@ impl HyperJobs {
         ends.map(|name| Key::new(&reference.namespace, name)).find(|key| self.all.contains_key(key))
     }
 
-    fn look_at(&mut self, key: &Key, now: Timestamp) {
+    fn schedule_check(&mut self, key: &Key, now: Timestamp) {
         if self.all.contains_key(key) {
             self.looks.insert(key.clone(), now);
         }
@@ -257,7 +258,7 @@ impl HyperJobs {
             }
         };
         match wait {
-            Some(wait) => drop(tracked.waits.insert(target, after(now, wait))),
+            Some(wait) => drop(tracked.waits.insert(target, add_wait(now, wait))),
             None => {
                 tracked.refused.remove(&target);
                 tracked.waits.remove(&target);
@@ -274,7 +275,7 @@ impl HyperJobs {
 /// Decisions.
 impl HyperJobs {
     /// What is to be written for the HyperJobs that are to be looked at.
-    pub(crate) fn advance(&mut self, objects: &Objects, now: Timestamp) -> Vec<Decision> {
+    pub(crate) fn advance_hyper_jobs(&mut self, objects: &Objects, now: Timestamp) -> Vec<Decision> {
         if !self.are_policies_listed {
             return Vec::new();
         }
@@ -291,12 +292,12 @@ impl HyperJobs {
         for (_, key) in due.into_iter().take(LOOKS) {
             // Nothing is planned that could not be written.
             if left == 0 {
-                self.looks.insert(key, after(now, AGAIN));
+                self.looks.insert(key, add_wait(now, AGAIN));
                 continue;
             }
             self.looks.remove(&key);
             let Some(tracked) = self.all.get_mut(&key) else { continue };
-            if tracked.facts.is_deleting() || has_ended(&tracked.facts.object) {
+            if tracked.facts.is_deleting() || has_hyper_job_ended(&tracked.facts.object) {
                 continue;
             }
             tracked.waits.retain(|_, until| *until > now);
@@ -320,11 +321,11 @@ impl HyperJobs {
             tracked.taken.retain(|target| plan.wanted.contains(target));
             let said = tracked.refused.values().next().cloned();
             let problem = plan.taken.first().cloned().or(said);
-            let status = view.write_status(&plan.children, problem.as_deref(), now);
+            let status = view.build_status_write(&plan.children, problem.as_deref(), now);
             plan.writes.extend(status.filter(|write| !waits.contains_key(&write.target())));
             for write in plan.writes {
                 let target = write.target();
-                tracked.waits.insert(target.clone(), after(now, ANSWERED));
+                tracked.waits.insert(target.clone(), add_wait(now, ANSWERED));
                 tracked.under_way.extend(target.is_some().then_some(target));
                 decisions.push(Decision::HyperJob { key: key.clone(), write });
             }
@@ -332,8 +333,8 @@ impl HyperJobs {
             if let Some(known) = self.children.get_mut(&key) {
                 known.retain(|name, _| !forgotten.contains(name));
             }
-            let taken = (!plan.taken.is_empty()).then(|| after(now, REFUSED));
-            let more = plan.is_cut.then(|| after(now, AGAIN));
+            let taken = (!plan.taken.is_empty()).then(|| add_wait(now, REFUSED));
+            let more = plan.is_cut.then(|| add_wait(now, AGAIN));
             let next = tracked.waits.values().copied().chain(taken).chain(more).min();
             self.looks.extend(next.map(|at| (key, at)));
         }
@@ -342,7 +343,7 @@ impl HyperJobs {
 }
 
 /// Tells the next decision what a write left.
-pub(super) fn read_written(target: &Target, object: Value) -> Option<Input> {
+pub(super) fn convert_written_object(target: &Target, object: Value) -> Option<Input> {
     match target {
         None => HyperJobFacts::read(object).map(|facts| Input::HyperJobs(Event::Applied(facts))),
         Some((ChildKind::Policy, _)) => PolicyFacts::read(&object).map(|facts| Input::Policies(Event::Applied(facts))),

@@ -10,7 +10,7 @@ use std::{
 
 use caldera_core::gang::WorkloadRef;
 use caldera_crds::{
-    hyper_job::{MOST_CHILDREN, Replicated, list_replicated, name_child},
+    hyper_job::{MOST_CHILDREN, ReplicatedJobView, list_replicated_jobs, name_child},
     workload::WorkloadKind,
 };
 use jiff::Timestamp;
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::{
     Target,
-    status::{ChildState, build_status, find_recorded_end, is_ended},
+    status::{ChildState, build_status, find_recorded_end, is_final_state},
 };
 use crate::{
     observe::{COUNTS, ChildFacts, HyperJobFacts, Objects, PolicyFacts, Workload},
@@ -40,7 +40,7 @@ pub(super) struct View<'a> {
 /// One of its replicated jobs, with what is the same for all jobs of it.
 struct Template<'a> {
     at: usize,
-    replicated: &'a Replicated<'a>,
+    replicated: &'a ReplicatedJobView<'a>,
     placement: Value,
     placement_hash: String,
     hash: String,
@@ -48,7 +48,7 @@ struct Template<'a> {
 
 /// What comes of it.
 #[derive(Default)]
-pub(super) struct Plan {
+pub(super) struct HyperJobPlan {
     /// No more than `left` was at first.
     pub(super) writes: Vec<HyperJobWrite>,
     left: usize,
@@ -61,7 +61,7 @@ pub(super) struct Plan {
     pub(super) taken: Vec<String>,
 }
 
-impl Plan {
+impl HyperJobPlan {
     /// A write that is built only when it is its turn.
     fn add(&mut self, view: &View<'_>, target: (ChildKind, Arc<str>), build: impl FnOnce() -> HyperJobWrite) {
         let target = Some(target);
@@ -106,9 +106,9 @@ impl View<'_> {
     }
 
     /// What of its jobs and policies is to be made, changed and deleted: so many writes at most.
-    pub(super) fn plan_children(&self, most: usize) -> Plan {
-        let mut plan = Plan { left: most, ..Plan::default() };
-        let replicas = list_replicated(&self.facts.object).map(|replicated| replicated.replicas.max(0));
+    pub(super) fn plan_children(&self, most: usize) -> HyperJobPlan {
+        let mut plan = HyperJobPlan { left: most, ..HyperJobPlan::default() };
+        let replicas = list_replicated_jobs(&self.facts.object).map(|replicated| replicated.replicas.max(0));
         let asked = replicas.fold(0_i64, i64::saturating_add);
         if asked > MOST_CHILDREN {
             // It was there before the webhook.
@@ -116,7 +116,7 @@ impl View<'_> {
             return plan;
         }
         let mut names = BTreeSet::new();
-        for (at, replicated) in list_replicated(&self.facts.object).enumerate() {
+        for (at, replicated) in list_replicated_jobs(&self.facts.object).enumerate() {
             let placement = placement_of(self.facts, &replicated);
             let template = Template {
                 at,
@@ -141,12 +141,12 @@ impl View<'_> {
             }
         }
         let policies = self.policies.into_iter().flatten().filter(|(name, _)| stale(name));
-        policies.for_each(|(_, policy)| self.delete_policy(&mut plan, policy));
+        policies.for_each(|(_, policy)| self.plan_policy_deletion(&mut plan, policy));
         plan
     }
 
     /// Only its own.
-    fn delete_policy(&self, plan: &mut Plan, policy: &PolicyFacts) {
+    fn plan_policy_deletion(&self, plan: &mut HyperJobPlan, policy: &PolicyFacts) {
         if self.owns(policy.owner.as_ref()) && !policy.deleting {
             let name = Arc::clone(&policy.key.name);
             let delete = || HyperJobWrite::Delete(ChildKind::Policy, Arc::clone(&name), Arc::clone(&policy.uid));
@@ -154,7 +154,7 @@ impl View<'_> {
         }
     }
 
-    fn plan_child(&self, plan: &mut Plan, template: &Template<'_>, name: &str) {
+    fn plan_child(&self, plan: &mut HyperJobPlan, template: &Template<'_>, name: &str) {
         let mut child = ChildState {
             name: name.to_owned(),
             replicated: template.at,
@@ -170,14 +170,15 @@ impl View<'_> {
         } else if is_foreign {
             plan.taken.push(format!("a job {name:?} that this HyperJob does not own is there; it is left alone"));
             // It would place what is another's.
-            policy.into_iter().for_each(|policy| self.delete_policy(plan, policy));
+            policy.into_iter().for_each(|policy| self.plan_policy_deletion(plan, policy));
         } else if policy.is_some_and(|policy| !self.owns(policy.owner.as_ref())) {
             plan.taken.push(format!("a PropagationPolicy {name:?} that this HyperJob does not own is there"));
         } else {
-            self.write_child(plan, (job, policy), name, template);
+            self.plan_child_write(plan, (job, policy), name, template);
         }
         // One that ended keeps its counts when it is gone.
-        let ended = || self.children.get(name).filter(|child| child.owner == self.facts.uid && is_ended(&child.state));
+        let ended =
+            || self.children.get(name).filter(|child| child.owner == self.facts.uid && is_final_state(&child.state));
         let facts = match job.filter(|_| !is_foreign) {
             Some(job) => job.child.as_ref(),
             None => ended(),
@@ -195,13 +196,13 @@ impl View<'_> {
     /// As what a job ended, whether it is there yet or not.
     fn find_end(&self, name: &str) -> Option<Value> {
         let seen = self.children.get(name).filter(|child| child.owner == self.facts.uid);
-        let seen = seen.map(|child| &child.state).filter(|state| is_ended(state));
+        let seen = seen.map(|child| &child.state).filter(|state| is_final_state(state));
         seen.or_else(|| find_recorded_end(&self.facts.object, name)).cloned()
     }
 
-    fn write_child(
+    fn plan_child_write(
         &self,
-        plan: &mut Plan,
+        plan: &mut HyperJobPlan,
         (job, policy): (Option<&Workload>, Option<&PolicyFacts>),
         name: &str,
         template: &Template<'_>,
@@ -237,7 +238,7 @@ impl View<'_> {
         }
     }
 
-    pub(super) fn write_status(
+    pub(super) fn build_status_write(
         &self,
         children: &[ChildState],
         problem: Option<&str>,

@@ -1,16 +1,16 @@
-//! Where a HyperJob stands.
+//! The status of a HyperJob: its conditions, and the state and counts of its jobs.
 //!
 //! Rules:
 //! - A job that ended stays in `jobStates` when it is gone: that is why it is not made again.
 //! - `minAvailable` jobs are needed, all where it is absent. It is Completed once all jobs ended and enough of them are
 //!   Completed, Failed if too few are; before that `Running` says whether enough run or are completed, with the
 //!   numbers.
-//! - A job that is aborted has not ended: it may be resumed. The peer counts it as failed.
+//! - A job that is aborted has not ended: it may be resumed. volcano-global counts it as failed.
 //! - `JobsCreated` is False while a job is not made yet, and says how many are; or while one can not be made or
 //!   changed, and says which and why.
 //! - Conditions of others stay; a time changes only with its status.
 
-use caldera_crds::hyper_job::{count_needed, list_replicated};
+use caldera_crds::hyper_job::{count_needed, list_replicated_jobs};
 use caldera_runtime::clock::format_time;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -36,18 +36,18 @@ pub(super) struct ChildState {
 }
 
 /// Whether a job in this state will never run again.
-pub(super) fn is_ended(state: &Value) -> bool {
+pub(super) fn is_final_state(state: &Value) -> bool {
     ["Completed", "Failed", "Terminated"].iter().any(|phase| state["phase"] == *phase)
 }
 
 /// What a job ended as, as its HyperJob says it.
 pub(super) fn find_recorded_end<'a>(hyper_job: &'a Value, name: &str) -> Option<&'a Value> {
     let all = hyper_job["status"]["replicatedJobsStatus"].as_array()?;
-    all.iter().filter_map(|one| one["jobStates"].get(name)).find(|state| is_ended(state))
+    all.iter().filter_map(|one| one["jobStates"].get(name)).find(|state| is_final_state(state))
 }
 
 /// Whether it ended itself.
-pub(super) fn has_ended(hyper_job: &Value) -> bool {
+pub(super) fn has_hyper_job_ended(hyper_job: &Value) -> bool {
     ["Completed", "Failed"].iter().any(|kind| find_condition(hyper_job, kind).is_some_and(|it| it["status"] == "True"))
 }
 
@@ -63,7 +63,7 @@ pub(super) fn build_status(
     now: Timestamp,
 ) -> Value {
     let object = &*facts.object;
-    let replicated = list_replicated(object).enumerate().map(|(at, replicated)| {
+    let replicated = list_replicated_jobs(object).enumerate().map(|(at, replicated)| {
         let mut status = json!({"name": replicated.name});
         let of_it = || children.iter().filter(|child| child.replicated == at);
         for (index, field) in COUNTS.iter().enumerate() {

@@ -1,5 +1,8 @@
-//! What a preemption attempt is decided on: queues, jobs that hold something, who may preempt, and whether it would
-//! fit.
+//! What a preemption attempt is decided on: jobs that hold quota, who may preempt, and whether it would fit.
+//!
+//! Only the first pending jobs of each queue are preemptors, as far as there is something that they could reclaim, or a
+//! preemptable job of lower priority. The accounts of queues are the engine's own. It would fit where quota on the
+//! whole path and the placement, without the victims, say so.
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
@@ -23,8 +26,8 @@ use caldera_crds::workload::WorkloadKind;
 use jiff::Timestamp;
 
 use super::super::{
-    affinity::place_with_peers,
-    assess::{assess_now, expect_run},
+    affinity::build_binding_with_peers,
+    assess::{assess_with_admission_checks, predict_run},
     binding_state::BindingState,
     capacity::{FleetCapacity, PlacementQuestion},
     jobs::{JobPhase, JobState, Jobs},
@@ -39,7 +42,7 @@ pub(super) fn list_preemptors(
     policy: &PreemptionPolicy,
     now: Timestamp,
 ) -> Vec<PendingPreemptor> {
-    let prospects = Prospects::new(objects, jobs, policy);
+    let prospects = PreemptablePriorities::new(objects, jobs, policy);
     let mut preemptors = Vec::new();
     for candidate in jobs.engine.preemption_candidates(HEADS_PER_QUEUE) {
         let reclaims = policy.reclaim && candidate.may_reclaim;
@@ -48,7 +51,9 @@ pub(super) fn list_preemptors(
             continue;
         }
         let Some(binding) = jobs.keys.get(&candidate.id).and_then(|key| objects.bindings.get(key)) else { continue };
-        let BindingState::Pending(job) = assess_now(objects, jobs, capacity, binding, now) else { continue };
+        let BindingState::Pending(job) = assess_with_admission_checks(objects, jobs, capacity, binding, now) else {
+            continue;
+        };
         let workload = objects.workload_of(binding);
         let never = workload.is_none_or(|workload| objects.never_preempts(&workload.class));
         if never || !(reclaims || lowest.is_some_and(|lowest| lowest < job.priority)) {
@@ -67,14 +72,14 @@ pub(super) fn list_preemptors(
 }
 
 /// What is cheap to tell beforehand: the lowest priority of jobs that could be preempted, by queue and in all.
-struct Prospects {
+struct PreemptablePriorities {
     /// Only a job's own queue counts.
     near: bool,
     by_queue: BTreeMap<QueueName, i32>,
     anywhere: Option<i32>,
 }
 
-impl Prospects {
+impl PreemptablePriorities {
     fn new(objects: &Objects, jobs: &Jobs, policy: &PreemptionPolicy) -> Self {
         let near = policy.preempt.iter().all(|rule| rule.scope == RuleScope::SameQueue);
         let mut prospects = Self { near, by_queue: BTreeMap::new(), anywhere: None };
@@ -107,18 +112,18 @@ fn list_bindings<'a>(objects: &'a Objects, jobs: &'a Jobs) -> impl Iterator<Item
 }
 
 /// Every job that holds quota.
-pub(super) fn list_running(
+pub(super) fn list_quota_holders(
     objects: &Objects,
     jobs: &Jobs,
     capacity: &FleetCapacity,
     now: Timestamp,
 ) -> Vec<RunningJob> {
     list_bindings(objects, jobs)
-        .filter_map(|(binding, state)| describe_running(objects, jobs, capacity, binding, state, now))
+        .filter_map(|(binding, state)| describe_quota_holder(objects, jobs, capacity, binding, state, now))
         .collect()
 }
 
-fn describe_running(
+fn describe_quota_holder(
     objects: &Objects,
     jobs: &Jobs,
     capacity: &FleetCapacity,
@@ -135,7 +140,7 @@ fn describe_running(
         && !binding.suspended
         && workload.is_some_and(|workload| !workload.deleting)
         // Evicted now it would run again from the start, and it gives its quota back in a moment.
-        && !capacity.has_run_out(binding);
+        && !capacity.has_only_finished_pods(binding);
     let placed = stage == Some(AdmissionStage::Placed) || stage == Some(AdmissionStage::Foreign);
     // The scheduler says when it placed a job some seconds later.
     let unsaid = if stage == Some(AdmissionStage::Placed) { now.as_second() } else { binding.created };
@@ -214,13 +219,13 @@ impl<'a> FitWithout<'a> {
         let workload = objects.workloads.get(&binding.workload)?;
         Some(Self {
             // Others of its groups that are evicted are taken to stay: rather no attempt than one in vain.
-            placement: place_with_peers(objects, capacity, binding)?,
+            placement: build_binding_with_peers(objects, capacity, binding)?,
             objects,
             jobs,
             capacity,
             gang: workload.gang.as_ref().ok()?,
             whole: workload.kind.has_tasks(),
-            run: expect_run(objects, workload, now),
+            run: predict_run(objects, workload, now),
             quota: jobs.engine.quota_after_evictions(&preemptor.queue, preemptor.asks.clone()),
         })
     }

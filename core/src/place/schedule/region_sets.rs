@@ -8,8 +8,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Among, Binding, Fitting, Request, SpreadBy};
-use crate::split::{might_be_enough, most_of_each_task};
+use super::{Binding, FittingCluster, PermittedClusters, Request, SpreadBy};
+use crate::split::{might_hold_minimum, most_of_each_task};
 
 /// Of more regions those that take most are combined.
 const REGIONS: usize = 16;
@@ -34,15 +34,15 @@ struct Bounds {
 pub(super) fn list_region_sets<'a, 'b>(
     request: &Request<'_>,
     binding: &Binding,
-    fitting: &'b [Fitting<'a>],
-) -> impl Iterator<Item = Among<'a, 'b>> {
+    fitting: &'b [FittingCluster<'a>],
+) -> impl Iterator<Item = PermittedClusters<'a, 'b>> {
     let bounds = read_constraints(binding);
     let regions =
         if holds_pods_without_region(binding, fitting) { Vec::new() } else { rank_regions(request, binding, fitting) };
     let gang = request.gang;
     let enough = move |regions: &[GangRegion], chosen: &[usize]| {
         let most = |task: usize| chosen.iter().map(|at| regions[*at].most[task]).fold(0, u64::saturating_add);
-        might_be_enough(gang, &(0..gang.tasks.len()).map(most).collect::<Vec<_>>())
+        might_hold_minimum(gang, &(0..gang.tasks.len()).map(most).collect::<Vec<_>>())
     };
     let sets = combine_regions(&regions, &bounds, &|chosen| enough(&regions, chosen));
     sets.into_iter().map(move |chosen| {
@@ -52,7 +52,7 @@ pub(super) fn list_region_sets<'a, 'b>(
             .collect();
         clusters.sort_unstable();
         let more = u32::try_from(bounds.most_clusters.saturating_sub(chosen.len())).unwrap_or(u32::MAX);
-        Among {
+        PermittedClusters {
             clusters: clusters.iter().map(|(cluster, _)| &fitting[*cluster]).collect(),
             most: None,
             regions: Some((clusters.into_iter().map(|(_, region)| region).collect(), more)),
@@ -62,7 +62,7 @@ pub(super) fn list_region_sets<'a, 'b>(
 }
 
 /// Whether it holds pods where there is no region.
-fn holds_pods_without_region(binding: &Binding, fitting: &[Fitting<'_>]) -> bool {
+fn holds_pods_without_region(binding: &Binding, fitting: &[FittingCluster<'_>]) -> bool {
     fitting.iter().any(|one| one.stays_placed(binding) && one.cluster.region.is_empty())
 }
 
@@ -78,7 +78,7 @@ fn read_constraints(binding: &Binding) -> Bounds {
 }
 
 /// Those that take most pods, by name.
-fn rank_regions(request: &Request<'_>, binding: &Binding, fitting: &[Fitting<'_>]) -> Vec<GangRegion> {
+fn rank_regions(request: &Request<'_>, binding: &Binding, fitting: &[FittingCluster<'_>]) -> Vec<GangRegion> {
     let gang = request.gang;
     let previous = if binding.fresh { None } else { request.previous };
     let mut regions: BTreeMap<&str, GangRegion> = BTreeMap::new();

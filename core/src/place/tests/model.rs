@@ -42,7 +42,8 @@ fn assign_present(binding: &Binding, candidates: &[ScoredCluster<'_>]) -> Result
     if !(binding.divisible && binding.components <= 1) {
         return Ok(candidates.iter().map(|candidate| target(candidate, 0)).collect());
     }
-    let tiered = binding.placement.affinity.is_none() && binding.term().is_some_and(|term| !term.overflow.is_empty());
+    let tiered = binding.placement.affinity.is_none()
+        && binding.current_affinity_term().is_some_and(|term| !term.overflow.is_empty());
     let mut targets = if tiered { by_tier(binding, candidates)? } else { by_strategy(binding, candidates)? };
     targets.retain(|target| target.replicas > 0);
     Ok(targets)
@@ -210,7 +211,7 @@ pub(super) fn refusals(binding: &Binding, cluster: &Cluster) -> Vec<String> {
     if binding.evicting.contains(&cluster.name) {
         reasons.push("cluster(s) is in the process of eviction".to_owned());
     }
-    if !binding.targets(&cluster.name) {
+    if !binding.is_target(&cluster.name) {
         let tolerations = &binding.placement.tolerations;
         if let Some(taint) = cluster.taints.iter().find(|taint| taint.forbids() && !taint.tolerated_by(tolerations)) {
             let value = if taint.value.is_empty() { String::new() } else { format!("={}", taint.value) };
@@ -237,7 +238,7 @@ pub(super) fn tier(binding: &Binding, cluster: &Cluster) -> Option<u32> {
     if let Some(affinity) = &binding.placement.affinity {
         return selects(affinity, cluster).then_some(0);
     }
-    let Some(term) = binding.term() else { return Some(0) };
+    let Some(term) = binding.current_affinity_term() else { return Some(0) };
     if selects(&term.affinity, cluster) {
         return Some(0);
     }
@@ -418,7 +419,7 @@ proptest! {
             prop_assert_eq!(filter.check(cluster).err().map(|reason| reason.to_string()), plain.first().cloned());
             prop_assert_eq!(filter.check(cluster).ok().map(|passed| passed.tier), tier(&binding, cluster).filter(|_| plain.is_empty()));
             prop_assert_eq!(ours, plain);
-            prop_assert_eq!(filter.tier(cluster), tier(&binding, cluster));
+            prop_assert_eq!(filter.affinity_tier_of(cluster), tier(&binding, cluster));
         }
     }
 

@@ -80,7 +80,7 @@ impl Engine {
     /// The answer that a shape already has: a class that fits nowhere without what some reservations keep does not
     /// without more.
     pub(crate) fn known_refusal(&self, shape: ShapeId, blocking: &[ReservationId]) -> Option<RefusedClass> {
-        let kept = self.reserving_clusters(blocking);
+        let kept = self.reservations_keeping_clusters(blocking);
         let known = self.refusals_of_class(self.shape(shape).ask.fit);
         known.map(|(refused, _)| refused).find(|refused| refused.kept.iter().all(|id| kept.contains(id))).cloned()
     }
@@ -99,14 +99,14 @@ impl Engine {
     ) -> RefusedClass {
         let needs = self.free_needed(self.shape(shape));
         // If everything were empty, nothing would be kept either.
-        let kept = if never { Box::default() } else { self.reserving_clusters(blocking) };
+        let kept = if never { Box::default() } else { self.reservations_keeping_clusters(blocking) };
         let refused = RefusedClass { class: self.shape(shape).ask.fit, kept };
         self.refusals.insert(refused.clone(), CapacityRefusal { never, detail, inadmissible: BTreeSet::new(), needs });
         refused
     }
 
     /// Whether a shape lacks only clusters that are reserved.
-    pub(crate) fn lacks_what_is_kept(&self, node: QueueIndex, shape: ShapeId) -> bool {
+    pub(crate) fn lacks_only_reserved_clusters(&self, node: QueueIndex, shape: ShapeId) -> bool {
         let mut known = self.refusals_of_class(self.shape(shape).ask.fit);
         !known.any(|(refused, refusals)| refused.kept.is_empty() && refusals.inadmissible.contains(&(node, shape)))
     }

@@ -9,11 +9,17 @@ use crate::queue::{
 
 /// What ends when, under each queue.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Ends(BTreeMap<(QueueIndex, Dim), BTreeMap<i64, i128>>);
+pub(crate) struct ExpectedEnds(BTreeMap<(QueueIndex, Dim), BTreeMap<i64, i128>>);
 
-impl Ends {
+impl ExpectedEnds {
     /// What ends then, for a queue with those above it, was so much and is so much.
-    pub(crate) fn replace_end(&mut self, path: &[QueueIndex], end: i64, was: &[(Dim, i128)], is: &[(Dim, i128)]) {
+    pub(crate) fn replace_ending_amount(
+        &mut self,
+        path: &[QueueIndex],
+        end: i64,
+        was: &[(Dim, i128)],
+        is: &[(Dim, i128)],
+    ) {
         for at in path {
             for (dim, amount) in was {
                 self.add(*at, *dim, end, -amount);
@@ -37,7 +43,7 @@ impl Ends {
     }
 
     /// When this much will have ended there. Who should have ended by now and has not did not say when it will.
-    pub(crate) fn find_time(&self, at: QueueIndex, dim: Dim, mut lacks: i128, now: i64) -> Option<i64> {
+    pub(crate) fn find_time_when_freed(&self, at: QueueIndex, dim: Dim, mut lacks: i128, now: i64) -> Option<i64> {
         let later = self.0.get(&(at, dim))?.range(now.checked_add(1)?..);
         for (end, amount) in later {
             lacks -= amount;
@@ -59,21 +65,21 @@ impl Engine {
         }
         let path = &self.slots[node.index()].path;
         if let Some(known) = *known {
-            self.ends.replace_end(path, known, charge, &[]);
+            self.ends.replace_ending_amount(path, known, charge, &[]);
         }
         if let Some(end) = end {
-            self.ends.replace_end(path, end, &[], charge);
+            self.ends.replace_ending_amount(path, end, &[], charge);
         }
         *known = end;
         self.ledger_version += 1;
     }
 
     /// Queues are elsewhere in the tree than they were.
-    pub(crate) fn count_ends_again(&mut self) {
-        self.ends = Ends::default();
+    pub(crate) fn rebuild_expected_ends(&mut self) {
+        self.ends = ExpectedEnds::default();
         for standing in self.jobs.values() {
             if let QueueingState::Charged { node, charge, end: Some(end) } = standing {
-                self.ends.replace_end(&self.slots[node.index()].path, *end, &[], charge);
+                self.ends.replace_ending_amount(&self.slots[node.index()].path, *end, &[], charge);
             }
         }
     }

@@ -91,7 +91,7 @@ impl Engine {
         if let Some(problem) = slot.problem.clone() {
             return Some(Reason::Queue { queue, problem });
         }
-        let holds = |at, dim| self.holds_already(id, at, dim);
+        let holds = |at, dim| self.held_by_resized_job(id, at, dim);
         if let Some(never) = admission::explain_unsatisfiable(&self.slots, &self.dims, &self.fleet, *node, shape, holds)
         {
             return Some(never);
@@ -113,7 +113,7 @@ impl Engine {
             let (bound, limit) = admission::limiting_bound(&self.slots, &self.dims, &self.fleet, at, dim);
             let name = self.dims.name(dim);
             let asked = shape.minimum.get(name.as_str());
-            let used = Quantity::from_nano(self.slots[at.index()].used.get(dim)).shown_as(limit);
+            let used = Quantity::from_nano(self.slots[at.index()].used.get(dim)).with_suffixes_of(limit);
             return Some(Reason::Quota { queue, bound, resource: name.clone(), asked, used, limit, position });
         }
         if let Some(held_back) = self.explain_reservation(*node, key, *shape_id, position) {
@@ -153,7 +153,7 @@ impl Engine {
     }
 
     /// What the job on top of which this one comes holds of a resource below a queue.
-    pub(crate) fn holds_already(&self, id: &str, at: QueueIndex, dim: Dim) -> i128 {
+    pub(crate) fn held_by_resized_job(&self, id: &str, at: QueueIndex, dim: Dim) -> i128 {
         let Some(QueueingState::Charged { node, charge, .. }) = self.resized.get(id).and_then(|of| self.jobs.get(of))
         else {
             return 0;
@@ -170,7 +170,9 @@ impl Engine {
                 split_counts(charge)
                     .0
                     .iter()
-                    .map(|(dim, amount)| (self.dims.name(*dim).clone(), self.dims.name(*dim).amount(*amount)))
+                    .map(|(dim, amount)| {
+                        (self.dims.name(*dim).clone(), self.dims.name(*dim).quantity_from_nano(*amount))
+                    })
                     .collect(),
             ),
             QueueingState::Pending { .. } | QueueingState::BackingOff { .. } => None,

@@ -122,7 +122,7 @@ pub struct Engine {
     jobs: HashMap<JobId, QueueingState>,
     /// Who waits for more of what another one, of the same workload, holds.
     resized: HashMap<JobId, JobId>,
-    ends: expected_ends::Ends,
+    ends: expected_ends::ExpectedEnds,
     /// Of those who wait and clusters were kept for.
     cluster_holds: BTreeMap<JobId, reservations::ClusterHold>,
     /// By queue, the jobs in backoff.
@@ -186,7 +186,7 @@ impl Default for Engine {
             is_tree_outdated: false,
             jobs: HashMap::new(),
             resized: HashMap::new(),
-            ends: expected_ends::Ends::default(),
+            ends: expected_ends::ExpectedEnds::default(),
             cluster_holds: BTreeMap::new(),
             backing_off: BTreeMap::new(),
             shapes: Vec::new(),
@@ -258,16 +258,16 @@ impl Engine {
         let is_first = self.slots[node.index()].line.first_of(shape).is_some_and(|first| key < *first);
         self.slots[node.index()].line.insert(key.clone(), shape);
         if is_first {
-            self.first_changed(node, shape);
+            self.requeue_after_new_first(node, shape);
         }
         self.update_blocked(node, shape);
         self.jobs.insert(job.id, QueueingState::Pending { node, key, shape, rank });
-        self.refresh_head(node);
+        self.mark_head_changed(node);
     }
 
     /// What a pending job asks for comes on top of what another one holds: if both together are more than a limit it
     /// can never start. Until it is forgotten.
-    pub fn set_resized_job(&mut self, id: &JobId, of: &JobId) {
+    pub fn mark_as_resize_of(&mut self, id: &JobId, of: &JobId) {
         if self.resized.get(id) != Some(of) {
             self.resized.insert(id.clone(), of.clone());
         }
@@ -275,12 +275,12 @@ impl Engine {
 
     /// A job holds `charge` of a queue, whether or not it ever waited here.
     pub fn charge_job(&mut self, id: &JobId, queue: &QueueName, charge: &Resources) {
-        self.charge_job_below(id, queue, &[], charge, &Counted::Job);
+        self.charge_job_with_ancestors(id, queue, &[], charge, &Counted::Job);
     }
 
     /// The same, where it is known as what it counts, and which queues were above that one, the nearest first: they are
     /// charged if neither it nor anything seen before says so now.
-    pub fn charge_job_below(
+    pub fn charge_job_with_ancestors(
         &mut self,
         id: &JobId,
         queue: &QueueName,
@@ -300,7 +300,7 @@ impl Engine {
             Some(QueueingState::Charged { node: was, charge: had, end }) if *was == node => {
                 if *had != charge {
                     if let Some(end) = *end {
-                        self.ends.replace_end(&self.slots[node.index()].path, end, had, &charge);
+                        self.ends.replace_ending_amount(&self.slots[node.index()].path, end, had, &charge);
                     }
                     let had = std::mem::replace(had, charge.clone());
                     self.add_charge(node, &charge);
@@ -322,7 +322,7 @@ impl Engine {
             None => {}
             Some(QueueingState::Charged { node, charge, end }) => {
                 if let Some(end) = end {
-                    self.ends.replace_end(&self.slots[node.index()].path, end, &charge, &[]);
+                    self.ends.replace_ending_amount(&self.slots[node.index()].path, end, &charge, &[]);
                 }
                 self.remove_charge(node, &charge);
             }
@@ -330,7 +330,7 @@ impl Engine {
             Some(QueueingState::Pending { node, key, shape, .. }) => {
                 self.remove_reservation_of_job(id);
                 self.remove_pending(node, &key);
-                self.release_shape(shape);
+                self.drop_shape_user(shape);
             }
         }
     }
@@ -343,11 +343,11 @@ impl Engine {
     /// [`Engine::requeue_after_capacity_change`] after it said no, while somebody of it waits, and again for each job
     /// of a class while it says yes.
     pub fn release_next(&mut self, fit: impl FnMut(&JobId, &Ask) -> Fit) -> Option<Release> {
-        self.release_next_in(&mut FitFunction(fit))
+        self.release_next_or_reserve(&mut FitFunction(fit))
     }
 
     /// The same, where clusters can be reserved for a job that lacks capacity.
-    pub fn release_next_in(&mut self, room: &mut impl ClusterCapacity) -> Option<Release> {
+    pub fn release_next_or_reserve(&mut self, room: &mut impl ClusterCapacity) -> Option<Release> {
         // Reservations that are worked out anew come before whoever would pass meanwhile.
         let is_tree_outdated = self.is_tree_outdated;
         self.resolve_quota();
@@ -359,17 +359,17 @@ impl Engine {
         }
         // Reservations that were taken away may let others start, who end with new ones.
         for _ in 0..ROUNDS {
-            if let Some(release) = self.release_first(room) {
+            if let Some(release) = self.release_first_admissible(room) {
                 return Some(release);
             }
             if !self.update_reservations(room) {
                 return None;
             }
         }
-        self.release_first(room)
+        self.release_first_admissible(room)
     }
 
-    fn release_first(&mut self, room: &mut impl ClusterCapacity) -> Option<Release> {
+    fn release_first_admissible(&mut self, room: &mut impl ClusterCapacity) -> Option<Release> {
         loop {
             self.requeue_eligible();
             let node = self.first_queue()?;
@@ -389,14 +389,14 @@ impl Engine {
                 self.mark_inadmissible(node, id, Inadmissible::Reserved(at, dim, needed));
                 continue;
             }
-            if let Some((reservation, dim)) = self.reservation_ahead(&blocking, path, self.shape(id)) {
-                self.reservations.record_behind(reservation, node, id, self.shape(id).ask.run_for.is_some());
+            if let Some((reservation, dim)) = self.reservation_blocking_by_share(&blocking, path, self.shape(id)) {
+                self.reservations.record_blocked_by_share(reservation, node, id, self.shape(id).ask.run_for.is_some());
                 self.mark_inadmissible(node, id, Inadmissible::BehindReservation(dim));
                 continue;
             }
             let refused = match self.known_refusal(id, &blocking) {
                 Some(known) => known,
-                None => match room.fits(&key.id, &self.shape(id).ask, &self.clusters_reserved(&blocking)) {
+                None => match room.fits(&key.id, &self.shape(id).ask, &self.clusters_reserved_for_others(&blocking)) {
                     Fit::Yes => return Some(self.release_job(node, &key, id, &blocking)),
                     Fit::No { never, detail } => self.record_refusal(id, &blocking, never, detail),
                 },
@@ -420,20 +420,20 @@ impl Engine {
         self.ledger_version += 1;
         if std::mem::take(&mut self.is_tree_outdated) {
             self.rebuild_reservations();
-            self.count_ends_again();
+            self.rebuild_expected_ends();
         }
         self.reservations.mark_all_dirty();
         self.requeue_behind_reservations();
-        self.mark_all_unsatisfiable();
-        self.search_all_queues();
-        self.restart_order();
+        self.update_all_unsatisfiable();
+        self.schedule_full_search();
+        self.rebuild_queue_order();
     }
 
     fn next_candidate(&self, node: QueueIndex) -> Option<(JobKey, ShapeId)> {
         let slot = &self.slots[node.index()];
         let dequeue = slot.spec.as_ref().map_or(Dequeue::Traverse, |spec| spec.dequeue);
         let (key, shape) = slot.line.next_candidate(dequeue)?;
-        Some((self.first_reserving_job(node, key, shape).unwrap_or(key).clone(), shape))
+        Some((self.reserving_job_of_shape(node, key, shape).unwrap_or(key).clone(), shape))
     }
 
     fn release_job(&mut self, node: QueueIndex, key: &JobKey, id: ShapeId, blocking: &[ReservationId]) -> Release {
@@ -443,7 +443,7 @@ impl Engine {
             Some(admission::free_quota(&self.slots[at.index()], dim)? - self.reserved_amount(blocking, at, dim))
         });
         let counts = shape.counts.clone();
-        let charge = if shape.is_rigid() { shape.sparse.clone() } else { self.dims.intern_amounts(&charged) };
+        let charge = if shape.is_all_or_nothing() { shape.sparse.clone() } else { self.dims.intern_amounts(&charged) };
         let charge: Sparse = if charge.is_empty() { charge } else { [charge, counts].concat().into() };
         let (queue, copies) = (slot.name.clone(), shape.ask.copies);
         let above = slot.path[1..].iter().filter(|at| **at != QueueIndex::ROOT);
@@ -452,9 +452,9 @@ impl Engine {
         let held = self.reservations.held_by(key.id.as_str());
         self.remove_reservation_of_job(key.id.as_str());
         self.remove_pending(node, key);
-        self.release_shape(id);
+        self.drop_shape_user(id);
         self.add_charge(node, &charge);
-        self.pass_reservation_on(held);
+        self.reserve_for_next_blocked(held);
         let priority = match self.jobs.insert(key.id.clone(), QueueingState::Charged { node, charge, end: None }) {
             Some(QueueingState::Pending { rank, .. }) => rank.priority,
             _ => key.priority.0,

@@ -68,8 +68,9 @@ impl Engine {
     pub fn mean_used(&self) -> BTreeMap<QueueName, Resources> {
         let counts = self.policy == OrderPolicy::FairHistory;
         let slots = self.slots.iter().filter(|slot| counts && slot.spec.is_some());
-        let shown =
-            |dim: Dim, mean: i128| (self.dims.name(dim).clone(), self.dims.name(dim).amount(round_to_digits(mean)));
+        let shown = |dim: Dim, mean: i128| {
+            (self.dims.name(dim).clone(), self.dims.name(dim).quantity_from_nano(round_to_digits(mean)))
+        };
         let mean = |slot: &Slot| {
             slot.deserved.iter().map(|(dim, _)| shown(*dim, slot.mean_used.get(*dim))).collect::<Resources>()
         };
@@ -85,7 +86,7 @@ impl Engine {
         for slot in self.slots.iter_mut().filter(|slot| slot.spec.is_some()) {
             slot.mean_used = slot.mean_used.zip(&slot.used, |mean, used| kept.age_mean(mean, used));
         }
-        self.restart_order();
+        self.rebuild_queue_order();
         self.reservations.mark_all_dirty();
     }
 
@@ -108,12 +109,12 @@ impl Engine {
     }
 
     /// The tree was worked out anew.
-    pub(crate) fn restart_order(&mut self) {
+    pub(crate) fn rebuild_queue_order(&mut self) {
         let slots = &self.slots;
         let enter = |node: QueueIndex| {
             (next_head(self.policy, &slots[node.index()]), share_of(self.policy, &slots[node.index()]))
         };
-        self.queue_order.rebuild_tree(slots.len(), |node| &slots[node.index()].children, enter);
+        self.queue_order.rebuild_order(slots.len(), |node| &slots[node.index()].children, enter);
     }
 
     /// The queue whose next job goes first.
@@ -127,7 +128,7 @@ impl Engine {
     }
 
     /// The next job of a queue may have changed.
-    pub(crate) fn refresh_head(&mut self, node: QueueIndex) {
+    pub(crate) fn mark_head_changed(&mut self, node: QueueIndex) {
         self.queue_order.mark_touched(node, Touch::Head);
         let slot = &self.slots[node.index()];
         // Of a fifo queue only the head counts, whatever it lacks.
@@ -153,11 +154,11 @@ const fn round_to_digits(amount: i128) -> i128 {
 
 fn next_head(policy: OrderPolicy, slot: &Slot) -> Option<Head> {
     let (job, _) = slot.line.next_candidate(slot.spec.as_ref()?.dequeue)?;
-    head_of(policy, slot, job)
+    make_head(policy, slot, job)
 }
 
 /// What a queue would enter with for this job; `None` if its jobs may not start.
-pub(super) fn head_of(policy: OrderPolicy, slot: &Slot, job: &JobKey) -> Option<Head> {
+pub(super) fn make_head(policy: OrderPolicy, slot: &Slot, job: &JobKey) -> Option<Head> {
     let spec = slot.spec.as_ref().filter(|_| slot.problem.is_none())?;
     let priority = if policy == OrderPolicy::Fifo { 0 } else { spec.priority };
     Some(Head { priority, job: job.clone() })
@@ -165,10 +166,10 @@ pub(super) fn head_of(policy: OrderPolicy, slot: &Slot, job: &JobKey) -> Option<
 
 fn share_of(policy: OrderPolicy, slot: &Slot) -> DominantShare {
     match policy {
-        OrderPolicy::Share => DominantShare::of(&slot.used, &slot.deserved),
+        OrderPolicy::Share => DominantShare::of_usage(&slot.used, &slot.deserved),
         // What it has now counts as much as what it had: else one queue would be given all that comes free in a tick.
         OrderPolicy::FairHistory => {
-            DominantShare::of(&slot.used.zip(&slot.mean_used, |now, mean| now.midpoint(mean)), &slot.deserved)
+            DominantShare::of_usage(&slot.used.zip(&slot.mean_used, |now, mean| now.midpoint(mean)), &slot.deserved)
         }
         OrderPolicy::Strict | OrderPolicy::Fifo => DominantShare::default(),
     }

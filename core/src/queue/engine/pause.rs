@@ -1,7 +1,8 @@
 //! A pause: nothing is released while it lasts, and everybody who waits says so.
 //!
-//! Rule: what is charged stays charged and nobody's line changes. Nobody is evicted for one who could not start, and no
-//! reservation is made or moved. What was put off is looked at when it ends.
+//! Rule: what is charged stays charged and nobody's position changes. No job is a candidate for preemption, so nobody
+//! is evicted. Reservations are dropped when the pause begins and worked out anew when it ends: they follow from who
+//! waits and for how long. Inadmissible jobs that may fit by then are considered again when it ends.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ impl Engine {
 
     /// Why nothing is released now, if so.
     #[must_use]
-    pub fn paused(&self) -> Option<&str> {
+    pub fn pause_reason(&self) -> Option<&str> {
         self.paused.as_deref()
     }
 }

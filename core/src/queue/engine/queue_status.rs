@@ -33,7 +33,7 @@ impl Engine {
     pub fn entitlement_of(&self, queue: &QueueName) -> Entitlement {
         let Some(node) = self.index.get(queue) else { return Entitlement::default() };
         let slot = &self.slots[node.index()];
-        let shown = |dim, amount| (self.dims.name(dim).clone(), self.dims.name(dim).amount(amount));
+        let shown = |dim, amount| (self.dims.name(dim).clone(), self.dims.name(dim).quantity_from_nano(amount));
         let deserved = || slot.deserved.iter().copied();
         let over = deserved().map(|(dim, amount)| shown(dim, (slot.used.get(dim) - amount).max(0))).collect();
         let used = slot.used.resources(&self.dims);
@@ -48,7 +48,7 @@ impl Engine {
 
     /// Whether jobs of this queue itself, not of those below, hold anything.
     #[must_use]
-    pub fn is_busy(&self, queue: &QueueName) -> bool {
+    pub fn holds_own_charge(&self, queue: &QueueName) -> bool {
         self.index.get(queue).is_some_and(|node| !self.slots[node.index()].own.resources(&self.dims).is_empty())
     }
 

@@ -126,7 +126,7 @@ impl Engine {
             return all.into_iter().for_each(|(node, job)| self.requeue_shape(node, job.shape));
         }
         self.comparisons += 1;
-        let next = self.first_queue().and_then(|node| Some((node, self.queue_order.head_of(node)?)));
+        let next = self.first_queue().and_then(|node| Some((node, self.queue_order.best_head_below(node)?)));
         let path = |node: QueueIndex| &*self.slots[node.index()].path;
         let compare = |a: (QueueIndex, &Head), b: (QueueIndex, &Head)| {
             self.queue_order.compare_jobs((path(a.0), a.1), (path(b.0), b.1))
@@ -154,14 +154,14 @@ impl Engine {
             let (job, shape) = slot.line.first_satisfiable()?;
             (job, shape, needed(shape)?)
         } else {
-            slot.line.waiting_jobs().find_map(|(job, shape)| Some((job, *shape, needed(*shape)?)))?
+            slot.line.first_inadmissible_jobs().find_map(|(job, shape)| Some((job, *shape, needed(*shape)?)))?
         };
-        Some(Eligible { shape, head: ordering::head_of(self.policy, slot, job)?, needed })
+        Some(Eligible { shape, head: ordering::make_head(self.policy, slot, job)?, needed })
     }
 
     /// Ceilings are others than they were: all queues are searched, and who waits for a queue no longer above is
     /// requeued.
-    pub(crate) fn search_all_queues(&mut self) {
+    pub(crate) fn schedule_full_search(&mut self) {
         for (node, shape, (at, _)) in self.short_of_quota.iter().collect::<Vec<_>>() {
             if !self.slots[node.index()].path.contains(&at) {
                 self.requeue_shape(node, shape);

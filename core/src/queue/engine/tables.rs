@@ -75,7 +75,7 @@ impl Engine {
         id
     }
 
-    pub(crate) fn release_shape(&mut self, id: ShapeId) {
+    pub(crate) fn drop_shape_user(&mut self, id: ShapeId) {
         let shape = &mut self.shapes[id.0 as usize];
         shape.users -= 1;
         if shape.users == 0 {
@@ -98,10 +98,10 @@ impl Engine {
             self.forget_refusals(node, shape);
         }
         if was_first && !alone {
-            self.first_changed(node, shape);
+            self.requeue_after_new_first(node, shape);
         }
         self.update_blocked(node, shape);
-        self.refresh_head(node);
+        self.mark_head_changed(node);
         self.search.insert(node);
     }
 
@@ -119,7 +119,7 @@ impl Engine {
         self.slots[node.index()].charge_own(amounts, times);
         for i in 0..self.slots[node.index()].path.len() {
             let at = self.slots[node.index()].path[i];
-            self.slots[at.index()].charge_below(amounts, times);
+            self.slots[at.index()].charge_subtree(amounts, times);
         }
         self.queue_order.mark_touched(node, Touch::Share);
         self.reservations.note_usage_change(&self.slots[node.index()].path);

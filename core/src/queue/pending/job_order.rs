@@ -90,7 +90,7 @@ impl DominantShare {
 
     /// `max over the resources that are deserved of used / deserved`; 1 where nothing is. Zero of a resource deserves
     /// none of it (`ResourceNames`, `IsEmpty` of `resource_info.go`).
-    pub(crate) fn of(used: &Dense, deserved: &[(Dim, i128)]) -> Self {
+    pub(crate) fn of_usage(used: &Dense, deserved: &[(Dim, i128)]) -> Self {
         let of_one = |(dim, deserved): &(Dim, i128)| match used.get(*dim) {
             ..=0 => 0,
             used => u64::try_from(used.saturating_mul(i128::from(Self::WHOLE)) / deserved).unwrap_or(u64::MAX),
@@ -160,14 +160,14 @@ mod tests {
             let mut amounts = Dense::default();
             amounts.add(&dims.intern_amounts(&names.iter().cloned().zip(of(used)).collect::<Resources>()));
             let want = DominantShare { billionths: hundredths * 10_000_000, best_effort };
-            assert_eq!(DominantShare::of(&amounts, &deserved), want, "{deserved:?} {used:?}");
+            assert_eq!(DominantShare::of_usage(&amounts, &deserved), want, "{deserved:?} {used:?}");
         }
     }
 
     #[test]
     fn whoever_deserves_nothing_goes_after_whoever_has_all_it_deserves() {
         let whole = DominantShare { billionths: DominantShare::WHOLE, best_effort: false };
-        let nothing = DominantShare::of(&Dense::default(), &[]);
+        let nothing = DominantShare::of_usage(&Dense::default(), &[]);
         assert!(
             whole < nothing && nothing < DominantShare { billionths: DominantShare::WHOLE + 1, best_effort: false }
         );

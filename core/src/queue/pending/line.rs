@@ -54,7 +54,7 @@ impl Inadmissible {
 }
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Line {
+pub(crate) struct PendingLine {
     jobs: BTreeMap<JobKey, ShapeId>,
     shapes: BTreeMap<ShapeId, BTreeSet<JobKey>>,
     /// The first job of every shape that is not inadmissible.
@@ -66,7 +66,7 @@ pub(crate) struct Line {
     unsatisfiable: BTreeSet<ShapeId>,
 }
 
-impl Line {
+impl PendingLine {
     pub(crate) fn len(&self) -> usize {
         self.jobs.len()
     }
@@ -86,7 +86,7 @@ impl Line {
 
     /// Those of a shape that may rank first: of each priority the one with the earliest deadline, and the oldest
     /// without.
-    pub(crate) fn firsts_of(&self, shape: ShapeId) -> Vec<&JobKey> {
+    pub(crate) fn possible_first_jobs_of(&self, shape: ShapeId) -> Vec<&JobKey> {
         let Some(same) = self.shapes.get(&shape) else { return Vec::new() };
         let mut firsts = Vec::new();
         let mut next = same.first();
@@ -136,7 +136,7 @@ impl Line {
     }
 
     /// The first job of every inadmissible shape, in order.
-    pub(crate) fn waiting_jobs(&self) -> impl Iterator<Item = &(JobKey, ShapeId)> {
+    pub(crate) fn first_inadmissible_jobs(&self) -> impl Iterator<Item = &(JobKey, ShapeId)> {
         self.waiting.iter()
     }
 
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_sleeping_head_stops_a_fifo_line_but_not_a_traversed_one() {
-        let mut line = Line::default();
+        let mut line = PendingLine::default();
         line.insert(key(0, 1, "big"), ShapeId(0));
         line.insert(key(0, 2, "small"), ShapeId(1));
         line.mark_inadmissible(ShapeId(0), Inadmissible::Capacity);
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_late_job_of_high_priority_is_first_even_of_a_shape_that_waits() {
-        let mut line = Line::default();
+        let mut line = PendingLine::default();
         line.insert(key(0, 1, "a"), ShapeId(0));
         line.insert(key(9, 2, "b"), ShapeId(0));
         assert_eq!(line.next_candidate(Dequeue::Traverse).unwrap().0.id.as_str(), "b");
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn of_each_priority_the_earliest_deadline_and_the_oldest_without_may_rank_first() {
-        let mut line = Line::default();
+        let mut line = PendingLine::default();
         for (priority, created, id) in [(9, 7, "a"), (9, 5, "b"), (0, 4, "c"), (0, 6, "d"), (i32::MIN, 1, "e")] {
             line.insert(key(priority, created, id), ShapeId(0));
         }
@@ -274,13 +274,13 @@ mod tests {
             line.insert(JobKey { deadline, ..key(0, 9, id) }, ShapeId(0));
         }
         line.insert(key(99, 0, "other"), ShapeId(1));
-        let firsts: Vec<&str> = line.firsts_of(ShapeId(0)).iter().map(|key| key.id.as_str()).collect();
+        let firsts: Vec<&str> = line.possible_first_jobs_of(ShapeId(0)).iter().map(|key| key.id.as_str()).collect();
         assert_eq!(firsts, ["b", "g", "c", "e"]);
     }
 
     #[test]
     fn places_are_counted_from_the_nearer_end() {
-        let mut line = Line::default();
+        let mut line = PendingLine::default();
         let keys: Vec<JobKey> = (0..10).map(|i| key(0, i, "x")).collect();
         for key in &keys {
             line.insert(key.clone(), ShapeId(0));

@@ -58,7 +58,7 @@ pub(crate) enum Touch {
 
 impl QueueOrder {
     /// Starts anew with `queues` places and these children of each; `enter` gives every queue's next job and share.
-    pub(crate) fn rebuild_tree<'a>(
+    pub(crate) fn rebuild_order<'a>(
         &mut self,
         queues: usize,
         children: impl Fn(QueueIndex) -> &'a [QueueIndex],
@@ -84,7 +84,7 @@ impl QueueOrder {
         for parent in order.into_iter().rev() {
             let below = children(parent);
             for (i, child) in below.iter().enumerate() {
-                self.entries[parent.index()].winners[below.len() + i] = self.find_contender(*child);
+                self.entries[parent.index()].winners[below.len() + i] = self.enter_if_pending(*child);
             }
             for i in (1..below.len()).rev() {
                 self.play_match(parent, i);
@@ -133,7 +133,7 @@ impl QueueOrder {
             }
             let above = self.entries[node.index()].place.filter(|(parent, _)| path.get(i + 1) == Some(parent));
             changed = match above {
-                Some((parent, place)) if changed => self.replay_path(parent, place, *node),
+                Some((parent, place)) if changed => self.replay_matches(parent, place, *node),
                 Some(_) => false,
                 // What it holds counts there, but it is not one of those that may be next.
                 None if i + 1 < path.len() => false,
@@ -163,9 +163,9 @@ impl QueueOrder {
     }
 
     /// Plays the matches of one child again; true if the queue above may stand differently after that.
-    fn replay_path(&mut self, parent: QueueIndex, place: usize, child: QueueIndex) -> bool {
+    fn replay_matches(&mut self, parent: QueueIndex, place: usize, child: QueueIndex) -> bool {
         let mut i = self.entries[parent.index()].winners.len() / 2 + place;
-        let contender = self.find_contender(child);
+        let contender = self.enter_if_pending(child);
         let mut involved = std::mem::replace(&mut self.entries[parent.index()].winners[i], contender).is_some();
         involved |= contender.is_some();
         while i > 1 && involved {
@@ -180,7 +180,7 @@ impl QueueOrder {
         involved
     }
 
-    fn find_contender(&self, child: QueueIndex) -> Option<QueueIndex> {
+    fn enter_if_pending(&self, child: QueueIndex) -> Option<QueueIndex> {
         self.entries[child.index()].best.map(|_| child)
     }
 
@@ -199,22 +199,22 @@ impl QueueOrder {
         self.entries[parent.index()].best = winner.and_then(|winner| self.entries[winner.index()].best);
     }
 
-    pub(crate) fn head_of(&self, node: QueueIndex) -> Option<&Head> {
+    pub(crate) fn best_head_below(&self, node: QueueIndex) -> Option<&Head> {
         self.entries[self.entries[node.index()].best?.index()].head.as_ref()
     }
 
     /// Compares two children of one queue that both have a job below.
     fn compare_siblings(&self, a: QueueIndex, b: QueueIndex) -> Ordering {
-        let (head_a, head_b) = (self.head_of(a), self.head_of(b));
+        let (head_a, head_b) = (self.best_head_below(a), self.best_head_below(b));
         let priority = |head: Option<&Head>| head.map(|head| head.priority);
         priority(head_b)
             .cmp(&priority(head_a))
-            .then_with(|| self.order_by_share(a, b))
+            .then_with(|| self.compare_by_share(a, b))
             .then_with(|| head_a.map(|head| &head.job).cmp(&head_b.map(|head| &head.job)))
     }
 
     /// From the top down, along those who win below.
-    fn order_by_share(&self, mut a: QueueIndex, mut b: QueueIndex) -> Ordering {
+    fn compare_by_share(&self, mut a: QueueIndex, mut b: QueueIndex) -> Ordering {
         loop {
             let (entry_a, entry_b) = (&self.entries[a.index()], &self.entries[b.index()]);
             let order = entry_a.share.cmp(&entry_b.share);
@@ -253,7 +253,7 @@ mod tests {
         let amount = |units| -> Resources { [("cpu", Quantity::from_units(units))].into_iter().collect() };
         let mut used = Dense::default();
         used.add(&dims.intern_amounts(&amount(percent)));
-        DominantShare::of(
+        DominantShare::of_usage(
             &used,
             if percent > 100 { Box::default() } else { dims.intern_amounts(&amount(100)) }.as_ref(),
         )
@@ -322,7 +322,7 @@ mod tests {
             let mut tournament = QueueOrder::default();
             let children = world.children();
             let below = |node: QueueIndex| children[node.index()].as_slice();
-            tournament.rebuild_tree(n, below, |node| (world.head(node.index()), share(0)));
+            tournament.rebuild_order(n, below, |node| (world.head(node.index()), share(0)));
             prop_assert_eq!(tournament.next_leaf(), world.best());
             for (i, (queue, head, percent)) in changes.into_iter().enumerate() {
                 let queue = queue % n;

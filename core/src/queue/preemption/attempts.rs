@@ -116,7 +116,7 @@ impl AttemptSchedule {
     }
 
     /// Ends the open attempt if its preemptor is pending no more or its hold window is over.
-    pub fn close_attempt(&mut self, is_pending: impl Fn(&JobId) -> bool, now: i64) -> Option<ClosedAttempt> {
+    pub fn close_attempt_if_over(&mut self, is_pending: impl Fn(&JobId) -> bool, now: i64) -> Option<ClosedAttempt> {
         let (preemptor, until) = self.open.clone()?;
         if !is_pending(&preemptor) {
             self.failed.remove(&preemptor);
@@ -127,7 +127,7 @@ impl AttemptSchedule {
             return None;
         }
         let failed = self.failed.entry(preemptor.clone()).or_default();
-        *failed = failed.failed_at(now);
+        *failed = failed.with_failure_at(now);
         self.open = None;
         Some(ClosedAttempt::Failed(preemptor, failed.failed))
     }
@@ -169,7 +169,7 @@ impl AttemptSchedule {
         }
         if let Some(next) = self.last_round.map(|last| last.saturating_add(self.pace.pause)).filter(|next| *next > now)
         {
-            self.consider_at(next);
+            self.schedule_round_at(next);
             return false;
         }
         (self.last_round, self.has_cause, self.due) = (Some(now), false, None);
@@ -182,7 +182,7 @@ impl AttemptSchedule {
         let patience = self.policy.bounds.patience;
         let young = |job: &PendingPreemptor| Some(job.created.saturating_add(patience)).filter(|since| *since > now);
         let first_due = all.iter().filter_map(young).min();
-        first_due.into_iter().for_each(|at| self.consider_at(at));
+        first_due.into_iter().for_each(|at| self.schedule_round_at(at));
         all.retain(|job| young(job).is_none() && self.may_attempt(&job.id, now));
         all.sort_by(|a, b| {
             let rank = |job: &PendingPreemptor| (Reverse(job.queue_priority), Reverse(job.priority), job.created);
@@ -239,7 +239,7 @@ impl AttemptSchedule {
         }
         let retry = now.saturating_add(self.pace.retry);
         let again = refusal.again_at().filter(|again| *again > now);
-        again.into_iter().for_each(|at| self.consider_at(at));
+        again.into_iter().for_each(|at| self.schedule_round_at(at));
         let pause = match (again, &refusal.refused) {
             // Until then next to nothing else helps, and to work it out for each change would cost more than it gives.
             (Some(again), AttemptRefusal::Backoff { .. } | AttemptRefusal::Rate { .. }) => {
@@ -260,14 +260,14 @@ impl AttemptSchedule {
         match self.paused.get(id).copied() {
             Some(Pause { changes: Some(changes), .. }) if changes == self.changes => false,
             Some(Pause { until, .. }) if until > now => {
-                self.consider_at(until);
+                self.schedule_round_at(until);
                 false
             }
             _ => true,
         }
     }
 
-    fn consider_at(&mut self, at: i64) {
+    fn schedule_round_at(&mut self, at: i64) {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 }
@@ -317,11 +317,11 @@ mod tests {
     fn an_attempt_ends_with_its_preemptor_or_its_hold_window() {
         let mut schedule = AttemptSchedule::default();
         schedule.reopen_attempt("a".into(), 400);
-        assert_eq!(schedule.close_attempt(|_| true, 399), None);
-        assert_eq!(schedule.close_attempt(|_| true, 400), Some(ClosedAttempt::Failed("a".into(), 1)));
+        assert_eq!(schedule.close_attempt_if_over(|_| true, 399), None);
+        assert_eq!(schedule.close_attempt_if_over(|_| true, 400), Some(ClosedAttempt::Failed("a".into(), 1)));
         assert_eq!(schedule.failed_attempts(&"a".into()).failed, 1);
         schedule.reopen_attempt("a".into(), 800);
-        assert_eq!(schedule.close_attempt(|_| false, 500), Some(ClosedAttempt::Done("a".into())));
+        assert_eq!(schedule.close_attempt_if_over(|_| false, 500), Some(ClosedAttempt::Done("a".into())));
         assert_eq!(schedule.failed_attempts(&"a".into()).failed, 0);
     }
 

@@ -166,7 +166,7 @@ pub struct FailedAttempts {
 impl FailedAttempts {
     /// With one more.
     #[must_use]
-    pub const fn failed_at(self, now: i64) -> Self {
+    pub const fn with_failure_at(self, now: i64) -> Self {
         Self { failed: self.failed.saturating_add(1), last: Some(now) }
     }
 
@@ -194,9 +194,9 @@ impl PreemptionBounds {
     }
 
     /// When a job that these bounds protect is not protected by them any more, if nothing else happens.
-    pub(crate) fn free_at(&self, candidate: &RunningJob, now: i64) -> Option<i64> {
+    pub(crate) fn protection_ends_at(&self, candidate: &RunningJob, now: i64) -> Option<i64> {
         let spent = self
-            .is_spent(candidate, now)
+            .is_evicted_too_often(candidate, now)
             .then(|| candidate.started.map(|started| started.saturating_add(self.progress)));
         match (self.cools_until(candidate).filter(|until| *until > now), spent) {
             (cools, None) => cools,
@@ -205,7 +205,7 @@ impl PreemptionBounds {
     }
 
     /// True if it was taken from too often.
-    pub(crate) fn is_spent(&self, candidate: &RunningJob, now: i64) -> bool {
+    pub(crate) fn is_evicted_too_often(&self, candidate: &RunningJob, now: i64) -> bool {
         candidate.evictions.count >= self.evictions && !self.has_progressed(candidate, now)
     }
 }

@@ -49,7 +49,7 @@ pub(crate) enum JobPart {
 
 /// By which right a job may be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Right {
+pub(crate) enum EvictionRight {
     Reclaim,
     Preempt,
 }
@@ -69,7 +69,7 @@ pub(crate) struct Eligibility<'a> {
 
 /// How far two paths go until they meet; their lengths if they never do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Meeting {
+pub(crate) struct CommonQueue {
     pub(crate) preemptor: usize,
     pub(crate) candidate: usize,
 }
@@ -87,7 +87,7 @@ impl<'a> Eligibility<'a> {
         let coverage = Coverage::new(&accounts, input.running, &parts, (preemptor, &asks));
         let levels = accounts.path_of(&preemptor.queue).len();
         let mut eligibility = Self { input, preemptor, accounts, parts, coverage, asks, lacks, entitled: Vec::new() };
-        eligibility.entitled = (0..=levels).map(|levels| eligibility.entitled_below(levels)).collect();
+        eligibility.entitled = (0..=levels).map(|levels| eligibility.find_entitled_resources(levels)).collect();
         eligibility
     }
 
@@ -114,15 +114,15 @@ impl<'a> Eligibility<'a> {
             || parts.surplus.iter().enumerate().any(|(i, (step, _))| before(i) < steps && any(step))
     }
 
-    pub(crate) fn find_meeting(&self, candidate: &RunningJob) -> Meeting {
+    pub(crate) fn find_common_queue(&self, candidate: &RunningJob) -> CommonQueue {
         let (mine, theirs) = (self.accounts.path_of(&self.preemptor.queue), self.accounts.path_of(&candidate.queue));
         let met = mine.iter().enumerate().find_map(|(i, spot)| Some((i, theirs.iter().position(|at| at == spot)?)));
         let (preemptor, candidate) = met.unwrap_or((mine.len(), theirs.len()));
-        Meeting { preemptor, candidate }
+        CommonQueue { preemptor, candidate }
     }
 
     /// The right by which this part of a job may be taken; of surplus, how many steps.
-    pub(crate) fn find_right(&self, job: usize, part: JobPart) -> Result<(Right, u32), Exemption> {
+    pub(crate) fn find_right(&self, job: usize, part: JobPart) -> Result<(EvictionRight, u32), Exemption> {
         self.check_protected(&self.input.running[job])?;
         let helps = |steps| self.holds_any(job, part, steps, &self.lacks);
         if !helps(u32::MAX) {
@@ -130,8 +130,8 @@ impl<'a> Eligibility<'a> {
         }
         let (reclaim, preempt) = (self.check_reclaim(job, part), self.check_preempt(job, part));
         let (right, steps) = match (reclaim, preempt) {
-            (Ok(steps), _) => (Right::Reclaim, steps),
-            (Err(_), Ok(steps)) => (Right::Preempt, steps),
+            (Ok(steps), _) => (EvictionRight::Reclaim, steps),
+            (Err(_), Ok(steps)) => (EvictionRight::Preempt, steps),
             // Of the two refusals the one that is about this job, not about the pair.
             (Err(Exemption::NotNearer), Err(why)) | (Err(why), Err(_)) => return Err(why),
         };
@@ -147,7 +147,7 @@ impl<'a> Eligibility<'a> {
             Err(Exemption::SaysNo)
         } else if policy.protected.contains(&candidate.namespace) {
             Err(Exemption::Protected)
-        } else if policy.bounds.is_spent(candidate, now) {
+        } else if policy.bounds.is_evicted_too_often(candidate, now) {
             Err(Exemption::TooOften)
         } else if policy.bounds.cools_until(candidate).is_some_and(|until| until > now) {
             Err(Exemption::CoolsDown)
@@ -158,7 +158,7 @@ impl<'a> Eligibility<'a> {
 
     fn check_reclaim(&self, job: usize, part: JobPart) -> Result<u32, Exemption> {
         let candidate = &self.input.running[job];
-        let meeting = self.find_meeting(candidate);
+        let meeting = self.find_common_queue(candidate);
         if !self.input.policy.reclaim || meeting.preemptor == 0 || meeting.candidate == 0 {
             return Err(Exemption::NotNearer);
         }
@@ -184,7 +184,7 @@ impl<'a> Eligibility<'a> {
     /// Until when a job has its turn; `None` if it has none.
     pub(crate) fn turn_until(&self, job: usize) -> Option<i64> {
         let candidate = &self.input.running[job];
-        let (whole, meeting) = (self.amount_of(job, JobPart::Whole, 0), self.find_meeting(candidate));
+        let (whole, meeting) = (self.amount_of(job, JobPart::Whole, 0), self.find_common_queue(candidate));
         let started = candidate.started?;
         let waited = started - candidate.evictions.last.map_or(candidate.created, |last| last.max(candidate.created));
         // Where a queue is over: what it did without in that time, over what the job has beyond; nothing if others are
@@ -207,12 +207,12 @@ impl<'a> Eligibility<'a> {
 
     fn check_preempt(&self, job: usize, part: JobPart) -> Result<u32, Exemption> {
         let (candidate, policy) = (&self.input.running[job], self.input.policy);
-        let meeting = self.find_meeting(candidate);
-        if candidate.priority >= self.preemptor.priority || !self.is_ruled(candidate, meeting) {
+        let meeting = self.find_common_queue(candidate);
+        if candidate.priority >= self.preemptor.priority || !self.is_allowed_by_rule(candidate, meeting) {
             return Err(Exemption::NotLower);
         }
         let steps = self.steps_not_covered(job, part, meeting.candidate)?;
-        if part == JobPart::Whole && !self.is_more_covered(job, meeting) {
+        if part == JobPart::Whole && !self.preemptor_is_covered_first(job, meeting) {
             return Err(Exemption::Covered);
         }
         self.check_reclaimable(candidate, meeting)?;
@@ -238,7 +238,7 @@ impl<'a> Eligibility<'a> {
     }
 
     /// True if, from the preemptor's queue up, a queue covers the preemptor before one covers the job.
-    fn is_more_covered(&self, job: usize, meeting: Meeting) -> bool {
+    fn preemptor_is_covered_first(&self, job: usize, meeting: CommonQueue) -> bool {
         let preemptor = &self.coverage.preemptor;
         if preemptor[..meeting.preemptor].contains(&true) {
             return true;
@@ -255,7 +255,7 @@ impl<'a> Eligibility<'a> {
     }
 
     /// True if the policy lets the preemptor preempt the job where they are.
-    fn is_ruled(&self, candidate: &RunningJob, meeting: Meeting) -> bool {
+    fn is_allowed_by_rule(&self, candidate: &RunningJob, meeting: CommonQueue) -> bool {
         let (mine, theirs) = (self.accounts.path_of(&self.preemptor.queue), self.accounts.path_of(&candidate.queue));
         let near = match (meeting.preemptor, meeting.candidate) {
             (0, 0) => RuleScope::SameQueue,
@@ -274,7 +274,7 @@ impl<'a> Eligibility<'a> {
     }
 
     /// Every queue of the job below the nearest common one must be.
-    fn check_reclaimable(&self, candidate: &RunningJob, meeting: Meeting) -> Result<(), Exemption> {
+    fn check_reclaimable(&self, candidate: &RunningJob, meeting: CommonQueue) -> Result<(), Exemption> {
         let below = &self.accounts.path_of(&candidate.queue)[..meeting.candidate];
         let all = below.iter().all(|spot| self.accounts.nodes[*spot].reclaimable);
         if all { Ok(()) } else { Err(Exemption::NotReclaimable) }
@@ -288,7 +288,7 @@ impl<'a> Eligibility<'a> {
     }
 
     /// The resources on which the preemptor may take back, where its first `levels` queues are not the victim's.
-    fn entitled_below(&self, levels: usize) -> Result<Vec<Dim>, NotEntitled> {
+    fn find_entitled_resources(&self, levels: usize) -> Result<Vec<Dim>, NotEntitled> {
         let path = &self.accounts.path_of(&self.preemptor.queue)[..levels];
         for spot in path {
             let node = &self.accounts.nodes[*spot];
@@ -313,7 +313,7 @@ impl<'a> Eligibility<'a> {
     }
 
     /// Why it is entitled to nothing of anybody, if so.
-    pub(crate) fn entitled_at_all(&self) -> Result<(), NotEntitled> {
+    pub(crate) fn check_any_entitlement(&self) -> Result<(), NotEntitled> {
         let refused = self.entitled.last().and_then(|farthest| farthest.as_ref().err());
         let some = self.entitled.iter().skip(1).any(Result::is_ok);
         refused.filter(|_| !some).map_or(Ok(()), |why| Err(why.clone()))
@@ -322,19 +322,19 @@ impl<'a> Eligibility<'a> {
     fn not_entitled(&self, spot: AccountIndex, dim: Dim, deserved: Option<i128>) -> NotEntitled {
         let (node, name) = (&self.accounts.nodes[spot], self.accounts.dims.name(dim));
         let asked = self.preemptor.asks.get(name.as_str());
-        let would = name.amount(node.used.get(dim).saturating_add(asked.as_nano())).shown_as(asked);
-        let deserved = deserved.map(|deserved| name.amount(deserved).shown_as(asked));
+        let would = name.quantity_from_nano(node.used.get(dim).saturating_add(asked.as_nano())).with_suffixes_of(asked);
+        let deserved = deserved.map(|deserved| name.quantity_from_nano(deserved).with_suffixes_of(asked));
         NotEntitled { queue: node.name.clone(), resource: name.clone(), would, deserved }
     }
 
     /// The right in words.
-    pub(crate) fn explain_eviction(&self, job: usize, part: JobPart, right: Right) -> EvictionReason {
+    pub(crate) fn explain_eviction(&self, job: usize, part: JobPart, right: EvictionRight) -> EvictionReason {
         let candidate = &self.input.running[job];
         let preemptor = self.preemptor.queue.clone();
-        if right == Right::Preempt {
+        if right == EvictionRight::Preempt {
             return EvictionReason::Preempted { preemptor, priority: candidate.priority, by: self.preemptor.priority };
         }
-        let meeting = self.find_meeting(candidate);
+        let meeting = self.find_common_queue(candidate);
         let path = self.accounts.path_of(&candidate.queue);
         // The queue farthest up is the one that owes.
         let at = meeting.candidate.saturating_sub(1);
@@ -348,7 +348,7 @@ impl<'a> Eligibility<'a> {
         let over = over.copied();
         let name = over.map(|dim| self.accounts.dims.name(dim).clone());
         let used = over.map_or(0, |dim| node.used.get(dim));
-        let amount = |nano| name.as_ref().map_or_else(Default::default, |name| name.amount(nano));
+        let amount = |nano| name.as_ref().map_or_else(Default::default, |name| name.quantity_from_nano(nano));
         EvictionReason::Reclaimed {
             preemptor,
             queue: node.name.clone(),

@@ -14,7 +14,7 @@ use crate::{
     queue::{
         preemption::{
             Exemption, PreemptionInput, RunningJob,
-            eligibility::{Eligibility, JobPart, Right},
+            eligibility::{Eligibility, EvictionRight, JobPart},
             within_deserved::AccountIndex,
         },
         quota::amounts::{Dense, Dim},
@@ -30,7 +30,7 @@ const WHOLE: i128 = 1_000_000_000;
 pub(crate) struct EvictionCandidate {
     pub(crate) job: usize,
     pub(crate) part: JobPart,
-    pub(crate) right: Right,
+    pub(crate) right: EvictionRight,
     pub(crate) steps: u32,
 }
 
@@ -87,7 +87,7 @@ impl<'a> VictimOrder<'a> {
             shrunk: vec![0; jobs],
             exempt: BTreeMap::new(),
         };
-        let mut found: BTreeMap<(JobPart, Right), Vec<EvictionCandidate>> = BTreeMap::new();
+        let mut found: BTreeMap<(JobPart, EvictionRight), Vec<EvictionCandidate>> = BTreeMap::new();
         for job in 0..jobs {
             let whole = eligibility.find_right(job, JobPart::Whole);
             let elastic = !eligibility.parts[job].surplus.is_empty();
@@ -104,8 +104,8 @@ impl<'a> VictimOrder<'a> {
         for ((_, right), mut steps) in found {
             steps.sort_by_cached_key(|step| line.victim_rank(*step));
             let stage = match right {
-                Right::Preempt => EvictionStage::Preempt(steps.into()),
-                Right::Reclaim => EvictionStage::Reclaim(line.group_borrowers(steps)),
+                EvictionRight::Preempt => EvictionStage::Preempt(steps.into()),
+                EvictionRight::Reclaim => EvictionStage::Reclaim(line.group_borrowers(steps)),
             };
             line.stages.push_back(stage);
         }
@@ -136,8 +136,8 @@ impl<'a> VictimOrder<'a> {
             let spot = self.eligibility.accounts.index_of(&candidate.queue).unwrap_or(0);
             let steps = borrowers.steps.entry(spot).or_default();
             if steps.is_empty() {
-                let below =
-                    &self.eligibility.accounts.nodes[spot].path[..self.eligibility.find_meeting(candidate).candidate];
+                let below = &self.eligibility.accounts.nodes[spot].path
+                    [..self.eligibility.find_common_queue(candidate).candidate];
                 borrowers.kin.entry(below.last().copied()).or_default().push(spot);
             }
             steps.push_back(step);
@@ -165,7 +165,7 @@ impl<'a> VictimOrder<'a> {
     fn queue_urgency(&self, spot: AccountIndex, job: usize) -> Urgency {
         let accounts = &self.eligibility.accounts;
         let candidate = &self.eligibility.input.running[job];
-        let meeting = self.eligibility.find_meeting(candidate);
+        let meeting = self.eligibility.find_common_queue(candidate);
         let below = &accounts.nodes[spot].path[..meeting.candidate];
         let matters = self.eligibility.reclaimable_resources(meeting.preemptor);
         let share =
@@ -218,7 +218,7 @@ impl<'a> VictimOrder<'a> {
             Some(job) => {
                 let candidate = &self.eligibility.input.running[job];
                 let path = self.eligibility.accounts.path_of(&candidate.queue);
-                let farthest = path[..self.eligibility.find_meeting(candidate).candidate].last().copied();
+                let farthest = path[..self.eligibility.find_common_queue(candidate).candidate].last().copied();
                 borrowers.kin.get(&farthest).cloned().unwrap_or_default()
             }
         };

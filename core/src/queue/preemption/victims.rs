@@ -66,11 +66,12 @@ pub(crate) fn choose_victims(
     let exempt = std::mem::take(&mut search.line.exempt);
     let (bounds, now) = (&input.policy.bounds, input.now);
     let turns = (0..input.running.len()).filter_map(|job| eligibility.turn_until(job)).filter(|until| *until > now);
-    let free_at = input.running.iter().filter_map(|candidate| bounds.free_at(candidate, now)).chain(turns).min();
+    let free_at =
+        input.running.iter().filter_map(|candidate| bounds.protection_ends_at(candidate, now)).chain(turns).min();
     Err(Box::new(NoEvictions {
         refused,
         asks: preemptor.asks.clone(),
-        entitled: eligibility.entitled_at_all(),
+        entitled: eligibility.check_any_entitlement(),
         exempt,
         free_at,
     }))
@@ -97,7 +98,7 @@ impl<F: FnMut(&[&Victim]) -> bool> VictimSearch<'_, F> {
                 && let Some(step) = self.line.take_next()
             {
                 self.steps.push(step);
-                self.victims.push(self.describe_victim(step));
+                self.victims.push(self.build_victim(step));
             }
             let all = self.steps.len();
             if all == enough_not {
@@ -149,14 +150,14 @@ impl<F: FnMut(&[&Victim]) -> bool> VictimSearch<'_, F> {
             let (mut enough_not, mut enough) = (0, step.steps);
             while enough_not + 1 < enough {
                 let middle = enough_not.midpoint(enough);
-                self.victims[i] = self.describe_victim(EvictionCandidate { steps: middle, ..step });
+                self.victims[i] = self.build_victim(EvictionCandidate { steps: middle, ..step });
                 if self.is_enough(|_| true) {
                     enough = middle;
                 } else {
                     enough_not = middle;
                 }
             }
-            self.victims[i] = self.describe_victim(EvictionCandidate { steps: enough, ..step });
+            self.victims[i] = self.build_victim(EvictionCandidate { steps: enough, ..step });
         }
     }
 
@@ -165,7 +166,7 @@ impl<F: FnMut(&[&Victim]) -> bool> VictimSearch<'_, F> {
         (self.fits)(&victims)
     }
 
-    fn describe_victim(&self, EvictionCandidate { job, part, right, steps }: EvictionCandidate) -> Victim {
+    fn build_victim(&self, EvictionCandidate { job, part, right, steps }: EvictionCandidate) -> Victim {
         let candidate = &self.eligibility.input.running[job];
         let (taken, frees) = match (&candidate.elastic, part) {
             (Some(gang), JobPart::Surplus) => {

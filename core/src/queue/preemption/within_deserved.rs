@@ -234,7 +234,7 @@ fn multiply_amount(amount: &[(Dim, i128)], times: u32) -> Vec<(Dim, i128)> {
 }
 
 /// Counts the surplus of a covered job, from the step that would go last.
-fn cover_surplus(node: &QueueAttributes, taken: &mut Dense, parts: &ChargeParts) -> SurplusCover {
+fn compute_surplus_cover(node: &QueueAttributes, taken: &mut Dense, parts: &ChargeParts) -> SurplusCover {
     let mut covered = 0_u32;
     for (step, steps) in parts.surplus.iter().rev() {
         let sits = covered_steps(node, taken, step).min(*steps);
@@ -291,13 +291,13 @@ impl Coverage {
         };
         for spot in accounts.deepest_first() {
             let asker = accounts.path_of(&preemptor.0.queue).contains(&spot).then_some(preemptor);
-            coverage.cover_queue(&accounts.nodes[spot], &below[spot], running, parts, asker);
+            coverage.compute_queue_coverage(&accounts.nodes[spot], &below[spot], running, parts, asker);
         }
         coverage
     }
 
     /// Counts all jobs below one queue; the queues below it were counted before.
-    fn cover_queue(
+    fn compute_queue_coverage(
         &mut self,
         node: &QueueAttributes,
         jobs: &[usize],
@@ -334,7 +334,7 @@ impl Coverage {
                 Some(borrowed @ (Cover::Over(_) | Cover::Unstated)) => {
                     SurplusCover { covered: 0, next: borrowed.clone() }
                 }
-                Some(Cover::Covered) | None => cover_surplus(node, &mut taken, &parts[job]),
+                Some(Cover::Covered) | None => compute_surplus_cover(node, &mut taken, &parts[job]),
             };
             self.surplus[job].push(spare);
         }

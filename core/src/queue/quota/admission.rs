@@ -63,7 +63,7 @@ impl Ask {
 
     /// What all pods of all copies ask for.
     #[must_use]
-    pub fn full(&self) -> Resources {
+    pub fn demand_of_all_pods(&self) -> Resources {
         self.sum_demand(|task| task.most)
     }
 
@@ -117,7 +117,7 @@ impl JobShape {
     }
 
     /// Whether it is granted as a whole or not at all.
-    pub(crate) fn is_rigid(&self) -> bool {
+    pub(crate) fn is_all_or_nothing(&self) -> bool {
         self.elastic.iter().all(|(_, more)| *more == 0)
     }
 
@@ -129,7 +129,7 @@ impl JobShape {
     ) -> (Vec<u32>, Resources) {
         let mut pods: Vec<u32> = self.ask.tasks.iter().map(|task| task.min).collect();
         let mut charged = self.minimum.clone();
-        if self.is_rigid() {
+        if self.is_all_or_nothing() {
             return (pods, charged);
         }
         // What this grant itself took, by dimension.
@@ -183,7 +183,7 @@ pub(crate) fn first_short_quota(
 }
 
 /// Whether no ceiling on the way up could ever be met while queues are as they are, whatever ends or comes back.
-pub(crate) fn is_never(slot: &Slot, shape: &JobShape) -> bool {
+pub(crate) fn exceeds_reachable_quota(slot: &Slot, shape: &JobShape) -> bool {
     slot.problem.is_none()
         && shape.sparse.iter().any(|(dim, asked)| slot.reach.get(*dim).is_some_and(|most| *asked > most))
 }
@@ -206,7 +206,7 @@ pub(crate) fn explain_unsatisfiable(
             bound,
             resource: dims.name(dim).clone(),
             asked,
-            holds: Quantity::from_nano(holds(at, dim)).shown_as(asked),
+            holds: Quantity::from_nano(holds(at, dim)).with_suffixes_of(asked),
             limit,
         }
     };
@@ -233,7 +233,8 @@ pub(crate) fn explain_unsatisfiable(
         let short =
             |(dim, asked): &&(Dim, i128)| slot.reach.get(*dim).is_some_and(|most| asked + holds(*at, *dim) > most);
         let (dim, _) = asked().find(short)?;
-        let most = Quantity::from_nano(slot.reach.get(*dim)?).shown_as(fleet.ready.get(dims.name(*dim).as_str()));
+        let most =
+            Quantity::from_nano(slot.reach.get(*dim)?).with_suffixes_of(fleet.ready.get(dims.name(*dim).as_str()));
         Some(exceeds(Bound::Guaranteed(slot.name.clone()), *at, *dim, most))
     })
 }
@@ -254,7 +255,7 @@ pub(crate) fn limiting_bound(
                 (Bound::Fleet, fleet.ready.get(dims.name(dim).as_str()))
             } else {
                 let like = fleet.ready.get(dims.name(dim).as_str());
-                (Bound::Guaranteed(slot.name.clone()), Quantity::from_nano(left).shown_as(like))
+                (Bound::Guaranteed(slot.name.clone()), Quantity::from_nano(left).with_suffixes_of(like))
             }
         }
         _ => (Bound::Queue(slot.name.clone()), shown_limit(slot, dims, dim)),
@@ -264,5 +265,5 @@ pub(crate) fn limiting_bound(
 fn shown_limit(slot: &Slot, dims: &Dims, dim: Dim) -> Quantity {
     let written = slot.spec.as_ref().and_then(|spec| spec.capability.get(dims.name(dim).as_str()));
     let limit = slot.capability.get(dim).map_or(Quantity::ZERO, Quantity::from_nano);
-    written.map_or(limit, |written| limit.shown_as(written))
+    written.map_or(limit, |written| limit.with_suffixes_of(written))
 }

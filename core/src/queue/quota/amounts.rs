@@ -128,7 +128,7 @@ impl Dense {
     }
 
     pub(crate) fn resources(&self, dims: &Dims) -> Resources {
-        dims.list_dims().map(|dim| (dims.name(dim).clone(), dims.name(dim).amount(self.get(dim)))).collect()
+        dims.list_dims().map(|dim| (dims.name(dim).clone(), dims.name(dim).quantity_from_nano(self.get(dim)))).collect()
     }
 }
 

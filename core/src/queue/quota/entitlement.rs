@@ -36,17 +36,17 @@ pub(crate) fn resolve_entitlements(slots: &mut [Slot], dims: &mut Dims, fleet: &
     for dim in dims.list_dims() {
         root.real.set(dim, [root.capability.get(dim), root.left.get(dim)].into_iter().flatten().min());
     }
-    let order = from_the_root(slots);
-    set_most(slots, &order, dims, fleet);
+    let order = list_queues_top_down(slots);
+    set_max_possible(slots, &order, dims, fleet);
     set_guarantees(slots, &order, dims);
-    set_reach(slots, &order, dims);
+    set_reachable_quota(slots, &order, dims);
     for parent in order {
         let children = std::mem::take(&mut slots[parent.index()].children);
         for dim in dims.list_dims() {
-            hand_out(slots, parent, &children, dim);
+            divide_among_children(slots, parent, &children, dim);
         }
         if parent == QueueIndex::ROOT {
-            add_up(slots, &children, dims);
+            sum_root_amounts(slots, &children, dims);
         }
         let slot = &mut slots[parent.index()];
         slot.children = children;
@@ -99,7 +99,7 @@ impl QuotaRequest {
 }
 
 /// Every queue of the tree, parents before their children.
-fn from_the_root(slots: &[Slot]) -> Vec<QueueIndex> {
+fn list_queues_top_down(slots: &[Slot]) -> Vec<QueueIndex> {
     let mut order = vec![QueueIndex::ROOT];
     for i in 0.. {
         let Some(node) = order.get(i) else { break };
@@ -108,7 +108,7 @@ fn from_the_root(slots: &[Slot]) -> Vec<QueueIndex> {
     order
 }
 
-fn set_most(slots: &mut [Slot], order: &[QueueIndex], dims: &mut Dims, fleet: &FleetResources) {
+fn set_max_possible(slots: &mut [Slot], order: &[QueueIndex], dims: &mut Dims, fleet: &FleetResources) {
     let whole = fleet.whole.as_ref().map(|whole| dims.intern_amounts(whole));
     for node in order {
         let mut most = match (slots[node.index()].parent, &whole) {
@@ -160,7 +160,7 @@ fn set_guarantees(slots: &mut [Slot], order: &[QueueIndex], dims: &Dims) {
 }
 
 /// From the root down: what siblings' guarantees leave at most.
-fn set_reach(slots: &mut [Slot], order: &[QueueIndex], dims: &Dims) {
+fn set_reachable_quota(slots: &mut [Slot], order: &[QueueIndex], dims: &Dims) {
     slots[QueueIndex::ROOT.index()].reach = slots[QueueIndex::ROOT.index()].asked.most.clone();
     for parent in order {
         let children = std::mem::take(&mut slots[parent.index()].children);
@@ -193,7 +193,7 @@ fn kept_guarantees(slots: &[Slot], children: &[QueueIndex], dim: Dim, most: i128
 }
 
 /// Divides what `parent` has of one resource among its children.
-fn hand_out(slots: &mut [Slot], parent: QueueIndex, children: &[QueueIndex], dim: Dim) {
+fn divide_among_children(slots: &mut [Slot], parent: QueueIndex, children: &[QueueIndex], dim: Dim) {
     let real = slots[parent.index()].real.get(dim).unwrap_or(i128::MAX);
     let kept = kept_guarantees(slots, children, dim, real);
     let sum: i128 = kept.iter().sum();
@@ -207,10 +207,10 @@ fn hand_out(slots: &mut [Slot], parent: QueueIndex, children: &[QueueIndex], dim
     }
     let root = parent == QueueIndex::ROOT;
     let have = if root { real } else { slots[parent.index()].asked.granted.get(dim).unwrap_or(0) };
-    hand_out_deserved(slots, children, dim, have, root);
+    divide_deserved(slots, children, dim, have, root);
 }
 
-fn hand_out_deserved(slots: &mut [Slot], children: &[QueueIndex], dim: Dim, have: i128, root: bool) {
+fn divide_deserved(slots: &mut [Slot], children: &[QueueIndex], dim: Dim, have: i128, root: bool) {
     let portions = children.iter().map(|child| {
         let slot = &slots[child.index()];
         let least = slot.guarantee.get(dim);
@@ -245,7 +245,7 @@ fn hand_out_deserved(slots: &mut [Slot], children: &[QueueIndex], dim: Dim, have
 }
 
 /// The root is promised, and deserves, what its children do.
-fn add_up(slots: &mut [Slot], children: &[QueueIndex], dims: &Dims) {
+fn sum_root_amounts(slots: &mut [Slot], children: &[QueueIndex], dims: &Dims) {
     for dim in dims.list_dims() {
         let of = |slots: &[Slot], amount: fn(&Slot, Dim) -> Option<i128>| {
             children.iter().filter_map(|child| amount(&slots[child.index()], dim)).reduce(|a, b| a + b)

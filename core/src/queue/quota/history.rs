@@ -42,20 +42,20 @@ impl Decay {
     }
 
     /// The part of the past that still counts after the ticks up to `now`; `None` if there was none.
-    pub(crate) fn advance_to(&mut self, now: i64) -> Option<Kept> {
+    pub(crate) fn advance_to(&mut self, now: i64) -> Option<KeptFraction> {
         let tick = now.div_euclid(TICK);
         let ticks = tick.saturating_sub(*self.tick.get_or_insert(tick));
         if ticks <= 0 {
             return None;
         }
         self.tick = Some(tick);
-        Some(Kept(decay_factor(ticks.saturating_mul(TICK), self.half_life)))
+        Some(KeptFraction(decay_factor(ticks.saturating_mul(TICK), self.half_life)))
     }
 }
 
 /// A part between 0 and [`ONE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Kept(i128);
+pub(crate) struct KeptFraction(i128);
 
 /// `2^(-elapsed / half_life)`, by the series of the exponential function, without floating point: the same everywhere.
 fn decay_factor(elapsed: i64, half_life: i64) -> i128 {
@@ -70,7 +70,7 @@ fn decay_factor(elapsed: i64, half_life: i64) -> i128 {
     u32::try_from(halves).map_or(0, |halves| sum.checked_shr(halves).unwrap_or(0))
 }
 
-impl Kept {
+impl KeptFraction {
     /// A mean brought up to date: `was`, and then `now` all the time.
     pub(crate) const fn age_mean(self, was: i128, now: i128) -> i128 {
         now + ((was - now).saturating_mul(self.0) >> 32)

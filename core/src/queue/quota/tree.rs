@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use crate::{
     gang::QueueName,
     queue::{
-        pending::line::Line,
+        pending::line::PendingLine,
         quota::{
             amounts::{Ceilings, Dense, Dim, Dims, Sparse},
             entitlement::{self, QuotaRequest},
@@ -74,7 +74,7 @@ pub(crate) struct Slot {
     pub(crate) running: RunningJobs,
     /// The mean of that over the last time, where it counts.
     pub(crate) mean_used: Dense,
-    pub(crate) line: Line,
+    pub(crate) line: PendingLine,
 }
 
 impl Slot {
@@ -102,7 +102,7 @@ impl Slot {
             own_running: RunningJobs::default(),
             running: RunningJobs::default(),
             mean_used: Dense::default(),
-            line: Line::default(),
+            line: PendingLine::default(),
         }
     }
 
@@ -117,7 +117,7 @@ impl Slot {
     }
 
     /// The same of its own jobs and those below it.
-    pub(crate) fn charge_below(&mut self, amounts: &[(Dim, i128)], times: i128) {
+    pub(crate) fn charge_subtree(&mut self, amounts: &[(Dim, i128)], times: i128) {
         add_charge((&mut self.used, &mut self.running), amounts, times);
     }
 
@@ -145,7 +145,7 @@ impl Slot {
         is_news
     }
 
-    fn says_parent(&self) -> Option<&QueueName> {
+    fn parent_in_spec(&self) -> Option<&QueueName> {
         let parent = self.spec.as_ref().and_then(|spec| spec.parent.as_ref());
         parent.filter(|parent| !matches!(parent.as_str(), "" | ROOT))
     }
@@ -189,7 +189,7 @@ pub(crate) fn resolve_tree(
     fleet: &FleetResources,
 ) {
     resolve_paths(slots, index);
-    resolve_openness(slots);
+    set_queue_problems(slots);
     entitlement::resolve_entitlements(slots, dims, fleet);
     for slot in slots.iter_mut() {
         slot.used = Dense::default();
@@ -210,7 +210,7 @@ fn resolve_paths(slots: &mut [Slot], index: &BTreeMap<QueueName, QueueIndex>) {
     let mut children = vec![Vec::new(); slots.len()];
     let mut lost = Vec::new();
     for node in index.values().copied().filter(|node| *node != QueueIndex::ROOT) {
-        let (path, problem) = path_of(slots, index, node);
+        let (path, problem) = resolve_path(slots, index, node);
         let counts = slots[node.index()].spec.is_some() && !matches!(problem, Some(QueueProblem::Cycle));
         if counts {
             children[path[1].index()].push(node);
@@ -225,7 +225,7 @@ fn resolve_paths(slots: &mut [Slot], index: &BTreeMap<QueueName, QueueIndex>) {
             Some(_) => lost.push(node),
         }
     }
-    let paths: Vec<_> = lost.iter().filter_map(|node| Some((*node, last_path(slots, index, *node)?))).collect();
+    let paths: Vec<_> = lost.iter().filter_map(|node| Some((*node, last_known_path(slots, index, *node)?))).collect();
     for (node, path) in paths {
         slots[node.index()].path = path.into();
     }
@@ -236,7 +236,11 @@ fn resolve_paths(slots: &mut [Slot], index: &BTreeMap<QueueName, QueueIndex>) {
 
 /// Where a queue without a sound path was, as far as those above it are still there: from the first that has one, where
 /// that one is now.
-fn last_path(slots: &[Slot], index: &BTreeMap<QueueName, QueueIndex>, node: QueueIndex) -> Option<Vec<QueueIndex>> {
+fn last_known_path(
+    slots: &[Slot],
+    index: &BTreeMap<QueueName, QueueIndex>,
+    node: QueueIndex,
+) -> Option<Vec<QueueIndex>> {
     let mut path = vec![node];
     for at in slots[node.index()].last_ancestors.as_ref()?.list_above().iter().filter_map(|name| index.get(name)) {
         let slot = &slots[at.index()];
@@ -252,7 +256,7 @@ fn last_path(slots: &[Slot], index: &BTreeMap<QueueName, QueueIndex>, node: Queu
     Some(path)
 }
 
-fn path_of(
+fn resolve_path(
     slots: &[Slot],
     index: &BTreeMap<QueueName, QueueIndex>,
     node: QueueIndex,
@@ -260,7 +264,7 @@ fn path_of(
     let mut path = vec![node];
     let mut at = node;
     let mut problem = None;
-    while let Some(parent) = slots[at.index()].says_parent() {
+    while let Some(parent) = slots[at.index()].parent_in_spec() {
         match index.get(parent).filter(|parent| slots[parent.index()].spec.is_some()) {
             None => {
                 problem = Some(QueueProblem::ParentMissing(parent.clone()));
@@ -277,7 +281,7 @@ fn path_of(
     (path, problem)
 }
 
-fn resolve_openness(slots: &mut [Slot]) {
+fn set_queue_problems(slots: &mut [Slot]) {
     for i in 0..slots.len() {
         if slots[i].problem.as_ref().is_some_and(|problem| *problem != QueueProblem::Root) {
             continue;

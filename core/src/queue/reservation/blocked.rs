@@ -12,16 +12,16 @@ use crate::queue::{
 };
 
 /// A blocked job, and when it has waited long enough, in seconds since 1970.
-pub(crate) type First = (i64, ReservationRank);
+pub(crate) type BlockedFirst = (i64, ReservationRank);
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Blocked {
     /// Those that have waited long enough, in rank.
     due: BTreeMap<ReservationId, BTreeSet<(ReservationRank, ShapeId)>>,
     /// Those that have not.
-    young: BTreeMap<ReservationId, BTreeSet<(First, ShapeId)>>,
+    young: BTreeMap<ReservationId, BTreeSet<(BlockedFirst, ShapeId)>>,
     /// What blocks each shape, and its firsts.
-    inadmissible: BTreeMap<(QueueIndex, ShapeId), (ReservationId, Vec<First>)>,
+    inadmissible: BTreeMap<(QueueIndex, ShapeId), (ReservationId, Vec<BlockedFirst>)>,
 }
 
 impl Blocked {
@@ -30,7 +30,13 @@ impl Blocked {
     }
 
     /// A shape is blocked, or its firsts are others than before; false if nothing changes.
-    pub(crate) fn add_inadmissible(&mut self, id: ReservationId, shape: ShapeId, firsts: Vec<First>, now: i64) -> bool {
+    pub(crate) fn add_inadmissible(
+        &mut self,
+        id: ReservationId,
+        shape: ShapeId,
+        firsts: Vec<BlockedFirst>,
+        now: i64,
+    ) -> bool {
         if self.inadmissible.get(&(id.queue, shape)).is_some_and(|(known, had)| (*known, had) == (id, &firsts)) {
             return false;
         }
@@ -56,7 +62,7 @@ impl Blocked {
     }
 
     /// Those who have waited long enough by now are due; when the next will have.
-    pub(crate) fn take_due_blocked(&mut self, id: ReservationId, now: i64) -> Option<i64> {
+    pub(crate) fn promote_due_blocked(&mut self, id: ReservationId, now: i64) -> Option<i64> {
         while let Some((first, shape)) = self.young.get(&id).and_then(BTreeSet::first).cloned() {
             if first.0 > now {
                 return Some(first.0);
@@ -83,7 +89,7 @@ impl Blocked {
     }
 
     /// Queues in which a job lacks capacity.
-    pub(crate) fn short_of_capacity(&self) -> BTreeSet<ReservationId> {
+    pub(crate) fn queues_short_of_capacity(&self) -> BTreeSet<ReservationId> {
         let rooms = ReservationId { cause: ReservationCause::Capacity(0), queue: QueueIndex::ROOT }..;
         let young = self.young.range(rooms.clone()).map(|(id, _)| *id);
         self.due.range(rooms).map(|(id, _)| *id).chain(young).collect()

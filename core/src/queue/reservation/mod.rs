@@ -46,7 +46,7 @@ use crate::queue::{
         amounts::{Dim, Sparse},
         tree::QueueIndex,
     },
-    reservation::blocked::{Blocked, First},
+    reservation::blocked::{Blocked, BlockedFirst},
 };
 
 /// A job's place among all that are blocked; the smallest is served first.
@@ -169,7 +169,7 @@ impl Reservation {
     }
 
     /// Whether it holds back everybody below the highest ceiling that is short.
-    pub(crate) fn is_whole(&self) -> bool {
+    pub(crate) fn has_full_reach(&self) -> bool {
         self.reach + 1 == self.nodes.len()
     }
 
@@ -235,7 +235,8 @@ impl Reservations {
 
     /// Those that jobs of a shape hold in a queue, the first in rank first.
     pub(crate) fn of_shape(&self, node: QueueIndex, shape: ShapeId) -> Vec<ReservationId> {
-        let own = self.fronts_at(node).map(|((_, cause), _)| ReservationId { cause: *cause, queue: node });
+        let own =
+            self.reservations_by_cause_at(node).map(|((_, cause), _)| ReservationId { cause: *cause, queue: node });
         let mut held: Vec<(ReservationId, &Reservation)> =
             own.filter_map(|id| Some((id, self.all.get(&id)?))).collect();
         held.retain(|(id, reservation)| reservation.shape == shape && id.cause != ReservationCause::Backoff);
@@ -245,7 +246,8 @@ impl Reservations {
 
     /// Those of a queue's own jobs.
     pub(crate) fn of_queue(&self, node: QueueIndex) -> Vec<ReservationId> {
-        let own = self.fronts_at(node).map(|((_, cause), _)| ReservationId { cause: *cause, queue: node });
+        let own =
+            self.reservations_by_cause_at(node).map(|((_, cause), _)| ReservationId { cause: *cause, queue: node });
         own.filter(|id| self.all.contains_key(id)).collect()
     }
 
@@ -258,7 +260,7 @@ impl Reservations {
     pub(crate) fn add(&mut self, id: ReservationId, reservation: Reservation) -> Vec<ReservationId> {
         let mut behind = Vec::new();
         for node in &reservation.nodes[..=reservation.reach] {
-            behind.extend(self.add_to_front(*node, id, reservation.order_key()));
+            behind.extend(self.add_at_queue(*node, id, reservation.order_key()));
         }
         self.changed = true;
         self.version += 1;
@@ -272,7 +274,7 @@ impl Reservations {
         self.version += 1;
         self.timed.remove(&id);
         for node in &reservation.nodes[..=reservation.reach] {
-            self.remove_from_front(*node, id, &reservation.order_key());
+            self.remove_at_queue(*node, id, &reservation.order_key());
         }
         self.changed = true;
         self.of.remove(&reservation.rank.id);
@@ -287,24 +289,24 @@ impl Reservations {
         self.version += u64::from(was != reach);
         let mut behind = Vec::new();
         for node in nodes.iter().take(reach + 1).skip(was + 1) {
-            behind.extend(self.add_to_front(*node, id, turn.clone()));
+            behind.extend(self.add_at_queue(*node, id, turn.clone()));
         }
         for node in nodes.iter().take(was + 1).skip(reach + 1) {
-            self.remove_from_front(*node, id, &turn);
+            self.remove_at_queue(*node, id, &turn);
             behind.push(id);
         }
         behind
     }
 
     /// Reaches a node; the one that counted there before, if it does not any more.
-    fn add_to_front(&mut self, node: QueueIndex, id: ReservationId, turn: Turn) -> Option<ReservationId> {
+    fn add_at_queue(&mut self, node: QueueIndex, id: ReservationId, turn: Turn) -> Option<ReservationId> {
         let front = self.fronts.entry((node, id.cause)).or_default();
         let first = front.first().filter(|(first, _)| turn < *first).map(|(_, queue)| *queue);
         front.insert((turn, id.queue));
         first.map(|queue| ReservationId { queue, ..id })
     }
 
-    fn remove_from_front(&mut self, node: QueueIndex, id: ReservationId, turn: &Turn) {
+    fn remove_at_queue(&mut self, node: QueueIndex, id: ReservationId, turn: &Turn) {
         if let Some(front) = self.fronts.get_mut(&(node, id.cause)) {
             front.remove(&(turn.clone(), id.queue));
             if front.is_empty() {
@@ -318,7 +320,7 @@ impl Reservations {
         let holder = self.held_by(rank.id.as_str()).and_then(|id| self.all.get(&id));
         let mut binding = Vec::new();
         for node in path {
-            for ((_, cause), front) in self.fronts_at(*node) {
+            for ((_, cause), front) in self.reservations_by_cause_at(*node) {
                 let Some(queue) = front.first().map(|(_, queue)| *queue) else { continue };
                 let id = ReservationId { cause: *cause, queue };
                 let binds = |reservation: &Reservation| {
@@ -339,32 +341,32 @@ impl Reservations {
             if let Some(reservation) = self.all.get_mut(id) {
                 reservation.bound.insert((node, shape));
             }
-            self.set_timed(*id, node, shape, timed);
+            self.record_timed_shape(*id, node, shape, timed);
         }
         self.blocking.insert((node, shape), blocking.to_vec());
     }
 
     /// A shape is blocked by what a queue above it and this one's job may have.
-    pub(crate) fn record_behind(&mut self, id: ReservationId, node: QueueIndex, shape: ShapeId, timed: bool) {
+    pub(crate) fn record_blocked_by_share(&mut self, id: ReservationId, node: QueueIndex, shape: ShapeId, timed: bool) {
         if let Some(reservation) = self.all.get_mut(&id) {
             reservation.behind.insert((node, shape));
         }
-        self.set_timed(id, node, shape, timed);
+        self.record_timed_shape(id, node, shape, timed);
         self.blocking.insert((node, shape), vec![id]);
     }
 
     /// It does not any more.
-    pub(crate) fn forget_blocked(&mut self, node: QueueIndex, shape: ShapeId) {
+    pub(crate) fn unblock_shape(&mut self, node: QueueIndex, shape: ShapeId) {
         for id in self.blocking.remove(&(node, shape)).into_iter().flatten() {
             if let Some(reservation) = self.all.get_mut(&id) {
                 reservation.bound.remove(&(node, shape));
                 reservation.behind.remove(&(node, shape));
             }
-            self.set_timed(id, node, shape, false);
+            self.record_timed_shape(id, node, shape, false);
         }
     }
 
-    fn set_timed(&mut self, id: ReservationId, node: QueueIndex, shape: ShapeId, timed: bool) {
+    fn record_timed_shape(&mut self, id: ReservationId, node: QueueIndex, shape: ShapeId, timed: bool) {
         let Some(reservation) = self.all.get_mut(&id) else { return };
         if timed {
             reservation.timed.insert((node, shape));
@@ -375,12 +377,12 @@ impl Reservations {
     }
 
     /// Those that block a job that says how long it runs.
-    pub(crate) fn with_timed_jobs(&self) -> Vec<ReservationId> {
+    pub(crate) fn reservations_blocking_timed_jobs(&self) -> Vec<ReservationId> {
         self.timed.iter().copied().collect()
     }
 
     /// Those that count below a node, by cause.
-    fn fronts_at(
+    fn reservations_by_cause_at(
         &self,
         node: QueueIndex,
     ) -> impl Iterator<Item = (&(QueueIndex, ReservationCause), &BTreeSet<(Turn, QueueIndex)>)> {
@@ -393,14 +395,14 @@ impl Reservations {
             let cause = *cause;
             front.iter().map(|(_, queue)| ReservationId { cause, queue: *queue }).collect::<Vec<_>>()
         };
-        self.fronts_at(node).flat_map(of).collect()
+        self.reservations_by_cause_at(node).flat_map(of).collect()
     }
 }
 
 /// The jobs that would get one.
 impl Reservations {
     /// A shortage blocks a shape; these jobs of it may be the next to get a reservation.
-    pub(crate) fn add_blocked(&mut self, id: ReservationId, shape: ShapeId, firsts: Vec<First>, now: i64) {
+    pub(crate) fn add_blocked(&mut self, id: ReservationId, shape: ShapeId, firsts: Vec<BlockedFirst>, now: i64) {
         let young = firsts.iter().map(|(ripe, _)| *ripe).filter(|ripe| *ripe > now).min();
         if self.blocked.add_inadmissible(id, shape, firsts, now) {
             self.dirty.insert(id);
@@ -409,7 +411,7 @@ impl Reservations {
     }
 
     /// It does not any more.
-    pub(crate) fn remove_blocked(&mut self, node: QueueIndex, shape: ShapeId) {
+    pub(crate) fn remove_from_shortage(&mut self, node: QueueIndex, shape: ShapeId) {
         self.blocked.remove_inadmissible(node, shape);
     }
 
@@ -423,15 +425,15 @@ impl Reservations {
     }
 
     /// Those who have waited long enough by now are due; the others will be looked at when they have.
-    pub(crate) fn take_due_blocked(&mut self, id: ReservationId, now: i64) {
-        if let Some(next) = self.blocked.take_due_blocked(id, now) {
+    pub(crate) fn promote_due_blocked(&mut self, id: ReservationId, now: i64) {
+        if let Some(next) = self.blocked.promote_due_blocked(id, now) {
             self.due.insert((next, id));
         }
     }
 
     /// Queues in which a job lacks capacity.
-    pub(crate) fn short_of_capacity(&self) -> BTreeSet<ReservationId> {
-        self.blocked.short_of_capacity()
+    pub(crate) fn queues_short_of_capacity(&self) -> BTreeSet<ReservationId> {
+        self.blocked.queues_short_of_capacity()
     }
 
     /// Ceilings are others than they were: everything is to be looked at again.

@@ -84,8 +84,8 @@ fn a_state_edited_to_closed_while_jobs_run_is_closing() {
 fn any_other_state_is_unknown_until_somebody_decides() {
     assert_eq!(decide_state_step(view("rubbish"), None), StateStep::Become(Unknown));
     assert_eq!(decide_state_step(view("Unknown"), None), StateStep::Settled);
-    assert_eq!(ReportedState::read("rubbish").state(), Unknown);
-    assert_eq!(ReportedState::read("").state(), Open);
+    assert_eq!(ReportedState::read("rubbish").effective_state(), Unknown);
+    assert_eq!(ReportedState::read("").effective_state(), Open);
 }
 
 #[test]
@@ -142,7 +142,7 @@ impl Tree {
     fn above(&self, i: usize) -> ParentState {
         match self.0[i].0 {
             None => ParentState::Open,
-            Some(parent) => ParentState::by(self.0[parent].1.said),
+            Some(parent) => ParentState::from_parent(self.0[parent].1.said),
         }
     }
 
@@ -201,7 +201,7 @@ proptest! {
         prop_assert!(steps <= 12 * turns.len(), "{} steps", steps);
         for i in 0..turns.len() {
             let view = tree.0[i].1;
-            let state = view.said.state();
+            let state = view.said.effective_state();
             prop_assert!(view.said != ReportedState::Nothing && view.said != ReportedState::Nonsense);
             if tree.above(i) == ParentState::Shut {
                 prop_assert!(view.said.is_shut());
@@ -216,7 +216,7 @@ proptest! {
     #[test]
     fn opening_undoes_closing((mut tree, turns) in tree()) {
         tree.settle(&turns);
-        let states = |tree: &Tree| -> Vec<QueueState> { tree.0.iter().map(|(_, view)| view.said.state()).collect() };
+        let states = |tree: &Tree| -> Vec<QueueState> { tree.0.iter().map(|(_, view)| view.said.effective_state()).collect() };
         let before = states(&tree);
         if before[0] != Open || before.contains(&Unknown) {
             return Ok(());

@@ -65,7 +65,7 @@ fn after_a_restart_the_record_says_where_a_lost_queue_was() {
     assert_eq!(record.above, ["a".into(), "top".into()]);
     let mut engine = engine([queue("top", 100), child("b", "top", 200)], 500);
     engine.enqueue_job(job("more", "b", 1, cpu(80)));
-    engine.charge_job_below(&"runs".into(), &"a1".into(), &record.above, &record.charged, &Counted::Job);
+    engine.charge_job_with_ancestors(&"runs".into(), &"a1".into(), &record.above, &record.charged, &Counted::Job);
     assert!(released(&mut engine).is_empty());
     assert_eq!(used(&mut engine, &["a1", "top", "root"]), [80, 80, 80].map(cpu));
     // Its own object, once it is there, says more than any record.
@@ -80,7 +80,13 @@ fn records_that_differ_are_read_alike_in_whatever_order() {
         let mut engine = engine([queue("top", 100), queue("other", 100)], 500);
         let above: [&[QueueName]; 2] = [&["top".into()], &["other".into()]];
         for i in order {
-            engine.charge_job_below(&format!("runs{i}").into(), &"gone".into(), above[i], &cpu(10), &Counted::Job);
+            engine.charge_job_with_ancestors(
+                &format!("runs{i}").into(),
+                &"gone".into(),
+                above[i],
+                &cpu(10),
+                &Counted::Job,
+            );
         }
         used(&mut engine, &["top", "other"])
     };

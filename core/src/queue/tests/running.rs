@@ -72,7 +72,7 @@ fn more_of_a_job_that_runs_is_no_other_job() {
 fn limits_count_after_a_restart_and_a_lower_one_ends_nothing() {
     let mut engine = engine([queue("q", 100)], 100);
     for id in ["a", "b"] {
-        engine.charge_job_below(&id.into(), &"q".into(), &[], &cpu(1), &Counted::JobOf("ns".into()));
+        engine.charge_job_with_ancestors(&id.into(), &"q".into(), &[], &cpu(1), &Counted::JobOf("ns".into()));
     }
     engine.set_queue(QueueSpec { running: running(Some(1), Some(2)), ..queue("q", 100) });
     engine.enqueue_job(job("c", "q", 1, cpu(1)));

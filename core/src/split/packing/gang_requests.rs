@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{FreeNodes, GangRequests, NodeGroup, TaskOrder};
 use crate::{
     gang::{Gang, NodeClaim, Topology},
-    inventory::{Capacity, DomainId, NodeRef, NodeShape, round_up},
+    inventory::{Capacity, DomainId, NodeRef, NodeShape, packing_units_ceil},
     resources::ResourceName,
     split::{federation_topology::Level, node_scope::NodeScope, partition_domains},
 };
@@ -26,14 +26,15 @@ impl<'a> GangRequests<'a> {
             apart.filter_map(|(at, task)| Some((at, i64::from(task.node.most_per_node?)))).collect();
         let mut requests = Vec::with_capacity(gang.tasks.len() * (resources.len() + apart.len()));
         for (at, task) in gang.tasks.iter().enumerate() {
-            requests.extend(resources.iter().map(|name| round_up(name, task.request.get(name.as_str())).max(0)));
+            requests
+                .extend(resources.iter().map(|name| packing_units_ceil(name, task.request.get(name.as_str())).max(0)));
             requests.extend(apart.iter().map(|(other, _)| i64::from(*other == at)));
         }
-        let by_name = gang.tasks.iter().any(|task| task.node.names_nodes());
-        let mut labels: Vec<&str> = gang.tasks.iter().flat_map(|task| task.node.labels()).collect();
+        let by_name = gang.tasks.iter().any(|task| task.node.selects_by_node_name());
+        let mut labels: Vec<&str> = gang.tasks.iter().flat_map(|task| task.node.selected_label_keys()).collect();
         labels.sort_unstable();
         labels.dedup();
-        let (kinds, kind_of) = tell_kinds(gang, &requests, resources.len() + apart.len());
+        let (kinds, kind_of) = group_equal_tasks(gang, &requests, resources.len() + apart.len());
         Self { gang, resources, requests, by_name, labels, apart, kinds, kind_of, close: None }
     }
 
@@ -45,7 +46,7 @@ impl<'a> GangRequests<'a> {
     /// How close the pods of each partition of a task must be, where they must.
     pub(in crate::split) fn closeness(&self, task: usize) -> Option<(&'a Topology, &'a [Level])> {
         let levels = self.close?;
-        Some((self.gang.tasks[task].partition_topology()?, levels))
+        Some((self.gang.tasks[task].hard_partition_topology()?, levels))
     }
 
     pub(crate) fn count_tasks(&self) -> usize {
@@ -80,7 +81,7 @@ impl<'a> GangRequests<'a> {
     }
 
     /// Whether nodes of one shape may not be alike for some task: it names nodes, or a label that shapes do not carry.
-    pub(in crate::split) fn parts_shapes(&self, capacity: &Capacity) -> bool {
+    pub(in crate::split) fn needs_single_nodes(&self, capacity: &Capacity) -> bool {
         self.by_name || !self.labels.iter().all(|label| capacity.carries_label(label))
     }
 
@@ -104,23 +105,23 @@ impl<'a> GangRequests<'a> {
         room.groups.reserve(capacity.shapes.len());
         room.free.reserve(capacity.shapes.len() * self.row_width());
         let mut admits = Vec::with_capacity(capacity.shapes.len() * self.count_tasks());
-        let by_node = self.parts_shapes(capacity) || place.parts_shapes(capacity);
-        let reaches = self.block_reaches(capacity);
+        let by_node = self.needs_single_nodes(capacity) || place.needs_single_nodes(capacity);
+        let reaches = self.allowed_tiers_by_task(capacity);
         let mut blocks = Vec::new();
         let mut add = |at: usize, shape: &NodeShape, id: Option<DomainId>, first: &NodeRef, nodes: usize| {
             let nodes = u32::try_from(nodes).unwrap_or(u32::MAX);
             if nodes > 0 {
                 let class = u32::try_from(room.groups.len()).unwrap_or(u32::MAX);
                 room.groups.push(NodeGroup { nodes, class, site: 0 });
-                let row = profile.shape(at);
+                let row = profile.free_of_shape(at);
                 room.free.extend(columns.iter().map(|column| column.map_or(0, |column| row[column])));
                 // Without labels it is no node, but the sum of all.
                 let each = |most: i64| if shape.labels.is_some() { most } else { u32::MAX.into() };
                 room.free.extend(self.apart.iter().map(|(_, most)| each(*most)));
-                self.admits(shape, first, &mut admits);
+                self.append_admitted_tasks(shape, first, &mut admits);
                 if self.close.is_some() {
                     let first = admits.len() - self.count_tasks();
-                    blocks.extend(partition_domains::admit_blocks(&reaches, capacity, id, &mut admits[first..]));
+                    blocks.extend(partition_domains::assign_blocks(&reaches, capacity, id, &mut admits[first..]));
                 }
             }
         };
@@ -128,14 +129,14 @@ impl<'a> GangRequests<'a> {
             let Some(first) = shape.nodes.first() else { continue };
             match place {
                 _ if by_node => {
-                    for (id, node) in shape.with_domains() {
+                    for (id, node) in shape.nodes_with_domains() {
                         if place.holds_node(capacity, shape, id, node) {
                             add(at, shape, id, node, 1);
                         }
                     }
                 }
                 _ if self.close.is_some() => {
-                    for (id, nodes) in shape.by_domain() {
+                    for (id, nodes) in shape.node_counts_by_domain() {
                         if place.holds_node(capacity, shape, id, first) {
                             add(at, shape, id, first, nodes);
                         }
@@ -158,7 +159,7 @@ impl<'a> GangRequests<'a> {
     }
 
     /// Which tasks' pods may run on a node.
-    fn admits(&self, shape: &NodeShape, node: &NodeRef, admits: &mut Vec<bool>) {
+    fn append_admitted_tasks(&self, shape: &NodeShape, node: &NodeRef, admits: &mut Vec<bool>) {
         let may = |claim: &NodeClaim| {
             shape.labels.is_none() || claim.admits_by(node, |key| shape.label(node, key), &shape.taints)
         };
@@ -189,7 +190,7 @@ impl<'a> GangRequests<'a> {
 
 /// Tasks that ask for the same and may run on the same nodes are of one kind. One with partitions is of its own: where
 /// these may be is told by task.
-fn tell_kinds(gang: &Gang, requests: &[i64], width: usize) -> (Vec<(usize, usize)>, Vec<usize>) {
+fn group_equal_tasks(gang: &Gang, requests: &[i64], width: usize) -> (Vec<(usize, usize)>, Vec<usize>) {
     let mut known: BTreeMap<(&[i64], &NodeClaim), usize> = BTreeMap::new();
     let (mut kinds, mut kind_of) = (Vec::new(), Vec::with_capacity(gang.tasks.len()));
     for (at, task) in gang.tasks.iter().enumerate() {
@@ -209,7 +210,7 @@ fn tell_kinds(gang: &Gang, requests: &[i64], width: usize) -> (Vec<(usize, usize
 
 impl GangRequests<'_> {
     /// The number of pods that must stay together.
-    pub(crate) fn unit_of(&self, task: usize) -> u32 {
-        self.gang.tasks[task].unit()
+    pub(crate) fn partition_size_of(&self, task: usize) -> u32 {
+        self.gang.tasks[task].partition_size()
     }
 }

@@ -1,6 +1,7 @@
-//! What stops a task.
+//! Why no more pods of a task fit, for a refusal: no node matches, nodes take only so many pods of the task each, or
+//! which resource is the tightest, with what is free of it and the most that one node has.
 
-use super::{FreeNodes, GangRequests, packing_units};
+use super::{FreeNodes, GangRequests, quantity_of_packing_units};
 use crate::{gang::ClusterName, split::Lack};
 
 impl GangRequests<'_> {
@@ -13,7 +14,7 @@ impl GangRequests<'_> {
         let mut largest: Vec<Option<(i64, &ClusterName)>> = vec![None; width];
         for (cluster, room) in rooms {
             for group in 0..room.groups.len() {
-                if !room.admits(self, group, task) {
+                if !room.group_admits(self, group, task) {
                     continue;
                 }
                 let nodes = u64::from(room.groups[group].nodes);
@@ -43,9 +44,9 @@ impl GangRequests<'_> {
             Some(column) => Lack::Resource {
                 name: self.resources[column].clone(),
                 each: self.gang.tasks[task].request.get(self.resources[column].as_str()),
-                free: packing_units(&self.resources[column], free[column]),
+                free: quantity_of_packing_units(&self.resources[column], free[column]),
                 largest: largest[column].filter(|_| fits[column] == 0).map(|(most, cluster)| {
-                    (packing_units(&self.resources[column], i128::from(most.max(0))), cluster.clone())
+                    (quantity_of_packing_units(&self.resources[column], i128::from(most.max(0))), cluster.clone())
                 }),
             },
             None => Lack::NoNodeMatches,

@@ -79,9 +79,9 @@ fn world(clusters: &[Vec<(i64, i64)>]) -> World {
     }
 }
 
-fn problem<'a>(gang: &'a Gang, world: &'a World, strategy: Strategy) -> Problem<'a> {
+fn problem<'a>(gang: &'a Gang, world: &'a World, strategy: Strategy) -> SplitProblem<'a> {
     let candidates = world.names.iter().zip(&world.capacities);
-    Problem {
+    SplitProblem {
         gang,
         candidates: candidates
             .map(|(name, capacity)| Candidate { name, weight: 1, data: 0, cost: 0, capacity })
@@ -96,7 +96,7 @@ fn problem<'a>(gang: &'a Gang, world: &'a World, strategy: Strategy) -> Problem<
     }
 }
 
-fn split(gang: &Gang, clusters: &[Vec<(i64, i64)>], strategy: Strategy) -> Result<Plan, Refusal> {
+fn split(gang: &Gang, clusters: &[Vec<(i64, i64)>], strategy: Strategy) -> Result<Plan, GangRefusal> {
     split_gang(&problem(gang, &world(clusters), strategy))
 }
 
@@ -138,7 +138,8 @@ fn fragments_do_not_add_up() {
 #[test]
 fn less_than_the_minimum_is_never_placed() {
     let gang = gang(vec![task("w", 8, 6, 1, 0)], 6);
-    let Refusal::Short(short) = split(&gang, &[vec![(3, 0)], vec![(2, 0)]], Strategy::Aggregated).unwrap_err() else {
+    let GangRefusal::Short(short) = split(&gang, &[vec![(3, 0)], vec![(2, 0)]], Strategy::Aggregated).unwrap_err()
+    else {
         panic!("not short");
     };
     assert_eq!((short.needed, short.placeable), (6, 5));
@@ -247,7 +248,7 @@ fn a_cluster_without_weight_takes_no_gang_however_close_it_must_be() {
     };
     let hard = Topology { hard: true, highest_tier: None, highest_tier_name: Some("cluster".into()) };
     for (why, topology, most) in [(Some("ranks"), None, None), (None, Some(hard), None), (None, None, Some(1))] {
-        assert_eq!(one(why, topology, most), (vec!["m1: w 4/4 (min 4)".into()], Err(Refusal::NoCandidates)));
+        assert_eq!(one(why, topology, most), (vec!["m1: w 4/4 (min 4)".into()], Err(GangRefusal::NoCandidates)));
     }
 }
 
@@ -363,7 +364,7 @@ fn a_promise_is_held_whole_by_the_order_that_packs_it() {
     let gang = gang(vec![task("master", 1, 1, 0, 3), task("worker", 2, 2, 0, 2)], 3);
     let nodes = [(4, 3), (4, 4)];
     assert_eq!(shown(&split(&gang, &[nodes.to_vec()], Strategy::Aggregated).unwrap()).len(), 1);
-    assert_eq!(without(&capacity(0, &nodes), &gang, &[1, 2]).free().get("gpu"), Quantity::ZERO);
+    assert_eq!(without(&capacity(0, &nodes), &gang, &[1, 2]).sum_free().get("gpu"), Quantity::ZERO);
 }
 
 /// Beyond its minimum a gang is packed in two steps, which no single order repeats.
@@ -375,14 +376,14 @@ fn a_promise_beyond_the_minimum_is_held_whole() {
     let share = plan.clusters.values().next().unwrap();
     let pods: Vec<u32> = gang.tasks.iter().map(|task| share.tasks[&task.name].replicas).collect();
     let asked: i64 = i64::from(pods[0]) * 3 + i64::from(pods[1]);
-    assert_eq!(without(&capacity(0, &nodes), &gang, &pods).free().get("gpu"), Quantity::from_units(10 - asked));
+    assert_eq!(without(&capacity(0, &nodes), &gang, &pods).sum_free().get("gpu"), Quantity::from_units(10 - asked));
 }
 
 #[test]
 fn promised_pods_are_taken_out_node_by_node() {
     let gang = gang(vec![task("w", 3, 3, 2, 0)], 3);
     let left = without(&capacity(0, &[(4, 0), (4, 0), (5, 1)]), &gang, &[3]);
-    assert_eq!(left.free().get("cpu"), Quantity::from_units(7));
+    assert_eq!(left.sum_free().get("cpu"), Quantity::from_units(7));
     assert_eq!(left.shapes.iter().map(|shape| shape.nodes.len()).sum::<usize>(), 3);
     assert!(split(&gang, &[vec![(4, 0)]], Strategy::Aggregated).is_err());
 }
@@ -390,9 +391,9 @@ fn promised_pods_are_taken_out_node_by_node() {
 #[test]
 fn empty_problems_are_refused_in_words() {
     let nothing = gang(vec![], 0);
-    assert_eq!(split(&nothing, &[vec![(1, 0)]], Strategy::Aggregated), Err(Refusal::NoPods));
+    assert_eq!(split(&nothing, &[vec![(1, 0)]], Strategy::Aggregated), Err(GangRefusal::NoPods));
     let one = gang(vec![task("w", 1, 1, 1, 0)], 1);
-    assert_eq!(split(&one, &[], Strategy::Aggregated), Err(Refusal::NoCandidates));
+    assert_eq!(split(&one, &[], Strategy::Aggregated), Err(GangRefusal::NoCandidates));
 }
 
 /// Least is free for `a`, so that it comes first, and takes half of what only two of `b` would fill.

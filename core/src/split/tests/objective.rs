@@ -74,12 +74,12 @@ impl Case {
         }
     }
 
-    fn split_gang(&self) -> Result<Plan, Refusal> {
+    fn split_gang(&self) -> Result<Plan, GangRefusal> {
         self.solve_in(&self.world(), None, 0)
     }
 
     /// With the candidates in another order, which `turn` gives.
-    fn solve_in(&self, world: &World, previous: Option<&Plan>, turn: usize) -> Result<Plan, Refusal> {
+    fn solve_in(&self, world: &World, previous: Option<&Plan>, turn: usize) -> Result<Plan, GangRefusal> {
         let mut levels = self.levels();
         let mut problem = problem(&self.gang, world, Strategy::Aggregated);
         for (candidate, (cost, data)) in problem.candidates.iter_mut().zip(self.costs.iter().zip(&self.data)) {
@@ -121,7 +121,7 @@ impl Case {
         column("cpu", |node| node.0, 1000) + column("gpu", |node| node.1, 1)
     }
 
-    fn key(&self, placed: u64, tier: Option<u32>, used: &[usize], nodes: &[(i64, i64, u8)]) -> Key {
+    fn key(&self, placed: u64, tier: Option<u32>, used: &[usize], nodes: &[(i64, i64, u8)]) -> ObjectiveKey {
         let all = u64::from(self.gang.replicas());
         let distance = match (tier, used) {
             (Some(tier), _) => Distance::Domain(tier),
@@ -129,7 +129,7 @@ impl Case {
             (None, used) if used.iter().all(|one| self.regions[*one] == self.regions[used[0]]) => Distance::Level(0),
             _ => Distance::Far,
         };
-        Key {
+        ObjectiveKey {
             missing: all - placed,
             distance,
             unmet: 0,
@@ -173,7 +173,7 @@ impl Case {
     }
 
     /// The least key of all that is possible.
-    fn brute(&self) -> Option<Key> {
+    fn brute(&self) -> Option<ObjectiveKey> {
         let topology = self.gang.topology.as_ref();
         let hard = topology.is_some_and(|topology| topology.hard);
         let region = topology.is_some_and(|topology| topology.highest_tier_name.as_deref() == Some("region"));
@@ -209,7 +209,7 @@ impl Case {
     }
 
     /// The key of a plan.
-    fn key_of(&self, plan: &Plan) -> Key {
+    fn key_of(&self, plan: &Plan) -> ObjectiveKey {
         let used: Vec<usize> = plan.clusters.keys().map(|name| name.as_str()[1..].parse().unwrap()).collect();
         let domain = plan.clusters.values().next().and_then(|share| share.domain.as_ref());
         let rack: Option<u8> = domain.map(|domain| domain.name.split('-').next_back().unwrap().parse().unwrap());
@@ -302,12 +302,12 @@ proptest! {
         let mut world = after.world();
         for (name, capacity) in world.names.iter().zip(&mut world.capacities) {
             let Some(share) = plan.clusters.get(name) else { continue };
-            let pods = share_pods(&case.gang, Some(share));
-            let before = capacity.free();
+            let pods = pods_of_share(&case.gang, Some(share));
+            let before = capacity.sum_free();
             *capacity = take_assumed(capacity.clone(), &case.gang, &pods, &share.pinned_domains());
             let mut held = Resources::new();
             case.gang.tasks.iter().zip(&pods).for_each(|(task, pods)| held.add(&task.request.times(u64::from(*pods))));
-            held.add(&capacity.free());
+            held.add(&capacity.sum_free());
             prop_assert_eq!(held, before, "what is placed is held whole");
         }
         let again = case.solve_in(&world, Some(&plan), 0);

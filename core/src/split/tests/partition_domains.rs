@@ -254,13 +254,13 @@ proptest! {
         let Ok(plan) = split_gang(&problem(&gang, &world, Strategy::Aggregated)) else { return Ok(()) };
         for (name, capacity) in world.names.iter().zip(&mut world.capacities) {
             let Some(share) = plan.clusters.get(name) else { continue };
-            let pods = share_pods(&gang, Some(share));
-            let before = capacity.free();
+            let pods = pods_of_share(&gang, Some(share));
+            let before = capacity.sum_free();
             *capacity = take_assumed(capacity.clone(), &gang, &pods, &share.pinned_domains());
             let asked: i64 = gang.tasks.iter().zip(&pods).map(|(task, pods)| {
                 i64::try_from(task.request.get("cpu").units_ceil()).unwrap() * i64::from(*pods)
             }).sum();
-            let now = capacity.free().get("cpu").saturating_add(Quantity::from_units(asked));
+            let now = capacity.sum_free().get("cpu").saturating_add(Quantity::from_units(asked));
             prop_assert_eq!(now, before.get("cpu"), "held whole in {}", name);
         }
         let mut again = problem(&gang, &world, Strategy::Aggregated);

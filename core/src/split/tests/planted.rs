@@ -77,14 +77,14 @@ fn tried(count: usize, clusters: usize, full: i64, strategy: Strategy) -> (usize
 fn missing(gang: &Gang, nodes: &[Vec<Node>], name: &ClusterName, share: &ClusterShare) -> i128 {
     let at: usize = name.as_str()[1..].parse().unwrap();
     let before = capacity(at, &nodes[at]);
-    let pods = share_pods(gang, Some(share));
+    let pods = pods_of_share(gang, Some(share));
     let after = without(&before, gang, &pods);
     assert!(after.shapes.iter().all(|shape| shape.free.iter().all(|(_, amount)| !amount.is_negative())));
     let asks = |resource: &str| {
         let of = |(task, pods): (&Task, &u32)| task.request.times(u64::from(*pods)).get(resource).units_ceil();
         gang.tasks.iter().zip(&pods).map(of).sum::<i128>()
     };
-    let held = |resource| (before.free().get(resource).units_ceil()) - after.free().get(resource).units_ceil();
+    let held = |resource| (before.sum_free().get(resource).units_ceil()) - after.sum_free().get(resource).units_ceil();
     ["cpu", "gpu"].into_iter().map(|one| (asks(one) - held(one)) * 100 / asks(one).max(1)).max().unwrap()
 }
 

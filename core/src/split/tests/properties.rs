@@ -97,7 +97,9 @@ pub(super) fn check_numbers(plan: &Plan, gang: &Gang, strategy: Strategy) -> Res
             let pods = sum(|share| share.replicas);
             prop_assert!(pods <= task.replicas);
             prop_assert!(
-                part.clusters.values().all(|share| share.tasks[&task.name].replicas.is_multiple_of(task.unit()))
+                part.clusters
+                    .values()
+                    .all(|share| share.tasks[&task.name].replicas.is_multiple_of(task.partition_size()))
             );
             prop_assert_eq!(sum(|share| share.min_available), task.min_available.min(pods));
             prop_assert!(!binds || pods >= task.min_available);
@@ -150,7 +152,7 @@ proptest! {
         let mut world = world(&clusters);
         let Ok(plan) = split_gang(&problem(&gang, &world, strategy)) else { return Ok(()) };
         for (name, capacity) in world.names.iter().zip(&mut world.capacities) {
-            let pods = share_pods(&gang, plan.clusters.get(name));
+            let pods = pods_of_share(&gang, plan.clusters.get(name));
             *capacity = without(capacity, &gang, &pods);
         }
         let mut again = problem(&gang, &world, strategy);
@@ -213,8 +215,8 @@ fn several_tasks_are_rarely_refused_wrongly() {
     for _ in 0..3000 {
         let mut gang = any_gang(3, 3).new_tree(&mut runner).unwrap().current();
         let clusters = any_clusters().new_tree(&mut runner).unwrap().current();
-        gang.min_available = gang.task_minimums().max(1);
-        if gang.task_minimums() == 0 {
+        gang.min_available = gang.sum_task_minimums().max(1);
+        if gang.sum_task_minimums() == 0 {
             continue;
         }
         asked += 1;

@@ -16,7 +16,7 @@ fn wishing(tasks: Vec<Task>, affine: &[&[usize]], anti_affine: &[&[usize]]) -> G
 
 /// Pods of each task, by cluster.
 fn shares(plan: &Plan, gang: &Gang) -> Pods {
-    plan.clusters.values().map(|share| share_pods(gang, Some(share))).collect()
+    plan.clusters.values().map(|share| pods_of_share(gang, Some(share))).collect()
 }
 
 #[test]
@@ -131,7 +131,7 @@ proptest! {
                 }
                 for (name, share) in &plan.clusters {
                     let at: usize = name.as_str()[1..].parse().unwrap();
-                    prop_assert!(share_fits(&clusters[at], &gang, &share_pods(&gang, Some(share))), "{:?}", plan);
+                    prop_assert!(share_fits(&clusters[at], &gang, &pods_of_share(&gang, Some(share))), "{:?}", plan);
                 }
             }
             (Err(_), None) => {}

@@ -62,14 +62,14 @@ impl Case {
         }
     }
 
-    fn problem<'a>(&'a self, world: &'a World) -> Problem<'a> {
+    fn problem<'a>(&'a self, world: &'a World) -> SplitProblem<'a> {
         let mut problem = super::problem(&self.gang, world, self.strategy);
         problem.candidates.iter_mut().zip(&self.weights).for_each(|(one, weight)| one.weight = *weight);
         problem.most_clusters = self.limit;
         problem
     }
 
-    fn split_gang(&self) -> Result<Plan, Refusal> {
+    fn split_gang(&self) -> Result<Plan, GangRefusal> {
         split_gang(&self.problem(&self.world()))
     }
 
@@ -81,7 +81,7 @@ impl Case {
         for (name, share) in &plan.clusters {
             let at = place_of(name);
             prop_assert!(self.strategy != Strategy::StaticWeight || self.weights[at] > 0, "{name} has no weight");
-            prop_assert!(fits(&self.gang, &[&self.clusters[at]], &share_pods(&self.gang, Some(share))), "{name}");
+            prop_assert!(fits(&self.gang, &[&self.clusters[at]], &pods_of_share(&self.gang, Some(share))), "{name}");
         }
         Ok(())
     }
@@ -110,7 +110,8 @@ fn minimums(gang: &Gang) -> Vec<Vec<u32>> {
     let mut sizes: Vec<Vec<u32>> = vec![vec![]];
     for task in &gang.tasks {
         let least = if binds { task.min_available } else { 0 };
-        let counts = (least..=task.replicas).filter(|pods| pods.is_multiple_of(task.unit())).collect::<Vec<_>>();
+        let counts =
+            (least..=task.replicas).filter(|pods| pods.is_multiple_of(task.partition_size())).collect::<Vec<_>>();
         let longer =
             |size: &Vec<u32>| counts.iter().map(|pods| [size.as_slice(), &[*pods]].concat()).collect::<Vec<_>>();
         sizes = sizes.iter().flat_map(longer).collect();
@@ -129,7 +130,7 @@ fn minimums(gang: &Gang) -> Vec<Vec<u32>> {
 fn fits(gang: &Gang, clusters: &[&Vec<Node>], pods: &[u32]) -> bool {
     let mut list: Vec<(usize, bool)> = Vec::new();
     for (task, count) in pods.iter().enumerate() {
-        let unit = gang.tasks[task].unit();
+        let unit = gang.tasks[task].partition_size();
         list.extend((0..*count).map(|pod| (task, pod % unit == 0)));
     }
     let mut nodes: Vec<(usize, Node)> =
@@ -298,7 +299,7 @@ proptest! {
         next.gang.min_available = next.gang.min_available.min(next.gang.replicas());
         let mut world = next.world();
         for (name, capacity) in world.names.iter().zip(&mut world.capacities) {
-            let pods = share_pods(&case.gang, plan.clusters.get(name));
+            let pods = pods_of_share(&case.gang, plan.clusters.get(name));
             *capacity = without(capacity, &case.gang, &pods);
         }
         let mut problem = next.problem(&world);
@@ -307,12 +308,12 @@ proptest! {
         let Ok(found) = split_gang(&problem) else { return Ok(()) };
         for (at, name) in world.names.iter().enumerate().filter(|(at, _)| after.lost != Some(*at)) {
             let (before, now) = (plan.clusters.get(name), found.clusters.get(name));
-            let (before, now) = (share_pods(&next.gang, before), share_pods(&next.gang, now));
+            let (before, now) = (pods_of_share(&next.gang, before), pods_of_share(&next.gang, now));
             let pinned = after.pinned && plan.clusters.contains_key(name);
             let mut more = vec![0; now.len()];
             for (task, (before, now)) in before.iter().zip(&now).enumerate() {
                 let wanted = &next.gang.tasks[task];
-                prop_assert!(now.is_multiple_of(wanted.unit()));
+                prop_assert!(now.is_multiple_of(wanted.partition_size()));
                 if plan.clusters.contains_key(name) && wanted.partition.is_some() {
                     prop_assert_eq!(before, now, "a partitioned task of a copy is frozen");
                 }
@@ -337,7 +338,7 @@ proptest! {
         let found = split_gang(&problem).unwrap();
         prop_assert!(found.replicas() >= case.gang.min_available);
         for (name, share) in &found.clusters {
-            prop_assert!(fits(&case.gang, &[&next.clusters[place_of(name)]], &share_pods(&case.gang, Some(share))));
+            prop_assert!(fits(&case.gang, &[&next.clusters[place_of(name)]], &pods_of_share(&case.gang, Some(share))));
             let Some(copy) = plan.clusters.get(name) else { continue };
             for task in case.gang.tasks.iter().filter(|task| task.partition.is_some()) {
                 prop_assert_eq!(share.tasks[&task.name], copy.tasks[&task.name]);

@@ -213,9 +213,9 @@ fn a_suspend_field_is_read_where_the_kind_has_one() {
         (WorkloadKind::BatchJob, "", "spec.suspend"),
     ] {
         let mut object = object(kind, json!({"runPolicy": {}}));
-        assert_eq!(kind.suspended_by(&object), None);
+        assert_eq!(kind.find_suspending_field(&object), None);
         object.pointer_mut(&format!("/spec{pointer}")).unwrap()["suspend"] = true.into();
-        assert_eq!(kind.suspended_by(&object), Some(text), "{kind:?}");
+        assert_eq!(kind.find_suspending_field(&object), Some(text), "{kind:?}");
     }
     assert_eq!(WorkloadKind::LeaderWorkerSet.suspend_field(), None);
 }

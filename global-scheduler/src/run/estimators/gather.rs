@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use caldera_core::{fleet::Fleet, inventory::Capacity};
 
-use super::pool::{Answer, Assumed, EstimatorPool, Question};
+use super::pool::{Assumed, EstimateState, EstimatorPool, Question};
 use crate::{
     decide::placement,
     observe::{binding::Binding, cache::WorkloadRequest},
@@ -43,10 +43,10 @@ pub fn gather_estimates(
             assumed: held.collect(),
             cluster: cluster.clone(),
         };
-        match pool.ask_about(question) {
-            Answer::Waiting => waits = true,
-            Answer::Fits(capacity) => drop(known.insert(cluster, capacity)),
-            Answer::Silent(_) => {}
+        match pool.get_or_ask_estimate(question) {
+            EstimateState::Waiting => waits = true,
+            EstimateState::Fits(capacity) => drop(known.insert(cluster, capacity)),
+            EstimateState::Silent(_) => {}
         }
     }
     (!waits).then_some(known)

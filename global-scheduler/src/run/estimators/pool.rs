@@ -99,7 +99,7 @@ pub struct Question {
 
 /// What is known of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum EstimateState {
     /// It was asked; the answer will come.
     Waiting,
     /// So much of the gang fits.
@@ -108,7 +108,7 @@ pub enum Answer {
     Silent(String),
 }
 
-/// An answer that has come; give it to [`EstimatorPool::store_answer`].
+/// An answer that has come; give it to [`EstimatorPool::store_estimate`].
 #[derive(Debug)]
 pub struct Reply {
     question: Question,
@@ -179,34 +179,34 @@ impl EstimatorPool {
     }
 
     /// What is known of a question; it is asked if nothing is.
-    pub fn ask_about(&mut self, question: Question) -> Answer {
+    pub fn get_or_ask_estimate(&mut self, question: Question) -> EstimateState {
         let now = Instant::now();
         let cluster = &question.cluster;
         if let Some((why, _)) = self.silent.get(cluster).filter(|(_, until)| *until > now) {
-            return Answer::Silent(why.clone());
+            return EstimateState::Silent(why.clone());
         }
         let place = (question.key.clone(), cluster.clone());
         if let Some(asked) = self.asked.get(&place).filter(|asked| asked.question == question) {
             match &asked.said {
-                None => return Answer::Waiting,
-                Some((capacity, at)) if *at + FRESH > now => return Answer::Fits(capacity.clone()),
+                None => return EstimateState::Waiting,
+                Some((capacity, at)) if *at + FRESH > now => return EstimateState::Fits(capacity.clone()),
                 Some(_) => {}
             }
         }
         let Some((_, estimator)) = self.clients.get(cluster) else {
-            return Answer::Silent("it has no estimator".to_owned());
+            return EstimateState::Silent("it has no estimator".to_owned());
         };
         let (estimator, answers) = (estimator.clone(), self.answers.clone());
         self.asked.insert(place, Asked { question: question.clone(), said: None });
         tokio::spawn(async move {
-            let result = find_capacity(&estimator, &question).await;
+            let result = request_capacity(&estimator, &question).await;
             let _ = answers.send(Reply { question, result });
         });
-        Answer::Waiting
+        EstimateState::Waiting
     }
 
     /// Takes in an answer; who asked.
-    pub fn store_answer(&mut self, reply: Reply) -> String {
+    pub fn store_estimate(&mut self, reply: Reply) -> String {
         let Reply { question, result } = reply;
         let now = Instant::now();
         match result {
@@ -229,7 +229,7 @@ impl EstimatorPool {
 
 /// How much of a gang fits: pods of its only task, or whole sets of all of its tasks, and where not even one fits, of
 /// what it needs at least. Sets are a lower bound: that other mixtures would fit is not known.
-async fn find_capacity(estimator: &EstimatorClient, question: &Question) -> Result<Capacity, EstimatorError> {
+async fn request_capacity(estimator: &EstimatorClient, question: &Question) -> Result<Capacity, EstimatorError> {
     let Question { cluster, namespace, gang, assumed, .. } = question;
     let workload = |held: &Assumed| AssumedWorkload {
         namespace: held.namespace.clone(),
@@ -238,7 +238,7 @@ async fn find_capacity(estimator: &EstimatorClient, question: &Question) -> Resu
     let assumed: Vec<AssumedWorkload> = assumed.iter().map(workload).collect();
     if let [task] = gang.tasks.as_slice() {
         let pods = estimator.max_replicas(cluster, namespace, task, assumed).await?;
-        return Ok(nodes_offering([(total_request(gang, 0, u64::from(pods)), 1)]));
+        return Ok(build_capacity([(total_request(gang, 0, u64::from(pods)), 1)]));
     }
     let whole: Vec<u32> = gang.tasks.iter().map(|task| task.replicas).collect();
     let least: Vec<u32> = gang.tasks.iter().map(|task| task.min_available).collect();
@@ -248,13 +248,13 @@ async fn find_capacity(estimator: &EstimatorClient, question: &Question) -> Resu
             // Pods of one task may not be exchanged for pods of another: each has its own place.
             let places =
                 |(task, pods): (usize, &u32)| (total_request(gang, task, 1), sets.saturating_mul(*pods).min(MOST));
-            return Ok(nodes_offering(pods.iter().enumerate().map(places)));
+            return Ok(build_capacity(pods.iter().enumerate().map(places)));
         }
         if whole == least {
             break;
         }
     }
-    Ok(nodes_offering([]))
+    Ok(build_capacity([]))
 }
 
 /// Places of a task that are told at most; nobody places more at once in one member.
@@ -265,7 +265,7 @@ fn total_request(gang: &Gang, task: usize, times: u64) -> Amounts {
 }
 
 /// So many nodes with so much free each, of which nothing else is known.
-fn nodes_offering(nodes: impl IntoIterator<Item = (Amounts, u32)>) -> Capacity {
+fn build_capacity(nodes: impl IntoIterator<Item = (Amounts, u32)>) -> Capacity {
     let shape = |(free, count): (Amounts, u32)| NodeShape {
         allocatable: Arc::new(free.clone()),
         free: Arc::new(free),
@@ -304,7 +304,7 @@ mod tests {
         let annotations = json!({ESTIMATOR: "127.0.0.1:1"});
         pool.observe_cluster(&cluster(json!({"metadata": {"name": "m1", "annotations": annotations}, "spec": {}})));
         assert!(pool.has_estimator("m1"));
-        let gang = Arc::new(caldera_crds::estimator::convert::whole_gang(Vec::new()));
+        let gang = Arc::new(caldera_crds::estimator::convert::build_all_or_nothing_gang(Vec::new()));
         let question = |key: &str| Question {
             key: key.to_owned(),
             cluster: "m1".to_owned(),
@@ -312,12 +312,14 @@ mod tests {
             gang: Arc::clone(&gang),
             assumed: Vec::new(),
         };
-        assert_eq!(pool.ask_about(question("a")), Answer::Waiting);
-        assert_eq!(pool.ask_about(question("a")), Answer::Waiting);
+        assert_eq!(pool.get_or_ask_estimate(question("a")), EstimateState::Waiting);
+        assert_eq!(pool.get_or_ask_estimate(question("a")), EstimateState::Waiting);
         let reply = answers.recv().await.unwrap();
-        assert_eq!(pool.store_answer(reply), "a");
+        assert_eq!(pool.store_estimate(reply), "a");
         for key in ["a", "b"] {
-            assert!(matches!(pool.ask_about(question(key)), Answer::Silent(why) if why.contains("127.0.0.1:1")));
+            assert!(
+                matches!(pool.get_or_ask_estimate(question(key)), EstimateState::Silent(why) if why.contains("127.0.0.1:1"))
+            );
         }
         assert!(answers.try_recv().is_err(), "it was asked once");
     }

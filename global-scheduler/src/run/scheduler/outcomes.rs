@@ -5,7 +5,7 @@
 //! is told as the reason.
 
 use caldera_core::place::{Decision, Target};
-use caldera_runtime::write::{Done, Failure};
+use caldera_runtime::write::{Failure, WriteOutcome};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -17,8 +17,8 @@ use crate::{
 };
 
 impl Scheduler {
-    pub(crate) fn apply_outcome(&mut self, Done { tag, result }: Done<Tag>) {
-        self.confirmations.observe_answer();
+    pub(crate) fn apply_outcome(&mut self, WriteOutcome { tag, result }: WriteOutcome<Tag>) {
+        self.confirmations.allow_one_more();
         match (tag, result) {
             (Tag::Event, Err(error)) => tracing::debug!(%error, "an event was not recorded"),
             (Tag::Event | Tag::Topology(_), Ok(_)) => {}
@@ -27,10 +27,10 @@ impl Scheduler {
                 self.topology_status.forget_status(&name);
                 self.recheck_at.get_or_insert_with(|| Instant::now() + RECHECK_PERIOD);
             }
-            (Tag::Place(key, decision), Ok(object)) => self.confirm_placed(&key, &decision, &object),
+            (Tag::Place(key, decision), Ok(object)) => self.apply_placement_outcome(&key, &decision, &object),
             (Tag::Clear(key, reason, message), Ok(object)) => {
                 self.in_flight.remove(&key);
-                if self.store_answer(&object) {
+                if self.store_written_binding(&object) {
                     self.write_refusal(&key, reason, &message);
                 } else {
                     self.cache.mark_due(&key);
@@ -38,7 +38,7 @@ impl Scheduler {
             }
             (Tag::Status(key), Ok(object)) => {
                 self.in_flight.remove(&key);
-                self.store_answer(&object);
+                self.store_written_binding(&object);
                 let is_scheduled = |binding: &Binding| {
                     binding.status.scheduled_condition().is_some_and(|(status, ..)| status == "True")
                 };
@@ -49,23 +49,23 @@ impl Scheduler {
                 self.cache.mark_due(&key);
             }
             (Tag::Place(key, _) | Tag::Clear(key, ..) | Tag::Status(key), Err(failure)) => {
-                self.apply_failure(&key, failure);
+                self.apply_write_failure(&key, failure);
             }
         }
     }
 
     /// Whether the answer is about the binding that is there now.
-    fn store_answer(&mut self, object: &Value) -> bool {
-        Binding::parse_binding(object).is_some_and(|binding| self.cache.store_answer(binding))
+    fn store_written_binding(&mut self, object: &Value) -> bool {
+        Binding::parse_binding(object).is_some_and(|binding| self.cache.store_written_binding(binding))
     }
 
     /// The clusters are written: now the status, with the generation that the write returned, and the Events.
-    fn confirm_placed(&mut self, key: &BindingKey, decision: &Decision, object: &Value) {
+    fn apply_placement_outcome(&mut self, key: &BindingKey, decision: &Decision, object: &Value) {
         if let Some((_, since)) = self.in_flight.remove(key) {
             self.first_statuses.observe_write(since.elapsed());
         }
         self.refused_at.remove(key);
-        if !self.store_answer(object) {
+        if !self.store_written_binding(object) {
             return self.cache.mark_due(key);
         }
         let Some(binding) = self.cache.bindings.get(key) else { return };
@@ -76,16 +76,16 @@ impl Scheduler {
         // Where a queued job is that found a place at once, its PodGroup says.
         let is_news = binding.is_unqueued() || binding.status.scheduled_condition().is_some();
         let is_recorded = is_news && self.event_budget.take_event(Instant::now());
-        let events = is_recorded.then(|| binding_writes::schedule_events(binding, true, &message, now));
+        let events = is_recorded.then(|| binding_writes::build_schedule_events(binding, true, &message, now));
         self.first_statuses.observe_placement(binding, now, Instant::now());
-        self.confirm_scheduled(key, decision.affinity.clone(), true);
+        self.queue_scheduled_status(key, decision.affinity.clone(), true);
         self.write_events(events.unwrap_or_default());
     }
 
     /// What was assumed is not so: back to what the binding itself shows, and decide again when that makes sense.
-    fn apply_failure(&mut self, key: &BindingKey, failure: Failure) {
+    fn apply_write_failure(&mut self, key: &BindingKey, failure: Failure) {
         let decided_on = self.in_flight.remove(key).map(|(version, _)| version).unwrap_or_default();
-        self.cache.assume_binding(key);
+        self.cache.update_assumed_pods(key);
         let is_newer = self.cache.bindings.get(key).is_some_and(|now| now.resource_version != decided_on);
         match failure {
             Failure::Conflict(_) | Failure::Exists(_) => {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use caldera_runtime::client::{WriteCounts, config_for, from_config};
+use caldera_runtime::client::{WriteCounts, build_token_config, from_config};
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -210,7 +210,7 @@ impl Members {
             },
             Access::Secrets => {
                 let (endpoint, token, ca, insecure) = &source;
-                let config = config_for(endpoint, token, Some(ca.as_bytes()), *insecure);
+                let config = build_token_config(endpoint, token, Some(ca.as_bytes()), *insecure);
                 let client = config.and_then(|config| from_config(config, "karmada", &WriteCounts::default()));
                 client.map_err(|error| Failure(format!("failed to create a ClusterClient: {error}")))?
             }

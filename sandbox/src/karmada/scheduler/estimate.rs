@@ -5,7 +5,7 @@
 //! and where there are models as many whole sets as first fit packs on their nodes.
 
 use caldera_core::{
-    place::general_estimator::{Grade, Published},
+    place::general_estimator::{ClusterSummary, Grade},
     quantity::Quantity,
     resources::Resources,
 };
@@ -31,7 +31,7 @@ impl Demand<'_> {
     #[must_use]
     pub fn estimate_cluster(self, cluster: &Value) -> i64 {
         let cluster = serde_json::from_value::<Cluster>(cluster.clone()).ok();
-        let Some(published) = cluster.as_ref().and_then(placement::read_published_capacity) else { return 0 };
+        let Some(published) = cluster.as_ref().and_then(placement::read_general_estimator_input) else { return 0 };
         match self {
             Self::Replicas(requirements) => published.max_replicas(requirements.map(read_request).as_ref()),
             Self::Sets(components) => estimate_sets(&published, components),
@@ -50,7 +50,7 @@ fn pods_of_components(components: &[Value]) -> Vec<(i64, Resources)> {
     components.iter().map(|one| (one.number("/replicas"), read_request(&one["replicaRequirements"]))).collect()
 }
 
-fn estimate_sets(published: &Published, components: &[Value]) -> i64 {
+fn estimate_sets(published: &ClusterSummary, components: &[Value]) -> i64 {
     let pods = pods_of_components(components);
     let count: i64 = pods.iter().map(|(replicas, _)| replicas).sum();
     let mut set = Resources::default();
@@ -64,7 +64,7 @@ fn estimate_sets(published: &Published, components: &[Value]) -> i64 {
     if free_pods <= 0 {
         return 0;
     }
-    let sums = Published { grades: Vec::new(), ..published.clone() };
+    let sums = ClusterSummary { grades: Vec::new(), ..published.clone() };
     let most = sums.max_replicas(Some(&set)).min(free_pods / count.max(1)).min(MOST_SETS);
     if published.grades.is_empty() { most } else { pack_sets(&published.grades, &pods, most) }
 }

@@ -363,7 +363,7 @@ fn a_job_whose_queue_goes_is_left_as_it_is() {
     let mut job = volcano_job("j", 1, 1, "1", "sleep 1");
     job["spec"]["queue"] = "q".into();
     cluster.put(Kind::VolcanoJob, {
-        caldera_crds::job_admission::default_job(&mut job);
+        caldera_crds::job_admission::fill_job_defaults(&mut job);
         job
     });
     cluster.world.forget(Kind::Queue, &(String::new(), "q".into()));

@@ -79,7 +79,7 @@ impl Cluster {
 
     /// Somebody creates a job: admission first, as the API server would.
     fn submit(&mut self, mut job: Value) -> Result<(), Vec<String>> {
-        caldera_crds::job_admission::default_job(&mut job);
+        caldera_crds::job_admission::fill_job_defaults(&mut job);
         let queues: Vec<Value> = self.world.of(Kind::Queue).cloned().collect();
         let review = json!({"request": {"operation": "CREATE", "object": job}});
         let refusals = admission::job_refusals(&review, &queues);

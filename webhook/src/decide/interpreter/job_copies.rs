@@ -105,7 +105,7 @@ pub fn retain_fields(desired: &Value, observed: &Value) -> Value {
     for (kept, task) in spec.get_mut("tasks").and_then(Value::as_array_mut).into_iter().flatten().zip(tasks_of(desired))
     {
         if same_tasks && !kept.get("partitionPolicy").is_some_and(Value::is_object) {
-            resize_task(kept, task);
+            retain_task_counts(kept, task);
         }
     }
     let minimums = |spec: &Value, of: fn(&Value) -> u64| -> u64 {
@@ -120,7 +120,7 @@ pub fn retain_fields(desired: &Value, observed: &Value) -> Value {
 }
 
 /// A task's numbers as desired.
-fn resize_task(kept: &mut Value, desired: &Value) {
+fn retain_task_counts(kept: &mut Value, desired: &Value) {
     let (before, replicas) = (read_count(kept, "replicas"), desired.get("replicas").and_then(Value::as_u64));
     let replicas = replicas.unwrap_or(before);
     kept["replicas"] = replicas.into();

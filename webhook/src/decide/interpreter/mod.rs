@@ -92,7 +92,7 @@ pub fn interpret_request(body: &[u8], cache: &Cache) -> Reply {
 
 /// Answers a request that is not looked at.
 #[must_use]
-pub fn refuse_request(uid: &str, message: &str) -> Reply {
+pub fn answer_too_large(uid: &str, message: &str) -> Reply {
     let response = json!({"uid": uid, "successful": false, "status": {"code": 413, "message": message}});
     let context =
         json!({"apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterContext", "response": response});
@@ -126,7 +126,7 @@ fn answer_operation(request: &mut InterpreterRequest<'_>, cache: &Cache) -> Resu
             let key = (request.namespace.as_ref().to_owned(), binding_name(kind, &request.name));
             Ok(patch_fields(job, &statuses::aggregate_status(job, items, cache.bindings.get(&key))))
         }
-        "InterpretStatus" => Ok(to_fields([("rawStatus", statuses::reflect_status(job))])),
+        "InterpretStatus" => Ok(to_fields([("rawStatus", statuses::restore_forgotten_counts(job))])),
         "InterpretHealth" => Ok(to_fields([("healthy", statuses::is_healthy(job).into())])),
         "InterpretDependency" => {
             Ok(to_fields([("dependencies", dependencies::list_dependencies(job, &request.namespace))]))

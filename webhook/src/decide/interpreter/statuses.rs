@@ -77,7 +77,7 @@ pub fn aggregate_status(job: &Value, items: &[ClusterStatus], binding: Option<&C
 }
 
 /// InterpretStatus: the status of a member's copy, with the counts that its Volcano forgot when it completed.
-pub fn reflect_status(copy: &Value) -> Value {
+pub fn restore_forgotten_counts(copy: &Value) -> Value {
     let mut status = copy.get("status").cloned().unwrap_or_else(|| json!({}));
     let forgot = serde_json::from_value::<JobStatus>(status.clone()).is_ok_and(|status| has_forgotten(&status));
     if !forgot {

@@ -130,7 +130,7 @@ fn a_job_of_many_tasks_is_revised_in_few_operations_and_like_one_of_few() {
 #[test]
 fn a2_31_retain_keeps_what_the_member_would_refuse_to_change() {
     let mut observed = job(&[2, 3]);
-    caldera_crds::job_admission::default_job(&mut observed);
+    caldera_crds::job_admission::fill_job_defaults(&mut observed);
     observed["spec"]["volumes"] = json!([{"mountPath": "/a", "volumeClaimName": "made-by-the-member"}]);
     let mut desired = job(&[4, 3]);
     desired["spec"]["volumes"] = json!([{"mountPath": "/a"}]);
@@ -152,7 +152,7 @@ fn kept(desired: &Value, observed: &Value) -> Value {
 /// As the member has it after its Volcano's defaults.
 fn in_the_member(replicas: &[u64]) -> Value {
     let mut observed = job(replicas);
-    caldera_crds::job_admission::default_job(&mut observed);
+    caldera_crds::job_admission::fill_job_defaults(&mut observed);
     observed
 }
 

@@ -18,7 +18,7 @@ const TERMS: &str = "nodeSelectorTerms";
 const EXPRESSIONS: &str = "matchExpressions";
 
 /// Keeps a pod's spec in a domain, or makes it prefer one. `None` if the spec is not shaped like one.
-pub(super) fn restrict_pod(pod: &mut Value, domain: &PlannedDomain) -> Option<()> {
+pub(super) fn add_domain_affinity(pod: &mut Value, domain: &PlannedDomain) -> Option<()> {
     if !domain.nodes.is_empty() {
         require_nodes(pod, &domain.nodes)?;
     }
@@ -171,11 +171,11 @@ mod tests {
         ] {
             let mut pod = before;
             for _twice in 0..2 {
-                restrict_pod(&mut pod, &domain).unwrap();
+                add_domain_affinity(&mut pod, &domain).unwrap();
                 assert_eq!(pod, json!({"affinity": {"nodeAffinity": {PREFERRED: after}}}));
             }
         }
-        assert_eq!(restrict_pod(&mut json!({"affinity": {"nodeAffinity": {PREFERRED: 5}}}), &domain), None);
+        assert_eq!(add_domain_affinity(&mut json!({"affinity": {"nodeAffinity": {PREFERRED: 5}}}), &domain), None);
     }
 
     #[test]

@@ -79,7 +79,7 @@ pub(super) fn add_rendezvous(copy: &mut Value, plan: &Plan, here: &ClusterName) 
     Some(())
 }
 
-fn name_of(index: usize, task: &Value) -> String {
+fn read_task_name(index: usize, task: &Value) -> String {
     match task.get("name").and_then(Value::as_str) {
         None | Some("") => default_task_name(index),
         Some(name) => name.to_owned(),
@@ -93,7 +93,7 @@ fn read_pod_names(spec: &Map<String, Value>) -> BTreeMap<String, (Option<String>
             let text = task.pointer(&format!("/template/spec/{field}"))?.as_str()?;
             (!text.is_empty()).then(|| text.to_owned())
         };
-        (name_of(index, task), (text("hostname"), text("subdomain")))
+        (read_task_name(index, task), (text("hostname"), text("subdomain")))
     });
     called.collect()
 }
@@ -133,7 +133,7 @@ fn add_plugins(spec: &mut Map<String, Value>, before: &Map<String, Value>) {
 }
 
 impl SplitJob<'_> {
-    fn pods_of(&self, task: &str) -> TaskPods {
+    fn count_pods_before_and_all(&self, task: &str) -> TaskPods {
         let mut part = TaskPods { before: 0, all: 0 };
         for (cluster, share) in &self.plan.clusters {
             let pods = share.tasks.get(task).map_or(0, |task| task.replicas);
@@ -169,13 +169,13 @@ impl SplitJob<'_> {
 
     fn set_variables(&self, spec: &mut Map<String, Value>, plugins: &Map<String, Value>) -> Option<()> {
         let tasks = spec.get_mut("tasks")?.as_array_mut()?;
-        let names: Vec<String> = tasks.iter().enumerate().map(|(index, task)| name_of(index, task)).collect();
+        let names: Vec<String> = tasks.iter().enumerate().map(|(index, task)| read_task_name(index, task)).collect();
         // Lists of many pods are long; who does without them says so to plugin `svc`.
         let lists = if plugin_flag(plugins, "svc", "inject-hosts-env") == Some("false") { &[][..] } else { &names[..] };
         for (task, name) in tasks.iter_mut().zip(&names) {
-            let mut variables = self.host_lists(lists);
-            variables.push(("CALDERA_TASK_OFFSET".to_owned(), self.pods_of(name).before.to_string()));
-            variables.extend(framework::variables_of(self, plugins, name));
+            let mut variables = self.build_host_variables(lists);
+            variables.push(("CALDERA_TASK_OFFSET".to_owned(), self.count_pods_before_and_all(name).before.to_string()));
+            variables.extend(framework::build_framework_variables(self, plugins, name));
             let Some(pod) = task.pointer_mut("/template/spec") else { continue };
             for kind in ["initContainers", "containers"] {
                 for container in pod.get_mut(kind).and_then(Value::as_array_mut).into_iter().flatten() {
@@ -183,7 +183,7 @@ impl SplitJob<'_> {
                     if kind == "containers" {
                         framework::join_ray_head(self, plugins, name, container);
                     }
-                    container::add_offsets(container, lists);
+                    container::prepend_offset_shell(container, lists);
                 }
             }
         }
@@ -195,17 +195,19 @@ impl SplitJob<'_> {
     fn add_indices(&self, spec: &mut Map<String, Value>) -> Option<()> {
         let has_svc = plugins_of(spec).contains_key("svc");
         let tasks = spec.get_mut("tasks")?.as_array_mut()?;
-        let names: Vec<String> = tasks.iter().enumerate().map(|(index, task)| name_of(index, task)).collect();
+        let names: Vec<String> = tasks.iter().enumerate().map(|(index, task)| read_task_name(index, task)).collect();
         let counted = if has_svc { &names[..] } else { &[] };
-        let count = |name: &String| (format!("CALDERA_{}_NUM", container::upper_name(name)), self.pods_of(name).all);
+        let count = |name: &String| {
+            (format!("CALDERA_{}_NUM", container::upper_name(name)), self.count_pods_before_and_all(name).all)
+        };
         for (task, name) in tasks.iter_mut().zip(&names) {
-            let offset = ("CALDERA_TASK_OFFSET".to_owned(), self.pods_of(name).before);
+            let offset = ("CALDERA_TASK_OFFSET".to_owned(), self.count_pods_before_and_all(name).before);
             let variables: Vec<(String, String)> =
                 counted.iter().map(count).chain([offset]).map(|(name, pods)| (name, pods.to_string())).collect();
             let Some(pod) = task.pointer_mut("/template/spec") else { continue };
             for kind in ["initContainers", "containers"] {
                 for container in pod.get_mut(kind).and_then(Value::as_array_mut).into_iter().flatten() {
-                    if container::add_offsets_by_own_shell(container, counted).is_some() {
+                    if container::prepend_offset_to_own_shell(container, counted).is_some() {
                         container::set_variables(container, &variables)?;
                     }
                 }
@@ -215,7 +217,7 @@ impl SplitJob<'_> {
     }
 
     /// The lists that plugin `svc` makes of one cluster's pods.
-    fn host_lists(&self, names: &[String]) -> Vec<(String, String)> {
+    fn build_host_variables(&self, names: &[String]) -> Vec<(String, String)> {
         let of = |name: &String| {
             let (upper, hosts) = (container::upper_name(name), self.hosts_of(name));
             [

@@ -38,7 +38,7 @@ impl Engine {
             }
         }
         self.reservations.schedule_update(self.now, ReservationId { cause: ReservationCause::Backoff, queue: node });
-        self.release_shape(shape);
+        self.drop_shape_user(shape);
     }
 
     /// The first in rank of those of a queue that are aside, while others have to wait for it.
@@ -56,7 +56,7 @@ impl Engine {
         let Some((rank, shape, since, until)) = all.filter(now).min() else { return self.remove_reservation(id) };
         self.reservations.schedule_update(until, id);
         if self.reservations.get(id).is_some_and(|reservation| reservation.rank == rank && reservation.shape == shape) {
-            return self.set_reach(id);
+            return self.recompute_reach(id);
         }
         let scarce: Vec<_> = self.shape(shape).sparse.iter().map(|(dim, _)| *dim).collect();
         let requeued = self.remove_reservation(id);
@@ -65,7 +65,7 @@ impl Engine {
     }
 
     /// All reservations are worked out anew.
-    pub(crate) fn mark_backoff_reservations(&mut self) {
+    pub(crate) fn mark_backoff_reservations_dirty(&mut self) {
         let all = self.backing_off.keys().map(|node| ReservationId { cause: ReservationCause::Backoff, queue: *node });
         self.reservations.dirty.extend(all);
     }

@@ -1,4 +1,10 @@
 //! Which jobs that lack capacity get clusters reserved.
+//!
+//! Rule: of each queue the first in rank that has lacked capacity for long enough is considered, the preemptor before
+//! all. At most three get clusters reserved at once, and only jobs that ask for none of the resources that are reserved
+//! for one before them. A job keeps the clusters that it had while its hold window lasts. A job whose reservation does
+//! not reach all the way up gets no clusters: the first such job only makes its own queue wait. Where the answer is
+//! another one than before, all classes that did not fit are considered again.
 
 use crate::{
     queue::{
@@ -32,7 +38,7 @@ impl Engine {
             .filter_map(|id| Some((id, has(self.reservations.get(id)?))))
             .collect();
         if had == wanted.iter().map(|(id, reservation)| (*id, has(reservation))).collect::<Vec<_>>() {
-            return wanted.into_iter().fold(false, |requeued, (id, _)| self.set_reach(id) | requeued);
+            return wanted.into_iter().fold(false, |requeued, (id, _)| self.recompute_reach(id) | requeued);
         }
         for (id, _) in had {
             self.remove_reservation(id);
@@ -56,8 +62,8 @@ impl Engine {
         let mut wanted: Vec<Reservation> = Vec::new();
         let mut beyond: Option<Reservation> = None;
         let mut looks = 0;
-        for (rank, node, shape, since) in self.short_of_capacity(reservation_after) {
-            if self.is_resting(&rank.id) {
+        for (rank, node, shape, since) in self.first_jobs_short_of_capacity(reservation_after) {
+            if self.is_between_holds(&rank.id) {
                 continue;
             }
             // The same one keeps the same clusters for a while: a drain that moves never ends.
@@ -76,13 +82,13 @@ impl Engine {
             }
             looks += usize::from(had.is_none());
             let ask = std::sync::Arc::clone(&self.shape(shape).ask);
-            let Some(kept) = self.clusters_for(&rank.id, node, &ask, had, room) else { continue };
+            let Some(kept) = self.choose_held_clusters(&rank.id, node, &ask, had, room) else { continue };
             let scarce: Vec<Dim> = kept.resources.iter().filter_map(|name| self.dims.get(name)).collect();
             // Its quota is there now, and has to be when there is capacity.
             let reservation = self.draft_reservation(rank, node, shape, since, QueueIndex::ROOT, &scarce);
             let reservation = Reservation { kept: Some(kept), scarce: scarce.into(), ..reservation };
             let reservation = Reservation { reach: self.compute_reach(&reservation), ..reservation };
-            match reservation.is_whole() {
+            match reservation.has_full_reach() {
                 true if !behind && wanted.len() < usize::from(ROOMS) => {
                     self.begin_hold(&reservation.rank.id, node);
                     wanted.push(reservation);
@@ -100,14 +106,14 @@ impl Engine {
     }
 
     /// The first of each queue that lack capacity for long enough, in rank; the preemptor before all.
-    pub(crate) fn short_of_capacity(
+    pub(crate) fn first_jobs_short_of_capacity(
         &mut self,
         reservation_after: i64,
     ) -> Vec<(ReservationRank, QueueIndex, ShapeId, i64)> {
         let mut firsts = Vec::new();
         let open = |id: &ReservationId| self.slots[id.queue.index()].problem.is_none();
-        for id in self.reservations.short_of_capacity().into_iter().filter(open).collect::<Vec<_>>() {
-            self.reservations.take_due_blocked(id, self.now);
+        for id in self.reservations.queues_short_of_capacity().into_iter().filter(open).collect::<Vec<_>>() {
+            self.reservations.promote_due_blocked(id, self.now);
             let first = self.ranked_blocked(id, reservation_after).next();
             if let Some((rank, shape)) = first {
                 let since = self.reserved_since(&rank, reservation_after);

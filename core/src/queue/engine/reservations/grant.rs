@@ -1,8 +1,9 @@
-//! Which job gets a reservation, how far up it reaches, and when it ends. The rule is in [`crate::queue::reservation`].
+//! Which job gets a reservation for quota, how far up it reaches, and when it ends; and in which order all reservations
+//! are updated. The rule is in [`crate::queue::reservation`].
 //!
 //! Of the jobs that one ceiling blocks for long enough, the first in rank that is still short and could ever start gets
-//! the reservation. It reaches up to the highest ceiling that is short. Each change requeues the jobs that a removed or
-//! shortened reservation blocked.
+//! the reservation. It reaches up to the highest ceiling that is short, as far as shares allow. Each change requeues
+//! the jobs that a removed or shortened reservation blocked.
 
 use crate::queue::{
     capacity::ClusterCapacity,
@@ -25,7 +26,7 @@ impl Engine {
         let Some(reservation_after) = self.reservation_after else { return false };
         let mut requeued = false;
         for node in moved {
-            requeued |= self.update_reach_below(node);
+            requeued |= self.update_reservations_reaching(node);
         }
         let now = self.now;
         self.reservations.mark_doubted_dirty();
@@ -52,7 +53,7 @@ impl Engine {
     }
 
     /// A queue holds more or less than before: reservations may reach farther, or not as far.
-    pub(crate) fn update_reach_below(&mut self, node: QueueIndex) -> bool {
+    pub(crate) fn update_reservations_reaching(&mut self, node: QueueIndex) -> bool {
         let mut requeued = false;
         // What the fleet has idle counts for those that lack capacity alone.
         let ids = if node == QueueIndex::ROOT {
@@ -62,7 +63,7 @@ impl Engine {
         };
         for id in ids {
             let was = self.reservations.get(id).map(|reservation| reservation.reach);
-            requeued |= self.set_reach(id);
+            requeued |= self.recompute_reach(id);
             let moved = was != self.reservations.get(id).map(|reservation| reservation.reach);
             if matches!(id.cause, ReservationCause::Capacity(_)) && (moved || node != QueueIndex::ROOT) {
                 self.reservations.dirty.insert(id);
@@ -75,14 +76,15 @@ impl Engine {
             return requeued;
         }
         let here = ReservationId { cause: ReservationCause::Capacity(0), queue: node };
-        if self.reservations.short_of_capacity().contains(&here) || !self.slots[node.index()].children.is_empty() {
-            let first = self.reservations.short_of_capacity().pop_first();
+        if self.reservations.queues_short_of_capacity().contains(&here) || !self.slots[node.index()].children.is_empty()
+        {
+            let first = self.reservations.queues_short_of_capacity().pop_first();
             self.reservations.dirty.extend(first);
         }
         requeued
     }
 
-    pub(crate) fn set_reach(&mut self, id: ReservationId) -> bool {
+    pub(crate) fn recompute_reach(&mut self, id: ReservationId) -> bool {
         let Some(reach) = self.reservations.get(id).map(|reservation| self.compute_reach(reservation)) else {
             return false;
         };
@@ -106,7 +108,7 @@ impl Engine {
     /// The first of a queue that a cause holds up for long enough.
     pub(crate) fn update_quota_reservation(&mut self, id: ReservationId, reservation_after: i64) -> bool {
         let ReservationCause::Quota(at, dim) = id.cause else { return false };
-        self.reservations.take_due_blocked(id, self.now);
+        self.reservations.promote_due_blocked(id, self.now);
         let preemptor = self
             .pending_preemptor()
             .filter(|(_, node, shape)| *node == id.queue && self.reservations.is_blocked(id, *shape));
@@ -136,7 +138,7 @@ impl Engine {
             reservation.rank == rank && reservation.shape == shape && reservation.preempts == preempts
         };
         if self.reservations.get(id).is_some_and(same) {
-            return self.set_reach(id);
+            return self.recompute_reach(id);
         }
         let mut requeued = self.remove_reservation(id);
         if let Some(other) = self.reservations.held_by(rank.id.as_str()) {
@@ -147,7 +149,7 @@ impl Engine {
     }
 
     /// A reserving job started: the next one gets its reservation before any other job is considered.
-    pub(crate) fn pass_reservation_on(&mut self, held: Option<ReservationId>) {
+    pub(crate) fn reserve_for_next_blocked(&mut self, held: Option<ReservationId>) {
         if let (Some(id @ ReservationId { cause: ReservationCause::Quota(..), .. }), Some(reservation_after)) =
             (held, self.reservation_after)
         {
@@ -227,7 +229,8 @@ impl Engine {
     pub(crate) fn could_ever_start(&self, node: QueueIndex, shape: ShapeId, id: &str) -> bool {
         let empty = |at: &QueueIndex, dim| {
             let slot = &self.slots[at.index()];
-            admission::free_quota(slot, dim).map(|room| room + slot.used.get(dim) - self.holds_already(id, *at, dim))
+            admission::free_quota(slot, dim)
+                .map(|room| room + slot.used.get(dim) - self.held_by_resized_job(id, *at, dim))
         };
         let Slot { path, problem, .. } = &self.slots[node.index()];
         let mut asked = self.shape(shape).sparse.iter();
@@ -271,7 +274,7 @@ impl Engine {
         if self.reservation_after.is_none() {
             return;
         }
-        self.mark_backoff_reservations();
+        self.mark_backoff_reservations_dirty();
         let short = self.short_of_quota.iter().filter(|(.., (_, dim))| !dim.is_count());
         let short = short.map(|(node, shape, (at, dim))| (ReservationCause::Quota(at, dim), node, shape));
         let roomless =

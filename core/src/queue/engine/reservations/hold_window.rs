@@ -45,13 +45,13 @@ impl ClusterHold {
 
 impl Engine {
     /// Whether no clusters are kept for a job because they were in vain.
-    pub(crate) fn is_resting(&self, id: &JobId) -> bool {
+    pub(crate) fn is_between_holds(&self, id: &JobId) -> bool {
         let rests = |hold: &ClusterHold| hold.rests && hold.until > self.now;
         self.preemptor.as_ref() != Some(id) && self.cluster_holds.get(id).is_some_and(rests)
     }
 
     /// The clusters that are kept for a job: those that it `had`, while its hold lasts.
-    pub(crate) fn clusters_for(
+    pub(crate) fn choose_held_clusters(
         &mut self,
         id: &JobId,
         node: QueueIndex,

@@ -3,7 +3,7 @@
 use crate::queue::{
     engine::{
         Engine, QueueingState,
-        reservations::{First, ReservationCause, ReservationId, ReservationRank},
+        reservations::{BlockedFirst, ReservationCause, ReservationId, ReservationRank},
     },
     pending::line::{Inadmissible, ShapeId},
     quota::tree::QueueIndex,
@@ -12,7 +12,7 @@ use crate::queue::{
 impl Engine {
     pub(crate) fn mark_inadmissible(&mut self, node: QueueIndex, shape: ShapeId, cause: Inadmissible) {
         self.set_inadmissible(node, shape, cause);
-        self.mark_unsatisfiable(node, shape, cause);
+        self.update_unsatisfiable(node, shape, cause);
         // It was asked after quota was reserved for it: in vain, as it turns out.
         if cause == Inadmissible::Never {
             for id in self.reservations.of_shape(node, shape) {
@@ -29,13 +29,16 @@ impl Engine {
             {
                 let preempts = self.pending_preemptor().is_some_and(|(_, at, of)| (at, of) == (node, shape));
                 if preempts
-                    || self.ranked_firsts(node, shape, reservation_after).iter().any(|(ripe, _)| *ripe <= self.now)
+                    || self
+                        .rank_reservation_candidates(node, shape, reservation_after)
+                        .iter()
+                        .any(|(ripe, _)| *ripe <= self.now)
                 {
                     self.update_quota_reservation(id, reservation_after);
                 }
             }
         }
-        self.refresh_head(node);
+        self.mark_head_changed(node);
         self.search.insert(node);
     }
 
@@ -50,7 +53,7 @@ impl Engine {
         if let Some(cause) = cause.reservation_cause() {
             self.register_blocked(ReservationId { cause, queue: node }, shape);
         }
-        self.refresh_head(node);
+        self.mark_head_changed(node);
     }
 
     /// Reserving jobs that are short of something else now take their reservations along, before any other job is
@@ -70,15 +73,20 @@ impl Engine {
     }
 
     /// Those of a shape that may be the next to get a reservation, with when they have waited long enough.
-    fn ranked_firsts(&self, node: QueueIndex, shape: ShapeId, reservation_after: i64) -> Vec<First> {
-        let firsts = self.slots[node.index()].line.firsts_of(shape).into_iter();
+    fn rank_reservation_candidates(
+        &self,
+        node: QueueIndex,
+        shape: ShapeId,
+        reservation_after: i64,
+    ) -> Vec<BlockedFirst> {
+        let firsts = self.slots[node.index()].line.possible_first_jobs_of(shape).into_iter();
         firsts.map(|key| self.reservation_rank(node, key)).map(|rank| (rank.due_at(reservation_after), rank)).collect()
     }
 
     /// A shape is blocked by this shortage.
     pub(crate) fn register_blocked(&mut self, id: ReservationId, shape: ShapeId) {
         if let Some(reservation_after) = self.reservation_after {
-            let firsts = self.ranked_firsts(id.queue, shape, reservation_after);
+            let firsts = self.rank_reservation_candidates(id.queue, shape, reservation_after);
             self.reservations.add_blocked(id, shape, firsts, self.now);
         }
     }
@@ -94,11 +102,11 @@ impl Engine {
 
     pub(crate) fn requeue_shape(&mut self, node: QueueIndex, shape: ShapeId) {
         let Some(cause) = self.set_admissible(node, shape) else { return };
-        self.reservations.remove_blocked(node, shape);
+        self.reservations.remove_from_shortage(node, shape);
         if matches!(cause, Inadmissible::Reserved(..) | Inadmissible::BehindReservation(_)) {
-            self.reservations.forget_blocked(node, shape);
+            self.reservations.unblock_shape(node, shape);
         }
-        self.refresh_head(node);
+        self.mark_head_changed(node);
     }
 
     /// A pending job, as it ranks.
@@ -109,12 +117,12 @@ impl Engine {
 
     /// The first job of an inadmissible shape is another one now: it may outrank what blocked the old one, or the job
     /// that clusters are kept for.
-    pub(crate) fn first_changed(&mut self, node: QueueIndex, shape: ShapeId) {
+    pub(crate) fn requeue_after_new_first(&mut self, node: QueueIndex, shape: ShapeId) {
         let Some(cause) = self.slots[node.index()].line.inadmissible_cause(shape) else { return };
         self.search.insert(node);
         let wakes = match cause {
             Inadmissible::Quota(..) => false,
-            Inadmissible::Capacity => self.lacks_what_is_kept(node, shape),
+            Inadmissible::Capacity => self.lacks_only_reserved_clusters(node, shape),
             Inadmissible::Reserved(..) | Inadmissible::BehindReservation(_) | Inadmissible::Never => true,
         };
         if wakes {

@@ -1,5 +1,8 @@
-//! Reservations in the engine: which jobs a reservation blocks, and what is told about it. The rule is in
-//! [`crate::queue::reservation`].
+//! Reservations in the engine: which reservations block a job, when a reserving job is expected to start, and what
+//! users are told about it. The rule is in [`crate::queue::reservation`].
+//!
+//! `grant` gives reservations for quota, `clusters` those for capacity in clusters, within the time of `hold_window`,
+//! and `backoff` those for jobs in backoff. `inadmissible` updates them as shapes become inadmissible or are requeued.
 
 mod backoff;
 mod clusters;
@@ -24,7 +27,7 @@ use crate::{
             amounts::Dim,
             tree::QueueIndex,
         },
-        reservation::{Reservation, ReservationCause, ReservationId, ReservationRank, Shadow, blocked::First},
+        reservation::{Reservation, ReservationCause, ReservationId, ReservationRank, Shadow, blocked::BlockedFirst},
     },
     reason::{Bound, Position, Reason},
     resources::ResourceName,
@@ -77,7 +80,7 @@ impl Engine {
     }
 
     /// Gives a job a reservation at once, whoever waits longer: others are evicted for it. To be followed by
-    /// [`Engine::release_next_in`] before anything comes free, for only a blocked job gets a reservation.
+    /// [`Engine::release_next_or_reserve`] before anything comes free, for only a blocked job gets a reservation.
     pub fn set_preemptor(&mut self, id: Option<JobId>) {
         if self.preemptor == id {
             return;
@@ -123,7 +126,7 @@ impl Engine {
             ReservationCause::Capacity(_) => None,
             ReservationCause::Backoff => return None,
         };
-        let kept = reservation.kept.as_ref().filter(|_| reservation.is_whole());
+        let kept = reservation.kept.as_ref().filter(|_| reservation.has_full_reach());
         let clusters = kept.map(|kept| kept.clusters.clone()).unwrap_or_default();
         Some(ReservationStatus { since: reservation.since, short, clusters, start: self.start_of(id) })
     }
@@ -165,7 +168,7 @@ impl Engine {
                 if i > reservation.reach {
                     return Err(UnknownStart::SharedQuota);
                 }
-                let end = self.ends.find_time(*at, *dim, lacks, self.now).ok_or(UnknownStart::EndUnknown)?;
+                let end = self.ends.find_time_when_freed(*at, *dim, lacks, self.now).ok_or(UnknownStart::EndUnknown)?;
                 start = start.max(end);
             }
         }
@@ -182,7 +185,7 @@ impl Engine {
 
     /// Which job of a shape goes first: the reserving job goes before others that ask for the same, unless their
     /// priority is higher. Else they would be told no for what is kept for it, and it with them.
-    pub(crate) fn first_reserving_job(&self, node: QueueIndex, key: &JobKey, shape: ShapeId) -> Option<&JobKey> {
+    pub(crate) fn reserving_job_of_shape(&self, node: QueueIndex, key: &JobKey, shape: ShapeId) -> Option<&JobKey> {
         if self.reservations.is_empty() || self.slots[node.index()].is_fifo() {
             return None;
         }
@@ -224,7 +227,7 @@ impl Engine {
     /// Requeues the jobs that are known to end before a reserving job can start, now that it starts later: backfill.
     pub(crate) fn requeue_backfillable(&mut self) -> bool {
         let mut requeued = false;
-        for id in self.reservations.with_timed_jobs() {
+        for id in self.reservations.reservations_blocking_timed_jobs() {
             let Some(shadow) = self.shadow_time(id) else { continue };
             let inadmissible = self.reservations.get(id).into_iter().flat_map(|reservation| &reservation.timed);
             let ends = |(node, shape): &&(QueueIndex, ShapeId)| {
@@ -267,7 +270,7 @@ impl Engine {
     }
 
     /// The reservation of a job, and of what, if this one would take from it what a queue above both may have.
-    pub(crate) fn reservation_ahead(
+    pub(crate) fn reservation_blocking_by_share(
         &self,
         blocking: &[ReservationId],
         path: &[QueueIndex],
@@ -278,24 +281,29 @@ impl Engine {
             let scarce = reservation.scarce.iter().find(|dim| shape.asked_amount(**dim) > 0)?;
             let below = (reservation.reach + 1).min(reservation.nodes.len() - 1);
             let common = reservation.nodes[..below].iter().filter(|node| path.contains(node));
-            let within =
-                |node: &QueueIndex| self.is_within(*node, &reservation.asked, &reservation.scarce, &shape.sparse);
-            let shares = self.policy == OrderPolicy::Share && !self.is_plenty(reservation, &shape.sparse);
+            let within = |node: &QueueIndex| {
+                self.stays_within_deserved(*node, &reservation.asked, &reservation.scarce, &shape.sparse)
+            };
+            let shares = self.policy == OrderPolicy::Share && !self.fleet_has_enough_idle(reservation, &shape.sparse);
             (shares && !common.into_iter().all(within)).then_some((*id, *scarce))
         })
     }
 
     /// The clusters that are kept for others.
-    pub(crate) fn clusters_reserved(&self, blocking: &[ReservationId]) -> Vec<&ReservedClusters> {
-        let whole =
-            blocking.iter().filter_map(|id| self.reservations.get(*id)).filter(|reservation| reservation.is_whole());
+    pub(crate) fn clusters_reserved_for_others(&self, blocking: &[ReservationId]) -> Vec<&ReservedClusters> {
+        let whole = blocking
+            .iter()
+            .filter_map(|id| self.reservations.get(*id))
+            .filter(|reservation| reservation.has_full_reach());
         whole.filter_map(|reservation| reservation.kept.as_ref()).collect()
     }
 
     /// Which reservations keep them.
-    pub(crate) fn reserving_clusters(&self, blocking: &[ReservationId]) -> Box<[ReservationId]> {
+    pub(crate) fn reservations_keeping_clusters(&self, blocking: &[ReservationId]) -> Box<[ReservationId]> {
         let keeps = |id: &&ReservationId| {
-            self.reservations.get(**id).is_some_and(|reservation| reservation.is_whole() && reservation.kept.is_some())
+            self.reservations
+                .get(**id)
+                .is_some_and(|reservation| reservation.has_full_reach() && reservation.kept.is_some())
         };
         let mut keepers: Box<[ReservationId]> = blocking.iter().filter(keeps).copied().collect();
         keepers.sort_unstable();
@@ -313,8 +321,10 @@ impl Engine {
         let (slot, shape) = (&self.slots[node.index()], self.shape(id));
         let blocking = self.blocking_reservations(node, key, id);
         let quota = self.first_short_with_reserved(&blocking, &slot.path, shape).map(|(at, dim, _)| (at, dim, true));
-        let room =
-            || self.reservation_ahead(&blocking, &slot.path, shape).map(|(_, dim)| (QueueIndex::ROOT, dim, false));
+        let room = || {
+            self.reservation_blocking_by_share(&blocking, &slot.path, shape)
+                .map(|(_, dim)| (QueueIndex::ROOT, dim, false))
+        };
         let (at, dim, is_quota) = quota.or_else(room)?;
         if dim.is_count() {
             let kept = self.reserved_amount(&blocking, at, dim);
@@ -322,7 +332,7 @@ impl Engine {
         }
         let (bound, limit) = admission::limiting_bound(&self.slots, &self.dims, &self.fleet, at, dim);
         let resource = self.dims.name(dim).clone();
-        let shown = |amount| Quantity::from_nano(amount).shown_as(limit);
+        let shown = |amount| Quantity::from_nano(amount).with_suffixes_of(limit);
         let free = admission::free_quota(&self.slots[at.index()], dim)?;
         Some(Reason::BlockedByReservation {
             queue: slot.name.clone(),
@@ -338,7 +348,13 @@ impl Engine {
 
     /// Whether a queue has nothing else of what is scarce, or stays within what it deserves with this started, and
     /// `more` beside it. Of what it states nothing of, what it states of the rest counts.
-    fn is_within(&self, node: QueueIndex, asked: &[(Dim, i128)], scarce: &[Dim], more: &[(Dim, i128)]) -> bool {
+    fn stays_within_deserved(
+        &self,
+        node: QueueIndex,
+        asked: &[(Dim, i128)],
+        scarce: &[Dim],
+        more: &[(Dim, i128)],
+    ) -> bool {
         let slot = &self.slots[node.index()];
         let of =
             |amounts: &[(Dim, i128)], dim| amounts.iter().find(|(at, _)| *at == dim).map_or(0, |(_, amount)| *amount);
@@ -359,7 +375,7 @@ impl Engine {
 
     /// Whether the fleet has as much idle as a job that lacks capacity asks for, with `more` taken: then it is
     /// nobody's share.
-    fn is_plenty(&self, reservation: &Reservation, more: &[(Dim, i128)]) -> bool {
+    fn fleet_has_enough_idle(&self, reservation: &Reservation, more: &[(Dim, i128)]) -> bool {
         let takes = |dim| more.iter().find(|(at, _)| *at == dim).map_or(0, |(_, amount)| *amount);
         let left = |dim| {
             admission::free_quota(&self.slots[QueueIndex::ROOT.index()], dim)
@@ -371,10 +387,11 @@ impl Engine {
     /// How far up a reservation reaches: below the first queue that would not be within.
     pub(crate) fn compute_reach(&self, reservation: &Reservation) -> usize {
         let top = reservation.nodes.len() - 1;
-        if reservation.preempts || self.policy != OrderPolicy::Share || self.is_plenty(reservation, &[]) {
+        if reservation.preempts || self.policy != OrderPolicy::Share || self.fleet_has_enough_idle(reservation, &[]) {
             return top;
         }
-        let within = |node: &QueueIndex| self.is_within(*node, &reservation.asked, &reservation.scarce, &[]);
+        let within =
+            |node: &QueueIndex| self.stays_within_deserved(*node, &reservation.asked, &reservation.scarce, &[]);
         reservation.nodes[..top].iter().position(|node| !within(node)).unwrap_or(top)
     }
 }

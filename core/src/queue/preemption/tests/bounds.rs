@@ -112,7 +112,7 @@ fn a_preemptor_whose_attempts_come_to_nothing_waits_longer_each_time() {
     assert_eq!(plan.hold.what, cpu(6));
     assert_eq!((plan.hold.since, plan.hold.until), (1000, 1300));
     for pause in [30, 60, 120] {
-        asks.attempts = asks.attempts.failed_at(1000);
+        asks.attempts = asks.attempts.with_failure_at(1000);
         let mut world = world.clone();
         world.now = 999 + pause;
         let why = world.refusal(&asks);

@@ -52,7 +52,7 @@ impl Game {
         job.started = Some(self.world.now);
         if let Some(gang) = &mut job.elastic {
             let minimum = gang.tasks[0].request.times(u64::from(gang.min_available));
-            let more = gang.tasks[0].request.times_in(&{
+            let more = gang.tasks[0].request.count_fits_in(&{
                 let mut free = self.world.free();
                 free.saturating_sub(&minimum);
                 free

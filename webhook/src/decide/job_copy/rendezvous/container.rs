@@ -30,25 +30,25 @@ const ADD_OFFSETS: &str = "VC_TASK_INDEX=$((${VC_TASK_INDEX:-0}+${CALDERA_TASK_O
                       export TF_CONFIG; fi; ";
 
 /// Has a shell put the whole job's numbers, and its lists of hosts, in place of the cluster's before the command runs.
-pub(super) fn add_offsets(container: &mut Value, tasks: &[String]) {
+pub(super) fn prepend_offset_shell(container: &mut Value, tasks: &[String]) {
     let lists =
         tasks.iter().flat_map(|task| [format!("{}_HOSTS", upper_name(task)), format!("{}_NUM", upper_name(task))]);
     let lists: String = lists.map(|list| format!("export VC_{list}=\"$CALDERA_{list}\"; ")).collect();
-    run_before(container, "/bin/sh", &lists);
+    prepend_script(container, "/bin/sh", &lists);
 }
 
 /// The same by the container's own shell, if it runs one. Hosts of other clusters can not be reached: no list is told.
-pub(super) fn add_offsets_by_own_shell(container: &mut Value, tasks: &[String]) -> Option<()> {
+pub(super) fn prepend_offset_to_own_shell(container: &mut Value, tasks: &[String]) -> Option<()> {
     let shell = find_shell(container)?.to_owned();
     let of = |task: &String| {
         let task = upper_name(task);
         format!("export VC_{task}_NUM=\"$CALDERA_{task}_NUM\"; unset VC_{task}_HOSTS; ")
     };
-    run_before(container, &shell, &tasks.iter().map(of).collect::<String>());
+    prepend_script(container, &shell, &tasks.iter().map(of).collect::<String>());
     Some(())
 }
 
-fn run_before(container: &mut Value, shell: &str, lists: &str) {
+fn prepend_script(container: &mut Value, shell: &str, lists: &str) {
     let Some(command) = container.get("command").and_then(Value::as_array).filter(|command| !command.is_empty()) else {
         return;
     };

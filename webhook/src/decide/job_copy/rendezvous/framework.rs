@@ -13,7 +13,7 @@ fn env_variable(name: &str, value: impl Into<String>) -> (String, String) {
 }
 
 /// All variables of the frameworks for a task's containers.
-pub(super) fn variables_of(split: &SplitJob<'_>, plugins: &Map<String, Value>, task: &str) -> Variables {
+pub(super) fn build_framework_variables(split: &SplitJob<'_>, plugins: &Map<String, Value>, task: &str) -> Variables {
     let has = |plugin: &str| plugins.contains_key(plugin);
     let mut variables = Variables::new();
     if has("pytorch") {
@@ -32,11 +32,11 @@ pub(super) fn variables_of(split: &SplitJob<'_>, plugins: &Map<String, Value>, t
 fn pytorch_variables(split: &SplitJob<'_>, plugins: &Map<String, Value>, task: &str) -> Variables {
     let master = plugin_flag(plugins, "pytorch", "master").unwrap_or("master");
     let worker = plugin_flag(plugins, "pytorch", "worker").unwrap_or("worker");
-    let masters = split.pods_of(master).all;
+    let masters = split.count_pods_before_and_all(master).all;
     let mut variables = vec![
         env_variable("MASTER_ADDR", split.hosts_of(master).into_iter().next().unwrap_or_default()),
         env_variable("MASTER_PORT", plugin_flag(plugins, "pytorch", "port").unwrap_or("23456")),
-        env_variable("WORLD_SIZE", masters.saturating_add(split.pods_of(worker).all).to_string()),
+        env_variable("WORLD_SIZE", masters.saturating_add(split.count_pods_before_and_all(worker).all).to_string()),
     ];
     if task == master || task == worker {
         let first = if task == master { 0 } else { masters };

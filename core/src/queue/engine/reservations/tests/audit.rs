@@ -12,7 +12,7 @@ impl Engine {
                 let asked = &self.shape(shape).sparse;
                 let short = admission::first_short_quota(&self.slots, &slot.path, asked);
                 let first = slot.line.first_of(shape).unwrap();
-                let key = self.first_reserving_job(*node, first, shape).unwrap_or(first);
+                let key = self.reserving_job_of_shape(*node, first, shape).unwrap_or(first);
                 let blocking = self.heeded_by_all(*node, key, shape);
                 assert_eq!(blocking, self.blocking_reservations(*node, key, shape).into_iter().collect());
                 let blocking: Vec<ReservationId> = blocking.into_iter().collect();
@@ -33,7 +33,7 @@ impl Engine {
                         assert!(needed > room, "{shape:?} has what it needs");
                     }
                     Some(Inadmissible::BehindReservation(_)) => {
-                        let behind = self.reservation_ahead(&blocking, &slot.path, self.shape(shape));
+                        let behind = self.reservation_blocking_by_share(&blocking, &slot.path, self.shape(shape));
                         assert!(
                             behind.is_some() || held_back.is_some() || short.is_some(),
                             "{shape:?} is behind nobody"
@@ -164,7 +164,7 @@ impl Engine {
                 let fifo = self.slots[queue.index()].is_fifo();
                 // Who has enough, and whose turn it is not, is as good as admissible.
                 let short = !self.has_enough_quota(*queue, shape);
-                for key in line.firsts_of(shape) {
+                for key in line.possible_first_jobs_of(shape) {
                     let rank = self.reservation_rank(*queue, key);
                     let may = short && (!fifo || line.first_satisfiable().is_some_and(|(front, _)| front == key));
                     if may

@@ -30,18 +30,18 @@ fn clusters_are_kept_for_who_lacks_room_and_its_quota_with_them() {
     engine.enqueue_job(big);
     engine.enqueue_job(job("s0", "q", 2, amounts(1, 0)));
     engine.set_now(2);
-    assert_eq!(engine.release_next_in(&mut room).unwrap().id.as_str(), "s0");
+    assert_eq!(engine.release_next_or_reserve(&mut room).unwrap().id.as_str(), "s0");
     engine.set_now(1 + RESERVATION_AFTER);
-    assert_eq!(engine.release_next_in(&mut room), None);
+    assert_eq!(engine.release_next_or_reserve(&mut room), None);
     assert_eq!(engine.reservation_of("big").unwrap().clusters, ["m1".into()]);
     engine.enqueue_job(job("s1", "q", 3, amounts(1, 0)));
     engine.enqueue_job(job("s2", "q", 3, amounts(2, 0)));
-    assert_eq!(engine.release_next_in(&mut room), None);
+    assert_eq!(engine.release_next_or_reserve(&mut room), None);
     assert_eq!(engine.explain_pending("s2").unwrap().token(), "BlockedByReservation");
     room.free = true;
     engine.requeue_after_capacity_change();
-    assert_eq!(engine.release_next_in(&mut room).unwrap().id.as_str(), "big");
-    assert_eq!(engine.release_next_in(&mut room).unwrap().id.as_str(), "s1");
+    assert_eq!(engine.release_next_or_reserve(&mut room).unwrap().id.as_str(), "big");
+    assert_eq!(engine.release_next_or_reserve(&mut room).unwrap().id.as_str(), "s1");
 }
 
 /// One cluster, which is free or is not, for jobs that are all alike.
@@ -69,7 +69,7 @@ fn kept_for_holder() -> (Engine, Alike) {
     engine.charge_job(&"a0".into(), &"a".into(), &amounts(1, 0));
     engine.enqueue_job(job("holder", "a", 0, amounts(10, 0)));
     engine.set_now(100);
-    assert_eq!(engine.release_next_in(&mut room), None);
+    assert_eq!(engine.release_next_or_reserve(&mut room), None);
     assert_eq!(engine.reservation_of("holder").unwrap().clusters, ["m1".into()]);
     (engine, room)
 }
@@ -79,10 +79,10 @@ fn kept_for_holder() -> (Engine, Alike) {
 fn what_is_kept_from_one_is_no_answer_for_the_holder_in_another_queue() {
     let (mut engine, mut room) = kept_for_holder();
     engine.enqueue_job(job("alike", "b", 90, amounts(10, 0)));
-    assert_eq!(engine.release_next_in(&mut room), None);
+    assert_eq!(engine.release_next_or_reserve(&mut room), None);
     room.free = true;
     engine.requeue_after_capacity_change();
-    assert_eq!(engine.release_next_in(&mut room).unwrap().id.as_str(), "holder");
+    assert_eq!(engine.release_next_or_reserve(&mut room).unwrap().id.as_str(), "holder");
 }
 
 /// The same where a growth of known size wakes them.
@@ -90,10 +90,10 @@ fn what_is_kept_from_one_is_no_answer_for_the_holder_in_another_queue() {
 fn what_is_kept_from_one_is_no_answer_for_the_holder_when_some_room_is_freed() {
     let (mut engine, mut room) = kept_for_holder();
     engine.enqueue_job(job("alike", "b", 90, amounts(10, 0)));
-    assert_eq!(engine.release_next_in(&mut room), None);
+    assert_eq!(engine.release_next_or_reserve(&mut room), None);
     room.free = true;
     engine.requeue_after_growth(&CapacityGrowth { free: amounts(10, 0), largest: amounts(10, 0) });
-    assert_eq!(engine.release_next_in(&mut room).unwrap().id.as_str(), "holder");
+    assert_eq!(engine.release_next_or_reserve(&mut room).unwrap().id.as_str(), "holder");
 }
 
 /// The cluster has room for small ones, but it is kept for a big one.
@@ -120,12 +120,12 @@ fn who_overrules_the_holder_is_asked_though_one_alike_was_refused() {
         Arc::make_mut(&mut big.ask).fit = FitClass(1);
         engine.enqueue_job(big);
         engine.set_now(100);
-        assert_eq!(engine.release_next_in(&mut ForSmall), None);
+        assert_eq!(engine.release_next_or_reserve(&mut ForSmall), None);
         engine.enqueue_job(job("small", "b", 90, amounts(1, 0)));
-        assert_eq!(engine.release_next_in(&mut ForSmall), None);
+        assert_eq!(engine.release_next_or_reserve(&mut ForSmall), None);
         engine.enqueue_job(Job { priority: 1, ..job("urgent", queue, 99, amounts(1, 0)) });
-        assert_eq!(engine.release_next_in(&mut ForSmall).unwrap().id.as_str(), "urgent", "{queue}");
-        assert_eq!(engine.release_next_in(&mut ForSmall), None);
+        assert_eq!(engine.release_next_or_reserve(&mut ForSmall).unwrap().id.as_str(), "urgent", "{queue}");
+        assert_eq!(engine.release_next_or_reserve(&mut ForSmall), None);
     }
 }
 
@@ -160,7 +160,7 @@ fn clusters_are_kept_for_a_term_then_others_then_none_and_twice_as_long() {
     stuck("too", "r", 2);
     let mut kept = |now: i64| {
         engine.set_now(now);
-        assert_eq!(engine.release_next_in(&mut Stuck), None);
+        assert_eq!(engine.release_next_or_reserve(&mut Stuck), None);
         let of = |id: &str| engine.reservation_of(id).map(|kept| kept.clusters[0].to_string());
         (of("stuck"), of("too"), engine.next_due().filter(|due| *due > now))
     };
@@ -182,9 +182,9 @@ fn others_pass_while_who_waits_in_vain_rests() {
     Arc::make_mut(&mut stuck.ask).fit = FitClass(1);
     engine.enqueue_job(stuck);
     engine.set_now(60);
-    assert_eq!(engine.release_next_in(&mut Stuck), None);
+    assert_eq!(engine.release_next_or_reserve(&mut Stuck), None);
     engine.enqueue_job(job("small", "q", 50, amounts(1, 0)));
-    assert_eq!(engine.release_next_in(&mut Stuck), None);
+    assert_eq!(engine.release_next_or_reserve(&mut Stuck), None);
     engine.set_now(3660);
-    assert_eq!(engine.release_next_in(&mut Stuck).unwrap().id.as_str(), "small");
+    assert_eq!(engine.release_next_or_reserve(&mut Stuck).unwrap().id.as_str(), "small");
 }

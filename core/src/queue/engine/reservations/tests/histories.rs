@@ -283,7 +283,7 @@ impl Play {
         self.end(now);
         self.engine.set_now(now);
         let mut started = Vec::new();
-        while let Some(release) = self.engine.release_next_in(&mut self.room) {
+        while let Some(release) = self.engine.release_next_or_reserve(&mut self.room) {
             let found = std::mem::take(&mut self.room.found);
             let all = i64::try_from(release.admission.charged.get("cpu").units_ceil()).unwrap();
             let cpu = all / i64::try_from(found.len().max(1)).unwrap();
@@ -308,7 +308,7 @@ impl Play {
                     continue;
                 }
                 let blocking = self.engine.blocking_reservations(*node, key, shape);
-                let kept = self.engine.clusters_reserved(&blocking);
+                let kept = self.engine.clusters_reserved_for_others(&blocking);
                 let pods = Clusters::pods(&self.engine.shape(shape).ask);
                 let found = Clusters::place(self.room.free.clone(), pods, |i| Clusters::is_open(i, &kept));
                 assert!(found.is_none(), "{} of {pods:?} in {:?}", key.id, self.room.free);

@@ -181,7 +181,7 @@ fn what_can_never_come_on_top_of_what_is_held_says_so_with_numbers_and_is_kept_n
     let mut engine = engine([queue("q", None, Some(10))], 100, 0);
     engine.charge_job(&"web".into(), &"q".into(), &amounts(6, 0));
     engine.enqueue_job(job("web+more", "q", 1, amounts(5, 0)));
-    engine.set_resized_job(&"web+more".into(), &"web".into());
+    engine.mark_as_resize_of(&"web+more".into(), &"web".into());
     engine.enqueue_job(job("s0", "q", 2, amounts(4, 0)));
     assert_eq!(at(&mut engine, 100), ["s0"]);
     let why = engine.explain_pending("web+more").unwrap();
