@@ -6,6 +6,7 @@ mod component;
 mod console;
 mod install;
 mod manifests;
+pub(crate) mod names;
 #[cfg(test)]
 mod reference;
 mod sandbox;

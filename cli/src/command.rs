@@ -2,12 +2,9 @@
 
 use std::process::ExitCode;
 
-use clap::CommandFactory as _;
-
 use crate::{
-    args::{Args, Command},
-    cluster, components, console, demo, doctor, events, history, install, job, manifests, output, queue, sandbox,
-    server, simulate, top, uninstall, usage, why,
+    args::Command, cluster, completion, components, console, demo, doctor, events, history, install, job, manifests,
+    output, queue, sandbox, server, simulate, top, uninstall, usage, why,
 };
 
 /// Runs a subcommand to its end.
@@ -40,9 +37,7 @@ pub async fn run_command(command: Command) -> anyhow::Result<ExitCode> {
         Command::Usage(args) => usage::run_usage(args).await,
         Command::Top(args) => top::run_top(args).await,
         Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Args::command(), "caldera", &mut script);
-            output::write_script(&script);
+            output::write_script(&completion::build_script(shell)?);
             Ok(ExitCode::SUCCESS)
         }
         Command::Doctor(args) => doctor::run_doctor(args).await,

@@ -7,6 +7,7 @@ pub mod change;
 mod chart;
 pub mod cluster;
 pub mod command;
+pub mod completion;
 pub mod components;
 pub mod console;
 pub mod demo;

@@ -3,11 +3,20 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
+
+fn main() -> ExitCode {
+    match caldera_cli::completion::answer_completion() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => run(),
+        Err(error) => error.exit(),
+    }
+}
 
 #[tokio::main]
-async fn main() -> ExitCode {
-    let args = caldera_cli::args::Args::parse();
+async fn run() -> ExitCode {
+    let matches = caldera_cli::completion::name_command().get_matches();
+    let args = caldera_cli::args::Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     caldera_runtime::tls::install_provider();
     caldera_runtime::telemetry::start_logging(args.command.default_log_filter(), args.log_format.into());
     match caldera_cli::command::run_command(args.command).await {

@@ -393,10 +393,25 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 }
 
 #[test]
+fn as_a_plugin_of_kubectl_it_is_called_so_and_completes_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |name: &str, args: &[&str]| {
+        let link = dir.path().join(name);
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_caldera"), &link).unwrap();
+        let output =
+            Command::new(link).args(args).env("HOME", "/nonexistent").env_remove("KUBECONFIG").output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let help = run("kubectl-caldera", &["queue", "--help"]);
+    assert!(help.contains("Usage: kubectl caldera queue "), "{help}");
+    assert!(run("kubectl_complete-caldera", &["job", "susp"]).starts_with("suspend\t"));
+}
+
+#[test]
 fn every_shell_gets_completions() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let output = ends(&["completions", shell]);
         let script = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success() && script.contains("doctor") && script.contains("cordon"), "{shell}: {script}");
+        assert!(output.status.success() && script.contains("COMPLETE"), "{shell}: {script}");
     }
 }

@@ -271,6 +271,7 @@ fn jobs_queues_and_clusters_are_listed_and_changed_on_a_sandbox() {
     sandbox.until_state("low-priority", "Waiting");
     sandbox.fails(&["job", "hold", "nobody", "-n", "default"], "there is no Volcano Job nobody in namespace default");
 
+    the_names_that_a_shell_completes(&sandbox);
     the_queues(&sandbox);
     the_clusters(&sandbox);
     what_is_said(&sandbox);
@@ -287,6 +288,23 @@ fn jobs_queues_and_clusters_are_listed_and_changed_on_a_sandbox() {
         let state = sandbox.state_of("low-priority");
         state.is_empty().then_some(()).ok_or(state)
     });
+}
+
+/// As fish asks: a candidate a line.
+fn the_names_that_a_shell_completes(sandbox: &Sandbox) {
+    for (line, want) in [
+        (&["why", "-n", "default", "mind"][..], "mindspore-cpu\n"),
+        (&["why", "-n", "nowhere", "mind"], ""),
+        (&["job", "logs", "-n", "default", "deployment/w"], "deployment/web\n"),
+        (&["queue", "drain", "rese"], "research\n"),
+        (&["cluster", "cordon", "member1", "member"], "member1\nmember2\n"),
+        (&["job", "list", "--namespace=defau"], "--namespace=default\n"),
+    ] {
+        let (last, before) = line.split_last().unwrap();
+        let words = [&["--", "caldera"], before, &["--kubeconfig", &sandbox.kubeconfig, last]].concat();
+        let output = caldera(&words).env("COMPLETE", "fish").output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), want, "{words:?}");
+    }
 }
 
 fn the_queues(sandbox: &Sandbox) {

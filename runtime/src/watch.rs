@@ -30,6 +30,8 @@ use serde_json::Value;
 use tokio::{sync::mpsc, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
+use crate::client::describe_error;
+
 /// What happened to a kind's objects.
 #[derive(Debug, Clone)]
 pub enum Event<K> {
@@ -267,6 +269,16 @@ const MAX_BACKOFF: Duration = Duration::from_secs(10);
 /// How often a kind that may be absent is looked for while it is.
 pub const ABSENT_RETRY: Duration = Duration::from_secs(30);
 
+/// What a watch failed at, in the server's own sentence where it has one.
+fn describe_watch_error(error: &watcher::Error) -> String {
+    match error {
+        watcher::Error::InitialListFailed(cause) => format!("can not list: {}", describe_error(cause)),
+        watcher::Error::WatchStartFailed(cause) | watcher::Error::WatchFailed(cause) => describe_error(cause),
+        watcher::Error::WatchError(status) => status.message.clone(),
+        watcher::Error::NoResourceVersion => error.to_string(),
+    }
+}
+
 /// Watches until nobody receives any more.
 async fn watch_objects<K, R, T>(
     kind: &str,
@@ -310,14 +322,15 @@ async fn watch_objects<K, R, T>(
                 continue;
             }
             Err(error) => {
+                let error = describe_watch_error(&error);
                 if failing {
-                    tracing::debug!(kind, %error, "still can not watch");
+                    tracing::debug!(kind, error, "still can not watch");
                     if let Some(health) = &options.health {
                         health.record_failure();
                         stream = list_and_watch();
                     }
                 } else {
-                    tracing::warn!(kind, %error, "can not watch; trying again until it works");
+                    tracing::warn!(kind, error, "can not watch; trying again until it works");
                 }
                 failing = true;
                 tokio::time::sleep(backoff).await;
@@ -400,6 +413,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_a_watch_failed_at_is_told_in_the_servers_sentence_alone() {
+        let status = kube::core::Status::failure("jobs is forbidden", "Forbidden").with_code(403).boxed();
+        let told = describe_watch_error(&watcher::Error::InitialListFailed(kube::Error::Api(status.clone())));
+        assert_eq!(told, "can not list: jobs is forbidden");
+        assert_eq!(describe_watch_error(&watcher::Error::WatchError(status)), "jobs is forbidden");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_kind_that_may_be_absent_counts_as_listed_and_is_followed_once_the_server_has_it() {

@@ -50,6 +50,8 @@ pub struct Config {
     pub members: Vec<Member>,
     /// How long a simulated pod runs if it says nothing.
     pub default_run: Duration,
+    /// How long a member must be out of reach until the stand-in for Karmada calls it not ready.
+    pub not_ready_after: Duration,
 }
 
 impl Config {
@@ -79,6 +81,7 @@ impl Config {
             host: (Ipv4Addr::LOCALHOST, 0).into(),
             members: (0..count).map(member).collect(),
             default_run: Duration::from_secs(2),
+            not_ready_after: Duration::from_secs(30),
         }
     }
 }
@@ -213,7 +216,7 @@ impl Fleet {
         crds.extend(caldera_crds::manifests::host_volcano_crds());
         crds.extend(caldera_crds::manifests::federation_crds());
         install_all(&host_client, "host", crds).await?;
-        run_karmada(&host, shutdown)?;
+        run_karmada(&host, config.not_ready_after, shutdown)?;
 
         let mut starting = Vec::new();
         for member in config.members {
@@ -291,11 +294,13 @@ fn client_of(endpoint: &Endpoint, component: &str, counts: &WriteCounts) -> Resu
         .map_err(|source| Error::Client { server: endpoint.name.clone(), source: Box::new(source) })
 }
 
-fn run_karmada(host: &Endpoint, shutdown: &CancellationToken) -> Result<(), Error> {
+fn run_karmada(host: &Endpoint, not_ready_after: Duration, shutdown: &CancellationToken) -> Result<(), Error> {
     let client = client_of(host, "karmada", &WriteCounts::default())?;
+    let mut config = karmada::Config::default();
+    config.pace.threshold = not_ready_after;
     let shutdown = shutdown.clone();
     tokio::spawn(async move {
-        if let Err(error) = karmada::run(karmada::Config::default(), client, shutdown).await {
+        if let Err(error) = karmada::run(config, client, shutdown).await {
             tracing::error!(%error, "the Karmada stand-ins stopped");
         }
     });
