@@ -139,7 +139,8 @@ fn marks_of_kubernetes_types(object: &mut Map<String, Value>) {
             atomic_list(object, "nodeSelectorTerms");
             atomic_map(object);
         }
-        ["apiVersion", "blockOwnerDeletion", "controller", "kind", "name", "uid"] => atomic_map(object),
+        ["apiVersion", "blockOwnerDeletion", "controller", "kind", "name", "uid"]
+        | ["apiVersion", "fieldPath", "kind", "name", "namespace", "resourceVersion", "uid"] => atomic_map(object),
         ["lastTransitionTime", "message", "observedGeneration", "reason", "status", "type"] => {
             let limits = [
                 ("message", json!({ "maxLength": 32768 })),
