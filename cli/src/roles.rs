@@ -144,6 +144,8 @@ fn cluster_rules(component: &str) -> Vec<Rule> {
                 ("training.volcano.sh", &["hyperjobs/status"], &["patch"]),
                 DATA,
                 (DATA.0, &["datasources/status", "datasourceclaims/status"], &["patch"]),
+                // One that goes with its last claim.
+                (DATA.0, &["datasources"], &["delete"]),
                 // Of the jobs of HyperJobs.
                 ("policy.karmada.io", &["propagationpolicies"], &["list", "watch", "create", "patch", "delete"]),
                 (OURS, &["clusterinventories", "federationtopologies"], FOLLOW),

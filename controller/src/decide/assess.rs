@@ -41,6 +41,7 @@ pub(crate) fn assess_now(
             if capacity.next_maintenance_end(now).is_some() {
                 ask.fit = FitClass(fingerprint(&(ask.fit, ask.run_for)));
             }
+            ask.fit = objects.fit_with_data(binding, ask.fit);
             job
         }
         // What runs runs on, and gets no more of a queue that does not take its namespace any more.
@@ -50,11 +51,19 @@ pub(crate) fn assess_now(
         {
             return BindingState::Holding { queue, charge, reason, resize: None };
         }
+        BindingState::Holding { queue, charge, reason, resize: Some(Resize::Grow(mut more)) } => {
+            more.ask.fit = objects.fit_with_data(binding, more.ask.fit);
+            return BindingState::Holding { queue, charge, reason, resize: Some(Resize::Grow(more)) };
+        }
         state => return state,
     };
     let refusal = objects.refuse_namespace(&job.queue, &binding.key.namespace);
     let refusal = refusal.or_else(|| objects.refuse_size(&job.queue, || demand_of(workload, context.copies)));
     let refusal = refusal.or_else(|| objects.refuse_run_time(&job.queue, workload?));
+    let refusal = refusal.or_else(|| {
+        let detail = objects.data.index.find_locality(&binding.workload)?.describe_wait()?;
+        Some(Reason::WaitingForData { detail })
+    });
     if let Some(refusal) = refusal {
         return BindingState::Blocked(refusal);
     }

@@ -24,6 +24,7 @@
 //! | [`job_commands`], [`withdrawal`] | which jobs their users suspend, restart and end, and by which Command |
 //! | [`run_limits`] | which jobs are warned and ended since they ran for as long as they may |
 //! | [`hyper_jobs`] | which jobs and policies HyperJobs make, change and delete, and what these say of themselves |
+//! | [`data_claims`] | what DataSourceClaims and DataSources say of themselves |
 //! | [`batch_job_pods`] | how many pods of a batch Job are on nodes |
 //! | [`ttl`] | which jobs that ended are deleted |
 //! | [`queue_lifecycle`] | which queues open and close |
@@ -42,6 +43,7 @@ mod batch_job_pods;
 pub(crate) mod binding_state;
 pub(crate) mod capacity;
 mod controller;
+mod data_claims;
 mod deadlines;
 mod ended_jobs;
 mod eviction;
@@ -155,6 +157,7 @@ pub fn decide(controller: &mut Controller, now: Timestamp) -> Decisions {
     decisions.writes.extend(deadlines.refused.requeue_refused(objects, jobs, capacity, now));
     decisions.writes.extend(controller.hyper_jobs.advance(&controller.objects, now));
     decisions.writes.extend(controller.expiries.delete_expired(&controller.objects, &controller.hyper_jobs, now));
+    decisions.writes.extend(controller.data_claims.write_due(&controller.objects.data, now));
     controller.write_queues(&mut decisions);
     let more =
         controller.pod_groups.has_more() || (controller.pod_groups.may_write() && !controller.reasons.left.is_empty());
@@ -367,6 +370,7 @@ impl Controller {
             self.expiries.next_due(),
             self.commands.next_due(),
             self.hyper_jobs.next_due(),
+            self.data_claims.next_due(),
             queues.numbers.next_due(),
             queues.annotations.next_due(),
             queues.lifecycle.next_due(),

@@ -5,7 +5,7 @@
 //! Of jobs it writes why they wait, and what their users ask for: two annotations for a Command, the end, and the
 //! deletion when the TTL is over. Beside these it writes its own PodGroups, the numbers and the state of a queue and
 //! two annotations on it, the default queue if there is none, the deletion of Commands that are carried out, what
-//! HyperJobs are made of and their status, and events.
+//! HyperJobs are made of and their status, what DataSourceClaims and DataSources say of themselves, and events.
 
 use std::sync::Arc;
 
@@ -32,6 +32,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
+    data_claim::{DataWrite, write_data},
     hyper_job::{HyperJobWrite, write_hyper_job},
     patch::{
         patch_end, patch_eviction, patch_queue, patch_record, patch_release, patch_resize, touch_binding, touch_work,
@@ -235,6 +236,8 @@ pub enum Decision {
         /// What.
         write: HyperJobWrite,
     },
+    /// Writes the status of a DataSourceClaim or a DataSource, or deletes a source.
+    Data(DataWrite),
     /// Creates the default queue.
     DefaultQueue,
     /// Records an event on an object of the user.
@@ -354,6 +357,7 @@ impl Decision {
             Self::TouchWork { cluster, workload, binding, adds } => touch_work(cluster, workload, binding, *adds),
             Self::TouchBinding { key, resource_version, adds } => touch_binding(key, resource_version, *adds),
             Self::HyperJob { key, write } => write_hyper_job(key, write),
+            Self::Data(write) => write_data(write),
             Self::DefaultQueue => write_queue(
                 DEFAULT_QUEUE,
                 None,
