@@ -245,7 +245,7 @@ impl DataIndex {
         let claims = keys.iter().filter_map(|key| self.claims.get(key));
         let mut locality = DataLocality::default();
         for claim in claims {
-            locality.add_claim(claim, self.find_source(&claim.data).map(|source| &*source.clusters));
+            locality.add_claim(claim, self.find_source(&claim.data).map(|source| &source.clusters));
         }
         Some(Arc::new(locality))
     }

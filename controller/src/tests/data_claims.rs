@@ -356,3 +356,15 @@ fn a_source_that_is_to_be_deleted_goes_with_its_last_claim_and_no_other_does() {
     let deletes = world.writes.iter().filter(|write| matches!(write.body, Body::DeleteUnchanged { .. })).count();
     assert_eq!(deletes, 1);
 }
+
+#[test]
+fn a_simulation_starts_with_where_data_is() {
+    let mut world = world();
+    source(&mut world, "users", &["m2"]);
+    claim(&mut world, "a", "users", "train");
+    world.job("train", "q", 4);
+    world.job("other", "q", 4);
+    let snapshot = crate::snapshot::take_snapshot(&world.controller);
+    let may_go = |at: usize| ["m1", "m2"].map(|cluster| snapshot.jobs[at].binding.has_data_in(cluster));
+    assert_eq!((may_go(0), may_go(1)), ([true, true], [false, true]));
+}

@@ -4,7 +4,7 @@
 //! preferred claim whose source is not there; one without a source says nothing. So nothing is said of a cluster that
 //! joins before a source lists it: what lists clusters to exclude would let it in.
 
-use std::{collections::BTreeSet, fmt};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use super::{DataClaim, DataIdentity, MOST_CLAIMS};
 
@@ -17,9 +17,9 @@ const SHOWN: usize = 128;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct DataLocality {
     /// Clusters with the data of all claims that are required; `None` while none is.
-    allowed: Option<BTreeSet<String>>,
+    allowed: Option<Arc<BTreeSet<String>>>,
     /// Of each preferred claim, the clusters that have its data.
-    preferred: Vec<BTreeSet<String>>,
+    preferred: Vec<Arc<BTreeSet<String>>>,
     /// What there is no source of.
     waits: Option<String>,
     /// Further claims without a source.
@@ -32,20 +32,20 @@ impl DataLocality {
     /// Of a workload with more claims than are looked at.
     pub(super) fn of_too_many(claims: usize) -> Self {
         let waits = format!("{claims} DataSourceClaims name it, and {MOST_CLAIMS} are the most");
-        Self { allowed: Some(BTreeSet::new()), waits: Some(waits), ..Self::default() }
+        Self { allowed: Some(Arc::default()), waits: Some(waits), ..Self::default() }
     }
 
     /// Takes in a claim and the clusters of its source, if there is one.
-    pub(super) fn add_claim(&mut self, claim: &DataClaim, there: Option<&BTreeSet<String>>) {
+    pub(super) fn add_claim(&mut self, claim: &DataClaim, there: Option<&Arc<BTreeSet<String>>>) {
         if claim.preferred {
             self.preferred.extend(there.cloned());
             return;
         }
         self.required += 1;
         self.allowed = Some(match (self.allowed.take(), there) {
-            (Some(all), Some(there)) => &all & there,
-            (None, Some(there)) => there.clone(),
-            (_, None) => BTreeSet::new(),
+            (Some(all), Some(there)) => Arc::new(&*all & &**there),
+            (None, Some(there)) => Arc::clone(there),
+            (_, None) => Arc::default(),
         });
         if there.is_some() {
             return;
