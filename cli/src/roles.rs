@@ -44,6 +44,7 @@ const MEMBERS: [Rule; 2] =
 const BINDINGS: &str = "work.karmada.io";
 const QUEUES: &str = "scheduling.volcano.sh";
 const OURS: &str = "federation.caldera.dev";
+const DATA: Rule = ("datadependency.volcano.sh", &["datasources", "datasourceclaims"], FOLLOW);
 const EVENTS: Rule = ("", &["events"], &["create"]);
 const CLASSES: Rule = ("scheduling.k8s.io", &["priorityclasses"], FOLLOW);
 const CONFIGURATIONS: [Rule; 2] = [
@@ -93,12 +94,13 @@ pub fn name_account(component: &str) -> String {
 /// objects. To ask the members themselves is a role of its own, and nobody has it by default: Karmada's proxy leads to
 /// all of a member's API, as far as the member lets its user. Without it the inventories or Karmada's summaries serve.
 fn reader_roles() -> [Value; 2] {
-    let rules: [Rule; 5] = [
+    let rules: [Rule; 6] = [
         (QUEUES, &["queues", "podgroups"], READ),
         ("scheduling.k8s.io", &["priorityclasses"], READ),
         (BINDINGS, &["resourcebindings"], READ),
         ("cluster.karmada.io", &["clusters"], READ),
         (OURS, &["clusterinventories", "federationtopologies"], READ),
+        (DATA.0, DATA.1, READ),
     ];
     let role = |name: &str, rules: Vec<Value>| {
         let metadata = json!({"name": name, "labels": common_labels()});
@@ -140,6 +142,10 @@ fn cluster_rules(component: &str) -> Vec<Rule> {
                 ("bus.volcano.sh", &["commands"], &["list", "watch", "delete"]),
                 ("training.volcano.sh", &["hyperjobs"], FOLLOW),
                 ("training.volcano.sh", &["hyperjobs/status"], &["patch"]),
+                DATA,
+                (DATA.0, &["datasources/status", "datasourceclaims/status"], &["patch"]),
+                // One that goes with its last claim.
+                (DATA.0, &["datasources"], &["delete"]),
                 // Of the jobs of HyperJobs.
                 ("policy.karmada.io", &["propagationpolicies"], &["list", "watch", "create", "patch", "delete"]),
                 (OURS, &["clusterinventories", "federationtopologies"], FOLLOW),
@@ -154,6 +160,7 @@ fn cluster_rules(component: &str) -> Vec<Rule> {
                 (BINDINGS, &["resourcebindings/status", "clusterresourcebindings/status"], &["patch"]),
                 ("policy.karmada.io", &["propagationpolicies", "clusterpropagationpolicies"], FOLLOW),
                 (QUEUES, &["queues"], FOLLOW),
+                DATA,
                 (OURS, &["clusterinventories", "federationtopologies", "clusterscores"], FOLLOW),
                 (OURS, &["federationtopologies/status"], &["patch"]),
                 EVENTS,

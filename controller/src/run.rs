@@ -39,6 +39,7 @@ use caldera_crds::{
     names::{caldera::WORKLOAD_KIND, karmada::EXECUTION_NAMESPACE_PREFIX, volcano::HYPER_JOB_NAME},
     volcano::{
         bus::Command,
+        datadependency::{DataSource, DataSourceClaim},
         scheduling::{PodGroup, Queue},
     },
     workload::WorkloadKind,
@@ -51,8 +52,8 @@ use crate::{
     measure::Measures,
     metrics::Metrics,
     observe::{
-        Binding, ClassFacts, ClusterFacts, CommandFacts, HyperJobFacts, Input, JobCommandFacts, PodGroupFacts,
-        PolicyFacts, QueueFacts, WorkFacts, Workload, read_namespace,
+        Binding, ClassFacts, ClusterFacts, CommandFacts, DataClaimFacts, DataSourceFacts, HyperJobFacts, Input,
+        JobCommandFacts, PodGroupFacts, PolicyFacts, QueueFacts, WorkFacts, Workload, read_namespace,
     },
     settings::{self, Settings},
     usage::{self, UsageHistory},
@@ -284,6 +285,10 @@ fn watch_host(
     follower.follow_typed(ours, |group: PodGroup| Some(PodGroupFacts::read(&group)), Input::PodGroups);
     follower.follow_typed(all(), |class: PriorityClass| Some(ClassFacts::read(&class)), Input::Classes);
     follower.follow_typed(all(), |namespace: Namespace| Some(read_namespace(&namespace)), Input::Namespaces);
+    // Not every host has these kinds; where it has, a job's claim is known before the job is released.
+    let optional = || WatchOptions::from(all()).allow_absent_kind(true);
+    follower.follow_typed(optional(), |it: DataSource| Some(DataSourceFacts::read(&it)), Input::DataSources);
+    follower.follow_typed(optional(), |it: DataSourceClaim| Some(DataClaimFacts::read(&it)), Input::DataClaims);
     // Not every host has these kinds: nothing waits for them.
     follower.follow_typed::<FederationTopology, _, _>(all(), Some, Input::Links);
     follower.follow_typed(all(), |command: Command| CommandFacts::read(&command), Input::Commands);

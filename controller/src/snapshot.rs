@@ -103,9 +103,18 @@ fn describe_snapshot_job(controller: &Controller, binding: &Binding, state: &Job
         placed,
         run_for,
         gang: workload.gang.as_ref().ok()?.clone(),
-        binding: binding.placement.clone()?,
+        binding: place_with_data(controller, binding)?,
         whole: workload.kind.has_tasks(),
         preemptable: workload.preemptable,
         never_preempts: objects.never_preempts(&workload.class),
+    })
+}
+
+/// As placement sees it, with where its data is now.
+fn place_with_data(controller: &Controller, binding: &Binding) -> Option<Arc<place::Binding>> {
+    let placement = binding.placement.as_ref()?;
+    Some(match controller.objects.data.index.find_locality(&binding.workload) {
+        None => Arc::clone(placement),
+        data => Arc::new(place::Binding { data, ..place::Binding::clone(placement) }),
     })
 }

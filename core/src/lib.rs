@@ -6,6 +6,7 @@
 
 pub mod admission;
 pub mod data;
+pub mod data_source;
 pub mod fleet;
 pub mod gang;
 pub mod inventory;

@@ -157,6 +157,11 @@ pub enum Reason {
         /// Seconds that it asks for, and the most; `None` where what the queue says can not be read.
         asked: Option<(i64, i64)>,
     },
+    /// A DataSourceClaim that it requires has no DataSource.
+    WaitingForData {
+        /// Which, and what there is no source of.
+        detail: String,
+    },
     /// The user holds it (annotation).
     OnHold {
         /// The annotation.
@@ -408,6 +413,7 @@ impl Reason {
             Self::NamespaceNotSelected { .. } => Self::NAMESPACE_NOT_SELECTED,
             Self::ExceedsLargestJob { .. } => "ExceedsMaxJob",
             Self::ExceedsMaxRunTime { .. } => "ExceedsMaxRunTime",
+            Self::WaitingForData { .. } => "WaitingForData",
             Self::OnHold { .. } => "OnHold",
             Self::Suspended => "Suspended",
             Self::SuspendedByUser { .. } => "SuspendedByUser",
@@ -478,6 +484,7 @@ impl Reason {
             || matches!(
                 self,
                 Self::OnHold { .. }
+                    | Self::WaitingForData { .. }
                     | Self::Suspended
                     | Self::SuspendedByUser { .. }
                     | Self::RunTimeExceeded { .. }

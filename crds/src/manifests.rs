@@ -15,7 +15,7 @@ use crate::{
     links, published,
     schema::{mark_pod_template, mark_volume_claim, object_schema},
     score,
-    volcano::{batch, bus, scheduling, topology, training},
+    volcano::{batch, bus, datadependency, scheduling, topology, training},
 };
 
 /// Whether a kind's objects live in namespaces.
@@ -282,7 +282,30 @@ fn hyper_job_crd() -> Value {
         .0
 }
 
-/// What a Karmada host has beside these: our own kinds, and HyperJob.
+/// DataSource and DataSourceClaim, for a Karmada host: Volcano's API, which volcano-global ships.
+fn data_crds() -> [Value; 2] {
+    let of = |name, kind, field| (name, kind, field, 0);
+    [
+        Definition::for_kind::<datadependency::DataSource>(&[]).with_status().with_columns(&[
+            of("SYSTEM", "string", ".spec.system"),
+            of("TYPE", "string", ".spec.type"),
+            of("DATA", "string", ".spec.name"),
+            of("CLUSTERS", "string", ".spec.locality.clusterNames"),
+            of("CLAIMS", "integer", ".status.boundClaims"),
+            AGE,
+        ]),
+        Definition::for_kind::<datadependency::DataSourceClaim>(&[]).with_status().with_columns(&[
+            of("PHASE", "string", ".status.phase"),
+            of("SOURCE", "string", ".status.boundDataSource"),
+            of("WORKLOAD", "string", ".spec.workload.name"),
+            ("MESSAGE", "string", r#".status.conditions[?(@.type=="Bound")].message"#, 1),
+            AGE,
+        ]),
+    ]
+    .map(|definition| definition.0)
+}
+
+/// What a Karmada host has beside these: our own kinds, and those of Volcano's that volcano-global ships.
 #[must_use]
 pub fn federation_crds() -> Vec<Value> {
     let of = |name, kind, field| (name, kind, field, 0);
@@ -309,7 +332,7 @@ pub fn federation_crds() -> Vec<Value> {
             ]),
     ]
     .map(|definition| definition.0);
-    ours.into_iter().chain([hyper_job_crd()]).collect()
+    ours.into_iter().chain([hyper_job_crd()]).chain(data_crds()).collect()
 }
 
 /// A stand-in for the Cluster API that a real Karmada serves from its aggregated API server: the same fields and

@@ -100,6 +100,11 @@ pub mod caldera {
     /// On a Volcano Job: where its data is (`cluster=member1:500,region=eu|region=us`; see
     /// `caldera_core::data`).
     pub const DATA: &str = "caldera.dev/data";
+    /// On a DataSourceClaim: `preferred` puts clusters with the data before others, and its workload waits for nothing.
+    /// Absent, or with any other value, its workload goes only where the data is.
+    pub const DATA_LOCALITY: &str = "caldera.dev/data-locality";
+    /// The value of [`DATA_LOCALITY`] by which a claim is a preference.
+    pub const DATA_PREFERRED: &str = "preferred";
     /// On a PodGroup of Caldera (label): the kind of its workload.
     pub const WORKLOAD_KIND: &str = "caldera.dev/workload-kind";
     /// On a PodGroup of Caldera (label): the name of its workload.

@@ -122,6 +122,7 @@ pub fn read_binding(spec: &ResourceBindingSpec, status: Option<&ResourceBindingS
         fresh: matches!((&spec.reschedule_triggered_at, last), (Some(asked), Some(last)) if asked.0 > last.0),
         // These depend on other objects, and the caller fills them in.
         peers: place::Peers::default(),
+        data: None,
         ranking: place::score::Ranking::default(),
         empty_workloads: false,
     }

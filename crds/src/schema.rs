@@ -139,7 +139,8 @@ fn mark_kubernetes_types(object: &mut Map<String, Value>) {
             mark_atomic_list(object, "nodeSelectorTerms");
             mark_atomic_map(object);
         }
-        ["apiVersion", "blockOwnerDeletion", "controller", "kind", "name", "uid"] => mark_atomic_map(object),
+        ["apiVersion", "blockOwnerDeletion", "controller", "kind", "name", "uid"]
+        | ["apiVersion", "fieldPath", "kind", "name", "namespace", "resourceVersion", "uid"] => mark_atomic_map(object),
         ["lastTransitionTime", "message", "observedGeneration", "reason", "status", "type"] => {
             let limits = [
                 ("message", json!({ "maxLength": 32768 })),

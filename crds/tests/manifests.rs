@@ -102,3 +102,31 @@ fn generated_definitions_equal_the_real_ones() {
     }
     assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n"));
 }
+
+/// The fields of `docs/deploy/crds` of volcano-global, and what is bounded beyond it.
+#[test]
+fn data_sources_and_claims_have_the_fields_of_the_peer_within_bounds() {
+    let ours = |plural: &str| {
+        let all = manifests::federation_crds();
+        let found = all.into_iter().find(|definition| definition["spec"]["names"]["plural"] == plural);
+        found.unwrap()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"].clone()
+    };
+    let names =
+        |schema: &Value| schema["properties"].as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+    let source = ours("datasources");
+    assert_eq!(names(&source["spec"]), "attributes locality name reclaimPolicy system type");
+    assert_eq!(source["spec"]["required"], serde_json::json!(["locality", "name", "system", "type"]));
+    assert_eq!(names(&source["spec"]["properties"]["locality"]), "clusterNames");
+    assert_eq!(names(&source["status"]), "boundClaims claimRefs conditions");
+    let claim = ours("datasourceclaims");
+    assert_eq!(names(&claim["spec"]), "attributes dataSourceName dataSourceType system workload");
+    let workload = &claim["spec"]["properties"]["workload"];
+    assert_eq!(names(workload), "apiVersion kind name namespace");
+    assert_eq!(workload["required"], serde_json::json!(["apiVersion", "kind", "name"]));
+    assert_eq!(names(&claim["status"]), "boundDataSource conditions phase");
+    assert_eq!(claim["status"]["properties"]["phase"]["default"], "Pending");
+    let spec = &source["spec"]["properties"];
+    assert_eq!((&spec["system"]["minLength"], &spec["system"]["maxLength"]), (&1.into(), &1024.into()));
+    assert_eq!(spec["reclaimPolicy"]["enum"], serde_json::json!(["Retain", "Delete"]));
+    assert_eq!(spec["locality"]["properties"]["clusterNames"]["maxItems"], 5000);
+}

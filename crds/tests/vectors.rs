@@ -163,7 +163,9 @@ fn plugin_of(reason: &FilterReason<'_>) -> &'static str {
         FilterReason::Lacks(_) => "SpreadConstraint",
         FilterReason::GroupElsewhere => "WorkloadAffinity",
         FilterReason::GroupThere => "WorkloadAntiAffinity",
-        FilterReason::NotReady | FilterReason::Maintenance => panic!("not a reason of Karmada's"),
+        FilterReason::NotReady | FilterReason::Maintenance | FilterReason::NoData => {
+            panic!("not a reason of Karmada's")
+        }
     }
 }
 

@@ -45,6 +45,10 @@ pub enum Kind {
     Command,
     /// training.volcano.sh HyperJob.
     HyperJob,
+    /// datadependency.volcano.sh DataSource.
+    DataSource,
+    /// datadependency.volcano.sh DataSourceClaim.
+    DataClaim,
     /// topology.volcano.sh HyperNode.
     HyperNode,
     /// federation.caldera.dev ClusterInventory.
@@ -92,6 +96,10 @@ impl Kind {
             ),
             Self::Command => api_resource("bus.volcano.sh", "v1alpha1", "Command", "commands"),
             Self::HyperJob => api_resource("training.volcano.sh", "v1alpha1", "HyperJob", "hyperjobs"),
+            Self::DataSource => api_resource("datadependency.volcano.sh", "v1alpha1", "DataSource", "datasources"),
+            Self::DataClaim => {
+                api_resource("datadependency.volcano.sh", "v1alpha1", "DataSourceClaim", "datasourceclaims")
+            }
             Self::HyperNode => api_resource("topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes"),
             Self::Inventory => {
                 api_resource("federation.caldera.dev", "v1alpha1", "ClusterInventory", "clusterinventories")
@@ -123,6 +131,7 @@ impl Kind {
                 | Self::Node
                 | Self::Namespace
                 | Self::PriorityClass
+                | Self::DataSource
                 | Self::HyperNode
                 | Self::Inventory
                 | Self::Links

@@ -1,7 +1,9 @@
-//! In which clusters the others of a binding's workload affinity groups are.
+//! What of other objects bears on where a binding may go: in which clusters the others of its workload affinity groups
+//! are, and which have the data that its workload claims.
 //!
 //! Rule: as the scheduler sees it: the clusters of those that are placed, and for those that are released the place
-//! that was found. So a job that is released finds the clusters open that the scheduler will find open.
+//! that was found. So a job that is released finds the clusters open that the scheduler will find open. Data is where
+//! its sources say.
 
 use std::borrow::Cow;
 
@@ -10,14 +12,19 @@ use caldera_core::place::{self, Peers};
 use super::capacity::{FleetCapacity, with_peers};
 use crate::observe::{Binding, Objects};
 
-/// A binding as placement sees it, with the others of its groups; `None` for one without a placement.
+/// A binding as placement sees it, with the others of its groups and with its data; `None` for one without a
+/// placement.
 pub(crate) fn build_binding_with_peers<'a>(
     objects: &Objects,
     capacity: &FleetCapacity,
     binding: &'a Binding,
 ) -> Option<Cow<'a, place::Binding>> {
     let placement = binding.placement.as_deref()?;
-    Some(with_peers(placement, list_peers(objects, capacity, binding)))
+    let placement = with_peers(placement, list_peers(objects, capacity, binding));
+    Some(match objects.data.index.find_locality(&binding.workload) {
+        None => placement,
+        data => Cow::Owned(place::Binding { data, ..placement.into_owned() }),
+    })
 }
 
 fn list_peers(objects: &Objects, capacity: &FleetCapacity, binding: &Binding) -> Peers {

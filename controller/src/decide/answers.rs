@@ -40,8 +40,8 @@ use super::{
     queue_lifecycle::WriteFailure,
 };
 use crate::{
-    observe::{Binding, Input, Key, PodGroupFacts, QueueFacts, Workload},
-    write::{Decision, Tag, pod_group::pod_group_key},
+    observe::{Binding, DataClaimFacts, DataSourceFacts, Input, Key, PodGroupFacts, QueueFacts, Workload},
+    write::{Decision, Tag, data_claim::DataTarget, pod_group::pod_group_key},
 };
 
 impl Controller {
@@ -90,6 +90,14 @@ impl Controller {
                     self.observe(input, now);
                 }
                 self.hyper_jobs.follow_answer(&key, target, failure.as_ref(), now);
+            }
+            Tag::Data(target, is_deletion) => {
+                let failure = done.result.as_ref().err().cloned();
+                // What was deleted, the watch tells.
+                if let Some(object) = done.result.ok().filter(|_| !is_deletion) {
+                    self.store_data_answer(&target, object);
+                }
+                self.data_claims.follow_answer(&target, failure.as_ref(), now);
             }
             Tag::DefaultQueue => match done.result {
                 Ok(_) | Err(Failure::Exists(_)) => {}
@@ -266,6 +274,20 @@ impl Controller {
             Err(_) => AnnotationOutcome::Failed,
         };
         self.queues.annotations.follow_answer(name, &outcome, self.now);
+    }
+
+    fn store_data_answer(&mut self, target: &DataTarget, object: Value) {
+        let data = &mut self.objects.data;
+        match target {
+            DataTarget::Claim(_) => {
+                let written = parse_written(object).map(|object| DataClaimFacts::read(&object));
+                written.into_iter().for_each(|facts| data.store_claim_answer(facts));
+            }
+            DataTarget::Source(_) => {
+                let written = parse_written(object).map(|object| DataSourceFacts::read(&object));
+                written.into_iter().for_each(|facts| data.store_source_answer(facts));
+            }
+        }
     }
 
     fn observe_written_queue(&mut self, object: Value) {

@@ -50,6 +50,7 @@ pub(crate) fn assess_with_admission_checks(
             if capacity.next_maintenance_end(now).is_some() {
                 ask.fit = FitClass(fingerprint(&(ask.fit, ask.run_for)));
             }
+            ask.fit = objects.fit_with_data(binding, ask.fit);
             job
         }
         // What runs runs on, and gets no more of a queue that does not take its namespace any more.
@@ -59,11 +60,19 @@ pub(crate) fn assess_with_admission_checks(
         {
             return BindingState::Holding { queue, charge, reason, resize: None };
         }
+        BindingState::Holding { queue, charge, reason, resize: Some(Resize::Grow(mut more)) } => {
+            more.ask.fit = objects.fit_with_data(binding, more.ask.fit);
+            return BindingState::Holding { queue, charge, reason, resize: Some(Resize::Grow(more)) };
+        }
         state => return state,
     };
     let refusal = objects.check_namespace(&job.queue, &binding.key.namespace);
     let refusal = refusal.or_else(|| objects.check_job_size(&job.queue, || demand_of(workload, context.copies)));
     let refusal = refusal.or_else(|| objects.check_run_time(&job.queue, workload?));
+    let refusal = refusal.or_else(|| {
+        let detail = objects.data.index.find_locality(&binding.workload)?.describe_wait()?;
+        Some(Reason::WaitingForData { detail })
+    });
     if let Some(refusal) = refusal {
         return BindingState::Blocked(refusal);
     }

@@ -365,8 +365,7 @@ impl FleetCapacity {
             let detail = never.as_deref().map_or(detail, str::to_owned);
             return Err(Fit::No { never: never.is_some(), detail });
         }
-        let minimum = ask.minimum();
-        let reserved = list_clusters_reserved_against(&minimum, kept);
+        let reserved = list_clusters_reserved_against(&ask.minimum(), kept);
         let open = |(cluster, _): &(&Cluster, &Capacity)| !reserved.contains(cluster.name.as_str());
         let refusal = match ask_placement(question, &self.fleet, self.fleet.clusters().filter(open).collect()) {
             Ok(decision) => return Ok(decision),
@@ -387,12 +386,9 @@ impl FleetCapacity {
                 format!("{refusal}; {kept} clusters are reserved for a job that ranks before it and has waited long")
             }
         };
-        let windows = place::describe_maintenance(&build_placement_request(
-            question,
-            &self.fleet,
-            self.fleet.clusters().collect(),
-        ));
-        let detail = windows.into_iter().fold(detail, |detail, windows| format!("{detail}; {windows}"));
+        let request = build_placement_request(question, &self.fleet, self.fleet.clusters().collect());
+        let why = place::describe_data(&request).into_iter().chain(place::describe_maintenance(&request));
+        let detail = why.fold(detail, |detail, why| format!("{detail}; {why}"));
         Err(Fit::No { never: false, detail })
     }
 
@@ -459,8 +455,7 @@ impl FleetCapacity {
         Some(format!("needs {name} {}, free {} in all clusters together", asked.plain(), free.plain()))
     }
 
-    /// Why not even with all of our pods gone. What others use, such as the DaemonSets, stays; if it goes, this is
-    /// asked again.
+    /// Why not even with all of our pods gone. What others use stays; if it goes, this is asked again.
     fn explain_never(&mut self, question: PlacementQuestion<'_>) -> Option<Arc<str>> {
         // The others of its groups may go.
         let alone = with_peers(question.binding, Peers::default());
@@ -477,7 +472,10 @@ impl FleetCapacity {
             self.fleet.clusters_without_queued().map(|(cluster, emptied, _)| (cluster, emptied)).collect();
         let refusal = (!emptied.is_empty()).then(|| ask_placement(question, &self.fleet, emptied).err()).flatten()?;
         // It is not about now.
-        Some(refusal.to_string().replacen(" fit now in ", " fit in ", 1).into())
+        let never = refusal.to_string().replacen(" fit now in ", " fit in ", 1);
+        let data =
+            place::describe_data(&build_placement_request(question, &self.fleet, self.fleet.clusters().collect()));
+        Some(data.into_iter().fold(never, |never, data| format!("{never}; {data}")).into())
     }
 }
 

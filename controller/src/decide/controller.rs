@@ -23,6 +23,7 @@ use super::{
     admission_events::AdmissionEvents,
     assess::{assess_with_admission_checks, estimate_end},
     capacity::FleetCapacity,
+    data_claims::DataClaims,
     ended_jobs::EndedJobs,
     eviction_wait::{compute_eviction_expiry, explain_eviction_wait},
     forged_record::ForgedRecords,
@@ -122,6 +123,7 @@ pub struct Controller {
     pub(crate) expiries: Expiries,
     pub(crate) commands: JobCommands,
     pub(crate) hyper_jobs: HyperJobs,
+    pub(crate) data_claims: DataClaims,
     pub(crate) member_loss: MemberLoss,
     pub(crate) pod_groups: PodGroupWrites,
     pub(crate) waiting_states: WaitingStates,
@@ -183,6 +185,8 @@ impl Controller {
             Input::PodGroups(event) => self.objects.apply_pod_groups(event),
             Input::Classes(event) => self.objects.apply_classes(event),
             Input::Namespaces(event) => self.objects.apply_namespaces(event),
+            Input::DataSources(event) => self.objects.apply_data_sources(event),
+            Input::DataClaims(event) => self.objects.apply_data_claims(event),
             Input::Clusters(event) => return self.observe_clusters(event),
             Input::Links(event) => {
                 match event {
@@ -296,6 +300,7 @@ impl Controller {
                     self.commands.observe_job(&reference, self.now);
                 }
                 Change::BindingGone(binding) => self.forget_binding(&binding),
+                Change::Data(changed) => self.data_claims.observe(changed),
                 Change::PodGroup(key) => {
                     self.pod_groups.mark_dirty(&key);
                     self.waiting_states.observe_binding(&self.objects, &self.jobs, &key, self.now);

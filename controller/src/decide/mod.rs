@@ -27,6 +27,7 @@
 //! | [`member_loss`] | which gangs are withdrawn from clusters that are lost |
 //! | [`refused_copy`] | which jobs go elsewhere since a member will not have their copy |
 //! | [`hyper_jobs`] | which jobs and policies HyperJobs make, change and delete, and what these say of themselves |
+//! | [`data_claims`] | what DataSourceClaims and DataSources say of themselves |
 //! | [`ttl`] | which jobs that ended are deleted |
 //! | [`queue_lifecycle`] | which queues open and close |
 //! | [`queue_annotations`] | what is said on queues: their faults, and the amounts that count |
@@ -46,6 +47,7 @@ mod batch_job_pods;
 pub(crate) mod binding_state;
 pub(crate) mod capacity;
 mod controller;
+mod data_claims;
 mod deadlines;
 mod ended_jobs;
 mod eviction;
@@ -159,6 +161,7 @@ pub fn decide(controller: &mut Controller, now: Timestamp) -> Decisions {
     decisions.writes.extend(deadlines.refused.requeue_refused(objects, jobs, capacity, now));
     decisions.writes.extend(controller.hyper_jobs.advance_hyper_jobs(&controller.objects, now));
     decisions.writes.extend(controller.expiries.delete_expired(&controller.objects, &controller.hyper_jobs, now));
+    decisions.writes.extend(controller.data_claims.write_due(&controller.objects.data, now));
     controller.write_queues(&mut decisions);
     let more =
         controller.pod_groups.has_more() || (controller.pod_groups.may_write() && !controller.reasons.left.is_empty());
@@ -378,6 +381,7 @@ impl Controller {
             self.expiries.next_due(),
             self.commands.next_due(),
             self.hyper_jobs.next_due(),
+            self.data_claims.next_due(),
             queues.numbers.next_due(),
             queues.annotations.next_due(),
             queues.lifecycle.next_due(),

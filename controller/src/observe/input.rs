@@ -12,7 +12,10 @@ use caldera_crds::{
     links::FederationTopology,
     names::caldera::WORKLOAD_KIND,
     tenancy::NamespaceFacts,
-    volcano::scheduling::{PodGroup, Queue},
+    volcano::{
+        datadependency::{DataSource, DataSourceClaim},
+        scheduling::{PodGroup, Queue},
+    },
     workload::WorkloadKind,
 };
 use caldera_runtime::watch::{Event, api_resource};
@@ -24,6 +27,7 @@ use serde_json::Value;
 use super::{
     binding::Binding,
     cluster::{ClassFacts, ClusterFacts, read_namespace},
+    data_claim::{DataClaimFacts, DataSourceFacts},
     hyper_job::{HyperJobFacts, PolicyFacts},
     job_command::JobCommandFacts,
     losses::WorkFacts,
@@ -50,6 +54,10 @@ pub enum Input {
     Clusters(Event<ClusterFacts>),
     /// Namespaces.
     Namespaces(Event<(String, NamespaceFacts)>),
+    /// Where data is.
+    DataSources(Event<DataSourceFacts>),
+    /// What data workloads need.
+    DataClaims(Event<DataClaimFacts>),
     /// Declared links between clusters.
     Links(Event<FederationTopology>),
     /// Commands for queues.
@@ -91,6 +99,10 @@ pub enum ObjectKind {
     Clusters,
     /// Namespaces.
     Namespaces,
+    /// Where data is.
+    DataSources,
+    /// What data workloads need.
+    DataClaims,
     /// Declared links between clusters.
     Links,
 }
@@ -109,6 +121,7 @@ impl ObjectKind {
     pub fn list_required() -> BTreeSet<Self> {
         [Self::Queues, Self::Bindings, Self::PodGroups, Self::Classes, Self::Clusters, Self::Namespaces]
             .into_iter()
+            .chain([Self::DataSources, Self::DataClaims])
             .chain(WorkloadKind::ALL.into_iter().map(Self::Workloads))
             .collect()
     }
@@ -124,6 +137,10 @@ impl ObjectKind {
             Self::Classes => api_resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
             Self::Clusters => api_resource("cluster.karmada.io", "v1alpha1", "Cluster", "clusters"),
             Self::Namespaces => api_resource("", "v1", "Namespace", "namespaces"),
+            Self::DataSources => api_resource("datadependency.volcano.sh", "v1alpha1", "DataSource", "datasources"),
+            Self::DataClaims => {
+                api_resource("datadependency.volcano.sh", "v1alpha1", "DataSourceClaim", "datasourceclaims")
+            }
             Self::Links => {
                 api_resource("federation.caldera.dev", "v1alpha1", "FederationTopology", "federationtopologies")
             }
@@ -158,6 +175,8 @@ pub fn read_object(kind: ObjectKind, object: Value) -> Result<Option<Input>, ser
         ObjectKind::Classes => Input::Classes(parse::<PriorityClass, _>(object, ClassFacts::read)?),
         ObjectKind::Clusters => Input::Clusters(parse::<Cluster, _>(object, ClusterFacts::read)?),
         ObjectKind::Namespaces => Input::Namespaces(parse::<Namespace, _>(object, read_namespace)?),
+        ObjectKind::DataSources => Input::DataSources(parse::<DataSource, _>(object, DataSourceFacts::read)?),
+        ObjectKind::DataClaims => Input::DataClaims(parse::<DataSourceClaim, _>(object, DataClaimFacts::read)?),
         ObjectKind::Links => Input::Links(parse(object, FederationTopology::clone)?),
     }))
 }

@@ -6,6 +6,7 @@
 
 mod binding;
 mod cluster;
+mod data_claim;
 mod hyper_job;
 mod input;
 mod interning;
@@ -20,6 +21,7 @@ mod workload;
 pub use self::{
     binding::{Binding, Key},
     cluster::{ClassFacts, ClusterFacts},
+    data_claim::{DataClaimFacts, DataSourceFacts},
     hyper_job::{COUNTS, ChildFacts, HyperJobFacts, PolicyFacts},
     input::{Input, ObjectKind, read_object},
     job_command::JobCommandFacts,
@@ -30,6 +32,7 @@ pub use self::{
 };
 pub(crate) use self::{
     cluster::read_namespace,
+    data_claim::{BOUND, DataObjects, fingerprint_claim, fingerprint_refs},
     interning::fingerprint,
     losses::{MEMBER_LOST, Presence},
     objects::{Change, Objects},

@@ -10,6 +10,7 @@ use std::{
 };
 
 use caldera_core::{
+    data_source::DataChange,
     gang::{Gang, QueueName, WorkloadRef},
     place::Groups,
     resources::Resources,
@@ -20,6 +21,7 @@ use caldera_runtime::watch::Event;
 use super::{
     binding::{Binding, Key},
     cluster::ClassFacts,
+    data_claim::DataObjects,
     input::ObjectKind,
     interning::Interned,
     losses::Losses,
@@ -52,6 +54,8 @@ pub(crate) enum Change {
     BindingGone(Box<Binding>),
     /// The PodGroup of a binding changed or is gone.
     PodGroup(Key),
+    /// Claims and sources may not say what they should.
+    Data(DataChange),
     /// All bindings may be affected.
     AllBindings,
 }
@@ -71,6 +75,8 @@ pub(crate) struct Objects {
     /// Which bindings are in a workload affinity group.
     pub(crate) affinity_groups: Groups<Key>,
     affinity_changed: bool,
+    /// What data workloads claim, and where it is.
+    pub(crate) data: DataObjects,
     /// Which clusters are lost, and what may still run there.
     pub(crate) losses: Losses,
     missing: Option<BTreeSet<ObjectKind>>,
@@ -104,7 +110,12 @@ impl Objects {
 
     /// The binding that was made from a workload.
     pub(crate) fn binding_of(&self, workload: &WorkloadRef) -> Option<&Binding> {
-        self.bindings.get(self.by_workload.get(workload)?).map(|binding| &**binding)
+        self.bindings.get(self.key_of_workload(workload)?).map(|binding| &**binding)
+    }
+
+    /// Which binding that is.
+    pub(super) fn key_of_workload(&self, workload: &WorkloadRef) -> Option<&Key> {
+        self.by_workload.get(workload)
     }
 
     /// The value of a PriorityClass; the default one's for no name; `None` if there is none of that name.
@@ -427,6 +438,6 @@ fn is_of_its_namespace(binding: &Binding) -> bool {
 }
 
 /// Versions are opaque, but every API server counts them; what is no number is taken for newer.
-fn is_older(version: &str, than: &str) -> bool {
+pub(super) fn is_older(version: &str, than: &str) -> bool {
     matches!((version.parse::<u64>(), than.parse::<u64>()), (Ok(version), Ok(than)) if version < than)
 }

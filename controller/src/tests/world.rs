@@ -23,8 +23,8 @@ use crate::{
     decide::{Controller, decide},
     history::JobHistory,
     observe::{
-        Binding, ClassFacts, ClusterFacts, CommandFacts, HyperJobFacts, Input, JobCommandFacts, ObjectKind,
-        PodGroupFacts, PolicyFacts, QueueFacts, Workload,
+        Binding, ClassFacts, ClusterFacts, CommandFacts, DataClaimFacts, DataSourceFacts, HyperJobFacts, Input,
+        JobCommandFacts, ObjectKind, PodGroupFacts, PolicyFacts, QueueFacts, Workload,
     },
     write::Decision,
 };
@@ -92,6 +92,8 @@ impl World {
             Input::Classes(Event::Reset(vec![])),
             Input::Clusters(Event::Reset(vec![])),
             Input::Namespaces(Event::Reset(vec![])),
+            Input::DataSources(Event::Reset(vec![])),
+            Input::DataClaims(Event::Reset(vec![])),
             Input::Policies(Event::Reset(vec![])),
         ] {
             self.controller.observe(input, self.now);
@@ -428,6 +430,12 @@ pub fn input(object: &Value, gone: bool) -> Input {
                 Some(command) => Input::Commands(event(command, gone)),
                 None => Input::JobCommands(event(JobCommandFacts::read(&command).unwrap(), gone)),
             }
+        }
+        "DataSource" => {
+            Input::DataSources(event(DataSourceFacts::read(&serde_json::from_value(object).unwrap()), gone))
+        }
+        "DataSourceClaim" => {
+            Input::DataClaims(event(DataClaimFacts::read(&serde_json::from_value(object).unwrap()), gone))
         }
         "HyperJob" => Input::HyperJobs(event(HyperJobFacts::read(object).unwrap(), gone)),
         "PropagationPolicy" => Input::Policies(event(PolicyFacts::read(&object).unwrap(), gone)),

@@ -7,7 +7,8 @@
 //! them, for a Command or after `maxRetry` restarts, the end, and the deletion when the TTL is over. Beside these it
 //! writes its own PodGroups and deletes them, the numbers and the state of a queue and two annotations on it, the
 //! default queue if there is none, the deletion of Commands that are carried out, what HyperJobs are made of and their
-//! status, and events. Its own ConfigMaps are no decisions: settings, usage and history are written by the loop.
+//! status, what DataSourceClaims and DataSources say of themselves, and events. Its own ConfigMaps are no decisions:
+//! settings, usage and history are written by the loop.
 
 use std::sync::Arc;
 
@@ -34,6 +35,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
+    data_claim::{DataWrite, build_data_write},
     hyper_job::{HyperJobWrite, build_hyper_job_write},
     patch::{
         build_binding_write, build_job_write, build_pod_group_write, build_queue_patch_write, build_queue_write,
@@ -237,6 +239,8 @@ pub enum Decision {
         /// What.
         write: HyperJobWrite,
     },
+    /// Writes the status of a DataSourceClaim or a DataSource, or deletes a source.
+    Data(DataWrite),
     /// Creates the default queue.
     DefaultQueue,
     /// Records an event on an object of the user.
@@ -358,6 +362,7 @@ impl Decision {
             Self::TouchWork { cluster, workload, binding, adds } => touch_work(cluster, workload, binding, *adds),
             Self::TouchBinding { key, resource_version, adds } => touch_binding(key, resource_version, *adds),
             Self::HyperJob { key, write } => build_hyper_job_write(key, write),
+            Self::Data(write) => build_data_write(write),
             Self::DefaultQueue => build_queue_write(
                 DEFAULT_QUEUE,
                 None,

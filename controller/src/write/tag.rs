@@ -9,6 +9,7 @@ use std::sync::Arc;
 use caldera_core::gang::QueueName;
 
 use super::{
+    data_claim::DataTarget,
     decision::Decision,
     hyper_job::{ChildKind, HyperJobWrite},
 };
@@ -41,6 +42,8 @@ pub enum Tag {
     DeleteJob(Key),
     /// [`Decision::HyperJob`]: its job or policy, or its status, and whether that was deleted.
     HyperJob(Key, Option<(ChildKind, Arc<str>)>, bool),
+    /// [`Decision::Data`]: of this claim or source, and whether that was deleted.
+    Data(DataTarget, bool),
     /// [`Decision::DefaultQueue`].
     DefaultQueue,
     /// A write that is not repeated if it fails.
@@ -72,6 +75,7 @@ impl Decision {
             Self::HyperJob { key, write } => {
                 Tag::HyperJob(key.clone(), write.target(), matches!(write, HyperJobWrite::Delete(..)))
             }
+            Self::Data(write) => Tag::Data(write.target.clone(), write.is_deletion()),
             Self::DefaultQueue => Tag::DefaultQueue,
             // It is decided anew while the job does not say so.
             Self::EndJob { .. }

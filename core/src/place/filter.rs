@@ -5,8 +5,8 @@
 //! Karmada behind a feature gate; here wherever a binding has groups), with their messages. Karmada runs them in random
 //! order and reports the first that refuses; here the order is fixed. Clusters being deleted are passed over without a
 //! reason. Clusters the binding is already in stay although their taints or APIs changed (only eviction takes it away).
-//! Beyond Karmada: nothing new goes to a cluster where a maintenance window is in the way of the expected run.
-//! A [`Filter`] is made once for a binding and asked for each cluster.
+//! Beyond Karmada: nothing new goes to a cluster where a maintenance window is in the way of the expected run, nor to
+//! one without the data that its claims require. A [`Filter`] is made once for a binding and asked for each cluster.
 
 use std::{borrow::Cow, cell::Cell, collections::BTreeMap, fmt};
 
@@ -37,6 +37,8 @@ pub enum FilterReason<'a> {
     NotReady,
     /// A maintenance window is in the way of its run, and the binding is not in it yet.
     Maintenance,
+    /// It lacks data that is required, and the binding is not in it yet.
+    NoData,
 }
 
 impl FilterReason<'_> {
@@ -54,6 +56,7 @@ impl FilterReason<'_> {
             Self::GroupThere => "cluster already has workload with the same anti-affinity group".into(),
             Self::NotReady => "cluster(s) is not ready".into(),
             Self::Maintenance => "cluster(s) is kept for maintenance".into(),
+            Self::NoData => "cluster(s) did not have the data of its DataSourceClaims".into(),
         }
     }
 }
@@ -147,6 +150,7 @@ impl<'a> Filter<'a> {
         let elsewhere = !held && peers.together.as_ref().is_some_and(|together| !together.contains(&cluster.name));
         let kept = !held && self.has_maintenance_conflict(cluster);
         let there = !held && peers.apart.contains(&cluster.name);
+        let no_data = !held && !self.binding.has_data_in(&cluster.name);
         [
             evicting,
             taint,
@@ -155,6 +159,7 @@ impl<'a> Filter<'a> {
             elsewhere.then_some(FilterReason::GroupElsewhere),
             there.then_some(FilterReason::GroupThere),
             kept.then_some(FilterReason::Maintenance),
+            no_data.then_some(FilterReason::NoData),
         ]
         .into_iter()
         .flatten()

@@ -10,6 +10,7 @@
 //! | [`filter`] | which clusters a binding may go to |
 //! | [`spread_constraints`] | which of them Karmada would choose; `schedule/region_sets`: which other regions would do |
 //! | [`score`], `data_locality` | which of them come first by the policy's weights, and by where data is |
+//! | [`crate::data_source`] | which have the data that its claims require |
 //! | [`replica_division`] | how many replicas each gets |
 //! | [`replica_estimate`], [`general_estimator`] | how many replicas a cluster takes, by its nodes or by its summary |
 //! | `member_queues` | what the queues of a member's own Volcano let start there |
@@ -37,10 +38,13 @@ use std::{
 
 pub use general_estimator::ClusterSummary;
 pub use member_queues::{MemberVolcanoQueue, Queues, place_within_queues};
-pub use schedule::{Decision, NotPlaced, Request, count_copies, describe_maintenance, may_select, place_binding};
+pub use schedule::{
+    Decision, NotPlaced, Request, count_copies, describe_data, describe_maintenance, may_select, place_binding,
+};
 pub use workload_affinity::{AffinityGroup, Groups, Peers};
 
 use crate::{
+    data_source::DataLocality,
     gang::{Requirement, Taint, Toleration},
     maintenance::Maintenance,
 };
@@ -239,6 +243,8 @@ pub struct Binding {
     pub fresh: bool,
     /// Where the others of its workload affinity groups are.
     pub peers: Peers,
+    /// Where the data of its claims is; `None` without claims.
+    pub data: Option<Arc<DataLocality>>,
     /// How its policy ranks clusters.
     pub ranking: score::Ranking,
     /// Clusters that get none of its replicas are listed too (`--enable-empty-workload-propagation` of
@@ -251,6 +257,12 @@ impl Binding {
     #[must_use]
     pub fn is_target(&self, cluster: &str) -> bool {
         self.previous.iter().any(|target| target.cluster == cluster)
+    }
+
+    /// Whether all data that its claims require is in the cluster.
+    #[must_use]
+    pub fn has_data_in(&self, cluster: &str) -> bool {
+        self.data.as_ref().is_none_or(|data| data.allows(cluster))
     }
 
     /// The term in use: the observed one, or the first where none was observed yet. `None` without terms, and where the

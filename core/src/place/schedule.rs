@@ -3,7 +3,8 @@
 //! Rule: karmada-scheduler's `scheduleResourceBindingWithClusterAffinities` and `genericScheduler.Schedule`: terms are
 //! tried from the observed one on (from the first after a reschedule was triggered), the first that works wins, and the
 //! first term's failure is the one reported. Beyond Karmada: a cluster that is not Ready takes nothing new whatever its
-//! taints, nor does one where a maintenance window is in the way, and a gang is placed whole or not at all.
+//! taints, nor does one where a maintenance window is in the way or required data is not, and a gang is placed whole or
+//! not at all.
 
 mod region_sets;
 #[cfg(test)]
@@ -192,6 +193,17 @@ pub fn describe_maintenance(request: &Request<'_>) -> Option<String> {
     (!all.is_empty()).then(|| all.join("; "))
 }
 
+/// Where the data of its claims is, if that keeps it out of a cluster that it might go to.
+#[must_use]
+pub fn describe_data(request: &Request<'_>) -> Option<String> {
+    let binding = request.binding;
+    let data = binding.data.as_ref()?;
+    let is_refused = |cluster: &Cluster| {
+        !data.allows(&cluster.name) && !binding.is_target(&cluster.name) && may_select(binding, cluster)
+    };
+    request.clusters.iter().any(|(cluster, _)| is_refused(cluster)).then(|| data.to_string())
+}
+
 /// A fitting cluster and what it can take.
 #[derive(Debug)]
 struct FittingCluster<'a> {
@@ -220,7 +232,8 @@ fn place_by_term(request: &Request<'_>, binding: &Binding) -> Result<Decision, N
         match filter.check(cluster) {
             Ok(PassedCluster { held: None, .. }) if !cluster.ready => reasons.push(FilterReason::NotReady),
             Ok(passed) => {
-                let takes_more = cluster.ready && !filter.has_maintenance_conflict(cluster);
+                let takes_more =
+                    cluster.ready && !filter.has_maintenance_conflict(cluster) && binding.has_data_in(&cluster.name);
                 let capacity = if takes_more { *capacity } else { &nothing };
                 fitting.push(FittingCluster { cluster, capacity, passed });
             }
@@ -368,9 +381,7 @@ fn place_gang_among(
     };
     let costs =
         binding.ranking.costs(request.gang, &chosen.iter().map(|one| one.as_feasible_cluster()).collect::<Vec<_>>());
-    let missing =
-        |one: &FittingCluster<'_>| request.gang.data.as_ref().map_or(0, |data| one.cluster.missing_data(data));
-    let data: Vec<i64> = chosen.iter().map(|one| missing(one)).collect();
+    let data: Vec<i64> = chosen.iter().map(|one| one.cluster.missing_data(request.gang, binding)).collect();
     let by_score = binding.ranking.weights.puts_scores_first();
     let turns = if by_score { rank_by_cost(chosen, &costs, &data) } else { vec![0; chosen.len()] };
     let previous = if binding.fresh { None } else { request.previous };

@@ -66,6 +66,7 @@ impl fmt::Display for Reason {
                     None => write!(f, "queue {by}{above} takes no job: how long one may run can not be read"),
                 }
             }
+            Self::WaitingForData { detail } => f.write_str(detail),
             Self::OnHold { annotation } => {
                 write!(f, "on hold: take the annotation {annotation} away to let it wait in line")
             }

@@ -132,8 +132,8 @@ pub fn decide_binding(
     if has_rendezvous && let Some(verdict) = rendezvous_gang::withdraw_or_wait(binding, fleet) {
         return verdict;
     }
-    let SchedulingContext { peers, ranking, empty_workloads, run } = context;
-    let mut capped = place::Binding { peers, ranking, empty_workloads, ..binding.place.clone() };
+    let SchedulingContext { peers, data, ranking, empty_workloads, run } = context;
+    let mut capped = place::Binding { peers, data, ranking, empty_workloads, ..binding.place.clone() };
     if !whole {
         capped.replicas = capped.replicas.min(i64::from(gang.replicas()));
     }
@@ -144,8 +144,9 @@ pub fn decide_binding(
         fleet.clusters().map(|(cluster, capacity)| (cluster, own.get(&cluster.name).unwrap_or(capacity))).collect();
     let request = Request { binding: &capped, gang, whole, previous, clusters, linked: fleet.linked_groups(), run };
     let (placed, bounded) = place_within_queues(binding, &request, fleet);
-    let with_windows = |message: String| {
-        place::describe_maintenance(&request).into_iter().fold(message, |message, why| format!("{message}; {why}"))
+    let with_reasons = |message: String| {
+        let why = place::describe_data(&request).into_iter().chain(place::describe_maintenance(&request));
+        why.fold(message, |message, why| format!("{message}; {why}"))
     };
     match placed {
         Ok(decision) if has_rendezvous && rendezvous_gang::changes_rendezvous(binding, &decision) => {
@@ -155,13 +156,13 @@ pub fn decide_binding(
         // Clusters pass the filters, but their own queues are full: what it has stays.
         Err(NotPlaced::NoClusterFits(message)) if !bounded.is_empty() => {
             let message = bounded.iter().fold(message, |message, why| format!("{message}; {why}"));
-            let message = with_windows(message);
+            let message = with_reasons(message);
             Verdict { step: Step::Refuse { reason: UNSCHEDULABLE, message, clear: false }, awaits_capacity: true }
         }
         Err(NotPlaced::NoClusterFits(message)) => Verdict {
             step: Step::Refuse {
                 reason: NO_CLUSTER_FIT,
-                message: with_windows(append_peers(message, whole, &capped.peers)),
+                message: with_reasons(append_peers(message, whole, &capped.peers)),
                 clear: !binding.place.previous.is_empty(),
             },
             awaits_capacity: true,
@@ -174,7 +175,7 @@ pub fn decide_binding(
             let message =
                 explain_unread_clusters(append_peers(error.to_string(), whole, &capped.peers), fleet, estimated);
             let message = bounded.iter().fold(message, |message, why| format!("{message}; {why}"));
-            let message = with_windows(message);
+            let message = with_reasons(message);
             Verdict { step: Step::Refuse { reason: UNSCHEDULABLE, message, clear: false }, awaits_capacity: true }
         }
         Err(NotPlaced::Unsupported(message)) => Verdict::refuse_with(SCHEDULER_ERROR, message),

@@ -12,6 +12,7 @@ use std::{
 };
 
 use caldera_core::{
+    data_source::{ClaimKey, DataClaim, DataIndex, DataLocality, DataSource},
     fleet::{Fleet, Update},
     gang::{Gang, TaskName, WorkloadRef},
     maintenance::ExpectedRun,
@@ -55,6 +56,8 @@ const MAX_API_LISTS: usize = 16;
 pub struct SchedulingContext {
     /// Where the others of its groups are.
     pub peers: Peers,
+    /// Where the data is that its workload claims.
+    pub data: Option<Arc<DataLocality>>,
     /// How clusters rank for it.
     pub ranking: Ranking,
     /// Clusters that get nothing of it are listed too.
@@ -74,6 +77,8 @@ pub struct Cache {
     pub rankings: Rankings,
     /// Which clusters are declared to be close.
     pub topology: FederationTopologies,
+    /// What data workloads claim, and where it is.
+    pub data: DataIndex,
     /// Clusters that get nothing of a divided workload are listed too.
     pub empty_workloads: bool,
     /// Lists of kinds that members serve.
@@ -228,6 +233,33 @@ impl Cache {
         }
     }
 
+    /// Applies an event of DataSources.
+    pub fn apply_data_sources(&mut self, event: Event<DataSource>) {
+        let known: Vec<String> = self.data.list_sources().map(|source| source.name.clone()).collect();
+        let (stored, gone) = event.split_changes(known, |source| source.name.clone());
+        gone.iter().for_each(|name| self.data.remove_source(name));
+        stored.into_iter().for_each(|source| self.data.set_source(source));
+        self.follow_data();
+    }
+
+    /// Applies an event of DataSourceClaims.
+    pub fn apply_data_claims(&mut self, event: Event<DataClaim>) {
+        let known: Vec<ClaimKey> = self.data.list_claims().map(|claim| claim.key.clone()).collect();
+        let (stored, gone) = event.split_changes(known, |claim| claim.key.clone());
+        gone.iter().for_each(|key| self.data.remove_claim(key));
+        stored.into_iter().for_each(|claim| self.data.set_claim(claim));
+        self.follow_data();
+    }
+
+    /// What claims data that is elsewhere now may go elsewhere; what is placed stays.
+    fn follow_data(&mut self) {
+        for workload in self.data.take_changed().workloads {
+            for key in self.by_workload.get(&*workload).cloned().unwrap_or_default() {
+                self.mark_due(&key);
+            }
+        }
+    }
+
     /// The status of topologies may not have been written.
     pub fn mark_topology_changed(&mut self) {
         self.topology_changed = true;
@@ -303,7 +335,8 @@ impl Cache {
         let own = binding.weights.as_ref().and_then(|stated| stated.as_ref().ok());
         let ranking = self.rankings.ranking_for(own, binding.policy.as_ref(), now);
         let run = Some(self.predict_run(binding, now));
-        SchedulingContext { peers: self.peers_of(binding), ranking, empty_workloads: self.empty_workloads, run }
+        let data = self.data.find_locality(&binding.workload);
+        SchedulingContext { peers: self.peers_of(binding), data, ranking, empty_workloads: self.empty_workloads, run }
     }
 
     /// When pods would run that start now: until the end that was granted, or that its workload says.

@@ -1,6 +1,8 @@
 //! The kinds that the scheduler follows on the host, and their events.
 
+use caldera_core::data_source::{DataClaim, DataSource};
 use caldera_crds::{
+    data_source::{read_claim, read_source},
     karmada::cluster::Cluster,
     links::FederationTopology,
     score::{ClusterScore, Scores},
@@ -24,6 +26,8 @@ pub(crate) enum HostEvent {
     /// `true` for ClusterPropagationPolicies.
     Policies(bool, Event<(PolicyKey, Option<StatedWeights>)>),
     Scores(Event<Scores>),
+    DataSources(Event<DataSource>),
+    DataClaims(Event<DataClaim>),
     Links(Box<Event<FederationTopology>>),
 }
 
@@ -50,6 +54,9 @@ pub(crate) fn watch_host(follower: &Follower<HostEvent>) {
         let options = WatchOptions::from(all()).allow_absent_kind(kind.is_optional());
         follower.follow_json(kind.api_resource(), options, |object| read_workload(&object), input);
     }
+    let optional = || WatchOptions::from(all()).allow_absent_kind(true);
+    follower.follow_typed(optional(), |source| Some(read_source(&source)), HostEvent::DataSources);
+    follower.follow_typed(optional(), |claim| Some(read_claim(&claim)), HostEvent::DataClaims);
     follower.follow_typed::<Cluster, _, _>(all(), Some, |event| HostEvent::Clusters(Box::new(event)));
     follower.follow_typed(all(), |score: ClusterScore| Some(Scores::from(&score)), HostEvent::Scores);
     follower.follow_typed::<FederationTopology, _, _>(all(), Some, |event| HostEvent::Links(Box::new(event)));

@@ -2,8 +2,8 @@
 //! writes.
 //!
 //! Rules:
-//! - Nothing is decided before bindings and clusters were listed. Members that have not reported yet, and topologies
-//!   that were not listed, are waited for only for [`GRACE_PERIOD`].
+//! - Nothing is decided before bindings, clusters and the data that workloads claim were listed. Members that have not
+//!   reported yet, and topologies that were not listed, are waited for only for [`GRACE_PERIOD`].
 //! - A binding with a write in flight is not decided again before the outcome. What failed is decided again from fresh
 //!   state, after a wait that doubles.
 //! - A placement is written only under the lease that its grant names ([`LeaseFence`]), and for a while only once the
@@ -125,7 +125,7 @@ impl Scheduler {
             refused_at: BTreeMap::new(),
             event_budget: EventBudget::new(Instant::now()),
             reported_faults: BTreeMap::new(),
-            unlisted: ["bindings", "clusters"].into_iter().collect(),
+            unlisted: ["bindings", "clusters", "data sources", "data claims"].into_iter().collect(),
             topologies_listed: false,
             grace_end: Some(Instant::now() + GRACE_PERIOD),
             ready: config.ready,
@@ -170,6 +170,20 @@ impl Scheduler {
             HostEvent::Policies(global, event) => {
                 self.report_faults(&event, |(_, stated)| stated.as_ref());
                 self.cache.rankings.apply_policies(global, event);
+            }
+            HostEvent::DataSources(event) => {
+                let is_list = matches!(event, Event::Reset(_));
+                self.cache.apply_data_sources(event);
+                if is_list {
+                    self.note_listed("data sources");
+                }
+            }
+            HostEvent::DataClaims(event) => {
+                let is_list = matches!(event, Event::Reset(_));
+                self.cache.apply_data_claims(event);
+                if is_list {
+                    self.note_listed("data claims");
+                }
             }
             HostEvent::Scores(event) => self.cache.rankings.apply_scores(event),
             HostEvent::Links(event) => {

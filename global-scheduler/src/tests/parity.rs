@@ -50,7 +50,7 @@ pub(super) fn world(cores: &[i64], edit: impl Fn(usize, &mut Value)) -> Cache {
     index
 }
 
-fn ask(index: &mut Cache, object: &Value) -> Verdict {
+pub(super) fn ask(index: &mut Cache, object: &Value) -> Verdict {
     let binding = Binding::parse_binding(object).unwrap();
     let key = binding.key.clone();
     index.update_binding(binding);

@@ -6,7 +6,8 @@ use proptest::{prelude::*, strategy::Strategy as Generate};
 
 use super::{super::Spread, *};
 use crate::{
-    gang::{NodeClaim, Task},
+    data_source::{ClaimKey, DataClaim, DataIndex, DataLocality, DataSource},
+    gang::{NodeClaim, Task, WorkloadRef},
     inventory::{Amounts, NodeShape, Source},
     quantity::Quantity,
 };
@@ -281,4 +282,58 @@ fn what_is_in_a_cluster_stays_through_its_window_and_gets_no_more_there() {
     assert_eq!(shown(&during), [("m0", 2), ("m1", 2)]);
     let after = place_beside_windows([AT_EIGHT, "[]"], run_from(9, None), Some(&before)).unwrap();
     assert_eq!(shown(&after), [("m0", 4)]);
+}
+
+/// A gang of four pods beside clusters of four cores, whose data is in these.
+fn place_by_data(has: &[&str], held: Option<&Plan>) -> Result<Decision, String> {
+    let case = Case { tasks: vec![(4, 1)], clusters: vec![], by_region: (1, 1), by_cluster: (1, 2) };
+    let cluster = |at: usize| Cluster {
+        name: format!("m{at}"),
+        ready: true,
+        serves: [("v1".to_owned(), "Job".to_owned())].into(),
+        ..Cluster::default()
+    };
+    let clusters: Vec<Cluster> = (0..2).map(cluster).collect();
+    let previous = held.into_iter().flat_map(|plan| plan.by_cluster());
+    let target = |(name, pods): (&ClusterName, u32)| Target { cluster: name.to_string(), replicas: pods.into() };
+    let data = Some(claimed_in(has));
+    let mut binding = Binding { previous: previous.map(target).collect(), data, ..case.binding() };
+    binding.placement.spread.clear();
+    let (gang, free) = (gang_of(&case.tasks), capacity(&[4]));
+    let clusters = clusters.iter().map(|cluster| (cluster, &free)).collect();
+    let request =
+        Request { binding: &binding, gang: &gang, whole: true, previous: held, clusters, linked: &[], run: None };
+    place_binding(&request).map_err(|error| match describe_data(&request) {
+        Some(data) => format!("{error}; {data}"),
+        None => error.to_string(),
+    })
+}
+
+/// One required claim of what is in these clusters.
+fn claimed_in(clusters: &[&str]) -> Arc<DataLocality> {
+    let workload = WorkloadRef { group: "g".into(), kind: "Job".into(), namespace: "ns".into(), name: "j".into() };
+    let key = ClaimKey { namespace: "ns".into(), name: "c".into() };
+    let (data, mut index) = (Arc::default(), DataIndex::default());
+    index.set_claim(DataClaim { key, data, workload: workload.clone().into(), preferred: false, deleting: false });
+    let clusters: BTreeSet<String> = clusters.iter().map(|cluster| (*cluster).to_owned()).collect();
+    index.set_source(DataSource { name: "s".into(), clusters: clusters.into(), ..DataSource::default() });
+    index.find_locality(&workload).unwrap()
+}
+
+#[test]
+fn a_gang_goes_where_its_claims_are_satisfied_and_nowhere_else() {
+    assert_eq!(shown(&place_by_data(&["m0"], None).unwrap()), [("m0", 4)]);
+    assert_eq!(shown(&place_by_data(&["m1", "m2"], None).unwrap()), [("m1", 4)]);
+    assert_eq!(
+        place_by_data(&["m2"], None).unwrap_err(),
+        "0/2 clusters are available: 2 cluster(s) did not have the data of its DataSourceClaims.; its data is in m2"
+    );
+}
+
+#[test]
+fn what_is_in_a_cluster_stays_without_its_data_and_gets_no_more_there() {
+    let small = Case { tasks: vec![(2, 1)], clusters: vec![(0, vec![4])], by_region: (1, 1), by_cluster: (1, 1) };
+    let before = small.place(None).unwrap().plan.unwrap();
+    assert_eq!(shown(&place_by_data(&["m1"], Some(&before)).unwrap()), [("m0", 2), ("m1", 2)]);
+    assert_eq!(shown(&place_by_data(&["m0"], Some(&before)).unwrap()), [("m0", 4)]);
 }

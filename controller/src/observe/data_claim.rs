@@ -1,0 +1,224 @@
+//! What the controller keeps of DataSources and DataSourceClaims: what decides, and what their statuses say.
+//!
+//! Rule: what decides is in the index (`caldera_core::data_source`), which the scheduler has, too. A status decides
+//! nothing: whoever may write it could only have it written again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use caldera_core::{
+    data_source::{ClaimKey, DataChange, DataClaim, DataIndex, DataSource},
+    queue::FitClass,
+};
+use caldera_crds::{
+    data_source::{read_claim, read_source},
+    volcano::datadependency::{self, ReclaimPolicy},
+};
+use caldera_runtime::watch::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::{
+    binding::Binding,
+    input::ObjectKind,
+    interning::fingerprint,
+    objects::{Change, Objects, is_older},
+};
+
+/// The condition of a claim.
+pub(crate) const BOUND: &str = "Bound";
+
+/// A DataSource.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DataSourceFacts {
+    pub(crate) source: DataSource,
+    pub(crate) status: SourceStatus,
+}
+
+/// A DataSourceClaim.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DataClaimFacts {
+    pub(crate) claim: DataClaim,
+    pub(crate) status: ClaimStatus,
+}
+
+/// What a DataSource says of itself, and what a write of it tests.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SourceStatus {
+    pub(crate) uid: Arc<str>,
+    pub(crate) resource_version: Arc<str>,
+    /// It goes with its last claim.
+    pub(crate) is_reclaimed: bool,
+    pub(crate) bound_claims: usize,
+    /// See [`fingerprint_refs`].
+    pub(crate) claim_refs: u64,
+}
+
+/// The same of a DataSourceClaim.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ClaimStatus {
+    pub(crate) uid: Arc<str>,
+    pub(crate) resource_version: Arc<str>,
+    /// Phase, source, and the condition's status, reason and message (see [`fingerprint`]).
+    pub(crate) said: u64,
+    /// The condition's status, and since when that is so.
+    pub(crate) since: Option<(String, String)>,
+}
+
+/// Who a source says is bound to it: namespace, name and UID of each.
+pub(crate) fn fingerprint_refs<'a>(refs: impl Iterator<Item = (&'a str, &'a str, &'a str)>) -> u64 {
+    fingerprint(&refs.collect::<Vec<_>>())
+}
+
+/// What a claim says of itself.
+pub(crate) fn fingerprint_claim(phase: &str, source: &str, condition: (&str, &str, &str)) -> u64 {
+    fingerprint(&(phase, source, condition))
+}
+
+impl DataSourceFacts {
+    /// Reads one.
+    #[must_use]
+    pub fn read(object: &datadependency::DataSource) -> Self {
+        let status = object.status.clone().unwrap_or_default();
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let refs: Vec<[String; 3]> =
+            status.claim_refs.iter().map(|it| [text(&it.namespace), text(&it.name), text(&it.uid)]).collect();
+        let (uid, resource_version) = read_version(&object.metadata);
+        let status = SourceStatus {
+            uid,
+            resource_version,
+            is_reclaimed: object.spec.reclaim_policy == Some(ReclaimPolicy::Delete),
+            bound_claims: status.bound_claims.and_then(|bound| usize::try_from(bound).ok()).unwrap_or(0),
+            claim_refs: fingerprint_refs(refs.iter().map(|[namespace, name, uid]| (&**namespace, &**name, &**uid))),
+        };
+        Self { source: read_source(object), status }
+    }
+}
+
+impl DataClaimFacts {
+    /// Reads one.
+    #[must_use]
+    pub fn read(object: &datadependency::DataSourceClaim) -> Self {
+        let status = object.status.clone().unwrap_or_default();
+        let condition = status.conditions.iter().find(|condition| condition.type_ == BOUND);
+        let phase = status.phase.as_ref().map_or("", |phase| phase.as_str());
+        let words = condition.map_or(("", "", ""), |it| (it.status.as_str(), it.reason.as_str(), it.message.as_str()));
+        let (uid, resource_version) = read_version(&object.metadata);
+        let status = ClaimStatus {
+            uid,
+            resource_version,
+            said: fingerprint_claim(phase, status.bound_data_source.as_deref().unwrap_or_default(), words),
+            since: condition.map(|it| (it.status.clone(), it.last_transition_time.0.to_string())),
+        };
+        Self { claim: read_claim(object), status }
+    }
+}
+
+fn read_version(metadata: &ObjectMeta) -> (Arc<str>, Arc<str>) {
+    let text = |text: &Option<String>| Arc::from(text.as_deref().unwrap_or_default());
+    (text(&metadata.uid), text(&metadata.resource_version))
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct DataObjects {
+    pub(crate) index: DataIndex,
+    pub(crate) sources: BTreeMap<String, SourceStatus>,
+    pub(crate) claims: BTreeMap<ClaimKey, ClaimStatus>,
+}
+
+impl DataObjects {
+    /// What the answer to a write of a source's status left. One that is gone since then, or was made anew, is another.
+    pub(crate) fn store_source_answer(&mut self, facts: DataSourceFacts) {
+        let known = self.sources.get_mut(&facts.source.name).filter(|known| known.uid == facts.status.uid);
+        if let Some(known) = known.filter(|known| !is_older(&facts.status.resource_version, &known.resource_version)) {
+            *known = facts.status;
+        }
+    }
+
+    /// The same of a claim.
+    pub(crate) fn store_claim_answer(&mut self, facts: DataClaimFacts) {
+        let known = self.claims.get_mut(&facts.claim.key).filter(|known| known.uid == facts.status.uid);
+        if let Some(known) = known.filter(|known| !is_older(&facts.status.resource_version, &known.resource_version)) {
+            *known = facts.status;
+        }
+    }
+}
+
+impl Objects {
+    pub(crate) fn apply_data_sources(&mut self, event: Event<DataSourceFacts>) -> Vec<Change> {
+        let is_list = matches!(event, Event::Reset(_));
+        let data = &mut self.data;
+        let (stored, gone) = event.split_changes(data.sources.keys().cloned(), |facts| facts.source.name.clone());
+        let mut said = BTreeSet::new();
+        for name in gone {
+            data.index.remove_source(&name);
+            data.sources.remove(&name);
+        }
+        for DataSourceFacts { source, status } in stored {
+            let known = data.sources.get(&source.name).filter(|known| known.uid == status.uid);
+            if known.is_some_and(|known| is_older(&status.resource_version, &known.resource_version)) {
+                continue;
+            }
+            if known != Some(&status) {
+                said.insert(source.name.clone());
+            }
+            data.sources.insert(source.name.clone(), status);
+            data.index.set_source(source);
+        }
+        if is_list {
+            self.mark_listed(ObjectKind::DataSources);
+        }
+        self.list_data_changes(DataChange { sources: said, ..DataChange::default() })
+    }
+
+    pub(crate) fn apply_data_claims(&mut self, event: Event<DataClaimFacts>) -> Vec<Change> {
+        let is_list = matches!(event, Event::Reset(_));
+        let data = &mut self.data;
+        let (stored, gone) = event.split_changes(data.claims.keys().cloned(), |facts| facts.claim.key.clone());
+        let mut said = BTreeSet::new();
+        for key in gone {
+            data.index.remove_claim(&key);
+            data.claims.remove(&key);
+        }
+        for DataClaimFacts { claim, status } in stored {
+            let known = data.claims.get(&claim.key).filter(|known| known.uid == status.uid);
+            if known.is_some_and(|known| is_older(&status.resource_version, &known.resource_version)) {
+                continue;
+            }
+            if known.is_none() {
+                // A source names a claim that was made anew by its new UID.
+                data.index.remove_claim(&claim.key);
+            }
+            if known != Some(&status) {
+                said.insert(claim.key.clone());
+            }
+            data.claims.insert(claim.key.clone(), status);
+            data.index.set_claim(claim);
+        }
+        if is_list {
+            self.mark_listed(ObjectKind::DataClaims);
+        }
+        self.list_data_changes(DataChange { claims: said, ..DataChange::default() })
+    }
+
+    /// Who fits where one of this class does, and has the same data in the same clusters.
+    pub(crate) fn fit_with_data(&self, binding: &Binding, fit: FitClass) -> FitClass {
+        let locality = self.data.index.find_locality(&binding.workload);
+        locality.map_or(fit, |locality| FitClass(fingerprint(&(fit, locality))))
+    }
+
+    /// Whom all changes of the data concern, and those whose statuses changed.
+    fn list_data_changes(&mut self, mut all: DataChange) -> Vec<Change> {
+        let changed = self.data.index.take_changed();
+        all.claims.extend(changed.claims);
+        all.sources.extend(changed.sources);
+        let bindings = changed.workloads.iter().filter_map(|workload| self.key_of_workload(workload).cloned());
+        let mut changes: Vec<Change> = bindings.map(Change::Binding).collect();
+        if !all.claims.is_empty() || !all.sources.is_empty() {
+            changes.push(Change::Data(all));
+        }
+        changes
+    }
+}
