@@ -19,6 +19,7 @@ mod layouts;
 mod pod_owner;
 mod pod_template;
 pub mod progress;
+mod spark_pod;
 mod task_index;
 mod task_topology;
 #[cfg(test)]

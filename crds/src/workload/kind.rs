@@ -39,6 +39,8 @@ pub enum WorkloadKind {
     JobSet,
     /// `leaderworkerset.x-k8s.io` LeaderWorkerSet.
     LeaderWorkerSet,
+    /// `sparkoperator.k8s.io` SparkApplication.
+    SparkApplication,
 }
 
 /// How the API and its users name a kind.
@@ -55,7 +57,7 @@ struct KindNames {
 
 impl WorkloadKind {
     /// Every kind in scope.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::VolcanoJob,
         Self::Deployment,
         Self::StatefulSet,
@@ -68,6 +70,7 @@ impl WorkloadKind {
         Self::RayCluster,
         Self::JobSet,
         Self::LeaderWorkerSet,
+        Self::SparkApplication,
     ];
 
     const fn names(self) -> KindNames {
@@ -167,6 +170,14 @@ impl WorkloadKind {
                 plural: "leaderworkersets",
                 title: "LeaderWorkerSet",
                 aliases: &["leaderworkerset", "leaderworkersets", "lws"],
+            },
+            Self::SparkApplication => KindNames {
+                group: "sparkoperator.k8s.io",
+                version: "v1beta2",
+                kind: "SparkApplication",
+                plural: "sparkapplications",
+                title: "SparkApplication",
+                aliases: &["sparkapplication", "sparkapplications", "sparkapp"],
             },
         }
     }
@@ -306,6 +317,7 @@ impl WorkloadKind {
             Self::RayCluster => Some(&layouts::RAY_CLUSTER),
             Self::JobSet => Some(&layouts::JOB_SET),
             Self::LeaderWorkerSet => Some(&layouts::LEADER_WORKER_SET),
+            Self::SparkApplication => Some(&layouts::SPARK_APPLICATION),
         }
     }
 }

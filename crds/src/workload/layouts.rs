@@ -3,10 +3,14 @@
 //! Sources: Kubeflow `training-operator/pkg/apis/kubeflow.org/v1/{common,pytorch,tensorflow}_types.go` with their
 //! defaults; `mpi-operator/pkg/apis/kubeflow/v2beta1/{types,default}.go`; KubeRay
 //! `ray-operator/apis/ray/v1/{raycluster,rayjob}_types.go`, `controllers/ray/{common/job,utils/util}.go`; JobSet
-//! `api/jobset/v1alpha2/jobset_types.go`; LeaderWorkerSet `api/leaderworkerset/v1/leaderworkerset_types.go`. What of a
-//! RayJob is refused is refused by Kueue too (`pkg/controller/jobs/rayjob/rayjob_webhook.go`).
+//! `api/jobset/v1alpha2/jobset_types.go`; LeaderWorkerSet `api/leaderworkerset/v1/leaderworkerset_types.go`;
+//! spark-operator `api/v1beta2/{sparkapplication_types,defaults}.go`. What of a RayJob or a SparkApplication is refused
+//! is refused by Kueue too (`pkg/controller/jobs/{rayjob/rayjob,sparkapplication/sparkapplication}_webhook.go`).
 
-use super::layout::{Count, Demand, End, Layout, Names, Number, Path, PodMarks, PodSets, Says, TaskMark, Wanted};
+use super::{
+    layout::{Count, Demand, End, Layout, Names, Number, Path, PodMarks, PodSets, Says, TaskMark, Wanted},
+    spark_pod,
+};
 
 const TTL: &str = "a member that deletes the ended job would have Karmada make it again: leave this out";
 const COMPLETED: &str = "Completed";
@@ -31,7 +35,8 @@ const KUBEFLOW_CLEAN: Demand = Demand {
 /// What all of Kubeflow's kinds share.
 const KUBEFLOW: Layout = Layout {
     pod_sets: &[],
-    class: &["spec", "runPolicy", "schedulingPolicy", "priorityClass"],
+    make_pod: None,
+    classes: &[&["spec", "runPolicy", "schedulingPolicy", "priorityClass"]],
     suspend: Some((&["spec", "runPolicy", "suspend"], "spec.runPolicy.suspend")),
     deadline: &["spec", "runPolicy", "activeDeadlineSeconds"],
     demands: &[KUBEFLOW_TTL, KUBEFLOW_CLEAN],
@@ -135,7 +140,8 @@ pub(super) static RAY_CLUSTER: Layout = Layout {
             only_if: None,
         },
     ],
-    class: &[],
+    make_pod: None,
+    classes: &[],
     suspend: Some((&["spec", "suspend"], "spec.suspend")),
     deadline: &[],
     demands: &[
@@ -177,7 +183,8 @@ pub(super) static RAY_JOB: Layout = Layout {
             only_if: Some((&["spec", "submissionMode"], "K8sJobMode")),
         },
     ],
-    class: &[],
+    make_pod: None,
+    classes: &[],
     suspend: Some((&["spec", "suspend"], "spec.suspend")),
     deadline: &["spec", "activeDeadlineSeconds"],
     demands: &[
@@ -241,7 +248,8 @@ pub(super) static JOB_SET: Layout = Layout {
         requests: &[],
         only_if: None,
     }],
-    class: &[],
+    make_pod: None,
+    classes: &[],
     suspend: Some((&["spec", "suspend"], "spec.suspend")),
     deadline: &[],
     demands: &[Demand { at: &["spec", "ttlSecondsAfterFinished"], is: Wanted::Unset, why: TTL }],
@@ -280,7 +288,8 @@ pub(super) static LEADER_WORKER_SET: Layout = Layout {
             only_if: None,
         },
     ],
-    class: &[],
+    make_pod: None,
+    classes: &[],
     suspend: None,
     deadline: &[],
     demands: &[Demand {
@@ -298,6 +307,75 @@ pub(super) static LEADER_WORKER_SET: Layout = Layout {
         through: &[("apps", "StatefulSet")],
         task: TaskMark::Index("leaderworkerset.sigs.k8s.io/worker-index", ["leader", "worker"]),
         logs: "leaderworkerset.sigs.k8s.io/name",
+    },
+};
+
+const SPARK_STATE: Path = &["applicationState", "state"];
+const SPARK_EXECUTORS: Path = &["executorState"];
+const SPARK_NAME: &str = "sparkoperator.k8s.io/app-name";
+
+/// The controller of its executors is the pod of its driver.
+pub(super) static SPARK_APPLICATION: Layout = Layout {
+    pod_sets: &[
+        PodSets {
+            at: &["spec", "driver"],
+            names: Names::Only("driver"),
+            replicas: &[],
+            templates: &[&["template"]],
+            requests: &[],
+            only_if: None,
+        },
+        PodSets {
+            at: &["spec", "executor"],
+            names: Names::Only("executor"),
+            replicas: &[Number::or(&["instances"], 1)],
+            templates: &[&["template"]],
+            requests: &[],
+            only_if: None,
+        },
+    ],
+    make_pod: Some(spark_pod::build_pod),
+    classes: &[
+        &["spec", "batchSchedulerOptions", "priorityClassName"],
+        &["spec", "driver", "priorityClassName"],
+        &["spec", "executor", "priorityClassName"],
+    ],
+    suspend: Some((&["spec", "suspend"], "spec.suspend")),
+    deadline: &[],
+    demands: &[
+        Demand { at: &["spec", "driver"], is: Wanted::Set, why: "an application needs a driver" },
+        Demand {
+            at: &["spec", "mode"],
+            is: Wanted::OneOf(&["cluster"]),
+            why: "its driver would be no pod that was charged: set it to cluster",
+        },
+        Demand {
+            at: &["spec", "dynamicAllocation", "enabled"],
+            is: Wanted::Unset,
+            why: "its driver would change the number of executors that was charged: set it to false",
+        },
+        Demand {
+            at: &["spec", "executor", "instances"],
+            is: Wanted::Set,
+            why: "Spark and its operator disagree on how many there are without it: set it",
+        },
+        Demand { at: &["spec", "driver", "sidecars"], is: Wanted::Unset, why: spark_pod::SIDECAR },
+        Demand { at: &["spec", "executor", "sidecars"], is: Wanted::Unset, why: spark_pod::SIDECAR },
+        Demand { at: &["spec", "timeToLiveSeconds"], is: Wanted::Unset, why: TTL },
+    ],
+    ends: &[
+        End { when: &[Says::Field(SPARK_STATE, "COMPLETED")], phase: COMPLETED },
+        End { when: &[Says::Field(SPARK_STATE, "FAILED")], phase: FAILED },
+    ],
+    running: &[Count::OneIf(Says::Field(SPARK_STATE, "RUNNING")), Count::Entries(SPARK_EXECUTORS, "RUNNING")],
+    succeeded: &[Count::OneIf(Says::Field(SPARK_STATE, "COMPLETED")), Count::Entries(SPARK_EXECUTORS, "COMPLETED")],
+    failed: &[Count::OneIf(Says::Field(SPARK_STATE, "FAILED")), Count::Entries(SPARK_EXECUTORS, "FAILED")],
+    pods: PodMarks {
+        name: SPARK_NAME,
+        also: None,
+        through: &[("", "Pod")],
+        task: TaskMark::Label("spark-role"),
+        logs: SPARK_NAME,
     },
 };
 

@@ -78,6 +78,11 @@ mod tests {
         };
         assert_eq!(find("apps", "StatefulSet", "l", index("0")), of("LeaderWorkerSet", "l", "leader"));
         assert_eq!(find("apps", "StatefulSet", "l-0", index("3")), of("LeaderWorkerSet", "l", "worker"));
+        let role = |role: &str| json!({"sparkoperator.k8s.io/app-name": "a", "spark-role": role});
+        let driver = find("sparkoperator.k8s.io", "SparkApplication", "a", role("driver"));
+        assert_eq!(driver, of("SparkApplication", "a", "driver"));
+        assert_eq!(find("", "Pod", "a-driver", role("executor")), of("SparkApplication", "a", "executor"));
+        assert_eq!(find("", "Pod", "a-driver", json!({})), None);
     }
 
     #[test]

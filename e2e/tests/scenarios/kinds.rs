@@ -51,6 +51,25 @@ fn kubeflow(kind: WorkloadKind, field: &str, first: &str) -> Example {
     }
 }
 
+fn spark_application() -> Example {
+    let status = |state: &str| {
+        json!({"applicationState": {"state": state}, "driverInfo": {"podName": "driver"},
+            "executorState": {"pi-exec-1": state, "pi-exec-2": state}, "executionAttempts": 1})
+    };
+    Example {
+        kind: WorkloadKind::SparkApplication,
+        spec: json!({
+            "type": "Scala", "mode": "cluster", "sparkVersion": "4.0.0", "image": "spark:4.0.0",
+            "mainClass": "org.apache.spark.examples.SparkPi", "mainApplicationFile": "local:///x.jar",
+            "driver": {"coreRequest": "100m", "memory": "64m", "memoryOverhead": "16m", "serviceAccount": "spark"},
+            "executor": {"coreRequest": "100m", "instances": 2, "memory": "64m", "memoryOverhead": "16m"},
+        }),
+        cpu: "300m",
+        running: status("RUNNING"),
+        ended: Some(status("COMPLETED")),
+    }
+}
+
 fn list_examples() -> Vec<Example> {
     let ray = json!({
         "headGroupSpec": {"rayStartParams": {}, "template": pods("100m")},
@@ -99,6 +118,7 @@ fn list_examples() -> Vec<Example> {
             running: json!({"replicas": 1, "readyReplicas": 1, "conditions": conditions(&["Available"])}),
             ended: None,
         },
+        spark_application(),
     ]
 }
 
@@ -108,7 +128,10 @@ fn define(kind: WorkloadKind) -> Value {
     let singular = resource.kind.to_lowercase();
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{}.{}", resource.plural, resource.group)},
+        // Groups below k8s.io say where they were approved, as that of Spark's operator does.
+        "metadata": {"name": format!("{}.{}", resource.plural, resource.group), "annotations": {
+            "api-approved.kubernetes.io": "https://github.com/kubeflow/spark-operator/pull/1298",
+        }},
         "spec": {
             "group": resource.group, "scope": "Namespaced",
             "names": {"plural": resource.plural, "singular": singular, "kind": resource.kind,
@@ -170,7 +193,19 @@ fn object(example: &Example, name: &str, queue: &str) -> Value {
     })
 }
 
-/// Waits for quota, is placed whole, runs, ends, and lets the next one in.
+/// Taken off its cluster, it holds nothing; let go, it is placed again.
+async fn evict(s: &Scenario, kind: Kind, name: &str, (binding, cluster): (&str, &str)) -> anyhow::Result<String> {
+    let suspend = |value: Value| json!({"metadata": {"annotations": {"caldera.dev/suspended": value}}});
+    s.patch(kind, name, &suspend("true".into())).await?;
+    s.until_gone_in_member(cluster, kind, name).await?;
+    s.patch(kind, name, &suspend(Value::Null)).await?;
+    let placed = s.until_placed(binding).await?;
+    let (cluster, _) = placed.into_iter().next().context("no cluster")?;
+    s.until_in_member(&cluster, kind, name, "is there again", |_| true).await?;
+    Ok(cluster)
+}
+
+/// Waits for quota, is placed whole, runs, is evicted, runs again, ends, and lets the next one in.
 async fn play(s: &Scenario, example: &Example) -> anyhow::Result<()> {
     let (kind, title) = (Kind::Queued(example.kind), example.kind.kind().to_lowercase());
     let queue = s.queue(&title, json!({"cpu": "500m"})).await?;
@@ -178,17 +213,20 @@ async fn play(s: &Scenario, example: &Example) -> anyhow::Result<()> {
     let submitted = s.submit(kind, object(example, &first, &queue), &aggregated()).await?;
     let placed = s.until_placed(&format!("{first}-{title}")).await?;
     ensure!(placed.len() == 1, "{placed:?}");
-    let cluster = placed[0].0.as_str();
-    let copy = s.until_in_member(cluster, kind, &first, "is there", |_| true).await?;
+    let mut cluster = placed[0].0.clone();
+    let copy = s.until_in_member(&cluster, kind, &first, "is there", |_| true).await?;
     ensure!(copy["spec"] == example.spec, "the copy is not as it was written: {}", copy["spec"]);
     s.until(Kind::Queue, &queue, "is charged", |queue| queue["status"]["allocated"]["cpu"] == example.cpu).await?;
-    s.write_status_in_member(cluster, kind, &first, &example.running).await?;
+    s.write_status_in_member(&cluster, kind, &first, &example.running).await?;
     s.until_podgroup(&submitted, "runs", |group| group["status"]["phase"] == "Running").await?;
+    cluster = evict(s, kind, &first, (&format!("{first}-{title}"), &cluster)).await?;
+    s.write_status_in_member(&cluster, kind, &first, &example.running).await?;
+    s.until_podgroup(&submitted, "runs again", |group| group["status"]["phase"] == "Running").await?;
     let waits = s.submit(kind, object(example, &second, &queue), &aggregated()).await?;
     s.until_podgroup(&waits, "waits for quota", |group| group["status"]["conditions"].to_string().contains("cpu"))
         .await?;
     match &example.ended {
-        Some(ended) => s.write_status_in_member(cluster, kind, &first, ended).await?,
+        Some(ended) => s.write_status_in_member(&cluster, kind, &first, ended).await?,
         None => s.delete(kind, &first).await?,
     }
     s.until_placed(&format!("{second}-{title}")).await?;
