@@ -28,7 +28,7 @@ type Rule = (&'static str, &'static [&'static str], &'static [&'static str]);
 const VOLCANO: &str = "batch.volcano.sh";
 const FOLLOW: &[&str] = &["list", "watch"];
 const READ: &[&str] = &["get", "list", "watch"];
-const WORKLOADS: [Rule; 9] = [
+const WORKLOADS: [Rule; 10] = [
     (VOLCANO, &["jobs"], FOLLOW),
     ("apps", &["deployments", "statefulsets"], FOLLOW),
     ("batch", &["jobs"], FOLLOW),
@@ -37,6 +37,7 @@ const WORKLOADS: [Rule; 9] = [
     ("ray.io", &["rayclusters", "rayjobs"], FOLLOW),
     ("jobset.x-k8s.io", &["jobsets"], FOLLOW),
     ("leaderworkerset.x-k8s.io", &["leaderworkersets"], FOLLOW),
+    ("trainer.kubeflow.org", &["trainjobs"], FOLLOW),
     ("sparkoperator.k8s.io", &["sparkapplications"], FOLLOW),
 ];
 /// Proxied requests are `get` whatever they are; what they may do in the member is the member's to say.

@@ -35,6 +35,8 @@ pub enum WorkloadKind {
     RayJob,
     /// `ray.io` RayCluster.
     RayCluster,
+    /// `trainer.kubeflow.org` TrainJob.
+    TrainJob,
     /// `jobset.x-k8s.io` JobSet.
     JobSet,
     /// `leaderworkerset.x-k8s.io` LeaderWorkerSet.
@@ -57,7 +59,7 @@ struct KindNames {
 
 impl WorkloadKind {
     /// Every kind in scope.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::VolcanoJob,
         Self::Deployment,
         Self::StatefulSet,
@@ -68,6 +70,8 @@ impl WorkloadKind {
         Self::MpiJob,
         Self::RayJob,
         Self::RayCluster,
+        // Before JobSet, whose labels its pods have too.
+        Self::TrainJob,
         Self::JobSet,
         Self::LeaderWorkerSet,
         Self::SparkApplication,
@@ -154,6 +158,14 @@ impl WorkloadKind {
                 plural: "rayclusters",
                 title: "RayCluster",
                 aliases: &["raycluster", "rayclusters"],
+            },
+            Self::TrainJob => KindNames {
+                group: "trainer.kubeflow.org",
+                version: "v1alpha1",
+                kind: "TrainJob",
+                plural: "trainjobs",
+                title: "TrainJob",
+                aliases: &["trainjob", "trainjobs"],
             },
             Self::JobSet => KindNames {
                 group: "jobset.x-k8s.io",
@@ -315,6 +327,7 @@ impl WorkloadKind {
             Self::MpiJob => Some(&layouts::MPI_JOB),
             Self::RayJob => Some(&layouts::RAY_JOB),
             Self::RayCluster => Some(&layouts::RAY_CLUSTER),
+            Self::TrainJob => Some(&layouts::TRAIN_JOB),
             Self::JobSet => Some(&layouts::JOB_SET),
             Self::LeaderWorkerSet => Some(&layouts::LEADER_WORKER_SET),
             Self::SparkApplication => Some(&layouts::SPARK_APPLICATION),

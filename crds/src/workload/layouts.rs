@@ -3,13 +3,16 @@
 //! Sources: Kubeflow `training-operator/pkg/apis/kubeflow.org/v1/{common,pytorch,tensorflow}_types.go` with their
 //! defaults; `mpi-operator/pkg/apis/kubeflow/v2beta1/{types,default}.go`; KubeRay
 //! `ray-operator/apis/ray/v1/{raycluster,rayjob}_types.go`, `controllers/ray/{common/job,utils/util}.go`; JobSet
-//! `api/jobset/v1alpha2/jobset_types.go`; LeaderWorkerSet `api/leaderworkerset/v1/leaderworkerset_types.go`;
-//! spark-operator `api/v1beta2/{sparkapplication_types,defaults}.go`. What of a RayJob or a SparkApplication is refused
-//! is refused by Kueue too (`pkg/controller/jobs/{rayjob/rayjob,sparkapplication/sparkapplication}_webhook.go`).
+//! `api/jobset/v1alpha2/jobset_types.go`; LeaderWorkerSet `api/leaderworkerset/v1/leaderworkerset_types.go`; Kubeflow
+//! trainer `pkg/apis/trainer/v1alpha1/trainjob_types.go`; spark-operator
+//! `api/v1beta2/{sparkapplication_types,defaults}.go`. What of a RayJob or a SparkApplication is refused is refused
+//! by Kueue too (`pkg/controller/jobs/{rayjob/rayjob,sparkapplication/sparkapplication}_webhook.go`).
+
+use crate::names::caldera::TRAIN_JOB as TRAIN_JOB_LABEL;
 
 use super::{
     layout::{Count, Demand, End, Layout, Names, Number, Path, PodMarks, PodSets, Says, TaskMark, Wanted},
-    spark_pod,
+    spark_pod, train_job,
 };
 
 const TTL: &str = "a member that deletes the ended job would have Karmada make it again: leave this out";
@@ -378,6 +381,47 @@ pub(super) static SPARK_APPLICATION: Layout = Layout {
         logs: SPARK_NAME,
     },
 };
+
+/// Its JobSet has its name.
+pub(super) static TRAIN_JOB: Layout = Layout {
+    pod_sets: &[PodSets {
+        at: &["spec"],
+        names: Names::Only(train_job::NODE),
+        // One job of all nodes.
+        replicas: &[Number::or(&[], 1), Number::or(&["trainer", "numNodes"], 1)],
+        templates: &[],
+        requests: &[],
+        only_if: None,
+    }],
+    make_pod: Some(train_job::build_pod),
+    classes: &[],
+    suspend: Some((&["spec", "suspend"], "spec.suspend")),
+    deadline: &["spec", "activeDeadlineSeconds"],
+    demands: &[
+        Demand { at: &["spec", "runtimeRef", "apiGroup"], is: Wanted::OneOf(&["trainer.kubeflow.org"]), why: RUNTIME },
+        Demand { at: &["spec", "runtimeRef", "kind"], is: Wanted::OneOf(&["ClusterTrainingRuntime"]), why: RUNTIME },
+        Demand { at: &["spec", "runtimeRef", "name"], is: Wanted::SetTo(train_job::RUNTIMES), why: RUNTIME },
+        Demand { at: &["spec", "trainer", "numNodes"], is: Wanted::Set, why: OF_RUNTIME },
+        Demand { at: &["spec", "trainer", "resourcesPerNode"], is: Wanted::Set, why: OF_RUNTIME },
+    ],
+    ends: &[
+        End { when: &[Says::Condition("Complete")], phase: COMPLETED },
+        End { when: &[Says::Condition("Failed")], phase: FAILED },
+    ],
+    running: &[Count::Each(&["jobsStatus"], "ready")],
+    succeeded: &[Count::Each(&["jobsStatus"], "succeeded")],
+    failed: &[Count::Each(&["jobsStatus"], "failed")],
+    pods: PodMarks {
+        name: TRAIN_JOB_LABEL,
+        also: None,
+        through: &[("batch", "Job")],
+        task: TaskMark::Label("jobset.sigs.k8s.io/replicatedjob-name"),
+        logs: TRAIN_JOB_LABEL,
+    },
+};
+const RUNTIME: &str = "what another runtime makes is in an object that is not read: take the ClusterTrainingRuntime \
+                       torch-distributed, jax-distributed or xgboost-distributed";
+const OF_RUNTIME: &str = "without it the runtime says it, which is not read: set it";
 
 #[cfg(test)]
 mod tests;

@@ -71,6 +71,9 @@ mod tests {
         assert_eq!(find("batch", "Job", "t", kubeflow), None, "a batch Job whose template has such a label");
         let set = json!({"jobset.sigs.k8s.io/jobset-name": "s", "jobset.sigs.k8s.io/replicatedjob-name": "w"});
         assert_eq!(find("batch", "Job", "s-w-0", set.clone()), of("JobSet", "s", "w"));
+        let mut node = set.clone();
+        node["caldera.dev/train-job"] = "s".into();
+        assert_eq!(find("batch", "Job", "s-w-0", node), of("TrainJob", "s", "w"));
         assert_eq!(find("apps", "StatefulSet", "s", set), None);
         let index = |index: &str| {
             json!({"leaderworkerset.sigs.k8s.io/name": "l",

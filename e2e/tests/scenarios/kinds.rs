@@ -4,12 +4,15 @@
 //! write into the members' statuses.
 
 use anyhow::{Context, ensure};
-use caldera_crds::workload::WorkloadKind;
+use caldera_crds::workload::{WorkloadKind, mark_pods};
 use caldera_e2e::{Scenario, kinds::Kind, manifest::aggregated, run};
 use serde_json::{Value, json};
 
 /// What Karmada is told of kinds for which it has no interpreter.
-const INTERPRETERS: &str = include_str!("../../../manifests/interpreters/jobset-and-leaderworkerset.yaml");
+const INTERPRETERS: [&str; 2] = [
+    include_str!("../../../manifests/interpreters/jobset-and-leaderworkerset.yaml"),
+    include_str!("../../../manifests/interpreters/trainjob.yaml"),
+];
 
 struct Example {
     kind: WorkloadKind,
@@ -102,7 +105,9 @@ fn list_examples() -> Vec<Example> {
             kind: WorkloadKind::JobSet,
             spec: json!({"replicatedJobs": [
                 {"name": "leader", "replicas": 1, "template": {"spec": {"template": pods("100m")}}},
-                {"name": "worker", "template": {"spec": {"parallelism": 2, "completions": 2, "template": pods("100m")}}},
+                {"name": "worker", "template": {"spec": {
+                    "parallelism": 2, "completions": 2, "template": pods("100m"),
+                }}},
             ]}),
             cpu: "300m",
             running: json!({"replicatedJobsStatus": [
@@ -110,6 +115,20 @@ fn list_examples() -> Vec<Example> {
                 {"name": "worker", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0},
             ]}),
             ended: Some(json!({"conditions": conditions(&["Completed"]), "terminalState": "Completed"})),
+        },
+        Example {
+            kind: WorkloadKind::TrainJob,
+            spec: json!({
+                "runtimeRef": {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime",
+                    "name": "torch-distributed"},
+                "trainer": {"numNodes": 3, "image": "busybox:1.36", "command": ["torchrun", "x.py"],
+                    "resourcesPerNode": {"requests": {"cpu": "100m", "memory": "16Mi"}}},
+            }),
+            cpu: "300m",
+            running: json!({"jobsStatus": [
+                {"name": "node", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0},
+            ]}),
+            ended: Some(json!({"conditions": conditions(&["Complete"])})),
         },
         Example {
             kind: WorkloadKind::LeaderWorkerSet,
@@ -161,7 +180,8 @@ fn interpret(kind: WorkloadKind) -> Value {
 }
 
 async fn install(s: &Scenario) -> anyhow::Result<()> {
-    let told = caldera_cli::manifests::parse_documents(INTERPRETERS)?;
+    let told = INTERPRETERS.into_iter().map(caldera_cli::manifests::parse_documents);
+    let told = told.collect::<Result<Vec<_>, _>>()?.concat();
     let is_told = |kind: WorkloadKind| told.iter().any(|one| one["spec"]["target"]["kind"] == kind.kind());
     let kinds: Vec<WorkloadKind> = list_examples().into_iter().map(|example| example.kind).collect();
     let untold: Vec<Value> = kinds.iter().filter(|kind| !is_told(**kind)).map(|kind| interpret(*kind)).collect();
@@ -215,7 +235,9 @@ async fn play(s: &Scenario, example: &Example) -> anyhow::Result<()> {
     ensure!(placed.len() == 1, "{placed:?}");
     let mut cluster = placed[0].0.clone();
     let copy = s.until_in_member(&cluster, kind, &first, "is there", |_| true).await?;
-    ensure!(copy["spec"] == example.spec, "the copy is not as it was written: {}", copy["spec"]);
+    let mut written = object(example, &first, &queue);
+    mark_pods(&mut written);
+    ensure!(copy["spec"] == written["spec"], "the copy is not as it was written: {}", copy["spec"]);
     s.until(Kind::Queue, &queue, "is charged", |queue| queue["status"]["allocated"]["cpu"] == example.cpu).await?;
     s.write_status_in_member(&cluster, kind, &first, &example.running).await?;
     s.until_podgroup(&submitted, "runs", |group| group["status"]["phase"] == "Running").await?;

@@ -75,6 +75,14 @@ fn examples() -> Vec<LayoutExample> {
         ),
         (WorkloadKind::RayCluster, ray_cluster(), ray, "3"),
         (
+            WorkloadKind::TrainJob,
+            json!({"runtimeRef": {"name": "torch-distributed"}, "activeDeadlineSeconds": 90, "trainer": {
+                "numNodes": 3, "command": ["torchrun", "x.py"], "resourcesPerNode": {"requests": {"cpu": "2"}},
+            }}),
+            vec![("node", 3)],
+            "6",
+        ),
+        (
             WorkloadKind::JobSet,
             json!({"replicatedJobs": [
                 {"name": "leader", "template": {"spec": {"template": pods("1")}}},
@@ -173,6 +181,10 @@ fn what_a_controller_could_change_behind_the_charge_is_refused() {
         (WorkloadKind::RayCluster, "/enableInTreeAutoscaling", json!(true)),
         (WorkloadKind::JobSet, "/ttlSecondsAfterFinished", json!(100)),
         (WorkloadKind::LeaderWorkerSet, "/rolloutStrategy", json!({"rollingUpdateConfiguration": {"maxSurge": "25%"}})),
+        (WorkloadKind::TrainJob, "/runtimeRef/name", json!("deepspeed-distributed")),
+        (WorkloadKind::TrainJob, "/runtimeRef/kind", json!("TrainingRuntime")),
+        (WorkloadKind::TrainJob, "/trainer/numNodes", json!(null)),
+        (WorkloadKind::TrainJob, "/trainer/resourcesPerNode", json!(null)),
         (WorkloadKind::SparkApplication, "/mode", json!("in-cluster-client")),
         (WorkloadKind::SparkApplication, "/dynamicAllocation", json!({"enabled": true, "maxExecutors": 9})),
         (WorkloadKind::SparkApplication, "/executor/instances", json!(null)),
@@ -233,6 +245,24 @@ fn a_spark_applications_pods_ask_for_cores_and_memory_with_what_is_beside_it() {
 }
 
 #[test]
+fn a_train_jobs_nodes_run_where_its_patches_say() {
+    let (kind, mut spec, ..) = examples().into_iter().find(|(kind, ..)| *kind == WorkloadKind::TrainJob).unwrap();
+    let patch = |name: &str, pod: Value| {
+        let job = json!({"name": name, "template": {"spec": {"template": {"spec": pod}}}});
+        json!({"manager": "m", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [job]}}}})
+    };
+    spec["runtimePatches"] = json!([
+        patch("node", json!({"nodeSelector": {"a": "1"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]})),
+        patch("node", json!({"nodeSelector": {"b": "2"}})),
+        patch("launcher", json!({"nodeSelector": {"c": "3"}})),
+    ]);
+    let gang = read_gang(&object(kind, spec)).unwrap();
+    let node = &gang.tasks[0].node;
+    assert_eq!(node.selector.keys().collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(node.tolerations.len(), 1);
+}
+
+#[test]
 fn a_suspend_field_is_read_where_the_kind_has_one() {
     for (kind, pointer, text) in [
         (WorkloadKind::PyTorchJob, "/runPolicy", "spec.runPolicy.suspend"),
@@ -240,6 +270,7 @@ fn a_suspend_field_is_read_where_the_kind_has_one() {
         (WorkloadKind::RayJob, "", "spec.suspend"),
         (WorkloadKind::RayCluster, "", "spec.suspend"),
         (WorkloadKind::JobSet, "", "spec.suspend"),
+        (WorkloadKind::TrainJob, "", "spec.suspend"),
         (WorkloadKind::SparkApplication, "", "spec.suspend"),
         (WorkloadKind::BatchJob, "", "spec.suspend"),
     ] {
@@ -270,6 +301,7 @@ fn running_status(kind: WorkloadKind) -> Value {
         WorkloadKind::LeaderWorkerSet => {
             json!({"replicas": 2, "readyReplicas": 2, "conditions": condition("Available")})
         }
+        WorkloadKind::TrainJob => json!({"jobsStatus": [{"name": "node", "ready": 1, "active": 1, "succeeded": 0}]}),
         WorkloadKind::SparkApplication => json!({"applicationState": {"state": "RUNNING"}, "executorState": {
             "x-1-exec-1": "RUNNING", "x-1-exec-2": "RUNNING", "x-1-exec-3": "RUNNING", "x-1-exec-4": "FAILED",
         }}),
@@ -299,6 +331,9 @@ fn a_job_ends_as_its_kind_writes_it() {
         (WorkloadKind::JobSet, condition("Completed", "True"), Some("Completed")),
         (WorkloadKind::JobSet, condition("Failed", "True"), Some("Failed")),
         (WorkloadKind::JobSet, condition("Suspended", "True"), None),
+        (WorkloadKind::TrainJob, condition("Complete", "True"), Some("Completed")),
+        (WorkloadKind::TrainJob, condition("Failed", "True"), Some("Failed")),
+        (WorkloadKind::TrainJob, condition("Suspended", "True"), None),
         (WorkloadKind::RayJob, ray("Complete", "SUCCEEDED"), Some("Completed")),
         (WorkloadKind::RayJob, ray("Complete", "STOPPED"), Some("Failed")),
         (WorkloadKind::RayJob, ray("Failed", "FAILED"), Some("Failed")),
