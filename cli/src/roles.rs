@@ -132,13 +132,15 @@ fn cluster_rules(component: &str) -> Vec<Rule> {
                 (BINDINGS, &["resourcebindings"][..], &["list", "watch", "patch"][..]),
                 // What runs in members that are lost; and a copy that Karmada believes is there is sent again.
                 (BINDINGS, &["works"], &["list", "watch", "patch"]),
-                // Who writes a HyperJob was asked whether he may use its queues.
+                // Who writes a HyperJob or a CronJob was asked whether he may use its queues.
                 (QUEUES, &["queues"], &["list", "watch", "create", "patch", "use"]),
                 (QUEUES, &["queues/status"], &["patch"]),
                 (QUEUES, &["podgroups"], &["list", "watch", "create", "patch", "delete"]),
-                // Jobs of HyperJobs, Commands and TTL.
+                // Jobs of HyperJobs and CronJobs, Commands and TTL.
                 (VOLCANO, &["jobs"], &["create", "patch", "delete"]),
                 (VOLCANO, &["jobs/status"], &["patch"]),
+                (VOLCANO, &["cronjobs"], FOLLOW),
+                (VOLCANO, &["cronjobs/status"], &["patch"]),
                 ("bus.volcano.sh", &["commands"], &["list", "watch", "delete"]),
                 ("training.volcano.sh", &["hyperjobs"], FOLLOW),
                 ("training.volcano.sh", &["hyperjobs/status"], &["patch"]),

@@ -6,6 +6,7 @@
 #![deny(missing_docs)]
 
 pub mod binding;
+pub mod cron_job;
 pub mod dns;
 pub mod estimator;
 pub mod hyper_job;

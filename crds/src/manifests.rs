@@ -12,7 +12,7 @@ use crate::{
     links, published,
     schema::{claim_marks, object_schema, pod_template_marks},
     score,
-    volcano::{batch, bus, scheduling, topology, training},
+    volcano::{batch, bus, cron, scheduling, topology, training},
 };
 
 /// Whether a kind's objects live in namespaces.
@@ -277,7 +277,25 @@ fn hyper_job_crd() -> Value {
         .0
 }
 
-/// What a Karmada host has beside these: our own kinds, and HyperJob.
+/// CronJob, for a Karmada host: Volcano's API, as far as the controller acts on it.
+fn cron_job_crd() -> Value {
+    let template = "/properties/spec/properties/jobTemplate/properties/spec/properties";
+    let of = |name, kind, field| (name, kind, field, 0);
+    Definition::for_kind::<cron::CronJob>(&["spec"])
+        .with_short_names(&["cronvcjob", "cronvj"])
+        .with_status()
+        .with_columns(&[
+            of("SCHEDULE", "string", ".spec.schedule"),
+            of("SUSPEND", "boolean", ".spec.suspend"),
+            of("LAST", "date", ".status.lastScheduleTime"),
+            AGE,
+        ])
+        .edit_schema(&format!("{template}/tasks/items/properties/template"), pod_template_marks)
+        .edit_schema(&format!("{template}/volumes/items/properties/volumeClaim"), claim_marks)
+        .0
+}
+
+/// What a Karmada host has beside these: our own kinds, HyperJob and CronJob.
 #[must_use]
 pub fn federation_crds() -> Vec<Value> {
     let of = |name, kind, field| (name, kind, field, 0);
@@ -304,7 +322,7 @@ pub fn federation_crds() -> Vec<Value> {
             ]),
     ]
     .map(|definition| definition.0);
-    ours.into_iter().chain([hyper_job_crd()]).collect()
+    ours.into_iter().chain([hyper_job_crd(), cron_job_crd()]).collect()
 }
 
 /// A stand-in for the Cluster API that a real Karmada serves from its aggregated API server: the same fields and

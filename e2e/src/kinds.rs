@@ -43,6 +43,8 @@ pub enum Kind {
     PriorityClass,
     /// bus.volcano.sh Command.
     Command,
+    /// batch.volcano.sh CronJob.
+    CronJob,
     /// training.volcano.sh HyperJob.
     HyperJob,
     /// topology.volcano.sh HyperNode.
@@ -91,6 +93,7 @@ impl Kind {
                 "validatingadmissionpolicybindings",
             ),
             Self::Command => api_resource("bus.volcano.sh", "v1alpha1", "Command", "commands"),
+            Self::CronJob => api_resource("batch.volcano.sh", "v1alpha1", "CronJob", "cronjobs"),
             Self::HyperJob => api_resource("training.volcano.sh", "v1alpha1", "HyperJob", "hyperjobs"),
             Self::HyperNode => api_resource("topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes"),
             Self::Inventory => {

@@ -23,9 +23,10 @@ use serde_json::Value;
 
 use super::{
     controller::Controller,
+    cron_jobs,
     deadlines::{after, back_off},
     eviction::describe_requeue,
-    hyper_jobs::read_written,
+    hyper_jobs,
     jobs::ReleaseOutcome,
     queue_annotations::AnnotationOutcome,
     queue_lifecycle::WriteFailure,
@@ -76,11 +77,20 @@ impl Controller {
                 let failure = done.result.as_ref().err().cloned();
                 // What was deleted, the watch tells.
                 let written = done.result.ok().filter(|_| !is_deletion);
-                let written = written.and_then(|object| read_written(&target, object));
+                let written = written.and_then(|object| hyper_jobs::read_written(&target, object));
                 if let Some(input) = written {
                     self.observe(input, now);
                 }
                 self.hyper_jobs.follow_answer(&key, target, failure.as_ref(), now);
+            }
+            Tag::CronJob(key, target, is_deletion) => {
+                let failure = done.result.as_ref().err().cloned();
+                // What was deleted, the watch tells.
+                let written = done.result.ok().filter(|_| !is_deletion);
+                if let Some(input) = written.and_then(|object| cron_jobs::read_written(&target, object)) {
+                    self.observe(input, now);
+                }
+                self.cron_jobs.follow_answer(&key, target, failure.as_ref(), now);
             }
             Tag::DefaultQueue => match done.result {
                 Ok(_) | Err(Failure::Exists(_)) => {}

@@ -23,6 +23,7 @@ use super::{
     admission_events::AdmissionEvents,
     assess::{assess_now, estimate_end},
     capacity::FleetCapacity,
+    cron_jobs::CronJobs,
     ended_jobs::EndedJobs,
     eviction_wait::{describe_eviction, forgotten_at},
     forged_record::ForgedRecords,
@@ -122,6 +123,7 @@ pub struct Controller {
     pub(crate) expiries: Expiries,
     pub(crate) commands: JobCommands,
     pub(crate) hyper_jobs: HyperJobs,
+    pub(crate) cron_jobs: CronJobs,
     pub(crate) member_loss: MemberLoss,
     pub(crate) pod_groups: PodGroupWrites,
     pub(crate) waiting_states: WaitingStates,
@@ -195,6 +197,7 @@ impl Controller {
             Input::Commands(event) => return self.queues.lifecycle.observe_commands(event),
             Input::JobCommands(event) => return self.commands.observe_commands(event, now),
             Input::HyperJobs(event) => return self.hyper_jobs.observe_hyper_jobs(event, now),
+            Input::CronJobs(event) => return self.cron_jobs.observe_cron_jobs(event, now),
             Input::Policies(event) => return self.hyper_jobs.observe_policies(event, now),
             Input::Works(cluster, event) => {
                 let concerned = self.objects.losses.apply_works(&cluster, event, now);
@@ -292,6 +295,7 @@ impl Controller {
                 Change::VolcanoJob(reference) => {
                     let job = self.objects.workloads.get(&reference).map(|job| &**job);
                     self.hyper_jobs.observe_job(&reference, job, self.now);
+                    self.cron_jobs.observe_job(&reference, job, self.now);
                     self.expiries.observe_job(&reference, job);
                     self.commands.observe_job(&reference, self.now);
                 }

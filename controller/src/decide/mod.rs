@@ -23,6 +23,7 @@
 //! | [`orphan_copy`] | which bindings Karmada is asked to look at again |
 //! | [`job_commands`], [`withdrawal`] | which jobs their users suspend, restart and end, and by which Command |
 //! | [`run_limits`] | which jobs are warned and ended since they ran for as long as they may |
+//! | [`cron_jobs`] | which runs of CronJobs are due, which of their jobs are made and deleted, and what they say |
 //! | [`hyper_jobs`] | which jobs and policies HyperJobs make, change and delete, and what these say of themselves |
 //! | [`batch_job_pods`] | how many pods of a batch Job are on nodes |
 //! | [`ttl`] | which jobs that ended are deleted |
@@ -42,6 +43,7 @@ mod batch_job_pods;
 pub(crate) mod binding_state;
 pub(crate) mod capacity;
 mod controller;
+mod cron_jobs;
 mod deadlines;
 mod ended_jobs;
 mod eviction;
@@ -154,7 +156,9 @@ pub fn decide(controller: &mut Controller, now: Timestamp) -> Decisions {
     decisions.writes.extend(controller.member_loss.withdraw_lost(objects, jobs, now));
     decisions.writes.extend(deadlines.refused.requeue_refused(objects, jobs, capacity, now));
     decisions.writes.extend(controller.hyper_jobs.advance(&controller.objects, now));
-    decisions.writes.extend(controller.expiries.delete_expired(&controller.objects, &controller.hyper_jobs, now));
+    decisions.writes.extend(controller.cron_jobs.advance(&controller.objects, now));
+    let Controller { expiries, objects, hyper_jobs, cron_jobs, .. } = &mut *controller;
+    decisions.writes.extend(expiries.delete_expired(objects, (hyper_jobs, cron_jobs), now));
     controller.write_queues(&mut decisions);
     let more =
         controller.pod_groups.has_more() || (controller.pod_groups.may_write() && !controller.reasons.left.is_empty());
@@ -367,6 +371,7 @@ impl Controller {
             self.expiries.next_due(),
             self.commands.next_due(),
             self.hyper_jobs.next_due(),
+            self.cron_jobs.next_due(),
             queues.numbers.next_due(),
             queues.annotations.next_due(),
             queues.lifecycle.next_due(),

@@ -22,6 +22,7 @@ use serde_json::Value;
 use super::{
     binding::Binding,
     cluster::{ClassFacts, ClusterFacts, read_namespace},
+    cron_job::CronJobFacts,
     hyper_job::{HyperJobFacts, PolicyFacts},
     job_command::JobCommandFacts,
     losses::WorkFacts,
@@ -54,6 +55,8 @@ pub enum Input {
     Commands(Event<CommandFacts>),
     /// Commands for Volcano Jobs.
     JobCommands(Event<JobCommandFacts>),
+    /// CronJobs of Volcano.
+    CronJobs(Event<CronJobFacts>),
     /// HyperJobs.
     HyperJobs(Event<HyperJobFacts>),
     /// PropagationPolicies of HyperJobs.

@@ -6,6 +6,7 @@
 
 mod binding;
 mod cluster;
+mod cron_job;
 mod hyper_job;
 mod input;
 mod interning;
@@ -20,6 +21,7 @@ mod workload;
 pub use self::{
     binding::{Binding, Key},
     cluster::{ClassFacts, ClusterFacts},
+    cron_job::{CronJobFacts, CronOwner},
     hyper_job::{COUNTS, ChildFacts, HyperJobFacts, PolicyFacts},
     input::{Input, ObjectKind, read_object},
     job_command::JobCommandFacts,

@@ -23,8 +23,8 @@ use crate::{
     decide::{Controller, decide},
     history::JobHistory,
     observe::{
-        Binding, ClassFacts, ClusterFacts, CommandFacts, HyperJobFacts, Input, JobCommandFacts, ObjectKind,
-        PodGroupFacts, PolicyFacts, QueueFacts, Workload,
+        Binding, ClassFacts, ClusterFacts, CommandFacts, CronJobFacts, HyperJobFacts, Input, JobCommandFacts,
+        ObjectKind, PodGroupFacts, PolicyFacts, QueueFacts, Workload,
     },
     write::Decision,
 };
@@ -429,6 +429,7 @@ pub fn input(object: &Value, gone: bool) -> Input {
                 None => Input::JobCommands(event(JobCommandFacts::read(&command).unwrap(), gone)),
             }
         }
+        "CronJob" => Input::CronJobs(event(CronJobFacts::read(object).unwrap(), gone)),
         "HyperJob" => Input::HyperJobs(event(HyperJobFacts::read(object).unwrap(), gone)),
         "PropagationPolicy" => Input::Policies(event(PolicyFacts::read(&object).unwrap(), gone)),
         "FederationTopology" => Input::Links(event(serde_json::from_value(object).unwrap(), gone)),

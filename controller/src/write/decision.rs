@@ -32,6 +32,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
+    cron_job::{CronJobWrite, write_cron_job},
     hyper_job::{HyperJobWrite, write_hyper_job},
     patch::{
         patch_end, patch_eviction, patch_queue, patch_record, patch_release, patch_resize, touch_binding, touch_work,
@@ -235,6 +236,13 @@ pub enum Decision {
         /// What.
         write: HyperJobWrite,
     },
+    /// Writes a job of a CronJob, or its status.
+    CronJob {
+        /// Which.
+        key: Key,
+        /// What.
+        write: CronJobWrite,
+    },
     /// Creates the default queue.
     DefaultQueue,
     /// Records an event on an object of the user.
@@ -354,6 +362,7 @@ impl Decision {
             Self::TouchWork { cluster, workload, binding, adds } => touch_work(cluster, workload, binding, *adds),
             Self::TouchBinding { key, resource_version, adds } => touch_binding(key, resource_version, *adds),
             Self::HyperJob { key, write } => write_hyper_job(key, write),
+            Self::CronJob { key, write } => write_cron_job(key, write),
             Self::DefaultQueue => write_queue(
                 DEFAULT_QUEUE,
                 None,

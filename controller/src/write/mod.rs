@@ -1,5 +1,6 @@
 //! Decisions out: every write that there is, and what a PodGroup should say.
 
+pub mod cron_job;
 mod decision;
 pub mod hyper_job;
 mod patch;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use caldera_core::gang::QueueName;
 
 use super::{
+    cron_job::CronJobWrite,
     decision::Decision,
     hyper_job::{ChildKind, HyperJobWrite},
 };
@@ -37,6 +38,8 @@ pub enum Tag {
     DeleteJob(Key),
     /// [`Decision::HyperJob`]: its job or policy, or its status, and whether that was deleted.
     HyperJob(Key, Option<(ChildKind, Arc<str>)>, bool),
+    /// [`Decision::CronJob`]: its job or its status, and whether that was deleted.
+    CronJob(Key, Option<Arc<str>>, bool),
     /// [`Decision::DefaultQueue`].
     DefaultQueue,
     /// A write that is not repeated if it fails.
@@ -67,6 +70,9 @@ impl Decision {
             Self::DeleteJob { key, .. } => Tag::DeleteJob(key.clone()),
             Self::HyperJob { key, write } => {
                 Tag::HyperJob(key.clone(), write.target(), matches!(write, HyperJobWrite::Delete(..)))
+            }
+            Self::CronJob { key, write } => {
+                Tag::CronJob(key.clone(), write.target(), matches!(write, CronJobWrite::Delete(..)))
             }
             Self::DefaultQueue => Tag::DefaultQueue,
             // It is decided anew while the job does not say so.

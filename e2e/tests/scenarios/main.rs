@@ -7,6 +7,7 @@
 
 mod bad_input;
 mod bad_luck;
+mod cron_job;
 mod examples;
 mod forged;
 mod give_back;
