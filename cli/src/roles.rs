@@ -28,7 +28,7 @@ type Rule = (&'static str, &'static [&'static str], &'static [&'static str]);
 const VOLCANO: &str = "batch.volcano.sh";
 const FOLLOW: &[&str] = &["list", "watch"];
 const READ: &[&str] = &["get", "list", "watch"];
-const WORKLOADS: [Rule; 8] = [
+const WORKLOADS: [Rule; 10] = [
     (VOLCANO, &["jobs"], FOLLOW),
     ("apps", &["deployments", "statefulsets"], FOLLOW),
     ("batch", &["jobs"], FOLLOW),
@@ -37,6 +37,8 @@ const WORKLOADS: [Rule; 8] = [
     ("ray.io", &["rayclusters", "rayjobs"], FOLLOW),
     ("jobset.x-k8s.io", &["jobsets"], FOLLOW),
     ("leaderworkerset.x-k8s.io", &["leaderworkersets"], FOLLOW),
+    ("trainer.kubeflow.org", &["trainjobs"], FOLLOW),
+    ("sparkoperator.k8s.io", &["sparkapplications"], FOLLOW),
 ];
 /// Proxied requests are `get` whatever they are; what they may do in the member is the member's to say.
 const MEMBERS: [Rule; 2] =
@@ -132,13 +134,15 @@ fn cluster_rules(component: &str) -> Vec<Rule> {
                 (BINDINGS, &["resourcebindings"][..], &["list", "watch", "patch"][..]),
                 // What runs in members that are lost; and a copy that Karmada believes is there is sent again.
                 (BINDINGS, &["works"], &["list", "watch", "patch"]),
-                // Who writes a HyperJob was asked whether he may use its queues.
+                // Who writes a HyperJob or a CronJob was asked whether he may use its queues.
                 (QUEUES, &["queues"], &["list", "watch", "create", "patch", "use"]),
                 (QUEUES, &["queues/status"], &["patch"]),
                 (QUEUES, &["podgroups"], &["list", "watch", "create", "patch", "delete"]),
-                // Jobs of HyperJobs, Commands and TTL.
+                // Jobs of HyperJobs and CronJobs, Commands and TTL.
                 (VOLCANO, &["jobs"], &["create", "patch", "delete"]),
                 (VOLCANO, &["jobs/status"], &["patch"]),
+                (VOLCANO, &["cronjobs"], FOLLOW),
+                (VOLCANO, &["cronjobs/status"], &["patch"]),
                 ("bus.volcano.sh", &["commands"], &["list", "watch", "delete"]),
                 ("training.volcano.sh", &["hyperjobs"], FOLLOW),
                 ("training.volcano.sh", &["hyperjobs/status"], &["patch"]),

@@ -52,13 +52,14 @@ use crate::{
     measure::Measures,
     metrics::Metrics,
     observe::{
-        Binding, ClassFacts, ClusterFacts, CommandFacts, DataClaimFacts, DataSourceFacts, HyperJobFacts, Input,
-        JobCommandFacts, PodGroupFacts, PolicyFacts, QueueFacts, WorkFacts, Workload, read_namespace,
+        Binding, ClassFacts, ClusterFacts, CommandFacts, CronJobFacts, DataClaimFacts, DataSourceFacts, HyperJobFacts,
+        Input, JobCommandFacts, PodGroupFacts, PolicyFacts, QueueFacts, WorkFacts, Workload, read_namespace,
     },
     settings::{self, Settings},
     usage::{self, UsageHistory},
     write::{
         Tag,
+        cron_job::cron_job_resource,
         hyper_job::{hyper_job_resource, policy_resource},
     },
 };
@@ -294,6 +295,8 @@ fn watch_host(
     follower.follow_typed(all(), |command: Command| CommandFacts::read(&command), Input::Commands);
     follower.follow_typed(all(), |command: Command| JobCommandFacts::read(&command), Input::JobCommands);
     follower.follow_json(hyper_job_resource(), all(), HyperJobFacts::read, Input::HyperJobs);
+    let cron_jobs = WatchOptions::from(all()).allow_absent_kind(true);
+    follower.follow_json(cron_job_resource(), cron_jobs, CronJobFacts::read, Input::CronJobs);
     let of_hyper_jobs = watcher::Config::default().labels(HYPER_JOB_NAME);
     follower.follow_json(policy_resource(), of_hyper_jobs, |policy| PolicyFacts::read(&policy), Input::Policies);
     for kind in WorkloadKind::ALL {

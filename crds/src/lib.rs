@@ -6,6 +6,7 @@
 #![deny(missing_docs)]
 
 pub mod binding;
+pub mod cron_job;
 pub mod data_source;
 pub mod dns;
 pub mod estimator;

@@ -15,7 +15,7 @@ use crate::{
     links, published,
     schema::{mark_pod_template, mark_volume_claim, object_schema},
     score,
-    volcano::{batch, bus, datadependency, scheduling, topology, training},
+    volcano::{batch, bus, cron, datadependency, scheduling, topology, training},
 };
 
 /// Whether a kind's objects live in namespaces.
@@ -305,7 +305,26 @@ fn data_crds() -> [Value; 2] {
     .map(|definition| definition.0)
 }
 
-/// What a Karmada host has beside these: our own kinds, and those of Volcano's that volcano-global ships.
+/// CronJob, for a Karmada host: Volcano's API, as far as the controller acts on it.
+fn cron_job_crd() -> Value {
+    let template = "/properties/spec/properties/jobTemplate/properties/spec/properties";
+    let of = |name, kind, field| (name, kind, field, 0);
+    Definition::for_kind::<cron::CronJob>(&["spec"])
+        .with_short_names(&["cronvcjob", "cronvj"])
+        .with_status()
+        .with_columns(&[
+            of("SCHEDULE", "string", ".spec.schedule"),
+            of("SUSPEND", "boolean", ".spec.suspend"),
+            of("LAST", "date", ".status.lastScheduleTime"),
+            AGE,
+        ])
+        .edit_schema(&format!("{template}/tasks/items/properties/template"), mark_pod_template)
+        .edit_schema(&format!("{template}/volumes/items/properties/volumeClaim"), mark_volume_claim)
+        .0
+}
+
+/// What a Karmada host has beside these: our own kinds, CronJob, and those of Volcano's that
+/// volcano-global ships.
 #[must_use]
 pub fn federation_crds() -> Vec<Value> {
     let of = |name, kind, field| (name, kind, field, 0);
@@ -332,7 +351,7 @@ pub fn federation_crds() -> Vec<Value> {
             ]),
     ]
     .map(|definition| definition.0);
-    ours.into_iter().chain([hyper_job_crd()]).chain(data_crds()).collect()
+    ours.into_iter().chain([hyper_job_crd(), cron_job_crd()]).chain(data_crds()).collect()
 }
 
 /// A stand-in for the Cluster API that a real Karmada serves from its aggregated API server: the same fields and

@@ -109,6 +109,8 @@ pub mod caldera {
     pub const WORKLOAD_KIND: &str = "caldera.dev/workload-kind";
     /// On a PodGroup of Caldera (label): the name of its workload.
     pub const WORKLOAD_NAME: &str = "caldera.dev/workload-name";
+    /// On a pod in a member: the TrainJob that it is of. The webhook has the copy's runtime set it.
+    pub const TRAIN_JOB: &str = "caldera.dev/train-job";
     /// On a Cluster: where its accurate estimator is (`HOST:PORT`), instead of where Karmada would look for it.
     pub const ESTIMATOR: &str = "caldera.dev/estimator";
     /// Field manager of the members' collectors.
@@ -141,6 +143,8 @@ pub mod volcano {
     pub const TASK_ORDER: &str = "volcano.sh/task-topology-task-order";
     /// On a Queue: `true` if it was closed because its parent was, so that it opens with it.
     pub const CLOSED_BY_PARENT: &str = "volcano.sh/closed-by-parent";
+    /// On a job of a CronJob (annotation): when its run was due.
+    pub const CRON_SCHEDULED: &str = "volcano.sh/cronjob-scheduled-timestamp";
     /// On a job and its policy (label): the HyperJob that made it. Who owns it says its owner reference.
     pub const HYPER_JOB_NAME: &str = "volcano.sh/hyperjob-name";
     /// On a job and its policy (label): the replicated job of its HyperJob.

@@ -7,9 +7,9 @@
 //! `default`, which is everybody's. Whoever creates a Command that targets a Queue needs verb `update` on that Queue,
 //! as if he had changed it himself: Volcano carries out Commands of every namespace
 //! (`pkg/controllers/queue/queue_controller.go`). So does whoever creates one that targets a Job need verb `update` on
-//! that Job of its namespace. The jobs of a HyperJob are made by the controller, which may: so whoever writes one needs
-//! verb `create` on Jobs of its namespace, always, and `use` on the queues that its templates name, where that is asked
-//! for.
+//! that Job of its namespace. The jobs of a HyperJob or a CronJob are made by the controller, which may: so whoever
+//! writes one needs verb `create` on Jobs of its namespace, always, and `use` on the queues that its templates name,
+//! where that is asked for.
 
 use serde_json::{Value, json};
 
@@ -51,6 +51,13 @@ pub fn queue_access_policies() -> Vec<Value> {
         format!(
             "{of} == null || !has({of}.spec) || !has({of}.spec.replicatedJobs) ? [] : {of}.spec.replicatedJobs.filter(r, \
              has(r.templateSpec) && has(r.templateSpec.queue)).map(r, r.templateSpec.queue)"
+        )
+    }));
+    objects.extend(build_queue_use_policy(&format!("cronjobs.{NAME}"), &[cron_job_rule()], &|of| {
+        let spec = format!("{of}.spec.jobTemplate.spec");
+        format!(
+            "{of} != null && has({of}.spec) && has({of}.spec.jobTemplate) && has({spec}) && has({spec}.queue) ? \
+             [{spec}.queue] : []"
         )
     }));
     objects
@@ -96,14 +103,14 @@ pub fn command_policy() -> [Value; 2] {
     )
 }
 
-/// The policy on HyperJobs, and its binding.
+/// The policy on HyperJobs and CronJobs, and its binding.
 #[must_use]
 pub fn hyper_job_policy() -> [Value; 2] {
     build_policy_with_binding(
         HYPER_JOBS,
         json!({
             "failurePolicy": "Fail",
-            "matchConstraints": {"resourceRules": [hyper_job_rule()]},
+            "matchConstraints": {"resourceRules": [hyper_job_rule(), cron_job_rule()]},
             "matchConditions": [{
                 "name": "changed",
                 "expression": "request.operation == 'CREATE' || has(object.spec) != has(oldObject.spec) || \
@@ -114,7 +121,7 @@ pub fn hyper_job_policy() -> [Value; 2] {
                 "expression": "authorizer.group('batch.volcano.sh').resource('jobs')\
                                .namespace(object.metadata.namespace).check('create').allowed()",
                 "reason": "Forbidden",
-                "message": "a HyperJob is made of Jobs: it needs verb create on jobs.batch.volcano.sh of its namespace",
+                "message": "Jobs are made of it: it needs verb create on jobs.batch.volcano.sh of its namespace",
             }],
         }),
     )
@@ -122,6 +129,10 @@ pub fn hyper_job_policy() -> [Value; 2] {
 
 fn hyper_job_rule() -> Value {
     build_rule("training.volcano.sh", "v1alpha1", "hyperjobs")
+}
+
+fn cron_job_rule() -> Value {
+    build_rule("batch.volcano.sh", "v1alpha1", "cronjobs")
 }
 
 fn build_rule(group: &str, version: &str, plural: &str) -> Value {

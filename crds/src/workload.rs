@@ -19,10 +19,12 @@ mod layouts;
 mod pod_owner;
 mod pod_template;
 pub mod progress;
+mod spark_pod;
 mod task_index;
 mod task_topology;
 #[cfg(test)]
 mod tests;
+mod train_job;
 mod volcano_job;
 
 use caldera_core::{
@@ -40,6 +42,7 @@ pub use self::{
     kind::WorkloadKind,
     pod_owner::find_job as find_job_of_pod,
     task_index::{INDEX_PLUGINS, find_shell},
+    train_job::mark_pods,
     volcano_job::RANK_PLUGINS,
 };
 use crate::names::{

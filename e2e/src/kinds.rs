@@ -43,6 +43,8 @@ pub enum Kind {
     PriorityClass,
     /// bus.volcano.sh Command.
     Command,
+    /// batch.volcano.sh CronJob.
+    CronJob,
     /// training.volcano.sh HyperJob.
     HyperJob,
     /// datadependency.volcano.sh DataSource.
@@ -95,6 +97,7 @@ impl Kind {
                 "validatingadmissionpolicybindings",
             ),
             Self::Command => api_resource("bus.volcano.sh", "v1alpha1", "Command", "commands"),
+            Self::CronJob => api_resource("batch.volcano.sh", "v1alpha1", "CronJob", "cronjobs"),
             Self::HyperJob => api_resource("training.volcano.sh", "v1alpha1", "HyperJob", "hyperjobs"),
             Self::DataSource => api_resource("datadependency.volcano.sh", "v1alpha1", "DataSource", "datasources"),
             Self::DataClaim => {

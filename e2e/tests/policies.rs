@@ -16,6 +16,7 @@ use tower::ServiceExt;
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const JOBS: &str = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs";
 const COMMANDS: &str = "/apis/bus.volcano.sh/v1alpha1/namespaces/default/commands";
+const CRON_JOBS: &str = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/cronjobs";
 const HYPER_JOBS: &str = "/apis/training.volcano.sh/v1alpha1/namespaces/default/hyperjobs";
 const WORKS: &str = "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works";
 
@@ -172,6 +173,35 @@ async fn a_hyper_job_gives_nobody_a_job_or_a_queue_that_he_could_not_have_himsel
     assert_eq!(status, 403, "{answer}");
     assert!(answer.contains("such as other"), "{answer}");
     assert_eq!(send(&tenant, "POST", HYPER_JOBS, &hyper_job("a", "own")).await.0, 201);
+}
+
+#[tokio::test]
+async fn a_cron_job_gives_nobody_a_job_or_a_queue_that_he_could_not_have_himself() {
+    let cron_job = |name: &str, queue: &str| {
+        json!({
+            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "CronJob", "metadata": {"name": name},
+            "spec": {"schedule": "@daily", "jobTemplate": {"spec": job("j", queue)["spec"]}},
+        })
+    };
+    let of_cron_jobs = json!({"apiGroups": ["batch.volcano.sh"], "resources": ["cronjobs"], "verbs": ["*"]});
+    let (admin, tenant) = prepare_with(hyper_job_policy().into(), json!([of_cron_jobs])).await;
+    let (status, answer) = send(&tenant, "POST", CRON_JOBS, &cron_job("a", "q")).await;
+    assert_eq!(status, 403, "{answer}");
+    assert!(answer.contains("it needs verb create on jobs.batch.volcano.sh"), "{answer}");
+    assert_eq!(send(&admin, "POST", CRON_JOBS, &cron_job("a", "q")).await.0, 201);
+    let sooner = json!({"spec": {"schedule": "@hourly"}});
+    assert_eq!(send(&tenant, "PATCH", &format!("{CRON_JOBS}/a"), &sooner).await.0, 403);
+
+    let of_jobs = json!({"apiGroups": ["batch.volcano.sh"], "resources": ["jobs"], "verbs": ["create"]});
+    let of_queue = json!({
+        "apiGroups": ["scheduling.volcano.sh"], "resources": ["queues"], "resourceNames": ["own"], "verbs": ["use"],
+    });
+    let policies = queue_access_policies().into_iter().chain(hyper_job_policy()).collect();
+    let (_, tenant) = prepare_with(policies, json!([of_cron_jobs, of_jobs, of_queue])).await;
+    let (status, answer) = send(&tenant, "POST", CRON_JOBS, &cron_job("a", "other")).await;
+    assert_eq!(status, 403, "{answer}");
+    assert!(answer.contains("such as other"), "{answer}");
+    assert_eq!(send(&tenant, "POST", CRON_JOBS, &cron_job("a", "own")).await.0, 201);
 }
 
 #[tokio::test]

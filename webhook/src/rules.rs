@@ -7,6 +7,7 @@ use ssh_key::rand_core::{OsRng, RngCore};
 use crate::{
     decide::{
         binding_gate::{GatedBinding, gate_binding},
+        cron_job::validate_cron_job,
         hyper_job::validate_hyper_job,
         job::validate_job,
         job_defaults::{Seed, fill_defaults_of_job, fill_defaults_of_long_job},
@@ -35,7 +36,7 @@ pub(crate) const VALIDATE_JOB: &str = "validate-job";
 
 /// The routes of admission, and how each is decided. Karmada's interpreter has a form of its own
 /// ([`interpret_request`](crate::decide::interpreter::interpret_request)).
-pub const RULES: [(&str, Rule); 7] = [
+pub const RULES: [(&str, Rule); 8] = [
     (BINDINGS, |body, snapshot| {
         answer_review::<GatedBinding<'_>>(body, |request| {
             refuse_forged_binding(body, request.user_info.as_ref(), &snapshot.cache.trusted)
@@ -52,6 +53,7 @@ pub const RULES: [(&str, Rule); 7] = [
     (MUTATE_JOB, answer_job_defaults),
     (VALIDATE_JOB, |body, snapshot| answer_review(body, |request| review_job(request, snapshot))),
     ("mutate-queue", |body, _| answer_review(body, fill_defaults_of_queue)),
+    ("validate-cronjob", |body, _| answer_review(body, validate_cron_job)),
     ("validate-hyperjob", |body, _| answer_review(body, validate_hyper_job)),
     ("validate-queue", |body, snapshot| answer_review(body, |request| validate_queue(request, snapshot))),
 ];

@@ -32,9 +32,10 @@ use serde_json::Value;
 
 use super::{
     controller::Controller,
+    cron_jobs,
     deadlines::{add_wait, compute_backoff},
     eviction::describe_eviction_event,
-    hyper_jobs::convert_written_object,
+    hyper_jobs,
     jobs::ReleaseOutcome,
     queue_annotations::AnnotationOutcome,
     queue_lifecycle::WriteFailure,
@@ -85,7 +86,7 @@ impl Controller {
                 let failure = done.result.as_ref().err().cloned();
                 // What was deleted, the watch tells.
                 let written = done.result.ok().filter(|_| !is_deletion);
-                let written = written.and_then(|object| convert_written_object(&target, object));
+                let written = written.and_then(|object| hyper_jobs::convert_written_object(&target, object));
                 if let Some(input) = written {
                     self.observe(input, now);
                 }
@@ -98,6 +99,15 @@ impl Controller {
                     self.store_data_answer(&target, object);
                 }
                 self.data_claims.follow_answer(&target, failure.as_ref(), now);
+            }
+            Tag::CronJob(key, target, is_deletion) => {
+                let failure = done.result.as_ref().err().cloned();
+                // What was deleted, the watch tells.
+                let written = done.result.ok().filter(|_| !is_deletion);
+                if let Some(input) = written.and_then(|object| cron_jobs::convert_written_object(&target, object)) {
+                    self.observe(input, now);
+                }
+                self.cron_jobs.follow_answer(&key, target, failure.as_ref(), now);
             }
             Tag::DefaultQueue => match done.result {
                 Ok(_) | Err(Failure::Exists(_)) => {}

@@ -23,6 +23,7 @@ use super::{
     admission_events::AdmissionEvents,
     assess::{assess_with_admission_checks, estimate_end},
     capacity::FleetCapacity,
+    cron_jobs::CronJobs,
     data_claims::DataClaims,
     ended_jobs::EndedJobs,
     eviction_wait::{compute_eviction_expiry, explain_eviction_wait},
@@ -123,6 +124,7 @@ pub struct Controller {
     pub(crate) expiries: Expiries,
     pub(crate) commands: JobCommands,
     pub(crate) hyper_jobs: HyperJobs,
+    pub(crate) cron_jobs: CronJobs,
     pub(crate) data_claims: DataClaims,
     pub(crate) member_loss: MemberLoss,
     pub(crate) pod_groups: PodGroupWrites,
@@ -199,6 +201,7 @@ impl Controller {
             Input::Commands(event) => return self.queues.lifecycle.observe_commands(event),
             Input::JobCommands(event) => return self.commands.observe_commands(event, now),
             Input::HyperJobs(event) => return self.hyper_jobs.observe_hyper_jobs(event, now),
+            Input::CronJobs(event) => return self.cron_jobs.observe_cron_jobs(event, now),
             Input::Policies(event) => return self.hyper_jobs.observe_policies(event, now),
             Input::Works(cluster, event) => {
                 let concerned = self.objects.losses.apply_works(&cluster, event, now);
@@ -296,6 +299,7 @@ impl Controller {
                 Change::VolcanoJob(reference) => {
                     let job = self.objects.workloads.get(&reference).map(|job| &**job);
                     self.hyper_jobs.observe_job(&reference, job, self.now);
+                    self.cron_jobs.observe_job(&reference, job, self.now);
                     self.expiries.observe_job(&reference, job);
                     self.commands.observe_job(&reference, self.now);
                 }

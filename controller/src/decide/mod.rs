@@ -26,6 +26,7 @@
 //! | [`orphan_copy`] | which bindings Karmada is asked to look at again |
 //! | [`member_loss`] | which gangs are withdrawn from clusters that are lost |
 //! | [`refused_copy`] | which jobs go elsewhere since a member will not have their copy |
+//! | [`cron_jobs`] | which runs of CronJobs are due, which of their jobs are made and deleted, and what they say |
 //! | [`hyper_jobs`] | which jobs and policies HyperJobs make, change and delete, and what these say of themselves |
 //! | [`data_claims`] | what DataSourceClaims and DataSources say of themselves |
 //! | [`ttl`] | which jobs that ended are deleted |
@@ -47,6 +48,7 @@ mod batch_job_pods;
 pub(crate) mod binding_state;
 pub(crate) mod capacity;
 mod controller;
+mod cron_jobs;
 mod data_claims;
 mod deadlines;
 mod ended_jobs;
@@ -160,7 +162,9 @@ pub fn decide(controller: &mut Controller, now: Timestamp) -> Decisions {
     decisions.writes.extend(controller.member_loss.withdraw_from_lost_clusters(objects, jobs, now));
     decisions.writes.extend(deadlines.refused.requeue_refused(objects, jobs, capacity, now));
     decisions.writes.extend(controller.hyper_jobs.advance_hyper_jobs(&controller.objects, now));
-    decisions.writes.extend(controller.expiries.delete_expired(&controller.objects, &controller.hyper_jobs, now));
+    decisions.writes.extend(controller.cron_jobs.advance_cron_jobs(&controller.objects, now));
+    let Controller { expiries, objects, hyper_jobs, cron_jobs, .. } = &mut *controller;
+    decisions.writes.extend(expiries.delete_expired(objects, (hyper_jobs, cron_jobs), now));
     decisions.writes.extend(controller.data_claims.write_due(&controller.objects.data, now));
     controller.write_queues(&mut decisions);
     let more =
@@ -381,6 +385,7 @@ impl Controller {
             self.expiries.next_due(),
             self.commands.next_due(),
             self.hyper_jobs.next_due(),
+            self.cron_jobs.next_due(),
             self.data_claims.next_due(),
             queues.numbers.next_due(),
             queues.annotations.next_due(),

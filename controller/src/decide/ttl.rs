@@ -5,7 +5,8 @@
 //! the host that is the merged end: Karmada strips the TTL from copies, so no member counts for itself, and deletes the
 //! copies with the job. Everything is read from the job, so a restart changes nothing. The deletion names UID and
 //! version: one that was decided for another state is refused, and decided anew. Batch Jobs are deleted by Karmada's
-//! kube-controller-manager (`ttl-after-finished`). A job of a HyperJob stays until that says how it ended.
+//! kube-controller-manager (`ttl-after-finished`). A job of a HyperJob stays until that says how it ended, one of
+//! a CronJob until that says that its run was.
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use caldera_core::gang::WorkloadRef;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
+    cron_jobs::CronJobs,
     deadlines::{Deadlines, add_wait},
     hyper_jobs::HyperJobs,
 };
@@ -50,7 +52,7 @@ impl Expiries {
     pub(crate) fn delete_expired(
         &mut self,
         objects: &Objects,
-        hyper_jobs: &HyperJobs,
+        (hyper_jobs, cron_jobs): (&HyperJobs, &CronJobs),
         now: Timestamp,
     ) -> Vec<Decision> {
         let mut decisions = Vec::new();
@@ -58,7 +60,8 @@ impl Expiries {
             self.0.postpone(&key, add_wait(now, ANSWERED));
             let Some((_, reference)) = self.0.get_mut(&key) else { continue };
             let Some(job) = objects.workloads.get(reference) else { continue };
-            if job.child.as_ref().is_some_and(|child| hyper_jobs.is_end_unrecorded(&key, child)) {
+            let lacks_run = job.cron_job.as_ref().is_some_and(|owner| cron_jobs.lacks_run(&key, owner));
+            if lacks_run || job.child.as_ref().is_some_and(|child| hyper_jobs.is_end_unrecorded(&key, child)) {
                 self.0.postpone(&key, add_wait(now, AGAIN));
                 continue;
             }

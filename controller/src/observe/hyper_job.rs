@@ -108,7 +108,7 @@ impl ChildFacts {
     }
 }
 
-fn key_of(object: &Value) -> Option<Key> {
+pub(super) fn key_of(object: &Value) -> Option<Key> {
     Some(Key::new(object["metadata"]["namespace"].as_str()?, object["metadata"]["name"].as_str()?))
 }
 

@@ -27,6 +27,7 @@ use serde_json::Value;
 use super::{
     binding::Binding,
     cluster::{ClassFacts, ClusterFacts, read_namespace},
+    cron_job::CronJobFacts,
     data_claim::{DataClaimFacts, DataSourceFacts},
     hyper_job::{HyperJobFacts, PolicyFacts},
     job_command::JobCommandFacts,
@@ -64,6 +65,8 @@ pub enum Input {
     Commands(Event<CommandFacts>),
     /// Commands for Volcano Jobs.
     JobCommands(Event<JobCommandFacts>),
+    /// CronJobs of Volcano.
+    CronJobs(Event<CronJobFacts>),
     /// HyperJobs.
     HyperJobs(Event<HyperJobFacts>),
     /// PropagationPolicies of HyperJobs.

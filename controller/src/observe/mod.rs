@@ -6,6 +6,7 @@
 
 mod binding;
 mod cluster;
+mod cron_job;
 mod data_claim;
 mod hyper_job;
 mod input;
@@ -21,6 +22,7 @@ mod workload;
 pub use self::{
     binding::{Binding, Key},
     cluster::{ClassFacts, ClusterFacts},
+    cron_job::{CronJobFacts, CronOwner},
     data_claim::{DataClaimFacts, DataSourceFacts},
     hyper_job::{COUNTS, ChildFacts, HyperJobFacts, PolicyFacts},
     input::{Input, ObjectKind, read_object},

@@ -15,7 +15,7 @@ use caldera_crds::{
 };
 use serde_json::Value;
 
-use super::{hyper_job::ChildFacts, interning::fingerprint};
+use super::{cron_job::CronOwner, hyper_job::ChildFacts, interning::fingerprint};
 
 /// A workload of a kind in scope.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,6 +69,8 @@ pub struct Workload {
     pub said: SaidState,
     /// What the HyperJob that made it knows of it.
     pub child: Option<Arc<ChildFacts>>,
+    /// The CronJob that made it.
+    pub cron_job: Option<Arc<CronOwner>>,
 }
 
 /// What `status.state` of a Volcano Job says, as far as it matters while the job waits.
@@ -154,6 +156,7 @@ impl Workload {
                 .map(|topology| Arc::new(topology.clone())),
             deleting: metadata["deletionTimestamp"].is_string(),
             said: SaidState::read(kind, object),
+            cron_job: (kind == WorkloadKind::VolcanoJob).then(|| CronOwner::read(object)).flatten().map(Arc::new),
             child: (kind == WorkloadKind::VolcanoJob).then(|| ChildFacts::read(object)).flatten().map(Arc::new),
             reference: Arc::new(reference),
         })

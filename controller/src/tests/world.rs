@@ -23,8 +23,8 @@ use crate::{
     decide::{Controller, decide},
     history::JobHistory,
     observe::{
-        Binding, ClassFacts, ClusterFacts, CommandFacts, DataClaimFacts, DataSourceFacts, HyperJobFacts, Input,
-        JobCommandFacts, ObjectKind, PodGroupFacts, PolicyFacts, QueueFacts, Workload,
+        Binding, ClassFacts, ClusterFacts, CommandFacts, CronJobFacts, DataClaimFacts, DataSourceFacts, HyperJobFacts,
+        Input, JobCommandFacts, ObjectKind, PodGroupFacts, PolicyFacts, QueueFacts, Workload,
     },
     write::Decision,
 };
@@ -431,6 +431,7 @@ pub fn input(object: &Value, gone: bool) -> Input {
                 None => Input::JobCommands(event(JobCommandFacts::read(&command).unwrap(), gone)),
             }
         }
+        "CronJob" => Input::CronJobs(event(CronJobFacts::read(object).unwrap(), gone)),
         "DataSource" => {
             Input::DataSources(event(DataSourceFacts::read(&serde_json::from_value(object).unwrap()), gone))
         }

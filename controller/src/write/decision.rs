@@ -35,6 +35,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
+    cron_job::{CronJobWrite, build_cron_job_write},
     data_claim::{DataWrite, build_data_write},
     hyper_job::{HyperJobWrite, build_hyper_job_write},
     patch::{
@@ -239,6 +240,13 @@ pub enum Decision {
         /// What.
         write: HyperJobWrite,
     },
+    /// Writes a job of a CronJob, or its status.
+    CronJob {
+        /// Which.
+        key: Key,
+        /// What.
+        write: CronJobWrite,
+    },
     /// Writes the status of a DataSourceClaim or a DataSource, or deletes a source.
     Data(DataWrite),
     /// Creates the default queue.
@@ -362,6 +370,7 @@ impl Decision {
             Self::TouchWork { cluster, workload, binding, adds } => touch_work(cluster, workload, binding, *adds),
             Self::TouchBinding { key, resource_version, adds } => touch_binding(key, resource_version, *adds),
             Self::HyperJob { key, write } => build_hyper_job_write(key, write),
+            Self::CronJob { key, write } => build_cron_job_write(key, write),
             Self::Data(write) => build_data_write(write),
             Self::DefaultQueue => build_queue_write(
                 DEFAULT_QUEUE,

@@ -1,6 +1,7 @@
 //! Decisions out: every write that is decided, how its patch looks, what a PodGroup should say, and the tag that its
 //! answer comes back with.
 
+pub mod cron_job;
 pub mod data_claim;
 mod decision;
 pub mod hyper_job;

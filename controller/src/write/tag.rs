@@ -9,6 +9,7 @@ use std::sync::Arc;
 use caldera_core::gang::QueueName;
 
 use super::{
+    cron_job::CronJobWrite,
     data_claim::DataTarget,
     decision::Decision,
     hyper_job::{ChildKind, HyperJobWrite},
@@ -42,6 +43,8 @@ pub enum Tag {
     DeleteJob(Key),
     /// [`Decision::HyperJob`]: its job or policy, or its status, and whether that was deleted.
     HyperJob(Key, Option<(ChildKind, Arc<str>)>, bool),
+    /// [`Decision::CronJob`]: its job or its status, and whether that was deleted.
+    CronJob(Key, Option<Arc<str>>, bool),
     /// [`Decision::Data`]: of this claim or source, and whether that was deleted.
     Data(DataTarget, bool),
     /// [`Decision::DefaultQueue`].
@@ -74,6 +77,9 @@ impl Decision {
             Self::DeleteJob { key, .. } => Tag::DeleteJob(key.clone()),
             Self::HyperJob { key, write } => {
                 Tag::HyperJob(key.clone(), write.target(), matches!(write, HyperJobWrite::Delete(..)))
+            }
+            Self::CronJob { key, write } => {
+                Tag::CronJob(key.clone(), write.target(), matches!(write, CronJobWrite::Delete(..)))
             }
             Self::Data(write) => Tag::Data(write.target.clone(), write.is_deletion()),
             Self::DefaultQueue => Tag::DefaultQueue,

@@ -2,6 +2,7 @@
 
 pub mod batch;
 pub mod bus;
+pub mod cron;
 pub mod datadependency;
 pub mod scheduling;
 pub mod topology;

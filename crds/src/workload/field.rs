@@ -35,6 +35,11 @@ impl<'a> Field<'a> {
         (!value.is_null()).then(|| Self { path: self.path_of(fields), value })
     }
 
+    /// The same field with what is made of its value.
+    pub(super) fn made_into<'b>(&self, value: &'b Value) -> Field<'b> {
+        Field { path: self.path.clone(), value }
+    }
+
     /// A field that is absent, for an error about it.
     pub(super) fn absent_field(&self, fields: &[&str]) -> Self {
         Self { path: self.path_of(fields), value: &Value::Null }

@@ -35,10 +35,14 @@ pub enum WorkloadKind {
     RayJob,
     /// `ray.io` RayCluster.
     RayCluster,
+    /// `trainer.kubeflow.org` TrainJob.
+    TrainJob,
     /// `jobset.x-k8s.io` JobSet.
     JobSet,
     /// `leaderworkerset.x-k8s.io` LeaderWorkerSet.
     LeaderWorkerSet,
+    /// `sparkoperator.k8s.io` SparkApplication.
+    SparkApplication,
 }
 
 /// How the API and its users name a kind.
@@ -55,7 +59,7 @@ struct KindNames {
 
 impl WorkloadKind {
     /// Every kind in scope.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::VolcanoJob,
         Self::Deployment,
         Self::StatefulSet,
@@ -66,8 +70,11 @@ impl WorkloadKind {
         Self::MpiJob,
         Self::RayJob,
         Self::RayCluster,
+        // Before JobSet, whose labels its pods have too.
+        Self::TrainJob,
         Self::JobSet,
         Self::LeaderWorkerSet,
+        Self::SparkApplication,
     ];
 
     const fn names(self) -> KindNames {
@@ -152,6 +159,14 @@ impl WorkloadKind {
                 title: "RayCluster",
                 aliases: &["raycluster", "rayclusters"],
             },
+            Self::TrainJob => KindNames {
+                group: "trainer.kubeflow.org",
+                version: "v1alpha1",
+                kind: "TrainJob",
+                plural: "trainjobs",
+                title: "TrainJob",
+                aliases: &["trainjob", "trainjobs"],
+            },
             Self::JobSet => KindNames {
                 group: "jobset.x-k8s.io",
                 version: "v1alpha2",
@@ -167,6 +182,14 @@ impl WorkloadKind {
                 plural: "leaderworkersets",
                 title: "LeaderWorkerSet",
                 aliases: &["leaderworkerset", "leaderworkersets", "lws"],
+            },
+            Self::SparkApplication => KindNames {
+                group: "sparkoperator.k8s.io",
+                version: "v1beta2",
+                kind: "SparkApplication",
+                plural: "sparkapplications",
+                title: "SparkApplication",
+                aliases: &["sparkapplication", "sparkapplications", "sparkapp"],
             },
         }
     }
@@ -304,8 +327,10 @@ impl WorkloadKind {
             Self::MpiJob => Some(&layouts::MPI_JOB),
             Self::RayJob => Some(&layouts::RAY_JOB),
             Self::RayCluster => Some(&layouts::RAY_CLUSTER),
+            Self::TrainJob => Some(&layouts::TRAIN_JOB),
             Self::JobSet => Some(&layouts::JOB_SET),
             Self::LeaderWorkerSet => Some(&layouts::LEADER_WORKER_SET),
+            Self::SparkApplication => Some(&layouts::SPARK_APPLICATION),
         }
     }
 }

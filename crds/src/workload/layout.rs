@@ -26,11 +26,15 @@ use crate::job_admission::MOST_TASKS;
 /// Fields from an object down to a value.
 pub(super) type Path = &'static [&'static str];
 
+pub(super) type MakePod = fn(&Field<'_>, &Field<'_>) -> Result<Value, GangError>;
+
 /// Where a kind keeps what is read of it.
 pub(super) struct Layout {
     pub(super) pod_sets: &'static [PodSets],
-    /// Its own PriorityClass, before those of its pods; empty if it has none.
-    pub(super) class: Path,
+    /// Makes the pod of one pod set, where there is no template of all that it asks for: from the object and the set.
+    pub(super) make_pod: Option<MakePod>,
+    /// Where its own PriorityClass may be, before those of its pods.
+    pub(super) classes: &'static [Path],
     /// The field that suspends it, as a path and as text.
     pub(super) suspend: Option<(Path, &'static str)>,
     /// Seconds that it may run.
@@ -179,6 +183,8 @@ pub(super) enum Count {
     Number(Path),
     /// This number of replicas of each pod set, of a list with names or a map.
     Each(Path, &'static str),
+    /// One pod for each entry of a map with this value.
+    Entries(Path, &'static str),
     /// This number of replicas of all pod sets together.
     Replicas(Path),
     /// One pod.
@@ -239,8 +245,15 @@ impl<'a> PodSet<'a> {
         self.sets.templates.iter().find_map(|path| self.place.at(path))
     }
 
-    fn read_task(&self, kind: WorkloadKind, object: &Value, replicas: u32) -> Result<Task, GangError> {
-        let template = self.find_template();
+    fn read_task(
+        &self,
+        kind: WorkloadKind,
+        make_pod: Option<MakePod>,
+        root: &Field<'_>,
+        replicas: u32,
+    ) -> Result<Task, GangError> {
+        let made = make_pod.map(|make| make(root, &self.place)).transpose()?;
+        let template = made.as_ref().map(|pod| self.place.made_into(pod)).or_else(|| self.find_template());
         let mut task = Task {
             name: TaskName::from(self.name.as_str()),
             replicas,
@@ -260,7 +273,7 @@ impl<'a> PodSet<'a> {
                 task.request = pod_template::read_request(pod)?;
                 task.node = pod_template::node_claim(pod)?;
                 pod_template::priority_class(pod).clone_into(&mut task.priority_class);
-                task.node.most_per_node = anti_affinity::most_per_node(object, kind, pod.value, &task);
+                task.node.most_per_node = anti_affinity::most_per_node(root.value, kind, pod.value, &task);
             }
         }
         Ok(task)
@@ -327,7 +340,7 @@ pub(super) fn read_gang(root: &Field<'_>, kind: WorkloadKind, layout: &'static L
             .filter(|total| i32::try_from(*total).is_ok())
             .and_then(|_| u32::try_from(pods).ok())
             .ok_or_else(|| set.place.wrong(format!("{total} pods in all are above {}", i32::MAX)))?;
-        tasks.push(set.read_task(kind, root.value, replicas)?);
+        tasks.push(set.read_task(kind, layout.make_pod, root, replicas)?);
     }
     if tasks.is_empty() {
         let path = layout.pod_sets.first().map_or(&["spec"][..], |sets| sets.at);
@@ -378,6 +391,10 @@ fn count_pods(count: &Count, status: &Value, units: &BTreeMap<String, u32>, gang
             }
             _ => 0,
         },
+        Count::Entries(path, value) => {
+            let entries = follow_path(status, path).as_object().into_iter().flatten();
+            u32::try_from(entries.filter(|(_, one)| *one == value).count()).unwrap_or(u32::MAX)
+        }
         Count::Replicas(path) => {
             let of_one = units.values().fold(0, |sum: u32, pods| sum.saturating_add(*pods));
             read_number(follow_path(status, path)).saturating_mul(of_one)
@@ -390,8 +407,8 @@ fn count_pods(count: &Count, status: &Value, units: &BTreeMap<String, u32>, gang
 
 /// The PriorityClass: the job's own, else that of the first template that has one.
 pub(super) fn priority_class<'a>(layout: &'static Layout, root: &Field<'a>) -> &'a str {
-    let own = if layout.class.is_empty() { None } else { root.at(layout.class) };
-    own.and_then(|place| place.value.as_str()).filter(|class| !class.is_empty()).unwrap_or_else(|| {
+    let mut own = layout.classes.iter().filter_map(|path| root.at(path)?.value.as_str());
+    own.find(|class| !class.is_empty()).unwrap_or_else(|| {
         let classes = list_templates(layout, root).into_iter().map(|pod| pod_template::priority_class(&pod));
         classes.into_iter().find(|class| !class.is_empty()).unwrap_or("")
     })

@@ -3,12 +3,16 @@
 //! Sources: Kubeflow `training-operator/pkg/apis/kubeflow.org/v1/{common,pytorch,tensorflow}_types.go` with their
 //! defaults; `mpi-operator/pkg/apis/kubeflow/v2beta1/{types,default}.go`; KubeRay
 //! `ray-operator/apis/ray/v1/{raycluster,rayjob}_types.go`, `controllers/ray/{common/job,utils/util}.go`; JobSet
-//! `api/jobset/v1alpha2/jobset_types.go`; LeaderWorkerSet `api/leaderworkerset/v1/leaderworkerset_types.go`. What of a
-//! RayJob is refused is refused by Kueue too (`pkg/controller/jobs/rayjob/rayjob_webhook.go`).
+//! `api/jobset/v1alpha2/jobset_types.go`; LeaderWorkerSet `api/leaderworkerset/v1/leaderworkerset_types.go`; Kubeflow
+//! trainer `pkg/apis/trainer/v1alpha1/trainjob_types.go`; spark-operator
+//! `api/v1beta2/{sparkapplication_types,defaults}.go`. What of a RayJob or a SparkApplication is refused is refused
+//! by Kueue too (`pkg/controller/jobs/{rayjob/rayjob,sparkapplication/sparkapplication}_webhook.go`).
 
-use super::layout::{
-    Count, Demand, End, FieldDemand, Layout, Names, Number, Path, PodMarks, PodSets, StatusTest, TaskMark,
+use super::{
+    layout::{Count, Demand, End, FieldDemand, Layout, Names, Number, Path, PodMarks, PodSets, StatusTest, TaskMark},
+    spark_pod, train_job,
 };
+use crate::names::caldera::TRAIN_JOB as TRAIN_JOB_LABEL;
 
 const TTL: &str = "a member that deletes the ended job would have Karmada make it again: leave this out";
 const COMPLETED: &str = "Completed";
@@ -33,7 +37,8 @@ const KUBEFLOW_CLEAN: Demand = Demand {
 /// What all of Kubeflow's kinds share.
 const KUBEFLOW: Layout = Layout {
     pod_sets: &[],
-    class: &["spec", "runPolicy", "schedulingPolicy", "priorityClass"],
+    make_pod: None,
+    classes: &[&["spec", "runPolicy", "schedulingPolicy", "priorityClass"]],
     suspend: Some((&["spec", "runPolicy", "suspend"], "spec.runPolicy.suspend")),
     deadline: &["spec", "runPolicy", "activeDeadlineSeconds"],
     demands: &[KUBEFLOW_TTL, KUBEFLOW_CLEAN],
@@ -140,7 +145,8 @@ pub(super) static RAY_CLUSTER: Layout = Layout {
             only_if: None,
         },
     ],
-    class: &[],
+    make_pod: None,
+    classes: &[],
     suspend: Some((&["spec", "suspend"], "spec.suspend")),
     deadline: &[],
     demands: &[
@@ -182,7 +188,8 @@ pub(super) static RAY_JOB: Layout = Layout {
             only_if: Some((&["spec", "submissionMode"], "K8sJobMode")),
         },
     ],
-    class: &[],
+    make_pod: None,
+    classes: &[],
     suspend: Some((&["spec", "suspend"], "spec.suspend")),
     deadline: &["spec", "activeDeadlineSeconds"],
     demands: &[
@@ -253,7 +260,8 @@ pub(super) static JOB_SET: Layout = Layout {
         requests: &[],
         only_if: None,
     }],
-    class: &[],
+    make_pod: None,
+    classes: &[],
     suspend: Some((&["spec", "suspend"], "spec.suspend")),
     deadline: &[],
     demands: &[Demand { at: &["spec", "ttlSecondsAfterFinished"], is: FieldDemand::Unset, why: TTL }],
@@ -295,7 +303,8 @@ pub(super) static LEADER_WORKER_SET: Layout = Layout {
             only_if: None,
         },
     ],
-    class: &[],
+    make_pod: None,
+    classes: &[],
     suspend: None,
     deadline: &[],
     demands: &[Demand {
@@ -315,6 +324,127 @@ pub(super) static LEADER_WORKER_SET: Layout = Layout {
         logs: "leaderworkerset.sigs.k8s.io/name",
     },
 };
+
+const SPARK_STATE: Path = &["applicationState", "state"];
+const SPARK_EXECUTORS: Path = &["executorState"];
+const SPARK_NAME: &str = "sparkoperator.k8s.io/app-name";
+
+/// The controller of its executors is the pod of its driver.
+pub(super) static SPARK_APPLICATION: Layout = Layout {
+    pod_sets: &[
+        PodSets {
+            at: &["spec", "driver"],
+            names: Names::Only("driver"),
+            replicas: &[],
+            templates: &[&["template"]],
+            requests: &[],
+            only_if: None,
+        },
+        PodSets {
+            at: &["spec", "executor"],
+            names: Names::Only("executor"),
+            replicas: &[Number::field_or(&["instances"], 1)],
+            templates: &[&["template"]],
+            requests: &[],
+            only_if: None,
+        },
+    ],
+    make_pod: Some(spark_pod::build_pod),
+    classes: &[
+        &["spec", "batchSchedulerOptions", "priorityClassName"],
+        &["spec", "driver", "priorityClassName"],
+        &["spec", "executor", "priorityClassName"],
+    ],
+    suspend: Some((&["spec", "suspend"], "spec.suspend")),
+    deadline: &[],
+    demands: &[
+        Demand { at: &["spec", "driver"], is: FieldDemand::Set, why: "an application needs a driver" },
+        Demand {
+            at: &["spec", "mode"],
+            is: FieldDemand::OneOf(&["cluster"]),
+            why: "its driver would be no pod that was charged: set it to cluster",
+        },
+        Demand {
+            at: &["spec", "dynamicAllocation", "enabled"],
+            is: FieldDemand::Unset,
+            why: "its driver would change the number of executors that was charged: set it to false",
+        },
+        Demand {
+            at: &["spec", "executor", "instances"],
+            is: FieldDemand::Set,
+            why: "Spark and its operator disagree on how many there are without it: set it",
+        },
+        Demand { at: &["spec", "driver", "sidecars"], is: FieldDemand::Unset, why: spark_pod::SIDECAR },
+        Demand { at: &["spec", "executor", "sidecars"], is: FieldDemand::Unset, why: spark_pod::SIDECAR },
+        Demand { at: &["spec", "timeToLiveSeconds"], is: FieldDemand::Unset, why: TTL },
+    ],
+    ends: &[
+        End { when: &[StatusTest::Field(SPARK_STATE, "COMPLETED")], phase: COMPLETED },
+        End { when: &[StatusTest::Field(SPARK_STATE, "FAILED")], phase: FAILED },
+    ],
+    running: &[Count::OneIf(StatusTest::Field(SPARK_STATE, "RUNNING")), Count::Entries(SPARK_EXECUTORS, "RUNNING")],
+    succeeded: &[
+        Count::OneIf(StatusTest::Field(SPARK_STATE, "COMPLETED")),
+        Count::Entries(SPARK_EXECUTORS, "COMPLETED"),
+    ],
+    failed: &[Count::OneIf(StatusTest::Field(SPARK_STATE, "FAILED")), Count::Entries(SPARK_EXECUTORS, "FAILED")],
+    pods: PodMarks {
+        name: SPARK_NAME,
+        also: None,
+        through: &[("", "Pod")],
+        task: TaskMark::Label("spark-role"),
+        logs: SPARK_NAME,
+    },
+};
+
+/// Its JobSet has its name.
+pub(super) static TRAIN_JOB: Layout = Layout {
+    pod_sets: &[PodSets {
+        at: &["spec"],
+        names: Names::Only(train_job::NODE),
+        // One job of all nodes.
+        replicas: &[Number::field_or(&[], 1), Number::field_or(&["trainer", "numNodes"], 1)],
+        templates: &[],
+        requests: &[],
+        only_if: None,
+    }],
+    make_pod: Some(train_job::build_pod),
+    classes: &[],
+    suspend: Some((&["spec", "suspend"], "spec.suspend")),
+    deadline: &["spec", "activeDeadlineSeconds"],
+    demands: &[
+        Demand {
+            at: &["spec", "runtimeRef", "apiGroup"],
+            is: FieldDemand::OneOf(&["trainer.kubeflow.org"]),
+            why: RUNTIME,
+        },
+        Demand {
+            at: &["spec", "runtimeRef", "kind"],
+            is: FieldDemand::OneOf(&["ClusterTrainingRuntime"]),
+            why: RUNTIME,
+        },
+        Demand { at: &["spec", "runtimeRef", "name"], is: FieldDemand::SetTo(train_job::RUNTIMES), why: RUNTIME },
+        Demand { at: &["spec", "trainer", "numNodes"], is: FieldDemand::Set, why: OF_RUNTIME },
+        Demand { at: &["spec", "trainer", "resourcesPerNode"], is: FieldDemand::Set, why: OF_RUNTIME },
+    ],
+    ends: &[
+        End { when: &[StatusTest::Condition("Complete")], phase: COMPLETED },
+        End { when: &[StatusTest::Condition("Failed")], phase: FAILED },
+    ],
+    running: &[Count::Each(&["jobsStatus"], "ready")],
+    succeeded: &[Count::Each(&["jobsStatus"], "succeeded")],
+    failed: &[Count::Each(&["jobsStatus"], "failed")],
+    pods: PodMarks {
+        name: TRAIN_JOB_LABEL,
+        also: None,
+        through: &[("batch", "Job")],
+        task: TaskMark::Label("jobset.sigs.k8s.io/replicatedjob-name"),
+        logs: TRAIN_JOB_LABEL,
+    },
+};
+const RUNTIME: &str = "what another runtime makes is in an object that is not read: take the ClusterTrainingRuntime \
+                       torch-distributed, jax-distributed or xgboost-distributed";
+const OF_RUNTIME: &str = "without it the runtime says it, which is not read: set it";
 
 #[cfg(test)]
 mod tests;

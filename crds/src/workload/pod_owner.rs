@@ -71,6 +71,9 @@ mod tests {
         assert_eq!(find("batch", "Job", "t", kubeflow), None, "a batch Job whose template has such a label");
         let set = json!({"jobset.sigs.k8s.io/jobset-name": "s", "jobset.sigs.k8s.io/replicatedjob-name": "w"});
         assert_eq!(find("batch", "Job", "s-w-0", set.clone()), of("JobSet", "s", "w"));
+        let mut node = set.clone();
+        node["caldera.dev/train-job"] = "s".into();
+        assert_eq!(find("batch", "Job", "s-w-0", node), of("TrainJob", "s", "w"));
         assert_eq!(find("apps", "StatefulSet", "s", set), None);
         let index = |index: &str| {
             json!({"leaderworkerset.sigs.k8s.io/name": "l",
@@ -78,6 +81,11 @@ mod tests {
         };
         assert_eq!(find("apps", "StatefulSet", "l", index("0")), of("LeaderWorkerSet", "l", "leader"));
         assert_eq!(find("apps", "StatefulSet", "l-0", index("3")), of("LeaderWorkerSet", "l", "worker"));
+        let role = |role: &str| json!({"sparkoperator.k8s.io/app-name": "a", "spark-role": role});
+        let driver = find("sparkoperator.k8s.io", "SparkApplication", "a", role("driver"));
+        assert_eq!(driver, of("SparkApplication", "a", "driver"));
+        assert_eq!(find("", "Pod", "a-driver", role("executor")), of("SparkApplication", "a", "executor"));
+        assert_eq!(find("", "Pod", "a-driver", json!({})), None);
     }
 
     #[test]

@@ -4,12 +4,15 @@
 //! write into the members' statuses.
 
 use anyhow::{Context, ensure};
-use caldera_crds::workload::WorkloadKind;
+use caldera_crds::workload::{WorkloadKind, mark_pods};
 use caldera_e2e::{Scenario, kinds::Kind, manifest::aggregated, run};
 use serde_json::{Value, json};
 
 /// What Karmada is told of kinds for which it has no interpreter.
-const INTERPRETERS: &str = include_str!("../../../manifests/interpreters/jobset-and-leaderworkerset.yaml");
+const INTERPRETERS: [&str; 2] = [
+    include_str!("../../../manifests/interpreters/jobset-and-leaderworkerset.yaml"),
+    include_str!("../../../manifests/interpreters/trainjob.yaml"),
+];
 
 struct Example {
     kind: WorkloadKind,
@@ -51,6 +54,25 @@ fn kubeflow(kind: WorkloadKind, field: &str, first: &str) -> Example {
     }
 }
 
+fn spark_application() -> Example {
+    let status = |state: &str| {
+        json!({"applicationState": {"state": state}, "driverInfo": {"podName": "driver"},
+            "executorState": {"pi-exec-1": state, "pi-exec-2": state}, "executionAttempts": 1})
+    };
+    Example {
+        kind: WorkloadKind::SparkApplication,
+        spec: json!({
+            "type": "Scala", "mode": "cluster", "sparkVersion": "4.0.0", "image": "spark:4.0.0",
+            "mainClass": "org.apache.spark.examples.SparkPi", "mainApplicationFile": "local:///x.jar",
+            "driver": {"coreRequest": "100m", "memory": "64m", "memoryOverhead": "16m", "serviceAccount": "spark"},
+            "executor": {"coreRequest": "100m", "instances": 2, "memory": "64m", "memoryOverhead": "16m"},
+        }),
+        cpu: "300m",
+        running: status("RUNNING"),
+        ended: Some(status("COMPLETED")),
+    }
+}
+
 fn list_examples() -> Vec<Example> {
     let ray = json!({
         "headGroupSpec": {"rayStartParams": {}, "template": pods("100m")},
@@ -83,7 +105,9 @@ fn list_examples() -> Vec<Example> {
             kind: WorkloadKind::JobSet,
             spec: json!({"replicatedJobs": [
                 {"name": "leader", "replicas": 1, "template": {"spec": {"template": pods("100m")}}},
-                {"name": "worker", "template": {"spec": {"parallelism": 2, "completions": 2, "template": pods("100m")}}},
+                {"name": "worker", "template": {"spec": {
+                    "parallelism": 2, "completions": 2, "template": pods("100m"),
+                }}},
             ]}),
             cpu: "300m",
             running: json!({"replicatedJobsStatus": [
@@ -93,12 +117,27 @@ fn list_examples() -> Vec<Example> {
             ended: Some(json!({"conditions": conditions(&["Completed"]), "terminalState": "Completed"})),
         },
         Example {
+            kind: WorkloadKind::TrainJob,
+            spec: json!({
+                "runtimeRef": {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime",
+                    "name": "torch-distributed"},
+                "trainer": {"numNodes": 3, "image": "busybox:1.36", "command": ["torchrun", "x.py"],
+                    "resourcesPerNode": {"requests": {"cpu": "100m", "memory": "16Mi"}}},
+            }),
+            cpu: "300m",
+            running: json!({"jobsStatus": [
+                {"name": "node", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0},
+            ]}),
+            ended: Some(json!({"conditions": conditions(&["Complete"])})),
+        },
+        Example {
             kind: WorkloadKind::LeaderWorkerSet,
             spec: json!({"replicas": 1, "leaderWorkerTemplate": {"size": 3, "workerTemplate": pods("100m")}}),
             cpu: "300m",
             running: json!({"replicas": 1, "readyReplicas": 1, "conditions": conditions(&["Available"])}),
             ended: None,
         },
+        spark_application(),
     ]
 }
 
@@ -108,7 +147,10 @@ fn define(kind: WorkloadKind) -> Value {
     let singular = resource.kind.to_lowercase();
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{}.{}", resource.plural, resource.group)},
+        // Groups below k8s.io say where they were approved, as that of Spark's operator does.
+        "metadata": {"name": format!("{}.{}", resource.plural, resource.group), "annotations": {
+            "api-approved.kubernetes.io": "https://github.com/kubeflow/spark-operator/pull/1298",
+        }},
         "spec": {
             "group": resource.group, "scope": "Namespaced",
             "names": {"plural": resource.plural, "singular": singular, "kind": resource.kind,
@@ -138,7 +180,8 @@ fn interpret(kind: WorkloadKind) -> Value {
 }
 
 async fn install(s: &Scenario) -> anyhow::Result<()> {
-    let told = caldera_cli::manifests::parse_documents(INTERPRETERS)?;
+    let told = INTERPRETERS.into_iter().map(caldera_cli::manifests::parse_documents);
+    let told = told.collect::<Result<Vec<_>, _>>()?.concat();
     let is_told = |kind: WorkloadKind| told.iter().any(|one| one["spec"]["target"]["kind"] == kind.kind());
     let kinds: Vec<WorkloadKind> = list_examples().into_iter().map(|example| example.kind).collect();
     let untold: Vec<Value> = kinds.iter().filter(|kind| !is_told(**kind)).map(|kind| interpret(*kind)).collect();
@@ -170,7 +213,19 @@ fn object(example: &Example, name: &str, queue: &str) -> Value {
     })
 }
 
-/// Waits for quota, is placed whole, runs, ends, and lets the next one in.
+/// Taken off its cluster, it holds nothing; let go, it is placed again.
+async fn evict(s: &Scenario, kind: Kind, name: &str, (binding, cluster): (&str, &str)) -> anyhow::Result<String> {
+    let suspend = |value: Value| json!({"metadata": {"annotations": {"caldera.dev/suspended": value}}});
+    s.patch(kind, name, &suspend("true".into())).await?;
+    s.until_gone_in_member(cluster, kind, name).await?;
+    s.patch(kind, name, &suspend(Value::Null)).await?;
+    let placed = s.until_placed(binding).await?;
+    let (cluster, _) = placed.into_iter().next().context("no cluster")?;
+    s.until_in_member(&cluster, kind, name, "is there again", |_| true).await?;
+    Ok(cluster)
+}
+
+/// Waits for quota, is placed whole, runs, is evicted, runs again, ends, and lets the next one in.
 async fn play(s: &Scenario, example: &Example) -> anyhow::Result<()> {
     let (kind, title) = (Kind::Queued(example.kind), example.kind.kind().to_lowercase());
     let queue = s.queue(&title, json!({"cpu": "500m"})).await?;
@@ -178,17 +233,22 @@ async fn play(s: &Scenario, example: &Example) -> anyhow::Result<()> {
     let submitted = s.submit(kind, object(example, &first, &queue), &aggregated()).await?;
     let placed = s.until_placed(&format!("{first}-{title}")).await?;
     ensure!(placed.len() == 1, "{placed:?}");
-    let cluster = placed[0].0.as_str();
-    let copy = s.until_in_member(cluster, kind, &first, "is there", |_| true).await?;
-    ensure!(copy["spec"] == example.spec, "the copy is not as it was written: {}", copy["spec"]);
+    let mut cluster = placed[0].0.clone();
+    let copy = s.until_in_member(&cluster, kind, &first, "is there", |_| true).await?;
+    let mut written = object(example, &first, &queue);
+    mark_pods(&mut written);
+    ensure!(copy["spec"] == written["spec"], "the copy is not as it was written: {}", copy["spec"]);
     s.until(Kind::Queue, &queue, "is charged", |queue| queue["status"]["allocated"]["cpu"] == example.cpu).await?;
-    s.write_status_in_member(cluster, kind, &first, &example.running).await?;
+    s.write_status_in_member(&cluster, kind, &first, &example.running).await?;
     s.until_podgroup(&submitted, "runs", |group| group["status"]["phase"] == "Running").await?;
+    cluster = evict(s, kind, &first, (&format!("{first}-{title}"), &cluster)).await?;
+    s.write_status_in_member(&cluster, kind, &first, &example.running).await?;
+    s.until_podgroup(&submitted, "runs again", |group| group["status"]["phase"] == "Running").await?;
     let waits = s.submit(kind, object(example, &second, &queue), &aggregated()).await?;
     s.until_podgroup(&waits, "waits for quota", |group| group["status"]["conditions"].to_string().contains("cpu"))
         .await?;
     match &example.ended {
-        Some(ended) => s.write_status_in_member(cluster, kind, &first, ended).await?,
+        Some(ended) => s.write_status_in_member(&cluster, kind, &first, ended).await?,
         None => s.delete(kind, &first).await?,
     }
     s.until_placed(&format!("{second}-{title}")).await?;

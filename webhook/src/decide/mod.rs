@@ -12,6 +12,7 @@
 
 pub mod binding_gate;
 mod charged_copy;
+pub mod cron_job;
 pub mod hyper_job;
 pub mod interpreter;
 pub mod job;

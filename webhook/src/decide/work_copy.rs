@@ -10,11 +10,17 @@
 //! What is charged must end with its charge: a copy that was charged is deleted with its Work, whatever
 //! `preserveResourcesOnDeletion` of its policy says, and has the replicas that were charged, whatever its label
 //! `retain-replicas` says (Karmada `pkg/controllers/execution/execution_controller.go`, `pkg/util/constants.go`).
+//!
+//! The pods of some kinds say of which workload they are only if the copy has them do so: it is marked.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
 use caldera_core::gang::ClusterName;
-use caldera_crds::{job_admission::DEFAULT_MAX_RETRY, names::karmada, workload::WorkloadKind};
+use caldera_crds::{
+    job_admission::DEFAULT_MAX_RETRY,
+    names::karmada,
+    workload::{WorkloadKind, mark_pods},
+};
 use json_patch::PatchOperation;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
@@ -141,6 +147,7 @@ fn build_copies_patch(
             check_copy_against_record(copy, record, *replicas, class)?;
         }
         copies.iter_mut().for_each(remove_retained_replicas);
+        copies.iter_mut().for_each(mark_pods);
     }
     let whole = |manifests: &[Value]| json!({"spec": {"workload": {"manifests": manifests}}});
     let mut patch = patch_between(&whole(manifests), &whole(&copies));

@@ -133,6 +133,7 @@ const BINDINGS: ResourceOf = ("work.karmada.io", "v1alpha2", "resourcebindings")
 const WORKS: ResourceOf = ("work.karmada.io", "v1alpha1", "works");
 const JOBS: ResourceOf = ("batch.volcano.sh", "v1alpha1", "jobs");
 const HYPER_JOBS: ResourceOf = ("training.volcano.sh", "v1alpha1", "hyperjobs");
+const CRON_JOBS: ResourceOf = ("batch.volcano.sh", "v1alpha1", "cronjobs");
 const QUEUES: ResourceOf = ("scheduling.volcano.sh", "v1beta1", "queues");
 
 /// Name and CEL expression of a match condition.
@@ -227,6 +228,7 @@ pub fn configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &TrustedWr
         "metadata": {"name": "queue.caldera.dev"},
         "webhooks": [
             hook("jobs.rules.caldera.dev", "/validate-job", JOBS, &[("changed", NEW_SPEC_OR_ANNOTATIONS)]),
+            hook("cronjobs.rules.caldera.dev", "/validate-cronjob", CRON_JOBS, &[("changed", NEW_SPEC)]),
             hook("hyperjobs.rules.caldera.dev", "/validate-hyperjob", HYPER_JOBS, &[("changed", NEW_SPEC)]),
             hook("queues.rules.caldera.dev", "/validate-queue", QUEUES, &[]),
         ],

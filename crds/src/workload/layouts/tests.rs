@@ -75,6 +75,14 @@ fn examples() -> Vec<LayoutExample> {
         ),
         (WorkloadKind::RayCluster, ray_cluster(), ray, "3"),
         (
+            WorkloadKind::TrainJob,
+            json!({"runtimeRef": {"name": "torch-distributed"}, "activeDeadlineSeconds": 90, "trainer": {
+                "numNodes": 3, "command": ["torchrun", "x.py"], "resourcesPerNode": {"requests": {"cpu": "2"}},
+            }}),
+            vec![("node", 3)],
+            "6",
+        ),
+        (
             WorkloadKind::JobSet,
             json!({"replicatedJobs": [
                 {"name": "leader", "template": {"spec": {"template": pods("1")}}},
@@ -92,6 +100,14 @@ fn examples() -> Vec<LayoutExample> {
             }}),
             vec![("leader", 2), ("worker", 6)],
             "5",
+        ),
+        (
+            WorkloadKind::SparkApplication,
+            json!({"type": "Scala", "mode": "cluster", "sparkVersion": "4.0.0", "mainApplicationFile": "local:///x.jar",
+                "driver": {"cores": 1, "coreRequest": "500m", "memory": "512m", "serviceAccount": "spark"},
+                "executor": {"cores": 2, "instances": 3, "memory": "2g"}}),
+            vec![("driver", 1), ("executor", 3)],
+            "6500m",
         ),
     ]
 }
@@ -165,6 +181,15 @@ fn what_a_controller_could_change_behind_the_charge_is_refused() {
         (WorkloadKind::RayCluster, "/enableInTreeAutoscaling", json!(true)),
         (WorkloadKind::JobSet, "/ttlSecondsAfterFinished", json!(100)),
         (WorkloadKind::LeaderWorkerSet, "/rolloutStrategy", json!({"rollingUpdateConfiguration": {"maxSurge": "25%"}})),
+        (WorkloadKind::TrainJob, "/runtimeRef/name", json!("deepspeed-distributed")),
+        (WorkloadKind::TrainJob, "/runtimeRef/kind", json!("TrainingRuntime")),
+        (WorkloadKind::TrainJob, "/trainer/numNodes", json!(null)),
+        (WorkloadKind::TrainJob, "/trainer/resourcesPerNode", json!(null)),
+        (WorkloadKind::SparkApplication, "/mode", json!("in-cluster-client")),
+        (WorkloadKind::SparkApplication, "/dynamicAllocation", json!({"enabled": true, "maxExecutors": 9})),
+        (WorkloadKind::SparkApplication, "/executor/instances", json!(null)),
+        (WorkloadKind::SparkApplication, "/driver/sidecars", json!([{"name": "logs"}])),
+        (WorkloadKind::SparkApplication, "/timeToLiveSeconds", json!(60)),
     ] {
         let told = with(kind, pointer, value).unwrap_err();
         assert!(told.starts_with(&format!("spec{}", pointer.replace('/', "."))), "{told}");
@@ -203,6 +228,41 @@ fn the_jobs_own_priority_class_comes_before_its_pods() {
 }
 
 #[test]
+fn a_spark_applications_pods_ask_for_cores_and_memory_with_what_is_beside_it() {
+    let (kind, spec, ..) = examples().into_iter().find(|(kind, ..)| *kind == WorkloadKind::SparkApplication).unwrap();
+    let mut object = object(kind, spec);
+    let gang = read_gang(&object).unwrap();
+    let amount = |task: usize, name: &str| gang.tasks[task].request.get(name).to_string();
+    assert_eq!((amount(0, "cpu"), amount(0, "memory")), ("500m".to_owned(), "896Mi".to_owned()));
+    assert_eq!((amount(1, "cpu"), amount(1, "memory")), ("2".to_owned(), "2432Mi".to_owned()));
+    object["spec"]["executor"]["priorityClassName"] = "low".into();
+    assert_eq!(priority_class_of(&object), "low");
+    object["spec"]["driver"]["priorityClassName"] = "high".into();
+    assert_eq!(priority_class_of(&object), "high");
+    object["spec"]["sparkConf"] = json!({"spark.executor.instances": "100"});
+    let told = read_gang(&object).unwrap_err().to_string();
+    assert!(told.starts_with("spec.sparkConf[spark.executor.instances]"), "{told}");
+}
+
+#[test]
+fn a_train_jobs_nodes_run_where_its_patches_say() {
+    let (kind, mut spec, ..) = examples().into_iter().find(|(kind, ..)| *kind == WorkloadKind::TrainJob).unwrap();
+    let patch = |name: &str, pod: Value| {
+        let job = json!({"name": name, "template": {"spec": {"template": {"spec": pod}}}});
+        json!({"manager": "m", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [job]}}}})
+    };
+    spec["runtimePatches"] = json!([
+        patch("node", json!({"nodeSelector": {"a": "1"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]})),
+        patch("node", json!({"nodeSelector": {"b": "2"}})),
+        patch("launcher", json!({"nodeSelector": {"c": "3"}})),
+    ]);
+    let gang = read_gang(&object(kind, spec)).unwrap();
+    let node = &gang.tasks[0].node;
+    assert_eq!(node.selector.keys().collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(node.tolerations.len(), 1);
+}
+
+#[test]
 fn a_suspend_field_is_read_where_the_kind_has_one() {
     for (kind, pointer, text) in [
         (WorkloadKind::PyTorchJob, "/runPolicy", "spec.runPolicy.suspend"),
@@ -210,6 +270,8 @@ fn a_suspend_field_is_read_where_the_kind_has_one() {
         (WorkloadKind::RayJob, "", "spec.suspend"),
         (WorkloadKind::RayCluster, "", "spec.suspend"),
         (WorkloadKind::JobSet, "", "spec.suspend"),
+        (WorkloadKind::TrainJob, "", "spec.suspend"),
+        (WorkloadKind::SparkApplication, "", "spec.suspend"),
         (WorkloadKind::BatchJob, "", "spec.suspend"),
     ] {
         let mut object = object(kind, json!({"runPolicy": {}}));
@@ -239,6 +301,10 @@ fn running_status(kind: WorkloadKind) -> Value {
         WorkloadKind::LeaderWorkerSet => {
             json!({"replicas": 2, "readyReplicas": 2, "conditions": condition("Available")})
         }
+        WorkloadKind::TrainJob => json!({"jobsStatus": [{"name": "node", "ready": 1, "active": 1, "succeeded": 0}]}),
+        WorkloadKind::SparkApplication => json!({"applicationState": {"state": "RUNNING"}, "executorState": {
+            "x-1-exec-1": "RUNNING", "x-1-exec-2": "RUNNING", "x-1-exec-3": "RUNNING", "x-1-exec-4": "FAILED",
+        }}),
         _ => unreachable!(),
     }
 }
@@ -259,17 +325,25 @@ fn all_its_pods_run_where_the_kinds_own_status_says_so() {
 fn a_job_ends_as_its_kind_writes_it() {
     let condition = |name: &str, status: &str| json!({"conditions": [{"type": name, "status": status}]});
     let ray = |deployment: &str, job: &str| json!({"jobDeploymentStatus": deployment, "jobStatus": job});
+    let spark = |state: &str| json!({"applicationState": {"state": state}, "executorState": {"e": "RUNNING"}});
     let kubeflow = [WorkloadKind::PyTorchJob, WorkloadKind::TfJob, WorkloadKind::MpiJob];
     let mut table = vec![
         (WorkloadKind::JobSet, condition("Completed", "True"), Some("Completed")),
         (WorkloadKind::JobSet, condition("Failed", "True"), Some("Failed")),
         (WorkloadKind::JobSet, condition("Suspended", "True"), None),
+        (WorkloadKind::TrainJob, condition("Complete", "True"), Some("Completed")),
+        (WorkloadKind::TrainJob, condition("Failed", "True"), Some("Failed")),
+        (WorkloadKind::TrainJob, condition("Suspended", "True"), None),
         (WorkloadKind::RayJob, ray("Complete", "SUCCEEDED"), Some("Completed")),
         (WorkloadKind::RayJob, ray("Complete", "STOPPED"), Some("Failed")),
         (WorkloadKind::RayJob, ray("Failed", "FAILED"), Some("Failed")),
         (WorkloadKind::RayJob, ray("Retrying", "FAILED"), None),
         (WorkloadKind::RayCluster, json!({"state": "failed"}), None),
         (WorkloadKind::LeaderWorkerSet, condition("Available", "True"), None),
+        (WorkloadKind::SparkApplication, spark("COMPLETED"), Some("Completed")),
+        (WorkloadKind::SparkApplication, spark("FAILED"), Some("Failed")),
+        (WorkloadKind::SparkApplication, spark("SUBMISSION_FAILED"), None),
+        (WorkloadKind::SparkApplication, spark("SUCCEEDING"), None),
     ];
     for kind in kubeflow {
         table.push((kind, condition("Succeeded", "True"), Some("Completed")));

@@ -222,12 +222,12 @@ impl Members {
             let notify = trigger.clone();
             server.add_handler(&Gvk::new("v1", kind), Arc::new(move |_: &Change| notify.notify_one()));
         }
-        let (notify, enablements) = (trigger.clone(), Arc::new(Mutex::new(None)));
+        let (notify, enablements) = (trigger.clone(), Arc::new(Mutex::new(KnownApis::default())));
         let stale = enablements.clone();
         server.add_handler(
             &Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
             Arc::new(move |_: &Change| {
-                *lock_state(&stale) = None;
+                lock_state(&stale).forget();
                 notify.notify_one();
             }),
         );
@@ -262,8 +262,31 @@ impl Members {
     }
 }
 
-/// What a member serves, and whether all of it answered; `None` where it must be asked again.
-type Enablements = Arc<Mutex<Option<(Vec<Value>, bool)>>>;
+/// What a member serves, and whether all of it answered.
+type Found = (Vec<Value>, bool);
+
+/// What a member was found to serve; `None` where it must be asked again.
+#[derive(Default)]
+struct KnownApis {
+    found: Option<Found>,
+    changes: u64,
+}
+
+impl KnownApis {
+    fn forget(&mut self) {
+        self.found = None;
+        self.changes += 1;
+    }
+
+    /// Keeps an answer, unless something changed since it was asked for.
+    fn keep(&mut self, found: &Found, asked_at: u64) {
+        if self.changes == asked_at {
+            self.found = Some(found.clone());
+        }
+    }
+}
+
+type Enablements = Arc<Mutex<KnownApis>>;
 
 /// Collects one member's status.
 struct Collector {
@@ -384,12 +407,15 @@ impl Collector {
         let (node, pod) = (Gvk::new("v1", "Node"), Gvk::new("v1", "Pod"));
         self.server.until_synced(&node).await;
         self.server.until_synced(&pod).await;
-        let known = lock_state(&self.enablements).clone();
+        let (known, asked_at) = {
+            let known = lock_state(&self.enablements);
+            (known.found.clone(), known.changes)
+        };
         let (enablements, complete) = match known {
             Some(known) => known,
             None => {
                 let found = list_enablements(&self.server).await?;
-                *lock_state(&self.enablements) = Some(found.clone());
+                lock_state(&self.enablements).keep(&found, asked_at);
                 found
             }
         };
@@ -407,7 +433,7 @@ impl Collector {
 }
 
 /// What a member serves, in every version, and whether all groups answered.
-async fn list_enablements(server: &Server) -> Result<(Vec<Value>, bool), Failure> {
+async fn list_enablements(server: &Server) -> Result<Found, Failure> {
     let mut versions = vec!["v1".to_owned()];
     for group in server.get_raw("/apis").await?.items("/groups") {
         versions.extend(group.items("/versions").iter().map(|one| one.text("/groupVersion").to_owned()));
@@ -437,5 +463,22 @@ async fn run_until(shutdown: &CancellationToken, work: impl Future<Output = ()>)
         biased;
         () = shutdown.cancelled() => {}
         () = work => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_a_change_overtook_is_asked_for_again() {
+        let mut known = KnownApis::default();
+        let asked_at = known.changes;
+        known.forget();
+        known.keep(&(Vec::new(), true), asked_at);
+        assert_eq!(known.found, None);
+        let asked_at = known.changes;
+        known.keep(&(Vec::new(), true), asked_at);
+        assert!(known.found.is_some());
     }
 }

@@ -1,0 +1,226 @@
+//! CronJobs of Volcano: a Volcano Job at each time of a schedule, which waits in line like any other.
+//!
+//! Rules (Volcano `pkg/controllers/cronjob`):
+//! - The job of a run is named by the run's minute, so that it is made once, whoever else tries. Of several runs that
+//!   were missed the last is made, if it is not later than `startingDeadlineSeconds`.
+//! - `Forbid` lets a run wait for the one before it, `Replace` deletes that first.
+//! - A job that ended is kept as the history limits say, and not deleted before the status has its run: it would be
+//!   made again.
+//! - Its jobs have the labels of its template, by which a policy of its user selects them.
+//! - One that a policy sends to members is run by them, and not here.
+//!
+//! What goes wrong is told by an event on the CronJob, once. A host need not have CronJobs.
+
+mod plan;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use caldera_core::gang::WorkloadRef;
+use caldera_crds::cron_job::due_time_of;
+use caldera_runtime::{
+    event::{EventType, Regarding},
+    watch::Event,
+    write::Failure,
+};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use self::plan::{CronJobView, last_recorded};
+use super::deadlines::add_wait;
+use crate::{
+    observe::{CronJobFacts, CronOwner, Input, Key, Objects, Workload},
+    write::Decision,
+};
+
+/// Event: no job is made of a run of a CronJob, and why.
+const RUN_NOT_MADE: &str = "RunNotMade";
+/// By then a write has been answered, and its answer seen.
+const ANSWERED: SignedDuration = SignedDuration::from_secs(20);
+/// After a write that failed.
+const AGAIN: SignedDuration = SignedDuration::from_secs(1);
+/// After one that the server refuses.
+const REFUSED: SignedDuration = SignedDuration::from_secs(60);
+/// CronJobs that are looked at in one pass.
+const LOOKS: usize = 16;
+
+/// The name of a job, or the status where there is none.
+type CronTarget = Option<Arc<str>>;
+
+/// One CronJob, and what is under way for it.
+#[derive(Debug)]
+struct TrackedCronJob {
+    facts: CronJobFacts,
+    /// What is not written again before this time.
+    waits: BTreeMap<CronTarget, Timestamp>,
+    /// What the server said no to last.
+    refused: Option<String>,
+    /// The problem that was told last.
+    told: Option<String>,
+}
+
+/// All that is known of them.
+#[derive(Debug, Default)]
+pub(crate) struct CronJobs {
+    all: BTreeMap<Key, TrackedCronJob>,
+    /// Jobs that a CronJob of this name owns.
+    jobs: BTreeMap<Key, BTreeSet<Arc<str>>>,
+    /// The CronJobs of jobs that are there.
+    parents: BTreeMap<Key, Key>,
+    /// When to look at one.
+    looks: BTreeMap<Key, Timestamp>,
+}
+
+/// Events and answers in.
+impl CronJobs {
+    pub(crate) fn observe_cron_jobs(&mut self, event: Event<CronJobFacts>, now: Timestamp) {
+        match event {
+            Event::Applied(facts) => self.set_cron_job(facts, now),
+            Event::Deleted(facts) => self.forget(&facts.key),
+            Event::Reset(all) => {
+                let there: BTreeSet<&Key> = all.iter().map(|facts| &facts.key).collect();
+                let gone: Vec<Key> = self.all.keys().filter(|key| !there.contains(key)).cloned().collect();
+                gone.iter().for_each(|key| self.forget(key));
+                all.into_iter().for_each(|facts| self.set_cron_job(facts, now));
+            }
+        }
+    }
+
+    fn set_cron_job(&mut self, facts: CronJobFacts, now: Timestamp) {
+        self.looks.insert(facts.key.clone(), now);
+        match self.all.get_mut(&facts.key) {
+            // Another one of its name has nothing under way.
+            Some(known) if known.facts.uid == facts.uid => known.facts = facts,
+            _ => {
+                let key = facts.key.clone();
+                self.all.insert(key, TrackedCronJob { facts, waits: BTreeMap::new(), refused: None, told: None });
+            }
+        }
+    }
+
+    fn forget(&mut self, key: &Key) {
+        self.all.remove(key);
+        self.looks.remove(key);
+    }
+
+    /// Takes in that a Volcano Job is new, changed or gone.
+    pub(crate) fn observe_job(&mut self, reference: &WorkloadRef, job: Option<&Workload>, now: Timestamp) {
+        let key = Key::new(&reference.namespace, &reference.name);
+        let owner = job.and_then(|job| job.cron_job.as_ref());
+        let of = owner.map(|owner| Key::new(&reference.namespace, &owner.name));
+        let before = self.parents.remove(&key);
+        if let Some(before) = before.filter(|before| of.as_ref() != Some(before)) {
+            if let Some(jobs) = self.jobs.get_mut(&before) {
+                jobs.remove(&key.name);
+                if jobs.is_empty() {
+                    self.jobs.remove(&before);
+                }
+            }
+            self.look_at(&before, now);
+        }
+        if let Some(of) = of {
+            self.jobs.entry(of.clone()).or_default().insert(Arc::clone(&key.name));
+            self.look_at(&of, now);
+            self.parents.insert(key, of);
+        }
+    }
+
+    fn look_at(&mut self, key: &Key, now: Timestamp) {
+        if self.all.contains_key(key) {
+            self.looks.insert(key.clone(), now);
+        }
+    }
+
+    /// Whether the CronJob of a job does not say yet that its run was: gone, it would be made again.
+    pub(crate) fn lacks_run(&self, job: &Key, owner: &CronOwner) -> bool {
+        let parent = self.all.get(&Key::new(&job.namespace, &owner.name));
+        parent.filter(|parent| parent.facts.uid == owner.uid && !parent.facts.is_deleting()).is_some_and(|parent| {
+            due_time_of(&owner.name, &job.name).is_some_and(|due| Some(due) > last_recorded(&parent.facts.object))
+        })
+    }
+
+    /// Takes in the answer to a write.
+    pub(crate) fn follow_answer(&mut self, key: &Key, target: CronTarget, failure: Option<&Failure>, now: Timestamp) {
+        let Some(tracked) = self.all.get_mut(key) else { return };
+        let wait = match failure {
+            None => None,
+            Some(Failure::Refused { message, .. }) => {
+                tracing::warn!(cron_job = %key, ?target, error = message, "a write for a CronJob is refused");
+                tracked.refused = Some(message.clone());
+                Some(REFUSED)
+            }
+            Some(failure) => {
+                tracing::debug!(cron_job = %key, ?target, %failure, "a write for a CronJob failed");
+                Some(AGAIN)
+            }
+        };
+        match wait {
+            Some(wait) => drop(tracked.waits.insert(target, add_wait(now, wait))),
+            None => drop(tracked.waits.remove(&target)),
+        }
+        self.looks.insert(key.clone(), now);
+    }
+
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.looks.values().min().copied()
+    }
+}
+
+/// Decisions.
+impl CronJobs {
+    /// What is to be written for the CronJobs that are to be looked at.
+    pub(crate) fn advance_cron_jobs(&mut self, objects: &Objects, now: Timestamp) -> Vec<Decision> {
+        // Whoever waits longest goes first, whatever its name.
+        let mut due: Vec<(Timestamp, Key)> =
+            self.looks.iter().filter(|(_, at)| **at <= now).map(|(key, at)| (*at, key.clone())).collect();
+        due.sort_unstable();
+        let mut decisions = Vec::new();
+        for (_, key) in due.into_iter().take(LOOKS) {
+            self.looks.remove(&key);
+            let Some(tracked) = self.all.get_mut(&key) else { continue };
+            if tracked.facts.is_deleting() {
+                continue;
+            }
+            tracked.waits.retain(|_, until| *until > now);
+            let view = CronJobView { facts: &tracked.facts, objects, jobs: self.jobs.get(&key), waits: &tracked.waits };
+            let plan = view.plan(now);
+            let problem = plan.problem.or_else(|| tracked.refused.take());
+            if problem.is_some() && problem != tracked.told {
+                decisions.extend(problem.as_deref().map(|problem| tell_problem(&tracked.facts, problem)));
+                tracked.told = problem;
+            }
+            for write in plan.writes {
+                tracked.waits.insert(write.target(), add_wait(now, ANSWERED));
+                decisions.push(Decision::CronJob { key: key.clone(), write });
+            }
+            let next = tracked.waits.values().copied().chain(plan.next).min();
+            self.looks.extend(next.map(|at| (key, at)));
+        }
+        decisions
+    }
+}
+
+fn tell_problem(facts: &CronJobFacts, problem: &str) -> Decision {
+    Decision::RecordEvent {
+        regarding: Regarding {
+            api_version: "batch.volcano.sh/v1alpha1".to_owned(),
+            kind: "CronJob".to_owned(),
+            namespace: facts.key.namespace.to_string(),
+            name: facts.key.name.to_string(),
+            uid: facts.uid.to_string(),
+        },
+        event_type: EventType::Warning,
+        reason: RUN_NOT_MADE.to_owned(),
+        message: problem.to_owned(),
+    }
+}
+
+/// Tells the next decision what a write left.
+pub(super) fn convert_written_object(target: &CronTarget, object: Value) -> Option<Input> {
+    match target {
+        None => CronJobFacts::read(object).map(|facts| Input::CronJobs(Event::Applied(facts))),
+        Some(_) => Workload::read(&object).map(|job| Input::Workloads(job.kind, Event::Applied(job))),
+    }
+}

@@ -1,0 +1,238 @@
+//! The pods of a SparkApplication: what they ask for is told by amounts, and Spark makes pods of them.
+//!
+//! Rule (Spark `resource-managers/kubernetes/core`, `BasicDriverFeatureStep` and `BasicExecutorFeatureStep`, as
+//! spark-operator follows them in `internal/scheduler/yunikorn/resourceusage`): the cpu is `coreRequest`, else `cores`,
+//! else 1. The memory is `memory`, 1g if absent, and beside it `memoryOverhead`, else a part of the memory: 384 MiB at
+//! least, a tenth for programs of the JVM, four tenths for others, or `memoryOverheadFactor`. Spark tells programs
+//! apart by their file, the operator by `type`: the larger part counts. Of the pod's template Spark takes all but cpu
+//! and memory of its own container; the operator's webhook adds selectors, tolerations and init containers
+//! (`internal/webhook/sparkpod_defaulter.go`).
+//!
+//! What `sparkConf` says of amounts would count where a field is absent: it is refused, so that one place tells. So is
+//! a container beside Spark's, since the operator takes the driver's end for that of the application
+//! (`pkg/util/sparkapplication.go`, `GetDriverState`).
+
+use caldera_core::quantity::Quantity;
+use serde_json::{Map, Value, json};
+
+use super::{GangError, field::Field};
+
+const MIB: u64 = 1 << 20;
+const LEAST_OVERHEAD_MIB: u64 = 384;
+pub(super) const SIDECAR: &str =
+    "it would run on after the driver's end: make it an init container with restartPolicy Always";
+/// Units of Java's memory strings (`common/network-common`, `JavaUtils.byteStringAs`), in bytes. None is MiB.
+const UNITS: [(&str, u64); 6] = [("", MIB), ("k", 1 << 10), ("m", MIB), ("g", 1 << 30), ("t", 1 << 40), ("p", 1 << 50)];
+/// The beginnings of what `sparkConf` says of the number of pods and of what is in them.
+const AMOUNTS: [&str; 23] = [
+    "spark.dynamicAllocation.",
+    "spark.driver.cores",
+    "spark.driver.memory",
+    "spark.driver.minMemoryOverhead",
+    "spark.driver.resource.",
+    "spark.executor.cores",
+    "spark.executor.instances",
+    "spark.executor.memory",
+    "spark.executor.minMemoryOverhead",
+    "spark.executor.pyspark.memory",
+    "spark.executor.resource.",
+    "spark.kubernetes.allocation.pods.allocator",
+    "spark.kubernetes.driver.pod.featureSteps",
+    "spark.kubernetes.driver.podTemplate",
+    "spark.kubernetes.driver.request.",
+    "spark.kubernetes.executor.pod.featureSteps",
+    "spark.kubernetes.executor.podTemplate",
+    "spark.kubernetes.executor.request.",
+    "spark.kubernetes.memoryOverheadFactor",
+    "spark.memory.offHeap.",
+    "spark.unsafe.offHeap",
+    "spark.yarn.driver.memoryOverhead",
+    "spark.yarn.executor.memoryOverhead",
+];
+
+/// The pod that Spark makes of `spec.driver` or `spec.executor`, as far as placing it goes.
+pub(super) fn build_pod(root: &Field<'_>, part: &Field<'_>) -> Result<Value, GangError> {
+    for (name, place) in root.entries(&["spec", "sparkConf"])? {
+        if AMOUNTS.iter().any(|amount| name.starts_with(amount)) {
+            return Err(place.wrong("what pods ask for is read from spec.driver and spec.executor: say it there"));
+        }
+    }
+    let mut spec: Map<String, Value> = copy_entries(part, &["template", "spec"])?;
+    let containers = list_at(part, &["template", "spec"], "containers")?;
+    if let Some(more) = containers.get(1) {
+        return Err(more.wrong(SIDECAR));
+    }
+    let mut requests = Map::new();
+    let mut ports = Value::Null;
+    if let Some(own) = containers.first() {
+        requests.extend(copy_entries(own, &["resources", "limits"])?);
+        requests.extend(copy_entries(own, &["resources", "requests"])?);
+        ports = own.value["ports"].clone();
+    }
+    requests.insert("cpu".to_owned(), read_cpu(part)?);
+    requests.insert("memory".to_owned(), format!("{}Mi", memory_mib(root, part)?).into());
+    if let Some(gpu) = part.at(&["gpu"]) {
+        let (name, cards) = (gpu.text_at("name")?, gpu.at(&["quantity"]).map_or(Ok(0), |place| place.parse_count())?);
+        if !name.is_empty() && cards > 0 {
+            requests.insert(name.to_owned(), cards.into());
+        }
+    }
+    spec.insert("containers".to_owned(), json!([{"resources": {"requests": requests}, "ports": ports}]));
+
+    let mut selector = copy_entries(part, &["template", "spec", "nodeSelector"])?;
+    selector.extend(copy_entries(root, &["spec", "nodeSelector"])?);
+    selector.extend(copy_entries(part, &["nodeSelector"])?);
+    spec.insert("nodeSelector".to_owned(), selector.into());
+    for list in ["tolerations", "initContainers"] {
+        let mut all = list_at(part, &["template", "spec"], list)?;
+        all.extend(part.list(list)?);
+        spec.insert(list.to_owned(), all.into_iter().map(|item| item.value.clone()).collect());
+    }
+    for field in ["affinity", "hostNetwork", "priorityClassName"] {
+        if let Some(own) = part.at(&[field]) {
+            spec.insert(field.to_owned(), own.value.clone());
+        }
+    }
+    let mut labels = copy_entries(part, &["template", "metadata", "labels"])?;
+    labels.extend(copy_entries(part, &["labels"])?);
+    Ok(json!({"metadata": {"labels": labels}, "spec": spec}))
+}
+
+fn copy_entries(from: &Field<'_>, fields: &[&str]) -> Result<Map<String, Value>, GangError> {
+    Ok(from.entries(fields)?.into_iter().map(|(name, place)| (name.to_owned(), place.value.clone())).collect())
+}
+
+fn list_at<'a>(from: &Field<'a>, owner: &[&str], field: &str) -> Result<Vec<Field<'a>>, GangError> {
+    from.at(owner).map_or(Ok(Vec::new()), |place| place.list(field))
+}
+
+fn read_cpu(part: &Field<'_>) -> Result<Value, GangError> {
+    if let Some(request) = part.at(&["coreRequest"]) {
+        request.quantity()?;
+        return Ok(request.value.clone());
+    }
+    Ok(part.at(&["cores"]).map_or(Ok(1), |cores| cores.parse_count())?.into())
+}
+
+fn memory_mib(root: &Field<'_>, part: &Field<'_>) -> Result<u64, GangError> {
+    let memory = part.at(&["memory"]).map_or(Ok(1024), |place| read_mib(&place))?;
+    let overhead = match part.at(&["memoryOverhead"]) {
+        Some(overhead) => read_mib(&overhead)?,
+        None => take_part(memory, overhead_factor(root)?).max(LEAST_OVERHEAD_MIB),
+    };
+    Ok(memory.saturating_add(overhead))
+}
+
+/// Which part of the memory comes beside it.
+fn overhead_factor(root: &Field<'_>) -> Result<Quantity, GangError> {
+    if let Some(factor) = root.at(&["spec", "memoryOverheadFactor"]).filter(|factor| factor.value != "") {
+        return factor.quantity();
+    }
+    let text = |field: &str| root.value["spec"][field].as_str().unwrap_or_default();
+    let file = text("mainApplicationFile").to_ascii_lowercase();
+    let is_jvm = matches!(text("type"), "" | "Java" | "Scala") && !file.ends_with(".py") && !file.ends_with(".r");
+    Ok(Quantity::from_milli(if is_jvm { 100 } else { 400 }))
+}
+
+/// Whole MiB, as Spark rounds them.
+fn take_part(memory: u64, factor: Quantity) -> u64 {
+    let part = factor.times(memory).as_nano() / Quantity::from_units(1).as_nano();
+    u64::try_from(part).unwrap_or(u64::MAX)
+}
+
+/// An amount of memory as Java writes it, in whole MiB.
+fn read_mib(place: &Field<'_>) -> Result<u64, GangError> {
+    let text = place.text()?.trim().to_ascii_lowercase();
+    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let bytes = match unit {
+        "b" => Some(1),
+        _ => UNITS.iter().find(|(name, _)| unit.strip_suffix('b').unwrap_or(unit) == *name).map(|(_, bytes)| *bytes),
+    };
+    let amount = number.parse::<u64>().ok().zip(bytes).and_then(|(number, bytes)| number.checked_mul(bytes));
+    let told = || place.wrong(format!("{text:?} is not an amount of memory as Spark reads it, such as 512m or 2g"));
+    amount.map(|bytes| bytes / MIB).ok_or_else(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn build(spec: &Value) -> Result<Value, String> {
+        let object = json!({"spec": spec});
+        let root = Field::root(&object);
+        let part = root.at(&["spec", "driver"]).ok_or("no driver")?;
+        build_pod(&root, &part).map_err(|error| error.to_string())
+    }
+
+    fn requests(spec: &Value) -> (Value, Value) {
+        let pod = build(spec).unwrap();
+        let own = &pod["spec"]["containers"][0]["resources"]["requests"];
+        (own["cpu"].clone(), own["memory"].clone())
+    }
+
+    #[test]
+    fn the_request_is_the_cores_and_the_memory_with_what_is_beside_it() {
+        for (kind, file, driver, cpu, memory) in [
+            ("Scala", "a.jar", json!({}), json!(1), "1408Mi"),
+            ("Scala", "a.jar", json!({"cores": 2, "memory": "8g"}), json!(2), "9011Mi"),
+            ("Java", "a.jar", json!({"cores": 2, "coreRequest": "500m"}), json!("500m"), "1408Mi"),
+            ("Python", "a.py", json!({"memory": "2048"}), json!(1), "2867Mi"),
+            ("Java", "a.PY", json!({"memory": "2Gb"}), json!(1), "2867Mi"),
+            ("R", "a.R", json!({"memory": "512m", "memoryOverhead": "1g"}), json!(1), "1536Mi"),
+            ("Java", "a.jar", json!({"memory": "1073741824b", "memoryOverhead": "100"}), json!(1), "1124Mi"),
+        ] {
+            let spec = json!({"type": kind, "mainApplicationFile": file, "driver": driver});
+            assert_eq!(requests(&spec), (cpu, json!(memory)), "{spec}");
+        }
+        let mut spec = json!({"type": "Scala", "memoryOverheadFactor": "0.25", "driver": {"memory": "8g"}});
+        assert_eq!(requests(&spec).1, "10240Mi");
+        spec["memoryOverheadFactor"] = "".into();
+        assert_eq!(requests(&spec).1, "9011Mi", "an empty factor is none");
+    }
+
+    #[test]
+    fn memory_that_spark_does_not_read_is_wrong_and_says_where() {
+        for text in ["1Gi", "1.5g", "", "g", "-1g", "99999999999p", "1 g"] {
+            let told = build(&json!({"driver": {"memory": text}})).unwrap_err();
+            assert!(told.starts_with("spec.driver.memory"), "{text}: {told}");
+        }
+        assert!(build(&json!({"memoryOverheadFactor": "-1", "driver": {}})).is_err());
+    }
+
+    #[test]
+    fn a_template_keeps_all_but_cpu_and_memory_of_sparks_container() {
+        let driver = json!({
+            "memory": "1g", "memoryOverhead": "1g", "gpu": {"name": "amd.com/gpu", "quantity": 2},
+            "nodeSelector": {"b": "2"}, "tolerations": [{"key": "t"}], "initContainers": [{"name": "i"}],
+            "priorityClassName": "high", "labels": {"l": "1"},
+            "template": {"spec": {
+                "containers": [{"resources": {"requests": {"cpu": "64", "memory": "1Ti", "x/y": "3"}}}],
+                "nodeSelector": {"a": "1"}, "tolerations": [{"key": "s"}], "priorityClassName": "low",
+            }},
+        });
+        let pod = build(&json!({"nodeSelector": {"c": "3"}, "driver": driver})).unwrap();
+        let spec = &pod["spec"];
+        let own = json!({"cpu": 1, "memory": "2048Mi", "amd.com/gpu": 2, "x/y": "3"});
+        assert_eq!(spec["containers"][0]["resources"]["requests"], own);
+        assert_eq!(spec["nodeSelector"], json!({"a": "1", "b": "2", "c": "3"}));
+        assert_eq!(spec["tolerations"], json!([{"key": "s"}, {"key": "t"}]));
+        assert_eq!((&spec["initContainers"][0]["name"], &spec["priorityClassName"]), (&json!("i"), &json!("high")));
+        assert_eq!(pod["metadata"]["labels"], json!({"l": "1"}));
+        for driver in [json!({"template": {"spec": []}}), json!({"nodeSelector": "a"}), json!({"coreRequest": "x"})] {
+            assert!(build(&json!({"driver": driver})).is_err());
+        }
+    }
+
+    #[test]
+    fn amounts_in_the_configuration_and_containers_beside_sparks_are_refused() {
+        for name in AMOUNTS {
+            let told = build(&json!({"driver": {}, "sparkConf": {name: "1"}})).unwrap_err();
+            assert!(told.starts_with(&format!("spec.sparkConf[{name}]")), "{told}");
+        }
+        assert!(build(&json!({"driver": {}, "sparkConf": {"spark.ui.port": "4045"}})).is_ok());
+        let two = json!({"template": {"spec": {"containers": [{}, {"name": "logs"}]}}});
+        let told = build(&json!({"driver": two})).unwrap_err();
+        assert!(told.starts_with("spec.driver.template.spec.containers[1]"), "{told}");
+    }
+}

@@ -1,0 +1,100 @@
+//! TrainJobs: what a node of one asks for, and how its pods are told from those of a JobSet.
+//!
+//! Rule (Kubeflow trainer `pkg/runtime/core/trainingruntime.go`, `pkg/runtime/framework/plugins/jobset`, read as Kueue
+//! does in `pkg/controller/jobs/trainjob`): a TrainJob is a JobSet of its name, made of the runtime that it names.
+//! `spec.trainer` says how many nodes there are and what each takes; `spec.runtimePatches` may say where they run. What
+//! else a runtime makes is in another object, which its namespace may change: only runtimes that the project ships and
+//! that make nothing but nodes are known ([`RUNTIMES`], from its `manifests/base/runtimes`).
+//!
+//! Its pods have the labels of any JobSet's. So the copy that goes out patches its runtime with a label that names it.
+
+use serde_json::{Map, Value, json};
+
+use super::{GangError, WorkloadKind, field::Field};
+use crate::{names::caldera::TRAIN_JOB, object::name_of};
+
+/// The ClusterTrainingRuntimes that make one pod for each node, with the resources of the TrainJob alone.
+pub(super) const RUNTIMES: &[&str] = &["jax-distributed", "torch-distributed", "xgboost-distributed"];
+/// The replicated job of these runtimes.
+pub(super) const NODE: &str = "node";
+/// Who patches the runtime with the label.
+const MANAGER: &str = "caldera-webhook";
+
+/// The pod of a node, as far as placing it goes.
+pub(super) fn build_pod(_: &Field<'_>, spec: &Field<'_>) -> Result<Value, GangError> {
+    let mut pod = Map::new();
+    let mut selector = Map::new();
+    for patch in spec.list("runtimePatches")? {
+        let Some(jobs) = patch.at(&["trainingRuntimeSpec", "template", "spec"]) else { continue };
+        for job in jobs.list("replicatedJobs")?.into_iter().filter(|job| job.value["name"] == NODE) {
+            let Some(patched) = job.at(&["template", "spec", "template", "spec"]) else { continue };
+            for (label, value) in patched.entries(&["nodeSelector"])? {
+                selector.insert(label.to_owned(), value.value.clone());
+            }
+            for field in ["affinity", "tolerations"] {
+                pod.extend(patched.at(&[field]).map(|place| (field.to_owned(), place.value.clone())));
+            }
+        }
+    }
+    let resources = spec.at(&["trainer", "resourcesPerNode"]).map(|place| place.value.clone());
+    pod.insert("nodeSelector".to_owned(), selector.into());
+    pod.insert("containers".to_owned(), json!([{"resources": resources}]));
+    Ok(json!({"spec": pod}))
+}
+
+/// Has a copy's pods say of which TrainJob they are; other kinds stay as they are.
+pub fn mark_pods(copy: &mut Value) {
+    if WorkloadKind::of(copy) != Some(WorkloadKind::TrainJob) {
+        return;
+    }
+    let name = name_of(copy).to_owned();
+    let Some(spec) = copy.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    let labels = json!({"metadata": {"labels": {TRAIN_JOB: name}}});
+    let job = json!({"name": NODE, "template": {"spec": {"template": labels}}});
+    let patch = json!({
+        "manager": MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [job]}}},
+    });
+    let patches = spec.entry("runtimePatches").or_insert_with(|| json!([]));
+    if let Some(patches) = patches.as_array_mut() {
+        patches.retain(|one| one["manager"] != MANAGER);
+        // The last one wins.
+        patches.push(patch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copys_pods_are_marked_once_and_last_whatever_its_user_wrote() {
+        let foreign = json!({"manager": "me", "trainingRuntimeSpec": {}});
+        let mut copy = json!({
+            "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": "t"},
+            "spec": {"runtimePatches": [{"manager": MANAGER, "trainingRuntimeSpec": {"template": {}}}, foreign]},
+        });
+        mark_pods(&mut copy);
+        let patches = copy["spec"]["runtimePatches"].as_array().unwrap();
+        assert_eq!((patches.len(), &patches[0]), (2, &foreign));
+        let job = &patches[1]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"][0];
+        assert_eq!(job["template"]["spec"]["template"]["metadata"]["labels"], json!({TRAIN_JOB: "t"}));
+        let again = copy.clone();
+        mark_pods(&mut copy);
+        assert_eq!(copy, again);
+    }
+
+    #[test]
+    fn what_is_no_train_job_or_none_that_can_be_read_stays_as_it_is() {
+        for spec in [json!(null), json!(1), json!({"runtimePatches": 1})] {
+            for kind in ["TrainJob", "JobSet"] {
+                let object = json!({
+                    "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": kind, "metadata": {"name": "t"},
+                    "spec": spec,
+                });
+                let mut copy = object.clone();
+                mark_pods(&mut copy);
+                assert_eq!(copy, object);
+            }
+        }
+    }
+}
