@@ -2,10 +2,11 @@
 //!
 //! Three steps, each a folder: [`observe`] takes objects in, [`decide`] says what is to be done, [`mod@write`] says how
 //! that is written. Each imports only those before it, but for `write`, which `decide` builds its decisions from.
-//! [`run()`] is the loop around them and the only asynchronous file. [`explain`] and [`snapshot`] answer questions
+//! [`run()`] is the loop around them and alone asynchronous. [`explain`] and [`snapshot`] answer questions
 //! about the same state.
 #![forbid(unsafe_code)]
 
+pub mod catalogue;
 mod config;
 mod config_map;
 pub mod decide;

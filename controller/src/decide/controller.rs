@@ -5,6 +5,7 @@
 //! its own.
 
 use caldera_core::{
+    data_source::DataIdentity,
     gang::{ClusterName, QueueName},
     place::spread_constraints::is_duplicated,
     queue::{JobId, ledger::AdmissionStage},
@@ -23,6 +24,7 @@ use super::{
     admission_events::AdmissionEvents,
     assess::{assess_now, estimate_end},
     capacity::FleetCapacity,
+    data_catalogue::DataCatalogue,
     data_claims::DataClaims,
     ended_jobs::EndedJobs,
     eviction_wait::{describe_eviction, forgotten_at},
@@ -124,6 +126,7 @@ pub struct Controller {
     pub(crate) commands: JobCommands,
     pub(crate) hyper_jobs: HyperJobs,
     pub(crate) data_claims: DataClaims,
+    pub(crate) data_catalogue: DataCatalogue,
     pub(crate) member_loss: MemberLoss,
     pub(crate) pod_groups: PodGroupWrites,
     pub(crate) waiting_states: WaitingStates,
@@ -158,6 +161,14 @@ impl Controller {
     #[must_use]
     pub fn list_missing(&self) -> BTreeSet<ObjectKind> {
         self.objects.list_missing()
+    }
+
+    /// Data that a catalogue is to be asked for now: its answer is an input.
+    pub fn take_question(&mut self, now: Timestamp) -> Option<Arc<DataIdentity>> {
+        if !self.is_complete() {
+            return None;
+        }
+        self.data_catalogue.take_question(&self.objects.data.index, now)
     }
 
     /// True once after quota came free.
@@ -217,6 +228,7 @@ impl Controller {
             }
             Input::UsageHistory(read) => return self.usage.read_history(read),
             Input::JobHistory(read) => return self.ended_jobs.read_history(read),
+            Input::Located(answer) => return self.outbox.extend(self.data_catalogue.follow_answer(answer, now)),
             Input::Listed(kind) => return self.objects.mark_listed(kind),
         };
         self.follow_changes(changes);
@@ -300,7 +312,10 @@ impl Controller {
                     self.commands.observe_job(&reference, self.now);
                 }
                 Change::BindingGone(binding) => self.forget_binding(&binding),
-                Change::Data(changed) => self.data_claims.observe(changed),
+                Change::Data(changed) => {
+                    self.data_catalogue.observe_claims(&self.objects.data.index, &changed.claims);
+                    self.data_claims.observe(changed);
+                }
                 Change::PodGroup(key) => {
                     self.pod_groups.mark_dirty(&key);
                     self.waiting_states.observe_binding(&self.objects, &self.jobs, &key, self.now);

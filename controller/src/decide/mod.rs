@@ -24,6 +24,7 @@
 //! | [`job_commands`], [`withdrawal`] | which jobs their users suspend, restart and end, and by which Command |
 //! | [`run_limits`] | which jobs are warned and ended since they ran for as long as they may |
 //! | [`hyper_jobs`] | which jobs and policies HyperJobs make, change and delete, and what these say of themselves |
+//! | [`data_catalogue`] | which data a catalogue is asked for |
 //! | [`data_claims`] | what DataSourceClaims and DataSources say of themselves |
 //! | [`batch_job_pods`] | how many pods of a batch Job are on nodes |
 //! | [`ttl`] | which jobs that ended are deleted |
@@ -43,6 +44,7 @@ mod batch_job_pods;
 pub(crate) mod binding_state;
 pub(crate) mod capacity;
 mod controller;
+mod data_catalogue;
 mod data_claims;
 mod deadlines;
 mod ended_jobs;
@@ -371,6 +373,7 @@ impl Controller {
             self.commands.next_due(),
             self.hyper_jobs.next_due(),
             self.data_claims.next_due(),
+            self.data_catalogue.next_due(),
             queues.numbers.next_due(),
             queues.annotations.next_due(),
             queues.lifecycle.next_due(),

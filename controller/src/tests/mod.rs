@@ -2,6 +2,7 @@
 
 mod admission_events;
 mod coalesced_writes;
+mod data_catalogue;
 mod data_claims;
 mod defects;
 mod ended_jobs;
