@@ -13,6 +13,7 @@ use std::{
 };
 
 use anyhow::Context;
+use caldera_controller::catalogue::Catalogue;
 use caldera_core::queue::{OrderPolicy, preemption::EvictionRate};
 use caldera_global_scheduler::estimators::{client::Trust, pool::Settings};
 use caldera_runtime::{
@@ -146,6 +147,11 @@ fn controller_config(args: &QueueRulesArgs) -> caldera_controller::Config {
         pods_ready_timeout: SignedDuration::from_secs(args.pods_ready_timeout.into()),
         member_lost_after: (args.member_lost_after > 0)
             .then(|| SignedDuration::from_secs(args.member_lost_after.into())),
+        catalogue: args
+            .catalogue
+            .data_catalogue
+            .clone()
+            .map(|url| Catalogue { url, timeout: Duration::from_secs(args.catalogue.data_catalogue_timeout) }),
         ..caldera_controller::Config::default()
     };
     let policy = &mut config.preemption;

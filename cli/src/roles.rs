@@ -148,8 +148,8 @@ fn cluster_rules(component: &str) -> Vec<Rule> {
                 ("training.volcano.sh", &["hyperjobs/status"], &["patch"]),
                 DATA,
                 (DATA.0, &["datasources/status", "datasourceclaims/status"], &["patch"]),
-                // One that goes with its last claim.
-                (DATA.0, &["datasources"], &["delete"]),
+                // What a catalogue says, and what goes with its last claim.
+                (DATA.0, &["datasources"], &["create", "delete"]),
                 // Of the jobs of HyperJobs.
                 ("policy.karmada.io", &["propagationpolicies"], &["list", "watch", "create", "patch", "delete"]),
                 (OURS, &["clusterinventories", "federationtopologies"], FOLLOW),

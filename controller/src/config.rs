@@ -10,7 +10,10 @@ use caldera_runtime::{
 };
 use jiff::SignedDuration;
 
-use crate::decide::{DEFAULT_TIMEOUT, MEMBER_LOST_AFTER};
+use crate::{
+    catalogue::Catalogue,
+    decide::{DEFAULT_TIMEOUT, MEMBER_LOST_AFTER},
+};
 
 /// Between two writes of what was used.
 const SAVE_USAGE: SignedDuration = SignedDuration::from_mins(5);
@@ -40,6 +43,8 @@ pub struct Config {
     pub pods_ready_timeout: SignedDuration,
     /// How long a cluster is not ready before it is lost, and gangs that are there are withdrawn; `None` for never.
     pub member_lost_after: Option<SignedDuration>,
+    /// Who is asked where data is that is claimed and has no source; `None` for nobody.
+    pub catalogue: Option<Catalogue>,
     /// Between two writes of what was used.
     pub save_usage_every: SignedDuration,
     /// Where these settings are published for readers; the namespace must exist.
@@ -60,6 +65,7 @@ impl Default for Config {
             epoch: None,
             pods_ready_timeout: DEFAULT_TIMEOUT,
             member_lost_after: Some(MEMBER_LOST_AFTER),
+            catalogue: None,
             save_usage_every: SAVE_USAGE,
             namespace: "default".to_owned(),
         }

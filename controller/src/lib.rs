@@ -8,6 +8,7 @@
 //! state.
 #![forbid(unsafe_code)]
 
+pub mod catalogue;
 mod config;
 mod config_map;
 pub mod decide;

@@ -8,6 +8,8 @@
 //! Beside the loop, small tasks publish the settings and read what earlier controllers accounted. Each tries again
 //! until the API server answers. The means of a fair history are read before the loop, for ten seconds at most.
 
+mod catalogue;
+
 use std::{collections::BTreeMap, time::Instant};
 
 use caldera_core::{
@@ -16,6 +18,7 @@ use caldera_core::{
     resources::Resources,
 };
 use caldera_runtime::{
+    client::ClientError,
     members::Members,
     watch::{Event, Follower, WatchOptions},
     write::{self, Failure, WriteOutcome, Writer, wait_for_outcomes},
@@ -45,6 +48,7 @@ use caldera_crds::{
     workload::WorkloadKind,
 };
 
+use self::catalogue::CatalogueClient;
 use crate::{
     config::Config,
     decide::{Controller, MemberLoss, StartDeadlines, add_wait, decide},
@@ -67,6 +71,9 @@ use crate::{
 /// Why the controller stopped other than by being asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// There is no client of the catalogue.
+    #[error("the data catalogue can not be asked")]
+    Catalogue(#[from] ClientError),
     /// The task that writes ended.
     #[error("the controller's writer ended while it was needed")]
     WriterEnded,
@@ -112,11 +119,13 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let read = |client: Client| (client, config.namespace.clone(), inputs.clone(), stop.clone());
     tokio::spawn(read_until_answered(read(client.clone()), read_usage));
     tokio::spawn(read_until_answered(read(client.clone()), read_job_history));
+    let catalogue = config.catalogue.clone().map(|it| CatalogueClient::new(it, inputs.clone())).transpose()?;
     let mut works =
         WorkWatches { client: client.clone(), inputs: inputs.clone(), stop: stop.clone(), watched: BTreeMap::new() };
     let (writer, mut outcomes) = Writer::start_writer(client, stop.clone());
     writer.register_gauge(&config.registry, "caldera_controller");
     let mut controller = Controller::default();
+    controller.data_catalogue.is_there = catalogue.is_some();
     controller.preemption.schedule.policy = config.preemption.clone();
     controller.jobs.epoch = config.epoch.as_deref().map(Into::into);
     controller.deadlines.start = StartDeadlines::new(config.pods_ready_timeout);
@@ -176,6 +185,11 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         works.update_watches(&mut controller, now);
         let decisions = decide(&mut controller, now);
         let freed = controller.take_quota_freed();
+        if let Some(catalogue) = &catalogue
+            && let Some(data) = controller.take_question(now)
+        {
+            catalogue.ask(data);
+        }
         measures.observe_decisions(&controller, &decisions.writes, &metrics, now);
         for decision in decisions.writes {
             writer.queue_write(decision.tag(), decision.to_write(now));

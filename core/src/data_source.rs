@@ -204,6 +204,15 @@ impl DataIndex {
         self.sources.get(name)
     }
 
+    /// Whether claims of a namespace, for workloads of it, wait for a source of the data.
+    #[must_use]
+    pub fn is_wanted(&self, data: &DataIdentity, namespace: &str) -> bool {
+        let Some(keys) = self.claims_of.get(data).filter(|_| !self.sources_of.contains_key(data)) else { return false };
+        let first = ClaimKey { namespace: namespace.into(), name: "".into() };
+        let mut own = keys.range(first..).take_while(|key| *key.namespace == *namespace);
+        own.any(|key| self.claims.get(key).is_some_and(DataClaim::is_of_its_namespace))
+    }
+
     /// All sources.
     pub fn list_sources(&self) -> impl Iterator<Item = &DataSource> {
         self.sources.values()

@@ -117,6 +117,8 @@ fn start_world(now: Timestamp) -> Controller {
         Input::Classes(Event::Reset(vec![])),
         Input::Clusters(Event::Reset(vec![])),
         Input::Namespaces(Event::Reset(vec![])),
+        Input::DataSources(Event::Reset(vec![])),
+        Input::DataClaims(Event::Reset(vec![])),
     ] {
         controller.observe(input, now);
     }

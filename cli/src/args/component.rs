@@ -4,9 +4,12 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
+use caldera_controller::catalogue::CatalogueUrl;
 use caldera_core::queue::preemption::PreemptionRule;
 use caldera_crds::trusted::{TrustedWriters, Writer};
 use clap::{Args as ClapArgs, ValueEnum};
+
+use super::values::parse_value;
 
 /// Which API server, and where a component shows its health.
 #[derive(Debug, Clone, ClapArgs)]
@@ -88,6 +91,20 @@ pub struct QueueRulesArgs {
     /// repeated.
     #[arg(long = "protect-namespace", value_name = "NAMESPACE")]
     pub protect_namespaces: Vec<String>,
+    #[command(flatten)]
+    pub catalogue: CatalogueArgs,
+}
+
+/// Who is asked where data is.
+#[derive(Debug, ClapArgs)]
+pub struct CatalogueArgs {
+    /// Asks this URL where data is that a DataSourceClaim names and no DataSource has, with `{system}`, `{type}` and
+    /// `{name}` in its path replaced. It answers `{"clusterNames": ["member1"]}`, or 404.
+    #[arg(long, value_name = "URL", value_parser = parse_value::<CatalogueUrl>)]
+    pub data_catalogue: Option<CatalogueUrl>,
+    /// Seconds that an answer of it may take.
+    #[arg(long, default_value_t = 10, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=60))]
+    pub data_catalogue_timeout: u64,
 }
 
 /// Who goes first among the waiting.

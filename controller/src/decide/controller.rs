@@ -5,6 +5,7 @@
 //! its own.
 
 use caldera_core::{
+    data_source::DataIdentity,
     gang::{ClusterName, QueueName},
     place::spread_constraints::is_duplicated,
     queue::{JobId, ledger::AdmissionStage},
@@ -24,6 +25,7 @@ use super::{
     assess::{assess_with_admission_checks, estimate_end},
     capacity::FleetCapacity,
     cron_jobs::CronJobs,
+    data_catalogue::DataCatalogue,
     data_claims::DataClaims,
     ended_jobs::EndedJobs,
     eviction_wait::{compute_eviction_expiry, explain_eviction_wait},
@@ -126,6 +128,7 @@ pub struct Controller {
     pub(crate) hyper_jobs: HyperJobs,
     pub(crate) cron_jobs: CronJobs,
     pub(crate) data_claims: DataClaims,
+    pub(crate) data_catalogue: DataCatalogue,
     pub(crate) member_loss: MemberLoss,
     pub(crate) pod_groups: PodGroupWrites,
     pub(crate) waiting_states: WaitingStates,
@@ -160,6 +163,14 @@ impl Controller {
     #[must_use]
     pub fn list_unlisted_kinds(&self) -> BTreeSet<ObjectKind> {
         self.objects.list_unlisted_kinds()
+    }
+
+    /// Data that a catalogue is to be asked for now: its answer is an input.
+    pub fn take_question(&mut self, now: Timestamp) -> Option<Arc<DataIdentity>> {
+        if !self.is_complete() {
+            return None;
+        }
+        self.data_catalogue.take_question(&self.objects.data.index, now)
     }
 
     /// True once after quota came free.
@@ -220,6 +231,7 @@ impl Controller {
             }
             Input::UsageHistory(read) => return self.usage.merge_history(read),
             Input::JobHistory(read) => return self.ended_jobs.merge_history(read),
+            Input::Located(answer) => return self.outbox.extend(self.data_catalogue.follow_answer(answer, now)),
             Input::Listed(kind) => return self.objects.mark_listed(kind),
         };
         self.propagate_changes(changes);
@@ -304,7 +316,10 @@ impl Controller {
                     self.commands.observe_job(&reference, self.now);
                 }
                 Change::BindingGone(binding) => self.forget_binding(&binding),
-                Change::Data(changed) => self.data_claims.observe(changed),
+                Change::Data(changed) => {
+                    self.data_catalogue.observe_claims(&self.objects.data.index, &changed.claims);
+                    self.data_claims.observe(changed);
+                }
                 Change::PodGroup(key) => {
                     self.pod_groups.mark_dirty(&key);
                     self.waiting_states.observe_binding(&self.objects, &self.jobs, &key, self.now);

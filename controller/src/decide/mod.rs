@@ -28,6 +28,7 @@
 //! | [`refused_copy`] | which jobs go elsewhere since a member will not have their copy |
 //! | [`cron_jobs`] | which runs of CronJobs are due, which of their jobs are made and deleted, and what they say |
 //! | [`hyper_jobs`] | which jobs and policies HyperJobs make, change and delete, and what these say of themselves |
+//! | [`data_catalogue`] | which data a catalogue is asked for |
 //! | [`data_claims`] | what DataSourceClaims and DataSources say of themselves |
 //! | [`ttl`] | which jobs that ended are deleted |
 //! | [`queue_lifecycle`] | which queues open and close |
@@ -49,6 +50,7 @@ pub(crate) mod binding_state;
 pub(crate) mod capacity;
 mod controller;
 mod cron_jobs;
+mod data_catalogue;
 mod data_claims;
 mod deadlines;
 mod ended_jobs;
@@ -387,6 +389,7 @@ impl Controller {
             self.hyper_jobs.next_due(),
             self.cron_jobs.next_due(),
             self.data_claims.next_due(),
+            self.data_catalogue.next_due(),
             queues.numbers.next_due(),
             queues.annotations.next_due(),
             queues.lifecycle.next_due(),

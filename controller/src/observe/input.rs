@@ -81,6 +81,8 @@ pub enum Input {
     UsageHistory(UsageHistory),
     /// How jobs ended that earlier controllers saw.
     JobHistory(JobHistory),
+    /// The catalogue's answer: the clusters that have the data, none where it knows none, or why there is no answer.
+    Located(Result<BTreeSet<String>, String>),
     /// All objects of this kind were told, one by one.
     Listed(ObjectKind),
 }

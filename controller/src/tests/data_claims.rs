@@ -15,7 +15,7 @@ fn world() -> World {
     world
 }
 
-fn source(world: &mut World, name: &str, clusters: &[&str]) {
+pub(super) fn source(world: &mut World, name: &str, clusters: &[&str]) {
     let status = world.get("DataSource", name)["status"].clone();
     world.put(json!({
         "apiVersion": "datadependency.volcano.sh/v1alpha1", "kind": "DataSource", "metadata": {"name": name},
@@ -24,7 +24,7 @@ fn source(world: &mut World, name: &str, clusters: &[&str]) {
     }));
 }
 
-fn claim_of(name: &str, data: &str, job: &str) -> Value {
+pub(super) fn claim_of(name: &str, data: &str, job: &str) -> Value {
     json!({
         "apiVersion": "datadependency.volcano.sh/v1alpha1", "kind": "DataSourceClaim",
         "metadata": {"name": name, "namespace": "ns"},

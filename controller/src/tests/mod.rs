@@ -3,6 +3,7 @@
 mod admission_events;
 mod coalesced_writes;
 mod cron_jobs;
+mod data_catalogue;
 mod data_claims;
 mod defects;
 mod ended_jobs;

@@ -1,5 +1,6 @@
 //! What the controller writes of DataSourceClaims and DataSources: their statuses, and the end of a source that goes
-//! with its last claim. Each write tests the version that it was decided for.
+//! with its last claim, and its beginning where a catalogue says it. A write of what is there tests the version that it
+//! was decided for.
 
 use std::sync::Arc;
 
@@ -33,6 +34,8 @@ pub struct DataWrite {
 /// What becomes of it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DataWriteKind {
+    /// It is made, as a catalogue says.
+    Create(Value),
     /// Merge patch of its status.
     Status(Value),
     /// It is deleted, if it is the one of this UID.
@@ -57,6 +60,7 @@ pub(super) fn build_data_write(write: &DataWrite) -> Write {
     };
     let resource = api_resource("datadependency.volcano.sh", "v1alpha1", kind, plural);
     let (subresource, body) = match &write.change {
+        DataWriteKind::Create(object) => (None, Body::Create(object.clone())),
         DataWriteKind::Status(status) => {
             let metadata = json!({"resourceVersion": &*write.resource_version});
             (Some("status"), Body::MergePatch(json!({"metadata": metadata, "status": status})))

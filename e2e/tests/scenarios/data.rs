@@ -1,11 +1,20 @@
 //! Data that jobs claim: they run where it is, wait for it in words, and are left alone once they run.
 
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::LazyLock,
+    thread,
+    time::Duration,
+};
+
 use anyhow::{Context, ensure};
+use caldera_controller::catalogue::Catalogue;
 use caldera_e2e::{
     Component, Scenario,
     kinds::Kind,
     manifest::{aggregated, deployment, job, task},
-    run, run_with_components,
+    run, run_configured, run_with_components,
 };
 use serde_json::{Value, json};
 
@@ -183,6 +192,60 @@ fn a_claim_for_another_namespace_is_refused_in_words_and_one_that_makes_no_sense
         });
         let error = format!("{:#}", s.create(Kind::DataSource, source).await.err().context("it is taken")?);
         ensure!(error.contains("spec.system") && error.contains("spec.reclaimPolicy"), "{error}");
+        Ok(())
+    });
+}
+
+/// A catalogue that finds data named `...at.CLUSTER` in that cluster, and no other.
+static CATALOGUE: LazyLock<SocketAddr> = LazyLock::new(|| {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    thread::spawn(move || listener.incoming().flatten().for_each(answer_question));
+    address
+});
+
+fn answer_question(mut stream: TcpStream) {
+    let mut asked = [0; 4096];
+    let read = stream.read(&mut asked).unwrap_or(0);
+    let asked = String::from_utf8_lossy(&asked[..read]).into_owned();
+    let known = asked.split(' ').nth(1).and_then(|path| path.split_once("at."));
+    let (status, body) = match known {
+        Some((_, cluster)) => ("200 OK", json!({"clusterNames": [cluster]}).to_string()),
+        None => ("404 Not Found", String::new()),
+    };
+    let length = body.len();
+    let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
+    drop(stream.write_all(answer.as_bytes()));
+}
+
+#[test]
+fn a_catalogue_says_where_claimed_data_is_and_its_source_goes_with_its_claim() {
+    let ask = |config: &mut caldera_controller::Config| {
+        let url = format!("http://{}/v1/{{system}}/{{type}}/{{name}}", *CATALOGUE);
+        let timeout = Duration::from_secs(10);
+        config.catalogue = url.parse().ok().map(|url| Catalogue { url, timeout });
+    };
+    run_configured("catalogue", ask, async |s| {
+        let queue = s.queue("q", json!({"cpu": "1"})).await?;
+        let member = s.members().last().context("there is no member")?.to_owned();
+        create_claim(&s, "unknown", "lost").await?;
+        let lost = submit(&s, "lost", &queue).await?;
+        let data = format!("at.{member}");
+        create_claim(&s, &data, "train").await?;
+        submit(&s, "train", &queue).await?;
+        let clusters = s.until_placed("train-job").await?;
+        ensure!(clusters == [(member, 1)], "{clusters:?}");
+        let name = format!("train-{data}");
+        let claim = s.until(Kind::DataClaim, &name, "is bound", |it| is_in(it, "Bound")).await?;
+        let source = claim["status"]["boundDataSource"].as_str().unwrap_or_default().to_owned();
+        ensure!(source.starts_with("catalogue-"), "{claim}");
+        let counted = |it: &Value| it["status"]["boundClaims"] == 1;
+        s.until(Kind::DataSource, &source, "has one claim", counted).await?;
+        s.until_podgroup(&lost, "waits", |it| it["status"]["conditions"].to_string().contains("WaitingForData"))
+            .await?;
+        s.delete(Kind::DataClaim, &name).await?;
+        s.until_gone(Kind::DataSource, &source).await?;
+        s.until_phase("train", "Running").await?;
         Ok(())
     });
 }
