@@ -429,7 +429,10 @@ pub fn input(object: &Value, gone: bool) -> Input {
                 None => Input::JobCommands(event(JobCommandFacts::read(&command).unwrap(), gone)),
             }
         }
-        "CronJob" => Input::CronJobs(event(CronJobFacts::read(object).unwrap(), gone)),
+        "CronJob" => {
+            let facts = CronJobFacts::read(object).unwrap();
+            Input::CronJobs(facts.key.0, event(facts, gone))
+        }
         "HyperJob" => Input::HyperJobs(event(HyperJobFacts::read(object).unwrap(), gone)),
         "PropagationPolicy" => Input::Policies(event(PolicyFacts::read(&object).unwrap(), gone)),
         "FederationTopology" => Input::Links(event(serde_json::from_value(object).unwrap(), gone)),

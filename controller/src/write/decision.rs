@@ -39,7 +39,7 @@ use super::{
         write_binding, write_job, write_pod_group, write_queue,
     },
 };
-use crate::observe::{Key, QueueFacts, Workload};
+use crate::observe::{CronKey, Key, QueueFacts, Workload};
 
 /// Who writes, as events say it.
 const COMPONENT: &str = "caldera-controller";
@@ -239,7 +239,7 @@ pub enum Decision {
     /// Writes a job of a CronJob, or its status.
     CronJob {
         /// Which.
-        key: Key,
+        key: CronKey,
         /// What.
         write: CronJobWrite,
     },
