@@ -309,8 +309,11 @@ fn watch_host(
     follower.follow_typed(all(), |command: Command| CommandFacts::read(&command), Input::Commands);
     follower.follow_typed(all(), |command: Command| JobCommandFacts::read(&command), Input::JobCommands);
     follower.follow_json(hyper_job_resource(), all(), HyperJobFacts::read, Input::HyperJobs);
-    let cron_jobs = WatchOptions::from(all()).allow_absent_kind(true);
-    follower.follow_json(cron_job_resource(), cron_jobs, CronJobFacts::read, Input::CronJobs);
+    for kind in [WorkloadKind::VolcanoJob, WorkloadKind::BatchJob] {
+        let options = WatchOptions::from(all()).allow_absent_kind(true);
+        let input = move |event| Input::CronJobs(kind, event);
+        follower.follow_json(cron_job_resource(kind), options, CronJobFacts::read, input);
+    }
     let of_hyper_jobs = watcher::Config::default().labels(HYPER_JOB_NAME);
     follower.follow_json(policy_resource(), of_hyper_jobs, |policy| PolicyFacts::read(&policy), Input::Policies);
     for kind in WorkloadKind::ALL {

@@ -1,6 +1,7 @@
-//! What a CronJob of Volcano says: its schedule, the jobs that are made of it, and what is wrong with one.
+//! What a CronJob says: its schedule, the jobs that are made of it, and what is wrong with one of Volcano.
 //!
-//! Rule: Volcano `pkg/controllers/cronjob`, `pkg/webhooks/admission/cronjobs/validate/admit_cronjob.go`. A job is named
+//! Rule: Volcano `pkg/controllers/cronjob`, `pkg/webhooks/admission/cronjobs/validate/admit_cronjob.go`; Kubernetes
+//! `pkg/controller/cronjob`, whose API server refuses what is wrong itself. A job is named
 //! `{cronjob}-{minutes since 1970}`, so that two controllers make the same one of a run; it has the labels and
 //! annotations of the template, by which a policy selects it. Everything is read from the object as it is written.
 
@@ -11,13 +12,26 @@ use serde_json::{Map, Value, json};
 use crate::{
     dns::is_dns_label,
     job_admission::{self, fill_defaults},
-    names::volcano::CRON_SCHEDULED,
+    names::volcano::{BATCH_CRON_SCHEDULED, CRON_SCHEDULED},
     object::{name_of, read_text_at},
-    workload::read_gang,
+    workload::{self, WorkloadKind, read_gang},
 };
 
 /// The longest name: a dash and ten digits go behind it in that of a job.
 const LONGEST_NAME: usize = 63 - 11;
+
+/// The kind of its jobs: that of its group; `None` if it is no CronJob.
+#[must_use]
+pub fn find_kind(cron_job: &Value) -> Option<WorkloadKind> {
+    let kind = WorkloadKind::parse(read_text_at(cron_job, "/apiVersion"), "Job")?;
+    (cron_job["kind"] == "CronJob").then_some(kind)
+}
+
+/// Whether its jobs name a queue. Those of Volcano always do.
+#[must_use]
+pub fn names_queue(cron_job: &Value) -> bool {
+    workload::names_queue(&cron_job["spec"]["jobTemplate"])
+}
 
 /// Its schedule in its time zone.
 ///
@@ -50,13 +64,15 @@ pub fn build_run(cron_job: &Value, schedule: &CronSchedule, due: Timestamp) -> V
     let (name, namespace) = (name_of(cron_job), read_text_at(cron_job, "/metadata/namespace"));
     let mut annotations: Map<String, Value> = copy("annotations");
     let shown = due.to_zoned(schedule.zone().clone()).strftime("%Y-%m-%dT%H:%M:%S%:z").to_string();
-    annotations.insert(CRON_SCHEDULED.to_owned(), shown.into());
+    let is_batch = find_kind(cron_job) == Some(WorkloadKind::BatchJob);
+    annotations.insert((if is_batch { BATCH_CRON_SCHEDULED } else { CRON_SCHEDULED }).to_owned(), shown.into());
+    let api_version = read_text_at(cron_job, "/apiVersion");
     json!({
-        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": template["spec"],
+        "apiVersion": api_version, "kind": "Job", "spec": template["spec"],
         "metadata": {
             "name": name_run(name, due), "namespace": namespace, "labels": copy("labels"), "annotations": annotations,
             "ownerReferences": [{
-                "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "CronJob", "name": name,
+                "apiVersion": api_version, "kind": "CronJob", "name": name,
                 "uid": read_text_at(cron_job, "/metadata/uid"), "controller": true, "blockOwnerDeletion": true,
             }],
         },
@@ -113,6 +129,7 @@ mod tests {
         let pod = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
         let template = json!({"minAvailable": 1, "tasks": [{"name": "t", "replicas": 1, "template": pod}]});
         json!({
+            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "CronJob",
             "metadata": {"name": "nightly", "namespace": "ns", "uid": "u"},
             "spec": {"schedule": "30 2 * * *", "timeZone": "Europe/Berlin", "jobTemplate": {
                 "metadata": {"labels": {"app": "report"}, "annotations": {"a": "b"}}, "spec": template,
@@ -131,9 +148,28 @@ mod tests {
         assert_eq!(job["metadata"]["annotations"], annotations);
         assert_eq!(job["metadata"]["ownerReferences"][0]["uid"], "u");
         assert_eq!(job["spec"], cron_job["spec"]["jobTemplate"]["spec"]);
+        let mut of_batch = cron_job.clone();
+        of_batch["apiVersion"] = "batch/v1".into();
+        let job = build_run(&of_batch, &read_schedule(&cron_job).unwrap(), due);
+        assert_eq!(
+            (&job["apiVersion"], &job["metadata"]["annotations"][CRON_SCHEDULED]),
+            (&json!("batch/v1"), &Value::Null)
+        );
+        assert!(job["metadata"]["annotations"][BATCH_CRON_SCHEDULED].is_string());
         for other in ["nightly", "nightly-", "nightly-x", "night-29671230", "nightly-9223372036854775807"] {
             assert_eq!(due_time_of("nightly", other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_cron_job_of_kubernetes_names_a_queue_where_its_jobs_would() {
+        let of =
+            |template: Value| json!({"apiVersion": "batch/v1", "kind": "CronJob", "spec": {"jobTemplate": template}});
+        let labels = json!({"labels": {"volcano.sh/queue-name": "q"}});
+        assert!(names_queue(&of(json!({"metadata": labels}))));
+        assert!(names_queue(&of(json!({"spec": {"template": {"metadata": labels}}}))));
+        assert!(!names_queue(&of(json!({"spec": {"template": {}}}))));
+        assert_eq!(find_kind(&of(json!({}))), Some(WorkloadKind::BatchJob));
     }
 
     #[test]

@@ -145,6 +145,8 @@ pub mod volcano {
     pub const CLOSED_BY_PARENT: &str = "volcano.sh/closed-by-parent";
     /// On a job of a CronJob (annotation): when its run was due.
     pub const CRON_SCHEDULED: &str = "volcano.sh/cronjob-scheduled-timestamp";
+    /// The same on a batch Job of a CronJob of Kubernetes.
+    pub const BATCH_CRON_SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
     /// On a job and its policy (label): the HyperJob that made it. Who owns it says its owner reference.
     pub const HYPER_JOB_NAME: &str = "volcano.sh/hyperjob-name";
     /// On a job and its policy (label): the replicated job of its HyperJob.

@@ -38,14 +38,10 @@ pub fn queue_access_policies() -> Vec<Value> {
         format!("{of} != null && has({of}.spec.queue) && {of}.spec.queue != '' ? [{of}.spec.queue] : []")
     }));
     objects.extend(build_queue_use_policy(&format!("services.{NAME}"), &rules(&others), &|of| {
-        let metadata = format!(
+        name_in_metadata(&format!(
             "({of} == null ? [] : [{of}.metadata]) + ({of} != null && has({of}.spec.template) && \
              has({of}.spec.template.metadata) ? [{of}.spec.template.metadata] : [])"
-        );
-        let named = |place: &str, key: &str| {
-            format!("({metadata}).filter(m, has(m.{place}) && '{key}' in m.{place}).map(m, m.{place}['{key}'])")
-        };
-        [named("annotations", QUEUE_OLD), named("labels", QUEUE), named("annotations", QUEUE)].join(" + ")
+        ))
     }));
     objects.extend(build_queue_use_policy(&format!("hyperjobs.{NAME}"), &[hyper_job_rule()], &|of| {
         format!(
@@ -60,7 +56,22 @@ pub fn queue_access_policies() -> Vec<Value> {
              [{spec}.queue] : []"
         )
     }));
+    objects.extend(build_queue_use_policy(&format!("batchcronjobs.{NAME}"), &[build_rule("batch", "v1", "cronjobs")], &|of| {
+        name_in_metadata(&format!(
+            "({of} == null || !has({of}.spec.jobTemplate.metadata) ? [] : [{of}.spec.jobTemplate.metadata]) + ({of} != \
+             null && has({of}.spec.jobTemplate.spec.template.metadata) ? [{of}.spec.jobTemplate.spec.template.metadata] \
+             : [])"
+        ))
+    }));
     objects
+}
+
+/// The queues that metadata names, as [`queue_of`](crate::workload::queue_of) reads them.
+fn name_in_metadata(metadata: &str) -> String {
+    let named = |place: &str, key: &str| {
+        format!("({metadata}).filter(m, has(m.{place}) && '{key}' in m.{place}).map(m, m.{place}['{key}'])")
+    };
+    [named("annotations", QUEUE_OLD), named("labels", QUEUE), named("annotations", QUEUE)].join(" + ")
 }
 
 /// The policy on Commands, and its binding.

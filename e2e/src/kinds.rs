@@ -43,6 +43,8 @@ pub enum Kind {
     PriorityClass,
     /// bus.volcano.sh Command.
     Command,
+    /// batch CronJob.
+    BatchCronJob,
     /// batch.volcano.sh CronJob.
     CronJob,
     /// training.volcano.sh HyperJob.
@@ -97,6 +99,7 @@ impl Kind {
                 "validatingadmissionpolicybindings",
             ),
             Self::Command => api_resource("bus.volcano.sh", "v1alpha1", "Command", "commands"),
+            Self::BatchCronJob => api_resource("batch", "v1", "CronJob", "cronjobs"),
             Self::CronJob => api_resource("batch.volcano.sh", "v1alpha1", "CronJob", "cronjobs"),
             Self::HyperJob => api_resource("training.volcano.sh", "v1alpha1", "HyperJob", "hyperjobs"),
             Self::DataSource => api_resource("datadependency.volcano.sh", "v1alpha1", "DataSource", "datasources"),

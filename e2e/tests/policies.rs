@@ -205,6 +205,28 @@ async fn a_cron_job_gives_nobody_a_job_or_a_queue_that_he_could_not_have_himself
 }
 
 #[tokio::test]
+async fn a_cron_job_of_kubernetes_gives_nobody_a_queue_that_he_could_not_have_himself() {
+    let of_cron_jobs = json!({"apiGroups": ["batch"], "resources": ["cronjobs"], "verbs": ["*"]});
+    let of_queue = json!({
+        "apiGroups": ["scheduling.volcano.sh"], "resources": ["queues"], "resourceNames": ["own"], "verbs": ["use"],
+    });
+    let (_, tenant) = prepare_with(queue_access_policies(), json!([of_cron_jobs, of_queue])).await;
+    let path = "/apis/batch/v1/namespaces/default/cronjobs";
+    for (at, queue, want) in [("pod", "other", 403), ("job", "other", 403), ("job", "own", 201), ("pod", "own", 201)] {
+        let pod = json!({"spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}});
+        let mut template = json!({"metadata": {}, "spec": {"template": pod}});
+        let place = if at == "job" { &mut template } else { &mut template["spec"]["template"] };
+        place["metadata"]["labels"] = json!({"volcano.sh/queue-name": queue});
+        let cron_job = json!({
+            "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": format!("{at}-{queue}")},
+            "spec": {"schedule": "@daily", "jobTemplate": template},
+        });
+        let (status, answer) = send(&tenant, "POST", path, &cron_job).await;
+        assert_eq!(status, want, "{at} {queue}: {answer}");
+    }
+}
+
+#[tokio::test]
 async fn a_tenant_writes_no_work_that_carries_a_workload_and_no_status_of_one() {
     let (admin, tenant) = prepare(admission_policies(&TrustedWriters::default()), "use", &[]).await;
     let work = json!({

@@ -11,7 +11,7 @@ use caldera_core::{
     queue::{JobId, ledger::AdmissionStage},
     reason::{Position, QueueProblem},
 };
-use caldera_crds::{links::FederationTopologies, names::volcano::DEFAULT_QUEUE};
+use caldera_crds::{links::FederationTopologies, names::volcano::DEFAULT_QUEUE, workload::WorkloadKind};
 use caldera_runtime::watch::Event;
 use jiff::Timestamp;
 use std::{
@@ -212,7 +212,7 @@ impl Controller {
             Input::Commands(event) => return self.queues.lifecycle.observe_commands(event),
             Input::JobCommands(event) => return self.commands.observe_commands(event, now),
             Input::HyperJobs(event) => return self.hyper_jobs.observe_hyper_jobs(event, now),
-            Input::CronJobs(event) => return self.cron_jobs.observe_cron_jobs(event, now),
+            Input::CronJobs(kind, event) => return self.cron_jobs.observe_cron_jobs(kind, event, now),
             Input::Policies(event) => return self.hyper_jobs.observe_policies(event, now),
             Input::Works(cluster, event) => {
                 let concerned = self.objects.losses.apply_works(&cluster, event, now);
@@ -311,9 +311,13 @@ impl Controller {
                 Change::VolcanoJob(reference) => {
                     let job = self.objects.workloads.get(&reference).map(|job| &**job);
                     self.hyper_jobs.observe_job(&reference, job, self.now);
-                    self.cron_jobs.observe_job(&reference, job, self.now);
+                    self.cron_jobs.observe_job(WorkloadKind::VolcanoJob, &reference, job, self.now);
                     self.expiries.observe_job(&reference, job);
                     self.commands.observe_job(&reference, self.now);
+                }
+                Change::BatchJob(reference) => {
+                    let job = self.objects.workloads.get(&reference).map(|job| &**job);
+                    self.cron_jobs.observe_job(WorkloadKind::BatchJob, &reference, job, self.now);
                 }
                 Change::BindingGone(binding) => self.forget_binding(&binding),
                 Change::Data(changed) => {

@@ -14,7 +14,7 @@ use caldera_core::data_source::{ClaimKey, DataIdentity, DataIndex};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use super::deadlines::{after, back_off};
+use super::deadlines::{add_wait, compute_backoff};
 use crate::{
     catalogue::name_source,
     write::{
@@ -109,7 +109,7 @@ impl DataCatalogue {
         let failures = line.known.get_mut(&data)?;
         *failures = failures.saturating_add(1);
         // Also of what is found: its source may not be made.
-        let again = after(now, back_off(FIRST, (*failures).min(DOUBLINGS)));
+        let again = add_wait(now, compute_backoff(FIRST, (*failures).min(DOUBLINGS)));
         line.due.insert((again, Arc::clone(&data)));
         match answer {
             Ok(clusters) if !clusters.is_empty() => Some(create_source(&data, &clusters)),

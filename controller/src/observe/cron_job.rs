@@ -1,17 +1,25 @@
-//! What the controller keeps of a CronJob of Volcano, and of a job that one made.
+//! What the controller keeps of a CronJob, of Volcano or of Kubernetes, and of a job that one made.
 
 use std::sync::Arc;
 
-use caldera_crds::names::karmada::{CLUSTER_POLICY_ID, POLICY_ID};
+use caldera_crds::{
+    cron_job::find_kind,
+    names::karmada::{CLUSTER_POLICY_ID, POLICY_ID},
+    workload::WorkloadKind,
+};
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{binding::Key, hyper_job::key_of};
+
+/// Which CronJob, or which job of one: the kind of its jobs, and its own name.
+pub type CronKey = (WorkloadKind, Key);
 
 /// A CronJob, as written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CronJobFacts {
     /// Which.
-    pub key: Key,
+    pub key: CronKey,
     /// UID.
     pub uid: Arc<str>,
     /// As last seen.
@@ -21,11 +29,11 @@ pub struct CronJobFacts {
 }
 
 impl CronJobFacts {
-    /// Reads one; `None` if it has no name.
+    /// Reads one; `None` if it is none.
     #[must_use]
     pub fn read(object: Value) -> Option<Self> {
         Some(Self {
-            key: key_of(&object)?,
+            key: (find_kind(&object)?, key_of(&object)?),
             uid: object["metadata"]["uid"].as_str()?.into(),
             resource_version: object["metadata"]["resourceVersion"].as_str()?.into(),
             object: Arc::new(object),
@@ -45,13 +53,15 @@ impl CronJobFacts {
     }
 }
 
-/// The CronJob that controls a Volcano Job.
+/// The CronJob that controls a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CronOwner {
     /// Its name.
     pub name: Arc<str>,
     /// Its UID.
     pub uid: Arc<str>,
+    /// When the job completed, or entered the phase that it is in.
+    pub completed_at: Option<Timestamp>,
 }
 
 impl CronOwner {
@@ -60,9 +70,14 @@ impl CronOwner {
     pub fn read(job: &Value) -> Option<Self> {
         let mut owners = job["metadata"]["ownerReferences"].as_array()?.iter();
         let owner = owners.find(|owner| {
-            let group = owner["apiVersion"].as_str().unwrap_or_default();
-            owner["controller"] == true && owner["kind"] == "CronJob" && group.starts_with("batch.volcano.sh/")
+            owner["controller"] == true && find_kind(owner).is_some_and(|kind| WorkloadKind::of(job) == Some(kind))
         })?;
-        Some(Self { name: owner["name"].as_str()?.into(), uid: owner["uid"].as_str()?.into() })
+        let status = &job["status"];
+        let times = [&status["completionTime"], &status["state"]["lastTransitionTime"]];
+        Some(Self {
+            name: owner["name"].as_str()?.into(),
+            uid: owner["uid"].as_str()?.into(),
+            completed_at: times.into_iter().find_map(|time| time.as_str()?.parse().ok()),
+        })
     }
 }

@@ -65,8 +65,8 @@ pub enum Input {
     Commands(Event<CommandFacts>),
     /// Commands for Volcano Jobs.
     JobCommands(Event<JobCommandFacts>),
-    /// CronJobs of Volcano.
-    CronJobs(Event<CronJobFacts>),
+    /// CronJobs of one group.
+    CronJobs(WorkloadKind, Event<CronJobFacts>),
     /// HyperJobs.
     HyperJobs(Event<HyperJobFacts>),
     /// PropagationPolicies of HyperJobs.

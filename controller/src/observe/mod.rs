@@ -22,7 +22,7 @@ mod workload;
 pub use self::{
     binding::{Binding, Key},
     cluster::{ClassFacts, ClusterFacts},
-    cron_job::{CronJobFacts, CronOwner},
+    cron_job::{CronJobFacts, CronKey, CronOwner},
     data_claim::{DataClaimFacts, DataSourceFacts},
     hyper_job::{COUNTS, ChildFacts, HyperJobFacts, PolicyFacts},
     input::{Input, ObjectKind, read_object},

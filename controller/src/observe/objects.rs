@@ -50,6 +50,8 @@ pub(crate) enum Change {
     Binding(Key),
     /// A Volcano Job is new, changed or gone.
     VolcanoJob(Arc<WorkloadRef>),
+    /// A batch Job is new, changed or gone.
+    BatchJob(Arc<WorkloadRef>),
     /// A binding is gone.
     BindingGone(Box<Binding>),
     /// The PodGroup of a binding changed or is gone.
@@ -347,7 +349,11 @@ impl Objects {
 
     fn list_workload_changes(&self, reference: Arc<WorkloadRef>, kind: WorkloadKind) -> Vec<Change> {
         let binding = self.by_workload.get(&reference).cloned().map(Change::Binding);
-        let job = (kind == WorkloadKind::VolcanoJob).then_some(Change::VolcanoJob(reference));
+        let job = match kind {
+            WorkloadKind::VolcanoJob => Some(Change::VolcanoJob(reference)),
+            WorkloadKind::BatchJob => Some(Change::BatchJob(reference)),
+            _ => None,
+        };
         binding.into_iter().chain(job).collect()
     }
 

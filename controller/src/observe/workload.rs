@@ -156,7 +156,7 @@ impl Workload {
                 .map(|topology| Arc::new(topology.clone())),
             deleting: metadata["deletionTimestamp"].is_string(),
             said: SaidState::read(kind, object),
-            cron_job: (kind == WorkloadKind::VolcanoJob).then(|| CronOwner::read(object)).flatten().map(Arc::new),
+            cron_job: CronOwner::read(object).map(Arc::new),
             child: (kind == WorkloadKind::VolcanoJob).then(|| ChildFacts::read(object)).flatten().map(Arc::new),
             reference: Arc::new(reference),
         })

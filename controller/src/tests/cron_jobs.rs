@@ -171,6 +171,41 @@ fn one_that_a_policy_sends_to_members_is_theirs_to_run() {
     assert_eq!((jobs(&world).len(), told(&world).len()), (0, 1));
 }
 
+/// The same in a namespace that opted in or not, with jobs of Kubernetes.
+fn batch_world(template: Value, opted_in: bool) -> World {
+    let mut world = World::new(100);
+    let facts = caldera_crds::tenancy::NamespaceFacts { opted_in, ..Default::default() };
+    let namespace = caldera_runtime::watch::Event::Applied(("ns".to_owned(), facts));
+    world.controller.observe(crate::observe::Input::Namespaces(namespace), world.now);
+    let pod = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
+    let mut all = json!({"spec": {"template": pod}});
+    json_patch::merge(&mut all, &template);
+    world.put(json!({
+        "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "c", "namespace": "ns", "generation": 1},
+        "spec": {"schedule": "* * * * *", "jobTemplate": all},
+    }));
+    world.settle();
+    world
+}
+
+#[test]
+fn a_cron_job_of_kubernetes_is_run_where_its_jobs_are_queued() {
+    let queued = json!({"metadata": {"labels": {"volcano.sh/queue-name": "q"}}});
+    for (template, opted_in, want) in [(json!({}), false, 0), (json!({}), true, 1), (queued, false, 1)] {
+        let mut world = batch_world(template, opted_in);
+        world.pass(25);
+        assert_eq!(jobs(&world).len(), want, "{opted_in}");
+        let Some(name) = jobs(&world).pop() else { continue };
+        assert_eq!(world.get("Job", &name)["apiVersion"], "batch/v1");
+        let ended = json!({"conditions": [{"type": "Complete", "status": "True"}], "succeeded": 1,
+            "completionTime": "1970-01-12T13:47:30Z"});
+        world.patch("Job", &name, &json!({"status": ended}));
+        world.settle();
+        assert_eq!(status(&world)["lastSuccessfulTime"], "1970-01-12T13:47:30Z");
+        assert!(status(&world)["active"].is_null());
+    }
+}
+
 #[test]
 fn an_idle_cron_job_writes_nothing() {
     let mut world = world(json!({"schedule": "@yearly"}));

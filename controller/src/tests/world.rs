@@ -431,7 +431,10 @@ pub fn input(object: &Value, gone: bool) -> Input {
                 None => Input::JobCommands(event(JobCommandFacts::read(&command).unwrap(), gone)),
             }
         }
-        "CronJob" => Input::CronJobs(event(CronJobFacts::read(object).unwrap(), gone)),
+        "CronJob" => {
+            let facts = CronJobFacts::read(object).unwrap();
+            Input::CronJobs(facts.key.0, event(facts, gone))
+        }
         "DataSource" => {
             Input::DataSources(event(DataSourceFacts::read(&serde_json::from_value(object).unwrap()), gone))
         }

@@ -10,7 +10,7 @@ use caldera_runtime::{
 use kube::api::ApiResource;
 use serde_json::{Value, json};
 
-use crate::observe::Key;
+use crate::observe::CronKey;
 
 /// One write for a CronJob.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,15 +34,16 @@ impl CronJobWrite {
     }
 }
 
-/// What to ask the server for.
+/// What to ask the server for: CronJobs whose jobs are of this kind.
 #[must_use]
-pub fn cron_job_resource() -> ApiResource {
-    api_resource("batch.volcano.sh", "v1alpha1", "CronJob", "cronjobs")
+pub fn cron_job_resource(kind: WorkloadKind) -> ApiResource {
+    let jobs = kind.api_resource();
+    api_resource(&jobs.group, &jobs.version, "CronJob", "cronjobs")
 }
 
-pub(super) fn build_cron_job_write(key: &Key, write: &CronJobWrite) -> Write {
+pub(super) fn build_cron_job_write((kind, key): &CronKey, write: &CronJobWrite) -> Write {
     let of_job = |name: &str, body: Body| Write {
-        resource: WorkloadKind::VolcanoJob.api_resource(),
+        resource: kind.api_resource(),
         namespace: key.namespace.to_string(),
         name: name.to_owned(),
         subresource: None,
@@ -52,7 +53,7 @@ pub(super) fn build_cron_job_write(key: &Key, write: &CronJobWrite) -> Write {
         CronJobWrite::Create(name, job) => of_job(name, Body::Create(job.clone())),
         CronJobWrite::Delete(name, uid) => of_job(name, Body::Delete { uid: Some(uid.to_string()) }),
         CronJobWrite::Status(patch) => Write {
-            resource: cron_job_resource(),
+            resource: cron_job_resource(*kind),
             namespace: key.namespace.to_string(),
             name: key.name.to_string(),
             subresource: Some("status"),

@@ -43,7 +43,7 @@ use super::{
         patch_end, patch_eviction, patch_record, patch_release, patch_resize, touch_binding, touch_work,
     },
 };
-use crate::observe::{Key, QueueFacts, Workload};
+use crate::observe::{CronKey, Key, QueueFacts, Workload};
 
 /// Who writes, as events say it.
 const COMPONENT: &str = "caldera-controller";
@@ -243,7 +243,7 @@ pub enum Decision {
     /// Writes a job of a CronJob, or its status.
     CronJob {
         /// Which.
-        key: Key,
+        key: CronKey,
         /// What.
         write: CronJobWrite,
     },

@@ -14,7 +14,7 @@ use super::{
     decision::Decision,
     hyper_job::{ChildKind, HyperJobWrite},
 };
-use crate::observe::Key;
+use crate::observe::{CronKey, Key};
 
 /// What a write was about: its answer comes back with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub enum Tag {
     /// [`Decision::HyperJob`]: its job or policy, or its status, and whether that was deleted.
     HyperJob(Key, Option<(ChildKind, Arc<str>)>, bool),
     /// [`Decision::CronJob`]: its job or its status, and whether that was deleted.
-    CronJob(Key, Option<Arc<str>>, bool),
+    CronJob(CronKey, Option<Arc<str>>, bool),
     /// [`Decision::Data`]: of this claim or source, and whether that was deleted.
     Data(DataTarget, bool),
     /// [`Decision::DefaultQueue`].

@@ -1,4 +1,4 @@
-//! CronJobs of Volcano: the jobs of their runs wait in line and are placed like any other.
+//! CronJobs, of Volcano and of Kubernetes: the jobs of their runs wait in line and are placed like any other.
 
 use anyhow::{Context, ensure};
 use caldera_e2e::{
@@ -20,9 +20,9 @@ fn cron_job(queue: &str) -> Value {
     })
 }
 
-fn policy() -> Value {
+fn policy(api_version: &str) -> Value {
     let selector = json!({
-        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "labelSelector": {"matchLabels": {"app": "report"}},
+        "apiVersion": api_version, "kind": "Job", "labelSelector": {"matchLabels": {"app": "report"}},
     });
     json!({
         "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy", "metadata": {"name": "reports"},
@@ -38,7 +38,7 @@ fn a_run_of_a_cron_job_is_queued_placed_evicted_and_ended_like_any_job() {
         wrong["spec"]["schedule"] = "@every 5m".into();
         let refused = s.create(Kind::CronJob, wrong).await;
         ensure!(refused.is_err_and(|error| format!("{error:#}").contains("spec.schedule")), "it was not refused");
-        s.create(Kind::Policy, policy()).await?;
+        s.create(Kind::Policy, policy("batch.volcano.sh/v1alpha1")).await?;
         // What holds the queue makes the run wait.
         let holder = job("holder", &queue, &[task("a", 1, "200m", "sleep 600")]);
         s.submit(Kind::Job, holder, &aggregated()).await?;
@@ -67,6 +67,34 @@ fn a_run_of_a_cron_job_is_queued_placed_evicted_and_ended_like_any_job() {
         // Its job goes with it.
         s.delete(Kind::CronJob, "report").await?;
         s.until_gone(Kind::Job, name).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_run_of_a_cron_job_of_kubernetes_is_queued_placed_and_ended_where_its_jobs_name_a_queue() {
+    run("batchcron", async |s| {
+        let queue = s.queue("q", json!({"cpu": "200m"})).await?;
+        s.create(Kind::Policy, policy("batch/v1")).await?;
+        let container = json!({
+            "name": "main", "image": "busybox:1.36", "command": ["sh", "-c", "sleep 1"],
+            "resources": {"requests": {"cpu": "100m", "memory": "16Mi"}},
+        });
+        let labels = json!({"app": "report", "volcano.sh/queue-name": queue});
+        let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
+        let spec = json!({
+            "schedule": "* * * * *", "concurrencyPolicy": "Forbid",
+            "jobTemplate": {"metadata": {"labels": labels}, "spec": {"template": template}},
+        });
+        let metadata = json!({"name": "report"});
+        let cron_job = json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": metadata, "spec": spec});
+        s.create(Kind::BatchCronJob, cron_job).await?;
+        let is_made = |it: &Value| it["status"]["active"][0]["name"].is_string();
+        let made = s.until(Kind::BatchCronJob, "report", "has made a job", is_made).await?;
+        let name = made["status"]["active"][0]["name"].as_str().context("no name")?;
+        s.until_placed(&format!("{name}-job")).await?;
+        let is_told = |it: &Value| it["status"]["lastSuccessfulTime"].is_string();
+        s.until(Kind::BatchCronJob, "report", "says that it completed", is_told).await?;
         Ok(())
     });
 }

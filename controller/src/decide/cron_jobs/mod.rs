@@ -1,13 +1,14 @@
-//! CronJobs of Volcano: a Volcano Job at each time of a schedule, which waits in line like any other.
+//! CronJobs, of Volcano and of Kubernetes: a job at each time of a schedule, which waits in line like any other.
 //!
-//! Rules (Volcano `pkg/controllers/cronjob`):
+//! Rules (Volcano `pkg/controllers/cronjob`, Kubernetes `pkg/controller/cronjob`):
 //! - The job of a run is named by the run's minute, so that it is made once, whoever else tries. Of several runs that
 //!   were missed the last is made, if it is not later than `startingDeadlineSeconds`.
 //! - `Forbid` lets a run wait for the one before it, `Replace` deletes that first.
 //! - A job that ended is kept as the history limits say, and not deleted before the status has its run: it would be
 //!   made again.
 //! - Its jobs have the labels of its template, by which a policy of its user selects them.
-//! - One that a policy sends to members is run by them, and not here.
+//! - One that a policy sends to members is run by them, and not here. One of Kubernetes whose jobs would not be queued,
+//!   as they name no queue and their namespace did not opt in, is nobody's here.
 //!
 //! What goes wrong is told by an event on the CronJob, once. A host need not have CronJobs.
 
@@ -19,7 +20,7 @@ use std::{
 };
 
 use caldera_core::gang::WorkloadRef;
-use caldera_crds::cron_job::due_time_of;
+use caldera_crds::{cron_job::due_time_of, workload::WorkloadKind};
 use caldera_runtime::{
     event::{EventType, Regarding},
     watch::Event,
@@ -31,7 +32,7 @@ use serde_json::Value;
 use self::plan::{CronJobView, last_recorded};
 use super::deadlines::add_wait;
 use crate::{
-    observe::{CronJobFacts, CronOwner, Input, Key, Objects, Workload},
+    observe::{CronJobFacts, CronKey, CronOwner, Input, Key, Objects, Workload},
     write::Decision,
 };
 
@@ -64,24 +65,25 @@ struct TrackedCronJob {
 /// All that is known of them.
 #[derive(Debug, Default)]
 pub(crate) struct CronJobs {
-    all: BTreeMap<Key, TrackedCronJob>,
+    all: BTreeMap<CronKey, TrackedCronJob>,
     /// Jobs that a CronJob of this name owns.
-    jobs: BTreeMap<Key, BTreeSet<Arc<str>>>,
+    jobs: BTreeMap<CronKey, BTreeSet<Arc<str>>>,
     /// The CronJobs of jobs that are there.
-    parents: BTreeMap<Key, Key>,
+    parents: BTreeMap<CronKey, CronKey>,
     /// When to look at one.
-    looks: BTreeMap<Key, Timestamp>,
+    looks: BTreeMap<CronKey, Timestamp>,
 }
 
 /// Events and answers in.
 impl CronJobs {
-    pub(crate) fn observe_cron_jobs(&mut self, event: Event<CronJobFacts>, now: Timestamp) {
+    pub(crate) fn observe_cron_jobs(&mut self, kind: WorkloadKind, event: Event<CronJobFacts>, now: Timestamp) {
         match event {
             Event::Applied(facts) => self.set_cron_job(facts, now),
             Event::Deleted(facts) => self.forget(&facts.key),
             Event::Reset(all) => {
-                let there: BTreeSet<&Key> = all.iter().map(|facts| &facts.key).collect();
-                let gone: Vec<Key> = self.all.keys().filter(|key| !there.contains(key)).cloned().collect();
+                let there: BTreeSet<&CronKey> = all.iter().map(|facts| &facts.key).collect();
+                let gone = self.all.keys().filter(|key| key.0 == kind && !there.contains(key));
+                let gone: Vec<CronKey> = gone.cloned().collect();
                 gone.iter().for_each(|key| self.forget(key));
                 all.into_iter().for_each(|facts| self.set_cron_job(facts, now));
             }
@@ -100,20 +102,26 @@ impl CronJobs {
         }
     }
 
-    fn forget(&mut self, key: &Key) {
+    fn forget(&mut self, key: &CronKey) {
         self.all.remove(key);
         self.looks.remove(key);
     }
 
-    /// Takes in that a Volcano Job is new, changed or gone.
-    pub(crate) fn observe_job(&mut self, reference: &WorkloadRef, job: Option<&Workload>, now: Timestamp) {
-        let key = Key::new(&reference.namespace, &reference.name);
+    /// Takes in that a job of this kind is new, changed or gone.
+    pub(crate) fn observe_job(
+        &mut self,
+        kind: WorkloadKind,
+        reference: &WorkloadRef,
+        job: Option<&Workload>,
+        now: Timestamp,
+    ) {
+        let key = (kind, Key::new(&reference.namespace, &reference.name));
         let owner = job.and_then(|job| job.cron_job.as_ref());
-        let of = owner.map(|owner| Key::new(&reference.namespace, &owner.name));
+        let of = owner.map(|owner| (kind, Key::new(&reference.namespace, &owner.name)));
         let before = self.parents.remove(&key);
         if let Some(before) = before.filter(|before| of.as_ref() != Some(before)) {
             if let Some(jobs) = self.jobs.get_mut(&before) {
-                jobs.remove(&key.name);
+                jobs.remove(&key.1.name);
                 if jobs.is_empty() {
                     self.jobs.remove(&before);
                 }
@@ -121,38 +129,44 @@ impl CronJobs {
             self.look_at(&before, now);
         }
         if let Some(of) = of {
-            self.jobs.entry(of.clone()).or_default().insert(Arc::clone(&key.name));
+            self.jobs.entry(of.clone()).or_default().insert(Arc::clone(&key.1.name));
             self.look_at(&of, now);
             self.parents.insert(key, of);
         }
     }
 
-    fn look_at(&mut self, key: &Key, now: Timestamp) {
+    fn look_at(&mut self, key: &CronKey, now: Timestamp) {
         if self.all.contains_key(key) {
             self.looks.insert(key.clone(), now);
         }
     }
 
-    /// Whether the CronJob of a job does not say yet that its run was: gone, it would be made again.
+    /// Whether the CronJob of a Volcano Job does not say yet that its run was: gone, it would be made again.
     pub(crate) fn lacks_run(&self, job: &Key, owner: &CronOwner) -> bool {
-        let parent = self.all.get(&Key::new(&job.namespace, &owner.name));
+        let parent = self.all.get(&(WorkloadKind::VolcanoJob, Key::new(&job.namespace, &owner.name)));
         parent.filter(|parent| parent.facts.uid == owner.uid && !parent.facts.is_deleting()).is_some_and(|parent| {
             due_time_of(&owner.name, &job.name).is_some_and(|due| Some(due) > last_recorded(&parent.facts.object))
         })
     }
 
     /// Takes in the answer to a write.
-    pub(crate) fn follow_answer(&mut self, key: &Key, target: CronTarget, failure: Option<&Failure>, now: Timestamp) {
+    pub(crate) fn follow_answer(
+        &mut self,
+        key: &CronKey,
+        target: CronTarget,
+        failure: Option<&Failure>,
+        now: Timestamp,
+    ) {
         let Some(tracked) = self.all.get_mut(key) else { return };
         let wait = match failure {
             None => None,
             Some(Failure::Refused { message, .. }) => {
-                tracing::warn!(cron_job = %key, ?target, error = message, "a write for a CronJob is refused");
+                tracing::warn!(cron_job = %key.1, ?target, error = message, "a write for a CronJob is refused");
                 tracked.refused = Some(message.clone());
                 Some(REFUSED)
             }
             Some(failure) => {
-                tracing::debug!(cron_job = %key, ?target, %failure, "a write for a CronJob failed");
+                tracing::debug!(cron_job = %key.1, ?target, %failure, "a write for a CronJob failed");
                 Some(AGAIN)
             }
         };
@@ -173,7 +187,7 @@ impl CronJobs {
     /// What is to be written for the CronJobs that are to be looked at.
     pub(crate) fn advance_cron_jobs(&mut self, objects: &Objects, now: Timestamp) -> Vec<Decision> {
         // Whoever waits longest goes first, whatever its name.
-        let mut due: Vec<(Timestamp, Key)> =
+        let mut due: Vec<(Timestamp, CronKey)> =
             self.looks.iter().filter(|(_, at)| **at <= now).map(|(key, at)| (*at, key.clone())).collect();
         due.sort_unstable();
         let mut decisions = Vec::new();
@@ -205,10 +219,10 @@ impl CronJobs {
 fn tell_problem(facts: &CronJobFacts, problem: &str) -> Decision {
     Decision::RecordEvent {
         regarding: Regarding {
-            api_version: "batch.volcano.sh/v1alpha1".to_owned(),
+            api_version: facts.key.0.api_version(),
             kind: "CronJob".to_owned(),
-            namespace: facts.key.namespace.to_string(),
-            name: facts.key.name.to_string(),
+            namespace: facts.key.1.namespace.to_string(),
+            name: facts.key.1.name.to_string(),
             uid: facts.uid.to_string(),
         },
         event_type: EventType::Warning,
@@ -220,7 +234,7 @@ fn tell_problem(facts: &CronJobFacts, problem: &str) -> Decision {
 /// Tells the next decision what a write left.
 pub(super) fn convert_written_object(target: &CronTarget, object: Value) -> Option<Input> {
     match target {
-        None => CronJobFacts::read(object).map(|facts| Input::CronJobs(Event::Applied(facts))),
+        None => CronJobFacts::read(object).map(|facts| Input::CronJobs(facts.key.0, Event::Applied(facts))),
         Some(_) => Workload::read(&object).map(|job| Input::Workloads(job.kind, Event::Applied(job))),
     }
 }

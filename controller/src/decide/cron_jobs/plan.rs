@@ -13,10 +13,10 @@ use caldera_core::{
     gang::WorkloadRef,
 };
 use caldera_crds::{
-    cron_job::{build_run, due_time_of, name_run, read_schedule},
+    cron_job::{build_run, due_time_of, name_run, names_queue, read_schedule},
     workload::WorkloadKind,
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -30,6 +30,9 @@ const KEPT: [(&str, &[&str], i64); 2] =
 
 /// Jobs that have not ended, of one CronJob at most: its status names each.
 const MOST_ACTIVE: usize = 100;
+
+/// While nobody is asked to run it.
+const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 
 /// One CronJob and what there is of it.
 pub(super) struct CronJobView<'a> {
@@ -72,9 +75,7 @@ pub(super) fn last_recorded(cron_job: &Value) -> Option<Timestamp> {
     cron_job["status"]["lastScheduleTime"].as_str()?.parse().ok()
 }
 
-/// The reference of a Volcano Job.
-pub(super) fn job_reference(namespace: &str, name: &str) -> WorkloadRef {
-    let kind = WorkloadKind::VolcanoJob;
+fn job_reference(kind: WorkloadKind, namespace: &str, name: &str) -> WorkloadRef {
     WorkloadRef {
         group: kind.group().to_owned(),
         kind: kind.kind().to_owned(),
@@ -86,6 +87,11 @@ pub(super) fn job_reference(namespace: &str, name: &str) -> WorkloadRef {
 impl CronJobView<'_> {
     pub(super) fn plan(&self, now: Timestamp) -> CronJobPlan {
         let mut plan = CronJobPlan::default();
+        if !self.is_queued() {
+            // Its namespace may opt in.
+            plan.next = now.checked_add(LOOK_AGAIN).ok();
+            return plan;
+        }
         let runs = self.list_runs(now);
         let made = runs.last().map(|run| run.due);
         let last = last_recorded(&self.facts.object).max(made);
@@ -109,12 +115,18 @@ impl CronJobView<'_> {
         plan
     }
 
+    /// Whether its jobs would wait in line.
+    fn is_queued(&self) -> bool {
+        let (kind, key) = &self.facts.key;
+        *kind == WorkloadKind::VolcanoJob || self.objects.is_opted_in(&key.namespace) || names_queue(&self.facts.object)
+    }
+
     /// Its jobs, the earliest run first.
     fn list_runs(&self, now: Timestamp) -> Vec<Run<'_>> {
-        let Key { namespace, name } = &self.facts.key;
+        let (kind, Key { namespace, name }) = &self.facts.key;
         let find = |job: &Arc<str>| {
             let due = due_time_of(name, job).filter(|due| *due <= now)?;
-            let job = self.objects.workloads.get(&job_reference(namespace, job))?;
+            let job = self.objects.workloads.get(&job_reference(*kind, namespace, job))?;
             let is_own = job.cron_job.as_ref().is_some_and(|owner| owner.uid == self.facts.uid);
             is_own.then_some(Run { due, job })
         };
@@ -131,16 +143,16 @@ impl CronJobView<'_> {
         runs: &[Run<'_>],
         (last, now): (Option<Timestamp>, Timestamp),
     ) {
-        let spec = &self.facts.object["spec"];
+        let (spec, (kind, key)) = (&self.facts.object["spec"], &self.facts.key);
         let created = self.facts.object["metadata"]["creationTimestamp"].as_str().and_then(|time| time.parse().ok());
         let deadline = spec["startingDeadlineSeconds"].as_i64().map(|seconds| seconds_before(now, seconds));
         let since = last.or(created).max(deadline).unwrap_or(now);
         let Some(due) = schedule.latest_between(since, now) else { return };
-        let name: Arc<str> = name_run(&self.facts.key.name, due).into();
+        let name: Arc<str> = name_run(&key.name, due).into();
         if self.waits.contains_key(&Some(Arc::clone(&name))) {
             return;
         }
-        if self.objects.workloads.contains_key(&job_reference(&self.facts.key.namespace, &name)) {
+        if self.objects.workloads.contains_key(&job_reference(*kind, &key.namespace, &name)) {
             plan.problem = Some(format!("a job {name:?} that this CronJob does not own is there; it is left alone"));
             return;
         }
@@ -179,7 +191,7 @@ impl CronJobView<'_> {
         let mut status = Map::new();
         let active = runs.iter().filter(|run| run.end().is_none()).map(|run| {
             json!({
-                "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "namespace": &*self.facts.key.namespace,
+                "apiVersion": &*run.job.api_version, "kind": "Job", "namespace": &*self.facts.key.1.namespace,
                 "name": run.name(), "uid": &*run.job.uid,
             })
         });
@@ -188,7 +200,7 @@ impl CronJobView<'_> {
             status.insert("active".to_owned(), active.into());
         }
         let completed = runs.iter().filter(|run| run.end() == Some("Completed"));
-        let succeeded = completed.filter_map(|run| Timestamp::from_second(run.job.progress.ended_at?).ok()).max();
+        let succeeded = completed.filter_map(|run| run.job.cron_job.as_ref()?.completed_at).max();
         let before = self.facts.object["status"]["lastSuccessfulTime"].as_str().and_then(|time| time.parse().ok());
         for (field, time) in [("lastScheduleTime", last), ("lastSuccessfulTime", succeeded.max(before))] {
             status.extend(time.map(|time| (field.to_owned(), time.to_string().into())));
