@@ -113,9 +113,15 @@ impl Rule {
         }
     }
 
-    /// A rough number of steps the rule takes at most.
+    /// The steps the rule takes at most.
     pub fn steps(&self, node: &Node) -> u64 {
         self.program.as_ref().map_or(0, |program| super::cel_cost::estimate_steps(&program.expression, node))
+    }
+
+    /// The steps the message expression takes at most.
+    pub fn message_steps(&self, node: &Node) -> u64 {
+        let program = self.message_program.as_ref().and_then(|program| program.as_ref().ok());
+        program.map_or(0, |program| super::cel_cost::estimate_steps(&program.expression, node))
     }
 
     fn shown(&self) -> &str {

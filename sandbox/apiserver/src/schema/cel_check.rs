@@ -2,15 +2,19 @@
 //! that have none, results that are no booleans, and quantifiers nested without bounds. What it cannot know it lets
 //! pass; the real compiler (cel-go `checker`, apiserver `cel/compilation.go`) knows more.
 
-use kube_cel::cel::common::ast::{CallExpr, ComprehensionExpr, Expr, LiteralValue, SelectExpr, operators};
+use std::collections::BTreeMap;
+
+use kube_cel::cel::common::ast::{CallExpr, ComprehensionExpr, Expr, LiteralValue, SelectExpr};
 use kube_cel::cel::parser::Expression;
 
 use super::cel_tree::{self, parts_of};
 use super::cel_type::{
-    AUTHORIZER, DOTTED, EITHER, GLOBAL, MEMBERS, RESOURCE_CHECK, Type, authorizer_result, has_member, is_comparable,
-    is_condition, is_listed, may_contain, result_of, takes_arguments,
+    AUTHORIZER, DOTTED, EITHER, GLOBAL, MEMBERS, RESOURCE_CHECK, Type, authorizer_result, has_member, is_listed,
+    result_of, takes_arguments,
 };
 use super::node::Node;
+
+mod operator;
 
 /// One complaint: where it stands in the source, what was looked for there, and its text.
 struct Complaint {
@@ -23,6 +27,10 @@ struct Checker<'s, 'a> {
     source: &'s str,
     scopes: Vec<(String, Type<'a>)>,
     complaints: Vec<Complaint>,
+    /// Within the arguments of `format`, which may be of several types.
+    formatting: bool,
+    /// How many operators of each sign stand before the one that is looked at.
+    signs: BTreeMap<String, usize>,
 }
 
 /// What an expression must result in.
@@ -59,7 +67,7 @@ pub fn infer_type<'a>(
     source: &str,
     scopes: Vec<(String, Type<'a>)>,
 ) -> Result<Type<'a>, String> {
-    let mut checker = Checker { source, scopes, complaints: Vec::new() };
+    let mut checker = Checker { source, scopes, complaints: Vec::new(), formatting: false, signs: BTreeMap::new() };
     let found = checker.infer(expression);
     if checker.complaints.is_empty() {
         checker.check_patterns(expression);
@@ -138,11 +146,12 @@ impl<'s, 'a> Checker<'s, 'a> {
             Expr::List(list) => {
                 let found: Vec<Type<'a>> = list.elements.iter().map(|element| self.infer(element)).collect();
                 // The elements of a list have one type (`cel.HomogeneousAggregateLiterals`).
-                let known = found.iter().find(|ty| ty.known_scalar()).copied();
+                let known = found.iter().find(|ty| ty.known_scalar()).copied().filter(|_| !self.formatting);
                 let other = found.iter().find(|ty| ty.known_scalar() && known.is_some_and(|k| k.name() != ty.name()));
                 if let (Some(known), Some(other)) = (known, other) {
                     let text = format!("expected type '{}' but found '{}'", known.name(), other.name());
-                    return self.complain(",", &text);
+                    let blank = self.source.find(", ").is_some_and(|at| self.source.find(',') == Some(at));
+                    return self.complain_after(",", 1 + usize::from(blank), &text);
                 }
                 Type::List(None)
             }
@@ -210,7 +219,17 @@ impl<'s, 'a> Checker<'s, 'a> {
         if let Some(found) = self.two_variables(call) {
             return found;
         }
-        let arguments: Vec<Type<'a>> = call.args.iter().map(|argument| self.infer(argument)).collect();
+        let formatting = self.formatting;
+        self.formatting |= name == "format";
+        let mut arguments = Vec::with_capacity(call.args.len());
+        let mut nth = 0;
+        for (index, argument) in call.args.iter().enumerate() {
+            if index == 1 {
+                nth = self.count_sign(name);
+            }
+            arguments.push(self.infer(argument));
+        }
+        self.formatting = formatting;
         if let Some(Expr::Ident(of)) = call.target.as_deref().map(|target| &target.expr)
             && is_listed(DOTTED, &format!("{of}.{name}"))
         {
@@ -219,7 +238,7 @@ impl<'s, 'a> Checker<'s, 'a> {
         let target = call.target.as_ref().map(|target| self.infer(target));
         let operator = !name.starts_with(char::is_alphabetic);
         if operator {
-            return self.operator(call, &arguments);
+            return self.operator(call, &arguments, nth);
         }
         if ![GLOBAL, EITHER, MEMBERS].iter().any(|list| is_listed(list, name)) {
             return self.complain_at_call(name, &format!("undeclared reference to '{name}' (in container '')"));
@@ -241,81 +260,6 @@ impl<'s, 'a> Checker<'s, 'a> {
                 .complain_at_call(name, &format!("found no matching overload for '{name}' applied to {applied}"));
         }
         result_of(name)
-    }
-
-    fn operator(&mut self, call: &CallExpr, arguments: &[Type<'a>]) -> Type<'a> {
-        let name = call.func_name.as_str();
-        let at = |index: usize| arguments.get(index).copied().unwrap_or(Type::Dyn);
-        let (first, second) = (at(0), at(1));
-        match name {
-            operators::LOGICAL_AND | operators::LOGICAL_OR | operators::LOGICAL_NOT
-                if !arguments.iter().all(|ty| is_condition(*ty)) =>
-            {
-                self.complain_overload(name, arguments)
-            }
-            operators::IN if !may_contain(second, first) => self.complain_overload(name, arguments),
-            operators::LOGICAL_AND | operators::LOGICAL_OR | operators::LOGICAL_NOT | operators::IN => Type::Bool,
-            operators::EQUALS
-            | operators::NOT_EQUALS
-            | operators::GREATER
-            | operators::GREATER_EQUALS
-            | operators::LESS
-            | operators::LESS_EQUALS => {
-                if is_comparable(name, first, second) {
-                    Type::Bool
-                } else {
-                    self.complain_overload(name, arguments)
-                }
-            }
-            operators::ADD | operators::SUBSTRACT | operators::MULTIPLY | operators::DIVIDE | operators::MODULO => {
-                match (first.known_scalar(), second.known_scalar()) {
-                    (true, true) if first.name() != second.name() => self.complain_overload(name, arguments),
-                    (true, _) => first,
-                    (_, true) => second,
-                    _ if matches!(first, Type::List(_)) || matches!(second, Type::List(_)) => Type::List(None),
-                    _ => Type::Dyn,
-                }
-            }
-            operators::NEGATE => first,
-            operators::CONDITIONAL if !is_condition(first) => self.complain_overload(name, arguments),
-            operators::CONDITIONAL => match (second, at(2)) {
-                (then, other) if then.known_scalar() && other.known_scalar() => {
-                    if then.name() == other.name() {
-                        then
-                    } else {
-                        self.complain_overload(name, arguments)
-                    }
-                }
-                _ => Type::Dyn,
-            },
-            operators::INDEX => match first {
-                Type::List(Some(node)) | Type::Map(Some(node)) => Type::of(node, node.embedded),
-                Type::Object(..) | Type::Metadata | Type::Text | Type::Int | Type::Double | Type::Bool => {
-                    self.complain_overload(name, arguments)
-                }
-                _ => Type::Dyn,
-            },
-            operators::OPT_SELECT => {
-                if let Some(Expr::Literal(LiteralValue::String(field))) = call.args.get(1).map(|key| &key.expr)
-                    && let Err(text) = self.field(first, field.inner())
-                {
-                    return self.complain(&format!(".?{}", field.inner()), &text);
-                }
-                Type::Dyn
-            }
-            _ => Type::Dyn,
-        }
-    }
-
-    fn complain_overload(&mut self, operator: &str, arguments: &[Type<'a>]) -> Type<'a> {
-        let shown: Vec<String> = arguments.iter().map(|ty| ty.shown()).collect();
-        let text = format!("found no matching overload for '{operator}' applied to '({})'", shown.join(", "));
-        let sign = match operator {
-            operators::CONDITIONAL => "?",
-            operators::INDEX => "[",
-            _ => operator.trim_matches('_').trim_start_matches('@'),
-        };
-        self.complain(sign, &text)
     }
 
     /// A macro with two variables (`ext.TwoVarComprehensions`).
@@ -458,6 +402,18 @@ mod tests {
     fn a_loop_may_have_two_variables() {
         assert_eq!(of_text("[1, 2].all(i, v, v > i)"), None);
         assert!(of_text("[1, 2].all(i, v, w > i)").unwrap().contains("undeclared reference to 'w'"));
+    }
+
+    #[test]
+    fn what_is_formatted_may_have_several_types() {
+        assert_eq!(of_text("'%s-%d'.format([self, 3]) == 'a-3'"), None);
+        assert!(of_text("[1,'a'].size() > 0").unwrap().contains("<input>:1:4: expected type 'int' but found 'string'"));
+    }
+
+    #[test]
+    fn a_complaint_about_an_operator_stands_at_the_one_that_does_not_fit() {
+        let found = of_text("self == 'a' || self == 1").unwrap();
+        assert!(found.contains("<input>:1:21: found no matching overload for '_==_' applied to '(string, int)'"));
     }
 
     #[test]

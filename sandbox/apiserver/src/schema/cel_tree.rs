@@ -15,6 +15,19 @@ use kube_cel::cel::{Context, ExecutionError, FunctionContext, Value as CelValue}
 
 const RESULT: &str = "@result";
 
+/// The types that an expression can name.
+const TYPES: [&str; 9] = ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "uint"];
+
+/// Whether a text stands for a type.
+pub fn names_type(text: &str) -> bool {
+    text.starts_with("@type ")
+}
+
+/// A type as a value: a text that no object holds by chance.
+fn type_text(name: &str) -> String {
+    format!("@type {name}")
+}
+
 /// The parts of an expression.
 pub fn parts_of(tree: &IdedExpr) -> Vec<&IdedExpr> {
     match &tree.expr {
@@ -73,9 +86,14 @@ pub fn two_variables(call: &CallExpr) -> Option<(&str, &str, &[IdedExpr])> {
     }
 }
 
-/// Makes loops of the macros with two variables.
+/// Makes loops of the macros with two variables, and values of the names of types.
 pub fn expand_loops(tree: &mut IdedExpr) {
     parts_of_mut(tree).into_iter().for_each(expand_loops);
+    if let Expr::Ident(name) = &tree.expr
+        && TYPES.contains(&name.as_str())
+    {
+        tree.expr = Expr::Literal(LiteralValue::String(type_text(name).into()));
+    }
     let Expr::Call(call) = &tree.expr else { return };
     let Some((key, value, parts)) = two_variables(call) else { return };
     // A loop within a loop has pairs of its own.
@@ -181,7 +199,23 @@ fn call_of(name: &str, args: Vec<IdedExpr>) -> IdedExpr {
 pub fn register_loops(context: &mut Context<'_>) {
     context.add_function("@entries", list_entries);
     context.add_function("@merge", merge_maps);
+    context.add_function("type", |value: CelValue| type_text(type_name(&value)));
     context.add_function("size", |This(this): This<CelValue>| count_elements(&this));
+}
+
+fn type_name(value: &CelValue) -> &'static str {
+    match value {
+        CelValue::Bool(_) => "bool",
+        CelValue::Bytes(_) => "bytes",
+        CelValue::Float(_) => "double",
+        CelValue::Int(_) => "int",
+        CelValue::List(_) => "list",
+        CelValue::Map(_) => "map",
+        CelValue::Null => "null_type",
+        CelValue::String(_) => "string",
+        CelValue::UInt(_) => "uint",
+        _ => "dyn",
+    }
 }
 
 fn count_elements(value: &CelValue) -> Result<i64, ExecutionError> {
@@ -242,6 +276,13 @@ mod tests {
         assert_eq!(value_of("[5, 7].transformList(i, v, i > 0, v) == [7]"), CelValue::Bool(true));
         assert_eq!(value_of("{'a': 1}.transformMap(k, v, v + 1) == {'a': 2}"), CelValue::Bool(true));
         assert_eq!(value_of("['x'].transformMapEntry(i, v, {v: i}) == {'x': 0}"), CelValue::Bool(true));
+    }
+
+    #[test]
+    fn a_value_has_a_type_that_can_be_named() {
+        assert_eq!(value_of("type(1) == int && type('a') != int && type({}) == map"), CelValue::Bool(true));
+        assert_eq!(value_of("type('5%') == string ? '5%'.startsWith('5') : false"), CelValue::Bool(true));
+        assert_eq!(value_of("type([1]) == type([2]) && type(null) == null_type"), CelValue::Bool(true));
     }
 
     #[test]

@@ -124,11 +124,12 @@ pub fn result_of<'a>(function: &str) -> Type<'a> {
             Type::Text
         }
         "double" => Type::Double,
-        "timestamp" | "duration" | "bytes" => Type::Named(match function {
-            "timestamp" => "timestamp",
-            "duration" => "duration",
-            _ => "bytes",
-        }),
+        "timestamp" => Type::Named("timestamp"),
+        "duration" => Type::Named("duration"),
+        "bytes" => Type::Named("bytes"),
+        "quantity" => Type::Named("kubernetes.Quantity"),
+        "url" => Type::Named("kubernetes.URL"),
+        "cidr" => Type::Named("net.CIDR"),
         "allowed" | "errored" | "hasValue" | "isIP" | "isCIDR" | "isURL" | "isQuantity" | "startsWith" | "endsWith"
         | "contains" | "matches" => Type::Bool,
         "split" | "findAll" => Type::List(None),

@@ -4,18 +4,65 @@
 use serde_json::Value;
 
 use super::cel::Rule;
+use super::cel_cost;
 use super::crd::Errors;
 use super::crd_schema::each_of;
 use super::error::FieldError;
 use super::node::Node;
 use crate::error::go_struct;
 
-/// What one rule may cost (`StaticEstimatedCostLimit`). Our estimate is rough, so only what is far beyond it is
-/// refused.
+/// What one expression may cost, and all of a definition together (`StaticEstimatedCostLimit`,
+/// `StaticEstimatedCRDCostLimit`).
 const COSTLIEST_RULE: u64 = 10_000_000;
-const RULE_COST: &str = "estimated rule cost";
-const TOO_COSTLY: &str = " exceeds budget by factor of more than 100x (try simplifying the rule, or adding maxItems, \
-                          maxProperties, and maxLength where arrays, maps, and strings are declared)";
+const COSTLIEST_SCHEMA: u64 = 100_000_000;
+
+/// What is found in the rules of a schema: errors, what they cost together, and which cost most (`TotalCost`).
+#[derive(Default)]
+pub struct Findings {
+    list: Vec<FieldError>,
+    total: u64,
+    dearest: Vec<(u64, String)>,
+}
+
+impl Findings {
+    /// Counts what an expression costs, and refuses one that costs too much alone.
+    fn charge(&mut self, field: String, what: &str, steps: u64) {
+        if steps > COSTLIEST_RULE {
+            self.list.push(FieldError::forbidden(&field, &too_costly(what, steps, COSTLIEST_RULE)));
+        }
+        self.total = self.total.saturating_add(steps);
+        if steps >= COSTLIEST_SCHEMA / 100 {
+            self.dearest.push((steps, field));
+            self.dearest.sort_by_key(|(steps, _)| std::cmp::Reverse(*steps));
+            self.dearest.truncate(4);
+        }
+    }
+
+    /// All errors; where the rules cost too much together, the schema as a whole is reported too.
+    pub fn conclude(mut self, field: &str) -> Vec<FieldError> {
+        if self.total > COSTLIEST_SCHEMA {
+            let detail = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
+            self.list.extend(self.dearest.iter().map(|(_, field)| FieldError::forbidden(field, detail)));
+            let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
+            self.list.push(FieldError::forbidden(field, &too_costly(what, self.total, COSTLIEST_SCHEMA)));
+        }
+        self.list
+    }
+}
+
+/// By how much a cost is over its limit (`getCostErrorMessage`).
+fn too_costly(what: &str, steps: u64, limit: u64) -> String {
+    let factor = steps as f64 / limit as f64;
+    let factor = match factor {
+        factor if factor > 100.0 => "more than 100x".to_owned(),
+        factor if factor < 1.5 => format!("{factor:.6}x"),
+        factor => format!("{factor:.1}x"),
+    };
+    format!(
+        "{what} exceeds budget by factor of {factor} (try simplifying the rule, or adding maxItems, maxProperties, and \
+         maxLength where arrays, maps, and strings are declared)"
+    )
+}
 
 /// Where a rule stands.
 #[derive(Clone, Copy)]
@@ -25,12 +72,12 @@ pub struct Place<'a> {
     pub uncorrelated: Option<&'a str>,
     /// Rules below a junctor are not compiled.
     pub junctor: bool,
-    /// How often the schema occurs in an object at most.
-    pub times: u64,
+    /// How often the schema occurs in an object at most, where that is bounded.
+    pub most: Option<u64>,
 }
 
 /// Errors in how a rule is written go to `errors`, those of its expression to `rules`.
-pub fn rules_of(schema: &Value, field: &str, place: Place<'_>, errors: &mut Errors, rules: &mut Vec<FieldError>) {
+pub fn rules_of(schema: &Value, field: &str, place: Place<'_>, errors: &mut Errors, rules: &mut Findings) {
     let mut node = None;
     for (index, rule) in each_of(schema, "x-kubernetes-validations") {
         let at = format!("{field}.x-kubernetes-validations[{index}]");
@@ -45,12 +92,18 @@ pub fn rules_of(schema: &Value, field: &str, place: Place<'_>, errors: &mut Erro
         let complaint = compiled.compile_error(node, resource);
         // What is not compiled is no transition rule, and its message is not looked at.
         let uses_old = complaint.is_none() && compiled.uses_old();
+        let occurs = place.most.unwrap_or_else(|| cel_cost::most_in_request(node));
+        let steps = if complaint.is_some() { 0 } else { compiled.steps(node) };
+        rules.charge(format!("{at}.rule"), "estimated rule cost", steps.saturating_mul(occurs));
         if let Some(error) = &complaint {
             found.list.push(FieldError::invalid_shown(format!("{at}.rule"), &rule_shown(rule), error));
-        } else if let Some(source) = rule.get("messageExpression").and_then(Value::as_str)
-            && let Some(error) = compiled.message_error(source.trim(), node, resource)
-        {
-            found.list.push(FieldError::invalid_shown(format!("{at}.messageExpression"), &rule_shown(rule), &error));
+        } else if let Some(source) = rule.get("messageExpression").and_then(Value::as_str) {
+            let at = format!("{at}.messageExpression");
+            if let Some(error) = compiled.message_error(source.trim(), node, resource) {
+                found.list.push(FieldError::invalid_shown(at, &rule_shown(rule), &error));
+            } else {
+                rules.charge(at, "estimated messageExpression cost", compiled.message_steps(node));
+            }
         }
         if let Some(path) = place.uncorrelated.filter(|_| uses_old) {
             let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {path}");
@@ -59,28 +112,8 @@ pub fn rules_of(schema: &Value, field: &str, place: Place<'_>, errors: &mut Erro
         if let Some(optional) = rule.get("optionalOldSelf").filter(|optional| !optional.is_null() && !uses_old) {
             found.invalid(format!("{at}.optionalOldSelf"), optional, "may not be set if oldSelf is not used in rule");
         }
-        if compiled.steps(node).saturating_mul(place.times) > 100 * COSTLIEST_RULE {
-            found.forbidden(format!("{at}.rule"), &format!("{RULE_COST}{TOO_COSTLY}"));
-        }
-        rules.append(&mut found.list);
+        rules.list.append(&mut found.list);
     }
-}
-
-/// When a rule alone may cost more than all rules together, the schema as a whole is reported too.
-pub fn total_cost(field: &str, rules: &mut Vec<FieldError>) {
-    let costly: Vec<String> =
-        rules.iter().filter(|error| error.message.contains(RULE_COST)).map(|error| error.field.clone()).collect();
-    if costly.is_empty() {
-        return;
-    }
-    let mut errors = Errors::new();
-    for rule in costly {
-        let detail = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
-        errors.forbidden(rule, detail);
-    }
-    let total = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
-    errors.forbidden(field, &format!("{total}{TOO_COSTLY}"));
-    rules.append(&mut errors.list);
 }
 
 /// A rule as the internal type prints it.

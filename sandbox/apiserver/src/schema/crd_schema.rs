@@ -35,16 +35,15 @@ pub fn validate_schema(schema: &Value, field: &str, status: bool, errors: &mut E
         }
         errors.list.append(&mut structural.list);
     }
-    let mut found = Vec::new();
-    open_api(schema, field, &Open { root: true, ..Open::default() }, errors, &mut found);
+    let mut found = rules::Findings::default();
+    open_api(schema, field, &Open { root: true, most: Some(1), ..Open::default() }, errors, &mut found);
     // The conversion to a structural schema is tried only when all else is well.
     if names_dialect(schema) && errors.list.len() == before {
         errors.invalid(field, &"".into(), "OpenAPIV3Schema 'schema' is not supported");
     }
     // Rules are looked at only when the schema is sound.
     if sound && errors.list.len() == before {
-        rules::total_cost(field, &mut found);
-        errors.list.append(&mut found);
+        errors.list.append(&mut found.conclude(field));
     }
 }
 
@@ -209,11 +208,11 @@ struct Open {
     /// The first schema above whose parts cannot be followed from one revision to the next.
     uncorrelated: Option<String>,
     junctor: bool,
-    /// How often the schema occurs in an object at most; 0 stands for once.
-    times: u64,
+    /// How often the schema occurs in an object at most, where lists and maps above have bounds.
+    most: Option<u64>,
 }
 
-fn open_api(schema: &Value, field: &str, open: &Open, errors: &mut Errors, found: &mut Vec<FieldError>) {
+fn open_api(schema: &Value, field: &str, open: &Open, errors: &mut Errors, found: &mut rules::Findings) {
     open_words(schema, field, open, errors);
     if flag_of(schema, "uniqueItems") {
         let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
@@ -232,7 +231,7 @@ fn open_api(schema: &Value, field: &str, open: &Open, errors: &mut Errors, found
         if text_of(schema, "x-kubernetes-list-type") != "map" {
             below.uncorrelated.get_or_insert_with(|| field.to_owned());
         }
-        below.times = open.times.max(1).saturating_mul(occurrences(schema, items));
+        below.most = occurrences(schema, open.most);
         open_api(items, &format!("{field}.items"), &below, errors, found);
     }
     list_and_map_types(schema, field, errors);
@@ -240,13 +239,15 @@ fn open_api(schema: &Value, field: &str, open: &Open, errors: &mut Errors, found
         root: open.root,
         uncorrelated: open.uncorrelated.as_deref(),
         junctor: open.junctor,
-        times: open.times.max(1),
+        most: open.most,
     };
     rules::rules_of(schema, field, place, errors, found);
 }
 
-fn occurrences(schema: &Value, inner: &Value) -> u64 {
-    super::cel_cost::most_occurrences(&Node::parse(schema), &Node::parse(inner))
+/// How often what stands in the items or the values of a schema occurs, if there is a bound (`childContext`).
+fn occurrences(schema: &Value, most: Option<u64>) -> Option<u64> {
+    let bound = schema.get("maxItems").or_else(|| schema.get("maxProperties")).and_then(Value::as_u64)?;
+    Some(most?.saturating_mul(bound))
 }
 
 fn open_members(
@@ -255,7 +256,7 @@ fn open_members(
     open: &Open,
     below: &Open,
     errors: &mut Errors,
-    found: &mut Vec<FieldError>,
+    found: &mut rules::Findings,
 ) {
     let has_properties = members_of(schema, "properties").next().is_some();
     if let Some(additional) = schema.get("additionalProperties").filter(|value| !value.is_null()) {
@@ -265,6 +266,7 @@ fn open_members(
         }
         if additional.is_object() {
             let mut below = below.clone();
+            below.most = occurrences(schema, open.most);
             if open.inside_meta {
                 below.no_defaults = Some("inside additionalProperties applying to object metadata".to_owned());
             }

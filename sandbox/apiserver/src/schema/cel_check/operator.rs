@@ -1,0 +1,99 @@
+//! The operators of CEL over operands of known types: what they result in, and where a complaint about one stands
+//! (`cel-go/common/stdlib`, `checker`).
+
+use kube_cel::cel::common::ast::{CallExpr, Expr, LiteralValue, operators};
+
+use super::super::cel_type::{Type, is_comparable, is_condition, may_contain};
+use super::{Checker, Complaint, find_words};
+
+impl<'a> Checker<'_, 'a> {
+    pub(super) fn operator(&mut self, call: &CallExpr, arguments: &[Type<'a>], nth: usize) -> Type<'a> {
+        let name = call.func_name.as_str();
+        let at = |index: usize| arguments.get(index).copied().unwrap_or(Type::Dyn);
+        let (first, second) = (at(0), at(1));
+        match name {
+            operators::LOGICAL_AND | operators::LOGICAL_OR | operators::LOGICAL_NOT
+                if !arguments.iter().all(|ty| is_condition(*ty)) =>
+            {
+                self.complain_overload(name, arguments, nth)
+            }
+            operators::IN if !may_contain(second, first) => self.complain_overload(name, arguments, nth),
+            operators::LOGICAL_AND | operators::LOGICAL_OR | operators::LOGICAL_NOT | operators::IN => Type::Bool,
+            operators::EQUALS
+            | operators::NOT_EQUALS
+            | operators::GREATER
+            | operators::GREATER_EQUALS
+            | operators::LESS
+            | operators::LESS_EQUALS => {
+                if is_comparable(name, first, second) {
+                    Type::Bool
+                } else {
+                    self.complain_overload(name, arguments, nth)
+                }
+            }
+            operators::ADD | operators::SUBSTRACT | operators::MULTIPLY | operators::DIVIDE | operators::MODULO => {
+                match (first.known_scalar(), second.known_scalar()) {
+                    (true, true) if first.name() != second.name() => self.complain_overload(name, arguments, nth),
+                    (true, _) => first,
+                    (_, true) => second,
+                    _ if matches!(first, Type::List(_)) || matches!(second, Type::List(_)) => Type::List(None),
+                    _ => Type::Dyn,
+                }
+            }
+            operators::NEGATE => first,
+            operators::CONDITIONAL if !is_condition(first) => self.complain_overload(name, arguments, nth),
+            operators::CONDITIONAL => match (second, at(2)) {
+                (then, other) if then.known_scalar() && other.known_scalar() => {
+                    if then.name() == other.name() {
+                        then
+                    } else {
+                        self.complain_overload(name, arguments, nth)
+                    }
+                }
+                _ => Type::Dyn,
+            },
+            operators::INDEX => match first {
+                Type::List(Some(node)) | Type::Map(Some(node)) => Type::of(node, node.embedded),
+                Type::Object(..) | Type::Metadata | Type::Text | Type::Int | Type::Double | Type::Bool => {
+                    self.complain_overload(name, arguments, nth)
+                }
+                _ => Type::Dyn,
+            },
+            operators::OPT_SELECT => {
+                if let Some(Expr::Literal(LiteralValue::String(field))) = call.args.get(1).map(|key| &key.expr)
+                    && let Err(text) = self.field(first, field.inner())
+                {
+                    return self.complain(&format!(".?{}", field.inner()), &text);
+                }
+                Type::Dyn
+            }
+            _ => Type::Dyn,
+        }
+    }
+
+    /// Complains at the operator, the `nth` of its sign.
+    fn complain_overload(&mut self, operator: &str, arguments: &[Type<'a>], nth: usize) -> Type<'a> {
+        let shown: Vec<String> = arguments.iter().map(|ty| ty.shown()).collect();
+        let text = format!("found no matching overload for '{operator}' applied to '({})'", shown.join(", "));
+        let sign = sign_of(operator);
+        let at = find_words(self.source, sign).nth(nth).or_else(|| self.source.find(sign)).unwrap_or_default();
+        self.complaints.push(Complaint { at, needle: sign.to_owned(), text });
+        Type::Error
+    }
+
+    /// How many operators of this sign came before this one, which is counted.
+    pub(super) fn count_sign(&mut self, operator: &str) -> usize {
+        let seen = self.signs.entry(sign_of(operator).to_owned()).or_default();
+        *seen += 1;
+        *seen - 1
+    }
+}
+
+/// How an operator is written.
+fn sign_of(operator: &str) -> &str {
+    match operator {
+        operators::CONDITIONAL => "?",
+        operators::INDEX => "[",
+        _ => operator.trim_matches('_').trim_start_matches('@'),
+    }
+}
