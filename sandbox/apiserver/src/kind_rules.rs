@@ -5,7 +5,9 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
+use crate::internal_form::internal_diff;
 use crate::meta::{label_problems, qualified_name_problems, subdomain_problems};
+use crate::podspec::keep_members;
 use crate::schema::{CauseReason, FieldError};
 
 pub(crate) const NETWORK: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
@@ -93,26 +95,19 @@ pub fn claim_details(claim: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// A claim stays as it was made, until it is bound.
+/// A claim stays as it was made, until it is bound. The message shows what differs.
 pub fn claim_changes(claim: &Value, old: &Value) -> Option<FieldError> {
     let bound = old.pointer("/status/phase").and_then(Value::as_str) == Some("Bound");
-    let fixed = |claim: &Value| {
-        let mut spec = spec_of(claim).clone();
-        let Some(members) = spec.as_object_mut() else { return spec };
-        for key in ["volumeName", "storageClassName"] {
-            if text_of(spec_of(old), key).is_empty() {
-                members.remove(key);
-            }
-        }
-        if bound {
-            members.remove("resources");
-            members.remove("volumeAttributesClassName");
-        }
-        spec
-    };
+    let (old, mut new) = (spec_of(old), spec_of(claim).clone());
+    let free = ["volumeName", "storageClassName"].into_iter().filter(|key| text_of(old, key).is_empty());
+    let free = free.chain(["resources", "volumeAttributesClassName"].into_iter().filter(|_| bound));
+    keep_members(&mut new, old, free);
     let why =
         "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
-    (fixed(claim) != fixed(old)).then(|| FieldError::forbidden("spec", why))
+    (new != *old).then(|| {
+        let diff = internal_diff("PersistentVolumeClaimSpec", old, &new);
+        FieldError::forbidden("spec", &format!("{why}\n{diff}"))
+    })
 }
 
 /// `ValidateNetworkPolicySpec`.

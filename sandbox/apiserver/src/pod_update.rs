@@ -2,15 +2,16 @@
 
 use serde_json::Value;
 
-use crate::podspec::{NULL, items_of, text_of};
+use crate::internal_form::internal_diff;
+use crate::podspec::{NULL, items_of, keep_members, text_of};
 use crate::schema::FieldError;
 
 const UPDATABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,\
     `spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` \
     (allow it to be set to 1 if it was previously negative)";
 
-/// A pod's spec is fixed but for images, deadlines and more tolerations; where it may go also while it is gated. (The
-/// real server shows a diff after the sentence.)
+/// A pod's spec is fixed but for images, deadlines and more tolerations; where it may go also while it is gated. The
+/// message shows what differs.
 pub fn immutable_spec(new: &Value, old: &Value) -> Vec<FieldError> {
     let gates = |spec: &Value| spec.get("schedulingGates").and_then(Value::as_array).cloned().unwrap_or_default();
     let (before, now) = (gates(old), gates(new));
@@ -18,30 +19,6 @@ pub fn immutable_spec(new: &Value, old: &Value) -> Vec<FieldError> {
         let why = format!("only deletion is allowed, but found new scheduling gate '{}'", text_of(gate, "name"));
         return vec![FieldError::forbidden(format!("spec.schedulingGates[{index}].name"), &why)];
     }
-    let fixed = |spec: &Value| {
-        let mut spec = spec.clone();
-        for list in ["containers", "initContainers"] {
-            for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
-                if let Some(container) = container.as_object_mut() {
-                    container.remove("image");
-                }
-            }
-        }
-        if let Some(map) = spec.as_object_mut() {
-            // Ephemeral containers come by their own path only.
-            if map.get("ephemeralContainers").and_then(Value::as_array).is_some_and(Vec::is_empty) {
-                map.remove("ephemeralContainers");
-            }
-            for member in ["activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates"] {
-                map.remove(member);
-            }
-            if !before.is_empty() {
-                map.remove("nodeSelector");
-                map.remove("affinity");
-            }
-        }
-        spec
-    };
     let containers = |spec: &Value| (items_of(spec, "containers").len(), items_of(spec, "initContainers").len());
     if containers(new) != containers(old) {
         let member = if containers(new).0 == containers(old).0 { "initContainers" } else { "containers" };
@@ -63,8 +40,32 @@ pub fn immutable_spec(new: &Value, old: &Value) -> Vec<FieldError> {
     }
     let grace = "terminationGracePeriodSeconds";
     let shortened = seconds(new, grace) == Some(1) && seconds(old, grace).is_some_and(|s| s < 0);
-    let same_grace = shortened || seconds(new, grace) == seconds(old, grace);
-    if same_grace && fixed(new) == fixed(old) { Vec::new() } else { vec![FieldError::forbidden("spec", UPDATABLE)] }
+    let free = ["activeDeadlineSeconds", "tolerations", "schedulingGates"].into_iter();
+    let free = free.chain(shortened.then_some(grace));
+    let free = free.chain(["nodeSelector", "affinity"].into_iter().filter(|_| !before.is_empty()));
+    let mut kept = new.clone();
+    keep_members(&mut kept, old, free);
+    keep_images(&mut kept, old);
+    if kept == *old {
+        return Vec::new();
+    }
+    let diff = internal_diff("PodSpec", old, &kept);
+    vec![FieldError::forbidden("spec", &format!("{UPDATABLE}\n{diff}"))]
+}
+
+/// Containers keep their images, and an empty list of ephemeral containers is none.
+fn keep_images(new: &mut Value, old: &Value) {
+    for list in ["containers", "initContainers"] {
+        let containers = new.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+        for (container, old) in containers.zip(items_of(old, list)) {
+            keep_members(container, old, ["image"]);
+        }
+    }
+    if new.get("ephemeralContainers") != old.get("ephemeralContainers")
+        && items_of(new, "ephemeralContainers").is_empty()
+    {
+        keep_members(new, old, ["ephemeralContainers"].into_iter().filter(|list| items_of(old, list).is_empty()));
+    }
 }
 
 /// A resize changes what containers of a pod ask for, and nothing else (`dropNonResizeUpdates`).
@@ -110,6 +111,9 @@ mod tests {
         assert_eq!(field(pod(2, 5, 30)), ["spec.containers"]);
         assert_eq!(field(pod(1, 10, 30)), ["spec.activeDeadlineSeconds"]);
         assert_eq!(field(pod(1, 5, 1)), ["spec"]);
+        let shown = &immutable_spec(&pod(1, 5, 31), &pod(1, 5, 30))[0].message;
+        let diff = "- \"TerminationGracePeriodSeconds\": 30,\n+ \"TerminationGracePeriodSeconds\": 31,\n";
+        assert!(shown.contains(diff), "{shown}");
         assert!(field(pod(1, 3, 30)).is_empty());
     }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::internal_form::internal_text;
 use crate::limits::Amount;
 use crate::meta;
 use crate::pod_update::immutable_spec;
@@ -15,6 +16,17 @@ use crate::selector::LabelSelector;
 
 pub(crate) fn text_of<'a>(value: &'a Value, member: &str) -> &'a str {
     value.get(member).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Puts the old values of these members in the place of the new ones.
+pub(crate) fn keep_members<'m>(new: &mut Value, old: &Value, members: impl IntoIterator<Item = &'m str>) {
+    let Some(new) = new.as_object_mut() else { return };
+    for member in members {
+        match old.get(member) {
+            Some(value) => new.insert(member.to_owned(), value.clone()),
+            None => new.remove(member),
+        };
+    }
 }
 
 pub(crate) fn items_of<'a>(value: &'a Value, member: &str) -> &'a [Value] {
@@ -429,7 +441,13 @@ fn validate_job(spec: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>)
     for member in ["selector", "template", "completionMode"] {
         let (before, now) = (old.get(member).unwrap_or(&NULL), spec.get(member).unwrap_or(&NULL));
         if before != now && !(member == "template" && suspended) {
-            errors.push(FieldError::invalid(format!("spec.{member}"), now, "field is immutable"));
+            let field = format!("spec.{member}");
+            errors.push(match member {
+                "template" => {
+                    FieldError::invalid_shown(field, &internal_text("PodTemplateSpec", now), "field is immutable")
+                }
+                _ => FieldError::invalid(field, now, "field is immutable"),
+            });
         }
     }
 }
