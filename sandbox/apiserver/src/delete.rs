@@ -135,7 +135,8 @@ pub async fn delete_one(
     Err(Status::modified(&call.resource.group, &call.resource.plural, name))
 }
 
-fn check_preconditions(call: &Call, options: &DeleteOptions, value: &Value) -> Result<(), Status> {
+/// The object must be the one that the options name, at the version that they name.
+pub fn check_preconditions(call: &Call, options: &DeleteOptions, value: &Value) -> Result<(), Status> {
     let resource = &call.resource;
     let name = meta::object_name(value);
     if let Some(wanted) = &options.uid {

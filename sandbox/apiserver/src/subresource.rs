@@ -2,6 +2,7 @@
 //! reviews.
 
 mod connect;
+mod eviction;
 mod scale;
 
 pub use connect::CONNECTIONS;
@@ -15,7 +16,6 @@ use crate::auth;
 use crate::body::{Document, Format};
 use crate::call::{Call, Payload, Reply};
 use crate::clock::write_seconds;
-use crate::delete::{Deleted, delete_one};
 use crate::error::{Cause, Status, go_quote};
 use crate::fields::Writer;
 use crate::meta;
@@ -58,7 +58,7 @@ pub async fn dispatch_subresource(call: &mut Call) -> Result<Reply, Status> {
         "ephemeralcontainers" => Part::Named("ephemeralcontainers"),
         "scale" => return scale::serve_scale(call).await,
         "binding" => return bind_pod(call).await,
-        "eviction" => return evict_pod(call).await,
+        "eviction" => return eviction::evict_pod(call).await,
         "token" => return create_token(call).await,
         _ => return read_log(call),
     };
@@ -271,87 +271,6 @@ fn assign_node(live: &Value, binding: &Value, node: &str, now: &str) -> Result<V
     }));
     pod["status"]["conditions"] = conditions.into();
     Ok(pod)
-}
-
-/// Deletes a pod if its disruption budget lets it go (`EvictionREST`).
-async fn evict_pod(call: &mut Call) -> Result<Reply, Status> {
-    let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
-    // The old version of evictions is still understood.
-    if read_document(call).is_ok_and(|body| body.get("apiVersion").is_some_and(|v| v == "policy/v1beta1")) {
-        let mut body = read_document(call)?;
-        body["apiVersion"] = "policy/v1".into();
-        (call.body, call.content_type) = (body.to_string().into(), "application/json".into());
-    }
-    let mut eviction = read_as(call, &options, ("policy", "v1", "Eviction"))?;
-    let name = call.info.name.clone();
-    if meta::object_name(&eviction) != name {
-        return Err(Status::bad_request("name in URL does not match name in Eviction object"));
-    }
-    complete_body(call, &mut eviction, "policy/v1", "Eviction", &name);
-    admit_body(call, &options, Operation::Create, &name, None, &mut eviction, &as_admitted).await?;
-    let pod = call.get(&name).ok_or_else(|| call.not_found(&name))?;
-    let mut value = eviction.get("deleteOptions").cloned().unwrap_or_else(|| json!({}));
-    if options.dry_run {
-        value["dryRun"] = json!(["All"]);
-    }
-    let delete_options = DeleteOptions::from_value(value)?;
-    check_budget(call, &pod.value, delete_options.dry_run)?;
-    match delete_one(call, &name, &delete_options, crate::delete::Reviewed::Never).await? {
-        Deleted::Pending(_) | Deleted::Gone(_) => Ok(created_status()),
-    }
-}
-
-/// Pods that have not started or are done may always go; the others spend a disruption.
-fn check_budget(call: &Call, pod: &Value, dry_run: bool) -> Result<(), Status> {
-    let phase = pod.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
-    if matches!(phase, "Pending" | "Succeeded" | "Failed") || meta::is_deleting(pod) {
-        return Ok(());
-    }
-    let kind = "poddisruptionbudgets.policy";
-    let budgets = call.server.store().list(kind, Some(call.namespace()));
-    let mut matching = budgets.into_iter().filter(|b| {
-        let selector = b.value.pointer("/spec/selector").and_then(LabelSelector::from_value);
-        selector.is_some_and(|s| s.matches(pod))
-    });
-    let Some(budget) = matching.next() else { return Ok(()) };
-    if matching.next().is_some() {
-        return Err(Status::internal(
-            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
-        ));
-    }
-    let name = meta::object_name(&budget.value);
-    let number = |path: &str| budget.value.pointer(path).and_then(Value::as_i64).unwrap_or(0);
-    let refused = |message: String, retry: u32| {
-        let cause = Cause { reason: "DisruptionBudget".into(), message, field: String::new() };
-        let text = "Cannot evict pod as it would violate the pod's disruption budget.";
-        let status = Status::new(429, "TooManyRequests", text).with_causes(vec![cause]);
-        if retry > 0 { status.with_retry_after(retry) } else { status }
-    };
-    if number("/status/observedGeneration") < number("/metadata/generation") {
-        return Err(refused(format!("The disruption budget {name} is still being processed by the server."), 10));
-    }
-    let (allowed, desired, healthy) =
-        (number("/status/disruptionsAllowed"), number("/status/desiredHealthy"), number("/status/currentHealthy"));
-    if allowed <= 0 {
-        return Err(refused(
-            format!("The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"),
-            0,
-        ));
-    }
-    if dry_run {
-        return Ok(());
-    }
-    let mut next = budget.value.clone();
-    next["status"]["disruptionsAllowed"] = (allowed - 1).into();
-    next["status"]["disruptedPods"][meta::object_name(pod)] = write_seconds(call.server.now()).into();
-    let key = call.key(name);
-    let change = crate::store::Change::Put(next, budget.form);
-    let expect = crate::store::Expect::Revision(budget.revision);
-    call.server
-        .store()
-        .commit(kind, &key, expect, change)
-        .map(drop)
-        .map_err(|_| refused("Too many concurrent evictions; please retry".to_owned(), 10))
 }
 
 /// There is no kubelet that could be asked.
