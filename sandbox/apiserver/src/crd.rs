@@ -316,12 +316,13 @@ fn build_resource(
     });
     let verbs = vec!["get", "patch", "update"];
     let mut subresources = Vec::new();
+    // A custom kind names its status before its scale.
+    if has_status {
+        subresources.push(Subresource { name: "status".into(), kind: None, verbs: verbs.clone() });
+    }
     if scale.is_some() {
         let kind = Some(("autoscaling".to_owned(), "v1".to_owned(), "Scale".to_owned()));
-        subresources.push(Subresource { name: "scale".into(), kind, verbs: verbs.clone() });
-    }
-    if has_status {
-        subresources.push(Subresource { name: "status".into(), kind: None, verbs });
+        subresources.push(Subresource { name: "scale".into(), kind, verbs });
     }
     let selectable = version.get("selectableFields").and_then(Value::as_array);
     let schema = schemas.get(name).cloned().unwrap_or_else(|| Arc::new(TypeSchema::from_crd(&Value::Null, true)));

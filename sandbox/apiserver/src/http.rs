@@ -348,11 +348,14 @@ fn render_list(call: &Call, mut metadata: Value, items: &[Payload]) -> Result<Re
         }
         Transform::PartialList(version) => {
             drop_empty_continue(&mut metadata);
+            let shown: Vec<Value> = items.iter().map(|p| watch::partial_metadata(p.value(), version)).collect();
+            // A deletion that finds nothing shows no list at all.
+            let none = shown.is_empty() && call.info.verb == "deletecollection";
             json!({
                 "kind": "PartialObjectMetadataList",
                 "apiVersion": format!("meta.k8s.io/{version}"),
                 "metadata": metadata,
-                "items": items.iter().map(|p| watch::partial_metadata(p.value(), version)).collect::<Vec<_>>(),
+                "items": if none { Value::Null } else { shown.into() },
             })
         }
         Transform::Table(version) => {

@@ -6,11 +6,14 @@
 //! and the watch cache's semantics, in one place).
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use serde::Serialize;
 use serde_json::Value;
+use serde_json::ser::Formatter;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
@@ -69,7 +72,25 @@ impl Object {
 
 /// A JSON value has only string keys, so writing it cannot fail.
 pub fn encode_json(value: &Value) -> Bytes {
-    Bytes::from(serde_json::to_vec(value).unwrap_or_default())
+    let mut bytes = Vec::with_capacity(256);
+    let written = value.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, GoNumbers));
+    written.map_or_else(|_| Bytes::new(), |()| bytes.into())
+}
+
+/// Writes a number with a fraction as Go does: with an exponent only where it is very large or very small
+/// (`encoding/json`, `floatEncoder`).
+struct GoNumbers;
+
+impl Formatter for GoNumbers {
+    fn write_f64<W: ?Sized + Write>(&mut self, writer: &mut W, value: f64) -> std::io::Result<()> {
+        let size = value.abs();
+        if size != 0.0 && !(1e-6..1e21).contains(&size) {
+            let text = format!("{value:e}");
+            let signed = if size < 1.0 { text } else { text.replace('e', "e+") };
+            return writer.write_all(signed.as_bytes());
+        }
+        write!(writer, "{value}")
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -314,6 +335,21 @@ mod tests {
     use serde_json::json;
 
     const KIND: &str = "things";
+
+    #[test]
+    fn a_large_number_is_written_as_go_writes_it() {
+        for (value, wanted) in [
+            (9.223372036854776e18, "9223372036854776000"),
+            (1e20, "100000000000000000000"),
+            (1e21, "1e+21"),
+            (1.5e300, "1.5e+300"),
+            (1e-7, "1e-7"),
+            (-0.25, "-0.25"),
+            (1e-6, "0.000001"),
+        ] {
+            assert_eq!(encode_json(&json!(value)), wanted);
+        }
+    }
 
     fn put(store: &mut Store, name: &str, n: u64) -> Result<Arc<Object>, Raced> {
         let key = Key::new("ns", name);

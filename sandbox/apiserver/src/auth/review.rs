@@ -169,11 +169,13 @@ fn ignored_selectors(attributes: &Value) -> Vec<String> {
     ignored
 }
 
-/// A review has no name and no other metadata of its own (`ValidateSubjectAccessReview`).
+/// A review has no name and no other metadata of its own (`ValidateSubjectAccessReview`). A uid that is sent was
+/// replaced before, as that of any new object.
 fn metadata_error(body: &Value) -> Option<FieldError> {
     let metadata = body.get("metadata")?;
-    let own =
-        |(key, value): (&String, &Value)| !matches!(key.as_str(), "managedFields" | "namespace") && !value.is_null();
+    let own = |(key, value): (&String, &Value)| {
+        !matches!(key.as_str(), "managedFields" | "namespace" | "uid") && !value.is_null()
+    };
     let shown = || crate::meta::go_text(metadata, false);
     metadata.as_object()?.iter().any(own).then(|| FieldError::invalid_shown("metadata", &shown(), "must be empty"))
 }
@@ -330,6 +332,7 @@ mod tests {
     #[test]
     fn a_review_has_no_metadata_of_its_own() {
         assert!(metadata_error(&json!({"metadata": {"namespace": "n", "managedFields": []}})).is_none());
+        assert!(metadata_error(&json!({"metadata": {"uid": "u"}})).is_none());
         assert!(metadata_error(&json!({"metadata": {"name": "x"}})).is_some());
     }
 }

@@ -43,10 +43,7 @@ fn resource_document(resource: &Resource) -> Value {
         value["categories"] = json!(resource.categories);
     }
     if !resource.subresources.is_empty() {
-        let mut listed: Vec<&Subresource> = resource.subresources.iter().collect();
-        // Custom kinds name their status before their scale.
-        listed.sort_by_key(|s| resource.is_custom() && s.name != "status");
-        let parts: Vec<Value> = listed.into_iter().map(|s| subresource_document(resource, s)).collect();
+        let parts: Vec<Value> = resource.subresources.iter().map(|s| subresource_document(resource, s)).collect();
         value["subresources"] = parts.into();
     }
     value
