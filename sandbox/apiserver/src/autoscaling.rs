@@ -3,7 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
-const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
+/// Where the first version has what it cannot say of metrics.
+pub const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
@@ -21,21 +22,6 @@ pub fn convert_autoscaler(mut value: Value, to: &str) -> Value {
     }
     value["apiVersion"] = to.into();
     value
-}
-
-/// In v1 the default is a CPU target of 80 percent, and there is no list of metrics.
-pub fn remove_empty(value: &mut Value) {
-    if value.get("apiVersion").and_then(Value::as_str) != Some("autoscaling/v1") {
-        return;
-    }
-    let annotated =
-        crate::meta::metadata_of(value).and_then(|m| m.get("annotations")).is_some_and(|a| a.get(METRICS).is_some());
-    if let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) {
-        spec.remove("metrics");
-        if !annotated {
-            spec.entry("targetCPUUtilizationPercentage").or_insert_with(|| 80.into());
-        }
-    }
 }
 
 fn is_cpu_target(metric: &Value) -> bool {
@@ -89,6 +75,10 @@ fn to_v1(value: &mut Value) {
             reading["resource"]["current"]["averageUtilization"].clone();
         others.splice(0..0, cpu);
     }
+    // Only the first version writes that there are none.
+    if let Some(status) = value.get_mut("status").and_then(Value::as_object_mut) {
+        status.entry("currentReplicas").or_insert_with(|| 0.into());
+    }
     if !others.is_empty() {
         set_annotation(value, CURRENT_METRICS, &Value::from(others));
     }
@@ -114,8 +104,11 @@ fn to_v2(value: &mut Value) {
         let current = json!({"averageUtilization": percent});
         readings.insert(0, json!({"type": "Resource", "resource": {"name": "cpu", "current": current}}));
     }
-    if !readings.is_empty() {
-        value["status"]["currentMetrics"] = readings.into();
+    if let Some(status) = value.get_mut("status").and_then(Value::as_object_mut) {
+        status.insert("currentMetrics".into(), if readings.is_empty() { Value::Null } else { readings.into() });
+        if status.get("currentReplicas").is_some_and(|count| *count == 0) {
+            status.remove("currentReplicas");
+        }
     }
     for (part, member, name) in [("status", "conditions", CONDITIONS), ("spec", "behavior", BEHAVIOR)] {
         if let Some(content) = take_annotation(value, name) {
@@ -139,5 +132,14 @@ mod tests {
         assert_eq!(old["spec"]["targetCPUUtilizationPercentage"], json!(80));
         assert!(old["spec"].get("metrics").is_none());
         assert_eq!(convert_autoscaler(old, "autoscaling/v2"), new);
+    }
+
+    #[test]
+    fn only_the_first_version_writes_that_there_are_no_replicas() {
+        let status = json!({"currentReplicas": 0, "desiredReplicas": 0});
+        let old = json!({"apiVersion": "autoscaling/v1", "metadata": {}, "status": status});
+        let new = convert_autoscaler(old.clone(), "autoscaling/v2");
+        assert_eq!(new["status"], json!({"desiredReplicas": 0, "currentMetrics": null}));
+        assert_eq!(convert_autoscaler(new, "autoscaling/v1"), old);
     }
 }

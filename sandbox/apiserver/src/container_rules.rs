@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::internal_form::internal_text;
 use crate::limits::Amount;
 use crate::podspec::{NULL, items_of, text_of};
 use crate::schema::FieldError;
@@ -154,12 +155,29 @@ fn hook_errors(handler: &Value, spec: &Value, at: &str) -> Vec<FieldError> {
     errors
 }
 
+/// What escalates by itself cannot be kept from it.
+fn escalation_errors(context: &Value, at: &str) -> Vec<FieldError> {
+    if context["allowPrivilegeEscalation"] != false {
+        return Vec::new();
+    }
+    let shown = || internal_text("SecurityContext", context);
+    let refuse = |what: &str| {
+        let why = format!("cannot set `allowPrivilegeEscalation` to false and {what}");
+        FieldError::invalid_shown(at, &shown(), &why)
+    };
+    let privileged = (context["privileged"] == true).then(|| refuse("`privileged` to true"));
+    let added = context.pointer("/capabilities/add").and_then(Value::as_array).into_iter().flatten();
+    let admin = added.filter(|capability| *capability == "CAP_SYS_ADMIN");
+    privileged.into_iter().chain(admin.map(|_| refuse("`capabilities.Add` CAP_SYS_ADMIN"))).collect()
+}
+
 fn right_errors(container: &Value, spec: &Value, at: &str) -> Vec<FieldError> {
     let Some(context) = container.get("securityContext").filter(|c| c.is_object()) else { return Vec::new() };
     let mut errors = Vec::new();
     if context["privileged"] == true {
         errors.push(FieldError::forbidden(format!("{at}.privileged"), POLICY));
     }
+    errors.extend(escalation_errors(context, at));
     let mount = text_of(context, "procMount");
     let field = format!("{at}.procMount");
     if !matches!(mount, "" | "Default" | "Unmasked") {
@@ -242,6 +260,18 @@ mod tests {
     fn fields(container: Value) -> Vec<String> {
         let errors = container_errors(&container, Role::Main, &NULL, "c");
         errors.into_iter().map(|e| e.field).collect()
+    }
+
+    #[test]
+    fn what_escalates_by_itself_is_not_kept_from_it() {
+        let context = |more: Value| {
+            let mut context = json!({"allowPrivilegeEscalation": false});
+            context.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            fields(json!({"name": "c", "image": "i", "securityContext": context}))
+        };
+        assert_eq!(context(json!({"privileged": true})), ["c.securityContext.privileged", "c.securityContext"]);
+        assert_eq!(context(json!({"capabilities": {"add": ["CAP_SYS_ADMIN"]}})), ["c.securityContext"]);
+        assert!(context(json!({"capabilities": {"add": ["NET_ADMIN"]}})).is_empty());
     }
 
     #[test]

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
+use base64::{Engine, alphabet};
 use serde_json::{Value, json};
 
 use crate::call::{Call, Payload, Reply};
@@ -13,6 +13,7 @@ use crate::options::{ListOptions, VersionMatch};
 use crate::registry_form::view_object;
 use crate::resource::Resource;
 use crate::store::{Object, OutOfRange};
+use crate::syntax::find_syntax_error;
 
 pub fn get_object(call: &Call) -> Result<Reply, Status> {
     let asked = call.query.get("resourceVersion").unwrap_or_default();
@@ -118,7 +119,7 @@ pub fn collect_objects(call: &Call, options: &ListOptions) -> Result<Listed, Sta
     for object in &objects {
         check_readable(&call.resource, object)?;
     }
-    let limit = if asked == Some(0) && options.continue_token.is_empty() { 0 } else { options.limit };
+    let limit = if asked == Some(0) { 0 } else { options.limit };
     Ok(read_page(call, options, revision, objects, start_after.as_deref(), limit))
 }
 
@@ -195,20 +196,24 @@ struct Token {
     start: String,
 }
 
+/// As Go reads it: bits after the last byte do not matter.
+const TOKENS: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
+
 impl Token {
     fn encode(revision: u64, start: &str) -> String {
-        URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": revision, "start": start}).to_string())
+        TOKENS.encode(json!({"v": "meta.k8s.io/v1", "rv": revision, "start": start}).to_string())
     }
 
     fn decode(text: &str) -> Result<Self, Status> {
         let bad =
             |why: String| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
-        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| {
+        let bytes = TOKENS.decode(text).map_err(|_| {
             let alphabet = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
             let at = text.bytes().position(|b| !alphabet(b)).unwrap_or(text.len());
             bad(format!("illegal base64 data at input byte {at}"))
         })?;
-        let value: Value = serde_json::from_slice(&bytes).map_err(|e| bad(e.to_string()))?;
+        let value: Value = serde_json::from_slice(&bytes)
+            .map_err(|error| bad(find_syntax_error(&bytes).unwrap_or_else(|| error.to_string())))?;
         let version = value.get("v").and_then(Value::as_str).unwrap_or_default();
         if version != "meta.k8s.io/v1" {
             return Err(bad(format!("server does not recognize this encoded version {version}")));
@@ -222,5 +227,19 @@ impl Token {
             return Err(bad("encoded start key is empty (version meta.k8s.io/v1)".into()));
         }
         Ok(Self { revision, start })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_read_as_go_reads_it() {
+        let token = Token::decode(&Token::encode(7, "/a")).unwrap();
+        assert_eq!((token.revision, token.start.as_str()), (7, "/a"));
+        let found = |text: &str| Token::decode(text).err().unwrap().message;
+        assert!(found("xx").ends_with("invalid character '\u{c7}' looking for beginning of value"), "{}", found("xx"));
+        assert!(found("a!").ends_with("illegal base64 data at input byte 1"));
     }
 }

@@ -50,7 +50,6 @@ fn convert_object(resource: &Resource, mut value: Value) -> Value {
 pub fn to_storage(resource: &Resource, mut value: Value) -> (Value, u64) {
     if resource.storage == "events" || resource.storage == crate::autoscaling::STORAGE {
         // Stored as written: each view converts on its own.
-        crate::autoscaling::remove_empty(&mut value);
         return (value, resource.form);
     }
     match resource.custom.as_ref().and_then(|c| c.storage.as_ref()) {

@@ -299,6 +299,7 @@ pub fn empty_status(resource: &Resource, object: &mut Value) {
         "poddisruptionbudgets" => {
             json!({"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0})
         }
+        "horizontalpodautoscalers" if resource.version == "v1" => json!({"currentReplicas": 0, "desiredReplicas": 0}),
         "horizontalpodautoscalers" => json!({"desiredReplicas": 0, "currentMetrics": null}),
         "ingresses" | "services" => json!({"loadBalancer": {}}),
         "nodes" => json!({

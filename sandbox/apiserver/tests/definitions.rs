@@ -148,3 +148,21 @@ async fn a_schema_names_no_dialect() {
     assert_eq!(alone, ["Invalid value: \"\": OpenAPIV3Schema 'schema' is not supported"]);
     assert_eq!(causes(json!({"type": "string", "$ref": "x"})).await, ["Forbidden: $ref is not supported"]);
 }
+
+#[tokio::test]
+async fn the_document_of_a_definition_has_its_lists_and_subresources() {
+    let router = ApiServer::new(Options::default()).router();
+    let mut made = definition("firsts", "Thing", &[], "true");
+    made["spec"]["versions"][0]["subresources"] = json!({"status": {}});
+    assert_eq!(send(&router, "POST", DEFINITIONS, made).await.0, 201);
+    let (status, document) = send(&router, "GET", "/openapi/v3/apis/names.test/v1", Value::Null).await;
+    assert_eq!((status, &document["info"]["title"]), (200, &json!("Kubernetes CRD Swagger")));
+    let schemas = &document["components"]["schemas"];
+    let item = json!({"$ref": "#/components/schemas/test.names.v1.Thing"});
+    assert_eq!(schemas["test.names.v1.ThingList"]["properties"]["items"]["items"], item);
+    assert!(schemas["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"].is_object());
+    let one = "/apis/names.test/v1/namespaces/{namespace}/firsts/{name}";
+    let parts = document["paths"].as_object().unwrap();
+    assert!(parts.contains_key("/apis/names.test/v1/firsts") && parts.contains_key(&format!("{one}/status")));
+    assert!(!parts.contains_key(&format!("{one}/scale")));
+}

@@ -73,10 +73,16 @@ fn build_document(registry: &Registry, group: &str, version: &str) -> Value {
         add_paths(&mut paths, resource);
         let schema = resource_schema(resource, &mut schemas);
         schemas.insert(schema_name(resource), schema);
+        if resource.is_custom() {
+            let list = list_schema(resource, &mut schemas);
+            schemas.insert(format!("{}List", schema_name(resource)), list);
+        }
     }
+    let custom = registry.iter().any(|r| r.is_custom() && r.group == group && r.version == version);
+    let (title, made) = if custom { ("Kubernetes CRD Swagger", "v0.1.0") } else { ("Kubernetes", super::VERSION) };
     json!({
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": super::VERSION},
+        "info": {"title": title, "version": made},
         "paths": paths,
         "components": {"schemas": schemas},
     })
@@ -86,14 +92,40 @@ fn gvk_extension(resource: &Resource) -> Value {
     json!({"group": resource.group, "kind": resource.kind, "version": resource.version})
 }
 
-/// `io.example.conf.v1.Widget`.
+/// `io.example.conf.v1.Widget`; built-in kinds go by the Go package of their types.
 fn schema_name(resource: &Resource) -> String {
-    let group = match resource.group.as_str() {
-        "" => "io.k8s.api.core".to_owned(),
-        group if !group.contains('.') => format!("io.k8s.api.{group}"),
-        group => group.rsplit('.').collect::<Vec<_>>().join("."),
+    let group = match (resource.group.as_str(), resource.group.split('.').next().unwrap_or_default()) {
+        (group, _) if resource.is_custom() => group.rsplit('.').collect::<Vec<_>>().join("."),
+        ("", _) => "io.k8s.api.core".to_owned(),
+        (_, "apiextensions") => "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions".to_owned(),
+        (_, "apiregistration") => "io.k8s.kube-aggregator.pkg.apis.apiregistration".to_owned(),
+        (_, first) => format!("io.k8s.api.{first}"),
     };
     format!("{group}.{}.{}", resource.version, resource.kind)
+}
+
+/// The list of a custom kind.
+fn list_schema(resource: &Resource, components: &mut Components) -> Value {
+    let item = json!({"$ref": format!("#/components/schemas/{}", schema_name(resource))});
+    let metadata = named_schema("meta/v1.ListMeta", components);
+    json!({
+        "description": format!("{} is a list of {}", resource.list_kind, resource.kind),
+        "type": "object",
+        "required": ["items"],
+        "properties": {
+            "apiVersion": {"type": "string", "description": API_VERSION_TEXT},
+            "kind": {"type": "string", "description": KIND_TEXT},
+            "metadata": {"allOf": [metadata], "description": LIST_METADATA_TEXT},
+            "items": {
+                "type": "array",
+                "items": item,
+                "description": format!("List of {}. More info: {CONVENTIONS}", resource.plural),
+            },
+        },
+        "x-kubernetes-group-version-kind": [
+            {"group": resource.group, "kind": resource.list_kind, "version": resource.version}
+        ],
+    })
 }
 
 /// Custom kinds have the schema that was written for them, built-in ones that of their Go types.
@@ -121,7 +153,10 @@ type Components = BTreeMap<String, Value>;
 
 /// A reference to a built-in type, which comes among the components with all that it refers to.
 fn named_schema(target: &'static str, components: &mut Components) -> Value {
-    let name = format!("io.k8s.api.{}", target.replace('/', "."));
+    let name = match target.strip_prefix("meta/") {
+        Some(meta) => format!("io.k8s.apimachinery.pkg.apis.meta.{meta}"),
+        None => format!("io.k8s.api.{}", target.replace('/', ".")),
+    };
     if !components.contains_key(&name) {
         // Types may contain themselves.
         components.insert(name.clone(), Value::Null);
@@ -206,6 +241,10 @@ const KIND_TEXT: &str = "Kind is a string value representing the REST resource t
 const METADATA_TEXT: &str = "Standard object's metadata. More info: \
     https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
+const LIST_METADATA_TEXT: &str = "Standard list metadata. More info: \
+    https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
+const CONVENTIONS: &str = "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
+
 fn add_paths(paths: &mut Map<String, Value>, resource: &Resource) {
     let root = if resource.group.is_empty() {
         format!("/api/{}", resource.version)
@@ -224,9 +263,15 @@ fn add_paths(paths: &mut Map<String, Value>, resource: &Resource) {
         [("list", "get", "list"), ("create", "post", "post"), ("deletecollection", "delete", "deletecollection")];
     let on_one =
         [("get", "get", "get"), ("update", "put", "put"), ("patch", "patch", "patch"), ("delete", "delete", "delete")];
+    if resource.namespaced && resource.has_verb("list") {
+        paths.insert(format!("{root}/{}", resource.plural), methods(&on_all[..1]));
+    }
     paths.insert(collection.clone(), methods(&on_all));
     if resource.has_verb("get") {
         paths.insert(format!("{collection}/{{name}}"), methods(&on_one));
+    }
+    for part in resource.subresources.iter().filter(|part| ["status", "scale"].contains(&part.name.as_str())) {
+        paths.insert(format!("{collection}/{{name}}/{}", part.name), methods(&on_one[..3]));
     }
 }
 

@@ -68,6 +68,18 @@ pub fn default_object(object: &mut Value, group: &str, kind: &str) {
         _ => {}
     }
     let status = kind == "PersistentVolume";
+    // The first version knows one CPU target; other metrics stand in an annotation.
+    if object.get("apiVersion").is_some_and(|version| version == "autoscaling/v1") {
+        let annotations = object.get("metadata").and_then(|metadata| metadata.get("annotations"));
+        let measured = annotations.is_some_and(|known| known.get(crate::autoscaling::METRICS).is_some());
+        if let Some(spec) = object_at(object, "spec") {
+            put_default(spec, "minReplicas", 1);
+            if !measured {
+                put_default(spec, "targetCPUUtilizationPercentage", 80);
+            }
+        }
+        return;
+    }
     if let Some(spec) = object_at(object, "spec") {
         match (group, kind) {
             ("", "Pod") => pod::default_pod(spec),

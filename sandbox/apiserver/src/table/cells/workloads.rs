@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::*;
+use crate::autoscaling::convert_autoscaler;
 
 pub fn replica_set(o: &Value, now: Timestamp) -> Vec<Value> {
     let (names, images) = container_cells(o, "spec.template.spec.containers");
@@ -72,6 +73,7 @@ pub fn stateful_set(o: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 pub fn print_autoscaler(o: &Value, now: Timestamp) -> Vec<Value> {
+    let o = &convert_autoscaler(o.clone(), "autoscaling/v2");
     let targets = list_at(o, "spec.metrics").iter().zip(0..).map(|(metric, i)| {
         let target = value_at(metric, "resource.target");
         let wanted = target.map_or(String::new(), |t| match value_at(t, "averageUtilization") {
