@@ -5,7 +5,10 @@
 //! asks. A job that only has to wait never shares a token with a job that somebody has to change: see
 //! [`Reason::needs_user_action`].
 
+mod causes;
 mod texts;
+
+pub use causes::{EvictionCause, RequeueCause};
 
 use crate::{
     gang::QueueName,
@@ -63,55 +66,6 @@ pub enum QueueProblem {
     NotLeaf(QueueName),
     /// The queue is the root.
     Root,
-}
-
-/// By which right a job was evicted for another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EvictionCause {
-    /// It ran and was evicted: a queue took back what it deserves.
-    Reclaimed,
-    /// It ran and was evicted for a job of higher priority.
-    Preempted,
-}
-
-impl EvictionCause {
-    /// The token of the PodGroup, of the event and of the eviction record.
-    #[must_use]
-    pub const fn token(self) -> &'static str {
-        match self {
-            Self::Reclaimed => "Reclaimed",
-            Self::Preempted => "Preempted",
-        }
-    }
-
-    /// Reads the token of an eviction record; `None` for a job that was requeued.
-    #[must_use]
-    pub fn parse_token(token: &str) -> Option<Self> {
-        [Self::Reclaimed, Self::Preempted].into_iter().find(|cause| cause.token() == token)
-    }
-}
-
-/// Why an admitted job was requeued.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RequeueCause {
-    /// It found no place.
-    NotPlaced,
-    /// It was placed and its pods were not ready in time.
-    NotReady,
-    /// No controller granted what its binding said.
-    Forged,
-    /// Its user moved it to another queue.
-    Moved,
-    /// Its user suspended it, and wants it to run again.
-    Suspended,
-    /// Its user restarted it.
-    Restarted,
-    /// Its own policies restarted it.
-    RestartedByPolicy,
-    /// A member refused its copy for good.
-    CopyRefused,
-    /// A cluster that it ran in is lost.
-    MemberLost,
 }
 
 /// Why a job waits, or what became of it.

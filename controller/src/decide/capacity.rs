@@ -11,6 +11,7 @@
 mod found_place;
 mod maintenance;
 mod reserved_clusters;
+mod seen_pods;
 
 use std::{
     borrow::Cow,
@@ -20,7 +21,7 @@ use std::{
 
 use caldera_core::{
     fleet::{self, AWAY, AssumedPods, EvictedPods, Update, list_clusters_reserved_against, takes_jobs},
-    gang::{ClusterName, Gang, Taint, Task, Toleration, WorkloadRef},
+    gang::{ClusterName, Gang, Taint, Task, Toleration},
     inventory::{Capacity, Change, Pod, Source},
     maintenance::ExpectedRun,
     place::{self, Cluster, Decision, Peers},
@@ -403,31 +404,6 @@ impl FleetCapacity {
         ask_placement(question, &self.fleet, self.fleet.clusters().map(capacity).collect()).is_ok()
     }
 
-    /// Pods of a workload that reached nodes in a cluster; `None` where its pods can not be seen.
-    #[must_use]
-    pub fn count_pods_on_nodes(&self, cluster: &str, workload: &WorkloadRef) -> Option<u32> {
-        self.fleet.pods_that_reached_nodes(cluster, workload)
-    }
-
-    /// The same of the members that can be seen.
-    #[must_use]
-    pub fn runs_anywhere_seen(&self, workload: &WorkloadRef) -> bool {
-        self.fleet.runs_in_any_readable_cluster(workload)
-    }
-
-    /// Pods of a binding that are on nodes and have not ended; `None` if one of its clusters can not be seen.
-    #[must_use]
-    pub fn count_live_pods(&self, binding: &Binding) -> Option<u32> {
-        let seen = |(cluster, _): &(ClusterName, u32)| self.fleet.pods_on_nodes(cluster.as_str(), &binding.workload);
-        binding.clusters.iter().map(seen).sum()
-    }
-
-    /// True if pods of a workload are seen in some member.
-    #[must_use]
-    pub fn runs_anywhere(&self, workload: &WorkloadRef) -> bool {
-        self.fleet.runs_anywhere(workload)
-    }
-
     /// What is free in all clusters together.
     pub fn sum_free(&mut self) -> &Resources {
         self.fleet.refresh_capacities();
@@ -437,13 +413,6 @@ impl FleetCapacity {
             clusters.clusters().for_each(|(_, capacity)| free.add(&capacity.sum_free()));
             free
         })
-    }
-
-    /// Whether all pods of a binding that were seen have finished.
-    #[must_use]
-    pub fn has_only_finished_pods(&self, binding: &Binding) -> bool {
-        self.fleet
-            .has_only_finished_pods(binding.clusters.iter().map(|(cluster, _)| cluster.as_str()), &binding.workload)
     }
 
     /// The resource of which all clusters together have not enough free, if there is one.

@@ -1,0 +1,33 @@
+//! What keeps a binding out of clusters that it might go to otherwise, in sentences for people: maintenance windows,
+//! and data that is elsewhere.
+//!
+//! Rule: only clusters that some affinity of its placement may ever select are told of ([`may_select`]).
+
+use super::{NAMED, Request, may_select};
+use crate::{inventory::Capacity, place::Cluster};
+
+/// Which maintenance windows are in the way, of the clusters that it might go to; `None` if there are none.
+#[must_use]
+pub fn describe_maintenance(request: &Request<'_>) -> Option<String> {
+    let run = request.run_of_pods()?;
+    let selected = request.clusters.iter().filter(|(cluster, _)| may_select(request.binding, cluster));
+    let told = |(cluster, _): &(&Cluster, &Capacity)| {
+        Some(cluster.maintenance.find_conflict(run)?.describe_conflict(&cluster.name, run))
+    };
+    let mut all: Vec<String> = selected.filter_map(told).collect();
+    let more = all.len().saturating_sub(NAMED);
+    all.truncate(NAMED);
+    all.extend((more > 0).then(|| format!("so are {more} other clusters")));
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
+/// Where the data of its claims is, if that keeps it out of a cluster that it might go to.
+#[must_use]
+pub fn describe_data(request: &Request<'_>) -> Option<String> {
+    let binding = request.binding;
+    let data = binding.data.as_ref()?;
+    let is_refused = |cluster: &Cluster| {
+        !data.allows(&cluster.name) && !binding.is_target(&cluster.name) && may_select(binding, cluster)
+    };
+    request.clusters.iter().any(|(cluster, _)| is_refused(cluster)).then(|| data.to_string())
+}

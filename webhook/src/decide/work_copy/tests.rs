@@ -1,0 +1,281 @@
+use super::*;
+use crate::{
+    decide::patch::tests::applied,
+    observe::{
+        cache::{Cache, LiveRead},
+        request::parse_review,
+    },
+};
+
+fn work(revised: u32) -> Value {
+    json!({
+        "metadata": {"name": "w", "annotations": {
+            "resourcebinding.karmada.io/namespace": "ns", "resourcebinding.karmada.io/name": "j-job",
+        }},
+        "spec": {"workload": {"manifests": [{
+            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
+            "metadata": {"name": "j", "namespace": "ns", "annotations": {"caldera.dev/revised-replicas": revised.to_string()}},
+            "spec": {"minAvailable": 10, "tasks": [{
+                "name": "t", "replicas": 10, "minAvailable": 10,
+                "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}},
+            }]},
+        }]}},
+    })
+}
+
+fn binding(plan: Option<u32>) -> CachedBinding {
+    let record = json!({"queue": "default", "priority": 0, "copies": 1, "tasks": {"t": 4}, "charged": {"pods": "4"}});
+    let mut object = json!({
+        "metadata": {"annotations": {"caldera.dev/gate": "open", "caldera.dev/admission": record.to_string()}},
+        "spec": {
+            "resource": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "namespace": "ns", "name": "j"},
+            "clusters": [{"name": "m1", "replicas": 4}],
+        },
+    });
+    if let Some(replicas) = plan {
+        let plan = json!({"clusters": {"m1": {
+            "tasks": {"t": {"replicas": replicas, "minAvailable": replicas}}, "minAvailable": replicas,
+        }}});
+        object["metadata"]["annotations"]["caldera.dev/plan"] = plan.to_string().into();
+    }
+    CachedBinding::from_object(&object)
+}
+
+#[test]
+fn a_copy_that_was_charged_is_deleted_with_its_work_and_keeps_no_replicas_of_its_members_own() {
+    let mut cache = Cache::default();
+    cache.put_binding(key(), binding(Some(4)));
+    let mut work = work(4);
+    work["spec"]["preserveResourcesOnDeletion"] = true.into();
+    let retains = json!({"resourcetemplate.karmada.io/retain-replicas": "true", "app": "x"});
+    work["spec"]["workload"]["manifests"][0]["metadata"]["labels"] = retains;
+    for old in [None, Some(&work)] {
+        let Verdict::Allow { patch, .. } = review(&work, old, Snapshot::of_cache(&cache)) else { panic!() };
+        let sent = applied(&work, &patch);
+        assert_eq!(sent["spec"]["preserveResourcesOnDeletion"], false);
+        assert_eq!(sent["spec"]["workload"]["manifests"][0]["metadata"]["labels"], json!({"app": "x"}));
+        assert_eq!(review(&sent, Some(&work), Snapshot::of_cache(&cache)), Verdict::UNCHANGED);
+    }
+    cache.put_binding(key(), CachedBinding { gated: false, ..binding(Some(4)) });
+    let Verdict::Allow { patch, .. } = review(&work, None, Snapshot::of_cache(&cache)) else { panic!() };
+    assert_eq!(applied(&work, &patch)["spec"]["preserveResourcesOnDeletion"], true, "nobody is charged for it");
+}
+
+fn key() -> (String, String) {
+    ("ns".into(), "j-job".into())
+}
+
+fn review(object: &Value, old: Option<&Value>, snapshot: Snapshot<'_>) -> Verdict {
+    let body = json!({"request": {
+        "uid": "u", "operation": if old.is_some() { "UPDATE" } else { "CREATE" }, "namespace": "karmada-es-m1",
+        "object": object, "oldObject": old,
+    }})
+    .to_string();
+    rewrite_work(&parse_review::<ReviewedWork<'_>>(body.as_bytes()).unwrap(), snapshot)
+}
+
+#[test]
+fn a_work_gets_the_numbers_of_its_clusters_share() {
+    let mut cache = Cache::default();
+    cache.put_binding(key(), binding(Some(4)));
+    let object = work(4);
+    let Verdict::Allow { patch, .. } = review(&object, None, Snapshot::of_cache(&cache)) else { panic!() };
+    let rewritten = applied(&object, &patch);
+    let spec = &rewritten["spec"]["workload"]["manifests"][0]["spec"];
+    assert_eq!(spec["tasks"][0]["replicas"], 4);
+    assert_eq!(spec["minAvailable"], 4);
+    // Again: nothing to do.
+    assert_eq!(review(&rewritten, None, Snapshot::of_cache(&cache)), Verdict::UNCHANGED);
+}
+
+#[test]
+fn a_copy_made_anew_has_what_its_jobs_restarts_left_of_max_retry() {
+    for (restarts, left) in [(0, json!(5)), (2, json!(3)), (9, json!(1))] {
+        let mut cache = Cache::default();
+        cache.put_binding(key(), CachedBinding { restarts, ..binding(Some(4)) });
+        let mut object = work(4);
+        object["spec"]["workload"]["manifests"][0]["spec"]["maxRetry"] = 5.into();
+        let Verdict::Allow { patch, .. } = review(&object, None, Snapshot::of_cache(&cache)) else { panic!() };
+        let copy = applied(&object, &patch);
+        assert_eq!(copy["spec"]["workload"]["manifests"][0]["spec"]["maxRetry"], left);
+        // Somebody else writes the Work, and says the same of the job; Karmada writes it from the template.
+        let mut touched = copy.clone();
+        touched["spec"]["suspendDispatching"] = false.into();
+        assert_eq!(review(&touched, Some(&copy), Snapshot::of_cache(&cache)), Verdict::UNCHANGED);
+        let Verdict::Allow { patch, .. } = review(&object, Some(&copy), Snapshot::of_cache(&cache)) else { panic!() };
+        let again = applied(&object, &patch);
+        assert_eq!(again["spec"]["workload"]["manifests"][0]["spec"]["maxRetry"], left);
+    }
+    let record =
+        json!({"count": 0, "at": 1, "until": 1, "preemptor": "", "reason": "r", "message": "m", "restarts": 2});
+    let object = json!({"metadata": {"annotations": {"caldera.dev/eviction": record.to_string()}}});
+    assert_eq!(CachedBinding::from_object(&object).restarts, 2);
+}
+
+#[test]
+fn an_override_policy_that_asks_for_more_than_was_charged_is_refused_until_it_is_admitted() {
+    let mut cache = Cache::default();
+    cache.put_binding(key(), binding(Some(4)));
+    let mut object = work(4);
+    let pod = json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "7"}}}]}});
+    object["spec"]["workload"]["manifests"][0]["spec"]["tasks"][0]["template"] = pod;
+    // Memory may be behind: it is read once more.
+    assert_eq!(review(&object, None, Snapshot::of_cache(&cache)), Verdict::Read(Lookup::Binding(key())));
+    let mut grown = binding(Some(4));
+    let live = LiveRead::Binding(Some(Box::new(grown.clone())));
+    let Verdict::Deny(denial) = review(&object, None, Snapshot { cache: &cache, live: Some(&live) }) else { panic!() };
+    assert_eq!(denial.code, 503);
+    assert!(denial.message.contains("cpu 28, and queue default is charged 0"), "{}", denial.message);
+    let mut record = grown.admission.as_deref().unwrap().clone();
+    record.charged.set("cpu", "28".parse().unwrap());
+    grown.admission = Some(std::sync::Arc::new(record));
+    let live = LiveRead::Binding(Some(Box::new(grown)));
+    assert!(matches!(review(&object, None, Snapshot { cache: &cache, live: Some(&live) }), Verdict::Allow { .. }));
+}
+
+#[test]
+fn each_copy_of_a_duplicated_job_counts_its_own_pods_and_a_split_one_goes_on_from_the_cluster_before() {
+    for (copies, offset) in [(1, Some("4")), (2, None)] {
+        let mut placed = binding(Some(4));
+        let mut plan = (**placed.plan.as_ref().unwrap().as_ref().unwrap()).clone();
+        let share = plan.clusters[&ClusterName::from("m1")].clone();
+        plan.clusters.insert("m0".into(), share);
+        placed.plan = Some(Ok(std::sync::Arc::new(plan)));
+        let mut record = placed.admission.as_deref().unwrap().clone();
+        record.copies = copies;
+        record.charged.set("pods", "8".parse().unwrap());
+        placed.admission = Some(std::sync::Arc::new(record));
+        let mut cache = Cache::default();
+        cache.put_binding(key(), placed);
+        let mut object = work(4);
+        let job = &mut object["spec"]["workload"]["manifests"][0]["spec"];
+        job["plugins"] = json!({"env": []});
+        job["tasks"][0]["template"]["spec"]["containers"][0]["command"] = json!(["sh", "-c", "true"]);
+        let Verdict::Allow { patch, .. } = review(&object, None, Snapshot::of_cache(&cache)) else { panic!() };
+        let copy = applied(&object, &patch);
+        let container =
+            &copy["spec"]["workload"]["manifests"][0]["spec"]["tasks"][0]["template"]["spec"]["containers"][0];
+        assert_eq!(container["env"][0]["value"].as_str(), offset);
+    }
+}
+
+#[test]
+fn a_deployments_work_is_held_against_its_record_and_one_that_is_not_queued_is_not() {
+    let web = json!({
+        "metadata": {"name": "w", "annotations": {
+            "resourcebinding.karmada.io/namespace": "ns", "resourcebinding.karmada.io/name": "j-job",
+        }},
+        "spec": {"workload": {"manifests": [{
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "j", "namespace": "ns"},
+            "spec": {"replicas": 4, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}},
+        }]}},
+    });
+    let service = WorkloadKey { kind: WorkloadKind::Deployment, namespace: "ns".into(), name: "j".into() };
+    let binding = |_: Option<u32>| CachedBinding { workload: Some(service.clone()), ..binding(None) };
+    let mut cache = Cache::default();
+    cache.put_binding(key(), binding(None));
+    assert_eq!(review(&web, None, Snapshot::of_cache(&cache)), Verdict::UNCHANGED);
+    let mut more = web.clone();
+    more["spec"]["workload"]["manifests"][0]["spec"]["replicas"] = 14.into();
+    assert_eq!(review(&more, None, Snapshot::of_cache(&cache)), Verdict::Read(Lookup::Binding(key())));
+    cache.put_binding(key(), CachedBinding { admission: None, ..binding(None) });
+    assert_eq!(review(&web, None, Snapshot::of_cache(&cache)), Verdict::Read(Lookup::Binding(key())));
+    cache.put_binding(key(), CachedBinding { gated: false, admission: None, ..binding(None) });
+    assert_eq!(review(&more, None, Snapshot::of_cache(&cache)), Verdict::UNCHANGED);
+}
+
+#[test]
+fn an_override_of_kind_namespace_or_name_is_refused() {
+    let mut cache = Cache::default();
+    cache.put_binding(key(), binding(Some(4)));
+    let live = LiveRead::Binding(Some(Box::new(binding(Some(4)))));
+    for (pointer, value) in [
+        ("/apiVersion", "apps/v1"),
+        ("/kind", "ReplicaSet"),
+        ("/metadata/namespace", "theirs"),
+        ("/metadata/name", "other"),
+    ] {
+        let mut object = work(4);
+        *object["spec"]["workload"]["manifests"][0].pointer_mut(pointer).unwrap() = value.into();
+        let verdict = review(&object, None, Snapshot { cache: &cache, live: Some(&live) });
+        let Verdict::Deny(denial) = verdict else { panic!("{pointer}: {verdict:?}") };
+        assert!(denial.message.contains("no override may change"), "{}", denial.message);
+    }
+    // Of a binding that is not queued, and of none, that is not ours to say.
+    let mut map = work(4);
+    map["spec"]["workload"]["manifests"][0]["kind"] = "ConfigMap".into();
+    let gone = LiveRead::Binding(None);
+    assert_eq!(review(&map, None, Snapshot { cache: &cache, live: Some(&gone) }), Verdict::UNCHANGED);
+    cache.put_binding(key(), CachedBinding { gated: false, ..binding(None) });
+    assert_eq!(review(&map, None, Snapshot::of_cache(&cache)), Verdict::UNCHANGED);
+}
+
+#[test]
+fn a_plan_that_memory_does_not_have_yet_is_read_live_and_a_wrong_one_is_refused_for_now() {
+    let mut cache = Cache::default();
+    assert_eq!(review(&work(4), None, Snapshot::of_cache(&cache)), Verdict::Read(Lookup::Binding(key())));
+    cache.put_binding(key(), binding(None));
+    assert_eq!(review(&work(4), None, Snapshot::of_cache(&cache)), Verdict::Read(Lookup::Binding(key())));
+    cache.put_binding(key(), binding(Some(3)));
+    assert_eq!(review(&work(4), None, Snapshot::of_cache(&cache)), Verdict::Read(Lookup::Binding(key())));
+    let live = LiveRead::Binding(Some(Box::new(binding(Some(3)))));
+    let snapshot = Snapshot { cache: &cache, live: Some(&live) };
+    let Verdict::Deny(denial) = review(&work(4), None, snapshot) else { panic!() };
+    assert_eq!(denial.code, 503);
+    assert!(denial.message.contains("3 replicas") && denial.message.contains('4'), "{}", denial.message);
+    let live = LiveRead::Binding(Some(Box::new(binding(Some(4)))));
+    let snapshot = Snapshot { cache: &cache, live: Some(&live) };
+    assert!(matches!(review(&work(4), None, snapshot), Verdict::Allow { .. }));
+}
+
+#[test]
+fn a_work_that_goes_away_or_keeps_its_manifests_is_let_through() {
+    let cache = Cache::default();
+    let mut going = work(4);
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    assert_eq!(review(&going, Some(&work(4)), Snapshot::of_cache(&cache)), Verdict::UNCHANGED);
+    let mut labelled = work(4);
+    labelled["metadata"]["labels"] = json!({"a": "b"});
+    let gone = LiveRead::Binding(None);
+    let snapshot = Snapshot { cache: &cache, live: Some(&gone) };
+    assert_eq!(review(&labelled, Some(&work(4)), snapshot), Verdict::UNCHANGED);
+    let Verdict::Deny(denial) = review(&work(4), Some(&work(3)), snapshot) else { panic!() };
+    assert!(denial.message.contains("does not exist"), "{}", denial.message);
+}
+
+#[test]
+fn a_plan_that_changed_only_a_minimum_reaches_a_work_whose_manifest_did_not_change() {
+    let mut cache = Cache::default();
+    cache.put_binding(key(), binding(Some(4)));
+    assert!(
+        matches!(review(&work(4), Some(&work(4)), Snapshot::of_cache(&cache)), Verdict::Allow { patch, .. } if !patch.is_empty())
+    );
+}
+
+#[test]
+fn a_binding_from_before_its_placement_never_lets_a_whole_copy_through() {
+    let mut cache = Cache::default();
+    let mut before = binding(Some(4));
+    before.clusters.clear();
+    cache.put_binding(key(), before.clone());
+    assert_eq!(review(&work(4), None, Snapshot::of_cache(&cache)), Verdict::Read(Lookup::Binding(key())));
+    let live = LiveRead::Binding(Some(Box::new(before)));
+    let snapshot = Snapshot { cache: &cache, live: Some(&live) };
+    let Verdict::Deny(denial) = review(&work(4), None, snapshot) else { panic!() };
+    assert!(denial.message.contains("does not place the job in cluster m1"), "{}", denial.message);
+}
+
+#[test]
+fn a_binding_that_is_not_ours_keeps_karmadas_copy() {
+    let mut cache = Cache::default();
+    cache.put_binding(key(), CachedBinding { ours: false, ..binding(None) });
+    assert_eq!(review(&work(4), None, Snapshot::of_cache(&cache)), Verdict::UNCHANGED);
+}
+
+#[test]
+fn an_announced_plan_makes_memory_stale_until_the_watch_shows_it() {
+    let mut cache = Cache::default();
+    cache.put_binding(key(), binding(Some(4)));
+    cache.note_reviewed_plan(key(), 12345);
+    assert_eq!(review(&work(4), None, Snapshot::of_cache(&cache)), Verdict::Read(Lookup::Binding(key())));
+}
