@@ -126,7 +126,7 @@ pub enum Command {
     /// Shows fleet, queues, members and jobs on the terminal, as they change. Keys sort, filter and ask why.
     #[command(after_help = ask::TOP_EXIT)]
     Top(TopArgs),
-    /// Prints a script that completes commands and flags in a shell.
+    /// Prints a script that completes commands, flags, and names of the API in a shell.
     Completions {
         /// Of which shell.
         #[arg(value_enum)]

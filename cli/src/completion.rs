@@ -37,6 +37,11 @@ pub fn answer_completion() -> clap::error::Result<bool> {
         output::write_script(&answer_kubectl(words, directory.as_deref())?);
         return Ok(true);
     }
+    // Others use a variable of this name, too.
+    let asks = |shell: OsString| Shells::builtins().names().any(|name| *name == *shell);
+    if !std::env::var_os(VARIABLE).is_some_and(asks) {
+        return Ok(false);
+    }
     CompleteEnv::with_factory(Args::command).var(VARIABLE).bin("caldera").try_complete(words, directory.as_deref())
 }
 

@@ -20,6 +20,7 @@ async fn run() -> ExitCode {
     caldera_runtime::tls::install_provider();
     caldera_runtime::telemetry::start_logging(args.command.default_log_filter(), args.log_format.into());
     match caldera_cli::command::run_command(args.command).await {
+        Ok(_) if caldera_cli::output::is_output_lost() => ExitCode::FAILURE,
         Ok(code) => code,
         Err(error) => {
             let text = caldera_cli::output::describe_failure(&error);

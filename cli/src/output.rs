@@ -3,7 +3,10 @@
 //! Rule: what comes from the API is text that anybody wrote. Characters that a terminal obeys, or that turn the
 //! direction of what follows, are shown and not sent; in a cell of a table that holds for line breaks, too.
 
-use std::io::Write as _;
+use std::{
+    io::{ErrorKind, Write as _},
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use anyhow::Context;
 use caldera_runtime::client::describe_error;
@@ -166,9 +169,24 @@ pub fn try_write(text: &str) -> bool {
     write_bytes(text.as_bytes())
 }
 
+/// Whether standard output could not be written, as on a full disk: what was asked for is not there.
+static OUTPUT_LOST: AtomicBool = AtomicBool::new(false);
+
+/// Whether something that was printed was lost. A closed pipe loses nothing that anybody wanted.
+pub fn is_output_lost() -> bool {
+    OUTPUT_LOST.load(Ordering::Relaxed)
+}
+
 fn write_bytes(bytes: &[u8]) -> bool {
     let mut out = std::io::stdout().lock();
-    out.write_all(bytes).and_then(|()| out.flush()).is_ok()
+    let written = out.write_all(bytes).and_then(|()| out.flush());
+    if let Err(error) = &written
+        && error.kind() != ErrorKind::BrokenPipe
+        && !OUTPUT_LOST.swap(true, Ordering::Relaxed)
+    {
+        write_warning(&format!("failed to write to standard output: {error}"));
+    }
+    written.is_ok()
 }
 
 /// Columns without lines, as kubectl prints them.

@@ -393,6 +393,20 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 }
 
 #[test]
+fn an_answer_that_is_lost_on_a_full_disk_is_no_success() {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = caldera(&["manifests", "--only", "crds"]).stdout(full).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && said.contains("failed to write to standard output"), "{said}");
+}
+
+#[test]
+fn a_variable_that_names_no_shell_asks_for_no_completion() {
+    let output = caldera(&["completions", "bash"]).env("COMPLETE", "1").output().unwrap();
+    assert!(output.status.success() && !output.stdout.is_empty(), "{output:?}");
+}
+
+#[test]
 fn as_a_plugin_of_kubectl_it_is_called_so_and_completes_for_it() {
     let dir = tempfile::tempdir().unwrap();
     let run = |name: &str, args: &[&str]| {

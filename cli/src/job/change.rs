@@ -107,7 +107,8 @@ fn refuse_hold(state: &str) -> Option<String> {
             Some(format!("not held: it has ended ({state}), and a hold concerns only what waits"))
         }
         "Admitted" | "Starting" | "Running" => Some(format!(
-            "not held: it is {state}, and a hold concerns only what waits; `caldera job suspend` takes it off its clusters"
+            "not held: it is {}, and a hold concerns only what waits; `caldera job suspend` takes it off its clusters",
+            if state == "Admitted" { "admitted" } else { "placed" }
         )),
         "NotGated" => Some("not held: it is in no queue, so that nothing would hold it".to_owned()),
         _ => None,
