@@ -87,7 +87,10 @@ impl CatalogueUrl {
     #[must_use]
     pub fn path_of(&self, data: &DataIdentity) -> Option<String> {
         let words = [("{system}", &data.system), ("{type}", &data.category), ("{name}", &data.name)];
-        if words.iter().any(|(_, word)| matches!(word.as_str(), "" | "." | "..")) {
+        // A server may decode a slash before it resolves dots.
+        let leads_elsewhere =
+            |word: &str| word.is_empty() || word.split(['/', '\\']).any(|part| [".", ".."].contains(&part));
+        if words.iter().any(|(_, word)| leads_elsewhere(word)) {
             return None;
         }
         // Each in turn: what is filled in has no braces.
@@ -158,9 +161,9 @@ mod tests {
         let url: CatalogueUrl = "http://catalogue.data:8080/v1/{system}/{type}/{name}".parse().unwrap();
         assert_eq!(url.server(), "http://catalogue.data:8080");
         assert_eq!(url.path_of(&data("hive", "prod.users", &[])).unwrap(), "/v1/hive/table/prod.users");
-        let hostile = data("{name}", "../admin?x=1#y", &[]);
-        assert_eq!(url.path_of(&hostile).unwrap(), "/v1/%7Bname%7D/table/..%2Fadmin%3Fx%3D1%23y");
-        for word in ["", ".", ".."] {
+        let hostile = data("{name}", "a/admin?x=1#y", &[]);
+        assert_eq!(url.path_of(&hostile).unwrap(), "/v1/%7Bname%7D/table/a%2Fadmin%3Fx%3D1%23y");
+        for word in ["", ".", "..", "../admin", "a/../../admin", "a\\..\\b"] {
             assert_eq!(url.path_of(&data(word, "users", &[])), None, "{word:?} leads elsewhere");
         }
         let with = data("hive", "users", &[("day", "1 2")]);

@@ -34,6 +34,9 @@ const WORDS: [(&str, &str); 7] = [
 /// Why a text is no schedule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseScheduleError {
+    /// It is read at each look: what a tenant writes costs others nothing.
+    #[error("the schedule has {0} bytes, more than {LONGEST_SCHEDULE}")]
+    TooLong(usize),
     /// Not five fields, and none of the words.
     #[error("{0:?} is not five fields (minute, hour, day, month, day of the week) and no word such as @daily")]
     Fields(String),
@@ -73,6 +76,9 @@ impl Matches {
     }
 }
 
+/// Bytes of a schedule: five fields that list each of their values have about 450.
+const LONGEST_SCHEDULE: usize = 512;
+
 /// A schedule in its time zone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CronSchedule {
@@ -91,6 +97,9 @@ impl CronSchedule {
     ///
     /// If either is wrong.
     pub fn parse(text: &str, zone: Option<&str>) -> Result<Self, ParseScheduleError> {
+        if text.len() > LONGEST_SCHEDULE {
+            return Err(ParseScheduleError::TooLong(text.len()));
+        }
         if text.contains("TZ") {
             return Err(ParseScheduleError::Zone(text.to_owned()));
         }
@@ -315,6 +324,15 @@ mod tests {
         for zone in ["", "Local", "Europe/Nowhere", "../etc/passwd"] {
             assert!(CronSchedule::parse("* * * * *", Some(zone)).is_err(), "{zone}");
         }
+    }
+
+    #[test]
+    fn a_schedule_that_would_cost_much_to_read_is_refused() {
+        let long = format!("{} * * * *", ["*"; 1000].join(","));
+        assert_eq!(CronSchedule::parse(&long, None), Err(ParseScheduleError::TooLong(long.len())));
+        let all = |from: u8, to: u8| (from..=to).map(|value| value.to_string()).collect::<Vec<_>>().join(",");
+        let longest = [all(0, 59), all(0, 23), all(1, 31), all(1, 12), all(0, 6)].join(" ");
+        assert!(CronSchedule::parse(&longest, None).is_ok(), "{}", longest.len());
     }
 
     #[test]

@@ -197,7 +197,10 @@ impl Controller {
             Input::Workloads(kind, event) => self.objects.apply_workloads(kind, event),
             Input::PodGroups(event) => self.objects.apply_pod_groups(event),
             Input::Classes(event) => self.objects.apply_classes(event),
-            Input::Namespaces(event) => self.objects.apply_namespaces(event),
+            Input::Namespaces(event) => {
+                self.cron_jobs.observe_namespaces(&event, now);
+                self.objects.apply_namespaces(event)
+            }
             Input::DataSources(event) => self.objects.apply_data_sources(event),
             Input::DataClaims(event) => self.objects.apply_data_claims(event),
             Input::Clusters(event) => return self.observe_clusters(event),

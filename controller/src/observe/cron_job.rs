@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use caldera_crds::{
-    cron_job::find_kind,
+    cron_job::{find_kind, names_queue},
     names::karmada::{CLUSTER_POLICY_ID, POLICY_ID},
     workload::WorkloadKind,
 };
@@ -24,20 +24,37 @@ pub struct CronJobFacts {
     pub uid: Arc<str>,
     /// As last seen.
     pub resource_version: Arc<str>,
-    /// All of it.
+    /// All of it but its template, and who wrote which field.
     pub object: Arc<Value>,
+    /// The template of its jobs, as JSON: of a large one a parsed copy would take ten times as much memory.
+    template: Arc<str>,
+    /// Whether the template names a queue.
+    pub names_queue: bool,
 }
 
 impl CronJobFacts {
     /// Reads one; `None` if it is none.
     #[must_use]
-    pub fn read(object: Value) -> Option<Self> {
+    pub fn read(mut object: Value) -> Option<Self> {
+        let names_queue = names_queue(&object);
+        let template = object.get_mut("spec").and_then(Value::as_object_mut)?.remove("jobTemplate").unwrap_or_default();
+        object["metadata"].as_object_mut()?.remove("managedFields");
         Some(Self {
+            template: template.to_string().into(),
+            names_queue,
             key: (find_kind(&object)?, key_of(&object)?),
             uid: object["metadata"]["uid"].as_str()?.into(),
             resource_version: object["metadata"]["resourceVersion"].as_str()?.into(),
             object: Arc::new(object),
         })
+    }
+
+    /// The CronJob with its template, as a job is made of it.
+    #[must_use]
+    pub fn whole_object(&self) -> Value {
+        let mut whole = Value::clone(&self.object);
+        whole["spec"]["jobTemplate"] = serde_json::from_str(&self.template).unwrap_or_default();
+        whole
     }
 
     /// Being deleted.

@@ -4,6 +4,7 @@ use caldera_runtime::write::Failure;
 use serde_json::{Value, json};
 
 use super::world::World;
+use crate::observe::CronJobFacts;
 
 /// The world's CronJob `c`, every minute, with what its spec says beside that.
 fn world(spec: Value) -> World {
@@ -61,6 +62,24 @@ fn each_time_of_the_schedule_makes_one_job_as_the_template_has_it() {
     let active: Vec<&str> =
         status(&world)["active"].as_array().unwrap().iter().filter_map(|job| job["name"].as_str()).collect();
     assert_eq!(active, made);
+}
+
+#[test]
+fn nothing_is_written_of_a_cron_job_before_its_first_run() {
+    let world = world(json!({"schedule": "0 0 1 1 *"}));
+    assert!(status(&world).is_null(), "{}", status(&world));
+}
+
+#[test]
+fn a_large_template_is_kept_as_text_and_a_job_is_made_of_all_of_it() {
+    let object = json!({
+        "apiVersion": "batch/v1", "kind": "CronJob",
+        "metadata": {"name": "c", "namespace": "ns", "uid": "u", "resourceVersion": "1", "managedFields": [{}]},
+        "spec": {"schedule": "* * * * *", "jobTemplate": {"metadata": {"labels": {"volcano.sh/queue-name": "q"}}}},
+    });
+    let facts = CronJobFacts::read(object.clone()).unwrap();
+    assert!(facts.object["spec"]["jobTemplate"].is_null() && facts.object["metadata"]["managedFields"].is_null());
+    assert_eq!(facts.whole_object()["spec"], object["spec"]);
 }
 
 #[test]
@@ -172,11 +191,15 @@ fn one_that_a_policy_sends_to_members_is_theirs_to_run() {
 }
 
 /// The same in a namespace that opted in or not, with jobs of Kubernetes.
-fn batch_world(template: Value, opted_in: bool) -> World {
-    let mut world = World::new(100);
+fn opt_in(world: &mut World, opted_in: bool) {
     let facts = caldera_crds::tenancy::NamespaceFacts { opted_in, ..Default::default() };
     let namespace = caldera_runtime::watch::Event::Applied(("ns".to_owned(), facts));
     world.controller.observe(crate::observe::Input::Namespaces(namespace), world.now);
+}
+
+fn batch_world(template: Value, opted_in: bool) -> World {
+    let mut world = World::new(100);
+    opt_in(&mut world, opted_in);
     let pod = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
     let mut all = json!({"spec": {"template": pod}});
     json_patch::merge(&mut all, &template);
@@ -186,6 +209,16 @@ fn batch_world(template: Value, opted_in: bool) -> World {
     }));
     world.settle();
     world
+}
+
+#[test]
+fn a_namespace_that_opts_in_has_its_cron_jobs_run_and_none_is_asked_about_before() {
+    let mut world = batch_world(json!({}), false);
+    world.pass(65);
+    assert_eq!((jobs(&world).len(), world.controller.cron_jobs.next_due()), (0, None));
+    opt_in(&mut world, true);
+    world.pass(65);
+    assert!(!jobs(&world).is_empty());
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub enum CronJobWrite {
     Create(Arc<str>, Value),
     /// Deletes the job with this UID.
     Delete(Arc<str>, Arc<str>),
-    /// JSON patch of the status.
+    /// Merge patch of the status: a report, behind which no decision waits.
     Status(Value),
 }
 
@@ -57,16 +57,19 @@ pub(super) fn build_cron_job_write((kind, key): &CronKey, write: &CronJobWrite) 
             namespace: key.namespace.to_string(),
             name: key.name.to_string(),
             subresource: Some("status"),
-            body: Body::JsonPatch(patch.clone()),
+            body: Body::MergePatch(patch.clone()),
         },
     }
 }
 
-/// Says where it stands.
+/// Says where it stands, if it is as seen. Fields of `before` that are not in `status` go.
 #[must_use]
-pub fn patch_cron_status(resource_version: &str, status: &Value) -> Value {
-    json!([
-        {"op": "test", "path": "/metadata/resourceVersion", "value": resource_version},
-        {"op": "add", "path": "/status", "value": status},
-    ])
+pub fn patch_cron_status(resource_version: &str, before: &Value, status: &Value) -> Value {
+    let mut patch = status.clone();
+    for gone in
+        before.as_object().into_iter().flatten().map(|(field, _)| field).filter(|field| status.get(field).is_none())
+    {
+        patch[gone.as_str()] = Value::Null;
+    }
+    json!({"metadata": {"resourceVersion": resource_version}, "status": patch})
 }

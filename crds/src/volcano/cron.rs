@@ -47,6 +47,7 @@ api_types! {
         /// What jobs are made of.
         pub job_template: JobTemplateSpec,
         /// Minute, hour, day, month and day of the week.
+        #[schemars(extend("maxLength" = 512))]
         pub schedule: String,
         /// Seconds that a run may start late.
         #[schemars(extend("format" = null, "minimum" = 0))]
@@ -58,6 +59,7 @@ api_types! {
         #[schemars(extend("default" = false))]
         pub suspend: Option<bool>,
         /// Of the schedule; UTC if absent.
+        #[schemars(extend("maxLength" = 256))]
         pub time_zone: Option<String>,
     }
 

@@ -81,6 +81,7 @@ api_types! {
         #[schemars(extend("minLength" = 1, "maxLength" = 253))]
         pub name: String,
         /// The claim's own if absent; a claim for a workload of another one is never bound.
+        #[schemars(extend("maxLength" = 63))]
         pub namespace: Option<String>,
     }
 

@@ -360,6 +360,11 @@ pub(super) static SPARK_APPLICATION: Layout = Layout {
     demands: &[
         Demand { at: &["spec", "driver"], is: FieldDemand::Set, why: "an application needs a driver" },
         Demand {
+            at: &["spec", "mainApplicationFile"],
+            is: FieldDemand::Set,
+            why: "spark-submit would take the first of the arguments for it, or for an option: say it",
+        },
+        Demand {
             at: &["spec", "mode"],
             is: FieldDemand::OneOf(&["cluster"]),
             why: "its driver would be no pod that was charged: set it to cluster",

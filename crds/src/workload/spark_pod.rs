@@ -9,8 +9,10 @@
 //! (`internal/webhook/sparkpod_defaulter.go`).
 //!
 //! What `sparkConf` says of amounts would count where a field is absent: it is refused, so that one place tells. So is
-//! a container beside Spark's, since the operator takes the driver's end for that of the application
-//! (`pkg/util/sparkapplication.go`, `GetDriverState`).
+//! what it says of where its pods are and whose: the operator would not find them, and take the application for ended.
+//! So is a container beside Spark's, since the operator takes the driver's end for that of the application
+//! (`pkg/util/sparkapplication.go`, `GetDriverState`), and a main file that `spark-submit` would read as an option
+//! (`internal/controller/sparkapplication/submission.go`: it comes first of the bare arguments).
 
 use caldera_core::quantity::Quantity;
 use serde_json::{Map, Value, json};
@@ -50,13 +52,30 @@ const AMOUNTS: [&str; 23] = [
     "spark.yarn.executor.memoryOverhead",
 ];
 
+/// The beginnings of what `sparkConf` says of where its pods are, by whose right, and by which marks they are found.
+const WHEREABOUTS: [&str; 9] = [
+    "spark.kubernetes.authenticate",
+    "spark.kubernetes.context",
+    "spark.kubernetes.driver.label.",
+    "spark.kubernetes.driver.master",
+    "spark.kubernetes.driver.pod.name",
+    "spark.kubernetes.executor.label.",
+    "spark.kubernetes.namespace",
+    "spark.master",
+    "spark.submit.",
+];
+
 /// The pod that Spark makes of `spec.driver` or `spec.executor`, as far as placing it goes.
 pub(super) fn build_pod(root: &Field<'_>, part: &Field<'_>) -> Result<Value, GangError> {
     for (name, place) in root.entries(&["spec", "sparkConf"])? {
         if AMOUNTS.iter().any(|amount| name.starts_with(amount)) {
             return Err(place.wrong("what pods ask for is read from spec.driver and spec.executor: say it there"));
         }
+        if WHEREABOUTS.iter().any(|key| name.starts_with(key)) {
+            return Err(place.wrong("its pods would not be found where its operator looks for them: leave it out"));
+        }
     }
+    check_main_file(root)?;
     let mut spec: Map<String, Value> = copy_entries(part, &["template", "spec"])?;
     let containers = list_at(part, &["template", "spec"], "containers")?;
     if let Some(more) = containers.get(1) {
@@ -73,7 +92,10 @@ pub(super) fn build_pod(root: &Field<'_>, part: &Field<'_>) -> Result<Value, Gan
     requests.insert("memory".to_owned(), format!("{}Mi", memory_mib(root, part)?).into());
     if let Some(gpu) = part.at(&["gpu"]) {
         let (name, cards) = (gpu.text_at("name")?, gpu.at(&["quantity"]).map_or(Ok(0), |place| place.parse_count())?);
-        if !name.is_empty() && cards > 0 {
+        let said: Option<Quantity> =
+            requests.get(name).and_then(|said| said.to_string().trim_matches('"').parse().ok());
+        // Which of both counts depends on the operator's webhook: the larger does.
+        if !name.is_empty() && said.unwrap_or_default() < Quantity::from_units(i64::from(cards)) {
             requests.insert(name.to_owned(), cards.into());
         }
     }
@@ -96,6 +118,16 @@ pub(super) fn build_pod(root: &Field<'_>, part: &Field<'_>) -> Result<Value, Gan
     let mut labels = copy_entries(part, &["template", "metadata", "labels"])?;
     labels.extend(copy_entries(part, &["labels"])?);
     Ok(json!({"metadata": {"labels": labels}, "spec": spec}))
+}
+
+/// An argument that begins like an option is one, and the next argument its value: any `--conf` could be said so.
+fn check_main_file(root: &Field<'_>) -> Result<(), GangError> {
+    let Some(place) = root.at(&["spec", "mainApplicationFile"]) else { return Ok(()) };
+    let file = place.text()?.trim_start();
+    if file.is_empty() || file.starts_with('-') {
+        return Err(place.wrong("spark-submit would read it, or what follows it, as an option"));
+    }
+    Ok(())
 }
 
 fn copy_entries(from: &Field<'_>, fields: &[&str]) -> Result<Map<String, Value>, GangError> {
@@ -225,8 +257,30 @@ mod tests {
     }
 
     #[test]
+    fn a_main_file_that_spark_submit_reads_as_an_option_is_refused() {
+        for file in ["--conf=spark.executor.instances=500", "-v", " --conf", ""] {
+            let told = build(&json!({"driver": {}, "mainApplicationFile": file})).unwrap_err();
+            assert!(told.starts_with("spec.mainApplicationFile"), "{told}");
+        }
+        assert!(build(&json!({"driver": {}, "mainApplicationFile": "local:///app.jar"})).is_ok());
+    }
+
+    #[test]
+    fn of_cards_in_the_template_and_in_gpu_the_larger_number_counts() {
+        for (template, gpu, want) in [(json!("8"), 1, json!("8")), (json!(2), 4, json!(4)), (json!("0"), 0, json!("0"))]
+        {
+            let driver = json!({
+                "gpu": {"name": "nvidia.com/gpu", "quantity": gpu},
+                "template": {"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": template}}}]}},
+            });
+            let pod = build(&json!({"driver": driver})).unwrap();
+            assert_eq!(pod["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"], want);
+        }
+    }
+
+    #[test]
     fn amounts_in_the_configuration_and_containers_beside_sparks_are_refused() {
-        for name in AMOUNTS {
+        for name in AMOUNTS.into_iter().chain(WHEREABOUTS) {
             let told = build(&json!({"driver": {}, "sparkConf": {name: "1"}})).unwrap_err();
             assert!(told.starts_with(&format!("spec.sparkConf[{name}]")), "{told}");
         }

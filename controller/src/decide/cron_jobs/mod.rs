@@ -20,7 +20,7 @@ use std::{
 };
 
 use caldera_core::gang::WorkloadRef;
-use caldera_crds::{cron_job::due_time_of, workload::WorkloadKind};
+use caldera_crds::{cron_job::due_time_of, tenancy::NamespaceFacts, workload::WorkloadKind};
 use caldera_runtime::{
     event::{EventType, Regarding},
     watch::Event,
@@ -105,6 +105,16 @@ impl CronJobs {
     fn forget(&mut self, key: &CronKey) {
         self.all.remove(key);
         self.looks.remove(key);
+    }
+
+    /// Takes in that namespaces may have opted in, or out: then the jobs of Kubernetes' CronJobs are queued, or not.
+    pub(crate) fn observe_namespaces(&mut self, event: &Event<(String, NamespaceFacts)>, now: Timestamp) {
+        let is_meant = |namespace: &str| match event {
+            Event::Applied((name, _)) | Event::Deleted((name, _)) => name == namespace,
+            Event::Reset(_) => true,
+        };
+        let keys = self.all.keys().filter(|(kind, key)| *kind == WorkloadKind::BatchJob && is_meant(&key.namespace));
+        self.looks.extend(keys.map(|key| (key.clone(), now)));
     }
 
     /// Takes in that a job of this kind is new, changed or gone.

@@ -13,10 +13,10 @@ use caldera_core::{
     gang::WorkloadRef,
 };
 use caldera_crds::{
-    cron_job::{build_run, due_time_of, name_run, names_queue, read_schedule},
+    cron_job::{build_run, due_time_of, name_run, read_schedule},
     workload::WorkloadKind,
 };
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -30,9 +30,6 @@ const KEPT: [(&str, &[&str], i64); 2] =
 
 /// Jobs that have not ended, of one CronJob at most: its status names each.
 const MOST_ACTIVE: usize = 100;
-
-/// While nobody is asked to run it.
-const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 
 /// One CronJob and what there is of it.
 pub(super) struct CronJobView<'a> {
@@ -88,8 +85,6 @@ impl CronJobView<'_> {
     pub(super) fn plan(&self, now: Timestamp) -> CronJobPlan {
         let mut plan = CronJobPlan::default();
         if !self.is_queued() {
-            // Its namespace may opt in.
-            plan.next = now.checked_add(LOOK_AGAIN).ok();
             return plan;
         }
         let runs = self.list_runs(now);
@@ -109,8 +104,10 @@ impl CronJobView<'_> {
         }
         self.delete_old(&mut plan, &runs);
         let status = self.build_status(&runs, last);
-        if self.facts.object["status"] != status && !self.waits.contains_key(&None) {
-            plan.writes.push(CronJobWrite::Status(patch_cron_status(&self.facts.resource_version, &status)));
+        let said = Some(&self.facts.object["status"]).filter(|said| !said.is_null());
+        let said = said.cloned().unwrap_or_else(|| json!({}));
+        if said != status && !self.waits.contains_key(&None) {
+            plan.writes.push(CronJobWrite::Status(patch_cron_status(&self.facts.resource_version, &said, &status)));
         }
         plan
     }
@@ -118,7 +115,7 @@ impl CronJobView<'_> {
     /// Whether its jobs would wait in line.
     fn is_queued(&self) -> bool {
         let (kind, key) = &self.facts.key;
-        *kind == WorkloadKind::VolcanoJob || self.objects.is_opted_in(&key.namespace) || names_queue(&self.facts.object)
+        *kind == WorkloadKind::VolcanoJob || self.objects.is_opted_in(&key.namespace) || self.facts.names_queue
     }
 
     /// Its jobs, the earliest run first.
@@ -165,7 +162,7 @@ impl CronJobView<'_> {
                 plan.problem =
                     Some(format!("{MOST_ACTIVE} of its jobs have not ended: no other is made before one has"));
             }
-            _ => plan.writes.push(CronJobWrite::Create(name, build_run(&self.facts.object, schedule, due))),
+            _ => plan.writes.push(CronJobWrite::Create(name, build_run(&self.facts.whole_object(), schedule, due))),
         }
     }
 
