@@ -388,9 +388,7 @@ impl FleetCapacity {
             }
         };
         let request = build_placement_request(question, &self.fleet, self.fleet.clusters().collect());
-        let why = place::describe_data(&request).into_iter().chain(place::describe_maintenance(&request));
-        let detail = why.fold(detail, |detail, why| format!("{detail}; {why}"));
-        Err(Fit::No { never: false, detail })
+        Err(Fit::No { never: false, detail: place::append_reasons(detail, &request) })
     }
 
     /// Whether it would fit if pods of these bindings were gone.

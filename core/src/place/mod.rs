@@ -39,7 +39,8 @@ use std::{
 pub use general_estimator::ClusterSummary;
 pub use member_queues::{MemberVolcanoQueue, Queues, place_within_queues};
 pub use schedule::{
-    Decision, NotPlaced, Request, count_copies, describe_data, describe_maintenance, may_select, place_binding,
+    Decision, NotPlaced, Request, append_reasons, count_copies, describe_data, describe_maintenance, may_select,
+    place_binding,
 };
 pub use workload_affinity::{AffinityGroup, Groups, Peers};
 

@@ -11,7 +11,7 @@ mod region_sets;
 #[cfg(test)]
 mod tests;
 
-pub use refusal_reasons::{describe_data, describe_maintenance};
+pub use refusal_reasons::{append_reasons, describe_data, describe_maintenance};
 
 use std::{
     borrow::Cow,

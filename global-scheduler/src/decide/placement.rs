@@ -144,10 +144,7 @@ pub fn decide_binding(
         fleet.clusters().map(|(cluster, capacity)| (cluster, own.get(&cluster.name).unwrap_or(capacity))).collect();
     let request = Request { binding: &capped, gang, whole, previous, clusters, linked: fleet.linked_groups(), run };
     let (placed, bounded) = place_within_queues(binding, &request, fleet);
-    let with_reasons = |message: String| {
-        let why = place::describe_data(&request).into_iter().chain(place::describe_maintenance(&request));
-        why.fold(message, |message, why| format!("{message}; {why}"))
-    };
+    let with_reasons = |message: String| place::append_reasons(message, &request);
     match placed {
         Ok(decision) if has_rendezvous && rendezvous_gang::changes_rendezvous(binding, &decision) => {
             rendezvous_gang::withdraw_gang()

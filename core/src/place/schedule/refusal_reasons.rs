@@ -6,6 +6,13 @@
 use super::{NAMED, Request, may_select};
 use crate::{inventory::Capacity, place::Cluster};
 
+/// A refusal, and after it what keeps the binding out of clusters: one sentence, whatever the refusal ends with.
+#[must_use]
+pub fn append_reasons(refusal: String, request: &Request<'_>) -> String {
+    let reasons = describe_data(request).into_iter().chain(describe_maintenance(request));
+    reasons.fold(refusal, |told, reason| format!("{}; {reason}", told.trim_end_matches('.')))
+}
+
 /// Which maintenance windows are in the way, of the clusters that it might go to; `None` if there are none.
 #[must_use]
 pub fn describe_maintenance(request: &Request<'_>) -> Option<String> {

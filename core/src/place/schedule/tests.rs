@@ -303,10 +303,7 @@ fn place_by_data(has: &[&str], held: Option<&Plan>) -> Result<Decision, String> 
     let clusters = clusters.iter().map(|cluster| (cluster, &free)).collect();
     let request =
         Request { binding: &binding, gang: &gang, whole: true, previous: held, clusters, linked: &[], run: None };
-    place_binding(&request).map_err(|error| match describe_data(&request) {
-        Some(data) => format!("{error}; {data}"),
-        None => error.to_string(),
-    })
+    place_binding(&request).map_err(|error| append_reasons(error.to_string(), &request))
 }
 
 /// One required claim of what is in these clusters.
@@ -326,7 +323,7 @@ fn a_gang_goes_where_its_claims_are_satisfied_and_nowhere_else() {
     assert_eq!(shown(&place_by_data(&["m1", "m2"], None).unwrap()), [("m1", 4)]);
     assert_eq!(
         place_by_data(&["m2"], None).unwrap_err(),
-        "0/2 clusters are available: 2 cluster(s) did not have the data of its DataSourceClaims.; its data is in m2"
+        "0/2 clusters are available: 2 cluster(s) did not have the data of its DataSourceClaims; its data is in m2"
     );
 }
 
