@@ -26,7 +26,7 @@ pub struct CronJobFacts {
     pub resource_version: Arc<str>,
     /// All of it but its template, and who wrote which field.
     pub object: Arc<Value>,
-    /// The template of its jobs, as JSON: of a large one a parsed copy would take ten times as much memory.
+    /// The template of its jobs, as JSON: parsed, a large one takes far more memory.
     template: Arc<str>,
     /// Whether the template names a queue.
     pub names_queue: bool,

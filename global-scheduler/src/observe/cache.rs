@@ -12,7 +12,7 @@ use std::{
 };
 
 use caldera_core::{
-    data_source::{ClaimKey, DataClaim, DataIndex, DataLocality, DataSource},
+    data_source::{DataClaim, DataIndex, DataLocality, DataSource},
     fleet::{Fleet, Update},
     gang::{Gang, TaskName, WorkloadRef},
     maintenance::ExpectedRun,
@@ -235,7 +235,7 @@ impl Cache {
 
     /// Applies an event of DataSources.
     pub fn apply_data_sources(&mut self, event: Event<DataSource>) {
-        let known: Vec<String> = self.data.list_sources().map(|source| source.name.clone()).collect();
+        let known = self.data.list_sources().map(|source| source.name.clone());
         let (stored, gone) = event.split_changes(known, |source| source.name.clone());
         gone.iter().for_each(|name| self.data.remove_source(name));
         stored.into_iter().for_each(|source| self.data.set_source(source));
@@ -244,7 +244,7 @@ impl Cache {
 
     /// Applies an event of DataSourceClaims.
     pub fn apply_data_claims(&mut self, event: Event<DataClaim>) {
-        let known: Vec<ClaimKey> = self.data.list_claims().map(|claim| claim.key.clone()).collect();
+        let known = self.data.list_claims().map(|claim| claim.key.clone());
         let (stored, gone) = event.split_changes(known, |claim| claim.key.clone());
         gone.iter().for_each(|key| self.data.remove_claim(key));
         stored.into_iter().for_each(|claim| self.data.set_claim(claim));
