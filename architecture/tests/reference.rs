@@ -62,6 +62,7 @@ fn render_names() -> String {
         ("Caldera's names", ours),
         ("Volcano's names", of_names("volcano")),
         ("Karmada's names", of_names("karmada")),
+        ("Kubernetes' names", of_names("kubernetes")),
         ("The sandbox's names", of_file("sandbox/src/member/kubelet.rs", "sim.caldera.dev/")),
     ];
     for (title, constants) in sections {

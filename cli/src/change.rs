@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Times that an object may change while it is changed.
-const TRIES: usize = 5;
+const MOST_CONFLICTS: usize = 5;
 
 /// Writes what `build` makes of an object as it is now, until nobody else changed it meanwhile; false if there was
 /// nothing to write.
@@ -29,7 +29,7 @@ pub async fn write_retrying_conflicts(
     client: &Client,
     build: impl AsyncFn() -> anyhow::Result<Option<Write>>,
 ) -> anyhow::Result<bool> {
-    for _ in 0..TRIES {
+    for _ in 0..MOST_CONFLICTS {
         let Some(write) = build().await? else { return Ok(false) };
         match execute_write(client, &write).await {
             Ok(_) => return Ok(true),

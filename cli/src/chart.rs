@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use crate::{
     deploy::{Deploy, build_component_objects},
-    manifests::{parse_documents, propagation_policies},
-    roles::{Granted, component_roles},
+    manifests::{build_propagation_policies, parse_documents},
+    roles::{Granted, build_component_roles},
 };
 
 const IMAGE: &str = "CALDERA-IMAGE";
@@ -93,7 +93,7 @@ fn repeat_item(text: &str, mark: &str, values: &str) -> String {
 }
 
 /// For the cluster that the components run in.
-fn component_chart() -> BTreeMap<&'static str, String> {
+fn build_component_chart() -> BTreeMap<&'static str, String> {
     let deploy = Deploy {
         image: IMAGE.to_owned(),
         namespace: NAMESPACE.to_owned(),
@@ -147,17 +147,18 @@ fn component_chart() -> BTreeMap<&'static str, String> {
 }
 
 /// For the Karmada API.
-fn karmada_chart() -> BTreeMap<&'static str, String> {
+fn build_karmada_chart() -> BTreeMap<&'static str, String> {
     let endpoint = Endpoint::Url(URL.to_owned());
     let encoded = encode(BUNDLE);
-    let hooks = render_yaml(&caldera_webhook::configurations(&endpoint, BUNDLE))
+    let hooks = render_yaml(&caldera_webhook::build_configurations(&endpoint, BUNDLE))
         .replace(URL, "{{ $.Values.webhookUrl | trimSuffix \"/\" }}")
         .replace(&encoded, "{{ $.Values.caBundle | b64enc }}");
-    let mut policies = caldera_crds::trusted::admission_policies(&caldera_crds::trusted::TrustedWriters::default());
-    policies.extend(caldera_crds::queue_access::command_policy());
-    policies.extend(caldera_crds::queue_access::hyper_job_policy());
-    let mut definitions = caldera_crds::manifests::host_volcano_crds();
-    definitions.extend(caldera_crds::manifests::federation_crds());
+    let mut policies =
+        caldera_crds::trusted::build_admission_policies(&caldera_crds::trusted::TrustedWriters::default());
+    policies.extend(caldera_crds::queue_access::build_command_policy());
+    policies.extend(caldera_crds::queue_access::build_hyper_job_policy());
+    let mut definitions = caldera_crds::manifests::build_host_volcano_crds();
+    definitions.extend(caldera_crds::manifests::build_federation_crds());
     let schema = json!({
         "$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "additionalProperties": false,
         "required": ["webhookUrl", "caBundle"],
@@ -171,7 +172,7 @@ fn karmada_chart() -> BTreeMap<&'static str, String> {
                   webhookUrl: https://caldera-webhook.caldera-system.svc\n\
                   # PEM of who signed its certificate, with --set-file caBundle=ca.pem; it has to be given.\ncaBundle: \"\"\n";
     // Karmada makes it when the first member joins, and Helm refuses what is there already.
-    let mut roles = component_roles(&Granted::default());
+    let mut roles = build_component_roles(&Granted::default());
     roles.retain(|object| object["kind"] != "Namespace" || object["metadata"]["name"] != CLUSTER_NAMESPACE);
     BTreeMap::from([
         ("Chart.yaml", render_chart_yaml("caldera-karmada", "What Caldera needs on the Karmada API")),
@@ -179,7 +180,7 @@ fn karmada_chart() -> BTreeMap<&'static str, String> {
         ("values.schema.json", format!("{schema:#}\n")),
         ("crds/definitions.yaml", render_yaml(&definitions)),
         ("templates/roles.yaml", render_yaml(&roles)),
-        ("templates/propagation.yaml", render_yaml(&propagation_policies())),
+        ("templates/propagation.yaml", render_yaml(&build_propagation_policies())),
         ("templates/admission.yaml", render_yaml(&policies)),
         ("templates/webhooks.yaml", hooks),
     ])
@@ -198,7 +199,7 @@ fn render_chart_yaml(name: &str, about: &str) -> String {
 }
 
 fn charts() -> [(&'static str, BTreeMap<&'static str, String>); 2] {
-    [("caldera", component_chart()), ("caldera-karmada", karmada_chart())]
+    [("caldera", build_component_chart()), ("caldera-karmada", build_karmada_chart())]
 }
 
 fn folder() -> PathBuf {
@@ -259,7 +260,7 @@ fn what_the_charts_render_is_what_manifests_prints() {
         ("callers", vec!["karmada-system", "other"]),
         ("callerAddresses", vec!["10.0.0.0/8"]),
     ]);
-    let chart = component_chart();
+    let chart = build_component_chart();
     let console = chart["templates/console.yaml"].strip_prefix(CONSOLE_BEGIN).unwrap();
     let console = render_helm_template(console.strip_suffix("{{- end }}\n").unwrap(), &values);
     let rendered = render_helm_template(&chart["templates/components.yaml"], &values)
@@ -270,7 +271,7 @@ fn what_the_charts_render_is_what_manifests_prints() {
         build_component_objects(&deploy).into_iter().filter(|it| it["kind"] != "Namespace").collect(),
     );
 
-    let chart = karmada_chart();
+    let chart = build_karmada_chart();
     let pem = "-----BEGIN CERTIFICATE-----";
     let encoded = encode(pem);
     let values = BTreeMap::from([
@@ -278,7 +279,7 @@ fn what_the_charts_render_is_what_manifests_prints() {
         ("$.Values.caBundle | b64enc", vec![encoded.as_str()]),
     ]);
     let rendered = render_helm_template(&chart["templates/webhooks.yaml"], &values);
-    let wanted = caldera_webhook::configurations(&Endpoint::Url("https://h:8443".to_owned()), pem);
+    let wanted = caldera_webhook::build_configurations(&Endpoint::Url("https://h:8443".to_owned()), pem);
     same(parse_documents(&rendered).unwrap(), wanted);
 }
 

@@ -74,7 +74,7 @@ async fn read_clusters(client: &Client) -> anyhow::Result<Clusters> {
     let (clusters, bindings) =
         futures::try_join!(list_objects(client, &resource, None, None), list_objects(client, &bound, None, None))?;
     let mut jobs: BTreeMap<String, Vec<PlacedJob>> = BTreeMap::new();
-    for binding in bindings.iter().flatten().filter(|binding| objects::is_queued(binding)) {
+    for binding in bindings.iter().flatten().filter(|binding| objects::is_managed_by_caldera(binding)) {
         for target in read_list_at(binding, "/spec/clusters") {
             jobs.entry(read_text_at(target, "/name").to_owned()).or_default().extend(read_placed(binding, target));
         }
@@ -181,7 +181,8 @@ fn find_job_in(binding: &Value, cluster: &str) -> Option<(String, JobName)> {
     let is_there =
         read_list_at(binding, "/spec/clusters").iter().any(|target| read_text_at(target, "/name") == cluster);
     let key = JobKey::of_binding(binding)?;
-    (is_there && objects::is_queued(binding)).then_some((key.namespace, JobName { kind: key.kind, name: key.name }))
+    (is_there && objects::is_managed_by_caldera(binding))
+        .then_some((key.namespace, JobName { kind: key.kind, name: key.name }))
 }
 
 async fn cordon_cluster(client: &Client, name: &str, cordon: bool) -> anyhow::Result<&'static str> {

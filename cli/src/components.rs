@@ -125,7 +125,7 @@ pub(crate) async fn lead_controller(
         ready: admin.ready.clone(),
         registry: admin.registry.clone(),
         namespace: process.lease_namespace.clone(),
-        ..controller_config(rules)
+        ..build_controller_config(rules)
     };
     run_under_lease(CONTROLLER_LEASE, process, &admin, client.clone(), stop, |active, epoch| async move {
         Ok(caldera_controller::run(caldera_controller::Config { epoch, ..config }, client, active).await?)
@@ -134,7 +134,7 @@ pub(crate) async fn lead_controller(
 }
 
 /// The controller's order, reservation and preemption settings, from its flags.
-fn controller_config(args: &QueueRulesArgs) -> caldera_controller::Config {
+fn build_controller_config(args: &QueueRulesArgs) -> caldera_controller::Config {
     let mut config = caldera_controller::Config {
         order: match args.order {
             Order::Share => OrderPolicy::Share,
@@ -185,7 +185,7 @@ pub(crate) async fn lead_scheduler(
     let config = caldera_global_scheduler::Config {
         ready: admin.ready.clone(),
         registry: admin.registry.clone(),
-        estimators: estimator_settings(&placing.estimators)?,
+        estimators: build_estimator_settings(&placing.estimators)?,
         empty_workloads: placing.enable_empty_workload_propagation,
         // A controller without a lease writes grants without an epoch. They are placed where there is no lease.
         grants: Some((process.lease_namespace.clone(), CONTROLLER_LEASE.to_owned())),
@@ -198,7 +198,7 @@ pub(crate) async fn lead_scheduler(
 }
 
 /// Where estimators are. Their certificates are read and tried now, so that a wrong one is reported at start.
-fn estimator_settings(args: &EstimatorsArgs) -> anyhow::Result<Settings> {
+fn build_estimator_settings(args: &EstimatorsArgs) -> anyhow::Result<Settings> {
     let identity = match (&args.scheduler_estimator_cert_file, &args.scheduler_estimator_key_file) {
         (Some(cert), Some(key)) => Some(Identity { cert_pem: read_file(cert)?, key_pem: read_file(key)? }),
         _ => None,
@@ -239,7 +239,7 @@ pub async fn run_collector(args: InventoryArgs) -> anyhow::Result<ExitCode> {
 
 /// Certificate, key and the clients' bundle; none for plain text. What is missing for TLS on both sides must be given
 /// up in words.
-fn estimator_tls_files(args: &EstimatorArgs) -> anyhow::Result<Option<Vec<PathBuf>>> {
+fn list_estimator_tls_files(args: &EstimatorArgs) -> anyhow::Result<Option<Vec<PathBuf>>> {
     if args.insecure {
         return Ok(None);
     }
@@ -269,7 +269,7 @@ pub async fn run_estimator(args: EstimatorArgs) -> anyhow::Result<ExitCode> {
     let kubeconfig = args.kubeconfig.as_deref();
     let (client, AdminServer { ready, .. }, counts, stop) =
         prepare_component("estimator", kubeconfig, args.admin).await?;
-    let tls = match estimator_tls_files(&args)? {
+    let tls = match list_estimator_tls_files(&args)? {
         Some(files) => Some(ServedTls::from_files(files, RELOAD_EVERY, |pems| {
             estimator_server_config(&read_identity(pems), pems.get(2).map(String::as_str))
         })?),
@@ -359,7 +359,7 @@ where
 }
 
 /// What the webhook's clients may take of it. Room for bodies and their values follows from the largest object.
-fn webhook_limits(args: &ServingArgs) -> caldera_webhook::Limits {
+fn build_webhook_limits(args: &ServingArgs) -> caldera_webhook::Limits {
     let mut limits = caldera_webhook::Limits::for_objects_of(args.largest_object as usize * 1024);
     limits.bounds.connections = args.connections as usize;
     limits
@@ -386,7 +386,7 @@ pub(crate) async fn serve_webhook(
     if let Some(url) = &args.register_url {
         let endpoint = caldera_webhook::Endpoint::Url(url.trim_end_matches('/').to_owned());
         let trusted = args.trusted.to_writers();
-        for object in caldera_webhook::configurations_for(&endpoint, &ca_pem, &trusted) {
+        for object in caldera_webhook::build_configurations_for(&endpoint, &ca_pem, &trusted) {
             stack::apply_object(&client, object).await?;
         }
     }
@@ -401,7 +401,7 @@ pub(crate) async fn serve_webhook(
     };
     let config = caldera_webhook::Config {
         renewed: Some(renewed),
-        limits: webhook_limits(args),
+        limits: build_webhook_limits(args),
         trusted: args.trusted.to_writers(),
         ready,
         registry,
@@ -428,11 +428,11 @@ mod tests {
             }
         };
         let pair = ["--grpc-auth-cert-file=c", "--grpc-auth-key-file=k"];
-        assert!(estimator_tls_files(&args(&[])).unwrap_err().to_string().contains("--insecure"));
-        assert!(estimator_tls_files(&args(&pair)).unwrap_err().to_string().contains("--grpc-client-ca-file"));
-        let files = |more: &str| estimator_tls_files(&args(&[pair[0], pair[1], more])).unwrap().unwrap().len();
+        assert!(list_estimator_tls_files(&args(&[])).unwrap_err().to_string().contains("--insecure"));
+        assert!(list_estimator_tls_files(&args(&pair)).unwrap_err().to_string().contains("--grpc-client-ca-file"));
+        let files = |more: &str| list_estimator_tls_files(&args(&[pair[0], pair[1], more])).unwrap().unwrap().len();
         assert_eq!([files("--grpc-client-ca-file=b"), files("--insecure-skip-grpc-client-verify")], [3, 2]);
-        assert_eq!(estimator_tls_files(&args(&["--insecure"])).unwrap(), None);
+        assert_eq!(list_estimator_tls_files(&args(&["--insecure"])).unwrap(), None);
         let address = |flags: &[&str]| estimator_address(&args(flags)).to_string();
         assert_eq!(address(&pair), "0.0.0.0:10352");
         assert_eq!(address(&["--insecure"]), "127.0.0.1:10352");
@@ -442,7 +442,7 @@ mod tests {
     fn decided(flags: &[&str]) -> caldera_controller::Config {
         let words = ["caldera", "controller"].iter().chain(flags);
         match Args::try_parse_from(words).unwrap().command {
-            Command::Controller(args) => controller_config(&args.rules),
+            Command::Controller(args) => build_controller_config(&args.rules),
             other => panic!("{other:?}"),
         }
     }

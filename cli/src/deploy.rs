@@ -61,7 +61,7 @@ struct Part<'a> {
 /// Everything that runs beside Karmada.
 #[must_use]
 pub fn build_component_objects(deploy: &Deploy) -> Vec<Value> {
-    let mut objects = vec![namespace_object(&deploy.namespace)];
+    let mut objects = vec![build_namespace(&deploy.namespace)];
     let lease = || vec![format!("--lease-namespace={LEASE_NAMESPACE}")];
     let part = |subcommand, args, memory, cpu| Part {
         name: format!("caldera-{subcommand}"),
@@ -90,7 +90,7 @@ pub fn build_component_objects(deploy: &Deploy) -> Vec<Value> {
         part("scheduler", lease(), ("384Mi", "1536Mi"), "250m"),
     ];
     for cluster in &deploy.collectors {
-        parts.push(collector_part(cluster, false));
+        parts.push(build_collector_part(cluster, false));
     }
     if deploy.console {
         parts.push(Part {
@@ -99,9 +99,9 @@ pub fn build_component_objects(deploy: &Deploy) -> Vec<Value> {
             ..part("console", listen(CONSOLE_PORT), ("128Mi", "512Mi"), "50m")
         });
         objects.extend([
-            service_object(deploy, "caldera-console", Some("caldera-console"), ("https", 443)),
+            build_service(deploy, "caldera-console", Some("caldera-console"), ("https", 443)),
             // Whoever reaches the cluster: who he is decides what he sees.
-            network_policy(
+            build_network_policy(
                 deploy,
                 "caldera-console",
                 json!({"app.kubernetes.io/name": "caldera-console"}),
@@ -112,9 +112,9 @@ pub fn build_component_objects(deploy: &Deploy) -> Vec<Value> {
     for part in &parts {
         objects.extend(build_part_objects(deploy, part));
     }
-    objects.extend(network_policies(deploy));
-    objects.push(service_object(deploy, "caldera-webhook", Some("caldera-webhook"), ("https", 443)));
-    objects.push(service_object(deploy, "caldera-metrics", None, ("admin", ADMIN_PORT)));
+    objects.extend(build_network_policies(deploy));
+    objects.push(build_service(deploy, "caldera-webhook", Some("caldera-webhook"), ("https", 443)));
+    objects.push(build_service(deploy, "caldera-metrics", None, ("admin", ADMIN_PORT)));
     objects
 }
 
@@ -125,11 +125,11 @@ pub fn build_member_objects(namespace_name: &str, collector_of: Option<(&str, &s
     let name = "caldera-inventory";
     let read = ["list", "watch"];
     let mut objects = vec![
-        namespace_object(namespace_name),
-        service_account(name, namespace_name),
+        build_namespace(namespace_name),
+        build_service_account(name, namespace_name),
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": {"name": name, "labels": component_labels(None)},
+            "metadata": {"name": name, "labels": build_component_labels(None)},
             "rules": [
                 {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": read},
                 {"apiGroups": ["topology.volcano.sh"], "resources": ["hypernodes"], "verbs": read},
@@ -138,7 +138,7 @@ pub fn build_member_objects(namespace_name: &str, collector_of: Option<(&str, &s
         }),
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-            "metadata": {"name": name, "labels": component_labels(None)},
+            "metadata": {"name": name, "labels": build_component_labels(None)},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
             "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace_name}],
         }),
@@ -146,13 +146,13 @@ pub fn build_member_objects(namespace_name: &str, collector_of: Option<(&str, &s
     if let Some((image, cluster)) = collector_of {
         let (image, namespace) = (image.to_owned(), namespace_name.to_owned());
         let deploy = Deploy { image, namespace, ..Deploy::default() };
-        objects.push(deployment_object(&deploy, &Part { name: name.to_owned(), ..collector_part(cluster, true) }));
+        objects.push(build_deployment(&deploy, &Part { name: name.to_owned(), ..build_collector_part(cluster, true) }));
     }
     objects
 }
 
 /// The collector of a member. One replica is enough: what it published stays valid until another one takes over.
-fn collector_part(cluster: &str, in_cluster: bool) -> Part<'static> {
+fn build_collector_part(cluster: &str, in_cluster: bool) -> Part<'static> {
     let mut args = vec![format!("--cluster={cluster}"), format!("--lease-namespace={LEASE_NAMESPACE}")];
     args.extend(in_cluster.then(|| "--in-member".to_owned()));
     Part {
@@ -168,18 +168,18 @@ fn collector_part(cluster: &str, in_cluster: bool) -> Part<'static> {
 }
 
 fn build_part_objects(deploy: &Deploy, part: &Part<'_>) -> Vec<Value> {
-    let mut objects = vec![service_account(&part.name, &deploy.namespace), deployment_object(deploy, part)];
+    let mut objects = vec![build_service_account(&part.name, &deploy.namespace), build_deployment(deploy, part)];
     if part.replicas > 1 {
         objects.push(json!({
             "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-            "metadata": {"name": part.name, "namespace": deploy.namespace, "labels": component_labels(Some(&part.name))},
+            "metadata": {"name": part.name, "namespace": deploy.namespace, "labels": build_component_labels(Some(&part.name))},
             "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app.kubernetes.io/name": part.name}}},
         }));
     }
     objects
 }
 
-fn deployment_object(deploy: &Deploy, part: &Part<'_>) -> Value {
+fn build_deployment(deploy: &Deploy, part: &Part<'_>) -> Value {
     let own = json!({"app.kubernetes.io/name": part.name});
     let mut args = vec![
         part.subcommand.to_owned(),
@@ -219,12 +219,12 @@ fn deployment_object(deploy: &Deploy, part: &Part<'_>) -> Value {
     });
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"name": part.name, "namespace": deploy.namespace, "labels": component_labels(Some(&part.name))},
+        "metadata": {"name": part.name, "namespace": deploy.namespace, "labels": build_component_labels(Some(&part.name))},
         "spec": {
             "replicas": part.replicas,
             "selector": {"matchLabels": own},
             "template": {
-                "metadata": {"labels": component_labels(Some(&part.name))},
+                "metadata": {"labels": build_component_labels(Some(&part.name))},
                 "spec": {
                     "serviceAccountName": part.name,
                     "automountServiceAccountToken": part.in_cluster,
@@ -242,14 +242,14 @@ fn deployment_object(deploy: &Deploy, part: &Part<'_>) -> Value {
 }
 
 /// A Service of one component, or of all.
-fn service_object(deploy: &Deploy, name: &str, component: Option<&str>, (port_name, port): (&str, u16)) -> Value {
+fn build_service(deploy: &Deploy, name: &str, component: Option<&str>, (port_name, port): (&str, u16)) -> Value {
     let selector = match component {
         Some(component) => json!({"app.kubernetes.io/name": component}),
         None => json!({"app.kubernetes.io/part-of": "caldera"}),
     };
     json!({
         "apiVersion": "v1", "kind": "Service",
-        "metadata": {"name": name, "namespace": deploy.namespace, "labels": component_labels(component)},
+        "metadata": {"name": name, "namespace": deploy.namespace, "labels": build_component_labels(component)},
         "spec": {"selector": selector, "ports": [{"name": port_name, "port": port, "targetPort": port_name}]},
     })
 }
@@ -257,7 +257,7 @@ fn service_object(deploy: &Deploy, name: &str, component: Option<&str>, (port_na
 /// Who may reach what: the webhook's port from the namespaces of its callers and from the networks that are given, the
 /// admin ports from namespaces with the label `caldera.dev/monitoring`, and nothing else. (A kubelet's probes always
 /// arrive.)
-fn network_policies(deploy: &Deploy) -> [Value; 2] {
+fn build_network_policies(deploy: &Deploy) -> [Value; 2] {
     let namespaces = |expression: Value| json!({"namespaceSelector": {"matchExpressions": [expression]}});
     let by_name = json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": deploy.callers});
     let mut callers = vec![namespaces(by_name)];
@@ -265,13 +265,13 @@ fn network_policies(deploy: &Deploy) -> [Value; 2] {
     let watchers = [namespaces(json!({"key": MONITORING, "operator": "Exists"}))];
     let ports = |port: u16| json!([{"protocol": "TCP", "port": port}]);
     [
-        network_policy(
+        build_network_policy(
             deploy,
             "caldera-webhook",
             json!({"app.kubernetes.io/name": "caldera-webhook"}),
             json!({"from": callers, "ports": ports(WEBHOOK_PORT)}),
         ),
-        network_policy(
+        build_network_policy(
             deploy,
             "caldera-admin",
             json!({"app.kubernetes.io/part-of": "caldera"}),
@@ -280,26 +280,26 @@ fn network_policies(deploy: &Deploy) -> [Value; 2] {
     ]
 }
 
-fn network_policy(deploy: &Deploy, name: &str, pods: Value, rule: Value) -> Value {
+fn build_network_policy(deploy: &Deploy, name: &str, pods: Value, rule: Value) -> Value {
     json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
-        "metadata": {"name": name, "namespace": deploy.namespace, "labels": component_labels(None)},
+        "metadata": {"name": name, "namespace": deploy.namespace, "labels": build_component_labels(None)},
         "spec": {"podSelector": {"matchLabels": pods}, "policyTypes": ["Ingress"], "ingress": [rule]},
     })
 }
 
-fn namespace_object(name: &str) -> Value {
+fn build_namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
-fn service_account(name: &str, namespace: &str) -> Value {
+fn build_service_account(name: &str, namespace: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ServiceAccount",
-        "metadata": {"name": name, "namespace": namespace, "labels": component_labels(None)},
+        "metadata": {"name": name, "namespace": namespace, "labels": build_component_labels(None)},
     })
 }
 
-fn component_labels(component: Option<&str>) -> Value {
+fn build_component_labels(component: Option<&str>) -> Value {
     let mut labels = json!({"app.kubernetes.io/part-of": "caldera"});
     if let Some(component) = component {
         labels["app.kubernetes.io/name"] = component.into();

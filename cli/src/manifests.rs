@@ -18,12 +18,12 @@ use crate::{
     args::{DeployArgs, ManifestGroup, ManifestsArgs},
     deploy::{self, Deploy},
     output,
-    roles::{Granted, component_roles},
+    roles::{Granted, build_component_roles},
 };
 
 /// Prints what was asked for as YAML documents.
 pub fn print_manifests(args: &ManifestsArgs) -> anyhow::Result<ExitCode> {
-    let objects = match deployment_objects(&args.deploy)? {
+    let objects = match build_deployment_objects(&args.deploy)? {
         Some(objects) => objects,
         None => build_group_objects(args)?,
     };
@@ -37,7 +37,7 @@ pub fn print_manifests(args: &ManifestsArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// The Deployments of the components, if `--deployments` or `--member` asks for them.
-fn deployment_objects(args: &DeployArgs) -> anyhow::Result<Option<Vec<Value>>> {
+fn build_deployment_objects(args: &DeployArgs) -> anyhow::Result<Option<Vec<Value>>> {
     let (image, namespace) = (args.image.as_deref(), args.namespace.clone());
     if args.deployments {
         let image = image.context("--deployments wants --image")?.to_owned();
@@ -66,20 +66,20 @@ fn build_group_objects(args: &ManifestsArgs) -> anyhow::Result<Vec<Value>> {
     let wanted = |group| args.only.is_empty() || args.only.contains(&group);
     let mut objects = Vec::new();
     if wanted(ManifestGroup::Crds) {
-        objects.extend(caldera_crds::manifests::host_volcano_crds());
-        objects.extend(caldera_crds::manifests::federation_crds());
+        objects.extend(caldera_crds::manifests::build_host_volcano_crds());
+        objects.extend(caldera_crds::manifests::build_federation_crds());
     }
     if wanted(ManifestGroup::Rbac) {
-        objects.extend(component_roles(&Granted {
+        objects.extend(build_component_roles(&Granted {
             registers: args.registers_webhooks,
             member_secrets: args.member_secrets.clone(),
         }));
     }
     if wanted(ManifestGroup::Policies) {
-        objects.extend(propagation_policies());
+        objects.extend(build_propagation_policies());
     }
     if wanted(ManifestGroup::Webhooks) {
-        objects.extend(webhook_configurations(args)?);
+        objects.extend(build_webhook_configurations(args)?);
         objects.extend(list_admission_policies(&args.trusted.to_writers(), args.require_queue_access));
     }
     Ok(objects)
@@ -88,9 +88,9 @@ fn build_group_objects(args: &ManifestsArgs) -> anyhow::Result<Vec<Value>> {
 /// The admission policies; those on queues only where naming one wants a right.
 #[must_use]
 pub fn list_admission_policies(trusted: &TrustedWriters, require_queue_access: bool) -> Vec<Value> {
-    let mut all = caldera_crds::trusted::admission_policies(trusted);
-    all.extend(caldera_crds::queue_access::command_policy());
-    all.extend(caldera_crds::queue_access::hyper_job_policy());
+    let mut all = caldera_crds::trusted::build_admission_policies(trusted);
+    all.extend(caldera_crds::queue_access::build_command_policy());
+    all.extend(caldera_crds::queue_access::build_hyper_job_policy());
     if require_queue_access {
         all.extend(caldera_crds::queue_access::queue_access_policies());
     }
@@ -98,8 +98,8 @@ pub fn list_admission_policies(trusted: &TrustedWriters, require_queue_access: b
 }
 
 /// Webhooks fail closed: without trust in the webhook's certificate nothing of our kinds would be accepted any more.
-fn webhook_configurations(args: &ManifestsArgs) -> anyhow::Result<Vec<Value>> {
-    let endpoint = webhook_endpoint(args)?;
+fn build_webhook_configurations(args: &ManifestsArgs) -> anyhow::Result<Vec<Value>> {
+    let endpoint = read_webhook_endpoint(args)?;
     let ca_bundle = match &args.ca_bundle {
         Some(path) => {
             let pem = fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()))?;
@@ -114,7 +114,7 @@ fn webhook_configurations(args: &ManifestsArgs) -> anyhow::Result<Vec<Value>> {
              authority; --only crds, policies or rbac prints what needs none"
         ),
     };
-    Ok(caldera_webhook::configurations_for(&endpoint, &ca_bundle, &args.trusted.to_writers()))
+    Ok(caldera_webhook::build_configurations_for(&endpoint, &ca_bundle, &args.trusted.to_writers()))
 }
 
 /// Reads the objects of a YAML file.
@@ -126,7 +126,7 @@ pub fn parse_documents(yaml: &str) -> anyhow::Result<Vec<Value>> {
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
 
-fn webhook_endpoint(args: &ManifestsArgs) -> anyhow::Result<Endpoint> {
+fn read_webhook_endpoint(args: &ManifestsArgs) -> anyhow::Result<Endpoint> {
     if let Some(url) = &args.webhook_url {
         anyhow::ensure!(is_webhook_url(url), "--webhook-url must be https://HOST[:PORT][/PATH], not {url:?}");
         return Ok(Endpoint::Url(url.trim_end_matches('/').to_owned()));
@@ -156,7 +156,7 @@ pub fn is_webhook_url(url: &str) -> bool {
 
 /// Queues and priority classes go to every member: jobs refer to them by name. Queues that a member already has (every
 /// Volcano brings `default`) are taken over; `default` and `root` stay the members' own.
-pub fn propagation_policies() -> Vec<Value> {
+pub fn build_propagation_policies() -> Vec<Value> {
     let policy = |name: &str, selectors: Value| {
         json!({
             "apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterPropagationPolicy",

@@ -6,7 +6,7 @@
 use anyhow::Context;
 pub use caldera_crds::{
     object::{annotation_of, annotation_path, name_of, read_list_at, read_text_at},
-    trusted::is_queued,
+    trusted::is_managed_by_caldera,
 };
 use caldera_runtime::watch::{api_resource, list_json};
 use kube::{Api, Client, api::DynamicObject, core::ApiResource};

@@ -77,7 +77,7 @@ pub async fn run_queue(args: QueueArgs) -> anyhow::Result<ExitCode> {
 /// If the server does not answer, or refuses.
 pub async fn pause_releases(args: PauseArgs) -> anyhow::Result<ExitCode> {
     let client = components::connect_for_command(args.kubeconfig.as_deref(), "queue").await?;
-    change::mark_paused(&client, Some(&args.reason)).await
+    change::pause_or_unpause(&client, Some(&args.reason)).await
 }
 
 /// Has jobs released again.
@@ -86,7 +86,7 @@ pub async fn pause_releases(args: PauseArgs) -> anyhow::Result<ExitCode> {
 /// If the server does not answer, or refuses.
 pub async fn unpause_releases(args: UnpauseArgs) -> anyhow::Result<ExitCode> {
     let client = components::connect_for_command(args.kubeconfig.as_deref(), "queue").await?;
-    change::mark_paused(&client, None).await
+    change::pause_or_unpause(&client, None).await
 }
 
 fn make_page(
@@ -100,7 +100,7 @@ fn make_page(
     let all = list_queues(&live.controller);
     let paused = live.controller.pause_reason().map(str::to_owned);
     let Some(name) = name else {
-        return page_of_queues(output, QueueList { queues: all, paused, missing: live.gaps }, tree);
+        return build_queue_list_page(output, QueueList { queues: all, paused, missing: live.gaps }, tree);
     };
     let Some(at) = all.iter().position(|queue| queue.name.as_str() == name) else {
         let names: Vec<&str> = all.iter().map(|queue| queue.name.as_str()).take(20).collect();
@@ -112,7 +112,7 @@ fn make_page(
     if tree {
         let depth = all[at].depth;
         let below = all[at + 1..].iter().take_while(|queue| queue.depth > depth).count();
-        return page_of_queues(
+        return build_queue_list_page(
             output,
             QueueList { queues: all[at..=at + below].to_vec(), paused, missing: live.gaps },
             true,
@@ -138,7 +138,7 @@ fn list_above(all: &[QueueView], at: usize) -> Vec<QueueView> {
     std::iter::successors(parent(&&all[at]), parent).take(all.len()).cloned().collect()
 }
 
-fn page_of_queues(output: ListOutput, answer: QueueList, tree: bool) -> anyhow::Result<PrintedPage> {
+fn build_queue_list_page(output: ListOutput, answer: QueueList, tree: bool) -> anyhow::Result<PrintedPage> {
     let names: String = answer.queues.iter().map(|queue| format!("{}\n", queue.name)).collect();
     let text = output::format_list(output, &answer, "STATE", &names, |wide| {
         let paused = answer.paused.iter().map(|why| format!("All releases are paused: {why}\n\n"));

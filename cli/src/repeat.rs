@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::output;
 
-const PAUSE: Duration = Duration::from_secs(1);
+const REDRAW_INTERVAL: Duration = Duration::from_secs(1);
 /// Clears the screen and goes to its top.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J\u{1b}[3J";
 
@@ -59,7 +59,7 @@ pub async fn print_page(watch: bool, read: impl AsyncFn() -> anyhow::Result<Prin
     let mut wanted = output::try_write(&frame_page(&page, on_screen));
     let mut trouble = String::new();
     while wanted {
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(REDRAW_INTERVAL).await;
         match read().await {
             Ok(next) => {
                 trouble.clear();

@@ -54,16 +54,16 @@ const CONFIGURATIONS: [Rule; 2] = [
     ("config.karmada.io", &["resourceinterpreterwebhookconfigurations"], &[]),
 ];
 
-fn policy_rule((group, resources, verbs): Rule) -> Value {
+fn build_policy_rule((group, resources, verbs): Rule) -> Value {
     json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
 }
 
-fn named_rule(group: &str, resource: &str, names: &[impl AsRef<str>], verbs: &[&str]) -> Value {
+fn build_named_rule(group: &str, resource: &str, names: &[impl AsRef<str>], verbs: &[&str]) -> Value {
     let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
     json!({"apiGroups": [group], "resources": [resource], "resourceNames": names, "verbs": verbs})
 }
 
-fn common_labels() -> Value {
+fn build_common_labels() -> Value {
     json!({"app.kubernetes.io/part-of": "caldera"})
 }
 
@@ -72,7 +72,7 @@ fn bound_role(component: &str, namespace: Option<&str>, rules: Vec<Value>) -> [V
     let (group, name) = ("rbac.authorization.k8s.io", format!("caldera-{component}"));
     let (role, binding) =
         if namespace.is_some() { ("Role", "RoleBinding") } else { ("ClusterRole", "ClusterRoleBinding") };
-    let mut metadata = json!({"name": name, "labels": common_labels()});
+    let mut metadata = json!({"name": name, "labels": build_common_labels()});
     if let Some(namespace) = namespace {
         metadata["namespace"] = namespace.into();
     }
@@ -95,7 +95,7 @@ pub fn name_account(component: &str) -> String {
 /// Who may ask `caldera why`, `caldera queue` and `caldera simulate` about everything: whoever may view the host's
 /// objects. To ask the members themselves is a role of its own, and nobody has it by default: Karmada's proxy leads to
 /// all of a member's API, as far as the member lets its user. Without it the inventories or Karmada's summaries serve.
-fn reader_roles() -> [Value; 2] {
+fn build_reader_roles() -> [Value; 2] {
     let rules: [Rule; 6] = [
         (QUEUES, &["queues", "podgroups"], READ),
         ("scheduling.k8s.io", &["priorityclasses"], READ),
@@ -105,22 +105,22 @@ fn reader_roles() -> [Value; 2] {
         (DATA.0, DATA.1, READ),
     ];
     let role = |name: &str, rules: Vec<Value>| {
-        let metadata = json!({"name": name, "labels": common_labels()});
+        let metadata = json!({"name": name, "labels": build_common_labels()});
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules,
         })
     };
     let workloads = WORKLOADS.map(|(group, resources, _)| (group, resources, READ));
-    let mut all: Vec<Value> = workloads.into_iter().chain(rules).map(policy_rule).collect();
+    let mut all: Vec<Value> = workloads.into_iter().chain(rules).map(build_policy_rule).collect();
     // In whatever namespace the controller's lease is.
-    all.push(named_rule("", "configmaps", &[settings::NAME], &["get"]));
+    all.push(build_named_rule("", "configmaps", &[settings::NAME], &["get"]));
     let mut reader = role("caldera-reader", all);
     reader["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"] = "true".into();
-    [reader, role("caldera-member-reader", vec![policy_rule(MEMBERS[1])])]
+    [reader, role("caldera-member-reader", vec![build_policy_rule(MEMBERS[1])])]
 }
 
 /// The rules of each component for all namespaces.
-fn cluster_rules(component: &str) -> Vec<Rule> {
+fn list_cluster_rules(component: &str) -> Vec<Rule> {
     let mut rules = Vec::new();
     match component {
         "webhook" => {
@@ -212,23 +212,26 @@ pub fn list_controller_config_maps() -> Vec<String> {
 
 /// The rules of each component in its own namespace.
 fn build_namespaced_rules(component: &str, granted: &Granted) -> Vec<Value> {
-    let lease = |names: &[&str], verbs: &[&str]| named_rule("coordination.k8s.io", "leases", names, verbs);
-    let create_lease = || policy_rule(("coordination.k8s.io", &["leases"], &["create"]));
+    let lease = |names: &[&str], verbs: &[&str]| build_named_rule("coordination.k8s.io", "leases", names, verbs);
+    let create_lease = || build_policy_rule(("coordination.k8s.io", &["leases"], &["create"]));
     let held = &["get", "patch"];
     match component {
         "controller" => vec![
             create_lease(),
             lease(&["caldera-controller"], held),
-            named_rule("", "configmaps", &list_controller_config_maps(), &["get", "create", "patch"]),
+            build_named_rule("", "configmaps", &list_controller_config_maps(), &["get", "create", "patch"]),
         ],
         // It reads the controller's lease, too.
         "scheduler" => {
             vec![create_lease(), lease(&["caldera-scheduler"], held), lease(&["caldera-controller"], &["get"])]
         }
         // Each member's has a name of its own.
-        "inventory" => vec![policy_rule(("coordination.k8s.io", &["leases"], &["get", "create", "patch"]))],
+        "inventory" => vec![build_policy_rule(("coordination.k8s.io", &["leases"], &["get", "create", "patch"]))],
         "webhook" if granted.registers => {
-            vec![policy_rule(("", &["secrets"], &["create"])), named_rule("", "secrets", &[AUTHORITY_SECRET], &["get"])]
+            vec![
+                build_policy_rule(("", &["secrets"], &["create"])),
+                build_named_rule("", "secrets", &[AUTHORITY_SECRET], &["get"]),
+            ]
         }
         _ => Vec::new(),
     }
@@ -236,7 +239,7 @@ fn build_namespaced_rules(component: &str, granted: &Granted) -> Vec<Value> {
 
 /// What each component may do on the Karmada API, and no more; and what readers may.
 #[must_use]
-pub fn component_roles(granted: &Granted) -> Vec<Value> {
+pub fn build_component_roles(granted: &Granted) -> Vec<Value> {
     let namespace = |metadata: Value| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
     // Else Karmada makes it in every member.
     let ours = json!({"name": NAMESPACE, "labels": {"namespace.karmada.io/skip-auto-propagation": "true"}});
@@ -250,29 +253,29 @@ pub fn component_roles(granted: &Granted) -> Vec<Value> {
         }));
     }
     for component in components {
-        let mut rules: Vec<Value> = cluster_rules(component).into_iter().map(policy_rule).collect();
+        let mut rules: Vec<Value> = list_cluster_rules(component).into_iter().map(build_policy_rule).collect();
         if component == "webhook" && granted.registers {
-            rules.extend(registration_rules());
+            rules.extend(list_registration_rules());
         }
         objects.extend(bound_role(component, None, rules));
         let own = build_namespaced_rules(component, granted);
         if !own.is_empty() {
             objects.extend(bound_role(component, Some(NAMESPACE), own));
         }
-        if cluster_rules(component).contains(&MEMBERS[1]) {
-            let mut secrets = policy_rule(("", &["secrets"], &["get"]));
+        if list_cluster_rules(component).contains(&MEMBERS[1]) {
+            let mut secrets = build_policy_rule(("", &["secrets"], &["get"]));
             if !granted.member_secrets.is_empty() {
                 secrets["resourceNames"] = json!(granted.member_secrets);
             }
             objects.extend(bound_role(component, Some(CLUSTER_NAMESPACE), vec![secrets]));
         }
     }
-    objects.extend(reader_roles());
+    objects.extend(build_reader_roles());
     objects
 }
 
 /// For `--register-url`: our configurations are applied, by their names.
-fn registration_rules() -> Vec<Value> {
+fn list_registration_rules() -> Vec<Value> {
     let name = |group: &str| if group == "config.karmada.io" { "caldera" } else { "queue.caldera.dev" };
     let rule = |(group, resources, _): Rule| {
         json!({
@@ -303,7 +306,7 @@ mod tests {
     }
 
     fn rules(granted: &Granted) -> Vec<(String, Value)> {
-        let all = component_roles(granted);
+        let all = build_component_roles(granted);
         let of = |object: &Value| {
             let place = object["metadata"]["namespace"].as_str().unwrap_or("everywhere").to_owned();
             let name = object["metadata"]["name"].as_str().unwrap().to_owned();

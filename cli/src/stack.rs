@@ -93,7 +93,7 @@ impl Stack {
     pub async fn start_as_admin(host: Config, counts: &WriteCounts, stop: &CancellationToken) -> anyhow::Result<Self> {
         // Objects that are installed once do not count as writes for jobs.
         let installer = client::from_config(host.clone(), "install", &WriteCounts::default())?;
-        for object in roles::component_roles(&Granted::default()) {
+        for object in roles::build_component_roles(&Granted::default()) {
             apply_object(&installer, object).await?;
         }
         let authority = Authority::new("caldera-webhook")?;
@@ -110,12 +110,12 @@ impl Stack {
         stack.serve_webhook(listener)?;
 
         let endpoint = caldera_webhook::Endpoint::Url(format!("https://{webhook}"));
-        let mut objects = caldera_crds::manifests::federation_crds();
-        objects.extend(caldera_webhook::configurations(&endpoint, &authority.cert_pem));
-        objects.extend(caldera_crds::trusted::admission_policies(&TrustedWriters::default()));
-        objects.extend(caldera_crds::queue_access::command_policy());
-        objects.extend(caldera_crds::queue_access::hyper_job_policy());
-        objects.extend(manifests::propagation_policies());
+        let mut objects = caldera_crds::manifests::build_federation_crds();
+        objects.extend(caldera_webhook::build_configurations(&endpoint, &authority.cert_pem));
+        objects.extend(caldera_crds::trusted::build_admission_policies(&TrustedWriters::default()));
+        objects.extend(caldera_crds::queue_access::build_command_policy());
+        objects.extend(caldera_crds::queue_access::build_hyper_job_policy());
+        objects.extend(manifests::build_propagation_policies());
         for object in objects {
             apply_object(&installer, object).await?;
         }

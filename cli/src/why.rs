@@ -60,7 +60,7 @@ pub async fn explain_in_words(
 
 async fn find_answer(client: &Client, mut live: Live, job: &JobName, namespace: &str) -> anyhow::Result<Answer> {
     let Some(mut explanation) = find_explanation(&mut live, job, namespace) else {
-        let (others, gaps) = (list_kinds_named(&live, job, namespace), list_gaps(&live));
+        let (others, gaps) = (describe_other_kinds_of_name(&live, job, namespace), describe_gaps(&live));
         drop(live);
         anyhow::bail!(describe_missing(client, job, namespace, &others, &gaps).await);
     };
@@ -70,13 +70,13 @@ async fn find_answer(client: &Client, mut live: Live, job: &JobName, namespace: 
     Ok(Answer { explanation, expected_start: None, missing: live.gaps })
 }
 
-fn workload_ref(kind: WorkloadKind, namespace: &str, name: &str) -> WorkloadRef {
+fn build_workload_ref(kind: WorkloadKind, namespace: &str, name: &str) -> WorkloadRef {
     let (group, kind) = (kind.group().to_owned(), kind.kind().to_owned());
     WorkloadRef { group, kind, namespace: namespace.to_owned(), name: name.to_owned() }
 }
 
 fn find_explanation(live: &mut Live, job: &JobName, namespace: &str) -> Option<Explanation> {
-    let wanted = workload_ref(job.kind, namespace, &job.name);
+    let wanted = build_workload_ref(job.kind, namespace, &job.name);
     match find_binding(&live.controller, &wanted) {
         Some(key) => explain_job(&mut live.controller, &key, live.now),
         None => explain_without_binding(&live.controller, &wanted),
@@ -103,10 +103,10 @@ async fn describe_missing(client: &Client, job: &JobName, namespace: &str, other
 }
 
 /// The other kinds that have one of this name.
-fn list_kinds_named(live: &Live, job: &JobName, namespace: &str) -> String {
+fn describe_other_kinds_of_name(live: &Live, job: &JobName, namespace: &str) -> String {
     let mut text = String::new();
     for kind in WorkloadKind::ALL.into_iter().filter(|kind| *kind != job.kind) {
-        let other = workload_ref(kind, namespace, &job.name);
+        let other = build_workload_ref(kind, namespace, &job.name);
         if find_binding(&live.controller, &other).is_some()
             || explain_without_binding(&live.controller, &other).is_some()
         {
@@ -117,7 +117,7 @@ fn list_kinds_named(live: &Live, job: &JobName, namespace: &str) -> String {
 }
 
 /// What of the host can not be seen, in one sentence.
-fn list_gaps(live: &Live) -> String {
+fn describe_gaps(live: &Live) -> String {
     let of_host = |gap: &&Gap| !gap.what.starts_with("member ") && !gap.what.starts_with("configmap ");
     live.gaps.iter().filter(of_host).map(|gap| gap.why.as_str()).collect::<Vec<_>>().join("; ")
 }
@@ -168,7 +168,7 @@ fn format_answer(answer: &Answer, wide: bool) -> String {
     }
     if !job.placed.is_empty() {
         text.push('\n');
-        text += &format_columns(["CLUSTER", "PODS", "TASKS"], job.placed.iter().map(placed_row));
+        text += &format_columns(["CLUSTER", "PODS", "TASKS"], job.placed.iter().map(build_placed_row));
     }
     for note in &job.notes {
         let _ = writeln!(text, "\nNote: {note}");
@@ -340,7 +340,7 @@ fn write_clusters(text: &mut String, job: &Explanation, wide: bool) {
     }
 }
 
-fn placed_row(placed: &Placed) -> [String; 3] {
+fn build_placed_row(placed: &Placed) -> [String; 3] {
     let tasks: Vec<String> = placed.tasks.iter().map(|(task, pods)| format!("{task}:{pods}")).collect();
     let pods = if placed.replicas > 0 { placed.replicas.to_string() } else { String::new() };
     [placed.cluster.to_string(), pods, tasks.join(", ")]

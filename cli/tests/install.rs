@@ -15,8 +15,8 @@ use std::{
 
 use caldera_cli::{
     install::{
-        answer::{PROBE, probe_resource},
         plan::MANAGER,
+        webhook_probe::{PROBE, probe_resource},
     },
     manifests, stack,
 };

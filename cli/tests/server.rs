@@ -15,7 +15,7 @@ use std::{
 };
 
 use caldera_cli::{manifests, roles, stack};
-use caldera_crds::trusted::{TrustedWriters, admission_policies};
+use caldera_crds::trusted::{TrustedWriters, build_admission_policies};
 use caldera_runtime::{
     client::{WriteCounts, from_config},
     tls::{Authority, install_provider},
@@ -56,12 +56,12 @@ impl Server {
         fs::write(dir.path().join("tls.crt"), &identity.cert_pem).unwrap();
         fs::write(dir.path().join("tls.key"), &identity.key_pem).unwrap();
         let [webhook, admin] = [(); 2].map(|()| free_address());
-        let mut all = roles::component_roles(&roles::Granted::default());
-        all.extend(caldera_crds::manifests::federation_crds());
+        let mut all = roles::build_component_roles(&roles::Granted::default());
+        all.extend(caldera_crds::manifests::build_federation_crds());
         let endpoint = caldera_webhook::Endpoint::Url(format!("https://{webhook}"));
-        all.extend(caldera_webhook::configurations(&endpoint, &authority.cert_pem));
-        all.extend(admission_policies(&TrustedWriters::default()));
-        all.extend(manifests::propagation_policies());
+        all.extend(caldera_webhook::build_configurations(&endpoint, &authority.cert_pem));
+        all.extend(build_admission_policies(&TrustedWriters::default()));
+        all.extend(manifests::build_propagation_policies());
         for object in all {
             stack::apply_object(&host, object).await.unwrap();
         }

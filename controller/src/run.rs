@@ -1,7 +1,7 @@
 //! The loop: events and answers in, decisions, writes out. The only asynchronous part.
 //!
-//! One task owns all state. What waits in the channels is taken in before each decision, up to [`BATCH`] events, so
-//! that a burst costs one decision. Objects are watched, not polled; Works only of the clusters where it matters what
+//! One task owns all state. What waits in the channels is taken in before each decision, up to [`EVENTS_PER_PASS`]
+//! events, so that a burst costs one decision. Objects are watched, not polled; Works only of the clusters where it matters what
 //! Works there are. A timer wakes the loop for what was put off on purpose, for metrics, and to save the accounts every
 //! `save_usage_every`.
 //!
@@ -88,7 +88,7 @@ const READ_USAGE: std::time::Duration = std::time::Duration::from_secs(10);
 /// Between two tries to read what was accounted.
 const READ_AGAIN: std::time::Duration = std::time::Duration::from_secs(60);
 /// Events taken in before a decision at most.
-const BATCH: usize = 2048;
+const EVENTS_PER_PASS: usize = 2048;
 
 /// Runs until `shutdown`.
 ///
@@ -160,7 +160,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
                 Some(LoopEvent::Observed(input)) => controller.observe(input, now),
                 None => {}
             }
-            if taken == BATCH {
+            if taken == EVENTS_PER_PASS {
                 break;
             }
             happened = if let Ok(done) = outcomes.try_recv() {

@@ -87,12 +87,12 @@ impl Settings {
         controller.jobs.engine.set_order_policy(self.order);
         self.mean_used.iter().for_each(|(queue, mean)| controller.jobs.engine.set_mean_used(queue, mean));
         controller.jobs.engine.set_reservation_after(Some(self.reservation_after).filter(|seconds| *seconds > 0));
-        controller.preemption.schedule.policy = self.preemption_policy();
+        controller.preemption.schedule.policy = self.build_preemption_policy();
     }
 
     /// Who is evicted for whom.
     #[must_use]
-    pub fn preemption_policy(&self) -> PreemptionPolicy {
+    pub fn build_preemption_policy(&self) -> PreemptionPolicy {
         let mut policy = PreemptionPolicy { reclaim: self.reclaim, ..PreemptionPolicy::default() };
         // What a newer controller may say is no rule that this one could decide by.
         policy.preempt = self.preempt.iter().filter_map(|rule| rule.parse().ok()).collect();

@@ -97,7 +97,7 @@ fn describe_snapshot_job(controller: &Controller, binding: &Binding, state: &Job
         name: binding.key.to_string(),
         workload: (*binding.workload).clone(),
         queue: objects.queue_of(binding)?.clone(),
-        priority: objects.priority_of(&workload.class),
+        priority: objects.priority_of_class(&workload.class),
         created: binding.created,
         began,
         placed,

@@ -15,7 +15,7 @@ use caldera_core::{
     place::Cluster,
     quantity::Quantity,
     resources::Resources,
-    split::pods_that_fit,
+    split::count_pods_that_fit,
 };
 
 const RACKS: usize = 16;
@@ -44,7 +44,7 @@ fn main() {
     );
     println!("memory: {} MB", (resident() - before) >> 20);
     let gang = selecting("nvidia.com/gpu.product", "NVIDIA-H100-80GB-HBM3");
-    let fit = |fleet: &Fleet| fleet.clusters().map(|(_, capacity)| pods_that_fit(&gang, capacity)).sum::<u64>();
+    let fit = |fleet: &Fleet| fleet.clusters().map(|(_, capacity)| count_pods_that_fit(&gang, capacity)).sum::<u64>();
     let start = Instant::now();
     let looked_up = fit(&fleet);
     println!("a job selects on a label that no shape carries: {} ms for all clusters", start.elapsed().as_millis());

@@ -1,8 +1,9 @@
-//! What the controller granted when it opened a binding's gate.
+//! The admission record: what the controller granted to a job when it opened the gate of its binding. Kueue's
+//! `status.admission`, kept as annotation `caldera.dev/admission` (JSON).
 //!
-//! Written by the controller as the annotation `caldera.dev/admission` (JSON), in the same patch that opens the gate;
-//! read by the global scheduler, which never places more than this, and by the controller itself after a restart: a
-//! charge is a function of API objects, not of memory.
+//! Rule: it is written in the patch that opens the gate, and made smaller or larger by later ones. The scheduler never
+//! places more, and a restarted controller computes every charge from it. `charged` is for all copies together, `tasks`
+//! is the most pods in each copy. A text that charges less than nothing, or whose run takes no time, is no record.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use crate::{
     run_limit::RunLimit,
 };
 
-/// An admission. All amounts are for every copy together.
+/// An admission. `charged` is for all copies together, `tasks` is for each.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Admission {

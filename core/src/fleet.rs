@@ -34,7 +34,7 @@ pub use eviction::EvictedPods;
 pub use queue_capacity::{AWAY, takes_jobs};
 pub use reserved_clusters::{choose_reserved_clusters, list_clusters_reserved_against};
 use selected_labels::SelectedLabels;
-use unseen_pods::{count_unseen, free_capacity, pods_seen, sort_by_age};
+use unseen_pods::{count_seen_pods, count_unseen, free_capacity, sort_by_age};
 
 use crate::{
     gang::{ClusterName, Gang, WorkloadRef},
@@ -191,7 +191,7 @@ impl Fleet {
     }
 
     /// Takes in the links between clusters that are declared; true if they are others than before.
-    pub fn set_links(&mut self, links: FederationTopology) -> bool {
+    pub fn set_federation_topology(&mut self, links: FederationTopology) -> bool {
         let changed = self.links != links;
         self.relink |= changed;
         self.links = links;
@@ -408,12 +408,12 @@ impl Fleet {
 
     /// The same as if the binding `key` held nothing: what it could have if it started afresh.
     #[must_use]
-    pub fn capacities_without_binding(&self, key: &str) -> BTreeMap<String, Capacity> {
-        self.capacities_after_eviction(&[(key.to_owned(), EvictedPods::All)].into())
+    pub fn compute_capacities_without_binding(&self, key: &str) -> BTreeMap<String, Capacity> {
+        self.compute_capacities_after_eviction(&[(key.to_owned(), EvictedPods::All)].into())
     }
 
     /// Ready clusters of which nothing was heard yet: neither their nodes nor why these can not be read.
-    pub fn clusters_not_listed_yet(&self) -> impl Iterator<Item = &str> {
+    pub fn list_unlisted_clusters(&self) -> impl Iterator<Item = &str> {
         let silent = |member: &&FleetMember| {
             let expected = member.known && member.cluster.ready && !member.cluster.deleting;
             expected && member.down.is_none() && !member.inventory.is_complete()
@@ -422,7 +422,7 @@ impl Fleet {
     }
 
     /// Ready clusters whose nodes can not be read.
-    pub fn unreadable_clusters(&self) -> impl Iterator<Item = &Cluster> {
+    pub fn list_unreadable_clusters(&self) -> impl Iterator<Item = &Cluster> {
         let can_not = |member: &&FleetMember| {
             member.known && member.cluster.ready && !member.cluster.deleting && member.down.is_some()
         };
@@ -431,7 +431,7 @@ impl Fleet {
 
     /// Clusters in which pods of a binding are assumed.
     #[must_use]
-    pub fn clusters_with_assumed_pods(&self, key: &str) -> Vec<String> {
+    pub fn list_clusters_with_assumed_pods(&self, key: &str) -> Vec<String> {
         let pods = self.entries.get(key).into_iter().flat_map(|entry| &entry.assumed.pods);
         pods.filter(|(_, pods)| pods.iter().any(|pods| *pods > 0)).map(|(cluster, _)| cluster.clone()).collect()
     }
@@ -443,7 +443,11 @@ impl Fleet {
     }
 
     /// Pods of each task that are assumed in a cluster for bindings other than `key` and are not seen there.
-    pub fn pods_assumed_by_others(&self, cluster: &str, key: &str) -> impl Iterator<Item = (&AssumedPods, &[u32])> {
+    pub fn list_pods_assumed_by_others(
+        &self,
+        cluster: &str,
+        key: &str,
+    ) -> impl Iterator<Item = (&AssumedPods, &[u32])> {
         let unseen = self.members.get(cluster).into_iter().flat_map(|member| &member.unseen);
         let others = unseen.filter(move |(other, _)| *other != key);
         others.filter_map(|(other, pods)| Some((&self.entries.get(other)?.assumed, pods.as_slice())))
@@ -464,7 +468,7 @@ impl Fleet {
 
     /// Why a cluster's numbers are not its nodes', or not of now, where they are not.
     #[must_use]
-    pub fn capacity_caveat(&self, cluster: &str) -> Option<String> {
+    pub fn describe_capacity_caveat(&self, cluster: &str) -> Option<String> {
         let member = self.members.get(cluster)?;
         match (&member.down, member.inventory.is_complete(), member.summary.source) {
             (None, true, _) => match &member.origin {

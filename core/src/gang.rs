@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{data::Data, name::define_name, resources::Resources, task_topology::TaskTopology};
+use crate::{declared_data::Data, name::define_name, resources::Resources, task_topology::TaskTopology};
 
 define_name! {
     /// A member cluster's name (Karmada's `Cluster` object).
@@ -256,7 +256,7 @@ impl Gang {
 
     /// What all pods ask for.
     #[must_use]
-    pub fn full_demand(&self) -> Resources {
+    pub fn sum_full_demand(&self) -> Resources {
         let mut demand = Resources::new();
         for task in &self.tasks {
             demand.add(&task.request.times(u64::from(task.replicas)));

@@ -45,7 +45,7 @@ pub use capacity::{Capacity, NodeShape, Source};
 pub use change::{Change, Node, Owner, Pod};
 pub use domain::{Domain, DomainId, Domains, HyperNode, HyperNodeMember};
 pub use node_ref::NodeRef;
-pub use profile::{Profile, WHOLE, packing_scale, packing_units_ceil, packing_units_floor};
+pub use profile::{CLUSTER_ROW, Profile, packing_scale, packing_units_ceil, packing_units_floor};
 pub use removed_pods::RemovedPods;
 
 use crate::{
@@ -163,18 +163,18 @@ impl Inventory {
 
     /// Pods of a workload that reached nodes, by task (`None` for kinds without tasks).
     #[must_use]
-    pub fn pods_seen(&self, workload: &WorkloadRef) -> BTreeMap<Option<TaskName>, SeenPods> {
-        self.pods_owned_by(workload).map(|(task, pods)| (task.cloned(), pods.seen)).collect()
+    pub fn count_seen_pods(&self, workload: &WorkloadRef) -> BTreeMap<Option<TaskName>, SeenPods> {
+        self.list_pods_owned_by(workload).map(|(task, pods)| (task.cloned(), pods.seen)).collect()
     }
 
     /// What the bound pods of a workload hold, by task (`None` for kinds without tasks). That is what they were made
     /// with, whatever their template says by now.
     #[must_use]
     pub fn held_by_pods(&self, workload: &WorkloadRef) -> BTreeMap<Option<TaskName>, Resources> {
-        self.pods_owned_by(workload).map(|(task, pods)| (task.cloned(), Resources::from(&*pods.held))).collect()
+        self.list_pods_owned_by(workload).map(|(task, pods)| (task.cloned(), Resources::from(&*pods.held))).collect()
     }
 
-    fn pods_owned_by(&self, workload: &WorkloadRef) -> impl Iterator<Item = (Option<&TaskName>, &OwnedPods)> {
+    fn list_pods_owned_by(&self, workload: &WorkloadRef) -> impl Iterator<Item = (Option<&TaskName>, &OwnedPods)> {
         let WorkloadRef { group, kind, namespace, name } = workload;
         let first = Owner { group: group.clone(), kind: kind.clone(), name: name.clone(), task: None };
         let is_same = move |(ns, owner): &(Arc<str>, Arc<Owner>)| {
@@ -189,7 +189,7 @@ impl Inventory {
     /// What is free now, by shape. Nothing until both lists have arrived.
     #[must_use]
     pub fn capacity(&self) -> Capacity {
-        self.capacity_without_pods(&BTreeMap::new())
+        self.compute_capacity_without_pods(&BTreeMap::new())
     }
 
     /// All that is free on usable nodes, whatever its shape.
@@ -206,19 +206,19 @@ impl Inventory {
 
     /// What would be free if all pods of such workloads were gone.
     #[must_use]
-    pub fn capacity_without_workloads(&self, gone: impl Fn(&WorkloadRef) -> bool) -> Capacity {
-        let freed = self.freed_by(gone);
-        self.capacity_with_freed(&freed)
+    pub fn compute_capacity_without_workloads(&self, gone: impl Fn(&WorkloadRef) -> bool) -> Capacity {
+        let freed = self.sum_freed_amounts(gone);
+        self.compute_capacity_with_freed(&freed)
     }
 
     /// What would be free if these workloads' pods were gone: all of them, or so many of each task (`None` for kinds
     /// without tasks), the last ones, as the member's controllers take them.
     #[must_use]
-    pub fn capacity_without_pods(&self, gone: &BTreeMap<&WorkloadRef, RemovedPods>) -> Capacity {
-        self.capacity_with_freed(&self.sum_freed_by_node(gone))
+    pub fn compute_capacity_without_pods(&self, gone: &BTreeMap<&WorkloadRef, RemovedPods>) -> Capacity {
+        self.compute_capacity_with_freed(&self.sum_freed_by_node(gone))
     }
 
-    fn capacity_with_freed(&self, freed: &BTreeMap<&str, Amounts>) -> Capacity {
+    fn compute_capacity_with_freed(&self, freed: &BTreeMap<&str, Amounts>) -> Capacity {
         if !self.is_complete() {
             return Capacity::default();
         }

@@ -6,8 +6,8 @@
 
 pub mod admission;
 pub mod cron_schedule;
-pub mod data;
 pub mod data_source;
+pub mod declared_data;
 pub mod fleet;
 pub mod gang;
 pub mod inventory;

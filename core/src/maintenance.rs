@@ -20,7 +20,7 @@ use crate::{run_limit::RunTime, status::duration::parse_whole_seconds, time::Epo
 /// So many windows may a cluster have.
 pub const MOST_WINDOWS: usize = 16;
 /// Bytes of the annotation.
-const LONGEST: usize = 8192;
+const MOST_ANNOTATION_BYTES: usize = 8192;
 /// Characters of a reason.
 const LONGEST_REASON: usize = 200;
 /// The notice of a window that does not say it, in seconds.
@@ -68,7 +68,9 @@ pub enum ParseMaintenanceError {
     #[error("{0:?} is no notice: it is a second at least, as 90s, 45m or 24h")]
     Notice(String),
     /// Too much.
-    #[error("more than {MOST_WINDOWS} windows, {LONGEST} bytes, or {LONGEST_REASON} characters of a reason")]
+    #[error(
+        "more than {MOST_WINDOWS} windows, {MOST_ANNOTATION_BYTES} bytes, or {LONGEST_REASON} characters of a reason"
+    )]
     TooLong,
 }
 
@@ -164,7 +166,7 @@ impl FromStr for Maintenance {
     type Err = ParseMaintenanceError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text.len() > LONGEST {
+        if text.len() > MOST_ANNOTATION_BYTES {
             return Err(ParseMaintenanceError::TooLong);
         }
         let windows: Vec<WindowText> =
@@ -290,7 +292,7 @@ mod tests {
             (of(start, end, r#","notice":"1d""#), "\"1d\" is no notice"),
             (of(start, end, &long), "more than"),
             (many, "more than 16 windows"),
-            (" ".repeat(LONGEST + 1), "more than"),
+            (" ".repeat(MOST_ANNOTATION_BYTES + 1), "more than"),
         ] {
             let error = text.parse::<Maintenance>().unwrap_err().to_string();
             assert!(error.contains(said), "{text}: {error}");

@@ -25,9 +25,9 @@ pub struct PodGroupMinimum {
     pub pods: Vec<u32>,
 }
 
-/// The minimum of a gang; `priority_of` gives a PriorityClass's value (0 where there is none).
-pub fn pod_group_minimum(gang: &Gang, priority_of: impl Fn(&str) -> i32) -> PodGroupMinimum {
-    let pods = pods_within_minimum(gang, priority_of);
+/// The minimum of a gang; `priority_of_class` gives a PriorityClass's value (0 where there is none).
+pub fn compute_pod_group_minimum(gang: &Gang, priority_of_class: impl Fn(&str) -> i32) -> PodGroupMinimum {
+    let pods = count_pods_within_minimum(gang, priority_of_class);
     let mut min_resources = Resources::new();
     for (task, count) in gang.tasks.iter().zip(&pods) {
         min_resources.add(&task.request.times(u64::from(*count)));
@@ -40,9 +40,9 @@ pub fn pod_group_minimum(gang: &Gang, priority_of: impl Fn(&str) -> i32) -> PodG
     }
 }
 
-fn pods_within_minimum(gang: &Gang, priority_of: impl Fn(&str) -> i32) -> Vec<u32> {
+fn count_pods_within_minimum(gang: &Gang, priority_of_class: impl Fn(&str) -> i32) -> Vec<u32> {
     let mut order: Vec<usize> = (0..gang.tasks.len()).collect();
-    order.sort_by_key(|i| std::cmp::Reverse(priority_of(&gang.tasks[*i].priority_class)));
+    order.sort_by_key(|i| std::cmp::Reverse(priority_of_class(&gang.tasks[*i].priority_class)));
     let mut pods = vec![0; gang.tasks.len()];
     let mut left = gang.min_available;
     if gang.task_minimums_bind() {
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn a_minimum_below_the_tasks_minimums_takes_the_first_pods_by_priority() {
         let gang = gang(5, vec![task("a", 4, 4, 1, ""), task("b", 4, 4, 10, "high")]);
-        let minimum = pod_group_minimum(&gang, class);
+        let minimum = compute_pod_group_minimum(&gang, class);
         assert_eq!(minimum.pods, [1, 4]);
         assert_eq!(minimum.min_resources.get("cpu"), Quantity::from_units(41));
         assert_eq!(minimum.min_member, 5);
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn task_minimums_are_taken_first_then_the_rest_in_order() {
         let gang = gang(6, vec![task("a", 4, 1, 1, ""), task("b", 4, 2, 10, "high")]);
-        let minimum = pod_group_minimum(&gang, class);
+        let minimum = compute_pod_group_minimum(&gang, class);
         // 1 + 2, and the remaining three from b (two left) then a.
         assert_eq!(minimum.pods, [2, 4]);
         assert_eq!(minimum.min_resources.get("pods"), Quantity::from_units(6));
@@ -109,12 +109,12 @@ mod tests {
     #[test]
     fn all_tasks_count_not_only_one() {
         let gang = gang(513, vec![task("launcher", 1, 1, 1, ""), task("worker", 512, 512, 8, "")]);
-        assert_eq!(pod_group_minimum(&gang, class).min_resources.get("cpu"), Quantity::from_units(1 + 512 * 8));
+        assert_eq!(compute_pod_group_minimum(&gang, class).min_resources.get("cpu"), Quantity::from_units(1 + 512 * 8));
     }
 
     #[test]
     fn a_minimum_above_all_replicas_takes_all_there_are() {
         let gang = gang(9, vec![task("a", 4, 4, 1, "")]);
-        assert_eq!(pod_group_minimum(&gang, class).pods, [4]);
+        assert_eq!(compute_pod_group_minimum(&gang, class).pods, [4]);
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     dns::is_dns_label,
     job_admission::{self, fill_defaults},
-    names::volcano::{BATCH_CRON_SCHEDULED, CRON_SCHEDULED},
+    names::{kubernetes::BATCH_CRON_SCHEDULED, volcano::CRON_SCHEDULED},
     object::{name_of, read_text_at},
     workload::{self, WorkloadKind, read_gang},
 };

@@ -213,7 +213,7 @@ mod tests {
             let (name, queue) = read_queue(&object).unwrap();
             assert_eq!((name.as_str(), queue.is_closed()), ("q", true));
             let left: Vec<String> =
-                queue.quota_left().iter().map(|(name, amount)| format!("{name} {amount}")).collect();
+                queue.compute_quota_left().iter().map(|(name, amount)| format!("{name} {amount}")).collect();
             (left.join(", "), queue.allocated.to_string())
         };
         let bounded = of(json!({"cpu": "10", "memory": 0, "nvidia.com/gpu": 0}));

@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::names::caldera::MAX_JOB;
 
 /// Bytes of the annotation at most.
-const LONGEST: usize = 2_048;
+const MOST_ANNOTATION_BYTES: usize = 2_048;
 
 /// A queue's word on the size of jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,8 +28,8 @@ impl LargestJob {
     /// Of the annotation's text.
     #[must_use]
     pub fn parse(text: &str) -> Self {
-        if text.len() > LONGEST {
-            return Self(Err(format!("is {} bytes long, and {LONGEST} are the most", text.len())));
+        if text.len() > MOST_ANNOTATION_BYTES {
+            return Self(Err(format!("is {} bytes long, and {MOST_ANNOTATION_BYTES} are the most", text.len())));
         }
         let mut amounts = BTreeMap::new();
         for part in text.split(',') {

@@ -27,7 +27,7 @@ pub const MOST_LINKS: usize = 1024;
 /// Clusters that one end of a link may have at most.
 pub const MOST_CLUSTERS: usize = 1024;
 /// The length of a condition's message, at most.
-const LONGEST: usize = 1000;
+const MOST_MESSAGE_LENGTH: usize = 1000;
 /// Names of the levels that exist without any declaration.
 const TAKEN: [&str; 3] = ["cluster", "region", "provider"];
 
@@ -272,9 +272,11 @@ fn join_bounded(parts: &[String]) -> String {
         if !text.is_empty() {
             text.push_str("; ");
         }
-        if text.len() + part.len() > LONGEST {
-            let end =
-                (0..=LONGEST.saturating_sub(text.len())).rev().find(|end| part.is_char_boundary(*end)).unwrap_or(0);
+        if text.len() + part.len() > MOST_MESSAGE_LENGTH {
+            let end = (0..=MOST_MESSAGE_LENGTH.saturating_sub(text.len()))
+                .rev()
+                .find(|end| part.is_char_boundary(*end))
+                .unwrap_or(0);
             let _ = write!(text, "{}... ({} more)", &part[..end.min(part.len())], parts.len() - at);
             break;
         }
@@ -374,6 +376,10 @@ mod tests {
         let many: Vec<String> = (0..1000).map(|at| format!("größer-{at}")).collect();
         let links = links(&[("x", json!({"links": [{"from": many}, {"from": ["ä"], "to": ["ä"]}]}))]);
         let said = &say(&links, &[])["x"];
-        assert!(said.message.len() < LONGEST + 100 && said.message.contains("to itself"), "{}", said.message);
+        assert!(
+            said.message.len() < MOST_MESSAGE_LENGTH + 100 && said.message.contains("to itself"),
+            "{}",
+            said.message
+        );
     }
 }

@@ -4,7 +4,7 @@
 
 mod host_columns;
 
-pub use host_columns::host_volcano_crds;
+pub use host_columns::build_host_volcano_crds;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::Resource;
 use schemars::JsonSchema;
@@ -151,7 +151,7 @@ fn retain_keys(object: &mut Value, keys: &[&str]) {
 
 /// What a Karmada host has.
 #[must_use]
-pub fn karmada_crds() -> Vec<Value> {
+pub fn build_karmada_crds() -> Vec<Value> {
     let propagation = [
         ("CONFLICT-RESOLUTION", "string", ".spec.conflictResolution", 0),
         ("PRIORITY", "string", ".spec.priority", 0),
@@ -218,7 +218,7 @@ pub fn karmada_crds() -> Vec<Value> {
 
 /// What a member with Volcano has.
 #[must_use]
-pub fn volcano_crds() -> Vec<Value> {
+pub fn build_volcano_crds() -> Vec<Value> {
     volcano_definitions().map(|definition| definition.0).into()
 }
 
@@ -326,7 +326,7 @@ fn cron_job_crd() -> Value {
 /// What a Karmada host has beside these: our own kinds, CronJob, and those of Volcano's that
 /// volcano-global ships.
 #[must_use]
-pub fn federation_crds() -> Vec<Value> {
+pub fn build_federation_crds() -> Vec<Value> {
     let of = |name, kind, field| (name, kind, field, 0);
     let ours = [
         Definition::for_kind::<published::ClusterInventory>(&["spec"]).with_short_names(&["cinv"]).with_columns(&[

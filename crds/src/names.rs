@@ -1,5 +1,6 @@
-//! Every label, annotation, finalizer and field manager that Caldera reads or writes, by the project that owns the
-//! name.
+//! The labels, annotations, finalizers and field managers that Caldera reads or writes, by the project that owns the
+//! name, and the fixed names of queues, schedulers and namespaces. Each comment says which object carries it.
+//! (`caldera.dev/cost` of Clusters is in `caldera_core::place::score`.)
 
 /// Our names, all under `caldera.dev/`.
 pub mod caldera {
@@ -80,7 +81,7 @@ pub mod caldera {
     /// On a Namespace (label): `enabled` puts its Deployments, StatefulSets, Jobs and Pods into scope.
     pub const NAMESPACE_OPT_IN: &str = "caldera.dev/queueing";
     /// On a Namespace (annotation): the queue of its Volcano Jobs that name none, instead of `default`.
-    pub const DEFAULT_QUEUE: &str = "caldera.dev/default-queue";
+    pub const NAMESPACE_DEFAULT_QUEUE: &str = "caldera.dev/default-queue";
     /// The value of [`NAMESPACE_OPT_IN`] that puts them into scope.
     pub const NAMESPACE_OPT_IN_VALUE: &str = "enabled";
     /// On a job: how its pods find each other when it is split over clusters. Absent: a job whose plugins number its
@@ -98,7 +99,7 @@ pub mod caldera {
     /// are ranked (`binpack=2,cheapest=1`; see `caldera_core::place::score`).
     pub const SCORE_WEIGHTS: &str = "caldera.dev/score-weights";
     /// On a Volcano Job: where its data is (`cluster=member1:500,region=eu|region=us`; see
-    /// `caldera_core::data`).
+    /// `caldera_core::declared_data`).
     pub const DATA: &str = "caldera.dev/data";
     /// On a DataSourceClaim: `preferred` puts clusters with the data before others, and its workload waits for nothing.
     /// Absent, or with any other value, its workload goes only where the data is.
@@ -145,8 +146,6 @@ pub mod volcano {
     pub const CLOSED_BY_PARENT: &str = "volcano.sh/closed-by-parent";
     /// On a job of a CronJob (annotation): when its run was due.
     pub const CRON_SCHEDULED: &str = "volcano.sh/cronjob-scheduled-timestamp";
-    /// The same on a batch Job of a CronJob of Kubernetes.
-    pub const BATCH_CRON_SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
     /// On a job and its policy (label): the HyperJob that made it. Who owns it says its owner reference.
     pub const HYPER_JOB_NAME: &str = "volcano.sh/hyperjob-name";
     /// On a job and its policy (label): the replicated job of its HyperJob.
@@ -161,6 +160,12 @@ pub mod volcano {
     pub const ROOT_QUEUE: &str = "root";
     /// Name of the scheduler of members.
     pub const SCHEDULER_NAME: &str = "volcano";
+}
+
+/// Kubernetes' names.
+pub mod kubernetes {
+    /// On a batch Job of a CronJob (annotation): when its run was due.
+    pub const BATCH_CRON_SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 }
 
 /// Karmada's names.

@@ -66,9 +66,9 @@ pub fn read_maintenance(cluster: &Cluster) -> Result<Maintenance, ParseMaintenan
 pub fn read_summary_capacity(status: Option<&ClusterStatus>) -> Capacity {
     match status.and_then(|status| status.resource_summary.as_ref()) {
         Some(summary) => Capacity::from_summary(
-            &read_resources(&summary.allocatable),
-            &read_resources(&summary.allocated),
-            &read_resources(&summary.allocating),
+            &read_resource_list(&summary.allocatable),
+            &read_resource_list(&summary.allocated),
+            &read_resource_list(&summary.allocating),
         ),
         None => Capacity::default(),
     }
@@ -85,9 +85,9 @@ pub fn read_general_estimator_input(cluster: &Cluster) -> Option<general_estimat
     };
     let counts: &[_] = if models.is_empty() { &[] } else { &summary.allocatable_modelings };
     Some(general_estimator::ClusterSummary {
-        allocatable: read_resources(&summary.allocatable),
-        allocated: read_resources(&summary.allocated),
-        allocating: read_resources(&summary.allocating),
+        allocatable: read_resource_list(&summary.allocatable),
+        allocated: read_resource_list(&summary.allocated),
+        allocating: read_resource_list(&summary.allocating),
         grades: counts.iter().map(grade).collect(),
     })
 }
@@ -153,7 +153,7 @@ pub fn read_replica_gang(spec: &ResourceBindingSpec) -> gang::Gang {
             _ => gang::NodeTerm::default(),
         }
     };
-    let mut request = read_resources(&requirements.resource_request);
+    let mut request = read_resource_list(&requirements.resource_request);
     request.set("pods", Quantity::from_units(1));
     let replicas = u32::try_from(spec.replicas.unwrap_or(0)).unwrap_or(0);
     let task = gang::Task {
@@ -270,6 +270,6 @@ pub fn read_toleration(toleration: &Toleration) -> gang::Toleration {
 
 /// Exact amounts. An amount that can not be parsed counts as zero.
 #[must_use]
-pub fn read_resources(list: &ResourceList) -> Resources {
+pub fn read_resource_list(list: &ResourceList) -> Resources {
     list.iter().map(|(name, amount)| (name.as_str(), amount.0.parse().unwrap_or(Quantity::ZERO))).collect()
 }

@@ -29,7 +29,7 @@ use k8s_openapi::{api::core::v1::Taint, apimachinery::pkg::apis::meta::v1::Label
 
 pub use decode::{Malformed, decode_part};
 pub(crate) use encode::hash_fnv1a;
-pub use encode::{LARGEST, divide_contents};
+pub use encode::{MOST_OBJECT_BYTES, divide_contents};
 pub use set::{MemberObjects, Published};
 
 use crate::wire::{ResourceList, api_types, object, words};

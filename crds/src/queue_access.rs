@@ -76,7 +76,7 @@ fn name_in_metadata(metadata: &str) -> String {
 
 /// The policy on Commands, and its binding.
 #[must_use]
-pub fn command_policy() -> [Value; 2] {
+pub fn build_command_policy() -> [Value; 2] {
     let target = |kind: &str, may_update: &str, message: &str| {
         json!({
             "expression": format!(
@@ -116,7 +116,7 @@ pub fn command_policy() -> [Value; 2] {
 
 /// The policy on HyperJobs and CronJobs, and its binding.
 #[must_use]
-pub fn hyper_job_policy() -> [Value; 2] {
+pub fn build_hyper_job_policy() -> [Value; 2] {
     build_policy_with_binding(
         HYPER_JOBS,
         json!({

@@ -21,7 +21,7 @@ pub const LASTS: Duration = Duration::from_secs(600);
 /// How long scores are valid at most.
 pub const LASTS_AT_MOST: Duration = Duration::from_secs(24 * 3600);
 /// How far the clock of a writer may be ahead.
-const AHEAD: Duration = Duration::from_secs(300);
+const MOST_CLOCK_SKEW: Duration = Duration::from_secs(300);
 
 object! {
     /// Scores that something outside Caldera gives to clusters.
@@ -72,7 +72,7 @@ impl Scores {
         let age = now.duration_since(measured);
         match Duration::try_from(age) {
             Ok(age) => age < self.lasts,
-            Err(_) => age.unsigned_abs() <= AHEAD,
+            Err(_) => age.unsigned_abs() <= MOST_CLOCK_SKEW,
         }
     }
 }

@@ -8,7 +8,7 @@
 //!   its way to the root. Whoever may only make queues below another can narrow its selection, and never widen it.
 //! - A selector that can not be read selects nobody, and a running limit that can not be read is zero: when in doubt
 //!   nothing starts. A waiting limit that can not be read counts as absent.
-//! - A Namespace's annotation [`DEFAULT_QUEUE`] names the queue of its Volcano Jobs that name none; the rules above
+//! - A Namespace's annotation [`NAMESPACE_DEFAULT_QUEUE`] names the queue of its Volcano Jobs that name none; the rules above
 //!   hold for it as for one that a job names. In the roles that Kubernetes comes with, who may edit what is in a
 //!   namespace may not edit the Namespace itself.
 //! - What was admitted runs on when labels or selectors change, as with Kueue.
@@ -26,8 +26,9 @@ use crate::{
     largest_job::LargestJob,
     longest_run::LongestRun,
     names::caldera::{
-        ALL_JOBS_PREEMPTABLE, DEFAULT_QUEUE, MAX_JOB, MAX_RUN_TIME, MAX_RUNNING_JOBS, MAX_RUNNING_JOBS_PER_NAMESPACE,
-        MAX_WAITING_JOBS, MAX_WAITING_JOBS_PER_NAMESPACE, NAMESPACE_OPT_IN, NAMESPACE_OPT_IN_VALUE, NAMESPACE_SELECTOR,
+        ALL_JOBS_PREEMPTABLE, MAX_JOB, MAX_RUN_TIME, MAX_RUNNING_JOBS, MAX_RUNNING_JOBS_PER_NAMESPACE,
+        MAX_WAITING_JOBS, MAX_WAITING_JOBS_PER_NAMESPACE, NAMESPACE_DEFAULT_QUEUE, NAMESPACE_OPT_IN,
+        NAMESPACE_OPT_IN_VALUE, NAMESPACE_SELECTOR,
     },
     object::annotation_of,
     selector::parse_selector,
@@ -164,7 +165,7 @@ impl NamespaceFacts {
     pub fn read(metadata: &ObjectMeta) -> Self {
         let labels = metadata.labels.clone().unwrap_or_default();
         let opted_in = labels.get(NAMESPACE_OPT_IN).is_some_and(|value| value == NAMESPACE_OPT_IN_VALUE);
-        let default_queue = metadata.annotations.as_ref().and_then(|all| all.get(DEFAULT_QUEUE)).cloned();
+        let default_queue = metadata.annotations.as_ref().and_then(|all| all.get(NAMESPACE_DEFAULT_QUEUE)).cloned();
         Self { opted_in, labels, default_queue: default_queue.filter(|queue| !queue.is_empty()) }
     }
 }

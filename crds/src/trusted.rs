@@ -14,7 +14,7 @@ mod policies;
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
-pub use policies::admission_policies;
+pub use policies::build_admission_policies;
 use serde_json::Value;
 
 use crate::{
@@ -136,16 +136,17 @@ const PLACED_SPEC: [&str; 3] = ["clusters", "gracefulEvictionTasks", "requiredBy
 /// webhook sets in somebody's write is no change: it closes gates, and names our scheduler.
 #[must_use]
 pub fn find_protected_change(old: Option<&Value>, new: &Value) -> Option<String> {
-    if (is_of_workload(new) || old.is_some_and(is_of_workload))
+    if (is_of_queueable_workload(new) || old.is_some_and(is_of_queueable_workload))
         && let Some(field) = find_workload_binding_change(old, new)
     {
         return Some(field);
     }
-    if !(is_queued(new) || old.is_some_and(is_queued)) {
+    if !(is_managed_by_caldera(new) || old.is_some_and(is_managed_by_caldera)) {
         return None;
     }
     let annotation = |object: Option<&Value>, name: &str| annotation_of(object?, name).map(str::to_owned);
-    let closes = |name: &str| name == GATE && annotation_of(new, name) == Some(GATE_CLOSED) && is_waiting(new);
+    let closes =
+        |name: &str| name == GATE && annotation_of(new, name) == Some(GATE_CLOSED) && is_suspended_without_record(new);
     let changed = |name: &&&str| annotation(old, name) != annotation(Some(new), name) && !closes(name);
     if let Some(name) = BINDING_ANNOTATIONS.iter().find(changed) {
         return Some(format!("metadata.annotations[{name}]"));
@@ -198,14 +199,14 @@ fn has_karmada_name(binding: &Value) -> bool {
 }
 
 /// Whether a binding is of a workload that could be queued.
-fn is_of_workload(binding: &Value) -> bool {
+fn is_of_queueable_workload(binding: &Value) -> bool {
     let of = |field: &str| binding.pointer(field).and_then(Value::as_str).unwrap_or_default();
     WorkloadKind::parse(of("/spec/resource/apiVersion"), of("/spec/resource/kind")).is_some()
 }
 
 /// Whether a binding is in Caldera's hands: a Volcano Job's, or one with a gate or a record.
 #[must_use]
-pub fn is_queued(binding: &Value) -> bool {
+pub fn is_managed_by_caldera(binding: &Value) -> bool {
     let kind = WorkloadKind::parse(
         read_text_at(binding, "/spec/resource/apiVersion"),
         read_text_at(binding, "/spec/resource/kind"),
@@ -215,7 +216,7 @@ pub fn is_queued(binding: &Value) -> bool {
 }
 
 /// Whether it is suspended and has no record.
-fn is_waiting(binding: &Value) -> bool {
+fn is_suspended_without_record(binding: &Value) -> bool {
     annotation_of(binding, ADMISSION).is_none()
         && binding.pointer("/spec/suspension/scheduling") == Some(&Value::Bool(true))
 }
@@ -224,7 +225,7 @@ fn is_waiting(binding: &Value) -> bool {
 #[must_use]
 pub fn carries_workload(work: &Value) -> bool {
     let manifests = work.pointer("/spec/workload/manifests").and_then(Value::as_array);
-    manifests.into_iter().flatten().any(|manifest| WorkloadKind::of(manifest).is_some())
+    manifests.into_iter().flatten().any(|manifest| WorkloadKind::of_object(manifest).is_some())
 }
 
 fn list_in_cel<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
@@ -364,7 +365,7 @@ mod tests {
     #[test]
     fn a_volcano_job_and_whatever_has_a_gate_is_queued() {
         let of = |api_version: &str, kind: &str, annotations: Value| {
-            is_queued(&json!({
+            is_managed_by_caldera(&json!({
                 "metadata": {"annotations": annotations},
                 "spec": {"resource": {"apiVersion": api_version, "kind": kind}},
             }))

@@ -28,7 +28,7 @@ mod train_job;
 mod volcano_job;
 
 use caldera_core::{
-    data::{Data, ParseDataError},
+    declared_data::{Data, ParseDataError},
     gang::{Gang, QueueName, Task, TaskName, WorkloadRef},
     resources::Resources,
     status::duration,
@@ -75,7 +75,7 @@ pub enum GangError {
 /// The reference to a workload; `None` if its kind is not in scope.
 #[must_use]
 pub fn reference_of(object: &Value) -> Option<WorkloadRef> {
-    let kind = WorkloadKind::of(object)?;
+    let kind = WorkloadKind::of_object(object)?;
     let metadata = |key: &str| object.get("metadata").and_then(|metadata| metadata.get(key)).and_then(Value::as_str);
     Some(WorkloadRef {
         group: kind.group().to_owned(),
@@ -97,7 +97,7 @@ const INDEXED: &str = "completionMode Indexed numbers its pods within one cluste
 fn gang_of(root: &Field<'_>) -> Result<Gang, GangError> {
     let object = root.value;
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
-    let kind = WorkloadKind::of(object)
+    let kind = WorkloadKind::of_object(object)
         .ok_or_else(|| GangError::Unsupported { api_version: text("apiVersion"), kind: text("kind") })?;
     let mut gang = match kind {
         WorkloadKind::VolcanoJob => volcano_job::read_gang(root)?,
@@ -205,7 +205,7 @@ pub fn sla_waiting_time(object: &Value) -> Option<i64> {
 /// `metav1.Duration`), else `activeDeadlineSeconds`. A value that is not a duration counts as absent.
 #[must_use]
 pub fn running_estimate(object: &Value) -> Option<i64> {
-    let deadline: layout::Path = match WorkloadKind::of(object).and_then(WorkloadKind::layout) {
+    let deadline: layout::Path = match WorkloadKind::of_object(object).and_then(WorkloadKind::layout) {
         Some(layout) => layout.deadline,
         None => &["spec", "activeDeadlineSeconds"],
     };
@@ -225,7 +225,7 @@ pub fn read_preemptable(object: &Value) -> Option<bool> {
     if own.is_some() {
         return own;
     }
-    let templates = match WorkloadKind::of(object) {
+    let templates = match WorkloadKind::of_object(object) {
         Some(WorkloadKind::VolcanoJob) => {
             let tasks = root.at(&["spec"]).and_then(|spec| spec.list("tasks").ok()).unwrap_or_default();
             tasks.iter().filter_map(|task| task.at(&["template"])).collect()
@@ -244,7 +244,7 @@ fn says_preemptable(place: &Field<'_>) -> Option<bool> {
 
 /// The template of a workload's pods, where there is one; a Pod is its own.
 fn find_pod_template<'a>(root: &Field<'a>) -> Option<Field<'a>> {
-    match WorkloadKind::of(root.value) {
+    match WorkloadKind::of_object(root.value) {
         Some(WorkloadKind::Pod) => Some(root.clone()),
         Some(kind) if kind.layout().is_some() => None,
         _ => root.at(&["spec", "template"]),
@@ -267,7 +267,7 @@ pub fn names_queue(object: &Value) -> bool {
 /// the key that newer clients write.
 fn named_queue(object: &Value) -> Option<&str> {
     let root = Field::unnamed(object);
-    if WorkloadKind::of(object) == Some(WorkloadKind::VolcanoJob) {
+    if WorkloadKind::of_object(object) == Some(WorkloadKind::VolcanoJob) {
         return root.at(&["spec", "queue"]).and_then(|place| place.value.as_str()).filter(|name| !name.is_empty());
     }
     let places = [find_pod_template(&root), Some(root)];
@@ -282,7 +282,7 @@ fn named_queue(object: &Value) -> Option<&str> {
 #[must_use]
 pub fn priority_class_of(object: &Value) -> &str {
     let root = Field::unnamed(object);
-    let kind = WorkloadKind::of(object);
+    let kind = WorkloadKind::of_object(object);
     if kind == Some(WorkloadKind::VolcanoJob) {
         return root.at(&["spec", "priorityClassName"]).and_then(|place| place.value.as_str()).unwrap_or("");
     }

@@ -87,7 +87,7 @@ fn without_metadata(definition: &Value) -> BTreeMap<String, String> {
 fn generated_definitions_equal_the_real_ones() {
     let real_ones = read_definitions();
     let mut differences = Vec::new();
-    for definition in manifests::karmada_crds().into_iter().chain(manifests::volcano_crds()) {
+    for definition in manifests::build_karmada_crds().into_iter().chain(manifests::build_volcano_crds()) {
         let group = definition["spec"]["group"].as_str().expect("a group");
         let plural = definition["spec"]["names"]["plural"].as_str().expect("a plural");
         let real = &real_ones[&format!("{plural}.{group}")];
@@ -107,7 +107,7 @@ fn generated_definitions_equal_the_real_ones() {
 #[test]
 fn data_sources_and_claims_have_the_fields_of_the_peer_within_bounds() {
     let ours = |plural: &str| {
-        let all = manifests::federation_crds();
+        let all = manifests::build_federation_crds();
         let found = all.into_iter().find(|definition| definition["spec"]["names"]["plural"] == plural);
         found.unwrap()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"].clone()
     };

@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 
 use caldera_crds::{
-    queue_access::{command_policy, hyper_job_policy, queue_access_policies},
-    trusted::{BINDING_ANNOTATIONS, BINDING_SPEC, TrustedWriters, admission_policies, find_protected_change},
+    queue_access::{build_command_policy, build_hyper_job_policy, queue_access_policies},
+    trusted::{BINDING_ANNOTATIONS, BINDING_SPEC, TrustedWriters, build_admission_policies, find_protected_change},
     workload::{names_queue, queue_of},
 };
 use kube_cel::{
@@ -63,7 +63,7 @@ fn refusals(policy: &Value, write: &Write<'_>) -> Vec<String> {
 }
 
 fn policies() -> [Value; 3] {
-    let all = admission_policies(&TrustedWriters::default());
+    let all = build_admission_policies(&TrustedWriters::default());
     let of = |kind: &str| all.iter().filter(|object| object["kind"] == kind).cloned().collect::<Vec<_>>();
     assert_eq!(of("ValidatingAdmissionPolicyBinding").len(), 3);
     of("ValidatingAdmissionPolicy").try_into().unwrap()
@@ -330,8 +330,9 @@ fn of_any_workloads_binding_copies_are_left_to_nobody_and_none_is_placed_or_made
 
 #[test]
 fn every_expression_of_the_policies_is_one() {
-    let all = admission_policies(&TrustedWriters::default());
-    let all = all.into_iter().chain(queue_access_policies()).chain(command_policy()).chain(hyper_job_policy());
+    let all = build_admission_policies(&TrustedWriters::default());
+    let all =
+        all.into_iter().chain(queue_access_policies()).chain(build_command_policy()).chain(build_hyper_job_policy());
     for policy in all.filter(|object| object["kind"] == "ValidatingAdmissionPolicy") {
         for part in ["matchConditions", "variables", "validations"] {
             for entry in policy["spec"][part].as_array().into_iter().flatten() {

@@ -61,8 +61,8 @@ fn what_is_written_names_its_kind_and_leaves_out_what_is_absent() {
 
 #[test]
 fn every_definition_is_one_for_kubernetes() {
-    let mut all = manifests::karmada_crds();
-    all.extend(manifests::volcano_crds());
+    let mut all = manifests::build_karmada_crds();
+    all.extend(manifests::build_volcano_crds());
     all.push(manifests::cluster_crd());
     for definition in all {
         let name = definition["metadata"]["name"].clone();

@@ -7,7 +7,7 @@
 
 use std::{fmt::Write as _, fs, path::Path};
 
-use caldera_crds::manifests::federation_crds;
+use caldera_crds::manifests::build_federation_crds;
 use serde_json::Value;
 
 const HEAD: &str = "# Fields of Caldera's own kinds
@@ -78,7 +78,7 @@ fn render_below(field: &Value, path: &str, page: &mut String) {
 
 fn render_page() -> String {
     let mut page = HEAD.to_owned();
-    let ours = federation_crds();
+    let ours = build_federation_crds();
     for definition in ours.iter().filter(|it| it["spec"]["group"] == "federation.caldera.dev") {
         let (names, schema) = (&definition["spec"]["names"], &definition["spec"]["versions"][0]["schema"]);
         let schema = &schema["openAPIV3Schema"];

@@ -230,7 +230,7 @@ fn estimator() {
             input.get("replicaRequirements").filter(|requirements| !requirements.is_null()).map(|requirements| {
                 let list: Option<ResourceList> =
                     serde_json::from_value(requirements["resourceRequest"].clone()).unwrap();
-                placement::read_resources(&list.unwrap_or_default())
+                placement::read_resource_list(&list.unwrap_or_default())
             });
         let listed = input["clusters"].as_array().into_iter().flatten();
         let ours: BTreeSet<(String, i64)> = listed

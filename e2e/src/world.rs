@@ -203,7 +203,7 @@ async fn real(host: PathBuf) -> anyhow::Result<World> {
     let components = if std::env::var("CALDERA_E2E_COMPONENTS").as_deref() == Ok("external") {
         None
     } else {
-        install(&host, caldera_crds::manifests::volcano_crds()).await?;
+        install(&host, caldera_crds::manifests::build_volcano_crds()).await?;
         Some(Mutex::new(Stack::start_as_admin(config, &counts, &stop).await?))
     };
     Ok(World { host, members, simulated, components, turns: RwLock::default(), stop })
@@ -214,7 +214,7 @@ async fn real(host: PathBuf) -> anyhow::Result<World> {
 /// # Errors
 /// If the member refuses what a Volcano needs.
 pub async fn bring_volcano(name: &str, client: &Client, stop: &CancellationToken) -> anyhow::Result<bool> {
-    install(client, caldera_crds::manifests::volcano_crds()).await?;
+    install(client, caldera_crds::manifests::build_volcano_crds()).await?;
     let configurations: Api<DynamicObject> = Api::all_with(
         client.clone(),
         &caldera_runtime::watch::api_resource(

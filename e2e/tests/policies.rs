@@ -3,9 +3,9 @@
 
 use axum::{Router, body::Body};
 use caldera_crds::{
-    manifests::{federation_crds, karmada_crds, volcano_crds},
-    queue_access::{command_policy, hyper_job_policy, queue_access_policies},
-    trusted::{TrustedWriters, admission_policies},
+    manifests::{build_federation_crds, build_karmada_crds, build_volcano_crds},
+    queue_access::{build_command_policy, build_hyper_job_policy, queue_access_policies},
+    trusted::{TrustedWriters, build_admission_policies},
 };
 use embedded_apiserver::{ApiServer, Options, auth::User};
 use http::Request;
@@ -44,10 +44,10 @@ async fn prepare_with(policies: Vec<Value>, rules: Value) -> (Router, Router) {
     let server = ApiServer::new(Options::default());
     let (admin, tenant) = (server.router(), server.router_as(User::authenticated("tenant", &[])));
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    let mut objects: Vec<(&str, Value)> = karmada_crds()
+    let mut objects: Vec<(&str, Value)> = build_karmada_crds()
         .into_iter()
-        .chain(volcano_crds())
-        .chain(federation_crds())
+        .chain(build_volcano_crds())
+        .chain(build_federation_crds())
         .map(|mut crd| {
             crd.as_object_mut().unwrap().remove("status");
             (definitions, crd)
@@ -98,7 +98,7 @@ async fn whoever_names_a_queue_needs_verb_use_on_it() {
 
 #[tokio::test]
 async fn whoever_opens_or_closes_a_queue_by_a_command_needs_verb_update_on_it() {
-    let (admin, tenant) = prepare(command_policy().into(), "update", &["own"]).await;
+    let (admin, tenant) = prepare(build_command_policy().into(), "update", &["own"]).await;
     let command = |name: &str, kind: &str, target: &str| {
         let target = json!({
             "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": kind, "name": target, "uid": "u", "controller": true,
@@ -122,7 +122,7 @@ async fn whoever_suspends_or_ends_a_job_by_a_command_needs_verb_update_on_it() {
         "apiGroups": ["batch.volcano.sh"], "resources": ["jobs"], "resourceNames": ["own"], "verbs": ["update"],
     });
     let of_commands = json!({"apiGroups": ["bus.volcano.sh"], "resources": ["commands"], "verbs": ["*"]});
-    let (admin, tenant) = prepare_with(command_policy().into(), json!([of_jobs, of_commands])).await;
+    let (admin, tenant) = prepare_with(build_command_policy().into(), json!([of_jobs, of_commands])).await;
     let command = |name: &str, target: &str| {
         let target = json!({
             "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": target, "uid": "u", "controller": true,
@@ -153,7 +153,7 @@ fn hyper_job(name: &str, queue: &str) -> Value {
 #[tokio::test]
 async fn a_hyper_job_gives_nobody_a_job_or_a_queue_that_he_could_not_have_himself() {
     let of_hyper_jobs = json!({"apiGroups": ["training.volcano.sh"], "resources": ["hyperjobs"], "verbs": ["*"]});
-    let (admin, tenant) = prepare_with(hyper_job_policy().into(), json!([of_hyper_jobs])).await;
+    let (admin, tenant) = prepare_with(build_hyper_job_policy().into(), json!([of_hyper_jobs])).await;
     let (status, answer) = send(&tenant, "POST", HYPER_JOBS, &hyper_job("a", "q")).await;
     assert_eq!(status, 403, "{answer}");
     assert!(answer.contains("it needs verb create on jobs.batch.volcano.sh"), "{answer}");
@@ -167,7 +167,7 @@ async fn a_hyper_job_gives_nobody_a_job_or_a_queue_that_he_could_not_have_himsel
     let of_queue = json!({
         "apiGroups": ["scheduling.volcano.sh"], "resources": ["queues"], "resourceNames": ["own"], "verbs": ["use"],
     });
-    let policies = queue_access_policies().into_iter().chain(hyper_job_policy()).collect();
+    let policies = queue_access_policies().into_iter().chain(build_hyper_job_policy()).collect();
     let (_, tenant) = prepare_with(policies, json!([of_hyper_jobs, of_jobs, of_queue])).await;
     let (status, answer) = send(&tenant, "POST", HYPER_JOBS, &hyper_job("a", "other")).await;
     assert_eq!(status, 403, "{answer}");
@@ -184,7 +184,7 @@ async fn a_cron_job_gives_nobody_a_job_or_a_queue_that_he_could_not_have_himself
         })
     };
     let of_cron_jobs = json!({"apiGroups": ["batch.volcano.sh"], "resources": ["cronjobs"], "verbs": ["*"]});
-    let (admin, tenant) = prepare_with(hyper_job_policy().into(), json!([of_cron_jobs])).await;
+    let (admin, tenant) = prepare_with(build_hyper_job_policy().into(), json!([of_cron_jobs])).await;
     let (status, answer) = send(&tenant, "POST", CRON_JOBS, &cron_job("a", "q")).await;
     assert_eq!(status, 403, "{answer}");
     assert!(answer.contains("it needs verb create on jobs.batch.volcano.sh"), "{answer}");
@@ -196,7 +196,7 @@ async fn a_cron_job_gives_nobody_a_job_or_a_queue_that_he_could_not_have_himself
     let of_queue = json!({
         "apiGroups": ["scheduling.volcano.sh"], "resources": ["queues"], "resourceNames": ["own"], "verbs": ["use"],
     });
-    let policies = queue_access_policies().into_iter().chain(hyper_job_policy()).collect();
+    let policies = queue_access_policies().into_iter().chain(build_hyper_job_policy()).collect();
     let (_, tenant) = prepare_with(policies, json!([of_cron_jobs, of_jobs, of_queue])).await;
     let (status, answer) = send(&tenant, "POST", CRON_JOBS, &cron_job("a", "other")).await;
     assert_eq!(status, 403, "{answer}");
@@ -228,7 +228,7 @@ async fn a_cron_job_of_kubernetes_gives_nobody_a_queue_that_he_could_not_have_hi
 
 #[tokio::test]
 async fn a_tenant_writes_no_work_that_carries_a_workload_and_no_status_of_one() {
-    let (admin, tenant) = prepare(admission_policies(&TrustedWriters::default()), "use", &[]).await;
+    let (admin, tenant) = prepare(build_admission_policies(&TrustedWriters::default()), "use", &[]).await;
     let work = json!({
         "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "metadata": {"name": "w"},
         "spec": {"workload": {"manifests": [job("a", "q")]}},

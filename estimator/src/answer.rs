@@ -12,7 +12,7 @@ use caldera_core::{
     gang::{Gang, Task, WorkloadRef},
     inventory::Capacity,
     plan::PinnedDomains,
-    split::{self, pods_that_fit, take_assumed},
+    split::{self, count_pods_that_fit, take_assumed},
 };
 use caldera_crds::inventory::read_pod;
 use jiff::{SignedDuration, Timestamp};
@@ -23,7 +23,7 @@ use caldera_crds::estimator::{convert::build_all_or_nothing_gang, messages::Obje
 /// Pods of a task that fit.
 #[must_use]
 pub fn count_replicas(capacity: &Capacity, task: Task) -> i32 {
-    let fit = pods_that_fit(&build_all_or_nothing_gang(vec![task]), capacity);
+    let fit = count_pods_that_fit(&build_all_or_nothing_gang(vec![task]), capacity);
     i32::try_from(fit).unwrap_or(i32::MAX)
 }
 
@@ -33,7 +33,7 @@ pub fn count_sets(capacity: &Capacity, set: &Gang) -> i32 {
     let asked = || set.tasks.iter().filter(|task| task.replicas > 0);
     let alone = |task: &Task| {
         let one = Task { replicas: 1, min_available: 1, ..task.clone() };
-        pods_that_fit(&build_all_or_nothing_gang(vec![one]), capacity) / u64::from(task.replicas)
+        count_pods_that_fit(&build_all_or_nothing_gang(vec![one]), capacity) / u64::from(task.replicas)
     };
     let Some(bound) = asked().map(alone).min() else { return i32::MAX };
     let pods = u64::from(set.replicas());
@@ -58,7 +58,7 @@ pub fn count_sets(capacity: &Capacity, set: &Gang) -> i32 {
 
 /// The capacity without what was given to the cluster and is not bound yet.
 #[must_use]
-pub fn without_assumed(capacity: &Capacity, assumed: &[Gang]) -> Capacity {
+pub fn subtract_assumed(capacity: &Capacity, assumed: &[Gang]) -> Capacity {
     let taken = |capacity: Capacity, gang: &Gang| {
         let pods: Vec<u32> = gang.tasks.iter().map(|task| task.replicas).collect();
         take_assumed(capacity, gang, &pods, &PinnedDomains::default())
@@ -197,8 +197,8 @@ mod tests {
     fn what_is_given_already_is_not_free() {
         let capacity = capacity(&[(8, 0), (8, 0)]);
         let given = build_all_or_nothing_gang(vec![task("a", 1, 5, 0)]);
-        assert_eq!(count_replicas(&without_assumed(&capacity, std::slice::from_ref(&given)), task("b", 1, 4, 0)), 2);
-        assert_eq!(count_replicas(&without_assumed(&capacity, &[given.clone(), given]), task("b", 1, 4, 0)), 0);
+        assert_eq!(count_replicas(&subtract_assumed(&capacity, std::slice::from_ref(&given)), task("b", 1, 4, 0)), 2);
+        assert_eq!(count_replicas(&subtract_assumed(&capacity, &[given.clone(), given]), task("b", 1, 4, 0)), 0);
     }
 
     #[test]

@@ -65,7 +65,7 @@ fn compute_free_capacity(capacity: &Capacity, assumed: &[AssumedWorkload]) -> Re
     let gangs: Vec<Gang> = gangs.collect::<Result<_, _>>()?;
     let kinds = gangs.iter().map(|gang| gang.tasks.len()).sum();
     check_count("different components that are placed already", kinds, MOST_KINDS)?;
-    Ok(answer::without_assumed(capacity, &gangs))
+    Ok(answer::subtract_assumed(capacity, &gangs))
 }
 
 /// The gang of a set, with one task for all that are alike.

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use caldera_core::{
-    data::Data,
+    declared_data::Data,
     gang::{NodeClaim, NodeTerm, Operator, Requirement},
     place::score::ScoreWeights,
 };

@@ -116,12 +116,14 @@ impl Stage {
             .fallback_service(server.router())
             .layer(from_fn(judge));
         let host = Client::new(router, "default");
-        for crd in
-            manifests::karmada_crds().into_iter().chain(manifests::volcano_crds()).chain(manifests::federation_crds())
+        for crd in manifests::build_karmada_crds()
+            .into_iter()
+            .chain(manifests::build_volcano_crds())
+            .chain(manifests::build_federation_crds())
         {
             create(&host, "customresourcedefinitions", crd).await;
         }
-        for crd in manifests::karmada_crds().into_iter().chain([manifests::cluster_crd()]) {
+        for crd in manifests::build_karmada_crds().into_iter().chain([manifests::cluster_crd()]) {
             create_if_new(&host, crd).await;
         }
         let clusters = Api::all_with(host.clone(), &resource("cluster.karmada.io/v1alpha1", "Cluster", "clusters"));

@@ -77,7 +77,7 @@ impl Controller {
 }
 
 impl JobState {
-    /// `GrantHistory::observe_binding`: what is wrong with a record, where all records grant the same pods.
+    /// `GrantHistory::judge_grant`: what is wrong with a record, where all records grant the same pods.
     fn judge_record(&mut self, before: Option<Binding>, new: Binding, epoch: Option<Epoch>, in_first_list: bool) {
         let had = before.and_then(|before| before.record);
         let Some(now) = new.record else {
@@ -181,7 +181,7 @@ impl Model {
     }
 
     /// Whether it may take a record or clusters away now. That a later Lease is not another's is sure only after a
-    /// minute (`OVERTAKEN`): by then a controller that was overtaken has stopped.
+    /// minute (`LOST_LEASE_NOTICED_AFTER`): by then a controller that was overtaken has stopped.
     pub(crate) fn may_take_away(&self, state: &State, who: usize, job: Job) -> bool {
         let controller = &state.controllers[who];
         let knows_better = self.has(Fault::OvertakenTakesAway) || self.holds_lease(state, who);

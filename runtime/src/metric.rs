@@ -1,9 +1,13 @@
-//! What a metric is, said once: its name, kind, labels and meaning are constants, from which it is registered, and from
-//! which `docs/metrics.md`, the alert rules and the dashboard are made.
+//! Metrics: each is declared once as a constant [`Metric`] (name, kind, labels, meaning), registered from it, and
+//! described from it in `docs/metrics.md`, the alert rules and the dashboard. `find_undeclared` holds a scrape against
+//! the declarations in tests.
 //!
-//! Rule: Prometheus' conventions (<https://prometheus.io/docs/practices/naming/>): base units, `_total` for counters,
-//! `_seconds` and `_ratio` in the name. The exposition is OpenMetrics 1.0. A label's values come from what admins
-//! create or from this code, never from a job's name.
+//! Two kinds of series: those of the client library (counters, histograms), and [`Samples`], gauges that a component
+//! replaces all at once, so that what is gone from its state is gone from the scrape. Every component has
+//! [`BUILD_INFO`] and [`LEADER`].
+//!
+//! Rule (<https://prometheus.io/docs/practices/naming/>): base units, `_total`, `_seconds`, `_ratio`; OpenMetrics 1.0.
+//! A label's values come from what admins create or from this code, never from a job's name.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -239,7 +239,7 @@ const FIRST_IN_FLIGHT: usize = 16;
 /// Writes in flight that are left to a server that is slow.
 const SLOW_IN_FLIGHT: usize = 8;
 /// A write that takes longer has waited for others.
-const SLOW: Duration = Duration::from_millis(250);
+const SLOW_WRITE: Duration = Duration::from_millis(250);
 /// Outcomes that may wait for the caller; beyond that no more writes are begun.
 const MAX_OUTCOMES: usize = 1024;
 
@@ -374,7 +374,9 @@ impl InFlightWindow {
     fn observe_result(&mut self, success: bool, took: Duration) {
         let step = 1024 * 1024 / self.size.max(1024);
         self.size = match success {
-            true if took <= SLOW || self.size < SLOW_IN_FLIGHT * 1024 => (self.size + step).min(MAX_IN_FLIGHT * 1024),
+            true if took <= SLOW_WRITE || self.size < SLOW_IN_FLIGHT * 1024 => {
+                (self.size + step).min(MAX_IN_FLIGHT * 1024)
+            }
             true => (self.size - 2 * step).max(SLOW_IN_FLIGHT * 1024),
             false => (self.size / 2).max(1024),
         };

@@ -211,10 +211,10 @@ impl Fleet {
         let host = serve_api("host", config.host, &authority, shutdown).await?;
         let counts = WriteCounts::default();
         let host_client = client_of(&host, "sandbox", &counts)?;
-        let mut crds = caldera_crds::manifests::karmada_crds();
+        let mut crds = caldera_crds::manifests::build_karmada_crds();
         crds.push(caldera_crds::manifests::cluster_crd());
-        crds.extend(caldera_crds::manifests::host_volcano_crds());
-        crds.extend(caldera_crds::manifests::federation_crds());
+        crds.extend(caldera_crds::manifests::build_host_volcano_crds());
+        crds.extend(caldera_crds::manifests::build_federation_crds());
         install_all(&host_client, "host", crds).await?;
         run_karmada(&host, config.not_ready_after, shutdown)?;
 
@@ -315,7 +315,7 @@ async fn start_member(
 ) -> Result<Endpoint, Error> {
     let endpoint = serve_api(&member.name, (Ipv4Addr::LOCALHOST, 0).into(), authority, shutdown).await?;
     let client = client_of(&endpoint, "member-sim", &WriteCounts::default())?;
-    install_all(&client, &member.name, caldera_crds::manifests::volcano_crds()).await?;
+    install_all(&client, &member.name, caldera_crds::manifests::build_volcano_crds()).await?;
     let config = member::Config { nodes: member.nodes.clone(), default_run, ..member::Config::default() };
     let (name, shutdown) = (member.name.clone(), shutdown.clone());
     tokio::spawn(async move {

@@ -133,7 +133,7 @@ impl Members {
             queue_of: world.jobs.iter().map(|job| job.queue.clone()).collect(),
         };
         members.closed = world.clusters.iter().any(|one| !members.takes_jobs(&one.cluster));
-        members.fleet.set_links(world.links.clone());
+        members.fleet.set_federation_topology(world.links.clone());
         let mut capacity = 0;
         for (one, sums) in world.clusters.iter().zip(&mut members.sums) {
             members.fleet.set_cluster(one.cluster.clone(), Capacity::default());

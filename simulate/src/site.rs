@@ -248,7 +248,7 @@ impl<'w> Site<'w> {
     /// A decision's parts.
     #[must_use]
     pub fn parts(&self, job: usize, gang: &Arc<Gang>, decision: &Decision) -> Vec<Part> {
-        let mut pods = decision.pods_by_cluster(gang);
+        let mut pods = decision.count_pods_by_cluster(gang);
         let domains = decision.plan.as_ref().map(|plan| plan.pinned_domains()).unwrap_or_default();
         let pinned = |cluster: &str| domains.get(cluster).cloned().unwrap_or_default();
         let part = |target: &place::Target| {

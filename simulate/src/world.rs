@@ -258,7 +258,7 @@ impl Shapes {
             for (task, pods) in gang.tasks.iter().zip(&minimum) {
                 least.add(&task.request.times(u64::from(*pods)));
             }
-            let full = gang.full_demand();
+            let full = gang.sum_full_demand();
             Arc::new(Shape { gang: Arc::new(gang), binding, whole, class, minimum, least, full })
         });
         Arc::clone(shape)
@@ -271,7 +271,7 @@ fn needs(gang: &Gang, whole: bool) -> Vec<u32> {
     let need = |(task, pods): (&Task, u32)| {
         if whole { pods.next_multiple_of(task.partition_size()).min(task.replicas) } else { task.replicas }
     };
-    gang.tasks.iter().zip(pod_group::pod_group_minimum(gang, |_| 0).pods).map(need).collect()
+    gang.tasks.iter().zip(pod_group::compute_pod_group_minimum(gang, |_| 0).pods).map(need).collect()
 }
 
 /// A task of `replicas` pods, all needed unless `min` says fewer.

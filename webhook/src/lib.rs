@@ -16,4 +16,4 @@ mod run;
 pub mod write;
 
 pub use run::{Config, Error, LARGEST_OBJECT, Limits, SharedCache, fill_cache, router, run};
-pub use write::configurations::{Endpoint, configurations, configurations_for};
+pub use write::configurations::{Endpoint, build_configurations, build_configurations_for};

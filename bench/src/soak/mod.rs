@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use caldera_cli::{manifests, roles, stack};
-use caldera_crds::trusted::{TrustedWriters, admission_policies};
+use caldera_crds::trusted::{TrustedWriters, build_admission_policies};
 use caldera_runtime::client::WriteCounts;
 use caldera_sandbox::{
     fleet::{Config, Fleet, Member},
@@ -51,15 +51,15 @@ pub async fn run_benchmark(args: Args) -> anyhow::Result<()> {
     let fleet = Fleet::start(fleet_config(), &stop).await?;
     let admin = fleet.host.client("soak", &WriteCounts::default())?;
     let dir = tempfile::tempdir()?;
-    for object in roles::component_roles(&roles::Granted::default()) {
+    for object in roles::build_component_roles(&roles::Granted::default()) {
         stack::apply_object(&admin, object).await?;
     }
     let mut processes = Processes::start(dir.path(), &fleet.host, args.seed)?;
     let endpoint = caldera_webhook::Endpoint::Url(processes.webhook_url());
-    let mut objects = caldera_crds::manifests::federation_crds();
-    objects.extend(caldera_webhook::configurations(&endpoint, processes.authority_pem()));
-    objects.extend(admission_policies(&TrustedWriters::default()));
-    objects.extend(manifests::propagation_policies());
+    let mut objects = caldera_crds::manifests::build_federation_crds();
+    objects.extend(caldera_webhook::build_configurations(&endpoint, processes.authority_pem()));
+    objects.extend(build_admission_policies(&TrustedWriters::default()));
+    objects.extend(manifests::build_propagation_policies());
     for object in objects {
         stack::apply_object(&admin, object).await?;
     }

@@ -29,7 +29,7 @@ pub(super) const TOP_EXIT: &str = "Exit codes: 0 it was ended by q, Ctrl-C or a 
 #[derive(Debug, ClapArgs)]
 pub struct TopArgs {
     /// Jobs of this namespace; without it those of all, or of the kubeconfig's where others are refused.
-    #[arg(short, long, value_name = "NAMESPACE", add = names::namespace_names())]
+    #[arg(short, long, value_name = "NAMESPACE", add = names::complete_namespace_names())]
     pub namespace: Option<String>,
     /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
     #[arg(long, value_name = "FILE")]
@@ -38,20 +38,20 @@ pub struct TopArgs {
     #[arg(long)]
     pub once: bool,
     /// Namespace of the controller's lease, where its settings are; without it caldera-system, then default.
-    #[arg(long, value_name = "NAMESPACE", add = names::namespace_names())]
+    #[arg(long, value_name = "NAMESPACE", add = names::complete_namespace_names())]
     pub lease_namespace: Option<String>,
 }
 
 #[derive(Debug, ClapArgs)]
 pub struct WhyArgs {
     /// Name of a Volcano Job, or KIND/NAME, such as deployment/web or rayjob/train.
-    #[arg(value_name = "JOB", add = names::job_names(), value_parser = parse_job_name)]
+    #[arg(value_name = "JOB", add = names::complete_job_names(), value_parser = parse_job_name)]
     pub job: JobName,
     /// Its namespace; without it the kubeconfig's.
-    #[arg(short, long, value_name = "NAMESPACE", add = names::namespace_names())]
+    #[arg(short, long, value_name = "NAMESPACE", add = names::complete_namespace_names())]
     pub namespace: Option<String>,
     /// Namespace of the controller's lease, where its settings are; without it caldera-system, then default.
-    #[arg(long, value_name = "NAMESPACE", add = names::namespace_names())]
+    #[arg(long, value_name = "NAMESPACE", add = names::complete_namespace_names())]
     pub lease_namespace: Option<String>,
     /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
     #[arg(long, value_name = "FILE")]
@@ -76,7 +76,7 @@ pub struct QueueArgs {
     #[arg(long, default_value_t = 10, value_name = "JOBS", global = true)]
     pub first: u16,
     /// Namespace of the controller's lease, where its settings are; without it caldera-system, then default.
-    #[arg(long, value_name = "NAMESPACE", add = names::namespace_names(), global = true)]
+    #[arg(long, value_name = "NAMESPACE", add = names::complete_namespace_names(), global = true)]
     pub lease_namespace: Option<String>,
     /// With a list or tree: prints it anew each time it changes, until Ctrl-C; on a terminal over the old one.
     #[arg(short, long, global = true)]
@@ -140,7 +140,7 @@ pub struct PauseArgs {
 #[derive(Debug, ClapArgs)]
 pub struct HistoryArgs {
     /// Of this namespace alone.
-    #[arg(short, long, value_name = "NAMESPACE", add = names::namespace_names())]
+    #[arg(short, long, value_name = "NAMESPACE", add = names::complete_namespace_names())]
     pub namespace: Option<String>,
     /// Of this queue alone.
     #[arg(short, long, value_name = "QUEUE", add = names::queue_names())]
@@ -152,7 +152,7 @@ pub struct HistoryArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
     pub since: Option<i64>,
     /// Namespace of the controller's lease, where its records are; without it caldera-system, then default.
-    #[arg(long, value_name = "NAMESPACE", add = names::namespace_names())]
+    #[arg(long, value_name = "NAMESPACE", add = names::complete_namespace_names())]
     pub lease_namespace: Option<String>,
     /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
     #[arg(long, value_name = "FILE")]
@@ -171,7 +171,7 @@ pub struct UsageArgs {
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [UsageBy::Queue, UsageBy::Namespace])]
     pub by: Vec<UsageBy>,
     /// Namespace of the controller's lease, where its accounts are; without it caldera-system, then default.
-    #[arg(long, value_name = "NAMESPACE", add = names::namespace_names())]
+    #[arg(long, value_name = "NAMESPACE", add = names::complete_namespace_names())]
     pub lease_namespace: Option<String>,
     /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
     #[arg(long, value_name = "FILE")]
@@ -260,7 +260,7 @@ pub struct QueueSetArgs {
 #[derive(Debug, Clone, ClapArgs)]
 pub struct ScopeArgs {
     /// Namespace; without it the kubeconfig's.
-    #[arg(short, long, value_name = "NAMESPACE", add = names::namespace_names())]
+    #[arg(short, long, value_name = "NAMESPACE", add = names::complete_namespace_names())]
     pub namespace: Option<String>,
     /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
     #[arg(long, value_name = "FILE")]
@@ -343,7 +343,7 @@ pub enum JobOrder {
 #[derive(Debug, ClapArgs)]
 pub struct JobNamesArgs {
     /// Volcano Jobs, or KIND/NAME, such as deployment/web or rayjob/train.
-    #[arg(value_name = "JOB", add = names::job_names(), required = true, value_parser = parse_job_name)]
+    #[arg(value_name = "JOB", add = names::complete_job_names(), required = true, value_parser = parse_job_name)]
     pub jobs: Vec<JobName>,
     #[command(flatten)]
     pub scope: ScopeArgs,
@@ -352,7 +352,7 @@ pub struct JobNamesArgs {
 #[derive(Debug, ClapArgs)]
 pub struct JobLogsArgs {
     /// Name of a Volcano Job, or KIND/NAME, such as deployment/web or rayjob/train.
-    #[arg(value_name = "JOB", add = names::job_names(), value_parser = parse_job_name)]
+    #[arg(value_name = "JOB", add = names::complete_job_names(), value_parser = parse_job_name)]
     pub job: JobName,
     /// Pods of this task.
     #[arg(long, value_name = "TASK")]
@@ -384,7 +384,7 @@ pub struct EventsArgs {
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     pub all_namespaces: bool,
     /// Events on this workload.
-    #[arg(long = "for", value_name = "JOB", add = names::job_names(), value_parser = parse_job_name)]
+    #[arg(long = "for", value_name = "JOB", add = names::complete_job_names(), value_parser = parse_job_name)]
     pub job: Option<JobName>,
     /// What happened in this time, as 30s, 5m or 2h.
     #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
@@ -417,7 +417,7 @@ pub enum ClusterAction {
     /// Says everything of a member: conditions, taints, amounts, and the jobs that it has.
     Describe {
         /// Which.
-        #[arg(value_name = "NAME", add = names::cluster_names())]
+        #[arg(value_name = "NAME", add = names::complete_cluster_names())]
         name: String,
         /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
         #[arg(long, value_name = "FILE")]
@@ -439,7 +439,7 @@ pub enum ClusterAction {
 #[derive(Debug, ClapArgs)]
 pub struct MaintenanceArgs {
     /// Which.
-    #[arg(value_name = "NAME", add = names::cluster_names())]
+    #[arg(value_name = "NAME", add = names::complete_cluster_names())]
     pub name: String,
     /// When it begins, as 2026-11-26T08:00:00Z; without it now.
     #[arg(long, value_name = "TIME")]
@@ -464,7 +464,7 @@ pub struct MaintenanceArgs {
 #[derive(Debug, ClapArgs)]
 pub struct ClusterNamesArgs {
     /// Which.
-    #[arg(value_name = "NAME", add = names::cluster_names(), required = true)]
+    #[arg(value_name = "NAME", add = names::complete_cluster_names(), required = true)]
     pub names: Vec<String>,
     /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
     #[arg(long, value_name = "FILE")]

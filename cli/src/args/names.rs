@@ -2,7 +2,7 @@
 //!
 //! Rule: as kubectl's own completion, the server is asked that the command would ask: `--kubeconfig` and `--namespace`
 //! of the unfinished line count. At most [`MOST_NAMES`] names come, without the objects. What does not answer within
-//! [`PATIENCE`] completes nothing, without a word: a completion must not disturb what is being typed.
+//! [`COMPLETION_TIMEOUT`] completes nothing, without a word: a completion must not disturb what is being typed.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -19,11 +19,11 @@ use kube::{
     core::{ApiResource, DynamicObject},
 };
 
-const PATIENCE: Duration = Duration::from_secs(2);
+const COMPLETION_TIMEOUT: Duration = Duration::from_secs(2);
 const MOST_NAMES: u32 = 500;
 
 /// Names of Volcano Jobs; of other kinds after `KIND/`.
-pub(crate) fn job_names() -> ArgValueCompleter {
+pub(crate) fn complete_job_names() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let current = current.to_string_lossy();
         let (prefix, kind) = match current.split_once('/') {
@@ -45,12 +45,12 @@ pub(crate) fn queue_names() -> ArgValueCompleter {
 }
 
 /// Names of member clusters.
-pub(crate) fn cluster_names() -> ArgValueCompleter {
+pub(crate) fn complete_cluster_names() -> ArgValueCompleter {
     complete_from(|| api_resource("cluster.karmada.io", "v1alpha1", "Cluster", "clusters"))
 }
 
 /// Names of namespaces.
-pub(crate) fn namespace_names() -> ArgValueCompleter {
+pub(crate) fn complete_namespace_names() -> ArgValueCompleter {
     complete_from(|| api_resource("", "v1", "Namespace", "namespaces"))
 }
 
@@ -81,9 +81,9 @@ fn list_names(resource: &ApiResource, namespaced: bool) -> Vec<String> {
     };
     caldera_runtime::tls::install_provider();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let names = runtime
-        .ok()
-        .and_then(|runtime| runtime.block_on(async { tokio::time::timeout(PATIENCE, ask).await.ok().flatten() }));
+    let names = runtime.ok().and_then(|runtime| {
+        runtime.block_on(async { tokio::time::timeout(COMPLETION_TIMEOUT, ask).await.ok().flatten() })
+    });
     names.unwrap_or_default()
 }
 

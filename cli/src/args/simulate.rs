@@ -88,7 +88,7 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_value::<Millis>)]
     pub assume_run_for: Millis,
     /// A cluster that takes nothing new; may be repeated.
-    #[arg(long, value_name = "CLUSTER", add = super::names::cluster_names())]
+    #[arg(long, value_name = "CLUSTER", add = super::names::complete_cluster_names())]
     pub cordon: Vec<String>,
     /// Stops after this time, whatever still waits.
     #[arg(long, value_name = "TIME", value_parser = parse_value::<Millis>)]

@@ -30,17 +30,17 @@ use crate::{
 /// How long an answer counts.
 const COUNTS_FOR: Duration = Duration::from_secs(30);
 /// Tokens that are known at once.
-const TOKENS: usize = 1024;
+const MOST_KNOWN_TOKENS: usize = 1024;
 /// Tokens that were not good before and are asked about at once.
-const NEWCOMERS: usize = 4;
+const MOST_UNKNOWN_TOKENS: usize = 4;
 /// How long one that is refused keeps its turn: sixteen in a second are asked about.
 const REFUSED_FOR: Duration = Duration::from_millis(250);
 /// Namespaces whose events somebody asks for.
 const EVENT_NAMESPACES: usize = 64;
 /// Questions to the API server at once.
-const QUESTIONS: usize = 8;
+const MOST_CONCURRENT_REVIEWS: usize = 8;
 /// Namespaces that are asked about for one user.
-const NAMESPACES: usize = 100;
+const MOST_REVIEWED_NAMESPACES: usize = 100;
 
 /// What somebody may see.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -112,8 +112,13 @@ impl AccessReviewer {
     }
 
     fn with_cache_time(client: Client, counts_for: Duration) -> Self {
-        let known = AnswerCache::new(counts_for, TOKENS, Option::is_some);
-        Self { client, known, newcomers: Semaphore::new(NEWCOMERS), questions: Semaphore::new(QUESTIONS) }
+        let known = AnswerCache::new(counts_for, MOST_KNOWN_TOKENS, Option::is_some);
+        Self {
+            client,
+            known,
+            newcomers: Semaphore::new(MOST_UNKNOWN_TOKENS),
+            questions: Semaphore::new(MOST_CONCURRENT_REVIEWS),
+        }
     }
 
     /// What the bearer of a token may see of these (namespace, kind) pairs, and of a namespace that he names himself.
@@ -177,8 +182,8 @@ impl AccessReviewer {
         let mut namespaces: Vec<&str> = pairs.iter().map(|(namespace, _)| namespace.as_str()).collect();
         namespaces.sort_by_key(|namespace| (!first.contains(namespace), *namespace));
         namespaces.dedup();
-        access.is_cut = namespaces.len() > NAMESPACES;
-        namespaces.truncate(NAMESPACES);
+        access.is_cut = namespaces.len() > MOST_REVIEWED_NAMESPACES;
+        namespaces.truncate(MOST_REVIEWED_NAMESPACES);
         let wanted = namespaces.iter().flat_map(|namespace| {
             let here = pairs.iter().filter(move |(its, _)| its == namespace);
             here.map(|(namespace, kind)| (namespace.clone(), *kind))
@@ -290,7 +295,7 @@ mod tests {
         let (gatekeeper, _) = gatekeeper(Duration::ZERO);
         assert!(is_known(&gatekeeper, "good".to_owned()).await);
         let started = Instant::now();
-        let wrong = join_all((0..3 * NEWCOMERS).map(|at| is_known(&gatekeeper, format!("wrong{at}"))));
+        let wrong = join_all((0..3 * MOST_UNKNOWN_TOKENS).map(|at| is_known(&gatekeeper, format!("wrong{at}"))));
         let known = is_known(&gatekeeper, "good".to_owned());
         // It is asked about again behind all of these, and is answered first.
         match futures::future::select(Box::pin(wrong), Box::pin(known)).await {

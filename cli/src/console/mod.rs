@@ -38,7 +38,7 @@ use crate::{
 /// Where it listens.
 const PORT: u16 = 8444;
 /// Changes taken in at once.
-const BATCH: usize = 1024;
+const CHANGES_PER_PASS: usize = 1024;
 
 /// Serves until a signal.
 ///
@@ -82,7 +82,7 @@ pub async fn run_console(args: ConsoleArgs) -> anyhow::Result<ExitCode> {
 /// Brings what is seen up to date, until nobody tells of changes any more.
 async fn apply_changes(console: Arc<Console>, mut changes: mpsc::Receiver<Change>, lists: usize, ready: Ready) {
     let mut batch = Vec::new();
-    while changes.recv_many(&mut batch, BATCH).await > 0 {
+    while changes.recv_many(&mut batch, CHANGES_PER_PASS).await > 0 {
         let mut seen = console.seen.write().unwrap_or_else(PoisonError::into_inner);
         batch.drain(..).for_each(|change| seen.observe(change));
         if seen.count_lists() >= lists {

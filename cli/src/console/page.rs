@@ -22,7 +22,7 @@ use crate::{
 /// Rows of a table at most.
 const ROWS: usize = 200;
 /// What changed in this time.
-const LATELY: i64 = 3_600;
+const RECENT_SECONDS: i64 = 3_600;
 
 /// What a page is made of.
 #[derive(Debug, Clone, Copy)]
@@ -380,7 +380,7 @@ fn render_changes(asked: PageQuery<'_>) -> Html {
     let own = asked.seen.jobs().filter(|job| asked.access.may_see(job));
     let mut steps: Vec<(JobView<'_>, crate::view::Step)> = own
         .flat_map(|job| list_steps(&job).into_iter().map(move |step| (job, step)))
-        .filter(|(_, step)| asked.now.as_second() - step.at.as_second() <= LATELY)
+        .filter(|(_, step)| asked.now.as_second() - step.at.as_second() <= RECENT_SECONDS)
         .collect();
     steps.sort_by(|(a, x), (b, y)| y.at.cmp(&x.at).then_with(|| a.key.cmp(b.key)));
     let mut html = Html::new();

@@ -58,13 +58,13 @@ const COOKIE: &str = "caldera-token";
 /// Streams of updates at once.
 const STREAMS: usize = 64;
 /// Between two looks at what changed.
-const LOOK: Duration = Duration::from_secs(2);
+const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 /// Looks after which a page is made anew where nothing changed: ages go on.
-const LOOKS: u32 = 10;
+const UNCHANGED_LOOKS_BEFORE_REDRAW: u32 = 10;
 /// How long a stream lasts; the browser asks for the next one.
 pub const STREAM: Duration = Duration::from_secs(50);
 /// Events of a job that are shown.
-const EVENTS: u32 = 500;
+const MOST_SHOWN_EVENTS: u32 = 500;
 /// How long they count, for all who look at the job.
 const EVENTS_FOR: Duration = Duration::from_secs(10);
 
@@ -218,7 +218,7 @@ async fn list_events(console: &Console, page: &Page, guest: &ReviewedUser) -> Sa
 async fn read_events(console: &Console, key: &JobKey) -> Result<Vec<events::EventRow>, kube::Error> {
     let api: Api<DynamicObject> =
         Api::namespaced_with(console.client.clone(), &key.namespace, &objects::event_resource());
-    let params = ListParams::default().fields(&format!("involvedObject.name={}", key.name)).limit(EVENTS);
+    let params = ListParams::default().fields(&format!("involvedObject.name={}", key.name)).limit(MOST_SHOWN_EVENTS);
     let listed = api.list(&params).await?;
     let events: Vec<_> = listed.items.into_iter().filter_map(|event| serde_json::to_value(event).ok()).collect();
     Ok(events::make_rows(&events, Timestamp::now()))
@@ -227,7 +227,8 @@ async fn read_events(console: &Console, key: &JobKey) -> Result<Vec<events::Even
 fn respond_to_refusal(refusal: &Refusal) -> Response {
     match refusal {
         Refusal::Unknown => {
-            let mut answer = login_form(StatusCode::UNAUTHORIZED, "The API server does not know your token any more.");
+            let mut answer =
+                build_login_form(StatusCode::UNAUTHORIZED, "The API server does not know your token any more.");
             clear_cookie(&mut answer);
             answer
         }
@@ -277,10 +278,10 @@ fn frame_page(status: StatusCode, title: &str, user: Option<&str>, main: &Html) 
 }
 
 async fn show_login() -> Response {
-    login_form(StatusCode::OK, "")
+    build_login_form(StatusCode::OK, "")
 }
 
-fn login_form(status: StatusCode, trouble: &str) -> Response {
+fn build_login_form(status: StatusCode, trouble: &str) -> Response {
     let mut main = Html::new();
     main.raw("<h1>Log in</h1>\n");
     if !trouble.is_empty() {
@@ -307,7 +308,7 @@ async fn log_in(State(console): State<Shared>, headers: HeaderMap, body: Body) -
     let token = find_value(&String::from_utf8_lossy(&form), "token").unwrap_or_default();
     let token = token.trim();
     if !is_token(token) {
-        return login_form(StatusCode::UNAUTHORIZED, "That is no bearer token.");
+        return build_login_form(StatusCode::UNAUTHORIZED, "That is no bearer token.");
     }
     match find_user_access(&console, token, "").await {
         Ok(_) => {
@@ -322,7 +323,7 @@ async fn log_in(State(console): State<Shared>, headers: HeaderMap, body: Body) -
             }
             answer
         }
-        Err(Refusal::Unknown) => login_form(StatusCode::UNAUTHORIZED, "The API server does not know this token."),
+        Err(Refusal::Unknown) => build_login_form(StatusCode::UNAUTHORIZED, "The API server does not know this token."),
         Err(failed) => respond_to_refusal(&failed),
     }
 }
@@ -383,13 +384,13 @@ async fn stream_page(State(console): State<Shared>, uri: Uri, headers: HeaderMap
 impl Stream {
     /// Waits for a page that differs from the last one; none when it is time to ask again.
     async fn next_event(&mut self) -> Option<Event> {
-        let mut looks = if self.sent.is_empty() { LOOKS } else { 0 };
+        let mut looks = if self.sent.is_empty() { UNCHANGED_LOOKS_BEFORE_REDRAW } else { 0 };
         loop {
             if Instant::now() >= self.until {
                 return None;
             }
             let has_changed = self.changed.has_changed().ok()?;
-            if has_changed || looks >= LOOKS {
+            if has_changed || looks >= UNCHANGED_LOOKS_BEFORE_REDRAW {
                 looks = 0;
                 self.changed.mark_unchanged();
                 // Who may not see it any more is told by the answer to his next request.
@@ -403,7 +404,7 @@ impl Stream {
                 }
             }
             looks += 1;
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(LOOK_INTERVAL).await;
         }
     }
 }

@@ -125,11 +125,11 @@ impl Check {
 
 /// The first names of many.
 pub fn join_first_names<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    const SHOWN: usize = 5;
+    const MOST_SHOWN_NAMES: usize = 5;
     let all: Vec<&str> = names.into_iter().collect();
-    let mut text = all[..all.len().min(SHOWN)].join(", ");
-    if all.len() > SHOWN {
-        text += &format!(" and {} more", all.len() - SHOWN);
+    let mut text = all[..all.len().min(MOST_SHOWN_NAMES)].join(", ");
+    if all.len() > MOST_SHOWN_NAMES {
+        text += &format!(" and {} more", all.len() - MOST_SHOWN_NAMES);
     }
     text
 }

@@ -55,7 +55,7 @@ pub async fn run_doctor(args: DoctorArgs) -> anyhow::Result<ExitCode> {
     let facts = gather::gather_facts(&client, &places).await?;
     let report = make_report(facts.versions.clone(), find_faults(&facts));
     output::print_painted(args.output, &report, "RESULT", |wide| format_report(&report, wide))?;
-    Ok(exit_code(&report.findings, args.fail_on))
+    Ok(choose_exit_code(&report.findings, args.fail_on))
 }
 
 /// Looks at an installation; the findings as text, and whether one is an error.
@@ -70,7 +70,7 @@ pub async fn examine_installation(client: &Client, places: &GatherOptions) -> an
 }
 
 /// 1 if something is as bad as that.
-fn exit_code(findings: &[Finding], fail_on: FailOn) -> ExitCode {
+fn choose_exit_code(findings: &[Finding], fail_on: FailOn) -> ExitCode {
     let bad = match fail_on {
         FailOn::Error => Severity::Error,
         FailOn::Warning => Severity::Warning,

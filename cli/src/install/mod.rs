@@ -1,12 +1,12 @@
 //! `caldera install`: all that a Karmada API needs for components that run as processes, in the order that is safe.
 //!
 //! [`plan`] says what is applied and when and is pure, [`credentials`] keeps certificates and kubeconfigs in a
-//! directory, [`answer`] asks whether the webhook is reached, and here it is done, one line a step. Each step looks at
+//! directory, [`webhook_probe`] asks whether the webhook is reached, and here it is done, one line a step. Each step looks at
 //! what is there, so it can be stopped anywhere and run again: what is there and right is not changed.
 
-pub mod answer;
 pub mod credentials;
 pub mod plan;
+pub mod webhook_probe;
 
 use std::{fmt::Write as _, fs, path::Path, process::ExitCode, time::Duration};
 
@@ -19,9 +19,9 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use self::{
-    answer::wait_for_webhook,
     credentials::{CERTIFICATE_FILES, HostAccess, ensure_certificate, ensure_kubeconfig, locate_kubeconfig},
     plan::{InstallStage, InstallTarget, is_changed, list_accounts, may_apply},
+    webhook_probe::wait_for_webhook,
 };
 use crate::{
     args::InstallArgs,
@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// Between two looks of the doctor.
-const PAUSE: Duration = Duration::from_secs(1);
+const DOCTOR_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Installs, and ends with the doctor's findings.
 ///
@@ -210,6 +210,6 @@ async fn wait_for_health(host: &Client, granted: Granted, wait: Duration) -> any
             output::write_stdout(&format!("\n{findings}"));
             return Ok(has_error);
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(DOCTOR_INTERVAL).await;
     }
 }

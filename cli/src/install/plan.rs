@@ -8,16 +8,16 @@
 //!    this command made it: on another's Karmada it is its admin's.
 
 use caldera_crds::{
-    manifests::{federation_crds, host_volcano_crds},
+    manifests::{build_federation_crds, build_host_volcano_crds},
     trusted::TrustedWriters,
 };
-use caldera_webhook::{Endpoint, configurations_for};
+use caldera_webhook::{Endpoint, build_configurations_for};
 use serde_json::Value;
 
 use crate::{
-    manifests::{list_admission_policies, propagation_policies},
+    manifests::{build_propagation_policies, list_admission_policies},
     objects::{read_list_at, read_text_at},
-    roles::{Granted, component_roles},
+    roles::{Granted, build_component_roles},
 };
 
 /// Field manager of all that is installed.
@@ -74,12 +74,12 @@ impl InstallStage {
     #[must_use]
     pub fn list_objects(self, wanted: &InstallTarget, ca_pem: &str) -> Vec<Value> {
         match self {
-            Self::Definitions => host_volcano_crds().into_iter().chain(federation_crds()).collect(),
-            Self::Accounts => component_roles(&wanted.granted),
-            Self::Policies => propagation_policies(),
+            Self::Definitions => build_host_volcano_crds().into_iter().chain(build_federation_crds()).collect(),
+            Self::Accounts => build_component_roles(&wanted.granted),
+            Self::Policies => build_propagation_policies(),
             Self::Webhooks => {
                 let endpoint = Endpoint::Url(wanted.webhook_url.clone());
-                let mut all = configurations_for(&endpoint, ca_pem, &wanted.trusted);
+                let mut all = build_configurations_for(&endpoint, ca_pem, &wanted.trusted);
                 all.extend(list_admission_policies(&wanted.trusted, wanted.require_queue_access));
                 all
             }
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn volcanos_definitions_are_changed_only_where_we_made_them_and_ours_always() {
         let by = |manager: &str| json!({"metadata": {"managedFields": [{"manager": manager}]}});
-        let [volcano, ours] = [host_volcano_crds().remove(0), federation_crds().remove(0)];
+        let [volcano, ours] = [build_host_volcano_crds().remove(0), build_federation_crds().remove(0)];
         for (object, found, may) in [
             (&volcano, None, true),
             (&volcano, Some(by(MANAGER)), true),

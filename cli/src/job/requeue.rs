@@ -24,10 +24,10 @@ use crate::{
 };
 
 /// How long a controller that runs may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long its event may come after the Command is gone.
-const EVENT: Duration = Duration::from_secs(3);
-const PAUSE: Duration = Duration::from_millis(100);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(3);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) async fn requeue_jobs(args: JobNamesArgs) -> anyhow::Result<ExitCode> {
     let (client, namespace) = components::connect_scope(&args.scope, "job").await?;
@@ -88,7 +88,7 @@ async fn requeue_job(client: &Client, namespace: &str, job: &JobName) -> anyhow:
 async fn send_job_command(client: &Client, namespace: &str, job: &Value, action: &str) -> anyhow::Result<String> {
     let resource = WorkloadKind::VolcanoJob.api_resource();
     let name = create_command(client, namespace, &resource, job, action).await?;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + COMMAND_TIMEOUT;
     while get_object(client, &objects::command_resource(), Some(namespace), &name)
         .await?
         .map_err(anyhow::Error::msg)?
@@ -97,18 +97,18 @@ async fn send_job_command(client: &Client, namespace: &str, job: &Value, action:
         anyhow::ensure!(
             Instant::now() < until,
             "Command {name} is there, and no controller has carried it out within {} s",
-            PATIENCE.as_secs()
+            COMMAND_TIMEOUT.as_secs()
         );
-        sleep(PAUSE).await;
+        sleep(POLL_INTERVAL).await;
     }
-    let until = Instant::now() + EVENT;
+    let until = Instant::now() + EVENT_TIMEOUT;
     let resource = api_resource("", "v1", "Event", "events");
     while Instant::now() < until {
         let Ok(events) = list_objects(client, &resource, Some(namespace), None).await? else { break };
         match events.iter().find_map(|event| read_outcome(event, &name, action)) {
             Some(Ok(said)) => return Ok(said),
             Some(Err(why)) => anyhow::bail!("{why}"),
-            None => sleep(PAUSE).await,
+            None => sleep(POLL_INTERVAL).await,
         }
     }
     Ok(format!("was told {action}: `caldera job describe` says what came of it"))

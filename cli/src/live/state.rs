@@ -43,7 +43,7 @@ fn read_rules(settings: &Settings) -> Rules {
         history_half_life: settings.history_half_life,
         mean_used: settings.mean_used.clone(),
         reservation_after: Some(settings.reservation_after).filter(|seconds| *seconds > 0),
-        preemption: settings.preemption_policy(),
+        preemption: settings.build_preemption_policy(),
     }
 }
 

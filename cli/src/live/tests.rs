@@ -180,7 +180,7 @@ fn rights(roles: &[&str]) -> BTreeSet<(String, String, String)> {
         value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
     };
     let mut rights = BTreeSet::new();
-    for object in crate::roles::component_roles(&crate::roles::Granted::default()) {
+    for object in crate::roles::build_component_roles(&crate::roles::Granted::default()) {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         for rule in object["rules"].as_array().into_iter().flatten().filter(|_| roles.contains(&name)) {
             for group in texts(&rule["apiGroups"]) {

@@ -1,8 +1,10 @@
 //! Opens, closes, drains and sets queues, and pauses or unpauses all releases.
 //!
 //! Rule: a queue's state is the controller's, so it is asked by a Command, as `vcctl queue operate` does (Volcano
-//! `pkg/cli/queue/operate.go`). Amounts are the admin's: each is changed by itself, in a JSON patch that fails where
-//! the queue has changed since it was read. A pause is an annotation on the default queue.
+//! `pkg/cli/queue/operate.go`), and waited for ten seconds. To drain is to close, and to requeue each Volcano Job that
+//! was admitted in the queue and has clusters; other kinds stay, and that is said. Amounts are the admin's: each is
+//! changed by itself, in a JSON patch that fails where the queue has changed since it was read; a resource that no
+//! member has is warned of. A pause is an annotation on the default queue.
 
 use std::{collections::BTreeSet, process::ExitCode, time::Duration};
 
@@ -33,8 +35,8 @@ use crate::{
 /// Where Commands to queues are made, as Volcano's own command line does.
 const NAMESPACE: &str = "default";
 /// How long a controller that runs may take.
-const PATIENCE: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(100);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 async fn get_queue(client: &Client, name: &str) -> anyhow::Result<Value> {
     let found = get_object(client, &objects::queue_resource(), None, name).await?.map_err(anyhow::Error::msg)?;
@@ -56,7 +58,7 @@ async fn send_queue_command(client: &Client, name: &str, action: &str) -> anyhow
         return Ok(format!("is {} already", state_of(&queue)));
     }
     create_command(client, NAMESPACE, &objects::queue_resource(), &queue, action).await?;
-    let until = tokio::time::Instant::now() + PATIENCE;
+    let until = tokio::time::Instant::now() + COMMAND_TIMEOUT;
     loop {
         let queue = get_queue(client, name).await?;
         if is_done(state_of(&queue), action) {
@@ -66,9 +68,9 @@ async fn send_queue_command(client: &Client, name: &str, action: &str) -> anyhow
             tokio::time::Instant::now() < until,
             "it is {} still: the Command is there, and no controller has carried it out within {} s",
             state_of(&queue),
-            PATIENCE.as_secs()
+            COMMAND_TIMEOUT.as_secs()
         );
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -106,9 +108,9 @@ fn find_job_of(binding: &Value, queue: &str) -> Option<(String, JobName)> {
 }
 
 /// Writes on the default queue that nothing is to be released, and why; or takes that away.
-pub(super) async fn mark_paused(client: &Client, why: Option<&str>) -> anyhow::Result<ExitCode> {
+pub(super) async fn pause_or_unpause(client: &Client, why: Option<&str>) -> anyhow::Result<ExitCode> {
     let before = get_queue(client, DEFAULT_QUEUE).await?;
-    change_queue(client, DEFAULT_QUEUE, |queue| build_pause(queue, why)).await?;
+    change_queue(client, DEFAULT_QUEUE, |queue| build_pause_steps(queue, why)).await?;
     output::write_stdout(&output::escape_controls(&describe_pause(objects::annotation_of(&before, PAUSED), why)));
     Ok(ExitCode::SUCCESS)
 }
@@ -125,7 +127,7 @@ fn describe_pause(before: Option<&str>, why: Option<&str>) -> String {
 }
 
 /// Nothing where it is so already.
-fn build_pause(queue: &Value, why: Option<&str>) -> Option<Vec<Value>> {
+fn build_pause_steps(queue: &Value, why: Option<&str>) -> Option<Vec<Value>> {
     let step = match why {
         Some(why) => build_annotation_step(queue, PAUSED, why),
         None => json!({"op": "remove", "path": objects::annotation_path(PAUSED)}),
@@ -282,7 +284,7 @@ mod tests {
         let bare = json!({"metadata": {}});
         let other = json!({"metadata": {"annotations": {"mine": "x"}}});
         let paused = json!({"metadata": {"annotations": {PAUSED: "why"}}});
-        let step = |queue: &Value, why| build_pause(queue, why).map(|patch| patch[0].clone());
+        let step = |queue: &Value, why| build_pause_steps(queue, why).map(|patch| patch[0].clone());
         let path = "/metadata/annotations/caldera.dev~1paused";
         let add = |path: &str, value: Value| Some(json!({"op": "add", "path": path, "value": value}));
         assert_eq!(step(&bare, Some("why")), add("/metadata/annotations", json!({PAUSED: "why"})));

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::objects::{name_of, read_text_at};
 
 /// Queues above one at most: a circle of parents ends.
-const DEPTH: usize = 64;
+const MOST_LEVELS_ABOVE: usize = 64;
 
 /// An annotation that counts for a queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -36,7 +36,7 @@ impl QueueSetting {
 pub(super) fn list_settings(queues: &[Value], name: &str) -> Vec<QueueSetting> {
     let find = |name: &str| queues.iter().find(|queue| name_of(queue) == name && name != ROOT_QUEUE);
     let parent = |queue: &&Value| find(read_text_at(queue, "/spec/parent"));
-    let path = std::iter::successors(find(name), parent).take(DEPTH);
+    let path = std::iter::successors(find(name), parent).take(MOST_LEVELS_ABOVE);
     path.flat_map(|queue| {
         let annotations = queue.pointer("/metadata/annotations").and_then(Value::as_object).into_iter().flatten();
         let said = annotations.filter(|(name, _)| name.starts_with(PREFIX) && *name != QUEUE_STATUS);
@@ -76,6 +76,6 @@ mod tests {
     #[test]
     fn a_circle_of_parents_ends() {
         let queues = [queue("a", "b", json!({"caldera.dev/max-job": "cpu=1"})), queue("b", "a", json!({}))];
-        assert_eq!(list_settings(&queues, "a").len(), DEPTH / 2);
+        assert_eq!(list_settings(&queues, "a").len(), MOST_LEVELS_ABOVE / 2);
     }
 }

@@ -38,15 +38,15 @@ use crate::{
 };
 
 /// Between two drawings of what changed by itself.
-const FRAME: Duration = Duration::from_millis(100);
+const FRAME_INTERVAL: Duration = Duration::from_millis(100);
 /// Ages go on.
-const TICK: Duration = Duration::from_secs(1);
+const AGE_INTERVAL: Duration = Duration::from_secs(1);
 /// Changes taken in between two looks at the keys.
-const BATCH: usize = 4096;
+const CHANGES_PER_PASS: usize = 4096;
 /// For `--once`: how long lists may take.
-const ONCE: Duration = Duration::from_secs(60);
+const ONCE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Columns where there is no terminal.
-const WIDTH: u16 = 160;
+const DEFAULT_WIDTH: u16 = 160;
 
 /// Runs until it is ended, or prints once.
 ///
@@ -112,13 +112,13 @@ impl Top {
     }
 
     async fn print_once(&mut self, mut changes: mpsc::Receiver<Change>) -> anyhow::Result<ExitCode> {
-        let until = Instant::now() + ONCE;
+        let until = Instant::now() + ONCE_TIMEOUT;
         while self.seen.count_lists() < self.watches.lists {
             let change = tokio::time::timeout_at(until, changes.recv()).await.context("lists took too long")?;
             self.seen.observe(change.context("the watches ended")?);
         }
         let shown = self.state.build_shown(&self.seen);
-        let width = terminal_size::terminal_size().map_or(WIDTH, |(width, _)| width.0.max(40));
+        let width = terminal_size::terminal_size().map_or(DEFAULT_WIDTH, |(width, _)| width.0.max(40));
         let area = Rect::new(0, 0, width, count_rows(&shown));
         let mut buffer = Buffer::empty(area);
         draw_screen(
@@ -143,7 +143,7 @@ impl Top {
         let (answer, mut answers) = mpsc::channel::<(JobKey, String)>(4);
         let mut batch = Vec::new();
         let mut next = Instant::now();
-        let mut pause = FRAME;
+        let mut pause = FRAME_INTERVAL;
         loop {
             let began = Instant::now();
             if began >= next {
@@ -151,9 +151,9 @@ impl Top {
                 terminal
                     .draw(|frame| draw_screen(frame.area(), frame.buffer_mut(), &self.state, &shown, &notes))
                     .context("failed to draw")?;
-                next = Instant::now() + TICK;
+                next = Instant::now() + AGE_INTERVAL;
                 // Where there is much to draw, it takes a quarter of the time at most.
-                pause = FRAME.max(began.elapsed() * 3);
+                pause = FRAME_INTERVAL.max(began.elapsed() * 3);
             }
             let soon = next.min(Instant::now() + pause);
             tokio::select! {
@@ -177,7 +177,7 @@ impl Top {
                     self.state.show_answer(&job, &text);
                     next = Instant::now();
                 }
-                count = changes.recv_many(&mut batch, BATCH) => {
+                count = changes.recv_many(&mut batch, CHANGES_PER_PASS) => {
                     anyhow::ensure!(count > 0, "the watches ended");
                     batch.drain(..).for_each(|change| self.seen.observe(change));
                     next = soon;

@@ -4,23 +4,23 @@ use std::collections::BTreeSet;
 
 use anyhow::Context;
 use caldera_crds::{
-    manifests::federation_crds,
+    manifests::build_federation_crds,
     names::{
         caldera::{QUEUE_STATUS, SCHEDULER_NAME, WORKLOAD_NAME},
         karmada::CLUSTER_NAMESPACE,
     },
-    queue_access::{command_policy, hyper_job_policy, queue_access_policies},
-    trusted::{BINDING_ANNOTATIONS, TrustedWriters, admission_policies},
+    queue_access::{build_command_policy, build_hyper_job_policy, queue_access_policies},
+    trusted::{BINDING_ANNOTATIONS, TrustedWriters, build_admission_policies},
     workload::WorkloadKind,
 };
 use caldera_runtime::watch::api_resource;
-use caldera_webhook::{Endpoint, configurations};
+use caldera_webhook::{Endpoint, build_configurations};
 use kube::{Client, core::ApiResource};
 use serde_json::{Value, json};
 
 use crate::{
-    install::answer::{PROBE, probe_resource},
-    manifests::{build_apply_write, propagation_policies},
+    install::webhook_probe::{PROBE, probe_resource},
+    manifests::{build_apply_write, build_propagation_policies},
     objects::{self, annotation_of, get_object, key_of, list_objects, name_of, read_text_at},
     roles::{self, Granted},
     webhook_identity::AUTHORITY_SECRET,
@@ -95,7 +95,7 @@ pub async fn read_installed(client: &Client, lease_namespaces: &[String]) -> any
         ..Installed::default()
     };
     let [mutating, validating, interpreter] =
-        <[Value; 3]>::try_from(configurations(&Endpoint::Url("https://host".to_owned()), "")).unwrap_or_default();
+        <[Value; 3]>::try_from(build_configurations(&Endpoint::Url("https://host".to_owned()), "")).unwrap_or_default();
     installed.mutating = find_existing_objects(client, [mutating]).await?;
     let probe = probe_resource();
     let left = json!({
@@ -103,17 +103,17 @@ pub async fn read_installed(client: &Client, lease_namespaces: &[String]) -> any
     });
     installed.validating = find_existing_objects(client, [validating, left]).await?;
     installed.interpreters = find_existing_objects(client, [interpreter]).await?;
-    let mut policies = admission_policies(&TrustedWriters::default());
-    policies.extend(command_policy());
-    policies.extend(hyper_job_policy());
+    let mut policies = build_admission_policies(&TrustedWriters::default());
+    policies.extend(build_command_policy());
+    policies.extend(build_hyper_job_policy());
     policies.extend(queue_access_policies());
-    policies.extend(propagation_policies());
+    policies.extend(build_propagation_policies());
     installed.policies = find_existing_objects(client, policies).await?;
     // HyperJobs are Volcano's API: their jobs would go with them.
     let is_ours = |crd: &Value| crd["spec"]["group"] == "federation.caldera.dev";
     installed.definitions =
-        find_existing_objects(client, federation_crds().into_iter().filter(is_ours).collect::<Vec<_>>()).await?;
-    let roles = roles::component_roles(&Granted { registers: true, member_secrets: Vec::new() });
+        find_existing_objects(client, build_federation_crds().into_iter().filter(is_ours).collect::<Vec<_>>()).await?;
+    let roles = roles::build_component_roles(&Granted { registers: true, member_secrets: Vec::new() });
     let (namespaces, roles): (Vec<Value>, Vec<Value>) =
         roles.into_iter().partition(|object| read_text_at(object, "/kind") == "Namespace");
     // Karmada keeps its own Secrets in the other one.

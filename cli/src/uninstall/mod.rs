@@ -33,11 +33,11 @@ use crate::{
 const AT_ONCE: usize = 16;
 /// Times that one stage may be gone through: objects change meanwhile, and an API server calls a webhook for a moment
 /// after its configuration is gone.
-const ROUNDS: usize = 20;
+const MOST_ROUNDS: usize = 20;
 /// Between two of them, and between two looks at what still runs.
-const PAUSE: Duration = Duration::from_millis(500);
+const ROUND_INTERVAL: Duration = Duration::from_millis(500);
 /// A Lease is over by then, if nobody renews it.
-const SILENCE: Duration = Duration::from_secs(45);
+const LEASE_OVER_AFTER: Duration = Duration::from_secs(45);
 
 pub async fn run_uninstall(args: UninstallArgs) -> anyhow::Result<ExitCode> {
     let client = components::connect_for_command(args.kubeconfig.as_deref(), "uninstall").await?;
@@ -134,8 +134,8 @@ async fn remove_in_stages(client: &Client, namespaces: &[String], allowed: Allow
         if stage.title == current {
             rounds += 1;
             let why = || last.as_ref().map_or_else(String::new, |(what, failure)| format!(": {what}: {failure}"));
-            anyhow::ensure!(rounds < ROUNDS, "could not {}{}", stage.title, why());
-            tokio::time::sleep(PAUSE).await;
+            anyhow::ensure!(rounds < MOST_ROUNDS, "could not {}{}", stage.title, why());
+            tokio::time::sleep(ROUND_INTERVAL).await;
         } else {
             output::write_stdout(&format!("\n{} ({})\n", stage.title, stage.writes.len()));
             (current, rounds) = (stage.title, 0);
@@ -175,7 +175,7 @@ async fn execute_stage(client: &Client, writes: &[Write]) -> anyhow::Result<Opti
 
 /// Waits until no Lease of a controller or scheduler holds: whoever holds one runs with rights of its own.
 async fn wait_for_leases_to_end(client: &Client, namespaces: &[String]) -> anyhow::Result<()> {
-    let until = tokio::time::Instant::now() + SILENCE;
+    let until = tokio::time::Instant::now() + LEASE_OVER_AFTER;
     let mut told = BTreeSet::new();
     loop {
         let now = read_server_clock(client).await.unwrap_or_else(Timestamp::now);
@@ -198,7 +198,7 @@ async fn wait_for_leases_to_end(client: &Client, namespaces: &[String]) -> anyho
             ));
             told.extend(held);
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(ROUND_INTERVAL).await;
     }
 }
 

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::state::State;
-use crate::objects::{annotation_of, is_queued, name_of, read_list_at, read_text_at};
+use crate::objects::{annotation_of, is_managed_by_caldera, name_of, read_list_at, read_text_at};
 
 /// Which job.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -79,7 +79,7 @@ impl WorkloadFacts {
     /// Reads one of a kind that can be queued.
     #[must_use]
     pub fn read(workload: &Value) -> Option<(JobKey, Self)> {
-        let kind = WorkloadKind::of(workload)?;
+        let kind = WorkloadKind::of_object(workload)?;
         let (namespace, name) =
             (read_text_at(workload, "/metadata/namespace").to_owned(), name_of(workload).to_owned());
         let is_set = |name: &str| annotation_of(workload, name) == Some("true");
@@ -118,7 +118,7 @@ impl BindingFacts {
         let facts = Self {
             gate: annotation_of(binding, GATE).map(|gate| gate == GATE_CLOSED),
             admitted: annotation_of(binding, ADMISSION).is_some(),
-            queued: is_queued(binding),
+            queued: is_managed_by_caldera(binding),
             priority: binding.pointer("/spec/schedulePriority/priority").and_then(Value::as_i64).unwrap_or(0),
             created: read_time(binding, "/metadata/creationTimestamp"),
             placed_at: read_time(binding, "/status/lastScheduledTime"),

@@ -12,7 +12,7 @@ mod job;
 mod queue;
 mod seen;
 mod state;
-mod step;
+mod timeline;
 
 pub use self::{
     amount::{compute_fraction, format_amount},
@@ -23,5 +23,5 @@ pub use self::{
     queue::{Amount, QueueLine, QueueObject},
     seen::{Change, Seen},
     state::State,
-    step::{Step, list_steps},
+    timeline::{Step, list_steps},
 };

@@ -3,7 +3,7 @@
 //! Rule: a job that waited for [`WORTH_TELLING`] gets one event; of a job that hardly waited the PodGroup alone says
 //! where it runs. They follow a budget, as the texts of waiting jobs do ([`refresh_budget`](super::refresh_budget)):
 //! where thousands of jobs waited they would take the API server's time from releases. Those without a budget follow
-//! in turn, one in a second at least, as far as their jobs still hold quota then, and the [`MOST`] newest.
+//! in turn, one in a second at least, as far as their jobs still hold quota then, and the [`MOST_WAITING_EVENTS`] newest.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ use crate::{
 /// Seconds that a job must have waited before its user is told that the wait is over.
 const WORTH_TELLING: i64 = 30;
 /// Events that wait for a budget at most: an older one would come when its job is long done.
-const MOST: usize = 1024;
+const MOST_WAITING_EVENTS: usize = 1024;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl AdmissionEvents {
         let waited = now.as_second().saturating_sub(binding.created);
         if waited >= WORTH_TELLING {
             self.untold.push_back((binding.key.clone(), waited));
-            let beyond = self.untold.len().saturating_sub(MOST);
+            let beyond = self.untold.len().saturating_sub(MOST_WAITING_EVENTS);
             self.untold.drain(..beyond);
         }
     }
@@ -73,5 +73,5 @@ fn build_admission_event(objects: &Objects, jobs: &Jobs, key: &Key, waited: i64)
     stage.filter(|stage| matches!(stage, AdmissionStage::Admitted | AdmissionStage::Placed))?;
     let (admission, workload) = (binding.admission.as_ref()?, objects.workload_of(binding)?);
     let message = format!("queue {} is charged {}; waited {waited} s", admission.queue, admission.charged);
-    Some(Decision::event_on_workload(workload, EventType::Normal, "Admitted", message))
+    Some(Decision::build_workload_event(workload, EventType::Normal, "Admitted", message))
 }

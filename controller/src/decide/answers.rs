@@ -176,8 +176,9 @@ impl Controller {
         let evicted = self.preemption.follow_answer(key, written);
         let said = evicted.map(|(reason, said)| (EventType::Normal, reason, said)).or_else(requeue);
         let workload = binding.and_then(|binding| self.objects.workload_of(binding));
-        let event =
-            said.zip(workload).map(|((kind, reason, said), it)| Decision::event_on_workload(it, kind, &reason, said));
+        let event = said
+            .zip(workload)
+            .map(|((kind, reason, said), it)| Decision::build_workload_event(it, kind, &reason, said));
         self.outbox.extend(event);
     }
 

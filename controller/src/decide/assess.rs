@@ -36,12 +36,12 @@ pub(crate) fn assess_with_admission_checks(
 ) -> BindingState {
     let workload = objects.workload_of(binding);
     let context = JobContext {
-        priority: workload.map_or(0, |workload| objects.priority_of(&workload.class)),
+        priority: workload.map_or(0, |workload| objects.priority_of_class(&workload.class)),
         copies: count_expected_copies(objects, capacity, binding),
         opted_in: objects.is_opted_in(&binding.key.namespace),
         ceiling: jobs.states.get(&binding.key).and_then(|state| state.grant.ceiling()),
     };
-    let state = assess_binding(binding, workload, context, |name| objects.priority_of(name));
+    let state = assess_binding(binding, workload, context, |name| objects.priority_of_class(name));
     let job = match state {
         BindingState::Pending(mut job) => {
             let ask = Arc::make_mut(&mut job.ask);
@@ -119,7 +119,7 @@ pub(crate) fn estimate_end(binding: &Binding, workload: &Workload, began: i64) -
 /// What all its pods and copies ask for.
 pub(crate) fn demand_of(workload: Option<&Workload>, copies: u32) -> Resources {
     let gang = workload.and_then(|workload| workload.gang.as_ref().ok());
-    gang.map(|gang| gang.full_demand().times(u64::from(copies))).unwrap_or_default()
+    gang.map(|gang| gang.sum_full_demand().times(u64::from(copies))).unwrap_or_default()
 }
 
 /// Clusters that each run all of it.
@@ -135,5 +135,5 @@ pub(crate) fn ask_of(
 ) -> Option<caldera_core::queue::Ask> {
     let workload = objects.workload_of(binding)?;
     let (gang, copies) = (workload.gang.as_ref().ok()?, count_expected_copies(objects, capacity, binding));
-    Some(build_ask(binding, workload, gang, copies, |class| objects.priority_of(class)))
+    Some(build_ask(binding, workload, gang, copies, |class| objects.priority_of_class(class)))
 }

@@ -79,7 +79,7 @@ pub fn assess_binding(
     binding: &Binding,
     workload: Option<&Workload>,
     context: JobContext<'_>,
-    priority_of: impl Fn(&str) -> i32,
+    priority_of_class: impl Fn(&str) -> i32,
 ) -> BindingState {
     if !in_scope(binding, workload, context.opted_in) {
         return BindingState::OutOfScope;
@@ -104,7 +104,7 @@ pub fn assess_binding(
     };
     if charge.stage != AdmissionStage::Waiting {
         let reason = describe_holding(binding, workload, &queue, &charge, gang.map(Arc::as_ref), context.copies);
-        let resize = decide_record_resize(binding, workload, &charge, context.copies, priority_of);
+        let resize = decide_record_resize(binding, workload, &charge, context.copies, priority_of_class);
         return BindingState::Holding { queue, charge, reason, resize };
     }
     match (find_block_reason(binding, workload), workload, gang) {
@@ -115,7 +115,7 @@ pub fn assess_binding(
             priority: context.priority,
             created: binding.created,
             deadline: workload.sla_waiting_time.and_then(|waiting| binding.created.checked_add(waiting)),
-            ask: Arc::new(build_ask(binding, workload, gang, context.copies, priority_of)),
+            ask: Arc::new(build_ask(binding, workload, gang, context.copies, priority_of_class)),
         }),
         _ => BindingState::Blocked(Reason::NoWorkload),
     }
@@ -124,7 +124,9 @@ pub fn assess_binding(
 /// A gate makes it ours. Without one it is ours to account for if it is of a kind in scope and asks for a queue: always
 /// for Volcano Jobs, by its own words or its namespace's for the others. Dependencies' bindings have no placement.
 fn in_scope(binding: &Binding, workload: Option<&Workload>, opted_in: bool) -> bool {
-    let Some(kind) = WorkloadKind::find(&binding.workload.group, &binding.workload.kind) else { return false };
+    let Some(kind) = WorkloadKind::from_group_and_kind(&binding.workload.group, &binding.workload.kind) else {
+        return false;
+    };
     binding.placement.is_some()
         && (matches!(binding.gate, Some(Gate::Closed | Gate::Open))
             || binding.admission.is_some()
@@ -165,11 +167,11 @@ pub(crate) fn build_ask(
     workload: &Workload,
     gang: &Arc<Gang>,
     copies: u32,
-    priority_of: impl Fn(&str) -> i32,
+    priority_of_class: impl Fn(&str) -> i32,
 ) -> Ask {
     let kind = workload.kind;
     let elastic = kind == WorkloadKind::VolcanoJob;
-    let minimum = pod_group::pod_group_minimum(gang, priority_of);
+    let minimum = pod_group::compute_pod_group_minimum(gang, priority_of_class);
     let tasks = gang
         .tasks
         .iter()
@@ -193,13 +195,13 @@ pub(crate) fn build_ask(
         gang,
         rules,
         placement.map(|placement| placement.components),
-        affinity_of(binding),
+        find_affinity_groups(binding),
     )));
     Ask { tasks, copies, fit, run_for: workload.run_for, counted: Counted::Job }
 }
 
 /// Its affinity groups: they end at the namespace.
-fn affinity_of(binding: &Binding) -> Option<(&str, &[AffinityGroup])> {
+fn find_affinity_groups(binding: &Binding) -> Option<(&str, &[AffinityGroup])> {
     (!binding.groups.is_empty()).then_some((&*binding.key.namespace, binding.groups.as_slice()))
 }
 
@@ -210,7 +212,7 @@ fn decide_record_resize(
     workload: Option<&Workload>,
     charge: &Charge,
     copies: u32,
-    priority_of: impl Fn(&str) -> i32,
+    priority_of_class: impl Fn(&str) -> i32,
 ) -> Option<Resize> {
     let (record, workload) = (binding.admission.as_deref()?, workload?);
     let gang = workload.gang.as_ref().ok()?;
@@ -222,7 +224,7 @@ fn decide_record_resize(
     if binding.undispatched && charge.stage == AdmissionStage::Placed {
         return None;
     }
-    let minimum = pod_group::pod_group_minimum(gang, priority_of).pods;
+    let minimum = pod_group::compute_pod_group_minimum(gang, priority_of_class).pods;
     let elastic = workload.kind == WorkloadKind::VolcanoJob;
     let mut resize = decide_resize(Wanted { gang, elastic, minimum: &minimum, copies }, record)?;
     if matches!(resize, Resize::Shrink(_)) && charge.stage == AdmissionStage::Placed && workload.kind.keeps_pods() {
@@ -233,7 +235,7 @@ fn decide_record_resize(
             return None;
         }
         let class = (workload.kind, gang, &binding.placement, &binding.plan, &binding.clusters, &record.tasks);
-        more.ask.fit = FitClass(fingerprint(&("more", class, affinity_of(binding))));
+        more.ask.fit = FitClass(fingerprint(&("more", class, find_affinity_groups(binding))));
     }
     Some(resize)
 }
@@ -261,7 +263,7 @@ fn describe_holding(
             Reason::OverRecord { queue, held: charged, admitted: admission.charged.clone() }
         }
         (AdmissionStage::Placed | AdmissionStage::Admitted, Some(admission)) => {
-            let asked = gang.map(|gang| gang.full_demand().times(u64::from(copies))).unwrap_or_default();
+            let asked = gang.map(|gang| gang.sum_full_demand().times(u64::from(copies))).unwrap_or_default();
             let elastic = workload.is_some_and(|workload| workload.kind == WorkloadKind::VolcanoJob);
             let wants_more = gang.is_some_and(|gang| needs_more(gang, elastic, admission));
             match &binding.refused {

@@ -103,8 +103,8 @@ impl FleetCapacity {
     }
 
     /// The links that are declared between clusters.
-    pub fn set_links(&mut self, links: FederationTopology) {
-        let changed = self.fleet.set_links(links);
+    pub fn set_federation_topology(&mut self, links: FederationTopology) {
+        let changed = self.fleet.set_federation_topology(links);
         self.grew |= changed;
         self.changed |= changed;
     }
@@ -139,7 +139,7 @@ impl FleetCapacity {
             None => task.replicas,
         };
         let pods = |(cluster, replicas): &(ClusterName, u32)| {
-            let of_task = |task: &Task| in_one(cluster, *replicas, task).min(binding.most_pods(task));
+            let of_task = |task: &Task| in_one(cluster, *replicas, task).min(binding.max_pods_per_cluster(task));
             (cluster.to_string(), gang.tasks.iter().map(of_task).collect())
         };
         let within = binding.plan.as_ref().map(|plan| plan.pinned_domains()).unwrap_or_default();
@@ -180,7 +180,7 @@ impl FleetCapacity {
     }
 
     /// A binding selects nodes as its gang does, or not any more: what it selects on is kept at hand.
-    pub fn set_selector(&mut self, id: &str, gang: Option<&Gang>) {
+    pub fn set_selected_labels(&mut self, id: &str, gang: Option<&Gang>) {
         self.fleet.set_selected_labels(id, gang);
     }
 
@@ -224,8 +224,8 @@ impl FleetCapacity {
     }
 
     /// Whether they may have, without forgetting it.
-    pub const fn other_pods_changed(&self) -> bool {
-        self.fleet.other_pods_changed()
+    pub const fn have_other_pods_changed(&self) -> bool {
+        self.fleet.have_other_pods_changed()
     }
 
     /// Clusters changed, or others left: what could never fit may now. True if there was anything of the kind.
@@ -236,7 +236,7 @@ impl FleetCapacity {
     }
 
     /// Where there may be more room than when this was last asked.
-    pub fn take_growth(&mut self) -> Option<FleetGrowth> {
+    pub fn take_capacity_growth(&mut self) -> Option<FleetGrowth> {
         let clusters = std::mem::take(&mut self.grew_in);
         if std::mem::take(&mut self.grew) {
             return Some(FleetGrowth::Somewhere);
@@ -307,9 +307,9 @@ impl FleetCapacity {
         let mut clusters = 0;
         let tolerated = |taint: &Taint| self.tolerations.keys().any(|tolerations| taint.tolerated_by(tolerations));
         let mut closed = BTreeSet::new();
-        for (name, cluster) in self.fleet.clusters_with_assumed_only() {
+        for (name, cluster) in self.fleet.list_clusters_with_assumed_only() {
             let open = cluster.is_some_and(|cluster| takes_jobs(cluster, tolerated));
-            total.ready.add(&self.fleet.capacity_for_queues(name, open));
+            total.ready.add(&self.fleet.compute_capacity_for_queues(name, open));
             total.ready_clusters += usize::from(open);
             if !open {
                 closed.insert(name.to_owned());
@@ -319,8 +319,11 @@ impl FleetCapacity {
             clusters += 1;
             // Who is away comes back, with what it has.
             let is_there = takes_jobs(cluster, |taint| taint.key != CORDON);
-            let has =
-                if is_there { self.fleet.capacity_for_queues(&cluster.name, true) } else { capacity.sum_allocatable() };
+            let has = if is_there {
+                self.fleet.compute_capacity_for_queues(&cluster.name, true)
+            } else {
+                capacity.sum_allocatable()
+            };
             match &mut total.whole {
                 Some(whole) if capacity.source != Source::Unknown => whole.add(&has),
                 whole => *whole = None,
@@ -335,7 +338,7 @@ impl FleetCapacity {
     /// Clusters that a binding was promised something in.
     #[must_use]
     pub fn list_assumed_clusters(&self, id: &str) -> Vec<String> {
-        self.fleet.clusters_with_assumed_pods(id)
+        self.fleet.list_clusters_with_assumed_pods(id)
     }
 
     /// Clusters that a duplicated job would run in; 1 for a divided one.
@@ -361,7 +364,7 @@ impl FleetCapacity {
     ) -> Result<Decision, Fit> {
         self.fleet.refresh_capacities();
         if let Some(never) = self.never.get(&ask.fit).cloned()
-            && let Some(detail) = self.describe_shortage(ask)
+            && let Some(detail) = self.describe_fleet_shortage(ask)
         {
             let detail = never.as_deref().map_or(detail, str::to_owned);
             return Err(Fit::No { never: never.is_some(), detail });
@@ -374,7 +377,7 @@ impl FleetCapacity {
         };
         let never = match self.never.get(&ask.fit) {
             Some(never) => never.clone(),
-            None => self.explain_never(question),
+            None => self.explain_never_fits(question),
         };
         self.never.insert(ask.fit, never.clone());
         if let Some(detail) = never {
@@ -394,7 +397,7 @@ impl FleetCapacity {
     /// Whether it would fit if pods of these bindings were gone.
     pub fn fits_without(&mut self, question: PlacementQuestion<'_>, gone: &BTreeMap<String, EvictedPods>) -> bool {
         self.fleet.refresh_capacities();
-        let after = self.fleet.capacities_after_eviction(gone);
+        let after = self.fleet.compute_capacities_after_eviction(gone);
         let capacity = |(cluster, capacity): (_, _)| {
             let cluster: &Cluster = cluster;
             (cluster, after.get(&cluster.name).unwrap_or(capacity))
@@ -414,7 +417,7 @@ impl FleetCapacity {
     }
 
     /// The resource of which all clusters together have not enough free, if there is one.
-    fn describe_shortage(&mut self, ask: &Ask) -> Option<String> {
+    fn describe_fleet_shortage(&mut self, ask: &Ask) -> Option<String> {
         let free = self.sum_free();
         let minimum = ask.minimum();
         let (name, asked) = minimum.iter().find(|(name, asked)| *asked > free.get(name.as_str()))?;
@@ -423,7 +426,7 @@ impl FleetCapacity {
     }
 
     /// Why not even with all of our pods gone. What others use stays; if it goes, this is asked again.
-    fn explain_never(&mut self, question: PlacementQuestion<'_>) -> Option<Arc<str>> {
+    fn explain_never_fits(&mut self, question: PlacementQuestion<'_>) -> Option<Arc<str>> {
         // The others of its groups may go.
         let alone = with_peers(question.binding, Peers::default());
         let question = PlacementQuestion { binding: &alone, run: None, ..question };
@@ -436,7 +439,7 @@ impl FleetCapacity {
         }
         self.fleet.refresh_clusters_without_queued();
         let emptied: Vec<(&Cluster, &Capacity)> =
-            self.fleet.clusters_without_queued().map(|(cluster, emptied, _)| (cluster, emptied)).collect();
+            self.fleet.list_capacities_without_queued().map(|(cluster, emptied, _)| (cluster, emptied)).collect();
         let refusal = (!emptied.is_empty()).then(|| ask_placement(question, &self.fleet, emptied).err()).flatten()?;
         // It is not about now.
         let never = refusal.to_string().replacen(" fit now in ", " fit in ", 1);

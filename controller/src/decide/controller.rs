@@ -29,7 +29,7 @@ use super::{
     data_claims::DataClaims,
     ended_jobs::EndedJobs,
     eviction_wait::{compute_eviction_expiry, explain_eviction_wait},
-    forged_record::ForgedRecords,
+    forged_record::FaultyRecords,
     hyper_jobs::HyperJobs,
     job_commands::JobCommands,
     jobs::{JobPhase, Jobs},
@@ -66,7 +66,7 @@ pub(crate) struct BindingDeadlines {
     pub(crate) start: StartDeadlines,
     pub(crate) unused: UnusedQuota,
     pub(crate) stale: StaleGrants,
-    pub(crate) forged: ForgedRecords,
+    pub(crate) forged: FaultyRecords,
     pub(crate) withdrawals: Withdrawals,
     pub(crate) run_limits: RunLimits,
     pub(crate) refused: RefusedCopies,
@@ -210,7 +210,7 @@ impl Controller {
                     Event::Deleted(object) => self.links.remove(object.metadata.name.as_deref().unwrap_or_default()),
                     Event::Reset(all) => self.links.replace(all),
                 }
-                return self.capacity.set_links(self.links.merge_topology());
+                return self.capacity.set_federation_topology(self.links.merge_topology());
             }
             Input::Commands(event) => return self.queues.lifecycle.observe_commands(event),
             Input::JobCommands(event) => return self.commands.observe_commands(event, now),
@@ -355,7 +355,7 @@ impl Controller {
         self.ended_jobs.record_deleted_job(binding, self.usage.charge_of(key), is_there, self.now);
         self.usage.account_charge(key, None, binding.created, (false, false), self.now);
         self.capacity.forget_job(&binding.id);
-        self.capacity.set_selector(binding.id.as_str(), None);
+        self.capacity.set_selected_labels(binding.id.as_str(), None);
         self.deadlines.placement.observe_phase(key, None, self.now);
         self.deadlines.start.forget(key);
         self.deadlines.unused.forget(key);
@@ -402,7 +402,7 @@ impl Controller {
             jobs.retry_at(at, key);
         }
         let fault = jobs.judge_record(objects, capacity, binding, now);
-        self.deadlines.forged.observe_binding(binding, fault, now);
+        self.deadlines.forged.schedule_removal(binding, fault, now);
         let state = assess_with_admission_checks(objects, jobs, capacity, binding, now);
         let workload = objects.workloads.get(&binding.workload);
         // One that was released and does not run yet is taken to begin now.
@@ -482,7 +482,7 @@ fn update_assumed_place(objects: &Objects, jobs: &Jobs, capacity: &mut FleetCapa
     let tolerations = binding.placement.as_deref().filter(|_| counts);
     capacity.set_tolerations(&binding.id, tolerations.map(|binding| binding.placement.tolerations.as_slice()));
     let gang = objects.workload_of(binding).and_then(|workload| workload.gang.as_ref().ok());
-    capacity.set_selector(binding.id.as_str(), gang.map(Arc::as_ref));
+    capacity.set_selected_labels(binding.id.as_str(), gang.map(Arc::as_ref));
     // What is not queued is the scheduler's to place all the same, and is assumed where that put it.
     let unqueued = state.phase == JobPhase::OutOfScope && binding.ours && !binding.clusters.is_empty();
     match (stage, gang) {

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// After the first question in vain.
-const FIRST: SignedDuration = SignedDuration::from_secs(5);
+const FIRST_RETRY: SignedDuration = SignedDuration::from_secs(5);
 /// Doublings of it at most: ten minutes and a bit.
 const DOUBLINGS: u32 = 8;
 
@@ -32,7 +32,7 @@ const DOUBLINGS: u32 = 8;
 #[derive(Debug, Default)]
 struct Line {
     due: BTreeSet<(Timestamp, Arc<DataIdentity>)>,
-    /// Since when it is known, and how often it was asked for in vain.
+    /// How often each was asked for in vain.
     known: BTreeMap<Arc<DataIdentity>, u32>,
 }
 
@@ -109,7 +109,7 @@ impl DataCatalogue {
         let failures = line.known.get_mut(&data)?;
         *failures = failures.saturating_add(1);
         // Also of what is found: its source may not be made.
-        let again = add_wait(now, compute_backoff(FIRST, (*failures).min(DOUBLINGS)));
+        let again = add_wait(now, compute_backoff(FIRST_RETRY, (*failures).min(DOUBLINGS)));
         line.due.insert((again, Arc::clone(&data)));
         match answer {
             Ok(clusters) if !clusters.is_empty() => Some(create_source(&data, &clusters)),

@@ -28,15 +28,15 @@ use crate::{
 };
 
 /// Claims that a source names.
-const NAMED: usize = 64;
+const MOST_NAMED_CLAIMS: usize = 64;
 /// Statuses that are written with one decision.
-const MOST: usize = 64;
+const STATUSES_PER_PASS: usize = 64;
 /// By then a write has been answered.
-const ANSWERED: SignedDuration = SignedDuration::from_secs(20);
+const WRITE_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
 /// Between two writes of one object: claims of a source come and go.
-const AGAIN: SignedDuration = SignedDuration::from_secs(1);
+const WRITE_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
 /// After one that the server refuses.
-const REFUSED: SignedDuration = SignedDuration::from_secs(60);
+const RETRY_AFTER_REFUSAL: SignedDuration = SignedDuration::from_secs(60);
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -72,7 +72,7 @@ impl DataClaims {
             self.due.insert(target);
         }
         let mut decisions = Vec::new();
-        while decisions.len() < MOST
+        while decisions.len() < STATUSES_PER_PASS
             && let Some(target) = self.due.pop_first()
         {
             if let Some(at) = self.waits.get(&target).filter(|at| **at > now) {
@@ -85,7 +85,7 @@ impl DataClaims {
                 DataTarget::Source(name) => write_source(data, name),
             };
             if let Some(write) = write {
-                self.wait_until(add_wait(now, ANSWERED), &target);
+                self.wait_until(add_wait(now, WRITE_TIMEOUT), &target);
                 decisions.push(Decision::Data(write));
             }
         }
@@ -97,9 +97,9 @@ impl DataClaims {
         let wait = match failure {
             Some(Failure::Refused { message, .. }) => {
                 tracing::warn!(?target, error = message, "failed to write what a claim or a source says");
-                REFUSED
+                RETRY_AFTER_REFUSAL
             }
-            _ => AGAIN,
+            _ => WRITE_INTERVAL,
         };
         self.wait_until(add_wait(now, wait), target);
     }
@@ -154,7 +154,7 @@ fn write_source(data: &DataObjects, name: &str) -> Option<DataWrite> {
         return None;
     }
     let bound = data.index.list_bound(name).count();
-    let named = data.index.list_bound(name).take(NAMED);
+    let named = data.index.list_bound(name).take(MOST_NAMED_CLAIMS);
     let refs: Vec<(&str, &str, &str)> = named
         .map(|claim| {
             let uid = data.claims.get(&claim.key).map_or("", |known| &*known.uid);

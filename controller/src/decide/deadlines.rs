@@ -74,9 +74,9 @@ pub(crate) fn add_wait(time: Timestamp, wait: SignedDuration) -> Timestamp {
 /// How long to wait after so many failures in a row, when one of them costs `first`: twice as long each time, up to 64
 /// times that, and never longer than ten minutes. What fails for good is logged as often as it is tried.
 pub(crate) fn compute_backoff(first: SignedDuration, failures: u32) -> SignedDuration {
-    const LONGEST: SignedDuration = SignedDuration::from_mins(10);
+    const LONGEST_BACKOFF: SignedDuration = SignedDuration::from_mins(10);
     let times = 1 << failures.saturating_sub(1).min(6);
-    first.checked_mul(times).unwrap_or(LONGEST).min(LONGEST.max(first))
+    first.checked_mul(times).unwrap_or(LONGEST_BACKOFF).min(LONGEST_BACKOFF.max(first))
 }
 
 /// The earlier of two times that may not be set.

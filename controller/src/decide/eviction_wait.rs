@@ -29,7 +29,7 @@ use super::{
 use crate::observe::{Binding, MEMBER_LOST, Objects};
 
 /// Pods that are still not gone after so many seconds do not keep their job out of its queue any longer.
-const TERMINATION: i64 = 600;
+const LONGEST_TERMINATION: i64 = 600;
 
 /// Karmada lists a copy so many seconds after it began to make it.
 const LISTED_WITHIN: i64 = 5;
@@ -45,7 +45,7 @@ pub(crate) fn copies_known_at(binding: &Binding, now: Timestamp) -> Timestamp {
 
 /// When, in seconds since 1970, nothing of an eviction counts any more.
 pub(crate) fn compute_eviction_expiry(eviction: &EvictionRecord) -> i64 {
-    eviction.at.saturating_add(TERMINATION).max(eviction.until)
+    eviction.at.saturating_add(LONGEST_TERMINATION).max(eviction.until)
 }
 
 /// Why a binding that was evicted or requeued does not wait in its queue yet.
@@ -73,7 +73,8 @@ pub(crate) fn explain_eviction_wait(
     }
     // Before all is listed nobody can say that the preemptor is gone.
     let is_open = || eviction.until > now && (!objects.is_complete() || jobs.engine.is_pending(&eviction.preemptor));
-    let terminates = || eviction.at.saturating_add(TERMINATION) > now && capacity.runs_anywhere(&binding.workload);
+    let terminates =
+        || eviction.at.saturating_add(LONGEST_TERMINATION) > now && capacity.runs_anywhere(&binding.workload);
     if !is_open() && !terminates() {
         return None;
     }
@@ -128,8 +129,9 @@ fn explain_withdrawal_wait(
     };
     // Pods in a lost cluster are asked to go when that is back, not before.
     let asked_at = objects.losses.get_copies_gone_time(&binding.key).unwrap_or(record.at).max(record.at);
-    let terminates =
-        asked_at.saturating_add(TERMINATION) > now && binding.clusters.is_empty() && (binding.has_copies || runs());
+    let terminates = asked_at.saturating_add(LONGEST_TERMINATION) > now
+        && binding.clusters.is_empty()
+        && (binding.has_copies || runs());
     terminates.then(|| Reason::Requeued { times: record.requeues, cause, detail: record.message.clone() })
 }
 

@@ -1,6 +1,7 @@
 //! Forged records: admissions and placements that no controller made, and other records that can not stand.
 //!
-//! Rule: the holder of the Lease alone grants, so it knows each grant of its own. A record that appears on a binding is
+//! Rule: the holder of the lease alone grants, so it knows each grant of its own. The *epoch* names one time of holding
+//! it: each holder, and each restart of one, has its own. A record that appears on a binding is
 //! forged if it says to be of this lease and was not written here; if it is of another lease and something of it is
 //! placed already (the scheduler places a grant only under its lease, so the first list of whoever took the lease over
 //! had it, see ADR 4); if it can not be read; or if it never named the queue of its workload. Clusters are forged
@@ -38,13 +39,13 @@ use crate::{
 };
 
 /// After a write that may have failed.
-const AGAIN: SignedDuration = SignedDuration::from_secs(5);
+const RETRY_AFTER_WRITE: SignedDuration = SignedDuration::from_secs(5);
 /// A record of a later lease than ours: by then a replica that lost the lease has noticed, and decides no more.
-const OVERTAKEN: SignedDuration = SignedDuration::from_secs(60);
+const LOST_LEASE_NOTICED_AFTER: SignedDuration = SignedDuration::from_secs(60);
 /// Clocks of two replicas differ by less.
-const CLOCKS: i64 = 60;
+const MOST_CLOCK_SKEW: i64 = 60;
 /// A granted job that is not seen: by then every list and every watch has caught up.
-const UNSEEN: SignedDuration = SignedDuration::from_secs(60);
+const UNSEEN_WORKLOAD_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
 /// What is wrong with what a binding says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,8 +74,8 @@ impl RecordFault {
     /// For how long what looks wrong may turn out right.
     fn grace_period(self) -> Option<SignedDuration> {
         match self {
-            Self::NotGrantedByUs => Some(OVERTAKEN),
-            Self::NoWorkload => Some(UNSEEN),
+            Self::NotGrantedByUs => Some(LOST_LEASE_NOTICED_AFTER),
+            Self::NoWorkload => Some(UNSEEN_WORKLOAD_AFTER),
             Self::NotGranted
             | Self::OtherQueue
             | Self::QueueChanged
@@ -148,7 +149,7 @@ impl GrantHistory {
     }
 
     /// Takes in what a binding says now.
-    fn observe_binding(&mut self, binding: &Binding, epoch: Option<&str>, in_first_list: bool) -> Option<RecordFault> {
+    fn judge_grant(&mut self, binding: &Binding, epoch: Option<&str>, in_first_list: bool) -> Option<RecordFault> {
         let now = binding.admission.clone().map(|admission| Grant { admission, epoch: binding.epoch.clone() });
         let (placed, placed_before) = (count_placed(binding), self.placed);
         let is_first = in_first_list && !self.known;
@@ -189,7 +190,7 @@ impl GrantHistory {
         let is_ours = self.sent.as_ref() == Some(now);
         let is_less = before
             .as_ref()
-            .is_some_and(|before| now.epoch == before.epoch && is_within(&now.admission, &before.admission));
+            .is_some_and(|before| now.epoch == before.epoch && grants_no_more_than(&now.admission, &before.admission));
         if is_less && !is_ours {
             // Nor is what was taken from it.
             self.sent = None;
@@ -199,10 +200,10 @@ impl GrantHistory {
         let was_believed = self.fault.is_none() && !self.is_stale;
         let waits = binding.clusters.is_empty()
             || before.as_ref().is_some_and(|before| {
-                let goes_on = is_same_run(&now.admission, &before.admission);
+                let goes_on = keeps_run_limit(&now.admission, &before.admission);
                 was_believed && goes_on && placed <= count_granted(&before.admission)
             });
-        // Each life of a holder has a lease of its own: nothing was granted under it before the first list.
+        // Each time of holding the lease has its own epoch: nothing was granted under it before the first list.
         let is_listed = is_first && !(epoch.is_some() && of_this_lease);
         let is_known = is_listed || is_ours || (self.fault.is_none() && is_less && !spreads);
         // What has clusters is not of a lease that nobody knows of; and where there are no leases, of none at all.
@@ -230,8 +231,8 @@ impl GrantHistory {
     }
 
     /// Whether a record that we did not write says that its run begins later.
-    fn begins_later(&self, now: Timestamp) -> bool {
-        let latest = now.as_second().saturating_add(CLOCKS);
+    fn claims_later_start(&self, now: Timestamp) -> bool {
+        let latest = now.as_second().saturating_add(MOST_CLOCK_SKEW);
         let run = self.seen.as_ref().filter(|seen| self.sent.as_ref() != Some(seen));
         run.and_then(|seen| seen.admission.run).is_some_and(|run| run.from.as_seconds() > latest)
     }
@@ -248,7 +249,7 @@ impl GrantHistory {
         capacity: &FleetCapacity,
         epoch: Option<&str>,
     ) {
-        let mut most = gang.full_demand().times(count_most_copies(binding, gang, capacity));
+        let mut most = gang.sum_full_demand().times(count_most_copies(binding, gang, capacity));
         let is_cut = !binding.deleting && !workload.deleting && workload.progress.ended.is_none();
         let is_cut = is_cut && parse_lease_transitions(binding.epoch.as_deref()) <= parse_lease_transitions(epoch);
         let listed =
@@ -273,7 +274,7 @@ impl Jobs {
         let history = &mut self.states.get_mut(&binding.key)?.grant;
         let workload = objects.workload_of(binding);
         let gang = workload.and_then(|workload| workload.gang.as_ref().ok());
-        let fault = history.observe_binding(binding, epoch.as_deref(), in_first_list);
+        let fault = history.judge_grant(binding, epoch.as_deref(), in_first_list);
         if let Some((workload, gang)) = workload.zip(gang) {
             history.update_charge_ceiling(binding, workload, gang, capacity, epoch.as_deref());
         }
@@ -287,7 +288,7 @@ impl Jobs {
             None | Some(RecordFault::NotGrantedByUs) => workload
                 .and_then(|workload| history.check_queue(binding, workload))
                 .or(fault)
-                .or(history.begins_later(now).then_some(RecordFault::BeginsLater))
+                .or(history.claims_later_start(now).then_some(RecordFault::BeginsLater))
                 .or(unseen.then_some(RecordFault::NoWorkload)),
             known => known,
         }
@@ -296,9 +297,9 @@ impl Jobs {
 
 /// Bindings whose records are to be taken away, and when.
 #[derive(Debug, Default)]
-pub(crate) struct ForgedRecords(Deadlines<(RecordFault, Arc<str>)>);
+pub(crate) struct FaultyRecords(Deadlines<(RecordFault, Arc<str>)>);
 
-impl ForgedRecords {
+impl FaultyRecords {
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         self.0.next_due()
     }
@@ -308,7 +309,7 @@ impl ForgedRecords {
     }
 
     /// Takes in what is wrong with a binding.
-    pub(crate) fn observe_binding(&mut self, binding: &Binding, fault: Option<RecordFault>, now: Timestamp) {
+    pub(crate) fn schedule_removal(&mut self, binding: &Binding, fault: Option<RecordFault>, now: Timestamp) {
         let Some(fault) = fault else { return self.0.forget(&binding.key) };
         let known = self.0.get_mut(&binding.key).map(|(_, (known, version))| (*known, Arc::clone(version)));
         match known {
@@ -334,7 +335,7 @@ impl ForgedRecords {
     ) -> (Vec<Decision>, usize) {
         let (mut decisions, mut forged) = (Vec::new(), 0);
         for key in self.0.list_due(now) {
-            self.0.postpone(&key, add_wait(now, AGAIN));
+            self.0.postpone(&key, add_wait(now, RETRY_AFTER_WRITE));
             let Some((_, (fault, _))) = self.0.get_mut(&key) else { continue };
             let fault = *fault;
             let Some(binding) = jobs.find_confirmed(objects, &key) else { continue };
@@ -342,10 +343,10 @@ impl ForgedRecords {
             let why = describe_fault(fault, binding, workload);
             let reason = fault.eviction_reason();
             let is_forged = reason == FORGED_RECORD;
-            forged += usize::from(is_forged);
             tracing::warn!(binding = %key, reason, why, "taken away");
+            forged += usize::from(is_forged);
             let event_type = if is_forged { EventType::Warning } else { EventType::Normal };
-            decisions.extend(workload.map(|it| Decision::event_on_workload(it, event_type, reason, why.clone())));
+            decisions.extend(workload.map(|it| Decision::build_workload_event(it, event_type, reason, why.clone())));
             let decision = requeue_binding(binding, reason, why, Vec::new(), now);
             decisions.push(if fault == RecordFault::QueueChanged { remove_backoff(decision) } else { decision });
         }
@@ -399,16 +400,16 @@ fn count_placed(binding: &Binding) -> u64 {
 }
 
 /// Whether a record grants no more than another one: neither pods nor time.
-fn is_within(record: &Admission, other: &Admission) -> bool {
+fn grants_no_more_than(record: &Admission, other: &Admission) -> bool {
     record.queue == other.queue
         && record.copies <= other.copies
         && record.charged.fits_in(&other.charged)
         && record.tasks.iter().all(|(task, pods)| *pods <= other.pods_of(task))
-        && is_same_run(record, other)
+        && keeps_run_limit(record, other)
 }
 
 /// Whether a record is of the same run as another one, and lets it take no longer.
-fn is_same_run(record: &Admission, other: &Admission) -> bool {
+fn keeps_run_limit(record: &Admission, other: &Admission) -> bool {
     match (record.run, other.run) {
         (Some(run), Some(other)) => run.is_within(other),
         (None, None) => true,

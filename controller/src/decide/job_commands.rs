@@ -53,15 +53,15 @@ const WAIT_FOR_JOB: SignedDuration = SignedDuration::from_secs(60);
 /// Nor is one refused, or taken to be done already, before its job is surely seen as its writer saw it.
 const WAIT_FOR_STATE: SignedDuration = SignedDuration::from_secs(3);
 /// By then a write has been answered.
-const ANSWERED: SignedDuration = SignedDuration::from_secs(20);
+const WRITE_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
 /// After a write that failed.
-const AGAIN: SignedDuration = SignedDuration::from_secs(1);
+const RETRY_AFTER_FAILURE: SignedDuration = SignedDuration::from_secs(1);
 /// After one that the server refuses.
-const REFUSED: SignedDuration = SignedDuration::from_secs(60);
+const RETRY_AFTER_REFUSAL: SignedDuration = SignedDuration::from_secs(60);
 /// Between two Commands of one job.
-const PACE: SignedDuration = SignedDuration::from_secs(1);
+const COMMAND_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
 /// Jobs that are looked at in one pass.
-const LOOKS: usize = 64;
+const JOBS_PER_PASS: usize = 64;
 /// Event on a job: a Command for it was carried out, or had nothing left to do.
 const COMMAND_ISSUED: &str = "CommandIssued";
 /// Event on a job: a Command for it was refused, and why.
@@ -117,7 +117,7 @@ impl JobCommands {
                     self.commands.remove(&command.job);
                     self.looks.remove(&command.job);
                 } else {
-                    self.looks.insert(command.job, add_wait(now, PACE));
+                    self.looks.insert(command.job, add_wait(now, COMMAND_INTERVAL));
                 }
             }
             Event::Reset(all) => {
@@ -158,7 +158,7 @@ impl JobCommands {
     /// Takes in that a write for a job failed, for good or for now.
     pub(crate) fn postpone_after_failure(&mut self, job: &Key, is_refused: bool, now: Timestamp) {
         if let Some(at) = self.looks.get_mut(job) {
-            *at = add_wait(now, if is_refused { REFUSED } else { AGAIN });
+            *at = add_wait(now, if is_refused { RETRY_AFTER_REFUSAL } else { RETRY_AFTER_FAILURE });
         }
     }
 
@@ -180,7 +180,7 @@ impl JobCommands {
     /// Takes the next step of the oldest Command of each job that is to be looked at.
     pub(crate) fn carry_out_commands(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> Vec<Decision> {
         let due: Vec<Key> =
-            self.looks.iter().filter(|(_, at)| **at <= now).map(|(job, _)| job.clone()).take(LOOKS).collect();
+            self.looks.iter().filter(|(_, at)| **at <= now).map(|(job, _)| job.clone()).take(JOBS_PER_PASS).collect();
         let mut decisions = Vec::new();
         for job in due {
             let command = self.commands.get_mut(&job).and_then(|all| all.iter_mut().find(|it| !it.facts.deleting));
@@ -190,7 +190,7 @@ impl JobCommands {
             };
             let facts = &command.facts;
             let age = now.duration_since(Timestamp::from_second(facts.created).unwrap_or(now));
-            let mut next = ANSWERED;
+            let mut next = WRITE_TIMEOUT;
             if !command.done {
                 let outcome = match decide_command_outcome(objects, jobs, facts, now) {
                     Outcome::Write(_) if command.written => Outcome::Done("it was carried out".to_owned()),
@@ -203,20 +203,20 @@ impl JobCommands {
                 };
                 match outcome {
                     _ if age < too_soon => next = too_soon.saturating_sub(age),
-                    Outcome::Wait => next = AGAIN,
+                    Outcome::Wait => next = RETRY_AFTER_FAILURE,
                     Outcome::Write(decision) => decisions.push(*decision),
                     Outcome::Done(said) | Outcome::Nothing(said) => {
-                        decisions.push(event_on(objects, facts, EventType::Normal, COMMAND_ISSUED, &said));
+                        decisions.push(build_command_event(objects, facts, EventType::Normal, COMMAND_ISSUED, &said));
                         command.done = true;
                     }
                     Outcome::Refuse(said) => {
                         let said = format!("not carried out: {said}");
-                        decisions.push(event_on(objects, facts, EventType::Warning, COMMAND_REFUSED, &said));
+                        decisions.push(build_command_event(objects, facts, EventType::Warning, COMMAND_REFUSED, &said));
                         command.done = true;
                     }
                     Outcome::NoJob => {
                         let said = format!("there is no job {job}, or it is another one by now: nothing was done");
-                        decisions.push(event_on(objects, facts, EventType::Warning, JOB_NOT_FOUND, &said));
+                        decisions.push(build_command_event(objects, facts, EventType::Warning, JOB_NOT_FOUND, &said));
                         command.done = true;
                     }
                 }
@@ -331,7 +331,7 @@ fn decide_restart(
 }
 
 /// An event on the job, or on the Command where there is no job.
-fn event_on(
+fn build_command_event(
     objects: &Objects,
     command: &JobCommandFacts,
     event_type: EventType,
@@ -340,7 +340,7 @@ fn event_on(
 ) -> Decision {
     let message = format!("Command {} ({}): {message}", command.key.name, command.action);
     if let Some(job) = find_job(objects, command) {
-        return Decision::event_on_workload(job, event_type, reason, message);
+        return Decision::build_workload_event(job, event_type, reason, message);
     }
     Decision::RecordEvent {
         regarding: Regarding {

@@ -282,7 +282,7 @@ impl Jobs {
             // After everybody who needs something.
             IncreaseKind::Surplus => i32::MIN,
             IncreaseKind::Needed | IncreaseKind::Copies | IncreaseKind::Requests => {
-                objects.workload_of(binding).map_or(0, |workload| objects.priority_of(&workload.class))
+                objects.workload_of(binding).map_or(0, |workload| objects.priority_of_class(&workload.class))
             }
         };
         let id: JobId = format!("{}+more", binding.id.as_str()).as_str().into();
@@ -309,7 +309,7 @@ impl Jobs {
     }
 
     /// Why a pending binding waits.
-    pub(crate) fn why_pending(&self, key: &Key) -> Option<Reason> {
+    pub(crate) fn explain_pending(&self, key: &Key) -> Option<Reason> {
         self.engine.explain_pending(self.states.get(key)?.id.as_str())
     }
 
@@ -322,14 +322,14 @@ impl Jobs {
     }
 
     /// Why a binding that holds quota can never have what it needs on top, if so.
-    pub(crate) fn impossible_increase(&self, state: &JobState) -> Option<Reason> {
+    pub(crate) fn find_impossible_increase(&self, state: &JobState) -> Option<Reason> {
         let pending = state.needed_increase()?;
         self.engine.explain_pending(pending.id.as_str()).filter(|why| matches!(why, Reason::ExceedsLimit { .. }))
     }
 
     /// The reason of a binding that holds quota; that it can never have what it needs on top comes first.
     pub(crate) fn holding_reason<'a>(&self, state: &JobState, reason: &'a Reason) -> Cow<'a, Reason> {
-        let never = self.impossible_increase(state).filter(|_| matches!(reason, Reason::ScaledUp { .. }));
+        let never = self.find_impossible_increase(state).filter(|_| matches!(reason, Reason::ScaledUp { .. }));
         never.map_or(Cow::Borrowed(reason), Cow::Owned)
     }
 

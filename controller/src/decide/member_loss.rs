@@ -78,11 +78,11 @@ impl MemberLoss {
         let placed = objects.bindings.values().filter(|binding| {
             binding.clusters.iter().any(|(cluster, _)| lost.contains_key(cluster)) && jobs.is_confirmed(&binding.key)
         });
-        placed.filter_map(|binding| withdraw_from(objects, jobs, binding, &lost, now)).collect()
+        placed.filter_map(|binding| withdraw_if_lost(objects, jobs, binding, &lost, now)).collect()
     }
 }
 
-fn withdraw_from(
+fn withdraw_if_lost(
     objects: &Objects,
     jobs: &Jobs,
     binding: &Binding,
@@ -112,7 +112,7 @@ fn withdraw_from(
 
 /// One gang, of a kind that runs to its end.
 fn is_gang(binding: &Binding) -> bool {
-    let kind = WorkloadKind::find(&binding.workload.group, &binding.workload.kind);
+    let kind = WorkloadKind::from_group_and_kind(&binding.workload.group, &binding.workload.kind);
     kind.is_some_and(WorkloadKind::runs_to_its_end)
         && binding.admission.as_ref().is_some_and(|record| record.copies <= 1)
 }

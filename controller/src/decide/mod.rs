@@ -93,7 +93,7 @@ use self::{
     controller::QueueWrites,
     deadlines::earliest,
     jobs::JobPhase,
-    pod_groups::{COALESCE, LOOKS},
+    pod_groups::{COALESCE, POD_GROUPS_PER_PASS},
     release::{RELEASES, release_admissible_jobs},
 };
 pub(crate) use self::{
@@ -139,7 +139,7 @@ pub fn decide(controller: &mut Controller, now: Timestamp) -> Decisions {
     decisions.writes.extend(deadlines.restarts.restart_or_fail_jobs(objects, jobs, now));
     decisions.writes.extend(controller.commands.carry_out_commands(&controller.objects, &controller.jobs, now));
     controller.release_jobs(&mut decisions);
-    controller.write_shrinking_records(&mut decisions);
+    controller.shrink_records(&mut decisions);
     // Releases go out before anything is written about them; the next decision is for that, whatever else happens.
     if decisions.releases > 0 && !std::mem::replace(&mut controller.hurried, true) {
         decisions.next = Some(now);
@@ -191,7 +191,7 @@ impl Controller {
     /// Takes up what was put off until now: PodGroups, releases to be sent again, refusals and backoffs that end.
     fn resume_deferred(&mut self, decisions: &mut Decisions) {
         self.pod_groups.mark_due_dirty(self.now);
-        for _ in 0..LOOKS {
+        for _ in 0..POD_GROUPS_PER_PASS {
             let Some((key, resend, assess)) = self.jobs.take_retry(&self.objects, self.now) else { return };
             self.pod_groups.mark_dirty(&key);
             decisions.writes.extend(resend);
@@ -221,7 +221,7 @@ impl Controller {
             // A duplicated job asks for as many copies as there are clusters without the others of its groups.
             self.reassess_bindings(|binding| binding.admission.is_none() && !binding.groups.is_empty());
         }
-        let growth = self.capacity.take_growth();
+        let growth = self.capacity.take_capacity_growth();
         let Some(growth) = (if affinity_changed { Some(FleetGrowth::Somewhere) } else { growth }) else { return };
         match growth {
             FleetGrowth::By(growth) => self.jobs.engine.requeue_after_growth(&growth),
@@ -234,7 +234,7 @@ impl Controller {
     /// is written for it alone: pending jobs are asked again by what is free on nodes.
     fn recount_other_usage(&mut self) {
         self.fleet_count.due = None;
-        if !self.capacity.other_pods_changed() {
+        if !self.capacity.have_other_pods_changed() {
             return;
         }
         let next = self.fleet_count.last.map(|last| add_wait(last, COALESCE));
@@ -268,7 +268,7 @@ impl Controller {
     }
 
     /// Writes the records that shrink: unused quota, and what is not wanted any more.
-    fn write_shrinking_records(&mut self, decisions: &mut Decisions) {
+    fn shrink_records(&mut self, decisions: &mut Decisions) {
         for (key, record) in self.deadlines.unused.cut_unused(&self.objects, &self.jobs, self.now) {
             self.jobs.schedule_smaller_record(key, record);
         }
@@ -313,12 +313,12 @@ impl Controller {
             reasons.last = Some(now);
             jobs.changed = false;
             self.queues.lifecycle.observe_jobs();
-            reasons.left = jobs.engine.pending_positions().map(|(id, position)| (id.clone(), position)).collect();
+            reasons.left = jobs.engine.list_pending_positions().map(|(id, position)| (id.clone(), position)).collect();
             self.queues.numbers.mark_all_due(now);
         }
         let QueueWrites { counts, numbers, lifecycle, .. } = &mut self.queues;
         decisions.writes.extend(numbers.write_due(objects, jobs, counts, |name| lifecycle.is_writing(name), now));
-        for _ in 0..LOOKS {
+        for _ in 0..POD_GROUPS_PER_PASS {
             let Some((id, position)) = pod_groups.may_write().then(|| reasons.left.pop_front()).flatten() else {
                 break;
             };

@@ -35,7 +35,7 @@ pub(crate) fn find_stage_and_reason(
     match &state.phase {
         JobPhase::OutOfScope => None,
         JobPhase::Blocked(reason) => Some((None, (**reason).clone())),
-        JobPhase::Pending => Some((None, known.or_else(|| jobs.why_pending(key))?)),
+        JobPhase::Pending => Some((None, known.or_else(|| jobs.explain_pending(key))?)),
         JobPhase::Holding { stage, reason } => Some((Some(*stage), jobs.holding_reason(state, reason).into_owned())),
     }
 }
@@ -55,7 +55,7 @@ pub(crate) fn describe_details(
         text += detail;
     };
     // Where it can never be had, that is the sentence itself.
-    if jobs.impossible_increase(state).is_none() {
+    if jobs.find_impossible_increase(state).is_none() {
         jobs.describe_increase(state).iter().for_each(|rest| add(rest));
     }
     if jobs.engine.is_pending(binding.id.as_str()) {
@@ -77,8 +77,8 @@ pub(crate) fn describe_details(
 
 /// What is said where a workload names a PriorityClass that does not exist.
 pub(crate) fn describe_unknown_class(objects: &Objects, workload: &Workload) -> Option<String> {
-    let priority = objects.priority_of(&workload.class);
-    let unknown = objects.class_value(&workload.class).is_none();
+    let priority = objects.priority_of_class(&workload.class);
+    let unknown = objects.find_priority_class_value(&workload.class).is_none();
     unknown.then(|| format!("PriorityClass {} does not exist: priority {priority} is assumed", workload.class))
 }
 

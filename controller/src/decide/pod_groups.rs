@@ -44,13 +44,13 @@ use crate::{
 pub(crate) const COALESCE: SignedDuration = SignedDuration::from_secs(1);
 /// From a release to the write that says so: most jobs run by then, and one write says both. Where writes are slow it
 /// is longer, up to five times.
-const STARTING: SignedDuration = SignedDuration::from_secs(3);
+const STARTING_COALESCE: SignedDuration = SignedDuration::from_secs(3);
 /// Between two looks at texts for which there was no budget.
-const TURN: SignedDuration = SignedDuration::from_millis(100);
+const BUDGET_INTERVAL: SignedDuration = SignedDuration::from_millis(100);
 /// Between two writes of a text of which only numbers changed.
-const REFRESH: SignedDuration = SignedDuration::from_secs(30);
+const REFRESH_INTERVAL: SignedDuration = SignedDuration::from_secs(30);
 /// PodGroups looked at in one pass, so that new events are never far behind.
-pub(crate) const LOOKS: usize = 128;
+pub(crate) const POD_GROUPS_PER_PASS: usize = 128;
 /// PodGroups that are being written at most: what waits to be sent costs memory, and is out of date when it goes.
 const IN_FLIGHT: usize = 256;
 /// Event on a workload: it names a PriorityClass that does not exist, and counts as one that names none.
@@ -145,9 +145,10 @@ impl PodGroupWrites {
                 self.dirty.insert(key.clone());
                 self.turn = Some(key);
             }
-            self.refresh_due = (!self.outdated.is_empty()).then(|| self.budget.next_at(now).max(add_wait(now, TURN)));
+            self.refresh_due =
+                (!self.outdated.is_empty()).then(|| self.budget.next_at(now).max(add_wait(now, BUDGET_INTERVAL)));
         }
-        for _ in 0..LOOKS {
+        for _ in 0..POD_GROUPS_PER_PASS {
             if self.timers.first().is_none_or(|(at, _)| *at > now) {
                 return;
             }
@@ -164,7 +165,7 @@ impl PodGroupWrites {
         now: Timestamp,
     ) -> Vec<Decision> {
         let mut decisions = Vec::new();
-        for _ in 0..LOOKS {
+        for _ in 0..POD_GROUPS_PER_PASS {
             let Some(key) = self.may_write().then(|| self.dirty.pop_first()).flatten() else { break };
             decisions.extend(self.write_pod_group_if_due(objects, jobs, preemption, &key, None, now));
         }
@@ -266,9 +267,9 @@ impl PodGroupWrites {
         let told = format!("{details}{limit}");
         let status =
             pod_group::build_status(workload, stage, &reason, &told, since.unwrap_or_else(|| format_time(now)));
-        let spec = (!only_reason).then(|| pod_group::build_spec(workload, |class| objects.priority_of(class)));
+        let spec = (!only_reason).then(|| pod_group::build_spec(workload, |class| objects.priority_of_class(class)));
         let print = spec.as_ref().map_or(written.spec_written, fingerprint);
-        let event = |kind, reason: &str, message| Decision::event_on_workload(workload, kind, reason, message);
+        let event = |kind, reason: &str, message| Decision::build_workload_event(workload, kind, reason, message);
         let mut events = Vec::new();
         // Who was ended by a limit was told so then.
         let was_told = matches!(reason, Reason::RunTimeExceeded { .. });
@@ -285,7 +286,7 @@ impl PodGroupWrites {
             events.push(event(EventType::Warning, PRIORITY_CLASS_NOT_FOUND, message));
         }
         let (exists, mut by_budget) = (there.is_some(), false);
-        let starting = add_wait(written.starts_at.unwrap_or(now), self.budget.stretch_wait(STARTING));
+        let starting = add_wait(written.starts_at.unwrap_or(now), self.budget.stretch_wait(STARTING_COALESCE));
         let patience = add_wait(written.changed_at.unwrap_or(now), COALESCE);
         let body = match there {
             // It may have ended before anybody could read more of it. What its user should know is told at once.
@@ -404,7 +405,7 @@ impl Difference {
                 Some(add_wait(changed, COALESCE).max(written))
             }
             Self::Numbers if spec_differs => Some(now),
-            Self::Numbers => Some(add_wait(writing.last_write.unwrap_or(changed), REFRESH)),
+            Self::Numbers => Some(add_wait(writing.last_write.unwrap_or(changed), REFRESH_INTERVAL)),
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::{
 /// From the placement on, where the member's pods can be seen.
 pub(crate) const DEFAULT_TIMEOUT: SignedDuration = SignedDuration::from_secs(300);
 /// So many times as long where only the job's phase is known, which says nothing of pods that pull their images.
-const UNSEEN: u8 = 6;
+const UNSEEN_PODS_FACTOR: u8 = 6;
 /// Looked at again after so long at most.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 
@@ -103,7 +103,7 @@ impl StartDeadlines {
             tracing::warn!(binding = %key, %message, "a gang does not start; it is requeued");
             decisions.extend(objects.workload_of(binding).map(|workload| {
                 let said = format!("withdrawn from all clusters: {message}");
-                Decision::event_on_workload(workload, EventType::Warning, PODS_READY_TIMEOUT, said)
+                Decision::build_workload_event(workload, EventType::Warning, PODS_READY_TIMEOUT, said)
             }));
             let avoid = late.iter().map(|(cluster, _)| cluster.to_string()).collect();
             decisions.push(requeue_binding(binding, PODS_READY_TIMEOUT, message, avoid, now));
@@ -119,9 +119,9 @@ impl StartDeadlines {
         now: Timestamp,
     ) -> Vec<(ClusterName, String)> {
         let Some(plan) = &binding.plan else { return Vec::new() };
-        let long = SignedDuration::from_secs(self.timeout.as_secs().saturating_mul(UNSEEN.into()));
+        let long = SignedDuration::from_secs(self.timeout.as_secs().saturating_mul(UNSEEN_PODS_FACTOR.into()));
         let unseen_too_long = placed_at(binding).is_some_and(|since| add_wait(since, long) <= now);
-        let kind = WorkloadKind::find(&binding.workload.group, &binding.workload.kind);
+        let kind = WorkloadKind::from_group_and_kind(&binding.workload.group, &binding.workload.kind);
         let starts_in_order = kind.is_some_and(WorkloadKind::starts_in_own_order);
         let parts = plan.clusters.iter().filter(|(cluster, _)| !binding.begun.contains(*cluster));
         let late = parts.filter_map(|(cluster, share)| {

@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// After a write that may have failed.
-const AGAIN: SignedDuration = SignedDuration::from_secs(5);
+const RETRY_AFTER_WRITE: SignedDuration = SignedDuration::from_secs(5);
 /// Event on a split job: its own policies restarted it `maxRetry` times, and it failed.
 const MAX_RETRY_REACHED: &str = "MaxRetryReached";
 
@@ -88,7 +88,7 @@ impl PolicyRestarts {
     pub(crate) fn restart_or_fail_jobs(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> Vec<Decision> {
         let mut decisions = Vec::new();
         for key in self.due.list_due(now) {
-            self.due.postpone(&key, add_wait(now, AGAIN));
+            self.due.postpone(&key, add_wait(now, RETRY_AFTER_WRITE));
             let Some(binding) = jobs.find_confirmed(objects, &key) else { continue };
             let Some(workload) = objects.workload_of(binding) else { continue };
             let stage = jobs.states.get(&key).and_then(|state| state.stage());
@@ -106,7 +106,12 @@ impl PolicyRestarts {
                 Some(RestartStep::Fail(times)) => {
                     let why = format!("its policies restarted it {times} times, which is its maxRetry: it fails");
                     tracing::info!(binding = %key, why, "fails as a whole");
-                    decisions.push(Decision::event_on_workload(workload, EventType::Warning, MAX_RETRY_REACHED, why));
+                    decisions.push(Decision::build_workload_event(
+                        workload,
+                        EventType::Warning,
+                        MAX_RETRY_REACHED,
+                        why,
+                    ));
                     decisions.push(Decision::AnnotateJob {
                         key: Key::new(&workload.reference.namespace, &workload.reference.name),
                         resource_version: Arc::clone(&workload.resource_version),

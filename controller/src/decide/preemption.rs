@@ -187,7 +187,7 @@ impl Preemption {
         };
         for head in selected {
             let preemptor = Preemptor {
-                lacks: jobs.engine.missing_resources(&head.queue, &head.asks, capacity.sum_free()),
+                lacks: jobs.engine.list_missing_resources(&head.queue, &head.asks, capacity.sum_free()),
                 attempts: self.schedule.failed_attempts(&head.id),
                 id: head.id,
                 queue: head.queue,
@@ -244,7 +244,7 @@ impl Preemption {
         decisions.extend(binding.and_then(|binding| objects.workload_of(binding)).map(|workload| {
             let jobs = if victims == 1 { "one job is".to_owned() } else { format!("{victims} jobs are") };
             let message = format!("{jobs} evicted for it: {frees} come free");
-            Decision::event_on_workload(workload, EventType::Normal, PREEMPTION_SUCCEEDED, message)
+            Decision::build_workload_event(workload, EventType::Normal, PREEMPTION_SUCCEEDED, message)
         }));
         decisions
     }
@@ -300,7 +300,7 @@ fn decide_eviction(
 fn cut_surplus(admission: &Admission, gang: &Gang, binding: &Binding, less: &RemovedSurplus) -> Admission {
     let mut tasks = BTreeMap::new();
     let mut charged = Resources::new();
-    for (task, placed) in gang.tasks.iter().zip(binding.pods_by_cluster(gang)) {
+    for (task, placed) in gang.tasks.iter().zip(binding.count_pods_by_cluster(gang)) {
         let there = placed.values().fold(0_u32, |sum, pods| sum.saturating_add(*pods));
         let keeps = there.saturating_sub(less.tasks.get(&task.name).copied().unwrap_or(0));
         charged.add(&task.request.times(u64::from(keeps)));

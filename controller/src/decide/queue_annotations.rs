@@ -39,14 +39,14 @@ use crate::{
 };
 
 /// From a change to its annotation: a tree of queues is made in one go, in any order.
-const SETTLES: SignedDuration = SignedDuration::from_secs(2);
+const COALESCE_TIME: SignedDuration = SignedDuration::from_secs(2);
 /// Between two writes of one queue's annotation, and before a refused one is tried again.
-const REST: SignedDuration = SignedDuration::from_secs(30);
+const WRITE_INTERVAL: SignedDuration = SignedDuration::from_secs(30);
 /// The same if only amounts differ: those by weight all follow every change of the fleet.
 const LONG_REST: SignedDuration = SignedDuration::from_mins(5);
 /// Annotations written in one pass at most, and the time to the next pass.
-const WRITES: usize = 10;
-const PASS: SignedDuration = SignedDuration::from_secs(1);
+const WRITES_PER_PASS: usize = 10;
+const PASS_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
 
 /// What was said, and when there is more to say.
 #[derive(Debug, Default)]
@@ -76,7 +76,7 @@ pub(crate) enum AnnotationOutcome {
 impl QueueAnnotations {
     /// Takes in that queues or their amounts changed.
     pub(crate) fn observe_tree(&mut self, now: Timestamp) {
-        self.schedule_check(add_wait(now, SETTLES));
+        self.schedule_check(add_wait(now, COALESCE_TIME));
     }
 
     /// Takes in that the fleet changed.
@@ -106,12 +106,12 @@ impl QueueAnnotations {
         write.in_flight = false;
         let wait = match outcome {
             // What changed in between.
-            AnnotationOutcome::Written => SETTLES,
+            AnnotationOutcome::Written => COALESCE_TIME,
             AnnotationOutcome::Gone => return,
-            AnnotationOutcome::Refused => REST,
+            AnnotationOutcome::Refused => WRITE_INTERVAL,
             AnnotationOutcome::Failed => {
                 write.last = None;
-                SETTLES
+                COALESCE_TIME
             }
         };
         self.schedule_check(add_wait(now, wait));
@@ -130,7 +130,7 @@ impl QueueAnnotations {
         }
         self.due = None;
         let mut decisions = Vec::new();
-        let mut left = WRITES;
+        let mut left = WRITES_PER_PASS;
         for (name, queue) in objects.queues.iter().filter(|(name, _)| name.as_str() != ROOT_QUEUE) {
             let faults = list_faults(engine, counts, queue);
             let before = Annotation::read(queue.annotation.as_deref());
@@ -144,10 +144,10 @@ impl QueueAnnotations {
                 continue;
             }
             let only_amounts = faults.iter().map(|(_, sentence)| sentence).eq(&before.faults);
-            let rest = if only_amounts { LONG_REST } else { REST };
+            let rest = if only_amounts { LONG_REST } else { WRITE_INTERVAL };
             let rested = write.last.map_or(now, |last| add_wait(last, rest));
             if rested > now || left == 0 {
-                self.schedule_check(if rested > now { rested } else { add_wait(now, PASS) });
+                self.schedule_check(if rested > now { rested } else { add_wait(now, PASS_INTERVAL) });
                 continue;
             }
             left -= 1;
@@ -174,7 +174,7 @@ impl QueueAnnotations {
             let subjects = faults.iter().map(|(subject, _)| subject.clone()).collect();
             self.recorded.insert(queue.spec.name.clone(), subjects);
         }
-        let event = || Decision::event_on_queue(queue, EventType::Warning, "QueueMisconfigured", new.join("; "));
+        let event = || Decision::build_queue_event(queue, EventType::Warning, "QueueMisconfigured", new.join("; "));
         (!new.is_empty()).then(event)
     }
 

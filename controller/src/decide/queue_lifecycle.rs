@@ -37,11 +37,11 @@ use crate::{
 /// A Command may come before the queue that it is for, as both are watched by themselves.
 const WAIT_FOR_QUEUE: SignedDuration = SignedDuration::from_secs(60);
 /// After a write that may have failed.
-const AGAIN: SignedDuration = SignedDuration::from_secs(1);
+const RETRY_AFTER_WRITE: SignedDuration = SignedDuration::from_secs(1);
 /// After a conflict that the watch does not explain.
-const UNEXPLAINED: SignedDuration = SignedDuration::from_secs(5);
+const RETRY_AFTER_CONFLICT: SignedDuration = SignedDuration::from_secs(5);
 /// After a write that the server refuses.
-const REFUSED: SignedDuration = SignedDuration::from_secs(60);
+const RETRY_AFTER_REFUSAL: SignedDuration = SignedDuration::from_secs(60);
 /// Event on a queue: a Command for it asks for something that is no action of a queue; nothing was done.
 const UNKNOWN_COMMAND: &str = "UnknownCommand";
 
@@ -170,9 +170,9 @@ impl QueueLifecycle {
                 self.failures.remove(name);
                 return;
             }
-            Some(WriteFailure::Changed) => (UNEXPLAINED, Some(Arc::clone(version))),
-            Some(WriteFailure::Transient) => (self.count_failure(name, AGAIN), None),
-            Some(WriteFailure::Refused) => (self.count_failure(name, REFUSED), None),
+            Some(WriteFailure::Changed) => (RETRY_AFTER_CONFLICT, Some(Arc::clone(version))),
+            Some(WriteFailure::Transient) => (self.count_failure(name, RETRY_AFTER_WRITE), None),
+            Some(WriteFailure::Refused) => (self.count_failure(name, RETRY_AFTER_REFUSAL), None),
         };
         self.held_off.insert(name.clone(), (add_wait(now, wait), of));
     }
@@ -197,8 +197,8 @@ impl QueueLifecycle {
                 return;
             }
             Some(WriteFailure::Changed) => return,
-            Some(WriteFailure::Transient) => add_wait(now, self.count_failure(name, AGAIN)),
-            Some(WriteFailure::Refused) => add_wait(now, self.count_failure(name, REFUSED)),
+            Some(WriteFailure::Transient) => add_wait(now, self.count_failure(name, RETRY_AFTER_WRITE)),
+            Some(WriteFailure::Refused) => add_wait(now, self.count_failure(name, RETRY_AFTER_REFUSAL)),
         };
         let all = self.commands.get_mut(name).into_iter().flatten();
         all.filter(|command| *command.facts.uid == *uid).for_each(|command| command.delete = Some(at));
@@ -271,7 +271,7 @@ impl QueueLifecycle {
             let Some(queue) = queue else { return };
             if let Some(command) = command.as_ref().filter(|command| parse_queue_command(command).is_none()) {
                 let message = format!("Command {}: {:?} is no action of a queue", command.key, command.action);
-                decisions.push(Decision::event_on_queue(queue, EventType::Warning, UNKNOWN_COMMAND, message));
+                decisions.push(Decision::build_queue_event(queue, EventType::Warning, UNKNOWN_COMMAND, message));
                 self.finish_command(command);
                 continue;
             }
@@ -302,7 +302,7 @@ impl QueueLifecycle {
                 let command = command?;
                 let message =
                     format!("Command {}: the queue is {}", command.key, read_state(queue).effective_state().as_str());
-                decisions.push(Decision::event_on_queue(queue, EventType::Normal, &command.action, message));
+                decisions.push(Decision::build_queue_event(queue, EventType::Normal, &command.action, message));
                 return Some(command);
             }
             StateStep::Refuse(refusal) => {
@@ -313,7 +313,7 @@ impl QueueLifecycle {
                     CommandRefusal::Root => "the root can not be closed".to_owned(),
                 };
                 let message = format!("Command {} was not carried out: {why}", command.key);
-                decisions.push(Decision::event_on_queue(queue, EventType::Warning, &command.action, message));
+                decisions.push(Decision::build_queue_event(queue, EventType::Warning, &command.action, message));
                 return Some(command);
             }
             StateStep::Mark(closed_by_parent) => {

@@ -22,11 +22,11 @@ use crate::{
 };
 
 /// Between two writes of one queue's numbers, where few change.
-const BETWEEN: i64 = 10;
+const WRITE_INTERVAL_SECONDS: i64 = 10;
 /// The same where they changed by less than a tenth, and at most.
-const SLIGHT: SignedDuration = SignedDuration::from_secs(60);
+const SLIGHT_CHANGE_INTERVAL: SignedDuration = SignedDuration::from_secs(60);
 /// From a change of a queue's numbers to their write.
-const SETTLED: SignedDuration = SignedDuration::from_secs(2);
+const COALESCE_TIME: SignedDuration = SignedDuration::from_secs(2);
 
 /// What is known of the writes to one queue's numbers.
 #[derive(Debug, Default)]
@@ -86,9 +86,10 @@ impl QueueNumbersWrites {
         }
         self.due = None;
         let mut decisions = Vec::new();
-        let is_recent = |write: &&NumbersWrite| write.last_write.is_some_and(|last| add_wait(last, SLIGHT) > now);
+        let is_recent =
+            |write: &&NumbersWrite| write.last_write.is_some_and(|last| add_wait(last, SLIGHT_CHANGE_INTERVAL) > now);
         let busy = i64::try_from(self.writes.values().filter(is_recent).count()).unwrap_or(i64::MAX);
-        let between = SignedDuration::from_secs(busy.clamp(BETWEEN, SLIGHT.as_secs()));
+        let between = SignedDuration::from_secs(busy.clamp(WRITE_INTERVAL_SECONDS, SLIGHT_CHANGE_INTERVAL.as_secs()));
         for (name, queue) in &objects.queues {
             let numbers = QueueNumbers { allocated: jobs.engine.usage_of(name).used, ..counts.counts_of(name) };
             let write = self.writes.entry(name.clone()).or_default();
@@ -99,8 +100,8 @@ impl QueueNumbersWrites {
             if same || write.in_flight || is_busy(name) || write.refused.as_ref() == Some(&numbers) {
                 continue;
             }
-            let settled = add_wait(*write.changed_at.get_or_insert(now), SETTLED);
-            let between = if is_slight(&queue.status, &numbers) { SLIGHT } else { between };
+            let settled = add_wait(*write.changed_at.get_or_insert(now), COALESCE_TIME);
+            let between = if is_slight(&queue.status, &numbers) { SLIGHT_CHANGE_INTERVAL } else { between };
             let due = write.last_write.map_or(now, |last| add_wait(last, between)).max(settled);
             if due > now {
                 self.due = earliest(self.due, Some(due));

@@ -1,6 +1,6 @@
 //! How many texts of waiting jobs are brought up to date: as many as the API server takes without being slower for it.
 //!
-//! Rule: a token bucket. Ten at once and ten in a second while a write is answered within [`QUICK`]; in proportion
+//! Rule: a token bucket. Ten at once and ten in a second while a write is answered within [`QUICK_ANSWER_MILLIS`]; in proportion
 //! fewer where it takes longer, from the moment that it is decided on. What else is written of PodGroups is taken from
 //! it: where phases change ten times in a second, they alone are written. One text in a second at least, so that each
 //! is right some time.
@@ -10,15 +10,15 @@ use jiff::{SignedDuration, Timestamp};
 use super::deadlines::add_wait;
 
 /// Texts at once, and in a second, at most.
-const MOST: i64 = 10;
+const TEXTS_PER_SECOND: i64 = 10;
 /// A server that answers within this time is not busy, in milliseconds.
-const QUICK: i64 = 50;
+const QUICK_ANSWER_MILLIS: i64 = 50;
 /// One text.
-const ONE: i64 = 1000;
+const MILLITEXTS: i64 = 1000;
 /// Between two texts at most, while any is out of date.
-const LEAST: SignedDuration = SignedDuration::from_secs(1);
+const LONGEST_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
 /// A wait is stretched so many times at most.
-const LONGEST: i64 = 5;
+const MOST_STRETCH: i64 = 5;
 
 /// See the module.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct RefreshBudget {
 
 impl Default for RefreshBudget {
     fn default() -> Self {
-        Self { since: Timestamp::default(), left: MOST * ONE, taken: None, latency: 0 }
+        Self { since: Timestamp::default(), left: TEXTS_PER_SECOND * MILLITEXTS, taken: None, latency: 0 }
     }
 }
 
@@ -55,51 +55,54 @@ impl RefreshBudget {
         if self.count_left(now) == 0 {
             return Err(self.next_at(now));
         }
-        self.left = (self.left - ONE).max(0);
+        self.left = (self.left - MILLITEXTS).max(0);
         self.taken = Some(now);
         Ok(())
     }
 
     /// Whether the server is not busy.
     pub(crate) const fn is_quick(&self) -> bool {
-        self.latency <= QUICK
+        self.latency <= QUICK_ANSWER_MILLIS
     }
 
     /// Something else was written.
     pub(crate) fn take_for_other_write(&mut self, now: Timestamp) {
         self.refill(now);
-        self.left = (self.left - ONE).max(0);
+        self.left = (self.left - MILLITEXTS).max(0);
     }
 
     /// A wait for something that makes a write needless: longer, as writes are slower.
     pub(crate) fn stretch_wait(&self, wait: SignedDuration) -> SignedDuration {
-        let times = (self.latency / QUICK).clamp(1, LONGEST);
+        let times = (self.latency / QUICK_ANSWER_MILLIS).clamp(1, MOST_STRETCH);
         SignedDuration::from_secs(wait.as_secs().saturating_mul(times))
     }
 
     /// How many there are now.
     pub(crate) fn count_left(&mut self, now: Timestamp) -> i64 {
         self.refill(now);
-        let is_overdue = self.taken.is_none_or(|last| add_wait(last, LEAST) <= now);
-        (self.left / ONE).max(is_overdue.into())
+        let is_overdue = self.taken.is_none_or(|last| add_wait(last, LONGEST_INTERVAL) <= now);
+        (self.left / MILLITEXTS).max(is_overdue.into())
     }
 
     /// When there is one.
     pub(crate) fn next_at(&self, now: Timestamp) -> Timestamp {
-        let lacks = (ONE - self.left).max(0);
+        let lacks = (MILLITEXTS - self.left).max(0);
         let refilled = add_wait(now, SignedDuration::from_millis(lacks.div_euclid(self.compute_refill_rate()) + 1));
-        self.taken.map_or(refilled, |last| add_wait(last, LEAST).clamp(now, refilled))
+        self.taken.map_or(refilled, |last| add_wait(last, LONGEST_INTERVAL).clamp(now, refilled))
     }
 
     /// As many thousandths in a millisecond.
     fn compute_refill_rate(&self) -> i64 {
-        (MOST * QUICK / self.latency.max(QUICK)).max(1)
+        (TEXTS_PER_SECOND * QUICK_ANSWER_MILLIS / self.latency.max(QUICK_ANSWER_MILLIS)).max(1)
     }
 
     fn refill(&mut self, now: Timestamp) {
         let passed = i64::try_from(now.duration_since(self.since).as_millis()).unwrap_or(0).max(0);
         self.since = now;
-        self.left = passed.saturating_mul(self.compute_refill_rate()).saturating_add(self.left).min(MOST * ONE);
+        self.left = passed
+            .saturating_mul(self.compute_refill_rate())
+            .saturating_add(self.left)
+            .min(TEXTS_PER_SECOND * MILLITEXTS);
     }
 }
 

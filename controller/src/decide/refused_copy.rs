@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// After a write that may have failed.
-const AGAIN: SignedDuration = SignedDuration::from_secs(5);
+const RETRY_AFTER_WRITE: SignedDuration = SignedDuration::from_secs(5);
 /// Characters of a member's words that are told.
 const WORDS: usize = 400;
 
@@ -96,7 +96,7 @@ impl RefusedCopies {
         let mut decisions = Vec::new();
         for key in self.0.list_due(now) {
             let Some(binding) = jobs.find_confirmed(objects, &key) else {
-                self.0.postpone(&key, add_wait(now, AGAIN));
+                self.0.postpone(&key, add_wait(now, RETRY_AFTER_WRITE));
                 continue;
             };
             let Some((due, refusals)) = self.0.get_mut(&key) else { continue };
@@ -112,11 +112,11 @@ impl RefusedCopies {
             if is_new && refusing.is_empty() {
                 tracing::warn!(binding = %key, says = &*says, "members refuse copies");
                 let said = format!("{says}; Karmada tries again");
-                decisions.push(Decision::event_on_workload(workload, EventType::Warning, COPY_REFUSED, said));
+                decisions.push(Decision::build_workload_event(workload, EventType::Warning, COPY_REFUSED, said));
             }
             if !refusing.is_empty() {
                 tracing::warn!(binding = %key, says = &*says, "members refuse copies for good");
-                self.0.postpone(&key, add_wait(now, AGAIN));
+                self.0.postpone(&key, add_wait(now, RETRY_AFTER_WRITE));
                 decisions.push(requeue_avoiding_clusters(binding, refusing, says.to_string(), now));
             }
         }

@@ -38,9 +38,9 @@ use crate::{
 };
 
 /// After a write that may have failed.
-const AGAIN: SignedDuration = SignedDuration::from_secs(5);
+const RETRY_AFTER_WRITE: SignedDuration = SignedDuration::from_secs(5);
 /// A write is answered, or the object seen, by then: the end is sent again for another version alone before.
-const ANSWERED: SignedDuration = SignedDuration::from_secs(20);
+const WRITE_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
 /// While the last write to the binding was not seen in the watch.
 const UNCONFIRMED: SignedDuration = SignedDuration::from_millis(250);
 /// Event: the job is ended soon, since it ran for almost as long as it may.
@@ -128,14 +128,14 @@ impl RunLimits {
                 }
                 RunStep::Warn(limit) | RunStep::End(limit) => {
                     let binding = jobs.find_confirmed(objects, &key);
-                    self.set(&key, add_wait(now, binding.map_or(UNCONFIRMED, |_| ANSWERED)), RunStep::End(limit));
+                    self.set(&key, add_wait(now, binding.map_or(UNCONFIRMED, |_| WRITE_TIMEOUT)), RunStep::End(limit));
                     binding.map(|binding| {
                         self.sent.insert(key, Arc::clone(&binding.resource_version));
                         end_run(binding, limit, now)
                     })
                 }
                 RunStep::Close => {
-                    self.set(&key, add_wait(now, AGAIN), step);
+                    self.set(&key, add_wait(now, RETRY_AFTER_WRITE), step);
                     objects.bindings.get(&key).and_then(|binding| objects.workload_of(binding)).map(mark_job_ended)
                 }
             };
@@ -170,7 +170,7 @@ fn build_warning_event(objects: &Objects, key: &Key, limit: RunLimit, now: Times
         RunTime(left),
         format_time(to_timestamp(limit.ends_at()))
     );
-    Some(Decision::event_on_workload(workload, EventType::Warning, RUN_TIME_ENDING, message))
+    Some(Decision::build_workload_event(workload, EventType::Warning, RUN_TIME_ENDING, message))
 }
 
 /// The end of a run. What was never placed has not run, and is put back in line.

@@ -46,7 +46,7 @@ use crate::{
 const WHY: &str = "another replica of the controller granted it beyond a limit";
 const WHY_UNDERSTATED: &str = "another replica of the controller granted it for less than its pods ask for";
 /// After a write that may have failed.
-const AGAIN: SignedDuration = SignedDuration::from_secs(5);
+const RETRY_AFTER_WRITE: SignedDuration = SignedDuration::from_secs(5);
 /// While the last write to the binding was not seen in the watch.
 const UNCONFIRMED: SignedDuration = SignedDuration::from_millis(250);
 
@@ -103,7 +103,7 @@ impl StaleGrants {
         let mut decisions = Vec::new();
         let mut taken: BTreeMap<QueueName, Taken> = BTreeMap::new();
         for (_, key) in due {
-            self.0.postpone(&key, add_wait(now, AGAIN));
+            self.0.postpone(&key, add_wait(now, RETRY_AFTER_WRITE));
             let Some(binding) = objects.bindings.get(&key) else { continue };
             let Some(record) = binding.admission.as_deref() else { continue };
             let path = objects.queue_path(&record.queue);

@@ -24,11 +24,11 @@ use crate::{
 };
 
 /// By then a deletion has been answered.
-const ANSWERED: SignedDuration = SignedDuration::from_secs(20);
+const WRITE_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
 /// After a deletion that failed.
-const AGAIN: SignedDuration = SignedDuration::from_secs(1);
+const RETRY_AFTER_FAILURE: SignedDuration = SignedDuration::from_secs(1);
 /// After one that the server refuses.
-const REFUSED: SignedDuration = SignedDuration::from_secs(60);
+const RETRY_AFTER_REFUSAL: SignedDuration = SignedDuration::from_secs(60);
 
 /// Jobs that ended and have a TTL, by namespace and name, and when they go.
 #[derive(Debug, Default)]
@@ -57,12 +57,12 @@ impl Expiries {
     ) -> Vec<Decision> {
         let mut decisions = Vec::new();
         for key in self.0.list_due(now) {
-            self.0.postpone(&key, add_wait(now, ANSWERED));
+            self.0.postpone(&key, add_wait(now, WRITE_TIMEOUT));
             let Some((_, reference)) = self.0.get_mut(&key) else { continue };
             let Some(job) = objects.workloads.get(reference) else { continue };
-            let lacks_run = job.cron_job.as_ref().is_some_and(|owner| cron_jobs.lacks_run(&key, owner));
-            if lacks_run || job.child.as_ref().is_some_and(|child| hyper_jobs.is_end_unrecorded(&key, child)) {
-                self.0.postpone(&key, add_wait(now, AGAIN));
+            let is_run_unrecorded = job.cron_job.as_ref().is_some_and(|owner| cron_jobs.is_run_unrecorded(&key, owner));
+            if is_run_unrecorded || job.child.as_ref().is_some_and(|child| hyper_jobs.is_end_unrecorded(&key, child)) {
+                self.0.postpone(&key, add_wait(now, RETRY_AFTER_FAILURE));
                 continue;
             }
             tracing::info!(job = %key, ttl = job.ttl, "its TTL is over; it is deleted");
@@ -77,7 +77,7 @@ impl Expiries {
 
     /// Takes in that a deletion failed, for good or for now.
     pub(crate) fn postpone_after_failure(&mut self, key: &Key, is_refused: bool, now: Timestamp) {
-        self.0.postpone(key, add_wait(now, if is_refused { REFUSED } else { AGAIN }));
+        self.0.postpone(key, add_wait(now, if is_refused { RETRY_AFTER_REFUSAL } else { RETRY_AFTER_FAILURE }));
     }
 }
 

@@ -134,7 +134,7 @@ fn cut_to_placed(record: &Admission, gang: &Gang, binding: &Binding) -> Option<A
         return None;
     }
     less.tasks.clear();
-    for (task, placed) in gang.tasks.iter().zip(binding.pods_by_cluster(gang)) {
+    for (task, placed) in gang.tasks.iter().zip(binding.count_pods_by_cluster(gang)) {
         let had = record.pods_of(&task.name);
         let keeps = placed.values().fold(0, |sum: u32, pods| sum.saturating_add(*pods)).min(had);
         less.charged.saturating_sub(&task.request.times(u64::from(had - keeps)));

@@ -1,7 +1,7 @@
 //! What a Volcano Job says of itself while it waits: `status.state`, which `kubectl get vcjob` shows.
 //!
 //! Rule: it says what its PodGroup says, so that both follow one budget of texts ([`pod_groups`](super::pod_groups)).
-//! What has differed for [`PATIENCE`] is written: with the second until its PodGroup is made, a job that starts within
+//! What has differed for [`COALESCE_TIME`] is written: with the second until its PodGroup is made, a job that starts within
 //! a second and a half costs no write. Where writes are slow the first statements on jobs are made in turn, by a budget
 //! from their latency, one in a second at least: the PodGroup says it already, and most jobs that start meanwhile need
 //! none. The first statement on a job of which nobody has said anything comes with an event, by budget: while more than
@@ -34,7 +34,7 @@ use crate::{
 };
 
 /// From a difference to the write.
-const PATIENCE: SignedDuration = SignedDuration::from_millis(500);
+const COALESCE_TIME: SignedDuration = SignedDuration::from_millis(500);
 /// That are being written at most.
 const IN_FLIGHT: usize = 64;
 
@@ -77,7 +77,7 @@ impl WaitingStates {
         let known = self.looks.get(key).copied();
         match (find_outdated_state(objects, jobs, key), known) {
             (_, Some(None)) | (Some(_), Some(Some(_))) | (None, None) => {}
-            (Some(_), None) => self.schedule_check(key, add_wait(now, PATIENCE)),
+            (Some(_), None) => self.schedule_check(key, add_wait(now, COALESCE_TIME)),
             (None, Some(Some(at))) => {
                 self.looks.remove(key);
                 self.due.remove(&(at, key.clone()));
@@ -169,7 +169,7 @@ fn build_wait_event(objects: &Objects, jobs: &Jobs, key: &Key) -> Option<Decisio
     let workload = objects.bindings.get(key).and_then(|binding| objects.workload_of(binding))?;
     find_stage_and_reason(jobs, key, None).filter(|(stage, reason)| stage.is_none() && !reason.needs_user_action())?;
     let status = &objects.pod_groups.get(&pod_group_key(workload)).filter(|group| group.owner == workload.uid)?.status;
-    Some(Decision::event_on_workload(workload, EventType::Normal, &status.reason, status.message.clone()))
+    Some(Decision::build_workload_event(workload, EventType::Normal, &status.reason, status.message.clone()))
 }
 
 /// A job that does not say what its PodGroup says, where it is ours to say, and what that is.

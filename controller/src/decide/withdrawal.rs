@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// After a write that may have failed.
-const AGAIN: SignedDuration = SignedDuration::from_secs(5);
+const RETRY_AFTER_WRITE: SignedDuration = SignedDuration::from_secs(5);
 
 /// What is to be done next about a workload that its user withdrew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Withdrawals {
     pub(crate) fn withdraw_and_end_jobs(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> Vec<Decision> {
         let mut decisions = Vec::new();
         for key in self.0.list_due(now) {
-            self.0.postpone(&key, add_wait(now, AGAIN));
+            self.0.postpone(&key, add_wait(now, RETRY_AFTER_WRITE));
             let Some((_, (step, _))) = self.0.get_mut(&key) else { continue };
             let step = *step;
             let Some(binding) = jobs.find_confirmed(objects, &key) else { continue };

@@ -36,7 +36,7 @@ pub struct ClusterView {
 }
 
 fn describe_refusal(binding: &place::Binding, cluster: &place::Cluster) -> Option<String> {
-    let reason = filter::first_refusal(binding, cluster)?;
+    let reason = filter::find_first_refusal(binding, cluster)?;
     match (reason, binding.peers.anti_affinity_peer_in(&cluster.name)) {
         (filter::FilterReason::GroupThere, Some(name)) => Some(format!("{reason}: {name}")),
         _ => Some(reason.to_string()),
@@ -71,10 +71,10 @@ pub(super) fn list_clusters(controller: &mut Controller, key: &Key, ask: Option<
                     let window = cluster.maintenance.find_conflict(run)?;
                     Some(window.describe_conflict(&cluster.name, run))
                 }),
-                fit: split::pods_that_fit(gang, free_there).min(u64::from(gang.replicas())),
+                fit: split::count_pods_that_fit(gang, free_there).min(u64::from(gang.replicas())),
                 needs,
                 free: wanted.iter().map(|(name, _)| (name.clone(), free.get(name.as_str()))).collect(),
-                doubt: fleet.capacity_caveat(&cluster.name),
+                doubt: fleet.describe_capacity_caveat(&cluster.name),
                 published: match fleet.inventory_origin(&cluster.name) {
                     Some(Origin::Published { seen_at, .. }) => Some(seen_at.clone()),
                     Some(Origin::Member) | None => None,

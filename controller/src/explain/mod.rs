@@ -39,7 +39,7 @@ use crate::{
 };
 
 /// Jobs ahead that are named.
-const AHEAD: usize = 10;
+const MOST_JOBS_AHEAD: usize = 10;
 
 /// Decides as far as it can be decided, for a controller that was filled with lists and is only asked: what would be
 /// written is dropped. Never call it on one whose decisions are written.
@@ -112,7 +112,7 @@ pub fn explain_job(controller: &mut Controller, key: &Key, now: Timestamp) -> Op
         explanation.queue = Some(queue.clone());
     }
     if answer.verdict == Verdict::Waiting && controller.is_complete() {
-        let (position, ahead) = queues::list_ahead(controller, id, AHEAD);
+        let (position, ahead) = queues::list_ahead(controller, id, MOST_JOBS_AHEAD);
         explanation.position = position.map(|position| position.place);
         explanation.of = position.map(|position| position.of);
         explanation.ahead = ahead;
@@ -154,7 +154,7 @@ fn start_explanation(controller: &Controller, reference: WorkloadRef, workload: 
         age_seconds: 0,
         binding: None,
         queue: workload.map(|workload| workload.queue.clone()),
-        priority: workload.map_or(0, |workload| controller.objects.priority_of(&workload.class)),
+        priority: workload.map_or(0, |workload| controller.objects.priority_of_class(&workload.class)),
         deadline: None,
         path: Vec::new(),
         asks: None,
@@ -231,7 +231,7 @@ fn build_answer(controller: &Controller, binding: &Binding, state: &JobState, wo
                 .to_owned(),
         },
         JobPhase::Blocked(reason) => Answer::from_waiting(reason),
-        JobPhase::Pending => match controller.jobs.why_pending(&binding.key).filter(|_| controller.is_complete()) {
+        JobPhase::Pending => match controller.jobs.explain_pending(&binding.key).filter(|_| controller.is_complete()) {
             Some(reason) => Answer::from_waiting(&reason),
             None => read_pod_group_reason(controller, workload),
         },

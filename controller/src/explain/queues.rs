@@ -325,7 +325,7 @@ pub fn list_waiting_jobs(controller: &Controller, queue: &QueueName, first: usiz
     if !controller.is_complete() {
         return Vec::new();
     }
-    let mut jobs: Vec<InLine> = positions_in(controller, queue)
+    let mut jobs: Vec<InLine> = list_positions(controller, queue)
         .take(first)
         .filter_map(|(id, at)| describe_pending(controller, id, at))
         .collect();
@@ -340,9 +340,9 @@ pub fn list_waiting_jobs(controller: &Controller, queue: &QueueName, first: usiz
     jobs
 }
 
-fn positions_in<'a>(controller: &'a Controller, queue: &'a QueueName) -> impl Iterator<Item = (&'a JobId, Position)> {
+fn list_positions<'a>(controller: &'a Controller, queue: &'a QueueName) -> impl Iterator<Item = (&'a JobId, Position)> {
     let here = move |id: &JobId| find_queue(controller, id) == Some(queue);
-    controller.jobs.engine.pending_positions().filter(move |(id, _)| here(id))
+    controller.jobs.engine.list_pending_positions().filter(move |(id, _)| here(id))
 }
 
 fn find_queue<'a>(controller: &'a Controller, id: &JobId) -> Option<&'a QueueName> {
@@ -353,9 +353,9 @@ fn find_queue<'a>(controller: &'a Controller, id: &JobId) -> Option<&'a QueueNam
 /// Where a job is in its line, and the first `most` of those ahead of it.
 pub(super) fn list_ahead(controller: &Controller, id: &str, most: usize) -> (Option<Position>, Vec<InLine>) {
     let Some(queue) = find_queue(controller, &id.into()) else { return (None, Vec::new()) };
-    let place = positions_in(controller, queue).find(|(other, _)| other.as_str() == id).map(|(_, position)| position);
+    let place = list_positions(controller, queue).find(|(other, _)| other.as_str() == id).map(|(_, position)| position);
     let before = place.map_or(0, |position| position.place.saturating_sub(1)).min(most);
-    let ahead = positions_in(controller, queue)
+    let ahead = list_positions(controller, queue)
         .take(before)
         .filter_map(|(other, at)| describe_pending(controller, other, at))
         .collect();
@@ -378,7 +378,7 @@ fn describe_waiting(controller: &Controller, id: &JobId, position: Option<usize>
     Some(InLine {
         position,
         workload: (*binding.workload).clone(),
-        priority: controller.objects.priority_of(class),
+        priority: controller.objects.priority_of_class(class),
         created: format_second(binding.created),
         minimum: minimum.unwrap_or_default(),
         token: reason.token().to_owned(),

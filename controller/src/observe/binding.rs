@@ -155,7 +155,7 @@ impl Binding {
             scheduled: view.last_scheduled().map(|time| time.as_second()),
             placement: spec.placement.is_some().then(|| Arc::new(placement::read_binding(spec, view.status))),
             replica_request: requirements
-                .map(|requirements| Arc::new(placement::read_resources(&requirements.resource_request)))
+                .map(|requirements| Arc::new(placement::read_resource_list(&requirements.resource_request)))
                 .unwrap_or_default(),
             begun: list_begun_clusters(view),
             refused_copies: list_refused_copies(view),
@@ -179,15 +179,15 @@ impl Binding {
     }
 
     /// Pods of a task that may be in one cluster: what its workload wants, or was granted.
-    pub(crate) fn most_pods(&self, task: &Task) -> u32 {
+    pub(crate) fn max_pods_per_cluster(&self, task: &Task) -> u32 {
         task.replicas.max(self.admission.as_ref().map_or(0, |record| record.pods_of(&task.name)))
     }
 
     /// Where the pods of each task are: by the plan, else (one task) by the replicas. Nothing that its clusters say is
     /// taken for more pods in one of them than its workload wants, or was granted.
-    pub(crate) fn pods_by_cluster(&self, gang: &Gang) -> Vec<BTreeMap<ClusterName, u32>> {
+    pub(crate) fn count_pods_by_cluster(&self, gang: &Gang) -> Vec<BTreeMap<ClusterName, u32>> {
         let of_task = |task: &Task| {
-            let most = self.most_pods(task);
+            let most = self.max_pods_per_cluster(task);
             let pods = |(cluster, replicas): &(ClusterName, u32)| {
                 let share = self.plan.as_ref().and_then(|plan| plan.clusters.get(cluster));
                 let pods = match share {

@@ -87,7 +87,8 @@ impl CronOwner {
     pub fn read(job: &Value) -> Option<Self> {
         let mut owners = job["metadata"]["ownerReferences"].as_array()?.iter();
         let owner = owners.find(|owner| {
-            owner["controller"] == true && find_kind(owner).is_some_and(|kind| WorkloadKind::of(job) == Some(kind))
+            owner["controller"] == true
+                && find_kind(owner).is_some_and(|kind| WorkloadKind::of_object(job) == Some(kind))
         })?;
         let status = &job["status"];
         let times = [&status["completionTime"], &status["state"]["lastTransitionTime"]];

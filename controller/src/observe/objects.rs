@@ -121,7 +121,7 @@ impl Objects {
     }
 
     /// The value of a PriorityClass; the default one's for no name; `None` if there is none of that name.
-    pub(crate) fn class_value(&self, name: &str) -> Option<i32> {
+    pub(crate) fn find_priority_class_value(&self, name: &str) -> Option<i32> {
         if name.is_empty() {
             let default = self.classes.values().filter(|class| class.default).map(|class| class.value).max();
             return Some(default.unwrap_or(0));
@@ -130,8 +130,8 @@ impl Objects {
     }
 
     /// What a job of this PriorityClass counts as. A class that does not exist counts as none.
-    pub(crate) fn priority_of(&self, name: &str) -> i32 {
-        self.class_value(name).or_else(|| self.class_value("")).unwrap_or(0)
+    pub(crate) fn priority_of_class(&self, name: &str) -> i32 {
+        self.find_priority_class_value(name).or_else(|| self.find_priority_class_value("")).unwrap_or(0)
     }
 
     /// Whether jobs of a PriorityClass never preempt; the default one's for no name, and for one that does not exist.

@@ -132,7 +132,7 @@ impl QueueFacts {
             resource_version: object.metadata.resource_version.as_deref().unwrap_or("").into(),
             state: status.state.as_ref().map(|state| state.as_str().to_owned()).filter(|state| !state.is_empty()),
             status: QueueNumbers {
-                allocated: placement::read_resources(&status.allocated),
+                allocated: placement::read_resource_list(&status.allocated),
                 pending: status.pending.unwrap_or(0),
                 inqueue: status.inqueue.unwrap_or(0),
                 running: status.running.unwrap_or(0),

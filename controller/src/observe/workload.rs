@@ -123,7 +123,7 @@ impl Workload {
     /// Reads one; `None` if it is of no kind in scope.
     #[must_use]
     pub fn read(object: &Value) -> Option<Self> {
-        let kind = WorkloadKind::of(object)?;
+        let kind = WorkloadKind::of_object(object)?;
         let reference = workload::reference_of(object)?;
         let gang = workload::read_gang(object).map(Arc::new).map_err(|error| Arc::from(error.to_string()));
         let metadata = &object["metadata"];

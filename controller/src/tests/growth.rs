@@ -142,7 +142,7 @@ proptest! {
 
 /// Says what a room grew by.
 fn grown(room: &mut FleetCapacity) -> Option<(i64, i64)> {
-    match room.take_growth()? {
+    match room.take_capacity_growth()? {
         FleetGrowth::Somewhere => None,
         FleetGrowth::By(growth) => {
             let units = |of: &Resources| i64::try_from(of.get("cpu").units_ceil()).unwrap();
@@ -155,14 +155,14 @@ fn grown(room: &mut FleetCapacity) -> Option<(i64, i64)> {
 fn where_only_pods_ended_it_is_told_by_how_much() {
     let mut world = world();
     let room = &mut world.controller.capacity;
-    room.take_growth();
+    room.take_capacity_growth();
     room.apply_update("m1", Update::Change(pod("a", "n1", 3, false)));
     room.apply_update("m2", Update::Change(pod("b", "n1", 4, false)));
     room.apply_update("m2", Update::Change(pod("c", "n2", 3, false)));
-    assert_eq!(room.take_growth(), None, "a pod that is bound only takes");
+    assert_eq!(room.take_capacity_growth(), None, "a pod that is bound only takes");
     room.apply_update("m2", Update::Change(Change::PodGone("other".into(), "c".into())));
     assert_eq!(grown(room), Some((9, 4)));
     room.apply_update("m1", Update::Change(pod("a", "n1", 3, true)));
     room.apply_update("m1", Update::Change(Change::Node(node("n2", true))));
-    assert_eq!(room.take_growth(), Some(FleetGrowth::Somewhere), "nodes are others");
+    assert_eq!(room.take_capacity_growth(), Some(FleetGrowth::Somewhere), "nodes are others");
 }

@@ -39,8 +39,9 @@ use super::{
     data_claim::{DataWrite, build_data_write},
     hyper_job::{HyperJobWrite, build_hyper_job_write},
     patch::{
-        build_binding_write, build_job_write, build_pod_group_write, build_queue_patch_write, build_queue_write,
-        patch_end, patch_eviction, patch_record, patch_release, patch_resize, touch_binding, touch_work,
+        build_binding_touch_write, build_binding_write, build_job_write, build_pod_group_write,
+        build_queue_patch_write, build_queue_write, build_work_touch_write, patch_end, patch_eviction, patch_record,
+        patch_release, patch_resize,
     },
 };
 use crate::observe::{CronKey, Key, QueueFacts, Workload};
@@ -367,8 +368,12 @@ impl Decision {
                 None,
                 Body::DeleteUnchanged { uid: uid.to_string(), resource_version: resource_version.to_string() },
             ),
-            Self::TouchWork { cluster, workload, binding, adds } => touch_work(cluster, workload, binding, *adds),
-            Self::TouchBinding { key, resource_version, adds } => touch_binding(key, resource_version, *adds),
+            Self::TouchWork { cluster, workload, binding, adds } => {
+                build_work_touch_write(cluster, workload, binding, *adds)
+            }
+            Self::TouchBinding { key, resource_version, adds } => {
+                build_binding_touch_write(key, resource_version, *adds)
+            }
             Self::HyperJob { key, write } => build_hyper_job_write(key, write),
             Self::CronJob { key, write } => build_cron_job_write(key, write),
             Self::Data(write) => build_data_write(write),
@@ -390,7 +395,7 @@ impl Decision {
 
     /// An event on a workload.
     #[must_use]
-    pub fn event_on_workload(workload: &Workload, event_type: EventType, reason: &str, message: String) -> Self {
+    pub fn build_workload_event(workload: &Workload, event_type: EventType, reason: &str, message: String) -> Self {
         let regarding = Regarding {
             api_version: workload.api_version.to_string(),
             kind: workload.reference.kind.clone(),
@@ -403,7 +408,7 @@ impl Decision {
 
     /// An event on a queue.
     #[must_use]
-    pub fn event_on_queue(queue: &QueueFacts, event_type: EventType, reason: &str, message: String) -> Self {
+    pub fn build_queue_event(queue: &QueueFacts, event_type: EventType, reason: &str, message: String) -> Self {
         let regarding = Regarding {
             api_version: "scheduling.volcano.sh/v1beta1".to_owned(),
             kind: "Queue".to_owned(),

@@ -117,7 +117,12 @@ pub(super) fn build_job_write(key: &Key, subresource: Option<&'static str>, body
 }
 
 /// Only of the Work that is this binding's, and where nobody suspends it: the field is absent where Karmada dispatches.
-pub(super) fn touch_work(cluster: &ClusterName, workload: &WorkloadRef, binding: &Key, adds: bool) -> Write {
+pub(super) fn build_work_touch_write(
+    cluster: &ClusterName,
+    workload: &WorkloadRef,
+    binding: &Key,
+    adds: bool,
+) -> Write {
     let of = |name: &str, value: &str| json!({"op": "test", "path": annotation_path(name), "value": value});
     let path = "/spec/suspendDispatching";
     // Where it is absent, a test for `null` passes.
@@ -137,7 +142,7 @@ pub(super) fn touch_work(cluster: &ClusterName, workload: &WorkloadRef, binding:
 }
 
 /// Only where nobody suspends it: the field is absent where Karmada dispatches.
-pub(super) fn touch_binding(key: &Key, resource_version: &str, adds: bool) -> Write {
+pub(super) fn build_binding_touch_write(key: &Key, resource_version: &str, adds: bool) -> Write {
     let path = "/spec/suspension/dispatching";
     let touch = match adds {
         true => json!({"op": "add", "path": path, "value": false}),

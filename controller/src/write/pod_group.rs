@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use caldera_core::{
     gang::{Gang, Task, Topology},
-    pod_group::pod_group_minimum,
+    pod_group::compute_pod_group_minimum,
     queue::ledger::AdmissionStage,
     reason::Reason,
     resources::Resources,
@@ -43,7 +43,7 @@ pub fn pod_group_key(workload: &Workload) -> Key {
 
 /// Its spec. A workload that is no gang has one that asks for nothing.
 #[must_use]
-pub fn build_spec(workload: &Workload, priority_of: impl Fn(&str) -> i32) -> PodGroupSpec {
+pub fn build_spec(workload: &Workload, priority_of_class: impl Fn(&str) -> i32) -> PodGroupSpec {
     let topology = |value: &Value| serde_json::from_value::<NetworkTopologySpec>(value.clone()).ok();
     let mut spec = PodGroupSpec {
         queue: Some(workload.queue.to_string()),
@@ -52,7 +52,7 @@ pub fn build_spec(workload: &Workload, priority_of: impl Fn(&str) -> i32) -> Pod
         ..PodGroupSpec::default()
     };
     let Ok(gang) = &workload.gang else { return spec };
-    let needs = pod_group_minimum(gang, priority_of);
+    let needs = compute_pod_group_minimum(gang, priority_of_class);
     spec.min_member = Some(to_count(needs.min_member));
     spec.min_task_member = match workload.kind {
         WorkloadKind::VolcanoJob => {

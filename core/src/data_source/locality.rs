@@ -9,9 +9,9 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 use super::{DataClaim, DataIdentity, MOST_CLAIMS};
 
 /// Clusters or claims that a sentence names.
-const NAMED: usize = 4;
+const MOST_NAMED: usize = 4;
 /// Characters of a text of a user's that a sentence repeats.
-const SHOWN: usize = 128;
+const MOST_REPEATED_CHARACTERS: usize = 128;
 
 /// See the module.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -87,10 +87,10 @@ impl DataLocality {
 pub fn describe_lack(data: &DataIdentity) -> String {
     let DataIdentity { system, category, name, attributes } = data;
     let mut text = format!("no DataSource has system {}, type {}, name {}", show(system), show(category), show(name));
-    for (key, value) in attributes.iter().take(NAMED) {
+    for (key, value) in attributes.iter().take(MOST_NAMED) {
         text.push_str(&format!(", {}={}", show(key), show(value)));
     }
-    match attributes.len().saturating_sub(NAMED) {
+    match attributes.len().saturating_sub(MOST_NAMED) {
         0 if attributes.is_empty() => text + " and no attributes",
         0 => text,
         more => format!("{text} and {more} more attributes"),
@@ -98,10 +98,10 @@ pub fn describe_lack(data: &DataIdentity) -> String {
 }
 
 fn show(text: &str) -> String {
-    if text.chars().count() <= SHOWN {
+    if text.chars().count() <= MOST_REPEATED_CHARACTERS {
         return text.to_owned();
     }
-    text.chars().take(SHOWN).chain(['…']).collect()
+    text.chars().take(MOST_REPEATED_CHARACTERS).chain(['…']).collect()
 }
 
 /// Where a workload may go, for whoever found no place for it.
@@ -115,9 +115,9 @@ impl fmt::Display for DataLocality {
         if allowed.is_empty() {
             return write!(f, "{whose} is in no cluster");
         }
-        let names: Vec<&str> = allowed.iter().map(String::as_str).take(NAMED).collect();
+        let names: Vec<&str> = allowed.iter().map(String::as_str).take(MOST_NAMED).collect();
         write!(f, "{whose} is in {}", names.join(", "))?;
-        match allowed.len().saturating_sub(NAMED) {
+        match allowed.len().saturating_sub(MOST_NAMED) {
             0 => Ok(()),
             more => write!(f, " and {more} more"),
         }

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{AssumedEntry, Fleet, FleetMember, pods_seen};
+use super::{AssumedEntry, Fleet, FleetMember, count_seen_pods};
 use crate::{
     gang::WorkloadRef,
     inventory::{Capacity, RemovedPods},
@@ -26,7 +26,10 @@ impl Fleet {
     /// What would be free, in the clusters that this changes, if pods of these bindings were gone: all of them, or so
     /// many of each task by cluster.
     #[must_use]
-    pub fn capacities_after_eviction(&self, gone: &BTreeMap<String, EvictedPods>) -> BTreeMap<String, Capacity> {
+    pub fn compute_capacities_after_eviction(
+        &self,
+        gone: &BTreeMap<String, EvictedPods>,
+    ) -> BTreeMap<String, Capacity> {
         let mut touched: BTreeSet<&str> = BTreeSet::new();
         for (key, leaving) in gone {
             let Some(AssumedEntry { assumed, .. }) = self.entries.get(key) else { continue };
@@ -37,12 +40,12 @@ impl Fleet {
             touched.extend(assumed.pods.keys().filter(there).map(String::as_str));
         }
         let after = |name: &str| {
-            Some((name.to_owned(), self.member_capacity_after_eviction(name, self.members.get(name)?, gone)))
+            Some((name.to_owned(), self.compute_member_capacity_after_eviction(name, self.members.get(name)?, gone)))
         };
         touched.into_iter().filter_map(after).collect()
     }
 
-    fn member_capacity_after_eviction(
+    fn compute_member_capacity_after_eviction(
         &self,
         name: &str,
         member: &FleetMember,
@@ -53,7 +56,7 @@ impl Fleet {
         for key in &member.assumed_keys {
             let Some(entry @ AssumedEntry { assumed, .. }) = self.entries.get(key) else { continue };
             let Some(planned) = assumed.pods.get(name) else { continue };
-            let seen = pods_seen(member, assumed);
+            let seen = count_seen_pods(member, assumed);
             let mut left: Vec<u32> = planned.iter().zip(&seen).map(|(plan, seen)| plan.saturating_sub(*seen)).collect();
             let less = match gone.get(key) {
                 None => None,
@@ -82,7 +85,8 @@ impl Fleet {
         }
         unseen.sort_unstable_by_key(|(entry, _)| entry.age);
         let down = member.down.is_some();
-        let mut capacity = if down { member.summary.clone() } else { member.inventory.capacity_without_pods(&leaving) };
+        let mut capacity =
+            if down { member.summary.clone() } else { member.inventory.compute_capacity_without_pods(&leaving) };
         for (entry, pods) in unseen {
             capacity = entry.assumed.subtract_assumed_pods(capacity, name, &pods);
         }
@@ -92,21 +96,24 @@ impl Fleet {
     /// Pods of a workload that reached nodes in a cluster, those that ended included; `None` where its pods can not be
     /// seen.
     #[must_use]
-    pub fn pods_that_reached_nodes(&self, cluster: &str, workload: &WorkloadRef) -> Option<u32> {
+    pub fn count_pods_that_reached_nodes(&self, cluster: &str, workload: &WorkloadRef) -> Option<u32> {
         let member = self.members.get(cluster)?;
         if member.down.is_some() || !member.inventory.is_complete() {
             return None;
         }
-        let pods =
-            member.inventory.pods_seen(workload).into_values().map(|seen| seen.bound.saturating_add(seen.finished));
+        let pods = member
+            .inventory
+            .count_seen_pods(workload)
+            .into_values()
+            .map(|seen| seen.bound.saturating_add(seen.finished));
         Some(pods.fold(0, u32::saturating_add))
     }
 
     /// Pods of a workload that are on nodes in a cluster and have not ended; `None` where its pods can not be seen.
     #[must_use]
-    pub fn pods_on_nodes(&self, cluster: &str, workload: &WorkloadRef) -> Option<u32> {
+    pub fn count_pods_on_nodes(&self, cluster: &str, workload: &WorkloadRef) -> Option<u32> {
         let member = self.members.get(cluster).filter(|member| member.down.is_none() && member.inventory.is_complete());
-        let seen = member?.inventory.pods_seen(workload).into_values();
+        let seen = member?.inventory.count_seen_pods(workload).into_values();
         Some(seen.fold(0, |sum: u32, seen| sum.saturating_add(seen.bound)))
     }
 
@@ -115,7 +122,7 @@ impl Fleet {
     #[must_use]
     pub fn has_only_finished_pods<'a>(&self, clusters: impl Iterator<Item = &'a str>, workload: &WorkloadRef) -> bool {
         let members = clusters.filter_map(|name| self.members.get(name));
-        let seen = members.flat_map(|member| member.inventory.pods_seen(workload).into_values());
+        let seen = members.flat_map(|member| member.inventory.count_seen_pods(workload).into_values());
         let (bound, finished) = seen.fold((0_u64, 0_u64), |(bound, finished), seen| {
             (bound + u64::from(seen.bound), finished + u64::from(seen.finished))
         });
@@ -136,5 +143,5 @@ impl Fleet {
 }
 
 fn has_bound_pods(member: &FleetMember, workload: &WorkloadRef) -> bool {
-    member.inventory.pods_seen(workload).values().any(|seen| seen.bound > 0)
+    member.inventory.count_seen_pods(workload).values().any(|seen| seen.bound > 0)
 }

@@ -67,7 +67,7 @@ impl AssumedOnNodes {
 
 impl Fleet {
     /// All clusters by name, also those of which only assumed pods are left.
-    pub fn clusters_with_assumed_only(&self) -> impl Iterator<Item = (&str, Option<&Cluster>)> {
+    pub fn list_clusters_with_assumed_only(&self) -> impl Iterator<Item = (&str, Option<&Cluster>)> {
         self.members.iter().map(|(name, member)| (name.as_str(), member.known.then_some(&member.cluster)))
     }
 
@@ -78,14 +78,14 @@ impl Fleet {
 
     /// Whether they may have, without forgetting it.
     #[must_use]
-    pub const fn other_pods_changed(&self) -> bool {
+    pub const fn have_other_pods_changed(&self) -> bool {
         self.others_moved
     }
 
     /// What queued workloads can hold in a cluster; `open` says whether the cluster takes jobs. The module has the
     /// rule.
     #[must_use]
-    pub fn capacity_for_queues(&self, name: &str, open: bool) -> Resources {
+    pub fn compute_capacity_for_queues(&self, name: &str, open: bool) -> Resources {
         let Some(member) = self.members.get(name) else { return Resources::new() };
         // What says to be in a cluster that nobody knows may be anybody's words.
         if !member.known {
@@ -93,7 +93,7 @@ impl Fleet {
         }
         if !open {
             // What is not charged any more is only going.
-            let mut ours = request_of_all_assumed(member, &self.entries);
+            let mut ours = sum_assumed_requests(member, &self.entries);
             let going = member.retired.iter().filter_map(|key| member.bound.bound.get(key));
             going.for_each(|going| ours.saturating_sub(going));
             return cap_by(&ours, &member.summary.sum_allocatable());
@@ -106,19 +106,19 @@ impl Fleet {
             return offer;
         }
         let (has, mut offer) = (member.summary.sum_allocatable(), member.summary.sum_free());
-        offer.add(&request_of_all_assumed(member, &self.entries));
+        offer.add(&sum_assumed_requests(member, &self.entries));
         has.iter().map(|(name, has)| (name.clone(), has.min(offer.get(name.as_str())))).collect()
     }
 
-    /// Brings up to date what clusters would be without any queued pods. Call before [`Self::clusters_without_queued`].
+    /// Brings up to date what clusters would be without any queued pods. Call before [`Self::list_capacities_without_queued`].
     pub fn refresh_clusters_without_queued(&mut self) {
         let Self { members, by_workload, entries, .. } = self;
         for member in members.values_mut().filter(|member| member.known) {
             if member.emptied.is_none() {
                 let emptied = if member.down.is_some() {
-                    summary_without_assumed(member, entries)
+                    compute_summary_without_assumed(member, entries)
                 } else {
-                    member.inventory.capacity_without_workloads(|workload: &WorkloadRef| {
+                    member.inventory.compute_capacity_without_workloads(|workload: &WorkloadRef| {
                         let mut keys = by_workload.get(workload).into_iter().flatten();
                         keys.any(|key| entries.get(key).is_some_and(|entry| entry.queued))
                     })
@@ -129,7 +129,7 @@ impl Fleet {
     }
 
     /// The clusters, each without any queued pods, which is what those could ever have beside the others, and as it is.
-    pub fn clusters_without_queued(&self) -> impl Iterator<Item = (&Cluster, &Capacity, &Capacity)> {
+    pub fn list_capacities_without_queued(&self) -> impl Iterator<Item = (&Cluster, &Capacity, &Capacity)> {
         let known = self.members.values().filter(|member| member.known);
         known.filter_map(|member| Some((&member.cluster, member.emptied.as_ref()?, &member.capacity)))
     }
@@ -152,7 +152,7 @@ fn cap_by(amounts: &Resources, has: &Resources) -> Resources {
 }
 
 /// On nodes, and on their way there.
-fn request_of_all_assumed(member: &FleetMember, entries: &BTreeMap<String, AssumedEntry>) -> Resources {
+fn sum_assumed_requests(member: &FleetMember, entries: &BTreeMap<String, AssumedEntry>) -> Resources {
     let mut all = member.bound.sum.clone();
     for (key, pods) in &member.unseen {
         if let Some(entry) = entries.get(key).filter(|entry| entry.queued) {
@@ -163,12 +163,12 @@ fn request_of_all_assumed(member: &FleetMember, entries: &BTreeMap<String, Assum
 }
 
 /// A summary knows no pods: it is one node, of which the assumed pods' requests are given back.
-fn summary_without_assumed(member: &FleetMember, entries: &BTreeMap<String, AssumedEntry>) -> Capacity {
+fn compute_summary_without_assumed(member: &FleetMember, entries: &BTreeMap<String, AssumedEntry>) -> Capacity {
     let summary = &member.summary;
     if summary.source != Source::Summary {
         return summary.emptied();
     }
-    let ours = request_of_all_assumed(member, entries);
+    let ours = sum_assumed_requests(member, entries);
     let give_back = |shape: &NodeShape| {
         let free = shape.allocatable.iter().map(|(name, has)| {
             let free = shape.free.get(name).copied().unwrap_or(Quantity::ZERO);

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Clusters looked at alone before several are looked at together.
-const LOOKS: usize = 8;
+const CLUSTERS_TRIED_ALONE: usize = 8;
 
 /// The clusters to keep for a job that asks for so much, and what it lacks there; not those that were kept in `vain`.
 /// Each of `emptied` has what it would offer if nothing ran there, and what it has free now; `place` is asked where the
@@ -32,7 +32,7 @@ pub fn choose_reserved_clusters<'a, C: Borrow<Capacity>>(
         .filter(|(cluster, ..)| !vain.iter().any(|vain| vain.as_str() == cluster.name))
         .collect();
     emptied.sort_by_cached_key(|(cluster, _, free)| (Reverse(measure_coverage(minimum, free)), cluster.name.clone()));
-    let alone = (0..emptied.len().min(LOOKS)).map(|i| i..i + 1);
+    let alone = (0..emptied.len().min(CLUSTERS_TRIED_ALONE)).map(|i| i..i + 1);
     let together = std::iter::successors(Some(2), |n| Some(n * 2)).take_while(|n| *n < emptied.len() * 2);
     let together = together.map(|n| 0..n.min(emptied.len()));
     let decision = alone.chain(together).find_map(|some| {

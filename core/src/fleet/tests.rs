@@ -99,7 +99,7 @@ fn starting_afresh_gives_back_what_the_binding_holds() {
     fleet.assume_pods("ns/rb", promise(3));
     fleet.apply_update("m1", pod("a", false));
     assert_eq!(cpu(&mut fleet), 4);
-    assert_eq!(fleet.capacities_without_binding("ns/rb")["m1"].sum_free().get("cpu"), Quantity::from_units(10));
+    assert_eq!(fleet.compute_capacities_without_binding("ns/rb")["m1"].sum_free().get("cpu"), Quantity::from_units(10));
 }
 
 /// A kind's promise, and a pod of it.
@@ -155,7 +155,7 @@ fn what_has_finished_gives_nothing_back_when_the_binding_starts_afresh() {
         fleet.apply_update("m1", pod(name, finished));
     }
     assert_eq!(cpu(&mut fleet), 8);
-    assert_eq!(fleet.capacities_without_binding("ns/rb")["m1"].sum_free().get("cpu"), Quantity::from_units(10));
+    assert_eq!(fleet.compute_capacities_without_binding("ns/rb")["m1"].sum_free().get("cpu"), Quantity::from_units(10));
 }
 
 #[test]
@@ -167,13 +167,13 @@ fn pods_that_are_thought_away_leave_their_own_nodes_and_nothing_else_changes() {
     }
     assert_eq!(cpu(&mut fleet), 4);
     let after = |fleet: &Fleet, leaving| {
-        let after = fleet.capacities_after_eviction(&[("ns/rb".to_owned(), leaving)].into());
+        let after = fleet.compute_capacities_after_eviction(&[("ns/rb".to_owned(), leaving)].into());
         after["m1"].sum_free().get("cpu").units_ceil()
     };
     assert_eq!(after(&fleet, EvictedPods::All), 10);
     let some = |pods| EvictedPods::Some([("m1".to_owned(), vec![pods])].into());
     assert_eq!([1, 2, 3].map(|pods| after(&fleet, some(pods))), [6, 8, 10]);
-    assert!(fleet.capacities_after_eviction(&[("ns/other".to_owned(), EvictedPods::All)].into()).is_empty());
+    assert!(fleet.compute_capacities_after_eviction(&[("ns/other".to_owned(), EvictedPods::All)].into()).is_empty());
     assert_eq!(cpu(&mut fleet), 4);
     assert!(fleet.runs_anywhere(&promise(3).workload));
 }
@@ -184,7 +184,7 @@ fn a_member_that_can_not_be_read_falls_back_to_its_summary_and_else_offers_nothi
     let mut fleet = fleet();
     fleet.apply_update("m1", Update::Down("no route".into()));
     assert_eq!(cpu(&mut fleet), 0);
-    assert!(fleet.capacity_caveat("m1").unwrap().contains("no route"));
+    assert!(fleet.describe_capacity_caveat("m1").unwrap().contains("no route"));
     let summary = Capacity::from_summary(&request(7), &request(1), &Resources::new());
     let cluster = Cluster { name: "m1".into(), ready: true, ..Cluster::default() };
     assert!(fleet.set_cluster(cluster.clone(), summary.clone()));
@@ -195,7 +195,7 @@ fn a_member_that_can_not_be_read_falls_back_to_its_summary_and_else_offers_nothi
     assert_eq!(cpu(&mut fleet), 6);
     fleet.apply_update("m1", Update::Change(Change::Pods(vec![])));
     assert!(fleet.apply_update("m1", Update::Up));
-    assert_eq!((cpu(&mut fleet), fleet.capacity_caveat("m1")), (9, None));
+    assert_eq!((cpu(&mut fleet), fleet.describe_capacity_caveat("m1")), (9, None));
 }
 
 #[test]
@@ -206,13 +206,13 @@ fn numbers_from_before_an_outage_are_not_those_of_after_it() {
     fleet.apply_update("m1", Update::Down("no route".into()));
     assert!(fleet.runs_anywhere(&promise(3).workload));
     fleet.apply_update("m1", Update::Up);
-    assert_eq!((cpu(&mut fleet), fleet.pods_that_reached_nodes("m1", &promise(3).workload)), (0, None));
-    assert!(fleet.capacity_caveat("m1").unwrap().contains("not read yet"));
+    assert_eq!((cpu(&mut fleet), fleet.count_pods_that_reached_nodes("m1", &promise(3).workload)), (0, None));
+    assert!(fleet.describe_capacity_caveat("m1").unwrap().contains("not read yet"));
     fleet.apply_update("m1", nodes(&[20]));
     assert_eq!(cpu(&mut fleet), 0);
     let Update::Change(Change::Pod(seen)) = pod("a", false) else { panic!("it is a pod") };
     fleet.apply_update("m1", Update::Change(Change::Pods(vec![seen])));
-    assert_eq!((cpu(&mut fleet), fleet.capacity_caveat("m1")), (14, None));
+    assert_eq!((cpu(&mut fleet), fleet.describe_capacity_caveat("m1")), (14, None));
 }
 
 /// Once 12 cores of a member of 8 that was away: two admitted jobs that were nowhere were assumed beside those it ran.
@@ -220,7 +220,7 @@ fn numbers_from_before_an_outage_are_not_those_of_after_it() {
 fn a_cluster_that_takes_no_jobs_gives_the_queues_no_more_than_it_has() {
     let mut fleet = fleet();
     fleet.assume_pods("ns/rb", promise(3));
-    let cpu = |fleet: &Fleet| fleet.capacity_for_queues("m1", false).get("cpu").units_ceil();
+    let cpu = |fleet: &Fleet| fleet.compute_capacity_for_queues("m1", false).get("cpu").units_ceil();
     assert_eq!(cpu(&fleet), 6, "nobody summed it up");
     let has = |cores| Capacity::from_summary(&request(cores), &Resources::new(), &Resources::new());
     let away = Cluster { name: "m1".into(), ready: false, ..Cluster::default() };
@@ -236,7 +236,7 @@ fn a_cluster_that_takes_no_jobs_gives_the_queues_no_more_than_it_has() {
 fn pods_that_run_count_as_what_they_were_made_with_whatever_their_template_says_now() {
     let mut fleet = fleet();
     fleet.apply_update("m1", pod("a", false));
-    let cpu = |fleet: &Fleet| fleet.capacity_for_queues("m1", true).get("cpu").units_ceil();
+    let cpu = |fleet: &Fleet| fleet.compute_capacity_for_queues("m1", true).get("cpu").units_ceil();
     fleet.assume_pods("ns/rb", promise(1));
     let before = cpu(&fleet);
     let mut edited = promise(1);
@@ -252,8 +252,8 @@ fn pods_that_run_count_as_what_they_were_made_with_whatever_their_template_says_
 fn a_cluster_that_nobody_knows_gives_the_queues_nothing() {
     let mut fleet = fleet();
     fleet.assume_pods("ns/rb", AssumedPods { pods: [("nowhere".to_owned(), vec![3])].into(), ..promise(3) });
-    assert!(fleet.clusters_with_assumed_only().any(|(name, cluster)| name == "nowhere" && cluster.is_none()));
-    assert!(fleet.capacity_for_queues("nowhere", false).is_empty());
+    assert!(fleet.list_clusters_with_assumed_only().any(|(name, cluster)| name == "nowhere" && cluster.is_none()));
+    assert!(fleet.compute_capacity_for_queues("nowhere", false).is_empty());
 }
 
 /// What runs there is not held a second time in the summary, which counts it already.
@@ -276,7 +276,7 @@ fn a_promise_may_be_known_before_its_cluster() {
     let mut fleet = Fleet::default();
     fleet.assume_pods("ns/rb", promise(3));
     fleet.refresh_capacities();
-    assert_eq!((fleet.clusters().count(), fleet.clusters_not_listed_yet().count()), (0, 0));
+    assert_eq!((fleet.clusters().count(), fleet.list_unlisted_clusters().count()), (0, 0));
     let room = [("cpu", 10), ("pods", 10)].map(|(name, n)| (name, Quantity::from_units(n))).into_iter().collect();
     let summary = Capacity::from_summary(&room, &Resources::new(), &Resources::new());
     fleet.set_cluster(Cluster { name: "m1".into(), ..Cluster::default() }, summary);
@@ -300,7 +300,7 @@ fn promises_are_held_in_the_order_in_which_they_were_made() {
     assert_eq!(cpu(&mut fleet), 0);
     fleet.apply_update("m1", nodes(&[3, 4, 1]));
     assert_eq!(cpu(&mut fleet), 1);
-    let after = fleet.capacities_after_eviction(&[("ns/a".to_owned(), EvictedPods::All)].into());
+    let after = fleet.compute_capacities_after_eviction(&[("ns/a".to_owned(), EvictedPods::All)].into());
     assert_eq!(after["m1"].sum_free().get("cpu"), Quantity::from_units(5));
 }
 
@@ -315,7 +315,7 @@ fn who_is_near_whom_follows_links_and_clusters() {
     let mut fleet = fleet();
     let cluster = |name: &str| Cluster { name: name.into(), ready: true, ..Cluster::default() };
     fleet.set_cluster(cluster("m2"), Capacity::default());
-    assert!(fleet.set_links(links.clone()) && !fleet.set_links(links));
+    assert!(fleet.set_federation_topology(links.clone()) && !fleet.set_federation_topology(links));
     let near = |fleet: &mut Fleet| {
         fleet.refresh_capacities();
         fleet.linked_groups()[0].groups.clone()
@@ -325,7 +325,7 @@ fn who_is_near_whom_follows_links_and_clusters() {
     assert_eq!(near(&mut fleet), [names(&["m1", "m2", "m3"])]);
     fleet.remove_cluster("m1");
     assert_eq!(near(&mut fleet), [names(&["m2", "m3"])]);
-    assert!(fleet.set_links(FederationTopology::default()));
+    assert!(fleet.set_federation_topology(FederationTopology::default()));
     fleet.refresh_capacities();
     assert!(fleet.linked_groups().is_empty());
 }
@@ -391,7 +391,7 @@ fn two_members() -> Fleet {
 
 fn capacities_for_queues(fleet: &mut Fleet) -> Vec<Resources> {
     fleet.refresh_capacities();
-    ["m1", "m2"].map(|name| fleet.capacity_for_queues(name, true)).into()
+    ["m1", "m2"].map(|name| fleet.compute_capacity_for_queues(name, true)).into()
 }
 
 /// Found on a sandbox: a gang was evicted before its pods in one of its clusters were seen. They came and went as

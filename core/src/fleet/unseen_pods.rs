@@ -31,8 +31,8 @@ pub(super) fn count_unseen(
     assumed: Option<(&AssumedPods, bool)>,
 ) -> bool {
     let queued = assumed.is_some_and(|(_, queued)| queued);
-    let there =
-        assumed.and_then(|(assumed, _)| Some((assumed, assumed.pods.get(name)?, pods_seen_by_task(member, assumed))));
+    let there = assumed
+        .and_then(|(assumed, _)| Some((assumed, assumed.pods.get(name)?, count_seen_pods_by_task(member, assumed))));
     let unseen: Option<Vec<u32>> = there.as_ref().map(|(_, planned, seen)| {
         let seen = seen.iter().map(|seen| seen.bound + seen.finished);
         planned.iter().zip(seen).map(|(planned, seen)| planned.saturating_sub(seen)).collect()
@@ -62,7 +62,7 @@ pub(super) fn free_capacity(member: &FleetMember, name: &str, entries: Vec<&Assu
     let mut capacity = if member.down.is_some() { member.summary.clone() } else { member.inventory.capacity() };
     for assumed in entries {
         let Some(planned) = assumed.pods.get(name) else { continue };
-        let seen = pods_seen(member, assumed);
+        let seen = count_seen_pods(member, assumed);
         let unseen: Vec<u32> = planned.iter().zip(&seen).map(|(planned, seen)| planned.saturating_sub(*seen)).collect();
         if unseen.iter().any(|pods| *pods > 0) {
             capacity = assumed.subtract_assumed_pods(capacity, name, &unseen);
@@ -72,12 +72,12 @@ pub(super) fn free_capacity(member: &FleetMember, name: &str, entries: Vec<&Assu
 }
 
 /// Pods of each task that are on nodes, or were and are not followed by others.
-pub(super) fn pods_seen(member: &FleetMember, assumed: &AssumedPods) -> Vec<u32> {
-    pods_seen_by_task(member, assumed).into_iter().map(|seen| seen.bound + seen.finished).collect()
+pub(super) fn count_seen_pods(member: &FleetMember, assumed: &AssumedPods) -> Vec<u32> {
+    count_seen_pods_by_task(member, assumed).into_iter().map(|seen| seen.bound + seen.finished).collect()
 }
 
-pub(super) fn pods_seen_by_task(member: &FleetMember, assumed: &AssumedPods) -> Vec<SeenPods> {
-    let by_task = member.inventory.pods_seen(&assumed.workload);
+pub(super) fn count_seen_pods_by_task(member: &FleetMember, assumed: &AssumedPods) -> Vec<SeenPods> {
+    let by_task = member.inventory.count_seen_pods(&assumed.workload);
     let is_replaced = assumed.replaces_finished_pods();
     let count = |seen: &SeenPods| if is_replaced { SeenPods { finished: 0, ..*seen } } else { *seen };
     let sum =

@@ -117,7 +117,7 @@ impl Capacity {
     /// The same cluster where some nodes have less free: of each shape the last, which become shapes after all others.
     #[must_use]
     pub(crate) fn with_reduced_nodes(mut self, less: &[ReducedNodes]) -> Self {
-        let (resources, rows) = (self.profile().resources().to_vec(), self.profile().rows_with_reduced_nodes(less));
+        let (resources, rows) = (self.profile().resources().to_vec(), self.profile().append_reduced_rows(less));
         let mut keeps: BTreeMap<usize, usize> = BTreeMap::new();
         for part in less {
             *keeps.entry(part.shape).or_insert_with(|| self.shapes[part.shape].nodes.len()) -= part.nodes;
@@ -223,7 +223,7 @@ impl NodeShape {
     }
 
     /// How many nodes are in each domain, and in none.
-    pub fn node_counts_by_domain(&self) -> impl Iterator<Item = (Option<DomainId>, usize)> {
+    pub fn count_nodes_by_domain(&self) -> impl Iterator<Item = (Option<DomainId>, usize)> {
         let inside: usize = self.domains.iter().map(|(_, nodes)| *nodes as usize).sum();
         let domains = self.domains.iter().map(|(id, nodes)| (Some(*id), *nodes as usize));
         domains.chain([(None, self.nodes.len().saturating_sub(inside))])

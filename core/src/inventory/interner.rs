@@ -11,11 +11,11 @@ pub(super) struct Interner<T: Ord> {
 }
 
 /// Fewer values than this are not swept.
-const FEW: usize = 64;
+const LEAST_SWEPT_VALUES: usize = 64;
 
 impl<T: Ord> Default for Interner<T> {
     fn default() -> Self {
-        Self { values: BTreeSet::new(), sweep_at: FEW }
+        Self { values: BTreeSet::new(), sweep_at: LEAST_SWEPT_VALUES }
     }
 }
 
@@ -28,7 +28,7 @@ impl<T: Ord> Interner<T> {
         }
         if self.values.len() >= self.sweep_at {
             self.values.retain(|value| Arc::strong_count(value) > 1);
-            self.sweep_at = FEW.max(self.values.len() * 2);
+            self.sweep_at = LEAST_SWEPT_VALUES.max(self.values.len() * 2);
         }
         let value = Arc::new(value);
         self.values.insert(Arc::clone(&value));

@@ -125,7 +125,7 @@ impl From<String> for NodeRef {
 /// More different lists than this of what nodes have in common are looked at for labels that are each node's own.
 const LISTS: usize = 32;
 /// A label with more values is each node's own.
-const VALUES: usize = 8;
+const MOST_SHARED_VALUES: usize = 8;
 
 /// How a member's labels are kept.
 #[derive(Debug, Clone)]
@@ -178,11 +178,11 @@ impl LabelStore {
         let mut values: BTreeMap<&Arc<str>, BTreeSet<&str>> = BTreeMap::new();
         for (key, value) in nodes.clone().flat_map(NodeRef::labels) {
             let of_key = values.entry(key).or_default();
-            if of_key.len() <= VALUES {
+            if of_key.len() <= MOST_SHARED_VALUES {
                 of_key.insert(value);
             }
         }
-        let many = values.into_iter().filter(|(_, values)| values.len() > VALUES);
+        let many = values.into_iter().filter(|(_, values)| values.len() > MOST_SHARED_VALUES);
         *self = Self { own: many.map(|(key, _)| Arc::clone(key)).collect(), ..Self::default() };
         let parted: Vec<NodeRef> =
             nodes.map(|node| self.store_labels(Arc::clone(node.name()), node.labels().cloned().collect())).collect();

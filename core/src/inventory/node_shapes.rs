@@ -55,6 +55,7 @@ pub(super) struct NodeKind {
 #[derive(Debug, Clone)]
 pub(super) struct NodeKindRef(pub Arc<NodeKind>);
 
+/// Kinds that are one in memory are equal, so that most comparisons do not look at labels.
 impl PartialEq for NodeKindRef {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()

@@ -24,7 +24,7 @@ pub struct Profile {
 }
 
 /// The cluster's row.
-pub const WHOLE: usize = 0;
+pub const CLUSTER_ROW: usize = 0;
 
 impl Profile {
     pub(super) fn of_capacity(capacity: &Capacity) -> Self {
@@ -43,7 +43,7 @@ impl Profile {
     }
 
     /// The rows of these shapes, and after them those of nodes that have less free.
-    pub(super) fn rows_with_reduced_nodes(&self, less: &[ReducedNodes]) -> Vec<i64> {
+    pub(super) fn append_reduced_rows(&self, less: &[ReducedNodes]) -> Vec<i64> {
         let mut rows = self.shapes.clone();
         for part in less {
             let from = rows.len();
@@ -65,7 +65,7 @@ impl Profile {
         let mut profile = Self { shapes: Vec::new(), free, largest, nodes: vec![0; rows], tiers, resources };
         for (at, shape) in capacity.shapes.iter().enumerate() {
             let each = &shapes[at * width..(at + 1) * width];
-            profile.add_nodes(WHOLE, each, u32::try_from(shape.nodes.len()).unwrap_or(u32::MAX));
+            profile.add_nodes(CLUSTER_ROW, each, u32::try_from(shape.nodes.len()).unwrap_or(u32::MAX));
             for (domain, nodes) in &shape.domains {
                 profile.add_nodes(domain.index() + 1, each, *nodes);
             }
@@ -118,7 +118,7 @@ impl Profile {
         &self.shapes[index * width..(index + 1) * width]
     }
 
-    /// What is free in all, by column: in the cluster ([`WHOLE`]), or in a domain (its index and one).
+    /// What is free in all, by column: in the cluster ([`CLUSTER_ROW`]), or in a domain (its index and one).
     #[must_use]
     pub fn row_free(&self, row: usize) -> &[i64] {
         let width = self.resources.len();

@@ -38,7 +38,7 @@ impl Inventory {
     }
 
     /// What nodes get back if all pods of such workloads go.
-    pub(super) fn freed_by(&self, gone: impl Fn(&WorkloadRef) -> bool) -> BTreeMap<&str, Amounts> {
+    pub(super) fn sum_freed_amounts(&self, gone: impl Fn(&WorkloadRef) -> bool) -> BTreeMap<&str, Amounts> {
         let goes = self.owners.keys().filter(|(namespace, owner)| gone(&owner.workload(namespace)));
         // Owners are kept once, so that where they are says which they are.
         let goes: HashSet<_> = goes.map(|(namespace, owner)| (&**namespace, Arc::as_ptr(owner))).collect();

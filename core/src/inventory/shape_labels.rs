@@ -12,7 +12,7 @@ use super::NodeRef;
 use crate::node_affinity::HOSTNAME;
 
 /// A label with more values is not carried.
-const VALUES: usize = 64;
+const MOST_CARRIED_VALUES: usize = 64;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct ShapeLabels {
@@ -70,7 +70,7 @@ impl ShapeLabels {
 
     /// Works out anew what shapes carry; true if it changed.
     pub(super) fn update_keys(&mut self) -> bool {
-        let few = |(_, values): &(&String, &BTreeMap<Arc<str>, u32>)| values.len() <= VALUES;
+        let few = |(_, values): &(&String, &BTreeMap<Arc<str>, u32>)| values.len() <= MOST_CARRIED_VALUES;
         if self.values.iter().filter(few).map(|(key, _)| key).eq(self.keys.iter()) {
             return false;
         }

@@ -5,7 +5,7 @@ use crate::{
     gang::{Gang, NodeClaim, NodeTerm, Operator, Requirement, Task},
     node_affinity::HOSTNAME,
     place::{Cluster, replica_estimate::ReplicaEstimate},
-    split::{self, pods_that_fit},
+    split::{self, count_pods_that_fit},
 };
 
 fn amounts(cpu: i64, pods: i64) -> Resources {
@@ -110,15 +110,15 @@ fn pods_on_nodes_are_counted_by_workload_and_task() {
     };
     assert_eq!((held(&inventory, "t"), held(&inventory, "u")), (Some(2), Some(1)));
     let want = [(Some("t".into()), seen(2, 0)), (Some("u".into()), seen(1, 0))].into_iter().collect();
-    assert_eq!(inventory.pods_seen(&job("ns", "j")), want);
+    assert_eq!(inventory.count_seen_pods(&job("ns", "j")), want);
     inventory.apply_change(Change::PodGone("ns".into(), "r".into()));
     inventory.apply_change(Change::Pod(Pod { finished: true, ..owned("p", "t") }));
     let want = [(Some("t".into()), seen(1, 1))].into_iter().collect();
-    assert_eq!(inventory.pods_seen(&job("ns", "j")), want);
+    assert_eq!(inventory.count_seen_pods(&job("ns", "j")), want);
     assert_eq!((held(&inventory, "t"), held(&inventory, "u")), (Some(1), None));
     assert_eq!(cpu(&inventory), Quantity::from_units(7));
-    assert!(inventory.pods_seen(&job("ns", "other")).is_empty());
-    assert!(inventory.pods_seen(&job("other", "j")).is_empty());
+    assert!(inventory.count_seen_pods(&job("ns", "other")).is_empty());
+    assert!(inventory.count_seen_pods(&job("other", "j")).is_empty());
 }
 
 fn hyper_node(name: &str, tier: u32, members: Vec<HyperNodeMember>) -> HyperNode {
@@ -242,7 +242,7 @@ fn a_profile_has_the_sums_of_every_domain_and_what_the_largest_node_has() {
     let profile = capacity.profile();
     let cpu = profile.column(&"cpu".into()).unwrap();
     let row = |row| (profile.row_free(row)[cpu], profile.largest(row)[cpu], profile.nodes(row));
-    assert_eq!([row(WHOLE), row(1), row(2)], [(15_000, 6_000, 3), (11_000, 6_000, 2), (11_000, 6_000, 2)]);
+    assert_eq!([row(CLUSTER_ROW), row(1), row(2)], [(15_000, 6_000, 3), (11_000, 6_000, 2), (11_000, 6_000, 2)]);
 }
 
 fn labels(keys: &[&str]) -> Arc<BTreeSet<String>> {
@@ -350,10 +350,10 @@ proptest! {
         let mut inventory = listed(nodes, vec![]);
         inventory.set_carried_labels(&labels(&shown));
         let capacity = inventory.capacity();
-        prop_assert_eq!(i128::from(pods_that_fit(&gang, &capacity)), want);
+        prop_assert_eq!(i128::from(count_pods_that_fit(&gang, &capacity)), want);
         prop_assert_eq!(i128::from(ReplicaEstimate::new(&gang).max_replicas(&Cluster::default(), &capacity)), want);
         let left = split::take_assumed(capacity.clone(), &gang, &[2], &Default::default());
-        prop_assert_eq!(i128::from(pods_that_fit(&gang, &left)), (want - 2).max(0));
+        prop_assert_eq!(i128::from(count_pods_that_fit(&gang, &left)), (want - 2).max(0));
     }
 }
 
@@ -412,7 +412,7 @@ proptest! {
             Ok(())
         })?;
         prop_assert_eq!(inventory.capacity(), fresh.capacity());
-        prop_assert_eq!(inventory.pods_seen(&job("ns", "j")), fresh.pods_seen(&job("ns", "j")));
+        prop_assert_eq!(inventory.count_seen_pods(&job("ns", "j")), fresh.count_seen_pods(&job("ns", "j")));
         prop_assert_eq!(inventory.held_by_pods(&job("ns", "j")), fresh.held_by_pods(&job("ns", "j")));
     }
 }

@@ -99,7 +99,7 @@ impl<'a> Filter<'a> {
         Self {
             binding,
             run: None,
-            tiers: tier_selectors(binding),
+            tiers: list_tier_selectors(binding),
             held: Lookup::new(targets),
             evicting: Lookup::names(&binding.evicting),
             api: (binding.api_version.clone(), binding.kind.clone()),
@@ -145,7 +145,7 @@ impl<'a> Filter<'a> {
         let taint = || cluster.taints.iter().find(|taint| taint.forbids() && !taint.tolerated_by(tolerations));
         let taint = if held { None } else { taint().map(FilterReason::Taint) };
         let api = (!held && !self.is_served(cluster)).then_some(FilterReason::NoApi);
-        let lacks = self.binding.placement.spread.iter().find_map(|spread| missing_property(spread.by, cluster));
+        let lacks = self.binding.placement.spread.iter().find_map(|spread| find_missing_property(spread.by, cluster));
         let peers = &self.binding.peers;
         let elsewhere = !held && peers.together.as_ref().is_some_and(|together| !together.contains(&cluster.name));
         let kept = !held && self.has_maintenance_conflict(cluster);
@@ -185,7 +185,7 @@ impl<'a> Filter<'a> {
     }
 }
 
-fn tier_selectors(binding: &Binding) -> Option<Vec<Selector<'_>>> {
+fn list_tier_selectors(binding: &Binding) -> Option<Vec<Selector<'_>>> {
     if let Some(affinity) = &binding.placement.affinity {
         return Some(vec![Selector::new(affinity)]);
     }
@@ -194,7 +194,7 @@ fn tier_selectors(binding: &Binding) -> Option<Vec<Selector<'_>>> {
     Some(std::iter::once(affinity).chain(overflow).map(Selector::new).collect())
 }
 
-fn missing_property(by: SpreadBy, cluster: &Cluster) -> Option<&'static str> {
+fn find_missing_property(by: SpreadBy, cluster: &Cluster) -> Option<&'static str> {
     match by {
         SpreadBy::Provider => cluster.provider.is_empty().then_some("provider"),
         SpreadBy::Region => cluster.region.is_empty().then_some("region"),
@@ -205,7 +205,7 @@ fn missing_property(by: SpreadBy, cluster: &Cluster) -> Option<&'static str> {
 
 /// The first reason why the binding may not go to the cluster; `None` if it may.
 #[must_use]
-pub fn first_refusal<'b>(binding: &Binding, cluster: &'b Cluster) -> Option<FilterReason<'b>> {
+pub fn find_first_refusal<'b>(binding: &Binding, cluster: &'b Cluster) -> Option<FilterReason<'b>> {
     Filter::new(binding).check(cluster).err()
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 /// Up to so many names a scan is quicker.
-const FEW: usize = 8;
+const MOST_SCANNED_NAMES: usize = 8;
 
 /// Values by name; of equal names the first counts.
 #[derive(Debug, Clone)]
@@ -14,7 +14,7 @@ pub(super) enum Lookup<'a, V> {
 
 impl<'a, V: Copy> Lookup<'a, V> {
     pub(super) fn new(entries: impl ExactSizeIterator<Item = (&'a str, V)>) -> Self {
-        if entries.len() <= FEW {
+        if entries.len() <= MOST_SCANNED_NAMES {
             return Self::Few(entries.collect());
         }
         let mut many = HashMap::with_capacity(entries.len());

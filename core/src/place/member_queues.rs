@@ -43,7 +43,7 @@ impl MemberVolcanoQueue {
 
     /// What more its pods may hold, of what is bounded.
     #[must_use]
-    pub fn quota_left(&self) -> Limits {
+    pub fn compute_quota_left(&self) -> Limits {
         let mut left = Limits::unlimited();
         for (name, most) in self.capability.iter() {
             left.set(name.clone(), most.saturating_sub(self.allocated.get(name.as_str())));
@@ -85,8 +85,8 @@ pub fn place_within_queues<'q>(
             if matches!(capacity, Cow::Owned(_)) {
                 continue;
             }
-            let Some(left) = queue(&cluster.name).map(MemberVolcanoQueue::quota_left) else { continue };
-            let asked = added_demand(&decision, request, &cluster.name);
+            let Some(left) = queue(&cluster.name).map(MemberVolcanoQueue::compute_quota_left) else { continue };
+            let asked = compute_added_demand(&decision, request, &cluster.name);
             if left.iter().any(|(name, left)| asked.get(name.as_str()) > left) {
                 let numbers: Vec<String> = left.iter().map(|(name, amount)| format!("{name} {amount}")).collect();
                 bounded.push(format!("{}: its own queue has {} left", cluster.name, numbers.join(", ")));
@@ -102,7 +102,7 @@ pub fn place_within_queues<'q>(
 }
 
 /// What a decision adds in a cluster to what is there.
-fn added_demand(decision: &Decision, request: &Request<'_>, cluster: &str) -> Resources {
+fn compute_added_demand(decision: &Decision, request: &Request<'_>, cluster: &str) -> Resources {
     let share = |plan: Option<&Plan>| plan.and_then(|plan| plan.clusters.get(&ClusterName::from(cluster))).cloned();
     let (now, before) = (share(decision.plan.as_ref()), share(request.previous));
     let mut asked = Resources::new();
@@ -127,7 +127,7 @@ fn limit_capacity(capacity: &Capacity, gang: &Gang, left: &Limits) -> Capacity {
     for shape in &capacity.shapes {
         for node in shape.nodes_with_domains() {
             let mut part = shape.of_nodes(std::iter::once(node));
-            let most = sole.map(|request| pods_per_node(request, &part));
+            let most = sole.map(|request| count_pods_per_node(request, &part));
             let free = Arc::make_mut(&mut part.free);
             for (name, left) in &mut left {
                 let Some(amount) = free.get_mut(name) else { continue };
@@ -145,7 +145,7 @@ fn limit_capacity(capacity: &Capacity, gang: &Gang, left: &Limits) -> Capacity {
 }
 
 /// Pods that fit a node by their requests.
-fn pods_per_node(request: &Resources, node: &NodeShape) -> u64 {
+fn count_pods_per_node(request: &Resources, node: &NodeShape) -> u64 {
     request.count_fits_in(&Resources::from(&*node.free)).unwrap_or(0)
 }
 

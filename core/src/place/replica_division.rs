@@ -133,7 +133,7 @@ impl<'a> ReplicaDivision<'a> {
         match &self.binding.placement.division {
             None | Some(Division::Duplicated) => Ok(vec![self.replicas; self.candidates.len()]),
             Some(Division::StaticWeight { rules, .. }) => {
-                let weights = static_weights(rules, self.candidates.iter().map(|candidate| candidate.cluster));
+                let weights = compute_static_weights(rules, self.candidates.iter().map(|candidate| candidate.cluster));
                 Ok(self.divide_by_votes(self.replicas, weights.into_iter().enumerate()))
             }
             Some(Division::Aggregated) => self.divide_by_capacity(true),
@@ -215,7 +215,7 @@ impl<'a> ReplicaDivision<'a> {
                 candidate,
             })
             .collect();
-        let chosen = shortest_prefix(&mut places, votes(replicas));
+        let chosen = find_shortest_prefix(&mut places, votes(replicas));
         Ok(self.divide_by_votes(replicas, chosen.iter().map(|place| (place.candidate, place.free.0))))
     }
 
@@ -266,7 +266,7 @@ struct RankedCluster {
 
 /// The first places, in order, that together hold `replicas`. Halves are set apart and only the one with the end in it
 /// is looked at again, so that not all has to be sorted.
-fn shortest_prefix(places: &mut [RankedCluster], replicas: u64) -> &[RankedCluster] {
+fn find_shortest_prefix(places: &mut [RankedCluster], replicas: u64) -> &[RankedCluster] {
     let (mut start, mut end, mut left) = (0, places.len(), replicas);
     while end - start > 8 {
         let middle = start + (end - start) / 2;
@@ -289,7 +289,7 @@ fn shortest_prefix(places: &mut [RankedCluster], replicas: u64) -> &[RankedClust
 
 /// Each cluster's static weight, the largest of the rules that select it; all 1 where no rule gives anybody any.
 #[must_use]
-pub fn static_weights<'a>(rules: &[WeightRule], clusters: impl Iterator<Item = &'a Cluster>) -> Vec<u64> {
+pub fn compute_static_weights<'a>(rules: &[WeightRule], clusters: impl Iterator<Item = &'a Cluster>) -> Vec<u64> {
     let weight = |rule: &WeightRule| u64::try_from(rule.weight).unwrap_or(0);
     // Rules that do no more than name clusters are looked up by the name, the others asked one by one.
     let (named, asked): (Vec<&WeightRule>, Vec<&WeightRule>) = rules.iter().partition(|rule| {

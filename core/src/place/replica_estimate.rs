@@ -1,6 +1,6 @@
 //! How many replicas of one kind of pod a cluster takes, node by node.
 //!
-//! The same number as [`split::pods_that_fit`], for a gang of one task, without copying the cluster's free capacity: a
+//! The same number as [`split::count_pods_that_fit`], for a gang of one task, without copying the cluster's free capacity: a
 //! decision asks it of every cluster that passes the filters. Of a cluster of which no more than Karmada's summary is
 //! known, at most what Karmada's own estimate gives ([`ClusterSummary::max_replicas_by_known_models`]).
 
@@ -54,7 +54,7 @@ impl<'a> ReplicaEstimate<'a> {
 
     fn count_fitting(&self, capacity: &Capacity) -> u64 {
         let by_shape = |task: &&Task| task.node.selected_label_keys().all(|label| capacity.carries_label(label));
-        let Some(task) = self.sole.filter(by_shape) else { return split::pods_that_fit(self.gang, capacity) };
+        let Some(task) = self.sole.filter(by_shape) else { return split::count_pods_that_fit(self.gang, capacity) };
         let on_shape = |shape: &NodeShape| {
             // Fields are out of the question here, so that the name does not matter.
             let admitted = shape.labels.as_ref().is_none_or(|labels| task.node.admits("", labels, &shape.taints));
@@ -142,7 +142,7 @@ mod tests {
                 let mut gang = gang(exact(&request, if odd { 300_007 } else { 3 }), selector);
                 gang.tasks[0].node.most_per_node = most;
                 let ours = ReplicaEstimate::new(&gang).max_replicas(&Cluster::default(), &capacity);
-                prop_assert_eq!(ours, split::pods_that_fit(&gang, &capacity));
+                prop_assert_eq!(ours, split::count_pods_that_fit(&gang, &capacity));
             }
         }
     }

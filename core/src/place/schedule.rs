@@ -21,7 +21,7 @@ use std::{
 use super::{
     Affinity, AffinityTerm, Binding, Cluster, Division, Spread, SpreadBy, Target,
     filter::{self, Filter, FilterReason, PassedCluster},
-    replica_division::{self, DivideError, static_weights},
+    replica_division::{self, DivideError, compute_static_weights},
     replica_estimate::ReplicaEstimate,
     score::FeasibleCluster,
     spread_constraints::{self, ScoredCluster, is_duplicated},
@@ -36,7 +36,7 @@ use crate::{
 };
 
 /// Clusters under maintenance that a refusal names.
-const NAMED: usize = 3;
+const MOST_NAMED_CLUSTERS: usize = 3;
 
 /// What to place, and everything known about where.
 #[derive(Debug, Clone)]
@@ -79,7 +79,7 @@ pub struct Decision {
 impl Decision {
     /// Pods of each task by cluster: by the plan, else by the replicas of the one task; all of several.
     #[must_use]
-    pub fn pods_by_cluster(&self, gang: &Gang) -> BTreeMap<String, Vec<u32>> {
+    pub fn count_pods_by_cluster(&self, gang: &Gang) -> BTreeMap<String, Vec<u32>> {
         let by_plan = |cluster: &str| {
             let share = self.plan.as_ref()?.clusters.get(cluster)?;
             Some(gang.tasks.iter().map(|task| share.tasks.get(&task.name).map_or(0, |share| share.replicas)).collect())
@@ -116,7 +116,7 @@ pub enum NotPlaced {
 /// [`NotPlaced`], in a sentence with numbers.
 pub fn place_binding(request: &Request<'_>) -> Result<Decision, NotPlaced> {
     let mut first = None;
-    for binding in bindings_by_term(request.binding) {
+    for binding in list_bindings_by_term(request.binding) {
         match place_by_term(request, &binding) {
             Ok(decision) => {
                 let affinity = matches!(binding, Cow::Owned(_)).then(|| binding.observed_affinity.clone());
@@ -129,7 +129,7 @@ pub fn place_binding(request: &Request<'_>) -> Result<Decision, NotPlaced> {
 }
 
 /// The binding with each affinity term that is tried, in turn; as it is where it has no terms.
-fn bindings_by_term(binding: &Binding) -> impl Iterator<Item = Cow<'_, Binding>> {
+fn list_bindings_by_term(binding: &Binding) -> impl Iterator<Item = Cow<'_, Binding>> {
     let placement = &binding.placement;
     let terms = if placement.affinity.is_some() { &[] } else { placement.affinities.as_slice() };
     let observed = terms.iter().position(|term| term.name == binding.observed_affinity);
@@ -163,7 +163,7 @@ pub fn count_copies<'a>(binding: &Binding, clusters: impl Iterator<Item = &'a Cl
             if candidates.is_empty() { None } else { spread_constraints::select_clusters(binding, candidates).ok() };
         chosen.map(|chosen| chosen.len()).filter(|chosen| *chosen > 0)
     };
-    bindings_by_term(binding).find_map(|binding| chosen(&binding))
+    list_bindings_by_term(binding).find_map(|binding| chosen(&binding))
 }
 
 /// True if some affinity of the placement may ever select the cluster, whatever its state.
@@ -353,12 +353,14 @@ fn place_gang_among(
     let (chosen, most_clusters) = (&among.clusters, among.most);
     let names: Vec<ClusterName> = chosen.iter().map(|one| ClusterName::from(one.cluster.name.as_str())).collect();
     let weights = match division {
-        Some(Division::StaticWeight { rules, .. }) => static_weights(rules, chosen.iter().map(|one| one.cluster)),
+        Some(Division::StaticWeight { rules, .. }) => {
+            compute_static_weights(rules, chosen.iter().map(|one| one.cluster))
+        }
         _ => vec![1; chosen.len()],
     };
     let costs =
         binding.ranking.costs(request.gang, &chosen.iter().map(|one| one.as_feasible_cluster()).collect::<Vec<_>>());
-    let data: Vec<i64> = chosen.iter().map(|one| one.cluster.missing_data(request.gang, binding)).collect();
+    let data: Vec<i64> = chosen.iter().map(|one| one.cluster.count_missing_data(request.gang, binding)).collect();
     let by_score = binding.ranking.weights.puts_scores_first();
     let turns = if by_score { rank_by_cost(chosen, &costs, &data) } else { vec![0; chosen.len()] };
     let previous = if binding.fresh { None } else { request.previous };
@@ -386,7 +388,10 @@ fn place_gang_among(
             copies: request.previous,
             most_clusters,
             regions: regions.as_ref().map(|(of, more)| split::Regions { of, more: *more }),
-            levels: &closeness_levels(request.linked, sites.iter().map(|site| (&names[*site], chosen[*site].cluster))),
+            levels: &build_closeness_levels(
+                request.linked,
+                sites.iter().map(|site| (&names[*site], chosen[*site].cluster)),
+            ),
             tie: Tie::of_uid(&binding.uid),
         })
     };
@@ -411,7 +416,7 @@ fn place_gang_among(
 }
 
 /// Clusters with a declared link are close, those of one region less so, those of one provider still less.
-fn closeness_levels<'a>(
+fn build_closeness_levels<'a>(
     near: &[LinkedGroups],
     clusters: impl Iterator<Item = (&'a ClusterName, &'a Cluster)>,
 ) -> Vec<Level> {

@@ -63,8 +63,8 @@ impl ScorePlugin {
     #[must_use]
     pub fn score_sites(self, gang: &Gang, sites: &[FeasibleCluster<'_>]) -> Vec<i64> {
         match self {
-            Self::Binpack => sites.iter().map(|site| taken_percent(gang, site.capacity)).collect(),
-            Self::Spread => sites.iter().map(|site| BEST - taken_percent(gang, site.capacity)).collect(),
+            Self::Binpack => sites.iter().map(|site| compute_taken_percent(gang, site.capacity)).collect(),
+            Self::Spread => sites.iter().map(|site| BEST - compute_taken_percent(gang, site.capacity)).collect(),
             Self::Cheapest => score_by_cost(sites),
         }
     }
@@ -86,7 +86,7 @@ fn score_by_cost(sites: &[FeasibleCluster<'_>]) -> Vec<i64> {
 
 /// How much of what the gang asks for is taken in the cluster, in hundredths of all there is: the mean over its
 /// resources.
-fn taken_percent(gang: &Gang, capacity: &Capacity) -> i64 {
+fn compute_taken_percent(gang: &Gang, capacity: &Capacity) -> i64 {
     let sum = |name: &str, amount: fn(&NodeShape, &str) -> Option<Quantity>| -> i128 {
         let of = |shape: &NodeShape| amount(shape, name).map_or(0, Quantity::as_nano) * shape.nodes.len() as i128;
         capacity.shapes.iter().map(of).sum()
@@ -111,7 +111,7 @@ fn taken_percent(gang: &Gang, capacity: &Capacity) -> i64 {
 pub type ExternalScores = Arc<BTreeMap<String, i64>>;
 
 /// The word that puts scores before closeness and few clusters.
-const FIRST: &str = "first";
+const SCORES_FIRST: &str = "first";
 
 /// The weights that a policy gives: `binpack=2,cheapest=1,carbon=-1`. A name is a plugin's or that of scores from
 /// outside. The word `first` among them puts a gang where the scores are best before anything but whether it fits.
@@ -125,7 +125,7 @@ pub struct ScoreWeights {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseWeightsError {
     /// Not `name=number`.
-    #[error("{0:?} is not name=weight with a whole number from -{HEAVIEST} to {HEAVIEST}, nor {FIRST}")]
+    #[error("{0:?} is not name=weight with a whole number from -{HEAVIEST} to {HEAVIEST}, nor {SCORES_FIRST}")]
     Malformed(String),
     /// A name is there twice.
     #[error("{0} has two weights")]
@@ -142,7 +142,7 @@ impl FromStr for ScoreWeights {
         let mut weights: Vec<(String, i64)> = Vec::new();
         let mut first = false;
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-            if part == FIRST {
+            if part == SCORES_FIRST {
                 first = true;
                 continue;
             }

@@ -149,7 +149,7 @@ fn select_by_region<'a>(
         .into_iter()
         .map(|(name, clusters)| ScoredRegion {
             name,
-            weight: region_weight(binding, &clusters, region.min, least),
+            weight: compute_region_weight(binding, &clusters, region.min, least),
             clusters,
         })
         .collect();
@@ -157,7 +157,7 @@ fn select_by_region<'a>(
     regions.sort_by(|a, b| {
         (a.clusters.len(), b.weight).cmp(&(b.clusters.len(), a.weight)).then_with(|| a.name.cmp(b.name))
     });
-    let chosen = best_region_combination(&regions, region, cluster.map_or(0, |spread| to_count(spread.min)));
+    let chosen = find_best_region_combination(&regions, region, cluster.map_or(0, |spread| to_count(spread.min)));
     if chosen.is_empty() {
         return Err("the number of clusters is less than the cluster spreadConstraint.MinGroups".to_owned());
     }
@@ -175,7 +175,7 @@ fn select_by_region<'a>(
 }
 
 /// How good a region is: first whether it takes its part of the replicas, then its clusters' scores.
-fn region_weight(binding: &Binding, clusters: &[ScoredCluster<'_>], min_groups: i64, least: i64) -> i64 {
+fn compute_region_weight(binding: &Binding, clusters: &[ScoredCluster<'_>], min_groups: i64, least: i64) -> i64 {
     const UNIT: i64 = 1000;
     if is_duplicated(binding.placement.division.as_ref()) {
         let valid = || clusters.iter().filter(|candidate| candidate.available >= binding.replicas);
@@ -207,7 +207,7 @@ struct RegionCombination {
 
 /// The best combination of regions that together have at least `target` clusters; empty if there is none. Regions are
 /// sorted by ascending number of clusters.
-fn best_region_combination(regions: &[ScoredRegion<'_>], spread: &Spread, target: usize) -> Vec<usize> {
+fn find_best_region_combination(regions: &[ScoredRegion<'_>], spread: &Spread, target: usize) -> Vec<usize> {
     let mut paths = Vec::new();
     search_region_combinations(
         regions,

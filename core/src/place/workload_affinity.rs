@@ -30,7 +30,7 @@ pub struct Peers {
 }
 
 /// Clusters that are named in one sentence.
-const NAMED: usize = 4;
+const MOST_NAMED_CLUSTERS: usize = 4;
 
 impl Peers {
     /// Takes in the clusters of another one of the affinity group; one that is not placed says nothing.
@@ -72,16 +72,16 @@ impl Display for Peers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut text = String::new();
         if let (Some(name), Some(together)) = (&self.names.0, &self.together) {
-            let clusters: Vec<&str> = together.iter().map(String::as_str).take(NAMED).collect();
+            let clusters: Vec<&str> = together.iter().map(String::as_str).take(MOST_NAMED_CLUSTERS).collect();
             let clusters = if clusters.is_empty() { "no cluster".to_owned() } else { clusters.join(", ") };
             let _ = write!(text, "of its affinity group {name} is placed, and all of the group are in {clusters}");
         }
-        for (cluster, name) in self.names.1.iter().take(NAMED) {
+        for (cluster, name) in self.names.1.iter().take(MOST_NAMED_CLUSTERS) {
             let separator = if text.is_empty() { "" } else { "; " };
             let _ = write!(text, "{separator}{cluster} has {name} of its anti-affinity group");
         }
-        if self.names.1.len() > NAMED {
-            let _ = write!(text, " and {} more clusters have others", self.names.1.len() - NAMED);
+        if self.names.1.len() > MOST_NAMED_CLUSTERS {
+            let _ = write!(text, " and {} more clusters have others", self.names.1.len() - MOST_NAMED_CLUSTERS);
         }
         f.write_str(&text)
     }

@@ -123,9 +123,9 @@ fn fill_nodes(requests: &GangRequests<'_>, capacity: &Capacity, pods: &[u32]) ->
 }
 
 /// Up to so many tasks are packed in every order.
-const TASKS: usize = 4;
+const MOST_PERMUTED_TASKS: usize = 4;
 /// Steps of exact packing.
-const STEPS: u32 = 50_000;
+const PACKING_STEPS: u32 = 50_000;
 
 /// Pods in a room.
 struct Packed {
@@ -172,7 +172,7 @@ fn pack_pods(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32], unit: 
             best = Some((missing, Packed { room: trial, left, classes }));
         }
     }
-    if let Some((room, classes)) = exact_packing::pack_pods(requests, room, &wanted, &Cell::new(STEPS)) {
+    if let Some((room, classes)) = exact_packing::pack_pods(requests, room, &wanted, &Cell::new(PACKING_STEPS)) {
         return Packed { room, left: vec![0; wanted.len()], classes };
     }
     if let Some(packed) = pack_by_price(requests, room, &wanted, unit)
@@ -194,7 +194,7 @@ fn pack_by_price(
     if (0..wanted.len()).any(|task| unit(task) > 1) {
         return None;
     }
-    let packing = priced_packing::pack_by_price(requests, room, wanted, &Cell::new(STEPS))?;
+    let packing = priced_packing::pack_by_price(requests, room, wanted, &Cell::new(PACKING_STEPS))?;
     let (mut room, mut classes) = (room.clone(), Classes::new());
     for pick in &packing.picks {
         let class = room.class_of(pick.group);
@@ -210,7 +210,7 @@ fn pack_by_price(
 /// clusters when it ordered them).
 fn task_orders(requests: &GangRequests<'_>, room: &FreeNodes) -> Vec<Vec<usize>> {
     let mut orders: Vec<Vec<usize>> = ORDERS.iter().map(|order| requests.order_tasks(&[room], *order)).collect();
-    if (3..=TASKS).contains(&requests.count_tasks()) {
+    if (3..=MOST_PERMUTED_TASKS).contains(&requests.count_tasks()) {
         let mut all = vec![Vec::new()];
         for task in 0..requests.count_tasks() {
             let longer = |order: &Vec<usize>| {

@@ -6,7 +6,7 @@
 use super::{Assignment, ObjectiveKey, Pods, SplitSearch, Spot, sum_pods, upper_bounds::TotalDemand};
 
 /// Up to so many clusters that could take a pod every set of them is tried.
-pub(super) const FEW: usize = 6;
+pub(super) const MOST_EXHAUSTED_CLUSTERS: usize = 6;
 
 /// A site, and the most pods that it could take.
 #[derive(Debug, Clone, Copy)]
@@ -18,8 +18,12 @@ pub(super) struct PromisingCluster {
 impl SplitSearch<'_> {
     /// All of `want` in several clusters.
     pub(super) fn place_in_several_clusters(&self, want: &[u32]) -> Option<Assignment> {
-        let sites = self.promising_clusters(want)?;
-        if sites.len() > FEW { self.place_greedily(&sites, want) } else { self.try_every_set(&sites_of(&sites), want) }
+        let sites = self.list_promising_clusters(want)?;
+        if sites.len() > MOST_EXHAUSTED_CLUSTERS {
+            self.place_greedily(&sites, want)
+        } else {
+            self.try_every_set(&sites_of(&sites), want)
+        }
     }
 
     /// The best set of these sites that takes all of `want`.
@@ -46,7 +50,7 @@ impl SplitSearch<'_> {
     }
 
     /// Sites that could take something, those that hold pods among them; `None` if there may be only one.
-    fn promising_clusters(&self, want: &[u32]) -> Option<Vec<PromisingCluster>> {
+    fn list_promising_clusters(&self, want: &[u32]) -> Option<Vec<PromisingCluster>> {
         let held = self.kept.len();
         if self.limit <= 1 && held <= 1 {
             return None;
@@ -65,8 +69,8 @@ impl SplitSearch<'_> {
     /// The minimum, and as much more of `want` as fits.
     pub(super) fn place_elastic(&self, want: &[u32], need: &[u32]) -> Option<Assignment> {
         let one = self.place_elastic_in_one_spot(want, need);
-        let several = self.promising_clusters(want).and_then(|sites| {
-            if sites.len() > FEW {
+        let several = self.list_promising_clusters(want).and_then(|sites| {
+            if sites.len() > MOST_EXHAUSTED_CLUSTERS {
                 self.place_elastic_greedily(&sites, want, need)
             } else {
                 self.try_every_set_elastic(&sites_of(&sites), want, need)

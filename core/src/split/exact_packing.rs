@@ -12,9 +12,9 @@ use super::{
 };
 
 /// Most pods that are tried.
-const PODS: u32 = 24;
+const MOST_PODS: u32 = 24;
 /// Most nodes that are tried.
-const NODES: usize = 48;
+const MOST_NODES: usize = 48;
 struct FreeNode {
     site: u32,
     class: u32,
@@ -69,10 +69,10 @@ fn search_packing<'a>(
     pods: &[u32],
     steps: &'a Cell<u32>,
 ) -> Option<Trial<'a>> {
-    if pods.iter().fold(0, |sum: u32, pods| sum.saturating_add(*pods)) > PODS {
+    if pods.iter().fold(0, |sum: u32, pods| sum.saturating_add(*pods)) > MOST_PODS {
         return None;
     }
-    let nodes = room.single_nodes(requests, NODES)?;
+    let nodes = room.single_nodes(requests, MOST_NODES)?;
     let nodes = nodes.into_iter().map(|(site, class, free)| FreeNode { site, class, free }).collect();
     // The pods that fewest nodes take come first: they fail soonest.
     let mut tasks: Vec<usize> = (0..requests.count_tasks()).collect();

@@ -6,7 +6,7 @@
 use std::cell::Cell;
 
 use super::{
-    STEPS, exact_packing,
+    PACKING_STEPS, exact_packing,
     node_scope::NodeScope,
     packing::{GangRequests, ORDERS},
     sum_pods,
@@ -18,7 +18,7 @@ use crate::{
 
 /// How many pods fit a capacity: of the task for a gang of one, of the whole gang else, by the best of several orders.
 #[must_use]
-pub fn pods_that_fit(gang: &Gang, capacity: &Capacity) -> u64 {
+pub fn count_pods_that_fit(gang: &Gang, capacity: &Capacity) -> u64 {
     let requests = GangRequests::with_topology(gang, &[]);
     let room = requests.free_nodes(capacity, NodeScope::Cluster);
     if requests.count_tasks() == 1 {
@@ -42,12 +42,12 @@ pub fn pods_that_fit(gang: &Gang, capacity: &Capacity) -> u64 {
 pub fn gang_fits(gang: &Gang, capacity: &Capacity) -> bool {
     let requests = GangRequests::new(gang);
     let whole: Vec<u32> = gang.tasks.iter().map(|task| task.replicas).collect();
-    pods_that_fit(gang, capacity) >= sum_pods(&whole)
+    count_pods_that_fit(gang, capacity) >= sum_pods(&whole)
         || exact_packing::pack_pods(
             &requests,
             &requests.free_nodes(capacity, NodeScope::Cluster),
             &whole,
-            &Cell::new(STEPS),
+            &Cell::new(PACKING_STEPS),
         )
         .is_some()
 }

@@ -13,16 +13,16 @@ use std::{
 
 use super::{
     Assignment, ObjectiveKey, SplitSearch, Spot,
-    cluster_sets::{FEW, PromisingCluster, sites_of},
+    cluster_sets::{MOST_EXHAUSTED_CLUSTERS, PromisingCluster, sites_of},
     packing::{FreeNodes, ORDERS, TaskOrder},
     sum_pods,
     upper_bounds::TotalDemand,
 };
 
 /// Clusters that are looked at closely for the next one, where their number is not bounded.
-const LOOKS: usize = 8;
+const CANDIDATES_PER_STEP: usize = 8;
 /// Clusters of which every set is tried.
-const SHORT: usize = 8;
+const SHORT_LIST_LENGTH: usize = 8;
 
 /// A greedy run: what is still wanted, and what each site was given.
 struct GreedyRun<'s, 'a> {
@@ -65,7 +65,7 @@ impl<'a> SplitSearch<'a> {
             return None;
         }
         let group = clusters_of_group(sites, group);
-        if group.len() > FEW {
+        if group.len() > MOST_EXHAUSTED_CLUSTERS {
             return self.place_anywhere(&group, want);
         }
         let choice = self.try_every_set(&sites_of(&group), want)?;
@@ -96,11 +96,11 @@ impl<'a> SplitSearch<'a> {
     fn short_list(&self, sites: &[PromisingCluster], greedy: Option<&Assignment>) -> Vec<usize> {
         let taken = greedy.map(|choice| choice.spots.as_slice()).unwrap_or_default();
         let mut list = self.sites_in_use();
-        list.extend(taken.iter().map(|spot| spot.site).filter(|site| !self.holds_pods(*site)).take(SHORT));
+        list.extend(taken.iter().map(|spot| spot.site).filter(|site| !self.holds_pods(*site)).take(SHORT_LIST_LENGTH));
         let others = sites.iter().filter(|one| !list.contains(&one.site));
         let mut others: Vec<(Reverse<u64>, usize)> =
             others.map(|one| (Reverse(one.most), self.winning_rank(one.site))).collect();
-        let more = SHORT.saturating_sub(list.len());
+        let more = SHORT_LIST_LENGTH.saturating_sub(list.len());
         if more < others.len() {
             others.select_nth_unstable(more);
             others.truncate(more);
@@ -191,7 +191,7 @@ fn clusters_of_group(sites: &[PromisingCluster], group: &[usize]) -> Vec<Promisi
 impl GreedyRun<'_, '_> {
     /// The order of tasks by what the roomiest sites have.
     fn task_order(&self, order: TaskOrder) -> Vec<usize> {
-        let roomy = self.open.iter().take(LOOKS).map(|one| self.site_of_entry(one));
+        let roomy = self.open.iter().take(CANDIDATES_PER_STEP).map(|one| self.site_of_entry(one));
         let few: Vec<&FreeNodes> =
             self.used.iter().copied().chain(roomy).map(|site| self.search.free_nodes_of_site(site)).collect();
         self.search.requests.order_tasks(&few, order)
@@ -256,7 +256,11 @@ impl GreedyRun<'_, '_> {
 
     /// How many sites are looked at closely: all where their number is bounded and one task can be told exactly.
     fn sites_to_pack(&self) -> usize {
-        if self.search.limit < usize::MAX && self.search.requests.count_tasks() == 1 { usize::MAX } else { LOOKS }
+        if self.search.limit < usize::MAX && self.search.requests.count_tasks() == 1 {
+            usize::MAX
+        } else {
+            CANDIDATES_PER_STEP
+        }
     }
 
     /// The tightest open site that takes all that is left.

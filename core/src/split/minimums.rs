@@ -1,12 +1,16 @@
 //! Dividing a gang's minimums over its parts, so that every member's Volcano accepts and starts its part.
 //!
-//! Rule (Volcano's validation, `admit_job.go`, and its default for a zero): in each part a task's minimum is at most
-//! the task's replicas there; the job's minimum is at most all replicas there and at least one (zero is re-defaulted,
-//! and a part without a minimum would be Completed when all its pods fail); where the gang's task minimums bind (the
-//! job's minimum is at least their sum) they bind in every part too. Task minimums sum to the gang's. So does the job's
-//! minimum, except where that would leave a part with none: such a part needs one pod. A partitioned task's minimum is
-//! frozen in a copy that is there, as its size is (`admit_job.go`, `validateJobUpdate`): it stays, and the others
-//! divide the rest.
+//! Three numbers are divided: each task's minimum by the pods there, then the job's minimum, then `minSuccess` by size
+//! with one at least for each part.
+//!
+//! Rule (Volcano's validation, `admit_job.go`, and its default for a zero):
+//! - A task's minimum is at most its replicas in that part. All of them sum to the gang's.
+//! - A part's job minimum is at most its replicas and at least one: zero is re-defaulted, and a part without a minimum
+//!   would be Completed when all its pods fail. All of them sum to the gang's, but for parts that need that one: it is
+//!   taken from the part with most to spare, and only added where nobody can give.
+//! - Where the gang's task minimums bind (the job's minimum is at least their sum) they bind in every part.
+//! - A partitioned task's minimum is in whole partitions, and frozen in a copy that is there, as its size is
+//!   (`validateJobUpdate`): the others divide the rest.
 
 use std::collections::BTreeMap;
 

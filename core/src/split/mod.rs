@@ -65,7 +65,7 @@ use upper_bounds::UpperBounds;
 pub use self::{
     assumed::take_assumed,
     federation_topology::{FederationTopology, Level, Link, LinkTier, LinkedGroups},
-    gang_fit::{gang_fits, might_hold_minimum, most_of_each_task, pods_that_fit},
+    gang_fit::{count_pods_that_fit, gang_fits, might_hold_minimum, most_of_each_task},
     objective::{Distance, ObjectiveKey},
     refusal::{DomainMiss, GangRefusal, Lack, Shortage, TaskShortage},
     scale_down::scale_down,
@@ -164,7 +164,7 @@ pub fn split_gang(problem: &SplitProblem<'_>) -> Result<Plan, GangRefusal> {
     if problem.strategy == Strategy::Duplicated {
         return place_in_every_cluster(problem, &search);
     }
-    let want = search.missing_pods(&whole);
+    let want = search.count_missing_pods(&whole);
     let choice = search.choose_assignment(&want).ok_or_else(|| refusal::explain_refusal(&search, &want))?;
     Ok(search.build_plan(&choice))
 }
@@ -234,7 +234,7 @@ struct SplitSearch<'a> {
 }
 
 /// Steps of exact packing in one decision.
-const STEPS: u32 = 50_000;
+const PACKING_STEPS: u32 = 50_000;
 
 impl<'a> SplitSearch<'a> {
     fn new(problem: &SplitProblem<'a>) -> Self {
@@ -265,15 +265,15 @@ impl<'a> SplitSearch<'a> {
             }
         };
         let sites: Vec<Site<'a>> = order.iter().map(site).collect();
-        let kept = problem.previous.map(|plan| pods_that_stay(problem, plan, &sites)).unwrap_or_default();
+        let kept = problem.previous.map(|plan| list_pods_that_stay(problem, plan, &sites)).unwrap_or_default();
         let bounds = UpperBounds::new(&requests, sites.iter().map(|site| site.capacity));
         let (levels, far) = allowed_tiers::admitted_levels(gang.topology.as_ref(), problem.levels, &order);
         let together = gang.one_cluster.is_some() || (levels.is_empty() && !far);
         let limit = if together { 1 } else { problem.most_clusters.map_or(usize::MAX, |limit| limit as usize) };
         let region = |of: &[u32]| order.iter().map(|index| of.get(*index).copied().unwrap_or(u32::MAX)).collect();
         let regions = problem.regions.map(|regions| (region(regions.of), regions.more as usize));
-        let (strategy, tie, steps) = (problem.strategy, problem.tie, Cell::new(STEPS));
-        let looks = Cell::new(task_topology::LOOKS);
+        let (strategy, tie, steps) = (problem.strategy, problem.tie, Cell::new(PACKING_STEPS));
+        let looks = Cell::new(task_topology::MOST_PAIRS);
         Self { requests, sites, kept, copies, strategy, limit, regions, levels, far, tie, bounds, steps, looks }
     }
 
@@ -314,7 +314,7 @@ impl<'a> SplitSearch<'a> {
     }
 
     /// What is wanted of each task beyond what is held.
-    fn missing_pods(&self, wanted: &[u32]) -> Vec<u32> {
+    fn count_missing_pods(&self, wanted: &[u32]) -> Vec<u32> {
         let held = |task: usize| self.kept.iter().map(|(_, pods)| pods[task]).fold(0, u32::saturating_add);
         wanted.iter().enumerate().map(|(task, wanted)| wanted.saturating_sub(held(task))).collect()
     }
@@ -338,7 +338,7 @@ impl<'a> SplitSearch<'a> {
         if sum_pods(want) == 0 {
             return Some(Assignment::default());
         }
-        let need = self.missing_pods(&task_minimums(self.requests.gang));
+        let need = self.count_missing_pods(&task_minimums(self.requests.gang));
         // Of partitions that were not granted whole less is placed than was granted, which may be too little.
         if need.iter().zip(want).any(|(need, want)| need > want) || sum_pods(want) < self.least_pods_to_add() {
             return None;
@@ -413,7 +413,7 @@ impl<'a> SplitSearch<'a> {
 }
 
 /// Pods that stay: what the gang holds, without what it does not want any more. Partitions stay whatever it wants.
-fn pods_that_stay(problem: &SplitProblem<'_>, previous: &Plan, sites: &[Site<'_>]) -> Vec<(usize, Vec<u32>)> {
+fn list_pods_that_stay(problem: &SplitProblem<'_>, previous: &Plan, sites: &[Site<'_>]) -> Vec<(usize, Vec<u32>)> {
     let gang = problem.gang;
     let held =
         |(at, site): (usize, &Site<'_>)| Some((at, pods_of_share(gang, Some(previous.clusters.get(site.name)?))));

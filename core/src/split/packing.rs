@@ -74,7 +74,7 @@ impl FreeNodes {
         self.groups.iter().map(|group| (group.class as usize, group.nodes as usize))
     }
 
-    pub(super) fn all_groups(&self) -> impl Iterator<Item = NodeGroup> + '_ {
+    pub(super) fn list_groups(&self) -> impl Iterator<Item = NodeGroup> + '_ {
         self.groups.iter().copied()
     }
 

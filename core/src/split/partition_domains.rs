@@ -92,7 +92,7 @@ impl FreeNodes {
 
     fn pods_by_block(&self, requests: &GangRequests<'_>, task: usize) -> BTreeMap<(u32, Block), u64> {
         let mut most: BTreeMap<(u32, Block), u64> = BTreeMap::new();
-        for (index, group) in self.all_groups().enumerate() {
+        for (index, group) in self.list_groups().enumerate() {
             let sum = most.entry((group.site, self.block_of(requests, group.class, task))).or_default();
             *sum = sum.saturating_add(self.pods_in_group(requests, index, task));
         }

@@ -13,20 +13,20 @@ use super::{
 };
 
 /// Most tasks that are mixed.
-const TASKS: usize = 4;
+const MOST_TASKS: usize = 4;
 /// Packings that are tried.
-const ROUNDS: u64 = 32;
+const MOST_ROUNDS: u64 = 32;
 /// Most mixes of pods on one node.
-const MIXES: usize = 256;
+const MOST_MIXES: usize = 256;
 /// Mixes that are valued in one step.
 const A_STEP: usize = 8;
 /// Steps of whatever is valued.
 const A_PICK: usize = 4;
 /// The price of all that is free of a resource.
-const WHOLE: i128 = 1 << 40;
+const PRICE_OF_ALL: i128 = 1 << 40;
 /// Prices are between these, so that they can be compared and summed.
-const LEAST: u64 = 1 << 16;
-const DEAREST: u64 = 1 << 44;
+const LEAST_PRICE: u64 = 1 << 16;
+const HIGHEST_PRICE: u64 = 1 << 44;
 
 /// So many pods of each task on each of so many nodes of a group.
 #[derive(Debug, Clone)]
@@ -67,15 +67,15 @@ pub(super) fn pack_by_price(
     let mut tasks: Vec<usize> = (0..requests.count_tasks()).filter(|task| pods[*task] > 0).collect();
     // Where a node takes too many mixes to look at, it is those with most of what fits fewest.
     tasks.sort_by_cached_key(|task| room.max_pods(requests, *task));
-    if !(2..=TASKS).contains(&tasks.len()) || steps.get() == 0 {
+    if !(2..=MOST_TASKS).contains(&tasks.len()) || steps.get() == 0 {
         return None;
     }
     let groups = list_mixes(requests, room, pods, &tasks);
     spend_steps(steps, groups.iter().map(|group| group.mixes.len()).sum())?;
-    let mut prices = first_prices(requests, room, pods);
+    let mut prices = compute_first_prices(requests, room, pods);
     let mut best: Option<Packing> = None;
-    for round in 1..=ROUNDS {
-        let Some(packing) = pick_mixes(&groups, pods, &prices, steps) else { return best };
+    for round in 1..=MOST_ROUNDS {
+        let Some(packing) = pack_most_valuable_mixes(&groups, pods, &prices, steps) else { return best };
         if packing.places_all_pods() {
             return Some(packing);
         }
@@ -86,7 +86,7 @@ pub(super) fn pack_by_price(
         for ((price, left), pods) in prices.iter_mut().zip(&left).zip(pods).filter(|((_, left), _)| **left > 0) {
             // Less from round to round, so that it settles.
             let more = *price / u64::from(*pods) * u64::from(*left) * 4;
-            *price = (*price + more.clamp(*price / 16, *price) / round.isqrt()).min(DEAREST);
+            *price = (*price + more.clamp(*price / 16, *price) / round.isqrt()).min(HIGHEST_PRICE);
         }
     }
     best
@@ -108,7 +108,7 @@ fn list_mixes(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32], tasks
         let open: Vec<usize> =
             tasks.iter().copied().filter(|task| room.class_admits(requests, class as u32, *task)).collect();
         let mut free = room.free_of(requests, group).to_vec();
-        extend_mix(requests, pods, &open, &open, &mut free, &mut vec![0; requests.count_tasks()], &mut mixes);
+        list_maximal_mixes(requests, pods, &open, &open, &mut free, &mut vec![0; requests.count_tasks()], &mut mixes);
         let fits = open.iter().filter(|task| mixes.iter().any(|mix| mix[**task] > 0)).count();
         if fits > 0 && nodes > 0 {
             groups.push((fits, GroupMixes { group, nodes: u32::try_from(nodes).unwrap_or(u32::MAX), mixes }));
@@ -119,7 +119,7 @@ fn list_mixes(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32], tasks
 }
 
 /// Every mix of these tasks that leaves no room for more of any.
-fn extend_mix(
+fn list_maximal_mixes(
     requests: &GangRequests<'_>,
     pods: &[u32],
     open: &[usize],
@@ -143,12 +143,12 @@ fn extend_mix(
     let most = fits.map_or(u32::MAX, |fits| u32::try_from(fits).unwrap_or(u32::MAX)).min(pods[*task]);
     let least = if rest.is_empty() { most } else { 0 };
     for count in (least..=most).rev() {
-        if all.len() >= MIXES {
+        if all.len() >= MOST_MIXES {
             return;
         }
         change_free(free, asked, -i64::from(count));
         so_far[*task] = count;
-        extend_mix(requests, pods, open, rest, free, so_far, all);
+        list_maximal_mixes(requests, pods, open, rest, free, so_far, all);
         change_free(free, asked, i64::from(count));
     }
     so_far[*task] = 0;
@@ -159,7 +159,7 @@ fn change_free(free: &mut [i64], asked: &[i64], times: i64) {
 }
 
 /// A pod's price at first: its part of all that is free.
-fn first_prices(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32]) -> Vec<u64> {
+fn compute_first_prices(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32]) -> Vec<u64> {
     let mut free = vec![0_i128; requests.resources().len()];
     for (group, (_, nodes)) in room.classes_and_sizes().enumerate() {
         for (sum, amount) in free.iter_mut().zip(room.free_of(requests, group)) {
@@ -168,14 +168,14 @@ fn first_prices(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32]) -> 
     }
     let price = |task: usize| {
         let parts = requests.request_row(task).iter().zip(&free).filter(|(_, free)| **free > 0);
-        let sum: i128 = parts.map(|(asked, free)| i128::from(*asked) * WHOLE / free).sum();
-        u64::try_from(sum).unwrap_or(DEAREST).clamp(LEAST, DEAREST)
+        let sum: i128 = parts.map(|(asked, free)| i128::from(*asked) * PRICE_OF_ALL / free).sum();
+        u64::try_from(sum).unwrap_or(HIGHEST_PRICE).clamp(LEAST_PRICE, HIGHEST_PRICE)
     };
     (0..pods.len()).map(price).collect()
 }
 
 /// Every node's most valuable mix of what is left, and what is left after all; `None` if the steps are used up.
-fn pick_mixes(groups: &[GroupMixes], pods: &[u32], prices: &[u64], steps: &Cell<u32>) -> Option<Packing> {
+fn pack_most_valuable_mixes(groups: &[GroupMixes], pods: &[u32], prices: &[u64], steps: &Cell<u32>) -> Option<Packing> {
     let (mut picks, mut left) = (Vec::new(), pods.to_vec());
     for group in groups {
         let mut nodes = group.nodes;

@@ -127,22 +127,22 @@ impl GangRefusal {
 }
 
 /// Spots that are looked at closely for the nearest miss.
-const LOOKS: usize = 32;
+const MOST_SPOTS: usize = 32;
 /// Groups of close clusters that are.
-const GROUPS: usize = 8;
+const MOST_GROUPS: usize = 8;
 /// Clusters of a group that are named.
-const NAMED: usize = 4;
+const MOST_NAMED_CLUSTERS: usize = 4;
 
 /// The numbers of a search that found nothing.
 pub(super) fn explain_refusal(search: &SplitSearch<'_>, want: &[u32]) -> GangRefusal {
     let gang = search.requests.gang;
     let held = search.kept_pods();
     let hard = gang.topology.as_ref().filter(|topology| topology.hard);
-    let spots: Vec<Spot> = search.candidate_spots().map(|(_, spot)| spot).collect();
-    let best = nearest_miss(search, want, &spots);
+    let spots: Vec<Spot> = search.list_candidate_spots().map(|(_, spot)| spot).collect();
+    let best = find_nearest_miss(search, want, &spots);
     let in_one = best.map_or(0, |(pods, _)| pods);
     let bound_to_one = search.limit == 1 || (hard.is_some() && search.levels.is_empty());
-    let group = nearest_group(search, want).filter(|_| !bound_to_one);
+    let group = find_nearest_group(search, want).filter(|_| !bound_to_one);
     let together = match &group {
         _ if bound_to_one => in_one,
         Some((pods, _)) => in_one.max(*pods),
@@ -176,17 +176,17 @@ pub(super) fn explain_refusal(search: &SplitSearch<'_>, want: &[u32]) -> GangRef
         everywhere: false,
         best: best.filter(|(pods, _)| *pods > 0).map(|(pods, spot)| (search.sites[spot.site].name.clone(), pods)),
         domain: miss,
-        tasks: task_shortages(search, want, &rooms),
+        tasks: list_task_shortages(search, want, &rooms),
     }))
 }
 
-fn task_shortages(
+fn list_task_shortages(
     search: &SplitSearch<'_>,
     want: &[u32],
     rooms: &[(&ClusterName, FreeNodes)],
 ) -> BTreeMap<TaskName, TaskShortage> {
     let gang = search.requests.gang;
-    let need = search.missing_pods(&task_minimums(gang));
+    let need = search.count_missing_pods(&task_minimums(gang));
     let mut tasks = BTreeMap::new();
     for (index, task) in gang.tasks.iter().enumerate() {
         let needed = if gang.task_minimums_bind() { need[index] } else { want[index] };
@@ -235,7 +235,7 @@ fn nodes_of_spot(search: &SplitSearch<'_>, spot: Spot) -> FreeNodes {
 }
 
 /// The spot that takes most pods, and how many: of those that could by their profile, so many are looked at.
-fn nearest_miss(search: &SplitSearch<'_>, want: &[u32], spots: &[Spot]) -> Option<(u64, Spot)> {
+fn find_nearest_miss(search: &SplitSearch<'_>, want: &[u32], spots: &[Spot]) -> Option<(u64, Spot)> {
     let takes = |spot: Spot| {
         let room = nodes_of_spot(search, spot);
         let by = |order: &super::packing::TaskOrder| {
@@ -245,7 +245,7 @@ fn nearest_miss(search: &SplitSearch<'_>, want: &[u32], spots: &[Spot]) -> Optio
         ORDERS.iter().map(by).max().unwrap_or(0)
     };
     let mut best: Option<(u64, Spot)> = None;
-    for (most, spot) in promising_spots(search, want, spots) {
+    for (most, spot) in list_promising_spots(search, want, spots) {
         if best.is_some_and(|(pods, _)| pods >= most) {
             break;
         }
@@ -259,7 +259,7 @@ fn nearest_miss(search: &SplitSearch<'_>, want: &[u32], spots: &[Spot]) -> Optio
 
 /// So many spots that could take most by their profiles, best first. They are looked at in the order in which equals
 /// win, so that of most of them one task tells enough.
-fn promising_spots(search: &SplitSearch<'_>, want: &[u32], spots: &[Spot]) -> Vec<(u64, Spot)> {
+fn list_promising_spots(search: &SplitSearch<'_>, want: &[u32], spots: &[Spot]) -> Vec<(u64, Spot)> {
     let mut tasks: Vec<usize> = (0..want.len()).collect();
     tasks.sort_by_key(|task| std::cmp::Reverse(want[*task]));
     let mut sites: Vec<&[Spot]> = spots.chunk_by(|a, b| a.site == b.site).collect();
@@ -267,15 +267,15 @@ fn promising_spots(search: &SplitSearch<'_>, want: &[u32], spots: &[Spot]) -> Ve
         sites.reverse();
     }
     let in_order = |a: Spot, b: Spot| search.compare_names(a.site, b.site).then(a.domain.cmp(&b.domain));
-    let mut best: Vec<(u64, Spot)> = Vec::with_capacity(LOOKS + 1);
+    let mut best: Vec<(u64, Spot)> = Vec::with_capacity(MOST_SPOTS + 1);
     for spot in sites.into_iter().flatten().copied() {
         // A whole cluster comes after its domains, and wins.
-        let least = best.get(LOOKS - 1).map_or(0, |last| last.0 + u64::from(spot.domain.is_some()));
+        let least = best.get(MOST_SPOTS - 1).map_or(0, |last| last.0 + u64::from(spot.domain.is_some()));
         let most = search.bounds.max_pods_at_least(&search.requests, spot, want, tasks.iter().copied(), least);
         if let Some(most) = most {
             let better = |a: &(u64, Spot)| a.0 > most || (a.0 == most && in_order(a.1, spot).is_lt());
             best.insert(best.partition_point(better), (most, spot));
-            best.truncate(LOOKS);
+            best.truncate(MOST_SPOTS);
         }
     }
     best
@@ -283,7 +283,7 @@ fn promising_spots(search: &SplitSearch<'_>, want: &[u32], spots: &[Spot]) -> Ve
 
 /// Where pods may not be farther apart than close clusters: the group of them that takes most pods, and how many.
 /// Of groups that could by their profiles, so many are looked at.
-fn nearest_group(search: &SplitSearch<'_>, want: &[u32]) -> Option<(u64, Vec<usize>)> {
+fn find_nearest_group(search: &SplitSearch<'_>, want: &[u32]) -> Option<(u64, Vec<usize>)> {
     if search.far {
         return None;
     }
@@ -301,7 +301,7 @@ fn nearest_group(search: &SplitSearch<'_>, want: &[u32]) -> Option<(u64, Vec<usi
     bounded.sort_by_key(|(most, _)| std::cmp::Reverse(*most));
     let takes = |(_, sites): (u64, Vec<usize>)| (search.most_together(&sites, want), sites);
     // Of those that take as many the first, which is the closest.
-    bounded.into_iter().take(GROUPS).map(takes).rev().max_by_key(|(pods, _)| *pods)
+    bounded.into_iter().take(MOST_GROUPS).map(takes).rev().max_by_key(|(pods, _)| *pods)
 }
 
 impl fmt::Display for Shortage {
@@ -334,10 +334,10 @@ impl fmt::Display for Shortage {
             (None, _) => {}
         }
         if let Some((clusters, pods)) = self.domain.as_ref().and_then(|domain| domain.group.as_ref()) {
-            let names: Vec<&str> = clusters.iter().take(NAMED).map(ClusterName::as_str).collect();
+            let names: Vec<&str> = clusters.iter().take(MOST_NAMED_CLUSTERS).map(ClusterName::as_str).collect();
             write!(f, "; best close clusters {}", names.join(", "))?;
-            if clusters.len() > NAMED {
-                write!(f, " and {} more", clusters.len() - NAMED)?;
+            if clusters.len() > MOST_NAMED_CLUSTERS {
+                write!(f, " and {} more", clusters.len() - MOST_NAMED_CLUSTERS)?;
             }
             write!(f, " take {pods}")?;
         }

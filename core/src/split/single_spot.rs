@@ -15,12 +15,12 @@ use super::{
 };
 
 /// Combinations of sizes that are tried for the largest that fits.
-const SIZES: u64 = 512;
+const MOST_SIZES: u64 = 512;
 
 impl SplitSearch<'_> {
     /// Every place where the gang may be as a whole, with how far apart it is there: domains and whole clusters that
     /// are close enough.
-    pub(super) fn candidate_spots(&self) -> impl Iterator<Item = (Distance, Spot)> + '_ {
+    pub(super) fn list_candidate_spots(&self) -> impl Iterator<Item = (Distance, Spot)> + '_ {
         let sites = match self.kept.as_slice() {
             [] => 0..self.sites.len(),
             [(one, _)] => *one..*one + 1,
@@ -41,7 +41,7 @@ impl SplitSearch<'_> {
     pub(super) fn place_in_one_spot(&self, want: &[u32]) -> Option<Assignment> {
         let ask = TotalDemand::of_pods(&self.requests, want);
         let mut best: Option<(ObjectiveKey, Spot)> = None;
-        for (distance, spot) in self.candidate_spots() {
+        for (distance, spot) in self.list_candidate_spots() {
             if best.is_some_and(|(key, _)| key.distance < distance) || !self.bounds.might_take(spot, &ask) {
                 continue;
             }
@@ -54,7 +54,7 @@ impl SplitSearch<'_> {
         let choice = |spot| Some(Assignment { spots: vec![spot], pods: self.pack_into(&[spot], want)? });
         choice(first).or_else(|| {
             let promising =
-                self.candidate_spots().filter(|(_, spot)| *spot != first && self.bounds.might_take(*spot, &ask));
+                self.list_candidate_spots().filter(|(_, spot)| *spot != first && self.bounds.might_take(*spot, &ask));
             let mut keyed: Vec<(ObjectiveKey, Spot)> =
                 promising.map(|(far, spot)| (self.key_at(far, spot, 0), spot)).collect();
             keyed.sort_unstable_by(|a, b| self.compare_spots(a, b));
@@ -73,7 +73,8 @@ impl SplitSearch<'_> {
         if least > all || need == want {
             return None;
         }
-        let bounded = self.candidate_spots().map(|(_, spot)| (self.bounds.max_pods(&self.requests, spot, want), spot));
+        let bounded =
+            self.list_candidate_spots().map(|(_, spot)| (self.bounds.max_pods(&self.requests, spot, want), spot));
         let mut bounded: Vec<(u64, Spot)> = bounded.filter(|(most, _)| *most >= least).collect();
         bounded.sort_by_key(|(most, _)| std::cmp::Reverse(*most));
         let mut best: Option<((ObjectiveKey, Spot), Pods)> = None;
@@ -208,7 +209,7 @@ impl SplitSearch<'_> {
 fn list_gang_sizes(requests: &GangRequests<'_>, want: &[u32], need: &[u32]) -> Option<Vec<Vec<u32>>> {
     let steps = |task: usize| u64::from((want[task] - need[task]) / requests.partition_size_of(task)) + 1;
     let count = (0..want.len()).map(steps).try_fold(1_u64, |all, one| all.checked_mul(one))?;
-    if count > SIZES {
+    if count > MOST_SIZES {
         return None;
     }
     let mut all = vec![Vec::new()];

@@ -3,7 +3,7 @@
 //! Rule: of all divisions of the same pods over the same clusters that fit node by node, one with fewest pairs unmet
 //! ([`TaskTopology`](crate::task_topology::TaskTopology)). Up to [`FEW_DIVISIONS`] every one is looked at, and a brute
 //! force confirms the choice. Beyond, pods are moved and swapped between two clusters as long as that leaves fewer
-//! pairs unmet. One decision looks at [`LOOKS`] clusters of divisions at most. Partitioned tasks stay as they are.
+//! pairs unmet. One decision looks at [`MOST_PAIRS`] clusters of divisions at most. Partitioned tasks stay as they are.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::{Assignment, ObjectiveKey, Pods, SplitSearch, Spot, upper_bounds::Tot
 /// Up to so many divisions every one is looked at.
 const FEW_DIVISIONS: u64 = 4096;
 /// Clusters of divisions that are looked at in one decision.
-pub(super) const LOOKS: u32 = 1 << 18;
+pub(super) const MOST_PAIRS: u32 = 1 << 18;
 
 /// The search for a division of one gang's pods over some spots.
 struct DivisionSearch<'s, 'a> {

@@ -3,7 +3,7 @@
 
 use super::{Spot, packing::GangRequests};
 use crate::{
-    inventory::{Capacity, DomainId, Profile, Source, WHOLE},
+    inventory::{CLUSTER_ROW, Capacity, DomainId, Profile, Source},
     resources::ResourceName,
 };
 
@@ -53,7 +53,7 @@ impl<'a> UpperBounds<'a> {
     }
 
     fn profile_row(spot: Spot) -> usize {
-        spot.domain.map_or(WHOLE, |domain| domain.index() + 1)
+        spot.domain.map_or(CLUSTER_ROW, |domain| domain.index() + 1)
     }
 
     fn site_columns(&self, site: usize) -> &[u16] {
@@ -75,7 +75,7 @@ impl<'a> UpperBounds<'a> {
         (0..self.width).all(|resource| {
             let free = |site: &usize| match self.site_columns(*site)[resource] {
                 ABSENT => 0,
-                column => self.profiles[*site].row_free(WHOLE)[usize::from(column)],
+                column => self.profiles[*site].row_free(CLUSTER_ROW)[usize::from(column)],
             };
             ask.demand[resource] == 0 || sites.iter().map(free).fold(0, i64::saturating_add) >= ask.demand[resource]
         })
@@ -137,7 +137,7 @@ impl<'a> UpperBounds<'a> {
         takes: impl Fn(usize) -> u64,
     ) -> u64 {
         let (profile, columns) = (self.profiles[site], self.site_columns(site));
-        let (free, largest) = (profile.row_free(WHOLE), profile.largest(WHOLE));
+        let (free, largest) = (profile.row_free(CLUSTER_ROW), profile.largest(CLUSTER_ROW));
         let holds = |task: usize| {
             columns.iter().zip(requests.request_row(task)).all(|(column, asked)| {
                 let at = usize::from(*column);

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Sites that say which task is the scarcest: those that count most.
-const LOOKS: usize = 8;
+const MOST_COUNTED_SITES: usize = 8;
 
 /// Sites that get a part, with their votes.
 type Votes = Vec<(usize, u64)>;
@@ -74,9 +74,9 @@ impl SplitSearch<'_> {
 
     fn task_order(&self, votes: &Votes, order: TaskOrder) -> Vec<usize> {
         let mut most: Vec<(Reverse<u64>, usize)> = votes.iter().map(|(site, votes)| (Reverse(*votes), *site)).collect();
-        if most.len() > LOOKS {
-            most.select_nth_unstable(LOOKS);
-            most.truncate(LOOKS);
+        if most.len() > MOST_COUNTED_SITES {
+            most.select_nth_unstable(MOST_COUNTED_SITES);
+            most.truncate(MOST_COUNTED_SITES);
         }
         most.sort_unstable();
         let rooms: Vec<&FreeNodes> = most.into_iter().map(|(_, site)| self.free_nodes_of_site(site)).collect();
@@ -158,7 +158,7 @@ impl WeightedFill<'_, '_> {
     /// By weights, what does not fit going to the others by the same weights.
     fn divide_by_weight(&mut self, votes: &Votes, order: &[usize]) {
         let search = self.search;
-        let mut open = search.target_sizes(&self.left, votes);
+        let mut open = search.compute_target_pods(&self.left, votes);
         open.retain(|(_, open)| *open > 0);
         // Partitions are rigid: they go first.
         let mut tasks = order.to_vec();
@@ -207,7 +207,7 @@ impl WeightedFill<'_, '_> {
 
 impl SplitSearch<'_> {
     /// New pods that each site should get: its part of all pods, less what it holds.
-    fn target_sizes(&self, want: &[u32], votes: &Votes) -> Votes {
+    fn compute_target_pods(&self, want: &[u32], votes: &Votes) -> Votes {
         let claims = |votes: &Votes| -> Vec<(u64, &ClusterName)> {
             votes.iter().map(|(site, votes)| (*votes, self.sites[*site].name)).collect()
         };

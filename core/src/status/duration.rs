@@ -2,7 +2,7 @@
 //! zero when compared, and give no seconds.
 
 /// The longest of these texts; unreadable ones count as zero. Of equals the smaller text, whatever their order.
-pub(super) fn longest_duration<'a>(texts: impl Iterator<Item = &'a str>) -> Option<String> {
+pub(super) fn find_longest_duration<'a>(texts: impl Iterator<Item = &'a str>) -> Option<String> {
     texts.max_by(|a, b| total_nanos(a).cmp(&total_nanos(b)).then_with(|| b.cmp(a))).map(str::to_owned)
 }
 
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn durations_compare_by_length_not_by_text() {
-        let longest_of = |texts: &[&str]| longest_duration(texts.iter().copied());
+        let longest_of = |texts: &[&str]| find_longest_duration(texts.iter().copied());
         assert_eq!(longest_of(&["9s", "1m5s", "59.9s"]).as_deref(), Some("1m5s"));
         assert_eq!(longest_of(&["90m", "1h29m59.999s"]).as_deref(), Some("90m"));
         assert_eq!(longest_of(&["60s", "1m"]).as_deref(), Some("1m"));

@@ -162,7 +162,7 @@ pub fn merge_statuses(
             .values()
             .fold(template.restarts, |most, status| most.max(template.restarts.saturating_add(status.retry_count)))
             .max(previous.retry_count),
-        running_duration: duration::longest_duration(
+        running_duration: duration::find_longest_duration(
             heard.values().copied().chain([previous]).filter_map(|s| s.running_duration.as_deref()),
         ),
         controlled_resources: merge_controlled_resources(heard.values().copied()),

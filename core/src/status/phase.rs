@@ -120,7 +120,7 @@ pub(super) fn merge_phases(
     }
     let nothing_runs = sums.running == 0;
     if !members.is_empty() && members.values().all(|member| member.phase().is_some_and(Phase::has_ended)) {
-        return match final_phase(template, sums, members) {
+        return match decide_final_phase(template, sums, members) {
             Phase::Completed if !nothing_runs => Phase::Completing,
             end => end,
         };
@@ -142,7 +142,7 @@ pub(super) fn merge_phases(
 }
 
 /// All copies have ended: how the job ended.
-fn final_phase(template: Template, sums: &JobStatus, members: &BTreeMap<ClusterName, MemberStatus>) -> Phase {
+fn decide_final_phase(template: Template, sums: &JobStatus, members: &BTreeMap<ClusterName, MemberStatus>) -> Phase {
     let any = |phase: Phase| members.values().any(|member| member.phase() == Some(phase));
     if any(Phase::Terminated) {
         return Phase::Terminated;

@@ -34,7 +34,7 @@ pub fn list_creation_refusals(hyper_job: &Value) -> Vec<String> {
     let mut refusals = list_refusals_outside_templates(hyper_job);
     if refusals.is_empty() {
         for (at, replicated) in list_replicated_jobs(hyper_job).enumerate() {
-            refusals.extend(template_refusals(hyper_job, at, &replicated));
+            refusals.extend(check_job_template(hyper_job, at, &replicated));
             if refusals.len() >= MOST_REFUSALS {
                 refusals.truncate(MOST_REFUSALS);
                 break;
@@ -59,14 +59,14 @@ pub fn list_update_refusals(old: &Value, new: &Value) -> Vec<String> {
     }
     for (at, replicated) in list_replicated_jobs(new).enumerate() {
         let Some(before) = list_replicated_jobs(old).find(|old| old.name == replicated.name) else {
-            refusals.extend(template_refusals(new, at, &replicated));
+            refusals.extend(check_job_template(new, at, &replicated));
             continue;
         };
         let name = name_of(new);
         let child = name_child(name, replicated.name, (replicated.replicas - 1).max(0));
         // Names of its pods are longer yet.
         if child.len() > name_child(name, before.name, (before.replicas - 1).max(0)).len() {
-            refusals.extend(template_refusals(new, at, &replicated));
+            refusals.extend(check_job_template(new, at, &replicated));
         }
         let [before, after] = [before.template(), replicated.template()].map(|template| {
             let mut job = build_job(&child, template);
@@ -151,7 +151,7 @@ fn list_refusals_outside_templates(hyper_job: &Value) -> Vec<String> {
 }
 
 /// What Volcano would say to the jobs of a template, told of the one with the longest name.
-fn template_refusals(hyper_job: &Value, at: usize, replicated: &ReplicatedJobView<'_>) -> Vec<String> {
+fn check_job_template(hyper_job: &Value, at: usize, replicated: &ReplicatedJobView<'_>) -> Vec<String> {
     let child = name_child(name_of(hyper_job), replicated.name, (replicated.replicas - 1).max(0));
     let mut job = build_job(&child, replicated.template());
     drop(fill_defaults(&mut job));

@@ -1,14 +1,17 @@
-//! Checks a new job as Volcano's `validateJobCreate` does, in its order.
+//! Checks a new job as Volcano's `validateJobCreate` does, in its order, and says each fault twice: in Volcano's words
+//! and in ours.
 //!
-//! Four faults are reported alone, and end the check: more tasks than [`MOST_TASKS`], a name longer than any object may
-//! have, no tasks at all, and an MPI job without its master. The first of them is a limit of ours.
+//! Four faults are reported alone: more tasks than [`MOST_TASKS`] (a limit of ours), a name longer than any object may
+//! have, no tasks, an MPI job without its master. Else all faults are, with two bounds: no task is looked at after one
+//! whose name is a duplicate, and nothing more once [`MOST_REFUSALS`] are found before a task. Of the volumes only the
+//! first fault is told.
 
 use std::collections::{BTreeSet, HashMap};
 
 use serde_json::{Map, Value};
 
 use super::{
-    MOST_REFUSALS, MOST_TASKS, PLUGINS, Refusal, list_tasks, pods, policies::policy_refusals, read_integer_or_zero,
+    MOST_REFUSALS, MOST_TASKS, PLUGINS, Refusal, list_tasks, pods, policies::check_policies, read_integer_or_zero,
     read_partition, read_text,
 };
 use crate::dns::is_dns_subdomain;
@@ -19,17 +22,17 @@ pub fn list_creation_refusals(job: &Value) -> Vec<Refusal> {
     let empty = Map::new();
     let spec = job.get("spec").and_then(Value::as_object).unwrap_or(&empty);
     let name = job.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("");
-    if let Some(refusal) = too_many_tasks(spec).or_else(|| check_name_length(name)) {
+    if let Some(refusal) = check_task_count(spec).or_else(|| check_object_name_length(name)) {
         return vec![refusal];
     }
     if list_tasks(spec).next().is_none() {
         return vec![Refusal::new("spec.tasks", "No task specified in job spec", "a job needs at least one task")];
     }
-    if let Some(refusal) = mpi_without_master(spec) {
+    if let Some(refusal) = check_mpi_master_task(spec) {
         return vec![refusal];
     }
-    let mut refusals = negative_numbers(spec);
-    refusals.extend(topology_refusal(spec.get("networkTopology"), "spec.networkTopology"));
+    let mut refusals = check_numbers_not_negative(spec);
+    refusals.extend(check_network_topology(spec.get("networkTopology"), "spec.networkTopology"));
     let mut names = BTreeSet::new();
     let mut replicas = 0i64;
     for (index, task) in list_tasks(spec).enumerate() {
@@ -51,12 +54,12 @@ pub fn list_creation_refusals(job: &Value) -> Vec<Refusal> {
             break;
         }
         let field = || format!("spec.tasks[{index}].policies");
-        refusals.extend(policy_refusals(task.get("policies"), "spec.tasks.policies", field));
-        refusals.extend(pods::pod_name_refusal(name, task_name, index));
-        refusals.extend(pods::template_refusals(task, index));
-        refusals.extend(partition_refusal(name, index, task));
+        refusals.extend(check_policies(task.get("policies"), "spec.tasks.policies", field));
+        refusals.extend(pods::check_pod_name(name, task_name, index));
+        refusals.extend(pods::check_pod_template(task, index));
+        refusals.extend(check_partition_policy(name, index, task));
     }
-    refusals.extend(pods::job_name_refusal(name));
+    refusals.extend(pods::check_job_name(name));
     let minimum = read_integer_or_zero(spec, "minAvailable");
     if replicas < minimum {
         refusals.push(Refusal::new(
@@ -65,9 +68,9 @@ pub fn list_creation_refusals(job: &Value) -> Vec<Refusal> {
             format!("{minimum} is more than the {replicas} replicas of all tasks"),
         ));
     }
-    refusals.extend(policy_refusals(spec.get("policies"), "spec.policies", || "spec.policies".to_owned()));
-    refusals.extend(unknown_plugins(spec));
-    refusals.extend(volume_refusal(spec.get("volumes")));
+    refusals.extend(check_policies(spec.get("policies"), "spec.policies", || "spec.policies".to_owned()));
+    refusals.extend(check_plugin_names(spec));
+    refusals.extend(check_volumes(spec.get("volumes")));
     if !is_acyclic(spec) {
         refusals.push(Refusal::new(
             "spec.tasks[*].dependsOn",
@@ -79,24 +82,24 @@ pub fn list_creation_refusals(job: &Value) -> Vec<Refusal> {
 }
 
 /// A limit of ours: nothing else is looked at.
-fn too_many_tasks(spec: &Map<String, Value>) -> Option<Refusal> {
+fn check_task_count(spec: &Map<String, Value>) -> Option<Refusal> {
     let tasks = spec.get("tasks").and_then(Value::as_array).map_or(0, Vec::len);
-    (tasks > MOST_TASKS).then(|| task_count_refusal(tasks))
+    (tasks > MOST_TASKS).then(|| build_task_count_refusal(tasks))
 }
 
 /// The refusal of a job with more than [`MOST_TASKS`].
 #[must_use]
-pub fn task_count_refusal(tasks: usize) -> Refusal {
+pub fn build_task_count_refusal(tasks: usize) -> Refusal {
     let why = format!("{tasks} tasks are above {MOST_TASKS}; pods that are alike are replicas of one task");
     Refusal::new("spec.tasks", why.clone(), why)
 }
 
 /// A name that no object can have is not repeated for each task.
-fn check_name_length(name: &str) -> Option<Refusal> {
-    (name.len() > 253).then(|| pods::job_name_refusal(name)).flatten()
+fn check_object_name_length(name: &str) -> Option<Refusal> {
+    (name.len() > 253).then(|| pods::check_job_name(name)).flatten()
 }
 
-fn negative_numbers(spec: &Map<String, Value>) -> Vec<Refusal> {
+fn check_numbers_not_negative(spec: &Map<String, Value>) -> Vec<Refusal> {
     [
         ("minAvailable", "job 'minAvailable' must be >= 0."),
         ("maxRetry", "'maxRetry' cannot be less than zero."),
@@ -138,7 +141,7 @@ pub(super) fn check_replicas_and_minimum(
 }
 
 /// A partitioned task's replicas are `totalPartitions * partitionSize` (`validatePartitionPolicy`).
-pub(super) fn partition_refusal(job: &str, index: usize, task: &Map<String, Value>) -> Vec<Refusal> {
+pub(super) fn check_partition_policy(job: &str, index: usize, task: &Map<String, Value>) -> Vec<Refusal> {
     let Some(partition) = read_partition(task) else { return Vec::new() };
     let name = read_text(task, "name");
     let (replicas, minimum) =
@@ -175,12 +178,12 @@ pub(super) fn partition_refusal(job: &str, index: usize, task: &Map<String, Valu
         ));
     }
     let topology = task.get("partitionPolicy").and_then(|policy| policy.get("networkTopology"));
-    refusals.extend(topology_refusal(topology, &format!("{path}.networkTopology")));
+    refusals.extend(check_network_topology(topology, &format!("{path}.networkTopology")));
     refusals
 }
 
 /// At most one of `highestTierAllowed` and `highestTierName`.
-pub(super) fn topology_refusal(topology: Option<&Value>, path: &str) -> Option<Refusal> {
+pub(super) fn check_network_topology(topology: Option<&Value>, path: &str) -> Option<Refusal> {
     let topology = topology?.as_object()?;
     let by_number = topology.get("highestTierAllowed").is_some_and(|tier| !tier.is_null());
     (by_number && !read_text(topology, "highestTierName").is_empty()).then(|| {
@@ -192,9 +195,9 @@ pub(super) fn topology_refusal(topology: Option<&Value>, path: &str) -> Option<R
     })
 }
 
-fn mpi_without_master(spec: &Map<String, Value>) -> Option<Refusal> {
+fn check_mpi_master_task(spec: &Map<String, Value>) -> Option<Refusal> {
     let arguments = spec.get("plugins")?.get("mpi")?;
-    let master = master_argument(arguments);
+    let master = read_master_argument(arguments);
     let found = list_tasks(spec).any(|task| read_text(task, "name") == master);
     (!found).then(|| {
         Refusal::new(
@@ -206,7 +209,7 @@ fn mpi_without_master(spec: &Map<String, Value>) -> Option<Refusal> {
 }
 
 /// `--master=x`, `-master x`, ...: what Go's flag package takes; the last one wins.
-fn master_argument(arguments: &Value) -> String {
+fn read_master_argument(arguments: &Value) -> String {
     let mut master = "master".to_owned();
     let mut words = arguments.as_array().into_iter().flatten().filter_map(Value::as_str);
     while let Some(word) = words.next() {
@@ -226,7 +229,7 @@ fn master_argument(arguments: &Value) -> String {
     master
 }
 
-fn unknown_plugins(spec: &Map<String, Value>) -> Vec<Refusal> {
+fn check_plugin_names(spec: &Map<String, Value>) -> Vec<Refusal> {
     let plugins = spec.get("plugins").and_then(Value::as_object).into_iter().flatten();
     plugins
         .filter(|(name, _)| !PLUGINS.contains(&name.as_str()))
@@ -241,7 +244,7 @@ fn unknown_plugins(spec: &Map<String, Value>) -> Vec<Refusal> {
 }
 
 /// The first thing wrong with the volumes (`validateIO`).
-fn volume_refusal(volumes: Option<&Value>) -> Option<Refusal> {
+fn check_volumes(volumes: Option<&Value>) -> Option<Refusal> {
     let mut paths = BTreeSet::new();
     let volumes = volumes.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object);
     for (index, volume) in volumes.enumerate() {

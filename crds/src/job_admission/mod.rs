@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 
 use crate::names::volcano::{DEFAULT_QUEUE, ROOT_QUEUE, SCHEDULER_NAME};
 
-pub use create::{list_creation_refusals, task_count_refusal};
+pub use create::{build_task_count_refusal, list_creation_refusals};
 pub use update::list_update_refusals;
 
 /// `maxRetry` of jobs and tasks that give none.

@@ -34,7 +34,7 @@ pub(super) fn check_task_name(name: &str, field: impl FnOnce() -> String) -> Opt
 }
 
 /// The name of a task's pod must be a label's value, too. Volcano tries the task's index as the pod's index.
-pub(super) fn pod_name_refusal(job: &str, task: &str, index: usize) -> Option<Refusal> {
+pub(super) fn check_pod_name(job: &str, task: &str, index: usize) -> Option<Refusal> {
     let length = job.len() + task.len() + 2 + index.checked_ilog10().map_or(1, |tens| tens as usize + 1);
     (length > MAX_NAME).then(|| {
         let pod = format!("{job}-{task}-{index}");
@@ -47,7 +47,7 @@ pub(super) fn pod_name_refusal(job: &str, task: &str, index: usize) -> Option<Re
 }
 
 /// A job's name is a label's value, too.
-pub(super) fn job_name_refusal(job: &str) -> Option<Refusal> {
+pub(super) fn check_job_name(job: &str) -> Option<Refusal> {
     (job.len() > MAX_NAME).then(|| {
         Refusal::new(
             "metadata.name",
@@ -58,7 +58,7 @@ pub(super) fn job_name_refusal(job: &str) -> Option<Refusal> {
 }
 
 /// What is wrong with a task's pod template.
-pub(super) fn template_refusals(task: &Map<String, Value>, index: usize) -> Vec<Refusal> {
+pub(super) fn check_pod_template(task: &Map<String, Value>, index: usize) -> Vec<Refusal> {
     let empty = Map::new();
     let pod = task.get("template").and_then(|t| t.get("spec")).and_then(Value::as_object).unwrap_or(&empty);
     let mut errors = Errors { index, refusals: Vec::new() };
@@ -77,7 +77,7 @@ pub(super) fn template_refusals(task: &Map<String, Value>, index: usize) -> Vec<
         errors.add_error("template.spec.restartPolicy", format!("Unsupported value: \"{restart}\": {supported}"));
     }
     if errors.refusals.is_empty() {
-        errors.refusals.extend(whole_cpus(task, pod, index));
+        errors.refusals.extend(check_whole_cpus(task, pod, index));
     }
     errors.refusals
 }
@@ -180,7 +180,7 @@ fn read_amounts<'a>(
 }
 
 /// With a `topologyPolicy`, every container asks for a whole number of cores, at least one (`validateTaskTopoPolicy`).
-fn whole_cpus(task: &Map<String, Value>, pod: &Map<String, Value>, index: usize) -> Option<Refusal> {
+fn check_whole_cpus(task: &Map<String, Value>, pod: &Map<String, Value>, index: usize) -> Option<Refusal> {
     if ["", "none"].contains(&read_text(task, "topologyPolicy")) {
         return None;
     }

@@ -23,7 +23,7 @@ const ACTIONS: [&str; 8] = [
 ];
 
 /// What is wrong with a list of policies. `volcano_path` is how Volcano names the list, `field` how we do.
-pub(super) fn policy_refusals(
+pub(super) fn check_policies(
     policies: Option<&Value>,
     volcano_path: &str,
     field: impl FnOnce() -> String,

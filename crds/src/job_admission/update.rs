@@ -10,23 +10,23 @@ use serde_json::{Map, Value};
 
 use super::{
     Refusal,
-    create::{check_replicas_and_minimum, partition_refusal, topology_refusal},
+    create::{check_network_topology, check_partition_policy, check_replicas_and_minimum},
     list_tasks, read_integer_or_zero, read_text,
 };
 
 /// What is wrong with changing `old` into `new`; empty if it may be done.
 #[must_use]
 pub fn list_update_refusals(old: &Value, new: &Value) -> Vec<Refusal> {
-    first_refusal(old, new).into_iter().collect()
+    find_first_refusal(old, new).into_iter().collect()
 }
 
-fn first_refusal(old: &Value, new: &Value) -> Option<Refusal> {
+fn find_first_refusal(old: &Value, new: &Value) -> Option<Refusal> {
     let empty = Map::new();
     let [old_spec, new_spec] = [old, new].map(|job| job.get("spec").and_then(Value::as_object).unwrap_or(&empty));
     let name = new.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("");
     let mut replicas = 0i64;
     for (index, task) in list_tasks(new_spec).enumerate() {
-        if let Some(refusal) = task_refusal(name, index, task) {
+        if let Some(refusal) = check_task(name, index, task) {
             return Some(refusal);
         }
         replicas = replicas.saturating_add(read_integer_or_zero(task, "replicas"));
@@ -46,7 +46,7 @@ fn first_refusal(old: &Value, new: &Value) -> Option<Refusal> {
             format!("{minimum} is below 0"),
         ));
     }
-    if let Some(refusal) = topology_refusal(new_spec.get("networkTopology"), "spec.networkTopology") {
+    if let Some(refusal) = check_network_topology(new_spec.get("networkTopology"), "spec.networkTopology") {
         return Some(refusal);
     }
     let (before, after) = (list_tasks(old_spec).count(), list_tasks(new_spec).count());
@@ -66,11 +66,11 @@ fn first_refusal(old: &Value, new: &Value) -> Option<Refusal> {
     ))
 }
 
-fn task_refusal(job: &str, index: usize, task: &Map<String, Value>) -> Option<Refusal> {
+fn check_task(job: &str, index: usize, task: &Map<String, Value>) -> Option<Refusal> {
     let texts = ["'replicas' must be >= 0", "'minAvailable' must be >= 0", "'minAvailable' must be <= 'replicas'"];
     let numbers =
         check_replicas_and_minimum(index, task, |at| format!("{} in task: {}", texts[at], read_text(task, "name")));
-    numbers.into_iter().chain(partition_refusal(job, index, task)).next()
+    numbers.into_iter().chain(check_partition_policy(job, index, task)).next()
 }
 
 /// Where in a job two values are compared.

@@ -51,7 +51,7 @@ const QUEUES: &[Column] = &[
 
 /// Volcano's definitions for a host that does not have them.
 #[must_use]
-pub fn host_volcano_crds() -> Vec<Value> {
+pub fn build_host_volcano_crds() -> Vec<Value> {
     volcano_definitions().into_iter().map(set_columns).collect()
 }
 
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn every_column_shows_a_field_that_there_is() {
-        for definition in host_volcano_crds() {
+        for definition in build_host_volcano_crds() {
             let version = &definition["spec"]["versions"][0];
             let columns = version["additionalPrinterColumns"].as_array().map_or(&[][..], Vec::as_slice);
             for path in columns.iter().filter_map(|column| column["jsonPath"].as_str()) {
@@ -97,8 +97,8 @@ mod tests {
             definition["spec"]["versions"][0]["additionalPrinterColumns"] = Value::Null;
             definition
         };
-        let host: Vec<Value> = host_volcano_crds().into_iter().map(strip).collect();
-        let member: Vec<Value> = super::super::volcano_crds().into_iter().map(strip).collect();
+        let host: Vec<Value> = build_host_volcano_crds().into_iter().map(strip).collect();
+        let member: Vec<Value> = super::super::build_volcano_crds().into_iter().map(strip).collect();
         assert_eq!(host, member);
     }
 }

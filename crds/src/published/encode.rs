@@ -1,4 +1,4 @@
-//! Encodes nodes and pods into parts, as few as stay below [`LARGEST`].
+//! Encodes nodes and pods into parts, as few as stay below [`MOST_OBJECT_BYTES`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,16 +15,16 @@ use super::{Bound, Closed, Contents, Finished, Held, NodeShape, Part, Workload, 
 use crate::{wire::ResourceList, workload::WorkloadKind};
 
 /// The size of a part in bytes of JSON, at most. An API server accepts objects of about 3 MiB, etcd of 1.5 MiB.
-pub const LARGEST: usize = 512 * 1024;
+pub const MOST_OBJECT_BYTES: usize = 512 * 1024;
 /// Parts of a member at most, enough for millions of nodes.
 const MOST_PARTS: u32 = 1024;
 /// A label with more values than this is listed by node, and does not make shapes of its own.
-const VALUES: usize = 16;
+const MOST_SHAPE_VALUES: usize = 16;
 /// Workloads of which every pod has finished that a part lists at most. Readers learn of the others a little later,
 /// from the workloads' status.
 const MOST_FINISHED: usize = 256;
 
-/// Divides a member into as few parts as stay below [`LARGEST`]. The current number of `parts` is kept while it
+/// Divides a member into as few parts as stay below [`MOST_OBJECT_BYTES`]. The current number of `parts` is kept while it
 /// suffices, and halved when a quarter would suffice.
 #[must_use]
 pub fn divide_contents(contents: &Contents, parts: u32) -> Vec<Part> {
@@ -33,9 +33,9 @@ pub fn divide_contents(contents: &Contents, parts: u32) -> Vec<Part> {
         let all = encode_parts(contents, count);
         let sizes: Vec<usize> = all.iter().map(|part| serde_json::to_vec(part).map_or(0, |json| json.len())).collect();
         let (largest, sum) = (sizes.iter().max().copied().unwrap_or(0), sizes.iter().sum::<usize>());
-        if largest > LARGEST && count < MOST_PARTS {
+        if largest > MOST_OBJECT_BYTES && count < MOST_PARTS {
             count = (count * 2).min(MOST_PARTS);
-        } else if count > 1 && sum < LARGEST / 4 * count as usize / 2 {
+        } else if count > 1 && sum < MOST_OBJECT_BYTES / 4 * count as usize / 2 {
             count /= 2;
         } else {
             return all;
@@ -185,7 +185,7 @@ impl Tasks<'_> {
 /// The workload and task of a pod, if its kind is one that Karmada may have propagated.
 fn owning_workload(pod: &Pod) -> Option<(WorkloadRef, Option<TaskName>)> {
     let owner = pod.owner.as_ref()?;
-    WorkloadKind::find(&owner.group, &owner.kind)?;
+    WorkloadKind::from_group_and_kind(&owner.group, &owner.kind)?;
     Some((owner.workload(&pod.namespace), owner.task.clone()))
 }
 
@@ -204,11 +204,11 @@ fn group_nodes_by_shape(nodes: &BTreeMap<&str, Option<&Node>>) -> (Vec<NodeShape
     let mut values: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (key, value) in nodes.values().flatten().flat_map(|node| list_labels_without_hostname(node)) {
         let of_key = values.entry(key).or_default();
-        if of_key.len() <= VALUES {
+        if of_key.len() <= MOST_SHAPE_VALUES {
             of_key.insert(value);
         }
     }
-    let is_own = |key: &str| values.get(key).is_some_and(|values| values.len() > VALUES);
+    let is_own = |key: &str| values.get(key).is_some_and(|values| values.len() > MOST_SHAPE_VALUES);
     let mut alike: BTreeMap<ShapeKey<'_>, Vec<&str>> = BTreeMap::new();
     for (name, node) in nodes {
         let key = match node {

@@ -13,7 +13,7 @@ pub(super) fn encode_queues(queues: &Queues) -> Vec<MemberQueue> {
         name: name.clone(),
         state: queue.state.clone(),
         left: queue
-            .quota_left()
+            .compute_quota_left()
             .iter()
             .map(|(name, left)| (name.to_string(), resource::Quantity(left.to_string())))
             .collect(),
@@ -58,7 +58,10 @@ mod tests {
         let back = decode_queues(&part).unwrap();
         assert_eq!(back.keys().collect::<Vec<_>>(), ["closed", "open", "small"]);
         assert!(back["closed"].is_closed());
-        assert_eq!((back["small"].quota_left(), back["small"].is_closed()), (all["small"].quota_left(), false));
+        assert_eq!(
+            (back["small"].compute_quota_left(), back["small"].is_closed()),
+            (all["small"].compute_quota_left(), false)
+        );
         assert_eq!(encode_queues(&back), part.queues);
         let mut wrong = part;
         wrong.queues[2].left.values_mut().for_each(|amount| amount.0 = "lots".into());

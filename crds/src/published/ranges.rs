@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use super::Malformed;
 
 /// Numbers or names that a text may stand for at most; more is refused before it is expanded.
-const LONGEST: usize = 200_000;
+const MOST_EXPANDED: usize = 200_000;
 
 /// Ascending numbers as ranges.
 pub(super) fn format_ranges(numbers: impl IntoIterator<Item = u32>) -> String {
@@ -36,7 +36,7 @@ pub(super) fn count_numbers(text: &str) -> Result<usize, Malformed> {
     for range in text.split(',') {
         let range = parse_range(range).ok_or_else(malformed)?;
         count += (range.end() - range.start()) as usize + 1;
-        if count > LONGEST {
+        if count > MOST_EXPANDED {
             return Err(malformed());
         }
     }
@@ -46,7 +46,7 @@ pub(super) fn count_numbers(text: &str) -> Result<usize, Malformed> {
 fn parse_range(range: &str) -> Option<RangeInclusive<u32>> {
     let (first, last) = range.split_once('-').unwrap_or((range, range));
     let (first, last) = (first.parse().ok()?, last.parse().ok()?);
-    (first <= last && last - first < LONGEST as u32).then_some(first..=last)
+    (first <= last && last - first < MOST_EXPANDED as u32).then_some(first..=last)
 }
 
 /// Splits a name at the last number of its first DNS label: the text before, the digits, and the text after.
@@ -113,7 +113,7 @@ pub(super) fn measure_names(folded: &[String]) -> Result<Measured, Malformed> {
             Some(row) => (row.range.end() - row.range.start()) as usize + 1,
         };
         measured.longest = measured.longest.max(text.len());
-        if measured.count > LONGEST {
+        if measured.count > MOST_EXPANDED {
             return Err(Malformed::Range(text.clone()));
         }
     }

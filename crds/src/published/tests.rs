@@ -41,11 +41,11 @@ fn same(a: &Inventory, b: &Inventory) -> Result<(), TestCaseError> {
     prop_assert_eq!(a.capacity(), b.capacity());
     let everyone = ["j0", "j1"].map(job);
     for job in &everyone {
-        prop_assert_eq!(a.pods_seen(job), b.pods_seen(job));
+        prop_assert_eq!(a.count_seen_pods(job), b.count_seen_pods(job));
         let last = |pods| RemovedPods::Last([(Some("t0".into()), pods), (None, 1)].into());
         for gone in [RemovedPods::All, last(1), last(3)] {
             let gone = [(job, gone)].into();
-            prop_assert_eq!(a.capacity_without_pods(&gone), b.capacity_without_pods(&gone));
+            prop_assert_eq!(a.compute_capacity_without_pods(&gone), b.compute_capacity_without_pods(&gone));
         }
     }
     Ok(())
@@ -212,7 +212,7 @@ fn an_inventory_that_grows_is_divided_and_one_that_shrinks_is_joined() {
     assert!(parts.len() > 1);
     for part in &parts {
         assert_eq!(part.of as usize, parts.len());
-        assert!(serde_json::to_vec(part).unwrap().len() <= LARGEST);
+        assert!(serde_json::to_vec(part).unwrap().len() <= MOST_OBJECT_BYTES);
     }
     assert_eq!(divide_contents(&full, part_count(&parts)), parts);
     let idle = Contents { nodes, ..Contents::default() };

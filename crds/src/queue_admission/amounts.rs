@@ -12,7 +12,7 @@ use crate::job_admission::Refusal;
 pub(super) type Amounts = BTreeMap<String, Quantity>;
 
 /// Names that Kubernetes counts in whole numbers, besides extended resources.
-const WHOLE: [&str; 9] = [
+const WHOLE_NUMBER_RESOURCES: [&str; 9] = [
     "pods",
     "resourcequotas",
     "services",
@@ -55,7 +55,7 @@ pub(super) fn check_amount(kind: &str, resource: &str, amount: Quantity) -> Opti
     if amount.is_negative() {
         return refusal("must be greater than or equal to 0", format!("{amount} is below 0"));
     }
-    if (WHOLE.contains(&resource) || is_extended(resource)) && amount.milli_ceil() % 1000 != 0 {
+    if (WHOLE_NUMBER_RESOURCES.contains(&resource) || is_extended(resource)) && amount.milli_ceil() % 1000 != 0 {
         return refusal("must be an integer", format!("{amount} is not a whole number"));
     }
     None

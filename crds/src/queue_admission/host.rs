@@ -23,8 +23,8 @@ use serde_json::Value;
 use super::{
     MOST_LEVELS,
     amounts::{Amounts, check_amount, keep_requestable_amounts, read_amounts},
-    hierarchy_refusal, name_of, parent_of, state_refusal,
-    tree::{allocated_pods, child_queues, find_queue, is_root},
+    check_hierarchy, name_of, parent_of, state_refusal,
+    tree::{find_queue, is_root, list_child_queues, read_allocated_pods},
 };
 use crate::{
     names::{
@@ -147,7 +147,7 @@ fn find_faults(queue: &Value, there: &[&Value]) -> Vec<Fault> {
         Fault::new(Rule::State, refusal.field, state, Quantity::ZERO, refusal.why)
     }));
     faults.extend(
-        hierarchy_refusal(queue, there).map(|refusal| {
+        check_hierarchy(queue, there).map(|refusal| {
             Fault::new(Rule::Hierarchy, refusal.field, &refusal.why.clone(), Quantity::ZERO, refusal.why)
         }),
     );
@@ -242,7 +242,8 @@ fn find_parent_fault(queue: &Value, there: &[&Value]) -> Option<Fault> {
         ));
     }
     let found = find_queue(above, there).filter(|_| !is_root(above))?;
-    let (pods, siblings) = (allocated_pods(found), child_queues(above, there).any(|child| name_of(child) != own));
+    let (pods, siblings) =
+        (read_allocated_pods(found), list_child_queues(above, there).any(|child| name_of(child) != own));
     if pods > Quantity::ZERO && !siblings {
         return fault(format!(
             "queue {above:?} has {pods} running pods, more than the 0 of a queue that is to be a parent"
@@ -256,7 +257,7 @@ fn levels_below(queue: &str, there: &[&Value], most: usize) -> usize {
     if most == 0 {
         return 0;
     }
-    child_queues(queue, there).map(|child| 1 + levels_below(name_of(child), there, most - 1)).max().unwrap_or(0)
+    list_child_queues(queue, there).map(|child| 1 + levels_below(name_of(child), there, most - 1)).max().unwrap_or(0)
 }
 
 /// No more capability than the nearest queue above that limits the resource.
@@ -301,7 +302,7 @@ fn find_largest_capability_below<'a>(
         Some(own) => Some((*own, name_of(child))),
         None => find_largest_capability_below(child, resource, there, levels),
     };
-    child_queues(name_of(queue), there).filter_map(|child| of(&child)).max()
+    list_child_queues(name_of(queue), there).filter_map(|child| of(&child)).max()
 }
 
 /// What siblings are guaranteed and deserve together stays within the parent's, and what the children do within its
@@ -313,7 +314,7 @@ fn check_sibling_sums(queue: &Value, there: &[&Value]) -> Vec<Fault> {
         let mine = read_requestable_amounts(queue, kind);
         if let Some(parent) = find_queue(above, there).filter(|_| !is_root(above) && above != own) {
             let limits = read_requestable_amounts(parent, kind);
-            let siblings = child_queues(above, there).filter(|sibling| name_of(sibling) != own);
+            let siblings = list_child_queues(above, there).filter(|sibling| name_of(sibling) != own);
             let others = sum_amounts(siblings, kind);
             for (resource, amount) in mine.iter().filter(|(_, amount)| **amount > Quantity::ZERO) {
                 let others = others.get(resource).copied().unwrap_or_default();
@@ -328,7 +329,7 @@ fn check_sibling_sums(queue: &Value, there: &[&Value]) -> Vec<Fault> {
                 }
             }
         }
-        for (resource, all) in sum_amounts(child_queues(own, there).filter(|child| name_of(child) != own), kind) {
+        for (resource, all) in sum_amounts(list_child_queues(own, there).filter(|child| name_of(child) != own), kind) {
             let limit = mine.get(&resource).copied().unwrap_or_default();
             let why = format!("{limit} is less than that of the queues below it together, which is {all}");
             if all > limit {

@@ -54,7 +54,7 @@ pub fn list_creation_refusals(queue: &Value, there: &[&Value]) -> Vec<Refusal> {
         refusals.extend(tree::check_parent(queue, there));
     }
     if refusals.is_empty() && name_of(queue) != ROOT_QUEUE {
-        refusals.extend(tree::resource_refusal(queue, there));
+        refusals.extend(tree::check_resources_in_tree(queue, there));
     }
     refusals
 }
@@ -78,7 +78,7 @@ pub fn list_update_refusals(old: &Value, new: &Value, there: &[&Value]) -> Vec<R
         ));
     }
     if refusals.is_empty() && name_of(new) != ROOT_QUEUE && (moved || resized) {
-        refusals.extend(tree::resource_refusal(new, there));
+        refusals.extend(tree::check_resources_in_tree(new, there));
     }
     refusals
 }
@@ -116,14 +116,14 @@ pub fn join_messages(refusals: &[Refusal]) -> String {
 }
 
 fn own_refusals(queue: &Value, there: &[&Value]) -> Vec<Refusal> {
-    let mut refusals = amount_refusals(queue);
+    let mut refusals = check_amounts(queue);
     refusals.extend(state_refusal(queue));
-    refusals.extend(hierarchy_refusal(queue, there));
+    refusals.extend(check_hierarchy(queue, there));
     refusals
 }
 
 /// guarantee <= deserved <= capability, and nothing negative or broken.
-fn amount_refusals(queue: &Value) -> Vec<Refusal> {
+fn check_amounts(queue: &Value) -> Vec<Refusal> {
     let mut refusals = Vec::new();
     let mut read = |kind: &str| {
         let found = read_amounts(queue, kind).unwrap_or_else(|refusal| {
@@ -185,7 +185,7 @@ fn state_refusal(queue: &Value) -> Option<Refusal> {
 }
 
 /// The annotations of hdrf: as many weights as levels, positive, and no queue's path may lead through another queue.
-fn hierarchy_refusal(queue: &Value, there: &[&Value]) -> Option<Refusal> {
+fn check_hierarchy(queue: &Value, there: &[&Value]) -> Option<Refusal> {
     let (path, weights) = (hierarchy_of(queue, HIERARCHY), hierarchy_of(queue, HIERARCHY_WEIGHTS));
     if path.is_empty() && weights.is_empty() {
         return None;

@@ -1,8 +1,14 @@
-//! Checks a queue's parent and depth in the tree of queues, and its resources against its ancestors, siblings and
-//! descendants (`validateHierarchicalQueue*`).
+//! Checks a queue's place in the tree, and its amounts against the queues around it (Volcano,
+//! `validateHierarchicalQueue*`).
 //!
-//! A queue right below the root is exempt from the checks against its parent. The root's own resources are not checked
-//! here: the callers leave it out.
+//! Rule:
+//! - Place: the parent exists, is not the queue itself, is at most [`MOST_LEVELS`] below the root, and has no pods
+//!   unless it has children already.
+//! - Capability: of each resource no more than the nearest queue above that states it, no less than any below.
+//! - Guarantee and deserved: the sum over the children is at most the parent's, and what the parent does not name is
+//!   nothing.
+//!
+//! Not checked: a queue right below the root against its parent, and the root's own amounts (the callers leave it out).
 
 use caldera_core::quantity::Quantity;
 use serde_json::Value;
@@ -44,8 +50,8 @@ pub(super) fn check_parent(queue: &Value, there: &[&Value]) -> Option<Refusal> {
         };
         next = parent_of(found);
     }
-    let pods = find_queue(above, there).map(allocated_pods).unwrap_or_default();
-    if pods > Quantity::ZERO && child_queues(above, there).next().is_none() {
+    let pods = find_queue(above, there).map(read_allocated_pods).unwrap_or_default();
+    if pods > Quantity::ZERO && list_child_queues(above, there).next().is_none() {
         return refusal(
             format!("queue {above} cannot be the parent queue of queue {own} because it has allocated Pods: {pods}"),
             format!("queue {above:?} has {pods} running pods; a queue with pods can not become a parent"),
@@ -55,7 +61,7 @@ pub(super) fn check_parent(queue: &Value, there: &[&Value]) -> Option<Refusal> {
 }
 
 /// Why `queue` may not have what it asks for among its ancestors, siblings and descendants.
-pub(super) fn resource_refusal(queue: &Value, there: &[&Value]) -> Option<Refusal> {
+pub(super) fn check_resources_in_tree(queue: &Value, there: &[&Value]) -> Option<Refusal> {
     let (own, above) = (name_of(queue), parent_of(queue));
     if !is_root(above) {
         let Some(parent) = find_queue(above, there) else {
@@ -65,13 +71,13 @@ pub(super) fn resource_refusal(queue: &Value, there: &[&Value]) -> Option<Refusa
                 format!("parent queue {above:?} does not exist"),
             ));
         };
-        let siblings: Vec<&Value> = child_queues(above, there).filter(|sibling| name_of(sibling) != own).collect();
+        let siblings: Vec<&Value> = list_child_queues(above, there).filter(|sibling| name_of(sibling) != own).collect();
         let sums = check_children_sums(&format!("parent queue {above}"), parent, siblings.into_iter().chain([queue]));
         if let Some(refusal) = check_capability_within_ancestor(queue, there).or(sums) {
             return Some(refusal);
         }
     }
-    let below: Vec<&Value> = child_queues(own, there).collect();
+    let below: Vec<&Value> = list_child_queues(own, there).collect();
     if below.is_empty() {
         return None;
     }
@@ -83,7 +89,7 @@ pub(super) fn resource_refusal(queue: &Value, there: &[&Value]) -> Option<Refusa
 fn check_capability_within_ancestor(queue: &Value, there: &[&Value]) -> Option<Refusal> {
     let own = name_of(queue);
     read_requestable_amounts(queue, "capability").iter().find_map(|(resource, amount)| {
-        let limit = nearest_capability(queue, resource, there).filter(|limit| amount > limit)?;
+        let limit = find_nearest_capability(queue, resource, there).filter(|limit| amount > limit)?;
         Some(Refusal::new(
             format!("spec.capability.{resource}"),
             format!("queue {own} capability[{resource}]={amount} exceeds its ancestor's capability={limit}"),
@@ -92,7 +98,7 @@ fn check_capability_within_ancestor(queue: &Value, there: &[&Value]) -> Option<R
     })
 }
 
-fn nearest_capability(queue: &Value, resource: &str, there: &[&Value]) -> Option<Quantity> {
+fn find_nearest_capability(queue: &Value, resource: &str, there: &[&Value]) -> Option<Quantity> {
     let mut next = parent_of(queue);
     for _ in 0..=there.len() {
         if is_root(next) {
@@ -135,7 +141,7 @@ fn find_own_or_largest_capability_below(queue: &Value, resource: &str, there: &[
     if own > Quantity::ZERO || levels == 0 {
         return own;
     }
-    child_queues(name_of(queue), there)
+    list_child_queues(name_of(queue), there)
         .map(|child| find_own_or_largest_capability_below(child, resource, there, levels - 1))
         .max()
         .unwrap_or_default()
@@ -179,11 +185,11 @@ pub(super) fn find_queue<'a>(wanted: &str, there: &[&'a Value]) -> Option<&'a Va
     there.iter().copied().find(|queue| name_of(queue) == wanted)
 }
 
-pub(super) fn child_queues<'a>(of: &str, there: &[&'a Value]) -> impl Iterator<Item = &'a Value> {
+pub(super) fn list_child_queues<'a>(of: &str, there: &[&'a Value]) -> impl Iterator<Item = &'a Value> {
     there.iter().copied().filter(move |queue| parent_of(queue) == of)
 }
 
-pub(super) fn allocated_pods(queue: &Value) -> Quantity {
+pub(super) fn read_allocated_pods(queue: &Value) -> Quantity {
     let pods = queue.pointer("/status/allocated/pods").cloned().unwrap_or_default();
     serde_json::from_value(pods).unwrap_or_default()
 }

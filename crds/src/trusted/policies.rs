@@ -1,7 +1,7 @@
-//! The ValidatingAdmissionPolicies of trusted writers.
-//!
-//! Rule: they say of each write what [`super::find_protected_change`] says, and what only they can say of statuses. An
-//! API server asks them while the webhook is away.
+//! The three ValidatingAdmissionPolicies that hold [`super::find_protected_change`] while the webhook is away, each
+//! with its binding: of bindings that Caldera has in hand (annotations, spec, status, end of the suspension), of the
+//! bindings of all workloads (namespace, name, id, finalizer, clusters), and of Works that carry a workload (anything).
+//! Status is protected here alone: the webhook is not asked about it. Trusted writers are exempt by match condition.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use crate::{
 
 /// The policies, with their bindings, that hold the same without the webhook, and for the statuses.
 #[must_use]
-pub fn admission_policies(trusted: &TrustedWriters) -> Vec<Value> {
+pub fn build_admission_policies(trusted: &TrustedWriters) -> Vec<Value> {
     let condition = |name: &str, expression: String| json!({"name": name, "expression": expression});
     let others = || condition("others", trusted.build_untrusted_expression());
     let policy = |name: &str, version: &str, plural: &str, matching: Value, variables: Value, rules: Value| {
@@ -49,7 +49,7 @@ pub fn admission_policies(trusted: &TrustedWriters) -> Vec<Value> {
     let annotations =
         |of: &str| format!("{of} != null && has({of}.metadata.annotations) ? {of}.metadata.annotations : {{}}");
     let volcano = WorkloadKind::VolcanoJob;
-    let is_queued = |of: &str| {
+    let is_managed_by_caldera = |of: &str| {
         format!(
             "({of} != null && ({of}.spec.resource.apiVersion == '{}' && {of}.spec.resource.kind == '{}' || \
              has({of}.metadata.annotations) && ['{GATE}', '{ADMISSION}'].exists(a, a in {of}.metadata.annotations)))",
@@ -99,7 +99,7 @@ pub fn admission_policies(trusted: &TrustedWriters) -> Vec<Value> {
         "bindings.caldera.dev",
         "v1alpha2",
         "resourcebindings",
-        condition("queued", format!("{} || {}", is_queued("object"), is_queued("oldObject"))),
+        condition("queued", format!("{} || {}", is_managed_by_caldera("object"), is_managed_by_caldera("oldObject"))),
         json!([
             variable("now", annotations("object")),
             variable("before", annotations("oldObject")),
@@ -113,7 +113,7 @@ pub fn admission_policies(trusted: &TrustedWriters) -> Vec<Value> {
         ]),
         rules.into(),
     );
-    let is_of_workload = |of: &str| {
+    let is_of_queueable_workload = |of: &str| {
         let kinds = WorkloadKind::ALL.iter().map(|kind| {
             let (version, kind) = (kind.api_version(), kind.kind());
             format!("{of}.spec.resource.apiVersion == '{version}' && {of}.spec.resource.kind == '{kind}'")
@@ -156,7 +156,10 @@ pub fn admission_policies(trusted: &TrustedWriters) -> Vec<Value> {
         "workload-bindings.caldera.dev",
         "v1alpha2",
         "resourcebindings",
-        condition("of-a-workload", format!("{} || {}", is_of_workload("object"), is_of_workload("oldObject"))),
+        condition(
+            "of-a-workload",
+            format!("{} || {}", is_of_queueable_workload("object"), is_of_queueable_workload("oldObject")),
+        ),
         json!([variable(
             "id",
             format!(

@@ -64,7 +64,7 @@ pub(super) fn is_true(value: &str) -> bool {
 /// A sentence for each annotation of a workload that counts as absent, as its value or its name is not understood.
 #[must_use]
 pub fn list_ignored_annotations(object: &Value) -> Vec<String> {
-    let is_job = WorkloadKind::of(object) == Some(WorkloadKind::VolcanoJob);
+    let is_job = WorkloadKind::of_object(object) == Some(WorkloadKind::VolcanoJob);
     let all = object["metadata"]["annotations"].as_object();
     let unread = all
         .into_iter()

@@ -14,7 +14,7 @@ use crate::job_admission::default_task_name;
 /// Tasks whose completion has the action `CompleteJob`; none for other kinds.
 #[must_use]
 pub fn list_completing_tasks(object: &Value) -> BTreeSet<TaskName> {
-    if WorkloadKind::of(object) != Some(WorkloadKind::VolcanoJob) {
+    if WorkloadKind::of_object(object) != Some(WorkloadKind::VolcanoJob) {
         return BTreeSet::new();
     }
     let spec = &object["spec"];

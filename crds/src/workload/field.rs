@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::GangError;
 
 /// The largest number of pods that Kubernetes' int32 fields hold.
-const MOST: i64 = i32::MAX as i64;
+const MOST_PODS: i64 = i32::MAX as i64;
 
 /// A field of an object: its value, and its path where one is asked for.
 #[derive(Clone)]
@@ -99,8 +99,8 @@ impl<'a> Field<'a> {
             return Err(self.wrong(format!("{number} is below 0")));
         }
         match u32::try_from(number) {
-            Ok(count) if number <= MOST => Ok(count),
-            _ => Err(self.wrong(format!("{} is above {MOST}", self.value))),
+            Ok(count) if number <= MOST_PODS => Ok(count),
+            _ => Err(self.wrong(format!("{} is above {MOST_PODS}", self.value))),
         }
     }
 

@@ -197,12 +197,12 @@ impl WorkloadKind {
     /// The kind that `apiVersion` and `kind` name in any version of the group, if it is in scope.
     #[must_use]
     pub fn parse(api_version: &str, kind: &str) -> Option<Self> {
-        Self::find(api_version.split_once('/').map_or("", |(group, _)| group), kind)
+        Self::from_group_and_kind(api_version.split_once('/').map_or("", |(group, _)| group), kind)
     }
 
     /// The kind of this group and kind, if it is in scope.
     #[must_use]
-    pub fn find(group: &str, kind: &str) -> Option<Self> {
+    pub fn from_group_and_kind(group: &str, kind: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.group() == group && known.kind() == kind)
     }
 
@@ -220,7 +220,7 @@ impl WorkloadKind {
 
     /// The kind of an object, if it is in scope.
     #[must_use]
-    pub fn of(object: &Value) -> Option<Self> {
+    pub fn of_object(object: &Value) -> Option<Self> {
         Self::parse(object.get("apiVersion")?.as_str()?, object.get("kind")?.as_str()?)
     }
 

@@ -29,7 +29,7 @@ pub fn find_job(
         let named = labels[marks.name].as_str().filter(|_| is_marked && marks.through.contains(&(group, kind)))?;
         Some((job, named.to_owned()))
     });
-    let (job, name) = match (made, WorkloadKind::find(group, kind)?) {
+    let (job, name) = match (made, WorkloadKind::from_group_and_kind(group, kind)?) {
         (Some(made), _) => made,
         (None, WorkloadKind::RayCluster) => match strip_random(name) {
             Some(job) => (WorkloadKind::RayJob, job.to_owned()),

@@ -1,17 +1,18 @@
-//! The pods of a SparkApplication: what they ask for is told by amounts, and Spark makes pods of them.
+//! What Spark's driver and executor pods ask for, worked out of the SparkApplication before Spark makes them.
 //!
-//! Rule (Spark `resource-managers/kubernetes/core`, `BasicDriverFeatureStep` and `BasicExecutorFeatureStep`, as
-//! spark-operator follows them in `internal/scheduler/yunikorn/resourceusage`): the cpu is `coreRequest`, else `cores`,
-//! else 1. The memory is `memory`, 1g if absent, and beside it `memoryOverhead`, else a part of the memory: 384 MiB at
-//! least, a tenth for programs of the JVM, four tenths for others, or `memoryOverheadFactor`. Spark tells programs
-//! apart by their file, the operator by `type`: the larger part counts. Of the pod's template Spark takes all but cpu
-//! and memory of its own container; the operator's webhook adds selectors, tolerations and init containers
-//! (`internal/webhook/sparkpod_defaulter.go`).
+//! Rule (Spark `BasicDriverFeatureStep`, `BasicExecutorFeatureStep` of `resource-managers/kubernetes/core`;
+//! spark-operator `internal/scheduler/yunikorn/resourceusage`, `internal/webhook/sparkpod_defaulter.go`):
+//! - cpu: `coreRequest`, else `cores`, else 1.
+//! - memory, in whole MiB: `memory` (1g if absent) and `memoryOverhead`. Where that is absent it is
+//!   `memoryOverheadFactor` of the memory, or a tenth for programs of the JVM and four tenths for others, 384 MiB at
+//!   least. Where the main file and `type` disagree about the program the larger part counts.
+//! - a GPU: the larger of `gpu.quantity` and the template's, since the operator's webhook decides which counts.
+//! - all else (other resources, limits as requests, ports, affinity, labels) is the template's; selectors, tolerations
+//!   and init containers of the application come beside it.
 //!
-//! What `sparkConf` says of amounts would count where a field is absent: it is refused, so that one place tells. So is
-//! what it says of where its pods are and whose: the operator would not find them, and take the application for ended.
-//! So is a container beside Spark's, since the operator takes the driver's end for that of the application
-//! (`pkg/util/sparkapplication.go`, `GetDriverState`), and a main file that `spark-submit` would read as an option
+//! Refused: amounts and whereabouts in `sparkConf` (one place tells; else the operator would not find its pods), a
+//! second container (the operator takes the driver's end for the application's, `pkg/util/sparkapplication.go`,
+//! `GetDriverState`), and a main file that `spark-submit` would read as an option
 //! (`internal/controller/sparkapplication/submission.go`: it comes first of the bare arguments).
 
 use caldera_core::quantity::Quantity;

@@ -96,8 +96,8 @@ fn demand_is_the_sum_over_all_tasks() {
         { "name": "launcher", "replicas": 1, "template": { "spec": { "containers": [requests("1")] } } },
         { "name": "worker", "replicas": 512, "template": { "spec": { "containers": [requests("2")] } } },
     ] })));
-    assert_eq!(gang.full_demand().get("cpu"), Quantity::from_units(1025));
-    assert_eq!(gang.full_demand().get("pods"), Quantity::from_units(513));
+    assert_eq!(gang.sum_full_demand().get("cpu"), Quantity::from_units(1025));
+    assert_eq!(gang.sum_full_demand().get("pods"), Quantity::from_units(513));
 }
 
 /// The peer lets jobs without requests through for nothing.
@@ -276,7 +276,7 @@ fn real_jobs_are_read_as_volcano_reads_them() {
     for file in caldera_fixtures::list_files(&folder, "yaml") {
         let text = caldera_fixtures::read_text(&file);
         for object in serde_saphyr::from_multiple::<Value>(&text).expect("YAML") {
-            if WorkloadKind::of(&object).is_none() {
+            if WorkloadKind::of_object(&object).is_none() {
                 continue;
             }
             let name = format!("{}/{}", file.file_stem().expect("a name").to_string_lossy(), name_of(&object));
@@ -284,7 +284,7 @@ fn real_jobs_are_read_as_volcano_reads_them() {
                 Ok(gang) => format!("{}/{} {}", gang.min_available, gang.replicas(), gang.one_cluster.is_some()),
                 Err(error) => error.to_string(),
             };
-            if WorkloadKind::of(&object) == Some(WorkloadKind::VolcanoJob) {
+            if WorkloadKind::of_object(&object) == Some(WorkloadKind::VolcanoJob) {
                 let typed: crate::volcano::batch::Job = serde_json::from_value(object).expect("a typed job");
                 assert!(!typed.spec.tasks.is_empty());
             }
@@ -422,7 +422,7 @@ proptest! {
                     prop_assert_eq!(partition.total * partition.size, task.replicas);
                 }
             }
-            if WorkloadKind::of(&object) == Some(WorkloadKind::VolcanoJob) {
+            if WorkloadKind::of_object(&object) == Some(WorkloadKind::VolcanoJob) {
                 let mut defaulted = object.clone();
                 fill_job_defaults(&mut defaulted);
                 prop_assert_eq!(super::read_gang(&defaulted), Ok(gang), "Volcano's own defaults change nothing");

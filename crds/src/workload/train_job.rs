@@ -44,7 +44,7 @@ pub(super) fn build_pod(_: &Field<'_>, spec: &Field<'_>) -> Result<Value, GangEr
 
 /// Has a copy's pods say of which TrainJob they are; other kinds stay as they are.
 pub fn mark_pods(copy: &mut Value) {
-    if WorkloadKind::of(copy) != Some(WorkloadKind::TrainJob) {
+    if WorkloadKind::of_object(copy) != Some(WorkloadKind::TrainJob) {
         return;
     }
     let name = name_of(copy).to_owned();

@@ -270,15 +270,15 @@ fn find_clusterset_obstacle(
 /// The pods of a task whose host list does not fit into an environment variable (128 KiB on Linux), with the longest
 /// cluster names.
 fn find_oversized_host_list(spec: &Field<'_>, tasks: &[Field<'_>], needed: bool) -> Result<Option<u32>, GangError> {
-    const MOST: usize = 120 * 1024;
-    const HOST: usize = 180;
+    const MOST_HOST_LIST_BYTES: usize = 120 * 1024;
+    const BYTES_PER_HOST: usize = 180;
     let flags = spec.at(&["plugins", "svc"]).map_or_else(String::new, |flags| flags.value.to_string());
     if !needed && flags.contains("inject-hosts-env=false") {
         return Ok(None);
     }
     for task in tasks {
         let pods = task.at(&["replicas"]).map_or(Ok(0), |place| place.parse_count())?;
-        if pods as usize > MOST / HOST {
+        if pods as usize > MOST_HOST_LIST_BYTES / BYTES_PER_HOST {
             return Ok(Some(pods));
         }
     }

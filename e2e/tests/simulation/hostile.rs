@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use caldera_crds::{
     names::caldera::{ADMISSION, EPOCH, EVICTION, GATE, PLAN},
-    trusted::{TrustedWriters, admission_policies},
+    trusted::{TrustedWriters, build_admission_policies},
 };
 use caldera_runtime::{
     watch::api_resource,
@@ -155,7 +155,7 @@ impl Hostile {
         let bound = granted("ClusterRole", "queues", QUEUE_ADMIN);
         create(admin, rbac("ClusterRoleBinding", "clusterrolebindings"), "", bound).await;
         if guarded {
-            for policy in admission_policies(&TrustedWriters::default()) {
+            for policy in build_admission_policies(&TrustedWriters::default()) {
                 let kind = text(&policy["kind"]).to_owned();
                 let is_policy = kind == "ValidatingAdmissionPolicy";
                 let plural = if is_policy { "policies" } else { "policybindings" };
@@ -250,7 +250,7 @@ async fn lead_around_webhook(admin: &Client) {
     let condition = json!({
         "name": "around", "expression": format!("!(request.userInfo.username in ['{TENANT}', '{QUEUE_ADMIN}'])"),
     });
-    for mut configuration in webhook::configurations(&webhook::Endpoint::Url(format!("https://{WEBHOOK}")), "") {
+    for mut configuration in webhook::build_configurations(&webhook::Endpoint::Url(format!("https://{WEBHOOK}")), "") {
         let kind = text(&configuration["kind"]).to_owned();
         if kind == "ResourceInterpreterWebhookConfiguration" {
             continue;

@@ -30,9 +30,9 @@ pub async fn create(client: &Client, of: kube::api::ApiResource, namespace: &str
 pub async fn prepare_host(client: &Client) {
     let definitions =
         api_resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
-    let mut crds = caldera_crds::manifests::karmada_crds();
+    let mut crds = caldera_crds::manifests::build_karmada_crds();
     crds.push(caldera_crds::manifests::cluster_crd());
-    crds.extend(caldera_crds::manifests::volcano_crds());
+    crds.extend(caldera_crds::manifests::build_volcano_crds());
     for mut crd in crds {
         crd.as_object_mut().unwrap().remove("status");
         create(client, definitions.clone(), "", crd).await;
@@ -59,7 +59,7 @@ pub async fn prepare_host(client: &Client) {
         create(client, clusters(), "", cluster).await;
     }
     // Karmada has an interpreter's configuration, which only the stand-in would read.
-    for configuration in webhook::configurations(&webhook::Endpoint::Url(format!("https://{WEBHOOK}")), "") {
+    for configuration in webhook::build_configurations(&webhook::Endpoint::Url(format!("https://{WEBHOOK}")), "") {
         let kind = configuration["kind"].as_str().unwrap();
         if kind != "ResourceInterpreterWebhookConfiguration" {
             let plural = format!("{}s", kind.to_lowercase());

@@ -138,7 +138,7 @@ pub fn decide_binding(
         capped.replicas = capped.replicas.min(i64::from(gang.replicas()));
     }
     let mut own =
-        if capped.fresh { fleet.capacities_without_binding(&binding.key.to_string()) } else { BTreeMap::new() };
+        if capped.fresh { fleet.compute_capacities_without_binding(&binding.key.to_string()) } else { BTreeMap::new() };
     own.extend(estimated.iter().map(|(name, capacity)| (name.clone(), capacity.clone())));
     let clusters: Vec<(&Cluster, &Capacity)> =
         fleet.clusters().map(|(cluster, capacity)| (cluster, own.get(&cluster.name).unwrap_or(capacity))).collect();
@@ -165,7 +165,7 @@ pub fn decide_binding(
             awaits_capacity: true,
         },
         // A member that has not reported yet may have the capacity: it reports soon, or is found to be down.
-        Err(NotPlaced::Gang(_) | NotPlaced::Unschedulable(_)) if fleet.clusters_not_listed_yet().next().is_some() => {
+        Err(NotPlaced::Gang(_) | NotPlaced::Unschedulable(_)) if fleet.list_unlisted_clusters().next().is_some() => {
             Verdict { step: Step::Rest, awaits_capacity: true }
         }
         Err(error @ (NotPlaced::Gang(_) | NotPlaced::Unschedulable(_))) => {
@@ -396,7 +396,7 @@ fn append_peers(message: String, whole: bool, peers: &Peers) -> String {
 /// Adds which members' numbers are not those of their nodes.
 fn explain_unread_clusters(message: String, fleet: &Fleet, estimated: &BTreeMap<String, Capacity>) -> String {
     let doubt = |name: &String| {
-        let doubt = fleet.capacity_caveat(name)?;
+        let doubt = fleet.describe_capacity_caveat(name)?;
         let is_estimated = estimated.contains_key(name);
         Some(if is_estimated { "its estimator was asked, for its nodes can not be read".to_owned() } else { doubt })
     };

@@ -185,7 +185,7 @@ impl Binding {
             place: placement::read_binding(spec, status),
             groups: placement::read_affinity_groups(spec),
             replica: (ours && gate.is_none()).then(|| Arc::new(placement::read_replica_gang(spec))),
-            weights: ranking::weights_of(object),
+            weights: ranking::read_score_weights(object),
             policy: ranking::policy_of(object),
             plan: view.plan(),
             applied: view.annotation(APPLIED_PLACEMENT).map(ToOwned::to_owned),

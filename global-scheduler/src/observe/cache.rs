@@ -228,7 +228,7 @@ impl Cache {
             Event::Deleted(object) => self.topology.remove(object.metadata.name.as_deref().unwrap_or_default()),
         }
         // A waiting gang may fit where clusters are near each other now; what is placed stays.
-        if self.fleet.set_links(self.topology.merge_topology()) {
+        if self.fleet.set_federation_topology(self.topology.merge_topology()) {
             self.requeue_unschedulable();
         }
     }
@@ -375,7 +375,7 @@ pub fn read_workload(object: &Value) -> Option<(WorkloadRef, WorkloadRequest)> {
     let reference = workload::reference_of(object)?;
     let gang = workload::read_gang(object).map(Arc::new).map_err(|error| error.to_string());
     let completes = workload::list_completing_tasks(object);
-    let kind = WorkloadKind::of(object);
+    let kind = WorkloadKind::of_object(object);
     let has_ended = kind.is_some_and(|kind| workload::progress::has_copy_ended(kind, &object["status"]));
     let (queued, run_for) = (workload::names_queue(object), workload::running_estimate(object));
     Some((reference, WorkloadRequest { gang, queued, completes, has_ended, run_for }))

@@ -14,7 +14,7 @@ use kube::runtime::watcher;
 use super::{
     binding::Binding,
     cache::{WorkloadRequest, read_workload},
-    ranking::{PolicyKey, StatedWeights, read_policy},
+    ranking::{PolicyKey, StatedWeights, read_policy_weights},
 };
 
 /// An event of one of the kinds, with what is kept of its objects.
@@ -47,7 +47,7 @@ pub(crate) fn watch_host(follower: &Follower<HostEvent>) {
     ] {
         let resource = api_resource("policy.karmada.io", "v1alpha1", kind, plural);
         let input = move |event| HostEvent::Policies(global, event);
-        follower.follow_json(resource, all(), |object| read_policy(&object), input);
+        follower.follow_json(resource, all(), |object| read_policy_weights(&object), input);
     }
     for kind in WorkloadKind::ALL {
         let input = move |event| HostEvent::Workloads(kind, event);

@@ -63,7 +63,7 @@ impl Cache {
     /// Whether a member's Volcano would refuse the binding's job for want of its queue.
     fn lacks_queue(&self, binding: &Binding, cluster: &str) -> bool {
         let Some(admission) = binding.admission.as_ref().filter(|_| binding.is_volcano_job()) else { return false };
-        let is_down = self.fleet.unreadable_clusters().any(|down| down.name == cluster);
+        let is_down = self.fleet.list_unreadable_clusters().any(|down| down.name == cluster);
         let is_known = self.fleet.member_queue(cluster, ROOT).is_some() && !is_down;
         let queue = self.fleet.member_queue(cluster, admission.queue.as_str());
         is_known && queue.is_none_or(|queue| queue.state.is_empty())

@@ -48,7 +48,7 @@ pub struct WeightsFault {
 
 /// The weights that an object states; `None` where it states none.
 #[must_use]
-pub fn weights_of(object: &Value) -> Option<StatedWeights> {
+pub fn read_score_weights(object: &Value) -> Option<StatedWeights> {
     let stated = object["metadata"]["annotations"][SCORE_WEIGHTS].as_str()?;
     Some(stated.parse().map_err(|error: ParseWeightsError| {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -65,9 +65,9 @@ pub fn weights_of(object: &Value) -> Option<StatedWeights> {
 
 /// Reads a policy: which it is, and its weights.
 #[must_use]
-pub fn read_policy(object: &Value) -> Option<(PolicyKey, Option<StatedWeights>)> {
+pub fn read_policy_weights(object: &Value) -> Option<(PolicyKey, Option<StatedWeights>)> {
     let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
-    Some(((text("namespace"), text("name")), weights_of(object)))
+    Some(((text("namespace"), text("name")), read_score_weights(object)))
 }
 
 /// The weights of policies and the external scores.

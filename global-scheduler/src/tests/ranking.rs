@@ -7,7 +7,7 @@ use super::{
     parity::{aggregated, goes, to, widget, world},
     *,
 };
-use crate::observe::ranking::read_policy;
+use crate::observe::ranking::read_policy_weights;
 
 fn costs(i: usize, object: &mut Value) {
     let cost = ["30", "10", "20"][i];
@@ -49,7 +49,7 @@ fn the_weights_of_the_policy_that_made_a_binding_rank_clusters_for_it() {
     let object = of_policy(false);
     assert_eq!(goes(&mut world, &object), to(&[("m0", 2)]), "without weights the roomiest");
     let say = |world: &mut Cache, weights: Option<&str>| {
-        let policy = read_policy(&policy(Some("ns"), weights)).unwrap();
+        let policy = read_policy_weights(&policy(Some("ns"), weights)).unwrap();
         world.rankings.apply_policies(false, Event::Applied(policy));
     };
     say(&mut world, Some("cheapest=1"));
@@ -68,7 +68,9 @@ fn the_weights_of_the_policy_that_made_a_binding_rank_clusters_for_it() {
 #[test]
 fn a_cluster_policy_ranks_too_and_a_binding_s_own_weights_come_first() {
     let mut world = world(&[9, 5, 7], costs);
-    world.rankings.apply_policies(true, Event::Reset(vec![read_policy(&policy(None, Some("cheapest=1"))).unwrap()]));
+    world
+        .rankings
+        .apply_policies(true, Event::Reset(vec![read_policy_weights(&policy(None, Some("cheapest=1"))).unwrap()]));
     assert_eq!(goes(&mut world, &of_policy(true)), to(&[("m1", 2)]));
     assert_eq!(goes(&mut world, &of_policy(false)), to(&[("m0", 2)]), "another policy of the same name");
     let mut own = of_policy(true);

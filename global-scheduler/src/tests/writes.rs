@@ -22,7 +22,7 @@ fn one_patch_places_with_a_precondition_and_touches_nothing_else() {
     }
     assert_eq!(object, before);
     assert_eq!(
-        binding_writes::success_message(&decision.targets),
+        binding_writes::describe_success(&decision.targets),
         "Binding has been scheduled successfully. Result: {m0:2, m1:4}"
     );
 }

@@ -43,7 +43,7 @@ fn kind_of(binding: &Binding) -> &'static str {
     if binding.key.is_global() { "ClusterResourceBinding" } else { "ResourceBinding" }
 }
 
-fn binding_write(binding: &Binding, subresource: Option<&'static str>, body: Body) -> Write {
+fn build_binding_write(binding: &Binding, subresource: Option<&'static str>, body: Body) -> Write {
     let plural = if binding.key.is_global() { "clusterresourcebindings" } else { "resourcebindings" };
     Write {
         resource: api_resource("work.karmada.io", "v1alpha2", kind_of(binding), plural),
@@ -87,7 +87,7 @@ fn patch_clusters(binding: &Binding, clusters: &[Value], plan: Option<String>) -
         None if binding.plan.is_some() => operations.push(json!({"op": "remove", "path": annotation_path(PLAN)})),
         None => {}
     }
-    binding_write(binding, None, Body::JsonPatch(Value::Array(operations)))
+    build_binding_write(binding, None, Body::JsonPatch(Value::Array(operations)))
 }
 
 /// The status of a binding that is placed. `scheduled`: when, unless the status says that already.
@@ -108,20 +108,23 @@ pub fn build_scheduled_status_write(
     if let Some(affinity) = affinity {
         status["schedulerObservingAffinityName"] = affinity.into();
     }
-    status_patch(binding, &status)
+    build_status_patch(binding, &status)
 }
 
 /// The status of a binding that can not be placed.
 #[must_use]
 pub fn build_refused_status_write(binding: &Binding, reason: &str, message: &str, now: Timestamp) -> Write {
-    status_patch(binding, &json!({"conditions": merge_scheduled_condition(binding, ("False", reason, message), now)}))
+    build_status_patch(
+        binding,
+        &json!({"conditions": merge_scheduled_condition(binding, ("False", reason, message), now)}),
+    )
 }
 
 /// Lists are replaced whole by a merge patch, so the others' conditions are sent along and the version is a
 /// precondition.
-fn status_patch(binding: &Binding, status: &Value) -> Write {
+fn build_status_patch(binding: &Binding, status: &Value) -> Write {
     let metadata = json!({"resourceVersion": binding.resource_version});
-    binding_write(binding, Some("status"), Body::MergePatch(json!({"metadata": metadata, "status": status})))
+    build_binding_write(binding, Some("status"), Body::MergePatch(json!({"metadata": metadata, "status": status})))
 }
 
 fn merge_scheduled_condition(
@@ -146,7 +149,7 @@ fn merge_scheduled_condition(
 
 /// `Binding has been scheduled successfully. Result: {member1:2, member2:1}`.
 #[must_use]
-pub fn success_message(targets: &[Target]) -> String {
+pub fn describe_success(targets: &[Target]) -> String {
     let targets: Vec<String> = targets.iter().map(|target| format!("{}:{}", target.cluster, target.replicas)).collect();
     format!("{SUCCESS_MESSAGE} Result: {{{}}}", targets.join(", "))
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Events at once at most.
-const BURST: u32 = 32;
+const MOST_EVENTS_AT_ONCE: u32 = 32;
 /// Until one more is allowed.
 const REFILL_PERIOD: Duration = Duration::from_millis(100);
 
@@ -23,15 +23,17 @@ pub struct EventBudget {
 impl EventBudget {
     /// A full budget.
     pub fn new(now: Instant) -> Self {
-        Self { left: BURST, since: now }
+        Self { left: MOST_EVENTS_AT_ONCE, since: now }
     }
 
     /// Whether one more is allowed, which is then counted.
     pub fn take_event(&mut self, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.since);
-        let more = u32::try_from(passed.as_millis() / REFILL_PERIOD.as_millis()).unwrap_or(BURST).min(BURST);
+        let more = u32::try_from(passed.as_millis() / REFILL_PERIOD.as_millis())
+            .unwrap_or(MOST_EVENTS_AT_ONCE)
+            .min(MOST_EVENTS_AT_ONCE);
         if more > 0 {
-            self.left = BURST.min(self.left + more);
+            self.left = MOST_EVENTS_AT_ONCE.min(self.left + more);
             self.since = now;
         }
         let is_allowed = self.left > 0;

@@ -1,6 +1,6 @@
 //! First statuses that wait for their moment, and how long that is.
 //!
-//! Rule: [`WAIT`] from the placement on while a write is answered within [`QUICK`], in proportion longer where it takes
+//! Rule: [`STATUS_WAIT`] from the placement on while a write is answered within [`QUICK_ANSWER`], in proportion longer where it takes
 //! longer, five times at most: as PodGroups of jobs that start wait. What is written then says when the binding was
 //! placed, not when that was written: a reschedule that was asked for meanwhile is later than it.
 
@@ -15,11 +15,11 @@ use tokio::time::Instant;
 use crate::observe::binding::{Binding, BindingKey};
 
 /// From the placement to the status.
-const WAIT: Duration = Duration::from_secs(3);
+const STATUS_WAIT: Duration = Duration::from_secs(3);
 /// A server that answers within this time is not busy.
-const QUICK: Duration = Duration::from_millis(50);
+const QUICK_ANSWER: Duration = Duration::from_millis(50);
 /// The wait is stretched so many times at most.
-const LONGEST: u32 = 5;
+const MOST_STRETCH: u32 = 5;
 
 /// One that waits.
 #[derive(Debug)]
@@ -54,8 +54,8 @@ impl FirstStatuses {
     }
 
     fn stretch_wait(&self) -> Duration {
-        let times = u32::try_from(self.latency.as_millis() / QUICK.as_millis()).unwrap_or(LONGEST);
-        WAIT * times.clamp(1, LONGEST)
+        let times = u32::try_from(self.latency.as_millis() / QUICK_ANSWER.as_millis()).unwrap_or(MOST_STRETCH);
+        STATUS_WAIT * times.clamp(1, MOST_STRETCH)
     }
 
     /// When a binding was placed, if that is known.

@@ -41,7 +41,7 @@ impl TopologyStatusWriter {
                 continue;
             }
             self.written.insert(name.to_owned(), status);
-            writes.push((name.to_owned(), status_write(name, object, said, now)));
+            writes.push((name.to_owned(), build_status_write(name, object, said, now)));
         }
         writes
     }
@@ -63,7 +63,7 @@ fn has_status(object: &FederationTopology, said: &AcceptedCondition) -> bool {
         && status.conditions.iter().find(|condition| condition.type_ == ACCEPTED).is_some_and(same)
 }
 
-fn status_write(name: &str, object: &FederationTopology, said: &AcceptedCondition, now: Timestamp) -> Write {
+fn build_status_write(name: &str, object: &FederationTopology, said: &AcceptedCondition, now: Timestamp) -> Write {
     let word = if said.accepted { "True" } else { "False" };
     let conditions = object.status.iter().flat_map(|status| &status.conditions);
     let before = conditions.filter(|condition| condition.type_ == ACCEPTED && condition.status == word);

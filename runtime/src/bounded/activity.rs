@@ -243,7 +243,7 @@ pub(super) struct HeldAnswer {
 }
 
 /// What goes out at once.
-const PIECE: usize = 16 * 1024;
+const WRITE_BYTES: usize = 16 * 1024;
 
 impl HeldAnswer {
     pub(super) fn new(body: Body, open: OpenRequest) -> Self {
@@ -260,14 +260,14 @@ impl http_body::Body for HeldAnswer {
         if self.rest.is_empty() {
             match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
                 Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) if data.len() > PIECE => self.rest = data,
+                    Ok(data) if data.len() > WRITE_BYTES => self.rest = data,
                     Ok(data) => return Poll::Ready(Some(Ok(Frame::data(data)))),
                     Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
                 },
                 other => return Poll::Ready(other),
             }
         }
-        let most = self.rest.len().min(PIECE);
+        let most = self.rest.len().min(WRITE_BYTES);
         // A copy: a piece that waits must not keep the whole.
         let piece = Bytes::copy_from_slice(&self.rest.split_to(most));
         Poll::Ready(Some(Ok(Frame::data(piece))))

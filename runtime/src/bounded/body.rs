@@ -32,9 +32,9 @@ pub struct BodyBounds {
 }
 
 /// A body of no more than this may use the reserve.
-const SMALL: usize = 64 * 1024;
+const SMALL_BODY_BYTES: usize = 64 * 1024;
 /// The first piece of room that a body takes.
-const FIRST: usize = 4 * 1024;
+const FIRST_PIECE_BYTES: usize = 4 * 1024;
 
 /// Why a body was not read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -182,7 +182,8 @@ impl BodyRoom {
             let mut capacity = bytes.capacity();
             if wanted > capacity {
                 // Twice as much, but no more than was announced, and no more than may be.
-                capacity = (2 * capacity).max(FIRST).min(announced.max(wanted)).max(wanted).min(self.bounds.one);
+                capacity =
+                    (2 * capacity).max(FIRST_PIECE_BYTES).min(announced.max(wanted)).max(wanted).min(self.bounds.one);
             }
             self.take_room(room.id, capacity - bytes.capacity(), capacity)?;
             bytes.reserve_exact(capacity - bytes.len());
@@ -193,7 +194,7 @@ impl BodyRoom {
 
     /// Room for `more` bytes of a body that then holds `held`.
     fn take_room(&self, id: u64, more: usize, held: usize) -> Result<(), BodyError> {
-        let most = self.bounds.all - if held > SMALL { self.bounds.reserve } else { 0 };
+        let most = self.bounds.all - if held > SMALL_BODY_BYTES { self.bounds.reserve } else { 0 };
         let mut guard = lock(&self.ledger);
         let ledger = &mut *guard;
         while more > 0 && ledger.taken + more > most {

@@ -86,7 +86,7 @@ impl Preemption {
             let above = lowest.is_some_and(|lowest| lowest < site.job(id).priority);
             !terms(site, id).never_preempts && (policy.reclaim && job.may_reclaim || above)
         };
-        let all = engine.preemption_candidates(HEADS_PER_QUEUE).into_iter().filter(may_evict);
+        let all = engine.list_preemption_candidates(HEADS_PER_QUEUE).into_iter().filter(may_evict);
         let all = all.map(|job| pending_preemptor(site, engine, job)).collect();
         let selected = self.schedule.select_preemptors(all, now);
         if selected.is_empty() {
@@ -105,9 +105,9 @@ impl Preemption {
             now,
         };
         for job in selected {
-            let quota = engine.quota_after_evictions(&job.queue, job.asks.clone());
+            let quota = engine.compute_quota_after_evictions(&job.queue, job.asks.clone());
             let preemptor = Preemptor {
-                lacks: engine.missing_resources(&job.queue, &job.asks, &site.members().free()),
+                lacks: engine.list_missing_resources(&job.queue, &job.asks, &site.members().free()),
                 attempts: self.schedule.failed_attempts(&job.id),
                 id: job.id,
                 queue: job.queue,

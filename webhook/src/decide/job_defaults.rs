@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json, value::RawValue};
 pub use super::ssh_keys::Seed;
 use super::{
     patch::{MOST_OPERATIONS, set_field},
-    ssh_keys::{KeyPair, add_key_pair},
+    ssh_keys::{KeyPair, add_missing_key_pair},
     verdict::Verdict,
 };
 use crate::observe::{long_job::LongJob, request::ReviewRequest};
@@ -135,7 +135,7 @@ fn build_defaults_patch(
 ) -> Vec<PatchOperation> {
     let mut patch: Vec<PatchOperation> = filled.map(|Filled { path, value }| set_field(&path, value)).collect();
     let flags = job.pointer(SSH_FLAGS).cloned();
-    add_key_pair(job, old, || KeyPair::from_seed(&seed?));
+    add_missing_key_pair(job, old, || KeyPair::from_seed(&seed?));
     if let Some(now) = job.pointer_mut(SSH_FLAGS).filter(|now| Some(&**now) != flags.as_ref()) {
         patch.push(set_field(&["spec", "plugins", "ssh"], now.take()));
     }

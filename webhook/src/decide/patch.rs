@@ -51,14 +51,14 @@ pub(crate) fn encode_patch(patch: &[PatchOperation]) -> String {
 /// The same, appended piece by piece: the JSON of a large patch is never there as a whole.
 pub(crate) fn append_patch(patch: &[PatchOperation], to: &mut String) {
     let into = EncoderStringWriter::from_consumer(to, &STANDARD);
-    let mut pieces = BufWriter::with_capacity(PIECE, into);
+    let mut pieces = BufWriter::with_capacity(ENCODED_BYTES, into);
     // Neither of the two can fail: a string takes all.
     let _ = serde_json::to_writer(&mut pieces, patch);
     let _ = pieces.flush();
 }
 
 /// Bytes that are encoded at once: a multiple of three, so that none are left over.
-const PIECE: usize = 12 * 1024;
+const ENCODED_BYTES: usize = 12 * 1024;
 
 #[cfg(test)]
 pub(crate) mod tests {

@@ -81,7 +81,7 @@ pub fn validate_queue(request: &ReviewRequest<'_, Value>, snapshot: Snapshot<'_>
 }
 
 /// Workloads that are named in a refusal.
-const NAMED: usize = 5;
+const MOST_NAMED_WORKLOADS: usize = 5;
 
 fn is_forced(queue: Option<&Value>) -> bool {
     let annotations = queue.and_then(|queue| queue.pointer("/metadata/annotations"));
@@ -96,8 +96,9 @@ fn find_use_refusal(queue: &str, cache: &Cache) -> Option<String> {
     let mut names: Vec<String> = uses.map(|(key, _)| format!("{}/{}", key.namespace, key.name)).collect();
     names.sort_unstable();
     let all = names.len();
-    names.truncate(NAMED);
-    let more = if all > NAMED { format!(" and {} more", all - NAMED) } else { String::new() };
+    names.truncate(MOST_NAMED_WORKLOADS);
+    let more =
+        if all > MOST_NAMED_WORKLOADS { format!(" and {} more", all - MOST_NAMED_WORKLOADS) } else { String::new() };
     let (named, workloads) =
         (names.join(", "), if all == 1 { "workload waits or runs" } else { "workloads wait or run" });
     (all > 0).then(|| {

@@ -31,7 +31,7 @@ pub fn refuse_too_large(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Op
     let limits = list_queue_path(queue.as_str(), cache).into_iter();
     let mut limits = limits.filter_map(|by| Some((by, LargestJob::of_queue(cache.queues.get(by)?)?))).peekable();
     limits.peek()?;
-    let asked = read_gang(job).ok()?.full_demand();
+    let asked = read_gang(job).ok()?.sum_full_demand();
     let refusal = limits.find_map(|(by, largest)| largest.refuse(&queue, &by.into(), &asked))?;
     Some(deny(&format!("spec.queue: it {refusal}")))
 }

@@ -58,7 +58,7 @@ pub(super) fn read_secret_name(job: &Value) -> Option<&str> {
 }
 
 /// Gives a job the pair that it needs and lacks: its former self's, or a fresh one when it is created.
-pub fn add_key_pair(job: &mut Value, former: Option<&Value>, fresh: impl FnOnce() -> Option<KeyPair>) {
+pub fn add_missing_key_pair(job: &mut Value, former: Option<&Value>, fresh: impl FnOnce() -> Option<KeyPair>) {
     let is_clusterset = annotation_of(job, RENDEZVOUS) == Some(RENDEZVOUS_CLUSTERSET);
     let has_secret = read_secret_name(job).is_some();
     let Some(flags) = job.pointer_mut("/spec/plugins/ssh").filter(|flags| flags.is_array() || flags.is_null()) else {
@@ -101,13 +101,13 @@ mod tests {
     #[test]
     fn a_job_of_a_clusterset_gets_a_pair_once_and_keeps_it() {
         let mut created = job(json!([]), "clusterset");
-        add_key_pair(&mut created, None, pair);
+        add_missing_key_pair(&mut created, None, pair);
         assert_eq!(created["spec"]["plugins"]["ssh"], json!(["--ssh-private-key=p", "--ssh-public-key=q"]));
         let mut again = created.clone();
-        add_key_pair(&mut again, None, || panic!("asked for another"));
+        add_missing_key_pair(&mut again, None, || panic!("asked for another"));
         assert_eq!(again, created);
         let mut applied = job(json!([]), "clusterset");
-        add_key_pair(&mut applied, Some(&created), || panic!("asked for another"));
+        add_missing_key_pair(&mut applied, Some(&created), || panic!("asked for another"));
         assert_eq!(applied, created);
     }
 
@@ -124,7 +124,7 @@ mod tests {
             json!({"metadata": {"annotations": {"caldera.dev/rendezvous": "clusterset"}}, "spec": {}}),
         ] {
             let before = job.clone();
-            add_key_pair(&mut job, None, pair);
+            add_missing_key_pair(&mut job, None, pair);
             assert_eq!(job, before);
         }
     }

@@ -83,7 +83,7 @@ pub fn rewrite_work(request: &ReviewRequest<'_, ReviewedWork<'_>>, snapshot: Sna
     let Some(cluster) = namespace.strip_prefix(karmada::EXECUTION_NAMESPACE_PREFIX) else {
         return Verdict::UNCHANGED;
     };
-    let is_workload = |manifest: &Value| WorkloadKind::of(manifest).is_some();
+    let is_workload = |manifest: &Value| WorkloadKind::of_object(manifest).is_some();
     let carries_workload = work.manifests().iter().any(is_workload);
     if work.metadata.deletion_timestamp.is_some() || work.manifests().is_empty() {
         return Verdict::UNCHANGED;
@@ -143,7 +143,7 @@ fn build_copies_patch(
         let replicas = binding.clusters.get(cluster).ok_or("its job is not placed in this cluster")?;
         let host = binding.workload.as_ref().and_then(|key| snapshot.cache.workloads.get(key));
         let class = host.map(|host| host.priority_class.as_deref().unwrap_or_default());
-        for copy in copies.iter().filter(|copy| WorkloadKind::of(copy).is_some()) {
+        for copy in copies.iter().filter(|copy| WorkloadKind::of_object(copy).is_some()) {
             check_copy_against_record(copy, record, *replicas, class)?;
         }
         copies.iter_mut().for_each(remove_retained_replicas);
@@ -168,7 +168,7 @@ fn remove_retained_replicas(copy: &mut Value) {
 fn check_copy_against_workload(copy: &Value, key: &WorkloadKey) -> Result<(), String> {
     let text = |pointer: &str| copy.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
-    if WorkloadKind::of(copy) == Some(key.kind) && (namespace, name) == (&*key.namespace, &*key.name) {
+    if WorkloadKind::of_object(copy) == Some(key.kind) && (namespace, name) == (&*key.namespace, &*key.name) {
         return Ok(());
     }
     let (version, kind) = (text("/apiVersion"), text("/kind"));

@@ -197,7 +197,7 @@ struct GlancedObject {
     spec: Digest,
 }
 
-/// Whether something changes in a review that is not the spec. Of what is no review it is not known: false.
+/// Whether a review's object has the spec of the old one. Of what is no review it is not known: false.
 #[must_use]
 pub fn are_specs_equal(body: &[u8]) -> bool {
     let SpecsEnvelope { request } = serde_json::from_slice(body).unwrap_or_default();
@@ -215,7 +215,7 @@ struct Digest(u64);
 static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 impl Digest {
-    fn hash_value(kind: u8, value: impl Hash) -> Self {
+    fn hash_tagged(kind: u8, value: impl Hash) -> Self {
         Self(KEYS.hash_one((kind, value)))
     }
 }
@@ -240,32 +240,32 @@ impl<'de> Visitor<'de> for DigestVisitor {
     }
 
     fn visit_bool<E>(self, value: bool) -> Result<Digest, E> {
-        Ok(Digest::hash_value(1, value))
+        Ok(Digest::hash_tagged(1, value))
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<Digest, E> {
-        Ok(Digest::hash_value(2, value))
+        Ok(Digest::hash_tagged(2, value))
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<Digest, E> {
-        Ok(Digest::hash_value(3, value))
+        Ok(Digest::hash_tagged(3, value))
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Digest, E> {
-        Ok(Digest::hash_value(4, value.to_bits()))
+        Ok(Digest::hash_tagged(4, value.to_bits()))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Digest, E> {
-        Ok(Digest::hash_value(5, value))
+        Ok(Digest::hash_tagged(5, value))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Digest, A::Error> {
         let (mut hash, mut length) = (0, 0_usize);
         while let Some(item) = items.next_element::<Digest>()? {
-            hash = Digest::hash_value(6, (hash, item.0)).0;
+            hash = Digest::hash_tagged(6, (hash, item.0)).0;
             length += 1;
         }
-        Ok(Digest::hash_value(7, (hash, length)))
+        Ok(Digest::hash_tagged(7, (hash, length)))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Digest, A::Error> {
@@ -273,7 +273,7 @@ impl<'de> Visitor<'de> for DigestVisitor {
         while let Some(key) = entries.next_key::<Cow<'de, str>>()? {
             let value = entries.next_value::<Digest>()?;
             // In any order.
-            all.0 = all.0.wrapping_add(Digest::hash_value(8, (key.as_ref(), value.0)).0);
+            all.0 = all.0.wrapping_add(Digest::hash_tagged(8, (key.as_ref(), value.0)).0);
         }
         Ok(all)
     }

@@ -1,5 +1,5 @@
-//! A long job, whose tasks stay text: values of all of them at once take many times as much memory, and as long to make
-//! as all the rest of a review.
+//! A new job whose review is 64 KiB or longer (`LONG_JOB` in `crate::rules`): its tasks stay text until each is looked
+//! at. As values all at once they take many times the memory, and as long to make as all the rest of a review.
 
 use std::{borrow::Cow, fmt};
 

@@ -11,7 +11,7 @@ use axum::{
     extract::Request,
     response::{IntoResponse, Response},
 };
-use caldera_crds::job_admission::{MOST_TASKS, task_count_refusal};
+use caldera_crds::job_admission::{MOST_TASKS, build_task_count_refusal};
 use caldera_runtime::bounded::body::HeldBody;
 use tokio::time::Instant;
 
@@ -39,7 +39,7 @@ pub(super) struct InspectedRequest {
 /// How long a review may take in all, from its last byte: below the API server's patience of five seconds.
 pub(super) const REVIEW_TIMEOUT: Duration = Duration::from_millis(4_500);
 /// From here on a body is looked through on another thread.
-const LONG: usize = 64 << 10;
+const LONG_BODY_BYTES: usize = 64 << 10;
 
 /// Looks through a body. What would cost more than `most`, or has more tasks than a job may have, is decided by that.
 fn inspect_body(route: &'static str, body: HeldBody, most: usize, until: Instant) -> InspectedRequest {
@@ -50,7 +50,7 @@ fn inspect_body(route: &'static str, body: HeldBody, most: usize, until: Instant
     // A queue is small, and is copied while it is reviewed.
     let most = if route.ends_with("-queue") { most / 8 } else { most };
     let verdict = if is_job && glance.created_tasks() > MOST_TASKS {
-        Some(Verdict::deny_invalid(task_count_refusal(glance.created_tasks()).sentence()))
+        Some(Verdict::deny_invalid(build_task_count_refusal(glance.created_tasks()).sentence()))
     } else if cost <= most {
         None
     } else if is_job && are_specs_equal(&body) {
@@ -80,7 +80,7 @@ impl SharedCache {
         })?;
         let (most, until) = (self.memory, Instant::now() + REVIEW_TIMEOUT);
         match &self.pool {
-            Some(pool) if body.len() >= LONG => {
+            Some(pool) if body.len() >= LONG_BODY_BYTES => {
                 let looked = pool.run_inspection(move || inspect_body(route, body, most, until));
                 match tokio::time::timeout_at(until, looked).await {
                     Ok(looked) => looked.ok_or_else(|| respond_with(500, FAILED.to_vec())),

@@ -18,7 +18,7 @@ use std::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// From here on a review is large.
-const LARGE: usize = 1 << 20;
+const LARGE_REVIEW_BYTES: usize = 1 << 20;
 /// Small reviews of one namespace that are decided at once, beside those that wait.
 const OF_ONE_NAMESPACE: usize = 4;
 
@@ -108,7 +108,7 @@ impl ReviewPool {
         cost: usize,
         rule: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        if cost < LARGE {
+        if cost < LARGE_REVIEW_BYTES {
             return self.small.run_in_turn(namespace, rule).await;
         }
         let turn = self.large.wait_for_turn(namespace).await?;
@@ -156,9 +156,9 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn small_reviews_do_not_wait_behind_large_ones() {
         let pool = ReviewPool::new(2);
-        let (first, begun) = held(&pool, "a", LARGE);
+        let (first, begun) = held(&pool, "a", LARGE_REVIEW_BYTES);
         begins(&begun);
-        let (second, later) = held(&pool, "b", LARGE);
+        let (second, later) = held(&pool, "b", LARGE_REVIEW_BYTES);
         assert_eq!(soon(pool.decide_review("a", 10, || 7)).await, Some(7));
         assert!(later.try_recv().is_err(), "two large ones at once");
         drop(first);
@@ -183,9 +183,9 @@ mod tests {
     async fn a_rule_that_panics_gives_its_turn_back() {
         let pool = ReviewPool::new(1);
         for _ in 0..5 {
-            assert_eq!(soon(pool.decide_review::<()>("a", LARGE, || panic!("on purpose"))).await, None);
+            assert_eq!(soon(pool.decide_review::<()>("a", LARGE_REVIEW_BYTES, || panic!("on purpose"))).await, None);
         }
-        assert_eq!(soon(pool.decide_review("a", LARGE, || 7)).await, Some(7));
+        assert_eq!(soon(pool.decide_review("a", LARGE_REVIEW_BYTES, || 7)).await, Some(7));
     }
 
     #[tokio::test]

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Reviews that take less memory are decided where they arrive: that is quicker than to change threads.
-const SMALL: usize = 256 << 10;
+const SMALL_REVIEW_BYTES: usize = 256 << 10;
 
 /// What all requests share.
 #[derive(Clone)]
@@ -84,7 +84,9 @@ impl SharedCache {
         rule: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         match &self.pool {
-            Some(pool) if asked.cost >= SMALL => pool.decide_review(&asked.namespace, asked.cost, rule).await,
+            Some(pool) if asked.cost >= SMALL_REVIEW_BYTES => {
+                pool.decide_review(&asked.namespace, asked.cost, rule).await
+            }
             _ => std::panic::catch_unwind(AssertUnwindSafe(rule)).ok(),
         }
     }

@@ -1,13 +1,19 @@
-//! The configurations by which the API server and Karmada find the webhook.
+//! The three configurations by which the API server and Karmada find the webhook: mutating (gate, plan, defaults),
+//! validating (jobs, CronJobs, HyperJobs, queues), and Karmada's resource interpreter for Volcano Jobs.
 //!
-//! Rule (`admissionregistration.k8s.io/v1`): `matchConditions` keep out everything that is not ours, so that our outage
-//! blocks only our kinds, and what our rules leave alone in any case: updates of a job's metadata, and of a gated
-//! binding in which neither spec nor annotations change. Nor is a gated binding's update by our own controller told,
-//! where that is a trusted writer by the name of its account: it is refused nothing, it touches neither schedulerName
-//! nor priority, and it only ever takes a plan away. The scheduler's are told, since a plan has to be known before its
-//! Works come. The name of the configuration sorts after Karmada's `mutating-config`: bindings and Works then carry the
-//! ids that Karmada gives them. `reinvocationPolicy` is IfNeeded for bindings: if another webhook rewrites the
-//! schedulerName after us, we see the binding once more. All mutations are idempotent.
+//! What an outage stops (`failurePolicy`): jobs, CronJobs, HyperJobs and queues; bindings of Volcano Jobs, and those of
+//! other kinds in namespaces that opted in; Works of Volcano Jobs, of what names a queue, and of a workload's binding
+//! that carry another kind. Other bindings go on, since they do not tell whether their workload names a queue, and so
+//! do other Works.
+//!
+//! Who is asked about (`matchConditions`, `namespaceSelector`): only our kinds, and not an update of a job's metadata,
+//! nor of a gated binding in which neither spec nor annotations change, nor one of a gated binding by our own
+//! controller if its account is trusted: it only ever takes a plan away. The scheduler's updates are asked about: a
+//! plan has to be known before its Works come.
+//!
+//! Order: the name sorts after Karmada's `mutating-config`, so that bindings and Works carry Karmada's ids already;
+//! bindings are asked about again (`reinvocationPolicy`) if another webhook rewrites them. All mutations are
+//! idempotent.
 
 use std::collections::BTreeSet;
 
@@ -142,13 +148,13 @@ type Condition<'a> = (&'static str, &'a str);
 /// All configurations for a webhook at `endpoint` whose certificate `ca_pem` signed (empty: public roots), where the
 /// trusted writers are the default.
 #[must_use]
-pub fn configurations(endpoint: &Endpoint, ca_pem: &str) -> Vec<Value> {
-    configurations_for(endpoint, ca_pem, &TrustedWriters::default())
+pub fn build_configurations(endpoint: &Endpoint, ca_pem: &str) -> Vec<Value> {
+    build_configurations_for(endpoint, ca_pem, &TrustedWriters::default())
 }
 
 /// The same where they are others.
 #[must_use]
-pub fn configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &TrustedWriters) -> Vec<Value> {
+pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &TrustedWriters) -> Vec<Value> {
     let is_controller_trusted = trusted.trusts(CONTROLLER_ACCOUNT, []);
     let client_config = |path: &str| {
         let mut config = match endpoint {
@@ -262,7 +268,7 @@ mod tests {
 
     #[test]
     fn a2_22_every_hook_on_bindings_and_works_is_limited_to_our_kinds() {
-        let all = configurations(&Endpoint::Url("https://h:1".into()), "");
+        let all = build_configurations(&Endpoint::Url("https://h:1".into()), "");
         for hook in all[0]["webhooks"].as_array().unwrap() {
             if hook["rules"][0]["apiGroups"][0] == "work.karmada.io" {
                 assert!(!hook["matchConditions"].as_array().unwrap().is_empty(), "{hook}");
@@ -361,7 +367,7 @@ mod tests {
     #[test]
     fn a_controller_whose_word_does_not_count_is_told_of() {
         let has_condition = |trusted: &TrustedWriters| {
-            let all = configurations_for(&Endpoint::Url("https://h:1".into()), "", trusted);
+            let all = build_configurations_for(&Endpoint::Url("https://h:1".into()), "", trusted);
             all[0]["webhooks"][0]["matchConditions"].to_string().contains("by-others")
         };
         assert!(has_condition(&TrustedWriters::default()));
@@ -371,7 +377,7 @@ mod tests {
     #[test]
     fn a_service_and_a_bundle_are_told() {
         let service = Endpoint::Service { namespace: "ns".into(), name: "s".into(), port: 443 };
-        let all = configurations(&service, "PEM");
+        let all = build_configurations(&service, "PEM");
         assert_eq!(all[2]["webhooks"][0]["clientConfig"]["service"]["path"], "/interpreter");
         assert_eq!(all[2]["webhooks"][0]["clientConfig"]["caBundle"], "UEVN");
     }

@@ -91,7 +91,9 @@ pub(super) fn check_records(facts: &Facts) -> Vec<Finding> {
         |_, _| "caldera controller --kubeconfig karmada.kubeconfig".to_owned(),
     ));
     if let Ok(workloads) = &facts.workloads {
-        let is_kind = |one: &&CheckedBinding| WorkloadKind::find(&one.workload.group, &one.workload.kind).is_some();
+        let is_kind = |one: &&CheckedBinding| {
+            WorkloadKind::from_group_and_kind(&one.workload.group, &one.workload.kind).is_some()
+        };
         findings.extend(build_binding_finding(
             all.iter()
                 .filter(|one| !one.deleting && age(now, one.created) > grace)

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use caldera_crds::manifests::{federation_crds, karmada_crds, volcano_crds};
+use caldera_crds::manifests::{build_federation_crds, build_karmada_crds, build_volcano_crds};
 use serde_json::Value;
 
 use super::take_visible;
@@ -42,14 +42,14 @@ pub(super) fn check_definitions(facts: &Facts) -> Vec<Finding> {
         return findings;
     };
     let apply = "caldera manifests --only crds | kubectl apply --server-side -f -";
-    let karmada = karmada_crds().into_iter().filter(|crd| KARMADA.contains(&name_of(crd)));
+    let karmada = build_karmada_crds().into_iter().filter(|crd| KARMADA.contains(&name_of(crd)));
     for wanted in karmada {
         findings.extend(compare_definition(&wanted, found, "Karmada 1.19", false));
     }
-    for wanted in volcano_crds().into_iter().filter(|crd| name_of(crd) != OPTIONAL) {
+    for wanted in build_volcano_crds().into_iter().filter(|crd| name_of(crd) != OPTIONAL) {
         findings.extend(compare_definition(&wanted, found, "Volcano 1.16", false).map(|one| one.fixed_by(apply)));
     }
-    for wanted in federation_crds() {
+    for wanted in build_federation_crds() {
         findings.extend(compare_definition(&wanted, found, "this version", true).map(|one| one.fixed_by(apply)));
     }
     findings

@@ -10,7 +10,7 @@ use caldera_crds::{
     job_admission::fill_defaults,
     names::caldera::{GATE, GATE_CLOSED},
 };
-use caldera_webhook::{Endpoint, configurations};
+use caldera_webhook::{Endpoint, build_configurations};
 use serde_json::Value;
 
 use super::take_visible;
@@ -57,7 +57,7 @@ pub(super) fn check_webhooks(facts: &Facts) -> Vec<Finding> {
 
 /// As this version prints them.
 fn build_expected_configurations() -> [Value; 3] {
-    let all = configurations(&Endpoint::Url("https://host".to_owned()), "");
+    let all = build_configurations(&Endpoint::Url("https://host".to_owned()), "");
     <[Value; 3]>::try_from(all).unwrap_or_default()
 }
 

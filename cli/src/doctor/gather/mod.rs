@@ -221,7 +221,7 @@ pub(super) fn read_binding(object: &Value) -> Option<CheckedBinding> {
         key: key_of(object),
         created: creation_time(object),
         workload: view.workload(),
-        queued: objects::is_queued(object),
+        queued: objects::is_managed_by_caldera(object),
         deleting: view.is_deleting(),
         has_placement: object["spec"]["placement"].is_object(),
         gate: annotation_of(object, GATE).map(str::to_owned),

@@ -20,7 +20,7 @@ const AT_ONCE: usize = 16;
 pub(super) fn list_rights(granted: &Granted) -> BTreeSet<Right> {
     let mut all = BTreeSet::new();
     let component = |role: &Value| name_of(role).strip_prefix("caldera-").unwrap_or_default().to_owned();
-    let roles = roles::component_roles(granted);
+    let roles = roles::build_component_roles(granted);
     let is_bound = |name: &str| {
         roles.iter().any(|object| {
             read_text_at(object, "/kind").ends_with("RoleBinding") && read_text_at(object, "/roleRef/name") == name

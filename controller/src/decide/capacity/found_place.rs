@@ -22,7 +22,7 @@ impl Place {
     #[must_use]
     pub fn from_decision(decision: &Decision, gang: &Gang) -> Self {
         let within = decision.plan.as_ref().map(Plan::pinned_domains).unwrap_or_default();
-        Self { pods: decision.pods_by_cluster(gang), within }
+        Self { pods: decision.count_pods_by_cluster(gang), within }
     }
 
     /// Pods in all.

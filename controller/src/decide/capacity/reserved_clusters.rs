@@ -18,7 +18,7 @@ impl FleetCapacity {
     ) -> Option<ReservedClusters> {
         self.fleet.refresh_capacities();
         self.fleet.refresh_clusters_without_queued();
-        let emptied = self.fleet.clusters_without_queued();
+        let emptied = self.fleet.list_capacities_without_queued();
         fleet::choose_reserved_clusters(
             &ask.minimum(),
             &question.binding.placement.tolerations,

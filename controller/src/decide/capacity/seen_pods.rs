@@ -12,7 +12,7 @@ impl FleetCapacity {
     /// Pods of a workload that reached nodes in a cluster; `None` where its pods can not be seen.
     #[must_use]
     pub fn count_pods_on_nodes(&self, cluster: &str, workload: &WorkloadRef) -> Option<u32> {
-        self.fleet.pods_that_reached_nodes(cluster, workload)
+        self.fleet.count_pods_that_reached_nodes(cluster, workload)
     }
 
     /// The same of the members that can be seen.
@@ -24,7 +24,8 @@ impl FleetCapacity {
     /// Pods of a binding that are on nodes and have not ended; `None` if one of its clusters can not be seen.
     #[must_use]
     pub fn count_live_pods(&self, binding: &Binding) -> Option<u32> {
-        let seen = |(cluster, _): &(ClusterName, u32)| self.fleet.pods_on_nodes(cluster.as_str(), &binding.workload);
+        let seen =
+            |(cluster, _): &(ClusterName, u32)| self.fleet.count_pods_on_nodes(cluster.as_str(), &binding.workload);
         binding.clusters.iter().map(seen).sum()
     }
 

@@ -39,13 +39,13 @@ use crate::{
 /// Event: no job is made of a run of a CronJob, and why.
 const RUN_NOT_MADE: &str = "RunNotMade";
 /// By then a write has been answered, and its answer seen.
-const ANSWERED: SignedDuration = SignedDuration::from_secs(20);
+const WRITE_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
 /// After a write that failed.
-const AGAIN: SignedDuration = SignedDuration::from_secs(1);
+const RETRY_AFTER_FAILURE: SignedDuration = SignedDuration::from_secs(1);
 /// After one that the server refuses.
-const REFUSED: SignedDuration = SignedDuration::from_secs(60);
+const RETRY_AFTER_REFUSAL: SignedDuration = SignedDuration::from_secs(60);
 /// CronJobs that are looked at in one pass.
-const LOOKS: usize = 16;
+const CRON_JOBS_PER_PASS: usize = 16;
 
 /// The name of a job, or the status where there is none.
 type CronTarget = Option<Arc<str>>;
@@ -136,23 +136,23 @@ impl CronJobs {
                     self.jobs.remove(&before);
                 }
             }
-            self.look_at(&before, now);
+            self.schedule_look(&before, now);
         }
         if let Some(of) = of {
             self.jobs.entry(of.clone()).or_default().insert(Arc::clone(&key.1.name));
-            self.look_at(&of, now);
+            self.schedule_look(&of, now);
             self.parents.insert(key, of);
         }
     }
 
-    fn look_at(&mut self, key: &CronKey, now: Timestamp) {
+    fn schedule_look(&mut self, key: &CronKey, now: Timestamp) {
         if self.all.contains_key(key) {
             self.looks.insert(key.clone(), now);
         }
     }
 
     /// Whether the CronJob of a Volcano Job does not say yet that its run was: gone, it would be made again.
-    pub(crate) fn lacks_run(&self, job: &Key, owner: &CronOwner) -> bool {
+    pub(crate) fn is_run_unrecorded(&self, job: &Key, owner: &CronOwner) -> bool {
         let parent = self.all.get(&(WorkloadKind::VolcanoJob, Key::new(&job.namespace, &owner.name)));
         parent.filter(|parent| parent.facts.uid == owner.uid && !parent.facts.is_deleting()).is_some_and(|parent| {
             due_time_of(&owner.name, &job.name).is_some_and(|due| Some(due) > last_recorded(&parent.facts.object))
@@ -173,11 +173,11 @@ impl CronJobs {
             Some(Failure::Refused { message, .. }) => {
                 tracing::warn!(cron_job = %key.1, ?target, error = message, "a write for a CronJob is refused");
                 tracked.refused = Some(message.clone());
-                Some(REFUSED)
+                Some(RETRY_AFTER_REFUSAL)
             }
             Some(failure) => {
                 tracing::debug!(cron_job = %key.1, ?target, %failure, "a write for a CronJob failed");
-                Some(AGAIN)
+                Some(RETRY_AFTER_FAILURE)
             }
         };
         match wait {
@@ -201,7 +201,7 @@ impl CronJobs {
             self.looks.iter().filter(|(_, at)| **at <= now).map(|(key, at)| (*at, key.clone())).collect();
         due.sort_unstable();
         let mut decisions = Vec::new();
-        for (_, key) in due.into_iter().take(LOOKS) {
+        for (_, key) in due.into_iter().take(CRON_JOBS_PER_PASS) {
             self.looks.remove(&key);
             let Some(tracked) = self.all.get_mut(&key) else { continue };
             if tracked.facts.is_deleting() {
@@ -212,11 +212,11 @@ impl CronJobs {
             let plan = view.plan(now);
             let problem = plan.problem.or_else(|| tracked.refused.take());
             if problem.is_some() && problem != tracked.told {
-                decisions.extend(problem.as_deref().map(|problem| tell_problem(&tracked.facts, problem)));
+                decisions.extend(problem.as_deref().map(|problem| build_problem_event(&tracked.facts, problem)));
                 tracked.told = problem;
             }
             for write in plan.writes {
-                tracked.waits.insert(write.target(), add_wait(now, ANSWERED));
+                tracked.waits.insert(write.target(), add_wait(now, WRITE_TIMEOUT));
                 decisions.push(Decision::CronJob { key: key.clone(), write });
             }
             let next = tracked.waits.values().copied().chain(plan.next).min();
@@ -226,7 +226,7 @@ impl CronJobs {
     }
 }
 
-fn tell_problem(facts: &CronJobFacts, problem: &str) -> Decision {
+fn build_problem_event(facts: &CronJobFacts, problem: &str) -> Decision {
     Decision::RecordEvent {
         regarding: Regarding {
             api_version: facts.key.0.api_version(),

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Volcano's defaults, by how jobs ended.
-const KEPT: [(&str, &[&str], i64); 2] =
+const DEFAULT_HISTORY_LIMITS: [(&str, &[&str], i64); 2] =
     [("successfulJobsHistoryLimit", &["Completed"], 3), ("failedJobsHistoryLimit", &["Failed", "Terminated"], 1)];
 
 /// Jobs that have not ended, of one CronJob at most: its status names each.
@@ -176,7 +176,7 @@ impl CronJobView<'_> {
     /// Jobs that ended, but for the latest: not before the status has their runs, or they would be made again.
     fn delete_old(&self, plan: &mut CronJobPlan, runs: &[Run<'_>]) {
         let recorded = last_recorded(&self.facts.object);
-        for (limit, ends, default) in KEPT {
+        for (limit, ends, default) in DEFAULT_HISTORY_LIMITS {
             let kept = self.facts.object["spec"][limit].as_i64().unwrap_or(default);
             let ended = runs.iter().rev().filter(|run| run.end().is_some_and(|end| ends.contains(&end)));
             let old = ended.skip(usize::try_from(kept).unwrap_or(0)).filter(|run| Some(run.due) <= recorded);

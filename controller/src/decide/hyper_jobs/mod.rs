@@ -39,13 +39,13 @@ use crate::{
 };
 
 /// By then a write has been answered, and its answer seen.
-const ANSWERED: SignedDuration = SignedDuration::from_secs(20);
+const WRITE_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
 /// After a write that failed.
-const AGAIN: SignedDuration = SignedDuration::from_secs(1);
+const RETRY_AFTER_FAILURE: SignedDuration = SignedDuration::from_secs(1);
 /// After one that the server refuses, and while a name is taken.
-const REFUSED: SignedDuration = SignedDuration::from_secs(60);
+const RETRY_AFTER_REFUSAL: SignedDuration = SignedDuration::from_secs(60);
 /// HyperJobs that are looked at in one pass.
-const LOOKS: usize = 16;
+const HYPER_JOBS_PER_PASS: usize = 16;
 /// Writes for one HyperJob that are under way at most.
 const MOST_OF_ONE: usize = 8;
 /// Writes for all of them that are under way at most: each may carry a whole template.
@@ -242,19 +242,19 @@ impl HyperJobs {
             Some(Failure::Refused { message, .. }) => {
                 tracing::warn!(hyper_job = %key, ?target, error = message, "a write for a HyperJob is refused");
                 tracked.refused.insert(target.clone(), message.clone());
-                Some(REFUSED)
+                Some(RETRY_AFTER_REFUSAL)
             }
             // By us and not seen yet, or by another and not with our label, so that it is never seen.
-            Some(Failure::Exists(_)) if tracked.taken.insert(target.clone()) => Some(AGAIN),
+            Some(Failure::Exists(_)) if tracked.taken.insert(target.clone()) => Some(RETRY_AFTER_FAILURE),
             Some(Failure::Exists(_)) => {
                 let name = target.as_ref().map_or("", |(_, name)| name);
                 let what = format!("an object {name:?} that this HyperJob does not own has the name of one of its own");
                 tracked.refused.insert(target.clone(), what);
-                Some(REFUSED)
+                Some(RETRY_AFTER_REFUSAL)
             }
             Some(failure) => {
                 tracing::debug!(hyper_job = %key, ?target, %failure, "a write for a HyperJob failed");
-                Some(AGAIN)
+                Some(RETRY_AFTER_FAILURE)
             }
         };
         match wait {
@@ -289,10 +289,10 @@ impl HyperJobs {
         let under_way: usize = self.all.values().map(|tracked| tracked.under_way.len()).sum();
         let mut left = MOST_UNDER_WAY.saturating_sub(under_way);
         let mut decisions = Vec::new();
-        for (_, key) in due.into_iter().take(LOOKS) {
+        for (_, key) in due.into_iter().take(HYPER_JOBS_PER_PASS) {
             // Nothing is planned that could not be written.
             if left == 0 {
-                self.looks.insert(key, add_wait(now, AGAIN));
+                self.looks.insert(key, add_wait(now, RETRY_AFTER_FAILURE));
                 continue;
             }
             self.looks.remove(&key);
@@ -325,7 +325,7 @@ impl HyperJobs {
             plan.writes.extend(status.filter(|write| !waits.contains_key(&write.target())));
             for write in plan.writes {
                 let target = write.target();
-                tracked.waits.insert(target.clone(), add_wait(now, ANSWERED));
+                tracked.waits.insert(target.clone(), add_wait(now, WRITE_TIMEOUT));
                 tracked.under_way.extend(target.is_some().then_some(target));
                 decisions.push(Decision::HyperJob { key: key.clone(), write });
             }
@@ -333,8 +333,8 @@ impl HyperJobs {
             if let Some(known) = self.children.get_mut(&key) {
                 known.retain(|name, _| !forgotten.contains(name));
             }
-            let taken = (!plan.taken.is_empty()).then(|| add_wait(now, REFUSED));
-            let more = plan.is_cut.then(|| add_wait(now, AGAIN));
+            let taken = (!plan.taken.is_empty()).then(|| add_wait(now, RETRY_AFTER_REFUSAL));
+            let more = plan.is_cut.then(|| add_wait(now, RETRY_AFTER_FAILURE));
             let next = tracked.waits.values().copied().chain(taken).chain(more).min();
             self.looks.extend(next.map(|at| (key, at)));
         }

@@ -44,9 +44,9 @@ pub(super) fn list_preemptors(
 ) -> Vec<PendingPreemptor> {
     let prospects = PreemptablePriorities::new(objects, jobs, policy);
     let mut preemptors = Vec::new();
-    for candidate in jobs.engine.preemption_candidates(HEADS_PER_QUEUE) {
+    for candidate in jobs.engine.list_preemption_candidates(HEADS_PER_QUEUE) {
         let reclaims = policy.reclaim && candidate.may_reclaim;
-        let lowest = prospects.lowest_priority(&candidate.queue);
+        let lowest = prospects.find_lowest_priority(&candidate.queue);
         if !reclaims && lowest.is_none() {
             continue;
         }
@@ -102,7 +102,7 @@ impl PreemptablePriorities {
         prospects
     }
 
-    fn lowest_priority(&self, queue: &QueueName) -> Option<i32> {
+    fn find_lowest_priority(&self, queue: &QueueName) -> Option<i32> {
         if self.near { self.by_queue.get(queue).copied() } else { self.anywhere }
     }
 }
@@ -183,10 +183,10 @@ fn describe_elastic(objects: &Objects, binding: &Binding, workload: &Workload) -
     if workload.kind != WorkloadKind::VolcanoJob || is_duplicated(division) || !cuts || finished {
         return None;
     }
-    let tasks = gang.tasks.iter().zip(binding.pods_by_cluster(gang)).map(|(task, placed)| PlacedTask {
+    let tasks = gang.tasks.iter().zip(binding.count_pods_by_cluster(gang)).map(|(task, placed)| PlacedTask {
         name: task.name.clone(),
         request: task.request.clone(),
-        priority: objects.priority_of(&task.priority_class),
+        priority: objects.priority_of_class(&task.priority_class),
         min: if binds { task.min_available } else { 0 },
         fixed: task.partition.is_some(),
         placed,
@@ -226,7 +226,7 @@ impl<'a> FitWithout<'a> {
             gang: workload.gang.as_ref().ok()?,
             whole: workload.kind.has_tasks(),
             run: predict_run(objects, workload, now),
-            quota: jobs.engine.quota_after_evictions(&preemptor.queue, preemptor.asks.clone()),
+            quota: jobs.engine.compute_quota_after_evictions(&preemptor.queue, preemptor.asks.clone()),
         })
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Rule: only clusters that some affinity of its placement may ever select are told of ([`may_select`]).
 
-use super::{NAMED, Request, may_select};
+use super::{MOST_NAMED_CLUSTERS, Request, may_select};
 use crate::{inventory::Capacity, place::Cluster};
 
 /// A refusal, and after it what keeps the binding out of clusters: one sentence, whatever the refusal ends with.
@@ -22,8 +22,8 @@ pub fn describe_maintenance(request: &Request<'_>) -> Option<String> {
         Some(cluster.maintenance.find_conflict(run)?.describe_conflict(&cluster.name, run))
     };
     let mut all: Vec<String> = selected.filter_map(told).collect();
-    let more = all.len().saturating_sub(NAMED);
-    all.truncate(NAMED);
+    let more = all.len().saturating_sub(MOST_NAMED_CLUSTERS);
+    all.truncate(MOST_NAMED_CLUSTERS);
     all.extend((more > 0).then(|| format!("so are {more} other clusters")));
     (!all.is_empty()).then(|| all.join("; "))
 }

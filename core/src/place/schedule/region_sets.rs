@@ -14,7 +14,7 @@ use crate::split::{might_hold_minimum, most_of_each_task};
 /// Of more regions those that take most are combined.
 const REGIONS: usize = 16;
 /// Combinations that could hold the gang by sums, of which so many are packed.
-const TRIES: usize = 128;
+const MOST_PACKED_SETS: usize = 128;
 
 /// A region's clusters, and how many pods of each task they take, each task alone.
 struct GangRegion {
@@ -116,5 +116,5 @@ fn combine_regions(regions: &[GangRegion], bounds: &Bounds, might_hold: &dyn Fn(
     let members = |set: u32| (0..regions.len()).filter(move |at| set >> at & 1 == 1).collect::<Vec<usize>>();
     let clusters = |chosen: &[usize]| chosen.iter().map(|at| regions[*at].clusters.len()).sum::<usize>();
     let permitted = |chosen: &Vec<usize>| clusters(chosen) >= bounds.least_clusters && might_hold(chosen);
-    sets.into_iter().map(members).filter(permitted).take(TRIES).collect()
+    sets.into_iter().map(members).filter(permitted).take(MOST_PACKED_SETS).collect()
 }

@@ -99,13 +99,13 @@ fn static_weight_of(rules: &[WeightRule], cluster: &super::Cluster) -> u64 {
     matching.map(|rule| u64::try_from(rule.weight).unwrap_or(0)).max().unwrap_or(0)
 }
 
-fn static_weights<'a>(rules: &[WeightRule], clusters: impl Iterator<Item = &'a super::Cluster>) -> Vec<u64> {
+fn compute_static_weights<'a>(rules: &[WeightRule], clusters: impl Iterator<Item = &'a super::Cluster>) -> Vec<u64> {
     let weights: Vec<u64> = clusters.map(|cluster| static_weight_of(rules, cluster)).collect();
     if weights.iter().all(|weight| *weight == 0) { vec![1; weights.len()] } else { weights }
 }
 
 fn static_weight(binding: &Binding, candidates: &[ScoredCluster<'_>], rules: &[WeightRule]) -> Vec<Target> {
-    let weights = static_weights(rules, candidates.iter().map(|candidate| candidate.cluster));
+    let weights = compute_static_weights(rules, candidates.iter().map(|candidate| candidate.cluster));
     let claims: Vec<(u64, &str)> =
         weights.into_iter().zip(candidates).map(|(weight, one)| (weight, one.cluster.name.as_str())).collect();
     webster(binding, binding.replicas, &claims)

@@ -79,13 +79,13 @@ impl Engine {
 
     /// The answer that a shape already has: a class that fits nowhere without what some reservations keep does not
     /// without more.
-    pub(crate) fn known_refusal(&self, shape: ShapeId, blocking: &[ReservationId]) -> Option<RefusedClass> {
-        let kept = self.reservations_keeping_clusters(blocking);
-        let known = self.refusals_of_class(self.shape(shape).ask.fit);
+    pub(crate) fn find_known_refusal(&self, shape: ShapeId, blocking: &[ReservationId]) -> Option<RefusedClass> {
+        let kept = self.list_reservations_keeping_clusters(blocking);
+        let known = self.list_refusals_of_class(self.shape(shape).ask.fit);
         known.map(|(refused, _)| refused).find(|refused| refused.kept.iter().all(|id| kept.contains(id))).cloned()
     }
 
-    fn refusals_of_class(&self, class: FitClass) -> impl Iterator<Item = (&RefusedClass, &CapacityRefusal)> {
+    fn list_refusals_of_class(&self, class: FitClass) -> impl Iterator<Item = (&RefusedClass, &CapacityRefusal)> {
         self.refusals.range(RefusedClass::first_of(class)..).take_while(move |(refused, _)| refused.class == class)
     }
 
@@ -99,7 +99,7 @@ impl Engine {
     ) -> RefusedClass {
         let needs = self.free_needed(self.shape(shape));
         // If everything were empty, nothing would be kept either.
-        let kept = if never { Box::default() } else { self.reservations_keeping_clusters(blocking) };
+        let kept = if never { Box::default() } else { self.list_reservations_keeping_clusters(blocking) };
         let refused = RefusedClass { class: self.shape(shape).ask.fit, kept };
         self.refusals.insert(refused.clone(), CapacityRefusal { never, detail, inadmissible: BTreeSet::new(), needs });
         refused
@@ -107,14 +107,14 @@ impl Engine {
 
     /// Whether a shape lacks only clusters that are reserved.
     pub(crate) fn lacks_only_reserved_clusters(&self, node: QueueIndex, shape: ShapeId) -> bool {
-        let mut known = self.refusals_of_class(self.shape(shape).ask.fit);
+        let mut known = self.list_refusals_of_class(self.shape(shape).ask.fit);
         !known.any(|(refused, refusals)| refused.kept.is_empty() && refusals.inadmissible.contains(&(node, shape)))
     }
 
     /// No job of a shape is pending any more.
     pub(crate) fn forget_refusals(&mut self, node: QueueIndex, shape: ShapeId) {
         let all: Vec<RefusedClass> =
-            self.refusals_of_class(self.shape(shape).ask.fit).map(|(refused, _)| refused.clone()).collect();
+            self.list_refusals_of_class(self.shape(shape).ask.fit).map(|(refused, _)| refused.clone()).collect();
         for refused in all {
             let Some(refusals) = self.refusals.get_mut(&refused) else { continue };
             refusals.inadmissible.remove(&(node, shape));
@@ -128,7 +128,7 @@ impl Engine {
         let copies = i128::from(shape.ask.copies.max(1));
         let pods = || shape.ask.tasks.iter().filter(|task| task.min > 0);
         let least =
-            |dim| pods().map(|task| task.request.get(self.dims.name(dim).as_str()).as_nano()).min().unwrap_or(0);
+            |dim| pods().map(|task| task.request.get(self.dims.resource_of(dim).as_str()).as_nano()).min().unwrap_or(0);
         FreeNeeded(shape.sparse.iter().map(|(dim, all)| (*dim, all / copies, least(*dim))).collect())
     }
 }

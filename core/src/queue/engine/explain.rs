@@ -64,7 +64,7 @@ impl Engine {
     }
 
     /// All lines, queue by queue, in order.
-    pub fn pending_positions(&self) -> impl Iterator<Item = (&JobId, Position)> {
+    pub fn list_pending_positions(&self) -> impl Iterator<Item = (&JobId, Position)> {
         self.index.values().flat_map(|node| {
             let line = &self.slots[node.index()].line;
             line.keys().enumerate().map(|(i, key)| (&key.id, Position { place: i + 1, of: line.len() }))
@@ -77,7 +77,7 @@ impl Engine {
             let slot = &self.slots[node.index()];
             let line = &slot.line;
             let of = line.len();
-            let heads = line.satisfiable_jobs().take(if slot.is_fifo() { each.min(1) } else { each });
+            let heads = line.list_satisfiable_jobs().take(if slot.is_fifo() { each.min(1) } else { each });
             heads.map(move |(key, _)| (&key.id, Position { place: line.count_before(key) + 1, of }))
         })
     }
@@ -103,15 +103,15 @@ impl Engine {
             return Some(Reason::NoReadyCluster { position });
         }
         let is_hopeless = matches!(slot.line.inadmissible_cause(*shape_id), Some(Inadmissible::Never));
-        if slot.is_fifo() && !is_hopeless && slot.line.first_satisfiable().is_some_and(|(front, _)| front < key) {
+        if slot.is_fifo() && !is_hopeless && slot.line.find_first_satisfiable().is_some_and(|(front, _)| front < key) {
             return Some(Reason::BehindQueueHead { queue, position });
         }
-        if let Some((at, dim, _)) = admission::first_short_quota(&self.slots, &slot.path, &shape.counts) {
+        if let Some((at, dim, _)) = admission::find_first_short_quota(&self.slots, &slot.path, &shape.counts) {
             return self.explain_running_limit(queue, (at, dim), 0, position);
         }
-        if let Some((at, dim, _)) = admission::first_short_quota(&self.slots, &slot.path, &shape.sparse) {
-            let (bound, limit) = admission::limiting_bound(&self.slots, &self.dims, &self.fleet, at, dim);
-            let name = self.dims.name(dim);
+        if let Some((at, dim, _)) = admission::find_first_short_quota(&self.slots, &slot.path, &shape.sparse) {
+            let (bound, limit) = admission::find_limiting_bound(&self.slots, &self.dims, &self.fleet, at, dim);
+            let name = self.dims.resource_of(dim);
             let asked = shape.minimum.get(name.as_str());
             let used = Quantity::from_nano(self.slots[at.index()].used.get(dim)).with_suffixes_of(limit);
             return Some(Reason::Quota { queue, bound, resource: name.clone(), asked, used, limit, position });
@@ -119,7 +119,7 @@ impl Engine {
         if let Some(held_back) = self.explain_reservation(*node, key, *shape_id, position) {
             return Some(held_back);
         }
-        let refused = self.known_refusal(*shape_id, &self.blocking_reservations(*node, key, *shape_id));
+        let refused = self.find_known_refusal(*shape_id, &self.list_blocking_reservations(*node, key, *shape_id));
         if let Some(CapacityRefusal { never, detail, .. }) = refused.and_then(|refused| self.refusals.get(&refused)) {
             let detail = detail.clone();
             return Some(if *never {
@@ -171,7 +171,7 @@ impl Engine {
                     .0
                     .iter()
                     .map(|(dim, amount)| {
-                        (self.dims.name(*dim).clone(), self.dims.name(*dim).quantity_from_nano(*amount))
+                        (self.dims.resource_of(*dim).clone(), self.dims.resource_of(*dim).quantity_from_nano(*amount))
                     })
                     .collect(),
             ),

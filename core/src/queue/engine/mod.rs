@@ -160,7 +160,7 @@ pub struct Engine {
 pub const RESERVATION_AFTER: i64 = 60;
 
 /// Looks at reservations in one decision; seldom is a second one needed.
-const ROUNDS: usize = 8;
+const MOST_RESERVATION_ROUNDS: usize = 8;
 
 #[derive(Debug, Clone)]
 pub(crate) struct CapacityRefusal {
@@ -358,7 +358,7 @@ impl Engine {
             self.update_reservations(room);
         }
         // Reservations that were taken away may let others start, who end with new ones.
-        for _ in 0..ROUNDS {
+        for _ in 0..MOST_RESERVATION_ROUNDS {
             if let Some(release) = self.release_first_admissible(room) {
                 return Some(release);
             }
@@ -372,34 +372,36 @@ impl Engine {
     fn release_first_admissible(&mut self, room: &mut impl ClusterCapacity) -> Option<Release> {
         loop {
             self.requeue_eligible();
-            let node = self.first_queue()?;
-            let (key, id) = self.next_candidate(node)?;
+            let node = self.find_first_queue()?;
+            let (key, id) = self.find_next_candidate(node)?;
             let path = &self.slots[node.index()].path;
-            let short = |asked| admission::first_short_quota(&self.slots, path, asked);
+            let short = |asked| admission::find_first_short_quota(&self.slots, path, asked);
             // A limit of jobs first: who is short of that has nothing reserved.
             let JobShape { counts, sparse, .. } = self.shape(id);
             if let Some((at, dim, asked)) = short(counts).or_else(|| short(sparse)) {
                 self.mark_inadmissible(node, id, Inadmissible::Quota(at, dim, asked));
                 continue;
             }
-            let blocking = self.blocking_reservations(node, &key, id);
+            let blocking = self.list_blocking_reservations(node, &key, id);
             let path = &self.slots[node.index()].path;
-            if let Some((at, dim, needed)) = self.first_short_with_reserved(&blocking, path, self.shape(id)) {
+            if let Some((at, dim, needed)) = self.find_first_short_with_reserved(&blocking, path, self.shape(id)) {
                 self.reservations.record_blocked(&blocking, node, id, self.shape(id).ask.run_for.is_some());
                 self.mark_inadmissible(node, id, Inadmissible::Reserved(at, dim, needed));
                 continue;
             }
-            if let Some((reservation, dim)) = self.reservation_blocking_by_share(&blocking, path, self.shape(id)) {
+            if let Some((reservation, dim)) = self.find_reservation_blocking_by_share(&blocking, path, self.shape(id)) {
                 self.reservations.record_blocked_by_share(reservation, node, id, self.shape(id).ask.run_for.is_some());
                 self.mark_inadmissible(node, id, Inadmissible::BehindReservation(dim));
                 continue;
             }
-            let refused = match self.known_refusal(id, &blocking) {
+            let refused = match self.find_known_refusal(id, &blocking) {
                 Some(known) => known,
-                None => match room.fits(&key.id, &self.shape(id).ask, &self.clusters_reserved_for_others(&blocking)) {
-                    Fit::Yes => return Some(self.release_job(node, &key, id, &blocking)),
-                    Fit::No { never, detail } => self.record_refusal(id, &blocking, never, detail),
-                },
+                None => {
+                    match room.fits(&key.id, &self.shape(id).ask, &self.list_clusters_reserved_for_others(&blocking)) {
+                        Fit::Yes => return Some(self.release_job(node, &key, id, &blocking)),
+                        Fit::No { never, detail } => self.record_refusal(id, &blocking, never, detail),
+                    }
+                }
             };
             let refusals = self.refusals.get_mut(&refused);
             let never = refusals.as_ref().is_some_and(|refusals| refusals.never);
@@ -429,11 +431,11 @@ impl Engine {
         self.rebuild_queue_order();
     }
 
-    fn next_candidate(&self, node: QueueIndex) -> Option<(JobKey, ShapeId)> {
+    fn find_next_candidate(&self, node: QueueIndex) -> Option<(JobKey, ShapeId)> {
         let slot = &self.slots[node.index()];
         let dequeue = slot.spec.as_ref().map_or(Dequeue::Traverse, |spec| spec.dequeue);
-        let (key, shape) = slot.line.next_candidate(dequeue)?;
-        Some((self.reserving_job_of_shape(node, key, shape).unwrap_or(key).clone(), shape))
+        let (key, shape) = slot.line.find_next_candidate(dequeue)?;
+        Some((self.find_reserving_job_of_shape(node, key, shape).unwrap_or(key).clone(), shape))
     }
 
     fn release_job(&mut self, node: QueueIndex, key: &JobKey, id: ShapeId, blocking: &[ReservationId]) -> Release {

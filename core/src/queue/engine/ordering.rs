@@ -69,7 +69,7 @@ impl Engine {
         let counts = self.policy == OrderPolicy::FairHistory;
         let slots = self.slots.iter().filter(|slot| counts && slot.spec.is_some());
         let shown = |dim: Dim, mean: i128| {
-            (self.dims.name(dim).clone(), self.dims.name(dim).quantity_from_nano(round_to_digits(mean)))
+            (self.dims.resource_of(dim).clone(), self.dims.resource_of(dim).quantity_from_nano(round_to_digits(mean)))
         };
         let mean = |slot: &Slot| {
             slot.deserved.iter().map(|(dim, _)| shown(*dim, slot.mean_used.get(*dim))).collect::<Resources>()
@@ -118,13 +118,13 @@ impl Engine {
     }
 
     /// The queue whose next job goes first.
-    pub(crate) fn first_queue(&mut self) -> Option<QueueIndex> {
+    pub(crate) fn find_first_queue(&mut self) -> Option<QueueIndex> {
         while let Some((node, what)) = self.queue_order.take_touched() {
             let slot = &self.slots[node.index()];
             let share = |node: QueueIndex| share_of(self.policy, &self.slots[node.index()]);
             self.queue_order.reenter_queue(&slot.path, next_head(self.policy, slot), what, share);
         }
-        self.queue_order.next_leaf()
+        self.queue_order.find_next_leaf()
     }
 
     /// The next job of a queue may have changed.
@@ -133,7 +133,7 @@ impl Engine {
         let slot = &self.slots[node.index()];
         // Of a fifo queue only the head counts, whatever it lacks.
         if slot.is_fifo() {
-            let cause = slot.line.first_satisfiable().and_then(|(_, shape)| slot.line.inadmissible_cause(shape));
+            let cause = slot.line.find_first_satisfiable().and_then(|(_, shape)| slot.line.inadmissible_cause(shape));
             self.search.insert(node);
             let front =
                 cause.and_then(Inadmissible::reservation_cause).map(|cause| ReservationId { cause, queue: node });
@@ -153,7 +153,7 @@ const fn round_to_digits(amount: i128) -> i128 {
 }
 
 fn next_head(policy: OrderPolicy, slot: &Slot) -> Option<Head> {
-    let (job, _) = slot.line.next_candidate(slot.spec.as_ref()?.dequeue)?;
+    let (job, _) = slot.line.find_next_candidate(slot.spec.as_ref()?.dequeue)?;
     make_head(policy, slot, job)
 }
 

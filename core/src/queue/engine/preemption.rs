@@ -63,7 +63,7 @@ impl QuotaAfterEvictions {
 impl Engine {
     /// The first `each` jobs of each queue that wait for quota or capacity and that no reservation blocks.
     #[must_use]
-    pub fn preemption_candidates(&self, each: usize) -> Vec<PreemptionCandidate> {
+    pub fn list_preemption_candidates(&self, each: usize) -> Vec<PreemptionCandidate> {
         let mut deserving: BTreeMap<QueueName, bool> = BTreeMap::new();
         let candidate = |(id, position): (&JobId, _)| {
             let reason = self.explain_pending_at(id.as_str(), position)?;
@@ -112,8 +112,13 @@ impl Engine {
     /// Of what a job asks for, the resources of which there is too little: of quota on its path, or `free` in the
     /// clusters.
     #[must_use]
-    pub fn missing_resources(&self, queue: &QueueName, asks: &Resources, free: &Resources) -> BTreeSet<ResourceName> {
-        let quota = self.quota_after_evictions(queue, asks.clone()).path;
+    pub fn list_missing_resources(
+        &self,
+        queue: &QueueName,
+        asks: &Resources,
+        free: &Resources,
+    ) -> BTreeSet<ResourceName> {
+        let quota = self.compute_quota_after_evictions(queue, asks.clone()).path;
         let is_short = |name: &str, asked: Quantity| {
             let over = |at: &PathQuota| at.used.get(name).saturating_add(asked) > at.real.get(name);
             asked > free.get(name) || quota.iter().any(over)
@@ -123,7 +128,7 @@ impl Engine {
 
     /// The quota on the path of a queue for a job that asks for so much.
     #[must_use]
-    pub fn quota_after_evictions(&self, queue: &QueueName, asks: Resources) -> QuotaAfterEvictions {
+    pub fn compute_quota_after_evictions(&self, queue: &QueueName, asks: Resources) -> QuotaAfterEvictions {
         let quota = |at: &QueueIndex| {
             let is = self.entitlement_of(&self.slots[at.index()].name);
             let below = self.index.iter().filter(|(_, node)| self.slots[node.index()].path.contains(at));

@@ -33,7 +33,8 @@ impl Engine {
     pub fn entitlement_of(&self, queue: &QueueName) -> Entitlement {
         let Some(node) = self.index.get(queue) else { return Entitlement::default() };
         let slot = &self.slots[node.index()];
-        let shown = |dim, amount| (self.dims.name(dim).clone(), self.dims.name(dim).quantity_from_nano(amount));
+        let shown =
+            |dim, amount| (self.dims.resource_of(dim).clone(), self.dims.resource_of(dim).quantity_from_nano(amount));
         let deserved = || slot.deserved.iter().copied();
         let over = deserved().map(|(dim, amount)| shown(dim, (slot.used.get(dim) - amount).max(0))).collect();
         let used = slot.used.resources(&self.dims);

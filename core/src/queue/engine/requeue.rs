@@ -126,7 +126,7 @@ impl Engine {
             return all.into_iter().for_each(|(node, job)| self.requeue_shape(node, job.shape));
         }
         self.comparisons += 1;
-        let next = self.first_queue().and_then(|node| Some((node, self.queue_order.best_head_below(node)?)));
+        let next = self.find_first_queue().and_then(|node| Some((node, self.queue_order.find_best_head_below(node)?)));
         let path = |node: QueueIndex| &*self.slots[node.index()].path;
         let compare = |a: (QueueIndex, &Head), b: (QueueIndex, &Head)| {
             self.queue_order.compare_jobs((path(a.0), a.1), (path(b.0), b.1))
@@ -151,10 +151,10 @@ impl Engine {
             needed.filter(|needed| self.is_free(*needed))
         };
         let (job, shape, needed) = if slot.is_fifo() {
-            let (job, shape) = slot.line.first_satisfiable()?;
+            let (job, shape) = slot.line.find_first_satisfiable()?;
             (job, shape, needed(shape)?)
         } else {
-            slot.line.first_inadmissible_jobs().find_map(|(job, shape)| Some((job, *shape, needed(*shape)?)))?
+            slot.line.list_first_inadmissible_jobs().find_map(|(job, shape)| Some((job, *shape, needed(*shape)?)))?
         };
         Some(Eligible { shape, head: ordering::make_head(self.policy, slot, job)?, needed })
     }

@@ -31,7 +31,7 @@ impl Engine {
     /// The same for all shapes, after limits changed.
     pub(crate) fn update_all_unsatisfiable(&mut self) {
         for node in self.index.values().copied().collect::<Vec<_>>() {
-            let sleeping: Vec<_> = self.slots[node.index()].line.inadmissible_shapes().collect();
+            let sleeping: Vec<_> = self.slots[node.index()].line.list_inadmissible_shapes().collect();
             sleeping.into_iter().for_each(|(shape, cause)| self.update_unsatisfiable(node, shape, cause));
             self.mark_head_changed(node);
         }

@@ -86,17 +86,17 @@ pub(crate) struct DominantShare {
 }
 
 impl DominantShare {
-    const WHOLE: u64 = 1_000_000_000;
+    const WHOLE_SHARE: u64 = 1_000_000_000;
 
     /// `max over the resources that are deserved of used / deserved`; 1 where nothing is. Zero of a resource deserves
     /// none of it (`ResourceNames`, `IsEmpty` of `resource_info.go`).
     pub(crate) fn of_usage(used: &Dense, deserved: &[(Dim, i128)]) -> Self {
         let of_one = |(dim, deserved): &(Dim, i128)| match used.get(*dim) {
             ..=0 => 0,
-            used => u64::try_from(used.saturating_mul(i128::from(Self::WHOLE)) / deserved).unwrap_or(u64::MAX),
+            used => u64::try_from(used.saturating_mul(i128::from(Self::WHOLE_SHARE)) / deserved).unwrap_or(u64::MAX),
         };
         let billionths = deserved.iter().filter(|(_, deserved)| *deserved > 0).map(of_one).max();
-        Self { billionths: billionths.unwrap_or(Self::WHOLE), best_effort: billionths.is_none() }
+        Self { billionths: billionths.unwrap_or(Self::WHOLE_SHARE), best_effort: billionths.is_none() }
     }
 }
 
@@ -155,8 +155,9 @@ mod tests {
             let mut dims = Dims::default();
             let names = ["cpu", "memory"].map(ResourceName::from);
             let of = |tenths: [i64; 2]| tenths.map(|tenths| Quantity::from_milli(tenths * 100));
-            let deserved: Vec<_> =
-                (names.iter().zip(of(deserved))).map(|(name, amount)| (dims.intern(name), amount.as_nano())).collect();
+            let deserved: Vec<_> = (names.iter().zip(of(deserved)))
+                .map(|(name, amount)| (dims.intern_resource(name), amount.as_nano()))
+                .collect();
             let mut amounts = Dense::default();
             amounts.add(&dims.intern_amounts(&names.iter().cloned().zip(of(used)).collect::<Resources>()));
             let want = DominantShare { billionths: hundredths * 10_000_000, best_effort };
@@ -166,10 +167,11 @@ mod tests {
 
     #[test]
     fn whoever_deserves_nothing_goes_after_whoever_has_all_it_deserves() {
-        let whole = DominantShare { billionths: DominantShare::WHOLE, best_effort: false };
+        let whole = DominantShare { billionths: DominantShare::WHOLE_SHARE, best_effort: false };
         let nothing = DominantShare::of_usage(&Dense::default(), &[]);
         assert!(
-            whole < nothing && nothing < DominantShare { billionths: DominantShare::WHOLE + 1, best_effort: false }
+            whole < nothing
+                && nothing < DominantShare { billionths: DominantShare::WHOLE_SHARE + 1, best_effort: false }
         );
     }
 }

@@ -86,7 +86,7 @@ impl PendingLine {
 
     /// Those of a shape that may rank first: of each priority the one with the earliest deadline, and the oldest
     /// without.
-    pub(crate) fn possible_first_jobs_of(&self, shape: ShapeId) -> Vec<&JobKey> {
+    pub(crate) fn list_possible_first_jobs(&self, shape: ShapeId) -> Vec<&JobKey> {
         let Some(same) = self.shapes.get(&shape) else { return Vec::new() };
         let mut firsts = Vec::new();
         let mut next = same.first();
@@ -118,30 +118,30 @@ impl PendingLine {
     }
 
     /// The job to look at next.
-    pub(crate) fn next_candidate(&self, dequeue: Dequeue) -> Option<(&JobKey, ShapeId)> {
+    pub(crate) fn find_next_candidate(&self, dequeue: Dequeue) -> Option<(&JobKey, ShapeId)> {
         match dequeue {
             Dequeue::Traverse => self.admissible.first().map(|(key, shape)| (key, *shape)),
-            Dequeue::Fifo => self.first_satisfiable().filter(|(_, shape)| !self.inadmissible.contains_key(shape)),
+            Dequeue::Fifo => self.find_first_satisfiable().filter(|(_, shape)| !self.inadmissible.contains_key(shape)),
         }
     }
 
     /// The first in line that could ever start.
-    pub(crate) fn first_satisfiable(&self) -> Option<(&JobKey, ShapeId)> {
-        self.satisfiable_jobs().next().map(|(key, shape)| (key, *shape))
+    pub(crate) fn find_first_satisfiable(&self) -> Option<(&JobKey, ShapeId)> {
+        self.list_satisfiable_jobs().next().map(|(key, shape)| (key, *shape))
     }
 
     /// All that may ever start, as far as is known.
-    pub(crate) fn satisfiable_jobs(&self) -> impl Iterator<Item = (&JobKey, &ShapeId)> {
+    pub(crate) fn list_satisfiable_jobs(&self) -> impl Iterator<Item = (&JobKey, &ShapeId)> {
         self.jobs.iter().filter(|(_, shape)| !self.unsatisfiable.contains(shape))
     }
 
     /// The first job of every inadmissible shape, in order.
-    pub(crate) fn first_inadmissible_jobs(&self) -> impl Iterator<Item = &(JobKey, ShapeId)> {
+    pub(crate) fn list_first_inadmissible_jobs(&self) -> impl Iterator<Item = &(JobKey, ShapeId)> {
         self.waiting.iter()
     }
 
     /// Inadmissible shapes and what each lacks.
-    pub(crate) fn inadmissible_shapes(&self) -> impl Iterator<Item = (ShapeId, Inadmissible)> {
+    pub(crate) fn list_inadmissible_shapes(&self) -> impl Iterator<Item = (ShapeId, Inadmissible)> {
         self.inadmissible.iter().map(|(shape, cause)| (*shape, *cause))
     }
 
@@ -244,12 +244,12 @@ mod tests {
         line.insert(key(0, 1, "big"), ShapeId(0));
         line.insert(key(0, 2, "small"), ShapeId(1));
         line.mark_inadmissible(ShapeId(0), Inadmissible::Capacity);
-        assert_eq!(line.next_candidate(Dequeue::Traverse).unwrap().0.id.as_str(), "small");
-        assert!(line.next_candidate(Dequeue::Fifo).is_none());
+        assert_eq!(line.find_next_candidate(Dequeue::Traverse).unwrap().0.id.as_str(), "small");
+        assert!(line.find_next_candidate(Dequeue::Fifo).is_none());
         line.set_unsatisfiable(ShapeId(0), true);
-        assert_eq!(line.next_candidate(Dequeue::Fifo).unwrap().0.id.as_str(), "small");
+        assert_eq!(line.find_next_candidate(Dequeue::Fifo).unwrap().0.id.as_str(), "small");
         line.requeue_shape(ShapeId(0));
-        assert_eq!(line.next_candidate(Dequeue::Fifo).unwrap().0.id.as_str(), "big");
+        assert_eq!(line.find_next_candidate(Dequeue::Fifo).unwrap().0.id.as_str(), "big");
     }
 
     #[test]
@@ -257,11 +257,11 @@ mod tests {
         let mut line = PendingLine::default();
         line.insert(key(0, 1, "a"), ShapeId(0));
         line.insert(key(9, 2, "b"), ShapeId(0));
-        assert_eq!(line.next_candidate(Dequeue::Traverse).unwrap().0.id.as_str(), "b");
+        assert_eq!(line.find_next_candidate(Dequeue::Traverse).unwrap().0.id.as_str(), "b");
         line.remove(&key(9, 2, "b"));
-        assert_eq!(line.next_candidate(Dequeue::Traverse).unwrap().0.id.as_str(), "a");
+        assert_eq!(line.find_next_candidate(Dequeue::Traverse).unwrap().0.id.as_str(), "a");
         line.remove(&key(0, 1, "a"));
-        assert!(line.len() == 0 && line.next_candidate(Dequeue::Traverse).is_none());
+        assert!(line.len() == 0 && line.find_next_candidate(Dequeue::Traverse).is_none());
     }
 
     #[test]
@@ -274,7 +274,7 @@ mod tests {
             line.insert(JobKey { deadline, ..key(0, 9, id) }, ShapeId(0));
         }
         line.insert(key(99, 0, "other"), ShapeId(1));
-        let firsts: Vec<&str> = line.possible_first_jobs_of(ShapeId(0)).iter().map(|key| key.id.as_str()).collect();
+        let firsts: Vec<&str> = line.list_possible_first_jobs(ShapeId(0)).iter().map(|key| key.id.as_str()).collect();
         assert_eq!(firsts, ["b", "g", "c", "e"]);
     }
 

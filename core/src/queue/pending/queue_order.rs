@@ -158,7 +158,7 @@ impl QueueOrder {
     }
 
     /// The leaf whose job is next.
-    pub(crate) fn next_leaf(&self) -> Option<QueueIndex> {
+    pub(crate) fn find_next_leaf(&self) -> Option<QueueIndex> {
         self.entries.first()?.best
     }
 
@@ -199,13 +199,13 @@ impl QueueOrder {
         self.entries[parent.index()].best = winner.and_then(|winner| self.entries[winner.index()].best);
     }
 
-    pub(crate) fn best_head_below(&self, node: QueueIndex) -> Option<&Head> {
+    pub(crate) fn find_best_head_below(&self, node: QueueIndex) -> Option<&Head> {
         self.entries[self.entries[node.index()].best?.index()].head.as_ref()
     }
 
     /// Compares two children of one queue that both have a job below.
     fn compare_siblings(&self, a: QueueIndex, b: QueueIndex) -> Ordering {
-        let (head_a, head_b) = (self.best_head_below(a), self.best_head_below(b));
+        let (head_a, head_b) = (self.find_best_head_below(a), self.find_best_head_below(b));
         let priority = |head: Option<&Head>| head.map(|head| head.priority);
         priority(head_b)
             .cmp(&priority(head_a))
@@ -323,7 +323,7 @@ mod tests {
             let children = world.children();
             let below = |node: QueueIndex| children[node.index()].as_slice();
             tournament.rebuild_order(n, below, |node| (world.head(node.index()), share(0)));
-            prop_assert_eq!(tournament.next_leaf(), world.best());
+            prop_assert_eq!(tournament.find_next_leaf(), world.best());
             for (i, (queue, head, percent)) in changes.into_iter().enumerate() {
                 let queue = queue % n;
                 world.heads[queue] = head;
@@ -339,7 +339,7 @@ mod tests {
                         let path = world.path(node.index());
                         tournament.reenter_queue(&path, world.head(node.index()), what, |at| world.shares[at.index()]);
                     }
-                    prop_assert_eq!(tournament.next_leaf(), world.best());
+                    prop_assert_eq!(tournament.find_next_leaf(), world.best());
                     let waiting: Vec<_> =
                         (0..n).filter_map(|queue| Some((world.path(queue), world.head(queue)?))).collect();
                     let first =

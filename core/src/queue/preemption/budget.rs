@@ -91,7 +91,7 @@ impl EvictionBudget {
 
     /// Evictions that may be made at this time.
     #[must_use]
-    pub fn available_evictions(&self, rate: EvictionRate, now: i64) -> u32 {
+    pub fn count_available_evictions(&self, rate: EvictionRate, now: i64) -> u32 {
         u32::try_from((self.fill_level(rate, now) / rate.parts_of_one()).max(0)).unwrap_or(u32::MAX)
     }
 
@@ -103,7 +103,7 @@ impl EvictionBudget {
 
     /// When one attempt may make this many; `None` if never, for nothing is ever refilled.
     #[must_use]
-    pub fn enough_at(&self, rate: EvictionRate, evictions: u32, now: i64) -> Option<i64> {
+    pub fn find_time_of_enough(&self, rate: EvictionRate, evictions: u32, now: i64) -> Option<i64> {
         let refill = i64::from(rate.evictions);
         let missing = self.missing_parts(rate, evictions, now);
         (refill > 0).then(|| now.saturating_add((missing + refill - 1) / refill))

@@ -82,7 +82,8 @@ impl<'a> Eligibility<'a> {
         parts: Vec<ChargeParts>,
     ) -> Self {
         let asks = accounts.dims.intern_amounts(&preemptor.asks);
-        let lacked = |dim: &Dim| preemptor.lacks.is_empty() || preemptor.lacks.contains(accounts.dims.name(*dim));
+        let lacked =
+            |dim: &Dim| preemptor.lacks.is_empty() || preemptor.lacks.contains(accounts.dims.resource_of(*dim));
         let lacks = asks.iter().filter(|(_, amount)| *amount > 0).map(|(dim, _)| *dim).filter(lacked).collect();
         let coverage = Coverage::new(&accounts, input.running, &parts, (preemptor, &asks));
         let levels = accounts.path_of(&preemptor.queue).len();
@@ -163,7 +164,7 @@ impl<'a> Eligibility<'a> {
             return Err(Exemption::NotNearer);
         }
         let Ok(matters) = &self.entitled[meeting.preemptor] else { return Err(Exemption::NotNearer) };
-        let steps = self.steps_not_covered(job, part, meeting.candidate)?;
+        let steps = self.count_uncovered_steps(job, part, meeting.candidate)?;
         let counts = |level| match self.cover_of(job, part, level) {
             Cover::Over(dims) => dims.iter().any(|dim| matters.contains(dim)),
             Cover::Unstated | Cover::Covered => true,
@@ -211,7 +212,7 @@ impl<'a> Eligibility<'a> {
         if candidate.priority >= self.preemptor.priority || !self.is_allowed_by_rule(candidate, meeting) {
             return Err(Exemption::NotLower);
         }
-        let steps = self.steps_not_covered(job, part, meeting.candidate)?;
+        let steps = self.count_uncovered_steps(job, part, meeting.candidate)?;
         if part == JobPart::Whole && !self.preemptor_is_covered_first(job, meeting) {
             return Err(Exemption::Covered);
         }
@@ -223,7 +224,7 @@ impl<'a> Eligibility<'a> {
     }
 
     /// Steps that none of the first `levels` queues of a job covers: for all of it none, if its minimum is not covered.
-    fn steps_not_covered(&self, job: usize, part: JobPart, levels: usize) -> Result<u32, Exemption> {
+    fn count_uncovered_steps(&self, job: usize, part: JobPart, levels: usize) -> Result<u32, Exemption> {
         match part {
             JobPart::Whole if self.coverage.minimum[job][..levels].contains(&Cover::Covered) => Err(Exemption::Covered),
             JobPart::Whole => Ok(0),
@@ -320,7 +321,7 @@ impl<'a> Eligibility<'a> {
     }
 
     fn not_entitled(&self, spot: AccountIndex, dim: Dim, deserved: Option<i128>) -> NotEntitled {
-        let (node, name) = (&self.accounts.nodes[spot], self.accounts.dims.name(dim));
+        let (node, name) = (&self.accounts.nodes[spot], self.accounts.dims.resource_of(dim));
         let asked = self.preemptor.asks.get(name.as_str());
         let would = name.quantity_from_nano(node.used.get(dim).saturating_add(asked.as_nano())).with_suffixes_of(asked);
         let deserved = deserved.map(|deserved| name.quantity_from_nano(deserved).with_suffixes_of(asked));
@@ -346,7 +347,7 @@ impl<'a> Eligibility<'a> {
             _ => matters.iter().find(|dim| whole.get(**dim) > 0),
         };
         let over = over.copied();
-        let name = over.map(|dim| self.accounts.dims.name(dim).clone());
+        let name = over.map(|dim| self.accounts.dims.resource_of(dim).clone());
         let used = over.map_or(0, |dim| node.used.get(dim));
         let amount = |nano| name.as_ref().map_or_else(Default::default, |name| name.quantity_from_nano(nano));
         EvictionReason::Reclaimed {

@@ -180,7 +180,7 @@ pub struct EvictionPlan {
     pub victims: Vec<Victim>,
     /// What comes free, in all.
     pub frees: Resources,
-    /// See [`Victim::lost_work`].
+    /// See [`Victim::compute_lost_work`].
     pub lost_work: i128,
     /// What the preemptor holds from now on.
     pub hold: HoldWindow,
@@ -219,8 +219,8 @@ pub fn plan_evictions(
         return Err(refuse(AttemptRefusal::TooMany { needs, most: bounds.victims }));
     }
     if !input.budget.can_afford(bounds.rate, needs, input.now) {
-        let has = input.budget.available_evictions(bounds.rate, input.now);
-        let enough_at = input.budget.enough_at(bounds.rate, needs, input.now);
+        let has = input.budget.count_available_evictions(bounds.rate, input.now);
+        let enough_at = input.budget.find_time_of_enough(bounds.rate, needs, input.now);
         return Err(refuse(AttemptRefusal::Rate { needs, has, most: bounds.rate.evictions, enough_at }));
     }
     let mut frees = Resources::new();

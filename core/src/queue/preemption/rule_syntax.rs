@@ -1,8 +1,10 @@
 //! A preemption rule as an administrator writes it: `by.queue=research,by.least=1000,of.most=0,scope=any-queue`.
 //!
+//! `by` is the preemptor and `of` the victim; `queue` is the queue of either, `least` and `most` bound its priority,
+//! both included. `scope` is `same-queue` (if absent), `same-parent` or `any-queue`. What is left out is not asked.
+//!
 //! Rule (KEP-83 of Kueue, `withinClusterQueue` and `reclaimWithinCohort`, for any two jobs): one rule that holds is
-//! enough, and the preemptor's priority is higher in any case. What a rule leaves out it does not ask; without `scope`
-//! both jobs are of one queue.
+//! enough, and the preemptor's priority is higher in any case.
 
 use std::{fmt, str::FromStr};
 

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Billionths, for shares.
-const WHOLE: i128 = 1_000_000_000;
+const WHOLE_SHARE: i128 = 1_000_000_000;
 
 /// A part of a job that may be taken; of surplus, at most so many steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,8 +157,11 @@ impl<'a> VictimOrder<'a> {
         let candidate = &self.eligibility.input.running[step.job];
         let (amount, dims) =
             (self.eligibility.amount_of(step.job, step.part, step.steps), &self.eligibility.accounts.dims);
-        let lost =
-            lost_work(self.eligibility.input, candidate, dims.list_dims().map(|dim| (dims.name(dim), amount.get(dim))));
+        let lost = compute_lost_work(
+            self.eligibility.input,
+            candidate,
+            dims.list_dims().map(|dim| (dims.resource_of(dim), amount.get(dim))),
+        );
         (candidate.priority, lost, Reverse(candidate.start_order()))
     }
 
@@ -188,7 +191,7 @@ impl<'a> VictimOrder<'a> {
             match node.deserved.get(*dim) {
                 _ if used <= 0 => 0,
                 None | Some(..=0) => i128::MAX,
-                Some(deserved) => used.saturating_mul(WHOLE) / deserved,
+                Some(deserved) => used.saturating_mul(WHOLE_SHARE) / deserved,
             }
         };
         matters.iter().map(share).max().unwrap_or(0)
@@ -249,15 +252,15 @@ impl Borrowers {
 }
 
 /// What it costs: the part of the fleet it held, resource by resource, times how long it ran.
-pub(crate) fn lost_work<'a>(
+pub(crate) fn compute_lost_work<'a>(
     input: &PreemptionInput<'_>,
     candidate: &RunningJob,
     amount: impl Iterator<Item = (&'a ResourceName, i128)>,
 ) -> i128 {
     let ran = i128::from(candidate.started.map_or(0, |started| input.now.saturating_sub(started).max(0)));
     let share = |(name, amount): (&ResourceName, i128)| match input.fleet.get(name.as_str()).as_nano() {
-        ..=0 => WHOLE,
-        fleet => amount.max(0).saturating_mul(WHOLE) / fleet,
+        ..=0 => WHOLE_SHARE,
+        fleet => amount.max(0).saturating_mul(WHOLE_SHARE) / fleet,
     };
     amount.map(share).fold(0_i128, i128::saturating_add).saturating_mul(ran)
 }

@@ -11,7 +11,7 @@ use crate::{
         AttemptRefusal, EvictedPart, NoEvictions, PreemptionInput, Preemptor, RunningJob, Victim,
         eligibility::{Eligibility, JobPart},
         surplus::Surplus,
-        victim_order::{EvictionCandidate, VictimOrder, lost_work},
+        victim_order::{EvictionCandidate, VictimOrder, compute_lost_work},
         within_deserved::{ChargeParts, QueueAccounts},
     },
     resources::Resources,
@@ -178,7 +178,7 @@ impl<F: FnMut(&[&Victim]) -> bool> VictimSearch<'_, F> {
         Victim {
             id: candidate.id.clone(),
             queue: candidate.queue.clone(),
-            lost_work: lost_work(
+            lost_work: compute_lost_work(
                 self.eligibility.input,
                 candidate,
                 frees.iter().map(|(name, amount)| (name, amount.as_nano())),

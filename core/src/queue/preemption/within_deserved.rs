@@ -140,7 +140,7 @@ fn find_path(
 fn stated_deserved(account: &QueueAccount, dims: &mut Dims) -> Ceilings {
     let mut stated = Ceilings::default();
     for (name, deserved) in account.deserved.iter() {
-        stated.set(dims.intern(name), Some(deserved.as_nano().max(0)));
+        stated.set(dims.intern_resource(name), Some(deserved.as_nano().max(0)));
     }
     stated
 }
@@ -237,7 +237,7 @@ fn multiply_amount(amount: &[(Dim, i128)], times: u32) -> Vec<(Dim, i128)> {
 fn compute_surplus_cover(node: &QueueAttributes, taken: &mut Dense, parts: &ChargeParts) -> SurplusCover {
     let mut covered = 0_u32;
     for (step, steps) in parts.surplus.iter().rev() {
-        let sits = covered_steps(node, taken, step).min(*steps);
+        let sits = count_covered_steps(node, taken, step).min(*steps);
         taken.add(&multiply_amount(step, sits));
         covered = covered.saturating_add(sits);
         if sits < *steps {
@@ -248,7 +248,7 @@ fn compute_surplus_cover(node: &QueueAttributes, taken: &mut Dense, parts: &Char
 }
 
 /// How many equal steps in a row are covered: as many as fit, and at least as many as the guarantee needs.
-fn covered_steps(node: &QueueAttributes, taken: &Dense, step: &[(Dim, i128)]) -> u32 {
+fn count_covered_steps(node: &QueueAttributes, taken: &Dense, step: &[(Dim, i128)]) -> u32 {
     let asked = || step.iter().filter(|(_, amount)| *amount > 0);
     let fit = asked()
         .filter_map(|(dim, amount)| Some((node.deserved.get(*dim)? - taken.get(*dim)).max(0) / amount))

@@ -46,7 +46,7 @@ pub struct TaskAsk {
     pub name: TaskName,
     /// What one pod asks for.
     pub request: Resources,
-    /// Pods within the gang's minimum (see [`crate::pod_group::pod_group_minimum`]).
+    /// Pods within the gang's minimum (see [`crate::pod_group::compute_pod_group_minimum`]).
     pub min: u32,
     /// Pods wanted.
     pub most: u32,
@@ -168,7 +168,7 @@ pub(crate) fn free_quota(slot: &Slot, dim: Dim) -> Option<i128> {
 }
 
 /// The first ceiling on the way up that `asked` would break.
-pub(crate) fn first_short_quota(
+pub(crate) fn find_first_short_quota(
     slots: &[Slot],
     path: &[QueueIndex],
     asked: &[(Dim, i128)],
@@ -200,11 +200,11 @@ pub(crate) fn explain_unsatisfiable(
 ) -> Option<Reason> {
     let queue = &slots[node.index()];
     let exceeds = |bound: Bound, at: QueueIndex, dim: Dim, limit: Quantity| {
-        let asked = shape.minimum.get(dims.name(dim).as_str());
+        let asked = shape.minimum.get(dims.resource_of(dim).as_str());
         Reason::ExceedsLimit {
             queue: queue.name.clone(),
             bound,
-            resource: dims.name(dim).clone(),
+            resource: dims.resource_of(dim).clone(),
             asked,
             holds: Quantity::from_nano(holds(at, dim)).with_suffixes_of(asked),
             limit,
@@ -221,7 +221,7 @@ pub(crate) fn explain_unsatisfiable(
         }
     }
     if let Some(whole) = fleet.whole.as_ref() {
-        let of = |dim: &Dim| whole.get(dims.name(*dim).as_str());
+        let of = |dim: &Dim| whole.get(dims.resource_of(*dim).as_str());
         let beyond = |(dim, asked): &&(Dim, i128)| asked + holds(QueueIndex::ROOT, *dim) > of(dim).as_nano();
         if let Some((dim, _)) = asked().find(beyond) {
             return Some(exceeds(Bound::Fleet, QueueIndex::ROOT, *dim, of(dim)));
@@ -233,14 +233,14 @@ pub(crate) fn explain_unsatisfiable(
         let short =
             |(dim, asked): &&(Dim, i128)| slot.reach.get(*dim).is_some_and(|most| asked + holds(*at, *dim) > most);
         let (dim, _) = asked().find(short)?;
-        let most =
-            Quantity::from_nano(slot.reach.get(*dim)?).with_suffixes_of(fleet.ready.get(dims.name(*dim).as_str()));
+        let most = Quantity::from_nano(slot.reach.get(*dim)?)
+            .with_suffixes_of(fleet.ready.get(dims.resource_of(*dim).as_str()));
         Some(exceeds(Bound::Guaranteed(slot.name.clone()), *at, *dim, most))
     })
 }
 
 /// Whose ceiling `headroom` was, and how high it is.
-pub(crate) fn limiting_bound(
+pub(crate) fn find_limiting_bound(
     slots: &[Slot],
     dims: &Dims,
     fleet: &FleetResources,
@@ -252,9 +252,9 @@ pub(crate) fn limiting_bound(
     match slot.left.get(dim) {
         Some(left) if own.is_none_or(|own| left < own) => {
             if at == QueueIndex::ROOT {
-                (Bound::Fleet, fleet.ready.get(dims.name(dim).as_str()))
+                (Bound::Fleet, fleet.ready.get(dims.resource_of(dim).as_str()))
             } else {
-                let like = fleet.ready.get(dims.name(dim).as_str());
+                let like = fleet.ready.get(dims.resource_of(dim).as_str());
                 (Bound::Guaranteed(slot.name.clone()), Quantity::from_nano(left).with_suffixes_of(like))
             }
         }
@@ -263,7 +263,7 @@ pub(crate) fn limiting_bound(
 }
 
 fn shown_limit(slot: &Slot, dims: &Dims, dim: Dim) -> Quantity {
-    let written = slot.spec.as_ref().and_then(|spec| spec.capability.get(dims.name(dim).as_str()));
+    let written = slot.spec.as_ref().and_then(|spec| spec.capability.get(dims.resource_of(dim).as_str()));
     let limit = slot.capability.get(dim).map_or(Quantity::ZERO, Quantity::from_nano);
     written.map_or(limit, |written| limit.with_suffixes_of(written))
 }

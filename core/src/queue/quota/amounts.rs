@@ -37,7 +37,7 @@ pub(crate) struct Dims {
 }
 
 impl Dims {
-    pub(crate) fn intern(&mut self, name: &ResourceName) -> Dim {
+    pub(crate) fn intern_resource(&mut self, name: &ResourceName) -> Dim {
         if let Some(dim) = self.numbers.get(name) {
             return *dim;
         }
@@ -47,12 +47,12 @@ impl Dims {
         dim
     }
 
-    pub(crate) fn name(&self, dim: Dim) -> &ResourceName {
+    pub(crate) fn resource_of(&self, dim: Dim) -> &ResourceName {
         &self.names[dim.index()]
     }
 
     /// The number of a name that is known.
-    pub(crate) fn get(&self, name: &ResourceName) -> Option<Dim> {
+    pub(crate) fn find_dim(&self, name: &ResourceName) -> Option<Dim> {
         self.numbers.get(name).copied()
     }
 
@@ -78,7 +78,11 @@ impl Dims {
     }
 
     pub(crate) fn intern_amounts(&mut self, amounts: &Resources) -> Sparse {
-        amounts.iter().filter(|(_, amount)| !amount.is_zero()).map(|(n, a)| (self.intern(n), a.as_nano())).collect()
+        amounts
+            .iter()
+            .filter(|(_, amount)| !amount.is_zero())
+            .map(|(n, a)| (self.intern_resource(n), a.as_nano()))
+            .collect()
     }
 }
 
@@ -128,7 +132,9 @@ impl Dense {
     }
 
     pub(crate) fn resources(&self, dims: &Dims) -> Resources {
-        dims.list_dims().map(|dim| (dims.name(dim).clone(), dims.name(dim).quantity_from_nano(self.get(dim)))).collect()
+        dims.list_dims()
+            .map(|dim| (dims.resource_of(dim).clone(), dims.resource_of(dim).quantity_from_nano(self.get(dim))))
+            .collect()
     }
 }
 

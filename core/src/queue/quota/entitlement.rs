@@ -65,13 +65,13 @@ fn reset_from_spec(slot: &mut Slot, dims: &mut Dims) {
     slot.asked = QuotaRequest::default();
     let Some(spec) = &slot.spec else { return };
     for (name, ceiling) in spec.ceilings() {
-        slot.capability.set(dims.intern(name), Some(ceiling.as_nano()));
+        slot.capability.set(dims.intern_resource(name), Some(ceiling.as_nano()));
     }
     for (name, amount) in spec.guarantee.iter().filter(|(name, _)| name.is_counted()) {
-        slot.asked.guarantee.set(dims.intern(name), amount.as_nano().max(0));
+        slot.asked.guarantee.set(dims.intern_resource(name), amount.as_nano().max(0));
     }
     for (name, amount) in spec.deserved.iter().filter(|(name, _)| name.is_counted()) {
-        slot.asked.deserved.set(dims.intern(name), Some(amount.as_nano().max(0)));
+        slot.asked.deserved.set(dims.intern_resource(name), Some(amount.as_nano().max(0)));
     }
 }
 
@@ -169,7 +169,7 @@ fn set_reachable_quota(slots: &mut [Slot], order: &[QueueIndex], dims: &Dims) {
             slots[child.index()].reach = above.clone();
         }
         for dim in dims.list_dims() {
-            let kept = above.get(dim).map(|most| kept_guarantees(slots, &children, dim, most));
+            let kept = above.get(dim).map(|most| compute_kept_guarantees(slots, &children, dim, most));
             let sum: i128 = kept.iter().flatten().sum();
             for (i, child) in children.iter().enumerate() {
                 let slot = &mut slots[child.index()];
@@ -182,7 +182,7 @@ fn set_reachable_quota(slots: &mut [Slot], order: &[QueueIndex], dims: &Dims) {
 }
 
 /// What each of these is guaranteed of as much as there is.
-fn kept_guarantees(slots: &[Slot], children: &[QueueIndex], dim: Dim, most: i128) -> Vec<i128> {
+fn compute_kept_guarantees(slots: &[Slot], children: &[QueueIndex], dim: Dim, most: i128) -> Vec<i128> {
     let asked: Vec<i128> = children.iter().map(|child| slots[child.index()].asked.guarantee.get(dim)).collect();
     let portion = |most: &i128| Portion { weight: 1, least: 0, most: *most };
     match asked.iter().sum::<i128>() {
@@ -195,7 +195,7 @@ fn kept_guarantees(slots: &[Slot], children: &[QueueIndex], dim: Dim, most: i128
 /// Divides what `parent` has of one resource among its children.
 fn divide_among_children(slots: &mut [Slot], parent: QueueIndex, children: &[QueueIndex], dim: Dim) {
     let real = slots[parent.index()].real.get(dim).unwrap_or(i128::MAX);
-    let kept = kept_guarantees(slots, children, dim, real);
+    let kept = compute_kept_guarantees(slots, children, dim, real);
     let sum: i128 = kept.iter().sum();
     for (child, kept) in children.iter().zip(kept) {
         let slot = &mut slots[child.index()];

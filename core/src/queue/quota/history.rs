@@ -11,7 +11,7 @@ pub(crate) const TICK: i64 = 10;
 pub const HISTORY_HALF_LIFE: i64 = 7 * 24 * 3600;
 
 /// One, as fractions are written here.
-const ONE: i128 = 1 << 32;
+const ONE_FRACTION: i128 = 1 << 32;
 /// The natural logarithm of 2.
 const LN_2: i128 = 2_977_044_472;
 /// Terms of the series: the next is below one part in 2^32.
@@ -49,22 +49,22 @@ impl Decay {
             return None;
         }
         self.tick = Some(tick);
-        Some(KeptFraction(decay_factor(ticks.saturating_mul(TICK), self.half_life)))
+        Some(KeptFraction(compute_decay_factor(ticks.saturating_mul(TICK), self.half_life)))
     }
 }
 
-/// A part between 0 and [`ONE`].
+/// A part between 0 and [`ONE_FRACTION`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeptFraction(i128);
 
 /// `2^(-elapsed / half_life)`, by the series of the exponential function, without floating point: the same everywhere.
-fn decay_factor(elapsed: i64, half_life: i64) -> i128 {
+fn compute_decay_factor(elapsed: i64, half_life: i64) -> i128 {
     let halves = elapsed / half_life;
     let power = i128::from(elapsed % half_life) * LN_2 / i128::from(half_life);
-    let mut term = ONE;
-    let mut sum = ONE;
+    let mut term = ONE_FRACTION;
+    let mut sum = ONE_FRACTION;
     for k in 1..=TERMS {
-        term = -(term * power / ONE) / k;
+        term = -(term * power / ONE_FRACTION) / k;
         sum += term;
     }
     u32::try_from(halves).map_or(0, |halves| sum.checked_shr(halves).unwrap_or(0))
@@ -83,12 +83,14 @@ mod tests {
 
     #[test]
     fn half_is_left_after_a_half_life_and_all_but_nothing_is_lost_in_a_tick_of_a_week() {
-        for (elapsed, half_life, left) in [(60, 60, ONE / 2), (180, 60, ONE / 8), (0, 60, ONE), (60 * 40, 60, 0)] {
-            assert_eq!(decay_factor(elapsed, half_life), left, "{elapsed} of {half_life}");
+        for (elapsed, half_life, left) in
+            [(60, 60, ONE_FRACTION / 2), (180, 60, ONE_FRACTION / 8), (0, 60, ONE_FRACTION), (60 * 40, 60, 0)]
+        {
+            assert_eq!(compute_decay_factor(elapsed, half_life), left, "{elapsed} of {half_life}");
         }
         for (elapsed, half_life) in [(10, HISTORY_HALF_LIFE), (50, 60), (59, 60), (3600, 86400), (100_000, 86400)] {
-            let wanted = (-(elapsed as f64) / half_life as f64).exp2() * ONE as f64;
-            let left = decay_factor(elapsed, half_life) as f64;
+            let wanted = (-(elapsed as f64) / half_life as f64).exp2() * ONE_FRACTION as f64;
+            let left = compute_decay_factor(elapsed, half_life) as f64;
             assert!((left - wanted).abs() < 32.0, "{elapsed} of {half_life}: {left} of {wanted}");
         }
     }

@@ -75,7 +75,7 @@ pub fn compute_charge(facts: &ChargeFacts<'_>) -> Charge {
         }
         _ if facts.ended && !lacks_copies(facts) => of(AdmissionStage::Finished, Resources::new()),
         None if facts.clusters.is_empty() => of(AdmissionStage::Waiting, Resources::new()),
-        None => of(AdmissionStage::Foreign, subtract_finished(facts, bounded(placed_amount(facts)))),
+        None => of(AdmissionStage::Foreign, subtract_finished(facts, bounded(sum_placed_amount(facts)))),
         Some(admission) => {
             let beyond = amount_beyond(facts, admission);
             let mut most = admission.charged.clone();
@@ -109,7 +109,7 @@ fn count_placed(facts: &ChargeFacts<'_>, name: &TaskName) -> u64 {
     placed.fold(0, |sum, (_, pods)| sum.saturating_add(u64::from(pods)))
 }
 
-fn placed_amount(facts: &ChargeFacts<'_>) -> Resources {
+fn sum_placed_amount(facts: &ChargeFacts<'_>) -> Resources {
     let mut sum = Resources::new();
     let Some(gang) = facts.gang else {
         // Without the workload: what the binding says.

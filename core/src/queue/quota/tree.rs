@@ -225,7 +225,8 @@ fn resolve_paths(slots: &mut [Slot], index: &BTreeMap<QueueName, QueueIndex>) {
             Some(_) => lost.push(node),
         }
     }
-    let paths: Vec<_> = lost.iter().filter_map(|node| Some((*node, last_known_path(slots, index, *node)?))).collect();
+    let paths: Vec<_> =
+        lost.iter().filter_map(|node| Some((*node, find_last_known_path(slots, index, *node)?))).collect();
     for (node, path) in paths {
         slots[node.index()].path = path.into();
     }
@@ -236,7 +237,7 @@ fn resolve_paths(slots: &mut [Slot], index: &BTreeMap<QueueName, QueueIndex>) {
 
 /// Where a queue without a sound path was, as far as those above it are still there: from the first that has one, where
 /// that one is now.
-fn last_known_path(
+fn find_last_known_path(
     slots: &[Slot],
     index: &BTreeMap<QueueName, QueueIndex>,
     node: QueueIndex,

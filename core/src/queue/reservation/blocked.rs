@@ -74,22 +74,22 @@ impl Blocked {
     }
 
     /// Whether this blocks a shape.
-    pub(crate) fn is_blocked(&self, id: ReservationId, shape: ShapeId) -> bool {
+    pub(crate) fn is_blocked_by(&self, id: ReservationId, shape: ShapeId) -> bool {
         self.inadmissible.get(&(id.queue, shape)).is_some_and(|(known, _)| *known == id)
     }
 
     /// The jobs that this blocks and that have waited long enough, the first in rank first.
-    pub(crate) fn ranked_blocked(&self, id: ReservationId) -> impl Iterator<Item = &(ReservationRank, ShapeId)> {
+    pub(crate) fn list_due_blocked(&self, id: ReservationId) -> impl Iterator<Item = &(ReservationRank, ShapeId)> {
         self.due.get(&id).into_iter().flatten()
     }
 
     /// Every shortage that blocks a job.
-    pub(crate) fn all_causes(&self) -> BTreeSet<ReservationId> {
+    pub(crate) fn list_blocking_shortages(&self) -> BTreeSet<ReservationId> {
         self.due.keys().chain(self.young.keys()).copied().collect()
     }
 
-    /// Queues in which a job lacks capacity.
-    pub(crate) fn queues_short_of_capacity(&self) -> BTreeSet<ReservationId> {
+    /// Every shortage of capacity that blocks a job.
+    pub(crate) fn list_capacity_shortages(&self) -> BTreeSet<ReservationId> {
         let rooms = ReservationId { cause: ReservationCause::Capacity(0), queue: QueueIndex::ROOT }..;
         let young = self.young.range(rooms.clone()).map(|(id, _)| *id);
         self.due.range(rooms).map(|(id, _)| *id).chain(young).collect()

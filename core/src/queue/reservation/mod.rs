@@ -164,7 +164,7 @@ impl Reservation {
     }
 
     /// Shapes that it blocks.
-    pub(crate) fn blocked_shapes(&self) -> impl Iterator<Item = (QueueIndex, ShapeId)> {
+    pub(crate) fn list_blocked_shapes(&self) -> impl Iterator<Item = (QueueIndex, ShapeId)> {
         self.bound.iter().chain(&self.behind).copied()
     }
 
@@ -227,7 +227,7 @@ impl Reservations {
     }
 
     /// Those about capacity in clusters.
-    pub(crate) fn cluster_reservations(&self) -> Vec<ReservationId> {
+    pub(crate) fn list_cluster_reservations(&self) -> Vec<ReservationId> {
         let [first, end] = [ReservationCause::Capacity(0), ReservationCause::Backoff]
             .map(|cause| ReservationId { cause, queue: QueueIndex::ROOT });
         self.all.range(first..end).map(|(id, _)| *id).collect()
@@ -235,8 +235,9 @@ impl Reservations {
 
     /// Those that jobs of a shape hold in a queue, the first in rank first.
     pub(crate) fn of_shape(&self, node: QueueIndex, shape: ShapeId) -> Vec<ReservationId> {
-        let own =
-            self.reservations_by_cause_at(node).map(|((_, cause), _)| ReservationId { cause: *cause, queue: node });
+        let own = self
+            .list_reservations_by_cause_at(node)
+            .map(|((_, cause), _)| ReservationId { cause: *cause, queue: node });
         let mut held: Vec<(ReservationId, &Reservation)> =
             own.filter_map(|id| Some((id, self.all.get(&id)?))).collect();
         held.retain(|(id, reservation)| reservation.shape == shape && id.cause != ReservationCause::Backoff);
@@ -246,8 +247,9 @@ impl Reservations {
 
     /// Those of a queue's own jobs.
     pub(crate) fn of_queue(&self, node: QueueIndex) -> Vec<ReservationId> {
-        let own =
-            self.reservations_by_cause_at(node).map(|((_, cause), _)| ReservationId { cause: *cause, queue: node });
+        let own = self
+            .list_reservations_by_cause_at(node)
+            .map(|((_, cause), _)| ReservationId { cause: *cause, queue: node });
         own.filter(|id| self.all.contains_key(id)).collect()
     }
 
@@ -316,11 +318,11 @@ impl Reservations {
     }
 
     /// The reservations that block a job of this rank in the queue at the beginning of this path.
-    pub(crate) fn reservations_blocking(&self, path: &[QueueIndex], rank: &ReservationRank) -> Vec<ReservationId> {
+    pub(crate) fn list_reservations_blocking(&self, path: &[QueueIndex], rank: &ReservationRank) -> Vec<ReservationId> {
         let holder = self.held_by(rank.id.as_str()).and_then(|id| self.all.get(&id));
         let mut binding = Vec::new();
         for node in path {
-            for ((_, cause), front) in self.reservations_by_cause_at(*node) {
+            for ((_, cause), front) in self.list_reservations_by_cause_at(*node) {
                 let Some(queue) = front.first().map(|(_, queue)| *queue) else { continue };
                 let id = ReservationId { cause: *cause, queue };
                 let binds = |reservation: &Reservation| {
@@ -377,12 +379,12 @@ impl Reservations {
     }
 
     /// Those that block a job that says how long it runs.
-    pub(crate) fn reservations_blocking_timed_jobs(&self) -> Vec<ReservationId> {
+    pub(crate) fn list_reservations_blocking_timed_jobs(&self) -> Vec<ReservationId> {
         self.timed.iter().copied().collect()
     }
 
     /// Those that count below a node, by cause.
-    fn reservations_by_cause_at(
+    fn list_reservations_by_cause_at(
         &self,
         node: QueueIndex,
     ) -> impl Iterator<Item = (&(QueueIndex, ReservationCause), &BTreeSet<(Turn, QueueIndex)>)> {
@@ -390,12 +392,12 @@ impl Reservations {
     }
 
     /// All that reach a node.
-    pub(crate) fn reservations_reaching(&self, node: QueueIndex) -> Vec<ReservationId> {
+    pub(crate) fn list_reservations_reaching(&self, node: QueueIndex) -> Vec<ReservationId> {
         let of = |((_, cause), front): (&(QueueIndex, ReservationCause), &BTreeSet<(Turn, QueueIndex)>)| {
             let cause = *cause;
             front.iter().map(|(_, queue)| ReservationId { cause, queue: *queue }).collect::<Vec<_>>()
         };
-        self.reservations_by_cause_at(node).flat_map(of).collect()
+        self.list_reservations_by_cause_at(node).flat_map(of).collect()
     }
 }
 
@@ -415,13 +417,13 @@ impl Reservations {
         self.blocked.remove_inadmissible(node, shape);
     }
 
-    pub(crate) fn is_blocked(&self, id: ReservationId, shape: ShapeId) -> bool {
-        self.blocked.is_blocked(id, shape)
+    pub(crate) fn is_blocked_by(&self, id: ReservationId, shape: ShapeId) -> bool {
+        self.blocked.is_blocked_by(id, shape)
     }
 
     /// The jobs that a shortage blocks and that have waited long enough, the first in rank first.
-    pub(crate) fn ranked_blocked(&self, id: ReservationId) -> impl Iterator<Item = &(ReservationRank, ShapeId)> {
-        self.blocked.ranked_blocked(id)
+    pub(crate) fn list_due_blocked(&self, id: ReservationId) -> impl Iterator<Item = &(ReservationRank, ShapeId)> {
+        self.blocked.list_due_blocked(id)
     }
 
     /// Those who have waited long enough by now are due; the others will be looked at when they have.
@@ -432,13 +434,13 @@ impl Reservations {
     }
 
     /// Queues in which a job lacks capacity.
-    pub(crate) fn queues_short_of_capacity(&self) -> BTreeSet<ReservationId> {
-        self.blocked.queues_short_of_capacity()
+    pub(crate) fn list_capacity_shortages(&self) -> BTreeSet<ReservationId> {
+        self.blocked.list_capacity_shortages()
     }
 
     /// Ceilings are others than they were: everything is to be looked at again.
     pub(crate) fn mark_all_dirty(&mut self) {
-        self.dirty.extend(self.blocked.all_causes());
+        self.dirty.extend(self.blocked.list_blocking_shortages());
         self.dirty.extend(self.all.keys());
     }
 

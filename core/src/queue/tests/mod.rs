@@ -71,7 +71,7 @@ fn a_pause_releases_nothing_and_ends_where_it_began() {
     let why = engine.explain_pending("small").unwrap().to_string();
     assert_eq!(why, "waits in queue q, position 2 of 3: an admin paused all releases (upgrade)");
     // Nobody is evicted for one who could not start, and nothing falls due.
-    assert!(engine.preemption_candidates(9).is_empty() && engine.next_due().is_none());
+    assert!(engine.list_preemption_candidates(9).is_empty() && engine.next_due().is_none());
     assert!(engine.set_paused(None));
     assert_eq!(released(&mut engine), ["small"]);
     assert_eq!(token(&engine, "waits"), "WaitingForQuota");

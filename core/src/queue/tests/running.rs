@@ -34,7 +34,7 @@ fn a_job_beyond_a_running_limit_waits_with_the_numbers_and_starts_when_one_ends(
     engine.charge_job(&"a1".into(), &"a".into(), &cpu(0));
     assert_eq!(engine.usage_of(&"top".into()).running, 1);
     assert_eq!(released(&mut engine), ["a2"]);
-    assert!(engine.preemption_candidates(9).is_empty(), "nobody is evicted for a place among those that run");
+    assert!(engine.list_preemption_candidates(9).is_empty(), "nobody is evicted for a place among those that run");
 }
 
 #[test]

@@ -136,7 +136,7 @@ impl<'a> GangRequests<'a> {
                     }
                 }
                 _ if self.close.is_some() => {
-                    for (id, nodes) in shape.node_counts_by_domain() {
+                    for (id, nodes) in shape.count_nodes_by_domain() {
                         if place.holds_node(capacity, shape, id, first) {
                             add(at, shape, id, first, nodes);
                         }

@@ -51,7 +51,7 @@ proptest::proptest! {
         proptest::prop_assert_eq!(split_gang(&problem(&gang, &world, Strategy::Aggregated)).is_ok(), fits);
         let left = without(&world.capacities[0], &gang, &whole);
         let cpu = |capacity: &Capacity| capacity.sum_free().get("cpu").units_ceil();
-        let asked = gang.full_demand().get("cpu").units_ceil();
+        let asked = gang.sum_full_demand().get("cpu").units_ceil();
         proptest::prop_assert_eq!(!fits || cpu(&world.capacities[0]) - cpu(&left) == asked, true);
     }
 }

@@ -402,7 +402,7 @@ fn pods_that_fit_are_those_of_the_best_order() {
     for tasks in [[("a", 1, 3, 0), ("b", 2, 2, 1)], [("b", 2, 2, 1), ("a", 1, 3, 0)]] {
         let tasks = tasks.map(|(name, replicas, cpu, gpu)| task(name, replicas, 0, cpu, gpu));
         let gang = gang(tasks.to_vec(), 0);
-        assert_eq!(pods_that_fit(&gang, &capacity(0, &[(3, 2), (4, 3)])), 3);
+        assert_eq!(count_pods_that_fit(&gang, &capacity(0, &[(3, 2), (4, 3)])), 3);
         assert!(gang_fits(&gang, &capacity(0, &[(3, 2), (4, 3)])));
         assert!(!gang_fits(&gang, &capacity(0, &[(3, 2), (3, 3)])));
     }

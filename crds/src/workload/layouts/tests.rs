@@ -123,7 +123,7 @@ fn every_kind_with_a_table_is_read_with_all_its_pods_and_goes_whole_to_one_clust
         assert_eq!(read, tasks, "{kind:?}");
         assert!(gang.tasks.iter().all(|task| task.min_available == task.replicas), "{kind:?}");
         assert_eq!(gang.min_available, gang.replicas(), "{kind:?}");
-        assert_eq!(gang.full_demand().get("cpu"), cpu.parse().unwrap(), "{kind:?}");
+        assert_eq!(gang.sum_full_demand().get("cpu"), cpu.parse().unwrap(), "{kind:?}");
         assert!(gang.one_cluster.as_deref().unwrap_or("").contains(kind.kind()), "{kind:?}");
         assert!(names_queue(&object) && queue_of(&object).as_str() == "q");
     }

@@ -1,4 +1,8 @@
-//! The answers of estimators about members whose nodes can not be read, for one binding at a time.
+//! Which estimators are asked for a binding, and when there is enough to decide.
+//!
+//! Rule: asked are those of clusters whose nodes can not be read, and only for a gang that is to be placed. The binding
+//! waits (`None`) until each has answered or is given up; one that is silent leaves its cluster's summary to go by.
+//! What is assumed in a cluster for other bindings is told in the question, so that it is counted once.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +24,7 @@ pub fn gather_estimates(
     if pool.is_empty() {
         return Some(BTreeMap::new());
     }
-    let mut unread = fleet.unreadable_clusters().filter(|cluster| pool.has_estimator(&cluster.name)).peekable();
+    let mut unread = fleet.list_unreadable_clusters().filter(|cluster| pool.has_estimator(&cluster.name)).peekable();
     if unread.peek().is_none() {
         return Some(BTreeMap::new());
     }
@@ -31,7 +35,7 @@ pub fn gather_estimates(
     let mut known = BTreeMap::new();
     let mut waits = false;
     for cluster in names {
-        let held = fleet.pods_assumed_by_others(&cluster, &key).map(|(assumed, pods)| Assumed {
+        let held = fleet.list_pods_assumed_by_others(&cluster, &key).map(|(assumed, pods)| Assumed {
             namespace: assumed.workload.namespace.clone(),
             gang: assumed.gang.clone(),
             pods: pods.to_vec(),

@@ -1,8 +1,8 @@
 //! The clients of all members' estimators, and a cache of what was asked and answered.
 //!
 //! A question is about one gang in one member. It takes into account the pods of others that are assumed in that
-//! member. An answer counts for [`FRESH`], and not at all once other pods are assumed there. An estimator that does not
-//! answer is not asked again for [`PAUSE`]: bindings wait for it once, and are placed by the cluster's resource summary
+//! member. An answer counts for [`ANSWER_LIFETIME`], and not at all once other pods are assumed there. An estimator that does not
+//! answer is not asked again for [`SILENT_ESTIMATOR_BACKOFF`]: bindings wait for it once, and are placed by the cluster's resource summary
 //! until then.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -21,9 +21,9 @@ use tokio::{sync::mpsc, time::Instant};
 use super::client::{EstimatorClient, EstimatorError, Trust};
 
 /// How long what was said counts.
-const FRESH: Duration = Duration::from_secs(5);
+const ANSWER_LIFETIME: Duration = Duration::from_secs(5);
 /// How long an estimator that did not answer is left alone.
-const PAUSE: Duration = Duration::from_secs(30);
+const SILENT_ESTIMATOR_BACKOFF: Duration = Duration::from_secs(30);
 
 /// Where estimators are, in Karmada's terms (`--scheduler-estimator-*`). A Cluster's annotation
 /// `caldera.dev/estimator: HOST:PORT` goes before all of it.
@@ -189,7 +189,7 @@ impl EstimatorPool {
         if let Some(asked) = self.asked.get(&place).filter(|asked| asked.question == question) {
             match &asked.said {
                 None => return EstimateState::Waiting,
-                Some((capacity, at)) if *at + FRESH > now => return EstimateState::Fits(capacity.clone()),
+                Some((capacity, at)) if *at + ANSWER_LIFETIME > now => return EstimateState::Fits(capacity.clone()),
                 Some(_) => {}
             }
         }
@@ -218,9 +218,9 @@ impl EstimatorPool {
                 }
             }
             Err(error) => {
-                tracing::warn!(cluster = question.cluster, %error, "left alone for {} s", PAUSE.as_secs());
+                tracing::warn!(cluster = question.cluster, %error, "left alone for {} s", SILENT_ESTIMATOR_BACKOFF.as_secs());
                 self.asked.retain(|(_, cluster), _| *cluster != question.cluster);
-                self.silent.insert(question.cluster, (error.to_string(), now + PAUSE));
+                self.silent.insert(question.cluster, (error.to_string(), now + SILENT_ESTIMATOR_BACKOFF));
             }
         }
         question.key
@@ -246,8 +246,9 @@ async fn request_capacity(estimator: &EstimatorClient, question: &Question) -> R
         let sets = estimator.max_sets(cluster, namespace, (gang, pods), assumed.clone()).await?;
         if sets > 0 {
             // Pods of one task may not be exchanged for pods of another: each has its own place.
-            let places =
-                |(task, pods): (usize, &u32)| (total_request(gang, task, 1), sets.saturating_mul(*pods).min(MOST));
+            let places = |(task, pods): (usize, &u32)| {
+                (total_request(gang, task, 1), sets.saturating_mul(*pods).min(MOST_PLACES))
+            };
             return Ok(build_capacity(pods.iter().enumerate().map(places)));
         }
         if whole == least {
@@ -258,7 +259,7 @@ async fn request_capacity(estimator: &EstimatorClient, question: &Question) -> R
 }
 
 /// Places of a task that are told at most; nobody places more at once in one member.
-const MOST: u32 = 10_000;
+const MOST_PLACES: u32 = 10_000;
 
 fn total_request(gang: &Gang, task: usize, times: u64) -> Amounts {
     Amounts::from(&gang.tasks[task].request.times(times))

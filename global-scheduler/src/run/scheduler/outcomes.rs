@@ -71,7 +71,7 @@ impl Scheduler {
         let Some(binding) = self.cache.bindings.get(key) else { return };
         let now = self.clock.now();
         let targets: &[Target] = &decision.targets;
-        let message = binding_writes::success_message(targets);
+        let message = binding_writes::describe_success(targets);
         tracing::info!(binding = %key, result = message, "placed");
         // Where a queued job is that found a place at once, its PodGroup says.
         let is_news = binding.is_unqueued() || binding.status.scheduled_condition().is_some();

@@ -80,7 +80,7 @@ pub fn aggregate_status(items: &[Value], now: &str) -> Option<Value> {
         "version": statuses.iter().map(|(_, status)| status.number("/version")).max().unwrap_or_default().max(0),
         "retryCount": sum("retryCount"),
         "conditions": merge_conditions(&statuses),
-        "runningDuration": longest_duration(&statuses),
+        "runningDuration": find_longest_duration(&statuses),
     });
     for (_, one) in &statuses {
         for (key, value) in one.pointer("/controlledResources").and_then(Value::as_object).into_iter().flatten() {
@@ -143,7 +143,7 @@ fn merge_conditions(statuses: &[(&str, &Value)]) -> Vec<Value> {
     latest
 }
 
-fn longest_duration<'a>(statuses: &[(&'a str, &'a Value)]) -> &'a str {
+fn find_longest_duration<'a>(statuses: &[(&'a str, &'a Value)]) -> &'a str {
     let mut longest = "0s";
     for (_, status) in statuses {
         let duration = status.text("/runningDuration");

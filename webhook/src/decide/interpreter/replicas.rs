@@ -52,7 +52,7 @@ fn average_request(gang: &Gang) -> Resources {
         // Taken away from the sum, so that gibibytes stay gibibytes.
         amount.minus(Quantity::from_nano(amount.as_nano() - each))
     };
-    gang.full_demand().iter().map(|(name, amount)| (name.clone(), share(name, amount))).collect()
+    gang.sum_full_demand().iter().map(|(name, amount)| (name.clone(), share(name, amount))).collect()
 }
 
 fn add_node_claim(requirements: &mut Value, job: &Value, task: usize, priority_class: &str) {

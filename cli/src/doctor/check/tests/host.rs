@@ -42,7 +42,7 @@ fn a_field_of_ours_that_the_server_would_drop_is_an_error_and_of_others_a_warnin
         }
     };
     let older = |name: &'static str, field: &'static str| move |facts: &mut Facts| drop_of(facts, name, field);
-    let links = federation_crds().iter().find(|one| name_of(one) == OURS).unwrap()["spec"]["versions"][0]["schema"]
+    let links = build_federation_crds().iter().find(|one| name_of(one) == OURS).unwrap()["spec"]["versions"][0]["schema"]
         ["openAPIV3Schema"]["properties"]["spec"]["properties"]
         .as_object()
         .unwrap()
@@ -149,11 +149,11 @@ fn who_changes_bindings_after_us_and_volcanos_own_admission_on_the_host_are_told
 #[test]
 fn ca_bundles_that_differ_or_can_not_be_read_are_told() {
     let other = caldera_runtime::tls::Authority::new("other").unwrap().cert_pem;
-    let other = configurations(&Endpoint::Url("https://h:1".into()), &other);
+    let other = build_configurations(&Endpoint::Url("https://h:1".into()), &other);
     let plant = |facts: &mut Facts| facts.validating = Ok(vec![other[1].clone()]);
     finds(plant, Check::Webhooks, Severity::Error, &["different CA bundles", "ValidatingWebhookConfiguration"]);
     let plant = |facts: &mut Facts| {
-        let garbage = configurations(&Endpoint::Url("https://h:1".into()), "garbage");
+        let garbage = build_configurations(&Endpoint::Url("https://h:1".into()), "garbage");
         let [one, two, three] = <[Value; 3]>::try_from(garbage).unwrap();
         (facts.mutating, facts.validating, facts.interpreters) = (Ok(vec![one]), Ok(vec![two]), Ok(vec![three]));
     };

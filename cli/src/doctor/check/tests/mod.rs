@@ -6,11 +6,11 @@ mod work;
 use caldera_core::gang::WorkloadRef;
 use caldera_crds::{
     job_admission::fill_defaults,
-    manifests::{federation_crds, karmada_crds, volcano_crds},
-    queue_access::{command_policy, hyper_job_policy},
-    trusted::{TrustedWriters, admission_policies},
+    manifests::{build_federation_crds, build_karmada_crds, build_volcano_crds},
+    queue_access::{build_command_policy, build_hyper_job_policy},
+    trusted::{TrustedWriters, build_admission_policies},
 };
-use caldera_webhook::{Endpoint, configurations};
+use caldera_webhook::{Endpoint, build_configurations};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -30,16 +30,17 @@ fn second(seconds: i64) -> Option<Timestamp> {
 fn healthy() -> Facts {
     let authority = caldera_runtime::tls::Authority::new("test").unwrap();
     let [mutating, validating, interpreter] =
-        <[Value; 3]>::try_from(configurations(&Endpoint::Url("https://h:1".into()), &authority.cert_pem)).unwrap();
-    let mut definitions = karmada_crds();
-    definitions.extend(volcano_crds());
-    definitions.extend(federation_crds());
+        <[Value; 3]>::try_from(build_configurations(&Endpoint::Url("https://h:1".into()), &authority.cert_pem))
+            .unwrap();
+    let mut definitions = build_karmada_crds();
+    definitions.extend(build_volcano_crds());
+    definitions.extend(build_federation_crds());
     for definition in &mut definitions {
         definition["status"] = json!({"conditions": [{"type": "Established", "status": "True"}]});
     }
-    let mut policies = admission_policies(&TrustedWriters::default());
-    policies.extend(command_policy());
-    policies.extend(hyper_job_policy());
+    let mut policies = build_admission_policies(&TrustedWriters::default());
+    policies.extend(build_command_policy());
+    policies.extend(build_hyper_job_policy());
     let mut job = json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {"tasks": [{"name": "t", "replicas": 1}]}});
     fill_defaults(&mut job);
     let lease = |name: &str| LeaseFacts {

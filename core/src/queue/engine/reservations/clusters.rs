@@ -11,7 +11,10 @@ use crate::{
         capacity::{ClusterCapacity, ReservedClusters},
         engine::{
             Engine,
-            reservations::{LOOKS, ROOMS, Reservation, ReservationCause, ReservationId, ReservationRank},
+            reservations::{
+                MOST_CLUSTER_RESERVATIONS, MOST_CONSIDERED_JOBS, Reservation, ReservationCause, ReservationId,
+                ReservationRank,
+            },
         },
         pending::line::ShapeId,
         quota::{amounts::Dim, tree::QueueIndex},
@@ -33,7 +36,7 @@ impl Engine {
         };
         let had: Vec<_> = self
             .reservations
-            .cluster_reservations()
+            .list_cluster_reservations()
             .into_iter()
             .filter_map(|id| Some((id, has(self.reservations.get(id)?))))
             .collect();
@@ -62,7 +65,7 @@ impl Engine {
         let mut wanted: Vec<Reservation> = Vec::new();
         let mut beyond: Option<Reservation> = None;
         let mut looks = 0;
-        for (rank, node, shape, since) in self.first_jobs_short_of_capacity(reservation_after) {
+        for (rank, node, shape, since) in self.list_first_jobs_short_of_capacity(reservation_after) {
             if self.is_between_holds(&rank.id) {
                 continue;
             }
@@ -76,20 +79,24 @@ impl Engine {
             let draft = self.draft_reservation(rank.clone(), node, shape, since, QueueIndex::ROOT, &all);
             let draft = Reservation { kept: Some(ReservedClusters::default()), ..draft };
             let likely = self.compute_reach(&draft) + 1 == draft.nodes.len();
-            let useless = if likely { behind || wanted.len() >= usize::from(ROOMS) } else { beyond.is_some() };
-            if had.is_none() && (useless || looks >= LOOKS) {
+            let useless = if likely {
+                behind || wanted.len() >= usize::from(MOST_CLUSTER_RESERVATIONS)
+            } else {
+                beyond.is_some()
+            };
+            if had.is_none() && (useless || looks >= MOST_CONSIDERED_JOBS) {
                 continue;
             }
             looks += usize::from(had.is_none());
             let ask = std::sync::Arc::clone(&self.shape(shape).ask);
             let Some(kept) = self.choose_held_clusters(&rank.id, node, &ask, had, room) else { continue };
-            let scarce: Vec<Dim> = kept.resources.iter().filter_map(|name| self.dims.get(name)).collect();
+            let scarce: Vec<Dim> = kept.resources.iter().filter_map(|name| self.dims.find_dim(name)).collect();
             // Its quota is there now, and has to be when there is capacity.
             let reservation = self.draft_reservation(rank, node, shape, since, QueueIndex::ROOT, &scarce);
             let reservation = Reservation { kept: Some(kept), scarce: scarce.into(), ..reservation };
             let reservation = Reservation { reach: self.compute_reach(&reservation), ..reservation };
             match reservation.has_full_reach() {
-                true if !behind && wanted.len() < usize::from(ROOMS) => {
+                true if !behind && wanted.len() < usize::from(MOST_CLUSTER_RESERVATIONS) => {
                     self.begin_hold(&reservation.rank.id, node);
                     wanted.push(reservation);
                 }
@@ -97,7 +104,9 @@ impl Engine {
                 _ => {}
             }
         }
-        let slots = (0..ROOMS).zip(wanted).chain(beyond.map(|reservation| (ROOMS, reservation)));
+        let slots = (0..MOST_CLUSTER_RESERVATIONS)
+            .zip(wanted)
+            .chain(beyond.map(|reservation| (MOST_CLUSTER_RESERVATIONS, reservation)));
         slots
             .map(|(i, reservation)| {
                 (ReservationId { cause: ReservationCause::Capacity(i), queue: reservation.nodes[0] }, reservation)
@@ -106,23 +115,23 @@ impl Engine {
     }
 
     /// The first of each queue that lack capacity for long enough, in rank; the preemptor before all.
-    pub(crate) fn first_jobs_short_of_capacity(
+    pub(crate) fn list_first_jobs_short_of_capacity(
         &mut self,
         reservation_after: i64,
     ) -> Vec<(ReservationRank, QueueIndex, ShapeId, i64)> {
         let mut firsts = Vec::new();
         let open = |id: &ReservationId| self.slots[id.queue.index()].problem.is_none();
-        for id in self.reservations.queues_short_of_capacity().into_iter().filter(open).collect::<Vec<_>>() {
+        for id in self.reservations.list_capacity_shortages().into_iter().filter(open).collect::<Vec<_>>() {
             self.reservations.promote_due_blocked(id, self.now);
-            let first = self.ranked_blocked(id, reservation_after).next();
+            let first = self.list_due_blocked(id, reservation_after).next();
             if let Some((rank, shape)) = first {
                 let since = self.reserved_since(&rank, reservation_after);
                 firsts.push((self.preemptor.as_ref() != Some(&rank.id), rank, id.queue, shape, since));
             }
         }
-        let of_claimant = self.pending_preemptor().filter(|(_, node, shape)| {
+        let of_claimant = self.find_pending_preemptor().filter(|(_, node, shape)| {
             let id = ReservationId { cause: ReservationCause::Capacity(0), queue: *node };
-            self.reservations.is_blocked(id, *shape)
+            self.reservations.is_blocked_by(id, *shape)
         });
         if let Some((rank, node, shape)) = of_claimant {
             firsts.retain(|(_, _, queue, ..)| *queue != node);

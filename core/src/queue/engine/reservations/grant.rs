@@ -8,8 +8,8 @@
 use crate::queue::{
     capacity::ClusterCapacity,
     engine::{
-        Engine, ROUNDS,
-        reservations::{LOOKS, Reservation, ReservationCause, ReservationId, ReservationRank},
+        Engine, MOST_RESERVATION_ROUNDS,
+        reservations::{MOST_CONSIDERED_JOBS, Reservation, ReservationCause, ReservationId, ReservationRank},
     },
     pending::line::ShapeId,
     quota::{
@@ -31,7 +31,7 @@ impl Engine {
         let now = self.now;
         self.reservations.mark_doubted_dirty();
         // Who gets another reservation gives the one it had away, which somebody else may be waiting for.
-        for _ in 0..ROUNDS {
+        for _ in 0..MOST_RESERVATION_ROUNDS {
             let dirty = self.reservations.take_dirty(now);
             if dirty.is_empty() {
                 break;
@@ -57,9 +57,9 @@ impl Engine {
         let mut requeued = false;
         // What the fleet has idle counts for those that lack capacity alone.
         let ids = if node == QueueIndex::ROOT {
-            self.reservations.cluster_reservations()
+            self.reservations.list_cluster_reservations()
         } else {
-            self.reservations.reservations_reaching(node)
+            self.reservations.list_reservations_reaching(node)
         };
         for id in ids {
             let was = self.reservations.get(id).map(|reservation| reservation.reach);
@@ -76,9 +76,9 @@ impl Engine {
             return requeued;
         }
         let here = ReservationId { cause: ReservationCause::Capacity(0), queue: node };
-        if self.reservations.queues_short_of_capacity().contains(&here) || !self.slots[node.index()].children.is_empty()
+        if self.reservations.list_capacity_shortages().contains(&here) || !self.slots[node.index()].children.is_empty()
         {
-            let first = self.reservations.queues_short_of_capacity().pop_first();
+            let first = self.reservations.list_capacity_shortages().pop_first();
             self.reservations.dirty.extend(first);
         }
         requeued
@@ -95,7 +95,7 @@ impl Engine {
     /// Requeues the jobs that a reservation blocks.
     pub(crate) fn requeue_blocked_by(&mut self, id: ReservationId) -> bool {
         let bound: Vec<(QueueIndex, ShapeId)> =
-            self.reservations.get(id).into_iter().flat_map(Reservation::blocked_shapes).collect();
+            self.reservations.get(id).into_iter().flat_map(Reservation::list_blocked_shapes).collect();
         bound.iter().for_each(|(node, shape)| self.requeue_when_free(*node, *shape));
         !bound.is_empty()
     }
@@ -110,8 +110,8 @@ impl Engine {
         let ReservationCause::Quota(at, dim) = id.cause else { return false };
         self.reservations.promote_due_blocked(id, self.now);
         let preemptor = self
-            .pending_preemptor()
-            .filter(|(_, node, shape)| *node == id.queue && self.reservations.is_blocked(id, *shape));
+            .find_pending_preemptor()
+            .filter(|(_, node, shape)| *node == id.queue && self.reservations.is_blocked_by(id, *shape));
         let preemptor = preemptor.map(|(rank, _, shape)| (rank, shape));
         let mut doubtful = false;
         // Who has enough is yet to be looked at: if others take it first, this is looked at again.
@@ -122,9 +122,9 @@ impl Engine {
         };
         let ranked = preemptor
             .into_iter()
-            .chain(self.ranked_blocked(id, reservation_after))
+            .chain(self.list_due_blocked(id, reservation_after))
             .filter(&mut is_short)
-            .take(LOOKS + 1);
+            .take(MOST_CONSIDERED_JOBS + 1);
         let all: Vec<(ReservationRank, ShapeId)> = ranked.collect();
         if doubtful {
             self.reservations.doubted.insert(id);
@@ -159,7 +159,7 @@ impl Engine {
 
     /// The jobs that a shortage blocks for long enough, the first in rank first: of a fifo queue only the head,
     /// for nobody else can start there.
-    pub(crate) fn ranked_blocked(
+    pub(crate) fn list_due_blocked(
         &self,
         id: ReservationId,
         reservation_after: i64,
@@ -168,13 +168,13 @@ impl Engine {
         let fifo = slot.is_fifo();
         let front = slot
             .line
-            .first_satisfiable()
+            .find_first_satisfiable()
             .filter(|_| fifo)
             .map(|(key, shape)| (self.reservation_rank(id.queue, key), shape));
         let due = move |(rank, shape): &(ReservationRank, ShapeId)| {
-            self.reservations.is_blocked(id, *shape) && rank.due_at(reservation_after) <= self.now
+            self.reservations.is_blocked_by(id, *shape) && rank.due_at(reservation_after) <= self.now
         };
-        front.into_iter().filter(due).chain(self.reservations.ranked_blocked(id).filter(move |_| !fifo).cloned())
+        front.into_iter().filter(due).chain(self.reservations.list_due_blocked(id).filter(move |_| !fifo).cloned())
     }
 
     /// When a job has waited long enough; at once if it is the preemptor.
@@ -182,7 +182,7 @@ impl Engine {
         if self.preemptor.as_ref() == Some(&rank.id) { rank.created } else { rank.due_at(reservation_after) }
     }
 
-    pub(crate) fn pending_preemptor(&self) -> Option<(ReservationRank, QueueIndex, ShapeId)> {
+    pub(crate) fn find_pending_preemptor(&self) -> Option<(ReservationRank, QueueIndex, ShapeId)> {
         self.preemptor.as_ref().and_then(|id| self.pending_job(id.as_str()))
     }
 
@@ -198,8 +198,9 @@ impl Engine {
     ) -> Reservation {
         let path = &self.slots[node.index()].path;
         let asked: Sparse = self.shape(shape).demand().copied().collect();
-        let is_short =
-            |at: &QueueIndex, of: &(Dim, i128)| admission::first_short_quota(&self.slots, &[*at], &[*of]).is_some();
+        let is_short = |at: &QueueIndex, of: &(Dim, i128)| {
+            admission::find_first_short_quota(&self.slots, &[*at], &[*of]).is_some()
+        };
         let high = path.iter().rposition(|at| *at == up_to || asked.iter().any(|of| is_short(at, of))).unwrap_or(0);
         let short = asked.iter().filter(|of| scarce.contains(&of.0) || path[..=high].iter().any(|at| is_short(at, of)));
         let scarce = short.map(|(dim, _)| *dim).filter(|dim| !dim.is_count()).collect();
@@ -242,7 +243,7 @@ impl Engine {
     pub(crate) fn remove_reservation(&mut self, id: ReservationId) -> bool {
         let Some(reservation) = self.reservations.remove(id) else { return false };
         self.reservations.dirty.insert(id);
-        let inadmissible: Vec<(QueueIndex, ShapeId)> = reservation.blocked_shapes().collect();
+        let inadmissible: Vec<(QueueIndex, ShapeId)> = reservation.list_blocked_shapes().collect();
         let requeued = !inadmissible.is_empty() || reservation.kept.is_some();
         for (node, shape) in inadmissible {
             self.requeue_when_free(node, shape);
@@ -268,7 +269,7 @@ impl Engine {
         let reservations = std::mem::take(&mut self.reservations);
         self.reservations.version = reservations.version + 1;
         self.reservations.changed = reservations.changed || !reservations.is_empty();
-        for (node, shape) in reservations.iter().flat_map(|(_, reservation)| reservation.blocked_shapes()) {
+        for (node, shape) in reservations.iter().flat_map(|(_, reservation)| reservation.list_blocked_shapes()) {
             self.requeue_shape(node, shape);
         }
         if self.reservation_after.is_none() {

@@ -27,7 +27,7 @@ impl Engine {
             if let (Some(reservation_after), ReservationCause::Quota(..), None) =
                 (self.reservation_after, cause, self.reservations.get(id))
             {
-                let preempts = self.pending_preemptor().is_some_and(|(_, at, of)| (at, of) == (node, shape));
+                let preempts = self.find_pending_preemptor().is_some_and(|(_, at, of)| (at, of) == (node, shape));
                 if preempts
                     || self
                         .rank_reservation_candidates(node, shape, reservation_after)
@@ -79,7 +79,7 @@ impl Engine {
         shape: ShapeId,
         reservation_after: i64,
     ) -> Vec<BlockedFirst> {
-        let firsts = self.slots[node.index()].line.possible_first_jobs_of(shape).into_iter();
+        let firsts = self.slots[node.index()].line.list_possible_first_jobs(shape).into_iter();
         firsts.map(|key| self.reservation_rank(node, key)).map(|rank| (rank.due_at(reservation_after), rank)).collect()
     }
 

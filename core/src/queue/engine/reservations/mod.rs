@@ -1,8 +1,17 @@
-//! Reservations in the engine: which reservations block a job, when a reserving job is expected to start, and what
-//! users are told about it. The rule is in [`crate::queue::reservation`].
+//! Reservations as the engine asks about them: who holds one, whom it blocks, how far up it reaches, and when its job
+//! starts at the latest. The rule is in [`crate::queue::reservation`].
 //!
-//! `grant` gives reservations for quota, `clusters` those for capacity in clusters, within the time of `hold_window`,
-//! and `backoff` those for jobs in backoff. `inadmissible` updates them as shapes become inadmissible or are requeued.
+//! The words here: the *reach* is the place on the queue path up to which jobs of other queues are blocked (all the way
+//! where the fleet has as much idle, else below the first queue that would not be within what it deserves), *scarce*
+//! are the resources that are short, the *shadow time* is the latest start (EASY), before which a job with a known end
+//! is backfilled.
+//!
+//! | submodule | does |
+//! |---|---|
+//! | `grant` | gives reservations for quota |
+//! | `clusters`, `hold_window` | for capacity in clusters, and how long clusters are kept |
+//! | `backoff` | for jobs in backoff |
+//! | `inadmissible` | follows shapes that become inadmissible or are requeued |
 
 mod backoff;
 mod clusters;
@@ -34,9 +43,9 @@ use crate::{
 };
 
 /// Blocked jobs considered for one reservation; those before them can never start.
-const LOOKS: usize = 8;
+const MOST_CONSIDERED_JOBS: usize = 8;
 /// Jobs that clusters are kept for at once; one more makes its own queue wait.
-const ROOMS: u8 = 3;
+const MOST_CLUSTER_RESERVATIONS: u8 = 3;
 
 /// A place that is kept for a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,15 +129,15 @@ impl Engine {
         let reservation = self.reservations.get(id)?;
         let short = match id.cause {
             ReservationCause::Quota(at, dim) => {
-                let (bound, _) = admission::limiting_bound(&self.slots, &self.dims, &self.fleet, at, dim);
-                Some((bound, self.dims.name(dim).clone()))
+                let (bound, _) = admission::find_limiting_bound(&self.slots, &self.dims, &self.fleet, at, dim);
+                Some((bound, self.dims.resource_of(dim).clone()))
             }
             ReservationCause::Capacity(_) => None,
             ReservationCause::Backoff => return None,
         };
         let kept = reservation.kept.as_ref().filter(|_| reservation.has_full_reach());
         let clusters = kept.map(|kept| kept.clusters.clone()).unwrap_or_default();
-        Some(ReservationStatus { since: reservation.since, short, clusters, start: self.start_of(id) })
+        Some(ReservationStatus { since: reservation.since, short, clusters, start: self.find_latest_start(id) })
     }
 
     /// Whether a place is kept for a job.
@@ -144,19 +153,19 @@ impl Engine {
         let Some(QueueingState::Pending { node, key, shape, .. }) = self.jobs.get(id) else { return false };
         let asks =
             |reservation: &Reservation| reservation.scarce.iter().any(|dim| self.shape(*shape).asked_amount(*dim) > 0);
-        self.blocking_reservations(*node, key, *shape).iter().filter_map(|id| self.reservations.get(*id)).any(asks)
+        self.list_blocking_reservations(*node, key, *shape).iter().filter_map(|id| self.reservations.get(*id)).any(asks)
     }
 
     /// When the demand of a reserving job fits at the latest, beside all who go before it, by the ends of what is
     /// charged now: under every ceiling on its way up.
-    pub(crate) fn start_of(&self, id: ReservationId) -> Result<i64, UnknownStart> {
+    pub(crate) fn find_latest_start(&self, id: ReservationId) -> Result<i64, UnknownStart> {
         let reservation = self
             .reservations
             .get(id)
             .filter(|_| matches!(id.cause, ReservationCause::Quota(..)))
             .ok_or(UnknownStart::Capacity)?;
         let path = &self.slots[id.queue.index()].path;
-        let before = self.reservations.reservations_blocking(path, &reservation.rank);
+        let before = self.reservations.list_reservations_blocking(path, &reservation.rank);
         let mut start = self.now;
         for (i, at) in path.iter().enumerate() {
             for (dim, asked) in reservation.asked.iter().filter(|(_, asked)| *asked > 0) {
@@ -185,7 +194,12 @@ impl Engine {
 
     /// Which job of a shape goes first: the reserving job goes before others that ask for the same, unless their
     /// priority is higher. Else they would be told no for what is kept for it, and it with them.
-    pub(crate) fn reserving_job_of_shape(&self, node: QueueIndex, key: &JobKey, shape: ShapeId) -> Option<&JobKey> {
+    pub(crate) fn find_reserving_job_of_shape(
+        &self,
+        node: QueueIndex,
+        key: &JobKey,
+        shape: ShapeId,
+    ) -> Option<&JobKey> {
         if self.reservations.is_empty() || self.slots[node.index()].is_fifo() {
             return None;
         }
@@ -199,27 +213,33 @@ impl Engine {
     }
 
     /// The reservations that block a job: without those that it is known to end before.
-    pub(crate) fn blocking_reservations(&self, node: QueueIndex, key: &JobKey, shape: ShapeId) -> Vec<ReservationId> {
+    pub(crate) fn list_blocking_reservations(
+        &self,
+        node: QueueIndex,
+        key: &JobKey,
+        shape: ShapeId,
+    ) -> Vec<ReservationId> {
         if self.reservations.is_empty() {
             return Vec::new();
         }
-        let mut blocking =
-            self.reservations.reservations_blocking(&self.slots[node.index()].path, &self.reservation_rank(node, key));
+        let mut blocking = self
+            .reservations
+            .list_reservations_blocking(&self.slots[node.index()].path, &self.reservation_rank(node, key));
         if let Some(run_for) = self.shape(shape).ask.run_for {
             let end = self.now.saturating_add(run_for);
-            blocking.retain(|id| self.shadow_time(*id).is_none_or(|shadow| end > shadow));
+            blocking.retain(|id| self.compute_shadow_time(*id).is_none_or(|shadow| end > shadow));
         }
         blocking
     }
 
-    /// [`Engine::start_of`], worked out once for each version of the ledger.
-    fn shadow_time(&self, id: ReservationId) -> Option<i64> {
+    /// [`Engine::find_latest_start`], worked out once for each version of the ledger.
+    fn compute_shadow_time(&self, id: ReservationId) -> Option<i64> {
         let reservation = self.reservations.get(id)?;
         let of = (self.ledger_version, self.reservations.version, self.now);
         if let Some(known) = reservation.shadow.get().filter(|known| known.of == of) {
             return known.start;
         }
-        let start = self.start_of(id).ok();
+        let start = self.find_latest_start(id).ok();
         reservation.shadow.set(Some(Shadow { of, start }));
         start
     }
@@ -227,8 +247,8 @@ impl Engine {
     /// Requeues the jobs that are known to end before a reserving job can start, now that it starts later: backfill.
     pub(crate) fn requeue_backfillable(&mut self) -> bool {
         let mut requeued = false;
-        for id in self.reservations.reservations_blocking_timed_jobs() {
-            let Some(shadow) = self.shadow_time(id) else { continue };
+        for id in self.reservations.list_reservations_blocking_timed_jobs() {
+            let Some(shadow) = self.compute_shadow_time(id) else { continue };
             let inadmissible = self.reservations.get(id).into_iter().flat_map(|reservation| &reservation.timed);
             let ends = |(node, shape): &&(QueueIndex, ShapeId)| {
                 let first = self.slots[node.index()].line.first_of(*shape);
@@ -254,7 +274,7 @@ impl Engine {
 
     /// The first ceiling that a job would break beside what reservations count as taken, and how much must be free
     /// there for it.
-    pub(crate) fn first_short_with_reserved(
+    pub(crate) fn find_first_short_with_reserved(
         &self,
         blocking: &[ReservationId],
         path: &[QueueIndex],
@@ -270,7 +290,7 @@ impl Engine {
     }
 
     /// The reservation of a job, and of what, if this one would take from it what a queue above both may have.
-    pub(crate) fn reservation_blocking_by_share(
+    pub(crate) fn find_reservation_blocking_by_share(
         &self,
         blocking: &[ReservationId],
         path: &[QueueIndex],
@@ -290,7 +310,7 @@ impl Engine {
     }
 
     /// The clusters that are kept for others.
-    pub(crate) fn clusters_reserved_for_others(&self, blocking: &[ReservationId]) -> Vec<&ReservedClusters> {
+    pub(crate) fn list_clusters_reserved_for_others(&self, blocking: &[ReservationId]) -> Vec<&ReservedClusters> {
         let whole = blocking
             .iter()
             .filter_map(|id| self.reservations.get(*id))
@@ -299,7 +319,7 @@ impl Engine {
     }
 
     /// Which reservations keep them.
-    pub(crate) fn reservations_keeping_clusters(&self, blocking: &[ReservationId]) -> Box<[ReservationId]> {
+    pub(crate) fn list_reservations_keeping_clusters(&self, blocking: &[ReservationId]) -> Box<[ReservationId]> {
         let keeps = |id: &&ReservationId| {
             self.reservations
                 .get(**id)
@@ -319,10 +339,11 @@ impl Engine {
         position: Position,
     ) -> Option<Reason> {
         let (slot, shape) = (&self.slots[node.index()], self.shape(id));
-        let blocking = self.blocking_reservations(node, key, id);
-        let quota = self.first_short_with_reserved(&blocking, &slot.path, shape).map(|(at, dim, _)| (at, dim, true));
+        let blocking = self.list_blocking_reservations(node, key, id);
+        let quota =
+            self.find_first_short_with_reserved(&blocking, &slot.path, shape).map(|(at, dim, _)| (at, dim, true));
         let room = || {
-            self.reservation_blocking_by_share(&blocking, &slot.path, shape)
+            self.find_reservation_blocking_by_share(&blocking, &slot.path, shape)
                 .map(|(_, dim)| (QueueIndex::ROOT, dim, false))
         };
         let (at, dim, is_quota) = quota.or_else(room)?;
@@ -330,8 +351,8 @@ impl Engine {
             let kept = self.reserved_amount(&blocking, at, dim);
             return self.explain_running_limit(slot.name.clone(), (at, dim), kept, position);
         }
-        let (bound, limit) = admission::limiting_bound(&self.slots, &self.dims, &self.fleet, at, dim);
-        let resource = self.dims.name(dim).clone();
+        let (bound, limit) = admission::find_limiting_bound(&self.slots, &self.dims, &self.fleet, at, dim);
+        let resource = self.dims.resource_of(dim).clone();
         let shown = |amount| Quantity::from_nano(amount).with_suffixes_of(limit);
         let free = admission::free_quota(&self.slots[at.index()], dim)?;
         Some(Reason::BlockedByReservation {

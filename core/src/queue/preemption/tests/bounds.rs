@@ -22,7 +22,7 @@ fn a_fleet_s_evictions_are_bounded_in_every_stretch_of_time() {
         why.to_string(),
         "preemption for cpu 4: 2 evictions are needed and 0 are left in the fleet's budget for now"
     );
-    assert_eq!((budget.available_evictions(rate, 89), budget.available_evictions(rate, 90)), (0, 1));
+    assert_eq!((budget.count_available_evictions(rate, 89), budget.count_available_evictions(rate, 90)), (0, 1));
 }
 
 #[test]
@@ -47,9 +47,9 @@ fn an_attempt_larger_than_the_bucket_is_made_once_it_is_full_and_paid_back_befor
     // One more than it held: the half minute that this takes comes first.
     assert_eq!(
         (
-            budget.available_evictions(rate, 1060),
-            budget.available_evictions(rate, 1119),
-            budget.available_evictions(rate, 1120)
+            budget.count_available_evictions(rate, 1060),
+            budget.count_available_evictions(rate, 1119),
+            budget.count_available_evictions(rate, 1120)
         ),
         (0, 0, 1)
     );
@@ -139,7 +139,7 @@ proptest! {
             if budget.can_afford(rate, wanted, now) {
                 budget.take_evictions(rate, wanted as usize, now);
                 let_through.extend(std::iter::repeat_n(now, wanted as usize));
-            } else if let Some(at) = budget.enough_at(rate, wanted, now) {
+            } else if let Some(at) = budget.find_time_of_enough(rate, wanted, now) {
                 prop_assert!(budget.can_afford(rate, wanted, at) && !budget.can_afford(rate, wanted, at - 1));
             }
         }

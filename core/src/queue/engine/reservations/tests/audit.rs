@@ -10,14 +10,14 @@ impl Engine {
             let slot = &self.slots[node.index()];
             for shape in slot.line.shapes() {
                 let asked = &self.shape(shape).sparse;
-                let short = admission::first_short_quota(&self.slots, &slot.path, asked);
+                let short = admission::find_first_short_quota(&self.slots, &slot.path, asked);
                 let first = slot.line.first_of(shape).unwrap();
-                let key = self.reserving_job_of_shape(*node, first, shape).unwrap_or(first);
+                let key = self.find_reserving_job_of_shape(*node, first, shape).unwrap_or(first);
                 let blocking = self.heeded_by_all(*node, key, shape);
-                assert_eq!(blocking, self.blocking_reservations(*node, key, shape).into_iter().collect());
+                assert_eq!(blocking, self.list_blocking_reservations(*node, key, shape).into_iter().collect());
                 let blocking: Vec<ReservationId> = blocking.into_iter().collect();
-                let held_back = self.first_short_with_reserved(&blocking, &slot.path, self.shape(shape));
-                let is_front = || slot.line.first_satisfiable().is_some_and(|(front, _)| front == key);
+                let held_back = self.find_first_short_with_reserved(&blocking, &slot.path, self.shape(shape));
+                let is_front = || slot.line.find_first_satisfiable().is_some_and(|(front, _)| front == key);
                 let in_turn = slot.problem.is_none() && (!slot.is_fifo() || is_front());
                 match slot.line.inadmissible_cause(shape) {
                     // Nobody looks at those whose turn it can not be.
@@ -33,7 +33,7 @@ impl Engine {
                         assert!(needed > room, "{shape:?} has what it needs");
                     }
                     Some(Inadmissible::BehindReservation(_)) => {
-                        let behind = self.reservation_blocking_by_share(&blocking, &slot.path, self.shape(shape));
+                        let behind = self.find_reservation_blocking_by_share(&blocking, &slot.path, self.shape(shape));
                         assert!(
                             behind.is_some() || held_back.is_some() || short.is_some(),
                             "{shape:?} is behind nobody"
@@ -59,12 +59,13 @@ impl Engine {
         for node in self.index.values() {
             let Slot { line, problem, .. } = &self.slots[node.index()];
             let fifo = self.slots[node.index()].is_fifo();
-            let is_head = |shape: &ShapeId| line.first_satisfiable().is_some_and(|(_, head)| head == *shape);
+            let is_head = |shape: &ShapeId| line.find_first_satisfiable().is_some_and(|(_, head)| head == *shape);
             let eligible = line.shapes().filter(|shape| self.has_enough_quota(*node, *shape));
             let eligible = eligible.filter(|shape| problem.is_none() && (!fifo || is_head(shape)));
             let scanned = eligible.min_by_key(|shape| line.first_of(*shape));
-            let is_behind =
-                |first: &JobKey| line.next_candidate(Dequeue::Traverse).is_some_and(|(candidate, _)| candidate < first);
+            let is_behind = |first: &JobKey| {
+                line.find_next_candidate(Dequeue::Traverse).is_some_and(|(candidate, _)| candidate < first)
+            };
             let known = self.eligible.get(node).filter(|job| self.has_enough_quota(*node, job.shape));
             if let Some(job) = known.filter(|_| !searched.contains(node)) {
                 assert_eq!(Some(job.shape), scanned, "{node:?}");
@@ -122,7 +123,7 @@ impl Engine {
     fn start_by_all(&self, id: ReservationId) -> Option<i64> {
         let reservation = self.reservations.get(id).filter(|_| matches!(id.cause, ReservationCause::Quota(..)))?;
         let path = &self.slots[id.queue.index()].path;
-        let before = self.reservations.reservations_blocking(path, &reservation.rank);
+        let before = self.reservations.list_reservations_blocking(path, &reservation.rank);
         let mut starts = vec![self.now];
         for (at, (dim, asked)) in path.iter().flat_map(|at| reservation.asked.iter().map(move |asked| (at, asked))) {
             let Some(room) = admission::free_quota(&self.slots[at.index()], *dim) else { continue };
@@ -164,9 +165,9 @@ impl Engine {
                 let fifo = self.slots[queue.index()].is_fifo();
                 // Who has enough, and whose turn it is not, is as good as admissible.
                 let short = !self.has_enough_quota(*queue, shape);
-                for key in line.possible_first_jobs_of(shape) {
+                for key in line.list_possible_first_jobs(shape) {
                     let rank = self.reservation_rank(*queue, key);
-                    let may = short && (!fifo || line.first_satisfiable().is_some_and(|(front, _)| front == key));
+                    let may = short && (!fifo || line.find_first_satisfiable().is_some_and(|(front, _)| front == key));
                     if may
                         && rank.due_at(reservation_after) <= self.now
                         && self.could_ever_start(*queue, shape, rank.id.as_str())

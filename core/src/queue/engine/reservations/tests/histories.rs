@@ -307,8 +307,8 @@ impl Play {
                 if !counts || line.inadmissible_cause(shape) != Some(Inadmissible::Capacity) {
                     continue;
                 }
-                let blocking = self.engine.blocking_reservations(*node, key, shape);
-                let kept = self.engine.clusters_reserved_for_others(&blocking);
+                let blocking = self.engine.list_blocking_reservations(*node, key, shape);
+                let kept = self.engine.list_clusters_reserved_for_others(&blocking);
                 let pods = Clusters::pods(&self.engine.shape(shape).ask);
                 let found = Clusters::place(self.room.free.clone(), pods, |i| Clusters::is_open(i, &kept));
                 assert!(found.is_none(), "{} of {pods:?} in {:?}", key.id, self.room.free);

@@ -1,4 +1,6 @@
-//! What happened to a job, as far as its objects tell.
+//! A job's history as far as its objects tell: created, gated, last evicted, last placed, and how it stands now; the
+//! oldest first. What no object keeps (earlier evictions, earlier placements) is not in it. How jobs ended that are
+//! gone is told by `caldera history`.
 
 use jiff::Timestamp;
 

@@ -13,7 +13,7 @@ use caldera_runtime::{
     watch::api_resource,
     write::{Body, Failure, Write, execute_write},
 };
-use caldera_webhook::{Endpoint, configurations};
+use caldera_webhook::{Endpoint, build_configurations};
 use kube::{
     Api, Client,
     api::{DynamicObject, PostParams},
@@ -32,7 +32,7 @@ use crate::{
 pub const PROBE: &str = "install-probe.caldera.dev";
 /// A HyperJob's name has no dot.
 const CONFIG_MAP: &str = "caldera.install-probe";
-const PAUSE: Duration = Duration::from_millis(500);
+const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The kind of the configuration.
 pub fn probe_resource() -> ApiResource {
@@ -40,9 +40,9 @@ pub fn probe_resource() -> ApiResource {
 }
 
 /// The configuration for the question.
-fn make_probe(endpoint: &Endpoint, ca_pem: &str) -> Option<Value> {
+fn build_probe_configuration(endpoint: &Endpoint, ca_pem: &str) -> Option<Value> {
     let is_hook = |hook: &&Value| read_text_at(hook, "/name") == "hyperjobs.rules.caldera.dev";
-    let all = configurations(endpoint, ca_pem);
+    let all = build_configurations(endpoint, ca_pem);
     let mut hook = all.iter().flat_map(|one| read_list_at(one, "/webhooks")).find(is_hook)?.clone();
     hook["name"] = PROBE.into();
     if let Some(fields) = hook.as_object_mut() {
@@ -70,7 +70,7 @@ pub async fn wait_for_webhook(
     ca_pem: &str,
     wait: Duration,
 ) -> anyhow::Result<()> {
-    let object = make_probe(endpoint, ca_pem).context("there is no hook to ask")?;
+    let object = build_probe_configuration(endpoint, ca_pem).context("there is no hook to ask")?;
     let write = |body| Write {
         resource: probe_resource(),
         namespace: String::new(),
@@ -86,7 +86,7 @@ pub async fn wait_for_webhook(
         match probe_webhook(client).await {
             Ok(()) => break Ok(()),
             Err(why) if Instant::now() >= until => break Err(why),
-            Err(_) => tokio::time::sleep(PAUSE).await,
+            Err(_) => tokio::time::sleep(PROBE_INTERVAL).await,
         }
     };
     match execute_write(client, &write(Body::Delete { uid: None })).await {
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_question_is_about_one_object_of_our_namespace_at_the_same_address_and_trust() {
-        let probe = make_probe(&Endpoint::Url("https://webhook".to_owned()), "pem").unwrap();
+        let probe = build_probe_configuration(&Endpoint::Url("https://webhook".to_owned()), "pem").unwrap();
         let [hook] = read_list_at(&probe, "/webhooks") else { panic!("{probe}") };
         assert_eq!(read_text_at(hook, "/clientConfig/url"), "https://webhook/validate-hyperjob");
         assert!(!read_text_at(hook, "/clientConfig/caBundle").is_empty() && hook["matchConditions"].is_null());
