@@ -8,8 +8,8 @@
 //!   its way to the root. Whoever may only make queues below another can narrow its selection, and never widen it.
 //! - A selector that can not be read selects nobody, and a running limit that can not be read is zero: when in doubt
 //!   nothing starts. A waiting limit that can not be read counts as absent.
-//! - A Namespace's annotation [`NAMESPACE_DEFAULT_QUEUE`] names the queue of its Volcano Jobs that name none; the rules above
-//!   hold for it as for one that a job names. In the roles that Kubernetes comes with, who may edit what is in a
+//! - A Namespace's annotation [`NAMESPACE_DEFAULT_QUEUE`] names the queue of its Volcano Jobs that name none; the rules
+//!   above hold for it as for one that a job names. In the roles that Kubernetes comes with, who may edit what is in a
 //!   namespace may not edit the Namespace itself.
 //! - What was admitted runs on when labels or selectors change, as with Kueue.
 //!

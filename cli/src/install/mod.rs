@@ -1,8 +1,8 @@
 //! `caldera install`: all that a Karmada API needs for components that run as processes, in the order that is safe.
 //!
 //! [`plan`] says what is applied and when and is pure, [`credentials`] keeps certificates and kubeconfigs in a
-//! directory, [`webhook_probe`] asks whether the webhook is reached, and here it is done, one line a step. Each step looks at
-//! what is there, so it can be stopped anywhere and run again: what is there and right is not changed.
+//! directory, [`webhook_probe`] asks whether the webhook is reached, and here it is done, one line a step. Each step
+//! looks at what is there, so it can be stopped anywhere and run again: what is there and right is not changed.
 
 pub mod credentials;
 pub mod plan;

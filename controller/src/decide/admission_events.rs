@@ -3,7 +3,8 @@
 //! Rule: a job that waited for [`WORTH_TELLING`] gets one event; of a job that hardly waited the PodGroup alone says
 //! where it runs. They follow a budget, as the texts of waiting jobs do ([`refresh_budget`](super::refresh_budget)):
 //! where thousands of jobs waited they would take the API server's time from releases. Those without a budget follow
-//! in turn, one in a second at least, as far as their jobs still hold quota then, and the [`MOST_WAITING_EVENTS`] newest.
+//! in turn, one in a second at least, as far as their jobs still hold quota then, and the [`MOST_WAITING_EVENTS`]
+//! newest.
 
 use std::collections::VecDeque;
 

@@ -3,8 +3,8 @@
 //! Rule: as Kueue requeues an evicted workload with a backoff. A job that the scheduler refuses for a minute is
 //! requeued: its quota is free for others, it keeps its age, and it is considered again after a backoff. A scheduler
 //! that says nothing may be away and come back: that takes ten minutes. A binding that its user suspended has no
-//! deadline. Since when a job is without a place is kept in memory alone: a restart gives it another minute, or ten where
-//! the scheduler is silent.
+//! deadline. Since when a job is without a place is kept in memory alone: a restart gives it another minute, or ten
+//! where the scheduler is silent.
 
 use caldera_core::{queue::ledger::AdmissionStage, reason::Reason};
 use jiff::{SignedDuration, Timestamp};

@@ -1,9 +1,9 @@
 //! How many texts of waiting jobs are brought up to date: as many as the API server takes without being slower for it.
 //!
-//! Rule: a token bucket. Ten at once and ten in a second while a write is answered within [`QUICK_ANSWER_MILLIS`]; in proportion
-//! fewer where it takes longer, from the moment that it is decided on. What else is written of PodGroups is taken from
-//! it: where phases change ten times in a second, they alone are written. One text in a second at least, so that each
-//! is right some time.
+//! Rule: a token bucket. Ten at once and ten in a second while a write is answered within [`QUICK_ANSWER_MILLIS`]; in
+//! proportion fewer where it takes longer, from the moment that it is decided on. What else is written of PodGroups is
+//! taken from it: where phases change ten times in a second, they alone are written. One text in a second at least, so
+//! that each is right some time.
 
 use jiff::{SignedDuration, Timestamp};
 

@@ -1,11 +1,12 @@
 //! What a Volcano Job says of itself while it waits: `status.state`, which `kubectl get vcjob` shows.
 //!
 //! Rule: it says what its PodGroup says, so that both follow one budget of texts ([`pod_groups`](super::pod_groups)).
-//! What has differed for [`COALESCE_TIME`] is written: with the second until its PodGroup is made, a job that starts within
-//! a second and a half costs no write. Where writes are slow the first statements on jobs are made in turn, by a budget
-//! from their latency, one in a second at least: the PodGroup says it already, and most jobs that start meanwhile need
-//! none. The first statement on a job of which nobody has said anything comes with an event, by budget: while more than
-//! a few jobs a second begin to wait, the events of those that still wait follow in turn, one in a second at least.
+//! What has differed for [`COALESCE_TIME`] is written: with the second until its PodGroup is made, a job that starts
+//! within a second and a half costs no write. Where writes are slow the first statements on jobs are made in turn, by a
+//! budget from their latency, one in a second at least: the PodGroup says it already, and most jobs that start
+//! meanwhile need none. The first statement on a job of which nobody has said anything comes with an event, by budget:
+//! while more than a few jobs a second begin to wait, the events of those that still wait follow in turn, one in a
+//! second at least.
 //!
 //! Karmada's aggregation writes the same field from what clusters report. So nothing is written here while a cluster
 //! has the job or a copy of it, nor over another phase than Pending; a write tests the version that it was decided for.

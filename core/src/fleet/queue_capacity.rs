@@ -110,7 +110,8 @@ impl Fleet {
         has.iter().map(|(name, has)| (name.clone(), has.min(offer.get(name.as_str())))).collect()
     }
 
-    /// Brings up to date what clusters would be without any queued pods. Call before [`Self::list_capacities_without_queued`].
+    /// Brings up to date what clusters would be without any queued pods. Call before
+    /// [`Self::list_capacities_without_queued`].
     pub fn refresh_clusters_without_queued(&mut self) {
         let Self { members, by_workload, entries, .. } = self;
         for member in members.values_mut().filter(|member| member.known) {

@@ -1,8 +1,8 @@
 //! How many replicas of one kind of pod a cluster takes, node by node.
 //!
-//! The same number as [`split::count_pods_that_fit`], for a gang of one task, without copying the cluster's free capacity: a
-//! decision asks it of every cluster that passes the filters. Of a cluster of which no more than Karmada's summary is
-//! known, at most what Karmada's own estimate gives ([`ClusterSummary::max_replicas_by_known_models`]).
+//! The same number as [`split::count_pods_that_fit`], for a gang of one task, without copying the cluster's free
+//! capacity: a decision asks it of every cluster that passes the filters. Of a cluster of which no more than Karmada's
+//! summary is known, at most what Karmada's own estimate gives ([`ClusterSummary::max_replicas_by_known_models`]).
 
 #[cfg(doc)]
 use crate::place::ClusterSummary;

@@ -24,8 +24,8 @@ const MOST_SHAPE_VALUES: usize = 16;
 /// from the workloads' status.
 const MOST_FINISHED: usize = 256;
 
-/// Divides a member into as few parts as stay below [`MOST_OBJECT_BYTES`]. The current number of `parts` is kept while it
-/// suffices, and halved when a quarter would suffice.
+/// Divides a member into as few parts as stay below [`MOST_OBJECT_BYTES`]. The current number of `parts` is kept while
+/// it suffices, and halved when a quarter would suffice.
 #[must_use]
 pub fn divide_contents(contents: &Contents, parts: u32) -> Vec<Part> {
     let mut count = parts.clamp(1, MOST_PARTS);

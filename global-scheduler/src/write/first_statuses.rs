@@ -1,8 +1,8 @@
 //! First statuses that wait for their moment, and how long that is.
 //!
-//! Rule: [`STATUS_WAIT`] from the placement on while a write is answered within [`QUICK_ANSWER`], in proportion longer where it takes
-//! longer, five times at most: as PodGroups of jobs that start wait. What is written then says when the binding was
-//! placed, not when that was written: a reschedule that was asked for meanwhile is later than it.
+//! Rule: [`STATUS_WAIT`] from the placement on while a write is answered within [`QUICK_ANSWER`], in proportion longer
+//! where it takes longer, five times at most: as PodGroups of jobs that start wait. What is written then says when the
+//! binding was placed, not when that was written: a reschedule that was asked for meanwhile is later than it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

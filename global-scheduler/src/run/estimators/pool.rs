@@ -1,9 +1,9 @@
 //! The clients of all members' estimators, and a cache of what was asked and answered.
 //!
 //! A question is about one gang in one member. It takes into account the pods of others that are assumed in that
-//! member. An answer counts for [`ANSWER_LIFETIME`], and not at all once other pods are assumed there. An estimator that does not
-//! answer is not asked again for [`SILENT_ESTIMATOR_BACKOFF`]: bindings wait for it once, and are placed by the cluster's resource summary
-//! until then.
+//! member. An answer counts for [`ANSWER_LIFETIME`], and not at all once other pods are assumed there. An estimator
+//! that does not answer is not asked again for [`SILENT_ESTIMATOR_BACKOFF`]: bindings wait for it once, and are placed
+//! by the cluster's resource summary until then.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
