@@ -126,6 +126,35 @@ fn what_decides_is_pure() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
+/// Files that decide and still log: nearly all of them what a server answered to a write. No other may.
+const LOGGING: [&str; 10] = [
+    "controller/src/decide/answers.rs",
+    "controller/src/decide/controller.rs",
+    "controller/src/decide/cron_jobs/mod.rs",
+    "controller/src/decide/data_catalogue.rs",
+    "controller/src/decide/data_claims.rs",
+    "controller/src/decide/hyper_jobs/mod.rs",
+    "controller/src/decide/preemption.rs",
+    "controller/src/decide/stale_grant.rs",
+    "controller/src/decide/unused_quota.rs",
+    "global-scheduler/src/decide/lease_fence.rs",
+];
+
+#[test]
+fn what_decides_logs_nothing() {
+    let mut logging = Vec::new();
+    for name in PRODUCT {
+        for source in read_sources(&find_root().join(name).join("src")) {
+            let decides = name == "core" || source.module.iter().any(|part| part == "decide");
+            if decides && source.code.contains("tracing::") {
+                logging.push(format!("{name}/src/{}", source.file));
+            }
+        }
+    }
+    logging.sort();
+    assert_eq!(logging, LOGGING, "a decision carries its reason, and the edge logs it");
+}
+
 #[test]
 fn whoever_waits_for_several_things_looks_at_them_in_the_order_of_the_text() {
     // Otherwise tokio throws dice, and a history of the simulation can not be had twice.

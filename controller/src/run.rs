@@ -1,14 +1,15 @@
 //! The loop: events and answers in, decisions, writes out. The only asynchronous part.
 //!
 //! One task owns all state. What waits in the channels is taken in before each decision, up to [`EVENTS_PER_PASS`]
-//! events, so that a burst costs one decision. Objects are watched, not polled; Works only of the clusters where it matters what
-//! Works there are. A timer wakes the loop for what was put off on purpose, for metrics, and to save the accounts every
-//! `save_usage_every`.
+//! events, so that a burst costs one decision. Objects are watched, not polled; Works only of the clusters where it
+//! matters what Works there are. A timer wakes the loop for what was put off on purpose, for metrics, and to save the
+//! accounts every `save_usage_every`.
 //!
 //! Beside the loop, small tasks publish the settings and read what earlier controllers accounted. Each tries again
 //! until the API server answers. The means of a fair history are read before the loop, for ten seconds at most.
 
 mod catalogue;
+mod decision_log;
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -48,7 +49,7 @@ use caldera_crds::{
     workload::WorkloadKind,
 };
 
-use self::catalogue::CatalogueClient;
+use self::{catalogue::CatalogueClient, decision_log::log_decision};
 use crate::{
     config::Config,
     decide::{Controller, MemberLoss, StartDeadlines, add_wait, decide},
@@ -192,6 +193,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         }
         measures.observe_decisions(&controller, &decisions.writes, &metrics, now);
         for decision in decisions.writes {
+            log_decision(&decision);
             writer.queue_write(decision.tag(), decision.to_write(now));
         }
         metrics.forged.inc_by(decisions.forged as u64);

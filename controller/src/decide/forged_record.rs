@@ -343,7 +343,6 @@ impl FaultyRecords {
             let why = describe_fault(fault, binding, workload);
             let reason = fault.eviction_reason();
             let is_forged = reason == FORGED_RECORD;
-            tracing::warn!(binding = %key, reason, why, "taken away");
             forged += usize::from(is_forged);
             let event_type = if is_forged { EventType::Warning } else { EventType::Normal };
             decisions.extend(workload.map(|it| Decision::build_workload_event(it, event_type, reason, why.clone())));

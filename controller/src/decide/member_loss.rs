@@ -105,7 +105,6 @@ fn withdraw_if_lost(
     let one =
         |(cluster, since): (&&ClusterName, &&Timestamp)| format!("{cluster} is lost since {}", format_time(**since));
     let message = gone.iter().map(one).collect::<Vec<_>>().join(", ");
-    tracing::warn!(binding = %binding.key, %message, "a gang is withdrawn from a cluster that is lost");
     let avoid: BTreeSet<String> = gone.keys().map(ToString::to_string).collect();
     Some(requeue_without_backoff(binding, MEMBER_LOST, message, avoid.into_iter().collect(), now))
 }

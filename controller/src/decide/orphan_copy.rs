@@ -57,8 +57,6 @@ impl OrphanCopies {
             let Some((due, touched)) = self.0.get_mut(&key) else { continue };
             *touched = touched.saturating_add(1);
             *due = Some(add_wait(now, compute_backoff(GOES_WITHIN, *touched)));
-            let clusters = &binding.orphan_copies;
-            tracing::warn!(binding = %key, ?clusters, "copies are where they should not be; Karmada is asked to look again");
             decisions.push(Decision::TouchBinding {
                 key,
                 resource_version: binding.resource_version.clone(),

@@ -100,7 +100,6 @@ impl StartDeadlines {
             let waited = binding.scheduled.map_or(0, |at| now.as_second().saturating_sub(at));
             let missing: Vec<&str> = late.iter().map(|(_, what)| what.as_str()).collect();
             let message = format!("{} after {waited} s", missing.join(", "));
-            tracing::warn!(binding = %key, %message, "a gang does not start; it is requeued");
             decisions.extend(objects.workload_of(binding).map(|workload| {
                 let said = format!("withdrawn from all clusters: {message}");
                 Decision::build_workload_event(workload, EventType::Warning, PODS_READY_TIMEOUT, said)

@@ -100,12 +100,10 @@ impl PolicyRestarts {
                          {} times",
                         workload.max_retry
                     );
-                    tracing::info!(binding = %key, why, "restarted as a whole");
                     decisions.push(restart_by_policy(binding, why, now));
                 }
                 Some(RestartStep::Fail(times)) => {
                     let why = format!("its policies restarted it {times} times, which is its maxRetry: it fails");
-                    tracing::info!(binding = %key, why, "fails as a whole");
                     decisions.push(Decision::build_workload_event(
                         workload,
                         EventType::Warning,

@@ -224,7 +224,6 @@ impl Preemption {
         now: i64,
     ) -> Vec<Decision> {
         let (victims, frees, until) = (plan.victims.len(), plan.frees, plan.hold.until);
-        tracing::info!(preemptor = %preemptor.id, queue = %preemptor.queue, victims, %frees, "jobs are evicted");
         let mut decisions = Vec::new();
         for victim in plan.victims {
             let Some(binding) = jobs.keys.get(&victim.id).and_then(|key| objects.bindings.get(key)) else { continue };

@@ -110,12 +110,10 @@ impl RefusedCopies {
             let Some(workload) = objects.workload_of(binding) else { continue };
             let refusing = list_final_refusals(binding, workload, capacity);
             if is_new && refusing.is_empty() {
-                tracing::warn!(binding = %key, says = &*says, "members refuse copies");
                 let said = format!("{says}; Karmada tries again");
                 decisions.push(Decision::build_workload_event(workload, EventType::Warning, COPY_REFUSED, said));
             }
             if !refusing.is_empty() {
-                tracing::warn!(binding = %key, says = &*says, "members refuse copies for good");
                 self.0.postpone(&key, add_wait(now, RETRY_AFTER_WRITE));
                 decisions.push(requeue_avoiding_clusters(binding, refusing, says.to_string(), now));
             }

@@ -180,7 +180,6 @@ fn end_run(binding: &Binding, limit: RunLimit, now: Timestamp) -> Decision {
         return requeue_binding(binding, NOT_PLACED, why, Vec::new(), now);
     }
     let why = format!("it ran for {}, as long as it may", RunTime(limit.seconds));
-    tracing::info!(binding = %binding.key, why, "ended by its time limit");
     withdraw_binding(binding, RUN_TIME_EXCEEDED, why, &binding.workload_uid, now)
 }
 

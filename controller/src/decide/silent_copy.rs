@@ -65,7 +65,6 @@ impl SilentCopies {
             *due = Some(add_wait(now, compute_backoff(SILENT_FOR, *touched)));
             let adds = *touched % 2 == 1;
             for cluster in clusters {
-                tracing::warn!(binding = %key, %cluster, "a copy is not in its member; Karmada is asked to apply it again");
                 let (cluster, workload) = (cluster.clone(), (*binding.workload).clone());
                 decisions.push(Decision::TouchWork { cluster, workload, binding: key.clone(), adds });
             }

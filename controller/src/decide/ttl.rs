@@ -65,7 +65,6 @@ impl Expiries {
                 self.0.postpone(&key, add_wait(now, RETRY_AFTER_FAILURE));
                 continue;
             }
-            tracing::info!(job = %key, ttl = job.ttl, "its TTL is over; it is deleted");
             decisions.push(Decision::DeleteJob {
                 key,
                 uid: Arc::clone(&job.uid),

@@ -95,7 +95,6 @@ impl Withdrawals {
                         }
                         Some(phase) => format!("ended by its user: it will be {phase}"),
                     };
-                    tracing::info!(binding = %key, reason, why, "taken off its clusters");
                     decisions.push(withdraw_binding(binding, reason, why, "", now));
                 }
                 (WithdrawalStep::End, Some(phase)) => decisions.push(Decision::EndJob {
