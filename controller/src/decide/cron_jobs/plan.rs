@@ -93,7 +93,8 @@ impl CronJobView<'_> {
         match read_schedule(&self.facts.object) {
             Err(error) => plan.problem = Some(error.to_string()),
             Ok(_) if self.facts.is_propagated() => {
-                let told = "a policy sends it to members, which run it: no job of it is made here or waits in line";
+                let told = "a policy sends it to members, where no queue would be charged: no copy of it goes out, and \
+                            no job of it is made here";
                 plan.problem = Some(told.to_owned());
             }
             Ok(_) if self.facts.object["spec"]["suspend"] == true => {}
