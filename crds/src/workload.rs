@@ -16,6 +16,7 @@ mod field;
 mod kind;
 mod layout;
 mod layouts;
+mod mpi_job;
 mod pod_owner;
 mod pod_template;
 pub mod progress;

@@ -8,7 +8,7 @@ use caldera_runtime::{
     write::{Body, Write},
 };
 use kube::api::ApiResource;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::observe::CronKey;
 
@@ -60,16 +60,4 @@ pub(super) fn build_cron_job_write((kind, key): &CronKey, write: &CronJobWrite) 
             body: Body::MergePatch(patch.clone()),
         },
     }
-}
-
-/// Says where it stands, if it is as seen. Fields of `before` that are not in `status` go.
-#[must_use]
-pub fn patch_cron_status(resource_version: &str, before: &Value, status: &Value) -> Value {
-    let mut patch = status.clone();
-    for gone in
-        before.as_object().into_iter().flatten().map(|(field, _)| field).filter(|field| status.get(field).is_none())
-    {
-        patch[gone.as_str()] = Value::Null;
-    }
-    json!({"metadata": {"resourceVersion": resource_version}, "status": patch})
 }

@@ -1,6 +1,7 @@
 //! What is written for a HyperJob: its jobs, their policies, and its status.
 //!
-//! Everything that is there already is touched by JSON patches that test its version, or deleted by its UID.
+//! Jobs and policies that are there already are touched by JSON patches that test their version, or deleted by their
+//! UID. The status is a merge patch: it says the version too, and waits in line with reports, behind every release.
 
 use std::sync::Arc;
 
@@ -38,7 +39,7 @@ pub enum HyperJobWrite {
     Change(ChildKind, Arc<str>, Value),
     /// Deletes the one with this UID.
     Delete(ChildKind, Arc<str>, Arc<str>),
-    /// JSON patch of the status.
+    /// Merge patch of the status: a report, behind which no decision waits.
     Status(Value),
 }
 
@@ -87,7 +88,7 @@ pub(super) fn build_hyper_job_write(key: &Key, write: &HyperJobWrite) -> Write {
             namespace: key.namespace.to_string(),
             name: key.name.to_string(),
             subresource: Some("status"),
-            body: Body::JsonPatch(patch.clone()),
+            body: Body::MergePatch(patch.clone()),
         },
     }
 }
@@ -183,13 +184,4 @@ pub fn patch_policy(resource_version: &str, placement: &Value) -> Value {
     let mut steps = begin_patch(resource_version, POLICY_HASH, hash_value(placement));
     steps.push(json!({"op": "add", "path": "/spec/placement", "value": placement}));
     steps.into()
-}
-
-/// Says where it stands.
-#[must_use]
-pub fn patch_status(resource_version: &str, status: &Value) -> Value {
-    json!([
-        {"op": "test", "path": "/metadata/resourceVersion", "value": resource_version},
-        {"op": "add", "path": "/status", "value": status},
-    ])
 }

@@ -11,5 +11,6 @@ mod tag;
 
 pub use self::{
     decision::{Decision, EndCause},
+    patch::merge_status,
     tag::Tag,
 };

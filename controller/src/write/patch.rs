@@ -2,8 +2,8 @@
 //!
 //! A binding is patched with a test of the version that the decision was made for, a Work with tests of whose it is and
 //! that nobody suspends it; nothing but our own fields is in the patch. What is said on a job is merged into the
-//! version that was read. PodGroups, and the numbers and our annotation of a queue, are merged without a version:
-//! nobody else writes them.
+//! version that was read, and so is a HyperJob's or CronJob's whole status. PodGroups, and the numbers and our
+//! annotation of a queue, are merged without a version: nobody else writes them.
 
 use caldera_core::{
     admission::Admission,
@@ -29,6 +29,18 @@ use serde_json::{Value, json};
 
 use super::decision::EndCause;
 use crate::observe::Key;
+
+/// The whole status of a HyperJob or CronJob, if that is as seen: a report. Fields of `before` that are not in `status`
+/// go.
+#[must_use]
+pub fn merge_status(resource_version: &str, before: &Value, status: &Value) -> Value {
+    let mut patch = status.clone();
+    let fields = before.as_object().into_iter().flatten().map(|(field, _)| field);
+    for gone in fields.filter(|field| status.get(field).is_none()) {
+        patch[gone.as_str()] = Value::Null;
+    }
+    json!({"metadata": {"resourceVersion": resource_version}, "status": patch})
+}
 
 /// A new record, if the binding has not changed since.
 pub(super) fn patch_record(resource_version: &str, admission: &Admission) -> Vec<Value> {

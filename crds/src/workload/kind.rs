@@ -29,8 +29,10 @@ pub enum WorkloadKind {
     PyTorchJob,
     /// `kubeflow.org` TFJob.
     TfJob,
-    /// `kubeflow.org` MPIJob.
+    /// `kubeflow.org` MPIJob, of the MPI operator.
     MpiJob,
+    /// `kubeflow.org` MPIJob, of the training operator. A host has one of both: their definitions share a name.
+    MpiJobV1,
     /// `ray.io` RayJob.
     RayJob,
     /// `ray.io` RayCluster.
@@ -59,7 +61,7 @@ struct KindNames {
 
 impl WorkloadKind {
     /// Every kind in scope.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::VolcanoJob,
         Self::Deployment,
         Self::StatefulSet,
@@ -68,6 +70,7 @@ impl WorkloadKind {
         Self::PyTorchJob,
         Self::TfJob,
         Self::MpiJob,
+        Self::MpiJobV1,
         Self::RayJob,
         Self::RayCluster,
         // Before JobSet, whose labels its pods have too.
@@ -143,6 +146,14 @@ impl WorkloadKind {
                 title: "MPIJob",
                 aliases: &["mpijob", "mpijobs"],
             },
+            Self::MpiJobV1 => KindNames {
+                group: "kubeflow.org",
+                version: "v1",
+                kind: "MPIJob",
+                plural: "mpijobs",
+                title: "MPIJob of the training operator",
+                aliases: &["mpijob.v1", "mpijobs.v1", "mpijob.v1.kubeflow.org", "mpijobs.v1.kubeflow.org"],
+            },
             Self::RayJob => KindNames {
                 group: "ray.io",
                 version: "v1",
@@ -194,16 +205,23 @@ impl WorkloadKind {
         }
     }
 
-    /// The kind that `apiVersion` and `kind` name in any version of the group, if it is in scope.
+    /// The kind that `apiVersion` and `kind` name in any version of the group, if it is in scope: of two versions that
+    /// are kinds of their own the one that is named.
     #[must_use]
     pub fn parse(api_version: &str, kind: &str) -> Option<Self> {
-        Self::from_group_and_kind(api_version.split_once('/').map_or("", |(group, _)| group), kind)
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let exact = Self::list_named(group, kind).find(|known| known.names().version == version);
+        exact.or_else(|| Self::from_group_and_kind(group, kind))
     }
 
     /// The kind of this group and kind, if it is in scope.
     #[must_use]
     pub fn from_group_and_kind(group: &str, kind: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|known| known.group() == group && known.kind() == kind)
+        Self::list_named(group, kind).next()
+    }
+
+    fn list_named<'a>(group: &'a str, kind: &'a str) -> impl Iterator<Item = Self> + use<'a> {
+        Self::ALL.into_iter().filter(move |known| known.group() == group && known.kind() == kind)
     }
 
     /// The same for the one version that the webhook judges.
@@ -325,6 +343,7 @@ impl WorkloadKind {
             Self::PyTorchJob => Some(&layouts::PYTORCH_JOB),
             Self::TfJob => Some(&layouts::TF_JOB),
             Self::MpiJob => Some(&layouts::MPI_JOB),
+            Self::MpiJobV1 => Some(&layouts::MPI_JOB_V1),
             Self::RayJob => Some(&layouts::RAY_JOB),
             Self::RayCluster => Some(&layouts::RAY_CLUSTER),
             Self::TrainJob => Some(&layouts::TRAIN_JOB),
@@ -357,5 +376,13 @@ mod tests {
     fn only_the_webhook_asks_for_the_version() {
         assert_eq!(WorkloadKind::parse("apps/v2", "Deployment"), Some(WorkloadKind::Deployment));
         assert_eq!(WorkloadKind::parse_exact_version("apps/v2", "Deployment"), None);
+    }
+
+    #[test]
+    fn an_mpi_job_is_of_the_operator_whose_version_it_has() {
+        assert_eq!(WorkloadKind::parse("kubeflow.org/v1", "MPIJob"), Some(WorkloadKind::MpiJobV1));
+        assert_eq!(WorkloadKind::parse("kubeflow.org/v2beta1", "MPIJob"), Some(WorkloadKind::MpiJob));
+        assert_eq!(WorkloadKind::parse("kubeflow.org/v3", "MPIJob"), Some(WorkloadKind::MpiJob));
+        assert_eq!(WorkloadKind::parse("v1", "MPIJob"), None);
     }
 }

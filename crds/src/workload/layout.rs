@@ -133,10 +133,12 @@ pub(super) enum FieldDemand {
     OneOf(&'static [&'static str]),
     /// There, and one of these.
     SetTo(&'static [&'static str]),
+    /// The same of another field where it is absent.
+    SetToOrAt(&'static [&'static str], Path),
 }
 
 impl FieldDemand {
-    fn accepts(&self, value: &Value) -> bool {
+    fn accepts(&self, value: &Value, object: &Value) -> bool {
         match self {
             Self::True => value == true,
             Self::Set => !value.is_null(),
@@ -147,8 +149,12 @@ impl FieldDemand {
                 _ => false,
             },
             Self::Zero => value.is_null() || value == 0,
-            Self::OneOf(words) => value.is_null() || Self::SetTo(words).accepts(value),
+            Self::OneOf(words) => value.is_null() || Self::SetTo(words).accepts(value, object),
             Self::SetTo(words) => value.as_str().is_some_and(|word| words.contains(&word)),
+            Self::SetToOrAt(words, other) if value.is_null() => {
+                Self::SetTo(words).accepts(follow_path(object, other), object)
+            }
+            Self::SetToOrAt(words, _) => Self::SetTo(words).accepts(value, object),
         }
     }
 }
@@ -209,6 +215,8 @@ pub(super) struct PodMarks {
 /// How a pod says of which pod set it is.
 pub(super) enum TaskMark {
     Label(&'static str),
+    /// The first that is there.
+    Labels(&'static [&'static str]),
     /// 0 is the first, all others are of the second.
     Index(&'static str, [&'static str; 2]),
 }
@@ -217,6 +225,7 @@ impl TaskMark {
     pub(super) fn read_task_name(&self, labels: &Value) -> Option<TaskName> {
         match self {
             Self::Label(label) => labels[*label].as_str().map(TaskName::from),
+            Self::Labels(all) => all.iter().find_map(|label| labels[*label].as_str()).map(TaskName::from),
             Self::Index(label, [first, others]) => {
                 Some(TaskName::from(if labels[*label].as_str()? == "0" { *first } else { *others }))
             }
@@ -322,7 +331,7 @@ fn list_pod_sets<'a>(layout: &'static Layout, root: &Field<'a>) -> Result<Vec<Po
 pub(super) fn read_gang(root: &Field<'_>, kind: WorkloadKind, layout: &'static Layout) -> Result<Gang, GangError> {
     for demand in layout.demands {
         let value = follow_path(root.value, demand.at);
-        if !demand.is.accepts(value) {
+        if !demand.is.accepts(value, root.value) {
             return Err(root.absent_field(demand.at).wrong(demand.why));
         }
     }

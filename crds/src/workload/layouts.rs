@@ -1,7 +1,7 @@
 //! The table of kinds that are read by their [`Layout`]: one entry for each.
 //!
 //! Sources: Kubeflow `training-operator/pkg/apis/kubeflow.org/v1/{common,pytorch,tensorflow}_types.go` with their
-//! defaults; `mpi-operator/pkg/apis/kubeflow/v2beta1/{types,default}.go`; KubeRay
+//! defaults, and `mpi_types.go` up to release 1.9; `mpi-operator/pkg/apis/kubeflow/v2beta1/{types,default}.go`; KubeRay
 //! `ray-operator/apis/ray/v1/{raycluster,rayjob}_types.go`, `controllers/ray/{common/job,utils/util}.go`; JobSet
 //! `api/jobset/v1alpha2/jobset_types.go`; LeaderWorkerSet `api/leaderworkerset/v1/leaderworkerset_types.go`; Kubeflow
 //! trainer `pkg/apis/trainer/v1alpha1/trainjob_types.go`; spark-operator
@@ -10,7 +10,7 @@
 
 use super::{
     layout::{Count, Demand, End, FieldDemand, Layout, Names, Number, Path, PodMarks, PodSets, StatusTest, TaskMark},
-    spark_pod, train_job,
+    mpi_job, spark_pod, train_job,
 };
 use crate::names::caldera::TRAIN_JOB as TRAIN_JOB_LABEL;
 
@@ -86,33 +86,51 @@ pub(super) static PYTORCH_JOB: Layout = Layout {
 pub(super) static TF_JOB: Layout =
     Layout { pod_sets: &[build_replica_spec_pod_sets(&["spec", "tfReplicaSpecs"])], ..KUBEFLOW };
 
-/// The launcher is a batch Job of the MPIJob.
+const MPI_PODS: &[PodSets] = &[
+    PodSets {
+        at: mpi_job::LAUNCHER,
+        names: Names::Only("launcher"),
+        replicas: &[Number::field_or(&["replicas"], 1)],
+        templates: KUBEFLOW_TEMPLATE,
+        requests: &[],
+        only_if: None,
+    },
+    PodSets {
+        at: &["spec", "mpiReplicaSpecs", "Worker"],
+        names: Names::Only("worker"),
+        replicas: &[Number::field_or(&["replicas"], 0)],
+        templates: KUBEFLOW_TEMPLATE,
+        requests: &[],
+        only_if: None,
+    },
+];
+
+/// The launcher is a batch Job of the MPIJob. Pods of the training operator have the type of their replica as well, and
+/// are the MPIJob's own: both are read by the first kind, since a pod does not say of which version its owner is.
 pub(super) static MPI_JOB: Layout = Layout {
-    pod_sets: &[
-        PodSets {
-            at: &["spec", "mpiReplicaSpecs", "Launcher"],
-            names: Names::Only("launcher"),
-            replicas: &[Number::field_or(&["replicas"], 1)],
-            templates: KUBEFLOW_TEMPLATE,
-            requests: &[],
-            only_if: None,
-        },
-        PodSets {
-            at: &["spec", "mpiReplicaSpecs", "Worker"],
-            names: Names::Only("worker"),
-            replicas: &[Number::field_or(&["replicas"], 0)],
-            templates: KUBEFLOW_TEMPLATE,
-            requests: &[],
-            only_if: None,
-        },
-    ],
+    pod_sets: MPI_PODS,
     pods: PodMarks {
         name: KUBEFLOW_NAME,
         also: Some(("training.kubeflow.org/operator-name", "mpi-operator")),
         through: &[("batch", "Job")],
-        task: TaskMark::Label("training.kubeflow.org/job-role"),
+        task: TaskMark::Labels(&["training.kubeflow.org/replica-type", "training.kubeflow.org/job-role"]),
         logs: KUBEFLOW_NAME,
     },
+    ..KUBEFLOW
+};
+
+/// That of the training operator.
+pub(super) static MPI_JOB_V1: Layout = Layout {
+    pod_sets: MPI_PODS,
+    make_pod: Some(mpi_job::build_pod),
+    demands: &[
+        KUBEFLOW_TTL,
+        Demand {
+            at: KUBEFLOW_CLEAN.at,
+            is: FieldDemand::SetToOrAt(&["Running", "All"], &["spec", "cleanPodPolicy"]),
+            why: KUBEFLOW_CLEAN.why,
+        },
+    ],
     ..KUBEFLOW
 };
 

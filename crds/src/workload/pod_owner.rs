@@ -69,6 +69,12 @@ mod tests {
             "training.kubeflow.org/operator-name": "mpi-operator"});
         assert_eq!(find("batch", "Job", "m-launcher", launcher), of("MPIJob", "m", "launcher"));
         assert_eq!(find("batch", "Job", "t", kubeflow), None, "a batch Job whose template has such a label");
+        let of_training_operator = |role: &str, kind: &str| {
+            json!({"training.kubeflow.org/job-name": "m", "training.kubeflow.org/replica-type": kind,
+                "training.kubeflow.org/job-role": role, "training.kubeflow.org/operator-name": "mpijob-controller"})
+        };
+        let launcher = of_training_operator("master", "launcher");
+        assert_eq!(find("kubeflow.org", "MPIJob", "m", launcher), of("MPIJob", "m", "launcher"));
         let set = json!({"jobset.sigs.k8s.io/jobset-name": "s", "jobset.sigs.k8s.io/replicatedjob-name": "w"});
         assert_eq!(find("batch", "Job", "s-w-0", set.clone()), of("JobSet", "s", "w"));
         let mut node = set.clone();

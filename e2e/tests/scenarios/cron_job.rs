@@ -71,23 +71,26 @@ fn a_run_of_a_cron_job_is_queued_placed_evicted_and_ended_like_any_job() {
     });
 }
 
+/// Each minute, in jobs of Kubernetes with these labels.
+fn batch_cron_job(name: &str, labels: &Value) -> Value {
+    let container = json!({
+        "name": "main", "image": "busybox:1.36", "command": ["sh", "-c", "sleep 1"],
+        "resources": {"requests": {"cpu": "100m", "memory": "16Mi"}},
+    });
+    let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
+    let spec = json!({
+        "schedule": "* * * * *", "concurrencyPolicy": "Forbid",
+        "jobTemplate": {"metadata": {"labels": labels}, "spec": {"template": template}},
+    });
+    json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": name}, "spec": spec})
+}
+
 #[test]
 fn a_run_of_a_cron_job_of_kubernetes_is_queued_placed_and_ended_where_its_jobs_name_a_queue() {
     run("batchcron", async |s| {
         let queue = s.queue("q", json!({"cpu": "200m"})).await?;
         s.create(Kind::Policy, policy("batch/v1")).await?;
-        let container = json!({
-            "name": "main", "image": "busybox:1.36", "command": ["sh", "-c", "sleep 1"],
-            "resources": {"requests": {"cpu": "100m", "memory": "16Mi"}},
-        });
-        let labels = json!({"app": "report", "volcano.sh/queue-name": queue});
-        let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
-        let spec = json!({
-            "schedule": "* * * * *", "concurrencyPolicy": "Forbid",
-            "jobTemplate": {"metadata": {"labels": labels}, "spec": {"template": template}},
-        });
-        let metadata = json!({"name": "report"});
-        let cron_job = json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": metadata, "spec": spec});
+        let cron_job = batch_cron_job("report", &json!({"app": "report", "volcano.sh/queue-name": queue}));
         s.create(Kind::BatchCronJob, cron_job).await?;
         let is_made = |it: &Value| it["status"]["active"][0]["name"].is_string();
         let made = s.until(Kind::BatchCronJob, "report", "has made a job", is_made).await?;
@@ -95,6 +98,31 @@ fn a_run_of_a_cron_job_of_kubernetes_is_queued_placed_and_ended_where_its_jobs_n
         s.until_placed(&format!("{name}-job")).await?;
         let is_told = |it: &Value| it["status"]["lastSuccessfulTime"].is_string();
         s.until(Kind::BatchCronJob, "report", "says that it completed", is_told).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_cron_job_goes_to_no_member_where_its_jobs_would_be_queued() {
+    run("cronmember", async |s| {
+        let queue = s.queue("q", json!({"cpu": "200m"})).await?;
+        let member = s.members().next().context("no member")?.to_owned();
+        // What nobody queues is no concern of ours: it goes, and shows that this member takes CronJobs.
+        for (name, labels) in [("queued", json!({"volcano.sh/queue-name": queue})), ("plain", json!({}))] {
+            let mut cron_job = batch_cron_job(name, &labels);
+            cron_job["spec"]["suspend"] = true.into();
+            let only = json!({"clusterAffinity": {"clusterNames": [member]}});
+            s.submit(Kind::BatchCronJob, cron_job, &only).await?;
+            if name == "queued" {
+                s.until_told(name, "SyncWorkFailed").await?;
+            }
+        }
+        s.until_in_member(&member, Kind::BatchCronJob, "plain", "is there", |_| true).await?;
+        ensure!(s.get_in_member(&member, Kind::BatchCronJob, "queued").await?.is_none(), "a member runs it");
+        let events = s.list(Kind::Event).await?;
+        let said = events.iter().find(|event| event["reason"] == "SyncWorkFailed").map(|event| &event["message"]);
+        let words = "does not go to members, where no queue would be charged for its jobs, and its jobs name a queue";
+        ensure!(said.is_some_and(|said| said.to_string().contains(words)), "{said:?}");
         Ok(())
     });
 }

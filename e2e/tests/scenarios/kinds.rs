@@ -9,8 +9,9 @@ use caldera_e2e::{Scenario, kinds::Kind, manifest::aggregated, run};
 use serde_json::{Value, json};
 
 /// What Karmada is told of kinds for which it has no interpreter.
-const INTERPRETERS: [&str; 2] = [
+const INTERPRETERS: [&str; 3] = [
     include_str!("../../../manifests/interpreters/jobset-and-leaderworkerset.yaml"),
+    include_str!("../../../manifests/interpreters/mpijob-v1.yaml"),
     include_str!("../../../manifests/interpreters/trainjob.yaml"),
 ];
 
@@ -182,25 +183,47 @@ fn interpret(kind: WorkloadKind) -> Value {
 async fn install(s: &Scenario) -> anyhow::Result<()> {
     let told = INTERPRETERS.into_iter().map(caldera_cli::manifests::parse_documents);
     let told = told.collect::<Result<Vec<_>, _>>()?.concat();
-    let is_told = |kind: WorkloadKind| told.iter().any(|one| one["spec"]["target"]["kind"] == kind.kind());
+    let is_told = |kind: WorkloadKind| {
+        told.iter()
+            .map(|one| &one["spec"]["target"])
+            .any(|target| target["kind"] == kind.kind() && target["apiVersion"] == kind.api_version())
+    };
     let kinds: Vec<WorkloadKind> = list_examples().into_iter().map(|example| example.kind).collect();
     let untold: Vec<Value> = kinds.iter().filter(|kind| !is_told(**kind)).map(|kind| interpret(*kind)).collect();
     for object in told.iter().chain(&untold) {
         s.create_shared(Kind::Customization, object.clone()).await?;
     }
     for kind in kinds {
-        let definition = define(kind);
-        s.create_shared_in_members(Kind::Definition, &definition).await?;
-        s.create_shared(Kind::Definition, definition.clone()).await?;
-        let name = definition["metadata"]["name"].as_str().context("no name")?;
-        s.until(Kind::Definition, name, "is established", |definition| {
-            definition["status"]["conditions"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .any(|condition| condition["type"] == "Established" && condition["status"] == "True")
-        })
-        .await?;
+        define_everywhere(s, kind).await?;
+    }
+    Ok(())
+}
+
+async fn define_everywhere(s: &Scenario, kind: WorkloadKind) -> anyhow::Result<()> {
+    let definition = define(kind);
+    s.create_shared_in_members(Kind::Definition, &definition).await?;
+    s.create_shared(Kind::Definition, definition.clone()).await?;
+    let name = definition["metadata"]["name"].as_str().context("no name")?;
+    s.until(Kind::Definition, name, "is established", |definition| {
+        definition["status"]["conditions"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(|condition| condition["type"] == "Established" && condition["status"] == "True")
+    })
+    .await?;
+    Ok(())
+}
+
+/// Takes a kind away from the host and all members.
+async fn remove_everywhere(s: &Scenario, kind: WorkloadKind) -> anyhow::Result<()> {
+    let definition = define(kind);
+    let name = definition["metadata"]["name"].as_str().context("no name")?;
+    s.delete(Kind::Definition, name).await?;
+    s.until_gone(Kind::Definition, name).await?;
+    for member in s.members() {
+        s.delete_in_member(member, Kind::Definition, name).await?;
+        s.until_gone_in_member(member, Kind::Definition, name).await?;
     }
     Ok(())
 }
@@ -227,11 +250,12 @@ async fn evict(s: &Scenario, kind: Kind, name: &str, (binding, cluster): (&str, 
 
 /// Waits for quota, is placed whole, runs, is evicted, runs again, ends, and lets the next one in.
 async fn play(s: &Scenario, example: &Example) -> anyhow::Result<()> {
-    let (kind, title) = (Kind::Queued(example.kind), example.kind.kind().to_lowercase());
+    let (kind, suffix) = (Kind::Queued(example.kind), example.kind.kind().to_lowercase());
+    let title = example.kind.aliases()[0].replace('.', "-");
     let queue = s.queue(&title, json!({"cpu": "500m"})).await?;
     let (first, second) = (format!("{title}-a"), format!("{title}-b"));
     let submitted = s.submit(kind, object(example, &first, &queue), &aggregated()).await?;
-    let placed = s.until_placed(&format!("{first}-{title}")).await?;
+    let placed = s.until_placed(&format!("{first}-{suffix}")).await?;
     ensure!(placed.len() == 1, "{placed:?}");
     let mut cluster = placed[0].0.clone();
     let copy = s.until_in_member(&cluster, kind, &first, "is there", |_| true).await?;
@@ -241,7 +265,7 @@ async fn play(s: &Scenario, example: &Example) -> anyhow::Result<()> {
     s.until(Kind::Queue, &queue, "is charged", |queue| queue["status"]["allocated"]["cpu"] == example.cpu).await?;
     s.write_status_in_member(&cluster, kind, &first, &example.running).await?;
     s.until_podgroup(&submitted, "runs", |group| group["status"]["phase"] == "Running").await?;
-    cluster = evict(s, kind, &first, (&format!("{first}-{title}"), &cluster)).await?;
+    cluster = evict(s, kind, &first, (&format!("{first}-{suffix}"), &cluster)).await?;
     s.write_status_in_member(&cluster, kind, &first, &example.running).await?;
     s.until_podgroup(&submitted, "runs again", |group| group["status"]["phase"] == "Running").await?;
     let waits = s.submit(kind, object(example, &second, &queue), &aggregated()).await?;
@@ -251,7 +275,7 @@ async fn play(s: &Scenario, example: &Example) -> anyhow::Result<()> {
         Some(ended) => s.write_status_in_member(&cluster, kind, &first, ended).await?,
         None => s.delete(kind, &first).await?,
     }
-    s.until_placed(&format!("{second}-{title}")).await?;
+    s.until_placed(&format!("{second}-{suffix}")).await?;
     s.delete(kind, &second).await?;
     if let Some((path, text)) = example.kind.suspend_field() {
         let mut suspended = object(example, &format!("{title}-c"), &queue);
@@ -273,6 +297,11 @@ fn jobs_of_other_projects_are_queued_placed_whole_and_give_back_what_they_held()
         for example in list_examples() {
             play(&s, &example).await.with_context(|| example.kind.kind())?;
         }
-        Ok(())
+        // A host has the MPIJob of one operator: the definitions share a name.
+        remove_everywhere(&s, WorkloadKind::MpiJob).await?;
+        define_everywhere(&s, WorkloadKind::MpiJobV1).await?;
+        let example = kubeflow(WorkloadKind::MpiJobV1, "mpiReplicaSpecs", "Launcher");
+        play(&s, &example).await.context("MPIJob v1")?;
+        remove_everywhere(&s, WorkloadKind::MpiJobV1).await
     });
 }

@@ -11,6 +11,8 @@
 //! `preserveResourcesOnDeletion` of its policy says, and has the replicas that were charged, whatever its label
 //! `retain-replicas` says (Karmada `pkg/controllers/execution/execution_controller.go`, `pkg/util/constants.go`).
 //!
+//! A CronJob whose jobs are queued goes to no member ([`member_cron_job`](super::member_cron_job)).
+//!
 //! The pods of some kinds say of which workload they are only if the copy has them do so: it is marked.
 
 use std::{borrow::Cow, collections::BTreeMap};
@@ -28,6 +30,7 @@ use serde_json::{Value, json};
 use super::{
     charged_copy::check_copy_against_record,
     job_copy::{is_volcano_job, make_copy},
+    member_cron_job::find_refused_cron_job,
     patch::{patch_between, set_field},
     verdict::Verdict,
 };
@@ -89,8 +92,13 @@ pub fn rewrite_work(request: &ReviewRequest<'_, ReviewedWork<'_>>, snapshot: Sna
         return Verdict::UNCHANGED;
     }
     let annotation = |name: &str| work.metadata.annotations.as_ref()?.get(name).map(|value| value.as_ref().to_owned());
-    let (Some(namespace), Some(name)) = (annotation(karmada::BINDING_NAMESPACE), annotation(karmada::BINDING_NAME))
-    else {
+    let namespace = annotation(karmada::BINDING_NAMESPACE);
+    let is_new = || request.old_object.as_ref().is_none_or(|old| old.manifests() != work.manifests());
+    let of = namespace.as_deref().unwrap_or_default();
+    if let Some(problem) = find_refused_cron_job(work.manifests(), of, snapshot).filter(|_| is_new()) {
+        return Verdict::deny_invalid(problem);
+    }
+    let (Some(namespace), Some(name)) = (namespace, annotation(karmada::BINDING_NAME)) else {
         return Verdict::UNCHANGED;
     };
     let key = (namespace, name);
@@ -115,7 +123,7 @@ pub fn rewrite_work(request: &ReviewRequest<'_, ReviewedWork<'_>>, snapshot: Sna
         return lookup();
     }
     // Who only labels a Work, or takes a finalizer, sends no new numbers: nothing to hold up.
-    if request.old_object.as_ref().is_some_and(|old| old.manifests() == work.manifests()) {
+    if !is_new() {
         return Verdict::UNCHANGED;
     }
     Verdict::deny_for_now(problem)

@@ -72,9 +72,7 @@ impl KindsInCel {
              object.spec.workload.manifests.exists(m, m.apiVersion == 'batch.volcano.sh/v1alpha1' && \
              m.kind == 'Job' || {}.exists(k, k[0] == m.apiVersion && k[1] == m.kind) && \
              [m.metadata, has(m.spec) && has(m.spec.template) && has(m.spec.template.metadata) ? \
-             m.spec.template.metadata : m.metadata].exists(p, \
-             ['volcano.sh/queue-name', 'scheduling.volcano.sh/queue-name'].exists(q, \
-             has(p.annotations) && q in p.annotations || has(p.labels) && q in p.labels)))",
+             m.spec.template.metadata : m.metadata].exists(p, {NAMES_QUEUE}))",
             self.others
         )
     }
@@ -110,6 +108,27 @@ impl KindsInCel {
         )
     }
 }
+
+/// Whether metadata `p` names a queue.
+const NAMES_QUEUE: &str = "['volcano.sh/queue-name', 'scheduling.volcano.sh/queue-name'].exists(q, \
+                           has(p.annotations) && q in p.annotations || has(p.labels) && q in p.labels)";
+
+/// Whether a Work carries a CronJob of Volcano, or one whose jobs name a queue, on themselves or their pods.
+fn match_queued_cron_job() -> String {
+    let template = "m.spec.jobTemplate";
+    format!(
+        "has(object.spec.workload) && has(object.spec.workload.manifests) && \
+         object.spec.workload.manifests.exists(m, m.kind == 'CronJob' && \
+         (m.apiVersion.startsWith('batch.volcano.sh/') || m.apiVersion.startsWith('batch/') && has(m.spec) && \
+         has({template}) && ((has({template}.metadata) ? [{template}.metadata] : []) + (has({template}.spec) && \
+         has({template}.spec.template) && has({template}.spec.template.metadata) ? [{template}.spec.template.metadata] \
+         : [])).exists(p, {NAMES_QUEUE})))"
+    )
+}
+
+/// Whether it carries any of Kubernetes. Those of namespaces that opted in are queued, which a Work does not tell.
+const CRON_JOB: &str = "has(object.spec.workload) && has(object.spec.workload.manifests) && \
+     object.spec.workload.manifests.exists(m, m.kind == 'CronJob' && m.apiVersion.startsWith('batch/'))";
 
 /// Of an update with the same spec no job is changed.
 const NEW_SPEC: &str = "request.operation == 'CREATE' || has(object.spec) != has(oldObject.spec) || \
@@ -210,6 +229,11 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
     let is_other = [("queueable-kind", carries_other.as_str()), ("names-no-queue", names_none.as_str())];
     let mut other_works = hook("services.plan.caldera.dev", "/mutate-work", WORKS, &is_other);
     other_works["failurePolicy"] = "Ignore".into();
+    let queued_cron_job = match_queued_cron_job();
+    let names_none = format!("!({queued_cron_job})");
+    let is_other = [("cron-job", CRON_JOB), ("names-no-queue", names_none.as_str())];
+    let mut cron_jobs = hook("namespaces.plan.caldera.dev", "/mutate-work", WORKS, &is_other);
+    cron_jobs["failurePolicy"] = "Ignore".into();
     let mutating = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
         "metadata": {"name": "queue.caldera.dev"},
@@ -219,6 +243,8 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
             elsewhere,
             hook("works.plan.caldera.dev", "/mutate-work", WORKS, &[("queued", &carries_queued)]),
             other_works,
+            hook("cronjobs.plan.caldera.dev", "/mutate-work", WORKS, &[("queued", &queued_cron_job)]),
+            cron_jobs,
             hook(
                 "overridden.plan.caldera.dev",
                 "/mutate-work",
@@ -361,6 +387,31 @@ mod tests {
         }
         for user in ["tenant", "caldera-controller", "system:serviceaccount:ns:caldera-controller", ""] {
             assert!(is_told(user, Some(&gated), &gated), "{user}");
+        }
+    }
+
+    #[test]
+    fn of_a_cron_job_that_is_queued_whatever_its_namespace_no_outage_lets_one_pass() {
+        let work = |api_version: &str, kind: &str, template: Value| {
+            let manifest = json!({"apiVersion": api_version, "kind": kind, "spec": {"jobTemplate": template}});
+            json!({"spec": {"workload": {"manifests": [manifest]}}})
+        };
+        let named = json!({"labels": {"volcano.sh/queue-name": "q"}});
+        let by_pods = json!({"spec": {"template": {"metadata": {"annotations": {
+            "scheduling.volcano.sh/queue-name": "q",
+        }}}}});
+        let queued = match_queued_cron_job();
+        for (work, is_queued, is_cron_job) in [
+            (work("batch.volcano.sh/v1alpha1", "CronJob", json!({})), true, false),
+            (work("batch/v1", "CronJob", json!({"metadata": named})), true, true),
+            (work("batch/v1", "CronJob", by_pods), true, true),
+            (work("batch/v1", "CronJob", json!({"metadata": {}, "spec": {"template": {}}})), false, true),
+            (work("batch/v1", "CronJob", json!({})), false, true),
+            (work("batch/v1", "Job", json!({"metadata": named})), false, false),
+            (json!({"spec": {}}), false, false),
+        ] {
+            assert_eq!(holds(&queued, None, &work), is_queued, "{work}");
+            assert_eq!(holds(CRON_JOB, None, &work), is_cron_job, "{work}");
         }
     }
 

@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     observe::{CronJobFacts, Key, Objects, Workload},
-    write::cron_job::{CronJobWrite, patch_cron_status},
+    write::{cron_job::CronJobWrite, merge_status},
 };
 
 /// Volcano's defaults, by how jobs ended.
@@ -93,7 +93,8 @@ impl CronJobView<'_> {
         match read_schedule(&self.facts.object) {
             Err(error) => plan.problem = Some(error.to_string()),
             Ok(_) if self.facts.is_propagated() => {
-                let told = "a policy sends it to members, which run it: no job of it is made here or waits in line";
+                let told = "a policy sends it to members, where no queue would be charged: no copy of it goes out, and \
+                            no job of it is made here";
                 plan.problem = Some(told.to_owned());
             }
             Ok(_) if self.facts.object["spec"]["suspend"] == true => {}
@@ -107,7 +108,7 @@ impl CronJobView<'_> {
         let said = Some(&self.facts.object["status"]).filter(|said| !said.is_null());
         let said = said.cloned().unwrap_or_else(|| json!({}));
         if said != status && !self.waits.contains_key(&None) {
-            plan.writes.push(CronJobWrite::Status(patch_cron_status(&self.facts.resource_version, &said, &status)));
+            plan.writes.push(CronJobWrite::Status(merge_status(&self.facts.resource_version, &said, &status)));
         }
         plan
     }

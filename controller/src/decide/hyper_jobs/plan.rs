@@ -22,9 +22,12 @@ use super::{
 };
 use crate::{
     observe::{COUNTS, ChildFacts, HyperJobFacts, Objects, PolicyFacts, Workload},
-    write::hyper_job::{
-        ChildKind, HyperJobWrite, build_child, build_policy, hash_placement, hash_template, patch_child, patch_policy,
-        patch_status, placement_of,
+    write::{
+        hyper_job::{
+            ChildKind, HyperJobWrite, build_child, build_policy, hash_placement, hash_template, patch_child,
+            patch_policy, placement_of,
+        },
+        merge_status,
     },
 };
 
@@ -245,7 +248,8 @@ impl View<'_> {
         now: Timestamp,
     ) -> Option<HyperJobWrite> {
         let status = build_status(self.facts, children, problem, now);
-        let is_new = self.facts.object["status"] != status;
-        is_new.then(|| HyperJobWrite::Status(patch_status(&self.facts.resource_version, &status)))
+        let before = &self.facts.object["status"];
+        let is_new = *before != status;
+        is_new.then(|| HyperJobWrite::Status(merge_status(&self.facts.resource_version, before, &status)))
     }
 }

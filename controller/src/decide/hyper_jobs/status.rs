@@ -74,12 +74,15 @@ pub(super) fn build_status(
         status["jobStates"] = states.into();
         status
     });
-    let generation = &object["metadata"]["generation"];
     let conditions = build_conditions(facts, children, problem, now);
-    json!({
-        "conditions": conditions, "observedGeneration": generation, "splitCount": children.len(),
-        "replicatedJobsStatus": replicated.collect::<Value>(),
-    })
+    let mut status = json!({
+        "conditions": conditions, "splitCount": children.len(), "replicatedJobsStatus": replicated.collect::<Value>(),
+    });
+    // In a merge patch `null` is nothing.
+    if let Some(generation) = object["metadata"].get("generation") {
+        status["observedGeneration"] = generation.clone();
+    }
+    status
 }
 
 fn build_conditions(

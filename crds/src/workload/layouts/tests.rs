@@ -68,6 +68,14 @@ fn examples() -> Vec<LayoutExample> {
             "2100m",
         ),
         (
+            // Its launcher asks for what the operator adds to it.
+            WorkloadKind::MpiJobV1,
+            json!({"slotsPerWorker": 1, "cleanPodPolicy": "Running",
+                "mpiReplicaSpecs": replica_specs(&[("Launcher", 1, "10m"), ("Worker", 2, "1")])}),
+            vec![("launcher", 1), ("worker", 2)],
+            "2100m",
+        ),
+        (
             WorkloadKind::RayJob,
             json!({"entrypoint": "python x.py", "shutdownAfterJobFinishes": true, "rayClusterSpec": ray_cluster()}),
             ray_job,
@@ -245,6 +253,17 @@ fn a_spark_applications_pods_ask_for_cores_and_memory_with_what_is_beside_it() {
 }
 
 #[test]
+fn a_launcher_of_the_training_operator_asks_for_the_container_that_it_adds() {
+    let launcher = |cpu: &str| {
+        let spec = json!({"cleanPodPolicy": "All", "mpiReplicaSpecs": replica_specs(&[("Launcher", 1, cpu)])});
+        let gang = read_gang(&object(WorkloadKind::MpiJobV1, spec)).unwrap();
+        ["cpu", "memory", "ephemeral-storage"].map(|name| gang.tasks[0].request.get(name).to_string())
+    };
+    assert_eq!(launcher("10m"), ["100m", "512Mi", "5Gi"]);
+    assert_eq!(launcher("2"), ["2", "512Mi", "5Gi"]);
+}
+
+#[test]
 fn a_train_jobs_nodes_run_where_its_patches_say() {
     let (kind, mut spec, ..) = examples().into_iter().find(|(kind, ..)| *kind == WorkloadKind::TrainJob).unwrap();
     let patch = |name: &str, pod: Value| {
@@ -267,6 +286,7 @@ fn a_suspend_field_is_read_where_the_kind_has_one() {
     for (kind, pointer, text) in [
         (WorkloadKind::PyTorchJob, "/runPolicy", "spec.runPolicy.suspend"),
         (WorkloadKind::MpiJob, "/runPolicy", "spec.runPolicy.suspend"),
+        (WorkloadKind::MpiJobV1, "/runPolicy", "spec.runPolicy.suspend"),
         (WorkloadKind::RayJob, "", "spec.suspend"),
         (WorkloadKind::RayCluster, "", "spec.suspend"),
         (WorkloadKind::JobSet, "", "spec.suspend"),
@@ -290,7 +310,7 @@ fn running_status(kind: WorkloadKind) -> Value {
             "replicaStatuses": {"Master": {"active": 1}, "Worker": {"active": 3}}}),
         WorkloadKind::TfJob => json!({"conditions": condition("Running"),
             "replicaStatuses": {"Chief": {"active": 1}, "PS": {"active": 2}, "Worker": {"active": 2}}}),
-        WorkloadKind::MpiJob => json!({"conditions": condition("Running"),
+        WorkloadKind::MpiJob | WorkloadKind::MpiJobV1 => json!({"conditions": condition("Running"),
             "replicaStatuses": {"Launcher": {"active": 1}, "Worker": {"active": 2}}}),
         WorkloadKind::RayJob => json!({"jobDeploymentStatus": "Running", "jobStatus": "RUNNING"}),
         WorkloadKind::RayCluster => json!({"state": "ready", "availableWorkerReplicas": 6, "desiredWorkerReplicas": 6,
@@ -326,7 +346,7 @@ fn a_job_ends_as_its_kind_writes_it() {
     let condition = |name: &str, status: &str| json!({"conditions": [{"type": name, "status": status}]});
     let ray = |deployment: &str, job: &str| json!({"jobDeploymentStatus": deployment, "jobStatus": job});
     let spark = |state: &str| json!({"applicationState": {"state": state}, "executorState": {"e": "RUNNING"}});
-    let kubeflow = [WorkloadKind::PyTorchJob, WorkloadKind::TfJob, WorkloadKind::MpiJob];
+    let kubeflow = [WorkloadKind::PyTorchJob, WorkloadKind::TfJob, WorkloadKind::MpiJob, WorkloadKind::MpiJobV1];
     let mut table = vec![
         (WorkloadKind::JobSet, condition("Completed", "True"), Some("Completed")),
         (WorkloadKind::JobSet, condition("Failed", "True"), Some("Failed")),
@@ -375,6 +395,11 @@ fn what_would_run_on_after_its_end_is_refused() {
             assert!(refusal(kind, change).starts_with("spec.runPolicy.cleanPodPolicy"), "{kind:?}");
         }
     }
+    let told = refusal(WorkloadKind::MpiJobV1, |spec| drop(spec["cleanPodPolicy"].take()));
+    assert!(told.starts_with("spec.runPolicy.cleanPodPolicy"), "{told}");
+    // Where both say it, the training operator takes that of the run policy.
+    let told = refusal(WorkloadKind::MpiJobV1, |spec| spec["runPolicy"]["cleanPodPolicy"] = "None".into());
+    assert!(told.starts_with("spec.runPolicy.cleanPodPolicy"), "{told}");
     let told = refusal(WorkloadKind::RayJob, |spec| spec["deletionStrategy"] = json!({"deletionRules": []}));
     assert!(told.starts_with("spec.deletionStrategy"), "{told}");
     let told = refusal(WorkloadKind::RayJob, |spec| spec["deletionPolicy"] = "DeleteSelf".into());

@@ -279,3 +279,62 @@ fn an_announced_plan_makes_memory_stale_until_the_watch_shows_it() {
     cache.note_reviewed_plan(key(), 12345);
     assert_eq!(review(&work(4), None, Snapshot::of_cache(&cache)), Verdict::Read(Lookup::Binding(key())));
 }
+
+fn work_of_cron_job(api_version: &str, namespace: &str, template: Value) -> Value {
+    let mut work = work(1);
+    work["spec"]["workload"]["manifests"][0] = json!({
+        "apiVersion": api_version, "kind": "CronJob", "metadata": {"name": "c", "namespace": namespace},
+        "spec": {"schedule": "* * * * *", "jobTemplate": template},
+    });
+    work
+}
+
+#[test]
+fn a_cron_job_whose_jobs_are_queued_goes_to_no_member() {
+    let mut cache = Cache::default();
+    let opted_in = caldera_crds::tenancy::NamespaceFacts { opted_in: true, ..Default::default() };
+    cache.namespaces.insert("queued".into(), opted_in);
+    cache.put_binding(key(), CachedBinding::default());
+    let judge = |work: &Value| match review(work, None, Snapshot::of_cache(&cache)) {
+        Verdict::Deny(denial) => denial.message,
+        verdict => {
+            assert_eq!(verdict, Verdict::UNCHANGED);
+            String::new()
+        }
+    };
+    let named = json!({"metadata": {"labels": {"volcano.sh/queue-name": "q"}}});
+    let by_pods =
+        json!({"spec": {"template": {"metadata": {"annotations": {"scheduling.volcano.sh/queue-name": "q"}}}}});
+    for (work, why) in [
+        (work_of_cron_job("batch.volcano.sh/v1alpha1", "ns", json!({})), "jobs of Volcano are queued"),
+        (work_of_cron_job("batch/v1", "ns", named), "its jobs name a queue"),
+        (work_of_cron_job("batch/v1", "ns", by_pods), "its jobs name a queue"),
+        (work_of_cron_job("batch/v1", "queued", json!({})), "namespace queued opted in"),
+    ] {
+        let told = judge(&work);
+        assert!(told.starts_with("CronJob ") && told.contains(why), "{told}");
+    }
+    assert_eq!(judge(&work_of_cron_job("batch/v1", "ns", json!({}))), "", "nobody queues its jobs");
+    let mut overridden = work_of_cron_job("batch/v1", "elsewhere", json!({}));
+    overridden["metadata"]["annotations"]["resourcebinding.karmada.io/namespace"] = "queued".into();
+    assert!(judge(&overridden).contains("namespace queued opted in"), "an override of its namespace");
+    overridden["metadata"]["annotations"] = json!({});
+    overridden["spec"]["workload"]["manifests"][0]["metadata"]["namespace"] = "queued".into();
+    assert!(judge(&overridden).contains("namespace queued opted in"), "a Work of no binding");
+}
+
+#[test]
+fn a_cron_job_that_a_member_has_already_stays_until_its_copy_changes() {
+    let cache = Cache::default();
+    let work = work_of_cron_job("batch.volcano.sh/v1alpha1", "ns", json!({}));
+    let mut labelled = work.clone();
+    labelled["metadata"]["labels"] = json!({"a": "b"});
+    let gone = LiveRead::Binding(None);
+    let snapshot = Snapshot { cache: &cache, live: Some(&gone) };
+    assert_eq!(review(&labelled, Some(&work), snapshot), Verdict::UNCHANGED);
+    let mut sooner = work.clone();
+    sooner["spec"]["workload"]["manifests"][0]["spec"]["schedule"] = "1 * * * *".into();
+    assert!(matches!(review(&sooner, Some(&work), snapshot), Verdict::Deny(_)));
+    sooner["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    assert_eq!(review(&sooner, Some(&work), snapshot), Verdict::UNCHANGED);
+}
