@@ -9,6 +9,7 @@ mod defects;
 mod ended_jobs;
 mod explain;
 mod fleet;
+mod failed_job;
 mod foresight;
 mod forged_record;
 mod growth;
