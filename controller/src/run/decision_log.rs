@@ -22,6 +22,9 @@ pub(super) fn log_decision(decision: &Decision) {
             tracing::info!(binding = %key, reason = eviction.reason, why = eviction.message, "a job loses surplus pods");
         }
         Decision::EndJob { key, phase, .. } => tracing::info!(job = %key, phase, "a job is ended"),
+        Decision::FailBatchJob { key, failure, .. } => {
+            tracing::info!(job = %key, reason = failure.reason, why = failure.message, "a job failed in its clusters");
+        }
         Decision::DeleteJob { key, .. } => tracing::info!(job = %key, "its TTL is over; it is deleted"),
         Decision::TouchBinding { key, .. } => {
             tracing::warn!(binding = %key, "copies are where they should not be; Karmada is asked to look again");
