@@ -367,6 +367,7 @@ impl Controller {
         self.deadlines.silent.forget(key);
         self.deadlines.orphans.forget(key);
         self.deadlines.restarts.forget(key);
+        self.data_claims.observe(self.objects.data.list_claims_of(&binding.workload));
         self.recount_phase(key);
         self.pod_groups.forget(key);
         self.waiting_states.observe_binding(&self.objects, &self.jobs, key, self.now);
