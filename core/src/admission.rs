@@ -36,6 +36,27 @@ pub struct Admission {
     /// How long this run may take. Not where nothing limits it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunLimit>,
+    /// How far the data that its claims name was known. Not of a workload without claims.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<KnownData>,
+}
+
+/// The versions of what a decision about a workload with DataSourceClaims rests on. Nobody places it who knows less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KnownData {
+    /// The highest resourceVersion of its claims.
+    pub claims: u64,
+    /// The highest resourceVersion of the sources that they are bound to.
+    pub sources: u64,
+}
+
+impl KnownData {
+    /// Whether who has followed claims and sources as far as `seen` knows all of this.
+    #[must_use]
+    pub const fn is_within(self, seen: Self) -> bool {
+        self.claims <= seen.claims && self.sources <= seen.sources
+    }
 }
 
 impl Admission {
@@ -99,6 +120,7 @@ mod tests {
             tasks: [("worker".into(), 3)].into(),
             charged: [("cpu", Quantity::from_milli(1500))].into_iter().collect(),
             run: None,
+            data: None,
         };
         let text = record.to_json();
         assert_eq!(text, r#"{"queue":"ml","priority":7,"copies":2,"tasks":{"worker":3},"charged":{"cpu":"1500m"}}"#);
@@ -114,6 +136,9 @@ mod tests {
         for wrong in ["0", "-1", "1.5", "\"60\"", "9223372036854775808", "null"] {
             assert!(Admission::parse(&limited.to_json().replace("60", wrong)).is_err(), "a run of {wrong} s");
         }
+        let claims = Admission { data: Some(KnownData { claims: 12, sources: 7 }), ..record.clone() };
+        assert!(claims.to_json().ends_with(r#","data":{"claims":12,"sources":7}}"#), "{}", claims.to_json());
+        assert_eq!(Admission::parse(&claims.to_json()).unwrap(), claims);
         assert_eq!(["worker", SOLE_TASK, "other"].map(|task| record.pods_of(&task.into())), [3, 3, 0]);
     }
 }

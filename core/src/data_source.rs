@@ -20,7 +20,7 @@ use std::{
     sync::Arc,
 };
 
-pub use self::locality::{DataLocality, describe_lack};
+pub use self::locality::{DataLocality, describe_lack, show as shorten_text};
 use crate::gang::WorkloadRef;
 
 /// Claims of one workload that are looked at. One with more waits.
@@ -82,6 +82,8 @@ pub struct DataClaim {
     pub preferred: bool,
     /// Being deleted: it is as if it were gone.
     pub deleting: bool,
+    /// What it says that means nothing, in words.
+    pub faults: Vec<String>,
 }
 
 impl DataClaim {
@@ -244,6 +246,12 @@ impl DataIndex {
         keys.filter_map(|key| self.claims.get(key)).filter(|claim| claim.is_of_its_namespace())
     }
 
+    /// The claims of a workload.
+    pub fn list_claims_of(&self, workload: &WorkloadRef) -> impl Iterator<Item = &DataClaim> {
+        let keys = self.claims_for.get(workload).into_iter().flatten();
+        keys.filter_map(|key| self.claims.get(key))
+    }
+
     /// What the claims of a workload say of clusters; `None` for one without claims.
     #[must_use]
     pub fn find_locality(&self, workload: &WorkloadRef) -> Option<Arc<DataLocality>> {
@@ -251,9 +259,8 @@ impl DataIndex {
         if keys.len() > MOST_CLAIMS {
             return Some(Arc::new(DataLocality::of_too_many(keys.len())));
         }
-        let claims = keys.iter().filter_map(|key| self.claims.get(key));
         let mut locality = DataLocality::default();
-        for claim in claims {
+        for claim in self.list_claims_of(workload) {
             locality.add_claim(claim, self.find_source(&claim.data).map(|source| &source.clusters));
         }
         Some(Arc::new(locality))

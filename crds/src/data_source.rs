@@ -2,20 +2,26 @@
 //!
 //! Rule: a claim that says no namespace for its workload is for one of its own (the peer's dispatcher and its
 //! controller differ on that: a claim without one gates its workload for ever). Of the workload's version only the
-//! group counts. Reading never fails: a name that no API server takes is that of no object.
+//! group counts. Reading never fails: a name that no API server takes is that of no object. What a claim says in an
+//! annotation of ours that means nothing is told, so that a slip of the pen is not silent.
 
 use std::sync::Arc;
 
 use caldera_core::{
-    data_source::{ClaimKey, DataClaim, DataIdentity, DataSource},
+    data_source::{ClaimKey, DataClaim, DataIdentity, DataSource, shorten_text},
     gang::WorkloadRef,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::{
-    names::caldera::{DATA_LOCALITY, DATA_PREFERRED},
+    names::caldera::{DATA_LOCALITY, DATA_PREFERRED, DATA_REQUIRED},
     volcano::datadependency,
 };
+
+/// Of annotations that are ours.
+const PREFIX: &str = "caldera.dev/";
+/// Faults of one claim that are told.
+const MOST_FAULTS: usize = 4;
 
 /// Where some data is, as its object says.
 #[must_use]
@@ -54,13 +60,30 @@ pub fn read_claim(object: &datadependency::DataSourceClaim) -> DataClaim {
         namespace: named.unwrap_or(&key.namespace).to_owned(),
         name: spec.workload.name.clone(),
     };
-    let said = metadata.annotations.as_ref().and_then(|all| all.get(DATA_LOCALITY));
+    let annotations = metadata.annotations.iter().flatten();
+    let own: Vec<(&str, &str)> = annotations
+        .filter(|(key, _)| key.starts_with(PREFIX))
+        .map(|(key, value)| (key.as_str(), value.as_str()))
+        .collect();
     DataClaim {
         data: Arc::new(data),
         workload: Arc::new(workload),
-        preferred: said.is_some_and(|said| said == DATA_PREFERRED),
+        preferred: own.contains(&(DATA_LOCALITY, DATA_PREFERRED)),
         deleting: metadata.deletion_timestamp.is_some(),
+        faults: own.iter().filter_map(|(key, value)| describe_fault(key, value)).take(MOST_FAULTS).collect(),
         key,
+    }
+}
+
+/// What is wrong with an annotation of ours on a claim.
+fn describe_fault(key: &str, value: &str) -> Option<String> {
+    match (key, value) {
+        (DATA_LOCALITY, DATA_PREFERRED | DATA_REQUIRED) => None,
+        (DATA_LOCALITY, value) => Some(format!(
+            "its annotation {DATA_LOCALITY} is neither {DATA_PREFERRED} nor {DATA_REQUIRED} but {}: it is required",
+            shorten_text(value)
+        )),
+        (key, _) => Some(format!("its annotation {} means nothing on a claim", shorten_text(key))),
     }
 }
 
@@ -104,6 +127,27 @@ mod tests {
         let with = |annotations| claim(json!({"apiVersion": "v1", "kind": "Pod", "name": "j"}), annotations).preferred;
         assert!(with(json!({"caldera.dev/data-locality": "preferred"})));
         assert!(!with(json!({"caldera.dev/data-locality": "prefered"})) && !with(Value::Null));
+    }
+
+    #[test]
+    fn an_annotation_of_ours_that_means_nothing_on_a_claim_is_told() {
+        let pod = || json!({"apiVersion": "v1", "kind": "Pod", "name": "j"});
+        let faults = |annotations| claim(pod(), annotations).faults;
+        for right in ["preferred", "required"] {
+            assert!(faults(json!({"caldera.dev/data-locality": right, "team/note": "x"})).is_empty());
+        }
+        assert_eq!(
+            faults(json!({"caldera.dev/data-locality": "prefered"})),
+            ["its annotation caldera.dev/data-locality is neither preferred nor required but prefered: it is required"]
+        );
+        assert_eq!(
+            faults(json!({"caldera.dev/data-localty": "preferred"})),
+            ["its annotation caldera.dev/data-localty means nothing on a claim"]
+        );
+        let many: serde_json::Map<String, Value> =
+            (0..99).map(|i| (format!("caldera.dev/{i}{}", "x".repeat(500)), Value::from(""))).collect();
+        let many = faults(many.into());
+        assert!(many.len() == 4 && many.iter().all(|fault| fault.len() < 200), "{many:?}");
     }
 
     #[test]

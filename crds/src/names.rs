@@ -106,6 +106,8 @@ pub mod caldera {
     pub const DATA_LOCALITY: &str = "caldera.dev/data-locality";
     /// The value of [`DATA_LOCALITY`] by which a claim is a preference.
     pub const DATA_PREFERRED: &str = "preferred";
+    /// The value of [`DATA_LOCALITY`] that says what counts without it.
+    pub const DATA_REQUIRED: &str = "required";
     /// On a PodGroup of Caldera (label): the kind of its workload.
     pub const WORKLOAD_KIND: &str = "caldera.dev/workload-kind";
     /// On a PodGroup of Caldera (label): the name of its workload.

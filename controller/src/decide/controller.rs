@@ -331,6 +331,7 @@ impl Controller {
         self.capacity.forget_job(&binding.id);
         self.capacity.set_selected_labels(binding.id.as_str(), None);
         self.deadlines.forget_binding(key, self.now);
+        self.data_claims.observe(self.objects.data.list_claims_of(&binding.workload));
         self.recount_phase(key);
         self.pod_groups.forget(key);
         self.waiting_states.observe_binding(&self.objects, &self.jobs, key, self.now);

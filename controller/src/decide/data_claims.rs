@@ -6,6 +6,10 @@
 //! `reclaimPolicy: Delete` goes with its last claim, as its own status still counts it. No finalizers: nothing is to be
 //! cleaned up, and what runs is not asked (the peer takes the clusters of a job whose source or claim is deleted).
 //!
+//! A claim that means nothing where it could is told so: in the condition's message if nothing of the workload that it
+//! names is propagated some seconds after it was made, so that it constrains nothing; and for annotations of ours that
+//! mean nothing on a claim, by a Warning beside it.
+//!
 //! A status decides nothing, so that all of it is derived anew after a restart. What is as it should be is not written.
 
 use std::{
@@ -13,14 +17,14 @@ use std::{
     sync::Arc,
 };
 
-use caldera_core::data_source::{ClaimKey, DataChange, DataClaim, describe_lack};
-use caldera_runtime::{clock::format_time, write::Failure};
+use caldera_core::data_source::{ClaimKey, DataChange, DataClaim, describe_lack, shorten_text};
+use caldera_runtime::{clock::format_time, event::EventType, write::Failure};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::deadlines::{add_wait, earliest};
 use crate::{
-    observe::{BOUND, DataObjects, fingerprint_claim, fingerprint_refs},
+    observe::{BOUND, DataObjects, Objects, fingerprint_claim, fingerprint_refs},
     write::{
         Decision,
         data_claim::{DataTarget, DataWrite, DataWriteKind},
@@ -35,6 +39,10 @@ const STATUSES_PER_PASS: usize = 64;
 const WRITE_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
 /// Between two writes of one object: claims of a source come and go.
 const WRITE_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
+/// Event on a DataSourceClaim: it says what means nothing on a claim.
+const DATA_CLAIM_FAULT: &str = "DataClaimFault";
+/// Claims come before their workloads, and Karmada makes a binding a moment after these.
+const UNBOUND_CLAIM_WAIT: SignedDuration = SignedDuration::from_secs(10);
 /// After one that the server refuses.
 const RETRY_AFTER_REFUSAL: SignedDuration = SignedDuration::from_secs(60);
 
@@ -63,7 +71,8 @@ impl DataClaims {
     }
 
     /// Writes what does not say what it should, a limited number at once.
-    pub(crate) fn write_due(&mut self, data: &DataObjects, now: Timestamp) -> Vec<Decision> {
+    pub(crate) fn write_due(&mut self, objects: &Objects, now: Timestamp) -> Vec<Decision> {
+        let data = &objects.data;
         while let Some((at, target)) = self.looks.pop_first() {
             if at > now {
                 self.looks.insert((at, target));
@@ -81,7 +90,12 @@ impl DataClaims {
             }
             self.waits.remove(&target);
             let write = match &target {
-                DataTarget::Claim(key) => write_claim(data, key, now),
+                DataTarget::Claim(key) => {
+                    self.looks.extend(find_end_of_grace(objects, key, now).map(|at| (at, target.clone())));
+                    let write = write_claim(objects, key, now);
+                    decisions.extend(write.as_ref().and_then(|_| warn_of_faults(data, key)));
+                    write
+                }
                 DataTarget::Source(name) => write_source(data, name),
             };
             if let Some(write) = write {
@@ -112,12 +126,40 @@ impl DataClaims {
     }
 }
 
-fn write_claim(data: &DataObjects, key: &ClaimKey, now: Timestamp) -> Option<DataWrite> {
+/// Until when nothing is said of a claim of whose workload nothing is propagated.
+fn find_end_of_grace(objects: &Objects, key: &ClaimKey, now: Timestamp) -> Option<Timestamp> {
+    let (claim, status) = (objects.data.index.find_claim(key)?, objects.data.claims.get(key)?);
+    let end = add_wait(Timestamp::from_second(status.created).ok()?, UNBOUND_CLAIM_WAIT);
+    (end > now && objects.key_of_workload(&claim.workload).is_none()).then_some(end)
+}
+
+/// What is wrong with what a claim says, as an event beside its status.
+fn warn_of_faults(data: &DataObjects, key: &ClaimKey) -> Option<Decision> {
+    let (claim, status) = (data.index.find_claim(key)?, data.claims.get(key)?);
+    let faults = Some(claim.faults.join("; ")).filter(|faults| !faults.is_empty())?;
+    Some(Decision::event_on_claim(key, &status.uid, EventType::Warning, DATA_CLAIM_FAULT, faults))
+}
+
+fn write_claim(objects: &Objects, key: &ClaimKey, now: Timestamp) -> Option<DataWrite> {
+    let data = &objects.data;
     let (claim, status) = (data.index.find_claim(key)?, data.claims.get(key)?);
     let source = data.index.find_source(&claim.data).filter(|_| claim.is_of_its_namespace());
     let source = source.map(|source| source.name.as_str());
     let phase = if source.is_some() { "Bound" } else { "Pending" };
-    let (is_true, reason, message) = describe_claim(claim, source);
+    let (is_true, reason, mut message) = describe_claim(claim, source);
+    let is_alone = claim.is_of_its_namespace()
+        && objects.key_of_workload(&claim.workload).is_none()
+        && find_end_of_grace(objects, key, now).is_none();
+    if is_alone {
+        let workload = &claim.workload;
+        message.push_str(&format!(
+            "; nothing of {} {} in group {:?} is propagated: the claim constrains nothing",
+            shorten_text(&workload.kind),
+            shorten_text(&workload.name),
+            shorten_text(&workload.group),
+        ));
+    }
+    claim.faults.iter().for_each(|fault| message.push_str(&format!("; {fault}")));
     if status.said == fingerprint_claim(phase, source.unwrap_or_default(), (is_true, reason, &message)) {
         return None;
     }

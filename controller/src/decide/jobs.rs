@@ -18,7 +18,7 @@ use std::{
 };
 
 use caldera_core::{
-    admission::Admission,
+    admission::{Admission, KnownData},
     gang::QueueName,
     queue::{Engine, Job, JobId, Release, ledger::AdmissionStage},
     reason::Reason,
@@ -363,18 +363,21 @@ impl Jobs {
     }
 
     /// What a release of the engine makes us write: the job's record, or a larger one where the release is an increase.
-    /// `run` is the limit of a run that begins now: one that goes on with more keeps its own.
+    /// `run` is the limit of a run that begins now: one that goes on with more keeps its own. `data` is what was known
+    /// of its data.
     pub(crate) fn assume_release(
         &mut self,
         binding: &Binding,
         release: Release,
         run: Option<RunLimit>,
+        data: Option<KnownData>,
     ) -> Option<Decision> {
+        let granted = Admission { data, ..release.admission };
         let increase = self.states.get(&binding.key)?.increase_named(&release.id);
         let Some(kind) = increase.map(|increase| increase.kind) else {
-            return self.assume_record(binding, Admission { run, ..release.admission }, false);
+            return self.assume_record(binding, Admission { run, ..granted }, false);
         };
-        let record = add_grant(binding.admission.as_deref()?, kind, &release.admission);
+        let record = add_grant(binding.admission.as_deref()?, kind, &granted);
         self.assume_record(binding, record, true)
     }
 

@@ -171,7 +171,7 @@ pub fn decide(controller: &mut Controller, now: Timestamp) -> Decisions {
     decisions.writes.extend(controller.cron_jobs.advance_cron_jobs(&controller.objects, now));
     let Controller { expiries, objects, hyper_jobs, cron_jobs, .. } = &mut *controller;
     decisions.writes.extend(expiries.delete_expired(objects, (hyper_jobs, cron_jobs), now));
-    decisions.writes.extend(controller.data_claims.write_due(&controller.objects.data, now));
+    decisions.writes.extend(controller.data_claims.write_due(&controller.objects, now));
     controller.write_queues(&mut decisions);
     let more =
         controller.pod_groups.has_more() || (controller.pod_groups.may_write() && !controller.reasons.left.is_empty());

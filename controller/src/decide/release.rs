@@ -128,7 +128,8 @@ pub(crate) fn release_admissible_jobs(
         let found = clusters.found;
         let Some(binding) = jobs.keys.get(&release.id).and_then(|key| objects.bindings.get(key)) else { continue };
         let run = objects.workload_of(binding).and_then(|workload| objects.build_run_limit(workload, now));
-        let Some(decision) = jobs.assume_release(binding, release, run) else { continue };
+        let data = objects.data.find_known_data(&binding.workload);
+        let Some(decision) = jobs.assume_release(binding, release, run, data) else { continue };
         jobs.changed = true;
         let gang = objects.workloads.get(&binding.workload).and_then(|workload| workload.gang.as_ref().ok());
         if let (Some(gang), Some(place)) = (gang, found) {

@@ -72,6 +72,7 @@ pub fn decide_resize(wanted: Wanted<'_>, record: &Admission) -> Option<Resize> {
 pub fn add_grant(record: &Admission, kind: IncreaseKind, granted: &Admission) -> Admission {
     let mut sum = record.clone();
     sum.charged.add(&granted.charged);
+    sum.data = granted.data;
     match kind {
         IncreaseKind::Copies => sum.copies = sum.copies.saturating_add(granted.copies),
         IncreaseKind::Requests => {}
@@ -223,7 +224,16 @@ mod tests {
 
     fn record(copies: u32, tasks: &[(&str, u32)], charged: i64) -> Admission {
         let tasks = tasks.iter().map(|(name, pods)| ((*name).into(), *pods)).collect();
-        Admission { queue: "q".into(), above: Vec::new(), priority: 3, copies, tasks, charged: cpu(charged), run: None }
+        Admission {
+            queue: "q".into(),
+            above: Vec::new(),
+            priority: 3,
+            copies,
+            tasks,
+            charged: cpu(charged),
+            run: None,
+            data: None,
+        }
     }
 
     fn of(gang: &Gang, elastic: bool, copies: u32, record: &Admission) -> Option<Resize> {

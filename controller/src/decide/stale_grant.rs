@@ -147,11 +147,11 @@ impl StaleGrants {
     }
 }
 
-/// The record with the limit that counts where it is granted anew.
+/// The record with the limit that counts where it is granted anew, and what is known of its data.
 fn limit_anew(objects: &Objects, binding: &Binding, record: &Admission, now: Timestamp) -> Admission {
     let workload = objects.workload_of(binding).filter(|_| binding.clusters.is_empty());
     let run = workload.map_or(record.run, |workload| objects.build_run_limit(workload, now));
-    Admission { run, ..record.clone() }
+    Admission { run, data: objects.data.find_known_data(&binding.workload), ..record.clone() }
 }
 
 /// Whether what a record grants asks for more than it charges: then it is not granted anew as it is.

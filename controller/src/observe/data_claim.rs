@@ -9,7 +9,9 @@ use std::{
 };
 
 use caldera_core::{
-    data_source::{ClaimKey, DataChange, DataClaim, DataIndex, DataSource},
+    admission::KnownData,
+    data_source::{ClaimKey, DataChange, DataClaim, DataIndex, DataSource, MOST_CLAIMS},
+    gang::WorkloadRef,
     queue::FitClass,
 };
 use caldera_crds::{
@@ -64,6 +66,8 @@ pub(crate) struct ClaimStatus {
     pub(crate) said: u64,
     /// The condition's status, and since when that is so.
     pub(crate) since: Option<(String, String)>,
+    /// When it was made, in seconds since 1970.
+    pub(crate) created: i64,
 }
 
 /// Who a source says is bound to it: namespace, name and UID of each.
@@ -110,6 +114,7 @@ impl DataClaimFacts {
             resource_version,
             said: fingerprint_claim(phase, status.bound_data_source.as_deref().unwrap_or_default(), words),
             since: condition.map(|it| (it.status.clone(), it.last_transition_time.0.to_string())),
+            created: object.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
         };
         Self { claim: read_claim(object), status }
     }
@@ -129,6 +134,28 @@ pub(crate) struct DataObjects {
 }
 
 impl DataObjects {
+    /// What it concerns that a binding of a workload came or went: claims say whether there is one.
+    pub(crate) fn list_claims_of(&self, workload: &WorkloadRef) -> DataChange {
+        let claims = self.index.list_claims_of(workload).map(|claim| claim.key.clone()).collect();
+        DataChange { claims, ..DataChange::default() }
+    }
+
+    /// What is known of the data that the claims of a workload name; `None` for one without claims. Versions that are
+    /// no numbers can not be compared, and count for nothing.
+    pub(crate) fn find_known_data(&self, workload: &WorkloadRef) -> Option<KnownData> {
+        let parse = |version: &Arc<str>| version.parse().unwrap_or(0);
+        let known = |claim: &DataClaim| {
+            let version = self.claims.get(&claim.key).map_or(0, |status| parse(&status.resource_version));
+            let source = self.index.find_source(&claim.data).and_then(|source| self.sources.get(&source.name));
+            KnownData { claims: version, sources: source.map_or(0, |status| parse(&status.resource_version)) }
+        };
+        self.index
+            .list_claims_of(workload)
+            .take(MOST_CLAIMS)
+            .map(known)
+            .reduce(|a, b| KnownData { claims: a.claims.max(b.claims), sources: a.sources.max(b.sources) })
+    }
+
     /// What the answer to a write of a source's status left. One that is gone since then, or was made anew, is another.
     pub(crate) fn store_source_answer(&mut self, facts: DataSourceFacts) {
         let known = self.sources.get_mut(&facts.source.name).filter(|known| known.uid == facts.status.uid);

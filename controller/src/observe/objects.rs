@@ -116,7 +116,7 @@ impl Objects {
     }
 
     /// Which binding that is.
-    pub(super) fn key_of_workload(&self, workload: &WorkloadRef) -> Option<&Key> {
+    pub(crate) fn key_of_workload(&self, workload: &WorkloadRef) -> Option<&Key> {
         self.by_workload.get(workload)
     }
 
@@ -262,6 +262,10 @@ impl Objects {
         self.losses.update_withdrawal(&key, Some(&binding));
         let old = self.bindings.insert(key.clone(), Box::new(binding));
         self.update_affinity_groups(old.as_deref(), &key);
+        if old.is_none() {
+            let claims = self.bindings.get(&key).map(|new| self.data.list_claims_of(&new.workload));
+            changes.extend(claims.filter(|change| !change.claims.is_empty()).map(Change::Data));
+        }
         changes.push(Change::Binding(key));
         changes
     }

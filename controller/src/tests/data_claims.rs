@@ -368,3 +368,65 @@ fn a_simulation_starts_with_where_data_is() {
     let may_go = |at: usize| ["m1", "m2"].map(|cluster| snapshot.jobs[at].binding.has_data_in(cluster));
     assert_eq!((may_go(0), may_go(1)), ([true, true], [false, true]));
 }
+
+#[test]
+fn a_record_says_by_which_versions_of_claims_and_sources_a_job_was_admitted() {
+    let mut world = world();
+    source(&mut world, "users", &["m2"]);
+    claim(&mut world, "a", "users", "train");
+    world.settle();
+    world.job("train", "q", 4);
+    world.job("other", "q", 4);
+    assert_eq!(world.settle(), ["train-job", "other-job"]);
+    let record = |binding: &str| -> Value {
+        let annotations = &world.get("ResourceBinding", binding)["metadata"]["annotations"];
+        serde_json::from_str(annotations["caldera.dev/admission"].as_str().unwrap()).unwrap()
+    };
+    let data = record("train-job")["data"].clone();
+    for (kind, name, known) in [("DataSourceClaim", "a", "claims"), ("DataSource", "users", "sources")] {
+        let version: u64 = world.get(kind, name)["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        // Statuses are written after the release.
+        assert!(data[known].as_u64().is_some_and(|known| 0 < known && known <= version), "{data}");
+    }
+    assert_eq!(record("other-job").get("data"), None);
+}
+
+#[test]
+fn a_claim_for_what_is_not_propagated_says_that_it_constrains_nothing() {
+    let mut world = world();
+    source(&mut world, "users", &["m2"]);
+    claim(&mut world, "a", "users", "trian");
+    world.pass(2);
+    assert_eq!(condition(&world, "a"), ["Bound", "True", "BindingSuccessful", "bound to DataSource users"]);
+    world.pass(10);
+    let alone = "; nothing of Job trian in group \"batch.volcano.sh\" is propagated: the claim constrains nothing";
+    assert_eq!(condition(&world, "a")[3], format!("bound to DataSource users{alone}"));
+    // It comes after all, and goes.
+    world.job("trian", "q", 4);
+    assert_eq!(world.settle(), ["trian-job"]);
+    world.pass(2);
+    assert_eq!(condition(&world, "a")[3], "bound to DataSource users");
+    world.delete("ResourceBinding", "trian-job");
+    world.pass(2);
+    assert_eq!(condition(&world, "a")[3], format!("bound to DataSource users{alone}"));
+    // Nothing is written again and again.
+    world.writes.clear();
+    world.pass(30);
+    assert!(world.writes.iter().all(|write| write.resource.kind != "DataSourceClaim"), "{:?}", world.writes);
+}
+
+#[test]
+fn a_claim_that_says_what_means_nothing_is_told_so_by_status_event_and_job() {
+    let mut world = world();
+    let mut wrong = claim_of("a", "users", "train");
+    wrong["metadata"]["annotations"] = json!({"caldera.dev/data-locality": "prefered"});
+    world.put(wrong);
+    world.job("train", "q", 4);
+    assert!(world.pass(3).is_empty());
+    let fault =
+        "its annotation caldera.dev/data-locality is neither preferred nor required but prefered: it is required";
+    let [phase, .., message] = condition(&world, "a");
+    assert!(phase == "Pending" && message.ends_with(&format!("; {fault}")), "{message}");
+    assert!(world.says("train").1.ends_with(&format!("; {fault}")), "{:?}", world.says("train"));
+    assert!(world.events().contains(&("Warning".to_owned(), "DataClaimFault".to_owned())));
+}

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use caldera_core::{
     admission::Admission,
+    data_source::ClaimKey,
     gang::{ClusterName, QueueName, WorkloadRef},
     queue::{QueueState, preemption::EvictionRecord},
     reason::Reason,
@@ -420,6 +421,19 @@ impl Decision {
         Self::RecordEvent { regarding, event_type, reason: reason.to_owned(), message }
     }
 
+    /// An event on a DataSourceClaim.
+    #[must_use]
+    pub fn event_on_claim(key: &ClaimKey, uid: &str, event_type: EventType, reason: &str, message: String) -> Self {
+        let regarding = Regarding {
+            api_version: "datadependency.volcano.sh/v1alpha1".to_owned(),
+            kind: "DataSourceClaim".to_owned(),
+            namespace: key.namespace.to_string(),
+            name: key.name.to_string(),
+            uid: uid.to_owned(),
+        };
+        Self::RecordEvent { regarding, event_type, reason: reason.to_owned(), message }
+    }
+
     /// An event on a queue.
     #[must_use]
     pub fn build_queue_event(queue: &QueueFacts, event_type: EventType, reason: &str, message: String) -> Self {
@@ -448,6 +462,7 @@ mod tests {
             tasks: [("t".into(), 2)].into(),
             charged: caldera_core::resources::Resources::new(),
             run: None,
+            data: None,
         };
         let mut binding = json!({
             "metadata": {"resourceVersion": "5", "annotations": {"caldera.dev/gate": "closed", "user": "own"}},

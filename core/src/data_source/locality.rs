@@ -54,7 +54,8 @@ impl DataLocality {
             self.waits_more += 1;
         } else {
             let lacks = describe_lack(&claim.data);
-            self.waits = Some(format!("waits for DataSourceClaim {}: {lacks}", claim.key));
+            let faults: String = claim.faults.iter().map(|fault| format!("; {fault}")).collect();
+            self.waits = Some(format!("waits for DataSourceClaim {}: {lacks}{faults}", claim.key));
         }
     }
 
@@ -97,7 +98,9 @@ pub fn describe_lack(data: &DataIdentity) -> String {
     }
 }
 
-fn show(text: &str) -> String {
+/// A text of a user's, cut to what a sentence repeats.
+#[must_use]
+pub fn show(text: &str) -> String {
     if text.chars().count() <= MOST_REPEATED_CHARACTERS {
         return text.to_owned();
     }

@@ -31,6 +31,7 @@ fn claim(name: &str, data: &Arc<DataIdentity>, workload: &str) -> DataClaim {
         workload: job("ns", workload),
         preferred: false,
         deleting: false,
+        faults: Vec::new(),
     }
 }
 
@@ -108,6 +109,15 @@ fn describe_long_lack() -> String {
     let long = "x".repeat(5000);
     let attributes = ["a", "b", "c", "d", "e"].map(|key| (key, long.as_str()));
     locality::describe_lack(&data(&long, &attributes))
+}
+
+#[test]
+fn what_a_claim_says_wrong_is_told_with_what_it_waits_for() {
+    let mut index = DataIndex::default();
+    let faults = vec!["its annotation a means nothing".to_owned()];
+    index.set_claim(DataClaim { faults, ..claim("a", &data("users", &[]), "j") });
+    let wait = locality(&index, "j").describe_wait().unwrap();
+    assert!(wait.ends_with(", name users and no attributes; its annotation a means nothing"), "{wait}");
 }
 
 #[test]

@@ -38,6 +38,7 @@ impl Cache {
     pub fn advance_time(&mut self, now: Timestamp) {
         let before = std::mem::replace(&mut self.deadlines.now, now);
         self.arrivals.list_over(before, now).iter().for_each(|key| self.mark_due(key));
+        self.data_arrivals.list_over(before, now).iter().for_each(|key| self.mark_due(key));
         let seconds = |at: Timestamp| EpochSeconds::new(at.as_second());
         if self.fleet.next_maintenance_end(seconds(before)).is_some_and(|end| end <= seconds(now)) {
             self.requeue_all();
@@ -59,7 +60,8 @@ impl Cache {
         let now = self.deadlines.now;
         let window = self.fleet.next_maintenance_end(EpochSeconds::new(now.as_second()));
         let window = window.and_then(|end| Timestamp::from_second(end.as_seconds()).ok());
-        expiry.into_iter().chain(self.arrivals.next_deadline(now)).chain(window).min()
+        let arrivals = [self.arrivals.next_deadline(now), self.data_arrivals.next_deadline(now)];
+        expiry.into_iter().chain(arrivals.into_iter().flatten()).chain(window).min()
     }
 
     /// Assumes the pods of a decision, until the binding itself shows it.

@@ -31,7 +31,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::binding::{Binding, BindingKey};
-use super::{assumed::AssumeDeadlines, queue_arrival::QueueArrivals, ranking::Rankings};
+use super::{assumed::AssumeDeadlines, data_arrival::DataArrivals, queue_arrival::QueueArrivals, ranking::Rankings};
 
 /// What a workload requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,6 +90,7 @@ pub struct Cache {
     pub(crate) assumed: BTreeMap<BindingKey, Vec<Target>>,
     pub(crate) deadlines: AssumeDeadlines,
     pub(super) arrivals: QueueArrivals,
+    pub(super) data_arrivals: DataArrivals,
     /// Bindings to schedule, most urgent first.
     due: BTreeSet<(Reverse<i32>, String, BindingKey)>,
     /// Bindings that may do better when there is more capacity.
@@ -158,6 +159,7 @@ impl Cache {
         self.unschedulable.remove(key);
         self.forget_assumed(key);
         self.arrivals.forget(key);
+        self.data_arrivals.forget(key);
         self.requeue_unschedulable();
     }
 

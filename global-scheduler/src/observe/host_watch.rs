@@ -14,6 +14,7 @@ use kube::runtime::watcher;
 use super::{
     binding::Binding,
     cache::{WorkloadRequest, read_workload},
+    data_arrival::Versioned,
     ranking::{PolicyKey, StatedWeights, read_policy_weights},
 };
 
@@ -26,8 +27,8 @@ pub(crate) enum HostEvent {
     /// `true` for ClusterPropagationPolicies.
     Policies(bool, Event<(PolicyKey, Option<StatedWeights>)>),
     Scores(Event<Scores>),
-    DataSources(Event<DataSource>),
-    DataClaims(Event<DataClaim>),
+    DataSources(Event<Versioned<DataSource>>),
+    DataClaims(Event<Versioned<DataClaim>>),
     Links(Box<Event<FederationTopology>>),
 }
 
@@ -55,9 +56,15 @@ pub(crate) fn watch_host(follower: &Follower<HostEvent>) {
         follower.follow_json(kind.api_resource(), options, |object| read_workload(&object), input);
     }
     let optional = || WatchOptions::from(all()).allow_absent_kind(true);
-    follower.follow_typed(optional(), |source| Some(read_source(&source)), HostEvent::DataSources);
-    follower.follow_typed(optional(), |claim| Some(read_claim(&claim)), HostEvent::DataClaims);
+    let source = |source| Some(Versioned { version: parse_version(&source), object: read_source(&source) });
+    follower.follow_typed(optional(), source, HostEvent::DataSources);
+    let claim = |claim| Some(Versioned { version: parse_version(&claim), object: read_claim(&claim) });
+    follower.follow_typed(optional(), claim, HostEvent::DataClaims);
     follower.follow_typed::<Cluster, _, _>(all(), Some, |event| HostEvent::Clusters(Box::new(event)));
     follower.follow_typed(all(), |score: ClusterScore| Some(Scores::from(&score)), HostEvent::Scores);
     follower.follow_typed::<FederationTopology, _, _>(all(), Some, |event| HostEvent::Links(Box::new(event)));
+}
+
+fn parse_version(object: &impl kube::ResourceExt) -> u64 {
+    object.resource_version().and_then(|version| version.parse().ok()).unwrap_or(0)
 }

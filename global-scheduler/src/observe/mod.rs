@@ -3,6 +3,7 @@
 pub mod assumed;
 pub mod binding;
 pub mod cache;
+pub mod data_arrival;
 pub(crate) mod host_watch;
 pub mod queue_arrival;
 pub mod ranking;

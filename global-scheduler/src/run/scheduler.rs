@@ -6,8 +6,9 @@
 //!   reported yet, and topologies that were not listed, are waited for only for [`GRACE_PERIOD`].
 //! - A binding with a write in flight is not decided again before the outcome. What failed is decided again from fresh
 //!   state, after a wait that doubles.
-//! - A placement is written only under the lease that its grant names ([`LeaseFence`]), and for a while only once the
-//!   members that get a new part have the job's queue.
+//! - A placement is written only under the lease that its grant names ([`LeaseFence`]), once all is seen here that the
+//!   controller knew of the job's data when it granted, and for a while only once the members that get a new part have
+//!   the job's queue.
 //! - The status that says "scheduled" follows the clusters when it is its time ([`first_status`]) and there is room.
 //! - A refusal of which only the text changed is written once a minute at most.
 
@@ -36,7 +37,9 @@ use crate::{
         placement::{self, Step, Verdict},
     },
     metrics::Metrics,
-    observe::{binding::BindingKey, cache::Cache, host_watch::HostEvent, ranking::StatedWeights},
+    observe::{
+        binding::BindingKey, cache::Cache, data_arrival::DataWait, host_watch::HostEvent, ranking::StatedWeights,
+    },
     run::{
         Config,
         estimators::{
@@ -63,6 +66,8 @@ pub(crate) enum Tag {
 
 /// A refusal of which only the text changed is written at most this often.
 const REFUSAL_PERIOD: Duration = Duration::from_secs(60);
+/// What is said of a binding whose data the controller knew more of than is seen here.
+const UNSEEN_DATA: &str = "it was admitted by DataSourceClaims or DataSources that the scheduler does not see yet";
 /// So long after the start decisions wait for members that have not reported yet.
 const GRACE_PERIOD: Duration = Duration::from_secs(2);
 /// How often bindings are decided again that wait for capacity which only an estimator knows, and topology statuses
@@ -173,14 +178,14 @@ impl Scheduler {
             }
             HostEvent::DataSources(event) => {
                 let is_list = matches!(event, Event::Reset(_));
-                self.cache.apply_data_sources(event);
+                self.cache.apply_versioned_sources(event);
                 if is_list {
                     self.note_listed("data sources");
                 }
             }
             HostEvent::DataClaims(event) => {
                 let is_list = matches!(event, Event::Reset(_));
-                self.cache.apply_data_claims(event);
+                self.cache.apply_versioned_claims(event);
                 if is_list {
                     self.note_listed("data claims");
                 }
@@ -317,6 +322,13 @@ impl Scheduler {
                 self.recheck_at.get_or_insert_with(|| Instant::now() + RECHECK_PERIOD);
             }
             self.cache.add_unschedulable(key);
+        }
+        if may_carry_out && let Step::Place(decision) = &step {
+            match self.cache.start_or_check_data_wait(key, &decision.targets) {
+                DataWait::Over => {}
+                DataWait::Silent => return,
+                DataWait::Told => return self.write_refusal(key, placement::UNSCHEDULABLE, UNSEEN_DATA),
+            }
         }
         if may_carry_out
             && let Step::Place(decision) = &step

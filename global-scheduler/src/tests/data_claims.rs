@@ -10,6 +10,7 @@ use super::{
     parity::{aggregated, ask, goes, to, widget},
     *,
 };
+use crate::observe::data_arrival::{DataWait, Versioned};
 
 fn source(clusters: &[&str]) -> DataSource {
     let object = json!({
@@ -114,4 +115,77 @@ fn a_workload_that_is_not_queued_goes_where_its_data_is_too() {
     assert!(message.contains("waits for DataSourceClaim ns/a"), "{message}");
     world.apply_data_sources(Event::Applied(source(&["m1"])));
     assert_eq!(goes(&mut world, &object), to(&[("m1", 2)]));
+}
+
+/// A claim for m1 came with the job. The binding was admitted by its version 5 and by version 4 of its source.
+fn admitted_by_claim(cores: &[i64]) -> Cache {
+    let mut admitted = binding(4);
+    let record = admitted["metadata"]["annotations"]["caldera.dev/admission"].as_str().unwrap();
+    let mut record: Value = serde_json::from_str(record).unwrap();
+    record["data"] = json!({"claims": 5, "sources": 4});
+    admitted["metadata"]["annotations"]["caldera.dev/admission"] = record.to_string().into();
+    let mut world = index(cores, &[job(4, 4), admitted]);
+    world.advance_time(now());
+    world.apply_versioned_claims(Event::Reset(vec![]));
+    world.apply_versioned_sources(Event::Reset(vec![Versioned { version: 4, object: source(&["m1"]) }]));
+    world
+}
+
+/// Whether the decision about it may be carried out, and where it goes.
+fn carried_out(world: &mut Cache) -> (DataWait, Vec<(String, i64)>) {
+    let Step::Place(decision) = verdict(world).step else { panic!("no place") };
+    let targets = decision.targets.clone();
+    (world.start_or_check_data_wait(&key(), &targets), self::targets(&Step::Place(decision)))
+}
+
+#[test]
+fn a_gang_whose_claim_is_not_seen_yet_is_not_placed_without_it() {
+    let mut world = admitted_by_claim(&[4, 9]);
+    world.take_due_bindings();
+    assert_eq!(carried_out(&mut world), (DataWait::Silent, vec![("m0".to_owned(), 4)]));
+    // Older news of something else is not it.
+    let mut workload = (*claim("required").workload).clone();
+    workload.name = "other".to_owned();
+    let other = DataClaim { workload: Arc::new(workload), ..claim("required") };
+    world.apply_versioned_claims(Event::Applied(Versioned { version: 3, object: other }));
+    assert_eq!(carried_out(&mut world).0, DataWait::Silent);
+    world.take_due_bindings();
+    world.apply_versioned_claims(Event::Applied(Versioned { version: 5, object: claim("required") }));
+    assert!(!world.is_idle(), "it is due again");
+    assert_eq!(carried_out(&mut world), (DataWait::Over, vec![("m1".to_owned(), 4)]));
+}
+
+#[test]
+fn a_gang_whose_claim_is_seen_before_its_gate_opens_is_placed_at_once() {
+    let mut world = admitted_by_claim(&[4, 9]);
+    world.apply_versioned_claims(Event::Reset(vec![Versioned { version: 5, object: claim("required") }]));
+    assert_eq!(carried_out(&mut world), (DataWait::Over, vec![("m1".to_owned(), 4)]));
+    // The controller saw its data in other clusters since.
+    world.apply_versioned_sources(Event::Applied(Versioned { version: 6, object: source(&["m0"]) }));
+    assert_eq!(carried_out(&mut world), (DataWait::Over, vec![("m0".to_owned(), 4)]));
+}
+
+#[test]
+fn a_source_that_is_not_seen_as_the_controller_saw_it_is_waited_for_too() {
+    let mut world = admitted_by_claim(&[4, 9]);
+    world.apply_versioned_claims(Event::Applied(Versioned { version: 5, object: claim("required") }));
+    let mut later = world.bindings[&key()].clone();
+    later.admission.as_mut().unwrap().data = Some(caldera_core::admission::KnownData { claims: 5, sources: 8 });
+    later.resource_version = "9".to_owned();
+    world.update_binding(later);
+    assert_eq!(carried_out(&mut world), (DataWait::Silent, vec![("m1".to_owned(), 4)]));
+    world.apply_versioned_sources(Event::Applied(Versioned { version: 8, object: source(&["m0"]) }));
+    assert_eq!(carried_out(&mut world), (DataWait::Over, vec![("m0".to_owned(), 4)]));
+}
+
+/// The claim was deleted before it was listed here: the controller, who takes the grant back, knows that it is gone.
+#[test]
+fn a_claim_that_never_comes_is_told_after_a_while_and_a_deletion_is_as_good_as_its_news() {
+    let mut world = admitted_by_claim(&[4, 9]);
+    assert_eq!(carried_out(&mut world).0, DataWait::Silent);
+    assert_eq!(world.next_deadline(), Some(now() + jiff::SignedDuration::from_secs(10)));
+    world.advance_time(now() + jiff::SignedDuration::from_secs(10));
+    assert_eq!(carried_out(&mut world).0, DataWait::Told);
+    world.apply_versioned_claims(Event::Deleted(Versioned { version: 6, object: claim("required") }));
+    assert_eq!(carried_out(&mut world), (DataWait::Over, vec![("m0".to_owned(), 4)]));
 }

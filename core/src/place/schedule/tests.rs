@@ -311,7 +311,15 @@ fn claimed_in(clusters: &[&str]) -> Arc<DataLocality> {
     let workload = WorkloadRef { group: "g".into(), kind: "Job".into(), namespace: "ns".into(), name: "j".into() };
     let key = ClaimKey { namespace: "ns".into(), name: "c".into() };
     let (data, mut index) = (Arc::default(), DataIndex::default());
-    index.set_claim(DataClaim { key, data, workload: workload.clone().into(), preferred: false, deleting: false });
+    let workload_ref = workload.clone().into();
+    index.set_claim(DataClaim {
+        key,
+        data,
+        workload: workload_ref,
+        preferred: false,
+        deleting: false,
+        faults: Vec::new(),
+    });
     let clusters: BTreeSet<String> = clusters.iter().map(|cluster| (*cluster).to_owned()).collect();
     index.set_source(DataSource { name: "s".into(), clusters: clusters.into(), ..DataSource::default() });
     index.find_locality(&workload).unwrap()

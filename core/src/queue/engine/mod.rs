@@ -461,7 +461,7 @@ impl Engine {
             Some(QueueingState::Pending { rank, .. }) => rank.priority,
             _ => key.priority.0,
         };
-        let admission = Admission { queue, above, priority, copies, tasks, charged, run: None };
+        let admission = Admission { queue, above, priority, copies, tasks, charged, run: None, data: None };
         Release { id: key.id.clone(), admission }
     }
 }

@@ -191,6 +191,7 @@ mod tests {
             tasks: [("launcher".into(), 1), ("worker".into(), 8)].into(),
             charged: cpu(units),
             run: None,
+            data: None,
         }
     }
 
