@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize, de::Error as _};
 
 use crate::{
-    gang::{Gang, QueueName, SOLE_TASK, TaskName},
+    gang::{Gang, QueueName, Requirement, SOLE_TASK, TaskName},
+    node_groups::NodeRestriction,
     resources::Resources,
     run_limit::RunLimit,
 };
@@ -35,6 +36,12 @@ pub struct Admission {
     /// How long this run may take. Not where nothing limits it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunLimit>,
+    /// Which nodes its pods may use. As long as it is placed, since members let nobody change a template.
+    #[serde(default, skip_serializing_if = "NodeRestriction::is_empty")]
+    pub nodes: NodeRestriction,
+    /// What must hold of the labels of clusters that it goes to, by its queues.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clusters: Vec<Requirement>,
 }
 
 impl Admission {
@@ -98,6 +105,8 @@ mod tests {
             tasks: [("worker".into(), 3)].into(),
             charged: [("cpu", Quantity::from_milli(1500))].into_iter().collect(),
             run: None,
+            nodes: NodeRestriction::default(),
+            clusters: Vec::new(),
         };
         let text = record.to_json();
         assert_eq!(text, r#"{"queue":"ml","priority":7,"copies":2,"tasks":{"worker":3},"charged":{"cpu":"1500m"}}"#);
@@ -113,6 +122,13 @@ mod tests {
         for wrong in ["0", "-1", "1.5", "\"60\"", "9223372036854775808", "null"] {
             assert!(Admission::parse(&limited.to_json().replace("60", wrong)).is_err(), "a run of {wrong} s");
         }
+        let nodes = crate::node_groups::restrict_nodes(None, true);
+        let kept = Admission { nodes, ..record.clone() };
+        let nodes =
+            r#","nodes":{"required":[{"key":"volcano.sh/nodegroup-name","operator":"DoesNotExist","values":[]}]}}"#;
+        assert!(kept.to_json().ends_with(nodes), "{}", kept.to_json());
+        assert_eq!(Admission::parse(&kept.to_json()).unwrap(), kept);
+        assert!(Admission::parse(&kept.to_json().replace("DoesNotExist", "Like")).is_err());
         assert_eq!(["worker", SOLE_TASK, "other"].map(|task| record.pods_of(&task.into())), [3, 3, 0]);
     }
 }

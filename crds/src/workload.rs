@@ -17,6 +17,7 @@ mod kind;
 mod layout;
 mod layouts;
 mod pod_owner;
+mod pod_specs;
 mod pod_template;
 pub mod progress;
 mod spark_pod;
@@ -41,6 +42,7 @@ pub use self::{
     completion::list_completing_tasks,
     kind::WorkloadKind,
     pod_owner::find_job as find_job_of_pod,
+    pod_specs::edit_pod_specs,
     task_index::{INDEX_PLUGINS, find_shell},
     train_job::mark_pods,
     volcano_job::RANK_PLUGINS,

@@ -223,7 +223,17 @@ mod tests {
 
     fn record(copies: u32, tasks: &[(&str, u32)], charged: i64) -> Admission {
         let tasks = tasks.iter().map(|(name, pods)| ((*name).into(), *pods)).collect();
-        Admission { queue: "q".into(), above: Vec::new(), priority: 3, copies, tasks, charged: cpu(charged), run: None }
+        Admission {
+            queue: "q".into(),
+            above: Vec::new(),
+            priority: 3,
+            copies,
+            tasks,
+            charged: cpu(charged),
+            run: None,
+            nodes: caldera_core::node_groups::NodeRestriction::default(),
+            clusters: Vec::new(),
+        }
     }
 
     fn of(gang: &Gang, elastic: bool, copies: u32, record: &Admission) -> Option<Resize> {

@@ -429,6 +429,8 @@ mod tests {
             tasks: [("t".into(), 2)].into(),
             charged: caldera_core::resources::Resources::new(),
             run: None,
+            nodes: caldera_core::node_groups::NodeRestriction::default(),
+            clusters: Vec::new(),
         };
         let mut binding = json!({
             "metadata": {"resourceVersion": "5", "annotations": {"caldera.dev/gate": "closed", "user": "own"}},

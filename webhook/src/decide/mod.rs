@@ -2,7 +2,7 @@
 //!
 //! By what is reviewed:
 //! - ResourceBindings: [`binding_gate`], and [`protected_fields`] before it.
-//! - Works: [`work_copy`], with [`job_copy`] and `charged_copy`, and [`protected_fields`] before it.
+//! - Works: [`work_copy`], with [`job_copy`], `charged_copy` and `node_affinity`, and [`protected_fields`] before it.
 //! - Volcano Jobs: [`job_defaults`] with `ssh_keys`; [`job`], [`namespace_access`], [`queue_limits`],
 //!   [`waiting_limits`].
 //! - Queues: [`queue`]. HyperJobs: [`hyper_job`].
@@ -19,6 +19,7 @@ pub mod job;
 pub mod job_copy;
 pub mod job_defaults;
 pub mod namespace_access;
+mod node_affinity;
 pub mod patch;
 pub mod protected_fields;
 pub mod queue;

@@ -11,6 +11,9 @@
 //! `preserveResourcesOnDeletion` of its policy says, and has the replicas that were charged, whatever its label
 //! `retain-replicas` says (Karmada `pkg/controllers/execution/execution_controller.go`, `pkg/util/constants.go`).
 //!
+//! Its pods use the nodes that its job was admitted to: those of the groups that its queue admits
+//! ([`caldera_core::node_groups`]).
+//!
 //! The pods of some kinds say of which workload they are only if the copy has them do so: it is marked.
 
 use std::{borrow::Cow, collections::BTreeMap};
@@ -28,6 +31,7 @@ use serde_json::{Value, json};
 use super::{
     charged_copy::check_copy_against_record,
     job_copy::{is_volcano_job, make_copy},
+    node_affinity::restrict_copy,
     patch::{patch_between, set_field},
     verdict::Verdict,
 };
@@ -148,6 +152,10 @@ fn build_copies_patch(
         }
         copies.iter_mut().for_each(remove_retained_replicas);
         copies.iter_mut().for_each(mark_pods);
+        for copy in copies.iter_mut().filter(|copy| WorkloadKind::of(copy).is_some()) {
+            restrict_copy(copy, &record.nodes)
+                .ok_or("its pods can not be kept on the nodes that it was admitted to")?;
+        }
     }
     let whole = |manifests: &[Value]| json!({"spec": {"workload": {"manifests": manifests}}});
     let mut patch = patch_between(&whole(manifests), &whole(&copies));

@@ -191,6 +191,8 @@ mod tests {
             tasks: [("launcher".into(), 1), ("worker".into(), 8)].into(),
             charged: cpu(units),
             run: None,
+            nodes: crate::node_groups::NodeRestriction::default(),
+            clusters: Vec::new(),
         }
     }
 
