@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize, de::Error as _};
 
 use crate::{
-    gang::{Gang, QueueName, SOLE_TASK, TaskName},
+    gang::{Gang, QueueName, Requirement, SOLE_TASK, TaskName},
+    node_groups::NodeRestriction,
     resources::Resources,
     run_limit::RunLimit,
 };
@@ -39,6 +40,12 @@ pub struct Admission {
     /// How far the data that its claims name was known. Not of a workload without claims.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<KnownData>,
+    /// Which nodes its pods may use. As long as it is placed, since members let nobody change a template.
+    #[serde(default, skip_serializing_if = "NodeRestriction::is_empty")]
+    pub nodes: NodeRestriction,
+    /// What must hold of the labels of clusters that it goes to, by its queues.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clusters: Vec<Requirement>,
 }
 
 /// The versions of what a decision about a workload with DataSourceClaims rests on. Nobody places it who knows less.
@@ -121,6 +128,8 @@ mod tests {
             charged: [("cpu", Quantity::from_milli(1500))].into_iter().collect(),
             run: None,
             data: None,
+            nodes: NodeRestriction::default(),
+            clusters: Vec::new(),
         };
         let text = record.to_json();
         assert_eq!(text, r#"{"queue":"ml","priority":7,"copies":2,"tasks":{"worker":3},"charged":{"cpu":"1500m"}}"#);
@@ -139,6 +148,13 @@ mod tests {
         let claims = Admission { data: Some(KnownData { claims: 12, sources: 7 }), ..record.clone() };
         assert!(claims.to_json().ends_with(r#","data":{"claims":12,"sources":7}}"#), "{}", claims.to_json());
         assert_eq!(Admission::parse(&claims.to_json()).unwrap(), claims);
+        let nodes = crate::node_groups::restrict_nodes(None, true);
+        let kept = Admission { nodes, ..record.clone() };
+        let nodes =
+            r#","nodes":{"required":[{"key":"volcano.sh/nodegroup-name","operator":"DoesNotExist","values":[]}]}}"#;
+        assert!(kept.to_json().ends_with(nodes), "{}", kept.to_json());
+        assert_eq!(Admission::parse(&kept.to_json()).unwrap(), kept);
+        assert!(Admission::parse(&kept.to_json().replace("DoesNotExist", "Like")).is_err());
         assert_eq!(["worker", SOLE_TASK, "other"].map(|task| record.pods_of(&task.into())), [3, 3, 0]);
     }
 }

@@ -14,6 +14,7 @@ pub mod inventory;
 pub mod maintenance;
 mod name;
 pub mod node_affinity;
+pub mod node_groups;
 pub mod place;
 pub mod plan;
 pub mod pod_group;

@@ -20,6 +20,7 @@ pub mod links;
 pub mod longest_run;
 pub mod manifests;
 pub mod names;
+pub mod node_groups;
 pub mod object;
 pub mod placement;
 pub mod published;

@@ -41,6 +41,12 @@ pub mod caldera {
     /// On a Queue: a label selector, as kubectl takes it. Only jobs of namespaces whose labels match it wait and start
     /// in the queue and in those below it. Absent: those of every namespace.
     pub const NAMESPACE_SELECTOR: &str = "caldera.dev/namespace-selector";
+    /// On a Queue: a label selector, as kubectl takes it. Jobs of the queue and of those below it go only to clusters
+    /// whose labels match it. Absent: to all.
+    pub const CLUSTER_SELECTOR: &str = "caldera.dev/cluster-selector";
+    /// On a Cluster: queues, separated by commas. Of the jobs of queues it takes only those of these queues and of those
+    /// below them. Absent: those of all.
+    pub const CLUSTER_QUEUES: &str = "caldera.dev/queues";
     /// On a Queue: jobs that may wait in it and in those below it, a whole number. One more is refused.
     pub const MAX_WAITING_JOBS: &str = "caldera.dev/max-waiting-jobs";
     /// On a Queue: jobs of one namespace that may wait in it and in those below it, a whole number. One more is
@@ -146,6 +152,8 @@ pub mod volcano {
     pub const TASK_ORDER: &str = "volcano.sh/task-topology-task-order";
     /// On a Queue: `true` if it was closed because its parent was, so that it opens with it.
     pub const CLOSED_BY_PARENT: &str = "volcano.sh/closed-by-parent";
+    /// On a node of a member: the group of nodes that it is in, which `spec.affinity` of Queues names.
+    pub const NODE_GROUP: &str = "volcano.sh/nodegroup-name";
     /// On a job of a CronJob (annotation): when its run was due.
     pub const CRON_SCHEDULED: &str = "volcano.sh/cronjob-scheduled-timestamp";
     /// On a job and its policy (label): the HyperJob that made it. Who owns it says its owner reference.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use caldera_core::{
-    gang::{self, Requirement},
+    gang::{self, QueueName, Requirement},
     inventory::Capacity,
     maintenance::{Maintenance, ParseMaintenanceError},
     place::{self, general_estimator},
@@ -24,7 +24,7 @@ use crate::{
         },
         work::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster},
     },
-    names::caldera::MAINTENANCE,
+    names::caldera::{CLUSTER_QUEUES, MAINTENANCE},
     selector::{field_requirement, label_requirements, node_requirement},
     wire::ResourceList,
 };
@@ -46,6 +46,7 @@ pub fn read_cluster(cluster: &Cluster) -> place::Cluster {
         taints: cluster.spec.taints.iter().map(read_taint).collect(),
         deleting: cluster.metadata.deletion_timestamp.is_some(),
         maintenance: read_maintenance(cluster).unwrap_or_default(),
+        queues: read_queues(cluster),
         ready: status.conditions.iter().any(|condition| condition.type_ == READY && condition.status == "True"),
         serves: serves.collect(),
         published: read_general_estimator_input(cluster).map(Arc::new),
@@ -59,6 +60,14 @@ pub fn read_cluster(cluster: &Cluster) -> place::Cluster {
 pub fn read_maintenance(cluster: &Cluster) -> Result<Maintenance, ParseMaintenanceError> {
     let said = cluster.metadata.annotations.as_ref().and_then(|all| all.get(MAINTENANCE));
     said.map_or_else(|| Ok(Maintenance::default()), |text| text.parse())
+}
+
+/// Of which queues alone a cluster takes jobs; of all where it names none.
+fn read_queues(cluster: &Cluster) -> Option<Vec<QueueName>> {
+    let said = cluster.metadata.annotations.as_ref()?.get(CLUSTER_QUEUES)?;
+    let queues: Vec<QueueName> =
+        said.split(',').map(str::trim).filter(|name| !name.is_empty()).map(QueueName::from).collect();
+    (!queues.is_empty()).then_some(queues)
 }
 
 /// What Karmada's resource summary says is free; nothing where there is none yet.
@@ -123,6 +132,7 @@ pub fn read_binding(spec: &ResourceBindingSpec, status: Option<&ResourceBindingS
         // These depend on other objects, and the caller fills them in.
         peers: place::Peers::default(),
         data: None,
+        queue: None,
         ranking: place::score::Ranking::default(),
         empty_workloads: false,
     }

@@ -130,7 +130,7 @@ fn is_label_key(key: &str) -> bool {
     }
 }
 
-fn is_label_value(name: &str) -> bool {
+pub(crate) fn is_label_value(name: &str) -> bool {
     let inner = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
     let ends = name.bytes().next().zip(name.bytes().next_back());
     name.len() <= 63

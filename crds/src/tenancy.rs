@@ -17,7 +17,10 @@
 
 use std::collections::BTreeMap;
 
-use caldera_core::{gang::Requirement, queue::RunningLimits};
+use caldera_core::{
+    gang::{Operator, Requirement},
+    queue::RunningLimits,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -26,9 +29,9 @@ use crate::{
     largest_job::LargestJob,
     longest_run::LongestRun,
     names::caldera::{
-        ALL_JOBS_PREEMPTABLE, MAX_JOB, MAX_RUN_TIME, MAX_RUNNING_JOBS, MAX_RUNNING_JOBS_PER_NAMESPACE,
-        MAX_WAITING_JOBS, MAX_WAITING_JOBS_PER_NAMESPACE, NAMESPACE_DEFAULT_QUEUE, NAMESPACE_OPT_IN,
-        NAMESPACE_OPT_IN_VALUE, NAMESPACE_SELECTOR,
+        ALL_JOBS_PREEMPTABLE, CLUSTER_SELECTOR, MAX_JOB, MAX_RUN_TIME, MAX_RUNNING_JOBS,
+        MAX_RUNNING_JOBS_PER_NAMESPACE, MAX_WAITING_JOBS, MAX_WAITING_JOBS_PER_NAMESPACE, NAMESPACE_DEFAULT_QUEUE,
+        NAMESPACE_OPT_IN, NAMESPACE_OPT_IN_VALUE, NAMESPACE_SELECTOR,
     },
     object::annotation_of,
     selector::parse_selector,
@@ -59,6 +62,13 @@ impl NamespaceSelector {
     #[must_use]
     pub fn of_queue(queue: &Value) -> Option<Self> {
         annotation_of(queue, NAMESPACE_SELECTOR).map(Self::parse)
+    }
+
+    /// What must hold of labels; nothing that any could match, where it can not be read.
+    #[must_use]
+    pub fn into_requirements(self) -> Vec<Requirement> {
+        let nothing = || Requirement { key: String::new(), operator: Operator::In, values: Vec::new() };
+        self.requirements.unwrap_or_else(|_| vec![nothing()])
     }
 
     /// As written.
@@ -119,6 +129,9 @@ pub fn unreadable_running_limits<'a>(
 pub(crate) fn list_unreadable_annotations(queue: &Value) -> Vec<(&'static str, String)> {
     let selector = NamespaceSelector::of_queue(queue);
     let selector = selector.and_then(|selector| Some((NAMESPACE_SELECTOR, selector.problem()?.to_owned())));
+    let clusters = annotation_of(queue, CLUSTER_SELECTOR).map(NamespaceSelector::parse);
+    let clusters = clusters.and_then(|selector| Some((CLUSTER_SELECTOR, selector.problem()?.to_owned())));
+    let selector = selector.into_iter().chain(clusters);
     let count = |name| Some((name, read_count(annotation_of(queue, name)?).err()?));
     let counts = [MAX_WAITING_JOBS, MAX_WAITING_JOBS_PER_NAMESPACE].into_iter().filter_map(count);
     let running = unreadable_running_limits(|name| annotation_of(queue, name));
@@ -128,7 +141,7 @@ pub(crate) fn list_unreadable_annotations(queue: &Value) -> Vec<(&'static str, S
     let longest = longest.and_then(|longest| Some((MAX_RUN_TIME, longest.problem()?.to_owned())));
     let preemptable = annotation_of(queue, ALL_JOBS_PREEMPTABLE).filter(|text| !matches!(*text, "true" | "false"));
     let preemptable = preemptable.map(|text| (ALL_JOBS_PREEMPTABLE, format!("{text:?} is neither true nor false")));
-    selector.into_iter().chain(counts).chain(running).chain(largest).chain(longest).chain(preemptable).collect()
+    selector.chain(counts).chain(running).chain(largest).chain(longest).chain(preemptable).collect()
 }
 
 /// Whether a Queue says that its jobs are preemptable whatever they say themselves ([`ALL_JOBS_PREEMPTABLE`]). It holds

@@ -18,6 +18,7 @@ mod layout;
 mod layouts;
 mod mpi_job;
 mod pod_owner;
+mod pod_specs;
 mod pod_template;
 pub mod progress;
 mod spark_pod;
@@ -42,6 +43,7 @@ pub use self::{
     completion::list_completing_tasks,
     kind::WorkloadKind,
     pod_owner::find_job as find_job_of_pod,
+    pod_specs::edit_pod_specs,
     task_index::{INDEX_PLUGINS, find_shell},
     train_job::mark_pods,
     volcano_job::RANK_PLUGINS,

@@ -218,7 +218,7 @@ impl<'w> Site<'w> {
         let shape = &self.world.jobs[job].shape;
         let emptied = self.members.clusters().into_iter();
         choose_reserved_clusters(
-            &shape.least,
+            (&shape.gang, &shape.least),
             &shape.binding.placement.tolerations,
             vain,
             emptied.map(|(cluster, capacity)| (cluster, capacity.emptied(), capacity.sum_free())),
@@ -233,7 +233,7 @@ impl<'w> Site<'w> {
         kept: &[&ReservedClusters],
     ) -> Result<Vec<Part>, place::NotPlaced> {
         let shape = &self.world.jobs[job].shape;
-        let barred = list_clusters_reserved_against(&shape.least, kept);
+        let barred = list_clusters_reserved_against((gang, &shape.least), kept);
         let queue = self.world.jobs[job].queue.as_str();
         let (all, linked, queues) = self.members.all();
         let index: HashMap<&str, usize> = all.iter().enumerate().map(|(i, (one, _))| (one.name.as_str(), i)).collect();

@@ -9,10 +9,11 @@ use std::{
 use caldera_core::{
     gang::{Gang, NodeClaim, QueueName, Task},
     inventory::{HyperNode, Node, round_up_request},
-    place::{self, Division, Queues},
+    node_groups::restrict_nodes,
+    place::{self, Division, QueueClusters, Queues},
     pod_group,
     quantity::Quantity,
-    queue::{Ask, Counted, FitClass, QueueSpec, TaskAsk},
+    queue::{Ask, Counted, FitClass, QueueSpec, TaskAsk, find_affinity},
     resources::{ResourceName, Resources},
     split::FederationTopology,
 };
@@ -167,6 +168,7 @@ impl World {
             let (job, queue) = (job.name.to_string(), job.queue.to_string());
             return Err(WorldError::NoQueue { job, queue, known: known.join(", ") });
         }
+        keep_to_queues(&clusters, &queues, &mut jobs);
         let (links, rules, terms) = Default::default();
         Ok(Self { clusters, queues, jobs, start, links, rules, terms })
     }
@@ -190,6 +192,41 @@ impl World {
         let most = devices.max_by(|(a, x), (b, y)| x.cmp(y).then_with(|| b.cmp(a)));
         most.map_or_else(|| ResourceName::CPU.into(), |(name, _)| name.clone())
     }
+}
+
+/// Has jobs use only the nodes and the clusters that their queues say ([`caldera_core::node_groups`],
+/// [`QueueClusters`]), by whatever policy.
+fn keep_to_queues(clusters: &[MemberCluster], queues: &[QueueSpec], jobs: &mut [Job]) {
+    let names_groups = queues.iter().any(QueueSpec::names_node_groups);
+    let selects = queues.iter().any(|queue| !queue.clusters.is_empty())
+        || clusters.iter().any(|cluster| cluster.cluster.queues.is_some());
+    if !names_groups && !selects {
+        return;
+    }
+    let by_name: BTreeMap<&QueueName, &QueueSpec> = queues.iter().map(|queue| (&queue.name, queue)).collect();
+    let find = |name: &QueueName| by_name.get(name).copied();
+    let (mut shapes, mut known) = (Shapes::default(), HashMap::new());
+    for job in jobs {
+        let kept = known.entry((Arc::as_ptr(&job.shape), job.queue.clone())).or_insert_with(|| {
+            let Shape { gang, binding, whole, .. } = &*job.shape;
+            let gang = gang.restrict_to_nodes(&restrict_nodes(find_affinity(&job.queue, find), names_groups));
+            let queue = selects.then(|| Arc::new(read_queue_clusters(&job.queue, find)));
+            // With the shape that it was made of, whose place in memory is then nobody else's.
+            (shapes.shape(gang, place::Binding { queue, ..binding.clone() }, *whole), Arc::clone(&job.shape))
+        });
+        job.shape = Arc::clone(&kept.0);
+    }
+}
+
+fn read_queue_clusters<'a>(queue: &QueueName, find: impl Fn(&QueueName) -> Option<&'a QueueSpec>) -> QueueClusters {
+    let (mut clusters, mut next) = (QueueClusters::default(), find(queue));
+    // Parents may lead in a circle.
+    while let Some(spec) = next.filter(|spec| !clusters.path.contains(&spec.name)) {
+        clusters.path.push(spec.name.clone());
+        clusters.selector.extend(spec.clusters.iter().cloned());
+        next = spec.parent.as_ref().and_then(&find);
+    }
+    clusters
 }
 
 fn unique<'a>(what: &'static str, names: impl Iterator<Item = &'a str>) -> Result<(), WorldError> {

@@ -4,7 +4,12 @@
 
 use std::sync::Arc;
 
-use caldera_core::{quantity::Quantity, queue::QueueSpec, resources::Resources};
+use caldera_core::{
+    node_groups::{NODE_GROUP, NodeGroupAffinity},
+    quantity::Quantity,
+    queue::QueueSpec,
+    resources::Resources,
+};
 use caldera_simulate::{
     members::Part,
     policy::{Policy, PolicyName},
@@ -291,4 +296,24 @@ fn no_more_jobs_run_than_a_queue_allows() {
     let jobs = ["a", "b"].map(|name| job(name, "q", 0, 10_000, shape(1, 1))).to_vec();
     let world = World::new(vec![cluster("m1", &[(1, gpus(4))])], vec![limited], jobs, Millis::ZERO).unwrap();
     assert_history(&world, PolicyName::Caldera, &[("a", 0, 10_000), ("b", 10_000, 20_000)]);
+}
+
+/// Queue `q` uses group `a` alone, `r` names no group. Each has a node of four GPUs, whatever the policy.
+#[test]
+fn jobs_use_the_nodes_of_their_queues_groups_by_every_policy() {
+    let mut place = cluster("m1", &[(1, gpus(4)), (1, gpus(4))]);
+    place.nodes[0].labels = [(NODE_GROUP.to_owned(), "a".to_owned())].into();
+    let jobs = vec![
+        job("first", "q", 0, 10_000, shape(2, 2)),
+        job("second", "q", 1_000, 5_000, shape(1, 1)),
+        job("third", "r", 2_000, 5_000, shape(2, 2)),
+        job("fourth", "r", 3_000, 5_000, shape(1, 1)),
+    ];
+    let groups = NodeGroupAffinity { required: ["a".to_owned()].into(), ..NodeGroupAffinity::default() };
+    let queues = vec![QueueSpec { affinity: Some(groups), ..QueueSpec::unlimited("q") }, QueueSpec::unlimited("r")];
+    let world = World::new(vec![place], queues, jobs, Millis::ZERO).unwrap();
+    let want = [("first", 0, 10_000), ("second", 10_000, 15_000), ("third", 2_000, 7_000), ("fourth", 7_000, 12_000)];
+    for policy in [PolicyName::Caldera, PolicyName::Fifo] {
+        assert_history(&world, policy, &want);
+    }
 }

@@ -1,11 +1,11 @@
 //! What of other objects bears on where a binding may go: in which clusters the others of its workload affinity groups
-//! are, and which have the data that its workload claims.
+//! are, which have the data that its workload claims, and which its queue may use.
 //!
 //! Rule: as the scheduler sees it: the clusters of those that are placed, and for those that are released the place
 //! that was found. So a job that is released finds the clusters open that the scheduler will find open. Data is where
 //! its sources say.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use caldera_core::place::{self, Peers};
 
@@ -21,9 +21,10 @@ pub(crate) fn build_binding_with_peers<'a>(
 ) -> Option<Cow<'a, place::Binding>> {
     let placement = binding.placement.as_deref()?;
     let placement = with_peers(placement, list_peers(objects, capacity, binding));
-    Some(match objects.data.index.find_locality(&binding.workload) {
-        None => placement,
-        data => Cow::Owned(place::Binding { data, ..placement.into_owned() }),
+    let queue = objects.clusters_of_binding(binding, capacity.has_exclusive_clusters()).map(Arc::new);
+    Some(match (objects.data.index.find_locality(&binding.workload), queue) {
+        (None, None) => placement,
+        (data, queue) => Cow::Owned(place::Binding { data, queue, ..placement.into_owned() }),
     })
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn assess_with_admission_checks(
     binding: &Binding,
     now: Timestamp,
 ) -> BindingState {
-    let workload = objects.workload_of(binding);
+    let (workload, exclusive) = (objects.workload_of(binding), capacity.has_exclusive_clusters());
     let context = JobContext {
         priority: workload.map_or(0, |workload| objects.priority_of_class(&workload.class)),
         copies: count_expected_copies(objects, capacity, binding),
@@ -51,6 +51,9 @@ pub(crate) fn assess_with_admission_checks(
                 ask.fit = FitClass(fingerprint(&(ask.fit, ask.run_for)));
             }
             ask.fit = objects.fit_with_data(binding, ask.fit);
+            if let Some(workload) = workload {
+                ask.fit = objects.fit_with_queue(binding, workload, exclusive, ask.fit);
+            }
             job
         }
         // What runs runs on, and gets no more of a queue that does not take its namespace any more.
@@ -62,6 +65,9 @@ pub(crate) fn assess_with_admission_checks(
         }
         BindingState::Holding { queue, charge, reason, resize: Some(Resize::Grow(mut more)) } => {
             more.ask.fit = objects.fit_with_data(binding, more.ask.fit);
+            if let Some(workload) = workload {
+                more.ask.fit = objects.fit_with_queue(binding, workload, exclusive, more.ask.fit);
+            }
             return BindingState::Holding { queue, charge, reason, resize: Some(Resize::Grow(more)) };
         }
         state => return state,

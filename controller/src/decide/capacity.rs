@@ -33,7 +33,7 @@ use caldera_core::{
 };
 
 pub use self::found_place::Place;
-use crate::observe::{Binding, ClusterFacts};
+use crate::observe::{Binding, ClusterFacts, Interned};
 
 /// Taint by which Karmada takes a cluster out for a while.
 const CORDON: &str = "cluster.karmada.io/unschedulable";
@@ -67,6 +67,8 @@ pub enum FleetGrowth {
 pub struct FleetCapacity {
     fleet: fleet::Fleet,
     assumed: BTreeSet<JobId>,
+    /// Gangs that are restricted to some nodes.
+    gangs: Interned<Gang>,
     /// Of classes that did not fit: why they never will, if so.
     never: HashMap<FitClass, Option<Arc<str>>>,
     /// What is free in all clusters together; `None` after anything changed.
@@ -81,6 +83,8 @@ pub struct FleetCapacity {
     tolerations: BTreeMap<Vec<Toleration>, BTreeSet<JobId>>,
     /// Clusters that took no jobs when the total was last worked out.
     closed: BTreeSet<String>,
+    /// Clusters that take jobs of some queues alone.
+    exclusive: BTreeSet<String>,
     /// Maintenance windows that ended by then were seen to end.
     maintenance_seen: EpochSeconds,
 }
@@ -89,7 +93,13 @@ pub struct FleetCapacity {
 impl FleetCapacity {
     /// A cluster was created or changed.
     pub fn set_cluster(&mut self, facts: ClusterFacts) {
+        let (name, is_exclusive) = (facts.cluster.name.clone(), facts.cluster.queues.is_some());
         let changed = self.fleet.set_cluster(facts.cluster, facts.summary);
+        if is_exclusive {
+            self.exclusive.insert(name)
+        } else {
+            self.exclusive.remove(&name)
+        };
         self.free = None;
         self.grew |= changed;
         self.changed |= changed;
@@ -98,6 +108,7 @@ impl FleetCapacity {
     /// A cluster is gone.
     pub fn remove_cluster(&mut self, name: &str) {
         self.fleet.remove_cluster(name);
+        self.exclusive.remove(name);
         self.free = None;
         self.changed = true;
     }
@@ -160,8 +171,11 @@ impl FleetCapacity {
         queued: bool,
     ) {
         self.changed |= pods.keys().any(|cluster| self.closed.contains(cluster)) && !self.assumed.contains(&binding.id);
-        let assumed =
-            AssumedPods { workload: (*binding.workload).clone(), gang: Arc::clone(gang), pods, pinned: within };
+        let gang = Arc::clone(gang);
+        // What a restriction makes of a gang is made for each binding anew.
+        let is_restricted = binding.admission.as_ref().is_some_and(|record| !record.nodes.required.is_empty());
+        let gang = if is_restricted { self.gangs.intern(gang) } else { gang };
+        let assumed = AssumedPods { workload: (*binding.workload).clone(), gang, pods, pinned: within };
         let replaced = if queued {
             self.fleet.assume_pods(binding.id.as_str(), assumed)
         } else {
@@ -278,6 +292,11 @@ impl FleetCapacity {
         self.fleet.cluster(cluster).is_some()
     }
 
+    /// Whether some cluster takes jobs of some queues alone.
+    pub(crate) fn has_exclusive_clusters(&self) -> bool {
+        !self.exclusive.is_empty()
+    }
+
     pub(crate) fn count_clusters(&self) -> usize {
         self.fleet.clusters().count()
     }
@@ -369,7 +388,7 @@ impl FleetCapacity {
             let detail = never.as_deref().map_or(detail, str::to_owned);
             return Err(Fit::No { never: never.is_some(), detail });
         }
-        let reserved = list_clusters_reserved_against(&ask.minimum(), kept);
+        let reserved = list_clusters_reserved_against((question.gang, &ask.minimum()), kept);
         let open = |(cluster, _): &(&Cluster, &Capacity)| !reserved.contains(cluster.name.as_str());
         let refusal = match ask_placement(question, &self.fleet, self.fleet.clusters().filter(open).collect()) {
             Ok(decision) => return Ok(decision),
@@ -443,9 +462,9 @@ impl FleetCapacity {
         let refusal = (!emptied.is_empty()).then(|| ask_placement(question, &self.fleet, emptied).err()).flatten()?;
         // It is not about now.
         let never = refusal.to_string().replacen(" fit now in ", " fit in ", 1);
-        let data =
-            place::describe_data(&build_placement_request(question, &self.fleet, self.fleet.clusters().collect()));
-        Some(data.into_iter().fold(never, |never, data| format!("{never}; {data}")).into())
+        let request = build_placement_request(question, &self.fleet, self.fleet.clusters().collect());
+        let why = place::describe_data(&request).into_iter().chain(place::describe_queue(&request));
+        Some(why.fold(never, |never, why| format!("{never}; {why}")).into())
     }
 }
 

@@ -215,7 +215,7 @@ impl Controller {
     }
 
     fn observe_clusters(&mut self, event: Event<ClusterFacts>) {
-        let had_windows = self.capacity.next_maintenance_end(self.now).is_some();
+        let (had_windows, was_exclusive) = self.capacity.list_rules(self.now);
         match event {
             Event::Applied(cluster) => self.set_cluster(cluster),
             Event::Deleted(cluster) => self.remove_cluster(&cluster.cluster.name),
@@ -228,8 +228,9 @@ impl Controller {
                 self.objects.mark_listed(ObjectKind::Clusters);
             }
         }
-        if !had_windows && self.capacity.next_maintenance_end(self.now).is_some() {
-            // From now on it matters how long each of them runs.
+        let (has_windows, is_exclusive) = self.capacity.list_rules(self.now);
+        if has_windows && !had_windows || is_exclusive != was_exclusive {
+            // From now on it matters how long each of them runs, or in which queue it is.
             self.reassess_bindings(|binding| binding.admission.is_none());
         }
     }
@@ -447,11 +448,11 @@ fn update_assumed_place(objects: &Objects, jobs: &Jobs, capacity: &mut FleetCapa
     let counts = stage.is_some_and(|stage| stage != AdmissionStage::Finished) || state.phase == JobPhase::Pending;
     let tolerations = binding.placement.as_deref().filter(|_| counts);
     capacity.set_tolerations(&binding.id, tolerations.map(|binding| binding.placement.tolerations.as_slice()));
-    let gang = objects.workload_of(binding).and_then(|workload| workload.gang.as_ref().ok());
-    capacity.set_selected_labels(binding.id.as_str(), gang.map(Arc::as_ref));
+    let gang = objects.workload_of(binding).and_then(|workload| objects.gang_to_place(binding, workload));
+    capacity.set_selected_labels(binding.id.as_str(), gang.as_deref());
     // What is not queued is the scheduler's to place all the same, and is assumed where that put it.
     let unqueued = state.phase == JobPhase::OutOfScope && binding.ours && !binding.clusters.is_empty();
-    match (stage, gang) {
+    match (stage, &gang) {
         (Some(AdmissionStage::Placed | AdmissionStage::Foreign), Some(gang)) => {
             capacity.assume_placed(binding, gang, true);
         }

@@ -19,7 +19,8 @@ use std::{
 
 use caldera_core::{
     admission::{Admission, KnownData},
-    gang::QueueName,
+    gang::{QueueName, Requirement},
+    node_groups::NodeRestriction,
     queue::{Engine, Job, JobId, Release, ledger::AdmissionStage},
     reason::Reason,
     run_limit::RunLimit,
@@ -68,6 +69,19 @@ impl Assumed {
             false => Decision::Release { key, resource_version, admission, epoch },
         }
     }
+}
+
+/// What the record of a run says beside its charge.
+#[derive(Debug, Default)]
+pub(crate) struct RunTerms {
+    /// As [`Admission::run`].
+    pub(crate) run: Option<RunLimit>,
+    /// As [`Admission::nodes`].
+    pub(crate) nodes: NodeRestriction,
+    /// As [`Admission::clusters`].
+    pub(crate) clusters: Vec<Requirement>,
+    /// As [`Admission::data`].
+    pub(crate) data: Option<KnownData>,
 }
 
 /// What a binding that holds quota asks for on top.
@@ -363,19 +377,13 @@ impl Jobs {
     }
 
     /// What a release of the engine makes us write: the job's record, or a larger one where the release is an increase.
-    /// `run` is the limit of a run that begins now: one that goes on with more keeps its own. `data` is what was known
-    /// of its data.
-    pub(crate) fn assume_release(
-        &mut self,
-        binding: &Binding,
-        release: Release,
-        run: Option<RunLimit>,
-        data: Option<KnownData>,
-    ) -> Option<Decision> {
+    /// `terms` are those of a run that begins now: one that goes on with more keeps its own.
+    pub(crate) fn assume_release(&mut self, binding: &Binding, release: Release, terms: RunTerms) -> Option<Decision> {
+        let RunTerms { run, nodes, clusters, data } = terms;
         let granted = Admission { data, ..release.admission };
         let increase = self.states.get(&binding.key)?.increase_named(&release.id);
         let Some(kind) = increase.map(|increase| increase.kind) else {
-            return self.assume_record(binding, Admission { run, ..granted }, false);
+            return self.assume_record(binding, Admission { run, nodes, clusters, ..granted }, false);
         };
         let record = add_grant(binding.admission.as_deref()?, kind, &granted);
         self.assume_record(binding, record, true)

@@ -242,6 +242,7 @@ fn list_faults(engine: &Engine, counts: &PhaseCounts, queue: &QueueFacts) -> Vec
     };
     let same = |text: String| (text.clone(), text);
     let wrong = queue.wrong.iter().map(|wrong| same(format!("{wrong}: it counts as 0")));
+    let places = queue.wrong_places.iter().map(|(field, why)| same(format!("{field}: {why}")));
     let selector = queue.namespaces.as_ref().and_then(NamespaceSelector::problem);
     let selector = selector.map(|problem| {
         same(format!("metadata.annotations[{NAMESPACE_SELECTOR}]: {problem}: it takes no namespace's jobs"))
@@ -253,5 +254,14 @@ fn list_faults(engine: &Engine, counts: &PhaseCounts, queue: &QueueFacts) -> Vec
         longest.map(|problem| same(format!("metadata.annotations[{MAX_RUN_TIME}]: {problem}: it takes no job")));
     let amounts = engine.queue_faults(name);
     let amounts = amounts.iter().map(|fault| (format!("{:?}", fault.subject()), fault.to_string()));
-    problem.map(same).into_iter().chain(wrong).chain(selector).chain(largest).chain(longest).chain(amounts).collect()
+    problem
+        .map(same)
+        .into_iter()
+        .chain(wrong)
+        .chain(places)
+        .chain(selector)
+        .chain(largest)
+        .chain(longest)
+        .chain(amounts)
+        .collect()
 }

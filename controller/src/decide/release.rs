@@ -17,11 +17,11 @@ use super::{
     affinity::build_binding_with_peers,
     assess::{predict_remaining_run, predict_run},
     capacity::{FleetCapacity, Place, PlacementQuestion},
-    jobs::{JobState, Jobs},
+    jobs::{JobState, Jobs, RunTerms},
     resize::{Increase, IncreaseKind},
 };
 use crate::{
-    observe::{Binding, Key, Objects},
+    observe::{Binding, Key, Objects, Workload},
     write::Decision,
 };
 
@@ -59,13 +59,27 @@ impl Clusters<'_> {
         let placement = build_binding_with_peers(objects, self.capacity, binding)?;
         let whole = workload.kind.has_tasks();
         let previous = binding.plan.as_deref().filter(|_| whole && increases);
-        let gang = workload.gang.as_ref().ok()?;
+        let gang = objects.gang_to_place(binding, workload)?;
         let run = match increases {
             true => predict_remaining_run(binding, workload, self.now),
             false => predict_run(objects, workload, self.now),
         };
-        let question = PlacementQuestion { binding: &placement, gang, whole, previous, run: Some(run) };
+        let question = PlacementQuestion { binding: &placement, gang: &gang, whole, previous, run: Some(run) };
         Some(ask(self.capacity, question))
+    }
+
+    /// Adds which nodes its queue keeps it on.
+    fn append_nodes(&self, id: &JobId, fit: Fit) -> Fit {
+        let objects = self.objects;
+        let find = || {
+            let (binding, _) = self.find_job(id)?;
+            let workload = objects.workloads.get(&binding.workload)?;
+            objects.nodes_of_binding(binding, workload).describe(&workload.queue)
+        };
+        match (fit, find()) {
+            (Fit::No { never, detail }, Some(nodes)) => Fit::No { never, detail: format!("{detail}; {nodes}") },
+            (fit, _) => fit,
+        }
     }
 
     /// Pods that must find a place where this is an increase: what was granted, and the least that is asked for on top.
@@ -92,7 +106,7 @@ impl caldera_core::queue::ClusterCapacity for Clusters<'_> {
         });
         let place = match answer {
             None => return Fit::No { never: false, detail: "its workload is gone".to_owned() },
-            Some(Err(no)) => return no,
+            Some(Err(no)) => return self.append_nodes(id, no),
             Some(Ok(place)) => place,
         };
         let found = place.count_pods();
@@ -127,13 +141,19 @@ pub(crate) fn release_admissible_jobs(
         let Some(release) = engine.release_next_or_reserve(&mut clusters) else { break };
         let found = clusters.found;
         let Some(binding) = jobs.keys.get(&release.id).and_then(|key| objects.bindings.get(key)) else { continue };
-        let run = objects.workload_of(binding).and_then(|workload| objects.build_run_limit(workload, now));
-        let data = objects.data.find_known_data(&binding.workload);
-        let Some(decision) = jobs.assume_release(binding, release, run, data) else { continue };
+        let workload = objects.workload_of(binding);
+        let terms = |workload: &Workload| RunTerms {
+            run: objects.build_run_limit(workload, now),
+            nodes: objects.nodes_of_queue(&workload.queue),
+            clusters: objects.clusters_of_queue(&workload.queue),
+            data: objects.data.find_known_data(&binding.workload),
+        };
+        let terms = workload.map(terms).unwrap_or_default();
+        let Some(decision) = jobs.assume_release(binding, release, terms) else { continue };
         jobs.changed = true;
-        let gang = objects.workloads.get(&binding.workload).and_then(|workload| workload.gang.as_ref().ok());
+        let gang = workload.and_then(|workload| objects.gang_to_place(binding, workload));
         if let (Some(gang), Some(place)) = (gang, found) {
-            capacity.assume_found(binding, gang, place);
+            capacity.assume_found(binding, &gang, place);
         }
         releases.push((binding.key.clone(), decision));
     }

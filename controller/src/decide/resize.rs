@@ -233,6 +233,8 @@ mod tests {
             charged: cpu(charged),
             run: None,
             data: None,
+            nodes: caldera_core::node_groups::NodeRestriction::default(),
+            clusters: Vec::new(),
         }
     }
 

@@ -52,7 +52,7 @@ pub(super) fn list_clusters(controller: &mut Controller, key: &Key, ask: Option<
     let Controller { objects, capacity, now, .. } = &*controller;
     let Some((binding, ask)) = objects.bindings.get(key).zip(ask) else { return Vec::new() };
     let Some(workload) = objects.workload_of(binding) else { return Vec::new() };
-    let (gang, run) = (workload.gang.as_deref().ok(), predict_run(objects, workload, *now));
+    let (gang, run) = (objects.gang_to_place(binding, workload), predict_run(objects, workload, *now));
     let (Some(placement), Some(gang)) = (build_binding_with_peers(objects, capacity, binding), gang) else {
         return Vec::new();
     };
@@ -71,7 +71,7 @@ pub(super) fn list_clusters(controller: &mut Controller, key: &Key, ask: Option<
                     let window = cluster.maintenance.find_conflict(run)?;
                     Some(window.describe_conflict(&cluster.name, run))
                 }),
-                fit: split::count_pods_that_fit(gang, free_there).min(u64::from(gang.replicas())),
+                fit: split::count_pods_that_fit(&gang, free_there).min(u64::from(gang.replicas())),
                 needs,
                 free: wanted.iter().map(|(name, _)| (name.clone(), free.get(name.as_str()))).collect(),
                 doubt: fleet.describe_capacity_caveat(&cluster.name),

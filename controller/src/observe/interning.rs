@@ -32,6 +32,12 @@ impl<T: ?Sized> Default for Interned<T> {
     }
 }
 
+impl<T: ?Sized> Clone for Interned<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
 impl<T: Debug + PartialEq + ?Sized> Interned<T> {
     /// The value that says the same, if there is one still in use; otherwise this one.
     pub(crate) fn intern(&mut self, value: Arc<T>) -> Arc<T> {

@@ -13,6 +13,7 @@ mod input;
 mod interning;
 mod job_command;
 mod losses;
+mod node_groups;
 mod objects;
 mod pod_group;
 mod queue;
@@ -35,7 +36,7 @@ pub use self::{
 pub(crate) use self::{
     cluster::read_namespace,
     data_claim::{BOUND, DataObjects, fingerprint_claim, fingerprint_refs},
-    interning::fingerprint,
+    interning::{Interned, fingerprint},
     losses::{MEMBER_LOST, Presence},
     objects::{Change, Objects},
 };

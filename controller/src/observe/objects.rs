@@ -66,6 +66,10 @@ pub(crate) enum Change {
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
     pub(crate) queues: BTreeMap<QueueName, QueueFacts>,
+    /// Queues whose affinity names groups of nodes.
+    pub(super) naming_groups: BTreeSet<QueueName>,
+    /// Queues that say which clusters their jobs use.
+    pub(super) selecting_clusters: BTreeSet<QueueName>,
     pub(crate) bindings: BTreeMap<Key, Box<Binding>>,
     pub(crate) workloads: BTreeMap<Arc<WorkloadRef>, Box<Workload>>,
     pub(crate) pod_groups: BTreeMap<Key, Box<PodGroupFacts>>,
@@ -183,6 +187,14 @@ impl Objects {
     }
 
     pub(crate) fn apply_queues(&mut self, event: Event<QueueFacts>) -> Vec<Change> {
+        let used = !self.naming_groups.is_empty();
+        let mut changes = self.apply_queue_event(event);
+        // Queues without a word on groups keep off them from now on, or not any more.
+        changes.extend((self.naming_groups.is_empty() == used).then_some(Change::AllBindings));
+        changes
+    }
+
+    fn apply_queue_event(&mut self, event: Event<QueueFacts>) -> Vec<Change> {
         match event {
             Event::Applied(queue) => self.set_queue(queue).into_iter().collect(),
             Event::Deleted(queue) => vec![self.remove_queue(queue.spec.name)],
@@ -207,19 +219,31 @@ impl Objects {
         let state = known.is_none_or(|known| state_of(known) != state_of(&queue));
         let said = |queue: &QueueFacts| {
             let of_jobs = (queue.namespaces.clone(), queue.largest_job.clone(), queue.longest_run.clone());
-            (queue.spec.clone(), queue.wrong.clone(), of_jobs)
+            (queue.spec.clone(), queue.wrong.clone(), queue.wrong_places.clone(), of_jobs)
         };
         let spec = known.is_none_or(|known| said(known) != said(&queue));
         let moved = known.is_none_or(|known| known.spec.parent != queue.spec.parent);
         let nothing = Tenancy::default();
         let access = known.map_or(nothing, Tenancy::from_queue) != Tenancy::from_queue(&queue)
             || (moved && self.queues.values().any(|queue| Tenancy::from_queue(queue) != nothing));
+        for (names, says) in [
+            (&mut self.naming_groups, queue.spec.names_node_groups()),
+            (&mut self.selecting_clusters, !queue.spec.clusters.is_empty()),
+        ] {
+            if says {
+                names.insert(name.clone())
+            } else {
+                names.remove(&name)
+            };
+        }
         self.queues.insert(name.clone(), queue);
         Some(Change::Queue { name, spec, state, access })
     }
 
     fn remove_queue(&mut self, name: QueueName) -> Change {
         let gone = self.queues.remove(&name);
+        self.naming_groups.remove(&name);
+        self.selecting_clusters.remove(&name);
         // Those above it have a word on what is below it only through it.
         let access = self.queues.values().chain(&gone).any(|queue| Tenancy::from_queue(queue) != Tenancy::default());
         Change::QueueGone(name, access)

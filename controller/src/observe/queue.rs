@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use caldera_core::{
-    gang::QueueName,
+    gang::{QueueName, Requirement},
+    node_groups::NodeGroupAffinity,
     quantity::Quantity,
     queue::{Dequeue, QueueSpec, state::ReportedState},
     resources::{Limits, ResourceName, Resources},
@@ -14,9 +15,12 @@ use caldera_crds::{
     largest_job::LargestJob,
     longest_run::LongestRun,
     names::{
-        caldera::{ALL_JOBS_PREEMPTABLE, MAX_JOB, MAX_RUN_TIME, NAMESPACE_SELECTOR, PAUSED, QUEUE_STATUS},
+        caldera::{
+            ALL_JOBS_PREEMPTABLE, CLUSTER_SELECTOR, MAX_JOB, MAX_RUN_TIME, NAMESPACE_SELECTOR, PAUSED, QUEUE_STATUS,
+        },
         volcano::{CLOSED_BY_PARENT, DEFAULT_QUEUE, ROOT_QUEUE},
     },
+    node_groups::{list_affinity_problems, read_affinity},
     placement,
     tenancy::{NamespaceSelector, running_limits, unreadable_running_limits},
     volcano::{
@@ -47,6 +51,8 @@ pub struct QueueFacts {
     pub status: QueueNumbers,
     /// Fields that are no quantities; they count as zero.
     pub wrong: Vec<String>,
+    /// What is wrong with its words on nodes and clusters: each time the field, and why.
+    pub wrong_places: Vec<(String, String)>,
     /// Whose jobs it takes; all where it says nothing.
     pub namespaces: Option<NamespaceSelector>,
     /// The largest job that it takes; any where it says nothing.
@@ -98,6 +104,11 @@ impl QueueFacts {
         };
         let unread = unreadable_running_limits(annotation);
         let unread: Vec<String> = unread.map(|(name, why)| format!("metadata.annotations[{name}]: {why}")).collect();
+        let clusters = annotation(CLUSTER_SELECTOR).map(NamespaceSelector::parse);
+        let wrong_clusters = clusters.as_ref().and_then(|selector| {
+            let why = format!("{}: it uses no cluster", selector.problem()?);
+            Some((format!("metadata.annotations[{CLUSTER_SELECTOR}]"), why))
+        });
         let limits = |amounts: Vec<(String, Quantity)>| -> Limits {
             amounts.into_iter().map(|(name, amount)| (name.into(), amount)).collect()
         };
@@ -120,8 +131,11 @@ impl QueueFacts {
                 Some(scheduling::DequeueStrategy::Fifo) => Dequeue::Fifo,
                 _ => Dequeue::Traverse,
             },
+            affinity: spec.affinity.as_ref().map(read_affinity),
+            clusters: clusters.map(NamespaceSelector::into_requirements).unwrap_or_default(),
             state: ReportedState::read(status.state.as_ref().map_or("", |state| state.as_str())).effective_state(),
         };
+        let wrong_groups = spec.affinity.as_ref().map(list_affinity_problems);
         // It is the fleet, whatever an object of that name says.
         let queue = if queue.name.as_str() == ROOT_QUEUE { QueueSpec::unlimited(ROOT_QUEUE) } else { queue };
         Self {
@@ -139,6 +153,7 @@ impl QueueFacts {
                 completed: status.completed.unwrap_or(0),
             },
             wrong: [wrong, unread].concat(),
+            wrong_places: wrong_groups.into_iter().flatten().chain(wrong_clusters).collect(),
             namespaces: annotation(NAMESPACE_SELECTOR).map(NamespaceSelector::parse),
             largest_job: annotation(MAX_JOB).map(LargestJob::parse),
             longest_run: annotation(MAX_RUN_TIME).map(LongestRun::parse),
@@ -196,21 +211,25 @@ impl CommandFacts {
     }
 }
 
-/// What a queue says about the jobs of tenants in it and below it: when that changes these are looked at again.
+/// What a queue says about the jobs in it and below it: when that changes these are looked at again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Tenancy<'a> {
     namespaces: Option<&'a NamespaceSelector>,
     counts_namespaces: bool,
     largest_job: Option<&'a LargestJob>,
     longest_run: Option<&'a LongestRun>,
+    node_groups: Option<&'a NodeGroupAffinity>,
+    clusters: &'a [Requirement],
 }
 
 impl<'a> Tenancy<'a> {
-    pub(super) const fn from_queue(queue: &'a QueueFacts) -> Self {
+    pub(super) fn from_queue(queue: &'a QueueFacts) -> Self {
         Self {
             namespaces: queue.namespaces.as_ref(),
             largest_job: queue.largest_job.as_ref(),
             longest_run: queue.longest_run.as_ref(),
+            node_groups: queue.spec.affinity.as_ref(),
+            clusters: queue.spec.clusters.as_slice(),
             counts_namespaces: queue.spec.running.of_namespace.is_some(),
         }
     }

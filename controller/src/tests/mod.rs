@@ -19,6 +19,7 @@ mod lifecycle;
 mod maintenance;
 mod measure;
 mod member_loss;
+mod node_groups;
 mod orphan_copy;
 mod own_grants;
 mod pods_ready;

@@ -463,6 +463,8 @@ mod tests {
             charged: caldera_core::resources::Resources::new(),
             run: None,
             data: None,
+            nodes: caldera_core::node_groups::NodeRestriction::default(),
+            clusters: Vec::new(),
         };
         let mut binding = json!({
             "metadata": {"resourceVersion": "5", "annotations": {"caldera.dev/gate": "closed", "user": "own"}},

@@ -7,8 +7,9 @@ use std::{borrow::Borrow, cmp::Reverse, collections::BTreeSet};
 
 use super::takes_jobs;
 use crate::{
-    gang::{ClusterName, Toleration},
+    gang::{ClusterName, Gang, Toleration},
     inventory::Capacity,
+    node_groups::share_nodes,
     place::{Cluster, Decision},
     queue::ReservedClusters,
     resources::Resources,
@@ -21,7 +22,7 @@ const CLUSTERS_TRIED_ALONE: usize = 8;
 /// Each of `emptied` has what it would offer if nothing ran there, and what it has free now; `place` is asked where the
 /// job would go among some of them.
 pub fn choose_reserved_clusters<'a, C: Borrow<Capacity>>(
-    minimum: &Resources,
+    (gang, minimum): (&Gang, &Resources),
     tolerations: &[Toleration],
     vain: &[ClusterName],
     emptied: impl Iterator<Item = (&'a Cluster, C, Resources)>,
@@ -48,14 +49,22 @@ pub fn choose_reserved_clusters<'a, C: Borrow<Capacity>>(
         resources = minimum.iter().map(|(name, _)| name.clone()).filter(|name| name.as_str() != "pods").collect();
     }
     let clusters = decision.targets.iter().map(|target| target.cluster.as_str().into()).collect();
-    Some(ReservedClusters { clusters, resources })
+    Some(ReservedClusters { clusters, resources, groups: gang.node_groups().cloned() })
 }
 
-/// Clusters of which a job that asks for so much gets nothing.
+/// Clusters of which a gang that asks for so much gets nothing. One that could use none of the nodes that are kept gets
+/// what it asks for.
 #[must_use]
-pub fn list_clusters_reserved_against<'a>(minimum: &Resources, kept: &[&'a ReservedClusters]) -> BTreeSet<&'a str> {
+pub fn list_clusters_reserved_against<'a>(
+    (gang, minimum): (&Gang, &Resources),
+    kept: &[&'a ReservedClusters],
+) -> BTreeSet<&'a str> {
     let asks = |kept: &&&ReservedClusters| kept.resources.iter().any(|name| !minimum.get(name.as_str()).is_zero());
-    kept.iter().filter(asks).flat_map(|kept| &kept.clusters).map(ClusterName::as_str).collect()
+    let meets = |kept: &&&ReservedClusters| match (&kept.groups, gang.node_groups()) {
+        (Some(kept), Some(own)) => share_nodes(kept, own),
+        _ => true,
+    };
+    kept.iter().filter(asks).filter(meets).flat_map(|kept| &kept.clusters).map(ClusterName::as_str).collect()
 }
 
 /// Thousandths of what is asked that are free: of the resource that is shortest.

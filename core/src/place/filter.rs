@@ -5,8 +5,9 @@
 //! Karmada behind a feature gate; here wherever a binding has groups), with their messages. Karmada runs them in random
 //! order and reports the first that refuses; here the order is fixed. Clusters being deleted are passed over without a
 //! reason. Clusters the binding is already in stay although their taints or APIs changed (only eviction takes it away).
-//! Beyond Karmada: nothing new goes to a cluster where a maintenance window is in the way of the expected run, nor to
-//! one without the data that its claims require. A [`Filter`] is made once for a binding and asked for each cluster.
+//! Beyond Karmada: nothing new goes to a cluster where a maintenance window is in the way of the expected run, to one
+//! without the data that its claims require, or to one that its queue may not use. A [`Filter`] is made once for a
+//! binding and asked for each cluster.
 
 use std::{borrow::Cow, cell::Cell, collections::BTreeMap, fmt};
 
@@ -39,6 +40,8 @@ pub enum FilterReason<'a> {
     Maintenance,
     /// It lacks data that is required, and the binding is not in it yet.
     NoData,
+    /// Its queue may not use it, and the binding is not in it yet.
+    NotOfQueue,
 }
 
 impl FilterReason<'_> {
@@ -56,6 +59,7 @@ impl FilterReason<'_> {
             Self::GroupThere => "cluster already has workload with the same anti-affinity group".into(),
             Self::NotReady => "cluster(s) is not ready".into(),
             Self::Maintenance => "cluster(s) is kept for maintenance".into(),
+            Self::NotOfQueue => "cluster(s) is not for jobs of its queue".into(),
             Self::NoData => "cluster(s) did not have the data of its DataSourceClaims".into(),
         }
     }
@@ -150,6 +154,7 @@ impl<'a> Filter<'a> {
         let elsewhere = !held && peers.together.as_ref().is_some_and(|together| !together.contains(&cluster.name));
         let kept = !held && self.has_maintenance_conflict(cluster);
         let there = !held && peers.apart.contains(&cluster.name);
+        let not_of_queue = !held && !self.binding.queue_allows(cluster);
         let no_data = !held && !self.binding.has_data_in(&cluster.name);
         [
             evicting,
@@ -160,6 +165,7 @@ impl<'a> Filter<'a> {
             there.then_some(FilterReason::GroupThere),
             kept.then_some(FilterReason::Maintenance),
             no_data.then_some(FilterReason::NoData),
+            not_of_queue.then_some(FilterReason::NotOfQueue),
         ]
         .into_iter()
         .flatten()

@@ -13,6 +13,7 @@
 //! | [`crate::data_source`] | which have the data that its claims require |
 //! | [`replica_division`] | how many replicas each gets |
 //! | [`replica_estimate`], [`general_estimator`] | how many replicas a cluster takes, by its nodes or by its summary |
+//! | `queue_clusters` | which clusters its queue may use |
 //! | `member_queues` | what the queues of a member's own Volcano let start there |
 //! | `workload_affinity` | where the others of its affinity groups are |
 
@@ -24,6 +25,7 @@ mod member_queues;
 #[cfg(test)]
 #[path = "tests/model.rs"]
 mod model;
+mod queue_clusters;
 pub mod replica_division;
 pub mod replica_estimate;
 mod schedule;
@@ -38,15 +40,16 @@ use std::{
 
 pub use general_estimator::ClusterSummary;
 pub use member_queues::{MemberVolcanoQueue, Queues, place_within_queues};
+pub use queue_clusters::QueueClusters;
 pub use schedule::{
-    Decision, NotPlaced, Request, append_reasons, count_copies, describe_data, describe_maintenance, may_select,
-    place_binding,
+    Decision, NotPlaced, Request, append_reasons, count_copies, describe_data, describe_maintenance, describe_queue,
+    may_select, place_binding,
 };
 pub use workload_affinity::{AffinityGroup, Groups, Peers};
 
 use crate::{
     data_source::DataLocality,
-    gang::{Requirement, Taint, Toleration},
+    gang::{QueueName, Requirement, Taint, Toleration},
     maintenance::Maintenance,
 };
 
@@ -71,6 +74,8 @@ pub struct Cluster {
     pub ready: bool,
     /// When it is kept for nobody.
     pub maintenance: Maintenance,
+    /// Whose jobs alone it takes, of the queues here and those below them; any where it does not say.
+    pub queues: Option<Vec<QueueName>>,
     /// (group/version, kind) of what the member's API serves.
     pub serves: Apis,
     /// What it says of its capacity, for where its nodes can not be read; `None` before the first heartbeat.
@@ -246,6 +251,8 @@ pub struct Binding {
     pub peers: Peers,
     /// Where the data of its claims is; `None` without claims.
     pub data: Option<Arc<DataLocality>>,
+    /// What its queues say of clusters; `None` where that is nothing, and no cluster is of some queues alone.
+    pub queue: Option<Arc<QueueClusters>>,
     /// How its policy ranks clusters.
     pub ranking: score::Ranking,
     /// Clusters that get none of its replicas are listed too (`--enable-empty-workload-propagation` of

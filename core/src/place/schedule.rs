@@ -11,7 +11,7 @@ mod region_sets;
 #[cfg(test)]
 mod tests;
 
-pub use refusal_reasons::{append_reasons, describe_data, describe_maintenance};
+pub use refusal_reasons::{append_reasons, describe_data, describe_maintenance, describe_queue};
 
 use std::{
     borrow::Cow,
@@ -35,7 +35,7 @@ use crate::{
     webster::Tie,
 };
 
-/// Clusters under maintenance that a refusal names.
+/// Clusters that a refusal names for one reason.
 const MOST_NAMED_CLUSTERS: usize = 3;
 
 /// What to place, and everything known about where.
@@ -209,8 +209,10 @@ fn place_by_term(request: &Request<'_>, binding: &Binding) -> Result<Decision, N
         match filter.check(cluster) {
             Ok(PassedCluster { held: None, .. }) if !cluster.ready => reasons.push(FilterReason::NotReady),
             Ok(passed) => {
-                let takes_more =
-                    cluster.ready && !filter.has_maintenance_conflict(cluster) && binding.has_data_in(&cluster.name);
+                let takes_more = cluster.ready
+                    && !filter.has_maintenance_conflict(cluster)
+                    && binding.has_data_in(&cluster.name)
+                    && binding.queue_allows(cluster);
                 let capacity = if takes_more { *capacity } else { &nothing };
                 fitting.push(FittingCluster { cluster, capacity, passed });
             }

@@ -2,7 +2,7 @@
 //! function that places jobs.
 
 use crate::{
-    gang::ClusterName,
+    gang::{ClusterName, Requirement},
     queue::{pending::job_order::JobId, quota::admission::Ask},
     resources::{ResourceName, Resources},
 };
@@ -51,6 +51,8 @@ pub struct ReservedClusters {
     pub clusters: Vec<ClusterName>,
     /// What.
     pub resources: Vec<ResourceName>,
+    /// On nodes of these groups alone, where it is kept to some.
+    pub groups: Option<Requirement>,
 }
 
 /// More free than before, on some nodes.

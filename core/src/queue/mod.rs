@@ -35,4 +35,4 @@ pub use quota::{
     ledger,
     running::{Counted, RunningLimits},
 };
-pub use spec::{Dequeue, FleetResources, QueueSpec, QueueState};
+pub use spec::{Dequeue, FleetResources, QueueSpec, QueueState, find_affinity};

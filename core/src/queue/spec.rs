@@ -5,8 +5,11 @@
 //! `1495-1512`); `guarantee` is kept free for the queue even when idle; `deserved` is its entitlement. Names that
 //! nothing asks for ([`ResourceName::is_counted`]) count nowhere.
 
+use std::collections::BTreeSet;
+
 use crate::{
-    gang::QueueName,
+    gang::{QueueName, Requirement},
+    node_groups::NodeGroupAffinity,
     quantity::Quantity,
     queue::quota::running::RunningLimits,
     resources::{Limits, ResourceName, Resources},
@@ -77,6 +80,10 @@ pub struct QueueSpec {
     pub dequeue: Dequeue,
     /// Whether it starts jobs.
     pub state: QueueState,
+    /// Which groups of nodes its jobs use; `None` where it says nothing. Placement goes by it, and no quota does.
+    pub affinity: Option<NodeGroupAffinity>,
+    /// What must hold of the labels of clusters that its jobs, and those of queues below it, go to. The same holds.
+    pub clusters: Vec<Requirement>,
 }
 
 impl QueueSpec {
@@ -96,7 +103,15 @@ impl QueueSpec {
             reclaimable: true,
             dequeue: Dequeue::Traverse,
             state: QueueState::Open,
+            affinity: None,
+            clusters: Vec::new(),
         }
+    }
+
+    /// Whether its affinity names groups of nodes.
+    #[must_use]
+    pub fn names_node_groups(&self) -> bool {
+        self.affinity.as_ref().is_some_and(|affinity| !affinity.is_empty())
     }
 
     /// The weight that counts.
@@ -118,6 +133,23 @@ impl QueueSpec {
     }
 }
 
+/// The affinity for groups of nodes that counts for a queue: its own, else that of the nearest queue above with one.
+#[must_use]
+pub fn find_affinity<'a>(
+    queue: &QueueName,
+    find: impl Fn(&QueueName) -> Option<&'a QueueSpec>,
+) -> Option<&'a NodeGroupAffinity> {
+    let (mut seen, mut next) = (BTreeSet::new(), find(queue));
+    while let Some(spec) = next.filter(|spec| seen.insert(&spec.name)) {
+        if spec.affinity.is_some() {
+            return spec.affinity.as_ref();
+        }
+        // Parents may lead in a circle.
+        next = spec.parent.as_ref().and_then(&find);
+    }
+    None
+}
+
 /// The largest `spec.weight`.
 pub(crate) const MOST_WEIGHT: u32 = 65535;
 
@@ -130,4 +162,31 @@ pub struct FleetResources {
     pub whole: Option<Resources>,
     /// Number of ready clusters.
     pub ready_clusters: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_that_says_nothing_has_the_affinity_of_the_nearest_above_also_an_empty_one() {
+        let queue = |name: &str, parent: Option<&str>, affinity| QueueSpec {
+            parent: parent.map(QueueName::from),
+            affinity,
+            ..QueueSpec::unlimited(name)
+        };
+        let some = NodeGroupAffinity { required: ["a".to_owned()].into(), ..NodeGroupAffinity::default() };
+        let queues = [
+            queue("top", None, Some(some.clone())),
+            queue("empty", Some("top"), Some(NodeGroupAffinity::default())),
+            queue("leaf", Some("middle"), None),
+            queue("middle", Some("top"), None),
+            queue("free", Some("empty"), None),
+            queue("circle", Some("circle"), None),
+        ];
+        let of = |name: &str| find_affinity(&name.into(), |name| queues.iter().find(|queue| queue.name == *name));
+        assert_eq!([of("top"), of("leaf"), of("middle")], [Some(&some); 3]);
+        assert_eq!([of("empty"), of("free")], [Some(&NodeGroupAffinity::default()); 2]);
+        assert_eq!([of("circle"), of("other")], [None; 2]);
+    }
 }

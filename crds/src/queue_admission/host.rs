@@ -2,11 +2,11 @@
 //! only for what it makes worse.
 //!
 //! Rule: as [`super::list_creation_refusals`] (`validate_queue.go`), so that no member refuses what the host accepted.
-//! The ranges of `weight` and `priority` are in the schema. Our own annotations have to be readable. Four checks are
-//! stricter, because members could not have such a tree: parents must not form a circle (Volcano walks up without
-//! looking for the queue itself), the depth counts the queues below a queue that moves, a zero capability of an
-//! extended resource is a limit, and resource names that no pod can request are refused (`requests.cpu`, which Volcano
-//! drops).
+//! The ranges of `weight` and `priority` are in the schema. Our own annotations have to be readable, and some group of
+//! nodes usable where groups are named. Four checks are stricter, because members could not have such a tree: parents
+//! must not form a circle (Volcano walks up without looking for the queue itself), the depth counts the queues below a
+//! queue that moves, a zero capability of an extended resource is a limit, and resource names that no pod can request
+//! are refused (`requests.cpu`, which Volcano drops).
 //!
 //! A queue `root` is nobody's to create or to change on the host, and may be deleted: it is the fleet itself. The name
 //! `default` means the queue of jobs that name none, and is a queue like any other but that it stays.
@@ -29,18 +29,20 @@ use super::{
 use crate::{
     names::{
         caldera::{
-            ALL_JOBS_PREEMPTABLE, FORCE_DELETE, MAX_JOB, MAX_RUN_TIME, MAX_RUNNING_JOBS,
+            ALL_JOBS_PREEMPTABLE, CLUSTER_SELECTOR, FORCE_DELETE, MAX_JOB, MAX_RUN_TIME, MAX_RUNNING_JOBS,
             MAX_RUNNING_JOBS_PER_NAMESPACE, MAX_WAITING_JOBS, MAX_WAITING_JOBS_PER_NAMESPACE, NAMESPACE_SELECTOR,
             PAUSED, PREFIX, QUEUE_STATUS,
         },
         volcano::ROOT_QUEUE,
     },
+    node_groups::list_problems_of,
     tenancy::list_unreadable_annotations,
 };
 
 /// Annotations of ours that mean something on a queue.
-const OF_QUEUES: [&str; 11] = [
+const OF_QUEUES: [&str; 12] = [
     ALL_JOBS_PREEMPTABLE,
+    CLUSTER_SELECTOR,
     FORCE_DELETE,
     MAX_JOB,
     MAX_RUN_TIME,
@@ -107,6 +109,7 @@ enum Rule {
     Malformed,
     NotCounted,
     Annotation,
+    NodeGroups,
     Negative,
     GuaranteeWithinCapability,
     GuaranteeWithinDeserved,
@@ -155,6 +158,7 @@ fn find_faults(queue: &Value, there: &[&Value]) -> Vec<Fault> {
         return faults;
     }
     faults.extend(annotation_faults(queue));
+    faults.extend(find_node_group_faults(queue));
     faults.extend(find_parent_fault(queue, there));
     faults.extend(check_capability_within_ancestor(queue, there));
     faults.extend(check_capability_above_descendants(queue, there));
@@ -167,6 +171,12 @@ fn annotation_faults(queue: &Value) -> impl Iterator<Item = Fault> {
     list_unreadable_annotations(queue).into_iter().map(|(name, problem)| {
         Fault::new(Rule::Annotation, format!("metadata.annotations[{name}]"), &problem.clone(), Quantity::ZERO, problem)
     })
+}
+
+/// What is wrong with the groups of nodes that it names.
+fn find_node_group_faults(queue: &Value) -> impl Iterator<Item = Fault> {
+    let problems = list_problems_of(queue).into_iter();
+    problems.map(|(field, why)| Fault::new(Rule::NodeGroups, field, &why.clone(), Quantity::ZERO, why))
 }
 
 /// Nothing broken or negative, and guarantee <= deserved <= capability.

@@ -62,6 +62,24 @@ pub fn mark_pods(copy: &mut Value) {
     }
 }
 
+/// Changes where a copy's nodes run. The last patch that has an affinity replaces the one that their user patched, so it
+/// is said again there.
+pub(super) fn edit_node_patch(copy: &mut Value, edit: &mut dyn FnMut(&mut Value) -> Option<()>) -> Option<()> {
+    let spec = Field::unnamed(copy).at(&["spec"])?;
+    let mut pod = build_pod(&spec, &spec).ok()?;
+    let mut patched = Map::new();
+    patched.extend(pod["spec"].get_mut("affinity").map(|affinity| ("affinity".to_owned(), affinity.take())));
+    let mut patched = Value::Object(patched);
+    edit(&mut patched)?;
+    mark_pods(copy);
+    let patches = copy.get_mut("spec")?.get_mut("runtimePatches")?.as_array_mut()?;
+    let ours = patches
+        .last_mut()?
+        .pointer_mut("/trainingRuntimeSpec/template/spec/replicatedJobs/0/template/spec/template")?;
+    ours.as_object_mut()?.insert("spec".to_owned(), patched);
+    Some(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,6 +99,30 @@ mod tests {
         let again = copy.clone();
         mark_pods(&mut copy);
         assert_eq!(copy, again);
+    }
+
+    #[test]
+    fn where_nodes_run_is_said_last_with_what_their_user_said() {
+        let theirs =
+            json!({"template": {"spec": {"template": {"spec": {"affinity": {"podAffinity": 1}}}}}, "name": NODE});
+        let theirs =
+            json!({"manager": "me", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [theirs]}}}});
+        let mut copy = json!({
+            "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": "t"},
+            "spec": {"runtimePatches": [theirs]},
+        });
+        let mut edit = |pod: &mut Value| {
+            pod["affinity"]["nodeAffinity"] = 2.into();
+            Some(())
+        };
+        edit_node_patch(&mut copy, &mut edit).unwrap();
+        let ours = &copy["spec"]["runtimePatches"][1]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"][0];
+        let template = &ours["template"]["spec"]["template"];
+        assert_eq!(template["spec"], json!({"affinity": {"podAffinity": 1, "nodeAffinity": 2}}));
+        assert_eq!(template["metadata"]["labels"], json!({TRAIN_JOB: "t"}));
+        let once = copy.clone();
+        edit_node_patch(&mut copy, &mut edit).unwrap();
+        assert_eq!(copy, once);
     }
 
     #[test]

@@ -132,8 +132,8 @@ pub fn decide_binding(
     if has_rendezvous && let Some(verdict) = rendezvous_gang::withdraw_or_wait(binding, fleet) {
         return verdict;
     }
-    let SchedulingContext { peers, data, ranking, empty_workloads, run } = context;
-    let mut capped = place::Binding { peers, data, ranking, empty_workloads, ..binding.place.clone() };
+    let SchedulingContext { peers, data, queue, ranking, empty_workloads, run } = context;
+    let mut capped = place::Binding { peers, data, queue, ranking, empty_workloads, ..binding.place.clone() };
     if !whole {
         capped.replicas = capped.replicas.min(i64::from(gang.replicas()));
     }
@@ -144,7 +144,10 @@ pub fn decide_binding(
         fleet.clusters().map(|(cluster, capacity)| (cluster, own.get(&cluster.name).unwrap_or(capacity))).collect();
     let request = Request { binding: &capped, gang, whole, previous, clusters, linked: fleet.linked_groups(), run };
     let (placed, bounded) = place_within_queues(binding, &request, fleet);
-    let with_reasons = |message: String| place::append_reasons(message, &request);
+    let nodes = binding.admission.as_ref().and_then(|record| record.nodes.describe(&record.queue));
+    let with_reasons = |message: String| {
+        nodes.iter().fold(place::append_reasons(message, &request), |message, nodes| format!("{message}; {nodes}"))
+    };
     match placed {
         Ok(decision) if has_rendezvous && rendezvous_gang::changes_rendezvous(binding, &decision) => {
             rendezvous_gang::withdraw_gang()
@@ -258,6 +261,7 @@ fn cap_gang(gang: &Gang, admission: &Admission) -> Result<Gang, String> {
         }
         task.replicas = task.replicas.min(admitted) / task.partition_size() * task.partition_size();
         task.min_available = task.min_available.min(task.replicas);
+        task.node = task.node.restrict_to(&admission.nodes.alternatives());
     }
     if gang.replicas() < gang.min_available {
         let (needs, has) = (gang.min_available, gang.replicas());

@@ -81,6 +81,7 @@ impl Cache {
     /// Assumes the pods that the binding itself shows, also after a decision could not be written.
     pub fn update_assumed_pods(&mut self, key: &BindingKey) {
         self.assumed.remove(key);
+        self.follow_selected_nodes(key);
         let found = self.bindings.get(key).filter(|binding| binding.ours && !binding.place.previous.is_empty());
         let Some((binding, (gang, is_read))) = found.and_then(|binding| Some((binding, self.gang_of(binding)?))) else {
             self.forget_assumed(key);
@@ -109,10 +110,22 @@ impl Cache {
         self.fleet.forget_assumed(&key.to_string());
     }
 
-    /// What a binding's pods request, and whether that is read from its template.
+    /// Has members' shapes carry the labels that the admission of a binding keeps its pods to.
+    fn follow_selected_nodes(&mut self, key: &BindingKey) {
+        let is_kept = |binding: &&Binding| binding.admission.as_ref().is_some_and(|record| !record.nodes.is_empty());
+        let gang = self.bindings.get(key).filter(is_kept).and_then(|binding| self.gang_of(binding));
+        self.fleet.set_selected_labels(&key.to_string(), gang.as_ref().map(|(gang, _)| &**gang));
+    }
+
+    /// What a binding's pods request, on the nodes that they may use, and whether that is read from its template.
     fn gang_of(&self, binding: &Binding) -> Option<(Arc<Gang>, bool)> {
         match self.request_of(binding).map(|request| &request.gang) {
-            Some(Ok(gang)) => Some((Arc::clone(gang), true)),
+            Some(Ok(gang)) => match &binding.admission {
+                Some(record) if !record.nodes.is_empty() => {
+                    Some((Arc::new(gang.restrict_to_nodes(&record.nodes)), true))
+                }
+                _ => Some((Arc::clone(gang), true)),
+            },
             _ => Some((binding.replica.clone().filter(|replica| replica.replicas() > 0)?, false)),
         }
     }

@@ -16,7 +16,7 @@ use caldera_core::{
     fleet::{Fleet, Update},
     gang::{Gang, TaskName, WorkloadRef},
     maintenance::ExpectedRun,
-    place::{Apis, Groups, Peers, Target, score::Ranking},
+    place::{Apis, Groups, Peers, QueueClusters, Target, score::Ranking},
     run_limit::RunLimit,
     time::EpochSeconds,
 };
@@ -58,6 +58,8 @@ pub struct SchedulingContext {
     pub peers: Peers,
     /// Where the data is that its workload claims.
     pub data: Option<Arc<DataLocality>>,
+    /// Which clusters its queue may use.
+    pub queue: Option<Arc<QueueClusters>>,
     /// How clusters rank for it.
     pub ranking: Ranking,
     /// Clusters that get nothing of it are listed too.
@@ -155,6 +157,7 @@ impl Cache {
         }
         self.groups.remove(&key.namespace, &binding.groups, key);
         self.assumed.remove(key);
+        self.fleet.set_selected_labels(&key.to_string(), None);
         self.due.remove(&due_key(&binding));
         self.unschedulable.remove(key);
         self.forget_assumed(key);
@@ -338,7 +341,16 @@ impl Cache {
         let ranking = self.rankings.ranking_for(own, binding.policy.as_ref(), now);
         let run = Some(self.predict_run(binding, now));
         let data = self.data.find_locality(&binding.workload);
-        SchedulingContext { peers: self.peers_of(binding), data, ranking, empty_workloads: self.empty_workloads, run }
+        let (peers, queue) = (self.peers_of(binding), self.clusters_of_queue(binding).map(Arc::new));
+        SchedulingContext { peers, data, queue, ranking, empty_workloads: self.empty_workloads, run }
+    }
+
+    /// What its queues said of clusters when it was admitted.
+    fn clusters_of_queue(&self, binding: &Binding) -> Option<QueueClusters> {
+        let record = binding.admission.as_ref()?;
+        let any = || !record.clusters.is_empty() || self.fleet.clusters().any(|(cluster, _)| cluster.queues.is_some());
+        let path = || std::iter::once(&record.queue).chain(&record.above).cloned().collect();
+        any().then(|| QueueClusters { path: path(), selector: record.clusters.clone() })
     }
 
     /// When pods would run that start now: until the end that was granted, or that its workload says.

@@ -99,3 +99,50 @@ fn a_gang_smaller_than_it_wants_grows_where_it_is_not_moved() {
     world.update_binding(Binding::parse_binding(&done).unwrap());
     assert_eq!(verdict(&mut world).step, Step::Rest);
 }
+
+/// The record says the nodes, and what is assumed for it is taken from them.
+#[test]
+fn a_gang_goes_where_the_nodes_are_that_it_was_admitted_to() {
+    let mut object = binding(3);
+    let nodes = json!({"required": [{"key": "pool", "operator": "In", "values": ["a"]}]});
+    let admission = json!({"queue": "q", "priority": 0, "copies": 1, "tasks": {"w": 3}, "charged": {}, "nodes": nodes});
+    object["metadata"]["annotations"]["caldera.dev/admission"] = admission.to_string().into();
+    let mut world = index(&[9, 4], &[job(3, 3), object.clone()]);
+    let Step::Refuse { message, .. } = verdict(&mut world).step else { panic!("no node is in the pool") };
+    assert!(message.contains("0 fit now"), "{message}");
+    let amounts = [("cpu", 4), ("pods", 100)].map(|(name, units)| (name, Quantity::from_units(units)));
+    let labels = [("pool".to_owned(), "a".to_owned())].into();
+    let allocatable = amounts.into_iter().collect();
+    let node = Node { name: "n".into(), labels, allocatable, ready: true, ..Node::default() };
+    world.apply_member("m1", Update::Change(Change::Node(node)));
+    assert_eq!(targets(&verdict(&mut world).step), [("m1".into(), 3)]);
+    let placed = placed(object, &mut world);
+    world.update_binding(Binding::parse_binding(&placed).unwrap());
+    world.fleet.refresh_capacities();
+    let free = |name: &str| world.fleet.clusters().find(|(cluster, _)| cluster.name == name).unwrap().1.sum_free();
+    assert_eq!([free("m0"), free("m1")].map(|free| free.get("cpu")), [9, 1].map(Quantity::from_units));
+}
+
+#[test]
+fn a_gang_goes_to_the_clusters_that_its_queues_may_use() {
+    let labelled = |name: &str, label: Option<&str>, queues: Option<&str>| {
+        let mut object = cluster(name);
+        object["metadata"]["labels"] = json!({"tier": label.unwrap_or("iron")});
+        object["metadata"]["annotations"] = json!({"caldera.dev/queues": queues.unwrap_or_default()});
+        serde_json::from_value::<Cluster>(object).unwrap()
+    };
+    let mut object = binding(3);
+    let admission = json!({
+        "queue": "q", "above": ["top"], "priority": 0, "copies": 1, "tasks": {"w": 3}, "charged": {},
+        "clusters": [{"key": "tier", "operator": "In", "values": ["gold"]}],
+    });
+    object["metadata"]["annotations"]["caldera.dev/admission"] = admission.to_string().into();
+    let mut world = index(&[9, 9, 9], &[job(3, 3), object]);
+    world.apply_clusters(Event::Applied(labelled("m1", Some("gold"), Some("other"))));
+    world.apply_clusters(Event::Applied(labelled("m2", Some("gold"), Some("other,top"))));
+    assert_eq!(targets(&verdict(&mut world).step), [("m2".into(), 3)]);
+    world.apply_clusters(Event::Applied(labelled("m2", None, Some("top"))));
+    let Step::Refuse { reason: "NoClusterFit", message, .. } = verdict(&mut world).step else { panic!("it is placed") };
+    assert!(message.contains("3 cluster(s) is not for jobs of its queue"), "{message}");
+    assert!(message.contains("cluster m1 is for jobs of queue other alone, and not for those of q"), "{message}");
+}

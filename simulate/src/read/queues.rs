@@ -1,10 +1,11 @@
 //! Queues as Volcano writes them: `scheduling.volcano.sh/v1beta1 Queue` objects in YAML or JSON, a `List` of them too.
 //! Other kinds in the file are passed over, as `kubectl apply` would take them elsewhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use caldera_core::{
     gang::QueueName,
+    node_groups::NodeGroupAffinity,
     queue::{Dequeue, QueueSpec, QueueState, RunningLimits},
     resources::{Limits, Resources},
 };
@@ -42,6 +43,34 @@ struct Spec {
     guarantee: Option<Guarantee>,
     reclaimable: Option<bool>,
     dequeue_strategy: Option<String>,
+    affinity: Option<Affinity>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Affinity {
+    node_group_affinity: Option<Groups>,
+    node_group_anti_affinity: Option<Groups>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Groups {
+    required_during_scheduling_ignored_during_execution: Option<BTreeSet<String>>,
+    preferred_during_scheduling_ignored_during_execution: Option<BTreeSet<String>>,
+}
+
+impl From<Affinity> for NodeGroupAffinity {
+    fn from(affinity: Affinity) -> Self {
+        let groups = |one: Option<Groups>| {
+            let one = one.unwrap_or_default();
+            let required = one.required_during_scheduling_ignored_during_execution.unwrap_or_default();
+            (required, one.preferred_during_scheduling_ignored_during_execution.unwrap_or_default())
+        };
+        let ((required, preferred), (avoided, avoided_if_possible)) =
+            (groups(affinity.node_group_affinity), groups(affinity.node_group_anti_affinity));
+        Self { required, preferred, avoided, avoided_if_possible }
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -110,6 +139,8 @@ fn push(queues: &mut Vec<QueueSpec>, document: &Value) -> Result<(), ReadError> 
             Some("Closing") => QueueState::Closing,
             _ => QueueState::Open,
         },
+        affinity: spec.affinity.map(NodeGroupAffinity::from),
+        clusters: Vec::new(),
     });
     Ok(())
 }
@@ -135,6 +166,15 @@ mod tests {
         assert_eq!(ml.guarantee.get("memory"), Quantity::from_units(1 << 30));
         assert_eq!((ml.dequeue, ml.state), (Dequeue::Fifo, QueueState::Closed));
         assert_eq!(queues[1], QueueSpec::unlimited("all"));
+    }
+
+    #[test]
+    fn groups_of_nodes_are_read_as_volcano_writes_them() {
+        let list = "{requiredDuringSchedulingIgnoredDuringExecution: [a], \
+                    preferredDuringSchedulingIgnoredDuringExecution: null}";
+        let text = format!("kind: Queue\nmetadata: {{name: q}}\nspec: {{affinity: {{nodeGroupAffinity: {list}}}}}\n");
+        let affinity = NodeGroupAffinity { required: ["a".to_owned()].into(), ..NodeGroupAffinity::default() };
+        assert_eq!(queues(&text).unwrap()[0].affinity, Some(affinity));
     }
 
     #[test]

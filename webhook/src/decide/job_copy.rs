@@ -13,7 +13,6 @@
 //!   domain.
 //! - A split job that declares a rendezvous gets it for the whole job (`rendezvous`).
 
-mod node_affinity;
 mod rendezvous;
 
 use std::collections::BTreeSet;
@@ -24,6 +23,8 @@ use caldera_core::{
 };
 use caldera_crds::{job_admission::default_task_name, names::caldera};
 use serde_json::{Map, Value};
+
+use super::node_affinity;
 
 /// Why a manifest can not be made a cluster's copy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

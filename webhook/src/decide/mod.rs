@@ -2,7 +2,8 @@
 //!
 //! By what is reviewed:
 //! - ResourceBindings: [`binding_gate`], and [`protected_fields`] before it.
-//! - Works: [`work_copy`], with [`job_copy`], `charged_copy` and `member_cron_job`, and [`protected_fields`] before it.
+//! - Works: [`work_copy`], with [`job_copy`], `charged_copy`, `node_affinity` and `member_cron_job`, and
+//!   [`protected_fields`] before it.
 //! - Volcano Jobs: [`job_defaults`] with `ssh_keys`; [`job`], [`namespace_access`], [`queue_limits`],
 //!   [`waiting_limits`].
 //! - Queues: [`queue`]. HyperJobs: [`hyper_job`].
@@ -20,6 +21,7 @@ pub mod job_copy;
 pub mod job_defaults;
 mod member_cron_job;
 pub mod namespace_access;
+mod node_affinity;
 pub mod patch;
 pub mod protected_fields;
 pub mod queue;

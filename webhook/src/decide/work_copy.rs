@@ -13,6 +13,9 @@
 //!
 //! A CronJob whose jobs are queued goes to no member ([`member_cron_job`](super::member_cron_job)).
 //!
+//! Its pods use the nodes that its job was admitted to: those of the groups that its queue admits
+//! ([`caldera_core::node_groups`]).
+//!
 //! The pods of some kinds say of which workload they are only if the copy has them do so: it is marked.
 
 use std::{borrow::Cow, collections::BTreeMap};
@@ -31,6 +34,7 @@ use super::{
     charged_copy::check_copy_against_record,
     job_copy::{is_volcano_job, make_copy},
     member_cron_job::find_refused_cron_job,
+    node_affinity::restrict_copy,
     patch::{patch_between, set_field},
     verdict::Verdict,
 };
@@ -156,6 +160,10 @@ fn build_copies_patch(
         }
         copies.iter_mut().for_each(remove_retained_replicas);
         copies.iter_mut().for_each(mark_pods);
+        for copy in copies.iter_mut().filter(|copy| WorkloadKind::of_object(copy).is_some()) {
+            restrict_copy(copy, &record.nodes)
+                .ok_or("its pods can not be kept on the nodes that it was admitted to")?;
+        }
     }
     let whole = |manifests: &[Value]| json!({"spec": {"workload": {"manifests": manifests}}});
     let mut patch = patch_between(&whole(manifests), &whole(&copies));

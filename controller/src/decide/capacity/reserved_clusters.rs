@@ -20,7 +20,7 @@ impl FleetCapacity {
         self.fleet.refresh_clusters_without_queued();
         let emptied = self.fleet.list_capacities_without_queued();
         fleet::choose_reserved_clusters(
-            &ask.minimum(),
+            (question.gang, &ask.minimum()),
             &question.binding.placement.tolerations,
             vain,
             emptied.map(|(cluster, emptied, capacity)| (cluster, emptied, capacity.sum_free())),

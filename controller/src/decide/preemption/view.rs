@@ -201,7 +201,7 @@ pub(super) struct FitWithout<'a> {
     jobs: &'a Jobs,
     capacity: &'a mut FleetCapacity,
     placement: Cow<'a, place::Binding>,
-    gang: &'a Gang,
+    gang: Arc<Gang>,
     whole: bool,
     run: ExpectedRun,
     quota: QuotaAfterEvictions,
@@ -223,7 +223,7 @@ impl<'a> FitWithout<'a> {
             objects,
             jobs,
             capacity,
-            gang: workload.gang.as_ref().ok()?,
+            gang: objects.gang_to_place(binding, workload)?,
             whole: workload.kind.has_tasks(),
             run: predict_run(objects, workload, now),
             quota: jobs.engine.compute_quota_after_evictions(&preemptor.queue, preemptor.asks.clone()),
@@ -234,7 +234,7 @@ impl<'a> FitWithout<'a> {
         self.quota.is_enough(victims) && {
             let leaves = |victim: &&Victim| Some((victim.id.to_string(), self.list_leaving_pods(victim)?));
             let gone = victims.iter().filter_map(leaves).collect();
-            let (binding, gang, whole) = (&*self.placement, self.gang, self.whole);
+            let (binding, gang, whole) = (&*self.placement, &*self.gang, self.whole);
             let question = PlacementQuestion { binding, gang, whole, previous: None, run: Some(self.run) };
             self.capacity.fits_without(question, &gone)
         }

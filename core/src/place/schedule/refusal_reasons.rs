@@ -1,5 +1,5 @@
 //! What keeps a binding out of clusters that it might go to otherwise, in sentences for people: maintenance windows,
-//! and data that is elsewhere.
+//! its queue, and data that is elsewhere.
 //!
 //! Rule: only clusters that some affinity of its placement may ever select are told of ([`may_select`]).
 
@@ -9,7 +9,8 @@ use crate::{inventory::Capacity, place::Cluster};
 /// A refusal, and after it what keeps the binding out of clusters: one sentence, whatever the refusal ends with.
 #[must_use]
 pub fn append_reasons(refusal: String, request: &Request<'_>) -> String {
-    let reasons = describe_data(request).into_iter().chain(describe_maintenance(request));
+    let reasons =
+        describe_data(request).into_iter().chain(describe_queue(request)).chain(describe_maintenance(request));
     reasons.fold(refusal, |told, reason| format!("{}; {reason}", told.trim_end_matches('.')))
 }
 
@@ -25,6 +26,20 @@ pub fn describe_maintenance(request: &Request<'_>) -> Option<String> {
     let more = all.len().saturating_sub(MOST_NAMED_CLUSTERS);
     all.truncate(MOST_NAMED_CLUSTERS);
     all.extend((more > 0).then(|| format!("so are {more} other clusters")));
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
+/// Which clusters its queue may not use, of those that it might go to; each reason once.
+#[must_use]
+pub fn describe_queue(request: &Request<'_>) -> Option<String> {
+    let binding = request.binding;
+    let selected = request.clusters.iter().filter(|(cluster, _)| may_select(binding, cluster));
+    let mut all: Vec<String> = Vec::new();
+    for told in selected.filter_map(|(cluster, _)| binding.describe_queue_refusal(cluster)) {
+        if !all.contains(&told) && all.len() < MOST_NAMED_CLUSTERS {
+            all.push(told);
+        }
+    }
     (!all.is_empty()).then(|| all.join("; "))
 }
 

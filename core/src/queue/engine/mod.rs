@@ -30,6 +30,7 @@ pub use reservations::{ReservationStatus, UnknownStart};
 use crate::{
     admission::Admission,
     gang::QueueName,
+    node_groups::NodeRestriction,
     queue::{
         capacity::{ClusterCapacity, Fit, FitFunction},
         pending::{
@@ -461,7 +462,9 @@ impl Engine {
             Some(QueueingState::Pending { rank, .. }) => rank.priority,
             _ => key.priority.0,
         };
-        let admission = Admission { queue, above, priority, copies, tasks, charged, run: None, data: None };
+        // What else its queue says of its run is for who releases it.
+        let (run, data, nodes, clusters) = (None, None, NodeRestriction::default(), Vec::new());
+        let admission = Admission { queue, above, priority, copies, tasks, charged, run, data, nodes, clusters };
         Release { id: key.id.clone(), admission }
     }
 }

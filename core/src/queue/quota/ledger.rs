@@ -192,6 +192,8 @@ mod tests {
             charged: cpu(units),
             run: None,
             data: None,
+            nodes: crate::node_groups::NodeRestriction::default(),
+            clusters: Vec::new(),
         }
     }
 

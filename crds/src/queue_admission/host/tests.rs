@@ -268,3 +268,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_affinity_that_admits_no_group_is_refused_and_an_old_one_stays_editable() {
+    let avoiding = |capability: i64| {
+        let groups = json!({"nodeGroupAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": ["a"]}});
+        queue("q", json!({"capability": {"cpu": capability}, "affinity": groups}))
+    };
+    let told = created(&avoiding(1), &[]);
+    assert!(
+        told.len() == 1 && told[0].starts_with("spec.affinity: it names groups to avoid and none to use"),
+        "{told:?}"
+    );
+    assert_eq!(updated(&avoiding(1), &avoiding(2), &[]), Vec::<String>::new());
+}

@@ -61,6 +61,29 @@ fn a_copy_that_was_charged_is_deleted_with_its_work_and_keeps_no_replicas_of_its
     assert_eq!(applied(&work, &patch)["spec"]["preserveResourcesOnDeletion"], true, "nobody is charged for it");
 }
 
+#[test]
+fn the_pods_of_a_copy_use_the_nodes_that_its_job_was_admitted_to() {
+    let mut cache = Cache::default();
+    let mut placed = binding(Some(4));
+    let group = |groups: &[&str]| json!([{"key": "volcano.sh/nodegroup-name", "operator": "In", "values": groups}]);
+    let nodes = json!({"required": group(&["a", "b"]), "preferred": [{"weight": 100, "labels": group(&["a"])}]});
+    let mut record: Value = serde_json::from_str(&placed.admission.as_ref().unwrap().to_json()).unwrap();
+    record["nodes"] = nodes;
+    placed.admission = Some(caldera_core::admission::Admission::parse(&record.to_string()).unwrap().into());
+    cache.put_binding(key(), placed);
+    let Verdict::Allow { patch, .. } = review(&work(4), None, Snapshot::of_cache(&cache)) else { panic!() };
+    let sent = applied(&work(4), &patch);
+    let pod = &sent["spec"]["workload"]["manifests"][0]["spec"]["tasks"][0]["template"]["spec"];
+    let want = json!({
+        "requiredDuringSchedulingIgnoredDuringExecution":
+            {"nodeSelectorTerms": [{"matchExpressions": group(&["a", "b"])}]},
+        "preferredDuringSchedulingIgnoredDuringExecution":
+            [{"weight": 100, "preference": {"matchExpressions": group(&["a"])}}],
+    });
+    assert_eq!(pod["affinity"]["nodeAffinity"], want);
+    assert_eq!(review(&sent, Some(&work(4)), Snapshot::of_cache(&cache)), Verdict::UNCHANGED);
+}
+
 fn key() -> (String, String) {
     ("ns".into(), "j-job".into())
 }

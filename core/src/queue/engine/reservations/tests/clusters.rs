@@ -17,7 +17,7 @@ impl ClusterCapacity for OneCluster {
     }
 
     fn keep(&mut self, _: &JobId, _: &Ask, _: &[ClusterName]) -> Option<ReservedClusters> {
-        Some(ReservedClusters { clusters: vec!["m1".into()], resources: vec!["cpu".into()] })
+        Some(ReservedClusters { clusters: vec!["m1".into()], resources: vec!["cpu".into()], groups: None })
     }
 }
 
@@ -58,7 +58,7 @@ impl ClusterCapacity for Alike {
     }
 
     fn keep(&mut self, _: &JobId, _: &Ask, _: &[ClusterName]) -> Option<ReservedClusters> {
-        Some(ReservedClusters { clusters: vec!["m1".into()], resources: vec!["cpu".into()] })
+        Some(ReservedClusters { clusters: vec!["m1".into()], resources: vec!["cpu".into()], groups: None })
     }
 }
 
@@ -108,7 +108,7 @@ impl ClusterCapacity for ForSmall {
     }
 
     fn keep(&mut self, _: &JobId, _: &Ask, _: &[ClusterName]) -> Option<ReservedClusters> {
-        Some(ReservedClusters { clusters: vec!["m1".into()], resources: vec!["cpu".into()] })
+        Some(ReservedClusters { clusters: vec!["m1".into()], resources: vec!["cpu".into()], groups: None })
     }
 }
 
@@ -143,7 +143,7 @@ impl ClusterCapacity for Stuck {
 
     fn keep(&mut self, _: &JobId, _: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters> {
         let cluster = ["m1", "m2"].into_iter().map(ClusterName::from).find(|name| !vain.contains(name))?;
-        Some(ReservedClusters { clusters: vec![cluster], resources: vec!["cpu".into()] })
+        Some(ReservedClusters { clusters: vec![cluster], resources: vec!["cpu".into()], groups: None })
     }
 }
 

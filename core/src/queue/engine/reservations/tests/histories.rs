@@ -220,7 +220,7 @@ impl ClusterCapacity for Clusters {
             .find_map(|n| Self::place(self.emptied(), Self::pods(ask), |i| order[..n].contains(&i)))?;
         let found: BTreeSet<usize> = found.into_iter().collect();
         let clusters = found.into_iter().map(|i| format!("m{i}").as_str().into()).collect();
-        Some(ReservedClusters { clusters, resources: vec!["cpu".into()] })
+        Some(ReservedClusters { clusters, resources: vec!["cpu".into()], groups: None })
     }
 }
 

@@ -1,4 +1,5 @@
-//! The node affinity that keeps a pod template in a domain, or makes it prefer one.
+//! The node affinity that keeps a pod template in a domain, or makes it prefer one, and that which keeps all pods of a
+//! copy on the nodes that its job was admitted to.
 //!
 //! Rule (Kubernetes `nodeaffinity.GetRequiredNodeAffinity`): the terms of a required node affinity are alternatives,
 //! the expressions of a term must all match, and an empty term matches nothing. So the expressions of the domain are
@@ -7,7 +8,8 @@
 //! the expressions of a domain stays as it is, so doing this twice changes nothing. A preferred domain becomes
 //! preferred terms of the greatest weight, one for each alternative, beside those of the user.
 
-use caldera_core::{gang::Requirement, plan::PlannedDomain};
+use caldera_core::{gang::Requirement, node_groups::NodeRestriction, plan::PlannedDomain};
+use caldera_crds::workload::edit_pod_specs;
 use serde_json::{Map, Value, json};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -22,7 +24,22 @@ pub(super) fn add_domain_affinity(pod: &mut Value, domain: &PlannedDomain) -> Op
     if !domain.nodes.is_empty() {
         require_nodes(pod, &domain.nodes)?;
     }
-    if domain.preferred.is_empty() { Some(()) } else { prefer_nodes(pod, &domain.preferred) }
+    domain.preferred.iter().try_for_each(|nodes| prefer_nodes(pod, WEIGHT, nodes))
+}
+
+/// Keeps all pods of a copy on the nodes of a restriction, and makes them prefer those that are better. `None` if the
+/// copy is not shaped like its kind.
+pub(super) fn restrict_copy(copy: &mut Value, nodes: &NodeRestriction) -> Option<()> {
+    if nodes.is_empty() {
+        return Some(());
+    }
+    let required = nodes.alternatives();
+    edit_pod_specs(copy, &mut |pod| {
+        if !required.is_empty() {
+            require_nodes(pod, &required)?;
+        }
+        nodes.preferred.iter().try_for_each(|better| prefer_nodes(pod, better.weight, &better.labels))
+    })
 }
 
 /// The entry of a pod's node affinity, made where it is missing.
@@ -37,30 +54,36 @@ fn affinity_entry<'a>(pod: &'a mut Value, entry: &str) -> Option<&'a mut Value> 
     Some(at.as_object_mut()?.entry(entry).or_insert(Value::Null))
 }
 
-fn expressions_of(nodes: &[Vec<Requirement>]) -> Option<Vec<Vec<Value>>> {
-    nodes.iter().map(|term| term.iter().map(serde_json::to_value).collect::<Result<_, _>>().ok()).collect()
+/// As an API server gives them back: without an empty list of values.
+fn expressions_of(term: &[Requirement]) -> Option<Vec<Value>> {
+    let expression = |one: &Requirement| {
+        let mut expression = serde_json::to_value(one).ok()?;
+        if one.values.is_empty() {
+            expression.as_object_mut()?.remove("values");
+        }
+        Some(expression)
+    };
+    term.iter().map(expression).collect()
 }
 
-/// Adds that it should be on a node that satisfies one of these alternatives.
-fn prefer_nodes(pod: &mut Value, nodes: &[Vec<Requirement>]) -> Option<()> {
-    let alternatives = expressions_of(nodes)?;
+/// Adds that a node which satisfies this is better.
+fn prefer_nodes(pod: &mut Value, weight: u32, nodes: &[Requirement]) -> Option<()> {
+    let wanted = expressions_of(nodes)?;
     let terms = affinity_entry(pod, PREFERRED)?;
     if terms.is_null() {
         *terms = json!([]);
     }
     let terms = terms.as_array_mut()?;
-    for wanted in alternatives {
-        let term = json!({"weight": WEIGHT, "preference": {EXPRESSIONS: wanted}});
-        if !terms.contains(&term) {
-            terms.push(term);
-        }
+    let term = json!({"weight": weight, "preference": {EXPRESSIONS: wanted}});
+    if !terms.contains(&term) {
+        terms.push(term);
     }
     Some(())
 }
 
 /// Adds that it must be on a node that satisfies one of these alternatives.
 fn require_nodes(pod: &mut Value, nodes: &[Vec<Requirement>]) -> Option<()> {
-    let alternatives = expressions_of(nodes)?;
+    let alternatives: Vec<Vec<Value>> = nodes.iter().map(|term| expressions_of(term)).collect::<Option<_>>()?;
     let at = affinity_entry(pod, REQUIRED)?;
     if at.is_null() {
         *at = Value::Object(Map::new());
@@ -109,7 +132,10 @@ fn combine_terms(term: Value, alternatives: &[Vec<Value>]) -> Option<Vec<Value>>
 mod tests {
     use std::collections::BTreeMap;
 
-    use caldera_core::gang::{NodeClaim, Operator};
+    use caldera_core::{
+        gang::{NodeClaim, Operator},
+        node_groups::PreferredNodes,
+    };
     use caldera_crds::workload;
     use proptest::prelude::*;
 
@@ -183,6 +209,37 @@ mod tests {
         for pod in [json!(5), json!({"affinity": []}), json!({"affinity": {"nodeAffinity": {REQUIRED: {TERMS: 5}}}})] {
             assert_eq!(require_nodes(&mut pod.clone(), &[vec![requirement("rack", &["1"])]]), None, "{pod}");
         }
+    }
+
+    #[test]
+    fn all_pods_of_a_copy_are_kept_on_the_nodes_of_its_admission_once() {
+        let nodes = NodeRestriction {
+            required: vec![requirement("group", &["a", "b"])],
+            preferred: vec![PreferredNodes { weight: 50, labels: vec![requirement("group", &["b"])] }],
+        };
+        let template = json!({"spec": {"containers": []}});
+        let mut copy = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"},
+            "spec": {"template": template}});
+        for _twice in 0..2 {
+            restrict_copy(&mut copy, &nodes).unwrap();
+            let label = |values: Value| json!({"key": "group", "operator": "In", "values": values});
+            let want = json!({
+                REQUIRED: {TERMS: [{"matchExpressions": [label(json!(["a", "b"]))]}]},
+                PREFERRED: [{"weight": 50, "preference": {"matchExpressions": [label(json!(["b"]))]}}],
+            });
+            assert_eq!(copy["spec"]["template"]["spec"]["affinity"]["nodeAffinity"], want);
+        }
+        let before = copy.clone();
+        assert_eq!((restrict_copy(&mut copy, &NodeRestriction::default()), &copy), (Some(()), &before));
+        assert_eq!(restrict_copy(&mut json!({"apiVersion": "apps/v1", "kind": "Deployment"}), &nodes), None);
+    }
+
+    #[test]
+    fn a_label_that_must_not_be_there_has_no_values() {
+        let absent = Requirement { key: "group".into(), operator: Operator::DoesNotExist, values: vec![] };
+        let pod = pinned(json!({}), &[vec![absent]]);
+        let terms = &pod["affinity"]["nodeAffinity"][REQUIRED][TERMS];
+        assert_eq!(*terms, json!([{"matchExpressions": [{"key": "group", "operator": "DoesNotExist"}]}]));
     }
 
     fn any_term() -> impl Strategy<Value = Vec<Requirement>> {

@@ -1,0 +1,82 @@
+//! Which nodes and clusters the pods of a binding may use, by what its queues say of groups of nodes and of clusters.
+//!
+//! Rule: [`caldera_core::node_groups`] and [`QueueClusters`]. Of one that is admitted its record says it, whatever its
+//! queue says by now.
+
+use std::sync::Arc;
+
+use caldera_core::{
+    gang::{Gang, QueueName, Requirement},
+    node_groups::{NodeRestriction, restrict_nodes},
+    place::QueueClusters,
+    queue::{FitClass, find_affinity},
+};
+use caldera_crds::binding::Gate;
+
+use super::{Binding, Workload, fingerprint, objects::Objects};
+
+impl Objects {
+    /// What the queues of a job say of clusters. `exclusive`: some cluster says of which queues it is.
+    pub(crate) fn clusters_of_binding(&self, binding: &Binding, exclusive: bool) -> Option<QueueClusters> {
+        if !exclusive && self.selecting_clusters.is_empty() && binding.admission.is_none() {
+            return None;
+        }
+        let queue = self.queue_of(binding)?;
+        let selector = match (&binding.gate, &binding.admission) {
+            (Some(Gate::Open), Some(record)) => record.clusters.clone(),
+            (Some(Gate::Closed), _) => self.clusters_of_queue(queue),
+            _ => return None,
+        };
+        let mut path = self.queue_path(queue);
+        // The root is the last, and no cluster is its own.
+        path.pop();
+        (exclusive || !selector.is_empty()).then_some(QueueClusters { path, selector })
+    }
+
+    /// What must hold of the labels of clusters that jobs of a queue go to if they start now.
+    pub(crate) fn clusters_of_queue(&self, queue: &QueueName) -> Vec<Requirement> {
+        if self.selecting_clusters.is_empty() {
+            return Vec::new();
+        }
+        let path = self.queue_path(queue);
+        path.iter().filter_map(|name| self.queues.get(name)).flat_map(|queue| queue.spec.clusters.clone()).collect()
+    }
+
+    /// The nodes that jobs of a queue may use if they start now.
+    pub(crate) fn nodes_of_queue(&self, queue: &QueueName) -> NodeRestriction {
+        if self.naming_groups.is_empty() {
+            return NodeRestriction::default();
+        }
+        restrict_nodes(find_affinity(queue, |name| self.queues.get(name).map(|queue| &queue.spec)), true)
+    }
+
+    /// The nodes that a binding's pods may use. Of one that was not gated nobody says it.
+    pub(crate) fn nodes_of_binding(&self, binding: &Binding, workload: &Workload) -> NodeRestriction {
+        match (&binding.gate, &binding.admission) {
+            (Some(Gate::Open), Some(record)) => record.nodes.clone(),
+            (Some(Gate::Closed), _) => self.nodes_of_queue(&workload.queue),
+            _ => NodeRestriction::default(),
+        }
+    }
+
+    /// What a binding's workload asks for, on the nodes that it may use; `None` where that can not be read.
+    pub(crate) fn gang_to_place(&self, binding: &Binding, workload: &Workload) -> Option<Arc<Gang>> {
+        let gang = workload.gang.as_ref().ok()?;
+        let nodes = self.nodes_of_binding(binding, workload);
+        Some(if nodes.required.is_empty() { Arc::clone(gang) } else { Arc::new(gang.restrict_to_nodes(&nodes)) })
+    }
+
+    /// Bindings that may use other nodes or clusters are of other kinds of jobs.
+    pub(crate) fn fit_with_queue(
+        &self,
+        binding: &Binding,
+        workload: &Workload,
+        exclusive: bool,
+        fit: FitClass,
+    ) -> FitClass {
+        let nodes = self.nodes_of_binding(binding, workload).required;
+        let clusters = self.clusters_of_binding(binding, exclusive);
+        let any = !nodes.is_empty() || clusters.is_some();
+        if any { FitClass(fingerprint(&(fit, nodes, clusters))) } else { fit }
+    }
+}
