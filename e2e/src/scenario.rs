@@ -330,6 +330,16 @@ impl Scenario {
         Ok(())
     }
 
+    /// Merges `patch` into an object in a member.
+    ///
+    /// # Errors
+    /// If the member refuses it.
+    pub async fn patch_in_member(&self, member: &str, kind: Kind, name: &str, patch: &Value) -> anyhow::Result<()> {
+        let api = self.member_api(member, kind)?;
+        api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        Ok(())
+    }
+
     /// Merges `patch` into an object.
     ///
     /// # Errors

@@ -312,8 +312,12 @@ fn jobs_use_the_nodes_of_their_queues_groups_by_every_policy() {
     let groups = NodeGroupAffinity { required: ["a".to_owned()].into(), ..NodeGroupAffinity::default() };
     let queues = vec![QueueSpec { affinity: Some(groups), ..QueueSpec::unlimited("q") }, QueueSpec::unlimited("r")];
     let world = World::new(vec![place], queues, jobs, Millis::ZERO).unwrap();
-    let want = [("first", 0, 10_000), ("second", 10_000, 15_000), ("third", 2_000, 7_000), ("fourth", 7_000, 12_000)];
-    for policy in [PolicyName::Caldera, PolicyName::Fifo] {
-        assert_history(&world, policy, &want);
+    let early = [("first", 0, 10_000), ("second", 10_000, 15_000), ("third", 2_000, 7_000), ("fourth", 7_000, 12_000)];
+    for policy in [PolicyName::Caldera, PolicyName::BestEffortFifo] {
+        assert_history(&world, policy, &early);
     }
+    // One line for all: nobody passes the second.
+    let late =
+        [("first", 0, 10_000), ("second", 10_000, 15_000), ("third", 10_000, 15_000), ("fourth", 15_000, 20_000)];
+    assert_history(&world, PolicyName::Fifo, &late);
 }
