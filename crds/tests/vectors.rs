@@ -163,7 +163,7 @@ fn plugin_of(reason: &FilterReason<'_>) -> &'static str {
         FilterReason::Lacks(_) => "SpreadConstraint",
         FilterReason::GroupElsewhere => "WorkloadAffinity",
         FilterReason::GroupThere => "WorkloadAntiAffinity",
-        FilterReason::NotReady | FilterReason::Maintenance | FilterReason::NoData => {
+        FilterReason::NotReady | FilterReason::Maintenance | FilterReason::NoData | FilterReason::NotOfQueue => {
             panic!("not a reason of Karmada's")
         }
     }
