@@ -44,8 +44,8 @@ pub mod caldera {
     /// On a Queue: a label selector, as kubectl takes it. Jobs of the queue and of those below it go only to clusters
     /// whose labels match it. Absent: to all.
     pub const CLUSTER_SELECTOR: &str = "caldera.dev/cluster-selector";
-    /// On a Cluster: queues, separated by commas. Of the jobs of queues it takes only those of these queues and of those
-    /// below them. Absent: those of all.
+    /// On a Cluster: queues, separated by commas. Of the jobs of queues it takes only those of these queues and of
+    /// those below them. Absent: those of all.
     pub const CLUSTER_QUEUES: &str = "caldera.dev/queues";
     /// On a Queue: jobs that may wait in it and in those below it, a whole number. One more is refused.
     pub const MAX_WAITING_JOBS: &str = "caldera.dev/max-waiting-jobs";

@@ -62,8 +62,8 @@ pub fn mark_pods(copy: &mut Value) {
     }
 }
 
-/// Changes where a copy's nodes run. The last patch that has an affinity replaces the one that their user patched, so it
-/// is said again there.
+/// Changes where a copy's nodes run. The last patch that has an affinity replaces the one that their user patched, so
+/// it is said again there.
 pub(super) fn edit_node_patch(copy: &mut Value, edit: &mut dyn FnMut(&mut Value) -> Option<()>) -> Option<()> {
     let spec = Field::unnamed(copy).at(&["spec"])?;
     let mut pod = build_pod(&spec, &spec).ok()?;
