@@ -18,7 +18,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 pub use self::{
     ask::{
-        ClusterAction, ClusterNamesArgs, EventsArgs, HistoryArgs, JobAction, JobListArgs, JobLogsArgs, JobNamesArgs,
+        ClusterAction, ClusterNamesArgs, EventsArgs, HistoryArgs, JobAction, JobListArgs, JobLogsArgs, JobMoveArgs, JobNamesArgs,
         JobOrder, MaintenanceArgs, PauseArgs, QueueAction, QueueArgs, QueueSetArgs, ScopeArgs, TopArgs, UnpauseArgs,
         UsageArgs, UsageBy, UsageOutput, WhyArgs,
     },
@@ -102,7 +102,8 @@ pub enum Command {
     /// Shows the queues of the fleet: what each has, deserves and borrowed, and who waits. Opens, closes and sets them.
     #[command(after_help = ask::ASK_EXIT)]
     Queue(QueueArgs),
-    /// Lists and describes jobs and shows their logs. Holds, releases, suspends, resumes, requeues and deletes them.
+    /// Lists and describes jobs and shows their logs. Holds, releases, suspends, resumes, requeues, moves and deletes
+    /// them.
     #[command(subcommand, after_help = ask::ASK_EXIT)]
     Job(JobAction),
     /// Lists what was said of jobs, queues and bindings, the oldest first.

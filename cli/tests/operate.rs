@@ -14,6 +14,7 @@ use std::{
 };
 
 use caldera_cli::objects::{self, annotation_of, name_of, read_list_at, read_text_at};
+use caldera_crds::workload::WorkloadKind;
 use caldera_runtime::{
     tls::Authority,
     watch::api_resource,
@@ -276,6 +277,7 @@ fn jobs_queues_and_clusters_are_listed_and_changed_on_a_sandbox() {
     the_clusters(&sandbox);
     what_is_said(&sandbox);
     moving_jobs(&sandbox);
+    a_job_that_is_moved_to_another_cluster(&sandbox);
 
     // With quota for both it started; then it is deleted.
     until("low-priority starts", || {
@@ -424,6 +426,45 @@ fn moving_jobs(sandbox: &Sandbox) {
     assert!(read_list_at(&sandbox.binding("mindspore-cpu-job"), "/spec/clusters").is_empty());
     assert_eq!(sandbox.succeeds(&["queue", "open", "research"]), "queue research is Open\n");
     sandbox.until_state("mindspore-cpu", "Running");
+}
+
+fn a_job_that_is_moved_to_another_cluster(sandbox: &Sandbox) {
+    let small = WAITING.replace("low-priority", "small").replace(": 6", ": 1").replace("sleep 3", "sleep 600");
+    sandbox.apply(&small.replace("queue: research", "queue: training").replace("cpu: \"2\"", "cpu: 200m"));
+    sandbox.until_state("small", "Running");
+    let to = |cluster: &str| ["job", "move", "small", "-n", "default", "--to", cluster].map(str::to_owned);
+    let run = |args: &[String]| sandbox.run(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    let place = || sandbox.row_of("small")["clusters"].clone();
+    let is_in = |cluster: &str| {
+        until(&format!("small runs in {cluster}"), || {
+            let row = sandbox.row_of("small");
+            let is_there = row["clusters"] == json!([cluster]) && row["state"] == "Running";
+            is_there.then_some(()).ok_or(format!("{row:#}"))
+        });
+    };
+    let (here, there) = if place() == json!(["member1"]) { ("member1", "member2") } else { ("member2", "member1") };
+    let (code, out, err) = run(&to("nowhere"));
+    assert!(code == Some(1) && err.contains("there is no cluster nowhere; there are member1, member2"), "{out}{err}");
+    let (code, out, err) = run(&to(here));
+    assert!(code == Some(0) && out.contains(&format!("may go to {here} alone")), "{out}{err}");
+    assert_eq!(place(), json!([here]), "it is there already");
+    let (code, out, err) = run(&to(there));
+    assert!(code == Some(0) && out.contains(&format!("leaves {here}: requeued")), "{out}{err}");
+    is_in(there);
+    assert!(sandbox.succeeds(&["why", "small", "-n", "default"]).contains(&format!("go only to {there}")));
+    let away = sandbox.succeeds(&["job", "move", "small", "-n", "default", "--away-from", there]);
+    assert!(away.contains(&format!("may go anywhere but to {there}")), "{away}");
+    is_in(here);
+    sandbox.fails(
+        &["job", "move", "small", "-n", "default", "--away-from", "member1,member2"],
+        "not moved: it could never start there: its policy selects none of the clusters that are left",
+    );
+    let anywhere = sandbox.succeeds(&["job", "move", "small", "-n", "default", "--anywhere"]);
+    assert!(anywhere.contains("may go wherever its policy lets it"), "{anywhere}");
+    let job = sandbox.get(&WorkloadKind::VolcanoJob.api_resource(), Some("default"), "small").unwrap();
+    assert!(!job["metadata"]["annotations"].to_string().contains("clusters"), "{job:#}");
+    sandbox.fails(&["job", "move", "low-priority", "-n", "default", "--anywhere"], "not moved: it has ended");
+    sandbox.succeeds(&["job", "delete", "small", "-n", "default"]);
 }
 
 #[test]

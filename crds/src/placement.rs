@@ -123,6 +123,7 @@ pub fn read_binding(spec: &ResourceBindingSpec, status: Option<&ResourceBindingS
         // These depend on other objects, and the caller fills them in.
         peers: place::Peers::default(),
         data: None,
+        choice: None,
         ranking: place::score::Ranking::default(),
         empty_workloads: false,
     }

@@ -285,6 +285,8 @@ pub enum JobAction {
     Resume(JobNamesArgs),
     /// Takes Volcano Jobs off their clusters and puts them in line again with their age, by a Command of Volcano.
     Requeue(JobNamesArgs),
+    /// Says to which clusters a job may go, and takes it off others: whole, and in line with its age.
+    Move(JobMoveArgs),
     /// Shows what the pods of a job say, each line with its cluster and pod.
     Logs(JobLogsArgs),
     /// Deletes jobs: their pods are stopped.
@@ -345,6 +347,31 @@ pub struct JobNamesArgs {
     /// Volcano Jobs, or KIND/NAME, such as deployment/web or rayjob/train.
     #[arg(value_name = "JOB", add = names::job_names(), required = true, value_parser = parse_job_name)]
     pub jobs: Vec<JobName>,
+    #[command(flatten)]
+    pub scope: ScopeArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(group(ArgGroup::new("where").required(true).multiple(true).args(["to", "away_from", "anywhere"])))]
+pub struct JobMoveArgs {
+    /// Name of a Volcano Job, or KIND/NAME, such as deployment/web or rayjob/train.
+    #[arg(value_name = "JOB", add = names::job_names(), value_parser = parse_job_name)]
+    pub job: JobName,
+    /// To these clusters alone, of those that its policy selects.
+    #[arg(long, value_name = "CLUSTERS", value_delimiter = ',', add = names::cluster_names())]
+    pub to: Vec<String>,
+    /// To none of these clusters.
+    #[arg(long, value_name = "CLUSTERS", value_delimiter = ',', add = names::cluster_names())]
+    pub away_from: Vec<String>,
+    /// Wherever its policy lets it: takes back what was said before.
+    #[arg(long, conflicts_with_all = ["to", "away_from"])]
+    pub anywhere: bool,
+    /// Also if it runs and there is no room there now: it waits in line for it.
+    #[arg(long)]
+    pub may_wait: bool,
+    /// Namespace of the controller's lease, where its settings are; without it caldera-system, then default.
+    #[arg(long, value_name = "NAMESPACE", add = names::namespace_names())]
+    pub lease_namespace: Option<String>,
     #[command(flatten)]
     pub scope: ScopeArgs,
 }

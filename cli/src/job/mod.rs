@@ -5,6 +5,7 @@
 //! JSON patch that fails where it has changed meanwhile.
 
 mod change;
+mod job_move;
 mod logs;
 pub(crate) mod requeue;
 mod row;
@@ -40,6 +41,7 @@ pub async fn run_job(action: JobAction) -> anyhow::Result<ExitCode> {
         JobAction::Suspend(args) => change::change_jobs(args, JobChange::Suspend).await,
         JobAction::Resume(args) => change::change_jobs(args, JobChange::Resume).await,
         JobAction::Requeue(args) => requeue::requeue_jobs(args).await,
+        JobAction::Move(args) => job_move::move_job(args).await,
         JobAction::Logs(args) => logs::show_logs(args).await,
         JobAction::Delete(args) => change::change_jobs(args, JobChange::Delete).await,
     }

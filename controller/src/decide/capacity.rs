@@ -10,6 +10,7 @@
 
 mod found_place;
 mod maintenance;
+mod place_elsewhere;
 mod reserved_clusters;
 mod seen_pods;
 
@@ -32,7 +33,7 @@ use caldera_core::{
     time::EpochSeconds,
 };
 
-pub use self::found_place::Place;
+pub use self::{found_place::Place, place_elsewhere::PodsByCluster};
 use crate::observe::{Binding, ClusterFacts};
 
 /// Taint by which Karmada takes a cluster out for a while.
@@ -440,9 +441,9 @@ impl FleetCapacity {
         let refusal = (!emptied.is_empty()).then(|| ask_placement(question, &self.fleet, emptied).err()).flatten()?;
         // It is not about now.
         let never = refusal.to_string().replacen(" fit now in ", " fit in ", 1);
-        let data =
-            place::describe_data(&build_placement_request(question, &self.fleet, self.fleet.clusters().collect()));
-        Some(data.into_iter().fold(never, |never, data| format!("{never}; {data}")).into())
+        let request = build_placement_request(question, &self.fleet, self.fleet.clusters().collect());
+        let lasting = place::describe_lasting_reasons(&request);
+        Some(lasting.into_iter().fold(never, |never, reason| format!("{never}; {reason}")).into())
     }
 }
 

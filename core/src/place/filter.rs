@@ -6,7 +6,8 @@
 //! order and reports the first that refuses; here the order is fixed. Clusters being deleted are passed over without a
 //! reason. Clusters the binding is already in stay although their taints or APIs changed (only eviction takes it away).
 //! Beyond Karmada: nothing new goes to a cluster where a maintenance window is in the way of the expected run, nor to
-//! one without the data that its claims require. A [`Filter`] is made once for a binding and asked for each cluster.
+//! one without the data that its claims require, nor to one that its user keeps it out of. A [`Filter`] is made once
+//! for a binding and asked for each cluster.
 
 use std::{borrow::Cow, cell::Cell, collections::BTreeMap, fmt};
 
@@ -39,6 +40,8 @@ pub enum FilterReason<'a> {
     Maintenance,
     /// It lacks data that is required, and the binding is not in it yet.
     NoData,
+    /// Its user does not let it go there, and the binding is not in it yet.
+    NotChosen,
 }
 
 impl FilterReason<'_> {
@@ -57,6 +60,7 @@ impl FilterReason<'_> {
             Self::NotReady => "cluster(s) is not ready".into(),
             Self::Maintenance => "cluster(s) is kept for maintenance".into(),
             Self::NoData => "cluster(s) did not have the data of its DataSourceClaims".into(),
+            Self::NotChosen => "cluster(s) were not chosen by its user".into(),
         }
     }
 }
@@ -151,6 +155,7 @@ impl<'a> Filter<'a> {
         let kept = !held && self.has_maintenance_conflict(cluster);
         let there = !held && peers.apart.contains(&cluster.name);
         let no_data = !held && !self.binding.has_data_in(&cluster.name);
+        let not_chosen = !held && !self.binding.is_let_into(&cluster.name);
         [
             evicting,
             taint,
@@ -160,6 +165,7 @@ impl<'a> Filter<'a> {
             there.then_some(FilterReason::GroupThere),
             kept.then_some(FilterReason::Maintenance),
             no_data.then_some(FilterReason::NoData),
+            not_chosen.then_some(FilterReason::NotChosen),
         ]
         .into_iter()
         .flatten()
