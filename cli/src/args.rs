@@ -5,6 +5,7 @@ mod check;
 mod component;
 mod console;
 mod install;
+mod job;
 mod manifests;
 pub(crate) mod names;
 #[cfg(test)]
@@ -18,9 +19,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 pub use self::{
     ask::{
-        ClusterAction, ClusterNamesArgs, EventsArgs, HistoryArgs, JobAction, JobListArgs, JobLogsArgs, JobMoveArgs, JobNamesArgs,
-        JobOrder, MaintenanceArgs, PauseArgs, QueueAction, QueueArgs, QueueSetArgs, ScopeArgs, TopArgs, UnpauseArgs,
-        UsageArgs, UsageBy, UsageOutput, WhyArgs,
+        ClusterAction, ClusterNamesArgs, EventsArgs, HistoryArgs, MaintenanceArgs, PauseArgs, QueueAction, QueueArgs,
+        QueueSetArgs, ScopeArgs, TopArgs, UnpauseArgs, UsageArgs, UsageBy, UsageOutput, WhyArgs,
     },
     check::{DoctorArgs, FailOn, UninstallArgs},
     component::{
@@ -29,6 +29,9 @@ pub use self::{
     },
     console::ConsoleArgs,
     install::InstallArgs,
+    job::{
+        JobAction, JobExecArgs, JobListArgs, JobLogsArgs, JobMoveArgs, JobNamesArgs, JobOrder, PodsArgs,
+    },
     manifests::{DeployArgs, ManifestGroup, ManifestsArgs},
     sandbox::{DemoArgs, KarmadaSimArgs, MemberSimArgs, SandboxArgs},
     simulate::{ReportForm, SimulateArgs},
@@ -103,7 +106,7 @@ pub enum Command {
     #[command(after_help = ask::ASK_EXIT)]
     Queue(QueueArgs),
     /// Lists and describes jobs and shows their logs. Holds, releases, suspends, resumes, requeues, moves and deletes
-    /// them.
+    /// them, and runs commands in their pods.
     #[command(subcommand, after_help = ask::ASK_EXIT)]
     Job(JobAction),
     /// Lists what was said of jobs, queues and bindings, the oldest first.

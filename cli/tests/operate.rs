@@ -366,6 +366,11 @@ fn what_is_said(sandbox: &Sandbox) {
         .fails(&["job", "logs", "mindspore-cpu", "-n", "default", "--task", "nobody"], "has no such pods in member1");
     sandbox.fails(&["job", "logs", "low-priority", "-n", "default"], "it has not started; `caldera why low-priority`");
     assert!(sandbox.succeeds(&["job", "logs", "deployment/web", "-n", "default"]).contains("/web-"));
+    let exec = ["job", "exec", "mindspore-cpu", "-n", "default", "--kubeconfig", &sandbox.kubeconfig];
+    let args = [exec.as_slice(), &["--all", "--", "true"]].concat();
+    let refused = caldera(&args).output().unwrap();
+    let words = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(1) && words.contains("pods are simulated and have no containers"), "{words}");
 
     let events = sandbox.succeeds(&["events", "-n", "default", "--for", "mindspore-cpu", "-o", "wide"]);
     assert!(events.starts_with("AGE") && events.contains("job/mindspore-cpu"), "{events}");

@@ -5,8 +5,10 @@
 //! JSON patch that fails where it has changed meanwhile.
 
 mod change;
+mod exec;
 mod job_move;
 mod logs;
+mod pods;
 pub(crate) mod requeue;
 mod row;
 
@@ -43,6 +45,7 @@ pub async fn run_job(action: JobAction) -> anyhow::Result<ExitCode> {
         JobAction::Requeue(args) => requeue::requeue_jobs(args).await,
         JobAction::Move(args) => job_move::move_job(args).await,
         JobAction::Logs(args) => logs::show_logs(args).await,
+        JobAction::Exec(args) => exec::run_in_pods(args).await,
         JobAction::Delete(args) => change::change_jobs(args, JobChange::Delete).await,
     }
 }
