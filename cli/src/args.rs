@@ -127,7 +127,7 @@ pub enum Command {
     /// Says what was used, by month, queue and namespace, long after the jobs are gone.
     #[command(after_help = ask::ASK_EXIT)]
     Usage(UsageArgs),
-    /// Shows fleet, queues, members and jobs on the terminal, as they change. Keys sort, filter and ask why.
+    /// Shows fleet, queues, members and jobs on the terminal, as they change. Keys sort, filter, ask why, hold and release.
     #[command(after_help = ask::TOP_EXIT)]
     Top(TopArgs),
     /// Prints a script that completes commands, flags, and names of the API in a shell.

@@ -4,7 +4,7 @@
 //! needs few rights. `caldera why` works answers out. Rule: what is changed is one field of the user's own object, by a
 //! JSON patch that fails where it has changed meanwhile.
 
-mod change;
+pub(crate) mod change;
 mod exec;
 mod job_move;
 mod logs;
