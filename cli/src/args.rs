@@ -29,9 +29,7 @@ pub use self::{
     },
     console::ConsoleArgs,
     install::InstallArgs,
-    job::{
-        JobAction, JobExecArgs, JobListArgs, JobLogsArgs, JobMoveArgs, JobNamesArgs, JobOrder, PodsArgs,
-    },
+    job::{JobAction, JobExecArgs, JobListArgs, JobLogsArgs, JobMoveArgs, JobNamesArgs, JobOrder, PodsArgs},
     manifests::{DeployArgs, ManifestGroup, ManifestsArgs},
     sandbox::{DemoArgs, KarmadaSimArgs, MemberSimArgs, SandboxArgs},
     simulate::{ReportForm, SimulateArgs},
@@ -127,7 +125,8 @@ pub enum Command {
     /// Says what was used, by month, queue and namespace, long after the jobs are gone.
     #[command(after_help = ask::ASK_EXIT)]
     Usage(UsageArgs),
-    /// Shows fleet, queues, members and jobs on the terminal, as they change. Keys sort, filter, ask why, hold and release.
+    /// Shows fleet, queues, members and jobs on the terminal, as they change. Keys sort, filter, ask why, hold and
+    /// release.
     #[command(after_help = ask::TOP_EXIT)]
     Top(TopArgs),
     /// Prints a script that completes commands, flags, and names of the API in a shell.

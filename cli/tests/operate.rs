@@ -307,6 +307,23 @@ fn the_names_that_a_shell_completes(sandbox: &Sandbox) {
         let output = caldera(&words).env("COMPLETE", "fish").output().unwrap();
         assert_eq!(String::from_utf8(output.stdout).unwrap(), want, "{words:?}");
     }
+    // As bash asks, which takes `--namespace=` for two words and more.
+    let kubeconfig = ["--kubeconfig", &sandbox.kubeconfig];
+    for (line, want) in [
+        (&["job", "list", "--namespace", "=", "defau"][..], "default"),
+        (&["why", "-n", "default", "mind"], "mindspore-cpu"),
+        (&["cluster", "cordon", "member"], "member1 member2"),
+        (&["job", "list", "--sort-by", "=", "pri"], "priority"),
+    ] {
+        let words = [&["caldera"], &kubeconfig[..], line].concat();
+        let ask = "source <(\"$CALDERA\" completions bash); PATH=\"${CALDERA%/*}:$PATH\"; COMP_WORDBREAKS='= '; \
+                   COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); \
+                   _caldera_complete caldera \"${!#}\" \"\"; echo \"${COMPREPLY[*]}\"";
+        let mut bash = Command::new("bash");
+        bash.args(["-c", ask, "bash"]).args(&words).env("CALDERA", BINARY).env("HOME", "/nonexistent");
+        let output = bash.env_remove("KUBECONFIG").output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), want, "{words:?}");
+    }
 }
 
 fn the_queues(sandbox: &Sandbox) {
@@ -377,6 +394,11 @@ fn what_is_said(sandbox: &Sandbox) {
     assert!(!events.contains("low-priority"), "{events}");
     let none = sandbox.succeeds(&["events", "-n", "nowhere"]);
     assert_eq!(none, "no events\n");
+    // What is not there is no answer "none".
+    sandbox.fails(&["events", "-n", "default", "--for", "nobody"], "there is no Volcano Job nobody in namespace default");
+    sandbox.fails(&["job", "list", "-A", "-q", "nowhere"], "there is no queue nowhere");
+    sandbox.fails(&["history", "-q", "nowhere"], "there is no queue nowhere");
+    assert_eq!(sandbox.succeeds(&["history", "-q", "research"]), "no end of such a job is recorded\n");
 
     // A list that is watched is printed, and again once it changed.
     let mut watching = caldera(&["job", "list", "-n", "default", "-o", "name", "-w", "--kubeconfig"]);

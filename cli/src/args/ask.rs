@@ -142,8 +142,9 @@ pub struct HistoryArgs {
     /// Of this queue alone.
     #[arg(short, long, value_name = "QUEUE", add = names::queue_names())]
     pub queue: Option<String>,
-    /// That ended so alone: Completed, Failed, Aborted, Terminated, Deleted.
-    #[arg(long, value_name = "RESULT")]
+    /// That ended so alone.
+    #[arg(long, value_name = "RESULT", ignore_case = true,
+          value_parser = ["Completed", "Failed", "Aborted", "Terminated", "Deleted"])]
     pub result: Option<String>,
     /// That ended in this time, as 30s, 5m or 2h.
     #[arg(long, value_name = "TIME", value_parser = parse_seconds)]

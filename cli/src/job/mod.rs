@@ -86,6 +86,9 @@ async fn read_page(client: &Client, own: &str, args: &JobListArgs) -> anyhow::Re
         args.queue.as_ref().is_none_or(|queue| *queue == row.queue)
             && args.state.is_none_or(|state| state.word() == row.state)
     });
+    if let (true, Some(queue)) = (rows.is_empty(), &args.queue) {
+        objects::ensure_queue(client, queue).await?;
+    }
     sort_rows(&mut rows, args.sort_by);
     let jobs = Jobs { jobs: rows };
     if jobs.jobs.is_empty() && matches!(args.output, ListOutput::Table | ListOutput::Wide) {

@@ -5,6 +5,7 @@
 //! once and asks. One that may not see everything says so: what depends on others' jobs is then what the controller
 //! wrote on the job's PodGroup ([`Basis::PodGroup`]), and nothing is made up.
 
+mod amount_form;
 mod clusters;
 mod explanation;
 mod job_move;
