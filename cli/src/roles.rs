@@ -220,6 +220,8 @@ fn build_namespaced_rules(component: &str, granted: &Granted) -> Vec<Value> {
             create_lease(),
             lease(&["caldera-controller"], held),
             named_rule("", "configmaps", &list_controller_config_maps(), &["get", "create", "patch"]),
+            // An admin's alone to write.
+            named_rule("", "configmaps", &[settings::CHOSEN], &["get"]),
         ],
         // It reads the controller's lease, too.
         "scheduler" => {

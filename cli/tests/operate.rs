@@ -13,7 +13,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use caldera_cli::objects::{self, annotation_of, name_of, read_list_at, read_text_at};
+use caldera_cli::{
+    objects::{self, annotation_of, name_of, read_list_at, read_text_at},
+    stack,
+};
 use caldera_crds::workload::WorkloadKind;
 use caldera_runtime::{
     tls::Authority,
@@ -273,6 +276,7 @@ fn jobs_queues_and_clusters_are_listed_and_changed_on_a_sandbox() {
     sandbox.fails(&["job", "hold", "nobody", "-n", "default"], "there is no Volcano Job nobody in namespace default");
 
     the_names_that_a_shell_completes(&sandbox);
+    settings_that_change_while_the_controller_runs(&sandbox);
     the_queues(&sandbox);
     the_clusters(&sandbox);
     what_is_said(&sandbox);
@@ -324,6 +328,44 @@ fn the_names_that_a_shell_completes(sandbox: &Sandbox) {
         let output = bash.env_remove("KUBECONFIG").output().unwrap();
         assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), want, "{words:?}");
     }
+}
+
+fn settings_that_change_while_the_controller_runs(sandbox: &Sandbox) {
+    let maps = api_resource("", "v1", "ConfigMap", "configmaps");
+    let choose = |data: Value| {
+        let metadata = json!({"name": "caldera-settings", "namespace": "caldera-system"});
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
+        sandbox.wait(stack::apply_object(&sandbox.host, map)).unwrap();
+    };
+    let published = || -> Value {
+        let map = sandbox.get(&maps, Some("caldera-system"), "caldera-controller").unwrap_or_default();
+        serde_json::from_str(read_text_at(&map, "/data/settings.json")).unwrap_or_default()
+    };
+    let until_preempt_after = |seconds: Value| {
+        until(&format!("preempt-after is {seconds}"), || {
+            let settings = published();
+            (settings["preemptAfter"] == seconds).then_some(()).ok_or(format!("{settings:#}"))
+        });
+    };
+    let by_flags = published()["preemptAfter"].clone();
+    choose(json!({"preempt-after": "77"}));
+    until_preempt_after(json!(77));
+    choose(json!({"preempt-after": "78", "oder": "fifo"}));
+    until("the refusal is told", || {
+        let events = sandbox.succeeds(&["events", "-n", "caldera-system", "-o", "wide"]);
+        let is_told = events.contains("SettingsRefused") && events.contains("oder: there is no such setting");
+        is_told.then_some(()).ok_or(events)
+    });
+    assert_eq!(published()["preemptAfter"], 77);
+    let write = Write {
+        resource: maps.clone(),
+        namespace: "caldera-system".to_owned(),
+        name: "caldera-settings".to_owned(),
+        subresource: None,
+        body: Body::Delete { uid: None },
+    };
+    sandbox.wait(execute_write(&sandbox.host, &write)).unwrap();
+    until_preempt_after(by_flags);
 }
 
 fn the_queues(sandbox: &Sandbox) {
@@ -395,7 +437,8 @@ fn what_is_said(sandbox: &Sandbox) {
     let none = sandbox.succeeds(&["events", "-n", "nowhere"]);
     assert_eq!(none, "no events\n");
     // What is not there is no answer "none".
-    sandbox.fails(&["events", "-n", "default", "--for", "nobody"], "there is no Volcano Job nobody in namespace default");
+    sandbox
+        .fails(&["events", "-n", "default", "--for", "nobody"], "there is no Volcano Job nobody in namespace default");
     sandbox.fails(&["job", "list", "-A", "-q", "nowhere"], "there is no queue nowhere");
     sandbox.fails(&["history", "-q", "nowhere"], "there is no queue nowhere");
     assert_eq!(sandbox.succeeds(&["history", "-q", "research"]), "no end of such a job is recorded\n");
@@ -456,6 +499,8 @@ fn moving_jobs(sandbox: &Sandbox) {
 }
 
 fn a_job_that_is_moved_to_another_cluster(sandbox: &Sandbox) {
+    // It fills one of the two.
+    sandbox.succeeds(&["job", "delete", "mindspore-cpu", "-n", "default"]);
     let small = WAITING.replace("low-priority", "small").replace(": 6", ": 1").replace("sleep 3", "sleep 600");
     sandbox.apply(&small.replace("queue: research", "queue: training").replace("cpu: \"2\"", "cpu: 200m"));
     sandbox.until_state("small", "Running");
@@ -475,8 +520,11 @@ fn a_job_that_is_moved_to_another_cluster(sandbox: &Sandbox) {
     let (code, out, err) = run(&to(here));
     assert!(code == Some(0) && out.contains(&format!("may go to {here} alone")), "{out}{err}");
     assert_eq!(place(), json!([here]), "it is there already");
-    let (code, out, err) = run(&to(there));
-    assert!(code == Some(0) && out.contains(&format!("leaves {here}: requeued")), "{out}{err}");
+    let out = until("there is room in the other", || match run(&to(there)) {
+        (Some(0), out, _) => Ok(out),
+        (_, out, err) => Err(format!("{out}{err}")),
+    });
+    assert!(out.contains(&format!("leaves {here}: requeued")), "{out}");
     is_in(there);
     assert!(sandbox.succeeds(&["why", "small", "-n", "default"]).contains(&format!("go only to {there}")));
     let away = sandbox.succeeds(&["job", "move", "small", "-n", "default", "--away-from", there]);
