@@ -5,6 +5,7 @@ mod check;
 mod component;
 mod console;
 mod install;
+mod job;
 mod manifests;
 pub(crate) mod names;
 #[cfg(test)]
@@ -18,9 +19,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 pub use self::{
     ask::{
-        ClusterAction, ClusterNamesArgs, EventsArgs, HistoryArgs, JobAction, JobListArgs, JobLogsArgs, JobNamesArgs,
-        JobOrder, MaintenanceArgs, PauseArgs, QueueAction, QueueArgs, QueueSetArgs, ScopeArgs, TopArgs, UnpauseArgs,
-        UsageArgs, UsageBy, UsageOutput, WhyArgs,
+        ClusterAction, ClusterNamesArgs, EventsArgs, HistoryArgs, MaintenanceArgs, PauseArgs, QueueAction, QueueArgs,
+        QueueSetArgs, ScopeArgs, TopArgs, UnpauseArgs, UsageArgs, UsageBy, UsageOutput, WhyArgs,
     },
     check::{DoctorArgs, FailOn, UninstallArgs},
     component::{
@@ -29,6 +29,7 @@ pub use self::{
     },
     console::ConsoleArgs,
     install::InstallArgs,
+    job::{JobAction, JobExecArgs, JobListArgs, JobLogsArgs, JobMoveArgs, JobNamesArgs, JobOrder, PodsArgs},
     manifests::{DeployArgs, ManifestGroup, ManifestsArgs},
     sandbox::{DemoArgs, KarmadaSimArgs, MemberSimArgs, SandboxArgs},
     simulate::{ReportForm, SimulateArgs},
@@ -102,7 +103,8 @@ pub enum Command {
     /// Shows the queues of the fleet: what each has, deserves and borrowed, and who waits. Opens, closes and sets them.
     #[command(after_help = ask::ASK_EXIT)]
     Queue(QueueArgs),
-    /// Lists and describes jobs and shows their logs. Holds, releases, suspends, resumes, requeues and deletes them.
+    /// Lists and describes jobs and shows their logs. Holds, releases, suspends, resumes, requeues, moves and deletes
+    /// them, and runs commands in their pods.
     #[command(subcommand, after_help = ask::ASK_EXIT)]
     Job(JobAction),
     /// Lists what was said of jobs, queues and bindings, the oldest first.
@@ -123,7 +125,8 @@ pub enum Command {
     /// Says what was used, by month, queue and namespace, long after the jobs are gone.
     #[command(after_help = ask::ASK_EXIT)]
     Usage(UsageArgs),
-    /// Shows fleet, queues, members and jobs on the terminal, as they change. Keys sort, filter and ask why.
+    /// Shows fleet, queues, members and jobs on the terminal, as they change. Keys sort, filter, ask why, hold and
+    /// release.
     #[command(after_help = ask::TOP_EXIT)]
     Top(TopArgs),
     /// Prints a script that completes commands, flags, and names of the API in a shell.

@@ -58,7 +58,7 @@ fn is_of_collector(object: &Value) -> bool {
     object.to_string().contains(COLLECTOR)
 }
 
-fn render_yaml(objects: &[Value]) -> String {
+pub(crate) fn render_yaml(objects: &[Value]) -> String {
     let one = |object: &Value| format!("---\n{}\n", serde_saphyr::to_string(object).unwrap().trim_end());
     let text: String = objects.iter().map(one).collect();
     assert!(!text.contains("{{"), "an object has what Helm would obey");
@@ -147,7 +147,7 @@ fn build_component_chart() -> BTreeMap<&'static str, String> {
 }
 
 /// For the Karmada API.
-fn build_karmada_chart() -> BTreeMap<&'static str, String> {
+pub(crate) fn build_karmada_chart() -> BTreeMap<&'static str, String> {
     let endpoint = Endpoint::Url(URL.to_owned());
     let encoded = encode(BUNDLE);
     let hooks = render_yaml(&caldera_webhook::build_configurations(&endpoint, BUNDLE))
@@ -284,7 +284,7 @@ fn what_the_charts_render_is_what_manifests_prints() {
 }
 
 #[track_caller]
-fn same(mut rendered: Vec<Value>, mut wanted: Vec<Value>) {
+pub(crate) fn same(mut rendered: Vec<Value>, mut wanted: Vec<Value>) {
     let key = |object: &Value| format!("{} {}", object["kind"], object["metadata"]["name"]);
     rendered.sort_by_key(key);
     wanted.sort_by_key(key);

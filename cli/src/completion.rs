@@ -63,7 +63,13 @@ pub fn build_script(shell: Shell) -> std::io::Result<Vec<u8>> {
     let completer =
         shells.completer(&name).ok_or_else(|| std::io::Error::other(format!("no completion for {name}")))?;
     completer.write_registration(VARIABLE, "caldera", "caldera", "caldera", &mut script)?;
-    Ok(script)
+    Ok(if shell == Shell::Bash { join_words_of_bash(&script) } else { script })
+}
+
+/// The same, asked by a function that makes one word of those that bash splits at `=`.
+fn join_words_of_bash(script: &[u8]) -> Vec<u8> {
+    let script = String::from_utf8_lossy(script).replace("-F _clap_complete_caldera ", "-F _caldera_complete ");
+    [include_str!("completion.bash"), &script].concat().into_bytes()
 }
 
 fn is_named(program: &OsStr, name: &str) -> bool {

@@ -60,6 +60,10 @@ async fn read_page(client: &Client, own: &str, args: &EventsArgs) -> anyhow::Res
             && (!args.warnings || row.kind == "Warning")
             && args.job.as_ref().is_none_or(|job| row.is_on(job))
     });
+    // What is said of one that is gone is still told.
+    if let (true, Some(job), Some(namespace)) = (rows.is_empty(), &args.job, namespace) {
+        objects::ensure_job(client, namespace, job.kind, &job.name).await?;
+    }
     let names: String = rows.iter().map(|row| format!("{}\n", row.object)).collect();
     let events = Events { events: rows };
     let text = output::format_list(args.output, &events, "TYPE", &names, |wide| {

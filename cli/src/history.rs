@@ -19,7 +19,7 @@ use serde_json::json;
 
 use crate::{
     args::HistoryArgs,
-    components,
+    components, objects,
     output::{self, format_duration, format_table, quote_csv},
 };
 
@@ -33,6 +33,10 @@ pub async fn run_history(args: HistoryArgs) -> anyhow::Result<ExitCode> {
     let client = components::connect_for_command(args.kubeconfig.as_deref(), "history").await?;
     let jobs = read_history(&client, args.lease_namespace.as_deref()).await?.list_jobs();
     let report = HistoryReport { jobs: select_jobs(&jobs, &args, Timestamp::now()) };
+    // One that is gone may have a history all the same.
+    if let Some(queue) = args.queue.as_deref().filter(|queue| jobs.iter().all(|job| job.queue.as_str() != *queue)) {
+        objects::ensure_queue(&client, queue).await?;
+    }
     match args.output.to_answer_output() {
         None => output::write_stdout(&format_csv(&report.jobs)),
         Some(form) => output::print_answer(form, &report, |_| format_jobs(&report.jobs))?,

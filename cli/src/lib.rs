@@ -18,6 +18,8 @@ pub mod expected_start;
 pub mod history;
 pub mod install;
 pub mod job;
+#[cfg(test)]
+mod kustomize;
 pub mod live;
 pub mod manifests;
 #[cfg(test)]

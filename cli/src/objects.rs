@@ -4,6 +4,7 @@
 //! objects.
 
 use anyhow::Context;
+use caldera_crds::workload::WorkloadKind;
 pub use caldera_crds::{
     object::{annotation_of, annotation_path, name_of, read_list_at, read_text_at},
     trusted::is_managed_by_caldera,
@@ -95,6 +96,28 @@ pub async fn get_object(
     };
     let found = api.get_opt(name).await.map(|found| found.and_then(|object| serde_json::to_value(object).ok()));
     take_answer(found, || format!("{} {name}", name_resource(resource)))
+}
+
+/// Fails if there is no such queue. Where queues can not be seen it says nothing.
+///
+/// # Errors
+/// If there is no such queue, or the server does not answer.
+pub async fn ensure_queue(client: &Client, name: &str) -> anyhow::Result<()> {
+    if let Ok(None) = get_object(client, &queue_resource(), None, name).await? {
+        anyhow::bail!("there is no queue {name}");
+    }
+    Ok(())
+}
+
+/// Fails if there is no such job. Where it can not be seen it says nothing.
+///
+/// # Errors
+/// If there is no such job, or the server does not answer.
+pub async fn ensure_job(client: &Client, namespace: &str, kind: WorkloadKind, name: &str) -> anyhow::Result<()> {
+    if let Ok(None) = get_object(client, &kind.api_resource(), Some(namespace), name).await? {
+        anyhow::bail!("there is no {} {name} in namespace {namespace}", kind.title());
+    }
+    Ok(())
 }
 
 fn take_answer<T: Default>(answer: Result<T, kube::Error>, what: impl Fn() -> String) -> anyhow::Result<Visible<T>> {

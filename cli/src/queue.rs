@@ -214,7 +214,7 @@ fn format_by_queue(queues: &[QueueView], name: impl Fn(&QueueView) -> String) ->
             let all: Vec<String> = shown().filter_map(|of| Some(format!("{} {}", of.resource, amount(of)?))).collect();
             all.join(", ")
         };
-        let not_zero = |amount: Quantity| (!amount.is_zero()).then(|| amount.in_few_digits().to_string());
+        let not_zero = |amount: Quantity| (!amount.is_zero()).then(|| amount.plain().to_string());
         let used = |of: &Amounts| {
             let limit = of.capability.or(of.limit);
             (limit.is_some() || !of.used.is_zero()).then(|| {
@@ -226,32 +226,33 @@ fn format_by_queue(queues: &[QueueView], name: impl Fn(&QueueView) -> String) ->
         };
         let [waiting, blocked, starting, running] = format_job_counts(queue);
         let faults = queue.faults.len() + usize::from(queue.problem.is_some());
+        // A terminal that is too narrow cuts the end: short numbers are before long lists.
         [
             name(queue),
             queue.state.to_owned(),
             queue.priority.to_string(),
-            list(&used),
-            list(&|of| not_zero(of.deserved)),
-            list(&|of| not_zero(of.borrowed)),
             waiting,
             blocked,
             starting,
             running,
             faults.to_string(),
+            list(&used),
+            list(&|of| not_zero(of.borrowed)),
+            list(&|of| not_zero(of.deserved)),
         ]
     };
     let header = [
         "QUEUE",
         "STATE",
         "PRIORITY",
-        "USED/LIMIT",
-        "DESERVED",
-        "BORROWED",
         "WAITING",
         "BLOCKED",
         "STARTING",
         "RUNNING",
         "FAULTS",
+        "USED/LIMIT",
+        "BORROWED",
+        "DESERVED",
     ];
     format_columns(header, queues.iter().map(row))
 }
@@ -274,15 +275,15 @@ fn format_by_resource(queues: &[QueueView], name: impl Fn(&QueueView) -> String)
         ]);
         let nothing = [const { String::new() }; 7];
         let amounts = queue.amounts.iter().map(|of| {
-            let some = |amount: Option<Quantity>| amount.map(|amount| amount.to_string()).unwrap_or_default();
+            let some = |amount: Option<Quantity>| amount.map(|amount| amount.plain().to_string()).unwrap_or_default();
             [
                 of.resource.to_string(),
-                of.used.to_string(),
-                of.deserved.in_few_digits().to_string(),
-                of.guarantee.to_string(),
+                of.used.plain().to_string(),
+                of.deserved.plain().to_string(),
+                of.guarantee.plain().to_string(),
                 some(of.capability),
                 some(of.limit),
-                of.borrowed.in_few_digits().to_string(),
+                of.borrowed.plain().to_string(),
             ]
         });
         for amounts in amounts.chain(queue.amounts.is_empty().then_some(nothing)) {

@@ -222,6 +222,8 @@ fn build_namespaced_rules(component: &str, granted: &Granted) -> Vec<Value> {
             create_lease(),
             lease(&["caldera-controller"], held),
             build_named_rule("", "configmaps", &list_controller_config_maps(), &["get", "create", "patch"]),
+            // An admin's alone to write.
+            build_named_rule("", "configmaps", &[settings::CHOSEN], &["get"]),
         ],
         // It reads the controller's lease, too.
         "scheduler" => {

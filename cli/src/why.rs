@@ -255,8 +255,10 @@ fn describe_run_limit(limit: &RunLimitView) -> String {
 }
 
 fn append_queue_path(text: &mut String, job: &Explanation, wide: bool) {
-    let asked = |name: &str| job.asks.as_ref().map(|asks| asks.minimum.get(name).to_string()).unwrap_or_default();
-    let some = |amount: Option<caldera_core::quantity::Quantity>| amount.map(|a| a.to_string()).unwrap_or_default();
+    let asked =
+        |name: &str| job.asks.as_ref().map(|asks| asks.minimum.get(name).plain().to_string()).unwrap_or_default();
+    let some =
+        |amount: Option<caldera_core::quantity::Quantity>| amount.map(|a| a.plain().to_string()).unwrap_or_default();
     let mut rows = Vec::new();
     for (depth, step) in job.path.iter().enumerate() {
         let name = format!("{}{}", "  ".repeat(depth), step.queue);
@@ -272,9 +274,9 @@ fn append_queue_path(text: &mut String, job: &Explanation, wide: bool) {
                 once(describe_state(step.state)),
                 amounts.resource.to_string(),
                 asked(amounts.resource.as_str()),
-                amounts.used.to_string(),
-                amounts.deserved.to_string(),
-                amounts.guarantee.to_string(),
+                amounts.used.plain().to_string(),
+                amounts.deserved.plain().to_string(),
+                amounts.guarantee.plain().to_string(),
                 some(amounts.capability),
                 some(amounts.limit),
             ]);

@@ -13,7 +13,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use caldera_cli::objects::{self, annotation_of, name_of, read_list_at, read_text_at};
+use caldera_cli::{
+    objects::{self, annotation_of, name_of, read_list_at, read_text_at},
+    stack,
+};
+use caldera_crds::workload::WorkloadKind;
 use caldera_runtime::{
     tls::Authority,
     watch::api_resource,
@@ -272,10 +276,12 @@ fn jobs_queues_and_clusters_are_listed_and_changed_on_a_sandbox() {
     sandbox.fails(&["job", "hold", "nobody", "-n", "default"], "there is no Volcano Job nobody in namespace default");
 
     the_names_that_a_shell_completes(&sandbox);
+    settings_that_change_while_the_controller_runs(&sandbox);
     the_queues(&sandbox);
     the_clusters(&sandbox);
     what_is_said(&sandbox);
     moving_jobs(&sandbox);
+    a_job_that_is_moved_to_another_cluster(&sandbox);
 
     // With quota for both it started; then it is deleted.
     until("low-priority starts", || {
@@ -305,6 +311,61 @@ fn the_names_that_a_shell_completes(sandbox: &Sandbox) {
         let output = caldera(&words).env("COMPLETE", "fish").output().unwrap();
         assert_eq!(String::from_utf8(output.stdout).unwrap(), want, "{words:?}");
     }
+    // As bash asks, which takes `--namespace=` for two words and more.
+    let kubeconfig = ["--kubeconfig", &sandbox.kubeconfig];
+    for (line, want) in [
+        (&["job", "list", "--namespace", "=", "defau"][..], "default"),
+        (&["why", "-n", "default", "mind"], "mindspore-cpu"),
+        (&["cluster", "cordon", "member"], "member1 member2"),
+        (&["job", "list", "--sort-by", "=", "pri"], "priority"),
+    ] {
+        let words = [&["caldera"], &kubeconfig[..], line].concat();
+        let ask = "source <(\"$CALDERA\" completions bash); PATH=\"${CALDERA%/*}:$PATH\"; COMP_WORDBREAKS='= '; \
+                   COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); \
+                   _caldera_complete caldera \"${!#}\" \"\"; echo \"${COMPREPLY[*]}\"";
+        let mut bash = Command::new("bash");
+        bash.args(["-c", ask, "bash"]).args(&words).env("CALDERA", BINARY).env("HOME", "/nonexistent");
+        let output = bash.env_remove("KUBECONFIG").output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), want, "{words:?}");
+    }
+}
+
+fn settings_that_change_while_the_controller_runs(sandbox: &Sandbox) {
+    let maps = api_resource("", "v1", "ConfigMap", "configmaps");
+    let choose = |data: Value| {
+        let metadata = json!({"name": "caldera-settings", "namespace": "caldera-system"});
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
+        sandbox.wait(stack::apply_object(&sandbox.host, map)).unwrap();
+    };
+    let published = || -> Value {
+        let map = sandbox.get(&maps, Some("caldera-system"), "caldera-controller").unwrap_or_default();
+        serde_json::from_str(read_text_at(&map, "/data/settings.json")).unwrap_or_default()
+    };
+    let until_preempt_after = |seconds: Value| {
+        until(&format!("preempt-after is {seconds}"), || {
+            let settings = published();
+            (settings["preemptAfter"] == seconds).then_some(()).ok_or(format!("{settings:#}"))
+        });
+    };
+    let by_flags = published()["preemptAfter"].clone();
+    choose(json!({"preempt-after": "77"}));
+    until_preempt_after(json!(77));
+    choose(json!({"preempt-after": "78", "oder": "fifo"}));
+    until("the refusal is told", || {
+        let events = sandbox.succeeds(&["events", "-n", "caldera-system", "-o", "wide"]);
+        let is_told = events.contains("SettingsRefused") && events.contains("oder: there is no such setting");
+        is_told.then_some(()).ok_or(events)
+    });
+    assert_eq!(published()["preemptAfter"], 77);
+    let write = Write {
+        resource: maps.clone(),
+        namespace: "caldera-system".to_owned(),
+        name: "caldera-settings".to_owned(),
+        subresource: None,
+        body: Body::Delete { uid: None },
+    };
+    sandbox.wait(execute_write(&sandbox.host, &write)).unwrap();
+    until_preempt_after(by_flags);
 }
 
 fn the_queues(sandbox: &Sandbox) {
@@ -364,12 +425,23 @@ fn what_is_said(sandbox: &Sandbox) {
         .fails(&["job", "logs", "mindspore-cpu", "-n", "default", "--task", "nobody"], "has no such pods in member1");
     sandbox.fails(&["job", "logs", "low-priority", "-n", "default"], "it has not started; `caldera why low-priority`");
     assert!(sandbox.succeeds(&["job", "logs", "deployment/web", "-n", "default"]).contains("/web-"));
+    let exec = ["job", "exec", "mindspore-cpu", "-n", "default", "--kubeconfig", &sandbox.kubeconfig];
+    let args = [exec.as_slice(), &["--all", "--", "true"]].concat();
+    let refused = caldera(&args).output().unwrap();
+    let words = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(1) && words.contains("pods are simulated and have no containers"), "{words}");
 
     let events = sandbox.succeeds(&["events", "-n", "default", "--for", "mindspore-cpu", "-o", "wide"]);
     assert!(events.starts_with("AGE") && events.contains("job/mindspore-cpu"), "{events}");
     assert!(!events.contains("low-priority"), "{events}");
     let none = sandbox.succeeds(&["events", "-n", "nowhere"]);
     assert_eq!(none, "no events\n");
+    // What is not there is no answer "none".
+    sandbox
+        .fails(&["events", "-n", "default", "--for", "nobody"], "there is no Volcano Job nobody in namespace default");
+    sandbox.fails(&["job", "list", "-A", "-q", "nowhere"], "there is no queue nowhere");
+    sandbox.fails(&["history", "-q", "nowhere"], "there is no queue nowhere");
+    assert_eq!(sandbox.succeeds(&["history", "-q", "research"]), "no end of such a job is recorded\n");
 
     // A list that is watched is printed, and again once it changed.
     let mut watching = caldera(&["job", "list", "-n", "default", "-o", "name", "-w", "--kubeconfig"]);
@@ -424,6 +496,50 @@ fn moving_jobs(sandbox: &Sandbox) {
     assert!(read_list_at(&sandbox.binding("mindspore-cpu-job"), "/spec/clusters").is_empty());
     assert_eq!(sandbox.succeeds(&["queue", "open", "research"]), "queue research is Open\n");
     sandbox.until_state("mindspore-cpu", "Running");
+}
+
+fn a_job_that_is_moved_to_another_cluster(sandbox: &Sandbox) {
+    // It fills one of the two.
+    sandbox.succeeds(&["job", "delete", "mindspore-cpu", "-n", "default"]);
+    let small = WAITING.replace("low-priority", "small").replace(": 6", ": 1").replace("sleep 3", "sleep 600");
+    sandbox.apply(&small.replace("queue: research", "queue: training").replace("cpu: \"2\"", "cpu: 200m"));
+    sandbox.until_state("small", "Running");
+    let to = |cluster: &str| ["job", "move", "small", "-n", "default", "--to", cluster].map(str::to_owned);
+    let run = |args: &[String]| sandbox.run(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    let place = || sandbox.row_of("small")["clusters"].clone();
+    let is_in = |cluster: &str| {
+        until(&format!("small runs in {cluster}"), || {
+            let row = sandbox.row_of("small");
+            let is_there = row["clusters"] == json!([cluster]) && row["state"] == "Running";
+            is_there.then_some(()).ok_or(format!("{row:#}"))
+        });
+    };
+    let (here, there) = if place() == json!(["member1"]) { ("member1", "member2") } else { ("member2", "member1") };
+    let (code, out, err) = run(&to("nowhere"));
+    assert!(code == Some(1) && err.contains("there is no cluster nowhere; there are member1, member2"), "{out}{err}");
+    let (code, out, err) = run(&to(here));
+    assert!(code == Some(0) && out.contains(&format!("may go to {here} alone")), "{out}{err}");
+    assert_eq!(place(), json!([here]), "it is there already");
+    let out = until("there is room in the other", || match run(&to(there)) {
+        (Some(0), out, _) => Ok(out),
+        (_, out, err) => Err(format!("{out}{err}")),
+    });
+    assert!(out.contains(&format!("leaves {here}: requeued")), "{out}");
+    is_in(there);
+    assert!(sandbox.succeeds(&["why", "small", "-n", "default"]).contains(&format!("go only to {there}")));
+    let away = sandbox.succeeds(&["job", "move", "small", "-n", "default", "--away-from", there]);
+    assert!(away.contains(&format!("may go anywhere but to {there}")), "{away}");
+    is_in(here);
+    sandbox.fails(
+        &["job", "move", "small", "-n", "default", "--away-from", "member1,member2"],
+        "not moved: it could never start there: its policy selects none of the clusters that are left",
+    );
+    let anywhere = sandbox.succeeds(&["job", "move", "small", "-n", "default", "--anywhere"]);
+    assert!(anywhere.contains("may go wherever its policy lets it"), "{anywhere}");
+    let job = sandbox.get(&WorkloadKind::VolcanoJob.api_resource(), Some("default"), "small").unwrap();
+    assert!(!job["metadata"]["annotations"].to_string().contains("clusters"), "{job:#}");
+    sandbox.fails(&["job", "move", "low-priority", "-n", "default", "--anywhere"], "not moved: it has ended");
+    sandbox.succeeds(&["job", "delete", "small", "-n", "default"]);
 }
 
 #[test]

@@ -103,6 +103,28 @@ fn top_is_driven_by_keys_and_leaves_the_terminal_clean() {
     top.shows(&["why default/low-priority", "WAITS  [WaitingForQuota]", "PODS THAT FIT"]);
     top.press("q");
     top.shows(&["JOBS 2"]);
+    // It is held, by a key and a word, and released again.
+    top.press("H");
+    top.shows(&["hold default/low-priority (Waiting)?", "y does it"]);
+    top.press("n");
+    top.shows(&["JOBS 2", "Waiting"]);
+    top.press("H");
+    top.shows(&["hold default/low-priority (Waiting)?"]);
+    top.press("y");
+    top.shows(&["vcjob/low-priority held"]);
+    top.press("q");
+    top.shows(&["Held"]);
+    top.press("R");
+    top.shows(&["release default/low-priority (Held)?"]);
+    top.press("y");
+    top.shows(&["vcjob/low-priority released"]);
+    top.press("q");
+    top.shows(&["JOBS 2", "Waiting"]);
+    // What runs is not held, and says why.
+    top.press("GHy");
+    top.shows(&["not held: it is placed"]);
+    top.press("q");
+    top.shows(&["JOBS 2"]);
     top.press("q");
     top.ended(0);
 

@@ -17,7 +17,7 @@ use crate::{
     explain::list_amounts,
     metrics::{
         BORROWED, CAPABILITY, CLUSTER_ALLOCATED, CLUSTER_CAPACITY, CLUSTER_FRAGMENTATION, CLUSTER_READY, DESERVED,
-        EVICTED, JOBS, Metrics, PAUSED, REQUEUED, RESERVATIONS, START, USED, WAIT,
+        EVICTED, JOBS, Metrics, PAUSED, REQUEUED, RESERVATIONS, SETTINGS_REFUSED, START, USED, WAIT,
     },
     observe::Key,
     write::{Decision, pod_group::phase_of},
@@ -142,6 +142,7 @@ fn list_samples(controller: &Controller) -> Vec<Sample> {
     let mut samples = sample_clusters(controller);
     samples.extend(sample_amounts(controller));
     samples.extend(sample_jobs(controller));
+    samples.push(Sample::new(&SETTINGS_REFUSED, [], f64::from(u8::from(controller.settings_refused))));
     samples.push(Sample::new(&PAUSED, [], f64::from(u8::from(controller.pause_reason().is_some()))));
     samples
 }

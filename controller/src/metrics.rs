@@ -33,6 +33,7 @@ metrics! { ALL:
         "From a release to the running of the gang's minimum, to a second";
     JOBS = Gauge "caldera_queue_jobs" ["queue", "state"],
         "Jobs of this very queue: waiting, inadmissible until somebody changes something, held or suspended, admitted, running";
+    SETTINGS_REFUSED = Gauge "caldera_settings_refused" [], "1 while ConfigMap caldera-settings is not understood";
     PAUSED = Gauge "caldera_paused" [], "1 while an admin has paused all releases";
     RESERVATIONS = Gauge "caldera_queue_reservations" ["queue"], "Waiting jobs of this very queue that have a reservation";
     USED = Gauge "caldera_queue_used" ["queue", "resource"],

@@ -5,10 +5,12 @@
 //! matters what Works there are. A timer wakes the loop for what was put off on purpose, for metrics, and to save the
 //! accounts every `save_usage_every`.
 //!
-//! Beside the loop, small tasks publish the settings and read what earlier controllers accounted. Each tries again
-//! until the API server answers. The means of a fair history are read before the loop, for ten seconds at most.
+//! Beside the loop, small tasks publish the settings, follow what an admin chooses of them, and read what earlier
+//! controllers accounted. Each tries again until the API server answers. The means of a fair history are read before
+//! the loop, for ten seconds at most.
 
 mod catalogue;
+mod chosen;
 mod decision_log;
 
 use std::{collections::BTreeMap, time::Instant};
@@ -31,7 +33,7 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, runtime::watcher};
 use serde_json::json;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use caldera_crds::{
@@ -49,7 +51,11 @@ use caldera_crds::{
     workload::WorkloadKind,
 };
 
-use self::{catalogue::CatalogueClient, decision_log::log_decision};
+use self::{
+    catalogue::CatalogueClient,
+    chosen::{add_means, change_settings, follow_chosen_settings},
+    decision_log::log_decision,
+};
 use crate::{
     config::Config,
     decide::{Controller, MemberLoss, StartDeadlines, add_wait, decide},
@@ -112,11 +118,14 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     );
     watch_host(&client, &inputs, clusters, &stop);
     let mut settings = Settings::from_config(&config);
-    let counts_history = config.order == OrderPolicy::FairHistory;
-    if counts_history {
+    let flags = settings.clone();
+    if config.order == OrderPolicy::FairHistory {
         settings.mean_used = read_mean_used(&client, &config.namespace).await;
     }
-    tokio::spawn(publish_settings(client.clone(), settings.clone(), config.namespace.clone(), stop.clone()));
+    let (published, to_publish) = watch::channel(settings.clone());
+    tokio::spawn(publish_settings(client.clone(), to_publish, config.namespace.clone(), stop.clone()));
+    let (choices, mut chosen) = mpsc::channel(1);
+    tokio::spawn(follow_chosen_settings(client.clone(), config.namespace.clone(), choices, stop.clone()));
     let read = |client: Client| (client, config.namespace.clone(), inputs.clone(), stop.clone());
     tokio::spawn(read_until_answered(read(client.clone()), read_usage));
     tokio::spawn(read_until_answered(read(client.clone()), read_job_history));
@@ -150,6 +159,16 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
             Some(input) = events.recv() => Some(LoopEvent::Observed(input)),
             Some(event) = seen_clusters.recv() => Some(LoopEvent::Observed(update_member_watches(event, &mut members))),
             Some(event) = member_inputs.recv() => Some(LoopEvent::Observed(Input::Member(event.cluster, event.update))),
+            Some(map) = chosen.recv() => {
+                let before = settings.clone();
+                if let Some(event) = change_settings(&mut controller, &flags, &mut settings, &map) {
+                    writer.queue_write(event.tag(), event.to_write(config.clock.now()));
+                }
+                if settings != before {
+                    published.send_replace(add_means(&settings, &controller));
+                }
+                None
+            }
             () = sleep_for(pause) => None,
         };
         let began = Instant::now();
@@ -207,7 +226,8 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         }
         if save <= now && controller.is_complete() {
             save = add_wait(now, config.save_usage_every);
-            let means = counts_history.then(|| settings.clone().with_mean_used(&controller.jobs.engine));
+            let counts_history = settings.order == OrderPolicy::FairHistory;
+            let means = counts_history.then(|| add_means(&settings, &controller));
             let usage = controller.usage.write_history(&config.namespace, now);
             let means = means.map(|means| means.to_write(&config.namespace));
             let ended = controller.ended_jobs.take_writes(&config.namespace);
@@ -379,22 +399,31 @@ async fn read_job_history(maps: Api<ConfigMap>) -> Result<Input, String> {
     Ok(Input::JobHistory(read))
 }
 
-/// Writes them, again and again until the server takes them, or refuses them.
-async fn publish_settings(client: Client, settings: Settings, namespace: String, stop: CancellationToken) {
-    let write = settings.to_write(&namespace);
+/// Writes them, again and again until the server takes them, or refuses them; and each time they change.
+async fn publish_settings(
+    client: Client,
+    mut settings: watch::Receiver<Settings>,
+    namespace: String,
+    stop: CancellationToken,
+) {
     loop {
-        match write::execute_write(&client, &write).await {
-            Ok(_) => return,
+        let write = settings.borrow_and_update().to_write(&namespace);
+        let pause = match write::execute_write(&client, &write).await {
+            Ok(_) => None,
             Err(failure @ Failure::Refused { .. } | failure @ Failure::Gone(_)) => {
                 tracing::warn!(namespace, %failure, "settings not published: `caldera why` takes the defaults");
-                return;
+                None
             }
-            Err(failure) => tracing::debug!(namespace, %failure, "settings not published yet"),
-        }
+            Err(failure) => {
+                tracing::debug!(namespace, %failure, "settings not published yet");
+                Some(PUBLISH_AGAIN)
+            }
+        };
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(PUBLISH_AGAIN) => {}
+            changed = settings.changed() => if changed.is_err() { return },
+            () = sleep_for(pause) => {}
         }
     }
 }

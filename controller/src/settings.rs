@@ -1,8 +1,13 @@
 //! What the admin chose, published for those who ask why: `caldera why` and `caldera queue` decide by the same rules.
 //!
-//! It is written when the controller starts, by server-side apply to a ConfigMap of its own. A reader that can not read
-//! it says so and takes the defaults. Where what queues used lately decides who goes first, that is in it too: then it
-//! is written again with the accounts, every five minutes by default, and the next controller goes on from there.
+//! An admin changes them while the controller runs by another ConfigMap ([`choose_settings`]).
+//!
+//! It is written when the controller starts and when they change, by server-side apply to a ConfigMap of its own. A
+//! reader that can not read it says so and takes the defaults. Where what queues used lately decides who goes first,
+//! that is in it too: then it is written again with the accounts, every five minutes by default, and the next
+//! controller goes on from there.
+
+mod chosen;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,6 +23,7 @@ use caldera_runtime::write::Write;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+pub use self::chosen::{CHOSEN, choose_settings};
 use crate::{config::Config, config_map::build_config_map_write, decide::Controller};
 
 /// The ConfigMap's name.

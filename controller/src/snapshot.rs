@@ -16,6 +16,7 @@ use caldera_core::{
 use crate::{
     decide::{
         Controller,
+        affinity::find_data_and_choice,
         assess::{estimate_end, estimate_run},
         jobs::{JobPhase, JobState},
     },
@@ -110,11 +111,11 @@ fn describe_snapshot_job(controller: &Controller, binding: &Binding, state: &Job
     })
 }
 
-/// As placement sees it, with where its data is now.
+/// As placement sees it, with where its data is now and what its user chose.
 fn place_with_data(controller: &Controller, binding: &Binding) -> Option<Arc<place::Binding>> {
     let placement = binding.placement.as_ref()?;
-    Some(match controller.objects.data.index.find_locality(&binding.workload) {
-        None => Arc::clone(placement),
-        data => Arc::new(place::Binding { data, ..place::Binding::clone(placement) }),
+    Some(match find_data_and_choice(&controller.objects, binding) {
+        (None, None) => Arc::clone(placement),
+        (data, choice) => Arc::new(place::Binding { data, choice, ..place::Binding::clone(placement) }),
     })
 }

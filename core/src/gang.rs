@@ -9,7 +9,10 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{declared_data::Data, name::define_name, resources::Resources, task_topology::TaskTopology};
+use crate::{
+    cluster_choice::ClusterChoice, declared_data::Data, name::define_name, resources::Resources,
+    task_topology::TaskTopology,
+};
 
 define_name! {
     /// A member cluster's name (Karmada's `Cluster` object).
@@ -68,6 +71,9 @@ pub struct Gang {
     /// Which tasks want to be together, and which apart.
     #[serde(default, skip_serializing_if = "TaskTopology::is_empty")]
     pub task_topology: TaskTopology,
+    /// Which clusters its user lets it go to, where its user says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clusters: Option<Arc<ClusterChoice>>,
 }
 
 /// One pod template and its number of pods.
@@ -239,6 +245,7 @@ impl Gang {
             rigid: false,
             data: None,
             task_topology: TaskTopology::none(),
+            clusters: None,
         }
     }
 

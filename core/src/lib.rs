@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admission;
+pub mod cluster_choice;
 pub mod cron_schedule;
 pub mod data_source;
 pub mod declared_data;

@@ -5,6 +5,7 @@
 //! clamp at 2^63-1 whole units. Held as an integer number of nano units, so that sums never drift: accounting in this
 //! crate knows no floats.
 
+pub mod decimal;
 pub mod plain;
 
 use std::{cmp::Ordering, fmt, hash, str::FromStr};

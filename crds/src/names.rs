@@ -81,6 +81,11 @@ pub mod caldera {
     /// On a Volcano Job: `Terminated`, `Completed` or `Failed` ends it for good as that. A Command `TerminateJob` or
     /// `CompleteJob` sets it; the controller sets `Failed` when a split job used up its `maxRetry`.
     pub const END_AS: &str = "caldera.dev/end-as";
+    /// On a workload: the clusters that it may go to, of those that its policy selects: `member1,member2`. Asked when
+    /// it is placed, and never of what runs. `caldera job move` writes it.
+    pub const CLUSTERS: &str = "caldera.dev/clusters";
+    /// On a workload: clusters that it may not go to, in the same way.
+    pub const EXCLUDE_CLUSTERS: &str = "caldera.dev/exclude-clusters";
     /// On a workload: how long it runs at most, as a Go duration (`90m`). A job with an estimate may backfill around a
     /// reservation that it does not delay, and expected starts are computed from the estimates.
     pub const RUNNING_ESTIMATE: &str = "caldera.dev/running-estimate";

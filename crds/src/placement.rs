@@ -133,6 +133,7 @@ pub fn read_binding(spec: &ResourceBindingSpec, status: Option<&ResourceBindingS
         peers: place::Peers::default(),
         data: None,
         queue: None,
+        choice: None,
         ranking: place::score::Ranking::default(),
         empty_workloads: false,
     }

@@ -29,6 +29,8 @@ mod tests;
 mod train_job;
 mod volcano_job;
 
+use std::sync::Arc;
+
 use caldera_core::{
     declared_data::{Data, ParseDataError},
     gang::{Gang, QueueName, Task, TaskName, WorkloadRef},
@@ -91,7 +93,8 @@ pub fn reference_of(object: &Value) -> Option<WorkloadRef> {
 /// Reads a workload as a gang: its tasks, their requests and how many pods must start together.
 pub fn read_gang(object: &Value) -> Result<Gang, GangError> {
     // The paths of all fields take longer than all else: they are made once there is an error that names one.
-    gang_of(&Field::unnamed(object)).or_else(|_| gang_of(&Field::root(object)))
+    let gang = gang_of(&Field::unnamed(object)).or_else(|_| gang_of(&Field::root(object)))?;
+    Ok(Gang { clusters: annotations::read_cluster_choice(object).map(Arc::new), ..gang })
 }
 
 /// Why an Indexed Job is not split (`JOB_COMPLETION_INDEX`).

@@ -1,4 +1,4 @@
-//! Arguments of the commands for users and admins: `caldera why`, `queue`, `job`, `cluster`, `events`, `pause`,
+//! Arguments of the commands for users and admins: `caldera why`, `queue`, `cluster`, `events`, `pause`,
 //! `unpause`, `history`, `usage` and `top`.
 
 use std::path::PathBuf;
@@ -13,10 +13,7 @@ use super::{
     names,
     values::{JobName, parse_amount, parse_job_name, parse_seconds, parse_value},
 };
-use crate::{
-    output::{ListOutput, Output},
-    view::State,
-};
+use crate::output::{ListOutput, Output};
 
 /// How what only asks ends.
 pub(super) const ASK_EXIT: &str = "Exit codes: 0 there is an answer; 1 there is no such object, or the API server does \
@@ -145,8 +142,9 @@ pub struct HistoryArgs {
     /// Of this queue alone.
     #[arg(short, long, value_name = "QUEUE", add = names::queue_names())]
     pub queue: Option<String>,
-    /// That ended so alone: Completed, Failed, Aborted, Terminated, Deleted.
-    #[arg(long, value_name = "RESULT")]
+    /// That ended so alone.
+    #[arg(long, value_name = "RESULT", ignore_case = true,
+          value_parser = ["Completed", "Failed", "Aborted", "Terminated", "Deleted"])]
     pub result: Option<String>,
     /// That ended in this time, as 30s, 5m or 2h.
     #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
@@ -265,115 +263,6 @@ pub struct ScopeArgs {
     /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum JobAction {
-    /// Lists jobs and services of queues: state, reason, pods, clusters.
-    List(JobListArgs),
-    /// Says where a job stands and why; `caldera why` is the same.
-    Why(WhyArgs),
-    /// Says everything of a job: where it stands and why, in full, and its events.
-    Describe(WhyArgs),
-    /// Keeps jobs that wait in their queue until they are released. What runs runs on.
-    Hold(JobNamesArgs),
-    /// Takes the hold of jobs away.
-    Release(JobNamesArgs),
-    /// Takes jobs off their clusters until they are resumed: their quota is free for others, and they keep their age.
-    Suspend(JobNamesArgs),
-    /// Puts suspended jobs in line again.
-    Resume(JobNamesArgs),
-    /// Takes Volcano Jobs off their clusters and puts them in line again with their age, by a Command of Volcano.
-    Requeue(JobNamesArgs),
-    /// Shows what the pods of a job say, each line with its cluster and pod.
-    Logs(JobLogsArgs),
-    /// Deletes jobs: their pods are stopped.
-    Delete(JobNamesArgs),
-}
-
-#[derive(Debug, ClapArgs)]
-pub struct JobListArgs {
-    #[command(flatten)]
-    pub scope: ScopeArgs,
-    /// Jobs of all namespaces.
-    #[arg(short = 'A', long, conflicts_with = "namespace")]
-    pub all_namespaces: bool,
-    /// Jobs with these labels, as kubectl writes selectors.
-    #[arg(short = 'l', long, value_name = "LABELS")]
-    pub selector: Option<String>,
-    /// Jobs of this queue.
-    #[arg(short, long, value_name = "QUEUE", add = names::queue_names())]
-    pub queue: Option<String>,
-    /// Jobs in this state.
-    #[arg(long, value_enum, ignore_case = true, value_name = "STATE")]
-    pub state: Option<State>,
-    /// Prints the list anew each time it changes, until Ctrl-C: on a terminal over the old one.
-    #[arg(short, long)]
-    pub watch: bool,
-    /// Adds when each job that waits is expected to start: reads what the whole fleet waits for and runs, and plays it
-    /// forward.
-    #[arg(long)]
-    pub start: bool,
-    /// With --start: how long jobs run that do not say so.
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_value::<Millis>, requires = "start")]
-    pub assume_run_for: Millis,
-    /// Order.
-    #[arg(long, value_enum, default_value_t = JobOrder::Name, value_name = "COLUMN")]
-    pub sort_by: JobOrder,
-    /// How the answer looks.
-    #[arg(short, long, value_enum, default_value_t = ListOutput::Table)]
-    pub output: ListOutput,
-}
-
-/// By what jobs are listed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum JobOrder {
-    /// Namespace and name.
-    Name,
-    /// Queue.
-    Queue,
-    /// State.
-    State,
-    /// The oldest first.
-    Age,
-    /// The most urgent first.
-    Priority,
-}
-
-#[derive(Debug, ClapArgs)]
-pub struct JobNamesArgs {
-    /// Volcano Jobs, or KIND/NAME, such as deployment/web or rayjob/train.
-    #[arg(value_name = "JOB", add = names::complete_job_names(), required = true, value_parser = parse_job_name)]
-    pub jobs: Vec<JobName>,
-    #[command(flatten)]
-    pub scope: ScopeArgs,
-}
-
-#[derive(Debug, ClapArgs)]
-pub struct JobLogsArgs {
-    /// Name of a Volcano Job, or KIND/NAME, such as deployment/web or rayjob/train.
-    #[arg(value_name = "JOB", add = names::complete_job_names(), value_parser = parse_job_name)]
-    pub job: JobName,
-    /// Pods of this task.
-    #[arg(long, value_name = "TASK")]
-    pub task: Option<String>,
-    /// Pods of this number in their task. Each cluster of a split job numbers its own.
-    #[arg(long, value_name = "N")]
-    pub rank: Option<u32>,
-    /// Goes on with what is said from now on, until the pods that are there now have ended.
-    #[arg(short, long)]
-    pub follow: bool,
-    /// This container; without it each pod's first.
-    #[arg(short, long, value_name = "CONTAINER")]
-    pub container: Option<String>,
-    /// The last lines of each pod.
-    #[arg(long, value_name = "LINES", value_parser = clap::value_parser!(i64).range(0..))]
-    pub tail: Option<i64>,
-    /// What was said in this time, as 30s, 5m or 2h.
-    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
-    pub since: Option<i64>,
-    #[command(flatten)]
-    pub scope: ScopeArgs,
 }
 
 #[derive(Debug, ClapArgs)]

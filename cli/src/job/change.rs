@@ -27,7 +27,7 @@ use crate::{
 
 /// What is done to a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum JobChange {
+pub(crate) enum JobChange {
     Hold,
     Release,
     Suspend,
@@ -67,7 +67,11 @@ pub(super) async fn change_jobs(args: JobNamesArgs, change: JobChange) -> anyhow
     Ok(to_exit_code(all_done))
 }
 
-async fn change_job(
+/// Says in a few words what was done.
+///
+/// # Errors
+/// If there is no such job, a hold would be for nothing, or the server refuses.
+pub(crate) async fn change_job(
     client: &Client,
     namespace: &str,
     job: &JobName,

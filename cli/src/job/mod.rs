@@ -4,8 +4,11 @@
 //! needs few rights. `caldera why` works answers out. Rule: what is changed is one field of the user's own object, by a
 //! JSON patch that fails where it has changed meanwhile.
 
-mod change;
+pub(crate) mod change;
+mod exec;
+mod job_move;
 mod logs;
+mod pods;
 pub(crate) mod requeue;
 mod row;
 
@@ -40,7 +43,9 @@ pub async fn run_job(action: JobAction) -> anyhow::Result<ExitCode> {
         JobAction::Suspend(args) => change::change_jobs(args, JobChange::Suspend).await,
         JobAction::Resume(args) => change::change_jobs(args, JobChange::Resume).await,
         JobAction::Requeue(args) => requeue::requeue_jobs(args).await,
+        JobAction::Move(args) => job_move::move_job(args).await,
         JobAction::Logs(args) => logs::show_logs(args).await,
+        JobAction::Exec(args) => exec::run_in_pods(args).await,
         JobAction::Delete(args) => change::change_jobs(args, JobChange::Delete).await,
     }
 }
@@ -81,6 +86,9 @@ async fn read_page(client: &Client, own: &str, args: &JobListArgs) -> anyhow::Re
         args.queue.as_ref().is_none_or(|queue| *queue == row.queue)
             && args.state.is_none_or(|state| state.word() == row.state)
     });
+    if let (true, Some(queue)) = (rows.is_empty(), &args.queue) {
+        objects::ensure_queue(client, queue).await?;
+    }
     sort_rows(&mut rows, args.sort_by);
     let jobs = Jobs { jobs: rows };
     if jobs.jobs.is_empty() && matches!(args.output, ListOutput::Table | ListOutput::Wide) {

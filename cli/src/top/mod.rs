@@ -13,6 +13,7 @@ use std::{io::IsTerminal as _, process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use caldera_runtime::shutdown;
+use futures::{StreamExt as _, stream::FuturesUnordered};
 use jiff::Timestamp;
 use kube::Client;
 use ratatui::{
@@ -30,7 +31,9 @@ use self::{
 };
 use crate::{
     args::{JobName, TopArgs},
-    components, output,
+    components,
+    job::change::{JobChange, change_job},
+    output,
     style::Style,
     view::{Change, JobKey, Seen},
     watch::{self, Watches},
@@ -66,7 +69,7 @@ pub async fn run_top(args: TopArgs) -> anyhow::Result<ExitCode> {
     if args.once {
         return top.print_once(changes).await;
     }
-    let asks = WhyAsker { client, controllers: args.lease_namespace };
+    let asks = JobAsker { client, controllers: args.lease_namespace };
     let mut screen = Screen(ratatui::try_init().context("failed to take the terminal")?);
     top.run_screen(&mut screen.0, changes, asks, stop).await?;
     Ok(ExitCode::SUCCESS)
@@ -81,8 +84,8 @@ impl Drop for Screen {
     }
 }
 
-/// How `why` is asked.
-struct WhyAsker {
+/// How `why` is asked, and jobs are held and released.
+struct JobAsker {
     client: Client,
     controllers: Option<String>,
 }
@@ -136,11 +139,12 @@ impl Top {
         &mut self,
         terminal: &mut DefaultTerminal,
         mut changes: mpsc::Receiver<Change>,
-        asks: WhyAsker,
+        asks: JobAsker,
         stop: CancellationToken,
     ) -> anyhow::Result<()> {
         let mut events = read_terminal_events();
         let (answer, mut answers) = mpsc::channel::<(JobKey, String)>(4);
+        let mut changing = FuturesUnordered::new();
         let mut batch = Vec::new();
         let mut next = Instant::now();
         let mut pause = FRAME_INTERVAL;
@@ -170,10 +174,15 @@ impl Top {
                     match self.state.handle_key(key, &shown) {
                         Act::Quit => return Ok(()),
                         Act::Ask(job) => asks.ask(job, answer.clone()),
+                        Act::Change(job, change) => changing.push(asks.change(job, change)),
                         Act::Stay => {}
                     }
                 }
                 Some((job, text)) = answers.recv() => {
+                    self.state.show_answer(&job, &text);
+                    next = Instant::now();
+                }
+                Some((job, text)) = changing.next() => {
                     self.state.show_answer(&job, &text);
                     next = Instant::now();
                 }
@@ -188,7 +197,7 @@ impl Top {
     }
 }
 
-impl WhyAsker {
+impl JobAsker {
     fn ask(&self, job: JobKey, answer: mpsc::Sender<(JobKey, String)>) {
         let (client, controllers) = (self.client.clone(), self.controllers.clone());
         tokio::spawn(async move {
@@ -197,6 +206,16 @@ impl WhyAsker {
             let text = asked.unwrap_or_else(|error| format!("{error:#}"));
             let _ = answer.send((job, text)).await;
         });
+    }
+
+    /// What became of it.
+    async fn change(&self, job: JobKey, change: JobChange) -> (JobKey, String) {
+        let name = JobName { kind: job.kind, name: job.name.clone() };
+        let said = match change_job(&self.client, &job.namespace, &name, change).await {
+            Ok(done) => format!("{name} {done}"),
+            Err(error) => output::describe_failure(&error),
+        };
+        (job, said)
     }
 }
 

@@ -1,10 +1,14 @@
-//! What the user of `caldera top` chose, and what is shown by that: a function of keys, objects and time.
+//! What the user of `caldera top` chose, and what is shown by that: a function of keys, objects and time. What changes
+//! something is proposed first, with the job's name, and done by key y alone.
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use crate::view::{FleetAmount, JobCounts, JobKey, JobView, Member, QueueLine, Seen, count_jobs, sum_members};
+use crate::{
+    job::change::JobChange,
+    view::{FleetAmount, JobCounts, JobKey, JobView, Member, QueueLine, Seen, count_jobs, sum_members},
+};
 
 /// A part of the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -89,6 +93,8 @@ pub struct Popup {
     pub first: usize,
     /// Whose answer is awaited.
     pub of: Option<JobKey>,
+    /// What key y does to it.
+    pub proposal: Option<JobChange>,
 }
 
 /// What a key leads to.
@@ -100,6 +106,8 @@ pub enum Act {
     Quit,
     /// Asks why a job stands where it stands.
     Ask(JobKey),
+    /// Holds or releases a job.
+    Change(JobKey, JobChange),
 }
 
 /// See the module.
@@ -213,6 +221,8 @@ impl TopState {
             KeyCode::Char('?' | 'h') => self.popup = Some(build_keys_popup()),
             KeyCode::Esc => self.clear_filters(),
             KeyCode::Enter | KeyCode::Char('w') => return self.open_selected(shown),
+            KeyCode::Char('H') => self.propose_change(shown, JobChange::Hold),
+            KeyCode::Char('R') => self.propose_change(shown, JobChange::Release),
             _ => {}
         }
         Act::Stay
@@ -230,6 +240,18 @@ impl TopState {
 
     fn handle_popup_key(&mut self, code: KeyCode) -> Act {
         let Some(popup) = &mut self.popup else { return Act::Stay };
+        if let Some(change) = popup.proposal.take() {
+            return match (code, popup.of.clone()) {
+                (KeyCode::Char('y'), Some(job)) => {
+                    popup.lines = vec!["asking the API server...".to_owned()];
+                    Act::Change(job, change)
+                }
+                _ => {
+                    self.popup = None;
+                    Act::Stay
+                }
+            };
+        }
         let last = popup.lines.len().saturating_sub(1);
         match code {
             KeyCode::Down | KeyCode::Char('j') => popup.first = (popup.first + 1).min(last),
@@ -269,7 +291,7 @@ impl TopState {
                 let mut lines = vec![format!("{}  [{}]", job.state.word(), job.reason())];
                 lines.extend([job.message().to_owned(), String::new(), "asking what decides...".to_owned()]);
                 let title = format!("why {}/{}", job.key.namespace, job.key.command_name());
-                self.popup = Some(Popup { title, lines, first: 0, of: Some(job.key.clone()) });
+                self.popup = Some(Popup { title, lines, first: 0, of: Some(job.key.clone()), proposal: None });
                 return Act::Ask(job.key.clone());
             }
         }
@@ -277,7 +299,23 @@ impl TopState {
         Act::Stay
     }
 
-    /// Takes in the answer to [`Act::Ask`], unless the user looks at something else by now.
+    /// Asks whether the selected job is to be held or released. Nothing is done before key y.
+    fn propose_change(&mut self, shown: &Shown<'_>, change: JobChange) {
+        let at = shown.selected[Pane::Jobs.index()];
+        let Some(job) = shown.jobs.get(at).filter(|_| self.pane == Pane::Jobs) else { return };
+        self.job = Some(job.key.clone());
+        let (word, means) = match change {
+            JobChange::Release => ("release", "Its hold is taken away, and it may start when its turn comes."),
+            _ => ("hold", "It stays in its queue until it is released. What runs runs on."),
+        };
+        let name = format!("{}/{}", job.key.namespace, job.key.command_name());
+        let question = format!("{word} {name} ({})?", job.state.word());
+        let lines = [question, means.to_owned(), String::new(), "y does it; any other key does not.".to_owned()];
+        let (title, of) = (format!("{word} {name}"), Some(job.key.clone()));
+        self.popup = Some(Popup { title, lines: lines.into(), first: 0, of, proposal: Some(change) });
+    }
+
+    /// Takes in the answer to [`Act::Ask`] or [`Act::Change`], unless the user looks at something else by now.
     pub fn show_answer(&mut self, key: &JobKey, text: &str) {
         if let Some(popup) = self.popup.as_mut().filter(|popup| popup.of.as_ref() == Some(key)) {
             popup.lines = text.lines().map(str::to_owned).collect();
@@ -293,9 +331,10 @@ fn build_keys_popup() -> Popup {
         "/   filters by name, namespace, queue, state, reason or cluster; enter keeps it, esc clears all filters",
         "s   orders jobs by line, age, priority, queue or name; r turns that round",
         "e   shows jobs that ended, or hides them",
+        "H, R   holds the selected job that waits, or releases it; y confirms",
         "m   tells queues by the next resource of the fleet",
         "q, ctrl-c   ends it",
     ];
     let lines = lines.map(str::to_owned).into();
-    Popup { title: "keys".to_owned(), lines, first: 0, of: None }
+    Popup { title: "keys".to_owned(), lines, first: 0, of: None, proposal: None }
 }

@@ -16,6 +16,7 @@ use super::{
     format_buffer,
     state::{Act, Sort, TopState},
 };
+use crate::job::change::JobChange;
 use crate::view::{BindingFacts, Change, GroupFacts, QueueObject, Seen, WorkloadFacts, read_member};
 
 fn workload(namespace: &str, name: &str, queue: &str) -> Value {
@@ -182,6 +183,31 @@ fn enter_on_a_job_asks_why_and_shows_the_answer_unless_it_comes_too_late() {
     press(&mut state, &seen, &[KeyCode::Esc]);
     state.show_answer(&job, "late");
     assert!(!screen(80, 24, &state, &seen, &notes()).contains("late"));
+}
+
+#[test]
+fn a_hold_is_proposed_by_name_and_done_by_y_alone() {
+    let (seen, mut state) = (fleet(), TopState::default());
+    assert_eq!(press(&mut state, &seen, &[KeyCode::Down, KeyCode::Char('H')]), Act::Stay);
+    let text = screen(80, 24, &state, &seen, &notes());
+    assert!(text.contains("hold ns/a-second (Waiting)?") && text.contains("y does it"), "{text}");
+    for other in [KeyCode::Enter, KeyCode::Char('n'), KeyCode::Esc, KeyCode::Char('H')] {
+        assert_eq!(press(&mut state, &seen, &[other]), Act::Stay);
+        assert_eq!(state.popup, None, "{other:?}");
+        assert_eq!(press(&mut state, &seen, &[KeyCode::Char('y')]), Act::Stay, "nothing is proposed any more");
+        press(&mut state, &seen, &[KeyCode::Char('H')]);
+    }
+    let Act::Change(job, JobChange::Hold) = press(&mut state, &seen, &[KeyCode::Char('y')]) else { panic!("no") };
+    assert_eq!(job.name, "a-second");
+    state.show_answer(&job, "vcjob/a-second held");
+    assert!(screen(80, 24, &state, &seen, &notes()).contains("vcjob/a-second held"));
+    // It is done once.
+    assert_eq!(press(&mut state, &seen, &[KeyCode::Char('y'), KeyCode::Esc]), Act::Stay);
+    press(&mut state, &seen, &[KeyCode::Char('R')]);
+    assert!(matches!(press(&mut state, &seen, &[KeyCode::Char('y')]), Act::Change(_, JobChange::Release)));
+    // A queue is neither held nor released.
+    press(&mut state, &seen, &[KeyCode::Esc, KeyCode::Char('1'), KeyCode::Char('H')]);
+    assert_eq!(state.popup, None);
 }
 
 #[test]

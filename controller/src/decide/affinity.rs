@@ -1,5 +1,5 @@
 //! What of other objects bears on where a binding may go: in which clusters the others of its workload affinity groups
-//! are, which have the data that its workload claims, and which its queue may use.
+//! are, which have the data that its workload claims, which its user chose, and which its queue may use.
 //!
 //! Rule: as the scheduler sees it: the clusters of those that are placed, and for those that are released the place
 //! that was found. So a job that is released finds the clusters open that the scheduler will find open. Data is where
@@ -7,13 +7,17 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use caldera_core::place::{self, Peers};
+use caldera_core::{
+    cluster_choice::ClusterChoice,
+    data_source::DataLocality,
+    place::{self, Peers},
+};
 
 use super::capacity::{FleetCapacity, with_peers};
 use crate::observe::{Binding, Objects};
 
-/// A binding as placement sees it, with the others of its groups and with its data; `None` for one without a
-/// placement.
+/// A binding as placement sees it, with the others of its groups, its data and its user's choice; `None` for one
+/// without a placement.
 pub(crate) fn build_binding_with_peers<'a>(
     objects: &Objects,
     capacity: &FleetCapacity,
@@ -22,10 +26,19 @@ pub(crate) fn build_binding_with_peers<'a>(
     let placement = binding.placement.as_deref()?;
     let placement = with_peers(placement, list_peers(objects, capacity, binding));
     let queue = objects.clusters_of_binding(binding, capacity.has_exclusive_clusters()).map(Arc::new);
-    Some(match (objects.data.index.find_locality(&binding.workload), queue) {
-        (None, None) => placement,
-        (data, queue) => Cow::Owned(place::Binding { data, queue, ..placement.into_owned() }),
+    Some(match (find_data_and_choice(objects, binding), queue) {
+        ((None, None), None) => placement,
+        ((data, choice), queue) => Cow::Owned(place::Binding { data, choice, queue, ..placement.into_owned() }),
     })
+}
+
+/// Where the data of its claims is, and which clusters its user chose.
+pub(crate) fn find_data_and_choice(
+    objects: &Objects,
+    binding: &Binding,
+) -> (Option<Arc<DataLocality>>, Option<Arc<ClusterChoice>>) {
+    let gang = objects.workload_of(binding).and_then(|workload| workload.gang.as_ref().ok());
+    (objects.data.index.find_locality(&binding.workload), gang.and_then(|gang| gang.clusters.clone()))
 }
 
 fn list_peers(objects: &Objects, capacity: &FleetCapacity, binding: &Binding) -> Peers {

@@ -10,6 +10,7 @@
 
 mod found_place;
 mod maintenance;
+mod place_elsewhere;
 mod reserved_clusters;
 mod seen_pods;
 
@@ -32,7 +33,7 @@ use caldera_core::{
     time::EpochSeconds,
 };
 
-pub use self::found_place::Place;
+pub use self::{found_place::Place, place_elsewhere::PodsByCluster};
 use crate::observe::{Binding, ClusterFacts, Interned};
 
 /// Taint by which Karmada takes a cluster out for a while.
@@ -463,8 +464,8 @@ impl FleetCapacity {
         // It is not about now.
         let never = refusal.to_string().replacen(" fit now in ", " fit in ", 1);
         let request = build_placement_request(question, &self.fleet, self.fleet.clusters().collect());
-        let why = place::describe_data(&request).into_iter().chain(place::describe_queue(&request));
-        Some(why.fold(never, |never, why| format!("{never}; {why}")).into())
+        let lasting = place::describe_lasting_reasons(&request);
+        Some(lasting.into_iter().fold(never, |never, reason| format!("{never}; {reason}")).into())
     }
 }
 

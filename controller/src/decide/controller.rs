@@ -116,6 +116,8 @@ pub struct Controller {
     pub(crate) default_queue: DefaultQueueAsked,
     /// The last decision sent releases and left the rest to this one.
     pub(crate) hurried: bool,
+    /// What an admin chose last is not understood.
+    pub(crate) settings_refused: bool,
     pub(crate) now: Timestamp,
 }
 

@@ -10,6 +10,7 @@ use caldera_core::{
 };
 use serde::Serialize;
 
+use super::amount_form::write_amounts;
 use crate::{
     decide::{Controller, affinity::build_binding_with_peers, assess::predict_run},
     observe::{Key, ObjectKind},
@@ -28,6 +29,7 @@ pub struct ClusterView {
     /// Pods that the job needs at least, of `copies` clusters in each.
     pub needs: u64,
     /// What is free of the resources that the job asks for.
+    #[serde(serialize_with = "write_amounts")]
     pub free: Resources,
     /// Why the numbers are not those of its nodes, where they are not.
     pub doubt: Option<String>,

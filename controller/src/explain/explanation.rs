@@ -10,7 +10,10 @@ use caldera_core::{
 };
 use serde::Serialize;
 
-use super::{ClusterView, InLine, PathQueue};
+use super::{
+    ClusterView, InLine, PathQueue,
+    amount_form::{write_admission, write_amounts},
+};
 
 /// In one word, what a reader wants to know first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -90,6 +93,7 @@ pub struct Explanation {
     /// What each member has for it, the best first; only for one that is not placed.
     pub clusters: Vec<ClusterView>,
     /// What was granted.
+    #[serde(serialize_with = "write_admission")]
     pub admission: Option<Admission>,
     /// Where it is.
     pub placed: Vec<Placed>,
@@ -110,8 +114,10 @@ pub struct Explanation {
 #[serde(rename_all = "camelCase")]
 pub struct Asks {
     /// At least.
+    #[serde(serialize_with = "write_amounts")]
     pub minimum: Resources,
     /// With all its pods.
+    #[serde(serialize_with = "write_amounts")]
     pub full: Resources,
     /// Pods, at least.
     pub min_pods: u64,

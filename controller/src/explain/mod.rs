@@ -5,8 +5,10 @@
 //! once and asks. One that may not see everything says so: what depends on others' jobs is then what the controller
 //! wrote on the job's PodGroup ([`Basis::PodGroup`]), and nothing is made up.
 
+mod amount_form;
 mod clusters;
 mod explanation;
+mod job_move;
 mod queues;
 
 use std::collections::BTreeMap;
@@ -23,6 +25,7 @@ pub(crate) use self::queues::list_amounts;
 pub use self::{
     clusters::ClusterView,
     explanation::{Asks, Basis, Eta, Explanation, Placed, PodGroupReason, Pods, Reserved, RunLimitView, Verdict},
+    job_move::{MoveAnswer, explain_move, explain_refusals},
     queues::{Amounts, Counts, InLine, PathQueue, QueueView, RunningLimit, list_queues, list_waiting_jobs},
 };
 use crate::{
@@ -190,6 +193,8 @@ fn list_notes(controller: &Controller, workload: &Workload) -> Vec<String> {
     if workload.deleting {
         notes.push("it is being deleted".to_owned());
     }
+    let choice = workload.gang.as_ref().ok().and_then(|gang| gang.clusters.as_ref());
+    notes.extend(choice.map(ToString::to_string));
     notes
 }
 

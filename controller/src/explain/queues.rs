@@ -18,7 +18,11 @@ use caldera_core::{
 use caldera_crds::names::volcano::ROOT_QUEUE;
 use serde::Serialize;
 
-use super::{Asks, format_second};
+use super::{
+    Asks,
+    amount_form::{write_amount, write_amounts, write_known_amount},
+    format_second,
+};
 use crate::{
     decide::{Controller, assess::ask_of, jobs::JobPhase},
     observe::{Key, ObjectKind},
@@ -32,17 +36,23 @@ pub struct Amounts {
     /// Of what.
     pub resource: ResourceName,
     /// Charged, with all queues below.
+    #[serde(serialize_with = "write_amount")]
     pub used: Quantity,
     /// What it may take back up to.
+    #[serde(serialize_with = "write_amount")]
     pub deserved: Quantity,
     /// Kept free for it.
+    #[serde(serialize_with = "write_amount")]
     pub guarantee: Quantity,
     /// As its object says; `None` where it says nothing.
+    #[serde(serialize_with = "write_known_amount")]
     pub capability: Option<Quantity>,
     /// The most it can have now: its capability, what is above it, what others' guarantees leave. `None` if the
     /// clusters can not be seen.
+    #[serde(serialize_with = "write_known_amount")]
     pub limit: Option<Quantity>,
     /// Used beyond what it deserves.
+    #[serde(serialize_with = "write_amount")]
     pub borrowed: Quantity,
 }
 
@@ -133,6 +143,7 @@ pub struct InLine {
     /// When its binding was made.
     pub created: Option<String>,
     /// What it needs at least.
+    #[serde(serialize_with = "write_amounts")]
     pub minimum: Resources,
     /// Why it waits, for machines.
     pub token: String,

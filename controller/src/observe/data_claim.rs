@@ -230,10 +230,13 @@ impl Objects {
         self.list_data_changes(DataChange { claims: said, ..DataChange::default() })
     }
 
-    /// Who fits where one of this class does, and has the same data in the same clusters.
+    /// Who fits where one of this class does, and has the same data in the same clusters and the same choice of them.
     pub(crate) fn fit_with_data(&self, binding: &Binding, fit: FitClass) -> FitClass {
         let locality = self.data.index.find_locality(&binding.workload);
-        locality.map_or(fit, |locality| FitClass(fingerprint(&(fit, locality))))
+        let fit = locality.map_or(fit, |locality| FitClass(fingerprint(&(fit, locality))));
+        let gang = self.workload_of(binding).and_then(|workload| workload.gang.as_ref().ok());
+        let choice = gang.and_then(|gang| gang.clusters.as_ref());
+        choice.map_or(fit, |choice| FitClass(fingerprint(&(fit, choice))))
     }
 
     /// Whom all changes of the data concern, and those whose statuses changed.

@@ -434,6 +434,20 @@ impl Decision {
         Self::RecordEvent { regarding, event_type, reason: reason.to_owned(), message }
     }
 
+    /// An event on the ConfigMap of the settings.
+    #[must_use]
+    pub fn event_on_settings(map: &Value, event_type: EventType, reason: &str, message: String) -> Self {
+        let text = |field: &str| map["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let regarding = Regarding {
+            api_version: "v1".to_owned(),
+            kind: "ConfigMap".to_owned(),
+            namespace: text("namespace"),
+            name: text("name"),
+            uid: text("uid"),
+        };
+        Self::RecordEvent { regarding, event_type, reason: reason.to_owned(), message }
+    }
+
     /// An event on a queue.
     #[must_use]
     pub fn build_queue_event(queue: &QueueFacts, event_type: EventType, reason: &str, message: String) -> Self {

@@ -6,8 +6,8 @@
 //! order and reports the first that refuses; here the order is fixed. Clusters being deleted are passed over without a
 //! reason. Clusters the binding is already in stay although their taints or APIs changed (only eviction takes it away).
 //! Beyond Karmada: nothing new goes to a cluster where a maintenance window is in the way of the expected run, to one
-//! without the data that its claims require, or to one that its queue may not use. A [`Filter`] is made once for a
-//! binding and asked for each cluster.
+//! without the data that its claims require, to one that its queue may not use, or to one that its user keeps it out
+//! of. A [`Filter`] is made once for a binding and asked for each cluster.
 
 use std::{borrow::Cow, cell::Cell, collections::BTreeMap, fmt};
 
@@ -42,6 +42,8 @@ pub enum FilterReason<'a> {
     NoData,
     /// Its queue may not use it, and the binding is not in it yet.
     NotOfQueue,
+    /// Its user does not let it go there, and the binding is not in it yet.
+    NotChosen,
 }
 
 impl FilterReason<'_> {
@@ -61,6 +63,7 @@ impl FilterReason<'_> {
             Self::Maintenance => "cluster(s) is kept for maintenance".into(),
             Self::NotOfQueue => "cluster(s) is not for jobs of its queue".into(),
             Self::NoData => "cluster(s) did not have the data of its DataSourceClaims".into(),
+            Self::NotChosen => "cluster(s) were not chosen by its user".into(),
         }
     }
 }
@@ -156,6 +159,7 @@ impl<'a> Filter<'a> {
         let there = !held && peers.apart.contains(&cluster.name);
         let not_of_queue = !held && !self.binding.queue_allows(cluster);
         let no_data = !held && !self.binding.has_data_in(&cluster.name);
+        let not_chosen = !held && !self.binding.is_let_into(&cluster.name);
         [
             evicting,
             taint,
@@ -166,6 +170,7 @@ impl<'a> Filter<'a> {
             kept.then_some(FilterReason::Maintenance),
             no_data.then_some(FilterReason::NoData),
             not_of_queue.then_some(FilterReason::NotOfQueue),
+            not_chosen.then_some(FilterReason::NotChosen),
         ]
         .into_iter()
         .flatten()

@@ -11,6 +11,7 @@
 //! | [`spread_constraints`] | which of them Karmada would choose; `schedule/region_sets`: which other regions would do |
 //! | [`score`], `data_locality` | which of them come first by the policy's weights, and by where data is |
 //! | [`crate::data_source`] | which have the data that its claims require |
+//! | [`crate::cluster_choice`] | which its user lets it go to |
 //! | [`replica_division`] | how many replicas each gets |
 //! | [`replica_estimate`], [`general_estimator`] | how many replicas a cluster takes, by its nodes or by its summary |
 //! | `queue_clusters` | which clusters its queue may use |
@@ -42,12 +43,13 @@ pub use general_estimator::ClusterSummary;
 pub use member_queues::{MemberVolcanoQueue, Queues, place_within_queues};
 pub use queue_clusters::QueueClusters;
 pub use schedule::{
-    Decision, NotPlaced, Request, append_reasons, count_copies, describe_data, describe_maintenance, describe_queue,
+    Decision, NotPlaced, Request, append_reasons, count_copies, describe_lasting_reasons, describe_maintenance,
     may_select, place_binding,
 };
 pub use workload_affinity::{AffinityGroup, Groups, Peers};
 
 use crate::{
+    cluster_choice::ClusterChoice,
     data_source::DataLocality,
     gang::{QueueName, Requirement, Taint, Toleration},
     maintenance::Maintenance,
@@ -253,6 +255,8 @@ pub struct Binding {
     pub data: Option<Arc<DataLocality>>,
     /// What its queues say of clusters; `None` where that is nothing, and no cluster is of some queues alone.
     pub queue: Option<Arc<QueueClusters>>,
+    /// Which clusters its user lets it go to; `None` for any.
+    pub choice: Option<Arc<ClusterChoice>>,
     /// How its policy ranks clusters.
     pub ranking: score::Ranking,
     /// Clusters that get none of its replicas are listed too (`--enable-empty-workload-propagation` of
@@ -271,6 +275,12 @@ impl Binding {
     #[must_use]
     pub fn has_data_in(&self, cluster: &str) -> bool {
         self.data.as_ref().is_none_or(|data| data.allows(cluster))
+    }
+
+    /// Whether its user lets it go to the cluster.
+    #[must_use]
+    pub fn is_let_into(&self, cluster: &str) -> bool {
+        self.choice.as_ref().is_none_or(|choice| choice.allows(cluster))
     }
 
     /// The term in use: the observed one, or the first where none was observed yet. `None` without terms, and where the

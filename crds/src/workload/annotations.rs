@@ -5,7 +5,10 @@
 //! by the same functions that the webhook warns by. `caldera.dev/data` is refused where it is wrong: it has a grammar
 //! of its own ([`read_data_location`](super::read_data_location)).
 
-use caldera_core::status::duration::parse_whole_seconds;
+use caldera_core::{
+    cluster_choice::{ClusterChoice, parse_names},
+    status::duration::parse_whole_seconds,
+};
 use serde_json::Value;
 
 use super::{WorkloadKind, task_topology};
@@ -13,8 +16,8 @@ use crate::{
     dns::is_dns_subdomain,
     names::{
         caldera::{
-            DATA, END_AS, HOLD, MAX_RUN_TIME, PREFIX, RENDEZVOUS, RENDEZVOUS_CLUSTERSET, RENDEZVOUS_NONE,
-            RUNNING_ESTIMATE, SSH_SECRET, SUSPENDED,
+            CLUSTERS, DATA, END_AS, EXCLUDE_CLUSTERS, HOLD, MAX_RUN_TIME, PREFIX, RENDEZVOUS, RENDEZVOUS_CLUSTERSET,
+            RENDEZVOUS_NONE, RUNNING_ESTIMATE, SSH_SECRET, SUSPENDED,
         },
         volcano::{PREEMPTABLE, SLA_WAITING_TIME, TASK_AFFINITY, TASK_ANTI_AFFINITY, TASK_ORDER},
     },
@@ -37,6 +40,14 @@ pub fn is_held(object: &Value) -> bool {
 #[must_use]
 pub fn is_suspended(object: &Value) -> bool {
     annotation_of(object, SUSPENDED) == Some("true")
+}
+
+/// Which clusters its user lets it go to; `None` for any.
+#[must_use]
+pub fn read_cluster_choice(object: &Value) -> Option<ClusterChoice> {
+    let names = |annotation| annotation_of(object, annotation).and_then(parse_names).unwrap_or_default();
+    let choice = ClusterChoice { only: names(CLUSTERS), exclude: names(EXCLUDE_CLUSTERS) };
+    (!choice.is_empty()).then_some(choice)
 }
 
 /// The phase as which a Volcano Job is to end now.
@@ -81,6 +92,7 @@ fn describe_ignored_annotation(name: &str, value: &str, is_job: bool) -> Option<
         RUNNING_ESTIMATE | MAX_RUN_TIME | SLA_WAITING_TIME => {
             (!no_duration, "a duration of a second at least, such as 90s, 45m or 1h30m")
         }
+        CLUSTERS | EXCLUDE_CLUSTERS => (parse_names(value).is_some(), "names of clusters, such as member1,member2"),
         PREEMPTABLE if TRUE.contains(&value) || FALSE.contains(&value) => return None,
         // It is understood all the same: as the safe answer.
         PREEMPTABLE => {
@@ -123,6 +135,8 @@ mod tests {
     fn an_annotation_that_counts_as_absent_is_told_and_one_that_is_read_is_not() {
         for (name, read, unread) in [
             (HOLD, vec!["true", "false"], vec!["yes", "True", "", "1"]),
+            (CLUSTERS, vec!["m1", "m1, m2"], vec!["", "m1,,m2", "M1"]),
+            (EXCLUDE_CLUSTERS, vec!["m1"], vec!["m1;m2"]),
             (SUSPENDED, vec!["true", "false"], vec!["TRUE", "on"]),
             (END_AS, vec!["Terminated", "Completed", "Failed"], vec!["Aborted", "completed"]),
             (RUNNING_ESTIMATE, vec!["90s", "1h30m"], vec!["90", "1 hour", "-5m", "0s", "1d"]),

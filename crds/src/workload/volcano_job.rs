@@ -50,6 +50,7 @@ pub(super) fn read_gang(root: &Field<'_>) -> Result<Gang, GangError> {
         rigid: false,
         data: super::read_data_location(root.value).and_then(Result::ok).map(Arc::new),
         task_topology: task_topology::read_task_topology(root.value).unwrap_or_default(),
+        clusters: None,
         tasks,
     };
     gang.min_available = job_minimum(&spec, &gang)?;

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use caldera_crds::names::caldera::CLUSTERS;
 use caldera_e2e::{
     PATIENCE,
     kinds::Kind,
@@ -250,6 +251,30 @@ fn a_command_for_a_part_of_a_job_is_refused_and_the_job_runs_on() {
         s.until_told("long", "CommandRefused").await?;
         let job = s.get(Kind::Job, "long").await?.context("no job")?;
         ensure!(job["status"]["state"]["phase"] == "Running", "{}", job["status"]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_job_that_is_moved_leaves_its_cluster_and_runs_where_its_user_chose() {
+    run("moved", async |s| {
+        let queue = s.queue("q", json!({"cpu": "200m"})).await?;
+        let workload =
+            s.submit(Kind::Job, job("moved", &queue, &[task("a", 2, "100m", "sleep 600")]), &aggregated()).await?;
+        let before = s.until_placed("moved-job").await?;
+        s.until_phase("moved", "Running").await?;
+        let left: Vec<&str> = before.iter().map(|(cluster, _)| cluster.as_str()).collect();
+        let other = s.members().find(|name| !left.contains(name)).context("all members have a part of it")?.to_owned();
+        let choice = json!({"metadata": {"annotations": {CLUSTERS: other}}});
+        s.patch(Kind::Job, "moved", &choice).await?;
+        let binding = s.get(Kind::Binding, "moved-job").await?.context("no binding")?;
+        ensure!(binding["spec"]["clusters"][0]["name"] == left[0], "what runs stays: {}", binding["spec"]["clusters"]);
+        send(&s, "RestartJob", &workload).await?;
+        s.until(Kind::Binding, "moved-job", "it is where its user chose", |binding| {
+            binding["spec"]["clusters"][0]["name"] == other.as_str()
+        })
+        .await?;
+        s.until_phase("moved", "Running").await?;
         Ok(())
     });
 }

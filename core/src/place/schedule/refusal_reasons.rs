@@ -1,5 +1,5 @@
 //! What keeps a binding out of clusters that it might go to otherwise, in sentences for people: maintenance windows,
-//! its queue, and data that is elsewhere.
+//! its queue, data that is elsewhere, and what its user chose.
 //!
 //! Rule: only clusters that some affinity of its placement may ever select are told of ([`may_select`]).
 
@@ -9,8 +9,7 @@ use crate::{inventory::Capacity, place::Cluster};
 /// A refusal, and after it what keeps the binding out of clusters: one sentence, whatever the refusal ends with.
 #[must_use]
 pub fn append_reasons(refusal: String, request: &Request<'_>) -> String {
-    let reasons =
-        describe_data(request).into_iter().chain(describe_queue(request)).chain(describe_maintenance(request));
+    let reasons = describe_lasting_reasons(request).into_iter().chain(describe_maintenance(request));
     reasons.fold(refusal, |told, reason| format!("{}; {reason}", told.trim_end_matches('.')))
 }
 
@@ -30,8 +29,7 @@ pub fn describe_maintenance(request: &Request<'_>) -> Option<String> {
 }
 
 /// Which clusters its queue may not use, of those that it might go to; each reason once.
-#[must_use]
-pub fn describe_queue(request: &Request<'_>) -> Option<String> {
+fn describe_queue(request: &Request<'_>) -> Option<String> {
     let binding = request.binding;
     let selected = request.clusters.iter().filter(|(cluster, _)| may_select(binding, cluster));
     let mut all: Vec<String> = Vec::new();
@@ -43,13 +41,19 @@ pub fn describe_queue(request: &Request<'_>) -> Option<String> {
     (!all.is_empty()).then(|| all.join("; "))
 }
 
-/// Where the data of its claims is, if that keeps it out of a cluster that it might go to.
+/// What no time ends of itself: where the data of its claims is, which clusters its queue may not use, and which its
+/// user chose. Each only if that keeps it out of a cluster that it might go to.
 #[must_use]
-pub fn describe_data(request: &Request<'_>) -> Option<String> {
+pub fn describe_lasting_reasons(request: &Request<'_>) -> Vec<String> {
     let binding = request.binding;
-    let data = binding.data.as_ref()?;
-    let is_refused = |cluster: &Cluster| {
-        !data.allows(&cluster.name) && !binding.is_target(&cluster.name) && may_select(binding, cluster)
+    let keeps_out = |allows: &dyn Fn(&str) -> bool| {
+        let is_refused = |cluster: &Cluster| {
+            !allows(&cluster.name) && !binding.is_target(&cluster.name) && may_select(binding, cluster)
+        };
+        request.clusters.iter().any(|(cluster, _)| is_refused(cluster))
     };
-    request.clusters.iter().any(|(cluster, _)| is_refused(cluster)).then(|| data.to_string())
+    let data = binding.data.as_ref().filter(|data| keeps_out(&|cluster| data.allows(cluster)));
+    let choice = binding.choice.as_ref().filter(|choice| keeps_out(&|cluster| choice.allows(cluster)));
+    let data = data.map(ToString::to_string).into_iter();
+    data.chain(describe_queue(request)).chain(choice.map(ToString::to_string)).collect()
 }

@@ -6,6 +6,7 @@ use proptest::{prelude::*, strategy::Strategy as Generate};
 
 use super::{super::Spread, *};
 use crate::{
+    cluster_choice::ClusterChoice,
     data_source::{ClaimKey, DataClaim, DataIndex, DataLocality, DataSource},
     gang::{NodeClaim, Task, WorkloadRef},
     inventory::{Amounts, NodeShape, Source},
@@ -286,6 +287,17 @@ fn what_is_in_a_cluster_stays_through_its_window_and_gets_no_more_there() {
 
 /// A gang of four pods beside clusters of four cores, whose data is in these.
 fn place_by_data(has: &[&str], held: Option<&Plan>) -> Result<Decision, String> {
+    place_beside_two(Binding { data: Some(claimed_in(has)), ..Binding::default() }, held)
+}
+
+/// The same, whose user lets it go to these and keeps it out of those.
+fn place_by_choice(only: &[&str], exclude: &[&str], held: Option<&Plan>) -> Result<Decision, String> {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let choice = ClusterChoice { only: names(only), exclude: names(exclude) };
+    place_beside_two(Binding { choice: Some(choice.into()), ..Binding::default() }, held)
+}
+
+fn place_beside_two(says: Binding, held: Option<&Plan>) -> Result<Decision, String> {
     let case = Case { tasks: vec![(4, 1)], clusters: vec![], by_region: (1, 1), by_cluster: (1, 2) };
     let cluster = |at: usize| Cluster {
         name: format!("m{at}"),
@@ -296,8 +308,8 @@ fn place_by_data(has: &[&str], held: Option<&Plan>) -> Result<Decision, String> 
     let clusters: Vec<Cluster> = (0..2).map(cluster).collect();
     let previous = held.into_iter().flat_map(|plan| plan.by_cluster());
     let target = |(name, pods): (&ClusterName, u32)| Target { cluster: name.to_string(), replicas: pods.into() };
-    let data = Some(claimed_in(has));
-    let mut binding = Binding { previous: previous.map(target).collect(), data, ..case.binding() };
+    let Binding { data, choice, .. } = says;
+    let mut binding = Binding { previous: previous.map(target).collect(), data, choice, ..case.binding() };
     binding.placement.spread.clear();
     let (gang, free) = (gang_of(&case.tasks), capacity(&[4]));
     let clusters = clusters.iter().map(|cluster| (cluster, &free)).collect();
@@ -341,4 +353,23 @@ fn what_is_in_a_cluster_stays_without_its_data_and_gets_no_more_there() {
     let before = small.place(None).unwrap().plan.unwrap();
     assert_eq!(shown(&place_by_data(&["m1"], Some(&before)).unwrap()), [("m0", 2), ("m1", 2)]);
     assert_eq!(shown(&place_by_data(&["m0"], Some(&before)).unwrap()), [("m0", 4)]);
+}
+
+#[test]
+fn a_gang_goes_where_its_user_lets_it_go_and_nowhere_else() {
+    assert_eq!(shown(&place_by_choice(&["m1"], &[], None).unwrap()), [("m1", 4)]);
+    assert_eq!(shown(&place_by_choice(&[], &["m0"], None).unwrap()), [("m1", 4)]);
+    assert_eq!(
+        place_by_choice(&["m0"], &["m0"], None).unwrap_err(),
+        "0/2 clusters are available: 2 cluster(s) were not chosen by its user; its user lets it go only to m0; its user \
+         keeps it out of m0"
+    );
+}
+
+#[test]
+fn what_is_in_a_cluster_stays_where_its_user_chose_others_and_gets_no_more_there() {
+    let small = Case { tasks: vec![(2, 1)], clusters: vec![(0, vec![4])], by_region: (1, 1), by_cluster: (1, 1) };
+    let before = small.place(None).unwrap().plan.unwrap();
+    assert_eq!(shown(&place_by_choice(&["m1"], &[], Some(&before)).unwrap()), [("m0", 2), ("m1", 2)]);
+    assert_eq!(shown(&place_by_choice(&[], &["m1"], Some(&before)).unwrap()), [("m0", 4)]);
 }

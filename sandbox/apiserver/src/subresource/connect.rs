@@ -77,6 +77,6 @@ pub async fn connect_object(call: &mut Call, kind: &str, rest: &str) -> Result<R
             let why = format!("no endpoints available for service {}", go_quote(&name));
             Status::new(503, "ServiceUnavailable", why)
         }
-        _ => Status::internal("error dialing backend: there is no kubelet"),
+        _ => Status::internal("error dialing backend: no kubelet runs here, pods are simulated and have no containers"),
     })
 }

@@ -1,0 +1,84 @@
+//! Tests, and the generator behind them: bases for kustomize, from the objects that `caldera manifests` prints. With
+//! `CALDERA_WRITE_DOCS=1` they are written.
+//!
+//! Rule: one source with the charts. What the Karmada API needs is in the chart's own files, as far as they hold no
+//! value of Helm's, and the base lists them. What runs the components is rendered with an image that is called
+//! `caldera`, for an overlay to replace.
+
+use std::{collections::BTreeMap, fs, path::PathBuf, process::Command};
+
+use serde_json::{Value, json};
+
+use crate::{
+    chart::{build_karmada_chart, render_yaml, same},
+    deploy::{Deploy, build_component_objects},
+    manifests::parse_documents,
+};
+
+/// Files of the chart without a value of Helm's.
+const OF_KARMADA: [&str; 4] =
+    ["crds/definitions.yaml", "templates/admission.yaml", "templates/propagation.yaml", "templates/roles.yaml"];
+const COMPONENTS: &str = "manifests/kustomize";
+const KARMADA: &str = "charts/caldera-karmada";
+
+fn deploy() -> Deploy {
+    Deploy {
+        image: "caldera".to_owned(),
+        namespace: "caldera-system".to_owned(),
+        collectors: Vec::new(),
+        callers: vec!["karmada-system".to_owned()],
+        caller_addresses: Vec::new(),
+        console: false,
+    }
+}
+
+fn render_kustomization(about: &str, resources: &[&str]) -> String {
+    let object = json!({
+        "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": resources,
+    });
+    format!("# {about}\n{}\n", serde_saphyr::to_string(&object).unwrap().trim_end())
+}
+
+fn list_files() -> BTreeMap<String, String> {
+    let karmada = render_kustomization("What Caldera needs on the Karmada API, but for its webhooks.", &OF_KARMADA);
+    let components = "Caldera's components, beside Karmada's control plane.";
+    BTreeMap::from([
+        (format!("{KARMADA}/kustomization.yaml"), karmada),
+        (format!("{COMPONENTS}/kustomization.yaml"), render_kustomization(components, &["components.yaml"])),
+        (format!("{COMPONENTS}/components.yaml"), render_yaml(&build_component_objects(&deploy()))),
+    ])
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+#[test]
+fn the_bases_are_made_of_what_manifests_prints() {
+    for (name, wanted) in list_files() {
+        let path = root().join(&name);
+        if std::env::var_os("CALDERA_WRITE_DOCS").is_some() {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, &wanted).unwrap();
+        }
+        let there = fs::read_to_string(&path).unwrap_or_default();
+        assert!(there == wanted, "{name} is not current: CALDERA_WRITE_DOCS=1 writes it");
+    }
+    let chart = build_karmada_chart();
+    let values: Vec<&str> = chart.iter().filter(|(_, text)| text.contains("{{")).map(|(name, _)| *name).collect();
+    assert_eq!(values, ["templates/webhooks.yaml"], "the base leaves out what has a value of Helm's, and nothing else");
+}
+
+/// Where kubectl is installed, which has kustomize in it.
+#[test]
+fn what_kustomize_builds_is_what_manifests_prints() {
+    let chart = build_karmada_chart();
+    let of_karmada = OF_KARMADA.iter().flat_map(|name| parse_documents(&chart[name]).unwrap()).collect();
+    for (base, wanted) in [(COMPONENTS, build_component_objects(&deploy())), (KARMADA, of_karmada)] {
+        let Ok(built) = Command::new("kubectl").arg("kustomize").arg(root().join(base)).output() else { return };
+        let (text, errors) = (String::from_utf8_lossy(&built.stdout), String::from_utf8_lossy(&built.stderr));
+        assert!(built.status.success(), "{errors}");
+        let built: Vec<Value> = parse_documents(&text).unwrap();
+        same(built, wanted);
+    }
+}
