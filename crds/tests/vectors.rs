@@ -163,7 +163,11 @@ fn plugin_of(reason: &FilterReason<'_>) -> &'static str {
         FilterReason::Lacks(_) => "SpreadConstraint",
         FilterReason::GroupElsewhere => "WorkloadAffinity",
         FilterReason::GroupThere => "WorkloadAntiAffinity",
-        FilterReason::NotReady | FilterReason::Maintenance | FilterReason::NoData | FilterReason::NotOfQueue => {
+        FilterReason::NotReady
+        | FilterReason::Maintenance
+        | FilterReason::NoData
+        | FilterReason::NotOfQueue
+        | FilterReason::NotChosen => {
             panic!("not a reason of Karmada's")
         }
     }
