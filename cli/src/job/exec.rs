@@ -294,6 +294,7 @@ mod tests {
     }
 
     /// A member behind Karmada's proxy that says what it was asked for, and on which input, and ends with 3.
+    #[allow(clippy::result_large_err, reason = "the callback's error is the handshake's answer")]
     async fn serve_command(listener: TcpListener) -> String {
         let (stream, _) = listener.accept().await.unwrap();
         let mut path = String::new();
