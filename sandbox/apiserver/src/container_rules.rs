@@ -43,12 +43,11 @@ pub fn container_errors(container: &Value, role: Role, spec: &Value, at: &str) -
         let handler = container.get("lifecycle").and_then(|l| l.get(hook)).unwrap_or(&NULL);
         errors.extend(hook_errors(handler, spec, &format!("{at}.lifecycle.{hook}")));
     }
-    for policy in items_of(container, "resizePolicy") {
-        let (known, given) = (["NotRequired", "RestartContainer"], text_of(policy, "restartPolicy"));
-        if !known.contains(&given) {
-            errors.push(FieldError::not_supported(format!("{at}.resizePolicy"), &given.into(), &known));
-        }
-    }
+    errors.extend(crate::pod_references::reference_errors(container, spec, at));
+    let (restarts, known) = (container.get("restartPolicy"), ["Always", "Never", "OnFailure"]);
+    let odd =
+        restarts.filter(|given| role == Role::Init && given.as_str().is_some_and(|given| !known.contains(&given)));
+    errors.extend(odd.map(|given| FieldError::not_supported(format!("{at}.restartPolicy"), given, &known)));
     let mut paths = BTreeSet::new();
     for (index, mount) in items_of(container, "volumeMounts").iter().enumerate() {
         let path = text_of(mount, "mountPath");
@@ -130,7 +129,7 @@ fn handler_errors(handler: &Value, at: &str) -> Vec<FieldError> {
 fn probe_errors(probe: &Value, kind: &str, at: &str) -> Vec<FieldError> {
     let mut errors = handler_errors(probe, at);
     let successes = probe.get("successThreshold").and_then(Value::as_i64);
-    if let Some(successes) = successes.filter(|n| kind != "readinessProbe" && *n != 1 && *n >= 0) {
+    if let Some(successes) = successes.filter(|n| kind != "readinessProbe" && *n != 1) {
         errors.push(FieldError::invalid(format!("{at}.successThreshold"), &successes.into(), "must be 1"));
     }
     if let Some(grace) = probe.get("terminationGracePeriodSeconds").and_then(Value::as_i64) {
@@ -180,7 +179,7 @@ fn right_errors(container: &Value, spec: &Value, at: &str) -> Vec<FieldError> {
     errors.extend(escalation_errors(context, at));
     let mount = text_of(context, "procMount");
     let field = format!("{at}.procMount");
-    if !matches!(mount, "" | "Default" | "Unmasked") {
+    if context.get("procMount").is_some_and(Value::is_string) && !matches!(mount, "Default" | "Unmasked") {
         errors.push(FieldError::not_supported(field, &mount.into(), &["Default", "Unmasked"]));
     } else if mount == "Unmasked" && spec["hostUsers"] != false {
         errors.push(FieldError::invalid_text(field, mount, "`hostUsers` must be false to use `Unmasked`"));
@@ -219,7 +218,7 @@ pub fn port_name_problems(name: &str) -> Vec<&'static str> {
     if name.len() > 15 {
         problems.push("must be no more than 15 characters");
     }
-    if !name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') {
+    if name.is_empty() || !name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') {
         problems.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)");
     }
     if !name.bytes().any(|b| b.is_ascii_lowercase()) {

@@ -107,7 +107,7 @@ async fn answer_request(
         let head = parts.method == Method::HEAD;
         return Err(if head { Status::verb_not_allowed() } else { Status::no_such_resource() });
     }
-    if resource.group.is_empty() && resource.plural == "endpoints" {
+    if resource.group.is_empty() && resource.plural == "endpoints" && info.subresource.is_empty() {
         warnings.push("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned());
     }
     if resource.group.is_empty() && resource.plural == "componentstatuses" && resource.has_verb(&info.verb) {
@@ -413,17 +413,8 @@ fn list_bytes(resource: &Resource, metadata: &Value, items: &[Payload]) -> Bytes
 fn document_response(code: u16, encoding: Encoding, json: Bytes, value: &Value) -> Response {
     match encoding {
         Encoding::Json => bytes_response(code, encoding, json),
-        Encoding::Yaml => bytes_response(code, encoding, write_yaml(value).into()),
+        Encoding::Yaml => bytes_response(code, encoding, crate::yaml::write_yaml(value).into()),
     }
-}
-
-/// A document as YAML.
-pub fn write_yaml(value: &Value) -> String {
-    let mut text = serde_saphyr::to_string(value).unwrap_or_default();
-    if !text.ends_with('\n') {
-        text.push('\n');
-    }
-    text
 }
 
 fn bytes_response(code: u16, encoding: Encoding, bytes: Bytes) -> Response {

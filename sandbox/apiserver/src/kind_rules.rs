@@ -148,6 +148,14 @@ fn policy_port_errors(at: &str, port: &Value) -> Vec<FieldError> {
         let why = "must be between 1 and 65535, inclusive";
         errors.push(FieldError::invalid(format!("{at}.port"), &number.into(), why));
     }
+    if let Some(name) = port.get("port").and_then(Value::as_str) {
+        let problems = crate::container_rules::port_name_problems(name);
+        errors.extend(problems.iter().map(|why| FieldError::invalid_text(format!("{at}.port"), name, why)));
+        if let Some(last) = port.get("endPort").filter(|last| last.is_i64()) {
+            let why = "may not be specified when `port` is non-numeric";
+            errors.push(FieldError::invalid(format!("{at}.endPort"), last, why));
+        }
+    }
     if let (Some(first), Some(last)) = (number, port.get("endPort").and_then(Value::as_i64))
         && last < first
     {

@@ -52,8 +52,9 @@ pub fn check_open(call: &Call) -> Result<(), Status> {
     let why = format!("unable to create new content in namespace {name} because it is being terminated");
     let object_name = serde_json::from_slice::<Value>(&call.body)
         .ok()
-        .map(|v| crate::meta::object_name(&v).to_owned())
-        .unwrap_or_default();
+        .map(|v| [crate::meta::object_name(&v), crate::meta::metadata_text(&v, "generateName")].map(str::to_owned))
+        .and_then(|names| names.into_iter().find(|name| !name.is_empty()))
+        .unwrap_or_else(|| "Unknown".to_owned());
     let cause = Cause {
         reason: "NamespaceTerminating".into(),
         message: format!("namespace {name} is being terminated"),

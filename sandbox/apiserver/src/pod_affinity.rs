@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::meta::{label_problems, qualified_name_problems};
+use crate::meta::{label_problems, label_value_problems, qualified_name_problems, subdomain_problems};
 use crate::podspec::{NULL, items_of, text_of};
 use crate::schema::FieldError;
 
@@ -85,12 +85,47 @@ fn selector_errors(term: &Value, at: &str) -> Vec<FieldError> {
         let key = text_of(expression, "key");
         let problems = qualified_name_problems(key);
         errors.extend(problems.iter().map(|why| FieldError::invalid_text(format!("{at}.key"), key, why)));
+        for (place, value) in items_of(expression, "values").iter().filter_map(Value::as_str).enumerate() {
+            let field = format!("{at}.values[{place}]");
+            let problems = label_value_problems(value);
+            errors.extend(problems.iter().map(|why| FieldError::invalid_text(field.as_str(), value, why)));
+        }
+    }
+    for (index, expression) in items_of(term, "matchFields").iter().enumerate() {
+        errors.extend(field_errors(expression, &format!("{at}.matchFields[{index}]")));
+    }
+    errors
+}
+
+/// A node is chosen by its name alone.
+fn field_errors(expression: &Value, at: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let (operator, values) = (text_of(expression, "operator"), items_of(expression, "values"));
+    if !matches!(operator, "In" | "NotIn") {
+        errors.push(FieldError::invalid_text(format!("{at}.operator"), operator, "not a valid selector operator"));
+    } else if values.len() != 1 {
+        let why = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
+        errors.push(FieldError::required(format!("{at}.values"), why));
+    }
+    let key = text_of(expression, "key");
+    if key != "metadata.name" {
+        errors.push(FieldError::invalid_text(format!("{at}.key"), key, "not a valid field selector key"));
+        return errors;
+    }
+    for (index, value) in values.iter().filter_map(Value::as_str).enumerate() {
+        let problems = subdomain_problems(value);
+        let field = format!("{at}.values[{index}]");
+        errors.extend(problems.iter().map(|why| FieldError::invalid_text(field.as_str(), value, why)));
     }
     errors
 }
 
 fn term_errors(term: &Value, at: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
+    for kind in ["labelSelector", "namespaceSelector"] {
+        let selector = term.get(kind).filter(|selector| selector.is_object());
+        errors.extend(selector.into_iter().flat_map(|s| crate::admission::selector_errors(&format!("{at}.{kind}"), s)));
+    }
     for name in items_of(term, "namespaces").iter().filter_map(Value::as_str) {
         let problems = label_problems(name);
         errors.extend(problems.iter().map(|why| FieldError::invalid_text(format!("{at}.namespace"), name, why)));
@@ -130,6 +165,7 @@ pub fn spread_errors(spec: &Value, at: &str) -> Vec<FieldError> {
             let field = format!("{at}.{{topologyKey, whenUnsatisfiable}}");
             errors.push(FieldError::duplicate(field, &format!("{{{key}, {action}}}").into()));
         }
+        errors.extend(choice_errors(constraint, &at));
         if let Some(domains) = constraint.get("minDomains").and_then(Value::as_i64) {
             let field = format!("{at}.minDomains");
             if domains <= 0 {
@@ -141,6 +177,30 @@ pub fn spread_errors(spec: &Value, at: &str) -> Vec<FieldError> {
             }
         }
     }
+    errors
+}
+
+/// Which pods and nodes a constraint counts.
+fn choice_errors(constraint: &Value, at: &str) -> Vec<FieldError> {
+    let selector = constraint.get("labelSelector").filter(|selector| selector.is_object());
+    let mut errors = Vec::new();
+    for key in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
+        let known = ["Honor", "Ignore"];
+        let given = constraint.get(key).and_then(Value::as_str).filter(|given| !known.contains(given));
+        errors.extend(given.map(|given| FieldError::not_supported(format!("{at}.{key}"), &given.into(), &known)));
+    }
+    let keys = items_of(constraint, "matchLabelKeys");
+    if selector.is_none() && !keys.is_empty() {
+        let why = "must not be specified when labelSelector is not set";
+        errors.push(FieldError::forbidden(format!("{at}.matchLabelKeys"), why));
+    }
+    for (index, key) in keys.iter().enumerate().filter(|_| selector.is_some()) {
+        let (field, key) = (format!("{at}.matchLabelKeys[{index}]"), key.as_str().unwrap_or_default());
+        let problems = qualified_name_problems(key);
+        errors.extend(problems.iter().map(|why| FieldError::invalid_text(field.as_str(), key, why)));
+    }
+    let at = format!("{at}.labelSelector");
+    errors.extend(selector.into_iter().flat_map(|selector| crate::admission::selector_errors(&at, selector)));
     errors
 }
 
@@ -164,6 +224,26 @@ mod tests {
                 format!("s.affinity.nodeAffinity.{PREFERRED}[0].weight")
             ]
         );
+    }
+
+    #[test]
+    fn a_node_is_chosen_by_its_name_and_by_labels() {
+        let term = json!({"matchFields": [{"key": "spec.x", "operator": "Exists"}],
+            "matchExpressions": [{"key": "a", "operator": "In", "values": ["b c"]}]});
+        let node = json!({REQUIRED: {"nodeSelectorTerms": [term]}});
+        assert_eq!(affinity_errors(&json!({"affinity": {"nodeAffinity": node}}), "s").len(), 3);
+    }
+
+    #[test]
+    fn a_spread_counts_pods_that_a_selector_can_name() {
+        let spread = |more: Value| {
+            let mut one = json!({"maxSkew": 1, "topologyKey": "k", "whenUnsatisfiable": "DoNotSchedule"});
+            one.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            spread_errors(&json!({"topologySpreadConstraints": [one]}), "s").len()
+        };
+        assert_eq!(spread(json!({"labelSelector": {"matchLabels": {"a": "b c"}}})), 1);
+        assert_eq!(spread(json!({"matchLabelKeys": ["k"], "nodeTaintsPolicy": "x"})), 2);
+        assert_eq!(spread(json!({"matchLabelKeys": ["k"], "labelSelector": {}})), 0);
     }
 
     #[test]

@@ -77,9 +77,12 @@ pub fn spec_errors(spec: &Value, at: &str) -> Vec<FieldError> {
         errors.push(FieldError::invalid_text(field, ip, ADDRESS));
     }
     let system = spec.pointer("/os/name").unwrap_or(&Value::Null);
-    if system.as_str().is_some_and(|name| !matches!(name, "linux" | "windows")) {
+    if member(spec, "os").is_some_and(|system| text_of(system, "name").is_empty()) {
+        errors.push(FieldError::required(format!("{at}.os.name"), ""));
+    } else if system.as_str().is_some_and(|name| !matches!(name, "linux" | "windows")) {
         errors.push(FieldError::not_supported(format!("{at}.os"), system, &["linux", "windows"]));
     }
+    errors.extend(resolver_errors(spec.get("dnsConfig").unwrap_or(&Value::Null), &format!("{at}.dnsConfig")));
     errors.extend(host_errors(spec, at));
     errors
         .extend(context_errors(spec.get("securityContext").unwrap_or(&Value::Null), &format!("{at}.securityContext")));
@@ -105,6 +108,38 @@ pub fn creation_errors(spec: &Value) -> Vec<FieldError> {
         errors.push(FieldError::forbidden("spec.nodeName", why));
     }
     errors
+}
+
+/// Where names are looked for; a search may have underscores.
+fn resolver_errors(config: &Value, at: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (index, search) in items_of(config, "searches").iter().enumerate() {
+        let (field, given) = (format!("{at}.searches[{index}]"), search.as_str().unwrap_or_default());
+        if given.len() > 253 {
+            errors.push(FieldError::invalid_text(field.as_str(), given, "must be no more than 253 characters"));
+        }
+        let name = given.strip_suffix('.').unwrap_or(given);
+        if given != "." && !name.split('.').all(is_search_part) {
+            let why = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or \
+                       '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for \
+                       validation is '[a-z0-9_]([-_a-z0-9]*[a-z0-9])?(\\.[a-z0-9_]([-_a-z0-9]*[a-z0-9])?)*')";
+            errors.push(FieldError::invalid_text(field, given, why));
+        }
+    }
+    for (index, option) in items_of(config, "options").iter().enumerate() {
+        if text_of(option, "name").is_empty() {
+            errors.push(FieldError::required(format!("{at}.options[{index}]"), "must not be empty"));
+        }
+    }
+    errors
+}
+
+fn is_search_part(part: &str) -> bool {
+    let plain = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let bytes = part.as_bytes();
+    bytes.first().is_some_and(|b| plain(b) || *b == b'_')
+        && (bytes.len() == 1 || bytes.last().is_some_and(plain))
+        && bytes.iter().all(|b| plain(b) || matches!(b, b'-' | b'_'))
 }
 
 /// How a pod shares its host, and what it overrides there.
@@ -156,6 +191,7 @@ fn context_errors(context: &Value, at: &str) -> Vec<FieldError> {
             errors.push(FieldError::invalid(format!("{at}.supplementalGroups[{index}]"), group, ID_RANGE));
         }
     }
+    let mut named = BTreeSet::new();
     for (index, sysctl) in items_of(context, "sysctls").iter().enumerate() {
         let (field, name) = (format!("{at}.sysctls[{index}].name"), text_of(sysctl, "name"));
         let odd = |part: &str| {
@@ -165,14 +201,16 @@ fn context_errors(context: &Value, at: &str) -> Vec<FieldError> {
         };
         if name.is_empty() {
             errors.push(FieldError::required(field, ""));
-        } else if name.split(['.', '/']).any(odd) {
+        } else if name.len() > 253 || name.split(['.', '/']).any(odd) {
             let why = "must have at most 253 characters and match regex \
                        ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
             errors.push(FieldError::invalid_text(field, name, why));
+        } else if !named.insert(name.replace('/', ".")) {
+            errors.push(FieldError::duplicate(field, &name.into()));
         }
     }
     let (policy, known) = (text_of(context, "fsGroupChangePolicy"), ["Always", "OnRootMismatch"]);
-    if !policy.is_empty() && !known.contains(&policy) {
+    if context.get("fsGroupChangePolicy").is_some_and(Value::is_string) && !known.contains(&policy) {
         errors.push(FieldError::not_supported(format!("{at}.fsGroupChangePolicy"), &policy.into(), &known));
     }
     errors

@@ -174,7 +174,7 @@ fn projected_errors(source: &Value, at: &str) -> Vec<FieldError> {
 }
 
 fn token_errors(source: &Value, volume: &str, at: &str) -> Vec<FieldError> {
-    let mut errors = vec![FieldError::forbidden(at, "must not be specified when serviceAccountName is not set")];
+    let mut errors = Vec::new();
     if let Some(seconds) = source.get("expirationSeconds").and_then(Value::as_i64) {
         let why = match seconds {
             ..600 => "may not specify a duration less than 10 minutes",
@@ -187,6 +187,16 @@ fn token_errors(source: &Value, volume: &str, at: &str) -> Vec<FieldError> {
     }
     errors.extend(path_errors(text_of(source, "path"), &format!("{volume}.path")));
     errors
+}
+
+/// The token is that of an account, which the pod `spec` names; `at` is the volume.
+pub fn account_errors(volume: &Value, spec: &Value, at: &str) -> Vec<FieldError> {
+    let sources = volume.get("projected").map_or(&[][..], |projected| items_of(projected, "sources"));
+    let tokens = sources.iter().enumerate().filter(|(_, source)| source["serviceAccountToken"].is_object());
+    let nameless = tokens.filter(|_| text_of(spec, "serviceAccountName").is_empty());
+    let why = "must not be specified when serviceAccountName is not set";
+    let field = |index: usize| format!("{at}.projected.sources[{index}].serviceAccountToken");
+    nameless.map(|(index, _)| FieldError::forbidden(field(index), why)).collect()
 }
 
 fn ephemeral_errors(source: &Value, at: &str) -> Vec<FieldError> {

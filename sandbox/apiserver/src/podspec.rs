@@ -110,6 +110,7 @@ fn validate_volumes(spec: &Value, path: &str, errors: &mut Vec<FieldError>) -> B
         validate_name(name, &format!("{path}.name"), &names, errors);
         names.insert(name.to_owned());
         errors.extend(crate::pod_volumes::source_errors(volume, &path));
+        errors.extend(crate::pod_volumes::account_errors(volume, spec, &path));
     }
     names
 }
@@ -378,7 +379,7 @@ fn validate_strategy(spec: &Value, errors: &mut Vec<FieldError>) {
         }
         other => {
             // The internal struct has no JSON tags.
-            let shown = format!("{{\"Type\":{},\"RollingUpdate\":null}}", crate::error::go_quote(other));
+            let shown = crate::rollout::show_strategy(other, rolling, &["MaxUnavailable", "MaxSurge"]);
             errors.push(FieldError {
                 reason: CauseReason::NotSupported,
                 field: "spec.strategy".into(),

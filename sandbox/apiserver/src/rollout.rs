@@ -73,12 +73,31 @@ pub fn selector_errors(selector: Option<&Value>, kind: &str) -> Vec<FieldError> 
     };
     let mut errors = crate::admission::selector_errors("spec.selector", selector);
     if !errors.is_empty() {
-        errors.push(FieldError::invalid("spec.selector", selector, "invalid label selector"));
+        errors.push(FieldError::invalid_shown("spec.selector", &show_selector(selector), "invalid label selector"));
     } else if selector.as_object().is_some_and(serde_json::Map::is_empty) {
         let why = format!("empty selector is invalid for {kind}");
         errors.push(FieldError::invalid("spec.selector", selector, &why));
     }
     errors
+}
+
+/// A strategy as the internal structs show it, which have no JSON tags.
+pub fn show_strategy(kind: &str, rolling: Option<&Value>, shares: &[&str]) -> String {
+    let rolling = rolling.map_or("null".to_owned(), |rolling| {
+        let share = |name: &&str| {
+            let key = format!("{}{}", name[..1].to_lowercase(), &name[1..]);
+            format!("\"{name}\":{}", rolling.get(key).unwrap_or(&Value::from(0)))
+        };
+        format!("{{{}}}", shares.iter().map(share).collect::<Vec<_>>().join(","))
+    });
+    format!("{{\"Type\":{},\"RollingUpdate\":{rolling}}}", crate::error::go_quote(kind))
+}
+
+/// As Go writes the struct: labels before expressions.
+pub fn show_selector(selector: &Value) -> String {
+    let member = |key: &str| selector.get(key).map(|value| format!("\"{key}\":{value}"));
+    let shown: Vec<String> = ["matchLabels", "matchExpressions"].into_iter().filter_map(member).collect();
+    format!("{{{}}}", shown.join(","))
 }
 
 /// The counts of a status: none is negative, and parts are not more than their whole.

@@ -80,7 +80,9 @@ pub fn job_errors(spec: &Value, at: &str) -> Vec<FieldError> {
     }
     let rules = spec.get("podFailurePolicy").map_or(&[][..], |policy| items_of(policy, "rules"));
     for (index, rule) in rules.iter().enumerate() {
-        errors.extend(failure_rule_errors(spec, rule, &format!("{at}.podFailurePolicy.rules[{index}]")));
+        let at = format!("{at}.podFailurePolicy.rules[{index}]");
+        errors.extend(failure_rule_errors(spec, rule, &at));
+        errors.extend(crate::job_policies::failure_details(spec, rule, &at));
     }
     if let Some(policy) = spec.get("successPolicy").filter(|policy| policy.is_object()) {
         let rules = items_of(policy, "rules");
@@ -90,13 +92,20 @@ pub fn job_errors(spec: &Value, at: &str) -> Vec<FieldError> {
         } else if rules.is_empty() {
             let why = "at least one rules must be specified when the successPolicy is specified";
             errors.push(FieldError::required(format!("{at}.successPolicy.rules"), why));
+        } else if let Some(completions) = number_of(spec, "completions") {
+            for (index, rule) in rules.iter().enumerate() {
+                let at = format!("{at}.successPolicy.rules[{index}]");
+                errors.extend(crate::job_policies::success_errors(rule, completions, &at));
+            }
         }
     }
-    let policies = ["Failed", "TerminatingOrFailed"];
-    let replaced = text_of(spec, "podReplacementPolicy");
-    if !replaced.is_empty() && !policies.contains(&replaced) {
+    // Where failures are judged, a pod is replaced only when it has failed.
+    let judged = spec.get("podFailurePolicy").is_some_and(Value::is_object);
+    let policies = if judged { &["Failed"][..] } else { &["Failed", "TerminatingOrFailed"] };
+    let replaced = spec.get("podReplacementPolicy").and_then(Value::as_str);
+    if let Some(replaced) = replaced.filter(|given| !policies.contains(given)) {
         let field = format!("{at}.podReplacementPolicy");
-        errors.push(FieldError::not_supported(field, &replaced.into(), &policies));
+        errors.push(FieldError::not_supported(field, &replaced.into(), policies));
     }
     errors
 }
@@ -110,6 +119,9 @@ fn success_shown(rules: &[Value]) -> String {
 }
 
 fn manager_error(field: &str, manager: &str) -> Option<FieldError> {
+    if manager.is_empty() {
+        return Some(FieldError::required(field, ""));
+    }
     let prefixed = manager.split_once('/').is_some_and(|(domain, path)| !domain.is_empty() && !path.is_empty());
     let why = "must be a domain-prefixed path (such as \"acme.io/foo\")";
     (!prefixed).then(|| FieldError::invalid_text(field, manager, why))
@@ -169,7 +181,8 @@ fn exit_code_errors(codes: &Value, at: &str) -> Vec<FieldError> {
     let numbers: Vec<i64> = values.iter().filter_map(Value::as_i64).collect();
     let field = format!("{at}.values");
     if values.is_empty() {
-        errors.push(FieldError::invalid(field.as_str(), &Value::Null, "at least one value is required"));
+        let shown = codes.get("values").unwrap_or(&Value::Null);
+        errors.push(FieldError::invalid(field.as_str(), shown, "at least one value is required"));
     }
     for (index, number) in numbers.iter().enumerate() {
         if *number == 0 && operator == "In" {
@@ -267,14 +280,27 @@ pub fn set_errors(spec: &Value) -> Vec<FieldError> {
             errors.extend(negative(rolling, "spec.updateStrategy.rollingUpdate", &["partition"]));
         }
         ("" | "OnDelete" | "RollingUpdate", _) => {}
-        (other, _) => {
-            let shown = format!("{{\"Type\":{},\"RollingUpdate\":null}}", crate::error::go_quote(other));
+        (other, rolling) => {
+            let rolling = rolling.map(|rolling| {
+                let of = |key: &str| rolling.get(key).cloned().unwrap_or(Value::Null);
+                serde_json::json!({"partition": of("partition"), "maxUnavailable": of("maxUnavailable")})
+            });
+            let shown = crate::rollout::show_strategy(other, rolling.as_ref(), &["Partition", "MaxUnavailable"]);
             let why = "must be 'RollingUpdate' or 'OnDelete'";
             errors.push(FieldError::invalid_shown("spec.updateStrategy", &shown, why));
         }
     }
+    let kept = spec.get("persistentVolumeClaimRetentionPolicy").unwrap_or(&Value::Null);
+    for key in ["whenDeleted", "whenScaled"] {
+        let known = ["Retain", "Delete"];
+        let given = kept.get(key).and_then(Value::as_str).filter(|given| !known.contains(given));
+        let field = format!("spec.persistentVolumeClaimRetentionPolicy.{key}");
+        errors.extend(given.map(|given| FieldError::not_supported(field, &given.into(), &known)));
+    }
     for (index, claim) in items_of(spec, "volumeClaimTemplates").iter().enumerate() {
-        for mut error in crate::small_kinds::claim_errors(claim) {
+        errors.extend(claim_name_errors(claim, &format!("spec.template.spec.volumes[{index}]")));
+        let details = crate::kind_rules::claim_details(claim);
+        for mut error in crate::small_kinds::claim_errors(claim).into_iter().chain(details) {
             error.field = format!("spec.volumeClaimTemplates[{index}].{}", error.field);
             errors.push(error);
         }
@@ -287,13 +313,25 @@ pub fn set_errors(spec: &Value) -> Vec<FieldError> {
     errors
 }
 
+/// Each claim is a volume of the pods, before those that they have themselves.
+fn claim_name_errors(claim: &Value, at: &str) -> Vec<FieldError> {
+    let name = claim.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    if name.is_empty() {
+        let fields = [format!("{at}.name"), format!("{at}.persistentVolumeClaim.claimName")];
+        return fields.into_iter().map(|field| FieldError::required(field, "")).collect();
+    }
+    let problems = label_problems(name);
+    problems.iter().map(|why| FieldError::invalid_text(format!("{at}.name"), name, why)).collect()
+}
+
 /// A DaemonSet's numbers and its rolling update.
 pub fn daemon_errors(spec: &Value) -> Vec<FieldError> {
     let mut errors = negative(spec, "spec", &["minReadySeconds"]);
     let strategy = spec.get("updateStrategy").unwrap_or(&Value::Null);
     let kind = text_of(strategy, "type");
     if !matches!(kind, "" | "OnDelete" | "RollingUpdate") {
-        let shown = format!("{{\"Type\":{},\"RollingUpdate\":null}}", crate::error::go_quote(kind));
+        let rolling = strategy.get("rollingUpdate").filter(|rolling| rolling.is_object());
+        let shown = crate::rollout::show_strategy(kind, rolling, &["MaxUnavailable", "MaxSurge"]);
         errors.push(FieldError {
             reason: CauseReason::NotSupported,
             field: "spec.updateStrategy".into(),

@@ -92,7 +92,7 @@ fn json_answer(headers: &HeaderMap, value: &Value) -> Response {
     let encoding = negotiate_output(accepted, Forms::None).map(|output| output.encoding).unwrap_or_default();
     let text = match encoding {
         Encoding::Json => value.to_string(),
-        Encoding::Yaml => crate::http::write_yaml(value),
+        Encoding::Yaml => crate::yaml::write_yaml(value),
     };
     ([(CONTENT_TYPE, encoding.content_type())], text).into_response()
 }

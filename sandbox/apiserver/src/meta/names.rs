@@ -55,7 +55,8 @@ pub fn label_problems(text: &str) -> Vec<String> {
         problems.push("must be no more than 63 characters".to_owned());
     }
     if !is_label(text) {
-        problems.push(if text.contains('.') { "must not contain dots".to_owned() } else { LABEL.to_owned() });
+        let dotted = text.split('.').all(is_label);
+        problems.push(if dotted { "must not contain dots".to_owned() } else { LABEL.to_owned() });
     }
     problems
 }

@@ -86,19 +86,28 @@ fn apply_operation(document: &mut Value, operation: &Map<String, Value>) -> Resu
                     1,
                 )
             })?;
-            add_value(document, path("path")?, moved, kind)
+            add_value(document, path("path")?, moved, kind).map_err(|why| at_destination(&why))
         }
         "copy" => {
             let copied = get_value(document, path("from")?, kind)?;
-            add_value(document, path("path")?, copied.unwrap_or(Value::Null), kind)
+            let copied = copied.unwrap_or(Value::Null);
+            add_value(document, path("path")?, copied, kind).map_err(|why| at_destination(&why))
         }
         "test" => test_value(document, path("path")?, &value()),
         other => Err(format!("Unexpected kind: {other}")),
     }
 }
 
+fn at_destination(why: &str) -> String {
+    why.replacen("doc is missing from path", "doc is missing destination path", 1)
+}
+
 fn missing_path(kind: &str, path: &str) -> String {
-    format!("{kind} operation does not apply: doc is missing path: \"{path}\": missing value")
+    match kind {
+        "test" => format!("test operation does not apply: is missing path: {path}: missing value"),
+        "move" | "copy" => format!("{kind} operation does not apply: doc is missing from path: {path}: missing value"),
+        _ => format!("{kind} operation does not apply: doc is missing path: \"{path}\": missing value"),
+    }
 }
 
 /// The container a pointer leads to, and the last, unescaped part.

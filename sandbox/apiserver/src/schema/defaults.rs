@@ -289,7 +289,7 @@ fn default_workload(spec: &mut Object, kind: &str) {
         "DaemonSet" => default_rolling(spec, "updateStrategy", &json!({"maxUnavailable": 1, "maxSurge": 0})),
         "StatefulSet" => {
             put_default(spec, "podManagementPolicy", "OrderedReady");
-            default_rolling(spec, "updateStrategy", &json!({"partition": 0}));
+            default_set_strategy(spec);
             put_default(spec, "persistentVolumeClaimRetentionPolicy", json!({}));
             if let Some(policy) = object_at(spec, "persistentVolumeClaimRetentionPolicy") {
                 put_default(policy, "whenDeleted", "Retain");
@@ -315,6 +315,21 @@ fn default_rolling(spec: &mut Object, field: &str, parts: &Value) {
     put_default(strategy, "rollingUpdate", json!({}));
     if let Some(rolling) = object_at(strategy, "rollingUpdate") {
         parts.as_object().into_iter().flatten().for_each(|(key, value)| put_default(rolling, key, value.clone()));
+    }
+}
+
+/// A type that is given stands alone; without one there is a rolling update from the first pod on.
+fn default_set_strategy(spec: &mut Object) {
+    put_default(spec, "updateStrategy", json!({}));
+    let Some(strategy) = object_at(spec, "updateStrategy") else { return };
+    if text_of(strategy, "type").is_empty() {
+        strategy.insert("type".into(), "RollingUpdate".into());
+        put_default(strategy, "rollingUpdate", json!({}));
+    }
+    if text_of(strategy, "type") == "RollingUpdate"
+        && let Some(rolling) = object_at(strategy, "rollingUpdate")
+    {
+        put_default(rolling, "partition", 0);
     }
 }
 
@@ -356,6 +371,25 @@ fn default_autoscaler(spec: &mut Object) {
         let target = json!({"type": "Utilization", "averageUtilization": 80});
         let metrics = json!([{"type": "Resource", "resource": {"name": "cpu", "target": target}}]);
         spec.insert("metrics".to_owned(), metrics);
+    }
+    default_behavior(spec);
+}
+
+/// Who says something of how to scale leaves the rest to the defaults (`GenerateHPAScaleUpRules`).
+fn default_behavior(spec: &mut Object) {
+    let Some(behavior) = object_at(spec, "behavior") else { return };
+    let policy = |kind: &str, value: i64| json!({"type": kind, "value": value, "periodSeconds": 15});
+    let all = json!({
+        "scaleUp": {"stabilizationWindowSeconds": 0, "selectPolicy": "Max",
+            "policies": [policy("Pods", 4), policy("Percent", 100)]},
+        "scaleDown": {"selectPolicy": "Max", "policies": [policy("Percent", 100)]},
+    });
+    for (direction, rules) in all.as_object().into_iter().flatten() {
+        put_default(behavior, direction, json!({}));
+        let Some(given) = object_at(behavior, direction) else { continue };
+        for (key, value) in rules.as_object().into_iter().flatten() {
+            put_default(given, key, value.clone());
+        }
     }
 }
 

@@ -48,8 +48,26 @@ fn requests_from_limits(container: &mut Object) {
     }
 }
 
+/// Whether a runtime can read it at all: what it cannot read has no tag, not even `latest`.
+fn is_reference(image: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let (domain, path) = image.split_once('/').unwrap_or(("", image));
+    let foreign =
+        domain.contains(['.', ':']) || domain == "localhost" || domain.bytes().any(|b| b.is_ascii_uppercase());
+    let path = if foreign || domain.is_empty() { path } else { image };
+    let path = path.split_once('@').map_or(path, |(path, _)| path);
+    let path = path.rsplit_once(':').map_or(path, |(path, _)| path);
+    let part = |part: &str| {
+        part.bytes().all(|b| plain(b) || matches!(b, b'-' | b'_' | b'.'))
+            && part.bytes().next().is_some_and(plain)
+            && part.bytes().last().is_some_and(plain)
+    };
+    path.len() <= 255 && path.split('/').all(part)
+}
+
 fn default_container(container: &mut Object, host_network: bool) {
-    let policy = if is_latest(text_of(container, "image")) { "Always" } else { "IfNotPresent" };
+    let image = text_of(container, "image");
+    let policy = if is_latest(image) && is_reference(image) { "Always" } else { "IfNotPresent" };
     put_default(container, "imagePullPolicy", policy);
     put_default(container, "terminationMessagePath", "/dev/termination-log");
     put_default(container, "terminationMessagePolicy", "File");

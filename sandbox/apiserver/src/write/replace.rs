@@ -52,7 +52,7 @@ pub(super) async fn replace_object(
     let resource = call.resource.clone();
     let Candidate { mut object, applied } = candidate;
     let name = meta::object_name(old).to_owned();
-    let sent_version = meta::metadata_text(&object, "resourceVersion").to_owned();
+    let mut sent_version = meta::metadata_text(&object, "resourceVersion").to_owned();
     let warnings = meta::metadata_warnings(&mut object, Some(old), resource.is_custom());
     let unsent = meta::unsent_members(&object);
     let fits = |value: &Value| crate::fields::trackable(value, &resource.schema);
@@ -100,6 +100,11 @@ pub(super) async fn replace_object(
         unsent.iter().for_each(|member| drop(meta::metadata_mut(&mut object).remove(*member)));
         let tidy = |value: &mut Value| tidy_patched(&resource, value);
         admission::run_mutating(&call.server, &attributes, Some(&mut object), &tidy, &mut call.warnings).await?;
+        // A webhook may ask for a version, as the client may.
+        let asked = meta::metadata_text(&object, "resourceVersion");
+        if !asked.is_empty() && asked != live.revision.to_string() {
+            asked.clone_into(&mut sent_version);
+        }
         meta::keep_server_members(&mut object, old, resource.namespaced);
         settle_namespace(call, &mut object)?;
         strategy::restore_parts(&resource, part, &mut object, old);
@@ -115,7 +120,8 @@ pub(super) async fn replace_object(
     let mut errors = kind_errors(&resource, part, meta::validate_update(&object, old, &resource), &object, Some(old));
     errors.extend(strategy::validate_part(&resource, part, &object, old));
     if !errors.is_empty() {
-        return Err(invalid_object(&resource, &object, &name, &errors));
+        // A webhook may have named it otherwise.
+        return Err(invalid_object(&resource, &object, meta::object_name(&object), &errors));
     }
     warnings.into_iter().chain(strategy::kind_warnings(&resource, &object, Some(old))).for_each(|w| call.warn(w));
     if matches!(part, Part::Whole | Part::Named("ephemeralcontainers")) {
