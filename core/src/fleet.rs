@@ -32,7 +32,7 @@ use std::{
 pub use crate::place::{MemberVolcanoQueue, Queues};
 pub use eviction::EvictedPods;
 pub use queue_capacity::{AWAY, takes_jobs};
-pub use reserved_clusters::{choose_reserved_clusters, list_clusters_reserved_against};
+pub use reserved_clusters::{ReservableCluster, choose_reserved_clusters, list_clusters_reserved_against};
 use selected_labels::SelectedLabels;
 use unseen_pods::{count_seen_pods, count_unseen, free_capacity, sort_by_age};
 

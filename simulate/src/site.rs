@@ -8,7 +8,7 @@ use std::{
 };
 
 use caldera_core::{
-    fleet::{choose_reserved_clusters, list_clusters_reserved_against},
+    fleet::{ReservableCluster, choose_reserved_clusters, list_clusters_reserved_against},
     gang::{ClusterName, Gang, TaskName},
     inventory::{self, Capacity},
     place::{self, Cluster, Decision},
@@ -166,12 +166,18 @@ impl<'w> Site<'w> {
             Ok(parts) => return Ok(parts),
             Err(refusal) => refusal,
         };
-        let never = match self.never.get(&shape.class) {
-            Some(never) => *never,
-            None => self.never_fits(job),
-        };
-        self.never.insert(shape.class, never);
-        Err(Fit::No { never, detail: refusal.to_string() })
+        Err(Fit::No { never: self.find_never(job), detail: refusal.to_string() })
+    }
+
+    /// Whether a job would not fit even if all clusters were empty.
+    pub fn find_never(&mut self, job: usize) -> bool {
+        let class = self.world.jobs[job].shape.class;
+        if let Some(never) = self.never.get(&class) {
+            return *never;
+        }
+        let never = self.never_fits(job);
+        self.never.insert(class, never);
+        never
     }
 
     /// Where a job would go now with no more pods of each task than were granted.
@@ -218,11 +224,14 @@ impl<'w> Site<'w> {
         let shape = &self.world.jobs[job].shape;
         let emptied = self.members.clusters().into_iter();
         choose_reserved_clusters(
+            &shape.binding,
             (&shape.gang, &shape.least),
-            &shape.binding.placement.tolerations,
             vain,
-            emptied.map(|(cluster, capacity)| (cluster, capacity.emptied(), capacity.sum_free())),
-            |clusters| place::place_binding(&question(shape, &shape.gang, clusters)).ok(),
+            emptied.map(|(cluster, now)| ReservableCluster { cluster, emptied: now.emptied(), now }),
+            |binding, clusters| {
+                let request = question(shape, &shape.gang, clusters);
+                place::place_binding(&place::Request { binding, ..request }).ok()
+            },
         )
     }
 

@@ -4,9 +4,10 @@
 //! in the members a job is *assumed* there, as in kube-scheduler's cache: first in the place that was found at the
 //! release, then where the written plan says. So the next job is not released into the same capacity.
 //!
-//! What does not fit even with all of our pods gone never fits. That is remembered by [`FitClass`] until clusters, or
-//! what others use there, change. For the quota of the root a cluster counts in full where jobs may start, by its
-//! taints and by who tolerates them; of any other cluster only what jobs hold counts.
+//! What does not fit even with all of our pods gone never fits. That is asked of what does not fit now, and of what
+//! quota would be reserved for; it is remembered by [`FitClass`] until clusters, or what others use there, change. For
+//! the quota of the root a cluster counts in full where jobs may start, by its taints and by who tolerates them; of any
+//! other cluster only what jobs hold counts.
 
 mod found_place;
 mod maintenance;
@@ -36,6 +37,8 @@ use caldera_core::{
 pub use self::{found_place::Place, place_elsewhere::PodsByCluster};
 use crate::observe::{Binding, ClusterFacts, Interned};
 
+/// Of clusters that are kept from a job.
+pub(crate) const RESERVED: &str = "clusters are reserved";
 /// Taint by which Karmada takes a cluster out for a while.
 const CORDON: &str = "cluster.karmada.io/unschedulable";
 
@@ -70,7 +73,7 @@ pub struct FleetCapacity {
     assumed: BTreeSet<JobId>,
     /// Gangs that are restricted to some nodes.
     gangs: Interned<Gang>,
-    /// Of classes that did not fit: why they never will, if so.
+    /// Of classes that were asked about: why they never fit, if so.
     never: HashMap<FitClass, Option<Arc<str>>>,
     /// What is free in all clusters together; `None` after anything changed.
     free: Option<Resources>,
@@ -395,23 +398,29 @@ impl FleetCapacity {
             Ok(decision) => return Ok(decision),
             Err(refusal) => refusal,
         };
-        let never = match self.never.get(&ask.fit) {
-            Some(never) => never.clone(),
-            None => self.explain_never_fits(question),
-        };
-        self.never.insert(ask.fit, never.clone());
-        if let Some(detail) = never {
+        if let Some(detail) = self.find_never(question, ask) {
             return Err(Fit::No { never: true, detail: detail.to_string() });
         }
         let detail = match reserved.len() {
             0 if question.binding.peers.is_empty() => refusal.to_string(),
             0 => format!("{refusal}; {}", question.binding.peers),
             kept => {
-                format!("{refusal}; {kept} clusters are reserved for a job that ranks before it and has waited long")
+                format!("{refusal}; {kept} {RESERVED} for a job that ranks before it and has waited long")
             }
         };
         let request = build_placement_request(question, &self.fleet, self.fleet.clusters().collect());
         Err(Fit::No { never: false, detail: place::append_reasons(detail, &request) })
+    }
+
+    /// Why it fits nowhere, not even with all of our pods gone, if that is so.
+    pub fn find_never(&mut self, question: PlacementQuestion<'_>, ask: &Ask) -> Option<Arc<str>> {
+        if let Some(known) = self.never.get(&ask.fit) {
+            return known.clone();
+        }
+        self.fleet.refresh_capacities();
+        let never = self.explain_never_fits(question);
+        self.never.insert(ask.fit, never.clone());
+        never
     }
 
     /// Whether it would fit if pods of these bindings were gone.

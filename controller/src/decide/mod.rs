@@ -77,7 +77,7 @@ mod queue_lifecycle;
 mod queue_numbers;
 mod refresh_budget;
 pub(crate) mod refused_copy;
-mod release;
+pub(crate) mod release;
 pub(crate) mod resize;
 pub(crate) mod run_limits;
 mod silent_copy;
@@ -214,6 +214,7 @@ impl Controller {
             let fleet = self.capacity.sum_fleet();
             self.queues.annotations.observe_fleet(&fleet, self.now);
             self.jobs.engine.set_fleet(fleet);
+            self.jobs.engine.forget_possible_classes();
             self.requeue_unsatisfiable_jobs();
             self.reassess_duplicated_jobs();
             self.jobs.changed = true;

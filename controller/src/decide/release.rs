@@ -118,12 +118,33 @@ impl caldera_core::queue::ClusterCapacity for Clusters<'_> {
         Fit::Yes
     }
 
+    fn explain_never_fits(&mut self, id: &JobId, ask: &Ask) -> Option<String> {
+        // What runs fitted once; whether more of it does is asked when it has quota.
+        if self.find_job(id).is_none_or(|(_, increase)| increase.is_some()) {
+            return None;
+        }
+        let never = self.ask_capacity(id, |capacity, question| capacity.find_never(question, ask)).flatten();
+        never.map(|never| never.to_string())
+    }
+
     fn keep(&mut self, id: &JobId, ask: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters> {
         if self.count_needed_pods(id).is_some() {
             return None;
         }
         self.ask_capacity(id, |capacity, question| capacity.choose_reserved_clusters(question, ask, vain)).flatten()
     }
+}
+
+/// Asks whether a job that waits for something else fits anywhere, for who explains it.
+pub(crate) fn ask_whether_it_fits(
+    jobs: &mut Jobs,
+    objects: &Objects,
+    capacity: &mut FleetCapacity,
+    id: &JobId,
+    now: Timestamp,
+) {
+    let Jobs { engine, states, keys, .. } = jobs;
+    engine.ask_whether_it_fits(id, &mut Clusters { capacity, objects, states, keys, now, found: None });
 }
 
 /// Releases what is admissible now, a limited number in one pass: each binding and what is written for it.

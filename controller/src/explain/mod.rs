@@ -2,8 +2,11 @@
 //!
 //! Rule: it is worked out when somebody asks, from the state that decides, never from a text that was stored. The same
 //! [`Controller`] answers that releases jobs: who only looks fills one with lists, calls [`decide_without_writing`]
-//! once and asks. One that may not see everything says so: what depends on others' jobs is then what the controller
-//! wrote on the job's PodGroup ([`Basis::PodGroup`]), and nothing is made up.
+//! once and asks. Who looks so decides anew, as after a restart: reservations follow from what is on the objects. What
+//! does not is which clusters are kept in turn, and until when: only the controller that runs knows that. So nobody is
+//! told that a job may start where the controller last wrote that a reservation holds it back. One that may not see
+//! everything says so: what depends on others' jobs is then what the controller wrote on the job's PodGroup
+//! ([`Basis::PodGroup`]), and nothing is made up.
 
 mod amount_form;
 mod clusters;
@@ -32,9 +35,11 @@ use crate::{
     decide::{
         Controller,
         assess::ask_of,
+        capacity::RESERVED,
         decide,
         jobs::{JobPhase, JobState},
         pod_group_status::describe_unknown_class,
+        release::ask_whether_it_fits,
         run_limits::{find_run_time_exceeded, get_current_run_limit, to_timestamp},
     },
     observe::{Binding, Key, ObjectKind, Workload},
@@ -90,6 +95,10 @@ pub fn explain_without_binding(controller: &Controller, workload: &WorkloadRef) 
 
 /// See the module; `None` if there is no such binding.
 pub fn explain_job(controller: &mut Controller, key: &Key, now: Timestamp) -> Option<Explanation> {
+    if controller.is_complete() {
+        let Controller { jobs, objects, capacity, .. } = controller;
+        ask_whether_it_fits(jobs, objects, capacity, &objects.bindings.get(key)?.id, now);
+    }
     let binding = controller.objects.bindings.get(key)?;
     let ask = ask_of(&controller.objects, &controller.capacity, binding);
     let clusters = clusters::list_clusters(controller, key, ask.as_ref());
@@ -223,6 +232,9 @@ impl Answer {
 
 fn build_answer(controller: &Controller, binding: &Binding, state: &JobState, workload: Option<&Workload>) -> Answer {
     if state.assumed.is_some() {
+        if let Some(told) = find_told_reservation(controller, workload) {
+            return told;
+        }
         let sentence = "may start now: its queue has quota for it and the members have capacity; its gate opens with the \
                         controller's next decision";
         return Answer { verdict: Verdict::MayStart, token: "Waiting".to_owned(), sentence: sentence.to_owned() };
@@ -251,6 +263,20 @@ fn build_answer(controller: &Controller, binding: &Binding, state: &JobState, wo
             Answer::new(verdict, &controller.jobs.holding_reason(state, reason))
         }
     }
+}
+
+/// What the controller last wrote of a job that seems to have nothing before it, if that was a reservation.
+fn find_told_reservation(controller: &Controller, workload: Option<&Workload>) -> Option<Answer> {
+    let status = &controller.objects.pod_groups.get(&pod_group_key(workload?))?.status;
+    let is_held_back = status.reason == "BlockedByReservation" || status.message.contains(RESERVED);
+    is_held_back.then(|| Answer {
+        verdict: Verdict::Waiting,
+        token: status.reason.clone(),
+        sentence: format!(
+            "{} (as the controller last wrote: only it knows which clusters it keeps for whom, and until when)",
+            status.message
+        ),
+    })
 }
 
 /// For a job in a line that can not be seen: the controller's own last words.

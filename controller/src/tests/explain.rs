@@ -38,7 +38,7 @@ fn list(world: &World, kind: ObjectKind) -> Vec<Input> {
 }
 
 /// All objects of a kind.
-fn list_into(controller: &mut Controller, world: &World, kind: ObjectKind) {
+pub(super) fn list_into(controller: &mut Controller, world: &World, kind: ObjectKind) {
     list(world, kind).into_iter().for_each(|input| controller.observe(input, world.now));
     controller.observe(Input::Listed(kind), world.now);
 }

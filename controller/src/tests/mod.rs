@@ -29,6 +29,7 @@ mod preemption;
 mod queue_annotations;
 mod queue_limits;
 mod refused_copy;
+mod reservations;
 mod resize;
 mod run_limits;
 mod running_limits;

@@ -26,6 +26,10 @@ pub trait ClusterCapacity {
     /// Does the job's minimum fit somewhere now, without what is `kept` for others?
     fn fits(&mut self, id: &JobId, ask: &Ask, kept: &[&ReservedClusters]) -> Fit;
 
+    /// Why the job fits nowhere, not even if everything were empty. It is asked before anything is kept for a job, or
+    /// a whole queue waits behind it; what is not known to be so is `None`.
+    fn explain_never_fits(&mut self, id: &JobId, ask: &Ask) -> Option<String>;
+
     /// Where it could run if what runs there now were gone, and what it lacks there: that is kept for it. Not in
     /// clusters that were kept in `vain`.
     fn keep(&mut self, id: &JobId, ask: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters>;
@@ -37,6 +41,10 @@ pub(crate) struct FitFunction<F>(pub(crate) F);
 impl<F: FnMut(&JobId, &Ask) -> Fit> ClusterCapacity for FitFunction<F> {
     fn fits(&mut self, id: &JobId, ask: &Ask, _: &[&ReservedClusters]) -> Fit {
         (self.0)(id, ask)
+    }
+
+    fn explain_never_fits(&mut self, _: &JobId, _: &Ask) -> Option<String> {
+        None
     }
 
     fn keep(&mut self, _: &JobId, _: &Ask, _: &[ClusterName]) -> Option<ReservedClusters> {
@@ -53,6 +61,19 @@ pub struct ReservedClusters {
     pub resources: Vec<ResourceName>,
     /// On nodes of these groups alone, where it is kept to some.
     pub groups: Option<Requirement>,
+}
+
+impl ReservedClusters {
+    /// These and those, each once.
+    pub(crate) fn merge(mut self, more: Self) -> Self {
+        self.clusters.extend(more.clusters);
+        self.clusters.sort_unstable();
+        self.clusters.dedup();
+        self.resources.extend(more.resources);
+        self.resources.sort_unstable();
+        self.resources.dedup();
+        self
+    }
 }
 
 /// More free than before, on some nodes.

@@ -3,9 +3,9 @@
 //! A claim may come together with its job, and the watches tell of both in any order. Rule: the admission record says
 //! how far the controller had followed claims and sources when it granted ([`KnownData`]), and nothing new of the
 //! binding is placed before they are followed here as far. One watch tells changes in the order of their versions:
-//! after an event of that version or a later one, of whatever object, none before it is missing. Where that takes longer
-//! than [`SILENT`] (the claim was deleted before it was ever listed here, say) the binding is refused, in words; the
-//! controller takes the grant back and grants it anew by what it knows then.
+//! after an event of that version or a later one, of whatever object, none before it is missing. Where that takes
+//! longer than [`SILENT`] (the claim was deleted before it was ever listed here, say) the binding is refused, in words;
+//! the controller takes the grant back and grants it anew by what it knows then.
 
 use std::collections::BTreeMap;
 

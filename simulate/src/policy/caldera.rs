@@ -252,6 +252,10 @@ impl ClusterCapacity for Clusters<'_, '_> {
         }
     }
 
+    fn explain_never_fits(&mut self, id: &JobId, _: &Ask) -> Option<String> {
+        self.site.find_never(index(id)).then(|| "it fits in no empty fleet".to_owned())
+    }
+
     fn keep(&mut self, id: &JobId, _: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters> {
         self.site.keep(index(id), vain)
     }

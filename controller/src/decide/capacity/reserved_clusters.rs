@@ -1,7 +1,7 @@
 //! Which clusters are kept for a job that does not fit now.
 
 use caldera_core::{
-    fleet,
+    fleet::{self, ReservableCluster},
     gang::ClusterName,
     queue::{Ask, ReservedClusters},
 };
@@ -20,11 +20,11 @@ impl FleetCapacity {
         self.fleet.refresh_clusters_without_queued();
         let emptied = self.fleet.list_capacities_without_queued();
         fleet::choose_reserved_clusters(
-            (question.gang, &ask.minimum()),
-            &question.binding.placement.tolerations,
+            question.binding,
+            (question.gang, &ask.minimum_of_copy()),
             vain,
-            emptied.map(|(cluster, emptied, capacity)| (cluster, emptied, capacity.sum_free())),
-            |clusters| ask_placement(question, &self.fleet, clusters).ok(),
+            emptied.map(|(cluster, emptied, now)| ReservableCluster { cluster, emptied, now }),
+            |binding, clusters| ask_placement(PlacementQuestion { binding, ..question }, &self.fleet, clusters).ok(),
         )
     }
 }

@@ -85,6 +85,21 @@ impl Engine {
         known.map(|(refused, _)| refused).find(|refused| refused.kept.iter().all(|id| kept.contains(id))).cloned()
     }
 
+    /// Forgets what a class was told: its shapes are considered again.
+    pub(crate) fn requeue_class(&mut self, class: FitClass) {
+        let known: Vec<RefusedClass> = self.list_refusals_of_class(class).map(|(refused, _)| refused.clone()).collect();
+        let shapes: Vec<_> = known.iter().filter_map(|refused| self.refusals.remove(refused)).collect();
+        for (node, shape) in shapes.into_iter().flat_map(|refusal| refusal.inadmissible) {
+            self.requeue_shape(node, shape);
+        }
+    }
+
+    /// Why a shape fits nowhere even if everything were empty, if that is known.
+    pub(crate) fn find_known_never(&self, shape: ShapeId) -> Option<&str> {
+        let mut known = self.list_refusals_of_class(self.shape(shape).ask.fit);
+        known.find(|(_, refusal)| refusal.never).map(|(_, refusal)| refusal.detail.as_str())
+    }
+
     fn list_refusals_of_class(&self, class: FitClass) -> impl Iterator<Item = (&RefusedClass, &CapacityRefusal)> {
         self.refusals.range(RefusedClass::first_of(class)..).take_while(move |(refused, _)| refused.class == class)
     }
@@ -101,7 +116,8 @@ impl Engine {
         // If everything were empty, nothing would be kept either.
         let kept = if never { Box::default() } else { self.list_reservations_keeping_clusters(blocking) };
         let refused = RefusedClass { class: self.shape(shape).ask.fit, kept };
-        self.refusals.insert(refused.clone(), CapacityRefusal { never, detail, inadmissible: BTreeSet::new(), needs });
+        let new = || CapacityRefusal { never, detail, inadmissible: BTreeSet::new(), needs };
+        self.refusals.entry(refused.clone()).or_insert_with(new);
         refused
     }
 

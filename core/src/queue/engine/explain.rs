@@ -96,13 +96,16 @@ impl Engine {
         {
             return Some(never);
         }
+        let is_hopeless = matches!(slot.line.inadmissible_cause(*shape_id), Some(Inadmissible::Never));
+        if let Some(detail) = self.find_known_never(*shape_id).filter(|_| is_hopeless) {
+            return Some(Reason::NeverFits { detail: detail.to_owned() });
+        }
         if let Some(why) = &self.paused {
             return Some(Reason::Paused { queue, why: why.to_string(), position });
         }
         if self.fleet.ready_clusters == 0 {
             return Some(Reason::NoReadyCluster { position });
         }
-        let is_hopeless = matches!(slot.line.inadmissible_cause(*shape_id), Some(Inadmissible::Never));
         if slot.is_fifo() && !is_hopeless && slot.line.find_first_satisfiable().is_some_and(|(front, _)| front < key) {
             return Some(Reason::BehindQueueHead { queue, position });
         }

@@ -39,7 +39,7 @@ use crate::{
             queue_order::QueueOrder,
         },
         quota::{
-            admission::{self, Ask, JobShape},
+            admission::{self, Ask, FitClass, JobShape},
             amounts::{Dense, Dims, Sparse},
             history::Decay,
             running::Counted,
@@ -145,11 +145,15 @@ pub struct Engine {
     short_of_quota: requeue::ShortOfQuota,
     /// Classes that fit nowhere now, with the shapes that lack it.
     refusals: BTreeMap<capacity::RefusedClass, CapacityRefusal>,
+    /// Classes that could fit if everything were empty, as far as was asked.
+    could_fit: BTreeSet<FitClass>,
     reservations: Reservations,
     /// Seconds since 1970.
     now: i64,
     /// Seconds that a job is blocked before it gets a reservation.
     reservation_after: Option<i64>,
+    /// Not before the first decision.
+    has_decided: bool,
     /// The job that others are evicted for.
     preemptor: Option<JobId>,
     /// Counts changes of what is charged.
@@ -200,9 +204,11 @@ impl Default for Engine {
             comparisons: 0,
             short_of_quota: requeue::ShortOfQuota::default(),
             refusals: BTreeMap::new(),
+            could_fit: BTreeSet::new(),
             reservations: Reservations::default(),
             now: 0,
             reservation_after: Some(RESERVATION_AFTER),
+            has_decided: false,
             preemptor: None,
             ledger_version: 0,
         }
@@ -355,6 +361,9 @@ impl Engine {
         if self.paused.is_some() {
             return None;
         }
+        if !std::mem::replace(&mut self.has_decided, true) {
+            self.consider_long_waiting(room);
+        }
         if is_tree_outdated || self.reservations.next_due().is_some_and(|due| due <= self.now) {
             self.update_reservations(room);
         }
@@ -375,42 +384,48 @@ impl Engine {
             self.requeue_eligible();
             let node = self.find_first_queue()?;
             let (key, id) = self.find_next_candidate(node)?;
-            let path = &self.slots[node.index()].path;
-            let short = |asked| admission::find_first_short_quota(&self.slots, path, asked);
-            // A limit of jobs first: who is short of that has nothing reserved.
-            let JobShape { counts, sparse, .. } = self.shape(id);
-            if let Some((at, dim, asked)) = short(counts).or_else(|| short(sparse)) {
-                self.mark_inadmissible(node, id, Inadmissible::Quota(at, dim, asked));
-                continue;
+            match self.find_lack(node, &key, id, room) {
+                Ok(blocking) => return Some(self.release_job(node, &key, id, &blocking, room)),
+                Err(lack) => self.mark_inadmissible(node, id, lack, room),
             }
-            let blocking = self.list_blocking_reservations(node, &key, id);
-            let path = &self.slots[node.index()].path;
-            if let Some((at, dim, needed)) = self.find_first_short_with_reserved(&blocking, path, self.shape(id)) {
-                self.reservations.record_blocked(&blocking, node, id, self.shape(id).ask.run_for.is_some());
-                self.mark_inadmissible(node, id, Inadmissible::Reserved(at, dim, needed));
-                continue;
-            }
-            if let Some((reservation, dim)) = self.find_reservation_blocking_by_share(&blocking, path, self.shape(id)) {
-                self.reservations.record_blocked_by_share(reservation, node, id, self.shape(id).ask.run_for.is_some());
-                self.mark_inadmissible(node, id, Inadmissible::BehindReservation(dim));
-                continue;
-            }
-            let refused = match self.find_known_refusal(id, &blocking) {
-                Some(known) => known,
-                None => {
-                    match room.fits(&key.id, &self.shape(id).ask, &self.list_clusters_reserved_for_others(&blocking)) {
-                        Fit::Yes => return Some(self.release_job(node, &key, id, &blocking)),
-                        Fit::No { never, detail } => self.record_refusal(id, &blocking, never, detail),
-                    }
-                }
-            };
-            let refusals = self.refusals.get_mut(&refused);
-            let never = refusals.as_ref().is_some_and(|refusals| refusals.never);
-            if let Some(refusals) = refusals {
-                refusals.inadmissible.insert((node, id));
-            }
-            self.mark_inadmissible(node, id, if never { Inadmissible::Never } else { Inadmissible::Capacity });
         }
+    }
+
+    /// What a job lacks; else the reservations that it leaves free.
+    pub(crate) fn find_lack(
+        &mut self,
+        node: QueueIndex,
+        key: &JobKey,
+        id: ShapeId,
+        room: &mut impl ClusterCapacity,
+    ) -> Result<Vec<ReservationId>, Inadmissible> {
+        let path = &self.slots[node.index()].path;
+        let short = |asked| admission::find_first_short_quota(&self.slots, path, asked);
+        // A limit of jobs first: who is short of that has nothing reserved.
+        let JobShape { counts, sparse, .. } = self.shape(id);
+        if let Some((at, dim, asked)) = short(counts).or_else(|| short(sparse)) {
+            return Err(Inadmissible::Quota(at, dim, asked));
+        }
+        let blocking = self.list_blocking_reservations(node, key, id);
+        let path = &self.slots[node.index()].path;
+        if let Some((at, dim, needed)) = self.find_first_short_with_reserved(&blocking, path, self.shape(id)) {
+            self.reservations.record_blocked(&blocking, node, id, self.shape(id).ask.run_for.is_some());
+            return Err(Inadmissible::Reserved(at, dim, needed));
+        }
+        if let Some((reservation, dim)) = self.find_reservation_blocking_by_share(&blocking, path, self.shape(id)) {
+            self.reservations.record_blocked_by_share(reservation, node, id, self.shape(id).ask.run_for.is_some());
+            return Err(Inadmissible::BehindReservation(dim));
+        }
+        let refused = match self.find_known_refusal(id, &blocking) {
+            Some(known) => known,
+            None => match room.fits(&key.id, &self.shape(id).ask, &self.list_clusters_reserved_for_others(&blocking)) {
+                Fit::Yes => return Ok(blocking),
+                Fit::No { never, detail } => self.record_refusal(id, &blocking, never, detail),
+            },
+        };
+        let Some(refusals) = self.refusals.get_mut(&refused) else { return Err(Inadmissible::Capacity) };
+        refusals.inadmissible.insert((node, id));
+        Err(if refusals.never { Inadmissible::Never } else { Inadmissible::Capacity })
     }
 
     /// Works out the tree anew if queues or the fleet changed; [`Engine::release_next`] does so first.
@@ -439,7 +454,14 @@ impl Engine {
         Some((self.find_reserving_job_of_shape(node, key, shape).unwrap_or(key).clone(), shape))
     }
 
-    fn release_job(&mut self, node: QueueIndex, key: &JobKey, id: ShapeId, blocking: &[ReservationId]) -> Release {
+    fn release_job(
+        &mut self,
+        node: QueueIndex,
+        key: &JobKey,
+        id: ShapeId,
+        blocking: &[ReservationId],
+        room: &mut impl ClusterCapacity,
+    ) -> Release {
         let shape = &self.shapes[id.0 as usize];
         let slot = &self.slots[node.index()];
         let (pods, charged) = shape.grant_pods(&slot.path, |at, dim| {
@@ -457,7 +479,8 @@ impl Engine {
         self.remove_pending(node, key);
         self.drop_shape_user(id);
         self.add_charge(node, &charge);
-        self.reserve_for_next_blocked(held);
+        self.reserve_for_next_blocked(held, room);
+        self.recheck_clusters_of_copies();
         let priority = match self.jobs.insert(key.id.clone(), QueueingState::Charged { node, charge, end: None }) {
             Some(QueueingState::Pending { rank, .. }) => rank.priority,
             _ => key.priority.0,

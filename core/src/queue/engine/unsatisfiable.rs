@@ -1,7 +1,12 @@
 //! Which pending jobs can never start while queues and clusters are as they are: nobody waits behind them, not even in
-//! a fifo queue.
+//! a fifo queue, and nothing is kept for them.
+//!
+//! Whether a job fits anywhere is asked when it has quota. One that lacks quota is asked about sooner, where others
+//! would wait for it: before it gets a reservation, and at the head of a fifo queue. Each class of jobs is asked about
+//! once, and again when clusters are others than they were ([`Engine::forget_possible_classes`]).
 
 use crate::queue::{
+    capacity::ClusterCapacity,
     engine::{Engine, QueueingState},
     pending::{
         job_order::JobId,
@@ -10,6 +15,9 @@ use crate::queue::{
     quota::{admission, tree::QueueIndex},
 };
 
+/// Classes that are remembered as possible; most fleets have fewer kinds of jobs.
+const MOST_CLASSES: usize = 65_536;
+
 impl Engine {
     /// Whether a pending job can never start while queues and clusters are as they are.
     #[must_use]
@@ -17,6 +25,80 @@ impl Engine {
         let Some(QueueingState::Pending { node, shape, .. }) = self.jobs.get(id) else { return false };
         let slot = &self.slots[node.index()];
         slot.problem.is_some() || slot.line.is_unsatisfiable(*shape)
+    }
+
+    /// Clusters are others than they were: what could fit somewhere may fit nowhere now. It is asked again before
+    /// anything is kept for it any longer.
+    pub fn forget_possible_classes(&mut self) {
+        if !self.could_fit.is_empty() {
+            self.could_fit.clear();
+            self.reservations.mark_all_dirty();
+        }
+    }
+
+    /// Whether a job fits nowhere even if everything were empty, and why not, is asked at most once for its class.
+    pub(crate) fn find_never(&mut self, shape: ShapeId, id: &JobId, room: &mut impl ClusterCapacity) -> Option<String> {
+        let class = self.shape(shape).ask.fit;
+        if let Some(known) = self.find_known_never(shape) {
+            return Some(known.to_owned());
+        }
+        if self.could_fit.contains(&class) {
+            return None;
+        }
+        let never = room.explain_never_fits(id, &self.shape(shape).ask);
+        if never.is_none() {
+            if self.could_fit.len() >= MOST_CLASSES {
+                self.could_fit.clear();
+            }
+            self.could_fit.insert(class);
+        }
+        never
+    }
+
+    /// Asks now whether a job that waits for something else fits anywhere: who explains it need not wait until others
+    /// would have to wait for it.
+    pub fn ask_whether_it_fits(&mut self, id: &JobId, room: &mut impl ClusterCapacity) {
+        let Some(QueueingState::Pending { node, shape, .. }) = self.jobs.get(id) else { return };
+        let (node, shape) = (*node, *shape);
+        let waits = self.slots[node.index()].line.inadmissible_cause(shape);
+        if waits.is_none_or(|cause| matches!(cause, Inadmissible::Capacity | Inadmissible::Never)) {
+            return;
+        }
+        if let Some(detail) = self.find_never(shape, id, room) {
+            self.withdraw_unsatisfiable(node, shape, detail);
+        }
+    }
+
+    /// A whole fifo queue waits behind its head: not behind those that fit nowhere.
+    pub(crate) fn withdraw_unsatisfiable_heads(&mut self, node: QueueIndex, room: &mut impl ClusterCapacity) {
+        while let Some((id, shape)) = self.find_waiting_head(node)
+            && let Some(detail) = self.find_never(shape, &id, room)
+        {
+            self.withdraw_unsatisfiable(node, shape, detail);
+        }
+    }
+
+    /// The head of a fifo queue, if it was not asked for a place in clusters since it waits for something else.
+    fn find_waiting_head(&self, node: QueueIndex) -> Option<(JobId, ShapeId)> {
+        let slot = Some(&self.slots[node.index()]).filter(|slot| slot.is_fifo())?;
+        let (head, shape) = slot.line.find_first_satisfiable()?;
+        let waits = slot.line.inadmissible_cause(shape)?;
+        (!matches!(waits, Inadmissible::Capacity | Inadmissible::Never)).then(|| (head.id.clone(), shape))
+    }
+
+    /// A shape that waits for something else turns out to fit nowhere.
+    pub(crate) fn withdraw_unsatisfiable(&mut self, node: QueueIndex, shape: ShapeId, detail: String) {
+        if self.find_known_never(shape).is_none() {
+            self.requeue_class(self.shape(shape).ask.fit);
+        }
+        let refused = self.record_refusal(shape, &[], true, detail);
+        self.requeue_shape(node, shape);
+        if let Some(refusals) = self.refusals.get_mut(&refused) {
+            refusals.inadmissible.insert((node, shape));
+        }
+        self.mark_unsatisfiable(node, shape);
+        // It is told, though no reservation changed.
+        self.reservations.changed = true;
     }
 
     /// Records whether an inadmissible shape can never fit.

@@ -145,6 +145,11 @@ impl PendingLine {
         self.inadmissible.iter().map(|(shape, cause)| (*shape, *cause))
     }
 
+    /// Shapes that are not inadmissible.
+    pub(crate) fn admissible_shapes(&self) -> impl Iterator<Item = ShapeId> {
+        self.admissible.iter().map(|(_, shape)| *shape)
+    }
+
     /// Whether a shape can never start, as far as is known.
     pub(crate) fn is_unsatisfiable(&self, shape: ShapeId) -> bool {
         self.unsatisfiable.contains(&shape)

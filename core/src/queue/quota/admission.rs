@@ -58,19 +58,25 @@ impl Ask {
     /// What it takes at least: all copies of the minimum.
     #[must_use]
     pub fn minimum(&self) -> Resources {
-        self.sum_demand(|task| task.min)
+        self.minimum_of_copy().times(u64::from(self.copies))
+    }
+
+    /// What one copy of the minimum takes.
+    #[must_use]
+    pub fn minimum_of_copy(&self) -> Resources {
+        self.sum_demand_of_copy(|task| task.min)
     }
 
     /// What all pods of all copies ask for.
     #[must_use]
     pub fn demand_of_all_pods(&self) -> Resources {
-        self.sum_demand(|task| task.most)
+        self.sum_demand_of_copy(|task| task.most).times(u64::from(self.copies))
     }
 
-    fn sum_demand(&self, pods: impl Fn(&TaskAsk) -> u32) -> Resources {
+    fn sum_demand_of_copy(&self, pods: impl Fn(&TaskAsk) -> u32) -> Resources {
         let mut demand = Resources::new();
         for task in &self.tasks {
-            demand.add(&task.request.times(u64::from(pods(task)).saturating_mul(u64::from(self.copies))));
+            demand.add(&task.request.times(u64::from(pods(task))));
         }
         demand
     }

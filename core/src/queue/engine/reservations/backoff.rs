@@ -6,9 +6,10 @@
 //! younger, do not wait for it. Nobody waits for a job that was evicted: that one waits for its preemptor itself.
 
 use crate::queue::{
+    capacity::ClusterCapacity,
     engine::{
         Engine, Job, JobRank, QueueingState,
-        reservations::{ReservationCause, ReservationId, ReservationRank},
+        reservations::{MOST_CONSIDERED_JOBS, ReservationCause, ReservationId, ReservationRank},
     },
     pending::line::ShapeId,
     quota::tree::QueueIndex,
@@ -42,7 +43,12 @@ impl Engine {
     }
 
     /// The first in rank of those of a queue that are aside, while others have to wait for it.
-    pub(crate) fn update_backoff_reservation(&mut self, id: ReservationId, reservation_after: i64) -> bool {
+    pub(crate) fn update_backoff_reservation(
+        &mut self,
+        id: ReservationId,
+        reservation_after: i64,
+        room: &mut impl ClusterCapacity,
+    ) -> bool {
         let all = self.backing_off.get(&id.queue).into_iter().flatten().filter_map(|job| match self.jobs.get(job) {
             Some(QueueingState::BackingOff { key, shape, since, .. }) => {
                 Some((self.reservation_rank(id.queue, key), *shape, *since, since.saturating_add(reservation_after)))
@@ -53,7 +59,13 @@ impl Engine {
             let may = self.could_ever_start(id.queue, *shape, rank.id.as_str());
             *until > self.now && may && self.slots[id.queue.index()].problem.is_none()
         };
-        let Some((rank, shape, since, until)) = all.filter(now).min() else { return self.remove_reservation(id) };
+        let mut ranked: Vec<_> = all.filter(now).collect();
+        ranked.sort();
+        let fits = |(rank, shape, ..): &(ReservationRank, ShapeId, i64, i64)| {
+            self.find_never(*shape, &rank.id, room).is_none()
+        };
+        let first = ranked.into_iter().take(MOST_CONSIDERED_JOBS).find(fits);
+        let Some((rank, shape, since, until)) = first else { return self.remove_reservation(id) };
         self.reservations.schedule_update(until, id);
         if self.reservations.get(id).is_some_and(|reservation| reservation.rank == rank && reservation.shape == shape) {
             return self.recompute_reach(id);

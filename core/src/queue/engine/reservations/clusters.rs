@@ -57,6 +57,16 @@ impl Engine {
         true
     }
 
+    /// Somebody took capacity: a duplicated job that has clusters reserved may lack it in others too now.
+    pub(crate) fn recheck_clusters_of_copies(&mut self) {
+        for id in self.reservations.list_cluster_reservations() {
+            let shape = self.reservations.get(id).map(|reservation| reservation.shape);
+            if shape.is_some_and(|shape| self.shape(shape).ask.copies > 1) {
+                self.reservations.dirty.insert(id);
+            }
+        }
+    }
+
     pub(crate) fn plan_cluster_reservations(
         &mut self,
         reservation_after: i64,

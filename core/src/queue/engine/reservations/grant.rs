@@ -2,8 +2,9 @@
 //! are updated. The rule is in [`crate::queue::reservation`].
 //!
 //! Of the jobs that one ceiling blocks for long enough, the first in rank that is still short and could ever start gets
-//! the reservation. It reaches up to the highest ceiling that is short, as far as shares allow. Each change requeues
-//! the jobs that a removed or shortened reservation blocked.
+//! the reservation: within its ceilings, and in the clusters if they were empty. It reaches up to the highest ceiling
+//! that is short, as far as shares allow. Each change requeues the jobs that a removed or shortened reservation
+//! blocked.
 
 use crate::queue::{
     capacity::ClusterCapacity,
@@ -39,9 +40,13 @@ impl Engine {
             let mut rooms = false;
             for id in dirty {
                 match id.cause {
-                    ReservationCause::Quota(..) => requeued |= self.update_quota_reservation(id, reservation_after),
+                    ReservationCause::Quota(..) => {
+                        requeued |= self.update_quota_reservation(id, reservation_after, room);
+                    }
                     ReservationCause::Capacity(_) => rooms = true,
-                    ReservationCause::Backoff => requeued |= self.update_backoff_reservation(id, reservation_after),
+                    ReservationCause::Backoff => {
+                        requeued |= self.update_backoff_reservation(id, reservation_after, room);
+                    }
                 }
             }
             requeued |= rooms && self.update_cluster_reservations(reservation_after, room);
@@ -106,7 +111,12 @@ impl Engine {
     }
 
     /// The first of a queue that a cause holds up for long enough.
-    pub(crate) fn update_quota_reservation(&mut self, id: ReservationId, reservation_after: i64) -> bool {
+    pub(crate) fn update_quota_reservation(
+        &mut self,
+        id: ReservationId,
+        reservation_after: i64,
+        room: &mut impl ClusterCapacity,
+    ) -> bool {
         let ReservationCause::Quota(at, dim) = id.cause else { return false };
         self.reservations.promote_due_blocked(id, self.now);
         let preemptor = self
@@ -129,18 +139,31 @@ impl Engine {
         if doubtful {
             self.reservations.doubted.insert(id);
         }
-        let can_start =
-            |(rank, shape): &(ReservationRank, ShapeId)| self.could_ever_start(id.queue, *shape, rank.id.as_str());
-        let Some((rank, shape)) = all.into_iter().find(can_start) else { return self.remove_reservation(id) };
+        let mut requeued = false;
+        let mut first = None;
+        for (rank, shape) in all {
+            if !self.could_ever_start(id.queue, shape, rank.id.as_str()) {
+                continue;
+            }
+            let Some(detail) = self.find_never(shape, &rank.id, room) else {
+                first = Some((rank, shape));
+                break;
+            };
+            // Others may be the next now.
+            self.withdraw_unsatisfiable(id.queue, shape, detail);
+            self.reservations.dirty.insert(id);
+            requeued = true;
+        }
+        let Some((rank, shape)) = first else { return self.remove_reservation(id) | requeued };
         let since = self.reserved_since(&rank, reservation_after);
         let preempts = self.preemptor.as_ref() == Some(&rank.id);
         let same = |reservation: &Reservation| {
             reservation.rank == rank && reservation.shape == shape && reservation.preempts == preempts
         };
         if self.reservations.get(id).is_some_and(same) {
-            return self.recompute_reach(id);
+            return self.recompute_reach(id) | requeued;
         }
-        let mut requeued = self.remove_reservation(id);
+        requeued |= self.remove_reservation(id);
         if let Some(other) = self.reservations.held_by(rank.id.as_str()) {
             requeued |= self.remove_reservation(other);
         }
@@ -149,11 +172,11 @@ impl Engine {
     }
 
     /// A reserving job started: the next one gets its reservation before any other job is considered.
-    pub(crate) fn reserve_for_next_blocked(&mut self, held: Option<ReservationId>) {
+    pub(crate) fn reserve_for_next_blocked(&mut self, held: Option<ReservationId>, room: &mut impl ClusterCapacity) {
         if let (Some(id @ ReservationId { cause: ReservationCause::Quota(..), .. }), Some(reservation_after)) =
             (held, self.reservation_after)
         {
-            self.update_quota_reservation(id, reservation_after);
+            self.update_quota_reservation(id, reservation_after, room);
         }
     }
 

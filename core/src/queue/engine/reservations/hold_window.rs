@@ -59,6 +59,15 @@ impl Engine {
         had: Option<ReservedClusters>,
         room: &mut impl ClusterCapacity,
     ) -> Option<ReservedClusters> {
+        // The copies of a duplicated job need all clusters that it lacks capacity in: those that others took meanwhile
+        // too. What it waits for once it keeps until it has all.
+        let had = match had {
+            Some(had) if ask.copies > 1 => Some(match room.keep(id, ask, &[]) {
+                Some(more) => had.merge(more),
+                None => had,
+            }),
+            had => had,
+        };
         let Some(hold) = self.cluster_holds.get(id).filter(|hold| !hold.rests && self.preemptor.as_ref() != Some(id))
         else {
             return had.or_else(|| room.keep(id, ask, &[]));

@@ -1,6 +1,7 @@
 //! Updates reservations when a shape becomes inadmissible, is requeued, or gets another first job.
 
 use crate::queue::{
+    capacity::ClusterCapacity,
     engine::{
         Engine, QueueingState,
         reservations::{BlockedFirst, ReservationCause, ReservationId, ReservationRank},
@@ -10,15 +11,18 @@ use crate::queue::{
 };
 
 impl Engine {
-    pub(crate) fn mark_inadmissible(&mut self, node: QueueIndex, shape: ShapeId, cause: Inadmissible) {
+    pub(crate) fn mark_inadmissible(
+        &mut self,
+        node: QueueIndex,
+        shape: ShapeId,
+        cause: Inadmissible,
+        room: &mut impl ClusterCapacity,
+    ) {
+        if cause == Inadmissible::Never {
+            return self.mark_unsatisfiable(node, shape);
+        }
         self.set_inadmissible(node, shape, cause);
         self.update_unsatisfiable(node, shape, cause);
-        // It was asked after quota was reserved for it: in vain, as it turns out.
-        if cause == Inadmissible::Never {
-            for id in self.reservations.of_shape(node, shape) {
-                self.remove_reservation(id);
-            }
-        }
         if let Some(cause) = cause.reservation_cause() {
             let id = ReservationId { cause, queue: node };
             self.move_reservations(id, shape);
@@ -34,9 +38,21 @@ impl Engine {
                         .iter()
                         .any(|(ripe, _)| *ripe <= self.now)
                 {
-                    self.update_quota_reservation(id, reservation_after);
+                    self.update_quota_reservation(id, reservation_after, room);
                 }
             }
+        }
+        self.mark_head_changed(node);
+        self.search.insert(node);
+        self.withdraw_unsatisfiable_heads(node, room);
+    }
+
+    /// A shape fits nowhere: what is kept for it is kept in vain.
+    pub(crate) fn mark_unsatisfiable(&mut self, node: QueueIndex, shape: ShapeId) {
+        self.set_inadmissible(node, shape, Inadmissible::Never);
+        self.update_unsatisfiable(node, shape, Inadmissible::Never);
+        for id in self.reservations.of_shape(node, shape) {
+            self.remove_reservation(id);
         }
         self.mark_head_changed(node);
         self.search.insert(node);
@@ -70,6 +86,32 @@ impl Engine {
                 self.add_reservation(id, reservation);
             }
         }
+    }
+
+    /// Before an engine decides for the first time: who has waited long enough is considered before all others, so that
+    /// nobody passes whom a reservation would have held back in the engine that was there before.
+    pub(crate) fn consider_long_waiting(&mut self, room: &mut impl ClusterCapacity) {
+        let Some(reservation_after) = self.reservation_after else { return };
+        let mut long_waiting = Vec::new();
+        for node in self.index.values() {
+            let slot = &self.slots[node.index()];
+            let head = slot.is_fifo().then(|| slot.line.find_first_satisfiable().map(|(_, shape)| shape));
+            let shapes = slot.line.admissible_shapes().filter(|shape| head.is_none_or(|head| head == Some(*shape)));
+            for shape in shapes.filter(|_| slot.problem.is_none()) {
+                let candidates = self.rank_reservation_candidates(*node, shape, reservation_after).into_iter();
+                let first = candidates.filter(|(due, _)| *due <= self.now).map(|(_, rank)| rank).min();
+                long_waiting.extend(first.map(|rank| (rank, *node, shape)));
+            }
+        }
+        long_waiting.sort();
+        for (_, node, shape) in long_waiting {
+            let Some(first) = self.slots[node.index()].line.first_of(shape) else { continue };
+            let key = self.find_reserving_job_of_shape(node, first, shape).unwrap_or(first).clone();
+            if let Err(lack) = self.find_lack(node, &key, shape, room) {
+                self.mark_inadmissible(node, shape, lack, room);
+            }
+        }
+        self.update_reservations(room);
     }
 
     /// Those of a shape that may be the next to get a reservation, with when they have waited long enough.

@@ -16,6 +16,10 @@ impl ClusterCapacity for OneCluster {
         Fit::No { never: false, detail: "full".to_owned() }
     }
 
+    fn explain_never_fits(&mut self, _: &JobId, _: &Ask) -> Option<String> {
+        None
+    }
+
     fn keep(&mut self, _: &JobId, _: &Ask, _: &[ClusterName]) -> Option<ReservedClusters> {
         Some(ReservedClusters { clusters: vec!["m1".into()], resources: vec!["cpu".into()], groups: None })
     }
@@ -55,6 +59,10 @@ impl ClusterCapacity for Alike {
             true => Fit::Yes,
             false => Fit::No { never: false, detail: "full".to_owned() },
         }
+    }
+
+    fn explain_never_fits(&mut self, _: &JobId, _: &Ask) -> Option<String> {
+        None
     }
 
     fn keep(&mut self, _: &JobId, _: &Ask, _: &[ClusterName]) -> Option<ReservedClusters> {
@@ -107,6 +115,10 @@ impl ClusterCapacity for ForSmall {
         }
     }
 
+    fn explain_never_fits(&mut self, _: &JobId, _: &Ask) -> Option<String> {
+        None
+    }
+
     fn keep(&mut self, _: &JobId, _: &Ask, _: &[ClusterName]) -> Option<ReservedClusters> {
         Some(ReservedClusters { clusters: vec!["m1".into()], resources: vec!["cpu".into()], groups: None })
     }
@@ -139,6 +151,10 @@ impl ClusterCapacity for Stuck {
             "small" if !barred("m1") => Fit::Yes,
             _ => Fit::No { never: false, detail: "full".to_owned() },
         }
+    }
+
+    fn explain_never_fits(&mut self, _: &JobId, _: &Ask) -> Option<String> {
+        None
     }
 
     fn keep(&mut self, _: &JobId, _: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters> {

@@ -125,22 +125,22 @@ proptest! {
 
 /// What arrives.
 #[derive(Debug, Clone, Copy)]
-struct Arrival {
-    queue: usize,
-    pods: u32,
+pub(super) struct Arrival {
+    pub(super) queue: usize,
+    pub(super) pods: u32,
     /// Of each pod.
-    cpu: i64,
+    pub(super) cpu: i64,
     /// The clusters that it may be in, by bit.
-    affinity: u8,
-    priority: i32,
+    pub(super) affinity: u8,
+    pub(super) priority: i32,
     /// Seconds within which it should start.
-    sla: Option<i64>,
-    run: i64,
+    pub(super) sla: Option<i64>,
+    pub(super) run: i64,
     /// Seconds since the one before.
-    pause: i64,
+    pub(super) pause: i64,
 }
 
-const ANYWHERE: u8 = 0b1111;
+pub(super) const ANYWHERE: u8 = 0b1111;
 
 /// Of few kinds, so that many ask for the same.
 fn arrival() -> impl Strategy<Value = Arrival> {
@@ -162,7 +162,7 @@ fn arrival() -> impl Strategy<Value = Arrival> {
 }
 
 /// Clusters of one node of ten cpus; the pods of a job may be in several.
-struct Clusters {
+pub(super) struct Clusters {
     free: Vec<i64>,
     found: Vec<usize>,
     asked: usize,
@@ -198,18 +198,20 @@ impl Clusters {
 }
 
 impl ClusterCapacity for Clusters {
-    fn fits(&mut self, _: &JobId, ask: &Ask, kept: &[&ReservedClusters]) -> Fit {
+    fn fits(&mut self, id: &JobId, ask: &Ask, kept: &[&ReservedClusters]) -> Fit {
         self.asked += 1;
         match Self::place(self.free.clone(), Self::pods(ask), |i| Self::is_open(i, kept)) {
             Some(found) => {
                 self.found = found;
                 Fit::Yes
             }
-            None => {
-                let never = Self::place(self.emptied(), Self::pods(ask), |_| true).is_none();
-                Fit::No { never, detail: "full".to_owned() }
-            }
+            None => Fit::No { never: self.explain_never_fits(id, ask).is_some(), detail: "full".to_owned() },
         }
+    }
+
+    fn explain_never_fits(&mut self, _: &JobId, ask: &Ask) -> Option<String> {
+        let never = Self::place(self.emptied(), Self::pods(ask), |_| true).is_none();
+        never.then(|| "full".to_owned())
     }
 
     fn keep(&mut self, _: &JobId, ask: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters> {
@@ -225,9 +227,9 @@ impl ClusterCapacity for Clusters {
 }
 
 /// Arrivals in queues that deserve what they are given, in some clusters.
-struct Play {
-    engine: Engine,
-    room: Clusters,
+pub(super) struct Play {
+    pub(super) engine: Engine,
+    pub(super) room: Clusters,
     /// When, where, and cpus of each pod.
     ends: BTreeMap<String, (i64, Vec<usize>, i64)>,
     /// The engine is told how much more room there is.
@@ -235,7 +237,7 @@ struct Play {
 }
 
 impl Play {
-    fn new(clusters: usize, deserved: [Option<i64>; 3], tells: bool) -> Self {
+    pub(super) fn new(clusters: usize, deserved: [Option<i64>; 3], tells: bool) -> Self {
         let deserve = |name: &str, parent, deserved: Option<i64>| match deserved {
             Some(cpu) => deserving(name, parent, cpu),
             None => queue(name, parent, None),
@@ -250,7 +252,7 @@ impl Play {
         Self { engine: engine(queues, 10 * clusters as i64, 0), room, ends: BTreeMap::new(), tells }
     }
 
-    fn wait(&mut self, id: &str, now: i64, arrival: Arrival) {
+    pub(super) fn wait(&mut self, id: &str, now: i64, arrival: Arrival) {
         let Arrival { queue, pods, cpu, affinity, priority, sla, .. } = arrival;
         let mut job = job(id, &format!("q{queue}"), now, amounts(cpu, 0));
         (job.priority, job.deadline) = (priority, sla.map(|sla| now + sla));
@@ -279,7 +281,7 @@ impl Play {
     }
 
     /// Ends what is over, starts what may; who started.
-    fn pass(&mut self, now: i64, run: impl Fn(&str) -> i64) -> Vec<String> {
+    pub(super) fn pass(&mut self, now: i64, run: impl Fn(&str) -> i64) -> Vec<String> {
         self.end(now);
         self.engine.set_now(now);
         let mut started = Vec::new();

@@ -8,6 +8,8 @@ mod deadlines;
 mod expected_ends;
 mod full_fleet;
 mod histories;
+mod restart;
+mod unsatisfiable;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
