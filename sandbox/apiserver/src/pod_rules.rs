@@ -122,7 +122,7 @@ fn resolver_errors(config: &Value, at: &str) -> Vec<FieldError> {
         if given != "." && !name.split('.').all(is_search_part) {
             let why = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or \
                        '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for \
-                       validation is '[a-z0-9_]([-_a-z0-9]*[a-z0-9])?(\\.[a-z0-9_]([-_a-z0-9]*[a-z0-9])?)*')";
+                       validation is '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')";
             errors.push(FieldError::invalid_text(field, given, why));
         }
     }
@@ -136,9 +136,9 @@ fn resolver_errors(config: &Value, at: &str) -> Vec<FieldError> {
 
 fn is_search_part(part: &str) -> bool {
     let plain = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    let bytes = part.as_bytes();
-    bytes.first().is_some_and(|b| plain(b) || *b == b'_')
-        && (bytes.len() == 1 || bytes.last().is_some_and(plain))
+    let bytes = part.strip_prefix('_').unwrap_or(part).as_bytes();
+    bytes.first().is_some_and(plain)
+        && bytes.last().is_some_and(plain)
         && bytes.iter().all(|b| plain(b) || matches!(b, b'-' | b'_'))
 }
 

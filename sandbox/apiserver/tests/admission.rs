@@ -218,6 +218,26 @@ async fn a_patch_cannot_make_what_a_client_could_not_send() {
     assert_eq!((code, &made["apiVersion"]), (201, &json!("v1")));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_webhook_that_asks_for_another_version_or_name_is_refused_in_those_words() {
+    let version = json!([{"op": "add", "path": "/metadata/resourceVersion", "value": "1"}]);
+    let (router, _) = server(patching(version), Duration::ZERO);
+    send(&router, "POST", MAPS, config_map("a")).await;
+    configure(&router, "MutatingWebhookConfiguration", "versions", json!({})).await;
+    let mut changed = config_map("a");
+    changed["data"] = json!({"k": "v"});
+    let (status, answer, _) = send(&router, "PUT", &format!("{MAPS}/a"), changed.clone()).await;
+    assert_eq!(status, 409, "{answer}");
+
+    let name = json!([{"op": "replace", "path": "/metadata/name", "value": "b"}]);
+    let (router, _) = server(patching(name), Duration::ZERO);
+    send(&router, "POST", MAPS, config_map("a")).await;
+    configure(&router, "MutatingWebhookConfiguration", "names", json!({})).await;
+    let (status, answer, _) = send(&router, "PUT", &format!("{MAPS}/a"), changed).await;
+    let told = "ConfigMap \"b\" is invalid: metadata.name: Invalid value: \"b\": field is immutable";
+    assert_eq!((status, answer["message"].as_str()), (422, Some(told)));
+}
+
 /// `handlers/delete.go`: the attributes of a deletion among a collection have no name.
 #[tokio::test(start_paused = true)]
 async fn a_deletion_among_a_collection_is_reviewed_without_a_name() {

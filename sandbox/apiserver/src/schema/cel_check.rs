@@ -243,6 +243,11 @@ impl<'s, 'a> Checker<'s, 'a> {
         if ![GLOBAL, EITHER, MEMBERS].iter().any(|list| is_listed(list, name)) {
             return self.complain_at_call(name, &format!("undeclared reference to '{name}' (in container '')"));
         }
+        let counted = arguments.first().filter(|_| name == "size" && target.is_none());
+        if let Some(first @ (Type::Int | Type::Bool | Type::Double)) = counted {
+            let text = format!("found no matching overload for 'size' applied to '({})'", first.shown());
+            return self.complain_at_call(name, &text);
+        }
         let checked = target.and_then(|target| authorizer_result(target, name, &arguments));
         if let Some(Ok(found)) = checked {
             return found;
@@ -417,6 +422,13 @@ mod tests {
     }
 
     #[test]
+    fn a_condition_is_complained_about_where_it_is_none() {
+        let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+        let found = complaint(schema, false, "self.n > 1 && self.n").unwrap();
+        assert!(found.contains("1:19: expected type 'bool' but found 'int'"), "{found}");
+    }
+
+    #[test]
     fn operands_of_known_types_must_fit() {
         let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}, "t": {"type": "string"},
             "l": {"type": "array", "items": {"type": "string"}}, "d": {"type": "string", "format": "date-time"}}});
@@ -433,6 +445,10 @@ mod tests {
             "self.l.sum() > 0",
             "self.t.startsWith(1)",
             "self.n && true",
+            "-self.t == 'a'",
+            "self.l['a'] == 'a'",
+            "size(self.n) == 1",
+            "1.5 % 2.0 == 0.0",
         ] {
             assert!(refused(source).is_some_and(|text| text.starts_with("compilation failed")), "{source}");
         }

@@ -200,6 +200,8 @@ pub fn register_loops(context: &mut Context<'_>) {
     context.add_function("@entries", list_entries);
     context.add_function("@merge", merge_maps);
     context.add_function("type", |value: CelValue| type_text(type_name(&value)));
+    context.add_function("string", |value: CelValue| text_of_value(&value));
+    context.add_function("dyn", |value: CelValue| Ok::<CelValue, ExecutionError>(value));
     context.add_function("size", |This(this): This<CelValue>| count_elements(&this));
 }
 
@@ -216,6 +218,32 @@ fn type_name(value: &CelValue) -> &'static str {
         CelValue::UInt(_) => "uint",
         _ => "dyn",
     }
+}
+
+/// `string` of a value, as cel-go writes it.
+fn text_of_value(value: &CelValue) -> Result<CelValue, ExecutionError> {
+    let text = match value {
+        CelValue::String(text) => text.to_string(),
+        CelValue::Bool(flag) => flag.to_string(),
+        CelValue::Int(number) => number.to_string(),
+        CelValue::UInt(number) => number.to_string(),
+        CelValue::Float(number) => crate::yaml::go_float(*number),
+        CelValue::Bytes(bytes) => String::from_utf8(bytes.to_vec()).map_err(|_| {
+            ExecutionError::function_error("string", "invalid UTF-8 in bytes, cannot convert to string")
+        })?,
+        CelValue::Timestamp(time) => {
+            let nanos = i32::try_from(time.timestamp_subsec_nanos()).unwrap_or_default();
+            jiff::Timestamp::new(time.timestamp(), nanos).map(|time| time.to_string()).unwrap_or_default()
+        }
+        CelValue::Duration(length) => {
+            let (seconds, nanos) = (length.num_seconds(), length.subsec_nanos());
+            let sign = if seconds < 0 || nanos < 0 { "-" } else { "" };
+            let fraction = format!(".{:09}", nanos.unsigned_abs());
+            format!("{sign}{}{}s", seconds.unsigned_abs(), fraction.trim_end_matches('0').trim_end_matches('.'))
+        }
+        _ => return Err(ExecutionError::NoSuchOverload),
+    };
+    Ok(CelValue::String(Arc::new(text)))
 }
 
 fn count_elements(value: &CelValue) -> Result<i64, ExecutionError> {
@@ -276,6 +304,21 @@ mod tests {
         assert_eq!(value_of("[5, 7].transformList(i, v, i > 0, v) == [7]"), CelValue::Bool(true));
         assert_eq!(value_of("{'a': 1}.transformMap(k, v, v + 1) == {'a': 2}"), CelValue::Bool(true));
         assert_eq!(value_of("['x'].transformMapEntry(i, v, {v: i}) == {'x': 0}"), CelValue::Bool(true));
+    }
+
+    #[test]
+    fn a_value_is_a_text_as_go_writes_it() {
+        for (source, told) in [
+            ("true", "true"),
+            ("1.0e20", "1e+20"),
+            ("0.5", "0.5"),
+            ("timestamp('2024-05-06T07:08:09.5Z')", "2024-05-06T07:08:09.5Z"),
+            ("duration('1h30m')", "5400s"),
+            ("duration('-1500ms')", "-1.5s"),
+            ("b'abc'", "abc"),
+        ] {
+            assert_eq!(value_of(&format!("string({source})")), CelValue::String(Arc::new(told.to_owned())), "{source}");
+        }
     }
 
     #[test]

@@ -3,6 +3,8 @@
 
 use kube_cel::cel::common::ast::{CallExpr, Expr, LiteralValue, operators};
 
+use kube_cel::cel::parser::Expression;
+
 use super::super::cel_type::{Type, is_comparable, is_condition, may_contain};
 use super::{Checker, Complaint, find_words};
 
@@ -12,6 +14,12 @@ impl<'a> Checker<'_, 'a> {
         let at = |index: usize| arguments.get(index).copied().unwrap_or(Type::Dyn);
         let (first, second) = (at(0), at(1));
         match name {
+            operators::LOGICAL_AND | operators::LOGICAL_OR
+                if let Some(bad) = arguments.iter().position(|ty| !is_condition(*ty))
+                    && let Some(needle) = call.args.get(bad).and_then(place_of) =>
+            {
+                self.complain_operand((name, nth), bad, &needle, at(bad))
+            }
             operators::LOGICAL_AND | operators::LOGICAL_OR | operators::LOGICAL_NOT
                 if !arguments.iter().all(|ty| is_condition(*ty)) =>
             {
@@ -31,6 +39,9 @@ impl<'a> Checker<'_, 'a> {
                     self.complain_overload(name, arguments, nth)
                 }
             }
+            operators::MODULO if [first, second].iter().any(|ty| matches!(ty, Type::Double)) => {
+                self.complain_overload(name, arguments, nth)
+            }
             operators::ADD | operators::SUBSTRACT | operators::MULTIPLY | operators::DIVIDE | operators::MODULO => {
                 match (first.known_scalar(), second.known_scalar()) {
                     (true, true) if first.name() != second.name() => self.complain_overload(name, arguments, nth),
@@ -39,6 +50,9 @@ impl<'a> Checker<'_, 'a> {
                     _ if matches!(first, Type::List(_)) || matches!(second, Type::List(_)) => Type::List(None),
                     _ => Type::Dyn,
                 }
+            }
+            operators::NEGATE if first.known_scalar() && !matches!(first, Type::Int | Type::Double | Type::Other) => {
+                self.complain_overload(name, arguments, nth)
             }
             operators::NEGATE => first,
             operators::CONDITIONAL if !is_condition(first) => self.complain_overload(name, arguments, nth),
@@ -53,6 +67,12 @@ impl<'a> Checker<'_, 'a> {
                 _ => Type::Dyn,
             },
             operators::INDEX => match first {
+                Type::List(_) if matches!(second, Type::Text | Type::Bool) => {
+                    self.complain_overload(name, arguments, nth)
+                }
+                Type::Map(_) if matches!(second, Type::Int | Type::Double | Type::Bool) => {
+                    self.complain_overload(name, arguments, nth)
+                }
                 Type::List(Some(node)) | Type::Map(Some(node)) => Type::of(node, node.embedded),
                 Type::Object(..) | Type::Metadata | Type::Text | Type::Int | Type::Double | Type::Bool => {
                     self.complain_overload(name, arguments, nth)
@@ -71,6 +91,22 @@ impl<'a> Checker<'_, 'a> {
         }
     }
 
+    /// Complains at an operand that is no condition, before or behind the `nth` operator of its sign.
+    fn complain_operand(
+        &mut self,
+        (name, nth): (&str, usize),
+        operand: usize,
+        needle: &str,
+        found: Type<'a>,
+    ) -> Type<'a> {
+        let sign = find_words(self.source, sign_of(name)).nth(nth).unwrap_or_default();
+        let mut places = find_words(self.source, needle);
+        let at = if operand == 0 { places.take_while(|at| *at < sign).last() } else { places.find(|at| *at > sign) };
+        let text = format!("expected type 'bool' but found '{}'", found.shown());
+        self.complaints.push(Complaint { at: at.unwrap_or_default(), needle: needle.to_owned(), text });
+        Type::Error
+    }
+
     /// Complains at the operator, the `nth` of its sign.
     fn complain_overload(&mut self, operator: &str, arguments: &[Type<'a>], nth: usize) -> Type<'a> {
         let shown: Vec<String> = arguments.iter().map(|ty| ty.shown()).collect();
@@ -86,6 +122,15 @@ impl<'a> Checker<'_, 'a> {
         let seen = self.signs.entry(sign_of(operator).to_owned()).or_default();
         *seen += 1;
         *seen - 1
+    }
+}
+
+/// What stands where an operand is complained about: a field at its dot, a variable at its name.
+fn place_of(operand: &Expression) -> Option<String> {
+    match &operand.expr {
+        Expr::Select(select) if !select.test => Some(format!(".{}", select.field)),
+        Expr::Ident(name) => Some(name.clone()),
+        _ => None,
     }
 }
 
