@@ -6,3 +6,4 @@ pub mod cache;
 pub(crate) mod host_watch;
 pub mod queue_arrival;
 pub mod ranking;
+mod recent;
