@@ -306,17 +306,20 @@ impl Controller {
     }
 
     /// Writes PodGroups that changed; and at most once a second, after something moved, every pending job's reason.
+    /// That is less often where writes are slow.
     fn write_pod_groups_and_queue_numbers(&mut self, decisions: &mut Decisions) {
         let Self { objects, jobs, preemption, pod_groups, reasons, now, .. } = self;
         let now = *now;
         decisions.writes.extend(pod_groups.write_changed(objects, jobs, preemption, now));
+        let wait = pod_groups.wait_between_sweeps();
         if jobs.changed && reasons.due.is_none() && reasons.left.is_empty() {
-            reasons.due = Some(reasons.last.map_or(now, |last| add_wait(last, COALESCE)).max(now));
+            reasons.due = Some(reasons.last.map_or(now, |last| add_wait(last, wait)).max(now));
         }
         if reasons.due.is_some_and(|due| due <= now) {
             reasons.due = None;
             reasons.last = Some(now);
             jobs.changed = false;
+            pod_groups.begin_sweep();
             self.queues.lifecycle.observe_jobs();
             reasons.left = jobs.engine.list_pending_positions().map(|(id, position)| (id.clone(), position)).collect();
             self.queues.numbers.mark_all_due(now);
@@ -337,6 +340,9 @@ impl Controller {
                 Some(reason),
                 now,
             ));
+        }
+        if pod_groups.lacks_first() && reasons.left.is_empty() {
+            reasons.due.get_or_insert(add_wait(now, wait));
         }
     }
 

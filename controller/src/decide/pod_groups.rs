@@ -2,7 +2,9 @@
 //!
 //! Writes are coalesced:
 //! - At once: when its job ends, and when it is made for a job whose user has to do something, or has more to read.
-//! - A second late: one made for a job that just waits, by when many have started.
+//! - A second late: one made for a job that just waits, by when many have started. Where writes are slow these are made
+//!   in turn, in the order of the line: [`FIRST_PER_SECOND`] in a second less the slower writes are, one at least. A
+//!   host at its end is then not given a write of each of a thousand jobs that it makes wait the longer for it.
 //! - Three seconds after its job starts at the earliest, and up to fifteen where writes are slow: one that ends by then
 //!   has one write, which says so. Where the job waited, its start is written as late, counted from its release.
 //! - Otherwise at most once a second, also when its clusters change.
@@ -29,7 +31,7 @@ use serde_json::json;
 
 use super::{
     deadlines::{add_wait, compute_backoff},
-    jobs::Jobs,
+    jobs::{JobPhase, Jobs},
     pod_group_status::{describe_details, describe_unknown_class, find_stage_and_reason},
     preemption::Preemption,
     refresh_budget::RefreshBudget,
@@ -49,6 +51,9 @@ const STARTING_COALESCE: SignedDuration = SignedDuration::from_secs(3);
 const BUDGET_INTERVAL: SignedDuration = SignedDuration::from_millis(100);
 /// Between two writes of a text of which only numbers changed.
 const REFRESH_INTERVAL: SignedDuration = SignedDuration::from_secs(30);
+/// PodGroups made in a second for jobs that just wait, where a write takes a twentieth of a second; in proportion fewer
+/// where it takes longer, and any number where it is quicker.
+const FIRST_PER_SECOND: i64 = 40;
 /// PodGroups looked at in one pass, so that new events are never far behind.
 pub(crate) const POD_GROUPS_PER_PASS: usize = 128;
 /// PodGroups that are being written at most: what waits to be sent costs memory, and is out of date when it goes.
@@ -73,7 +78,7 @@ struct PodGroupWrite {
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct PodGroupWrites {
     writes: BTreeMap<Key, PodGroupWrite>,
     /// Bindings whose PodGroup is to be looked at now.
@@ -86,7 +91,37 @@ pub(crate) struct PodGroupWrites {
     turn: Option<Key>,
     refresh_due: Option<Timestamp>,
     pub(crate) budget: RefreshBudget,
+    /// PodGroups that are made for jobs that just wait, where writes are slow.
+    first: RefreshBudget,
+    /// There was none left for a job: the next sweep over those that wait looks at it again.
+    lacks_first: bool,
     in_flight: usize,
+}
+
+impl Default for PodGroupWrites {
+    fn default() -> Self {
+        Self {
+            writes: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            timers: BTreeSet::new(),
+            outdated: BTreeSet::new(),
+            turn: None,
+            refresh_due: None,
+            budget: RefreshBudget::default(),
+            first: RefreshBudget::of(FIRST_PER_SECOND),
+            lacks_first: false,
+            in_flight: 0,
+        }
+    }
+}
+
+/// What a write of a PodGroup is taken from, if it may wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Budget {
+    /// Texts that are brought up to date.
+    Texts,
+    /// First words on a job that just waits.
+    First,
 }
 
 /// What to do about a PodGroup.
@@ -99,7 +134,7 @@ enum Action {
     /// It is not needed any more.
     Delete(Key, Arc<str>),
     /// Write it, and record events; `on_change` is the event that says that a job waits on for another reason.
-    Write { write: Decision, events: Vec<Decision>, on_change: Option<Decision>, spec: u64, by_budget: bool },
+    Write { write: Decision, events: Vec<Decision>, on_change: Option<Decision>, spec: u64, budget: Option<Budget> },
 }
 
 impl PodGroupWrites {
@@ -128,6 +163,21 @@ impl PodGroupWrites {
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         let timer = self.timers.first().map(|(at, _)| *at);
         [timer, self.refresh_due].into_iter().flatten().min()
+    }
+
+    /// Whether there is none for a job that waits: then there is another sweep, whatever happens.
+    pub(crate) const fn lacks_first(&self) -> bool {
+        self.lacks_first
+    }
+
+    /// A sweep over those that wait begins.
+    pub(crate) const fn begin_sweep(&mut self) {
+        self.lacks_first = false;
+    }
+
+    /// From one sweep to the next: longer where writes are slow, since few of its texts would be written.
+    pub(crate) fn wait_between_sweeps(&self) -> SignedDuration {
+        self.budget.stretch_wait(COALESCE)
     }
 
     /// Counts texts against the budget that are written elsewhere.
@@ -183,13 +233,25 @@ impl PodGroupWrites {
         known: Option<Reason>,
         now: Timestamp,
     ) -> Vec<Decision> {
+        let in_sweep = known.is_some();
         let Some(action) = self.choose_action(objects, jobs, preemption, key, known, now) else { return Vec::new() };
-        if let Action::Write { by_budget: true, .. } = action
-            && let Err(later) = self.budget.take_one(now)
-        {
-            self.outdated.insert(key.clone());
-            self.refresh_due.get_or_insert(later);
-            return Vec::new();
+        match action {
+            Action::Write { budget: Some(Budget::Texts), .. } => {
+                if let Err(later) = self.budget.take_one(now) {
+                    self.outdated.insert(key.clone());
+                    self.refresh_due.get_or_insert(later);
+                    return Vec::new();
+                }
+            }
+            Action::Write { budget: Some(Budget::First), .. } if !self.budget.is_quick() => {
+                self.first.set_latency_from(&self.budget);
+                // A sweep goes along the line.
+                if !in_sweep || self.first.take_one(now).is_err() {
+                    self.lacks_first = true;
+                    return Vec::new();
+                }
+            }
+            _ => {}
         }
         match action {
             Action::Keep => {
@@ -208,8 +270,8 @@ impl PodGroupWrites {
                 objects.pod_groups.remove(&group);
                 vec![Decision::DeletePodGroup { key: group, uid }]
             }
-            Action::Write { write, events, on_change, spec, by_budget } => {
-                if !by_budget {
+            Action::Write { write, events, on_change, spec, budget } => {
+                if budget != Some(Budget::Texts) {
                     self.budget.take_for_other_write(now);
                 }
                 let state = PodGroupWrite {
@@ -285,10 +347,10 @@ impl PodGroupWrites {
         if let Some(message) = describe_unknown_class(objects, workload).filter(|text| !said(text)) {
             events.push(event(EventType::Warning, PRIORITY_CLASS_NOT_FOUND, message));
         }
-        let (exists, mut by_budget) = (there.is_some(), false);
+        let exists = there.is_some();
         let starting = add_wait(written.starts_at.unwrap_or(now), self.budget.stretch_wait(STARTING_COALESCE));
         let patience = add_wait(written.changed_at.unwrap_or(now), COALESCE);
-        let body = match there {
+        let (body, budget) = match there {
             // It may have ended before anybody could read more of it. What its user should know is told at once.
             None if details.is_empty()
                 && (Difference::is_start(&status) || status.phase == "Running")
@@ -299,7 +361,11 @@ impl PodGroupWrites {
             None if details.is_empty() && events.is_empty() && stage.is_none() && patience > now => {
                 return Some(Action::Later(patience, false));
             }
-            None => pod_group::build_object(workload, &spec.unwrap_or_default(), &status),
+            None => {
+                let just_waits = details.is_empty() && events.is_empty() && state.phase == JobPhase::Pending;
+                let body = pod_group::build_object(workload, &spec.unwrap_or_default(), &status);
+                (body, just_waits.then_some(Budget::First))
+            }
             Some(group) => {
                 let spec_differs = spec.is_some() && group.spec != print && written.spec_written != print;
                 let difference = Difference::compare_statuses(&group.status, &status);
@@ -309,16 +375,16 @@ impl PodGroupWrites {
                     Some(_) => {}
                 }
                 let is_told = reason.needs_user_action() && same_reason.is_none();
-                by_budget = difference.is_by_budget() && !spec_differs && !is_told;
+                let may_wait = difference.is_by_budget() && !spec_differs && !is_told;
                 let mut patch = json!({"status": pod_group::status_to_json(workload, &status)});
                 if spec_differs {
                     patch["spec"] = json!(spec);
                 }
-                patch
+                (patch, may_wait.then_some(Budget::Texts))
             }
         };
         let write = Decision::WritePodGroup { key: group_key, binding: key.clone(), exists, body };
-        Some(Action::Write { write, events, on_change, spec: print, by_budget })
+        Some(Action::Write { write, events, on_change, spec: print, budget })
     }
 
     /// Takes in that the write of a binding's PodGroup was answered; after a failure it is not written again for `wait`

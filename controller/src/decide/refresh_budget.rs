@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::deadlines::add_wait;
 
-/// Texts at once, and in a second, at most.
+/// Texts at once, and in a second, at most, where nothing else is said.
 const TEXTS_PER_SECOND: i64 = 10;
 /// A server that answers within this time is not busy, in milliseconds.
 const QUICK_ANSWER_MILLIS: i64 = 50;
@@ -23,6 +23,8 @@ const MOST_STRETCH: i64 = 5;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct RefreshBudget {
+    /// Texts at once, and in a second, at most.
+    most: i64,
     since: Timestamp,
     /// In thousandths of a text.
     left: i64,
@@ -34,11 +36,16 @@ pub(crate) struct RefreshBudget {
 
 impl Default for RefreshBudget {
     fn default() -> Self {
-        Self { since: Timestamp::default(), left: TEXTS_PER_SECOND * MILLITEXTS, taken: None, latency: 0 }
+        Self::of(TEXTS_PER_SECOND)
     }
 }
 
 impl RefreshBudget {
+    /// So many at once, and in a second, at most.
+    pub(crate) fn of(most: i64) -> Self {
+        Self { most, since: Timestamp::default(), left: most * MILLITEXTS, taken: None, latency: 0 }
+    }
+
     /// A write was answered after so long.
     pub(crate) fn observe_write(&mut self, took: SignedDuration) {
         let took = i64::try_from(took.as_millis()).unwrap_or(i64::MAX).clamp(0, 60_000);
@@ -93,16 +100,14 @@ impl RefreshBudget {
 
     /// As many thousandths in a millisecond.
     fn compute_refill_rate(&self) -> i64 {
-        (TEXTS_PER_SECOND * QUICK_ANSWER_MILLIS / self.latency.max(QUICK_ANSWER_MILLIS)).max(1)
+        (self.most * QUICK_ANSWER_MILLIS / self.latency.max(QUICK_ANSWER_MILLIS)).max(1)
     }
 
     fn refill(&mut self, now: Timestamp) {
         let passed = i64::try_from(now.duration_since(self.since).as_millis()).unwrap_or(0).max(0);
         self.since = now;
-        self.left = passed
-            .saturating_mul(self.compute_refill_rate())
-            .saturating_add(self.left)
-            .min(TEXTS_PER_SECOND * MILLITEXTS);
+        self.left =
+            passed.saturating_mul(self.compute_refill_rate()).saturating_add(self.left).min(self.most * MILLITEXTS);
     }
 }
 
@@ -145,6 +150,18 @@ mod tests {
     #[test]
     fn a_busy_server_gets_fewer_and_never_none() {
         assert_eq!([100, 250, 500, 5_000].map(written_in_ten_seconds), [50, 20, 10, 10]);
+    }
+
+    #[test]
+    fn a_larger_budget_is_larger_in_proportion_and_as_slow_where_writes_are() {
+        let in_ten_seconds = |latency: i64| {
+            let (mut budget, began) = (RefreshBudget::of(40), Timestamp::from_second(1_000_000).unwrap());
+            (0..100).for_each(|_| budget.observe_write(SignedDuration::from_millis(latency)));
+            while budget.take_one(began).is_ok() {}
+            let at = (1..=10_000).map(|millis| add_wait(began, SignedDuration::from_millis(millis)));
+            at.filter(|at| budget.take_one(*at).is_ok()).count()
+        };
+        assert_eq!([20, 100, 500, 60_000].map(in_ten_seconds), [400, 210, 40, 10]);
     }
 
     #[test]

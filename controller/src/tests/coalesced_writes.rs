@@ -65,6 +65,37 @@ fn of_a_job_that_waits_for_less_than_a_second_one_write_says_how_it_ended() {
     assert_eq!((of_a.count(), world.events().len()), (1, 0));
 }
 
+/// A host that is slow for its load is not loaded with a word on each job that it makes wait.
+#[test]
+fn on_a_slow_server_pod_groups_of_waiting_jobs_are_made_in_turn_and_all_once_it_is_quick() {
+    let mut world = World::new(4);
+    world.job("first", "q", 4);
+    world.settle();
+    (0..200).for_each(|at| world.job(&format!("w{at:03}"), "q", 4));
+    let take = |world: &mut World, millis: i64| {
+        let latency = jiff::SignedDuration::from_millis(millis);
+        (0..100).for_each(|_| world.controller.pod_groups.budget.observe_write(latency));
+    };
+    let said = |world: &World| (0..200).filter(|at| !world.group(&format!("w{at:03}")).is_null()).count();
+    let mut before = 0;
+    for second in 0..20 {
+        take(&mut world, 60_000);
+        world.pass(1);
+        let now = said(&world);
+        assert!(now - before <= 40, "{} in second {second}", now - before);
+        before = now;
+    }
+    // Forty at once, and then one in a second.
+    assert!((45..=80).contains(&before), "{before} of 200");
+    world.delete("ResourceBinding", "first-job");
+    let released = world.settle();
+    let name = released[0].strip_suffix("-job").unwrap();
+    assert!(!world.group(name).is_null(), "they are made in the order of the line");
+    take(&mut world, 0);
+    world.pass(10);
+    assert_eq!(said(&world), 200);
+}
+
 /// Its user waits for nothing that comes by itself.
 #[test]
 fn of_a_job_whose_user_has_to_do_something_its_pod_group_says_so_at_once() {

@@ -332,9 +332,8 @@ fn is_settled(binding: &Binding, gang: &Gang, previous: Option<&Plan>, whole: bo
 /// only the one in use counts. A record that can not be read counts as unchanged.
 fn placement_changed(binding: &Binding) -> bool {
     let Some(applied) = binding.applied.as_deref().filter(|applied| !applied.is_empty()) else { return true };
-    let read = |value| serde_json::from_value::<Placement>(value).ok();
-    let Some(now) = binding.placement.clone().and_then(read) else { return false };
-    let Some(then) = serde_json::from_str(applied).ok().and_then(read) else { return false };
+    let read = |text| serde_json::from_str::<Placement>(text).ok();
+    let (Some(now), Some(then)) = (binding.placement.as_deref().and_then(read), read(applied)) else { return false };
     let observed = |placement: &Placement| {
         let terms = placement.cluster_affinities.iter();
         terms.clone().find(|term| term.affinity_name == binding.place.observed_affinity).cloned()

@@ -86,8 +86,8 @@ pub struct Binding {
     pub workload: WorkloadRef,
     /// As written, for events about the template.
     pub api_version: String,
-    /// `spec.placement` as written; `None` for a dependency's binding.
-    pub placement: Option<Value>,
+    /// `spec.placement` as JSON; `None` for a dependency's binding.
+    pub placement: Option<Arc<str>>,
     /// As placement sees it, but for what others say ([`Cache::context_of`](super::cache::Cache::context_of)).
     pub place: place::Binding,
     /// `spec.workloadAffinityGroups`.
@@ -101,7 +101,7 @@ pub struct Binding {
     /// The plan annotation, if it can be read.
     pub plan: Option<Plan>,
     /// The applied-placement annotation.
-    pub applied: Option<String>,
+    pub applied: Option<Arc<str>>,
     /// What status says.
     pub status: Status,
     /// Clusters of which the aggregated status has a copy.
@@ -181,14 +181,17 @@ impl Binding {
             avoid: view.eviction().map_or_else(Vec::new, |eviction| eviction.avoid),
             workload: view.workload(),
             api_version: spec.resource.api_version.clone(),
-            placement: object.pointer("/spec/placement").filter(|placement| !placement.is_null()).cloned(),
+            placement: object
+                .pointer("/spec/placement")
+                .filter(|placement| !placement.is_null())
+                .map(|placement| placement.to_string().into()),
             place: placement::read_binding(spec, status),
             groups: placement::read_affinity_groups(spec),
             replica: (ours && gate.is_none()).then(|| Arc::new(placement::read_replica_gang(spec))),
             weights: ranking::read_score_weights(object),
             policy: ranking::policy_of(object),
             plan: view.plan(),
-            applied: view.annotation(APPLIED_PLACEMENT).map(ToOwned::to_owned),
+            applied: view.annotation(APPLIED_PLACEMENT).map(Arc::from),
             status: Status {
                 conditions: object["status"]["conditions"].as_array().cloned().unwrap_or_default(),
                 observed_generation: status.and_then(|status| status.scheduler_observed_generation),

@@ -31,7 +31,10 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::binding::{Binding, BindingKey};
-use super::{assumed::AssumeDeadlines, data_arrival::DataArrivals, queue_arrival::QueueArrivals, ranking::Rankings};
+use super::{
+    assumed::AssumeDeadlines, data_arrival::DataArrivals, queue_arrival::QueueArrivals, ranking::Rankings,
+    recent::RecentValues,
+};
 
 /// What a workload requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,6 +89,9 @@ pub struct Cache {
     /// Lists of kinds that members serve.
     apis: Vec<Apis>,
     requests: BTreeMap<WorkloadRef, WorkloadRequest>,
+    /// Gangs and placements that are in use.
+    gangs: RecentValues<Gang>,
+    placements: RecentValues<str>,
     by_workload: BTreeMap<WorkloadRef, BTreeSet<BindingKey>>,
     groups: Groups<BindingKey>,
     /// Where bindings go whose placement is being written.
@@ -111,7 +117,8 @@ impl Cache {
     }
 
     /// Stores the newest state of a binding. An older state that arrives later is ignored.
-    pub fn update_binding(&mut self, binding: Binding) {
+    pub fn update_binding(&mut self, mut binding: Binding) {
+        binding.placement.iter_mut().chain(&mut binding.applied).for_each(|text| self.placements.share(text));
         if let Some(known) = self.bindings.get(&binding.key) {
             let versions = (binding.comparable_version(), known.comparable_version());
             let older = matches!(versions, (Some(new), Some(old)) if new < old);
@@ -180,7 +187,8 @@ impl Cache {
         self.fleet.set_selected_labels(&selector_key(workload), None);
     }
 
-    fn update_request(&mut self, workload: &WorkloadRef, request: WorkloadRequest) {
+    fn update_request(&mut self, workload: &WorkloadRef, mut request: WorkloadRequest) {
+        request.gang.iter_mut().for_each(|gang| self.gangs.share(gang));
         if self.requests.get(workload) == Some(&request) {
             return;
         }

@@ -7,3 +7,4 @@ pub mod data_arrival;
 pub(crate) mod host_watch;
 pub mod queue_arrival;
 pub mod ranking;
+mod recent;

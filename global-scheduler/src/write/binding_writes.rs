@@ -73,7 +73,7 @@ pub fn build_clearing_write(binding: &Binding) -> Write {
 }
 
 fn patch_clusters(binding: &Binding, clusters: &[Value], plan: Option<String>) -> Write {
-    let applied = binding.placement.as_ref().map(Value::to_string).unwrap_or_default();
+    let applied = binding.placement.as_deref().unwrap_or_default();
     let mut operations = vec![
         json!({"op": "test", "path": "/metadata/resourceVersion", "value": binding.resource_version}),
         json!({"op": "add", "path": "/spec/clusters", "value": clusters}),
