@@ -51,7 +51,7 @@ struct Wait {
 #[derive(Debug, Clone)]
 enum Event {
     Policy(OrderPolicy),
-    Queue(QueueSpec),
+    Queue(Box<QueueSpec>),
     NoQueue(usize),
     Fleet([i64; 2], Option<[i64; 2]>),
     Wait(usize, Wait),
@@ -122,7 +122,7 @@ fn wait() -> impl Strategy<Value = Wait> {
 
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        3 => queue_spec().prop_map(Event::Queue),
+        3 => queue_spec().prop_map(|spec| Event::Queue(Box::new(spec))),
         1 => (0..QUEUES).prop_map(Event::NoQueue),
         1 => ([4i64..40, 4i64..40], prop::option::of([0i64..9, 0i64..9]))
             .prop_map(|(ready, away)| Event::Fleet(ready, away)),
@@ -524,8 +524,8 @@ fn new_engine() -> Engine {
 fn step(engine: &mut Engine, model: &mut Model, event: &Event) -> Result<(), TestCaseError> {
     match event {
         Event::Queue(spec) => {
-            engine.set_queue(spec.clone());
-            model.queues.insert(spec.name.clone(), spec.clone());
+            engine.set_queue((**spec).clone());
+            model.queues.insert(spec.name.clone(), (**spec).clone());
             model.work_out();
         }
         Event::NoQueue(i) => {

@@ -85,7 +85,7 @@ async fn play(s: &Scenario, member: &str, nodes: &[Value]) -> anyhow::Result<()>
     let wanted = json!([{"key": NODE_GROUP, "operator": "In", "values": [group]}]);
     ensure!(*expressions(&copy["spec"]["tasks"][0]["template"]["spec"]) == wanted, "{copy}");
     s.submit(Kind::Deployment, deployment("web", Some(&mine), 1, "100m"), &aggregated()).await?;
-    ensure!(nodes_of_pods(s, member, "web", 1).await? == [first.clone()]);
+    ensure!(nodes_of_pods(s, member, "web", 1).await? == std::slice::from_ref(&first));
     let mut only = aggregated();
     only["clusterAffinity"] = json!({"clusterNames": [member]});
     s.submit(Kind::Job, small("free", &other), &only).await?;

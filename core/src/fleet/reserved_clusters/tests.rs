@@ -66,7 +66,7 @@ fn kept(binding: &place::Binding, cores: i64, free: &[i64], vain: &[&str]) -> Op
         place_binding(&request).ok()
     };
     let vain: Vec<ClusterName> = vain.iter().map(|name| (*name).into()).collect();
-    let kept = choose_reserved_clusters(binding, &request(2 * cores), &vain, clusters, ask)?;
+    let kept = choose_reserved_clusters(binding, (&gang, &request(2 * cores)), &vain, clusters, ask)?;
     assert_eq!(kept.resources, ["cpu".into()]);
     Some(kept.clusters.iter().map(ToString::to_string).collect())
 }
