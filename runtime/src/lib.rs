@@ -12,6 +12,7 @@ pub mod event;
 pub mod lease;
 pub mod members;
 pub mod metric;
+pub mod object;
 pub mod serve;
 pub mod shutdown;
 pub mod telemetry;

@@ -22,7 +22,6 @@ use k8s_openapi::NamespaceResourceScope;
 use kube::{
     Api, Client, Resource,
     api::{ApiResource, DynamicObject, ListParams},
-    core::DeserializeGuard,
     runtime::watcher::{self, watcher},
 };
 use serde::de::DeserializeOwned;
@@ -30,7 +29,7 @@ use serde_json::Value;
 use tokio::{sync::mpsc, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::describe_error;
+use crate::{client::describe_error, object::Unread};
 
 /// What happened to a kind's objects.
 #[derive(Debug, Clone)]
@@ -180,18 +179,18 @@ impl<T: Send + 'static> Follower<T> {
     {
         let kind = K::kind(&()).into_owned();
         let named = kind.clone();
-        let read_guarded = move |guard: DeserializeGuard<K>| match guard.0 {
-            Ok(object) => read(object),
-            Err(invalid) => {
-                let name = invalid.metadata.name.as_deref().unwrap_or_default();
-                let namespace = invalid.metadata.namespace.as_deref().unwrap_or_default();
-                let error = invalid.error;
-                tracing::warn!(kind = named, namespace, name, error, "left out an object that does not parse");
-                None
+        let read_typed = move |unread: Unread<K>| {
+            let (name, namespace) = (unread.meta().name.clone(), unread.meta().namespace.clone());
+            match serde_json::from_value(unread.into_value()) {
+                Ok(object) => read(object),
+                Err(error) => {
+                    tracing::warn!(kind = named, namespace, name, %error, "left out an object that does not parse");
+                    None
+                }
             }
         };
-        let api: Api<DeserializeGuard<K>> = Api::all(self.client.clone());
-        self.spawn_watch(kind, api, options.into(), read_guarded, convert)
+        let api: Api<Unread<K>> = Api::all(self.client.clone());
+        self.spawn_watch(kind, api, options.into(), read_typed, convert)
     }
 
     /// [`Self::follow_typed`] in one namespace.
@@ -211,9 +210,9 @@ impl<T: Send + 'static> Follower<T> {
         R: Send + 'static,
         O: Into<Option<T>>,
     {
-        let api: Api<DeserializeGuard<K>> = Api::namespaced(self.client.clone(), namespace);
-        let read_guarded = move |guard: DeserializeGuard<K>| guard.0.ok().and_then(&mut read);
-        self.spawn_watch(K::kind(&()).into_owned(), api, WatchOptions::default(), read_guarded, convert)
+        let api: Api<Unread<K>> = Api::namespaced(self.client.clone(), namespace);
+        let read_typed = move |unread: Unread<K>| serde_json::from_value(unread.into_value()).ok().and_then(&mut read);
+        self.spawn_watch(K::kind(&()).into_owned(), api, WatchOptions::default(), read_typed, convert)
     }
 
     /// [`Self::follow_typed`] for any kind, as JSON; in one namespace where the options name one.
@@ -229,12 +228,12 @@ impl<T: Send + 'static> Follower<T> {
         O: Into<Option<T>>,
     {
         let (kind, options) = (resource.kind.clone(), options.into());
-        let api: Api<DynamicObject> = match &options.namespace {
+        let api: Api<Unread<DynamicObject>> = match &options.namespace {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
             None => Api::all_with(self.client.clone(), &resource),
         };
-        let read_dynamic = move |object: DynamicObject| read(add_type_fields(object, &resource)?);
-        self.spawn_watch(kind, api, options, read_dynamic, convert)
+        let read_json = move |object: Unread<DynamicObject>| read(add_type_fields(object, &resource)?);
+        self.spawn_watch(kind, api, options, read_json, convert)
     }
 
     fn spawn_watch<K, R, O>(
@@ -366,8 +365,8 @@ async fn watch_objects<K, R, T>(
 }
 
 /// Items of a list carry no type of their own.
-fn add_type_fields(object: DynamicObject, resource: &ApiResource) -> Option<Value> {
-    let mut value = serde_json::to_value(object).ok()?;
+fn add_type_fields(object: Unread<DynamicObject>, resource: &ApiResource) -> Option<Value> {
+    let mut value = object.into_value();
     let map = value.as_object_mut()?;
     map.insert("apiVersion".into(), resource.api_version.clone().into());
     map.insert("kind".into(), resource.kind.clone().into());
@@ -388,7 +387,7 @@ pub async fn list_json<R>(
     labels: Option<&str>,
     mut read: impl FnMut(Value) -> Option<R> + Send,
 ) -> Result<Vec<R>, kube::Error> {
-    let api: Api<DynamicObject> = match namespace {
+    let api: Api<Unread<DynamicObject>> = match namespace {
         Some(namespace) => Api::namespaced_with(client, namespace, resource),
         None => Api::all_with(client, resource),
     };

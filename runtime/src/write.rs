@@ -26,7 +26,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use crate::serve::SharedRegistry;
+use crate::{object::JsonObject, serve::SharedRegistry};
 
 /// One write to one object.
 #[derive(Debug, Clone, PartialEq)]
@@ -113,7 +113,7 @@ const DEADLINE: Duration = Duration::from_secs(15);
 /// answer that is not the API's. Trying again changes nothing until the configuration changes.
 pub const UNUSABLE_CLIENT: &str = "UnusableClient";
 
-/// Carries out one write and returns the object as the server stored it.
+/// Carries out one write and returns the object as the server stored it, but for its managed fields.
 ///
 /// # Errors
 /// See [`Failure`].
@@ -121,8 +121,8 @@ pub async fn execute_write(client: &Client, write: &Write) -> Result<Value, Fail
     let request = build_http_request(write).map_err(|error| classify_error(kube::Error::BuildRequest(error)))?;
     let Write { resource, namespace, name, .. } = write;
     let span = tracing::debug_span!("write", kind = resource.kind, namespace, name, subresource = write.subresource);
-    match tokio::time::timeout(DEADLINE, client.request::<Value>(request)).instrument(span).await {
-        Ok(answer) => answer.map_err(|error| classify_write_error(write, error)),
+    match tokio::time::timeout(DEADLINE, client.request::<JsonObject>(request)).instrument(span).await {
+        Ok(answer) => answer.map(|JsonObject(stored)| stored).map_err(|error| classify_write_error(write, error)),
         Err(_) => Err(Failure::Transient(format!("no answer within {} s", DEADLINE.as_secs()))),
     }
 }

@@ -1,0 +1,181 @@
+//! Objects of the API as JSON, read in one pass.
+//!
+//! Rule: an object is read once, whatever is made of it then, and without `metadata.managedFields`: nothing here looks
+//! at them, and they are as long as the rest. `kube::core::DynamicObject` and `DeserializeGuard` read each object three
+//! and four times, and every watch event goes through that.
+
+use std::{borrow::Cow, fmt, marker::PhantomData};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor},
+};
+use serde_json::{Map, Value};
+
+/// A JSON object without `metadata.managedFields`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JsonObject(pub Value);
+
+impl<'de> Deserialize<'de> for JsonObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor::OBJECT).map(Self)
+    }
+}
+
+/// Reads a map, and what is below one of its keys by another rule.
+#[derive(Clone, Copy)]
+struct ObjectVisitor {
+    /// Whether it is the object itself, whose metadata is read as such; else it is that metadata.
+    is_object: bool,
+}
+
+impl ObjectVisitor {
+    const OBJECT: Self = Self { is_object: true };
+    const METADATA: Self = Self { is_object: false };
+}
+
+impl<'de> Visitor<'de> for ObjectVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            match key.as_str() {
+                "metadata" if self.is_object => {
+                    let metadata = entries.next_value_seed(Self::METADATA)?;
+                    object.insert(key, metadata);
+                }
+                "managedFields" if !self.is_object => {
+                    entries.next_value::<IgnoredAny>()?;
+                }
+                _ => {
+                    object.insert(key, entries.next_value()?);
+                }
+            }
+        }
+        Ok(Value::Object(object))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for ObjectVisitor {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+/// An object of kind `K` as it came: what `K` would refuse is here too.
+pub struct Unread<K> {
+    /// Namespace, name, UID and version.
+    metadata: ObjectMeta,
+    object: Value,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> Unread<K> {
+    /// All of it.
+    #[must_use]
+    pub fn into_value(self) -> Value {
+        self.object
+    }
+}
+
+impl<K> Clone for Unread<K> {
+    fn clone(&self) -> Self {
+        Self { metadata: self.metadata.clone(), object: self.object.clone(), kind: PhantomData }
+    }
+}
+
+impl<K> fmt::Debug for Unread<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.object.fmt(f)
+    }
+}
+
+impl<'de, K> Deserialize<'de> for Unread<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let JsonObject(object) = JsonObject::deserialize(deserializer)?;
+        let text = |field: &str| object.get("metadata")?.get(field)?.as_str().map(ToOwned::to_owned);
+        let metadata = ObjectMeta {
+            namespace: text("namespace"),
+            name: text("name"),
+            uid: text("uid"),
+            resource_version: text("resourceVersion"),
+            ..ObjectMeta::default()
+        };
+        Ok(Self { metadata, object, kind: PhantomData })
+    }
+}
+
+impl<K: Resource> Resource for Unread<K> {
+    type DynamicType = K::DynamicType;
+    type Scope = K::Scope;
+
+    fn kind(of: &Self::DynamicType) -> Cow<'_, str> {
+        K::kind(of)
+    }
+
+    fn group(of: &Self::DynamicType) -> Cow<'_, str> {
+        K::group(of)
+    }
+
+    fn version(of: &Self::DynamicType) -> Cow<'_, str> {
+        K::version(of)
+    }
+
+    fn plural(of: &Self::DynamicType) -> Cow<'_, str> {
+        K::plural(of)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::api::DynamicObject;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_object_is_read_whole_but_for_who_wrote_which_field() {
+        let text = json!({
+            "apiVersion": "v1", "kind": "Thing",
+            "metadata": {
+                "name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "7",
+                "labels": {"managedFields": "a label"},
+                "managedFields": [{"manager": "m", "fieldsV1": {"f:spec": {}}}],
+            },
+            "spec": {"managedFields": 1, "metadata": {"managedFields": [2]}, "list": [null, true, -1, 1.5, "x"]},
+        });
+        let read: Unread<DynamicObject> = serde_json::from_str(&text.to_string()).unwrap();
+        let meta = read.meta();
+        let known = [&meta.namespace, &meta.name, &meta.uid, &meta.resource_version].map(Option::as_deref);
+        assert_eq!(known, [Some("ns"), Some("a"), Some("u"), Some("7")]);
+        let mut wanted = text;
+        wanted["metadata"].as_object_mut().unwrap().remove("managedFields");
+        assert_eq!(read.into_value(), wanted);
+    }
+
+    #[test]
+    fn what_has_no_metadata_is_read_too_and_what_is_no_object_is_not() {
+        let read = |text: &str| serde_json::from_str::<JsonObject>(text).ok();
+        assert_eq!(read(r#"{"status": "Success"}"#), Some(JsonObject(json!({"status": "Success"}))));
+        for text in ["[]", "1", r#"{"metadata": 3}"#] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+}
