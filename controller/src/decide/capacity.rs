@@ -4,13 +4,13 @@
 //! in the members a job is *assumed* there, as in kube-scheduler's cache: first in the place that was found at the
 //! release, then where the written plan says. So the next job is not released into the same capacity.
 //!
-//! What does not fit even with all of our pods gone never fits. That is asked of what does not fit now, and of what
-//! quota would be reserved for; it is remembered by [`FitClass`] until clusters, or what others use there, change. For
-//! the quota of the root a cluster counts in full where jobs may start, by its taints and by who tolerates them; of any
-//! other cluster only what jobs hold counts.
+//! What does not fit even with all of our pods gone never fits (`never_fits`). For the quota of the root a cluster
+//! counts in full where jobs may start, by its taints and by who tolerates them; of any other cluster only what jobs
+//! hold counts.
 
 mod found_place;
 mod maintenance;
+mod never_fits;
 mod place_elsewhere;
 mod reserved_clusters;
 mod seen_pods;
@@ -412,17 +412,6 @@ impl FleetCapacity {
         Err(Fit::No { never: false, detail: place::append_reasons(detail, &request) })
     }
 
-    /// Why it fits nowhere, not even with all of our pods gone, if that is so.
-    pub fn find_never(&mut self, question: PlacementQuestion<'_>, ask: &Ask) -> Option<Arc<str>> {
-        if let Some(known) = self.never.get(&ask.fit) {
-            return known.clone();
-        }
-        self.fleet.refresh_capacities();
-        let never = self.explain_never_fits(question);
-        self.never.insert(ask.fit, never.clone());
-        never
-    }
-
     /// Whether it would fit if pods of these bindings were gone.
     pub fn fits_without(&mut self, question: PlacementQuestion<'_>, gone: &BTreeMap<String, EvictedPods>) -> bool {
         self.fleet.refresh_capacities();
@@ -452,29 +441,6 @@ impl FleetCapacity {
         let (name, asked) = minimum.iter().find(|(name, asked)| *asked > free.get(name.as_str()))?;
         let free = free.get(name.as_str()).with_suffixes_of(asked);
         Some(format!("needs {name} {}, free {} in all clusters together", asked.plain(), free.plain()))
-    }
-
-    /// Why not even with all of our pods gone. What others use stays; if it goes, this is asked again.
-    fn explain_never_fits(&mut self, question: PlacementQuestion<'_>) -> Option<Arc<str>> {
-        // The others of its groups may go.
-        let alone = with_peers(question.binding, Peers::default());
-        let question = PlacementQuestion { binding: &alone, run: None, ..question };
-        // A cluster that is away for a while comes back.
-        let certain = |(cluster, capacity): (&Cluster, &Capacity)| {
-            takes_jobs(cluster, |taint| taint.key != CORDON) && capacity.source != Source::Unknown
-        };
-        if !self.fleet.clusters().all(certain) {
-            return None;
-        }
-        self.fleet.refresh_clusters_without_queued();
-        let emptied: Vec<(&Cluster, &Capacity)> =
-            self.fleet.list_capacities_without_queued().map(|(cluster, emptied, _)| (cluster, emptied)).collect();
-        let refusal = (!emptied.is_empty()).then(|| ask_placement(question, &self.fleet, emptied).err()).flatten()?;
-        // It is not about now.
-        let never = refusal.to_string().replacen(" fit now in ", " fit in ", 1);
-        let request = build_placement_request(question, &self.fleet, self.fleet.clusters().collect());
-        let lasting = place::describe_lasting_reasons(&request);
-        Some(lasting.into_iter().fold(never, |never, reason| format!("{never}; {reason}")).into())
     }
 }
 

@@ -137,7 +137,7 @@ fn find_end_of_grace(objects: &Objects, key: &ClaimKey, now: Timestamp) -> Optio
 fn warn_of_faults(data: &DataObjects, key: &ClaimKey) -> Option<Decision> {
     let (claim, status) = (data.index.find_claim(key)?, data.claims.get(key)?);
     let faults = Some(claim.faults.join("; ")).filter(|faults| !faults.is_empty())?;
-    Some(Decision::event_on_claim(key, &status.uid, EventType::Warning, DATA_CLAIM_FAULT, faults))
+    Some(Decision::build_claim_event(key, &status.uid, EventType::Warning, DATA_CLAIM_FAULT, faults))
 }
 
 fn write_claim(objects: &Objects, key: &ClaimKey, now: Timestamp) -> Option<DataWrite> {

@@ -86,7 +86,7 @@ pub(super) fn change_settings(
             (EventType::Warning, SETTINGS_REFUSED, message)
         }
     };
-    (!map.is_null()).then(|| Decision::event_on_settings(map, event_type, reason, message))
+    (!map.is_null()).then(|| Decision::build_settings_event(map, event_type, reason, message))
 }
 
 /// As readers take them: with what queues used lately, where that counts.

@@ -4,6 +4,7 @@
 pub mod cron_job;
 pub mod data_claim;
 mod decision;
+mod decision_event;
 pub mod hyper_job;
 mod patch;
 pub mod pod_group;

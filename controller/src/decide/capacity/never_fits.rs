@@ -1,0 +1,51 @@
+//! What can never fit.
+//!
+//! Rule: what does not fit even with all of our pods gone never fits. That is asked of what does not fit now, and of what
+//! quota would be reserved for; it is remembered by class until clusters, or what others use there, change.
+
+use std::sync::Arc;
+
+use caldera_core::{
+    fleet::takes_jobs,
+    inventory::{Capacity, Source},
+    place::{self, Cluster, Peers},
+    queue::Ask,
+};
+
+use super::{CORDON, FleetCapacity, PlacementQuestion, ask_placement, build_placement_request, with_peers};
+
+impl FleetCapacity {
+    /// Why it fits nowhere, not even with all of our pods gone, if that is so.
+    pub fn find_never(&mut self, question: PlacementQuestion<'_>, ask: &Ask) -> Option<Arc<str>> {
+        if let Some(known) = self.never.get(&ask.fit) {
+            return known.clone();
+        }
+        self.fleet.refresh_capacities();
+        let never = self.explain_never_fits(question);
+        self.never.insert(ask.fit, never.clone());
+        never
+    }
+
+    /// Why not even with all of our pods gone. What others use stays; if it goes, this is asked again.
+    pub(super) fn explain_never_fits(&mut self, question: PlacementQuestion<'_>) -> Option<Arc<str>> {
+        // The others of its groups may go.
+        let alone = with_peers(question.binding, Peers::default());
+        let question = PlacementQuestion { binding: &alone, run: None, ..question };
+        // A cluster that is away for a while comes back.
+        let certain = |(cluster, capacity): (&Cluster, &Capacity)| {
+            takes_jobs(cluster, |taint| taint.key != CORDON) && capacity.source != Source::Unknown
+        };
+        if !self.fleet.clusters().all(certain) {
+            return None;
+        }
+        self.fleet.refresh_clusters_without_queued();
+        let emptied: Vec<(&Cluster, &Capacity)> =
+            self.fleet.list_capacities_without_queued().map(|(cluster, emptied, _)| (cluster, emptied)).collect();
+        let refusal = (!emptied.is_empty()).then(|| ask_placement(question, &self.fleet, emptied).err()).flatten()?;
+        // It is not about now.
+        let never = refusal.to_string().replacen(" fit now in ", " fit in ", 1);
+        let request = build_placement_request(question, &self.fleet, self.fleet.clusters().collect());
+        let lasting = place::describe_lasting_reasons(&request);
+        Some(lasting.into_iter().fold(never, |never, reason| format!("{never}; {reason}")).into())
+    }
+}
