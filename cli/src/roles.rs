@@ -144,6 +144,8 @@ fn cluster_rules(component: &str) -> Vec<Rule> {
                 (VOLCANO, &["cronjobs"], FOLLOW),
                 (VOLCANO, &["cronjobs/status"], &["patch"]),
                 ("batch", &["jobs"], &["create", "delete"]),
+                // Of Jobs that failed, which Karmada can not say.
+                ("batch", &["jobs/status"], &["patch"]),
                 ("batch", &["cronjobs"], FOLLOW),
                 ("batch", &["cronjobs/status"], &["patch"]),
                 ("bus.volcano.sh", &["commands"], &["list", "watch", "delete"]),

@@ -23,57 +23,31 @@ use std::{
 use super::{
     admission_events::AdmissionEvents,
     assess::{assess_with_admission_checks, estimate_end},
+    binding_deadlines::BindingDeadlines,
     capacity::FleetCapacity,
     cron_jobs::CronJobs,
     data_catalogue::DataCatalogue,
     data_claims::DataClaims,
     ended_jobs::EndedJobs,
     eviction_wait::{compute_eviction_expiry, explain_eviction_wait},
-    forged_record::ForgedRecords,
     hyper_jobs::HyperJobs,
     job_commands::JobCommands,
     jobs::{JobPhase, Jobs},
     member_loss::MemberLoss,
-    orphan_copy::OrphanCopies,
     phase_counts::PhaseCounts,
-    placement_deadlines::PlacementDeadlines,
     pod_groups::PodGroupWrites,
-    pods_ready::StartDeadlines,
-    policy_restart::PolicyRestarts,
     preemption::Preemption,
     queue_annotations::QueueAnnotations,
     queue_lifecycle::QueueLifecycle,
     queue_numbers::QueueNumbersWrites,
-    refused_copy::RefusedCopies,
-    run_limits::RunLimits,
-    silent_copy::SilentCopies,
-    stale_grant::StaleGrants,
     ttl::Expiries,
-    unused_quota::UnusedQuota,
     usage_accounts::UsageAccounts,
     waiting_state::WaitingStates,
-    withdrawal::Withdrawals,
 };
 use crate::{
     observe::{Binding, Change, ClusterFacts, Input, Key, ObjectKind, Objects, Presence},
     write::{Decision, pod_group::pod_group_key},
 };
-
-/// What has a deadline for a binding.
-#[derive(Debug, Default)]
-pub(crate) struct BindingDeadlines {
-    pub(crate) placement: PlacementDeadlines,
-    pub(crate) start: StartDeadlines,
-    pub(crate) unused: UnusedQuota,
-    pub(crate) stale: StaleGrants,
-    pub(crate) forged: ForgedRecords,
-    pub(crate) withdrawals: Withdrawals,
-    pub(crate) run_limits: RunLimits,
-    pub(crate) refused: RefusedCopies,
-    pub(crate) silent: SilentCopies,
-    pub(crate) orphans: OrphanCopies,
-    pub(crate) restarts: PolicyRestarts,
-}
 
 /// What is written on queues.
 #[derive(Debug, Default)]
@@ -356,17 +330,7 @@ impl Controller {
         self.usage.account_charge(key, None, binding.created, (false, false), self.now);
         self.capacity.forget_job(&binding.id);
         self.capacity.set_selector(binding.id.as_str(), None);
-        self.deadlines.placement.observe_phase(key, None, self.now);
-        self.deadlines.start.forget(key);
-        self.deadlines.unused.forget(key);
-        self.deadlines.stale.forget(key);
-        self.deadlines.forged.forget(key);
-        self.deadlines.withdrawals.forget(key);
-        self.deadlines.run_limits.forget(key);
-        self.deadlines.refused.forget(key);
-        self.deadlines.silent.forget(key);
-        self.deadlines.orphans.forget(key);
-        self.deadlines.restarts.forget(key);
+        self.deadlines.forget_binding(key, self.now);
         self.recount_phase(key);
         self.pod_groups.forget(key);
         self.waiting_states.observe_binding(&self.objects, &self.jobs, key, self.now);
@@ -441,6 +405,7 @@ impl Controller {
         deadlines.silent.observe_binding(binding, stage, now);
         deadlines.orphans.observe_binding(binding, now);
         deadlines.restarts.observe_binding(binding, workload, stage, now);
+        deadlines.failed.observe_binding(binding, workload, stage, now);
         self.commands.observe_job(&binding.workload, now);
         deadlines.unused.observe_binding(binding, workload, stage, now);
         let is_unused = deadlines.unused.is_unused(key);

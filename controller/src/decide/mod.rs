@@ -13,6 +13,7 @@
 //! | [`withdrawal`] | which jobs leave their clusters since their users suspend or end them, or since they failed |
 //! | [`run_limits`] | which jobs are warned and ended since they ran for as long as they may |
 //! | [`policy_restart`] | which split jobs restart, or fail, as a whole since a copy restarted |
+//! | [`failed_job`] | which batch Jobs are told that they failed |
 //! | [`job_commands`] | what Commands for jobs do |
 //! | [`release`] | which jobs are released |
 //! | [`unused_quota`], [`resize`] | how records follow what is placed, and what is wanted |
@@ -38,14 +39,15 @@
 //! [`usage_accounts`] and [`ended_jobs`] keep the accounts that the loop saves.
 //!
 //! [`binding_state`] and [`assess`] say what a binding waits for or holds, [`eviction`] takes it away and
-//! [`eviction_wait`] says why it does not wait again yet, [`jobs`] tells the queue engine, [`deadlines`] keeps times,
-//! and [`controller`] has the state of all of it.
+//! [`eviction_wait`] says why it does not wait again yet, [`jobs`] tells the queue engine, [`deadlines`] and
+//! [`binding_deadlines`] keep times, and [`controller`] has the state of all of it.
 
 mod admission_events;
 pub(crate) mod affinity;
 mod answers;
 pub(crate) mod assess;
 mod batch_job_pods;
+mod binding_deadlines;
 pub(crate) mod binding_state;
 pub(crate) mod capacity;
 mod controller;
@@ -56,6 +58,7 @@ mod deadlines;
 mod ended_jobs;
 mod eviction;
 mod eviction_wait;
+mod failed_job;
 mod forged_record;
 mod hyper_jobs;
 mod job_commands;
@@ -137,6 +140,7 @@ pub fn decide(controller: &mut Controller, now: Timestamp) -> Decisions {
     decisions.writes.extend(deadlines.withdrawals.withdraw_and_end_jobs(objects, jobs, now));
     decisions.writes.extend(deadlines.run_limits.warn_and_end_runs(objects, jobs, now));
     decisions.writes.extend(deadlines.restarts.restart_or_fail_jobs(objects, jobs, now));
+    decisions.writes.extend(deadlines.failed.end_failed_jobs(objects, jobs, now));
     decisions.writes.extend(controller.commands.carry_out_commands(&controller.objects, &controller.jobs, now));
     controller.release_jobs(&mut decisions);
     controller.write_shrinking_records(&mut decisions);
@@ -372,18 +376,8 @@ impl Controller {
             self.jobs.next_retry(),
             self.preemption.next_due(),
             reservation,
-            deadlines.placement.next_due(),
-            deadlines.start.next_due(),
-            deadlines.refused.next_due(),
-            deadlines.silent.next_due(),
-            deadlines.orphans.next_due(),
-            deadlines.restarts.next_due(),
+            deadlines.next_due(),
             self.member_loss.next_due(),
-            deadlines.unused.next_due(),
-            deadlines.stale.next_due(),
-            deadlines.forged.next_due(),
-            deadlines.withdrawals.next_due(),
-            deadlines.run_limits.next_due(),
             self.expiries.next_due(),
             self.commands.next_due(),
             self.hyper_jobs.next_due(),

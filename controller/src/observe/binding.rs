@@ -22,7 +22,10 @@ use caldera_crds::{
     karmada::work::{AggregatedStatusItem, ResourceBinding},
     names::caldera::ADMISSION,
     placement,
-    workload::progress::{has_copy_begun, has_copy_ended},
+    workload::{
+        WorkloadKind,
+        progress::{JobFailure, has_copy_begun, has_copy_ended, read_job_failure},
+    },
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
@@ -110,6 +113,8 @@ pub struct Binding {
     /// Each of its clusters says that nothing of its copy runs or will run. Of a cluster that was added the workload's
     /// own status says nothing until Karmada has aggregated it again.
     pub ended_everywhere: bool,
+    /// Of a batch Job that has ended in each of its clusters, and failed in one.
+    pub failure: Option<Arc<JobFailure>>,
     /// Karmada lists copies of it, be they wanted or on their way out.
     pub has_copies: bool,
     /// Clusters where Karmada lists copies of it, and where it is not to be, nor is evicted from with grace.
@@ -163,6 +168,7 @@ impl Binding {
             restarted_copies: list_restarted_copies(view),
             ended_in: list_completed_copies(view),
             ended_everywhere: have_all_copies_ended(view),
+            failure: read_failure(view).map(Arc::new),
             has_copies: view.status.is_some_and(|status| !status.aggregated_status.is_empty()),
             orphan_copies: list_orphan_copies(view),
             dispatching: spec.suspension.as_ref().and_then(|suspension| suspension.dispatching),
@@ -208,6 +214,14 @@ fn have_all_copies_ended(binding: BindingView<'_>) -> bool {
     let says_so = |item: &&AggregatedStatusItem| item.status.as_ref().is_some_and(|it| has_copy_ended(kind, it));
     let ended: BTreeSet<&str> = list_copies(binding).filter(says_so).map(|item| &*item.cluster_name).collect();
     binding.clusters().all(|(cluster, _)| ended.contains(cluster.as_str()))
+}
+
+fn read_failure(binding: BindingView<'_>) -> Option<JobFailure> {
+    if binding.workload_kind() != Some(WorkloadKind::BatchJob) || !have_all_copies_ended(binding) {
+        return None;
+    }
+    let told = list_copies(binding).filter_map(|item| Some((&*item.cluster_name, item.status.as_ref()?)));
+    read_job_failure(&told.collect::<Vec<_>>())
 }
 
 /// What Karmada tells of the copies in the clusters that it is to be in.

@@ -8,6 +8,7 @@ mod data_claims;
 mod defects;
 mod ended_jobs;
 mod explain;
+mod failed_job;
 mod fleet;
 mod foresight;
 mod forged_record;

@@ -4,11 +4,12 @@
 //! away. Such a patch tests the version that the decision was made for, so that a decision on an old state is refused.
 //! To have Karmada look again it also sets a binding's `suspension.dispatching`, or a Work's `suspendDispatching`, to
 //! false or takes that away: both say the same. Of jobs it writes why they wait, two annotations that suspend and end
-//! them, for a Command or after `maxRetry` restarts, the end, and the deletion when the TTL is over. Beside these it
-//! writes its own PodGroups and deletes them, the numbers and the state of a queue and two annotations on it, the
-//! default queue if there is none, the deletion of Commands that are carried out, what HyperJobs are made of and their
-//! status, what DataSourceClaims and DataSources say of themselves, and events. Its own ConfigMaps are no decisions:
-//! settings, usage and history are written by the loop.
+//! them, for a Command or after `maxRetry` restarts, the end, also that of a batch Job of which Karmada can not say that
+//! it failed, and the deletion when the TTL is over. Beside these it writes its own PodGroups and deletes them, the
+//! numbers and the state of a queue and two annotations on it, the default queue if there is none, the deletion of
+//! Commands that are carried out, what HyperJobs are made of and their status, what DataSourceClaims and DataSources
+//! say of themselves, and events. Its own ConfigMaps are no decisions: settings, usage and history are written by the
+//! loop.
 
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ use caldera_crds::{
         volcano::{CLOSED_BY_PARENT, DEFAULT_QUEUE},
     },
     object::annotation_path,
+    workload::progress::JobFailure,
 };
 use caldera_runtime::{
     clock::format_time,
@@ -40,7 +42,8 @@ use super::{
     hyper_job::{HyperJobWrite, build_hyper_job_write},
     patch::{
         build_binding_write, build_job_write, build_pod_group_write, build_queue_patch_write, build_queue_write,
-        patch_end, patch_eviction, patch_record, patch_release, patch_resize, touch_binding, touch_work,
+        fail_batch_job, patch_end, patch_eviction, patch_record, patch_release, patch_resize, touch_binding,
+        touch_work,
     },
 };
 use crate::observe::{CronKey, Key, QueueFacts, Workload};
@@ -179,6 +182,15 @@ pub enum Decision {
         phase: &'static str,
         /// Why.
         cause: EndCause,
+    },
+    /// Says on a batch Job that it failed, where Karmada can not.
+    FailBatchJob {
+        /// Which.
+        key: Key,
+        /// The version that the decision was made for.
+        resource_version: Arc<str>,
+        /// What is said.
+        failure: JobFailure,
     },
     /// Says on a Volcano Job that waits why it does.
     StateWaiting {
@@ -351,6 +363,9 @@ impl Decision {
             Self::EndJob { key, resource_version, phase, cause } => {
                 let patch = patch_end(resource_version, phase, *cause, now);
                 build_job_write(key, Some("status"), Body::MergePatch(patch))
+            }
+            Self::FailBatchJob { key, resource_version, failure } => {
+                fail_batch_job(key, resource_version, failure, now)
             }
             Self::StateWaiting { key, resource_version, reason, message, is_first, .. } => {
                 let mut state = json!({"phase": "Pending", "reason": reason, "message": message});

@@ -17,7 +17,7 @@ use caldera_crds::{
         karmada::{BINDING_NAME, BINDING_NAMESPACE, EXECUTION_NAMESPACE_PREFIX},
     },
     object::annotation_path,
-    workload::WorkloadKind,
+    workload::{WorkloadKind, progress::JobFailure},
 };
 use caldera_runtime::{
     clock::format_time,
@@ -113,6 +113,31 @@ pub(super) fn build_job_write(key: &Key, subresource: Option<&'static str>, body
         name: key.name.to_string(),
         subresource,
         body,
+    }
+}
+
+/// Condition `Failed` is taken beside `FailureTarget` alone, and of no Job with active pods.
+pub(super) fn fail_batch_job(key: &Key, resource_version: &str, failure: &JobFailure, now: Timestamp) -> Write {
+    let now = format_time(now);
+    let condition = |kind: &str| {
+        json!({"type": kind, "status": "True", "lastProbeTime": now, "lastTransitionTime": now,
+            "reason": failure.reason, "message": failure.message})
+    };
+    let mut status = json!({
+        "conditions": [condition("FailureTarget"), condition("Failed")],
+        "succeeded": failure.succeeded, "failed": failure.failed,
+        "active": null, "ready": null, "terminating": null,
+    });
+    if let Some(started) = &failure.started {
+        status["startTime"] = started.as_str().into();
+    }
+    let patch = json!({"metadata": {"resourceVersion": resource_version}, "status": status});
+    Write {
+        resource: WorkloadKind::BatchJob.api_resource(),
+        namespace: key.namespace.to_string(),
+        name: key.name.to_string(),
+        subresource: Some("status"),
+        body: Body::MergePatch(patch),
     }
 }
 

@@ -85,6 +85,7 @@ impl Decision {
             Self::DefaultQueue => Tag::DefaultQueue,
             // It is decided anew while the job does not say so.
             Self::EndJob { .. }
+            | Self::FailBatchJob { .. }
             | Self::DeletePodGroup { .. }
             | Self::TouchWork { .. }
             | Self::TouchBinding { .. }

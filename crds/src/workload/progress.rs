@@ -146,6 +146,42 @@ fn read_batch_job(object: &Value, status: &Value, gang: Option<&Gang>) -> Progre
     }
 }
 
+/// How a batch Job failed, as its clusters tell it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JobFailure {
+    /// Token of the first cluster where it failed.
+    pub reason: String,
+    /// That cluster, and its sentence.
+    pub message: String,
+    /// Pods that succeeded, in all clusters.
+    pub succeeded: u32,
+    /// Pods that failed, in all clusters.
+    pub failed: u32,
+    /// When it began, in the first cluster where it did.
+    pub started: Option<String>,
+}
+
+/// Reads it from the statuses of all copies; `None` if none failed.
+#[must_use]
+pub fn read_job_failure(copies: &[(&str, &Value)]) -> Option<JobFailure> {
+    let (cluster, said) = copies.iter().find_map(|(cluster, status)| {
+        let mut all = status["conditions"].as_array()?.iter();
+        Some((cluster, all.find(|condition| condition["type"] == "Failed" && condition["status"] == "True")?))
+    })?;
+    let text = |field: &str| said[field].as_str().unwrap_or_default();
+    let sum =
+        |field: &str| copies.iter().fold(0, |sum: u32, (_, status)| sum.saturating_add(read_number(&status[field])));
+    // All are of one form, in which an earlier time comes first in the alphabet.
+    let starts = copies.iter().filter_map(|(_, status)| status["startTime"].as_str());
+    Some(JobFailure {
+        reason: Some(text("reason")).filter(|reason| !reason.is_empty()).unwrap_or("JobFailed").to_owned(),
+        message: format!("failed in cluster {cluster}: {}", text("message")),
+        succeeded: sum("succeeded"),
+        failed: sum("failed"),
+        started: starts.min().map(str::to_owned),
+    })
+}
+
 fn read_pod(status: &Value) -> Progress {
     let phase = status["phase"].as_str().unwrap_or("");
     let is = |wanted: &str| u32::from(phase == wanted);

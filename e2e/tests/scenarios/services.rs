@@ -121,3 +121,34 @@ fn a_batch_job_that_names_a_queue_is_queued_and_completes() {
         Ok(())
     });
 }
+
+#[test]
+fn a_batch_job_that_fails_in_its_member_says_so_on_the_host_and_gives_its_quota_back() {
+    run("batchfail", async |s| {
+        let queue = s.queue("q", json!({"cpu": "300m"})).await?;
+        let job = |name: &str, command: &str| {
+            json!({
+                "apiVersion": "batch/v1", "kind": "Job",
+                "metadata": {"name": name, "labels": {"volcano.sh/queue-name": queue}},
+                "spec": {"backoffLimit": 0, "template": {"spec": {
+                    "restartPolicy": "Never",
+                    "containers": [{
+                        "name": "main", "image": "busybox:1.36", "command": ["sh", "-c", command],
+                        "resources": {"requests": {"cpu": "300m", "memory": "16Mi"}},
+                    }],
+                }}},
+            })
+        };
+        s.submit(Kind::BatchJob, job("broken", "sleep 1; exit 3"), &aggregated()).await?;
+        s.until_placed("broken-job").await?;
+        s.submit(Kind::BatchJob, job("next", "sleep 1"), &aggregated()).await?;
+        let holds = |job: &Value, kind: &str| {
+            let mut conditions = job["status"]["conditions"].as_array().into_iter().flatten();
+            conditions.any(|condition| condition["type"] == kind && condition["status"] == "True")
+        };
+        let failed = s.until(Kind::BatchJob, "broken", "has failed", |job| holds(job, "Failed")).await?;
+        ensure!(holds(&failed, "FailureTarget") && failed["status"]["failed"] == 1, "{}", failed["status"]);
+        s.until(Kind::BatchJob, "next", "has the quota", |job| holds(job, "Complete")).await?;
+        Ok(())
+    });
+}
