@@ -359,13 +359,14 @@ mod tests {
             let reads = |verb: &Value| ["get", "list", "watch"].iter().any(|read| verb == read);
             if is_workload && !rule["verbs"].as_array().unwrap().iter().all(reads) {
                 assert_eq!(role, "caldera-controller everywhere", "{rule}");
-                // Of Kubernetes' own those of CronJobs, which are made and deleted.
-                let of_cron_jobs = [
+                // Of Kubernetes' own those of CronJobs, which are made and deleted, and those that failed.
+                let of_kubernetes = [
+                    json!({"apiGroups": ["batch"], "resources": ["jobs/status"], "verbs": ["patch"]}),
                     json!({"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create", "delete"]}),
                     json!({"apiGroups": ["batch"], "resources": ["cronjobs/status"], "verbs": ["patch"]}),
                 ];
                 let is_volcano = rule["apiGroups"] == json!(["batch.volcano.sh"]);
-                assert!(is_volcano || of_cron_jobs.contains(&rule), "{rule}");
+                assert!(is_volcano || of_kubernetes.contains(&rule), "{rule}");
             }
         }
     }
