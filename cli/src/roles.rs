@@ -229,8 +229,14 @@ fn build_namespaced_rules(component: &str, granted: &Granted) -> Vec<Value> {
         }
         // Each member's has a name of its own.
         "inventory" => vec![policy_rule(("coordination.k8s.io", &["leases"], &["get", "create", "patch"]))],
-        "webhook" if granted.registers => {
-            vec![policy_rule(("", &["secrets"], &["create"])), named_rule("", "secrets", &[AUTHORITY_SECRET], &["get"])]
+        // Where karmada-scheduler places, it reads the controller's lease.
+        "webhook" => {
+            let authority = [
+                policy_rule(("", &["secrets"], &["create"])),
+                named_rule("", "secrets", &[AUTHORITY_SECRET], &["get"]),
+            ];
+            let own = authority.into_iter().filter(|_| granted.registers);
+            own.chain([lease(&["caldera-controller"], &["get"])]).collect()
         }
         _ => Vec::new(),
     }
