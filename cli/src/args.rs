@@ -24,8 +24,8 @@ pub use self::{
     },
     check::{DoctorArgs, FailOn, UninstallArgs},
     component::{
-        ComponentArgs, ControllerArgs, EstimatorArgs, EstimatorsArgs, InventoryArgs, MemberArgs, Order, PlacingArgs,
-        ProcessArgs, QueueRulesArgs, SchedulerArgs, ServerArgs, ServingArgs, TrustedArgs, WebhookArgs,
+        ComponentArgs, ControllerArgs, EstimatorArgs, EstimatorsArgs, InventoryArgs, MemberArgs, Order, PlacerArgs,
+        PlacingArgs, ProcessArgs, QueueRulesArgs, SchedulerArgs, ServerArgs, ServingArgs, TrustedArgs, WebhookArgs,
     },
     console::ConsoleArgs,
     install::InstallArgs,

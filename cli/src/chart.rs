@@ -25,6 +25,9 @@ const COLLECTOR: &str = "CALDERA-COLLECTOR";
 const URL: &str = "https://caldera-url";
 const BUNDLE: &str = "CALDERA-BUNDLE";
 
+const STOCK_BEGIN: &str = "{{- if $.Values.stockScheduler }}\n";
+const STOCK_ELSE: &str = "{{- else }}\n";
+const END: &str = "{{- end }}\n";
 const CONSOLE_BEGIN: &str = "{{- if $.Values.console.enabled }}\n";
 
 const POD_MONITOR: &str = "{{- if .Values.monitoring.enabled }}
@@ -52,6 +55,13 @@ spec:
 
 fn is_of_console(object: &Value) -> bool {
     object["metadata"]["name"] == "caldera-console"
+}
+
+/// What is otherwise where karmada-scheduler places.
+fn is_of_placement(object: &Value) -> bool {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let starts = object["kind"] == "Deployment" && ["caldera-webhook", "caldera-controller"].contains(&name);
+    starts || name == "caldera-scheduler"
 }
 
 fn is_of_collector(object: &Value) -> bool {
@@ -101,12 +111,16 @@ fn build_component_chart() -> BTreeMap<&'static str, String> {
         callers: vec![CALLER.to_owned()],
         caller_addresses: vec![ADDRESS.to_owned()],
         console: true,
+        stock_scheduler: false,
     };
+    let stock = build_component_objects(&Deploy { stock_scheduler: true, ..deploy.clone() });
+    let stock: Vec<Value> = stock.into_iter().filter(is_of_placement).collect();
     // Helm makes the namespace, with `--create-namespace`.
     let objects: Vec<Value> =
         build_component_objects(&deploy).into_iter().filter(|object| object["kind"] != "Namespace").collect();
     let (collectors, others): (Vec<Value>, Vec<Value>) = objects.into_iter().partition(is_of_collector);
     let (console, others): (Vec<Value>, Vec<Value>) = others.into_iter().partition(is_of_console);
+    let (ours, others): (Vec<Value>, Vec<Value>) = others.into_iter().partition(is_of_placement);
     let fill = |objects: &[Value]| {
         let text =
             render_yaml(objects).replace(IMAGE, "{{ $.Values.image }}").replace(NAMESPACE, "{{ $.Release.Namespace }}");
@@ -122,6 +136,7 @@ fn build_component_chart() -> BTreeMap<&'static str, String> {
             "callers": text("Namespaces whose pods may call the webhook"),
             "callerAddresses": text("Networks from which the webhook may be called"),
             "collectors": text("Members that get a collector"),
+            "stockScheduler": {"type": "boolean", "description": "karmada-scheduler places what is admitted"},
             "console": {"type": "object", "additionalProperties": false, "properties": {"enabled": {"type": "boolean"}}},
             "monitoring": {"type": "object", "additionalProperties": false, "properties": {"enabled": {"type": "boolean"}}},
             "global": {"type": "object"},
@@ -131,6 +146,7 @@ fn build_component_chart() -> BTreeMap<&'static str, String> {
                   # Namespaces whose pods may call the webhook.\ncallers: [karmada-system]\n\
                   # Networks from which it may be called, as 10.0.0.0/8.\ncallerAddresses: []\n\
                   # Members that get a collector.\ncollectors: []\n\
+                  # Leaves placement to karmada-scheduler, and runs no scheduler of ours.\nstockScheduler: false\n\
                   # The web page; it wants Secrets caldera-console-kubeconfig and caldera-console-cert.\nconsole:\n  enabled: false\n\
                   # A PodMonitor and a PrometheusRule of the Prometheus operator.\nmonitoring:\n  enabled: false\n";
     let alerts = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../manifests/monitoring/alerts.yaml");
@@ -139,6 +155,7 @@ fn build_component_chart() -> BTreeMap<&'static str, String> {
         ("values.yaml", values.to_owned()),
         ("values.schema.json", format!("{schema:#}\n")),
         ("templates/components.yaml", fill(&others)),
+        ("templates/placement.yaml", format!("{STOCK_BEGIN}{}{STOCK_ELSE}{}{END}", fill(&stock), fill(&ours))),
         ("templates/collectors.yaml", format!("{{{{- range $.Values.collectors }}}}\n{collectors}{{{{- end }}}}\n")),
         ("templates/console.yaml", format!("{CONSOLE_BEGIN}{}{{{{- end }}}}\n", fill(&console))),
         ("templates/monitoring.yaml", POD_MONITOR.to_owned()),
@@ -252,6 +269,7 @@ fn what_the_charts_render_is_what_manifests_prints() {
         callers: vec!["karmada-system".to_owned(), "other".to_owned()],
         caller_addresses: vec!["10.0.0.0/8".to_owned()],
         console: true,
+        stock_scheduler: false,
     };
     let values = BTreeMap::from([
         ("$.Values.image", vec!["registry/caldera:1"]),
@@ -263,13 +281,19 @@ fn what_the_charts_render_is_what_manifests_prints() {
     let chart = build_component_chart();
     let console = chart["templates/console.yaml"].strip_prefix(CONSOLE_BEGIN).unwrap();
     let console = render_helm_template(console.strip_suffix("{{- end }}\n").unwrap(), &values);
-    let rendered = render_helm_template(&chart["templates/components.yaml"], &values)
+    let others = render_helm_template(&chart["templates/components.yaml"], &values)
         + &render_helm_template(&chart["templates/collectors.yaml"], &values)
         + &console;
-    same(
-        parse_documents(&rendered).unwrap(),
-        build_component_objects(&deploy).into_iter().filter(|it| it["kind"] != "Namespace").collect(),
-    );
+    let placement = chart["templates/placement.yaml"].strip_prefix(STOCK_BEGIN).unwrap();
+    let (stock, ours) = placement.strip_suffix(END).unwrap().split_once(STOCK_ELSE).unwrap();
+    for (stock_scheduler, placement) in [(true, stock), (false, ours)] {
+        let rendered = others.clone() + &render_helm_template(placement, &values);
+        let deploy = Deploy { stock_scheduler, ..deploy.clone() };
+        same(
+            parse_documents(&rendered).unwrap(),
+            build_component_objects(&deploy).into_iter().filter(|it| it["kind"] != "Namespace").collect(),
+        );
+    }
 
     let chart = build_karmada_chart();
     let pem = "-----BEGIN CERTIFICATE-----";

@@ -26,14 +26,15 @@ use caldera_runtime::{
     shutdown,
     tls::{Identity, RELOAD_EVERY, ServedTls, estimator_server_config, server_config_with_client_ca},
 };
+use caldera_webhook::Placer;
 use jiff::SignedDuration;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     args::{
-        ComponentArgs, ControllerArgs, EstimatorArgs, EstimatorsArgs, InventoryArgs, MemberArgs, Order, PlacingArgs,
-        ProcessArgs, QueueRulesArgs, SchedulerArgs, ScopeArgs, ServingArgs, WebhookArgs,
+        ComponentArgs, ControllerArgs, EstimatorArgs, EstimatorsArgs, InventoryArgs, MemberArgs, Order, PlacerArgs,
+        PlacingArgs, ProcessArgs, QueueRulesArgs, SchedulerArgs, ScopeArgs, ServingArgs, WebhookArgs,
     },
     stack,
     webhook_identity::webhook_identity,
@@ -110,13 +111,13 @@ pub(crate) async fn prepare_component(
 pub async fn run_controller(args: ControllerArgs) -> anyhow::Result<ExitCode> {
     let ComponentArgs { kubeconfig, process } = &args.component;
     let (client, admin, _, stop) = prepare_component("controller", kubeconfig.as_deref(), process.admin).await?;
-    lead_controller(process, &args.rules, client, admin, stop).await
+    lead_controller(process, (&args.rules, args.placer), client, admin, stop).await
 }
 
 /// Runs the controller while its lease is held.
 pub(crate) async fn lead_controller(
     process: &ProcessArgs,
-    rules: &QueueRulesArgs,
+    (rules, placer): (&QueueRulesArgs, PlacerArgs),
     client: Client,
     admin: AdminServer,
     stop: CancellationToken,
@@ -125,6 +126,7 @@ pub(crate) async fn lead_controller(
         ready: admin.ready.clone(),
         registry: admin.registry.clone(),
         namespace: process.lease_namespace.clone(),
+        stock_scheduler: placer.stock_scheduler,
         ..build_controller_config(rules)
     };
     run_under_lease(CONTROLLER_LEASE, process, &admin, client.clone(), stop, |active, epoch| async move {
@@ -358,6 +360,12 @@ where
     Ok(ExitCode::SUCCESS)
 }
 
+/// Admissions are granted under the controller's lease, unless there is none.
+fn choose_placer(placer: PlacerArgs, process: &ProcessArgs) -> Placer {
+    let lease = || (process.lease_namespace.clone(), CONTROLLER_LEASE.to_owned());
+    if placer.stock_scheduler { Placer::Stock { lease: Some(lease()) } } else { Placer::Caldera }
+}
+
 /// What the webhook's clients may take of it. Room for bodies and their values follows from the largest object.
 fn build_webhook_limits(args: &ServingArgs) -> caldera_webhook::Limits {
     let mut limits = caldera_webhook::Limits::for_objects_of(args.largest_object as usize * 1024);
@@ -368,13 +376,13 @@ fn build_webhook_limits(args: &ServingArgs) -> caldera_webhook::Limits {
 pub async fn run_webhook(args: WebhookArgs) -> anyhow::Result<ExitCode> {
     let ComponentArgs { kubeconfig, process } = &args.component;
     let (client, admin, _, stop) = prepare_component("webhook", kubeconfig.as_deref(), process.admin).await?;
-    serve_webhook(process, &args.serving, client, admin, stop).await
+    serve_webhook(process, (&args.serving, args.placer), client, admin, stop).await
 }
 
 /// Serves the webhook.
 pub(crate) async fn serve_webhook(
     process: &ProcessArgs,
-    args: &ServingArgs,
+    (args, placer): (&ServingArgs, PlacerArgs),
     client: Client,
     AdminServer { ready, registry, .. }: AdminServer,
     stop: CancellationToken,
@@ -403,6 +411,7 @@ pub(crate) async fn serve_webhook(
         renewed: Some(renewed),
         limits: build_webhook_limits(args),
         trusted: args.trusted.to_writers(),
+        placer: choose_placer(placer, process),
         ready,
         registry,
         ..caldera_webhook::Config::new(listener, identity)

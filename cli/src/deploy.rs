@@ -39,6 +39,8 @@ pub struct Deploy {
     pub caller_addresses: Vec<String>,
     /// Whether the console runs, too.
     pub console: bool,
+    /// Whether karmada-scheduler places, and no scheduler of ours.
+    pub stock_scheduler: bool,
 }
 
 /// One component's process.
@@ -80,15 +82,22 @@ pub fn build_component_objects(deploy: &Deploy) -> Vec<Value> {
         args.extend(certificate);
         args
     };
+    let (mut of_webhook, mut of_controller) = (listen(WEBHOOK_PORT), lease());
+    if deploy.stock_scheduler {
+        // It reads the controller's lease.
+        of_webhook.extend(lease());
+        for args in [&mut of_webhook, &mut of_controller] {
+            args.push("--stock-scheduler".to_owned());
+        }
+    }
     let webhook = Part {
         serves: Some(("caldera-webhook-cert", WEBHOOK_PORT)),
-        ..part("webhook", listen(WEBHOOK_PORT), ("96Mi", "384Mi"), "100m")
+        ..part("webhook", of_webhook, ("96Mi", "384Mi"), "100m")
     };
-    let mut parts = vec![
-        webhook,
-        part("controller", lease(), ("384Mi", "1536Mi"), "250m"),
-        part("scheduler", lease(), ("384Mi", "1536Mi"), "250m"),
-    ];
+    let mut parts = vec![webhook, part("controller", of_controller, ("384Mi", "1536Mi"), "250m")];
+    if !deploy.stock_scheduler {
+        parts.push(part("scheduler", lease(), ("384Mi", "1536Mi"), "250m"));
+    }
     for cluster in &deploy.collectors {
         parts.push(build_collector_part(cluster, false));
     }

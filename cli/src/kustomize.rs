@@ -29,6 +29,7 @@ fn deploy() -> Deploy {
         callers: vec!["karmada-system".to_owned()],
         caller_addresses: Vec::new(),
         console: false,
+        stock_scheduler: false,
     }
 }
 

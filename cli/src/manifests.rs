@@ -43,7 +43,8 @@ fn build_deployment_objects(args: &DeployArgs) -> anyhow::Result<Option<Vec<Valu
         let image = image.context("--deployments wants --image")?.to_owned();
         let (callers, caller_addresses) = (args.callers.clone(), args.caller_addresses.clone());
         let (collectors, console) = (args.collectors.clone(), args.console);
-        let deploy = Deploy { image, namespace, collectors, callers, caller_addresses, console };
+        let stock_scheduler = args.stock_scheduler;
+        let deploy = Deploy { image, namespace, collectors, callers, caller_addresses, console, stock_scheduler };
         return Ok(Some(deploy::build_component_objects(&deploy)));
     }
     if !args.member {

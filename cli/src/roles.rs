@@ -231,11 +231,14 @@ fn build_namespaced_rules(component: &str, granted: &Granted) -> Vec<Value> {
         }
         // Each member's has a name of its own.
         "inventory" => vec![build_policy_rule(("coordination.k8s.io", &["leases"], &["get", "create", "patch"]))],
-        "webhook" if granted.registers => {
-            vec![
+        // Where karmada-scheduler places, it reads the controller's lease.
+        "webhook" => {
+            let authority = [
                 build_policy_rule(("", &["secrets"], &["create"])),
                 build_named_rule("", "secrets", &[AUTHORITY_SECRET], &["get"]),
-            ]
+            ];
+            let own = authority.into_iter().filter(|_| granted.registers);
+            own.chain([lease(&["caldera-controller"], &["get"])]).collect()
         }
         _ => Vec::new(),
     }
@@ -364,13 +367,14 @@ mod tests {
             let reads = |verb: &Value| ["get", "list", "watch"].iter().any(|read| verb == read);
             if is_workload && !rule["verbs"].as_array().unwrap().iter().all(reads) {
                 assert_eq!(role, "caldera-controller everywhere", "{rule}");
-                // Of Kubernetes' own those of CronJobs, which are made and deleted.
-                let of_cron_jobs = [
+                // Of Kubernetes' own those of CronJobs, which are made and deleted, and those that failed.
+                let of_kubernetes = [
+                    json!({"apiGroups": ["batch"], "resources": ["jobs/status"], "verbs": ["patch"]}),
                     json!({"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create", "delete"]}),
                     json!({"apiGroups": ["batch"], "resources": ["cronjobs/status"], "verbs": ["patch"]}),
                 ];
                 let is_volcano = rule["apiGroups"] == json!(["batch.volcano.sh"]);
-                assert!(is_volcano || of_cron_jobs.contains(&rule), "{rule}");
+                assert!(is_volcano || of_kubernetes.contains(&rule), "{rule}");
             }
         }
     }

@@ -13,12 +13,15 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    args::ServerArgs,
+    args::{PlacerArgs, ServerArgs},
     components::{AdminServer, connect_client, lead_controller, lead_scheduler, serve_admin, serve_webhook},
 };
 
 /// The parts.
 const PARTS: [&str; 3] = ["webhook", "controller", "scheduler"];
+
+/// Its own scheduler places.
+const OURS: PlacerArgs = PlacerArgs { stock_scheduler: false };
 
 /// Runs all parts until they are asked to stop.
 ///
@@ -40,14 +43,16 @@ pub async fn run_server(args: ServerArgs) -> anyhow::Result<ExitCode> {
     let (given, stop) = (Arc::clone(&args), last.clone());
     start(
         PARTS[0],
-        tokio::spawn(async move { serve_webhook(&given.process, &given.serving, of_webhook, webhook, stop).await }),
+        tokio::spawn(
+            async move { serve_webhook(&given.process, (&given.serving, OURS), of_webhook, webhook, stop).await },
+        ),
     );
     let (given, stop) = (Arc::clone(&args), first.clone());
     start(
         PARTS[1],
-        tokio::spawn(
-            async move { lead_controller(&given.process, &given.rules, of_controller, controller, stop).await },
-        ),
+        tokio::spawn(async move {
+            lead_controller(&given.process, (&given.rules, OURS), of_controller, controller, stop).await
+        }),
     );
     let stop = first.clone();
     start(

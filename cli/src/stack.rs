@@ -18,6 +18,7 @@ use caldera_runtime::{
     write::{self, Failure},
 };
 use caldera_sandbox::fleet::Endpoint;
+use caldera_webhook::Placer;
 use kube::{Client, Config};
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -72,6 +73,8 @@ pub struct Stack {
     webhook: SocketAddr,
     identity: Identity,
     controller: ControllerConfig,
+    /// karmada-scheduler places, and our scheduler does not run.
+    stock_scheduler: bool,
     running: BTreeMap<Component, Running>,
     collectors: Vec<Running>,
 }
@@ -106,7 +109,8 @@ impl Stack {
         // In a demo a minute before the first reclaim is too long.
         controller.preemption.bounds.patience = 2;
         let (counts, stop) = (counts.clone(), stop.clone());
-        let mut stack = Self { host, counts, stop, webhook, identity, controller, running, collectors };
+        let mut stack =
+            Self { host, counts, stop, webhook, identity, controller, stock_scheduler: false, running, collectors };
         stack.serve_webhook(listener)?;
 
         let endpoint = caldera_webhook::Endpoint::Url(format!("https://{webhook}"));
@@ -147,12 +151,27 @@ impl Stack {
         &mut self.controller
     }
 
-    /// Starts a component (again); nothing if it runs.
+    /// Leaves placement to karmada-scheduler from now on, or takes it back.
+    ///
+    /// # Errors
+    /// As [`Self::restart_component`].
+    pub async fn use_stock_scheduler(&mut self, stock: bool) -> anyhow::Result<()> {
+        self.stock_scheduler = stock;
+        self.controller.stock_scheduler = stock;
+        for component in [Component::Scheduler, Component::Controller, Component::Webhook] {
+            self.kill(component).await;
+        }
+        self.restart_component(Component::Webhook)?;
+        self.restart_component(Component::Controller)?;
+        self.restart_component(Component::Scheduler)
+    }
+
+    /// Starts a component (again); nothing if it runs, nor if it is a scheduler that is not to run.
     ///
     /// # Errors
     /// If the webhook's port was taken by somebody else meanwhile.
     pub fn restart_component(&mut self, component: Component) -> anyhow::Result<()> {
-        if self.running.contains_key(&component) {
+        if self.running.contains_key(&component) || self.stock_scheduler && component == Component::Scheduler {
             return Ok(());
         }
         match component {
@@ -188,7 +207,10 @@ impl Stack {
     }
 
     fn serve_webhook(&mut self, listener: TcpListener) -> anyhow::Result<()> {
-        let config = caldera_webhook::Config::new(listener, self.identity.clone());
+        // The parts run without leases here.
+        let placer = if self.stock_scheduler { Placer::Stock { lease: None } } else { Placer::Caldera };
+        let config =
+            caldera_webhook::Config { placer, ..caldera_webhook::Config::new(listener, self.identity.clone()) };
         let client = self.connect_as(Component::Webhook.name())?;
         self.spawn(Component::Webhook, |stop| caldera_webhook::run(config, client, stop));
         Ok(())

@@ -43,6 +43,8 @@ pub struct Config {
     pub pods_ready_timeout: SignedDuration,
     /// How long a cluster is not ready before it is lost, and gangs that are there are withdrawn; `None` for never.
     pub member_lost_after: Option<SignedDuration>,
+    /// karmada-scheduler places what is admitted: it places all of it or nothing.
+    pub stock_scheduler: bool,
     /// Who is asked where data is that is claimed and has no source; `None` for nobody.
     pub catalogue: Option<Catalogue>,
     /// Between two writes of what was used.
@@ -65,6 +67,7 @@ impl Default for Config {
             epoch: None,
             pods_ready_timeout: DEFAULT_TIMEOUT,
             member_lost_after: Some(MEMBER_LOST_AFTER),
+            stock_scheduler: false,
             catalogue: None,
             save_usage_every: SAVE_USAGE,
             namespace: "default".to_owned(),

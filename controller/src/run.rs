@@ -137,6 +137,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let mut controller = Controller::default();
     controller.data_catalogue.is_there = catalogue.is_some();
     controller.preemption.schedule.policy = config.preemption.clone();
+    controller.objects.admits_whole_gangs = config.stock_scheduler;
     controller.jobs.epoch = config.epoch.as_deref().map(Into::into);
     controller.deadlines.start = StartDeadlines::new(config.pods_ready_timeout);
     controller.member_loss = MemberLoss::new(config.member_lost_after);

@@ -60,6 +60,8 @@ pub struct Settings {
     pub evictions_per_minute: u32,
     /// Namespaces whose jobs are never evicted.
     pub protected_namespaces: BTreeSet<String>,
+    /// karmada-scheduler places what is admitted.
+    pub stock_scheduler: bool,
 }
 
 impl Default for Settings {
@@ -84,6 +86,7 @@ impl Settings {
             preempt_unset: unset.preempt,
             evictions_per_minute: bounds.rate.evictions,
             protected_namespaces: protected.iter().map(ToString::to_string).collect(),
+            stock_scheduler: config.stock_scheduler,
         }
     }
 
@@ -94,6 +97,7 @@ impl Settings {
         self.mean_used.iter().for_each(|(queue, mean)| controller.jobs.engine.set_mean_used(queue, mean));
         controller.jobs.engine.set_reservation_after(Some(self.reservation_after).filter(|seconds| *seconds > 0));
         controller.preemption.schedule.policy = self.build_preemption_policy();
+        controller.objects.admits_whole_gangs = self.stock_scheduler;
     }
 
     /// Who is evicted for whom.

@@ -271,6 +271,19 @@ impl Gang {
         demand
     }
 
+    /// The same where all of its pods are needed at once.
+    #[must_use]
+    pub fn requiring_all_pods(mut self) -> Self {
+        self.min_available = self.replicas();
+        for task in &mut self.tasks {
+            task.min_available = task.replicas;
+            if let Some(partition) = &mut task.partition {
+                partition.min = partition.total;
+            }
+        }
+        self
+    }
+
     /// The sum of the tasks' minimums.
     #[must_use]
     pub fn sum_task_minimums(&self) -> u32 {

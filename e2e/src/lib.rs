@@ -13,4 +13,6 @@ pub mod scenario;
 pub mod world;
 
 pub use caldera_cli::stack::Component;
-pub use scenario::{PATIENCE, Scenario, run, run_alone, run_configured, run_in, run_with_components};
+pub use scenario::{
+    PATIENCE, Scenario, run, run_alone, run_configured, run_in, run_with_components, run_with_stock_scheduler,
+};

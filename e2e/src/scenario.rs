@@ -116,6 +116,30 @@ where
     });
 }
 
+/// The same where karmada-scheduler places: in a sandbox of the scenario's own, or on a given Karmada as
+/// [`run_with_components`].
+///
+/// # Panics
+/// As [`run`].
+pub fn run_with_stock_scheduler<F, Fut>(name: &str, play: F)
+where
+    F: FnOnce(Arc<Scenario>) -> Fut,
+    Fut: Future<Output = anyhow::Result<()>>,
+{
+    if !is_given() {
+        return run_in(name, sandbox(), async |scenario: Arc<Scenario>| {
+            scenario.world.use_stock_scheduler(true).await?;
+            play(scenario).await
+        });
+    }
+    run_with_components(name, async |scenario: Arc<Scenario>| {
+        scenario.world.use_stock_scheduler(true).await?;
+        let result = play(scenario.clone()).await;
+        scenario.world.use_stock_scheduler(false).await?;
+        result
+    });
+}
+
 /// The same in a world of the scenario's own, which ends with it.
 ///
 /// # Panics

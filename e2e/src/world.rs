@@ -95,6 +95,17 @@ impl World {
         Ok(before)
     }
 
+    /// Leaves placement to karmada-scheduler from now on, or takes it back.
+    ///
+    /// # Errors
+    /// If a component does not start.
+    pub async fn use_stock_scheduler(&self, stock: bool) -> anyhow::Result<()> {
+        match &self.components {
+            Some(components) => components.lock().await.use_stock_scheduler(stock).await,
+            None => Ok(()),
+        }
+    }
+
     /// Starts it again; nothing if it runs.
     ///
     /// # Errors

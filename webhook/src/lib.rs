@@ -15,5 +15,6 @@ pub mod rules;
 mod run;
 pub mod write;
 
+pub use observe::cache::Placer;
 pub use run::{Config, Error, LARGEST_OBJECT, Limits, SharedCache, fill_cache, router, run};
 pub use write::configurations::{Endpoint, build_configurations, build_configurations_for};

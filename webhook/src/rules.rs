@@ -15,6 +15,7 @@ use crate::{
         protected_fields::{refuse_forged_binding, refuse_forged_work},
         queue::{fill_defaults_of_queue, validate_queue},
         queue_limits::{refuse_too_large, refuse_too_long, warn_of_eviction},
+        stock_placement::review_stock_placement,
         verdict::Verdict,
         waiting_limits::refuse_full_line,
         work_copy::{ReviewedWork, rewrite_work},
@@ -39,8 +40,11 @@ pub(crate) const VALIDATE_JOB: &str = "validate-job";
 pub const RULES: [(&str, Rule); 8] = [
     (BINDINGS, |body, snapshot| {
         answer_review::<GatedBinding<'_>>(body, |request| {
-            refuse_forged_binding(body, request.user_info.as_ref(), &snapshot.cache.trusted)
-                .unwrap_or_else(|| gate_binding(request, snapshot))
+            let refused = refuse_forged_binding(body, request.user_info.as_ref(), &snapshot.cache.trusted);
+            refused.unwrap_or_else(|| match review_stock_placement(body, snapshot) {
+                Ok(plan) => gate_binding(request, snapshot).with_operation(plan),
+                Err(verdict) => verdict,
+            })
         })
     }),
     // What no Work looks like is refused before its values are read to tell a forged one.

@@ -49,7 +49,7 @@ use crate::{
         protected_fields::refuse_forged_binding,
     },
     observe::{
-        cache::{LiveRead, Snapshot},
+        cache::{LiveRead, Placer, Snapshot},
         request::parse_review,
     },
     rules::{BINDINGS, RULES, Rule},
@@ -101,6 +101,8 @@ pub struct Config {
     pub limits: Limits,
     /// Whose word counts on what is admitted and placed.
     pub trusted: TrustedWriters,
+    /// Who chooses clusters for what is admitted.
+    pub placer: Placer,
     /// Set once the cache is complete.
     pub ready: Ready,
     /// Where metrics are registered.
@@ -113,7 +115,7 @@ impl Config {
     pub fn new(listener: TcpListener, identity: Identity) -> Self {
         let (ready, registry) = (Ready::default(), SharedRegistry::default());
         let (limits, trusted) = (Limits::default(), TrustedWriters::default());
-        Self { listener, identity, renewed: None, limits, trusted, ready, registry }
+        Self { listener, identity, renewed: None, limits, trusted, placer: Placer::default(), ready, registry }
     }
 }
 
@@ -134,7 +136,10 @@ pub enum Error {
 /// If TLS or the socket fails.
 pub async fn run(config: Config, client: Client, shutdown: CancellationToken) -> Result<(), Error> {
     let cache = SharedCache::new(client.clone(), &config.registry).with_threads(&config.limits);
-    cache.update_cache(|cache| cache.trusted = Arc::new(config.trusted));
+    cache.update_cache(|cache| {
+        cache.trusted = Arc::new(config.trusted);
+        cache.placer = config.placer;
+    });
     let watches = shutdown.child_token();
     let _stop_watches = watches.clone().drop_guard();
     fill_cache(&cache, &client, config.ready.clone(), &watches);

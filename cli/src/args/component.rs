@@ -40,12 +40,23 @@ pub struct ProcessArgs {
     pub no_lease: bool,
 }
 
+/// Who chooses clusters for what is admitted.
+#[derive(Debug, Clone, Copy, ClapArgs)]
+pub struct PlacerArgs {
+    /// Leaves placement to the scheduler that policies name, karmada-scheduler unless they say otherwise. Webhook and
+    /// controller take it both or neither, and `caldera scheduler` does not run.
+    #[arg(long)]
+    pub stock_scheduler: bool,
+}
+
 #[derive(Debug, ClapArgs)]
 pub struct ControllerArgs {
     #[command(flatten)]
     pub component: ComponentArgs,
     #[command(flatten)]
     pub rules: QueueRulesArgs,
+    #[command(flatten)]
+    pub placer: PlacerArgs,
 }
 
 /// Who goes first, and who gives way.
@@ -235,6 +246,8 @@ pub struct WebhookArgs {
     pub component: ComponentArgs,
     #[command(flatten)]
     pub serving: ServingArgs,
+    #[command(flatten)]
+    pub placer: PlacerArgs,
 }
 
 /// Where the webhook listens, and whom it serves.

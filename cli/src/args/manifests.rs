@@ -60,6 +60,9 @@ pub struct DeployArgs {
     /// it.
     #[arg(long = "collector", value_name = "CLUSTER")]
     pub collectors: Vec<String>,
+    /// With --deployments: leaves placement to karmada-scheduler, and runs no scheduler of ours.
+    #[arg(long, requires = "deployments")]
+    pub stock_scheduler: bool,
     /// With --deployments: runs the console, too.
     #[arg(long, requires = "deployments")]
     pub console: bool,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use caldera_controller::settings::Settings;
 use caldera_core::gang::WorkloadRef;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -56,8 +57,8 @@ pub struct Facts {
     pub commands: Visible<Vec<CommandFacts>>,
     /// What collectors publish.
     pub inventories: Visible<Vec<InventoryFacts>>,
-    /// Where the controller's settings are, or why they can not be read.
-    pub settings: Vec<Visible<String>>,
+    /// The controller's settings, or why they can not be read.
+    pub settings: Vec<Visible<Settings>>,
 }
 
 /// Who runs what version.

@@ -85,6 +85,8 @@ pub(crate) struct Objects {
     pub(crate) data: DataObjects,
     /// Which clusters are lost, and what may still run there.
     pub(crate) losses: Losses,
+    /// No gang is admitted in part: who places them knows of no minimum.
+    pub(crate) admits_whole_gangs: bool,
     missing: Option<BTreeSet<ObjectKind>>,
     gangs: Interned<Gang>,
     requests: Interned<Resources>,
@@ -345,6 +347,11 @@ impl Objects {
     }
 
     fn set_workload(&mut self, mut workload: Workload) -> Vec<Change> {
+        let whole = |gang: Arc<Gang>| match self.admits_whole_gangs {
+            true => Arc::new(Arc::unwrap_or_clone(gang).requiring_all_pods()),
+            false => gang,
+        };
+        workload.gang = workload.gang.map(whole);
         workload.gang = workload.gang.map(|gang| self.gangs.intern(gang));
         if let Some(known) = self.workloads.get_mut(&workload.reference) {
             if known.uid == workload.uid && is_older(&workload.resource_version, &known.resource_version) {

@@ -20,6 +20,7 @@
 //! | `task_topology` | which cluster gets which pods of tasks that want to be together or apart |
 //! | `weighted_division` | the shares by static or dynamic weight |
 //! | `minimums` | each cluster's part of every minimum |
+//! | `given_counts` | which tasks are where, once somebody else has counted pods out to clusters |
 //! | `scale_down`, `reschedule` | what of a placed gang stays when it asks for less, or starts afresh |
 //! | `packing` | whether pods fit node by node; `exact_packing` and `priced_packing` try what first-fit misses |
 //! | `gang_fit` | how many of a gang's pods fit one capacity, and how many are enough |
@@ -35,6 +36,7 @@ mod cluster_sets;
 mod exact_packing;
 mod federation_topology;
 mod gang_fit;
+mod given_counts;
 mod greedy;
 mod minimums;
 mod node_scope;
@@ -66,6 +68,7 @@ pub use self::{
     assumed::take_assumed,
     federation_topology::{FederationTopology, Level, Link, LinkTier, LinkedGroups},
     gang_fit::{count_pods_that_fit, gang_fits, might_hold_minimum, most_of_each_task},
+    given_counts::{CountsRefusal, plan_given_counts},
     objective::{Distance, ObjectiveKey},
     refusal::{DomainMiss, GangRefusal, Lack, Shortage, TaskShortage},
     scale_down::scale_down,

@@ -29,6 +29,7 @@ mod run_time;
 mod services;
 mod splitting;
 mod starting;
+mod stock_scheduler;
 mod suspension;
 mod tenancy;
 mod together;

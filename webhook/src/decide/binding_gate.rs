@@ -4,7 +4,8 @@
 //! suspended by `/spec/suspension/scheduling` alone and marked with the gate annotation. A binding that arrives
 //! suspended is held by somebody else: it stays suspended, without our mark. Karmada's detector rewrites
 //! `schedulerName` and `schedulePriority` from the policy at every pass (`pkg/detector/detector.go`), so both are set
-//! again on every write.
+//! again on every write; the former not where karmada-scheduler places what is admitted
+//! ([`stock_placement`](super::stock_placement)).
 
 use std::borrow::Cow;
 
@@ -15,7 +16,7 @@ use serde_json::json;
 
 use super::{patch::set_field, verdict::Verdict};
 use crate::observe::{
-    cache::{Known, Lookup, Snapshot, WorkloadKey, fingerprint_plan},
+    cache::{Known, Lookup, Placer, Snapshot, WorkloadKey, fingerprint_plan},
     request::ReviewRequest,
 };
 
@@ -155,7 +156,8 @@ pub fn gate_binding(request: &ReviewRequest<'_, GatedBinding<'_>>, snapshot: Sna
     }
     let mut patch = Vec::new();
     close_gate(binding, &mut patch);
-    if binding.spec.scheduler_name.as_deref() != Some(caldera::SCHEDULER_NAME) {
+    let is_ours = snapshot.cache.placer == Placer::Caldera;
+    if is_ours && binding.spec.scheduler_name.as_deref() != Some(caldera::SCHEDULER_NAME) {
         patch.push(set_field(&["spec", "schedulerName"], caldera::SCHEDULER_NAME));
     }
     let current = binding.spec.schedule_priority.as_ref().map(|priority| priority.priority);

@@ -1,7 +1,8 @@
 //! What the webhook decides: functions of a request and of the cache that neither wait nor read anything else.
 //!
 //! By what is reviewed:
-//! - ResourceBindings: [`binding_gate`], and [`protected_fields`] before it.
+//! - ResourceBindings: [`binding_gate`], and [`protected_fields`] before it; where karmada-scheduler places,
+//!   [`stock_placement`].
 //! - Works: [`work_copy`], with [`job_copy`], `charged_copy`, `node_affinity` and `member_cron_job`, and
 //!   [`protected_fields`] before it.
 //! - Volcano Jobs: [`job_defaults`] with `ssh_keys`; [`job`], [`namespace_access`], [`queue_limits`],
@@ -27,6 +28,7 @@ pub mod protected_fields;
 pub mod queue;
 pub mod queue_limits;
 mod ssh_keys;
+pub mod stock_placement;
 pub mod verdict;
 pub mod waiting_limits;
 pub mod work_copy;

@@ -48,6 +48,15 @@ impl Verdict {
         Self::Allow { patch, warnings: Vec::new() }
     }
 
+    /// The same with an operation more, where it lets the object in.
+    #[must_use]
+    pub fn with_operation(mut self, operation: Option<PatchOperation>) -> Self {
+        if let Self::Allow { patch, .. } = &mut self {
+            patch.extend(operation);
+        }
+        self
+    }
+
     /// Refuses an object that is wrong.
     pub fn deny_invalid(message: impl Into<String>) -> Self {
         Self::Deny(Denial { code: 422, reason: "Invalid", message: message.into() })

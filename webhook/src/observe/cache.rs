@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use caldera_core::{admission::Admission, plan::Plan, queue::preemption::EvictionRecord};
+use caldera_core::{admission::Admission, gang::Gang, plan::Plan, queue::preemption::EvictionRecord};
 use caldera_crds::{
     names::caldera,
     tenancy::NamespaceFacts,
@@ -20,6 +20,19 @@ use caldera_crds::{
 use serde_json::Value;
 
 use super::{scope::queue_of, sharded::Sharded};
+
+/// Who chooses clusters for what is admitted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Placer {
+    /// Our scheduler.
+    #[default]
+    Caldera,
+    /// Whatever scheduler its policy names: karmada-scheduler, unless it says otherwise.
+    Stock {
+        /// Namespace and name of the Lease under which admissions are granted; `None` where there is none.
+        lease: Option<(String, String)>,
+    },
+}
 
 /// Namespace and name.
 pub type BindingKey = (String, String);
@@ -149,6 +162,17 @@ pub enum Lookup {
     Queues,
     /// A namespace, and all queues.
     Access(String),
+    /// What a workload asks for, and the Lease of this namespace and name.
+    Grant(WorkloadKey, Option<(String, String)>),
+}
+
+/// What a placement by karmada-scheduler is held against, beside the binding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrantFacts {
+    /// What the workload asks for; `None` if it is not there.
+    pub gang: Option<Result<Gang, String>>,
+    /// The epoch of the Lease, where one was asked for and is there.
+    pub epoch: Option<String>,
 }
 
 /// What a live read found.
@@ -162,6 +186,8 @@ pub enum LiveRead {
     Queues(Vec<Value>),
     /// The namespace if it is there, and all queues.
     Access(Option<NamespaceFacts>, Vec<Value>),
+    /// The workload and the Lease.
+    Grant(Box<GrantFacts>),
     /// The read failed: why.
     Failed(String),
 }
@@ -181,6 +207,8 @@ pub struct Cache {
     pub queues: Sharded<String, Value>,
     /// Whose word counts on what is admitted and placed.
     pub trusted: Arc<TrustedWriters>,
+    /// Who chooses clusters.
+    pub placer: Placer,
     /// Kinds that were listed at least once.
     pub listed: BTreeSet<&'static str>,
     /// Fingerprints of plans that went through admission and are not in `bindings` yet.

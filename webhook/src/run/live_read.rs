@@ -5,15 +5,16 @@ use std::time::Duration;
 use caldera_crds::{
     dns::{is_dns_label, is_dns_subdomain},
     tenancy::NamespaceFacts,
+    workload::read_gang,
 };
-use caldera_runtime::watch::api_resource;
+use caldera_runtime::{lease::read_lease, watch::api_resource};
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, ListParams},
 };
 use serde_json::Value;
 
-use crate::observe::cache::{CachedBinding, CachedWorkload, LiveRead, Lookup};
+use crate::observe::cache::{CachedBinding, CachedWorkload, GrantFacts, LiveRead, Lookup};
 
 /// How long a live read may take: well below the API server's patience.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
@@ -27,6 +28,9 @@ pub(super) async fn read_live(client: &Client, lookup: &Lookup) -> LiveRead {
         }
         Lookup::Workload(key) if !(is_dns_label(&key.namespace) && is_dns_subdomain(&key.name)) => {
             return LiveRead::Workload(None, false);
+        }
+        Lookup::Grant(key, _) if !(is_dns_label(&key.namespace) && is_dns_subdomain(&key.name)) => {
+            return LiveRead::Grant(Box::new(GrantFacts { gang: None, epoch: None }));
         }
         Lookup::Access(namespace) if !is_dns_label(namespace) => {
             return LiveRead::Failed(format!("{namespace:?} is no name of a namespace"));
@@ -47,6 +51,18 @@ pub(super) async fn read_live(client: &Client, lookup: &Lookup) -> LiveRead {
                 Ok(LiveRead::Workload(workload, namespace.is_some_and(|facts| facts.opted_in)))
             }
             Lookup::Queues => list_queues(client).await.map(LiveRead::Queues),
+            Lookup::Grant(key, lease) => {
+                let epoch = match lease {
+                    Some((namespace, name)) => match read_lease(client, namespace, name).await {
+                        Ok(record) => record.map(|record| record.epoch()),
+                        Err(failure) => return Ok(LiveRead::Failed(format!("failed to read Lease {name}: {failure}"))),
+                    },
+                    None => None,
+                };
+                let object = read_object(client, &key.kind.api_resource(), &key.namespace, &key.name).await?;
+                let gang = object.map(|object| read_gang(&object).map_err(|error| error.to_string()));
+                Ok(LiveRead::Grant(Box::new(GrantFacts { gang, epoch })))
+            }
             Lookup::Access(namespace) => {
                 let facts = read_namespace(client, namespace).await?;
                 Ok(LiveRead::Access(facts, list_queues(client).await?))

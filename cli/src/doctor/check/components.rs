@@ -34,7 +34,8 @@ fn is_alive(lease: &LeaseFacts, now: Timestamp) -> bool {
 pub(super) fn check_components(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     let leases = take_visible(&facts.leases, CHECK, "Leases", &mut findings);
-    for component in ["controller", "scheduler"] {
+    let is_stock = facts.settings.iter().flatten().any(|settings| settings.stock_scheduler);
+    for component in ["controller", "scheduler"].into_iter().take(if is_stock { 1 } else { 2 }) {
         let of: Vec<&LeaseFacts> = leases.iter().filter(|lease| lease.name == format!("caldera-{component}")).collect();
         let alive: Vec<&&LeaseFacts> = of.iter().filter(|lease| is_alive(lease, facts.now)).collect();
         let start = format!("caldera {component} --kubeconfig karmada.kubeconfig");

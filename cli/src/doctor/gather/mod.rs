@@ -188,14 +188,14 @@ fn read_lease(lease: &Value) -> LeaseFacts {
     }
 }
 
-async fn find_readable_settings(client: &Client, namespaces: &[String]) -> anyhow::Result<Vec<Visible<String>>> {
+async fn find_readable_settings(client: &Client, namespaces: &[String]) -> anyhow::Result<Vec<Visible<Settings>>> {
     let resource = api_resource("", "v1", "ConfigMap", "configmaps");
     let mut found = Vec::new();
     for namespace in namespaces {
         found.push(match get_object(client, &resource, Some(namespace), settings::NAME).await? {
             Err(why) => Err(why),
             Ok(None) => Err(format!("there is no ConfigMap {namespace}/{}", settings::NAME)),
-            Ok(Some(map)) => Settings::read_config_map(&map).map(|_| namespace.clone()),
+            Ok(Some(map)) => Settings::read_config_map(&map),
         });
     }
     Ok(found)

@@ -1,7 +1,7 @@
 //! What can never fit.
 //!
-//! Rule: what does not fit even with all of our pods gone never fits. That is asked of what does not fit now, and of what
-//! quota would be reserved for; it is remembered by class until clusters, or what others use there, change.
+//! Rule: what does not fit even with all of our pods gone never fits. That is asked of what does not fit now, and of
+//! what quota would be reserved for; it is remembered by class until clusters, or what others use there, change.
 
 use std::sync::Arc;
 

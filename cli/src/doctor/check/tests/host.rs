@@ -239,6 +239,14 @@ fn a_lease_that_nobody_renews_or_holds_is_told() {
 }
 
 #[test]
+fn where_karmada_scheduler_places_nobody_misses_our_scheduler() {
+    let mut facts = healthy();
+    facts.leases.as_mut().unwrap().retain(|one| one.name != "caldera-scheduler");
+    facts.settings = vec![Ok(Settings { stock_scheduler: true, ..Settings::default() })];
+    assert_eq!(find_faults(&facts), []);
+}
+
+#[test]
 fn two_controllers_with_a_lease_each_are_told_and_a_dead_one_beside_a_live_one_is_not() {
     let second_lease = |age: i64| {
         move |facts: &mut Facts| {

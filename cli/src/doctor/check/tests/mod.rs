@@ -3,6 +3,7 @@
 mod host;
 mod work;
 
+use caldera_controller::settings::Settings;
 use caldera_core::gang::WorkloadRef;
 use caldera_crds::{
     job_admission::fill_defaults,
@@ -76,7 +77,7 @@ fn healthy() -> Facts {
         works: Ok(Vec::new()),
         commands: Ok(Vec::new()),
         inventories: Ok(Vec::new()),
-        settings: vec![Ok("caldera-system".into())],
+        settings: vec![Ok(Settings::default())],
     }
 }
 
