@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 /// Names that one list may have. A longer one is not understood.
 pub const MOST_NAMES: usize = 256;
+/// Characters that one list may have: each job keeps its own.
+const LONGEST_LIST: usize = 4096;
 /// Clusters that a sentence names.
 const MOST_NAMED_CLUSTERS: usize = 4;
 
@@ -56,6 +58,9 @@ impl fmt::Display for ClusterChoice {
 /// Reads `member1,member2`; `None` if it is no such list.
 #[must_use]
 pub fn parse_names(text: &str) -> Option<BTreeSet<String>> {
+    if text.len() > LONGEST_LIST {
+        return None;
+    }
     let mut names = BTreeSet::new();
     for (at, name) in text.split(',').map(str::trim).enumerate() {
         let is_name = !name.is_empty() && name.len() <= 253 && name.bytes().all(is_of_a_name);

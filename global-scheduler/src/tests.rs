@@ -22,7 +22,7 @@ use caldera_core::{
     quantity::Quantity,
     resources::Resources,
 };
-use caldera_crds::karmada::cluster::Cluster;
+use caldera_crds::{karmada::cluster::Cluster, workload::WorkloadKind};
 use caldera_runtime::{watch::Event, write::Body};
 use serde_json::{Value, json};
 
@@ -109,7 +109,9 @@ fn index(cores: &[i64], objects: &[Value]) -> Cache {
     }
     for object in objects {
         match read_workload(object) {
-            Some(workload) => index.apply_workloads(("", ""), Event::Applied(workload)),
+            Some(workload) => {
+                index.apply_workloads(WorkloadKind::VolcanoJob, Event::Applied(workload));
+            }
             None => index.update_binding(Binding::parse_binding(object).unwrap()),
         }
     }
@@ -298,7 +300,7 @@ fn promised_room_is_not_given_twice() {
     second["spec"]["resource"]["name"] = "other".into();
     let mut other = job(2, 2);
     other["metadata"]["name"] = "other".into();
-    world.apply_workloads(("", ""), Event::Applied(read_workload(&other).unwrap()));
+    world.apply_workloads(WorkloadKind::VolcanoJob, Event::Applied(read_workload(&other).unwrap()));
     world.update_binding(Binding::parse_binding(&second).unwrap());
     world.fleet.refresh_capacities();
     let binding = &world.bindings[&BindingKey { name: "other-job".into(), ..key() }];

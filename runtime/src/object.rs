@@ -10,9 +10,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::{
     Deserialize, Deserializer,
-    de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor},
+    de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor},
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, value::RawValue};
 
 /// A JSON object without `metadata.managedFields`.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,7 +71,7 @@ impl<'de> DeserializeSeed<'de> for ObjectVisitor {
     }
 }
 
-/// An object of kind `K` as it came: what `K` would refuse is here too.
+/// An object of kind `K` as it came: what `K` would refuse is here too, and what is nested too deep to be read is null.
 pub struct Unread<K> {
     /// Namespace, name, UID and version.
     metadata: ObjectMeta,
@@ -99,17 +99,31 @@ impl<K> fmt::Debug for Unread<K> {
     }
 }
 
+/// What tells which object it is.
+#[derive(Deserialize)]
+struct Named {
+    #[serde(default)]
+    metadata: Identity,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Identity {
+    namespace: Option<String>,
+    name: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+}
+
 impl<'de, K> Deserialize<'de> for Unread<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let JsonObject(object) = JsonObject::deserialize(deserializer)?;
-        let text = |field: &str| object.get("metadata")?.get(field)?.as_str().map(ToOwned::to_owned);
-        let metadata = ObjectMeta {
-            namespace: text("namespace"),
-            name: text("name"),
-            uid: text("uid"),
-            resource_version: text("resourceVersion"),
-            ..ObjectMeta::default()
-        };
+        // The text first: values are read to a depth of 128, and what one user nests deeper must not stop the list or
+        // the watch of all others.
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        let Named { metadata } = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
+        let Identity { namespace, name, uid, resource_version } = metadata;
+        let metadata = ObjectMeta { namespace, name, uid, resource_version, ..ObjectMeta::default() };
+        let object = serde_json::from_str(text.get()).map_or(Value::Null, |JsonObject(object)| object);
         Ok(Self { metadata, object, kind: PhantomData })
     }
 }
@@ -168,6 +182,22 @@ mod tests {
         let mut wanted = text;
         wanted["metadata"].as_object_mut().unwrap().remove("managedFields");
         assert_eq!(read.into_value(), wanted);
+    }
+
+    /// One patch of a status that its kind leaves open would else end every list that it is in.
+    #[test]
+    fn what_is_nested_too_deep_stops_no_list_and_no_watch() {
+        let deep = format!("{}1{}", r#"{"a":"#.repeat(500), "}".repeat(500));
+        let object = format!(r#"{{"metadata":{{"name":"deep","resourceVersion":"7"}},"status":{deep}}}"#);
+        let page = format!(r#"{{"metadata":{{}},"items":[{object},{{"metadata":{{"name":"b"}}}}]}}"#);
+        let list: kube::core::ObjectList<Unread<DynamicObject>> = serde_json::from_str(&page).unwrap();
+        let names: Vec<_> = list.items.iter().filter_map(|item| item.meta().name.as_deref()).collect();
+        assert_eq!(names, ["deep", "b"]);
+        let event = format!(r#"{{"type":"MODIFIED","object":{object}}}"#);
+        let event = serde_json::from_str::<kube::core::WatchEvent<Unread<DynamicObject>>>(&event).unwrap();
+        let kube::core::WatchEvent::Modified(read) = event else { panic!("{event:?}") };
+        assert_eq!(read.meta().resource_version.as_deref(), Some("7"));
+        assert_eq!(read.into_value(), Value::Null);
     }
 
     #[test]

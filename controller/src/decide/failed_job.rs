@@ -14,7 +14,7 @@ use caldera_core::queue::ledger::AdmissionStage;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    deadlines::{Deadlines, add_wait},
+    deadlines::{Deadlines, add_wait, compute_backoff},
     jobs::Jobs,
 };
 use crate::{
@@ -22,12 +22,14 @@ use crate::{
     write::Decision,
 };
 
-/// How long Karmada has to say it; also after a write that may have failed.
+/// Jobs in one pass.
+const JOBS_PER_PASS: usize = 64;
+/// How long Karmada has to say it; also, growing, after a write that may have failed.
 const KARMADA_WAIT: SignedDuration = SignedDuration::from_secs(3);
 
-/// Bindings of Jobs that failed in their clusters, and when that is written.
+/// Bindings of Jobs that failed in their clusters, when that is written, and how often it was.
 #[derive(Debug, Default)]
-pub(crate) struct FailedJobs(Deadlines<()>);
+pub(crate) struct FailedJobs(Deadlines<u32>);
 
 impl FailedJobs {
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
@@ -49,7 +51,7 @@ impl FailedJobs {
         let is_open = workload.is_some_and(|workload| !workload.deleting && workload.progress.ended.is_none());
         let concerns = stage == Some(AdmissionStage::Placed) && is_open && binding.failure.is_some();
         match (concerns, self.0.contains(&binding.key)) {
-            (true, false) => self.0.set(&binding.key, add_wait(now, KARMADA_WAIT), ()),
+            (true, false) => self.0.set(&binding.key, add_wait(now, KARMADA_WAIT), 0),
             (false, _) => self.0.forget(&binding.key),
             (true, true) => {}
         }
@@ -58,8 +60,9 @@ impl FailedJobs {
     /// Says on each Job that it failed.
     pub(crate) fn end_failed_jobs(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> Vec<Decision> {
         let mut decisions = Vec::new();
-        for key in self.0.list_due(now) {
-            self.0.postpone(&key, add_wait(now, KARMADA_WAIT));
+        for key in self.0.list_due(now).into_iter().take(JOBS_PER_PASS) {
+            let writes = self.0.get_mut(&key).map_or(0, |(_, writes)| *writes).saturating_add(1);
+            self.0.set(&key, add_wait(now, compute_backoff(KARMADA_WAIT, writes)), writes);
             let Some(binding) = jobs.find_confirmed(objects, &key) else { continue };
             let (Some(job), Some(failure)) = (objects.workload_of(binding), &binding.failure) else { continue };
             let mut failure = (**failure).clone();

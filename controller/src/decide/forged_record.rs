@@ -398,12 +398,13 @@ fn count_placed(binding: &Binding) -> u64 {
     told.max(tasks.fold(0_u64, |sum, share| sum.saturating_add(u64::from(share.replicas))))
 }
 
-/// Whether a record grants no more than another one: neither pods nor time.
+/// Whether a record grants no more than another one: neither pods nor time, nor other nodes or clusters.
 fn grants_no_more_than(record: &Admission, other: &Admission) -> bool {
     record.queue == other.queue
         && record.copies <= other.copies
         && record.charged.fits_in(&other.charged)
         && record.tasks.iter().all(|(task, pods)| *pods <= other.pods_of(task))
+        && (&record.nodes, &record.clusters) == (&other.nodes, &other.clusters)
         && keeps_run_limit(record, other)
 }
 

@@ -18,6 +18,8 @@ use crate::{
 
 /// Clusters looked at alone before several are looked at together.
 const CLUSTERS_TRIED_ALONE: usize = 8;
+/// Clusters that are kept for the copies of one duplicated job.
+const MOST_CLUSTERS_FOR_COPIES: usize = 8;
 
 /// A cluster that may be kept.
 #[derive(Debug)]
@@ -63,7 +65,7 @@ pub fn choose_reserved_clusters<'a, C: Borrow<Capacity>>(
 }
 
 /// Of the clusters that get a copy, those in which it does not fit now. None where one of them was kept in vain: there
-/// are no others instead.
+/// are no others instead. Nor where they are many: one job does not close a fleet.
 fn choose_for_copies<C: Borrow<Capacity>>(
     binding: &place::Binding,
     (gang, copy): (&Gang, &Resources),
@@ -79,7 +81,8 @@ fn choose_for_copies<C: Borrow<Capacity>>(
     let lacks = |one: &ReservableCluster<'_, C>| place(&alone, vec![(one.cluster, one.now)]).is_none();
     let lacking: Vec<_> = all.iter().filter(|(_, one)| is_chosen(&one.cluster.name) && lacks(one)).collect();
     let clusters: Vec<ClusterName> = lacking.iter().map(|(_, one)| one.cluster.name.as_str().into()).collect();
-    if clusters.is_empty() || clusters.iter().any(|name| vain.contains(name)) {
+    let is_many = clusters.len() > MOST_CLUSTERS_FOR_COPIES;
+    if clusters.is_empty() || is_many || clusters.iter().any(|name| vain.contains(name)) {
         return None;
     }
     let scarce: BTreeSet<_> = lacking.iter().flat_map(|(free, _)| list_scarce(copy, free)).collect();

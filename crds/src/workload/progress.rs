@@ -171,8 +171,9 @@ pub fn read_job_failure(copies: &[(&str, &Value)]) -> Option<JobFailure> {
     let text = |field: &str| said[field].as_str().unwrap_or_default();
     let sum =
         |field: &str| copies.iter().fold(0, |sum: u32, (_, status)| sum.saturating_add(read_number(&status[field])));
+    let is_time = |text: &&str| text.parse::<jiff::Timestamp>().is_ok();
     // All are of one form, in which an earlier time comes first in the alphabet.
-    let starts = copies.iter().filter_map(|(_, status)| status["startTime"].as_str());
+    let starts = copies.iter().filter_map(|(_, status)| status["startTime"].as_str()).filter(is_time);
     Some(JobFailure {
         reason: Some(text("reason")).filter(|reason| !reason.is_empty()).unwrap_or("JobFailed").to_owned(),
         message: format!("failed in cluster {cluster}: {}", text("message")),

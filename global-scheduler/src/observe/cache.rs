@@ -39,6 +39,8 @@ use super::{
 /// What a workload requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkloadRequest {
+    /// Of two kinds of one name, in two versions of a group, this one.
+    pub kind: WorkloadKind,
     /// What it asks for, or why that can not be read.
     pub gang: Result<Arc<Gang>, String>,
     /// It names a queue: without admission it goes nowhere.
@@ -174,9 +176,9 @@ impl Cache {
     }
 
     /// Applies an event of workloads of one kind: each with what it requests.
-    pub fn apply_workloads(&mut self, kind: (&str, &str), event: Event<(WorkloadRef, WorkloadRequest)>) {
-        let of_kind = |known: &&WorkloadRef| (known.group.as_str(), known.kind.as_str()) == kind;
-        let known = self.requests.keys().filter(of_kind).cloned();
+    pub fn apply_workloads(&mut self, kind: WorkloadKind, event: Event<(WorkloadRef, WorkloadRequest)>) {
+        let of_kind = self.requests.iter().filter(|(_, request)| request.kind == kind);
+        let known = of_kind.map(|(workload, _)| workload.clone());
         let (stored, gone) = event.split_changes(known, |(workload, _)| workload.clone());
         gone.iter().for_each(|workload| self.forget_request(workload));
         stored.into_iter().for_each(|(workload, request)| self.update_request(&workload, request));
@@ -397,8 +399,8 @@ pub fn read_workload(object: &Value) -> Option<(WorkloadRef, WorkloadRequest)> {
     let reference = workload::reference_of(object)?;
     let gang = workload::read_gang(object).map(Arc::new).map_err(|error| error.to_string());
     let completes = workload::list_completing_tasks(object);
-    let kind = WorkloadKind::of_object(object);
-    let has_ended = kind.is_some_and(|kind| workload::progress::has_copy_ended(kind, &object["status"]));
+    let kind = WorkloadKind::of_object(object)?;
+    let has_ended = workload::progress::has_copy_ended(kind, &object["status"]);
     let (queued, run_for) = (workload::names_queue(object), workload::running_estimate(object));
-    Some((reference, WorkloadRequest { gang, queued, completes, has_ended, run_for }))
+    Some((reference, WorkloadRequest { kind, gang, queued, completes, has_ended, run_for }))
 }

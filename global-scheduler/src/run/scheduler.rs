@@ -171,7 +171,7 @@ impl Scheduler {
                 self.report_faults(&event, |binding| binding.weights.as_ref());
                 self.cache.apply_bindings(global, event);
             }
-            HostEvent::Workloads(kind, event) => self.cache.apply_workloads((kind.group(), kind.kind()), event),
+            HostEvent::Workloads(kind, event) => self.cache.apply_workloads(kind, event),
             HostEvent::Policies(global, event) => {
                 self.report_faults(&event, |(_, stated)| stated.as_ref());
                 self.cache.rankings.apply_policies(global, event);

@@ -27,7 +27,7 @@ fn what_is_placed_stays_where_its_user_chooses_other_clusters() {
     let mut world = index(&[4, 9], &[job(4, 4), binding(4)]);
     let there = placed(binding(4), &mut world);
     let workload = read_workload(&chosen("caldera.dev/clusters", "m1")).unwrap();
-    world.apply_workloads(("batch.volcano.sh", "Job"), Event::Applied(workload));
+    world.apply_workloads(WorkloadKind::VolcanoJob, Event::Applied(workload));
     world.update_binding(Binding::parse_binding(&there).unwrap());
     assert_eq!(verdict(&mut world).step, Step::Rest);
 }

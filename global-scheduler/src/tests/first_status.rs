@@ -30,7 +30,7 @@ fn turn(world: &mut Cache, object: &Value) -> StatusTiming {
 fn end_job(world: &mut Cache) {
     let mut ended = job(2, 2);
     ended["status"] = json!({"state": {"phase": "Completed"}});
-    world.apply_workloads(("", ""), Event::Applied(read_workload(&ended).unwrap()));
+    world.apply_workloads(WorkloadKind::VolcanoJob, Event::Applied(read_workload(&ended).unwrap()));
 }
 
 #[test]

@@ -146,3 +146,25 @@ fn a_gang_goes_to_the_clusters_that_its_queues_may_use() {
     assert!(message.contains("3 cluster(s) is not for jobs of its queue"), "{message}");
     assert!(message.contains("cluster m1 is for jobs of queue other alone, and not for those of q"), "{message}");
 }
+
+/// Two operators define MPIJobs, of which a host has one: the other version's list is empty.
+#[test]
+fn a_list_of_one_version_of_a_kind_forgets_nothing_of_another() {
+    let template = json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}});
+    let of = |replicas: u32| json!({"replicas": replicas, "template": template});
+    let replicas = json!({"Launcher": of(1), "Worker": of(3)});
+    let mpi = json!({
+        "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
+        "metadata": {"name": "train", "namespace": "ns", "labels": {"volcano.sh/queue-name": "q"}},
+        "spec": {"mpiReplicaSpecs": replicas},
+    });
+    let mut object = binding(4);
+    object["spec"]["resource"]["apiVersion"] = "kubeflow.org/v2beta1".into();
+    object["spec"]["resource"]["kind"] = "MPIJob".into();
+    let mut world = index(&[9], &[mpi, object.clone()]);
+    let of_mpi = Binding::parse_binding(&object).unwrap();
+    world.apply_workloads(WorkloadKind::MpiJobV1, Event::Reset(Vec::new()));
+    assert!(world.request_of(&of_mpi).is_some());
+    world.apply_workloads(WorkloadKind::MpiJob, Event::Reset(Vec::new()));
+    assert!(world.request_of(&of_mpi).is_none());
+}

@@ -144,10 +144,10 @@ fn a_deployment_that_names_a_queue_waits_for_its_gate() {
     let mut world = world(&[9], |_, _| {});
     let object = unqueued(("apps/v1", "Deployment"), json!({"replicas": 1}));
     assert_eq!(ask(&mut world, &object).step, Step::Rest, "its template may name a queue");
-    world.apply_workloads(("", ""), Event::Applied(read_workload(&deployment(json!({}))).unwrap()));
+    world.apply_workloads(WorkloadKind::VolcanoJob, Event::Applied(read_workload(&deployment(json!({}))).unwrap()));
     assert_eq!(goes(&mut world, &object), to(&[("m0", 1)]));
     let named = deployment(json!({"volcano.sh/queue-name": "q"}));
-    world.apply_workloads(("", ""), Event::Applied(read_workload(&named).unwrap()));
+    world.apply_workloads(WorkloadKind::VolcanoJob, Event::Applied(read_workload(&named).unwrap()));
     let (reason, message) = refused(ask(&mut world, &object));
     assert_eq!(reason, "SchedulerError");
     assert!(message.contains("names a queue"), "{message}");

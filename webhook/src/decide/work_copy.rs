@@ -11,7 +11,8 @@
 //! `preserveResourcesOnDeletion` of its policy says, and has the replicas that were charged, whatever its label
 //! `retain-replicas` says (Karmada `pkg/controllers/execution/execution_controller.go`, `pkg/util/constants.go`).
 //!
-//! A CronJob whose jobs are queued goes to no member ([`member_cron_job`](super::member_cron_job)).
+//! A CronJob whose jobs are queued goes to no member ([`member_cron_job`](super::member_cron_job)), nor does a workload
+//! that an override made of something that is not queued.
 //!
 //! Its pods use the nodes that its job was admitted to: those of the groups that its queue admits
 //! ([`caldera_core::node_groups`]).
@@ -24,7 +25,8 @@ use caldera_core::gang::ClusterName;
 use caldera_crds::{
     job_admission::DEFAULT_MAX_RETRY,
     names::karmada,
-    workload::{WorkloadKind, mark_pods},
+    object::{name_of, read_text_at},
+    workload::{WorkloadKind, mark_pods, names_queue},
 };
 use json_patch::PatchOperation;
 use serde::{Deserialize, de::IgnoredAny};
@@ -110,6 +112,9 @@ pub fn rewrite_work(request: &ReviewRequest<'_, ReviewedWork<'_>>, snapshot: Sna
     let is_live = snapshot.live.is_some();
     let problem = match snapshot.find_binding(&key) {
         Known::Unread => return lookup(),
+        Known::Yes(binding) if is_made_by_override(work.manifests(), binding, &key.0, snapshot) => {
+            "no override may make a queued workload of what is none: it was never admitted".to_owned()
+        }
         // What is no workload concerns us only as what an override made of one.
         Known::No if !carries_workload => return Verdict::UNCHANGED,
         Known::Yes(binding) if !carries_workload && !binding.gated => return Verdict::UNCHANGED,
@@ -131,6 +136,26 @@ pub fn rewrite_work(request: &ReviewRequest<'_, ReviewedWork<'_>>, snapshot: Sna
         return Verdict::UNCHANGED;
     }
     Verdict::deny_for_now(problem)
+}
+
+/// Whether a Work of a binding that is not queued carries what would be: another workload than the binding's own, that
+/// is a Volcano Job, names a queue, or is in a namespace that opted in.
+fn is_made_by_override(manifests: &[Value], binding: &CachedBinding, namespace: &str, snapshot: Snapshot<'_>) -> bool {
+    let is_own = |kind: WorkloadKind, copy: &Value| {
+        binding.workload.as_ref().is_some_and(|own| {
+            let named = (name_of(copy), read_text_at(copy, "/metadata/namespace"));
+            own.kind == kind && (own.name.as_str(), own.namespace.as_str()) == named
+        })
+    };
+    let is_queued = |kind: WorkloadKind, copy: &Value| {
+        let namespaces = [namespace, read_text_at(copy, "/metadata/namespace")];
+        kind == WorkloadKind::VolcanoJob
+            || names_queue(copy)
+            || namespaces.iter().any(|name| snapshot.is_opted_in(name))
+    };
+    let is_made =
+        |copy: &Value| WorkloadKind::of_object(copy).is_some_and(|kind| !is_own(kind, copy) && is_queued(kind, copy));
+    !binding.gated && manifests.iter().any(is_made)
 }
 
 /// The patch that makes the copies, if what they ask for was charged.

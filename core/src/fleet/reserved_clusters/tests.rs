@@ -89,6 +89,13 @@ fn a_duplicated_job_keeps_the_clusters_in_which_it_lacks_capacity_and_no_others(
 }
 
 #[test]
+fn a_duplicated_job_that_lacks_capacity_in_many_clusters_keeps_none() {
+    let duplicated = binding(Division::Duplicated, Vec::new());
+    assert_eq!(kept(&duplicated, 4, &[1; 8], &[]).unwrap().len(), 8);
+    assert_eq!(kept(&duplicated, 4, &[1; 9], &[]), None);
+}
+
+#[test]
 fn a_duplicated_job_keeps_nothing_in_clusters_that_its_policy_does_not_choose() {
     let two = Spread { by: SpreadBy::Cluster, min: 2, max: 2 };
     let duplicated = binding(Division::Duplicated, vec![two]);
