@@ -10,9 +10,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::{
     Deserialize, Deserializer,
-    de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor},
+    de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
-use serde_json::{Map, Value, value::RawValue};
+use serde_json::{Map, Value};
 
 /// A JSON object without `metadata.managedFields`.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,58 +20,103 @@ pub struct JsonObject(pub Value);
 
 impl<'de> Deserialize<'de> for JsonObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(ObjectVisitor::OBJECT).map(Self)
+        ValueReader { part: Part::Object, level: 0 }.deserialize(deserializer).map(Self)
     }
 }
 
-/// Reads a map, and what is below one of its keys by another rule.
+/// Levels of an object that are read, and what is nested deeper is null. serde_json gives up at 128, the page or the
+/// event around it included; what one user nests deeper must not stop the list or the watch of all others.
+const MOST_LEVELS: usize = 100;
+
+/// Which part of an object is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Object,
+    Metadata,
+    Other,
+}
+
+/// Reads a value, and what is below by another rule.
 #[derive(Clone, Copy)]
-struct ObjectVisitor {
-    /// Whether it is the object itself, whose metadata is read as such; else it is that metadata.
-    is_object: bool,
+struct ValueReader {
+    part: Part,
+    level: usize,
 }
 
-impl ObjectVisitor {
-    const OBJECT: Self = Self { is_object: true };
-    const METADATA: Self = Self { is_object: false };
+impl<'de> DeserializeSeed<'de> for ValueReader {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        match self.part {
+            _ if self.level > MOST_LEVELS => IgnoredAny::deserialize(deserializer).map(|_| Value::Null),
+            Part::Object | Part::Metadata => deserializer.deserialize_map(self),
+            Part::Other => deserializer.deserialize_any(self),
+        }
+    }
 }
 
-impl<'de> Visitor<'de> for ObjectVisitor {
+impl<'de> Visitor<'de> for ValueReader {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
+        f.write_str(if self.part == Part::Other { "a JSON value" } else { "an object" })
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(Self { part: Part::Other, level: self.level + 1 })? {
+            list.push(item);
+        }
+        Ok(Value::Array(list))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut object = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
-            match key.as_str() {
-                "metadata" if self.is_object => {
-                    let metadata = entries.next_value_seed(Self::METADATA)?;
-                    object.insert(key, metadata);
-                }
-                "managedFields" if !self.is_object => {
+            let part = match (self.part, key.as_str()) {
+                (Part::Object, "metadata") => Part::Metadata,
+                (Part::Metadata, "managedFields") => {
                     entries.next_value::<IgnoredAny>()?;
+                    continue;
                 }
-                _ => {
-                    object.insert(key, entries.next_value()?);
-                }
-            }
+                _ => Part::Other,
+            };
+            let value = entries.next_value_seed(Self { part, level: self.level + 1 })?;
+            object.insert(key, value);
         }
         Ok(Value::Object(object))
     }
 }
 
-impl<'de> DeserializeSeed<'de> for ObjectVisitor {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-/// An object of kind `K` as it came: what `K` would refuse is here too, and what is nested too deep to be read is null.
+/// An object of kind `K` as it came: what `K` would refuse is here too.
 pub struct Unread<K> {
     /// Namespace, name, UID and version.
     metadata: ObjectMeta,
@@ -99,31 +144,17 @@ impl<K> fmt::Debug for Unread<K> {
     }
 }
 
-/// What tells which object it is.
-#[derive(Deserialize)]
-struct Named {
-    #[serde(default)]
-    metadata: Identity,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Identity {
-    namespace: Option<String>,
-    name: Option<String>,
-    uid: Option<String>,
-    resource_version: Option<String>,
-}
-
 impl<'de, K> Deserialize<'de> for Unread<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // The text first: values are read to a depth of 128, and what one user nests deeper must not stop the list or
-        // the watch of all others.
-        let text = Box::<RawValue>::deserialize(deserializer)?;
-        let Named { metadata } = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
-        let Identity { namespace, name, uid, resource_version } = metadata;
-        let metadata = ObjectMeta { namespace, name, uid, resource_version, ..ObjectMeta::default() };
-        let object = serde_json::from_str(text.get()).map_or(Value::Null, |JsonObject(object)| object);
+        let JsonObject(object) = JsonObject::deserialize(deserializer)?;
+        let text = |field: &str| object.get("metadata")?.get(field)?.as_str().map(ToOwned::to_owned);
+        let metadata = ObjectMeta {
+            namespace: text("namespace"),
+            name: text("name"),
+            uid: text("uid"),
+            resource_version: text("resourceVersion"),
+            ..ObjectMeta::default()
+        };
         Ok(Self { metadata, object, kind: PhantomData })
     }
 }
@@ -197,7 +228,8 @@ mod tests {
         let event = serde_json::from_str::<kube::core::WatchEvent<Unread<DynamicObject>>>(&event).unwrap();
         let kube::core::WatchEvent::Modified(read) = event else { panic!("{event:?}") };
         assert_eq!(read.meta().resource_version.as_deref(), Some("7"));
-        assert_eq!(read.into_value(), Value::Null);
+        let read = read.into_value();
+        assert_eq!(read["status"]["a"]["a"].as_object().map(Map::len), Some(1), "as deep as is read");
     }
 
     #[test]

@@ -405,13 +405,10 @@ impl Engine {
         reservation.kept.is_some() && reservation.scarce.iter().all(|dim| left(*dim) >= reservation.asked_amount(*dim))
     }
 
-    /// How far up a reservation reaches: below the first queue that would not be within. A duplicated job, which may
-    /// keep every cluster, is given nothing for what the fleet has idle.
+    /// How far up a reservation reaches: below the first queue that would not be within.
     pub(crate) fn compute_reach(&self, reservation: &Reservation) -> usize {
         let top = reservation.nodes.len() - 1;
-        let is_duplicated = self.shape(reservation.shape).ask.copies > 1;
-        let is_idle = || !is_duplicated && self.fleet_has_enough_idle(reservation, &[]);
-        if reservation.preempts || self.policy != OrderPolicy::Share || is_idle() {
+        if reservation.preempts || self.policy != OrderPolicy::Share || self.fleet_has_enough_idle(reservation, &[]) {
             return top;
         }
         let within =
