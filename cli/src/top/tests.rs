@@ -292,5 +292,7 @@ fn a_hundred_thousand_bindings_are_taken_in_and_drawn_without_lag() {
     let one = began.elapsed();
     println!("{JOBS} jobs: taken in in {taken_in:?}, drawn in {drawn:?}, one change in {one:?}");
     assert!(text.contains(&format!("JOBS {JOBS}")) && text.contains(&format!("1/{JOBS}")), "{text}");
-    assert!(taken_in.as_secs() < 30 && drawn.as_secs() < 5 && one.as_millis() < 100, "{taken_in:?} {drawn:?} {one:?}");
+    // Seconds, tens and hundredths on an idle machine: what is bound here is what would be quadratic.
+    let bounds = [(taken_in, 180), (drawn, 60), (one, 5)];
+    assert!(bounds.iter().all(|(took, most)| took.as_secs() < *most), "{bounds:?}");
 }
