@@ -1,7 +1,7 @@
 //! Values that many objects have in common, kept once: jobs of one template ask for the same, by the same policy.
 //!
-//! Rule: a value is compared with the last [`KEPT_VALUES`] different ones. What is not among them any more is kept twice
-//! at worst.
+//! Rule: a value is compared with the last [`KEPT_VALUES`] different ones. What is not among them any more is kept
+//! twice at worst.
 
 use std::{collections::VecDeque, sync::Arc};
 
