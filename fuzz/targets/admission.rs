@@ -14,7 +14,9 @@ use caldera_fuzz::{
 use caldera_webhook::{
     decide::interpreter::interpret_request,
     observe::{
-        cache::{Cache, CachedBinding, CachedWorkload, LiveRead, Lookup, PriorityClass, Snapshot, WorkloadKey},
+        cache::{
+            Cache, CachedBinding, CachedWorkload, GrantFacts, LiveRead, Lookup, PriorityClass, Snapshot, WorkloadKey,
+        },
         cost::{ReviewHead, estimate_memory},
     },
     rules::{RULES, Rule},
@@ -135,6 +137,7 @@ fn decide(route: &str, rule: Rule, body: &[u8], bound: Bound) -> Option<Value> {
                     CACHE.namespaces.get(&namespace).cloned(),
                     CACHE.queues.values().cloned().collect(),
                 ),
+                Lookup::Grant(..) => LiveRead::Grant(Box::new(GrantFacts { gang: None, epoch: None })),
             };
             ask(Some(&LiveRead::Failed("it failed".to_owned())));
             ask(Some(&found))
