@@ -3,6 +3,7 @@
 
 mod conditions;
 mod controllers;
+mod in_member;
 
 use std::{
     fmt::Write as _,
@@ -316,52 +317,6 @@ impl Scenario {
     pub async fn list(&self, kind: Kind) -> anyhow::Result<Vec<Value>> {
         let all = self.api(kind).list(&ListParams::default()).await?;
         all.items.into_iter().map(|object| Ok(serde_json::to_value(object)?)).collect()
-    }
-
-    /// All objects of a kind in a member; of one namespace, or everywhere.
-    pub async fn list_in_member(&self, member: &str, kind: Kind, namespace: Option<&str>) -> Vec<Value> {
-        let Some(client) = self.world.members.get(member) else { return Vec::new() };
-        let api = api(client, &kind.resource(), namespace);
-        let Ok(all) = api.list(&ListParams::default()).await else { return Vec::new() };
-        all.items.into_iter().filter_map(|object| serde_json::to_value(object).ok()).collect()
-    }
-
-    /// An object in a member, in the scenario's namespace.
-    ///
-    /// # Errors
-    /// If the member does not answer.
-    pub async fn get_in_member(&self, member: &str, kind: Kind, name: &str) -> anyhow::Result<Option<Value>> {
-        Ok(self.member_api(member, kind)?.get_opt(name).await?.map(serde_json::to_value).transpose()?)
-    }
-
-    /// Creates an object in a member.
-    ///
-    /// # Errors
-    /// If the member refuses it.
-    pub async fn create_in_member(&self, member: &str, kind: Kind, object: Value) -> anyhow::Result<()> {
-        let object: DynamicObject = serde_json::from_value(object)?;
-        let api = self.member_api(member, kind)?;
-        retry_late_webhooks(async || api.create(&PostParams::default(), &object).await).await?;
-        Ok(())
-    }
-
-    /// Deletes an object in a member.
-    ///
-    /// # Errors
-    /// If the member refuses it.
-    pub async fn delete_in_member(&self, member: &str, kind: Kind, name: &str) -> anyhow::Result<()> {
-        self.member_api(member, kind)?.delete(name, &DeleteParams::background()).await?;
-        Ok(())
-    }
-
-    /// Merges `patch` into an object in a member.
-    ///
-    /// # Errors
-    /// If the member refuses it.
-    pub async fn patch_in_member(&self, member: &str, kind: Kind, name: &str, patch: &Value) -> anyhow::Result<()> {
-        let api = self.member_api(member, kind)?;
-        api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
-        Ok(())
     }
 
     /// Merges `patch` into an object.

@@ -66,6 +66,26 @@ impl<T> Deadlines<T> {
     }
 }
 
+/// Beside the times, how often something was tried.
+impl Deadlines<u32> {
+    /// Begins to wait for what concerns a binding, unless it is waited for already; ends that where nothing does.
+    pub(crate) fn start_or_end(&mut self, key: &Key, concerns: bool, due: Timestamp) {
+        if !concerns {
+            self.forget(key);
+        } else if !self.contains(key) {
+            self.set(key, due, 0);
+        }
+    }
+
+    /// One more try is made now, and the next one is due after the backoff. How many were made.
+    pub(crate) fn record_try(&mut self, key: &Key, first: SignedDuration, now: Timestamp) -> u32 {
+        let Some((due, tries)) = self.0.get_mut(key) else { return 0 };
+        *tries = tries.saturating_add(1);
+        *due = Some(add_wait(now, compute_backoff(first, *tries)));
+        *tries
+    }
+}
+
 /// So long after a time; that time itself at the end of all time.
 pub(crate) fn add_wait(time: Timestamp, wait: SignedDuration) -> Timestamp {
     time.saturating_add(wait).unwrap_or(time)

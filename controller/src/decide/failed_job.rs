@@ -14,7 +14,7 @@ use caldera_core::queue::ledger::AdmissionStage;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    deadlines::{Deadlines, add_wait, compute_backoff},
+    deadlines::{Deadlines, add_wait},
     jobs::Jobs,
 };
 use crate::{
@@ -50,21 +50,17 @@ impl FailedJobs {
     ) {
         let is_open = workload.is_some_and(|workload| !workload.deleting && workload.progress.ended.is_none());
         let concerns = stage == Some(AdmissionStage::Placed) && is_open && binding.failure.is_some();
-        match (concerns, self.0.contains(&binding.key)) {
-            (true, false) => self.0.set(&binding.key, add_wait(now, KARMADA_WAIT), 0),
-            (false, _) => self.0.forget(&binding.key),
-            (true, true) => {}
-        }
+        self.0.start_or_end(&binding.key, concerns, add_wait(now, KARMADA_WAIT));
     }
 
     /// Says on each Job that it failed.
     pub(crate) fn end_failed_jobs(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> Vec<Decision> {
         let mut decisions = Vec::new();
         for key in self.0.list_due(now).into_iter().take(JOBS_PER_PASS) {
-            let writes = self.0.get_mut(&key).map_or(0, |(_, writes)| *writes).saturating_add(1);
-            self.0.set(&key, add_wait(now, compute_backoff(KARMADA_WAIT, writes)), writes);
+            self.0.postpone(&key, add_wait(now, KARMADA_WAIT));
             let Some(binding) = jobs.find_confirmed(objects, &key) else { continue };
             let (Some(job), Some(failure)) = (objects.workload_of(binding), &binding.failure) else { continue };
+            self.0.record_try(&key, KARMADA_WAIT, now);
             let mut failure = (**failure).clone();
             // Neither count falls, and a start is said once.
             failure.succeeded = failure.succeeded.max(job.progress.succeeded);

@@ -10,7 +10,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    deadlines::{Deadlines, add_wait, compute_backoff},
+    deadlines::{Deadlines, add_wait},
     jobs::Jobs,
 };
 use crate::{
@@ -37,11 +37,7 @@ impl OrphanCopies {
     /// Takes in the state of a binding.
     pub(crate) fn observe_binding(&mut self, binding: &Binding, now: Timestamp) {
         let is_ours = binding.gate.is_some() && binding.suspension && !binding.deleting;
-        match (is_ours && !binding.orphan_copies.is_empty(), self.0.contains(&binding.key)) {
-            (true, false) => self.0.set(&binding.key, add_wait(now, GOES_WITHIN), 0),
-            (false, _) => self.0.forget(&binding.key),
-            (true, true) => {}
-        }
+        self.0.start_or_end(&binding.key, is_ours && !binding.orphan_copies.is_empty(), add_wait(now, GOES_WITHIN));
     }
 
     /// Has Karmada look at bindings whose copies stay.
@@ -54,9 +50,7 @@ impl OrphanCopies {
             if binding.dispatching == Some(true) {
                 continue;
             }
-            let Some((due, touched)) = self.0.get_mut(&key) else { continue };
-            *touched = touched.saturating_add(1);
-            *due = Some(add_wait(now, compute_backoff(GOES_WITHIN, *touched)));
+            self.0.record_try(&key, GOES_WITHIN, now);
             decisions.push(Decision::TouchBinding {
                 key,
                 resource_version: binding.resource_version.clone(),

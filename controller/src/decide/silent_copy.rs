@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     capacity::FleetCapacity,
-    deadlines::{Deadlines, add_wait, compute_backoff},
+    deadlines::{Deadlines, add_wait},
     jobs::Jobs,
 };
 use crate::{
@@ -38,11 +38,7 @@ impl SilentCopies {
     /// Takes in the state of a binding.
     pub(crate) fn observe_binding(&mut self, binding: &Binding, stage: Option<AdmissionStage>, now: Timestamp) {
         let concerns = stage == Some(AdmissionStage::Placed) && !binding.suspended && !binding.silent_copies.is_empty();
-        match (concerns, self.0.contains(&binding.key)) {
-            (true, false) => self.0.set(&binding.key, add_wait(now, SILENT_FOR), 0),
-            (false, _) => self.0.forget(&binding.key),
-            (true, true) => {}
-        }
+        self.0.start_or_end(&binding.key, concerns, add_wait(now, SILENT_FOR));
     }
 
     /// Touches Works whose copies nobody has seen.
@@ -60,10 +56,10 @@ impl SilentCopies {
             let unseen =
                 |cluster: &&ClusterName| capacity.count_pods_on_nodes(cluster.as_str(), &binding.workload) == Some(0);
             let clusters: Vec<&ClusterName> = binding.silent_copies.iter().filter(unseen).collect();
-            let Some((due, touched)) = self.0.get_mut(&key).filter(|_| !clusters.is_empty()) else { continue };
-            *touched = touched.saturating_add(1);
-            *due = Some(add_wait(now, compute_backoff(SILENT_FOR, *touched)));
-            let adds = *touched % 2 == 1;
+            if clusters.is_empty() {
+                continue;
+            }
+            let adds = self.0.record_try(&key, SILENT_FOR, now) % 2 == 1;
             for cluster in clusters {
                 let (cluster, workload) = (cluster.clone(), (*binding.workload).clone());
                 decisions.push(Decision::TouchWork { cluster, workload, binding: key.clone(), adds });

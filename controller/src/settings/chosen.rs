@@ -16,7 +16,7 @@ pub const CHOSEN: &str = "caldera-settings";
 /// Rules, or namespaces, that one key may list.
 const MOST_ENTRIES: usize = 256;
 /// Flags of the controller that are read when it starts.
-const AT_START: [&str; 9] = [
+const AT_START: [&str; 10] = [
     "admin",
     "data-catalogue",
     "data-catalogue-timeout",
@@ -26,6 +26,7 @@ const AT_START: [&str; 9] = [
     "member-lost-after",
     "no-lease",
     "pods-ready-timeout",
+    "stock-scheduler",
 ];
 
 /// The flags' settings with what the ConfigMap chooses.

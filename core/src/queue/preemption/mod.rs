@@ -180,7 +180,7 @@ pub struct EvictionPlan {
     pub victims: Vec<Victim>,
     /// What comes free, in all.
     pub frees: Resources,
-    /// See [`Victim::compute_lost_work`].
+    /// The sum of [`Victim::lost_work`].
     pub lost_work: i128,
     /// What the preemptor holds from now on.
     pub hold: HoldWindow,
