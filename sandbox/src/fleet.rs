@@ -16,6 +16,7 @@ use caldera_runtime::{
     write::{self, Body, Failure, Write},
 };
 use embedded_apiserver::{ApiServer, Options};
+use futures::{StreamExt as _, TryStreamExt as _};
 use kube::Client;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -365,8 +366,11 @@ async fn until_ready(host: &Client, name: &str) -> Result<(), Error> {
 
 async fn install_all(client: &Client, server: &str, crds: Vec<Value>) -> Result<(), Error> {
     let installing = crds.into_iter().map(|crd| install_crd(client, server, crd));
-    futures::future::try_join_all(installing).await.map(drop)
+    futures::stream::iter(installing).buffer_unordered(CRDS_AT_ONCE).try_collect().await
 }
+
+/// So few that on a busy machine none waits for the others longer than a write may take.
+const CRDS_AT_ONCE: usize = 4;
 
 /// Creates a CRD (or leaves the one that is there) and waits until it is served.
 async fn install_crd(client: &Client, server: &str, crd: Value) -> Result<(), Error> {
@@ -380,9 +384,14 @@ async fn install_crd(client: &Client, server: &str, crd: Value) -> Result<(), Er
         subresource: None,
         body: Body::Create(crd),
     };
-    match write::execute_write(client, &create).await {
-        Ok(_) | Err(Failure::Exists(_)) => {}
-        Err(failure) => return Err(failed(failure)),
+    let patience = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        match write::execute_write(client, &create).await {
+            Ok(_) | Err(Failure::Exists(_)) => break,
+            Err(Failure::Transient(_)) if tokio::time::Instant::now() < patience => {}
+            Err(failure) => return Err(failed(failure)),
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let api: kube::Api<kube::api::DynamicObject> = kube::Api::all_with(client.clone(), &resource);
     let is_established =
