@@ -112,6 +112,12 @@ impl Plan {
         self.clusters.values().fold(0, |sum, share| sum.saturating_add(share.replicas()))
     }
 
+    /// Whether more than one cluster gets pods.
+    #[must_use]
+    pub fn is_split(&self) -> bool {
+        self.clusters.values().filter(|share| share.replicas() > 0).count() > 1
+    }
+
     /// Where pods are kept, for clusters where it is smaller than the cluster.
     #[must_use]
     pub fn pinned_domains(&self) -> BTreeMap<String, PinnedDomains> {

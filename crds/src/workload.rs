@@ -20,6 +20,7 @@ mod mpi_job;
 mod pod_owner;
 mod pod_specs;
 mod pod_template;
+mod policies;
 pub mod progress;
 mod spark_pod;
 mod task_index;
@@ -46,6 +47,7 @@ pub use self::{
     kind::WorkloadKind,
     pod_owner::find_job as find_job_of_pod,
     pod_specs::edit_pod_specs,
+    policies::restarts_when_a_pod_fails,
     task_index::{INDEX_PLUGINS, find_shell},
     train_job::mark_pods,
     volcano_job::RANK_PLUGINS,

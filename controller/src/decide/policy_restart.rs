@@ -11,6 +11,9 @@
 //! Volcano raises a copy's `version` only where it kills the whole copy (`killPods`): so `RestartPod`, `RestartTask`
 //! and `RestartPartition`, which raise `retryCount` too, stay what they are: the matter of one cluster. So does what a
 //! copy counted while it was the whole job, before the job grew into a second cluster.
+//!
+//! A copy whose pods all failed has failed, for its Volcano, before the policy of the first failed pod is looked at. As
+//! one job it would have restarted: so it does where every pod that fails restarts the job.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -138,14 +141,15 @@ impl PolicyRestarts {
         }
         let alone = self.alone.get(&binding.key).into_iter().flatten();
         let is_known = |copy: &(ClusterName, u64)| alone.clone().any(|known| known.0 == copy.0 && known.1 >= copy.1);
-        let (restarted, _) = binding.restarted_copies.iter().find(|copy| !is_known(copy))?;
-        (stage == Some(AdmissionStage::Placed) && is_split(binding)).then(|| RestartStep::Restart(restarted.clone()))
+        let restarted = binding.restarted_copies.iter().find(|copy| !is_known(copy)).map(|(cluster, _)| cluster);
+        let failed = binding.failed_copies.first().filter(|_| workload.restarts_when_a_pod_fails);
+        let cluster = restarted.or(failed)?;
+        (stage == Some(AdmissionStage::Placed) && is_split(binding)).then(|| RestartStep::Restart(cluster.clone()))
     }
 }
 
 /// Each copy of a duplicated job is a job of its own, with policies of its own.
 fn is_split(binding: &Binding) -> bool {
-    let shares = binding.plan.iter().flat_map(|plan| plan.clusters.values());
     let is_duplicated = binding.admission.as_ref().is_some_and(|record| record.copies > 1);
-    !is_duplicated && shares.filter(|share| share.replicas() > 0).count() > 1
+    !is_duplicated && binding.plan.as_ref().is_some_and(|plan| plan.is_split())
 }

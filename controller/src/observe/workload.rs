@@ -54,6 +54,8 @@ pub struct Workload {
     pub end_as: Option<&'static str>,
     /// How often its policies may restart it before it fails. Volcano's default is 3.
     pub max_retry: u32,
+    /// Its policies restart it when a pod fails, whichever that is.
+    pub restarts_when_a_pod_fails: bool,
     /// Whether it says that it may be evicted.
     pub preemptable: Option<bool>,
     /// How far it is.
@@ -146,6 +148,7 @@ impl Workload {
             suspended: find_suspension(kind, object),
             end_as: (kind == WorkloadKind::VolcanoJob).then(|| annotations::read_end_phase(object)).flatten(),
             max_retry: read_max_retry(object),
+            restarts_when_a_pod_fails: kind == WorkloadKind::VolcanoJob && workload::restarts_when_a_pod_fails(object),
             preemptable: workload::read_preemptable(object),
             on_nodes: None,
             progress: read_progress(kind, object, gang.as_deref().ok()),

@@ -89,6 +89,19 @@ fn pods_tasks_and_partitions_that_restart_are_one_clusters_matter() {
     assert_eq!((clusters(&world), record(&world)), (2, Value::Null));
 }
 
+/// Its Volcano saw the copy's only pod fail before it looked at the policy.
+#[test]
+fn a_copy_that_failed_restarts_the_whole_job_if_its_policies_restart_it_at_a_failed_pod() {
+    for (action, clusters_left) in [("RestartJob", 0), ("AbortJob", 2)] {
+        let mut world = split(&json!(2));
+        let policies = json!([{"event": "PodFailed", "action": action}]);
+        world.patch("Job", "a", &json!({"spec": {"policies": policies}}));
+        world.settle();
+        tell(&mut world, "Failed", 0, 2);
+        assert_eq!(clusters(&world), clusters_left, "{action}");
+    }
+}
+
 #[test]
 fn a_job_in_one_cluster_restarts_there() {
     let mut world = World::new(10);

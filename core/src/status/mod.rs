@@ -111,6 +111,8 @@ pub struct Template {
     pub min_success: Option<u32>,
     /// Times that the job restarted as a whole; copies made anew count from 0.
     pub restarts: u32,
+    /// It is split, and a copy that failed restarts all of it: its policies say so of each pod that fails.
+    pub restarts_failed_copies: bool,
 }
 
 /// What is known of the job in one cluster.

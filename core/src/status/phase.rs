@@ -1,7 +1,7 @@
 //! The phase of a job over all its copies.
 //!
-//! Rule: the first statement that holds for the union. A copy that the gang needs has failed: Failed. Every copy has
-//! ended: the end that says most (Terminated, Aborted, Completed if the union met its minimum, else Failed), with
+//! Rule: the first statement that holds for the union. A copy that the gang needs has failed: Failed, or Restarting
+//! where the job's policies have a failed pod restart all of it. Every copy has ended: the end that says most (Terminated, Aborted, Completed if the union met its minimum, else Failed), with
 //! Completing for Completed while a pod runs. Some copy is terminating, aborting or restarting, in this order: so is
 //! the job. All copies are completing or completed: Completing. Otherwise Volcano's own test, over the sums: Running
 //! when `running + succeeded + failed >= minAvailable`, or when every copy that the gang needs says that it runs; else
@@ -116,7 +116,7 @@ pub(super) fn merge_phases(
 ) -> Phase {
     let any = |phase: Phase| members.values().any(|member| member.phase() == Some(phase));
     if members.values().any(|member| member.phase() == Some(Phase::Failed) && !member.is_surplus()) {
-        return Phase::Failed;
+        return if template.restarts_failed_copies { Phase::Restarting } else { Phase::Failed };
     }
     let nothing_runs = sums.running == 0;
     if !members.is_empty() && members.values().all(|member| member.phase().is_some_and(Phase::has_ended)) {

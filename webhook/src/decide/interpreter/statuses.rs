@@ -61,6 +61,8 @@ pub fn aggregate_status(job: &Value, items: &[ClusterStatus], binding: Option<&C
         min_available: gang_minimum.ok().or_else(|| number("/spec/minAvailable")).unwrap_or_default(),
         min_success: number("/spec/minSuccess"),
         restarts: binding.map_or(0, |binding| binding.restarts),
+        restarts_failed_copies: binding.is_some_and(is_split_or_restarts)
+            && caldera_crds::workload::restarts_when_a_pod_fails(job),
     };
     let merged = merge_statuses(template, &previous, &members);
     let mut aggregated = job.clone();
@@ -74,6 +76,17 @@ pub fn aggregate_status(job: &Value, items: &[ClusterStatus], binding: Option<&C
         }
     }
     aggregated
+}
+
+/// Whether it is one job in several clusters, or leaves them to restart: its old copies still tell how they ended. Each
+/// copy of a duplicated job is a job of its own.
+fn is_split_or_restarts(binding: &CachedBinding) -> bool {
+    if binding.clusters.is_empty() {
+        return binding.restarts > 0;
+    }
+    let is_duplicated = binding.admission.as_ref().is_some_and(|record| record.copies > 1);
+    let plan = binding.plan.as_ref().and_then(|plan| plan.as_ref().ok());
+    !is_duplicated && plan.is_some_and(|plan| plan.is_split())
 }
 
 /// InterpretStatus: the status of a member's copy, with the counts that its Volcano forgot when it completed.

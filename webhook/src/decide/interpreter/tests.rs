@@ -321,6 +321,40 @@ fn a_copy_that_is_being_left_does_not_fail_the_job() {
     assert_eq!(got["status"]["state"]["phase"], "Running");
 }
 
+/// Its Volcano saw all its pods fail before it looked at the policy; then the whole job restarts, and the copy goes.
+#[test]
+fn a_failed_copy_of_a_split_job_that_its_policies_restart_does_not_fail_the_job() {
+    let told = json!({"aggregatedStatus": [
+        {"clusterName": "m1", "status": {"state": {"phase": "Running"}, "running": 3}},
+        {"clusterName": "m2", "status": {"state": {"phase": "Failed"}, "version": 2}},
+    ]});
+    let share = |pods: u32| json!({"tasks": {"t0": {"replicas": pods, "minAvailable": pods}}, "minAvailable": pods});
+    let split = json!({"clusters": {"m1": share(3), "m2": share(1)}}).to_string();
+    let in_one = json!({"clusters": {"m2": share(4)}}).to_string();
+    let restarted = json!({
+        "count": 0, "restarts": 1, "at": 1, "until": 1, "preemptor": "", "reason": "RestartedByPolicy", "message": "m",
+    });
+    let restarted = restarted.to_string();
+    let both = json!([{"name": "m1", "replicas": 3}, {"name": "m2", "replicas": 1}]);
+    for (plan, eviction, clusters, action, phase) in [
+        (Some(&split), None, &both, "RestartJob", "Restarting"),
+        (Some(&split), None, &both, "AbortJob", "Failed"),
+        (None, Some(&restarted), &json!([]), "RestartJob", "Restarting"),
+        (Some(&in_one), Some(&restarted), &json!([{"name": "m2", "replicas": 4}]), "RestartJob", "Failed"),
+    ] {
+        let mut object = job(&[4]);
+        object["spec"]["policies"] = json!([{"event": "PodFailed", "action": action}]);
+        let mut cache = Cache::default();
+        let binding = json!({
+            "metadata": {"annotations": {"caldera.dev/plan": plan, "caldera.dev/eviction": eviction}},
+            "spec": {"resource": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}, "clusters": clusters},
+        });
+        cache.put_binding(("ns".into(), "j-job".into()), CachedBinding::from_object(&binding));
+        let got = applied(&object, &ask_with("AggregateStatus", &object, told.clone(), &cache));
+        assert_eq!(got["status"]["state"]["phase"], phase, "{binding}");
+    }
+}
+
 #[test]
 fn a_restart_of_the_whole_job_is_counted_once_however_long_its_old_copies_tell_of_it() {
     let mut cache = Cache::default();
