@@ -26,6 +26,16 @@ async fn submit_split(s: &Scenario, name: &str, queue: &str, policies: Value) ->
     Ok([long, broken])
 }
 
+/// Once all of the job runs: a pod that fails while its Volcano still counts it as starting has the copy fail before its
+/// policy is looked at.
+async fn fail_broken_pod(s: &Scenario, member: &str, name: &str) -> anyhow::Result<()> {
+    s.until(Kind::Job, name, "runs in both clusters", |job| {
+        job["status"]["state"]["phase"] == "Running" && job["status"]["running"] == 3
+    })
+    .await?;
+    s.fail_pod_in_member(member, &format!("{name}-broken-0"), 3).await
+}
+
 async fn holds_nothing(s: &Scenario, queue: &str) -> anyhow::Result<()> {
     s.until(Kind::Queue, queue, "holds nothing", |queue| {
         queue["status"]["allocated"]["cpu"].as_str().is_none_or(|cpu| cpu == "0")
@@ -41,7 +51,7 @@ fn a_pod_that_fails_restarts_the_whole_split_job_until_its_max_retry() {
         let [long, broken] =
             submit_split(&s, "again", &queue, json!([{"event": "PodFailed", "action": "RestartJob"}])).await?;
         let first = s.until_in_member(&long, Kind::Job, "again", "is there", |_| true).await?;
-        s.fail_pod_in_member(&broken, "again-broken-0", 3).await?;
+        fail_broken_pod(&s, &broken, "again").await?;
         s.until(Kind::Binding, "again-job", "has restarted once", |binding| {
             let record = binding["metadata"]["annotations"]["caldera.dev/eviction"].as_str().unwrap_or_default();
             record.contains("RestartedByPolicy") && record.contains("\"restarts\":1")
@@ -52,7 +62,7 @@ fn a_pod_that_fails_restarts_the_whole_split_job_until_its_max_retry() {
             copy["metadata"]["uid"] != first["metadata"]["uid"]
         })
         .await?;
-        s.fail_pod_in_member(&broken, "again-broken-0", 3).await?;
+        fail_broken_pod(&s, &broken, "again").await?;
         let failed = s.until_phase("again", "Failed").await?;
         ensure!(failed["status"]["retryCount"] == 2, "{}", failed["status"]);
         // Its last copy has one try left, and may say that it failed before the whole job is taken off.
@@ -72,7 +82,7 @@ fn a_pod_that_fails_aborts_or_ends_the_whole_split_job_as_its_policies_say() {
             ("exits", json!({"exitCode": 3, "action": "TerminateJob"}), "Terminated"),
         ] {
             let [long, broken] = submit_split(&s, name, &queue, json!([policy])).await?;
-            s.fail_pod_in_member(&broken, &format!("{name}-broken-0"), 3).await?;
+            fail_broken_pod(&s, &broken, name).await?;
             s.until_phase(name, phase).await?;
             s.until_gone_in_member(&long, Kind::Job, name).await?;
             holds_nothing(&s, &queue).await?;
