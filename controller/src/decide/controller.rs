@@ -29,7 +29,7 @@ use super::{
     data_catalogue::DataCatalogue,
     data_claims::DataClaims,
     ended_jobs::EndedJobs,
-    eviction_wait::{compute_eviction_expiry, explain_eviction_wait},
+    eviction_wait::{compute_eviction_expiry, explain_eviction_wait, observe_old_copies},
     hyper_jobs::HyperJobs,
     job_commands::JobCommands,
     jobs::{JobPhase, Jobs},
@@ -367,6 +367,9 @@ impl Controller {
         }
         self.pod_groups.mark_dirty(key);
         if let Some(at) = self.preemption.observe_eviction(binding, now) {
+            jobs.retry_at(at, key);
+        }
+        if let Some(at) = observe_old_copies(objects, jobs, capacity, binding, now) {
             jobs.retry_at(at, key);
         }
         let fault = jobs.judge_record(objects, capacity, binding, now);

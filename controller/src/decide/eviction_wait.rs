@@ -5,6 +5,7 @@
 //!   start in time counts as gone.
 //! - A job that its user or its policies took off its clusters waits until its old copies are gone. So does one that
 //!   left a lost member or one that refused its copy, after its backoff where it has one.
+//! - A new copy of it might be forgotten by its member with the old one ([`copy_cleanup`](super::copy_cleanup)).
 //! - Any other requeued job waits for its backoff.
 //! - A victim stays out of its queue while the attempt that evicted it is open and until its own pods are gone, so that
 //!   it does not take back what it just gave.
@@ -18,12 +19,12 @@ use caldera_core::{
     queue::preemption::EvictionRecord,
     reason::{EvictionCause, Reason, RequeueCause},
 };
-use caldera_crds::names::caldera::FENCED_AT;
+use caldera_crds::{names::caldera::FENCED_AT, workload::WorkloadKind};
 use jiff::Timestamp;
 
 use super::{
     capacity::FleetCapacity,
-    eviction::{PODS_READY_TIMEOUT, is_requeue, is_withdrawal, requeue_cause, waits_for_copies},
+    eviction::{COPY_REFUSED, PODS_READY_TIMEOUT, is_requeue, is_withdrawal, requeue_cause, waits_for_copies},
     jobs::Jobs,
 };
 use crate::observe::{Binding, MEMBER_LOST, Objects};
@@ -62,11 +63,15 @@ pub(crate) fn explain_eviction_wait(
     }
     let eviction = binding.eviction.as_deref()?;
     let now = now.as_second();
-    if is_withdrawal(eviction) {
-        return explain_withdrawal_wait(objects, capacity, binding, eviction, now);
+    let waits = is_withdrawal(eviction) || (waits_for_copies(eviction) && eviction.until <= now);
+    if let Some(reason) = waits.then(|| explain_withdrawal_wait(objects, capacity, binding, eviction, now)).flatten() {
+        return Some(reason);
     }
-    if waits_for_copies(eviction) && eviction.until <= now {
-        return explain_withdrawal_wait(objects, capacity, binding, eviction, now);
+    if jobs.cleanups.is_under_way(&binding.key, now) {
+        return explain_cleanup(objects, binding, eviction);
+    }
+    if waits {
+        return None;
     }
     if is_requeue(eviction) {
         return describe_backoff(eviction, now);
@@ -78,9 +83,47 @@ pub(crate) fn explain_eviction_wait(
     if !is_open() && !terminates() {
         return None;
     }
+    describe_eviction(objects, binding, eviction, eviction.message.clone())
+}
+
+fn describe_eviction(objects: &Objects, binding: &Binding, record: &EvictionRecord, detail: String) -> Option<Reason> {
     let queue = objects.workload_of(binding).map(|workload| workload.queue.clone())?;
-    let cause = EvictionCause::parse_token(&eviction.reason).unwrap_or(EvictionCause::Preempted);
-    Some(Reason::Evicted { queue, cause, detail: eviction.message.clone() })
+    let cause = EvictionCause::parse_token(&record.reason).unwrap_or(EvictionCause::Preempted);
+    Some(Reason::Evicted { queue, cause, detail })
+}
+
+/// Takes in whether old copies of a Volcano Job are there, which may be placed in the same members again. Gives back
+/// when to look at it again.
+pub(crate) fn observe_old_copies(
+    objects: &Objects,
+    jobs: &mut Jobs,
+    capacity: &FleetCapacity,
+    binding: &Binding,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    let returns = |record: &&EvictionRecord| ![MEMBER_LOST, COPY_REFUSED].contains(&record.reason.as_str());
+    let record = binding.eviction.as_deref().filter(|_| binding.clusters.is_empty()).filter(returns);
+    let is_volcano_job = || objects.workload_of(binding).is_some_and(|it| it.kind == WorkloadKind::VolcanoJob);
+    let Some(record) = record.filter(|_| is_volcano_job()) else {
+        jobs.cleanups.forget(&binding.key);
+        return None;
+    };
+    let terminates = has_old_copies(capacity, binding);
+    jobs.cleanups.observe_copies(&binding.key, terminates, record.at, now)
+}
+
+/// Whether a binding without clusters has copies listed, or pods of them run.
+pub(crate) fn has_old_copies(capacity: &FleetCapacity, binding: &Binding) -> bool {
+    binding.has_copies || capacity.runs_anywhere(&binding.workload)
+}
+
+/// Why a binding whose old copies are gone does not wait in its queue yet.
+fn explain_cleanup(objects: &Objects, binding: &Binding, record: &EvictionRecord) -> Option<Reason> {
+    let detail = format!("{}; its members are given as long again as its old pods took to end", record.message);
+    match requeue_cause(record) {
+        Some(cause) => Some(Reason::Requeued { times: record.requeues, cause, detail }),
+        None => describe_eviction(objects, binding, record, detail),
+    }
 }
 
 /// Clusters where old copies of a binding may still run. A gang of which a part did not start in time goes elsewhere at

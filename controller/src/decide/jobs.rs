@@ -29,6 +29,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     binding_state::BindingState,
+    copy_cleanup::CopyCleanups,
     deadlines::add_wait,
     forged_record::GrantHistory,
     resize::{Increase, IncreaseKind, Resize, add_grant},
@@ -150,6 +151,8 @@ pub(crate) struct Jobs {
     pub(crate) keys: BTreeMap<JobId, Key>,
     /// Under which lease this replica grants; `None` without one.
     pub(crate) epoch: Option<Arc<str>>,
+    /// Old copies that members do not forget at once.
+    pub(crate) cleanups: CopyCleanups,
     /// The bindings that are told now are those that the first list has.
     pub(crate) in_first_list: bool,
     /// Smaller records to be written.
@@ -179,6 +182,7 @@ impl Jobs {
     pub(crate) fn remove_binding(&mut self, key: &Key) {
         self.cancel_increase(key);
         self.smaller_records.remove(key);
+        self.cleanups.forget(key);
         let Some(state) = self.states.remove(key) else { return };
         self.freed |= state.assumed.is_some() || matches!(state.phase, JobPhase::Holding { .. });
         self.changed = true;

@@ -51,6 +51,7 @@ mod binding_deadlines;
 pub(crate) mod binding_state;
 pub(crate) mod capacity;
 mod controller;
+mod copy_cleanup;
 mod cron_jobs;
 mod data_catalogue;
 mod data_claims;

@@ -33,7 +33,7 @@ use self::view::FitWithout;
 use super::{
     capacity::FleetCapacity,
     eviction::{is_requeue, is_withdrawal, waits_for_copies},
-    eviction_wait::{compute_eviction_expiry, explain_eviction_wait},
+    eviction_wait::{compute_eviction_expiry, explain_eviction_wait, has_old_copies},
     jobs::{JobPhase, Jobs},
 };
 use crate::{
@@ -119,7 +119,8 @@ impl Preemption {
             };
             let is_withdrawn = matches!(&state.phase, JobPhase::Blocked(reason) if withdrawn(reason));
             let returns = if holds { !holds_back && over } else { holds_back != was_held_back && !is_withdrawn };
-            returning.extend(returns.then(|| key.clone()));
+            let went = jobs.cleanups.is_terminating(key) && !has_old_copies(capacity, binding);
+            returning.extend((returns || went).then(|| key.clone()));
             holds_back || !over
         });
         returning

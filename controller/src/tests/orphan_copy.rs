@@ -46,7 +46,7 @@ fn a_binding_is_touched_until_its_copies_go_and_its_job_is_in_line_again() {
     assert!((3..6).contains(&count_touches(&world)), "less and less often: {}", count_touches(&world));
     let touched = count_touches(&world);
     list_copies(&mut world, &Value::Null);
-    assert_eq!(world.pass(60), ["a-job"]);
+    assert_eq!(world.pass(90), ["a-job"]);
     assert_eq!(count_touches(&world), touched);
 }
 

@@ -46,7 +46,7 @@ fn tell(world: &mut World, phase: &str, retries: u32, version: u32) {
 fn lose_copies(world: &mut World) -> Vec<String> {
     world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": null}}));
     world.patch("Job", "a", &json!({"status": {"running": 0, "state": {"phase": "Pending"}}}));
-    world.settle()
+    world.pass(40)
 }
 
 fn clusters(world: &World) -> usize {

@@ -1,11 +1,12 @@
 //! The phase of a job over all its copies.
 //!
 //! Rule: the first statement that holds for the union. A copy that the gang needs has failed: Failed, or Restarting
-//! where the job's policies have a failed pod restart all of it. Every copy has ended: the end that says most (Terminated, Aborted, Completed if the union met its minimum, else Failed), with
-//! Completing for Completed while a pod runs. Some copy is terminating, aborting or restarting, in this order: so is
-//! the job. All copies are completing or completed: Completing. Otherwise Volcano's own test, over the sums: Running
-//! when `running + succeeded + failed >= minAvailable`, or when every copy that the gang needs says that it runs; else
-//! Pending. A job that has ended for good stays so when its copies vanish.
+//! where the job's policies have a failed pod restart all of it. Every copy has ended: the end that says most
+//! (Terminated, Aborted, Completed if the union met its minimum, else Failed), with Completing for Completed while a
+//! pod runs. Some copy is terminating, aborting or restarting, in this order: so is the job. All copies are completing
+//! or completed: Completing. Otherwise Volcano's own test, over the sums: Running when `running + succeeded + failed >=
+//! minAvailable`, or when every copy that the gang needs says that it runs; else Pending. A job that has ended for good
+//! stays so when its copies vanish.
 
 use std::collections::BTreeMap;
 

@@ -26,8 +26,8 @@ async fn submit_split(s: &Scenario, name: &str, queue: &str, policies: Value) ->
     Ok([long, broken])
 }
 
-/// Once all of the job runs: a pod that fails while its Volcano still counts it as starting has the copy fail before its
-/// policy is looked at.
+/// Once all of the job runs: a pod that fails while its Volcano still counts it as starting has the copy fail before
+/// its policy is looked at.
 async fn fail_broken_pod(s: &Scenario, member: &str, name: &str) -> anyhow::Result<()> {
     s.until(Kind::Job, name, "runs in both clusters", |job| {
         job["status"]["state"]["phase"] == "Running" && job["status"]["running"] == 3
