@@ -27,5 +27,6 @@ pub mod run_limit;
 pub mod split;
 pub mod status;
 pub mod task_topology;
+pub mod text;
 pub mod time;
 pub mod webster;
