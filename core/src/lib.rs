@@ -11,6 +11,7 @@ pub mod data_source;
 pub mod declared_data;
 pub mod fleet;
 pub mod gang;
+pub mod interning;
 pub mod inventory;
 pub mod maintenance;
 mod name;
