@@ -90,7 +90,7 @@ pub struct Cache {
     apis: Vec<Apis>,
     requests: BTreeMap<WorkloadRef, WorkloadRequest>,
     /// Gangs and placements that are in use.
-    gangs: Interned<Gang>,
+    pub(super) gangs: Interned<Gang>,
     placements: Interned<str>,
     by_workload: BTreeMap<WorkloadRef, BTreeSet<BindingKey>>,
     groups: Groups<BindingKey>,
