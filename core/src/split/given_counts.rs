@@ -99,11 +99,11 @@ pub fn plan_given_counts(
     }
     for ((name, most), site) in names.iter().zip(counts.values()).zip(&pods) {
         let mut frozen = gang.tasks.iter().zip(site).filter(|(task, _)| is_frozen(name, task));
-        let beyond = sum_pods(site) > u64::from(*most);
-        if frozen.any(|(task, pods)| beyond || *pods != pods_had(name, task)) {
+        let differs = sum_pods(site) != u64::from(*most);
+        if frozen.any(|(task, pods)| differs || *pods != pods_had(name, task)) {
             return Err(CountsRefusal::PartitionedCopy((*name).clone()));
         }
-        if sum_pods(site) != u64::from(*most) {
+        if differs {
             return Err(CountsRefusal::Partition(*most, (*name).clone()));
         }
     }
@@ -197,6 +197,8 @@ mod tests {
         // A copy that goes takes all its partitions along.
         let moved = plan_given_counts(&job, &counts(&[("m2", 2), ("m3", 2)]), Some(&before)).unwrap();
         assert_eq!(pods(&moved), [[2], [2]]);
+        let grown = plan_given_counts(&job, &counts(&[("m2", 4)]), Some(&moved));
+        assert_eq!(grown, Err(CountsRefusal::PartitionedCopy("m2".into())));
         // Pods of other tasks go first.
         let job = gang(vec![task("a", 2, 2, 1, 0), parts], 6);
         let before = plan_given_counts(&job, &counts(&[("m1", 6)]), None).unwrap();
