@@ -8,15 +8,15 @@ use std::{collections::BTreeSet, fmt};
 
 use serde::{Deserialize, Serialize};
 
+use crate::text::name_some;
+
 /// Names that one list may have. A longer one is not understood.
-pub const MOST_NAMES: usize = 256;
+const MOST_NAMES: usize = 256;
 /// Characters that one list may have: each job keeps its own.
 const LONGEST_LIST: usize = 4096;
-/// Clusters that a sentence names.
-const MOST_NAMED_CLUSTERS: usize = 4;
 
 /// See the module.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ClusterChoice {
     /// Only these, if there are any.
     pub only: BTreeSet<String>,
@@ -44,11 +44,7 @@ impl fmt::Display for ClusterChoice {
         let lists = [("its user lets it go only to", &self.only), ("its user keeps it out of", &self.exclude)];
         let mut before = "";
         for (words, names) in lists.iter().filter(|(_, names)| !names.is_empty()) {
-            let named: Vec<&str> = names.iter().map(String::as_str).take(MOST_NAMED_CLUSTERS).collect();
-            write!(f, "{before}{words} {}", named.join(", "))?;
-            if names.len() > MOST_NAMED_CLUSTERS {
-                write!(f, " and {} more", names.len() - MOST_NAMED_CLUSTERS)?;
-            }
+            write!(f, "{before}{words} {}", name_some(*names))?;
             before = "; ";
         }
         Ok(())

@@ -16,12 +16,12 @@ pub const MOST_PLACES: usize = 64;
 pub const LARGEST: i64 = 1_000_000;
 
 /// Where a workload's data is.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Data {
     pieces: Vec<Piece>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Piece {
     /// Any of them has it.
     places: Vec<DataPlace>,
@@ -29,7 +29,7 @@ struct Piece {
 }
 
 /// Where a copy of a piece is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum DataPlace {
     /// In a cluster.
     Cluster(String),

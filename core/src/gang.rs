@@ -50,7 +50,7 @@ impl fmt::Display for WorkloadRef {
 }
 
 /// A gang: tasks, and the minimum that must start together.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Gang {
     /// In the order of the job's spec.
     pub tasks: Vec<Task>,
@@ -77,7 +77,7 @@ pub struct Gang {
 }
 
 /// One pod template and its number of pods.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Task {
     /// Unique in the gang.
     pub name: TaskName,
@@ -96,7 +96,7 @@ pub struct Task {
 }
 
 /// Sizes of a partitioned task (`partitionPolicy`): `total * size == replicas`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Partition {
     /// Number of partitions.
     pub total: u32,
@@ -109,7 +109,7 @@ pub struct Partition {
 }
 
 /// `networkTopology` of a job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Topology {
     /// True for mode `hard`.
     pub hard: bool,

@@ -15,14 +15,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::gang::{Gang, NodeTerm, Operator, QueueName, Requirement, Task};
+use crate::{
+    gang::{Gang, NodeTerm, Operator, QueueName, Requirement, Task},
+    text::name_some,
+};
 
 /// The label that says which group a node is in.
 pub const NODE_GROUP: &str = "volcano.sh/nodegroup-name";
 /// What the plugin gives a node of a group that the affinity requires, and of one that it prefers.
 const SCORES: (u32, u32) = (100, 50);
-/// Groups that are named where all would be too many.
-const MOST_NAMED_GROUPS: usize = 5;
 /// The greatest weight of a preferred term.
 const MOST_WEIGHT: u32 = 100;
 
@@ -102,14 +103,10 @@ impl NodeRestriction {
         if groups.operator == Operator::DoesNotExist {
             return Some(format!("queue {queue} names no group of nodes and uses only nodes that are in none"));
         }
-        let mut named: Vec<&str> = groups.values.iter().map(String::as_str).take(MOST_NAMED_GROUPS).collect();
-        let more = groups.values.len().saturating_sub(MOST_NAMED_GROUPS);
-        let more = if more > 0 { format!("{more} others") } else { String::new() };
-        named.extend((!more.is_empty()).then_some(more.as_str()));
-        match named.as_slice() {
-            [] => Some(format!("queue {queue} admits no group of nodes")),
-            named => Some(format!("queue {queue} uses only nodes of the groups {}", named.join(", "))),
-        }
+        Some(match groups.values.as_slice() {
+            [] => format!("queue {queue} admits no group of nodes"),
+            groups => format!("queue {queue} uses only nodes of the groups {}", name_some(groups)),
+        })
     }
 }
 
@@ -281,7 +278,7 @@ mod tests {
         let some = affinity(&["b", "a"], &[], &[], &[]);
         assert_eq!(told(Some(&some)).as_deref(), Some("queue q uses only nodes of the groups a, b"));
         let many = affinity(&["a", "b", "c", "d", "e", "f", "g"], &[], &[], &[]);
-        let want = "queue q uses only nodes of the groups a, b, c, d, e, 2 others";
+        let want = "queue q uses only nodes of the groups a, b, c, d and 3 more";
         assert_eq!(told(Some(&many)).as_deref(), Some(want));
         let none = affinity(&[], &[], &["a"], &[]);
         assert_eq!(told(Some(&none)).as_deref(), Some("queue q admits no group of nodes"));

@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Groups of tasks, by their places in the gang.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TaskTopology {
     /// Together.
     pub affine: Vec<Vec<usize>>,

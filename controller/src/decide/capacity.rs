@@ -24,6 +24,7 @@ use std::{
 use caldera_core::{
     fleet::{self, AWAY, AssumedPods, EvictedPods, Update, list_clusters_reserved_against, takes_jobs},
     gang::{ClusterName, Gang, Taint, Task, Toleration},
+    interning::Interned,
     inventory::{Capacity, Change, Pod, Source},
     maintenance::ExpectedRun,
     place::{self, Cluster, Decision, Peers},
@@ -35,7 +36,7 @@ use caldera_core::{
 };
 
 pub use self::{found_place::Place, place_elsewhere::PodsByCluster};
-use crate::observe::{Binding, ClusterFacts, Interned};
+use crate::observe::{Binding, ClusterFacts};
 
 /// Of clusters that are kept from a job.
 pub(crate) const RESERVED: &str = "clusters are reserved";

@@ -23,8 +23,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{
     binding::Binding,
+    fingerprint::fingerprint,
     input::ObjectKind,
-    interning::fingerprint,
     objects::{Change, Objects, is_older},
 };
 

@@ -8,9 +8,9 @@ mod binding;
 mod cluster;
 mod cron_job;
 mod data_claim;
+mod fingerprint;
 mod hyper_job;
 mod input;
-mod interning;
 mod job_command;
 mod losses;
 mod node_groups;
@@ -36,7 +36,7 @@ pub use self::{
 pub(crate) use self::{
     cluster::read_namespace,
     data_claim::{BOUND, DataObjects, fingerprint_claim, fingerprint_refs},
-    interning::{Interned, fingerprint},
+    fingerprint::fingerprint,
     losses::{MEMBER_LOST, Presence},
     objects::{Change, Objects},
 };

@@ -5,13 +5,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    mem,
+    fmt, mem,
     sync::Arc,
 };
 
 use caldera_core::{
     data_source::DataChange,
     gang::{Gang, QueueName, WorkloadRef},
+    interning::Interned,
     place::Groups,
     resources::Resources,
 };
@@ -22,8 +23,8 @@ use super::{
     binding::{Binding, Key},
     cluster::ClassFacts,
     data_claim::DataObjects,
+    fingerprint::fingerprint,
     input::ObjectKind,
-    interning::Interned,
     losses::Losses,
     pod_group::PodGroupFacts,
     queue::{QueueFacts, Tenancy},
@@ -270,7 +271,7 @@ impl Objects {
     }
 
     fn set_binding(&mut self, mut binding: Binding) -> Vec<Change> {
-        binding.replica_request = self.requests.intern(binding.replica_request);
+        binding.replica_request = intern_as_written(&mut self.requests, binding.replica_request);
         binding.workload = self.intern_name(binding.workload);
         binding.key.namespace = self.namespaces.intern(binding.key.namespace);
         let key = binding.key.clone();
@@ -352,7 +353,7 @@ impl Objects {
             false => gang,
         };
         workload.gang = workload.gang.map(whole);
-        workload.gang = workload.gang.map(|gang| self.gangs.intern(gang));
+        workload.gang = workload.gang.map(|gang| intern_as_written(&mut self.gangs, gang));
         if let Some(known) = self.workloads.get_mut(&workload.reference) {
             if known.uid == workload.uid && is_older(&workload.resource_version, &known.resource_version) {
                 return Vec::new();
@@ -481,4 +482,9 @@ fn is_of_its_namespace(binding: &Binding) -> bool {
 /// Versions are opaque, but every API server counts them; what is no number is taken for newer.
 pub(super) fn is_older(version: &str, than: &str) -> bool {
     matches!((version.parse::<u64>(), than.parse::<u64>()), (Ok(version), Ok(than)) if version < than)
+}
+
+/// Amounts that are equal and written in another way are kept apart: what is told of them is what their user wrote.
+fn intern_as_written<T: fmt::Debug + PartialEq>(kept: &mut Interned<T>, value: Arc<T>) -> Arc<T> {
+    kept.intern_by(fingerprint(&value), value)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use caldera_crds::volcano::scheduling::PodGroup;
 
-use super::{binding::Key, interning::fingerprint};
+use super::{binding::Key, fingerprint::fingerprint};
 
 /// A PodGroup of ours, as far as we compare it with what it should be.
 #[derive(Debug, Clone, PartialEq)]

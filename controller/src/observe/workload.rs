@@ -15,7 +15,7 @@ use caldera_crds::{
 };
 use serde_json::Value;
 
-use super::{cron_job::CronOwner, hyper_job::ChildFacts, interning::fingerprint};
+use super::{cron_job::CronOwner, fingerprint::fingerprint, hyper_job::ChildFacts};
 
 /// A workload of a kind in scope.
 #[derive(Debug, Clone, PartialEq)]

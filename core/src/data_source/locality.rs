@@ -7,9 +7,8 @@
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use super::{DataClaim, DataIdentity, MOST_CLAIMS};
+use crate::text::name_some;
 
-/// Clusters or claims that a sentence names.
-const MOST_NAMED: usize = 4;
 /// Characters of a text of a user's that a sentence repeats.
 const MOST_REPEATED_CHARACTERS: usize = 128;
 
@@ -87,15 +86,12 @@ impl DataLocality {
 #[must_use]
 pub fn describe_lack(data: &DataIdentity) -> String {
     let DataIdentity { system, category, name, attributes } = data;
-    let mut text = format!("no DataSource has system {}, type {}, name {}", show(system), show(category), show(name));
-    for (key, value) in attributes.iter().take(MOST_NAMED) {
-        text.push_str(&format!(", {}={}", show(key), show(value)));
+    let text = format!("no DataSource has system {}, type {}, name {}", show(system), show(category), show(name));
+    if attributes.is_empty() {
+        return text + " and no attributes";
     }
-    match attributes.len().saturating_sub(MOST_NAMED) {
-        0 if attributes.is_empty() => text + " and no attributes",
-        0 => text,
-        more => format!("{text} and {more} more attributes"),
-    }
+    let named = name_some(attributes.iter().map(|(key, value)| format!("{}={}", show(key), show(value))));
+    format!("{text} and attributes {named}")
 }
 
 /// A text of a user's, cut to what a sentence repeats.
@@ -118,11 +114,6 @@ impl fmt::Display for DataLocality {
         if allowed.is_empty() {
             return write!(f, "{whose} is in no cluster");
         }
-        let names: Vec<&str> = allowed.iter().map(String::as_str).take(MOST_NAMED).collect();
-        write!(f, "{whose} is in {}", names.join(", "))?;
-        match allowed.len().saturating_sub(MOST_NAMED) {
-            0 => Ok(()),
-            more => write!(f, " and {more} more"),
-        }
+        write!(f, "{whose} is in {}", name_some(&**allowed))
     }
 }

@@ -96,13 +96,13 @@ fn a_cluster_that_joins_later_is_allowed_only_once_a_source_lists_it_defect_48()
 fn a_claim_without_a_source_is_told_with_what_there_is_no_source_of() {
     let mut index = DataIndex::default();
     index.set_claim(claim("a", &data("users", &[("region", "eu")]), "j"));
-    let first = "waits for DataSourceClaim ns/a: no DataSource has system hive, type table, name users, region=eu";
+    let first = "waits for DataSourceClaim ns/a: no DataSource has system hive, type table, name users and attributes region=eu";
     assert_eq!(locality(&index, "j").describe_wait().as_deref(), Some(first));
     index.set_claim(claim("b", &data("events", &[]), "j"));
     assert_eq!(locality(&index, "j").to_string(), format!("{first}; so do 1 more of its claims"));
     assert_eq!(allowed(&index, "j"), [""; 0]);
     let long = describe_long_lack();
-    assert!(long.len() < 1200 && long.ends_with(" and 1 more attributes"), "{long}");
+    assert!(long.len() < 1200 && long.ends_with(" and 1 more"), "{long}");
 }
 
 fn describe_long_lack() -> String {

@@ -12,14 +12,12 @@ use crate::{
     inventory::Capacity,
     node_groups::share_nodes,
     place::{self, Cluster, Decision, spread_constraints::is_duplicated},
-    queue::ReservedClusters,
+    queue::{MOST_CLUSTERS_FOR_COPIES, ReservedClusters},
     resources::{ResourceName, Resources},
 };
 
 /// Clusters looked at alone before several are looked at together.
 const CLUSTERS_TRIED_ALONE: usize = 8;
-/// Clusters that are kept for the copies of one duplicated job.
-const MOST_CLUSTERS_FOR_COPIES: usize = 8;
 
 /// A cluster that may be kept.
 #[derive(Debug)]
@@ -79,7 +77,8 @@ fn choose_for_copies<C: Borrow<Capacity>>(
     alone.placement.spread.clear();
     let is_chosen = |name: &str| chosen.targets.iter().any(|target| target.cluster == name);
     let lacks = |one: &ReservableCluster<'_, C>| place(&alone, vec![(one.cluster, one.now)]).is_none();
-    let lacking: Vec<_> = all.iter().filter(|(_, one)| is_chosen(&one.cluster.name) && lacks(one)).collect();
+    let lacking = all.iter().filter(|(_, one)| is_chosen(&one.cluster.name) && lacks(one));
+    let lacking: Vec<_> = lacking.take(MOST_CLUSTERS_FOR_COPIES + 1).collect();
     let clusters: Vec<ClusterName> = lacking.iter().map(|(_, one)| one.cluster.name.as_str().into()).collect();
     let is_many = clusters.len() > MOST_CLUSTERS_FOR_COPIES;
     if clusters.is_empty() || is_many || clusters.iter().any(|name| vain.contains(name)) {

@@ -1,4 +1,7 @@
 //! Equal values kept once: a fleet's nodes and pods differ in few things.
+//!
+//! Beside [`crate::interning`]: a value is looked for before it is allocated, and one that nobody uses is there for the
+//! next until there are many.
 
 use std::{borrow::Borrow, collections::BTreeSet, sync::Arc};
 

@@ -83,6 +83,23 @@ pub struct PassedCluster {
     pub held: Option<i64>,
 }
 
+impl Binding {
+    /// Why nothing more of it goes to a cluster, whether it is there or not, that no time ends of itself: data that is
+    /// elsewhere, its queue, and what its user chose.
+    pub fn lasting_reasons<'b>(&self, cluster: &'b Cluster) -> impl Iterator<Item = FilterReason<'b>> {
+        let no_data = !self.has_data_in(&cluster.name);
+        let not_of_queue = !self.queue_allows(cluster);
+        let not_chosen = !self.is_let_into(&cluster.name);
+        [
+            no_data.then_some(FilterReason::NoData),
+            not_of_queue.then_some(FilterReason::NotOfQueue),
+            not_chosen.then_some(FilterReason::NotChosen),
+        ]
+        .into_iter()
+        .flatten()
+    }
+}
+
 /// A binding's demands on clusters, ready to be asked of many.
 #[derive(Debug, Clone)]
 pub struct Filter<'a> {
@@ -157,9 +174,6 @@ impl<'a> Filter<'a> {
         let elsewhere = !held && peers.together.as_ref().is_some_and(|together| !together.contains(&cluster.name));
         let kept = !held && self.has_maintenance_conflict(cluster);
         let there = !held && peers.apart.contains(&cluster.name);
-        let not_of_queue = !held && !self.binding.queue_allows(cluster);
-        let no_data = !held && !self.binding.has_data_in(&cluster.name);
-        let not_chosen = !held && !self.binding.is_let_into(&cluster.name);
         [
             evicting,
             taint,
@@ -168,12 +182,10 @@ impl<'a> Filter<'a> {
             elsewhere.then_some(FilterReason::GroupElsewhere),
             there.then_some(FilterReason::GroupThere),
             kept.then_some(FilterReason::Maintenance),
-            no_data.then_some(FilterReason::NoData),
-            not_of_queue.then_some(FilterReason::NotOfQueue),
-            not_chosen.then_some(FilterReason::NotChosen),
         ]
         .into_iter()
         .flatten()
+        .chain((!held).then(|| self.binding.lasting_reasons(cluster)).into_iter().flatten())
     }
 
     fn is_served(&self, cluster: &Cluster) -> bool {

@@ -3,8 +3,8 @@
 //! Rule: karmada-scheduler's `scheduleResourceBindingWithClusterAffinities` and `genericScheduler.Schedule`: terms are
 //! tried from the observed one on (from the first after a reschedule was triggered), the first that works wins, and the
 //! first term's failure is the one reported. Beyond Karmada: a cluster that is not Ready takes nothing new whatever its
-//! taints, nor does one where a maintenance window is in the way, required data is not, or that its user keeps it out
-//! of, and a gang is placed whole or not at all.
+//! taints, nor does one where a maintenance window is in the way, required data is not, that its queue may not use, or
+//! that its user keeps it out of; and a gang is placed whole or not at all.
 
 mod refusal_reasons;
 mod region_sets;
@@ -211,9 +211,7 @@ fn place_by_term(request: &Request<'_>, binding: &Binding) -> Result<Decision, N
             Ok(passed) => {
                 let takes_more = cluster.ready
                     && !filter.has_maintenance_conflict(cluster)
-                    && binding.has_data_in(&cluster.name)
-                    && binding.queue_allows(cluster)
-                    && binding.is_let_into(&cluster.name);
+                    && binding.lasting_reasons(cluster).next().is_none();
                 let capacity = if takes_more { *capacity } else { &nothing };
                 fitting.push(FittingCluster { cluster, capacity, passed });
             }

@@ -9,6 +9,8 @@ use std::{
     fmt::{Display, Write as _},
 };
 
+use crate::text::{MOST_NAMED, name_some};
+
 /// A workload affinity group.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AffinityGroup {
@@ -28,9 +30,6 @@ pub struct Peers {
     /// One of the first, and of the second by cluster: for telling.
     names: (Option<String>, BTreeMap<String, String>),
 }
-
-/// Clusters that are named in one sentence.
-const MOST_NAMED_CLUSTERS: usize = 4;
 
 impl Peers {
     /// Takes in the clusters of another one of the affinity group; one that is not placed says nothing.
@@ -72,16 +71,15 @@ impl Display for Peers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut text = String::new();
         if let (Some(name), Some(together)) = (&self.names.0, &self.together) {
-            let clusters: Vec<&str> = together.iter().map(String::as_str).take(MOST_NAMED_CLUSTERS).collect();
-            let clusters = if clusters.is_empty() { "no cluster".to_owned() } else { clusters.join(", ") };
+            let clusters = if together.is_empty() { "no cluster".to_owned() } else { name_some(together) };
             let _ = write!(text, "of its affinity group {name} is placed, and all of the group are in {clusters}");
         }
-        for (cluster, name) in self.names.1.iter().take(MOST_NAMED_CLUSTERS) {
+        for (cluster, name) in self.names.1.iter().take(MOST_NAMED) {
             let separator = if text.is_empty() { "" } else { "; " };
             let _ = write!(text, "{separator}{cluster} has {name} of its anti-affinity group");
         }
-        if self.names.1.len() > MOST_NAMED_CLUSTERS {
-            let _ = write!(text, " and {} more clusters have others", self.names.1.len() - MOST_NAMED_CLUSTERS);
+        if self.names.1.len() > MOST_NAMED {
+            let _ = write!(text, " and {} more clusters have others", self.names.1.len() - MOST_NAMED);
         }
         f.write_str(&text)
     }

@@ -1,11 +1,16 @@
 //! What the engine asks about the clusters, and nothing of how that is found out: the caller answers with the same
 //! function that places jobs.
 
+use std::collections::BTreeSet;
+
 use crate::{
     gang::{ClusterName, Requirement},
     queue::{pending::job_order::JobId, quota::admission::Ask},
     resources::{ResourceName, Resources},
 };
+
+/// Clusters that are kept for the copies of one duplicated job: one job does not close a fleet.
+pub const MOST_CLUSTERS_FOR_COPIES: usize = 8;
 
 /// The answer to "does it fit somewhere now?".
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,15 +69,18 @@ pub struct ReservedClusters {
 }
 
 impl ReservedClusters {
-    /// These and those, each once.
-    pub(crate) fn merge(mut self, more: Self) -> Self {
-        self.clusters.extend(more.clusters);
-        self.clusters.sort_unstable();
-        self.clusters.dedup();
-        self.resources.extend(more.resources);
-        self.resources.sort_unstable();
-        self.resources.dedup();
-        self
+    /// These and those, each once; these alone where all were too many for one job.
+    pub(crate) fn merge(self, more: Self) -> Self {
+        let clusters: BTreeSet<&ClusterName> = self.clusters.iter().chain(&more.clusters).collect();
+        if clusters.len() > MOST_CLUSTERS_FOR_COPIES {
+            return self;
+        }
+        let resources: BTreeSet<&ResourceName> = self.resources.iter().chain(&more.resources).collect();
+        Self {
+            clusters: clusters.into_iter().cloned().collect(),
+            resources: resources.into_iter().cloned().collect(),
+            groups: self.groups,
+        }
     }
 }
 

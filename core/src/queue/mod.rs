@@ -22,7 +22,7 @@ pub mod state;
 #[cfg(test)]
 mod tests;
 
-pub use capacity::{CapacityGrowth, ClusterCapacity, Fit, ReservedClusters};
+pub use capacity::{CapacityGrowth, ClusterCapacity, Fit, MOST_CLUSTERS_FOR_COPIES, ReservedClusters};
 pub use engine::{
     Engine, Entitlement, Job, PreemptionCandidate, QueueUsage, QuotaAfterEvictions, RESERVATION_AFTER, Release,
     ReservationStatus, UnknownStart,

@@ -4,7 +4,8 @@
 //! Rule: each cluster gets exactly as many pods as it was given. What it has of each task it keeps, as far as its
 //! number goes; of what is too much the last tasks' pods go first. The rest is filled up task by task in the order of
 //! the job's spec, in whole partitions, in the clusters by name: so pods of a task are together. What may not be split,
-//! or moved once it is there, is not: then there is no plan.
+//! or moved once it is there, is not: then there is no plan. A partitioned task is not resized in a copy that is there:
+//! its member's Volcano refuses another `partitionPolicy` (`validateJobUpdate`).
 
 use std::collections::BTreeMap;
 
@@ -35,6 +36,9 @@ pub enum CountsRefusal {
     /// A partition would be cut.
     #[error("the {0} pods of cluster {1} can not be made of whole partitions")]
     Partition(u32, ClusterName),
+    /// A partitioned task would be resized in a copy that is there.
+    #[error("its partitioned tasks can not be resized in cluster {0}, where they are")]
+    PartitionedCopy(ClusterName),
 }
 
 /// The plan by which each cluster has as many pods as `counts` says, and `previous` is kept.
@@ -65,6 +69,7 @@ pub fn plan_given_counts(
     let pods_had = |name: &ClusterName, task: &Task| {
         had(name).and_then(|share| share.tasks.get(&task.name)).map_or(0, |share| share.replicas)
     };
+    let is_frozen = |name: &ClusterName, task: &Task| task.partition.is_some() && had(name).is_some();
     let mut pods: Vec<Vec<u32>> =
         names.iter().map(|name| gang.tasks.iter().map(|task| pods_had(name, task)).collect()).collect();
     for (index, task) in gang.tasks.iter().enumerate() {
@@ -74,8 +79,8 @@ pub fn plan_given_counts(
             left -= site[index];
         }
     }
-    for (site, most) in pods.iter_mut().zip(counts.values()) {
-        for (index, task) in gang.tasks.iter().enumerate().rev() {
+    for ((site, most), name) in pods.iter_mut().zip(counts.values()).zip(&names) {
+        for (index, task) in gang.tasks.iter().enumerate().rev().filter(|(_, task)| !is_frozen(name, task)) {
             let beyond = sum_pods(site).saturating_sub(u64::from(*most));
             let goes = u32::try_from(beyond).unwrap_or(u32::MAX).next_multiple_of(task.partition_size());
             site[index] -= goes.min(site[index]);
@@ -84,21 +89,23 @@ pub fn plan_given_counts(
     for (index, task) in gang.tasks.iter().enumerate() {
         let there: u32 = pods.iter().map(|site| site[index]).sum();
         let mut left = task.replicas - there;
-        // A member resizes no partitioned task of a copy that is there.
-        let is_frozen = |name: &ClusterName| task.partition.is_some() && had(name).is_some();
-        for ((site, most), name) in pods.iter_mut().zip(counts.values()).zip(&names) {
-            if is_frozen(name) {
-                continue;
-            }
+        let sites = pods.iter_mut().zip(counts.values()).zip(&names);
+        for ((site, most), _) in sites.filter(|(_, name)| !is_frozen(name, task)) {
             let room = u64::from(*most).saturating_sub(sum_pods(site));
             let more = whole_partitions(task, left.min(u32::try_from(room).unwrap_or(u32::MAX)));
             site[index] += more;
             left -= more;
         }
     }
-    let mut sites = names.iter().zip(counts.values()).zip(&pods);
-    if let Some(((name, most), _)) = sites.find(|((_, most), site)| sum_pods(site) != u64::from(**most)) {
-        return Err(CountsRefusal::Partition(*most, (*name).clone()));
+    for ((name, most), site) in names.iter().zip(counts.values()).zip(&pods) {
+        let mut frozen = gang.tasks.iter().zip(site).filter(|(task, _)| is_frozen(name, task));
+        let differs = sum_pods(site) != u64::from(*most);
+        if frozen.any(|(task, pods)| differs || *pods != pods_had(name, task)) {
+            return Err(CountsRefusal::PartitionedCopy((*name).clone()));
+        }
+        if differs {
+            return Err(CountsRefusal::Partition(*most, (*name).clone()));
+        }
     }
     Ok(divide_minimums(gang, &names, &pods, previous, Tie::default()))
 }
@@ -177,6 +184,31 @@ mod tests {
         let moved = plan_given_counts(&job, &counts(&[("m1", 2), ("m2", 2)]), Some(&before));
         assert_eq!(moved, Err(CountsRefusal::Rigid));
         assert_eq!(plan_given_counts(&job, &counts(&[("m1", 3), ("m2", 1)]), Some(&before)), Ok(before.clone()));
+    }
+
+    #[test]
+    fn a_partitioned_task_of_a_copy_that_is_there_is_not_resized() {
+        let mut parts = task("parts", 4, 4, 1, 0);
+        parts.partition = Some(Partition { total: 2, size: 2, min: 2, topology: None });
+        let job = gang(vec![parts.clone()], 4);
+        let before = plan_given_counts(&job, &counts(&[("m1", 4)]), None).unwrap();
+        let moved = plan_given_counts(&job, &counts(&[("m1", 2), ("m2", 2)]), Some(&before));
+        assert_eq!(moved, Err(CountsRefusal::PartitionedCopy("m1".into())));
+        // A copy that goes takes all its partitions along.
+        let moved = plan_given_counts(&job, &counts(&[("m2", 2), ("m3", 2)]), Some(&before)).unwrap();
+        assert_eq!(pods(&moved), [[2], [2]]);
+        let grown = plan_given_counts(&job, &counts(&[("m2", 4)]), Some(&moved));
+        assert_eq!(grown, Err(CountsRefusal::PartitionedCopy("m2".into())));
+        // Pods of other tasks go first.
+        let job = gang(vec![task("a", 2, 2, 1, 0), parts], 6);
+        let before = plan_given_counts(&job, &counts(&[("m1", 6)]), None).unwrap();
+        let moved = plan_given_counts(&job, &counts(&[("m1", 5), ("m2", 1)]), Some(&before)).unwrap();
+        assert_eq!(pods(&moved), [[1, 4], [1, 0]]);
+        // Nor where the task itself has fewer.
+        let mut fewer = job.clone();
+        (fewer.tasks[1].replicas, fewer.tasks[1].min_available) = (2, 2);
+        let shrunk = plan_given_counts(&fewer, &counts(&[("m1", 4)]), Some(&before));
+        assert_eq!(shrunk, Err(CountsRefusal::PartitionedCopy("m1".into())));
     }
 
     proptest! {

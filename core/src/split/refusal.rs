@@ -15,6 +15,7 @@ use crate::{
     gang::{ClusterName, TaskName, Topology},
     quantity::Quantity,
     resources::ResourceName,
+    text::name_some,
 };
 
 /// Why a gang can not be placed now.
@@ -130,8 +131,6 @@ impl GangRefusal {
 const MOST_SPOTS: usize = 32;
 /// Groups of close clusters that are.
 const MOST_GROUPS: usize = 8;
-/// Clusters of a group that are named.
-const MOST_NAMED_CLUSTERS: usize = 4;
 
 /// The numbers of a search that found nothing.
 pub(super) fn explain_refusal(search: &SplitSearch<'_>, want: &[u32]) -> GangRefusal {
@@ -334,12 +333,7 @@ impl fmt::Display for Shortage {
             (None, _) => {}
         }
         if let Some((clusters, pods)) = self.domain.as_ref().and_then(|domain| domain.group.as_ref()) {
-            let names: Vec<&str> = clusters.iter().take(MOST_NAMED_CLUSTERS).map(ClusterName::as_str).collect();
-            write!(f, "; best close clusters {}", names.join(", "))?;
-            if clusters.len() > MOST_NAMED_CLUSTERS {
-                write!(f, " and {} more", clusters.len() - MOST_NAMED_CLUSTERS)?;
-            }
-            write!(f, " take {pods}")?;
+            write!(f, "; best close clusters {} take {pods}", name_some(clusters))?;
         }
         for (task, short) in &self.tasks {
             write!(f, "; task {task}: {} of {} fit", short.fits, short.needed)?;

@@ -247,9 +247,10 @@ fn build_unqueued_request<'a>(
     Ok(PlacementRequest { gang: Cow::Borrowed(gang), whole: false, copies: None, previous: None })
 }
 
-/// The gang reduced to what was admitted; of a partitioned task to whole partitions.
+/// The gang reduced to what was admitted, on the nodes that it was admitted to; of a partitioned task to whole
+/// partitions.
 fn cap_gang(gang: &Gang, admission: &Admission) -> Result<Gang, String> {
-    let mut gang = gang.clone();
+    let mut gang = gang.restrict_to_nodes(&admission.nodes);
     let binds = gang.task_minimums_bind();
     for task in &mut gang.tasks {
         let admitted = admission.pods_of(&task.name);
@@ -262,7 +263,6 @@ fn cap_gang(gang: &Gang, admission: &Admission) -> Result<Gang, String> {
         }
         task.replicas = task.replicas.min(admitted) / task.partition_size() * task.partition_size();
         task.min_available = task.min_available.min(task.replicas);
-        task.node = task.node.restrict_to(&admission.nodes.alternatives());
     }
     if gang.replicas() < gang.min_available {
         let (needs, has) = (gang.min_available, gang.replicas());

@@ -13,7 +13,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use caldera_core::{fleet::AssumedPods, gang::Gang, place::Target, plan::Plan, time::EpochSeconds};
+use caldera_core::{
+    fleet::AssumedPods, gang::Gang, node_groups::NodeRestriction, place::Target, plan::Plan, time::EpochSeconds,
+};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
@@ -66,11 +68,12 @@ impl Cache {
 
     /// Assumes the pods of a decision, until the binding itself shows it.
     pub fn assume_decision(&mut self, key: &BindingKey, targets: &[Target], plan: Option<&Plan>) {
+        let found = self.gang_of(key);
         let Some(binding) = self.bindings.get(key) else { return };
         if !binding.groups.is_empty() {
             self.assumed.insert(key.clone(), targets.to_vec());
         }
-        let Some((gang, is_read)) = self.gang_of(binding) else { return };
+        let Some((gang, is_read)) = found else { return };
         if !is_read {
             self.deadlines.until.insert(key.clone(), self.deadlines.now + ASSUMED_FOR);
         }
@@ -81,9 +84,10 @@ impl Cache {
     /// Assumes the pods that the binding itself shows, also after a decision could not be written.
     pub fn update_assumed_pods(&mut self, key: &BindingKey) {
         self.assumed.remove(key);
-        self.follow_selected_nodes(key);
-        let found = self.bindings.get(key).filter(|binding| binding.ours && !binding.place.previous.is_empty());
-        let Some((binding, (gang, is_read))) = found.and_then(|binding| Some((binding, self.gang_of(binding)?))) else {
+        let found = self.gang_of(key);
+        self.follow_selected_nodes(key, found.as_ref().map(|(gang, _)| &**gang));
+        let placed = self.bindings.get(key).filter(|binding| binding.ours && !binding.place.previous.is_empty());
+        let (Some(binding), Some((gang, is_read))) = (placed, found) else {
             self.forget_assumed(key);
             return;
         };
@@ -111,24 +115,27 @@ impl Cache {
     }
 
     /// Has members' shapes carry the labels that the admission of a binding keeps its pods to.
-    fn follow_selected_nodes(&mut self, key: &BindingKey) {
-        let is_kept = |binding: &&Binding| binding.admission.as_ref().is_some_and(|record| !record.nodes.is_empty());
-        let gang = self.bindings.get(key).filter(is_kept).and_then(|binding| self.gang_of(binding));
-        self.fleet.set_selected_labels(&key.to_string(), gang.as_ref().map(|(gang, _)| &**gang));
+    fn follow_selected_nodes(&mut self, key: &BindingKey, gang: Option<&Gang>) {
+        let is_kept = self.bindings.get(key).is_some_and(|binding| restriction_of(binding).is_some());
+        self.fleet.set_selected_labels(&key.to_string(), gang.filter(|_| is_kept));
     }
 
     /// What a binding's pods request, on the nodes that they may use, and whether that is read from its template.
-    fn gang_of(&self, binding: &Binding) -> Option<(Arc<Gang>, bool)> {
-        match self.request_of(binding).map(|request| &request.gang) {
-            Some(Ok(gang)) => match &binding.admission {
-                Some(record) if !record.nodes.is_empty() => {
-                    Some((Arc::new(gang.restrict_to_nodes(&record.nodes)), true))
-                }
-                _ => Some((Arc::clone(gang), true)),
-            },
-            _ => Some((binding.replica.clone().filter(|replica| replica.replicas() > 0)?, false)),
-        }
+    pub(crate) fn gang_of(&mut self, key: &BindingKey) -> Option<(Arc<Gang>, bool)> {
+        let binding = self.bindings.get(key)?;
+        let Some(Ok(gang)) = self.request_of(binding).map(|request| &request.gang) else {
+            return Some((binding.replica.clone().filter(|replica| replica.replicas() > 0)?, false));
+        };
+        let Some(nodes) = restriction_of(binding) else { return Some((Arc::clone(gang), true)) };
+        // It is made anew for each event of each binding.
+        let restricted = Arc::new(gang.restrict_to_nodes(nodes));
+        Some((self.gangs.intern(restricted), true))
     }
+}
+
+/// The nodes that the admission of a binding keeps its pods to, or has them prefer.
+fn restriction_of(binding: &Binding) -> Option<&NodeRestriction> {
+    binding.admission.as_ref().map(|record| &record.nodes).filter(|nodes| !nodes.is_empty())
 }
 
 /// The pods of each task in each cluster that `holds` them: by the plan, or by the targets for kinds without a plan.

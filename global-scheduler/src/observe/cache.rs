@@ -15,6 +15,7 @@ use caldera_core::{
     data_source::{DataClaim, DataIndex, DataLocality, DataSource},
     fleet::{Fleet, Update},
     gang::{Gang, TaskName, WorkloadRef},
+    interning::Interned,
     maintenance::ExpectedRun,
     place::{Apis, Groups, Peers, QueueClusters, Target, score::Ranking},
     run_limit::RunLimit,
@@ -31,10 +32,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::binding::{Binding, BindingKey};
-use super::{
-    assumed::AssumeDeadlines, data_arrival::DataArrivals, queue_arrival::QueueArrivals, ranking::Rankings,
-    recent::RecentValues,
-};
+use super::{assumed::AssumeDeadlines, data_arrival::DataArrivals, queue_arrival::QueueArrivals, ranking::Rankings};
 
 /// What a workload requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,8 +90,8 @@ pub struct Cache {
     apis: Vec<Apis>,
     requests: BTreeMap<WorkloadRef, WorkloadRequest>,
     /// Gangs and placements that are in use.
-    gangs: RecentValues<Gang>,
-    placements: RecentValues<str>,
+    pub(super) gangs: Interned<Gang>,
+    placements: Interned<str>,
     by_workload: BTreeMap<WorkloadRef, BTreeSet<BindingKey>>,
     groups: Groups<BindingKey>,
     /// Where bindings go whose placement is being written.
@@ -120,7 +118,8 @@ impl Cache {
 
     /// Stores the newest state of a binding. An older state that arrives later is ignored.
     pub fn update_binding(&mut self, mut binding: Binding) {
-        binding.placement.iter_mut().chain(&mut binding.applied).for_each(|text| self.placements.share(text));
+        binding.placement = binding.placement.map(|text| self.placements.intern(text));
+        binding.applied = binding.applied.map(|text| self.placements.intern(text));
         if let Some(known) = self.bindings.get(&binding.key) {
             let versions = (binding.comparable_version(), known.comparable_version());
             let older = matches!(versions, (Some(new), Some(old)) if new < old);
@@ -190,7 +189,7 @@ impl Cache {
     }
 
     fn update_request(&mut self, workload: &WorkloadRef, mut request: WorkloadRequest) {
-        request.gang.iter_mut().for_each(|gang| self.gangs.share(gang));
+        request.gang = request.gang.map(|gang| self.gangs.intern(gang));
         if self.requests.get(workload) == Some(&request) {
             return;
         }

@@ -7,4 +7,3 @@ pub mod data_arrival;
 pub(crate) mod host_watch;
 pub mod queue_arrival;
 pub mod ranking;
-mod recent;

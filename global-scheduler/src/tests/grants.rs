@@ -1,5 +1,7 @@
 //! What is placed follows what was granted, and no more.
 
+use std::sync::Arc;
+
 use super::*;
 
 /// Where the job's minimum is below the sum of its tasks' own, those do not count (Volcano, `CheckTaskMinAvailable`).
@@ -121,6 +123,32 @@ fn a_gang_goes_where_the_nodes_are_that_it_was_admitted_to() {
     world.fleet.refresh_capacities();
     let free = |name: &str| world.fleet.clusters().find(|(cluster, _)| cluster.name == name).unwrap().1.sum_free();
     assert_eq!([free("m0"), free("m1")].map(|free| free.get("cpu")), [9, 1].map(Quantity::from_units));
+}
+
+#[test]
+fn what_jobs_of_one_template_ask_for_on_the_same_nodes_is_kept_once() {
+    let nodes = json!({"required": [{"key": "pool", "operator": "In", "values": ["a"]}]});
+    let admission = json!({"queue": "q", "priority": 0, "copies": 1, "tasks": {"w": 3}, "charged": {}, "nodes": nodes});
+    let named = |mut object: Value, name: &str| {
+        object["metadata"]["name"] = name.into();
+        object["metadata"]["uid"] = name.into();
+        object
+    };
+    let bound = |name: &str| {
+        let mut object = named(binding(3), &format!("{name}-job"));
+        object["metadata"]["annotations"]["caldera.dev/admission"] = admission.to_string().into();
+        (object["spec"]["resource"]["name"], object["spec"]["clusters"]) =
+            (name.into(), json!([{"name": "m0", "replicas": 3}]));
+        object
+    };
+    let mut world = index(&[9], &[named(job(3, 3), "a"), named(job(3, 3), "b"), bound("a"), bound("b")]);
+    let mut gang_of = |name: &str| {
+        let key = BindingKey { namespace: "ns".into(), name: name.into() };
+        world.gang_of(&key).unwrap().0
+    };
+    let (one, other) = (gang_of("a-job"), gang_of("b-job"));
+    assert!(Arc::ptr_eq(&one, &other));
+    assert!(Arc::strong_count(&one) > 3, "what is assumed for them is the same one");
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! Beyond Volcano's rules, a queue in which a workload waits or runs is not deleted, unless an annotation forces it: in
 //! the members its pods would be killed. Our annotations that nobody knows are warned of.
 
+use caldera_core::text::name_some;
 use caldera_crds::{
     names::{caldera::FORCE_DELETE, volcano::ROOT_QUEUE},
     queue_admission::{
@@ -80,9 +81,6 @@ pub fn validate_queue(request: &ReviewRequest<'_, Value>, snapshot: Snapshot<'_>
     }
 }
 
-/// Workloads that are named in a refusal.
-const MOST_NAMED_WORKLOADS: usize = 5;
-
 fn is_forced(queue: Option<&Value>) -> bool {
     let annotations = queue.and_then(|queue| queue.pointer("/metadata/annotations"));
     annotations.is_some_and(|annotations| annotations[FORCE_DELETE] == "true")
@@ -95,15 +93,11 @@ fn find_use_refusal(queue: &str, cache: &Cache) -> Option<String> {
         cache.workloads.iter().filter(|(_, workload)| !workload.ended && workload.queue.as_deref() == Some(queue));
     let mut names: Vec<String> = uses.map(|(key, _)| format!("{}/{}", key.namespace, key.name)).collect();
     names.sort_unstable();
-    let all = names.len();
-    names.truncate(MOST_NAMED_WORKLOADS);
-    let more =
-        if all > MOST_NAMED_WORKLOADS { format!(" and {} more", all - MOST_NAMED_WORKLOADS) } else { String::new() };
-    let (named, workloads) =
-        (names.join(", "), if all == 1 { "workload waits or runs" } else { "workloads wait or run" });
+    let (all, named) = (names.len(), name_some(&names));
+    let workloads = if all == 1 { "workload waits or runs" } else { "workloads wait or run" };
     (all > 0).then(|| {
         format!(
-            "queue {queue:?} is in use: {all} {workloads} in it ({named}{more}); close it (`caldera queue close {queue}`), \
+            "queue {queue:?} is in use: {all} {workloads} in it ({named}); close it (`caldera queue close {queue}`), \
              let them end or delete them, and delete it then; with annotation {FORCE_DELETE}: \"true\" it is deleted all \
              the same, and what runs in it is killed in all members"
         )

@@ -1,6 +1,6 @@
 //! Which clusters are kept, by the function that places.
 
-use std::sync::Arc;
+use std::{cell::Cell, sync::Arc};
 
 use super::*;
 use crate::{
@@ -56,19 +56,29 @@ fn node(free: i64) -> Capacity {
 
 /// What is kept for a gang of pods of so many cores, where so many are free in m0, m1...
 fn kept(binding: &place::Binding, cores: i64, free: &[i64], vain: &[&str]) -> Option<Vec<String>> {
+    kept_after(binding, cores, free, vain).0
+}
+
+/// The same, and after how many placements.
+fn kept_after(binding: &place::Binding, cores: i64, free: &[i64], vain: &[&str]) -> (Option<Vec<String>>, usize) {
+    let placements = Cell::new(0);
     let serves: Apis = [("v1".to_owned(), "Job".to_owned())].into();
     let cluster = |at| Cluster { name: format!("m{at}"), ready: true, serves: serves.clone(), ..Cluster::default() };
     let all: Vec<(Cluster, Capacity)> = free.iter().enumerate().map(|(at, free)| (cluster(at), node(*free))).collect();
     let clusters = all.iter().map(|(cluster, now)| ReservableCluster { cluster, emptied: now.emptied(), now });
     let gang = gang(cores);
     let ask = |binding: &place::Binding, clusters: Vec<(&Cluster, &Capacity)>| {
+        placements.set(placements.get() + 1);
         let request = Request { binding, gang: &gang, whole: true, previous: None, clusters, linked: &[], run: None };
         place_binding(&request).ok()
     };
     let vain: Vec<ClusterName> = vain.iter().map(|name| (*name).into()).collect();
-    let kept = choose_reserved_clusters(binding, (&gang, &request(2 * cores)), &vain, clusters, ask)?;
-    assert_eq!(kept.resources, ["cpu".into()]);
-    Some(kept.clusters.iter().map(ToString::to_string).collect())
+    let kept = choose_reserved_clusters(binding, (&gang, &request(2 * cores)), &vain, clusters, ask);
+    let names = kept.map(|kept| {
+        assert_eq!(kept.resources, ["cpu".into()]);
+        kept.clusters.iter().map(ToString::to_string).collect()
+    });
+    (names, placements.get())
 }
 
 #[test]
@@ -93,6 +103,8 @@ fn a_duplicated_job_that_lacks_capacity_in_many_clusters_keeps_none() {
     let duplicated = binding(Division::Duplicated, Vec::new());
     assert_eq!(kept(&duplicated, 4, &[1; 8], &[]).unwrap().len(), 8);
     assert_eq!(kept(&duplicated, 4, &[1; 9], &[]), None);
+    // Where it would go, and what nine of these have.
+    assert_eq!(kept_after(&duplicated, 4, &[1; 40], &[]), (None, 10));
 }
 
 #[test]

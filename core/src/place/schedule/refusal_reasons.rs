@@ -4,7 +4,10 @@
 //! Rule: only clusters that some affinity of its placement may ever select are told of ([`may_select`]).
 
 use super::{MOST_NAMED_CLUSTERS, Request, may_select};
-use crate::{inventory::Capacity, place::Cluster};
+use crate::{
+    inventory::Capacity,
+    place::{Cluster, filter::FilterReason},
+};
 
 /// A refusal, and after it what keeps the binding out of clusters: one sentence, whatever the refusal ends with.
 #[must_use]
@@ -42,18 +45,16 @@ fn describe_queue(request: &Request<'_>) -> Option<String> {
 }
 
 /// What no time ends of itself: where the data of its claims is, which clusters its queue may not use, and which its
-/// user chose. Each only if that keeps it out of a cluster that it might go to.
+/// user chose. Each only if that keeps it out of a cluster that it might go to, or might have more in.
 #[must_use]
 pub fn describe_lasting_reasons(request: &Request<'_>) -> Vec<String> {
     let binding = request.binding;
-    let keeps_out = |allows: &dyn Fn(&str) -> bool| {
-        let is_refused = |cluster: &Cluster| {
-            !allows(&cluster.name) && !binding.is_target(&cluster.name) && may_select(binding, cluster)
-        };
-        request.clusters.iter().any(|(cluster, _)| is_refused(cluster))
+    let keeps_out = |reason: FilterReason<'_>| {
+        let is_refused = |cluster: &Cluster| binding.lasting_reasons(cluster).any(|one| one == reason);
+        request.clusters.iter().any(|(cluster, _)| may_select(binding, cluster) && is_refused(cluster))
     };
-    let data = binding.data.as_ref().filter(|data| keeps_out(&|cluster| data.allows(cluster)));
-    let choice = binding.choice.as_ref().filter(|choice| keeps_out(&|cluster| choice.allows(cluster)));
+    let data = binding.data.as_ref().filter(|_| keeps_out(FilterReason::NoData));
+    let choice = binding.choice.as_ref().filter(|_| keeps_out(FilterReason::NotChosen));
     let data = data.map(ToString::to_string).into_iter();
     data.chain(describe_queue(request)).chain(choice.map(ToString::to_string)).collect()
 }

@@ -8,8 +8,9 @@ use super::{super::Spread, *};
 use crate::{
     cluster_choice::ClusterChoice,
     data_source::{ClaimKey, DataClaim, DataIndex, DataLocality, DataSource},
-    gang::{NodeClaim, Task, WorkloadRef},
+    gang::{NodeClaim, Operator, Requirement, Task, WorkloadRef},
     inventory::{Amounts, NodeShape, Source},
+    place::QueueClusters,
     quantity::Quantity,
 };
 
@@ -298,6 +299,11 @@ fn place_by_choice(only: &[&str], exclude: &[&str], held: Option<&Plan>) -> Resu
 }
 
 fn place_beside_two(says: Binding, held: Option<&Plan>) -> Result<Decision, String> {
+    place_beside_cores([4, 4], says, held)
+}
+
+/// Beside clusters of so many cores.
+fn place_beside_cores(cores: [i64; 2], says: Binding, held: Option<&Plan>) -> Result<Decision, String> {
     let case = Case { tasks: vec![(4, 1)], clusters: vec![], by_region: (1, 1), by_cluster: (1, 2) };
     let cluster = |at: usize| Cluster {
         name: format!("m{at}"),
@@ -308,11 +314,11 @@ fn place_beside_two(says: Binding, held: Option<&Plan>) -> Result<Decision, Stri
     let clusters: Vec<Cluster> = (0..2).map(cluster).collect();
     let previous = held.into_iter().flat_map(|plan| plan.by_cluster());
     let target = |(name, pods): (&ClusterName, u32)| Target { cluster: name.to_string(), replicas: pods.into() };
-    let Binding { data, choice, .. } = says;
-    let mut binding = Binding { previous: previous.map(target).collect(), data, choice, ..case.binding() };
+    let Binding { data, choice, queue, .. } = says;
+    let mut binding = Binding { previous: previous.map(target).collect(), data, choice, queue, ..case.binding() };
     binding.placement.spread.clear();
-    let (gang, free) = (gang_of(&case.tasks), capacity(&[4]));
-    let clusters = clusters.iter().map(|cluster| (cluster, &free)).collect();
+    let (gang, free) = (gang_of(&case.tasks), cores.map(|cores| capacity(&[cores])));
+    let clusters = clusters.iter().zip(&free).collect();
     let request =
         Request { binding: &binding, gang: &gang, whole: true, previous: held, clusters, linked: &[], run: None };
     place_binding(&request).map_err(|error| append_reasons(error.to_string(), &request))
@@ -372,4 +378,28 @@ fn what_is_in_a_cluster_stays_where_its_user_chose_others_and_gets_no_more_there
     let before = small.place(None).unwrap().plan.unwrap();
     assert_eq!(shown(&place_by_choice(&["m1"], &[], Some(&before)).unwrap()), [("m0", 2), ("m1", 2)]);
     assert_eq!(shown(&place_by_choice(&[], &["m1"], Some(&before)).unwrap()), [("m0", 4)]);
+}
+
+#[test]
+fn a_gang_that_gets_no_more_where_it_is_is_told_of_all_that_keeps_it_from_growing_there() {
+    let small = Case { tasks: vec![(2, 1)], clusters: vec![(0, vec![4])], by_region: (1, 1), by_cluster: (1, 1) };
+    let before = small.place(None).unwrap().plan.unwrap();
+    let refuse = |says: Binding| place_beside_cores([4, 1], says, Some(&before)).unwrap_err();
+    let gold = Requirement { key: "tier".into(), operator: Operator::In, values: vec!["gold".into()] };
+    let exclude = ["m0".to_owned()].into();
+    let choice = ClusterChoice { exclude, ..ClusterChoice::default() };
+    for (says, told) in [
+        (Binding { data: Some(claimed_in(&["m1"])), ..Binding::default() }, "; its data is in m1"),
+        (
+            Binding {
+                queue: Some(QueueClusters { path: vec!["q".into()], selector: vec![gold] }.into()),
+                ..Binding::default()
+            },
+            "; queue q uses only clusters whose labels match \"tier in (gold)\"",
+        ),
+        (Binding { choice: Some(choice.into()), ..Binding::default() }, "; its user keeps it out of m0"),
+    ] {
+        let refusal = refuse(says);
+        assert!(refusal.ends_with(told), "{refusal}");
+    }
 }

@@ -59,23 +59,20 @@ impl Engine {
         had: Option<ReservedClusters>,
         room: &mut impl ClusterCapacity,
     ) -> Option<ReservedClusters> {
-        // The copies of a duplicated job need all clusters that it lacks capacity in: those that others took meanwhile
-        // too. What it waits for once it keeps until it has all.
-        let had = match had {
-            Some(had) if ask.copies > 1 => Some(match room.keep(id, ask, &[]) {
-                Some(more) => had.merge(more),
-                None => had,
-            }),
-            had => had,
+        let hold = self.cluster_holds.get(id).filter(|hold| !hold.rests && self.preemptor.as_ref() != Some(id));
+        let Some(over) = hold.filter(|hold| hold.until <= self.now) else {
+            let vain = hold.map_or(&[][..], |hold| &hold.vain);
+            return match had {
+                // The copies of a duplicated job need all clusters that it lacks capacity in: those that others took
+                // meanwhile too. What it waits for once it keeps until it has all.
+                Some(had) if ask.copies > 1 => Some(match room.keep(id, ask, vain) {
+                    Some(more) => had.merge(more),
+                    None => had,
+                }),
+                had => had.or_else(|| room.keep(id, ask, vain)),
+            };
         };
-        let Some(hold) = self.cluster_holds.get(id).filter(|hold| !hold.rests && self.preemptor.as_ref() != Some(id))
-        else {
-            return had.or_else(|| room.keep(id, ask, &[]));
-        };
-        if hold.until > self.now {
-            return had.or_else(|| room.keep(id, ask, &hold.vain));
-        }
-        let mut hold = hold.clone();
+        let mut hold = over.clone();
         hold.vain.extend(had.into_iter().flat_map(|had| had.clusters));
         let others = room.keep(id, ask, &hold.vain);
         hold.rests = others.is_none();

@@ -1,6 +1,7 @@
 //! The rules of clusters that are kept, by name.
 
 use super::*;
+use crate::queue::MOST_CLUSTERS_FOR_COPIES;
 
 /// Clusters that keep one of themselves for the first who asks.
 struct OneCluster {
@@ -203,4 +204,55 @@ fn others_pass_while_who_waits_in_vain_rests() {
     assert_eq!(engine.release_next_or_reserve(&mut Stuck), None);
     engine.set_now(3660);
     assert_eq!(engine.release_next_or_reserve(&mut Stuck).unwrap().id.as_str(), "small");
+}
+
+/// A job with copies in many clusters, of which it lacks capacity in six, in others each time.
+struct Moving {
+    first: usize,
+}
+
+impl ClusterCapacity for Moving {
+    fn fits(&mut self, id: &JobId, _: &Ask, _: &[&ReservedClusters]) -> Fit {
+        match id.as_str() {
+            "copies" => Fit::No { never: false, detail: "full".to_owned() },
+            _ => Fit::Yes,
+        }
+    }
+
+    fn explain_never_fits(&mut self, _: &JobId, _: &Ask) -> Option<String> {
+        None
+    }
+
+    fn keep(&mut self, _: &JobId, _: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters> {
+        let lacking = self.first..self.first + MOST_CLUSTERS_FOR_COPIES - 2;
+        let clusters: Vec<ClusterName> = lacking.map(|at| format!("m{at:02}").as_str().into()).collect();
+        let is_new = !clusters.iter().any(|name| vain.contains(name));
+        is_new.then(|| ReservedClusters { clusters, resources: vec!["cpu".into()], groups: None })
+    }
+}
+
+#[test]
+fn a_duplicated_job_that_lacks_capacity_elsewhere_each_time_keeps_no_more_clusters_than_one_job_may() {
+    let mut engine = engine([queue("q", None, None)], 100, 0);
+    let mut room = Moving { first: 1 };
+    let mut copies = job("copies", "q", 0, amounts(1, 0));
+    let ask = Arc::make_mut(&mut copies.ask);
+    (ask.fit, ask.copies) = (FitClass(1), 20);
+    engine.enqueue_job(copies);
+    engine.set_now(60);
+    assert_eq!(engine.release_next_or_reserve(&mut room), None);
+    let mut kept_after_others_took = |first: usize, now: i64| {
+        room.first = first;
+        engine.set_now(now);
+        engine.enqueue_job(Job { priority: 1, ..job(&format!("other{now}"), "q", now, amounts(1, 0)) });
+        assert!(engine.release_next_or_reserve(&mut room).is_some());
+        assert_eq!(engine.release_next_or_reserve(&mut room), None);
+        let kept = engine.reservation_of("copies").map(|kept| kept.clusters);
+        kept.and_then(|kept| Some((kept.first()?.to_string(), kept.last()?.to_string())))
+    };
+    let from_to = |first: &str, last: &str| Some((first.to_owned(), last.to_owned()));
+    assert_eq!(kept_after_others_took(1, 61), from_to("m01", "m06"));
+    assert_eq!(kept_after_others_took(3, 62), from_to("m01", "m08"));
+    assert_eq!(kept_after_others_took(9, 63), from_to("m01", "m08"), "fourteen would be too many");
+    assert_eq!(kept_after_others_took(9, 3660), from_to("m09", "m14"), "others in their turn");
 }
