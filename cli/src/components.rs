@@ -36,12 +36,10 @@ use crate::{
         ComponentArgs, ControllerArgs, EstimatorArgs, EstimatorsArgs, InventoryArgs, MemberArgs, Order, PlacerArgs,
         PlacingArgs, ProcessArgs, QueueRulesArgs, SchedulerArgs, ScopeArgs, ServingArgs, WebhookArgs,
     },
+    roles::CONTROLLER_LEASE,
     stack,
     webhook_identity::webhook_identity,
 };
-
-/// The lease whose holder admits workloads.
-pub(crate) const CONTROLLER_LEASE: &str = "caldera-controller";
 
 /// Connects to the API server once, so that a wrong kubeconfig is reported at start and not in a log later.
 pub async fn connect_client(

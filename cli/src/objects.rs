@@ -13,8 +13,6 @@ use caldera_runtime::watch::{api_resource, list_json};
 use kube::{Api, Client, api::DynamicObject, core::ApiResource};
 use serde_json::Value;
 
-use crate::args::JobName;
-
 /// What was asked for, or why it can not be seen.
 pub type Visible<T> = Result<T, String>;
 
@@ -115,9 +113,9 @@ pub async fn ensure_queue(client: &Client, name: &str) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// If there is no such job, it can not be seen, or the server does not answer.
-pub async fn get_job(client: &Client, namespace: &str, job: &JobName) -> anyhow::Result<Value> {
-    let found = get_object(client, &job.kind.api_resource(), Some(namespace), &job.name).await?;
-    let missing = || format!("there is no {} {} in namespace {namespace}", job.kind.title(), job.name);
+pub async fn get_job(client: &Client, namespace: &str, kind: WorkloadKind, name: &str) -> anyhow::Result<Value> {
+    let found = get_object(client, &kind.api_resource(), Some(namespace), name).await?;
+    let missing = || format!("there is no {} {name} in namespace {namespace}", kind.title());
     found.map_err(anyhow::Error::msg)?.with_context(missing)
 }
 

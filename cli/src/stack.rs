@@ -25,9 +25,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    components::CONTROLLER_LEASE,
     manifests,
-    roles::{self, Granted},
+    roles::{self, CONTROLLER_LEASE, Granted},
 };
 
 /// One of Caldera's components.

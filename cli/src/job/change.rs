@@ -77,7 +77,7 @@ pub(crate) async fn change_job(
     change: JobChange,
 ) -> anyhow::Result<&'static str> {
     let is_changed = write_retrying_conflicts(client, async || {
-        let object = get_job(client, namespace, job).await?;
+        let object = get_job(client, namespace, job.kind, &job.name).await?;
         if change == JobChange::Hold
             && let Some(why) = refuse_hold(read_state(client, namespace, &object).await?)
         {

@@ -46,7 +46,7 @@ async fn choose_and_requeue(
     choice: &ClusterChoice,
 ) -> anyhow::Result<String> {
     let job = &args.job;
-    let object = get_job(client, namespace, job).await?;
+    let object = get_job(client, namespace, job.kind, &job.name).await?;
     let has_ended = WorkloadFacts::read(&object).is_some_and(|(_, facts)| facts.has_ended());
     anyhow::ensure!(!has_ended, "not moved: it has ended");
     check_names(client, choice).await?;
@@ -68,7 +68,7 @@ async fn choose_and_requeue(
     let outlook = judge_move(job.kind, &answer, &refusals, &leaves, args.may_wait).map_err(anyhow::Error::msg)?;
 
     let is_changed = write_retrying_conflicts(client, async || {
-        let object = get_job(client, namespace, job).await?;
+        let object = get_job(client, namespace, job.kind, &job.name).await?;
         Ok(build_choice_patch(&object, choice).map(|body| build_write(&job.kind.api_resource(), &object, body)))
     });
     let chosen = if is_changed.await? { "may go" } else { "might go already" };

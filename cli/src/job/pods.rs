@@ -64,7 +64,7 @@ pub(super) async fn find_job_pods(
     component: &str,
 ) -> anyhow::Result<JobPods> {
     let (kind, name) = (args.job.kind, &args.job.name);
-    let workload = get_job(client, namespace, &args.job).await?;
+    let workload = get_job(client, namespace, kind, name).await?;
     let mut clusters = find_clusters(client, namespace, &args.job).await?;
     anyhow::ensure!(!clusters.is_empty(), "{name} has no clusters: it has not started; `caldera why {name}` says why");
     if let Some(cluster) = &args.cluster {
