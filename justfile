@@ -44,6 +44,7 @@ reference:
     CALDERA_WRITE_DOCS=1 cargo test -p caldera-crds --test reference
     CALDERA_WRITE_DOCS=1 cargo test -p caldera-cli --lib reference
     CALDERA_WRITE_DOCS=1 cargo test -p caldera-cli --lib monitoring
+    CALDERA_WRITE_DOCS=1 cargo test -p caldera-cli --lib made_of_what_manifests_prints
 
 # The documentation as a site, which needs mdBook 0.4: `cargo install mdbook --version 0.4.52 --locked`.
 book:

@@ -25,7 +25,7 @@ pub async fn start_host() -> anyhow::Result<(ApiServer, Client)> {
     let server = ApiServer::new(Options { name: "host".into(), ..Options::default() });
     let client = Client::new(server.router(), "default");
     let mut crds = caldera_crds::manifests::build_karmada_crds();
-    crds.push(caldera_crds::manifests::cluster_crd());
+    crds.push(caldera_crds::manifests::build_cluster_crd());
     crds.extend(caldera_crds::manifests::build_volcano_crds());
     for crd in crds {
         create_object(&client, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &crd).await?;

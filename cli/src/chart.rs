@@ -7,13 +7,14 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
-use caldera_crds::names::karmada::CLUSTER_NAMESPACE;
+use caldera_crds::{names::karmada::CLUSTER_NAMESPACE, trusted::TrustedWriters};
 use caldera_webhook::Endpoint;
 use serde_json::{Value, json};
 
 use crate::{
     deploy::{Deploy, build_component_objects},
-    manifests::{build_propagation_policies, parse_documents},
+    manifests::{build_propagation_policies, list_admission_policies, parse_documents},
+    monitoring::check_or_write_file,
     roles::{Granted, build_component_roles},
 };
 
@@ -170,10 +171,7 @@ pub(crate) fn build_karmada_chart() -> BTreeMap<&'static str, String> {
     let hooks = render_yaml(&caldera_webhook::build_configurations(&endpoint, BUNDLE))
         .replace(URL, "{{ $.Values.webhookUrl | trimSuffix \"/\" }}")
         .replace(&encoded, "{{ $.Values.caBundle | b64enc }}");
-    let mut policies =
-        caldera_crds::trusted::build_admission_policies(&caldera_crds::trusted::TrustedWriters::default());
-    policies.extend(caldera_crds::queue_access::build_command_policy());
-    policies.extend(caldera_crds::queue_access::build_hyper_job_policy());
+    let policies = list_admission_policies(&TrustedWriters::default(), false);
     let mut definitions = caldera_crds::manifests::build_host_volcano_crds();
     definitions.extend(caldera_crds::manifests::build_federation_crds());
     let schema = json!({
@@ -219,21 +217,11 @@ fn charts() -> [(&'static str, BTreeMap<&'static str, String>); 2] {
     [("caldera", build_component_chart()), ("caldera-karmada", build_karmada_chart())]
 }
 
-fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../charts")
-}
-
 #[test]
 fn the_charts_are_made_of_what_manifests_prints() {
     for (chart, files) in charts() {
         for (name, wanted) in files {
-            let path = folder().join(chart).join(name);
-            if std::env::var_os("CALDERA_WRITE_DOCS").is_some() {
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(&path, &wanted).unwrap();
-            }
-            let there = fs::read_to_string(&path).unwrap_or_default();
-            assert!(there == wanted, "{} is not current: CALDERA_WRITE_DOCS=1 writes it", path.display());
+            check_or_write_file(&format!("charts/{chart}/{name}"), &wanted);
         }
     }
 }

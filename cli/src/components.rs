@@ -36,12 +36,10 @@ use crate::{
         ComponentArgs, ControllerArgs, EstimatorArgs, EstimatorsArgs, InventoryArgs, MemberArgs, Order, PlacerArgs,
         PlacingArgs, ProcessArgs, QueueRulesArgs, SchedulerArgs, ScopeArgs, ServingArgs, WebhookArgs,
     },
+    roles::CONTROLLER_LEASE,
     stack,
     webhook_identity::webhook_identity,
 };
-
-/// The lease whose holder admits workloads.
-const CONTROLLER_LEASE: &str = "caldera-controller";
 
 /// Connects to the API server once, so that a wrong kubeconfig is reported at start and not in a log later.
 pub async fn connect_client(
@@ -363,7 +361,7 @@ where
 /// Admissions are granted under the controller's lease, unless there is none.
 fn choose_placer(placer: PlacerArgs, process: &ProcessArgs) -> Placer {
     let lease = || (process.lease_namespace.clone(), CONTROLLER_LEASE.to_owned());
-    if placer.stock_scheduler { Placer::Stock { lease: Some(lease()) } } else { Placer::Caldera }
+    if placer.stock_scheduler { Placer::Stock { lease: lease() } } else { Placer::Caldera }
 }
 
 /// What the webhook's clients may take of it. Room for bodies and their values follows from the largest object.

@@ -55,15 +55,17 @@ pub async fn run_events(args: EventsArgs) -> anyhow::Result<ExitCode> {
 async fn read_page(client: &Client, own: &str, args: &EventsArgs) -> anyhow::Result<PrintedPage> {
     let namespace = (!args.all_namespaces).then_some(own);
     let mut rows = list_rows(client, namespace).await?.map_err(anyhow::Error::msg)?;
+    // What is said of one that is gone is still told, and who watches waits for one to come.
+    if let (false, Some(job), Some(namespace)) = (args.watch, &args.job, namespace)
+        && !rows.iter().any(|row| row.is_on(job))
+    {
+        objects::ensure_job(client, namespace, job.kind, &job.name).await?;
+    }
     rows.retain(|row| {
         args.since.is_none_or(|since| row.age_seconds <= since)
             && (!args.warnings || row.kind == "Warning")
             && args.job.as_ref().is_none_or(|job| row.is_on(job))
     });
-    // What is said of one that is gone is still told.
-    if let (true, Some(job), Some(namespace)) = (rows.is_empty(), &args.job, namespace) {
-        objects::ensure_job(client, namespace, job.kind, &job.name).await?;
-    }
     let names: String = rows.iter().map(|row| format!("{}\n", row.object)).collect();
     let events = Events { events: rows };
     let text = output::format_list(args.output, &events, "TYPE", &names, |wide| {
@@ -188,9 +190,11 @@ fn format_rows(rows: &[EventRow], all_namespaces: bool, wide: bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    use axum::{Json, Router, http::StatusCode, routing::get};
     use serde_json::json;
 
     use super::*;
+    use crate::{args::ScopeArgs, output::ListOutput};
 
     #[test]
     fn events_are_in_the_order_of_what_happened_last() {
@@ -208,5 +212,32 @@ mod tests {
         assert_eq!(seen, [("job/early", 50), ("job/late", 30)]);
         assert!(rows[0].is_on(&JobName { kind: WorkloadKind::VolcanoJob, name: "early".to_owned() }));
         assert_eq!((rows[0].count, rows[0].from.as_str()), (2, "c"));
+    }
+
+    #[tokio::test]
+    async fn a_job_that_nothing_was_said_of_must_be_there_unless_one_waits_for_it() {
+        let event = json!({
+            "involvedObject": {"kind": "Job", "name": "gone"}, "type": "Normal", "reason": "R",
+            "metadata": {"namespace": "ns", "name": "e"}, "lastTimestamp": "2026-01-01T00:00:00Z",
+        });
+        let absent =
+            json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404});
+        let page = json!({"metadata": {}, "items": [event]});
+        let api = Router::new()
+            .route("/api/v1/namespaces/ns/events", get(async move || Json(page)))
+            .fallback(async move || (StatusCode::NOT_FOUND, Json(absent)));
+        let client = Client::new(api, "default");
+        let read = async |name: &str, watch: bool| {
+            let scope = ScopeArgs { namespace: None, kubeconfig: None };
+            let job = Some(JobName { kind: WorkloadKind::VolcanoJob, name: name.to_owned() });
+            let (all_namespaces, since, warnings, output) = (false, Some(60), false, ListOutput::Table);
+            let args = EventsArgs { scope, all_namespaces, job, since, warnings, watch, output };
+            read_page(&client, "ns", &args).await
+        };
+        let none = PrintedPage::new("no events\n".to_owned(), &json!({"events": []})).unwrap();
+        assert_eq!(read("gone", false).await.unwrap(), none, "its events are older");
+        assert_eq!(read("nobody", true).await.unwrap(), none, "it may yet come");
+        let told = read("nobody", false).await.unwrap_err().to_string();
+        assert_eq!(told, "there is no Volcano Job nobody in namespace ns");
     }
 }

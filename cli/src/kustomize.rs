@@ -5,7 +5,7 @@
 //! value of Helm's, and the base lists them. What runs the components is rendered with an image that is called
 //! `caldera`, for an overlay to replace.
 
-use std::{collections::BTreeMap, fs, path::PathBuf, process::Command};
+use std::{collections::BTreeMap, path::PathBuf, process::Command};
 
 use serde_json::{Value, json};
 
@@ -13,6 +13,7 @@ use crate::{
     chart::{build_karmada_chart, render_yaml, same},
     deploy::{Deploy, build_component_objects},
     manifests::parse_documents,
+    monitoring::check_or_write_file,
 };
 
 /// Files of the chart without a value of Helm's.
@@ -57,13 +58,7 @@ fn root() -> PathBuf {
 #[test]
 fn the_bases_are_made_of_what_manifests_prints() {
     for (name, wanted) in list_files() {
-        let path = root().join(&name);
-        if std::env::var_os("CALDERA_WRITE_DOCS").is_some() {
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(&path, &wanted).unwrap();
-        }
-        let there = fs::read_to_string(&path).unwrap_or_default();
-        assert!(there == wanted, "{name} is not current: CALDERA_WRITE_DOCS=1 writes it");
+        check_or_write_file(&name, &wanted);
     }
     let chart = build_karmada_chart();
     let values: Vec<&str> = chart.iter().filter(|(_, text)| text.contains("{{")).map(|(name, _)| *name).collect();

@@ -93,7 +93,7 @@ pub fn list_admission_policies(trusted: &TrustedWriters, require_queue_access: b
     all.extend(caldera_crds::queue_access::build_command_policy());
     all.extend(caldera_crds::queue_access::build_hyper_job_policy());
     if require_queue_access {
-        all.extend(caldera_crds::queue_access::queue_access_policies());
+        all.extend(caldera_crds::queue_access::build_queue_access_policies());
     }
     all
 }

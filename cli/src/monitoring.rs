@@ -351,14 +351,16 @@ fn wrap_words(paragraph: &str) -> String {
     text
 }
 
-/// Compares a file with what it should be, or writes it.
-fn check_or_write_file(path: &str, wanted: &str) {
+/// Compares a file of the project with what it should be, or writes it.
+#[track_caller]
+pub(crate) fn check_or_write_file(path: &str, wanted: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
     if std::env::var_os("CALDERA_WRITE_DOCS").is_some() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, wanted).unwrap();
         return;
     }
-    let there = fs::read_to_string(&path).unwrap();
+    let there = fs::read_to_string(&path).unwrap_or_default();
     assert!(there == wanted, "{} is not current: CALDERA_WRITE_DOCS=1 writes it", path.display());
 }
 

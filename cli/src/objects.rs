@@ -109,6 +109,16 @@ pub async fn ensure_queue(client: &Client, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A job that must be there.
+///
+/// # Errors
+/// If there is no such job, it can not be seen, or the server does not answer.
+pub async fn get_job(client: &Client, namespace: &str, kind: WorkloadKind, name: &str) -> anyhow::Result<Value> {
+    let found = get_object(client, &kind.api_resource(), Some(namespace), name).await?;
+    let missing = || format!("there is no {} {name} in namespace {namespace}", kind.title());
+    found.map_err(anyhow::Error::msg)?.with_context(missing)
+}
+
 /// Fails if there is no such job. Where it can not be seen it says nothing.
 ///
 /// # Errors
@@ -137,5 +147,25 @@ pub fn key_of(object: &Value) -> String {
     match read_text_at(object, "/metadata/namespace") {
         "" => name_of(object).to_owned(),
         namespace => format!("{namespace}/{}", name_of(object)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::{Router, routing::get};
+
+    use super::*;
+
+    /// A status that its kind leaves open may be nested deeper than serde_json reads.
+    #[tokio::test]
+    async fn what_one_user_nests_too_deep_stops_nobodys_list() {
+        let deep = format!("{}1{}", r#"{"a":"#.repeat(300), "}".repeat(300));
+        let object = format!(r#"{{"metadata":{{"name":"deep","resourceVersion":"7"}},"status":{deep}}}"#);
+        let page = format!(r#"{{"metadata":{{}},"items":[{object},{{"metadata":{{"name":"b"}}}}]}}"#);
+        let api = Router::new().route("/apis/work.karmada.io/v1alpha1/namespaces/ns/works", get(async move || page));
+        let client = Client::new(api, "default");
+        let listed = list_objects(&client, &work_resource(), Some("ns"), None).await.unwrap().unwrap();
+        assert_eq!(listed.iter().map(name_of).collect::<Vec<_>>(), ["deep", "b"]);
+        assert!(listed[0]["status"]["a"]["a"].is_object(), "as deep as is read");
     }
 }

@@ -12,6 +12,8 @@ use crate::webhook_identity::AUTHORITY_SECRET;
 
 /// Namespace of the service accounts and leases.
 pub const NAMESPACE: &str = "caldera-system";
+/// The lease whose holder admits workloads.
+pub(crate) const CONTROLLER_LEASE: &str = "caldera-controller";
 
 /// What is granted beside what every installation needs.
 #[derive(Debug, Clone, Default)]

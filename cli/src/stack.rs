@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     manifests,
-    roles::{self, Granted},
+    roles::{self, CONTROLLER_LEASE, Granted},
 };
 
 /// One of Caldera's components.
@@ -116,9 +116,7 @@ impl Stack {
         let endpoint = caldera_webhook::Endpoint::Url(format!("https://{webhook}"));
         let mut objects = caldera_crds::manifests::build_federation_crds();
         objects.extend(caldera_webhook::build_configurations(&endpoint, &authority.cert_pem));
-        objects.extend(caldera_crds::trusted::build_admission_policies(&TrustedWriters::default()));
-        objects.extend(caldera_crds::queue_access::build_command_policy());
-        objects.extend(caldera_crds::queue_access::build_hyper_job_policy());
+        objects.extend(manifests::list_admission_policies(&TrustedWriters::default(), false));
         objects.extend(manifests::build_propagation_policies());
         for object in objects {
             apply_object(&installer, object).await?;
@@ -207,8 +205,9 @@ impl Stack {
     }
 
     fn serve_webhook(&mut self, listener: TcpListener) -> anyhow::Result<()> {
-        // The parts run without leases here.
-        let placer = if self.stock_scheduler { Placer::Stock { lease: None } } else { Placer::Caldera };
+        // The parts run without leases here: there is none of this name.
+        let lease = || (roles::NAMESPACE.to_owned(), CONTROLLER_LEASE.to_owned());
+        let placer = if self.stock_scheduler { Placer::Stock { lease: lease() } } else { Placer::Caldera };
         let config =
             caldera_webhook::Config { placer, ..caldera_webhook::Config::new(listener, self.identity.clone()) };
         let client = self.connect_as(Component::Webhook.name())?;

@@ -357,7 +357,7 @@ pub fn build_federation_crds() -> Vec<Value> {
 /// A stand-in for the Cluster API that a real Karmada serves from its aggregated API server: the same fields and
 /// columns; fields that we do not know are kept.
 #[must_use]
-pub fn cluster_crd() -> Value {
+pub fn build_cluster_crd() -> Value {
     let keep = |place: &mut Value| {
         if let Some(place) = place.as_object_mut() {
             place.insert("x-kubernetes-preserve-unknown-fields".into(), json!(true));

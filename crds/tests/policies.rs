@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use caldera_crds::{
-    queue_access::{build_command_policy, build_hyper_job_policy, queue_access_policies},
+    queue_access::{build_command_policy, build_hyper_job_policy, build_queue_access_policies},
     trusted::{BINDING_ANNOTATIONS, BINDING_SPEC, TrustedWriters, build_admission_policies, find_protected_change},
     workload::{names_queue, queue_of},
 };
@@ -240,7 +240,7 @@ fn what_is_not_queued_is_everybodys() {
 
 /// The queues that a write names, by the policy of its kind.
 fn named(kind: usize, variable: &str, old: Option<&Value>, new: &Value) -> Vec<String> {
-    let policies = queue_access_policies();
+    let policies = build_queue_access_policies();
     let policy = policies.iter().filter(|object| object["kind"] == "ValidatingAdmissionPolicy").nth(kind).unwrap();
     let mut context = Context::default().with_all();
     context.add_variable_from_value("object", to_value(new).unwrap());
@@ -331,8 +331,11 @@ fn of_any_workloads_binding_copies_are_left_to_nobody_and_none_is_placed_or_made
 #[test]
 fn every_expression_of_the_policies_is_one() {
     let all = build_admission_policies(&TrustedWriters::default());
-    let all =
-        all.into_iter().chain(queue_access_policies()).chain(build_command_policy()).chain(build_hyper_job_policy());
+    let all = all
+        .into_iter()
+        .chain(build_queue_access_policies())
+        .chain(build_command_policy())
+        .chain(build_hyper_job_policy());
     for policy in all.filter(|object| object["kind"] == "ValidatingAdmissionPolicy") {
         for part in ["matchConditions", "variables", "validations"] {
             for entry in policy["spec"][part].as_array().into_iter().flatten() {

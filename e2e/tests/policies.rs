@@ -4,7 +4,7 @@
 use axum::{Router, body::Body};
 use caldera_crds::{
     manifests::{build_federation_crds, build_karmada_crds, build_volcano_crds},
-    queue_access::{build_command_policy, build_hyper_job_policy, queue_access_policies},
+    queue_access::{build_command_policy, build_hyper_job_policy, build_queue_access_policies},
     trusted::{TrustedWriters, build_admission_policies},
 };
 use embedded_apiserver::{ApiServer, Options, auth::User};
@@ -85,7 +85,7 @@ fn job(name: &str, queue: &str) -> Value {
 
 #[tokio::test]
 async fn whoever_names_a_queue_needs_verb_use_on_it() {
-    let (admin, tenant) = prepare(queue_access_policies(), "use", &["own"]).await;
+    let (admin, tenant) = prepare(build_queue_access_policies(), "use", &["own"]).await;
     let (status, answer) = send(&tenant, "POST", JOBS, &job("a", "other")).await;
     assert_eq!(status, 403, "{answer}");
     assert!(answer.contains("user tenant needs verb use on each queue that is named, such as other"), "{answer}");
@@ -167,7 +167,7 @@ async fn a_hyper_job_gives_nobody_a_job_or_a_queue_that_he_could_not_have_himsel
     let of_queue = json!({
         "apiGroups": ["scheduling.volcano.sh"], "resources": ["queues"], "resourceNames": ["own"], "verbs": ["use"],
     });
-    let policies = queue_access_policies().into_iter().chain(build_hyper_job_policy()).collect();
+    let policies = build_queue_access_policies().into_iter().chain(build_hyper_job_policy()).collect();
     let (_, tenant) = prepare_with(policies, json!([of_hyper_jobs, of_jobs, of_queue])).await;
     let (status, answer) = send(&tenant, "POST", HYPER_JOBS, &hyper_job("a", "other")).await;
     assert_eq!(status, 403, "{answer}");
@@ -196,7 +196,7 @@ async fn a_cron_job_gives_nobody_a_job_or_a_queue_that_he_could_not_have_himself
     let of_queue = json!({
         "apiGroups": ["scheduling.volcano.sh"], "resources": ["queues"], "resourceNames": ["own"], "verbs": ["use"],
     });
-    let policies = queue_access_policies().into_iter().chain(build_hyper_job_policy()).collect();
+    let policies = build_queue_access_policies().into_iter().chain(build_hyper_job_policy()).collect();
     let (_, tenant) = prepare_with(policies, json!([of_cron_jobs, of_jobs, of_queue])).await;
     let (status, answer) = send(&tenant, "POST", CRON_JOBS, &cron_job("a", "other")).await;
     assert_eq!(status, 403, "{answer}");
@@ -210,7 +210,7 @@ async fn a_cron_job_of_kubernetes_gives_nobody_a_queue_that_he_could_not_have_hi
     let of_queue = json!({
         "apiGroups": ["scheduling.volcano.sh"], "resources": ["queues"], "resourceNames": ["own"], "verbs": ["use"],
     });
-    let (_, tenant) = prepare_with(queue_access_policies(), json!([of_cron_jobs, of_queue])).await;
+    let (_, tenant) = prepare_with(build_queue_access_policies(), json!([of_cron_jobs, of_queue])).await;
     let path = "/apis/batch/v1/namespaces/default/cronjobs";
     for (at, queue, want) in [("pod", "other", 403), ("job", "other", 403), ("job", "own", 201), ("pod", "own", 201)] {
         let pod = json!({"spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}});

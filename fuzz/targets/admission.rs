@@ -144,7 +144,7 @@ fn decide(route: &str, rule: Rule, body: &[u8], bound: Bound) -> Option<Value> {
         }
         outcome => outcome,
     };
-    let Outcome::Reply(status, reply) = outcome else { panic!("{route} asks again") };
+    let Outcome::Reply { status, body: reply, .. } = outcome else { panic!("{route} asks again") };
     if status != 200 {
         assert!([400, 500].contains(&status) && std::str::from_utf8(&reply).is_ok());
         return None;

@@ -123,7 +123,7 @@ impl Stage {
         {
             create(&host, "customresourcedefinitions", crd).await;
         }
-        for crd in manifests::build_karmada_crds().into_iter().chain([manifests::cluster_crd()]) {
+        for crd in manifests::build_karmada_crds().into_iter().chain([manifests::build_cluster_crd()]) {
             create_if_new(&host, crd).await;
         }
         let clusters = Api::all_with(host.clone(), &resource("cluster.karmada.io/v1alpha1", "Cluster", "clusters"));

@@ -213,7 +213,7 @@ impl Fleet {
         let counts = WriteCounts::default();
         let host_client = client_of(&host, "sandbox", &counts)?;
         let mut crds = caldera_crds::manifests::build_karmada_crds();
-        crds.push(caldera_crds::manifests::cluster_crd());
+        crds.push(caldera_crds::manifests::build_cluster_crd());
         crds.extend(caldera_crds::manifests::build_host_volcano_crds());
         crds.extend(caldera_crds::manifests::build_federation_crds());
         install_all(&host_client, "host", crds).await?;

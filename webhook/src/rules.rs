@@ -15,7 +15,7 @@ use crate::{
         protected_fields::{refuse_forged_binding, refuse_forged_work},
         queue::{fill_defaults_of_queue, validate_queue},
         queue_limits::{refuse_too_large, refuse_too_long, warn_of_eviction},
-        stock_placement::review_stock_placement,
+        stock_placement::{StockPlan, review_stock_placement},
         verdict::Verdict,
         waiting_limits::refuse_full_line,
         work_copy::{ReviewedWork, rewrite_work},
@@ -38,15 +38,7 @@ pub(crate) const VALIDATE_JOB: &str = "validate-job";
 /// The routes of admission, and how each is decided. Karmada's interpreter has a form of its own
 /// ([`interpret_request`](crate::decide::interpreter::interpret_request)).
 pub const RULES: [(&str, Rule); 8] = [
-    (BINDINGS, |body, snapshot| {
-        answer_review::<GatedBinding<'_>>(body, |request| {
-            let refused = refuse_forged_binding(body, request.user_info.as_ref(), &snapshot.cache.trusted);
-            refused.unwrap_or_else(|| match review_stock_placement(body, snapshot) {
-                Ok(plan) => gate_binding(request, snapshot).with_operation(plan),
-                Err(verdict) => verdict,
-            })
-        })
-    }),
+    (BINDINGS, answer_binding),
     // What no Work looks like is refused before its values are read to tell a forged one.
     ("mutate-work", |body, snapshot| {
         answer_review::<ReviewedWork<'_>>(body, |request| {
@@ -61,6 +53,23 @@ pub const RULES: [(&str, Rule); 8] = [
     ("validate-hyperjob", |body, _| answer_review(body, validate_hyper_job)),
     ("validate-queue", |body, snapshot| answer_review(body, |request| validate_queue(request, snapshot))),
 ];
+
+fn answer_binding(body: &[u8], snapshot: Snapshot<'_>) -> Outcome {
+    let mut made = None;
+    let outcome = answer_review::<GatedBinding<'_>>(body, |request| {
+        let refused = refuse_forged_binding(body, request.user_info.as_ref(), &snapshot.cache.trusted);
+        refused.unwrap_or_else(|| match review_stock_placement(body, snapshot) {
+            Ok(plan) => {
+                let verdict = gate_binding(request, snapshot);
+                let is_stored = request.dry_run != Some(true) && matches!(verdict, Verdict::Allow { .. });
+                made = plan.as_ref().filter(|_| is_stored).map(StockPlan::fingerprint);
+                verdict.with_operation(plan.map(StockPlan::into_operation))
+            }
+            Err(verdict) => verdict,
+        })
+    });
+    outcome.with_plan(made)
+}
 
 fn review_job(request: &ReviewRequest<'_, Value>, snapshot: Snapshot<'_>) -> Verdict {
     match validate_job(request, snapshot.cache) {

@@ -6,8 +6,8 @@
 //! - Reviews are decided without a lock, from a copy of the cache. Small ones are decided where they arrive, all others
 //!   on threads of their own (`review_pool`).
 //! - Where a rule asks for it, something is read from the API (`live_read`), and the rule decides once more with that.
-//! - The plan of a binding is noted in the cache before its review is answered, so that no Work is made by an older
-//!   one.
+//! - The plan of a binding, that it has or that the answer gives it, is noted in the cache before its review is
+//!   answered, so that no Work is made by an older one.
 //! - What is not decided in time is an HTTP error, so that the failure policy decides and not the caller's patience.
 
 mod first_look;
@@ -49,7 +49,7 @@ use crate::{
         protected_fields::refuse_forged_binding,
     },
     observe::{
-        cache::{LiveRead, Placer, Snapshot},
+        cache::{BindingKey, LiveRead, Placer, Snapshot},
         request::parse_review,
     },
     rules::{BINDINGS, RULES, Rule},
@@ -186,8 +186,14 @@ impl SharedCache {
         if refuse_forged_binding(body, request.user_info.as_ref(), &self.current().trusted).is_some() {
             return;
         }
-        if request.dry_run != Some(true) && plan != 0 && self.current().changes_reviewed_plan(&key, plan) {
-            self.update_cache(|cache| cache.note_reviewed_plan(key, plan));
+        if request.dry_run != Some(true) && plan != 0 {
+            self.announce_plan(key, plan);
+        }
+    }
+
+    fn announce_plan(&self, binding: BindingKey, plan: u64) {
+        if self.current().changes_reviewed_plan(&binding, plan) {
+            self.update_cache(|cache| cache.note_reviewed_plan(binding, plan));
         }
     }
 }
@@ -234,7 +240,7 @@ async fn answer_request(cache: SharedCache, route: &'static str, request: Reques
     };
     cache.metrics.observe_review(route, started.elapsed());
     match outcome {
-        Some(Outcome::Reply(status, body)) => respond_with(status, body),
+        Some(Outcome::Reply { status, body, .. }) => respond_with(status, body),
         Some(Outcome::Read(lookup)) => {
             respond_with(500, format!("failed to decide after reading {lookup:?}").into_bytes())
         }
@@ -258,13 +264,17 @@ async fn decide_request(
             rule(&body, Snapshot { cache: &known, live: live.as_ref() })
         })
     };
-    match decide(None).await {
+    let outcome = match decide(None).await {
         Some(Outcome::Read(lookup)) => {
             let live = read_live(&cache.client, &lookup).await;
             decide(Some(live)).await
         }
         outcome => outcome,
+    };
+    if let Some(Outcome::Reply { plan: Some((binding, plan)), .. }) = &outcome {
+        cache.announce_plan(binding.clone(), *plan);
     }
+    outcome
 }
 
 fn respond_late() -> Response {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use caldera_cli::{manifests, roles, stack};
-use caldera_crds::trusted::{TrustedWriters, build_admission_policies};
+use caldera_crds::trusted::TrustedWriters;
 use embedded_apiserver::{ApiServer, Options};
 use kube::Client;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ pub fn serve_embedded(dir: &Path) -> anyhow::Result<PathBuf> {
 /// Karmada's and Volcano's kinds, and three members with room for all.
 pub async fn install_members(admin: &Client) -> anyhow::Result<()> {
     let mut crds = caldera_crds::manifests::build_karmada_crds();
-    crds.push(caldera_crds::manifests::cluster_crd());
+    crds.push(caldera_crds::manifests::build_cluster_crd());
     crds.extend(caldera_crds::manifests::build_volcano_crds());
     for crd in crds {
         stack::apply_object(admin, crd).await?;
@@ -56,9 +56,7 @@ pub async fn install_caldera(admin: &Client, parts: &Parts) -> anyhow::Result<()
     let mut objects = roles::build_component_roles(&roles::Granted::default());
     objects.extend(caldera_crds::manifests::build_federation_crds());
     objects.extend(caldera_webhook::build_configurations(&endpoint, parts.authority_pem()));
-    objects.extend(build_admission_policies(&TrustedWriters::default()));
-    objects.extend(caldera_crds::queue_access::build_command_policy());
-    objects.extend(caldera_crds::queue_access::build_hyper_job_policy());
+    objects.extend(manifests::list_admission_policies(&TrustedWriters::default(), false));
     objects.extend(manifests::build_propagation_policies());
     objects.extend(super::load::SIZES.iter().map(|size| {
         json!({

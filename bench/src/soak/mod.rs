@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use caldera_cli::{manifests, roles, stack};
-use caldera_crds::trusted::{TrustedWriters, build_admission_policies};
+use caldera_crds::trusted::TrustedWriters;
 use caldera_runtime::client::WriteCounts;
 use caldera_sandbox::{
     fleet::{Config, Fleet, Member},
@@ -58,7 +58,7 @@ pub async fn run_benchmark(args: Args) -> anyhow::Result<()> {
     let endpoint = caldera_webhook::Endpoint::Url(processes.webhook_url());
     let mut objects = caldera_crds::manifests::build_federation_crds();
     objects.extend(caldera_webhook::build_configurations(&endpoint, processes.authority_pem()));
-    objects.extend(build_admission_policies(&TrustedWriters::default()));
+    objects.extend(manifests::list_admission_policies(&TrustedWriters::default(), false));
     objects.extend(manifests::build_propagation_policies());
     for object in objects {
         stack::apply_object(&admin, object).await?;

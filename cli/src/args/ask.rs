@@ -67,7 +67,7 @@ pub struct QueueArgs {
     #[command(subcommand)]
     pub action: Option<QueueAction>,
     /// One queue, with who waits in it.
-    #[arg(value_name = "NAME", add = names::queue_names())]
+    #[arg(value_name = "NAME", add = names::complete_queue_names())]
     pub name: Option<String>,
     /// With one queue: how many jobs of its line are shown.
     #[arg(long, default_value_t = 10, value_name = "JOBS", global = true)]
@@ -93,31 +93,31 @@ pub enum QueueAction {
     /// All queues as a tree, or one and those below it.
     Tree {
         /// The queue at the top.
-        #[arg(value_name = "NAME", add = names::queue_names())]
+        #[arg(value_name = "NAME", add = names::complete_queue_names())]
         name: Option<String>,
     },
     /// One queue, with who waits in it.
     Describe {
         /// Which.
-        #[arg(value_name = "NAME", add = names::queue_names())]
+        #[arg(value_name = "NAME", add = names::complete_queue_names())]
         name: String,
     },
     /// Opens queues, by a Command of Volcano.
     Open {
         /// Which.
-        #[arg(value_name = "NAME", add = names::queue_names(), required = true)]
+        #[arg(value_name = "NAME", add = names::complete_queue_names(), required = true)]
         names: Vec<String>,
     },
     /// Closes queues, by a Command of Volcano: what runs runs on, nothing more starts.
     Close {
         /// Which.
-        #[arg(value_name = "NAME", add = names::queue_names(), required = true)]
+        #[arg(value_name = "NAME", add = names::complete_queue_names(), required = true)]
         names: Vec<String>,
     },
     /// Closes queues, and has the Volcano Jobs that run in them wait in line until the queue is opened.
     Drain {
         /// Which.
-        #[arg(value_name = "NAME", add = names::queue_names(), required = true)]
+        #[arg(value_name = "NAME", add = names::complete_queue_names(), required = true)]
         names: Vec<String>,
     },
     /// Changes a queue's amounts and order. Resources that are not named stay as they are.
@@ -140,7 +140,7 @@ pub struct HistoryArgs {
     #[arg(short, long, value_name = "NAMESPACE", add = names::complete_namespace_names())]
     pub namespace: Option<String>,
     /// Of this queue alone.
-    #[arg(short, long, value_name = "QUEUE", add = names::queue_names())]
+    #[arg(short, long, value_name = "QUEUE", add = names::complete_queue_names())]
     pub queue: Option<String>,
     /// That ended so alone.
     #[arg(long, value_name = "RESULT", ignore_case = true,
@@ -229,7 +229,7 @@ pub struct UnpauseArgs {
 ))]
 pub struct QueueSetArgs {
     /// Which.
-    #[arg(value_name = "NAME", add = names::queue_names())]
+    #[arg(value_name = "NAME", add = names::complete_queue_names())]
     pub name: String,
     /// What it may use at most, as `cpu=20,memory=64Gi`; `cpu=none` takes a limit away.
     #[arg(long, value_name = "AMOUNTS", value_delimiter = ',', value_parser = parse_amount)]

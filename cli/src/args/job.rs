@@ -49,7 +49,7 @@ pub struct JobListArgs {
     #[arg(short = 'l', long, value_name = "LABELS")]
     pub selector: Option<String>,
     /// Jobs of this queue.
-    #[arg(short, long, value_name = "QUEUE", add = names::queue_names())]
+    #[arg(short, long, value_name = "QUEUE", add = names::complete_queue_names())]
     pub queue: Option<String>,
     /// Jobs in this state.
     #[arg(long, value_enum, ignore_case = true, value_name = "STATE")]

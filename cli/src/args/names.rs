@@ -40,7 +40,7 @@ pub(crate) fn complete_job_names() -> ArgValueCompleter {
 }
 
 /// Names of queues.
-pub(crate) fn queue_names() -> ArgValueCompleter {
+pub(crate) fn complete_queue_names() -> ArgValueCompleter {
     complete_from(|| api_resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues"))
 }
 

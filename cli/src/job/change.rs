@@ -5,7 +5,6 @@
 
 use std::process::ExitCode;
 
-use anyhow::Context;
 use caldera_crds::{
     names::caldera::{HOLD, SUSPENDED},
     workload::WorkloadKind,
@@ -21,7 +20,7 @@ use crate::{
         to_exit_code, write_retrying_conflicts,
     },
     components,
-    objects::{self, annotation_of, annotation_path, get_object, read_text_at},
+    objects::{self, annotation_of, annotation_path, get_job, get_object, read_text_at},
     view::compute_state_from_objects,
 };
 
@@ -77,17 +76,14 @@ pub(crate) async fn change_job(
     job: &JobName,
     change: JobChange,
 ) -> anyhow::Result<&'static str> {
-    let resource = job.kind.api_resource();
     let is_changed = write_retrying_conflicts(client, async || {
-        let found = get_object(client, &resource, Some(namespace), &job.name).await?.map_err(anyhow::Error::msg)?;
-        let missing = || format!("there is no {} {} in namespace {namespace}", job.kind.title(), job.name);
-        let object = found.with_context(missing)?;
+        let object = get_job(client, namespace, job.kind, &job.name).await?;
         if change == JobChange::Hold
             && let Some(why) = refuse_hold(read_state(client, namespace, &object).await?)
         {
             anyhow::bail!(why);
         }
-        Ok(build_change(job.kind, &object, change).map(|body| build_write(&resource, &object, body)))
+        Ok(build_change(job.kind, &object, change).map(|body| build_write(&job.kind.api_resource(), &object, body)))
     });
     Ok(if is_changed.await? { change.done_word() } else { change.unchanged_phrase() })
 }

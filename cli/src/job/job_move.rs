@@ -26,7 +26,7 @@ use crate::{
     args::JobMoveArgs,
     change::{build_tested_patch, build_write, print_outcome, to_exit_code, write_retrying_conflicts},
     components, live,
-    objects::{self, annotation_of, annotation_path, get_object, list_objects, name_of},
+    objects::{self, annotation_of, annotation_path, get_job, get_object, list_objects, name_of},
     output,
     view::WorkloadFacts,
 };
@@ -46,10 +46,7 @@ async fn choose_and_requeue(
     choice: &ClusterChoice,
 ) -> anyhow::Result<String> {
     let job = &args.job;
-    let resource = job.kind.api_resource();
-    let found = get_object(client, &resource, Some(namespace), &job.name).await?.map_err(anyhow::Error::msg)?;
-    let missing = || format!("there is no {} {} in namespace {namespace}", job.kind.title(), job.name);
-    let object = found.with_context(missing)?;
+    let object = get_job(client, namespace, job.kind, &job.name).await?;
     let has_ended = WorkloadFacts::read(&object).is_some_and(|(_, facts)| facts.has_ended());
     anyhow::ensure!(!has_ended, "not moved: it has ended");
     check_names(client, choice).await?;
@@ -71,9 +68,8 @@ async fn choose_and_requeue(
     let outlook = judge_move(job.kind, &answer, &refusals, &leaves, args.may_wait).map_err(anyhow::Error::msg)?;
 
     let is_changed = write_retrying_conflicts(client, async || {
-        let found = get_object(client, &resource, Some(namespace), &job.name).await?.map_err(anyhow::Error::msg)?;
-        let object = found.with_context(missing)?;
-        Ok(build_choice_patch(&object, choice).map(|body| build_write(&resource, &object, body)))
+        let object = get_job(client, namespace, job.kind, &job.name).await?;
+        Ok(build_choice_patch(&object, choice).map(|body| build_write(&job.kind.api_resource(), &object, body)))
     });
     let chosen = if is_changed.await? { "may go" } else { "might go already" };
     let place = describe_choice(choice);

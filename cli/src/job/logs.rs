@@ -12,8 +12,9 @@ use kube::{Api, Client, api::LogParams};
 use super::pods::{JobPod, find_job_pods};
 use crate::{args::JobLogsArgs, change::to_exit_code, components, output};
 
-/// Streams that are read at once.
-const AT_ONCE: usize = 64;
+/// Logs that are read ahead of the one that is printed. With `-f` there is no such bound: every log goes on, so there
+/// is one stream for each pod that was chosen.
+const LOGS_AT_ONCE: usize = 8;
 
 pub(super) async fn show_logs(args: JobLogsArgs) -> anyhow::Result<ExitCode> {
     let (client, namespace) = components::connect_scope(&args.scope, "logs").await?;
@@ -37,7 +38,7 @@ async fn print_logs(
         stream::iter(sources.iter().map(open)).flatten_unordered(None).boxed()
     } else {
         stream::iter(sources.iter().map(|source| open(source).collect::<Vec<_>>()))
-            .buffered(AT_ONCE.min(8))
+            .buffered(LOGS_AT_ONCE)
             .flat_map(stream::iter)
             .boxed()
     };

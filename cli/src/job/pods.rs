@@ -22,7 +22,7 @@ use serde_json::Value;
 use super::clusters_of;
 use crate::{
     args::{JobName, PodsArgs},
-    objects::{self, get_object, list_objects, read_text_at},
+    objects::{self, get_job, get_object, list_objects, read_text_at},
     output,
     view::JobKey,
 };
@@ -64,9 +64,7 @@ pub(super) async fn find_job_pods(
     component: &str,
 ) -> anyhow::Result<JobPods> {
     let (kind, name) = (args.job.kind, &args.job.name);
-    let workload = get_object(client, &kind.api_resource(), Some(namespace), name).await?;
-    let workload = workload.map_err(anyhow::Error::msg)?;
-    let workload = workload.with_context(|| format!("there is no {} {name} in namespace {namespace}", kind.title()))?;
+    let workload = get_job(client, namespace, kind, name).await?;
     let mut clusters = find_clusters(client, namespace, &args.job).await?;
     anyhow::ensure!(!clusters.is_empty(), "{name} has no clusters: it has not started; `caldera why {name}` says why");
     if let Some(cluster) = &args.cluster {

@@ -13,7 +13,7 @@ use std::{io::IsTerminal as _, process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use caldera_runtime::shutdown;
-use futures::{StreamExt as _, stream::FuturesUnordered};
+use futures::{FutureExt as _, StreamExt as _, future::LocalBoxFuture, stream::FuturesUnordered};
 use jiff::Timestamp;
 use kube::Client;
 use ratatui::{
@@ -48,6 +48,8 @@ const AGE_INTERVAL: Duration = Duration::from_secs(1);
 const CHANGES_PER_PASS: usize = 4096;
 /// For `--once`: how long lists may take.
 const ONCE_TIMEOUT: Duration = Duration::from_secs(60);
+/// For what is under way when the user quits.
+const QUIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Columns where there is no terminal.
 const DEFAULT_WIDTH: u16 = 160;
 
@@ -71,8 +73,32 @@ pub async fn run_top(args: TopArgs) -> anyhow::Result<ExitCode> {
     }
     let asks = JobAsker { client, controllers: args.lease_namespace };
     let mut screen = Screen(ratatui::try_init().context("failed to take the terminal")?);
-    top.run_screen(&mut screen.0, changes, asks, stop).await?;
+    let mut changing = Changing::new();
+    let ended = top.run_screen(&mut screen.0, changes, &asks, &mut changing, stop).await;
+    let said = await_answers(changing).await;
+    drop(screen);
+    for text in said {
+        output::try_write(&output::escape_controls(&format!("{text}\n")));
+    }
+    ended?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Changes that are under way; each says what became of it.
+type Changing<'a> = FuturesUnordered<LocalBoxFuture<'a, (JobKey, String)>>;
+
+/// What became of changes that were confirmed: who quits at once has not taken them back.
+async fn await_answers(mut changing: Changing<'_>) -> Vec<String> {
+    let mut said = Vec::new();
+    let all = async {
+        while let Some((_, text)) = changing.next().await {
+            said.push(text);
+        }
+    };
+    if tokio::time::timeout(QUIT_TIMEOUT, all).await.is_err() {
+        said.push(format!("no answer to {} changes yet", changing.len()));
+    }
+    said
 }
 
 /// Gives the terminal back when it is dropped.
@@ -135,16 +161,16 @@ impl Top {
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn run_screen(
+    async fn run_screen<'a>(
         &mut self,
         terminal: &mut DefaultTerminal,
         mut changes: mpsc::Receiver<Change>,
-        asks: JobAsker,
+        asks: &'a JobAsker,
+        changing: &mut Changing<'a>,
         stop: CancellationToken,
     ) -> anyhow::Result<()> {
         let mut events = read_terminal_events();
         let (answer, mut answers) = mpsc::channel::<(JobKey, String)>(4);
-        let mut changing = FuturesUnordered::new();
         let mut batch = Vec::new();
         let mut next = Instant::now();
         let mut pause = FRAME_INTERVAL;
@@ -174,7 +200,7 @@ impl Top {
                     match self.state.handle_key(key, &shown) {
                         Act::Quit => return Ok(()),
                         Act::Ask(job) => asks.ask(job, answer.clone()),
-                        Act::Change(job, change) => changing.push(asks.change(job, change)),
+                        Act::Change(job, change) => changing.push(asks.change(job, change).boxed_local()),
                         Act::Stay => {}
                     }
                 }

@@ -315,9 +315,11 @@ impl TopState {
         self.popup = Some(Popup { title, lines: lines.into(), first: 0, of, proposal: Some(change) });
     }
 
-    /// Takes in the answer to [`Act::Ask`] or [`Act::Change`], unless the user looks at something else by now.
+    /// Takes in the answer to [`Act::Ask`] or [`Act::Change`], unless the user looks at something else by now, or is
+    /// asked something that key y would still do.
     pub fn show_answer(&mut self, key: &JobKey, text: &str) {
-        if let Some(popup) = self.popup.as_mut().filter(|popup| popup.of.as_ref() == Some(key)) {
+        let awaits = |popup: &&mut Popup| popup.of.as_ref() == Some(key) && popup.proposal.is_none();
+        if let Some(popup) = self.popup.as_mut().filter(awaits) {
             popup.lines = text.lines().map(str::to_owned).collect();
         }
     }

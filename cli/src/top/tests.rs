@@ -1,9 +1,10 @@
 //! The screen as a function of objects, keys and time.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use caldera_crds::volcano::scheduling::Queue;
 use caldera_runtime::watch::Event;
+use futures::FutureExt as _;
 use ratatui::{
     Terminal,
     backend::TestBackend,
@@ -12,6 +13,7 @@ use ratatui::{
 use serde_json::{Value, json};
 
 use super::{
+    Changing, await_answers,
     draw::{Notes, draw_screen},
     format_buffer,
     state::{Act, Sort, TopState},
@@ -208,6 +210,39 @@ fn a_hold_is_proposed_by_name_and_done_by_y_alone() {
     // A queue is neither held nor released.
     press(&mut state, &seen, &[KeyCode::Esc, KeyCode::Char('1'), KeyCode::Char('H')]);
     assert_eq!(state.popup, None);
+}
+
+#[test]
+fn a_late_answer_does_not_stand_where_key_y_still_does_something() {
+    let (mut state, seen) = (TopState::default(), fleet());
+    let Act::Ask(job) = press(&mut state, &seen, &[KeyCode::Enter]) else { panic!() };
+    press(&mut state, &seen, &[KeyCode::Esc, KeyCode::Char('H')]);
+    let question = state.popup.clone().unwrap();
+    state.show_answer(&job, "Job WAITS");
+    assert_eq!(state.popup, Some(question));
+    assert_eq!(press(&mut state, &seen, &[KeyCode::Char('y')]), Act::Change(job.clone(), JobChange::Hold));
+    state.show_answer(&job, "held");
+    assert_eq!(state.popup.unwrap().lines, ["held"]);
+}
+
+/// Who quits at once has not taken it back.
+#[tokio::test(start_paused = true)]
+async fn a_change_that_was_confirmed_ends_before_the_screen_does_or_five_seconds_later() {
+    let (mut state, seen) = (TopState::default(), fleet());
+    let Act::Ask(job) = press(&mut state, &seen, &[KeyCode::Enter]) else { panic!() };
+    let answers_after = |seconds: u64| {
+        let job = job.clone();
+        async move {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            (job, format!("held after {seconds} s"))
+        }
+        .boxed_local()
+    };
+    let changing: Changing<'_> = [4, 60].map(answers_after).into_iter().collect();
+    let began = tokio::time::Instant::now();
+    assert_eq!(await_answers(changing).await, ["held after 4 s", "no answer to 1 changes yet"]);
+    assert_eq!(began.elapsed().as_secs(), 5);
+    assert!(await_answers(Changing::new()).await.is_empty());
 }
 
 #[test]

@@ -9,8 +9,7 @@ use caldera_crds::{
         caldera::{QUEUE_STATUS, SCHEDULER_NAME, WORKLOAD_NAME},
         karmada::CLUSTER_NAMESPACE,
     },
-    queue_access::{build_command_policy, build_hyper_job_policy, queue_access_policies},
-    trusted::{BINDING_ANNOTATIONS, TrustedWriters, build_admission_policies},
+    trusted::{BINDING_ANNOTATIONS, TrustedWriters},
     workload::WorkloadKind,
 };
 use caldera_runtime::watch::api_resource;
@@ -20,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::{
     install::webhook_probe::{PROBE, probe_resource},
-    manifests::{build_apply_write, build_propagation_policies},
+    manifests::{build_apply_write, build_propagation_policies, list_admission_policies},
     objects::{self, annotation_of, get_object, key_of, list_objects, name_of, read_text_at},
     roles::{self, Granted},
     webhook_identity::AUTHORITY_SECRET,
@@ -103,10 +102,7 @@ pub async fn read_installed(client: &Client, lease_namespaces: &[String]) -> any
     });
     installed.validating = find_existing_objects(client, [validating, left]).await?;
     installed.interpreters = find_existing_objects(client, [interpreter]).await?;
-    let mut policies = build_admission_policies(&TrustedWriters::default());
-    policies.extend(build_command_policy());
-    policies.extend(build_hyper_job_policy());
-    policies.extend(queue_access_policies());
+    let mut policies = list_admission_policies(&TrustedWriters::default(), true);
     policies.extend(build_propagation_policies());
     installed.policies = find_existing_objects(client, policies).await?;
     // HyperJobs are Volcano's API: their jobs would go with them.

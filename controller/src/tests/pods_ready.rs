@@ -101,6 +101,26 @@ fn a_gang_of_which_a_part_does_not_start_is_withdrawn_as_a_whole() {
     assert_eq!(world.pass(120), ["a-job"]);
 }
 
+/// As Karmada's taint manager does; karmada-scheduler finds no other place for the rest.
+#[test]
+fn a_gang_of_which_a_cluster_was_taken_away_is_withdrawn_where_karmada_scheduler_places_too() {
+    let mut world = world();
+    world.controller.objects.admits_whole_gangs = true;
+    split(&mut world);
+    starts(&mut world, "m1", "a", 3);
+    starts(&mut world, "m2", "a", 2);
+    world.patch("Job", "a", &json!({"status": {"state": {"phase": "Running"}, "running": 5}}));
+    world.pass(1000);
+    assert!(eviction(&world).is_null());
+    world.controller.observe(Input::Member("m2".into(), Update::Change(Change::Pods(vec![]))), world.now);
+    world.patch("ResourceBinding", "a-job", &json!({"spec": {"clusters": [{"name": "m1", "replicas": 3}]}}));
+    world.patch("Job", "a", &json!({"status": {"state": {"phase": "Running"}, "running": 3}}));
+    world.pass(120);
+    assert_eq!(eviction(&world)["reason"], "PodsReadyTimeout");
+    let binding = world.get("ResourceBinding", "a-job");
+    assert!(binding["spec"]["clusters"].as_array().is_none_or(Vec::is_empty), "{binding}");
+}
+
 #[test]
 fn how_long_a_part_has_can_be_said() {
     let mut world = world();

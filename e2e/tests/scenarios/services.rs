@@ -2,6 +2,7 @@
 
 use anyhow::{Context, ensure};
 use caldera_e2e::{
+    Scenario,
     kinds::Kind,
     manifest::{aggregated, deployment, duplicated, policy},
     run,
@@ -26,33 +27,41 @@ fn a_deployment_that_names_a_queue_is_charged_to_it() {
 
 #[test]
 fn a_deployment_that_is_scaled_up_runs_on_until_the_rest_is_admitted_and_gives_back_when_scaled_down() {
-    run("scaled", async |s| {
-        let queue = s.queue("q", json!({"cpu": "1"})).await?;
-        s.submit(Kind::Deployment, deployment("other", Some(&queue), 2, "200m"), &aggregated()).await?;
-        s.until_placed("other-deployment").await?;
-        let web = s.submit(Kind::Deployment, deployment("web", Some(&queue), 2, "200m"), &aggregated()).await?;
-        s.until(Kind::Deployment, "web", "is ready", |web| web["status"]["readyReplicas"] == 2).await?;
-        let scale = |replicas: u32| json!({"spec": {"replicas": replicas}});
-        s.patch(Kind::Deployment, "web", &scale(5)).await?;
-        s.until_podgroup(&web, "waits for the rest", |group| {
-            let conditions = group["status"]["conditions"].to_string();
-            conditions.contains("ScaledBeyondAdmission") && conditions.contains("waits: ")
-        })
-        .await?;
-        let binding = s.get(Kind::Binding, "web-deployment").await?.context("no binding")?;
-        let placed = |binding: &Value| -> i64 {
-            let clusters = binding["spec"]["clusters"].as_array().into_iter().flatten();
-            clusters.filter_map(|cluster| cluster["replicas"].as_i64()).sum()
-        };
-        ensure!(placed(&binding) == 2, "{}", binding["spec"]["clusters"]);
-        s.patch(Kind::Deployment, "other", &scale(0)).await?;
-        s.until(Kind::Binding, "web-deployment", "has all", |binding| placed(binding) == 5).await?;
-        s.until(Kind::Deployment, "web", "is ready", |web| web["status"]["readyReplicas"] == 5).await?;
-        s.until(Kind::Queue, &queue, "is charged", |queue| queue["status"]["allocated"]["cpu"] == "1").await?;
-        s.patch(Kind::Deployment, "web", &scale(1)).await?;
-        s.until(Kind::Queue, &queue, "has it back", |queue| queue["status"]["allocated"]["cpu"] == "200m").await?;
-        Ok(())
-    });
+    run("scaled", async |s| scale_beyond_the_quota_and_back(&s, None).await);
+}
+
+pub(super) fn count_placed(binding: &Value) -> u64 {
+    let clusters = binding["spec"]["clusters"].as_array().into_iter().flatten();
+    clusters.filter_map(|cluster| cluster["replicas"].as_u64()).sum()
+}
+
+/// `refusal`: what its binding says of the placement that was refused, where one was tried.
+pub(super) async fn scale_beyond_the_quota_and_back(s: &Scenario, refusal: Option<&str>) -> anyhow::Result<()> {
+    let queue = s.queue("q", json!({"cpu": "1"})).await?;
+    s.submit(Kind::Deployment, deployment("other", Some(&queue), 2, "200m"), &aggregated()).await?;
+    s.until_placed("other-deployment").await?;
+    let web = s.submit(Kind::Deployment, deployment("web", Some(&queue), 2, "200m"), &aggregated()).await?;
+    s.until(Kind::Deployment, "web", "is ready", |web| web["status"]["readyReplicas"] == 2).await?;
+    let scale = |replicas: u32| json!({"spec": {"replicas": replicas}});
+    s.patch(Kind::Deployment, "web", &scale(5)).await?;
+    if let Some(words) = refusal {
+        let says = |binding: &Value| binding["status"]["conditions"].to_string().contains(words);
+        s.until(Kind::Binding, "web-deployment", "was refused more", says).await?;
+    }
+    s.until_podgroup(&web, "waits for the rest", |group| {
+        let conditions = group["status"]["conditions"].to_string();
+        conditions.contains("ScaledBeyondAdmission") && conditions.contains("waits: ")
+    })
+    .await?;
+    let binding = s.get(Kind::Binding, "web-deployment").await?.context("no binding")?;
+    ensure!(count_placed(&binding) == 2, "{}", binding["spec"]["clusters"]);
+    s.patch(Kind::Deployment, "other", &scale(0)).await?;
+    s.until(Kind::Binding, "web-deployment", "has all", |binding| count_placed(binding) == 5).await?;
+    s.until(Kind::Deployment, "web", "is ready", |web| web["status"]["readyReplicas"] == 5).await?;
+    s.until(Kind::Queue, &queue, "is charged", |queue| queue["status"]["allocated"]["cpu"] == "1").await?;
+    s.patch(Kind::Deployment, "web", &scale(1)).await?;
+    s.until(Kind::Queue, &queue, "has it back", |queue| queue["status"]["allocated"]["cpu"] == "200m").await?;
+    Ok(())
 }
 
 #[test]

@@ -4,10 +4,12 @@ use anyhow::{Context, ensure};
 use caldera_e2e::{
     Scenario,
     kinds::Kind,
-    manifest::{aggregated, deployment, job, task},
+    manifest::{aggregated, job, task},
     run_with_stock_scheduler,
 };
 use serde_json::{Value, json};
+
+use crate::services::{count_placed, scale_beyond_the_quota_and_back};
 
 /// So many pods in each of two members.
 fn halves(s: &Scenario) -> Value {
@@ -20,11 +22,6 @@ fn halves(s: &Scenario) -> Value {
         },
         "clusterAffinity": {"clusterNames": members},
     })
-}
-
-fn count_placed(binding: &Value) -> u64 {
-    let clusters = binding["spec"]["clusters"].as_array().into_iter().flatten();
-    clusters.filter_map(|cluster| cluster["replicas"].as_u64()).sum()
 }
 
 #[test]
@@ -62,30 +59,7 @@ fn karmada_scheduler_places_gangs_in_the_order_of_the_queue_and_their_copies_are
 #[test]
 fn what_karmada_scheduler_places_beyond_the_record_is_not_stored_until_the_rest_is_admitted() {
     run_with_stock_scheduler("stockscale", async |s| {
-        let queue = s.queue("q", json!({"cpu": "1"})).await?;
-        s.submit(Kind::Deployment, deployment("other", Some(&queue), 2, "200m"), &aggregated()).await?;
-        s.until_placed("other-deployment").await?;
-        let web = s.submit(Kind::Deployment, deployment("web", Some(&queue), 2, "200m"), &aggregated()).await?;
-        s.until(Kind::Deployment, "web", "is ready", |web| web["status"]["readyReplicas"] == 2).await?;
-        let scale = |replicas: u32| json!({"spec": {"replicas": replicas}});
-        s.patch(Kind::Deployment, "web", &scale(5)).await?;
-        s.until(Kind::Binding, "web-deployment", "was refused more", |binding| {
-            binding["status"]["conditions"].to_string().contains("and 2 are admitted")
-        })
-        .await?;
-        let group = s.until_podgroup(&web, "waits for the rest", |group| {
-            group["status"]["conditions"].to_string().contains("ScaledBeyondAdmission")
-        });
-        group.await?;
-        let binding = s.get(Kind::Binding, "web-deployment").await?.context("no binding")?;
-        ensure!(count_placed(&binding) == 2, "{}", binding["spec"]["clusters"]);
-        s.patch(Kind::Deployment, "other", &scale(0)).await?;
-        s.until(Kind::Binding, "web-deployment", "has all", |binding| count_placed(binding) == 5).await?;
-        s.until(Kind::Deployment, "web", "is ready", |web| web["status"]["readyReplicas"] == 5).await?;
-        s.until(Kind::Queue, &queue, "is charged", |queue| queue["status"]["allocated"]["cpu"] == "1").await?;
-        s.patch(Kind::Deployment, "web", &scale(1)).await?;
-        s.until(Kind::Queue, &queue, "has it back", |queue| queue["status"]["allocated"]["cpu"] == "200m").await?;
-        Ok(())
+        scale_beyond_the_quota_and_back(&s, Some("and 2 are admitted")).await
     });
 }
 
@@ -112,6 +86,23 @@ fn what_must_be_in_one_cluster_and_was_divided_by_its_policy_says_so_and_is_not_
         s.until_phase("whole", "Completed").await?;
         let binding = s.get(Kind::Binding, "cut-job").await?.context("no binding")?;
         ensure!(count_placed(&binding) == 0, "{binding}");
+        Ok(())
+    });
+}
+
+/// As Karmada's taint manager does: the write is the same.
+#[test]
+fn a_cluster_is_taken_away_from_a_job_that_runs_and_the_rest_is_placed_anew() {
+    run_with_stock_scheduler("stocktaken", async |s| {
+        let queue = s.queue("q", json!({"cpu": "2"})).await?;
+        s.submit(Kind::Job, job("cut", &queue, &[task("a", 4, "100m", "sleep 600")]), &halves(&s)).await?;
+        let clusters = s.until_placed("cut-job").await?;
+        ensure!(clusters.len() == 2, "{clusters:?}");
+        s.until_phase("cut", "Running").await?;
+        let left = json!([{"name": clusters[0].0, "replicas": clusters[0].1}]);
+        s.patch(Kind::Binding, "cut-job", &json!({"spec": {"clusters": left}})).await?;
+        s.until(Kind::Binding, "cut-job", "has all its pods again", |binding| count_placed(binding) == 4).await?;
+        s.until_phase("cut", "Running").await?;
         Ok(())
     });
 }

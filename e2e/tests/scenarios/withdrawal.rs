@@ -34,6 +34,15 @@ async fn send(s: &Scenario, action: &str, target: &Value) -> anyhow::Result<Stri
     Ok(name)
 }
 
+/// A job of two pods that runs until it is ended, and the clusters that it is in.
+async fn start_long_job(s: &Scenario, name: &str, queue: &str) -> anyhow::Result<(Value, Vec<(String, u64)>)> {
+    let workload = job(name, queue, &[task("a", 2, "100m", "sleep 600")]);
+    let workload = s.submit(Kind::Job, workload, &aggregated()).await?;
+    let clusters = s.until_placed(&format!("{name}-job")).await?;
+    s.until_phase(name, "Running").await?;
+    Ok((workload, clusters))
+}
+
 fn reason(group: &Value) -> &str {
     group["status"]["conditions"][0]["reason"].as_str().unwrap_or_default()
 }
@@ -76,10 +85,7 @@ fn a_job_goes_with_its_copies_when_its_ttl_is_over() {
 fn a_suspended_job_leaves_its_clusters_and_comes_back() {
     run("suspend", async |s| {
         let queue = s.queue("q", json!({"cpu": "200m"})).await?;
-        let workload =
-            s.submit(Kind::Job, job("long", &queue, &[task("a", 2, "100m", "sleep 600")]), &aggregated()).await?;
-        let clusters = s.until_placed("long-job").await?;
-        s.until_phase("long", "Running").await?;
+        let (workload, clusters) = start_long_job(&s, "long", &queue).await?;
         s.submit(Kind::Job, job("next", &queue, &[task("a", 2, "100m", "sleep 1")]), &aggregated()).await?;
         let suspended = |value: Value| json!({"metadata": {"annotations": {"caldera.dev/suspended": value}}});
         s.patch(Kind::Job, "long", &suspended(json!("true"))).await?;
@@ -107,9 +113,7 @@ async fn list_copies(s: &Scenario, binding: &str, items: &Value) -> anyhow::Resu
 fn karmada_is_asked_to_look_again_where_it_lists_a_copy_that_is_to_be_gone() {
     run("orphan", async |s| {
         let queue = s.queue("q", json!({"cpu": "200m"})).await?;
-        s.submit(Kind::Job, job("long", &queue, &[task("a", 2, "100m", "sleep 600")]), &aggregated()).await?;
-        let clusters = s.until_placed("long-job").await?;
-        s.until_phase("long", "Running").await?;
+        let (_, clusters) = start_long_job(&s, "long", &queue).await?;
         let suspended = |value: Value| json!({"metadata": {"annotations": {"caldera.dev/suspended": value}}});
         s.patch(Kind::Job, "long", &suspended(json!("true"))).await?;
         until_off(&s, "long", &clusters).await?;
@@ -168,10 +172,7 @@ fn spec_suspend_of_a_batch_job_holds_it_and_lets_it_go() {
 fn abort_and_resume_by_commands_as_vcctl_sends_them() {
     run("abort", async |s| {
         let queue = s.queue("q", json!({"cpu": "200m"})).await?;
-        let workload =
-            s.submit(Kind::Job, job("long", &queue, &[task("a", 2, "100m", "sleep 600")]), &aggregated()).await?;
-        let clusters = s.until_placed("long-job").await?;
-        s.until_phase("long", "Running").await?;
+        let (workload, clusters) = start_long_job(&s, "long", &queue).await?;
         let command = send(&s, "AbortJob", &workload).await?;
         s.until_podgroup(&workload, "says who suspended it", |group| reason(group) == "SuspendedByUser").await?;
         until_off(&s, "long", &clusters).await?;
@@ -195,10 +196,7 @@ fn terminate_and_complete_end_a_job_for_good() {
     run("terminate", async |s| {
         let queue = s.queue("q", json!({"cpu": "200m"})).await?;
         for (name, action, phase) in [("one", "TerminateJob", "Terminated"), ("two", "CompleteJob", "Completed")] {
-            let workload =
-                s.submit(Kind::Job, job(name, &queue, &[task("a", 2, "100m", "sleep 600")]), &aggregated()).await?;
-            let clusters = s.until_placed(&format!("{name}-job")).await?;
-            s.until_phase(name, "Running").await?;
+            let (workload, clusters) = start_long_job(&s, name, &queue).await?;
             let command = send(&s, action, &workload).await?;
             s.until_phase(name, phase).await?;
             until_off(&s, name, &clusters).await?;
@@ -213,10 +211,7 @@ fn terminate_and_complete_end_a_job_for_good() {
 fn restart_by_a_command_makes_the_copies_anew() {
     run("restart", async |s| {
         let queue = s.queue("q", json!({"cpu": "200m"})).await?;
-        let workload =
-            s.submit(Kind::Job, job("long", &queue, &[task("a", 2, "100m", "sleep 600")]), &aggregated()).await?;
-        let clusters = s.until_placed("long-job").await?;
-        s.until_phase("long", "Running").await?;
+        let (workload, clusters) = start_long_job(&s, "long", &queue).await?;
         let mut old = Vec::new();
         for (member, _) in &clusters {
             let copy = s.get_in_member(member, Kind::Job, "long").await?.context("no copy")?;
@@ -243,9 +238,7 @@ fn restart_by_a_command_makes_the_copies_anew() {
 fn a_command_for_a_part_of_a_job_is_refused_and_the_job_runs_on() {
     run("part", async |s| {
         let queue = s.queue("q", json!({"cpu": "200m"})).await?;
-        let workload =
-            s.submit(Kind::Job, job("long", &queue, &[task("a", 2, "100m", "sleep 600")]), &aggregated()).await?;
-        s.until_phase("long", "Running").await?;
+        let (workload, _) = start_long_job(&s, "long", &queue).await?;
         let command = send(&s, "RestartTask", &workload).await?;
         s.until_gone(Kind::Command, &command).await?;
         s.until_told("long", "CommandRefused").await?;
@@ -259,10 +252,7 @@ fn a_command_for_a_part_of_a_job_is_refused_and_the_job_runs_on() {
 fn a_job_that_is_moved_leaves_its_cluster_and_runs_where_its_user_chose() {
     run("moved", async |s| {
         let queue = s.queue("q", json!({"cpu": "200m"})).await?;
-        let workload =
-            s.submit(Kind::Job, job("moved", &queue, &[task("a", 2, "100m", "sleep 600")]), &aggregated()).await?;
-        let before = s.until_placed("moved-job").await?;
-        s.until_phase("moved", "Running").await?;
+        let (workload, before) = start_long_job(&s, "moved", &queue).await?;
         let left: Vec<&str> = before.iter().map(|(cluster, _)| cluster.as_str()).collect();
         let other = s.members().find(|name| !left.contains(name)).context("all members have a part of it")?.to_owned();
         let choice = json!({"metadata": {"annotations": {CLUSTERS: other}}});

@@ -31,7 +31,7 @@ pub async fn prepare_host(client: &Client) {
     let definitions =
         api_resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
     let mut crds = caldera_crds::manifests::build_karmada_crds();
-    crds.push(caldera_crds::manifests::cluster_crd());
+    crds.push(caldera_crds::manifests::build_cluster_crd());
     crds.extend(caldera_crds::manifests::build_volcano_crds());
     for mut crd in crds {
         crd.as_object_mut().unwrap().remove("status");

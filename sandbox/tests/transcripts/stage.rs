@@ -449,7 +449,7 @@ impl Stage {
     async fn install(&mut self) {
         let volcano = caldera_crds::manifests::build_volcano_crds();
         let mut host = caldera_crds::manifests::build_karmada_crds();
-        host.push(caldera_crds::manifests::cluster_crd());
+        host.push(caldera_crds::manifests::build_cluster_crd());
         host.extend(volcano.clone());
         for (at, crds) in [("host", host), ("m1", volcano.clone()), ("m2", volcano)] {
             let writer = self.server(at, "setup").writer("setup");

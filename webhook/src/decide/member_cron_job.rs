@@ -19,8 +19,7 @@ use crate::observe::cache::Snapshot;
 pub(super) fn find_refused_cron_job(manifests: &[Value], binding: &str, snapshot: Snapshot<'_>) -> Option<String> {
     let (cron_job, why) = manifests.iter().find_map(|manifest| {
         let kind = find_kind(manifest)?;
-        let namespaces = [binding, read_text_at(manifest, "/metadata/namespace")];
-        let opted_in = namespaces.into_iter().find(|namespace| snapshot.is_opted_in(namespace));
+        let opted_in = snapshot.find_opted_in([binding, read_text_at(manifest, "/metadata/namespace")]);
         let why = match opted_in {
             _ if kind == WorkloadKind::VolcanoJob => "jobs of Volcano are queued".to_owned(),
             _ if names_queue(manifest) => "its jobs name a queue".to_owned(),

@@ -7,7 +7,10 @@
 //!
 //! It counts replicas and knows no tasks. So the same write gets the plan by which each cluster's copy of a Volcano Job
 //! is made: as many pods in each cluster as it was given ([`plan_given_counts`]). What may not be split and was is
-//! refused.
+//! refused, and so is a cluster that the job's user does not let it go to.
+//!
+//! Who takes a cluster away from a job, as Karmada's taint manager and descheduler do, may: what is left keeps its
+//! plan, until the rest is placed anew or the controller withdraws the gang.
 
 use std::collections::BTreeMap;
 
@@ -17,34 +20,65 @@ use caldera_core::{
     plan::Plan,
     split::plan_given_counts,
 };
-use caldera_crds::{names::caldera, object::annotation_of, workload::WorkloadKind};
+use caldera_crds::{
+    names::caldera,
+    object::{annotation_of, name_of, read_text_at},
+    workload::WorkloadKind,
+};
 use json_patch::PatchOperation;
 use serde_json::Value;
 
 use super::{patch::set_field, verdict::Verdict};
 use crate::observe::{
-    cache::{CachedBinding, GrantFacts, LiveRead, Lookup, Placer, Snapshot},
+    cache::{BindingKey, CachedBinding, GrantFacts, LiveRead, Lookup, Placer, Snapshot, fingerprint_plan},
     request::parse_review,
 };
+
+/// What a binding's update gets, so that copies are made for where it went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StockPlan {
+    /// The binding.
+    pub binding: BindingKey,
+    /// The plan's text.
+    pub text: String,
+}
+
+impl StockPlan {
+    /// Whose plan it is, and a number for it.
+    #[must_use]
+    pub fn fingerprint(&self) -> (BindingKey, u64) {
+        (self.binding.clone(), fingerprint_plan(Some(&self.text)))
+    }
+
+    /// As part of the answer.
+    #[must_use]
+    pub fn into_operation(self) -> PatchOperation {
+        set_field(&["metadata", "annotations", caldera::PLAN], self.text)
+    }
+}
 
 /// The plan that a binding's update gets, if it needs one.
 ///
 /// # Errors
 /// The verdict on an update that may not be stored, or not yet.
-pub fn review_stock_placement(body: &[u8], snapshot: Snapshot<'_>) -> Result<Option<PatchOperation>, Verdict> {
+pub fn review_stock_placement(body: &[u8], snapshot: Snapshot<'_>) -> Result<Option<StockPlan>, Verdict> {
     let Placer::Stock { lease } = &snapshot.cache.placer else { return Ok(None) };
     // What does not parse is answered by the rule that reads it.
     let Ok(request) = parse_review::<Value>(body) else { return Ok(None) };
     let (Some(old), Some(new)) = (&request.old_object, &request.object) else { return Ok(None) };
+    // Most updates place nothing.
+    if old["spec"]["clusters"] == new["spec"]["clusters"] || annotation_of(new, caldera::GATE).is_none() {
+        return Ok(None);
+    }
     let (before, now) = (CachedBinding::from_object(old), CachedBinding::from_object(new));
-    let Some(key) = now.workload.as_ref().filter(|_| now.gated && new["metadata"]["deletionTimestamp"].is_null())
-    else {
+    let Some(key) = now.workload.as_ref().filter(|_| new["metadata"]["deletionTimestamp"].is_null()) else {
         return Ok(None);
     };
     if now.clusters.is_empty() || now.clusters == before.clusters {
         return Ok(None);
     }
-    let grows = now.clusters.iter().any(|(name, pods)| before.clusters.get(name).is_none_or(|had| had < pods));
+    let grown = list_grown_clusters(&before, &now);
+    let grows = !grown.is_empty();
     if grows {
         check_clusters_against_record(&now).map_err(Verdict::deny_for_now)?;
     }
@@ -58,7 +92,7 @@ pub fn review_stock_placement(body: &[u8], snapshot: Snapshot<'_>) -> Result<Opt
         _ => return Err(Verdict::Read(Lookup::Grant(key.clone(), lease.clone()))),
     };
     let epoch = annotation_of(new, caldera::EPOCH);
-    if grows && lease.is_some() && facts.epoch.as_deref() != epoch {
+    if grows && facts.epoch.as_deref() != epoch {
         return Err(Verdict::deny_for_now(format!(
             "it was admitted under Lease {:?}, and {:?} is held: whoever holds it decides first",
             epoch.unwrap_or_default(),
@@ -66,10 +100,33 @@ pub fn review_stock_placement(body: &[u8], snapshot: Snapshot<'_>) -> Result<Opt
         )));
     }
     let gang = read_gang_of(facts).map_err(Verdict::deny_for_now)?;
+    let placed: u64 = now.clusters.values().copied().map(u64::from).sum();
+    if !grows && placed < u64::from(gang.replicas()) {
+        return Ok(None);
+    }
+    check_choice_of_user(gang, &grown).map_err(Verdict::deny_for_now)?;
     let plan = make_plan(gang, &before, &now, is_job).map_err(Verdict::deny_for_now)?;
     let Some(plan) = plan else { return Ok(None) };
     let text = serde_json::to_string(&plan).map_err(|error| Verdict::Undecided(error.to_string()))?;
-    Ok(Some(set_field(&["metadata", "annotations", caldera::PLAN], text)))
+    let (namespace, name) = (read_text_at(new, "/metadata/namespace"), name_of(new));
+    Ok(Some(StockPlan { binding: (namespace.to_owned(), name.to_owned()), text }))
+}
+
+/// Its user lets it go to all clusters where it gets more. What is elsewhere stays.
+fn check_choice_of_user(gang: &Gang, grown: &[&str]) -> Result<(), String> {
+    let Some(choice) = &gang.clusters else { return Ok(()) };
+    match grown.iter().find(|name| !choice.allows(name)) {
+        Some(name) => Err(format!("it was given pods in {name}, and {choice}: its policy has to say so too")),
+        None => Ok(()),
+    }
+}
+
+/// Where it gets more than it has. Zero pods are a whole copy.
+fn list_grown_clusters<'a>(before: &CachedBinding, now: &'a CachedBinding) -> Vec<&'a str> {
+    let is_more = |pods: u32, had: u32| had < pods || pods == 0 && had > 0;
+    let grown =
+        now.clusters.iter().filter(|(name, pods)| before.clusters.get(*name).is_none_or(|had| is_more(**pods, *had)));
+    grown.map(|(name, _)| name.as_str()).collect()
 }
 
 /// Its clusters take no more than it was granted.
@@ -167,7 +224,7 @@ mod tests {
     }
 
     fn stock() -> Cache {
-        let lease = Some(("caldera-system".to_owned(), "caldera-controller".to_owned()));
+        let lease = ("caldera-system".to_owned(), "caldera-controller".to_owned());
         let mut cache = Cache::default();
         cache.placer = Placer::Stock { lease };
         cache
@@ -185,9 +242,9 @@ mod tests {
         let decided = review_stock_placement(body.to_string().as_bytes(), Snapshot { cache: &cache, live });
         match decided {
             Ok(None) => Ok(None),
-            Ok(Some(PatchOperation::Add(add))) => {
-                assert_eq!(add.path.as_str(), "/metadata/annotations/caldera.dev~1plan");
-                Ok(Some(serde_json::from_str(add.value.as_str().unwrap()).unwrap()))
+            Ok(Some(plan)) => {
+                assert_eq!(plan.binding, ("ns".to_owned(), "j-job".to_owned()));
+                Ok(Some(serde_json::from_str(&plan.text).unwrap()))
             }
             Err(Verdict::Deny(denial)) => Err(denial.message),
             Err(Verdict::Read(_)) => Err("asks".to_owned()),
@@ -256,6 +313,49 @@ mod tests {
         assert_eq!(plan.clusters["m2"].tasks["worker"].replicas, 1);
         new["spec"]["clusters"] = json!([]);
         assert_eq!(review(&old, &new, None), Ok(None), "an eviction");
+    }
+
+    #[test]
+    fn a_cluster_may_be_taken_away_from_a_job_and_what_is_left_keeps_its_plan() {
+        let old = binding(&json!([{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 3}]), Some(RECORD));
+        for left in [json!([{"name": "m1", "replicas": 2}]), json!([{"name": "m1", "replicas": 1}])] {
+            let new = binding(&left, Some(RECORD));
+            assert_eq!(review(&old, &new, Some(&facts(&job(), None))), Ok(None), "{left}");
+        }
+        let more = binding(&json!([{"name": "m1", "replicas": 3}]), Some(RECORD));
+        let told = review(&old, &more, Some(&facts(&job(), Some(EPOCH)))).unwrap_err();
+        assert!(told.contains("given 3 pods, and the job has 5"), "no part of a gang is placed: {told}");
+    }
+
+    #[test]
+    fn zero_pods_are_a_whole_copy_and_more_than_there_was() {
+        let old = binding(&json!([{"name": "m1", "replicas": 2}]), Some(RECORD));
+        let new = binding(&json!([{"name": "m1", "replicas": 0}]), Some(RECORD));
+        let told = review(&old, &new, Some(&facts(&job(), Some("4.other")))).unwrap_err();
+        assert!(told.contains("decides first"), "{told}");
+    }
+
+    #[test]
+    fn nothing_goes_where_its_user_does_not_let_it_go() {
+        let mut chosen = job();
+        chosen["metadata"]["annotations"] = json!({caldera::CLUSTERS: "m1,m2", caldera::EXCLUDE_CLUSTERS: "m2"});
+        let old = binding(&json!([]), Some(RECORD));
+        let place = |old: &Value, cluster: &str| {
+            let new = binding(&json!([{"name": cluster, "replicas": 5}]), Some(RECORD));
+            review(old, &new, Some(&facts(&chosen, Some(EPOCH))))
+        };
+        assert!(place(&old, "m1").unwrap().is_some());
+        for cluster in ["m2", "m3"] {
+            let told = place(&old, cluster).unwrap_err();
+            let words = "its user lets it go only to m1, m2; its user keeps it out of m2";
+            assert!(told.contains(&format!("given pods in {cluster}, and {words}")), "{told}");
+        }
+        let there = |pods: u32| json!({"name": "m3", "replicas": pods});
+        let old = binding(&json!([there(3)]), Some(RECORD));
+        let place =
+            |clusters: &Value| review(&old, &binding(clusters, Some(RECORD)), Some(&facts(&chosen, Some(EPOCH))));
+        assert!(place(&json!([there(3), {"name": "m1", "replicas": 2}])).unwrap().is_some(), "what is there stays");
+        assert!(place(&json!([there(4), {"name": "m1", "replicas": 1}])).unwrap_err().contains("given pods in m3"));
     }
 
     #[test]

@@ -92,8 +92,6 @@ pub fn rewrite_work(request: &ReviewRequest<'_, ReviewedWork<'_>>, snapshot: Sna
     let Some(cluster) = namespace.strip_prefix(karmada::EXECUTION_NAMESPACE_PREFIX) else {
         return Verdict::UNCHANGED;
     };
-    let is_workload = |manifest: &Value| WorkloadKind::of_object(manifest).is_some();
-    let carries_workload = work.manifests().iter().any(is_workload);
     if work.metadata.deletion_timestamp.is_some() || work.manifests().is_empty() {
         return Verdict::UNCHANGED;
     }
@@ -108,6 +106,7 @@ pub fn rewrite_work(request: &ReviewRequest<'_, ReviewedWork<'_>>, snapshot: Sna
         return Verdict::UNCHANGED;
     };
     let key = (namespace, name);
+    let carries_workload = work.manifests().iter().any(|manifest| WorkloadKind::of_object(manifest).is_some());
     let lookup = || Verdict::Read(Lookup::Binding(key.clone()));
     let is_live = snapshot.live.is_some();
     let problem = match snapshot.find_binding(&key) {
@@ -141,20 +140,14 @@ pub fn rewrite_work(request: &ReviewRequest<'_, ReviewedWork<'_>>, snapshot: Sna
 /// Whether a Work of a binding that is not queued carries what would be: another workload than the binding's own, that
 /// is a Volcano Job, names a queue, or is in a namespace that opted in.
 fn is_made_by_override(manifests: &[Value], binding: &CachedBinding, namespace: &str, snapshot: Snapshot<'_>) -> bool {
-    let is_own = |kind: WorkloadKind, copy: &Value| {
-        binding.workload.as_ref().is_some_and(|own| {
-            let named = (name_of(copy), read_text_at(copy, "/metadata/namespace"));
-            own.kind == kind && (own.name.as_str(), own.namespace.as_str()) == named
-        })
-    };
+    let is_own = |copy: &Value| binding.workload.as_ref().is_some_and(|own| is_copy_of(copy, own));
     let is_queued = |kind: WorkloadKind, copy: &Value| {
-        let namespaces = [namespace, read_text_at(copy, "/metadata/namespace")];
         kind == WorkloadKind::VolcanoJob
             || names_queue(copy)
-            || namespaces.iter().any(|name| snapshot.is_opted_in(name))
+            || snapshot.find_opted_in([namespace, read_text_at(copy, "/metadata/namespace")]).is_some()
     };
     let is_made =
-        |copy: &Value| WorkloadKind::of_object(copy).is_some_and(|kind| !is_own(kind, copy) && is_queued(kind, copy));
+        |copy: &Value| WorkloadKind::of_object(copy).is_some_and(|kind| !is_own(copy) && is_queued(kind, copy));
     !binding.gated && manifests.iter().any(is_made)
 }
 
@@ -180,12 +173,13 @@ fn build_copies_patch(
         let replicas = binding.clusters.get(cluster).ok_or("its job is not placed in this cluster")?;
         let host = binding.workload.as_ref().and_then(|key| snapshot.cache.workloads.get(key));
         let class = host.map(|host| host.priority_class.as_deref().unwrap_or_default());
-        for copy in copies.iter().filter(|copy| WorkloadKind::of_object(copy).is_some()) {
+        for copy in &mut copies {
+            remove_retained_replicas(copy);
+            if WorkloadKind::of_object(copy).is_none() {
+                continue;
+            }
             check_copy_against_record(copy, record, *replicas, class)?;
-        }
-        copies.iter_mut().for_each(remove_retained_replicas);
-        copies.iter_mut().for_each(mark_pods);
-        for copy in copies.iter_mut().filter(|copy| WorkloadKind::of_object(copy).is_some()) {
+            mark_pods(copy);
             restrict_copy(copy, &record.nodes)
                 .ok_or("its pods can not be kept on the nodes that it was admitted to")?;
         }
@@ -205,14 +199,18 @@ fn remove_retained_replicas(copy: &mut Value) {
     }
 }
 
+fn is_copy_of(copy: &Value, key: &WorkloadKey) -> bool {
+    WorkloadKind::of_object(copy) == Some(key.kind)
+        && (read_text_at(copy, "/metadata/namespace"), name_of(copy)) == (&*key.namespace, &*key.name)
+}
+
 /// A copy is of the workload that was charged: an override may change neither its kind nor its name or namespace.
 fn check_copy_against_workload(copy: &Value, key: &WorkloadKey) -> Result<(), String> {
-    let text = |pointer: &str| copy.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
-    if WorkloadKind::of_object(copy) == Some(key.kind) && (namespace, name) == (&*key.namespace, &*key.name) {
+    if is_copy_of(copy, key) {
         return Ok(());
     }
-    let (version, kind) = (text("/apiVersion"), text("/kind"));
+    let (version, kind) = (read_text_at(copy, "/apiVersion"), read_text_at(copy, "/kind"));
+    let (namespace, name) = (read_text_at(copy, "/metadata/namespace"), name_of(copy));
     Err(format!(
         "it carries {version} {kind} {namespace}/{name}, and what was admitted is {} {} {}/{}: no override may change \
          that",

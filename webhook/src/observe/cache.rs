@@ -29,8 +29,9 @@ pub enum Placer {
     Caldera,
     /// Whatever scheduler its policy names: karmada-scheduler, unless it says otherwise.
     Stock {
-        /// Namespace and name of the Lease under which admissions are granted; `None` where there is none.
-        lease: Option<(String, String)>,
+        /// Namespace and name of the Lease under which admissions are granted. Where it is not there, they are granted
+        /// without one.
+        lease: (String, String),
     },
 }
 
@@ -163,7 +164,7 @@ pub enum Lookup {
     /// A namespace, and all queues.
     Access(String),
     /// What a workload asks for, and the Lease of this namespace and name.
-    Grant(WorkloadKey, Option<(String, String)>),
+    Grant(WorkloadKey, (String, String)),
 }
 
 /// What a placement by karmada-scheduler is held against, beside the binding.
@@ -171,7 +172,7 @@ pub enum Lookup {
 pub struct GrantFacts {
     /// What the workload asks for; `None` if it is not there.
     pub gang: Option<Result<Gang, String>>,
-    /// The epoch of the Lease, where one was asked for and is there.
+    /// The epoch of the Lease, where it is there.
     pub epoch: Option<String>,
 }
 
@@ -308,6 +309,12 @@ impl<'a> Snapshot<'a> {
     pub fn is_opted_in(&self, namespace: &str) -> bool {
         self.cache.namespaces.get(namespace).is_some_and(|facts| facts.opted_in)
             || matches!(self.live, Some(LiveRead::Workload(_, true)))
+    }
+
+    /// The first of these namespaces that is opted in.
+    #[must_use]
+    pub fn find_opted_in<'n>(&self, namespaces: [&'n str; 2]) -> Option<&'n str> {
+        namespaces.into_iter().find(|namespace| self.is_opted_in(namespace))
     }
 
     /// A binding: the live read wins; the cache counts unless a newer plan was announced.

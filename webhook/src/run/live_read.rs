@@ -51,13 +51,10 @@ pub(super) async fn read_live(client: &Client, lookup: &Lookup) -> LiveRead {
                 Ok(LiveRead::Workload(workload, namespace.is_some_and(|facts| facts.opted_in)))
             }
             Lookup::Queues => list_queues(client).await.map(LiveRead::Queues),
-            Lookup::Grant(key, lease) => {
-                let epoch = match lease {
-                    Some((namespace, name)) => match read_lease(client, namespace, name).await {
-                        Ok(record) => record.map(|record| record.epoch()),
-                        Err(failure) => return Ok(LiveRead::Failed(format!("failed to read Lease {name}: {failure}"))),
-                    },
-                    None => None,
+            Lookup::Grant(key, (lease_namespace, lease)) => {
+                let epoch = match read_lease(client, lease_namespace, lease).await {
+                    Ok(record) => record.map(|record| record.epoch()),
+                    Err(failure) => return Ok(LiveRead::Failed(format!("failed to read Lease {lease}: {failure}"))),
                 };
                 let object = read_object(client, &key.kind.api_resource(), &key.namespace, &key.name).await?;
                 let gang = object.map(|object| read_gang(&object).map_err(|error| error.to_string()));

@@ -3,9 +3,11 @@
 use std::sync::mpsc;
 
 use axum::body::{Body, Bytes};
+use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::*;
+use crate::observe::cache::{CachedBinding, Known};
 
 const ROUTES: [&str; 8] = [
     "mutate-resourcebinding",
@@ -99,5 +101,51 @@ async fn every_route_has_the_same_lines_and_the_same_deadline() {
     for route in ROUTES {
         let (status, text) = ask(&routes, route, review_of(3_000).into()).await;
         assert_ne!(status, 503, "{route}: {text}");
+    }
+}
+
+/// In stock mode the plan is in our answer alone.
+#[tokio::test]
+async fn the_plan_that_an_answer_gives_is_announced_before_it_is_sent() {
+    let task = json!({"name": "w", "replicas": 5, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}});
+    let job = json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "j", "namespace": "ns"},
+        "spec": {"queue": "q", "minAvailable": 5, "tasks": [task]},
+    });
+    let no_lease =
+        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404});
+    let api = Router::new()
+        .route("/apis/batch.volcano.sh/v1alpha1/namespaces/ns/jobs/j", get(move || async move { axum::Json(job) }))
+        .fallback(move || async move { (StatusCode::NOT_FOUND, axum::Json(no_lease)) });
+    let cache = SharedCache::new(kube::Client::new(api, "default"), &SharedRegistry::default());
+    cache.update_cache(|cache| cache.placer = Placer::Stock { lease: ("system".to_owned(), "lease".to_owned()) });
+    let routes = router(cache.clone(), Ready::default());
+    let record = r#"{"queue":"q","priority":0,"copies":1,"tasks":{"w":5},"charged":{"pods":"5"}}"#;
+    let binding = |clusters: Value| {
+        json!({
+            "metadata": {"name": "j-job", "namespace": "ns", "annotations":
+                {"caldera.dev/gate": "open", "caldera.dev/admission": record}},
+            "spec": {
+                "resource": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "namespace": "ns", "name": "j"},
+                "placement": {}, "clusters": clusters,
+            },
+        })
+    };
+    let clusters = json!([{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 3}]);
+    let key = ("ns".to_owned(), "j-job".to_owned());
+    cache.update_cache(|cache| cache.put_binding(key.clone(), CachedBinding::from_object(&binding(json!([])))));
+    let scheduler = json!({"username": "karmada-scheduler", "groups": ["system:masters"]});
+    let review = |dry_run: bool| {
+        json!({"request": {
+            "uid": "u", "operation": "UPDATE", "namespace": "ns", "dryRun": dry_run, "userInfo": scheduler,
+            "object": binding(clusters.clone()), "oldObject": binding(json!([])),
+        }})
+    };
+    for (dry_run, is_current) in [(true, true), (false, false)] {
+        let (status, text) = ask(&routes, BINDINGS, review(dry_run).to_string().into()).await;
+        assert!(status == 200 && text.contains("\"allowed\":true") && text.contains("JSONPatch"), "{text}");
+        let known = cache.current();
+        let found = Snapshot::of_cache(&known).find_binding(&key);
+        assert_eq!(matches!(found, Known::Yes(_)), is_current, "dry run: {dry_run}: {found:?}");
     }
 }

@@ -14,7 +14,7 @@ use crate::{
         verdict::{Denial, Verdict},
     },
     observe::{
-        cache::Lookup,
+        cache::{BindingKey, Lookup},
         request::{MalformedReview, ReviewRequest, parse_review},
     },
 };
@@ -22,10 +22,32 @@ use crate::{
 /// An answer as HTTP carries it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Status and body (JSON for 200, plain text otherwise).
-    Reply(u16, Vec<u8>),
+    /// An answer.
+    Reply {
+        /// HTTP status.
+        status: u16,
+        /// JSON for 200, plain text otherwise.
+        body: Vec<u8>,
+        /// The plan that the answer gives a binding, by its fingerprint: announced before the answer is sent.
+        plan: Option<(BindingKey, u64)>,
+    },
     /// Read this and ask again.
     Read(Lookup),
+}
+
+impl Outcome {
+    const fn reply(status: u16, body: Vec<u8>) -> Self {
+        Self::Reply { status, body, plan: None }
+    }
+
+    /// The same, where it is an answer that gives a binding this plan.
+    #[must_use]
+    pub fn with_plan(mut self, made: Option<(BindingKey, u64)>) -> Self {
+        if let Self::Reply { plan, .. } = &mut self {
+            *plan = made;
+        }
+        self
+    }
 }
 
 /// Carries a verdict back.
@@ -61,7 +83,7 @@ pub fn encode_verdict(uid: &str, verdict: Verdict) -> Outcome {
             end_response(response)
         }
         Verdict::Read(lookup) => Outcome::Read(lookup),
-        Verdict::Undecided(message) => Outcome::Reply(500, message.into_bytes()),
+        Verdict::Undecided(message) => Outcome::reply(500, message.into_bytes()),
     }
 }
 
@@ -79,7 +101,7 @@ fn begin_response(uid: &str, is_allowed: bool) -> String {
 
 fn end_response(mut response: String) -> Outcome {
     response.push_str("}}");
-    Outcome::Reply(200, response.into_bytes())
+    Outcome::reply(200, response.into_bytes())
 }
 
 /// Reads a body, asks `rule`, carries the verdict back.
@@ -101,7 +123,7 @@ pub fn answer_review_by_value<'a, T: Deserialize<'a>>(
             encode_verdict(&uid, rule(request))
         }
         Err(MalformedReview::Review(error)) => {
-            Outcome::Reply(400, MalformedReview::Review(error).to_string().into_bytes())
+            Outcome::reply(400, MalformedReview::Review(error).to_string().into_bytes())
         }
         Err(MalformedReview::Object { uid, error }) => {
             let text = MalformedReview::Object { uid: uid.clone(), error }.to_string();
@@ -120,8 +142,8 @@ mod tests {
 
     fn reply(outcome: Outcome) -> (u16, Value) {
         match outcome {
-            Outcome::Reply(code, body) => {
-                (code, serde_json::from_slice(&body).unwrap_or_else(|_| json!(String::from_utf8_lossy(&body))))
+            Outcome::Reply { status, body, .. } => {
+                (status, serde_json::from_slice(&body).unwrap_or_else(|_| json!(String::from_utf8_lossy(&body))))
             }
             Outcome::Read(lookup) => panic!("{lookup:?}"),
         }

@@ -35,7 +35,8 @@ pub(super) fn check_components(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     let leases = take_visible(&facts.leases, CHECK, "Leases", &mut findings);
     let is_stock = facts.settings.iter().flatten().any(|settings| settings.stock_scheduler);
-    for component in ["controller", "scheduler"].into_iter().take(if is_stock { 1 } else { 2 }) {
+    let wanted: &[&str] = if is_stock { &["controller"] } else { &["controller", "scheduler"] };
+    for component in wanted {
         let of: Vec<&LeaseFacts> = leases.iter().filter(|lease| lease.name == format!("caldera-{component}")).collect();
         let alive: Vec<&&LeaseFacts> = of.iter().filter(|lease| is_alive(lease, facts.now)).collect();
         let start = format!("caldera {component} --kubeconfig karmada.kubeconfig");

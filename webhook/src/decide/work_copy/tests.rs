@@ -111,6 +111,24 @@ fn a_work_gets_the_numbers_of_its_clusters_share() {
     assert_eq!(review(&rewritten, None, Snapshot::of_cache(&cache)), Verdict::UNCHANGED);
 }
 
+/// As Karmada's taint manager does where karmada-scheduler places: the plan is still that of all clusters.
+#[test]
+fn a_copy_stays_as_it_is_where_another_cluster_was_taken_away_from_its_job() {
+    let mut cache = Cache::default();
+    let mut left = binding(None);
+    let share = |pods: u32| json!({"tasks": {"t": {"replicas": pods, "minAvailable": pods}}, "minAvailable": pods});
+    let plan = json!({"clusters": {"m1": share(4), "m2": share(6)}});
+    left.plan = Some(Ok(serde_json::from_value::<caldera_core::plan::Plan>(plan).unwrap().into()));
+    let both = CachedBinding { clusters: [("m1".into(), 4), ("m2".into(), 6)].into(), ..left.clone() };
+    let copies = [both, left].map(|binding| {
+        cache.put_binding(key(), binding);
+        let Verdict::Allow { patch, .. } = review(&work(4), None, Snapshot::of_cache(&cache)) else { panic!() };
+        applied(&work(4), &patch)
+    });
+    assert_eq!(copies[0], copies[1]);
+    assert_eq!(copies[0]["spec"]["workload"]["manifests"][0]["spec"]["tasks"][0]["replicas"], 4);
+}
+
 #[test]
 fn a_copy_made_anew_has_what_its_jobs_restarts_left_of_max_retry() {
     for (restarts, left) in [(0, json!(5)), (2, json!(3)), (9, json!(1))] {
