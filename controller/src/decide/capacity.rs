@@ -37,8 +37,6 @@ use caldera_core::{
 pub use self::{found_place::Place, place_elsewhere::PodsByCluster};
 use crate::observe::{Binding, ClusterFacts, Interned};
 
-/// Of clusters that are kept from a job.
-pub(crate) const RESERVED: &str = "clusters are reserved";
 /// Taint by which Karmada takes a cluster out for a while.
 const CORDON: &str = "cluster.karmada.io/unschedulable";
 
@@ -405,11 +403,13 @@ impl FleetCapacity {
             0 if question.binding.peers.is_empty() => refusal.to_string(),
             0 => format!("{refusal}; {}", question.binding.peers),
             kept => {
-                format!("{refusal}; {kept} {RESERVED} for a job that ranks before it and has waited long")
+                format!("{refusal}; {kept} clusters are reserved for a job that ranks before it and has waited long")
             }
         };
+        let is_reserved = !reserved.is_empty();
         let request = build_placement_request(question, &self.fleet, self.fleet.clusters().collect());
-        Err(Fit::No { never: false, detail: place::append_reasons(detail, &request) })
+        let detail = place::append_reasons(detail, &request);
+        Err(if is_reserved { Fit::Reserved { detail } } else { Fit::No { never: false, detail } })
     }
 
     /// Whether it would fit if pods of these bindings were gone.

@@ -78,6 +78,7 @@ impl Clusters<'_> {
         };
         match (fit, find()) {
             (Fit::No { never, detail }, Some(nodes)) => Fit::No { never, detail: format!("{detail}; {nodes}") },
+            (Fit::Reserved { detail }, Some(nodes)) => Fit::Reserved { detail: format!("{detail}; {nodes}") },
             (fit, _) => fit,
         }
     }

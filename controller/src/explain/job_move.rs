@@ -55,7 +55,7 @@ pub fn explain_move(controller: &mut Controller, key: &Key, choice: ClusterChoic
     Some(match capacity.find_place_elsewhere(question, binding.id.as_str()) {
         Ok(pods) => MoveAnswer::Fits(pods),
         Err(Fit::No { never: true, detail }) => MoveAnswer::Never(detail),
-        Err(Fit::No { detail, .. }) => MoveAnswer::Waits(detail),
+        Err(Fit::No { detail, .. } | Fit::Reserved { detail }) => MoveAnswer::Waits(detail),
         Err(Fit::Yes) => MoveAnswer::Unknown,
     })
 }

@@ -167,9 +167,20 @@ pub const RESERVATION_AFTER: i64 = 60;
 /// Looks at reservations in one decision; seldom is a second one needed.
 const MOST_RESERVATION_ROUNDS: usize = 8;
 
+/// What a class of jobs lacks that does not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CapacityLack {
+    /// Room.
+    Room,
+    /// Room in clusters that are not kept for others.
+    UnreservedRoom,
+    /// Clusters that would hold it if everything were empty.
+    LargerClusters,
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct CapacityRefusal {
-    never: bool,
+    lack: CapacityLack,
     detail: String,
     inadmissible: BTreeSet<(QueueIndex, ShapeId)>,
     needs: capacity::FreeNeeded,
@@ -420,12 +431,16 @@ impl Engine {
             Some(known) => known,
             None => match room.fits(&key.id, &self.shape(id).ask, &self.list_clusters_reserved_for_others(&blocking)) {
                 Fit::Yes => return Ok(blocking),
-                Fit::No { never, detail } => self.record_refusal(id, &blocking, never, detail),
+                Fit::No { never: false, detail } => self.record_refusal(id, &blocking, CapacityLack::Room, detail),
+                Fit::No { never: true, detail } => {
+                    self.record_refusal(id, &blocking, CapacityLack::LargerClusters, detail)
+                }
+                Fit::Reserved { detail } => self.record_refusal(id, &blocking, CapacityLack::UnreservedRoom, detail),
             },
         };
         let Some(refusals) = self.refusals.get_mut(&refused) else { return Err(Inadmissible::Capacity) };
         refusals.inadmissible.insert((node, id));
-        Err(if refusals.never { Inadmissible::Never } else { Inadmissible::Capacity })
+        Err(if refusals.is_final() { Inadmissible::Never } else { Inadmissible::Capacity })
     }
 
     /// Works out the tree anew if queues or the fleet changed; [`Engine::release_next`] does so first.
