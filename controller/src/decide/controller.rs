@@ -270,13 +270,15 @@ impl Controller {
                     if spec {
                         self.queues.annotations.observe_tree(self.now);
                     }
+                    // Its numbers alone, which follow the PodGroups that a sweep makes, are no reason for the next.
+                    self.jobs.changed |= spec || state || access;
                     if let Some(queue) = self.objects.queues.get(&name) {
                         self.jobs.engine.set_queue(queue.spec.clone());
                         if name.as_str() == DEFAULT_QUEUE && self.jobs.engine.set_paused(queue.paused.clone()) {
+                            self.jobs.changed = true;
                             tracing::info!(paused = queue.paused.as_deref(), "releases are paused, or go on");
                         }
                     }
-                    self.jobs.changed = true;
                     reopened.extend(access.then_some(name));
                 }
                 Change::QueueGone(name, access) => {

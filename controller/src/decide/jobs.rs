@@ -208,8 +208,7 @@ impl Jobs {
         let job = self.states.get_mut(&binding.key)?;
         let id = &job.id;
         let before = self.engine.charge_of(id.as_str());
-        self.changed = true;
-        let mut holds = None;
+        let (mut holds, was_pending, mut is_news) = (None, job.phase == JobPhase::Pending, true);
         job.phase = match state {
             BindingState::OutOfScope => {
                 self.engine.remove_job(id.as_str());
@@ -224,7 +223,7 @@ impl Jobs {
                 JobPhase::Blocked(Box::new(reason))
             }
             BindingState::Pending(job) => {
-                self.engine.enqueue_job(job);
+                is_news = self.engine.enqueue_job(job) || !was_pending;
                 JobPhase::Pending
             }
             BindingState::Holding { queue, charge, reason, resize } => {
@@ -238,6 +237,8 @@ impl Jobs {
                 JobPhase::Holding { stage: charge.stage, reason: Box::new(reason) }
             }
         };
+        // That a job says why it waits, for instance, is nothing that others wait for.
+        self.changed |= is_news;
         let after = self.engine.charge_of(id.as_str()).unwrap_or_default();
         self.freed |= before.is_some_and(|before| !before.fits_in(&after));
         holds

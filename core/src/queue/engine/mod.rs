@@ -257,8 +257,8 @@ impl Engine {
         }
     }
 
-    /// A job is pending (again). It keeps its position if nothing about it changed.
-    pub fn enqueue_job(&mut self, job: Job) {
+    /// A job is pending (again). It keeps its position if nothing about it changed: then this is false.
+    pub fn enqueue_job(&mut self, job: Job) -> bool {
         let rank = JobRank { priority: job.priority, deadline: job.deadline };
         let key = self.job_key(job.id.clone(), job.created, rank);
         let node = self.intern_queue(&job.queue);
@@ -267,7 +267,7 @@ impl Engine {
             && (had, *ranked) == (&key, rank)
             && self.shape(*shape).ask == job.ask
         {
-            return;
+            return false;
         }
         let resized = self.resized.remove_entry(&job.id);
         self.remove_job(job.id.as_str());
@@ -281,6 +281,7 @@ impl Engine {
         self.update_blocked(node, shape);
         self.jobs.insert(job.id, QueueingState::Pending { node, key, shape, rank });
         self.mark_head_changed(node);
+        true
     }
 
     /// What a pending job asks for comes on top of what another one holds: if both together are more than a limit it
