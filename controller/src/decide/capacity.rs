@@ -73,6 +73,8 @@ pub struct FleetCapacity {
     gangs: Interned<Gang>,
     /// Of classes that were asked about: why they never fit, if so.
     never: HashMap<FitClass, Option<Arc<str>>>,
+    /// Some class was told so since the clusters changed, whether or not it is remembered.
+    was_never_said: bool,
     /// What is free in all clusters together; `None` after anything changed.
     free: Option<Resources>,
     /// There may be more room in these clusters, for pods ended there, than when this was last asked.
@@ -246,9 +248,8 @@ impl FleetCapacity {
 
     /// Clusters changed, or others left: what could never fit may now. True if there was anything of the kind.
     pub fn forget_unsatisfiable_classes(&mut self) -> bool {
-        let any = self.never.values().any(Option::is_some);
         self.never.clear();
-        any
+        std::mem::take(&mut self.was_never_said)
     }
 
     /// Where there may be more room than when this was last asked.
