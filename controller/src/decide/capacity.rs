@@ -23,7 +23,7 @@ use std::{
 
 use caldera_core::{
     fleet::{self, AWAY, AssumedPods, EvictedPods, Update, list_clusters_reserved_against, takes_jobs},
-    gang::{ClusterName, Gang, Taint, Task, Toleration},
+    gang::{ClusterName, Gang, Requirement, Taint, Task, Toleration},
     inventory::{Capacity, Change, Pod, Source},
     maintenance::ExpectedRun,
     place::{self, Cluster, Decision, Peers},
@@ -177,8 +177,7 @@ impl FleetCapacity {
         self.changed |= pods.keys().any(|cluster| self.closed.contains(cluster)) && !self.assumed.contains(&binding.id);
         let gang = Arc::clone(gang);
         // What a restriction makes of a gang is made for each binding anew.
-        let is_restricted = binding.admission.as_ref().is_some_and(|record| !record.nodes.required.is_empty());
-        let gang = if is_restricted { self.gangs.intern(gang) } else { gang };
+        let gang = if gang.node_groups().is_some() { self.gangs.intern(gang) } else { gang };
         let assumed = AssumedPods { workload: (*binding.workload).clone(), gang, pods, pinned: within };
         let replaced = if queued {
             self.fleet.assume_pods(binding.id.as_str(), assumed)
@@ -197,9 +196,10 @@ impl FleetCapacity {
         self.fleet.forget_assumed(id.as_str());
     }
 
-    /// A binding selects nodes as its gang does, or not any more: what it selects on is kept at hand.
-    pub fn set_selected_labels(&mut self, id: &str, gang: Option<&Gang>) {
-        self.fleet.set_selected_labels(id, gang);
+    /// A binding selects nodes as its gang does, and by these labels where it has one, or not any more: what it selects
+    /// on is kept at hand.
+    pub fn set_selected_labels(&mut self, id: &str, gang: Option<&Gang>, nodes: &[Requirement]) {
+        self.fleet.set_restricted_labels(id, gang, nodes);
     }
 
     /// Its place is not kept any longer.

@@ -18,12 +18,10 @@ use std::{
 };
 
 use caldera_core::{
-    admission::{Admission, KnownData},
-    gang::{QueueName, Requirement},
-    node_groups::NodeRestriction,
+    admission::Admission,
+    gang::QueueName,
     queue::{Engine, Job, JobId, Release, ledger::AdmissionStage},
     reason::Reason,
-    run_limit::RunLimit,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -32,6 +30,7 @@ use super::{
     deadlines::add_wait,
     forged_record::GrantHistory,
     resize::{Increase, IncreaseKind, Resize, add_grant},
+    run_terms::RunTerms,
 };
 use crate::{
     observe::{Binding, Key, Objects},
@@ -69,19 +68,6 @@ impl Assumed {
             false => Decision::Release { key, resource_version, admission, epoch },
         }
     }
-}
-
-/// What the record of a run says beside its charge.
-#[derive(Debug, Default)]
-pub(crate) struct RunTerms {
-    /// As [`Admission::run`].
-    pub(crate) run: Option<RunLimit>,
-    /// As [`Admission::nodes`].
-    pub(crate) nodes: NodeRestriction,
-    /// As [`Admission::clusters`].
-    pub(crate) clusters: Vec<Requirement>,
-    /// As [`Admission::data`].
-    pub(crate) data: Option<KnownData>,
 }
 
 /// What a binding that holds quota asks for on top.

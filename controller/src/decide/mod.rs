@@ -39,9 +39,9 @@
 //! Outside of [`decide`]: [`answers`] takes in what became of writes, [`batch_job_pods`] counts pods on nodes,
 //! [`usage_accounts`] and [`ended_jobs`] keep the accounts that the loop saves.
 //!
-//! [`binding_state`] and [`assess`] say what a binding waits for or holds, [`eviction`] takes it away and
-//! [`eviction_wait`] says why it does not wait again yet, [`jobs`] tells the queue engine, [`deadlines`] and
-//! [`binding_deadlines`] keep times, and [`controller`] has the state of all of it.
+//! [`binding_state`] and [`assess`] say what a binding waits for or holds, [`run_terms`] what its record says beside
+//! its charge, [`eviction`] takes it away and [`eviction_wait`] says why it does not wait again yet, [`jobs`] tells the
+//! queue engine, [`deadlines`] and [`binding_deadlines`] keep times, and [`controller`] has the state of all of it.
 
 mod admission_events;
 pub(crate) mod affinity;
@@ -82,6 +82,7 @@ pub(crate) mod refused_copy;
 pub(crate) mod release;
 pub(crate) mod resize;
 pub(crate) mod run_limits;
+mod run_terms;
 mod silent_copy;
 mod stale_grant;
 mod ttl;

@@ -74,17 +74,17 @@ impl Objects {
         Some(if nodes.required.is_empty() { Arc::clone(gang) } else { Arc::new(gang.restrict_to_nodes(&nodes)) })
     }
 
-    /// Bindings that may use other nodes or clusters are of other kinds of jobs.
-    pub(crate) fn fit_with_queue(
-        &self,
-        binding: &Binding,
-        workload: &Workload,
-        exclusive: bool,
-        fit: FitClass,
-    ) -> FitClass {
-        let nodes = self.nodes_of_binding(binding, workload).required;
-        let clusters = self.clusters_of_binding(binding, exclusive);
-        let any = !nodes.is_empty() || clusters.is_some();
-        if any { FitClass(fingerprint(&(fit, nodes, clusters))) } else { fit }
+    /// The class of bindings that fit where one of `fit` does, on the same nodes, in clusters of which the queues say the
+    /// same, and where the same data is.
+    pub(crate) fn fit_with_restrictions(&self, binding: &Binding, exclusive: bool, fit: FitClass) -> FitClass {
+        let locality = self.data.index.find_locality(&binding.workload);
+        let (nodes, clusters) = match self.workload_of(binding) {
+            Some(workload) => {
+                (self.nodes_of_binding(binding, workload).required, self.clusters_of_binding(binding, exclusive))
+            }
+            None => (Vec::new(), None),
+        };
+        let any = locality.is_some() || !nodes.is_empty() || clusters.is_some();
+        if any { FitClass(fingerprint(&(fit, locality, nodes, clusters))) } else { fit }
     }
 }

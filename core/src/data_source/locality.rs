@@ -87,9 +87,14 @@ impl DataLocality {
 #[must_use]
 pub fn describe_lack(data: &DataIdentity) -> String {
     let DataIdentity { system, category, name, attributes } = data;
-    let mut text = format!("no DataSource has system {}, type {}, name {}", show(system), show(category), show(name));
+    let mut text = format!(
+        "no DataSource has system {}, type {}, name {}",
+        shorten_text(system),
+        shorten_text(category),
+        shorten_text(name)
+    );
     for (key, value) in attributes.iter().take(MOST_NAMED) {
-        text.push_str(&format!(", {}={}", show(key), show(value)));
+        text.push_str(&format!(", {}={}", shorten_text(key), shorten_text(value)));
     }
     match attributes.len().saturating_sub(MOST_NAMED) {
         0 if attributes.is_empty() => text + " and no attributes",
@@ -100,7 +105,7 @@ pub fn describe_lack(data: &DataIdentity) -> String {
 
 /// A text of a user's, cut to what a sentence repeats.
 #[must_use]
-pub fn show(text: &str) -> String {
+pub fn shorten_text(text: &str) -> String {
     if text.chars().count() <= MOST_REPEATED_CHARACTERS {
         return text.to_owned();
     }
