@@ -236,10 +236,10 @@ impl PodGroupWrites {
                     return Vec::new();
                 }
             }
-            Action::Write { budget: Some(Budget::First), .. } => {
-                if !self.first.take_one(key, in_line, &self.budget, now) {
-                    return Vec::new();
-                }
+            Action::Write { budget: Some(Budget::First), .. }
+                if !self.first.take_one(key, in_line, &self.budget, now) =>
+            {
+                return Vec::new();
             }
             _ => {}
         }
