@@ -6,8 +6,8 @@
 //! accounts every `save_usage_every`.
 //!
 //! Beside the loop, small tasks publish the settings, follow what an admin chooses of them, and read what earlier
-//! controllers accounted. Each tries again until the API server answers. The means of a fair history are read before
-//! the loop, for ten seconds at most.
+//! controllers accounted. Each tries again until the API server answers. What an admin chose before, and the means of a
+//! fair history, are read before the loop, each for ten seconds at most: nobody is preempted by flags that do not count.
 
 mod catalogue;
 mod chosen;
@@ -15,11 +15,7 @@ mod decision_log;
 
 use std::{collections::BTreeMap, time::Instant};
 
-use caldera_core::{
-    gang::{ClusterName, QueueName},
-    queue::OrderPolicy,
-    resources::Resources,
-};
+use caldera_core::{gang::ClusterName, queue::OrderPolicy};
 use caldera_runtime::{
     client::ClientError,
     members::Members,
@@ -53,7 +49,7 @@ use caldera_crds::{
 
 use self::{
     catalogue::CatalogueClient,
-    chosen::{add_means, change_settings, follow_chosen_settings},
+    chosen::{add_means, begin_with_settings, change_settings, follow_chosen_settings},
     decision_log::log_decision,
 };
 use crate::{
@@ -66,7 +62,7 @@ use crate::{
         Binding, ClassFacts, ClusterFacts, CommandFacts, CronJobFacts, DataClaimFacts, DataSourceFacts, HyperJobFacts,
         Input, JobCommandFacts, PodGroupFacts, PolicyFacts, QueueFacts, WorkFacts, Workload, read_namespace,
     },
-    settings::{self, Settings},
+    settings::Settings,
     usage::{self, UsageHistory},
     write::{
         Tag,
@@ -90,8 +86,6 @@ pub enum Error {
 const BACKLOG: usize = 4096;
 /// Between two tries to publish the settings.
 const PUBLISH_AGAIN: std::time::Duration = std::time::Duration::from_secs(10);
-/// How long the start waits for what queues used lately.
-const READ_USAGE: std::time::Duration = std::time::Duration::from_secs(10);
 /// Between two tries to read what was accounted.
 const READ_AGAIN: std::time::Duration = std::time::Duration::from_secs(60);
 /// Events taken in before a decision at most.
@@ -117,15 +111,19 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         stop.clone(),
     );
     watch_host(&client, &inputs, clusters, &stop);
-    let mut settings = Settings::from_config(&config);
-    let flags = settings.clone();
-    if config.order == OrderPolicy::FairHistory {
-        settings.mean_used = read_mean_used(&client, &config.namespace).await;
-    }
+    let flags = Settings::from_config(&config);
+    let mut controller = Controller::default();
+    let begun = tokio::select! {
+        biased;
+        () = shutdown.cancelled() => return Ok(()),
+        begun = begin_with_settings(&client, &config.namespace, &flags, &mut controller) => begun,
+    };
+    let mut settings = begun.settings;
     let (published, to_publish) = watch::channel(settings.clone());
     tokio::spawn(publish_settings(client.clone(), to_publish, config.namespace.clone(), stop.clone()));
     let (choices, mut chosen) = mpsc::channel(1);
-    tokio::spawn(follow_chosen_settings(client.clone(), config.namespace.clone(), choices, stop.clone()));
+    let follow = follow_chosen_settings(client.clone(), config.namespace.clone(), begun.seen, choices, stop.clone());
+    tokio::spawn(follow);
     let read = |client: Client| (client, config.namespace.clone(), inputs.clone(), stop.clone());
     tokio::spawn(read_until_answered(read(client.clone()), read_usage));
     tokio::spawn(read_until_answered(read(client.clone()), read_job_history));
@@ -134,16 +132,13 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         WorkWatches { client: client.clone(), inputs: inputs.clone(), stop: stop.clone(), watched: BTreeMap::new() };
     let (writer, mut outcomes) = Writer::start_writer(client, stop.clone());
     writer.register_gauge(&config.registry, "caldera_controller");
-    let mut controller = Controller::default();
+    if let Some(event) = begun.event {
+        writer.queue_write(event.tag(), event.to_write(config.clock.now()));
+    }
     controller.data_catalogue.is_there = catalogue.is_some();
-    controller.preemption.schedule.policy = config.preemption.clone();
-    controller.objects.admits_whole_gangs = config.stock_scheduler;
     controller.jobs.epoch = config.epoch.as_deref().map(Into::into);
     controller.deadlines.start = StartDeadlines::new(config.pods_ready_timeout);
     controller.member_loss = MemberLoss::new(config.member_lost_after);
-    controller.jobs.engine.set_reservation_after(config.reservation_after);
-    controller.jobs.engine.set_history_half_life(config.history_half_life);
-    settings.mean_used.iter().for_each(|(queue, mean)| controller.jobs.engine.set_mean_used(queue, mean));
     let mut save = add_wait(config.clock.now(), config.save_usage_every);
     let mut measures = Measures::default();
     let mut next: Option<Timestamp> = None;
@@ -345,24 +340,6 @@ fn watch_host(
         follower.follow_json(kind.api_resource(), options, read, move |event| Input::Workloads(kind, event));
     }
     Follower::new(client.clone(), clusters, stop.clone()).follow_typed::<Cluster, _, _>(all(), Some, Some);
-}
-
-/// What queues used lately, as the controller before this one wrote it. Where that can not be read everybody begins
-/// with nothing.
-async fn read_mean_used(client: &Client, namespace: &str) -> BTreeMap<QueueName, Resources> {
-    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let read = async {
-        let object = maps.get_opt(settings::NAME).await.map_err(|error| error.to_string())?;
-        let Some(object) = object else { return Ok(BTreeMap::new()) };
-        Settings::read_config_map(&json!(object)).map(|settings| settings.mean_used)
-    };
-    match tokio::time::timeout(READ_USAGE, read).await.unwrap_or_else(|_| Err("no answer".to_owned())) {
-        Ok(means) => means,
-        Err(why) => {
-            tracing::warn!(namespace, why, "what queues used before is not known: all begin with nothing");
-            BTreeMap::new()
-        }
-    }
 }
 
 /// Reads what earlier controllers kept, again and again until the server answers: none is written over it before.

@@ -112,7 +112,9 @@ impl Cell {
         engine.set_fleet(fleet(1 << 50));
         (0..if self.order == Order::ThreeLevels { 110 } else { 10 }).for_each(|i| engine.set_queue(self.parent(i)));
         (0..self.queues).for_each(|i| engine.set_queue(self.queue(i)));
-        (0..self.waiting).for_each(|i| engine.enqueue_job(job(i, self.queues, asks)));
+        for i in 0..self.waiting {
+            engine.enqueue_job(job(i, self.queues, asks));
+        }
         engine.resolve_quota();
         engine
     }

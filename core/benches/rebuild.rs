@@ -86,7 +86,9 @@ fn rebuild(list: List, bindings: &[Binding]) -> Engine {
     for (job, charge) in bindings {
         match charge {
             Some(charge) => engine.charge_job(&JobId::from(job.id.as_str()), &job.queue, charge),
-            None => engine.enqueue_job(Job { id: JobId::from(job.id.as_str()), ..job.clone() }),
+            None => {
+                engine.enqueue_job(Job { id: JobId::from(job.id.as_str()), ..job.clone() });
+            }
         }
     }
     engine.set_now(list.bindings as i64 + 3_600);

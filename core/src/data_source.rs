@@ -20,7 +20,7 @@ use std::{
     sync::Arc,
 };
 
-pub use self::locality::{DataLocality, describe_lack, show as shorten_text};
+pub use self::locality::{DataLocality, describe_lack, shorten_text};
 use crate::gang::WorkloadRef;
 
 /// Claims of one workload that are looked at. One with more waits.

@@ -37,7 +37,7 @@ use selected_labels::SelectedLabels;
 use unseen_pods::{count_seen_pods, count_unseen, free_capacity, sort_by_age};
 
 use crate::{
-    gang::{ClusterName, Gang, WorkloadRef},
+    gang::{ClusterName, Gang, Requirement, WorkloadRef},
     inventory::{Capacity, Change, Inventory, Source},
     place::Cluster,
     plan::PinnedDomains,
@@ -345,7 +345,12 @@ impl Fleet {
     /// select on tell a member's shapes apart; any other is looked up node by node, which takes longer and gives the
     /// same.
     pub fn set_selected_labels(&mut self, asks: &str, gang: Option<&Gang>) {
-        self.selected.set_labels_of(asks, gang);
+        self.set_restricted_labels(asks, gang, &[]);
+    }
+
+    /// The same of a gang that is to be kept on nodes with these labels.
+    pub fn set_restricted_labels(&mut self, asks: &str, gang: Option<&Gang>, nodes: &[Requirement]) {
+        self.selected.set_labels_of(asks, gang, nodes);
     }
 
     /// Brings every capacity and the linked groups up to date. Call before [`Self::clusters`]. Pods that are newly

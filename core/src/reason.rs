@@ -261,6 +261,15 @@ pub enum Reason {
         /// In line.
         position: Position,
     },
+    /// There is quota, but it fits in none of the clusters that are not reserved for a job that ranks before it.
+    ClustersReserved {
+        /// The job's queue.
+        queue: QueueName,
+        /// What is short, where (from placement).
+        detail: String,
+        /// In line.
+        position: Position,
+    },
     /// It would not fit even if all clusters were empty.
     NeverFits {
         /// What is short, where (from placement).
@@ -351,6 +360,12 @@ impl Reason {
     /// The token of [`Reason::NamespaceNotSelected`].
     pub const NAMESPACE_NOT_SELECTED: &str = "NamespaceNotSelected";
 
+    /// The token of [`Reason::BlockedByReservation`].
+    pub const BLOCKED_BY_RESERVATION: &str = "BlockedByReservation";
+
+    /// The token of [`Reason::ClustersReserved`].
+    pub const CLUSTERS_RESERVED: &str = "ClustersReserved";
+
     /// The token of [`Reason::RunTimeExceeded`].
     pub const RUN_TIME_EXCEEDED: &str = "RunTimeExceeded";
 
@@ -382,12 +397,13 @@ impl Reason {
             Self::ExceedsLimit { .. } => "ExceedsCapability",
             Self::Quota { .. } => "WaitingForQuota",
             Self::RunningLimit { .. } => "WaitingForRunningJobs",
-            Self::BlockedByReservation { .. } => "BlockedByReservation",
+            Self::BlockedByReservation { .. } => Self::BLOCKED_BY_RESERVATION,
             Self::Evicted { cause, .. } => cause.token(),
             Self::Requeued { .. } => "Requeued",
             Self::Paused { .. } => "Paused",
             Self::NoReadyCluster { .. } => "NoReadyCluster",
             Self::InsufficientCapacity { .. } => "InsufficientCapacity",
+            Self::ClustersReserved { .. } => Self::CLUSTERS_RESERVED,
             Self::NeverFits { .. } => "NeverFits",
             Self::BehindQueueHead { .. } => "BehindQueueHead",
             Self::Next { .. } => "Waiting",

@@ -12,7 +12,8 @@
 use std::sync::Arc;
 
 use caldera_core::{
-    maintenance::ExpectedRun, queue::FitClass, reason::Reason, resources::Resources, time::EpochSeconds,
+    maintenance::ExpectedRun, place::spread_constraints::is_duplicated, queue::FitClass, reason::Reason,
+    resources::Resources, time::EpochSeconds,
 };
 use jiff::Timestamp;
 
@@ -50,10 +51,7 @@ pub(crate) fn assess_with_admission_checks(
             if capacity.next_maintenance_end(now).is_some() {
                 ask.fit = FitClass(fingerprint(&(ask.fit, ask.run_for)));
             }
-            ask.fit = objects.fit_with_data(binding, ask.fit);
-            if let Some(workload) = workload {
-                ask.fit = objects.fit_with_queue(binding, workload, exclusive, ask.fit);
-            }
+            ask.fit = objects.fit_with_restrictions(binding, exclusive, ask.fit);
             job
         }
         // What runs runs on, and gets no more of a queue that does not take its namespace any more.
@@ -64,10 +62,7 @@ pub(crate) fn assess_with_admission_checks(
             return BindingState::Holding { queue, charge, reason, resize: None };
         }
         BindingState::Holding { queue, charge, reason, resize: Some(Resize::Grow(mut more)) } => {
-            more.ask.fit = objects.fit_with_data(binding, more.ask.fit);
-            if let Some(workload) = workload {
-                more.ask.fit = objects.fit_with_queue(binding, workload, exclusive, more.ask.fit);
-            }
+            more.ask.fit = objects.fit_with_restrictions(binding, exclusive, more.ask.fit);
             return BindingState::Holding { queue, charge, reason, resize: Some(Resize::Grow(more)) };
         }
         state => return state,
@@ -130,6 +125,10 @@ pub(crate) fn demand_of(workload: Option<&Workload>, copies: u32) -> Resources {
 
 /// Clusters that each run all of it.
 fn count_expected_copies(objects: &Objects, capacity: &FleetCapacity, binding: &Binding) -> u32 {
+    let division = binding.placement.as_deref().and_then(|placement| placement.placement.division.as_ref());
+    if !is_duplicated(division) {
+        return 1;
+    }
     build_binding_with_peers(objects, capacity, binding).map_or(1, |placement| capacity.count_copies(&placement))
 }
 

@@ -23,7 +23,7 @@ use std::{
 
 use caldera_core::{
     fleet::{self, AWAY, AssumedPods, EvictedPods, Update, list_clusters_reserved_against, takes_jobs},
-    gang::{ClusterName, Gang, Taint, Task, Toleration},
+    gang::{ClusterName, Gang, Requirement, Taint, Task, Toleration},
     interning::Interned,
     inventory::{Capacity, Change, Pod, Source},
     maintenance::ExpectedRun,
@@ -38,8 +38,6 @@ use caldera_core::{
 pub use self::{found_place::Place, place_elsewhere::PodsByCluster};
 use crate::observe::{Binding, ClusterFacts};
 
-/// Of clusters that are kept from a job.
-pub(crate) const RESERVED: &str = "clusters are reserved";
 /// Taint by which Karmada takes a cluster out for a while.
 const CORDON: &str = "cluster.karmada.io/unschedulable";
 
@@ -76,6 +74,8 @@ pub struct FleetCapacity {
     gangs: Interned<Gang>,
     /// Of classes that were asked about: why they never fit, if so.
     never: HashMap<FitClass, Option<Arc<str>>>,
+    /// Some class was told so since the clusters changed, whether or not it is remembered.
+    was_never_said: bool,
     /// What is free in all clusters together; `None` after anything changed.
     free: Option<Resources>,
     /// There may be more room in these clusters, for pods ended there, than when this was last asked.
@@ -178,8 +178,7 @@ impl FleetCapacity {
         self.changed |= pods.keys().any(|cluster| self.closed.contains(cluster)) && !self.assumed.contains(&binding.id);
         let gang = Arc::clone(gang);
         // What a restriction makes of a gang is made for each binding anew.
-        let is_restricted = binding.admission.as_ref().is_some_and(|record| !record.nodes.required.is_empty());
-        let gang = if is_restricted { self.gangs.intern(gang) } else { gang };
+        let gang = if gang.node_groups().is_some() { self.gangs.intern(gang) } else { gang };
         let assumed = AssumedPods { workload: (*binding.workload).clone(), gang, pods, pinned: within };
         let replaced = if queued {
             self.fleet.assume_pods(binding.id.as_str(), assumed)
@@ -198,9 +197,10 @@ impl FleetCapacity {
         self.fleet.forget_assumed(id.as_str());
     }
 
-    /// A binding selects nodes as its gang does, or not any more: what it selects on is kept at hand.
-    pub fn set_selected_labels(&mut self, id: &str, gang: Option<&Gang>) {
-        self.fleet.set_selected_labels(id, gang);
+    /// A binding selects nodes as its gang does, and by these labels where it has one, or not any more: what it selects
+    /// on is kept at hand.
+    pub fn set_selected_labels(&mut self, id: &str, gang: Option<&Gang>, nodes: &[Requirement]) {
+        self.fleet.set_restricted_labels(id, gang, nodes);
     }
 
     /// Its place is not kept any longer.
@@ -249,9 +249,8 @@ impl FleetCapacity {
 
     /// Clusters changed, or others left: what could never fit may now. True if there was anything of the kind.
     pub fn forget_unsatisfiable_classes(&mut self) -> bool {
-        let any = self.never.values().any(Option::is_some);
         self.never.clear();
-        any
+        std::mem::take(&mut self.was_never_said)
     }
 
     /// Where there may be more room than when this was last asked.
@@ -406,11 +405,13 @@ impl FleetCapacity {
             0 if question.binding.peers.is_empty() => refusal.to_string(),
             0 => format!("{refusal}; {}", question.binding.peers),
             kept => {
-                format!("{refusal}; {kept} {RESERVED} for a job that ranks before it and has waited long")
+                format!("{refusal}; {kept} clusters are reserved for a job that ranks before it and has waited long")
             }
         };
+        let is_reserved = !reserved.is_empty();
         let request = build_placement_request(question, &self.fleet, self.fleet.clusters().collect());
-        Err(Fit::No { never: false, detail: place::append_reasons(detail, &request) })
+        let detail = place::append_reasons(detail, &request);
+        Err(if is_reserved { Fit::Reserved { detail } } else { Fit::No { never: false, detail } })
     }
 
     /// Whether it would fit if pods of these bindings were gone.

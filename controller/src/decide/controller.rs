@@ -217,7 +217,8 @@ impl Controller {
     }
 
     fn observe_clusters(&mut self, event: Event<ClusterFacts>) {
-        let (had_windows, was_exclusive) = self.capacity.list_rules(self.now);
+        let had_windows = self.capacity.next_maintenance_end(self.now).is_some();
+        let was_exclusive = self.capacity.has_exclusive_clusters();
         match event {
             Event::Applied(cluster) => self.set_cluster(cluster),
             Event::Deleted(cluster) => self.remove_cluster(&cluster.cluster.name),
@@ -230,7 +231,8 @@ impl Controller {
                 self.objects.mark_listed(ObjectKind::Clusters);
             }
         }
-        let (has_windows, is_exclusive) = self.capacity.list_rules(self.now);
+        let has_windows = self.capacity.next_maintenance_end(self.now).is_some();
+        let is_exclusive = self.capacity.has_exclusive_clusters();
         if has_windows && !had_windows || is_exclusive != was_exclusive {
             // From now on it matters how long each of them runs, or in which queue it is.
             self.reassess_bindings(|binding| binding.admission.is_none());
@@ -270,13 +272,15 @@ impl Controller {
                     if spec {
                         self.queues.annotations.observe_tree(self.now);
                     }
+                    // Its numbers alone, which follow the PodGroups that a sweep makes, are no reason for the next.
+                    self.jobs.changed |= spec || state || access;
                     if let Some(queue) = self.objects.queues.get(&name) {
                         self.jobs.engine.set_queue(queue.spec.clone());
                         if name.as_str() == DEFAULT_QUEUE && self.jobs.engine.set_paused(queue.paused.clone()) {
+                            self.jobs.changed = true;
                             tracing::info!(paused = queue.paused.as_deref(), "releases are paused, or go on");
                         }
                     }
-                    self.jobs.changed = true;
                     reopened.extend(access.then_some(name));
                 }
                 Change::QueueGone(name, access) => {
@@ -332,7 +336,7 @@ impl Controller {
         self.ended_jobs.record_deleted_job(binding, self.usage.charge_of(key), is_there, self.now);
         self.usage.account_charge(key, None, binding.created, (false, false), self.now);
         self.capacity.forget_job(&binding.id);
-        self.capacity.set_selected_labels(binding.id.as_str(), None);
+        self.capacity.set_selected_labels(binding.id.as_str(), None, &[]);
         self.deadlines.forget_binding(key, self.now);
         self.data_claims.observe(self.objects.data.list_claims_of(&binding.workload));
         self.recount_phase(key);
@@ -453,17 +457,18 @@ fn update_assumed_place(objects: &Objects, jobs: &Jobs, capacity: &mut FleetCapa
     let counts = stage.is_some_and(|stage| stage != AdmissionStage::Finished) || state.phase == JobPhase::Pending;
     let tolerations = binding.placement.as_deref().filter(|_| counts);
     capacity.set_tolerations(&binding.id, tolerations.map(|binding| binding.placement.tolerations.as_slice()));
-    let gang = objects.workload_of(binding).and_then(|workload| objects.gang_to_place(binding, workload));
-    capacity.set_selected_labels(binding.id.as_str(), gang.as_deref());
+    let workload = objects.workload_of(binding);
+    let gang = workload.and_then(|workload| workload.gang.as_deref().ok());
+    let nodes = workload.map(|workload| objects.nodes_of_binding(binding, workload)).unwrap_or_default();
+    capacity.set_selected_labels(binding.id.as_str(), gang, &nodes.required);
     // What is not queued is the scheduler's to place all the same, and is assumed where that put it.
     let unqueued = state.phase == JobPhase::OutOfScope && binding.ours && !binding.clusters.is_empty();
-    match (stage, &gang) {
-        (Some(AdmissionStage::Placed | AdmissionStage::Foreign), Some(gang)) => {
-            capacity.assume_placed(binding, gang, true);
-        }
-        (None, Some(gang)) if unqueued => capacity.assume_placed(binding, gang, false),
+    let is_queued = matches!(stage, Some(AdmissionStage::Placed | AdmissionStage::Foreign));
+    let placed = workload.filter(|_| is_queued || (stage.is_none() && unqueued));
+    match placed.and_then(|workload| objects.gang_to_place(binding, workload)) {
+        Some(gang) => capacity.assume_placed(binding, &gang, is_queued),
         // The place that was found at the release.
-        (Some(AdmissionStage::Admitted), _) => {}
-        _ => capacity.retire_assumed(binding.id.as_str()),
+        None if stage == Some(AdmissionStage::Admitted) => {}
+        None => capacity.retire_assumed(binding.id.as_str()),
     }
 }

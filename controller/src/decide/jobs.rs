@@ -18,12 +18,10 @@ use std::{
 };
 
 use caldera_core::{
-    admission::{Admission, KnownData},
-    gang::{QueueName, Requirement},
-    node_groups::NodeRestriction,
+    admission::Admission,
+    gang::QueueName,
     queue::{Engine, Job, JobId, Release, ledger::AdmissionStage},
     reason::Reason,
-    run_limit::RunLimit,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -33,6 +31,7 @@ use super::{
     deadlines::add_wait,
     forged_record::GrantHistory,
     resize::{Increase, IncreaseKind, Resize, add_grant},
+    run_terms::RunTerms,
 };
 use crate::{
     observe::{Binding, Key, Objects},
@@ -70,19 +69,6 @@ impl Assumed {
             false => Decision::Release { key, resource_version, admission, epoch },
         }
     }
-}
-
-/// What the record of a run says beside its charge.
-#[derive(Debug, Default)]
-pub(crate) struct RunTerms {
-    /// As [`Admission::run`].
-    pub(crate) run: Option<RunLimit>,
-    /// As [`Admission::nodes`].
-    pub(crate) nodes: NodeRestriction,
-    /// As [`Admission::clusters`].
-    pub(crate) clusters: Vec<Requirement>,
-    /// As [`Admission::data`].
-    pub(crate) data: Option<KnownData>,
 }
 
 /// What a binding that holds quota asks for on top.
@@ -212,8 +198,7 @@ impl Jobs {
         let job = self.states.get_mut(&binding.key)?;
         let id = &job.id;
         let before = self.engine.charge_of(id.as_str());
-        self.changed = true;
-        let mut holds = None;
+        let (mut holds, was_pending, mut is_news) = (None, job.phase == JobPhase::Pending, true);
         job.phase = match state {
             BindingState::OutOfScope => {
                 self.engine.remove_job(id.as_str());
@@ -228,7 +213,7 @@ impl Jobs {
                 JobPhase::Blocked(Box::new(reason))
             }
             BindingState::Pending(job) => {
-                self.engine.enqueue_job(job);
+                is_news = self.engine.enqueue_job(job) || !was_pending;
                 JobPhase::Pending
             }
             BindingState::Holding { queue, charge, reason, resize } => {
@@ -242,6 +227,8 @@ impl Jobs {
                 JobPhase::Holding { stage: charge.stage, reason: Box::new(reason) }
             }
         };
+        // That a job says why it waits, for instance, is nothing that others wait for.
+        self.changed |= is_news;
         let after = self.engine.charge_of(id.as_str()).unwrap_or_default();
         self.freed |= before.is_some_and(|before| !before.fits_in(&after));
         holds

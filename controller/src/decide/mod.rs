@@ -19,6 +19,7 @@
 //! | [`unused_quota`], [`resize`] | how records follow what is placed, and what is wanted |
 //! | [`preemption`] | which jobs are evicted for a pending one |
 //! | [`pod_groups`], [`pod_group_status`], [`refresh_budget`] | what users read on PodGroups, and when |
+//! | [`first_words`] | whose PodGroup is made next where writes are slow |
 //! | [`queue_numbers`], [`phase_counts`] | which numbers are written in a queue's status |
 //! | [`waiting_state`] | what a Volcano Job says of itself while it waits |
 //! | [`admission_events`] | which events say that a job was admitted after a wait |
@@ -38,9 +39,9 @@
 //! Outside of [`decide`]: [`answers`] takes in what became of writes, [`batch_job_pods`] counts pods on nodes,
 //! [`usage_accounts`] and [`ended_jobs`] keep the accounts that the loop saves.
 //!
-//! [`binding_state`] and [`assess`] say what a binding waits for or holds, [`eviction`] takes it away and
-//! [`eviction_wait`] says why it does not wait again yet, [`jobs`] tells the queue engine, [`deadlines`] and
-//! [`binding_deadlines`] keep times, and [`controller`] has the state of all of it.
+//! [`binding_state`] and [`assess`] say what a binding waits for or holds, [`run_terms`] what its record says beside
+//! its charge, [`eviction`] takes it away and [`eviction_wait`] says why it does not wait again yet, [`jobs`] tells the
+//! queue engine, [`deadlines`] and [`binding_deadlines`] keep times, and [`controller`] has the state of all of it.
 
 mod admission_events;
 pub(crate) mod affinity;
@@ -60,6 +61,7 @@ mod ended_jobs;
 mod eviction;
 mod eviction_wait;
 mod failed_job;
+mod first_words;
 mod forged_record;
 mod hyper_jobs;
 mod job_commands;
@@ -81,6 +83,7 @@ pub(crate) mod refused_copy;
 pub(crate) mod release;
 pub(crate) mod resize;
 pub(crate) mod run_limits;
+mod run_terms;
 mod silent_copy;
 mod stale_grant;
 mod ttl;
@@ -341,6 +344,13 @@ impl Controller {
                 Some(reason),
                 now,
             ));
+        }
+        // A sweep that goes on gives turns.
+        let turns = if reasons.left.is_empty() { pod_groups.take_first_turns(now) } else { Vec::new() };
+        for key in turns {
+            let Some(reason) = jobs.explain_pending(&key) else { continue };
+            let writes = pod_groups.write_pod_group_if_due(objects, jobs, preemption, &key, Some(reason), now);
+            decisions.writes.extend(writes);
         }
         if pod_groups.lacks_first() && reasons.left.is_empty() {
             reasons.due.get_or_insert(add_wait(now, wait));

@@ -3,8 +3,8 @@
 //! Writes are coalesced:
 //! - At once: when its job ends, and when it is made for a job whose user has to do something, or has more to read.
 //! - A second late: one made for a job that just waits, by when many have started. Where writes are slow these are made
-//!   in turn, in the order of the line: [`FIRST_PER_SECOND`] in a second less the slower writes are, one at least. A
-//!   host at its end is then not given a write of each of a thousand jobs that it makes wait the longer for it.
+//!   in turn ([`FirstWords`]), fewer the slower writes are, one in a second at least. A host at its end is then not
+//!   given a write of each of a thousand jobs that it makes wait the longer for it.
 //! - Three seconds after its job starts at the earliest, and up to fifteen where writes are slow: one that ends by then
 //!   has one write, which says so. Where the job waited, its start is written as late, counted from its release.
 //! - Otherwise at most once a second, also when its clusters change.
@@ -31,6 +31,7 @@ use serde_json::json;
 
 use super::{
     deadlines::{add_wait, compute_backoff},
+    first_words::FirstWords,
     jobs::{JobPhase, Jobs},
     pod_group_status::{describe_details, describe_unknown_class, find_stage_and_reason},
     preemption::Preemption,
@@ -51,9 +52,6 @@ const STARTING_COALESCE: SignedDuration = SignedDuration::from_secs(3);
 const BUDGET_INTERVAL: SignedDuration = SignedDuration::from_millis(100);
 /// Between two writes of a text of which only numbers changed.
 const REFRESH_INTERVAL: SignedDuration = SignedDuration::from_secs(30);
-/// PodGroups made in a second for jobs that just wait, where a write takes a twentieth of a second; in proportion fewer
-/// where it takes longer, and any number where it is quicker.
-const FIRST_PER_SECOND: i64 = 40;
 /// PodGroups looked at in one pass, so that new events are never far behind.
 pub(crate) const POD_GROUPS_PER_PASS: usize = 128;
 /// PodGroups that are being written at most: what waits to be sent costs memory, and is out of date when it goes.
@@ -78,7 +76,7 @@ struct PodGroupWrite {
 }
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct PodGroupWrites {
     writes: BTreeMap<Key, PodGroupWrite>,
     /// Bindings whose PodGroup is to be looked at now.
@@ -92,27 +90,11 @@ pub(crate) struct PodGroupWrites {
     refresh_due: Option<Timestamp>,
     pub(crate) budget: RefreshBudget,
     /// PodGroups that are made for jobs that just wait, where writes are slow.
-    first: RefreshBudget,
-    /// There was none left for a job: the next sweep over those that wait looks at it again.
-    lacks_first: bool,
+    first: FirstWords,
     in_flight: usize,
-}
-
-impl Default for PodGroupWrites {
-    fn default() -> Self {
-        Self {
-            writes: BTreeMap::new(),
-            dirty: BTreeSet::new(),
-            timers: BTreeSet::new(),
-            outdated: BTreeSet::new(),
-            turn: None,
-            refresh_due: None,
-            budget: RefreshBudget::default(),
-            first: RefreshBudget::of(FIRST_PER_SECOND),
-            lacks_first: false,
-            in_flight: 0,
-        }
-    }
+    /// How often one was compared with what it should be.
+    #[cfg(test)]
+    pub(crate) looks: usize,
 }
 
 /// What a write of a PodGroup is taken from, if it may wait.
@@ -148,6 +130,7 @@ impl PodGroupWrites {
         self.writes.remove(key);
         self.dirty.remove(key);
         self.outdated.remove(key);
+        self.first.forget(key);
     }
 
     /// Whether there is room for more writes.
@@ -162,17 +145,23 @@ impl PodGroupWrites {
 
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         let timer = self.timers.first().map(|(at, _)| *at);
-        [timer, self.refresh_due].into_iter().flatten().min()
+        [timer, self.refresh_due, self.first.next_due()].into_iter().flatten().min()
     }
 
-    /// Whether there is none for a job that waits: then there is another sweep, whatever happens.
+    /// Whether there is none for a job that waits, and no turn: then there is another sweep, whatever happens.
     pub(crate) const fn lacks_first(&self) -> bool {
-        self.lacks_first
+        self.first.lacks_turn()
     }
 
     /// A sweep over those that wait begins.
-    pub(crate) const fn begin_sweep(&mut self) {
-        self.lacks_first = false;
+    pub(crate) fn begin_sweep(&mut self) {
+        self.first.begin_sweep();
+    }
+
+    /// Jobs that wait whose PodGroup may be made now, after the last sweep found no budget for it.
+    pub(crate) fn take_first_turns(&mut self, now: Timestamp) -> Vec<Key> {
+        let most = POD_GROUPS_PER_PASS.min(IN_FLIGHT.saturating_sub(self.in_flight));
+        self.first.take_turns(most, &self.budget, now)
     }
 
     /// From one sweep to the next: longer where writes are slow, since few of its texts would be written.
@@ -233,7 +222,11 @@ impl PodGroupWrites {
         known: Option<Reason>,
         now: Timestamp,
     ) -> Vec<Decision> {
-        let in_sweep = known.is_some();
+        let in_line = known.is_some();
+        #[cfg(test)]
+        {
+            self.looks += 1;
+        }
         let Some(action) = self.choose_action(objects, jobs, preemption, key, known, now) else { return Vec::new() };
         match action {
             Action::Write { budget: Some(Budget::Texts), .. } => {
@@ -243,13 +236,10 @@ impl PodGroupWrites {
                     return Vec::new();
                 }
             }
-            Action::Write { budget: Some(Budget::First), .. } if !self.budget.is_quick() => {
-                self.first.set_latency_from(&self.budget);
-                // A sweep goes along the line.
-                if !in_sweep || self.first.take_one(now).is_err() {
-                    self.lacks_first = true;
-                    return Vec::new();
-                }
+            Action::Write { budget: Some(Budget::First), .. }
+                if !self.first.take_one(key, in_line, &self.budget, now) =>
+            {
+                return Vec::new();
             }
             _ => {}
         }

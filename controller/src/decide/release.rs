@@ -17,11 +17,12 @@ use super::{
     affinity::build_binding_with_peers,
     assess::{predict_remaining_run, predict_run},
     capacity::{FleetCapacity, Place, PlacementQuestion},
-    jobs::{JobState, Jobs, RunTerms},
+    jobs::{JobState, Jobs},
     resize::{Increase, IncreaseKind},
+    run_terms::RunTerms,
 };
 use crate::{
-    observe::{Binding, Key, Objects, Workload},
+    observe::{Binding, Key, Objects},
     write::Decision,
 };
 
@@ -78,6 +79,7 @@ impl Clusters<'_> {
         };
         match (fit, find()) {
             (Fit::No { never, detail }, Some(nodes)) => Fit::No { never, detail: format!("{detail}; {nodes}") },
+            (Fit::Reserved { detail }, Some(nodes)) => Fit::Reserved { detail: format!("{detail}; {nodes}") },
             (fit, _) => fit,
         }
     }
@@ -163,13 +165,7 @@ pub(crate) fn release_admissible_jobs(
         let found = clusters.found;
         let Some(binding) = jobs.keys.get(&release.id).and_then(|key| objects.bindings.get(key)) else { continue };
         let workload = objects.workload_of(binding);
-        let terms = |workload: &Workload| RunTerms {
-            run: objects.build_run_limit(workload, now),
-            nodes: objects.nodes_of_queue(&workload.queue),
-            clusters: objects.clusters_of_queue(&workload.queue),
-            data: objects.data.find_known_data(&binding.workload),
-        };
-        let terms = workload.map(terms).unwrap_or_default();
+        let terms = workload.map(|workload| RunTerms::build_terms(objects, binding, workload, now)).unwrap_or_default();
         let Some(decision) = jobs.assume_release(binding, release, terms) else { continue };
         jobs.changed = true;
         let gang = workload.and_then(|workload| objects.gang_to_place(binding, workload));

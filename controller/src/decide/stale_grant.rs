@@ -35,6 +35,7 @@ use super::{
     eviction::{NOT_PLACED, requeue_binding},
     forged_record::parse_lease_transitions,
     jobs::Jobs,
+    run_terms::RunTerms,
     unused_quota::record_of_placed,
 };
 use crate::{
@@ -150,12 +151,13 @@ impl StaleGrants {
 /// The record with the limit that counts where it is granted anew, with the nodes and clusters that its queue has now,
 /// and what is known of its data.
 fn limit_anew(objects: &Objects, binding: &Binding, record: &Admission, now: Timestamp) -> Admission {
-    let workload = objects.workload_of(binding).filter(|_| binding.clusters.is_empty());
-    let run = workload.map_or(record.run, |workload| objects.build_run_limit(workload, now));
-    let nodes = workload.map_or_else(|| record.nodes.clone(), |workload| objects.nodes_of_queue(&workload.queue));
-    let clusters =
-        workload.map_or_else(|| record.clusters.clone(), |workload| objects.clusters_of_queue(&workload.queue));
-    Admission { run, nodes, clusters, data: objects.data.find_known_data(&binding.workload), ..record.clone() }
+    match objects.workload_of(binding).filter(|_| binding.clusters.is_empty()) {
+        Some(workload) => {
+            let RunTerms { run, nodes, clusters, data } = RunTerms::build_terms(objects, binding, workload, now);
+            Admission { run, nodes, clusters, data, ..record.clone() }
+        }
+        None => Admission { data: objects.data.find_known_data(&binding.workload), ..record.clone() },
+    }
 }
 
 /// Whether what a record grants asks for more than it charges: then it is not granted anew as it is.

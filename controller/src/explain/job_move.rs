@@ -1,7 +1,7 @@
 //! Whether a job could be in other clusters than it is in, for whoever would move it.
 //!
-//! Rule: the question goes to placement, as if nothing of the job were anywhere. It says nothing of quota: a job that
-//! is moved waits in line like any other.
+//! Rule: the question goes to placement, as if nothing of the job were anywhere, on the nodes and clusters that its queue
+//! uses now: a job that is moved is admitted anew. It says nothing of quota: it waits in line like any other.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -16,9 +16,9 @@ use crate::{
         Controller,
         affinity::build_binding_with_peers,
         assess::predict_run,
-        capacity::{PlacementQuestion, PodsByCluster},
+        capacity::{FleetCapacity, PlacementQuestion, PodsByCluster},
     },
-    observe::{Key, ObjectKind},
+    observe::{Binding, Key, ObjectKind, Objects},
 };
 
 /// What would become of a job whose user lets it go to these clusters.
@@ -40,32 +40,40 @@ pub fn explain_move(controller: &mut Controller, key: &Key, choice: ClusterChoic
     let Controller { objects, capacity, now, .. } = &mut *controller;
     let binding = objects.bindings.get(key)?;
     let workload = objects.workload_of(binding)?;
-    let (Some(placement), Ok(gang)) = (build_binding_with_peers(objects, capacity, binding), &workload.gang) else {
+    let (Some(placement), Ok(gang)) = (build_binding_anew(objects, capacity, binding), &workload.gang) else {
         return Some(MoveAnswer::Unknown);
     };
     if !is_seen {
         return Some(MoveAnswer::Unknown);
     }
     let choice = Some(choice).filter(|choice| !choice.is_empty()).map(Arc::new);
-    let placement = place::Binding { choice, previous: Vec::new(), fresh: true, ..placement.into_owned() };
+    let placement = place::Binding { choice, fresh: true, ..placement };
+    let gang = &gang.restrict_to_nodes(&objects.nodes_of_queue(&workload.queue));
     let run = Some(predict_run(objects, workload, *now));
     let question =
         PlacementQuestion { binding: &placement, gang, whole: workload.kind.has_tasks(), previous: None, run };
     Some(match capacity.find_place_elsewhere(question, binding.id.as_str()) {
         Ok(pods) => MoveAnswer::Fits(pods),
         Err(Fit::No { never: true, detail }) => MoveAnswer::Never(detail),
-        Err(Fit::No { detail, .. }) => MoveAnswer::Waits(detail),
+        Err(Fit::No { detail, .. } | Fit::Reserved { detail }) => MoveAnswer::Waits(detail),
         Err(Fit::Yes) => MoveAnswer::Unknown,
     })
+}
+
+/// A binding as placement would see it if it were in no cluster, and admitted anew.
+fn build_binding_anew(objects: &Objects, capacity: &FleetCapacity, binding: &Binding) -> Option<place::Binding> {
+    let placement = build_binding_with_peers(objects, capacity, binding)?.into_owned();
+    let queue = objects.clusters_of_next_run(binding, capacity.has_exclusive_clusters()).map(Arc::new);
+    Some(place::Binding { queue, previous: Vec::new(), ..placement })
 }
 
 /// Why each of these clusters is out of the question for a job whatever its user chooses, if it is.
 #[must_use]
 pub fn explain_refusals(controller: &Controller, key: &Key, clusters: &BTreeSet<String>) -> Vec<String> {
     let binding = controller.objects.bindings.get(key);
-    let placement = binding.and_then(|it| build_binding_with_peers(&controller.objects, &controller.capacity, it));
+    let placement = binding.and_then(|it| build_binding_anew(&controller.objects, &controller.capacity, it));
     let Some(placement) = placement else { return Vec::new() };
-    let placement = place::Binding { choice: None, previous: Vec::new(), ..placement.into_owned() };
+    let placement = place::Binding { choice: None, ..placement };
     let filter = Filter::new(&placement);
     let refusal = |cluster: &Cluster| {
         let reason = filter.reasons(cluster).next().map(|reason| reason.to_string());

@@ -35,7 +35,6 @@ use crate::{
     decide::{
         Controller,
         assess::ask_of,
-        capacity::RESERVED,
         decide,
         jobs::{JobPhase, JobState},
         pod_group_status::describe_unknown_class,
@@ -268,7 +267,7 @@ fn build_answer(controller: &Controller, binding: &Binding, state: &JobState, wo
 /// What the controller last wrote of a job that seems to have nothing before it, if that was a reservation.
 fn find_told_reservation(controller: &Controller, workload: Option<&Workload>) -> Option<Answer> {
     let status = &controller.objects.pod_groups.get(&pod_group_key(workload?))?.status;
-    let is_held_back = status.reason == "BlockedByReservation" || status.message.contains(RESERVED);
+    let is_held_back = [Reason::BLOCKED_BY_RESERVATION, Reason::CLUSTERS_RESERVED].contains(&status.reason.as_str());
     is_held_back.then(|| Answer {
         verdict: Verdict::Waiting,
         token: status.reason.clone(),

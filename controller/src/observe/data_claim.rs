@@ -12,7 +12,6 @@ use caldera_core::{
     admission::KnownData,
     data_source::{ClaimKey, DataChange, DataClaim, DataIndex, DataSource, MOST_CLAIMS},
     gang::WorkloadRef,
-    queue::FitClass,
 };
 use caldera_crds::{
     data_source::{read_claim, read_source},
@@ -22,7 +21,6 @@ use caldera_runtime::watch::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{
-    binding::Binding,
     fingerprint::fingerprint,
     input::ObjectKind,
     objects::{Change, Objects, is_older},
@@ -228,15 +226,6 @@ impl Objects {
             self.mark_listed(ObjectKind::DataClaims);
         }
         self.list_data_changes(DataChange { claims: said, ..DataChange::default() })
-    }
-
-    /// Who fits where one of this class does, and has the same data in the same clusters and the same choice of them.
-    pub(crate) fn fit_with_data(&self, binding: &Binding, fit: FitClass) -> FitClass {
-        let locality = self.data.index.find_locality(&binding.workload);
-        let fit = locality.map_or(fit, |locality| FitClass(fingerprint(&(fit, locality))));
-        let gang = self.workload_of(binding).and_then(|workload| workload.gang.as_ref().ok());
-        let choice = gang.and_then(|gang| gang.clusters.as_ref());
-        choice.map_or(fit, |choice| FitClass(fingerprint(&(fit, choice))))
     }
 
     /// Whom all changes of the data concern, and those whose statuses changed.

@@ -1,9 +1,9 @@
 //! Which nodes and clusters the pods of a binding may use, by what its queues say of groups of nodes and of clusters.
 //!
 //! Rule: [`caldera_core::node_groups`] and [`QueueClusters`]. Of one that is admitted its record says it, whatever its
-//! queue says by now.
+//! queue says by now, and wherever that is by now.
 
-use std::sync::Arc;
+use std::{iter, sync::Arc};
 
 use caldera_core::{
     gang::{Gang, QueueName, Requirement},
@@ -18,16 +18,24 @@ use super::{Binding, Workload, fingerprint, objects::Objects};
 impl Objects {
     /// What the queues of a job say of clusters. `exclusive`: some cluster says of which queues it is.
     pub(crate) fn clusters_of_binding(&self, binding: &Binding, exclusive: bool) -> Option<QueueClusters> {
-        if !exclusive && self.selecting_clusters.is_empty() && binding.admission.is_none() {
+        match (&binding.gate, &binding.admission) {
+            (Some(Gate::Open), Some(record)) => {
+                let path = || iter::once(&record.queue).chain(&record.above).cloned().collect();
+                let any = exclusive || !record.clusters.is_empty();
+                any.then(|| QueueClusters { path: path(), selector: record.clusters.clone() })
+            }
+            (Some(Gate::Closed), _) => self.clusters_of_next_run(binding, exclusive),
+            _ => None,
+        }
+    }
+
+    /// What they say of clusters where it is admitted anew, whatever its record says.
+    pub(crate) fn clusters_of_next_run(&self, binding: &Binding, exclusive: bool) -> Option<QueueClusters> {
+        if !exclusive && self.selecting_clusters.is_empty() {
             return None;
         }
         let queue = self.queue_of(binding)?;
-        let selector = match (&binding.gate, &binding.admission) {
-            (Some(Gate::Open), Some(record)) => record.clusters.clone(),
-            (Some(Gate::Closed), _) => self.clusters_of_queue(queue),
-            _ => return None,
-        };
-        let mut path = self.queue_path(queue);
+        let (mut path, selector) = (self.queue_path(queue), self.clusters_of_queue(queue));
         // The root is the last, and no cluster is its own.
         path.pop();
         (exclusive || !selector.is_empty()).then_some(QueueClusters { path, selector })
@@ -66,17 +74,17 @@ impl Objects {
         Some(if nodes.required.is_empty() { Arc::clone(gang) } else { Arc::new(gang.restrict_to_nodes(&nodes)) })
     }
 
-    /// Bindings that may use other nodes or clusters are of other kinds of jobs.
-    pub(crate) fn fit_with_queue(
-        &self,
-        binding: &Binding,
-        workload: &Workload,
-        exclusive: bool,
-        fit: FitClass,
-    ) -> FitClass {
-        let nodes = self.nodes_of_binding(binding, workload).required;
-        let clusters = self.clusters_of_binding(binding, exclusive);
-        let any = !nodes.is_empty() || clusters.is_some();
-        if any { FitClass(fingerprint(&(fit, nodes, clusters))) } else { fit }
+    /// The class of bindings that fit where one of `fit` does, on the same nodes, in clusters of which the queues say the
+    /// same, and where the same data is.
+    pub(crate) fn fit_with_restrictions(&self, binding: &Binding, exclusive: bool, fit: FitClass) -> FitClass {
+        let locality = self.data.index.find_locality(&binding.workload);
+        let (nodes, clusters) = match self.workload_of(binding) {
+            Some(workload) => {
+                (self.nodes_of_binding(binding, workload).required, self.clusters_of_binding(binding, exclusive))
+            }
+            None => (Vec::new(), None),
+        };
+        let any = locality.is_some() || !nodes.is_empty() || clusters.is_some();
+        if any { FitClass(fingerprint(&(fit, locality, nodes, clusters))) } else { fit }
     }
 }

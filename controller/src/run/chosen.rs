@@ -1,11 +1,11 @@
-//! Follows what an admin chooses while the controller runs ([`crate::settings::choose_settings`]).
+//! Follows what an admin chooses beside the controller's flags ([`crate::settings::choose_settings`]).
 //!
-//! Rule: the ConfigMap is read again every ten seconds, and by name: that needs no right to list others. What can not
-//! be read changes nothing.
+//! Rule: the ConfigMap is read before anything is decided, and again every ten seconds; by name: that needs no right to
+//! list others. What can not be read changes nothing: who gets no answer for ten seconds begins with the flags.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use caldera_core::queue::OrderPolicy;
+use caldera_core::{gang::QueueName, queue::OrderPolicy, resources::Resources};
 use caldera_runtime::event::EventType;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     decide::Controller,
-    settings::{CHOSEN, Settings, choose_settings},
+    settings::{CHOSEN, NAME, Settings, choose_settings},
     write::Decision,
 };
 
@@ -27,16 +27,82 @@ const SETTINGS_REFUSED: &str = "SettingsRefused";
 /// Between two readings, and how long one may take.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Sends the ConfigMap as it is at first and each time it changed; null while there is none.
+/// How long the start waits for what an admin chose, and for what queues used lately.
+const READ_AT_START: Duration = Duration::from_secs(10);
+/// Between two tries to read what an admin chose, before the start.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+
+/// What a controller begins with.
+pub(super) struct BegunSettings {
+    /// What it decides by.
+    pub(super) settings: Settings,
+    /// The version of the ConfigMap that was read.
+    pub(super) seen: Option<String>,
+    /// What there is to say to whoever chose.
+    pub(super) event: Option<Decision>,
+}
+
+/// Has a controller decide by its flags, by what an admin chose, and by what queues used lately where that counts.
+pub(super) async fn begin_with_settings(
+    client: &Client,
+    namespace: &str,
+    flags: &Settings,
+    controller: &mut Controller,
+) -> BegunSettings {
+    flags.apply_to(controller);
+    let mut settings = flags.clone();
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let no_answer = |_| Err("no answer".to_owned());
+    let found = tokio::time::timeout(READ_AT_START, read_chosen_map(&maps)).await.unwrap_or_else(no_answer);
+    let found = found.unwrap_or_else(|why| {
+        tracing::warn!(namespace, why, "ConfigMap {CHOSEN} can not be read: all is as the flags say");
+        None
+    });
+    let seen = found.as_ref().and_then(|map| map.metadata.resource_version.clone());
+    let event = found.and_then(|map| change_settings(controller, flags, &mut settings, &json!(map)));
+    if settings.order == OrderPolicy::FairHistory {
+        settings.mean_used = read_mean_used(&maps).await;
+        settings.mean_used.iter().for_each(|(queue, mean)| controller.jobs.engine.set_mean_used(queue, mean));
+    }
+    BegunSettings { settings, seen, event }
+}
+
+/// Until the server answers, be it with a refusal.
+async fn read_chosen_map(maps: &Api<ConfigMap>) -> Result<Option<ConfigMap>, String> {
+    loop {
+        match maps.get_opt(CHOSEN).await {
+            Ok(found) => return Ok(found),
+            Err(kube::Error::Api(refused)) if refused.code < 500 => return Err(refused.message),
+            Err(_) => tokio::time::sleep(TRY_AGAIN).await,
+        }
+    }
+}
+
+/// What queues used lately, as the controller before this one wrote it. Where that can not be read everybody begins
+/// with nothing.
+async fn read_mean_used(maps: &Api<ConfigMap>) -> BTreeMap<QueueName, Resources> {
+    let read = async {
+        let object = maps.get_opt(NAME).await.map_err(|error| error.to_string())?;
+        let Some(object) = object else { return Ok(BTreeMap::new()) };
+        Settings::read_config_map(&json!(object)).map(|settings| settings.mean_used)
+    };
+    let no_answer = |_| Err("no answer".to_owned());
+    tokio::time::timeout(READ_AT_START, read).await.unwrap_or_else(no_answer).unwrap_or_else(|why| {
+        tracing::warn!(why, "what queues used before is not known: all begin with nothing");
+        BTreeMap::new()
+    })
+}
+
+/// Sends the ConfigMap each time that it is another than was `seen`; null where there is none any more.
 pub(super) async fn follow_chosen_settings(
     client: Client,
     namespace: String,
+    mut seen: Option<String>,
     chosen: mpsc::Sender<Value>,
     stop: CancellationToken,
 ) {
     let maps: Api<ConfigMap> = Api::namespaced(client, &namespace);
-    // Without one all is as the flags say.
-    let (mut seen, mut told) = (None, false);
+    let mut told = false;
     loop {
         match tokio::time::timeout(PERIOD, maps.get_opt(CHOSEN)).await {
             Ok(Ok(found)) => {
@@ -99,6 +165,11 @@ pub(super) fn add_means(settings: &Settings, controller: &Controller) -> Setting
 
 #[cfg(test)]
 mod tests {
+    use caldera_core::{
+        quantity::Quantity,
+        queue::{FleetResources, QueueSpec},
+    };
+
     use super::*;
 
     fn map(data: &Value) -> Value {
@@ -130,5 +201,80 @@ mod tests {
         assert_eq!(settings, flags);
         assert_eq!(controller.jobs.engine.order_policy(), flags.order);
         assert!(!controller.settings_refused);
+    }
+
+    fn failure(code: u16) -> Value {
+        json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code, "message": "no",
+            "reason": "no",
+        })
+    }
+
+    /// A server that answers so by the name of the ConfigMap.
+    fn serve(mut answer: impl FnMut(&str) -> (u16, Value) + Send + 'static) -> Client {
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let (code, body) = answer(request.uri().path().rsplit('/').next().unwrap_or_default());
+            let body = kube::client::Body::from(body.to_string().into_bytes());
+            let answer = http::Response::builder().status(code).body(body);
+            async move { answer.map_err(tower::BoxError::from) }
+        });
+        Client::new(service, "ns")
+    }
+
+    /// One that has these, and fails so often before.
+    fn serve_maps(chosen: &Value, published: &Value, mut failures: usize) -> Client {
+        let maps = [(CHOSEN, chosen.clone()), (NAME, published.clone())];
+        serve(move |name| {
+            if failures > 0 {
+                failures -= 1;
+                return (503, failure(503));
+            }
+            let found = maps.iter().find(|(map, object)| *map == name && !object.is_null());
+            found.map_or_else(|| (404, failure(404)), |(_, object)| (200, object.clone()))
+        })
+    }
+
+    #[tokio::test]
+    async fn what_was_chosen_before_counts_from_the_first_decision_on() {
+        let chosen = map(&json!({"preemption": "false", "protect-namespaces": "prod"}));
+        for failures in [0, 1] {
+            let client = serve_maps(&chosen, &Value::Null, failures);
+            let (mut controller, flags) = (Controller::default(), Settings::default());
+            assert!(!flags.preempt.is_empty());
+            let begun = begin_with_settings(&client, "ns", &flags, &mut controller).await;
+            let policy = &controller.preemption.schedule.policy;
+            assert!(policy.preempt.is_empty() && policy.protected.contains("prod"), "{policy:?}");
+            assert_eq!(begun.settings.preempt, Vec::<String>::new());
+            assert_eq!(reason_of(begun.event).map(|(_, reason)| reason).as_deref(), Some("SettingsChanged"));
+        }
+    }
+
+    #[tokio::test]
+    async fn who_may_not_read_what_was_chosen_begins_with_all_of_its_flags() {
+        let client = serve(|_| (403, failure(403)));
+        let flags = Settings { order: OrderPolicy::Strict, preempt_after: 7, ..Settings::default() };
+        let mut controller = Controller::default();
+        let begun = begin_with_settings(&client, "ns", &flags, &mut controller).await;
+        assert_eq!((&begun.settings, begun.seen), (&flags, None));
+        assert_eq!(controller.jobs.engine.order_policy(), OrderPolicy::Strict);
+        assert_eq!(controller.preemption.schedule.policy.bounds.patience, 7);
+    }
+
+    #[tokio::test]
+    async fn a_fair_history_that_was_chosen_goes_on_from_what_was_kept() {
+        let used: Resources = [("cpu", Quantity::from_units(4))].into_iter().collect();
+        let kept = Settings { mean_used: [("q".into(), used.clone())].into(), ..Settings::default() };
+        let published = json!({"metadata": {"name": NAME}, "data": {"settings.json": json!(kept).to_string()}});
+        let client = serve_maps(&map(&json!({"order": "fair-history"})), &published, 0);
+        let mut controller = Controller::default();
+        let begun = begin_with_settings(&client, "ns", &Settings::default(), &mut controller).await;
+        assert_eq!(begun.settings.mean_used, kept.mean_used, "what is published first wipes nothing out");
+        let engine = &mut controller.jobs.engine;
+        assert_eq!(engine.order_policy(), OrderPolicy::FairHistory);
+        let deserved = used.iter().map(|(name, amount)| (name.clone(), amount)).collect();
+        engine.set_queue(QueueSpec { deserved, ..QueueSpec::unlimited("q") });
+        engine.set_fleet(FleetResources { ready: used.clone(), whole: Some(used), ready_clusters: 1 });
+        engine.resolve_quota();
+        assert_eq!(engine.mean_used(), kept.mean_used);
     }
 }

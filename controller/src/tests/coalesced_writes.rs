@@ -96,6 +96,33 @@ fn on_a_slow_server_pod_groups_of_waiting_jobs_are_made_in_turn_and_all_once_it_
     assert_eq!(said(&world), 200);
 }
 
+/// All of them were compared with what they should say every five seconds, as long as one had no word yet.
+#[test]
+fn on_a_slow_server_a_job_without_a_pod_group_is_looked_at_when_its_turn_comes() {
+    let mut world = World::new(4);
+    world.job("first", "q", 4);
+    world.settle();
+    (0..200).for_each(|at| world.job(&format!("w{at:03}"), "q", 4));
+    let slow = |world: &mut World| {
+        let latency = jiff::SignedDuration::from_secs(60);
+        (0..100).for_each(|_| world.controller.pod_groups.budget.observe_write(latency));
+    };
+    let said = |world: &World| (0..200).filter(|at| !world.group(&format!("w{at:03}")).is_null()).count();
+    let pass = |world: &mut World, seconds: usize| {
+        for _ in 0..seconds {
+            slow(world);
+            world.pass(1);
+        }
+    };
+    pass(&mut world, 20);
+    let (looks, before) = (world.controller.pod_groups.looks, said(&world));
+    pass(&mut world, 60);
+    let (looks, made) = (world.controller.pod_groups.looks - looks, said(&world) - before);
+    assert!((55..=65).contains(&made), "{made}");
+    // Each again when its write was answered, and when the watch showed it.
+    assert!(looks <= 4 * made, "{looks} looks for {made}");
+}
+
 /// Its user waits for nothing that comes by itself.
 #[test]
 fn of_a_job_whose_user_has_to_do_something_its_pod_group_says_so_at_once() {

@@ -151,6 +151,35 @@ fn a_job_whose_gate_is_about_to_open_is_not_told_that_it_waits_for_quota() {
     assert_eq!(b.notes, ["other jobs that may start now and are counted as if they had: 1"]);
 }
 
+/// Who may write PodGroups may write any sentence.
+#[test]
+fn only_the_reason_on_a_podgroup_says_that_a_reservation_holds_its_job_back() {
+    let mut world = World::new(10);
+    world.job("a", "q", 8);
+    let uid = world.get("Job", "a")["metadata"]["uid"].clone();
+    let mut seen = |reason: &str, message: &str| {
+        let told = json!({"type": "Unschedulable", "status": "True", "reason": reason, "message": message});
+        world.put(json!({
+            "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
+            "metadata": {
+                "name": format!("a-{}", uid.as_str().unwrap()), "namespace": "ns",
+                "labels": {"caldera.dev/workload-kind": "Job"},
+                "ownerReferences": [{
+                    "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "a", "uid": uid, "controller": true,
+                }],
+            },
+            "spec": {}, "status": {"phase": "Pending", "conditions": [told]},
+        }));
+        let a = of(&mut listed(&world), &world, "a");
+        (a.verdict, a.token)
+    };
+    let may_start = (Verdict::MayStart, "Waiting".to_owned());
+    assert_eq!(seen("InsufficientCapacity", "1 clusters are reserved for a job that ranks before it"), may_start);
+    for reason in ["ClustersReserved", "BlockedByReservation"] {
+        assert_eq!(seen(reason, "held back"), (Verdict::Waiting, reason.to_owned()));
+    }
+}
+
 #[test]
 fn a_release_that_the_server_refused_is_in_the_controllers_words() {
     let mut world = World::new(10);

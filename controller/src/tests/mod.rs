@@ -116,7 +116,9 @@ fn clusters_are_kept_for_a_job_that_lacks_room() {
     submit(&mut world, "s1", 10);
     world.job("elsewhere", "q", 10);
     assert_eq!(world.pass(3), ["elsewhere-job"]);
-    assert!(world.says("s1").1.contains("reserved for a job that ranks before it"), "{:?}", world.says("s1"));
+    let (reason, message) = world.says("s1");
+    assert_eq!(reason, "ClustersReserved");
+    assert!(message.contains("reserved for a job that ranks before it"), "{message}");
     world.delete("ResourceBinding", "s0-job");
     let mut released = world.pass(1);
     released.sort();

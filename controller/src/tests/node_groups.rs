@@ -1,6 +1,7 @@
 //! Groups of nodes, and clusters, that the jobs of a queue use.
 
 use caldera_core::{
+    cluster_choice::ClusterChoice,
     fleet::Update,
     inventory::{Change, Node},
     node_groups::NODE_GROUP,
@@ -10,21 +11,32 @@ use caldera_crds::names::caldera::{CLUSTER_QUEUES, CLUSTER_SELECTOR};
 use serde_json::{Value, json};
 
 use super::world::World;
-use crate::observe::Input;
+use crate::{
+    explain::{MoveAnswer, explain_move},
+    observe::{Input, Key},
+};
 
 /// A member of nodes of 4 cpus, each in a group or in none.
 fn member(nodes: &[(&str, Option<&str>)]) -> World {
     let mut world = World::empty();
-    world.cluster("m1", "100");
-    world.controller.observe(Input::Member("m1".into(), Update::Up), world.now);
-    world.controller.observe(Input::Member("m1".into(), Update::Change(Change::Nodes(vec![]))), world.now);
-    world.controller.observe(Input::Member("m1".into(), Update::Change(Change::Pods(vec![]))), world.now);
+    add_member(&mut world, "m1");
     nodes.iter().for_each(|(name, group)| node(&mut world, name, *group));
     world.pass(5);
     world
 }
 
+fn add_member(world: &mut World, name: &str) {
+    world.cluster(name, "100");
+    for update in [Update::Up, Update::Change(Change::Nodes(vec![])), Update::Change(Change::Pods(vec![]))] {
+        world.controller.observe(Input::Member(name.into(), update), world.now);
+    }
+}
+
 fn node(world: &mut World, name: &str, group: Option<&str>) {
+    node_in(world, "m1", name, group);
+}
+
+fn node_in(world: &mut World, member: &str, name: &str, group: Option<&str>) {
     let node = Node {
         name: name.into(),
         labels: group.map(|group| (NODE_GROUP.to_owned(), group.to_owned())).into_iter().collect(),
@@ -35,7 +47,13 @@ fn node(world: &mut World, name: &str, group: Option<&str>) {
         ready: true,
         ..Node::default()
     };
-    world.controller.observe(Input::Member("m1".into(), Update::Change(Change::Node(node))), world.now);
+    world.controller.observe(Input::Member(member.into(), Update::Change(Change::Node(node))), world.now);
+}
+
+/// Whether a job could be moved to a cluster.
+fn move_to(world: &mut World, job: &str, cluster: &str) -> MoveAnswer {
+    let choice = ClusterChoice { only: [cluster.to_owned()].into(), ..ClusterChoice::default() };
+    explain_move(&mut world.controller, &Key::new("ns", &format!("{job}-job")), choice).unwrap()
 }
 
 fn names(groups: &[&str]) -> Value {
@@ -157,4 +175,73 @@ fn a_cluster_of_some_queues_takes_jobs_of_these_and_of_those_below_them_alone() 
     assert!(message.contains("cluster m1 is for jobs of queue top, bio alone, and not for those of q"), "{message}");
     keep(&mut world, None);
     assert_eq!(world.pass(5), ["a-job"]);
+}
+
+#[test]
+fn a_job_could_be_moved_to_nodes_of_the_groups_of_its_queue_alone() {
+    let mut world = member(&[("n1", Some("gpu"))]);
+    add_member(&mut world, "m2");
+    node_in(&mut world, "m2", "n2", None);
+    world.queue("q", &names(&["gpu"]));
+    world.job("a", "q", 2);
+    assert_eq!(world.pass(5), ["a-job"]);
+    world.place("a-job", 2);
+    world.settle();
+    let answer = move_to(&mut world, "a", "m2");
+    assert!(matches!(answer, MoveAnswer::Never(_)), "{answer:?}");
+    // What counts is what its queue says by now.
+    world.queue("q", &names(&["gpu", "cpu"]));
+    node_in(&mut world, "m2", "n2", Some("cpu"));
+    world.settle();
+    assert_eq!(move_to(&mut world, "a", "m2"), MoveAnswer::Fits([("m2".to_owned(), 2)].into()));
+}
+
+#[test]
+fn a_job_could_be_moved_to_the_clusters_that_its_queue_selects_by_now() {
+    let mut world = World::new(10);
+    world.cluster("m2", "100");
+    let select = |world: &mut World, selector: &str| {
+        world.patch("Queue", "q", &json!({"metadata": {"annotations": {CLUSTER_SELECTOR: selector}}}));
+    };
+    for (cluster, tier) in [("m1", "gold"), ("m2", "silver")] {
+        world.patch("Cluster", cluster, &json!({"metadata": {"labels": {"tier": tier}}}));
+    }
+    select(&mut world, "tier=gold");
+    world.job("a", "q", 2);
+    assert_eq!(world.pass(5), ["a-job"]);
+    world.place("a-job", 2);
+    world.settle();
+    assert!(!matches!(move_to(&mut world, "a", "m2"), MoveAnswer::Fits(_)));
+    select(&mut world, "tier=silver");
+    world.settle();
+    assert_eq!(move_to(&mut world, "a", "m2"), MoveAnswer::Fits([("m2".to_owned(), 2)].into()));
+    assert!(!matches!(move_to(&mut world, "a", "m1"), MoveAnswer::Fits(_)));
+}
+
+#[test]
+fn a_job_that_grows_finds_the_clusters_open_that_were_open_to_its_queue_when_it_was_admitted() {
+    let mut world = World::new(10);
+    let below = |world: &mut World, parent: &str| world.queue("leaf", &json!({"parent": parent}));
+    world.queue("a", &json!({}));
+    world.queue("b", &json!({}));
+    below(&mut world, "a");
+    let keep = |world: &mut World, queues: &str| {
+        world.patch("Cluster", "m1", &json!({"metadata": {"annotations": {CLUSTER_QUEUES: queues}}}));
+    };
+    keep(&mut world, "a");
+    world.job("grows", "leaf", 2);
+    assert_eq!(world.pass(5), ["grows-job"]);
+    assert_eq!(record(&world, "grows-job")["above"], json!(["a"]));
+    world.place("grows-job", 2);
+    world.phase("grows", "Running");
+    keep(&mut world, "b");
+    below(&mut world, "b");
+    let mut job = world.get("Job", "grows").clone();
+    job["spec"]["tasks"][0]["replicas"] = 3.into();
+    world.put(job);
+    assert!(world.pass(5).is_empty());
+    assert_eq!(record(&world, "grows-job")["tasks"], json!({"worker": 2}), "the scheduler would refuse m1");
+    keep(&mut world, "a");
+    world.pass(5);
+    assert_eq!(record(&world, "grows-job")["tasks"], json!({"worker": 3}));
 }

@@ -86,17 +86,23 @@ impl DataLocality {
 #[must_use]
 pub fn describe_lack(data: &DataIdentity) -> String {
     let DataIdentity { system, category, name, attributes } = data;
-    let text = format!("no DataSource has system {}, type {}, name {}", show(system), show(category), show(name));
+    let text = format!(
+        "no DataSource has system {}, type {}, name {}",
+        shorten_text(system),
+        shorten_text(category),
+        shorten_text(name)
+    );
     if attributes.is_empty() {
         return text + " and no attributes";
     }
-    let named = name_some(attributes.iter().map(|(key, value)| format!("{}={}", show(key), show(value))));
+    let named =
+        name_some(attributes.iter().map(|(key, value)| format!("{}={}", shorten_text(key), shorten_text(value))));
     format!("{text} and attributes {named}")
 }
 
 /// A text of a user's, cut to what a sentence repeats.
 #[must_use]
-pub fn show(text: &str) -> String {
+pub fn shorten_text(text: &str) -> String {
     if text.chars().count() <= MOST_REPEATED_CHARACTERS {
         return text.to_owned();
     }

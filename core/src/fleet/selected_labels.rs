@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::gang::Gang;
+use crate::gang::{Gang, Requirement};
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct SelectedLabels {
@@ -25,11 +25,12 @@ impl SelectedLabels {
         &self.labels
     }
 
-    /// Who asks selects as this gang does; as none, without one.
-    pub(super) fn set_labels_of(&mut self, asks: &str, gang: Option<&Gang>) {
+    /// Who asks selects as this gang does, on these nodes alone; as none, without one.
+    pub(super) fn set_labels_of(&mut self, asks: &str, gang: Option<&Gang>, nodes: &[Requirement]) {
         let tasks = gang.into_iter().flat_map(|gang| &gang.tasks);
+        let nodes = nodes.iter().filter(|_| gang.is_some()).map(|label| label.key.as_str());
         let now: BTreeSet<String> =
-            tasks.flat_map(|task| task.node.selected_label_keys()).map(ToOwned::to_owned).collect();
+            tasks.flat_map(|task| task.node.selected_label_keys()).chain(nodes).map(ToOwned::to_owned).collect();
         if self.by.get(asks).map_or(now.is_empty(), |before| *before == now) {
             return;
         }

@@ -24,6 +24,11 @@ pub enum Fit {
         /// What is short, where.
         detail: String,
     },
+    /// It does not in the clusters that are not kept for others; whether it would in all is not known.
+    Reserved {
+        /// What is short, where.
+        detail: String,
+    },
 }
 
 /// The clusters, as the engine asks about them.

@@ -182,7 +182,8 @@ impl fmt::Display for Reason {
                 free.plain(),
                 reserved.plain()
             ),
-            Self::InsufficientCapacity { queue, detail, position } => {
+            Self::InsufficientCapacity { queue, detail, position }
+            | Self::ClustersReserved { queue, detail, position } => {
                 write!(f, "waits in queue {queue}, {position}: there is quota, but insufficient capacity: {detail}")
             }
             Self::NeverFits { detail } => {

@@ -16,11 +16,6 @@ impl FleetCapacity {
         self.grew |= self.fleet.next_maintenance_end(before).is_some_and(|end| end <= now);
     }
 
-    /// Whether there are windows, and clusters of some queues alone: both tell jobs apart that are alike otherwise.
-    pub(crate) fn list_rules(&self, now: Timestamp) -> (bool, bool) {
-        (self.next_maintenance_end(now).is_some(), self.has_exclusive_clusters())
-    }
-
     /// When the next window ends.
     pub(crate) fn next_maintenance_end(&self, now: Timestamp) -> Option<Timestamp> {
         let end = self.fleet.next_maintenance_end(EpochSeconds::new(now.as_second()))?;

@@ -9,10 +9,13 @@ use caldera_core::{
     fleet::takes_jobs,
     inventory::{Capacity, Source},
     place::{self, Cluster, Peers},
-    queue::Ask,
+    queue::{Ask, FitClass},
 };
 
 use super::{CORDON, FleetCapacity, PlacementQuestion, ask_placement, build_placement_request, with_peers};
+
+/// Classes that are remembered: tenants make them. Most fleets have fewer kinds of jobs.
+const MOST_CLASSES: usize = 65_536;
 
 impl FleetCapacity {
     /// Why it fits nowhere, not even with all of our pods gone, if that is so.
@@ -22,8 +25,16 @@ impl FleetCapacity {
         }
         self.fleet.refresh_capacities();
         let never = self.explain_never_fits(question);
-        self.never.insert(ask.fit, never.clone());
+        self.remember_never(ask.fit, never.clone());
         never
+    }
+
+    fn remember_never(&mut self, class: FitClass, never: Option<Arc<str>>) {
+        if self.never.len() >= MOST_CLASSES {
+            self.never.clear();
+        }
+        self.was_never_said |= never.is_some();
+        self.never.insert(class, never);
     }
 
     /// Why not even with all of our pods gone. What others use stays; if it goes, this is asked again.
@@ -47,5 +58,24 @@ impl FleetCapacity {
         let request = build_placement_request(question, &self.fleet, self.fleet.clusters().collect());
         let lasting = place::describe_lasting_reasons(&request);
         Some(lasting.into_iter().fold(never, |never, reason| format!("{never}; {reason}")).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is forgotten is asked again, and who was told is still considered again when the clusters change.
+    #[test]
+    fn of_however_many_classes_that_never_fit_so_many_are_remembered() {
+        let mut capacity = FleetCapacity::default();
+        assert!(!capacity.forget_unsatisfiable_classes());
+        capacity.remember_never(FitClass(0), Some("too large".into()));
+        for class in 1..=MOST_CLASSES {
+            capacity.remember_never(FitClass(class as u64), None);
+            assert!(capacity.never.len() <= MOST_CLASSES);
+        }
+        assert!(capacity.forget_unsatisfiable_classes());
+        assert!(!capacity.forget_unsatisfiable_classes());
     }
 }

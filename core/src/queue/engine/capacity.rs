@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use crate::{
     queue::{
         capacity::CapacityGrowth,
-        engine::{CapacityRefusal, Engine},
+        engine::{CapacityLack, CapacityRefusal, Engine},
         pending::line::ShapeId,
         quota::{
             admission::{FitClass, JobShape},
@@ -48,6 +48,13 @@ impl FreeNeeded {
     }
 }
 
+impl CapacityRefusal {
+    /// It does not fit even if everything were empty.
+    pub(crate) fn is_final(&self) -> bool {
+        self.lack == CapacityLack::LargerClusters
+    }
+}
+
 impl Engine {
     /// More may be free than before, nobody knows how much, or the clusters are others than they were: every class that
     /// did not fit is considered again.
@@ -63,7 +70,7 @@ impl Engine {
     pub fn requeue_after_growth(&mut self, growth: &CapacityGrowth) {
         let (free, largest) = (self.intern_dense(&growth.free), self.intern_dense(&growth.largest));
         let could_fit = |_: &RefusedClass, refusal: &mut CapacityRefusal| {
-            !refusal.never && refusal.needs.could_fit(&free, &largest)
+            !refusal.is_final() && refusal.needs.could_fit(&free, &largest)
         };
         let grown: Vec<(RefusedClass, CapacityRefusal)> = self.refusals.extract_if(.., could_fit).collect();
         for (node, shape) in grown.into_iter().flat_map(|(_, refusal)| refusal.inadmissible) {
@@ -97,7 +104,7 @@ impl Engine {
     /// Why a shape fits nowhere even if everything were empty, if that is known.
     pub(crate) fn find_known_never(&self, shape: ShapeId) -> Option<&str> {
         let mut known = self.list_refusals_of_class(self.shape(shape).ask.fit);
-        known.find(|(_, refusal)| refusal.never).map(|(_, refusal)| refusal.detail.as_str())
+        known.find(|(_, refusal)| refusal.is_final()).map(|(_, refusal)| refusal.detail.as_str())
     }
 
     fn list_refusals_of_class(&self, class: FitClass) -> impl Iterator<Item = (&RefusedClass, &CapacityRefusal)> {
@@ -109,14 +116,15 @@ impl Engine {
         &mut self,
         shape: ShapeId,
         blocking: &[ReservationId],
-        never: bool,
+        lack: CapacityLack,
         detail: String,
     ) -> RefusedClass {
         let needs = self.free_needed(self.shape(shape));
         // If everything were empty, nothing would be kept either.
-        let kept = if never { Box::default() } else { self.list_reservations_keeping_clusters(blocking) };
+        let is_final = lack == CapacityLack::LargerClusters;
+        let kept = if is_final { Box::default() } else { self.list_reservations_keeping_clusters(blocking) };
         let refused = RefusedClass { class: self.shape(shape).ask.fit, kept };
-        let new = || CapacityRefusal { never, detail, inadmissible: BTreeSet::new(), needs };
+        let new = || CapacityRefusal { lack, detail, inadmissible: BTreeSet::new(), needs };
         self.refusals.entry(refused.clone()).or_insert_with(new);
         refused
     }

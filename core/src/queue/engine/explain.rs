@@ -6,7 +6,7 @@ use crate::{
     gang::QueueName,
     quantity::Quantity,
     queue::{
-        engine::{CapacityRefusal, Engine, QueueUsage, QueueingState},
+        engine::{CapacityLack, CapacityRefusal, Engine, QueueUsage, QueueingState},
         pending::{job_order::JobId, line::Inadmissible},
         quota::{
             admission,
@@ -123,12 +123,12 @@ impl Engine {
             return Some(held_back);
         }
         let refused = self.find_known_refusal(*shape_id, &self.list_blocking_reservations(*node, key, *shape_id));
-        if let Some(CapacityRefusal { never, detail, .. }) = refused.and_then(|refused| self.refusals.get(&refused)) {
+        if let Some(CapacityRefusal { lack, detail, .. }) = refused.and_then(|refused| self.refusals.get(&refused)) {
             let detail = detail.clone();
-            return Some(if *never {
-                Reason::NeverFits { detail }
-            } else {
-                Reason::InsufficientCapacity { queue, detail, position }
+            return Some(match lack {
+                CapacityLack::LargerClusters => Reason::NeverFits { detail },
+                CapacityLack::Room => Reason::InsufficientCapacity { queue, detail, position },
+                CapacityLack::UnreservedRoom => Reason::ClustersReserved { queue, detail, position },
             });
         }
         Some(Reason::Next { queue, position })

@@ -167,9 +167,20 @@ pub const RESERVATION_AFTER: i64 = 60;
 /// Looks at reservations in one decision; seldom is a second one needed.
 const MOST_RESERVATION_ROUNDS: usize = 8;
 
+/// What a class of jobs lacks that does not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CapacityLack {
+    /// Room.
+    Room,
+    /// Room in clusters that are not kept for others.
+    UnreservedRoom,
+    /// Clusters that would hold it if everything were empty.
+    LargerClusters,
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct CapacityRefusal {
-    never: bool,
+    lack: CapacityLack,
     detail: String,
     inadmissible: BTreeSet<(QueueIndex, ShapeId)>,
     needs: capacity::FreeNeeded,
@@ -246,8 +257,8 @@ impl Engine {
         }
     }
 
-    /// A job is pending (again). It keeps its position if nothing about it changed.
-    pub fn enqueue_job(&mut self, job: Job) {
+    /// A job is pending (again). It keeps its position if nothing about it changed: then this is false.
+    pub fn enqueue_job(&mut self, job: Job) -> bool {
         let rank = JobRank { priority: job.priority, deadline: job.deadline };
         let key = self.job_key(job.id.clone(), job.created, rank);
         let node = self.intern_queue(&job.queue);
@@ -256,7 +267,7 @@ impl Engine {
             && (had, *ranked) == (&key, rank)
             && self.shape(*shape).ask == job.ask
         {
-            return;
+            return false;
         }
         let resized = self.resized.remove_entry(&job.id);
         self.remove_job(job.id.as_str());
@@ -270,6 +281,7 @@ impl Engine {
         self.update_blocked(node, shape);
         self.jobs.insert(job.id, QueueingState::Pending { node, key, shape, rank });
         self.mark_head_changed(node);
+        true
     }
 
     /// What a pending job asks for comes on top of what another one holds: if both together are more than a limit it
@@ -420,12 +432,16 @@ impl Engine {
             Some(known) => known,
             None => match room.fits(&key.id, &self.shape(id).ask, &self.list_clusters_reserved_for_others(&blocking)) {
                 Fit::Yes => return Ok(blocking),
-                Fit::No { never, detail } => self.record_refusal(id, &blocking, never, detail),
+                Fit::No { never: false, detail } => self.record_refusal(id, &blocking, CapacityLack::Room, detail),
+                Fit::No { never: true, detail } => {
+                    self.record_refusal(id, &blocking, CapacityLack::LargerClusters, detail)
+                }
+                Fit::Reserved { detail } => self.record_refusal(id, &blocking, CapacityLack::UnreservedRoom, detail),
             },
         };
         let Some(refusals) = self.refusals.get_mut(&refused) else { return Err(Inadmissible::Capacity) };
         refusals.inadmissible.insert((node, id));
-        Err(if refusals.never { Inadmissible::Never } else { Inadmissible::Capacity })
+        Err(if refusals.is_final() { Inadmissible::Never } else { Inadmissible::Capacity })
     }
 
     /// Works out the tree anew if queues or the fleet changed; [`Engine::release_next`] does so first.

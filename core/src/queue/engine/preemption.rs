@@ -67,7 +67,10 @@ impl Engine {
         let mut deserving: BTreeMap<QueueName, bool> = BTreeMap::new();
         let candidate = |(id, position): (&JobId, _)| {
             let reason = self.explain_pending_at(id.as_str(), position)?;
-            let (Reason::Quota { queue, .. } | Reason::InsufficientCapacity { queue, .. }) = &reason else {
+            let (Reason::Quota { queue, .. }
+            | Reason::InsufficientCapacity { queue, .. }
+            | Reason::ClustersReserved { queue, .. }) = &reason
+            else {
                 return None;
             };
             if self.contends_with_reservation(id.as_str()) {

@@ -7,7 +7,7 @@
 
 use crate::queue::{
     capacity::ClusterCapacity,
-    engine::{Engine, QueueingState},
+    engine::{CapacityLack, Engine, QueueingState},
     pending::{
         job_order::JobId,
         line::{Inadmissible, ShapeId},
@@ -91,7 +91,7 @@ impl Engine {
         if self.find_known_never(shape).is_none() {
             self.requeue_class(self.shape(shape).ask.fit);
         }
-        let refused = self.record_refusal(shape, &[], true, detail);
+        let refused = self.record_refusal(shape, &[], CapacityLack::LargerClusters, detail);
         self.requeue_shape(node, shape);
         if let Some(refusals) = self.refusals.get_mut(&refused) {
             refusals.inadmissible.insert((node, shape));

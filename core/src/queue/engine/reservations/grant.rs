@@ -302,7 +302,7 @@ impl Engine {
         let short = self.short_of_quota.iter().filter(|(.., (_, dim))| !dim.is_count());
         let short = short.map(|(node, shape, (at, dim))| (ReservationCause::Quota(at, dim), node, shape));
         let roomless =
-            self.refusals.values().filter(|refusals| !refusals.never).flat_map(|refusals| &refusals.inadmissible);
+            self.refusals.values().filter(|refusals| !refusals.is_final()).flat_map(|refusals| &refusals.inadmissible);
         let all: Vec<(ReservationCause, QueueIndex, ShapeId)> =
             short.chain(roomless.map(|(node, shape)| (ReservationCause::Capacity(0), *node, *shape))).collect();
         for (cause, node, shape) in all {

@@ -414,7 +414,9 @@ fn a_restart_makes_the_same_fences() {
         old.enqueue_job(job.clone());
         at(&mut old, 500);
     }
-    jobs.into_iter().for_each(|job| new.enqueue_job(job));
+    for job in jobs {
+        new.enqueue_job(job);
+    }
     at(&mut new, 500);
     for id in ["x", "y", "z"] {
         assert_eq!(old.reservation_of(id), new.reservation_of(id), "{id}");
@@ -428,7 +430,9 @@ fn releases_are_the_same_whatever_the_order_of_arrival() {
         .collect();
     let play = |order: &[usize]| -> Vec<Release> {
         let mut engine = histories::tree();
-        order.iter().for_each(|i| engine.enqueue_job(jobs[*i].clone()));
+        for i in order {
+            engine.enqueue_job(jobs[*i].clone());
+        }
         engine.set_now(1000);
         std::iter::from_fn(|| engine.release_next(|_, _| Fit::Yes)).collect()
     };

@@ -15,14 +15,16 @@ fn begin_anew(engine: &Engine) -> Engine {
     anew.set_reservation_after(engine.reservation_after);
     for (id, state) in &engine.jobs {
         match state {
-            QueueingState::Pending { node, key, shape, rank } => anew.enqueue_job(Job {
-                id: id.clone(),
-                queue: engine.slots[node.index()].name.clone(),
-                priority: rank.priority,
-                created: key.created,
-                deadline: rank.deadline,
-                ask: Arc::clone(&engine.shape(*shape).ask),
-            }),
+            QueueingState::Pending { node, key, shape, rank } => {
+                anew.enqueue_job(Job {
+                    id: id.clone(),
+                    queue: engine.slots[node.index()].name.clone(),
+                    priority: rank.priority,
+                    created: key.created,
+                    deadline: rank.deadline,
+                    ask: Arc::clone(&engine.shape(*shape).ask),
+                });
+            }
             QueueingState::Charged { node, end, .. } => {
                 let queue = engine.slots[node.index()].name.clone();
                 anew.charge_job(id, &queue, &engine.charge_of(id.as_str()).unwrap());
