@@ -86,14 +86,28 @@ pub async fn read_undecided(
     namespace: Option<&str>,
     controllers: Option<&str>,
 ) -> anyhow::Result<Live> {
-    let (mut live, settings) = futures::try_join!(read_sources(client, namespace), read_settings(client, controllers))?;
-    match settings {
+    let kinds = ObjectKind::list_all();
+    let asked = join_all(kinds.iter().map(|kind| list_source(client, *kind, namespace)));
+    let (answers, settings) = futures::join!(asked, read_settings(client, controllers));
+    let mut live = Live {
+        controller: Controller::default(),
+        now: Timestamp::now(),
+        gaps: Vec::new(),
+        settings: Settings::default(),
+        members: Vec::new(),
+    };
+    // What a workload asks for is read by them.
+    let gap = match settings? {
         Ok(settings) => {
             settings.apply_to(&mut live.controller);
             live.settings = settings;
+            None
         }
-        Err(gap) => live.gaps.push(gap),
-    }
+        Err(gap) => Some(gap),
+    };
+    let answers = kinds.into_iter().zip(answers).map(|(kind, answer)| Ok((kind, answer?)));
+    observe_sources(&mut live, client, answers.collect::<anyhow::Result<_>>()?).await;
+    live.gaps.extend(gap);
     Ok(live)
 }
 
@@ -109,19 +123,11 @@ impl Live {
     }
 }
 
-async fn read_sources(client: &Client, namespace: Option<&str>) -> anyhow::Result<Live> {
-    let asked = ObjectKind::list_all().into_iter().map(|source| list_source(client, source, namespace));
-    let mut live = Live {
-        controller: Controller::default(),
-        now: Timestamp::now(),
-        gaps: Vec::new(),
-        settings: Settings::default(),
-        members: Vec::new(),
-    };
+/// Has the controller's code see what was listed, and what the members there say.
+async fn observe_sources(live: &mut Live, client: &Client, answers: Vec<(ObjectKind, (SourceAnswer, Option<Gap>))>) {
     let mut bindings = Vec::new();
     let mut clusters = Vec::new();
-    for (source, answer) in ObjectKind::list_all().into_iter().zip(join_all(asked).await) {
-        let (answer, gap) = answer?;
+    for (source, (answer, gap)) in answers {
         live.gaps.extend(gap);
         let inputs = match answer {
             SourceAnswer::All(mut listed, these) => {
@@ -148,7 +154,6 @@ async fn read_sources(client: &Client, namespace: Option<&str>) -> anyhow::Resul
     }
     bindings.into_iter().for_each(|input| live.controller.observe(input, live.now));
     live.members = members;
-    Ok(live)
 }
 
 /// The controller's settings, or the reason why they can not be read.

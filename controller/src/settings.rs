@@ -90,7 +90,8 @@ impl Settings {
         }
     }
 
-    /// Has a controller decide by these from now on.
+    /// Has a controller decide by these from now on. Whether karmada-scheduler places counts for the workloads that it
+    /// sees after this.
     pub fn apply_to(&self, controller: &mut Controller) {
         controller.jobs.engine.set_history_half_life(self.history_half_life);
         controller.jobs.engine.set_order_policy(self.order);

@@ -13,22 +13,27 @@ use super::*;
 
 /// A server with one gated job in namespace `ns`, that refuses what `refused` says by path; and what it was asked.
 fn server(refused: fn(&str) -> Option<u16>) -> (Client, Arc<Mutex<Vec<String>>>) {
+    serve(move |path| match refused(path) {
+        Some(code) => (
+            code,
+            json!({
+                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code,
+                "message": format!("no {path} for you"), "reason": "Forbidden",
+            }),
+        ),
+        None if path.ends_with("/configmaps/caldera-controller") => (200, chosen(r#"{"order": "fifo"}"#)),
+        None => (200, list(items(path))),
+    })
+}
+
+/// A server that answers so by path; and what it was asked.
+fn serve(answer: impl Fn(&str) -> (u16, Value) + Send + 'static) -> (Client, Arc<Mutex<Vec<String>>>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&asked);
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
         let path = request.uri().path().to_owned();
         log.lock().unwrap().push(format!("{} {path}", request.method()));
-        let (code, body) = match refused(&path) {
-            Some(code) => (
-                code,
-                json!({
-                    "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code,
-                    "message": format!("no {path} for you"), "reason": "Forbidden",
-                }),
-            ),
-            None if path.ends_with("/configmaps/caldera-controller") => (200, chosen()),
-            None => (200, json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items(&path)})),
-        };
+        let (code, body) = answer(&path);
         let response =
             http::Response::builder().status(code).body(kube::client::Body::from(body.to_string().into_bytes()));
         async move { response.map_err(tower::BoxError::from) }
@@ -37,11 +42,15 @@ fn server(refused: fn(&str) -> Option<u16>) -> (Client, Arc<Mutex<Vec<String>>>)
 }
 
 /// What the admin chose.
-fn chosen() -> Value {
+fn chosen(settings: &str) -> Value {
     json!({
         "kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "caldera-controller", "namespace": "caldera-system"},
-        "data": {"settings.json": r#"{"order": "fifo"}"#},
+        "data": {"settings.json": settings},
     })
+}
+
+fn list(items: Value) -> Value {
+    json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items})
 }
 
 fn items(path: &str) -> Value {
@@ -172,6 +181,30 @@ async fn what_the_admin_chose_is_read_where_the_controller_writes_it_and_its_lac
     assert_eq!(live.gaps.len(), 1);
     assert_eq!(live.gaps[0].what, "configmap caldera-controller");
     assert!(live.gaps[0].why.ends_with("taken to be as by default"), "{:?}", live.gaps);
+}
+
+/// Half of the job would fit in its queue, and karmada-scheduler places no half.
+#[tokio::test]
+async fn where_karmada_scheduler_places_no_job_is_asked_about_in_part() {
+    let seen = async |settings: &'static str| {
+        let (client, _) = serve(move |path| {
+            if path.ends_with("/configmaps/caldera-controller") {
+                return (200, chosen(settings));
+            }
+            let mut items = items(path);
+            if path.ends_with("batch.volcano.sh/v1alpha1/jobs") {
+                items[0]["spec"]["minAvailable"] = 1.into();
+                items[0]["spec"]["tasks"][0]["minAvailable"] = 1.into();
+            }
+            (200, list(items))
+        });
+        let mut live = read_live(&client, Some("ns"), None).await.unwrap();
+        assert_eq!(live.gaps, []);
+        let key = find_binding(&live.controller, &job()).unwrap();
+        explain_job(&mut live.controller, &key, live.now).unwrap().verdict
+    };
+    assert_eq!(seen("{}").await, Verdict::MayStart);
+    assert_eq!(seen(r#"{"stockScheduler": true}"#).await, Verdict::CanNeverStart);
 }
 
 /// Every right that the printed roles of these names give: group, resource, verb.

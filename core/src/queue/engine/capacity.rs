@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use crate::{
     queue::{
         capacity::CapacityGrowth,
-        engine::{CapacityLack, CapacityRefusal, Engine},
+        engine::{CapacityRefusal, Engine},
         pending::line::ShapeId,
         quota::{
             admission::{FitClass, JobShape},
@@ -45,6 +45,24 @@ pub(crate) struct FreeNeeded(Box<[(Dim, i128, i128)]>);
 impl FreeNeeded {
     fn could_fit(&self, free: &Dense, largest: &Dense) -> bool {
         self.0.iter().all(|(dim, all, pod)| *all <= free.get(*dim) && *pod <= largest.get(*dim))
+    }
+}
+
+/// What a class of jobs lacks that does not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CapacityLack {
+    /// Room.
+    Room,
+    /// Room in clusters that are not kept for others.
+    UnreservedRoom,
+    /// Clusters that would hold it if everything were empty.
+    LargerClusters,
+}
+
+impl CapacityLack {
+    /// Of a job that fits nowhere now, or `never`.
+    pub(crate) const fn of(never: bool) -> Self {
+        if never { Self::LargerClusters } else { Self::Room }
     }
 }
 

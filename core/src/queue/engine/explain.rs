@@ -6,7 +6,7 @@ use crate::{
     gang::QueueName,
     quantity::Quantity,
     queue::{
-        engine::{CapacityLack, CapacityRefusal, Engine, QueueUsage, QueueingState},
+        engine::{CapacityRefusal, Engine, QueueUsage, QueueingState, capacity::CapacityLack},
         pending::{job_order::JobId, line::Inadmissible},
         quota::{
             admission,

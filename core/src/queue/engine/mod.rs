@@ -167,20 +167,9 @@ pub const RESERVATION_AFTER: i64 = 60;
 /// Looks at reservations in one decision; seldom is a second one needed.
 const MOST_RESERVATION_ROUNDS: usize = 8;
 
-/// What a class of jobs lacks that does not fit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CapacityLack {
-    /// Room.
-    Room,
-    /// Room in clusters that are not kept for others.
-    UnreservedRoom,
-    /// Clusters that would hold it if everything were empty.
-    LargerClusters,
-}
-
 #[derive(Debug, Clone)]
 pub(crate) struct CapacityRefusal {
-    lack: CapacityLack,
+    lack: capacity::CapacityLack,
     detail: String,
     inadmissible: BTreeSet<(QueueIndex, ShapeId)>,
     needs: capacity::FreeNeeded,
@@ -432,11 +421,12 @@ impl Engine {
             Some(known) => known,
             None => match room.fits(&key.id, &self.shape(id).ask, &self.list_clusters_reserved_for_others(&blocking)) {
                 Fit::Yes => return Ok(blocking),
-                Fit::No { never: false, detail } => self.record_refusal(id, &blocking, CapacityLack::Room, detail),
-                Fit::No { never: true, detail } => {
-                    self.record_refusal(id, &blocking, CapacityLack::LargerClusters, detail)
+                Fit::No { never, detail } => {
+                    self.record_refusal(id, &blocking, capacity::CapacityLack::of(never), detail)
                 }
-                Fit::Reserved { detail } => self.record_refusal(id, &blocking, CapacityLack::UnreservedRoom, detail),
+                Fit::Reserved { detail } => {
+                    self.record_refusal(id, &blocking, capacity::CapacityLack::UnreservedRoom, detail)
+                }
             },
         };
         let Some(refusals) = self.refusals.get_mut(&refused) else { return Err(Inadmissible::Capacity) };

@@ -7,7 +7,7 @@
 
 use crate::queue::{
     capacity::ClusterCapacity,
-    engine::{CapacityLack, Engine, QueueingState},
+    engine::{Engine, QueueingState, capacity::CapacityLack},
     pending::{
         job_order::JobId,
         line::{Inadmissible, ShapeId},
