@@ -23,7 +23,8 @@ pub const FORMATS: [&str; 3] = ["application/json", "application/yaml", "applica
 impl Format {
     /// By `Content-Type`; absent means JSON.
     pub fn of(content_type: &str) -> Result<Self, Status> {
-        match media_type(content_type) {
+        // `mime.ParseMediaType` reads it in lower case.
+        match media_type(content_type).to_ascii_lowercase().as_str() {
             "" | "application/json" => Ok(Self::Json),
             "application/yaml" => Ok(Self::Yaml),
             "application/vnd.kubernetes.protobuf" => Ok(Self::Protobuf),

@@ -68,7 +68,7 @@ const ROWS: &[Row] = &[
     row("", "v1", "componentstatuses", "ComponentStatus", CLUSTER, &["cs"], &[NoDeleteCollection]),
     row("", "v1", "configmaps", "ConfigMap", NS, &["cm"], &[]),
     row("", "v1", "endpoints", "Endpoints", NS, &["ep"], &[CreateOnUpdate]),
-    row("", "v1", "events", "Event", NS, &["ev"], &[CreateOnUpdate, StoredAs("events")]),
+    row("", "v1", "events", "Event", NS, &["ev"], &[Name(PathSegment), CreateOnUpdate, StoredAs("events")]),
     row("", "v1", "limitranges", "LimitRange", NS, &["limits"], &[CreateOnUpdate]),
     row("", "v1", "namespaces", "Namespace", CLUSTER, &["ns"], &[Name(Label), Status, NoDeleteCollection]),
     row("", "v1", "nodes", "Node", CLUSTER, &["no"], &[Status]),
@@ -127,6 +127,12 @@ const ROWS: &[Row] = &[
 
 const ALL_VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 const STATUS_VERBS: [&str; 3] = ["get", "patch", "update"];
+
+/// Whether there are built-in kinds of this `apiVersion`.
+pub fn is_version(api_version: &str) -> bool {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    ROWS.iter().any(|row| row.group == group && row.version == version)
+}
 
 /// The registry of a server without CRDs.
 pub fn builtin_registry() -> Registry {

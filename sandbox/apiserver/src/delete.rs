@@ -299,6 +299,8 @@ fn delete_namespace(call: &Call, options: &DeleteOptions, live: &Arc<Object>, va
     let mut next = value;
     let name = meta::object_name(&next).to_owned();
     let now = write_seconds(call.server.now());
+    let finalizers = finalizers_after(&call.resource, options, &next);
+    meta::set_finalizers(&mut next, &finalizers);
     meta::metadata_mut(&mut next).insert("deletionTimestamp".into(), now.into());
     next["status"]["phase"] = "Terminating".into();
     if options.dry_run {
@@ -373,6 +375,10 @@ fn shorten_grace(object: &mut Value, period: i64) {
 /// `deletionFinalizersForGarbageCollection`: the options decide, else the finalizers that are there, else the kind.
 fn finalizers_after(resource: &Resource, options: &DeleteOptions, value: &Value) -> Vec<String> {
     let current = meta::finalizers_of(value);
+    if resource.storage == "events" {
+        // Nothing of an event is ever collected.
+        return current.into_iter().map(Into::into).collect();
+    }
     let (orphan, foreground) = match options.propagation {
         Some(Propagation::Orphan) => (true, false),
         Some(Propagation::Foreground) => (false, true),
@@ -401,7 +407,7 @@ pub async fn delete_collection(call: &mut Call) -> Result<Reply, Status> {
     let list = ListOptions::parse(&call.query, &call.resource, false)?;
     let options = read_options(call)?;
     let listed = crate::read::collect_objects(call, &list)?;
-    if !listed.items.is_empty() && options.propagation.is_none() && call.resource.storage == "jobs.batch" {
+    if options.propagation.is_none() && call.resource.storage == "jobs.batch" {
         call.warn(JOB_WARNING);
     }
     let collection_namespace = call.info.namespace.clone();

@@ -46,7 +46,7 @@ pub fn build_router(server: ApiServer, anonymous: Anonymous) -> Router {
 async fn respond_request(server: ApiServer, anonymous: Anonymous, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let accepted = text_header(&parts.headers, &ACCEPT);
-    let encoding = accept::negotiate_output(accepted, Forms::All).map(|o| o.encoding).unwrap_or_default();
+    let encoding = accept::negotiate_output(accepted, Forms::None).map(|o| o.encoding).unwrap_or_default();
     let mut warnings = Vec::new();
     let query = Query::parse(parts.uri.query());
     let info = request::read_info(&parts.method, parts.uri.path(), &query);
@@ -102,6 +102,10 @@ async fn answer_request(
         return answer_document(server, parts, path, &query);
     }
     let resource = find_resource(server, &info)?;
+    if info.name.contains('/') {
+        // A name cannot hold a slash: the path has one part more.
+        return Err(if resource.is_custom() { Status::page_not_found() } else { Status::no_such_resource() });
+    }
     if !resource.is_custom() && (parts.method == Method::HEAD || path.contains("//")) {
         // The router of built-in kinds knows each path and method as it is written.
         let head = parts.method == Method::HEAD;
@@ -215,6 +219,11 @@ fn find_resource(server: &ApiServer, info: &RequestInfo) -> Result<Arc<Resource>
 }
 
 async fn dispatch_call(call: &mut Call) -> Result<Reply, Status> {
+    let problems = crate::meta::path_segment_problems(&call.info.name, false);
+    if !problems.is_empty() && matches!(call.info.verb.as_str(), "get" | "delete" | "update" | "patch") {
+        let name = crate::error::go_quote(&call.info.name);
+        return Err(Status::bad_request(format!("Name parameter invalid: {name}: {}", problems.join(";"))));
+    }
     if !call.info.subresource.is_empty() {
         return subresource::dispatch_subresource(call).await;
     }

@@ -10,7 +10,9 @@ use crate::error::go_quote;
 use validate::is_known_finalizer;
 
 pub use decode::{decode_metadata, drop_undecodable, json_type};
-pub use names::{label_problems, label_value_problems, qualified_name_problems, subdomain_problems};
+pub use names::{
+    label_problems, label_value_problems, path_segment_problems, qualified_name_problems, subdomain_problems,
+};
 pub use validate::{go_text, validate_metadata, validate_update};
 
 /// The Go type that kind and version are read into.
@@ -65,7 +67,7 @@ pub fn set_finalizers(object: &mut Value, finalizers: &[String]) {
 }
 
 /// Warnings for a custom resource's finalizers, and for repeated owners (which are removed here).
-pub fn metadata_warnings(object: &mut Value, old: Option<&Value>, custom: bool) -> Vec<String> {
+pub fn metadata_warnings(object: &mut Value, old: Option<&Value>, custom: bool, patched: bool) -> Vec<String> {
     let mut warnings = Vec::new();
     if custom {
         let before = old.map(finalizers_of).unwrap_or_default();
@@ -93,8 +95,10 @@ pub fn metadata_warnings(object: &mut Value, old: Option<&Value>, custom: bool) 
         });
         if !repeated.is_empty() {
             repeated.dedup();
+            // A patch is only known after admission.
+            let found = if patched { " after mutating admission happens" } else { "" };
             warnings.push(format!(
-                ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject \
+                ".metadata.ownerReferences contains duplicate entries{found}; API server dedups owner references in 1.20+, and may reject \
                  such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
                 repeated.join(", ")
             ));
@@ -165,7 +169,7 @@ mod tests {
     fn repeated_owners_are_removed_with_a_warning() {
         let owner = json!({"apiVersion": "v1", "kind": "A", "name": "a", "uid": "u"});
         let mut object = json!({"metadata": {"ownerReferences": [owner, owner]}});
-        assert_eq!(metadata_warnings(&mut object, None, false).len(), 1);
+        assert_eq!(metadata_warnings(&mut object, None, false, false).len(), 1);
         assert_eq!(object["metadata"]["ownerReferences"].as_array().unwrap().len(), 1);
     }
 

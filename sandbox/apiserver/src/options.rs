@@ -316,7 +316,10 @@ fn body_options(body: Value, resource: &Resource) -> Result<Value, Status> {
     };
     let kind = map.get("kind").and_then(Value::as_str).unwrap_or("DeleteOptions");
     let api_version = map.get("apiVersion").and_then(Value::as_str).unwrap_or("v1");
-    let known = api_version == "v1" || api_version == "meta.k8s.io/v1" || api_version == resource.api_version();
+    // The options are registered for each built-in group and version.
+    let known = api_version == "meta.k8s.io/v1"
+        || api_version == resource.api_version()
+        || crate::builtin::is_version(api_version);
     if kind != "DeleteOptions" || !known {
         return Err(Status::bad_request(format!(
             "no kind {} is registered for version {} in scheme \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\"",

@@ -68,6 +68,13 @@ fn tolerate_node_problems(pod: &mut Value) {
     }
 }
 
+/// The quality class of a pod stays what it is (`ValidatePodStatusUpdate`).
+pub fn class_error(pod: &Value, old: &Value) -> Option<FieldError> {
+    let class = |pod: &Value| pod.pointer("/status/qosClass").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (before, now) = (class(old), class(pod));
+    (before != now).then(|| FieldError::invalid_text("status.qosClass", &now, "field is immutable"))
+}
+
 /// A resize leaves the quality class as it is (`ValidatePodResize`).
 pub fn resize_errors(pod: &Value, old: &Value) -> Vec<FieldError> {
     let class = |pod: &Value| pod.pointer("/status/qosClass").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -122,15 +129,22 @@ pub fn address_errors(pod: &Value) -> Vec<FieldError> {
     errors
 }
 
+fn container_names<'v>(pod: &'v Value, list: &str) -> Vec<&'v str> {
+    let found = pod.pointer(&format!("/spec/{list}")).and_then(Value::as_array);
+    found.into_iter().flatten().filter_map(|c| c.get("name").and_then(Value::as_str)).collect()
+}
+
 /// Ephemeral containers share the names of the others.
-pub fn ephemeral_errors(pod: &Value) -> Vec<FieldError> {
-    let names = |list: &str| -> Vec<&str> {
-        let found = pod.pointer(&format!("/spec/{list}")).and_then(Value::as_array);
-        found.into_iter().flatten().filter_map(|c| c.get("name").and_then(Value::as_str)).collect()
-    };
-    let mut taken: Vec<&str> = names("containers").into_iter().chain(names("initContainers")).collect();
+pub fn ephemeral_errors(pod: &Value, old: &Value) -> Vec<FieldError> {
+    let mut taken = container_names(pod, "containers");
+    taken.extend(container_names(pod, "initContainers"));
     let mut errors = Vec::new();
-    for (index, name) in names("ephemeralContainers").into_iter().enumerate() {
+    let now = container_names(pod, "ephemeralContainers");
+    for gone in container_names(old, "ephemeralContainers").into_iter().filter(|name| !now.contains(name)) {
+        let why = format!("existing ephemeral containers {} may not be removed\n", crate::error::go_quote(gone));
+        errors.push(FieldError::forbidden("spec.ephemeralContainers", &why));
+    }
+    for (index, name) in now.into_iter().enumerate() {
         if taken.contains(&name) {
             errors.push(FieldError::duplicate(format!("spec.ephemeralContainers[{index}].name"), &name.into()));
         }

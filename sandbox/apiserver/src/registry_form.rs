@@ -71,6 +71,8 @@ fn empty_to_null(resource: &Resource, value: &mut Value) {
     let list = match resource.plural.as_str() {
         "roles" | "clusterroles" => value.get_mut("rules"),
         "limitranges" => value.pointer_mut("/spec/limits"),
+        "endpointslices" => value.get_mut("endpoints"),
+        "csinodes" => value.pointer_mut("/spec/drivers"),
         _ => None,
     };
     if let Some(list) = list.filter(|list| list.as_array().is_some_and(Vec::is_empty)) {

@@ -171,8 +171,10 @@ impl Parser {
             Token::Word(word) => word,
             other => return Err(format!("found '{}', expected: identifier", other.literal())),
         };
-        if let Some(problem) = crate::meta::qualified_name_problems(&key).first() {
-            return Err(format!("<nil>: Invalid value: {}: {problem}", crate::error::go_quote(&key)));
+        let problems = crate::meta::qualified_name_problems(&key);
+        if !problems.is_empty() {
+            let why = problems.join("; ");
+            return Err(format!("<nil>: Invalid value: {}: {why}", crate::error::go_quote(&key)));
         }
         if negated {
             return Ok(Requirement { key, test: Test::Absent });
@@ -426,7 +428,6 @@ fn check_supported(resource: &Resource, path: &str) -> Result<(), String> {
             "type",
         ],
         ("batch", "jobs") => &["status.successful"],
-        ("apps", "statefulsets") => &["status.successful"],
         ("certificates.k8s.io", "certificatesigningrequests") => &["spec.signerName"],
         _ => {
             return Err(format!(

@@ -213,7 +213,9 @@ fn restore_for_status(resource: &Resource, object: &mut Value, old: &Value) {
         Some(status) => {
             object["status"] = status;
             // A pod's class never changes, whoever leaves it out.
-            if let (true, Some(class)) = (is_kind(resource, "", "pods"), old.pointer("/status/qosClass")) {
+            if let (true, Some(class), None) =
+                (is_kind(resource, "", "pods"), old.pointer("/status/qosClass"), object.pointer("/status/qosClass"))
+            {
                 object["status"]["qosClass"] = class.clone();
             }
             complete_status(resource, object);
@@ -462,17 +464,8 @@ pub fn prepare_update(
         ("", "pods") if part == Part::Whole => crate::pod::prepare_update(object, old),
         ("", "services") if part == Part::Whole => crate::service::prepare_update(server, object, old)?,
         ("apps", "daemonsets") => note_template(object, Some(old)),
-        ("batch", "jobs") if part == Part::Whole => keep_job_selector(object, old),
         ("apiextensions.k8s.io", _) => crate::crd::prepare_update(part, object, old),
         _ => {}
     }
     Ok(())
-}
-
-/// A PUT that leaves out what the server generated keeps it.
-fn keep_job_selector(object: &mut Value, old: &Value) {
-    let generated = old.pointer("/spec/selector").cloned();
-    if let (Some(selector), Some(spec)) = (generated, object.get_mut("spec").and_then(Value::as_object_mut)) {
-        spec.entry("selector").or_insert(selector);
-    }
 }

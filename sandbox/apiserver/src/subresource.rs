@@ -278,6 +278,11 @@ fn assign_node(live: &Value, binding: &Value, node: &str, now: &str) -> Result<V
 fn read_log(call: &Call) -> Result<Reply, Status> {
     let pod = call.get(&call.info.name).ok_or_else(|| call.not_found(&call.info.name))?;
     let mut response = Response::new(Body::from(describe_log(&pod.value)));
+    if pod.value.pointer("/spec/nodeName").and_then(Value::as_str).is_none_or(str::is_empty) {
+        // There is nowhere to read it from (`LocationStreamer`).
+        *response.status_mut() = http::StatusCode::NO_CONTENT;
+        return Ok(Reply::Raw(response));
+    }
     response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("text/plain"));
     Ok(Reply::Raw(response))
 }

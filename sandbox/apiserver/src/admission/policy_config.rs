@@ -256,7 +256,7 @@ fn validation_errors(path: &str, validation: &Value, names: &Names) -> Vec<Field
     }
     let field = format!("{path}.message");
     if !message.is_empty() && message.trim().is_empty() {
-        errors.push(FieldError::invalid_text(field, message, "message must be non-empty if specified"));
+        errors.push(FieldError::invalid_text(field, message, "must be non-empty if specified"));
     } else if message.trim().contains(['\n', '\r']) {
         errors.push(FieldError::invalid_text(field, message, "must not contain line breaks"));
     }

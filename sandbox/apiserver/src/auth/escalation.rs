@@ -44,6 +44,9 @@ pub fn refuse_escalation(call: &Call, object: &Value, old: Option<&Value>) -> Re
             if may(call, "bind", plural, name) {
                 return Ok(());
             }
+            if plural == "roles" && call.namespace().is_empty() {
+                return Err(Status::bad_request("Namespace parameter required."));
+            }
             let rules = rbac::role_rules(&call.server, kind, name, call.namespace())
                 // Whatever is missing, the store reports it as of the kind that is written.
                 .ok_or_else(|| Status::not_found(GROUP, &resource.plural, name))?;

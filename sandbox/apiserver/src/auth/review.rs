@@ -27,7 +27,9 @@ pub fn answer_review(
         }
         "LocalSubjectAccessReview" => {
             let namespace = namespace.unwrap_or_default();
-            refuse_invalid(resource, &with_metadata(local_errors(&spec, namespace), &body))?;
+            let mut errors = local_errors(&spec, namespace);
+            errors.extend(metadata_error(&body, "must be empty except for namespace"));
+            refuse_invalid(resource, &errors)?;
             review_subject_access(server, &read_subject(&spec), &spec)
         }
         "SelfSubjectAccessReview" => {
@@ -73,7 +75,7 @@ fn refuse_invalid(resource: &Resource, errors: &[FieldError]) -> Result<(), Stat
 }
 
 fn with_metadata(mut errors: Vec<FieldError>, body: &Value) -> Vec<FieldError> {
-    errors.extend(metadata_error(body));
+    errors.extend(metadata_error(body, "must be empty"));
     errors
 }
 
@@ -171,13 +173,13 @@ fn ignored_selectors(attributes: &Value) -> Vec<String> {
 
 /// A review has no name and no other metadata of its own (`ValidateSubjectAccessReview`). A uid that is sent was
 /// replaced before, as that of any new object.
-fn metadata_error(body: &Value) -> Option<FieldError> {
+fn metadata_error(body: &Value, why: &str) -> Option<FieldError> {
     let metadata = body.get("metadata")?;
     let own = |(key, value): (&String, &Value)| {
         !matches!(key.as_str(), "managedFields" | "namespace" | "uid") && !value.is_null()
     };
     let shown = || crate::meta::go_text(metadata, false);
-    metadata.as_object()?.iter().any(own).then(|| FieldError::invalid_shown("metadata", &shown(), "must be empty"))
+    metadata.as_object()?.iter().any(own).then(|| FieldError::invalid_shown("metadata", &shown(), why))
 }
 
 fn local_errors(spec: &Value, namespace: &str) -> Vec<FieldError> {
@@ -249,7 +251,10 @@ fn review_rules(server: &ApiServer, user: &User, namespace: &str) -> Result<Valu
     // RBAC knows all its rules, even when roles are gone.
     let mut status = json!({"resourceRules": of(false), "nonResourceRules": of(true), "incomplete": false});
     if !grants.problems.is_empty() {
-        status["evaluationError"] = grants.problems.join(", ").into();
+        // Several errors are shown as Go's aggregate.
+        let told = grants.problems.join(", ");
+        let told = if grants.problems.len() > 1 { format!("[{told}]") } else { told };
+        status["evaluationError"] = told.into();
     }
     Ok(status)
 }
@@ -331,8 +336,8 @@ mod tests {
 
     #[test]
     fn a_review_has_no_metadata_of_its_own() {
-        assert!(metadata_error(&json!({"metadata": {"namespace": "n", "managedFields": []}})).is_none());
-        assert!(metadata_error(&json!({"metadata": {"uid": "u"}})).is_none());
-        assert!(metadata_error(&json!({"metadata": {"name": "x"}})).is_some());
+        assert!(metadata_error(&json!({"metadata": {"namespace": "n", "managedFields": []}}), "").is_none());
+        assert!(metadata_error(&json!({"metadata": {"uid": "u"}}), "").is_none());
+        assert!(metadata_error(&json!({"metadata": {"name": "x"}}), "").is_some());
     }
 }

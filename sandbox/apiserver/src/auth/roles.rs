@@ -84,6 +84,10 @@ pub fn binding_errors(binding: &Value, old: Option<&Value>, namespaced: bool) ->
     }
     if text_of(reference, "name").is_empty() {
         errors.push(FieldError::required("roleRef.name", ""));
+    } else {
+        for problem in crate::meta::path_segment_problems(text_of(reference, "name"), false) {
+            errors.push(FieldError::invalid_text("roleRef.name", text_of(reference, "name"), &problem));
+        }
     }
     for (i, subject) in items_of(binding, "subjects").iter().enumerate() {
         subject_errors(&format!("subjects[{i}]"), subject, namespaced, &mut errors);

@@ -11,6 +11,8 @@ use crate::schema::{Additional, ListKind, Node, Presence, Shape, Wire, anything,
 pub struct Type<'a> {
     pub node: &'a Node,
     pub resource: bool,
+    /// Whether unknown fields are kept here, or anywhere above (`schemaconv`).
+    pub open: bool,
 }
 
 /// What a value is handled as.
@@ -33,7 +35,7 @@ fn default_key(node: &Node) -> Option<Value> {
 
 impl<'a> Type<'a> {
     pub fn root(node: &'a Node) -> Self {
-        Self { node, resource: true }
+        Self { node, resource: true, open: node.preserve }
     }
 
     /// The kinds of value the type allows: map, scalar, list.
@@ -69,7 +71,8 @@ impl<'a> Type<'a> {
 
     /// The type of a member, and whether it is a declared field.
     pub fn member(self, key: &str) -> Option<(Type<'a>, bool)> {
-        let plain = |node| Type { node, resource: false };
+        let plain = |node: &'a Node| Type { node, resource: false, open: node.preserve };
+        let below = |node: &'a Node| Type { node, resource: false, open: self.open || node.preserve };
         if key == "metadata" && (self.resource || self.node.embedded) && self.node.target.is_none() {
             return Some((plain(object_meta()), true));
         }
@@ -78,17 +81,17 @@ impl<'a> Type<'a> {
         }
         let members = self.node.members();
         match (members.properties.get(key), &self.node.additional) {
-            (Some(link), _) => Some((plain(link.node()), true)),
-            (None, Additional::Schema(link)) => Some((plain(link.node()), false)),
-            (None, Additional::Allowed(true)) => Some((plain(anything()), false)),
-            _ if self.node.preserve || self.node.shape() == Shape::Any => Some((plain(anything()), false)),
+            (Some(link), _) => Some((below(link.node()), true)),
+            (None, Additional::Schema(link)) => Some((below(link.node()), false)),
+            (None, Additional::Allowed(true)) => Some((below(anything()), false)),
+            _ if self.open || self.node.shape() == Shape::Any => Some((below(anything()), false)),
             _ => None,
         }
     }
 
     pub fn element(self) -> Type<'a> {
         let node = self.node.items.as_ref().map_or(anything() as &Node, |link| link.node());
-        Type { node, resource: false }
+        Type { node, resource: false, open: self.open || node.preserve }
     }
 
     /// How an element of an associative list is named.

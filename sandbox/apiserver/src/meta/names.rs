@@ -99,7 +99,8 @@ pub fn label_value_problems(text: &str) -> Vec<String> {
     problems
 }
 
-fn path_segment_problems(text: &str, prefix: bool) -> Vec<String> {
+/// What a part of a path may not be (`path.ValidatePathSegmentName`, or the prefix of one).
+pub fn path_segment_problems(text: &str, prefix: bool) -> Vec<String> {
     let mut problems = Vec::new();
     if !prefix && (text == "." || text == "..") {
         problems.push(format!("may not be '{text}'"));

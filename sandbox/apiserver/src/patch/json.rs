@@ -106,6 +106,7 @@ fn missing_path(kind: &str, path: &str) -> String {
     match kind {
         "test" => format!("test operation does not apply: is missing path: {path}: missing value"),
         "move" | "copy" => format!("{kind} operation does not apply: doc is missing from path: {path}: missing value"),
+        "replace" => format!("replace operation does not apply: doc is missing path: {path}: missing value"),
         _ => format!("{kind} operation does not apply: doc is missing path: \"{path}\": missing value"),
     }
 }

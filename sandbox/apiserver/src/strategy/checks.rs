@@ -11,9 +11,24 @@ use crate::write::Part;
 
 /// What a client is warned of when an object is written (`WarningsOnCreate`, `WarningsOnUpdate`).
 pub fn kind_warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
-    let mut warnings = pod_warnings(resource, object, old);
+    let mut warnings: Vec<String> = name_warning(resource, object, old).into_iter().collect();
+    warnings.extend(pod_warnings(resource, object, old));
     warnings.extend(own_warnings(resource, object, old));
     warnings
+}
+
+/// Of the name of a new object that becomes the name of a host, which should be a DNS label.
+fn name_warning(resource: &Resource, object: &Value, old: Option<&Value>) -> Option<String> {
+    let host = match (resource.group.as_str(), resource.plural.as_str()) {
+        ("", "pods") => "the Pod's hostname",
+        ("", "replicationcontrollers") | ("batch", "jobs" | "cronjobs") => "Pod names and hostnames",
+        ("apps", "deployments" | "replicasets") => "Pod names and hostnames",
+        _ => return None,
+    };
+    let problems = meta::label_problems(meta::object_name(object));
+    let wrong = old.is_none() && !problems.is_empty();
+    let why = "which can result in surprising behavior; a DNS label is recommended";
+    wrong.then(|| format!("metadata.name: this is used in {host}, {why}: [{}]", problems.join(" ")))
 }
 
 /// Of a new pod, and of a template whenever what it belongs to changes.
@@ -155,6 +170,7 @@ pub fn validate_part(resource: &Resource, part: Part, object: &Value, old: &Valu
         }
         if is_kind(resource, "", "pods") {
             let mut errors = crate::pod::address_errors(object);
+            errors.extend(crate::pod::class_error(object, old));
             let text = |at: &str| object.pointer(at).and_then(Value::as_str).unwrap_or_default();
             let (node, nominated) = (text("/spec/nodeName"), text("/status/nominatedNodeName"));
             if !node.is_empty() && !nominated.is_empty() && nominated != node {
@@ -176,7 +192,7 @@ pub fn validate_part(resource: &Resource, part: Part, object: &Value, old: &Valu
         return crate::pod::resize_errors(object, old);
     }
     if part == Part::Named("ephemeralcontainers") {
-        return crate::pod::ephemeral_errors(object);
+        return crate::pod::ephemeral_errors(object, old);
     }
     if part != Part::Named("finalize") || !is_kind(resource, "", "namespaces") {
         return Vec::new();

@@ -12,7 +12,7 @@ pub(super) async fn insert_object(
     let resource = call.resource.clone();
     crate::namespace::check_open(call)?;
     crate::crd::refuse_terminating(&call.server, &resource, meta::object_name(&object))?;
-    let warnings = meta::metadata_warnings(&mut object, None, resource.is_custom());
+    let warnings = meta::metadata_warnings(&mut object, None, resource.is_custom(), false);
     for member in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
         meta::metadata_mut(&mut object).remove(member);
     }

@@ -53,7 +53,7 @@ pub(super) async fn replace_object(
     let Candidate { mut object, applied } = candidate;
     let name = meta::object_name(old).to_owned();
     let mut sent_version = meta::metadata_text(&object, "resourceVersion").to_owned();
-    let warnings = meta::metadata_warnings(&mut object, Some(old), resource.is_custom());
+    let warnings = meta::metadata_warnings(&mut object, Some(old), resource.is_custom(), call.info.verb == "patch");
     let unsent = meta::unsent_members(&object);
     let fits = |value: &Value| crate::fields::trackable(value, &resource.schema);
     let trackable = applied || (fits(&object) && fits(old));
@@ -180,10 +180,15 @@ pub(super) fn advance_generation(resource: &Resource, object: &mut Value, old: &
         members.into_iter().any(|k| !skip.contains(&k.as_str()) && differs(k))
     };
     let annotations = |v: &Value| v.get("metadata").and_then(|m| m.get("annotations")).cloned();
+    let labels = |v: &Value| v.get("metadata").and_then(|m| m.get("labels")).cloned();
     let changed = match resource.rules.generation {
         Generation::Never | Generation::Constant => false,
         Generation::Spec => differs("spec"),
         Generation::SpecOrAnnotations => differs("spec") || annotations(object) != annotations(old),
+        // Of the metadata the labels count (`endpointslice/strategy.go`).
+        Generation::NotMetadata if resource.storage.starts_with("endpointslices") => {
+            outside(&["metadata", "kind", "apiVersion"]) || labels(object) != labels(old)
+        }
         Generation::NotMetadata => outside(&["metadata", "kind", "apiVersion"]),
         Generation::NotMetadataOrStatus => outside(&["metadata", "kind", "apiVersion", "status"]),
     };
