@@ -7,7 +7,8 @@
 //!
 //! Beside the loop, small tasks publish the settings, follow what an admin chooses of them, and read what earlier
 //! controllers accounted. Each tries again until the API server answers. What an admin chose before, and the means of a
-//! fair history, are read before the loop, each for ten seconds at most: nobody is preempted by flags that do not count.
+//! fair history, are read before the loop, each for ten seconds at most: nobody is preempted by flags that do not
+//! count.
 
 mod catalogue;
 mod chosen;

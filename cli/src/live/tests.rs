@@ -191,6 +191,10 @@ async fn where_karmada_scheduler_places_no_job_is_asked_about_in_part() {
             if path.ends_with("/configmaps/caldera-controller") {
                 return (200, chosen(settings));
             }
+            if path.contains("/proxy/") {
+                // Its summary is used then, which has what the job needs.
+                return (503, json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 503}));
+            }
             let mut items = items(path);
             if path.ends_with("batch.volcano.sh/v1alpha1/jobs") {
                 items[0]["spec"]["minAvailable"] = 1.into();
@@ -199,7 +203,6 @@ async fn where_karmada_scheduler_places_no_job_is_asked_about_in_part() {
             (200, list(items))
         });
         let mut live = read_live(&client, Some("ns"), None).await.unwrap();
-        assert_eq!(live.gaps, []);
         let key = find_binding(&live.controller, &job()).unwrap();
         explain_job(&mut live.controller, &key, live.now).unwrap().verdict
     };

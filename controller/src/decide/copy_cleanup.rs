@@ -17,6 +17,8 @@ use crate::observe::Key;
 
 /// Volcano's longest wait between two tries, in seconds.
 const LONGEST_RETRY: i64 = 180;
+/// Pods that are still not gone after so many seconds keep their job out of its queue no longer.
+pub(super) const LONGEST_TERMINATION: i64 = 600;
 
 /// Jobs whose old copies go, or went a short time ago.
 #[derive(Debug, Default)]
@@ -52,8 +54,12 @@ impl CopyCleanups {
                 None
             }
             Cleanup::Terminating => {
-                let took = seconds.saturating_sub(asked_at).saturating_add(1).clamp(1, LONGEST_RETRY);
-                let at = seconds.saturating_add(took);
+                let took = seconds.saturating_sub(asked_at);
+                if took >= LONGEST_TERMINATION {
+                    self.forget(key);
+                    return None;
+                }
+                let at = seconds.saturating_add(took.saturating_add(1).clamp(1, LONGEST_RETRY));
                 self.0.insert(key.clone(), Cleanup::ForgottenAt(at));
                 Timestamp::from_second(at).ok()
             }
@@ -83,7 +89,7 @@ mod tests {
     fn what_took_so_long_to_go_is_forgotten_after_as_long_again() {
         let key = Key::new("ns", "a-job");
         let at = |second| Timestamp::from_second(second).unwrap();
-        for (gone, forgotten) in [(100, 101), (101, 103), (130, 161), (1_000, 1_180)] {
+        for (gone, forgotten) in [(100, 101), (101, 103), (130, 161), (600, 780)] {
             let mut cleanups = CopyCleanups::default();
             assert_eq!(cleanups.observe_copies(&key, false, 100, at(100)), None, "nothing was there");
             assert!(!cleanups.is_under_way(&key, 100));
@@ -94,5 +100,10 @@ mod tests {
             assert_eq!(cleanups.observe_copies(&key, false, 100, at(forgotten)), None);
             assert!(cleanups.0.is_empty());
         }
+        // Nobody waits for such pods, and it may be in line again for long.
+        let mut cleanups = CopyCleanups::default();
+        cleanups.observe_copies(&key, true, 100, at(100));
+        assert_eq!(cleanups.observe_copies(&key, false, 100, at(700)), None);
+        assert!(!cleanups.is_under_way(&key, 700));
     }
 }

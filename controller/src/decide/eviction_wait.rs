@@ -24,13 +24,11 @@ use jiff::Timestamp;
 
 use super::{
     capacity::FleetCapacity,
+    copy_cleanup::LONGEST_TERMINATION,
     eviction::{COPY_REFUSED, PODS_READY_TIMEOUT, is_requeue, is_withdrawal, requeue_cause, waits_for_copies},
     jobs::Jobs,
 };
 use crate::observe::{Binding, MEMBER_LOST, Objects};
-
-/// Pods that are still not gone after so many seconds do not keep their job out of its queue any longer.
-const LONGEST_TERMINATION: i64 = 600;
 
 /// Karmada lists a copy so many seconds after it began to make it.
 const LISTED_WITHIN: i64 = 5;
@@ -67,7 +65,12 @@ pub(crate) fn explain_eviction_wait(
     if let Some(reason) = waits.then(|| explain_withdrawal_wait(objects, capacity, binding, eviction, now)).flatten() {
         return Some(reason);
     }
-    if jobs.cleanups.is_under_way(&binding.key, now) {
+    // Too little of a part that did not start in time was on nodes.
+    let terminates = eviction.reason != PODS_READY_TIMEOUT
+        && eviction.at.saturating_add(LONGEST_TERMINATION) > now
+        && jobs.cleanups.is_terminating(&binding.key)
+        && has_old_copies(capacity, binding);
+    if terminates || jobs.cleanups.is_under_way(&binding.key, now) {
         return explain_cleanup(objects, binding, eviction);
     }
     if waits {
@@ -117,9 +120,10 @@ pub(crate) fn has_old_copies(capacity: &FleetCapacity, binding: &Binding) -> boo
     binding.has_copies || capacity.runs_anywhere(&binding.workload)
 }
 
-/// Why a binding whose old copies are gone does not wait in its queue yet.
+/// Why a binding whose old copies go, or went a moment ago, does not wait in its queue yet.
 fn explain_cleanup(objects: &Objects, binding: &Binding, record: &EvictionRecord) -> Option<Reason> {
-    let detail = format!("{}; its members are given as long again as its old pods took to end", record.message);
+    let detail =
+        format!("{}; it starts again once its old pods have ended and members have forgotten them", record.message);
     match requeue_cause(record) {
         Some(cause) => Some(Reason::Requeued { times: record.requeues, cause, detail }),
         None => describe_eviction(objects, binding, record, detail),

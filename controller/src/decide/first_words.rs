@@ -1,8 +1,8 @@
 //! Whose PodGroup is made next, of jobs that just wait, where writes are slow.
 //!
-//! Rule: in turn, in the order of the line, as many as a budget has ([`FIRST_PER_SECOND`]). A sweep goes along the line;
-//! for whom there is nothing left gets a turn, and is looked at again when that comes. So each is looked at twice, and
-//! not with all others every time that some are made.
+//! Rule: in turn, in the order of the line, as many as a budget has ([`FIRST_PER_SECOND`]). A sweep goes along the
+//! line; for whom there is nothing left gets a turn, and is looked at again when that comes. So each is looked at
+//! twice, and not with all others every time that some are made.
 
 use std::collections::{BTreeSet, VecDeque};
 

@@ -388,7 +388,7 @@ impl Controller {
             self.fleet_count.due,
             self.capacity.next_maintenance_end(self.now),
             self.reasons.due,
-            self.pod_groups.next_due(),
+            self.pod_groups.next_due(!self.reasons.left.is_empty()),
             self.waiting_states.next_due(self.now),
             self.admission_events.next_due(self.now),
             self.jobs.next_retry(),

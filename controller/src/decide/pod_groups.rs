@@ -143,9 +143,11 @@ impl PodGroupWrites {
         self.may_write() && !self.dirty.is_empty()
     }
 
-    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+    /// When to look again if nothing happens. A sweep that goes on waits for answers, and gives turns after that.
+    pub(crate) fn next_due(&self, sweeps: bool) -> Option<Timestamp> {
         let timer = self.timers.first().map(|(at, _)| *at);
-        [timer, self.refresh_due, self.first.next_due()].into_iter().flatten().min()
+        let turn = self.first.next_due().filter(|_| !sweeps);
+        [timer, self.refresh_due, turn].into_iter().flatten().min()
     }
 
     /// Whether there is none for a job that waits, and no turn: then there is another sweep, whatever happens.

@@ -142,7 +142,12 @@ impl PolicyRestarts {
         let alone = self.alone.get(&binding.key).into_iter().flatten();
         let is_known = |copy: &(ClusterName, u64)| alone.clone().any(|known| known.0 == copy.0 && known.1 >= copy.1);
         let restarted = binding.restarted_copies.iter().find(|copy| !is_known(copy)).map(|(cluster, _)| cluster);
-        let failed = binding.failed_copies.first().filter(|_| workload.restarts_when_a_pod_fails);
+        let tries = |times: u64| u64::from(binding.count_policy_restarts()).saturating_add(times);
+        let fails_for_good = |copy: &&(ClusterName, u64)| tries(copy.1) >= u64::from(workload.max_retry);
+        // As the job's merged status has it.
+        let fails =
+            !workload.restarts_when_a_pod_fails || binding.failed_copies.iter().any(|copy| fails_for_good(&copy));
+        let failed = binding.failed_copies.first().filter(|_| !fails).map(|(cluster, _)| cluster);
         let cluster = restarted.or(failed)?;
         (stage == Some(AdmissionStage::Placed) && is_split(binding)).then(|| RestartStep::Restart(cluster.clone()))
     }

@@ -1,7 +1,7 @@
 //! What the record of an admission says beside its charge.
 //!
-//! Rule: what its queue says of time, nodes and clusters, and what is known of its data, when its run begins. So a later
-//! word of the queue changes nothing of what runs, and counts where the job is admitted anew.
+//! Rule: what its queue says of time, nodes and clusters, and what is known of its data, when its run begins. So a
+//! later word of the queue changes nothing of what runs, and counts where the job is admitted anew.
 
 use caldera_core::{admission::KnownData, gang::Requirement, node_groups::NodeRestriction, run_limit::RunLimit};
 use jiff::Timestamp;

@@ -1,7 +1,7 @@
 //! Whether a job could be in other clusters than it is in, for whoever would move it.
 //!
-//! Rule: the question goes to placement, as if nothing of the job were anywhere, on the nodes and clusters that its queue
-//! uses now: a job that is moved is admitted anew. It says nothing of quota: it waits in line like any other.
+//! Rule: the question goes to placement, as if nothing of the job were anywhere, on the nodes and clusters that its
+//! queue uses now: a job that is moved is admitted anew. It says nothing of quota: it waits in line like any other.
 
 use std::{collections::BTreeSet, sync::Arc};
 

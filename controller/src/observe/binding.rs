@@ -108,8 +108,8 @@ pub struct Binding {
     pub silent_copies: Vec<ClusterName>,
     /// Its clusters where its policies restarted its whole copy, which has not ended, and how often.
     pub restarted_copies: Vec<(ClusterName, u64)>,
-    /// Its clusters where its whole copy failed.
-    pub failed_copies: Vec<ClusterName>,
+    /// Its clusters where its whole copy failed, and how often that had restarted.
+    pub failed_copies: Vec<(ClusterName, u64)>,
     /// Its clusters where it ended well.
     pub ended_in: BTreeSet<ClusterName>,
     /// Each of its clusters says that nothing of its copy runs or will run. Of a cluster that was added the workload's
@@ -168,8 +168,8 @@ impl Binding {
             refused_copies: list_refused_copies(view),
             silent_copies: list_silent_copies(view),
             restarted_copies: list_restarted_copies(view),
-            failed_copies: list_copies_in_phase(view, "Failed").collect(),
-            ended_in: list_copies_in_phase(view, "Completed").collect(),
+            failed_copies: list_failed_copies(view),
+            ended_in: list_completed_copies(view),
             ended_everywhere: have_all_copies_ended(view),
             failure: read_failure(view).map(Arc::new),
             has_copies: view.status.is_some_and(|status| !status.aggregated_status.is_empty()),
@@ -251,11 +251,10 @@ fn list_refused_copies(binding: BindingView<'_>) -> Vec<(ClusterName, Arc<str>)>
     all.map(|(item, message)| (item.cluster_name.as_str().into(), message.into())).collect()
 }
 
-fn list_copies_in_phase<'a>(binding: BindingView<'a>, phase: &'a str) -> impl Iterator<Item = ClusterName> {
-    let is_in = move |item: &&AggregatedStatusItem| {
-        item.status.as_ref().is_some_and(|status| status["state"]["phase"] == phase)
-    };
-    list_copies(binding).filter(is_in).map(|item| item.cluster_name.as_str().into())
+fn list_completed_copies(binding: BindingView<'_>) -> BTreeSet<ClusterName> {
+    let is_completed =
+        |item: &&AggregatedStatusItem| item.status.as_ref().is_some_and(|it| it["state"]["phase"] == "Completed");
+    list_copies(binding).filter(is_completed).map(|item| item.cluster_name.as_str().into()).collect()
 }
 
 /// Volcano raises `version` where it kills the whole copy, and `retryCount` where it brings something of it back.
@@ -268,6 +267,14 @@ fn list_restarted_copies(binding: BindingView<'_>) -> Vec<(ClusterName, u64)> {
         Some((item.cluster_name.as_str().into(), count(status, "retryCount")?))
     };
     list_copies(binding).filter_map(restarted).collect()
+}
+
+fn list_failed_copies(binding: BindingView<'_>) -> Vec<(ClusterName, u64)> {
+    let failed = |item: &AggregatedStatusItem| {
+        let status = item.status.as_ref().filter(|status| status["state"]["phase"] == "Failed")?;
+        Some((item.cluster_name.as_str().into(), status["retryCount"].as_u64().unwrap_or(0)))
+    };
+    list_copies(binding).filter_map(failed).collect()
 }
 
 fn list_silent_copies(binding: BindingView<'_>) -> Vec<ClusterName> {

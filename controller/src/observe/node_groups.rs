@@ -74,8 +74,8 @@ impl Objects {
         Some(if nodes.required.is_empty() { Arc::clone(gang) } else { Arc::new(gang.restrict_to_nodes(&nodes)) })
     }
 
-    /// The class of bindings that fit where one of `fit` does, on the same nodes, in clusters of which the queues say the
-    /// same, and where the same data is.
+    /// The class of bindings that fit where one of `fit` does, on the same nodes, in clusters of which the queues say
+    /// the same, and where the same data is.
     pub(crate) fn fit_with_restrictions(&self, binding: &Binding, exclusive: bool, fit: FitClass) -> FitClass {
         let locality = self.data.index.find_locality(&binding.workload);
         let (nodes, clusters) = match self.workload_of(binding) {

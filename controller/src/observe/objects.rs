@@ -221,7 +221,8 @@ impl Objects {
         let state_of = |queue: &QueueFacts| (queue.state.clone(), queue.closed_by_parent, queue.spec.parent.clone());
         let state = known.is_none_or(|known| state_of(known) != state_of(&queue));
         let said = |queue: &QueueFacts| {
-            let of_jobs = (queue.namespaces.clone(), queue.largest_job.clone(), queue.longest_run.clone());
+            let of_jobs =
+                (queue.namespaces.clone(), queue.largest_job.clone(), queue.longest_run.clone(), queue.evicts_all_jobs);
             (queue.spec.clone(), queue.wrong.clone(), queue.wrong_places.clone(), of_jobs)
         };
         let spec = known.is_none_or(|known| said(known) != said(&queue));

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use caldera_core::gang::{Gang, QueueName, WorkloadRef};
 use caldera_crds::{
-    job_admission::DEFAULT_MAX_RETRY,
     names::caldera::SUSPENDED,
     workload::{
         self, WorkloadKind, annotations,
@@ -147,7 +146,7 @@ impl Workload {
             held: annotations::is_held(object),
             suspended: find_suspension(kind, object),
             end_as: (kind == WorkloadKind::VolcanoJob).then(|| annotations::read_end_phase(object)).flatten(),
-            max_retry: read_max_retry(object),
+            max_retry: workload::read_max_retry(object),
             restarts_when_a_pod_fails: kind == WorkloadKind::VolcanoJob && workload::restarts_when_a_pod_fails(object),
             preemptable: workload::read_preemptable(object),
             on_nodes: None,
@@ -164,11 +163,6 @@ impl Workload {
             reference: Arc::new(reference),
         })
     }
-}
-
-fn read_max_retry(object: &Value) -> u32 {
-    let most = object["spec"]["maxRetry"].as_i64().filter(|most| *most > 0).unwrap_or(DEFAULT_MAX_RETRY);
-    u32::try_from(most).unwrap_or(u32::MAX)
 }
 
 /// Many kinds have a field for it, which Volcano's Jobs lack.

@@ -54,25 +54,29 @@ pub(super) async fn begin_with_settings(
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let no_answer = |_| Err("no answer".to_owned());
     let found = tokio::time::timeout(READ_AT_START, read_chosen_map(&maps)).await.unwrap_or_else(no_answer);
+    let is_known = found.is_ok();
     let found = found.unwrap_or_else(|why| {
         tracing::warn!(namespace, why, "ConfigMap {CHOSEN} can not be read: all is as the flags say");
         None
     });
     let seen = found.as_ref().and_then(|map| map.metadata.resource_version.clone());
     let event = found.and_then(|map| change_settings(controller, flags, &mut settings, &json!(map)));
-    if settings.order == OrderPolicy::FairHistory {
+    // What was chosen may come later, and would go on from them.
+    if settings.order == OrderPolicy::FairHistory || !is_known {
         settings.mean_used = read_mean_used(&maps).await;
         settings.mean_used.iter().for_each(|(queue, mean)| controller.jobs.engine.set_mean_used(queue, mean));
     }
     BegunSettings { settings, seen, event }
 }
 
-/// Until the server answers, be it with a refusal.
+/// Until the server answers, be it with a refusal. One that is busy refuses nothing.
 async fn read_chosen_map(maps: &Api<ConfigMap>) -> Result<Option<ConfigMap>, String> {
     loop {
         match maps.get_opt(CHOSEN).await {
             Ok(found) => return Ok(found),
-            Err(kube::Error::Api(refused)) if refused.code < 500 => return Err(refused.message),
+            Err(kube::Error::Api(refused)) if refused.code < 500 && ![408, 429].contains(&refused.code) => {
+                return Err(refused.message);
+            }
             Err(_) => tokio::time::sleep(TRY_AGAIN).await,
         }
     }

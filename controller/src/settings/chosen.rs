@@ -1,9 +1,9 @@
 //! What an admin chooses while the controller runs: ConfigMap `caldera-settings` in the namespace of its lease.
 //!
-//! Rule: a key is named as the controller's flag is, and takes its place; what it does not name is as the flags say. Only
-//! `protect-namespaces` adds to what the flags list: what one of them protects stays protected. All of it counts or
-//! none: with one key that is not understood, what was understood last stays. A flag that is read at the start alone is
-//! refused with these words.
+//! Rule: a key is named as the controller's flag is, and takes its place; what it does not name is as the flags say.
+//! Only `protect-namespaces` adds to what the flags list: what one of them protects stays protected. All of it counts
+//! or none: with one key that is not understood, what was understood last stays. A flag that is read at the start alone
+//! is refused with these words.
 
 use std::{collections::BTreeMap, str::FromStr};
 

@@ -103,6 +103,16 @@ fn a_copy_that_failed_restarts_the_whole_job_if_its_policies_restart_it_at_a_fai
 }
 
 #[test]
+fn a_copy_that_failed_after_max_retry_restarts_fails_the_job() {
+    let mut world = split(&json!(3));
+    let policies = json!([{"event": "PodFailed", "action": "RestartJob"}]);
+    world.patch("Job", "a", &json!({"spec": {"policies": policies}}));
+    world.settle();
+    tell(&mut world, "Failed", 3, 4);
+    assert_eq!((clusters(&world), record(&world)), (2, Value::Null));
+}
+
+#[test]
 fn a_job_in_one_cluster_restarts_there() {
     let mut world = World::new(10);
     world.job("a", "q", 2);

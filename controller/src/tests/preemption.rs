@@ -81,8 +81,9 @@ fn lent_capacity_comes_back_and_who_gave_it_goes_back_in_line_with_its_age_defec
         ["young: queue a reclaims what it deserves: queue b used cpu 8 and deserves 4; it waits again with its age"]
     );
     assert_eq!(told(&world, "PreemptionSucceeded"), ["mine: one job is evicted for it: cpu 4, pods 4 come free"]);
-    // Its claimant has started: it waits like anybody, and starts when there is room.
-    world.pass(3);
+    // Its claimant has started, and its copies are gone: it waits like anybody, and starts when there is room.
+    lose_copies(&mut world, "young");
+    world.pass(10);
     assert_eq!(world.says("young").0, "WaitingForQuota");
     world.phase("old", "Completed");
     assert_eq!(world.pass(2), ["young-job"]);
@@ -153,6 +154,11 @@ fn who_has_finished_in_its_members_is_not_evicted_though_nobody_has_said_so() {
     assert_eq!(world.pass(2), ["mine-job"]);
 }
 
+/// Karmada lists the copies of its binding no more.
+fn lose_copies(world: &mut World, name: &str) {
+    world.patch("ResourceBinding", &format!("{name}-job"), &json!({"status": {"aggregatedStatus": null}}));
+}
+
 fn evictions(world: &World) -> usize {
     world.writes.iter().filter(|write| format!("{:?}", write.body).contains("eviction")).count()
 }
@@ -177,8 +183,11 @@ fn who_gave_way_does_not_take_it_back_while_the_claim_is_open_or_its_pods_are_th
     assert_eq!((evictions(&world), world.says("young").0), (1, "Reclaimed".into()));
     // The room is used by whom it was made for, though the other one has waited longer.
     member(&mut world, &["old"]);
+    lose_copies(&mut world, "young");
     assert_eq!(world.pass(1), ["mine-job"]);
     world.pass(2);
+    assert_eq!(world.says("young").0, "Reclaimed", "its member has not forgotten them");
+    world.pass(180);
     assert_eq!(world.says("young").0, "WaitingForQuota");
 }
 
@@ -250,6 +259,7 @@ fn a_higher_priority_preempts_in_its_queue_who_says_that_it_may() {
     world.patch("Job", "low", &json!({"metadata": {"annotations": {"volcano.sh/preemptable": "true"}}}));
     assert_eq!(world.pass(3), ["urgent-job"]);
     assert_eq!(told(&world, "Preempted").len(), 1);
+    lose_copies(&mut world, "low");
     world.pass(100);
     assert_eq!(world.says("low").0, "WaitingForQuota");
 }

@@ -162,7 +162,7 @@ impl fmt::Display for Reason {
                         let was = if *cause == RequeueCause::Restarted { "restarted" } else { "suspended and resumed" };
                         return write!(
                             f,
-                            "was {was} by its user; it keeps its age and is considered again once its old copies are gone"
+                            "was {was} by its user; it keeps its age and is considered again once its old copies are gone,                              and their members have forgotten them"
                         );
                     }
                 }

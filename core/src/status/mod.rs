@@ -111,8 +111,9 @@ pub struct Template {
     pub min_success: Option<u32>,
     /// Times that the job restarted as a whole; copies made anew count from 0.
     pub restarts: u32,
-    /// It is split, and a copy that failed restarts all of it: its policies say so of each pod that fails.
-    pub restarts_failed_copies: bool,
+    /// `maxRetry` where it is split and its policies restart all of it for each pod that fails: a copy that failed after
+    /// fewer restarts restarts it.
+    pub restarts_failed_copies: Option<u32>,
 }
 
 /// What is known of the job in one cluster.

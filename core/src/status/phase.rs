@@ -116,8 +116,14 @@ pub(super) fn merge_phases(
     members: &BTreeMap<ClusterName, MemberStatus>,
 ) -> Phase {
     let any = |phase: Phase| members.values().any(|member| member.phase() == Some(phase));
-    if members.values().any(|member| member.phase() == Some(Phase::Failed) && !member.is_surplus()) {
-        return if template.restarts_failed_copies { Phase::Restarting } else { Phase::Failed };
+    let mut failed =
+        members.values().filter(|member| member.phase() == Some(Phase::Failed) && !member.is_surplus()).peekable();
+    if failed.peek().is_some() {
+        let restarts = |member: &MemberStatus| {
+            let times = member.status.as_ref().map_or(0, |status| status.retry_count);
+            template.restarts_failed_copies.is_some_and(|most| template.restarts.saturating_add(times) < most)
+        };
+        return if failed.all(restarts) { Phase::Restarting } else { Phase::Failed };
     }
     let nothing_runs = sums.running == 0;
     if !members.is_empty() && members.values().all(|member| member.phase().is_some_and(Phase::has_ended)) {

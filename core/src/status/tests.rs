@@ -22,7 +22,7 @@ fn phase(phase: &str, running: u32, succeeded: u32) -> Option<JobStatus> {
     ))
 }
 
-const TEN: Template = Template { min_available: 10, min_success: None, restarts: 0, restarts_failed_copies: false };
+const TEN: Template = Template { min_available: 10, min_success: None, restarts: 0, restarts_failed_copies: None };
 
 fn merged(entries: impl IntoIterator<Item = (&'static str, Option<JobStatus>)>) -> JobStatus {
     merge_statuses(TEN, &JobStatus::default(), &members(entries))
@@ -52,11 +52,12 @@ fn restarts_of_the_whole_job_and_of_a_copy_made_anew_add_up() {
 
 #[test]
 fn a_failed_copy_restarts_the_job_where_its_policies_restart_it_at_a_failed_pod() {
-    let template = Template { restarts_failed_copies: true, ..TEN };
+    let template = Template { restarts_failed_copies: Some(3), ..TEN };
     for (other, said) in [("Running", 8), ("Completed", 0), ("Failed", 0)] {
         let copies = members([("a", phase("Failed", 0, 0)), ("b", phase(other, said, 0))]);
         let merged = |template| merge_statuses(template, &JobStatus::default(), &copies).state.phase;
         assert_eq!((merged(template), merged(TEN)), (Some(Phase::Restarting), Some(Phase::Failed)), "{other}");
+        assert_eq!(merged(Template { restarts: 3, ..template }), Some(Phase::Failed), "it did so often enough");
     }
 }
 
@@ -294,7 +295,7 @@ fn any_template() -> impl Strategy<Value = Template> {
         min_available,
         min_success,
         restarts: 0,
-        restarts_failed_copies: false,
+        restarts_failed_copies: None,
     })
 }
 

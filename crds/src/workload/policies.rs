@@ -5,6 +5,8 @@
 
 use serde_json::Value;
 
+use crate::job_admission::DEFAULT_MAX_RETRY;
+
 /// Whether a failed pod restarts the whole job, whichever pod it is and however it failed. `false` where an exit code
 /// decides: of a copy that has failed nobody knows it any more.
 #[must_use]
@@ -13,6 +15,13 @@ pub fn restarts_when_a_pod_fails(job: &Value) -> bool {
     let of_job = find_action(&spec["policies"]);
     let tasks = spec["tasks"].as_array().map(Vec::as_slice).unwrap_or_default();
     !tasks.is_empty() && tasks.iter().all(|task| find_action(&task["policies"]).or(of_job) == Some("RestartJob"))
+}
+
+/// How often its policies may restart a Volcano Job before it fails. Volcano's default is 3.
+#[must_use]
+pub fn read_max_retry(job: &Value) -> u32 {
+    let most = job["spec"]["maxRetry"].as_i64().filter(|most| *most > 0).unwrap_or(DEFAULT_MAX_RETRY);
+    u32::try_from(most).unwrap_or(u32::MAX)
 }
 
 /// The action of the first policy that a failed pod may meet; empty where that depends on its exit code.

@@ -5,9 +5,8 @@
 //! `pkg/controllers/job/state`, applied to all copies): the job is complete when, for a task whose completion completes
 //! it, every copy with pods of that task is Completed. It has failed, or was terminated or aborted, when a copy that
 //! the gang needs has. Then the job leaves the clusters where it has not ended. Copies that have ended stay, and their
-//! status with them.
-
-use std::collections::BTreeSet;
+//! status with them. Where its policies restart it for each pod that fails, a copy that failed is the controller's
+//! matter, until the job itself says that it has ended.
 
 use caldera_core::{
     gang::TaskName,
@@ -15,18 +14,22 @@ use caldera_core::{
     plan::{ClusterShare, Plan},
 };
 
-use crate::observe::binding::{Binding, End};
+use crate::observe::{
+    binding::{Binding, End},
+    cache::WorkloadRequest,
+};
 
 /// The clusters that a job keeps because it has ended as a whole; `None` if it has not, or has ended in all of them.
 #[must_use]
-pub fn decide_kept_clusters(binding: &Binding, completes: &BTreeSet<TaskName>) -> Option<Decision> {
+pub fn decide_kept_clusters(binding: &Binding, request: &WorkloadRequest) -> Option<Decision> {
     let plan = binding.plan.as_ref()?;
     let targets = &binding.place.previous;
     let goes_on = |target: &&Target| !binding.ended.contains_key(&target.cluster);
     if binding.ended.is_empty() || !targets.iter().any(|target| goes_on(&target)) {
         return None;
     }
-    if !has_failed(binding, plan) && !completes.iter().any(|task| is_complete(binding, plan, task)) {
+    let restarts = request.restarts_when_a_pod_fails && !request.has_ended;
+    if !has_failed(binding, plan, restarts) && !request.completes.iter().any(|task| is_complete(binding, plan, task)) {
         return None;
     }
     let kept: Vec<Target> = targets.iter().filter(|target| !goes_on(target)).cloned().collect();
@@ -35,9 +38,13 @@ pub fn decide_kept_clusters(binding: &Binding, completes: &BTreeSet<TaskName>) -
     Some(Decision { targets: kept, plan: Some(plan), affinity: None })
 }
 
-fn has_failed(binding: &Binding, plan: &Plan) -> bool {
+fn has_failed(binding: &Binding, plan: &Plan, restarts: bool) -> bool {
     let needs = |share: &ClusterShare| share.min_available > 0;
-    let broken = |cluster: &str| matches!(binding.ended.get(cluster), Some(End::Broken | End::Stopped));
+    let broken = |cluster: &str| match binding.ended.get(cluster) {
+        Some(End::Failed) => !restarts,
+        Some(End::Stopped) => true,
+        Some(End::Completed) | None => false,
+    };
     plan.clusters.iter().any(|(cluster, share)| needs(share) && broken(cluster.as_str()))
 }
 

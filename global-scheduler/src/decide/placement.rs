@@ -96,8 +96,7 @@ fn build_unsettled_request<'a>(
     fleet: &Fleet,
 ) -> Result<PlacementRequest<'a>, Verdict> {
     let job = build_placement_request(binding, request)?;
-    let kept =
-        request.filter(|_| job.whole).and_then(|known| ended_job::decide_kept_clusters(binding, &known.completes));
+    let kept = request.filter(|_| job.whole).and_then(|known| ended_job::decide_kept_clusters(binding, known));
     if let Some(decision) = kept {
         return Err(Verdict { step: Step::Place(decision), awaits_capacity: false });
     }

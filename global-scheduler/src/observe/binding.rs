@@ -117,9 +117,9 @@ pub struct Binding {
 pub enum End {
     /// It is done.
     Completed,
-    /// It failed for good, or was terminated.
-    Broken,
-    /// It was stopped, and may be resumed.
+    /// It failed for good.
+    Failed,
+    /// It was terminated, or stopped and may be resumed.
     Stopped,
 }
 
@@ -246,10 +246,10 @@ fn read_end(status: &Value) -> Option<End> {
     let holds = |name: &str| conditions.clone().any(|one| one["type"] == name && one["status"] == "True");
     match phase {
         Some("Completed" | "Succeeded") => Some(End::Completed),
-        Some("Failed" | "Terminated") => Some(End::Broken),
-        Some("Aborted") => Some(End::Stopped),
+        Some("Failed") => Some(End::Failed),
+        Some("Terminated" | "Aborted") => Some(End::Stopped),
         _ if holds("Complete") => Some(End::Completed),
-        _ if holds("Failed") => Some(End::Broken),
+        _ if holds("Failed") => Some(End::Failed),
         _ => None,
     }
 }

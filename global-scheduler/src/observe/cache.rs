@@ -45,6 +45,8 @@ pub struct WorkloadRequest {
     pub queued: bool,
     /// Tasks whose completion completes the job.
     pub completes: BTreeSet<TaskName>,
+    /// Its policies restart it when a pod fails, whichever that is.
+    pub restarts_when_a_pod_fails: bool,
     /// Its own status says that it has ended.
     pub has_ended: bool,
     /// Seconds that it runs at most, where it says so.
@@ -401,5 +403,7 @@ pub fn read_workload(object: &Value) -> Option<(WorkloadRef, WorkloadRequest)> {
     let kind = WorkloadKind::of_object(object)?;
     let has_ended = workload::progress::has_copy_ended(kind, &object["status"]);
     let (queued, run_for) = (workload::names_queue(object), workload::running_estimate(object));
-    Some((reference, WorkloadRequest { kind, gang, queued, completes, has_ended, run_for }))
+    let restarts_when_a_pod_fails = kind == WorkloadKind::VolcanoJob && workload::restarts_when_a_pod_fails(object);
+    let request = WorkloadRequest { kind, gang, queued, completes, restarts_when_a_pod_fails, has_ended, run_for };
+    Some((reference, request))
 }

@@ -80,3 +80,24 @@ fn what_failed_for_good_in_one_cluster_does_not_run_on_in_another() {
     let all = [("m0", "Failed"), ("m1", "Completed")];
     assert_eq!(after(&mut world, &object, &all), Step::Rest, "it has ended everywhere");
 }
+
+/// Else nothing would be left to restart: the controller reads the same failure, and may be later.
+#[test]
+fn what_failed_where_each_failed_pod_restarts_the_job_stays_until_the_job_says_that_it_has_ended() {
+    let mut object = job(6, 6);
+    object["spec"]["policies"] = json!([{"event": "PodFailed", "action": "RestartJob"}]);
+    let mut gated = binding(6);
+    gated["metadata"]["annotations"]["caldera.dev/admission"] =
+        json!({"queue": "q", "priority": 0, "copies": 1, "tasks": {"w": 6}, "charged": {}}).to_string().into();
+    let mut world = index(&[3, 3], &[object.clone(), gated.clone()]);
+    let placed = placed(gated, &mut world);
+    world.update_binding(Binding::parse_binding(&placed).unwrap());
+    let failed = [("m0", "Failed"), ("m1", "Running")];
+    assert_eq!(after(&mut world, &placed, &failed), Step::Rest);
+    let stopped = [("m0", "Terminated"), ("m1", "Running")];
+    assert_eq!(left(after(&mut world, &placed, &stopped)), ["m0"]);
+    object["status"] = json!({"state": {"phase": "Failed"}});
+    object["metadata"]["resourceVersion"] = "100".into();
+    world.apply_workloads(WorkloadKind::VolcanoJob, Event::Applied(read_workload(&object).unwrap()));
+    assert_eq!(left(after(&mut world, &placed, &failed)), ["m0"]);
+}
