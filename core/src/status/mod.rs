@@ -111,8 +111,8 @@ pub struct Template {
     pub min_success: Option<u32>,
     /// Times that the job restarted as a whole; copies made anew count from 0.
     pub restarts: u32,
-    /// `maxRetry` where it is split and its policies restart all of it for each pod that fails: a copy that failed after
-    /// fewer restarts restarts it.
+    /// `maxRetry` where it is split and its policies restart all of it for each pod that fails: a copy that failed
+    /// after fewer restarts restarts it.
     pub restarts_failed_copies: Option<u32>,
 }
 
