@@ -80,10 +80,11 @@ async fn until_refused(s: &Scenario, member: &str, queue: &str) -> anyhow::Resul
 fn a_queue_in_use_is_not_deleted_until_it_is_drained() {
     run("inuse", async |s| {
         let queue = s.queue("q", json!({"cpu": "100m"})).await?;
-        for name in ["runs", "waits"] {
+        // One after the other: Karmada may make the binding of the later one first.
+        for (name, phase) in [("runs", "Running"), ("waits", "Pending")] {
             s.submit(Kind::Job, job(name, &queue, &[task("a", 1, "100m", "sleep 600")]), &aggregated()).await?;
+            s.until_phase(name, phase).await?;
         }
-        s.until_phase("runs", "Running").await?;
         let Err(refusal) = s.delete(Kind::Queue, &queue).await else { anyhow::bail!("deleted while it is in use") };
         let says = refusal.to_string();
         for part in ["2 workloads wait or run in it", "/runs", "/waits", "caldera queue close", FORCE_DELETE] {
