@@ -66,12 +66,21 @@ pub struct Schedule {
     pub apart: Option<Duration>,
 }
 
-/// One job and when it comes.
+/// One job.
+#[derive(Clone)]
 struct Offer {
+    index: usize,
     name: String,
     queue: String,
     size: &'static Size,
-    at: Duration,
+}
+
+/// Jobs that are submitted one after the other.
+struct Line {
+    offers: Vec<Offer>,
+    apart: Duration,
+    /// The next one comes so long after the API server has accepted the last one, and not so long after that came.
+    waits_for_answer: bool,
 }
 
 struct Waited {
@@ -88,78 +97,91 @@ struct Outcome {
     failed: Mutex<Option<anyhow::Error>>,
 }
 
-pub struct Load {
+/// Users, Karmada's detector and the members.
+#[derive(Clone)]
+struct Actors {
     client: Client,
     witness: Witness,
-    offers: Vec<Offer>,
     outcome: Arc<Outcome>,
 }
 
+pub struct Load {
+    actors: Actors,
+    lines: Vec<Arc<Line>>,
+}
+
 impl Load {
+    /// As Kueue's generator, `generateWlSet` of `test/performance/scheduler/runner/generator`: each class of each queue
+    /// by itself. With `apart` all in one line, those that would come first there first.
     pub fn new(client: Client, witness: Witness, schedule: &Schedule) -> Self {
-        let mut offers = Vec::new();
-        for size in &SIZES {
-            for (cohort, queue) in (0..COHORTS).flat_map(|cohort| (0..QUEUES_OF_ONE).map(move |queue| (cohort, queue)))
-            {
-                let queue = name_queue(cohort, queue);
-                offers.extend((0..size.count / schedule.scale).map(|at| Offer {
-                    name: format!("{}-{queue}-{at}", size.name),
-                    queue: queue.clone(),
-                    size,
-                    at: size.apart * at,
-                }));
-            }
-        }
-        offers.sort_by_key(|offer| offer.at);
+        let queues = (0..COHORTS).flat_map(|cohort| (0..QUEUES_OF_ONE).map(move |queue| name_queue(cohort, queue)));
+        let of_one = |(queue, size): (String, &'static Size)| {
+            let name = |at| format!("{}-{queue}-{at}", size.name);
+            let offer = |at| Offer { index: 0, name: name(at), queue: queue.clone(), size };
+            let offers = (0..size.count / schedule.scale).map(offer).collect();
+            Line { offers, apart: size.apart, waits_for_answer: true }
+        };
+        let mut lines: Vec<Line> =
+            queues.flat_map(|queue| SIZES.iter().map(move |size| (queue.clone(), size))).map(of_one).collect();
         if let Some(apart) = schedule.apart {
-            offers.iter_mut().zip(0..).for_each(|(offer, index)| offer.at = apart * index);
+            let timed = |line: Line| (1..).zip(line.offers).map(move |(at, offer)| (line.apart * at, offer));
+            let mut offers: Vec<(Duration, Offer)> = lines.drain(..).flat_map(timed).collect();
+            offers.sort_by_key(|(at, _)| *at);
+            let offers = offers.into_iter().map(|(_, offer)| offer).collect();
+            lines.push(Line { offers, apart, waits_for_answer: false });
         }
-        Self { client, witness, offers, outcome: Arc::default() }
+        let all = lines.iter_mut().flat_map(|line| &mut line.offers);
+        all.zip(0..).for_each(|(offer, index)| offer.index = index);
+        let actors = Actors { client, witness, outcome: Arc::default() };
+        Self { actors, lines: lines.into_iter().map(Arc::new).collect() }
     }
 
     pub fn count(&self) -> usize {
-        self.offers.len()
+        self.lines.iter().map(|line| line.offers.len()).sum()
     }
 
-    /// Submits them at their times; each goes on by itself until it has ended.
-    pub async fn offer_all(&self) -> anyhow::Result<()> {
-        let began = tokio::time::Instant::now();
-        for (index, offer) in self.offers.iter().enumerate() {
-            tokio::time::sleep_until(began + offer.at).await;
-            let (client, witness, outcome) = (self.client.clone(), self.witness.clone(), Arc::clone(&self.outcome));
-            let Offer { name, queue, size, .. } = offer;
-            let (job, name, size) = (make_job(name, queue, size), name.clone(), *size);
+    /// Submits them; each goes on by itself until it has ended.
+    pub fn offer_all(&self) {
+        for line in &self.lines {
+            let (line, actors) = (Arc::clone(line), self.actors.clone());
             tokio::spawn(async move {
-                match run_job(&client, &witness, &outcome, index, &name, &job, size).await {
-                    Ok(waited) => outcome.waited.lock().unwrap_or_else(PoisonError::into_inner).push(waited),
-                    Err(error) => *outcome.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error),
+                let mut ticks = tokio::time::interval(line.apart);
+                for offer in &line.offers {
+                    match line.waits_for_answer {
+                        true => tokio::time::sleep(line.apart).await,
+                        false => drop(ticks.tick().await),
+                    }
+                    let submitting = actors.clone().run_job(offer.clone());
+                    if line.waits_for_answer {
+                        submitting.await;
+                    } else {
+                        tokio::spawn(submitting);
+                    }
                 }
-                outcome.ended.fetch_add(1, Ordering::Relaxed);
             });
         }
-        Ok(())
     }
 
     /// Until all have ended; an error if none does for so long.
     pub async fn wait_for_all(&self, patience: Duration) -> anyhow::Result<()> {
         let (mut last, mut since) = (0, Instant::now());
-        while last < self.offers.len() {
+        while last < self.count() {
             tokio::time::sleep(Duration::from_millis(20)).await;
-            if let Some(error) = self.outcome.failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            if let Some(error) = self.actors.outcome.failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
                 return Err(error);
             }
-            let now = self.outcome.ended.load(Ordering::Relaxed);
+            let now = self.actors.outcome.ended.load(Ordering::Relaxed);
             if now != last {
                 (last, since) = (now, Instant::now());
             }
-            anyhow::ensure!(since.elapsed() < patience, "{last} of {} jobs have ended", self.offers.len());
+            anyhow::ensure!(since.elapsed() < patience, "{last} of {} jobs have ended", self.count());
         }
         Ok(())
     }
 
     pub fn print_times(&self) {
-        println!("  offered again: {}", self.outcome.offered_again.load(Ordering::Relaxed));
-        let waited = self.outcome.waited.lock().unwrap_or_else(PoisonError::into_inner);
+        println!("  offered again: {}", self.actors.outcome.offered_again.load(Ordering::Relaxed));
+        let waited = self.actors.outcome.waited.lock().unwrap_or_else(PoisonError::into_inner);
         for size in ["all", "small", "medium", "large"] {
             let of: Vec<&Waited> = waited.iter().filter(|waited| size == "all" || waited.size == size).collect();
             println!("  {size:<7} released {}", Sample::new(of.iter().map(|waited| waited.released).collect()));
@@ -180,39 +202,49 @@ async fn create_at_last(client: &Client, path: &str, object: &Value, outcome: &O
     }
 }
 
-async fn run_job(
-    client: &Client,
-    witness: &Witness,
-    outcome: &Outcome,
-    index: usize,
-    name: &str,
-    job: &Value,
-    size: &Size,
-) -> anyhow::Result<Waited> {
-    let submitted = Instant::now();
-    let job = create_at_last(client, JOBS, job, outcome).await?;
-    let binding = make_binding(name, index, size, world::read_text(&job, "/metadata/uid"));
-    create_at_last(client, BINDINGS, &binding, outcome).await?;
-    // Who is evicted while it runs runs anew.
-    let (cluster, _) = loop {
-        let place = witness.wait_for_place(name).await;
-        tokio::time::sleep_until((place.1 + size.runs).into()).await;
-        if witness.job(name).place.as_ref() == Some(&place) {
-            break place;
-        }
-    };
-    let ended = json!({"state": {"phase": "Completed"}, "minAvailable": 1, "succeeded": 1});
-    let told = json!([{"clusterName": cluster, "status": ended, "applied": true, "health": "Healthy"}]);
-    let path = format!("{BINDINGS}/{name}-job/status");
-    world::patch_object(client, &path, "merge", &json!({"status": {"aggregatedStatus": told}})).await?;
-    world::patch_object(client, &format!("{JOBS}/{name}/status"), "merge", &json!({"status": ended})).await?;
-    let seen = witness.job(name);
-    let since = |at: Option<Instant>| at.map(|at| at.duration_since(submitted));
-    Ok(Waited {
-        size: size.name,
-        released: since(seen.released).context("it ended and was not released")?,
-        placed: since(seen.placed).context("it ended and was not placed")?,
-    })
+impl Actors {
+    /// Submits it; returns once that is accepted.
+    async fn run_job(self, offer: Offer) {
+        let submitted = Instant::now();
+        let job = make_job(&offer.name, &offer.queue, offer.size);
+        let job = create_at_last(&self.client, JOBS, &job, &self.outcome).await;
+        tokio::spawn(async move {
+            let ran = async { self.end_job(&offer, &job?, submitted).await };
+            match ran.await {
+                Ok(waited) => self.outcome.waited.lock().unwrap_or_else(PoisonError::into_inner).push(waited),
+                Err(error) => *self.outcome.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error),
+            }
+            self.outcome.ended.fetch_add(1, Ordering::Relaxed);
+        });
+    }
+
+    /// Makes the binding of a job, and tells its end when it has run.
+    async fn end_job(&self, offer: &Offer, job: &Value, submitted: Instant) -> anyhow::Result<Waited> {
+        let Offer { name, size, .. } = offer;
+        let binding = make_binding(name, offer.index, size, world::read_text(job, "/metadata/uid"));
+        create_at_last(&self.client, BINDINGS, &binding, &self.outcome).await?;
+        // Who is evicted while it runs runs anew.
+        let (cluster, _) = loop {
+            let place = self.witness.wait_for_place(name).await;
+            tokio::time::sleep_until((place.1 + size.runs).into()).await;
+            if self.witness.job(name).place.as_ref() == Some(&place) {
+                break place;
+            }
+        };
+        let ended = json!({"state": {"phase": "Completed"}, "minAvailable": 1, "succeeded": 1});
+        let told = json!([{"clusterName": cluster, "status": ended, "applied": true, "health": "Healthy"}]);
+        let (binding, job) = (format!("{BINDINGS}/{name}-job/status"), format!("{JOBS}/{name}/status"));
+        let told = json!({"status": {"aggregatedStatus": told}});
+        world::patch_object(&self.client, &binding, "merge", &told).await?;
+        world::patch_object(&self.client, &job, "merge", &json!({"status": ended})).await?;
+        let seen = self.witness.job(name);
+        let since = |at: Option<Instant>| at.map(|at| at.duration_since(submitted));
+        Ok(Waited {
+            size: size.name,
+            released: since(seen.released).context("it ended and was not released")?,
+            placed: since(seen.placed).context("it ended and was not placed")?,
+        })
+    }
 }
 
 /// One pod.

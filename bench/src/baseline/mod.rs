@@ -24,7 +24,11 @@ use std::{
 use anyhow::Context;
 use caldera_runtime::client::{WriteCounts, from_config, load_config};
 
-use self::{load::Load, parts::Parts, witness::Witness};
+use self::{
+    load::Load,
+    parts::{Choice, Parts},
+    witness::Witness,
+};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -40,9 +44,8 @@ pub struct Args {
     /// Jobs a second with `--unsaturated`.
     #[arg(long, default_value_t = 5.0)]
     rate: f64,
-    /// All of Caldera in one process, `caldera server`.
-    #[arg(long)]
-    one_process: bool,
+    #[command(flatten)]
+    choice: Choice,
     /// Another process whose CPU and memory are shown, as the API server's: its name and id.
     #[arg(long, value_name = "NAME=PID", value_parser = parse_process)]
     process: Vec<(String, u32)>,
@@ -67,7 +70,7 @@ pub async fn run_benchmark(args: Args) -> anyhow::Result<()> {
     let counts = WriteCounts::default();
     let admin = from_config(load_config(Some(&kubeconfig)).await?, "baseline", &counts)?;
     host::install_members(&admin).await.context("the API server is not empty, or can not be installed on")?;
-    let mut parts = Parts::start(dir.path(), &kubeconfig, &args.process, args.one_process)?;
+    let mut parts = Parts::start(dir.path(), &kubeconfig, &args.process, &args.choice)?;
     host::install_caldera(&admin, &parts).await?;
     parts.wait_until_ready().await?;
     // At once, as a fresh install does.
@@ -79,7 +82,7 @@ pub async fn run_benchmark(args: Args) -> anyhow::Result<()> {
     let witness = Witness::start(&admin);
     let load = Load::new(admin.clone(), witness.clone(), &args.schedule());
     let began = Instant::now();
-    load.offer_all().await?;
+    load.offer_all();
     load.wait_for_all(PATIENCE).await?;
     let wall = began.elapsed();
     let used = parts.measure();

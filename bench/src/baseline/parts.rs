@@ -5,7 +5,7 @@ use std::{
     fs::{self, File},
     io::{Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -47,9 +47,43 @@ pub struct Parts {
 /// Until all components are ready.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What is started.
+#[derive(Debug, clap::Args)]
+pub struct Choice {
+    /// All of Caldera in one process, `caldera server`.
+    #[arg(long)]
+    one_process: bool,
+    /// A `caldera` whose components are measured, for instance an earlier one; without it those of this build.
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// A flag for the controller, beside those that are shipped. May be repeated.
+    #[arg(long = "controller-flag", value_name = "FLAG", allow_hyphen_values = true)]
+    controller_flags: Vec<String>,
+}
+
+impl Choice {
+    /// `caldera <part>`.
+    fn build_command(&self, part: &str) -> anyhow::Result<Command> {
+        let mut command = match &self.program {
+            Some(program) => Command::new(program),
+            None => {
+                let mut own = Command::new(std::env::current_exe()?);
+                own.arg("caldera");
+                own
+            }
+        };
+        command.arg(part);
+        if ["controller", "server"].contains(&part) {
+            command.args(&self.controller_flags);
+        }
+        Ok(command)
+    }
+}
+
 impl Parts {
     /// Starts them; `others` are processes that run already.
-    pub fn start(dir: &Path, kubeconfig: &Path, others: &[(String, u32)], one_process: bool) -> anyhow::Result<Self> {
+    pub fn start(dir: &Path, kubeconfig: &Path, others: &[(String, u32)], choice: &Choice) -> anyhow::Result<Self> {
+        let one_process = choice.one_process;
         let webhook = free_address()?;
         let authority = Authority::new("caldera-bench")?;
         let identity = authority.issue_server_identity("webhook", &["localhost"], &[Ipv4Addr::LOCALHOST.into()])?;
@@ -67,8 +101,8 @@ impl Parts {
         for name in if one_process { &["server"][..] } else { &accounts } {
             let admin = free_address()?;
             let log = File::create(dir.join(format!("{name}.log")))?;
-            let mut command = Command::new(std::env::current_exe()?);
-            command.args(["caldera", name, "--admin", &admin.to_string(), "--lease-namespace", roles::NAMESPACE]);
+            let mut command = choice.build_command(name)?;
+            command.args(["--admin", &admin.to_string(), "--lease-namespace", roles::NAMESPACE]);
             if one_process {
                 for account in accounts {
                     command.arg(format!("--{account}-kubeconfig")).arg(file_of(account));

@@ -27,6 +27,8 @@ pub struct Job {
     pub placed: Option<Instant>,
     /// The clusters that it is in now, and since when.
     pub place: Option<(String, Instant)>,
+    /// It got a place. Of its own: what wakes all who wait costs more than all that is measured.
+    placed_now: Arc<Notify>,
     /// Cohort and cores that it holds.
     holds: Option<(String, u64)>,
     has_ended: bool,
@@ -43,7 +45,6 @@ struct Seen {
 #[derive(Clone, Default)]
 pub struct Witness {
     seen: Arc<Mutex<Seen>>,
-    changed: Arc<Notify>,
 }
 
 impl Witness {
@@ -60,7 +61,6 @@ impl Witness {
                     Ok(_) => continue,
                     Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
                 }
-                told.changed.notify_waiters();
             }
         });
         witness
@@ -76,12 +76,12 @@ impl Witness {
 
     /// Waits until it is placed: where, and since when.
     pub async fn wait_for_place(&self, workload: &str) -> (String, Instant) {
+        let placed = Arc::clone(&self.seen().jobs.entry(workload.to_owned()).or_default().placed_now);
         loop {
-            let changed = self.changed.notified();
             if let Some(place) = self.job(workload).place {
                 return place;
             }
-            changed.await;
+            placed.notified().await;
         }
     }
 
@@ -108,7 +108,10 @@ impl Seen {
         });
         let cluster = binding.data["spec"]["clusters"][0]["name"].as_str();
         match (cluster, &job.place) {
-            (Some(cluster), None) => job.place = Some((cluster.to_owned(), now)),
+            (Some(cluster), None) => {
+                job.place = Some((cluster.to_owned(), now));
+                job.placed_now.notify_one();
+            }
             (None, Some(_)) => {
                 job.place = None;
                 self.evictions += 1;

@@ -25,9 +25,10 @@ use std::{
 };
 
 use caldera_core::reason::Reason;
+use caldera_crds::volcano::scheduling::PodGroupSpec;
 use caldera_runtime::{clock::format_time, event::EventType};
 use jiff::{SignedDuration, Timestamp};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     deadlines::{add_wait, compute_backoff},
@@ -39,7 +40,7 @@ use super::{
     run_limits::describe_limit,
 };
 use crate::{
-    observe::{Key, Objects, PodGroupStatus, fingerprint},
+    observe::{Key, Objects, PodGroupStatus, Workload, fingerprint},
     write::{Decision, pod_group},
 };
 
@@ -56,6 +57,8 @@ const REFRESH_INTERVAL: SignedDuration = SignedDuration::from_secs(30);
 pub(crate) const POD_GROUPS_PER_PASS: usize = 128;
 /// PodGroups that are being written at most: what waits to be sent costs memory, and is out of date when it goes.
 const IN_FLIGHT: usize = 256;
+/// The same where writes are slow: a host at its end shares its time among requests, and placements are to have more.
+const IN_FLIGHT_WHERE_SLOW: usize = 32;
 /// Event on a workload: it names a PriorityClass that does not exist, and counts as one that names none.
 const PRIORITY_CLASS_NOT_FOUND: &str = "PriorityClassNotFound";
 
@@ -116,7 +119,13 @@ enum Action {
     /// It is not needed any more.
     Delete(Key, Arc<str>),
     /// Write it, and record events; `on_change` is the event that says that a job waits on for another reason.
-    Write { write: Decision, events: Vec<Decision>, on_change: Option<Decision>, spec: u64, budget: Option<Budget> },
+    Write { key: Key, body: Body, events: Vec<Decision>, on_change: Option<Decision>, budget: Option<Budget> },
+}
+
+/// What is written. An object is built once it is known that there is a budget for it.
+enum Body {
+    New(PodGroupStatus),
+    Patch { patch: Value, spec: u64 },
 }
 
 impl PodGroupWrites {
@@ -135,7 +144,11 @@ impl PodGroupWrites {
 
     /// Whether there is room for more writes.
     pub(crate) const fn may_write(&self) -> bool {
-        self.in_flight < IN_FLIGHT
+        self.in_flight < self.most_in_flight()
+    }
+
+    const fn most_in_flight(&self) -> usize {
+        if self.budget.is_quick() { IN_FLIGHT } else { IN_FLIGHT_WHERE_SLOW }
     }
 
     /// Whether there is more to look at now. An answer comes for each that is being written.
@@ -162,7 +175,7 @@ impl PodGroupWrites {
 
     /// Jobs that wait whose PodGroup may be made now, after the last sweep found no budget for it.
     pub(crate) fn take_first_turns(&mut self, now: Timestamp) -> Vec<Key> {
-        let most = POD_GROUPS_PER_PASS.min(IN_FLIGHT.saturating_sub(self.in_flight));
+        let most = POD_GROUPS_PER_PASS.min(self.most_in_flight().saturating_sub(self.in_flight));
         self.first.take_turns(most, &self.budget, now)
     }
 
@@ -262,10 +275,13 @@ impl PodGroupWrites {
                 objects.pod_groups.remove(&group);
                 vec![Decision::DeletePodGroup { key: group, uid }]
             }
-            Action::Write { write, events, on_change, spec, budget } => {
+            Action::Write { key: group, body, events, on_change, budget } => {
                 if budget != Some(Budget::Texts) {
                     self.budget.take_for_other_write(now);
                 }
+                let exists = matches!(body, Body::Patch { .. });
+                let Some((body, spec)) = build_body(objects, key, body) else { return Vec::new() };
+                let write = Decision::WritePodGroup { key: group, binding: key.clone(), exists, body };
                 let state = PodGroupWrite {
                     in_flight: true,
                     last_write: Some(now),
@@ -308,7 +324,7 @@ impl PodGroupWrites {
             return None;
         }
         // A sweep is about reasons alone: nothing that the spec depends on has changed.
-        let only_reason = known.is_some() && there.is_some();
+        let only_reason = known.is_some();
         let Some((stage, reason)) = find_stage_and_reason(jobs, key, known) else {
             // Out of scope: what we made before is deleted.
             return there.map(|group| Action::Delete(group_key, Arc::clone(&group.uid)));
@@ -321,8 +337,6 @@ impl PodGroupWrites {
         let told = format!("{details}{limit}");
         let status =
             pod_group::build_status(workload, stage, &reason, &told, since.unwrap_or_else(|| format_time(now)));
-        let spec = (!only_reason).then(|| pod_group::build_spec(workload, |class| objects.priority_of_class(class)));
-        let print = spec.as_ref().map_or(written.spec_written, fingerprint);
         let event = |kind, reason: &str, message| Decision::build_workload_event(workload, kind, reason, message);
         let mut events = Vec::new();
         // Who was ended by a limit was told so then.
@@ -339,7 +353,6 @@ impl PodGroupWrites {
         if let Some(message) = describe_unknown_class(objects, workload).filter(|text| !said(text)) {
             events.push(event(EventType::Warning, PRIORITY_CLASS_NOT_FOUND, message));
         }
-        let exists = there.is_some();
         let starting = add_wait(written.starts_at.unwrap_or(now), self.budget.stretch_wait(STARTING_COALESCE));
         let patience = add_wait(written.changed_at.unwrap_or(now), COALESCE);
         let (body, budget) = match there {
@@ -355,10 +368,11 @@ impl PodGroupWrites {
             }
             None => {
                 let just_waits = details.is_empty() && events.is_empty() && state.phase == JobPhase::Pending;
-                let body = pod_group::build_object(workload, &spec.unwrap_or_default(), &status);
-                (body, just_waits.then_some(Budget::First))
+                (Body::New(status), just_waits.then_some(Budget::First))
             }
             Some(group) => {
+                let spec = (!only_reason).then(|| build_pod_group_spec(objects, workload));
+                let print = spec.as_ref().map_or(written.spec_written, fingerprint);
                 let spec_differs = spec.is_some() && group.spec != print && written.spec_written != print;
                 let difference = Difference::compare_statuses(&group.status, &status);
                 match difference.due_at(written, spec_differs, starting, now) {
@@ -372,11 +386,10 @@ impl PodGroupWrites {
                 if spec_differs {
                     patch["spec"] = json!(spec);
                 }
-                (patch, may_wait.then_some(Budget::Texts))
+                (Body::Patch { patch, spec: print }, may_wait.then_some(Budget::Texts))
             }
         };
-        let write = Decision::WritePodGroup { key: group_key, binding: key.clone(), exists, body };
-        Some(Action::Write { write, events, on_change, spec: print, budget })
+        Some(Action::Write { key: group_key, body, events, on_change, budget })
     }
 
     /// Takes in that the write of a binding's PodGroup was answered; after a failure it is not written again for `wait`
@@ -392,6 +405,22 @@ impl PodGroupWrites {
         let failures = write.failures;
         write.not_before = wait.map(|wait| add_wait(now, compute_backoff(SignedDuration::from_secs(wait), failures)));
         self.dirty.insert(key.clone());
+    }
+}
+
+fn build_pod_group_spec(objects: &Objects, workload: &Workload) -> PodGroupSpec {
+    pod_group::build_spec(workload, |class| objects.priority_of_class(class))
+}
+
+/// What is sent, and the fingerprint of its spec.
+fn build_body(objects: &Objects, key: &Key, body: Body) -> Option<(Value, u64)> {
+    match body {
+        Body::Patch { patch, spec } => Some((patch, spec)),
+        Body::New(status) => {
+            let workload = objects.bindings.get(key).and_then(|binding| objects.workload_of(binding))?;
+            let spec = build_pod_group_spec(objects, workload);
+            Some((pod_group::build_object(workload, &spec, &status), fingerprint(&spec)))
+        }
     }
 }
 

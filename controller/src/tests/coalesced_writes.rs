@@ -1,10 +1,11 @@
 //! What is written for users, how often and how late.
 
-use caldera_runtime::write::Failure;
+use caldera_runtime::write::{Failure, WriteOutcome};
 use serde_json::json;
 use std::collections::BTreeMap;
 
 use super::world::World;
+use crate::{decide::decide, write::Decision};
 
 #[test]
 fn a_whole_life_takes_three_writes_of_ours() {
@@ -121,6 +122,25 @@ fn on_a_slow_server_a_job_without_a_pod_group_is_looked_at_when_its_turn_comes()
     assert!((55..=65).contains(&made), "{made}");
     // Each again when its write was answered, and when the watch showed it.
     assert!(looks <= 4 * made, "{looks} looks for {made}");
+}
+
+/// A server at its end shares its time among requests: what nobody waits for is not to be most of them.
+#[test]
+fn on_a_slow_server_thirty_two_pod_groups_are_written_at_a_time() {
+    for (millis, at_once) in [(10, 100), (500, 32)] {
+        let mut world = World::new(4);
+        world.settle();
+        let latency = jiff::SignedDuration::from_millis(millis);
+        (0..100).for_each(|_| world.controller.pod_groups.budget.observe_write(latency));
+        (0..100).for_each(|at| world.job(&format!("w{at:02}"), "nowhere", 4));
+        let mut write = || decide(&mut world.controller, world.now).writes;
+        let groups: Vec<_> =
+            (0..5).flat_map(|_| write()).filter(|it| matches!(it, Decision::WritePodGroup { .. })).collect();
+        assert_eq!(groups.len(), at_once);
+        let result = world.carry_out(&groups[0].to_write(world.now));
+        world.controller.follow_answer(WriteOutcome { tag: groups[0].tag(), result }, world.now);
+        assert_eq!(world.settle().len(), 0);
+    }
 }
 
 /// Its user waits for nothing that comes by itself.
