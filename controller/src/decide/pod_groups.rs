@@ -5,7 +5,7 @@
 //! - A second late: one made for a job that just waits, by when many have started. Where writes are slow these are made
 //!   in turn ([`FirstWords`]), fewer the slower writes are, one in a second at least. A host at its end is then not
 //!   given a write of each of a thousand jobs that it makes wait the longer for it.
-//! - Three seconds after its job starts at the earliest, and up to fifteen where writes are slow: one that ends by then
+//! - Three seconds after its job starts at the earliest, and up to thirty where writes are slow: one that ends by then
 //!   has one write, which says so. Where the job waited, its start is written as late, counted from its release.
 //! - Otherwise at most once a second, also when its clusters change.
 //! - By budget: what a job waits for, as far as nobody has to do anything about it. That is ten in a second while
@@ -47,7 +47,7 @@ use crate::{
 /// Between two writes of one PodGroup's status.
 pub(crate) const COALESCE: SignedDuration = SignedDuration::from_secs(1);
 /// From a release to the write that says so: most jobs run by then, and one write says both. Where writes are slow it
-/// is longer, up to five times.
+/// is longer, up to ten times.
 const STARTING_COALESCE: SignedDuration = SignedDuration::from_secs(3);
 /// Between two looks at texts for which there was no budget.
 const BUDGET_INTERVAL: SignedDuration = SignedDuration::from_millis(100);
