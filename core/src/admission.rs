@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize, de::Error as _};
 use crate::{
     gang::{Gang, QueueName, Requirement, SOLE_TASK, TaskName},
     node_groups::NodeRestriction,
-    resources::Resources,
+    quantity::Quantity,
+    resources::{ResourceName, Resources},
     run_limit::RunLimit,
 };
 
@@ -66,16 +67,51 @@ impl KnownData {
     }
 }
 
+/// What pods ask for beyond their record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Uncharged {
+    /// Of what.
+    pub resource: ResourceName,
+    /// All pods together.
+    pub asked: Quantity,
+    /// By the record.
+    pub charged: Quantity,
+    /// Both count all pods; else those alone that name no model of it.
+    pub names_model: bool,
+}
+
 impl Admission {
-    /// What all its pods ask for, in all copies, at the requests that the gang has now.
+    /// What all its pods are charged, in all copies, at the requests and models that the gang has now.
     #[must_use]
     pub fn sum_pod_requests(&self, gang: &Gang) -> Resources {
         let mut sum = Resources::new();
         for task in &gang.tasks {
             let pods = u64::from(self.pods_of(&task.name)).saturating_mul(u64::from(self.copies.max(1)));
-            sum.add(&task.request.times(pods));
+            sum.add(&task.charge().times(pods));
         }
         sum
+    }
+
+    /// Of what pods as these ask for the first that was not charged, with what was. Pods that name no card model may
+    /// take no more of a resource than was charged without one; what was charged without any may be of every model.
+    #[must_use]
+    pub fn find_uncharged(&self, gang: &Gang) -> Option<Uncharged> {
+        let asked = self.sum_pod_requests(gang);
+        let is_pooled = |name: &ResourceName| {
+            let of = name.as_card().map(|(resource, _)| resource);
+            of.is_some_and(|of| self.charged.amount_without_model(of) == self.charged.get(of))
+        };
+        let more = asked.iter().filter(|(name, _)| !is_pooled(name)).find_map(|(name, asked)| {
+            let charged = self.charged.get(name.as_str());
+            (asked > charged).then(|| Uncharged { resource: name.clone(), asked, charged, names_model: true })
+        });
+        more.or_else(|| {
+            asked.iter().filter(|(name, _)| !name.is_card()).find_map(|(name, _)| {
+                let of = |amounts: &Resources| amounts.amount_without_model(name.as_str());
+                let (asked, charged) = (of(&asked), of(&self.charged));
+                (asked > charged).then(|| Uncharged { resource: name.clone(), asked, charged, names_model: false })
+            })
+        })
     }
 
     /// Reads the annotation.
@@ -115,7 +151,45 @@ impl Admission {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quantity::Quantity;
+    use crate::gang::{NodeClaim, Task};
+
+    #[test]
+    fn pods_that_name_no_model_any_more_ask_for_what_was_not_charged() {
+        let gang = |model: Option<&str>| {
+            let label = crate::card_model::label_of_model("x.io/gpu");
+            let selector = model.map(|model| (label, model.to_owned())).into_iter().collect();
+            let task = Task {
+                name: "t".into(),
+                replicas: 2,
+                min_available: 2,
+                request: [("x.io/gpu", Quantity::from_units(4))].into_iter().collect(),
+                node: NodeClaim { selector, ..NodeClaim::default() },
+                priority_class: String::new(),
+                partition: None,
+            };
+            Gang::new(vec![task], 2)
+        };
+        let record = |charged: &str| {
+            let text = format!(r#"{{"queue":"q","priority":0,"copies":1,"tasks":{{"t":2}},"charged":{charged}}}"#);
+            Admission::parse(&text).unwrap()
+        };
+        let by_model = record(r#"{"x.io/gpu":"8","x.io/gpu:a":"8"}"#);
+        assert_eq!(by_model.find_uncharged(&gang(Some("a"))), None);
+        let found = |record: &Admission, model| {
+            let Uncharged { resource, asked, charged, names_model } = record.find_uncharged(&gang(model)).unwrap();
+            (resource.to_string(), asked.to_string(), charged.to_string(), names_model)
+        };
+        assert_eq!(found(&by_model, Some("b")), ("x.io/gpu:b".into(), "8".into(), "0".into(), true));
+        assert_eq!(found(&by_model, None), ("x.io/gpu".into(), "8".into(), "0".into(), false));
+        let pooled = record(r#"{"x.io/gpu":"8"}"#);
+        assert_eq!([None, Some("a")].map(|model| pooled.find_uncharged(&gang(model))), [None, None]);
+        // What is charged of a model that is not named any more stands for no other.
+        let both = record(r#"{"x.io/gpu":"8","x.io/gpu:a":"8","x.io/gpu:b":"8"}"#);
+        assert_eq!([Some("a"), Some("b")].map(|model| both.find_uncharged(&gang(model))), [None, None]);
+        assert_eq!(found(&both, None), ("x.io/gpu".into(), "8".into(), "0".into(), false));
+        let partly = record(r#"{"x.io/gpu":"8","x.io/gpu:a":"3"}"#);
+        assert_eq!(found(&partly, None), ("x.io/gpu".into(), "8".into(), "5".into(), false));
+    }
 
     #[test]
     fn a_record_reads_back_and_a_broken_one_is_no_record() {

@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 pub mod admission;
+pub mod card_model;
+pub mod card_quota;
 pub mod cluster_choice;
 pub mod cron_schedule;
 pub mod data_source;

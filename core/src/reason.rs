@@ -8,7 +8,7 @@
 mod causes;
 mod texts;
 
-pub use causes::{EvictionCause, RequeueCause};
+pub use causes::{CardRefusal, EvictionCause, RequeueCause};
 
 use crate::{
     gang::QueueName,
@@ -110,6 +110,15 @@ pub enum Reason {
         by: QueueName,
         /// Seconds that it asks for, and the most; `None` where what the queue says can not be read.
         asked: Option<(i64, i64)>,
+    },
+    /// The queue, or one above it, has a quota by card model, and none for it.
+    NoCardQuota {
+        /// The job's queue.
+        queue: QueueName,
+        /// The queue with the quota: this one, or one above it.
+        by: QueueName,
+        /// Why it has none.
+        cause: CardRefusal,
     },
     /// A DataSourceClaim that it requires has no DataSource.
     WaitingForData {
@@ -382,6 +391,7 @@ impl Reason {
             Self::NamespaceNotSelected { .. } => Self::NAMESPACE_NOT_SELECTED,
             Self::ExceedsLargestJob { .. } => "ExceedsMaxJob",
             Self::ExceedsMaxRunTime { .. } => "ExceedsMaxRunTime",
+            Self::NoCardQuota { .. } => "NoCardQuota",
             Self::WaitingForData { .. } => "WaitingForData",
             Self::OnHold { .. } => "OnHold",
             Self::Suspended => "Suspended",
@@ -420,9 +430,10 @@ impl Reason {
 
     /// Tokens of what can not be admitted until somebody changes the job, its queue or the fleet. A hold and a
     /// suspension are not among them: their users wanted them.
-    pub const UNSATISFIABLE: [&str; 12] = [
+    pub const UNSATISFIABLE: [&str; 13] = [
         "ExceedsMaxJob",
         "ExceedsMaxRunTime",
+        "NoCardQuota",
         "ExceedsCapability",
         "ExceedsFleet",
         "NeverFits",

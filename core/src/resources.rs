@@ -37,7 +37,7 @@ impl ResourceName {
         let name = self.as_str();
         matches!(name, "cpu" | "memory" | "pods" | "ephemeral-storage")
             || ["hugepages-", "attachable-volumes-"].iter().any(|start| name.starts_with(start))
-            || (name.contains('/') && self.is_counted())
+            || (name.contains('/') && self.is_counted() && !self.is_card())
     }
 
     /// Whether its amounts are bytes.

@@ -19,7 +19,10 @@ use caldera_core::{
 };
 use proptest::prelude::*;
 
-const NAMES: [&str; 2] = ["cpu", "gpu"];
+/// The last is of one card model: no cluster has it by this name, and queues have ceilings of it alone.
+const NAMES: [&str; 3] = ["cpu", "gpu", "gpu:a"];
+/// More than anybody asks for.
+const ANY: i128 = 1 << 100;
 const POLICIES: [OrderPolicy; 4] =
     [OrderPolicy::Share, OrderPolicy::FairHistory, OrderPolicy::Strict, OrderPolicy::Fifo];
 const HALF_LIFE: i64 = 10;
@@ -28,6 +31,10 @@ const JOBS: usize = 14;
 
 fn amounts(cpu: i64, gpu: i64) -> Resources {
     NAMES.into_iter().zip([cpu, gpu].map(Quantity::from_units)).collect()
+}
+
+fn of_fleet(fleet: &Resources, resource: &str) -> i128 {
+    if resource == "gpu:a" { ANY } else { fleet.get(resource).as_nano() }
 }
 
 fn queue_name(i: usize) -> QueueName {
@@ -42,6 +49,8 @@ struct Wait {
     deadline: Option<i64>,
     cpu: i64,
     gpu: i64,
+    /// Whether it names the card model.
+    named: bool,
     min: u32,
     more: u32,
     class: u64,
@@ -71,7 +80,7 @@ fn queue_spec() -> impl Strategy<Value = QueueSpec> {
     (
         (0..QUEUES, prop::option::weighted(0.5, 0..QUEUES + 1)),
         (0i32..3, 0u32..4),
-        [limit(), limit()],
+        [limit(), limit(), limit()],
         [deserved(), deserved()],
         [guarantee(), guarantee()],
         (prop::bool::weighted(0.2), prop::bool::weighted(0.1)),
@@ -79,19 +88,19 @@ fn queue_spec() -> impl Strategy<Value = QueueSpec> {
     )
         .prop_map(
             |((name, parent), (priority, weight), capability, deserved, guarantee, (fifo, closed), running)| {
-                let limits = |amounts: [Option<i64>; 2]| {
+                let limits = |amounts: &[Option<i64>]| {
                     NAMES
                         .into_iter()
                         .zip(amounts)
-                        .filter_map(|(n, l)| Some((n.into(), Quantity::from_units(l?))))
+                        .filter_map(|(n, l)| Some((n.into(), Quantity::from_units((*l)?))))
                         .collect()
                 };
                 QueueSpec {
                     parent: parent.map(queue_name),
                     priority,
                     weight,
-                    capability: limits(capability),
-                    deserved: limits(deserved),
+                    capability: limits(&capability),
+                    deserved: limits(&deserved),
                     guarantee: amounts(guarantee[0], guarantee[1]),
                     running: RunningLimits { all: running.0, of_namespace: running.1 },
                     dequeue: if fifo { Dequeue::Fifo } else { Dequeue::Traverse },
@@ -104,9 +113,10 @@ fn queue_spec() -> impl Strategy<Value = QueueSpec> {
 
 fn wait() -> impl Strategy<Value = Wait> {
     let place = (0..QUEUES, 0i32..3, 0i64..4, prop::option::weighted(0.2, 0i64..4));
-    (place, (0i64..5, 0i64..3, 0u32..3, 0u32..3, 0u64..3), 0u8..3).prop_map(
-        |((queue, priority, created, deadline), (cpu, gpu, min, more, class), namespace)| Wait {
+    (place, (0i64..5, 0i64..3, 0u32..3, 0u32..3, 0u64..3), 0u8..3, any::<bool>()).prop_map(
+        |((queue, priority, created, deadline), (cpu, gpu, min, more, class), namespace, named)| Wait {
             namespace,
+            named,
             queue,
             priority,
             created,
@@ -252,7 +262,7 @@ impl Model {
     /// The most that a queue could have if no cluster were away; `None` while nobody knows.
     fn most(&self, queue: Option<&QueueName>, resource: &str) -> Option<i128> {
         let path = queue.map(|queue| self.path(queue).0).unwrap_or_default();
-        let whole = self.fleet.whole.as_ref().map(|whole| whole.get(resource).as_nano());
+        let whole = self.fleet.whole.as_ref().map(|whole| of_fleet(whole, resource));
         path.iter().filter_map(|queue| Self::capability(&self.queues[queue], resource)).chain(whole).min()
     }
 
@@ -280,8 +290,9 @@ impl Model {
             }
         }
         for resource in NAMES {
-            let fleet = self.fleet.ready.get(resource).as_nano();
-            self.divide(None, resource, fleet, fleet);
+            let fleet = of_fleet(&self.fleet.ready, resource);
+            let deserved = if fleet == ANY { 0 } else { fleet };
+            self.divide(None, resource, fleet, deserved);
         }
     }
 
@@ -321,7 +332,7 @@ impl Model {
 
     /// The smallest ceiling of a queue and everything above.
     fn ceiling(&self, path: &[QueueName], resource: &'static str) -> i128 {
-        let fleet = self.fleet.ready.get(resource).as_nano();
+        let fleet = of_fleet(&self.fleet.ready, resource);
         let Some(queue) = path.first() else { return fleet };
         let outside = || self.queues.get(queue).and_then(|spec| Self::capability(spec, resource)).unwrap_or(fleet);
         self.has.get(&(queue.clone(), resource)).map_or_else(outside, |has| has.real).min(fleet)
@@ -329,7 +340,7 @@ impl Model {
 
     /// The most that a queue could have if nothing ran and no cluster were away; `None` while nobody knows.
     fn reach(&self, queue: Option<&QueueName>, resource: &str) -> Option<i128> {
-        let Some(queue) = queue else { return self.fleet.whole.as_ref().map(|whole| whole.get(resource).as_nano()) };
+        let Some(queue) = queue else { return self.fleet.whole.as_ref().map(|whole| of_fleet(whole, resource)) };
         let parent = self.path(queue).0.get(1).cloned();
         let left = self.reach(parent.as_ref(), resource).map(|have| {
             let siblings = self.children(parent.as_ref());
@@ -495,9 +506,13 @@ impl Model {
 }
 
 fn job(id: usize, wait: &Wait) -> Job {
-    let Wait { queue, priority, created, deadline, cpu, gpu, min, more, class, namespace } = wait;
+    let Wait { queue, priority, created, deadline, cpu, gpu, named, min, more, class, namespace } = wait;
     let step = 1 + u32::from(*class == 1);
-    let task = TaskAsk { name: "t".into(), request: amounts(*cpu, *gpu), min: *min, most: min + more, step };
+    let mut request = amounts(*cpu, *gpu);
+    if *named {
+        request.set("gpu:a", Quantity::from_units(*gpu));
+    }
+    let task = TaskAsk { name: "t".into(), request, min: *min, most: min + more, step };
     let extra = TaskAsk { name: "u".into(), request: amounts(1, 0), min: 0, most: *more, step: 1 };
     let counted = Counted::JobOf(format!("ns{namespace}").into());
     let copies = 1 + u32::from(*class == 2);
@@ -605,7 +620,9 @@ fn step(engine: &mut Engine, model: &mut Model, event: &Event) -> Result<(), Tes
             let Some(has) = model.has.get(&(name.clone(), resource)) else { continue };
             let entitled = engine.entitlement_of(name);
             let got = [&entitled.real, &entitled.guarantee, &entitled.deserved].map(|of| of.get(resource).as_nano());
-            prop_assert_eq!(got, [has.real, has.kept, has.deserved.unwrap_or(0)], "{} of {}", resource, name);
+            // Without a ceiling none is listed.
+            let real = Some(has.real).filter(|real| *real < ANY).unwrap_or(0);
+            prop_assert_eq!(got, [real, has.kept, has.deserved.unwrap_or(0)], "{} of {}", resource, name);
         }
     }
     for (name, mean) in engine.mean_used() {

@@ -155,6 +155,8 @@ pub mod volcano {
     pub const TASK_ANTI_AFFINITY: &str = "volcano.sh/task-topology-anti-affinity";
     /// On a Volcano Job: the tasks that find their place first.
     pub const TASK_ORDER: &str = "volcano.sh/task-topology-task-order";
+    /// On a Queue: the most cards of each model, in the whole fleet, as `{"NVIDIA-A100-SXM4-80GB": 8}`.
+    pub const CARD_QUOTA: &str = "volcano.sh/card.quota";
     /// On a Queue: `true` if it was closed because its parent was, so that it opens with it.
     pub const CLOSED_BY_PARENT: &str = "volcano.sh/closed-by-parent";
     /// On a node of a member: the group of nodes that it is in, which `spec.affinity` of Queues names.

@@ -18,6 +18,7 @@
 use std::collections::BTreeMap;
 
 use caldera_core::{
+    card_quota::CardQuota,
     gang::{Operator, Requirement},
     queue::RunningLimits,
 };
@@ -28,10 +29,13 @@ use serde_json::Value;
 use crate::{
     largest_job::LargestJob,
     longest_run::LongestRun,
-    names::caldera::{
-        ALL_JOBS_PREEMPTABLE, CLUSTER_SELECTOR, MAX_JOB, MAX_RUN_TIME, MAX_RUNNING_JOBS,
-        MAX_RUNNING_JOBS_PER_NAMESPACE, MAX_WAITING_JOBS, MAX_WAITING_JOBS_PER_NAMESPACE, NAMESPACE_DEFAULT_QUEUE,
-        NAMESPACE_OPT_IN, NAMESPACE_OPT_IN_VALUE, NAMESPACE_SELECTOR,
+    names::{
+        caldera::{
+            ALL_JOBS_PREEMPTABLE, CLUSTER_SELECTOR, MAX_JOB, MAX_RUN_TIME, MAX_RUNNING_JOBS,
+            MAX_RUNNING_JOBS_PER_NAMESPACE, MAX_WAITING_JOBS, MAX_WAITING_JOBS_PER_NAMESPACE, NAMESPACE_DEFAULT_QUEUE,
+            NAMESPACE_OPT_IN, NAMESPACE_OPT_IN_VALUE, NAMESPACE_SELECTOR,
+        },
+        volcano::CARD_QUOTA,
     },
     object::annotation_of,
     selector::parse_selector,
@@ -139,9 +143,17 @@ pub(crate) fn list_unreadable_annotations(queue: &Value) -> Vec<(&'static str, S
     let largest = largest.and_then(|largest| Some((MAX_JOB, largest.problem()?.to_owned())));
     let longest = LongestRun::of_queue(queue);
     let longest = longest.and_then(|longest| Some((MAX_RUN_TIME, longest.problem()?.to_owned())));
+    let cards = read_card_quota(queue);
+    let cards = cards.and_then(|cards| Some((CARD_QUOTA, cards.problem()?.to_owned())));
     let preemptable = annotation_of(queue, ALL_JOBS_PREEMPTABLE).filter(|text| !matches!(*text, "true" | "false"));
     let preemptable = preemptable.map(|text| (ALL_JOBS_PREEMPTABLE, format!("{text:?} is neither true nor false")));
-    selector.chain(counts).chain(running).chain(largest).chain(longest).chain(preemptable).collect()
+    selector.chain(counts).chain(running).chain(largest).chain(longest).chain(cards).chain(preemptable).collect()
+}
+
+/// What a Queue may have of each card model; `None` where it says nothing.
+#[must_use]
+pub fn read_card_quota(queue: &Value) -> Option<CardQuota> {
+    annotation_of(queue, CARD_QUOTA).map(CardQuota::parse)
 }
 
 /// Whether a Queue says that its jobs are preemptable whatever they say themselves ([`ALL_JOBS_PREEMPTABLE`]). It holds
@@ -228,6 +240,16 @@ mod tests {
         let queue = json!({"metadata": {"annotations": {MAX_RUNNING_JOBS_PER_NAMESPACE: "few"}}});
         let told = (MAX_RUNNING_JOBS_PER_NAMESPACE, "\"few\" is no whole number of jobs".to_owned());
         assert_eq!(list_unreadable_annotations(&queue), [told]);
+    }
+
+    #[test]
+    fn a_quota_by_card_model_that_can_not_be_read_is_told() {
+        assert_eq!(CARD_QUOTA, caldera_core::card_quota::CARD_QUOTA);
+        let told =
+            |quota: &str| list_unreadable_annotations(&json!({"metadata": {"annotations": {CARD_QUOTA: quota}}}));
+        assert_eq!(told(r#"{"NVIDIA-A100": 8}"#), []);
+        let text = told(r#"{"NVIDIA-A100": "8"}"#);
+        assert_eq!(text, [(CARD_QUOTA, r#""8" of "NVIDIA-A100" is no whole number of cards"#.to_owned())]);
     }
 
     #[test]

@@ -50,6 +50,16 @@ impl Part {
         }
         demand
     }
+
+    /// What the pods are charged: that, and the card models that they name.
+    #[must_use]
+    pub fn charge(&self) -> Resources {
+        let mut charge = Resources::new();
+        for (task, pods) in self.gang.tasks.iter().zip(&self.pods) {
+            charge.add(&task.charge().times(u64::from(*pods)));
+        }
+        charge
+    }
 }
 
 /// Sums over all nodes, in units of the main resource.

@@ -252,7 +252,7 @@ impl Job {
         let shape = &self.shape;
         let task = |(task, min): (&Task, &u32)| TaskAsk {
             name: task.name.clone(),
-            request: task.request.clone(),
+            request: task.charge().into_owned(),
             min: *min,
             most: task.replicas,
             step: task.partition_size(),

@@ -298,6 +298,30 @@ fn no_more_jobs_run_than_a_queue_allows() {
     assert_history(&world, PolicyName::Caldera, &[("a", 0, 10_000), ("b", 10_000, 20_000)]);
 }
 
+/// Of each model there are four idle cards; the queue may have two of one and any number of the other.
+#[test]
+fn a_queue_has_no_more_cards_of_a_model_than_its_quota() {
+    let mut place = cluster("m1", &[(1, gpus(4)), (1, gpus(4))]);
+    let label = |model: &str| [("nvidia.com/gpu.product".to_owned(), model.to_owned())].into();
+    (place.nodes[0].labels, place.nodes[1].labels) = (label("A100"), label("H100"));
+    let on = |model: &str| {
+        let mut pods = task("pod", 1, 1, gpus(2));
+        pods.node.selector = label(model);
+        Shapes::default().gang(gang(vec![pods]))
+    };
+    let mut queue = QueueSpec::unlimited("q");
+    queue.capability.set("nvidia.com/gpu:A100", Quantity::from_units(2));
+    let jobs = vec![
+        job("first", "q", 0, 10_000, on("A100")),
+        job("second", "q", 1_000, 5_000, on("A100")),
+        job("third", "q", 2_000, 5_000, on("H100")),
+        job("fourth", "q", 2_000, 5_000, on("H100")),
+    ];
+    let world = World::new(vec![place], vec![queue], jobs, Millis::ZERO).unwrap();
+    let want = [("first", 0, 10_000), ("second", 10_000, 15_000), ("third", 2_000, 7_000), ("fourth", 2_000, 7_000)];
+    assert_history(&world, PolicyName::Caldera, &want);
+}
+
 /// Queue `q` uses group `a` alone, `r` names no group. Each has a node of four GPUs, whatever the policy.
 #[test]
 fn jobs_use_the_nodes_of_their_queues_groups_by_every_policy() {

@@ -5,7 +5,7 @@
 
 use caldera_crds::names::{
     caldera::{PREFIX, QUEUE_STATUS},
-    volcano::ROOT_QUEUE,
+    volcano::{CARD_QUOTA, ROOT_QUEUE},
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -39,7 +39,8 @@ pub(super) fn list_settings(queues: &[Value], name: &str) -> Vec<QueueSetting> {
     let path = std::iter::successors(find(name), parent).take(MOST_LEVELS_ABOVE);
     path.flat_map(|queue| {
         let annotations = queue.pointer("/metadata/annotations").and_then(Value::as_object).into_iter().flatten();
-        let said = annotations.filter(|(name, _)| name.starts_with(PREFIX) && *name != QUEUE_STATUS);
+        let counts = |name: &str| (name.starts_with(PREFIX) && name != QUEUE_STATUS) || name == CARD_QUOTA;
+        let said = annotations.filter(move |(name, _)| counts(name));
         said.filter_map(|(setting, value)| {
             let (setting, value) = (setting.clone(), value.as_str()?.to_owned());
             Some(QueueSetting { setting, value, queue: name_of(queue).to_owned() })
@@ -63,12 +64,16 @@ mod tests {
         let queues = [
             queue("root", "", json!({"caldera.dev/max-job": "cpu=99"})),
             queue("research", "", json!({"caldera.dev/max-job": "cpu=20", QUEUE_STATUS: "{}", "mine": "x"})),
-            queue("vision", "research", json!({"caldera.dev/max-running-jobs": "3"})),
+            queue("vision", "research", json!({"caldera.dev/max-running-jobs": "3", "volcano.sh/card.quota": "{}"})),
             queue("other", "", json!({"caldera.dev/max-job": "cpu=1"})),
         ];
         let said = list_settings(&queues, "vision");
         let cells: Vec<String> = said.iter().map(|setting| setting.cells().join(" ")).collect();
-        let expected = ["caldera.dev/max-running-jobs 3 vision", "caldera.dev/max-job cpu=20 research"];
+        let expected = [
+            "caldera.dev/max-running-jobs 3 vision",
+            "volcano.sh/card.quota {} vision",
+            "caldera.dev/max-job cpu=20 research",
+        ];
         assert_eq!(cells, expected);
         assert_eq!(list_settings(&queues, "gone"), []);
     }

@@ -3,17 +3,17 @@
 //!
 //! [`binding_state`](super::binding_state) says what the binding waits for or holds by its own objects. Of one that
 //! would be pending this checks more, in this order: its queue and those above select its namespace, take a job of its
-//! size, and take one that runs for as long; the API server did not refuse its release a moment ago; no eviction or
-//! requeue keeps it out of its queue. The first that does not hold is its reason. What holds quota and would grow, and
-//! whose queue takes its namespace or its size no more, stays as it is.
+//! size, one that runs for as long, and of its card models; the API server did not refuse its release a moment ago; no
+//! eviction or requeue keeps it out of its queue. The first that does not hold is its reason. What holds quota and
+//! would grow, and whose queue takes its namespace, its size or its card models no more, stays as it is.
 //!
 //! Here are also the estimates of how long a job runs and when it ends: the least of what it says and of its limits.
 
 use std::sync::Arc;
 
 use caldera_core::{
-    maintenance::ExpectedRun, place::spread_constraints::is_duplicated, queue::FitClass, reason::Reason,
-    resources::Resources, time::EpochSeconds,
+    admission::Admission, maintenance::ExpectedRun, place::spread_constraints::is_duplicated, queue::FitClass,
+    reason::Reason, resources::Resources, time::EpochSeconds,
 };
 use jiff::Timestamp;
 
@@ -57,7 +57,15 @@ pub(crate) fn assess_with_admission_checks(
         // What runs runs on, and gets no more of a queue that does not take its namespace any more.
         BindingState::Holding { queue, charge, reason, resize: Some(Resize::Grow(_)) }
             if objects.check_namespace(&queue, &binding.key.namespace).is_some()
-                || objects.check_job_size(&queue, || demand_of(workload, context.copies)).is_some() =>
+                || objects.check_job_size(&queue, || demand_of(workload, context.copies)).is_some()
+                || workload.is_some_and(|workload| objects.check_card_models(&queue, workload).is_some()) =>
+        {
+            return BindingState::Holding { queue, charge, reason, resize: None };
+        }
+        // Nor is it charged less by card model while its new pods, which name none, stay on the host.
+        BindingState::Holding { queue, charge, reason, resize: Some(Resize::Shrink(less)) }
+            if binding.admission.as_ref().is_some_and(|record| is_charged_less_by_model(&less, record))
+                && workload.is_some_and(|workload| objects.check_card_models(&queue, workload).is_some()) =>
         {
             return BindingState::Holding { queue, charge, reason, resize: None };
         }
@@ -70,6 +78,7 @@ pub(crate) fn assess_with_admission_checks(
     let refusal = objects.check_namespace(&job.queue, &binding.key.namespace);
     let refusal = refusal.or_else(|| objects.check_job_size(&job.queue, || demand_of(workload, context.copies)));
     let refusal = refusal.or_else(|| objects.check_run_time(&job.queue, workload?));
+    let refusal = refusal.or_else(|| objects.check_card_models(&job.queue, workload?));
     let refusal = refusal.or_else(|| {
         let detail = objects.data.index.find_locality(&binding.workload)?.describe_wait()?;
         Some(Reason::WaitingForData { detail })
@@ -89,6 +98,12 @@ pub(crate) fn assess_with_admission_checks(
         // Nothing is reserved for it of what was taken from it for another.
         Some(reason) => BindingState::Blocked(reason),
     }
+}
+
+/// Whether a record charges less of some card model than another one.
+fn is_charged_less_by_model(less: &Admission, record: &Admission) -> bool {
+    let mut cards = record.charged.iter().filter(|(name, _)| name.is_card());
+    cards.any(|(name, charged)| less.charged.get(name.as_str()) < charged)
 }
 
 /// Seconds that a workload which waits will run at most: as it says, or until it is ended.

@@ -181,7 +181,7 @@ pub(crate) fn build_ask(
             let min = min.next_multiple_of(task.partition_size());
             TaskAsk {
                 name: task.name.clone(),
-                request: task.request.clone(),
+                request: task.charge().into_owned(),
                 min: if elastic { min.min(task.replicas) } else { task.replicas },
                 most: task.replicas,
                 step: task.partition_size(),
@@ -263,7 +263,7 @@ fn describe_holding(
             Reason::OverRecord { queue, held: charged, admitted: admission.charged.clone() }
         }
         (AdmissionStage::Placed | AdmissionStage::Admitted, Some(admission)) => {
-            let asked = gang.map(|gang| gang.sum_full_demand().times(u64::from(copies))).unwrap_or_default();
+            let asked = gang.map(|gang| gang.sum_full_charge().times(u64::from(copies))).unwrap_or_default();
             let elastic = workload.is_some_and(|workload| workload.kind == WorkloadKind::VolcanoJob);
             let wants_more = gang.is_some_and(|gang| needs_more(gang, elastic, admission));
             match &binding.refused {

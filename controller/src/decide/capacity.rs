@@ -439,7 +439,7 @@ impl FleetCapacity {
     /// The resource of which all clusters together have not enough free, if there is one.
     fn describe_fleet_shortage(&mut self, ask: &Ask) -> Option<String> {
         let free = self.sum_free();
-        let minimum = ask.minimum();
+        let minimum = ask.minimum().without_cards();
         let (name, asked) = minimum.iter().find(|(name, asked)| *asked > free.get(name.as_str()))?;
         let free = free.get(name.as_str()).with_suffixes_of(asked);
         Some(format!("needs {name} {}, free {} in all clusters together", asked.plain(), free.plain()))

@@ -249,7 +249,7 @@ impl GrantHistory {
         capacity: &FleetCapacity,
         epoch: Option<&str>,
     ) {
-        let mut most = gang.sum_full_demand().times(count_most_copies(binding, gang, capacity));
+        let mut most = gang.sum_full_charge().times(count_most_copies(binding, gang, capacity));
         let is_cut = !binding.deleting && !workload.deleting && workload.progress.ended.is_none();
         let is_cut = is_cut && parse_lease_transitions(binding.epoch.as_deref()) <= parse_lease_transitions(epoch);
         let listed =

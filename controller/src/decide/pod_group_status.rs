@@ -65,7 +65,8 @@ pub(crate) fn describe_details(
     if let Some(refusal) = state.stage().filter(|stage| *stage != AdmissionStage::Finished).and_then(|_| {
         let copies = binding.admission.as_ref().map_or(1, |record| record.copies);
         let refusal = objects.check_namespace(&workload.queue, &binding.key.namespace);
-        refusal.or_else(|| objects.check_job_size(&workload.queue, || demand_of(Some(workload), copies)))
+        let refusal = refusal.or_else(|| objects.check_job_size(&workload.queue, || demand_of(Some(workload), copies)));
+        refusal.or_else(|| objects.check_card_models(&workload.queue, workload))
     }) {
         add(&format!("{refusal}: it gets no more"));
     }

@@ -303,7 +303,7 @@ fn cut_surplus(admission: &Admission, gang: &Gang, binding: &Binding, less: &Rem
     for (task, placed) in gang.tasks.iter().zip(binding.count_pods_by_cluster(gang)) {
         let there = placed.values().fold(0_u32, |sum, pods| sum.saturating_add(*pods));
         let keeps = there.saturating_sub(less.tasks.get(&task.name).copied().unwrap_or(0));
-        charged.add(&task.request.times(u64::from(keeps)));
+        charged.add(&task.charge().times(u64::from(keeps)));
         tasks.insert(task.name.clone(), keeps);
     }
     Admission { tasks, charged, ..admission.clone() }

@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use caldera_core::{
+    card_quota::CardQuota,
     gang::QueueName,
     queue::{Engine, FleetResources},
     reason::QueueProblem,
@@ -21,7 +22,7 @@ use caldera_crds::{
     longest_run::LongestRun,
     names::{
         caldera::{MAX_JOB, MAX_RUN_TIME, NAMESPACE_SELECTOR},
-        volcano::ROOT_QUEUE,
+        volcano::{CARD_QUOTA, ROOT_QUEUE},
     },
     tenancy::NamespaceSelector,
 };
@@ -252,6 +253,8 @@ fn list_faults(engine: &Engine, counts: &PhaseCounts, queue: &QueueFacts) -> Vec
     let longest = queue.longest_run.as_ref().and_then(LongestRun::problem);
     let longest =
         longest.map(|problem| same(format!("metadata.annotations[{MAX_RUN_TIME}]: {problem}: it takes no job")));
+    let cards = queue.card_quota.as_ref().and_then(CardQuota::problem);
+    let cards = cards.map(|problem| same(format!("metadata.annotations[{CARD_QUOTA}]: {problem}: it takes no job")));
     let amounts = engine.queue_faults(name);
     let amounts = amounts.iter().map(|fault| (format!("{:?}", fault.subject()), fault.to_string()));
     problem
@@ -262,6 +265,7 @@ fn list_faults(engine: &Engine, counts: &PhaseCounts, queue: &QueueFacts) -> Vec
         .chain(selector)
         .chain(largest)
         .chain(longest)
+        .chain(cards)
         .chain(amounts)
         .collect()
 }

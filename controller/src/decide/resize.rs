@@ -95,9 +95,9 @@ fn shrink_record(gang: &Gang, record: &Admission) -> Option<Admission> {
     for task in &gang.tasks {
         let had = record.pods_of(&task.name);
         let over = had.saturating_sub(task.replicas);
-        let freed = task.request.times(u64::from(over).saturating_mul(u64::from(record.copies)));
+        let freed = task.charge().times(u64::from(over).saturating_mul(u64::from(record.copies)));
         cut.charged.saturating_sub(&freed);
-        let stays = task.request.times(u64::from(had - over).saturating_mul(u64::from(record.copies)));
+        let stays = task.charge().times(u64::from(had - over).saturating_mul(u64::from(record.copies)));
         left.add(&stays);
         cut.tasks.insert(task.name.clone(), had - over);
         dropped |= over > 0;
@@ -109,9 +109,12 @@ fn shrink_record(gang: &Gang, record: &Admission) -> Option<Admission> {
             cut.charged.set(name.clone(), keeps);
         }
     }
-    // Those that ask for less need no more than that.
-    dropped |= !cut.charged.fits_in(&left);
-    cut.charged = cut.charged.min(&left);
+    // Those that ask for less need no more than that. Until what they ask for beside that is granted they do not go
+    // out, and those run on that were admitted.
+    if left.fits_in(&record.charged) {
+        dropped |= !cut.charged.fits_in(&left);
+        cut.charged = cut.charged.min(&left);
+    }
     dropped.then_some(cut)
 }
 
@@ -141,7 +144,7 @@ fn compute_increase(wanted: Wanted<'_>, record: &Admission) -> Option<Increase> 
     }
     let tasks = gang.tasks.iter().zip(min).map(|(task, min)| TaskAsk {
         name: task.name.clone(),
-        request: task.request.clone(),
+        request: task.charge().into_owned(),
         min,
         most: lacking(task),
         step: task.partition_size(),
@@ -165,7 +168,7 @@ fn compute_copy_increase(wanted: Wanted<'_>, record: &Admission, copies: u32) ->
     let more = copies.checked_sub(record.copies.max(1)).filter(|more| *more > 0)?;
     let tasks = wanted.gang.tasks.iter().map(|task| {
         let pods = record.pods_of(&task.name);
-        TaskAsk { name: task.name.clone(), request: task.request.clone(), min: pods, most: pods, step: 1 }
+        TaskAsk { name: task.name.clone(), request: task.charge().into_owned(), min: pods, most: pods, step: 1 }
     });
     let ask = Ask {
         tasks: tasks.collect(),

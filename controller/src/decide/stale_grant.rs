@@ -163,7 +163,7 @@ fn limit_anew(objects: &Objects, binding: &Binding, record: &Admission, now: Tim
 /// Whether what a record grants asks for more than it charges: then it is not granted anew as it is.
 fn is_understated(objects: &Objects, binding: &Binding, record: &Admission) -> bool {
     let Some(Ok(gang)) = objects.workload_of(binding).map(|workload| workload.gang.as_ref()) else { return false };
-    !record.sum_pod_requests(gang).fits_in(&record.charged)
+    record.find_uncharged(gang).is_some()
 }
 
 /// What was taken back just now from below a queue.

@@ -124,7 +124,7 @@ fn cut_to_placed(record: &Admission, gang: &Gang, binding: &Binding) -> Option<A
         let gone = record.copies.checked_sub(copies).filter(|gone| *gone > 0)?;
         for task in &gang.tasks {
             let pods = u64::from(record.pods_of(&task.name)).saturating_mul(u64::from(gone));
-            less.charged.saturating_sub(&task.request.times(pods));
+            less.charged.saturating_sub(&task.charge().times(pods));
         }
         less.copies = copies;
         return Some(less);
@@ -137,7 +137,7 @@ fn cut_to_placed(record: &Admission, gang: &Gang, binding: &Binding) -> Option<A
     for (task, placed) in gang.tasks.iter().zip(binding.count_pods_by_cluster(gang)) {
         let had = record.pods_of(&task.name);
         let keeps = placed.values().fold(0, |sum: u32, pods| sum.saturating_add(*pods)).min(had);
-        less.charged.saturating_sub(&task.request.times(u64::from(had - keeps)));
+        less.charged.saturating_sub(&task.charge().times(u64::from(had - keeps)));
         less.tasks.insert(task.name.clone(), keeps);
     }
     // Never less than the pods ask for that stay, whatever the record says they are charged.

@@ -58,7 +58,7 @@ pub(super) fn list_clusters(controller: &mut Controller, key: &Key, ask: Option<
     let (Some(placement), Some(gang)) = (build_binding_with_peers(objects, capacity, binding), gang) else {
         return Vec::new();
     };
-    let wanted = ask.demand_of_all_pods();
+    let wanted = ask.demand_of_all_pods().without_cards();
     let needs = ask.tasks.iter().map(|task| u64::from(task.min)).sum();
     let fleet = capacity.fleet();
     let mut all: Vec<ClusterView> = fleet

@@ -277,7 +277,9 @@ pub(crate) fn list_amounts(controller: &Controller, name: &QueueName, only: Opti
             deserved: of(&has.deserved),
             guarantee: of(&has.guarantee),
             capability: facts.and_then(|facts| facts.spec.capability.get(name.as_str())),
-            limit: (!hidden.contains(&ObjectKind::Clusters)).then(|| of(&has.real)),
+            // Where no queue says how much of a card model there is at most, nobody does.
+            limit: (!hidden.contains(&ObjectKind::Clusters) && (!name.is_card() || !of(&has.real).is_zero()))
+                .then(|| of(&has.real)),
             borrowed: if told { borrowed } else { of(&has.borrowed) },
         }
     };

@@ -223,7 +223,8 @@ impl Objects {
         let said = |queue: &QueueFacts| {
             let of_jobs =
                 (queue.namespaces.clone(), queue.largest_job.clone(), queue.longest_run.clone(), queue.evicts_all_jobs);
-            (queue.spec.clone(), queue.wrong.clone(), queue.wrong_places.clone(), of_jobs)
+            let places = (queue.wrong.clone(), queue.wrong_places.clone());
+            (queue.spec.clone(), queue.card_quota.clone(), places, of_jobs)
         };
         let spec = known.is_none_or(|known| said(known) != said(&queue));
         let moved = known.is_none_or(|known| known.spec.parent != queue.spec.parent);

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use caldera_core::{
+    card_quota::CardQuota,
     gang::{QueueName, Requirement},
     node_groups::NodeGroupAffinity,
     quantity::Quantity,
@@ -18,7 +19,7 @@ use caldera_crds::{
         caldera::{
             ALL_JOBS_PREEMPTABLE, CLUSTER_SELECTOR, MAX_JOB, MAX_RUN_TIME, NAMESPACE_SELECTOR, PAUSED, QUEUE_STATUS,
         },
-        volcano::{CLOSED_BY_PARENT, DEFAULT_QUEUE, ROOT_QUEUE},
+        volcano::{CARD_QUOTA, CLOSED_BY_PARENT, DEFAULT_QUEUE, ROOT_QUEUE},
     },
     node_groups::{list_affinity_problems, read_affinity},
     placement,
@@ -59,6 +60,8 @@ pub struct QueueFacts {
     pub largest_job: Option<LargestJob>,
     /// How long its jobs run at most; any time where it says nothing.
     pub longest_run: Option<LongestRun>,
+    /// What it may have of each card model; any amount where it says nothing.
+    pub card_quota: Option<CardQuota>,
     /// Its jobs are preemptable whatever they say.
     pub evicts_all_jobs: bool,
     /// Of the default queue: why nothing is released in the whole fleet, if so.
@@ -113,7 +116,10 @@ impl QueueFacts {
             amounts.into_iter().map(|(name, amount)| (name.into(), amount)).collect()
         };
         let guarantee = spec.guarantee.clone().unwrap_or_default().resource;
-        let capability = limits(amounts("capability", &spec.capability));
+        let mut capability = limits(amounts("capability", &spec.capability));
+        let card_quota = annotation(CARD_QUOTA).map(CardQuota::parse);
+        let of_cards = card_quota.iter().flat_map(CardQuota::limits);
+        of_cards.for_each(|(name, most)| capability.set(name.clone(), most));
         let guarantee = amounts("guarantee.resource", &guarantee);
         let deserved = limits(amounts("deserved", &spec.deserved));
         let queue = QueueSpec {
@@ -157,6 +163,7 @@ impl QueueFacts {
             namespaces: annotation(NAMESPACE_SELECTOR).map(NamespaceSelector::parse),
             largest_job: annotation(MAX_JOB).map(LargestJob::parse),
             longest_run: annotation(MAX_RUN_TIME).map(LongestRun::parse),
+            card_quota,
             evicts_all_jobs: annotation(ALL_JOBS_PREEMPTABLE) == Some("true"),
             paused: annotation(PAUSED)
                 .filter(|_| object.metadata.name.as_deref() == Some(DEFAULT_QUEUE))
@@ -218,6 +225,7 @@ pub(super) struct Tenancy<'a> {
     counts_namespaces: bool,
     largest_job: Option<&'a LargestJob>,
     longest_run: Option<&'a LongestRun>,
+    card_quota: Option<&'a CardQuota>,
     node_groups: Option<&'a NodeGroupAffinity>,
     clusters: &'a [Requirement],
 }
@@ -228,6 +236,7 @@ impl<'a> Tenancy<'a> {
             namespaces: queue.namespaces.as_ref(),
             largest_job: queue.largest_job.as_ref(),
             longest_run: queue.longest_run.as_ref(),
+            card_quota: queue.card_quota.as_ref(),
             node_groups: queue.spec.affinity.as_ref(),
             clusters: queue.spec.clusters.as_slice(),
             counts_namespaces: queue.spec.running.of_namespace.is_some(),

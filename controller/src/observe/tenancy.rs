@@ -1,5 +1,5 @@
-//! What queues say about the jobs of tenants: whose they take, how large one may be and how long one may run, how many
-//! run, which may be evicted.
+//! What queues say about the jobs of tenants: whose they take, how large one may be and how long one may run, of which
+//! card models, how many run, which may be evicted.
 //!
 //! Rule: a job needs that its queue and each queue above it allow it ([`caldera_crds::tenancy`]); a queue that is not
 //! there says nothing, and neither does an object named as the root.
@@ -55,6 +55,15 @@ impl Objects {
         limits.peek()?;
         let asked = asked();
         limits.find_map(|(by, largest)| largest.refuse(queue, by, &asked))
+    }
+
+    /// Why a queue does not take a job that asks for cards of no model, or of one of which it, or one above it, has no
+    /// quota.
+    pub(crate) fn check_card_models(&self, queue: &QueueName, workload: &Workload) -> Option<Reason> {
+        let gang = workload.gang.as_ref().ok()?;
+        let path = self.list_queue_and_parents(queue).into_iter();
+        path.filter_map(|(by, facts)| Some((by, facts.card_quota.as_ref()?)))
+            .find_map(|(by, quota)| quota.refuse(queue, by, gang))
     }
 
     /// Why a queue does not take a job that is to run for as long as this one: it, or one above it, says so.

@@ -1,7 +1,59 @@
-//! Why a job that had its quota lost it: evicted for another one, or requeued.
+//! Why a job that had its quota lost it, evicted for another one or requeued; and why it has none of a card model.
 //!
 //! Rule: an eviction is told by the right that it used, as Kueue's `EvictedByPreemption` reasons are; a requeue by what
 //! the job did not find, or by whose word it was. The tokens of evictions are on bindings and in events.
+
+use std::fmt;
+
+use crate::{gang::TaskName, resources::ResourceName, text::name_some};
+
+/// Why a queue with a quota by card model has none for a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CardRefusal {
+    /// Its quota can not be read.
+    Unreadable,
+    /// The job asks for cards that may be of any model, or of one of several.
+    Unnamed {
+        /// Which of its tasks does.
+        task: TaskName,
+        /// For what.
+        resource: ResourceName,
+        /// The label of nodes that names the model.
+        label: String,
+        /// The models that the queue has a quota of.
+        models: Vec<String>,
+    },
+    /// It names a model that the queue has no quota of.
+    OtherModel {
+        /// Which of its tasks does.
+        task: TaskName,
+        /// Of what.
+        resource: ResourceName,
+        /// The model.
+        model: String,
+        /// Those that the queue has a quota of.
+        models: Vec<String>,
+    },
+}
+
+impl fmt::Display for CardRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable => f.write_str("takes no job: its quota by card model can not be read"),
+            Self::Unnamed { task, resource, label, models } => write!(
+                f,
+                "has its quota of {resource} by card model, {}: task {task} has to name one, by a nodeSelector or a \
+                 required node affinity for {label} with one value",
+                name_some(models)
+            ),
+            Self::OtherModel { task, resource, model, models } => write!(
+                f,
+                "has no quota of the {model} that task {task} names: of {resource} it has {}",
+                name_some(models)
+            ),
+        }
+    }
+}
 
 /// By which right a job was evicted for another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -66,6 +66,10 @@ impl fmt::Display for Reason {
                     None => write!(f, "queue {by}{above} takes no job: how long one may run can not be read"),
                 }
             }
+            Self::NoCardQuota { queue, by, cause } => {
+                let above = if by == queue { String::new() } else { format!(", above queue {queue},") };
+                write!(f, "queue {by}{above} {cause}")
+            }
             Self::WaitingForData { detail } => f.write_str(detail),
             Self::OnHold { annotation } => {
                 write!(f, "on hold: take the annotation {annotation} away to let it wait in line")

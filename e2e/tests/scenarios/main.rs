@@ -7,6 +7,7 @@
 
 mod bad_input;
 mod bad_luck;
+mod card_quota;
 mod cron_job;
 mod data;
 mod examples;

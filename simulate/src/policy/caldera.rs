@@ -8,6 +8,7 @@ use std::{
 };
 
 use caldera_core::{
+    card_model::label_of_model,
     gang::{ClusterName, TaskName},
     queue::{
         self, Ask, ClusterCapacity, Counted, Engine, Fit, FitClass, JobId, OrderPolicy, QueueSpec, ReservedClusters,
@@ -17,7 +18,12 @@ use caldera_core::{
 };
 
 use super::{Policy, preemption::Preemption};
-use crate::{members::Part, site::Site, time::Millis, world::World};
+use crate::{
+    members::Part,
+    site::Site,
+    time::Millis,
+    world::{Hold, World},
+};
 
 /// See the module.
 #[derive(Debug)]
@@ -105,7 +111,7 @@ impl Caldera {
     /// What is charged from now on is what is placed.
     fn place_job(&mut self, site: &mut Site<'_>, job: usize, parts: Vec<Part>) {
         let mut charge = Resources::new();
-        parts.iter().for_each(|part| charge.add(&part.demand()));
+        parts.iter().for_each(|part| charge.add(&part.charge()));
         self.charge_job(site, job, &charge);
         let end = site.job(job).run_for().map(|run_for| seconds(site.now()).saturating_add(run_for));
         self.engine.set_expected_end(id(job).as_str(), end);
@@ -190,6 +196,24 @@ impl Caldera {
     }
 }
 
+/// What a job that runs is charged for what it holds on a node: that, and of the card models that it names the node's.
+fn charge_of_hold(site: &Site<'_>, job: usize, hold: &Hold) -> Resources {
+    let named = site.job(job).shape.gang.sum_full_charge();
+    let mut cards = named.iter().filter_map(|(name, _)| Some((name, name.as_card()?))).peekable();
+    let mut charge = hold.amount.clone();
+    if cards.peek().is_none() {
+        return charge;
+    }
+    let node = site.world().clusters[hold.cluster].nodes.iter().find(|node| node.name.as_str() == &*hold.node);
+    for (name, (resource, model)) in cards {
+        let is_there = node.and_then(|node| node.labels.get(&label_of_model(resource))).is_some_and(|is| is == model);
+        if is_there {
+            charge.set(name.clone(), hold.amount.get(resource));
+        }
+    }
+    charge
+}
+
 impl Policy for Caldera {
     fn arrived(&mut self, site: &mut Site<'_>, job: usize) {
         self.enqueue_job(site, job);
@@ -198,7 +222,7 @@ impl Policy for Caldera {
 
     fn resumed(&mut self, site: &mut Site<'_>, job: usize) {
         let mut charge = Resources::new();
-        site.job(job).running.iter().flatten().for_each(|hold| charge.add(&hold.amount));
+        site.job(job).running.iter().flatten().for_each(|hold| charge.add(&charge_of_hold(site, job, hold)));
         self.charge_job(site, job, &charge);
         // Of a job that runs the estimate is what is left.
         let end = site.job(job).run_for().map(|left| seconds(site.now()).saturating_add(left));

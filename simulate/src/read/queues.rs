@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use caldera_core::{
+    card_quota::{CARD_QUOTA, CardQuota},
     gang::QueueName,
     node_groups::NodeGroupAffinity,
     queue::{Dequeue, QueueSpec, QueueState, RunningLimits},
@@ -117,12 +118,19 @@ fn push(queues: &mut Vec<QueueSpec>, document: &Value) -> Result<(), ReadError> 
     let spec = object.spec;
     let running = object.metadata.annotations.get(MAX_RUNNING_JOBS).map(|text| text.parse());
     let running = running.transpose().map_err(|_| wrong(format!("{MAX_RUNNING_JOBS} is no whole number of jobs")))?;
+    let cards = object.metadata.annotations.get(CARD_QUOTA).map(|text| CardQuota::parse(text));
+    if let Some(problem) = cards.as_ref().and_then(CardQuota::problem) {
+        return Err(wrong(format!("{CARD_QUOTA}: {problem}")));
+    }
+    let mut capability = spec.capability.unwrap_or_default();
+    let of_cards = cards.iter().flat_map(CardQuota::limits);
+    of_cards.for_each(|(name, most)| capability.set(name.clone(), most));
     queues.push(QueueSpec {
         name: QueueName::from(object.metadata.name),
         parent: spec.parent.filter(|parent| !parent.is_empty()).map(QueueName::from),
         priority: spec.priority.unwrap_or(0),
         weight: spec.weight.unwrap_or(1),
-        capability: spec.capability.unwrap_or_default(),
+        capability,
         unreadable: Vec::new(),
         guarantee: spec.guarantee.and_then(|guarantee| guarantee.resource).unwrap_or_default(),
         deserved: spec.deserved.unwrap_or_default(),
@@ -175,6 +183,17 @@ mod tests {
         let text = format!("kind: Queue\nmetadata: {{name: q}}\nspec: {{affinity: {{nodeGroupAffinity: {list}}}}}\n");
         let affinity = NodeGroupAffinity { required: ["a".to_owned()].into(), ..NodeGroupAffinity::default() };
         assert_eq!(queues(&text).unwrap()[0].affinity, Some(affinity));
+    }
+
+    #[test]
+    fn a_quota_by_card_model_is_read_as_volcano_writes_it() {
+        let text = |quota: &str| {
+            format!("kind: Queue\nmetadata: {{name: q, annotations: {{volcano.sh/card.quota: '{quota}'}}}}\n")
+        };
+        let read = queues(&text(r#"{"A100": 8}"#)).unwrap();
+        assert_eq!(read[0].capability.get("nvidia.com/gpu:A100"), Some(Quantity::from_units(8)));
+        let error = queues(&text("8")).unwrap_err().to_string();
+        assert!(error.starts_with("queue q: volcano.sh/card.quota: is no JSON object"), "{error}");
     }
 
     #[test]

@@ -4,9 +4,10 @@
 //! Deployment's template may change at any time; neither may ask for more pods, for more in each pod, for another
 //! queue or for another priority class than the record and the workload on the host say. What each pod asks for is held
 //! against the record as a whole: all pods that the record grants, at the requests of this copy, must fit in what was
-//! charged. So a copy is as dear as the job was found to be, however its tasks differ.
+//! charged. So a copy is as dear as the job was found to be, however its tasks differ. Pods that were charged by card
+//! model go out only if they name a model that was charged.
 
-use caldera_core::admission::Admission;
+use caldera_core::admission::{Admission, Uncharged};
 use caldera_crds::workload::{priority_class_of, queue_of, read_gang};
 use serde_json::Value;
 
@@ -39,13 +40,17 @@ pub fn check_copy_against_record(
         let granted = most(record.pods_of(&task.name));
         return Err(format!("it has {} pods of task {}, and {granted} are admitted here", task.replicas, task.name));
     }
-    let asked = record.sum_pod_requests(&gang);
-    match asked.iter().find(|(name, amount)| *amount > record.charged.get(name.as_str())) {
+    match record.find_uncharged(&gang) {
         None => Ok(()),
-        Some((name, amount)) => Err(format!(
-            "at its requests the job asks for {name} {amount}, and queue {queue} is charged {}: it goes out once the \
+        Some(Uncharged { resource, asked, charged, names_model: false }) => Err(format!(
+            "its pods ask for {resource} {asked} without naming a card model, and queue {queue} is charged {} so: the \
+             rest is of models",
+            charged.with_suffixes_of(asked)
+        )),
+        Some(Uncharged { resource, asked, charged, .. }) => Err(format!(
+            "at its requests the job asks for {resource} {asked}, and queue {queue} is charged {}: it goes out once the \
              rest is admitted",
-            record.charged.get(name.as_str()).with_suffixes_of(amount)
+            charged.with_suffixes_of(asked)
         )),
     }
 }
@@ -99,6 +104,27 @@ mod tests {
         let container = json!({"name": "d", "image": "i", "resources": {"requests": {"cpu": "1"}}});
         second["spec"]["tasks"][1]["template"]["spec"]["containers"].as_array_mut().unwrap().push(container);
         assert!(hold(&second).is_err(), "a second container asks too");
+    }
+
+    #[test]
+    fn an_override_that_takes_the_card_model_away_or_names_another_is_refused() {
+        let mut copy = job(["1", "2"]);
+        let worker = "/spec/tasks/1/template/spec";
+        let select = |copy: &mut Value, selector: Value| {
+            copy.pointer_mut(worker).unwrap()["nodeSelector"] = selector;
+        };
+        copy.pointer_mut(worker).unwrap()["containers"][0]["resources"]["requests"]["x.io/gpu"] = "2".into();
+        let text = r#"{"queue":"q","priority":0,"copies":1,"tasks":{"master":1,"worker":2},
+            "charged":{"cpu":"5","pods":"3","x.io/gpu":"4","x.io/gpu:a":"4"}}"#;
+        let record = Admission::parse(text).unwrap();
+        let hold = |copy: &Value| check_copy_against_record(copy, &record, 3, Some("low"));
+        let told = hold(&copy).unwrap_err();
+        assert!(told.contains("ask for x.io/gpu 4 without naming a card model, and queue q is charged 0 so"), "{told}");
+        select(&mut copy, json!({"x.io/gpu.product": "b"}));
+        let told = hold(&copy).unwrap_err();
+        assert!(told.contains("asks for x.io/gpu:b 4, and queue q is charged 0"), "{told}");
+        select(&mut copy, json!({"x.io/gpu.product": "a", "zone": "z"}));
+        assert_eq!(hold(&copy), Ok(()));
     }
 
     #[test]

@@ -1,18 +1,18 @@
-//! What a queue, or one above it, says about each job: the largest that it takes, how long one may run, and that all of
-//! them are preemptable.
+//! What a queue, or one above it, says about each job: the largest that it takes, how long one may run, which card
+//! models it may ask for, and that all of them are preemptable.
 //!
-//! Rule: as [`caldera_crds::largest_job`] and [`caldera_crds::longest_run`] say, at submission of a Volcano Job. The
-//! controller asks again before it releases, for all kinds and after an edit. Queues are read from the watch: one that
-//! is behind refuses what its admin allowed a moment ago, or passes what the controller then refuses. A tenant's
-//! `volcano.sh/preemptable: "false"` where it counts for nothing is told, and not refused: the same manifest may be
-//! submitted to several queues.
+//! Rule: as [`caldera_crds::largest_job`], [`caldera_crds::longest_run`] and [`caldera_core::card_quota`] say, at
+//! submission of a Volcano Job. The controller asks again before it releases, for all kinds and after an edit. Queues
+//! are read from the watch: one that is behind refuses what its admin allowed a moment ago, or passes what the
+//! controller then refuses. A tenant's `volcano.sh/preemptable: "false"` where it counts for nothing is told, and not
+//! refused: the same manifest may be submitted to several queues.
 
 use caldera_core::{gang::QueueName, reason::Reason};
 use caldera_crds::{
     largest_job::LargestJob,
     longest_run::LongestRun,
     names::{caldera::MAX_RUN_TIME, volcano::PREEMPTABLE},
-    tenancy::marks_all_jobs_preemptable,
+    tenancy::{marks_all_jobs_preemptable, read_card_quota},
     workload::{annotations::max_run_time, queue_of, read_gang, read_preemptable},
 };
 use serde_json::Value;
@@ -34,6 +34,19 @@ pub fn refuse_too_large(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Op
     let asked = read_gang(job).ok()?.sum_full_demand();
     let refusal = limits.find_map(|(by, largest)| largest.refuse(&queue, &by.into(), &asked))?;
     Some(deny(&format!("spec.queue: it {refusal}")))
+}
+
+/// Refuses a new job that asks for cards of no model, or of one of which its queue has no quota; `None` otherwise.
+#[must_use]
+pub fn refuse_card_model(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Option<Verdict> {
+    let job = request.object.as_ref().filter(|_| request.is_create())?;
+    let queue: QueueName = queue_of(job);
+    let quotas = list_queue_path(queue.as_str(), cache).into_iter();
+    let mut quotas = quotas.filter_map(|by| Some((by, read_card_quota(cache.queues.get(by)?)?))).peekable();
+    quotas.peek()?;
+    let gang = read_gang(job).ok()?;
+    let refusal = quotas.find_map(|(by, quota)| quota.refuse(&queue, &by.into(), &gang))?;
+    Some(deny(&format!("spec.tasks: {refusal}")))
 }
 
 /// Refuses a new job that asks to run for longer than its queue allows; `None` where it does not.
@@ -147,6 +160,29 @@ mod tests {
             create("four", json!("1s")).as_deref(),
             Some("spec.queue: queue top, above queue leaf, takes no job: how long one may run can not be read")
         );
+    }
+
+    #[test]
+    fn a_job_that_names_no_card_model_is_refused_where_a_queue_above_has_its_quota_by_model() {
+        let cache = cache(&json!({"volcano.sh/card.quota": r#"{"A100": 8}"#}));
+        let submit = |asks: Value, selector: Value| {
+            let mut job = job("1");
+            let pod = &mut job["spec"]["tasks"][0]["template"]["spec"];
+            pod["containers"][0]["resources"]["limits"] = asks;
+            pod["nodeSelector"] = selector;
+            match refuse_card_model(&request(job, "CREATE"), &cache) {
+                Some(Verdict::Deny(denial)) => Some(denial.message),
+                Some(other) => panic!("{other:?}"),
+                None => None,
+            }
+        };
+        let gpu = || json!({"nvidia.com/gpu": "1"});
+        assert_eq!(submit(json!(null), json!(null)), None);
+        assert_eq!(submit(gpu(), json!({"nvidia.com/gpu.product": "A100"})), None);
+        let told = submit(gpu(), json!({"zone": "a"})).unwrap();
+        assert!(told.starts_with("spec.tasks: queue top, above queue leaf, has its quota of nvidia.com/gpu"), "{told}");
+        let told = submit(gpu(), json!({"nvidia.com/gpu.product": "V100"})).unwrap();
+        assert!(told.contains("has no quota of the V100 that task t names"), "{told}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ impl FleetCapacity {
         let emptied = self.fleet.list_capacities_without_queued();
         fleet::choose_reserved_clusters(
             question.binding,
-            (question.gang, &ask.minimum_of_copy()),
+            (question.gang, &ask.minimum_of_copy().without_cards()),
             vain,
             emptied.map(|(cluster, emptied, now)| ReservableCluster { cluster, emptied, now }),
             |binding, clusters| ask_placement(PlacementQuestion { binding, ..question }, &self.fleet, clusters).ok(),

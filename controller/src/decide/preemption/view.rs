@@ -185,7 +185,7 @@ fn describe_elastic(objects: &Objects, binding: &Binding, workload: &Workload) -
     }
     let tasks = gang.tasks.iter().zip(binding.count_pods_by_cluster(gang)).map(|(task, placed)| PlacedTask {
         name: task.name.clone(),
-        request: task.request.clone(),
+        request: task.charge().into_owned(),
         priority: objects.priority_of_class(&task.priority_class),
         min: if binds { task.min_available } else { 0 },
         fixed: task.partition.is_some(),

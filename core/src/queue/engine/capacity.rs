@@ -171,6 +171,7 @@ impl Engine {
         let pods = || shape.ask.tasks.iter().filter(|task| task.min > 0);
         let least =
             |dim| pods().map(|task| task.request.get(self.dims.resource_of(dim).as_str()).as_nano()).min().unwrap_or(0);
-        FreeNeeded(shape.sparse.iter().map(|(dim, all)| (*dim, all / copies, least(*dim))).collect())
+        let of_clusters = shape.sparse.iter().filter(|(dim, _)| !self.dims.resource_of(*dim).is_card());
+        FreeNeeded(of_clusters.map(|(dim, all)| (*dim, all / copies, least(*dim))).collect())
     }
 }

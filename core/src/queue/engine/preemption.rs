@@ -16,7 +16,7 @@ use crate::{
         quota::tree::QueueIndex,
     },
     reason::{Bound, Reason},
-    resources::{ResourceName, Resources},
+    resources::{Limits, ResourceName, Resources},
 };
 
 /// A job near the head of its queue for which others could be evicted.
@@ -40,7 +40,8 @@ pub struct QuotaAfterEvictions {
 #[derive(Debug, Clone)]
 struct PathQuota {
     used: Resources,
-    real: Resources,
+    /// Of what the job asks for.
+    real: Limits,
     /// The queue and those below it.
     queues: BTreeSet<QueueName>,
 }
@@ -54,7 +55,8 @@ impl QuotaAfterEvictions {
                 let name = name.as_str();
                 let gone = victims.iter().filter(|victim| queues.contains(&victim.queue));
                 let freed = gone.fold(Quantity::ZERO, |sum, victim| sum.saturating_add(victim.frees.get(name)));
-                used.get(name).minus(freed).saturating_add(asked) <= real.get(name)
+                let would = used.get(name).minus(freed).saturating_add(asked);
+                real.get(name).is_none_or(|most| would <= most)
             })
         })
     }
@@ -122,22 +124,33 @@ impl Engine {
         free: &Resources,
     ) -> BTreeSet<ResourceName> {
         let quota = self.compute_quota_after_evictions(queue, asks.clone()).path;
-        let is_short = |name: &str, asked: Quantity| {
-            let over = |at: &PathQuota| at.used.get(name).saturating_add(asked) > at.real.get(name);
-            asked > free.get(name) || quota.iter().any(over)
+        let is_short = |name: &ResourceName, asked: Quantity| {
+            let over = |at: &PathQuota| {
+                let would = at.used.get(name.as_str()).saturating_add(asked);
+                at.real.get(name.as_str()).is_some_and(|most| would > most)
+            };
+            (asked > free.get(name.as_str()) && !name.is_card()) || quota.iter().any(over)
         };
-        asks.iter().filter(|(name, asked)| is_short(name.as_str(), *asked)).map(|(name, _)| name.clone()).collect()
+        asks.iter().filter(|(name, asked)| is_short(name, *asked)).map(|(name, _)| name.clone()).collect()
     }
 
     /// The quota on the path of a queue for a job that asks for so much.
     #[must_use]
     pub fn compute_quota_after_evictions(&self, queue: &QueueName, asks: Resources) -> QuotaAfterEvictions {
         let quota = |at: &QueueIndex| {
-            let is = self.entitlement_of(&self.slots[at.index()].name);
+            let slot = &self.slots[at.index()];
+            let used = slot.used.resources(&self.dims);
+            // Any amount of a card model that no queue limits, and nothing else that has no ceiling.
+            let most = |name: &ResourceName| {
+                let most = self.dims.find_dim(name).and_then(|dim| slot.real.get(dim));
+                most.map(|most| name.quantity_from_nano(most)).or_else(|| (!name.is_card()).then_some(Quantity::ZERO))
+            };
+            let real = asks.iter().filter_map(|(name, _)| Some((name.clone(), most(name)?))).collect();
             let below = self.index.iter().filter(|(_, node)| self.slots[node.index()].path.contains(at));
-            PathQuota { used: is.used, real: is.real, queues: below.map(|(name, _)| name.clone()).collect() }
+            PathQuota { used, real, queues: below.map(|(name, _)| name.clone()).collect() }
         };
-        QuotaAfterEvictions { asks, path: self.path_of(queue).iter().map(quota).collect() }
+        let path = self.path_of(queue).iter().map(quota).collect();
+        QuotaAfterEvictions { asks, path }
     }
 
     fn path_of(&self, queue: &QueueName) -> &[QueueIndex] {

@@ -44,7 +44,7 @@ pub struct Ask {
 pub struct TaskAsk {
     /// Task.
     pub name: TaskName,
-    /// What one pod asks for.
+    /// What one pod is charged: what it asks for, and the same of the card models that it names.
     pub request: Resources,
     /// Pods within the gang's minimum (see [`crate::pod_group::compute_pod_group_minimum`]).
     pub min: u32,
@@ -228,7 +228,9 @@ pub(crate) fn explain_unsatisfiable(
     }
     if let Some(whole) = fleet.whole.as_ref() {
         let of = |dim: &Dim| whole.get(dims.resource_of(*dim).as_str());
-        let beyond = |(dim, asked): &&(Dim, i128)| asked + holds(QueueIndex::ROOT, *dim) > of(dim).as_nano();
+        let beyond = |(dim, asked): &&(Dim, i128)| {
+            !dims.resource_of(*dim).is_card() && asked + holds(QueueIndex::ROOT, *dim) > of(dim).as_nano()
+        };
         if let Some((dim, _)) = asked().find(beyond) {
             return Some(exceeds(Bound::Fleet, QueueIndex::ROOT, *dim, of(dim)));
         }

@@ -31,6 +31,8 @@ impl Dim {
 pub(crate) struct Dims {
     names: Vec<ResourceName>,
     numbers: BTreeMap<ResourceName, Dim>,
+    /// Some card model was named that nobody had named before.
+    has_new_card: bool,
     /// Those whose jobs are counted.
     namespaces: Vec<Arc<str>>,
     namespace_numbers: BTreeMap<Arc<str>, Dim>,
@@ -42,9 +44,21 @@ impl Dims {
             return *dim;
         }
         let dim = Dim(u32::try_from(self.names.len()).unwrap_or(u32::MAX));
+        self.has_new_card |= name.is_card();
         self.names.push(name.clone());
         self.numbers.insert(name.clone(), dim);
         dim
+    }
+
+    /// True once after a card model was named for the first time: it has no ceiling at the root, unlike a resource that
+    /// no cluster names.
+    pub(crate) fn take_new_card(&mut self) -> bool {
+        std::mem::take(&mut self.has_new_card)
+    }
+
+    /// The card models.
+    pub(crate) fn list_cards(&self) -> impl Iterator<Item = Dim> {
+        self.list_dims().filter(move |dim| self.resource_of(*dim).is_card())
     }
 
     pub(crate) fn resource_of(&self, dim: Dim) -> &ResourceName {

@@ -11,7 +11,8 @@
 //! back what it can never use). Parts by weight do not follow the jobs of the moment: what a queue leaves idle others
 //! borrow anyway, and what is deserved must not change because somebody submits. And nobody is stopped by another's
 //! mistake: a guarantee of more than there can ever be keeps nothing free; guarantees, and below the root what is
-//! deserved, that are more than the parent has together are cut from the largest down.
+//! deserved, that are more than the parent has together are cut from the largest down. A resource of one card model
+//! ([`crate::card_model`]) has the ceilings of queues alone: the root has any amount, and nobody deserves a part of it.
 
 use crate::queue::{
     quota::{
@@ -32,6 +33,8 @@ pub(crate) fn resolve_entitlements(slots: &mut [Slot], dims: &mut Dims, fleet: &
     for (dim, amount) in dims.intern_amounts(&fleet.ready) {
         root.left.set(dim, Some(amount));
     }
+    // What clusters have is not summed up by card model.
+    dims.list_cards().for_each(|dim| root.left.set(dim, None));
     root.real = Ceilings::nothing();
     for dim in dims.list_dims() {
         root.real.set(dim, [root.capability.get(dim), root.left.get(dim)].into_iter().flatten().min());
@@ -44,6 +47,9 @@ pub(crate) fn resolve_entitlements(slots: &mut [Slot], dims: &mut Dims, fleet: &
         let children = std::mem::take(&mut slots[parent.index()].children);
         for dim in dims.list_dims() {
             divide_among_children(slots, parent, &children, dim);
+            if !dims.resource_of(dim).is_card() {
+                divide_deserved(slots, parent, &children, dim);
+            }
         }
         if parent == QueueIndex::ROOT {
             sum_root_amounts(slots, &children, dims);
@@ -117,6 +123,7 @@ fn set_max_possible(slots: &mut [Slot], order: &[QueueIndex], dims: &mut Dims, f
             (None, Some(whole)) => {
                 let mut most = Ceilings::nothing();
                 whole.iter().for_each(|(dim, amount)| most.set(*dim, Some(*amount)));
+                dims.list_cards().for_each(|dim| most.set(dim, None));
                 most
             }
         };
@@ -194,23 +201,25 @@ fn compute_kept_guarantees(slots: &[Slot], children: &[QueueIndex], dim: Dim, mo
 
 /// Divides what `parent` has of one resource among its children.
 fn divide_among_children(slots: &mut [Slot], parent: QueueIndex, children: &[QueueIndex], dim: Dim) {
-    let real = slots[parent.index()].real.get(dim).unwrap_or(i128::MAX);
+    let above = slots[parent.index()].real.get(dim);
+    let real = above.unwrap_or(i128::MAX);
     let kept = compute_kept_guarantees(slots, children, dim, real);
     let sum: i128 = kept.iter().sum();
     for (child, kept) in children.iter().zip(kept) {
         let slot = &mut slots[child.index()];
         let left = (sum > kept).then_some(real - sum + kept);
         slot.left.set(dim, left);
-        let all = [slot.capability.get(dim), left, Some(real)];
+        let all = [slot.capability.get(dim), left, above];
         slot.real.set(dim, all.into_iter().flatten().min());
         slot.guarantee.set(dim, kept);
     }
-    let root = parent == QueueIndex::ROOT;
-    let have = if root { real } else { slots[parent.index()].asked.granted.get(dim).unwrap_or(0) };
-    divide_deserved(slots, children, dim, have, root);
 }
 
-fn divide_deserved(slots: &mut [Slot], children: &[QueueIndex], dim: Dim, have: i128, root: bool) {
+/// Divides what `parent` deserves of one resource among its children; the root deserves all there is.
+fn divide_deserved(slots: &mut [Slot], parent: QueueIndex, children: &[QueueIndex], dim: Dim) {
+    let root = parent == QueueIndex::ROOT;
+    let above = &slots[parent.index()];
+    let have = if root { above.real.get(dim).unwrap_or(i128::MAX) } else { above.asked.granted.get(dim).unwrap_or(0) };
     let portions = children.iter().map(|child| {
         let slot = &slots[child.index()];
         let least = slot.guarantee.get(dim);

@@ -159,11 +159,13 @@ impl fmt::Display for QueueFault {
                     _ => write!(f, "it counts as {limit}"),
                 }
             }
-            Self::AboveAncestor { resource, value, queue, limit } => write!(
-                f,
-                "spec.capability.{resource} is {value}, more than that of queue {queue}, which is {limit}: it counts as \
-                 {limit}"
-            ),
+            Self::AboveAncestor { resource, value, queue, limit } => {
+                let of = if resource.is_card() { "the quota of " } else { "spec.capability." };
+                write!(
+                    f,
+                    "{of}{resource} is {value}, more than that of queue {queue}, which is {limit}: it counts as {limit}"
+                )
+            }
             Self::ChildrenAbove { field, resource, sum, limit } => {
                 write!(
                     f,

@@ -96,7 +96,7 @@ fn amount_beyond(facts: &ChargeFacts<'_>, admission: &Admission) -> Resources {
     let mut beyond = Resources::new();
     for task in facts.gang.iter().flat_map(|gang| &gang.tasks) {
         let granted = u64::from(admission.pods_of(&task.name)).saturating_mul(u64::from(admission.copies.max(1)));
-        beyond.add(&task.request.times(count_placed(facts, &task.name).saturating_sub(granted)));
+        beyond.add(&task.charge().times(count_placed(facts, &task.name).saturating_sub(granted)));
     }
     beyond
 }
@@ -118,7 +118,7 @@ fn sum_placed_amount(facts: &ChargeFacts<'_>) -> Resources {
     };
     for (cluster, replicas) in facts.clusters {
         for (task, pods) in pods_in(facts, gang, cluster, *replicas) {
-            sum.add(&task.request.times(u64::from(pods)));
+            sum.add(&task.charge().times(u64::from(pods)));
         }
     }
     sum
@@ -148,7 +148,7 @@ fn subtract_finished(facts: &ChargeFacts<'_>, mut placed: Resources) -> Resource
     let Some(gang) = facts.gang else { return placed };
     for task in &gang.tasks {
         let finished = u64::from(facts.finished_pods.get(&task.name).copied().unwrap_or(0));
-        placed.saturating_sub(&task.request.times(finished.min(count_placed(facts, &task.name))));
+        placed.saturating_sub(&task.charge().times(finished.min(count_placed(facts, &task.name))));
     }
     placed
 }
