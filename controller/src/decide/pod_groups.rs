@@ -15,8 +15,8 @@
 //! - Never again: what says the same.
 //!
 //! A warning event is recorded where a reason is new that its user has to do something about, and where a PriorityClass
-//! does not exist. That a job waits on for another reason is an event by budget. A PodGroup of the workload's name with
-//! another owner is left alone; one of a binding that is out of scope is deleted.
+//! does not exist. That a job waits on for another reason is an event by budget. A PodGroup of another owner is left
+//! alone, whatever its name; one of a binding that is out of scope is deleted, and so is a second of one workload.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -70,6 +70,8 @@ struct PodGroupWrite {
     /// urgent.
     starts_at: Option<Timestamp>,
     not_before: Option<Timestamp>,
+    /// Somebody has an object of the name that it should have.
+    name_taken: bool,
     /// In a row.
     failures: u32,
     spec_written: u64,
@@ -131,6 +133,13 @@ impl PodGroupWrites {
         self.dirty.remove(key);
         self.outdated.remove(key);
         self.first.forget(key);
+    }
+
+    /// Somebody has an object of the name that the PodGroup of a binding should have.
+    pub(crate) fn observe_taken_name(&mut self, key: &Key) {
+        if let Some(write) = self.writes.get_mut(key) {
+            write.name_taken = true;
+        }
     }
 
     /// Whether there is room for more writes.
@@ -266,11 +275,13 @@ impl PodGroupWrites {
                 if budget != Some(Budget::Texts) {
                     self.budget.take_for_other_write(now);
                 }
+                let before = self.writes.remove(key).unwrap_or_default();
                 let state = PodGroupWrite {
                     in_flight: true,
                     last_write: Some(now),
+                    name_taken: before.name_taken,
+                    failures: before.failures,
                     spec_written: spec,
-                    failures: self.writes.get(key).map_or(0, |before| before.failures),
                     ..PodGroupWrite::default()
                 };
                 self.writes.insert(key.clone(), state);
@@ -301,12 +312,14 @@ impl PodGroupWrites {
         if let Some(not_before) = written.not_before.filter(|at| *at > now) {
             return Some(Action::Later(not_before, written.starts_at.is_some()));
         }
-        let group_key = pod_group::pod_group_key(workload);
-        let there = objects.pod_groups.get(&group_key);
-        // A PodGroup of that name that is not this workload's is somebody else's.
-        if there.is_some_and(|group| group.owner != workload.uid) {
-            return None;
+        let there = objects.pod_groups.find(workload);
+        if let Some(surplus) = objects.pod_groups.find_surplus(workload) {
+            return Some(Action::Delete(surplus.key.clone(), Arc::clone(&surplus.uid)));
         }
+        let group_key = match there {
+            Some(group) => group.key.clone(),
+            None => objects.pod_groups.find_free_name(workload, written.name_taken)?,
+        };
         // A sweep is about reasons alone: nothing that the spec depends on has changed.
         let only_reason = known.is_some() && there.is_some();
         let Some((stage, reason)) = find_stage_and_reason(jobs, key, known) else {
@@ -355,7 +368,7 @@ impl PodGroupWrites {
             }
             None => {
                 let just_waits = details.is_empty() && events.is_empty() && state.phase == JobPhase::Pending;
-                let body = pod_group::build_object(workload, &spec.unwrap_or_default(), &status);
+                let body = pod_group::build_object(&group_key, workload, &spec.unwrap_or_default(), &status);
                 (body, just_waits.then_some(Budget::First))
             }
             Some(group) => {
