@@ -61,6 +61,11 @@ pub(crate) struct Assumed {
 }
 
 impl Assumed {
+    /// The version of the binding that it was decided for, how often it was sent in vain, and when it is sent again.
+    pub(crate) fn describe_tries(&self) -> (&str, u32, Option<Timestamp>) {
+        (&self.resource_version, self.attempts, self.retry)
+    }
+
     fn to_decision(&self, key: &Key) -> Decision {
         let (key, epoch, admission) = (key.clone(), self.epoch.clone(), self.admission.clone());
         let resource_version = Arc::clone(&self.resource_version);

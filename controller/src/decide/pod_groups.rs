@@ -152,6 +152,16 @@ impl PodGroupWrites {
         self.may_write() && !self.dirty.is_empty()
     }
 
+    /// How many are looked at now, and later; whose text is out of date; and how many are being written.
+    pub(crate) fn count_left(&self) -> [(&'static str, usize); 4] {
+        [
+            ("due", self.dirty.len()),
+            ("later", self.timers.len()),
+            ("outdated", self.outdated.len()),
+            ("inFlight", self.in_flight),
+        ]
+    }
+
     /// When to look again if nothing happens. A sweep that goes on waits for answers, and gives turns after that.
     pub(crate) fn next_due(&self, sweeps: bool) -> Option<Timestamp> {
         let timer = self.timers.first().map(|(at, _)| *at);

@@ -37,6 +37,7 @@ mod running_limits;
 mod silent_copy;
 mod snapshot;
 mod stale_grant;
+mod state;
 mod tenancy;
 mod ttl;
 mod two;
