@@ -64,6 +64,10 @@ parity:
 bench name:
     cargo bench -p caldera-core --bench {{name}}
 
+# What the binary is made of, as CycloneDX: `just sbom > sbom.cdx.json`.
+sbom target="x86_64-unknown-linux-gnu":
+    @cargo run --quiet --locked -p caldera-architecture --bin sbom -- {{target}}
+
 # Licences, advisories, duplicates and sources of dependencies.
 deny:
     cargo deny check

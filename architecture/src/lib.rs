@@ -3,10 +3,11 @@
 //!
 //! Only the text is read: manifests by line, sources by a scanner that drops comments, strings and test modules and
 //! then looks for paths that begin with `crate::` or `super::`, and for declarations of types. That is enough for both
-//! and needs no compiler.
+//! and needs no compiler. It also says what the binary is made of (`sbom`).
 #![allow(clippy::panic, reason = "only tests use this crate, and they fail by panicking")]
 
 mod graph;
+mod sbom;
 mod source;
 mod types;
 
@@ -17,6 +18,7 @@ use std::{
 };
 
 pub use graph::{Graph, list_cycles};
+pub use sbom::build_sbom;
 pub use source::{Source, read_sources};
 pub use types::list_shared_names;
 

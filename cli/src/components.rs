@@ -1,7 +1,7 @@
 //! Runs one component against any Karmada: `caldera webhook`, `controller`, `scheduler`, `inventory` and `estimator`.
 //!
-//! Also here, for other commands: connecting to the Karmada API, the admin port, and running a component only while its
-//! lease is held. `caldera server` runs three of the components by the same functions.
+//! Also here, for other commands: connecting to the Karmada API, and running a component only while its lease is held.
+//! `caldera server` runs three of the components by the same functions.
 
 use std::{
     fs,
@@ -21,8 +21,7 @@ use caldera_runtime::{
     clock::Clock,
     lease::{LeaseCandidate, LeaseDuration},
     members::collector,
-    metric::{self, Leaders},
-    serve::{self, Ready, SharedRegistry},
+    serve::Ready,
     shutdown,
     tls::{Identity, RELOAD_EVERY, ServedTls, estimator_server_config, server_config_with_client_ca},
 };
@@ -32,6 +31,7 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    admin::{AdminServer, serve_admin},
     args::{
         ComponentArgs, ControllerArgs, EstimatorArgs, EstimatorsArgs, InventoryArgs, MemberArgs, Order, PlacerArgs,
         PlacingArgs, ProcessArgs, QueueRulesArgs, SchedulerArgs, ScopeArgs, ServingArgs, WebhookArgs,
@@ -66,34 +66,6 @@ pub async fn connect_scope(scope: &ScopeArgs, command: &str) -> anyhow::Result<(
     Ok((client, namespace))
 }
 
-/// What a component shows of itself.
-#[derive(Debug, Clone)]
-pub(crate) struct AdminServer {
-    pub(crate) ready: Ready,
-    pub(crate) registry: SharedRegistry,
-    pub(crate) leaders: Leaders,
-}
-
-/// The admin port, with what every component shows.
-pub(crate) async fn serve_admin(
-    components: &[&str],
-    ready: Ready,
-    listen: Option<SocketAddr>,
-    counts: &WriteCounts,
-    stop: &CancellationToken,
-) -> anyhow::Result<AdminServer> {
-    let registry = SharedRegistry::default();
-    metric::register_builds(&registry, components);
-    let leaders = Leaders::register(&registry);
-    counts.metrics().register(&registry);
-    ready.watch_writes(counts.metrics());
-    if let Some(listen) = listen {
-        let bound = serve::start_admin_server(listen, ready.clone(), registry.clone(), stop.clone()).await?;
-        tracing::info!(address = %bound, "serving health and metrics");
-    }
-    Ok(AdminServer { ready, registry, leaders })
-}
-
 /// Starts a component in a process of its own: its client, its admin port, the counts of its writes, and when to stop.
 pub(crate) async fn prepare_component(
     name: &str,
@@ -102,7 +74,7 @@ pub(crate) async fn prepare_component(
 ) -> anyhow::Result<(Client, AdminServer, WriteCounts, CancellationToken)> {
     let (stop, counts) = (shutdown::cancel_on_signal(), WriteCounts::default());
     let client = connect_client(kubeconfig, name, &counts).await?;
-    let admin = serve_admin(&[name], Ready::default(), listen, &counts, &stop).await?;
+    let admin = serve_admin(&[name], Ready::default(), listen, (&client, &counts), &stop).await?;
     Ok((client, admin, counts, stop))
 }
 
@@ -123,6 +95,7 @@ pub(crate) async fn lead_controller(
     let config = caldera_controller::Config {
         ready: admin.ready.clone(),
         registry: admin.registry.clone(),
+        states: admin.states.clone(),
         namespace: process.lease_namespace.clone(),
         stock_scheduler: placer.stock_scheduler,
         ..build_controller_config(rules)
@@ -185,6 +158,7 @@ pub(crate) async fn lead_scheduler(
     let config = caldera_global_scheduler::Config {
         ready: admin.ready.clone(),
         registry: admin.registry.clone(),
+        states: admin.states.clone(),
         estimators: build_estimator_settings(&placing.estimators)?,
         empty_workloads: placing.enable_empty_workload_propagation,
         // A controller without a lease writes grants without an epoch. They are placed where there is no lease.

@@ -1,6 +1,7 @@
 //! The command line as a library, so that end-to-end scenarios start components exactly as the binary does.
 #![forbid(unsafe_code)]
 
+mod admin;
 pub mod args;
 pub mod change;
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 use caldera_controller::{history, settings, usage};
 use caldera_crds::names::karmada::CLUSTER_NAMESPACE;
+use caldera_runtime::debug_state::DEBUG_STATE_PATH;
 use serde_json::{Value, json};
 
 use crate::webhook_identity::AUTHORITY_SECRET;
@@ -51,6 +52,11 @@ const OURS: &str = "federation.caldera.dev";
 const DATA: Rule = ("datadependency.volcano.sh", &["datasources", "datasourceclaims"], FOLLOW);
 const EVENTS: Rule = ("", &["events"], &["create"]);
 const CLASSES: Rule = ("scheduling.k8s.io", &["priorityclasses"], FOLLOW);
+/// To ask who somebody is, and what he may do.
+const REVIEWS: [Rule; 2] = [
+    ("authentication.k8s.io", &["tokenreviews"], &["create"]),
+    ("authorization.k8s.io", &["subjectaccessreviews"], &["create"]),
+];
 const CONFIGURATIONS: [Rule; 2] = [
     ("admissionregistration.k8s.io", &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"], &[]),
     ("config.karmada.io", &["resourceinterpreterwebhookconfigurations"], &[]),
@@ -97,7 +103,8 @@ pub fn name_account(component: &str) -> String {
 /// Who may ask `caldera why`, `caldera queue` and `caldera simulate` about everything: whoever may view the host's
 /// objects. To ask the members themselves is a role of its own, and nobody has it by default: Karmada's proxy leads to
 /// all of a member's API, as far as the member lets its user. Without it the inventories or Karmada's summaries serve.
-fn build_reader_roles() -> [Value; 2] {
+/// Nor has anybody by default the role to see what state a component is in.
+fn build_reader_roles() -> [Value; 3] {
     let rules: [Rule; 6] = [
         (QUEUES, &["queues", "podgroups"], READ),
         ("scheduling.k8s.io", &["priorityclasses"], READ),
@@ -118,7 +125,9 @@ fn build_reader_roles() -> [Value; 2] {
     all.push(build_named_rule("", "configmaps", &[settings::NAME], &["get"]));
     let mut reader = role("caldera-reader", all);
     reader["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"] = "true".into();
-    [reader, role("caldera-member-reader", vec![build_policy_rule(MEMBERS[1])])]
+    let state = json!({"nonResourceURLs": [DEBUG_STATE_PATH], "verbs": ["get"]});
+    let of_members = build_policy_rule(MEMBERS[1]);
+    [reader, role("caldera-member-reader", vec![of_members]), role("caldera-state-reader", vec![state])]
 }
 
 /// The rules of each component for all namespaces.
@@ -199,11 +208,13 @@ fn list_cluster_rules(component: &str) -> Vec<Rule> {
                 (QUEUES, &["queues", "podgroups"], FOLLOW),
                 (BINDINGS, &["resourcebindings"], FOLLOW),
                 ("cluster.karmada.io", &["clusters"], FOLLOW),
-                ("authentication.k8s.io", &["tokenreviews"], &["create"]),
-                ("authorization.k8s.io", &["subjectaccessreviews"], &["create"]),
             ]);
         }
         _ => {}
+    }
+    // Who wants to see its state, or a page.
+    if ["webhook", "controller", "scheduler", "console"].contains(&component) {
+        rules.extend(REVIEWS);
     }
     rules
 }
@@ -319,7 +330,8 @@ mod tests {
         let of = |object: &Value| {
             let place = object["metadata"]["namespace"].as_str().unwrap_or("everywhere").to_owned();
             let name = object["metadata"]["name"].as_str().unwrap().to_owned();
-            let rules = object["rules"].as_array().cloned().unwrap_or_default();
+            let mut rules = object["rules"].as_array().cloned().unwrap_or_default();
+            rules.retain(|rule| rule["nonResourceURLs"].is_null());
             rules.into_iter().map(move |rule| (format!("{name} {place}"), rule))
         };
         all.iter().flat_map(of).collect()
@@ -382,11 +394,22 @@ mod tests {
     }
 
     #[test]
+    fn nobody_but_who_is_given_the_role_sees_what_state_a_component_is_in() {
+        let all = build_component_roles(&Granted::default());
+        let with_paths = all.iter().filter(|object| object["rules"].to_string().contains("nonResourceURLs"));
+        let [role] = with_paths.collect::<Vec<_>>()[..] else { panic!("one role has paths") };
+        assert_eq!(role["metadata"]["name"], "caldera-state-reader");
+        assert_eq!(role["rules"], json!([{"nonResourceURLs": ["/debug/state"], "verbs": ["get"]}]));
+        assert!(role["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"].is_null());
+        assert!(all.iter().all(|object| object["roleRef"]["name"] != "caldera-state-reader"));
+    }
+
+    #[test]
     fn who_only_looks_writes_nothing() {
         for (role, rule) in rules(&Granted::default()) {
             // To ask who somebody is, is a write that leaves nothing.
-            let asks = ["tokenreviews", "subjectaccessreviews"].iter().any(|review| has(&rule["resources"], review));
-            if role.starts_with("caldera-console ") && asks {
+            let is_review = |(_, resources, _): &Rule| rule["resources"] == json!(resources);
+            if REVIEWS.iter().any(is_review) {
                 assert_eq!(rule["verbs"], json!(["create"]), "{role} {rule}");
                 continue;
             }

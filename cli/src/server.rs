@@ -13,8 +13,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    admin::{AdminServer, serve_admin},
     args::{PlacerArgs, ServerArgs},
-    components::{AdminServer, connect_client, lead_controller, lead_scheduler, serve_admin, serve_webhook},
+    components::{connect_client, lead_controller, lead_scheduler, serve_webhook},
 };
 
 /// The parts.
@@ -34,7 +35,7 @@ pub async fn run_server(args: ServerArgs) -> anyhow::Result<ExitCode> {
     let of_controller = connect_client(Some(&args.controller_kubeconfig), PARTS[1], &counts).await?;
     let of_scheduler = connect_client(Some(&args.scheduler_kubeconfig), PARTS[2], &counts).await?;
     let ready = PARTS.map(|part| (part, Ready::default()));
-    let all = serve_admin(&PARTS, Ready::of_parts(&ready), args.process.admin, &counts, &last).await?;
+    let all = serve_admin(&PARTS, Ready::of_parts(&ready), args.process.admin, (&of_webhook, &counts), &last).await?;
     let [webhook, controller, scheduler] = ready.map(|(_, ready)| AdminServer { ready, ..all.clone() });
     let first = asked.child_token();
     let mut parts = JoinSet::new();

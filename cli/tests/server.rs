@@ -22,9 +22,10 @@ use caldera_runtime::{
     watch::api_resource,
 };
 use caldera_sandbox::fleet::{Config, Fleet};
+use k8s_openapi::api::{authentication::v1::TokenRequest, core::v1::ServiceAccount};
 use kube::{
     Api, Client,
-    api::{DynamicObject, Patch, PatchParams},
+    api::{DynamicObject, Patch, PatchParams, PostParams},
     config::Kubeconfig,
 };
 use serde_json::{Value, json};
@@ -98,8 +99,12 @@ impl Server {
     }
 
     fn ask(&self, path: &str) -> Option<String> {
+        self.ask_with(path, "")
+    }
+
+    fn ask_with(&self, path: &str, headers: &str) -> Option<String> {
         let mut stream = TcpStream::connect(self.admin).ok()?;
-        write!(stream, "GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n").ok()?;
+        write!(stream, "GET {path} HTTP/1.0\r\nhost: localhost\r\n{headers}\r\n").ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
         Some(answer)
@@ -125,6 +130,26 @@ impl Server {
         let lease = self.leases().get(lease).await.unwrap();
         lease.data["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
     }
+}
+
+/// An account, bound to this role if one is given, and its token.
+async fn make_account(host: &Client, name: &str, role: Option<&str>) -> String {
+    let subject = json!({"kind": "ServiceAccount", "name": name, "namespace": "default"});
+    let account =
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "default"}});
+    let bound = role.map(|role| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [subject],
+        })
+    });
+    for object in [account].into_iter().chain(bound) {
+        stack::apply_object(host, object).await.unwrap();
+    }
+    let accounts: Api<ServiceAccount> = Api::namespaced(host.clone(), "default");
+    let made = accounts.create_token_request(name, &PostParams::default(), &TokenRequest::default()).await.unwrap();
+    made.status.unwrap().token
 }
 
 fn free_address() -> SocketAddr {
@@ -194,6 +219,33 @@ async fn one_process_takes_a_job_through_its_life_with_three_accounts_and_gives_
     for part in ["controller", "scheduler"] {
         assert_eq!(server.holder_of(&format!("caldera-{part}")).await, "", "given up");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_the_role_and_nobody_else_sees_what_state_each_part_is_in() {
+    let server = Server::start().await;
+    let sre = make_account(&server.host, "sre", Some("caldera-state-reader")).await;
+    let tenant = make_account(&server.host, "tenant", None).await;
+    let ask = |token: &str| {
+        let answer = server.ask_with("/debug/state", &format!("authorization: Bearer {token}\r\n")).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.lines().next().unwrap().to_owned(), body.to_owned())
+    };
+    for (token, status) in [(tenant.as_str(), " 403 "), ("wrong", " 401 "), ("", " 401 ")] {
+        let (head, body) = ask(token);
+        assert!(head.contains(status) && !body.contains("components"), "{head} {body}");
+    }
+    let (head, body) = ask(&sre);
+    assert!(head.contains(" 200 "), "{head} {body}");
+    let state: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(state["unready"], Value::Null, "{state}");
+    assert_eq!(state["leases"][0], json!({"name": "caldera-controller", "held": true}), "{state}");
+    let [controller, scheduler] = [0, 1].map(|at| &state["components"][at]);
+    assert_eq!((&controller["name"], &scheduler["name"]), (&json!("controller"), &json!("scheduler")));
+    assert_eq!(controller["state"]["unlistedKinds"], json!([]), "{state}");
+    assert!(controller["state"]["epoch"].is_string(), "{state}");
+    assert_eq!(controller["state"]["queues"]["first"][0]["name"], "default", "{state}");
+    assert_eq!(scheduler["state"]["unlisted"], json!([]), "{state}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

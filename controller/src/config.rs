@@ -6,6 +6,7 @@ use caldera_core::queue::{HISTORY_HALF_LIFE, OrderPolicy, RESERVATION_AFTER, pre
 use caldera_runtime::{
     client::WriteCounts,
     clock::{SharedClock, SystemClock},
+    debug_state::ComponentStates,
     serve::{Ready, SharedRegistry},
 };
 use jiff::SignedDuration;
@@ -25,6 +26,8 @@ pub struct Config {
     pub ready: Ready,
     /// Where metrics are registered.
     pub registry: SharedRegistry,
+    /// Where it is asked for its state.
+    pub states: ComponentStates,
     /// What time it is.
     pub clock: SharedClock,
     /// Counts writes of the clients that read members (there should be none).
@@ -58,6 +61,7 @@ impl Default for Config {
         Self {
             ready: Ready::default(),
             registry: SharedRegistry::default(),
+            states: ComponentStates::default(),
             clock: Arc::new(SystemClock),
             counts: WriteCounts::default(),
             order: OrderPolicy::default(),

@@ -5,7 +5,7 @@
 //! [`run()`] is the loop around them and the only asynchronous file. It also has the state measured (`measure`,
 //! [`metrics`]), and every five minutes has the accounts kept: what was used ([`usage`]) and how jobs ended
 //! ([`history`]). [`settings`] are published for readers. [`explain`] and [`snapshot`] answer questions about the
-//! state.
+//! state, and `state` those of `/debug/state`.
 #![forbid(unsafe_code)]
 
 pub mod catalogue;
@@ -20,6 +20,7 @@ pub mod observe;
 mod run;
 pub mod settings;
 pub mod snapshot;
+mod state;
 #[cfg(test)]
 mod tests;
 pub mod usage;

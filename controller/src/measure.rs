@@ -165,10 +165,11 @@ fn sample_amounts(controller: &Controller) -> Vec<Sample> {
     samples
 }
 
-const STATES: [&str; 5] = ["waiting", "inadmissible", "held", "admitted", "running"];
+/// The states that jobs of a queue are counted by.
+pub(crate) const STATES: [&str; 5] = ["waiting", "inadmissible", "held", "admitted", "running"];
 
 /// Jobs of each queue by state, and reservations.
-fn sample_jobs(controller: &Controller) -> Vec<Sample> {
+pub(crate) fn count_jobs(controller: &Controller) -> BTreeMap<&QueueName, ([u32; 5], u32)> {
     let mut counts: BTreeMap<&QueueName, ([u32; 5], u32)> =
         controller.objects.queues.keys().map(|queue| (queue, ([0; 5], 0))).collect();
     for (key, state) in &controller.jobs.states {
@@ -190,8 +191,12 @@ fn sample_jobs(controller: &Controller) -> Vec<Sample> {
         count.0[at] += 1;
         count.1 += u32::from(at == 0 && controller.jobs.engine.has_reservation(binding.id.as_str()));
     }
+    counts
+}
+
+fn sample_jobs(controller: &Controller) -> Vec<Sample> {
     let mut samples = Vec::new();
-    for (queue, (states, reservations)) in counts {
+    for (queue, (states, reservations)) in count_jobs(controller) {
         for (state, count) in STATES.into_iter().zip(states) {
             samples.push(Sample::new(&JOBS, [queue.as_str(), state], count.into()));
         }

@@ -64,6 +64,7 @@ use crate::{
         Input, JobCommandFacts, PodGroupFacts, PolicyFacts, QueueFacts, WorkFacts, Workload, read_namespace,
     },
     settings::Settings,
+    state::describe_state,
     usage::{self, UsageHistory},
     write::{
         Tag,
@@ -142,6 +143,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     controller.member_loss = MemberLoss::new(config.member_lost_after);
     let mut save = add_wait(config.clock.now(), config.save_usage_every);
     let mut measures = Measures::default();
+    let mut questions = config.states.register("controller");
     let mut next: Option<Timestamp> = None;
     let mut told_missing = false;
     loop {
@@ -149,6 +151,10 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         let first = tokio::select! {
             biased;
             () = shutdown.cancelled() => break,
+            Some(question) = questions.recv() => {
+                question.answer(describe_state(&controller, writer.describe_queue(), next));
+                continue;
+            }
             done = outcomes.recv() => match done {
                 Some(done) => Some(LoopEvent::Written(done)),
                 None => return Err(Error::WriterEnded),

@@ -54,12 +54,14 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     // At most one read of the lease is under way.
     let (lease_reads, mut leases) = mpsc::channel::<Option<LeaseRecord>>(1);
     let lease = config.grants.clone();
+    let mut questions = config.states.register("scheduler");
     let mut scheduler = Scheduler::new(config, members, writer, estimators);
     loop {
         let mut wake = pin!(sleep_until(scheduler.next_wake()));
         tokio::select! {
             biased;
             () = shutdown.cancelled() => break,
+            Some(question) = questions.recv() => question.answer(scheduler.describe_state()),
             Some(done) = outcomes.recv() => scheduler.apply_outcome(done),
             event = host_events.recv() => scheduler.apply_host_event(event.ok_or(Error::WatchesEnded)?),
             Some(event) = member_events.recv() => scheduler.apply_member_event(event),

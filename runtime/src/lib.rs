@@ -5,9 +5,11 @@
 //! of a kind into events on a channel, [`write::Writer`] carries out what was decided, [`clock::Clock`] tells the time.
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod bounded;
 pub mod client;
 pub mod clock;
+pub mod debug_state;
 pub mod event;
 pub mod lease;
 pub mod members;

@@ -9,7 +9,10 @@
 //! Rule (<https://prometheus.io/docs/practices/naming/>): base units, `_total`, `_seconds`, `_ratio`; OpenMetrics 1.0.
 //! A label's values come from what admins create or from this code, never from a job's name.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use prometheus_client::{
     collector::Collector,
@@ -101,23 +104,35 @@ pub fn register_builds(registry: &SharedRegistry, components: &[&str]) {
 
 /// Whether this replica holds a lease, of all leases that its process wants.
 #[derive(Debug, Clone)]
-pub struct Leaders(Family<Labels, Gauge>);
+pub struct Leaders {
+    family: Family<Labels, Gauge>,
+    /// By lease.
+    gauges: Arc<Mutex<BTreeMap<String, Gauge>>>,
+}
 
 impl Leaders {
     /// Shows them: the gauges of [`LEADER`].
     #[must_use]
     pub fn register(registry: &SharedRegistry) -> Self {
-        let leaders = Family::default();
-        LEADER.register(registry, leaders.clone());
-        Self(leaders)
+        let family = Family::default();
+        LEADER.register(registry, family.clone());
+        Self { family, gauges: Arc::default() }
     }
 
     /// The gauge of one lease, which is not held yet.
     #[must_use]
     pub fn add_lease(&self, lease: &str) -> Gauge {
-        let gauge = self.0.get_or_create_owned(&LEADER.build_labels([lease]));
+        let gauge = self.family.get_or_create_owned(&LEADER.build_labels([lease]));
         gauge.set(0);
+        self.gauges.lock().unwrap_or_else(PoisonError::into_inner).insert(lease.to_owned(), gauge.clone());
         gauge
+    }
+
+    /// The leases, each with whether it is held.
+    #[must_use]
+    pub fn list_leases(&self) -> Vec<(String, bool)> {
+        let gauges = self.gauges.lock().unwrap_or_else(PoisonError::into_inner);
+        gauges.iter().map(|(lease, gauge)| (lease.clone(), gauge.get() > 0)).collect()
     }
 }
 

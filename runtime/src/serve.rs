@@ -1,5 +1,5 @@
 //! The admin port of a component: `/healthz` (the process answers), `/readyz` (its view is complete, and its writes get
-//! through), `/metrics`.
+//! through), `/metrics`, and what is added to these ([`debug_state`](crate::debug_state)).
 
 use std::{
     io,
@@ -51,7 +51,7 @@ impl Ready {
     }
 
     /// Why it is not ready, in words for `/readyz`.
-    fn find_unready_reason(&self) -> Option<String> {
+    pub(crate) fn find_unready_reason(&self) -> Option<String> {
         if !self.is_ready() {
             return Some("not yet".to_owned());
         }
@@ -101,15 +101,13 @@ pub fn admin_router(ready: Ready, registry: SharedRegistry) -> Router {
 /// If the address can not be bound: the error names it.
 pub async fn start_admin_server(
     listen: SocketAddr,
-    ready: Ready,
-    registry: SharedRegistry,
+    routes: Router,
     shutdown: CancellationToken,
 ) -> io::Result<SocketAddr> {
     let listener = bind_listener(listen).await?;
     let address = listener.local_addr()?;
     tokio::spawn(async move {
-        let served =
-            axum::serve(listener, admin_router(ready, registry)).with_graceful_shutdown(shutdown.cancelled_owned());
+        let served = axum::serve(listener, routes).with_graceful_shutdown(shutdown.cancelled_owned());
         if let Err(error) = served.await {
             tracing::error!(%error, "the admin port stopped");
         }

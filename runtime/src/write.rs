@@ -7,9 +7,11 @@
 //! only a decision from fresh state may be written again. `kube::runtime` has no such queue: its scheduler repeats
 //! reconciliations, not writes.
 
+mod queue_lengths;
+
 use std::{
     collections::{HashMap, VecDeque},
-    sync::PoisonError,
+    sync::{Arc, PoisonError},
     time::Duration,
 };
 
@@ -26,6 +28,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use self::queue_lengths::QueueLengths;
 use crate::{object::JsonObject, serve::SharedRegistry};
 
 /// One write to one object.
@@ -256,11 +259,13 @@ struct WriteQueue<T> {
     reports: VecDeque<QueuedWrite<T>>,
     /// Objects with a write in flight or first in line, and what is held back behind it.
     busy: HashMap<ObjectKey, VecDeque<QueuedWrite<T>>>,
+    held_back: usize,
 }
 
 impl<T> WriteQueue<T> {
     fn new() -> Self {
-        Self { next: VecDeque::new(), decisions: VecDeque::new(), reports: VecDeque::new(), busy: HashMap::new() }
+        let (next, decisions, reports) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
+        Self { next, decisions, reports, busy: HashMap::new(), held_back: 0 }
     }
 
     fn push_write(&mut self, job: QueuedWrite<T>) {
@@ -272,6 +277,7 @@ impl<T> WriteQueue<T> {
         };
         let goes_first = job.is_next || is_decision(&job.write);
         held_back.push_back(job);
+        self.held_back += 1;
         // It does not wait for the other objects' reports because an earlier report of its own object does.
         if goes_first
             && let Some(at) = self.reports.iter().position(|waiting| key_of(&waiting.write) == key)
@@ -288,7 +294,10 @@ impl<T> WriteQueue<T> {
     /// A write of this object was answered: the next one of the same object is first in its line.
     fn unblock_next_write(&mut self, key: &ObjectKey) {
         match self.busy.get_mut(key).and_then(VecDeque::pop_front) {
-            Some(job) => self.select_write_queue(&job).push_front(job),
+            Some(job) => {
+                self.held_back -= 1;
+                self.select_write_queue(&job).push_front(job);
+            }
             None => drop(self.busy.remove(key)),
         }
     }
@@ -311,7 +320,7 @@ async fn carry_out_writes<T: Send + 'static>(
     client: Client,
     mut jobs: mpsc::UnboundedReceiver<QueuedWrite<T>>,
     done: mpsc::Sender<WriteOutcome<T>>,
-    pending: Gauge,
+    (pending, lengths): (Gauge, Arc<QueueLengths>),
     stop: CancellationToken,
 ) {
     let mut queue = WriteQueue::new();
@@ -331,6 +340,8 @@ async fn carry_out_writes<T: Send + 'static>(
         if in_flight.is_empty() && (is_stopped || !is_open) {
             return;
         }
+        lengths.set_in_flight(in_flight.len(), window.size());
+        lengths.set_waiting(queue.next.len() + queue.decisions.len(), queue.reports.len(), queue.held_back);
         tokio::select! {
             biased;
             // What was sent may land at any time: a leader waits for the answers before it releases its lease.
@@ -389,6 +400,7 @@ impl InFlightWindow {
 pub struct Writer<T> {
     jobs: mpsc::UnboundedSender<QueuedWrite<T>>,
     pending: Gauge,
+    lengths: Arc<QueueLengths>,
 }
 
 impl<T: Send + 'static> Writer<T> {
@@ -397,9 +409,9 @@ impl<T: Send + 'static> Writer<T> {
     pub fn start_writer(client: Client, stop: CancellationToken) -> (Self, mpsc::Receiver<WriteOutcome<T>>) {
         let (jobs, queued) = mpsc::unbounded_channel();
         let (done, outcomes) = mpsc::channel(MAX_OUTCOMES);
-        let pending = Gauge::default();
-        tokio::spawn(carry_out_writes(client, queued, done, pending.clone(), stop));
-        (Self { jobs, pending }, outcomes)
+        let (pending, lengths) = (Gauge::default(), Arc::<QueueLengths>::default());
+        tokio::spawn(carry_out_writes(client, queued, done, (pending.clone(), Arc::clone(&lengths)), stop));
+        (Self { jobs, pending, lengths }, outcomes)
     }
 
     /// Shows how many writes are queued or in flight as `<prefix>_pending_writes`.
@@ -407,6 +419,13 @@ impl<T: Send + 'static> Writer<T> {
         let mut registry = registry.lock().unwrap_or_else(PoisonError::into_inner);
         let registry = registry.sub_registry_with_prefix(prefix);
         registry.register("pending_writes", "Writes that are queued or in flight", self.pending.clone());
+    }
+
+    /// How many writes are in flight and may be at most, how many decisions and reports wait for their turn, and how
+    /// many are held back by an earlier write of their object.
+    #[must_use]
+    pub fn describe_queue(&self) -> Value {
+        self.lengths.describe()
     }
 
     /// Whether what is queued now is sent at once, as far as that can be told: no more are under way than a server

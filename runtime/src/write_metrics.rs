@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::metric::{Counters, Histograms, Kind, Metric, SharedRegistry};
@@ -113,6 +114,8 @@ pub struct WriteMetrics {
     sent: Counters,
     durations: Histograms,
     failed: Counters,
+    /// By kind and outcome, when one was last not carried out.
+    last_failures: Arc<Mutex<BTreeMap<(String, &'static str), Instant>>>,
     failing: Arc<Mutex<BTreeMap<String, Failing>>>,
 }
 
@@ -120,7 +123,13 @@ impl Default for WriteMetrics {
     fn default() -> Self {
         let buckets = || Histogram::new([0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0]);
         let durations = Histograms::new_with_constructor(buckets as fn() -> Histogram);
-        Self { sent: Counters::default(), durations, failed: Counters::default(), failing: Arc::default() }
+        Self {
+            sent: Counters::default(),
+            durations,
+            failed: Counters::default(),
+            last_failures: Arc::default(),
+            failing: Arc::default(),
+        }
     }
 }
 
@@ -149,6 +158,8 @@ impl WriteMetrics {
         self.durations.get_or_create(&DURATION.build_labels([kind])).observe(took.as_secs_f64());
         if outcome != Outcome::Done {
             self.failed.get_or_create(&FAILED.build_labels([kind, outcome.as_str()])).inc();
+            let mut last = self.last_failures.lock().unwrap_or_else(PoisonError::into_inner);
+            last.insert((kind.to_owned(), outcome.as_str()), now);
         }
         let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
         match outcome {
@@ -180,6 +191,24 @@ impl WriteMetrics {
             })
             .collect();
         (!words.is_empty()).then(|| words.join("; "))
+    }
+}
+
+/// What is told of failures at `/debug/state`.
+impl WriteMetrics {
+    /// When writes of each kind last failed, by outcome. Kinds are resources that this process writes, so that these
+    /// are few.
+    #[must_use]
+    pub fn list_last_failures(&self, now: Instant) -> Vec<Value> {
+        let last = self.last_failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = |kind: &str, outcome: &str| {
+            self.failed.get(&FAILED.build_labels([kind, outcome])).map_or(0, |counter| counter.get())
+        };
+        let describe = |((kind, outcome), at): (&(String, &'static str), &Instant)| {
+            let seconds = now.duration_since(*at).as_secs();
+            json!({"kind": kind, "outcome": outcome, "count": count(kind, outcome), "secondsAgo": seconds})
+        };
+        last.iter().map(describe).collect()
     }
 }
 
@@ -230,6 +259,25 @@ mod tests {
         at(63, Some("full"), Some(403));
         at(125, Some("full"), None);
         assert!(is_failing(125), "no answer is nobody's refusal");
+    }
+
+    #[tokio::test]
+    async fn the_last_failure_of_each_kind_and_outcome_is_known() {
+        let (writes, start) = (WriteMetrics::default(), Instant::now());
+        for (seconds, kind, status) in [
+            (0, "queues", None),
+            (10, "queues", Some(409)),
+            (20, "queues", None),
+            (30, "queues", Some(200)),
+            (40, "jobs", Some(200)),
+        ] {
+            writes.observe_outcome(kind, None, Outcome::of_status(status), SECOND, start + SECOND * seconds);
+        }
+        let expected = [
+            json!({"kind": "queues", "outcome": "conflict", "count": 1, "secondsAgo": 50}),
+            json!({"kind": "queues", "outcome": "unavailable", "count": 2, "secondsAgo": 40}),
+        ];
+        assert_eq!(writes.list_last_failures(start + SECOND * 60), expected);
     }
 
     #[tokio::test]

@@ -24,7 +24,8 @@ pub struct ComponentArgs {
 /// Where a process shows its health, and which of several replicas is active.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct ProcessArgs {
-    /// Where /healthz, /readyz and /metrics listen; none if not given.
+    /// Where /healthz, /readyz and /metrics listen, of webhook, controller and scheduler also /debug/state; none if not
+    /// given.
     #[arg(long, value_name = "ADDRESS")]
     pub admin: Option<SocketAddr>,
     /// Namespace of the lease that lets one replica of a component be active (it must exist).

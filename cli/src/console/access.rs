@@ -13,11 +13,12 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use caldera_crds::workload::WorkloadKind;
+use caldera_runtime::access;
 use k8s_openapi::api::{
-    authentication::v1::{TokenReview, TokenReviewSpec, UserInfo},
-    authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+    authentication::v1::UserInfo,
+    authorization::v1::{ResourceAttributes, SubjectAccessReviewSpec},
 };
-use kube::{Api, Client, api::PostParams, core::ApiResource};
+use kube::{Client, core::ApiResource};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
@@ -197,14 +198,7 @@ impl AccessReviewer {
 
     async fn review_token(&self, token: &str) -> anyhow::Result<Option<UserInfo>> {
         let _turn = self.questions.acquire().await?;
-        let spec = TokenReviewSpec { token: Some(token.to_owned()), ..TokenReviewSpec::default() };
-        let review = TokenReview { spec, ..TokenReview::default() };
-        let api: Api<TokenReview> = Api::all(self.client.clone());
-        let answer = api.create(&PostParams::default(), &review).await.context("failed to ask who a token is")?;
-        let status = answer.status.unwrap_or_default();
-        Ok(status.user.filter(|user| {
-            status.authenticated == Some(true) && user.username.as_ref().is_some_and(|name| !name.is_empty())
-        }))
+        access::review_token(&self.client, token).await.context("failed to ask who a token is")
     }
 
     /// Whether a user may list a resource; in all namespaces if none is given.
@@ -218,18 +212,8 @@ impl AccessReviewer {
             namespace: Some(namespace.to_owned()),
             ..ResourceAttributes::default()
         };
-        let spec = SubjectAccessReviewSpec {
-            user: user.username.clone(),
-            uid: user.uid.clone(),
-            groups: user.groups.clone(),
-            extra: user.extra.clone(),
-            resource_attributes: Some(attributes),
-            ..SubjectAccessReviewSpec::default()
-        };
-        let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-        let api: Api<SubjectAccessReview> = Api::all(self.client.clone());
-        let answer = api.create(&PostParams::default(), &review).await.context("failed to ask what a user may see")?;
-        Ok(answer.status.is_some_and(|status| status.allowed && status.denied != Some(true)))
+        let asked = SubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() };
+        access::review_access(&self.client, user, asked).await.context("failed to ask what a user may see")
     }
 
     /// Whether somebody may list events of a namespace.

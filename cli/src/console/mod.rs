@@ -29,8 +29,9 @@ use tokio::sync::mpsc;
 
 use self::routes::{Console, STREAM, router};
 use crate::{
+    admin::AdminServer,
     args::ConsoleArgs,
-    components::{AdminServer, prepare_component, read_identity},
+    components::{prepare_component, read_identity},
     view::Change,
     watch,
 };

@@ -42,7 +42,7 @@ use super::{
 };
 use crate::{
     observe::{Binding, DataClaimFacts, DataSourceFacts, Input, Key, PodGroupFacts, QueueFacts, Workload},
-    write::{Decision, Tag, data_claim::DataTarget, pod_group::pod_group_key},
+    write::{Decision, Tag, data_claim::DataTarget},
 };
 
 impl Controller {
@@ -206,14 +206,21 @@ impl Controller {
                 None
             }
             Err(Failure::Gone(_)) => {
-                let binding = self.objects.bindings.get(key);
-                if let Some(workload) = binding.and_then(|binding| self.objects.workloads.get(&binding.workload)) {
-                    self.objects.pod_groups.remove(&pod_group_key(workload));
+                let Self { objects, .. } = self;
+                let binding = objects.bindings.get(key);
+                let workload = binding.and_then(|binding| objects.workload_of(binding));
+                let gone =
+                    workload.and_then(|workload| objects.pod_groups.find(workload)).map(|group| group.key.clone());
+                if let Some(gone) = gone {
+                    objects.pod_groups.remove(&gone);
                 }
                 Some(1)
             }
-            // It will be seen.
-            Err(Failure::Exists(_)) => Some(5),
+            // It is ours, and will be seen; or somebody else's.
+            Err(Failure::Exists(_)) => {
+                self.pod_groups.observe_taken_name(key);
+                Some(5)
+            }
             Err(Failure::Transient(_) | Failure::Conflict(_)) => Some(1),
             Err(error) => {
                 tracing::warn!(binding = %key, %error, "failed to write a PodGroup");

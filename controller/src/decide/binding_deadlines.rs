@@ -46,21 +46,24 @@ impl BindingDeadlines {
 
     /// The first of them.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.list_next_due().into_iter().map(|(_, at)| at).fold(None, earliest)
+    }
+
+    /// The first of each kind.
+    pub(crate) fn list_next_due(&self) -> [(&'static str, Option<Timestamp>); 12] {
         [
-            self.placement.next_due(),
-            self.start.next_due(),
-            self.unused.next_due(),
-            self.stale.next_due(),
-            self.forged.next_due(),
-            self.withdrawals.next_due(),
-            self.run_limits.next_due(),
-            self.refused.next_due(),
-            self.silent.next_due(),
-            self.orphans.next_due(),
-            self.restarts.next_due(),
-            self.failed.next_due(),
+            ("placement", self.placement.next_due()),
+            ("start", self.start.next_due()),
+            ("unusedQuota", self.unused.next_due()),
+            ("staleGrant", self.stale.next_due()),
+            ("faultyRecord", self.forged.next_due()),
+            ("withdrawal", self.withdrawals.next_due()),
+            ("runLimit", self.run_limits.next_due()),
+            ("refusedCopy", self.refused.next_due()),
+            ("silentCopy", self.silent.next_due()),
+            ("orphanCopy", self.orphans.next_due()),
+            ("policyRestart", self.restarts.next_due()),
+            ("failedJob", self.failed.next_due()),
         ]
-        .into_iter()
-        .fold(None, earliest)
     }
 }

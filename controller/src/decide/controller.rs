@@ -45,8 +45,8 @@ use super::{
     waiting_state::WaitingStates,
 };
 use crate::{
-    observe::{Binding, Change, ClusterFacts, Input, Key, ObjectKind, Objects, Presence},
-    write::{Decision, pod_group::pod_group_key},
+    observe::{Binding, Change, ClusterFacts, Input, Key, ObjectKind, Objects, PodGroupFacts, Presence},
+    write::Decision,
 };
 
 /// What is written on queues.
@@ -344,9 +344,10 @@ impl Controller {
         self.waiting_states.observe_binding(&self.objects, &self.jobs, key, self.now);
         // Without its workload the garbage collector takes the PodGroup; otherwise it is ours to delete.
         if let Some(workload) = self.objects.workloads.get(&binding.workload).filter(|workload| !workload.deleting) {
-            let key = pod_group_key(workload);
-            let uid = self.objects.pod_groups.get(&key).map(|facts| Arc::clone(&facts.uid));
-            self.outbox.extend(uid.map(|uid| Decision::DeletePodGroup { key, uid }));
+            let owned = self.objects.pod_groups.list_owned(workload);
+            let delete =
+                |it: &PodGroupFacts| Decision::DeletePodGroup { key: it.key.clone(), uid: Arc::clone(&it.uid) };
+            self.outbox.extend(owned.map(delete));
         }
     }
 

@@ -35,7 +35,7 @@ use super::{
 };
 use crate::{
     observe::{Binding, Key, Objects},
-    write::{Decision, pod_group::pod_group_key},
+    write::Decision,
 };
 
 /// What the engine was told of a binding.
@@ -61,6 +61,11 @@ pub(crate) struct Assumed {
 }
 
 impl Assumed {
+    /// The version of the binding that it was decided for, how often it was sent in vain, and when it is sent again.
+    pub(crate) fn describe_tries(&self) -> (&str, u32, Option<Timestamp>) {
+        (&self.resource_version, self.attempts, self.retry)
+    }
+
     fn to_decision(&self, key: &Key) -> Decision {
         let (key, epoch, admission) = (key.clone(), self.epoch.clone(), self.admission.clone());
         let resource_version = Arc::clone(&self.resource_version);
@@ -478,7 +483,7 @@ impl Jobs {
 
 /// Since when the PodGroup of a binding says that it asks for more.
 fn read_increase_start(objects: &Objects, binding: &Binding) -> Option<i64> {
-    let group = objects.pod_groups.get(&pod_group_key(objects.workload_of(binding)?))?;
+    let group = objects.pod_groups.find(objects.workload_of(binding)?)?;
     let says = [Reason::SCALED_UP, "ExceedsCapability", "ExceedsFleet"].contains(&&*group.status.reason);
     let since: Timestamp = group.status.since.parse().ok().filter(|_| says)?;
     Some(since.as_second())

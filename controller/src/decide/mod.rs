@@ -86,6 +86,7 @@ pub(crate) mod run_limits;
 mod run_terms;
 mod silent_copy;
 mod stale_grant;
+mod status_difference;
 mod ttl;
 mod unused_quota;
 mod usage_accounts;

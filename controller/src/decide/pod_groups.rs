@@ -15,8 +15,8 @@
 //! - Never again: what says the same.
 //!
 //! A warning event is recorded where a reason is new that its user has to do something about, and where a PriorityClass
-//! does not exist. That a job waits on for another reason is an event by budget. A PodGroup of the workload's name with
-//! another owner is left alone; one of a binding that is out of scope is deleted.
+//! does not exist. That a job waits on for another reason is an event by budget. A PodGroup of another owner is left
+//! alone, whatever its name; one of a binding that is out of scope is deleted, and so is a second of one workload.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -38,6 +38,7 @@ use super::{
     preemption::Preemption,
     refresh_budget::RefreshBudget,
     run_limits::describe_limit,
+    status_difference::StatusDifference,
 };
 use crate::{
     observe::{Key, Objects, PodGroupStatus, Workload, fingerprint},
@@ -73,6 +74,8 @@ struct PodGroupWrite {
     /// urgent.
     starts_at: Option<Timestamp>,
     not_before: Option<Timestamp>,
+    /// Somebody has an object of the name that it should have.
+    name_taken: bool,
     /// In a row.
     failures: u32,
     spec_written: u64,
@@ -142,6 +145,13 @@ impl PodGroupWrites {
         self.first.forget(key);
     }
 
+    /// Somebody has an object of the name that the PodGroup of a binding should have.
+    pub(crate) fn observe_taken_name(&mut self, key: &Key) {
+        if let Some(write) = self.writes.get_mut(key) {
+            write.name_taken = true;
+        }
+    }
+
     /// Whether there is room for more writes.
     pub(crate) const fn may_write(&self) -> bool {
         self.in_flight < self.most_in_flight()
@@ -154,6 +164,16 @@ impl PodGroupWrites {
     /// Whether there is more to look at now. An answer comes for each that is being written.
     pub(crate) fn has_more(&self) -> bool {
         self.may_write() && !self.dirty.is_empty()
+    }
+
+    /// How many are looked at now, and later; whose text is out of date; and how many are being written.
+    pub(crate) fn count_left(&self) -> [(&'static str, usize); 4] {
+        [
+            ("due", self.dirty.len()),
+            ("later", self.timers.len()),
+            ("outdated", self.outdated.len()),
+            ("inFlight", self.in_flight),
+        ]
     }
 
     /// When to look again if nothing happens. A sweep that goes on waits for answers, and gives turns after that.
@@ -280,13 +300,15 @@ impl PodGroupWrites {
                     self.budget.take_for_other_write(now);
                 }
                 let exists = matches!(body, Body::Patch { .. });
-                let Some((body, spec)) = build_body(objects, key, body) else { return Vec::new() };
+                let Some((body, spec)) = build_body(objects, key, &group, body) else { return Vec::new() };
                 let write = Decision::WritePodGroup { key: group, binding: key.clone(), exists, body };
+                let before = self.writes.remove(key).unwrap_or_default();
                 let state = PodGroupWrite {
                     in_flight: true,
                     last_write: Some(now),
+                    name_taken: before.name_taken,
+                    failures: before.failures,
                     spec_written: spec,
-                    failures: self.writes.get(key).map_or(0, |before| before.failures),
                     ..PodGroupWrite::default()
                 };
                 self.writes.insert(key.clone(), state);
@@ -317,12 +339,14 @@ impl PodGroupWrites {
         if let Some(not_before) = written.not_before.filter(|at| *at > now) {
             return Some(Action::Later(not_before, written.starts_at.is_some()));
         }
-        let group_key = pod_group::pod_group_key(workload);
-        let there = objects.pod_groups.get(&group_key);
-        // A PodGroup of that name that is not this workload's is somebody else's.
-        if there.is_some_and(|group| group.owner != workload.uid) {
-            return None;
+        let there = objects.pod_groups.find(workload);
+        if let Some(surplus) = objects.pod_groups.find_surplus(workload) {
+            return Some(Action::Delete(surplus.key.clone(), Arc::clone(&surplus.uid)));
         }
+        let group_key = match there {
+            Some(group) => group.key.clone(),
+            None => objects.pod_groups.find_free_name(workload, written.name_taken)?,
+        };
         // A sweep is about reasons alone: nothing that the spec depends on has changed.
         let only_reason = known.is_some();
         let Some((stage, reason)) = find_stage_and_reason(jobs, key, known) else {
@@ -358,7 +382,7 @@ impl PodGroupWrites {
         let (body, budget) = match there {
             // It may have ended before anybody could read more of it. What its user should know is told at once.
             None if details.is_empty()
-                && (Difference::is_start(&status) || status.phase == "Running")
+                && (StatusDifference::is_start(&status) || status.phase == "Running")
                 && starting > now =>
             {
                 return Some(Action::Later(starting, true));
@@ -374,10 +398,10 @@ impl PodGroupWrites {
                 let spec = (!only_reason).then(|| build_pod_group_spec(objects, workload));
                 let print = spec.as_ref().map_or(written.spec_written, fingerprint);
                 let spec_differs = spec.is_some() && group.spec != print && written.spec_written != print;
-                let difference = Difference::compare_statuses(&group.status, &status);
-                match difference.due_at(written, spec_differs, starting, now) {
+                let difference = StatusDifference::compare_statuses(&group.status, &status);
+                match written.due_at(difference, spec_differs, starting, now) {
                     None => return Some(Action::Keep),
-                    Some(at) if at > now => return Some(Action::Later(at, difference == Difference::Starting)),
+                    Some(at) if at > now => return Some(Action::Later(at, difference == StatusDifference::Starting)),
                     Some(_) => {}
                 }
                 let is_told = reason.needs_user_action() && same_reason.is_none();
@@ -413,86 +437,37 @@ fn build_pod_group_spec(objects: &Objects, workload: &Workload) -> PodGroupSpec 
 }
 
 /// What is sent, and the fingerprint of its spec.
-fn build_body(objects: &Objects, key: &Key, body: Body) -> Option<(Value, u64)> {
+fn build_body(objects: &Objects, key: &Key, group: &Key, body: Body) -> Option<(Value, u64)> {
     match body {
         Body::Patch { patch, spec } => Some((patch, spec)),
         Body::New(status) => {
             let workload = objects.bindings.get(key).and_then(|binding| objects.workload_of(binding))?;
             let spec = build_pod_group_spec(objects, workload);
-            Some((pod_group::build_object(workload, &spec, &status), fingerprint(&spec)))
+            Some((pod_group::build_object(group, workload, &spec, &status), fingerprint(&spec)))
         }
     }
 }
 
-/// What the sentence of a job that holds something begins with: its clusters. Amounts follow.
-fn extract_clusters_text(message: &str) -> &str {
-    message.split_once(';').map_or(message, |(clusters, _)| clusters)
-}
-
-/// How a status differs from what it should be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Difference {
-    None,
-    Numbers,
-    /// It waits on, for another reason.
-    Waiting,
-    /// It may start; whether it does is seen soon.
-    Starting,
-    Word,
-    End,
-}
-
-impl Difference {
-    fn compare_statuses(there: &PodGroupStatus, wanted: &PodGroupStatus) -> Self {
-        if there == wanted {
-            Self::None
-        } else if there.phase != wanted.phase && wanted.phase == "Completed" {
-            Self::End
-        } else if (&there.phase, &there.condition, &there.reason) != (&wanted.phase, &wanted.condition, &wanted.reason)
-        {
-            match (there.phase.as_str(), wanted.phase.as_str()) {
-                _ if Self::is_start(wanted) => Self::Starting,
-                ("Pending", "Pending") if there.condition == wanted.condition => Self::Waiting,
-                _ => Self::Word,
-            }
-        } else if wanted.phase != "Pending"
-            && extract_clusters_text(&there.message) != extract_clusters_text(&wanted.message)
-        {
-            Self::Word
-        } else {
-            Self::Numbers
-        }
-    }
-
-    /// It was let go and does not run yet.
-    fn is_start(wanted: &PodGroupStatus) -> bool {
-        wanted.phase == "Inqueue" && ["Admitted", "Placed"].contains(&wanted.reason.as_str())
-    }
-
-    /// Nobody is kept from anything by what is written there yet.
-    const fn is_by_budget(self) -> bool {
-        matches!(self, Self::Numbers | Self::Waiting)
-    }
-
+impl PodGroupWrite {
     /// When it is to be written.
     fn due_at(
-        self,
-        writing: &PodGroupWrite,
+        &self,
+        difference: StatusDifference,
         spec_differs: bool,
         starting: Timestamp,
         now: Timestamp,
     ) -> Option<Timestamp> {
-        let changed = writing.changed_at.unwrap_or(now);
-        match self {
-            Self::None => spec_differs.then_some(now),
-            Self::End => Some(now),
-            Self::Starting => Some(starting),
-            Self::Word | Self::Waiting => {
-                let written = writing.last_write.map_or(now, |last| add_wait(last, COALESCE));
+        let changed = self.changed_at.unwrap_or(now);
+        match difference {
+            StatusDifference::None => spec_differs.then_some(now),
+            StatusDifference::End => Some(now),
+            StatusDifference::Starting => Some(starting),
+            StatusDifference::Word | StatusDifference::Waiting => {
+                let written = self.last_write.map_or(now, |last| add_wait(last, COALESCE));
                 Some(add_wait(changed, COALESCE).max(written))
             }
-            Self::Numbers if spec_differs => Some(now),
-            Self::Numbers => Some(add_wait(writing.last_write.unwrap_or(changed), REFRESH_INTERVAL)),
+            StatusDifference::Numbers if spec_differs => Some(now),
+            StatusDifference::Numbers => Some(add_wait(self.last_write.unwrap_or(changed), REFRESH_INTERVAL)),
         }
     }
 }

@@ -28,10 +28,7 @@ use super::{
 };
 use crate::{
     observe::{Key, Objects, PodGroupStatus, SaidState, Workload, fingerprint},
-    write::{
-        Decision,
-        pod_group::{phase_of, pod_group_key},
-    },
+    write::{Decision, pod_group::phase_of},
 };
 
 /// From a difference to the write.
@@ -169,7 +166,7 @@ impl WaitingStates {
 fn build_wait_event(objects: &Objects, jobs: &Jobs, key: &Key) -> Option<Decision> {
     let workload = objects.bindings.get(key).and_then(|binding| objects.workload_of(binding))?;
     find_stage_and_reason(jobs, key, None).filter(|(stage, reason)| stage.is_none() && !reason.needs_user_action())?;
-    let status = &objects.pod_groups.get(&pod_group_key(workload)).filter(|group| group.owner == workload.uid)?.status;
+    let status = &objects.pod_groups.find(workload)?.status;
     Some(Decision::build_workload_event(workload, EventType::Normal, &status.reason, status.message.clone()))
 }
 
@@ -188,8 +185,7 @@ fn find_outdated_state<'a>(objects: &'a Objects, jobs: &Jobs, key: &Key) -> Opti
         stage @ (None | Some(AdmissionStage::Waiting | AdmissionStage::Admitted)) => stage,
         Some(_) => return None,
     };
-    let group = objects.pod_groups.get(&pod_group_key(workload)).filter(|group| group.owner == workload.uid)?;
-    let status = &group.status;
+    let status = &objects.pod_groups.find(workload)?.status;
     let is_of_now = status.phase == phase_of(workload, stage) && !status.reason.is_empty();
     let differs = match workload.said {
         SaidState::Nothing => true,

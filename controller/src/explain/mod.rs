@@ -42,7 +42,7 @@ use crate::{
         run_limits::{find_run_time_exceeded, get_current_run_limit, to_timestamp},
     },
     observe::{Binding, Key, ObjectKind, Workload},
-    write::pod_group::{phase_of, pod_group_key},
+    write::pod_group::phase_of,
 };
 
 /// Jobs ahead that are named.
@@ -153,7 +153,7 @@ pub fn explain_job(controller: &mut Controller, key: &Key, now: Timestamp) -> Op
 
 /// What can be said of a workload without its binding.
 fn start_explanation(controller: &Controller, reference: WorkloadRef, workload: Option<&Workload>) -> Explanation {
-    let group = workload.and_then(|workload| controller.objects.pod_groups.get(&pod_group_key(workload)));
+    let group = workload.and_then(|workload| controller.objects.pod_groups.find(workload));
     let progress = workload.map(|workload| workload.progress.clone()).unwrap_or_default();
     Explanation {
         workload: reference,
@@ -266,7 +266,7 @@ fn build_answer(controller: &Controller, binding: &Binding, state: &JobState, wo
 
 /// What the controller last wrote of a job that seems to have nothing before it, if that was a reservation.
 fn find_told_reservation(controller: &Controller, workload: Option<&Workload>) -> Option<Answer> {
-    let status = &controller.objects.pod_groups.get(&pod_group_key(workload?))?.status;
+    let status = &controller.objects.pod_groups.find(workload?)?.status;
     let is_held_back = [Reason::BLOCKED_BY_RESERVATION, Reason::CLUSTERS_RESERVED].contains(&status.reason.as_str());
     is_held_back.then(|| Answer {
         verdict: Verdict::Waiting,
@@ -280,7 +280,7 @@ fn find_told_reservation(controller: &Controller, workload: Option<&Workload>) -
 
 /// For a job in a line that can not be seen: the controller's own last words.
 fn read_pod_group_reason(controller: &Controller, workload: Option<&Workload>) -> Answer {
-    let group = workload.and_then(|workload| controller.objects.pod_groups.get(&pod_group_key(workload)));
+    let group = workload.and_then(|workload| controller.objects.pod_groups.find(workload));
     let Some(status) = group.map(|group| &group.status).filter(|status| !status.reason.is_empty()) else {
         let sentence = "waits in its queue; its PodGroup does not say why (does the controller run?)";
         return Answer { verdict: Verdict::Waiting, token: "Waiting".to_owned(), sentence: sentence.to_owned() };

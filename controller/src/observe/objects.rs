@@ -26,7 +26,7 @@ use super::{
     fingerprint::fingerprint,
     input::ObjectKind,
     losses::Losses,
-    pod_group::PodGroupFacts,
+    pod_group::{PodGroupFacts, PodGroups},
     queue::{QueueFacts, Tenancy},
     workload::Workload,
 };
@@ -73,7 +73,7 @@ pub(crate) struct Objects {
     pub(super) selecting_clusters: BTreeSet<QueueName>,
     pub(crate) bindings: BTreeMap<Key, Box<Binding>>,
     pub(crate) workloads: BTreeMap<Arc<WorkloadRef>, Box<Workload>>,
-    pub(crate) pod_groups: BTreeMap<Key, Box<PodGroupFacts>>,
+    pub(crate) pod_groups: PodGroups,
     by_workload: BTreeMap<Arc<WorkloadRef>, Key>,
     /// Bindings by the UID of their workload, for PodGroups that change.
     by_owner: BTreeMap<Arc<str>, Key>,
@@ -410,9 +410,9 @@ impl Objects {
                 self.find_pod_group_change(&group.owner).into_iter().collect()
             }
             Event::Reset(all) => {
-                let old = mem::take(&mut self.pod_groups);
+                let old = self.pod_groups.take();
                 let mut changes: Vec<Change> = all.into_iter().filter_map(|group| self.set_pod_group(group)).collect();
-                let gone = old.values().filter(|old| !self.pod_groups.contains_key(&old.key));
+                let gone = old.filter(|old| self.pod_groups.get(&old.key).is_none());
                 changes.extend(gone.filter_map(|gone| self.find_pod_group_change(&gone.owner)));
                 self.mark_listed(ObjectKind::PodGroups);
                 changes
@@ -421,7 +421,7 @@ impl Objects {
     }
 
     fn set_pod_group(&mut self, mut group: PodGroupFacts) -> Option<Change> {
-        if self.pod_groups.get(&group.key).is_some_and(|known| **known == group) {
+        if self.pod_groups.get(&group.key) == Some(&group) {
             return None;
         }
         group.key.namespace = self.namespaces.intern(group.key.namespace);
@@ -429,7 +429,7 @@ impl Objects {
             group.owner = Arc::clone(known);
         }
         let change = self.find_pod_group_change(&group.owner);
-        self.pod_groups.insert(group.key.clone(), Box::new(group));
+        self.pod_groups.insert(group);
         change
     }
 

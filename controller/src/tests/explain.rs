@@ -162,7 +162,7 @@ fn only_the_reason_on_a_podgroup_says_that_a_reservation_holds_its_job_back() {
         world.put(json!({
             "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
             "metadata": {
-                "name": format!("a-{}", uid.as_str().unwrap()), "namespace": "ns",
+                "name": "a-vcjob", "namespace": "ns",
                 "labels": {"caldera.dev/workload-kind": "Job"},
                 "ownerReferences": [{
                     "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "a", "uid": uid, "controller": true,

@@ -24,6 +24,7 @@ mod member_loss;
 mod node_groups;
 mod orphan_copy;
 mod own_grants;
+mod pod_group_names;
 mod pods_ready;
 mod policy_restart;
 mod preemption;
@@ -37,6 +38,7 @@ mod running_limits;
 mod silent_copy;
 mod snapshot;
 mod stale_grant;
+mod state;
 mod tenancy;
 mod ttl;
 mod two;
@@ -75,7 +77,7 @@ fn a_job_that_fits_is_released_with_a_record_and_its_podgroup_says_so() {
     assert_eq!(group["spec"]["minResources"], json!({"cpu": "4", "pods": "4"}));
     assert_eq!(group["spec"]["queue"], "q");
     let workload = world.get("Job", "a");
-    assert_eq!(group["metadata"]["name"], format!("a-{}", workload["metadata"]["uid"].as_str().unwrap()));
+    assert_eq!(group["metadata"]["name"], "a-vcjob");
     assert_eq!(group["metadata"]["ownerReferences"][0]["uid"], workload["metadata"]["uid"]);
     assert!(world.events().is_empty(), "who does not wait needs no telling: {:?}", world.events());
 }
@@ -275,8 +277,7 @@ fn what_is_not_in_scope_gets_no_podgroup() {
     let queued = world.put(deployment("queued", json!({"scheduling.volcano.sh/queue-name": "q"})));
     world.bind(&queued, 2, true);
     assert_eq!(world.pass(4), ["queued-deployment"]);
-    let name = format!("podgroup-{}", world.get("Deployment", "queued")["metadata"]["uid"].as_str().unwrap());
-    assert_eq!(world.group("queued")["metadata"]["name"], name);
+    assert_eq!(world.group("queued")["metadata"]["name"], "queued-deployment");
     assert_eq!(world.used("q"), "2");
     // A namespace may ask for all.
     let opted_in = NamespaceFacts { opted_in: true, ..NamespaceFacts::default() };

@@ -1,9 +1,9 @@
 //! What a workload's PodGroup on the host should be: spec by Volcano's rules, status by where its binding stands.
 //!
-//! Rule: Volcano's job controller (`pkg/controllers/job/job_controller_actions.go:796-968`, `1086-1158`): name
-//! `<job>-<uid>` (`podgroup-<uid>` for other kinds), minMember, minTaskMember, minResources, queue, priorityClassName,
-//! networkTopology, and a sub-group policy for each partitioned task. Phases: Pending until the gate opens, Inqueue
-//! until the minimum runs, Running, Completed (`framework/session.go:581-614`).
+//! Rule: Volcano's job controller (`pkg/controllers/job/job_controller_actions.go:796-968`, `1086-1158`): minMember,
+//! minTaskMember, minResources, queue, priorityClassName, networkTopology, and a sub-group policy for each partitioned
+//! task. Phases: Pending until the gate opens, Inqueue until the minimum runs, Running, Completed
+//! (`framework/session.go:581-614`). Its name is `observe::pod_group`'s.
 
 use std::collections::BTreeMap;
 
@@ -30,16 +30,6 @@ use crate::observe::{Key, PodGroupStatus, Workload, fingerprint};
 
 /// The label that Volcano gives the pods of one partition.
 const PARTITION: &str = "volcano.sh/partition-id";
-
-/// Where the PodGroup of a workload is.
-#[must_use]
-pub fn pod_group_key(workload: &Workload) -> Key {
-    let name = match workload.kind {
-        WorkloadKind::VolcanoJob => format!("{}-{}", workload.reference.name, workload.uid),
-        _ => format!("podgroup-{}", workload.uid),
-    };
-    Key::new(&workload.reference.namespace, &name)
-}
 
 /// Its spec. A workload that is no gang has one that asks for nothing.
 #[must_use]
@@ -96,10 +86,9 @@ fn to_count(pods: u32) -> i32 {
     i32::try_from(pods).unwrap_or(i32::MAX)
 }
 
-/// The object to create.
+/// The object to create under this name.
 #[must_use]
-pub fn build_object(workload: &Workload, spec: &PodGroupSpec, status: &PodGroupStatus) -> Value {
-    let key = pod_group_key(workload);
+pub fn build_object(key: &Key, workload: &Workload, spec: &PodGroupSpec, status: &PodGroupStatus) -> Value {
     let mut labels = json!({caldera::WORKLOAD_KIND: workload.reference.kind});
     // A label's value has at most 63 characters.
     if workload.reference.name.len() <= 63 {

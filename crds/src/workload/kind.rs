@@ -260,6 +260,13 @@ impl WorkloadKind {
         self.names().title
     }
 
+    /// The word for it in a name: what people type for it, the same in all its versions, and without a dash.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        let first = self.aliases().first().copied().unwrap_or_default();
+        first.split('.').next().unwrap_or(first)
+    }
+
     /// What people type for it on a command line.
     #[must_use]
     pub const fn aliases(self) -> &'static [&'static str] {
@@ -370,6 +377,18 @@ mod tests {
             assert_eq!(WorkloadKind::parse_exact_version(&kind.api_version(), kind.kind()), Some(kind));
             assert!(kind.aliases().iter().all(|word| WorkloadKind::parse_alias(word) == Some(kind)));
         }
+    }
+
+    #[test]
+    fn no_two_kinds_that_a_host_has_share_a_word() {
+        let defined = |kind: WorkloadKind| (kind.group(), kind.kind());
+        for kind in WorkloadKind::ALL {
+            assert!(!kind.word().is_empty() && kind.word().chars().all(char::is_alphanumeric), "{}", kind.word());
+            let same = WorkloadKind::ALL.into_iter().filter(|other| other.word() == kind.word());
+            assert!(same.map(defined).all(|other| other == defined(kind)), "{}", kind.word());
+        }
+        assert_eq!(WorkloadKind::VolcanoJob.word(), "vcjob");
+        assert_eq!(WorkloadKind::MpiJobV1.word(), "mpijob");
     }
 
     #[test]

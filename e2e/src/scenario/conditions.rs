@@ -90,11 +90,23 @@ impl Scenario {
         what: &str,
         met: impl Fn(&Value) -> bool,
     ) -> anyhow::Result<Value> {
-        let (name, uid) = (workload["metadata"]["name"].as_str(), workload["metadata"]["uid"].as_str());
-        let uid = uid.context("the workload has no uid: was it created?")?;
-        let prefix =
-            if workload["apiVersion"] == "batch.volcano.sh/v1alpha1" { name.unwrap_or_default() } else { "podgroup" };
-        self.until(Kind::PodGroup, &format!("{prefix}-{uid}"), what, met).await
+        let uid = workload["metadata"]["uid"].as_str().context("the workload has no uid: was it created?")?;
+        let mut last = None;
+        let told = async {
+            loop {
+                let groups = self.list(Kind::PodGroup).await?;
+                last = groups.into_iter().find(|group| group["metadata"]["ownerReferences"][0]["uid"] == uid);
+                if let Some(group) = last.take_if(|group| met(group)) {
+                    return Ok(group);
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let found = tokio::time::timeout(PATIENCE, told).await;
+        match found {
+            Ok(found) => found,
+            Err(_) => anyhow::bail!("waited {PATIENCE:?} in vain until the PodGroup of {uid} {what}; it is {last:?}"),
+        }
     }
 
     /// The clusters of a workload's binding, with replicas, once it is placed.

@@ -20,6 +20,7 @@ fn deleting_a_waiting_job_leaves_nothing() {
         let workload =
             s.submit(Kind::Job, job("never", &queue, &[task("a", 2, "1", "sleep 1")]), &aggregated()).await?;
         let group = s.until_podgroup(&workload, "waits", |group| group["status"]["conditions"][0].is_object()).await?;
+        anyhow::ensure!(group["metadata"]["name"] == "never-vcjob", "a name that people can type: {group}");
         s.delete(Kind::Job, "never").await?;
         s.until_gone(Kind::Binding, "never-job").await?;
         s.until_gone(Kind::PodGroup, group["metadata"]["name"].as_str().unwrap_or_default()).await?;

@@ -40,6 +40,12 @@ impl LeaseFence {
         Self { is_enabled, ..Self::default() }
     }
 
+    /// How many grants wait for a read of the lease.
+    #[must_use]
+    pub fn count_waiting(&self) -> usize {
+        self.waiting.len() + self.reading.as_ref().map_or(0, BTreeMap::len)
+    }
+
     /// Whether so many replicas of a binding may be placed now. If not yet, it waits for a read of the lease.
     pub fn may_place(&mut self, binding: &Binding, replicas: i64) -> bool {
         // What is not queued needs no grant.

@@ -333,6 +333,12 @@ impl Cache {
         self.due.is_empty()
     }
 
+    /// How many bindings are due.
+    #[must_use]
+    pub fn count_due(&self) -> usize {
+        self.due.len()
+    }
+
     /// How many bindings are unschedulable.
     #[must_use]
     pub fn count_unschedulable(&self) -> usize {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use caldera_runtime::{
     client::WriteCounts,
     clock::{SharedClock, SystemClock},
+    debug_state::ComponentStates,
     serve::{Ready, SharedRegistry},
 };
 
@@ -19,6 +20,8 @@ pub struct Config {
     pub ready: Ready,
     /// Where metrics are registered.
     pub registry: SharedRegistry,
+    /// Where it is asked for its state.
+    pub states: ComponentStates,
     /// Counts the writes of clients of members (there should be none).
     pub counts: WriteCounts,
     /// Where the estimators of members are whose nodes can not be read.
@@ -36,6 +39,7 @@ impl Default for Config {
             clock: Arc::new(SystemClock),
             ready: Ready::default(),
             registry: SharedRegistry::default(),
+            states: ComponentStates::default(),
             counts: WriteCounts::default(),
             estimators: Settings::default(),
             empty_workloads: false,

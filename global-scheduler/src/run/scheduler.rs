@@ -13,6 +13,7 @@
 //! - A refusal of which only the text changed is written once a minute at most.
 
 mod outcomes;
+mod state;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

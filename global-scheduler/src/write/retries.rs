@@ -40,6 +40,11 @@ impl Retries {
         self.0.remove(key);
     }
 
+    /// Bindings whose last write failed, how often in a row, and when it is tried again.
+    pub(crate) fn list_failures(&self) -> impl Iterator<Item = (&BindingKey, u32, Option<Instant>)> {
+        self.0.iter().map(|(key, retry)| (key, retry.failures, retry.at))
+    }
+
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.0.values().filter_map(|retry| retry.at).min()
     }

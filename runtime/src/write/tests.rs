@@ -102,6 +102,12 @@ async fn writes_of_one_object_keep_their_order_and_decisions_pass_the_reports_of
     writer.queue_write(3, config_map("x", Body::MergePatch(json!({"n": 3}))));
     writer.queue_write(4, config_map("x", Body::JsonPatch(set(4))));
     assert_eq!(gauge(), (others + 50 + 4).to_string());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // The last of the reports goes first, as a decision waits behind it.
+    let waiting = json!({
+        "inFlight": others, "mostInFlight": others, "decisions": 1, "reports": 50, "heldBack": 3,
+    });
+    assert_eq!(writer.describe_queue(), waiting);
     for _ in 0..others + 50 + 4 {
         outcomes.recv().await.unwrap();
     }

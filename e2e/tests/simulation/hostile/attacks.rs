@@ -186,8 +186,7 @@ impl Hostile {
     }
 
     fn find_group(&self, name: &str) -> Option<Write> {
-        let uid = text(&self.jobs.get(name)?["metadata"]["uid"]);
-        let group = format!("{name}-{uid}");
+        let group = self.jobs.contains_key(name).then(|| format!("{name}-vcjob"))?;
         Some(write_to(stand_in::pod_groups(), NAMESPACE, &group, Body::Delete { uid: None }))
     }
 
