@@ -12,9 +12,9 @@
 //! - A victim stays out of its queue while the attempt that evicted it is open and until its own pods are gone, so that
 //!   it does not take back what it just gave.
 //!
-//! No wait for pods or copies that are seen takes longer than ten minutes from when they were asked to go. Reason and times are in the record on the
-//! binding (`caldera.dev/eviction`), copies in its status, and losses in Cluster objects and Works: a restart forgets
-//! none. Pods are seen in the members.
+//! No wait for pods or copies that are seen takes longer than ten minutes from when they were asked to go. Reason and
+//! times are in the record on the binding (`caldera.dev/eviction`), copies in its status, and losses in Cluster objects
+//! and Works: a restart forgets none. Pods are seen in the members. That a job was deleted is kept in memory.
 
 use caldera_core::{
     gang::ClusterName,

@@ -11,8 +11,8 @@
 //! `preserveResourcesOnDeletion` of its policy says, and has the replicas that were charged, whatever its label
 //! `retain-replicas` says (Karmada `pkg/controllers/execution/execution_controller.go`, `pkg/util/constants.go`).
 //!
-//! What would make jobs there that are queued goes to no member ([`member_job_maker`](super::member_job_maker)), nor does
-//! a workload that an override made of something that is not queued.
+//! What would make queued jobs there goes to no member ([`member_job_maker`](super::member_job_maker)), nor does a
+//! workload that an override made of something that is not queued.
 //!
 //! Its pods use the nodes that its job was admitted to: those of the groups that its queue admits
 //! ([`caldera_core::node_groups`]).
