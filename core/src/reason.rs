@@ -239,6 +239,7 @@ pub enum Reason {
         detail: String,
     },
     /// It was admitted and is back in line: it was not placed or did not start in time, or was taken off its clusters.
+    /// Or it was made anew under the name of a job that members have not forgotten yet.
     Requeued {
         /// How often that happened.
         times: u32,

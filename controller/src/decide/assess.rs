@@ -93,7 +93,7 @@ pub(crate) fn assess_with_admission_checks(
     match explain_eviction_wait(objects, jobs, capacity, binding, now) {
         None => BindingState::Pending(job),
         Some(reason @ Reason::Requeued { .. }) => {
-            BindingState::BackingOff(job, reason, binding.eviction.as_ref().map_or(0, |eviction| eviction.at))
+            BindingState::BackingOff(job, reason, binding.eviction.as_ref().map_or(binding.created, |record| record.at))
         }
         // Nothing is reserved for it of what was taken from it for another.
         Some(reason) => BindingState::Blocked(reason),

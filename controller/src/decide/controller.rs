@@ -332,6 +332,7 @@ impl Controller {
     fn forget_binding(&mut self, binding: &Binding) {
         let key = &binding.key;
         self.jobs.remove_binding(key);
+        self.jobs.cleanups.observe_deleted_binding(binding, self.now);
         let is_there = self.objects.workload_of(binding).is_some();
         self.ended_jobs.record_deleted_job(binding, self.usage.charge_of(key), is_there, self.now);
         self.usage.account_charge(key, None, binding.created, (false, false), self.now);
@@ -376,6 +377,9 @@ impl Controller {
         }
         if let Some(at) = observe_old_copies(objects, jobs, capacity, binding, now) {
             jobs.retry_at(at, key);
+        }
+        if jobs.cleanups.is_terminating(key) {
+            self.preemption.follow_return(key);
         }
         let fault = jobs.judge_record(objects, capacity, binding, now);
         self.deadlines.forged.schedule_removal(binding, fault, now);

@@ -5,14 +5,16 @@
 //!   start in time counts as gone.
 //! - A job that its user or its policies took off its clusters waits until its old copies are gone. So does one that
 //!   left a lost member or one that refused its copy, after its backoff where it has one.
-//! - A new copy of it might be forgotten by its member with the old one ([`copy_cleanup`](super::copy_cleanup)).
+//! - So does every Volcano Job, whatever took it off its clusters, and then until a new copy is not forgotten by its
+//!   member with the old one ([`copy_cleanup`](super::copy_cleanup)). A part that did not start in time counts as gone
+//!   here too. A job that was made anew under the name of one deleted a moment ago waits for that one's copies.
 //! - Any other requeued job waits for its backoff.
 //! - A victim stays out of its queue while the attempt that evicted it is open and until its own pods are gone, so that
 //!   it does not take back what it just gave.
 //!
-//! No wait for pods or copies that are seen takes longer than ten minutes. Reason and times are in the record on the
-//! binding (`caldera.dev/eviction`), copies in its status, and losses in Cluster objects and Works: a restart forgets
-//! none. Pods are seen in the members.
+//! No wait for pods or copies that are seen takes longer than ten minutes from when they were asked to go. Reason and
+//! times are in the record on the binding (`caldera.dev/eviction`), copies in its status, and losses in Cluster objects
+//! and Works: a restart forgets none. Pods are seen in the members. That a job was deleted is kept in memory.
 
 use caldera_core::{
     gang::ClusterName,
@@ -25,7 +27,7 @@ use jiff::Timestamp;
 use super::{
     capacity::FleetCapacity,
     copy_cleanup::LONGEST_TERMINATION,
-    eviction::{COPY_REFUSED, PODS_READY_TIMEOUT, is_requeue, is_withdrawal, requeue_cause, waits_for_copies},
+    eviction::{PODS_READY_TIMEOUT, is_requeue, is_withdrawal, requeue_cause, waits_for_copies},
     jobs::Jobs,
 };
 use crate::observe::{Binding, MEMBER_LOST, Objects};
@@ -47,7 +49,7 @@ pub(crate) fn compute_eviction_expiry(eviction: &EvictionRecord) -> i64 {
     eviction.at.saturating_add(LONGEST_TERMINATION).max(eviction.until)
 }
 
-/// Why a binding that was evicted or requeued does not wait in its queue yet.
+/// Why a binding that was evicted or requeued does not wait in its queue yet, or one whose job was made anew.
 pub(crate) fn explain_eviction_wait(
     objects: &Objects,
     jobs: &Jobs,
@@ -59,25 +61,28 @@ pub(crate) fn explain_eviction_wait(
     if !unproven.is_empty() {
         return Some(explain_possible_copies(binding, &unproven));
     }
-    let eviction = binding.eviction.as_deref()?;
+    let asked_at = find_asked_time(objects, jobs, binding)?;
+    let eviction = binding.eviction.as_deref();
     let now = now.as_second();
-    let waits = is_withdrawal(eviction) || (waits_for_copies(eviction) && eviction.until <= now);
-    if let Some(reason) = waits.then(|| explain_withdrawal_wait(objects, capacity, binding, eviction, now)).flatten() {
-        return Some(reason);
+    let is_next = |record: &EvictionRecord| is_withdrawal(record) || (waits_for_copies(record) && record.until <= now);
+    let waits = eviction.is_some_and(is_next);
+    let copies_count = waits || jobs.cleanups.is_terminating(&binding.key);
+    let terminates = copies_count
+        && binding.clusters.is_empty()
+        && asked_at.saturating_add(LONGEST_TERMINATION) > now
+        && has_copies_where(capacity, binding, |cluster| !is_late(eviction, cluster));
+    if waits && terminates {
+        return eviction.and_then(|record| describe_requeue(record, record.message.clone()));
     }
-    // Too little of a part that did not start in time was on nodes.
-    let terminates = eviction.reason != PODS_READY_TIMEOUT
-        && eviction.at.saturating_add(LONGEST_TERMINATION) > now
-        && jobs.cleanups.is_terminating(&binding.key)
-        && has_old_copies(capacity, binding);
     if terminates || jobs.cleanups.is_under_way(&binding.key, now) {
-        return explain_cleanup(objects, binding, eviction);
+        return explain_cleanup(objects, binding);
     }
+    let eviction = eviction?;
     if waits {
         return None;
     }
     if is_requeue(eviction) {
-        return describe_backoff(eviction, now);
+        return (eviction.until > now).then(|| describe_requeue(eviction, eviction.message.clone())).flatten();
     }
     // Before all is listed nobody can say that the preemptor is gone.
     let is_open = || eviction.until > now && (!objects.is_complete() || jobs.engine.is_pending(&eviction.preemptor));
@@ -89,10 +94,13 @@ pub(crate) fn explain_eviction_wait(
     describe_eviction(objects, binding, eviction, eviction.message.clone())
 }
 
-fn describe_eviction(objects: &Objects, binding: &Binding, record: &EvictionRecord, detail: String) -> Option<Reason> {
-    let queue = objects.workload_of(binding).map(|workload| workload.queue.clone())?;
-    let cause = EvictionCause::parse_token(&record.reason).unwrap_or(EvictionCause::Preempted);
-    Some(Reason::Evicted { queue, cause, detail })
+/// When the old copies of a binding were asked to go, in seconds since 1970; `None` where nobody asked them. In a lost
+/// cluster that is when it is back, not before.
+fn find_asked_time(objects: &Objects, jobs: &Jobs, binding: &Binding) -> Option<i64> {
+    match &binding.eviction {
+        Some(record) => Some(objects.losses.get_copies_gone_time(&binding.key).unwrap_or(record.at).max(record.at)),
+        None => jobs.cleanups.get_deletion_time(&binding.key),
+    }
 }
 
 /// Takes in whether old copies of a Volcano Job are there, which may be placed in the same members again. Gives back
@@ -104,34 +112,58 @@ pub(crate) fn observe_old_copies(
     binding: &Binding,
     now: Timestamp,
 ) -> Option<Timestamp> {
-    let returns = |record: &&EvictionRecord| ![MEMBER_LOST, COPY_REFUSED].contains(&record.reason.as_str());
-    let record = binding.eviction.as_deref().filter(|_| binding.clusters.is_empty()).filter(returns);
     let is_volcano_job = || objects.workload_of(binding).is_some_and(|it| it.kind == WorkloadKind::VolcanoJob);
-    let Some(record) = record.filter(|_| is_volcano_job()) else {
+    let asked_at = find_asked_time(objects, jobs, binding).filter(|_| binding.clusters.is_empty() && is_volcano_job());
+    let Some(asked_at) = asked_at else {
         jobs.cleanups.forget(&binding.key);
         return None;
     };
     let terminates = has_old_copies(capacity, binding);
-    jobs.cleanups.observe_copies(&binding.key, terminates, record.at, now)
+    let forgotten_at = jobs.cleanups.observe_copies(&binding.key, terminates, asked_at, now);
+    let given_up_at = Timestamp::from_second(asked_at.saturating_add(LONGEST_TERMINATION)).ok();
+    if terminates { given_up_at.filter(|at| *at > now) } else { forgotten_at }
 }
 
 /// Whether a binding without clusters has copies listed, or pods of them run.
 pub(crate) fn has_old_copies(capacity: &FleetCapacity, binding: &Binding) -> bool {
-    binding.has_copies || capacity.runs_anywhere(&binding.workload)
+    has_copies_where(capacity, binding, |_| true)
 }
 
-/// Why a binding whose old copies go, or went a moment ago, does not wait in its queue yet.
-fn explain_cleanup(objects: &Objects, binding: &Binding, record: &EvictionRecord) -> Option<Reason> {
+/// The same of clusters that count. Of one that left a lost cluster only what is seen counts: what was seen last says
+/// nothing any more.
+fn has_copies_where(capacity: &FleetCapacity, binding: &Binding, counts: impl Fn(&str) -> bool) -> bool {
+    let left_lost = binding.eviction.as_deref().is_some_and(|record| record.reason == MEMBER_LOST);
+    let listed = &binding.orphan_copies;
+    (binding.has_copies && (listed.is_empty() || listed.iter().any(|cluster| counts(cluster.as_str()))))
+        || capacity
+            .list_clusters_with_pods(&binding.workload)
+            .any(|(cluster, is_seen)| counts(cluster) && (is_seen || !left_lost))
+}
+
+/// Whether a part of a gang did not start in time in this cluster: too little of it was on nodes.
+fn is_late(record: Option<&EvictionRecord>, cluster: &str) -> bool {
+    let record = record.filter(|record| record.reason == PODS_READY_TIMEOUT);
+    record.is_some_and(|record| record.avoid.iter().any(|late| late == cluster))
+}
+
+/// Why a Volcano Job whose old copies go, or went a moment ago, does not wait in its queue yet.
+fn explain_cleanup(objects: &Objects, binding: &Binding) -> Option<Reason> {
+    let Some(record) = binding.eviction.as_deref() else {
+        let detail = "an earlier job of this name was deleted a short time ago; this one starts once the old pods have \
+                      ended and their members have forgotten them";
+        return Some(Reason::Requeued { times: 0, cause: RequeueCause::MadeAnew, detail: detail.to_owned() });
+    };
     let detail =
         format!("{}; it starts again once its old pods have ended and members have forgotten them", record.message);
-    match requeue_cause(record) {
-        Some(cause) => Some(Reason::Requeued { times: record.requeues, cause, detail }),
-        None => describe_eviction(objects, binding, record, detail),
+    if is_requeue(record) {
+        describe_requeue(record, detail)
+    } else {
+        describe_eviction(objects, binding, record, detail)
     }
 }
 
 /// Clusters where old copies of a binding may still run. A gang of which a part did not start in time goes elsewhere at
-/// once, as far as that part is concerned: too little of it was on nodes. Its other parts may run.
+/// once, as far as that part is concerned. Its other parts may run.
 fn list_clusters_with_possible_copies<'a>(
     objects: &'a Objects,
     binding: &Binding,
@@ -140,10 +172,8 @@ fn list_clusters_with_possible_copies<'a>(
     if !binding.clusters.is_empty() {
         return Vec::new();
     }
-    let record = binding.eviction.as_deref().filter(|record| record.reason == PODS_READY_TIMEOUT);
-    let is_late = |cluster: &ClusterName| record.is_some_and(|it| it.avoid.iter().any(|name| name == cluster.as_str()));
     let mut unproven = objects.losses.list_clusters_with_possible_copies(&binding.key, now);
-    unproven.retain(|cluster| !is_late(cluster));
+    unproven.retain(|cluster| !is_late(binding.eviction.as_deref(), cluster.as_str()));
     unproven
 }
 
@@ -160,31 +190,12 @@ fn explain_possible_copies(binding: &Binding, unproven: &[&ClusterName]) -> Reas
     Reason::Requeued { times: record.map_or(0, |record| record.requeues), cause: RequeueCause::MemberLost, detail }
 }
 
-/// Why a binding that its user withdrew does not wait in its queue yet: its new copies must not meet its old ones.
-fn explain_withdrawal_wait(
-    objects: &Objects,
-    capacity: &FleetCapacity,
-    binding: &Binding,
-    record: &EvictionRecord,
-    now: i64,
-) -> Option<Reason> {
-    let cause = requeue_cause(record)?;
-    // What was seen last in a cluster that is lost says nothing any more.
-    let runs = || match record.reason == MEMBER_LOST {
-        true => capacity.runs_anywhere_seen(&binding.workload),
-        false => capacity.runs_anywhere(&binding.workload),
-    };
-    // Pods in a lost cluster are asked to go when that is back, not before.
-    let asked_at = objects.losses.get_copies_gone_time(&binding.key).unwrap_or(record.at).max(record.at);
-    let terminates = asked_at.saturating_add(LONGEST_TERMINATION) > now
-        && binding.clusters.is_empty()
-        && (binding.has_copies || runs());
-    terminates.then(|| Reason::Requeued { times: record.requeues, cause, detail: record.message.clone() })
+fn describe_requeue(record: &EvictionRecord, detail: String) -> Option<Reason> {
+    Some(Reason::Requeued { times: record.requeues, cause: requeue_cause(record)?, detail })
 }
 
-/// Why a binding that was requeued does not wait in its queue yet.
-fn describe_backoff(record: &EvictionRecord, now: i64) -> Option<Reason> {
-    let cause = requeue_cause(record)?;
-    let reason = || Reason::Requeued { times: record.requeues, cause, detail: record.message.clone() };
-    (record.until > now).then(reason)
+fn describe_eviction(objects: &Objects, binding: &Binding, record: &EvictionRecord, detail: String) -> Option<Reason> {
+    let queue = objects.workload_of(binding).map(|workload| workload.queue.clone())?;
+    let cause = EvictionCause::parse_token(&record.reason).unwrap_or(EvictionCause::Preempted);
+    Some(Reason::Evicted { queue, cause, detail })
 }

@@ -173,7 +173,6 @@ impl Jobs {
     pub(crate) fn remove_binding(&mut self, key: &Key) {
         self.cancel_increase(key);
         self.smaller_records.remove(key);
-        self.cleanups.forget(key);
         let Some(state) = self.states.remove(key) else { return };
         self.freed |= state.assumed.is_some() || matches!(state.phase, JobPhase::Holding { .. });
         self.changed = true;
@@ -474,8 +473,11 @@ impl Jobs {
                 state.refused = None;
                 assess = true;
             }
-            // A binding that surplus was taken from may ask for it again.
-            None => assess = state.increase.is_none() && evicted,
+            // A binding that surplus was taken from may ask for it again. One that was never evicted waits maybe.
+            None => {
+                let waits = matches!(&state.phase, JobPhase::Blocked(why) if matches!(**why, Reason::Requeued { .. }));
+                assess = state.increase.is_none() && (evicted || waits);
+            }
         }
         Some((key, resend, assess))
     }

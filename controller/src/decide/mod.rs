@@ -291,6 +291,7 @@ impl Controller {
         let Self { objects, jobs, capacity, preemption, now, .. } = self;
         let changed = jobs.changed;
         preemption.close_attempt(jobs, changed, *now);
+        jobs.cleanups.observe_deleted_jobs(|workload| capacity.runs_anywhere(workload), *now);
         let returning = preemption.take_returning_jobs(objects, jobs, capacity, *now);
         returning.iter().for_each(|key| self.reassess_binding(key));
         let Self { objects, jobs, capacity, preemption, now, .. } = self;
@@ -393,6 +394,7 @@ impl Controller {
             self.waiting_states.next_due(self.now),
             self.admission_events.next_due(self.now),
             self.jobs.next_retry(),
+            self.jobs.cleanups.next_look(),
             self.preemption.next_due(),
             reservation,
             deadlines.next_due(),

@@ -50,7 +50,7 @@ pub(crate) struct Preemption {
     pub(crate) schedule: AttemptSchedule,
     /// Evictions that are not answered yet, with the event to record then.
     under_way: BTreeMap<Key, (String, String)>,
-    /// Bindings that were evicted, or lost surplus, a short time ago.
+    /// Bindings that were evicted, or lost surplus, a short time ago, or whose namesakes were deleted then.
     recent: BTreeSet<Key>,
     /// Why the last attempts failed.
     notes: BTreeMap<JobId, String>,
@@ -78,6 +78,13 @@ impl Preemption {
             self.schedule.reopen_attempt(eviction.preemptor.as_str().into(), eviction.until);
         }
         None
+    }
+
+    /// Has a job looked at again once its old copies are gone, which was not evicted maybe.
+    pub(crate) fn follow_return(&mut self, key: &Key) {
+        if !self.recent.contains(key) {
+            self.recent.insert(key.clone());
+        }
     }
 
     /// Takes in the answer to an eviction: the event to record if it was written.

@@ -225,13 +225,13 @@ mod tests {
         Client::new(service, "ns")
     }
 
-    /// One that has these, and fails so often before.
-    fn serve_maps(chosen: &Value, published: &Value, mut failures: usize) -> Client {
+    /// One that has these, and answers with these codes before.
+    fn serve_maps(chosen: &Value, published: &Value, failures: &[u16]) -> Client {
         let maps = [(CHOSEN, chosen.clone()), (NAME, published.clone())];
+        let mut failures = failures.to_vec().into_iter();
         serve(move |name| {
-            if failures > 0 {
-                failures -= 1;
-                return (503, failure(503));
+            if let Some(code) = failures.next() {
+                return (code, failure(code));
             }
             let found = maps.iter().find(|(map, object)| *map == name && !object.is_null());
             found.map_or_else(|| (404, failure(404)), |(_, object)| (200, object.clone()))
@@ -241,7 +241,8 @@ mod tests {
     #[tokio::test]
     async fn what_was_chosen_before_counts_from_the_first_decision_on() {
         let chosen = map(&json!({"preemption": "false", "protect-namespaces": "prod"}));
-        for failures in [0, 1] {
+        // A server that is busy refuses nothing.
+        for failures in [[].as_slice(), &[503], &[429, 408]] {
             let client = serve_maps(&chosen, &Value::Null, failures);
             let (mut controller, flags) = (Controller::default(), Settings::default());
             assert!(!flags.preempt.is_empty());
@@ -269,7 +270,7 @@ mod tests {
         let used: Resources = [("cpu", Quantity::from_units(4))].into_iter().collect();
         let kept = Settings { mean_used: [("q".into(), used.clone())].into(), ..Settings::default() };
         let published = json!({"metadata": {"name": NAME}, "data": {"settings.json": json!(kept).to_string()}});
-        let client = serve_maps(&map(&json!({"order": "fair-history"})), &published, 0);
+        let client = serve_maps(&map(&json!({"order": "fair-history"})), &published, &[]);
         let mut controller = Controller::default();
         let begun = begin_with_settings(&client, "ns", &Settings::default(), &mut controller).await;
         assert_eq!(begun.settings.mean_used, kept.mean_used, "what is published first wipes nothing out");

@@ -1,6 +1,7 @@
 //! What is written for users, how often and how late.
 
 use caldera_runtime::write::{Failure, WriteOutcome};
+use jiff::SignedDuration;
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -74,7 +75,7 @@ fn on_a_slow_server_pod_groups_of_waiting_jobs_are_made_in_turn_and_all_once_it_
     world.settle();
     (0..200).for_each(|at| world.job(&format!("w{at:03}"), "q", 4));
     let take = |world: &mut World, millis: i64| {
-        let latency = jiff::SignedDuration::from_millis(millis);
+        let latency = SignedDuration::from_millis(millis);
         (0..100).for_each(|_| world.controller.pod_groups.budget.observe_write(latency));
     };
     let said = |world: &World| (0..200).filter(|at| !world.group(&format!("w{at:03}")).is_null()).count();
@@ -105,7 +106,7 @@ fn on_a_slow_server_a_job_without_a_pod_group_is_looked_at_when_its_turn_comes()
     world.settle();
     (0..200).for_each(|at| world.job(&format!("w{at:03}"), "q", 4));
     let slow = |world: &mut World| {
-        let latency = jiff::SignedDuration::from_secs(60);
+        let latency = SignedDuration::from_secs(60);
         (0..100).for_each(|_| world.controller.pod_groups.budget.observe_write(latency));
     };
     let said = |world: &World| (0..200).filter(|at| !world.group(&format!("w{at:03}")).is_null()).count();
@@ -409,4 +410,40 @@ fn other_clusters_are_told_at_once() {
     world.patch("ResourceBinding", "a-job", &json!({"spec": {"clusters": clusters}}));
     world.pass(2);
     assert!(world.says("a").1.contains("m2"), "{:?}", world.says("a"));
+}
+
+/// The time of a turn was over while a sweep waited for answers: it was asked for the next turn again and again.
+#[test]
+fn a_sweep_that_waits_for_answers_does_not_spin() {
+    let mut world = World::new(4);
+    world.job("first", "q", 4);
+    world.settle();
+    (0..700).for_each(|at| world.job(&format!("w{at:03}"), "q", 4));
+    let set_latency = |world: &mut World, seconds: i64| {
+        let latency = SignedDuration::from_secs(seconds);
+        (0..100).for_each(|_| world.controller.pod_groups.budget.observe_write(latency));
+    };
+    let pass_second = |world: &mut World| {
+        world.now = world.now.saturating_add(SignedDuration::from_secs(1)).unwrap();
+        decide(&mut world.controller, world.now).writes.len()
+    };
+    // Nobody answers. The server is slow when a sweep gives turns, and quick for the rest of it.
+    let mut written = 0;
+    let gives_turns = (0..100).any(|_| {
+        set_latency(&mut world, 60);
+        written += pass_second(&mut world);
+        written >= 40 && world.controller.reasons.left.len() > 300
+    });
+    assert!(gives_turns, "{written} written");
+    for _ in 0..4 {
+        set_latency(&mut world, 0);
+        drop(decide(&mut world.controller, world.now));
+    }
+    assert!(!world.controller.pod_groups.may_write() && !world.controller.reasons.left.is_empty(), "it waits");
+    world.now = world.now.saturating_add(SignedDuration::from_secs(5)).unwrap();
+    let is_due = |world: &mut World| decide(&mut world.controller, world.now).next.is_some_and(|at| at <= world.now);
+    let passes = (0..100).take_while(|_| is_due(&mut world)).count();
+    assert!(passes < 20, "{passes} passes in which nothing can be written");
+    let turn = world.controller.pod_groups.next_due(false);
+    assert!(turn.is_some_and(|at| at <= world.now), "whose turn it is waits too");
 }

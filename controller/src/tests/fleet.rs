@@ -15,12 +15,12 @@ fn amounts(cpu: i64) -> caldera_core::resources::Resources {
     [("cpu", Quantity::from_units(cpu)), ("pods", Quantity::from_units(100))].into_iter().collect()
 }
 
-fn tell(world: &mut World, member: &str, change: Change) {
+pub(super) fn tell(world: &mut World, member: &str, change: Change) {
     world.controller.observe(Input::Member(member.into(), Update::Change(change)), world.now);
 }
 
 /// Members of one node of 10 cpus each, of which everything is seen.
-fn members(names: &[&str]) -> World {
+pub(super) fn members(names: &[&str]) -> World {
     let mut world = World::empty();
     world.queue("q", &json!({}));
     for name in names {
@@ -35,7 +35,7 @@ fn members(names: &[&str]) -> World {
 }
 
 /// A pod on the member's node: of a job, or of nobody that is queued.
-fn pod(world: &mut World, member: &str, name: &str, cpu: i64, of: Option<&str>) {
+pub(super) fn pod(world: &mut World, member: &str, name: &str, cpu: i64, of: Option<&str>) {
     let owner = |name: &str| Owner {
         group: "batch.volcano.sh".into(),
         kind: "Job".into(),
@@ -58,7 +58,7 @@ fn root(world: &mut World) -> String {
     world.controller.capacity.sum_fleet().ready.get("cpu").to_string()
 }
 
-fn on(world: &mut World, job: &str, member: &str, pods: u32) {
+pub(super) fn on(world: &mut World, job: &str, member: &str, pods: u32) {
     let clusters = json!({"spec": {"clusters": [{"name": member, "replicas": pods}]}});
     world.patch("ResourceBinding", &format!("{job}-job"), &clusters);
     for i in 0..pods {

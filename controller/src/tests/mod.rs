@@ -22,6 +22,7 @@ mod maintenance;
 mod measure;
 mod member_loss;
 mod node_groups;
+mod old_copies;
 mod orphan_copy;
 mod own_grants;
 mod pod_group_names;

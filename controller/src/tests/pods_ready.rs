@@ -97,8 +97,13 @@ fn a_gang_of_which_a_part_does_not_start_is_withdrawn_as_a_whole() {
     let (reason, message) = world.says("a");
     assert_eq!(reason, "Requeued");
     assert!(message.contains("0 of the 2 pods needed in m2 are on nodes"), "{message}");
-    // In line again after a while, with its age.
-    assert_eq!(world.pass(120), ["a-job"]);
+    // In line again after a while, with its age. Its part in m1 did start, and ends in that time.
+    assert!(world.pass(20).is_empty());
+    for pod in 0..3 {
+        let gone = Change::PodGone("ns".into(), format!("a-worker-{pod}"));
+        world.controller.observe(Input::Member("m1".into(), Update::Change(gone)), world.now);
+    }
+    assert_eq!(world.pass(100), ["a-job"]);
 }
 
 /// As Karmada's taint manager does; karmada-scheduler finds no other place for the rest.

@@ -30,7 +30,7 @@ fn refuse(world: &mut World, cluster: &str, words: &str) {
 
 fn copies_go(world: &mut World) -> Vec<String> {
     world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": null}}));
-    world.settle()
+    world.pass(10)
 }
 
 fn eviction(world: &World) -> Value {
@@ -77,7 +77,7 @@ fn a_final_refusal_moves_the_gang_elsewhere_at_once() {
     let (reason, message) = world.says("a");
     assert_eq!(reason, "Requeued");
     assert!(message.contains("no such image"), "{message}");
-    // Not before its old copies are gone, and then without a wait.
+    // Not before its old copies are gone and forgotten, and then without a wait.
     assert_eq!(copies_go(&mut world), ["a-job"]);
 }
 
@@ -93,7 +93,7 @@ fn a_cluster_that_refuses_again_costs_a_wait_and_another_does_not() {
     world.place("a-job", 2);
     refuse(&mut world, "m1", DENIED);
     assert!(copies_go(&mut world).is_empty());
-    assert!(world.pass(50).is_empty(), "each refusal would cost a release");
+    assert!(world.pass(40).is_empty(), "each refusal would cost a release");
     assert_eq!(world.pass(20), ["a-job"]);
 }
 

@@ -132,13 +132,13 @@ impl Fleet {
     /// True if pods of a binding were seen in some member and have not gone from there.
     #[must_use]
     pub fn runs_anywhere(&self, workload: &WorkloadRef) -> bool {
-        self.members.values().any(|member| has_bound_pods(member, workload))
+        self.list_members_with_pods(workload).next().is_some()
     }
 
-    /// The same of the members that can be seen.
-    #[must_use]
-    pub fn runs_in_any_readable_cluster(&self, workload: &WorkloadRef) -> bool {
-        self.members.values().any(|member| member.down.is_none() && has_bound_pods(member, workload))
+    /// Members where pods of a workload were seen that have not gone from there, and whether they can be seen now.
+    pub fn list_members_with_pods(&self, workload: &WorkloadRef) -> impl Iterator<Item = (&str, bool)> {
+        let members = self.members.iter().filter(|(_, member)| has_bound_pods(member, workload));
+        members.map(|(name, member)| (name.as_str(), member.down.is_none()))
     }
 }
 

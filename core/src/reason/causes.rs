@@ -102,4 +102,6 @@ pub enum RequeueCause {
     CopyRefused,
     /// A cluster that it ran in is lost.
     MemberLost,
+    /// It was never admitted: an earlier job of its name was deleted, and members do not know that for good yet.
+    MadeAnew,
 }

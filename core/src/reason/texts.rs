@@ -159,6 +159,7 @@ impl fmt::Display for Reason {
                              again once its old copies are known to be gone"
                         );
                     }
+                    RequeueCause::MadeAnew => return f.write_str(detail),
                     RequeueCause::RestartedByPolicy => {
                         return write!(f, "{detail}; it keeps its age and starts again once its old copies are gone");
                     }

@@ -62,7 +62,7 @@ fn a2_17_a_recreated_job_of_the_same_name_is_a_new_job() {
     });
 }
 
-/// Nobody waits for the old one: its copies are on their way out while the new one stands in line.
+/// Its user waits for nobody; the new one waits until its members have forgotten the old one.
 #[test]
 fn a_job_made_anew_at_once_under_its_name_is_a_new_job_in_its_members() {
     run("anew", async |s| {
@@ -83,6 +83,31 @@ fn a_job_made_anew_at_once_under_its_name_is_a_new_job_in_its_members() {
             s.until_gone_in_member(member, Kind::Job, "same").await?;
         }
         s.until(Kind::Queue, &queue, "is empty again", empty).await?;
+        Ok(())
+    });
+}
+
+/// Its member's Volcano takes the old one out of its cache by name, some time after the old pods have gone.
+#[test]
+fn a_job_made_anew_when_the_old_pods_are_gone_is_not_forgotten_with_the_old_one() {
+    run("forgotten", async |s| {
+        let queue = s.queue("q", json!({"cpu": "1"})).await?;
+        let workload = |seconds: u32| {
+            let mut job = job("slow", &queue, &[task("a", 2, "100m", &format!("sleep {seconds}"))]);
+            job["metadata"]["annotations"] = json!({"sim.caldera.dev/stops-in": "6"});
+            job
+        };
+        s.submit(Kind::Job, workload(600), &aggregated()).await?;
+        s.until_phase("slow", "Running").await?;
+        let before = s.until_placed("slow-job").await?;
+        s.delete(Kind::Job, "slow").await?;
+        for (member, _) in &before {
+            s.until_gone_in_member(member, Kind::Pod, "slow-a-0").await?;
+            s.until_gone_in_member(member, Kind::Pod, "slow-a-1").await?;
+        }
+        s.until_gone(Kind::Binding, "slow-job").await?;
+        s.create(Kind::Job, workload(1)).await?;
+        s.until_phase("slow", "Completed").await?;
         Ok(())
     });
 }

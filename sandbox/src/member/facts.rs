@@ -12,12 +12,16 @@ use caldera_core::{
 };
 use serde_json::Value;
 
-use super::object::{annotation, deleting, label, list, number, text, uid};
+use super::object::{Key, annotation, controller_uid, deleting, label, list, namespace, number, text, uid};
 
 /// Annotation: a pod's PodGroup.
 pub const GROUP: &str = "scheduling.k8s.io/group-name";
 /// Label and annotation: a pod's task.
 pub const TASK_SPEC: &str = "volcano.sh/task-spec";
+/// Annotation of a Volcano Job's pods: the job's name.
+const JOB_NAME: &str = "volcano.sh/job-name";
+/// Annotation of a Volcano Job's pods: the job's version that they were made for.
+pub const JOB_VERSION: &str = "volcano.sh/job-version";
 
 /// A pod's phase; a pod without one is Pending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -146,6 +150,14 @@ impl Claim {
             Err(error) => Self { broken: Some(error.to_string()), ..Self::default() },
         }
     }
+}
+
+/// The job that Volcano's job controller takes a pod for one of, by its name.
+#[must_use]
+pub fn read_job_of_pod(pod: &Value) -> Option<Key> {
+    let job = annotation(pod, JOB_NAME);
+    let is_controlled = !controller_uid(pod).is_empty() && !annotation(pod, JOB_VERSION).is_empty();
+    (is_controlled && !job.is_empty()).then(|| (namespace(pod).to_owned(), job.to_owned()))
 }
 
 /// What many pods take together: equal claims are counted before they are added.

@@ -24,6 +24,8 @@ pub const PREFIX: &str = "sim.caldera.dev/";
 pub const RUN_FOR: &str = "sim.caldera.dev/run-for";
 /// On a pod: the exit code it ends with.
 pub const EXIT_CODE: &str = "sim.caldera.dev/exit-code";
+/// On a pod: how many seconds its containers take to stop once it is deleted; none if it says nothing.
+pub const STOPS_IN: &str = "sim.caldera.dev/stops-in";
 
 /// On a pod: when its containers last started, with the fraction of a second. The sandbox writes it.
 const STARTED: &str = "sim.caldera.dev/started";
@@ -93,13 +95,23 @@ pub fn sync_pod(world: &World, pod: &Value, default: Duration, now: Timestamp) -
         return Next::Settled;
     };
     if deleting(pod) {
-        return Next::Write(Box::new(stop_pod(pod)));
+        let stopped = stop_time(pod).unwrap_or(now);
+        return if now < stopped { Next::At(stopped) } else { Next::Write(Box::new(stop_pod(pod))) };
     }
     match Phase::of(pod) {
         Phase::Pending => Next::Write(Box::new(start_pod(pod, node, now))),
         Phase::Running => run_pod(pod, default, now),
         _ => Next::Settled,
     }
+}
+
+/// When its containers have stopped, if that takes time: at the end of its grace period at the latest.
+fn stop_time(pod: &Value) -> Option<Timestamp> {
+    let takes = SignedDuration::from_secs(annotation(pod, STOPS_IN).parse().ok()?);
+    let killed: Timestamp = text(pod, "/metadata/deletionTimestamp").parse().ok()?;
+    let grace = SignedDuration::from_secs(number(pod, "/metadata/deletionGracePeriodSeconds"));
+    let stopped = killed.checked_sub(grace).and_then(|asked| asked.checked_add(takes)).ok()?;
+    Some(stopped.min(killed))
 }
 
 /// Its containers have stopped: confirms the deletion.

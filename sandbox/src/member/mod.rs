@@ -8,6 +8,7 @@
 pub mod admission;
 pub mod facts;
 pub mod job;
+pub mod job_cache;
 pub mod kinds;
 pub mod kubelet;
 pub mod nodes;
@@ -206,7 +207,10 @@ impl Member {
                 () = shutdown.cancelled() => return,
                 Some(done) = outcomes.recv() => self.landed(done),
                 event = incoming.recv() => match event {
-                    Some((kind, event)) => self.world.observe(kind, event),
+                    Some((kind, event)) => {
+                        self.world.set_time(self.config.clock.now());
+                        self.world.observe(kind, event);
+                    }
                     None => return,
                 },
                 () = tokio::time::sleep(wait) => {}

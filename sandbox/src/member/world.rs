@@ -13,16 +13,15 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    facts::{Claim, GroupFacts, NodeFacts, PodFacts, TASK_SPEC},
-    object::{Key, annotation, controller_uid, key, label, number, text, uid},
+    facts::{Claim, GroupFacts, JOB_VERSION, NodeFacts, PodFacts, TASK_SPEC, read_job_of_pod},
+    job_cache::JobCache,
+    object::{Key, annotation, controller_uid, key, label, namespace, number, text, uid},
 };
 pub use super::{
     kinds::Kind,
     want::{Want, delete_named, want_create, want_delete, want_merge},
 };
 
-/// Annotation of a Volcano Job's pods: the job's version that they were made for.
-pub const JOB_VERSION: &str = "volcano.sh/job-version";
 /// Label of a partitioned task's pods.
 pub const PARTITION: &str = "volcano.sh/partition-id";
 
@@ -86,6 +85,8 @@ pub struct World {
     there: BTreeMap<ObjectKey, bool>,
     /// Data of ConfigMaps as written last.
     written: BTreeMap<ObjectKey, Value>,
+    /// Jobs that Volcano's job controller knows.
+    job_cache: JobCache,
     /// UIDs of pods that a write of ours deletes.
     killed: BTreeSet<String>,
     evicted: BTreeMap<Key, Evicted>,
@@ -114,6 +115,7 @@ impl Default for World {
             listed: BTreeSet::new(),
             there: BTreeMap::new(),
             written: BTreeMap::new(),
+            job_cache: JobCache::default(),
             killed: BTreeSet::new(),
             evicted: BTreeMap::new(),
             actions: BTreeMap::new(),
@@ -130,6 +132,13 @@ impl World {
     /// Tells the time of what is observed from here on.
     pub fn set_time(&mut self, now: Timestamp) {
         self.now = now;
+        self.job_cache.retry_cleanups(now);
+    }
+
+    /// Whether Volcano's job controller knows a job that is there.
+    #[must_use]
+    pub fn is_job_cached(&self, job: &Value) -> bool {
+        self.job_cache.has_job(&key(job), uid(job))
     }
 
     /// Notes whom a change concerns.
@@ -208,6 +217,9 @@ impl World {
                 return;
             }
         }
+        if self.get(kind, &key).is_none() {
+            self.cache_job_or_pod(kind, &key, &object);
+        }
         self.queue_news |= kind == Kind::Queue;
         self.touch(kind, &object);
         match kind {
@@ -218,6 +230,18 @@ impl World {
             _ => {}
         }
         self.objects.entry(kind).or_default().insert(key, object);
+    }
+
+    fn cache_job_or_pod(&mut self, kind: Kind, key: &Key, object: &Value) {
+        match kind {
+            Kind::VolcanoJob => self.job_cache.add_job(key, uid(object)),
+            Kind::Pod => {
+                if let Some(job) = read_job_of_pod(object) {
+                    self.job_cache.add_pod(&job, key);
+                }
+            }
+            _ => {}
+        }
     }
 
     fn remember_pod(&mut self, key: &Key, pod: &Value) {
@@ -252,6 +276,7 @@ impl World {
             Kind::Pod => self.forget_pod(key, &gone),
             Kind::Node => drop(self.nodes.remove(&key.1)),
             Kind::VolcanoJob => {
+                self.job_cache.delete_job(key, self.now);
                 self.actions.remove(&(kind, key.clone()));
                 self.changed.remove(uid(&gone));
                 self.evicted.retain(|_, evicted| evicted.owner != uid(&gone));
@@ -275,6 +300,9 @@ impl World {
 
     fn forget_pod(&mut self, key: &Key, gone: &Value) {
         self.pods.remove(key);
+        if let Some(job) = read_job_of_pod(gone) {
+            self.job_cache.delete_pod(&job, key, self.now);
+        }
         let owner = controller_uid(gone);
         if let Some(pods) = self.pods_of.get_mut(owner) {
             pods.remove(key);
@@ -316,7 +344,7 @@ impl World {
         let (name, target) = (text(command, "/action").to_owned(), text(command, "/target/name").to_owned());
         let (kind, at) = match text(command, "/target/kind") {
             "Queue" => (Kind::Queue, (String::new(), target)),
-            _ => (Kind::VolcanoJob, (super::object::namespace(command).to_owned(), target)),
+            _ => (Kind::VolcanoJob, (namespace(command).to_owned(), target)),
         };
         let Some(object) = self.get(kind, &at) else { return };
         let means_something = match kind {

@@ -3,7 +3,7 @@
 //! By what is reviewed:
 //! - ResourceBindings: [`binding_gate`], and [`protected_fields`] before it; where karmada-scheduler places,
 //!   [`stock_placement`].
-//! - Works: [`work_copy`], with [`job_copy`], `charged_copy`, `node_affinity` and `member_cron_job`, and
+//! - Works: [`work_copy`], with [`job_copy`], `charged_copy`, `node_affinity` and `member_job_maker`, and
 //!   [`protected_fields`] before it.
 //! - Volcano Jobs: [`job_defaults`] with `ssh_keys`; [`job`], [`namespace_access`], [`queue_limits`],
 //!   [`waiting_limits`].
@@ -20,7 +20,7 @@ pub mod interpreter;
 pub mod job;
 pub mod job_copy;
 pub mod job_defaults;
-mod member_cron_job;
+mod member_job_maker;
 pub mod namespace_access;
 mod node_affinity;
 pub mod patch;

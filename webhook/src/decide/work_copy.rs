@@ -11,8 +11,8 @@
 //! `preserveResourcesOnDeletion` of its policy says, and has the replicas that were charged, whatever its label
 //! `retain-replicas` says (Karmada `pkg/controllers/execution/execution_controller.go`, `pkg/util/constants.go`).
 //!
-//! A CronJob whose jobs are queued goes to no member ([`member_cron_job`](super::member_cron_job)), nor does a workload
-//! that an override made of something that is not queued.
+//! What would make queued jobs there goes to no member ([`member_job_maker`](super::member_job_maker)), nor does a
+//! workload that an override made of something that is not queued.
 //!
 //! Its pods use the nodes that its job was admitted to: those of the groups that its queue admits
 //! ([`caldera_core::node_groups`]).
@@ -35,7 +35,7 @@ use serde_json::{Value, json};
 use super::{
     charged_copy::check_copy_against_record,
     job_copy::{is_volcano_job, make_copy},
-    member_cron_job::find_refused_cron_job,
+    member_job_maker::find_refused_job_maker,
     node_affinity::restrict_copy,
     patch::{patch_between, set_field},
     verdict::Verdict,
@@ -99,7 +99,7 @@ pub fn rewrite_work(request: &ReviewRequest<'_, ReviewedWork<'_>>, snapshot: Sna
     let namespace = annotation(karmada::BINDING_NAMESPACE);
     let is_new = || request.old_object.as_ref().is_none_or(|old| old.manifests() != work.manifests());
     let of = namespace.as_deref().unwrap_or_default();
-    if let Some(problem) = find_refused_cron_job(work.manifests(), of, snapshot).filter(|_| is_new()) {
+    if let Some(problem) = find_refused_job_maker(work.manifests(), of, snapshot).filter(|_| is_new()) {
         return Verdict::deny_invalid(problem);
     }
     let (Some(namespace), Some(name)) = (namespace, annotation(karmada::BINDING_NAME)) else {

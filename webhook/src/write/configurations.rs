@@ -130,6 +130,10 @@ fn match_queued_cron_job() -> String {
 const CRON_JOB: &str = "has(object.spec.workload) && has(object.spec.workload.manifests) && \
      object.spec.workload.manifests.exists(m, m.kind == 'CronJob' && m.apiVersion.startsWith('batch/'))";
 
+/// Whether a Work carries a JobFlow of Volcano.
+const JOB_FLOW: &str = "has(object.spec.workload) && has(object.spec.workload.manifests) && \
+     object.spec.workload.manifests.exists(m, m.kind == 'JobFlow' && m.apiVersion.startsWith('flow.volcano.sh/'))";
+
 /// Of an update with the same spec no job is changed.
 const NEW_SPEC: &str = "request.operation == 'CREATE' || has(object.spec) != has(oldObject.spec) || \
                         has(object.spec) && object.spec != oldObject.spec";
@@ -245,6 +249,7 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
             other_works,
             hook("cronjobs.plan.caldera.dev", "/mutate-work", WORKS, &[("queued", &queued_cron_job)]),
             cron_jobs,
+            hook("jobflows.plan.caldera.dev", "/mutate-work", WORKS, &[("job-flow", JOB_FLOW)]),
             hook(
                 "overridden.plan.caldera.dev",
                 "/mutate-work",
@@ -413,6 +418,18 @@ mod tests {
             assert_eq!(holds(&queued, None, &work), is_queued, "{work}");
             assert_eq!(holds(CRON_JOB, None, &work), is_cron_job, "{work}");
         }
+    }
+
+    #[test]
+    fn a_job_flow_reaches_the_webhook_and_a_job_template_does_not() {
+        let work = |api_version: &str, kind: &str| {
+            let manifest = json!({"apiVersion": api_version, "kind": kind});
+            json!({"spec": {"workload": {"manifests": [manifest]}}})
+        };
+        assert!(holds(JOB_FLOW, None, &work("flow.volcano.sh/v1alpha1", "JobFlow")));
+        assert!(!holds(JOB_FLOW, None, &work("flow.volcano.sh/v1alpha1", "JobTemplate")));
+        assert!(!holds(JOB_FLOW, None, &work("example.com/v1", "JobFlow")));
+        assert!(!holds(JOB_FLOW, None, &json!({"spec": {}})));
     }
 
     #[test]

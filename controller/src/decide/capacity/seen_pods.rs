@@ -15,10 +15,9 @@ impl FleetCapacity {
         self.fleet.count_pods_that_reached_nodes(cluster, workload)
     }
 
-    /// The same of the members that can be seen.
-    #[must_use]
-    pub fn runs_anywhere_seen(&self, workload: &WorkloadRef) -> bool {
-        self.fleet.runs_in_any_readable_cluster(workload)
+    /// Clusters where pods of a workload were seen that have not gone from there, and whether they can be seen now.
+    pub fn list_clusters_with_pods(&self, workload: &WorkloadRef) -> impl Iterator<Item = (&str, bool)> {
+        self.fleet.list_members_with_pods(workload)
     }
 
     /// Pods of a binding that are on nodes and have not ended; `None` if one of its clusters can not be seen.

@@ -42,10 +42,10 @@ struct View<'a> {
     now: Timestamp,
 }
 
-/// What to write for `job` now.
+/// What to write for `job` now: nothing where the job controller has forgotten it ([`job_cache`](super::job_cache)).
 #[must_use]
 pub fn sync_job(world: &World, job: &Value, now: Timestamp) -> Plan {
-    if deleting(job) {
+    if deleting(job) || !world.is_job_cached(job) {
         return Plan::default();
     }
     let pods: Vec<&Value> = world.pods_of(uid(job)).collect();

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::{plugins, pod_name, podgroup, queue_of, task_named, volumes};
 use crate::member::{
-    facts::{GROUP, Phase, TASK_SPEC},
+    facts::{GROUP, JOB_VERSION, Phase, TASK_SPEC},
     kubelet,
     object::{deleting, list, name, namespace, number, owned_by, text, uid},
-    world::{JOB_VERSION, Kind, PARTITION, Want, want_create, want_delete},
+    world::{Kind, PARTITION, Want, want_create, want_delete},
 };
 
 /// Annotations of the job that its pods get too.

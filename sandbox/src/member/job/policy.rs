@@ -11,9 +11,9 @@ use serde_json::Value;
 
 use super::task_named;
 use crate::member::{
-    facts::{Phase, TASK_SPEC},
+    facts::{JOB_VERSION, Phase, TASK_SPEC},
     object::{Key, annotation, deleting, key, label, list, number, text, uid},
-    world::{JOB_VERSION, PARTITION, World},
+    world::{PARTITION, World},
 };
 
 /// What is done with a job or a part of it.

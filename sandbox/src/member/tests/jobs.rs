@@ -371,3 +371,21 @@ fn a_job_whose_queue_goes_is_left_as_it_is() {
     assert_eq!(cluster.phase("j"), "");
     assert_eq!(cluster.world.of(Kind::PodGroup).count(), 0);
 }
+
+#[test]
+fn of_a_job_that_is_forgotten_with_the_old_one_of_its_name_nobody_tells_the_end() {
+    for (made_at, phase) in [("2026-01-01T00:00:04Z", "Running"), ("2026-01-01T00:00:06Z", "Completed")] {
+        let mut cluster = Cluster::new(1, "4");
+        cluster.submit(volcano_job("j", 1, 1, "1", "sleep 600")).unwrap();
+        cluster.settle();
+        let forget = |cluster: &mut Cluster, kind, name: &str| cluster.world.forget(kind, &("ns".into(), name.into()));
+        forget(&mut cluster, Kind::VolcanoJob, "j");
+        cluster.run_until("2026-01-01T00:00:03Z");
+        forget(&mut cluster, Kind::Pod, "j-t-0");
+        cluster.run_until(made_at);
+        cluster.submit(volcano_job("j", 1, 1, "1", "sleep 10")).unwrap();
+        cluster.run();
+        assert_eq!(text(cluster.pod("j-t-0"), "/status/phase"), "Succeeded");
+        assert_eq!(cluster.phase("j"), phase, "{made_at}");
+    }
+}

@@ -365,6 +365,36 @@ fn a_cron_job_whose_jobs_are_queued_goes_to_no_member() {
 }
 
 #[test]
+fn a_job_flow_goes_to_no_member_and_its_templates_do() {
+    let of = |api_version: &str, kind: &str| {
+        let mut work = work(1);
+        work["spec"]["workload"]["manifests"][0] = json!({
+            "apiVersion": api_version, "kind": kind, "metadata": {"name": "f", "namespace": "ns"}, "spec": {},
+        });
+        work
+    };
+    let mut cache = Cache::default();
+    cache.put_binding(key(), CachedBinding::default());
+    let Verdict::Deny(denial) = review(&of("flow.volcano.sh/v1alpha1", "JobFlow"), None, Snapshot::of_cache(&cache))
+    else {
+        panic!("it goes");
+    };
+    assert_eq!(
+        denial.message,
+        "JobFlow ns/f does not go to members, where no queue would be charged for its jobs, and jobs of Volcano are \
+         queued: let the policy select no JobFlow; Volcano Jobs that are made on the host wait in line, whoever makes them"
+    );
+    for other in [of("flow.volcano.sh/v1alpha1", "JobTemplate"), of("example.com/v1", "JobFlow")] {
+        assert_eq!(review(&other, None, Snapshot::of_cache(&cache)), Verdict::UNCHANGED);
+    }
+    // A member has it already.
+    let flow = of("flow.volcano.sh/v1alpha1", "JobFlow");
+    let mut labelled = flow.clone();
+    labelled["metadata"]["labels"] = json!({"a": "b"});
+    assert_eq!(review(&labelled, Some(&flow), Snapshot::of_cache(&cache)), Verdict::UNCHANGED);
+}
+
+#[test]
 fn a_cron_job_that_a_member_has_already_stays_until_its_copy_changes() {
     let cache = Cache::default();
     let work = work_of_cron_job("batch.volcano.sh/v1alpha1", "ns", json!({}));
