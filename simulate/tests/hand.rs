@@ -315,10 +315,10 @@ fn a_queue_has_no_more_cards_of_a_model_than_its_quota() {
         job("first", "q", 0, 10_000, on("A100")),
         job("second", "q", 1_000, 5_000, on("A100")),
         job("third", "q", 2_000, 5_000, on("H100")),
-        job("fourth", "q", 2_000, 5_000, on("H100")),
+        job("fourth", "q", 2_500, 5_000, on("H100")),
     ];
     let world = World::new(vec![place], vec![queue], jobs, Millis::ZERO).unwrap();
-    let want = [("first", 0, 10_000), ("second", 10_000, 15_000), ("third", 2_000, 7_000), ("fourth", 2_000, 7_000)];
+    let want = [("first", 0, 10_000), ("second", 10_000, 15_000), ("third", 2_000, 7_000), ("fourth", 2_500, 7_500)];
     assert_history(&world, PolicyName::Caldera, &want);
 }
 
