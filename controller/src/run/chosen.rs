@@ -226,9 +226,9 @@ mod tests {
     }
 
     /// One that has these, and answers with these codes before.
-    fn serve_maps(chosen: &Value, published: &Value, failures: &[u16]) -> Client {
+    fn serve_maps(chosen: &Value, published: &Value, failures: Vec<u16>) -> Client {
         let maps = [(CHOSEN, chosen.clone()), (NAME, published.clone())];
-        let mut failures = failures.to_vec().into_iter();
+        let mut failures = failures.into_iter();
         serve(move |name| {
             if let Some(code) = failures.next() {
                 return (code, failure(code));
@@ -242,7 +242,7 @@ mod tests {
     async fn what_was_chosen_before_counts_from_the_first_decision_on() {
         let chosen = map(&json!({"preemption": "false", "protect-namespaces": "prod"}));
         // A server that is busy refuses nothing.
-        for failures in [[].as_slice(), &[503], &[429, 408]] {
+        for failures in [vec![], vec![503], vec![429, 408]] {
             let client = serve_maps(&chosen, &Value::Null, failures);
             let (mut controller, flags) = (Controller::default(), Settings::default());
             assert!(!flags.preempt.is_empty());
@@ -270,7 +270,7 @@ mod tests {
         let used: Resources = [("cpu", Quantity::from_units(4))].into_iter().collect();
         let kept = Settings { mean_used: [("q".into(), used.clone())].into(), ..Settings::default() };
         let published = json!({"metadata": {"name": NAME}, "data": {"settings.json": json!(kept).to_string()}});
-        let client = serve_maps(&map(&json!({"order": "fair-history"})), &published, &[]);
+        let client = serve_maps(&map(&json!({"order": "fair-history"})), &published, Vec::new());
         let mut controller = Controller::default();
         let begun = begin_with_settings(&client, "ns", &Settings::default(), &mut controller).await;
         assert_eq!(begun.settings.mean_used, kept.mean_used, "what is published first wipes nothing out");
