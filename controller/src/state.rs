@@ -1,8 +1,8 @@
 //! What the controller says of its state at `/debug/state`.
 //!
-//! It is worked out when it is asked for, in the loop: the lists hold their first entries only, so that the pass is not
-//! held up. Names are of queues, bindings and clusters; nothing of what tenants wrote into their objects is told but
-//! what the API server said of a release that it refused.
+//! It is worked out when it is asked for, in the loop: each list takes one look at all jobs or bindings, to count them,
+//! as a sample of the metrics does, and describes the first entries only. Names are of queues, bindings and clusters;
+//! nothing of what tenants wrote into their objects is told but what the API server said of a release that it refused.
 
 use std::cmp::Reverse;
 

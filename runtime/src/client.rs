@@ -74,8 +74,8 @@ pub enum ClientError {
     },
 }
 
-/// Counts writes (every request that is not a read) by component, verb and resource, and tells how they go. Clones
-/// share the counts.
+/// Counts writes (every request that is neither a read nor a review) by component, verb and resource, and tells how
+/// they go. Clones share the counts.
 #[derive(Debug, Clone, Default)]
 pub struct WriteCounts {
     counts: Arc<Mutex<BTreeMap<WriteKey, u64>>>,
@@ -106,8 +106,11 @@ impl WriteCounts {
         &self.metrics
     }
 
-    /// A write begins. None for a read.
+    /// A write begins. None for a read or a review.
     fn begin_counted_write(&self, component: &str, method: &http::Method, path: &str) -> Option<WriteUnderWay> {
+        if is_review(path) {
+            return None;
+        }
         let verb = match *method {
             http::Method::POST => "create",
             http::Method::PUT => "update",
@@ -150,6 +153,12 @@ impl Drop for WriteUnderWay {
             now,
         );
     }
+}
+
+/// Whether a request is a TokenReview, a SubjectAccessReview or the like. It asks the API server something, which keeps
+/// nothing of it, whatever its method. What becomes of it depends on who asks us: it does not say how our writes go.
+fn is_review(path: &str) -> bool {
+    ["/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/"].iter().any(|group| path.starts_with(group))
 }
 
 /// The namespace that a write creates something in for a user; a Lease is our own.
@@ -400,6 +409,33 @@ mod tests {
         let text = crate::metric::encode(&registry).unwrap();
         let line = r#"caldera_api_writes_total{component="controller",verb="create",resource="events"} 1"#;
         assert!(text.lines().any(|shown| shown == line), "{text}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_review_that_is_refused_or_that_nobody_waits_for_is_no_failing_write() {
+        let service = tower::service_fn(|request: http::Request<kube::client::Body>| async move {
+            let body = request.into_body().collect_bytes().await.map_err(tower::BoxError::from)?;
+            if String::from_utf8_lossy(&body).contains("stuck") {
+                std::future::pending::<()>().await;
+            }
+            let refused = http::Response::builder().status(403).body(kube::client::Body::empty());
+            refused.map_err(tower::BoxError::from)
+        });
+        let counts = WriteCounts::default();
+        let counted = CountedWrites { inner: service, component: "controller".to_owned(), counts: counts.clone() };
+        let client = Client::new(counted, "ns");
+        let user = k8s_openapi::api::authentication::v1::UserInfo::default();
+        for _ in 0..3 {
+            crate::access::review_token(&client, "refused").await.unwrap_err();
+            crate::access::review_access(&client, &user, Default::default()).await.unwrap_err();
+            let second = Duration::from_secs(1);
+            tokio::time::timeout(second, crate::access::review_token(&client, "stuck")).await.unwrap_err();
+            tokio::time::advance(crate::write_metrics::FAILING_AFTER).await;
+        }
+        let now = Instant::now();
+        assert_eq!(counts.metrics().describe_failing(now), None);
+        assert!(counts.metrics().list_last_failures(now).is_empty());
+        assert!(counts.read_counts().is_empty());
     }
 
     #[tokio::test]

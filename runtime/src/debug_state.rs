@@ -3,7 +3,7 @@
 //! Rules:
 //! - It is shown to whoever may `get` this path of the API server that the component works on: the API server says
 //!   whose the bearer token is, and whether he may. Nothing of that is kept. One is answered at a time, others are told
-//!   to come again, and a refused token keeps its turn for a while.
+//!   to come again, and a refused token keeps its turn for a while, also if who sent it has gone.
 //! - It says whether the process is ready, which leases it holds, which writes failed last, and what each part that
 //!   runs here says of its state. A part is asked through its loop, so that one that is stuck shows.
 //! - It is JSON of [`LARGEST_ANSWER`] bytes at most: of long lists the first entries, with how many there are. Reading
@@ -28,7 +28,7 @@ use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SubjectAccessRe
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::{
-    sync::{Semaphore, mpsc, oneshot},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
     time::{Instant, timeout},
 };
 
@@ -167,17 +167,29 @@ pub fn debug_route(client: Client, process: ProcessState) -> Router {
     Router::new().route(
         DEBUG_STATE_PATH,
         get(move |headers: HeaderMap| async move {
-            let Ok(_turn) = turns.try_acquire() else { return Refusal::Busy.into_response() };
-            if let Err(refusal) = admit_reader(&client, &headers).await {
-                if refusal == Refusal::Unknown {
-                    tokio::time::sleep(REFUSED_FOR).await;
-                }
-                return refusal.into_response();
-            }
-            let state = process.describe_process().await;
-            ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], write_bounded(&state)).into_response()
+            let Ok(turn) = turns.try_acquire_owned() else { return Refusal::Busy.into_response() };
+            // A task of its own: who hangs up does not end his turn, and its wait, by that.
+            let answer = tokio::spawn(answer_reader(client, process, headers, turn)).await;
+            answer.unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
         }),
     )
+}
+
+async fn answer_reader(
+    client: Client,
+    process: ProcessState,
+    headers: HeaderMap,
+    _turn: OwnedSemaphorePermit,
+) -> Response {
+    if let Err(refusal) = admit_reader(&client, &headers).await {
+        // Whatever the API server was asked about, and did not admit.
+        if refusal != Refusal::NoToken {
+            tokio::time::sleep(REFUSED_FOR).await;
+        }
+        return refusal.into_response();
+    }
+    let state = process.describe_process().await;
+    ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], write_bounded(&state)).into_response()
 }
 
 async fn admit_reader(client: &Client, headers: &HeaderMap) -> Result<(), Refusal> {
@@ -212,16 +224,32 @@ fn write_bounded(state: &Value) -> String {
     json!({"unknown": "the state does not fit"}).to_string()
 }
 
+/// What [`list_first`] wrote has so many entries at most. Other lists are whole: a part without its name, or a process
+/// without its leases, would read like one that has none.
 fn cut_lists(value: &Value, most: usize) -> Value {
     match value {
-        Value::String(text) if text.len() > LONGEST_TEXT => {
-            format!("{}...", text.chars().take(LONGEST_TEXT).collect::<String>()).into()
-        }
-        Value::Array(all) => all.iter().take(most).map(|one| cut_lists(one, most)).collect(),
+        Value::String(text) => cut_text(text).into(),
+        Value::Array(all) => all.iter().map(|one| cut_lists(one, most)).collect(),
         Value::Object(fields) => {
-            Value::Object(fields.iter().map(|(name, value)| (name.clone(), cut_lists(value, most))).collect())
+            let cut = |(name, value): (&String, &Value)| {
+                let shown: Value = match value {
+                    Value::Array(all) if name == "first" => {
+                        all.iter().take(most).map(|one| cut_lists(one, most)).collect()
+                    }
+                    other => cut_lists(other, most),
+                };
+                (name.clone(), shown)
+            };
+            Value::Object(fields.iter().map(cut).collect())
         }
         other => other.clone(),
+    }
+}
+
+fn cut_text(text: &str) -> String {
+    match text.char_indices().nth(LONGEST_TEXT) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
     }
 }
 
@@ -381,6 +409,40 @@ mod tests {
         assert_eq!(list["count"], 100_000);
         assert_eq!(list["first"].as_array().unwrap().len(), 10);
         assert_eq!(list["first"][0]["name"].as_str().unwrap().len(), LONGEST_TEXT + 3);
+    }
+
+    #[tokio::test]
+    async fn what_does_not_fit_loses_entries_of_lists_and_no_part_of_the_process() {
+        let served = Served::start();
+        let _held = served.leaders.add_lease("caldera-controller");
+        let long = json!({"name": "n".repeat(LONGEST_TEXT)});
+        let list = || list_first(0..50, |_| long.clone());
+        let lists: serde_json::Map<String, Value> = (0..200).map(|at| (format!("list{at}"), list())).collect();
+        run_part(&served.components, "controller", lists.into());
+        let state = served.read().await;
+        assert_eq!(state["leases"][0]["name"], "caldera-controller");
+        assert_eq!(state["components"][0]["name"], "controller");
+        assert_eq!(state["components"][0]["state"]["list7"], json!({"count": 50, "first": []}));
+    }
+
+    #[test]
+    fn a_text_is_cut_by_characters_and_says_so_only_then() {
+        let fits = "ä".repeat(LONGEST_TEXT);
+        assert_eq!(cut_text(&fits), fits);
+        assert_eq!(cut_text(&format!("{fits}ä")), format!("{fits}..."));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_token_keeps_its_turn_also_if_who_sent_it_goes_away() {
+        for token in ["wrong", "good-tenant", "away"] {
+            let served = Served::start();
+            let refused = format!("Bearer {token}");
+            let hung_up = timeout(REFUSED_FOR / 2, served.ask(Some(refused.as_str()))).await;
+            assert!(hung_up.is_err(), "{token} was answered at once");
+            assert_eq!(served.ask(Some("Bearer good-sre")).await.0, 429, "{token}");
+            tokio::time::sleep(REFUSED_FOR).await;
+            assert_eq!(served.ask(Some("Bearer good-sre")).await.0, 200, "{token}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
