@@ -45,6 +45,13 @@ impl ResourceName {
     pub fn is_card(&self) -> bool {
         self.as_card().is_some()
     }
+
+    /// Whether a Queue's own amounts of it count. Of one model there is a ceiling alone, by
+    /// [`crate::card_quota::CARD_QUOTA`].
+    #[must_use]
+    pub fn counts_in_queues(&self) -> bool {
+        self.is_counted() && !self.is_card()
+    }
 }
 
 /// The label of nodes whose value is the model of a resource there.
@@ -216,7 +223,7 @@ mod tests {
     fn no_pod_can_ask_for_a_resource_of_one_model_by_its_name() {
         let card = ResourceName::from_card("nvidia.com/gpu", "A100");
         assert_eq!(card.as_card(), Some(("nvidia.com/gpu", "A100")));
-        assert!(card.is_card() && card.is_counted() && !card.is_requestable());
+        assert!(card.is_card() && card.is_counted() && !card.is_requestable() && !card.counts_in_queues());
         assert!(!ResourceName::from("nvidia.com/gpu").is_card());
         // One that names it all the same is charged that, and no model of it.
         let forged = task(claim(Some("A100"), vec![]), &[("nvidia.com/gpu:A100", 1)]);

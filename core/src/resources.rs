@@ -23,8 +23,9 @@ impl ResourceName {
     /// A number of pods.
     pub const PODS: &'static str = "pods";
 
-    /// Whether anything asks for it by this name. `requests.*`, `limits.*` and `count/*` are what a ResourceQuota calls
-    /// things: Volcano's scheduler drops them (`resource_info.go:87-123`).
+    /// Whether queues are charged by this name: resources, and those of one card model, which no pod asks for by that
+    /// name. `requests.*`, `limits.*` and `count/*` are what a ResourceQuota calls things: Volcano's scheduler drops
+    /// them (`resource_info.go:87-123`).
     #[must_use]
     pub fn is_counted(&self) -> bool {
         !["requests.", "limits.", "count/"].iter().any(|start| self.as_str().starts_with(start))

@@ -30,7 +30,7 @@ mod tests;
 mod train_job;
 mod volcano_job;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use caldera_core::{
     declared_data::{Data, ParseDataError},
@@ -96,7 +96,23 @@ pub fn reference_of(object: &Value) -> Option<WorkloadRef> {
 pub fn read_gang(object: &Value) -> Result<Gang, GangError> {
     // The paths of all fields take longer than all else: they are made once there is an error that names one.
     let gang = gang_of(&Field::unnamed(object)).or_else(|_| gang_of(&Field::root(object)))?;
+    check_resource_count(&gang)?;
     Ok(Gang { clusters: annotations::read_cluster_choice(object).map(Arc::new), ..gang })
+}
+
+/// Resources and card models that a workload is charged at most, by name: a limit of ours, for queues keep each name.
+const MOST_RESOURCES: usize = 64;
+
+fn check_resource_count(gang: &Gang) -> Result<(), GangError> {
+    let mut names = BTreeSet::new();
+    for task in &gang.tasks {
+        names.extend(task.charge().iter().map(|(name, _)| name.clone()));
+    }
+    if names.len() <= MOST_RESOURCES {
+        return Ok(());
+    }
+    let why = format!("its pods ask for {} resources and card models, and {MOST_RESOURCES} are the most", names.len());
+    Err(GangError::Field { field: "spec".to_owned(), why })
 }
 
 /// Why an Indexed Job is not split (`JOB_COMPLETION_INDEX`).

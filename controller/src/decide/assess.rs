@@ -64,8 +64,9 @@ pub(crate) fn assess_with_admission_checks(
         }
         // Nor is it charged less by card model while its new pods, which name none, stay on the host.
         BindingState::Holding { queue, charge, reason, resize: Some(Resize::Shrink(less)) }
-            if binding.admission.as_ref().is_some_and(|record| is_charged_less_by_model(&less, record))
-                && workload.is_some_and(|workload| objects.check_card_models(&queue, workload).is_some()) =>
+            if binding.admission.as_ref().is_some_and(|record| {
+                is_charged_less_by_model(&less, record) && workload.is_some_and(|new| asks_for_uncharged(new, record))
+            }) && workload.is_some_and(|workload| objects.check_card_models(&queue, workload).is_some()) =>
         {
             return BindingState::Holding { queue, charge, reason, resize: None };
         }
@@ -104,6 +105,11 @@ pub(crate) fn assess_with_admission_checks(
 fn is_charged_less_by_model(less: &Admission, record: &Admission) -> bool {
     let mut cards = record.charged.iter().filter(|(name, _)| name.is_card());
     cards.any(|(name, charged)| less.charged.get(name.as_str()) < charged)
+}
+
+/// Whether the webhook on Works keeps a workload's pods on the host: the record does not cover them as they are now.
+fn asks_for_uncharged(workload: &Workload, record: &Admission) -> bool {
+    workload.gang.as_ref().is_ok_and(|gang| record.find_uncharged(gang).is_some())
 }
 
 /// Seconds that a workload which waits will run at most: as it says, or until it is ended.

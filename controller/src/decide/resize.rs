@@ -1,11 +1,14 @@
-//! How the record of a binding that holds quota follows what its workload wants: down at once, up through the queue.
+//! How the record of a binding that holds quota follows what its workload wants: fewer pods at once, more through the
+//! queue.
 //!
 //! Rule: what is placed never exceeds the record. The scheduler sees to that. So a workload that was scaled up runs as
 //! before until the difference is admitted like any other demand: within the quota of each queue on its path, in order,
 //! and with capacity for it in the clusters. Pods that it can not do without wait with the job's priority, and so do
 //! more copies of a duplicated job, and larger requests of the pods that it has. Elastic pods of a gang that runs wait
 //! behind everybody else in their queue. A record that is larger than what is wanted shrinks at once; until the pods
-//! are gone the charge is what is placed. Larger requests come first, then pods, then copies: one increase at a time.
+//! are gone the charge is what is placed. Requests that became smaller are charged as such only once no other of them
+//! is larger than its charge: until then the pods that were admitted run on. Larger requests come first, then pods,
+//! then copies: one increase at a time.
 
 use std::collections::BTreeMap;
 

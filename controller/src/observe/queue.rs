@@ -52,7 +52,7 @@ pub struct QueueFacts {
     pub status: QueueNumbers,
     /// Fields that are no quantities; they count as zero.
     pub wrong: Vec<String>,
-    /// What is wrong with its words on nodes and clusters: each time the field, and why.
+    /// What is wrong with its words on nodes, clusters and card models: each time the field, and why.
     pub wrong_places: Vec<(String, String)>,
     /// Whose jobs it takes; all where it says nothing.
     pub namespaces: Option<NamespaceSelector>,
@@ -116,10 +116,18 @@ impl QueueFacts {
             amounts.into_iter().map(|(name, amount)| (name.into(), amount)).collect()
         };
         let guarantee = spec.guarantee.clone().unwrap_or_default().resource;
-        let mut capability = limits(amounts("capability", &spec.capability));
+        // Of a card model the annotation alone counts.
+        let is_card = |name: &str| ResourceName::from(name).is_card();
+        let (of_cards, of_resources): (ResourceList, ResourceList) =
+            spec.capability.clone().into_iter().partition(|(name, _)| is_card(name));
+        let wrong_cards = of_cards.into_keys().map(|name| {
+            let why = format!("counts for nothing: the quota of a card model is annotation {CARD_QUOTA}");
+            (format!("spec.capability.{name}"), why)
+        });
+        let mut capability = limits(amounts("capability", &of_resources));
         let card_quota = annotation(CARD_QUOTA).map(CardQuota::parse);
-        let of_cards = card_quota.iter().flat_map(CardQuota::limits);
-        of_cards.for_each(|(name, most)| capability.set(name.clone(), most));
+        let models = card_quota.iter().flat_map(CardQuota::limits);
+        models.for_each(|(name, most)| capability.set(name.clone(), most));
         let guarantee = amounts("guarantee.resource", &guarantee);
         let deserved = limits(amounts("deserved", &spec.deserved));
         let queue = QueueSpec {
@@ -159,7 +167,7 @@ impl QueueFacts {
                 completed: status.completed.unwrap_or(0),
             },
             wrong: [wrong, unread].concat(),
-            wrong_places: wrong_groups.into_iter().flatten().chain(wrong_clusters).collect(),
+            wrong_places: wrong_groups.into_iter().flatten().chain(wrong_clusters).chain(wrong_cards).collect(),
             namespaces: annotation(NAMESPACE_SELECTOR).map(NamespaceSelector::parse),
             largest_job: annotation(MAX_JOB).map(LargestJob::parse),
             longest_run: annotation(MAX_RUN_TIME).map(LongestRun::parse),

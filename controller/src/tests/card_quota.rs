@@ -242,6 +242,41 @@ fn a_template_that_names_no_model_any_more_stays_charged_by_model() {
 }
 
 #[test]
+fn a_scale_down_after_the_model_is_gone_from_the_quota_gives_its_charge_back() {
+    let mut world = fleet();
+    limit(&mut world, "a", Some(r#"{"A100": 4}"#));
+    web(&mut world);
+    limit(&mut world, "a", Some(r#"{"H100": 4}"#));
+    world.pass(5);
+    assert_eq!(used(&world, "a", "A100"), "4");
+    // The pods are those that were charged, only fewer.
+    let mut web = world.get("Deployment", "web").clone();
+    web["spec"]["replicas"] = 1.into();
+    world.put(web);
+    world.pass(5);
+    assert_eq!(charged(&world, "web-deployment")["nvidia.com/gpu:A100"], json!("2"));
+    world.place("web-deployment", 1);
+    world.pass(5);
+    assert_eq!(used(&world, "a", "A100"), "2");
+}
+
+#[test]
+fn amounts_by_card_model_in_a_queues_spec_count_for_nothing_and_are_told() {
+    let mut world = fleet();
+    let card = json!({"nvidia.com/gpu:A100": "1"});
+    world.queue("a", &json!({"parent": "top", "capability": card, "deserved": card, "guarantee": {"resource": card}}));
+    submit(&mut world, "x", "a", 2, Some("A100"));
+    assert_eq!(world.pass(5), ["x-job"]);
+    world.pass(60);
+    let note = world.get("Queue", "a")["metadata"]["annotations"]["caldera.dev/queue-status"].to_string();
+    let told = "spec.capability.nvidia.com/gpu:A100: counts for nothing: the quota of a card model is annotation";
+    assert!(note.contains(&format!("{told} {CARD_QUOTA}")), "{note}");
+    for field in ["spec.deserved", "spec.guarantee.resource"] {
+        assert!(note.contains(&format!("{field}.nvidia.com/gpu:A100 counts for nothing")), "{note}");
+    }
+}
+
+#[test]
 fn who_lacks_the_quota_of_a_model_preempts_who_holds_that_model_in_its_queue() {
     let mut world = fleet();
     limit(&mut world, "a", Some(r#"{"A100": 4, "H100": 4}"#));

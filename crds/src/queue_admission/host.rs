@@ -6,7 +6,7 @@
 //! nodes usable where groups are named. Four checks are stricter, because members could not have such a tree: parents
 //! must not form a circle (Volcano walks up without looking for the queue itself), the depth counts the queues below a
 //! queue that moves, a zero capability of an extended resource is a limit, and resource names that no pod can request
-//! are refused (`requests.cpu`, which Volcano drops).
+//! are refused: `requests.cpu`, which Volcano drops, and those of one card model, whose quota is an annotation.
 //!
 //! A queue `root` is nobody's to create or to change on the host, and may be deleted: it is the fleet itself. The name
 //! `default` means the queue of jobs that name none, and is a queue like any other but that it stays.
@@ -188,7 +188,7 @@ fn list_amount_faults(queue: &Value) -> Vec<Fault> {
             faults.push(Fault::new(Rule::Malformed, refusal.field, &with, Quantity::ZERO, refusal.why));
             Amounts::new()
         });
-        let uncounted = all.keys().filter(|resource| !ResourceName::from(resource.as_str()).is_counted());
+        let uncounted = all.keys().filter(|resource| !ResourceName::from(resource.as_str()).counts_in_queues());
         faults.extend(uncounted.map(|resource| {
             let why =
                 "counts for nothing: pods ask for resources by their own name, as cpu or nvidia.com/gpu".to_owned();

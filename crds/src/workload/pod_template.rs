@@ -16,7 +16,23 @@ use super::{GangError, field::Field};
 /// What one pod takes from a node: the sum of its containers and sidecars, or the peak of its init containers if that
 /// is more. Pod-level requests replace that sum. The pod's overhead and one of the node's pods are added.
 pub(super) fn read_request(pod: &Field<'_>) -> Result<Resources, GangError> {
-    sum_pod_request(pod, |amount| amount.quantity().map(Some))
+    let request = sum_pod_request(pod, |amount| amount.quantity().map(Some))?;
+    check_names(pod, &request)?;
+    Ok(request)
+}
+
+/// Not every kind's API checks the names of resources. One of a card model would be charged as if the pod were kept to
+/// that model.
+fn check_names(pod: &Field<'_>, request: &Resources) -> Result<(), GangError> {
+    let place = pod.at(&["spec"]);
+    let place = place.as_ref().unwrap_or(pod);
+    match request.iter().find(|(name, _)| name.is_card()) {
+        Some((name, _)) => Err(place.wrong(format!(
+            "its pod asks for {:?}, which is no name of a resource: a card's model is named by a nodeSelector",
+            name.as_str()
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// The same for an existing pod: an amount that can not be parsed counts as zero.

@@ -10,9 +10,9 @@
 //! - all else (other resources, limits as requests, ports, affinity, labels) is the template's; selectors, tolerations
 //!   and init containers of the application come beside it.
 //!
-//! Refused: amounts and whereabouts in `sparkConf` (one place tells; else the operator would not find its pods), a
-//! second container (the operator takes the driver's end for the application's, `pkg/util/sparkapplication.go`,
-//! `GetDriverState`), and a main file that `spark-submit` would read as an option
+//! Refused: amounts, selectors of nodes and whereabouts in `sparkConf` (one place tells; else the operator would not
+//! find its pods), a second container (the operator takes the driver's end for the application's,
+//! `pkg/util/sparkapplication.go`, `GetDriverState`), and a main file that `spark-submit` would read as an option
 //! (`internal/controller/sparkapplication/submission.go`: it comes first of the bare arguments).
 
 use caldera_core::quantity::Quantity;
@@ -26,8 +26,8 @@ pub(super) const SIDECAR: &str =
     "it would run on after the driver's end: make it an init container with restartPolicy Always";
 /// Units of Java's memory strings (`common/network-common`, `JavaUtils.byteStringAs`), in bytes. None is MiB.
 const UNITS: [(&str, u64); 6] = [("", MIB), ("k", 1 << 10), ("m", MIB), ("g", 1 << 30), ("t", 1 << 40), ("p", 1 << 50)];
-/// The beginnings of what `sparkConf` says of the number of pods and of what is in them.
-const AMOUNTS: [&str; 23] = [
+/// The beginnings of what `sparkConf` says of the number of pods, of what is in them and of their nodes.
+const AMOUNTS: [&str; 26] = [
     "spark.dynamicAllocation.",
     "spark.driver.cores",
     "spark.driver.memory",
@@ -40,13 +40,16 @@ const AMOUNTS: [&str; 23] = [
     "spark.executor.pyspark.memory",
     "spark.executor.resource.",
     "spark.kubernetes.allocation.pods.allocator",
+    "spark.kubernetes.driver.node.selector.",
     "spark.kubernetes.driver.pod.featureSteps",
     "spark.kubernetes.driver.podTemplate",
     "spark.kubernetes.driver.request.",
+    "spark.kubernetes.executor.node.selector.",
     "spark.kubernetes.executor.pod.featureSteps",
     "spark.kubernetes.executor.podTemplate",
     "spark.kubernetes.executor.request.",
     "spark.kubernetes.memoryOverheadFactor",
+    "spark.kubernetes.node.selector.",
     "spark.memory.offHeap.",
     "spark.unsafe.offHeap",
     "spark.yarn.driver.memoryOverhead",
@@ -286,6 +289,12 @@ mod tests {
             assert!(told.starts_with(&format!("spec.sparkConf[{name}]")), "{told}");
         }
         assert!(build(&json!({"driver": {}, "sparkConf": {"spark.ui.port": "4045"}})).is_ok());
+        // Spark keeps to it beside the selector that is charged by card model.
+        let selector = "spark.kubernetes.executor.node.selector.nvidia.com/gpu.product";
+        let spec =
+            json!({"nodeSelector": {"nvidia.com/gpu.product": "T4"}, "driver": {}, "sparkConf": {selector: "H100"}});
+        let told = build(&spec).unwrap_err();
+        assert!(told.contains("say it there"), "{told}");
         let two = json!({"template": {"spec": {"containers": [{}, {"name": "logs"}]}}});
         let told = build(&json!({"driver": two})).unwrap_err();
         assert!(told.starts_with("spec.driver.template.spec.containers[1]"), "{told}");

@@ -148,6 +148,34 @@ fn a_zero_request_asks_for_nothing() {
 }
 
 #[test]
+fn names_that_no_resource_has_and_too_many_of_them_are_refused() {
+    let asks = |request: Value| {
+        let containers = json!([{ "resources": { "requests": request } }]);
+        job_of(json!({ "replicas": 1, "template": { "spec": { "containers": containers } } }))
+    };
+    assert_eq!(
+        refused(&asks(json!({ "nvidia.com/gpu:A100": "1" }))),
+        "spec.tasks[0].template.spec: its pod asks for \"nvidia.com/gpu:A100\", which is no name of a resource: a \
+         card's model is named by a nodeSelector"
+    );
+    let many = |count: usize| asks((0..count).map(|i| (format!("x.io/r{i}"), json!("1"))).collect());
+    // One of the node's pods is asked for beside them.
+    assert_eq!(read(&many(63)).tasks[0].request.iter().count(), 64);
+    let told = "spec: its pods ask for 65 resources and card models, and 64 are the most";
+    assert_eq!(refused(&many(64)), told);
+    // Over all tasks, and with the models that they name.
+    let of_model = |i: usize| {
+        json!({ "replicas": 1, "template": { "spec": {
+            "nodeSelector": { "x.io/gpu.product": format!("m{i}") },
+            "containers": [{ "resources": { "requests": { "x.io/gpu": "1" } } }],
+        } } })
+    };
+    let models = |count: usize| job(json!({ "tasks": (0..count).map(of_model).collect::<Vec<_>>() }));
+    assert_eq!(read(&models(62)).tasks.len(), 62);
+    assert_eq!(refused(&models(63)), told);
+}
+
+#[test]
 fn bad_values_are_refused_with_field_value_and_limit() {
     let with_cpu = |cpu: Value| {
         let containers = json!([{ "resources": { "requests": { "cpu": cpu } } }]);

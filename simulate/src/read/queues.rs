@@ -122,7 +122,10 @@ fn push(queues: &mut Vec<QueueSpec>, document: &Value) -> Result<(), ReadError> 
     if let Some(problem) = cards.as_ref().and_then(CardQuota::problem) {
         return Err(wrong(format!("{CARD_QUOTA}: {problem}")));
     }
-    let mut capability = spec.capability.unwrap_or_default();
+    let capability = spec.capability.unwrap_or_default();
+    // Of a card model the annotation alone counts.
+    let of_resources = capability.iter().filter(|(name, _)| !name.is_card());
+    let mut capability: Limits = of_resources.map(|(name, most)| (name.clone(), most)).collect();
     let of_cards = cards.iter().flat_map(CardQuota::limits);
     of_cards.for_each(|(name, most)| capability.set(name.clone(), most));
     queues.push(QueueSpec {
@@ -192,6 +195,8 @@ mod tests {
         };
         let read = queues(&text(r#"{"A100": 8}"#)).unwrap();
         assert_eq!(read[0].capability.get("nvidia.com/gpu:A100"), Some(Quantity::from_units(8)));
+        let read = queues(&format!("{}spec: {{capability: {{\"x/y:z\": 1}}}}\n", text("{}"))).unwrap();
+        assert!(read[0].capability.is_unlimited());
         let error = queues(&text("8")).unwrap_err().to_string();
         assert!(error.starts_with("queue q: volcano.sh/card.quota: is no JSON object"), "{error}");
     }

@@ -436,7 +436,7 @@ impl Engine {
 
     /// Works out the tree anew if queues or the fleet changed; [`Engine::release_next`] does so first.
     pub fn resolve_quota(&mut self) {
-        if !(std::mem::take(&mut self.is_quota_outdated) | self.dims.take_new_card()) {
+        if !std::mem::take(&mut self.is_quota_outdated) {
             return;
         }
         self.drop_unused_queues();

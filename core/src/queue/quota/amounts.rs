@@ -15,6 +15,17 @@ impl Dim {
     pub(crate) const LAST: Self = Self(u32::MAX);
     /// The first that is no resource: jobs that hold anything. After it the same of each namespace.
     pub(crate) const JOBS: Self = Self(1 << 30);
+    /// With this bit it is of one card model.
+    const CARD: u32 = 1 << 29;
+
+    const fn of_resource(place: u32, is_card: bool) -> Self {
+        Self(if is_card { place | Self::CARD } else { place })
+    }
+
+    /// Whether it is of one card model ([`crate::card_model`]).
+    pub(crate) fn is_card(self) -> bool {
+        !self.is_count() && self.0 & Self::CARD != 0
+    }
 
     /// Whether it counts jobs, and is no resource: of those [`super::running::RunningJobs`] has the amounts.
     pub(crate) fn is_count(self) -> bool {
@@ -22,7 +33,7 @@ impl Dim {
     }
 
     pub(crate) const fn index(self) -> usize {
-        self.0 as usize
+        (self.0 & !Self::CARD) as usize
     }
 }
 
@@ -31,8 +42,8 @@ impl Dim {
 pub(crate) struct Dims {
     names: Vec<ResourceName>,
     numbers: BTreeMap<ResourceName, Dim>,
-    /// Some card model was named that nobody had named before.
-    has_new_card: bool,
+    /// All of them, in the order of their places.
+    resources: Arc<Vec<Dim>>,
     /// Those whose jobs are counted.
     namespaces: Vec<Arc<str>>,
     namespace_numbers: BTreeMap<Arc<str>, Dim>,
@@ -43,22 +54,16 @@ impl Dims {
         if let Some(dim) = self.numbers.get(name) {
             return *dim;
         }
-        let dim = Dim(u32::try_from(self.names.len()).unwrap_or(u32::MAX));
-        self.has_new_card |= name.is_card();
+        let dim = Dim::of_resource(u32::try_from(self.names.len()).unwrap_or(u32::MAX), name.is_card());
+        Arc::make_mut(&mut self.resources).push(dim);
         self.names.push(name.clone());
         self.numbers.insert(name.clone(), dim);
         dim
     }
 
-    /// True once after a card model was named for the first time: it has no ceiling at the root, unlike a resource that
-    /// no cluster names.
-    pub(crate) fn take_new_card(&mut self) -> bool {
-        std::mem::take(&mut self.has_new_card)
-    }
-
     /// The card models.
-    pub(crate) fn list_cards(&self) -> impl Iterator<Item = Dim> {
-        self.list_dims().filter(move |dim| self.resource_of(*dim).is_card())
+    pub(crate) fn list_cards(&self) -> impl Iterator<Item = Dim> + use<> {
+        self.list_dims().filter(|dim| dim.is_card())
     }
 
     pub(crate) fn resource_of(&self, dim: Dim) -> &ResourceName {
@@ -71,7 +76,8 @@ impl Dims {
     }
 
     pub(crate) fn list_dims(&self) -> impl Iterator<Item = Dim> + use<> {
-        (0..u32::try_from(self.names.len()).unwrap_or(u32::MAX)).map(Dim)
+        let all = Arc::clone(&self.resources);
+        (0..all.len()).map(move |place| all[place])
     }
 
     /// The number of a namespace's jobs.
@@ -156,7 +162,8 @@ impl Dense {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Ceilings {
     by_dim: Vec<Option<i128>>,
-    /// The ceiling of every dimension that is not listed: the fleet has nothing of what no cluster names.
+    /// The ceiling of every resource that is not listed: the fleet has nothing of what no cluster names. Of a card
+    /// model that is not listed there is any amount, for what clusters have is not summed up by model.
     rest: Option<i128>,
 }
 
@@ -167,7 +174,11 @@ impl Ceilings {
     }
 
     pub(crate) fn get(&self, dim: Dim) -> Option<i128> {
-        self.by_dim.get(dim.index()).copied().unwrap_or(self.rest)
+        self.by_dim.get(dim.index()).copied().unwrap_or_else(|| self.rest_of(dim))
+    }
+
+    fn rest_of(&self, dim: Dim) -> Option<i128> {
+        self.rest.filter(|_| !dim.is_card())
     }
 
     pub(crate) fn set(&mut self, dim: Dim, ceiling: Option<i128>) {
@@ -175,5 +186,25 @@ impl Ceilings {
             self.by_dim.resize(dim.index() + 1, self.rest);
         }
         self.by_dim[dim.index()] = ceiling;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_any_amount_of_a_card_model_that_no_ceiling_lists_and_nothing_of_a_resource() {
+        let mut dims = Dims::default();
+        let [gpu, model] = ["x.io/gpu", "x.io/gpu:a"].map(|name| dims.intern_resource(&name.into()));
+        let mut ceilings = Ceilings::nothing();
+        assert_eq!([gpu, model].map(|dim| ceilings.get(dim)), [Some(0), None]);
+        ceilings.set(model, Some(0));
+        let [later, other] = ["y.io/gpu", "y.io/gpu:a"].map(|name| dims.intern_resource(&name.into()));
+        assert_eq!([gpu, model, later, other].map(|dim| ceilings.get(dim)), [Some(0), Some(0), Some(0), None]);
+        assert_eq!(dims.list_dims().collect::<Vec<_>>(), [gpu, model, later, other]);
+        assert_eq!(dims.list_cards().collect::<Vec<_>>(), [model, other]);
+        assert_eq!(dims.resource_of(other).as_str(), "y.io/gpu:a");
+        assert!(!Dim::JOBS.is_card() && !dims.intern_namespace(&Arc::from("ns")).is_card());
     }
 }

@@ -73,10 +73,10 @@ fn reset_from_spec(slot: &mut Slot, dims: &mut Dims) {
     for (name, ceiling) in spec.ceilings() {
         slot.capability.set(dims.intern_resource(name), Some(ceiling.as_nano()));
     }
-    for (name, amount) in spec.guarantee.iter().filter(|(name, _)| name.is_counted()) {
+    for (name, amount) in spec.guarantee.iter().filter(|(name, _)| name.counts_in_queues()) {
         slot.asked.guarantee.set(dims.intern_resource(name), amount.as_nano().max(0));
     }
-    for (name, amount) in spec.deserved.iter().filter(|(name, _)| name.is_counted()) {
+    for (name, amount) in spec.deserved.iter().filter(|(name, _)| name.counts_in_queues()) {
         slot.asked.deserved.set(dims.intern_resource(name), Some(amount.as_nano().max(0)));
     }
 }

@@ -228,7 +228,9 @@ fn find_own_faults(spec: &QueueSpec) -> Vec<QueueFault> {
     for (field, resource, value) in
         fields.iter().flat_map(|(field, all)| all.iter().map(move |(r, v)| (*field, *r, *v)))
     {
-        if !resource.is_counted() {
+        // A ceiling of one card model is by its annotation.
+        let counts = if field == Capability { resource.is_counted() } else { resource.counts_in_queues() };
+        if !counts {
             faults.push(QueueFault::NotCounted { field, resource: resource.clone() });
             continue;
         }

@@ -108,7 +108,7 @@ impl Slot {
 
     /// Whether it says what it deserves, so that its weight does not.
     pub(crate) fn sets_deserved(&self) -> bool {
-        self.spec.as_ref().is_some_and(|spec| spec.deserved.iter().any(|(name, _)| name.is_counted()))
+        self.spec.as_ref().is_some_and(|spec| spec.deserved.iter().any(|(name, _)| name.counts_in_queues()))
     }
 
     /// Charges its own jobs these amounts so many times; -1 takes them back. What is no resource counts jobs.

@@ -286,6 +286,27 @@ fn names_that_nothing_asks_for_count_nowhere_and_are_told() {
 }
 
 #[test]
+fn nothing_of_one_card_model_is_deserved_or_guaranteed_and_that_is_told() {
+    let mut spec = QueueSpec { guarantee: amount("x.io/gpu:a", 2), ..free("q", "") };
+    spec.deserved.set("x.io/gpu:a", Quantity::from_units(3));
+    spec.capability.set("x.io/gpu:a", Quantity::from_units(4));
+    let mut engine = settled([spec, free("other", "")], 10);
+    assert_eq!(deserved(&engine, ["q", "other"]), [5, 5], "by weight, for it says nothing that counts");
+    let told = |field: &str| {
+        format!("{field}.x.io/gpu:a counts for nothing: pods ask for resources by their own name, as cpu")
+    };
+    assert_eq!(faults(&engine, "q"), [told("spec.deserved"), told("spec.guarantee.resource")]);
+    // Nothing is kept free of it, and its ceiling counts: the annotation's is one.
+    for (queue, units) in [("other", 100), ("q", 4), ("q", 1)] {
+        engine.enqueue_job(job(&format!("{queue}{units}"), queue, 1, amount("x.io/gpu:a", units)));
+    }
+    let mut started = released(&mut engine);
+    started.sort();
+    assert_eq!(started.len(), 2, "{started:?}");
+    assert_eq!(started[0], "other100");
+}
+
+#[test]
 fn every_rule_of_the_webhook_that_an_old_queue_breaks_is_told() {
     let mut inner = QueueSpec { deserved: limit(9), guarantee: cpu(5), ..child("inner", "top", 8) };
     inner.guarantee.set("gpu", Quantity::from_units(1));

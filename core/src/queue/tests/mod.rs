@@ -118,6 +118,19 @@ fn a_fleet_without_a_resource_has_none_of_it_defect_7() {
     assert_eq!(token(&engine, "gpu"), "NoReadyCluster");
 }
 
+/// Tenants write the names of models, so that nothing is worked out anew for one that no queue limits.
+#[test]
+fn a_card_model_that_nobody_named_before_has_no_ceiling_at_once() {
+    let mut engine = engine([QueueSpec::unlimited("q")], 10);
+    engine.resolve_quota();
+    let request = [("cpu", 4), ("x.io/gpu:a", 8)].map(|(name, units)| (name, Quantity::from_units(units)));
+    engine.enqueue_job(job("a", "q", 1, request.into_iter().collect()));
+    engine.charge_job(&"b".into(), &"q".into(), &[("x.io/gpu:b", Quantity::from_units(8))].into_iter().collect());
+    assert_eq!(released(&mut engine), ["a"]);
+    let used = engine.usage_of(&"q".into()).used;
+    assert_eq!(used.to_string(), "cpu 4, x.io/gpu:a 8, x.io/gpu:b 8");
+}
+
 #[test]
 fn a_cluster_that_goes_takes_its_capacity_along_defect_6() {
     let mut engine = engine([QueueSpec::unlimited("q")], 10);

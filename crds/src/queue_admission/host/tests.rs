@@ -63,6 +63,10 @@ fn names_that_nothing_asks_for_are_refused_and_old_objects_stay_editable() {
         assert!(refused[0].starts_with(&format!("{field}.requests.cpu: counts for nothing")), "{refused:?}");
         assert!(updated(&of(1), &of(2), &[of(1)]).is_empty());
     }
+    for spec in [json!({"capability": {"x.io/gpu:a": "3"}}), json!({"deserved": {"x.io/gpu:a": "3"}})] {
+        let refused = created(&queue("q", spec), &[]);
+        assert!(refused.iter().any(|why| why.contains(".x.io/gpu:a: counts for nothing")), "{refused:?}");
+    }
     let guarantee = json!({"guarantee": {"resource": {"count/pods": "3"}}, "deserved": {"cpu": "3"}});
     assert!(
         created(&queue("q", guarantee), &[]).iter().any(|why| why.contains("resource.count/pods: counts for nothing"))
