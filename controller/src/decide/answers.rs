@@ -52,7 +52,7 @@ impl Controller {
         match done.tag {
             Tag::Release(key, version) => self.follow_release_answer(&key, &version, done.result),
             Tag::Evict(key) => self.follow_eviction_answer(&key, done.result),
-            Tag::PodGroup(key) => self.follow_pod_group_answer(&key, done.result),
+            Tag::PodGroup(key, group) => self.follow_pod_group_answer(&key, &group, done.result),
             Tag::QueueNumbers(name) => self.follow_queue_numbers_answer(&name, done.result),
             Tag::QueueState(name, version) => self.follow_queue_state_answer(&name, &version, done.result),
             Tag::QueueAnnotation(name) => self.follow_queue_annotation_answer(&name, done.result),
@@ -194,7 +194,7 @@ impl Controller {
         self.propagate_changes(gone.into_iter().collect());
     }
 
-    fn follow_pod_group_answer(&mut self, key: &Key, result: Result<Value, Failure>) {
+    fn follow_pod_group_answer(&mut self, key: &Key, group: &Key, result: Result<Value, Failure>) {
         let wait = match result {
             Ok(object) => {
                 match serde_json::from_value::<PodGroup>(object) {
@@ -206,14 +206,7 @@ impl Controller {
                 None
             }
             Err(Failure::Gone(_)) => {
-                let Self { objects, .. } = self;
-                let binding = objects.bindings.get(key);
-                let workload = binding.and_then(|binding| objects.workload_of(binding));
-                let gone =
-                    workload.and_then(|workload| objects.pod_groups.find(workload)).map(|group| group.key.clone());
-                if let Some(gone) = gone {
-                    objects.pod_groups.remove(&gone);
-                }
+                self.objects.pod_groups.remove(group);
                 Some(1)
             }
             // It is ours, and will be seen; or somebody else's.

@@ -17,7 +17,7 @@
 //! and Works: a restart forgets none. Pods are seen in the members. That a job was deleted is kept in memory.
 
 use caldera_core::{
-    gang::ClusterName,
+    gang::{ClusterName, WorkloadRef},
     queue::preemption::EvictionRecord,
     reason::{EvictionCause, Reason, RequeueCause},
 };
@@ -70,7 +70,7 @@ pub(crate) fn explain_eviction_wait(
     let terminates = copies_count
         && binding.clusters.is_empty()
         && asked_at.saturating_add(LONGEST_TERMINATION) > now
-        && has_copies_where(capacity, binding, |cluster| !is_late(eviction, cluster));
+        && has_old_copies(capacity, binding);
     if waits && terminates {
         return eviction.and_then(|record| describe_requeue(record, record.message.clone()));
     }
@@ -112,8 +112,10 @@ pub(crate) fn observe_old_copies(
     binding: &Binding,
     now: Timestamp,
 ) -> Option<Timestamp> {
-    let is_volcano_job = || objects.workload_of(binding).is_some_and(|it| it.kind == WorkloadKind::VolcanoJob);
-    let asked_at = find_asked_time(objects, jobs, binding).filter(|_| binding.clusters.is_empty() && is_volcano_job());
+    // The binding says it: its workload may be seen later.
+    let WorkloadRef { group, kind, .. } = &*binding.workload;
+    let is_volcano_job = WorkloadKind::from_group_and_kind(group, kind) == Some(WorkloadKind::VolcanoJob);
+    let asked_at = find_asked_time(objects, jobs, binding).filter(|_| binding.clusters.is_empty() && is_volcano_job);
     let Some(asked_at) = asked_at else {
         jobs.cleanups.forget(&binding.key);
         return None;
@@ -124,14 +126,11 @@ pub(crate) fn observe_old_copies(
     if terminates { given_up_at.filter(|at| *at > now) } else { forgotten_at }
 }
 
-/// Whether a binding without clusters has copies listed, or pods of them run.
+/// Whether a binding without clusters has copies listed, or pods of them run. Those of a part that did not start in
+/// time do not count. Of a job that left a lost cluster only what is seen counts: what was seen last says nothing any
+/// more.
 pub(crate) fn has_old_copies(capacity: &FleetCapacity, binding: &Binding) -> bool {
-    has_copies_where(capacity, binding, |_| true)
-}
-
-/// The same of clusters that count. Of one that left a lost cluster only what is seen counts: what was seen last says
-/// nothing any more.
-fn has_copies_where(capacity: &FleetCapacity, binding: &Binding, counts: impl Fn(&str) -> bool) -> bool {
+    let counts = |cluster: &str| !is_late(binding.eviction.as_deref(), cluster);
     let left_lost = binding.eviction.as_deref().is_some_and(|record| record.reason == MEMBER_LOST);
     let listed = &binding.orphan_copies;
     (binding.has_copies && (listed.is_empty() || listed.iter().any(|cluster| counts(cluster.as_str()))))

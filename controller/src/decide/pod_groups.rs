@@ -54,12 +54,12 @@ const STARTING_COALESCE: SignedDuration = SignedDuration::from_secs(3);
 const BUDGET_INTERVAL: SignedDuration = SignedDuration::from_millis(100);
 /// Between two writes of a text of which only numbers changed.
 const REFRESH_INTERVAL: SignedDuration = SignedDuration::from_secs(30);
+/// The garbage collector takes the PodGroup of a workload that is gone by then, mostly.
+const COLLECTED_WITHIN: SignedDuration = SignedDuration::from_secs(10);
 /// PodGroups looked at in one pass, so that new events are never far behind.
 pub(crate) const POD_GROUPS_PER_PASS: usize = 128;
 /// PodGroups that are being written at most: what waits to be sent costs memory, and is out of date when it goes.
 const IN_FLIGHT: usize = 256;
-/// The same where writes are slow: a host at its end shares its time among requests, and placements are to have more.
-const IN_FLIGHT_WHERE_SLOW: usize = 32;
 /// Event on a workload: it names a PriorityClass that does not exist, and counts as one that names none.
 const PRIORITY_CLASS_NOT_FOUND: &str = "PriorityClassNotFound";
 
@@ -154,11 +154,7 @@ impl PodGroupWrites {
 
     /// Whether there is room for more writes.
     pub(crate) const fn may_write(&self) -> bool {
-        self.in_flight < self.most_in_flight()
-    }
-
-    const fn most_in_flight(&self) -> usize {
-        if self.budget.is_quick() { IN_FLIGHT } else { IN_FLIGHT_WHERE_SLOW }
+        self.in_flight < IN_FLIGHT
     }
 
     /// Whether there is more to look at now. An answer comes for each that is being written.
@@ -195,7 +191,7 @@ impl PodGroupWrites {
 
     /// Jobs that wait whose PodGroup may be made now, after the last sweep found no budget for it.
     pub(crate) fn take_first_turns(&mut self, now: Timestamp) -> Vec<Key> {
-        let most = POD_GROUPS_PER_PASS.min(self.most_in_flight().saturating_sub(self.in_flight));
+        let most = POD_GROUPS_PER_PASS.min(IN_FLIGHT.saturating_sub(self.in_flight));
         self.first.take_turns(most, &self.budget, now)
     }
 
@@ -345,6 +341,12 @@ impl PodGroupWrites {
         }
         let group_key = match there {
             Some(group) => group.key.clone(),
+            // The one of an earlier workload of its name goes soon: people type that name.
+            None if add_wait(written.changed_at.unwrap_or(now), COLLECTED_WITHIN) > now
+                && objects.has_pod_group_of_earlier(workload) =>
+            {
+                return Some(Action::Later(add_wait(now, COALESCE), false));
+            }
             None => objects.pod_groups.find_free_name(workload, written.name_taken)?,
         };
         // A sweep is about reasons alone: nothing that the spec depends on has changed.

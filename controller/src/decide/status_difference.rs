@@ -1,4 +1,9 @@
 //! How the status of a PodGroup differs from what it should be, as far as that decides when it is written.
+//!
+//! Rule: that its job ended comes before all else, and that it was let go and does not run yet before any other phase,
+//! condition or reason. Another reason for which a job waits keeps nobody from anything, and neither do other numbers
+//! under the same reason: these are written by budget. Of a job that does not wait, the sentence begins with its
+//! clusters, up to the first semicolon; others there are more than numbers.
 
 use crate::observe::PodGroupStatus;
 
@@ -54,5 +59,43 @@ impl StatusDifference {
     /// Nobody is kept from anything by what is written there yet.
     pub(super) const fn is_by_budget(self) -> bool {
         matches!(self, Self::Numbers | Self::Waiting)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(phase: &str, condition: &str, reason: &str, message: &str) -> PodGroupStatus {
+        let [phase, condition, reason, message] = [phase, condition, reason, message].map(ToOwned::to_owned);
+        PodGroupStatus { phase, condition, reason, message, ..PodGroupStatus::default() }
+    }
+
+    #[test]
+    fn an_end_and_a_start_come_before_other_words_and_words_before_numbers() {
+        let waits = status("Pending", "Unschedulable", "WaitingForQuota", "1 ahead; 2 cpu");
+        let starts = status("Inqueue", "Scheduled", "Admitted", "in m1; 2 pods");
+        let runs = status("Running", "Scheduled", "Running", "in m1; 2 pods");
+        for (there, wanted, difference) in [
+            (&waits, waits.clone(), StatusDifference::None),
+            (
+                &waits,
+                status("Pending", "Unschedulable", "WaitingForQuota", "2 ahead; 2 cpu"),
+                StatusDifference::Numbers,
+            ),
+            (&waits, status("Pending", "Unschedulable", "BehindQueueHead", "no"), StatusDifference::Waiting),
+            (&waits, status("Pending", "Scheduled", "BehindQueueHead", "no"), StatusDifference::Word),
+            (&waits, starts.clone(), StatusDifference::Starting),
+            (&starts, status("Inqueue", "Scheduled", "Placed", "in m1; 2 pods"), StatusDifference::Starting),
+            (&starts, status("Inqueue", "Scheduled", "NotPlaced", "no"), StatusDifference::Word),
+            (&starts, runs.clone(), StatusDifference::Word),
+            (&runs, status("Running", "Scheduled", "Running", "in m1; 1 pod"), StatusDifference::Numbers),
+            (&runs, status("Running", "Scheduled", "Running", "in m2; 2 pods"), StatusDifference::Word),
+            (&runs, PodGroupStatus { running: 2, ..runs.clone() }, StatusDifference::Numbers),
+            (&runs, status("Completed", "Scheduled", "Finished", "in m1"), StatusDifference::End),
+            (&waits, status("Completed", "Unschedulable", "Finished", "no"), StatusDifference::End),
+        ] {
+            assert_eq!(StatusDifference::compare_statuses(there, &wanted), difference, "{there:?} {wanted:?}");
+        }
     }
 }

@@ -231,7 +231,7 @@ impl Answer {
 
 fn build_answer(controller: &Controller, binding: &Binding, state: &JobState, workload: Option<&Workload>) -> Answer {
     if state.assumed.is_some() {
-        if let Some(told) = find_told_reservation(controller, workload) {
+        if let Some(told) = find_told_wait(controller, workload) {
             return told;
         }
         let sentence = "may start now: its queue has quota for it and the members have capacity; its gate opens with the \
@@ -264,17 +264,21 @@ fn build_answer(controller: &Controller, binding: &Binding, state: &JobState, wo
     }
 }
 
-/// What the controller last wrote of a job that seems to have nothing before it, if that was a reservation.
-fn find_told_reservation(controller: &Controller, workload: Option<&Workload>) -> Option<Answer> {
+/// What the controller last wrote of a job that seems to have nothing before it, if that was a reservation, or that its
+/// old copies are to be gone and forgotten.
+fn find_told_wait(controller: &Controller, workload: Option<&Workload>) -> Option<Answer> {
     let status = &controller.objects.pod_groups.find(workload?)?.status;
-    let is_held_back = [Reason::BLOCKED_BY_RESERVATION, Reason::CLUSTERS_RESERVED].contains(&status.reason.as_str());
-    is_held_back.then(|| Answer {
+    let only_it_knows = match status.reason.as_str() {
+        Reason::BLOCKED_BY_RESERVATION | Reason::CLUSTERS_RESERVED => {
+            "which clusters it keeps for whom, and until when"
+        }
+        "Requeued" | "Preempted" | "Reclaimed" => "how long old pods took to go",
+        _ => return None,
+    };
+    Some(Answer {
         verdict: Verdict::Waiting,
         token: status.reason.clone(),
-        sentence: format!(
-            "{} (as the controller last wrote: only it knows which clusters it keeps for whom, and until when)",
-            status.message
-        ),
+        sentence: format!("{} (as the controller last wrote: only it knows {only_it_knows})", status.message),
     })
 }
 

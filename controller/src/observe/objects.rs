@@ -433,6 +433,11 @@ impl Objects {
         change
     }
 
+    /// Whether the name that a workload's PodGroup should have is that of one whose workload is gone.
+    pub(crate) fn has_pod_group_of_earlier(&self, workload: &Workload) -> bool {
+        self.pod_groups.find_best_named(workload).is_some_and(|group| !self.by_owner.contains_key(&group.owner))
+    }
+
     fn find_pod_group_change(&self, owner: &str) -> Option<Change> {
         self.by_owner.get(owner).cloned().map(Change::PodGroup)
     }

@@ -54,6 +54,11 @@ impl PodGroups {
         named.filter(|group| group.owner == workload.uid)
     }
 
+    /// Whatever has the name that a workload's should have.
+    pub(crate) fn find_best_named(&self, workload: &Workload) -> Option<&PodGroupFacts> {
+        list_names(workload).next().and_then(|key| self.get(&key))
+    }
+
     /// The name for a PodGroup that is to be made, if one is free. `is_taken` says that somebody has an object of the
     /// first name that is not ours to see.
     pub(crate) fn find_free_name(&self, workload: &Workload, is_taken: bool) -> Option<Key> {

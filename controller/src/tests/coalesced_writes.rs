@@ -6,7 +6,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 
 use super::world::World;
-use crate::{decide::decide, write::Decision};
+use crate::{decide::decide, observe::Key, write::Tag};
 
 #[test]
 fn a_whole_life_takes_three_writes_of_ours() {
@@ -125,22 +125,17 @@ fn on_a_slow_server_a_job_without_a_pod_group_is_looked_at_when_its_turn_comes()
     assert!(looks <= 4 * made, "{looks} looks for {made}");
 }
 
-/// A server at its end shares its time among requests: what nobody waits for is not to be most of them.
 #[test]
-fn on_a_slow_server_thirty_two_pod_groups_are_written_at_a_time() {
-    for (millis, at_once) in [(10, 100), (500, 32)] {
-        let mut world = World::new(4);
-        world.settle();
-        let latency = jiff::SignedDuration::from_millis(millis);
-        (0..100).for_each(|_| world.controller.pod_groups.budget.observe_write(latency));
-        (0..100).for_each(|at| world.job(&format!("w{at:02}"), "nowhere", 4));
-        let mut write = || decide(&mut world.controller, world.now).writes;
-        let groups: Vec<_> =
-            (0..5).flat_map(|_| write()).filter(|it| matches!(it, Decision::WritePodGroup { .. })).collect();
-        assert_eq!(groups.len(), at_once);
-        let result = world.carry_out(&groups[0].to_write(world.now));
-        world.controller.follow_answer(WriteOutcome { tag: groups[0].tag(), result }, world.now);
-        assert_eq!(world.settle().len(), 0);
+fn a_pod_group_that_is_gone_is_forgotten_by_the_name_that_was_written() {
+    let mut world = World::new(4);
+    world.job("a", "q", 4);
+    world.pass(10);
+    let there = Key::new("ns", "a-vcjob");
+    for (written, is_known) in [(Key::new("ns", "a-uid"), true), (there.clone(), false)] {
+        let tag = Tag::PodGroup(Key::new("ns", "a-job"), written);
+        let result = Err(Failure::Gone("it is gone".into()));
+        world.controller.follow_answer(WriteOutcome { tag, result }, world.now);
+        assert_eq!(world.controller.objects.pod_groups.get(&there).is_some(), is_known);
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{
     fleet::{members, on, pod, tell},
-    world::World,
+    world::{World, job},
 };
 
 /// Job `a` of four pods that run in m1, of two members.
@@ -102,7 +102,17 @@ fn a_part_that_did_not_start_in_time_holds_the_gang_back_no_longer_than_its_back
     evict(&mut world, "PodsReadyTimeout", 20, &["m1"]);
     assert!(world.pass(40).is_empty());
     tell(&mut world, "m2", Change::PodGone("ns".into(), "a-worker-4".into()));
-    assert_eq!(world.pass(3), ["a-job"]);
+    assert!(world.pass(38).is_empty(), "m2 would forget a new copy with the old one");
+    assert_eq!(world.pass(6), ["a-job"]);
+}
+
+#[test]
+fn nobody_waits_after_the_pods_of_a_part_that_did_not_start_in_time() {
+    let mut world = running();
+    evict(&mut world, "PodsReadyTimeout", 20, &["m1"]);
+    assert!(world.pass(18).is_empty());
+    end_pods(&mut world);
+    assert_eq!(world.pass(4), ["a-job"]);
 }
 
 /// Deletes job `a` and makes another of its name.
@@ -121,6 +131,23 @@ fn a_job_made_anew_under_its_name_waits_until_members_have_forgotten_the_old_one
     let (reason, message) = world.says("a");
     assert_eq!(reason, "Requeued");
     assert!(message.starts_with("an earlier job of this name was deleted"), "{message}");
+    end_pods(&mut world);
+    assert!(world.pass(29).is_empty(), "m1 would forget it with the old one");
+    assert_eq!(world.pass(4), ["a-job"]);
+}
+
+#[test]
+fn a_job_made_anew_of_which_the_binding_is_seen_first_waits_too() {
+    let mut world = running();
+    world.delete("Job", "a");
+    world.delete("ResourceBinding", "a-job");
+    assert!(world.pass(5).is_empty());
+    let mut anew = job("a", "q", 4);
+    anew["metadata"]["uid"] = "anew".into();
+    world.bind(&anew, 4, true);
+    assert!(world.pass(1).is_empty());
+    world.put(anew);
+    assert!(world.pass(23).is_empty(), "the old pods are there");
     end_pods(&mut world);
     assert!(world.pass(29).is_empty(), "m1 would forget it with the old one");
     assert_eq!(world.pass(4), ["a-job"]);

@@ -118,13 +118,25 @@ fn a_podgroup_that_has_our_label_and_another_owner_is_left_alone() {
     let mut world = World::new(0);
     world.put(pod_group("train-vcjob", "train", "of-the-job-before"));
     world.job("train", "q", 1);
-    world.pass(4);
+    world.pass(20);
     let name = format!("train-{}", uid_of(&world, "train"));
     assert_eq!(list_names(&world), [name.as_str(), "train-vcjob"]);
     assert!(world.get("PodGroup", "train-vcjob")["status"].is_null());
     world.delete("ResourceBinding", "train-job");
     world.settle();
     assert_eq!(list_names(&world), ["train-vcjob"]);
+}
+
+#[test]
+fn a_job_made_anew_gets_the_name_that_the_garbage_collector_frees() {
+    let mut world = World::new(0);
+    world.put(pod_group("train-vcjob", "train", "of-the-job-before"));
+    world.job("train", "q", 1);
+    world.pass(6);
+    assert_eq!(list_names(&world), ["train-vcjob"]);
+    world.delete("PodGroup", "train-vcjob");
+    world.pass(4);
+    assert_eq!((list_names(&world), world.says("train").0), (vec!["train-vcjob".to_owned()], "Admitted".to_owned()));
 }
 
 #[test]

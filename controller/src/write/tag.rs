@@ -23,8 +23,8 @@ pub enum Tag {
     Release(Key, Arc<str>),
     /// [`Decision::Evict`] or [`Decision::Shrink`].
     Evict(Key),
-    /// The PodGroup of this binding.
-    PodGroup(Key),
+    /// [`Decision::WritePodGroup`]: for this binding, the PodGroup of this name.
+    PodGroup(Key, Key),
     /// [`Decision::QueueNumbers`].
     QueueNumbers(QueueName),
     /// [`Decision::QueueState`] or [`Decision::QueueMark`], for this version of the queue.
@@ -62,7 +62,7 @@ impl Decision {
                 Tag::Release(key.clone(), Arc::clone(resource_version))
             }
             Self::Evict { key, .. } | Self::Shrink { key, .. } => Tag::Evict(key.clone()),
-            Self::WritePodGroup { binding, .. } => Tag::PodGroup(binding.clone()),
+            Self::WritePodGroup { key, binding, .. } => Tag::PodGroup(binding.clone(), key.clone()),
             Self::QueueNumbers { name, .. } => Tag::QueueNumbers(name.clone()),
             Self::QueueState { name, resource_version, .. } | Self::QueueMark { name, resource_version, .. } => {
                 Tag::QueueState(name.clone(), Arc::clone(resource_version))
