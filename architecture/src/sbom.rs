@@ -3,9 +3,10 @@
 //!
 //! Rule (CycloneDX 1.5, <https://cyclonedx.org/docs/1.5/json/>): which crates these are is what `cargo tree` says of
 //! package `caldera-cli` for a target, with the features that it is built with. Those of build scripts and macros are
-//! among them, since some bring code (`lua-src`); those of tests are not. A crate that `Cargo.lock` has no checksum of
-//! is an error, unless it is of this workspace. Nothing is fetched, and nothing of the machine or the time is said: the
-//! same lock gives the same text.
+//! among them, since some bring code (`lua-src`); those of tests are not. A crate without a licence is an error, and so
+//! is one that `Cargo.lock` has no checksum of, unless it is of this workspace. Nothing is fetched, which `cargo fetch
+//! --locked --target TARGET` does before. Nothing of the machine or the time is said: the same lock gives the same
+//! text.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -49,7 +50,8 @@ fn ask_cargo(target: &str) -> Result<String, String> {
         .output()
         .map_err(|error| format!("cargo can not be run: {error}"))?;
     if !output.status.success() {
-        return Err(format!("cargo tree failed: {}", String::from_utf8_lossy(&output.stderr)));
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("cargo tree failed; is it fetched (cargo fetch --locked --target {target})? {said}"));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -131,6 +133,9 @@ fn name_reference((name, version): &CrateId) -> String {
 
 fn describe_crate(id: &CrateId, facts: &CrateFacts, checksums: &BTreeMap<CrateId, String>) -> Result<Value, String> {
     let (name, version) = id;
+    if facts.license.is_empty() {
+        return Err(format!("{name} {version} names no licence"));
+    }
     let mut component = json!({
         "type": "library",
         "bom-ref": name_reference(id),
@@ -195,6 +200,13 @@ checksum = \"t\"
 
     fn bill(lock: &str) -> Result<Value, String> {
         write_bill(&read_tree(TREE), &read_checksums(lock), "x")
+    }
+
+    #[test]
+    fn a_crate_without_a_licence_is_an_error() {
+        let tree = TREE.replace("1|other v1.0.0|MIT|", "1|other v1.0.0||");
+        let why = write_bill(&read_tree(&tree), &read_checksums(LOCK), "x").unwrap_err();
+        assert_eq!(why, "other 1.0.0 names no licence");
     }
 
     #[test]

@@ -156,7 +156,8 @@ impl JobCache {
     fn drop_if_unused(&mut self, id: EntryId) {
         let Some(entry) = self.entries.get(&id) else { return };
         let is_named = self.named.get(&entry.key) == Some(&id);
-        if if entry.is_terminated() { entry.retry_at.is_some() } else { is_named } {
+        let is_used = if entry.is_terminated() { entry.retry_at.is_some() } else { is_named };
+        if is_used {
             return;
         }
         if let Some(retry) = entry.retry_at {
