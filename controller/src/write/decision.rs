@@ -209,12 +209,14 @@ pub enum Decision {
         binding: Key,
         /// The version that the decision was made for.
         resource_version: Arc<str>,
+        /// `Pending`, or `Aborted` of one that its user suspended.
+        phase: &'static str,
         /// Token.
         reason: String,
         /// Sentence.
         message: String,
-        /// Nothing was said before.
-        is_first: bool,
+        /// It was in no phase before, or in another one.
+        begins: bool,
     },
     /// Deletes a Command for a Volcano Job that is carried out or refused.
     DeleteJobCommand {
@@ -381,9 +383,9 @@ impl Decision {
             Self::FailBatchJob { key, resource_version, failure } => {
                 fail_batch_job(key, resource_version, failure, now)
             }
-            Self::StateWaiting { key, resource_version, reason, message, is_first, .. } => {
-                let mut state = json!({"phase": "Pending", "reason": reason, "message": message});
-                if *is_first {
+            Self::StateWaiting { key, resource_version, phase, reason, message, begins, .. } => {
+                let mut state = json!({"phase": phase, "reason": reason, "message": message});
+                if *begins {
                     state["lastTransitionTime"] = format_time(now).into();
                 }
                 let patch = json!({
