@@ -376,9 +376,8 @@ impl Reason {
     /// The token of [`Reason::ClustersReserved`].
     pub const CLUSTERS_RESERVED: &str = "ClustersReserved";
 
-    /// The token of [`Reason::SuspendedByUser`]. A Volcano Job that says it is Aborted, and has no copies.
+    /// The token of [`Reason::SuspendedByUser`], which a Volcano Job that is Aborted for that says too.
     pub const SUSPENDED_BY_USER: &str = "SuspendedByUser";
-
     /// The token of [`Reason::RunTimeExceeded`].
     pub const RUN_TIME_EXCEEDED: &str = "RunTimeExceeded";
 

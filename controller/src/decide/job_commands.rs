@@ -11,8 +11,8 @@
 //!
 //! `RestartTask`, `RestartPod` and `RestartPartition` are refused: a Command has no field that names a part. A member's
 //! Volcano looks for the pods of the task without a name, finds none, and counts a retry (`handleCommands` and
-//! `killPods`, `pkg/controllers/job`). So is what Volcano lets pass in silence: a Command for a job that ended, and all but `ResumeJob` for one
-//! that is suspended. [`withdrawal`](super::withdrawal) does what the annotations say.
+//! `killPods`, `pkg/controllers/job`). So is what Volcano lets pass in silence: a Command for a job that ended, and all
+//! but `ResumeJob` for one that is suspended. [`withdrawal`](super::withdrawal) does what the annotations say.
 //!
 //! Volcano deletes a Command first, and loses it in a crash. Here it is deleted when it is done. One that was done and
 //! is still there after a crash finds its work done: the annotation, or the record of the eviction, which has the

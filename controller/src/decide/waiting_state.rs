@@ -11,9 +11,9 @@
 //! The phase is Pending, and Aborted where its user suspended it.
 //!
 //! Karmada's aggregation writes the same field from what clusters report. So nothing is written here while a cluster
-//! has the job or a copy of it, nor over another phase than these two; a write tests the version that it was decided for.
-//! An aggregation over no copy keeps what is said here (`caldera_core::status`), and the first one over a copy replaces
-//! it.
+//! has the job or a copy of it, nor over another phase than these two; a write tests the version that it was decided
+//! for. An aggregation over no copy keeps what is said here (`caldera_core::status`), and the first one over a copy
+//! replaces it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -1,15 +1,15 @@
 //! Everything that the controller decides to write, and how each write looks.
 //!
 //! It touches only what it owns. On a binding that is the gate, the records, and the clusters only to take all of them
-//! away; and graceful evictions of its own, by which Karmada leaves copies in lost clusters. Such a patch tests the version that the decision was made for, so that a decision on an old state is refused.
-//! To have Karmada look again it also sets a binding's `suspension.dispatching`, or a Work's `suspendDispatching`, to
-//! false or takes that away: both say the same. Of jobs it writes why they wait, two annotations that suspend and end
-//! them, for a Command or after `maxRetry` restarts, the end, also that of a batch Job of which Karmada can not say
-//! that it failed, and the deletion when the TTL is over. Beside these it writes its own PodGroups and deletes them,
-//! the numbers and the state of a queue and two annotations on it, the default queue if there is none, the deletion of
-//! Commands that are carried out, what HyperJobs are made of and their status, what DataSourceClaims and DataSources
-//! say of themselves, and events. Its own ConfigMaps are no decisions: settings, usage and history are written by the
-//! loop.
+//! away; and graceful evictions of its own, by which Karmada leaves copies in lost clusters. Such a patch tests the
+//! version that the decision was made for, so that a decision on an old state is refused. To have Karmada look again it
+//! also sets a binding's `suspension.dispatching`, or a Work's `suspendDispatching`, to false or takes that away: both
+//! say the same. Of jobs it writes why they wait, two annotations that suspend and end them, for a Command or after
+//! `maxRetry` restarts, the end, also that of a batch Job of which Karmada can not say that it failed, and the deletion
+//! when the TTL is over. Beside these it writes its own PodGroups and deletes them, the numbers and the state of a
+//! queue and two annotations on it, the default queue if there is none, the deletion of Commands that are carried out,
+//! what HyperJobs are made of and their status, what DataSourceClaims and DataSources say of themselves, and events.
+//! Its own ConfigMaps are no decisions: settings, usage and history are written by the loop.
 
 use std::sync::Arc;
 
