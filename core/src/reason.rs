@@ -376,6 +376,8 @@ impl Reason {
     /// The token of [`Reason::ClustersReserved`].
     pub const CLUSTERS_RESERVED: &str = "ClustersReserved";
 
+    /// The token of [`Reason::SuspendedByUser`], which a Volcano Job that is Aborted for that says too.
+    pub const SUSPENDED_BY_USER: &str = "SuspendedByUser";
     /// The token of [`Reason::RunTimeExceeded`].
     pub const RUN_TIME_EXCEEDED: &str = "RunTimeExceeded";
 
@@ -396,7 +398,7 @@ impl Reason {
             Self::WaitingForData { .. } => "WaitingForData",
             Self::OnHold { .. } => "OnHold",
             Self::Suspended => "Suspended",
-            Self::SuspendedByUser { .. } => "SuspendedByUser",
+            Self::SuspendedByUser { .. } => Self::SUSPENDED_BY_USER,
             Self::Ending { .. } => "Ending",
             Self::RunTimeExceeded { .. } => Self::RUN_TIME_EXCEEDED,
             Self::Invalid { .. } => "InvalidDemand",

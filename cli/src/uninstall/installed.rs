@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::Context;
+use caldera_core::reason::Reason;
 use caldera_crds::{
     manifests::build_federation_crds,
     names::{
@@ -133,7 +134,9 @@ fn is_ours(binding: &Value) -> bool {
 }
 
 fn has_ended(job: &Value) -> bool {
+    // One that its user suspended would go on.
     ["Completed", "Failed", "Terminated", "Aborted"].contains(&read_text_at(job, "/status/state/phase"))
+        && read_text_at(job, "/status/state/reason") != Reason::SUSPENDED_BY_USER
 }
 
 /// Those of the objects that are there.

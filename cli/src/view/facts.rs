@@ -2,7 +2,12 @@
 //!
 //! Rule: an object speaks for jobs of its own namespace alone, whatever it says.
 
-use caldera_core::{gang::WorkloadRef, plan::Plan, queue::preemption::EvictionRecord, reason::Position};
+use caldera_core::{
+    gang::WorkloadRef,
+    plan::Plan,
+    queue::preemption::EvictionRecord,
+    reason::{Position, Reason},
+};
 use caldera_crds::{
     names::caldera::{ADMISSION, EVICTION, GATE, GATE_CLOSED, HOLD, PLAN, SUSPENDED},
     workload::{WorkloadKind, queue_of},
@@ -83,7 +88,10 @@ impl WorkloadFacts {
         let (namespace, name) =
             (read_text_at(workload, "/metadata/namespace").to_owned(), name_of(workload).to_owned());
         let is_set = |name: &str| annotation_of(workload, name) == Some("true");
-        let phase = if kind == WorkloadKind::VolcanoJob { read_text_at(workload, "/status/state/phase") } else { "" };
+        // One that its user suspended says that it is Aborted, and goes on once it is resumed.
+        let says = kind == WorkloadKind::VolcanoJob
+            && read_text_at(workload, "/status/state/reason") != Reason::SUSPENDED_BY_USER;
+        let phase = if says { read_text_at(workload, "/status/state/phase") } else { "" };
         let facts = Self {
             queue: queue_of(workload).to_string(),
             created: read_time(workload, "/metadata/creationTimestamp"),

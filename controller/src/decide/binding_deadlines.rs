@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 
 use super::{
-    deadlines::earliest, failed_job::FailedJobs, forged_record::FaultyRecords, orphan_copy::OrphanCopies,
-    placement_deadlines::PlacementDeadlines, pods_ready::StartDeadlines, policy_restart::PolicyRestarts,
-    refused_copy::RefusedCopies, run_limits::RunLimits, silent_copy::SilentCopies, stale_grant::StaleGrants,
-    unused_quota::UnusedQuota, withdrawal::Withdrawals,
+    deadlines::earliest, failed_job::FailedJobs, forged_record::FaultyRecords, held_copy::HeldCopies,
+    orphan_copy::OrphanCopies, placement_deadlines::PlacementDeadlines, pods_ready::StartDeadlines,
+    policy_restart::PolicyRestarts, refused_copy::RefusedCopies, run_limits::RunLimits, silent_copy::SilentCopies,
+    stale_grant::StaleGrants, unused_quota::UnusedQuota, withdrawal::Withdrawals,
 };
 use crate::observe::Key;
 
@@ -23,6 +23,7 @@ pub(crate) struct BindingDeadlines {
     pub(crate) refused: RefusedCopies,
     pub(crate) silent: SilentCopies,
     pub(crate) orphans: OrphanCopies,
+    pub(crate) held: HeldCopies,
     pub(crate) restarts: PolicyRestarts,
     pub(crate) failed: FailedJobs,
 }
@@ -40,6 +41,7 @@ impl BindingDeadlines {
         self.refused.forget(key);
         self.silent.forget(key);
         self.orphans.forget(key);
+        self.held.forget(key);
         self.restarts.forget(key);
         self.failed.forget(key);
     }
@@ -50,7 +52,7 @@ impl BindingDeadlines {
     }
 
     /// The first of each kind.
-    pub(crate) fn list_next_due(&self) -> [(&'static str, Option<Timestamp>); 12] {
+    pub(crate) fn list_next_due(&self) -> [(&'static str, Option<Timestamp>); 13] {
         [
             ("placement", self.placement.next_due()),
             ("start", self.start.next_due()),
@@ -62,6 +64,7 @@ impl BindingDeadlines {
             ("refusedCopy", self.refused.next_due()),
             ("silentCopy", self.silent.next_due()),
             ("orphanCopy", self.orphans.next_due()),
+            ("heldCopy", self.held.next_due()),
             ("policyRestart", self.restarts.next_due()),
             ("failedJob", self.failed.next_due()),
         ]

@@ -420,6 +420,7 @@ impl Controller {
         deadlines.refused.observe_binding(binding, workload, stage, now);
         deadlines.silent.observe_binding(binding, stage, now);
         deadlines.orphans.observe_binding(binding, now);
+        deadlines.held.observe_binding(binding, workload, now);
         deadlines.restarts.observe_binding(binding, workload, stage, now);
         deadlines.failed.observe_binding(binding, workload, stage, now);
         self.commands.observe_job(&binding.workload, now);

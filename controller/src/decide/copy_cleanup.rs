@@ -31,6 +31,8 @@ pub(crate) struct CopyCleanups {
     of: BTreeMap<Key, Cleanup>,
     /// Jobs that were deleted, under the names of their bindings.
     deleted: BTreeMap<Key, DeletedJob>,
+    /// Jobs whose copies were left in lost clusters, and when these were asked to go after all, in seconds since 1970.
+    left: BTreeMap<Key, Option<i64>>,
     /// When their pods were last looked for.
     looked_at: Option<Timestamp>,
 }
@@ -82,6 +84,20 @@ impl CopyCleanups {
                 Timestamp::from_second(at).ok()
             }
         }
+    }
+
+    /// Takes in whether copies of a job are left in lost clusters ([`held_copy`](super::held_copy)).
+    pub(crate) fn observe_hold(&mut self, key: &Key, is_held: bool, now: Timestamp) {
+        if is_held {
+            self.left.insert(key.clone(), None);
+        } else if let Some(asked_at @ None) = self.left.get_mut(key) {
+            *asked_at = Some(now.as_second());
+        }
+    }
+
+    /// When copies that were left were asked to go, in seconds since 1970.
+    pub(crate) fn get_drop_time(&self, key: &Key) -> Option<i64> {
+        self.left.get(key).copied().flatten()
     }
 
     /// Takes in that a binding is gone, and its job with it: another of its name may come.
@@ -145,6 +161,7 @@ impl CopyCleanups {
     pub(crate) fn forget(&mut self, key: &Key) {
         self.of.remove(key);
         self.deleted.remove(key);
+        self.left.remove(key);
     }
 }
 

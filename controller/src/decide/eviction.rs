@@ -67,6 +67,21 @@ pub(crate) fn requeue_without_backoff(
     evict_binding(binding, EvictionRecord { avoid, ..record_of(binding, reason, message, now.as_second()) })
 }
 
+/// The same, and its copies are left in the clusters that it is taken off.
+pub(crate) fn requeue_and_hold_copies(
+    binding: &Binding,
+    reason: &str,
+    message: String,
+    avoid: Vec<String>,
+    now: Timestamp,
+) -> Decision {
+    let mut decision = requeue_without_backoff(binding, reason, message, avoid, now);
+    if let Decision::Evict { held, .. } = &mut decision {
+        held.clone_from(&binding.clusters);
+    }
+    decision
+}
+
 /// Takes the quota and the clusters of a binding because its user wants that: it gave way to nobody and failed nowhere,
 /// so its next wait is no longer for it. `command` is the UID of the Command that asked for it, if one did.
 pub(crate) fn withdraw_binding(
@@ -111,6 +126,7 @@ fn evict_binding(binding: &Binding, eviction: EvictionRecord) -> Decision {
         suspension: binding.suspension,
         recorded: binding.recorded,
         planned: binding.planned,
+        held: Vec::new(),
         eviction: Box::new(eviction),
     }
 }

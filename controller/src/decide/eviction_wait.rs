@@ -98,7 +98,10 @@ pub(crate) fn explain_eviction_wait(
 /// cluster that is when it is back, not before.
 fn find_asked_time(objects: &Objects, jobs: &Jobs, binding: &Binding) -> Option<i64> {
     match &binding.eviction {
-        Some(record) => Some(objects.losses.get_copies_gone_time(&binding.key).unwrap_or(record.at).max(record.at)),
+        Some(record) => {
+            let later = [objects.losses.get_copies_gone_time(&binding.key), jobs.cleanups.get_drop_time(&binding.key)];
+            later.into_iter().flatten().chain([record.at]).max()
+        }
         None => jobs.cleanups.get_deletion_time(&binding.key),
     }
 }
@@ -115,11 +118,15 @@ pub(crate) fn observe_old_copies(
     // The binding says it: its workload may be seen later.
     let WorkloadRef { group, kind, .. } = &*binding.workload;
     let is_volcano_job = WorkloadKind::from_group_and_kind(group, kind) == Some(WorkloadKind::VolcanoJob);
+    jobs.cleanups.observe_hold(&binding.key, !binding.held_in.is_empty(), now);
     let asked_at = find_asked_time(objects, jobs, binding).filter(|_| binding.clusters.is_empty() && is_volcano_job);
     let Some(asked_at) = asked_at else {
         jobs.cleanups.forget(&binding.key);
         return None;
     };
+    if !binding.held_in.is_empty() {
+        return None;
+    }
     let terminates = has_old_copies(capacity, binding);
     let forgotten_at = jobs.cleanups.observe_copies(&binding.key, terminates, asked_at, now);
     let given_up_at = Timestamp::from_second(asked_at.saturating_add(LONGEST_TERMINATION)).ok();
@@ -165,11 +172,14 @@ fn explain_cleanup(objects: &Objects, binding: &Binding) -> Option<Reason> {
 /// once, as far as that part is concerned. Its other parts may run.
 fn list_clusters_with_possible_copies<'a>(
     objects: &'a Objects,
-    binding: &Binding,
+    binding: &'a Binding,
     now: Timestamp,
 ) -> Vec<&'a ClusterName> {
     if !binding.clusters.is_empty() {
         return Vec::new();
+    }
+    if !binding.held_in.is_empty() {
+        return binding.held_in.iter().collect();
     }
     let mut unproven = objects.losses.list_clusters_with_possible_copies(&binding.key, now);
     unproven.retain(|cluster| !is_late(binding.eviction.as_deref(), cluster.as_str()));

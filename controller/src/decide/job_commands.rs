@@ -9,9 +9,10 @@
 //! | `RestartJob` | takes the job off its clusters, and has it wait in line with its age |
 //! | `TerminateJob`, `CompleteJob` | ends the job for good (annotation `caldera.dev/end-as`) |
 //!
-//! `RestartTask`, `RestartPod` and `RestartPartition` are refused: they name no task here, and a gang is whole or not
-//! at all. So is what Volcano lets pass in silence: a Command for a job that ended, and all but `ResumeJob` for one
-//! that is suspended. [`withdrawal`](super::withdrawal) does what the annotations say.
+//! `RestartTask`, `RestartPod` and `RestartPartition` are refused: a Command has no field that names a part. A member's
+//! Volcano looks for the pods of the task without a name, finds none, and counts a retry (`handleCommands` and
+//! `killPods`, `pkg/controllers/job`). So is what Volcano lets pass in silence: a Command for a job that ended, and all
+//! but `ResumeJob` for one that is suspended. [`withdrawal`](super::withdrawal) does what the annotations say.
 //!
 //! Volcano deletes a Command first, and loses it in a crash. Here it is deleted when it is done. One that was done and
 //! is still there after a crash finds its work done: the annotation, or the record of the eviction, which has the

@@ -4,8 +4,10 @@
 //! Rule: a cluster that is not Ready for `--member-lost-after` is lost (Karmada's taint manager waits as long, five
 //! minutes, before it evicts). The rest of a gang computes nothing without the lost part, so the gang is taken from all
 //! clusters in one patch, as an eviction with reason `MemberLost`: its charge returns, and it is in line with its age.
-//! It is not placed a second time before no old copy can run any more (`observe::losses`). A part that said it had
-//! ended takes nothing with it. Services and duplicated jobs stay: their other parts serve on.
+//! It is not placed a second time before no old copy can run any more (`observe::losses`). Where nothing of it runs in
+//! a cluster that can be reached, its copies are left as they are until it is known whether they ended
+//! ([`held_copy`](super::held_copy)). A part that said it had ended takes nothing with it. Services and duplicated jobs
+//! stay: their other parts serve on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +18,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     deadlines::{add_wait, earliest},
-    eviction::requeue_without_backoff,
+    eviction::{requeue_and_hold_copies, requeue_without_backoff},
     jobs::Jobs,
     withdrawal::is_suspended_by_another,
 };
@@ -106,7 +108,17 @@ fn withdraw_if_lost(
         |(cluster, since): (&&ClusterName, &&Timestamp)| format!("{cluster} is lost since {}", format_time(**since));
     let message = gone.iter().map(one).collect::<Vec<_>>().join(", ");
     let avoid: BTreeSet<String> = gone.keys().map(ToString::to_string).collect();
-    Some(requeue_without_backoff(binding, MEMBER_LOST, message, avoid.into_iter().collect(), now))
+    let requeue = if may_hold_copies(binding, lost) { requeue_and_hold_copies } else { requeue_without_backoff };
+    Some(requeue(binding, MEMBER_LOST, message, avoid.into_iter().collect(), now))
+}
+
+/// Whether a gang's copies are left where they are: it may end there as a whole. Each of them runs in a lost cluster,
+/// or has ended. One that has not begun would begin when its cluster is back.
+fn may_hold_copies(binding: &Binding, lost: &BTreeMap<ClusterName, Timestamp>) -> bool {
+    let may_end = |(cluster, _): &(ClusterName, u32)| {
+        binding.ended_in.contains(cluster) || (lost.contains_key(cluster) && binding.begun.contains(cluster))
+    };
+    !binding.leaves_with_grace && binding.clusters.iter().all(may_end)
 }
 
 /// One gang, of a kind that runs to its end.

@@ -63,6 +63,7 @@ mod eviction_wait;
 mod failed_job;
 mod first_words;
 mod forged_record;
+mod held_copy;
 mod hyper_jobs;
 mod job_commands;
 pub(crate) mod jobs;
@@ -170,6 +171,7 @@ pub fn decide(controller: &mut Controller, now: Timestamp) -> Decisions {
     decisions.writes.extend(deadlines.start.requeue_unstarted(objects, jobs, capacity, now));
     decisions.writes.extend(deadlines.silent.touch_silent(objects, jobs, capacity, now));
     decisions.writes.extend(deadlines.orphans.touch_bindings(objects, jobs, now));
+    decisions.writes.extend(deadlines.held.drop_copies(objects, jobs, capacity, now));
     decisions.writes.extend(controller.member_loss.withdraw_from_lost_clusters(objects, jobs, now));
     decisions.writes.extend(deadlines.refused.requeue_refused(objects, jobs, capacity, now));
     decisions.writes.extend(controller.hyper_jobs.advance_hyper_jobs(&controller.objects, now));

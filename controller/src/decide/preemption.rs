@@ -293,7 +293,8 @@ fn decide_eviction(
     match &victim.taken {
         EvictedPart::Whole => {
             let Binding { suspension, recorded, planned, .. } = *binding;
-            Some(Decision::Evict { key, resource_version, suspension, recorded, planned, eviction })
+            let held = Vec::new();
+            Some(Decision::Evict { key, resource_version, suspension, recorded, planned, held, eviction })
         }
         EvictedPart::Surplus(less) => {
             let gang = objects.workload_of(binding)?.gang.as_ref().ok()?;

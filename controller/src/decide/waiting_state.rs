@@ -8,14 +8,16 @@
 //! while more than a few jobs a second begin to wait, the events of those that still wait follow in turn, one in a
 //! second at least.
 //!
+//! The phase is Pending, and Aborted where its user suspended it.
+//!
 //! Karmada's aggregation writes the same field from what clusters report. So nothing is written here while a cluster
-//! has the job or a copy of it, nor over another phase than Pending; a write tests the version that it was decided for.
-//! An aggregation over no copy keeps what is said here (`caldera_core::status`), and the first one over a copy replaces
-//! it.
+//! has the job or a copy of it, nor over another phase than these two; a write tests the version that it was decided
+//! for. An aggregation over no copy keeps what is said here (`caldera_core::status`), and the first one over a copy
+//! replaces it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use caldera_core::queue::ledger::AdmissionStage;
+use caldera_core::{queue::ledger::AdmissionStage, reason::Reason};
 use caldera_crds::workload::WorkloadKind;
 use caldera_runtime::event::EventType;
 use jiff::{SignedDuration, Timestamp};
@@ -111,9 +113,10 @@ impl WaitingStates {
                 key: Key::new(&workload.reference.namespace, &workload.reference.name),
                 binding: key.clone(),
                 resource_version: workload.resource_version.clone(),
+                phase: if is_suspended(status) { "Aborted" } else { "Pending" },
                 reason: status.reason.clone(),
                 message: status.message.clone(),
-                is_first,
+                begins: is_first || is_suspended(status) != matches!(workload.said, SaidState::Suspended(_)),
             });
             if !is_first {
                 texts += 1;
@@ -161,6 +164,11 @@ impl WaitingStates {
     }
 }
 
+/// Whether a job waits because its user suspended it: Volcano's word for that is Aborted.
+fn is_suspended(status: &PodGroupStatus) -> bool {
+    status.reason == Reason::SUSPENDED_BY_USER
+}
+
 /// The event on a job that waits for nothing that somebody has to do; where somebody has, it was recorded with the
 /// PodGroup.
 fn build_wait_event(objects: &Objects, jobs: &Jobs, key: &Key) -> Option<Decision> {
@@ -187,9 +195,11 @@ fn find_outdated_state<'a>(objects: &'a Objects, jobs: &Jobs, key: &Key) -> Opti
     };
     let status = &objects.pod_groups.find(workload)?.status;
     let is_of_now = status.phase == phase_of(workload, stage) && !status.reason.is_empty();
+    let says_other = |said: u64| said != fingerprint(&(&status.reason, &status.message));
     let differs = match workload.said {
         SaidState::Nothing => true,
-        SaidState::Pending(said) => said != fingerprint(&(&status.reason, &status.message)),
+        SaidState::Pending(said) => is_suspended(status) || says_other(said),
+        SaidState::Suspended(said) => says_other(said),
         SaidState::Other => false,
     };
     (is_of_now && differs).then_some((workload, status))

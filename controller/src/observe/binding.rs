@@ -30,6 +30,9 @@ use caldera_crds::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
+/// Who asked for a graceful eviction of ours.
+pub(crate) const HOLDER: &str = "caldera-controller";
+
 /// Namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
@@ -121,6 +124,12 @@ pub struct Binding {
     pub has_copies: bool,
     /// Clusters where Karmada lists copies of it, and where it is not to be, nor is evicted from with grace.
     pub orphan_copies: Vec<ClusterName>,
+    /// Lost clusters that the controller took it off and where it left the copies, to learn whether they end.
+    pub held_in: Vec<ClusterName>,
+    /// Each of these copies has ended.
+    pub ended_where_held: bool,
+    /// Karmada is told to keep copies somewhere that it has left, by whomever.
+    pub leaves_with_grace: bool,
     /// `spec.suspension.dispatching`, where it is said.
     pub dispatching: Option<bool>,
     /// Being deleted.
@@ -174,6 +183,9 @@ impl Binding {
             failure: read_failure(view).map(Arc::new),
             has_copies: view.status.is_some_and(|status| !status.aggregated_status.is_empty()),
             orphan_copies: list_orphan_copies(view),
+            held_in: list_held_clusters(view).collect(),
+            ended_where_held: have_all_ended_in(view, list_held_clusters(view)),
+            leaves_with_grace: !spec.graceful_eviction_tasks.is_empty(),
             dispatching: spec.suspension.as_ref().and_then(|suspension| suspension.dispatching),
             deleting: view.is_deleting(),
             refused: refused.map(|condition| format!("{}: {}", condition.reason, condition.message).into()),
@@ -213,10 +225,22 @@ impl Binding {
 }
 
 fn have_all_copies_ended(binding: BindingView<'_>) -> bool {
+    have_all_ended_in(binding, binding.clusters().map(|(cluster, _)| cluster))
+}
+
+fn have_all_ended_in(binding: BindingView<'_>, mut clusters: impl Iterator<Item = ClusterName>) -> bool {
     let Some(kind) = binding.workload_kind() else { return false };
     let says_so = |item: &&AggregatedStatusItem| item.status.as_ref().is_some_and(|it| has_copy_ended(kind, it));
-    let ended: BTreeSet<&str> = list_copies(binding).filter(says_so).map(|item| &*item.cluster_name).collect();
-    binding.clusters().all(|(cluster, _)| ended.contains(cluster.as_str()))
+    let items = binding.status.into_iter().flat_map(|status| &status.aggregated_status);
+    let ended: BTreeSet<&str> = items.filter(says_so).map(|item| &*item.cluster_name).collect();
+    clusters.all(|cluster| ended.contains(cluster.as_str()))
+}
+
+/// Whose copies Karmada keeps because the controller said so.
+fn list_held_clusters(binding: BindingView<'_>) -> impl Iterator<Item = ClusterName> {
+    let tasks = binding.spec.graceful_eviction_tasks.iter();
+    let held = tasks.filter(|task| task.producer == HOLDER && task.suppress_deletion == Some(true));
+    held.map(|task| task.from_cluster.as_str().into())
 }
 
 fn read_failure(binding: BindingView<'_>) -> Option<JobFailure> {

@@ -34,6 +34,8 @@ const SKEW: i64 = 300;
 pub struct Presence {
     /// Since when it is not ready, in seconds since 1970.
     pub lost_since: Option<i64>,
+    /// Since when it is ready.
+    ready_since: Option<i64>,
     /// When its admin last said that nothing runs there.
     fenced_at: Option<i64>,
 }
@@ -42,11 +44,13 @@ impl Presence {
     pub(super) fn read(cluster: &Cluster) -> Self {
         let conditions = cluster.status.iter().flat_map(|status| &status.conditions);
         let ready = conditions.into_iter().find(|condition| condition.type_ == "Ready");
-        let lost = ready.filter(|condition| condition.status != "True");
+        let is_ready = ready.is_some_and(|condition| condition.status == "True");
+        let since = ready.map(|condition| condition.last_transition_time.0.as_second());
         let annotations = cluster.metadata.annotations.as_ref();
         let fenced = annotations.and_then(|all| all.get(FENCED_AT)).and_then(|at| at.parse::<Timestamp>().ok());
         Self {
-            lost_since: lost.map(|condition| condition.last_transition_time.0.as_second()),
+            lost_since: since.filter(|_| !is_ready),
+            ready_since: since.filter(|_| is_ready),
             fenced_at: fenced.map(Timestamp::as_second),
         }
     }
@@ -200,12 +204,24 @@ impl Losses {
 
     /// Takes in that a binding was taken off its clusters, or is in some again.
     pub(super) fn update_withdrawal(&mut self, key: &Key, binding: Option<&Binding>) {
-        let record =
-            binding.filter(|binding| binding.clusters.is_empty()).and_then(|binding| binding.eviction.as_deref());
+        // One that ended where it was left waits for nothing.
+        let has_ended = |binding: &Binding| !binding.held_in.is_empty() && binding.ended_where_held;
+        let waits = binding.filter(|binding| binding.clusters.is_empty() && !has_ended(binding));
+        let record = waits.and_then(|binding| binding.eviction.as_deref());
         let Some(record) = record else { return drop(self.withdrawn.remove(key)) };
         let is_lost = record.reason == MEMBER_LOST;
         let from = record.avoid.iter().filter(|_| is_lost).map(|name| name.as_str().into()).collect();
         self.withdrawn.entry(key.clone()).or_default().from = from;
+    }
+
+    /// Since when a cluster is ready, in seconds since 1970; `None` while it is not.
+    pub(crate) fn find_ready_time(&self, cluster: &ClusterName) -> Option<i64> {
+        self.clusters.get(cluster)?.ready_since
+    }
+
+    /// Whether nothing runs in a lost cluster by its admin's word, or it is a cluster no more.
+    pub(crate) fn is_given_up(&self, cluster: &ClusterName, now: Timestamp) -> bool {
+        self.clusters.get(cluster).is_none_or(|presence| presence.is_fenced(now.as_second()))
     }
 
     /// Bindings that wait for a cluster, or have copies there.

@@ -20,6 +20,14 @@ mod queue;
 mod tenancy;
 mod workload;
 
+pub(crate) use self::{
+    binding::HOLDER,
+    cluster::read_namespace,
+    data_claim::{BOUND, DataObjects, fingerprint_claim, fingerprint_refs},
+    fingerprint::fingerprint,
+    losses::{MEMBER_LOST, Presence},
+    objects::{Change, Objects},
+};
 pub use self::{
     binding::{Binding, Key},
     cluster::{ClassFacts, ClusterFacts},
@@ -32,11 +40,4 @@ pub use self::{
     pod_group::{PodGroupFacts, PodGroupStatus},
     queue::{CommandFacts, QueueFacts, QueueNumbers},
     workload::{SaidState, Workload},
-};
-pub(crate) use self::{
-    cluster::read_namespace,
-    data_claim::{BOUND, DataObjects, fingerprint_claim, fingerprint_refs},
-    fingerprint::fingerprint,
-    losses::{MEMBER_LOST, Presence},
-    objects::{Change, Objects},
 };

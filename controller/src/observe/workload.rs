@@ -4,7 +4,10 @@
 
 use std::sync::Arc;
 
-use caldera_core::gang::{Gang, QueueName, WorkloadRef};
+use caldera_core::{
+    gang::{Gang, QueueName, WorkloadRef},
+    reason::Reason,
+};
 use caldera_crds::{
     names::caldera::SUSPENDED,
     workload::{
@@ -81,6 +84,8 @@ pub enum SaidState {
     Nothing,
     /// It is Pending, for this reason and with this message (see [`fingerprint`]).
     Pending(u64),
+    /// It is Aborted, since its user suspended it, and says so.
+    Suspended(u64),
     /// It is further, or of another kind.
     Other,
 }
@@ -93,6 +98,9 @@ impl SaidState {
             _ if kind != WorkloadKind::VolcanoJob => Self::Other,
             "" => Self::Nothing,
             "Pending" => Self::Pending(fingerprint(&(&text("reason"), &text("message")))),
+            "Aborted" if state["reason"] == Reason::SUSPENDED_BY_USER => {
+                Self::Suspended(fingerprint(&(&text("reason"), &text("message"))))
+            }
             _ => Self::Other,
         }
     }

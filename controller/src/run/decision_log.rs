@@ -29,6 +29,9 @@ pub(super) fn log_decision(decision: &Decision) {
         Decision::TouchBinding { key, .. } => {
             tracing::warn!(binding = %key, "copies are where they should not be; Karmada is asked to look again");
         }
+        Decision::DropHeldCopies { key, .. } => {
+            tracing::info!(binding = %key, "copies in clusters that were lost have not ended; they are deleted");
+        }
         Decision::TouchWork { cluster, binding, .. } => {
             tracing::warn!(%binding, %cluster, "a copy is not in its member; Karmada is asked to apply it again");
         }

@@ -195,6 +195,103 @@ fn a_part_that_ended_takes_nothing_with_it() {
     assert!(eviction(&world).is_null());
 }
 
+/// Job `a` of five pods, running in m2 alone.
+fn in_m2() -> World {
+    let mut world = World::new(10);
+    world.cluster("m2", "100");
+    world.job("a", "q", 5);
+    assert_eq!(world.settle(), ["a-job"]);
+    world.patch("ResourceBinding", "a-job", &json!({"spec": {"clusters": [{"name": "m2", "replicas": 5}]}}));
+    world.phase("a", "Running");
+    world.settle();
+    world
+}
+
+fn held(world: &World) -> &Value {
+    &world.get("ResourceBinding", "a-job")["spec"]["gracefulEvictionTasks"]
+}
+
+/// What Karmada tells of the copy in m2, and so of the job.
+fn tell_m2(world: &mut World, phase: &str) -> Vec<String> {
+    let told = json!([{"clusterName": "m2", "applied": true, "status": {"state": {"phase": phase}}}]);
+    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": told}}));
+    world.patch("Job", "a", &json!({"status": {"state": {"phase": phase}}}));
+    world.settle()
+}
+
+/// It is withdrawn from m2, which was lost with all of it.
+fn lose_all() -> World {
+    let mut world = in_m2();
+    set_ready(&mut world, "m2", false);
+    world.pass(305);
+    let task = &held(&world)[0];
+    assert_eq!((&task["fromCluster"], &task["suppressDeletion"]), (&json!("m2"), &json!(true)), "{task}");
+    assert_eq!(eviction(&world)["reason"], "MemberLost");
+    tell(&mut world, works("m2", &["a"]));
+    world.job("b", "q", 10);
+    assert_eq!(world.pass(5), ["b-job"], "its charge has returned");
+    world.delete("ResourceBinding", "b-job");
+    world.delete("Job", "b");
+    assert!(world.pass(60).is_empty(), "it may run on");
+    world
+}
+
+#[test]
+fn what_ended_in_a_lost_cluster_counts_and_does_not_run_again() {
+    let mut world = lose_all();
+    world.restart();
+    tell(&mut world, works("m2", &["a"]));
+    set_ready(&mut world, "m2", true);
+    assert!(world.pass(40).is_empty(), "it has not told yet");
+    assert!(tell_m2(&mut world, "Completed").is_empty());
+    assert!(world.pass(2000).is_empty());
+    assert_eq!(held(&world).as_array().map(Vec::len), Some(1), "its pods' logs stay as those of any other");
+    assert_eq!(world.says("a").0, "Finished");
+    assert_eq!(watched(&world), BTreeSet::new());
+}
+
+#[test]
+fn what_has_not_ended_in_a_cluster_that_is_back_is_deleted_and_runs_again() {
+    let mut world = lose_all();
+    set_ready(&mut world, "m2", true);
+    assert!(world.pass(58).is_empty() && held(&world).is_array());
+    assert!(world.pass(5).is_empty());
+    assert!(held(&world).is_null(), "{}", held(&world));
+    assert!(world.pass(60).is_empty(), "Karmada has yet to delete it");
+    copies_go(&mut world);
+    assert!(tell(&mut world, works("m2", &[])).is_empty(), "m2 would forget the new copy with the old one");
+    assert_eq!(world.pass(70), ["a-job"], "it took a minute to go");
+}
+
+#[test]
+fn nobody_waits_for_the_end_of_what_an_admin_gave_up() {
+    let mut world = lose_all();
+    let now = format_time(world.now);
+    world.patch("Cluster", "m2", &json!({"metadata": {"annotations": {FENCED_AT: now}}}));
+    world.pass(3);
+    assert!(held(&world).is_null());
+    copies_go(&mut world);
+    assert_eq!(world.pass(10), ["a-job"]);
+}
+
+#[test]
+fn what_its_user_ends_is_not_left_in_a_lost_cluster() {
+    let mut world = lose_all();
+    world.patch("Job", "a", &json!({"metadata": {"annotations": {"caldera.dev/suspended": "true"}}}));
+    world.pass(3);
+    assert!(held(&world).is_null());
+}
+
+#[test]
+fn a_copy_that_has_not_begun_is_not_left_to_begin_when_its_cluster_is_back() {
+    let mut world = in_m2();
+    tell_m2(&mut world, "Pending");
+    set_ready(&mut world, "m2", false);
+    world.pass(305);
+    assert_eq!(eviction(&world)["reason"], "MemberLost");
+    assert!(held(&world).is_null());
+}
+
 /// A part did not start in time.
 fn time_out(world: &mut World, late: &str) {
     let record = json!({

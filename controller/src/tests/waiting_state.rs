@@ -114,6 +114,28 @@ fn a_job_that_a_cluster_has_is_karmadas_to_speak_of() {
 }
 
 #[test]
+fn a_suspended_job_is_aborted_and_a_resumed_one_waits_and_runs() {
+    let suspended = |value: Value| json!({"metadata": {"annotations": {"caldera.dev/suspended": value}}});
+    let mut world = World::new(4);
+    fill(&mut world);
+    world.job("b", "q", 4);
+    world.pass(3);
+    let since = state(&world, "b")["lastTransitionTime"].clone();
+    world.patch("Job", "b", &suspended(json!("true")));
+    world.pass(3);
+    let said = state(&world, "b").clone();
+    assert_eq!((&said["phase"], &said["reason"]), (&json!("Aborted"), &json!("SuspendedByUser")), "{said}");
+    assert_ne!(said["lastTransitionTime"], since, "it is in this phase since now");
+    assert_eq!(world.says("b").0, "SuspendedByUser", "it has not ended");
+    let writes = count_writes(&world);
+    world.pass(60);
+    assert_eq!(count_writes(&world), writes, "it is said once");
+    world.patch("Job", "b", &suspended(json!(null)));
+    world.pass(3);
+    assert_eq!((&state(&world, "b")["phase"], world.says("b").0.as_str()), (&json!("Pending"), "WaitingForQuota"));
+}
+
+#[test]
 fn what_it_says_follows_its_pod_group_and_ends_with_the_wait() {
     let mut world = World::new(4);
     world.job("a", "q", 4);

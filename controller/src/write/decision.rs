@@ -1,15 +1,15 @@
 //! Everything that the controller decides to write, and how each write looks.
 //!
 //! It touches only what it owns. On a binding that is the gate, the records, and the clusters only to take all of them
-//! away. Such a patch tests the version that the decision was made for, so that a decision on an old state is refused.
-//! To have Karmada look again it also sets a binding's `suspension.dispatching`, or a Work's `suspendDispatching`, to
-//! false or takes that away: both say the same. Of jobs it writes why they wait, two annotations that suspend and end
-//! them, for a Command or after `maxRetry` restarts, the end, also that of a batch Job of which Karmada can not say
-//! that it failed, and the deletion when the TTL is over. Beside these it writes its own PodGroups and deletes them,
-//! the numbers and the state of a queue and two annotations on it, the default queue if there is none, the deletion of
-//! Commands that are carried out, what HyperJobs are made of and their status, what DataSourceClaims and DataSources
-//! say of themselves, and events. Its own ConfigMaps are no decisions: settings, usage and history are written by the
-//! loop.
+//! away; and graceful evictions of its own, by which Karmada leaves copies in lost clusters. Such a patch tests the
+//! version that the decision was made for, so that a decision on an old state is refused. To have Karmada look again it
+//! also sets a binding's `suspension.dispatching`, or a Work's `suspendDispatching`, to false or takes that away: both
+//! say the same. Of jobs it writes why they wait, two annotations that suspend and end them, for a Command or after
+//! `maxRetry` restarts, the end, also that of a batch Job of which Karmada can not say that it failed, and the deletion
+//! when the TTL is over. Beside these it writes its own PodGroups and deletes them, the numbers and the state of a
+//! queue and two annotations on it, the default queue if there is none, the deletion of Commands that are carried out,
+//! what HyperJobs are made of and their status, what DataSourceClaims and DataSources say of themselves, and events.
+//! Its own ConfigMaps are no decisions: settings, usage and history are written by the loop.
 
 use std::sync::Arc;
 
@@ -42,8 +42,8 @@ use super::{
     hyper_job::{HyperJobWrite, build_hyper_job_write},
     patch::{
         build_binding_touch_write, build_binding_write, build_job_write, build_pod_group_write,
-        build_queue_patch_write, build_queue_write, build_work_touch_write, fail_batch_job, patch_end, patch_eviction,
-        patch_record, patch_release, patch_resize,
+        build_queue_patch_write, build_queue_write, build_work_touch_write, drop_held_copies, fail_batch_job,
+        hold_copies, patch_end, patch_eviction, patch_record, patch_release, patch_resize,
     },
 };
 use crate::observe::{CronKey, Key};
@@ -88,8 +88,17 @@ pub enum Decision {
         recorded: bool,
         /// There is a plan annotation.
         planned: bool,
+        /// Lost clusters whose copies Karmada leaves there for now, each with its pods.
+        held: Vec<(ClusterName, u32)>,
         /// The record.
         eviction: Box<EvictionRecord>,
+    },
+    /// Has Karmada delete the copies that it left in lost clusters.
+    DropHeldCopies {
+        /// The binding.
+        key: Key,
+        /// The version that the decision was made for.
+        resource_version: Arc<str>,
     },
     /// Takes surplus pods of a gang: a smaller record, and why. Its scheduler cuts what is placed.
     Shrink {
@@ -200,12 +209,14 @@ pub enum Decision {
         binding: Key,
         /// The version that the decision was made for.
         resource_version: Arc<str>,
+        /// `Pending`, or `Aborted` of one that its user suspended.
+        phase: &'static str,
         /// Token.
         reason: String,
         /// Sentence.
         message: String,
-        /// Nothing was said before.
-        is_first: bool,
+        /// It was in no phase before, or in another one.
+        begins: bool,
     },
     /// Deletes a Command for a Volcano Job that is carried out or refused.
     DeleteJobCommand {
@@ -309,8 +320,13 @@ impl Decision {
             Self::Resize { key, resource_version, admission, epoch } => {
                 build_binding_write(key, patch_resize(resource_version, admission, epoch.as_deref()))
             }
-            Self::Evict { key, resource_version, suspension, recorded, planned, eviction } => {
-                build_binding_write(key, patch_eviction(resource_version, *suspension, (*recorded, *planned), eviction))
+            Self::Evict { key, resource_version, suspension, recorded, planned, held, eviction } => {
+                let mut steps = patch_eviction(resource_version, *suspension, (*recorded, *planned), eviction);
+                steps.extend(hold_copies(held, eviction));
+                build_binding_write(key, steps)
+            }
+            Self::DropHeldCopies { key, resource_version } => {
+                build_binding_write(key, drop_held_copies(resource_version))
             }
             Self::Shrink { key, resource_version, admission, eviction } => {
                 let mut steps = patch_record(resource_version, admission);
@@ -367,9 +383,9 @@ impl Decision {
             Self::FailBatchJob { key, resource_version, failure } => {
                 fail_batch_job(key, resource_version, failure, now)
             }
-            Self::StateWaiting { key, resource_version, reason, message, is_first, .. } => {
-                let mut state = json!({"phase": "Pending", "reason": reason, "message": message});
-                if *is_first {
+            Self::StateWaiting { key, resource_version, phase, reason, message, begins, .. } => {
+                let mut state = json!({"phase": phase, "reason": reason, "message": message});
+                if *begins {
                     state["lastTransitionTime"] = format_time(now).into();
                 }
                 let patch = json!({

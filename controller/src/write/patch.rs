@@ -28,7 +28,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::decision::EndCause;
-use crate::observe::Key;
+use crate::observe::{HOLDER, Key};
+
+/// Where a binding says what Karmada keeps of it in clusters that it has left.
+const EVICTION_TASKS: &str = "/spec/gracefulEvictionTasks";
 
 /// The whole status of a HyperJob or CronJob, if that is as seen: a report. Fields of `before` that are not in `status`
 /// go.
@@ -91,6 +94,27 @@ pub(super) fn patch_eviction(
     let removed = [(recorded, ADMISSION), (planned, PLAN)].into_iter().filter(|(is_there, _)| *is_there);
     steps.extend(removed.map(|(_, name)| json!({"op": "remove", "path": annotation_path(name)})));
     steps
+}
+
+/// Karmada leaves the copies in these clusters until it is told otherwise: nobody else evicts with grace, and who
+/// suppresses a deletion ends that too (`assessSingleTask`, `pkg/controllers/gracefuleviction/evictiontask.go`).
+pub(super) fn hold_copies(held: &[(ClusterName, u32)], eviction: &EvictionRecord) -> Option<Value> {
+    let task = |(cluster, pods): &(ClusterName, u32)| {
+        json!({
+            "fromCluster": cluster.as_str(), "replicas": pods, "purgeMode": "Never", "suppressDeletion": true,
+            "producer": HOLDER, "reason": eviction.reason,
+        })
+    };
+    let tasks: Vec<Value> = held.iter().map(task).collect();
+    (!tasks.is_empty()).then(|| json!({"op": "add", "path": EVICTION_TASKS, "value": tasks}))
+}
+
+/// They were alone in there when that was decided.
+pub(super) fn drop_held_copies(resource_version: &str) -> Vec<Value> {
+    vec![
+        json!({"op": "test", "path": "/metadata/resourceVersion", "value": resource_version}),
+        json!({"op": "remove", "path": EVICTION_TASKS}),
+    ]
 }
 
 pub(super) fn build_binding_write(key: &Key, steps: Vec<Value>) -> Write {

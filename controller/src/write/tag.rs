@@ -86,6 +86,7 @@ impl Decision {
             // It is decided anew while the job does not say so.
             Self::EndJob { .. }
             | Self::FailBatchJob { .. }
+            | Self::DropHeldCopies { .. }
             | Self::DeletePodGroup { .. }
             | Self::TouchWork { .. }
             | Self::TouchBinding { .. }

@@ -4,7 +4,7 @@
 //! `taskStatusCount` are sums; `minAvailable` is the template's; `retryCount` and `version` never go back; the phase is
 //! a lattice ([`phase`]); times come from the members, so that the same input gives the same output at any hour. No
 //! cluster wins for being last, and nothing is Completed while a pod runs anywhere. What is said of a job that waits
-//! stays while no cluster has it: the controller says it.
+//! stays while no cluster has it, and so does that its user suspended it: the controller says it.
 
 pub mod duration;
 pub mod phase;
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::gang::ClusterName;
+use crate::{gang::ClusterName, reason::Reason};
 pub use phase::Phase;
 
 /// `status` of `batch.volcano.sh/v1alpha1 Job`.
@@ -79,6 +79,13 @@ pub struct JobState {
     /// RFC 3339, whole seconds, UTC: texts sort by time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<String>,
+}
+
+impl JobState {
+    /// Whether its user suspended the job, and no cluster has it: the controller says so.
+    fn is_suspended(&self) -> bool {
+        self.phase == Some(Phase::Aborted) && self.reason == Reason::SUSPENDED_BY_USER
+    }
 }
 
 /// `status.taskStatusCount[*]`.
@@ -171,7 +178,11 @@ pub fn merge_statuses(
         controlled_resources: merge_controlled_resources(heard.values().copied()),
         conditions: Vec::new(),
     };
-    let phase = phase::merge_phases(template, &merged, members);
+    let phase = if members.is_empty() && previous.state.is_suspended() {
+        Phase::Aborted
+    } else {
+        phase::merge_phases(template, &merged, members)
+    };
     merged.state = merge_state(phase, previous, &heard);
     if members.is_empty() && previous.state.phase == Some(phase) {
         merged.state.reason.clone_from(&previous.state.reason);

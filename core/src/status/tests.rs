@@ -51,6 +51,22 @@ fn restarts_of_the_whole_job_and_of_a_copy_made_anew_add_up() {
 }
 
 #[test]
+fn a_job_that_its_user_suspended_stays_aborted_until_a_cluster_has_it() {
+    let said = |reason: &str| {
+        let json = format!(r#"{{"state":{{"phase":"Aborted","reason":"{reason}","message":"m"}}}}"#);
+        status(&json).unwrap()
+    };
+    let next = |previous: &JobStatus, entries: Vec<(&'static str, Option<JobStatus>)>| {
+        merge_statuses(TEN, previous, &members(entries)).state
+    };
+    let suspended = said(Reason::SUSPENDED_BY_USER);
+    assert_eq!(next(&suspended, vec![]), suspended.state);
+    assert_eq!(next(&suspended, vec![("a", phase("Running", 10, 0))]).phase, Some(Phase::Running));
+    // Its own policies aborted it, and its copies are made anew.
+    assert_eq!(next(&said(""), vec![]).phase, Some(Phase::Pending));
+}
+
+#[test]
 fn a_failed_copy_restarts_the_job_where_its_policies_restart_it_at_a_failed_pod() {
     let template = Template { restarts_failed_copies: Some(3), ..TEN };
     for (other, said) in [("Running", 8), ("Completed", 0), ("Failed", 0)] {

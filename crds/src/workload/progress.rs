@@ -12,7 +12,10 @@
 
 use std::collections::BTreeMap;
 
-use caldera_core::gang::{Gang, TaskName};
+use caldera_core::{
+    gang::{Gang, TaskName},
+    reason::Reason,
+};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -80,7 +83,9 @@ fn read_volcano_job(object: &Value, status: &Value) -> Progress {
     let phase = status["state"]["phase"].as_str().unwrap_or("");
     // One cluster's copy may have failed for good while others still run. Those that run are charged.
     let stopped = phase != "Failed" || read_number(&status["running"]) == 0;
-    let ended = stopped && matches!(phase, "Completed" | "Failed" | "Terminated" | "Aborted");
+    // The controller says so of one that its user suspended: it goes on once it is resumed.
+    let is_suspended = phase == "Aborted" && status["state"]["reason"] == Reason::SUSPENDED_BY_USER;
+    let ended = stopped && !is_suspended && matches!(phase, "Completed" | "Failed" | "Terminated" | "Aborted");
     let tasks = status["taskStatusCount"].as_object().into_iter().flatten();
     let finished = tasks
         .map(|(task, state)| {
@@ -91,7 +96,8 @@ fn read_volcano_job(object: &Value, status: &Value) -> Progress {
         .collect();
     let conditions = status["conditions"].as_array().into_iter().flatten();
     // Of a job that waits again, it is of an earlier run.
-    let began = conditions.rev().find(|condition| phase != "Pending" && condition["status"] == "Running");
+    let waits = phase == "Pending" || is_suspended;
+    let began = conditions.rev().find(|condition| !waits && condition["status"] == "Running");
     Progress {
         ended: ended.then(|| phase.to_owned()),
         // An aborted job may be resumed.

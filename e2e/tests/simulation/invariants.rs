@@ -126,7 +126,10 @@ fn is_duplicated(binding: &Value) -> bool {
 }
 
 pub fn has_ended(job: &Value) -> bool {
-    matches!(text(&job["status"]["state"]["phase"]), "Completed" | "Failed" | "Terminated" | "Aborted")
+    let state = &job["status"]["state"];
+    // One that its user suspended goes on once it is resumed.
+    matches!(text(&state["phase"]), "Completed" | "Failed" | "Terminated" | "Aborted")
+        && state["reason"] != "SuspendedByUser"
 }
 
 impl Invariants {

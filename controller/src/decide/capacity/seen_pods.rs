@@ -15,6 +15,12 @@ impl FleetCapacity {
         self.fleet.count_pods_that_reached_nodes(cluster, workload)
     }
 
+    /// Pods of a workload that are on nodes of a cluster and have not ended; `None` where its pods can not be seen.
+    #[must_use]
+    pub fn count_live_pods_in(&self, cluster: &str, workload: &WorkloadRef) -> Option<u32> {
+        self.fleet.count_pods_on_nodes(cluster, workload)
+    }
+
     /// Clusters where pods of a workload were seen that have not gone from there, and whether they can be seen now.
     pub fn list_clusters_with_pods(&self, workload: &WorkloadRef) -> impl Iterator<Item = (&str, bool)> {
         self.fleet.list_members_with_pods(workload)
