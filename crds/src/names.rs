@@ -123,6 +123,8 @@ pub mod caldera {
     pub const WORKLOAD_KIND: &str = "caldera.dev/workload-kind";
     /// On a PodGroup of Caldera (label): the name of its workload.
     pub const WORKLOAD_NAME: &str = "caldera.dev/workload-name";
+    /// On a PodGroup of Caldera: the clusters that its workload is placed in, for `kubectl get podgroups`.
+    pub const PLACED_CLUSTERS: &str = "caldera.dev/placed-clusters";
     /// On a pod in a member: the TrainJob that it is of. The webhook has the copy's runtime set it.
     pub const TRAIN_JOB: &str = "caldera.dev/train-job";
     /// On a Cluster: where its accurate estimator is (`HOST:PORT`), instead of where Karmada would look for it.

@@ -69,6 +69,7 @@ mod job_commands;
 pub(crate) mod jobs;
 pub(crate) mod member_loss;
 mod orphan_copy;
+mod outdated_texts;
 mod phase_counts;
 mod placement_deadlines;
 pub(crate) mod pod_group_status;

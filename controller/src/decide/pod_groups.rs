@@ -9,9 +9,10 @@
 //!   has one write, which says so. Where the job waited, its start is written as late, counted from its release.
 //! - Otherwise at most once a second, also when its clusters change.
 //! - By budget: what a job waits for, as far as nobody has to do anything about it. That is ten in a second while
-//!   writes are quick and phases do not take them, else fewer, one at least. A text of which only the numbers changed
-//!   is written at most every half minute, by the same budget. So a long queue does not take the host's writes from
-//!   releases.
+//!   writes are quick and phases do not take them, else fewer, one at least. So a long queue does not take the host's
+//!   writes from releases. The front of each line is first ([`OutdatedTexts`]).
+//! - Every four seconds at most, by the same budget: another place, or other numbers, under the same reason. What nobody
+//!   acts on ([`StatusDifference::Numbers`]) is written every half minute at most.
 //! - Never again: what says the same.
 //!
 //! A warning event is recorded where a reason is new that its user has to do something about, and where a PriorityClass
@@ -20,12 +21,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ops::Bound::{Excluded, Unbounded},
     sync::Arc,
 };
 
 use caldera_core::reason::Reason;
-use caldera_crds::volcano::scheduling::PodGroupSpec;
+use caldera_crds::{names::caldera::PLACED_CLUSTERS, volcano::scheduling::PodGroupSpec};
 use caldera_runtime::{clock::format_time, event::EventType};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -34,6 +34,7 @@ use super::{
     deadlines::{add_wait, compute_backoff},
     first_words::FirstWords,
     jobs::{JobPhase, Jobs},
+    outdated_texts::{OutdatedTexts, find_place},
     pod_group_status::{describe_details, describe_unknown_class, find_stage_and_reason},
     preemption::Preemption,
     refresh_budget::RefreshBudget,
@@ -52,7 +53,9 @@ pub(crate) const COALESCE: SignedDuration = SignedDuration::from_secs(1);
 const STARTING_COALESCE: SignedDuration = SignedDuration::from_secs(3);
 /// Between two looks at texts for which there was no budget.
 const BUDGET_INTERVAL: SignedDuration = SignedDuration::from_millis(100);
-/// Between two writes of a text of which only numbers changed.
+/// Between two writes of a text of which the place or numbers changed: with a sweep and a turn it is five seconds.
+const MOVE_INTERVAL: SignedDuration = SignedDuration::from_secs(4);
+/// The same where nobody acts on what changed.
 const REFRESH_INTERVAL: SignedDuration = SignedDuration::from_secs(30);
 /// The garbage collector takes the PodGroup of a workload that is gone by then, mostly.
 const COLLECTED_WITHIN: SignedDuration = SignedDuration::from_secs(10);
@@ -90,9 +93,9 @@ pub(crate) struct PodGroupWrites {
     /// Those to be looked at later.
     timers: BTreeSet<(Timestamp, Key)>,
     /// PodGroups whose text is out of date, for which there was no budget yet.
-    outdated: BTreeSet<Key>,
-    /// The last of them that was looked at: the one after it is next, so that all have their turn.
-    turn: Option<Key>,
+    outdated: OutdatedTexts,
+    /// Those that got their turn, and are looked at next.
+    turns: BTreeSet<Key>,
     refresh_due: Option<Timestamp>,
     pub(crate) budget: RefreshBudget,
     /// PodGroups that are made for jobs that just wait, where writes are slow.
@@ -106,8 +109,8 @@ pub(crate) struct PodGroupWrites {
 /// What a write of a PodGroup is taken from, if it may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Budget {
-    /// Texts that are brought up to date.
-    Texts,
+    /// Texts that are brought up to date, the front of each line first.
+    Texts { place: usize },
     /// First words on a job that just waits.
     First,
 }
@@ -142,6 +145,7 @@ impl PodGroupWrites {
         self.writes.remove(key);
         self.dirty.remove(key);
         self.outdated.remove(key);
+        self.turns.remove(key);
         self.first.forget(key);
     }
 
@@ -208,15 +212,15 @@ impl PodGroupWrites {
     /// Has those looked at whose time has come.
     pub(crate) fn mark_due_dirty(&mut self, now: Timestamp) {
         if self.refresh_due.is_some_and(|due| due <= now) {
-            for _ in 0..self.budget.count_left(now) {
-                let next = self.turn.as_ref().and_then(|last| self.outdated.range((Excluded(last), Unbounded)).next());
-                let Some(key) = next.or(self.outdated.first()).cloned() else { break };
-                self.outdated.remove(&key);
+            while self.outdated.len() > 0
+                && self.budget.take_one(now).is_ok()
+                && let Some(key) = self.outdated.take_next()
+            {
                 self.dirty.insert(key.clone());
-                self.turn = Some(key);
+                self.turns.insert(key);
             }
             self.refresh_due =
-                (!self.outdated.is_empty()).then(|| self.budget.next_at(now).max(add_wait(now, BUDGET_INTERVAL)));
+                (self.outdated.len() > 0).then(|| self.budget.next_at(now).max(add_wait(now, BUDGET_INTERVAL)));
         }
         for _ in 0..POD_GROUPS_PER_PASS {
             if self.timers.first().is_none_or(|(at, _)| *at > now) {
@@ -258,21 +262,21 @@ impl PodGroupWrites {
         {
             self.looks += 1;
         }
+        let has_turn = self.turns.remove(key);
         let Some(action) = self.choose_action(objects, jobs, preemption, key, known, now) else { return Vec::new() };
         match action {
-            Action::Write { budget: Some(Budget::Texts), .. } => {
-                if let Err(later) = self.budget.take_one(now) {
-                    self.outdated.insert(key.clone());
-                    self.refresh_due.get_or_insert(later);
-                    return Vec::new();
-                }
+            Action::Write { budget: Some(Budget::Texts { place }), .. } if !has_turn => {
+                // One further on in this sweep may be nearer to the front of its line.
+                self.outdated.insert(key, place, now);
+                self.refresh_due.get_or_insert(add_wait(now, BUDGET_INTERVAL));
+                return Vec::new();
             }
             Action::Write { budget: Some(Budget::First), .. }
                 if !self.first.take_one(key, in_line, &self.budget, now) =>
             {
                 return Vec::new();
             }
-            _ => {}
+            _ => drop(self.outdated.remove(key)),
         }
         match action {
             Action::Keep => {
@@ -292,7 +296,7 @@ impl PodGroupWrites {
                 vec![Decision::DeletePodGroup { key: group, uid }]
             }
             Action::Write { key: group, body, events, on_change, budget } => {
-                if budget != Some(Budget::Texts) {
+                if !matches!(budget, Some(Budget::Texts { .. })) {
                     self.budget.take_for_other_write(now);
                 }
                 let exists = matches!(body, Body::Patch { .. });
@@ -361,8 +365,8 @@ impl PodGroupWrites {
         // That it has a limit is no news to be told at once.
         let limit = describe_limit(binding, stage).map_or(String::new(), |limit| format!("; {limit}"));
         let told = format!("{details}{limit}");
-        let status =
-            pod_group::build_status(workload, stage, &reason, &told, since.unwrap_or_else(|| format_time(now)));
+        let since = since.unwrap_or_else(|| format_time(now));
+        let status = pod_group::build_status(workload, stage, &reason, &told, &binding.clusters, since);
         let event = |kind, reason: &str, message| Decision::build_workload_event(workload, kind, reason, message);
         let mut events = Vec::new();
         // Who was ended by a limit was told so then.
@@ -408,11 +412,16 @@ impl PodGroupWrites {
                 }
                 let is_told = reason.needs_user_action() && same_reason.is_none();
                 let may_wait = difference.is_by_budget() && !spec_differs && !is_told;
+                let place = find_place(&status.message);
                 let mut patch = json!({"status": pod_group::status_to_json(workload, &status)});
+                if group.status.clusters != status.clusters {
+                    let clusters = Some(&status.clusters).filter(|clusters| !clusters.is_empty());
+                    patch["metadata"] = json!({"annotations": {PLACED_CLUSTERS: clusters}});
+                }
                 if spec_differs {
                     patch["spec"] = json!(spec);
                 }
-                (Body::Patch { patch, spec: print }, may_wait.then_some(Budget::Texts))
+                (Body::Patch { patch, spec: print }, may_wait.then_some(Budget::Texts { place }))
             }
         };
         Some(Action::Write { key: group_key, body, events, on_change, budget })
@@ -468,7 +477,8 @@ impl PodGroupWrite {
                 let written = self.last_write.map_or(now, |last| add_wait(last, COALESCE));
                 Some(add_wait(changed, COALESCE).max(written))
             }
-            StatusDifference::Numbers if spec_differs => Some(now),
+            StatusDifference::Moved | StatusDifference::Numbers if spec_differs => Some(now),
+            StatusDifference::Moved => Some(add_wait(self.last_write.unwrap_or(changed), MOVE_INTERVAL)),
             StatusDifference::Numbers => Some(add_wait(self.last_write.unwrap_or(changed), REFRESH_INTERVAL)),
         }
     }

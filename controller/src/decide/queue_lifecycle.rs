@@ -28,7 +28,10 @@ use caldera_runtime::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-use super::deadlines::{add_wait, compute_backoff};
+use super::{
+    deadlines::{add_wait, compute_backoff},
+    queue_numbers::build_first_numbers,
+};
 use crate::{
     observe::{CommandFacts, Objects, QueueFacts},
     write::Decision,
@@ -319,7 +322,10 @@ impl QueueLifecycle {
             StateStep::Mark(closed_by_parent) => {
                 Decision::QueueMark { name: name.clone(), resource_version, closed_by_parent }
             }
-            StateStep::Become(state) => Decision::QueueState { name: name.clone(), resource_version, state },
+            StateStep::Become(state) => {
+                let numbers = queue.state.is_none().then(|| build_first_numbers(queue));
+                Decision::QueueState { name: name.clone(), resource_version, state, numbers }
+            }
         };
         // Its answer is looked at; this would be refused because of it.
         if is_busy || self.writing.contains(&name) {

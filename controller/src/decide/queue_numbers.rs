@@ -3,7 +3,8 @@
 //! A job that starts changes them three times in a second or two, so they are written when they have settled, and not
 //! again for ten seconds, or a second for each queue that was written in the last minute, whichever is longer, up to a
 //! minute: however many change, about one in a second is written. Where none of them changed by a tenth, and of how
-//! many jobs have ended, they are written once a minute. Nothing that says the same is ever written again.
+//! many jobs have ended, they are written once a minute. Nothing that says the same is ever written again. Of what a
+//! queue names nothing is used until it is: a list shows 0 and no blank. These zeros go with other writes.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ use super::{
     phase_counts::PhaseCounts,
 };
 use crate::{
-    observe::{Objects, QueueNumbers},
+    observe::{Objects, QueueFacts, QueueNumbers},
     write::Decision,
 };
 
@@ -108,7 +109,7 @@ impl QueueNumbersWrites {
                 continue;
             }
             let patch = json!({"status": {
-                "allocated": patch_amounts(&queue.status, &numbers),
+                "allocated": patch_amounts(queue, &numbers),
                 "pending": numbers.pending, "inqueue": numbers.inqueue,
                 "running": numbers.running, "completed": numbers.completed,
             }});
@@ -128,9 +129,18 @@ fn is_slight(there: &QueueNumbers, now: &QueueNumbers) -> bool {
     counts.into_iter().map(|(before, now)| (before.into(), now.into())).chain(amounts).all(|(a, b)| is_near(a, b))
 }
 
-/// The amounts, with a null for every name that is gone: a merge patch leaves the others alone.
-fn patch_amounts(there: &QueueNumbers, wanted: &QueueNumbers) -> Value {
-    let gone = there.allocated.iter().map(|(name, _)| (name.to_string(), Value::Null));
+/// The numbers of a queue in which nothing has happened yet.
+pub(super) fn build_first_numbers(queue: &QueueFacts) -> Value {
+    let allocated = patch_amounts(queue, &QueueNumbers::default());
+    json!({"allocated": allocated, "pending": 0, "inqueue": 0, "running": 0, "completed": 0})
+}
+
+/// The amounts, with a null for every other name that is gone: a merge patch leaves the others alone.
+fn patch_amounts(queue: &QueueFacts, wanted: &QueueNumbers) -> Value {
+    let there = queue.status.allocated.iter().map(|(name, _)| name);
+    let gone = there.map(|name| (name.to_string(), Value::Null));
+    let named = queue.spec.deserved.iter().chain(queue.spec.capability.iter()).map(|(name, _)| name.to_string());
+    let zeros = named.chain(["cpu".to_owned()]).map(|name| (name, Value::from("0")));
     let now = wanted.allocated.iter().map(|(name, amount)| (name.to_string(), Value::from(amount.to_string())));
-    Value::Object(gone.chain(now).collect::<Map<String, Value>>())
+    Value::Object(gone.chain(zeros).chain(now).collect::<Map<String, Value>>())
 }

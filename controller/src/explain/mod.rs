@@ -234,7 +234,7 @@ fn build_answer(controller: &Controller, binding: &Binding, state: &JobState, wo
         if let Some(told) = find_told_wait(controller, workload) {
             return told;
         }
-        let sentence = "may start now: its queue has quota for it and the members have capacity; its gate opens with the \
+        let sentence = "may start now: its queue has quota for it and the members have capacity; it is released with the \
                         controller's next decision";
         return Answer { verdict: Verdict::MayStart, token: "Waiting".to_owned(), sentence: sentence.to_owned() };
     }

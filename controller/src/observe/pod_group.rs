@@ -9,7 +9,7 @@
 
 use std::{collections::BTreeMap, mem, sync::Arc};
 
-use caldera_crds::{volcano::scheduling::PodGroup, workload::WorkloadKind};
+use caldera_crds::{names::caldera::PLACED_CLUSTERS, volcano::scheduling::PodGroup, workload::WorkloadKind};
 
 use super::{binding::Key, fingerprint::fingerprint, workload::Workload};
 
@@ -106,6 +106,8 @@ pub struct PodGroupStatus {
     pub message: String,
     /// Since when.
     pub since: String,
+    /// The clusters that it is placed in, in an annotation; empty for none.
+    pub clusters: String,
     /// Pods.
     pub running: i32,
     /// Pods.
@@ -140,6 +142,13 @@ impl PodGroupFacts {
                 since: condition
                     .last_transition_time
                     .map(|time| caldera_runtime::clock::format_time(time.0))
+                    .unwrap_or_default(),
+                clusters: object
+                    .metadata
+                    .annotations
+                    .as_ref()
+                    .and_then(|all| all.get(PLACED_CLUSTERS))
+                    .cloned()
                     .unwrap_or_default(),
                 running: status.running.unwrap_or(0),
                 succeeded: status.succeeded.unwrap_or(0),

@@ -1,5 +1,6 @@
 //! What is written for users, how often and how late.
 
+use caldera_crds::names::caldera::PLACED_CLUSTERS;
 use caldera_runtime::write::{Failure, WriteOutcome};
 use jiff::SignedDuration;
 use serde_json::json;
@@ -198,7 +199,7 @@ fn a_text_that_waited_makes_no_start_more_urgent() {
     world.job("a", "q", 2);
     world.pass(5);
     let groups = |world: &World| world.writes.iter().filter(|write| write.resource.plural == "podgroups").count();
-    // Of what it waits for only numbers change, which is written in half a minute.
+    // Of what it waits for only numbers change.
     world.queue("q", &json!({"capability": {"cpu": "3"}}));
     world.pass(10);
     let before = groups(&world);
@@ -351,7 +352,19 @@ fn a_queue_s_status_is_open_and_counts() {
     world.delete("ResourceBinding", "b-job");
     world.pass(12);
     let status = &world.get("Queue", "q")["status"];
-    assert_eq!((&status["allocated"], &status["pending"]), (&json!({}), &json!(0)));
+    assert_eq!((&status["allocated"], &status["pending"]), (&json!({"cpu": "0"}), &json!(0)));
+}
+
+#[test]
+fn of_a_new_queue_nothing_is_blank_that_is_zero_and_that_takes_no_further_write() {
+    let mut world = World::new(4);
+    world.queue("cards", &json!({"capability": {"nvidia.com/gpu": "8"}, "deserved": {"memory": "1Gi"}}));
+    world.pass(70);
+    let status = &world.get("Queue", "cards")["status"];
+    assert_eq!(status["allocated"], json!({"cpu": "0", "memory": "0", "nvidia.com/gpu": "0"}));
+    assert_eq!((&status["pending"], &status["running"], &status["state"]), (&json!(0), &json!(0), &json!("Open")));
+    let writes = world.writes.iter().filter(|write| write.name == "cards" && write.subresource == Some("status"));
+    assert_eq!(writes.count(), 1);
 }
 
 #[test]
@@ -377,19 +390,90 @@ fn a_deleted_podgroup_is_made_again() {
     assert_eq!(world.says("b").0, "WaitingForQuota");
 }
 
-#[test]
-fn numbers_alone_are_refreshed_seldom() {
+/// Jobs that wait behind one that runs, each as large as the queue.
+fn wait_in_line(jobs: usize) -> World {
     let mut world = World::new(2);
-    for i in 0..4 {
-        world.job(&format!("j{i}"), "q", 2);
+    (0..=jobs).for_each(|at| world.job(&format!("j{at:03}"), "q", 2));
+    world.pass(40);
+    world
+}
+
+#[test]
+fn the_place_of_a_job_that_waits_is_told_within_five_seconds() {
+    let mut world = wait_in_line(3);
+    let place = |world: &World, place: &str| world.says("j003").1.contains(place);
+    assert!(place(&world, "position 3 of 3"), "{:?}", world.says("j003"));
+    for left in ["position 2 of 2", "position 1 of 1"] {
+        let gone = if left.ends_with('2') { "j001-job" } else { "j002-job" };
+        world.delete("ResourceBinding", gone);
+        world.pass(5);
+        assert!(place(&world, left), "{:?}", world.says("j003"));
     }
-    world.pass(2);
-    assert!(world.says("j3").1.contains("position 3 of 3"));
-    world.delete("ResourceBinding", "j1-job");
+    // It needs 2, and a limit of 3 is another number of its text.
+    world.queue("q", &json!({"capability": {"cpu": "3"}}));
     world.pass(5);
-    assert!(world.says("j3").1.contains("position 3 of 3"), "too early: {:?}", world.says("j3"));
+    assert!(world.says("j003").1.contains("of 3"), "{:?}", world.says("j003"));
+}
+
+#[test]
+fn that_others_wait_behind_a_job_is_told_seldom() {
+    let mut world = wait_in_line(2);
+    world.job("last", "q", 2);
+    world.pass(5);
+    assert!(world.says("j001").1.contains("position 1 of 2"), "too early: {:?}", world.says("j001"));
     world.pass(30);
-    assert!(world.says("j3").1.contains("position 2 of 2"), "{:?}", world.says("j3"));
+    assert!(world.says("j001").1.contains("position 1 of 3"), "{:?}", world.says("j001"));
+}
+
+/// Jobs whose text names another place than the one that they have, by their own place.
+fn list_stale_places(world: &World, jobs: usize, gone: usize) -> Vec<usize> {
+    let stale = |at: &usize| {
+        let place = format!("position {} of ", at - gone);
+        !world.says(&format!("j{at:03}")).1.contains(&place)
+    };
+    (gone + 1..=jobs).filter(stale).map(|at| at - gone).collect()
+}
+
+/// The line moves on every five seconds.
+#[test]
+fn of_a_long_line_that_moves_the_front_is_told_within_five_seconds_and_the_rest_in_turn() {
+    let mut world = wait_in_line(80);
+    assert_eq!(list_stale_places(&world, 80, 0), [0; 0]);
+    let groups = |world: &World| world.writes.iter().filter(|write| write.resource.plural == "podgroups").count();
+    let before = groups(&world);
+    for gone in 1..=4 {
+        world.delete("ResourceBinding", &format!("j{gone:03}-job"));
+        world.pass(5);
+        let stale = list_stale_places(&world, 80, gone);
+        assert!(stale.iter().all(|place| *place > 20), "{stale:?} after {gone}");
+    }
+    assert!(groups(&world) - before <= 250, "{} writes", groups(&world) - before);
+    world.pass(40);
+    assert_eq!(list_stale_places(&world, 80, 4), [0; 0], "each is right some time");
+    let settled = world.writes.len();
+    world.pass(20);
+    assert_eq!(world.writes.len(), settled, "and then nothing is written");
+}
+
+/// One text in a second: those who are next have most of them.
+#[test]
+fn on_a_slow_server_the_front_of_each_line_is_told_first() {
+    let mut world = World::new(2);
+    world.queue("r", &json!({"capability": {"cpu": "2"}}));
+    for at in 0..=40 {
+        ["q", "r"].iter().for_each(|queue| world.job(&format!("{queue}{at:03}"), queue, 2));
+    }
+    world.pass(60);
+    ["q001-job", "r001-job"].iter().for_each(|gone| world.delete("ResourceBinding", gone));
+    let slow = SignedDuration::from_secs(60);
+    for _ in 0..15 {
+        (0..100).for_each(|_| world.controller.pod_groups.budget.observe_write(slow));
+        world.pass(1);
+    }
+    for job in ["q002", "r002", "q003", "r003"] {
+        let place = format!("position {} of ", job[1..].parse::<usize>().unwrap() - 1);
+        assert!(world.says(job).1.contains(&place), "{:?}", world.says(job));
+    }
 }
 
 #[test]
@@ -401,10 +485,13 @@ fn other_clusters_are_told_at_once() {
     world.place("a-job", 4);
     world.pass(5);
     assert!(world.says("a").1.starts_with("placed on m1"), "{:?}", world.says("a"));
+    let placed = |world: &World| world.group("a")["metadata"]["annotations"][PLACED_CLUSTERS].clone();
+    assert_eq!(placed(&world), "m1");
     let clusters = json!([{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 2}]);
     world.patch("ResourceBinding", "a-job", &json!({"spec": {"clusters": clusters}}));
     world.pass(2);
     assert!(world.says("a").1.contains("m2"), "{:?}", world.says("a"));
+    assert_eq!(placed(&world), "m1, m2", "with the same write");
 }
 
 /// The time of a turn was over while a sweep waited for answers: it was asked for the next turn again and again.

@@ -144,6 +144,8 @@ pub enum Decision {
         resource_version: Arc<str>,
         /// What it becomes.
         state: QueueState,
+        /// The first numbers of its status, where it has none.
+        numbers: Option<Value>,
     },
     /// Marks a queue as closed by its parent, or not any more.
     QueueMark {
@@ -344,13 +346,12 @@ impl Decision {
                 build_pod_group_write(key, Body::Delete { uid: Some(uid.to_string()) })
             }
             Self::QueueNumbers { name, patch } => build_queue_patch_write(name, Some("status"), patch.clone()),
-            Self::QueueState { name, resource_version, state } => build_queue_patch_write(
-                name,
-                Some("status"),
-                json!({
-                    "metadata": {"resourceVersion": &**resource_version}, "status": {"state": state.as_str()},
-                }),
-            ),
+            Self::QueueState { name, resource_version, state, numbers } => {
+                let mut status = numbers.clone().unwrap_or_else(|| json!({}));
+                status["state"] = state.as_str().into();
+                let patch = json!({"metadata": {"resourceVersion": &**resource_version}, "status": status});
+                build_queue_patch_write(name, Some("status"), patch)
+            }
             Self::QueueMark { name, resource_version, closed_by_parent } => build_queue_patch_write(
                 name,
                 None,

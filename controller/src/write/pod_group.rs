@@ -8,11 +8,12 @@
 use std::collections::BTreeMap;
 
 use caldera_core::{
-    gang::{Gang, Task, Topology},
+    gang::{ClusterName, Gang, Task, Topology},
     pod_group::compute_pod_group_minimum,
     queue::ledger::AdmissionStage,
     reason::Reason,
     resources::Resources,
+    text::name_some,
 };
 use caldera_crds::{
     names::{caldera, volcano},
@@ -94,12 +95,15 @@ pub fn build_object(key: &Key, workload: &Workload, spec: &PodGroupSpec, status:
     if workload.reference.name.len() <= 63 {
         labels[caldera::WORKLOAD_NAME] = workload.reference.name.as_str().into();
     }
+    let placed = Some((caldera::PLACED_CLUSTERS, &*status.clusters)).filter(|(_, clusters)| !clusters.is_empty());
+    let annotations: BTreeMap<&str, &str> = placed.into_iter().collect();
     json!({
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "PodGroup",
         "metadata": {
             "name": &*key.name,
             "namespace": &*key.namespace,
+            "annotations": annotations,
             "labels": labels,
             "ownerReferences": [{
                 "apiVersion": &*workload.api_version,
@@ -156,6 +160,7 @@ pub fn build_status(
     stage: Option<AdmissionStage>,
     reason: &Reason,
     note: &str,
+    clusters: &[(ClusterName, u32)],
     since: String,
 ) -> PodGroupStatus {
     let progress = &workload.progress;
@@ -166,6 +171,7 @@ pub fn build_status(
         reason: reason.token().to_owned(),
         message: format!("{reason}{note}"),
         since,
+        clusters: name_some(clusters.iter().map(|(cluster, _)| cluster)),
         running: to_count(workload.count_running_pods()),
         succeeded: to_count(progress.succeeded),
         failed: to_count(progress.failed),

@@ -75,7 +75,8 @@ impl fmt::Display for Reason {
                 write!(f, "on hold: take the annotation {annotation} away to let it wait in line")
             }
             Self::Suspended => f.write_str(
-                "its binding's spec.suspension.scheduling was set by somebody else: it starts when that is taken away",
+                "somebody else suspended its scheduling (spec.suspension.scheduling of its ResourceBinding): it starts when \
+                 that is taken away",
             ),
             Self::SuspendedByUser { field } if field.starts_with("spec.") => {
                 write!(f, "suspended by its user: it is in line again, with its age, when {field} is false")
@@ -91,13 +92,12 @@ impl fmt::Display for Reason {
                 write!(f, "{detail}: it was ended, and starts again only if it is deleted and submitted anew")
             }
             Self::Invalid { problem } => f.write_str(problem),
-            Self::NoWorkload => f.write_str("the binding's workload was not found"),
+            Self::NoWorkload => f.write_str("its workload was not found"),
             Self::Deleting => f.write_str("is being deleted"),
             Self::NotGated => f.write_str(
-                "its binding has no gate (was the webhook away when it was made?): its scheduler places it without \
-                 asking the queue",
+                "it is in no queue (was the webhook away when it was made?): its scheduler places it without asking one",
             ),
-            Self::NotReleased { detail } => write!(f, "may start, but its binding could not be released: {detail}"),
+            Self::NotReleased { detail } => write!(f, "may start, but could not be released: {detail}"),
             Self::ExceedsLimit { queue, bound, resource, asked, holds, limit } if holds.is_zero() => write!(
                 f,
                 "can never start in queue {queue}: needs {resource} {}, more than {}, {}",
@@ -135,8 +135,8 @@ impl fmt::Display for Reason {
             }
             Self::Evicted { queue, cause: _, detail } => write!(
                 f,
-                "evicted: {detail}; waits in queue {queue} with its age, and is considered again once the preemptor has \
-                 started and its own pods are gone"
+                "evicted: {detail}; waits in queue {queue} with its age, and is considered again once the job that it was \
+                 evicted for has started and its own pods are gone"
             ),
             Self::Requeued { times, cause, detail } => {
                 let times = if *times == 1 { "once".to_owned() } else { format!("{times} times") };
@@ -167,12 +167,14 @@ impl fmt::Display for Reason {
                         let was = if *cause == RequeueCause::Restarted { "restarted" } else { "suspended and resumed" };
                         return write!(
                             f,
-                            "was {was} by its user; it keeps its age and is considered again once its old copies are gone,                              and their members have forgotten them"
+                            "was {was} by its user; it keeps its age and is considered again once its old copies are gone, \
+                             and their members have forgotten them"
                         );
                     }
                 }
                 f.write_str(
-                    "; requeued: its quota is free for others, it keeps its age and is considered again after a backoff",
+                    "; requeued: its quota is free for others, it keeps its age and is considered again after a wait that \
+                     grows each time",
                 )
             }
             Self::Paused { queue, why, position } => {

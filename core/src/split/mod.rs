@@ -39,6 +39,7 @@ mod gang_fit;
 mod given_counts;
 mod greedy;
 mod minimums;
+mod node_miss;
 mod node_scope;
 mod objective;
 mod packing;
@@ -69,6 +70,7 @@ pub use self::{
     federation_topology::{FederationTopology, Level, Link, LinkTier, LinkedGroups},
     gang_fit::{count_pods_that_fit, gang_fits, might_hold_minimum, most_of_each_task},
     given_counts::{CountsRefusal, plan_given_counts},
+    node_miss::NodeMiss,
     objective::{Distance, ObjectiveKey},
     refusal::{DomainMiss, GangRefusal, Lack, Shortage, TaskShortage},
     scale_down::scale_down,

@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, fmt};
 
 use super::{
     SplitSearch, Spot, minimum_pods,
+    node_miss::{NodeMiss, find_node_miss},
     node_scope::NodeScope,
     packing::{FreeNodes, ORDERS},
     sum_pods, task_minimums,
@@ -84,8 +85,8 @@ pub struct TaskShortage {
 /// What stops a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lack {
-    /// No usable node satisfies selector, affinity and tolerations.
-    NoNodeMatches,
+    /// No usable node satisfies selector, affinity and tolerations, for these reasons.
+    NoNodeMatches(Box<NodeMiss>),
     /// Nodes run out, of which each takes so many pods of the task at most.
     Apart {
         /// So many.
@@ -193,7 +194,8 @@ fn list_task_shortages(
         let fits = if search.limit == 1 { each.max().unwrap_or(0) } else { each.fold(0, u64::saturating_add) };
         if fits < u64::from(needed) {
             let lack = partition_shortage(search, index, needed, rooms)
-                .unwrap_or_else(|| search.requests.find_shortage(index, rooms));
+                .or_else(|| search.requests.find_shortage(index, rooms))
+                .unwrap_or_else(|| Lack::NoNodeMatches(Box::new(find_node_miss(search, index, rooms))));
             tasks.insert(task.name.clone(), TaskShortage { needed: u64::from(needed), fits, lack });
         }
     }
@@ -338,7 +340,7 @@ impl fmt::Display for Shortage {
         for (task, short) in &self.tasks {
             write!(f, "; task {task}: {} of {} fit", short.fits, short.needed)?;
             match &short.lack {
-                Lack::NoNodeMatches => write!(f, ", no node matches its selector and tolerations")?,
+                Lack::NoNodeMatches(why) => write!(f, ", no node matches its selector and tolerations{why}")?,
                 Lack::Apart { most, nodes } => write!(f, ", a node takes {most} at most and {nodes} match")?,
                 Lack::Partition { size, wanted, most } => write!(
                     f,

@@ -1,8 +1,10 @@
 //! What `kubectl get` shows of Volcano's kinds on a Karmada host.
 //!
-//! Rule: a list answers what its reader asks first. A queue: is it open, how full, who waits. A PodGroup: of which
-//! workload, and why it waits. A job: why it waits. Volcano's own columns (`config/crd/volcano/bases`) stay where a
-//! member has them. Only definitions that an installation writes get these: those that somebody else installed stay.
+//! Rule: a list answers what its reader asks first. A queue: is it open, how full of cards and of CPU, who waits. A
+//! PodGroup: of which workload, where it is, and why it waits. A job: why it waits. Of cards the first kind that a
+//! queue names is shown, by a union of fields, of which a server takes the first that there is. Volcano's own columns
+//! (`config/crd/volcano/bases`) stay where a member has them. Only definitions that an installation writes get these:
+//! those that somebody else installed stay.
 
 use serde_json::Value;
 
@@ -22,12 +24,20 @@ const JOB: &[Column] = &[
     ("MESSAGE", "string", ".status.state.message", 1),
 ];
 
+/// Resources that are cards, by how often fleets have them.
+macro_rules! cards {
+    () => {
+        "['nvidia.com/gpu','huawei.com/Ascend910','amd.com/gpu']"
+    };
+}
+
 /// A PodGroup of ours has one condition and one owner.
 const POD_GROUP: &[Column] = &[
     STATUS,
     ("KIND", "string", ".metadata.ownerReferences[0].kind", 0),
     ("WORKLOAD", "string", ".metadata.ownerReferences[0].name", 0),
     ("REASON", "string", ".status.conditions[0].reason", 0),
+    ("CLUSTERS", "string", r".metadata.annotations.caldera\.dev/placed-clusters", 0),
     ("minMember", "integer", ".spec.minMember", 0),
     RUNNING,
     QUEUE,
@@ -41,9 +51,12 @@ const QUEUES: &[Column] = &[
     ("PENDING", "integer", ".status.pending", 0),
     ("INQUEUE", "integer", ".status.inqueue", 0),
     RUNNING,
+    ("CARDS", "string", concat!(".status.allocated", cards!()), 0),
+    ("CARDS-DESERVED", "string", concat!(".spec.deserved", cards!()), 0),
+    ("CARDS-CAPABILITY", "string", concat!(".spec.capability", cards!()), 0),
     ("CPU", "string", ".status.allocated.cpu", 0),
-    ("DESERVED", "string", ".spec.deserved.cpu", 0),
-    ("CAPABILITY", "string", ".spec.capability.cpu", 0),
+    ("CPU-DESERVED", "string", ".spec.deserved.cpu", 0),
+    ("CPU-CAPABILITY", "string", ".spec.capability.cpu", 0),
     ("USED-OF-ALL", "string", ".status.allocated", 1),
     ("DESERVED-OF-ALL", "string", ".spec.deserved", 1),
     ("CAPABILITY-OF-ALL", "string", ".spec.capability", 1),
@@ -71,6 +84,8 @@ mod tests {
 
     /// What the schema says of a simple path; `None` if there is no such field.
     fn find_field<'a>(schema: &'a Value, path: &str) -> Option<&'a Value> {
+        // Of a union each name is a key of a map.
+        let path = path.split("['").next()?;
         path.trim_start_matches('.').split('.').try_fold(schema, |at, part| {
             let name = part.strip_suffix("[0]").unwrap_or(part);
             let field = at["properties"].get(name).or_else(|| at.get("additionalProperties"))?;
@@ -89,6 +104,12 @@ mod tests {
                 assert!(known, "{}: {path}", definition["metadata"]["name"]);
             }
         }
+    }
+
+    #[test]
+    fn a_pod_groups_clusters_are_its_annotation() {
+        let (.., path, _) = POD_GROUP.iter().find(|column| column.0 == "CLUSTERS").unwrap();
+        assert_eq!(path.replace('\\', ""), format!(".metadata.annotations.{}", crate::names::caldera::PLACED_CLUSTERS));
     }
 
     #[test]

@@ -5,8 +5,9 @@ use super::{FreeNodes, GangRequests, quantity_of_packing_units};
 use crate::{gang::ClusterName, split::Lack};
 
 impl GangRequests<'_> {
-    /// Why no more pods of a task fit in these clusters: the tightest resource over all nodes it may run on.
-    pub(crate) fn find_shortage(&self, task: usize, rooms: &[(&ClusterName, FreeNodes)]) -> Lack {
+    /// Why no more pods of a task fit in these clusters: the tightest resource over all nodes it may run on. `None`
+    /// where there is no such node.
+    pub(crate) fn find_shortage(&self, task: usize, rooms: &[(&ClusterName, FreeNodes)]) -> Option<Lack> {
         let width = self.row_width();
         let mut matching = 0_u64;
         let mut fits = vec![0_u64; width];
@@ -33,15 +34,15 @@ impl GangRequests<'_> {
             }
         }
         if matching == 0 {
-            return Lack::NoNodeMatches;
+            return None;
         }
         let tightest =
             (0..width).filter(|column| self.request_row(task)[*column] > 0).min_by_key(|column| fits[*column]);
-        match tightest {
-            Some(column) if column >= self.resources.len() => {
+        Some(match tightest? {
+            column if column >= self.resources.len() => {
                 Lack::Apart { most: self.apart[column - self.resources.len()].1, nodes: matching }
             }
-            Some(column) => Lack::Resource {
+            column => Lack::Resource {
                 name: self.resources[column].clone(),
                 each: self.gang.tasks[task].request.get(self.resources[column].as_str()),
                 free: quantity_of_packing_units(&self.resources[column], free[column]),
@@ -49,7 +50,6 @@ impl GangRequests<'_> {
                     (quantity_of_packing_units(&self.resources[column], i128::from(most.max(0))), cluster.clone())
                 }),
             },
-            None => Lack::NoNodeMatches,
-        }
+        })
     }
 }

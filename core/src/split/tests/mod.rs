@@ -312,7 +312,42 @@ fn selectors_taints_and_names_are_honoured_node_by_node() {
     assert_eq!(split(&gang, &[vec![(9, 0)], vec![(2, 0), (2, 0)]], Strategy::Aggregated).unwrap().replicas(), 2);
     gang.tasks[0].node.selector.insert("disk".into(), "ssd".into());
     let refusal = split(&gang, &[vec![(9, 0)]], Strategy::Aggregated).unwrap_err().to_string();
-    assert!(refusal.contains("no node matches its selector"), "{refusal}");
+    let miss = "no node matches its selector and tolerations: 1 node of m0 lacks disk=ssd, kubernetes.io/hostname=n1-1";
+    assert!(refusal.contains(miss), "{refusal}");
+}
+
+#[test]
+fn a_refusal_names_the_taints_that_keep_nodes_out_and_the_closest_selector_miss() {
+    let mut gang = gang(vec![task("w", 2, 2, 1, 0)], 2);
+    gang.tasks[0].node.selector = [("disk", "ssd"), ("zone", "a")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+    let mut world = world(&[vec![(9, 0), (8, 0)], vec![(9, 0), (9, 0), (7, 0)]]);
+    let set = |capacity: &mut Capacity, at: usize, labels: &[(&str, &str)], taints: &[(&str, &str, &str)]| {
+        let mut shapes = capacity.shapes.clone();
+        shapes[at].labels = Some(Arc::new(labels.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect()));
+        let taint = |(key, value, effect): &(&str, &str, &str)| crate::gang::Taint {
+            key: (*key).into(),
+            value: (*value).into(),
+            effect: (*effect).into(),
+        };
+        shapes[at].taints = taints.iter().map(taint).collect();
+        *capacity = Capacity::new(shapes, Source::Nodes);
+    };
+    let both = [("disk", "ssd"), ("zone", "a")];
+    set(&mut world.capacities[0], 0, &both, &[("soft", "", "PreferNoSchedule"), ("infra", "yes", "NoSchedule")]);
+    set(&mut world.capacities[0], 1, &[("zone", "b")], &[]);
+    set(&mut world.capacities[1], 0, &both, &[("gpu", "", "NoExecute")]);
+    set(&mut world.capacities[1], 1, &[("zone", "a")], &[("gpu", "", "NoExecute")]);
+    let refusal = split_gang(&problem(&gang, &world, Strategy::Aggregated)).unwrap_err().to_string();
+    let why = "no node matches its selector and tolerations: taint gpu:NoExecute keeps 2 nodes of m1 out, taint \
+               infra=yes:NoSchedule keeps 1 node of m0 out, 1 node of m1 lacks disk=ssd";
+    assert!(refusal.contains(why), "{refusal}");
+    gang.tasks[0].node = NodeClaim::default();
+    set(&mut world.capacities[0], 0, &[], &[("a", "", "NoSchedule")]);
+    set(&mut world.capacities[0], 1, &[], &[("b", "", "NoSchedule")]);
+    set(&mut world.capacities[1], 0, &[], &[("c", "", "NoSchedule")]);
+    set(&mut world.capacities[1], 1, &[], &[("d", "", "NoSchedule")]);
+    let refusal = split_gang(&problem(&gang, &world, Strategy::Aggregated)).unwrap_err().to_string();
+    assert!(refusal.ends_with("taint b:NoSchedule keeps 1 node of m0 out and 1 more"), "bounded: {refusal}");
 }
 
 #[test]

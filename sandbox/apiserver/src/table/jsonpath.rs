@@ -1,4 +1,5 @@
-//! The part of JSONPath that printer columns use: members, indexes, `[*]` and filters (`client-go/util/jsonpath`).
+//! The part of JSONPath that printer columns use: members, indexes, `[*]`, unions of members and filters
+//! (`client-go/util/jsonpath`).
 
 use serde_json::Value;
 
@@ -7,6 +8,8 @@ enum Step {
     Member(String),
     Index(i64),
     Each,
+    /// Those of these members that there are, in this order.
+    Union(Vec<String>),
     /// The value and all below it.
     Deep,
     Filter {
@@ -63,6 +66,7 @@ fn walk_path<'v>(path: &[Step], value: &'v Value) -> Vec<&'v Value> {
 fn apply_step<'v>(step: &Step, value: &'v Value) -> Vec<&'v Value> {
     match step {
         Step::Member(name) => value.get(name).into_iter().collect(),
+        Step::Union(names) => names.iter().filter_map(|name| value.get(name)).collect(),
         Step::Index(i) => {
             let list = value.as_array().map_or(&[][..], Vec::as_slice);
             let length = i64::try_from(list.len()).unwrap_or(0);
@@ -173,6 +177,10 @@ fn find_closing(text: &str) -> Option<usize> {
 fn parse_bracket(inner: &str) -> Option<Step> {
     if inner == "*" {
         return Some(Step::Each);
+    }
+    if inner.starts_with('\'') && inner.contains(',') {
+        let names: Option<Vec<String>> = inner.split(',').map(|name| unquote_text(name.trim())).collect();
+        return names.map(Step::Union);
     }
     if let Some(name) = unquote_text(inner) {
         return Some(Step::Member(name));

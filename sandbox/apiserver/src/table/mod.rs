@@ -187,5 +187,7 @@ mod tests {
         assert_eq!(at("boolean", ".spec.s"), Value::Null);
         assert_eq!(at("date", ".spec.t"), json!("10s"));
         assert_eq!(at("string", ".spec.missing"), Value::Null);
+        assert_eq!(at("string", ".spec['a.b/c','s','n']"), json!("x"), "the first that there is");
+        assert_eq!(at("string", ".spec['a.b/c','d']"), Value::Null);
     }
 }

@@ -1,0 +1,88 @@
+//! Sentences that people read name what people know: jobs, queues, clusters, and the objects that `kubectl` shows. They
+//! have no words of the engine's insides.
+
+use std::fs;
+
+use caldera_architecture::find_root;
+
+/// Where sentences are that users read.
+const TEXTS: [&str; 9] = [
+    "core/src/reason/texts.rs",
+    "core/src/reason/causes.rs",
+    "core/src/split/refusal.rs",
+    "core/src/split/node_miss.rs",
+    "core/src/run_limit.rs",
+    "controller/src/decide/pod_group_status.rs",
+    "controller/src/explain/explanation.rs",
+    "controller/src/explain/mod.rs",
+    "cli/src/why.rs",
+];
+
+/// Words of the code alone, or with another meaning there. `ResourceBinding` is a kind that users can look up.
+const FORBIDDEN: [&str; 24] = [
+    "backoff",
+    "binding",
+    "dense",
+    "dirty",
+    "engine",
+    "epoch",
+    "gate",
+    "hysteresis",
+    "inadmissible",
+    "lease",
+    "ledger",
+    "outbox",
+    "overlay",
+    "patch",
+    "preemptor",
+    "record",
+    "sentinel",
+    "shadow",
+    "shape",
+    "slot",
+    "sweep",
+    "unsatisfiable",
+    "victim",
+];
+
+/// The literals of a source file, without its comments and its tests; what is put into them by name is left out.
+fn list_literals(source: &str) -> Vec<String> {
+    let code = source.split("#[cfg(test)]").next().unwrap_or_default();
+    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let code = lines.collect::<Vec<_>>().join("\n").replace("\\\"", "'").replace("'\"'", "''");
+    let literals = code.split('"').skip(1).step_by(2);
+    literals.map(|text| text.split('{').map(|part| part.split_once('}').map_or(part, |it| it.1)).collect()).collect()
+}
+
+fn find_forbidden_word(text: &str) -> Option<&'static str> {
+    let is_word = |word: &str| FORBIDDEN.into_iter().find(|one| word == *one || word.strip_suffix('s') == Some(one));
+    text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '/')).find_map(is_word)
+}
+
+#[test]
+fn no_sentence_that_people_read_has_a_word_of_the_engine() {
+    let mut found = Vec::new();
+    for path in TEXTS {
+        let source = fs::read_to_string(find_root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let literals = list_literals(&source);
+        assert!(!literals.is_empty(), "{path} has no text any more");
+        let wrong =
+            literals.iter().filter_map(|text| Some(format!("{path}: {}: {text:?}", find_forbidden_word(text)?)));
+        found.extend(wrong);
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn words_are_found_in_literals_alone() {
+    let source = r#"
+        // "the gate"
+        let gate = write!(f, "its {gate} is open, {}; \"the\" ResourceBinding", shape);
+        f.write_str("two victims of annotation caldera.dev/gate");
+        #[cfg(test)]
+        "an epoch"
+    "#;
+    let literals = list_literals(source);
+    assert_eq!(literals.iter().map(|text| find_forbidden_word(text)).collect::<Vec<_>>(), [None, Some("victim")]);
+    assert_eq!(literals[0], "its  is open, ; 'the' ResourceBinding");
+}

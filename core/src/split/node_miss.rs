@@ -1,0 +1,117 @@
+//! Why no node takes a task's pods: which taints keep how many nodes out, and what the closest nodes lack of labels.
+//!
+//! Rule: a node whose labels are right is kept out by the first taint that is not tolerated, as Kubernetes' scheduler
+//! names it (`v1helper.FindMatchingUntoleratedTaint`). Of the others those are closest that miss the fewest labels, of
+//! as many the more numerous. So many taints are named and no more, those first that keep most nodes out.
+
+use std::{cmp::Reverse, collections::BTreeMap, fmt};
+
+use super::{SplitSearch, packing::FreeNodes};
+use crate::{
+    gang::{ClusterName, NodeClaim, NodeTerm, Operator, Requirement, Taint},
+    inventory::{NodeRef, NodeShape},
+    node_affinity::NODE_NAME_FIELD,
+    text::name_some,
+};
+
+/// Taints that are named, each of one cluster.
+const MOST_TAINTS: usize = 3;
+
+/// Why no node takes a task's pods; nothing where no nodes are known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeMiss {
+    /// Taints of nodes whose labels are right: the cluster, and how many nodes.
+    pub taints: Vec<(String, ClusterName, usize)>,
+    /// Others like that, which are not named.
+    pub more_taints: usize,
+    /// What the closest nodes with other labels lack, of which cluster they are, and how many.
+    pub closest: Option<(Vec<String>, ClusterName, usize)>,
+}
+
+/// Looks at the nodes of the clusters of a refusal.
+pub(super) fn find_node_miss(search: &SplitSearch<'_>, task: usize, rooms: &[(&ClusterName, FreeNodes)]) -> NodeMiss {
+    let claim = &search.requests.gang.tasks[task].node;
+    let mut taints: BTreeMap<(String, &ClusterName), usize> = BTreeMap::new();
+    let mut lacks: BTreeMap<(Vec<String>, &ClusterName), usize> = BTreeMap::new();
+    let sites = search.sites.iter().filter(|site| rooms.iter().any(|(name, _)| *name == site.name));
+    for site in sites {
+        let single = search.requests.needs_single_nodes(site.capacity);
+        for shape in site.capacity.shapes.iter().filter(|shape| shape.labels.is_some()) {
+            // Nodes of one shape are alike.
+            let looked_at = if single { shape.nodes.len() } else { 1 };
+            let each = if single { 1 } else { shape.nodes.len() };
+            for node in shape.nodes.iter().take(looked_at) {
+                let missing = list_missing_labels(claim, shape, node);
+                if !missing.is_empty() {
+                    *lacks.entry((missing, site.name)).or_default() += each;
+                } else if let Some(taint) = find_forbidding_taint(claim, shape) {
+                    *taints.entry((describe_taint(taint), site.name)).or_default() += each;
+                }
+            }
+        }
+    }
+    let mut taints: Vec<(String, ClusterName, usize)> =
+        taints.into_iter().map(|((taint, cluster), nodes)| (taint, cluster.clone(), nodes)).collect();
+    taints.sort_by_key(|(.., nodes)| Reverse(*nodes));
+    let more_taints = taints.len().saturating_sub(MOST_TAINTS);
+    taints.truncate(MOST_TAINTS);
+    let closest = lacks.into_iter().min_by_key(|((missing, _), nodes)| (missing.len(), Reverse(*nodes)));
+    NodeMiss {
+        taints,
+        more_taints,
+        closest: closest.map(|((missing, cluster), nodes)| (missing, cluster.clone(), nodes)),
+    }
+}
+
+fn find_forbidding_taint<'a>(claim: &NodeClaim, shape: &'a NodeShape) -> Option<&'a Taint> {
+    shape.taints.iter().filter(|taint| taint.forbids()).find(|taint| !taint.tolerated_by(&claim.tolerations))
+}
+
+fn describe_taint(taint: &Taint) -> String {
+    let value = if taint.value.is_empty() { String::new() } else { format!("={}", taint.value) };
+    format!("{}{value}:{}", taint.key, taint.effect)
+}
+
+/// What a node's labels lack: of affinity terms, which are alternatives, the one that lacks least.
+fn list_missing_labels(claim: &NodeClaim, shape: &NodeShape, node: &NodeRef) -> Vec<String> {
+    let selector = claim.selector.iter().filter(|(key, value)| shape.label(node, key) != Some(value.as_str()));
+    let mut missing: Vec<String> = selector.map(|(key, value)| format!("{key}={value}")).collect();
+    let of_term = |term: &NodeTerm| -> Vec<String> {
+        let labels = term.labels.iter().filter(|one| !one.matches(shape.label(node, &one.key)));
+        let fields = term.fields.iter().filter(|one| one.key != NODE_NAME_FIELD || !one.matches(Some(&**node)));
+        let nothing = term.labels.is_empty() && term.fields.is_empty();
+        let empty = nothing.then(|| "an affinity term with a condition".to_owned());
+        labels.chain(fields).map(describe_requirement).chain(empty).collect()
+    };
+    missing.extend(claim.affinity.iter().map(of_term).min_by_key(Vec::len).into_iter().flatten());
+    missing
+}
+
+fn describe_requirement(one: &Requirement) -> String {
+    let (key, values) = (&one.key, name_some(&one.values));
+    match one.operator {
+        Operator::In => format!("{key} in ({values})"),
+        Operator::NotIn => format!("{key} not in ({values})"),
+        Operator::Exists => format!("label {key}"),
+        Operator::DoesNotExist => format!("absence of label {key}"),
+        Operator::Gt => format!("{key} above {values}"),
+        Operator::Lt => format!("{key} below {values}"),
+    }
+}
+
+impl fmt::Display for NodeMiss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes = |nodes: usize| if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") };
+        for (at, (taint, cluster, count)) in self.taints.iter().enumerate() {
+            let before = if at == 0 { ": " } else { ", " };
+            write!(f, "{before}taint {taint} keeps {} of {cluster} out", nodes(*count))?;
+        }
+        if self.more_taints > 0 {
+            write!(f, " and {} more", self.more_taints)?;
+        }
+        let Some((missing, cluster, count)) = &self.closest else { return Ok(()) };
+        let before = if self.taints.is_empty() { ": " } else { ", " };
+        let lack = if *count == 1 { "lacks" } else { "lack" };
+        write!(f, "{before}{} of {cluster} {lack} {}", nodes(*count), name_some(missing))
+    }
+}
