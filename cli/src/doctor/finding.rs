@@ -39,6 +39,8 @@ pub enum Check {
     Interpreter,
     /// Leases, and signs of life of the components.
     Components,
+    /// Versions of the components, Kubernetes and Volcano.
+    Versions,
     /// Clocks.
     Clocks,
     /// Members, and Volcano there.
@@ -53,12 +55,13 @@ pub enum Check {
 
 impl Check {
     /// In the order in which they are told.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Definitions,
         Self::Rights,
         Self::Webhooks,
         Self::Interpreter,
         Self::Components,
+        Self::Versions,
         Self::Clocks,
         Self::Members,
         Self::Queues,
@@ -74,6 +77,7 @@ impl Check {
             Self::Webhooks => "webhooks",
             Self::Interpreter => "interpreter",
             Self::Components => "components",
+            Self::Versions => "versions",
             Self::Clocks => "clocks",
             Self::Members => "members",
             Self::Queues => "queues",
