@@ -109,20 +109,20 @@ impl Finding {
 }
 
 impl Check {
-    pub(super) fn error(self, what: impl Into<String>) -> Finding {
+    pub(crate) fn error(self, what: impl Into<String>) -> Finding {
         Finding { check: self, severity: Severity::Error, what: what.into(), fix: None }
     }
 
-    pub(super) fn warning(self, what: impl Into<String>) -> Finding {
+    pub(crate) fn warning(self, what: impl Into<String>) -> Finding {
         Finding { check: self, severity: Severity::Warning, what: what.into(), fix: None }
     }
 
-    pub(super) fn note(self, what: impl Into<String>) -> Finding {
+    pub(crate) fn note(self, what: impl Into<String>) -> Finding {
         Finding { check: self, severity: Severity::Note, what: what.into(), fix: None }
     }
 
     /// What can not be seen, as a note.
-    pub(super) fn hidden(self, what: &str, why: &str) -> Finding {
+    pub(crate) fn hidden(self, what: &str, why: &str) -> Finding {
         self.note(format!("not examined: {what}: {why}"))
     }
 }
