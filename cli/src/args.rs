@@ -29,7 +29,7 @@ pub use self::{
         PlacingArgs, ProcessArgs, QueueRulesArgs, SchedulerArgs, ServerArgs, ServingArgs, TrustedArgs, WebhookArgs,
     },
     console::ConsoleArgs,
-    install::InstallArgs,
+    install::{InstallArgs, UpgradeArgs},
     job::{JobAction, JobExecArgs, JobListArgs, JobLogsArgs, JobMoveArgs, JobNamesArgs, JobOrder, PodsArgs},
     manifests::{DeployArgs, ManifestGroup, ManifestsArgs},
     sandbox::{DemoArgs, KarmadaSimArgs, MemberSimArgs, SandboxArgs},
@@ -98,6 +98,9 @@ pub enum Command {
     /// Installs Caldera on a Karmada API for components that run as processes, in the order that is safe.
     #[command(after_help = install::INSTALL_EXIT)]
     Install(Box<InstallArgs>),
+    /// Brings a Karmada API from an older Caldera to this one while jobs run, in the order that is safe.
+    #[command(after_help = install::UPGRADE_EXIT)]
+    Upgrade(Box<UpgradeArgs>),
     /// Says where a job stands and why: what it lacks, who is ahead, when it starts, where it runs.
     #[command(after_help = ask::ASK_EXIT)]
     Why(WhyArgs),
@@ -166,6 +169,7 @@ impl Command {
             | Self::Simulate(_)
             | Self::Doctor(_)
             | Self::Install(_)
+            | Self::Upgrade(_)
             | Self::Uninstall(_) => "warn",
             // It says itself what fails, and owns the screen.
             Self::Top(_) => "off",

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::{
     args::Command, cluster, completion, components, console, demo, doctor, events, history, install, job, manifests,
-    output, queue, sandbox, server, simulate, top, uninstall, usage, why,
+    output, queue, sandbox, server, simulate, top, uninstall, upgrade, usage, why,
 };
 
 /// Runs a subcommand to its end.
@@ -26,6 +26,7 @@ pub async fn run_command(command: Command) -> anyhow::Result<ExitCode> {
         Command::Estimator(args) => components::run_estimator(args).await,
         Command::Manifests(args) => manifests::print_manifests(&args),
         Command::Install(args) => install::run_install(*args).await,
+        Command::Upgrade(args) => upgrade::run_upgrade(*args).await,
         Command::Why(args) => why::run_why(args).await,
         Command::Queue(args) => queue::run_queue(args).await,
         Command::Job(action) => job::run_job(action).await,

@@ -37,6 +37,7 @@ pub mod stack;
 pub mod style;
 pub mod top;
 pub mod uninstall;
+pub mod upgrade;
 pub mod usage;
 pub mod view;
 pub mod watch;

@@ -130,7 +130,14 @@ pub async fn ensure_job(client: &Client, namespace: &str, kind: WorkloadKind, na
     Ok(())
 }
 
-fn take_answer<T: Default>(answer: Result<T, kube::Error>, what: impl Fn() -> String) -> anyhow::Result<Visible<T>> {
+/// What was asked for, why it can not be seen, or that there is no such kind.
+///
+/// # Errors
+/// If the server does not answer.
+pub fn take_answer<T: Default>(
+    answer: Result<T, kube::Error>,
+    what: impl Fn() -> String,
+) -> anyhow::Result<Visible<T>> {
     match answer {
         Ok(found) => Ok(Ok(found)),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(Ok(T::default())),

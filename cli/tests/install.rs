@@ -132,6 +132,11 @@ async fn without_an_answer_nothing_fails_closed_and_it_can_be_killed_and_run_aga
     assert!(describe_output(&plan).contains("create ValidatingWebhookConfiguration"), "{}", describe_output(&plan));
     assert!(!host.path("made").exists() && host.webhooks().await.is_empty(), "a dry run does nothing");
 
+    let prepared = host.install(&["--yes", "--prepare"]).output().unwrap();
+    let text = describe_output(&prepared);
+    assert!(prepared.status.success() && text.contains("caldera server --lease-namespace"), "{text}");
+    assert!(host.webhooks().await.is_empty() && host.path("made/caldera-scheduler.kubeconfig").exists(), "{text}");
+
     let alone = host.install(&["--yes", "--wait", "1"]).output().unwrap();
     let text = describe_output(&alone);
     assert!(!alone.status.success() && text.contains("nothing depends on it yet"), "{text}");

@@ -26,6 +26,10 @@ pub mod caldera {
     pub const PLAN: &str = "caldera.dev/plan";
     /// On a ResourceBinding: the priority that the webhook asserts in `spec.schedulePriority` (decimal integer).
     pub const PRIORITY: &str = "caldera.dev/priority";
+    /// On a Lease of a component: the version of who holds it.
+    pub const VERSION: &str = "caldera.dev/version";
+    /// On a ResourceBinding that is created with `dryRun=All`, never stored: the version of the webhook that saw it.
+    pub const WEBHOOK_VERSION: &str = "caldera.dev/webhook-version";
     /// On a manifest in a Work: the replicas that ReviseReplica gave this cluster. They show whether a plan is stale.
     pub const REVISED: &str = "caldera.dev/revised-replicas";
     /// On a ResourceBinding: its last eviction, the job it was evicted for, and the end of that job's hold window (JSON

@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use caldera_crds::names::caldera::VERSION;
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject},
@@ -252,13 +253,20 @@ fn build_action_write(
         spec["acquireTime"] = now.into();
         spec["leaseTransitions"] = transitions.into();
     }
-    let metadata = json!({"name": candidate.name, "namespace": candidate.namespace});
+    let mut metadata = json!({"annotations": {VERSION: env!("CARGO_PKG_VERSION")}});
     let body = match record {
-        None => Body::Create(json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec,
-        })),
-        // The version makes it a compare-and-set.
-        Some(record) => Body::MergePatch(json!({"metadata": {"resourceVersion": record.version}, "spec": spec})),
+        None => {
+            metadata["name"] = candidate.name.as_str().into();
+            metadata["namespace"] = candidate.namespace.as_str().into();
+            Body::Create(json!({
+                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec,
+            }))
+        }
+        // The resourceVersion makes it a compare-and-set.
+        Some(record) => {
+            metadata["resourceVersion"] = record.version.as_str().into();
+            Body::MergePatch(json!({"metadata": metadata, "spec": spec}))
+        }
     };
     build_lease_write(candidate, body)
 }

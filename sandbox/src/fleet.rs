@@ -3,6 +3,7 @@
 //! Caldera's own components are not started here: they are pointed at [`Fleet::host`] like at any other Karmada.
 
 use std::{
+    collections::BTreeMap,
     fs, io,
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
@@ -53,6 +54,8 @@ pub struct Config {
     pub default_run: Duration,
     /// How long a member must be out of reach until the stand-in for Karmada calls it not ready.
     pub not_ready_after: Duration,
+    /// What was in other servers and is in these from the start, by `host` or the member's name.
+    pub restored: BTreeMap<String, Vec<Value>>,
 }
 
 impl Config {
@@ -83,6 +86,7 @@ impl Config {
             members: (0..count).map(member).collect(),
             default_run: Duration::from_secs(2),
             not_ready_after: Duration::from_secs(30),
+            restored: BTreeMap::new(),
         }
     }
 }
@@ -206,10 +210,10 @@ impl Fleet {
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn start(config: Config, shutdown: &CancellationToken) -> Result<Self, Error> {
+    pub async fn start(mut config: Config, shutdown: &CancellationToken) -> Result<Self, Error> {
         let authority =
             Authority::new("caldera-sandbox").map_err(|source| Error::Certificate { server: "host".into(), source })?;
-        let host = serve_api("host", config.host, &authority, shutdown).await?;
+        let (server, host) = serve_api("host", config.host, &authority, shutdown).await?;
         let counts = WriteCounts::default();
         let host_client = client_of(&host, "sandbox", &counts)?;
         let mut crds = caldera_crds::manifests::build_karmada_crds();
@@ -217,13 +221,15 @@ impl Fleet {
         crds.extend(caldera_crds::manifests::build_host_volcano_crds());
         crds.extend(caldera_crds::manifests::build_federation_crds());
         install_all(&host_client, "host", crds).await?;
+        restore(&server, "host", config.restored.remove("host").unwrap_or_default())?;
         run_karmada(&host, config.not_ready_after, shutdown)?;
 
         let mut starting = Vec::new();
         for member in config.members {
             let (authority, host_client) = (&authority, &host_client);
+            let restored = config.restored.remove(&member.name).unwrap_or_default();
             starting.push(async move {
-                let endpoint = start_member(&member, config.default_run, authority, shutdown).await?;
+                let endpoint = start_member(&member, config.default_run, restored, authority, shutdown).await?;
                 join_member(host_client, &member, &endpoint).await?;
                 until_ready(host_client, &member.name).await?;
                 Ok::<_, Error>(endpoint)
@@ -271,7 +277,7 @@ async fn serve_api(
     address: SocketAddr,
     authority: &Authority,
     shutdown: &CancellationToken,
-) -> Result<Endpoint, Error> {
+) -> Result<(ApiServer, Endpoint), Error> {
     let certificate = |source| Error::Certificate { server: name.to_owned(), source };
     let identity = authority.issue_server_identity(name, &["localhost"], &[address.ip()]).map_err(certificate)?;
     let tls = server_config(&identity).map_err(certificate)?;
@@ -281,12 +287,17 @@ async fn serve_api(
         address,
         source,
     })?;
-    Ok(Endpoint {
+    let endpoint = Endpoint {
         name: name.to_owned(),
         server: format!("https://{bound}"),
         token: server.admin_token().to_owned(),
         ca_pem: authority.cert_pem.clone(),
-    })
+    };
+    Ok((server, endpoint))
+}
+
+fn restore(server: &ApiServer, name: &str, objects: Vec<Value>) -> Result<(), Error> {
+    server.restore(objects).map_err(|message| Error::StandIn { server: name.to_owned(), message })
 }
 
 fn client_of(endpoint: &Endpoint, component: &str, counts: &WriteCounts) -> Result<Client, Error> {
@@ -311,12 +322,14 @@ fn run_karmada(host: &Endpoint, not_ready_after: Duration, shutdown: &Cancellati
 async fn start_member(
     member: &Member,
     default_run: Duration,
+    restored: Vec<Value>,
     authority: &Authority,
     shutdown: &CancellationToken,
 ) -> Result<Endpoint, Error> {
-    let endpoint = serve_api(&member.name, (Ipv4Addr::LOCALHOST, 0).into(), authority, shutdown).await?;
+    let (server, endpoint) = serve_api(&member.name, (Ipv4Addr::LOCALHOST, 0).into(), authority, shutdown).await?;
     let client = client_of(&endpoint, "member-sim", &WriteCounts::default())?;
     install_all(&client, &member.name, caldera_crds::manifests::build_volcano_crds()).await?;
+    restore(&server, &member.name, restored)?;
     let config = member::Config { nodes: member.nodes.clone(), default_run, ..member::Config::default() };
     let (name, shutdown) = (member.name.clone(), shutdown.clone());
     tokio::spawn(async move {
@@ -337,9 +350,15 @@ async fn join_member(host: &Client, member: &Member, endpoint: &Endpoint) -> Res
         labels: member.labels.iter().cloned().collect(),
         ..karmada::Member::default()
     };
-    karmada::join_member(host, &request)
-        .await
-        .map_err(|error| Error::StandIn { server: member.name.clone(), message: error.to_string() })
+    let until = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        match karmada::join_member(host, &request).await.map_err(|error| error.to_string()) {
+            Ok(()) => return Ok(()),
+            // Karmada's webhook has three seconds, and a machine that is busy may need more.
+            Err(message) if message.contains("failed calling webhook") && tokio::time::Instant::now() < until => {}
+            Err(message) => return Err(Error::StandIn { server: member.name.clone(), message }),
+        }
+    }
 }
 
 /// How long a server may take for what it does at once, on a busy machine. Only failures last as long.

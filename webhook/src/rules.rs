@@ -1,6 +1,8 @@
 //! What each route answers to a review: a function of the body and of what is known, but for the key of a new job's SSH
 //! pair, which is random. The server is around it (`run`), and fuzzing calls it as it is.
 
+use caldera_crds::names::caldera::WEBHOOK_VERSION;
+use json_patch::PatchOperation;
 use serde_json::Value;
 use ssh_key::rand_core::{OsRng, RngCore};
 
@@ -12,6 +14,7 @@ use crate::{
         job::validate_job,
         job_defaults::{Seed, fill_defaults_of_job, fill_defaults_of_long_job},
         namespace_access::{find_namespace_queue, refuse_namespace},
+        patch::set_field,
         protected_fields::{refuse_forged_binding, refuse_forged_work},
         queue::{fill_defaults_of_queue, validate_queue},
         queue_limits::{refuse_card_model, refuse_too_large, refuse_too_long, warn_of_eviction},
@@ -63,12 +66,22 @@ fn answer_binding(body: &[u8], snapshot: Snapshot<'_>) -> Outcome {
                 let verdict = gate_binding(request, snapshot);
                 let is_stored = request.dry_run != Some(true) && matches!(verdict, Verdict::Allow { .. });
                 made = plan.as_ref().filter(|_| is_stored).map(StockPlan::fingerprint);
-                verdict.with_operation(plan.map(StockPlan::into_operation))
+                let version = tell_version(request, &verdict);
+                verdict.with_operation(plan.map(StockPlan::into_operation)).with_operation(version)
             }
             Err(verdict) => verdict,
         })
     });
     outcome.with_plan(made)
+}
+
+/// Who asks what a new binding would become is told the version of who made it so. Nothing stored has it.
+fn tell_version(request: &ReviewRequest<'_, GatedBinding<'_>>, verdict: &Verdict) -> Option<PatchOperation> {
+    let Verdict::Allow { patch, .. } = verdict else { return None };
+    let is_asked = request.dry_run == Some(true) && request.is_create();
+    let has_annotations = patch.iter().any(|operation| operation.path().as_str().starts_with("/metadata/annotations"));
+    (is_asked && has_annotations)
+        .then(|| set_field(&["metadata", "annotations", WEBHOOK_VERSION], env!("CARGO_PKG_VERSION")))
 }
 
 fn review_job(request: &ReviewRequest<'_, Value>, snapshot: Snapshot<'_>) -> Verdict {

@@ -31,6 +31,8 @@ pub struct Facts {
     pub validating: Visible<Vec<Value>>,
     /// ResourceInterpreterWebhookConfigurations.
     pub interpreters: Visible<Vec<Value>>,
+    /// What Karmada said lately of calls to an interpreter that failed, the last first.
+    pub interpreter_failures: Visible<Vec<InterpreterFailure>>,
     /// ResourceInterpreterCustomizations.
     pub customizations: Visible<Vec<Value>>,
     /// ValidatingAdmissionPolicies.
@@ -103,6 +105,17 @@ pub struct ProbeFailure {
     pub message: String,
 }
 
+/// An event of Karmada's that tells of a call to an interpreter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InterpreterFailure {
+    /// Of which object, `kind namespace/name`.
+    pub about: String,
+    /// Karmada's words.
+    pub message: String,
+    /// When it was last said.
+    pub last: Option<Timestamp>,
+}
+
 /// A component's Lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseFacts {
@@ -118,6 +131,8 @@ pub struct LeaseFacts {
     pub seconds: i64,
     /// What grants under it name.
     pub epoch: String,
+    /// The version of who holds it, if it says one.
+    pub version: Option<String>,
 }
 
 /// A member.
@@ -144,6 +159,8 @@ pub struct MemberInside {
     pub queues: Visible<Vec<QueueFacts>>,
     /// Pods of namespace volcano-system: name, and whether it is ready.
     pub volcano: Visible<Vec<(String, bool)>>,
+    /// The tag of their images, where they have one.
+    pub volcano_version: Option<String>,
 }
 
 /// A queue.
@@ -180,6 +197,10 @@ pub struct CheckedBinding {
     pub suspended: bool,
     /// Clusters that it names.
     pub clusters: usize,
+    /// Pods, as the interpreter counted them for Karmada.
+    pub replicas: i64,
+    /// Whether Karmada lists components in place of replicas.
+    pub components: bool,
     /// Whether there is a record.
     pub admitted: bool,
     /// Under which lease it was granted.

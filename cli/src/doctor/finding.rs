@@ -39,6 +39,8 @@ pub enum Check {
     Interpreter,
     /// Leases, and signs of life of the components.
     Components,
+    /// Versions of the components, Kubernetes and Volcano.
+    Versions,
     /// Clocks.
     Clocks,
     /// Members, and Volcano there.
@@ -53,12 +55,13 @@ pub enum Check {
 
 impl Check {
     /// In the order in which they are told.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Definitions,
         Self::Rights,
         Self::Webhooks,
         Self::Interpreter,
         Self::Components,
+        Self::Versions,
         Self::Clocks,
         Self::Members,
         Self::Queues,
@@ -74,6 +77,7 @@ impl Check {
             Self::Webhooks => "webhooks",
             Self::Interpreter => "interpreter",
             Self::Components => "components",
+            Self::Versions => "versions",
             Self::Clocks => "clocks",
             Self::Members => "members",
             Self::Queues => "queues",
@@ -105,20 +109,20 @@ impl Finding {
 }
 
 impl Check {
-    pub(super) fn error(self, what: impl Into<String>) -> Finding {
+    pub(crate) fn error(self, what: impl Into<String>) -> Finding {
         Finding { check: self, severity: Severity::Error, what: what.into(), fix: None }
     }
 
-    pub(super) fn warning(self, what: impl Into<String>) -> Finding {
+    pub(crate) fn warning(self, what: impl Into<String>) -> Finding {
         Finding { check: self, severity: Severity::Warning, what: what.into(), fix: None }
     }
 
-    pub(super) fn note(self, what: impl Into<String>) -> Finding {
+    pub(crate) fn note(self, what: impl Into<String>) -> Finding {
         Finding { check: self, severity: Severity::Note, what: what.into(), fix: None }
     }
 
     /// What can not be seen, as a note.
-    pub(super) fn hidden(self, what: &str, why: &str) -> Finding {
+    pub(crate) fn hidden(self, what: &str, why: &str) -> Finding {
         self.note(format!("not examined: {what}: {why}"))
     }
 }

@@ -72,17 +72,28 @@ pub async fn run_install(args: InstallArgs) -> anyhow::Result<ExitCode> {
                 ca_pem = pem;
                 done
             }
+            InstallStage::Answer if args.prepare => {
+                output::write_stdout(&format_server_command(&args));
+                output::write_stdout("once it runs, do the same without --prepare\n");
+                return Ok(ExitCode::SUCCESS);
+            }
             InstallStage::Answer => {
                 output::write_stdout(&format_server_command(&args));
                 let endpoint = Endpoint::Url(wanted.webhook_url.clone());
                 wait_for_webhook(&host, &endpoint, &ca_pem, wait).await?;
                 "it answers".to_owned()
             }
-            _ => apply_all(&host, stage.list_objects(&wanted, &ca_pem)).await?,
+            _ => apply_listed(&host, stage.list_objects(&wanted, &ca_pem)).await?,
         };
         output::write_stdout(&format!("{}/{} {}: {done}\n", number + 1, InstallStage::ALL.len(), stage.title()));
     }
-    let has_error = wait_for_health(&host, wanted.granted, wait).await?;
+    let places = GatherOptions {
+        lease_namespaces: vec![NAMESPACE.to_owned()],
+        probe_namespace: host.default_namespace().to_owned(),
+        grace: 60,
+        granted: wanted.granted,
+    };
+    let has_error = wait_for_health(&host, &places, wait).await?;
     Ok(ExitCode::from(u8::from(has_error)))
 }
 
@@ -103,7 +114,10 @@ fn find_access(config: &kube::Config, server: Option<&str>) -> anyhow::Result<Ho
 }
 
 /// The object as it is.
-async fn find_present(host: &Client, object: &Value) -> anyhow::Result<Option<Value>> {
+///
+/// # Errors
+/// If it can not be seen.
+pub async fn find_present(host: &Client, object: &Value) -> anyhow::Result<Option<Value>> {
     let write = build_apply_write(object.clone(), plan::MANAGER)?;
     let namespace = Some(write.namespace.as_str()).filter(|namespace| !namespace.is_empty());
     get_object(host, &write.resource, namespace, &write.name).await?.map_err(anyhow::Error::msg)
@@ -131,7 +145,10 @@ async fn describe_plan(host: &Client, wanted: &InstallTarget, dir: &Path) -> any
 }
 
 /// Applies the objects in their order; in words, what that changed.
-async fn apply_all(host: &Client, objects: Vec<Value>) -> anyhow::Result<String> {
+///
+/// # Errors
+/// With the first that is refused.
+pub async fn apply_listed(host: &Client, objects: Vec<Value>) -> anyhow::Result<String> {
     let (mut created, mut changed, mut same, mut left) = (0, 0, 0, 0);
     for object in objects {
         let present = find_present(host, &object).await?;
@@ -196,16 +213,13 @@ fn format_server_command(args: &InstallArgs) -> String {
 }
 
 /// Prints the doctor's findings, once there is no error among them or the time is over; whether there is one.
-async fn wait_for_health(host: &Client, granted: Granted, wait: Duration) -> anyhow::Result<bool> {
-    let places = GatherOptions {
-        lease_namespaces: vec![NAMESPACE.to_owned()],
-        probe_namespace: host.default_namespace().to_owned(),
-        grace: 60,
-        granted,
-    };
+///
+/// # Errors
+/// If the API server does not answer.
+pub async fn wait_for_health(host: &Client, places: &GatherOptions, wait: Duration) -> anyhow::Result<bool> {
     let until = Instant::now() + wait;
     loop {
-        let (findings, has_error) = doctor::examine_installation(host, &places).await?;
+        let (findings, has_error) = doctor::examine_installation(host, places).await?;
         if !has_error || Instant::now() >= until {
             output::write_stdout(&format!("\n{findings}"));
             return Ok(has_error);

@@ -62,10 +62,18 @@ pub async fn run_uninstall(args: UninstallArgs) -> anyhow::Result<ExitCode> {
     if !args.yes {
         output::confirm_all()?;
     }
-    remove_in_stages(&client, &namespaces, allowed).await?;
-    let left = plan_removal(&read_installed(&client, &namespaces).await?, allowed);
+    let left = remove_installation(&client, &namespaces, allowed).await?;
     output::write_stdout(&describe_end(&left));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Removes what may go; what is left to do, once jobs that need a part have ended.
+///
+/// # Errors
+/// If gates may not be opened, a Lease is still renewed, or the API server refuses.
+pub async fn remove_installation(client: &Client, namespaces: &[String], allowed: Allowed) -> anyhow::Result<Plan> {
+    remove_in_stages(client, namespaces, allowed).await?;
+    Ok(plan_removal(&read_installed(client, namespaces).await?, allowed))
 }
 
 /// What is going to be done.

@@ -53,6 +53,7 @@ mod read;
 mod registry_form;
 mod request;
 pub mod resource;
+mod restore;
 mod rollout;
 mod runtime_class;
 pub mod schema;

@@ -27,7 +27,7 @@ pub(super) fn age(now: Timestamp, then: Option<Timestamp>) -> i64 {
     then.map_or(0, |then| now.as_second() - then.as_second())
 }
 
-fn is_alive(lease: &LeaseFacts, now: Timestamp) -> bool {
+pub(super) fn is_alive(lease: &LeaseFacts, now: Timestamp) -> bool {
     !lease.holder.is_empty() && lease.renewed.is_some() && age(now, lease.renewed) <= lease.seconds
 }
 

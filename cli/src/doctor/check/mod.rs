@@ -6,6 +6,7 @@ mod definitions;
 mod members;
 #[cfg(test)]
 mod tests;
+pub mod versions;
 mod webhooks;
 
 use super::{
@@ -21,6 +22,7 @@ pub fn find_faults(facts: &Facts) -> Vec<Finding> {
     all.extend(webhooks::check_webhooks(facts));
     all.extend(webhooks::check_interpreter(facts));
     all.extend(components::check_components(facts));
+    all.extend(versions::check_versions(facts));
     all.extend(components::check_clocks(facts));
     all.extend(members::check_members(facts));
     all.extend(members::check_queues(facts));

@@ -13,10 +13,10 @@ use caldera_crds::{
 use caldera_webhook::{Endpoint, build_configurations};
 use serde_json::Value;
 
-use super::take_visible;
+use super::{components::age, take_visible};
 use crate::{
     doctor::{
-        facts::{Facts, Probe, ProbeFailure},
+        facts::{CheckedBinding, Facts, Probe, ProbeFailure},
         finding::{Check, Finding, join_first_names},
     },
     objects::{annotation_of, name_of, read_list_at, read_text_at},
@@ -243,6 +243,48 @@ fn check_policies(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
+/// A failure that is as old was mended since, or its object is gone.
+const RECENT: i64 = 300;
+
+/// Whether karmada-controller-manager reaches the interpreter, by what it says of it and by what it knows of jobs.
+fn check_interpreter_calls(facts: &Facts) -> Vec<Finding> {
+    const CHECK: Check = Check::Interpreter;
+    let mut findings = Vec::new();
+    let failures = take_visible(&facts.interpreter_failures, CHECK, "events", &mut findings);
+    let recent: Vec<_> = failures.iter().filter(|one| age(facts.now, one.last) <= RECENT).collect();
+    if let Some(last) = recent.first() {
+        let what = format!(
+            "karmada-controller-manager can not call the interpreter, {} events of the last {} min say so; the last, of {}: \
+             {}",
+            recent.len(),
+            RECENT / 60,
+            last.about,
+            last.message
+        );
+        findings
+            .push(CHECK.error(what).fixed_by("kubectl get resourceinterpreterwebhookconfiguration caldera -o yaml"));
+    }
+    let is_unread = |binding: &&CheckedBinding| {
+        let job = &binding.workload;
+        (job.group.as_str(), job.kind.as_str()) == ("batch.volcano.sh", "Job")
+            && !binding.deleting
+            && !binding.components
+            && binding.replicas == 0
+            && age(facts.now, binding.created) > facts.grace
+    };
+    let unread: Vec<&str> =
+        facts.bindings.iter().flatten().filter(is_unread).map(|binding| binding.key.as_str()).collect();
+    if !unread.is_empty() {
+        let what = format!(
+            "Karmada knows no pods of {} Volcano Jobs: it did not ask the interpreter about {}",
+            unread.len(),
+            join_first_names(unread)
+        );
+        findings.push(CHECK.warning(what).fixed_by("kubectl get resourceinterpreterwebhookconfigurations"));
+    }
+    findings
+}
+
 pub(super) fn check_interpreter(facts: &Facts) -> Vec<Finding> {
     const CHECK: Check = Check::Interpreter;
     let mut findings = Vec::new();
@@ -268,6 +310,7 @@ pub(super) fn check_interpreter(facts: &Facts) -> Vec<Finding> {
             }
         }
     }
+    findings.extend(check_interpreter_calls(facts));
     for custom in take_visible(&facts.customizations, CHECK, "ResourceInterpreterCustomizations", &mut findings) {
         let of = |field: &str| read_text_at(custom, field);
         if of("/spec/target/apiVersion").starts_with("batch.volcano.sh/") && of("/spec/target/kind") == "Job" {

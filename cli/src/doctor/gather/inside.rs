@@ -55,6 +55,14 @@ fn read_readiness(cluster: &Cluster) -> Visible<()> {
     }
 }
 
+/// `docker.io/volcanosh/vc-scheduler:v1.12.0` -> `v1.12.0`.
+fn read_image_tag(pod: &Value) -> Option<String> {
+    let image = read_text_at(pod, "/spec/containers/0/image");
+    let name = image.split('@').next().unwrap_or_default().rsplit('/').next()?;
+    let (part, tag) = name.split_once(':')?;
+    part.starts_with("vc-").then(|| tag.to_owned())
+}
+
 async fn read_inside(host: &Client, cluster: &Cluster, ahead: i64) -> Visible<MemberInside> {
     let client = members::connect_or_use_given(host, cluster, None, "doctor", &WriteCounts::default()).await?;
     let told = read_server_clock(&client).await;
@@ -85,6 +93,7 @@ async fn read_inside(host: &Client, cluster: &Cluster, ahead: i64) -> Visible<Me
         clock,
         kinds,
         queues: queues.map(|all| all.iter().map(read_queue).collect()),
+        volcano_version: pods.iter().flatten().find_map(read_image_tag),
         volcano: pods.map(|all| all.iter().map(|pod| (name_of(pod).to_owned(), is_ready(pod))).collect()),
     })
 }

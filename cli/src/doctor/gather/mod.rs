@@ -12,7 +12,7 @@ use caldera_crds::{
     binding::{BindingView, parse_binding},
     karmada::cluster::Cluster,
     names::{
-        caldera::{ADMISSION, EVICTION, GATE, PAUSED, PLAN, WORKLOAD_KIND, WORKLOAD_NAME},
+        caldera::{ADMISSION, EVICTION, GATE, PAUSED, PLAN, VERSION, WORKLOAD_KIND, WORKLOAD_NAME},
         karmada::{BINDING_NAME, BINDING_NAMESPACE},
     },
     workload::WorkloadKind,
@@ -21,19 +21,24 @@ use caldera_runtime::{lease::parse_record, watch::api_resource};
 use jiff::Timestamp;
 use kube::{
     Api, Client,
-    api::{DynamicObject, PostParams},
+    api::{DynamicObject, ListParams, PostParams},
     core::ApiResource,
 };
 use serde_json::{Value, json};
 
 use super::facts::{
-    CheckedBinding, CommandFacts, Facts, InventoryFacts, LeaseFacts, PodGroupFacts, Probe, ProbeFailure, QueueFacts,
-    Versions, WorkFacts,
+    CheckedBinding, CommandFacts, Facts, InterpreterFailure, InventoryFacts, LeaseFacts, PodGroupFacts, Probe,
+    ProbeFailure, QueueFacts, Versions, WorkFacts,
 };
 use crate::{
     objects::{self, Visible, annotation_of, get_object, key_of, list_objects, read_list_at, read_text_at},
     roles::Granted,
 };
+
+/// Warnings that are looked through.
+const MOST_EVENTS: u32 = 500;
+/// Characters of an event that are told.
+const MESSAGE_LENGTH: usize = 300;
 
 /// Where to look.
 #[derive(Debug, Clone)]
@@ -84,6 +89,7 @@ pub async fn gather_facts(client: &Client, places: &GatherOptions) -> anyhow::Re
         read_leases(client, &places.lease_namespaces),
         find_readable_settings(client, &places.lease_namespaces)
     )?;
+    let interpreter_failures = read_interpreter_failures(client).await?;
     let ahead = told.map(|told| ours.as_second() - told.as_second());
     let clusters: Visible<Vec<Cluster>> =
         clusters.map(|all| all.into_iter().filter_map(|one| serde_json::from_value(one).ok()).collect());
@@ -107,6 +113,7 @@ pub async fn gather_facts(client: &Client, places: &GatherOptions) -> anyhow::Re
         mutating,
         validating,
         interpreters,
+        interpreter_failures,
         customizations,
         policies,
         binding_probe: probe_creation(client, &objects::binding_resource(), namespace, &build_probe_binding(namespace))
@@ -159,6 +166,36 @@ async fn list_workloads(client: &Client) -> anyhow::Result<Visible<BTreeSet<Work
     Ok(Ok(all))
 }
 
+/// Events that say that an interpreter could not be called (`pkg/resourceinterpreter/customized/webhook`, the words of
+/// `k8s.io/apiserver`'s ErrCallingWebhook), of what the API server keeps: an hour.
+async fn read_interpreter_failures(client: &Client) -> anyhow::Result<Visible<Vec<InterpreterFailure>>> {
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &objects::event_resource());
+    let asked = ListParams::default().fields("type=Warning").limit(MOST_EVENTS);
+    let listed = api.list(&asked).await.map(|all| all.items);
+    let events = match objects::take_answer(listed, || "events".to_owned())? {
+        Ok(events) => events,
+        Err(why) => return Ok(Err(why)),
+    };
+    let events = events.into_iter().filter_map(|event| serde_json::to_value(event).ok());
+    let mut failures: Vec<InterpreterFailure> = events.filter_map(|event| read_interpreter_failure(&event)).collect();
+    failures.sort_by_key(|failure| std::cmp::Reverse(failure.last));
+    Ok(Ok(failures))
+}
+
+fn read_interpreter_failure(event: &Value) -> Option<InterpreterFailure> {
+    let message = read_text_at(event, "/message");
+    // The name that Karmada gives a hook begins with its configuration's.
+    let is_ours = message.contains("failed calling webhook \"caldera/");
+    let of = |field: &str| read_text_at(event, &format!("/involvedObject/{field}"));
+    is_ours.then(|| InterpreterFailure {
+        about: format!("{} {}/{}", of("kind"), of("namespace"), of("name")),
+        message: message.chars().take(MESSAGE_LENGTH).collect(),
+        last: read_time(event, "/lastTimestamp")
+            .or_else(|| read_time(event, "/eventTime"))
+            .or_else(|| creation_time(event)),
+    })
+}
+
 async fn read_leases(client: &Client, namespaces: &[String]) -> anyhow::Result<Visible<Vec<LeaseFacts>>> {
     let resource = api_resource("coordination.k8s.io", "v1", "Lease", "leases");
     let mut leases = Vec::new();
@@ -185,6 +222,7 @@ fn read_lease(lease: &Value) -> LeaseFacts {
         renewed: read_time(lease, "/spec/renewTime"),
         seconds: number("leaseDurationSeconds"),
         epoch: record.epoch(),
+        version: annotation_of(lease, VERSION).map(str::to_owned),
     }
 }
 
@@ -227,6 +265,8 @@ pub(super) fn read_binding(object: &Value) -> Option<CheckedBinding> {
         gate: annotation_of(object, GATE).map(str::to_owned),
         suspended: view.is_scheduling_suspended(),
         clusters: parsed.spec.clusters.len(),
+        replicas: object["spec"]["replicas"].as_i64().unwrap_or_default(),
+        components: !read_list_at(object, "/spec/components").is_empty(),
         admitted: view.admission().is_some(),
         epoch: view.epoch().map(str::to_owned),
         unreadable: unreadable

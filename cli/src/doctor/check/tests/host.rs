@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    doctor::facts::{CommandFacts, InventoryFacts, ProbeFailure, Right},
+    doctor::facts::{CommandFacts, InterpreterFailure, InventoryFacts, ProbeFailure, Right},
     objects::name_of,
 };
 
@@ -292,4 +292,46 @@ fn clocks_that_differ_are_told() {
     finds(plant, Check::Clocks, Severity::Warning, &["h of Lease", "11s ahead of"]);
     let plant = |facts: &mut Facts| inside(facts).clock = Some(60);
     finds(plant, Check::Clocks, Severity::Warning, &["clock of m1 is 1m ahead of"]);
+}
+
+#[test]
+fn a_component_of_another_version_or_of_none_is_told_with_the_upgrade() {
+    let lease = |version: Option<&'static str>| {
+        move |facts: &mut Facts| facts.leases.as_mut().unwrap()[0].version = version.map(str::to_owned)
+    };
+    finds(lease(Some("1.9.0")), Check::Versions, Severity::Warning, &["controller is Caldera 1.9.0", "2.0.0"]);
+    finds(lease(None), Check::Versions, Severity::Warning, &["controller says no version", "older"]);
+    let webhook = |facts: &mut Facts| {
+        facts.binding_probe.as_mut().unwrap()["metadata"]["annotations"]["caldera.dev/webhook-version"] = Value::Null;
+    };
+    finds(webhook, Check::Versions, Severity::Warning, &["the webhook says no version"]);
+}
+
+#[test]
+fn versions_that_nobody_tested_and_gates_that_show_are_notes() {
+    let host = |facts: &mut Facts| facts.versions.host = "v1.27.3+k3s1".into();
+    finds(host, Check::Versions, Severity::Note, &["the host 1.27", "tested: 1.36"]);
+    let volcano = |facts: &mut Facts| {
+        facts.members.as_mut().unwrap()[0].inside.as_mut().unwrap().volcano_version = Some("v1.2.0".into());
+    };
+    finds(volcano, Check::Versions, Severity::Note, &["v1.2.0"]);
+    let gate = |facts: &mut Facts| facts.bindings.as_mut().unwrap()[0].components = true;
+    finds(gate, Check::Versions, Severity::Note, &["MultiplePodTemplatesScheduling"]);
+}
+
+#[test]
+fn calls_to_the_interpreter_that_failed_lately_and_jobs_that_karmada_can_not_count_are_told() {
+    let failed = |seconds: i64| {
+        move |facts: &mut Facts| {
+            let message = "failed calling webhook \"caldera/x\": connection refused".to_owned();
+            facts.interpreter_failures =
+                Ok(vec![InterpreterFailure { about: "Job ns/j".into(), message, last: second(seconds) }]);
+        }
+    };
+    finds(failed(-20), Check::Interpreter, Severity::Error, &["can not call the interpreter", "connection refused"]);
+    let mut facts = healthy();
+    failed(-900)(&mut facts);
+    assert!(find_faults(&facts).is_empty(), "mended since");
+    let uncounted = |facts: &mut Facts| facts.bindings.as_mut().unwrap()[0].replicas = 0;
+    finds(uncounted, Check::Interpreter, Severity::Warning, &["knows no pods", "ns/j-job"]);
 }

@@ -51,21 +51,24 @@ fn healthy() -> Facts {
         renewed: second(-2),
         seconds: 15,
         epoch: "1.h".into(),
+        version: Some("2.0.0".into()),
     };
     Facts {
         now: second(0).unwrap(),
         grace: 60,
-        versions: Versions::default(),
+        versions: Versions { caldera: "2.0.0".into(), host: "v1.36.1".into(), members: Vec::new() },
         our_clock: Some(0),
         definitions: Ok(definitions),
         rights: Ok(Vec::new()),
         mutating: Ok(vec![mutating]),
         validating: Ok(vec![validating]),
         interpreters: Ok(vec![interpreter]),
+        interpreter_failures: Ok(Vec::new()),
         customizations: Ok(Vec::new()),
         policies: Ok(policies),
         binding_probe: Ok(json!({
-            "metadata": {"annotations": {"caldera.dev/gate": "closed"}}, "spec": {"suspension": {"scheduling": true}},
+            "metadata": {"annotations": {"caldera.dev/gate": "closed", "caldera.dev/webhook-version": "2.0.0"}},
+            "spec": {"suspension": {"scheduling": true}},
         })),
         job_probe: Ok(job),
         leases: Ok(vec![lease("caldera-controller"), lease("caldera-scheduler")]),
@@ -98,6 +101,8 @@ fn binding() -> CheckedBinding {
         gate: Some("closed".into()),
         suspended: true,
         clusters: 0,
+        replicas: 1,
+        components: false,
         admitted: false,
         epoch: None,
         unreadable: Vec::new(),
@@ -121,6 +126,7 @@ fn member() -> MemberFacts {
         kinds: kinds.map(str::to_owned).into(),
         queues: Ok(vec![queue("default", "Open")]),
         volcano: Ok(pods.into()),
+        volcano_version: None,
     };
     MemberFacts { name: "m1".into(), ready: Ok(()), unread_maintenance: None, inside: Ok(inside) }
 }
