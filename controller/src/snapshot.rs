@@ -20,7 +20,7 @@ use crate::{
         assess::{estimate_end, estimate_run},
         jobs::{JobPhase, JobState},
     },
-    observe::Binding,
+    observe::{Binding, admitted_gang},
 };
 
 /// All of it.
@@ -103,7 +103,11 @@ fn describe_snapshot_job(controller: &Controller, binding: &Binding, state: &Job
         began,
         placed,
         run_for,
-        gang: workload.gang.as_ref().ok()?.clone(),
+        gang: {
+            // Of one that may use several card models the first is taken.
+            let card = controller.jobs.engine.pending_card(binding.id.as_str());
+            Arc::new(admitted_gang(binding, workload)?.keep_to_card(card).into_owned())
+        },
         binding: place_with_data(controller, binding)?,
         whole: workload.kind.has_tasks(),
         preemptable: workload.preemptable,

@@ -100,6 +100,7 @@ impl Cell {
                 fit: FitClass(i as u64),
                 run_for: None,
                 counted: Counted::Job,
+                card: None,
             })
         };
         (0..self.kinds).map(ask).collect()
@@ -219,8 +220,14 @@ fn fleet_freed_while_a_place_is_kept_from_all(bencher: Bencher<'_, '_>, (queues,
     let (runs, queue) = (JobId::from("borrows"), "queue9".into());
     engine.charge_job(&runs, &queue, &cpus(500));
     let task = TaskAsk { name: "worker".into(), request: cpus(4), min: 100, most: 100, step: 1 };
-    let ask =
-        Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(u64::MAX), run_for: None, counted: Counted::Job });
+    let ask = Arc::new(Ask {
+        tasks: vec![task],
+        copies: 1,
+        fit: FitClass(u64::MAX),
+        run_for: None,
+        counted: Counted::Job,
+        card: None,
+    });
     let gang = || Job {
         id: "gang".into(),
         // No other goes before it, and no other queue.
@@ -287,7 +294,7 @@ fn estimates(running: usize) -> (Engine, String) {
     }
     let ask = |cpu: i64, run_for| {
         let task = TaskAsk { name: "worker".into(), request: request(cpu), min: 1, most: 1, step: 1 };
-        Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(0), run_for, counted: Counted::Job })
+        Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(0), run_for, counted: Counted::Job, card: None })
     };
     let (big, long) = (ask(each.min(4) + 1, None), ask(1, Some(1 << 40)));
     for i in 0..1_000 {
@@ -316,7 +323,14 @@ fn gpus_are_full_ahead_of_a_thousand_that_need_none(bencher: Bencher<'_, '_>, fu
             .map(|(name, units)| (name, Quantity::from_units(units)))
             .collect();
         let task = TaskAsk { name: "worker".into(), request, min: 1, most: 1, step: 1 };
-        Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(kind), run_for: None, counted: Counted::Job })
+        Arc::new(Ask {
+            tasks: vec![task],
+            copies: 1,
+            fit: FitClass(kind),
+            run_for: None,
+            counted: Counted::Job,
+            card: None,
+        })
     };
     let gpus: Vec<Arc<Ask>> = (0..KINDS).map(|kind| ask(kind, 1 + kind as i64 % 8)).collect();
     let none = ask(KINDS, 0);

@@ -54,7 +54,14 @@ fn bindings(list: List) -> Vec<Binding> {
         let pods = 1 + (i / 8) as u32;
         let task =
             TaskAsk { name: "worker".into(), request: request(1 + (i % 8) as i64), min: pods, most: pods, step: 1 };
-        Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(i as u64), run_for: None, counted: Counted::Job })
+        Arc::new(Ask {
+            tasks: vec![task],
+            copies: 1,
+            fit: FitClass(i as u64),
+            run_for: None,
+            counted: Counted::Job,
+            card: None,
+        })
     };
     let asks: Vec<Arc<Ask>> = (0..100).map(ask).collect();
     let binding = |i: usize| {

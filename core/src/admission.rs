@@ -47,6 +47,10 @@ pub struct Admission {
     /// What must hold of the labels of clusters that it goes to, by its queues.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clusters: Vec<Requirement>,
+    /// The card model that pods are held to which leave it open, as `nvidia.com/gpu:NVIDIA-A100-SXM4-80GB`; not where
+    /// the job had no choice ([`crate::card_choice`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub card: Option<ResourceName>,
 }
 
 /// The versions of what a decision about a workload with DataSourceClaims rests on. Nobody places it who knows less.
@@ -204,6 +208,7 @@ mod tests {
             data: None,
             nodes: NodeRestriction::default(),
             clusters: Vec::new(),
+            card: None,
         };
         let text = record.to_json();
         assert_eq!(text, r#"{"queue":"ml","priority":7,"copies":2,"tasks":{"worker":3},"charged":{"cpu":"1500m"}}"#);

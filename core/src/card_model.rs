@@ -8,7 +8,8 @@
 //! are those of any resource.
 //!
 //! Differences on purpose. A pod names its model by its own `nodeSelector` or required node affinity, not by an
-//! annotation: what is charged is then what members keep it to, and nobody can say one model and use another. And no
+//! annotation alone: what is charged is then what members keep it to, and nobody can say one model and use another. Of
+//! several that an annotation names it is held to one ([`crate::card_choice`]). And no
 //! cluster is summed up by model: a quota by model is a ceiling of queues, which nobody deserves a part of, and whether
 //! there are such nodes is asked when the job is placed.
 
@@ -76,18 +77,24 @@ impl NodeClaim {
         if let Some(value) = self.selector.get(label) {
             return Some(value);
         }
-        let mut values = self.affinity.iter().map(|term| term.find_only_value(label));
+        // A term that no value satisfies matches no node.
+        let mut values =
+            self.affinity.iter().map(|term| term.list_values(label)).filter(|values| *values != Some(vec![]));
         let first = values.next()??;
-        values.all(|value| value == Some(first)).then_some(first)
+        let [only] = first.as_slice() else { return None };
+        values.all(|values| values.as_deref() == Some(&[*only])).then_some(*only)
     }
 }
 
 impl NodeTerm {
-    fn find_only_value(&self, label: &str) -> Option<&str> {
-        self.labels.iter().filter(|wanted| wanted.key == label && wanted.operator == Operator::In).find_map(|wanted| {
-            let (first, rest) = wanted.values.split_first()?;
-            rest.iter().all(|value| value == first).then_some(first.as_str())
-        })
+    /// The values of a label that satisfy the term, each once; `None` where it does not name them.
+    fn list_values(&self, label: &str) -> Option<Vec<&str>> {
+        let mut wanted = self.labels.iter().filter(|wanted| wanted.key == label && wanted.operator == Operator::In);
+        let mut values: Vec<&str> = wanted.next()?.values.iter().map(String::as_str).collect();
+        values.retain(|value| self.labels.iter().all(|one| one.key != label || one.matches(Some(value))));
+        values.sort_unstable();
+        values.dedup();
+        Some(values)
     }
 }
 

@@ -42,7 +42,7 @@ impl CardQuota {
         };
         let mut quota = BTreeMap::new();
         for (key, amount) in &models {
-            let Some(name) = read_name(key) else {
+            let Some(name) = read_card(key) else {
                 return Self(Err(format!(
                     "{key:?} is no card model: it is written as the value of the nodes' label \
                      {USUAL_RESOURCE}.product, or with its resource, as huawei.com/Ascend910:Ascend910B3"
@@ -97,7 +97,8 @@ impl CardQuota {
     }
 }
 
-fn read_name(key: &str) -> Option<ResourceName> {
+/// A model as its name is written: alone where it is one of the usual resource.
+pub(crate) fn read_card(key: &str) -> Option<ResourceName> {
     let (resource, model) = key.split_once(':').unwrap_or((USUAL_RESOURCE, key));
     let is_device = resource.contains('/') && ResourceName::from(resource).is_requestable();
     (is_device && is_model(model)).then(|| ResourceName::from_card(resource, model))
@@ -144,7 +145,8 @@ mod tests {
             says(quota, &gang(&[("nvidia.com/gpu", 1)], None)).as_deref(),
             Some(
                 "queue top, above queue q, has its quota of nvidia.com/gpu by card model, A100, H100: task worker has \
-                 to name one, by a nodeSelector or a required node affinity for nvidia.com/gpu.product with one value"
+                 to name one, by a nodeSelector or a required node affinity for nvidia.com/gpu.product with one value, or \
+                 several by annotation volcano.sh/card.name of its pods"
             )
         );
         assert_eq!(

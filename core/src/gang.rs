@@ -10,7 +10,10 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    cluster_choice::ClusterChoice, declared_data::Data, name::define_name, resources::Resources,
+    cluster_choice::ClusterChoice,
+    declared_data::Data,
+    name::define_name,
+    resources::{ResourceName, Resources},
     task_topology::TaskTopology,
 };
 
@@ -132,6 +135,10 @@ pub struct NodeClaim {
     /// The most pods of the task that one node takes, where more would be in each other's way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_per_node: Option<u32>,
+    /// Card models that it may use, the best first, where its user has a choice
+    /// ([`crate::card_choice::read_card_models`]).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cards: Vec<ResourceName>,
 }
 
 /// One term of a node affinity: all expressions must match.

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admission;
+pub mod card_choice;
 pub mod card_model;
 pub mod card_quota;
 pub mod cluster_choice;

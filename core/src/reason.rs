@@ -195,6 +195,9 @@ pub enum Reason {
         /// In line.
         position: Position,
     },
+    /// It may use several card models and starts on none now: why not on the first that is not hopeless, and what it
+    /// lacks on each other.
+    NoCardModel(Box<Reason>, Vec<(ResourceName, String)>),
     /// As many jobs run as may.
     RunningLimit {
         /// The job's queue.
@@ -409,6 +412,7 @@ impl Reason {
             Self::ExceedsLimit { bound: Bound::Fleet, .. } => "ExceedsFleet",
             Self::ExceedsLimit { .. } => "ExceedsCapability",
             Self::Quota { .. } => "WaitingForQuota",
+            Self::NoCardModel(reason, _) => reason.token(),
             Self::RunningLimit { .. } => "WaitingForRunningJobs",
             Self::BlockedByReservation { .. } => Self::BLOCKED_BY_RESERVATION,
             Self::Evicted { cause, .. } => cause.token(),

@@ -350,6 +350,7 @@ fn those_start_that_volcano_starts() {
                 fit: FitClass(i as u64),
                 run_for: None,
                 counted: Counted::Job,
+                card: None,
             });
             let (id, queue) = ((*name).into(), (*queue).into());
             engine.enqueue_job(Job { id, queue, priority: 0, created: i as i64, deadline: None, ask });
@@ -430,8 +431,14 @@ fn a_deadline_orders_as_in_volcano_s_table() {
         let mut engine = engine("cpu=1", &[("q", "", "")]);
         for (i, deadline) in deadlines.into_iter().enumerate() {
             let task = TaskAsk { name: "t".into(), request: amounts("cpu=1").collect(), min: 1, most: 1, step: 1 };
-            let ask =
-                Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(0), run_for: None, counted: Counted::Job });
+            let ask = Arc::new(Ask {
+                tasks: vec![task],
+                copies: 1,
+                fit: FitClass(0),
+                run_for: None,
+                counted: Counted::Job,
+                card: None,
+            });
             let id = format!("job{}", i + 1).into();
             engine.enqueue_job(Job { id, queue: "q".into(), priority: 0, created: i as i64, deadline, ask });
         }

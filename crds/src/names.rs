@@ -163,6 +163,9 @@ pub mod volcano {
     pub const TASK_ORDER: &str = "volcano.sh/task-topology-task-order";
     /// On a Queue: the most cards of each model, in the whole fleet, as `{"NVIDIA-A100-SXM4-80GB": 8}`.
     pub const CARD_QUOTA: &str = "volcano.sh/card.quota";
+    /// On a pod template: the card models that the job may use, the best first, with bars between them. It is admitted
+    /// on the first that has quota and room, and its pods are held to that.
+    pub const CARD_NAME: &str = "volcano.sh/card.name";
     /// On a Queue: `true` if it was closed because its parent was, so that it opens with it.
     pub const CLOSED_BY_PARENT: &str = "volcano.sh/closed-by-parent";
     /// On a node of a member: the group of nodes that it is in, which `spec.affinity` of Queues names.

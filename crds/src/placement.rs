@@ -178,6 +178,7 @@ pub fn read_replica_gang(spec: &ResourceBindingSpec) -> gang::Gang {
             tolerations: claim.tolerations.iter().map(read_toleration).collect(),
             // A binding does not say how many pods fit on a node.
             most_per_node: None,
+            cards: Vec::new(),
         },
         priority_class: requirements.priority_class_name.unwrap_or_default(),
         partition: None,

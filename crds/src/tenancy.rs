@@ -245,6 +245,7 @@ mod tests {
     #[test]
     fn a_quota_by_card_model_that_can_not_be_read_is_told() {
         assert_eq!(CARD_QUOTA, caldera_core::card_quota::CARD_QUOTA);
+        assert_eq!(crate::names::volcano::CARD_NAME, caldera_core::card_choice::CARD_NAME);
         let told =
             |quota: &str| list_unreadable_annotations(&json!({"metadata": {"annotations": {CARD_QUOTA: quota}}}));
         assert_eq!(told(r#"{"NVIDIA-A100": 8}"#), []);

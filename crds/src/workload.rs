@@ -47,6 +47,7 @@ pub use self::{
     kind::WorkloadKind,
     pod_owner::find_job as find_job_of_pod,
     pod_specs::edit_pod_specs,
+    pod_template::leaves_model_open,
     policies::{read_max_retry, restarts_when_a_pod_fails},
     task_index::{INDEX_PLUGINS, find_shell},
     train_job::mark_pods,

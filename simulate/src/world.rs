@@ -258,7 +258,7 @@ impl Job {
             step: task.partition_size(),
         };
         let tasks = shape.gang.tasks.iter().zip(&shape.minimum).map(task).collect();
-        Ask { tasks, copies, fit: shape.class, run_for: self.run_for(), counted: Counted::Job }
+        Ask { tasks, copies, fit: shape.class, run_for: self.run_for(), counted: Counted::Job, card: None }
     }
 }
 

@@ -12,8 +12,15 @@
 use std::sync::Arc;
 
 use caldera_core::{
-    admission::Admission, maintenance::ExpectedRun, place::spread_constraints::is_duplicated, queue::FitClass,
-    reason::Reason, resources::Resources, time::EpochSeconds,
+    admission::Admission,
+    card_choice::choose_cards,
+    gang::{Gang, QueueName},
+    maintenance::ExpectedRun,
+    place::spread_constraints::is_duplicated,
+    queue::{Ask, CardChoice, FitClass, Job},
+    reason::Reason,
+    resources::Resources,
+    time::EpochSeconds,
 };
 use jiff::Timestamp;
 
@@ -25,7 +32,7 @@ use super::{
     jobs::Jobs,
     resize::Resize,
 };
-use crate::observe::{Binding, Objects, Workload, fingerprint};
+use crate::observe::{Binding, Objects, Workload, admitted_gang, fingerprint};
 
 /// Assesses a binding by what is known of it now.
 pub(crate) fn assess_with_admission_checks(
@@ -58,15 +65,17 @@ pub(crate) fn assess_with_admission_checks(
         BindingState::Holding { queue, charge, reason, resize: Some(Resize::Grow(_)) }
             if objects.check_namespace(&queue, &binding.key.namespace).is_some()
                 || objects.check_job_size(&queue, || demand_of(workload, context.copies)).is_some()
-                || workload.is_some_and(|workload| objects.check_card_models(&queue, workload).is_some()) =>
+                || is_refused_by_card(objects, &queue, binding, workload) =>
         {
             return BindingState::Holding { queue, charge, reason, resize: None };
         }
         // Nor is it charged less by card model while its new pods, which name none, stay on the host.
         BindingState::Holding { queue, charge, reason, resize: Some(Resize::Shrink(less)) }
             if binding.admission.as_ref().is_some_and(|record| {
-                is_charged_less_by_model(&less, record) && workload.is_some_and(|new| asks_for_uncharged(new, record))
-            }) && workload.is_some_and(|workload| objects.check_card_models(&queue, workload).is_some()) =>
+                let gang = workload.and_then(|new| admitted_gang(binding, new));
+                is_charged_less_by_model(&less, record)
+                    && gang.is_some_and(|gang| record.find_uncharged(&gang).is_some())
+            }) && is_refused_by_card(objects, &queue, binding, workload) =>
         {
             return BindingState::Holding { queue, charge, reason, resize: None };
         }
@@ -79,7 +88,8 @@ pub(crate) fn assess_with_admission_checks(
     let refusal = objects.check_namespace(&job.queue, &binding.key.namespace);
     let refusal = refusal.or_else(|| objects.check_job_size(&job.queue, || demand_of(workload, context.copies)));
     let refusal = refusal.or_else(|| objects.check_run_time(&job.queue, workload?));
-    let refusal = refusal.or_else(|| objects.check_card_models(&job.queue, workload?));
+    let mut job = job;
+    let refusal = refusal.or_else(|| choose_card_models(objects, &mut job, workload?.gang.as_ref().ok()?).err());
     let refusal = refusal.or_else(|| {
         let detail = objects.data.index.find_locality(&binding.workload)?.describe_wait()?;
         Some(Reason::WaitingForData { detail })
@@ -107,9 +117,26 @@ fn is_charged_less_by_model(less: &Admission, record: &Admission) -> bool {
     cards.any(|(name, charged)| less.charged.get(name.as_str()) < charged)
 }
 
-/// Whether the webhook on Works keeps a workload's pods on the host: the record does not cover them as they are now.
-fn asks_for_uncharged(workload: &Workload, record: &Admission) -> bool {
-    workload.gang.as_ref().is_ok_and(|gang| record.find_uncharged(gang).is_some())
+/// Whether a queue does not take the pods of what holds quota there, on the card model that it was admitted to.
+fn is_refused_by_card(objects: &Objects, queue: &QueueName, binding: &Binding, workload: Option<&Workload>) -> bool {
+    let gang = workload.and_then(|workload| admitted_gang(binding, workload));
+    gang.is_some_and(|gang| objects.check_card_models(queue, &gang).is_some())
+}
+
+/// Has a job ask for each of the card models that it may use, the best first; or says why its queue takes it on none.
+fn choose_card_models(objects: &Objects, job: &mut Job, gang: &Gang) -> Result<(), Reason> {
+    let mut ask = None;
+    for (card, kept) in choose_cards(gang, |gang| objects.check_card_models(&job.queue, gang))?.into_iter().rev() {
+        let mut one = Ask::clone(&job.ask);
+        for (asked, task) in one.tasks.iter_mut().zip(&kept.tasks) {
+            asked.request = task.charge().into_owned();
+        }
+        one.fit = FitClass(fingerprint(&(one.fit, &card)));
+        one.card = Some(CardChoice { card, otherwise: ask });
+        ask = Some(Arc::new(one));
+    }
+    job.ask = ask.unwrap_or_else(|| Arc::clone(&job.ask));
+    Ok(())
 }
 
 /// Seconds that a workload which waits will run at most: as it says, or until it is ended.

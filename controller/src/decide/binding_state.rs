@@ -31,7 +31,7 @@ use super::{
     resize::{Resize, Wanted, decide_resize, needs_more},
     run_limits::find_run_time_exceeded,
 };
-use crate::observe::{Binding, Workload, fingerprint};
+use crate::observe::{Binding, Workload, admitted_gang, fingerprint};
 
 /// What a binding waits for or holds.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,7 +84,8 @@ pub fn assess_binding(
     if !in_scope(binding, workload, context.opted_in) {
         return BindingState::OutOfScope;
     }
-    let gang = workload.and_then(|workload| workload.gang.as_ref().ok());
+    let gang = workload.and_then(|workload| admitted_gang(binding, workload));
+    let gang = gang.as_ref();
     let facts = ChargeFacts {
         gang: gang.map(Arc::as_ref),
         replica_request: Some(&binding.replica_request),
@@ -197,7 +198,7 @@ pub(crate) fn build_ask(
         placement.map(|placement| placement.components),
         find_affinity_groups(binding),
     )));
-    Ask { tasks, copies, fit, run_for: workload.run_for, counted: Counted::Job }
+    Ask { tasks, copies, fit, run_for: workload.run_for, counted: Counted::Job, card: None }
 }
 
 /// Its affinity groups: they end at the namespace.
@@ -215,7 +216,7 @@ fn decide_record_resize(
     priority_of_class: impl Fn(&str) -> i32,
 ) -> Option<Resize> {
     let (record, workload) = (binding.admission.as_deref()?, workload?);
-    let gang = workload.gang.as_ref().ok()?;
+    let gang = &admitted_gang(binding, workload)?;
     let goes = binding.deleting || workload.deleting || workload.is_withdrawn();
     if goes || workload.progress.ended.is_some() {
         return None;
@@ -234,7 +235,8 @@ fn decide_record_resize(
         if charge.stage != AdmissionStage::Placed || charge.over_record || workload.held || binding.suspended {
             return None;
         }
-        let class = (workload.kind, gang, &binding.placement, &binding.plan, &binding.clusters, &record.tasks);
+        let class =
+            (workload.kind, gang, &binding.placement, &binding.plan, &binding.clusters, &record.tasks, &record.card);
         more.ask.fit = FitClass(fingerprint(&("more", class, find_affinity_groups(binding))));
     }
     Some(resize)

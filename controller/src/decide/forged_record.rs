@@ -249,7 +249,13 @@ impl GrantHistory {
         capacity: &FleetCapacity,
         epoch: Option<&str>,
     ) {
-        let mut most = gang.sum_full_charge().times(count_most_copies(binding, gang, capacity));
+        let copies = count_most_copies(binding, gang, capacity);
+        let mut most = gang.sum_full_charge().times(copies);
+        // On any of the card models that it may use, and on the one that it is kept to.
+        let kept = binding.admission.iter().filter_map(|record| record.card.as_ref()).cloned();
+        for card in gang.list_card_choices().into_iter().chain(kept) {
+            most = most.max(&gang.keep_to_card(Some(&card)).sum_full_charge().times(copies));
+        }
         let is_cut = !binding.deleting && !workload.deleting && workload.progress.ended.is_none();
         let is_cut = is_cut && parse_lease_transitions(binding.epoch.as_deref()) <= parse_lease_transitions(epoch);
         let listed =
@@ -398,13 +404,13 @@ fn count_placed(binding: &Binding) -> u64 {
     told.max(tasks.fold(0_u64, |sum, share| sum.saturating_add(u64::from(share.replicas))))
 }
 
-/// Whether a record grants no more than another one: neither pods nor time, nor other nodes or clusters.
+/// Whether a record grants no more than another one: neither pods nor time, nor other nodes, clusters or cards.
 fn grants_no_more_than(record: &Admission, other: &Admission) -> bool {
     record.queue == other.queue
         && record.copies <= other.copies
         && record.charged.fits_in(&other.charged)
         && record.tasks.iter().all(|(task, pods)| *pods <= other.pods_of(task))
-        && (&record.nodes, &record.clusters) == (&other.nodes, &other.clusters)
+        && (&record.nodes, &record.clusters, &record.card) == (&other.nodes, &other.clusters, &other.card)
         && keeps_run_limit(record, other)
 }
 

@@ -17,7 +17,7 @@ use super::{
     jobs::{JobPhase, JobState, Jobs},
     preemption::Preemption,
 };
-use crate::observe::{Binding, Key, Objects, Workload};
+use crate::observe::{Binding, Key, Objects, Workload, admitted_gang};
 
 /// Stage, while it holds quota, and reason of a binding; `None` out of scope. `known` is the reason where the caller
 /// has it.
@@ -66,7 +66,7 @@ pub(crate) fn describe_details(
         let copies = binding.admission.as_ref().map_or(1, |record| record.copies);
         let refusal = objects.check_namespace(&workload.queue, &binding.key.namespace);
         let refusal = refusal.or_else(|| objects.check_job_size(&workload.queue, || demand_of(Some(workload), copies)));
-        refusal.or_else(|| objects.check_card_models(&workload.queue, workload))
+        refusal.or_else(|| objects.check_card_models(&workload.queue, &*admitted_gang(binding, workload)?))
     }) {
         add(&format!("{refusal}: it gets no more"));
     }

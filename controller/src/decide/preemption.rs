@@ -37,7 +37,7 @@ use super::{
     jobs::{JobPhase, Jobs},
 };
 use crate::{
-    observe::{Binding, Key, Objects},
+    observe::{Binding, Key, Objects, admitted_gang},
     write::Decision,
 };
 
@@ -297,8 +297,8 @@ fn decide_eviction(
             Some(Decision::Evict { key, resource_version, suspension, recorded, planned, held, eviction })
         }
         EvictedPart::Surplus(less) => {
-            let gang = objects.workload_of(binding)?.gang.as_ref().ok()?;
-            let admission = Box::new(cut_surplus(binding.admission.as_ref()?, gang, binding, less));
+            let gang = admitted_gang(binding, objects.workload_of(binding)?)?;
+            let admission = Box::new(cut_surplus(binding.admission.as_ref()?, &gang, binding, less));
             Some(Decision::Shrink { key, resource_version, admission, eviction })
         }
     }

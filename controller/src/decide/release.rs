@@ -5,11 +5,12 @@
 //! more. From the decision until the watch shows it the binding is assumed to be admitted, and assumed in the place
 //! that was found.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use caldera_core::{
     gang::ClusterName,
     queue::{Ask, Fit, JobId, ReservedClusters},
+    resources::ResourceName,
 };
 use jiff::Timestamp;
 
@@ -50,6 +51,7 @@ impl Clusters<'_> {
     fn ask_capacity<T>(
         &mut self,
         id: &JobId,
+        card: Option<&ResourceName>,
         ask: impl FnOnce(&mut FleetCapacity, PlacementQuestion<'_>) -> T,
     ) -> Option<T> {
         let objects = self.objects;
@@ -61,6 +63,7 @@ impl Clusters<'_> {
         let whole = workload.kind.has_tasks();
         let previous = binding.plan.as_deref().filter(|_| whole && increases);
         let gang = objects.gang_to_place(binding, workload)?;
+        let gang = gang.keep_to_card(card);
         let run = match increases {
             true => predict_remaining_run(binding, workload, self.now),
             false => predict_run(objects, workload, self.now),
@@ -102,7 +105,7 @@ impl caldera_core::queue::ClusterCapacity for Clusters<'_> {
             self.found = None;
             return Fit::Yes;
         }
-        let answer = self.ask_capacity(id, |capacity, question| {
+        let answer = self.ask_capacity(id, ask.card(), |capacity, question| {
             let found = capacity.find_place(question, ask, kept);
             found.map(|decision| Place::from_decision(&decision, question.gang))
         });
@@ -125,7 +128,8 @@ impl caldera_core::queue::ClusterCapacity for Clusters<'_> {
         if self.find_job(id).is_none_or(|(_, increase)| increase.is_some()) {
             return None;
         }
-        let never = self.ask_capacity(id, |capacity, question| capacity.find_never(question, ask)).flatten();
+        let never =
+            self.ask_capacity(id, ask.card(), |capacity, question| capacity.find_never(question, ask)).flatten();
         never.map(|never| never.to_string())
     }
 
@@ -133,7 +137,8 @@ impl caldera_core::queue::ClusterCapacity for Clusters<'_> {
         if self.count_needed_pods(id).is_some() {
             return None;
         }
-        self.ask_capacity(id, |capacity, question| capacity.choose_reserved_clusters(question, ask, vain)).flatten()
+        self.ask_capacity(id, ask.card(), |capacity, question| capacity.choose_reserved_clusters(question, ask, vain))
+            .flatten()
     }
 }
 
@@ -166,10 +171,12 @@ pub(crate) fn release_admissible_jobs(
         let Some(binding) = jobs.keys.get(&release.id).and_then(|key| objects.bindings.get(key)) else { continue };
         let workload = objects.workload_of(binding);
         let terms = workload.map(|workload| RunTerms::build_terms(objects, binding, workload, now)).unwrap_or_default();
+        let card = release.admission.card.clone();
         let Some(decision) = jobs.assume_release(binding, release, terms) else { continue };
         jobs.changed = true;
         let gang = workload.and_then(|workload| objects.gang_to_place(binding, workload));
         if let (Some(gang), Some(place)) = (gang, found) {
+            let gang = card.map_or(Arc::clone(&gang), |card| Arc::new(gang.keep_to_card(Some(&card)).into_owned()));
             capacity.assume_found(binding, &gang, place);
         }
         releases.push((binding.key.clone(), decision));

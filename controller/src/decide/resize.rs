@@ -153,8 +153,14 @@ fn compute_increase(wanted: Wanted<'_>, record: &Admission) -> Option<Increase> 
         step: task.partition_size(),
     });
     let tasks = tasks.filter(|task| task.most > 0).collect();
-    let ask =
-        Ask { tasks, copies: record.copies.max(1), fit: FitClass::default(), run_for: None, counted: Counted::Nothing };
+    let ask = Ask {
+        tasks,
+        copies: record.copies.max(1),
+        fit: FitClass::default(),
+        run_for: None,
+        counted: Counted::Nothing,
+        card: None,
+    };
     Some(Increase { kind, ask })
 }
 
@@ -164,7 +170,7 @@ fn compute_request_increase(gang: &Gang, record: &Admission) -> Option<Ask> {
     request.saturating_sub(&record.charged);
     let name = gang.tasks.first().filter(|_| !request.is_empty())?.name.clone();
     let tasks = vec![TaskAsk { name, request, min: 1, most: 1, step: 1 }];
-    Some(Ask { tasks, copies: 1, fit: FitClass::default(), run_for: None, counted: Counted::Nothing })
+    Some(Ask { tasks, copies: 1, fit: FitClass::default(), run_for: None, counted: Counted::Nothing, card: None })
 }
 
 fn compute_copy_increase(wanted: Wanted<'_>, record: &Admission, copies: u32) -> Option<Increase> {
@@ -179,6 +185,7 @@ fn compute_copy_increase(wanted: Wanted<'_>, record: &Admission, copies: u32) ->
         fit: FitClass::default(),
         run_for: None,
         counted: Counted::Nothing,
+        card: None,
     };
     Some(Increase { kind: IncreaseKind::Copies, ask })
 }
@@ -241,6 +248,7 @@ mod tests {
             data: None,
             nodes: caldera_core::node_groups::NodeRestriction::default(),
             clusters: Vec::new(),
+            card: None,
         }
     }
 

@@ -39,7 +39,7 @@ use super::{
     unused_quota::record_of_placed,
 };
 use crate::{
-    observe::{Binding, Key, Objects},
+    observe::{Binding, Key, Objects, admitted_gang},
     write::Decision,
 };
 
@@ -162,8 +162,8 @@ fn limit_anew(objects: &Objects, binding: &Binding, record: &Admission, now: Tim
 
 /// Whether what a record grants asks for more than it charges: then it is not granted anew as it is.
 fn is_understated(objects: &Objects, binding: &Binding, record: &Admission) -> bool {
-    let Some(Ok(gang)) = objects.workload_of(binding).map(|workload| workload.gang.as_ref()) else { return false };
-    record.find_uncharged(gang).is_some()
+    let gang = objects.workload_of(binding).and_then(|workload| admitted_gang(binding, workload));
+    gang.is_some_and(|gang| record.find_uncharged(&gang).is_some())
 }
 
 /// What was taken back just now from below a queue.

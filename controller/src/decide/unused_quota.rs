@@ -14,7 +14,7 @@ use super::{
     deadlines::{Deadlines, add_wait},
     jobs::Jobs,
 };
-use crate::observe::{Binding, Key, Objects, Workload};
+use crate::observe::{Binding, Key, Objects, Workload, admitted_gang};
 
 /// From the last change of record or placement on.
 const UNUSED_FOR: SignedDuration = SignedDuration::from_secs(300);
@@ -113,7 +113,7 @@ fn count_pods(record: &Admission) -> u64 {
 
 /// The record of what is placed of a binding; `None` if that is all that was granted, or not known.
 pub(crate) fn record_of_placed(objects: &Objects, binding: &Binding) -> Option<Admission> {
-    cut_to_placed(binding.admission.as_deref()?, objects.workload_of(binding)?.gang.as_ref().ok()?, binding)
+    cut_to_placed(binding.admission.as_deref()?, &*admitted_gang(binding, objects.workload_of(binding)?)?, binding)
 }
 
 fn cut_to_placed(record: &Admission, gang: &Gang, binding: &Binding) -> Option<Admission> {

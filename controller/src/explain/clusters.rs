@@ -51,13 +51,14 @@ pub(super) fn list_clusters(controller: &mut Controller, key: &Key, ask: Option<
         return Vec::new();
     }
     controller.capacity.sum_fleet();
-    let Controller { objects, capacity, now, .. } = &*controller;
+    let Controller { objects, capacity, jobs, now, .. } = &*controller;
     let Some((binding, ask)) = objects.bindings.get(key).zip(ask) else { return Vec::new() };
     let Some(workload) = objects.workload_of(binding) else { return Vec::new() };
     let (gang, run) = (objects.gang_to_place(binding, workload), predict_run(objects, workload, *now));
     let (Some(placement), Some(gang)) = (build_binding_with_peers(objects, capacity, binding), gang) else {
         return Vec::new();
     };
+    let gang = gang.keep_to_card(jobs.engine.pending_card(binding.id.as_str()));
     let wanted = ask.demand_of_all_pods().without_cards();
     let needs = ask.tasks.iter().map(|task| u64::from(task.min)).sum();
     let fleet = capacity.fleet();

@@ -26,6 +26,7 @@ pub(crate) use self::{
     data_claim::{BOUND, DataObjects, fingerprint_claim, fingerprint_refs},
     fingerprint::fingerprint,
     losses::{MEMBER_LOST, Presence},
+    node_groups::admitted_gang,
     objects::{Change, Objects},
 };
 pub use self::{

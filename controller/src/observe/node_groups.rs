@@ -15,6 +15,14 @@ use caldera_crds::binding::Gate;
 
 use super::{Binding, Workload, fingerprint, objects::Objects};
 
+/// What a binding's workload asks for, on the card model that it was admitted to where it had a choice; `None` where
+/// that can not be read.
+pub(crate) fn admitted_gang(binding: &Binding, workload: &Workload) -> Option<Arc<Gang>> {
+    let gang = workload.gang.as_ref().ok()?;
+    let card = binding.admission.as_ref().and_then(|record| record.card.as_ref());
+    Some(card.map_or_else(|| Arc::clone(gang), |card| Arc::new(gang.keep_to_card(Some(card)).into_owned())))
+}
+
 impl Objects {
     /// What the queues of a job say of clusters. `exclusive`: some cluster says of which queues it is.
     pub(crate) fn clusters_of_binding(&self, binding: &Binding, exclusive: bool) -> Option<QueueClusters> {
@@ -67,11 +75,11 @@ impl Objects {
         }
     }
 
-    /// What a binding's workload asks for, on the nodes that it may use; `None` where that can not be read.
+    /// What a binding's workload asks for, on the nodes and the card model that it may use; `None` where that can not be read.
     pub(crate) fn gang_to_place(&self, binding: &Binding, workload: &Workload) -> Option<Arc<Gang>> {
-        let gang = workload.gang.as_ref().ok()?;
+        let gang = admitted_gang(binding, workload)?;
         let nodes = self.nodes_of_binding(binding, workload);
-        Some(if nodes.required.is_empty() { Arc::clone(gang) } else { Arc::new(gang.restrict_to_nodes(&nodes)) })
+        Some(if nodes.required.is_empty() { gang } else { Arc::new(gang.restrict_to_nodes(&nodes)) })
     }
 
     /// The class of bindings that fit where one of `fit` does, on the same nodes, in clusters of which the queues say

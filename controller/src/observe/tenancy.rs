@@ -7,7 +7,12 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use caldera_core::{
-    gang::QueueName, queue::Counted, reason::Reason, resources::Resources, run_limit::RunLimit, time::EpochSeconds,
+    gang::{Gang, QueueName},
+    queue::Counted,
+    reason::Reason,
+    resources::Resources,
+    run_limit::RunLimit,
+    time::EpochSeconds,
 };
 use caldera_crds::{longest_run::LongestRun, names::volcano::ROOT_QUEUE};
 
@@ -59,8 +64,7 @@ impl Objects {
 
     /// Why a queue does not take a job that asks for cards of no model, or of one of which it, or one above it, has no
     /// quota.
-    pub(crate) fn check_card_models(&self, queue: &QueueName, workload: &Workload) -> Option<Reason> {
-        let gang = workload.gang.as_ref().ok()?;
+    pub(crate) fn check_card_models(&self, queue: &QueueName, gang: &Gang) -> Option<Reason> {
         let path = self.list_queue_and_parents(queue).into_iter();
         path.filter_map(|(by, facts)| Some((by, facts.card_quota.as_ref()?)))
             .find_map(|(by, quota)| quota.refuse(queue, by, gang))

@@ -5,7 +5,7 @@ use caldera_core::{
     inventory::{Change, Node},
     quantity::Quantity,
 };
-use caldera_crds::names::volcano::CARD_QUOTA;
+use caldera_crds::names::volcano::{CARD_NAME, CARD_QUOTA};
 use serde_json::{Value, json};
 
 use super::world::{World, job};
@@ -303,4 +303,81 @@ fn who_lacks_the_quota_of_a_model_preempts_who_holds_that_model_in_its_queue() {
     let clusters = |name: &str| world.get("ResourceBinding", name)["spec"]["clusters"].clone();
     assert_eq!(clusters("holds-job"), json!([]), "{:?}", world.says("urgent"));
     assert_ne!(clusters("other-job"), json!([]), "it holds nothing that is lacking");
+}
+
+/// A job of one pod that may use any of these models.
+fn submit_choosing(world: &mut World, name: &str, cards: u32, models: &str) {
+    let mut job = job(name, "a", 1);
+    let template = &mut job["spec"]["tasks"][0]["template"];
+    template["spec"] = pod(cards, None);
+    template["metadata"]["annotations"] = json!({CARD_NAME: models});
+    let job = world.put(job);
+    world.bind(&job, 1, true);
+}
+
+fn record(world: &World, binding: &str) -> Value {
+    let text = &world.get("ResourceBinding", binding)["metadata"]["annotations"]["caldera.dev/admission"];
+    serde_json::from_str(text.as_str().unwrap()).unwrap()
+}
+
+#[test]
+fn a_job_that_may_use_several_models_is_charged_the_first_that_has_quota_and_keeps_it() {
+    let mut world = fleet();
+    limit(&mut world, "top", Some(r#"{"A100": 4, "H100": 4}"#));
+    for name in ["first", "second", "third"] {
+        submit_choosing(&mut world, name, 3, "V100|A100|H100");
+    }
+    let mut released = world.pass(5);
+    released.sort();
+    assert_eq!(released, ["first-job", "second-job"]);
+    let on = |world: &World, binding: &str| record(world, binding)["card"].clone();
+    assert_eq!(
+        (on(&world, "first-job"), on(&world, "second-job")),
+        (json!("nvidia.com/gpu:A100"), json!("nvidia.com/gpu:H100"))
+    );
+    assert_eq!(charged(&world, "second-job"), json!({"cpu": "1", GPU: "3", "nvidia.com/gpu:H100": "3", "pods": "1"}));
+    assert_eq!([used(&world, "top", "A100"), used(&world, "top", "H100")], ["3", "3"]);
+    // Of V100 there is no quota: that is not tried.
+    let (reason, message) = world.says("third");
+    assert_eq!(reason, "WaitingForQuota");
+    assert!(
+        message.contains("nvidia.com/gpu:A100 3, used 3 of 4") && message.contains("nor on H100: needs"),
+        "{message}"
+    );
+    assert!(message.contains("position 1 of 1") && !message.contains("V100"), "{message}");
+    // It stays on its model, also for a controller that was started anew.
+    world.restart();
+    list_nodes(&mut world);
+    assert!(world.pass(5).is_empty());
+    assert_eq!([used(&world, "top", "A100"), used(&world, "top", "H100")], ["3", "3"]);
+    world.delete("ResourceBinding", "second-job");
+    world.delete("Job", "second");
+    assert_eq!(world.pass(5), ["third-job"]);
+    assert_eq!(on(&world, "third-job"), json!("nvidia.com/gpu:H100"));
+}
+
+#[test]
+fn a_job_falls_back_to_another_model_for_want_of_room_without_any_quota() {
+    let mut world = fleet();
+    for (name, model) in [("one", "A100"), ("two", "A100"), ("three", "H100"), ("four", "H100"), ("five", "A100")] {
+        submit_choosing(&mut world, name, 8, "A100|H100");
+        let released = world.pass(5);
+        let want: &[String] = if name == "five" { &[] } else { &[format!("{name}-job")] };
+        assert_eq!(released, want);
+        if name != "five" {
+            assert_eq!(record(&world, &format!("{name}-job"))["card"], json!(format!("nvidia.com/gpu:{model}")));
+        }
+    }
+    let (reason, message) = world.says("five");
+    assert!(reason == "InsufficientCapacity" && message.contains("nor on H100: "), "{reason}: {message}");
+}
+
+#[test]
+fn a_job_none_of_whose_models_has_a_quota_is_inadmissible() {
+    let mut world = fleet();
+    limit(&mut world, "top", Some(r#"{"T4": 4}"#));
+    submit_choosing(&mut world, "x", 1, "A100|H100");
+    assert!(world.pass(5).is_empty());
+    let (reason, message) = world.says("x");
+    assert!(reason == "NoCardQuota" && message.contains("no quota of the A100"), "{reason}: {message}");
 }

@@ -442,6 +442,7 @@ mod tests {
             data: None,
             nodes: caldera_core::node_groups::NodeRestriction::default(),
             clusters: Vec::new(),
+            card: None,
         };
         let mut binding = json!({
             "metadata": {"resourceVersion": "5", "annotations": {"caldera.dev/gate": "closed", "user": "own"}},

@@ -1,6 +1,6 @@
 //! The labels of nodes that gangs select on, waiting or placed.
 //!
-//! Each label is counted by who selects on it and is kept until nobody does. [`Fleet`](super::Fleet) has the members'
+//! Those of the card models that a job chooses from are among them. Each label is counted by who selects on it and is kept until nobody does. [`Fleet`](super::Fleet) has the members'
 //! shapes carry these labels, so that such gangs are answered by shape and not node by node.
 
 use std::{
@@ -8,7 +8,11 @@ use std::{
     sync::Arc,
 };
 
-use crate::gang::{Gang, Requirement};
+use crate::{
+    card_model::label_of_model,
+    gang::{Gang, Requirement},
+    resources::ResourceName,
+};
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct SelectedLabels {
@@ -29,8 +33,10 @@ impl SelectedLabels {
     pub(super) fn set_labels_of(&mut self, asks: &str, gang: Option<&Gang>, nodes: &[Requirement]) {
         let tasks = gang.into_iter().flat_map(|gang| &gang.tasks);
         let nodes = nodes.iter().filter(|_| gang.is_some()).map(|label| label.key.as_str());
-        let now: BTreeSet<String> =
-            tasks.flat_map(|task| task.node.selected_label_keys()).chain(nodes).map(ToOwned::to_owned).collect();
+        let cards = tasks.clone().flat_map(|task| &task.node.cards).filter_map(ResourceName::as_card);
+        let cards = cards.map(|(resource, _)| label_of_model(resource));
+        let labels = tasks.flat_map(|task| task.node.selected_label_keys()).chain(nodes).map(ToOwned::to_owned);
+        let now: BTreeSet<String> = labels.chain(cards).collect();
         if self.by.get(asks).map_or(now.is_empty(), |before| *before == now) {
             return;
         }

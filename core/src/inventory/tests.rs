@@ -319,6 +319,7 @@ fn any_claim() -> impl Strategy<Value = NodeClaim> {
         affinity,
         tolerations: vec![],
         most_per_node: None,
+        cards: Vec::new(),
     })
 }
 

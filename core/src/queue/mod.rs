@@ -29,7 +29,7 @@ pub use engine::{
 };
 pub use pending::job_order::{JobId, OrderPolicy};
 pub use quota::{
-    admission::{Ask, FitClass, TaskAsk},
+    admission::{Ask, CardChoice, FitClass, TaskAsk},
     faults::{self, QueueFault, QueueField},
     history::HISTORY_HALF_LIFE,
     ledger,

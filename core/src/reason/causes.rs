@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use super::Reason;
 use crate::{gang::TaskName, resources::ResourceName, text::name_some};
 
 /// Why a queue with a quota by card model has none for a job.
@@ -36,6 +37,24 @@ pub enum CardRefusal {
     },
 }
 
+impl Reason {
+    /// Why a job waits that may use one of these card models, each with the reason there.
+    #[must_use]
+    pub fn of_each_card(mut each: Vec<(ResourceName, Self)>) -> Self {
+        let told = each.iter().position(|(_, why)| !why.is_unsatisfiable()).unwrap_or(0);
+        if each.is_empty() {
+            return Self::NoWorkload;
+        }
+        let (_, reason) = each.remove(told);
+        let lacks = |why: &Self| {
+            let text = why.to_string();
+            text.split_once(": ").map_or(text.clone(), |(_, lacks)| lacks.to_owned())
+        };
+        let others = each.iter().map(|(card, why)| (card.clone(), lacks(why))).collect();
+        Self::NoCardModel(Box::new(reason), others)
+    }
+}
+
 impl fmt::Display for CardRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -43,7 +62,7 @@ impl fmt::Display for CardRefusal {
             Self::Unnamed { task, resource, label, models } => write!(
                 f,
                 "has its quota of {resource} by card model, {}: task {task} has to name one, by a nodeSelector or a \
-                 required node affinity for {label} with one value",
+                 required node affinity for {label} with one value, or several by annotation volcano.sh/card.name of its pods",
                 name_some(models)
             ),
             Self::OtherModel { task, resource, model, models } => write!(

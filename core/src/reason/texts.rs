@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Bound, Position, QueueProblem, Reason, RequeueCause};
-use crate::run_limit::RunTime;
+use crate::{resources::ResourceName, run_limit::RunTime};
 
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -114,6 +114,12 @@ impl fmt::Display for Reason {
                 limit.plain(),
                 WhichIs(bound)
             ),
+            Self::NoCardModel(reason, others) => {
+                reason.fmt(f)?;
+                let model =
+                    |card: &ResourceName| card.as_card().map_or(card.to_string(), |(_, model)| model.to_owned());
+                others.iter().try_for_each(|(card, lacks)| write!(f, "; nor on {}: {lacks}", model(card)))
+            }
             Self::Quota { queue, bound, resource, asked, used, limit, position } => write!(
                 f,
                 "waits in queue {queue}, {position}: needs {resource} {}, used {} of {} ({bound})",

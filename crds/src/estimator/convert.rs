@@ -121,6 +121,7 @@ fn read_node_claim(claim: &messages::NodeClaimMessage) -> Result<NodeClaim, Read
         tolerations: tolerations.into_iter().map(read_toleration).collect(),
         // The wire has no field for it.
         most_per_node: None,
+        cards: Vec::new(),
     })
 }
 
@@ -231,6 +232,7 @@ mod tests {
                 affinity: vec![NodeTerm { labels: vec![labels], fields: vec![fields] }],
                 tolerations: vec![Toleration { key: "gpu".into(), exists: true, ..Toleration::default() }],
                 most_per_node: None,
+                cards: Vec::new(),
             },
             priority_class: String::new(),
             partition: None,

@@ -6,12 +6,17 @@
 use std::collections::BTreeMap;
 
 use caldera_core::{
+    card_choice::read_card_models,
+    card_model::label_of_model,
     gang::{NodeClaim, NodeTerm, Operator, Requirement, Toleration},
     quantity::Quantity,
     resources::{ResourceName, Resources},
 };
 
+use serde_json::{Value, json};
+
 use super::{GangError, field::Field};
+use crate::names::volcano::CARD_NAME;
 
 /// What one pod takes from a node: the sum of its containers and sidecars, or the peak of its init containers if that
 /// is more. Pod-level requests replace that sum. The pod's overhead and one of the node's pods are added.
@@ -103,10 +108,22 @@ pub(super) fn priority_class<'a>(pod: &Field<'a>) -> &'a str {
     pod.at(&["spec", "priorityClassName"]).and_then(|place| place.value.as_str()).unwrap_or("")
 }
 
-/// Selector, required node affinity and tolerations.
+/// Whether a pod's spec asks for cards of the resource of a model, and may use more than one model of it; false where it
+/// can not be read.
+#[must_use]
+pub fn leaves_model_open(spec: &Value, card: &ResourceName) -> bool {
+    let Some((resource, _)) = card.as_card() else { return false };
+    let pod = json!({"spec": spec});
+    let pod = Field::unnamed(&pod);
+    let (Ok(request), Ok(claim)) = (read_request(&pod), node_claim(&pod)) else { return false };
+    !request.get(resource).is_zero() && claim.find_only_value(&label_of_model(resource)).is_none()
+}
+
+/// Selector, required node affinity and tolerations, and the card models that an annotation names.
 pub(super) fn node_claim(pod: &Field<'_>) -> Result<NodeClaim, GangError> {
     let Some(spec) = pod.at(&["spec"]) else { return Ok(NodeClaim::default()) };
-    let mut claim = NodeClaim::default();
+    let cards = pod.at(&["metadata", "annotations", CARD_NAME]).and_then(|text| text.value.as_str());
+    let mut claim = NodeClaim { cards: cards.map(read_card_models).unwrap_or_default(), ..NodeClaim::default() };
     for (key, value) in spec.entries(&["nodeSelector"])? {
         claim.selector.insert(key.to_owned(), value.text()?.to_owned());
     }

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 const GPU: &str = "nvidia.com/gpu";
 const PRODUCT: &str = "nvidia.com/gpu.product";
 const QUOTA: &str = "volcano.sh/card.quota";
+const NAME: &str = "volcano.sh/card.name";
 
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
@@ -111,6 +112,25 @@ async fn play(s: &Scenario, member: &str, nodes: &[Value]) -> anyhow::Result<()>
     // What comes free of the model is for who waits for it.
     s.delete(Kind::Job, "runs").await?;
     s.until_placed("waits-job").await?;
+    choose_model(s, member, &leaf, first, second).await
+}
+
+/// With the first model used up, and the second too: who may use both waits for either, and is held to what comes free.
+async fn choose_model(s: &Scenario, member: &str, leaf: &str, first: &str, second: &str) -> anyhow::Result<()> {
+    let mut task = task("a", 1, "100m", "sleep 600");
+    ask_for(&mut task["template"]["spec"], 1, None);
+    task["template"]["metadata"]["annotations"] = json!({NAME: format!("{first}|{second}")});
+    let chooses = s.submit(Kind::Job, job("chooses", leaf, &[task]), &aggregated()).await?;
+    let group = s.until_podgroup(&chooses, "waits for quota", |group| reason(group) == "WaitingForQuota").await?;
+    let says = text(&group, "/status/conditions/0/message");
+    ensure!(says.contains(&format!("{GPU}:{first}")) && says.contains(&format!("nor on {second}")), "{says}");
+    s.delete(Kind::Job, "other").await?;
+    s.until_placed("chooses-job").await?;
+    let copy = s.until_in_member(member, Kind::Job, "chooses", "is there", |_| true).await?;
+    let required = "/spec/tasks/0/template/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+    let terms = copy.pointer(&format!("{required}/nodeSelectorTerms"));
+    let want = json!([{"matchExpressions": [{"key": PRODUCT, "operator": "In", "values": [second]}]}]);
+    ensure!(terms == Some(&want), "{copy}");
     Ok(())
 }
 

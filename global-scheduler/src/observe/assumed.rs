@@ -13,9 +13,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use caldera_core::{
-    fleet::AssumedPods, gang::Gang, node_groups::NodeRestriction, place::Target, plan::Plan, time::EpochSeconds,
-};
+use caldera_core::{fleet::AssumedPods, gang::Gang, place::Target, plan::Plan, time::EpochSeconds};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
@@ -116,7 +114,7 @@ impl Cache {
 
     /// Has members' shapes carry the labels that the admission of a binding keeps its pods to.
     fn follow_selected_nodes(&mut self, key: &BindingKey, gang: Option<&Gang>) {
-        let is_kept = self.bindings.get(key).is_some_and(|binding| restriction_of(binding).is_some());
+        let is_kept = self.bindings.get(key).is_some_and(is_restricted);
         self.fleet.set_selected_labels(&key.to_string(), gang.filter(|_| is_kept));
     }
 
@@ -126,16 +124,18 @@ impl Cache {
         let Some(Ok(gang)) = self.request_of(binding).map(|request| &request.gang) else {
             return Some((binding.replica.clone().filter(|replica| replica.replicas() > 0)?, false));
         };
-        let Some(nodes) = restriction_of(binding) else { return Some((Arc::clone(gang), true)) };
+        let Some(record) = binding.admission.as_ref().filter(|_| is_restricted(binding)) else {
+            return Some((Arc::clone(gang), true));
+        };
         // It is made anew for each event of each binding.
-        let restricted = Arc::new(gang.restrict_to_nodes(nodes));
+        let restricted = Arc::new(gang.keep_to_card(record.card.as_ref()).restrict_to_nodes(&record.nodes));
         Some((self.gangs.intern(restricted), true))
     }
 }
 
-/// The nodes that the admission of a binding keeps its pods to, or has them prefer.
-fn restriction_of(binding: &Binding) -> Option<&NodeRestriction> {
-    binding.admission.as_ref().map(|record| &record.nodes).filter(|nodes| !nodes.is_empty())
+/// Whether the admission of a binding keeps its pods to some nodes, or has them prefer some.
+fn is_restricted(binding: &Binding) -> bool {
+    binding.admission.as_ref().is_some_and(|record| !record.nodes.is_empty() || record.card.is_some())
 }
 
 /// The pods of each task in each cluster that `holds` them: by the plan, or by the targets for kinds without a plan.

@@ -1,5 +1,5 @@
 //! The node affinity that keeps a pod template in a domain, or makes it prefer one, and that which keeps all pods of a
-//! copy on the nodes that its job was admitted to.
+//! copy on the nodes, and on the card model, that its job was admitted to.
 //!
 //! Rule (Kubernetes `nodeaffinity.GetRequiredNodeAffinity`): the terms of a required node affinity are alternatives,
 //! the expressions of a term must all match, and an empty term matches nothing. So the expressions of the domain are
@@ -8,8 +8,11 @@
 //! the expressions of a domain stays as it is, so doing this twice changes nothing. A preferred domain becomes
 //! preferred terms of the greatest weight, one for each alternative, beside those of the user.
 
-use caldera_core::{gang::Requirement, node_groups::NodeRestriction, plan::PlannedDomain};
-use caldera_crds::workload::edit_pod_specs;
+use caldera_core::{
+    card_choice::require_card, gang::Requirement, node_groups::NodeRestriction, plan::PlannedDomain,
+    resources::ResourceName,
+};
+use caldera_crds::workload::{edit_pod_specs, leaves_model_open};
 use serde_json::{Map, Value, json};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -39,6 +42,16 @@ pub(super) fn restrict_copy(copy: &mut Value, nodes: &NodeRestriction) -> Option
             require_nodes(pod, &required)?;
         }
         nodes.preferred.iter().try_for_each(|better| prefer_nodes(pod, better.weight, &better.labels))
+    })
+}
+
+/// Keeps those pods of a copy to a card model that ask for its resource and may use several. `None` if the copy is not
+/// shaped like its kind.
+pub(super) fn keep_copy_to_card(copy: &mut Value, card: &ResourceName) -> Option<()> {
+    let required = [vec![require_card(card)?]];
+    edit_pod_specs(copy, &mut |pod| match leaves_model_open(pod, card) {
+        true => require_nodes(pod, &required),
+        false => Some(()),
     })
 }
 
@@ -232,6 +245,42 @@ mod tests {
         let before = copy.clone();
         assert_eq!((restrict_copy(&mut copy, &NodeRestriction::default()), &copy), (Some(()), &before));
         assert_eq!(restrict_copy(&mut json!({"apiVersion": "apps/v1", "kind": "Deployment"}), &nodes), None);
+    }
+
+    #[test]
+    fn pods_that_may_use_several_card_models_are_kept_to_the_charged_one_and_others_are_left_alone() {
+        let product = |models: &[&str]| json!({"key": "x.io/gpu.product", "operator": "In", "values": models});
+        let task = |name: &str, resource: &str, models: &[&str]| {
+            let mut spec = json!({"containers": [{"name": "c", "resources": {"limits": {resource: "1"}}}]});
+            if !models.is_empty() {
+                spec["affinity"]["nodeAffinity"][REQUIRED][TERMS] = json!([{"matchExpressions": [product(models)]}]);
+            }
+            json!({"name": name, "replicas": 1, "template": {"spec": spec}})
+        };
+        let tasks = [
+            ("cpu", "cpu", &[][..]),
+            ("any", "x.io/gpu", &[]),
+            ("ab", "x.io/gpu", &["a", "b"]),
+            ("one", "x.io/gpu", &["c"]),
+        ];
+        let mut copy = json!({
+            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "j"},
+            "spec": {"tasks": tasks.map(|(name, resource, models)| task(name, resource, models))},
+        });
+        let before = copy.clone();
+        for _twice in 0..2 {
+            keep_copy_to_card(&mut copy, &"x.io/gpu:b".into()).unwrap();
+            let models: Vec<Option<String>> = workload::read_gang(&copy)
+                .unwrap()
+                .tasks
+                .iter()
+                .map(|task| task.model_of(&"x.io/gpu".into()).map(ToOwned::to_owned))
+                .collect();
+            assert_eq!(models, [None, Some("b".into()), Some("b".into()), Some("c".into())]);
+        }
+        for unchanged in [0, 3] {
+            assert_eq!(copy["spec"]["tasks"][unchanged], before["spec"]["tasks"][unchanged]);
+        }
     }
 
     #[test]

@@ -7,7 +7,12 @@
 //! controller then refuses. A tenant's `volcano.sh/preemptable: "false"` where it counts for nothing is told, and not
 //! refused: the same manifest may be submitted to several queues.
 
-use caldera_core::{gang::QueueName, reason::Reason};
+use caldera_core::{
+    card_choice::choose_cards,
+    card_quota::CardQuota,
+    gang::{Gang, QueueName},
+    reason::Reason,
+};
 use caldera_crds::{
     largest_job::LargestJob,
     longest_run::LongestRun,
@@ -45,7 +50,9 @@ pub fn refuse_card_model(request: &ReviewRequest<'_, Value>, cache: &Cache) -> O
     let mut quotas = quotas.filter_map(|by| Some((by, read_card_quota(cache.queues.get(by)?)?))).peekable();
     quotas.peek()?;
     let gang = read_gang(job).ok()?;
-    let refusal = quotas.find_map(|(by, quota)| quota.refuse(&queue, &by.into(), &gang))?;
+    let quotas: Vec<(QueueName, CardQuota)> = quotas.map(|(by, quota)| (by.into(), quota)).collect();
+    let refuse = |gang: &Gang| quotas.iter().find_map(|(by, quota)| quota.refuse(&queue, by, gang));
+    let refusal = choose_cards(&gang, refuse).err()?;
     Some(deny(&format!("spec.tasks: {refusal}")))
 }
 

@@ -15,7 +15,8 @@
 //! workload that an override made of something that is not queued.
 //!
 //! Its pods use the nodes that its job was admitted to: those of the groups that its queue admits
-//! ([`caldera_core::node_groups`]).
+//! ([`caldera_core::node_groups`]), and where it had a choice of card models those of the one that it is charged for
+//! ([`caldera_core::card_choice`]). What was charged is compared with the copy as it goes out.
 //!
 //! The pods of some kinds say of which workload they are only if the copy has them do so: it is marked.
 
@@ -36,7 +37,7 @@ use super::{
     charged_copy::check_copy_against_record,
     job_copy::{is_volcano_job, make_copy},
     member_job_maker::find_refused_job_maker,
-    node_affinity::restrict_copy,
+    node_affinity::{keep_copy_to_card, restrict_copy},
     patch::{patch_between, set_field},
     verdict::Verdict,
 };
@@ -177,6 +178,10 @@ fn build_copies_patch(
             remove_retained_replicas(copy);
             if WorkloadKind::of_object(copy).is_none() {
                 continue;
+            }
+            if let Some(card) = &record.card {
+                keep_copy_to_card(copy, card)
+                    .ok_or_else(|| format!("its pods can not be kept on the {card} that it was admitted to"))?;
             }
             check_copy_against_record(copy, record, *replicas, class)?;
             mark_pods(copy);

@@ -32,7 +32,7 @@ use super::super::{
     capacity::{FleetCapacity, PlacementQuestion},
     jobs::{JobPhase, JobState, Jobs},
 };
-use crate::observe::{Binding, Objects, Workload};
+use crate::observe::{Binding, Objects, Workload, admitted_gang};
 
 /// The first jobs of each queue that lack quota or capacity and that an attempt could help.
 pub(super) fn list_preemptors(
@@ -168,7 +168,7 @@ fn describe_quota_holder(
 /// minimum, and of a gang of several tasks only where each task's own minimum counts: else the scheduler would not cut
 /// it.
 fn describe_elastic(objects: &Objects, binding: &Binding, workload: &Workload) -> Option<ElasticGang> {
-    let gang = workload.gang.as_ref().ok()?;
+    let gang = &admitted_gang(binding, workload)?;
     let placement = binding.placement.as_deref()?;
     let division = placement.placement.division.as_ref();
     let strategy = match division? {
@@ -223,7 +223,10 @@ impl<'a> FitWithout<'a> {
             objects,
             jobs,
             capacity,
-            gang: objects.gang_to_place(binding, workload)?,
+            gang: {
+                let card = jobs.engine.pending_card(preemptor.id.as_str());
+                Arc::new(objects.gang_to_place(binding, workload)?.keep_to_card(card).into_owned())
+            },
             whole: workload.kind.has_tasks(),
             run: predict_run(objects, workload, now),
             quota: jobs.engine.compute_quota_after_evictions(&preemptor.queue, preemptor.asks.clone()),

@@ -9,7 +9,7 @@ use crate::{
         engine::{CapacityRefusal, Engine, QueueUsage, QueueingState, capacity::CapacityLack},
         pending::{job_order::JobId, line::Inadmissible},
         quota::{
-            admission,
+            admission::{self, Ask},
             amounts::Dim,
             tree::{QueueIndex, split_counts},
         },
@@ -67,24 +67,29 @@ impl Engine {
     pub fn list_pending_positions(&self) -> impl Iterator<Item = (&JobId, Position)> {
         self.index.values().flat_map(|node| {
             let line = &self.slots[node.index()].line;
-            line.keys().enumerate().map(|(i, key)| (&key.id, Position { place: i + 1, of: line.len() }))
+            let jobs = line.keys().filter(|key| !key.id.is_choice());
+            jobs.enumerate().map(|(i, key)| (&key.id, Position { place: i + 1, of: line.len() }))
         })
     }
 
-    /// The first jobs of each line that may ever start, at most `each` of them: of a fifo line the first alone.
+    /// The first jobs of each line that may ever start, on their first card model, at most `each` of them: of a fifo
+    /// line the first alone.
     pub fn queue_heads(&self, each: usize) -> impl Iterator<Item = (&JobId, Position)> {
         self.index.values().flat_map(move |node| {
             let slot = &self.slots[node.index()];
             let line = &slot.line;
             let of = line.len();
-            let heads = line.list_satisfiable_jobs().take(if slot.is_fifo() { each.min(1) } else { each });
+            let heads = line.list_satisfiable_jobs().filter(|(key, _)| !key.id.is_choice()).take(if slot.is_fifo() {
+                each.min(1)
+            } else {
+                each
+            });
             heads.map(move |(key, _)| (&key.id, Position { place: line.count_before(key) + 1, of }))
         })
     }
 
-    /// [`Engine::explain_pending`] for a job whose position is known.
-    #[must_use]
-    pub fn explain_pending_at(&self, id: &str, position: Position) -> Option<Reason> {
+    /// [`Engine::explain_pending_at`] of one entry of a job.
+    pub(crate) fn explain_entry_at(&self, id: &str, position: Position) -> Option<Reason> {
         let Some(QueueingState::Pending { node, key, shape: shape_id, .. }) = self.jobs.get(id) else { return None };
         let (slot, shape) = (&self.slots[node.index()], self.shape(*shape_id));
         let queue = slot.name.clone();
@@ -106,7 +111,10 @@ impl Engine {
         if self.fleet.ready_clusters == 0 {
             return Some(Reason::NoReadyCluster { position });
         }
-        if slot.is_fifo() && !is_hopeless && slot.line.find_first_satisfiable().is_some_and(|(front, _)| front < key) {
+        if slot.is_fifo()
+            && !is_hopeless
+            && slot.line.find_first_satisfiable().is_some_and(|(front, _)| front.is_before_job_of(key))
+        {
             return Some(Reason::BehindQueueHead { queue, position });
         }
         if let Some((at, dim, _)) = admission::find_first_short_quota(&self.slots, &slot.path, &shape.counts) {
@@ -179,6 +187,14 @@ impl Engine {
                     .collect(),
             ),
             QueueingState::Pending { .. } | QueueingState::BackingOff { .. } => None,
+        }
+    }
+
+    /// What an entry of a pending job asks for.
+    pub(crate) fn pending_ask(&self, id: &str) -> Option<&Ask> {
+        match self.jobs.get(id)? {
+            QueueingState::Pending { shape, .. } => Some(&self.shape(*shape).ask),
+            QueueingState::Charged { .. } | QueueingState::BackingOff { .. } => None,
         }
     }
 

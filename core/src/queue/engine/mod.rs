@@ -7,12 +7,14 @@
 //! engine against that model.
 
 mod capacity;
+mod choices;
 mod expected_ends;
 mod explain;
 mod ordering;
 mod pause;
 mod preemption;
 mod queue_status;
+mod release;
 mod requeue;
 mod reservations;
 mod tables;
@@ -30,7 +32,6 @@ pub use reservations::{ReservationStatus, UnknownStart};
 use crate::{
     admission::Admission,
     gang::QueueName,
-    node_groups::NodeRestriction,
     queue::{
         capacity::{ClusterCapacity, Fit, FitFunction},
         pending::{
@@ -121,6 +122,8 @@ pub struct Engine {
     /// Of that: queues, or who goes before whom.
     is_tree_outdated: bool,
     jobs: HashMap<JobId, QueueingState>,
+    /// How many card models each job may use beside its first.
+    choices: HashMap<JobId, usize>,
     /// Who waits for more of what another one, of the same workload, holds.
     resized: HashMap<JobId, JobId>,
     ends: expected_ends::ExpectedEnds,
@@ -190,6 +193,7 @@ impl Default for Engine {
             is_quota_outdated: false,
             is_tree_outdated: false,
             jobs: HashMap::new(),
+            choices: HashMap::new(),
             resized: HashMap::new(),
             ends: expected_ends::ExpectedEnds::default(),
             cluster_holds: BTreeMap::new(),
@@ -246,8 +250,8 @@ impl Engine {
         }
     }
 
-    /// A job is pending (again). It keeps its position if nothing about it changed: then this is false.
-    pub fn enqueue_job(&mut self, job: Job) -> bool {
+    /// One entry of [`Engine::enqueue_job`].
+    pub(crate) fn enqueue_entry(&mut self, job: Job) -> bool {
         let rank = JobRank { priority: job.priority, deadline: job.deadline };
         let key = self.job_key(job.id.clone(), job.created, rank);
         let node = self.intern_queue(&job.queue);
@@ -259,7 +263,7 @@ impl Engine {
             return false;
         }
         let resized = self.resized.remove_entry(&job.id);
-        self.remove_job(job.id.as_str());
+        self.remove_entry(job.id.as_str());
         self.resized.extend(resized);
         let shape = self.intern_shape(job.ask);
         let is_first = self.slots[node.index()].line.first_of(shape).is_some_and(|first| key < *first);
@@ -323,8 +327,8 @@ impl Engine {
         }
     }
 
-    /// A job is gone, or not ours to decide about: it neither waits nor holds.
-    pub fn remove_job(&mut self, id: &str) {
+    /// One entry of [`Engine::remove_job`].
+    pub(crate) fn remove_entry(&mut self, id: &str) {
         self.resized.remove(id);
         match self.jobs.remove(id) {
             None => {}
@@ -419,15 +423,18 @@ impl Engine {
         }
         let refused = match self.find_known_refusal(id, &blocking) {
             Some(known) => known,
-            None => match room.fits(&key.id, &self.shape(id).ask, &self.list_clusters_reserved_for_others(&blocking)) {
-                Fit::Yes => return Ok(blocking),
-                Fit::No { never, detail } => {
-                    self.record_refusal(id, &blocking, capacity::CapacityLack::of(never), detail)
+            None => {
+                match room.fits(&key.id.job(), &self.shape(id).ask, &self.list_clusters_reserved_for_others(&blocking))
+                {
+                    Fit::Yes => return Ok(blocking),
+                    Fit::No { never, detail } => {
+                        self.record_refusal(id, &blocking, capacity::CapacityLack::of(never), detail)
+                    }
+                    Fit::Reserved { detail } => {
+                        self.record_refusal(id, &blocking, capacity::CapacityLack::UnreservedRoom, detail)
+                    }
                 }
-                Fit::Reserved { detail } => {
-                    self.record_refusal(id, &blocking, capacity::CapacityLack::UnreservedRoom, detail)
-                }
-            },
+            }
         };
         let Some(refusals) = self.refusals.get_mut(&refused) else { return Err(Inadmissible::Capacity) };
         refusals.inadmissible.insert((node, id));
@@ -458,42 +465,5 @@ impl Engine {
         let dequeue = slot.spec.as_ref().map_or(Dequeue::Traverse, |spec| spec.dequeue);
         let (key, shape) = slot.line.find_next_candidate(dequeue)?;
         Some((self.find_reserving_job_of_shape(node, key, shape).unwrap_or(key).clone(), shape))
-    }
-
-    fn release_job(
-        &mut self,
-        node: QueueIndex,
-        key: &JobKey,
-        id: ShapeId,
-        blocking: &[ReservationId],
-        room: &mut impl ClusterCapacity,
-    ) -> Release {
-        let shape = &self.shapes[id.0 as usize];
-        let slot = &self.slots[node.index()];
-        let (pods, charged) = shape.grant_pods(&slot.path, |at, dim| {
-            Some(admission::free_quota(&self.slots[at.index()], dim)? - self.reserved_amount(blocking, at, dim))
-        });
-        let counts = shape.counts.clone();
-        let charge = if shape.is_all_or_nothing() { shape.sparse.clone() } else { self.dims.intern_amounts(&charged) };
-        let charge: Sparse = if charge.is_empty() { charge } else { [charge, counts].concat().into() };
-        let (queue, copies) = (slot.name.clone(), shape.ask.copies);
-        let above = slot.path[1..].iter().filter(|at| **at != QueueIndex::ROOT);
-        let above = above.map(|at| self.slots[at.index()].name.clone()).collect();
-        let tasks = shape.ask.tasks.iter().zip(pods).map(|(task, pods)| (task.name.clone(), pods)).collect();
-        let held = self.reservations.held_by(key.id.as_str());
-        self.remove_reservation_of_job(key.id.as_str());
-        self.remove_pending(node, key);
-        self.drop_shape_user(id);
-        self.add_charge(node, &charge);
-        self.reserve_for_next_blocked(held, room);
-        self.recheck_clusters_of_copies();
-        let priority = match self.jobs.insert(key.id.clone(), QueueingState::Charged { node, charge, end: None }) {
-            Some(QueueingState::Pending { rank, .. }) => rank.priority,
-            _ => key.priority.0,
-        };
-        // What else its queue says of its run is for who releases it.
-        let (run, data, nodes, clusters) = (None, None, NodeRestriction::default(), Vec::new());
-        let admission = Admission { queue, above, priority, copies, tasks, charged, run, data, nodes, clusters };
-        Release { id: key.id.clone(), admission }
     }
 }

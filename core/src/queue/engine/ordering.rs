@@ -133,10 +133,10 @@ impl Engine {
         let slot = &self.slots[node.index()];
         // Of a fifo queue only the head counts, whatever it lacks.
         if slot.is_fifo() {
-            let cause = slot.line.find_first_satisfiable().and_then(|(_, shape)| slot.line.inadmissible_cause(shape));
+            let causes = slot.line.list_head_entries().filter_map(|(_, shape)| slot.line.inadmissible_cause(shape));
             self.search.insert(node);
             let front =
-                cause.and_then(Inadmissible::reservation_cause).map(|cause| ReservationId { cause, queue: node });
+                causes.filter_map(Inadmissible::reservation_cause).map(|cause| ReservationId { cause, queue: node });
             self.reservations.dirty.extend(front);
             self.reservations.dirty.extend(self.reservations.of_queue(node));
         }

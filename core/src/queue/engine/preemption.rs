@@ -68,7 +68,7 @@ impl Engine {
     pub fn list_preemption_candidates(&self, each: usize) -> Vec<PreemptionCandidate> {
         let mut deserving: BTreeMap<QueueName, bool> = BTreeMap::new();
         let candidate = |(id, position): (&JobId, _)| {
-            let reason = self.explain_pending_at(id.as_str(), position)?;
+            let reason = self.explain_entry_at(id.as_str(), position)?;
             let (Reason::Quota { queue, .. }
             | Reason::InsufficientCapacity { queue, .. }
             | Reason::ClustersReserved { queue, .. }) = &reason

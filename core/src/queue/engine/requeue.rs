@@ -151,8 +151,7 @@ impl Engine {
             needed.filter(|needed| self.is_free(*needed))
         };
         let (job, shape, needed) = if slot.is_fifo() {
-            let (job, shape) = slot.line.find_first_satisfiable()?;
-            (job, shape, needed(shape)?)
+            slot.line.list_head_entries().find_map(|(job, shape)| Some((job, shape, needed(shape)?)))?
         } else {
             slot.line.list_first_inadmissible_jobs().find_map(|(job, shape)| Some((job, *shape, needed(*shape)?)))?
         };

@@ -19,12 +19,17 @@ use crate::queue::{
 const MOST_CLASSES: usize = 65_536;
 
 impl Engine {
-    /// Whether a pending job can never start while queues and clusters are as they are.
+    /// Whether a pending job can never start, on none of its card models, while queues and clusters are as they are.
     #[must_use]
     pub fn is_unsatisfiable(&self, id: &str) -> bool {
-        let Some(QueueingState::Pending { node, shape, .. }) = self.jobs.get(id) else { return false };
-        let slot = &self.slots[node.index()];
-        slot.problem.is_some() || slot.line.is_unsatisfiable(*shape)
+        let is_entry_unsatisfiable = |id: &JobId| match self.jobs.get(id) {
+            Some(QueueingState::Pending { node, shape, .. }) => {
+                let slot = &self.slots[node.index()];
+                slot.problem.is_some() || slot.line.is_unsatisfiable(*shape)
+            }
+            _ => false,
+        };
+        self.list_entries(id).iter().all(is_entry_unsatisfiable)
     }
 
     /// Clusters are others than they were: what could fit somewhere may fit nowhere now. It is asked again before
@@ -45,7 +50,7 @@ impl Engine {
         if self.could_fit.contains(&class) {
             return None;
         }
-        let never = room.explain_never_fits(id, &self.shape(shape).ask);
+        let never = room.explain_never_fits(&id.job(), &self.shape(shape).ask);
         if never.is_none() {
             if self.could_fit.len() >= MOST_CLASSES {
                 self.could_fit.clear();

@@ -23,6 +23,33 @@ impl JobId {
     }
 }
 
+/// Between a job's name and the number of a card model that it may use instead of its first. It sorts before all that
+/// names are made of.
+const CHOICE: char = '\u{1}';
+
+impl JobId {
+    /// The entry in line of a job for another card model than its first.
+    pub(crate) fn with_choice(&self, number: usize) -> Self {
+        format!("{self}{CHOICE}{number}").into()
+    }
+
+    /// Whether it is such an entry.
+    pub(crate) fn is_choice(&self) -> bool {
+        self.0.contains(CHOICE)
+    }
+
+    /// The job of an entry.
+    pub(crate) fn job(&self) -> Self {
+        self.0.split_once(CHOICE).map_or_else(|| self.clone(), |(job, _)| job.into())
+    }
+
+    /// Whether both are entries of one job.
+    pub(crate) fn is_of_same_job(&self, other: &Self) -> bool {
+        let job = |id: &'_ Self| id.0.find(CHOICE).unwrap_or(id.0.len());
+        self.0[..job(self)] == other.0[..job(other)]
+    }
+}
+
 impl From<&str> for JobId {
     fn from(id: &str) -> Self {
         Self(id.into())
@@ -75,6 +102,11 @@ pub(crate) struct JobKey {
 impl JobKey {
     /// After every deadline, or not looked at.
     pub(crate) const NO_DEADLINE: i64 = i64::MAX;
+
+    /// Whether it is the place of another job than this one, and before it.
+    pub(crate) fn is_before_job_of(&self, other: &Self) -> bool {
+        self < other && !self.id.is_of_same_job(&other.id)
+    }
 }
 
 /// How much of what it deserves a queue has: billionths of its dominant resource, rounded down. A queue that deserves

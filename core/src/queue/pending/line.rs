@@ -64,11 +64,14 @@ pub(crate) struct PendingLine {
     inadmissible: BTreeMap<ShapeId, Inadmissible>,
     /// Those of them that can never start: nobody waits behind them.
     unsatisfiable: BTreeSet<ShapeId>,
+    /// Entries for other card models than the first of their jobs.
+    choices: usize,
 }
 
 impl PendingLine {
+    /// How many jobs there are.
     pub(crate) fn len(&self) -> usize {
-        self.jobs.len()
+        self.jobs.len() - self.choices
     }
 
     pub(crate) fn keys(&self) -> impl Iterator<Item = &JobKey> {
@@ -121,13 +124,20 @@ impl PendingLine {
     pub(crate) fn find_next_candidate(&self, dequeue: Dequeue) -> Option<(&JobKey, ShapeId)> {
         match dequeue {
             Dequeue::Traverse => self.admissible.first().map(|(key, shape)| (key, *shape)),
-            Dequeue::Fifo => self.find_first_satisfiable().filter(|(_, shape)| !self.inadmissible.contains_key(shape)),
+            Dequeue::Fifo => self.list_head_entries().find(|(_, shape)| !self.inadmissible.contains_key(shape)),
         }
     }
 
     /// The first in line that could ever start.
     pub(crate) fn find_first_satisfiable(&self) -> Option<(&JobKey, ShapeId)> {
         self.list_satisfiable_jobs().next().map(|(key, shape)| (key, *shape))
+    }
+
+    /// The same with the other entries of its job that could ever start.
+    pub(crate) fn list_head_entries(&self) -> impl Iterator<Item = (&JobKey, ShapeId)> {
+        let head = self.find_first_satisfiable().map(|(head, _)| head);
+        let of_head = move |key: &JobKey| head.is_some_and(|head| head.id.is_of_same_job(&key.id));
+        self.list_satisfiable_jobs().take_while(move |(key, _)| of_head(key)).map(|(key, shape)| (key, *shape))
     }
 
     /// All that may ever start, as far as is known.
@@ -167,15 +177,16 @@ impl PendingLine {
     /// Jobs before `key`; costs as many steps as it is away from the nearer end.
     pub(crate) fn count_before(&self, key: &JobKey) -> usize {
         let (mut front, mut back) = (self.jobs.range(..key), self.jobs.range(key..));
-        let mut steps = 0;
+        let (mut before, mut after) = (0, 0);
         loop {
-            if front.next().is_none() {
-                return steps;
+            match front.next() {
+                None => return before,
+                Some((key, _)) => before += usize::from(!key.id.is_choice()),
             }
-            if back.next().is_none() {
-                return self.jobs.len() - steps;
+            match back.next() {
+                None => return self.len() - after,
+                Some((key, _)) => after += usize::from(!key.id.is_choice()),
             }
-            steps += 1;
         }
     }
 
@@ -189,12 +200,16 @@ impl PendingLine {
             firsts.insert((key.clone(), shape));
         }
         same.insert(key.clone());
-        self.jobs.insert(key, shape);
+        let is_choice = key.id.is_choice();
+        if self.jobs.insert(key, shape).is_none() {
+            self.choices += usize::from(is_choice);
+        }
     }
 
     /// Takes a job out.
     pub(crate) fn remove(&mut self, key: &JobKey) {
         let Some(shape) = self.jobs.remove(key) else { return };
+        self.choices -= usize::from(key.id.is_choice());
         let Some(same) = self.shapes.get_mut(&shape) else { return };
         same.remove(key);
         let next = same.first().cloned();

@@ -5,6 +5,8 @@
 //! (`LessEqualWithDimensionAndResourcesName`); use beyond a ceiling elsewhere does not block. All of the gang's minimum
 //! counts, never one task alone; what is beyond the minimum is granted as far as the same ceilings allow.
 
+use std::sync::Arc;
+
 use crate::{
     gang::TaskName,
     quantity::Quantity,
@@ -17,7 +19,7 @@ use crate::{
         spec::FleetResources,
     },
     reason::{Bound, Reason},
-    resources::Resources,
+    resources::{ResourceName, Resources},
 };
 
 /// Jobs of one class get the same answer to "does it fit somewhere now": same pods, same placement rules.
@@ -37,6 +39,17 @@ pub struct Ask {
     pub run_for: Option<i64>,
     /// Under limits of running jobs.
     pub counted: Counted,
+    /// The card model that this is for, where the job has a choice.
+    pub card: Option<CardChoice>,
+}
+
+/// One of the card models that a job may use.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct CardChoice {
+    /// It.
+    pub card: ResourceName,
+    /// What the job asks for on the next one, where there is one.
+    pub otherwise: Option<Arc<Ask>>,
 }
 
 /// One task's part of an [`Ask`].
@@ -55,6 +68,21 @@ pub struct TaskAsk {
 }
 
 impl Ask {
+    /// What the job asks for on each other card model, in order.
+    pub fn list_other_choices(&self) -> impl Iterator<Item = &Arc<Self>> {
+        std::iter::successors(self.next_choice(), |ask| ask.next_choice())
+    }
+
+    fn next_choice(&self) -> Option<&Arc<Self>> {
+        self.card.as_ref()?.otherwise.as_ref()
+    }
+
+    /// The card model that it is for, where the job has a choice.
+    #[must_use]
+    pub fn card(&self) -> Option<&ResourceName> {
+        self.card.as_ref().map(|choice| &choice.card)
+    }
+
     /// What it takes at least: all copies of the minimum.
     #[must_use]
     pub fn minimum(&self) -> Resources {
@@ -85,7 +113,7 @@ impl Ask {
 /// An [`Ask`] as the inner loop wants it.
 #[derive(Debug, Clone)]
 pub(crate) struct JobShape {
-    pub(crate) ask: std::sync::Arc<Ask>,
+    pub(crate) ask: Arc<Ask>,
     pub(crate) minimum: Resources,
     pub(crate) sparse: Sparse,
     /// What it counts as among the jobs that run.
@@ -96,7 +124,7 @@ pub(crate) struct JobShape {
 }
 
 impl JobShape {
-    pub(crate) fn new(ask: std::sync::Arc<Ask>, dims: &mut Dims) -> Self {
+    pub(crate) fn new(ask: Arc<Ask>, dims: &mut Dims) -> Self {
         let minimum = ask.minimum();
         let sparse = dims.intern_amounts(&minimum);
         let elastic = ask

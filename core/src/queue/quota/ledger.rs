@@ -194,6 +194,7 @@ mod tests {
             data: None,
             nodes: crate::node_groups::NodeRestriction::default(),
             clusters: Vec::new(),
+            card: None,
         }
     }
 

@@ -175,10 +175,13 @@ impl Reservation {
 
     /// Whether it blocks a job of this rank below its reach; `holder` is the job's own reservation.
     fn blocks_rank(&self, rank: &ReservationRank, holder: Option<&Self>) -> bool {
+        if self.rank.id.is_of_same_job(&rank.id) {
+            return false;
+        }
         match holder {
             // Not even the preemptor's blocks a higher priority, whether or not that one has a reservation.
             Some(holder) => self.order_key() < holder.order_key() && !rank.outranks(&self.rank),
-            None => self.rank.id != rank.id && !rank.outranks(&self.rank),
+            None => !rank.outranks(&self.rank),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Each rule of the queue engine by name; the numbers in names are the defects listed for the peer.
 
+mod choices;
 mod entitlement;
 mod last_ancestors;
 mod order;
@@ -33,7 +34,7 @@ fn child(name: &str, parent: &str, capability: i64) -> QueueSpec {
 
 fn job(id: &str, queue: &str, created: i64, request: Resources) -> Job {
     let task = TaskAsk { name: "t".into(), request, min: 1, most: 1, step: 1 };
-    let ask = Ask { tasks: vec![task], copies: 1, fit: FitClass(0), run_for: None, counted: Counted::Job };
+    let ask = Ask { tasks: vec![task], copies: 1, fit: FitClass(0), run_for: None, counted: Counted::Job, card: None };
     Job { id: id.into(), queue: queue.into(), priority: 0, created, deadline: None, ask: Arc::new(ask) }
 }
 
@@ -300,7 +301,7 @@ fn all_tasks_and_all_copies_are_charged_defects_2_and_10() {
         TaskAsk { name: "launcher".into(), request: cpu(1), min: 1, most: 1, step: 1 },
         TaskAsk { name: "worker".into(), request: cpu(4), min: 4, most: 4, step: 1 },
     ];
-    let ask = Arc::new(Ask { tasks, copies: 3, fit: FitClass(0), run_for: None, counted: Counted::Job });
+    let ask = Arc::new(Ask { tasks, copies: 3, fit: FitClass(0), run_for: None, counted: Counted::Job, card: None });
     engine.enqueue_job(Job { ask, ..job("a", "q", 1, cpu(0)) });
     let release = engine.release_next(|_, _| Fit::Yes).unwrap();
     assert_eq!(release.admission.charged, cpu(51));
@@ -312,7 +313,7 @@ fn all_tasks_and_all_copies_are_charged_defects_2_and_10() {
 fn what_is_beyond_the_minimum_is_granted_as_far_as_it_fits() {
     let mut engine = engine([queue("q", 10)], 100);
     let tasks = vec![TaskAsk { name: "worker".into(), request: cpu(3), min: 2, most: 8, step: 1 }];
-    let ask = Arc::new(Ask { tasks, copies: 1, fit: FitClass(0), run_for: None, counted: Counted::Job });
+    let ask = Arc::new(Ask { tasks, copies: 1, fit: FitClass(0), run_for: None, counted: Counted::Job, card: None });
     engine.enqueue_job(Job { ask, ..job("a", "q", 1, cpu(0)) });
     let admission = engine.release_next(|_, _| Fit::Yes).unwrap().admission;
     assert_eq!(admission.tasks, [("worker".into(), 3)].into());
@@ -326,7 +327,7 @@ fn partitions_beyond_the_minimum_are_granted_whole() {
         TaskAsk { name: "worker".into(), request: cpu(3), min: 8, most: 16, step: 4 },
         TaskAsk { name: "eval".into(), request: cpu(1), min: 0, most: 20, step: 1 },
     ];
-    let ask = Arc::new(Ask { tasks, copies: 1, fit: FitClass(0), run_for: None, counted: Counted::Job });
+    let ask = Arc::new(Ask { tasks, copies: 1, fit: FitClass(0), run_for: None, counted: Counted::Job, card: None });
     engine.enqueue_job(Job { ask, ..job("a", "q", 1, cpu(0)) });
     // 45 cores are 15 workers: 12 in whole partitions, and 9 of the others.
     let admission = engine.release_next(|_, _| Fit::Yes).unwrap().admission;

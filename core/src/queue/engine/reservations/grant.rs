@@ -172,8 +172,8 @@ impl Engine {
     }
 
     /// A reserving job started: the next one gets its reservation before any other job is considered.
-    pub(crate) fn reserve_for_next_blocked(&mut self, held: Option<ReservationId>, room: &mut impl ClusterCapacity) {
-        if let (Some(id @ ReservationId { cause: ReservationCause::Quota(..), .. }), Some(reservation_after)) =
+    pub(crate) fn reserve_for_next_blocked(&mut self, held: ReservationId, room: &mut impl ClusterCapacity) {
+        if let (id @ ReservationId { cause: ReservationCause::Quota(..), .. }, Some(reservation_after)) =
             (held, self.reservation_after)
         {
             self.update_quota_reservation(id, reservation_after, room);
@@ -189,15 +189,12 @@ impl Engine {
     ) -> impl Iterator<Item = (ReservationRank, ShapeId)> {
         let slot = &self.slots[id.queue.index()];
         let fifo = slot.is_fifo();
-        let front = slot
-            .line
-            .find_first_satisfiable()
-            .filter(|_| fifo)
-            .map(|(key, shape)| (self.reservation_rank(id.queue, key), shape));
+        let front = slot.line.list_head_entries().filter(move |_| fifo);
+        let front = front.map(move |(key, shape)| (self.reservation_rank(id.queue, key), shape));
         let due = move |(rank, shape): &(ReservationRank, ShapeId)| {
             self.reservations.is_blocked_by(id, *shape) && rank.due_at(reservation_after) <= self.now
         };
-        front.into_iter().filter(due).chain(self.reservations.list_due_blocked(id).filter(move |_| !fifo).cloned())
+        front.filter(due).chain(self.reservations.list_due_blocked(id).filter(move |_| !fifo).cloned())
     }
 
     /// When a job has waited long enough; at once if it is the preemptor.

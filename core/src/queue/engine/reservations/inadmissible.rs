@@ -95,8 +95,8 @@ impl Engine {
         let mut long_waiting = Vec::new();
         for node in self.index.values() {
             let slot = &self.slots[node.index()];
-            let head = slot.is_fifo().then(|| slot.line.find_first_satisfiable().map(|(_, shape)| shape));
-            let shapes = slot.line.admissible_shapes().filter(|shape| head.is_none_or(|head| head == Some(*shape)));
+            let head: Vec<ShapeId> = slot.line.list_head_entries().map(|(_, shape)| shape).collect();
+            let shapes = slot.line.admissible_shapes().filter(|shape| !slot.is_fifo() || head.contains(shape));
             for shape in shapes.filter(|_| slot.problem.is_none()) {
                 let candidates = self.rank_reservation_candidates(*node, shape, reservation_after).into_iter();
                 let first = candidates.filter(|(due, _)| *due <= self.now).map(|(_, rank)| rank).min();

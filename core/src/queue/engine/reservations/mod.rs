@@ -125,7 +125,8 @@ impl Engine {
     /// The place that is kept for a job, if one is.
     #[must_use]
     pub fn reservation_of(&self, id: &str) -> Option<ReservationStatus> {
-        let id = self.reservations.held_by(id)?;
+        let mut held = self.list_entries(id).into_iter().filter_map(|entry| self.reservations.held_by(entry.as_str()));
+        let id = held.next()?;
         let reservation = self.reservations.get(id)?;
         let short = match id.cause {
             ReservationCause::Quota(at, dim) => {
@@ -143,7 +144,8 @@ impl Engine {
     /// Whether a place is kept for a job.
     #[must_use]
     pub fn has_reservation(&self, id: &str) -> bool {
-        self.reservations.held_by(id).is_some_and(|id| !matches!(id.cause, ReservationCause::Backoff))
+        let mut held = self.list_entries(id).into_iter().filter_map(|entry| self.reservations.held_by(entry.as_str()));
+        held.any(|id| !matches!(id.cause, ReservationCause::Backoff))
     }
 
     /// Whether a reservation before it has something scarce that it asks for. Nobody should be evicted for it: what

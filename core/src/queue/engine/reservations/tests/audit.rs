@@ -17,7 +17,7 @@ impl Engine {
                 assert_eq!(blocking, self.list_blocking_reservations(*node, key, shape).into_iter().collect());
                 let blocking: Vec<ReservationId> = blocking.into_iter().collect();
                 let held_back = self.find_first_short_with_reserved(&blocking, &slot.path, self.shape(shape));
-                let is_front = || slot.line.find_first_satisfiable().is_some_and(|(front, _)| front == key);
+                let is_front = || slot.line.list_head_entries().any(|(front, _)| front == key);
                 let in_turn = slot.problem.is_none() && (!slot.is_fifo() || is_front());
                 match slot.line.inadmissible_cause(shape) {
                     // Nobody looks at those whose turn it can not be.
@@ -59,7 +59,7 @@ impl Engine {
         for node in self.index.values() {
             let Slot { line, problem, .. } = &self.slots[node.index()];
             let fifo = self.slots[node.index()].is_fifo();
-            let is_head = |shape: &ShapeId| line.find_first_satisfiable().is_some_and(|(_, head)| head == *shape);
+            let is_head = |shape: &ShapeId| line.list_head_entries().any(|(_, head)| head == *shape);
             let eligible = line.shapes().filter(|shape| self.has_enough_quota(*node, *shape));
             let eligible = eligible.filter(|shape| problem.is_none() && (!fifo || is_head(shape)));
             let scanned = eligible.min_by_key(|shape| line.first_of(*shape));
@@ -108,7 +108,8 @@ impl Engine {
                     None => !rank.outranks(&reservation.rank),
                 };
                 let lower = id.cause != ReservationCause::Backoff || reservation.rank.outranks(&rank);
-                if first && binds && lower {
+                let is_other = !reservation.rank.id.is_of_same_job(&rank.id);
+                if first && binds && lower && is_other {
                     blocking.insert(**id);
                 }
             }
@@ -167,7 +168,7 @@ impl Engine {
                 let short = !self.has_enough_quota(*queue, shape);
                 for key in line.list_possible_first_jobs(shape) {
                     let rank = self.reservation_rank(*queue, key);
-                    let may = short && (!fifo || line.find_first_satisfiable().is_some_and(|(front, _)| front == key));
+                    let may = short && (!fifo || line.list_head_entries().any(|(front, _)| front == key));
                     if may
                         && rank.due_at(reservation_after) <= self.now
                         && self.could_ever_start(*queue, shape, rank.id.as_str())

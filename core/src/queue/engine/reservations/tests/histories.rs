@@ -12,6 +12,8 @@ enum Event {
         cpu: i64,
         gpu: i64,
         known: Option<i64>,
+        /// So much cpu on another card model.
+        other: Option<i64>,
     },
     End(usize),
     Leave(usize),
@@ -25,8 +27,10 @@ enum Event {
 
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        5 => (0..3usize, 0..2i32, 0..9i64, 0..3i64, prop::option::of(1..200i64))
-            .prop_map(|(queue, priority, cpu, gpu, known)| Event::Arrive { queue, priority, cpu, gpu, known }),
+        5 => (0..3usize, 0..2i32, 0..9i64, 0..3i64, prop::option::of(1..200i64), prop::option::weighted(0.3, 0..9i64))
+            .prop_map(|(queue, priority, cpu, gpu, known, other)| {
+                Event::Arrive { queue, priority, cpu, gpu, known, other }
+            }),
         3 => (0..40usize).prop_map(Event::End),
         1 => (0..40usize).prop_map(Event::Leave),
         2 => (0..40usize, prop::option::of(0..200i64)).prop_map(|(n, after)| Event::Says(n, after)),
@@ -51,10 +55,14 @@ proptest! {
         let (mut now, mut waiting, mut running) = (0, Vec::new(), Vec::<String>::new());
         for (i, event) in events.into_iter().enumerate() {
             match event {
-                Event::Arrive { queue, priority, cpu, gpu, known } => {
+                Event::Arrive { queue, priority, cpu, gpu, known, other } => {
                     let mut arrived = job(&format!("j{i:02}"), &format!("q{queue}"), now, amounts(cpu, gpu));
                     let ask = Arc::make_mut(&mut arrived.ask);
                     (arrived.priority, ask.run_for) = (priority, known);
+                    let mut second = ask.clone();
+                    second.tasks[0].request = amounts(other.unwrap_or(0), 0);
+                    let otherwise = other.map(|_| Arc::new(second));
+                    ask.card = Some(CardChoice { card: "x.io/gpu:a".into(), otherwise });
                     waiting.push(arrived.id.to_string());
                     engine.enqueue_job(arrived);
                 }
@@ -82,6 +90,8 @@ proptest! {
             prop_assert!(engine.within_ceilings());
             let holding = engine.jobs.values().filter(|job| matches!(job, QueueingState::Charged { .. })).count();
             prop_assert_eq!(holding, running.len());
+            let in_line: BTreeSet<String> = engine.list_pending_positions().map(|(id, _)| id.to_string()).collect();
+            prop_assert_eq!(in_line, waiting.iter().cloned().collect::<BTreeSet<_>>());
         }
     }
 

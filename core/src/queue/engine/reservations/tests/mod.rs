@@ -22,8 +22,8 @@ use crate::{
     gang::ClusterName,
     quantity::Quantity,
     queue::{
-        Ask, CapacityGrowth, ClusterCapacity, Counted, Dequeue, Fit, FitClass, FleetResources, JobId, OrderPolicy,
-        QueueSpec, ReservedClusters, TaskAsk,
+        Ask, CapacityGrowth, CardChoice, ClusterCapacity, Counted, Dequeue, Fit, FitClass, FleetResources, JobId,
+        OrderPolicy, QueueSpec, ReservedClusters, TaskAsk,
         engine::{Engine, Job, QueueingState, RESERVATION_AFTER, Release, UnknownStart},
         pending::{
             job_order::JobKey,
@@ -57,7 +57,7 @@ fn engine(queues: impl IntoIterator<Item = QueueSpec>, cpu: i64, gpu: i64) -> En
 
 fn job(id: &str, queue: &str, created: i64, request: Resources) -> Job {
     let task = TaskAsk { name: "t".into(), request, min: 1, most: 1, step: 1 };
-    let ask = Ask { tasks: vec![task], copies: 1, fit: FitClass(0), run_for: None, counted: Counted::Job };
+    let ask = Ask { tasks: vec![task], copies: 1, fit: FitClass(0), run_for: None, counted: Counted::Job, card: None };
     Job { id: id.into(), queue: queue.into(), priority: 0, created, deadline: None, ask: Arc::new(ask) }
 }
 

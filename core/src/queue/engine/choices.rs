@@ -1,0 +1,82 @@
+//! Jobs that may use one of several card models: each model is an entry of its own in the line.
+//!
+//! Rule: [`crate::card_choice`]. The entry for the first model bears the job's name and those for the others names
+//! behind it, so that nobody comes between them. Each lacks what it lacks and is requeued for that. The first that is
+//! released takes the others along. Of all numbers that people read a job is one; what it waits for is told of each
+//! model.
+
+use std::sync::Arc;
+
+use crate::{
+    queue::{
+        engine::{Engine, Job},
+        pending::job_order::JobId,
+        quota::admission::Ask,
+    },
+    reason::{Position, Reason},
+    resources::ResourceName,
+};
+
+impl Engine {
+    /// A job is pending (again), on each of its card models. It keeps its position if nothing about it changed: then
+    /// this is false.
+    pub fn enqueue_job(&mut self, job: Job) -> bool {
+        let others: Vec<Arc<Ask>> = job.ask.list_other_choices().cloned().collect();
+        let had = self.choices.get(&job.id).copied().unwrap_or(0);
+        (others.len()..had).for_each(|number| self.remove_entry(job.id.with_choice(number).as_str()));
+        if others.is_empty() {
+            self.choices.remove(&job.id);
+        } else {
+            self.choices.insert(job.id.clone(), others.len());
+        }
+        let mut changed = others.len() != had;
+        for (number, ask) in others.into_iter().enumerate() {
+            changed |= self.enqueue_entry(Job { id: job.id.with_choice(number), ask, ..job.clone() });
+        }
+        self.enqueue_entry(job) | changed
+    }
+
+    /// A job is gone, or not ours to decide about: it neither waits nor holds.
+    pub fn remove_job(&mut self, id: &str) {
+        for entry in self.take_other_entries(id) {
+            self.remove_entry(entry.as_str());
+        }
+        self.remove_entry(id);
+    }
+
+    /// The names of a job's other models, which are forgotten.
+    pub(crate) fn take_other_entries(&mut self, id: &str) -> Vec<JobId> {
+        let Some((id, count)) = self.choices.remove_entry(id) else { return Vec::new() };
+        (0..count).map(|number| id.with_choice(number)).collect()
+    }
+
+    /// All entries of a pending job, its first model first.
+    pub(crate) fn list_entries(&self, id: &str) -> Vec<JobId> {
+        let count = self.choices.get(id).copied().unwrap_or(0);
+        let id = JobId::from(id);
+        let others: Vec<JobId> = (0..count).map(|number| id.with_choice(number)).collect();
+        std::iter::once(id).chain(others).collect()
+    }
+
+    /// The card model that a pending job would like best, where it has a choice.
+    #[must_use]
+    pub fn pending_card(&self, id: &str) -> Option<&ResourceName> {
+        self.pending_ask(id)?.card()
+    }
+
+    /// [`Engine::explain_pending`] for a job whose position is known: of one with a choice, why not on each model.
+    #[must_use]
+    pub fn explain_pending_at(&self, id: &str, position: Position) -> Option<Reason> {
+        let first = self.explain_entry_at(id, position)?;
+        let Some(card) = self.pending_ask(id).and_then(|ask| ask.card()).filter(|_| self.choices.contains_key(id))
+        else {
+            return Some(first);
+        };
+        let mut each = vec![(card.clone(), first)];
+        for entry in self.list_entries(id).into_iter().skip(1) {
+            let card = self.pending_ask(entry.as_str()).and_then(|ask| ask.card()).cloned();
+            each.extend(card.zip(self.explain_entry_at(entry.as_str(), position)));
+        }
+        Some(Reason::of_each_card(each))
+    }
+}

@@ -1,0 +1,60 @@
+//! What a release changes: what the job is granted and charged, and who has its reservations next.
+
+use crate::{
+    admission::Admission,
+    node_groups::NodeRestriction,
+    queue::{
+        capacity::ClusterCapacity,
+        engine::{Engine, QueueingState, Release},
+        pending::{job_order::JobKey, line::ShapeId},
+        quota::{admission, amounts::Sparse, tree::QueueIndex},
+        reservation::ReservationId,
+    },
+};
+
+impl Engine {
+    /// A job starts, on the card model of this entry: it is charged, and no entry of it waits any more.
+    pub(crate) fn release_job(
+        &mut self,
+        node: QueueIndex,
+        key: &JobKey,
+        id: ShapeId,
+        blocking: &[ReservationId],
+        room: &mut impl ClusterCapacity,
+    ) -> Release {
+        let shape = &self.shapes[id.0 as usize];
+        let slot = &self.slots[node.index()];
+        let (pods, charged) = shape.grant_pods(&slot.path, |at, dim| {
+            Some(admission::free_quota(&self.slots[at.index()], dim)? - self.reserved_amount(blocking, at, dim))
+        });
+        let counts = shape.counts.clone();
+        let charge = if shape.is_all_or_nothing() { shape.sparse.clone() } else { self.dims.intern_amounts(&charged) };
+        let charge: Sparse = if charge.is_empty() { charge } else { [charge, counts].concat().into() };
+        let (queue, copies) = (slot.name.clone(), shape.ask.copies);
+        let above = slot.path[1..].iter().filter(|at| **at != QueueIndex::ROOT);
+        let above = above.map(|at| self.slots[at.index()].name.clone()).collect();
+        let tasks = shape.ask.tasks.iter().zip(pods).map(|(task, pods)| (task.name.clone(), pods)).collect();
+        let card = shape.ask.card().cloned();
+        let job = key.id.job();
+        let entries = self.list_entries(job.as_str());
+        let held: Vec<ReservationId> =
+            entries.iter().filter_map(|entry| self.reservations.held_by(entry.as_str())).collect();
+        let priority = match self.jobs.get(&key.id) {
+            Some(QueueingState::Pending { rank, .. }) => rank.priority,
+            _ => key.priority.0,
+        };
+        self.remove_reservation_of_job(key.id.as_str());
+        self.remove_pending(node, key);
+        self.drop_shape_user(id);
+        self.jobs.remove(&key.id);
+        self.remove_job(job.as_str());
+        self.add_charge(node, &charge);
+        held.into_iter().for_each(|held| self.reserve_for_next_blocked(held, room));
+        self.recheck_clusters_of_copies();
+        self.jobs.insert(job.clone(), QueueingState::Charged { node, charge, end: None });
+        // What else its queue says of its run is for who releases it.
+        let (run, data, nodes, clusters) = (None, None, NodeRestriction::default(), Vec::new());
+        let admission = Admission { queue, above, priority, copies, tasks, charged, run, data, nodes, clusters, card };
+        Release { id: job, admission }
+    }
+}
