@@ -75,7 +75,8 @@ impl Objects {
         }
     }
 
-    /// What a binding's workload asks for, on the nodes and the card model that it may use; `None` where that can not be read.
+    /// What a binding's workload asks for, on the nodes and the card model that it may use; `None` where that can not
+    /// be read.
     pub(crate) fn gang_to_place(&self, binding: &Binding, workload: &Workload) -> Option<Arc<Gang>> {
         let gang = admitted_gang(binding, workload)?;
         let nodes = self.nodes_of_binding(binding, workload);

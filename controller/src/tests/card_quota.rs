@@ -368,8 +368,9 @@ fn a_job_falls_back_to_another_model_for_want_of_room_without_any_quota() {
             assert_eq!(record(&world, &format!("{name}-job"))["card"], json!(format!("nvidia.com/gpu:{model}")));
         }
     }
+    // All cards of the fleet are taken.
     let (reason, message) = world.says("five");
-    assert!(reason == "InsufficientCapacity" && message.contains("nor on H100: "), "{reason}: {message}");
+    assert!(reason == "WaitingForQuota" && message.contains("nor on H100: "), "{reason}: {message}");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The labels of nodes that gangs select on, waiting or placed.
 //!
-//! Those of the card models that a job chooses from are among them. Each label is counted by who selects on it and is kept until nobody does. [`Fleet`](super::Fleet) has the members'
-//! shapes carry these labels, so that such gangs are answered by shape and not node by node.
+//! Those of the card models that a job chooses from are among them. Each label is counted by who selects on it and is
+//! kept until nobody does. [`Fleet`](super::Fleet) has the members' shapes carry these labels, so that such gangs are
+//! answered by shape and not node by node.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -108,8 +108,8 @@ pub(super) fn priority_class<'a>(pod: &Field<'a>) -> &'a str {
     pod.at(&["spec", "priorityClassName"]).and_then(|place| place.value.as_str()).unwrap_or("")
 }
 
-/// Whether a pod's spec asks for cards of the resource of a model, and may use more than one model of it; false where it
-/// can not be read.
+/// Whether a pod's spec asks for cards of the resource of a model, and may use more than one model of it; false where
+/// it can not be read.
 #[must_use]
 pub fn leaves_model_open(spec: &Value, card: &ResourceName) -> bool {
     let Some((resource, _)) = card.as_card() else { return false };

@@ -246,8 +246,8 @@ fn build_unqueued_request<'a>(
     Ok(PlacementRequest { gang: Cow::Borrowed(gang), whole: false, copies: None, previous: None })
 }
 
-/// The gang reduced to what was admitted, on the nodes and the card model that it was admitted to; of a partitioned task to whole
-/// partitions.
+/// The gang reduced to what was admitted, on the nodes and the card model that it was admitted to; of a partitioned
+/// task to whole partitions.
 fn cap_gang(gang: &Gang, admission: &Admission) -> Result<Gang, String> {
     let mut gang = gang.keep_to_card(admission.card.as_ref()).restrict_to_nodes(&admission.nodes);
     let binds = gang.task_minimums_bind();
