@@ -19,7 +19,7 @@ const TEXTS: [&str; 9] = [
 ];
 
 /// Words of the code alone, or with another meaning there. `ResourceBinding` is a kind that users can look up.
-const FORBIDDEN: [&str; 24] = [
+const FORBIDDEN: [&str; 23] = [
     "backoff",
     "binding",
     "dense",

@@ -237,6 +237,36 @@ fn list_panels() -> Vec<Panel> {
             "percentunit",
             vec![(of_cluster(&c::CLUSTER_FRAGMENTATION), "{{cluster}} {{resource}}")],
         ),
+        (
+            "Occupied over a day (SOR)",
+            "percentunit",
+            vec![(
+                format!(
+                    "avg_over_time({}[1d]) / avg_over_time({}[1d])",
+                    of_cluster(&c::CLUSTER_ALLOCATED),
+                    of_cluster(&c::CLUSTER_CAPACITY)
+                ),
+                "{{cluster}} {{resource}}",
+            )],
+        ),
+        (
+            "Idle for reservations, resource-seconds an hour",
+            "short",
+            vec![(
+                format!("3600 * avg_over_time({}[1h])", of_cluster(&c::CLUSTER_RESERVED_IDLE)),
+                "{{cluster}} {{resource}}",
+            )],
+        ),
+        (
+            "Gangs that begin to run a second, by clusters",
+            "short",
+            vec![(rate(&c::STARTED_GANGS, "clusters"), "in {{clusters}}")],
+        ),
+        (
+            "Since the last event of a watched kind",
+            "s",
+            vec![(format!("time() - {}", c::LAST_EVENT.series_name()), "{{kind}}")],
+        ),
         ("Clusters that are ready", "short", vec![(c::CLUSTER_READY.series_name(), "{{cluster}}")]),
         ("Writes, 99 of 100", "s", vec![(quantile(0.99, &write_metrics::DURATION, "kind"), "{{kind}}")]),
         (
@@ -401,14 +431,15 @@ fn every_series_that_an_alert_or_the_dashboard_names_exists() {
 
 #[test]
 fn names_and_units_follow_the_conventions_and_no_label_is_a_jobs_name() {
-    const LABELS: [&str; 12] = [
-        "queue", "resource", "cluster", "state", "reason", "kind", "outcome", "result", "route", "status", "lease",
-        "verb",
+    const LABELS: [&str; 13] = [
+        "queue", "resource", "cluster", "clusters", "state", "reason", "kind", "outcome", "result", "route", "status",
+        "lease", "verb",
     ];
     let all: Vec<Metric> = list_metrics().into_iter().flat_map(|(_, metrics)| metrics).collect();
     for metric in &all {
         let is_time = metric.kind == Kind::Histogram;
-        assert_eq!(metric.name.ends_with("_seconds"), is_time, "{}", metric.name);
+        let is_timestamp = metric.name.ends_with("_timestamp_seconds");
+        assert_eq!(metric.name.ends_with("_seconds") && !is_timestamp, is_time, "{}", metric.name);
         assert!(metric.name.starts_with("caldera_") && !metric.name.ends_with("_total"), "{}", metric.name);
         assert!(!metric.help.ends_with('.'), "{}", metric.name);
         let is_known = |label: &&str| LABELS.contains(label) || ["component", "version"].contains(label);

@@ -8,7 +8,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use caldera_core::{gang::QueueName, inventory::Source, quantity::Quantity, queue::ledger::AdmissionStage};
+use caldera_core::{
+    gang::{ClusterName, QueueName},
+    inventory::Source,
+    quantity::Quantity,
+    queue::ledger::AdmissionStage,
+};
 use caldera_runtime::metric::Sample;
 use jiff::{SignedDuration, Timestamp};
 
@@ -16,10 +21,11 @@ use crate::{
     decide::{Controller, is_requeue, jobs::JobPhase},
     explain::list_amounts,
     metrics::{
-        BORROWED, CAPABILITY, CLUSTER_ALLOCATED, CLUSTER_CAPACITY, CLUSTER_FRAGMENTATION, CLUSTER_READY, DESERVED,
-        EVICTED, JOBS, Metrics, PAUSED, REQUEUED, RESERVATIONS, SETTINGS_REFUSED, START, USED, WAIT,
+        BORROWED, CAPABILITY, CLUSTER_ALLOCATED, CLUSTER_CAPACITY, CLUSTER_FRAGMENTATION, CLUSTER_READY,
+        CLUSTER_RESERVED_IDLE, DESERVED, EVICTED, JOBS, LAST_EVENT, Metrics, PAUSED, REQUEUED, RESERVATIONS,
+        SETTINGS_REFUSED, START, STARTED_GANGS, USED, WAIT,
     },
-    observe::Key,
+    observe::{Input, Key},
     write::{Decision, pod_group::phase_of},
 };
 
@@ -35,9 +41,16 @@ pub(crate) struct Measures {
     queues: BTreeSet<QueueName>,
     looked: Option<Timestamp>,
     sampled: Option<Timestamp>,
+    /// When something of a watched kind was last told.
+    told: BTreeMap<&'static str, Timestamp>,
 }
 
 impl Measures {
+    /// Takes in that something is told.
+    pub(crate) fn observe_input(&mut self, input: &Input, now: Timestamp) {
+        self.told.extend(input.watched_kind().map(|kind| (kind, now)));
+    }
+
     /// Counts what was decided.
     pub(crate) fn observe_decisions(
         &mut self,
@@ -83,26 +96,33 @@ impl Measures {
         let (to_look, to_sample) = (left(self.looked, LOOK_EVERY), left(self.sampled, SAMPLE_EVERY));
         if to_look.is_none() {
             self.looked = Some(now);
-            for (queue, took) in self.take_started(controller, now) {
+            for (queue, clusters, took) in self.take_started(controller, now) {
                 metrics.start.get_or_create(&START.build_labels([queue.as_str()])).observe(took);
+                metrics.started_gangs.get_or_create(&STARTED_GANGS.build_labels([clusters])).inc();
             }
         }
         if to_sample.is_none() {
             self.sampled = Some(now);
             controller.capacity.refresh();
-            metrics.samples.replace(list_samples(controller));
+            let mut samples = list_samples(controller);
+            let told = self.told.iter();
+            samples.extend(told.map(|(kind, at)| Sample::new(&LAST_EVENT, [kind], at.as_second() as f64)));
+            metrics.samples.replace(samples);
             self.forget_queues(controller, metrics);
         }
         to_look.filter(|_| !self.starting.is_empty()).into_iter().chain(to_sample).min()
     }
 
-    /// Those whose minimum runs now, and how long that took. Those that ended before they were seen to run are
-    /// forgotten.
-    fn take_started(&mut self, controller: &Controller, now: Timestamp) -> Vec<(QueueName, f64)> {
+    /// Those whose minimum runs now, in how many clusters, and how long that took. Those that ended before they were
+    /// seen to run are forgotten.
+    fn take_started(&mut self, controller: &Controller, now: Timestamp) -> Vec<(QueueName, &'static str, f64)> {
         let mut started = Vec::new();
         self.starting.retain(|key, (queue, released)| match find_phase(controller, key) {
             Some("Running") => {
-                started.push((queue.clone(), now.duration_since(*released).as_secs_f64()));
+                let clusters = controller.objects.bindings.get(key).map_or(0, |binding| binding.clusters.len());
+                let took = now.duration_since(*released).as_secs_f64();
+                let clusters = ["1", "2", "3"].get(clusters.max(1) - 1).copied().unwrap_or("more");
+                started.push((queue.clone(), clusters, took));
                 false
             }
             // Its release may not be seen yet.
@@ -135,6 +155,14 @@ fn compute_wait(controller: &Controller, key: &Key, now: Timestamp) -> Option<(Q
 fn find_phase(controller: &Controller, key: &Key) -> Option<&'static str> {
     let (binding, state) = (controller.objects.bindings.get(key)?, controller.jobs.states.get(key)?);
     Some(phase_of(controller.objects.workload_of(binding)?, state.stage()))
+}
+
+/// Clusters that are reserved for jobs that wait.
+fn list_reserved_clusters(controller: &Controller) -> BTreeSet<ClusterName> {
+    let pending = controller.jobs.states.iter().filter(|(_, state)| state.phase == JobPhase::Pending);
+    let bindings = pending.filter_map(|(key, _)| controller.objects.bindings.get(key));
+    let reservations = bindings.filter_map(|binding| controller.jobs.engine.reservation_of(binding.id.as_str()));
+    reservations.flat_map(|reservation| reservation.clusters).collect()
 }
 
 /// All gauges.
@@ -207,6 +235,7 @@ fn sample_jobs(controller: &Controller) -> Vec<Sample> {
 
 fn sample_clusters(controller: &Controller) -> Vec<Sample> {
     let mut samples = Vec::new();
+    let reserved = list_reserved_clusters(controller);
     for (cluster, capacity) in controller.capacity.fleet().clusters() {
         let name = cluster.name.as_str();
         samples.push(Sample::new(&CLUSTER_READY, [name], f64::from(u8::from(cluster.ready))));
@@ -216,6 +245,9 @@ fn sample_clusters(controller: &Controller) -> Vec<Sample> {
             let held = amount.saturating_sub(free.get(resource.as_str()));
             samples.push(Sample::new(&CLUSTER_CAPACITY, labels, to_number(amount)));
             samples.push(Sample::new(&CLUSTER_ALLOCATED, labels, to_number(held)));
+            let is_reserved = reserved.iter().any(|reserved| reserved.as_str() == name);
+            let idle = if is_reserved { amount.saturating_sub(held) } else { Quantity::ZERO };
+            samples.push(Sample::new(&CLUSTER_RESERVED_IDLE, labels, to_number(idle)));
             if capacity.source != Source::Nodes {
                 continue;
             }

@@ -47,6 +47,12 @@ metrics! { ALL:
         "What pods and promises hold of it; over the capacity it is GAR";
     CLUSTER_FRAGMENTATION = Gauge "caldera_cluster_fragmentation_ratio" ["cluster", "resource"],
         "Nodes that are used in part over nodes that have any, known where nodes are: GFR";
+    CLUSTER_RESERVED_IDLE = Gauge "caldera_cluster_reserved_idle" ["cluster", "resource"],
+        "Free in a cluster that is reserved for a job that waits; over time it is the idle resource-seconds of reservations";
+    STARTED_GANGS = Counter "caldera_started_gangs" ["clusters"],
+        "Gangs whose minimum began to run, by how many clusters they are in: 1, 2, 3, more";
+    LAST_EVENT = Gauge "caldera_watch_last_event_timestamp_seconds" ["kind"],
+        "When something of a watched kind was last told, in seconds since 1970; a kind that nothing was told of has none";
     CLUSTER_READY = Gauge "caldera_cluster_ready" ["cluster"], "1 if Karmada says that the cluster is ready";
 }
 
@@ -60,6 +66,7 @@ pub(crate) struct Metrics {
     pub(crate) decision: Histogram,
     pub(crate) wait: Histograms,
     pub(crate) start: Histograms,
+    pub(crate) started_gangs: Counters,
     pub(crate) samples: Samples,
 }
 
@@ -94,6 +101,7 @@ impl Metrics {
             decision: Histogram::new(buckets()),
             wait: Histograms::new_with_constructor(waits as fn() -> Histogram),
             start: Histograms::new_with_constructor(starts as fn() -> Histogram),
+            started_gangs: Counters::default(),
             samples: Samples::default(),
         };
         RELEASED.register(registry, metrics.released.clone());
@@ -104,6 +112,7 @@ impl Metrics {
         DECISION.register(registry, metrics.decision.clone());
         WAIT.register(registry, metrics.wait.clone());
         START.register(registry, metrics.start.clone());
+        STARTED_GANGS.register(registry, metrics.started_gangs.clone());
         metrics.samples.register(registry);
         metrics
     }

@@ -12,7 +12,7 @@
 
 mod catalogue;
 mod chosen;
-mod decision_log;
+pub(crate) mod decision_log;
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -51,7 +51,7 @@ use caldera_crds::{
 use self::{
     catalogue::CatalogueClient,
     chosen::{add_means, begin_with_settings, change_settings, follow_chosen_settings},
-    decision_log::log_decision,
+    decision_log::{log_decision, open_decision_span},
 };
 use crate::{
     config::Config,
@@ -61,7 +61,7 @@ use crate::{
     metrics::Metrics,
     observe::{
         Binding, ClassFacts, ClusterFacts, CommandFacts, CronJobFacts, DataClaimFacts, DataSourceFacts, HyperJobFacts,
-        Input, JobCommandFacts, PodGroupFacts, PolicyFacts, QueueFacts, WorkFacts, Workload, read_namespace,
+        Input, PodGroupFacts, PolicyFacts, QueueFacts, WorkFacts, Workload, read_namespace,
     },
     settings::Settings,
     state::describe_state,
@@ -176,11 +176,15 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         };
         let began = Instant::now();
         let now = config.clock.now();
+        let _pass = tracing::debug_span!("pass").entered();
         let mut happened = first;
         for taken in 0.. {
             match happened {
                 Some(LoopEvent::Written(done)) => controller.follow_answer(done, now),
-                Some(LoopEvent::Observed(input)) => controller.observe(input, now),
+                Some(LoopEvent::Observed(input)) => {
+                    measures.observe_input(&input, now);
+                    controller.observe(input, now);
+                }
                 None => {}
             }
             if taken == EVENTS_PER_PASS {
@@ -215,8 +219,10 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         }
         measures.observe_decisions(&controller, &decisions.writes, &metrics, now);
         for decision in decisions.writes {
-            log_decision(&decision);
-            writer.queue_write(decision.tag(), decision.to_write(now));
+            open_decision_span(&controller, &decision).in_scope(|| {
+                log_decision(&controller, &decision);
+                writer.queue_write(decision.tag(), decision.to_write(now));
+            });
         }
         metrics.forged.inc_by(decisions.forged as u64);
         let took = began.elapsed().as_secs_f64();
@@ -332,7 +338,6 @@ fn watch_host(
     // Not every host has these kinds: nothing waits for them.
     follower.follow_typed::<FederationTopology, _, _>(all(), Some, Input::Links);
     follower.follow_typed(all(), |command: Command| CommandFacts::read(&command), Input::Commands);
-    follower.follow_typed(all(), |command: Command| JobCommandFacts::read(&command), Input::JobCommands);
     follower.follow_json(hyper_job_resource(), all(), HyperJobFacts::read, Input::HyperJobs);
     for kind in [WorkloadKind::VolcanoJob, WorkloadKind::BatchJob] {
         let options = WatchOptions::from(all()).allow_absent_kind(true);

@@ -42,8 +42,15 @@ pub const UNSCHEDULABLE: Metric = Metric {
     labels: &[],
     help: "Admitted bindings that wait for capacity",
 };
+/// Questions to estimators that are open.
+pub const PENDING_ESTIMATES: Metric = Metric {
+    name: "caldera_scheduler_pending_estimates",
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "Questions to members' estimators whose answer was not taken in yet",
+};
 /// All of the scheduler's.
-pub const ALL: [Metric; 4] = [DECISIONS, DECISION, CONFLICTS, UNSCHEDULABLE];
+pub const ALL: [Metric; 5] = [DECISIONS, DECISION, CONFLICTS, UNSCHEDULABLE, PENDING_ESTIMATES];
 
 /// The scheduler's metrics.
 #[derive(Debug, Clone)]
@@ -54,6 +61,8 @@ pub struct Metrics {
     pub conflicts: Counter,
     /// Bindings that wait for capacity.
     pub unschedulable: Gauge<i64, AtomicI64>,
+    /// Questions to estimators that are open.
+    pub pending_estimates: Gauge<i64, AtomicI64>,
 }
 
 impl Metrics {
@@ -65,11 +74,13 @@ impl Metrics {
             seconds: Histogram::new(exponential_buckets(1e-6, 4.0, 10)),
             conflicts: Counter::default(),
             unschedulable: Gauge::default(),
+            pending_estimates: Gauge::default(),
         };
         DECISIONS.register(registry, metrics.decisions.clone());
         DECISION.register(registry, metrics.seconds.clone());
         CONFLICTS.register(registry, metrics.conflicts.clone());
         UNSCHEDULABLE.register(registry, metrics.unschedulable.clone());
+        PENDING_ESTIMATES.register(registry, metrics.pending_estimates.clone());
         metrics
     }
 

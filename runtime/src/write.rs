@@ -26,7 +26,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use self::queue_lengths::QueueLengths;
 use crate::{object::JsonObject, serve::SharedRegistry};
@@ -224,6 +224,8 @@ struct QueuedWrite<T> {
     write: Write,
     /// Before all that waits for other objects.
     is_next: bool,
+    /// Within which it was decided.
+    span: Span,
 }
 
 /// A write's outcome.
@@ -333,7 +335,7 @@ async fn carry_out_writes<T: Send + 'static>(
             let client = client.clone();
             in_flight.push(async move {
                 let began = tokio::time::Instant::now();
-                let result = execute_write(&client, &job.write).await;
+                let result = execute_write(&client, &job.write).instrument(job.span.clone()).await;
                 (job, result, began.elapsed())
             });
         }
@@ -435,14 +437,15 @@ impl<T: Send + 'static> Writer<T> {
         self.pending.get() < FIRST_IN_FLIGHT as i64
     }
 
-    /// Queues a write. After the stop it is dropped: nobody would carry it out.
+    /// Queues a write, which is carried out within the span of now. After the stop it is dropped: nobody would carry it
+    /// out.
     pub fn queue_write(&self, tag: T, write: Write) {
-        self.send_to_queue(QueuedWrite { tag, write, is_next: false });
+        self.send_to_queue(QueuedWrite { tag, write, is_next: false, span: Span::current() });
     }
 
     /// Queues a write that is sent as soon as an answer leaves room, before all that waits for other objects.
     pub fn queue_write_first(&self, tag: T, write: Write) {
-        self.send_to_queue(QueuedWrite { tag, write, is_next: true });
+        self.send_to_queue(QueuedWrite { tag, write, is_next: true, span: Span::current() });
     }
 
     fn send_to_queue(&self, job: QueuedWrite<T>) {

@@ -45,7 +45,7 @@ use super::{
     waiting_state::WaitingStates,
 };
 use crate::{
-    observe::{Binding, Change, ClusterFacts, Input, Key, ObjectKind, Objects, PodGroupFacts, Presence},
+    observe::{Binding, Change, ClusterFacts, CommandFacts, Input, Key, ObjectKind, Objects, PodGroupFacts, Presence},
     write::Decision,
 };
 
@@ -188,8 +188,12 @@ impl Controller {
                 }
                 return self.capacity.set_federation_topology(self.links.merge_topology());
             }
-            Input::Commands(event) => return self.queues.lifecycle.observe_commands(event),
-            Input::JobCommands(event) => return self.commands.observe_commands(event, now),
+            Input::Commands(event) => {
+                let of_queues = event.clone().filter_map(CommandFacts::for_queue);
+                of_queues.into_iter().for_each(|event| self.queues.lifecycle.observe_commands(event));
+                let of_jobs = event.filter_map(CommandFacts::for_job);
+                return of_jobs.into_iter().for_each(|event| self.commands.observe_commands(event, now));
+            }
             Input::HyperJobs(event) => return self.hyper_jobs.observe_hyper_jobs(event, now),
             Input::CronJobs(kind, event) => return self.cron_jobs.observe_cron_jobs(kind, event, now),
             Input::Policies(event) => return self.hyper_jobs.observe_policies(event, now),

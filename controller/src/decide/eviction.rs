@@ -7,7 +7,10 @@
 //! restart, or that ran for as long as it may. Victims of a preemption get their record in
 //! [`preemption`](super::preemption).
 
-use caldera_core::{queue::preemption::EvictionRecord, reason::RequeueCause};
+use caldera_core::{
+    queue::preemption::EvictionRecord,
+    reason::{EvictionCause, RequeueCause},
+};
 use caldera_runtime::event::EventType;
 use jiff::Timestamp;
 
@@ -181,6 +184,16 @@ pub(super) fn requeue_cause(record: &EvictionRecord) -> Option<RequeueCause> {
 /// Whether a record is of a job that was requeued, and not of one that was evicted for another.
 pub(crate) fn is_requeue(record: &EvictionRecord) -> bool {
     requeue_cause(record).is_some()
+}
+
+/// Who wanted what a record says: its preemptor, its user, its own policies or the controller.
+pub(crate) fn find_who_wanted(record: &EvictionRecord) -> &'static str {
+    match record.reason.as_str() {
+        _ if EvictionCause::parse_token(&record.reason).is_some() => "preemptor",
+        SUSPENDED | ENDED | RESTARTED | QUEUE_CHANGED => "user",
+        POLICY_RESTARTED => "job",
+        _ => "controller",
+    }
 }
 
 /// Whether a record is of a job that its user, or its own policies, took off its clusters.

@@ -45,7 +45,7 @@ use super::{
     withdrawal::is_suspended_by_another,
 };
 use crate::{
-    observe::{Binding, JobCommandFacts, Key, Objects, Workload},
+    observe::{Binding, CommandFacts, Key, Objects, Workload},
     write::Decision,
 };
 
@@ -73,7 +73,7 @@ const JOB_NOT_FOUND: &str = "JobNotFound";
 /// A Command and what we did about it.
 #[derive(Debug)]
 struct TrackedJobCommand {
-    facts: JobCommandFacts,
+    facts: CommandFacts<Key>,
     /// Its annotation was written. Whatever the job says now, it is not written again.
     written: bool,
     /// Nothing more is to be done but to delete it.
@@ -108,17 +108,17 @@ enum Outcome {
 /// Events and answers in.
 impl JobCommands {
     /// Takes in Commands.
-    pub(crate) fn observe_commands(&mut self, event: Event<JobCommandFacts>, now: Timestamp) {
+    pub(crate) fn observe_commands(&mut self, event: Event<CommandFacts<Key>>, now: Timestamp) {
         match event {
             Event::Applied(command) => self.add_command(command, false, now),
             Event::Deleted(command) => {
-                let Some(all) = self.commands.get_mut(&command.job) else { return };
+                let Some(all) = self.commands.get_mut(&command.target) else { return };
                 all.retain(|known| known.facts.uid != command.uid);
                 if all.is_empty() {
-                    self.commands.remove(&command.job);
-                    self.looks.remove(&command.job);
+                    self.commands.remove(&command.target);
+                    self.looks.remove(&command.target);
                 } else {
-                    self.looks.insert(command.job, add_wait(now, COMMAND_INTERVAL));
+                    self.looks.insert(command.target, add_wait(now, COMMAND_INTERVAL));
                 }
             }
             Event::Reset(all) => {
@@ -134,15 +134,15 @@ impl JobCommands {
         }
     }
 
-    fn add_command(&mut self, facts: JobCommandFacts, done: bool, now: Timestamp) {
-        let of_job = self.commands.entry(facts.job.clone()).or_default();
+    fn add_command(&mut self, facts: CommandFacts<Key>, done: bool, now: Timestamp) {
+        let of_job = self.commands.entry(facts.target.clone()).or_default();
         if let Some(known) = of_job.iter_mut().find(|known| known.facts.uid == facts.uid) {
             known.facts.deleting |= facts.deleting;
         } else {
             let at = of_job.partition_point(|known| known.facts.rank_by_age() < facts.rank_by_age());
             of_job.insert(at, TrackedJobCommand { facts: facts.clone(), written: false, done });
         }
-        self.looks.entry(facts.job).or_insert(now);
+        self.looks.entry(facts.target).or_insert(now);
     }
 
     /// Takes in that a job or its binding changed.
@@ -235,26 +235,26 @@ impl JobCommands {
     }
 }
 
-fn find_job<'a>(objects: &'a Objects, command: &JobCommandFacts) -> Option<&'a Workload> {
+fn find_job<'a>(objects: &'a Objects, command: &CommandFacts<Key>) -> Option<&'a Workload> {
     let kind = WorkloadKind::VolcanoJob;
     let reference = WorkloadRef {
         group: kind.api_resource().group,
         kind: kind.kind().to_owned(),
-        namespace: command.job.namespace.to_string(),
-        name: command.job.name.to_string(),
+        namespace: command.target.namespace.to_string(),
+        name: command.target.name.to_string(),
     };
     let job = objects.workloads.get(&reference)?;
-    (!job.deleting && (command.job_uid.is_empty() || command.job_uid == job.uid)).then_some(job)
+    (!job.deleting && (command.target_uid.is_empty() || command.target_uid == job.uid)).then_some(job)
 }
 
 /// What comes of a Command for the state that its job is in.
-fn decide_command_outcome(objects: &Objects, jobs: &Jobs, command: &JobCommandFacts, now: Timestamp) -> Outcome {
+fn decide_command_outcome(objects: &Objects, jobs: &Jobs, command: &CommandFacts<Key>, now: Timestamp) -> Outcome {
     let Some(job) = find_job(objects, command) else { return Outcome::NoJob };
     let ended = job.progress.ended.as_deref();
     let is_aborted = ended == Some("Aborted");
     let annotate = |name: &'static str, value: Option<&'static str>| {
         Outcome::Write(Box::new(Decision::AnnotateJob {
-            key: command.job.clone(),
+            key: command.target.clone(),
             resource_version: Arc::clone(&job.resource_version),
             name,
             value,
@@ -305,7 +305,7 @@ fn decide_restart(
     objects: &Objects,
     jobs: &Jobs,
     job: &Workload,
-    command: &JobCommandFacts,
+    command: &CommandFacts<Key>,
     now: Timestamp,
 ) -> Outcome {
     let nothing = || Outcome::Nothing("the job has no clusters: nothing is to be restarted".to_owned());
@@ -334,7 +334,7 @@ fn decide_restart(
 /// An event on the job, or on the Command where there is no job.
 fn build_command_event(
     objects: &Objects,
-    command: &JobCommandFacts,
+    command: &CommandFacts<Key>,
     event_type: EventType,
     reason: &str,
     message: &str,

@@ -108,7 +108,7 @@ use self::{
 };
 pub(crate) use self::{
     deadlines::add_wait,
-    eviction::{COPY_REFUSED, FORGED_RECORD, PODS_READY_TIMEOUT, is_requeue},
+    eviction::{COPY_REFUSED, FORGED_RECORD, PODS_READY_TIMEOUT, find_who_wanted, is_requeue},
     member_loss::{MEMBER_LOST_AFTER, MemberLoss},
     pods_ready::{DEFAULT_TIMEOUT, StartDeadlines},
 };

@@ -51,7 +51,7 @@ const UNKNOWN_COMMAND: &str = "UnknownCommand";
 /// A Command and what we did about it.
 #[derive(Debug)]
 struct TrackedQueueCommand {
-    facts: CommandFacts,
+    facts: CommandFacts<QueueName>,
     /// Nothing more is to be done but to delete it.
     done: bool,
     /// Its deletion is to be sent, not before then.
@@ -92,7 +92,7 @@ pub(crate) struct QueueLifecycle {
 /// Events and answers in.
 impl QueueLifecycle {
     /// Takes in Commands.
-    pub(crate) fn observe_commands(&mut self, event: Event<CommandFacts>) {
+    pub(crate) fn observe_commands(&mut self, event: Event<CommandFacts<QueueName>>) {
         match event {
             Event::Applied(command) => self.add_command(command, false),
             Event::Deleted(command) => self.forget_command(&command),
@@ -108,9 +108,9 @@ impl QueueLifecycle {
         }
     }
 
-    fn add_command(&mut self, facts: CommandFacts, done: bool) {
-        let of_queue = self.commands.entry(facts.queue.clone()).or_default();
-        self.look.insert(facts.queue.clone());
+    fn add_command(&mut self, facts: CommandFacts<QueueName>, done: bool) {
+        let of_queue = self.commands.entry(facts.target.clone()).or_default();
+        self.look.insert(facts.target.clone());
         if let Some(known) = of_queue.iter_mut().find(|known| known.facts.uid == facts.uid) {
             known.facts.deleting |= facts.deleting;
             return;
@@ -120,11 +120,11 @@ impl QueueLifecycle {
         of_queue.insert(at, TrackedQueueCommand { facts, done, delete: done.then_some(Timestamp::UNIX_EPOCH) });
     }
 
-    fn forget_command(&mut self, command: &CommandFacts) {
-        let Some(all) = self.commands.get_mut(&command.queue) else { return };
+    fn forget_command(&mut self, command: &CommandFacts<QueueName>) {
+        let Some(all) = self.commands.get_mut(&command.target) else { return };
         all.retain(|known| known.facts.uid != command.uid);
         if all.is_empty() {
-            self.commands.remove(&command.queue);
+            self.commands.remove(&command.target);
         }
         // Another may have waited for this one.
         self.look_at_all = true;
@@ -258,7 +258,7 @@ impl QueueLifecycle {
             let command = self.next_command(name).cloned();
             let queue = objects.queues.get(name);
             if let Some(command) = &command
-                && queue.is_none_or(|queue| !command.queue_uid.is_empty() && command.queue_uid != queue.uid)
+                && queue.is_none_or(|queue| !command.target_uid.is_empty() && command.target_uid != queue.uid)
             {
                 let since = Timestamp::from_second(command.created).unwrap_or(now);
                 let until = add_wait(since, WAIT_FOR_QUEUE);
@@ -294,11 +294,11 @@ impl QueueLifecycle {
         &mut self,
         queue: &QueueFacts,
         step: StateStep,
-        command: Option<CommandFacts>,
+        command: Option<CommandFacts<QueueName>>,
         is_busy: bool,
         now: Timestamp,
         decisions: &mut Vec<Decision>,
-    ) -> Option<CommandFacts> {
+    ) -> Option<CommandFacts<QueueName>> {
         let (name, resource_version) = (queue.spec.name.clone(), Arc::clone(&queue.resource_version));
         let decision = match step {
             StateStep::Settled => {
@@ -344,20 +344,20 @@ impl QueueLifecycle {
     }
 
     /// The oldest Command for a queue that is still to be carried out.
-    fn next_command(&self, name: &QueueName) -> Option<&CommandFacts> {
+    fn next_command(&self, name: &QueueName) -> Option<&CommandFacts<QueueName>> {
         let all = self.commands.get(name)?;
         all.iter().find(|command| !command.done && !command.facts.deleting).map(|command| &command.facts)
     }
 
-    fn finish_command(&mut self, command: &CommandFacts) {
-        let all = self.commands.get_mut(&command.queue);
+    fn finish_command(&mut self, command: &CommandFacts<QueueName>) {
+        let all = self.commands.get_mut(&command.target);
         if let Some(known) = all.and_then(|all| all.iter_mut().find(|known| known.facts.uid == command.uid)) {
             (known.done, known.delete) = (true, Some(Timestamp::UNIX_EPOCH));
         }
     }
 
     /// An older Command for the queue above comes first: to open a tree from the top down may be asked for in one go.
-    fn waits_for_parent(&self, objects: &Objects, queue: &QueueFacts, command: &CommandFacts) -> bool {
+    fn waits_for_parent(&self, objects: &Objects, queue: &QueueFacts, command: &CommandFacts<QueueName>) -> bool {
         let above = queue.spec.parent.as_ref().filter(|parent| objects.queues.contains_key(*parent));
         let older = above.and_then(|parent| self.next_command(parent));
         older.is_some_and(|older| older.rank_by_age() < command.rank_by_age())
@@ -384,7 +384,7 @@ impl QueueLifecycle {
     }
 }
 
-fn parse_queue_command(command: &CommandFacts) -> Option<QueueCommand> {
+fn parse_queue_command(command: &CommandFacts<QueueName>) -> Option<QueueCommand> {
     match &*command.action {
         "OpenQueue" => Some(QueueCommand::Open),
         "CloseQueue" => Some(QueueCommand::Close),
@@ -410,7 +410,7 @@ fn view_queue(objects: &Objects, engine: &Engine, queue: &QueueFacts) -> StateVi
     StateView { said: read_state(queue), busy: engine.holds_own_charge(name), marked: queue.closed_by_parent, above }
 }
 
-fn build_queue_not_found_event(command: &CommandFacts, message: String) -> Decision {
+fn build_queue_not_found_event(command: &CommandFacts<QueueName>, message: String) -> Decision {
     Decision::RecordEvent {
         regarding: Regarding {
             api_version: "bus.volcano.sh/v1alpha1".to_owned(),

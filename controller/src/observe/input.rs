@@ -27,13 +27,13 @@ use serde_json::Value;
 use super::{
     binding::Binding,
     cluster::{ClassFacts, ClusterFacts, read_namespace},
+    command::CommandFacts,
     cron_job::CronJobFacts,
     data_claim::{DataClaimFacts, DataSourceFacts},
     hyper_job::{HyperJobFacts, PolicyFacts},
-    job_command::JobCommandFacts,
     losses::WorkFacts,
     pod_group::PodGroupFacts,
-    queue::{CommandFacts, QueueFacts},
+    queue::QueueFacts,
     workload::Workload,
 };
 use crate::{history::JobHistory, usage::UsageHistory};
@@ -61,10 +61,8 @@ pub enum Input {
     DataClaims(Event<DataClaimFacts>),
     /// Declared links between clusters.
     Links(Event<FederationTopology>),
-    /// Commands for queues.
+    /// Commands for queues and Volcano Jobs.
     Commands(Event<CommandFacts>),
-    /// Commands for Volcano Jobs.
-    JobCommands(Event<JobCommandFacts>),
     /// CronJobs of one group.
     CronJobs(WorkloadKind, Event<CronJobFacts>),
     /// HyperJobs.
@@ -85,6 +83,36 @@ pub enum Input {
     Located(Result<BTreeSet<String>, String>),
     /// All objects of this kind were told, one by one.
     Listed(ObjectKind),
+}
+
+impl Input {
+    /// The kind on the host that this is an event of.
+    #[must_use]
+    pub const fn watched_kind(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Queues(_) => "Queue",
+            Self::Bindings(_) => "ResourceBinding",
+            Self::Workloads(kind, _) => kind.kind(),
+            Self::PodGroups(_) => "PodGroup",
+            Self::Classes(_) => "PriorityClass",
+            Self::Clusters(_) => "Cluster",
+            Self::Namespaces(_) => "Namespace",
+            Self::DataSources(_) => "DataSource",
+            Self::DataClaims(_) => "DataSourceClaim",
+            Self::Links(_) => "FederationTopology",
+            Self::Commands(_) => "Command",
+            Self::CronJobs(..) => "CronJob",
+            Self::HyperJobs(_) => "HyperJob",
+            Self::Policies(_) => "PropagationPolicy",
+            Self::Works(..) => "Work",
+            Self::WorksUnwatched(_)
+            | Self::Member(..)
+            | Self::UsageHistory(_)
+            | Self::JobHistory(_)
+            | Self::Located(_)
+            | Self::Listed(_) => return None,
+        })
+    }
 }
 
 /// Kinds of objects that decide.

@@ -6,12 +6,12 @@
 
 mod binding;
 mod cluster;
+mod command;
 mod cron_job;
 mod data_claim;
 mod fingerprint;
 mod hyper_job;
 mod input;
-mod job_command;
 mod losses;
 mod node_groups;
 mod objects;
@@ -32,13 +32,13 @@ pub(crate) use self::{
 pub use self::{
     binding::{Binding, Key},
     cluster::{ClassFacts, ClusterFacts},
+    command::CommandFacts,
     cron_job::{CronJobFacts, CronKey, CronOwner},
     data_claim::{DataClaimFacts, DataSourceFacts},
     hyper_job::{COUNTS, ChildFacts, HyperJobFacts, PolicyFacts},
     input::{Input, ObjectKind, read_object},
-    job_command::JobCommandFacts,
     losses::WorkFacts,
     pod_group::{PodGroupFacts, PodGroupStatus},
-    queue::{CommandFacts, QueueFacts, QueueNumbers},
+    queue::{QueueFacts, QueueNumbers},
     workload::{SaidState, Workload},
 };

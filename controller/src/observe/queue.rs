@@ -1,4 +1,4 @@
-//! What the controller keeps of a Volcano Queue, and of a Command for one.
+//! What the controller keeps of a Volcano Queue.
 //!
 //! A field that is no quantity counts as zero and is said on the queue ([`QueueFacts::wrong`]).
 
@@ -24,14 +24,9 @@ use caldera_crds::{
     node_groups::{list_affinity_problems, read_affinity},
     placement,
     tenancy::{NamespaceSelector, running_limits, unreadable_running_limits},
-    volcano::{
-        bus::Command,
-        scheduling::{self, Queue},
-    },
+    volcano::scheduling::{self, Queue},
     wire::ResourceList,
 };
-
-use super::binding::Key;
 
 /// A queue.
 #[derive(Debug, Clone, PartialEq)]
@@ -177,52 +172,6 @@ impl QueueFacts {
                 .filter(|_| object.metadata.name.as_deref() == Some(DEFAULT_QUEUE))
                 .map(|why| if why.trim().is_empty() { "no reason given" } else { why }.into()),
         }
-    }
-}
-
-/// A Command, as far as it is about a queue.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CommandFacts {
-    /// Which.
-    pub key: Key,
-    /// UID.
-    pub uid: Arc<str>,
-    /// Seconds since 1970.
-    pub created: i64,
-    /// As last seen.
-    pub resource_version: Arc<str>,
-    /// The queue's name.
-    pub queue: QueueName,
-    /// The queue's UID, empty for whichever has the name.
-    pub queue_uid: Arc<str>,
-    /// `OpenQueue` or `CloseQueue`, if it is one that there is.
-    pub action: Arc<str>,
-    /// Somebody deletes it already.
-    pub deleting: bool,
-}
-
-impl CommandFacts {
-    /// Reads one; `None` if it is about no queue.
-    #[must_use]
-    pub fn read(object: &Command) -> Option<Self> {
-        let target = object.target.as_ref()?;
-        let is_queue = target.kind == "Queue" && target.api_version == "scheduling.volcano.sh/v1beta1";
-        let metadata = &object.metadata;
-        is_queue.then(|| Self {
-            key: Key::from_metadata(metadata),
-            uid: metadata.uid.as_deref().unwrap_or("").into(),
-            created: metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
-            resource_version: metadata.resource_version.as_deref().unwrap_or("").into(),
-            queue: target.name.as_str().into(),
-            queue_uid: target.uid.as_str().into(),
-            action: object.action.as_deref().unwrap_or("").into(),
-            deleting: metadata.deletion_timestamp.is_some(),
-        })
-    }
-
-    /// Orders Commands by age, to the last tie.
-    pub(crate) fn rank_by_age(&self) -> (i64, u64, &str) {
-        (self.created, self.resource_version.parse().unwrap_or(u64::MAX), &self.uid)
     }
 }
 

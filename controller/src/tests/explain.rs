@@ -422,3 +422,24 @@ fn of_a_job_with_a_time_limit_it_is_said_how_long_it_may_run_and_what_is_left() 
     assert!(of(&mut controller, &world, "waits").run_limit.is_some(), "its own record says it");
     assert_eq!(of(&mut controller, &world, "runs").run_limit, None);
 }
+
+#[test]
+fn a_queue_that_is_gone_is_listed_as_long_as_something_is_charged_to_it() {
+    let mut world = World::new(4);
+    world.job("a", "q", 2);
+    world.settle();
+    world.place("a-job", 2);
+    world.phase("a", "Running");
+    world.job("waits", "q", 4);
+    world.pass(2);
+    world.delete("Queue", "q");
+    world.pass(2);
+    let view = |world: &World| list_queues(&world.controller).into_iter().find(|view| view.name.as_str() == "q");
+    let gone = view(&world).expect("it is charged for a job that runs");
+    assert_eq!((gone.state, gone.depth), ("Missing", 1));
+    let cpu = gone.amounts.iter().find(|amounts| amounts.resource.as_str() == "cpu").map(|amounts| amounts.used);
+    assert_eq!(cpu, Some(caldera_core::quantity::Quantity::from_units(2)));
+    world.phase("a", "Completed");
+    world.pass(2);
+    assert!(view(&world).is_none(), "who only waits holds nothing");
+}

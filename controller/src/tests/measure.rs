@@ -3,6 +3,7 @@
 use caldera_runtime::{
     metric::{encode, find_undeclared},
     serve::SharedRegistry,
+    watch::Event,
 };
 use serde_json::json;
 
@@ -11,6 +12,7 @@ use crate::{
     decide::decide,
     measure::Measures,
     metrics::{ALL, Metrics},
+    observe::Input,
 };
 
 /// Decides once, carries out what was decided, and measures both.
@@ -71,6 +73,7 @@ fn queues_and_clusters_are_measured_as_they_are() {
         &[
             "caldera_queue_jobs{queue=\"q\",state=\"running\"} 1.0",
             "caldera_queue_start_seconds_count{queue=\"q\"} 1",
+            "caldera_started_gangs_total{clusters=\"1\"} 1",
             // Six seconds passed from its release.
             "caldera_queue_start_seconds_bucket{le=\"5.0\",queue=\"q\"} 0",
             "caldera_queue_start_seconds_bucket{le=\"10.0\",queue=\"q\"} 1",
@@ -147,18 +150,61 @@ fn a_waiting_job_that_has_a_reservation_is_counted_so_and_one_without_a_queue_is
     shows(&registry, &["caldera_queue_reservations{queue=\"q\"} 1.0"]);
 }
 
+/// Three of eight cores are free; six in another cluster, which is not reserved, do not count.
+#[test]
+fn what_is_free_in_a_cluster_that_is_reserved_is_what_the_reservation_costs() {
+    let (registry, mut world, mut measures) = (SharedRegistry::default(), World::empty(), Measures::default());
+    world.controller.jobs.engine.set_reservation_after(Some(5));
+    let metrics = Metrics::register_in(&registry);
+    world.cluster("m1", "8");
+    world.cluster("m2", "6");
+    world.queue("q", &json!({"deserved": {"cpu": "14", "pods": "100"}}));
+    world.job("runs", "q", 5);
+    pass(&mut world, 2, &mut measures, &metrics);
+    world.place("runs-job", 5);
+    pass(&mut world, 6, &mut measures, &metrics);
+    shows(&registry, &["caldera_cluster_reserved_idle{cluster=\"m1\",resource=\"cpu\"} 0.0"]);
+    let mut large = super::world::job("large", "q", 1);
+    large["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "8".into();
+    let large = world.put(large);
+    world.bind(&large, 1, true);
+    pass(&mut world, 30, &mut measures, &metrics);
+    shows(
+        &registry,
+        &[
+            "caldera_cluster_reserved_idle{cluster=\"m1\",resource=\"cpu\"} 3.0",
+            "caldera_cluster_reserved_idle{cluster=\"m2\",resource=\"cpu\"} 0.0",
+        ],
+    );
+}
+
+#[test]
+fn when_something_of_a_kind_was_last_told_is_shown_by_kind() {
+    let (registry, mut world, mut measures) = (SharedRegistry::default(), World::new(2), Measures::default());
+    let metrics = Metrics::register_in(&registry);
+    measures.observe_input(&Input::Queues(Event::Reset(Vec::new())), world.now);
+    let told = world.now.as_second();
+    pass(&mut world, 20, &mut measures, &metrics);
+    shows(&registry, &[&format!("caldera_watch_last_event_timestamp_seconds{{kind=\"Queue\"}} {told}.0")]);
+    let text = encode(&registry).unwrap();
+    assert!(!text.contains("caldera_watch_last_event_timestamp_seconds{kind=\"Work\"}"), "{text}");
+}
+
 #[test]
 fn what_is_shown_is_what_is_declared() {
     let (registry, mut world, mut measures) = (SharedRegistry::default(), World::new(2), Measures::default());
     let metrics = Metrics::register_in(&registry);
+    measures.observe_input(&Input::Queues(Event::Reset(Vec::new())), world.now);
     world.job("runs", "q", 2);
     pass(&mut world, 6, &mut measures, &metrics);
     let mut text = encode(&registry).unwrap();
     let start = metrics.start.get_or_create(&crate::metrics::START.build_labels(["q"])).clone();
     start.observe(1.0);
-    for (counters, metric) in
-        [(&metrics.evicted, crate::metrics::EVICTED), (&metrics.requeued, crate::metrics::REQUEUED)]
-    {
+    for (counters, metric) in [
+        (&metrics.evicted, crate::metrics::EVICTED),
+        (&metrics.requeued, crate::metrics::REQUEUED),
+        (&metrics.started_gangs, crate::metrics::STARTED_GANGS),
+    ] {
         counters.get_or_create(&metric.build_labels(["Reclaimed"])).inc();
     }
     text = encode(&registry).unwrap_or(text);

@@ -24,8 +24,9 @@ use crate::{
     history::JobHistory,
     observe::{
         Binding, ClassFacts, ClusterFacts, CommandFacts, CronJobFacts, DataClaimFacts, DataSourceFacts, HyperJobFacts,
-        Input, JobCommandFacts, ObjectKind, PodGroupFacts, PolicyFacts, QueueFacts, Workload,
+        Input, ObjectKind, PodGroupFacts, PolicyFacts, QueueFacts, Workload,
     },
+    run::decision_log::{log_decision, open_decision_span},
     write::Decision,
 };
 
@@ -291,6 +292,8 @@ impl World {
                 return released;
             }
             for decision in decisions.writes {
+                let span = open_decision_span(&self.controller, &decision);
+                span.in_scope(|| log_decision(&self.controller, &decision));
                 match &mut self.budget {
                     Some(0) => return released,
                     Some(left) => *left -= 1,
@@ -426,10 +429,7 @@ pub fn input(object: &Value, gone: bool) -> Input {
         }
         "Command" => {
             let command = serde_json::from_value::<Command>(object).unwrap();
-            match CommandFacts::read(&command) {
-                Some(command) => Input::Commands(event(command, gone)),
-                None => Input::JobCommands(event(JobCommandFacts::read(&command).unwrap(), gone)),
-            }
+            Input::Commands(event(CommandFacts::read(&command).unwrap(), gone))
         }
         "CronJob" => {
             let facts = CronJobFacts::read(object).unwrap();

@@ -302,7 +302,7 @@ pub enum EndCause {
 
 impl EndCause {
     /// Token and sentence of its status.
-    pub(super) const fn describe(self) -> (&'static str, &'static str) {
+    pub(crate) const fn describe(self) -> (&'static str, &'static str) {
         match self {
             Self::User => ("EndedByUser", "ended by its user"),
             Self::MaxRetry => ("MaxRetryReached", "its policies restarted it as often as maxRetry allows"),
@@ -312,6 +312,34 @@ impl EndCause {
 }
 
 impl Decision {
+    /// The binding that it is about, if it is about one.
+    pub(crate) const fn binding(&self) -> Option<&Key> {
+        match self {
+            Self::Release { key, .. }
+            | Self::Resize { key, .. }
+            | Self::Evict { key, .. }
+            | Self::Shrink { key, .. }
+            | Self::TouchBinding { key, .. } => Some(key),
+            Self::WritePodGroup { binding, .. }
+            | Self::StateWaiting { binding, .. }
+            | Self::TouchWork { binding, .. } => Some(binding),
+            _ => None,
+        }
+    }
+
+    /// The queue that it is about, where it says so itself.
+    pub(crate) const fn queue(&self) -> Option<&QueueName> {
+        match self {
+            Self::Release { admission, .. } | Self::Resize { admission, .. } => Some(&admission.queue),
+            Self::QueueNumbers { name, .. }
+            | Self::QueueState { name, .. }
+            | Self::QueueMark { name, .. }
+            | Self::QueueAnnotation { name, .. }
+            | Self::DeleteCommand { queue: name, .. } => Some(name),
+            _ => None,
+        }
+    }
+
     /// How it is written.
     #[must_use]
     pub fn to_write(&self, now: Timestamp) -> Write {

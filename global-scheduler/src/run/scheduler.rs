@@ -274,7 +274,9 @@ impl Scheduler {
     }
 
     fn show_unschedulable(&self) {
-        self.metrics.unschedulable.set(i64::try_from(self.cache.count_unschedulable()).unwrap_or(i64::MAX));
+        let to_number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        self.metrics.unschedulable.set(to_number(self.cache.count_unschedulable()));
+        self.metrics.pending_estimates.set(to_number(self.estimators.count_pending()));
     }
 
     /// Decides about every binding that is due, unless the first view is not complete yet.

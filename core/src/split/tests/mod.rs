@@ -274,7 +274,7 @@ fn no_amount_is_too_large_to_be_counted() {
     let capacity = Capacity::new(vec![shape], Source::Nodes);
     let requests = GangRequests::new(&gang);
     let room = requests.free_nodes(&capacity, NodeScope::Cluster);
-    assert!(matches!(requests.find_shortage(0, &[(&"m".into(), room)]), Lack::Resource { .. }));
+    assert!(matches!(requests.find_shortage(0, &[(&"m".into(), room)]), Some(Lack::Resource { .. })));
 }
 
 /// The peer left `minAvailable` whole in every copy, which a member's admission refuses (volcano-global's RIC).

@@ -128,6 +128,8 @@ pub struct EstimatorPool {
     asked: BTreeMap<(String, String), Asked>,
     silent: BTreeMap<String, (String, Instant)>,
     answers: mpsc::UnboundedSender<Reply>,
+    /// Questions whose answer was not taken in: the channel has no bound, and this is what may be in it.
+    pending: usize,
 }
 
 impl EstimatorPool {
@@ -136,7 +138,7 @@ impl EstimatorPool {
     pub fn new(settings: Settings) -> (Self, mpsc::UnboundedReceiver<Reply>) {
         let (answers, arriving) = mpsc::unbounded_channel();
         let (clients, asked, silent) = Default::default();
-        (Self { settings, clients, asked, silent, answers }, arriving)
+        (Self { settings, clients, asked, silent, answers, pending: 0 }, arriving)
     }
 
     /// Takes in a Cluster object.
@@ -172,6 +174,12 @@ impl EstimatorPool {
         self.clients.is_empty()
     }
 
+    /// Questions whose answer was not taken in yet.
+    #[must_use]
+    pub const fn count_pending(&self) -> usize {
+        self.pending
+    }
+
     /// Whether a member has an estimator.
     #[must_use]
     pub fn has_estimator(&self, cluster: &str) -> bool {
@@ -198,6 +206,7 @@ impl EstimatorPool {
         };
         let (estimator, answers) = (estimator.clone(), self.answers.clone());
         self.asked.insert(place, Asked { question: question.clone(), said: None });
+        self.pending += 1;
         tokio::spawn(async move {
             let result = request_capacity(&estimator, &question).await;
             let _ = answers.send(Reply { question, result });
@@ -208,6 +217,7 @@ impl EstimatorPool {
     /// Takes in an answer; who asked.
     pub fn store_estimate(&mut self, reply: Reply) -> String {
         let Reply { question, result } = reply;
+        self.pending = self.pending.saturating_sub(1);
         let now = Instant::now();
         match result {
             Ok(capacity) => {
@@ -315,8 +325,12 @@ mod tests {
         };
         assert_eq!(pool.get_or_ask_estimate(question("a")), EstimateState::Waiting);
         assert_eq!(pool.get_or_ask_estimate(question("a")), EstimateState::Waiting);
+        assert_eq!(pool.count_pending(), 1);
+        // Its answer comes all the same.
+        pool.forget_binding("a");
         let reply = answers.recv().await.unwrap();
-        assert_eq!(pool.store_estimate(reply), "a");
+        assert_eq!((pool.count_pending(), pool.store_estimate(reply).as_str()), (1, "a"));
+        assert_eq!(pool.count_pending(), 0);
         for key in ["a", "b"] {
             assert!(
                 matches!(pool.get_or_ask_estimate(question(key)), EstimateState::Silent(why) if why.contains("127.0.0.1:1"))
