@@ -3,6 +3,7 @@
 //! Caldera's own components are not started here: they are pointed at [`Fleet::host`] like at any other Karmada.
 
 use std::{
+    collections::BTreeMap,
     fs, io,
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
@@ -51,7 +52,8 @@ pub struct Config {
     pub members: Vec<Member>,
     /// How long a simulated pod runs if it says nothing.
     pub default_run: Duration,
-    /// How long a member must be out of reach until the stand-in for Karmada calls it not ready.
+    /// How long a member must be out of reach until the stand-in for Karmada calls it not ready. It looks three times
+    /// in that time, and each ten seconds at least.
     pub not_ready_after: Duration,
 }
 
@@ -199,6 +201,8 @@ pub struct Fleet {
     pub host: Endpoint,
     /// The members.
     pub members: Vec<Endpoint>,
+    /// What ends each member.
+    stops: BTreeMap<String, CancellationToken>,
 }
 
 impl Fleet {
@@ -220,17 +224,27 @@ impl Fleet {
         run_karmada(&host, config.not_ready_after, shutdown)?;
 
         let mut starting = Vec::new();
+        let mut stops = BTreeMap::new();
         for member in config.members {
             let (authority, host_client) = (&authority, &host_client);
+            let stop = shutdown.child_token();
+            stops.insert(member.name.clone(), stop.clone());
             starting.push(async move {
-                let endpoint = start_member(&member, config.default_run, authority, shutdown).await?;
+                let endpoint = start_member(&member, config.default_run, authority, &stop).await?;
                 join_member(host_client, &member, &endpoint).await?;
                 until_ready(host_client, &member.name).await?;
                 Ok::<_, Error>(endpoint)
             });
         }
         let members = futures::future::try_join_all(starting).await?;
-        Ok(Self { host, members })
+        Ok(Self { host, members, stops })
+    }
+
+    /// Ends a member with all that runs there, as if its machines were switched off. It does not come back.
+    pub fn stop_member(&self, name: &str) {
+        if let Some(stop) = self.stops.get(name) {
+            stop.cancel();
+        }
     }
 
     /// Writes `DIR/host.kubeconfig` and `DIR/members/<name>.kubeconfig`.
@@ -299,6 +313,7 @@ fn run_karmada(host: &Endpoint, not_ready_after: Duration, shutdown: &Cancellati
     let client = client_of(host, "karmada", &WriteCounts::default())?;
     let mut config = karmada::Config::default();
     config.pace.threshold = not_ready_after;
+    config.pace.every = config.pace.every.min(not_ready_after / 3);
     let shutdown = shutdown.clone();
     tokio::spawn(async move {
         if let Err(error) = karmada::run(config, client, shutdown).await {
