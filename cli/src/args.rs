@@ -70,7 +70,7 @@ impl From<LogFormat> for Format {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Plays five acts on a sandbox: gangs, order, expected start, lent quota, a lost cluster. Exit code 0 if all held.
+    /// Plays five acts on a sandbox: gangs, order, expected start, lent quota, and clusters that go.
     Demo(DemoArgs),
     /// Serves a Karmada host and members in this process until Ctrl-C, with kubeconfigs for kubectl.
     Sandbox(SandboxArgs),

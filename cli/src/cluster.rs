@@ -185,7 +185,7 @@ fn find_job_in(binding: &Value, cluster: &str) -> Option<(String, JobName)> {
         .then_some((key.namespace, JobName { kind: key.kind, name: key.name }))
 }
 
-async fn cordon_cluster(client: &Client, name: &str, cordon: bool) -> anyhow::Result<&'static str> {
+pub(crate) async fn cordon_cluster(client: &Client, name: &str, cordon: bool) -> anyhow::Result<&'static str> {
     let resource = objects::cluster_resource();
     let is_changed = write_retrying_conflicts(client, async || {
         let found = get_object(client, &resource, None, name).await?.map_err(anyhow::Error::msg)?;

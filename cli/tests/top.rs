@@ -95,7 +95,7 @@ fn top_is_driven_by_keys_and_leaves_the_terminal_clean() {
 
     sandbox.apply(QUEUES);
     sandbox.apply(&SPLIT.replace("sleep 4", "sleep 600"));
-    let mut top = Typist::start(&command(""), 40, 160);
+    let mut top = Typist::start(&command(""), 40, 180);
     // What it showed before is there when the job is.
     top.shows(&["clusters 3/3 ready", "default/mindspore-cpu", "Running", "member1:"]);
     // What comes is seen without a key.

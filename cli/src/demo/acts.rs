@@ -27,7 +27,7 @@ impl Act {
             Self::Line => "The gate and the line: what must wait says why, and the urgent one goes first",
             Self::Start => "Why does it wait, and when will it start?",
             Self::Lent => "Lent quota comes back to its owner",
-            Self::Lost => "A cluster is lost, and its gang runs whole elsewhere",
+            Self::Lost => "A drained cluster's gang runs whole elsewhere, a lost one's does not run twice",
         }
     }
 }

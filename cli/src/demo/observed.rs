@@ -115,6 +115,9 @@ pub struct Observed {
     pub queues: BTreeMap<String, Queue>,
     /// What `caldera why` expected, and when it was asked.
     pub forecast: Option<(Duration, ExpectedStart)>,
+    /// The member that was drained, and where its gang ran then.
+    pub drained: Option<String>,
+    pub moved_to: BTreeMap<String, BTreeMap<String, u32>>,
     /// The member that was switched off.
     pub lost: Option<String>,
 }

@@ -101,12 +101,16 @@ fn check_lent(observed: &Observed) -> Vec<(&'static str, bool)> {
 
 fn check_lost(observed: &Observed) -> Vec<(&'static str, bool)> {
     let job = observed.job("survivor");
-    let is_elsewhere = observed.lost.as_ref().is_some_and(|lost| !job.clusters.contains_key(lost));
+    let moved = DemoJob { clusters: observed.moved_to.clone(), ..DemoJob::default() };
+    let has_left = observed.drained.as_ref().is_some_and(|drained| !moved.clusters.contains_key(drained));
     vec![
-        ("survivor was withdrawn from the lost cluster as a whole", job.evictions == ["MemberLost"]),
         (
-            "survivor runs whole in another cluster",
-            is_elsewhere && job.runs() && job.clusters.len() == 1 && count_pods(&job) == 4,
+            "survivor left the drained cluster, and ran whole in another one",
+            has_left && moved.clusters.len() == 1 && count_pods(&moved) == 4,
+        ),
+        (
+            "survivor was withdrawn from the lost cluster, and does not run twice",
+            observed.lost.is_some() && job.is_withdrawn("MemberLost") && job.message.contains("not known to be gone"),
         ),
     ]
 }
@@ -156,6 +160,8 @@ pub struct Summary {
     queues: Vec<QueueSummary>,
     /// How the expected start of low-priority came true.
     forecast: Option<ForecastOutcome>,
+    /// The member that was drained.
+    drained_cluster: Option<String>,
     /// The member that was switched off.
     lost_cluster: Option<String>,
     /// Writes to the host's API by component, then by verb and resource.
@@ -220,6 +226,7 @@ impl Summary {
             acts: Act::ALL.into_iter().map(sum_up).collect(),
             expectations,
             forecast: observed.compare_forecast("low-priority"),
+            drained_cluster: observed.drained.clone(),
             lost_cluster: observed.lost.clone(),
             queues: observed.queues.iter().map(queue).collect(),
             jobs,
@@ -321,6 +328,7 @@ mod tests {
         "acts[].act",
         "acts[].headline",
         "acts[].held",
+        "drainedCluster",
         "expectations",
         "expectations[].act",
         "expectations[].held",

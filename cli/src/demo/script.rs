@@ -3,23 +3,14 @@
 use std::time::Instant;
 
 use anyhow::Context;
-use caldera_crds::{
-    names::caldera::{FENCED_AT, RUNNING_ESTIMATE},
-    workload::WorkloadKind,
-};
+use caldera_crds::{names::caldera::RUNNING_ESTIMATE, workload::WorkloadKind};
 use caldera_runtime::{
     client::WriteCounts,
-    clock::format_time,
     watch::{Event, Follower},
 };
 use caldera_sandbox::fleet::Fleet;
 use caldera_simulate::time::Millis;
-use kube::{
-    Api, Client,
-    api::{DynamicObject, Patch, PatchParams},
-    core::ApiResource,
-    runtime::watcher,
-};
+use kube::{Client, runtime::watcher};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -30,7 +21,7 @@ use super::{
     report,
     screen::Screen,
 };
-use crate::{args::JobName, stack, why};
+use crate::{args::JobName, cluster, job::requeue::requeue_job, stack, why};
 
 const QUEUES: &str = include_str!("../../../manifests/examples/00-queues.yaml");
 const MINDSPORE: &str = include_str!("../../../manifests/examples/10-mindspore-cpu.yaml");
@@ -156,30 +147,31 @@ impl<'a> Demo<'a> {
         self.screen.print_act(Act::Lost);
         self.apply_yaml(SURVIVOR).await?;
         self.wait_until(deadline, "survivor to run", |seen| seen.job("survivor").runs()).await?;
-        let lost = self.observed.job("survivor").clusters.into_keys().next().context("survivor is nowhere")?;
+        let drained = self.find_survivors_cluster()?;
+        self.screen.print_line(&format!("caldera cluster drain {drained}: its gang goes elsewhere, whole"));
+        self.observed.drained = Some(drained.clone());
+        cluster::cordon_cluster(&self.client, &drained, true).await?;
+        let job = JobName { kind: WorkloadKind::VolcanoJob, name: "survivor".to_owned() };
+        requeue_job(&self.client, "default", &job).await?;
+        self.wait_until(deadline, "survivor to run elsewhere", |seen| {
+            let job = seen.job("survivor");
+            job.runs() && !job.clusters.contains_key(&drained)
+        })
+        .await?;
+        self.observed.moved_to = self.observed.job("survivor").clusters;
+        let lost = self.find_survivors_cluster()?;
         self.screen.print_line(&format!("{lost} is switched off, with its API server and all its pods"));
         self.fleet.stop_member(&lost);
         self.observed.lost = Some(lost.clone());
         self.wait_until(deadline, "survivor to be withdrawn", |seen| seen.job("survivor").is_withdrawn("MemberLost"))
             .await?;
-        self.screen.print_line("its pods may still run there: it starts nowhere else until that is clear");
+        self.screen.print_line("its pods may still run there, so that it starts nowhere else until that is clear");
         let waits = |seen: &Observed| seen.job("survivor").message.contains("not known to be gone");
-        self.wait_until(deadline, "survivor to say what it waits for", waits).await?;
-        self.screen.print_line(&format!("its admin says that {lost} is off, by annotation {FENCED_AT}"));
-        self.fence_cluster(&lost).await?;
-        self.wait_until(deadline, "survivor to run elsewhere", |seen| {
-            let job = seen.job("survivor");
-            job.runs() && !job.clusters.contains_key(&lost)
-        })
-        .await
+        self.wait_until(deadline, "survivor to say what it waits for", waits).await
     }
 
-    async fn fence_cluster(&self, name: &str) -> anyhow::Result<()> {
-        let clusters: Api<DynamicObject> =
-            Api::all_with(self.client.clone(), &ApiResource::erase::<caldera_crds::karmada::cluster::Cluster>(&()));
-        let patch = json!({"metadata": {"annotations": {FENCED_AT: format_time(jiff::Timestamp::now())}}});
-        clusters.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.context("failed to fence it")?;
-        Ok(())
+    fn find_survivors_cluster(&self) -> anyhow::Result<String> {
+        self.observed.job("survivor").clusters.into_keys().next().context("survivor is nowhere")
     }
 
     async fn apply_yaml(&self, yaml: &str) -> anyhow::Result<()> {

@@ -128,7 +128,7 @@ pub(crate) fn observe_old_copies(
 
 /// Whether a binding without clusters has copies listed, or pods of them run. Those of a part that did not start in
 /// time do not count. Of a job that left a lost cluster only what is seen counts: what was seen last says nothing any
-/// more. So a copy that is listed in a fenced cluster counts for nothing: Karmada may list it until the cluster is back.
+/// more. So a copy that is listed in a fenced cluster counts for nothing: Karmada may list it until that is back.
 pub(crate) fn has_old_copies(objects: &Objects, capacity: &FleetCapacity, binding: &Binding, now: i64) -> bool {
     let counts = |cluster: &str| !is_late(binding.eviction.as_deref(), cluster);
     let left_lost = binding.eviction.as_deref().is_some_and(|record| record.reason == MEMBER_LOST);
