@@ -5,7 +5,7 @@ use serde::Serialize;
 /// A part of the demo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Act {
+pub enum DemoAct {
     Gangs,
     Line,
     Start,
@@ -13,7 +13,7 @@ pub enum Act {
     Lost,
 }
 
-impl Act {
+impl DemoAct {
     pub const ALL: [Self; 5] = [Self::Gangs, Self::Line, Self::Start, Self::Lent, Self::Lost];
 
     /// From 1 on.
@@ -60,8 +60,8 @@ mod tests {
 
     #[test]
     fn acts_are_numbered_from_one_on_and_a_headline_fits_a_narrow_terminal() {
-        let numbers: Vec<usize> = Act::ALL.into_iter().map(Act::number).collect();
+        let numbers: Vec<usize> = DemoAct::ALL.into_iter().map(DemoAct::number).collect();
         assert_eq!(numbers, [1, 2, 3, 4, 5]);
-        assert!(Act::ALL.into_iter().all(|act| act.headline().len() < 80));
+        assert!(DemoAct::ALL.into_iter().all(|act| act.headline().len() < 80));
     }
 }

@@ -26,7 +26,7 @@ use crate::{
     stack::{Component, Stack},
     style::Style,
 };
-use screen::Screen;
+use screen::DemoScreen;
 use script::Demo;
 
 /// How long a member is out of reach until Karmada calls it not ready, and after that until its jobs are withdrawn: in
@@ -38,7 +38,7 @@ const LOST_AFTER: SignedDuration = SignedDuration::from_secs(2);
 pub async fn run_demo(args: DemoArgs) -> anyhow::Result<ExitCode> {
     let stop = shutdown::cancel_on_signal();
     let started = Instant::now();
-    let screen = Screen::new(started, args.json);
+    let screen = DemoScreen::new(started, args.json);
     screen.print_opening();
     let counts = WriteCounts::default();
     let config = fleet::Config { not_ready_after: NOT_READY_AFTER, ..fleet::Config::with_members(3) };

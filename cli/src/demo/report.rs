@@ -9,7 +9,7 @@ use comfy_table::{Table, presets::UTF8_BORDERS_ONLY};
 use serde::Serialize;
 
 use super::{
-    acts::Act,
+    acts::DemoAct,
     observed::{DemoJob, ForecastOutcome, Observed, Queue, format_clusters},
 };
 use crate::style::Style;
@@ -17,7 +17,7 @@ use crate::style::Style;
 /// Something that the demo must show.
 #[derive(Debug, Clone, Serialize)]
 pub struct Expectation {
-    pub act: Act,
+    pub act: DemoAct,
     /// In words.
     pub what: &'static str,
     /// Whether it was seen.
@@ -27,10 +27,10 @@ pub struct Expectation {
 /// Checks what the demo must show against what was observed, act by act.
 pub fn check_expectations(observed: &Observed) -> Vec<Expectation> {
     let checks = [check_gangs, check_line, check_start, check_lent, check_lost];
-    let of = |(act, check): (Act, fn(&Observed) -> Vec<(&'static str, bool)>)| {
+    let of = |(act, check): (DemoAct, fn(&Observed) -> Vec<(&'static str, bool)>)| {
         check(observed).into_iter().map(move |(what, held)| Expectation { act, what, held })
     };
-    Act::ALL.into_iter().zip(checks).flat_map(of).collect()
+    DemoAct::ALL.into_iter().zip(checks).flat_map(of).collect()
 }
 
 fn count_pods(job: &DemoJob) -> u32 {
@@ -118,7 +118,7 @@ fn check_lost(observed: &Observed) -> Vec<(&'static str, bool)> {
 /// An act, and whether all that it must show was seen.
 #[derive(Debug, Serialize)]
 struct ActSummary {
-    act: Act,
+    act: DemoAct,
     headline: &'static str,
     held: bool,
 }
@@ -220,10 +220,10 @@ impl Summary {
         #[allow(clippy::cast_precision_loss)]
         let writes_per_job = writes_in_all.saturating_sub(setup_writes) as f64 / jobs.len().max(1) as f64;
         let expectations = check_expectations(observed);
-        let held = |act: Act| expectations.iter().filter(|one| one.act == act).all(|one| one.held);
-        let sum_up = |act: Act| ActSummary { act, headline: act.headline(), held: held(act) };
+        let held = |act: DemoAct| expectations.iter().filter(|one| one.act == act).all(|one| one.held);
+        let sum_up = |act: DemoAct| ActSummary { act, headline: act.headline(), held: held(act) };
         Self {
-            acts: Act::ALL.into_iter().map(sum_up).collect(),
+            acts: DemoAct::ALL.into_iter().map(sum_up).collect(),
             expectations,
             forecast: observed.compare_forecast("low-priority"),
             drained_cluster: observed.drained.clone(),
@@ -440,8 +440,8 @@ mod tests {
         let nothing = sum_up(&Observed::default());
         assert!(nothing.acts.iter().all(|act| !act.held) && !nothing.all_held());
         let some = sum_up(&observe_something());
-        let held: Vec<Act> = some.acts.iter().filter(|act| act.held).map(|act| act.act).collect();
-        assert_eq!(held, [Act::Start]);
+        let held: Vec<DemoAct> = some.acts.iter().filter(|act| act.held).map(|act| act.act).collect();
+        assert_eq!(held, [DemoAct::Start]);
         let report = some.format_report(Style::PLAIN);
         assert!(report.contains("✓ low-priority started when it was expected to"), "{report}");
         assert!(!report.contains('\u{1b}'));

@@ -4,7 +4,7 @@
 
 use std::{fmt::Write as _, time::Instant};
 
-use super::acts::{Act, NEXT, NEXT_PAGE};
+use super::acts::{DemoAct, NEXT, NEXT_PAGE};
 use crate::{
     output,
     style::{self, Style},
@@ -14,13 +14,13 @@ const BOLD: u8 = 1;
 const DIM: u8 = 2;
 
 /// Where progress is told.
-pub struct Screen {
+pub struct DemoScreen {
     started: Instant,
     style: Style,
     is_quiet: bool,
 }
 
-impl Screen {
+impl DemoScreen {
     pub fn new(started: Instant, is_quiet: bool) -> Self {
         Self { started, style: Style::of_stdout(), is_quiet }
     }
@@ -33,7 +33,7 @@ impl Screen {
         self.print(&format_opening(self.style));
     }
 
-    pub fn print_act(&self, act: Act) {
+    pub fn print_act(&self, act: DemoAct) {
         self.print(&format_act(act, self.style));
     }
 
@@ -77,14 +77,14 @@ fn format_opening(style: Style) -> String {
     text += "\n\nA Karmada host and three members with Volcano, all of them stand-ins in this process, and Caldera's own\n\
              webhook, controller and scheduler. No cluster of yours is touched.\n\nWhat you will see, in about 40 \
              seconds:\n\n";
-    for act in Act::ALL {
+    for act in DemoAct::ALL {
         let _ = writeln!(text, "  {}  {}", act.number(), act.headline());
     }
     text + "\nEach line below is what the API showed at that second; at the end stands what held and what did not.\n\n"
 }
 
-fn format_act(act: Act, style: Style) -> String {
-    let head = format!("{} of {}  {}", act.number(), Act::ALL.len(), act.headline());
+fn format_act(act: DemoAct, style: Style) -> String {
+    let head = format!("{} of {}  {}", act.number(), DemoAct::ALL.len(), act.headline());
     format!("\n{}\n", style.paint(BOLD, &head))
 }
 
@@ -105,10 +105,10 @@ mod tests {
     #[test]
     fn the_first_screen_names_every_act_and_the_last_one_what_to_try() {
         let opening = format_opening(Style::PLAIN);
-        assert!(Act::ALL.into_iter().all(|act| opening.contains(act.headline())), "{opening}");
+        assert!(DemoAct::ALL.into_iter().all(|act| opening.contains(act.headline())), "{opening}");
         let closing = format_closing(Style::PLAIN);
         assert!(NEXT.into_iter().all(|(command, _)| closing.contains(command)), "{closing}");
-        assert!(format_act(Act::Lent, Style::PLAIN).starts_with("\n4 of 5  Lent quota"));
+        assert!(format_act(DemoAct::Lent, Style::PLAIN).starts_with("\n4 of 5  Lent quota"));
         let lines = opening.lines().chain(closing.lines());
         assert!(lines.into_iter().all(|line| line.chars().count() <= 120), "{opening}{closing}");
     }
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn without_colour_there_is_no_escape_sequence() {
         let all = format_opening(Style::PLAIN)
-            + &format_act(Act::Gangs, Style::PLAIN)
+            + &format_act(DemoAct::Gangs, Style::PLAIN)
             + &paint_last_word("train           Running", Style::PLAIN)
             + &format_closing(Style::PLAIN);
         assert!(!all.contains('\u{1b}'), "{all:?}");

@@ -16,10 +16,10 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    acts::Act,
+    acts::DemoAct,
     observed::{Observed, ObservedKind},
     report,
-    screen::Screen,
+    screen::DemoScreen,
 };
 use crate::{args::JobName, cluster, job::requeue::requeue_job, stack, why};
 
@@ -46,7 +46,7 @@ pub struct Demo<'a> {
     fleet: &'a Fleet,
     events: mpsc::Receiver<(ObservedKind, Event<Value>)>,
     pub observed: Observed,
-    pub screen: Screen,
+    pub screen: DemoScreen,
     started: Instant,
     counts: WriteCounts,
     /// Writes before the first job was submitted, such as those for queues.
@@ -57,7 +57,7 @@ impl<'a> Demo<'a> {
     pub fn new(
         client: Client,
         fleet: &'a Fleet,
-        screen: Screen,
+        screen: DemoScreen,
         counts: WriteCounts,
         stop: &CancellationToken,
     ) -> Self {
@@ -90,7 +90,7 @@ impl<'a> Demo<'a> {
     }
 
     async fn play_gangs(&mut self, deadline: Instant) -> anyhow::Result<()> {
-        self.screen.print_act(Act::Gangs);
+        self.screen.print_act(DemoAct::Gangs);
         self.screen.print_line("a gang of 20 cores in ten pods: more than one CPU member has");
         // So long that the others wait for it on a busy machine, too.
         self.apply_jobs(&MINDSPORE.replace("sleep 4", "sleep 8"), Some("9s")).await?;
@@ -103,7 +103,7 @@ impl<'a> Demo<'a> {
     }
 
     async fn play_line(&mut self, deadline: Instant) -> anyhow::Result<()> {
-        self.screen.print_act(Act::Line);
+        self.screen.print_act(DemoAct::Line);
         self.screen.print_line("a job of 48 cores in a queue of 20, and one that must wait for mindspore-cpu");
         self.apply_yaml(TOO_BIG).await?;
         self.apply_jobs(LOW_PRIORITY, ESTIMATE).await?;
@@ -115,7 +115,7 @@ impl<'a> Demo<'a> {
     }
 
     async fn play_start(&mut self, deadline: Instant) -> anyhow::Result<()> {
-        self.screen.print_act(Act::Start);
+        self.screen.print_act(DemoAct::Start);
         let job = JobName { kind: WorkloadKind::VolcanoJob, name: "low-priority".to_owned() };
         let asked = self.started.elapsed();
         let (answer, expected) = why::explain_with_start(&self.client, &job, "default", ASSUMED).await?;
@@ -129,7 +129,7 @@ impl<'a> Demo<'a> {
     }
 
     async fn play_lent(&mut self, deadline: Instant) -> anyhow::Result<()> {
-        self.screen.print_act(Act::Lent);
+        self.screen.print_act(DemoAct::Lent);
         self.screen.print_line("two jobs of team speech use all 16 cores of the lab: 8 are lent by team vision");
         self.apply_yaml(LENT).await?;
         self.screen.print_line("a Deployment that names a queue is charged to it like a job");
@@ -144,7 +144,7 @@ impl<'a> Demo<'a> {
     }
 
     async fn play_lost(&mut self, deadline: Instant) -> anyhow::Result<()> {
-        self.screen.print_act(Act::Lost);
+        self.screen.print_act(DemoAct::Lost);
         self.apply_yaml(SURVIVOR).await?;
         self.wait_until(deadline, "survivor to run", |seen| seen.job("survivor").runs()).await?;
         let drained = self.find_survivors_cluster()?;
