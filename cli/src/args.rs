@@ -71,7 +71,7 @@ impl From<LogFormat> for Format {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Runs the main job on a sandbox: example queues and jobs, live progress, tables at the end.
+    /// Plays five acts on a sandbox: gangs, order, expected start, lent quota, and clusters that go.
     Demo(DemoArgs),
     /// Serves a Karmada host and members in this process until Ctrl-C, with kubeconfigs for kubectl.
     Sandbox(SandboxArgs),

@@ -159,7 +159,7 @@ async fn cordon_clusters(args: ClusterNamesArgs, cordon: bool) -> anyhow::Result
     Ok(to_exit_code(all_done))
 }
 
-async fn cordon_cluster(client: &Client, name: &str, cordon: bool) -> anyhow::Result<&'static str> {
+pub(crate) async fn cordon_cluster(client: &Client, name: &str, cordon: bool) -> anyhow::Result<&'static str> {
     let resource = objects::cluster_resource();
     let is_changed = write_retrying_conflicts(client, async || {
         let found = get_object(client, &resource, None, name).await?.map_err(anyhow::Error::msg)?;

@@ -84,6 +84,11 @@ impl Forecast {
         Ok(Self { starts, assume })
     }
 
+    #[cfg(test)]
+    pub(crate) fn of_starts(starts: BTreeMap<WorkloadRef, ExpectedStart>) -> Self {
+        Self { starts, assume: Millis(0) }
+    }
+
     /// When a job is expected to start; `None` for one that does not wait, or never starts.
     #[must_use]
     pub fn find_start(&self, workload: &WorkloadRef) -> Option<&ExpectedStart> {

@@ -21,6 +21,7 @@ pub mod install;
 pub mod job;
 #[cfg(test)]
 mod kustomize;
+pub mod latest_forecast;
 pub mod live;
 pub mod manifests;
 #[cfg(test)]

@@ -5,9 +5,10 @@
 //! It only reads. What the caller may not see is reported as a [`Gap`], never guessed. Without the right to list a kind
 //! in all namespaces the answer rests on what the controller wrote (see [`caldera_controller::explain`]).
 
+mod places;
 mod state;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::Context;
 use caldera_controller::{
@@ -29,6 +30,8 @@ use kube::{
 };
 use serde::Serialize;
 use serde_json::Value;
+
+pub use self::places::{DomainPlaces, MemberPlaces};
 
 /// How long a member may take to list its nodes and pods. After that Karmada's summary of it is used.
 const MEMBER_DEADLINE: Duration = Duration::from_secs(5);
@@ -115,6 +118,12 @@ impl Live {
     /// Lets the controller's code decide, and writes nothing.
     pub fn decide(&mut self) {
         decide_without_writing(&mut self.controller, self.now);
+    }
+
+    /// Where the pods of each member are. Before the state is taken.
+    #[must_use]
+    pub fn list_places(&self) -> BTreeMap<String, MemberPlaces> {
+        places::list_places(&self.members)
     }
 
     /// What waits and what runs, where, and by which rules: for a simulation. Once, and before anything is decided.

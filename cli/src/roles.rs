@@ -208,6 +208,11 @@ fn list_cluster_rules(component: &str) -> Vec<Rule> {
                 (QUEUES, &["queues", "podgroups"], FOLLOW),
                 (BINDINGS, &["resourcebindings"], FOLLOW),
                 ("cluster.karmada.io", &["clusters"], FOLLOW),
+                // Expected starts, and where pods are.
+                ("", &["namespaces"], &["list"]),
+                ("scheduling.k8s.io", &["priorityclasses"], READ),
+                (OURS, &["clusterinventories", "federationtopologies"], READ),
+                (DATA.0, DATA.1, READ),
             ]);
         }
         _ => {}

@@ -36,6 +36,12 @@ impl Style {
         self.is_coloured
     }
 
+    /// Text in a colour, or bold or dim, as a terminal numbers it.
+    #[must_use]
+    pub fn paint(self, colour: u8, text: &str) -> String {
+        if self.is_coloured { format!("\u{1b}[{colour}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+
     /// Colours the word that begins each line, and the words of a column, where they say how something is.
     pub fn paint_words(self, text: &str, column: &str) -> String {
         if !self.is_coloured {

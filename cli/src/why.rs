@@ -9,6 +9,7 @@ use caldera_controller::explain::{
 use caldera_core::{gang::WorkloadRef, run_limit::RunTime};
 use caldera_crds::{karmada::work::ResourceBinding, workload::WorkloadKind};
 use caldera_runtime::{client::describe_error, clock::format_time};
+use caldera_simulate::time::Millis;
 use kube::{Api, Client, api::DynamicObject};
 use serde::Serialize;
 
@@ -36,15 +37,41 @@ struct Answer {
 pub async fn run_why(args: WhyArgs) -> anyhow::Result<ExitCode> {
     let client = components::connect_for_command(args.kubeconfig.as_deref(), "why").await?;
     let namespace = args.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
-    let mut live = live::read_undecided(&client, Some(&namespace), args.lease_namespace.as_deref()).await?;
-    let forecast = Forecast::of_live(&mut live, args.assume_run_for, expected_start::FOR_ONE).await?;
-    let mut answer = find_answer(&client, live, &args.job, &namespace).await?;
-    answer.expected_start = forecast.find_start(&answer.explanation.workload).cloned();
+    let lease_namespace = args.lease_namespace.as_deref();
+    let answer = find_answer_with_start(&client, &args.job, &namespace, lease_namespace, args.assume_run_for).await?;
     output::print_answer(args.output, &answer, |wide| format_answer(&answer, wide))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The same as a text.
+async fn find_answer_with_start(
+    client: &Client,
+    job: &JobName,
+    namespace: &str,
+    controllers: Option<&str>,
+    assume: Millis,
+) -> anyhow::Result<Answer> {
+    let mut live = live::read_undecided(client, Some(namespace), controllers).await?;
+    let forecast = Forecast::of_live(&mut live, assume, expected_start::FOR_ONE).await?;
+    let mut answer = find_answer(client, live, job, namespace).await?;
+    answer.expected_start = forecast.find_start(&answer.explanation.workload).cloned();
+    Ok(answer)
+}
+
+/// The same as a text, and the expected start in it.
+///
+/// # Errors
+/// As [`explain_in_words`].
+pub async fn explain_with_start(
+    client: &Client,
+    job: &JobName,
+    namespace: &str,
+    assume: Millis,
+) -> anyhow::Result<(String, Option<ExpectedStart>)> {
+    let answer = find_answer_with_start(client, job, namespace, None, assume).await?;
+    Ok((format_answer(&answer, false), answer.expected_start))
+}
+
+/// The same as a text, without the expected start.
 ///
 /// # Errors
 /// If there is no such job, or the server does not answer.

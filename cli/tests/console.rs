@@ -210,7 +210,44 @@ fn each_sees_in_the_console_what_his_token_may_list() {
         assert!(!body.contains("mindspore") && !body.contains("low-priority") && !body.contains("research"), "{body}");
     }
 
+    // What the console's own account may not read is said to who may list members, and to nobody else.
+    until("no reason is told", || {
+        let (_, body) = console.page("/queues/research", &admin);
+        let is_told = body.contains("it is not known: member member1 can not be read");
+        if is_told { Ok(()) } else { Err(body) }
+    });
+    let (_, body) = console.page("/queues/research", &tenant);
+    assert!(body.contains("<td>not known</td>") && !body.contains("can not be read"), "{body}");
+    until("gangs are on the map", || {
+        let (_, body) = console.page("/map", &admin);
+        if body.contains("default/mindspore-cpu</a> <strong>") { Ok(()) } else { Err(body) }
+    });
+    for reader in [&tenant, &nobody] {
+        let (_, body) = console.page("/map", reader);
+        assert!(body.contains("another member") && !body.contains("mindspore") && !body.contains("member1"), "{body}");
+    }
+
     an_update_comes_without_asking(&sandbox, &console, &admin);
+    a_pause_is_said_and_a_closed_queue_is_a_change(&sandbox, &console, &admin);
+}
+
+fn a_pause_is_said_and_a_closed_queue_is_a_change(sandbox: &Sandbox, console: &Console, cookie: &str) {
+    let change = |args: &[&str]| {
+        let done = Command::new(BINARY).args(args).args(["--kubeconfig", &sandbox.kubeconfig]).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+    };
+    let shows = |path: &str, word: &str, shown: bool| {
+        until(&format!("{path}: {word} {shown}"), || {
+            let (_, body) = console.page(path, cookie);
+            if body.contains(word) == shown { Ok(()) } else { Err(body) }
+        });
+    };
+    change(&["pause", "--reason", "upgrade at noon"]);
+    shows("/", "All releases are paused: upgrade at noon", true);
+    change(&["unpause"]);
+    shows("/", "All releases are paused", false);
+    change(&["queue", "close", "services"]);
+    shows("/changes", "was Open", true);
 }
 
 fn an_update_comes_without_asking(sandbox: &Sandbox, console: &Console, cookie: &str) {

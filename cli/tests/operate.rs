@@ -279,6 +279,7 @@ fn jobs_queues_and_clusters_are_listed_and_changed_on_a_sandbox() {
     settings_that_change_while_the_controller_runs(&sandbox);
     the_queues(&sandbox);
     the_clusters(&sandbox);
+    a_fleet_that_is_paused_and_goes_on(&sandbox);
     what_is_said(&sandbox);
     moving_jobs(&sandbox);
     a_job_that_is_moved_to_another_cluster(&sandbox);
@@ -382,6 +383,39 @@ fn the_queues(sandbox: &Sandbox) {
     }
     let described = sandbox.succeeds(&["queue", "describe", "research"]);
     assert!(described.contains("Waiting:") && described.contains("Above it:\n"), "{described}");
+}
+
+/// A job that has quota waits while all releases are paused, and all who are asked say so.
+fn a_fleet_that_is_paused_and_goes_on(sandbox: &Sandbox) {
+    let paused = sandbox.succeeds(&["pause", "--reason", "upgrade at noon"]);
+    assert!(paused.contains("paused"), "{paused}");
+    let small = WAITING.replace("name: low-priority", "name: paused").replace("queue: research", "queue: training");
+    sandbox.apply(&small);
+    sandbox.until_state("paused", "Waiting");
+    let says = |command: &[&str]| {
+        until(&format!("{command:?} does not say it"), || {
+            let (_, out, err) = sandbox.run(command);
+            if out.contains("upgrade at noon") { Ok(()) } else { Err(out + &err) }
+        });
+    };
+    says(&["why", "paused", "-n", "default"]);
+    says(&["queue", "list"]);
+    says(&["top", "--once"]);
+    says(&["doctor"]);
+    sandbox.succeeds(&["unpause"]);
+    until("it starts", || {
+        let state = sandbox.state_of("paused");
+        (!["Waiting", "Admitted"].contains(&state.as_str())).then_some(()).ok_or(state)
+    });
+    for command in [["queue", "list"], ["top", "--once"]] {
+        let out = sandbox.succeeds(&command);
+        assert!(!out.contains("upgrade at noon"), "{out}");
+    }
+    sandbox.succeeds(&["job", "delete", "paused", "-n", "default"]);
+    until("it is gone", || {
+        let state = sandbox.state_of("paused");
+        state.is_empty().then_some(()).ok_or(state)
+    });
 }
 
 fn the_clusters(sandbox: &Sandbox) {

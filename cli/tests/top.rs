@@ -62,6 +62,16 @@ impl Typist {
         })
     }
 
+    /// Whether some cell has a colour of its own.
+    fn is_coloured(&self) -> bool {
+        let parser = self.screen.lock().unwrap();
+        let (rows, columns) = parser.screen().size();
+        let mut cells = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
+        cells.any(|(row, column)| {
+            parser.screen().cell(row, column).is_some_and(|cell| cell.fgcolor() != vt100::Color::Default)
+        })
+    }
+
     /// It ended with this code, and the terminal is as it was before.
     fn ended(mut self, code: i32) {
         let text = self.shows(&[&format!("ended with {code}"), "isig"]);
@@ -85,7 +95,7 @@ fn top_is_driven_by_keys_and_leaves_the_terminal_clean() {
 
     sandbox.apply(QUEUES);
     sandbox.apply(&SPLIT.replace("sleep 4", "sleep 600"));
-    let mut top = Typist::start(&command(""), 40, 160);
+    let mut top = Typist::start(&command(""), 40, 180);
     // What it showed before is there when the job is.
     top.shows(&["clusters 3/3 ready", "default/mindspore-cpu", "Running", "member1:"]);
     // What comes is seen without a key.
@@ -93,6 +103,9 @@ fn top_is_driven_by_keys_and_leaves_the_terminal_clean() {
     let text = top.shows(&["default/low-priority", "Waiting", "1/1", "needs cpu 12, used 20"]);
     let research = text.lines().find(|line| line.contains("  research")).unwrap();
     assert!(research.contains("20/20"), "{text}");
+    // When it starts is worked out beside that.
+    top.shows(&["START", "start of the selected: perhaps"]);
+    assert!(top.is_coloured());
     top.press("/mindspore\r");
     let text = top.shows(&["filter mindspore", "JOBS 1"]);
     assert!(!text.contains("low-priority"), "{text}");
@@ -128,10 +141,8 @@ fn top_is_driven_by_keys_and_leaves_the_terminal_clean() {
     top.press("q");
     top.ended(0);
 
-    let mut top = Typist::start(&command(""), 24, 60);
-    top.shows(&["default/low-priority"]);
-    top.press("\u{3}");
-    top.ended(0);
+    no_color_is_honoured(kubeconfig);
+    a_pause_is_said(&sandbox, &command);
 
     // Not a terminal, and once.
     let run = |more: &[&str]| {
@@ -145,4 +156,42 @@ fn top_is_driven_by_keys_and_leaves_the_terminal_clean() {
     let (code, out, err) = run(&["--once"]);
     assert!(code == Some(0) && err.is_empty() && !out.contains('\u{1b}'), "{out}{err}");
     assert!(out.contains("default/low-priority") && out.contains("20/20") && out.contains("CLUSTERS 3"), "{out}");
+    assert!(out.contains("perhaps "), "no expected start:\n{out}");
+}
+
+/// On a terminal that is low and narrow.
+fn no_color_is_honoured(kubeconfig: &str) {
+    let command = |before: &str, what: &str| format!("{before} {BINARY} {what} --kubeconfig {kubeconfig}");
+    let mut top = Typist::start(&command("NO_COLOR=1", "top"), 24, 60);
+    top.shows(&["default/low-priority"]);
+    assert!(!top.is_coloured(), "{}", top.text());
+    top.press("\u{3}");
+    top.ended(0);
+    // A list, too, and only where it is set to something.
+    for (before, is_coloured) in [("NO_COLOR=1", false), ("NO_COLOR=", true), ("TERM=dumb", false)] {
+        let list = Typist::start(&command(before, "job list -n default"), 24, 120);
+        list.shows(&["low-priority", "Waiting", "ended with 0"]);
+        assert_eq!(list.is_coloured(), is_coloured, "{before}: {}", list.text());
+        list.ended(0);
+    }
+}
+
+/// Releases are paused and go on while somebody looks.
+fn a_pause_is_said(sandbox: &Sandbox, command: &dyn Fn(&str) -> String) {
+    let change = |args: &[&str]| {
+        let done = Command::new(BINARY).args(args).args(["--kubeconfig", &sandbox.kubeconfig]).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+    };
+    let mut top = Typist::start(&command(""), 24, 120);
+    top.shows(&["default/low-priority"]);
+    assert!(!top.text().contains("PAUSED"), "{}", top.text());
+    change(&["pause", "--reason", "upgrade at noon"]);
+    top.shows(&["RELEASES ARE PAUSED (upgrade at noon)", "default/low-priority"]);
+    change(&["unpause"]);
+    until("it is still said", || {
+        let text = top.text();
+        if text.contains("PAUSED") { Err(text) } else { Ok(()) }
+    });
+    top.press("q");
+    top.ended(0);
 }

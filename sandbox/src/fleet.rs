@@ -52,7 +52,8 @@ pub struct Config {
     pub members: Vec<Member>,
     /// How long a simulated pod runs if it says nothing.
     pub default_run: Duration,
-    /// How long a member must be out of reach until the stand-in for Karmada calls it not ready.
+    /// How long a member must be out of reach until the stand-in for Karmada calls it not ready. It looks three times
+    /// in that time, and each ten seconds at least.
     pub not_ready_after: Duration,
     /// What was in other servers and is in these from the start, by `host` or the member's name.
     pub restored: BTreeMap<String, Vec<Value>>,
@@ -203,6 +204,8 @@ pub struct Fleet {
     pub host: Endpoint,
     /// The members.
     pub members: Vec<Endpoint>,
+    /// What ends each member.
+    stops: BTreeMap<String, CancellationToken>,
 }
 
 impl Fleet {
@@ -225,18 +228,28 @@ impl Fleet {
         run_karmada(&host, config.not_ready_after, shutdown)?;
 
         let mut starting = Vec::new();
+        let mut stops = BTreeMap::new();
         for member in config.members {
             let (authority, host_client) = (&authority, &host_client);
             let restored = config.restored.remove(&member.name).unwrap_or_default();
+            let stop = shutdown.child_token();
+            stops.insert(member.name.clone(), stop.clone());
             starting.push(async move {
-                let endpoint = start_member(&member, config.default_run, restored, authority, shutdown).await?;
+                let endpoint = start_member(&member, config.default_run, restored, authority, &stop).await?;
                 join_member(host_client, &member, &endpoint).await?;
                 until_ready(host_client, &member.name).await?;
                 Ok::<_, Error>(endpoint)
             });
         }
         let members = futures::future::try_join_all(starting).await?;
-        Ok(Self { host, members })
+        Ok(Self { host, members, stops })
+    }
+
+    /// Ends a member with all that runs there, as if its machines were switched off. It does not come back.
+    pub fn stop_member(&self, name: &str) {
+        if let Some(stop) = self.stops.get(name) {
+            stop.cancel();
+        }
     }
 
     /// Writes `DIR/host.kubeconfig` and `DIR/members/<name>.kubeconfig`.
@@ -310,6 +323,7 @@ fn run_karmada(host: &Endpoint, not_ready_after: Duration, shutdown: &Cancellati
     let client = client_of(host, "karmada", &WriteCounts::default())?;
     let mut config = karmada::Config::default();
     config.pace.threshold = not_ready_after;
+    config.pace.every = config.pace.every.min(not_ready_after / 3);
     let shutdown = shutdown.clone();
     tokio::spawn(async move {
         if let Err(error) = karmada::run(config, client, shutdown).await {

@@ -24,6 +24,9 @@ pub struct ConsoleArgs {
     /// Speaks plain text: behind a proxy that speaks TLS, or on this machine alone.
     #[arg(long, conflicts_with = "tls_cert")]
     pub insecure: bool,
+    /// Namespace of the controller's lease, where its settings are; without it caldera-system, then default.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub lease_namespace: Option<String>,
     /// Connections at once.
     #[arg(long, default_value_t = 256, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(16..=65_536))]
     pub connections: u32,

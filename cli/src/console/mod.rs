@@ -2,12 +2,16 @@
 //!
 //! Rule: one watch for each kind, by the console's own account; who looks is asked for his own token, and sees what the
 //! API server lets him list ([`access`]). Pages are functions of what is seen and who asks ([`page`]); nothing of them
-//! is loaded from elsewhere.
+//! is loaded from elsewhere. What the console remembers of a day is in memory alone ([`record`]); expected starts, and
+//! on which nodes pods are, are read while somebody looks ([`crate::latest_forecast`]).
 
 mod access;
 mod answers;
+mod fleet_pages;
 mod html;
 mod page;
+mod query;
+mod record;
 mod routes;
 #[cfg(test)]
 mod tests;
@@ -32,6 +36,7 @@ use crate::{
     admin::AdminServer,
     args::ConsoleArgs,
     components::{prepare_component, read_identity},
+    latest_forecast::ForecastFollower,
     view::Change,
     watch,
 };
@@ -40,6 +45,8 @@ use crate::{
 const PORT: u16 = 8444;
 /// Changes taken in at once.
 const CHANGES_PER_PASS: usize = 1024;
+/// Between two looks at what became of queues and members.
+const RECORD_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Serves until a signal.
 ///
@@ -63,13 +70,15 @@ pub async fn run_console(args: ConsoleArgs) -> anyhow::Result<ExitCode> {
     let listen = args.listen.unwrap_or_else(|| (host, PORT).into());
     let listener = TcpListener::bind(listen).with_context(|| format!("failed to listen on {listen}"))?;
     let address: SocketAddr = listener.local_addr().context("failed to read the address")?;
-    let console = Arc::new(Console::new(client.clone(), tls.is_some()));
+    let forecast = ForecastFollower::start(client.clone(), None, args.lease_namespace, stop.clone());
+    let console = Arc::new(Console::new(client.clone(), tls.is_some(), forecast));
     let (sender, changes) = mpsc::channel(watch::BACKLOG);
     let watches = watch::follow_objects(&client, "", false, sender, &stop).await?;
     for gap in &watches.gaps {
         tracing::warn!(what = gap.what, why = gap.why, "can not be shown");
     }
     tokio::spawn(apply_changes(Arc::clone(&console), changes, watches.lists, ready));
+    tokio::spawn(keep_record(Arc::clone(&console), watches.lists));
     tracing::info!(%address, tls = tls.is_some(), "the console listens");
     let bounds = Bounds {
         connections: args.connections as usize,
@@ -91,5 +100,17 @@ async fn apply_changes(console: Arc<Console>, mut changes: mpsc::Receiver<Change
         }
         drop(seen);
         console.changed.send_modify(|count| *count += 1);
+    }
+}
+
+/// Remembers what becomes of the fleet, once all of it is seen.
+async fn keep_record(console: Arc<Console>, lists: usize) {
+    loop {
+        tokio::time::sleep(RECORD_INTERVAL).await;
+        let seen = console.seen.read().unwrap_or_else(PoisonError::into_inner);
+        if seen.count_lists() >= lists {
+            let mut record = console.record.write().unwrap_or_else(PoisonError::into_inner);
+            record.observe(&seen, jiff::Timestamp::now());
+        }
     }
 }

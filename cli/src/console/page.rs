@@ -3,38 +3,25 @@
 //! Rule: of jobs that he may not see, position, state, priority, pods and age are told, and nothing that their owners
 //! chose: no name, namespace, class or sentence.
 
-use std::collections::BTreeSet;
-
 use caldera_core::quantity::Quantity;
 use caldera_crds::workload::WorkloadKind;
-use caldera_runtime::clock::format_time;
 use jiff::Timestamp;
 
-use super::{access::Access, html::Html};
+use super::{
+    fleet_pages::{render_day, render_fleet_changes, render_map},
+    html::Html,
+    query::{PageQuery, VisibleNames, list_visible_names, render_job_link, render_time},
+};
 use crate::{
-    events,
+    latest_forecast::StartNote,
     output::format_duration,
-    view::{
-        JobKey, JobView, QueueLine, Seen, State, compute_fraction, count_jobs, format_amount, list_steps, sum_members,
-    },
+    view::{JobKey, JobView, QueueLine, State, compute_fraction, count_jobs, format_amount, list_steps, sum_members},
 };
 
 /// Rows of a table at most.
 const ROWS: usize = 200;
 /// What changed in this time.
 const RECENT_SECONDS: i64 = 3_600;
-
-/// What a page is made of.
-#[derive(Debug, Clone, Copy)]
-pub struct PageQuery<'a> {
-    pub seen: &'a Seen,
-    pub access: &'a Access,
-    pub now: Timestamp,
-    /// Of a job's page: what was said of it, or why that can not be seen.
-    pub events: Result<&'a [events::EventRow], &'a str>,
-    /// What a list is filtered by.
-    pub filter: &'a str,
-}
 
 /// Which page.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +30,7 @@ pub enum Page {
     Queue(String),
     Jobs,
     Job(JobKey),
+    Map,
     Changes,
 }
 
@@ -60,6 +48,7 @@ impl Page {
                 let kind = WorkloadKind::parse_alias(kind)?;
                 Some(Self::Job(JobKey { namespace: (*namespace).to_owned(), name: (*name).to_owned(), kind }))
             }
+            ["map"] => Some(Self::Map),
             ["changes"] => Some(Self::Changes),
             _ => None,
         }
@@ -73,8 +62,15 @@ impl Page {
             Self::Queue(name) => format!("Queue {name}"),
             Self::Jobs => "Jobs".to_owned(),
             Self::Job(key) => format!("Job {}/{}", key.namespace, key.command_name()),
+            Self::Map => "Where gangs are".to_owned(),
             Self::Changes => "What changed in the last hour".to_owned(),
         }
+    }
+
+    /// Whether it tells expected starts, or where pods are.
+    #[must_use]
+    pub const fn wants_forecast(&self) -> bool {
+        matches!(self, Self::Queue(_) | Self::Job(_) | Self::Map)
     }
 
     /// Its content; none if there is no such thing, or he may not know that there is.
@@ -85,33 +81,10 @@ impl Page {
             Self::Queue(name) => render_queue(asked, name),
             Self::Jobs => Some(render_jobs(asked)),
             Self::Job(key) => render_job(asked, key),
+            Self::Map => Some(render_map(asked)),
             Self::Changes => Some(render_changes(asked)),
         }
     }
-}
-
-/// What may be told by name.
-struct VisibleNames {
-    queues: BTreeSet<String>,
-    clusters: BTreeSet<String>,
-}
-
-/// All, or those in which he has jobs, and the queues above them.
-fn list_visible_names(asked: PageQuery<'_>, lines: &[QueueLine]) -> VisibleNames {
-    let own = || asked.seen.jobs().filter(|job| asked.access.may_see(job));
-    let used: BTreeSet<&str> = own().map(|job| job.queue()).collect();
-    let mut queues = BTreeSet::new();
-    let mut above: Vec<&str> = Vec::new();
-    for line in lines {
-        above.truncate(line.depth);
-        above.push(&line.name);
-        if asked.access.queues || used.contains(line.name.as_str()) {
-            queues.extend(above.iter().map(|name| (*name).to_owned()));
-        }
-    }
-    let members = asked.seen.members().filter(|_| asked.access.clusters).map(|member| member.name.clone());
-    let clusters = own().flat_map(|job| job.clusters()).map(|(name, _)| name.clone()).chain(members).collect();
-    VisibleNames { queues, clusters }
 }
 
 fn describe_amount(resource: &str, used: Quantity, all: Option<Quantity>) -> String {
@@ -153,7 +126,7 @@ fn render_fleet(asked: PageQuery<'_>) -> Html {
         &names,
     ));
     let rows = asked.seen.members().map(|member| {
-        let name = if names.clusters.contains(&member.name) { member.name.as_str() } else { "another member" };
+        let name = names.name_member(&member.name);
         let (gangs, pods) = gangs.get(member.name.as_str()).copied().unwrap_or_default();
         let mut state = Html::new();
         state.state(member.state);
@@ -170,6 +143,7 @@ fn render_fleet(asked: PageQuery<'_>) -> Html {
     html.heading("Members");
     let header = ["Member", "State", "Nodes ready", "Gangs", "Pods", "In use"];
     html.table("Members, with the gangs that are there", &header, rows);
+    html.add(&render_day(asked));
     html
 }
 
@@ -238,14 +212,20 @@ fn render_queue(asked: PageQuery<'_>, name: &str) -> Option<Html> {
     jobs.sort_by_key(|job| (job.position().map_or(usize::MAX, |position| position.place), job.key.clone()));
     html.heading("Who waits");
     add_cut_notice(&mut html, jobs.len());
+    // The same for all of them, or told of each on its own page. It may name members.
+    let bases = jobs.iter().map(|job| note_start(asked, job)).filter(|note| note.brief.is_empty());
+    if let Some(why) = bases.map(|note| note.basis).find(|basis| !basis.is_empty() && asked.access.clusters) {
+        html.paragraph(format!("Where no start is expected, it is not known: {why}."));
+    }
     let rows = jobs.iter().take(ROWS).map(|job| {
         let place = job.position().map_or_else(|| "not in line".to_owned(), |position| position.place.to_string());
         let mut cells = vec![Html::of(place), render_job_link(asked, job)];
         cells.extend(render_job_cells(asked, job));
-        cells.push(render_reason(asked, job));
+        cells.extend([Html::of(describe_expected(asked, job)), render_reason(asked, job)]);
         cells
     });
-    html.table("The line, the first first", &["Position", "Job", "State", "Priority", "Pods", "Age", "Why"], rows);
+    let header = ["Position", "Job", "State", "Priority", "Pods", "Age", "Expected start", "Why"];
+    html.table("The line, the first first", &header, rows);
     let there =
         asked.seen.jobs().filter(|job| job.queue() == name && !job.clusters().is_empty() && !job.state.is_over());
     html.heading("Who has clusters").add(&render_job_table("Jobs that are placed", asked, there.collect(), &names));
@@ -258,19 +238,6 @@ fn add_cut_notice(html: &mut Html, length: usize) {
     }
 }
 
-/// A link to what he may see.
-fn render_job_link(asked: PageQuery<'_>, job: &JobView<'_>) -> Html {
-    let mut html = Html::new();
-    if asked.access.may_see(job) {
-        let key = job.key;
-        let label = format!("{}/{}", key.namespace, key.command_name());
-        html.link(&["jobs", &key.namespace, key.kind.aliases()[0], &key.name], label);
-    } else {
-        html.raw("<span class=\"other\">another job</span>");
-    }
-    html
-}
-
 /// State, priority, pods and age.
 fn render_job_cells(asked: PageQuery<'_>, job: &JobView<'_>) -> [Html; 4] {
     let mut state = Html::new();
@@ -281,6 +248,20 @@ fn render_job_cells(asked: PageQuery<'_>, job: &JobView<'_>) -> [Html; 4] {
         Html::of(job.describe_pods()),
         Html::of(format_duration(job.age_seconds(asked.now))),
     ]
+}
+
+fn note_start(asked: PageQuery<'_>, job: &JobView<'_>) -> StartNote {
+    asked.forecast.map(|forecast| forecast.describe_start(job, asked.now)).unwrap_or_default()
+}
+
+/// `in about 5m`: a number, which may be told of a job that he may not see.
+fn describe_expected(asked: PageQuery<'_>, job: &JobView<'_>) -> String {
+    let note = note_start(asked, job);
+    match (note.brief.as_str(), asked.forecast) {
+        ("", Some(_)) => "not known".to_owned(),
+        ("", None) => "not worked out yet".to_owned(),
+        (brief, _) => brief.to_owned(),
+    }
 }
 
 fn render_reason(asked: PageQuery<'_>, job: &JobView<'_>) -> Html {
@@ -298,7 +279,7 @@ fn render_job_table(caption: &str, asked: PageQuery<'_>, mut jobs: Vec<JobView<'
     let rows = jobs.iter().take(ROWS).map(|job| {
         let mut clusters = Html::new();
         for (name, pods) in job.clusters() {
-            let name = if names.clusters.contains(name) { name.as_str() } else { "another member" };
+            let name = names.name_member(name);
             clusters.raw("<div>").text(format!("{name}: {pods}")).raw("</div>");
         }
         let mut cells = vec![render_job_link(asked, job)];
@@ -335,11 +316,16 @@ fn render_job(asked: PageQuery<'_>, key: &JobKey) -> Option<Html> {
     html.text(job.message()).raw("</p>\n<dl>");
     let position = job.position().map(|position| format!(", {position}")).unwrap_or_default();
     let queue = format!("{}{position}", job.queue());
-    let facts = [
+    let mut facts = vec![
         ("Queue", queue),
         ("Priority", job.priority().to_string()),
         ("Pods that run, of those needed", job.describe_pods()),
     ];
+    if job.state.is_gate_closed() {
+        let basis = Some(note_start(asked, &job).basis).filter(|basis| !basis.is_empty() && asked.access.clusters);
+        let basis = basis.map(|basis| format!(" ({basis})")).unwrap_or_default();
+        facts.push(("Expected start", describe_expected(asked, &job) + &basis));
+    }
     for (name, value) in facts {
         html.raw("<dt>").text(name).raw("</dt><dd>").text(value).raw("</dd>");
     }
@@ -363,19 +349,6 @@ fn render_job(asked: PageQuery<'_>, key: &JobKey) -> Option<Html> {
     Some(html)
 }
 
-fn render_time(at: Timestamp, now: Timestamp) -> Html {
-    let mut html = Html::new();
-    let (text, age) = (format_time(at), format_duration(now.as_second() - at.as_second()));
-    html.raw("<time datetime=\"")
-        .text(&text)
-        .raw("\">")
-        .text(&text)
-        .raw("</time> <small>")
-        .text(age)
-        .raw(" ago</small>");
-    html
-}
-
 fn render_changes(asked: PageQuery<'_>) -> Html {
     let own = asked.seen.jobs().filter(|job| asked.access.may_see(job));
     let mut steps: Vec<(JobView<'_>, crate::view::Step)> = own
@@ -384,12 +357,16 @@ fn render_changes(asked: PageQuery<'_>) -> Html {
         .collect();
     steps.sort_by(|(a, x), (b, y)| y.at.cmp(&x.at).then_with(|| a.key.cmp(b.key)));
     let mut html = Html::new();
+    if let Some(why) = asked.seen.pause_reason() {
+        html.paragraph(format!("All releases are paused: {why}"));
+    }
     add_cut_notice(&mut html, steps.len());
     let ended = asked.seen.jobs().filter(|job| job.state == State::Failed && asked.access.may_see(job)).count();
     html.paragraph(format!("Jobs of yours that failed and are still there: {ended}."));
     let rows = steps.iter().take(ROWS).map(|(job, step)| {
         vec![render_time(step.at, asked.now), render_job_link(asked, job), Html::of(step.what), Html::of(&step.words)]
     });
-    html.table("Changes, the newest first", &["When", "Job", "What", "In words"], rows);
+    html.heading("Jobs").table("Changes of jobs, the newest first", &["When", "Job", "What", "In words"], rows);
+    html.add(&render_fleet_changes(asked, asked.now.as_second() - RECENT_SECONDS));
     html
 }

@@ -39,10 +39,14 @@ use super::{
     access::{Access, AccessReviewer, Refusal, ReviewedUser, list_namespaces_and_kinds},
     answers::AnswerCache,
     html::{Html, find_value},
-    page::{Page, PageQuery},
+    page::Page,
+    query::PageQuery,
+    record::Record,
 };
 use crate::{
-    events, objects,
+    events,
+    latest_forecast::ForecastFollower,
+    objects,
     view::{JobKey, Seen},
 };
 
@@ -76,6 +80,8 @@ pub struct Console {
     pub client: Client,
     pub gatekeeper: AccessReviewer,
     pub seen: RwLock<Seen>,
+    pub record: RwLock<Record>,
+    forecast: ForecastFollower,
     /// Counts changes.
     pub changed: watch::Sender<u64>,
     pub streams: Arc<Semaphore>,
@@ -87,11 +93,12 @@ pub struct Console {
 
 impl Console {
     #[must_use]
-    pub fn new(client: Client, is_tls: bool) -> Self {
+    pub fn new(client: Client, is_tls: bool, forecast: ForecastFollower) -> Self {
         let gatekeeper = AccessReviewer::new(client.clone());
         let (changed, streams) = (watch::Sender::new(0), Arc::new(Semaphore::new(STREAMS)));
         let events = AnswerCache::new(EVENTS_FOR, STREAMS, |_| true);
-        Self { client, gatekeeper, seen: RwLock::default(), changed, streams, events, is_tls }
+        let (seen, record) = (RwLock::default(), RwLock::default());
+        Self { client, gatekeeper, seen, record, forecast, changed, streams, events, is_tls }
     }
 
     fn read_seen(&self) -> RwLockReadGuard<'_, Seen> {
@@ -194,7 +201,11 @@ fn render_page(console: &Console, page: &Page, access: &Access, query: &str, sai
     let events = said.as_ref().map(|events| events.as_slice()).map_err(String::as_str);
     let mut main = Html::new();
     main.raw("<h1>").text(page.title()).raw("</h1>\n");
-    main.add(&page.render(PageQuery { seen: &seen, access, now, events, filter: &filter })?);
+    let forecast = page.wants_forecast().then(|| console.forecast.read_latest()).flatten();
+    let record = console.record.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let asked =
+        PageQuery { seen: &seen, access, now, events, filter: &filter, forecast: forecast.as_deref(), record: &record };
+    main.add(&page.render(asked)?);
     Some(main)
 }
 
@@ -261,7 +272,7 @@ fn frame_page(status: StatusCode, title: &str, user: Option<&str>, main: &Html) 
     html.raw("</head><body>\n<a class=\"skip\" href=\"#main\">To the content</a>\n<header><span class=\"name\">Caldera</span>");
     if let Some(user) = user {
         html.raw("<nav aria-label=\"Pages\"><ul>");
-        for (path, label) in [("/", "Fleet"), ("/jobs", "Jobs"), ("/changes", "Changes")] {
+        for (path, label) in [("/", "Fleet"), ("/map", "Map"), ("/jobs", "Jobs"), ("/changes", "Changes")] {
             html.raw("<li><a href=\"").raw(path).raw("\">").raw(label).raw("</a></li>");
         }
         html.raw("</ul></nav><form class=\"user\" method=\"post\" action=\"/logout\"><span>").text(user);

@@ -2,16 +2,19 @@
 
 use std::collections::BTreeSet;
 
+use caldera_core::gang::WorkloadRef;
 use caldera_crds::{volcano::scheduling::Queue, workload::WorkloadKind};
 use caldera_runtime::watch::Event;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{
-    access::Access,
-    page::{Page, PageQuery},
+use super::{access::Access, page::Page, query::PageQuery, record::Record};
+use crate::{
+    expected_start::{ExpectedStart, Forecast},
+    latest_forecast::TimedForecast,
+    live::{DomainPlaces, MemberPlaces},
+    view::{Change, JobKey, QueueObject, Seen, read_member},
 };
-use crate::view::{Change, QueueObject, Seen, read_member};
 
 const EVIL: &str = "\"><script>alert(1)</script><img src=x onerror=alert(1)>";
 
@@ -81,14 +84,58 @@ fn admin() -> Access {
     Access { user: "admin".to_owned(), kinds, queues: true, clusters: true, ..Access::default() }
 }
 
+fn workload(namespace: &str, name: &str) -> WorkloadRef {
+    JobKey { namespace: namespace.to_owned(), name: name.to_owned(), kind: WorkloadKind::VolcanoJob }.workload()
+}
+
+/// Both that wait have a start; m1 has two racks, with a gang of each tenant in the first one.
+fn forecast() -> TimedForecast {
+    let start = |ahead, basis: &str| ExpectedStart { at: None, ahead, sure: true, basis: basis.to_owned() };
+    let starts = [
+        (workload("theirs", "secret-job"), start(Some(240), "if the 3 jobs before it end as they say")),
+        (workload("mine", "own-job"), start(None, "member secret-member can not be read")),
+    ];
+    let pods = [(workload("mine", "own-run"), 4), (workload("theirs", "secret-run"), 2)];
+    let rack = |name: &str, pods| DomainPlaces {
+        path: vec!["row".to_owned(), name.to_owned()],
+        nodes: 5,
+        unused_nodes: 1,
+        pods,
+    };
+    let domains = vec![rack("rack1", pods.into()), rack("rack2", Default::default())];
+    let away = MemberPlaces { unknown: Some("secret-member does not answer".to_owned()), ..MemberPlaces::default() };
+    let places =
+        [("m1".to_owned(), MemberPlaces { domains, unknown: None }), ("secret-member".to_owned(), away)].into();
+    let answer = Ok(Forecast::of_starts(starts.into()));
+    TimedForecast { at: "2026-01-01T00:01:00Z".parse().unwrap(), answer, places }
+}
+
+/// A minute ago queues and members were otherwise.
+fn record(seen: &Seen) -> Record {
+    let (mut record, mut before) = (Record::default(), seen.clone());
+    let mut closed = serde_json::to_value(queue("secret-queue")).unwrap();
+    closed["status"]["state"] = "Closed".into();
+    let closed = QueueObject::read(&serde_json::from_value(closed).unwrap());
+    before.observe(Change::Queues(Event::Applied(closed)));
+    for name in ["m1", "secret-member"] {
+        let cluster = json!({"metadata": {"name": name}});
+        before.observe(Change::Clusters(Event::Applied((name.to_owned(), read_member(&cluster)))));
+    }
+    record.observe(&before, "2026-01-01T00:00:00Z".parse().unwrap());
+    record.observe(seen, "2026-01-01T00:01:00Z".parse().unwrap());
+    record
+}
+
 fn page(path: &str, access: &Access) -> Option<String> {
     let (seen, now) = (seen(), "2026-01-01T00:01:00Z".parse::<Timestamp>().unwrap());
-    let asked = PageQuery { seen: &seen, access, now, events: Ok(&[]), filter: "" };
+    let (forecast, record) = (forecast(), record(&seen));
+    let (forecast, record) = (Some(&forecast), &record);
+    let asked = PageQuery { seen: &seen, access, now, events: Ok(&[]), filter: "", forecast, record };
     Some(Page::find(path)?.render(asked)?.into_string())
 }
 
-const PAGES: [&str; 6] =
-    ["/", "/queues/shared", "/jobs", "/jobs/mine/vcjob/own-job", "/jobs/mine/vcjob/own-run", "/changes"];
+const PAGES: [&str; 7] =
+    ["/", "/queues/shared", "/map", "/jobs", "/jobs/mine/vcjob/own-job", "/jobs/mine/vcjob/own-run", "/changes"];
 
 #[test]
 fn a_tenant_sees_his_own_names_and_others_numbers_only() {
@@ -143,6 +190,108 @@ fn a_jobs_page_tells_its_steps_in_order() {
     let order = ["Submitted", "Gated", "Placed", "Runs"].map(at);
     assert!(order.is_sorted(), "{text}");
     assert!(text.contains("<time datetime=\"2026-01-01T00:00:30Z\">") && text.contains("m1: 4"), "{text}");
+}
+
+#[test]
+fn a_jobs_timeline_has_its_admission_eviction_and_end() {
+    let steps = |state: &str, reason: &str, clusters: Value| {
+        let [mut workload, mut binding, mut group] = job("mine", "own", "shared", "said", clusters);
+        workload["status"] = json!({"state": {"phase": state}});
+        let annotations = &mut binding["metadata"]["annotations"];
+        annotations["caldera.dev/gate"] = "open".into();
+        annotations["caldera.dev/admission"] = "{}".into();
+        let record = json!({"count": 1, "at": 1_767_225_610, "until": 0, "preemptor": "x", "reason": "Reclaimed",
+            "message": "for mine/other"});
+        annotations["caldera.dev/eviction"] = record.to_string().into();
+        group["status"]["phase"] = reason.into();
+        let mut seen = Seen::default();
+        Change::of_lists(&[workload], &[binding], &[group]).into_iter().for_each(|change| seen.observe(change));
+        let (now, record) = ("2026-01-01T00:01:00Z".parse().unwrap(), Record::default());
+        let access = tenant();
+        let asked = PageQuery {
+            seen: &seen,
+            access: &access,
+            now,
+            events: Ok(&[]),
+            filter: "",
+            forecast: None,
+            record: &record,
+        };
+        Page::find("/jobs/mine/vcjob/own").unwrap().render(asked).unwrap().into_string()
+    };
+    let admitted = steps("Pending", "Inqueue", json!([]));
+    let evicted = admitted.find("<td>Evicted</td><td>Reclaimed: for mine/other</td>");
+    let then = admitted.find("<td>Admitted</td>");
+    assert!(evicted.is_some() && evicted < then, "{admitted}");
+    let done = steps("Completed", "Completed", json!([{"name": "m1", "replicas": 4}]));
+    assert!(done.contains("<td>Done</td>") && !done.contains("<td>Runs</td>"), "{done}");
+}
+
+#[test]
+fn a_line_tells_expected_starts_and_no_name_that_its_reader_may_not_know() {
+    let line = page("/queues/shared", &tenant()).unwrap();
+    let row = |name: &str| line.lines().find(|row| row.contains(name)).unwrap_or_else(|| panic!("no {name}: {line}"));
+    assert!(row("another job").contains("<td>about 4m</td>"), "{line}");
+    assert!(row("mine/own-job").contains("<td>not known</td>"), "{line}");
+    assert!(!line.contains("can not be read"), "the reason may name a member");
+    let line = page("/queues/shared", &admin()).unwrap();
+    assert!(line.contains("it is not known: member secret-member can not be read"), "{line}");
+    let own = page("/jobs/mine/vcjob/own-job", &tenant()).unwrap();
+    assert!(own.contains("<dt>Expected start</dt><dd>not known</dd>"), "{own}");
+}
+
+#[test]
+fn the_map_has_gangs_by_member_and_domain_and_others_as_numbers() {
+    let map = page("/map", &tenant()).unwrap();
+    let row = |word: &str| map.lines().find(|row| row.contains(word)).unwrap_or_else(|| panic!("no {word}: {map}"));
+    let rack = row("row / rack1");
+    assert!(rack.contains("m1") && rack.contains("mine/own-run</a> <strong>4</strong>"), "{rack}");
+    assert!(rack.contains("1 more, 2 pods"), "{rack}");
+    assert!(row("row / rack2").contains("<td>5</td><td>1</td>"), "{map}");
+    assert!(row("another member").contains("not known"), "{map}");
+    let all = page("/map", &admin()).unwrap();
+    assert!(all.contains("theirs/secret-run") && all.contains("secret-member does not answer"), "{all}");
+}
+
+#[test]
+fn what_became_of_queues_and_members_is_told_to_who_may_know_them() {
+    let own = page("/changes", &tenant()).unwrap();
+    assert!(own.contains("m1 <small>member</small>") && own.contains("Ready, was NotReady"), "{own}");
+    let all = page("/changes", &admin()).unwrap();
+    assert!(all.contains("secret-queue</a> <small>queue</small>") && all.contains("Open, was Closed"), "{all}");
+    assert!(all.contains("when this console started"), "{all}");
+}
+
+#[test]
+fn the_last_day_has_charts_and_the_same_as_a_table() {
+    let fleet = page("/", &admin()).unwrap();
+    assert!(fleet.contains("cpu: now 50% used, 50% of the rest fragmented"), "{fleet}");
+    assert!(fleet.contains("role=\"img\"") && fleet.contains("2026-01-01 00:00Z"), "{fleet}");
+    assert!(fleet.contains("Measured each minute since"), "{fleet}");
+}
+
+#[test]
+fn that_an_admin_paused_all_releases_is_on_the_fleets_page_and_among_the_changes() {
+    let mut seen = seen();
+    let mut default = serde_json::to_value(queue("default")).unwrap();
+    default["metadata"]["annotations"] = json!({"caldera.dev/paused": "upgrade at noon"});
+    let default = QueueObject::read(&serde_json::from_value(default).unwrap());
+    seen.observe(Change::Queues(Event::Applied(default)));
+    let (record, access) = (Record::default(), tenant());
+    for path in ["/", "/changes"] {
+        let now = "2026-01-01T00:01:00Z".parse().unwrap();
+        let asked = PageQuery {
+            seen: &seen,
+            access: &access,
+            now,
+            events: Ok(&[]),
+            filter: "",
+            forecast: None,
+            record: &record,
+        };
+        let text = Page::find(path).unwrap().render(asked).unwrap().into_string();
+        assert!(text.contains("All releases are paused: upgrade at noon"), "{path}: {text}");
+    }
 }
 
 #[test]

@@ -12,10 +12,13 @@ use caldera_crds::{
 };
 use caldera_runtime::watch::Event;
 use kube::core::ApiResource;
-use serde::Deserialize as _;
+use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 
-use crate::objects::{annotation_of, read_text_at};
+use crate::{
+    expected_start::ExpectedStart,
+    objects::{annotation_of, read_text_at},
+};
 
 /// The kinds the demo looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +67,8 @@ pub struct DemoJob {
     pub message: String,
     /// Every phase that the template's status went through.
     pub phases: Vec<String>,
+    /// Why it was taken off its clusters, each time.
+    pub evictions: Vec<String>,
 }
 
 impl DemoJob {
@@ -73,6 +78,25 @@ impl DemoJob {
 
     pub fn is_waiting(&self) -> bool {
         self.released.is_none() && !self.message.is_empty()
+    }
+
+    pub fn is_completed(&self) -> bool {
+        self.phase == "Completed"
+    }
+
+    /// It runs where it was placed last.
+    pub fn runs(&self) -> bool {
+        self.phase == "Running" && self.is_placed()
+    }
+
+    /// It runs, or has completed, after whatever took it off its clusters.
+    pub fn has_started_again(&self) -> bool {
+        self.is_placed() && (self.runs() || self.is_completed())
+    }
+
+    /// It was taken off its clusters for this reason, and is nowhere since.
+    pub fn is_withdrawn(&self, reason: &str) -> bool {
+        self.evictions.iter().any(|one| one == reason) && !self.is_placed()
     }
 }
 
@@ -89,9 +113,47 @@ pub struct Queue {
 pub struct Observed {
     pub jobs: BTreeMap<String, DemoJob>,
     pub queues: BTreeMap<String, Queue>,
+    /// What `caldera why` expected, and when it was asked.
+    pub forecast: Option<(Duration, ExpectedStart)>,
+    /// The member that was drained, and where its gang ran then.
+    pub drained: Option<String>,
+    pub moved_to: BTreeMap<String, BTreeMap<String, u32>>,
+    /// The member that was switched off.
+    pub lost: Option<String>,
+}
+
+/// How an expected start came true.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ForecastOutcome {
+    /// Seconds from the question to the expected start.
+    pub expected_in: f64,
+    /// And to the start.
+    pub started_in: f64,
+}
+
+impl ForecastOutcome {
+    /// Jobs that run for seconds start and end late by a few on a busy machine: this is no measure of accuracy.
+    pub fn came_true(self) -> bool {
+        (self.expected_in - self.started_in).abs() <= 15.0
+    }
+
+    pub fn describe(self) -> String {
+        let verdict = if self.came_true() { "that came true" } else { "that did not come true" };
+        format!("expected to start in {:.0} s, and started in {:.1} s: {verdict}", self.expected_in, self.started_in)
+    }
 }
 
 impl Observed {
+    /// What was expected of a job beside what happened, once it started.
+    pub fn compare_forecast(&self, name: &str) -> Option<ForecastOutcome> {
+        let (asked, expected) = self.forecast.as_ref()?;
+        let started = self.jobs.get(name)?.released?;
+        #[allow(clippy::cast_precision_loss)]
+        let expected_in = expected.ahead? as f64;
+        Some(ForecastOutcome { expected_in, started_in: started.saturating_sub(*asked).as_secs_f64() })
+    }
+
     pub fn job(&self, name: &str) -> DemoJob {
         self.jobs.get(name).cloned().unwrap_or_default()
     }
@@ -203,6 +265,13 @@ impl Observed {
         let name = &object.spec.resource.name;
         let Some(job) = self.jobs.get_mut(name) else { return Vec::new() };
         let mut lines = Vec::new();
+        if let Some(reason) = read_eviction(binding.annotation(caldera::EVICTION)).filter(|_| job.is_placed())
+            && binding.clusters().next().is_none()
+        {
+            job.clusters.clear();
+            lines.push(format!("{name:<15} taken off its clusters: {reason}"));
+            job.evictions.push(reason);
+        }
         if binding.annotation(caldera::ADMISSION).is_some() && job.released.is_none() {
             job.released = Some(at);
             lines.push(format!("{name:<15} released by queue {}", job.queue));
@@ -225,6 +294,12 @@ impl Observed {
         }
         lines
     }
+}
+
+/// The reason of an eviction record.
+fn read_eviction(record: Option<&str>) -> Option<String> {
+    let record: Value = serde_json::from_str(record?).ok()?;
+    Some(read_text_at(&record, "/reason").to_owned()).filter(|reason| !reason.is_empty())
 }
 
 /// `member1: pod 8; member2: pod 2`.

@@ -1,74 +1,130 @@
-//! The demo's report: the expectations, the tables and the JSON document.
+//! The demo's report: the expectations of each act, the tables and the JSON document.
+//!
+//! Rule: keys of the document are part of the API: docs/cli.md has each, and they are only added to.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
-use caldera_runtime::client::WriteCounts;
+use caldera_runtime::client::WriteKey;
 use comfy_table::{Table, presets::UTF8_BORDERS_ONLY};
 use serde::Serialize;
 
-use super::observed::{DemoJob, Observed, Queue, format_clusters};
+use super::{
+    acts::DemoAct,
+    observed::{DemoJob, ForecastOutcome, Observed, Queue, format_clusters},
+};
+use crate::style::Style;
 
 /// Something that the demo must show.
 #[derive(Debug, Clone, Serialize)]
 pub struct Expectation {
+    pub act: DemoAct,
     /// In words.
     pub what: &'static str,
     /// Whether it was seen.
     pub held: bool,
 }
 
-/// Checks what the demo must show against what was observed.
+/// Checks what the demo must show against what was observed, act by act.
 pub fn check_expectations(observed: &Observed) -> Vec<Expectation> {
-    let job = |name: &str| observed.job(name);
-    let completed = |name: &str| job(name).phase == "Completed";
-    let mut all = Vec::new();
-    let mut expect = |what, held| all.push(Expectation { what, held });
-    let pods = |job: &DemoJob| job.clusters.values().flat_map(BTreeMap::values).sum::<u32>();
+    let checks = [check_gangs, check_line, check_start, check_lent, check_lost];
+    let of = |(act, check): (DemoAct, fn(&Observed) -> Vec<(&'static str, bool)>)| {
+        check(observed).into_iter().map(move |(what, held)| Expectation { act, what, held })
+    };
+    DemoAct::ALL.into_iter().zip(checks).flat_map(of).collect()
+}
 
-    let split = job("mindspore-cpu");
-    expect(
-        "mindspore-cpu was split over two clusters, 10 pods in all",
-        split.clusters.len() == 2 && pods(&split) == 10,
-    );
-    expect(
-        "mindspore-cpu completed, and was not called Completed before it ran",
-        completed("mindspore-cpu") && split.started.is_some(),
-    );
-    let gpu = job("pytorch-gpu");
-    expect(
-        "pytorch-gpu ran whole in one cluster",
-        gpu.clusters.len() == 1 && pods(&gpu) == 4 && completed("pytorch-gpu"),
-    );
-    let big = job("too-big");
-    expect(
-        "too-big was never released, and its PodGroup says why with numbers",
-        big.released.is_none() && big.message.contains("48") && big.message.contains("20"),
-    );
-    let (low, urgent) = (job("low-priority"), job("urgent-report"));
-    expect(
-        "urgent-report overtook low-priority, which was submitted first",
-        low.seen < urgent.seen && matches!((urgent.released, low.released), (Some(urgent), Some(low)) if urgent < low),
-    );
-    expect("low-priority and urgent-report completed", completed("low-priority") && completed("urgent-report"));
-    let web = job("web");
-    expect("web has its three replicas, released by its queue", web.ready == (3, 3) && web.released.is_some());
+fn count_pods(job: &DemoJob) -> u32 {
+    job.clusters.values().flat_map(BTreeMap::values).sum()
+}
+
+fn check_gangs(observed: &Observed) -> Vec<(&'static str, bool)> {
+    let (split, gpu) = (observed.job("mindspore-cpu"), observed.job("pytorch-gpu"));
+    vec![
+        (
+            "mindspore-cpu was split over two clusters, 10 pods in all",
+            split.clusters.len() == 2 && count_pods(&split) == 10,
+        ),
+        (
+            "mindspore-cpu completed, and was not called Completed before it ran",
+            split.is_completed() && split.started.is_some(),
+        ),
+        (
+            "pytorch-gpu ran whole in one cluster",
+            gpu.clusters.len() == 1 && count_pods(&gpu) == 4 && gpu.is_completed(),
+        ),
+    ]
+}
+
+fn check_line(observed: &Observed) -> Vec<(&'static str, bool)> {
+    let [big, low, urgent] = ["too-big", "low-priority", "urgent-report"].map(|name| observed.job(name));
     let read = |text: &str| text.parse::<caldera_core::quantity::Quantity>().unwrap_or_default();
-    expect(
-        "no queue ever used more than its limit",
-        observed
-            .queues
-            .values()
-            .all(|queue| queue.resources.values().all(|(most, _, limit)| read(most) <= read(limit))),
-    );
     let is_empty = |name: &str| {
         let queue = observed.queues.get(name);
-        queue.is_some_and(|queue| queue.resources.values().all(|(_, used, _)| read(used) == read("0")))
+        queue.is_some_and(|queue| queue.resources.values().all(|(_, used, _)| read(used).is_zero()))
     };
-    expect("what the completed jobs held went back to their queues", is_empty("research") && is_empty("training"));
-    all
+    let mut rows = observed.queues.values().flat_map(|queue| queue.resources.values());
+    vec![
+        (
+            "too-big was never released, and its PodGroup says why with numbers",
+            big.released.is_none() && big.message.contains("48") && big.message.contains("20"),
+        ),
+        (
+            "urgent-report overtook low-priority, which was submitted first",
+            low.seen < urgent.seen
+                && matches!((urgent.released, low.released), (Some(urgent), Some(low)) if urgent < low),
+        ),
+        ("low-priority and urgent-report completed", low.is_completed() && urgent.is_completed()),
+        ("no queue ever used more than its limit", rows.all(|(most, _, limit)| read(most) <= read(limit))),
+        ("what the completed jobs held went back to queue research", is_empty("research")),
+    ]
+}
+
+fn check_start(observed: &Observed) -> Vec<(&'static str, bool)> {
+    let outcome = observed.compare_forecast("low-priority");
+    vec![("low-priority started when it was expected to", outcome.is_some_and(ForecastOutcome::came_true))]
+}
+
+fn check_lent(observed: &Observed) -> Vec<(&'static str, bool)> {
+    let [one, two, owner] = ["speech-1", "speech-2", "vision"].map(|name| observed.job(name));
+    let web = observed.job("web");
+    // They begin in the same second: which one uses what is lent is not told beforehand.
+    let evicted: Vec<&str> = [&one, &two].into_iter().flat_map(|job| &job.evictions).map(String::as_str).collect();
+    vec![
+        (
+            "one of the speech jobs gave lent quota back, and vision ran",
+            evicted == ["Reclaimed"] && owner.started.is_some(),
+        ),
+        ("all three completed once there was room again", [one, two, owner].iter().all(DemoJob::is_completed)),
+        ("web had its three replicas, released by its queue", web.started.is_some() && web.released.is_some()),
+    ]
+}
+
+fn check_lost(observed: &Observed) -> Vec<(&'static str, bool)> {
+    let job = observed.job("survivor");
+    let moved = DemoJob { clusters: observed.moved_to.clone(), ..DemoJob::default() };
+    let has_left = observed.drained.as_ref().is_some_and(|drained| !moved.clusters.contains_key(drained));
+    vec![
+        (
+            "survivor left the drained cluster, and ran whole in another one",
+            has_left && moved.clusters.len() == 1 && count_pods(&moved) == 4,
+        ),
+        (
+            "survivor was withdrawn from the lost cluster, and does not run twice",
+            observed.lost.is_some() && job.is_withdrawn("MemberLost") && job.message.contains("not known to be gone"),
+        ),
+    ]
+}
+
+/// An act, and whether all that it must show was seen.
+#[derive(Debug, Serialize)]
+struct ActSummary {
+    act: DemoAct,
+    headline: &'static str,
+    held: bool,
 }
 
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct JobSummary {
     name: String,
     kind: String,
@@ -79,9 +135,12 @@ struct JobSummary {
     clusters: BTreeMap<String, BTreeMap<String, u32>>,
     phase: String,
     reason: String,
+    /// Why it was taken off its clusters, each time.
+    evictions: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct QueueSummary {
     name: String,
     state: String,
@@ -95,9 +154,16 @@ struct QueueSummary {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
+    acts: Vec<ActSummary>,
     expectations: Vec<Expectation>,
     jobs: Vec<JobSummary>,
     queues: Vec<QueueSummary>,
+    /// How the expected start of low-priority came true.
+    forecast: Option<ForecastOutcome>,
+    /// The member that was drained.
+    drained_cluster: Option<String>,
+    /// The member that was switched off.
+    lost_cluster: Option<String>,
     /// Writes to the host's API by component, then by verb and resource.
     writes: BTreeMap<String, BTreeMap<String, u64>>,
     writes_in_all: u64,
@@ -111,7 +177,7 @@ pub struct Summary {
 impl Summary {
     pub fn new(
         observed: &Observed,
-        counts: &WriteCounts,
+        counts: BTreeMap<WriteKey, u64>,
         setup_writes: u64,
         sandbox_ready: Duration,
         total: Duration,
@@ -129,6 +195,7 @@ impl Summary {
                 clusters: job.clusters.clone(),
                 phase: job.phase.clone(),
                 reason: if job.released.is_none() { job.message.clone() } else { String::new() },
+                evictions: job.evictions.clone(),
             })
             .collect();
         let queue = |(name, queue): (&String, &Queue)| {
@@ -145,15 +212,22 @@ impl Summary {
         };
         let mut writes: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
         let mut writes_in_all = 0;
-        for (key, count) in counts.read_counts() {
+        for (key, count) in counts {
             writes_in_all += count;
             *writes.entry(key.component).or_default().entry(format!("{} {}", key.verb, key.resource)).or_default() +=
                 count;
         }
         #[allow(clippy::cast_precision_loss)]
         let writes_per_job = writes_in_all.saturating_sub(setup_writes) as f64 / jobs.len().max(1) as f64;
+        let expectations = check_expectations(observed);
+        let held = |act: DemoAct| expectations.iter().filter(|one| one.act == act).all(|one| one.held);
+        let sum_up = |act: DemoAct| ActSummary { act, headline: act.headline(), held: held(act) };
         Self {
-            expectations: check_expectations(observed),
+            acts: DemoAct::ALL.into_iter().map(sum_up).collect(),
+            expectations,
+            forecast: observed.compare_forecast("low-priority"),
+            drained_cluster: observed.drained.clone(),
+            lost_cluster: observed.lost.clone(),
             queues: observed.queues.iter().map(queue).collect(),
             jobs,
             writes,
@@ -170,8 +244,37 @@ impl Summary {
     }
 }
 
-impl fmt::Display for Summary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Summary {
+    /// What held, act by act, and the tables.
+    pub fn format_report(&self, style: Style) -> String {
+        let mut text = format!("\n{}\n\n{}\n", style.paint(1, "What the API showed in the end"), self.format_jobs());
+        for job in self.jobs.iter().filter(|job| !job.reason.is_empty()) {
+            let _ = writeln!(text, "{}: {}", job.name, job.reason);
+        }
+        let _ = writeln!(text, "\n{}", self.format_queues());
+        for act in &self.acts {
+            let _ = writeln!(text, "\n{}", style.paint(1, &format!("{}  {}", act.act.number(), act.headline)));
+            for expectation in self.expectations.iter().filter(|one| one.act == act.act) {
+                let (mark, colour) = if expectation.held { ("✓", 32) } else { ("✗", 31) };
+                let _ = writeln!(text, "   {} {}", style.paint(colour, mark), expectation.what);
+            }
+        }
+        let held = self.expectations.iter().filter(|expectation| expectation.held).count();
+        let _ = writeln!(
+            text,
+            "\n{held} of {} held, in {:.1} s. Caldera wrote {} times to the host's API for queues and {} times for {} \
+             jobs ({} a job).",
+            self.expectations.len(),
+            self.total_seconds,
+            self.setup_writes,
+            self.writes_in_all - self.setup_writes,
+            self.jobs.len(),
+            self.writes_per_job,
+        );
+        text
+    }
+
+    fn format_jobs(&self) -> Table {
         let mut jobs = Table::new();
         jobs.load_style(UTF8_BORDERS_ONLY).set_header(["JOB", "QUEUE", "PRIORITY", "WAITED", "CLUSTERS", "PHASE"]);
         for job in &self.jobs {
@@ -187,10 +290,10 @@ impl fmt::Display for Summary {
                 phase.to_owned(),
             ]);
         }
-        writeln!(f, "\n{jobs}")?;
-        for job in self.jobs.iter().filter(|job| !job.reason.is_empty()) {
-            writeln!(f, "{}: {}", job.name, job.reason)?;
-        }
+        jobs
+    }
+
+    fn format_queues(&self) -> Table {
         let mut queues = Table::new();
         queues.load_style(UTF8_BORDERS_ONLY).set_header(["QUEUE", "STATE", "RESOURCE", "USED", "MOST USED", "LIMIT"]);
         for queue in &self.queues {
@@ -206,18 +309,148 @@ impl fmt::Display for Summary {
                 ]);
             }
         }
-        writeln!(f, "\n{queues}\n")?;
-        for expectation in &self.expectations {
-            writeln!(f, "{} {}", if expectation.held { "✓" } else { "✗" }, expectation.what)?;
+        queues
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+    use crate::expected_start::ExpectedStart;
+
+    /// Every key of the document, with `*` for names that are data.
+    const KEYS: &[&str] = &[
+        "acts",
+        "acts[].act",
+        "acts[].headline",
+        "acts[].held",
+        "drainedCluster",
+        "expectations",
+        "expectations[].act",
+        "expectations[].held",
+        "expectations[].what",
+        "forecast",
+        "forecast.expectedIn",
+        "forecast.startedIn",
+        "jobs",
+        "jobs[].clusters",
+        "jobs[].clusters.*",
+        "jobs[].clusters.*.*",
+        "jobs[].evictions",
+        "jobs[].kind",
+        "jobs[].name",
+        "jobs[].phase",
+        "jobs[].priority",
+        "jobs[].queue",
+        "jobs[].reason",
+        "jobs[].waited",
+        "lostCluster",
+        "queues",
+        "queues[].limit",
+        "queues[].limit.*",
+        "queues[].mostUsed",
+        "queues[].mostUsed.*",
+        "queues[].name",
+        "queues[].state",
+        "queues[].used",
+        "queues[].used.*",
+        "sandboxReadySeconds",
+        "setupWrites",
+        "totalSeconds",
+        "writes",
+        "writes.*",
+        "writes.*.*",
+        "writesInAll",
+        "writesPerJob",
+    ];
+
+    /// Objects whose keys are names.
+    const NAMED: [&str; 7] = [
+        "jobs[].clusters",
+        "jobs[].clusters.*",
+        "queues[].limit",
+        "queues[].mostUsed",
+        "queues[].used",
+        "writes",
+        "writes.*",
+    ];
+
+    fn list_keys(value: &Value, path: &str, keys: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(fields) => {
+                for (key, value) in fields {
+                    let key = if NAMED.contains(&path) { "*" } else { key };
+                    let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+                    keys.insert(path.clone());
+                    list_keys(value, &path, keys);
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|item| list_keys(item, &format!("{path}[]"), keys)),
+            _ => {}
         }
-        writeln!(
-            f,
-            "\n{} writes to the host's API by Caldera for queues, {} for {} jobs ({} a job); {:.1} s in all",
-            self.setup_writes,
-            self.writes_in_all - self.setup_writes,
-            self.jobs.len(),
-            self.writes_per_job,
-            self.total_seconds
-        )
+    }
+
+    fn observe_something() -> Observed {
+        let mut seen = Observed::default();
+        let job = DemoJob {
+            seen: Some(Duration::from_secs(1)),
+            released: Some(Duration::from_secs(9)),
+            clusters: [("member1".to_owned(), [("pod".to_owned(), 4)].into())].into(),
+            ..DemoJob::default()
+        };
+        seen.jobs.insert("low-priority".to_owned(), job);
+        let row = ("2".to_owned(), "1".to_owned(), "4".to_owned());
+        seen.queues.insert(
+            "research".to_owned(),
+            Queue { state: "Open".to_owned(), resources: [("cpu".to_owned(), row)].into() },
+        );
+        let expected = ExpectedStart { at: None, ahead: Some(7), sure: true, basis: String::new() };
+        seen.forecast = Some((Duration::from_secs(3), expected));
+        seen
+    }
+
+    fn sum_up(seen: &Observed) -> Summary {
+        let key = WriteKey { component: "controller".to_owned(), verb: "patch", resource: "queues".to_owned() };
+        Summary::new(seen, [(key, 3)].into(), 0, Duration::from_secs(1), Duration::from_secs(2))
+    }
+
+    #[test]
+    fn the_keys_of_the_json_document_are_kept_and_are_all_in_the_docs() {
+        let mut keys = BTreeSet::new();
+        list_keys(&serde_json::to_value(sum_up(&observe_something())).unwrap(), "", &mut keys);
+        assert_eq!(keys.iter().map(String::as_str).collect::<Vec<_>>(), {
+            let mut all = KEYS.to_vec();
+            all.sort_unstable();
+            all
+        });
+        let docs = include_str!("../../../docs/cli.md");
+        let docs = &docs[docs.find("## What the demo prints as JSON").unwrap()..];
+        for key in keys {
+            let last = key.trim_end_matches(".*").rsplit('.').next().unwrap();
+            assert!(docs.contains(&format!("`{last}`")), "docs/cli.md does not tell {key}");
+        }
+    }
+
+    #[test]
+    fn an_act_held_only_if_all_that_it_must_show_was_seen() {
+        let nothing = sum_up(&Observed::default());
+        assert!(nothing.acts.iter().all(|act| !act.held) && !nothing.all_held());
+        let some = sum_up(&observe_something());
+        let held: Vec<DemoAct> = some.acts.iter().filter(|act| act.held).map(|act| act.act).collect();
+        assert_eq!(held, [DemoAct::Start]);
+        let report = some.format_report(Style::PLAIN);
+        assert!(report.contains("✓ low-priority started when it was expected to"), "{report}");
+        assert!(!report.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn a_start_that_came_much_later_than_expected_did_not_come_true() {
+        let outcome = |started_in| ForecastOutcome { expected_in: 8.0, started_in };
+        assert!(outcome(7.0).came_true() && outcome(20.0).came_true() && !outcome(40.0).came_true());
+        assert_eq!(outcome(7.25).describe(), "expected to start in 8 s, and started in 7.2 s: that came true");
     }
 }

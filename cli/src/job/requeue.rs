@@ -73,7 +73,7 @@ async fn requeue_and_tell(client: &Client, namespace: &str, job: &JobName) -> bo
     print_outcome(&job.to_string(), requeue_job(client, namespace, job).await)
 }
 
-pub(super) async fn requeue_job(client: &Client, namespace: &str, job: &JobName) -> anyhow::Result<String> {
+pub(crate) async fn requeue_job(client: &Client, namespace: &str, job: &JobName) -> anyhow::Result<String> {
     anyhow::ensure!(
         job.kind == WorkloadKind::VolcanoJob,
         "only Volcano Jobs are requeued: suspend it, and resume it, which takes it off its clusters and puts it in line"

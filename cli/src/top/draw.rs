@@ -1,5 +1,7 @@
 //! Draws what is shown, as wide and as high as the terminal is. What comes from the API is made visible first.
 
+use std::sync::Arc;
+
 use caldera_core::quantity::Quantity;
 use jiff::Timestamp;
 use ratatui::{
@@ -12,6 +14,7 @@ use ratatui::{
 
 use super::state::{Pane, Popup, Shown, TopState};
 use crate::{
+    latest_forecast::{StartNote, TimedForecast},
     output::{escape_controls, format_duration},
     style::colour_of,
     view::{Amount, JobView, Member, QueueLine, compute_fraction, format_amount},
@@ -31,6 +34,8 @@ pub struct Notes {
     pub lists_to_come: usize,
     /// What can not be seen, or is not up to date.
     pub lacks: Vec<String>,
+    /// When jobs that wait are expected to start, once that is worked out.
+    pub starts: Option<Arc<TimedForecast>>,
 }
 
 fn escape_cell(text: &str) -> String {
@@ -294,6 +299,7 @@ fn draw_jobs(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'_
         columns.push(("PRIO", Constraint::Length(6)));
     }
     if area.width >= 100 {
+        columns.push(("START", fit_column(area.width / 8, visible().map(|job| note_start(job, notes).brief))));
         columns.push(("CLUSTERS", fit_column(area.width / 5, visible().map(format_job_clusters))));
     }
     columns.push(("REASON", Constraint::Fill(1)));
@@ -308,7 +314,9 @@ fn draw_jobs(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'_
         ]);
         cells.extend(is_wide.then(|| Cell::new(job.describe_pods())));
         cells.extend(is_full.then(|| Cell::new(job.priority().to_string())));
-        cells.extend((area.width >= 100).then(|| Cell::new(format_job_clusters(job))));
+        if area.width >= 100 {
+            cells.extend([Cell::new(note_start(job, notes).brief), Cell::new(format_job_clusters(job))]);
+        }
         let has_words = is_full && !job.message().is_empty();
         cells.push(Cell::new(escape_cell(if has_words { job.message() } else { job.reason() })));
         cells
@@ -320,9 +328,20 @@ fn draw_jobs(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'_
     if !state.filter.is_empty() {
         title += &format!("  filter {}", escape_cell(&state.filter));
     }
-    let title = if state.is_reversed { format!("{title}  reversed") } else { title };
+    if state.is_reversed {
+        title += "  reversed";
+    }
+    let note = shown.jobs.get(shown.selected[2]).map(|job| note_start(job, notes)).unwrap_or_default();
+    if !note.basis.is_empty() {
+        let brief = if note.brief.is_empty() { "not known" } else { &note.brief };
+        title += &escape_cell(&format!("  start of the selected: {brief} ({})", note.basis));
+    }
     let part = PaneTable { title, is_focus: state.pane == Pane::Jobs, columns, selected: shown.selected[2] - first };
     draw_part(area, buffer, part, visible().map(row));
+}
+
+fn note_start(job: &JobView<'_>, notes: &Notes) -> StartNote {
+    notes.starts.as_ref().map(|starts| starts.describe_start(job, notes.now)).unwrap_or_default()
 }
 
 /// As wide as what is in a column, within a part of the terminal.

@@ -1,15 +1,15 @@
 //! `caldera top`: the fleet, its queues, members and jobs on a terminal, as they change.
 //!
 //! Rule: objects arrive by watch ([`crate::watch`]) and are taken in at once; the screen is drawn at most ten times in
-//! a second, and for a key at once. What is shown is a function of objects, keys and time ([`state`], `draw`). However
-//! it ends, the terminal is as before.
+//! a second, and for a key at once; expected starts are worked out beside that ([`crate::latest_forecast`]). What is
+//! shown is a function of objects, keys and time ([`state`], `draw`). However it ends, the terminal is as before.
 
 mod draw;
 mod state;
 #[cfg(test)]
 mod tests;
 
-use std::{io::IsTerminal as _, process::ExitCode, time::Duration};
+use std::{io::IsTerminal as _, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use caldera_runtime::shutdown;
@@ -27,12 +27,13 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     draw::{Notes, count_rows, draw_screen},
-    state::{Act, TopState},
+    state::{Act, Shown, TopState},
 };
 use crate::{
     args::{JobName, TopArgs},
     components,
     job::change::{JobChange, change_job},
+    latest_forecast::{ForecastFollower, TimedForecast},
     output,
     style::Style,
     view::{Change, JobKey, Seen},
@@ -67,10 +68,12 @@ pub async fn run_top(args: TopArgs) -> anyhow::Result<ExitCode> {
     let (sender, changes) = mpsc::channel(watch::BACKLOG);
     let own = args.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let watches = watch::follow_objects(&client, &own, args.namespace.is_some(), sender, &stop).await?;
-    let mut top = Top { seen: Seen::default(), state: TopState::default(), watches, own };
+    let mut top = Top { seen: Seen::default(), state: TopState::default(), watches, own, starts: None };
     if args.once {
-        return top.print_once(changes).await;
+        return top.print_once(&client, args.lease_namespace.as_deref(), changes).await;
     }
+    let (own, controllers) = (Some(top.own.clone()), args.lease_namespace.clone());
+    top.starts = Some(ForecastFollower::start(client.clone(), own, controllers, stop.clone()));
     let asks = JobAsker { client, controllers: args.lease_namespace };
     let mut screen = Screen(ratatui::try_init().context("failed to take the terminal")?);
     let mut changing = Changing::new();
@@ -121,10 +124,12 @@ struct Top {
     state: TopState,
     watches: Watches,
     own: String,
+    starts: Option<ForecastFollower>,
 }
 
 impl Top {
-    fn notes(&self) -> Notes {
+    /// Starts are asked for as long as somebody waits.
+    fn notes(&self, shown: &Shown<'_>) -> Notes {
         let mut lacks: Vec<String> =
             self.watches.gaps.iter().map(|gap| format!("{} ({})", gap.what, gap.why)).collect();
         if self.watches.is_partial {
@@ -137,16 +142,27 @@ impl Top {
             has_keys: true,
             lists_to_come: self.watches.lists.saturating_sub(self.seen.count_lists()),
             lacks,
+            starts: self.starts.as_ref().filter(|_| shown.counts.waiting > 0).and_then(ForecastFollower::read_latest),
         }
     }
 
-    async fn print_once(&mut self, mut changes: mpsc::Receiver<Change>) -> anyhow::Result<ExitCode> {
+    async fn print_once(
+        &mut self,
+        client: &Client,
+        controllers: Option<&str>,
+        mut changes: mpsc::Receiver<Change>,
+    ) -> anyhow::Result<ExitCode> {
         let until = Instant::now() + ONCE_TIMEOUT;
         while self.seen.count_lists() < self.watches.lists {
             let change = tokio::time::timeout_at(until, changes.recv()).await.context("lists took too long")?;
             self.seen.observe(change.context("the watches ended")?);
         }
         let shown = self.state.build_shown(&self.seen);
+        let starts = async {
+            let starts = TimedForecast::of_host(client, Some(&self.own), controllers);
+            tokio::time::timeout_at(until, starts).await.ok().map(Arc::new)
+        };
+        let starts = if shown.counts.waiting > 0 { starts.await } else { None };
         let width = terminal_size::terminal_size().map_or(DEFAULT_WIDTH, |(width, _)| width.0.max(40));
         let area = Rect::new(0, 0, width, count_rows(&shown));
         let mut buffer = Buffer::empty(area);
@@ -155,7 +171,7 @@ impl Top {
             &mut buffer,
             &self.state,
             &shown,
-            &Notes { is_coloured: false, has_keys: false, ..self.notes() },
+            &Notes { is_coloured: false, has_keys: false, starts, ..self.notes(&shown) },
         );
         output::try_write(&format_buffer(&buffer));
         Ok(ExitCode::SUCCESS)
@@ -177,7 +193,8 @@ impl Top {
         loop {
             let began = Instant::now();
             if began >= next {
-                let (shown, notes) = (self.state.build_shown(&self.seen), self.notes());
+                let shown = self.state.build_shown(&self.seen);
+                let notes = self.notes(&shown);
                 terminal
                     .draw(|frame| draw_screen(frame.area(), frame.buffer_mut(), &self.state, &shown, &notes))
                     .context("failed to draw")?;

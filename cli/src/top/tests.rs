@@ -1,6 +1,9 @@
 //! The screen as a function of objects, keys and time.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use caldera_crds::volcano::scheduling::Queue;
 use caldera_runtime::watch::Event;
@@ -18,8 +21,12 @@ use super::{
     format_buffer,
     state::{Act, Sort, TopState},
 };
-use crate::job::change::JobChange;
-use crate::view::{BindingFacts, Change, GroupFacts, QueueObject, Seen, WorkloadFacts, read_member};
+use crate::{
+    expected_start::{ExpectedStart, Forecast},
+    job::change::JobChange,
+    latest_forecast::TimedForecast,
+    view::{BindingFacts, Change, GroupFacts, JobKey, QueueObject, Seen, WorkloadFacts, read_member},
+};
 
 fn workload(namespace: &str, name: &str, queue: &str) -> Value {
     json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {"queue": queue}, "metadata": {
@@ -129,6 +136,59 @@ fn the_screen_tells_fleet_queues_members_and_jobs() {
     assert!(first.contains("1m") && first.contains("needs cpu 12"), "{first}");
     assert!(line(&text, "ns/split").contains("m1:3 m2:1"), "{text}");
     assert!(text.trim_end().ends_with("? keys"), "{text}");
+}
+
+/// Only the first one's start is known.
+fn starts() -> TimedForecast {
+    let start =
+        |ahead: Option<i64>, basis: &str| ExpectedStart { at: None, ahead, sure: true, basis: basis.to_owned() };
+    let of = |name: &str, start| {
+        let kind = caldera_crds::workload::WorkloadKind::VolcanoJob;
+        (JobKey { namespace: "ns".to_owned(), name: name.to_owned(), kind }.workload(), start)
+    };
+    let starts = [
+        of("z-first", start(Some(360), "if the 2 jobs before it end as they say")),
+        of("a-second", start(None, "member m3 can not be read")),
+    ];
+    TimedForecast {
+        at: "2026-01-01T00:00:00Z".parse().unwrap(),
+        answer: Ok(Forecast::of_starts(starts.into())),
+        places: Default::default(),
+    }
+}
+
+#[test]
+fn a_job_that_waits_has_its_expected_start_or_says_why_that_is_not_known() {
+    let (seen, notes) = (fleet(), Notes { starts: Some(Arc::new(starts())), ..notes() });
+    let mut state = TopState::default();
+    let text = screen(160, 40, &state, &seen, &notes);
+    // It was worked out a minute ago.
+    assert!(line(&text, "ns/z-first").contains("about 5m"), "{text}");
+    assert!(line(&text, "JOBS 4").contains("start of the selected: about 5m (if the 2 jobs before"), "{text}");
+    assert!(!line(&text, "ns/a-second").contains("about") && !line(&text, "ns/split").contains("about"), "{text}");
+    press(&mut state, &seen, &[KeyCode::Down]);
+    let text = screen(160, 40, &state, &seen, &notes);
+    assert!(line(&text, "JOBS 4").contains("start of the selected: not known (member m3 can not be read)"), "{text}");
+    press(&mut state, &seen, &[KeyCode::End]);
+    assert!(!screen(160, 40, &state, &seen, &notes).contains("start of the selected"), "what runs has none");
+    let refused = TimedForecast { answer: Err("no".to_owned()), ..starts() };
+    let notes = Notes { starts: Some(Arc::new(refused)), ..notes };
+    let text = screen(160, 40, &TopState::default(), &seen, &notes);
+    assert!(line(&text, "JOBS 4").contains("not known (it could not be worked out: no)"), "{text}");
+}
+
+#[test]
+fn that_an_admin_paused_all_releases_stands_in_the_title() {
+    let mut seen = fleet();
+    let mut default = serde_json::to_value(queue("default", "0")).unwrap();
+    default["metadata"]["annotations"] = json!({"caldera.dev/paused": "upgrade at noon"});
+    let read = |queue: Value| QueueObject::read(&serde_json::from_value(queue).unwrap());
+    seen.observe(Change::Queues(Event::Applied(read(default.clone()))));
+    let text = screen(160, 40, &TopState::default(), &seen, &notes());
+    assert!(text.lines().next().unwrap().contains("RELEASES ARE PAUSED (upgrade at noon)"), "{text}");
+    default["metadata"]["annotations"] = json!({});
+    seen.observe(Change::Queues(Event::Applied(read(default))));
+    assert!(!screen(160, 40, &TopState::default(), &seen, &notes()).contains("PAUSED"));
 }
 
 #[test]

@@ -70,7 +70,7 @@ pub(crate) fn explain_eviction_wait(
     let terminates = copies_count
         && binding.clusters.is_empty()
         && asked_at.saturating_add(LONGEST_TERMINATION) > now
-        && has_old_copies(capacity, binding);
+        && has_old_copies(objects, capacity, binding, now);
     if waits && terminates {
         return eviction.and_then(|record| describe_requeue(record, record.message.clone()));
     }
@@ -127,7 +127,7 @@ pub(crate) fn observe_old_copies(
     if !binding.held_in.is_empty() {
         return None;
     }
-    let terminates = has_old_copies(capacity, binding);
+    let terminates = has_old_copies(objects, capacity, binding, now.as_second());
     let forgotten_at = jobs.cleanups.observe_copies(&binding.key, terminates, asked_at, now);
     let given_up_at = Timestamp::from_second(asked_at.saturating_add(LONGEST_TERMINATION)).ok();
     if terminates { given_up_at.filter(|at| *at > now) } else { forgotten_at }
@@ -135,12 +135,13 @@ pub(crate) fn observe_old_copies(
 
 /// Whether a binding without clusters has copies listed, or pods of them run. Those of a part that did not start in
 /// time do not count. Of a job that left a lost cluster only what is seen counts: what was seen last says nothing any
-/// more.
-pub(crate) fn has_old_copies(capacity: &FleetCapacity, binding: &Binding) -> bool {
+/// more. So a copy that is listed in a fenced cluster counts for nothing: Karmada may list it until that is back.
+pub(crate) fn has_old_copies(objects: &Objects, capacity: &FleetCapacity, binding: &Binding, now: i64) -> bool {
     let counts = |cluster: &str| !is_late(binding.eviction.as_deref(), cluster);
     let left_lost = binding.eviction.as_deref().is_some_and(|record| record.reason == MEMBER_LOST);
     let listed = &binding.orphan_copies;
-    (binding.has_copies && (listed.is_empty() || listed.iter().any(|cluster| counts(cluster.as_str()))))
+    let is_there = |cluster: &str| counts(cluster) && !(left_lost && objects.losses.is_fenced(cluster, now));
+    (binding.has_copies && (listed.is_empty() || listed.iter().any(|cluster| is_there(cluster.as_str()))))
         || capacity
             .list_clusters_with_pods(&binding.workload)
             .any(|(cluster, is_seen)| counts(cluster) && (is_seen || !left_lost))

@@ -126,7 +126,8 @@ impl Preemption {
             };
             let is_withdrawn = matches!(&state.phase, JobPhase::Blocked(reason) if withdrawn(reason));
             let returns = if holds { !holds_back && over } else { holds_back != was_held_back && !is_withdrawn };
-            let went = jobs.cleanups.is_terminating(key) && !has_old_copies(capacity, binding);
+            let went =
+                jobs.cleanups.is_terminating(key) && !has_old_copies(objects, capacity, binding, now.as_second());
             returning.extend((returns || went).then(|| key.clone()));
             holds_back || !over
         });

@@ -236,6 +236,11 @@ impl Losses {
         self.withdrawn.get(key)?.proven_at
     }
 
+    /// Whether a lost cluster's admin said that nothing runs there any more.
+    pub(crate) fn is_fenced(&self, cluster: &str, now: i64) -> bool {
+        self.clusters.get(cluster).is_some_and(|presence| presence.is_fenced(now))
+    }
+
     /// The clusters where an old copy of a withdrawn binding may still run: where its Work is, and, as long as nobody
     /// has listed their Works, lost ones and those that it was withdrawn from.
     pub(crate) fn list_clusters_with_possible_copies(&self, key: &Key, now: Timestamp) -> Vec<&ClusterName> {

@@ -158,6 +158,23 @@ fn an_admins_word_fences_a_cluster_for_this_loss_and_for_no_later_one() {
     assert_eq!(fence(&mut world, now), ["a-job"]);
 }
 
+/// Found by the demo: Karmada looks at a status again when a Work changed its own, so that a copy in a cluster that is
+/// off stays listed where it was the only one.
+#[test]
+fn a_copy_that_is_still_listed_in_a_fenced_cluster_holds_nobody_back() {
+    let mut world = split();
+    set_ready(&mut world, "m2", false);
+    world.pass(305);
+    let item = json!({"clusterName": "m2", "applied": true, "status": {"state": {"phase": "Running"}}});
+    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": [item]}}));
+    tell(&mut world, works("m2", &["a"]));
+    assert!(world.pass(60).is_empty(), "it may run there");
+    let now = format_time(world.now);
+    world.patch("Cluster", "m2", &json!({"metadata": {"annotations": {FENCED_AT: now}}}));
+    // Members forget a job in three minutes at most; what is listed would count for ten.
+    assert_eq!(world.pass(185), ["a-job"]);
+}
+
 #[test]
 fn a_cluster_that_is_unjoined_holds_nobody_back() {
     let mut world = split();
