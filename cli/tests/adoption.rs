@@ -59,7 +59,7 @@ fn key(object: &Value) -> String {
     object["metadata"]["name"].as_str().unwrap().to_owned()
 }
 
-/// The webhook configurations of a fleet whose webhook has just ended: they fail closed, so that Karmada places nothing.
+/// The webhook configurations of a fleet whose webhook has just ended: they fail closed, and Karmada places nothing.
 fn list_closed_configurations() -> Vec<Value> {
     let nobody = caldera_webhook::Endpoint::Url("https://127.0.0.1:1".to_owned());
     let mut all = caldera_webhook::build_configurations(&nobody, "");
