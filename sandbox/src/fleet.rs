@@ -364,15 +364,9 @@ async fn join_member(host: &Client, member: &Member, endpoint: &Endpoint) -> Res
         labels: member.labels.iter().cloned().collect(),
         ..karmada::Member::default()
     };
-    let until = tokio::time::Instant::now() + PATIENCE;
-    loop {
-        match karmada::join_member(host, &request).await.map_err(|error| error.to_string()) {
-            Ok(()) => return Ok(()),
-            // Karmada's webhook has three seconds, and a machine that is busy may need more.
-            Err(message) if message.contains("failed calling webhook") && tokio::time::Instant::now() < until => {}
-            Err(message) => return Err(Error::StandIn { server: member.name.clone(), message }),
-        }
-    }
+    karmada::join_member(host, &request)
+        .await
+        .map_err(|error| Error::StandIn { server: member.name.clone(), message: error.to_string() })
 }
 
 /// How long a server may take for what it does at once, on a busy machine. Only failures last as long.

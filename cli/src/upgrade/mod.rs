@@ -2,7 +2,7 @@
 //! after.
 //!
 //! [`plan`] says what is applied, when, and what must hold, and is pure; here it is done, one line a step. Whoever runs
-//! the components replaces them, and this waits until all are of this version. It may be stopped anywhere and run again.
+//! the components replaces them, and this waits until all are of this version. It may be stopped and run again.
 
 pub mod plan;
 

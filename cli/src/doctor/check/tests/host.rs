@@ -329,6 +329,7 @@ fn calls_to_the_interpreter_that_failed_lately_and_jobs_that_karmada_can_not_cou
         }
     };
     finds(failed(-20), Check::Interpreter, Severity::Error, &["can not call the interpreter", "connection refused"]);
+    finds(failed(-200), Check::Interpreter, Severity::Warning, &["can not call the interpreter"]);
     let mut facts = healthy();
     failed(-900)(&mut facts);
     assert!(find_faults(&facts).is_empty(), "mended since");
