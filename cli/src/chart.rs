@@ -54,6 +54,30 @@ spec:
 {{- end }}
 ";
 
+const CERTIFICATE: &str = "{{- if .Values.certManager.enabled }}
+apiVersion: cert-manager.io/v1
+kind: Certificate
+metadata:
+  name: caldera-webhook
+  namespace: {{ $.Release.Namespace }}
+spec:
+  secretName: caldera-webhook-cert
+  dnsNames:
+    - caldera-webhook.{{ $.Release.Namespace }}.svc
+  usages:
+    - digital signature
+    - server auth
+  privateKey:
+    algorithm: ECDSA
+    size: 256
+    rotationPolicy: Always
+  issuerRef:
+    group: cert-manager.io
+    kind: {{ .Values.certManager.issuer.kind }}
+    name: {{ required \"certManager.issuer.name: who signs the webhook's certificate\" .Values.certManager.issuer.name }}
+{{- end }}
+";
+
 fn is_of_console(object: &Value) -> bool {
     object["metadata"]["name"] == "caldera-console"
 }
@@ -140,6 +164,12 @@ fn build_component_chart() -> BTreeMap<&'static str, String> {
             "stockScheduler": {"type": "boolean", "description": "karmada-scheduler places what is admitted"},
             "console": {"type": "object", "additionalProperties": false, "properties": {"enabled": {"type": "boolean"}}},
             "monitoring": {"type": "object", "additionalProperties": false, "properties": {"enabled": {"type": "boolean"}}},
+            "certManager": {"type": "object", "additionalProperties": false, "properties": {
+                "enabled": {"type": "boolean"},
+                "issuer": {"type": "object", "additionalProperties": false, "properties": {
+                    "kind": {"enum": ["Issuer", "ClusterIssuer"]}, "name": {"type": "string"},
+                }},
+            }},
             "global": {"type": "object"},
         },
     });
@@ -149,6 +179,8 @@ fn build_component_chart() -> BTreeMap<&'static str, String> {
                   # Members that get a collector.\ncollectors: []\n\
                   # Leaves placement to karmada-scheduler, and runs no scheduler of ours.\nstockScheduler: false\n\
                   # The web page; it wants Secrets caldera-console-kubeconfig and caldera-console-cert.\nconsole:\n  enabled: false\n\
+                  # A Certificate of cert-manager for the webhook, in place of a Secret caldera-webhook-cert of yours.\n\
+                  certManager:\n  enabled: false\n  issuer:\n    kind: Issuer\n    name: \"\"\n\
                   # A PodMonitor and a PrometheusRule of the Prometheus operator.\nmonitoring:\n  enabled: false\n";
     let alerts = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../manifests/monitoring/alerts.yaml");
     BTreeMap::from([
@@ -160,6 +192,7 @@ fn build_component_chart() -> BTreeMap<&'static str, String> {
         ("templates/collectors.yaml", format!("{{{{- range $.Values.collectors }}}}\n{collectors}{{{{- end }}}}\n")),
         ("templates/console.yaml", format!("{CONSOLE_BEGIN}{}{{{{- end }}}}\n", fill(&console))),
         ("templates/monitoring.yaml", POD_MONITOR.to_owned()),
+        ("templates/certificate.yaml", CERTIFICATE.to_owned()),
         ("files/alerts.yaml", fs::read_to_string(alerts).unwrap()),
     ])
 }

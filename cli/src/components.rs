@@ -23,7 +23,7 @@ use caldera_runtime::{
     members::collector,
     serve::Ready,
     shutdown,
-    tls::{Identity, RELOAD_EVERY, ServedTls, estimator_server_config, server_config_with_client_ca},
+    tls::{CertificateExpiry, Identity, RELOAD_EVERY, ServedTls, estimator_server_config},
 };
 use caldera_webhook::Placer;
 use jiff::SignedDuration;
@@ -37,8 +37,7 @@ use crate::{
         PlacingArgs, ProcessArgs, QueueRulesArgs, SchedulerArgs, ScopeArgs, ServingArgs, WebhookArgs,
     },
     roles::CONTROLLER_LEASE,
-    stack,
-    webhook_identity::webhook_identity,
+    webhook_identity::serve_identity,
 };
 
 /// Connects to the API server once, so that a wrong kubeconfig is reported at start and not in a log later.
@@ -359,34 +358,17 @@ pub(crate) async fn serve_webhook(
     AdminServer { ready, registry, .. }: AdminServer,
     stop: CancellationToken,
 ) -> anyhow::Result<ExitCode> {
-    let (identity, ca_pem) = webhook_identity(args, &process.lease_namespace, &client).await?;
-    let client_ca = args.client_ca.as_deref().map(read_file).transpose()?;
     let listener =
         std::net::TcpListener::bind(args.listen).with_context(|| format!("failed to listen on {}", args.listen))?;
-    if let Some(url) = &args.register_url {
-        let endpoint = caldera_webhook::Endpoint::Url(url.trim_end_matches('/').to_owned());
-        let trusted = args.trusted.to_writers();
-        for object in caldera_webhook::build_configurations_for(&endpoint, &ca_pem, &trusted) {
-            stack::apply_object(&client, object).await?;
-        }
-    }
-    let renewed = match (&args.tls_cert, &args.tls_key) {
-        (Some(cert), Some(key)) => {
-            let files = [cert, key].into_iter().chain(&args.client_ca).cloned().collect();
-            ServedTls::from_files(files, RELOAD_EVERY, |pems| {
-                server_config_with_client_ca(&read_identity(pems), pems.get(2).map(String::as_str))
-            })?
-        }
-        _ => server_config_with_client_ca(&identity, client_ca.as_deref())?.into(),
-    };
+    let expiry = CertificateExpiry::register(&registry);
+    let served = serve_identity(args, &process.lease_namespace, &client, expiry, &stop).await?;
     let config = caldera_webhook::Config {
-        renewed: Some(renewed),
         limits: build_webhook_limits(args),
         trusted: args.trusted.to_writers(),
         placer: choose_placer(placer, process),
         ready,
         registry,
-        ..caldera_webhook::Config::new(listener, identity)
+        ..caldera_webhook::Config::new(listener, served)
     };
     caldera_webhook::run(config, client, stop).await?;
     Ok(ExitCode::SUCCESS)

@@ -16,6 +16,8 @@ pub mod deploy;
 pub mod doctor;
 pub mod events;
 pub mod expected_start;
+#[cfg(test)]
+mod helm;
 pub mod history;
 pub mod install;
 pub mod job;

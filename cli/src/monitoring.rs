@@ -11,6 +11,7 @@ use caldera_controller::metrics as controller;
 use caldera_global_scheduler::metrics as scheduler;
 use caldera_runtime::{
     metric::{COMMON, Kind, LEADER, Metric},
+    tls::CERTIFICATE_EXPIRY,
     write_metrics::{self, WRITES},
 };
 use caldera_webhook::metrics as webhook;
@@ -25,7 +26,7 @@ fn list_metrics() -> Vec<(&'static str, Vec<Metric>)> {
         ("Every component", COMMON.into_iter().chain(WRITES).collect()),
         ("Controller", controller::ALL.to_vec()),
         ("Scheduler", scheduler::ALL.to_vec()),
-        ("Webhook", webhook::ALL.to_vec()),
+        ("Webhook", webhook::ALL.into_iter().chain([CERTIFICATE_EXPIRY]).collect()),
     ]
 }
 
@@ -79,6 +80,15 @@ fn list_alerts() -> Vec<Alert> {
             "10m",
             "One review of {{ $labels.route }} in a hundred takes more than a second",
             "Reviews hold up every write of our kinds. Give the webhook more CPU or replicas; look for a flood of writes.",
+        ),
+        alert(
+            "CalderaCertificateExpires",
+            "critical",
+            format!("min by (job, certificate) ({}) - time() < 7 * 86400", CERTIFICATE_EXPIRY.series_name()),
+            "1h",
+            "The webhook's {{ $labels.certificate }} certificate ends within a week, and then no job is accepted",
+            "Renew what you brought by `--tls-cert` and `--ca-bundle`. One that the webhook makes itself it also replaces: \
+             its log says why it could not. Page tasks/certificates.md has both.",
         ),
         alert(
             "CalderaQueueStuck",
@@ -159,6 +169,11 @@ fn list_alerts() -> Vec<Alert> {
             "What users read is late, decisions go first. Look at the API server's latency and priority levels.",
         ),
     ]
+}
+
+/// Names of the alerts, in their order.
+pub(crate) fn list_alert_names() -> Vec<&'static str> {
+    list_alerts().into_iter().map(|alert| alert.name).collect()
 }
 
 fn render_alerts() -> String {
@@ -404,6 +419,28 @@ fn the_page_the_rules_and_the_dashboard_are_made_of_the_constants() {
     check_or_write_file("manifests/monitoring/dashboard.json", &render_dashboard());
 }
 
+/// The heading that an anchor leads to, as renderers of Markdown make it.
+fn has_anchor(page: &str, anchor: &str) -> bool {
+    let headings = page.lines().filter_map(|line| line.strip_prefix("### "));
+    headings.map(|heading| heading.to_lowercase().replace(' ', "-")).any(|heading| heading == anchor)
+}
+
+#[test]
+fn every_runbook_link_leads_to_what_to_do_about_its_alert() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+    let rules: Value =
+        serde_saphyr::from_str(&fs::read_to_string(root.join("manifests/monitoring/alerts.yaml")).unwrap()).unwrap();
+    let rules = rules["groups"][0]["rules"].as_array().unwrap();
+    assert_eq!(rules.len(), list_alerts().len());
+    for rule in rules {
+        let link = rule["annotations"]["runbook"].as_str().unwrap();
+        let (path, anchor) = link.split_once('#').unwrap();
+        let page = fs::read_to_string(root.join(path)).unwrap();
+        assert!(has_anchor(&page, anchor), "{link}");
+    }
+    assert!(!has_anchor("### One\n", "two"));
+}
+
 /// Words of an expression that begin like our metrics.
 fn list_metric_names(text: &str) -> Vec<&str> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|word| word.starts_with("caldera_")).collect()
@@ -431,9 +468,9 @@ fn every_series_that_an_alert_or_the_dashboard_names_exists() {
 
 #[test]
 fn names_and_units_follow_the_conventions_and_no_label_is_a_jobs_name() {
-    const LABELS: [&str; 13] = [
+    const LABELS: [&str; 14] = [
         "queue", "resource", "cluster", "clusters", "state", "reason", "kind", "outcome", "result", "route", "status",
-        "lease", "verb",
+        "lease", "verb", "certificate",
     ];
     let all: Vec<Metric> = list_metrics().into_iter().flat_map(|(_, metrics)| metrics).collect();
     for metric in &all {

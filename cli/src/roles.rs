@@ -9,7 +9,7 @@ use caldera_crds::names::karmada::CLUSTER_NAMESPACE;
 use caldera_runtime::debug_state::DEBUG_STATE_PATH;
 use serde_json::{Value, json};
 
-use crate::webhook_identity::AUTHORITY_SECRET;
+use crate::webhook_identity::authority_secret::AUTHORITY_SECRET;
 
 /// Namespace of the service accounts and leases.
 pub const NAMESPACE: &str = "caldera-system";
@@ -253,7 +253,7 @@ fn build_namespaced_rules(component: &str, granted: &Granted) -> Vec<Value> {
         "webhook" => {
             let authority = [
                 build_policy_rule(("", &["secrets"], &["create"])),
-                build_named_rule("", "secrets", &[AUTHORITY_SECRET], &["get"]),
+                build_named_rule("", "secrets", &[AUTHORITY_SECRET], &["get", "patch"]),
             ];
             let own = authority.into_iter().filter(|_| granted.registers);
             own.chain([lease(&["caldera-controller"], &["get"])]).collect()

@@ -14,7 +14,7 @@ use caldera_crds::trusted::TrustedWriters;
 use caldera_runtime::{
     client::{self, WriteCounts},
     members::collector,
-    tls::{Authority, Identity},
+    tls::{Authority, Identity, server_config},
     write::{self, Failure},
 };
 use caldera_sandbox::fleet::Endpoint;
@@ -208,8 +208,8 @@ impl Stack {
         // The parts run without leases here: there is none of this name.
         let lease = || (roles::NAMESPACE.to_owned(), CONTROLLER_LEASE.to_owned());
         let placer = if self.stock_scheduler { Placer::Stock { lease: lease() } } else { Placer::Caldera };
-        let config =
-            caldera_webhook::Config { placer, ..caldera_webhook::Config::new(listener, self.identity.clone()) };
+        let served = server_config(&self.identity)?.into();
+        let config = caldera_webhook::Config { placer, ..caldera_webhook::Config::new(listener, served) };
         let client = self.connect_as(Component::Webhook.name())?;
         self.spawn(Component::Webhook, |stop| caldera_webhook::run(config, client, stop));
         Ok(())

@@ -133,6 +133,11 @@ pub mod caldera {
     pub const TRAIN_JOB: &str = "caldera.dev/train-job";
     /// On a Cluster: where its accurate estimator is (`HOST:PORT`), instead of where Karmada would look for it.
     pub const ESTIMATOR: &str = "caldera.dev/estimator";
+    /// On Secret `caldera-webhook-authority`, with any value: the webhooks that share this authority replace it, while
+    /// callers trust both; they take the annotation off.
+    pub const ROTATE: &str = "caldera.dev/rotate";
+    /// On that Secret: since when the webhook configurations trust all authorities in it. Only the webhook writes it.
+    pub const TRUSTED_SINCE: &str = "caldera.dev/trusted-since";
     /// Field manager of the members' collectors.
     pub const MANAGER_INVENTORY: &str = "caldera-inventory";
 }

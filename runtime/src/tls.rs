@@ -4,9 +4,11 @@
 //! The authority serves a webhook that is given no certificate of its own, `caldera install`, and the sandbox. Keys are
 //! made by `rcgen` with ring; call [`install_provider`] once per process before any TLS is spoken.
 
+mod expiry;
 mod served;
+mod validity;
 
-use std::{net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -18,7 +20,9 @@ use rustls::{
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 
-pub use served::{RELOAD_EVERY, ServedTls};
+pub use expiry::{AUTHORITY, CERTIFICATE_EXPIRY, CertificateExpiry, SERVING};
+pub use served::{RELOAD_EVERY, ServedTls, TlsRenewal};
+pub use validity::{Validity, read_validity};
 
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
@@ -79,21 +83,41 @@ impl std::fmt::Debug for Identity {
 /// A private certificate authority.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
+    leaves: Option<Validity>,
     /// What clients must trust.
     pub cert_pem: String,
 }
 
 impl Authority {
-    /// A new authority.
+    /// A new authority, which never ends.
     ///
     /// # Errors
     /// If no key can be made.
     pub fn new(name: &str) -> Result<Self, TlsError> {
+        Self::make(name, None)
+    }
+
+    /// A new authority that ends.
+    ///
+    /// # Errors
+    /// If no key can be made.
+    pub fn with_validity(name: &str, validity: Validity) -> Result<Self, TlsError> {
+        Self::make(name, Some(validity))
+    }
+
+    fn make(name: &str, validity: Option<Validity>) -> Result<Self, TlsError> {
         let failed = |source| TlsError::Make { subject: name.to_owned(), source };
         let key = KeyPair::generate().map_err(failed)?;
-        let params = authority_params(name);
+        let mut params = authority_params(name);
+        set_validity(&mut params, validity);
         let cert = params.self_signed(&key).map_err(failed)?;
-        Ok(Self { issuer: Issuer::new(params, key), cert_pem: cert.pem() })
+        Ok(Self { issuer: Issuer::new(params, key), leaves: None, cert_pem: cert.pem() })
+    }
+
+    /// The same; what it signs from now on serves for that time.
+    #[must_use]
+    pub fn with_leaves_of(self, validity: Validity) -> Self {
+        Self { leaves: Some(validity), ..self }
     }
 
     /// The authority of this name that was made before, from its certificate and its key.
@@ -104,7 +128,7 @@ impl Authority {
         let unusable = |error: rcgen::Error| TlsError::Pem { what: "private key", message: error.to_string() };
         let key = KeyPair::from_pem(&pem.key_pem).map_err(unusable)?;
         parse_roots(&pem.cert_pem)?;
-        Ok(Self { issuer: Issuer::new(authority_params(name), key), cert_pem: pem.cert_pem.clone() })
+        Ok(Self { issuer: Issuer::new(authority_params(name), key), leaves: None, cert_pem: pem.cert_pem.clone() })
     }
 
     /// Its certificate and its key.
@@ -144,6 +168,7 @@ impl Authority {
         params.subject_alt_names.extend(addresses.iter().map(|address| SanType::IpAddress(*address)));
         params.extended_key_usages = vec![usage];
         params.use_authority_key_identifier_extension = true;
+        set_validity(&mut params, self.leaves);
         let cert = params.signed_by(&key, &self.issuer).map_err(failed)?;
         Ok(Identity { cert_pem: cert.pem(), key_pem: key.serialize_pem() })
     }
@@ -155,6 +180,14 @@ fn authority_params(name: &str) -> CertificateParams {
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
     params
+}
+
+/// Without one it stays what a certificate has that never ends.
+fn set_validity(params: &mut CertificateParams, validity: Option<Validity>) {
+    let Some(Validity { begins, ends }) = validity else { return };
+    let since_1970 = |time: jiff::Timestamp| Duration::from_secs(time.as_second().try_into().unwrap_or(0));
+    params.not_before = rcgen::date_time_ymd(1970, 1, 1) + since_1970(begins);
+    params.not_after = rcgen::date_time_ymd(1970, 1, 1) + since_1970(ends);
 }
 
 fn common_name(name: &str) -> DistinguishedName {

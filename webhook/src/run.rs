@@ -32,7 +32,7 @@ use caldera_crds::trusted::TrustedWriters;
 use caldera_runtime::{
     bounded::{Bounds, body::BodyBounds, serve_bounded},
     serve::{Ready, SharedRegistry},
-    tls::{Identity, ServedTls, TlsError, server_config},
+    tls::ServedTls,
 };
 use kube::Client;
 use tokio_util::sync::CancellationToken;
@@ -93,10 +93,8 @@ impl Limits {
 pub struct Config {
     /// Where it listens.
     pub listener: TcpListener,
-    /// Its certificate.
-    pub identity: Identity,
-    /// Served in its place where it is renewed.
-    pub renewed: Option<ServedTls>,
+    /// Its certificate, which may be replaced.
+    pub served: ServedTls,
     /// What its clients may take of it.
     pub limits: Limits,
     /// Whose word counts on what is admitted and placed.
@@ -112,19 +110,16 @@ pub struct Config {
 impl Config {
     /// A server on `listener` with this certificate.
     #[must_use]
-    pub fn new(listener: TcpListener, identity: Identity) -> Self {
+    pub fn new(listener: TcpListener, served: ServedTls) -> Self {
         let (ready, registry) = (Ready::default(), SharedRegistry::default());
         let (limits, trusted) = (Limits::default(), TrustedWriters::default());
-        Self { listener, identity, renewed: None, limits, trusted, placer: Placer::default(), ready, registry }
+        Self { listener, served, limits, trusted, placer: Placer::default(), ready, registry }
     }
 }
 
 /// Why the webhook stopped by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The certificate is not usable.
-    #[error("failed to serve TLS: {0}")]
-    Tls(#[source] TlsError),
     /// The socket failed.
     #[error("failed to serve the webhook: {0}")]
     Serve(#[source] std::io::Error),
@@ -133,7 +128,7 @@ pub enum Error {
 /// Serves until `shutdown`.
 ///
 /// # Errors
-/// If TLS or the socket fails.
+/// If the socket fails.
 pub async fn run(config: Config, client: Client, shutdown: CancellationToken) -> Result<(), Error> {
     let cache = SharedCache::new(client.clone(), &config.registry).with_threads(&config.limits);
     cache.update_cache(|cache| {
@@ -143,15 +138,13 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let watches = shutdown.child_token();
     let _stop_watches = watches.clone().drop_guard();
     fill_cache(&cache, &client, config.ready.clone(), &watches);
-    let served = match config.renewed {
-        Some(served) => served,
-        None => server_config(&config.identity).map_err(Error::Tls)?.into(),
-    };
     if let Ok(address) = config.listener.local_addr() {
         tracing::info!(%address, "the webhook listens");
     }
     let routes = router(cache, config.ready);
-    serve_bounded(config.listener, Some(served), routes, config.limits.bounds, shutdown).await.map_err(Error::Serve)
+    serve_bounded(config.listener, Some(config.served), routes, config.limits.bounds, shutdown)
+        .await
+        .map_err(Error::Serve)
 }
 
 /// The webhook's routes.

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use caldera_runtime::tls::Authority;
+use caldera_runtime::tls::{Authority, server_config};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -130,7 +130,7 @@ async fn start_webhook(objects: usize, stop: &CancellationToken) -> anyhow::Resu
     let authority = Authority::new("caldera-webhook")?;
     let identity = authority.issue_server_identity("caldera-webhook", &["localhost"], &[Ipv4Addr::LOCALHOST.into()])?;
     let (listener, address) = world::open_listener()?;
-    let config = caldera_webhook::Config::new(listener, identity);
+    let config = caldera_webhook::Config::new(listener, server_config(&identity)?.into());
     let ready = config.ready.clone();
     let (running, stopped) = (client.clone(), stop.clone());
     tokio::spawn(async move {

@@ -266,10 +266,11 @@ pub struct ServingArgs {
     pub tls_key: Option<PathBuf>,
     /// Registers the webhook configurations with this URL (https://host:port) at start, trusting --ca-bundle, or the
     /// authority that all replicas share: the first one makes it and keeps it in Secret caldera-webhook-authority of
-    /// the lease's namespace.
+    /// the lease's namespace, and it is replaced before it ends.
     #[arg(long, value_name = "URL")]
     pub register_url: Option<String>,
-    /// PEM bundle that clients must trust, for --register-url with a certificate of one's own.
+    /// PEM bundle that clients must trust, for --register-url with a certificate of one's own; read again when it
+    /// changes.
     #[arg(long, value_name = "FILE")]
     pub ca_bundle: Option<PathBuf>,
     /// PEM bundle: only clients with a certificate that it has signed are served. An API server takes its own from its

@@ -31,7 +31,7 @@ use crate::{
     output,
     roles::{Granted, NAMESPACE},
     stack::apply_object,
-    webhook_identity::{host_of, share_authority},
+    webhook_identity::{authority_secret::share_authority, host_of},
 };
 
 /// Between two looks of the doctor.
@@ -177,9 +177,10 @@ async fn ensure_credentials(
     access: &HostAccess,
 ) -> anyhow::Result<(String, String)> {
     fs::create_dir_all(&args.dir).with_context(|| format!("failed to make {}", args.dir.display()))?;
-    let authority = share_authority(host, NAMESPACE).await?;
+    // No process of ours would replace it.
+    let shared = share_authority(host, NAMESPACE, None).await?;
     let mut new = Vec::new();
-    if ensure_certificate(&args.dir, &authority, host_of(&args.components_at))? {
+    if ensure_certificate(&args.dir, &shared.to_authority()?, host_of(&args.components_at))? {
         new.push("certificate");
     }
     for account in list_accounts(args.collectors) {
@@ -192,7 +193,7 @@ async fn ensure_credentials(
         // A kubeconfig is read at start.
         _ => format!("new in {}: {}; processes that run must be started again", args.dir.display(), new.join(", ")),
     };
-    Ok((authority.cert_pem, done))
+    Ok((shared.bundle(), done))
 }
 
 /// The command that runs the components with what was written.

@@ -23,7 +23,7 @@ use crate::{
     manifests::{build_apply_write, build_propagation_policies, list_admission_policies},
     objects::{self, annotation_of, get_object, key_of, list_objects, name_of, read_text_at},
     roles::{self, Granted},
-    webhook_identity::AUTHORITY_SECRET,
+    webhook_identity::authority_secret::AUTHORITY_SECRET,
 };
 
 /// An object, and where it is.

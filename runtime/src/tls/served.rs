@@ -19,6 +19,17 @@ pub const RELOAD_EVERY: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub struct ServedTls(watch::Receiver<Arc<ServerConfig>>);
 
+/// Replaces what is served.
+#[derive(Debug)]
+pub struct TlsRenewal(watch::Sender<Arc<ServerConfig>>);
+
+impl TlsRenewal {
+    /// From now on each new connection gets this.
+    pub fn replace_config(&self, config: Arc<ServerConfig>) {
+        self.0.send_replace(config);
+    }
+}
+
 /// Never replaced.
 impl From<Arc<ServerConfig>> for ServedTls {
     fn from(config: Arc<ServerConfig>) -> Self {
@@ -27,6 +38,13 @@ impl From<Arc<ServerConfig>> for ServedTls {
 }
 
 impl ServedTls {
+    /// The configuration of now, and what replaces it.
+    #[must_use]
+    pub fn with_renewal(config: Arc<ServerConfig>) -> (TlsRenewal, Self) {
+        let (renewed, served) = watch::channel(config);
+        (TlsRenewal(renewed), Self(served))
+    }
+
     /// The configuration that `make` builds from these files, which are read again `every` so often while it is served.
     ///
     /// # Errors

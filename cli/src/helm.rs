@@ -1,0 +1,144 @@
+//! Tests of the charts with the real Helm, where there is one: what it renders is what `caldera manifests` prints, and
+//! values that make no sense are refused. Where there is none they say so; `chart` renders the same with a replacement.
+
+use std::{
+    path::PathBuf,
+    process::{Command, Output},
+};
+
+use caldera_webhook::Endpoint;
+use serde_json::Value;
+
+use crate::{
+    chart::same,
+    deploy::{Deploy, build_component_objects},
+    manifests::{build_propagation_policies, list_admission_policies, parse_documents},
+    monitoring::list_alert_names,
+    roles::{Granted, build_component_roles},
+};
+
+/// The real Helm in the folder of the charts; none, and that is said, where it is not installed.
+fn run_helm(words: &[&str]) -> Option<Output> {
+    let charts = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../charts");
+    match Command::new("helm").args(words).current_dir(charts).output() {
+        Ok(output) => Some(output),
+        Err(error) => {
+            eprintln!("SKIPPED: the real Helm renders nothing here: {error}");
+            None
+        }
+    }
+}
+
+fn render(words: &[&str]) -> Option<Vec<Value>> {
+    let output = run_helm(&[&["template", "release", "--namespace", "ops"], words].concat())?;
+    let (text, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{words:?}: {said}");
+    Some(parse_documents(&text).unwrap())
+}
+
+#[test]
+fn helm_finds_nothing_wrong_in_the_charts() {
+    let pem = "caBundle=-----BEGIN CERTIFICATE-----";
+    for words in [
+        &["lint", "--strict", "caldera", "--set", "image=i"][..],
+        &["lint", "--strict", "caldera-karmada", "--set", pem],
+    ] {
+        let Some(output) = run_helm(words) else { return };
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+}
+
+#[test]
+fn helm_renders_what_manifests_prints() {
+    let common = ["caldera", "--set", "image=registry/caldera:1"];
+    let default = Deploy {
+        image: "registry/caldera:1".to_owned(),
+        namespace: "ops".to_owned(),
+        collectors: Vec::new(),
+        callers: vec!["karmada-system".to_owned()],
+        caller_addresses: Vec::new(),
+        console: false,
+        stock_scheduler: false,
+    };
+    let more = [
+        "--set",
+        "collectors={m1,m2}",
+        "--set",
+        "callers={karmada-system,other}",
+        "--set",
+        "callerAddresses={10.0.0.0/8,fd00::/8}",
+        "--set",
+        "console.enabled=true",
+        "--set",
+        "stockScheduler=true",
+    ];
+    let all = Deploy {
+        collectors: vec!["m1".to_owned(), "m2".to_owned()],
+        callers: vec!["karmada-system".to_owned(), "other".to_owned()],
+        caller_addresses: vec!["10.0.0.0/8".to_owned(), "fd00::/8".to_owned()],
+        console: true,
+        stock_scheduler: true,
+        ..default.clone()
+    };
+    for (words, deploy) in [(&[][..], default), (&more[..], all)] {
+        let Some(rendered) = render(&[&common, words].concat()) else { return };
+        let wanted = build_component_objects(&deploy).into_iter().filter(|it| it["kind"] != "Namespace");
+        same(rendered, wanted.collect());
+    }
+
+    let pem = "-----BEGIN CERTIFICATE-----";
+    let set = format!("caBundle={pem}");
+    let words = ["caldera-karmada", "--set", "webhookUrl=https://h:8443/", "--set", &set];
+    let mut wanted = caldera_webhook::build_configurations(&Endpoint::Url("https://h:8443".to_owned()), pem);
+    wanted.extend(build_component_roles(&Granted::default()));
+    wanted.retain(|object| object["kind"] != "Namespace" || object["metadata"]["name"] != "karmada-cluster");
+    wanted.extend(build_propagation_policies());
+    wanted.extend(list_admission_policies(&caldera_crds::trusted::TrustedWriters::default(), false));
+    let Some(rendered) = render(&words) else { return };
+    same(rendered, wanted);
+}
+
+#[test]
+fn helm_adds_monitors_and_a_certificate_where_that_is_asked_for() {
+    let asked = ["monitoring.enabled=true", "certManager.enabled=true", "certManager.issuer.name=ca"];
+    let mut words = vec!["caldera", "--set", "image=i"];
+    asked.iter().for_each(|value| words.extend(["--set", value]));
+    let Some(rendered) = render(&words) else { return };
+    let of_kind = |kind: &str| rendered.iter().find(|object| object["kind"] == kind).unwrap();
+    let monitor = of_kind("PodMonitor");
+    assert_eq!(monitor["spec"]["podMetricsEndpoints"][0]["port"], "admin");
+    let (name, value) = ("app.kubernetes.io/part-of", "caldera");
+    assert_eq!(monitor["spec"]["selector"]["matchLabels"][name], value);
+    for deployment in rendered.iter().filter(|object| object["kind"] == "Deployment") {
+        let pod = &deployment["spec"]["template"];
+        assert_eq!(pod["metadata"]["labels"][name], value, "{deployment}");
+        let ports = pod["spec"]["containers"][0]["ports"].to_string();
+        assert!(ports.contains("\"admin\""), "{ports}");
+    }
+    let rules = of_kind("PrometheusRule")["spec"]["groups"][0]["rules"].as_array().unwrap();
+    let names: Vec<&str> = rules.iter().filter_map(|rule| rule["alert"].as_str()).collect();
+    assert_eq!(names, list_alert_names());
+    let certificate = of_kind("Certificate");
+    assert_eq!(certificate["spec"]["dnsNames"][0], "caldera-webhook.ops.svc");
+    let mounted = rendered.iter().any(|object| object.to_string().contains("\"secretName\":\"caldera-webhook-cert\"}"));
+    assert!(mounted && certificate["spec"]["secretName"] == "caldera-webhook-cert");
+}
+
+#[test]
+fn helm_refuses_values_that_make_no_sense() {
+    let pem = "caBundle=-----BEGIN CERTIFICATE-----";
+    for (words, why) in [
+        (&["caldera"][..], "image"),
+        (&["caldera", "--set", "image=i", "--set", "replicas=3"], "replicas"),
+        (&["caldera", "--set", "image=i", "--set", "collectors=m1"], "collectors"),
+        (&["caldera", "--set", "image=i", "--set", "console.enabled=maybe"], "console"),
+        (&["caldera", "--set", "image=i", "--set", "certManager.enabled=true"], "certManager.issuer.name"),
+        (&["caldera", "--set", "image=i", "--set", "certManager.issuer.kind=Other"], "kind"),
+        (&["caldera-karmada"], "caBundle"),
+        (&["caldera-karmada", "--set", pem, "--set", "webhookUrl=http://h"], "webhookUrl"),
+    ] {
+        let Some(output) = run_helm(&[&["template", "release"], words].concat()) else { return };
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(why), "{words:?}: {said}");
+    }
+}
