@@ -469,8 +469,20 @@ fn every_series_that_an_alert_or_the_dashboard_names_exists() {
 #[test]
 fn names_and_units_follow_the_conventions_and_no_label_is_a_jobs_name() {
     const LABELS: [&str; 14] = [
-        "queue", "resource", "cluster", "clusters", "state", "reason", "kind", "outcome", "result", "route", "status",
-        "lease", "verb", "certificate",
+        "queue",
+        "resource",
+        "cluster",
+        "clusters",
+        "state",
+        "reason",
+        "kind",
+        "outcome",
+        "result",
+        "route",
+        "status",
+        "lease",
+        "verb",
+        "certificate",
     ];
     let all: Vec<Metric> = list_metrics().into_iter().flat_map(|(_, metrics)| metrics).collect();
     for metric in &all {
