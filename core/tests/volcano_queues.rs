@@ -352,7 +352,7 @@ fn those_start_that_volcano_starts() {
                 counted: Counted::Job,
             });
             let (id, queue) = ((*name).into(), (*queue).into());
-            engine.enqueue_job(Job { id, queue, priority: 0, created: i as i64, deadline: None, ask });
+            engine.enqueue_job(Job { id, queue, priority: 0, created: (i as i64).into(), deadline: None, ask });
         }
         let fit = |id: &str| match row.nowhere.contains(&id) {
             true => Fit::No { never: false, detail: String::new() },
@@ -433,7 +433,7 @@ fn a_deadline_orders_as_in_volcano_s_table() {
             let ask =
                 Arc::new(Ask { tasks: vec![task], copies: 1, fit: FitClass(0), run_for: None, counted: Counted::Job });
             let id = format!("job{}", i + 1).into();
-            engine.enqueue_job(Job { id, queue: "q".into(), priority: 0, created: i as i64, deadline, ask });
+            engine.enqueue_job(Job { id, queue: "q".into(), priority: 0, created: (i as i64).into(), deadline, ask });
         }
         assert_eq!(engine.release_next(|_, _| Fit::Yes).unwrap().id.as_str(), first, "{deadlines:?}");
     }
