@@ -1,5 +1,5 @@
-//! A point in time as the API writes it: whole seconds since the Unix epoch. Also when a job was submitted, which may be
-//! known to the microsecond.
+//! A point in time as the API writes it: whole seconds since the Unix epoch. Also when a job was submitted, which may
+//! be known to the microsecond.
 //!
 //! Kubernetes stamps objects with whole seconds (`metav1.Time`), so no decision but the order of a queue looks at a
 //! finer time. Decisions have no clock: whoever asks for one says what time it is. All sums saturate, because a time in

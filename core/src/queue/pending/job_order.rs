@@ -3,8 +3,8 @@
 //!
 //! Rule: Volcano's capacity plugin (share upwards, queues that deserve something before those that do not), priority
 //! plugin (job priority downwards) and sla plugin (`sla.go:58-154`: the earliest deadline first, jobs without one
-//! last), then age, then UID (`session_plugins.go`). Age is finer than there: jobs of one second go in the order in which
-//! they were submitted, where that is known.
+//! last), then age, then UID (`session_plugins.go`). Age is finer than there: jobs of one second
+//! go in the order in which they were submitted, where that is known.
 
 use std::{cmp::Reverse, fmt, sync::Arc};
 
