@@ -229,12 +229,12 @@ fn the_queues(sandbox: &Sandbox) {
     let (_, wide, _) = sandbox.run(&["queue", "-o", "wide"]);
     assert!(wide.contains("GUARANTEE") && wide.contains("nvidia.com/gpu"), "{wide}");
     let one = sandbox.json(&["queue", "research"]);
-    // Made within one second: which of the two is first is their UIDs' affair.
+    // Made within one second, perhaps: the one that was submitted first is first.
     let line = one["line"].as_array().unwrap();
-    let of = |name: &str| line.iter().find(|job| job["workload"]["name"] == name).unwrap_or(&Value::Null);
-    assert_eq!((line.len(), &line[0]["position"], &line[1]["position"]), (2, &json!(1), &json!(2)));
-    assert_eq!(of("low-priority")["token"], "WaitingForQuota");
-    assert_eq!(of("too-big")["token"], "ExceedsCapability");
+    let seen: Vec<_> = line.iter().map(|job| (&job["position"], &job["workload"]["name"], &job["token"])).collect();
+    let expected = [(1, "too-big", "ExceedsCapability"), (2, "low-priority", "WaitingForQuota")];
+    let expected = expected.map(|(at, name, token)| (json!(at), json!(name), json!(token)));
+    assert_eq!(seen, expected.each_ref().map(|(at, name, token)| (at, name, token)), "{one:#}");
     let (_, text, _) = sandbox.run(&["queue", "research", "--first", "1"]);
     assert!(text.contains("\n1         Job default/") && text.contains("... and 1 more"), "{text}");
 }

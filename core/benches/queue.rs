@@ -11,6 +11,7 @@ use caldera_core::{
     quantity::Quantity,
     queue::{Ask, Counted, Engine, Fit, FitClass, FleetResources, Job, JobId, OrderPolicy, QueueSpec, TaskAsk},
     resources::Resources,
+    time::SubmitTime,
 };
 use divan::{Bencher, counter::ItemsCount};
 
@@ -135,7 +136,7 @@ fn job(i: usize, queues: usize, asks: &[Arc<Ask>]) -> Job {
         id: format!("{i:08}-0000-4000-8000-000000000000").into(),
         queue: format!("queue{}", i % queues).into(),
         priority: (i % 3) as i32,
-        created: i as i64,
+        created: (i as i64).into(),
         deadline: None,
         ask: Arc::clone(&asks[(i / queues) % asks.len()]),
     }
@@ -233,7 +234,7 @@ fn fleet_freed_while_a_place_is_kept_from_all(bencher: Bencher<'_, '_>, (queues,
         // No other goes before it, and no other queue.
         queue: "queue2".into(),
         priority: 9,
-        created: 0,
+        created: 0.into(),
         deadline: None,
         ask: Arc::clone(&ask),
     };
@@ -300,7 +301,14 @@ fn estimates(running: usize) -> (Engine, String) {
     for i in 0..1_000 {
         let job = |id: String, ask: &Arc<Ask>, created| {
             let queue = format!("queue{i}").into();
-            Job { id: id.into(), queue, priority: 0, created, deadline: None, ask: Arc::clone(ask) }
+            Job {
+                id: id.into(),
+                queue,
+                priority: 0,
+                created: SubmitTime::from(created),
+                deadline: None,
+                ask: Arc::clone(ask),
+            }
         };
         engine.enqueue_job(job(format!("waits{i}"), &big, 0));
         engine.enqueue_job(job(format!("long{i}"), &long, 1));
@@ -351,7 +359,7 @@ fn gpus_are_full_ahead_of_a_thousand_that_need_none(bencher: Bencher<'_, '_>, fu
                 id,
                 queue: "queue".into(),
                 priority: 0,
-                created: i as i64,
+                created: (i as i64).into(),
                 deadline: None,
                 ask: Arc::clone(ask),
             });

@@ -71,7 +71,7 @@ fn bindings(list: List) -> Vec<Binding> {
             id: format!("{i:08}-0000-4000-8000-000000000000").into(),
             queue: format!("queue{}", i % list.queues).into(),
             priority: (i % 3) as i32,
-            created: i as i64,
+            created: (i as i64).into(),
             deadline: None,
             ask,
         };

@@ -1,8 +1,9 @@
-//! A point in time as the API writes it: whole seconds since the Unix epoch.
+//! A point in time as the API writes it: whole seconds since the Unix epoch. Also when a job was submitted, which may
+//! be known to the microsecond.
 //!
-//! Kubernetes stamps objects with whole seconds (`metav1.Time`), so no decision looks at a finer time. Decisions have
-//! no clock: whoever asks for one says what time it is. All sums saturate, because a time in an annotation may be any
-//! number.
+//! Kubernetes stamps objects with whole seconds (`metav1.Time`), so no decision but the order of a queue looks at a
+//! finer time. Decisions have no clock: whoever asks for one says what time it is. All sums saturate, because a time in
+//! an annotation may be any number.
 
 use std::fmt;
 
@@ -68,6 +69,37 @@ impl From<i64> for EpochSeconds {
 impl fmt::Display for EpochSeconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+/// When a job was submitted: a second since the Unix epoch, and how far into it where that is known. By itself it is
+/// the beginning of its second.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SubmitTime {
+    second: i64,
+    microseconds: u32,
+}
+
+impl SubmitTime {
+    /// Before every other time.
+    pub const MIN: Self = Self { second: i64::MIN, microseconds: 0 };
+
+    /// So many microseconds into a second.
+    #[must_use]
+    pub const fn new(second: i64, microseconds: u32) -> Self {
+        Self { second, microseconds }
+    }
+
+    /// The second, since the epoch.
+    #[must_use]
+    pub const fn as_second(self) -> i64 {
+        self.second
+    }
+}
+
+impl From<i64> for SubmitTime {
+    fn from(second: i64) -> Self {
+        Self { second, microseconds: 0 }
     }
 }
 

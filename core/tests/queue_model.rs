@@ -435,7 +435,7 @@ impl Model {
             OrderPolicy::Fifo => (0, None),
             _ => (job.priority, job.deadline),
         };
-        (Reverse(priority), deadline.unwrap_or(i64::MAX), job.created, job.id.clone())
+        (Reverse(priority), deadline.unwrap_or(i64::MAX), job.created.as_second(), job.id.clone())
     }
 
     /// What of its queue's place comes before that.
@@ -521,7 +521,7 @@ fn job(id: usize, wait: &Wait) -> Job {
         id: format!("j{id:02}").into(),
         queue: queue_name(*queue),
         priority: *priority,
-        created: *created,
+        created: (*created).into(),
         deadline: *deadline,
         ask: Arc::new(ask),
     }

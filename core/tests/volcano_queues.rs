@@ -353,7 +353,7 @@ fn those_start_that_volcano_starts() {
                 card: None,
             });
             let (id, queue) = ((*name).into(), (*queue).into());
-            engine.enqueue_job(Job { id, queue, priority: 0, created: i as i64, deadline: None, ask });
+            engine.enqueue_job(Job { id, queue, priority: 0, created: (i as i64).into(), deadline: None, ask });
         }
         let fit = |id: &str| match row.nowhere.contains(&id) {
             true => Fit::No { never: false, detail: String::new() },
@@ -440,7 +440,7 @@ fn a_deadline_orders_as_in_volcano_s_table() {
                 card: None,
             });
             let id = format!("job{}", i + 1).into();
-            engine.enqueue_job(Job { id, queue: "q".into(), priority: 0, created: i as i64, deadline, ask });
+            engine.enqueue_job(Job { id, queue: "q".into(), priority: 0, created: (i as i64).into(), deadline, ask });
         }
         assert_eq!(engine.release_next(|_, _| Fit::Yes).unwrap().id.as_str(), first, "{deadlines:?}");
     }

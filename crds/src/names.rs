@@ -93,6 +93,12 @@ pub mod caldera {
     /// On a workload: how long it runs at most, as a Go duration (`90m`). A job with an estimate may backfill around a
     /// reservation that it does not delay, and expected starts are computed from the estimates.
     pub const RUNNING_ESTIMATE: &str = "caldera.dev/running-estimate";
+    /// On a Volcano Job: when it was submitted (RFC 3339, to the microsecond). The webhook writes it when the job is
+    /// created and keeps it from then on, whatever a user writes. Jobs of one queue go by it where it agrees with the
+    /// job's `creationTimestamp`.
+    pub const SUBMITTED: &str = "caldera.dev/submitted";
+    /// On a Volcano Job: the user who created it, as the API server knows them. Written and kept in the same way.
+    pub const SUBMITTER: &str = "caldera.dev/submitter";
     /// On a Namespace (label): `enabled` puts its Deployments, StatefulSets, Jobs and Pods into scope.
     pub const NAMESPACE_OPT_IN: &str = "caldera.dev/queueing";
     /// On a Namespace (annotation): the queue of its Volcano Jobs that name none, instead of `default`.

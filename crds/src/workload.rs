@@ -23,6 +23,7 @@ mod pod_template;
 mod policies;
 pub mod progress;
 mod spark_pod;
+pub mod submission;
 mod task_index;
 mod task_topology;
 #[cfg(test)]

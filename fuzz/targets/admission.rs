@@ -126,7 +126,7 @@ fn answer(route: &str, rule: Rule, body: &[u8], bound: Bound) {
 
 fn decide(route: &str, rule: Rule, body: &[u8], bound: Bound) -> Option<Value> {
     let ask =
-        |live: Option<&LiveRead>| within(route, bound, body.len(), || rule(body, Snapshot { cache: &CACHE, live }));
+        |live: Option<&LiveRead>| within(route, bound, body.len(), || rule(body, Snapshot { cache: &CACHE, live, now: jiff::Timestamp::UNIX_EPOCH }));
     let outcome = match ask(None) {
         Outcome::Read(lookup) => {
             let found = match lookup {

@@ -19,6 +19,7 @@ use crate::{
         queue::{fill_defaults_of_queue, validate_queue},
         queue_limits::{refuse_card_model, refuse_too_large, refuse_too_long, warn_of_eviction},
         stock_placement::{StockPlan, review_stock_placement},
+        submission::stamp_submission,
         verdict::Verdict,
         waiting_limits::refuse_full_line,
         work_copy::{ReviewedWork, rewrite_work},
@@ -67,7 +68,7 @@ fn answer_binding(body: &[u8], snapshot: Snapshot<'_>) -> Outcome {
                 let is_stored = request.dry_run != Some(true) && matches!(verdict, Verdict::Allow { .. });
                 made = plan.as_ref().filter(|_| is_stored).map(StockPlan::fingerprint);
                 let version = tell_version(request, &verdict);
-                verdict.with_operation(plan.map(StockPlan::into_operation)).with_operation(version)
+                verdict.with_operations(plan.map(StockPlan::into_operation).into_iter().chain(version))
             }
             Err(verdict) => verdict,
         })
@@ -112,15 +113,19 @@ fn answer_job_defaults(body: &[u8], snapshot: Snapshot<'_>) -> Outcome {
         && request.is_create()
         && let Some(job) = request.object
     {
+        let stamps = stamp_submission(&job.rest, None, request.user_info.as_ref(), snapshot);
         let verdict = match find(&job.rest, request.namespace.as_deref()) {
-            Ok(queue) => fill_defaults_of_long_job(job, queue, draw_seed()),
+            Ok(queue) => fill_defaults_of_long_job(job, queue, draw_seed(), stamps),
             Err(verdict) => verdict,
         };
         return encode_verdict(&request.uid, verdict);
     }
     answer_review_by_value(body, |request| {
+        let old = request.old_object.as_ref().filter(|_| !request.is_create());
+        let stamp = |job: &Value| stamp_submission(job, old, request.user_info.as_ref(), snapshot);
+        let stamps = request.object.as_ref().map(stamp).unwrap_or_default();
         match request.object.as_ref().map_or(Ok(None), |job| find(job, request.namespace.as_deref())) {
-            Ok(queue) => fill_defaults_of_job(request, queue, draw_seed()),
+            Ok(queue) => fill_defaults_of_job(request, queue, draw_seed()).with_operations(stamps),
             Err(verdict) => verdict,
         }
     })

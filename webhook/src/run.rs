@@ -248,13 +248,14 @@ async fn decide_request(
     asked: &InspectedRequest,
     rule: Rule,
 ) -> Option<Outcome> {
+    let now = cache.clock.now();
     let decide = |live: Option<LiveRead>| {
         let (known, body) = (cache.current(), Arc::clone(&asked.body));
         let announces = (route == BINDINGS && live.is_none()).then(|| cache.clone());
         cache.decide_review(asked, move || {
             let _span = tracing::debug_span!("review", route, live = live.is_some()).entered();
             announces.iter().for_each(|cache| cache.note_reviewed_plan(&body));
-            rule(&body, Snapshot { cache: &known, live: live.as_ref() })
+            rule(&body, Snapshot { cache: &known, live: live.as_ref(), now })
         })
     };
     let outcome = match decide(None).await {

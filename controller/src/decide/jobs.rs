@@ -302,7 +302,7 @@ impl Jobs {
             id: id.clone(),
             queue: queue.clone(),
             priority,
-            created: since,
+            created: since.into(),
             deadline: None,
             ask,
         });

@@ -112,8 +112,7 @@ pub fn explain_job(controller: &mut Controller, key: &Key, now: Timestamp) -> Op
     explanation.binding = Some(key.to_string());
     explanation.created = format_second(binding.created);
     explanation.age_seconds = now.as_second().saturating_sub(binding.created).max(0);
-    explanation.deadline =
-        workload.and_then(|workload| binding.created.checked_add(workload.sla_waiting_time?)).and_then(format_second);
+    explanation.deadline = workload.and_then(|workload| workload.deadline_of(binding)).and_then(format_second);
     explanation.asks = ask.as_ref().map(Asks::from);
     explanation.admission = binding.admission.as_deref().cloned();
     explanation.placed = list_placed(binding);

@@ -7,17 +7,19 @@ use std::sync::Arc;
 use caldera_core::{
     gang::{Gang, QueueName, WorkloadRef},
     reason::Reason,
+    time::SubmitTime,
 };
 use caldera_crds::{
     names::caldera::SUSPENDED,
     workload::{
         self, WorkloadKind, annotations,
         progress::{Progress, read_progress},
+        submission::read_submit_time,
     },
 };
 use serde_json::Value;
 
-use super::{cron_job::CronOwner, fingerprint::fingerprint, hyper_job::ChildFacts};
+use super::{binding::Binding, cron_job::CronOwner, fingerprint::fingerprint, hyper_job::ChildFacts};
 
 /// A workload of a kind in scope.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,6 +42,8 @@ pub struct Workload {
     pub names_queue: bool,
     /// PriorityClass, empty for none.
     pub class: Arc<str>,
+    /// When it was submitted, where that is known better than from its binding.
+    pub submitted: Option<SubmitTime>,
     /// Seconds that it may wait before it should have started.
     pub sla_waiting_time: Option<i64>,
     /// Seconds that it runs at most, if it says so.
@@ -107,6 +111,18 @@ impl SaidState {
 }
 
 impl Workload {
+    /// By when it should have started, in seconds since 1970, if it says how long it may wait.
+    #[must_use]
+    pub fn deadline_of(&self, binding: &Binding) -> Option<i64> {
+        self.submit_time_of(binding).as_second().checked_add(self.sla_waiting_time?)
+    }
+
+    /// When it came: as it was submitted where that is known, else when its binding was made.
+    #[must_use]
+    pub fn submit_time_of(&self, binding: &Binding) -> SubmitTime {
+        self.submitted.unwrap_or_else(|| binding.created.into())
+    }
+
     /// Whether its user wants it off its clusters and out of line.
     #[must_use]
     pub fn is_withdrawn(&self) -> bool {
@@ -144,6 +160,7 @@ impl Workload {
             queue: workload::queue_of(object),
             names_queue: workload::names_queue(object),
             class: workload::priority_class_of(object).into(),
+            submitted: read_submit_time(object),
             sla_waiting_time: workload::sla_waiting_time(object),
             run_for: workload::running_estimate(object),
             max_run_time: annotations::max_run_time(object),

@@ -229,13 +229,44 @@ fn garbage_is_told_and_delays_nobody() {
     above["spec"]["minAvailable"] = 3.into();
     let above = world.put(above);
     world.bind(&above, 2, true);
+    // Of a kind that is not refused at submission.
+    let mut claims = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "claims", "namespace": "ns", "labels": {"volcano.sh/queue-name": "q"}},
+        "spec": {"replicas": 1, "template": {"spec": {"containers": [{"name": "c"}]}}},
+    });
+    claims["spec"]["template"]["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": "mine"}]);
+    let claims = world.put(claims);
+    world.bind(&claims, 1, true);
     world.job("fine", "q", 2);
     assert_eq!(world.settle(), ["fine-job"]);
-    for job in ["garbage", "negative", "empty", "above"] {
+    for job in ["garbage", "negative", "empty", "above", "claims"] {
         let (reason, message) = world.says(job);
         assert_eq!(reason, "InvalidDemand", "{job}: {message}");
         assert!(message.starts_with("spec."), "{job}: {message}");
     }
+}
+
+/// Their bindings' UIDs, and the names that a directory lists them by, say nothing of it.
+#[test]
+fn jobs_of_one_second_start_in_the_order_in_which_they_were_submitted() {
+    let mut world = World::new(100);
+    world.queue("q", &json!({}));
+    let second = caldera_runtime::clock::format_time(world.now);
+    let second = second.trim_end_matches('Z');
+    let mut submitted = Vec::new();
+    for at in 0..30_u32 {
+        // Bound in another order than the one in which they came.
+        let turn = at * 7 % 30;
+        let mut one = job(&format!("j{at:02}"), "q", 1);
+        one["metadata"]["annotations"] = json!({"caldera.dev/submitted": format!("{second}.{:06}Z", 1 + turn * 20)});
+        let one = world.put(one);
+        world.bind(&one, 1, true);
+        submitted.push((turn, format!("j{at:02}-job")));
+    }
+    submitted.sort();
+    let expected: Vec<String> = submitted.into_iter().map(|(_, name)| name).collect();
+    assert_eq!(world.settle(), expected);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::{
     names::{
         caldera::{
             CLUSTERS, DATA, END_AS, EXCLUDE_CLUSTERS, HOLD, MAX_RUN_TIME, PREFIX, RENDEZVOUS, RENDEZVOUS_CLUSTERSET,
-            RENDEZVOUS_NONE, RUNNING_ESTIMATE, SSH_SECRET, SUSPENDED,
+            RENDEZVOUS_NONE, RUNNING_ESTIMATE, SSH_SECRET, SUBMITTED, SUBMITTER, SUSPENDED,
         },
         volcano::{PREEMPTABLE, SLA_WAITING_TIME, TASK_AFFINITY, TASK_ANTI_AFFINITY, TASK_ORDER},
     },
@@ -106,10 +106,12 @@ fn describe_ignored_annotation(name: &str, value: &str, is_job: bool) -> Option<
         }
         RENDEZVOUS if is_job => (false, "\"clusterset\" or \"none\""),
         SSH_SECRET if is_job => (is_dns_subdomain(value), "the name of a Secret"),
-        DATA if is_job => return None,
+        // Whatever was written there, the webhook writes over it.
+        DATA | SUBMITTED | SUBMITTER if is_job => return None,
         // Told together: one fault and none counts.
         TASK_AFFINITY | TASK_ANTI_AFFINITY | TASK_ORDER if is_job => return None,
-        END_AS | RENDEZVOUS | SSH_SECRET | DATA | TASK_AFFINITY | TASK_ANTI_AFFINITY | TASK_ORDER => {
+        END_AS | RENDEZVOUS | SSH_SECRET | DATA | SUBMITTED | SUBMITTER | TASK_AFFINITY | TASK_ANTI_AFFINITY
+        | TASK_ORDER => {
             return Some(format!("annotation {name} means something on Volcano Jobs only: it is not looked at"));
         }
         _ if name.starts_with(PREFIX) => {

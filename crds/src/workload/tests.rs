@@ -147,6 +147,21 @@ fn a_zero_request_asks_for_nothing() {
     assert_eq!(gang.tasks[0].request.to_string(), "pods 1");
 }
 
+/// They were charged nothing: a quota for cards was none.
+#[test]
+fn devices_that_are_claimed_are_refused_in_every_kind() {
+    let claims = json!([{ "name": "gpu", "resourceClaimTemplateName": "one-gpu" }]);
+    let why = "resourceClaims: devices that are claimed (dynamic resource allocation) can not be charged to a queue; \
+               ask for them by resources.limits, as nvidia.com/gpu";
+    let spec = json!({ "resourceClaims": claims, "containers": [requests("1")] });
+    assert_eq!(refused(&pod(spec.clone())), format!("spec.{why}"));
+    let of_a_job = job_of(json!({ "replicas": 1, "template": { "spec": spec } }));
+    assert_eq!(refused(&of_a_job), format!("spec.tasks[0].template.spec.{why}"));
+    for none in [json!([]), Value::Null] {
+        read(&pod(json!({ "resourceClaims": none, "containers": [requests("1")] })));
+    }
+}
+
 #[test]
 fn names_that_no_resource_has_and_too_many_of_them_are_refused() {
     let asks = |request: Value| {

@@ -116,7 +116,7 @@ impl World {
             }
             Process::Webhook => {
                 let ready = Ready::default();
-                let cache = webhook::SharedCache::new(client.clone(), &SharedRegistry::default());
+                let cache = webhook::SharedCache::new(client.clone(), &SharedRegistry::default()).with_clock(clock);
                 webhook::fill_cache(&cache, &client, ready.clone(), &stop);
                 *self.webhook.lock().unwrap() = Some((webhook::router(cache, ready), life.clone()));
                 None

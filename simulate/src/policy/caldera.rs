@@ -151,7 +151,7 @@ impl Caldera {
             id: id(job),
             queue: of.queue.clone(),
             priority: of.priority,
-            created: seconds(of.arrival),
+            created: seconds(of.arrival).into(),
             deadline: None,
             ask,
         });

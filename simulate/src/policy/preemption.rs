@@ -171,7 +171,7 @@ fn pending_preemptor(site: &Site<'_>, engine: &Engine, job: PreemptionCandidate)
     let of = site.job(index(&job.id));
     let asks: Resources = of.shape.least.clone();
     let queue_priority = engine.queue_spec(&job.queue).map_or(0, |queue| queue.priority);
-    let (priority, created) = (of.priority, seconds(of.arrival));
+    let (priority, created) = (of.priority, seconds(of.arrival).into());
     PendingPreemptor { id: job.id, queue: job.queue, queue_priority, priority, created, asks }
 }
 

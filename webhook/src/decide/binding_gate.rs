@@ -349,10 +349,10 @@ mod tests {
             Verdict::Read(Lookup::Workload(key))
         );
         let gone = LiveRead::Workload(None, false);
-        let snapshot = Snapshot { cache: &cache, live: Some(&gone) };
+        let snapshot = Snapshot::of_read(&cache, Some(&gone));
         assert_eq!(review("CREATE", &binding(DEPLOYMENT), snapshot), Verdict::UNCHANGED);
         let failed = LiveRead::Failed("timeout".into());
-        let snapshot = Snapshot { cache: &cache, live: Some(&failed) };
+        let snapshot = Snapshot::of_read(&cache, Some(&failed));
         assert!(matches!(review("CREATE", &binding(DEPLOYMENT), snapshot), Verdict::Undecided(_)));
     }
 
@@ -362,7 +362,7 @@ mod tests {
         cache.listed.insert(WorkloadKind::Deployment.title());
         assert_eq!(review("UPDATE", &binding(DEPLOYMENT), Snapshot::of_cache(&cache)), Verdict::UNCHANGED);
         let opted_in = LiveRead::Workload(Some(CachedWorkload::default()), true);
-        let snapshot = Snapshot { cache: &cache, live: Some(&opted_in) };
+        let snapshot = Snapshot::of_read(&cache, Some(&opted_in));
         assert!(
             matches!(review("CREATE", &binding(DEPLOYMENT), snapshot), Verdict::Allow { patch, .. } if !patch.is_empty())
         );

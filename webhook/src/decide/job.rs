@@ -225,5 +225,10 @@ pub(super) mod tests {
         let request = "/spec/tasks/0/template/spec/containers/0/resources/requests/cpu";
         refused(&|job| *job.pointer_mut(request).unwrap() = "-1".into(), &["cpu", "-1"]);
         refused(&|job| *job.pointer_mut(request).unwrap() = "lots".into(), &["cpu", "lots"]);
+        let claims = json!([{"name": "gpu", "resourceClaimName": "mine"}]);
+        refused(
+            &|job| job["spec"]["tasks"][0]["template"]["spec"]["resourceClaims"] = claims.clone(),
+            &["spec.tasks[0].template.spec.resourceClaims", "can not be charged", "resources.limits"],
+        );
     }
 }

@@ -53,9 +53,14 @@ pub fn fill_defaults_of_job(request: ReviewRequest<'_, Value>, queue: Option<Str
 }
 
 /// The same for a new job whose tasks are text: one after the other is read and forgotten, and those that replace them
-/// are text again.
+/// are text again. `more` is done to it too.
 #[must_use]
-pub fn fill_defaults_of_long_job(job: LongJob<'_>, queue: Option<String>, seed: Option<Seed>) -> Verdict {
+pub fn fill_defaults_of_long_job(
+    job: LongJob<'_>,
+    queue: Option<String>,
+    seed: Option<Seed>,
+    more: Vec<PatchOperation>,
+) -> Verdict {
     let LongJob { rest: mut job, tasks } = job;
     if queue.is_some() {
         remove_default_queue_name(&mut job);
@@ -74,7 +79,8 @@ pub fn fill_defaults_of_long_job(job: LongJob<'_>, queue: Option<String>, seed: 
     defaults.fill_job(&mut job);
     let one_by_one = defaults.filled.len() <= MOST_OPERATIONS;
     let told = defaults.filled.into_iter().filter(|filled| one_by_one || !is_in_tasks(filled));
-    let patch = build_defaults_patch(&mut job, None, told, seed);
+    let mut patch = build_defaults_patch(&mut job, None, told, seed);
+    patch.extend(more);
     if one_by_one {
         return Verdict::allow_with(patch);
     }
@@ -180,7 +186,7 @@ mod tests {
     /// The patch is applied as the API server would.
     fn of_text(job: &Value) -> Value {
         let text = job.to_string();
-        match fill_defaults_of_long_job(serde_json::from_str(&text).unwrap(), None, Some([7; 32])) {
+        match fill_defaults_of_long_job(serde_json::from_str(&text).unwrap(), None, Some([7; 32]), Vec::new()) {
             Verdict::Allow { patch, .. } => applied(job, &patch),
             Verdict::AllowText { patch } => {
                 let patch: json_patch::Patch = serde_json::from_str(&patch).unwrap();
@@ -235,7 +241,7 @@ mod tests {
         let stored = applied(&bare, &patch);
         assert_eq!(stored["spec"]["queue"], "team");
         let long = serde_json::to_string(&bare).unwrap();
-        let long = fill_defaults_of_long_job(serde_json::from_str(&long).unwrap(), own(), None);
+        let long = fill_defaults_of_long_job(serde_json::from_str(&long).unwrap(), own(), None, Vec::new());
         let Verdict::Allow { patch, .. } = long else { panic!() };
         assert_eq!(applied(&bare, &patch), stored);
         let Verdict::Allow { patch, .. } = fill_defaults_of_job(create(job()), own(), None) else { panic!() };
@@ -246,7 +252,8 @@ mod tests {
         // The schema wrote what nobody names, upon both.
         let mut filled = bare.clone();
         filled["spec"]["queue"] = "default".into();
-        let long = fill_defaults_of_long_job(serde_json::from_str(&filled.to_string()).unwrap(), own(), None);
+        let long =
+            fill_defaults_of_long_job(serde_json::from_str(&filled.to_string()).unwrap(), own(), None, Vec::new());
         for verdict in [
             fill_defaults_of_job(create(filled.clone()), own(), None),
             long,

@@ -29,6 +29,7 @@ pub mod queue;
 pub mod queue_limits;
 mod ssh_keys;
 pub mod stock_placement;
+pub mod submission;
 pub mod verdict;
 pub mod waiting_limits;
 pub mod work_copy;

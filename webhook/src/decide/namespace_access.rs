@@ -141,7 +141,7 @@ mod tests {
     }
 
     fn refuse(queue: &str, cache: &Cache, live: Option<&LiveRead>) -> Option<Verdict> {
-        refuse_namespace(&request(&job(queue), None), Snapshot { cache, live })
+        refuse_namespace(&request(&job(queue), None), Snapshot::of_read(cache, live))
     }
 
     fn tree() -> [Value; 3] {
@@ -197,7 +197,7 @@ mod tests {
         let (empty, mut known) = (Cache::default(), Cache::default());
         known.namespaces.insert("ns".into(), facts.clone());
         let find = |job: &Value, cache: &Cache, live: Option<LiveRead>| {
-            find_namespace_queue(job, "ns", Snapshot { cache, live: live.as_ref() })
+            find_namespace_queue(job, "ns", Snapshot::of_read(cache, live.as_ref()))
         };
         assert_eq!(find(&job(""), &known, None), Ok(Some("team".to_owned())));
         assert_eq!(find(&job("default"), &known, None), Ok(Some("team".to_owned())), "the schema wrote it");

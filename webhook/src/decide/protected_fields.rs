@@ -47,7 +47,7 @@ fn parse_untrusted_request<'a>(
     user: Option<&UserInfo<'_>>,
     trusted: &TrustedWriters,
 ) -> Option<ReviewRequest<'a, Value>> {
-    let is_trusted = user.is_some_and(|user| trusted.trusts(&user.username, user.groups.iter().map(|group| &**group)));
+    let is_trusted = user.is_some_and(|user| trusted.trusts(&user.username, user.list_groups()));
     if is_trusted {
         return None;
     }

@@ -132,7 +132,7 @@ mod tests {
     /// The verdict where the API server lists what the cache has.
     fn judge_queue(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Verdict {
         let live = LiveRead::Queues(cache.queues.values().cloned().collect());
-        validate_queue(request, Snapshot { cache, live: Some(&live) })
+        validate_queue(request, Snapshot::of_read(cache, Some(&live)))
     }
 
     #[test]
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(of_cache(&cache), Verdict::Read(Lookup::Queues), "nothing is listed yet");
         cache.listed.insert("Queue");
         assert_eq!(of_cache(&cache), Verdict::Read(Lookup::Queues), "its parent may just have been made");
-        let told = |live: LiveRead| validate_queue(&create, Snapshot { cache: &cache, live: Some(&live) });
+        let told = |live: LiveRead| validate_queue(&create, Snapshot::of_read(&cache, Some(&live)));
         let parent = json!({"metadata": {"name": "p"}, "spec": {"parent": "root", "weight": 1}});
         assert_eq!(told(LiveRead::Queues(vec![parent.clone()])), Verdict::UNCHANGED);
         assert!(matches!(told(LiveRead::Queues(Vec::new())), Verdict::Deny(_)));

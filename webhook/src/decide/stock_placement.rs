@@ -239,7 +239,7 @@ mod tests {
         let body =
             json!({"request": {"uid": "u", "operation": "UPDATE", "namespace": "ns", "object": new, "oldObject": old}});
         let cache = stock();
-        let decided = review_stock_placement(body.to_string().as_bytes(), Snapshot { cache: &cache, live });
+        let decided = review_stock_placement(body.to_string().as_bytes(), Snapshot::of_read(&cache, live));
         match decided {
             Ok(None) => Ok(None),
             Ok(Some(plan)) => {

@@ -48,11 +48,11 @@ impl Verdict {
         Self::Allow { patch, warnings: Vec::new() }
     }
 
-    /// The same with an operation more, where it lets the object in.
+    /// The same with more operations, where it lets the object in.
     #[must_use]
-    pub fn with_operation(mut self, operation: Option<PatchOperation>) -> Self {
+    pub fn with_operations(mut self, operations: impl IntoIterator<Item = PatchOperation>) -> Self {
         if let Self::Allow { patch, .. } = &mut self {
-            patch.extend(operation);
+            patch.extend(operations);
         }
         self
     }

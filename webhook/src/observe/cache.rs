@@ -17,6 +17,7 @@ use caldera_crds::{
     trusted::TrustedWriters,
     workload::{WorkloadKind, priority_class_of, progress::read_progress},
 };
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{scope::queue_of, sharded::Sharded};
@@ -261,13 +262,15 @@ impl Cache {
     }
 }
 
-/// The cache and, if one was made, a live read.
+/// The cache, the time, and a live read if one was made.
 #[derive(Debug, Clone, Copy)]
 pub struct Snapshot<'a> {
     /// The cache.
     pub cache: &'a Cache,
     /// The live read.
     pub live: Option<&'a LiveRead>,
+    /// When the review came.
+    pub now: Timestamp,
 }
 
 /// Whether something is there.
@@ -287,7 +290,13 @@ impl<'a> Snapshot<'a> {
     /// The cache alone.
     #[cfg(test)]
     pub const fn of_cache(cache: &'a Cache) -> Self {
-        Self { cache, live: None }
+        Self::of_read(cache, None)
+    }
+
+    /// The cache and what was read.
+    #[cfg(test)]
+    pub const fn of_read(cache: &'a Cache, live: Option<&'a LiveRead>) -> Self {
+        Self { cache, live, now: Timestamp::UNIX_EPOCH }
     }
 
     /// A workload, from the live read or from the cache.

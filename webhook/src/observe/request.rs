@@ -46,6 +46,13 @@ pub struct UserInfo<'a> {
     pub groups: Vec<Cow<'a, str>>,
 }
 
+impl UserInfo<'_> {
+    /// Their groups.
+    pub fn list_groups(&self) -> impl Iterator<Item = &str> {
+        self.groups.iter().map(|group| &**group)
+    }
+}
+
 impl<T> ReviewRequest<'_, T> {
     /// Whether this is a creation.
     #[must_use]

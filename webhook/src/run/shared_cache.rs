@@ -9,6 +9,7 @@ use std::{
 
 use caldera_runtime::{
     bounded::body::BodyRoom,
+    clock::{SharedClock, SystemClock},
     serve::{Ready, SharedRegistry},
     watch::Follower,
 };
@@ -30,6 +31,7 @@ const SMALL_REVIEW_BYTES: usize = 256 << 10;
 pub struct SharedCache {
     cache: Arc<Published>,
     pub(super) client: Client,
+    pub(super) clock: SharedClock,
     pub(super) metrics: Arc<Metrics>,
     pub(super) bodies: BodyRoom,
     pub(super) memory: usize,
@@ -51,7 +53,13 @@ impl SharedCache {
         let metrics = Arc::new(Metrics::register_metrics(registry));
         let limits = Limits::default();
         let (cache, bodies) = (Arc::default(), BodyRoom::new(limits.bodies));
-        Self { cache, client, metrics, bodies, memory: limits.memory, pool: None }
+        Self { cache, client, clock: Arc::new(SystemClock), metrics, bodies, memory: limits.memory, pool: None }
+    }
+
+    /// The same by another clock.
+    #[must_use]
+    pub fn with_clock(self, clock: SharedClock) -> Self {
+        Self { clock, ..self }
     }
 
     /// The same with threads of its own for reviews, within `limits`.

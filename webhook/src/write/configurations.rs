@@ -134,9 +134,16 @@ const CRON_JOB: &str = "has(object.spec.workload) && has(object.spec.workload.ma
 const JOB_FLOW: &str = "has(object.spec.workload) && has(object.spec.workload.manifests) && \
      object.spec.workload.manifests.exists(m, m.kind == 'JobFlow' && m.apiVersion.startsWith('flow.volcano.sh/'))";
 
-/// Of an update with the same spec no job is changed.
+/// Of an update with the same spec nothing is filled in, and none is refused.
 const NEW_SPEC: &str = "request.operation == 'CREATE' || has(object.spec) != has(oldObject.spec) || \
                         has(object.spec) && object.spec != oldObject.spec";
+/// Nor is a job changed where its stamps are the same too.
+const NEW_SPEC_OR_STAMPS: &str = "request.operation == 'CREATE' || has(object.spec) != has(oldObject.spec) || \
+     has(object.spec) && object.spec != oldObject.spec || \
+     ['caldera.dev/submitted', 'caldera.dev/submitter'].exists(s, \
+     (has(object.metadata.annotations) && s in object.metadata.annotations ? object.metadata.annotations[s] : '') != \
+     (has(oldObject.metadata.annotations) && s in oldObject.metadata.annotations ? \
+     oldObject.metadata.annotations[s] : ''))";
 /// Nor is one refused, where its annotations are the same too.
 const NEW_SPEC_OR_ANNOTATIONS: &str = "request.operation == 'CREATE' || \
      has(object.spec) != has(oldObject.spec) || has(object.spec) && object.spec != oldObject.spec || \
@@ -256,7 +263,7 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
                 WORKS,
                 &[("of-a-workload", &kinds.match_workload_binding()), ("carries-none", &kinds.match_work_without_workload())],
             ),
-            hook("jobs.defaults.caldera.dev", "/mutate-job", JOBS, &[("changed", NEW_SPEC)]),
+            hook("jobs.defaults.caldera.dev", "/mutate-job", JOBS, &[("changed", NEW_SPEC_OR_STAMPS)]),
             hook("queues.defaults.caldera.dev", "/mutate-queue", QUEUES, &[]),
         ],
     });
@@ -325,24 +332,30 @@ mod tests {
     /// What a condition keeps from us is what the rules leave alone.
     #[test]
     fn a_job_is_reviewed_when_it_is_made_and_when_its_spec_or_its_annotations_change() {
-        let job = json!({"metadata": {"name": "j", "annotations": {"a": "1"}}, "spec": {"minAvailable": 1}});
+        let annotations = json!({"a": "1", "caldera.dev/submitted": "1"});
+        let job = json!({"metadata": {"name": "j", "annotations": annotations}, "spec": {"minAvailable": 1}});
         let with = |pointer: &str, value: Value| {
             let mut changed = job.clone();
             *changed.pointer_mut(pointer).unwrap() = value;
             changed
         };
-        let finalized = with("/metadata", json!({"name": "j", "annotations": {"a": "1"}, "finalizers": ["f"]}));
+        let finalized = with("/metadata", json!({"name": "j", "annotations": annotations, "finalizers": ["f"]}));
         for (new, told) in [
-            (&job, [false, false]),
-            (&finalized, [false, false]),
-            (&with("/spec/minAvailable", json!(2)), [true, true]),
-            (&with("/metadata/annotations/a", json!("2")), [false, true]),
-            (&with("/metadata", json!({"name": "j"})), [false, true]),
+            (&job, [false, false, false]),
+            (&finalized, [false, false, false]),
+            (&with("/spec/minAvailable", json!(2)), [true, true, true]),
+            (&with("/metadata/annotations/a", json!("2")), [false, false, true]),
+            (&with("/metadata/annotations/caldera.dev~1submitted", json!("2")), [false, true, true]),
+            (&with("/metadata/annotations", json!({"a": "1"})), [false, true, true]),
+            (&with("/metadata", json!({"name": "j"})), [false, true, true]),
         ] {
-            let is_told = [NEW_SPEC, NEW_SPEC_OR_ANNOTATIONS].map(|condition| holds(condition, Some(&job), new));
+            let is_told = [NEW_SPEC, NEW_SPEC_OR_STAMPS, NEW_SPEC_OR_ANNOTATIONS]
+                .map(|condition| holds(condition, Some(&job), new));
             assert_eq!(is_told, told, "{new}");
         }
-        assert!(holds(NEW_SPEC, None, &job) && holds(NEW_SPEC_OR_ANNOTATIONS, None, &job));
+        assert!([NEW_SPEC, NEW_SPEC_OR_STAMPS, NEW_SPEC_OR_ANNOTATIONS].iter().all(|one| holds(one, None, &job)));
+        let bare = json!({"metadata": {"name": "j"}, "spec": {}});
+        assert!(!holds(NEW_SPEC_OR_STAMPS, Some(&bare), &bare) && holds(NEW_SPEC_OR_STAMPS, Some(&bare), &job));
     }
 
     #[test]

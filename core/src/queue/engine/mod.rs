@@ -50,6 +50,7 @@ use crate::{
         spec::{Dequeue, FleetResources, QueueSpec},
     },
     resources::Resources,
+    time::SubmitTime,
 };
 
 /// A pending job.
@@ -61,8 +62,8 @@ pub struct Job {
     pub queue: QueueName,
     /// Larger goes first.
     pub priority: i32,
-    /// Seconds since 1970; it keeps its age whatever happens to it.
-    pub created: i64,
+    /// When it came; it keeps its age whatever happens to it.
+    pub created: SubmitTime,
     /// Seconds since 1970 by when it should have started: those with a deadline go first, the earliest before others.
     pub deadline: Option<i64>,
     /// For what.

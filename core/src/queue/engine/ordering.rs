@@ -19,6 +19,7 @@ use crate::{
         reservation::ReservationId,
     },
     resources::Resources,
+    time::SubmitTime,
 };
 
 impl Engine {
@@ -96,7 +97,7 @@ impl Engine {
         self.policy
     }
 
-    pub(crate) fn job_key(&self, id: JobId, created: i64, rank: JobRank) -> JobKey {
+    pub(crate) fn job_key(&self, id: JobId, created: SubmitTime, rank: JobRank) -> JobKey {
         match self.policy {
             OrderPolicy::Fifo => JobKey { priority: Reverse(0), deadline: JobKey::NO_DEADLINE, created, id },
             OrderPolicy::Share | OrderPolicy::FairHistory | OrderPolicy::Strict => JobKey {

@@ -3,13 +3,17 @@
 //!
 //! Rule: Volcano's capacity plugin (share upwards, queues that deserve something before those that do not), priority
 //! plugin (job priority downwards) and sla plugin (`sla.go:58-154`: the earliest deadline first, jobs without one
-//! last), then age, then UID (`session_plugins.go`).
+//! last), then age, then UID (`session_plugins.go`). Age is finer than there: jobs of one second
+//! go in the order in which they were submitted, where that is known.
 
 use std::{cmp::Reverse, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::queue::quota::amounts::{Dense, Dim};
+use crate::{
+    queue::quota::amounts::{Dense, Dim},
+    time::SubmitTime,
+};
 
 /// A waiting binding's identity: its UID, or anything else that is unique and does not change.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -94,8 +98,8 @@ pub(crate) struct JobKey {
     pub(crate) priority: Reverse<i32>,
     /// Seconds since 1970, or [`JobKey::NO_DEADLINE`].
     pub(crate) deadline: i64,
-    /// Seconds since 1970.
-    pub(crate) created: i64,
+    /// When it came.
+    pub(crate) created: SubmitTime,
     pub(crate) id: JobId,
 }
 
@@ -143,10 +147,10 @@ mod tests {
 
     #[test]
     fn priority_then_deadline_then_age_then_uid() {
-        let key = |priority, deadline: Option<i64>, created, id: &str| JobKey {
+        let key = |priority, deadline: Option<i64>, created: i64, id: &str| JobKey {
             priority: Reverse(priority),
             deadline: deadline.unwrap_or(JobKey::NO_DEADLINE),
-            created,
+            created: created.into(),
             id: id.into(),
         };
         let none = None;
@@ -161,6 +165,26 @@ mod tests {
         keys.sort();
         let ids: Vec<&str> = keys.iter().map(|key| key.id.as_str()).collect();
         assert_eq!(ids, ["f", "e", "c", "d", "b", "a"]);
+    }
+
+    /// They went in the order of their UIDs, which is none.
+    #[test]
+    fn jobs_of_one_second_go_in_the_order_of_submission() {
+        let key = |created: SubmitTime, id: String| JobKey {
+            priority: Reverse(0),
+            deadline: JobKey::NO_DEADLINE,
+            created,
+            id: id.into(),
+        };
+        let submitted = |at: u32| key(SubmitTime::new(7, at), format!("{}", 999_999 - at));
+        let in_order: Vec<JobKey> = (1..500).map(|at| submitted(at * 2_000)).collect();
+        let mut keys = in_order.clone();
+        keys.sort_by(|a, b| a.id.cmp(&b.id));
+        assert_ne!(keys, in_order);
+        keys.sort();
+        assert_eq!(keys, in_order);
+        // Of what has no stamp the second is known alone.
+        assert!(key(7.into(), "z".into()) < in_order[0] && in_order[498] < key(8.into(), "a".into()));
     }
 
     /// Volcano's `Test_updateQueueAttrShare` (`capacity_test.go`); requests are no part of it, here not even an

@@ -6,11 +6,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::queue::{
-    pending::job_order::JobKey,
-    quota::{amounts::Dim, tree::QueueIndex},
-    reservation::ReservationCause,
-    spec::Dequeue,
+use crate::{
+    queue::{
+        pending::job_order::JobKey,
+        quota::{amounts::Dim, tree::QueueIndex},
+        reservation::ReservationCause,
+        spec::Dequeue,
+    },
+    time::SubmitTime,
 };
 
 /// A place in the engine's table of shapes.
@@ -95,7 +98,7 @@ impl PendingLine {
         let mut next = same.first();
         while let Some(first) = next {
             firsts.push(first);
-            let from = |priority, deadline| JobKey { priority, deadline, created: i64::MIN, id: "".into() };
+            let from = |priority, deadline| JobKey { priority, deadline, created: SubmitTime::MIN, id: "".into() };
             if first.deadline < JobKey::NO_DEADLINE {
                 let oldest = same.range(from(first.priority, JobKey::NO_DEADLINE)..).next();
                 firsts.extend(oldest.filter(|oldest| oldest.priority == first.priority));
@@ -255,7 +258,7 @@ mod tests {
     use super::*;
 
     fn key(priority: i32, created: i64, id: &str) -> JobKey {
-        JobKey { priority: Reverse(priority), deadline: JobKey::NO_DEADLINE, created, id: id.into() }
+        JobKey { priority: Reverse(priority), deadline: JobKey::NO_DEADLINE, created: created.into(), id: id.into() }
     }
 
     #[test]

@@ -279,7 +279,7 @@ mod tests {
             let job = JobKey {
                 priority: Reverse(job),
                 deadline: JobKey::NO_DEADLINE,
-                created,
+                created: created.into(),
                 id: format!("{queue}").into(),
             };
             Some(Head { priority, job })

@@ -12,7 +12,7 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use super::{AttemptRefusal, EvictionBudget, EvictionPlan, FailedAttempts, NoEvictions, PreemptionPolicy};
-use crate::{gang::QueueName, queue::JobId, resources::Resources};
+use crate::{gang::QueueName, queue::JobId, resources::Resources, time::SubmitTime};
 
 /// First jobs of each queue that are considered in one round.
 pub const HEADS_PER_QUEUE: usize = 4;
@@ -46,7 +46,7 @@ pub struct PendingPreemptor {
     /// Its own.
     pub priority: i32,
     /// When it came.
-    pub created: i64,
+    pub created: SubmitTime,
     /// What its minimum asks for.
     pub asks: Resources,
 }
@@ -180,7 +180,9 @@ impl AttemptSchedule {
     /// for it ([`super::PreemptionBounds::patience`]).
     pub fn select_preemptors(&mut self, mut all: Vec<PendingPreemptor>, now: i64) -> Vec<PendingPreemptor> {
         let patience = self.policy.bounds.patience;
-        let young = |job: &PendingPreemptor| Some(job.created.saturating_add(patience)).filter(|since| *since > now);
+        let young = |job: &PendingPreemptor| {
+            Some(job.created.as_second().saturating_add(patience)).filter(|since| *since > now)
+        };
         let first_due = all.iter().filter_map(young).min();
         first_due.into_iter().for_each(|at| self.schedule_round_at(at));
         all.retain(|job| young(job).is_none() && self.may_attempt(&job.id, now));
@@ -279,7 +281,7 @@ mod tests {
 
     fn pending(id: &str, priority: i32, created: i64) -> PendingPreemptor {
         let (queue, asks) = ("q".into(), Resources::new());
-        PendingPreemptor { id: id.into(), queue, queue_priority: 0, priority, created, asks }
+        PendingPreemptor { id: id.into(), queue, queue_priority: 0, priority, created: created.into(), asks }
     }
 
     fn plan(until: i64) -> EvictionPlan {

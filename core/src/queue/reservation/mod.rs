@@ -36,17 +36,20 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use crate::queue::{
-    capacity::ReservedClusters,
-    pending::{
-        job_order::{JobId, JobKey},
-        line::ShapeId,
+use crate::{
+    queue::{
+        capacity::ReservedClusters,
+        pending::{
+            job_order::{JobId, JobKey},
+            line::ShapeId,
+        },
+        quota::{
+            amounts::{Dim, Sparse},
+            tree::QueueIndex,
+        },
+        reservation::blocked::{Blocked, BlockedFirst},
     },
-    quota::{
-        amounts::{Dim, Sparse},
-        tree::QueueIndex,
-    },
-    reservation::blocked::{Blocked, BlockedFirst},
+    time::SubmitTime,
 };
 
 /// A job's place among all that are blocked; the smallest is served first.
@@ -57,8 +60,8 @@ pub(crate) struct ReservationRank {
     /// By when it should have started, in seconds since 1970: its deadline, at the latest [`ReservationRank::AHEAD`]
     /// after it came.
     pub(crate) by: i64,
-    /// Seconds since 1970.
-    pub(crate) created: i64,
+    /// When it came.
+    pub(crate) created: SubmitTime,
     pub(crate) id: JobId,
 }
 
@@ -73,7 +76,7 @@ impl ReservationRank {
         Self {
             queue_priority: Reverse(queue_priority),
             priority: key.priority,
-            by: key.deadline.min(key.created.saturating_add(Self::AHEAD)),
+            by: key.deadline.min(key.created.as_second().saturating_add(Self::AHEAD)),
             created: key.created,
             id: key.id.clone(),
         }
@@ -81,7 +84,8 @@ impl ReservationRank {
 
     /// When it has waited long enough: at its deadline already, if that is sooner.
     pub(crate) fn due_at(&self, reservation_after: i64) -> i64 {
-        self.created.saturating_add(reservation_after).min(self.by).max(self.created)
+        let created = self.created.as_second();
+        created.saturating_add(reservation_after).min(self.by).max(created)
     }
 
     /// Whether its priorities alone put it before the other.

@@ -164,14 +164,14 @@ fn an_override_policy_that_asks_for_more_than_was_charged_is_refused_until_it_is
     assert_eq!(review(&object, None, Snapshot::of_cache(&cache)), Verdict::Read(Lookup::Binding(key())));
     let mut grown = binding(Some(4));
     let live = LiveRead::Binding(Some(Box::new(grown.clone())));
-    let Verdict::Deny(denial) = review(&object, None, Snapshot { cache: &cache, live: Some(&live) }) else { panic!() };
+    let Verdict::Deny(denial) = review(&object, None, Snapshot::of_read(&cache, Some(&live))) else { panic!() };
     assert_eq!(denial.code, 503);
     assert!(denial.message.contains("cpu 28, and queue default is charged 0"), "{}", denial.message);
     let mut record = grown.admission.as_deref().unwrap().clone();
     record.charged.set("cpu", "28".parse().unwrap());
     grown.admission = Some(std::sync::Arc::new(record));
     let live = LiveRead::Binding(Some(Box::new(grown)));
-    assert!(matches!(review(&object, None, Snapshot { cache: &cache, live: Some(&live) }), Verdict::Allow { .. }));
+    assert!(matches!(review(&object, None, Snapshot::of_read(&cache, Some(&live))), Verdict::Allow { .. }));
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn an_override_of_kind_namespace_or_name_is_refused() {
     ] {
         let mut object = work(4);
         *object["spec"]["workload"]["manifests"][0].pointer_mut(pointer).unwrap() = value.into();
-        let verdict = review(&object, None, Snapshot { cache: &cache, live: Some(&live) });
+        let verdict = review(&object, None, Snapshot::of_read(&cache, Some(&live)));
         let Verdict::Deny(denial) = verdict else { panic!("{pointer}: {verdict:?}") };
         assert!(denial.message.contains("no override may change"), "{}", denial.message);
     }
@@ -246,7 +246,7 @@ fn an_override_of_kind_namespace_or_name_is_refused() {
     let mut map = work(4);
     map["spec"]["workload"]["manifests"][0]["kind"] = "ConfigMap".into();
     let gone = LiveRead::Binding(None);
-    assert_eq!(review(&map, None, Snapshot { cache: &cache, live: Some(&gone) }), Verdict::UNCHANGED);
+    assert_eq!(review(&map, None, Snapshot::of_read(&cache, Some(&gone))), Verdict::UNCHANGED);
     cache.put_binding(key(), CachedBinding { gated: false, ..binding(None) });
     assert_eq!(review(&map, None, Snapshot::of_cache(&cache)), Verdict::UNCHANGED);
 }
@@ -260,12 +260,12 @@ fn a_plan_that_memory_does_not_have_yet_is_read_live_and_a_wrong_one_is_refused_
     cache.put_binding(key(), binding(Some(3)));
     assert_eq!(review(&work(4), None, Snapshot::of_cache(&cache)), Verdict::Read(Lookup::Binding(key())));
     let live = LiveRead::Binding(Some(Box::new(binding(Some(3)))));
-    let snapshot = Snapshot { cache: &cache, live: Some(&live) };
+    let snapshot = Snapshot::of_read(&cache, Some(&live));
     let Verdict::Deny(denial) = review(&work(4), None, snapshot) else { panic!() };
     assert_eq!(denial.code, 503);
     assert!(denial.message.contains("3 replicas") && denial.message.contains('4'), "{}", denial.message);
     let live = LiveRead::Binding(Some(Box::new(binding(Some(4)))));
-    let snapshot = Snapshot { cache: &cache, live: Some(&live) };
+    let snapshot = Snapshot::of_read(&cache, Some(&live));
     assert!(matches!(review(&work(4), None, snapshot), Verdict::Allow { .. }));
 }
 
@@ -278,7 +278,7 @@ fn a_work_that_goes_away_or_keeps_its_manifests_is_let_through() {
     let mut labelled = work(4);
     labelled["metadata"]["labels"] = json!({"a": "b"});
     let gone = LiveRead::Binding(None);
-    let snapshot = Snapshot { cache: &cache, live: Some(&gone) };
+    let snapshot = Snapshot::of_read(&cache, Some(&gone));
     assert_eq!(review(&labelled, Some(&work(4)), snapshot), Verdict::UNCHANGED);
     let Verdict::Deny(denial) = review(&work(4), Some(&work(3)), snapshot) else { panic!() };
     assert!(denial.message.contains("does not exist"), "{}", denial.message);
@@ -301,7 +301,7 @@ fn a_binding_from_before_its_placement_never_lets_a_whole_copy_through() {
     cache.put_binding(key(), before.clone());
     assert_eq!(review(&work(4), None, Snapshot::of_cache(&cache)), Verdict::Read(Lookup::Binding(key())));
     let live = LiveRead::Binding(Some(Box::new(before)));
-    let snapshot = Snapshot { cache: &cache, live: Some(&live) };
+    let snapshot = Snapshot::of_read(&cache, Some(&live));
     let Verdict::Deny(denial) = review(&work(4), None, snapshot) else { panic!() };
     assert!(denial.message.contains("does not place the job in cluster m1"), "{}", denial.message);
 }
@@ -401,7 +401,7 @@ fn a_cron_job_that_a_member_has_already_stays_until_its_copy_changes() {
     let mut labelled = work.clone();
     labelled["metadata"]["labels"] = json!({"a": "b"});
     let gone = LiveRead::Binding(None);
-    let snapshot = Snapshot { cache: &cache, live: Some(&gone) };
+    let snapshot = Snapshot::of_read(&cache, Some(&gone));
     assert_eq!(review(&labelled, Some(&work), snapshot), Verdict::UNCHANGED);
     let mut sooner = work.clone();
     sooner["spec"]["workload"]["manifests"][0]["spec"]["schedule"] = "1 * * * *".into();
@@ -418,7 +418,7 @@ fn an_override_makes_no_queued_workload_of_what_is_none() {
     assert_eq!(review(&work(4), None, Snapshot::of_cache(&cache)), Verdict::Read(Lookup::Binding(key())));
     let live = LiveRead::Binding(Some(Box::new(of_map())));
     let judge =
-        |cache: &Cache, work: &Value, old: Option<&Value>| review(work, old, Snapshot { cache, live: Some(&live) });
+        |cache: &Cache, work: &Value, old: Option<&Value>| review(work, old, Snapshot::of_read(cache, Some(&live)));
     let Verdict::Deny(denial) = judge(&cache, &work(4), None) else { panic!("a Volcano Job") };
     assert!(denial.message.contains("no override may make"), "{}", denial.message);
     assert_eq!(judge(&cache, &work(4), Some(&work(4))), Verdict::UNCHANGED, "it is there already");

@@ -199,7 +199,11 @@ impl Engine {
 
     /// When a job has waited long enough; at once if it is the preemptor.
     pub(crate) fn reserved_since(&self, rank: &ReservationRank, reservation_after: i64) -> i64 {
-        if self.preemptor.as_ref() == Some(&rank.id) { rank.created } else { rank.due_at(reservation_after) }
+        if self.preemptor.as_ref() == Some(&rank.id) {
+            rank.created.as_second()
+        } else {
+            rank.due_at(reservation_after)
+        }
     }
 
     pub(crate) fn find_pending_preemptor(&self) -> Option<(ReservationRank, QueueIndex, ShapeId)> {

@@ -58,7 +58,7 @@ fn engine(queues: impl IntoIterator<Item = QueueSpec>, cpu: i64, gpu: i64) -> En
 fn job(id: &str, queue: &str, created: i64, request: Resources) -> Job {
     let task = TaskAsk { name: "t".into(), request, min: 1, most: 1, step: 1 };
     let ask = Ask { tasks: vec![task], copies: 1, fit: FitClass(0), run_for: None, counted: Counted::Job, card: None };
-    Job { id: id.into(), queue: queue.into(), priority: 0, created, deadline: None, ask: Arc::new(ask) }
+    Job { id: id.into(), queue: queue.into(), priority: 0, created: created.into(), deadline: None, ask: Arc::new(ask) }
 }
 
 fn known(mut job: Job, run_for: i64) -> Job {

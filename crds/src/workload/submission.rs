@@ -1,0 +1,73 @@
+//! Who submitted a Volcano Job and when, to the microsecond, as our webhook stamps it.
+//!
+//! Rule: Kubernetes' times are whole seconds (`metav1.Time`), within which many jobs are made. So the webhook writes
+//! the time into an annotation when a job is created. While the webhook is away anybody may write that, so it counts
+//! only within [`MOST_DIFFERENCE`] of the job's `creationTimestamp`. Kinds that do not pass that webhook have no stamp.
+
+use caldera_core::time::SubmitTime;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::WorkloadKind;
+use crate::{
+    names::caldera::{SUBMITTED, SUBMITTER},
+    object::{annotation_of, read_text_at},
+};
+
+/// The annotations that the webhook writes.
+pub const STAMPS: [&str; 2] = [SUBMITTED, SUBMITTER];
+
+/// Seconds between a stamp and the time of creation at most: a review takes up to ten, and the two are of two machines'
+/// clocks.
+const MOST_DIFFERENCE: i64 = 15;
+
+/// A stamp of this time.
+#[must_use]
+pub fn format_submit_time(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+}
+
+/// When a workload was submitted, if it has a stamp that can be true.
+#[must_use]
+pub fn read_submit_time(object: &Value) -> Option<SubmitTime> {
+    WorkloadKind::of_object(object).filter(|kind| *kind == WorkloadKind::VolcanoJob)?;
+    let stamp: Timestamp = annotation_of(object, SUBMITTED)?.parse().ok()?;
+    let created: Timestamp = read_text_at(object, "/metadata/creationTimestamp").parse().ok()?;
+    // Before 1970 a second would be cut off in the other direction.
+    let microseconds = u32::try_from(stamp.subsec_microsecond()).ok()?;
+    let agrees = stamp.as_second().abs_diff(created.as_second()) <= MOST_DIFFERENCE.unsigned_abs();
+    agrees.then(|| SubmitTime::new(stamp.as_second(), microseconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn job(stamp: &str, created: &str) -> Value {
+        json!({
+            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
+            "metadata": {"name": "j", "annotations": {SUBMITTED: stamp}, "creationTimestamp": created},
+        })
+    }
+
+    #[test]
+    fn a_stamp_counts_to_the_microsecond_where_it_agrees_with_the_creation() {
+        let second = "2026-11-27T08:00:30Z".parse::<Timestamp>().unwrap().as_second();
+        let read = |stamp: &str| read_submit_time(&job(stamp, "2026-11-27T08:00:30Z"));
+        assert_eq!(read("2026-11-27T08:00:30.000002Z"), Some(SubmitTime::new(second, 2)));
+        assert_eq!(read("2026-11-27T08:00:29.999999Z"), Some(SubmitTime::new(second - 1, 999_999)));
+        let written = "2026-11-27T08:00:30.25Z".parse().unwrap();
+        assert_eq!(format_submit_time(written), "2026-11-27T08:00:30.250000Z");
+        assert_eq!(read(&format_submit_time(written)), Some(SubmitTime::new(second, 250_000)));
+        for forged in ["2026-11-27T08:00:14.9Z", "2026-11-27T08:00:46Z", "2025-11-27T08:00:30Z", "now", "", "-1"] {
+            assert_eq!(read(forged), None, "{forged}");
+        }
+        assert_eq!(read_submit_time(&job("2026-11-27T08:00:30Z", "")), None);
+        let mut other = job("2026-11-27T08:00:30Z", "2026-11-27T08:00:30Z");
+        other["apiVersion"] = "apps/v1".into();
+        other["kind"] = "Deployment".into();
+        assert_eq!(read_submit_time(&other), None, "it did not pass the webhook");
+    }
+}

@@ -1,0 +1,118 @@
+//! Who submits a Volcano Job and when: two annotations that are ours.
+//!
+//! Rule ([`caldera_crds::workload::submission`]): a new job gets both, whatever its user wrote there. From then on they
+//! stay as they are: an update by anybody else than a trusted writer that changes, adds or takes away one of them has
+//! that undone. It is not refused, for a manifest that replaces the job has none of them.
+
+use caldera_crds::workload::submission::{STAMPS, format_submit_time};
+use json_patch::{PatchOperation, RemoveOperation, jsonptr::PointerBuf};
+use serde_json::{Map, Value};
+
+use super::patch::set_field;
+use crate::observe::{cache::Snapshot, request::UserInfo};
+
+const ANNOTATIONS: [&str; 2] = ["metadata", "annotations"];
+
+/// What gives a job its stamps; `old` is what it was before, if it is not new.
+#[must_use]
+pub fn stamp_submission(
+    job: &Value,
+    old: Option<&Value>,
+    user: Option<&UserInfo<'_>>,
+    snapshot: Snapshot<'_>,
+) -> Vec<PatchOperation> {
+    let stamps = match (old, user) {
+        (Some(_), Some(user)) if snapshot.cache.trusted.trusts(&user.username, user.list_groups()) => {
+            return Vec::new();
+        }
+        (Some(old), _) => STAMPS.map(|name| find_annotations(old)?.get(name).cloned()),
+        (None, user) => {
+            let name = user.map(|user| user.username.as_ref()).filter(|name| !name.is_empty());
+            [Some(format_submit_time(snapshot.now).into()), name.map(Value::from)]
+        }
+    };
+    let Some(annotations) = find_annotations(job) else {
+        let all: Map<String, Value> =
+            STAMPS.iter().zip(stamps).filter_map(|(name, stamp)| Some(((*name).to_owned(), stamp?))).collect();
+        let has_metadata = job.get("metadata").is_some_and(Value::is_object);
+        return if has_metadata && !all.is_empty() { vec![set_field(&ANNOTATIONS, all)] } else { Vec::new() };
+    };
+    let changed = STAMPS.into_iter().zip(stamps).filter(|(name, stamp)| annotations.get(*name) != stamp.as_ref());
+    let change = |(name, stamp): (&str, Option<Value>)| {
+        let [metadata, all] = ANNOTATIONS;
+        let path = [metadata, all, name];
+        match stamp {
+            Some(stamp) => set_field(&path, stamp),
+            None => PatchOperation::Remove(RemoveOperation { path: PointerBuf::from_tokens(path) }),
+        }
+    };
+    changed.map(change).collect()
+}
+
+fn find_annotations(job: &Value) -> Option<&Map<String, Value>> {
+    job.get("metadata")?.get("annotations")?.as_object()
+}
+
+#[cfg(test)]
+mod tests {
+    use caldera_crds::names::caldera::{SUBMITTED, SUBMITTER};
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        decide::{job::tests::job, patch::tests::applied},
+        observe::cache::Cache,
+    };
+
+    const CONTROLLER: &str = "system:serviceaccount:caldera-system:caldera-controller";
+
+    fn stamped(job: &Value, old: Option<&Value>, user: &str, now: &str) -> Value {
+        let user = UserInfo { username: user.into(), groups: vec!["system:authenticated".into()] };
+        let cache = Cache::default();
+        let snapshot = Snapshot { now: now.parse::<Timestamp>().unwrap(), ..Snapshot::of_cache(&cache) };
+        let patch = stamp_submission(job, old, Some(&user), snapshot);
+        let stored = applied(job, &patch);
+        assert!(stamp_submission(&stored, old, Some(&user), snapshot).is_empty(), "it is not done: {stored}");
+        stored
+    }
+
+    fn with(annotations: Value) -> Value {
+        let mut job = job();
+        job["metadata"]["annotations"] = annotations;
+        job
+    }
+
+    const NOW: &str = "2026-11-27T08:00:00.000123Z";
+
+    #[test]
+    fn a_new_job_is_stamped_with_time_and_user_whatever_its_user_wrote() {
+        let annotations = |job: &Value| job["metadata"]["annotations"].clone();
+        let stamps = json!({SUBMITTED: NOW, SUBMITTER: "ada"});
+        assert_eq!(annotations(&stamped(&job(), None, "ada", NOW)), stamps);
+        assert_eq!(annotations(&stamped(&with(Value::Null), None, "ada", NOW)), stamps);
+        let forged = with(json!({SUBMITTED: "2020-01-01T00:00:00Z", SUBMITTER: "eve", "own": "kept"}));
+        let stored = json!({SUBMITTED: NOW, SUBMITTER: "ada", "own": "kept"});
+        assert_eq!(annotations(&stamped(&forged, None, "ada", NOW)), stored);
+        // Also where a trusted writer makes it, and where nobody says who does.
+        assert_eq!(annotations(&stamped(&forged, None, CONTROLLER, NOW))[SUBMITTER], CONTROLLER);
+        assert_eq!(annotations(&stamped(&forged, None, "", NOW)), json!({SUBMITTED: NOW, "own": "kept"}));
+    }
+
+    #[test]
+    fn from_then_on_the_stamps_stay_whoever_changes_them_but_trusted_writers() {
+        let stored = with(json!({SUBMITTED: NOW, SUBMITTER: "ada", "own": "kept"}));
+        let older = with(json!({SUBMITTED: "2026-11-27T07:00:00Z", SUBMITTER: "eve"}));
+        for (new, kept) in [
+            (older.clone(), json!({SUBMITTED: NOW, SUBMITTER: "ada"})),
+            (job(), json!({SUBMITTED: NOW, SUBMITTER: "ada"})),
+            (with(json!({"own": "changed"})), json!({SUBMITTED: NOW, SUBMITTER: "ada", "own": "changed"})),
+        ] {
+            assert_eq!(stamped(&new, Some(&stored), "ada", "2026-11-27T09:00:00Z")["metadata"]["annotations"], kept);
+        }
+        assert_eq!(stamped(&older, Some(&stored), CONTROLLER, NOW), older);
+        // One that was made while nobody stamped gets none later.
+        assert_eq!(stamped(&older, Some(&with(json!({}))), "ada", NOW), with(json!({})));
+        assert_eq!(stamped(&job(), Some(&job()), "ada", NOW), job());
+    }
+}
