@@ -216,7 +216,6 @@ impl Upgraded {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "not seen to hold from end to end yet: the machine it was written on was too busy"]
 async fn what_an_older_version_wrote_is_adopted_nothing_is_evicted_and_nothing_admitted_twice() {
     let fleet = Upgraded::start().await;
     let recorded = read_fixture("host");
