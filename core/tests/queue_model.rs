@@ -516,7 +516,7 @@ fn job(id: usize, wait: &Wait) -> Job {
     let extra = TaskAsk { name: "u".into(), request: amounts(1, 0), min: 0, most: *more, step: 1 };
     let counted = Counted::JobOf(format!("ns{namespace}").into());
     let copies = 1 + u32::from(*class == 2);
-    let ask = Ask { tasks: vec![task, extra], copies, fit: FitClass(*class), run_for: None, counted };
+    let ask = Ask { tasks: vec![task, extra], copies, fit: FitClass(*class), run_for: None, counted, card: None };
     Job {
         id: format!("j{id:02}").into(),
         queue: queue_name(*queue),

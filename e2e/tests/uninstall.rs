@@ -86,7 +86,6 @@ async fn is_nothing_left(s: &Scenario) -> anyhow::Result<()> {
 }
 
 #[test]
-#[ignore = "not seen to hold from end to end yet: the machine it was written on was too busy"]
 fn uninstall_opens_gates_leaves_what_runs_alone_and_leaves_nothing_of_ours() {
     run_configured(
         "uninstall",

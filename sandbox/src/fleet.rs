@@ -364,9 +364,15 @@ async fn join_member(host: &Client, member: &Member, endpoint: &Endpoint) -> Res
         labels: member.labels.iter().cloned().collect(),
         ..karmada::Member::default()
     };
-    karmada::join_member(host, &request)
-        .await
-        .map_err(|error| Error::StandIn { server: member.name.clone(), message: error.to_string() })
+    let until = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let Err(error) = karmada::join_member(host, &request).await else { return Ok(()) };
+        // Karmada's webhook on Clusters answers within three seconds or not at all: a busy machine is asked again.
+        if (1..500).contains(&error.code()) || tokio::time::Instant::now() > until {
+            return Err(Error::StandIn { server: member.name.clone(), message: error.to_string() });
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
 }
 
 /// How long a server may take for what it does at once, on a busy machine. Only failures last as long.
