@@ -11,8 +11,8 @@
 //! - By budget: what a job waits for, as far as nobody has to do anything about it. That is ten in a second while
 //!   writes are quick and phases do not take them, else fewer, one at least. So a long queue does not take the host's
 //!   writes from releases. The front of each line is first ([`OutdatedTexts`]).
-//! - Every four seconds at most, by the same budget: another place, or other numbers, under the same reason. What nobody
-//!   acts on ([`StatusDifference::Numbers`]) is written every half minute at most.
+//! - Every four seconds at most, by the same budget: another place, or other numbers, under the same reason. What
+//!   nobody acts on ([`StatusDifference::Numbers`]) is written every half minute at most.
 //! - Never again: what says the same.
 //!
 //! A warning event is recorded where a reason is new that its user has to do something about, and where a PriorityClass

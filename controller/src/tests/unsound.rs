@@ -58,11 +58,11 @@ fn who_found_no_place_is_passed_by_lower_priority_only_after_a_while() {
     world.job("low", "q", 4);
     let refused = json!({"type": "Scheduled", "status": "False", "reason": "NoClusterFit", "message": "0 of 1 clusters fit", "lastTransitionTime": "2026-01-01T00:00:00Z"});
     world.patch("ResourceBinding", "high-job", &json!({"status": {"conditions": [refused]}}));
-    assert!(world.pass(62).is_empty());
+    assert!(world.pass(63).is_empty());
     assert_eq!(world.says("high").0, "Requeued");
     assert_eq!(world.says("low").0, "BlockedByReservation");
     // It is in line again before its minute is over, is put back again, and waits longer.
-    assert_eq!(world.pass(62), ["high-job"]);
+    assert_eq!(world.pass(61), ["high-job"]);
     let refused = json!({"type": "Scheduled", "status": "False", "reason": "NoClusterFit", "message": "0 of 1 clusters fit still", "lastTransitionTime": "2026-01-01T00:03:00Z"});
     world.patch("ResourceBinding", "high-job", &json!({"status": {"conditions": [refused]}}));
     assert!(world.pass(100).is_empty());
