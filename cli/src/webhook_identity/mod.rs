@@ -115,7 +115,7 @@ pub async fn serve_identity(
         every: LOOK_EVERY,
         expiry,
     };
-    Ok(keeper.start(stop).await?)
+    keeper.start(stop).await
 }
 
 fn read_pem(path: &Path) -> anyhow::Result<String> {
