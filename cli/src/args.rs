@@ -19,8 +19,9 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 pub use self::{
     ask::{
-        ClusterAction, ClusterNamesArgs, EventsArgs, HistoryArgs, MaintenanceArgs, PauseArgs, QueueAction, QueueArgs,
-        QueueSetArgs, ScopeArgs, TopArgs, UnpauseArgs, UsageArgs, UsageBy, UsageOutput, WhyArgs,
+        ClusterAction, ClusterDrainArgs, ClusterNamesArgs, EventsArgs, HistoryArgs, MaintenanceArgs, PauseArgs,
+        QueueAction, QueueArgs, QueueSetArgs, ScopeArgs, TopArgs, UnpauseArgs, UsageArgs, UsageBy, UsageOutput,
+        WhyArgs,
     },
     check::{DoctorArgs, FailOn, UninstallArgs},
     component::{

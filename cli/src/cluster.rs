@@ -3,6 +3,7 @@
 //! Rule: a cordon is Karmada's taint `cluster.karmada.io/unschedulable:NoSchedule` (`karmadactl cordon`,
 //! `pkg/karmadactl/cordon`), so that either may lift the other's. All other taints stay as they are.
 
+mod drain;
 mod maintenance;
 
 use std::{collections::BTreeMap, fmt::Write as _, path::Path, process::ExitCode};
@@ -15,15 +16,14 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
-    args::{ClusterAction, ClusterNamesArgs, JobName},
+    args::{ClusterAction, ClusterNamesArgs},
     change::{build_tested_patch, build_write, print_outcome, to_exit_code, write_retrying_conflicts},
     components,
-    job::requeue::requeue_all,
     live::Gap,
     objects::{self, get_object, list_objects, name_of, read_list_at, read_text_at},
     output::{self, format_columns, format_table},
     repeat::{self, PrintedPage},
-    view::{CORDON, JobKey, Member, PlacedJob, find_cordon, read_member, read_placed},
+    view::{CORDON, Member, PlacedJob, find_cordon, read_member, read_placed},
 };
 
 pub async fn run_cluster(action: ClusterAction) -> anyhow::Result<ExitCode> {
@@ -51,7 +51,7 @@ pub async fn run_cluster(action: ClusterAction) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         ClusterAction::Cordon(args) => cordon_clusters(args, true).await,
-        ClusterAction::Drain(args) => drain_clusters(args).await,
+        ClusterAction::Drain(args) => drain::drain_clusters(args).await,
         ClusterAction::Uncordon(args) => cordon_clusters(args, false).await,
         ClusterAction::Maintenance(args) => maintenance::change_windows(args).await,
     }
@@ -159,32 +159,6 @@ async fn cordon_clusters(args: ClusterNamesArgs, cordon: bool) -> anyhow::Result
     Ok(to_exit_code(all_done))
 }
 
-/// Cordons each, and requeues what is there. Jobs are gangs: one that has a part there is taken off all its clusters.
-async fn drain_clusters(args: ClusterNamesArgs) -> anyhow::Result<ExitCode> {
-    let client = connect(args.kubeconfig.as_deref()).await?;
-    let mut all_done = true;
-    for name in &args.names {
-        if !print_outcome(&format!("cluster {name}"), cordon_cluster(&client, name, true).await) {
-            all_done = false;
-            continue;
-        }
-        let bindings =
-            list_objects(&client, &objects::binding_resource(), None, None).await?.map_err(anyhow::Error::msg)?;
-        let jobs = bindings.iter().filter_map(|binding| find_job_in(binding, name));
-        all_done &= requeue_all(&client, jobs, &format!("cluster {name}")).await;
-    }
-    Ok(to_exit_code(all_done))
-}
-
-/// The workload in our hands that a binding sends to this cluster, and its namespace.
-fn find_job_in(binding: &Value, cluster: &str) -> Option<(String, JobName)> {
-    let is_there =
-        read_list_at(binding, "/spec/clusters").iter().any(|target| read_text_at(target, "/name") == cluster);
-    let key = JobKey::of_binding(binding)?;
-    (is_there && objects::is_managed_by_caldera(binding))
-        .then_some((key.namespace, JobName { kind: key.kind, name: key.name }))
-}
-
 async fn cordon_cluster(client: &Client, name: &str, cordon: bool) -> anyhow::Result<&'static str> {
     let resource = objects::cluster_resource();
     let is_changed = write_retrying_conflicts(client, async || {
@@ -217,7 +191,6 @@ fn build_cordon(cluster: &Value, cordon: bool) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use caldera_crds::names::caldera::ADMISSION;
-    use caldera_crds::workload::WorkloadKind;
 
     use super::*;
 
@@ -271,19 +244,6 @@ mod tests {
         assert_eq!(read_placed(&ended, &ended["spec"]["clusters"][0]), None, "it holds nothing any more");
     }
 
-    #[test]
-    fn what_is_drained_is_what_is_there_and_ours() {
-        let binding = |kind: &str, clusters: Value| {
-            json!({"metadata": {"namespace": "ns"}, "spec": {"clusters": clusters, "resource": {
-                "apiVersion": "batch.volcano.sh/v1alpha1", "kind": kind, "namespace": "ns", "name": "j",
-            }}})
-        };
-        let found = find_job_in(&binding("Job", json!([{"name": "m1"}, {"name": "m2"}])), "m2");
-        assert_eq!(found, Some(("ns".to_owned(), JobName { kind: WorkloadKind::VolcanoJob, name: "j".to_owned() })));
-        assert_eq!(find_job_in(&binding("Job", json!([{"name": "m1"}])), "m2"), None);
-        assert_eq!(find_job_in(&binding("Other", json!([{"name": "m2"}])), "m2"), None);
-    }
-
     /// Found by a reader: a tenant's binding, written to be of another namespace, had an admin's drain restart that
     /// job.
     #[test]
@@ -291,9 +251,9 @@ mod tests {
         let mut binding = json!({"metadata": {"namespace": "evil"}, "spec": {"clusters": [{"name": "m1"}], "resource": {
             "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "namespace": "ns", "name": "victim",
         }}});
-        assert_eq!(find_job_in(&binding, "m1"), None);
+        assert_eq!(drain::find_job_in(&binding, "m1"), None);
         assert_eq!(read_placed(&binding, &binding["spec"]["clusters"][0]), None);
         binding["metadata"]["namespace"] = json!("ns");
-        assert!(find_job_in(&binding, "m1").is_some());
+        assert!(drain::find_job_in(&binding, "m1").is_some());
     }
 }

@@ -477,9 +477,11 @@ fn moving_jobs(sandbox: &Sandbox) {
     sandbox.until_state("low-priority", "Completed");
     // The service is told; the gang has no room without that cluster, and waits.
     let web = read_list_at(&sandbox.binding("web-deployment"), "/spec/clusters").to_vec();
-    let (code, out, err) = sandbox.run(&["cluster", "drain", "member1"]);
+    let (code, out, err) = sandbox.run(&["cluster", "drain", "member1", "--max-at-once", "1", "--budget", "4"]);
     assert!(
-        out.starts_with("cluster member1 cordoned\n") && out.contains("vcjob/mindspore-cpu requeued"),
+        out.starts_with("cluster member1 cordoned\n")
+            && out.contains("vcjob/mindspore-cpu requeued")
+            && out.contains("cluster member1: "),
         "{out}{err}"
     );
     let stays = web.iter().any(|target| target["name"] == "member1");

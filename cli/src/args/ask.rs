@@ -318,7 +318,7 @@ pub enum ClusterAction {
     /// Lets no more jobs into members, by Karmada's taint. What runs runs on.
     Cordon(ClusterNamesArgs),
     /// Cordons members, and requeues the Volcano Jobs that are there, gang by gang. Services stay, and are told.
-    Drain(ClusterNamesArgs),
+    Drain(ClusterDrainArgs),
     /// Lets jobs into members again.
     Uncordon(ClusterNamesArgs),
     /// Keeps a member for nobody for a time: no job starts there that would not end before. What runs runs on.
@@ -345,6 +345,22 @@ pub struct MaintenanceArgs {
     /// Takes all its windows away.
     #[arg(long, conflicts_with_all = ["start", "duration", "reason", "notice"])]
     pub cancel: bool,
+    /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct ClusterDrainArgs {
+    /// Which.
+    #[arg(value_name = "NAME", add = names::complete_cluster_names(), required = true)]
+    pub names: Vec<String>,
+    /// Gangs that move at a time: another once one runs again or is in line. Without it all at once.
+    #[arg(long, value_name = "GANGS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_at_once: Option<u32>,
+    /// Pods of gangs that move at a time; a larger gang moves alone. Without it all at once.
+    #[arg(long, value_name = "PODS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub budget: Option<u32>,
     /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,

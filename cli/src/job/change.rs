@@ -90,14 +90,19 @@ pub(crate) async fn change_job(
 
 /// Where a job stands by its binding, as `job list` says it.
 async fn read_state(client: &Client, namespace: &str, object: &Value) -> anyhow::Result<&'static str> {
+    let binding = read_binding(client, namespace, object).await?;
+    Ok(compute_state_from_objects(object, binding.as_ref()).word())
+}
+
+/// The binding of a job.
+pub(crate) async fn read_binding(client: &Client, namespace: &str, object: &Value) -> anyhow::Result<Option<Value>> {
     let name =
         format!("{}-{}", objects::name_of(object), read_text_at(object, "/kind")).to_lowercase().replace(':', ".");
     let binding =
         get_object(client, &objects::binding_resource(), Some(namespace), &name).await?.map_err(anyhow::Error::msg)?;
     // A batch Job of the same name has a binding of the same name.
     let uid = read_text_at(object, "/metadata/uid");
-    let binding = binding.filter(|binding| [uid, ""].contains(&read_text_at(binding, "/spec/resource/uid")));
-    Ok(compute_state_from_objects(object, binding.as_ref()).word())
+    Ok(binding.filter(|binding| [uid, ""].contains(&read_text_at(binding, "/spec/resource/uid"))))
 }
 
 /// A hold is looked at while a job waits, and at no other time.
