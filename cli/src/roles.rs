@@ -9,12 +9,12 @@ use caldera_crds::names::karmada::CLUSTER_NAMESPACE;
 use caldera_runtime::debug_state::DEBUG_STATE_PATH;
 use serde_json::{Value, json};
 
-use crate::webhook_identity::authority_secret::AUTHORITY_SECRET;
-
 /// Namespace of the service accounts and leases.
 pub const NAMESPACE: &str = "caldera-system";
 /// The lease whose holder admits workloads.
 pub(crate) const CONTROLLER_LEASE: &str = "caldera-controller";
+/// Secret with the authority of webhooks that register themselves.
+pub const AUTHORITY_SECRET: &str = "caldera-webhook-authority";
 
 /// What is granted beside what every installation needs.
 #[derive(Debug, Clone, Default)]

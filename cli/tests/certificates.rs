@@ -14,11 +14,9 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use caldera_cli::{
     objects::{self, read_text_at},
-    roles::{Granted, NAMESPACE, build_component_roles, name_account},
+    roles::{AUTHORITY_SECRET, Granted, NAMESPACE, build_component_roles, name_account},
     stack::apply_object,
-    webhook_identity::{
-        AuthorityKeeper, Registration, authority_secret::AUTHORITY_SECRET, follow_bundle, rotation::RotationTiming,
-    },
+    webhook_identity::{AuthorityKeeper, Registration, follow_bundle, rotation::RotationTiming},
 };
 use caldera_crds::names::caldera;
 use caldera_runtime::{

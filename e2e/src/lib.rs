@@ -14,5 +14,6 @@ pub mod world;
 
 pub use caldera_cli::stack::Component;
 pub use scenario::{
-    PATIENCE, Scenario, run, run_alone, run_configured, run_in, run_with_components, run_with_stock_scheduler,
+    PATIENCE, Scenario, Skipped, is_skipped_on_given, run, run_alone, run_configured, run_in, run_with_components,
+    run_with_stock_scheduler, skip,
 };

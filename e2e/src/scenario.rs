@@ -4,6 +4,7 @@
 mod conditions;
 mod controllers;
 mod in_member;
+mod outcome;
 
 use std::{
     fmt::Write as _,
@@ -30,6 +31,8 @@ use crate::{
     manifest::policy,
     world::{Turn, World, api, is_given, runtime, sandbox, world},
 };
+
+pub use self::outcome::{Skipped, skip};
 
 /// How long a condition may take, on a machine that is busy with much else too. Only failures last as long.
 pub const PATIENCE: Duration = Duration::from_secs(150);
@@ -71,7 +74,7 @@ where
     run_in_turn(name, world(), true, play);
 }
 
-/// The same for scenarios that kill components; skipped with a notice where somebody else runs them.
+/// The same for scenarios that kill components; skipped where somebody else runs them.
 ///
 /// # Panics
 /// As [`run`].
@@ -82,8 +85,7 @@ where
 {
     run_in_turn(name, world(), true, async |scenario: Arc<Scenario>| {
         if !scenario.world.runs_components() {
-            println!("{name}: skipped, Caldera's components are not run by this process");
-            return Ok(());
+            return skip("Caldera's components are not run by this process");
         }
         let result = play(scenario.clone()).await;
         for component in [Component::Webhook, Component::Controller, Component::Scheduler] {
@@ -141,6 +143,15 @@ where
     });
 }
 
+/// A scenario that a given Karmada can not play: there it is skipped for this reason, and `true` is given back.
+#[must_use]
+pub fn is_skipped_on_given(name: &str, reason: &str) -> bool {
+    if is_given() {
+        outcome::report(name, Some(&Skipped(reason.to_owned())));
+    }
+    is_given()
+}
+
 /// The same in a world of the scenario's own, which ends with it.
 ///
 /// # Panics
@@ -153,7 +164,9 @@ where
     let own = async { start.await.map(|world| &*Box::leak(Box::new(world))) };
     run_in_turn(name, own, true, async |scenario: Arc<Scenario>| {
         let result = play(scenario.clone()).await;
-        if let Err(error) = &result {
+        if let Err(error) = &result
+            && !error.is::<Skipped>()
+        {
             eprintln!("{error:#}\n{}", scenario.account().await);
         }
         scenario.world.end();
@@ -173,12 +186,18 @@ where
             Err(error) => panic!("the world did not start: {error:#}"),
         };
         let result = play(scenario.clone()).await;
+        let (result, skipped) = match result.map_err(anyhow::Error::downcast::<Skipped>) {
+            Ok(()) => (Ok(()), None),
+            Err(Ok(skipped)) => (Ok(()), Some(skipped)),
+            Err(Err(error)) => (Err(error), None),
+        };
         let account = if result.is_err() { scenario.account().await } else { String::new() };
         scenario.clean_up().await;
         #[allow(clippy::panic)]
         if let Err(error) = result {
             panic!("{error:#}\n{account}");
         }
+        outcome::report(name, skipped.as_ref());
     });
 }
 
@@ -258,6 +277,17 @@ impl Scenario {
         let (api, object) = (self.api(kind), serde_json::from_value::<DynamicObject>(object)?);
         let created = retry_late_webhooks(async || api.create(&PostParams::default(), &object).await).await?;
         Ok(serde_json::to_value(created)?)
+    }
+
+    /// Creates an object in a namespace that is not the scenario's own.
+    ///
+    /// # Errors
+    /// If the server refuses it.
+    pub async fn create_in(&self, kind: Kind, namespace: &str, object: Value) -> anyhow::Result<()> {
+        let api = api(&self.world.host, &kind.resource(), Some(namespace));
+        let object: DynamicObject = serde_json::from_value(object)?;
+        retry_late_webhooks(async || api.create(&PostParams::default(), &object).await).await?;
+        Ok(())
     }
 
     /// Creates an object that other scenarios may use too and that stays; one that is there already is as good.

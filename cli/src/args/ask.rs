@@ -355,10 +355,10 @@ pub struct ClusterDrainArgs {
     /// Which.
     #[arg(value_name = "NAME", add = names::complete_cluster_names(), required = true)]
     pub names: Vec<String>,
-    /// Gangs that move at a time; the next one once one runs again, or is in line. Without it all at once.
+    /// Gangs that move at a time: another once one runs again or is in line. Without it all at once.
     #[arg(long, value_name = "GANGS", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_at_once: Option<u32>,
-    /// Pods of gangs that move at a time, in all clusters; a larger gang moves alone. Without it all at once.
+    /// Pods of gangs that move at a time; a larger gang moves alone. Without it all at once.
     #[arg(long, value_name = "PODS", value_parser = clap::value_parser!(u32).range(1..))]
     pub budget: Option<u32>,
     /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.

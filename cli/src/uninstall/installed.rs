@@ -22,8 +22,7 @@ use crate::{
     install::webhook_probe::{PROBE, probe_resource},
     manifests::{build_apply_write, build_propagation_policies, list_admission_policies},
     objects::{self, annotation_of, get_object, key_of, list_objects, name_of, read_text_at},
-    roles::{self, Granted},
-    webhook_identity::authority_secret::AUTHORITY_SECRET,
+    roles::{self, AUTHORITY_SECRET, Granted},
 };
 
 /// An object, and where it is.

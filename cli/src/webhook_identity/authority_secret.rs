@@ -15,9 +15,8 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::rotation::{RotationState, RotationStep};
+use crate::roles::AUTHORITY_SECRET;
 
-/// Secret with the authority of webhooks that register themselves.
-pub const AUTHORITY_SECRET: &str = "caldera-webhook-authority";
 pub(super) const AUTHORITY: &str = "caldera-webhook";
 const CURRENT: [&str; 2] = ["tls.crt", "tls.key"];
 const NEXT: [&str; 2] = ["next.crt", "next.key"];

@@ -1,7 +1,7 @@
 //! What to do now about the authority that webhooks share, given what is kept and what time it is.
 //!
-//! Rule: callers trust a certificate before it is served, and as long as it may be. So an authority is replaced in steps
-//! that are an overlap apart:
+//! Rule: callers trust a certificate before it is served, and as long as it may be. So an authority is replaced in
+//! steps that are an overlap apart:
 //! 1. The next one is made ahead of the end of the current one, or when an admin asks. The configurations name both.
 //! 2. Once they did so for an overlap, the next one is the current one, and each replica serves with what it signed.
 //! 3. An overlap later nobody serves with what the previous one signed, and the configurations name the new one alone.

@@ -7,7 +7,7 @@ use caldera_e2e::{
     Scenario,
     kinds::Kind,
     manifest::{aggregated, deployment, job, queue, task},
-    run_alone,
+    run_alone, skip,
 };
 use serde_json::{Value, json};
 
@@ -138,8 +138,7 @@ async fn choose_model(s: &Scenario, member: &str, leaf: &str, first: &str, secon
 fn queues_have_a_quota_of_each_card_model_and_jobs_name_theirs() {
     run_alone("card-quota", async |s: Arc<Scenario>| {
         let Some((member, nodes)) = with_cards(&s).await else {
-            println!("card-quota: skipped, no member has two nodes with cards of an unnamed model");
-            return Ok(());
+            return skip("no member has two nodes with cards of an unnamed model");
         };
         let result = play(&s, &member, &nodes).await;
         for node in &nodes[..2] {

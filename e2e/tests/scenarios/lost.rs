@@ -1,11 +1,20 @@
 //! A member is lost: gangs are withdrawn whole, and run a second time only once the old copy is known to be gone.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use anyhow::ensure;
 use caldera_cli::stack::ControllerConfig;
 use caldera_crds::names::caldera::FENCED_AT;
-use caldera_e2e::{Scenario, kinds::Kind, run_configured};
+use caldera_e2e::{
+    Scenario,
+    kinds::Kind,
+    line::Line,
+    manifest::{aggregated, job, task},
+    run_configured, skip,
+};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -40,21 +49,6 @@ async fn lose(s: &Scenario, queue: &str, cut: impl FnOnce() -> anyhow::Result<()
     let binding = s.get(Kind::Binding, "gang-job").await?.unwrap_or_default();
     ensure!(is_withdrawn(&binding), "placed again while its old copy may run: {binding}");
     Ok(gang)
-}
-
-#[test]
-fn a_gang_in_a_lost_member_runs_again_once_that_is_back_and_cleaned() {
-    run_far("lost-back", LOST_AFTER, async |s, queue, line| {
-        lose(&s, &queue, || set(&line, false)).await?;
-        set(&line, true)?;
-        until_far_works(&s, 0).await.ok();
-        let placed = s.until_placed("gang-job").await?;
-        ensure!(placed.iter().map(|(_, pods)| pods).sum::<u64>() == 4, "{placed:?}");
-        let running = s.until(Kind::Job, "gang", "runs as a whole", |job| job["status"]["running"] == 4).await?;
-        ensure!(running["status"]["state"]["phase"] == "Running", "{}", running["status"]);
-        ensure!(pods(&s, FAR).await + pods(&s, NEAR).await == 4, "it runs twice");
-        Ok(())
-    });
 }
 
 #[test]
@@ -100,33 +94,109 @@ fn find_server(member: &str) -> Option<String> {
     pairs.find(|(name, _)| *name == member).map(|(_, pid)| pid.to_owned())
 }
 
-/// The first two members of a given Karmada, if the server of the second can be stopped.
-fn choose_members(s: &Scenario) -> Option<(String, String, String)> {
-    let mut members = s.members().map(str::to_owned);
-    let (stays, lost) = (members.next()?, members.next()?);
-    find_server(&lost).map(|pid| (stays, lost, pid))
+/// A member that can be put out of reach: a line is cut to that of a sandbox, the server of a given one is stopped.
+enum Outage {
+    Line(Arc<OnceLock<Line>>),
+    Server(String, Option<StoppedServer>),
+}
+
+impl Outage {
+    fn begin(&mut self) -> anyhow::Result<()> {
+        match self {
+            Self::Line(line) => set(line, false)?,
+            Self::Server(pid, stopped) => *stopped = Some(StoppedServer::stop(pid.clone())?),
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> anyhow::Result<()> {
+        match self {
+            Self::Line(line) => set(line, true)?,
+            Self::Server(_, stopped) => *stopped = None,
+        }
+        Ok(())
+    }
+
+    /// Longer than Karmada takes to say that a member is not ready.
+    const fn noticed_after(&self) -> Duration {
+        match self {
+            Self::Line(_) => Duration::from_secs(5),
+            Self::Server(..) => Duration::from_secs(70),
+        }
+    }
+}
+
+/// Plays with a member that stays, one that can be put out of reach, and a queue.
+fn run_with_outage<F>(
+    name: &str,
+    lost_after: Option<SignedDuration>,
+    change: fn(&mut ControllerConfig),
+    play: impl FnOnce(Arc<Scenario>, String, [String; 2], Outage) -> F,
+) where
+    F: Future<Output = anyhow::Result<()>>,
+{
+    if std::env::var_os("CALDERA_E2E_HOST_KUBECONFIG").is_none() {
+        return run_far(name, lost_after, async |s, queue, line| {
+            play(s, queue, [NEAR.to_owned(), FAR.to_owned()], Outage::Line(line)).await
+        });
+    }
+    run_configured(name, change, async |s| {
+        let members: Vec<String> = s.members().map(str::to_owned).collect();
+        let [stays, lost, ..] = members.as_slice() else { return skip("it needs two members") };
+        let Some(pid) = find_server(lost) else { return skip("no member's server can be stopped") };
+        let queue = s.queue("q", json!({"cpu": "1"})).await?;
+        play(s, queue, [stays.clone(), lost.clone()], Outage::Server(pid, None)).await
+    });
+}
+
+fn set_lost_after(controller: &mut ControllerConfig) {
+    controller.member_lost_after = LOST_AFTER;
 }
 
 #[test]
-fn a_gang_in_a_member_whose_server_is_stopped_runs_again_once_that_goes_on() {
-    let change = |controller: &mut ControllerConfig| controller.member_lost_after = LOST_AFTER;
-    run_configured("lost-stopped", change, async |s| {
-        let Some((stays, lost, pid)) = choose_members(&s) else {
-            println!("skipped: no member's server can be stopped");
-            return Ok(());
-        };
-        let queue = s.queue("q", json!({"cpu": "1"})).await?;
+fn what_ended_while_its_member_was_lost_counts_and_does_not_run_again() {
+    run_with_outage("lost-ended", LOST_AFTER, set_lost_after, async |s, queue, [stays, lost], mut outage| {
+        let mut only = aggregated();
+        only["clusterAffinity"] = json!({"clusterNames": [lost]});
+        s.submit(Kind::Job, job("gang", &queue, &[task("a", 2, "250m", "sleep 20")]), &only).await?;
+        s.until(Kind::Job, "gang", "runs", |job| job["status"]["running"] == 2).await?;
+        outage.begin()?;
+        s.until(Kind::Binding, "gang-job", "is withdrawn", is_withdrawn).await?;
+        s.until(Kind::Queue, &queue, "is empty", |queue| charged(queue, "0")).await?;
+        // It may go anywhere, and waits all the same.
+        s.patch(Kind::Policy, "gang", &json!({"spec": {"placement": {"clusterAffinity": null}}})).await?;
+        if matches!(outage, Outage::Line(_)) {
+            let ended = |job: &Value| job["status"]["state"]["phase"] == "Completed";
+            s.until_in_member(&lost, Kind::Job, "gang", "ends out of reach", ended).await?;
+        } else {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+        }
+        outage.end()?;
+        s.until_phase("gang", "Completed").await?;
+        let finished = |group: &Value| group["status"]["conditions"][0]["reason"] == "Finished";
+        let gang = s.get(Kind::Job, "gang").await?.unwrap_or_default();
+        s.until_podgroup(&gang, "says that it finished", finished).await?;
+        let binding = s.get(Kind::Binding, "gang-job").await?.unwrap_or_default();
+        ensure!(is_withdrawn(&binding) && pods(&s, &stays).await == 0, "it ran again: {binding}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_gang_in_a_lost_member_runs_again_once_that_is_back_and_cleaned() {
+    run_with_outage("lost-back", LOST_AFTER, set_lost_after, async |s, queue, [stays, lost], mut outage| {
         s.submit(Kind::Job, gang("gang", &queue), &halves([&stays, &lost])).await?;
         s.until(Kind::Job, "gang", "runs in both", |job| job["status"]["running"] == 4).await?;
-        let server = StoppedServer::stop(pid)?;
+        outage.begin()?;
         let binding = s.until(Kind::Binding, "gang-job", "is withdrawn", is_withdrawn).await?;
         ensure!(eviction(&binding)["avoid"] == json!([lost]), "{}", eviction(&binding));
+        s.until_told("gang", "MemberLost").await?;
         s.until_gone_in_member(&stays, Kind::Job, "gang").await?;
         s.until(Kind::Queue, &queue, "is empty", |queue| charged(queue, "0")).await?;
-        tokio::time::sleep(Duration::from_secs(5)).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
         let binding = s.get(Kind::Binding, "gang-job").await?.unwrap_or_default();
         ensure!(is_withdrawn(&binding), "placed again while its old copy may run: {binding}");
-        drop(server);
+        outage.end()?;
         s.until_placed("gang-job").await?;
         s.until(Kind::Job, "gang", "runs as a whole", |job| job["status"]["running"] == 4).await?;
         let all = pods(&s, &stays).await + pods(&s, &lost).await;
@@ -136,28 +206,24 @@ fn a_gang_in_a_member_whose_server_is_stopped_runs_again_once_that_goes_on() {
 }
 
 #[test]
-fn a_member_whose_server_stops_for_a_moment_loses_nothing() {
-    run_configured(
+fn a_member_that_is_out_of_reach_for_a_moment_loses_nothing() {
+    run_with_outage(
         "lost-blink",
+        None,
         |_| {},
-        async |s| {
-            let Some((stays, lost, pid)) = choose_members(&s) else {
-                println!("skipped: no member's server can be stopped");
-                return Ok(());
-            };
-            let queue = s.queue("q", json!({"cpu": "1"})).await?;
+        async |s, queue, [stays, lost], mut outage| {
             s.submit(Kind::Job, gang("gang", &queue), &halves([&stays, &lost])).await?;
             s.until(Kind::Job, "gang", "runs in both", |job| job["status"]["running"] == 4).await?;
             let before = s.until_placed("gang-job").await?;
-            let server = StoppedServer::stop(pid)?;
-            tokio::time::sleep(Duration::from_secs(70)).await;
-            drop(server);
+            outage.begin()?;
+            tokio::time::sleep(outage.noticed_after()).await;
+            outage.end()?;
             let is_ready = |cluster: &Value| {
                 let conditions = cluster["status"]["conditions"].as_array();
                 conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True")
             };
             s.until(Kind::Cluster, &lost, "is ready", is_ready).await?;
-            tokio::time::sleep(Duration::from_secs(5)).await;
+            tokio::time::sleep(Duration::from_secs(2)).await;
             ensure!(s.until_placed("gang-job").await? == before);
             let binding = s.get(Kind::Binding, "gang-job").await?.unwrap_or_default();
             ensure!(eviction(&binding).is_null(), "{}", eviction(&binding));

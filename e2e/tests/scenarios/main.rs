@@ -20,6 +20,7 @@ mod links;
 mod lost;
 mod lying;
 mod maintenance;
+mod namespaces;
 mod node_groups;
 mod policies;
 mod queue_clusters;

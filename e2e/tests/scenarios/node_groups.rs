@@ -8,7 +8,7 @@ use caldera_e2e::{
     Scenario,
     kinds::Kind,
     manifest::{aggregated, deployment, job, queue, task},
-    run_alone,
+    run_alone, skip,
 };
 use serde_json::{Value, json};
 
@@ -107,8 +107,7 @@ async fn play(s: &Scenario, member: &str, nodes: &[Value]) -> anyhow::Result<()>
 fn jobs_run_on_the_nodes_of_their_queues_groups_and_others_keep_off_them() {
     run_alone("node-groups", async |s: Arc<Scenario>| {
         let Some((member, nodes)) = roomy(&s).await else {
-            println!("node-groups: skipped, no member has two nodes");
-            return Ok(());
+            return skip("no member has two nodes");
         };
         let result = play(&s, &member, &nodes).await;
         for node in &nodes[..2] {

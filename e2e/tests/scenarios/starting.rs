@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, ensure};
 use caldera_e2e::{
-    PATIENCE, Scenario,
+    PATIENCE, Scenario, is_skipped_on_given,
     kinds::Kind,
     line::Line,
     manifest::{aggregated, job, policy, task},
@@ -146,8 +146,7 @@ pub(crate) fn run_far<F>(
 ) where
     F: Future<Output = anyhow::Result<()>>,
 {
-    if std::env::var_os("CALDERA_E2E_HOST_KUBECONFIG").is_some() {
-        println!("{name}: skipped, the line to a member of a given Karmada can not be cut");
+    if is_skipped_on_given(name, "the line to a member of a given Karmada can not be cut") {
         return;
     }
     let line = Arc::<OnceLock<Line>>::default();

@@ -7,7 +7,7 @@ use caldera_e2e::{
     Scenario,
     kinds::Kind,
     manifest::{aggregated, job, task},
-    run_alone,
+    run_alone, skip,
 };
 use serde_json::{Value, json};
 
@@ -89,8 +89,7 @@ async fn play(s: &Scenario, member: &str, nodes: &[Value]) -> anyhow::Result<()>
 fn a_hard_gang_runs_in_one_hyper_node_that_is_pinned_in_its_copy() {
     run_alone("topology", async |s: Arc<Scenario>| {
         let Some((member, nodes)) = roomy(&s).await else {
-            println!("topology: skipped, no member has three nodes");
-            return Ok(());
+            return skip("no member has three nodes");
         };
         rack(&s, &member, "a", &nodes[nodes.len() - 2..]).await?;
         rack(&s, &member, "b", &nodes[..1]).await?;
@@ -152,8 +151,7 @@ async fn play_partitions(s: &Scenario, member: &str, nodes: &[Value]) -> anyhow:
 fn a_partition_runs_in_one_hyper_node_and_the_rest_of_its_job_anywhere() {
     run_alone("partitions", async |s: Arc<Scenario>| {
         let Some((member, nodes)) = roomy(&s).await else {
-            println!("partitions: skipped, no member has three nodes");
-            return Ok(());
+            return skip("no member has three nodes");
         };
         rack(&s, &member, "a", &nodes[nodes.len() - 2..]).await?;
         rack(&s, &member, "b", &nodes[..1]).await?;
@@ -243,8 +241,7 @@ fn a_job_of_three_tasks_runs_in_one_infiniband_network_of_all_members() {
         let size = |nodes: &[Value]| nodes.iter().map(cores).sum::<u64>();
         let largest = networks.iter().map(|(_, nodes)| size(nodes)).max().unwrap_or(0);
         if networks.iter().filter(|(_, nodes)| size(nodes) == largest).count() != 1 || networks.len() < 2 {
-            println!("infiniband: skipped, no two networks of different sizes");
-            return Ok(());
+            return skip("no two networks of different sizes");
         }
         for (at, (member, nodes)) in networks.iter().enumerate() {
             infiniband(&s, member, &format!("ib-{at}"), nodes).await?;

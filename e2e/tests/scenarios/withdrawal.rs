@@ -72,7 +72,8 @@ fn a_job_goes_with_its_copies_when_its_ttl_is_over() {
         s.until_gone(Kind::Job, "brief").await?;
         let after = Timestamp::now().duration_since(ended).as_secs();
         eprintln!("gone {after} s after its end, with a TTL of 6 s");
-        ensure!(after >= 6, "gone {after} s after its end, with a TTL of 6 s");
+        // A minute more on a machine that is busy with much else.
+        ensure!((6..66).contains(&after), "gone {after} s after its end, with a TTL of 6 s");
         s.until_gone(Kind::Binding, "brief-job").await?;
         for (member, _) in &clusters {
             s.until_gone_in_member(member, Kind::Job, "brief").await?;
@@ -92,6 +93,7 @@ fn a_suspended_job_leaves_its_clusters_and_comes_back() {
         s.until_podgroup(&workload, "says who suspended it", |group| reason(group) == "SuspendedByUser").await?;
         until_off(&s, "long", &clusters).await?;
         s.until_phase("next", "Completed").await?;
+        s.until_phase("long", "Aborted").await?;
         s.patch(Kind::Job, "long", &suspended(json!(null))).await?;
         s.until_placed("long-job").await?;
         s.until_phase("long", "Running").await?;

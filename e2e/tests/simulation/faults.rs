@@ -28,7 +28,7 @@ use serde_json::json;
 use tokio::time::Instant;
 use tower::{BoxError, Service, ServiceExt};
 
-use crate::prng::Prng;
+use crate::{prng::Prng, sieve::PlannedFault};
 
 /// Requests of a thousand that go wrong in each way, while faults are on.
 const LOST: u64 = 20;
@@ -54,6 +54,8 @@ const MOST_AT_ONCE: u64 = 20_000;
 struct State {
     prng: Prng,
     on: bool,
+    /// Instead of what the seed says.
+    planned: Option<PlannedFault>,
     writes: u64,
     /// Who died of a fault and has not been buried.
     crashed: BTreeSet<&'static str>,
@@ -74,10 +76,11 @@ pub struct Faults {
 }
 
 impl Faults {
-    pub fn new(prng: Prng, is_traced: bool) -> Self {
+    pub fn new(prng: Prng, planned: Option<PlannedFault>, is_traced: bool) -> Self {
         let state = State {
             prng,
             on: false,
+            planned,
             writes: 0,
             crashed: BTreeSet::new(),
             unreachable: BTreeSet::new(),
@@ -94,6 +97,16 @@ impl Faults {
 
     pub fn is_on(&self) -> bool {
         self.state.lock().unwrap().on
+    }
+
+    /// Whether there is one fault, at a chosen write, and no other.
+    pub fn is_planned(&self) -> bool {
+        self.state.lock().unwrap().planned.is_some()
+    }
+
+    /// Whether that write has come.
+    pub fn has_struck(&self) -> bool {
+        self.state.lock().unwrap().planned.is_some_and(|planned| planned.has_struck())
     }
 
     /// A number of the seed's.
@@ -153,10 +166,14 @@ impl Faults {
         self.state.lock().unwrap().faults.clone()
     }
 
-    fn draw(&self, write: bool, watch: bool) -> (Fault, Prng) {
+    fn draw(&self, who: &'static str, write: bool, watch: bool) -> (Fault, Prng) {
         let mut state = self.state.lock().unwrap();
         state.writes += u64::from(write);
-        let prng = state.prng.fork();
+        let (prng, writes) = (state.prng.fork(), state.writes);
+        if let Some(planned) = &mut state.planned {
+            let fault = if write { planned.strike(who, writes) } else { None };
+            return (fault.unwrap_or(Fault::None), prng);
+        }
         if !state.on {
             return (Fault::None, prng);
         }
@@ -206,8 +223,11 @@ impl Faults {
         (fault, prng)
     }
 
-    fn draw_event(&self, prng: &mut Prng) -> EventFault {
+    fn draw_event(&self, who: &'static str, prng: &mut Prng) -> EventFault {
         let mut state = self.state.lock().unwrap();
+        if let Some(planned) = &state.planned {
+            return planned.disturb(who);
+        }
         let at = prng.below(1000);
         let fault = if at < REPEATED {
             EventFault::Repeated
@@ -239,7 +259,7 @@ impl Faults {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Fault {
+pub enum Fault {
     None,
     /// The server never saw the request.
     Lost,
@@ -257,7 +277,7 @@ enum Fault {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum EventFault {
+pub enum EventFault {
     None,
     Repeated,
     Lagging(Duration),
@@ -345,7 +365,7 @@ impl Service<Request<kube::client::Body>> for Way {
         // Leases are renewed for ever, and decide nothing but who may write.
         let write = request.method() != http::Method::GET && !request.uri().path().contains("/leases");
         let watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
-        let (fault, prng) = self.faults.draw(write, watch);
+        let (fault, prng) = self.faults.draw(self.who, write, watch);
         if self.faults.is_traced && !matches!(fault, Fault::None) {
             println!("{}: {fault:?} at {} {}", self.who, request.method(), request.uri().path());
         }
@@ -428,7 +448,7 @@ impl Watch {
         if self.way.faults.is_down(self.member.as_deref()) {
             return None;
         }
-        let fault = self.way.faults.draw_event(&mut self.prng);
+        let fault = self.way.faults.draw_event(self.way.who, &mut self.prng);
         if self.way.faults.is_traced && !matches!(fault, EventFault::None) {
             println!("{}: {fault:?} of {}", self.way.who, self.path);
         }

@@ -6,6 +6,9 @@
 //! takes ten times as long. `CALDERA_SIMULATION_SEEDS=200` runs seeds 1 to 200, `CALDERA_SIMULATION_SEEDS=201-400` that
 //! range, and `CALDERA_SIMULATION_SEED=7` one. `CALDERA_SIMULATION_TRACE=1` prints each commit and each fault.
 //!
+//! `each_pattern_at_each_write` runs histories with one fault each, at a chosen write (module `sieve`): a part of them,
+//! and all with `CALDERA_SIMULATION_SIEVE=1`.
+//!
 //! In each twelfth world, seed 2 being the first, a tenant is hostile (module `hostile`); with
 //! `CALDERA_SIMULATION_HOSTILE=1` in all, `=0` in none.
 
@@ -19,6 +22,7 @@ mod ledger;
 mod prng;
 mod processes;
 mod setting;
+mod sieve;
 mod stand_in;
 mod story;
 mod world;
@@ -34,6 +38,8 @@ use std::{
     time::Instant,
 };
 
+use sieve::{Pattern, PlannedFault};
+
 /// The seeds that are run unless a variable says otherwise.
 const SEEDS: RangeInclusive<u64> = if cfg!(debug_assertions) { 1..=6 } else { 1..=60 };
 
@@ -42,8 +48,13 @@ const SEEDS_TWICE: RangeInclusive<u64> = if cfg!(debug_assertions) { 1..=2 } els
 
 /// Runs one history on virtual time; what it was, commit by commit if `keep`.
 fn run(seed: u64, keep: bool) -> world::Outcome {
+    run_planned(seed, None, keep)
+}
+
+/// The same with one fault instead of those that the seed says.
+fn run_planned(seed: u64, planned: Option<PlannedFault>, keep: bool) -> world::Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    runtime.block_on(world::run(seed, keep))
+    runtime.block_on(world::run(seed, planned, keep))
 }
 
 /// The one seed that the environment asks for.
@@ -124,6 +135,42 @@ fn again(seed: u64) -> String {
     format!(
         "{hostile}CALDERA_SIMULATION_SEED={seed} cargo test -p caldera-e2e --test simulation every_invariant -- --nocapture\n"
     )
+}
+
+/// A world with one controller, and one with two of which a lease lets one be active.
+const SIEVED: [u64; 2] = [3, 5];
+
+/// Of so many histories one is run, unless all are asked for.
+const SIEVED_OF: usize = if cfg!(debug_assertions) { 499 } else { 37 };
+
+#[test]
+fn each_pattern_at_each_write() {
+    let step = if std::env::var_os("CALDERA_SIMULATION_SIEVE").is_some() { 1 } else { SIEVED_OF };
+    let plans: Vec<(u64, PlannedFault)> = SIEVED
+        .into_iter()
+        .flat_map(|seed| {
+            let without = run_planned(seed, Some(PlannedFault::new(u64::MAX, Pattern::Stale)), false);
+            println!("seed {seed} without a fault: {without}");
+            let at = move |write| Pattern::ALL.map(|pattern| (seed, PlannedFault::new(write, pattern)));
+            (1..=without.writes).flat_map(at).step_by(step)
+        })
+        .collect();
+    let (began, next, broken, struck) = (Instant::now(), AtomicU64::new(0), Mutex::new(Vec::new()), AtomicU64::new(0));
+    let work = || {
+        while let Some((seed, plan)) = plans.get(usize::try_from(next.fetch_add(1, Ordering::Relaxed)).unwrap()) {
+            let text = format!("seed {seed}, a process {}, write {}", plan.pattern.name(), plan.write);
+            match catch_unwind(|| run_planned(*seed, Some(*plan), false)) {
+                Ok(outcome) => drop(struck.fetch_add(u64::from(outcome.has_struck), Ordering::Relaxed)),
+                Err(_) => broken.lock().unwrap().push(text),
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    let (broken, struck) = (broken.into_inner().unwrap(), struck.into_inner());
+    println!("{} histories, {struck} planned faults came, {:.1} s", plans.len(), began.elapsed().as_secs_f64());
+    assert!(broken.is_empty(), "an invariant is broken:\n{}", broken.join("\n"));
+    assert_eq!(struck, plans.len() as u64, "up to its fault each history is the one without");
 }
 
 #[test]

@@ -23,6 +23,7 @@ use crate::{
     prng::Prng,
     processes::{Process, World, switched},
     setting::{NODES, WEBHOOK, classes, clusters, limits, prepare_host, prepare_member, prepare_queues, queues},
+    sieve::PlannedFault,
     stand_in::{self, StandIn},
     story::{Action, Story, job, story},
 };
@@ -34,9 +35,11 @@ pub struct Outcome {
     pub virtual_seconds: u64,
     jobs: usize,
     commits: u64,
-    writes: u64,
+    pub writes: u64,
     kills: u64,
     pub faults: BTreeMap<&'static str, u64>,
+    /// The write that a fault was planned for has come.
+    pub has_struck: bool,
     /// Commits at which more was granted, by two replicas, than a limit.
     pub over_granted: u64,
     /// What a hostile tenant did.
@@ -45,7 +48,7 @@ pub struct Outcome {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { history, jobs, commits, writes, kills, faults, virtual_seconds, over_granted, attacks } = self;
+        let Self { history, jobs, commits, writes, kills, faults, virtual_seconds, over_granted, attacks, .. } = self;
         let (faults, attacks): (u64, u64) = (faults.values().sum(), attacks.values().sum());
         write!(
             f,
@@ -78,8 +81,8 @@ const QUIET: Duration = Duration::from_secs(330);
 /// Then nothing is written for so long.
 const IDLE: Duration = Duration::from_secs(10 * 60);
 
-/// Runs a history to its end.
-pub async fn run(seed: u64, keep: bool) -> Outcome {
+/// Runs a history to its end, with the faults that its seed says or with one alone.
+pub async fn run(seed: u64, planned: Option<PlannedFault>, keep: bool) -> Outcome {
     let began = Instant::now();
     let mut prng = Prng::new(seed);
     let start: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
@@ -126,7 +129,7 @@ pub async fn run(seed: u64, keep: bool) -> Outcome {
     }
     let (mut stand_in, history) = (stand_in.0, stand_in.1);
     let is_traced = std::env::var_os("CALDERA_SIMULATION_TRACE").is_some();
-    let faults = Faults::new(prng.fork(), is_traced);
+    let faults = Faults::new(prng.fork(), planned, is_traced);
     let mut world = World {
         way: Way { host, members, faults: faults.clone(), who: "", life: Life::default(), fenced: true },
         faults,
@@ -177,6 +180,7 @@ pub async fn run(seed: u64, keep: bool) -> Outcome {
         writes: world.faults.writes(),
         kills: world.kills,
         faults: world.faults.injected(),
+        has_struck: world.faults.has_struck(),
         virtual_seconds: began.elapsed().as_secs(),
     }
 }
@@ -253,7 +257,7 @@ async fn storm(
             }
         }
         let mut dead = world.faults.take_crashed();
-        if began.elapsed() < STORM && prng.below(150) == 0 {
+        if began.elapsed() < STORM && !world.faults.is_planned() && prng.below(150) == 0 {
             dead.insert(Process::ALL[usize::try_from(prng.below(4)).unwrap()].name());
         }
         for process in Process::ALL.into_iter().filter(|process| dead.contains(process.name())) {
@@ -282,8 +286,14 @@ async fn storm(
         }
     }
     world.faults.switch(false);
+    restart_dead(world);
+}
+
+/// Everybody who is not there begins another life.
+fn restart_dead(world: &mut World) {
+    let crashed = world.faults.take_crashed();
     for process in Process::ALL {
-        if world.faults.take_crashed().contains(process.name()) {
+        if crashed.contains(process.name()) {
             world.kill(process);
         }
         if !world.running.contains_key(&process) {
@@ -345,13 +355,14 @@ async fn calm(world: &mut World, stand_in: &mut StandIn, run: &mut HistoryRun, m
 }
 
 /// Waits until these have ended and nothing was written for a while.
-async fn at_rest(world: &World, stand_in: &mut StandIn, run: &mut HistoryRun, finish: &BTreeSet<String>) {
+async fn at_rest(world: &mut World, stand_in: &mut StandIn, run: &mut HistoryRun, finish: &BTreeSet<String>) {
     let began = Instant::now();
     (run.last_writes, run.quiet_since) = (world.faults.writes(), began);
     let mut step = STEP;
     loop {
         sleep(step).await;
         run.check().await;
+        restart_dead(world);
         world.must_live();
         stand_in.step(false).await;
         let writes = world.faults.writes();
