@@ -1,9 +1,9 @@
-//! A point in time as the API writes it: whole seconds since the Unix epoch. Also when a job was submitted, which may
-//! be known to the microsecond.
+//! Points in time: [`EpochSeconds`], as the API writes a time, and [`SubmitTime`], when a job was submitted.
 //!
-//! Kubernetes stamps objects with whole seconds (`metav1.Time`), so no decision but the order of a queue looks at a
-//! finer time. Decisions have no clock: whoever asks for one says what time it is. All sums saturate, because a time in
-//! an annotation may be any number.
+//! Rule: Kubernetes stamps objects with whole seconds (`metav1.Time`), so decisions count in whole seconds. The one
+//! exception is the order of a queue: it compares the microseconds of submit times, where these are known. No decision
+//! reads a clock: the caller passes the time. Sums saturate, because a time in an annotation may be any number. A
+//! caller that must know of an overflow uses [`EpochSeconds::checked_add`].
 
 use std::fmt;
 

@@ -171,7 +171,7 @@ const FAILED: &[u8] = b"the webhook failed on this object";
 
 impl SharedCache {
     /// The plan of a binding is announced before anybody is told of it, so that no Work is rewritten by an older one.
-    fn note_reviewed_plan(&self, body: &[u8]) {
+    fn store_plan_of_review(&self, body: &[u8]) {
         let Ok(request) = parse_review::<GatedBinding<'_>>(body) else { return };
         let (Some(binding), Some(namespace)) = (&request.object, &request.namespace) else { return };
         let (name, plan) = binding.read_name_and_plan_fingerprint();
@@ -180,11 +180,11 @@ impl SharedCache {
             return;
         }
         if request.dry_run != Some(true) && plan != 0 {
-            self.announce_plan(key, plan);
+            self.store_reviewed_plan(key, plan);
         }
     }
 
-    fn announce_plan(&self, binding: BindingKey, plan: u64) {
+    fn store_reviewed_plan(&self, binding: BindingKey, plan: u64) {
         if self.current().changes_reviewed_plan(&binding, plan) {
             self.update_cache(|cache| cache.note_reviewed_plan(binding, plan));
         }
@@ -254,7 +254,7 @@ async fn decide_request(
         let announces = (route == BINDINGS && live.is_none()).then(|| cache.clone());
         cache.decide_review(asked, move || {
             let _span = tracing::debug_span!("review", route, live = live.is_some()).entered();
-            announces.iter().for_each(|cache| cache.note_reviewed_plan(&body));
+            announces.iter().for_each(|cache| cache.store_plan_of_review(&body));
             rule(&body, Snapshot { cache: &known, live: live.as_ref(), now })
         })
     };
@@ -266,7 +266,7 @@ async fn decide_request(
         outcome => outcome,
     };
     if let Some(Outcome::Reply { plan: Some((binding, plan)), .. }) = &outcome {
-        cache.announce_plan(binding.clone(), *plan);
+        cache.store_reviewed_plan(binding.clone(), *plan);
     }
     outcome
 }

@@ -1,4 +1,8 @@
-//! Reads the simulated fleet, queues and jobs from files.
+//! Reads the fleet, the trace and the queues of a simulation from files, and applies `--cordon` and `--resource`.
+//!
+//! Rule: without a file of queues, each queue that a job of the trace names exists and has no limits. A cordoned
+//! cluster gets Karmada's taint of unschedulable clusters. `--resource` must name a resource that some node has. A
+//! wrong file or argument is a `WrongInput`: the command ends with exit code 2.
 
 use std::{collections::BTreeSet, fs, path::Path};
 

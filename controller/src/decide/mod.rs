@@ -144,7 +144,7 @@ pub fn decide(controller: &mut Controller, now: Timestamp) -> Decisions {
     decisions.writes.extend(writes);
     decisions.forged += forged;
     decisions.writes.extend(deadlines.stale.regrant_or_take_back(objects, jobs, now));
-    decisions.writes.extend(deadlines.withdrawals.withdraw_and_end_jobs(objects, jobs, now));
+    decisions.writes.extend(deadlines.withdrawals.advance_withdrawals(objects, jobs, now));
     decisions.writes.extend(deadlines.run_limits.warn_and_end_runs(objects, jobs, now));
     decisions.writes.extend(deadlines.restarts.restart_or_fail_jobs(objects, jobs, now));
     decisions.writes.extend(deadlines.failed.end_failed_jobs(objects, jobs, now));

@@ -134,7 +134,7 @@ impl QueueAnnotations {
         let mut left = WRITES_PER_PASS;
         for (name, queue) in objects.queues.iter().filter(|(name, _)| name.as_str() != ROOT_QUEUE) {
             let faults = list_faults(engine, counts, queue);
-            let before = Annotation::read(queue.annotation.as_deref());
+            let before = WrittenAnnotation::parse(queue.annotation.as_deref());
             decisions.extend(self.record_faults(queue, &faults, &before));
             let annotation = self.build_annotation(engine, queue, &faults, &before);
             if annotation.as_deref() == queue.annotation.as_deref() {
@@ -163,7 +163,7 @@ impl QueueAnnotations {
         &mut self,
         queue: &QueueFacts,
         faults: &[(String, String)],
-        before: &Annotation,
+        before: &WrittenAnnotation,
     ) -> Option<Decision> {
         let had = self.recorded.remove(&queue.spec.name).unwrap_or_default();
         let new: Vec<&str> = faults
@@ -185,7 +185,7 @@ impl QueueAnnotations {
         engine: &Engine,
         queue: &QueueFacts,
         faults: &[(String, String)],
-        before: &Annotation,
+        before: &WrittenAnnotation,
     ) -> Option<String> {
         let mut annotation = Map::new();
         let counts = engine.entitlement_of(&queue.spec.name);
@@ -212,15 +212,15 @@ impl QueueAnnotations {
 
 const AMOUNTS: [&str; 2] = ["deserved", "guarantee"];
 
-/// What an annotation of ours says.
+/// What the annotation that was written last says.
 #[derive(Debug, Default)]
-struct Annotation {
+struct WrittenAnnotation {
     amounts: [Value; 2],
     faults: Vec<String>,
 }
 
-impl Annotation {
-    fn read(text: Option<&str>) -> Self {
+impl WrittenAnnotation {
+    fn parse(text: Option<&str>) -> Self {
         let value: Value = text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         let faults = value["faults"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
         Self { amounts: AMOUNTS.map(|name| value[name].clone()), faults: faults.collect() }

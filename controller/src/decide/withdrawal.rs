@@ -75,8 +75,8 @@ impl Withdrawals {
         }
     }
 
-    /// Takes the next step of each.
-    pub(crate) fn withdraw_and_end_jobs(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> Vec<Decision> {
+    /// Takes the next step of each job that its user withdraws or ends.
+    pub(crate) fn advance_withdrawals(&mut self, objects: &Objects, jobs: &Jobs, now: Timestamp) -> Vec<Decision> {
         let mut decisions = Vec::new();
         for key in self.0.list_due(now) {
             self.0.postpone(&key, add_wait(now, RETRY_AFTER_WRITE));

@@ -1,4 +1,6 @@
-//! What is told of one job: values to print, or to be serialised.
+//! The explanation of one job as data: its verdict, the reason, its place in line, its clusters, its grant, its pods.
+//!
+//! Nothing is decided here. The same values are printed and are serialised as JSON.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,7 @@
-//! What the controller keeps of a HyperJob, of the policies that it made, and of a job that one made.
+//! What the controller keeps of HyperJobs, and of the policies and Volcano Jobs that were made for them.
+//!
+//! Rule: a PropagationPolicy is kept if the label of a HyperJob's name is on it. Anybody can set that label, so the
+//! controlling owner reference, with its UID, tells whose it is. A Volcano Job is a child only by that reference.
 
 use std::sync::Arc;
 

@@ -131,7 +131,7 @@ fn a_suspended_job_is_aborted_and_a_resumed_one_waits_and_runs() {
     world.pass(60);
     assert_eq!(count_writes(&world), writes, "it is said once");
     world.patch("Job", "b", &suspended(json!(null)));
-    world.pass(3);
+    world.pass(5);
     assert_eq!((&state(&world, "b")["phase"], world.says("b").0.as_str()), (&json!("Pending"), "WaitingForQuota"));
 }
 

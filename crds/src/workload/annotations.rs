@@ -1,9 +1,10 @@
-//! The annotations by which a user tells us something about a workload: which values they take, and which one was not
-//! understood.
+//! Reads the annotations that a user sets on a workload, and warns of each one that is ignored.
 //!
-//! Rule: a value that is not understood counts as absent, and its writer is told so at submission. The controller reads
-//! by the same functions that the webhook warns by. `caldera.dev/data` is refused where it is wrong: it has a grammar
-//! of its own ([`read_data_location`](super::read_data_location)).
+//! Rule: a value that is not understood counts as absent. There are two exceptions, which take the safe value: a wrong
+//! `volcano.sh/preemptable` counts as `false`, and a wrong `caldera.dev/rendezvous` that is not empty counts as `none`.
+//! A warning also names each unknown `caldera.dev/` annotation, and each one that only Volcano Jobs may have. The
+//! webhook warns at submission, by the same functions that the controller reads with. `caldera.dev/data` is not
+//! ignored but refused where it is wrong: see [`read_data_location`](super::read_data_location).
 
 use caldera_core::{
     cluster_choice::{ClusterChoice, parse_names},

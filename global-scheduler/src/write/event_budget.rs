@@ -1,8 +1,8 @@
-//! How many successes are recorded as Events.
+//! Limits how many placements that succeeded are recorded as Events.
 //!
-//! Rule (client-go `tools/record/events_cache.go`, a token bucket): the Event of a success says no more than the
-//! condition of the binding and costs as much as the placement itself. Of many bindings that are placed at once only a
-//! burst gets an Event, then ten a second. Refusals always get theirs.
+//! Rule: one token bucket for the whole scheduler, 32 at once, then at most ten a second, as client-go has one
+//! (`tools/record/events_cache.go`). The Event of a success says no more than the condition of the binding, and costs
+//! as much as the placement. The Event of a refusal is never dropped.
 
 use std::time::Duration;
 

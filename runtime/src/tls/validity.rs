@@ -1,9 +1,9 @@
 //! From when to when a certificate serves, read from its PEM.
 //!
 //! Rule (RFC 5280, 4.1): a certificate is a sequence, its first part is one too, and in that the validity is the fifth
-//! field, or the fourth where the version is left out. Its two times are in UTC. A `UTCTime` has two digits of the year,
-//! of which 50 to 99 are of the last century; a `GeneralizedTime` has four. Nothing else of it is read, so that no ASN.1
-//! library is wanted.
+//! field, or the fourth where the version is left out. Its two times are in UTC. A `UTCTime` has two digits of the
+//! year, of which 50 to 99 are of the last century; a `GeneralizedTime` has four. Nothing else of it is read, so that
+//! no ASN.1 library is wanted.
 
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 

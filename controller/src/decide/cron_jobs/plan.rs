@@ -1,7 +1,9 @@
-//! What is to be written for one CronJob: the job of the run that is due, old jobs that go, and its status.
+//! Plans the writes for one CronJob: creates the job of the run that is due, deletes old jobs, updates the status.
 //!
-//! Rule: Volcano `pkg/controllers/cronjob/cronjob_controller_handler.go`. What was made before a crash is told by the
-//! jobs that are there, so that the status never lags behind them.
+//! Rule: Volcano `pkg/controllers/cronjob/cronjob_controller_handler.go`. Besides: a CronJob whose jobs would not be
+//! queued is left alone. A CronJob that a policy propagates to members starts no run here. No job is made
+//! while 100 jobs of the CronJob have not ended. An ended job is deleted only after the status has recorded its run,
+//! or the run would be made again. After a crash, the jobs that exist tell which runs were made.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,8 +1,10 @@
-//! The pending jobs of one queue, by what they ask for.
+//! The pending jobs of one queue, in order, grouped by what they ask for.
 //!
-//! Jobs that ask for the same are one *shape*: one look answers for all of them, and only the first of each shape can
-//! be next. A shape that was found not to fit is inadmissible until what it lacks comes free (Kueue's inadmissible
-//! workloads).
+//! Jobs that ask for the same are one *shape*. One check answers for all jobs of a shape, so only the first job of each
+//! shape is a candidate. A shape that does not fit is inadmissible until what it lacks is free (Kueue's inadmissible
+//! workloads). Rule for the next candidate, by the queue's [`Dequeue`]: `Traverse` takes the first job of any
+//! admissible shape (Kueue's `BestEffortFIFO`). `Fifo` takes the head of the line, and nobody if all shapes of the head
+//! are inadmissible (Kueue's `StrictFIFO`). A job that can never start is no head: nobody waits behind it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
