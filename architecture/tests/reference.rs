@@ -109,7 +109,7 @@ fn render_reasons() -> String {
         let found = variants.iter().find(|it: &&Variant| it.owner == owner && it.name == name);
         found.map_or_else(|| panic!("no comment on {owner}::{name}"), |it| it.means.clone())
     };
-    let (causes, reasons) = source.split_once("impl Reason {").unwrap();
+    let (causes, reasons) = source.rsplit_once("impl Reason {").unwrap();
     let mut rows: Vec<(String, String)> = Vec::new();
     let mut by_variant: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (body, itself) in [(read_body(causes, "fn token"), "EvictionCause"), (read_body(reasons, "fn token"), "Reason")]

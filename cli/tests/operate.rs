@@ -389,7 +389,8 @@ fn the_queues(sandbox: &Sandbox) {
 fn a_fleet_that_is_paused_and_goes_on(sandbox: &Sandbox) {
     let paused = sandbox.succeeds(&["pause", "--reason", "upgrade at noon"]);
     assert!(paused.contains("paused"), "{paused}");
-    let small = WAITING.replace("name: low-priority", "name: paused").replace("queue: research", "queue: training");
+    let other = WAITING.replace("name: low-priority", "name: paused").replace("queue: research", "queue: training");
+    let small = other.replace("minAvailable: 6", "minAvailable: 1").replace("replicas: 6", "replicas: 1");
     sandbox.apply(&small);
     sandbox.until_state("paused", "Waiting");
     let says = |command: &[&str]| {

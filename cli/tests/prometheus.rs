@@ -1,6 +1,6 @@
-//! The alert rules with a real Prometheus: their own test passes. Ignored as yet: one scrapes a controller, fires when
-//! it is gone and resolves when it is back. Skipped, and that is said, where Prometheus is not installed; where CI is set that
-//! fails, unless `.ci/run` found that none can be had.
+//! The alert rules with a real Prometheus: their own test passes, and one of them fires when the controller that it
+//! scrapes is gone, and resolves when that is back. Where Prometheus is not installed they are skipped, and that is
+//! said; where CI is set that fails, unless `.ci/run` found that none can be had.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -117,7 +117,6 @@ fn until(what: &str, is_so: impl Fn() -> Result<bool, Value>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "it was never seen to pass: cut off after 110 s on a busy machine, and where it waited is not known"]
 async fn an_alert_fires_when_the_controller_is_gone_and_resolves_when_it_is_back() {
     if !is_installed("prometheus") {
         return;
