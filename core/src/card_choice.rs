@@ -58,10 +58,10 @@ pub fn read_card_models(text: &str) -> Vec<ResourceName> {
 pub fn choose_cards(
     gang: &Gang,
     refuse: impl Fn(&Gang) -> Option<Reason>,
-) -> Result<Vec<(ResourceName, Gang)>, Reason> {
+) -> Result<Vec<(ResourceName, Gang)>, Box<Reason>> {
     let choices = gang.list_card_choices();
     if choices.is_empty() {
-        return refuse(gang).map_or(Ok(Vec::new()), Err);
+        return refuse(gang).map_or(Ok(Vec::new()), |why| Err(Box::new(why)));
     }
     let (mut taken, mut first) = (Vec::new(), None);
     for card in choices {
@@ -72,7 +72,7 @@ pub fn choose_cards(
         }
     }
     match first {
-        Some(why) if taken.is_empty() => Err(why),
+        Some(why) if taken.is_empty() => Err(Box::new(why)),
         _ => Ok(taken),
     }
 }
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(of(&[]), Err(Reason::Invalid { problem: "A".to_owned() }));
         let alone = Gang::new(vec![task("", vec![], GPU)], 2);
         assert_eq!(choose_cards(&alone, refuse(&[""])), Ok(Vec::new()));
-        assert_eq!(choose_cards(&alone, refuse(&[])), Err(Reason::Invalid { problem: String::new() }));
+        assert_eq!(choose_cards(&alone, refuse(&[])), Err(Box::new(Reason::Invalid { problem: String::new() })));
     }
 
     fn any_task() -> impl Strategy<Value = Task> {

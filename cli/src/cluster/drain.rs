@@ -113,6 +113,9 @@ async fn drain_cluster(client: &Client, cluster: &str, budget: DrainBudget) -> a
             }
         }
         if moving.is_empty() {
+            if budget.is_limited() {
+                output::write_stdout(&format!("cluster {cluster}: {all} jobs have moved, or stay\n"));
+            }
             return Ok(all_done);
         }
         sleep(POLL_INTERVAL).await;
@@ -130,9 +133,6 @@ async fn drain_cluster(client: &Client, cluster: &str, budget: DrainBudget) -> a
             still.push(one);
         }
         moving = still;
-        if jobs.is_empty() && moving.is_empty() {
-            output::write_stdout(&format!("cluster {cluster}: {all} jobs have moved, or stay\n"));
-        }
     }
 }
 

@@ -89,7 +89,8 @@ pub(crate) fn assess_with_admission_checks(
     let refusal = refusal.or_else(|| objects.check_job_size(&job.queue, || demand_of(workload, context.copies)));
     let refusal = refusal.or_else(|| objects.check_run_time(&job.queue, workload?));
     let mut job = job;
-    let refusal = refusal.or_else(|| choose_card_models(objects, &mut job, workload?.gang.as_ref().ok()?).err());
+    let refusal =
+        refusal.or_else(|| choose_card_models(objects, &mut job, workload?.gang.as_ref().ok()?).err().map(|why| *why));
     let refusal = refusal.or_else(|| {
         let detail = objects.data.index.find_locality(&binding.workload)?.describe_wait()?;
         Some(Reason::WaitingForData { detail })
@@ -124,7 +125,7 @@ fn is_refused_by_card(objects: &Objects, queue: &QueueName, binding: &Binding, w
 }
 
 /// Has a job ask for each of the card models that it may use, the best first; or says why its queue takes it on none.
-fn choose_card_models(objects: &Objects, job: &mut Job, gang: &Gang) -> Result<(), Reason> {
+fn choose_card_models(objects: &Objects, job: &mut Job, gang: &Gang) -> Result<(), Box<Reason>> {
     let mut ask = None;
     for (card, kept) in choose_cards(gang, |gang| objects.check_card_models(&job.queue, gang))?.into_iter().rev() {
         let mut one = Ask::clone(&job.ask);

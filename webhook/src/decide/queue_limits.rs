@@ -52,7 +52,7 @@ pub fn refuse_card_model(request: &ReviewRequest<'_, Value>, cache: &Cache) -> O
     let gang = read_gang(job).ok()?;
     let quotas: Vec<(QueueName, CardQuota)> = quotas.map(|(by, quota)| (by.into(), quota)).collect();
     let refuse = |gang: &Gang| quotas.iter().find_map(|(by, quota)| quota.refuse(&queue, by, gang));
-    let refusal = choose_cards(&gang, refuse).err()?;
+    let refusal = *choose_cards(&gang, refuse).err()?;
     Some(deny(&format!("spec.tasks: {refusal}")))
 }
 
