@@ -3,6 +3,8 @@
 //! Rule: a node whose labels are right is kept out by the first taint that is not tolerated, as Kubernetes' scheduler
 //! names it (`v1helper.FindMatchingUntoleratedTaint`). Of the others those are closest that miss the fewest labels, of
 //! as many the more numerous. So many taints are named and no more, those first that keep most nodes out.
+//!
+//! A tenant writes selectors and terms, so what is looked at has bounds: some tasks, nodes and labels, not all.
 
 use std::{cmp::Reverse, collections::BTreeMap, fmt};
 
@@ -16,6 +18,12 @@ use crate::{
 
 /// Taints that are named, each of one cluster.
 const MOST_TAINTS: usize = 3;
+/// Tasks of a gang of which it is said: the text names no more of them.
+pub(super) const MOST_TASKS_LOOKED_AT: usize = 4;
+/// Nodes, or shapes of nodes that are alike, that are looked at for one task.
+const MOST_NODES_LOOKED_AT: usize = 1_000;
+/// Labels that a node may miss and still be among the closest; and affinity terms that are looked at.
+const MOST_MISSING: usize = 16;
 
 /// Why no node takes a task's pods; nothing where no nodes are known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,6 +41,7 @@ pub(super) fn find_node_miss(search: &SplitSearch<'_>, task: usize, rooms: &[(&C
     let claim = &search.requests.gang.tasks[task].node;
     let mut taints: BTreeMap<(String, &ClusterName), usize> = BTreeMap::new();
     let mut lacks: BTreeMap<(Vec<String>, &ClusterName), usize> = BTreeMap::new();
+    let mut left = MOST_NODES_LOOKED_AT;
     let sites = search.sites.iter().filter(|site| rooms.iter().any(|(name, _)| *name == site.name));
     for site in sites {
         let single = search.requests.needs_single_nodes(site.capacity);
@@ -40,7 +49,8 @@ pub(super) fn find_node_miss(search: &SplitSearch<'_>, task: usize, rooms: &[(&C
             // Nodes of one shape are alike.
             let looked_at = if single { shape.nodes.len() } else { 1 };
             let each = if single { 1 } else { shape.nodes.len() };
-            for node in shape.nodes.iter().take(looked_at) {
+            for node in shape.nodes.iter().take(looked_at.min(left)) {
+                left -= 1;
                 let missing = list_missing_labels(claim, shape, node);
                 if !missing.is_empty() {
                     *lacks.entry((missing, site.name)).or_default() += each;
@@ -75,15 +85,15 @@ fn describe_taint(taint: &Taint) -> String {
 /// What a node's labels lack: of affinity terms, which are alternatives, the one that lacks least.
 fn list_missing_labels(claim: &NodeClaim, shape: &NodeShape, node: &NodeRef) -> Vec<String> {
     let selector = claim.selector.iter().filter(|(key, value)| shape.label(node, key) != Some(value.as_str()));
-    let mut missing: Vec<String> = selector.map(|(key, value)| format!("{key}={value}")).collect();
+    let mut missing: Vec<String> = selector.take(MOST_MISSING).map(|(key, value)| format!("{key}={value}")).collect();
     let of_term = |term: &NodeTerm| -> Vec<String> {
         let labels = term.labels.iter().filter(|one| !one.matches(shape.label(node, &one.key)));
         let fields = term.fields.iter().filter(|one| one.key != NODE_NAME_FIELD || !one.matches(Some(&**node)));
         let nothing = term.labels.is_empty() && term.fields.is_empty();
         let empty = nothing.then(|| "an affinity term with a condition".to_owned());
-        labels.chain(fields).map(describe_requirement).chain(empty).collect()
+        labels.chain(fields).take(MOST_MISSING).map(describe_requirement).chain(empty).collect()
     };
-    missing.extend(claim.affinity.iter().map(of_term).min_by_key(Vec::len).into_iter().flatten());
+    missing.extend(claim.affinity.iter().take(MOST_MISSING).map(of_term).min_by_key(Vec::len).into_iter().flatten());
     missing
 }
 

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt};
 
 use super::{
     SplitSearch, Spot, minimum_pods,
-    node_miss::{NodeMiss, find_node_miss},
+    node_miss::{MOST_TASKS_LOOKED_AT, NodeMiss, find_node_miss},
     node_scope::NodeScope,
     packing::{FreeNodes, ORDERS},
     sum_pods, task_minimums,
@@ -187,7 +187,7 @@ fn list_task_shortages(
 ) -> BTreeMap<TaskName, TaskShortage> {
     let gang = search.requests.gang;
     let need = search.count_missing_pods(&task_minimums(gang));
-    let mut tasks = BTreeMap::new();
+    let (mut tasks, mut looked_at) = (BTreeMap::new(), 0);
     for (index, task) in gang.tasks.iter().enumerate() {
         let needed = if gang.task_minimums_bind() { need[index] } else { want[index] };
         let each = rooms.iter().map(|(_, room)| room.max_pods(&search.requests, index));
@@ -195,7 +195,12 @@ fn list_task_shortages(
         if fits < u64::from(needed) {
             let lack = partition_shortage(search, index, needed, rooms)
                 .or_else(|| search.requests.find_shortage(index, rooms))
-                .unwrap_or_else(|| Lack::NoNodeMatches(Box::new(find_node_miss(search, index, rooms))));
+                .unwrap_or_else(|| {
+                    looked_at += 1;
+                    let is_named = looked_at <= MOST_TASKS_LOOKED_AT;
+                    let miss = if is_named { find_node_miss(search, index, rooms) } else { NodeMiss::default() };
+                    Lack::NoNodeMatches(Box::new(miss))
+                });
             tasks.insert(task.name.clone(), TaskShortage { needed: u64::from(needed), fits, lack });
         }
     }
