@@ -227,12 +227,13 @@ mod tests {
         let refuse = |takes: &'static [&'static str]| {
             move |gang: &Gang| {
                 let model = gang.tasks[0].model_of(&GPU.into()).unwrap_or_default().to_owned();
-                (!takes.contains(&model.as_str())).then(|| Reason::Invalid { problem: model })
+                let is_taken = takes.contains(&model.as_str());
+                (!is_taken).then_some(Reason::Invalid { problem: model })
             }
         };
         let of = |takes| choose_cards(&gang, refuse(takes)).map(|all| all.len());
         assert_eq!(of(&["A", "V"]), Ok(2));
-        assert_eq!(of(&[]), Err(Reason::Invalid { problem: "A".to_owned() }));
+        assert_eq!(of(&[]), Err(Box::new(Reason::Invalid { problem: "A".to_owned() })));
         let alone = Gang::new(vec![task("", vec![], GPU)], 2);
         assert_eq!(choose_cards(&alone, refuse(&[""])), Ok(Vec::new()));
         assert_eq!(choose_cards(&alone, refuse(&[])), Err(Box::new(Reason::Invalid { problem: String::new() })));

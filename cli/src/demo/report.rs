@@ -26,11 +26,9 @@ pub struct Expectation {
 
 /// Checks what the demo must show against what was observed, act by act.
 pub fn check_expectations(observed: &Observed) -> Vec<Expectation> {
-    let checks = [check_gangs, check_line, check_start, check_lent, check_lost];
-    let of = |(act, check): (DemoAct, fn(&Observed) -> Vec<(&'static str, bool)>)| {
-        check(observed).into_iter().map(move |(what, held)| Expectation { act, what, held })
-    };
-    DemoAct::ALL.into_iter().zip(checks).flat_map(of).collect()
+    let seen = [check_gangs, check_line, check_start, check_lent, check_lost].map(|check| check(observed));
+    let acts = DemoAct::ALL.into_iter().zip(seen);
+    acts.flat_map(|(act, seen)| seen.into_iter().map(move |(what, held)| Expectation { act, what, held })).collect()
 }
 
 fn count_pods(job: &DemoJob) -> u32 {

@@ -124,7 +124,7 @@ async fn writes_of_one_object_keep_their_order_and_decisions_pass_the_reports_of
 fn what_is_asked_for_as_next_passes_decisions_and_reports_of_others() {
     let mut queue = WriteQueue::new();
     let mut push = |tag, body, is_next| {
-        queue.push_write(QueuedWrite { tag, write: config_map(tag, body), is_next, span: Span::none() })
+        queue.push_write(QueuedWrite { tag, write: config_map(tag, body), is_next, span: Span::none() });
     };
     push("report", Body::MergePatch(json!({})), false);
     push("decision", Body::JsonPatch(json!([])), false);
