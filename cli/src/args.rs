@@ -155,8 +155,7 @@ impl Command {
     /// What is logged unless the environment says otherwise: a viewer's output should not be full of logs.
     pub const fn default_log_filter(&self) -> &'static str {
         match self {
-            Self::Demo(_)
-            | Self::Sandbox(_)
+            Self::Sandbox(_)
             | Self::Why(_)
             | Self::Queue(_)
             | Self::Job(_)
@@ -171,6 +170,8 @@ impl Command {
             | Self::Install(_)
             | Self::Upgrade(_)
             | Self::Uninstall(_) => "warn",
+            // It switches a member off itself: what then can not be reached is no news.
+            Self::Demo(_) => "error",
             // It says itself what fails, and owns the screen.
             Self::Top(_) => "off",
             _ => "info,kube=warn,hyper=warn,h2=warn",

@@ -14,7 +14,8 @@ use caldera_controller::settings;
 use caldera_runtime::write::{Body, Failure, Write, execute_write};
 use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
-use kube::Client;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client};
 use serde_json::Value;
 
 use self::{
@@ -38,6 +39,8 @@ const MOST_ROUNDS: usize = 20;
 const ROUND_INTERVAL: Duration = Duration::from_millis(500);
 /// A Lease is over by then, if nobody renews it.
 const LEASE_OVER_AFTER: Duration = Duration::from_secs(45);
+/// A namespace that was deleted is gone by then, unless something holds it.
+const NAMESPACE_GONE_AFTER: Duration = Duration::from_secs(90);
 
 pub async fn run_uninstall(args: UninstallArgs) -> anyhow::Result<ExitCode> {
     let client = components::connect_for_command(args.kubeconfig.as_deref(), "uninstall").await?;
@@ -138,7 +141,7 @@ async fn remove_in_stages(client: &Client, namespaces: &[String], allowed: Allow
             !plan.is_refused,
             "a job was submitted meanwhile and waits: uninstall again, with --open-gates"
         );
-        let Some(stage) = plan.stages.first() else { return Ok(()) };
+        let Some(stage) = plan.stages.first() else { return wait_for_namespaces_to_end(client, &installed).await };
         if stage.title == current {
             rounds += 1;
             let why = || last.as_ref().map_or_else(String::new, |(what, failure)| format!(": {what}: {failure}"));
@@ -160,6 +163,30 @@ async fn remove_in_stages(client: &Client, namespaces: &[String], allowed: Allow
 
 fn takes_rights_away(title: &str) -> bool {
     title.starts_with("take ")
+}
+
+/// Waits until the namespaces that were deleted are gone: before that nothing can be installed into them anew.
+async fn wait_for_namespaces_to_end(client: &Client, installed: &Installed) -> anyhow::Result<()> {
+    let api: Api<Namespace> = Api::all(client.clone());
+    let until = tokio::time::Instant::now() + NAMESPACE_GONE_AFTER;
+    for name in installed.namespaces.iter().filter(|one| is_being_deleted(&one.object)).map(|one| name_of(&one.object))
+    {
+        output::write_stdout(&format!("\nwaiting until namespace {name} is gone\n"));
+        while api.get_metadata_opt(name).await.with_context(|| format!("failed to read Namespace {name}"))?.is_some() {
+            if tokio::time::Instant::now() > until {
+                output::write_warning(&format!(
+                    "namespace {name} is not gone yet: kubectl get namespace {name} -o yaml says what it waits for"
+                ));
+                return Ok(());
+            }
+            tokio::time::sleep(ROUND_INTERVAL).await;
+        }
+    }
+    Ok(())
+}
+
+fn is_being_deleted(object: &Value) -> bool {
+    !object["metadata"]["deletionTimestamp"].is_null()
 }
 
 /// Carries out all writes; what was not done because something changed is told.
