@@ -71,6 +71,7 @@ fn select_jobs<'a>(jobs: &'a [EndedJob], args: &HistoryArgs, now: Timestamp) -> 
     let is_asked_for = |job: &&EndedJob| {
         is_or_any(&args.namespace, &job.namespace)
             && is_or_any(&args.queue, job.queue.as_str())
+            && is_or_any(&args.user, job.user.as_deref().unwrap_or_default())
             && is_or_any(&args.result, &job.result)
             && since.is_none_or(|since| job.ended.as_second() >= since)
     };
@@ -83,7 +84,8 @@ fn format_jobs(jobs: &[&EndedJob]) -> String {
     if jobs.is_empty() {
         return "no end of such a job is recorded\n".to_owned();
     }
-    let header = ["NAMESPACE", "KIND", "NAME", "QUEUE", "RESULT", "WAITED", "RAN", "CHARGED", "CLUSTERS", "ENDED"];
+    let header =
+        ["NAMESPACE", "KIND", "NAME", "QUEUE", "USER", "RESULT", "WAITED", "RAN", "CHARGED", "CLUSTERS", "ENDED"];
     let rows = jobs.iter().map(|job| {
         let (waited, ran) = measure_wait_and_run(job);
         let told = |seconds: Option<i64>| seconds.map(format_duration).unwrap_or_default();
@@ -93,6 +95,7 @@ fn format_jobs(jobs: &[&EndedJob]) -> String {
             job.kind.clone(),
             job.name.clone(),
             job.queue.to_string(),
+            job.user.clone().unwrap_or_default(),
             job.result.clone(),
             told(waited),
             told(ran),
@@ -116,7 +119,7 @@ fn format_csv(jobs: &[&EndedJob]) -> String {
         jobs.iter().flat_map(|job| job.charged.iter().map(|(name, _)| name)).collect();
     resources.sort_unstable();
     resources.dedup();
-    let mut text = "namespace,kind,name,uid,queue,result,submitted,started,ended,clusters".to_owned();
+    let mut text = "namespace,kind,name,uid,queue,result,submitted,started,ended,clusters,user".to_owned();
     resources.iter().for_each(|name| text += &format!(",{}", quote_csv(name.as_str())));
     text += "\n";
     for job in jobs {
@@ -125,11 +128,12 @@ fn format_csv(jobs: &[&EndedJob]) -> String {
             .map(|it| quote_csv(it));
         let _ = write!(
             text,
-            "{},{},{started},{},{}",
+            "{},{},{started},{},{},{}",
             names.join(","),
             job.submitted,
             job.ended,
-            quote_csv(&job.clusters.join(" "))
+            quote_csv(&job.clusters.join(" ")),
+            quote_csv(job.user.as_deref().unwrap_or_default())
         );
         let charged: BTreeMap<_, _> = job.charged.iter().collect();
         for name in &resources {
@@ -148,7 +152,7 @@ mod tests {
 
     fn ended(name: &str, result: &str, ended: &str) -> EndedJob {
         let job = json!({
-            "namespace": "ns", "kind": "Job", "name": name, "uid": "u", "queue": "q", "result": result,
+            "namespace": "ns", "kind": "Job", "name": name, "uid": "u", "user": "ada", "queue": "q", "result": result,
             "clusters": ["m1", "m2"], "charged": {"cpu": "4"}, "submitted": "2026-11-24T10:00:00Z",
             "started": "2026-11-24T10:01:00Z", "ended": ended,
         });
@@ -159,6 +163,7 @@ mod tests {
         HistoryArgs {
             queue: None,
             namespace: None,
+            user: None,
             result: None,
             since: None,
             lease_namespace: None,
@@ -172,7 +177,7 @@ mod tests {
         let job = ended("a", "Completed", "2026-11-24T10:06:00Z");
         let text = format_jobs(&[&job]);
         let cells: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
-        let told = ["ns", "Job", "a", "q", "Completed", "1m", "5m", "cpu=4", "m1,m2", "2026-11-24T10:06:00Z"];
+        let told = ["ns", "Job", "a", "q", "ada", "Completed", "1m", "5m", "cpu=4", "m1,m2", "2026-11-24T10:06:00Z"];
         assert_eq!(cells, told);
         assert_eq!(format_jobs(&[]), "no end of such a job is recorded\n");
     }
@@ -191,6 +196,8 @@ mod tests {
         assert_eq!(names(&args()), ["early", "a", "late"]);
         assert_eq!(names(&HistoryArgs { result: Some("Failed".into()), ..args() }), ["early", "late"]);
         assert_eq!(names(&HistoryArgs { since: Some(3600), ..args() }), ["late"]);
+        assert_eq!(names(&HistoryArgs { user: Some("ada".into()), ..args() }).len(), 3);
+        assert_eq!(names(&HistoryArgs { user: Some("eve".into()), ..args() }), Vec::<String>::new());
         assert_eq!(names(&HistoryArgs { namespace: Some("other".into()), ..args() }), Vec::<String>::new());
     }
 
@@ -199,9 +206,9 @@ mod tests {
         let job = ended("a", "Completed", "2026-11-24T10:06:00Z");
         assert_eq!(
             format_csv(&[&job]),
-            "namespace,kind,name,uid,queue,result,submitted,started,ended,clusters,\"cpu\"\n\
+            "namespace,kind,name,uid,queue,result,submitted,started,ended,clusters,user,\"cpu\"\n\
              \"ns\",\"Job\",\"a\",\"u\",\"q\",\"Completed\",2026-11-24T10:00:00Z,2026-11-24T10:01:00Z,\
-             2026-11-24T10:06:00Z,\"m1 m2\",4\n"
+             2026-11-24T10:06:00Z,\"m1 m2\",\"ada\",4\n"
         );
     }
 }

@@ -1,9 +1,9 @@
-//! `caldera usage`: what was used, by month, queue and namespace, as the controller accounted it.
+//! `caldera usage`: what was used, by month, queue, namespace and user, as the controller accounted it.
 //!
 //! Rule: hours of what queues were charged, as Slurm's `sreport` tells them; memory in GiB-hours. The controller writes
 //! its accounts every five minutes: what runs now is in them up to then.
 
-use std::{collections::BTreeMap, fmt::Write as _, process::ExitCode};
+use std::{collections::BTreeMap, fmt::Write as _, iter, process::ExitCode};
 
 use anyhow::{Context as _, bail};
 use caldera_controller::{
@@ -40,6 +40,8 @@ struct UsageRow {
     queue: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
     admissions: u64,
     /// Unit-hours by resource, with three decimals; bytes are GiB.
     hours: BTreeMap<ResourceName, String>,
@@ -76,18 +78,20 @@ async fn read_history(client: &Client, namespace: Option<&str>) -> anyhow::Resul
 
 /// One row for each month and what it is told by.
 fn make_report(history: &UsageHistory, month: Option<Month>, by: &[UsageBy]) -> UsageReport {
-    let mut sums: BTreeMap<(Month, Option<String>, Option<String>), Usage> = BTreeMap::new();
+    let mut sums: BTreeMap<(Month, [Option<String>; 3]), Usage> = BTreeMap::new();
     for (of, rows) in history.months.iter().filter(|(of, _)| month.is_none_or(|month| month == **of)) {
-        for (Account { queue, namespace }, usage) in rows {
+        for (Account { queue, namespace, user }, usage) in rows {
             let queue = by.contains(&UsageBy::Queue).then(|| queue.to_string());
             let namespace = by.contains(&UsageBy::Namespace).then(|| namespace.clone());
-            sums.entry((*of, queue, namespace)).or_default().add(usage);
+            let user = by.contains(&UsageBy::User).then(|| user.clone());
+            sums.entry((*of, [queue, namespace, user])).or_default().add(usage);
         }
     }
-    let usage = sums.into_iter().map(|((month, queue, namespace), usage)| UsageRow {
+    let usage = sums.into_iter().map(|((month, [queue, namespace, user]), usage)| UsageRow {
         month: month.to_string(),
         queue,
         namespace,
+        user,
         admissions: usage.admissions,
         hours: usage
             .seconds
@@ -114,10 +118,10 @@ fn list_resources(report: &UsageReport) -> Vec<&ResourceName> {
 }
 
 /// The cells of a row before its amounts, or their names.
-fn list_cells<T>(by: &[UsageBy], month: T, queue: Option<T>, namespace: Option<T>, admissions: T) -> Vec<T> {
-    let queue = queue.filter(|_| by.contains(&UsageBy::Queue));
-    let namespace = namespace.filter(|_| by.contains(&UsageBy::Namespace));
-    [Some(month), queue, namespace, Some(admissions)].into_iter().flatten().collect()
+fn list_cells<T>(by: &[UsageBy], month: T, of: [Option<T>; 3], admissions: T) -> Vec<T> {
+    let all = [UsageBy::Queue, UsageBy::Namespace, UsageBy::User];
+    let asked = all.into_iter().zip(of).filter_map(|(by_it, cell)| cell.filter(|_| by.contains(&by_it)));
+    iter::once(month).chain(asked).chain([admissions]).collect()
 }
 
 fn format_report(report: &UsageReport, by: &[UsageBy]) -> String {
@@ -132,11 +136,12 @@ fn format_report(report: &UsageReport, by: &[UsageBy]) -> String {
             false => format!("{} HOURS", name.as_str().to_uppercase()),
         })
         .collect();
-    let mut header = list_cells(by, "MONTH", Some("QUEUE"), Some("NAMESPACE"), "ADMISSIONS");
+    let mut header = list_cells(by, "MONTH", [Some("QUEUE"), Some("NAMESPACE"), Some("USER")], "ADMISSIONS");
     header.extend(titles.iter().map(String::as_str));
     let rows = report.usage.iter().map(|row| {
         let admissions = row.admissions.to_string();
-        let mut cells = list_cells(by, row.month.clone(), row.queue.clone(), row.namespace.clone(), admissions);
+        let of = [row.queue.clone(), row.namespace.clone(), row.user.clone()];
+        let mut cells = list_cells(by, row.month.clone(), of, admissions);
         cells.extend(resources.iter().map(|name| row.hours.get(*name).cloned().unwrap_or_default()));
         cells
     });
@@ -149,12 +154,12 @@ fn format_report(report: &UsageReport, by: &[UsageBy]) -> String {
 
 /// A line for each resource of each row. What anybody could have named is quoted.
 fn format_csv(report: &UsageReport, by: &[UsageBy]) -> String {
-    let mut text = list_cells(by, "month", Some("queue"), Some("namespace"), "admissions").join(",");
+    let mut text = list_cells(by, "month", [Some("queue"), Some("namespace"), Some("user")], "admissions").join(",");
     text += ",resource,hours\n";
     for row in &report.usage {
         let quoted = |name: &Option<String>| name.as_deref().map(quote_csv);
-        let (queue, namespace) = (quoted(&row.queue), quoted(&row.namespace));
-        let start = list_cells(by, row.month.clone(), queue, namespace, row.admissions.to_string()).join(",");
+        let of = [&row.queue, &row.namespace, &row.user].map(quoted);
+        let start = list_cells(by, row.month.clone(), of, row.admissions.to_string()).join(",");
         for (name, hours) in &row.hours {
             let _ = writeln!(text, "{start},{},{hours}", quote_csv(name.as_str()));
         }
@@ -202,6 +207,23 @@ mod tests {
              2026-10,\"q\",\"a\",2,\"cpu\",1.000\n\
              2026-10,\"q\",\"a\",2,\"memory\",1.000\n"
         );
+    }
+
+    #[test]
+    fn users_are_told_where_they_are_asked_for_and_blank_where_nobody_knows_them() {
+        let row = |user: &str| json!({"queue": "q", "namespace": "a", "user": user, "admissions": 1, "seconds": {"cpu": "36"}});
+        let page = json!({"until": "2026-11-23T20:00:00Z", "rows": [row("ada"), row(""), row("bob, the builder")]});
+        let history = UsageHistory::read_config_map(&json!({"data": {"2026-11.json": page.to_string()}})).unwrap();
+        let by = [UsageBy::User];
+        assert_eq!(
+            format_csv(&make_report(&history, None, &by), &by),
+            "month,user,admissions,resource,hours\n\
+             2026-11,\"\",1,\"cpu\",0.010\n\
+             2026-11,\"ada\",1,\"cpu\",0.010\n\
+             2026-11,\"bob, the builder\",1,\"cpu\",0.010\n"
+        );
+        let queue = format_csv(&make_report(&history, None, &[UsageBy::Queue]), &[UsageBy::Queue]);
+        assert_eq!(queue.lines().nth(1), Some("2026-11,\"q\",3,\"cpu\",0.030"));
     }
 
     #[test]

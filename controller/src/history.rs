@@ -42,6 +42,9 @@ pub struct EndedJob {
     pub name: String,
     /// Its UID.
     pub uid: String,
+    /// Who submitted it, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// The queue that was charged.
     pub queue: QueueName,
     /// The phase or condition it ended as, or [`DELETED`].
@@ -164,6 +167,7 @@ mod tests {
             kind: "Job".into(),
             name: name.into(),
             uid: format!("uid-{name}"),
+            user: None,
             queue: "q".into(),
             result: "Completed".into(),
             clusters: vec!["m1".into()],

@@ -1,11 +1,12 @@
-//! What was used: by month, queue and namespace, long after the jobs are gone.
+//! What was used: by month, queue, namespace and user, long after the jobs are gone.
 //!
 //! Rule: a job is accounted what its queue is charged for it, for as long as it is charged, as Slurm's `sacct` and
 //! `sreport` account what is allocated, not what is busy. Amounts are unit-seconds: 4 cores for a minute are 240 of
 //! `cpu`. They are kept in a ConfigMap that is written every five minutes by default. The next controller goes on where
 //! it was written last: what is charged then was charged since; what ended in between is short of that time.
 //!
-//! What is kept is bounded. Beyond [`MOST_ROWS`] of a month, namespaces are added up by queue, then all in one row.
+//! What is kept is bounded. Beyond [`MOST_ROWS`] of a month, users are added up by namespace, then namespaces by queue,
+//! then all in one row.
 //! Beyond [`MOST_BYTES`] the oldest months are forgotten first.
 
 use std::{cmp::Reverse, collections::BTreeMap, fmt, str::FromStr};
@@ -20,9 +21,9 @@ use crate::config_map::build_config_map_write;
 
 /// The ConfigMap's name.
 pub const NAME: &str = "caldera-usage";
-/// Stands for all namespaces beyond [`MOST_ROWS`].
+/// Stands for all users, namespaces or queues beyond [`MOST_ROWS`].
 pub const OTHERS: &str = "*";
-/// Rows of a month at most; what comes later is added up by queue, and then in one row.
+/// Rows of a month at most; what comes later is added up by namespace, by queue, and then in one row.
 const MOST_ROWS: usize = 2000;
 /// Bytes of all months at most: an object may have 1 MiB. The oldest are forgotten first.
 const MOST_BYTES: usize = 900_000;
@@ -71,6 +72,25 @@ pub struct Account {
     pub queue: QueueName,
     /// The jobs' namespace, or [`OTHERS`].
     pub namespace: String,
+    /// Who submitted the jobs, or [`OTHERS`]; empty where that is not known.
+    pub user: String,
+}
+
+impl Account {
+    /// The one that has what all users used in a namespace beyond the bound.
+    fn of_namespace(self) -> Self {
+        Self { user: OTHERS.to_owned(), ..self }
+    }
+
+    /// The one that has what all namespaces used in a queue beyond the bound.
+    fn of_queue(self) -> Self {
+        Self { namespace: OTHERS.to_owned(), ..self.of_namespace() }
+    }
+
+    /// The one that has all beyond the bound.
+    fn of_all() -> Self {
+        Self { queue: OTHERS.into(), namespace: OTHERS.to_owned(), user: OTHERS.to_owned() }
+    }
 }
 
 /// What an account used.
@@ -95,6 +115,8 @@ impl Usage {
 struct Row {
     queue: QueueName,
     namespace: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    user: String,
     admissions: u64,
     seconds: Resources,
 }
@@ -134,8 +156,8 @@ impl UsageHistory {
             let page: UsageMonth = serde_json::from_str(text.as_str().unwrap_or_default())
                 .map_err(|error| format!("its {name} does not parse: {error}"))?;
             read.until = read.until.max(Some(page.until));
-            for Row { queue, namespace, admissions, seconds } in page.rows {
-                read.add(month, Account { queue, namespace }, &Usage { admissions, seconds });
+            for Row { queue, namespace, user, admissions, seconds } in page.rows {
+                read.add(month, Account { queue, namespace, user }, &Usage { admissions, seconds });
             }
         }
         Ok(read)
@@ -165,9 +187,10 @@ fn format_month(rows: &BTreeMap<Account, Usage>, most: usize, until: Timestamp) 
     let mut kept: Vec<(&Account, &Usage)> = rows.iter().collect();
     kept.sort_by_key(|(_, usage)| Reverse(usage.admissions));
     let others = kept.split_off(most.min(kept.len()));
-    let row = |(Account { queue, namespace }, Usage { admissions, seconds }): (&Account, &Usage)| Row {
+    let row = |(Account { queue, namespace, user }, Usage { admissions, seconds }): (&Account, &Usage)| Row {
         queue: queue.clone(),
         namespace: namespace.clone(),
+        user: user.clone(),
         admissions: *admissions,
         seconds: seconds.clone(),
     };
@@ -175,7 +198,7 @@ fn format_month(rows: &BTreeMap<Account, Usage>, most: usize, until: Timestamp) 
     if !others.is_empty() {
         let mut sum = Usage::default();
         others.into_iter().for_each(|(_, usage)| sum.add(usage));
-        rows.push(row((&Account { queue: OTHERS.into(), namespace: OTHERS.to_owned() }, &sum)));
+        rows.push(row((&Account::of_all(), &sum)));
     }
     json!(UsageMonth { until, rows }).to_string()
 }
@@ -185,10 +208,15 @@ fn choose_row(rows: &BTreeMap<Account, Usage>, account: Account) -> Account {
     if rows.contains_key(&account) || rows.len() < MOST_ROWS {
         return account;
     }
-    let of_queue = Account { queue: account.queue, namespace: OTHERS.to_owned() };
+    let is_told_by_user = !account.user.is_empty();
+    let of_namespace = account.of_namespace();
+    if rows.contains_key(&of_namespace) || (is_told_by_user && rows.len() < MOST_ROWS + MOST_ROWS / 2) {
+        return of_namespace;
+    }
+    let of_queue = of_namespace.of_queue();
     match rows.contains_key(&of_queue) || rows.len() < 2 * MOST_ROWS {
         true => of_queue,
-        false => Account { queue: OTHERS.into(), namespace: OTHERS.to_owned() },
+        false => Account::of_all(),
     }
 }
 
@@ -200,13 +228,45 @@ mod tests {
     use super::*;
 
     #[test]
+    fn beyond_the_bound_users_are_added_up_by_namespace_then_namespaces_by_queue() {
+        let mut history = UsageHistory::default();
+        let month: Month = "2026-11".parse().unwrap();
+        let mut add = |namespace: &str, user: &str| {
+            let account = Account { queue: "q".into(), namespace: namespace.to_owned(), user: user.to_owned() };
+            history.add(month, account, &Usage { admissions: 1, seconds: Resources::new() });
+        };
+        (0..MOST_ROWS).for_each(|number| add("a", &format!("user-{number}")));
+        add("a", "user-0");
+        (0..5).for_each(|number| add("a", &format!("late-{number}")));
+        (0..2 * MOST_ROWS).for_each(|number| add(&format!("late-{number}"), "ada"));
+        let rows = &history.months[&month];
+        let admissions = |namespace: &str, user: &str| {
+            rows[&Account { queue: "q".into(), namespace: namespace.to_owned(), user: user.to_owned() }].admissions
+        };
+        assert_eq!((admissions("a", "user-0"), admissions("a", OTHERS), admissions("late-0", OTHERS)), (2, 5, 1));
+        assert!(admissions(OTHERS, OTHERS) > 0);
+        assert!(rows.len() <= 2 * MOST_ROWS);
+        let all = u64::try_from(MOST_ROWS + 1 + 5 + 2 * MOST_ROWS).unwrap();
+        assert_eq!(rows.values().map(|usage| usage.admissions).sum::<u64>(), all);
+    }
+
+    #[test]
+    fn what_was_written_before_users_were_told_is_read() {
+        let row = json!({"queue": "q", "namespace": "a", "admissions": 1, "seconds": {"cpu": "60"}});
+        let page = json!({"until": "2026-11-23T20:00:00Z", "rows": [row]}).to_string();
+        let read = UsageHistory::read_config_map(&json!({"data": {"2026-11.json": page}})).unwrap();
+        let account = Account { queue: "q".into(), namespace: "a".to_owned(), user: String::new() };
+        assert!(read.months.values().all(|rows| rows.contains_key(&account)));
+    }
+
+    #[test]
     fn a_month_that_is_too_long_is_written_in_fewer_rows_and_nothing_is_lost_of_the_sum() {
         let cpu = |seconds: i64| [("cpu", Quantity::from_units(seconds))].into_iter().collect::<Resources>();
         let mut history = UsageHistory::default();
         let month: Month = "2026-11".parse().unwrap();
         for number in 0..1900_u64 {
             let queue = format!("{number:0>250}");
-            let account = Account { queue: queue.as_str().into(), namespace: "n".repeat(250) };
+            let account = Account { queue: queue.as_str().into(), namespace: "n".repeat(250), user: String::new() };
             history.add(month, account, &Usage { admissions: 1 + number % 7, seconds: cpu(10) });
         }
         let write = history.to_write("ns", Timestamp::UNIX_EPOCH);

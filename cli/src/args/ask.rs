@@ -142,6 +142,9 @@ pub struct HistoryArgs {
     /// Of this queue alone.
     #[arg(short, long, value_name = "QUEUE", add = names::complete_queue_names())]
     pub queue: Option<String>,
+    /// That this user submitted alone: a person's name, or an account as system:serviceaccount:NAMESPACE:NAME.
+    #[arg(short, long, value_name = "USER")]
+    pub user: Option<String>,
     /// That ended so alone.
     #[arg(long, value_name = "RESULT", ignore_case = true,
           value_parser = ["Completed", "Failed", "Aborted", "Terminated", "Deleted"])]
@@ -186,6 +189,8 @@ pub enum UsageBy {
     Queue,
     /// The jobs' namespace.
     Namespace,
+    /// Who submitted the jobs; nobody where that is not known.
+    User,
 }
 
 /// How usage and history look.

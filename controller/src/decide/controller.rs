@@ -339,7 +339,7 @@ impl Controller {
         self.jobs.cleanups.observe_deleted_binding(binding, self.now);
         let is_there = self.objects.workload_of(binding).is_some();
         self.ended_jobs.record_deleted_job(binding, self.usage.charge_of(key), is_there, self.now);
-        self.usage.account_charge(key, None, binding.created, (false, false), self.now);
+        self.usage.account_charge(key, None, None, binding.created, (false, false), self.now);
         self.capacity.forget_job(&binding.id);
         self.capacity.set_selected_labels(binding.id.as_str(), None, &[]);
         self.deadlines.forget_binding(key, self.now);
@@ -404,7 +404,9 @@ impl Controller {
         let is_old = !objects.is_complete();
         // A binding that outlives its job by a moment is charged until it goes; that is no new admission.
         let charged = charged.filter(|_| workload.is_some() || self.usage.charge_of(key).is_some());
-        self.usage.account_charge(key, charged, binding.created, (binding.admission.is_some(), is_old), now);
+        let user = workload.and_then(|workload| workload.submitter.as_ref());
+        let (created, is_stored) = (binding.created, binding.admission.is_some());
+        self.usage.account_charge(key, charged, user, created, (is_stored, is_old), now);
         if fault.is_none() {
             self.ended_jobs.observe_binding(binding, workload.map(|workload| &**workload), is_old, now);
         }

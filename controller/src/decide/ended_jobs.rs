@@ -42,6 +42,8 @@ struct LastRun {
     clusters: Vec<ClusterName>,
     /// When it began, in seconds since 1970, if it did.
     began: Option<i64>,
+    /// Who submitted it, where that is known.
+    user: Option<Arc<str>>,
 }
 
 impl EndedJobs {
@@ -78,12 +80,13 @@ impl EndedJobs {
         self.taken.insert(binding.key.clone(), Arc::clone(&workload.uid));
         let Some(at) = said.or((!is_old).then_some(now)) else { return };
         let run = match (&binding.admission, last) {
-            (Some(admission), _) => LastRun::read(binding, admission, progress.started),
+            (Some(admission), _) => LastRun::read(binding, admission, workload),
             (None, Some(last)) => last,
             (None, None) => return,
         };
         let charge = (run.admission.queue.clone(), run.admission.charged.clone());
-        self.record(build_ended_job(binding, charge, &run.clusters, run.began, result, at), is_old);
+        let user = run.user.as_deref();
+        self.record(build_ended_job(binding, charge, &run.clusters, (run.began, at), result, user), is_old);
     }
 
     fn remember_run(&mut self, binding: &Binding, workload: &Workload) {
@@ -95,7 +98,7 @@ impl EndedJobs {
         match known.filter(is_same) {
             Some(run) => run.began = workload.progress.started,
             None => {
-                let run = LastRun::read(binding, admission, workload.progress.started);
+                let run = LastRun::read(binding, admission, workload);
                 self.runs.insert(binding.key.clone(), run);
             }
         }
@@ -110,10 +113,12 @@ impl EndedJobs {
         now: Timestamp,
     ) {
         let is_taken = self.taken.remove(&binding.key).is_some();
-        let began = self.runs.remove(&binding.key).and_then(|run| run.began);
+        let last = self.runs.remove(&binding.key);
+        let began = last.as_ref().and_then(|run| run.began);
+        let user = last.as_ref().and_then(|run| run.user.as_deref());
         if let Some(charge) = charge.filter(|_| !is_taken && !is_there) {
             let clusters: Vec<ClusterName> = binding.clusters.iter().map(|(cluster, _)| cluster.clone()).collect();
-            self.record(build_ended_job(binding, charge, &clusters, began, DELETED, now), false);
+            self.record(build_ended_job(binding, charge, &clusters, (began, now), DELETED, user), false);
         }
     }
 
@@ -132,12 +137,13 @@ impl EndedJobs {
 }
 
 impl LastRun {
-    fn read(binding: &Binding, admission: &Arc<Admission>, began: Option<i64>) -> Self {
+    fn read(binding: &Binding, admission: &Arc<Admission>, workload: &Workload) -> Self {
         Self {
             workload: Arc::clone(&binding.workload_uid),
             admission: Arc::clone(admission),
             clusters: binding.clusters.iter().map(|(cluster, _)| cluster.clone()).collect(),
-            began,
+            began: workload.progress.started,
+            user: workload.submitter.clone(),
         }
     }
 }
@@ -146,9 +152,9 @@ fn build_ended_job(
     binding: &Binding,
     (queue, charged): (QueueName, Resources),
     clusters: &[ClusterName],
-    started: Option<i64>,
+    (started, ended): (Option<i64>, Timestamp),
     result: &str,
-    ended: Timestamp,
+    user: Option<&str>,
 ) -> EndedJob {
     let reference = &binding.workload;
     EndedJob {
@@ -156,6 +162,7 @@ fn build_ended_job(
         kind: reference.kind.clone(),
         name: reference.name.clone(),
         uid: binding.workload_uid.to_string(),
+        user: user.map(str::to_owned),
         queue,
         result: result.to_owned(),
         clusters: clusters.iter().map(ToString::to_string).collect(),

@@ -1,11 +1,11 @@
 //! What is charged for each job, and for how long: the accounts that [`usage`](crate::usage) keeps.
 //!
 //! Rule: time is accounted when a charge changes and when the accounts are saved, to the month that it falls in, by
-//! queue and namespace. An admission counts once its binding shows it: a release that is under way may be refused. What
-//! was charged already when this controller began is accounted since the last save of the one before, or since its
-//! binding was created if that is later. Nothing is written before what was kept has been read.
+//! queue, namespace and user. An admission counts once its binding shows it: a release that is under way may be
+//! refused. What was charged already when this controller began is accounted since the last save of the one before, or
+//! since its binding was created if that is later. Nothing is written before what was kept has been read.
 
-use std::{collections::BTreeMap, mem};
+use std::{collections::BTreeMap, mem, sync::Arc};
 
 use caldera_core::{gang::QueueName, quantity::Quantity, resources::Resources};
 use caldera_runtime::write::Write;
@@ -21,6 +21,8 @@ use crate::{
 struct Charged {
     queue: QueueName,
     amount: Resources,
+    /// Who submitted it, where that is known.
+    user: Option<Arc<str>>,
     /// Up to when it is accounted.
     since: Timestamp,
     /// It may have been charged since then, before this controller began, and is not accounted for that time yet.
@@ -56,13 +58,14 @@ impl UsageAccounts {
         }
     }
 
-    /// Takes in what is charged for a job from now on. `is_stored`: its binding says so; a release that is on its way
-    /// may be refused and sent again. `is_old`: it may have been charged since it was created, before this controller
-    /// began.
+    /// Takes in what is charged for a job from now on, and for whom. `is_stored`: its binding says so; a release that
+    /// is on its way may be refused and sent again. `is_old`: it may have been charged since it was created, before
+    /// this controller began.
     pub(crate) fn account_charge(
         &mut self,
         key: &Key,
         charge: Option<(QueueName, Resources)>,
+        user: Option<&Arc<str>>,
         created: i64,
         (is_stored, is_old): (bool, bool),
         now: Timestamp,
@@ -70,12 +73,12 @@ impl UsageAccounts {
         let charge = charge.filter(|(_, amount)| !amount.is_empty());
         let known = self.charged.get(key).map(|known| (&known.queue, &known.amount));
         if known != charge.as_ref().map(|(queue, amount)| (queue, amount)) {
-            self.change_charge(key, charge, created, is_old, now);
+            self.change_charge(key, charge, user, created, is_old, now);
         }
         if let Some(charged) = self.charged.get_mut(key).filter(|charged| is_stored && !charged.is_counted) {
             charged.is_counted = true;
-            let account = Account { queue: charged.queue.clone(), namespace: key.namespace.to_string() };
-            self.history.add(Month::from_timestamp(now), account, &Usage { admissions: 1, seconds: Resources::new() });
+            let usage = Usage { admissions: 1, seconds: Resources::new() };
+            self.history.add(Month::from_timestamp(now), find_account(key, charged), &usage);
             self.is_changed = true;
         }
     }
@@ -84,6 +87,7 @@ impl UsageAccounts {
         &mut self,
         key: &Key,
         charge: Option<(QueueName, Resources)>,
+        user: Option<&Arc<str>>,
         created: i64,
         is_old: bool,
         now: Timestamp,
@@ -95,6 +99,7 @@ impl UsageAccounts {
         }
         let Some((queue, amount)) = charge else { return };
         let is_counted = before.as_ref().map_or(is_old, |before| before.is_counted);
+        let user = user.cloned().or_else(|| before.as_ref().and_then(|before| before.user.clone()));
         let created = Timestamp::from_second(created).unwrap_or(now);
         let mut inherited = before.map_or_else(|| is_old.then_some(created), |before| before.inherited);
         let mut since = now;
@@ -103,7 +108,7 @@ impl UsageAccounts {
         {
             since = self.history.until.map_or(now, |until| created.max(until).min(now));
         }
-        self.charged.insert(key.clone(), Charged { queue, amount, since, inherited, is_counted });
+        self.charged.insert(key.clone(), Charged { queue, amount, user, since, inherited, is_counted });
     }
 
     /// What is charged for a job.
@@ -126,14 +131,18 @@ impl UsageAccounts {
     }
 }
 
+fn find_account(key: &Key, charged: &Charged) -> Account {
+    let user = charged.user.as_deref().unwrap_or_default().to_owned();
+    Account { queue: charged.queue.clone(), namespace: key.namespace.to_string(), user }
+}
+
 /// Adds what was charged in this time, to each month its own part.
 fn account_time(history: &mut UsageHistory, key: &Key, charged: &Charged, (mut since, until): (Timestamp, Timestamp)) {
     while since < until {
         let month = Month::from_timestamp(since);
         let end = month.compute_end().min(until);
         let seconds = compute_unit_seconds(&charged.amount, end.duration_since(since));
-        let account = Account { queue: charged.queue.clone(), namespace: key.namespace.to_string() };
-        history.add(month, account, &Usage { admissions: 0, seconds });
+        history.add(month, find_account(key, charged), &Usage { admissions: 0, seconds });
         since = end;
     }
 }
@@ -188,15 +197,15 @@ mod tests {
     fn a_job_is_accounted_what_it_is_charged_for_as_long_as_it_is() {
         let mut accounts = begin(UsageHistory::default());
         let began = at("2026-11-23T10:00:00Z");
-        accounts.account_charge(&key(), cpu(4), 0, (true, false), began);
-        accounts.account_charge(&key(), cpu(4), 0, (true, false), at("2026-11-23T10:00:30Z"));
-        accounts.account_charge(&key(), cpu(2), 0, (true, false), at("2026-11-23T10:01:00Z"));
+        accounts.account_charge(&key(), cpu(4), None, 0, (true, false), began);
+        accounts.account_charge(&key(), cpu(4), None, 0, (true, false), at("2026-11-23T10:00:30Z"));
+        accounts.account_charge(&key(), cpu(2), None, 0, (true, false), at("2026-11-23T10:01:00Z"));
         assert_eq!(sum(&written(&mut accounts, at("2026-11-23T10:02:00Z")), "2026-11"), (1, 240 + 120));
-        accounts.account_charge(&key(), None, 0, (true, false), at("2026-11-23T10:03:00Z"));
+        accounts.account_charge(&key(), None, None, 0, (true, false), at("2026-11-23T10:03:00Z"));
         let end = written(&mut accounts, at("2026-11-23T12:00:00Z"));
         assert_eq!(sum(&end, "2026-11"), (1, 240 + 240));
         assert!(accounts.write_history("ns", at("2026-11-23T12:05:00Z")).is_none(), "nothing is new");
-        accounts.account_charge(&key(), cpu(1), 0, (true, false), at("2026-11-23T12:00:00Z"));
+        accounts.account_charge(&key(), cpu(1), None, 0, (true, false), at("2026-11-23T12:00:00Z"));
         let again = written(&mut accounts, at("2026-11-23T12:00:01Z"));
         assert_eq!(sum(&again, "2026-11"), (2, 481), "quota was given to it twice");
     }
@@ -206,18 +215,31 @@ mod tests {
     fn a_release_that_is_sent_twice_is_one_admission() {
         let mut accounts = begin(UsageHistory::default());
         let began = at("2026-11-23T10:00:00Z");
-        accounts.account_charge(&key(), cpu(4), 0, (false, false), began);
-        accounts.account_charge(&key(), None, 0, (false, false), began);
-        accounts.account_charge(&key(), cpu(4), 0, (false, false), began);
-        accounts.account_charge(&key(), cpu(4), 0, (true, false), began);
-        accounts.account_charge(&key(), cpu(4), 0, (true, false), began);
+        accounts.account_charge(&key(), cpu(4), None, 0, (false, false), began);
+        accounts.account_charge(&key(), None, None, 0, (false, false), began);
+        accounts.account_charge(&key(), cpu(4), None, 0, (false, false), began);
+        accounts.account_charge(&key(), cpu(4), None, 0, (true, false), began);
+        accounts.account_charge(&key(), cpu(4), None, 0, (true, false), began);
         assert_eq!(sum(&written(&mut accounts, at("2026-11-23T10:00:10Z")), "2026-11"), (1, 40));
+    }
+
+    /// Its job is deleted first: then nobody says whose it was.
+    #[test]
+    fn a_charge_is_accounted_to_the_user_that_submitted_the_job_to_its_end() {
+        let mut accounts = begin(UsageHistory::default());
+        let began = at("2026-11-23T10:00:00Z");
+        accounts.account_charge(&key(), cpu(4), Some(&Arc::from("ada")), 0, (true, false), began);
+        accounts.account_charge(&key(), cpu(2), None, 0, (true, false), at("2026-11-23T10:01:00Z"));
+        accounts.account_charge(&key(), None, None, 0, (false, false), at("2026-11-23T10:02:00Z"));
+        let history = written(&mut accounts, at("2026-11-23T10:03:00Z"));
+        let users: Vec<&str> = history.months.values().flat_map(|rows| rows.keys()).map(|row| &*row.user).collect();
+        assert_eq!((users, sum(&history, "2026-11")), (vec!["ada"], (1, 240 + 120)));
     }
 
     #[test]
     fn each_month_has_its_own_part() {
         let mut accounts = begin(UsageHistory::default());
-        accounts.account_charge(&key(), cpu(1), 0, (true, false), at("2026-11-30T23:59:00Z"));
+        accounts.account_charge(&key(), cpu(1), None, 0, (true, false), at("2026-11-30T23:59:00Z"));
         let history = written(&mut accounts, at("2027-01-01T00:00:10Z"));
         assert_eq!(sum(&history, "2026-11"), (1, 60));
         assert_eq!(sum(&history, "2026-12"), (0, 31 * 24 * 3600));
@@ -227,7 +249,7 @@ mod tests {
     #[test]
     fn the_next_controller_goes_on_where_it_was_written_last() {
         let mut first = begin(UsageHistory::default());
-        first.account_charge(&key(), cpu(1), 0, (true, false), at("2026-11-23T10:00:00Z"));
+        first.account_charge(&key(), cpu(1), None, 0, (true, false), at("2026-11-23T10:00:00Z"));
         let saved = written(&mut first, at("2026-11-23T10:05:00Z"));
         let created = at("2026-11-23T09:00:00Z").as_second();
         for reads_first in [true, false] {
@@ -235,7 +257,7 @@ mod tests {
             if reads_first {
                 second.merge_history(saved.clone());
             }
-            second.account_charge(&key(), cpu(1), created, (true, true), at("2026-11-23T10:07:00Z"));
+            second.account_charge(&key(), cpu(1), None, created, (true, true), at("2026-11-23T10:07:00Z"));
             if !reads_first {
                 assert!(second.write_history("ns", at("2026-11-23T10:07:00Z")).is_none(), "it would write over it");
                 second.merge_history(saved.clone());
@@ -250,7 +272,7 @@ mod tests {
         let saved = UsageHistory { until: Some(at("2026-11-23T10:00:00Z")), ..UsageHistory::default() };
         let mut accounts = begin(saved);
         let created = at("2026-11-23T10:09:00Z").as_second();
-        accounts.account_charge(&key(), cpu(1), created, (true, true), at("2026-11-23T10:10:00Z"));
+        accounts.account_charge(&key(), cpu(1), None, created, (true, true), at("2026-11-23T10:10:00Z"));
         assert_eq!(sum(&written(&mut accounts, at("2026-11-23T10:10:00Z")), "2026-11"), (0, 60));
     }
 
@@ -261,7 +283,7 @@ mod tests {
         let jobs = 5000;
         for n in 0..jobs {
             let key = Key::new(&format!("namespace-with-a-long-name-{n}"), "a");
-            accounts.account_charge(&key, cpu(1), 0, (true, false), began);
+            accounts.account_charge(&key, cpu(1), None, 0, (true, false), began);
         }
         let write = accounts.write_history("ns", end).unwrap();
         let Body::Apply { object, .. } = &write.body else { panic!("it is applied") };

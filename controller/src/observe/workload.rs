@@ -14,7 +14,7 @@ use caldera_crds::{
     workload::{
         self, WorkloadKind, annotations,
         progress::{Progress, read_progress},
-        submission::read_submit_time,
+        submission::{read_submit_time, read_submitter},
     },
 };
 use serde_json::Value;
@@ -44,6 +44,8 @@ pub struct Workload {
     pub class: Arc<str>,
     /// When it was submitted, where that is known better than from its binding.
     pub submitted: Option<SubmitTime>,
+    /// Who submitted it, where that is known.
+    pub submitter: Option<Arc<str>>,
     /// Seconds that it may wait before it should have started.
     pub sla_waiting_time: Option<i64>,
     /// Seconds that it runs at most, if it says so.
@@ -161,6 +163,7 @@ impl Workload {
             names_queue: workload::names_queue(object),
             class: workload::priority_class_of(object).into(),
             submitted: read_submit_time(object),
+            submitter: read_submitter(object).map(Arc::from),
             sla_waiting_time: workload::sla_waiting_time(object),
             run_for: workload::running_estimate(object),
             max_run_time: annotations::max_run_time(object),

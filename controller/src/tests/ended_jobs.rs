@@ -1,9 +1,10 @@
 //! How jobs ended is kept after them.
 
+use caldera_crds::names::caldera::{SUBMITTED, SUBMITTER};
 use caldera_runtime::write::{Body, Write};
 use serde_json::json;
 
-use super::world::World;
+use super::world::{World, job};
 use crate::{
     history::{EndedJob, JobHistory},
     observe::Input,
@@ -69,6 +70,24 @@ fn each_end_of_a_job_that_was_given_quota_is_recorded_once_with_what_it_was_char
     world.pass(3);
     assert_eq!(save(&mut world), JobHistory::default(), "nothing new");
     assert_eq!(count_admissions(&mut world), 1, "its binding outlived it");
+}
+
+#[test]
+fn who_submitted_a_job_is_recorded_as_our_webhook_stamped_it() {
+    let mut world = begin();
+    let mut stamped = job("a", "q", 1);
+    let created = world.now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    stamped["metadata"]["creationTimestamp"] = created.as_str().into();
+    stamped["metadata"]["annotations"] = json!({SUBMITTED: created, SUBMITTER: "ada"});
+    let stored = world.put(stamped);
+    world.bind(&stored, 1, true);
+    world.settle();
+    world.place("a-job", 1);
+    world.phase("a", "Running");
+    world.phase("a", "Completed");
+    world.pass(3);
+    let jobs = save(&mut world).list_jobs();
+    assert_eq!(jobs.iter().map(|job| job.user.as_deref()).collect::<Vec<_>>(), [Some("ada")]);
 }
 
 #[test]

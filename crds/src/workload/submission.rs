@@ -39,6 +39,17 @@ pub fn read_submit_time(object: &Value) -> Option<SubmitTime> {
     agrees.then(|| SubmitTime::new(stamp.as_second(), microseconds))
 }
 
+/// Characters of a submitter's name that are kept.
+const MOST_OF_NAME: usize = 256;
+
+/// Who submitted a workload, if it has stamps that can be true. Never empty.
+#[must_use]
+pub fn read_submitter(object: &Value) -> Option<String> {
+    read_submit_time(object)?;
+    let name: String = annotation_of(object, SUBMITTER)?.chars().take(MOST_OF_NAME).collect();
+    (!name.is_empty()).then_some(name)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -69,5 +80,17 @@ mod tests {
         other["apiVersion"] = "apps/v1".into();
         other["kind"] = "Deployment".into();
         assert_eq!(read_submit_time(&other), None, "it did not pass the webhook");
+    }
+
+    #[test]
+    fn a_submitter_counts_where_the_stamp_beside_it_does_and_is_bounded() {
+        let mut job = job("2026-11-27T08:00:30Z", "2026-11-27T08:00:30Z");
+        assert_eq!(read_submitter(&job), None);
+        job["metadata"]["annotations"][SUBMITTER] = "ada".into();
+        assert_eq!(read_submitter(&job).as_deref(), Some("ada"));
+        job["metadata"]["annotations"][SUBMITTER] = "é".repeat(100_000).into();
+        assert_eq!(read_submitter(&job), Some("é".repeat(256)));
+        job["metadata"]["creationTimestamp"] = "2026-11-27T09:00:30Z".into();
+        assert_eq!(read_submitter(&job), None, "its stamp is forged");
     }
 }
