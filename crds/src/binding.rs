@@ -33,6 +33,9 @@ use crate::{
     workload::WorkloadKind,
 };
 
+/// Producer of the graceful evictions with which the controller has copies left in lost clusters.
+pub const COPY_HOLDER: &str = "caldera-controller";
+
 /// The gate of a queued binding, as its annotation says. A binding without the annotation is not queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gate {
@@ -149,6 +152,13 @@ impl<'a> BindingView<'a> {
     pub fn clusters(self) -> impl Iterator<Item = (ClusterName, u32)> + 'a {
         let replicas = |replicas: Option<i32>| u32::try_from(replicas.unwrap_or(0)).unwrap_or(0);
         self.spec.clusters.iter().map(move |target| (target.name.as_str().into(), replicas(target.replicas)))
+    }
+
+    /// Lost clusters where the controller has Karmada leave the copies, to learn whether they end ([`COPY_HOLDER`]).
+    pub fn held_clusters(self) -> impl Iterator<Item = ClusterName> + 'a {
+        let tasks = self.spec.graceful_eviction_tasks.iter();
+        let held = tasks.filter(|task| task.producer == COPY_HOLDER && task.suppress_deletion == Some(true));
+        held.map(|task| task.from_cluster.as_str().into())
     }
 
     /// Whether `spec.suspension.scheduling` keeps schedulers off.

@@ -100,8 +100,13 @@ pub(crate) fn withdraw_binding(
 
 /// The same because its own policies restarted it, which is counted.
 pub(crate) fn restart_by_policy(binding: &Binding, message: String, now: Timestamp) -> Decision {
+    evict_binding(binding, record_policy_restart(binding, message, now))
+}
+
+/// The record of a job that its own policies restart.
+pub(crate) fn record_policy_restart(binding: &Binding, message: String, now: Timestamp) -> EvictionRecord {
     let record = record_of(binding, POLICY_RESTARTED, message, now.as_second());
-    evict_binding(binding, EvictionRecord { restarts: record.restarts.saturating_add(1), ..record })
+    EvictionRecord { restarts: record.restarts.saturating_add(1), ..record }
 }
 
 /// A record of now that continues the one before.

@@ -29,7 +29,7 @@ use crate::{
 
 /// How long a cluster is not ready before it is lost.
 pub(crate) const MEMBER_LOST_AFTER: SignedDuration = SignedDuration::from_secs(300);
-/// Between two looks at the bindings in lost clusters.
+/// After a withdrawal that may not be written, and from a change of a binding in a lost cluster to the next look.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// Since when clusters are lost is in their objects; this is when to look.
@@ -60,6 +60,13 @@ impl MemberLoss {
         self.next = Some(now);
     }
 
+    /// Takes in the state of a binding: what is in a lost cluster may be withdrawn now.
+    pub(crate) fn observe_binding(&mut self, objects: &Objects, binding: &Binding, now: Timestamp) {
+        if binding.clusters.iter().any(|(cluster, _)| objects.losses.is_lost(cluster)) {
+            self.next = earliest(self.next, Some(add_wait(now, LOOK_AGAIN)));
+        }
+    }
+
     /// Withdraws what is in clusters that are lost.
     pub(crate) fn withdraw_from_lost_clusters(
         &mut self,
@@ -72,15 +79,17 @@ impl MemberLoss {
         let all: BTreeMap<ClusterName, Timestamp> = objects.losses.list_lost().filter_map(since).collect();
         let (lost, soon): (BTreeMap<_, _>, BTreeMap<_, _>) =
             all.into_iter().partition(|(_, since)| add_wait(*since, wait) <= now);
-        let next = soon.values().map(|since| add_wait(*since, wait)).min();
-        self.next = earliest(next, (!lost.is_empty()).then(|| add_wait(now, LOOK_AGAIN)));
+        self.next = soon.values().map(|since| add_wait(*since, wait)).min();
         if lost.is_empty() {
             return Vec::new();
         }
         let placed = objects.bindings.values().filter(|binding| {
             binding.clusters.iter().any(|(cluster, _)| lost.contains_key(cluster)) && jobs.is_confirmed(&binding.key)
         });
-        placed.filter_map(|binding| withdraw_if_lost(objects, jobs, binding, &lost, now)).collect()
+        let decisions: Vec<_> =
+            placed.filter_map(|binding| withdraw_if_lost(objects, jobs, binding, &lost, now)).collect();
+        self.next = earliest(self.next, (!decisions.is_empty()).then(|| add_wait(now, LOOK_AGAIN)));
+        decisions
     }
 }
 

@@ -30,9 +30,6 @@ use caldera_crds::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
-/// Who asked for a graceful eviction of ours.
-pub(crate) const HOLDER: &str = "caldera-controller";
-
 /// Namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
@@ -111,7 +108,7 @@ pub struct Binding {
     pub silent_copies: Vec<ClusterName>,
     /// Its clusters where its policies restarted its whole copy, which has not ended, and how often.
     pub restarted_copies: Vec<(ClusterName, u64)>,
-    /// Its clusters where its whole copy failed, and how often that had restarted.
+    /// Its clusters where its whole copy failed, and how often that had restarted; those where it is held included.
     pub failed_copies: Vec<(ClusterName, u64)>,
     /// Its clusters where it ended well.
     pub ended_in: BTreeSet<ClusterName>,
@@ -183,8 +180,8 @@ impl Binding {
             failure: read_failure(view).map(Arc::new),
             has_copies: view.status.is_some_and(|status| !status.aggregated_status.is_empty()),
             orphan_copies: list_orphan_copies(view),
-            held_in: list_held_clusters(view).collect(),
-            ended_where_held: have_all_ended_in(view, list_held_clusters(view)),
+            held_in: view.held_clusters().collect(),
+            ended_where_held: have_all_ended_in(view, view.held_clusters()),
             leaves_with_grace: !spec.graceful_eviction_tasks.is_empty(),
             dispatching: spec.suspension.as_ref().and_then(|suspension| suspension.dispatching),
             deleting: view.is_deleting(),
@@ -236,13 +233,6 @@ fn have_all_ended_in(binding: BindingView<'_>, mut clusters: impl Iterator<Item 
     clusters.all(|cluster| ended.contains(cluster.as_str()))
 }
 
-/// Whose copies Karmada keeps because the controller said so.
-fn list_held_clusters(binding: BindingView<'_>) -> impl Iterator<Item = ClusterName> {
-    let tasks = binding.spec.graceful_eviction_tasks.iter();
-    let held = tasks.filter(|task| task.producer == HOLDER && task.suppress_deletion == Some(true));
-    held.map(|task| task.from_cluster.as_str().into())
-}
-
 fn read_failure(binding: BindingView<'_>) -> Option<JobFailure> {
     if binding.workload_kind() != Some(WorkloadKind::BatchJob) || !have_all_copies_ended(binding) {
         return None;
@@ -253,9 +243,15 @@ fn read_failure(binding: BindingView<'_>) -> Option<JobFailure> {
 
 /// What Karmada tells of the copies in the clusters that it is to be in.
 fn list_copies(binding: BindingView<'_>) -> impl Iterator<Item = &AggregatedStatusItem> {
-    let wanted: BTreeSet<ClusterName> = binding.clusters().map(|(cluster, _)| cluster).collect();
+    list_copies_in(binding, binding.clusters().map(|(cluster, _)| cluster).collect())
+}
+
+fn list_copies_in(
+    binding: BindingView<'_>,
+    clusters: BTreeSet<ClusterName>,
+) -> impl Iterator<Item = &AggregatedStatusItem> {
     let items = binding.status.into_iter().flat_map(|status| &status.aggregated_status);
-    items.filter(move |item| wanted.contains(item.cluster_name.as_str()))
+    items.filter(move |item| clusters.contains(item.cluster_name.as_str()))
 }
 
 /// What Karmada tells of copies in clusters that it is not to be in.
@@ -298,7 +294,8 @@ fn list_failed_copies(binding: BindingView<'_>) -> Vec<(ClusterName, u64)> {
         let status = item.status.as_ref().filter(|status| status["state"]["phase"] == "Failed")?;
         Some((item.cluster_name.as_str().into(), status["retryCount"].as_u64().unwrap_or(0)))
     };
-    list_copies(binding).filter_map(failed).collect()
+    let clusters = binding.clusters().map(|(cluster, _)| cluster);
+    list_copies_in(binding, clusters.chain(binding.held_clusters()).collect()).filter_map(failed).collect()
 }
 
 fn list_silent_copies(binding: BindingView<'_>) -> Vec<ClusterName> {

@@ -126,6 +126,8 @@ struct Withdrawal {
     from: BTreeSet<ClusterName>,
     /// When the last of its Works there was seen to be gone, in seconds since 1970.
     proven_at: Option<i64>,
+    /// It ended where its copies were left: its Works matter to nobody.
+    ended: bool,
 }
 
 /// See the module.
@@ -153,8 +155,9 @@ impl Losses {
     /// Clusters whose Works are to be watched: the lost ones, those that withdrawn bindings wait for, and those that
     /// are back as long as withdrawn bindings have Works there.
     pub(crate) fn list_clusters_to_watch_works(&self) -> BTreeSet<ClusterName> {
-        let awaited = self.withdrawn.values().flat_map(|withdrawal| &withdrawal.from);
-        let is_uncleaned = |works: &Works| works.counts.keys().any(|key| self.withdrawn.contains_key(key));
+        let awaited = self.withdrawn.values().filter(|withdrawal| !withdrawal.ended).flat_map(|it| &it.from);
+        let waits = |key: &Key| self.withdrawn.get(key).is_some_and(|withdrawal| !withdrawal.ended);
+        let is_uncleaned = |works: &Works| works.counts.keys().any(waits);
         let is_back = |name: &ClusterName| self.clusters.get(name).is_some_and(|it| it.lost_since.is_none());
         let uncleaned = self.works.iter().filter(|(name, works)| is_back(name) && is_uncleaned(works));
         let all = awaited.chain(uncleaned.map(|(name, _)| name)).filter(|name| self.clusters.contains_key(*name));
@@ -204,14 +207,19 @@ impl Losses {
 
     /// Takes in that a binding was taken off its clusters, or is in some again.
     pub(super) fn update_withdrawal(&mut self, key: &Key, binding: Option<&Binding>) {
-        // One that ended where it was left waits for nothing.
-        let has_ended = |binding: &Binding| !binding.held_in.is_empty() && binding.ended_where_held;
-        let waits = binding.filter(|binding| binding.clusters.is_empty() && !has_ended(binding));
-        let record = waits.and_then(|binding| binding.eviction.as_deref());
-        let Some(record) = record else { return drop(self.withdrawn.remove(key)) };
+        let off = binding.filter(|binding| binding.clusters.is_empty());
+        let Some((binding, record)) = off.and_then(|binding| Some((binding, binding.eviction.as_deref()?))) else {
+            return drop(self.withdrawn.remove(key));
+        };
         let is_lost = record.reason == MEMBER_LOST;
-        let from = record.avoid.iter().filter(|_| is_lost).map(|name| name.as_str().into()).collect();
-        self.withdrawn.entry(key.clone()).or_default().from = from;
+        let lost = record.avoid.iter().filter(|_| is_lost).map(|name| name.as_str().into());
+        let withdrawal = self.withdrawn.entry(key.clone()).or_default();
+        withdrawal.from = lost.chain(binding.held_in.iter().cloned()).collect();
+        withdrawal.ended = !binding.held_in.is_empty() && binding.ended_where_held;
+    }
+
+    pub(crate) fn is_lost(&self, cluster: &ClusterName) -> bool {
+        self.clusters.get(cluster).is_some_and(|presence| presence.lost_since.is_some())
     }
 
     /// Since when a cluster is ready, in seconds since 1970; `None` while it is not.

@@ -20,15 +20,6 @@ mod queue;
 mod tenancy;
 mod workload;
 
-pub(crate) use self::{
-    binding::HOLDER,
-    cluster::read_namespace,
-    data_claim::{BOUND, DataObjects, fingerprint_claim, fingerprint_refs},
-    fingerprint::fingerprint,
-    losses::{MEMBER_LOST, Presence},
-    node_groups::admitted_gang,
-    objects::{Change, Objects},
-};
 pub use self::{
     binding::{Binding, Key},
     cluster::{ClassFacts, ClusterFacts},
@@ -41,4 +32,12 @@ pub use self::{
     pod_group::{PodGroupFacts, PodGroupStatus},
     queue::{QueueFacts, QueueNumbers},
     workload::{SaidState, Workload},
+};
+pub(crate) use self::{
+    cluster::read_namespace,
+    data_claim::{BOUND, DataObjects, fingerprint_claim, fingerprint_refs},
+    fingerprint::fingerprint,
+    losses::{MEMBER_LOST, Presence},
+    node_groups::admitted_gang,
+    objects::{Change, Objects},
 };

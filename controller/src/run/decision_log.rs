@@ -129,6 +129,7 @@ pub(crate) fn log_decision(controller: &Controller, decision: &Decision) {
                 "copies are where they should not be; Karmada is asked to look again"
             );
         }
+        Decision::DropHeldCopies { key, restart: Some(restart), .. } => log_eviction(controller, key, restart),
         Decision::DropHeldCopies { key, .. } => {
             tracing::info!(binding = %key, "copies in clusters that were lost have not ended; they are deleted");
         }

@@ -310,6 +310,55 @@ fn a_copy_that_has_not_begun_is_not_left_to_begin_when_its_cluster_is_back() {
     assert!(held(&world).is_null());
 }
 
+/// Job `a` of five pods in m1 and m2, whose policies restart it: both were lost, and are back.
+fn split_and_back() -> World {
+    let mut world = split();
+    let policies = json!([{"event": "PodFailed", "action": "RestartJob"}]);
+    world.patch("Job", "a", &json!({"spec": {"policies": policies}}));
+    ["m1", "m2"].map(|cluster| set_ready(&mut world, cluster, false));
+    world.pass(305);
+    ["m1", "m2"].map(|cluster| tell(&mut world, works(cluster, &["a"])));
+    assert_eq!(held(&world).as_array().map(Vec::len), Some(2));
+    assert_eq!(world.controller.deadlines.held.next_due(), None, "nothing changes by itself");
+    ["m1", "m2"].map(|cluster| set_ready(&mut world, cluster, true));
+    world
+}
+
+/// What Karmada tells of the copies in m1 and m2.
+fn tell_both(world: &mut World, phases: [&str; 2]) {
+    let item =
+        |(cluster, phase)| json!({"clusterName": cluster, "applied": true, "status": {"state": {"phase": phase}}});
+    let told: Vec<Value> = ["m1", "m2"].into_iter().zip(phases).map(item).collect();
+    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": told}}));
+    world.settle();
+}
+
+#[test]
+fn a_part_that_failed_while_its_cluster_was_lost_restarts_the_job_by_its_policies() {
+    let mut world = split_and_back();
+    tell_both(&mut world, ["Completed", "Failed"]);
+    world.patch("Job", "a", &json!({"status": {"state": {"phase": "Restarting"}}}));
+    assert!(world.pass(110).is_empty());
+    assert!(held(&world).is_array(), "Karmada may say yet that the job failed");
+    assert!(world.pass(12).is_empty(), "its old copies are there");
+    assert!(held(&world).is_null(), "{}", held(&world));
+    let record = eviction(&world);
+    assert_eq!((&record["reason"], &record["restarts"]), (&json!("RestartedByPolicy"), &json!(1)), "{record}");
+    assert!(world.events().contains(&("Warning".into(), "RestartedByPolicy".into())), "{:?}", world.events());
+    copies_go(&mut world);
+    ["m1", "m2"].map(|cluster| tell(&mut world, works(cluster, &[])));
+    assert_eq!(world.pass(300), ["a-job"]);
+    assert_eq!(eviction(&world)["restarts"], 1);
+}
+
+#[test]
+fn what_completed_in_lost_clusters_never_runs_again_however_long_nobody_says_that_the_job_did() {
+    let mut world = split_and_back();
+    tell_both(&mut world, ["Completed", "Completed"]);
+    assert!(world.pass(600).is_empty());
+    assert_eq!(held(&world).as_array().map(Vec::len), Some(2));
+}
+
 /// A part did not start in time.
 fn time_out(world: &mut World, late: &str) {
     let record = json!({

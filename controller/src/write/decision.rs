@@ -99,6 +99,8 @@ pub enum Decision {
         key: Key,
         /// The version that the decision was made for.
         resource_version: Arc<str>,
+        /// The record of a job that restarts, since one of them failed.
+        restart: Option<Box<EvictionRecord>>,
     },
     /// Takes surplus pods of a gang: a smaller record, and why. Its scheduler cuts what is placed.
     Shrink {
@@ -355,8 +357,8 @@ impl Decision {
                 steps.extend(hold_copies(held, eviction));
                 build_binding_write(key, steps)
             }
-            Self::DropHeldCopies { key, resource_version } => {
-                build_binding_write(key, drop_held_copies(resource_version))
+            Self::DropHeldCopies { key, resource_version, restart } => {
+                build_binding_write(key, drop_held_copies(resource_version, restart.as_deref()))
             }
             Self::Shrink { key, resource_version, admission, eviction } => {
                 let mut steps = patch_record(resource_version, admission);

@@ -11,6 +11,7 @@ use caldera_core::{
     queue::preemption::EvictionRecord,
 };
 use caldera_crds::{
+    binding::COPY_HOLDER,
     karmada::work::work_name,
     names::{
         caldera::{ADMISSION, EPOCH, EVICTION, GATE, GATE_CLOSED, GATE_OPEN, PLAN, PRIORITY},
@@ -28,7 +29,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::decision::EndCause;
-use crate::observe::{HOLDER, Key};
+use crate::observe::Key;
 
 /// Where a binding says what Karmada keeps of it in clusters that it has left.
 const EVICTION_TASKS: &str = "/spec/gracefulEvictionTasks";
@@ -102,7 +103,7 @@ pub(super) fn hold_copies(held: &[(ClusterName, u32)], eviction: &EvictionRecord
     let task = |(cluster, pods): &(ClusterName, u32)| {
         json!({
             "fromCluster": cluster.as_str(), "replicas": pods, "purgeMode": "Never", "suppressDeletion": true,
-            "producer": HOLDER, "reason": eviction.reason,
+            "producer": COPY_HOLDER, "reason": eviction.reason,
         })
     };
     let tasks: Vec<Value> = held.iter().map(task).collect();
@@ -110,11 +111,14 @@ pub(super) fn hold_copies(held: &[(ClusterName, u32)], eviction: &EvictionRecord
 }
 
 /// They were alone in there when that was decided.
-pub(super) fn drop_held_copies(resource_version: &str) -> Vec<Value> {
-    vec![
+pub(super) fn drop_held_copies(resource_version: &str, restart: Option<&EvictionRecord>) -> Vec<Value> {
+    let mut steps = vec![
         json!({"op": "test", "path": "/metadata/resourceVersion", "value": resource_version}),
         json!({"op": "remove", "path": EVICTION_TASKS}),
-    ]
+    ];
+    let record = |record: &EvictionRecord| record.to_json();
+    steps.extend(restart.map(record).map(|it| json!({"op": "add", "path": annotation_path(EVICTION), "value": it})));
+    steps
 }
 
 pub(super) fn build_binding_write(key: &Key, steps: Vec<Value>) -> Write {

@@ -21,7 +21,7 @@ use crate::observe::{CronKey, Key};
 pub enum Tag {
     /// [`Decision::Release`] or [`Decision::Resize`], for this version of the binding.
     Release(Key, Arc<str>),
-    /// [`Decision::Evict`] or [`Decision::Shrink`].
+    /// [`Decision::Evict`], [`Decision::Shrink`], or [`Decision::DropHeldCopies`] that restarts a job.
     Evict(Key),
     /// [`Decision::WritePodGroup`]: for this binding, the PodGroup of this name.
     PodGroup(Key, Key),
@@ -61,7 +61,9 @@ impl Decision {
             Self::Release { key, resource_version, .. } | Self::Resize { key, resource_version, .. } => {
                 Tag::Release(key.clone(), Arc::clone(resource_version))
             }
-            Self::Evict { key, .. } | Self::Shrink { key, .. } => Tag::Evict(key.clone()),
+            Self::Evict { key, .. } | Self::Shrink { key, .. } | Self::DropHeldCopies { key, restart: Some(_), .. } => {
+                Tag::Evict(key.clone())
+            }
             Self::WritePodGroup { key, binding, .. } => Tag::PodGroup(binding.clone(), key.clone()),
             Self::QueueNumbers { name, .. } => Tag::QueueNumbers(name.clone()),
             Self::QueueState { name, resource_version, .. } | Self::QueueMark { name, resource_version, .. } => {

@@ -12,6 +12,7 @@ use std::{
 
 use caldera_core::{admission::Admission, gang::Gang, plan::Plan, queue::preemption::EvictionRecord};
 use caldera_crds::{
+    binding::COPY_HOLDER,
     names::caldera,
     tenancy::NamespaceFacts,
     trusted::TrustedWriters,
@@ -86,6 +87,8 @@ pub struct CachedBinding {
     pub admission: Option<Arc<Admission>>,
     /// Replicas by cluster, as placed.
     pub clusters: BTreeMap<String, u32>,
+    /// Lost clusters where the controller has its copies left.
+    pub held_in: BTreeSet<String>,
     /// The plan; an error is its text that does not parse.
     pub plan: Option<Result<Arc<Plan>, String>>,
     /// How often its policies restarted it as a whole.
@@ -107,6 +110,8 @@ impl CachedBinding {
             let replicas = cluster.get("replicas").and_then(Value::as_u64).unwrap_or(0);
             Some((cluster.get("name")?.as_str()?.to_owned(), u32::try_from(replicas).unwrap_or(u32::MAX)))
         };
+        let evictions = object.pointer("/spec/gracefulEvictionTasks").and_then(Value::as_array).into_iter().flatten();
+        let is_held = |task: &&Value| task["producer"] == COPY_HOLDER && task["suppressDeletion"] == true;
         Self {
             resource: (text("/spec/resource/apiVersion").into(), text("/spec/resource/kind").into()),
             ours: annotation(caldera::GATE).is_some() || text("/spec/schedulerName") == caldera::SCHEDULER_NAME,
@@ -117,6 +122,10 @@ impl CachedBinding {
             }),
             admission: annotation(caldera::ADMISSION).and_then(|text| Admission::parse(text).ok()).map(Arc::new),
             clusters: clusters.filter_map(target).collect(),
+            held_in: evictions
+                .filter(is_held)
+                .filter_map(|task| Some(task["fromCluster"].as_str()?.to_owned()))
+                .collect(),
             plan: plan.map(|text| serde_json::from_str(text).map(Arc::new).map_err(|error| error.to_string())),
             restarts: annotation(caldera::EVICTION)
                 .and_then(|text| EvictionRecord::parse(text).ok())

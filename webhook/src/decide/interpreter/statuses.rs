@@ -47,8 +47,10 @@ pub fn aggregate_status(job: &Value, items: &[ClusterStatus], binding: Option<&C
         let left = binding.is_some_and(|b| !b.clusters.is_empty() && !b.clusters.contains_key(cluster.as_str()));
         let share = plan.and_then(|plan| plan.clusters.get(cluster)).map(|share| share.min_available);
         member.share_minimum = if left { Some(0) } else { share };
+        let is_old =
+            |b: &CachedBinding| !b.clusters.contains_key(cluster.as_str()) && !b.held_in.contains(cluster.as_str());
         if let Some(status) = member.status.as_mut()
-            && binding.is_some_and(|binding| !binding.clusters.contains_key(cluster.as_str()))
+            && binding.is_some_and(is_old)
         {
             // What restarted it as a whole is counted on the binding by then.
             status.retry_count = 0;
@@ -78,11 +80,11 @@ pub fn aggregate_status(job: &Value, items: &[ClusterStatus], binding: Option<&C
     aggregated
 }
 
-/// Whether it is one job in several clusters, or leaves them to restart: its old copies still tell how they ended. Each
-/// copy of a duplicated job is a job of its own.
+/// Whether it is one job in several clusters, or leaves them to restart: its old copies still tell how they ended, and
+/// so do those that are left in lost clusters. Each copy of a duplicated job is a job of its own.
 fn is_split_or_restarts(binding: &CachedBinding) -> bool {
     if binding.clusters.is_empty() {
-        return binding.restarts > 0;
+        return binding.restarts > 0 || binding.held_in.len() > 1;
     }
     let is_duplicated = binding.admission.as_ref().is_some_and(|record| record.copies > 1);
     let plan = binding.plan.as_ref().and_then(|plan| plan.as_ref().ok());

@@ -336,18 +336,27 @@ fn a_failed_copy_of_a_split_job_that_its_policies_restart_does_not_fail_the_job(
     });
     let restarted = restarted.to_string();
     let both = json!([{"name": "m1", "replicas": 3}, {"name": "m2", "replicas": 1}]);
-    for (plan, eviction, clusters, action, phase) in [
-        (Some(&split), None, &both, "RestartJob", "Restarting"),
-        (Some(&split), None, &both, "AbortJob", "Failed"),
-        (None, Some(&restarted), &json!([]), "RestartJob", "Restarting"),
-        (Some(&in_one), Some(&restarted), &json!([{"name": "m2", "replicas": 4}]), "RestartJob", "Failed"),
+    let none = json!([]);
+    let hold = |cluster| json!({"fromCluster": cluster, "producer": "caldera-controller", "suppressDeletion": true});
+    let (in_both, in_m2) = (json!([hold("m1"), hold("m2")]), json!([hold("m2")]));
+    for (plan, eviction, clusters, held, action, phase) in [
+        (Some(&split), None, &both, &none, "RestartJob", "Restarting"),
+        (Some(&split), None, &both, &none, "AbortJob", "Failed"),
+        (None, Some(&restarted), &none, &none, "RestartJob", "Restarting"),
+        (Some(&in_one), Some(&restarted), &json!([{"name": "m2", "replicas": 4}]), &none, "RestartJob", "Failed"),
+        // Left in lost clusters: of a job that was split, and of one that was whole.
+        (None, None, &none, &in_both, "RestartJob", "Restarting"),
+        (None, None, &none, &in_m2, "RestartJob", "Failed"),
     ] {
         let mut object = job(&[4]);
         object["spec"]["policies"] = json!([{"event": "PodFailed", "action": action}]);
         let mut cache = Cache::default();
         let binding = json!({
             "metadata": {"annotations": {"caldera.dev/plan": plan, "caldera.dev/eviction": eviction}},
-            "spec": {"resource": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}, "clusters": clusters},
+            "spec": {
+                "resource": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}, "clusters": clusters,
+                "gracefulEvictionTasks": held,
+            },
         });
         cache.put_binding(("ns".into(), "j-job".into()), CachedBinding::from_object(&binding));
         let got = applied(&object, &ask_with("AggregateStatus", &object, told.clone(), &cache));
