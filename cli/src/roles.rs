@@ -304,7 +304,8 @@ fn list_registration_rules() -> Vec<Value> {
     let name = |group: &str| if group == "config.karmada.io" { "caldera" } else { "queue.caldera.dev" };
     let rule = |(group, resources, _): Rule| {
         json!({
-            "apiGroups": [group], "resources": resources, "resourceNames": [name(group)], "verbs": ["create", "patch"],
+            "apiGroups": [group], "resources": resources, "resourceNames": [name(group)],
+            "verbs": ["create", "get", "patch"],
         })
     };
     CONFIGURATIONS.map(rule).into()
@@ -372,7 +373,8 @@ mod tests {
         };
         assert_eq!(about(&Granted::default()), []);
         for (role, rule) in about(&Granted { registers: true, ..Granted::default() }) {
-            assert_eq!((role.as_str(), &rule["verbs"]), ("caldera-webhook everywhere", &json!(["create", "patch"])));
+            let verbs = json!(["create", "get", "patch"]);
+            assert_eq!((role.as_str(), &rule["verbs"]), ("caldera-webhook everywhere", &verbs));
             assert!(["caldera", "queue.caldera.dev"].iter().any(|name| rule["resourceNames"] == json!([name])));
         }
     }

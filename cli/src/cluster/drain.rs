@@ -3,7 +3,8 @@
 //! Rule: all named members are cordoned first, so that no gang moves from one into another. With `--max-at-once` no
 //! more gangs, and with `--budget` no more pods, are on the move at a time; a gang that is larger than the budget moves
 //! alone. A gang has moved once it runs again, has ended, or is in line and its old copies are gone: that it has no
-//! room is no reason to wait. One that does none of these for ten minutes is named, and the next one moves.
+//! room is no reason to wait. One that does none of these for ten minutes is named, and the next one moves. A look that
+//! fails, because the API server restarts or may not be asked for a while, is told once and taken again in that time.
 //!
 //! Each move is one Command to the controller, which carries it out whole: who interrupts a drain leaves no gang half
 //! moved. What is still there is asked of the members each time, so the same command again goes on where it ended.
@@ -70,6 +71,43 @@ pub(super) struct JobThere {
 struct Moving {
     job: JobThere,
     since: Instant,
+    /// Whether it was told that it could not be looked at.
+    is_failure_told: bool,
+}
+
+/// What follows from a look at a gang.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    Moved,
+    /// With what is to be told meanwhile.
+    Wait(Option<String>),
+    GiveUp(String),
+}
+
+impl Moving {
+    const fn new(job: JobThere, since: Instant) -> Self {
+        Self { job, since, is_failure_told: false }
+    }
+
+    fn judge_look(&mut self, looked: anyhow::Result<bool>, now: Instant) -> Step {
+        let name = format!("{}/{}", self.job.namespace, self.job.name);
+        let is_late = now.saturating_duration_since(self.since) > LONGEST_MOVE;
+        match looked {
+            Ok(true) => Step::Moved,
+            Ok(false) if is_late => Step::GiveUp(format!("{name} does not run again yet; others move")),
+            Ok(false) => {
+                self.is_failure_told = false;
+                Step::Wait(None)
+            }
+            Err(error) if is_late => {
+                Step::GiveUp(format!("{name}: whether it runs again could not be read: {error:#}; others move"))
+            }
+            Err(error) => {
+                let is_told = std::mem::replace(&mut self.is_failure_told, true);
+                Step::Wait((!is_told).then(|| format!("{name} could not be read, and is looked at again: {error:#}")))
+            }
+        }
+    }
 }
 
 pub(super) async fn drain_clusters(args: ClusterDrainArgs) -> anyhow::Result<ExitCode> {
@@ -109,7 +147,7 @@ async fn drain_cluster(client: &Client, cluster: &str, budget: DrainBudget) -> a
             let is_done = requeue_all(client, one, &format!("cluster {cluster}")).await;
             all_done &= is_done;
             if is_done && job.name.kind == WorkloadKind::VolcanoJob && budget.is_limited() {
-                moving.push(Moving { job, since: Instant::now() });
+                moving.push(Moving::new(job, Instant::now()));
             }
         }
         if moving.is_empty() {
@@ -120,17 +158,19 @@ async fn drain_cluster(client: &Client, cluster: &str, budget: DrainBudget) -> a
         }
         sleep(POLL_INTERVAL).await;
         let mut still = Vec::new();
-        for one in moving {
-            if is_moved(client, &one.job).await? {
-                continue;
+        for mut one in moving {
+            let looked = is_moved(client, &one.job).await;
+            match one.judge_look(looked, Instant::now()) {
+                Step::Moved => {}
+                Step::Wait(told) => {
+                    told.iter().for_each(|why| output::write_warning(why));
+                    still.push(one);
+                }
+                Step::GiveUp(why) => {
+                    output::write_warning(&why);
+                    all_done = false;
+                }
             }
-            if one.since.elapsed() > LONGEST_MOVE {
-                let late = format!("{}/{} does not run again yet; others move", one.job.namespace, one.job.name);
-                output::write_warning(&late);
-                all_done = false;
-                continue;
-            }
-            still.push(one);
         }
         moving = still;
     }
@@ -181,7 +221,7 @@ mod tests {
     }
 
     fn moving(pods: &[u32]) -> Vec<Moving> {
-        pods.iter().map(|pods| Moving { job: there(*pods), since: Instant::now() }).collect()
+        pods.iter().map(|pods| Moving::new(there(*pods), Instant::now())).collect()
     }
 
     #[test]
@@ -195,6 +235,24 @@ mod tests {
         let both = DrainBudget { gangs: Some(1), pods: Some(10) };
         assert!(!both.allows(1, &moving(&[1])));
         assert!(DrainBudget::default().allows(1, &moving(&[1, 2, 3])));
+    }
+
+    #[test]
+    fn a_look_that_fails_is_told_once_and_taken_again_until_the_gang_is_late() {
+        let began = Instant::now();
+        let mut one = Moving::new(there(1), began);
+        let failed = || Err(anyhow::anyhow!("connection refused"));
+        let soon = began + POLL_INTERVAL;
+        let Step::Wait(Some(told)) = one.judge_look(failed(), soon) else { panic!("it ends the drain") };
+        assert!(told.contains("ns/") && told.contains("connection refused"), "{told}");
+        assert_eq!(one.judge_look(failed(), soon), Step::Wait(None), "it is told once");
+        assert_eq!(one.judge_look(Ok(false), soon), Step::Wait(None));
+        assert!(matches!(one.judge_look(failed(), soon), Step::Wait(Some(_))), "another failure is told");
+        assert_eq!(one.judge_look(Ok(true), soon), Step::Moved);
+        let late = began + LONGEST_MOVE + POLL_INTERVAL;
+        assert!(matches!(one.judge_look(failed(), late), Step::GiveUp(why) if why.contains("connection refused")));
+        assert!(matches!(one.judge_look(Ok(false), late), Step::GiveUp(_)));
+        assert_eq!(one.judge_look(Ok(true), late), Step::Moved);
     }
 
     #[test]

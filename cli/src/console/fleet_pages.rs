@@ -2,7 +2,7 @@
 //! what became of queues and members.
 //!
 //! Rule: a picture stands beside a table that says the same. Of members that he may not list, numbers are told; of
-//! their domains, nothing.
+//! their domains, nothing. Jobs are gone through once, however many members there are: what is seen is locked meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,17 +41,33 @@ pub fn render_map(asked: PageQuery<'_>) -> Html {
     html.paragraph(format!("Nodes and pods as they were read {age} ago. A gang is where its pods are on nodes."));
     let jobs: BTreeMap<WorkloadRef, JobView<'_>> =
         asked.seen.jobs().filter(|job| !job.clusters().is_empty()).map(|job| (job.key.workload(), job)).collect();
-    let rows = asked.seen.members().flat_map(|member| list_map_rows(asked, forecast, member, &names, &jobs));
+    let planned = index_by_member(jobs.iter().filter(|(_, job)| !job.state.is_over()));
+    let rows =
+        asked.seen.members().flat_map(|member| list_map_rows(asked, forecast, member, (&names, &planned), &jobs));
     let header = ["Member", "Network domain", "Nodes", "Without a workload", "Gangs and their pods"];
     html.table("Members, the network domains in them, and who is there", &header, rows.collect::<Vec<_>>());
     html
+}
+
+/// Pods by workload, for a member or one of its domains.
+type Gangs<'a> = BTreeMap<&'a WorkloadRef, u64>;
+
+/// Of each member who is to be there, with how many pods, as bindings say it.
+fn index_by_member<'a>(jobs: impl Iterator<Item = (&'a WorkloadRef, &'a JobView<'a>)>) -> BTreeMap<&'a str, Gangs<'a>> {
+    let mut planned: BTreeMap<&str, Gangs<'_>> = BTreeMap::new();
+    for (workload, job) in jobs {
+        for (cluster, pods) in job.clusters() {
+            planned.entry(cluster).or_default().entry(workload).or_insert(*pods);
+        }
+    }
+    planned
 }
 
 fn list_map_rows(
     asked: PageQuery<'_>,
     forecast: &TimedForecast,
     member: &Member,
-    names: &VisibleNames,
+    (names, planned): (&VisibleNames, &BTreeMap<&str, Gangs<'_>>),
     jobs: &BTreeMap<WorkloadRef, JobView<'_>>,
 ) -> Vec<Vec<Html>> {
     let name = || Html::of(names.name_member(&member.name));
@@ -62,15 +78,9 @@ fn list_map_rows(
         let why = places.and_then(|places| places.unknown.as_deref()).filter(|_| is_named).unwrap_or_default();
         let mut said = Html::new();
         said.raw("<span class=\"other\">not known</span> ").text(if unknown { why } else { "" });
-        let here: BTreeMap<&WorkloadRef, u64> = jobs
-            .iter()
-            .filter_map(|(workload, job)| {
-                let (_, pods) = job.clusters().iter().find(|(cluster, _)| *cluster == member.name)?;
-                Some((workload, *pods))
-            })
-            .filter(|(workload, _)| jobs.get(*workload).is_some_and(|job| !job.state.is_over()))
-            .collect();
-        return vec![vec![name(), said, Html::of(&member.nodes), Html::new(), render_gangs(asked, &here, jobs)]];
+        let none = Gangs::new();
+        let here = planned.get(member.name.as_str()).unwrap_or(&none);
+        return vec![vec![name(), said, Html::of(&member.nodes), Html::new(), render_gangs(asked, here, jobs)]];
     }
     let domains = places.map(|places| places.domains.as_slice()).unwrap_or_default();
     let row = |domain: &DomainPlaces| {
@@ -87,11 +97,7 @@ fn list_map_rows(
 }
 
 /// Jobs with their pods; those that he may not see together, as numbers.
-fn render_gangs(
-    asked: PageQuery<'_>,
-    here: &BTreeMap<&WorkloadRef, u64>,
-    jobs: &BTreeMap<WorkloadRef, JobView<'_>>,
-) -> Html {
+fn render_gangs(asked: PageQuery<'_>, here: &Gangs<'_>, jobs: &BTreeMap<WorkloadRef, JobView<'_>>) -> Html {
     let mut html = Html::new();
     let (mut others, mut other_pods, mut shown) = (0_usize, 0_u64, 0_usize);
     for (workload, pods) in here {
@@ -223,4 +229,35 @@ pub fn render_fleet_changes(asked: PageQuery<'_>, from: i64) -> Html {
     let rows: Vec<_> = rows.collect();
     html.table("Changes of queues and members, the newest first", &["When", "Which", "What", "In words"], rows);
     html
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::view::{Change, Seen};
+
+    #[test]
+    fn who_is_to_be_in_each_member_is_found_in_one_pass_over_the_jobs() {
+        let about = |name: &str| json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "namespace": "ns", "name": name});
+        let workload = |name: &str| {
+            json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
+                "metadata": {"namespace": "ns", "name": name}, "spec": {"queue": "q", "tasks": []}})
+        };
+        let binding = |name: &str, clusters: serde_json::Value| {
+            json!({"metadata": {"namespace": "ns", "name": format!("{name}-job")},
+                "spec": {"resource": about(name), "clusters": clusters}})
+        };
+        let split = json!([{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 3}]);
+        let bindings = [binding("a", split), binding("b", json!([{"name": "m2", "replicas": 1}]))];
+        let mut seen = Seen::default();
+        let changes = Change::of_lists(&[workload("a"), workload("b")], &bindings, &[]);
+        changes.into_iter().for_each(|change| seen.observe(change));
+        let jobs: BTreeMap<WorkloadRef, JobView<'_>> = seen.jobs().map(|job| (job.key.workload(), job)).collect();
+        let planned = index_by_member(jobs.iter());
+        let told: Vec<(&str, Vec<u64>)> =
+            planned.iter().map(|(member, gangs)| (*member, gangs.values().copied().collect())).collect();
+        assert_eq!(told, [("m1", vec![2]), ("m2", vec![3, 1])]);
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! Rules:
 //! 1. The authority is made once, in a Secret on the Karmada API, and shared by all that comes later. A certificate is
-//!    kept while that authority signed it for the webhook's name. One that somebody else signed is never replaced.
+//!    kept while that authority signed it for the webhook's name. One that somebody else signed is never replaced. One
+//!    of an authority of ours that an uninstall removed is moved aside, with its key.
 //!    Certificate and key belong together, also after a stop between the two: the certificate goes first and comes
 //!    last.
 //! 2. A kubeconfig is kept while it leads to the same server with the same trust, the API server takes its token for
@@ -18,7 +19,7 @@ use std::{
 use anyhow::Context;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use caldera_runtime::{
-    tls::{Authority, Identity, parse_roots},
+    tls::{Authority, Identity, have_same_issuer, parse_roots},
     watch::api_resource,
     write::{Body, Write, execute_write},
 };
@@ -57,14 +58,18 @@ fn read_if_exists(path: &Path) -> anyhow::Result<Option<String>> {
     }
 }
 
+fn remove_if_exists(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Writes a file that its owner alone may read, whole or not at all.
 fn write_private_file(path: &Path, text: &str) -> anyhow::Result<()> {
     let write = || {
         let new = path.with_extension("new");
-        match fs::remove_file(&new) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        remove_if_exists(&new)?;
         let mut options = fs::OpenOptions::new();
         options.write(true).create_new(true);
         #[cfg(unix)]
@@ -176,13 +181,21 @@ pub fn ensure_certificate(dir: &Path, authority: &Authority, host: &str) -> anyh
         match check_certificate(&pem, &authority.cert_pem, host) {
             CertificateCheck::Serves if key.exists() => return Ok(false),
             CertificateCheck::Serves | CertificateCheck::OtherName => {}
+            CertificateCheck::OurEarlierSigner => {
+                for file in [&key, &cert] {
+                    move_aside(file)?;
+                }
+            }
             CertificateCheck::OtherSigner(why) => anyhow::bail!(
-                "{} is a certificate that our authority did not sign ({why}): move it away, or install with \
-                 `caldera manifests --ca-bundle`",
-                cert.display()
+                "{} is a certificate that our authority did not sign ({why}). For one that our authority signs:  mv {} \
+                 {} SOMEWHERE-ELSE  and install again. To serve with this one install with `caldera manifests \
+                 --ca-bundle`",
+                cert.display(),
+                cert.display(),
+                key.display()
             ),
         }
-        fs::remove_file(&cert).with_context(|| format!("failed to remove {}", cert.display()))?;
+        remove_if_exists(&cert).with_context(|| format!("failed to remove {}", cert.display()))?;
     }
     let (names, addresses) = match host.parse() {
         Ok(address) => (vec!["localhost"], vec![address]),
@@ -194,10 +207,24 @@ pub fn ensure_certificate(dir: &Path, authority: &Authority, host: &str) -> anyh
     Ok(true)
 }
 
+/// The file is not read any more, and not lost.
+fn move_aside(file: &Path) -> anyhow::Result<()> {
+    let mut aside = file.as_os_str().to_owned();
+    aside.push(".of-an-earlier-install");
+    match fs::rename(file, &aside) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("failed to move {} aside", file.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Whether a certificate serves.
 enum CertificateCheck {
     Serves,
     OtherName,
+    /// An authority of ours, which is not the one that signs now.
+    OurEarlierSigner,
     OtherSigner(String),
 }
 
@@ -215,6 +242,7 @@ fn check_certificate(pem: &str, authority_pem: &str, host: &str) -> CertificateC
         Ok(Err(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. }))) => {
             CertificateCheck::OtherName
         }
+        Ok(Err(_)) if have_same_issuer(pem, authority_pem).unwrap_or(false) => CertificateCheck::OurEarlierSigner,
         Ok(Err(error)) => CertificateCheck::OtherSigner(error.to_string()),
         Err(error) => CertificateCheck::OtherSigner(error.to_string()),
     }
@@ -255,10 +283,20 @@ mod tests {
         assert!(ensure_certificate(dir.path(), &ours, "127.0.0.1").unwrap());
         assert!(!ensure_certificate(dir.path(), &ours, "127.0.0.1").unwrap());
         let refused = ensure_certificate(dir.path(), &others, "127.0.0.1").unwrap_err().to_string();
-        assert!(refused.contains("move it away"), "{refused}");
+        let [cert, key] = CERTIFICATE_FILES.map(|name| dir.path().join(name));
+        assert!(refused.contains(&format!("mv {} {} ", cert.display(), key.display())), "{refused}");
         // Stopped before the certificate was written: the key alone is replaced.
         fs::remove_file(dir.path().join("tls.crt")).unwrap();
         assert!(ensure_certificate(dir.path(), &ours, "127.0.0.1").unwrap());
+        // Uninstalled and installed again: the authority is a new one of the same name.
+        let [old_cert, old_key] = [&cert, &key].map(|path| fs::read_to_string(path).unwrap());
+        let again = Authority::new("ours").unwrap();
+        assert!(ensure_certificate(dir.path(), &again, "127.0.0.1").unwrap());
+        assert!(!ensure_certificate(dir.path(), &again, "127.0.0.1").unwrap());
+        for (name, old) in CERTIFICATE_FILES.into_iter().zip([old_cert, old_key]) {
+            let aside = dir.path().join(format!("{name}.of-an-earlier-install"));
+            assert_eq!(fs::read_to_string(aside).unwrap(), old, "it is not lost");
+        }
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt as _;

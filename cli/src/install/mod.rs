@@ -12,7 +12,10 @@ use std::{fmt::Write as _, fs, path::Path, process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use base64::{Engine, engine::general_purpose::STANDARD};
-use caldera_runtime::client::{self, WriteCounts};
+use caldera_runtime::{
+    client::{self, WriteCounts},
+    watch::api_resource,
+};
 use caldera_webhook::Endpoint;
 use kube::Client;
 use serde_json::Value;
@@ -82,6 +85,15 @@ pub async fn run_install(args: InstallArgs) -> anyhow::Result<ExitCode> {
                 let endpoint = Endpoint::Url(wanted.webhook_url.clone());
                 wait_for_webhook(&host, &endpoint, &ca_pem, wait).await?;
                 "it answers".to_owned()
+            }
+            InstallStage::Accounts => {
+                wait_for_namespace(&host, wait).await?;
+                apply_listed(&host, stage.list_objects(&wanted, &ca_pem)).await?
+            }
+            InstallStage::Webhooks => {
+                // It may have been replaced while the webhook was waited for.
+                let ca_pem = share_authority(&host, NAMESPACE, None).await?.bundle();
+                apply_listed(&host, stage.list_objects(&wanted, &ca_pem)).await?
             }
             _ => apply_listed(&host, stage.list_objects(&wanted, &ca_pem)).await?,
         };
@@ -170,6 +182,32 @@ pub async fn apply_listed(host: &Client, objects: Vec<Value>) -> anyhow::Result<
     Ok(done)
 }
 
+/// Waits until our namespace is not being removed: in one that is nothing can be made, as right after an uninstall.
+///
+/// # Errors
+/// If it is still there after that time.
+pub async fn wait_for_namespace(host: &Client, wait: Duration) -> anyhow::Result<()> {
+    let resource = api_resource("", "v1", "Namespace", "namespaces");
+    let until = Instant::now() + wait;
+    let mut told = false;
+    loop {
+        let found = get_object(host, &resource, None, NAMESPACE).await?.map_err(anyhow::Error::msg)?;
+        if found.is_none_or(|namespace| read_text_at(&namespace, "/metadata/deletionTimestamp").is_empty()) {
+            return Ok(());
+        }
+        if !std::mem::replace(&mut told, true) {
+            output::write_stdout(&format!("waiting until namespace {NAMESPACE} of an earlier installation is gone\n"));
+        }
+        anyhow::ensure!(
+            Instant::now() < until,
+            "namespace {NAMESPACE} is being removed since an earlier installation, and still there after {} s: \
+             `kubectl get namespace {NAMESPACE} -o yaml` says in its status what holds it; then install again",
+            wait.as_secs()
+        );
+        tokio::time::sleep(DOCTOR_INTERVAL).await;
+    }
+}
+
 /// Has the certificate and the kubeconfigs; what signed the certificate, and in words which are new.
 async fn ensure_credentials(
     host: &Client,
@@ -226,5 +264,40 @@ pub async fn wait_for_health(host: &Client, places: &GatherOptions, wait: Durati
             return Ok(has_error);
         }
         tokio::time::sleep(DOCTOR_INTERVAL).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use axum::{Json, Router, http::StatusCode, response::IntoResponse as _};
+    use serde_json::json;
+
+    use super::*;
+
+    /// A host whose namespace is being removed for so many looks.
+    fn start_host(looks: usize) -> Client {
+        let count = Arc::new(AtomicUsize::new(0));
+        let api = Router::new().fallback(async move || {
+            if count.fetch_add(1, Ordering::Relaxed) < looks {
+                let metadata = json!({"name": NAMESPACE, "deletionTimestamp": "2026-01-01T00:00:00Z"});
+                return Json(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})).into_response();
+            }
+            let gone = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "message": ""});
+            (StatusCode::NOT_FOUND, Json(gone)).into_response()
+        });
+        Client::new(api, "default")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_namespace_that_is_being_removed_is_waited_for_and_not_for_ever() {
+        wait_for_namespace(&start_host(3), Duration::from_secs(60)).await.unwrap();
+        wait_for_namespace(&start_host(0), Duration::ZERO).await.unwrap();
+        let late = wait_for_namespace(&start_host(usize::MAX), Duration::from_secs(60)).await.unwrap_err().to_string();
+        assert!(late.contains("still there after 60 s"), "{late}");
     }
 }

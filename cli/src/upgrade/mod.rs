@@ -10,13 +10,15 @@ use std::{fmt::Write as _, process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use caldera_crds::{manifests::build_federation_crds, manifests::build_host_volcano_crds, queue_access};
+use caldera_runtime::write::Failure;
 use caldera_webhook::{Endpoint, build_configurations_for};
 use kube::Client;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use self::plan::{
-    UpgradeStage, grants_registration, list_obstacles, list_other_versions, read_registered_webhook, widen_role,
+    UpgradeStage, grants_registration, keep_trust, list_obstacles, list_other_versions, read_registered_webhook,
+    widen_role,
 };
 use crate::{
     args::UpgradeArgs,
@@ -36,10 +38,11 @@ use crate::{
 /// Between two looks at the components.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is there to begin with.
+/// How often registrations are read again where they changed between the look and the write.
+const MOST_TRIES: usize = 5;
+
+/// What is there to begin with. Whom callers trust is not in it: that changes while components are waited for.
 struct Installation {
-    endpoint: Endpoint,
-    ca_pem: String,
     granted: Granted,
     require_queue_access: bool,
 }
@@ -77,7 +80,7 @@ pub async fn run_upgrade(args: UpgradeArgs) -> anyhow::Result<ExitCode> {
     for (number, stage) in UpgradeStage::ALL.into_iter().enumerate() {
         let done = match stage {
             UpgradeStage::Components => wait_for_components(&host, &places, wait).await?,
-            _ => apply_listed(&host, list_stage_objects(&host, stage, &args, &installed).await?).await?,
+            _ => apply_stage(&host, stage, &args, &installed).await?,
         };
         output::write_stdout(&format!("{}/{} {}: {done}\n", number + 1, UpgradeStage::ALL.len(), stage.title()));
     }
@@ -87,11 +90,7 @@ pub async fn run_upgrade(args: UpgradeArgs) -> anyhow::Result<ExitCode> {
 
 /// What an older `install` or `manifests` left, as far as it says what this one is to be like.
 async fn read_installation(host: &Client, args: &UpgradeArgs) -> anyhow::Result<Installation> {
-    let resource = admission_resource("MutatingWebhookConfiguration", "mutatingwebhookconfigurations");
-    let configuration = get_object(host, &resource, None, "queue.caldera.dev").await?.map_err(anyhow::Error::msg)?;
-    let (endpoint, ca_pem) = configuration.as_ref().and_then(read_registered_webhook).context(
-        "there is no MutatingWebhookConfiguration queue.caldera.dev that could be read: `caldera install` makes it",
-    )?;
+    read_registration(host).await?;
     let mut granted = Granted { registers: true, member_secrets: args.member_secrets.clone() };
     let is_webhooks = |object: &&Value| object["kind"] == "ClusterRole" && key_of(object) == "caldera-webhook";
     let role = build_component_roles(&granted).iter().find(is_webhooks).cloned().unwrap_or_default();
@@ -100,7 +99,34 @@ async fn read_installation(host: &Client, args: &UpgradeArgs) -> anyhow::Result<
     for policy in queue_access::build_queue_access_policies() {
         require_queue_access |= find_present(host, &policy).await?.is_some();
     }
-    Ok(Installation { endpoint, ca_pem, granted, require_queue_access })
+    Ok(Installation { granted, require_queue_access })
+}
+
+/// Where the webhook is now, and the PEM by which it is trusted.
+async fn read_registration(host: &Client) -> anyhow::Result<(Endpoint, String)> {
+    let resource = admission_resource("MutatingWebhookConfiguration", "mutatingwebhookconfigurations");
+    let configuration = get_object(host, &resource, None, "queue.caldera.dev").await?.map_err(anyhow::Error::msg)?;
+    configuration.as_ref().and_then(read_registered_webhook).context(
+        "there is no MutatingWebhookConfiguration queue.caldera.dev that could be read: `caldera install` makes it",
+    )
+}
+
+/// Applies what a step applies, as what is there is now: again where that changed meanwhile.
+async fn apply_stage(
+    host: &Client,
+    stage: UpgradeStage,
+    args: &UpgradeArgs,
+    installed: &Installation,
+) -> anyhow::Result<String> {
+    let mut tries = 1;
+    loop {
+        let applied = apply_listed(host, list_stage_objects(host, stage, args, installed).await?).await;
+        let is_changed = |error: &anyhow::Error| matches!(error.downcast_ref(), Some(Failure::Conflict(_)));
+        if tries >= MOST_TRIES || !applied.as_ref().is_err_and(is_changed) {
+            return applied;
+        }
+        tries += 1;
+    }
 }
 
 /// What a step applies.
@@ -124,7 +150,12 @@ async fn list_stage_objects(
         UpgradeStage::Policies => build_propagation_policies(),
         UpgradeStage::Components => Vec::new(),
         UpgradeStage::Webhooks => {
-            let mut all = build_configurations_for(&installed.endpoint, &installed.ca_pem, &trusted);
+            let (endpoint, ca_pem) = read_registration(host).await?;
+            let mut all = build_configurations_for(&endpoint, &ca_pem, &trusted);
+            for configuration in &mut all {
+                let found = find_present(host, configuration).await?;
+                keep_trust(configuration, found.as_ref());
+            }
             all.extend(list_admission_policies(&trusted, installed.require_queue_access));
             all
         }

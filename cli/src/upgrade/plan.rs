@@ -9,7 +9,9 @@
 //!    question. One that says none is older.
 //! 4. Nothing begins while components do not run or records can not be read: who is to be replaced must be well. What
 //!    the upgrade mends itself, such as a definition that lacks a field, stops nothing.
-//! 5. Where the webhook is, whom it is trusted by and what was granted beside are read from what is there.
+//! 5. Where the webhook is, whom it is trusted by and what was granted beside are read from what is there. Whom callers
+//!    trust is the webhook's to say, and it may replace that while components are waited for: it is read again for each
+//!    registration right before that is written, and written only over what was read.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use caldera_webhook::Endpoint;
@@ -84,6 +86,24 @@ pub fn read_registered_webhook(configuration: &Value) -> Option<(Endpoint, Strin
     Some((endpoint, pem))
 }
 
+/// Has a registration that is to be written trust what it trusts now, where nobody changed it since it was `found`:
+/// rule 5. A hook that is new trusts what the first one does.
+pub fn keep_trust(wanted: &mut Value, found: Option<&Value>) {
+    let Some(found) = found else { return };
+    wanted["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"].clone();
+    let there = read_list_at(found, "/webhooks");
+    let Some(hooks) = wanted.get_mut("webhooks").and_then(Value::as_array_mut) else { return };
+    for hook in hooks {
+        let same = there.iter().find(|one| one["name"] == hook["name"]).or(there.first());
+        let Some(client) = hook.get_mut("clientConfig").and_then(Value::as_object_mut) else { continue };
+        match same.and_then(|one| one.pointer("/clientConfig/caBundle")) {
+            Some(bundle) => drop(client.insert("caBundle".to_owned(), bundle.clone())),
+            None if same.is_some() => drop(client.remove("caBundle")),
+            None => {}
+        }
+    }
+}
+
 /// Whether a role lets the webhook register itself.
 #[must_use]
 pub fn grants_registration(role: &Value) -> bool {
@@ -135,6 +155,25 @@ mod tests {
             assert_eq!((format!("{found:?}"), pem.as_str()), (format!("{endpoint:?}"), "PEM"));
         }
         assert!(read_registered_webhook(&json!({"webhooks": []})).is_none());
+    }
+
+    #[test]
+    fn a_registration_trusts_what_it_trusts_when_it_is_written_and_only_over_what_was_read() {
+        let endpoint = Endpoint::Url("https://host:8443".to_owned());
+        let build = |pem: &str| caldera_webhook::build_configurations_for(&endpoint, pem, &TrustedWriters::default());
+        // Read before the components were replaced; the authority was replaced meanwhile.
+        let (mut wanted, mut found) = (build("OLD").remove(0), build("NEW").remove(0));
+        found["metadata"]["resourceVersion"] = "7".into();
+        found["webhooks"].as_array_mut().unwrap().pop();
+        keep_trust(&mut wanted, Some(&found));
+        assert_eq!(wanted["metadata"]["resourceVersion"], "7");
+        assert_eq!(wanted["webhooks"], build("NEW")[0]["webhooks"]);
+        keep_trust(&mut wanted, Some(&build("")[0]));
+        assert_eq!(wanted["webhooks"], build("")[0]["webhooks"], "public roots");
+        // One that is not there is new, and trusts what the others do.
+        let mut new = build("OLD").remove(1);
+        keep_trust(&mut new, None);
+        assert_eq!(new, build("OLD")[1]);
     }
 
     #[test]

@@ -4,12 +4,14 @@
 //! configurations follow the bundle. Otherwise a certificate is made at start. A webhook that registers itself shares
 //! its authority with the other replicas, by a Secret that the first one makes: the configurations name one authority,
 //! and whichever replica wrote them last, all are trusted. That authority ends and is replaced before it does, as
-//! [`rotation`] says, by whichever replica looks first.
+//! [`rotation`] says, by whichever replica looks first. At each look the configurations are read: whoever overwrote what
+//! callers trust is corrected, since without an answer that they trust all webhooks fail closed.
 
 pub mod authority_secret;
 pub mod rotation;
 
 use std::{
+    collections::BTreeMap,
     fs,
     net::{IpAddr, Ipv4Addr},
     path::{Path, PathBuf},
@@ -25,13 +27,19 @@ use caldera_runtime::tls::{
 };
 use jiff::Timestamp;
 use kube::Client;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use self::{
     authority_secret::{SharedAuthority, share_authority, take_step},
     rotation::{RotationStep, RotationTiming, begin_validity, decide_step, is_leaf_due},
 };
-use crate::{args::ServingArgs, stack};
+use crate::{
+    args::ServingArgs,
+    manifests::build_apply_write,
+    objects::{get_object, read_list_at, read_text_at},
+    stack,
+};
 
 /// Between two looks at the shared authority: many in an overlap.
 pub const LOOK_EVERY: Duration = Duration::from_secs(60);
@@ -50,21 +58,52 @@ pub struct Registration {
 }
 
 impl Registration {
-    async fn apply_bundle(&self, bundle: &str) -> anyhow::Result<()> {
+    /// Applies all configurations with a bundle that is new, else those that do not trust it.
+    async fn ensure_bundle(&self, bundle: &str, is_new: bool) -> anyhow::Result<()> {
         let endpoint = caldera_webhook::Endpoint::Url(self.url.trim_end_matches('/').to_owned());
         for object in caldera_webhook::build_configurations_for(&endpoint, bundle, &self.trusted) {
-            stack::apply_object(&self.client, object).await?;
+            if is_new || self.is_overwritten(&object).await? {
+                stack::apply_object(&self.client, object).await?;
+            }
         }
         Ok(())
     }
 
-    /// The same of a bundle that somebody else wrote.
+    /// Whether a configuration is not there, or trusts something else. One that may not be read is taken as it should be.
+    async fn is_overwritten(&self, wanted: &Value) -> anyhow::Result<bool> {
+        let write = build_apply_write(wanted.clone(), "caldera-install")?;
+        let Ok(found) = get_object(&self.client, &write.resource, None, &write.name).await? else { return Ok(false) };
+        let is_overwritten = !trusts_as_wanted(wanted, found.as_ref());
+        if is_overwritten {
+            let kind = &write.resource.kind;
+            tracing::warn!(
+                kind,
+                name = write.name,
+                "somebody removed it or overwrote its caBundle; it is written again"
+            );
+        }
+        Ok(is_overwritten)
+    }
+
+    /// Tells callers of a bundle that somebody else wrote.
     async fn tell_bundle(&self, bundle: &str, expiry: &CertificateExpiry) -> anyhow::Result<()> {
         parse_roots(bundle)?;
-        self.apply_bundle(bundle).await?;
+        self.ensure_bundle(bundle, true).await?;
         expiry.show_certificate(AUTHORITY, bundle);
         Ok(())
     }
+}
+
+/// Whether each hook that is there has the bundle that is wanted. Which hooks are there is no matter of trust: replicas
+/// of two versions would undo each other's.
+fn trusts_as_wanted(wanted: &Value, found: Option<&Value>) -> bool {
+    let Some(found) = found else { return false };
+    let bundle_of = |hook: &Value| read_text_at(hook, "/clientConfig/caBundle").to_owned();
+    let name_of = |hook: &Value| read_text_at(hook, "/name").to_owned();
+    let all: BTreeMap<_, _> =
+        read_list_at(wanted, "/webhooks").iter().map(|hook| (name_of(hook), bundle_of(hook))).collect();
+    let mut there = read_list_at(found, "/webhooks").iter();
+    there.all(|hook| all.get(&name_of(hook)).is_none_or(|bundle| *bundle == bundle_of(hook)))
 }
 
 /// What a webhook serves with, as its flags say, and keeps so until `stop`. Where it registers itself its callers are
@@ -145,6 +184,8 @@ pub async fn follow_bundle(
                     registration.tell_bundle(&now, &expiry).await?;
                     tracing::info!(path = %path.display(), "the webhook configurations trust what is in the file now");
                     known = now;
+                } else {
+                    registration.ensure_bundle(&known, false).await?;
                 }
                 anyhow::Ok(())
             };
@@ -242,10 +283,9 @@ impl AuthorityKeeper {
             let validity = begin_validity(now, self.timing.authority_lasts);
             let shared = share_authority(client, &self.namespace, Some(validity)).await?;
             let bundle = shared.bundle();
-            if told.as_ref() != Some(&bundle) || shared.is_replaced() {
-                self.registration.apply_bundle(&bundle).await?;
-                told = Some(bundle.clone());
-            }
+            let is_new = told.as_ref() != Some(&bundle) || shared.is_replaced();
+            self.registration.ensure_bundle(&bundle, is_new).await?;
+            told = Some(bundle.clone());
             let step = decide_step(&shared.to_state()?, &self.timing, now);
             if step == RotationStep::Keep {
                 let identity = self.choose_identity(kept, &shared, now)?;
@@ -300,7 +340,23 @@ pub fn host_of(url: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_bundle_that_somebody_overwrote_is_noticed_and_hooks_of_another_version_are_let_alone() {
+        let of = |hooks: &[(&str, &str)]| {
+            let hook = |(name, bundle): &(&str, &str)| json!({"name": name, "clientConfig": {"caBundle": bundle}});
+            json!({"webhooks": hooks.iter().map(hook).collect::<Vec<_>>()})
+        };
+        let wanted = of(&[("a", "ours"), ("b", "ours")]);
+        assert!(trusts_as_wanted(&wanted, Some(&wanted)));
+        assert!(!trusts_as_wanted(&wanted, Some(&of(&[("a", "ours"), ("b", "others")]))));
+        assert!(!trusts_as_wanted(&wanted, Some(&json!({"webhooks": [{"name": "a", "clientConfig": {}}]}))));
+        assert!(!trusts_as_wanted(&wanted, None));
+        assert!(trusts_as_wanted(&wanted, Some(&of(&[("a", "ours"), ("c", "others")]))));
+    }
 
     #[test]
     fn the_host_of_a_url_is_found() {

@@ -2,8 +2,9 @@
 //!
 //! Rule (RFC 5280, 4.1): a certificate is a sequence, its first part is one too, and in that the validity is the fifth
 //! field, or the fourth where the version is left out. Its two times are in UTC. A `UTCTime` has two digits of the
-//! year, of which 50 to 99 are of the last century; a `GeneralizedTime` has four. Nothing else of it is read, so that
-//! no ASN.1 library is wanted.
+//! year, of which 50 to 99 are of the last century; a `GeneralizedTime` has four. One that never ends says so by
+//! 99991231235959Z (4.1.2.5), which is more than a [`Timestamp`] can be: its largest value stands for that. Beside it
+//! the issuer is read, the field before, and nothing else, so that no ASN.1 library is wanted.
 
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 
@@ -28,18 +29,37 @@ pub fn read_validity(pem: &str) -> Result<Validity, TlsError> {
     certificates.first().and_then(|der| find_validity(der)).ok_or_else(unreadable)
 }
 
+/// Whether two certificates say that an authority of the same name signed them, of whatever key.
+///
+/// # Errors
+/// If one is no certificate.
+pub fn have_same_issuer(pem: &str, other: &str) -> Result<bool, TlsError> {
+    let unreadable = || TlsError::Pem { what: "certificate", message: "it has no issuer".to_owned() };
+    let issuer_of = |pem: &str| -> Result<Vec<u8>, TlsError> {
+        let certificates = parse_certificates("certificate", pem)?;
+        let issuer = certificates.first().and_then(|der| Some(split_value(skip_to_issuer(der)?)?.0.content.to_vec()));
+        issuer.ok_or_else(unreadable)
+    };
+    Ok(issuer_of(pem)? == issuer_of(other)?)
+}
+
 const SEQUENCE: u8 = 0x30;
 const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
-fn find_validity(der: &[u8]) -> Option<Validity> {
+/// A certificate from its issuer on.
+fn skip_to_issuer(der: &[u8]) -> Option<&[u8]> {
     let (certificate, _) = split_value(der).filter(|(value, _)| value.tag == SEQUENCE)?;
     let (signed, _) = split_value(certificate.content)?;
     let (first, rest) = split_value(signed.content)?;
-    // Version, serial number, algorithm, issuer.
-    let before = if first.tag == VERSION { 3 } else { 2 };
-    let rest = (0..before).try_fold(rest, |rest, _| Some(split_value(rest)?.1))?;
+    // Version, serial number, algorithm.
+    let before = if first.tag == VERSION { 2 } else { 1 };
+    (0..before).try_fold(rest, |rest, _| Some(split_value(rest)?.1))
+}
+
+fn find_validity(der: &[u8]) -> Option<Validity> {
+    let (_, rest) = split_value(skip_to_issuer(der)?)?;
     let (validity, _) = split_value(rest).filter(|(value, _)| value.tag == SEQUENCE)?;
     let (begins, rest) = split_value(validity.content)?;
     let (ends, _) = split_value(rest)?;
@@ -78,7 +98,8 @@ impl Value<'_> {
             _ => return None,
         };
         let time = DateTime::strptime("%Y%m%d%H%M%SZ", text).ok()?;
-        Some(time.to_zoned(TimeZone::UTC).ok()?.timestamp())
+        // What it can not be is later than its largest value: no year of four digits is before its smallest.
+        Some(time.to_zoned(TimeZone::UTC).map_or(Timestamp::MAX, |time| time.timestamp()))
     }
 }
 
@@ -101,6 +122,29 @@ mod tests {
         assert_eq!(read_validity(&identity.cert_pem).unwrap(), later);
         let unlimited = read_validity(&Authority::new("test").unwrap().cert_pem).unwrap();
         assert!(unlimited.begins < at("2000-01-01T00:00:00Z") && unlimited.ends > at("4000-01-01T00:00:00Z"));
+    }
+
+    #[test]
+    fn a_certificate_that_never_ends_ends_as_late_as_can_be() {
+        let validity = Validity { begins: at("2026-01-01T00:00:00Z"), ends: at("9999-12-30T21:00:00Z") };
+        let authority = Authority::with_validity("test", validity).unwrap();
+        let mut der = parse_certificates("certificate", &authority.cert_pem).unwrap().remove(0).to_vec();
+        assert_eq!(find_validity(&der), Some(validity));
+        let [said, never] = [b"99991230210000Z", b"99991231235959Z"];
+        let place = der.windows(said.len()).position(|part| part == said).unwrap();
+        der[place..place + never.len()].copy_from_slice(never);
+        assert_eq!(find_validity(&der), Some(Validity { ends: Timestamp::MAX, ..validity }));
+        // And what is computed with it overflows nothing.
+        assert!(Timestamp::MAX.duration_since(Timestamp::MIN).as_secs() > 0);
+    }
+
+    #[test]
+    fn the_issuer_is_compared_by_name_and_not_by_key() {
+        let [old, new, other] = ["ours", "ours", "others"].map(|name| Authority::new(name).unwrap());
+        let leaf = old.issue_server_identity("s", &["s"], &[]).unwrap().cert_pem;
+        assert!(have_same_issuer(&leaf, &old.cert_pem).unwrap() && have_same_issuer(&leaf, &new.cert_pem).unwrap());
+        assert!(!have_same_issuer(&leaf, &other.cert_pem).unwrap());
+        assert!(have_same_issuer("", &other.cert_pem).is_err());
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //!   domains is pinned to all of these together: its pods share one template, and the member puts each partition in one
 //!   domain.
 //! - A split job that declares a rendezvous gets it for the whole job (`rendezvous`).
+//! - Who submitted it and when stays on the host: a member, whose admins and tenants may be others, needs neither.
 
 mod rendezvous;
 
@@ -21,7 +22,7 @@ use caldera_core::{
     gang::ClusterName,
     plan::{ClusterShare, Plan, PlannedDomain, TaskShare},
 };
-use caldera_crds::{job_admission::default_task_name, names::caldera};
+use caldera_crds::{job_admission::default_task_name, names::caldera, workload::submission::STAMPS};
 use serde_json::{Map, Value};
 
 use super::node_affinity;
@@ -81,6 +82,9 @@ pub fn is_volcano_job(manifest: &Value) -> bool {
 pub fn make_copy(manifest: &Value, plan: &Plan, cluster: &ClusterName) -> Result<Value, Mismatch> {
     let share = plan.clusters.get(cluster).ok_or_else(|| Mismatch::NoShare(cluster.to_string()))?;
     let mut copy = copy_with_share(manifest, share)?;
+    if let Some(annotations) = copy.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+        annotations.retain(|name, _| !STAMPS.contains(&name.as_str()));
+    }
     let _unchanged = rendezvous::add_rendezvous(&mut copy, plan, cluster);
     Ok(copy)
 }
@@ -199,6 +203,18 @@ mod tests {
         assert_eq!(copy["spec"]["tasks"][1]["replicas"], 6);
         assert_eq!(copy["spec"]["tasks"][1]["partitionPolicy"], json!({"totalPartitions": 2, "partitionSize": 3}));
         assert_eq!(copy["spec"]["queue"], "q");
+    }
+
+    #[test]
+    fn who_submitted_a_job_and_when_stays_on_the_host() {
+        let mut manifest = job();
+        let all = json!({caldera::SUBMITTER: "ada", caldera::SUBMITTED: "2026-11-27T08:00:00.000000Z", "own": "kept"});
+        manifest["metadata"]["annotations"] = all;
+        let cluster = ClusterName::from("m1");
+        let plan = Plan { clusters: [(cluster.clone(), share(1, 6))].into(), ..Plan::default() };
+        let copy = make_copy(&manifest, &plan, &cluster).unwrap();
+        assert_eq!(copy["metadata"]["annotations"], json!({"own": "kept"}));
+        assert_eq!(make_copy(&copy, &plan, &cluster).unwrap(), copy);
     }
 
     #[test]
