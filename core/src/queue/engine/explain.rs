@@ -7,7 +7,10 @@ use crate::{
     quantity::Quantity,
     queue::{
         engine::{CapacityRefusal, Engine, QueueUsage, QueueingState, capacity::CapacityLack},
-        pending::{job_order::JobId, line::Inadmissible},
+        pending::{
+            job_order::{JobId, JobKey},
+            line::Inadmissible,
+        },
         quota::{
             admission::{self, Ask},
             amounts::Dim,
@@ -72,19 +75,20 @@ impl Engine {
         })
     }
 
-    /// The first jobs of each line that may ever start, on their first card model, at most `each` of them: of a fifo
-    /// line the first alone.
-    pub fn queue_heads(&self, each: usize) -> impl Iterator<Item = (&JobId, Position)> {
+    /// The first jobs of each line that may ever start, at most `each` of them, each by its entry for the first card
+    /// model on which it may: of a fifo line the first alone.
+    pub(crate) fn queue_heads(&self, each: usize) -> impl Iterator<Item = (&JobId, Position)> {
         self.index.values().flat_map(move |node| {
             let slot = &self.slots[node.index()];
             let line = &slot.line;
             let of = line.len();
-            let heads = line.list_satisfiable_jobs().filter(|(key, _)| !key.id.is_choice()).take(if slot.is_fifo() {
-                each.min(1)
-            } else {
-                each
-            });
-            heads.map(move |(key, _)| (&key.id, Position { place: line.count_before(key) + 1, of }))
+            let mut last: Option<&JobId> = None;
+            let heads = line
+                .list_satisfiable_jobs()
+                .filter(move |(key, _)| last.replace(&key.id).is_none_or(|last| !last.is_of_same_job(&key.id)));
+            let jobs_before = move |key: &JobKey| line.count_before(key) - usize::from(key.id.is_choice());
+            let most = if slot.is_fifo() { each.min(1) } else { each };
+            heads.take(most).map(move |(key, _)| (&key.id, Position { place: jobs_before(key) + 1, of }))
         })
     }
 

@@ -22,14 +22,14 @@ impl Engine {
     /// Whether a pending job can never start, on none of its card models, while queues and clusters are as they are.
     #[must_use]
     pub fn is_unsatisfiable(&self, id: &str) -> bool {
-        let is_entry_unsatisfiable = |id: &JobId| match self.jobs.get(id) {
-            Some(QueueingState::Pending { node, shape, .. }) => {
-                let slot = &self.slots[node.index()];
-                slot.problem.is_some() || slot.line.is_unsatisfiable(*shape)
-            }
-            _ => false,
-        };
-        self.list_entries(id).iter().all(is_entry_unsatisfiable)
+        self.list_entries(id).iter().all(|entry| self.is_entry_unsatisfiable(entry))
+    }
+
+    /// The same of one entry of a job.
+    pub(crate) fn is_entry_unsatisfiable(&self, entry: &JobId) -> bool {
+        let Some(QueueingState::Pending { node, shape, .. }) = self.jobs.get(entry) else { return false };
+        let slot = &self.slots[node.index()];
+        slot.problem.is_some() || slot.line.is_unsatisfiable(*shape)
     }
 
     /// Clusters are others than they were: what could fit somewhere may fit nowhere now. It is asked again before
@@ -113,6 +113,11 @@ impl Engine {
         let unsatisfiable =
             cause == Inadmissible::Never || admission::exceeds_reachable_quota(slot, self.shape(shape)) || resized();
         self.slots[node.index()].line.set_unsatisfiable(shape, unsatisfiable);
+        if let Some(preemptor) = self.preemptor.as_ref().filter(|job| unsatisfiable && self.choices.contains_key(*job))
+        {
+            // Others are evicted for it on its next card model from now on.
+            self.reservations.dirty.extend(self.list_shortages_of(preemptor));
+        }
     }
 
     /// The same for all shapes, after limits changed.

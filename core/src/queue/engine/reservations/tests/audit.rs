@@ -89,7 +89,7 @@ impl Engine {
     /// The reservations that a job has to heed, by looking at all.
     fn heeded_by_all(&self, node: QueueIndex, key: &JobKey, shape: ShapeId) -> BTreeSet<ReservationId> {
         let rank = self.reservation_rank(node, key);
-        let own = self.reservations.iter().find(|(_, reservation)| reservation.rank.id == key.id);
+        let own = self.reservations.iter().find(|(_, reservation)| reservation.rank.id.is_of_same_job(&key.id));
         let turn = |reservation: &Reservation| (!reservation.preempts, reservation.rank.clone());
         let mut blocking = BTreeSet::new();
         for at in &self.slots[node.index()].path {
@@ -172,6 +172,7 @@ impl Engine {
                     if may
                         && rank.due_at(reservation_after) <= self.now
                         && self.could_ever_start(*queue, shape, rank.id.as_str())
+                        && !self.has_reservation_on_better_card(&rank.id)
                     {
                         firsts.entry(id).or_default().insert(rank);
                     }
@@ -192,7 +193,9 @@ impl Engine {
                 reservation.rank
             );
         }
+        let mut holders = BTreeSet::new();
         for (_, reservation) in self.reservations.iter() {
+            assert!(holders.insert(reservation.rank.id.job()), "{reservation:?} is not the only one of its job");
             assert_eq!(reservation.reach, self.compute_reach(reservation), "{reservation:?}");
         }
     }
