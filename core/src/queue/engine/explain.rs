@@ -14,7 +14,7 @@ use crate::{
         quota::{
             admission::{self, Ask},
             amounts::Dim,
-            tree::{QueueIndex, split_counts},
+            slot::{QueueIndex, split_counts},
         },
         spec::QueueSpec,
     },
@@ -32,7 +32,7 @@ impl Engine {
         let namespace = |(dim, count): (&Dim, &i128)| Some((Arc::clone(self.dims.namespace(*dim)?), to_count(*count)));
         QueueUsage {
             used: slot.used.resources(&self.dims),
-            waiting: slot.line.len(),
+            waiting: self.lines[node.index()].len(),
             running: to_count(slot.running.get(Dim::JOBS)),
             running_of: slot.running.iter().filter_map(namespace).collect(),
         }
@@ -62,14 +62,14 @@ impl Engine {
     #[must_use]
     pub fn explain_pending(&self, id: &str) -> Option<Reason> {
         let Some(QueueingState::Pending { node, key, .. }) = self.jobs.get(id) else { return None };
-        let line = &self.slots[node.index()].line;
+        let line = &self.lines[node.index()];
         self.explain_pending_at(id, Position { place: line.count_before(key) + 1, of: line.len() })
     }
 
     /// All lines, queue by queue, in order.
     pub fn list_pending_positions(&self) -> impl Iterator<Item = (&JobId, Position)> {
         self.index.values().flat_map(|node| {
-            let line = &self.slots[node.index()].line;
+            let line = &self.lines[node.index()];
             let jobs = line.keys().filter(|key| !key.id.is_choice());
             jobs.enumerate().map(|(i, key)| (&key.id, Position { place: i + 1, of: line.len() }))
         })
@@ -80,7 +80,7 @@ impl Engine {
     pub(crate) fn queue_heads(&self, each: usize) -> impl Iterator<Item = (&JobId, Position)> {
         self.index.values().flat_map(move |node| {
             let slot = &self.slots[node.index()];
-            let line = &slot.line;
+            let line = &self.lines[node.index()];
             let of = line.len();
             let mut last: Option<&JobId> = None;
             let heads = line
@@ -105,7 +105,7 @@ impl Engine {
         {
             return Some(never);
         }
-        let is_hopeless = matches!(slot.line.inadmissible_cause(*shape_id), Some(Inadmissible::Never));
+        let is_hopeless = matches!(self.lines[node.index()].inadmissible_cause(*shape_id), Some(Inadmissible::Never));
         if let Some(detail) = self.find_known_never(*shape_id).filter(|_| is_hopeless) {
             return Some(Reason::NeverFits { detail: detail.to_owned() });
         }
@@ -117,7 +117,7 @@ impl Engine {
         }
         if slot.is_fifo()
             && !is_hopeless
-            && slot.line.find_first_satisfiable().is_some_and(|(front, _)| front.is_before_job_of(key))
+            && self.lines[node.index()].find_first_satisfiable().is_some_and(|(front, _)| front.is_before_job_of(key))
         {
             return Some(Reason::BehindQueueHead { queue, position });
         }

@@ -14,7 +14,7 @@ use crate::{
     queue::{
         Engine, JobId,
         preemption::{QueueAccount, Victim},
-        quota::tree::QueueIndex,
+        quota::slot::QueueIndex,
     },
     reason::{Bound, Reason},
     resources::{Limits, ResourceName, Resources},

@@ -7,7 +7,7 @@ use crate::{
         capacity::ClusterCapacity,
         engine::{Engine, QueueingState, Release},
         pending::{job_order::JobKey, line::ShapeId},
-        quota::{admission, amounts::Sparse, tree::QueueIndex},
+        quota::{admission, amounts::Sparse, slot::QueueIndex},
         reservation::ReservationId,
     },
 };

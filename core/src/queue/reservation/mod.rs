@@ -43,16 +43,20 @@ use crate::{
         capacity::ReservedClusters,
         pending::{
             job_order::{JobId, JobKey},
-            line::ShapeId,
+            line::{Inadmissible, ShapeId},
         },
         quota::{
             amounts::{Dim, Sparse},
-            tree::QueueIndex,
+            slot::QueueIndex,
         },
         reservation::blocked::{Blocked, BlockedFirst},
     },
     time::SubmitTime,
 };
+
+/// Seconds that a blocked job waits before it gets a reservation, unless `Engine::set_reservation_after` says
+/// otherwise.
+pub const RESERVATION_AFTER: i64 = 60;
 
 /// A job's place among all that are blocked; the smallest is served first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,6 +114,19 @@ pub(crate) enum ReservationCause {
 impl ReservationCause {
     const FIRST: Self = Self::Quota(QueueIndex::ROOT, Dim::FIRST);
     const LAST: Self = Self::Backoff;
+}
+
+impl Inadmissible {
+    /// The shortage that a reservation for the shape would be about. For a place among those that run none is made:
+    /// every job needs one, so nobody is passed by for its size.
+    pub(crate) fn reservation_cause(self) -> Option<ReservationCause> {
+        match self {
+            Self::Quota(_, dim, _) if dim.is_count() => None,
+            Self::Quota(at, dim, _) => Some(ReservationCause::Quota(at, dim)),
+            Self::Capacity => Some(ReservationCause::Capacity(0)),
+            Self::Reserved(..) | Self::BehindReservation(_) | Self::Never => None,
+        }
+    }
 }
 
 /// One reservation: there is at most one for each ceiling (or slot) and queue.

@@ -17,7 +17,7 @@ use crate::{
             },
         },
         pending::line::ShapeId,
-        quota::{amounts::Dim, tree::QueueIndex},
+        quota::{amounts::Dim, slot::QueueIndex},
     },
     resources::ResourceName,
 };

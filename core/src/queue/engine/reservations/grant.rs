@@ -19,7 +19,7 @@ use crate::queue::{
     quota::{
         admission,
         amounts::{Dim, Sparse},
-        tree::{QueueIndex, Slot},
+        slot::{QueueIndex, Slot},
     },
 };
 
@@ -120,7 +120,7 @@ impl Engine {
         let entries = self.list_entries(entry.job_name()).into_iter().filter(|other| other != entry);
         let shapes: Vec<_> = entries.filter_map(|other| self.pending_job(other.as_str())).collect();
         shapes.into_iter().fold(false, |requeued, (_, node, shape)| {
-            let cause = self.slots[node.index()].line.inadmissible_cause(shape);
+            let cause = self.lines[node.index()].inadmissible_cause(shape);
             let is_blocked = matches!(cause, Some(Inadmissible::Reserved(..) | Inadmissible::BehindReservation(_)));
             if is_blocked {
                 self.requeue_when_free(node, shape);
@@ -207,9 +207,8 @@ impl Engine {
         id: ReservationId,
         reservation_after: i64,
     ) -> impl Iterator<Item = (ReservationRank, ShapeId)> {
-        let slot = &self.slots[id.queue.index()];
-        let fifo = slot.is_fifo();
-        let front = slot.line.list_head_entries().filter(move |_| fifo);
+        let fifo = self.slots[id.queue.index()].is_fifo();
+        let front = self.lines[id.queue.index()].list_head_entries().filter(move |_| fifo);
         let front = front.map(move |(key, shape)| (self.reservation_rank(id.queue, key), shape));
         let due = move |(rank, shape): &(ReservationRank, ShapeId)| {
             self.reservations.is_blocked_by(id, *shape) && rank.due_at(reservation_after) <= self.now

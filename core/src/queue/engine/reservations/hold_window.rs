@@ -15,7 +15,7 @@ use crate::{
             reservations::{ReservationCause, ReservationId},
         },
         pending::job_order::JobId,
-        quota::{admission::Ask, tree::QueueIndex},
+        quota::{admission::Ask, slot::QueueIndex},
     },
 };
 

@@ -34,7 +34,7 @@ use crate::{
         quota::{
             admission::{self, JobShape},
             amounts::Dim,
-            tree::QueueIndex,
+            slot::QueueIndex,
         },
         reservation::{Reservation, ReservationCause, ReservationId, ReservationRank, Shadow, blocked::BlockedFirst},
     },
@@ -107,7 +107,7 @@ impl Engine {
     pub(crate) fn list_shortages_of(&self, job: &JobId) -> Vec<ReservationId> {
         let shortage = |entry: JobId| {
             let (_, queue, shape) = self.pending_job(entry.as_str())?;
-            let cause = self.slots[queue.index()].line.inadmissible_cause(shape)?.reservation_cause()?;
+            let cause = self.lines[queue.index()].inadmissible_cause(shape)?.reservation_cause()?;
             Some(ReservationId { cause, queue })
         };
         self.list_entries(job.as_str()).into_iter().filter_map(shortage).collect()
@@ -256,7 +256,7 @@ impl Engine {
             let Some(shadow) = self.compute_shadow_time(id) else { continue };
             let inadmissible = self.reservations.get(id).into_iter().flat_map(|reservation| &reservation.timed);
             let ends = |(node, shape): &&(QueueIndex, ShapeId)| {
-                let first = self.slots[node.index()].line.first_of(*shape);
+                let first = self.lines[node.index()].first_of(*shape);
                 first.is_some()
                     && self.shape(*shape).ask.run_for.is_some_and(|run| self.now.saturating_add(run) <= shadow)
             };
