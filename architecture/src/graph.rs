@@ -34,6 +34,19 @@ pub fn link_modules(sources: &[Source]) -> Graph {
     graph
 }
 
+/// The same below one module: the imports between the modules directly below that.
+pub fn link_modules_below(sources: &[Source], module: &[&str]) -> Graph {
+    let below = |path: &[String]| {
+        let (start, rest) = path.split_at_checked(module.len())?;
+        (start == module).then(|| rest.to_vec())
+    };
+    let inside = |source: &Source| {
+        let paths = source.paths.iter().filter_map(|path| below(path)).collect();
+        Some(Source { module: below(&source.module)?, paths, ..source.clone() })
+    };
+    link_modules(&sources.iter().filter_map(inside).collect::<Vec<_>>())
+}
+
 /// Sets of two and more that import each other in a circle.
 #[must_use]
 pub fn list_cycles(graph: &Graph) -> Vec<BTreeSet<String>> {
@@ -73,6 +86,23 @@ mod tests {
             graph.entry((*from).to_owned()).or_default().insert((*to).to_owned());
         }
         graph
+    }
+
+    #[test]
+    fn imports_below_a_module_are_of_what_is_in_it_and_of_what_it_shows() {
+        let source = |module: &str, paths: &[&str]| Source {
+            file: String::new(),
+            module: module.split("::").map(str::to_owned).collect(),
+            code: String::new(),
+            paths: paths.iter().map(|path| path.split("::").map(str::to_owned).collect()).collect(),
+        };
+        let sources = [
+            source("q", &["q::a::Shown"]),
+            source("q::a", &["q::b::Used", "other::c"]),
+            source("q::b::c", &["q::Shown", "q::b::Own"]),
+            source("other", &["q::b"]),
+        ];
+        assert_eq!(link_modules_below(&sources, &["q"]), graph(&[("a", "b"), ("b", "a")]));
     }
 
     #[test]

@@ -59,6 +59,12 @@ pub fn read_modules(folder: &str) -> Graph {
     graph::link_modules(&read_sources(&find_root().join(folder).join("src")))
 }
 
+/// The same below one module: its modules, with those of them that each imports.
+#[must_use]
+pub fn read_modules_below(folder: &str, module: &[&str]) -> Graph {
+    graph::link_modules_below(&read_sources(&find_root().join(folder).join("src")), module)
+}
+
 fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }

@@ -125,8 +125,8 @@ fn drop_tests(code: &str) -> String {
     kept
 }
 
-/// The paths of this crate that the code names, each from the crate's root. In `lib.rs` a `use` may begin with a
-/// module.
+/// The paths of this crate that the code names, each from the crate's root. A `use` may begin with a module of its own
+/// file; one that begins with another crate is read as such a path too, and leads to no module.
 fn list_paths(code: &str, module: &[String]) -> Vec<Vec<String>> {
     let tokens = split_tokens(code);
     let mut paths = Vec::new();
@@ -136,8 +136,9 @@ fn list_paths(code: &str, module: &[String]) -> Vec<Vec<String>> {
         let base = match *token {
             "crate" if follows => Vec::new(),
             "super" if follows && before != Some("::") => module[..module.len().saturating_sub(1)].to_vec(),
-            _ if follows && before == Some("use") && module.is_empty() => {
-                expand_path(&tokens[i..], &[], &mut paths);
+            "self" => continue,
+            _ if follows && before == Some("use") => {
+                expand_path(&tokens[i..], module, &mut paths);
                 continue;
             }
             _ => continue,
@@ -206,9 +207,9 @@ mod tests {
     #[test]
     fn imports_are_read_from_the_crates_root() {
         let text = "use crate::{a::{B, c}, d as e}; fn f() { super::g::h(); super::super::i() } use std::fmt;";
-        assert_eq!(paths("x/y.rs", text), ["a::B", "a::c", "d", "x::g::h", "i"]);
+        assert_eq!(paths("x/y.rs", text), ["a::B", "a::c", "d", "x::g::h", "i", "x::y::std::fmt"]);
         assert_eq!(paths("lib.rs", "mod a; pub use a::B; use b::{C, D};"), ["a::B", "b::C", "b::D"]);
-        assert_eq!(paths("x/mod.rs", "use super::y; use self::z;"), ["y"]);
+        assert_eq!(paths("x/mod.rs", "use super::y; use self::z; pub use a::B;"), ["y", "x::a::B"]);
     }
 
     #[test]

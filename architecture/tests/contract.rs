@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use caldera_architecture::{
-    Source, find_root, list_cycles, list_shared_names, read_crates, read_modules, read_sources,
+    Source, find_root, list_cycles, list_shared_names, read_crates, read_modules, read_modules_below, read_sources,
 };
 
 /// What each product crate may depend on. Nobody depends on a component but `cli`, which starts it.
@@ -29,6 +29,16 @@ const MAY_USE: [(&str, &[&str]); 12] = [
 
 /// Crates whose modules must not import each other in a circle.
 const PRODUCT: [&str; 8] = ["core", "crds", "runtime", "webhook", "controller", "global-scheduler", "estimator", "cli"];
+
+/// Modules of product crates below which no circle may be either.
+const NO_CIRCLE_BELOW: [(&str, &[&str]); 6] = [
+    ("core", &["queue"]),
+    ("core", &["queue", "quota"]),
+    ("core", &["queue", "pending"]),
+    ("core", &["queue", "preemption"]),
+    ("core", &["queue", "reservation"]),
+    ("core", &["queue", "engine"]),
+];
 
 /// What runs as a process beside Karmada and has the three steps.
 const COMPONENTS: [&str; 3] = ["webhook", "controller", "global-scheduler"];
@@ -77,6 +87,22 @@ fn modules_of_product_crates_import_each_other_in_no_circle() {
         }
         let cycles = list_cycles(&modules);
         broken.extend(cycles.into_iter().map(|cycle| format!("{name}: {cycle:?}")));
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn modules_below_the_queue_import_each_other_in_no_circle() {
+    let mut broken = Vec::new();
+    for (name, module) in NO_CIRCLE_BELOW {
+        let modules = read_modules_below(name, module);
+        println!("{name}::{}", module.join("::"));
+        for (module, imports) in &modules {
+            println!("  {module} -> {}", imports.iter().map(String::as_str).collect::<Vec<_>>().join(" "));
+        }
+        assert!(!modules.is_empty(), "there is no {name}::{module:?}");
+        let cycles = list_cycles(&modules);
+        broken.extend(cycles.into_iter().map(|cycle| format!("{name}::{}: {cycle:?}", module.join("::"))));
     }
     assert!(broken.is_empty(), "{broken:#?}");
 }

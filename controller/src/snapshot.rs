@@ -104,7 +104,7 @@ fn describe_snapshot_job(controller: &Controller, binding: &Binding, state: &Job
         placed,
         run_for,
         gang: {
-            // Of one that may use several card models the first is taken.
+            // Of one that may use several card models the first is taken on which it could ever start.
             let card = controller.jobs.engine.pending_card(binding.id.as_str());
             Arc::new(admitted_gang(binding, workload)?.keep_to_card(card).into_owned())
         },

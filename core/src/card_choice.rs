@@ -15,7 +15,8 @@
 //! 8. The webhook on Works adds it to the required affinity of the copy, and then holds the copy against the charge: a
 //!    pod that was charged for one model can run on no other.
 //! 9. It is fixed until the job is back in line; then all models are tried again. Increases stay on it.
-//! 10. Reservations are made for each entry, and none is held up by its own. Jobs are evicted for the first alone.
+//! 10. Of models on which the job can never start the rest says nothing. Of the others the job holds a reservation on
+//!     one, the first that it would get it on, and jobs are evicted for the first.
 
 use std::borrow::Cow;
 

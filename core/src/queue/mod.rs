@@ -24,8 +24,8 @@ mod tests;
 
 pub use capacity::{CapacityGrowth, ClusterCapacity, Fit, MOST_CLUSTERS_FOR_COPIES, ReservedClusters};
 pub use engine::{
-    Engine, Entitlement, Job, PreemptionCandidate, QueueUsage, QuotaAfterEvictions, RESERVATION_AFTER, Release,
-    ReservationStatus, UnknownStart,
+    Engine, Entitlement, Job, PreemptionCandidate, QueueUsage, QuotaAfterEvictions, Release, ReservationStatus,
+    UnknownStart,
 };
 pub use pending::job_order::{JobId, OrderPolicy};
 pub use quota::{
@@ -33,6 +33,7 @@ pub use quota::{
     faults::{self, QueueFault, QueueField},
     history::HISTORY_HALF_LIFE,
     ledger,
-    running::{Counted, RunningLimits},
+    running::Counted,
 };
-pub use spec::{Dequeue, FleetResources, QueueSpec, QueueState, find_affinity};
+pub use reservation::RESERVATION_AFTER;
+pub use spec::{Dequeue, FleetResources, QueueSpec, QueueState, RunningLimits, find_affinity};

@@ -11,7 +11,6 @@ use crate::{
     gang::{QueueName, Requirement},
     node_groups::NodeGroupAffinity,
     quantity::Quantity,
-    queue::quota::running::RunningLimits,
     resources::{Limits, ResourceName, Resources},
 };
 
@@ -50,6 +49,15 @@ pub enum Dequeue {
     Traverse,
     /// They wait.
     Fifo,
+}
+
+/// How many jobs may run in a queue and those below it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RunningLimits {
+    /// In all.
+    pub all: Option<u32>,
+    /// Of one namespace.
+    pub of_namespace: Option<u32>,
 }
 
 /// A queue.

@@ -2,7 +2,8 @@
 //!
 //! Rule: a node whose labels are right is kept out by the first taint that is not tolerated, as Kubernetes' scheduler
 //! names it (`v1helper.FindMatchingUntoleratedTaint`). Of the others those are closest that miss the fewest labels, of
-//! as many the more numerous. So many taints are named and no more, those first that keep most nodes out.
+//! as many the more numerous. So many taints are named and no more, those first that keep most nodes out. Tenants read
+//! this, and a taint's value may be somebody's name: its key is said alone.
 //!
 //! A tenant writes selectors and terms, so what is looked at has bounds: some tasks, nodes and labels, not all.
 
@@ -28,7 +29,7 @@ const MOST_MISSING: usize = 16;
 /// Why no node takes a task's pods; nothing where no nodes are known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeMiss {
-    /// Taints of nodes whose labels are right: the cluster, and how many nodes.
+    /// Taints of nodes whose labels are right, by key and effect: the cluster, and how many nodes.
     pub taints: Vec<(String, ClusterName, usize)>,
     /// Others like that, which are not named.
     pub more_taints: usize,
@@ -78,8 +79,7 @@ fn find_forbidding_taint<'a>(claim: &NodeClaim, shape: &'a NodeShape) -> Option<
 }
 
 fn describe_taint(taint: &Taint) -> String {
-    let value = if taint.value.is_empty() { String::new() } else { format!("={}", taint.value) };
-    format!("{}{value}:{}", taint.key, taint.effect)
+    format!("{}:{}", taint.key, taint.effect)
 }
 
 /// What a node's labels lack: of affinity terms, which are alternatives, the one that lacks least.
@@ -123,5 +123,56 @@ impl fmt::Display for NodeMiss {
         let before = if self.taints.is_empty() { ": " } else { ", " };
         let lack = if *count == 1 { "lacks" } else { "lack" };
         write!(f, "{before}{} of {cluster} {lack} {}", nodes(*count), name_some(missing))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        gang::{Gang, TaskName},
+        inventory::{Amounts, Capacity, NodeShape, Source},
+        quantity::Quantity,
+        split::{
+            refusal::{GangRefusal, Lack},
+            split_gang,
+            tests::{problem_in_one_cluster, task},
+        },
+    };
+
+    /// A tenant writes the tasks and their selectors, and no member is asked how large it is.
+    #[test]
+    fn of_a_hundred_thousand_unlike_nodes_and_many_selectors_so_many_are_looked_at() {
+        let taint = |at: usize| Taint { key: format!("k{at:06}"), value: "acme".into(), effect: "NoSchedule".into() };
+        let free: Arc<Amounts> =
+            Arc::new([("cpu", 9), ("pods", 9)].map(|(n, q)| (n.into(), Quantity::from_units(q))).into());
+        let shape = |at: usize| NodeShape {
+            labels: Some(Arc::default()),
+            taints: [taint(at)].into(),
+            allocatable: Arc::clone(&free),
+            free: Arc::clone(&free),
+            nodes: vec![NodeRef::from(format!("n{at}"))],
+            ..NodeShape::default()
+        };
+        let capacity = Capacity::new((0..100_000).map(shape).collect(), Source::Nodes);
+        let mut tasks: Vec<_> = ["a", "b", "c", "d", "e", "f"].map(|name| task(name, 1, 1, 1, 0)).into();
+        tasks[1].node.selector = (0..10_000).map(|at| (format!("s{at:05}"), "x".to_owned())).collect();
+        let gang = Gang::new(tasks, 6);
+        let (name, problem) = ("m0".into(), problem_in_one_cluster);
+        let Err(GangRefusal::Short(shortage)) = split_gang(&problem(&gang, &name, &capacity)) else { panic!() };
+        let miss = |task: &str| match &shortage.tasks[&TaskName::from(task)].lack {
+            Lack::NoNodeMatches(miss) => (**miss).clone(),
+            other => panic!("{other:?}"),
+        };
+        let tainted = miss("a");
+        assert_eq!((tainted.taints.len(), tainted.more_taints), (MOST_TAINTS, MOST_NODES_LOOKED_AT - MOST_TAINTS));
+        assert_eq!(tainted.taints[0], ("k000000:NoSchedule".to_owned(), name.clone(), 1), "nobody's name is told");
+        let (lacks, _, nodes) = miss("b").closest.unwrap();
+        assert_eq!((lacks.len(), nodes), (MOST_MISSING, MOST_NODES_LOOKED_AT));
+        let looked_at = ["a", "b", "c", "d", "e", "f"].map(|task| miss(task) != NodeMiss::default());
+        assert_eq!(looked_at, [true, true, true, true, false, false]);
+        assert!(shortage.to_string().len() < 2_000, "{shortage}");
     }
 }

@@ -64,7 +64,7 @@ pub(super) fn list_preemptors(
             queue_priority: objects.queues.get(&job.queue).map_or(0, |queue| queue.spec.priority),
             priority: job.priority,
             created: job.created,
-            asks: job.ask.minimum(),
+            asks: candidate.asks,
             queue: job.queue,
         });
     }

@@ -14,7 +14,7 @@ use crate::{
         quota::{
             admission::{FitClass, JobShape},
             amounts::{Dense, Dim},
-            tree::QueueIndex,
+            slot::QueueIndex,
         },
         reservation::ReservationId,
     },

@@ -58,10 +58,18 @@ impl Engine {
         std::iter::once(id).chain(others).collect()
     }
 
-    /// The card model that a pending job would like best, where it has a choice.
+    /// The entry of a job for the card model that it likes best of those on which it could ever start, as far as is
+    /// known; of all, if it can start on none.
+    pub(crate) fn find_best_entry(&self, id: &str) -> JobId {
+        let entries = self.list_entries(id);
+        let best = entries.iter().position(|entry| !self.is_entry_unsatisfiable(entry)).unwrap_or(0);
+        entries.into_iter().nth(best).unwrap_or_else(|| id.into())
+    }
+
+    /// The card model that a pending job would like best of those on which it could ever start, where it has a choice.
     #[must_use]
     pub fn pending_card(&self, id: &str) -> Option<&ResourceName> {
-        self.pending_ask(id)?.card()
+        self.pending_ask(self.find_best_entry(id).as_str())?.card()
     }
 
     /// [`Engine::explain_pending`] for a job whose position is known: of one with a choice, why not on each model.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::queue::{
     engine::{Engine, QueueingState},
-    quota::{amounts::Dim, tree::QueueIndex},
+    quota::{amounts::Dim, slot::QueueIndex},
 };
 
 /// What ends when, under each queue.

@@ -7,11 +7,14 @@ use crate::{
     quantity::Quantity,
     queue::{
         engine::{CapacityRefusal, Engine, QueueUsage, QueueingState, capacity::CapacityLack},
-        pending::{job_order::JobId, line::Inadmissible},
+        pending::{
+            job_order::{JobId, JobKey},
+            line::Inadmissible,
+        },
         quota::{
             admission::{self, Ask},
             amounts::Dim,
-            tree::{QueueIndex, split_counts},
+            slot::{QueueIndex, split_counts},
         },
         spec::QueueSpec,
     },
@@ -29,7 +32,7 @@ impl Engine {
         let namespace = |(dim, count): (&Dim, &i128)| Some((Arc::clone(self.dims.namespace(*dim)?), to_count(*count)));
         QueueUsage {
             used: slot.used.resources(&self.dims),
-            waiting: slot.line.len(),
+            waiting: self.lines[node.index()].len(),
             running: to_count(slot.running.get(Dim::JOBS)),
             running_of: slot.running.iter().filter_map(namespace).collect(),
         }
@@ -59,32 +62,33 @@ impl Engine {
     #[must_use]
     pub fn explain_pending(&self, id: &str) -> Option<Reason> {
         let Some(QueueingState::Pending { node, key, .. }) = self.jobs.get(id) else { return None };
-        let line = &self.slots[node.index()].line;
+        let line = &self.lines[node.index()];
         self.explain_pending_at(id, Position { place: line.count_before(key) + 1, of: line.len() })
     }
 
     /// All lines, queue by queue, in order.
     pub fn list_pending_positions(&self) -> impl Iterator<Item = (&JobId, Position)> {
         self.index.values().flat_map(|node| {
-            let line = &self.slots[node.index()].line;
+            let line = &self.lines[node.index()];
             let jobs = line.keys().filter(|key| !key.id.is_choice());
             jobs.enumerate().map(|(i, key)| (&key.id, Position { place: i + 1, of: line.len() }))
         })
     }
 
-    /// The first jobs of each line that may ever start, on their first card model, at most `each` of them: of a fifo
-    /// line the first alone.
-    pub fn queue_heads(&self, each: usize) -> impl Iterator<Item = (&JobId, Position)> {
+    /// The first jobs of each line that may ever start, at most `each` of them, each by its entry for the first card
+    /// model on which it may: of a fifo line the first alone.
+    pub(crate) fn queue_heads(&self, each: usize) -> impl Iterator<Item = (&JobId, Position)> {
         self.index.values().flat_map(move |node| {
             let slot = &self.slots[node.index()];
-            let line = &slot.line;
+            let line = &self.lines[node.index()];
             let of = line.len();
-            let heads = line.list_satisfiable_jobs().filter(|(key, _)| !key.id.is_choice()).take(if slot.is_fifo() {
-                each.min(1)
-            } else {
-                each
-            });
-            heads.map(move |(key, _)| (&key.id, Position { place: line.count_before(key) + 1, of }))
+            let mut last: Option<&JobId> = None;
+            let heads = line
+                .list_satisfiable_jobs()
+                .filter(move |(key, _)| last.replace(&key.id).is_none_or(|last| !last.is_of_same_job(&key.id)));
+            let jobs_before = move |key: &JobKey| line.count_before(key) - usize::from(key.id.is_choice());
+            let most = if slot.is_fifo() { each.min(1) } else { each };
+            heads.take(most).map(move |(key, _)| (&key.id, Position { place: jobs_before(key) + 1, of }))
         })
     }
 
@@ -101,7 +105,7 @@ impl Engine {
         {
             return Some(never);
         }
-        let is_hopeless = matches!(slot.line.inadmissible_cause(*shape_id), Some(Inadmissible::Never));
+        let is_hopeless = matches!(self.lines[node.index()].inadmissible_cause(*shape_id), Some(Inadmissible::Never));
         if let Some(detail) = self.find_known_never(*shape_id).filter(|_| is_hopeless) {
             return Some(Reason::NeverFits { detail: detail.to_owned() });
         }
@@ -113,7 +117,7 @@ impl Engine {
         }
         if slot.is_fifo()
             && !is_hopeless
-            && slot.line.find_first_satisfiable().is_some_and(|(front, _)| front.is_before_job_of(key))
+            && self.lines[node.index()].find_first_satisfiable().is_some_and(|(front, _)| front.is_before_job_of(key))
         {
             return Some(Reason::BehindQueueHead { queue, position });
         }

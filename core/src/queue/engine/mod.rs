@@ -36,7 +36,7 @@ use crate::{
         capacity::{ClusterCapacity, Fit, FitFunction},
         pending::{
             job_order::{JobId, JobKey, OrderPolicy},
-            line::{Inadmissible, ShapeId},
+            line::{Inadmissible, PendingLine, ShapeId},
             queue_order::QueueOrder,
         },
         quota::{
@@ -44,9 +44,10 @@ use crate::{
             amounts::{Dense, Dims, Sparse},
             history::Decay,
             running::Counted,
-            tree::{self, QueueIndex, Slot},
+            slot::{self, QueueIndex, Slot},
+            tree,
         },
-        reservation::{ReservationId, Reservations},
+        reservation::{RESERVATION_AFTER, ReservationId, Reservations},
         spec::{Dequeue, FleetResources, QueueSpec},
     },
     resources::Resources,
@@ -116,6 +117,8 @@ pub struct Engine {
     dims: Dims,
     fleet: FleetResources,
     slots: Vec<Slot>,
+    /// The pending jobs of each queue, as many lines as slots.
+    lines: Vec<PendingLine>,
     index: BTreeMap<QueueName, QueueIndex>,
     unused: Vec<QueueIndex>,
     /// Queues or the fleet changed since the tree was worked out.
@@ -164,10 +167,6 @@ pub struct Engine {
     ledger_version: u64,
 }
 
-/// Seconds that a blocked job waits before it gets a reservation, unless [`Engine::set_reservation_after`] says
-/// otherwise.
-pub const RESERVATION_AFTER: i64 = 60;
-
 /// Looks at reservations in one decision; seldom is a second one needed.
 const MOST_RESERVATION_ROUNDS: usize = 8;
 
@@ -181,7 +180,7 @@ pub(crate) struct CapacityRefusal {
 
 impl Default for Engine {
     fn default() -> Self {
-        let root = QueueName::from(tree::ROOT);
+        let root = QueueName::from(slot::ROOT);
         Self {
             policy: OrderPolicy::default(),
             decay: Decay::default(),
@@ -189,6 +188,7 @@ impl Default for Engine {
             dims: Dims::default(),
             fleet: FleetResources::default(),
             slots: vec![Slot::new(root.clone(), QueueIndex::ROOT)],
+            lines: vec![PendingLine::default()],
             index: [(root, QueueIndex::ROOT)].into(),
             unused: Vec::new(),
             is_quota_outdated: false,
@@ -267,8 +267,8 @@ impl Engine {
         self.remove_entry(job.id.as_str());
         self.resized.extend(resized);
         let shape = self.intern_shape(job.ask);
-        let is_first = self.slots[node.index()].line.first_of(shape).is_some_and(|first| key < *first);
-        self.slots[node.index()].line.insert(key.clone(), shape);
+        let is_first = self.lines[node.index()].first_of(shape).is_some_and(|first| key < *first);
+        self.lines[node.index()].insert(key.clone(), shape);
         if is_first {
             self.requeue_after_new_first(node, shape);
         }
@@ -464,7 +464,7 @@ impl Engine {
     fn find_next_candidate(&self, node: QueueIndex) -> Option<(JobKey, ShapeId)> {
         let slot = &self.slots[node.index()];
         let dequeue = slot.spec.as_ref().map_or(Dequeue::Traverse, |spec| spec.dequeue);
-        let (key, shape) = slot.line.find_next_candidate(dequeue)?;
+        let (key, shape) = self.lines[node.index()].find_next_candidate(dequeue)?;
         Some((self.find_reserving_job_of_shape(node, key, shape).unwrap_or(key).clone(), shape))
     }
 }

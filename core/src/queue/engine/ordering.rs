@@ -8,13 +8,13 @@ use crate::{
         engine::{Engine, JobRank, QueueingState},
         pending::{
             job_order::{DominantShare, JobId, JobKey, OrderPolicy},
-            line::Inadmissible,
+            line::{Inadmissible, PendingLine},
             queue_order::{Head, Touch},
         },
         quota::{
             amounts::{Dense, Dim},
             history::Decay,
-            tree::{QueueIndex, Slot},
+            slot::{QueueIndex, Slot},
         },
         reservation::ReservationId,
     },
@@ -43,7 +43,7 @@ impl Engine {
             let QueueingState::Pending { node, key, shape, rank } = standing else { continue };
             self.remove_pending(*node, key);
             *key = self.job_key(key.id.clone(), key.created, *rank);
-            self.slots[node.index()].line.insert(key.clone(), *shape);
+            self.lines[node.index()].insert(key.clone(), *shape);
         }
         self.jobs = jobs;
     }
@@ -113,7 +113,10 @@ impl Engine {
     pub(crate) fn rebuild_queue_order(&mut self) {
         let slots = &self.slots;
         let enter = |node: QueueIndex| {
-            (next_head(self.policy, &slots[node.index()]), share_of(self.policy, &slots[node.index()]))
+            (
+                next_head(self.policy, &slots[node.index()], &self.lines[node.index()]),
+                share_of(self.policy, &slots[node.index()]),
+            )
         };
         self.queue_order.rebuild_order(slots.len(), |node| &slots[node.index()].children, enter);
     }
@@ -121,9 +124,9 @@ impl Engine {
     /// The queue whose next job goes first.
     pub(crate) fn find_first_queue(&mut self) -> Option<QueueIndex> {
         while let Some((node, what)) = self.queue_order.take_touched() {
-            let slot = &self.slots[node.index()];
+            let (slot, line) = (&self.slots[node.index()], &self.lines[node.index()]);
             let share = |node: QueueIndex| share_of(self.policy, &self.slots[node.index()]);
-            self.queue_order.reenter_queue(&slot.path, next_head(self.policy, slot), what, share);
+            self.queue_order.reenter_queue(&slot.path, next_head(self.policy, slot, line), what, share);
         }
         self.queue_order.find_next_leaf()
     }
@@ -131,10 +134,10 @@ impl Engine {
     /// The next job of a queue may have changed.
     pub(crate) fn mark_head_changed(&mut self, node: QueueIndex) {
         self.queue_order.mark_touched(node, Touch::Head);
-        let slot = &self.slots[node.index()];
+        let (slot, line) = (&self.slots[node.index()], &self.lines[node.index()]);
         // Of a fifo queue only the head counts, whatever it lacks.
         if slot.is_fifo() {
-            let causes = slot.line.list_head_entries().filter_map(|(_, shape)| slot.line.inadmissible_cause(shape));
+            let causes = line.list_head_entries().filter_map(|(_, shape)| line.inadmissible_cause(shape));
             self.search.insert(node);
             let front =
                 causes.filter_map(Inadmissible::reservation_cause).map(|cause| ReservationId { cause, queue: node });
@@ -153,8 +156,8 @@ const fn round_to_digits(amount: i128) -> i128 {
     amount / unit * unit
 }
 
-fn next_head(policy: OrderPolicy, slot: &Slot) -> Option<Head> {
-    let (job, _) = slot.line.find_next_candidate(slot.spec.as_ref()?.dequeue)?;
+fn next_head(policy: OrderPolicy, slot: &Slot, line: &PendingLine) -> Option<Head> {
+    let (job, _) = line.find_next_candidate(slot.spec.as_ref()?.dequeue)?;
     make_head(policy, slot, job)
 }
 

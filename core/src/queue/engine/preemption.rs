@@ -2,7 +2,8 @@
 //! do.
 //!
 //! Rule: a job wants others evicted if it waits for quota or capacity and no reservation blocks it, for what came free
-//! would then go to the reserving job. By reclaim only a queue gains that has less than it deserves, or one below such
+//! would then go to the reserving job. One that may use several card models wants it for the first on which it could
+//! ever start. By reclaim only a queue gains that has less than it deserves, or one below such
 //! a queue; and what limits its own queue alone nobody else can give it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +14,7 @@ use crate::{
     queue::{
         Engine, JobId,
         preemption::{QueueAccount, Victim},
-        quota::tree::QueueIndex,
+        quota::slot::QueueIndex,
     },
     reason::{Bound, Reason},
     resources::{Limits, ResourceName, Resources},
@@ -26,6 +27,8 @@ pub struct PreemptionCandidate {
     pub id: JobId,
     /// Its queue.
     pub queue: QueueName,
+    /// What it asks for at least, on the card model that [`Engine::pending_card`] names.
+    pub asks: Resources,
     /// Its queue, or one above it, has less than it deserves, and that is what the job waits for.
     pub may_reclaim: bool,
 }
@@ -67,21 +70,22 @@ impl Engine {
     #[must_use]
     pub fn list_preemption_candidates(&self, each: usize) -> Vec<PreemptionCandidate> {
         let mut deserving: BTreeMap<QueueName, bool> = BTreeMap::new();
-        let candidate = |(id, position): (&JobId, _)| {
-            let reason = self.explain_entry_at(id.as_str(), position)?;
+        let candidate = |(entry, position): (&JobId, _)| {
+            let reason = self.explain_entry_at(entry.as_str(), position)?;
             let (Reason::Quota { queue, .. }
             | Reason::InsufficientCapacity { queue, .. }
             | Reason::ClustersReserved { queue, .. }) = &reason
             else {
                 return None;
             };
-            if self.contends_with_reservation(id.as_str()) {
+            if self.contends_with_reservation(entry.as_str()) {
                 return None;
             }
+            let asks = self.pending_ask(entry.as_str())?.minimum();
             let own =
                 matches!(&reason, Reason::Quota { bound: Bound::Queue(at) | Bound::Guaranteed(at), .. } if at == queue);
             let may_reclaim = !own && *deserving.entry(queue.clone()).or_insert_with(|| self.deserves_more(queue));
-            Some(PreemptionCandidate { id: id.clone(), queue: queue.clone(), may_reclaim })
+            Some(PreemptionCandidate { id: entry.job(), queue: queue.clone(), asks, may_reclaim })
         };
         self.queue_heads(each).filter_map(candidate).collect()
     }

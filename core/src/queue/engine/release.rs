@@ -7,7 +7,7 @@ use crate::{
         capacity::ClusterCapacity,
         engine::{Engine, QueueingState, Release},
         pending::{job_order::JobKey, line::ShapeId},
-        quota::{admission, amounts::Sparse, tree::QueueIndex},
+        quota::{admission, amounts::Sparse, slot::QueueIndex},
         reservation::ReservationId,
     },
 };
@@ -36,9 +36,7 @@ impl Engine {
         let tasks = shape.ask.tasks.iter().zip(pods).map(|(task, pods)| (task.name.clone(), pods)).collect();
         let card = shape.ask.card().cloned();
         let job = key.id.job();
-        let entries = self.list_entries(job.as_str());
-        let held: Vec<ReservationId> =
-            entries.iter().filter_map(|entry| self.reservations.held_by(entry.as_str())).collect();
+        let held = self.reservations.held_by_job(&job).map(|(_, held)| held);
         let priority = match self.jobs.get(&key.id) {
             Some(QueueingState::Pending { rank, .. }) => rank.priority,
             _ => key.priority.0,
@@ -49,7 +47,9 @@ impl Engine {
         self.jobs.remove(&key.id);
         self.remove_job(job.as_str());
         self.add_charge(node, &charge);
-        held.into_iter().for_each(|held| self.reserve_for_next_blocked(held, room));
+        if let Some(held) = held {
+            self.reserve_for_next_blocked(held, room);
+        }
         self.recheck_clusters_of_copies();
         self.jobs.insert(job.clone(), QueueingState::Charged { node, charge, end: None });
         // What else its queue says of its run is for who releases it.

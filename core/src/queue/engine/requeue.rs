@@ -21,7 +21,7 @@ use crate::queue::{
     quota::{
         admission,
         amounts::Dim,
-        tree::{QueueIndex, Slot},
+        slot::{QueueIndex, Slot},
     },
 };
 
@@ -87,13 +87,13 @@ impl ShortOfQuota {
 impl Engine {
     /// A shape becomes inadmissible.
     pub(crate) fn set_inadmissible(&mut self, node: QueueIndex, shape: ShapeId, cause: Inadmissible) {
-        self.slots[node.index()].line.mark_inadmissible(shape, cause);
+        self.lines[node.index()].mark_inadmissible(shape, cause);
         self.short_of_quota.insert(node, shape, cause);
     }
 
     /// It is inadmissible no more; what it lacked, if it was.
     pub(crate) fn set_admissible(&mut self, node: QueueIndex, shape: ShapeId) -> Option<Inadmissible> {
-        let cause = self.slots[node.index()].line.requeue_shape(shape)?;
+        let cause = self.lines[node.index()].requeue_shape(shape)?;
         self.short_of_quota.remove(node, shape, cause);
         if self.eligible.get(&node).is_some_and(|job| job.shape == shape) {
             self.search.insert(node);
@@ -142,18 +142,18 @@ impl Engine {
 
     /// The first in line of a queue that was short of quota and has enough now. Of a fifo queue only the head counts.
     pub(crate) fn find_first_eligible(&self, node: QueueIndex) -> Option<Eligible> {
-        let slot = &self.slots[node.index()];
+        let (slot, line) = (&self.slots[node.index()], &self.lines[node.index()]);
         let mut enough =
             slot.path.iter().flat_map(|at| self.short_of_quota.queues_with_enough(&self.slots, *at, node..=node));
         enough.next()?;
         let needed = |shape| {
-            let needed = slot.line.inadmissible_cause(shape).and_then(Inadmissible::needed_quota);
+            let needed = line.inadmissible_cause(shape).and_then(Inadmissible::needed_quota);
             needed.filter(|needed| self.is_free(*needed))
         };
         let (job, shape, needed) = if slot.is_fifo() {
-            slot.line.list_head_entries().find_map(|(job, shape)| Some((job, shape, needed(shape)?)))?
+            line.list_head_entries().find_map(|(job, shape)| Some((job, shape, needed(shape)?)))?
         } else {
-            slot.line.list_first_inadmissible_jobs().find_map(|(job, shape)| Some((job, *shape, needed(*shape)?)))?
+            line.list_first_inadmissible_jobs().find_map(|(job, shape)| Some((job, *shape, needed(*shape)?)))?
         };
         Some(Eligible { shape, head: ordering::make_head(self.policy, slot, job)?, needed })
     }
@@ -174,7 +174,7 @@ impl Engine {
 
     /// Whether the ceiling that makes a shape wait has as much free as it needs.
     pub(crate) fn has_enough_quota(&self, node: QueueIndex, shape: ShapeId) -> bool {
-        let cause = self.slots[node.index()].line.inadmissible_cause(shape);
+        let cause = self.lines[node.index()].inadmissible_cause(shape);
         cause.and_then(Inadmissible::needed_quota).is_some_and(|needed| self.is_free(needed))
     }
 

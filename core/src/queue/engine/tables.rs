@@ -7,11 +7,15 @@ use crate::{
     gang::QueueName,
     queue::{
         engine::{Engine, QueueingState},
-        pending::{job_order::JobKey, line::ShapeId, queue_order::Touch},
+        pending::{
+            job_order::JobKey,
+            line::{PendingLine, ShapeId},
+            queue_order::Touch,
+        },
         quota::{
             admission::{Ask, JobShape},
             amounts::Dim,
-            tree::{QueueIndex, Slot},
+            slot::{QueueIndex, Slot},
         },
     },
 };
@@ -24,8 +28,11 @@ impl Engine {
         let node = self.unused.pop().unwrap_or(QueueIndex(u32::try_from(self.slots.len()).unwrap_or(u32::MAX)));
         let slot = Slot::new(name.clone(), node);
         match self.slots.get_mut(node.index()) {
-            Some(old) => *old = slot,
-            None => self.slots.push(slot),
+            Some(old) => (*old, self.lines[node.index()]) = (slot, PendingLine::default()),
+            None => {
+                self.slots.push(slot);
+                self.lines.push(PendingLine::default());
+            }
         }
         self.index.insert(name.clone(), node);
         node
@@ -85,7 +92,7 @@ impl Engine {
     }
 
     pub(crate) fn remove_pending(&mut self, node: QueueIndex, key: &JobKey) {
-        let line = &self.slots[node.index()].line;
+        let line = &self.lines[node.index()];
         let Some(shape) = line.shape_of(key) else { return };
         let was_first = line.first_of(shape) == Some(key);
         let alone = line.count_of(shape) == 1;
@@ -93,7 +100,7 @@ impl Engine {
             // The shape goes: what is remembered of it goes first.
             self.requeue_shape(node, shape);
         }
-        self.slots[node.index()].line.remove(key);
+        self.lines[node.index()].remove(key);
         if alone {
             self.forget_refusals(node, shape);
         }

@@ -12,7 +12,7 @@ use crate::queue::{
         job_order::JobId,
         line::{Inadmissible, ShapeId},
     },
-    quota::{admission, tree::QueueIndex},
+    quota::{admission, slot::QueueIndex},
 };
 
 /// Classes that are remembered as possible; most fleets have fewer kinds of jobs.
@@ -22,14 +22,13 @@ impl Engine {
     /// Whether a pending job can never start, on none of its card models, while queues and clusters are as they are.
     #[must_use]
     pub fn is_unsatisfiable(&self, id: &str) -> bool {
-        let is_entry_unsatisfiable = |id: &JobId| match self.jobs.get(id) {
-            Some(QueueingState::Pending { node, shape, .. }) => {
-                let slot = &self.slots[node.index()];
-                slot.problem.is_some() || slot.line.is_unsatisfiable(*shape)
-            }
-            _ => false,
-        };
-        self.list_entries(id).iter().all(is_entry_unsatisfiable)
+        self.list_entries(id).iter().all(|entry| self.is_entry_unsatisfiable(entry))
+    }
+
+    /// The same of one entry of a job.
+    pub(crate) fn is_entry_unsatisfiable(&self, entry: &JobId) -> bool {
+        let Some(QueueingState::Pending { node, shape, .. }) = self.jobs.get(entry) else { return false };
+        self.slots[node.index()].problem.is_some() || self.lines[node.index()].is_unsatisfiable(*shape)
     }
 
     /// Clusters are others than they were: what could fit somewhere may fit nowhere now. It is asked again before
@@ -65,7 +64,7 @@ impl Engine {
     pub fn ask_whether_it_fits(&mut self, id: &JobId, room: &mut impl ClusterCapacity) {
         let Some(QueueingState::Pending { node, shape, .. }) = self.jobs.get(id) else { return };
         let (node, shape) = (*node, *shape);
-        let waits = self.slots[node.index()].line.inadmissible_cause(shape);
+        let waits = self.lines[node.index()].inadmissible_cause(shape);
         if waits.is_none_or(|cause| matches!(cause, Inadmissible::Capacity | Inadmissible::Never)) {
             return;
         }
@@ -85,9 +84,9 @@ impl Engine {
 
     /// The head of a fifo queue, if it was not asked for a place in clusters since it waits for something else.
     fn find_waiting_head(&self, node: QueueIndex) -> Option<(JobId, ShapeId)> {
-        let slot = Some(&self.slots[node.index()]).filter(|slot| slot.is_fifo())?;
-        let (head, shape) = slot.line.find_first_satisfiable()?;
-        let waits = slot.line.inadmissible_cause(shape)?;
+        let line = Some(&self.lines[node.index()]).filter(|_| self.slots[node.index()].is_fifo())?;
+        let (head, shape) = line.find_first_satisfiable()?;
+        let waits = line.inadmissible_cause(shape)?;
         (!matches!(waits, Inadmissible::Capacity | Inadmissible::Never)).then(|| (head.id.clone(), shape))
     }
 
@@ -109,16 +108,22 @@ impl Engine {
     /// Records whether an inadmissible shape can never fit.
     pub(crate) fn update_unsatisfiable(&mut self, node: QueueIndex, shape: ShapeId, cause: Inadmissible) {
         let slot = &self.slots[node.index()];
-        let resized = || slot.line.first_of(shape).is_some_and(|key| self.exceeds_with_held(node, shape, &key.id));
+        let resized =
+            || self.lines[node.index()].first_of(shape).is_some_and(|key| self.exceeds_with_held(node, shape, &key.id));
         let unsatisfiable =
             cause == Inadmissible::Never || admission::exceeds_reachable_quota(slot, self.shape(shape)) || resized();
-        self.slots[node.index()].line.set_unsatisfiable(shape, unsatisfiable);
+        self.lines[node.index()].set_unsatisfiable(shape, unsatisfiable);
+        if let Some(preemptor) = self.preemptor.as_ref().filter(|job| unsatisfiable && self.choices.contains_key(*job))
+        {
+            // Others are evicted for it on its next card model from now on.
+            self.reservations.dirty.extend(self.list_shortages_of(preemptor));
+        }
     }
 
     /// The same for all shapes, after limits changed.
     pub(crate) fn update_all_unsatisfiable(&mut self) {
         for node in self.index.values().copied().collect::<Vec<_>>() {
-            let sleeping: Vec<_> = self.slots[node.index()].line.list_inadmissible_shapes().collect();
+            let sleeping: Vec<_> = self.lines[node.index()].list_inadmissible_shapes().collect();
             sleeping.into_iter().for_each(|(shape, cause)| self.update_unsatisfiable(node, shape, cause));
             self.mark_head_changed(node);
         }

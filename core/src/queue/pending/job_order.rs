@@ -44,13 +44,17 @@ impl JobId {
 
     /// The job of an entry.
     pub(crate) fn job(&self) -> Self {
-        self.0.split_once(CHOICE).map_or_else(|| self.clone(), |(job, _)| job.into())
+        if self.is_choice() { self.job_name().into() } else { self.clone() }
+    }
+
+    /// The name of the job of an entry. All entries of a job sort directly behind it.
+    pub(crate) fn job_name(&self) -> &str {
+        self.0.split_once(CHOICE).map_or(&self.0, |(job, _)| job)
     }
 
     /// Whether both are entries of one job.
     pub(crate) fn is_of_same_job(&self, other: &Self) -> bool {
-        let job = |id: &'_ Self| id.0.find(CHOICE).unwrap_or(id.0.len());
-        self.0[..job(self)] == other.0[..job(other)]
+        self.job_name() == other.job_name()
     }
 }
 

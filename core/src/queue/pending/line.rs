@@ -11,8 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     queue::{
         pending::job_order::JobKey,
-        quota::{amounts::Dim, tree::QueueIndex},
-        reservation::ReservationCause,
+        quota::{amounts::Dim, slot::QueueIndex},
         spec::Dequeue,
     },
     time::SubmitTime,
@@ -38,17 +37,6 @@ pub(crate) enum Inadmissible {
 }
 
 impl Inadmissible {
-    /// The shortage that a reservation for the shape would be about. For a place among those that run none is made:
-    /// every job needs one, so nobody is passed by for its size.
-    pub(crate) fn reservation_cause(self) -> Option<ReservationCause> {
-        match self {
-            Self::Quota(_, dim, _) if dim.is_count() => None,
-            Self::Quota(at, dim, _) => Some(ReservationCause::Quota(at, dim)),
-            Self::Capacity => Some(ReservationCause::Capacity(0)),
-            Self::Reserved(..) | Self::BehindReservation(_) | Self::Never => None,
-        }
-    }
-
     /// How much of which resource must be free at which queue.
     pub(crate) const fn needed_quota(self) -> Option<(QueueIndex, Dim, i128)> {
         match self {

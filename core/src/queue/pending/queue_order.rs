@@ -15,7 +15,7 @@ use std::cmp::Ordering;
 
 use crate::queue::{
     pending::job_order::{DominantShare, JobKey},
-    quota::tree::QueueIndex,
+    quota::slot::QueueIndex,
 };
 
 /// What a leaf enters with: its next job.

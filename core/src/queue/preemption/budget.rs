@@ -9,8 +9,8 @@ use crate::{
     gang::QueueName,
     queue::{
         JobId,
-        engine::RESERVATION_AFTER,
         preemption::{Preemptor, RunningJob},
+        reservation::RESERVATION_AFTER,
     },
     resources::Resources,
 };

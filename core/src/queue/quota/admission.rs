@@ -14,7 +14,7 @@ use crate::{
         quota::{
             amounts::{Dense, Dim, Dims, Sparse},
             running::Counted,
-            tree::{QueueIndex, Slot},
+            slot::{QueueIndex, Slot},
         },
         spec::FleetResources,
     },

@@ -17,7 +17,7 @@
 use crate::queue::{
     quota::{
         amounts::{Ceilings, Dense, Dim, Dims},
-        tree::{QueueIndex, Slot},
+        slot::{QueueIndex, QuotaRequest, Slot},
         water_fill::{Portion, fill_by_weight},
     },
     spec::{FleetResources, QueueSpec},
@@ -78,29 +78,6 @@ fn reset_from_spec(slot: &mut Slot, dims: &mut Dims) {
     }
     for (name, amount) in spec.deserved.iter().filter(|(name, _)| name.counts_in_queues()) {
         slot.asked.deserved.set(dims.intern_resource(name), Some(amount.as_nano().max(0)));
-    }
-}
-
-/// What a queue and those below it ask for, before it is known what there is.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct QuotaRequest {
-    /// The most it could have if everything else were idle and no cluster away.
-    most: Ceilings,
-    /// To be kept free.
-    guarantee: Dense,
-    /// As it or its children set it; empty if none of them does.
-    deserved: Ceilings,
-    /// What it deserves in the end.
-    granted: Ceilings,
-    /// A guarantee that is more than there can ever be.
-    pub(crate) never: Vec<(Dim, i128)>,
-    /// What all children are guaranteed together, where it is more than there can ever be.
-    pub(crate) too_much: Vec<(Dim, i128)>,
-}
-
-impl QuotaRequest {
-    pub(crate) fn most_of(&self, dim: Dim) -> Option<i128> {
-        self.most.get(dim)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
     queue::{
         quota::{
             amounts::{Dim, Dims},
-            tree::{QueueIndex, Slot},
+            slot::{QueueIndex, Slot},
         },
         spec::{MOST_WEIGHT, QueueSpec},
     },

@@ -1,10 +1,11 @@
 //! Quota: what each queue may have, and what its jobs use of it.
 //!
 //! Rule: Volcano's hierarchical capacity plugin (`pkg/scheduler/plugins/capacity/capacity.go`). [`tree`] says which
-//! queue is above which, [`entitlement`] works out guarantee, deserved amount and real capability from the root down
-//! (with [`water_fill`] for parts by weight), [`admission`] tells whether a job stays within them, [`ledger`] what a
-//! job is charged, [`running`] how many jobs that makes, [`history`] what queues used lately, and [`faults`] what is
-//! wrong with a queue's own numbers. [`amounts`] holds the vectors they calculate with.
+//! queue is above which, [`slot`] holds what is known of one, [`entitlement`] works out guarantee, deserved amount and
+//! real capability from the root down (with [`water_fill`] for parts by weight), [`admission`] tells whether a job
+//! stays within them, [`ledger`] what a job is charged, [`running`] how many jobs that makes, [`history`] what queues
+//! used lately, and [`faults`] what is wrong with a queue's own numbers. [`amounts`] holds the vectors they calculate
+//! with.
 
 pub(crate) mod admission;
 pub(crate) mod amounts;
@@ -13,5 +14,6 @@ pub mod faults;
 pub mod history;
 pub mod ledger;
 pub(crate) mod running;
+pub(crate) mod slot;
 pub(crate) mod tree;
 pub(crate) mod water_fill;

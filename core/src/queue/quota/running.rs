@@ -7,16 +7,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::queue::quota::amounts::{Dim, Dims, Sparse};
-
-/// How many jobs may run in a queue and those below it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RunningLimits {
-    /// In all.
-    pub all: Option<u32>,
-    /// Of one namespace.
-    pub of_namespace: Option<u32>,
-}
+use crate::queue::{
+    quota::amounts::{Dim, Dims, Sparse},
+    spec::RunningLimits,
+};
 
 impl RunningLimits {
     pub(crate) fn get(self, dim: Dim) -> Option<i128> {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::queue::{
     pending::line::ShapeId,
-    quota::tree::QueueIndex,
+    quota::slot::QueueIndex,
     reservation::{ReservationCause, ReservationId, ReservationRank},
 };
 

@@ -5,7 +5,8 @@
 //!
 //! *Who reserves.* Of the jobs of one queue that one ceiling blocks, the first in rank gets a reservation once it has
 //! waited long enough or is at its deadline. Rank is priority, then age; a deadline counts for an hour of age at most.
-//! Of a fifo queue only the head reserves. From its own queue up to the ceiling that is short, its demand counts as
+//! Of a fifo queue only the head reserves. A job that may use several card models holds one reservation, on the first
+//! of them on which it would get one. From its own queue up to the ceiling that is short, its demand counts as
 //! taken.
 //!
 //! *Whom it blocks.* Its own queue, always. Queues beside its own, and beside those above it, only if each of its
@@ -34,6 +35,7 @@ use std::{
     cell::Cell,
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
+    ops::Bound,
 };
 
 use crate::{
@@ -41,16 +43,20 @@ use crate::{
         capacity::ReservedClusters,
         pending::{
             job_order::{JobId, JobKey},
-            line::ShapeId,
+            line::{Inadmissible, ShapeId},
         },
         quota::{
             amounts::{Dim, Sparse},
-            tree::QueueIndex,
+            slot::QueueIndex,
         },
         reservation::blocked::{Blocked, BlockedFirst},
     },
     time::SubmitTime,
 };
+
+/// Seconds that a blocked job waits before it gets a reservation, unless `Engine::set_reservation_after` says
+/// otherwise.
+pub const RESERVATION_AFTER: i64 = 60;
 
 /// A job's place among all that are blocked; the smallest is served first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,6 +114,19 @@ pub(crate) enum ReservationCause {
 impl ReservationCause {
     const FIRST: Self = Self::Quota(QueueIndex::ROOT, Dim::FIRST);
     const LAST: Self = Self::Backoff;
+}
+
+impl Inadmissible {
+    /// The shortage that a reservation for the shape would be about. For a place among those that run none is made:
+    /// every job needs one, so nobody is passed by for its size.
+    pub(crate) fn reservation_cause(self) -> Option<ReservationCause> {
+        match self {
+            Self::Quota(_, dim, _) if dim.is_count() => None,
+            Self::Quota(at, dim, _) => Some(ReservationCause::Quota(at, dim)),
+            Self::Capacity => Some(ReservationCause::Capacity(0)),
+            Self::Reserved(..) | Self::BehindReservation(_) | Self::Never => None,
+        }
+    }
 }
 
 /// One reservation: there is at most one for each ceiling (or slot) and queue.
@@ -260,9 +279,15 @@ impl Reservations {
         own.filter(|id| self.all.contains_key(id)).collect()
     }
 
-    /// The reservation that a job holds.
-    pub(crate) fn held_by(&self, id: &str) -> Option<ReservationId> {
-        self.of.get(id).copied()
+    /// The reservation that an entry of a job holds.
+    pub(crate) fn held_by(&self, entry: &str) -> Option<ReservationId> {
+        self.of.get(entry).copied()
+    }
+
+    /// The reservation that a job holds, and on which of its entries. A job holds one at most.
+    pub(crate) fn held_by_job(&self, entry: &JobId) -> Option<(&JobId, ReservationId)> {
+        let entries = self.of.range::<str, _>((Bound::Included(entry.job_name()), Bound::Unbounded));
+        entries.map(|(held, id)| (held, *id)).next().filter(|(held, _)| held.is_of_same_job(entry))
     }
 
     /// Adds one; true if others no longer count because of it, which are then returned.
@@ -326,7 +351,7 @@ impl Reservations {
 
     /// The reservations that block a job of this rank in the queue at the beginning of this path.
     pub(crate) fn list_reservations_blocking(&self, path: &[QueueIndex], rank: &ReservationRank) -> Vec<ReservationId> {
-        let holder = self.held_by(rank.id.as_str()).and_then(|id| self.all.get(&id));
+        let holder = self.held_by_job(&rank.id).and_then(|(_, id)| self.all.get(&id));
         let mut binding = Vec::new();
         for node in path {
             for ((_, cause), front) in self.list_reservations_by_cause_at(*node) {

@@ -135,6 +135,96 @@ fn what_is_kept_for_a_job_on_one_model_does_not_keep_it_from_another() {
     assert!(!engine.has_reservation("big"));
 }
 
+/// It was passed over, and whoever waited behind it in a fifo queue with it.
+#[test]
+fn others_are_evicted_for_a_job_on_the_first_model_on_which_it_could_ever_start() {
+    for dequeue in [Dequeue::Fifo, Dequeue::Traverse] {
+        let quotas = [("A", 0), ("H", 4), ("V", 4)];
+        let mut engine = engine([QueueSpec { dequeue, ..limited("q", &quotas) }], 10);
+        engine.charge_job(&"runs".into(), &"q".into(), &cards(&[("H", 4), ("V", 4)]));
+        engine.enqueue_job(choosing("a", "q", 1, &["A", "H", "V"], 3));
+        engine.enqueue_job(choosing("b", "q", 2, &["V"], 1));
+        assert!(start(&mut engine).is_empty());
+        let all = engine.list_preemption_candidates(9);
+        let first = all.first().map(|job| (job.id.as_str(), job.asks.to_string()));
+        assert_eq!(first, Some(("a", "x.io/gpu:H 3".to_owned())), "{dequeue:?}");
+        assert_eq!(all.len(), if dequeue == Dequeue::Fifo { 1 } else { 2 }, "each job once");
+        assert_eq!(engine.pending_card("a"), Some(&"x.io/gpu:H".into()));
+        // What it is evicted for is kept for it at once.
+        engine.set_preemptor(Some("a".into()));
+        assert!(start(&mut engine).is_empty() && engine.has_reservation("a"));
+        engine.enqueue_job(choosing("late", "q", 3, &["H"], 1));
+        engine.charge_job(&"runs".into(), &"q".into(), &cards(&[("H", 2), ("V", 4)]));
+        assert!(start(&mut engine).is_empty(), "{dequeue:?}");
+        engine.charge_job(&"runs".into(), &"q".into(), &cards(&[("V", 4)]));
+        assert_eq!(start(&mut engine)[0], ("a".to_owned(), "x.io/gpu:H 3".to_owned()));
+        // Its first model is back.
+        engine.remove_job("a");
+        engine.enqueue_job(choosing("c", "q", 0, &["A", "H"], 4));
+        engine.set_queue(QueueSpec { dequeue, ..limited("q", &[("A", 4), ("H", 4), ("V", 4)]) });
+        assert_eq!(start(&mut engine)[0], ("c".to_owned(), "x.io/gpu:A 4".to_owned()));
+    }
+}
+
+/// Which model fits nowhere is told only when somebody would have to wait for it.
+#[test]
+fn the_preemptor_gets_its_reservation_on_the_next_model_once_one_is_known_to_fit_nowhere() {
+    struct OnlyH;
+    impl ClusterCapacity for OnlyH {
+        fn fits(&mut self, _: &JobId, _: &Ask, _: &[&ReservedClusters]) -> Fit {
+            Fit::Yes
+        }
+        fn explain_never_fits(&mut self, _: &JobId, ask: &Ask) -> Option<String> {
+            (ask.card()?.as_str() != "x.io/gpu:H").then(|| "no node is so large".to_owned())
+        }
+        fn keep(&mut self, _: &JobId, _: &Ask, _: &[crate::gang::ClusterName]) -> Option<ReservedClusters> {
+            None
+        }
+    }
+    let mut engine = engine([limited("q", &[("A", 4), ("H", 4)])], 10);
+    engine.charge_job(&"runs".into(), &"q".into(), &cards(&[("A", 4), ("H", 4)]));
+    engine.enqueue_job(choosing("a", "q", 1, &["A", "H"], 3));
+    assert!(engine.release_next_or_reserve(&mut OnlyH).is_none());
+    assert_eq!(engine.pending_card("a"), Some(&"x.io/gpu:A".into()));
+    engine.set_preemptor(Some("a".into()));
+    assert!(engine.release_next_or_reserve(&mut OnlyH).is_none());
+    assert_eq!(engine.pending_card("a"), Some(&"x.io/gpu:H".into()));
+    let short = engine.reservation_of("a").and_then(|kept| kept.short);
+    assert_eq!(short.map(|(_, name)| name), Some("x.io/gpu:H".into()));
+}
+
+#[test]
+fn a_job_holds_one_reservation_at_most_on_the_first_model_that_it_gets_one_on() {
+    let models = ["A", "B", "C", "D", "E", "F", "G", "H"];
+    let quotas = models.map(|model| (model, 4));
+    let mut engine = engine([limited("q", &quotas)], 10);
+    let runs = |of: &[&str]| cards(&of.iter().map(|model| (*model, 4)).collect::<Vec<_>>());
+    engine.charge_job(&"runs".into(), &"q".into(), &runs(&models));
+    engine.enqueue_job(choosing("greedy", "q", 1, &models, 3));
+    engine.set_now(1000);
+    assert!(start(&mut engine).is_empty());
+    let reserved = |engine: &Engine, id: &str| engine.reservation_of(id)?.short.map(|(_, name)| name.to_string());
+    assert_eq!(reserved(&engine, "greedy").as_deref(), Some("x.io/gpu:A"));
+    // Of the others nothing is kept from a job that ranks behind it.
+    engine.enqueue_job(choosing("small", "q", 2, &["H"], 2));
+    engine.enqueue_job(choosing("other", "q", 3, &["B"], 4));
+    engine.charge_job(
+        &"runs".into(),
+        &"q".into(),
+        &cards(&models.map(|model| (model, if model == "H" { 2 } else { 4 }))),
+    );
+    assert_eq!(start(&mut engine), said(&[("small", "x.io/gpu:H 2")]));
+    assert_eq!(reserved(&engine, "other").as_deref(), Some("x.io/gpu:B"));
+    // Once it can not start on the first, it holds the next, before whoever ranks behind it.
+    engine.set_queue(limited("q", &quotas.map(|(model, most)| (model, if model == "A" { 0 } else { most }))));
+    assert!(start(&mut engine).is_empty());
+    assert_eq!(reserved(&engine, "greedy").as_deref(), Some("x.io/gpu:B"));
+    assert_eq!(reserved(&engine, "other"), None);
+    engine.remove_job("greedy");
+    assert!(start(&mut engine).is_empty());
+    assert_eq!(reserved(&engine, "other").as_deref(), Some("x.io/gpu:B"));
+}
+
 #[test]
 fn a_job_that_has_no_choice_any_more_is_one_entry_again() {
     let mut engine = engine([limited("q", &[("A", 0), ("H", 4)])], 10);

@@ -82,11 +82,28 @@ fn world(clusters: &[Vec<(i64, i64)>]) -> World {
 fn problem<'a>(gang: &'a Gang, world: &'a World, strategy: Strategy) -> SplitProblem<'a> {
     let candidates = world.names.iter().zip(&world.capacities);
     SplitProblem {
-        gang,
         candidates: candidates
             .map(|(name, capacity)| Candidate { name, weight: 1, data: 0, cost: 0, capacity })
             .collect(),
         strategy,
+        ..problem_in_no_cluster(gang)
+    }
+}
+
+pub(super) fn problem_in_one_cluster<'a>(
+    gang: &'a Gang,
+    name: &'a ClusterName,
+    capacity: &'a Capacity,
+) -> SplitProblem<'a> {
+    let candidates = vec![Candidate { name, weight: 1, data: 0, cost: 0, capacity }];
+    SplitProblem { candidates, ..problem_in_no_cluster(gang) }
+}
+
+fn problem_in_no_cluster(gang: &Gang) -> SplitProblem<'_> {
+    SplitProblem {
+        gang,
+        candidates: Vec::new(),
+        strategy: Strategy::Aggregated,
         previous: None,
         copies: None,
         most_clusters: None,
@@ -335,11 +352,11 @@ fn a_refusal_names_the_taints_that_keep_nodes_out_and_the_closest_selector_miss(
     let both = [("disk", "ssd"), ("zone", "a")];
     set(&mut world.capacities[0], 0, &both, &[("soft", "", "PreferNoSchedule"), ("infra", "yes", "NoSchedule")]);
     set(&mut world.capacities[0], 1, &[("zone", "b")], &[]);
-    set(&mut world.capacities[1], 0, &both, &[("gpu", "", "NoExecute")]);
+    set(&mut world.capacities[1], 0, &both, &[("gpu", "team-acme", "NoExecute")]);
     set(&mut world.capacities[1], 1, &[("zone", "a")], &[("gpu", "", "NoExecute")]);
     let refusal = split_gang(&problem(&gang, &world, Strategy::Aggregated)).unwrap_err().to_string();
     let why = "no node matches its selector and tolerations: taint gpu:NoExecute keeps 2 nodes of m1 out, taint \
-               infra=yes:NoSchedule keeps 1 node of m0 out, 1 node of m1 lacks disk=ssd";
+               infra:NoSchedule keeps 1 node of m0 out, 1 node of m1 lacks disk=ssd";
     assert!(refusal.contains(why), "{refusal}");
     gang.tasks[0].node = NodeClaim::default();
     set(&mut world.capacities[0], 0, &[], &[("a", "", "NoSchedule")]);

@@ -12,7 +12,7 @@ use crate::queue::{
         reservations::{MOST_CONSIDERED_JOBS, ReservationCause, ReservationId, ReservationRank},
     },
     pending::line::ShapeId,
-    quota::tree::QueueIndex,
+    quota::slot::QueueIndex,
 };
 
 impl Engine {

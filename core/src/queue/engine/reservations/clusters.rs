@@ -17,7 +17,7 @@ use crate::{
             },
         },
         pending::line::ShapeId,
-        quota::{amounts::Dim, tree::QueueIndex},
+        quota::{amounts::Dim, slot::QueueIndex},
     },
     resources::ResourceName,
 };
@@ -47,7 +47,7 @@ impl Engine {
             self.remove_reservation(id);
         }
         for (id, reservation) in wanted {
-            if let Some(other) = self.reservations.held_by(reservation.rank.id.as_str()) {
+            if let Some((_, other)) = self.reservations.held_by_job(&reservation.rank.id) {
                 self.remove_reservation(other);
             }
             self.add_reservation(id, reservation);
@@ -133,10 +133,11 @@ impl Engine {
         let open = |id: &ReservationId| self.slots[id.queue.index()].problem.is_none();
         for id in self.reservations.list_capacity_shortages().into_iter().filter(open).collect::<Vec<_>>() {
             self.reservations.promote_due_blocked(id, self.now);
-            let first = self.list_due_blocked(id, reservation_after).next();
+            let mut due = self.list_due_blocked(id, reservation_after);
+            let first = due.find(|(rank, _)| !self.has_reservation_on_better_card(&rank.id));
             if let Some((rank, shape)) = first {
                 let since = self.reserved_since(&rank, reservation_after);
-                firsts.push((self.preemptor.as_ref() != Some(&rank.id), rank, id.queue, shape, since));
+                firsts.push((!self.is_preemptor(&rank.id), rank, id.queue, shape, since));
             }
         }
         let of_claimant = self.find_pending_preemptor().filter(|(_, node, shape)| {

@@ -12,11 +12,14 @@ use crate::queue::{
         Engine, MOST_RESERVATION_ROUNDS,
         reservations::{MOST_CONSIDERED_JOBS, Reservation, ReservationCause, ReservationId, ReservationRank},
     },
-    pending::line::ShapeId,
+    pending::{
+        job_order::JobId,
+        line::{Inadmissible, ShapeId},
+    },
     quota::{
         admission,
         amounts::{Dim, Sparse},
-        tree::{QueueIndex, Slot},
+        slot::{QueueIndex, Slot},
     },
 };
 
@@ -106,8 +109,24 @@ impl Engine {
     }
 
     pub(crate) fn add_reservation(&mut self, id: ReservationId, reservation: Reservation) -> bool {
+        let entry = reservation.rank.id.clone();
         let behind = self.reservations.add(id, reservation);
-        behind.into_iter().fold(false, |requeued, id| self.requeue_blocked_by(id) | requeued)
+        let requeued = self.requeue_other_entries(&entry);
+        behind.into_iter().fold(requeued, |requeued, id| self.requeue_blocked_by(id) | requeued)
+    }
+
+    /// A job that has a reservation is blocked by those before it alone, on each card model.
+    fn requeue_other_entries(&mut self, entry: &JobId) -> bool {
+        let entries = self.list_entries(entry.job_name()).into_iter().filter(|other| other != entry);
+        let shapes: Vec<_> = entries.filter_map(|other| self.pending_job(other.as_str())).collect();
+        shapes.into_iter().fold(false, |requeued, (_, node, shape)| {
+            let cause = self.lines[node.index()].inadmissible_cause(shape);
+            let is_blocked = matches!(cause, Some(Inadmissible::Reserved(..) | Inadmissible::BehindReservation(_)));
+            if is_blocked {
+                self.requeue_when_free(node, shape);
+            }
+            requeued | is_blocked
+        })
     }
 
     /// The first of a queue that a cause holds up for long enough.
@@ -133,6 +152,7 @@ impl Engine {
         let ranked = preemptor
             .into_iter()
             .chain(self.list_due_blocked(id, reservation_after))
+            .filter(|(rank, _)| !self.has_reservation_on_better_card(&rank.id))
             .filter(&mut is_short)
             .take(MOST_CONSIDERED_JOBS + 1);
         let all: Vec<(ReservationRank, ShapeId)> = ranked.collect();
@@ -156,7 +176,7 @@ impl Engine {
         }
         let Some((rank, shape)) = first else { return self.remove_reservation(id) | requeued };
         let since = self.reserved_since(&rank, reservation_after);
-        let preempts = self.preemptor.as_ref() == Some(&rank.id);
+        let preempts = self.is_preemptor(&rank.id);
         let same = |reservation: &Reservation| {
             reservation.rank == rank && reservation.shape == shape && reservation.preempts == preempts
         };
@@ -164,7 +184,7 @@ impl Engine {
             return self.recompute_reach(id) | requeued;
         }
         requeued |= self.remove_reservation(id);
-        if let Some(other) = self.reservations.held_by(rank.id.as_str()) {
+        if let Some((_, other)) = self.reservations.held_by_job(&rank.id) {
             requeued |= self.remove_reservation(other);
         }
         let reservation = self.draft_reservation(rank, id.queue, shape, since, at, &[dim]);
@@ -187,9 +207,8 @@ impl Engine {
         id: ReservationId,
         reservation_after: i64,
     ) -> impl Iterator<Item = (ReservationRank, ShapeId)> {
-        let slot = &self.slots[id.queue.index()];
-        let fifo = slot.is_fifo();
-        let front = slot.line.list_head_entries().filter(move |_| fifo);
+        let fifo = self.slots[id.queue.index()].is_fifo();
+        let front = self.lines[id.queue.index()].list_head_entries().filter(move |_| fifo);
         let front = front.map(move |(key, shape)| (self.reservation_rank(id.queue, key), shape));
         let due = move |(rank, shape): &(ReservationRank, ShapeId)| {
             self.reservations.is_blocked_by(id, *shape) && rank.due_at(reservation_after) <= self.now
@@ -199,15 +218,22 @@ impl Engine {
 
     /// When a job has waited long enough; at once if it is the preemptor.
     pub(crate) fn reserved_since(&self, rank: &ReservationRank, reservation_after: i64) -> i64 {
-        if self.preemptor.as_ref() == Some(&rank.id) {
-            rank.created.as_second()
-        } else {
-            rank.due_at(reservation_after)
-        }
+        if self.is_preemptor(&rank.id) { rank.created.as_second() } else { rank.due_at(reservation_after) }
     }
 
     pub(crate) fn find_pending_preemptor(&self) -> Option<(ReservationRank, QueueIndex, ShapeId)> {
-        self.preemptor.as_ref().and_then(|id| self.pending_job(id.as_str()))
+        self.preemptor.as_ref().and_then(|id| self.pending_job(self.find_best_entry(id.as_str()).as_str()))
+    }
+
+    /// Whether others are evicted for this entry.
+    pub(crate) fn is_preemptor(&self, entry: &JobId) -> bool {
+        let job = self.preemptor.as_ref().filter(|job| job.is_of_same_job(entry));
+        job.is_some_and(|job| self.find_best_entry(job.as_str()) == *entry)
+    }
+
+    /// Whether the job of an entry has a reservation on a card model that it likes better.
+    pub(crate) fn has_reservation_on_better_card(&self, entry: &JobId) -> bool {
+        entry.is_choice() && self.reservations.held_by_job(entry).is_some_and(|(held, _)| held < entry)
     }
 
     /// Up to the highest ceiling that is short now, at least up to this one.
@@ -228,7 +254,7 @@ impl Engine {
         let high = path.iter().rposition(|at| *at == up_to || asked.iter().any(|of| is_short(at, of))).unwrap_or(0);
         let short = asked.iter().filter(|of| scarce.contains(&of.0) || path[..=high].iter().any(|at| is_short(at, of)));
         let scarce = short.map(|(dim, _)| *dim).filter(|dim| !dim.is_count()).collect();
-        let preempts = self.preemptor.as_ref() == Some(&rank.id);
+        let preempts = self.is_preemptor(&rank.id);
         let mut reservation = Reservation {
             rank,
             shape,
@@ -267,6 +293,11 @@ impl Engine {
     pub(crate) fn remove_reservation(&mut self, id: ReservationId) -> bool {
         let Some(reservation) = self.reservations.remove(id) else { return false };
         self.reservations.dirty.insert(id);
+        let job = reservation.rank.id.job();
+        if self.choices.contains_key(&job) {
+            // It may get another one on another card model.
+            self.reservations.dirty.extend(self.list_shortages_of(&job));
+        }
         let inadmissible: Vec<(QueueIndex, ShapeId)> = reservation.list_blocked_shapes().collect();
         let requeued = !inadmissible.is_empty() || reservation.kept.is_some();
         for (node, shape) in inadmissible {

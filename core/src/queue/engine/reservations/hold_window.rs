@@ -15,7 +15,7 @@ use crate::{
             reservations::{ReservationCause, ReservationId},
         },
         pending::job_order::JobId,
-        quota::{admission::Ask, tree::QueueIndex},
+        quota::{admission::Ask, slot::QueueIndex},
     },
 };
 
@@ -47,7 +47,7 @@ impl Engine {
     /// Whether no clusters are kept for a job because they were in vain.
     pub(crate) fn is_between_holds(&self, id: &JobId) -> bool {
         let rests = |hold: &ClusterHold| hold.rests && hold.until > self.now;
-        self.preemptor.as_ref() != Some(id) && self.cluster_holds.get(id).is_some_and(rests)
+        !self.is_preemptor(id) && self.cluster_holds.get(id).is_some_and(rests)
     }
 
     /// The clusters that are kept for a job: those that it `had`, while its hold lasts.
@@ -59,7 +59,7 @@ impl Engine {
         had: Option<ReservedClusters>,
         room: &mut impl ClusterCapacity,
     ) -> Option<ReservedClusters> {
-        let hold = self.cluster_holds.get(id).filter(|hold| !hold.rests && self.preemptor.as_ref() != Some(id));
+        let hold = self.cluster_holds.get(id).filter(|hold| !hold.rests && !self.is_preemptor(id));
         let Some(over) = hold.filter(|hold| hold.until <= self.now) else {
             let vain = hold.map_or(&[][..], |hold| &hold.vain);
             return match had {

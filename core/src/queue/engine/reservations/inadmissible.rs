@@ -7,7 +7,7 @@ use crate::queue::{
         reservations::{BlockedFirst, ReservationCause, ReservationId, ReservationRank},
     },
     pending::line::{Inadmissible, ShapeId},
-    quota::tree::QueueIndex,
+    quota::slot::QueueIndex,
 };
 
 impl Engine {
@@ -60,7 +60,7 @@ impl Engine {
 
     /// What blocked a shape may be gone: it is considered when what it asks for itself is free.
     pub(crate) fn requeue_when_free(&mut self, node: QueueIndex, shape: ShapeId) {
-        let cause = self.slots[node.index()].line.inadmissible_cause(shape);
+        let cause = self.lines[node.index()].inadmissible_cause(shape);
         self.requeue_shape(node, shape);
         let Some(Inadmissible::Reserved(at, dim, _)) = cause else { return };
         let cause = Inadmissible::Quota(at, dim, self.shape(shape).asked_amount(dim));
@@ -94,9 +94,9 @@ impl Engine {
         let Some(reservation_after) = self.reservation_after else { return };
         let mut long_waiting = Vec::new();
         for node in self.index.values() {
-            let slot = &self.slots[node.index()];
-            let head: Vec<ShapeId> = slot.line.list_head_entries().map(|(_, shape)| shape).collect();
-            let shapes = slot.line.admissible_shapes().filter(|shape| !slot.is_fifo() || head.contains(shape));
+            let (slot, line) = (&self.slots[node.index()], &self.lines[node.index()]);
+            let head: Vec<ShapeId> = line.list_head_entries().map(|(_, shape)| shape).collect();
+            let shapes = line.admissible_shapes().filter(|shape| !slot.is_fifo() || head.contains(shape));
             for shape in shapes.filter(|_| slot.problem.is_none()) {
                 let candidates = self.rank_reservation_candidates(*node, shape, reservation_after).into_iter();
                 let first = candidates.filter(|(due, _)| *due <= self.now).map(|(_, rank)| rank).min();
@@ -105,7 +105,7 @@ impl Engine {
         }
         long_waiting.sort();
         for (_, node, shape) in long_waiting {
-            let Some(first) = self.slots[node.index()].line.first_of(shape) else { continue };
+            let Some(first) = self.lines[node.index()].first_of(shape) else { continue };
             let key = self.find_reserving_job_of_shape(node, first, shape).unwrap_or(first).clone();
             if let Err(lack) = self.find_lack(node, &key, shape, room) {
                 self.mark_inadmissible(node, shape, lack, room);
@@ -121,7 +121,7 @@ impl Engine {
         shape: ShapeId,
         reservation_after: i64,
     ) -> Vec<BlockedFirst> {
-        let firsts = self.slots[node.index()].line.list_possible_first_jobs(shape).into_iter();
+        let firsts = self.lines[node.index()].list_possible_first_jobs(shape).into_iter();
         firsts.map(|key| self.reservation_rank(node, key)).map(|rank| (rank.due_at(reservation_after), rank)).collect()
     }
 
@@ -136,7 +136,7 @@ impl Engine {
     /// Other jobs of a shape, if it is inadmissible, may be the next to get a reservation.
     pub(crate) fn update_blocked(&mut self, node: QueueIndex, shape: ShapeId) {
         if let Some(cause) =
-            self.slots[node.index()].line.inadmissible_cause(shape).and_then(Inadmissible::reservation_cause)
+            self.lines[node.index()].inadmissible_cause(shape).and_then(Inadmissible::reservation_cause)
         {
             self.register_blocked(ReservationId { cause, queue: node }, shape);
         }
@@ -160,7 +160,7 @@ impl Engine {
     /// The first job of an inadmissible shape is another one now: it may outrank what blocked the old one, or the job
     /// that clusters are kept for.
     pub(crate) fn requeue_after_new_first(&mut self, node: QueueIndex, shape: ShapeId) {
-        let Some(cause) = self.slots[node.index()].line.inadmissible_cause(shape) else { return };
+        let Some(cause) = self.lines[node.index()].inadmissible_cause(shape) else { return };
         self.search.insert(node);
         let wakes = match cause {
             Inadmissible::Quota(..) => false,

@@ -29,12 +29,12 @@ use crate::{
         engine::{Engine, QueueingState},
         pending::{
             job_order::{JobId, JobKey, OrderPolicy},
-            line::{Inadmissible, ShapeId},
+            line::ShapeId,
         },
         quota::{
             admission::{self, JobShape},
             amounts::Dim,
-            tree::QueueIndex,
+            slot::QueueIndex,
         },
         reservation::{Reservation, ReservationCause, ReservationId, ReservationRank, Shadow, blocked::BlockedFirst},
     },
@@ -95,17 +95,22 @@ impl Engine {
             return;
         }
         for id in [std::mem::replace(&mut self.preemptor, id.clone()), id].into_iter().flatten() {
-            let sleeper = self.pending_job(id.as_str());
-            self.reservations.dirty.extend(self.reservations.held_by(id.as_str()));
-            let Some((_, node, shape)) = sleeper else { continue };
-            if let Some(cause) =
-                self.slots[node.index()].line.inadmissible_cause(shape).and_then(Inadmissible::reservation_cause)
-            {
-                let id = ReservationId { cause, queue: node };
-                self.reservations.dirty.insert(id);
-                self.reservations.schedule_update(self.now, id);
+            self.reservations.dirty.extend(self.reservations.held_by_job(&id).map(|(_, held)| held));
+            for shortage in self.list_shortages_of(&id) {
+                self.reservations.dirty.insert(shortage);
+                self.reservations.schedule_update(self.now, shortage);
             }
         }
+    }
+
+    /// What holds up the entries of a job that a reservation could be for.
+    pub(crate) fn list_shortages_of(&self, job: &JobId) -> Vec<ReservationId> {
+        let shortage = |entry: JobId| {
+            let (_, queue, shape) = self.pending_job(entry.as_str())?;
+            let cause = self.lines[queue.index()].inadmissible_cause(shape)?.reservation_cause()?;
+            Some(ReservationId { cause, queue })
+        };
+        self.list_entries(job.as_str()).into_iter().filter_map(shortage).collect()
     }
 }
 
@@ -125,8 +130,7 @@ impl Engine {
     /// The place that is kept for a job, if one is.
     #[must_use]
     pub fn reservation_of(&self, id: &str) -> Option<ReservationStatus> {
-        let mut held = self.list_entries(id).into_iter().filter_map(|entry| self.reservations.held_by(entry.as_str()));
-        let id = held.next()?;
+        let (_, id) = self.reservations.held_by_job(&id.into())?;
         let reservation = self.reservations.get(id)?;
         let short = match id.cause {
             ReservationCause::Quota(at, dim) => {
@@ -144,8 +148,7 @@ impl Engine {
     /// Whether a place is kept for a job.
     #[must_use]
     pub fn has_reservation(&self, id: &str) -> bool {
-        let mut held = self.list_entries(id).into_iter().filter_map(|entry| self.reservations.held_by(entry.as_str()));
-        held.any(|id| !matches!(id.cause, ReservationCause::Backoff))
+        self.reservations.held_by_job(&id.into()).is_some_and(|(_, id)| id.cause != ReservationCause::Backoff)
     }
 
     /// Whether a reservation before it has something scarce that it asks for. Nobody should be evicted for it: what
@@ -253,7 +256,7 @@ impl Engine {
             let Some(shadow) = self.compute_shadow_time(id) else { continue };
             let inadmissible = self.reservations.get(id).into_iter().flat_map(|reservation| &reservation.timed);
             let ends = |(node, shape): &&(QueueIndex, ShapeId)| {
-                let first = self.slots[node.index()].line.first_of(*shape);
+                let first = self.lines[node.index()].first_of(*shape);
                 first.is_some()
                     && self.shape(*shape).ask.run_for.is_some_and(|run| self.now.saturating_add(run) <= shadow)
             };

@@ -7,19 +7,19 @@ impl Engine {
     /// would give.
     pub(crate) fn audit(&self) {
         for node in self.index.values() {
-            let slot = &self.slots[node.index()];
-            for shape in slot.line.shapes() {
+            let (slot, line) = (&self.slots[node.index()], &self.lines[node.index()]);
+            for shape in line.shapes() {
                 let asked = &self.shape(shape).sparse;
                 let short = admission::find_first_short_quota(&self.slots, &slot.path, asked);
-                let first = slot.line.first_of(shape).unwrap();
+                let first = line.first_of(shape).unwrap();
                 let key = self.find_reserving_job_of_shape(*node, first, shape).unwrap_or(first);
                 let blocking = self.heeded_by_all(*node, key, shape);
                 assert_eq!(blocking, self.list_blocking_reservations(*node, key, shape).into_iter().collect());
                 let blocking: Vec<ReservationId> = blocking.into_iter().collect();
                 let held_back = self.find_first_short_with_reserved(&blocking, &slot.path, self.shape(shape));
-                let is_front = || slot.line.list_head_entries().any(|(front, _)| front == key);
+                let is_front = || line.list_head_entries().any(|(front, _)| front == key);
                 let in_turn = slot.problem.is_none() && (!slot.is_fifo() || is_front());
-                match slot.line.inadmissible_cause(shape) {
+                match line.inadmissible_cause(shape) {
                     // Nobody looks at those whose turn it can not be.
                     Some(Inadmissible::Quota(..) | Inadmissible::Reserved(..)) if !in_turn => {}
                     Some(Inadmissible::Quota(at, dim, needed)) => {
@@ -57,7 +57,7 @@ impl Engine {
         });
         let searched: BTreeSet<QueueIndex> = freed.chain(self.search.iter().copied()).collect();
         for node in self.index.values() {
-            let Slot { line, problem, .. } = &self.slots[node.index()];
+            let (Slot { problem, .. }, line) = (&self.slots[node.index()], &self.lines[node.index()]);
             let fifo = self.slots[node.index()].is_fifo();
             let is_head = |shape: &ShapeId| line.list_head_entries().any(|(_, head)| head == *shape);
             let eligible = line.shapes().filter(|shape| self.has_enough_quota(*node, *shape));
@@ -89,7 +89,7 @@ impl Engine {
     /// The reservations that a job has to heed, by looking at all.
     fn heeded_by_all(&self, node: QueueIndex, key: &JobKey, shape: ShapeId) -> BTreeSet<ReservationId> {
         let rank = self.reservation_rank(node, key);
-        let own = self.reservations.iter().find(|(_, reservation)| reservation.rank.id == key.id);
+        let own = self.reservations.iter().find(|(_, reservation)| reservation.rank.id.is_of_same_job(&key.id));
         let turn = |reservation: &Reservation| (!reservation.preempts, reservation.rank.clone());
         let mut blocking = BTreeSet::new();
         for at in &self.slots[node.index()].path {
@@ -155,7 +155,7 @@ impl Engine {
         let Some(reservation_after) = self.reservation_after else { return };
         let mut firsts: BTreeMap<ReservationId, BTreeSet<_>> = BTreeMap::new();
         for queue in self.index.values() {
-            let line = &self.slots[queue.index()].line;
+            let line = &self.lines[queue.index()];
             for shape in line.shapes() {
                 let Some(cause @ ReservationCause::Quota(..)) =
                     line.inadmissible_cause(shape).and_then(Inadmissible::reservation_cause)
@@ -172,6 +172,7 @@ impl Engine {
                     if may
                         && rank.due_at(reservation_after) <= self.now
                         && self.could_ever_start(*queue, shape, rank.id.as_str())
+                        && !self.has_reservation_on_better_card(&rank.id)
                     {
                         firsts.entry(id).or_default().insert(rank);
                     }
@@ -192,7 +193,9 @@ impl Engine {
                 reservation.rank
             );
         }
+        let mut holders = BTreeSet::new();
         for (_, reservation) in self.reservations.iter() {
+            assert!(holders.insert(reservation.rank.id.job()), "{reservation:?} is not the only one of its job");
             assert_eq!(reservation.reach, self.compute_reach(reservation), "{reservation:?}");
         }
     }

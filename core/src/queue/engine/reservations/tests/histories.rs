@@ -312,7 +312,7 @@ impl Play {
     /// Who sleeps for want of room has none: the first of each kind, and whoever a place is kept for.
     fn audit(&self) {
         for node in self.engine.index.values() {
-            let line = &self.engine.slots[node.index()].line;
+            let line = &self.engine.lines[node.index()];
             for key in line.keys() {
                 let shape = line.shape_of(key).unwrap();
                 let counts = line.first_of(shape) == Some(key) || self.engine.reservation_of(key.id.as_str()).is_some();

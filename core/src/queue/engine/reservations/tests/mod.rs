@@ -24,16 +24,16 @@ use crate::{
     queue::{
         Ask, CapacityGrowth, CardChoice, ClusterCapacity, Counted, Dequeue, Fit, FitClass, FleetResources, JobId,
         OrderPolicy, QueueSpec, ReservedClusters, TaskAsk,
-        engine::{Engine, Job, QueueingState, RESERVATION_AFTER, Release, UnknownStart},
+        engine::{Engine, Job, QueueingState, Release, UnknownStart},
         pending::{
             job_order::JobKey,
             line::{Inadmissible, ShapeId},
         },
         quota::{
             admission,
-            tree::{QueueIndex, Slot},
+            slot::{QueueIndex, Slot},
         },
-        reservation::{Reservation, ReservationCause, ReservationId},
+        reservation::{RESERVATION_AFTER, Reservation, ReservationCause, ReservationId},
     },
     resources::Resources,
 };

@@ -1,0 +1,194 @@
+//! What is known about the quota of one queue: the slot that it has in the engine's table.
+
+use crate::{
+    gang::QueueName,
+    queue::{
+        quota::{
+            amounts::{Ceilings, Dense, Dim, Sparse},
+            running::RunningJobs,
+        },
+        spec::{Dequeue, QueueSpec},
+    },
+    reason::QueueProblem,
+};
+
+/// A queue's place in the engine's table. The root is the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct QueueIndex(pub(crate) u32);
+
+impl QueueIndex {
+    pub(crate) const ROOT: Self = Self(0);
+    pub(crate) const LAST: Self = Self(u32::MAX);
+
+    pub(crate) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The name of the queue above all queues.
+pub(crate) const ROOT: &str = "root";
+
+/// What is known about the quota of one queue. A name that only jobs know has no `spec`.
+#[derive(Debug, Clone)]
+pub(crate) struct Slot {
+    pub(crate) name: QueueName,
+    pub(crate) spec: Option<QueueSpec>,
+    /// The queue itself first, the root last: where its jobs are charged.
+    pub(crate) path: Box<[QueueIndex]>,
+    /// The queue above it, among whose children it counts; `None` for the root and outside the tree.
+    pub(crate) parent: Option<QueueIndex>,
+    /// The queues above it when that was last known.
+    pub(crate) last_ancestors: Option<LastAncestors>,
+    /// In the order of their names.
+    pub(crate) children: Box<[QueueIndex]>,
+    pub(crate) problem: Option<QueueProblem>,
+    /// Its own `capability`.
+    pub(crate) capability: Ceilings,
+    /// What siblings' guarantees leave to it; for the root, what the clusters have.
+    pub(crate) left: Ceilings,
+    /// The smallest of both and of everything above.
+    pub(crate) real: Ceilings,
+    /// The most it can have while queues are as they are: if nothing ran and no cluster were away.
+    pub(crate) reach: Ceilings,
+    /// Kept free for it and all below, as far as that can be.
+    pub(crate) guarantee: Dense,
+    /// What it is entitled to; nothing where it deserves nothing.
+    pub(crate) deserved: Sparse,
+    pub(crate) asked: QuotaRequest,
+    /// What its own jobs are charged.
+    pub(crate) own: Dense,
+    /// The same with all queues below.
+    pub(crate) used: Dense,
+    /// Its own jobs that are charged.
+    pub(crate) own_running: RunningJobs,
+    /// The same with all queues below.
+    pub(crate) running: RunningJobs,
+    /// The mean of that over the last time, where it counts.
+    pub(crate) mean_used: Dense,
+}
+
+impl Slot {
+    pub(crate) fn new(name: QueueName, node: QueueIndex) -> Self {
+        let path = if node == QueueIndex::ROOT { vec![node] } else { vec![node, QueueIndex::ROOT] };
+        let left = if node == QueueIndex::ROOT { Ceilings::nothing() } else { Ceilings::default() };
+        let problem = if node == QueueIndex::ROOT { QueueProblem::Root } else { QueueProblem::Missing };
+        Self {
+            name,
+            spec: None,
+            path: path.into(),
+            parent: None,
+            last_ancestors: None,
+            children: Box::default(),
+            problem: Some(problem),
+            capability: Ceilings::default(),
+            left,
+            real: Ceilings::default(),
+            reach: Ceilings::default(),
+            guarantee: Dense::default(),
+            deserved: Sparse::default(),
+            asked: QuotaRequest::default(),
+            own: Dense::default(),
+            used: Dense::default(),
+            own_running: RunningJobs::default(),
+            running: RunningJobs::default(),
+            mean_used: Dense::default(),
+        }
+    }
+
+    /// Whether it says what it deserves, so that its weight does not.
+    pub(crate) fn sets_deserved(&self) -> bool {
+        self.spec.as_ref().is_some_and(|spec| spec.deserved.iter().any(|(name, _)| name.counts_in_queues()))
+    }
+
+    /// Charges its own jobs these amounts so many times; -1 takes them back. What is no resource counts jobs.
+    pub(crate) fn charge_own(&mut self, amounts: &[(Dim, i128)], times: i128) {
+        add_charge((&mut self.own, &mut self.own_running), amounts, times);
+    }
+
+    /// The same of its own jobs and those below it.
+    pub(crate) fn charge_subtree(&mut self, amounts: &[(Dim, i128)], times: i128) {
+        add_charge((&mut self.used, &mut self.running), amounts, times);
+    }
+
+    /// Whether only the head may start.
+    pub(crate) fn is_fifo(&self) -> bool {
+        self.spec.as_ref().is_some_and(|spec| spec.dequeue == Dequeue::Fifo)
+    }
+
+    /// The most of `dim` that it can have now.
+    pub(crate) fn real_capability(&self, dim: Dim) -> i128 {
+        self.real.get(dim).unwrap_or(Self::UNBOUNDED)
+    }
+
+    /// More than any quantity, and small enough to be added up and multiplied.
+    const UNBOUNDED: i128 = 1 << 94;
+
+    /// Takes down what a record says about the queues above, unless more is known; true if that changes anything.
+    pub(crate) fn record_ancestors(&mut self, above: &[QueueName]) -> bool {
+        let recorded = (!above.is_empty()).then(|| LastAncestors::FromRecord(above.into()));
+        // Of several records always the same one, in whatever order they come.
+        let is_news = recorded > self.last_ancestors;
+        if is_news {
+            self.last_ancestors = recorded;
+        }
+        is_news
+    }
+
+    pub(super) fn parent_in_spec(&self) -> Option<&QueueName> {
+        let parent = self.spec.as_ref().and_then(|spec| spec.parent.as_ref());
+        parent.filter(|parent| !matches!(parent.as_str(), "" | ROOT))
+    }
+}
+
+fn add_charge((used, running): (&mut Dense, &mut RunningJobs), amounts: &[(Dim, i128)], times: i128) {
+    let (resources, counts) = split_counts(amounts);
+    used.add_times(resources, times);
+    running.add(counts.iter().map(|(dim, count)| (*dim, times * count)));
+}
+
+type SparseRef<'a> = &'a [(Dim, i128)];
+
+/// A charge has its resources first, then what it counts as.
+pub(crate) fn split_counts(amounts: &[(Dim, i128)]) -> (SparseRef<'_>, SparseRef<'_>) {
+    amounts.split_at(amounts.partition_point(|(dim, _)| !dim.is_count()))
+}
+
+/// The queues above one when that was last known, nearest first and without the root. What it was charged with stays
+/// charged there while its object is gone, or its parents are.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum LastAncestors {
+    /// By the record of one of its jobs.
+    FromRecord(Box<[QueueName]>),
+    /// By the queues.
+    FromQueues(Box<[QueueName]>),
+}
+
+impl LastAncestors {
+    pub(super) fn list_above(&self) -> &[QueueName] {
+        let (Self::FromRecord(above) | Self::FromQueues(above)) = self;
+        above
+    }
+}
+
+/// What a queue and those below it ask for, before it is known what there is.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct QuotaRequest {
+    /// The most it could have if everything else were idle and no cluster away.
+    pub(super) most: Ceilings,
+    /// To be kept free.
+    pub(super) guarantee: Dense,
+    /// As it or its children set it; empty if none of them does.
+    pub(super) deserved: Ceilings,
+    /// What it deserves in the end.
+    pub(super) granted: Ceilings,
+    /// A guarantee that is more than there can ever be.
+    pub(crate) never: Vec<(Dim, i128)>,
+    /// What all children are guaranteed together, where it is more than there can ever be.
+    pub(crate) too_much: Vec<(Dim, i128)>,
+}
+
+impl QuotaRequest {
+    pub(crate) fn most_of(&self, dim: Dim) -> Option<i128> {
+        self.most.get(dim)
+    }
+}
