@@ -111,6 +111,17 @@ pub enum Reason {
         /// Seconds that it asks for, and the most; `None` where what the queue says can not be read.
         asked: Option<(i64, i64)>,
     },
+    /// It names a priority class that the queue, or one above it, does not take.
+    PriorityClassNotAllowed {
+        /// The job's queue.
+        queue: QueueName,
+        /// The queue that says so: this one, or one above it.
+        by: QueueName,
+        /// The class.
+        class: String,
+        /// Those that it takes, separated by commas; `None` where what it says can not be read.
+        allowed: Option<String>,
+    },
     /// The queue, or one above it, has a quota by card model, and none for it.
     NoCardQuota {
         /// The job's queue.
@@ -397,6 +408,7 @@ impl Reason {
             Self::NamespaceNotSelected { .. } => Self::NAMESPACE_NOT_SELECTED,
             Self::ExceedsLargestJob { .. } => "ExceedsMaxJob",
             Self::ExceedsMaxRunTime { .. } => "ExceedsMaxRunTime",
+            Self::PriorityClassNotAllowed { .. } => "PriorityClassNotAllowed",
             Self::NoCardQuota { .. } => "NoCardQuota",
             Self::WaitingForData { .. } => "WaitingForData",
             Self::OnHold { .. } => "OnHold",
@@ -437,9 +449,10 @@ impl Reason {
 
     /// Tokens of what can not be admitted until somebody changes the job, its queue or the fleet. A hold and a
     /// suspension are not among them: their users wanted them.
-    pub const UNSATISFIABLE: [&str; 13] = [
+    pub const UNSATISFIABLE: [&str; 14] = [
         "ExceedsMaxJob",
         "ExceedsMaxRunTime",
+        "PriorityClassNotAllowed",
         "NoCardQuota",
         "ExceedsCapability",
         "ExceedsFleet",

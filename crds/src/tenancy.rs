@@ -27,13 +27,14 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::{
+    allowed_classes::AllowedClasses,
     largest_job::LargestJob,
     longest_run::LongestRun,
     names::{
         caldera::{
             ALL_JOBS_PREEMPTABLE, CLUSTER_SELECTOR, MAX_JOB, MAX_RUN_TIME, MAX_RUNNING_JOBS,
             MAX_RUNNING_JOBS_PER_NAMESPACE, MAX_WAITING_JOBS, MAX_WAITING_JOBS_PER_NAMESPACE, NAMESPACE_DEFAULT_QUEUE,
-            NAMESPACE_OPT_IN, NAMESPACE_OPT_IN_VALUE, NAMESPACE_SELECTOR,
+            NAMESPACE_OPT_IN, NAMESPACE_OPT_IN_VALUE, NAMESPACE_SELECTOR, PRIORITY_CLASSES,
         },
         volcano::CARD_QUOTA,
     },
@@ -143,11 +144,21 @@ pub(crate) fn list_unreadable_annotations(queue: &Value) -> Vec<(&'static str, S
     let largest = largest.and_then(|largest| Some((MAX_JOB, largest.problem()?.to_owned())));
     let longest = LongestRun::of_queue(queue);
     let longest = longest.and_then(|longest| Some((MAX_RUN_TIME, longest.problem()?.to_owned())));
+    let classes = AllowedClasses::of_queue(queue);
+    let classes = classes.and_then(|classes| Some((PRIORITY_CLASSES, classes.problem()?.to_owned())));
     let cards = read_card_quota(queue);
     let cards = cards.and_then(|cards| Some((CARD_QUOTA, cards.problem()?.to_owned())));
     let preemptable = annotation_of(queue, ALL_JOBS_PREEMPTABLE).filter(|text| !matches!(*text, "true" | "false"));
     let preemptable = preemptable.map(|text| (ALL_JOBS_PREEMPTABLE, format!("{text:?} is neither true nor false")));
-    selector.chain(counts).chain(running).chain(largest).chain(longest).chain(cards).chain(preemptable).collect()
+    selector
+        .chain(counts)
+        .chain(running)
+        .chain(largest)
+        .chain(longest)
+        .chain(classes)
+        .chain(cards)
+        .chain(preemptable)
+        .collect()
 }
 
 /// What a Queue may have of each card model; `None` where it says nothing.

@@ -17,7 +17,7 @@ use crate::{
         patch::set_field,
         protected_fields::{refuse_forged_binding, refuse_forged_work},
         queue::{fill_defaults_of_queue, validate_queue},
-        queue_limits::{refuse_card_model, refuse_too_large, refuse_too_long, warn_of_eviction},
+        queue_limits::{refuse_card_model, refuse_priority_class, refuse_too_large, refuse_too_long, warn_of_eviction},
         stock_placement::{StockPlan, review_stock_placement},
         submission::stamp_submission,
         verdict::Verdict,
@@ -90,6 +90,7 @@ fn review_job(request: &ReviewRequest<'_, Value>, snapshot: Snapshot<'_>) -> Ver
         Verdict::Allow { patch, mut warnings } => refuse_namespace(request, snapshot)
             .or_else(|| refuse_too_large(request, snapshot.cache))
             .or_else(|| refuse_too_long(request, snapshot.cache))
+            .or_else(|| refuse_priority_class(request, snapshot.cache))
             .or_else(|| refuse_card_model(request, snapshot.cache))
             .or_else(|| refuse_full_line(request, snapshot.cache))
             .unwrap_or_else(|| {

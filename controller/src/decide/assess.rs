@@ -88,6 +88,7 @@ pub(crate) fn assess_with_admission_checks(
     let refusal = objects.check_namespace(&job.queue, &binding.key.namespace);
     let refusal = refusal.or_else(|| objects.check_job_size(&job.queue, || demand_of(workload, context.copies)));
     let refusal = refusal.or_else(|| objects.check_run_time(&job.queue, workload?));
+    let refusal = refusal.or_else(|| objects.check_priority_class(&job.queue, workload?));
     let mut job = job;
     let refusal =
         refusal.or_else(|| choose_card_models(objects, &mut job, workload?.gang.as_ref().ok()?).err().map(|why| *why));

@@ -18,10 +18,11 @@ use caldera_core::{
     resources::Resources,
 };
 use caldera_crds::{
+    allowed_classes::AllowedClasses,
     largest_job::LargestJob,
     longest_run::LongestRun,
     names::{
-        caldera::{MAX_JOB, MAX_RUN_TIME, NAMESPACE_SELECTOR},
+        caldera::{MAX_JOB, MAX_RUN_TIME, NAMESPACE_SELECTOR, PRIORITY_CLASSES},
         volcano::{CARD_QUOTA, ROOT_QUEUE},
     },
     tenancy::NamespaceSelector,
@@ -253,6 +254,10 @@ fn list_faults(engine: &Engine, counts: &PhaseCounts, queue: &QueueFacts) -> Vec
     let longest = queue.longest_run.as_ref().and_then(LongestRun::problem);
     let longest =
         longest.map(|problem| same(format!("metadata.annotations[{MAX_RUN_TIME}]: {problem}: it takes no job")));
+    let classes = queue.allowed_classes.as_ref().and_then(AllowedClasses::problem);
+    let classes = classes.map(|problem| {
+        same(format!("metadata.annotations[{PRIORITY_CLASSES}]: {problem}: it takes no job that names a class"))
+    });
     let cards = queue.card_quota.as_ref().and_then(CardQuota::problem);
     let cards = cards.map(|problem| same(format!("metadata.annotations[{CARD_QUOTA}]: {problem}: it takes no job")));
     let amounts = engine.queue_faults(name);
@@ -265,6 +270,7 @@ fn list_faults(engine: &Engine, counts: &PhaseCounts, queue: &QueueFacts) -> Vec
         .chain(selector)
         .chain(largest)
         .chain(longest)
+        .chain(classes)
         .chain(cards)
         .chain(amounts)
         .collect()

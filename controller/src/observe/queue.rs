@@ -13,11 +13,13 @@ use caldera_core::{
     resources::{Limits, ResourceName, Resources},
 };
 use caldera_crds::{
+    allowed_classes::AllowedClasses,
     largest_job::LargestJob,
     longest_run::LongestRun,
     names::{
         caldera::{
-            ALL_JOBS_PREEMPTABLE, CLUSTER_SELECTOR, MAX_JOB, MAX_RUN_TIME, NAMESPACE_SELECTOR, PAUSED, QUEUE_STATUS,
+            ALL_JOBS_PREEMPTABLE, CLUSTER_SELECTOR, MAX_JOB, MAX_RUN_TIME, NAMESPACE_SELECTOR, PAUSED,
+            PRIORITY_CLASSES, QUEUE_STATUS,
         },
         volcano::{CARD_QUOTA, CLOSED_BY_PARENT, DEFAULT_QUEUE, ROOT_QUEUE},
     },
@@ -55,6 +57,8 @@ pub struct QueueFacts {
     pub largest_job: Option<LargestJob>,
     /// How long its jobs run at most; any time where it says nothing.
     pub longest_run: Option<LongestRun>,
+    /// Which priority classes jobs may name, if it says so.
+    pub allowed_classes: Option<AllowedClasses>,
     /// What it may have of each card model; any amount where it says nothing.
     pub card_quota: Option<CardQuota>,
     /// Its jobs are preemptable whatever they say.
@@ -166,6 +170,7 @@ impl QueueFacts {
             namespaces: annotation(NAMESPACE_SELECTOR).map(NamespaceSelector::parse),
             largest_job: annotation(MAX_JOB).map(LargestJob::parse),
             longest_run: annotation(MAX_RUN_TIME).map(LongestRun::parse),
+            allowed_classes: annotation(PRIORITY_CLASSES).map(AllowedClasses::parse),
             card_quota,
             evicts_all_jobs: annotation(ALL_JOBS_PREEMPTABLE) == Some("true"),
             paused: annotation(PAUSED)
@@ -182,6 +187,7 @@ pub(super) struct Tenancy<'a> {
     counts_namespaces: bool,
     largest_job: Option<&'a LargestJob>,
     longest_run: Option<&'a LongestRun>,
+    allowed_classes: Option<&'a AllowedClasses>,
     card_quota: Option<&'a CardQuota>,
     node_groups: Option<&'a NodeGroupAffinity>,
     clusters: &'a [Requirement],
@@ -193,6 +199,7 @@ impl<'a> Tenancy<'a> {
             namespaces: queue.namespaces.as_ref(),
             largest_job: queue.largest_job.as_ref(),
             longest_run: queue.longest_run.as_ref(),
+            allowed_classes: queue.allowed_classes.as_ref(),
             card_quota: queue.card_quota.as_ref(),
             node_groups: queue.spec.affinity.as_ref(),
             clusters: queue.spec.clusters.as_slice(),

@@ -1,5 +1,6 @@
 //! What queues say about the jobs of tenants: whose they take, how large one may be and how long one may run, of which
-//! card models, how many run, which may be evicted.
+//! card models, how many run, which may be evicted, and
+//! which priority classes they may name.
 //!
 //! Rule: a job needs that its queue and each queue above it allow it ([`caldera_crds::tenancy`]); a queue that is not
 //! there says nothing, and neither does an object named as the root.
@@ -75,6 +76,13 @@ impl Objects {
         self.list_queue_and_parents(queue)
             .into_iter()
             .find_map(|(by, facts)| facts.longest_run.as_ref()?.refuse(queue, by, workload.max_run_time))
+    }
+
+    /// Why a queue does not take a job of this one's priority class: it, or one above it, says so.
+    pub(crate) fn check_priority_class(&self, queue: &QueueName, workload: &Workload) -> Option<Reason> {
+        self.list_queue_and_parents(queue)
+            .into_iter()
+            .find_map(|(by, facts)| facts.allowed_classes.as_ref()?.refuse(queue, by, &workload.class))
     }
 
     /// Seconds that a run of a workload may take if it begins now: the least of what it says, and of what its queue and

@@ -208,6 +208,30 @@ fn what_has_no_limit_runs_on_and_its_record_says_nothing_of_one() {
 }
 
 #[test]
+fn a_job_of_a_priority_class_that_its_queue_does_not_take_by_now_is_blocked_and_says_which_it_takes() {
+    let mut world = World::new(4);
+    world.job("full", "q", 4);
+    world.settle();
+    world.job("a", "q", 4);
+    world.patch("Job", "a", &json!({"spec": {"priorityClassName": "urgent"}}));
+    world.pass(2);
+    let allow = |world: &mut World, classes: &str| {
+        world.patch("Queue", "q", &json!({"metadata": {"annotations": {"caldera.dev/priority-classes": classes}}}));
+    };
+    allow(&mut world, "batch");
+    world.delete("ResourceBinding", "full-job");
+    assert!(world.pass(3).is_empty());
+    let told = "queue q takes no jobs of priority class urgent: of batch alone";
+    assert_eq!(world.says("a"), ("PriorityClassNotAllowed".into(), told.into()));
+    allow(&mut world, "batch urgent");
+    assert!(world.pass(40).is_empty());
+    let status = world.get("Queue", "q")["metadata"]["annotations"]["caldera.dev/queue-status"].to_string();
+    assert!(status.contains("is no name of a priority class"), "{status}");
+    allow(&mut world, "batch,urgent");
+    assert_eq!(world.pass(3), ["a-job"]);
+}
+
+#[test]
 fn a_job_that_asks_for_longer_than_its_queue_allows_by_now_is_blocked_and_one_that_cannot_be_read_takes_none() {
     let mut world = World::new(4);
     world.job("full", "q", 4);

@@ -66,6 +66,15 @@ impl fmt::Display for Reason {
                     None => write!(f, "queue {by}{above} takes no job: how long one may run can not be read"),
                 }
             }
+            Self::PriorityClassNotAllowed { queue, by, class, allowed } => {
+                let above = if by == queue { String::new() } else { format!(", above queue {queue},") };
+                write!(f, "queue {by}{above} takes no jobs of priority class {class}: ")?;
+                match allowed.as_deref() {
+                    None => f.write_str("which it takes can not be read"),
+                    Some("") => f.write_str("of none but the default"),
+                    Some(allowed) => write!(f, "of {allowed} alone"),
+                }
+            }
             Self::NoCardQuota { queue, by, cause } => {
                 let above = if by == queue { String::new() } else { format!(", above queue {queue},") };
                 write!(f, "queue {by}{above} {cause}")

@@ -31,7 +31,7 @@ use crate::{
         caldera::{
             ALL_JOBS_PREEMPTABLE, CLUSTER_SELECTOR, FORCE_DELETE, MAX_JOB, MAX_RUN_TIME, MAX_RUNNING_JOBS,
             MAX_RUNNING_JOBS_PER_NAMESPACE, MAX_WAITING_JOBS, MAX_WAITING_JOBS_PER_NAMESPACE, NAMESPACE_SELECTOR,
-            PAUSED, PREFIX, QUEUE_STATUS,
+            PAUSED, PREFIX, PRIORITY_CLASSES, QUEUE_STATUS,
         },
         volcano::ROOT_QUEUE,
     },
@@ -40,7 +40,7 @@ use crate::{
 };
 
 /// Annotations of ours that mean something on a queue.
-const OF_QUEUES: [&str; 12] = [
+const OF_QUEUES: [&str; 13] = [
     ALL_JOBS_PREEMPTABLE,
     CLUSTER_SELECTOR,
     FORCE_DELETE,
@@ -52,6 +52,7 @@ const OF_QUEUES: [&str; 12] = [
     MAX_WAITING_JOBS_PER_NAMESPACE,
     NAMESPACE_SELECTOR,
     PAUSED,
+    PRIORITY_CLASSES,
     QUEUE_STATUS,
 ];
 

@@ -1,8 +1,8 @@
 //! What a queue, or one above it, says about each job: the largest that it takes, how long one may run, which card
-//! models it may ask for, and that all of them are preemptable.
+//! models it may ask for, which priority classes it may name, and that all of them are preemptable.
 //!
-//! Rule: as [`caldera_crds::largest_job`], [`caldera_crds::longest_run`] and [`caldera_core::card_quota`] say, at
-//! submission of a Volcano Job. The controller asks again before it releases, for all kinds and after an edit. Queues
+//! Rule: as [`caldera_crds::largest_job`], [`caldera_crds::longest_run`], [`caldera_crds::allowed_classes`] and
+//! [`caldera_core::card_quota`] say, at submission of a Volcano Job. The controller asks again before it releases, for all kinds and after an edit. Queues
 //! are read from the watch: one that is behind refuses what its admin allowed a moment ago, or passes what the
 //! controller then refuses. A tenant's `volcano.sh/preemptable: "false"` where it counts for nothing is told, and not
 //! refused: the same manifest may be submitted to several queues.
@@ -14,11 +14,12 @@ use caldera_core::{
     reason::Reason,
 };
 use caldera_crds::{
+    allowed_classes::AllowedClasses,
     largest_job::LargestJob,
     longest_run::LongestRun,
     names::{caldera::MAX_RUN_TIME, volcano::PREEMPTABLE},
     tenancy::{marks_all_jobs_preemptable, read_card_quota},
-    workload::{annotations::max_run_time, queue_of, read_gang, read_preemptable},
+    workload::{annotations::max_run_time, priority_class_of, queue_of, read_gang, read_preemptable},
 };
 use serde_json::Value;
 
@@ -69,6 +70,16 @@ pub fn refuse_too_long(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Opt
         }
         refusal => format!("spec.queue: {refusal}"),
     }))
+}
+
+/// Refuses a new job that names a priority class which its queue does not take; `None` where it does not.
+#[must_use]
+pub fn refuse_priority_class(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Option<Verdict> {
+    let job = request.object.as_ref().filter(|_| request.is_create())?;
+    let (queue, class): (QueueName, _) = (queue_of(job), priority_class_of(job));
+    let refuse = |by: &str| AllowedClasses::of_queue(cache.queues.get(by)?)?.refuse(&queue, &by.into(), class);
+    let refusal = list_queue_path(queue.as_str(), cache).into_iter().find_map(refuse)?;
+    Some(deny(&format!("spec.priorityClassName: {refusal}")))
 }
 
 fn deny(message: &str) -> Verdict {
@@ -167,6 +178,25 @@ mod tests {
             create("four", json!("1s")).as_deref(),
             Some("spec.queue: queue top, above queue leaf, takes no job: how long one may run can not be read")
         );
+    }
+
+    #[test]
+    fn a_job_of_a_priority_class_that_a_queue_above_does_not_take_is_refused_with_those_that_it_takes() {
+        let cache = cache(&json!({"caldera.dev/priority-classes": "batch,urgent"}));
+        let submit = |class: Value, operation: &str| {
+            let mut job = job("1");
+            job["spec"]["priorityClassName"] = class;
+            refuse_priority_class(&request(job, operation), &cache)
+        };
+        assert_eq!(submit(json!("urgent"), "CREATE"), None);
+        assert_eq!(submit(json!(null), "CREATE"), None);
+        let Some(Verdict::Deny(denial)) = submit(json!("critical"), "CREATE") else { panic!("it is taken") };
+        assert_eq!(
+            denial.message,
+            "spec.priorityClassName: queue top, above queue leaf, takes no jobs of priority class critical: of batch, \
+             urgent alone"
+        );
+        assert_eq!(submit(json!("critical"), "UPDATE"), None, "it waits and says why");
     }
 
     #[test]
