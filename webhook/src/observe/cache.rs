@@ -13,6 +13,7 @@ use std::{
 use caldera_core::{admission::Admission, gang::Gang, plan::Plan, queue::preemption::EvictionRecord};
 use caldera_crds::{
     names::caldera,
+    policy_selection::WorkloadSelector,
     tenancy::NamespaceFacts,
     trusted::TrustedWriters,
     workload::{WorkloadKind, priority_class_of, progress::read_progress},
@@ -207,6 +208,10 @@ pub struct Cache {
     pub namespaces: Sharded<String, NamespaceFacts>,
     /// Queues, whole, because rules compare them.
     pub queues: Sharded<String, Value>,
+    /// What PropagationPolicies select of kinds that can be queued, by namespace and name.
+    pub policies: Sharded<String, BTreeMap<String, Vec<WorkloadSelector>>>,
+    /// The same of ClusterPropagationPolicies.
+    pub cluster_policies: Sharded<String, Vec<WorkloadSelector>>,
     /// Whose word counts on what is admitted and placed.
     pub trusted: Arc<TrustedWriters>,
     /// Who chooses clusters.
@@ -224,6 +229,19 @@ impl Cache {
             self.announced.remove(&key);
         }
         self.bindings.insert(key, binding);
+    }
+
+    /// Stores what a PropagationPolicy selects, or that it is gone.
+    pub fn put_policy(&mut self, (namespace, name): BindingKey, selectors: Option<Vec<WorkloadSelector>>) {
+        let mut all = self.policies.get(&namespace).cloned().unwrap_or_default();
+        match selectors {
+            Some(selectors) => drop(all.insert(name, selectors)),
+            None => drop(all.remove(&name)),
+        }
+        match all.is_empty() {
+            true => self.policies.remove(&namespace),
+            false => self.policies.insert(namespace, all),
+        }
     }
 
     /// Removes a binding.
