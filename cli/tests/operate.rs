@@ -164,6 +164,20 @@ fn the_doctor_finds_what_was_broken_in_a_sandbox_and_nothing_else() {
     sandbox.until_state("mindspore-cpu", "Running");
     sandbox.is_healthy();
 
+    // Karmada's account as it is not.
+    let (code, out, err) = sandbox.run(&["doctor", "--karmada-user", "nobody", "--karmada-group", "nobodies"]);
+    assert!(
+        code == Some(1) && out.contains("as nobody, may not create resourcebindings.work.karmada.io"),
+        "{out}{err}"
+    );
+    // One that may write all, and is not trusted.
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": "karmada"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+        "name": "cluster-admin"}, "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "kcm"}]});
+    sandbox.wait(stack::apply_object(&sandbox.host, role)).unwrap();
+    let (code, out, err) = sandbox.run(&["doctor", "--karmada-user", "kcm", "--karmada-group", "nobodies"]);
+    assert!(code == Some(1) && out.contains("as kcm: it is no trusted writer"), "{out}{err}");
+
     a_webhook_configuration_that_is_gone_or_trusts_another_ca(&sandbox);
     a_queue_that_is_closed_in_a_member(&sandbox);
     an_orphaned_binding(&sandbox);
@@ -376,6 +390,11 @@ fn the_queues(sandbox: &Sandbox) {
     sandbox.fails(&["queue", "open", "nowhere"], "there is no queue nowhere");
     let names = sandbox.succeeds(&["queue", "list", "-o", "name"]);
     assert_eq!(names, "root\ndefault\nresearch\nservices\ntraining\n");
+    let sorted = sandbox.succeeds(&["queue", "list", "--sort-by", "{.name}", "-o", "jsonpath={.queues[*].name}"]);
+    assert_eq!(sorted, "default research root services training");
+    assert_eq!(sandbox.succeeds(&["queue", "list", "-l", "no=such", "-o", "name"]), "");
+    sandbox.fails(&["queue", "list", "--sort-by", "nothing"], "no row has a field \"nothing\" to sort by");
+    sandbox.fails(&["queue", "tree", "--sort-by", "name"], "of the list of queues");
     let tree = sandbox.succeeds(&["queue", "tree"]);
     assert!(tree.contains("\n  research "), "{tree}");
     for form in [["queue", "tree", "research"], ["queue", "research", "tree"]] {
@@ -425,6 +444,8 @@ fn the_clusters(sandbox: &Sandbox) {
         read_text_at(&listed, "/clusters/0/state").to_owned()
     };
     assert_eq!(state(), "Ready");
+    let listed = |more: &[&str]| sandbox.succeeds(&[["cluster", "list", "-o", "name"].as_slice(), more].concat());
+    assert_eq!((listed(&["--sort-by", "name"]), listed(&["-l", "no=such"])), ("member1\nmember2\n".into(), "".into()));
     assert_eq!(sandbox.succeeds(&["cluster", "cordon", "member1"]), "cluster member1 cordoned\n");
     assert_eq!(state(), "Cordoned");
     let described = sandbox.succeeds(&["cluster", "describe", "member1"]);
