@@ -19,11 +19,11 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonPath {
     text: String,
-    steps: Vec<Step>,
+    steps: Vec<PathStep>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Step {
+enum PathStep {
     Field(String),
     /// From the end if below 0.
     Index(i64),
@@ -60,9 +60,9 @@ impl JsonPath {
         let mut found = vec![value];
         for step in &self.steps {
             let next: Vec<&Value> = match step {
-                Step::Field(name) => found.into_iter().filter_map(|one| one.get(name)).collect(),
-                Step::All => found.into_iter().flat_map(list_children).collect(),
-                Step::Index(at) => found.into_iter().filter_map(|one| find_element(one.as_array()?, *at)).collect(),
+                PathStep::Field(name) => found.into_iter().filter_map(|one| one.get(name)).collect(),
+                PathStep::All => found.into_iter().flat_map(list_children).collect(),
+                PathStep::Index(at) => found.into_iter().filter_map(|one| find_element(one.as_array()?, *at)).collect(),
             };
             found = next;
         }
@@ -70,19 +70,19 @@ impl JsonPath {
     }
 }
 
-fn read_field(chars: &mut Peekable<Chars<'_>>) -> Option<Step> {
+fn read_field(chars: &mut Peekable<Chars<'_>>) -> Option<PathStep> {
     let mut name = String::new();
     while let Some(c) = chars.next_if(|c| !['.', '['].contains(c)) {
         name.push(if c == '\\' { chars.next()? } else { c });
     }
     match name.as_str() {
         "" => None,
-        "*" => Some(Step::All),
-        _ => Some(Step::Field(name)),
+        "*" => Some(PathStep::All),
+        _ => Some(PathStep::Field(name)),
     }
 }
 
-fn read_subscript(chars: &mut Peekable<Chars<'_>>) -> Option<Step> {
+fn read_subscript(chars: &mut Peekable<Chars<'_>>) -> Option<PathStep> {
     let mut inside = String::new();
     loop {
         match chars.next()? {
@@ -92,9 +92,9 @@ fn read_subscript(chars: &mut Peekable<Chars<'_>>) -> Option<Step> {
     }
     let quoted = ['\'', '"'].into_iter().find_map(|quote| inside.strip_prefix(quote)?.strip_suffix(quote));
     match (inside.as_str(), quoted) {
-        ("*", _) => Some(Step::All),
-        (_, Some(name)) => Some(Step::Field(name.to_owned())),
-        (number, None) => number.parse().ok().map(Step::Index),
+        ("*", _) => Some(PathStep::All),
+        (_, Some(name)) => Some(PathStep::Field(name.to_owned())),
+        (number, None) => number.parse().ok().map(PathStep::Index),
     }
 }
 
@@ -113,10 +113,10 @@ fn find_element(all: &[Value], at: i64) -> Option<&Value> {
 
 /// A template of `-o jsonpath=`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JsonTemplate(Vec<Part>);
+pub struct JsonTemplate(Vec<TemplatePart>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum TemplatePart {
     Text(String),
     Values(JsonPath),
     Range(JsonPath, Vec<Self>),
@@ -129,12 +129,12 @@ impl JsonTemplate {
     /// With the part that is not understood.
     pub fn parse(text: &str) -> Result<Self, String> {
         // The template, and each range that is open in it.
-        let mut open: Vec<(Option<JsonPath>, Vec<Part>)> = vec![(None, Vec::new())];
+        let mut open: Vec<(Option<JsonPath>, Vec<TemplatePart>)> = vec![(None, Vec::new())];
         let mut rest = text;
         while !rest.is_empty() {
             let (plain, after) = rest.split_once('{').unwrap_or((rest, ""));
             let has_expression = plain.len() < rest.len();
-            let mut parts = vec![Part::Text(plain.to_owned())];
+            let mut parts = vec![TemplatePart::Text(plain.to_owned())];
             rest = after;
             if has_expression {
                 let (inside, after) = split_expression(after).ok_or("a { has no }")?;
@@ -148,10 +148,10 @@ impl JsonTemplate {
                     ("end", "") => {
                         append_parts(&mut open, std::mem::take(&mut parts));
                         let Some((Some(path), body)) = open.pop() else { return Err("{end} ends no {range}".into()) };
-                        parts.push(Part::Range(path, body));
+                        parts.push(TemplatePart::Range(path, body));
                     }
-                    _ if inside.starts_with(['"', '\'']) => parts.push(Part::Text(read_quoted(inside)?)),
-                    _ => parts.push(Part::Values(JsonPath::parse(inside)?)),
+                    _ if inside.starts_with(['"', '\'']) => parts.push(TemplatePart::Text(read_quoted(inside)?)),
+                    _ => parts.push(TemplatePart::Values(JsonPath::parse(inside)?)),
                 }
             }
             append_parts(&mut open, parts);
@@ -171,9 +171,9 @@ impl JsonTemplate {
     }
 }
 
-fn append_parts(open: &mut [(Option<JsonPath>, Vec<Part>)], parts: Vec<Part>) {
+fn append_parts(open: &mut [(Option<JsonPath>, Vec<TemplatePart>)], parts: Vec<TemplatePart>) {
     if let Some((_, inner)) = open.last_mut() {
-        inner.extend(parts.into_iter().filter(|part| *part != Part::Text(String::new())));
+        inner.extend(parts.into_iter().filter(|part| *part != TemplatePart::Text(String::new())));
     }
 }
 
@@ -209,12 +209,14 @@ fn read_quoted(text: &str) -> Result<String, String> {
     Ok(said)
 }
 
-fn write_parts(parts: &[Part], value: &Value, out: &mut String) {
+fn write_parts(parts: &[TemplatePart], value: &Value, out: &mut String) {
     for part in parts {
         match part {
-            Part::Text(text) => out.push_str(text),
-            Part::Range(path, body) => path.list_values(value).iter().for_each(|one| write_parts(body, one, out)),
-            Part::Values(path) => {
+            TemplatePart::Text(text) => out.push_str(text),
+            TemplatePart::Range(path, body) => {
+                path.list_values(value).iter().for_each(|one| write_parts(body, one, out));
+            }
+            TemplatePart::Values(path) => {
                 for (at, one) in path.list_values(value).into_iter().enumerate() {
                     let gap = if at == 0 { "" } else { " " };
                     let _ = match one {
