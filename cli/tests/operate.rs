@@ -164,6 +164,7 @@ fn the_doctor_finds_what_was_broken_in_a_sandbox_and_nothing_else() {
     sandbox.until_state("mindspore-cpu", "Running");
     sandbox.is_healthy();
 
+    a_new_job_that_no_policy_selects_is_warned_of(&sandbox);
     // Karmada's account as it is not.
     let (code, out, err) = sandbox.run(&["doctor", "--karmada-user", "nobody", "--karmada-group", "nobodies"]);
     assert!(
@@ -182,6 +183,39 @@ fn the_doctor_finds_what_was_broken_in_a_sandbox_and_nothing_else() {
     a_queue_that_is_closed_in_a_member(&sandbox);
     an_orphaned_binding(&sandbox);
     a_record_that_can_not_be_read_and_rights_that_were_taken(&sandbox);
+}
+
+fn a_new_job_that_no_policy_selects_is_warned_of(sandbox: &Sandbox) {
+    let warnings = || {
+        let containers = json!([{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]);
+        let job = json!({
+            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "selected-later"},
+            "spec": {"queue": "research", "minAvailable": 1, "tasks": [{"name": "t", "replicas": 1,
+                "template": {"spec": {"restartPolicy": "Never", "containers": containers}}}]},
+        });
+        let request = http::Request::post("/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs?dryRun=All")
+            .header("content-type", "application/json")
+            .body(kube::client::Body::from(job.to_string().into_bytes()));
+        let answer = sandbox.wait(sandbox.host.send(request.unwrap())).unwrap();
+        assert_eq!(answer.status(), 201);
+        let all = answer.headers().get_all("warning").iter();
+        all.map(|one| one.to_str().unwrap().to_owned()).collect::<String>()
+    };
+    until("a warning", || {
+        let said = warnings();
+        if said.contains("no PropagationPolicy or ClusterPropagationPolicy selects") { Ok(()) } else { Err(said) }
+    });
+    let policy = json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
+        "metadata": {"namespace": "default", "name": "selected-later"},
+        "spec": {"placement": {"clusterAffinity": {}}, "resourceSelectors": [
+            {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "selected-later"}]},
+    });
+    sandbox.wait(stack::apply_object(&sandbox.host, policy)).unwrap();
+    until("no warning", || {
+        let said = warnings();
+        if said.is_empty() { Ok(()) } else { Err(said) }
+    });
 }
 
 fn a_webhook_configuration_that_is_gone_or_trusts_another_ca(sandbox: &Sandbox) {
