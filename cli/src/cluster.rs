@@ -19,6 +19,7 @@ use crate::{
     args::{ClusterAction, ClusterNamesArgs},
     change::{build_tested_patch, build_write, print_outcome, to_exit_code, write_retrying_conflicts},
     components,
+    json_path::sort_rows,
     live::Gap,
     objects::{self, get_object, list_objects, name_of, read_list_at, read_text_at},
     output::{self, format_columns, format_table},
@@ -28,12 +29,13 @@ use crate::{
 
 pub async fn run_cluster(action: ClusterAction) -> anyhow::Result<ExitCode> {
     match action {
-        ClusterAction::List { watch, kubeconfig, output } => {
-            let client = connect(kubeconfig.as_deref()).await?;
-            repeat::print_page(watch, async || {
-                let all = read_clusters(&client).await?;
+        ClusterAction::List(args) => {
+            let client = connect(args.kubeconfig.as_deref()).await?;
+            repeat::print_page(args.watch, async || {
+                let mut all = read_clusters(&client, args.selector.as_deref()).await?;
+                args.sort_by.iter().try_for_each(|by| sort_rows(&mut all.clusters, by))?;
                 let names: String = all.clusters.iter().map(|one| format!("{}\n", one.name)).collect();
-                let text = output::format_list(output, &all, "STATE", &names, |wide| {
+                let text = output::format_list(&args.output, &all, "STATE", &names, |wide| {
                     format_clusters(&all.clusters, wide) + &output::format_gaps(&all.missing)
                 })?;
                 PrintedPage::new(text, &all)
@@ -41,7 +43,7 @@ pub async fn run_cluster(action: ClusterAction) -> anyhow::Result<ExitCode> {
             .await
         }
         ClusterAction::Describe { name, kubeconfig, output } => {
-            let all = read_clusters(&connect(kubeconfig.as_deref()).await?).await?;
+            let all = read_clusters(&connect(kubeconfig.as_deref()).await?, None).await?;
             let names: Vec<&str> = all.clusters.iter().map(|one| one.name.as_str()).collect();
             let one = all.clusters.iter().find(|one| one.name == name);
             let one = one.with_context(|| format!("there is no cluster {name}; there are {}", names.join(", ")))?;
@@ -69,10 +71,10 @@ struct Clusters {
     missing: Vec<Gap>,
 }
 
-async fn read_clusters(client: &Client) -> anyhow::Result<Clusters> {
+async fn read_clusters(client: &Client, labels: Option<&str>) -> anyhow::Result<Clusters> {
     let (resource, bound) = (objects::cluster_resource(), objects::binding_resource());
     let (clusters, bindings) =
-        futures::try_join!(list_objects(client, &resource, None, None), list_objects(client, &bound, None, None))?;
+        futures::try_join!(list_objects(client, &resource, None, labels), list_objects(client, &bound, None, None))?;
     let mut jobs: BTreeMap<String, Vec<PlacedJob>> = BTreeMap::new();
     for binding in bindings.iter().flatten().filter(|binding| objects::is_managed_by_caldera(binding)) {
         for target in read_list_at(binding, "/spec/clusters") {

@@ -68,7 +68,7 @@ async fn read_page(client: &Client, own: &str, args: &EventsArgs) -> anyhow::Res
     });
     let names: String = rows.iter().map(|row| format!("{}\n", row.object)).collect();
     let events = Events { events: rows };
-    let text = output::format_list(args.output, &events, "TYPE", &names, |wide| {
+    let text = output::format_list(&args.output, &events, "TYPE", &names, |wide| {
         if events.events.is_empty() {
             return "no events\n".to_owned();
         }

@@ -95,6 +95,11 @@ impl Forecast {
         self.starts.get(workload)
     }
 
+    /// All of them.
+    pub fn list_starts(&self) -> impl Iterator<Item = (&WorkloadRef, &ExpectedStart)> {
+        self.starts.iter()
+    }
+
     /// What `perhaps` means, where it is said.
     #[must_use]
     pub fn describe_doubt(&self) -> String {

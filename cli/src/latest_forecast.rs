@@ -123,6 +123,12 @@ impl ForecastFollower {
         Self { latest, wanted }
     }
 
+    /// The last ones as they are: none are worked out for that.
+    #[must_use]
+    pub fn peek_latest(&self) -> Option<Arc<TimedForecast>> {
+        self.latest.borrow().clone()
+    }
+
     /// The last ones; none before the first answer.
     #[must_use]
     pub fn read_latest(&self) -> Option<Arc<TimedForecast>> {

@@ -21,6 +21,9 @@ mod helm;
 pub mod history;
 pub mod install;
 pub mod job;
+pub mod json_path;
+#[cfg(test)]
+mod krew;
 #[cfg(test)]
 mod kustomize;
 pub mod latest_forecast;

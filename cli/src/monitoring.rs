@@ -17,6 +17,8 @@ use caldera_runtime::{
 use caldera_webhook::metrics as webhook;
 use serde_json::{Value, json};
 
+use crate::console::start_errors::EXPECTED_START_ERROR;
+
 const BEGIN: &str =
     "<!-- made of the constants: `CALDERA_WRITE_DOCS=1 cargo test -p caldera-cli --lib monitoring` -->\n";
 
@@ -27,6 +29,7 @@ fn list_metrics() -> Vec<(&'static str, Vec<Metric>)> {
         ("Controller", controller::ALL.to_vec()),
         ("Scheduler", scheduler::ALL.to_vec()),
         ("Webhook", webhook::ALL.into_iter().chain([CERTIFICATE_EXPIRY]).collect()),
+        ("Console", vec![EXPECTED_START_ERROR]),
     ]
 }
 
@@ -228,6 +231,14 @@ fn list_panels() -> Vec<Panel> {
         ),
         ("Borrowed", "short", vec![(of_queue(&c::BORROWED), "{{queue}} {{resource}}")]),
         ("Wait, 9 of 10", "s", vec![(quantile(0.9, &c::WAIT, "queue"), "{{queue}}")]),
+        (
+            "Error of expected starts, half and 9 of 10",
+            "s",
+            vec![
+                (quantile(0.5, &EXPECTED_START_ERROR, "basis"), "{{basis}}, half"),
+                (quantile(0.9, &EXPECTED_START_ERROR, "basis"), "{{basis}}, 9 of 10"),
+            ],
+        ),
         ("From release to running, 9 of 10", "s", vec![(quantile(0.9, &c::START, "queue"), "{{queue}}")]),
         (
             "Released, evicted and requeued a second",
@@ -468,7 +479,7 @@ fn every_series_that_an_alert_or_the_dashboard_names_exists() {
 
 #[test]
 fn names_and_units_follow_the_conventions_and_no_label_is_a_jobs_name() {
-    const LABELS: [&str; 14] = [
+    const LABELS: [&str; 15] = [
         "queue",
         "resource",
         "cluster",
@@ -483,6 +494,7 @@ fn names_and_units_follow_the_conventions_and_no_label_is_a_jobs_name() {
         "lease",
         "verb",
         "certificate",
+        "basis",
     ];
     let all: Vec<Metric> = list_metrics().into_iter().flat_map(|(_, metrics)| metrics).collect();
     for metric in &all {

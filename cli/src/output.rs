@@ -4,17 +4,21 @@
 //! direction of what follows, are shown and not sent; in a cell of a table that holds for line breaks, too.
 
 use std::{
+    ffi::OsStr,
     io::{ErrorKind, Write as _},
     sync::atomic::{AtomicBool, Ordering},
 };
 
 use anyhow::Context;
 use caldera_runtime::client::describe_error;
-use clap::ValueEnum;
+use clap::{
+    Arg, Command, ValueEnum,
+    builder::{PossibleValue, StringValueParser, TypedValueParser},
+};
 use comfy_table::{Table, presets::NOTHING};
 use serde::Serialize;
 
-use crate::{live::Gap, style::Style};
+use crate::{json_path::JsonTemplate, live::Gap, style::Style};
 
 /// How an answer looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -30,7 +34,7 @@ pub enum Output {
 }
 
 /// How a list looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListOutput {
     /// For people; no wider than the terminal.
     Table,
@@ -42,6 +46,46 @@ pub enum ListOutput {
     Yaml,
     /// Names alone, one a line, as commands take them.
     Name,
+    /// A template of kubectl's kind, filled from the JSON document.
+    JsonPath(JsonTemplate),
+}
+
+/// Reads a [`ListOutput`], and says which there are.
+#[derive(Debug, Clone, Copy)]
+pub struct ListOutputParser;
+
+impl TypedValueParser for ListOutputParser {
+    type Value = ListOutput;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<ListOutput, clap::Error> {
+        let read = |text: &str| match text {
+            "table" => Ok(ListOutput::Table),
+            "wide" => Ok(ListOutput::Wide),
+            "json" => Ok(ListOutput::Json),
+            "yaml" => Ok(ListOutput::Yaml),
+            "name" => Ok(ListOutput::Name),
+            _ => match text.strip_prefix("jsonpath=") {
+                Some(template) => JsonTemplate::parse(template).map(ListOutput::JsonPath),
+                None => Err("there are table, wide, json, yaml, name and jsonpath=TEMPLATE".to_owned()),
+            },
+        };
+        StringValueParser::new().try_map(move |text| read(&text)).parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue>>> {
+        let value = |name: &'static str, help: &'static str| PossibleValue::new(name).help(help);
+        Some(Box::new(
+            [
+                value("table", "For people; no wider than the terminal"),
+                value("wide", "For people who want everything"),
+                value("json", "One JSON document"),
+                value("yaml", "One YAML document"),
+                value("name", "Names alone, one a line, as commands take them"),
+                value("jsonpath=TEMPLATE", "A template such as '{.jobs[*].job}', filled from the JSON document"),
+            ]
+            .into_iter(),
+        ))
+    }
 }
 
 /// Prints `answer` as JSON or YAML, or as the table that `text` makes; its argument is whether the table is wide.
@@ -94,7 +138,7 @@ pub fn describe_failure(error: &anyhow::Error) -> String {
 /// # Errors
 /// As [`print_answer`].
 pub fn format_list<T: Serialize>(
-    output: ListOutput,
+    output: &ListOutput,
     answer: &T,
     column: &str,
     names: &str,
@@ -102,6 +146,10 @@ pub fn format_list<T: Serialize>(
 ) -> anyhow::Result<String> {
     let of = match output {
         ListOutput::Name => return Ok(escape_controls(names)),
+        ListOutput::JsonPath(template) => {
+            let answer = serde_json::to_value(answer).context("failed to write JSON")?;
+            return Ok(escape_controls(&template.fill(&answer)));
+        }
         ListOutput::Json => Output::Json,
         ListOutput::Yaml => Output::Yaml,
         ListOutput::Wide => Output::Wide,

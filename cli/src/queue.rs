@@ -4,7 +4,7 @@
 mod change;
 mod settings;
 
-use std::{fmt::Write as _, process::ExitCode};
+use std::{collections::BTreeSet, fmt::Write as _, process::ExitCode};
 
 use caldera_controller::explain::{Amounts, InLine, QueueView, RunningLimit, list_queues, list_waiting_jobs};
 use caldera_core::quantity::Quantity;
@@ -15,8 +15,9 @@ use self::settings::{QueueSetting, list_settings};
 use crate::{
     args::{PauseArgs, QueueAction, QueueArgs, UnpauseArgs},
     components,
+    json_path::{JsonPath, sort_rows},
     live::{self, Gap, Live},
-    objects::{self, list_objects},
+    objects::{self, list_objects, name_of},
     output::{self, ListOutput, format_columns},
     repeat::{self, PrintedPage},
     why,
@@ -48,9 +49,8 @@ struct QueueAnswer {
 
 pub async fn run_queue(args: QueueArgs) -> anyhow::Result<ExitCode> {
     let client = components::connect_for_command(args.kubeconfig.as_deref(), "queue").await?;
-    let watch = args.watch;
-    let (output, first) = (args.output, usize::from(args.first));
     let lease_namespace = args.lease_namespace.clone();
+    let first = usize::from(args.first);
     let (name, tree) = match args.action {
         Some(QueueAction::Open { names }) => return change::send_queue_commands(&client, &names, "OpenQueue").await,
         Some(QueueAction::Close { names }) => return change::send_queue_commands(&client, &names, "CloseQueue").await,
@@ -62,11 +62,21 @@ pub async fn run_queue(args: QueueArgs) -> anyhow::Result<ExitCode> {
         Some(QueueAction::List) => (None, false),
         None => (args.name, false),
     };
-    repeat::print_page(watch, async || {
+    let is_list = name.is_none() && !tree;
+    anyhow::ensure!(
+        is_list || (args.selector.is_none() && args.sort_by.is_none()),
+        "--selector and --sort-by are of the list of queues"
+    );
+    repeat::print_page(args.watch, async || {
         let live = live::read_live(&client, None, lease_namespace.as_deref()).await?;
+        let labels = args.selector.as_deref();
+        let objects = list_objects(&client, &objects::queue_resource(), None, labels).await?;
+        if is_list {
+            let selected = labels.map(|_| objects).transpose().map_err(anyhow::Error::msg)?;
+            return make_list_page(live, selected.as_deref(), args.sort_by.as_ref(), &args.output);
+        }
         // Who may not see queues is told so among the gaps.
-        let objects = list_objects(&client, &objects::queue_resource(), None, None).await?.unwrap_or_default();
-        make_page(live, &objects, name.as_deref(), tree, output, first)
+        make_page(live, &objects.unwrap_or_default(), name.as_deref(), tree, &args.output, first)
     })
     .await
 }
@@ -89,18 +99,35 @@ pub async fn unpause_releases(args: UnpauseArgs) -> anyhow::Result<ExitCode> {
     change::pause_or_unpause(&client, None).await
 }
 
+/// All queues, or those that are selected, in the order that is asked for.
+fn make_list_page(
+    live: Live,
+    selected: Option<&[Value]>,
+    sort_by: Option<&JsonPath>,
+    output: &ListOutput,
+) -> anyhow::Result<PrintedPage> {
+    let mut queues = list_queues(&live.controller);
+    if let Some(objects) = selected {
+        let selected: BTreeSet<&str> = objects.iter().map(name_of).collect();
+        queues.retain(|queue| selected.contains(queue.name.as_str()));
+    }
+    sort_by.iter().try_for_each(|by| sort_rows(&mut queues, by))?;
+    let paused = live.controller.pause_reason().map(str::to_owned);
+    build_queue_list_page(output, QueueList { queues, paused, missing: live.gaps }, false)
+}
+
 fn make_page(
     live: Live,
     objects: &[Value],
     name: Option<&str>,
     tree: bool,
-    output: ListOutput,
+    output: &ListOutput,
     first: usize,
 ) -> anyhow::Result<PrintedPage> {
     let all = list_queues(&live.controller);
     let paused = live.controller.pause_reason().map(str::to_owned);
     let Some(name) = name else {
-        return build_queue_list_page(output, QueueList { queues: all, paused, missing: live.gaps }, tree);
+        return build_queue_list_page(output, QueueList { queues: all, paused, missing: live.gaps }, true);
     };
     let Some(at) = all.iter().position(|queue| queue.name.as_str() == name) else {
         let names: Vec<&str> = all.iter().map(|queue| queue.name.as_str()).take(20).collect();
@@ -138,7 +165,7 @@ fn list_above(all: &[QueueView], at: usize) -> Vec<QueueView> {
     std::iter::successors(parent(&&all[at]), parent).take(all.len()).cloned().collect()
 }
 
-fn build_queue_list_page(output: ListOutput, answer: QueueList, tree: bool) -> anyhow::Result<PrintedPage> {
+fn build_queue_list_page(output: &ListOutput, answer: QueueList, tree: bool) -> anyhow::Result<PrintedPage> {
     let names: String = answer.queues.iter().map(|queue| format!("{}\n", queue.name)).collect();
     let text = output::format_list(output, &answer, "STATE", &names, |wide| {
         let paused = answer.paused.iter().map(|why| format!("All releases are paused: {why}\n\n"));

@@ -50,6 +50,7 @@ const BINDINGS: &str = "work.karmada.io";
 const QUEUES: &str = "scheduling.volcano.sh";
 const OURS: &str = "federation.caldera.dev";
 const DATA: Rule = ("datadependency.volcano.sh", &["datasources", "datasourceclaims"], FOLLOW);
+const POLICIES: Rule = ("policy.karmada.io", &["propagationpolicies", "clusterpropagationpolicies"], FOLLOW);
 const EVENTS: Rule = ("", &["events"], &["create"]);
 const CLASSES: Rule = ("scheduling.k8s.io", &["priorityclasses"], FOLLOW);
 /// To ask who somebody is, and what he may do.
@@ -137,7 +138,13 @@ fn list_cluster_rules(component: &str) -> Vec<Rule> {
         "webhook" => {
             // What the cache lacks is read.
             rules.extend(WORKLOADS.map(|(group, resources, _)| (group, resources, READ)));
-            rules.extend([(BINDINGS, &["resourcebindings"][..], READ), (QUEUES, &["queues"], FOLLOW), CLASSES]);
+            rules.extend([
+                (BINDINGS, &["resourcebindings"][..], READ),
+                (QUEUES, &["queues"], FOLLOW),
+                CLASSES,
+                // Whether one selects a new job.
+                POLICIES,
+            ]);
         }
         "controller" => {
             rules.extend(WORKLOADS.into_iter().chain(MEMBERS));
@@ -178,7 +185,7 @@ fn list_cluster_rules(component: &str) -> Vec<Rule> {
             rules.extend([
                 (BINDINGS, &["resourcebindings", "clusterresourcebindings"][..], &["list", "watch", "patch"][..]),
                 (BINDINGS, &["resourcebindings/status", "clusterresourcebindings/status"], &["patch"]),
-                ("policy.karmada.io", &["propagationpolicies", "clusterpropagationpolicies"], FOLLOW),
+                POLICIES,
                 (QUEUES, &["queues"], FOLLOW),
                 DATA,
                 (OURS, &["clusterinventories", "federationtopologies", "clusterscores"], FOLLOW),

@@ -53,6 +53,7 @@ subjects: [{kind: ServiceAccount, name: tenant, namespace: tenant}]
 struct Console {
     _process: Killed,
     address: SocketAddr,
+    admin: SocketAddr,
     trust: Arc<ClientConfig>,
 }
 
@@ -71,14 +72,28 @@ impl Console {
         let roots = parse_roots(&authority.cert_pem).unwrap();
         let mut trust = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
         trust.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+        let [address, admin] =
+            [(); 2].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap());
         let process = Command::new(BINARY)
             .args(["console", "--kubeconfig", kubeconfig, "--listen", &address.to_string()])
+            .args(["--measure-starts", "--admin", &admin.to_string()])
             .args([Path::new("--tls-cert"), &cert, Path::new("--tls-key"), &key])
             .spawn();
-        let console = Self { _process: Killed(process.unwrap()), address, trust: Arc::new(trust) };
+        let console = Self { _process: Killed(process.unwrap()), address, admin, trust: Arc::new(trust) };
         until("it does not listen", || TcpStream::connect(address).map(drop).map_err(|error| error.to_string()));
         console
+    }
+
+    /// Its histogram is there also before anything was measured.
+    fn measures_starts(&self) {
+        until("no error of expected starts is measured", || {
+            let mut stream = TcpStream::connect(self.admin).map_err(|error| error.to_string())?;
+            let mut text = String::new();
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+            stream.read_to_string(&mut text).unwrap();
+            let is_there = text.contains("caldera_expected_start_error_seconds_count{basis=\"estimated\"} 0");
+            if is_there { Ok(()) } else { Err(text) }
+        });
     }
 
     fn open(&self, request: &str) -> StreamOwned<ClientConnection, TcpStream> {
@@ -153,6 +168,7 @@ fn each_sees_in_the_console_what_his_token_may_list() {
     // It runs with the rights of its own account, and no more.
     let kubeconfig = sandbox.kubeconfig_of(dir.path(), "caldera-system", "caldera-console");
     let console = Console::start(dir.path(), &kubeconfig);
+    console.measures_starts();
 
     // Who is nobody is refused, everywhere.
     let (head, _) = console.page("/", "");

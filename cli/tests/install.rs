@@ -167,8 +167,14 @@ async fn without_an_answer_nothing_fails_closed_and_it_can_be_killed_and_run_aga
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn uninstall_removes_a_question_that_was_left() {
+async fn uninstall_removes_a_question_that_was_left_and_it_can_be_installed_again_at_once() {
     let host = Host::start().await;
+    let prepare = || {
+        let prepared = host.install(&["--prepare", "--yes"]).output().unwrap();
+        assert!(prepared.status.success(), "{}", describe_output(&prepared));
+        fs::read_to_string(host.path("made/tls.crt")).unwrap()
+    };
+    let certificate = prepare();
     let left = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": probe_resource().kind, "metadata": {"name": PROBE},
     });
@@ -181,4 +187,10 @@ async fn uninstall_removes_a_question_that_was_left() {
         .unwrap();
     assert!(removed.status.success(), "{}", describe_output(&removed));
     assert!(host.webhooks().await.is_empty());
+
+    // Its namespace may be going yet, and the authority that signed the certificate is gone.
+    let again = prepare();
+    assert_ne!(again, certificate);
+    assert_eq!(fs::read_to_string(host.path("made/tls.crt.of-an-earlier-install")).unwrap(), certificate);
+    assert_eq!(prepare(), again);
 }

@@ -164,10 +164,58 @@ fn the_doctor_finds_what_was_broken_in_a_sandbox_and_nothing_else() {
     sandbox.until_state("mindspore-cpu", "Running");
     sandbox.is_healthy();
 
+    a_new_job_that_no_policy_selects_is_warned_of(&sandbox);
+    // Karmada's account as it is not.
+    let (code, out, err) = sandbox.run(&["doctor", "--karmada-user", "nobody", "--karmada-group", "nobodies"]);
+    assert!(
+        code == Some(1) && out.contains("as nobody, may not create resourcebindings.work.karmada.io"),
+        "{out}{err}"
+    );
+    // One that may write all, and is not trusted.
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": "karmada"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+        "name": "cluster-admin"}, "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "kcm"}]});
+    sandbox.wait(stack::apply_object(&sandbox.host, role)).unwrap();
+    let (code, out, err) = sandbox.run(&["doctor", "--karmada-user", "kcm", "--karmada-group", "nobodies"]);
+    assert!(code == Some(1) && out.contains("as kcm: it is no trusted writer"), "{out}{err}");
+
     a_webhook_configuration_that_is_gone_or_trusts_another_ca(&sandbox);
     a_queue_that_is_closed_in_a_member(&sandbox);
     an_orphaned_binding(&sandbox);
     a_record_that_can_not_be_read_and_rights_that_were_taken(&sandbox);
+}
+
+fn a_new_job_that_no_policy_selects_is_warned_of(sandbox: &Sandbox) {
+    let warnings = || {
+        let containers = json!([{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]);
+        let job = json!({
+            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "selected-later"},
+            "spec": {"queue": "research", "minAvailable": 1, "tasks": [{"name": "t", "replicas": 1,
+                "template": {"spec": {"restartPolicy": "Never", "containers": containers}}}]},
+        });
+        let request = http::Request::post("/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs?dryRun=All")
+            .header("content-type", "application/json")
+            .body(kube::client::Body::from(job.to_string().into_bytes()));
+        let answer = sandbox.wait(sandbox.host.send(request.unwrap())).unwrap();
+        assert_eq!(answer.status(), 201);
+        let all = answer.headers().get_all("warning").iter();
+        all.map(|one| one.to_str().unwrap().to_owned()).collect::<String>()
+    };
+    until("a warning", || {
+        let said = warnings();
+        if said.contains("no PropagationPolicy or ClusterPropagationPolicy selects") { Ok(()) } else { Err(said) }
+    });
+    let policy = json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
+        "metadata": {"namespace": "default", "name": "selected-later"},
+        "spec": {"placement": {"clusterAffinity": {}}, "resourceSelectors": [
+            {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "selected-later"}]},
+    });
+    sandbox.wait(stack::apply_object(&sandbox.host, policy)).unwrap();
+    until("no warning", || {
+        let said = warnings();
+        if said.is_empty() { Ok(()) } else { Err(said) }
+    });
 }
 
 fn a_webhook_configuration_that_is_gone_or_trusts_another_ca(sandbox: &Sandbox) {
@@ -376,6 +424,11 @@ fn the_queues(sandbox: &Sandbox) {
     sandbox.fails(&["queue", "open", "nowhere"], "there is no queue nowhere");
     let names = sandbox.succeeds(&["queue", "list", "-o", "name"]);
     assert_eq!(names, "root\ndefault\nresearch\nservices\ntraining\n");
+    let sorted = sandbox.succeeds(&["queue", "list", "--sort-by", "{.name}", "-o", "jsonpath={.queues[*].name}"]);
+    assert_eq!(sorted, "default research root services training");
+    assert_eq!(sandbox.succeeds(&["queue", "list", "-l", "no=such", "-o", "name"]), "");
+    sandbox.fails(&["queue", "list", "--sort-by", "nothing"], "no row has a field \"nothing\" to sort by");
+    sandbox.fails(&["queue", "tree", "--sort-by", "name"], "of the list of queues");
     let tree = sandbox.succeeds(&["queue", "tree"]);
     assert!(tree.contains("\n  research "), "{tree}");
     for form in [["queue", "tree", "research"], ["queue", "research", "tree"]] {
@@ -425,6 +478,8 @@ fn the_clusters(sandbox: &Sandbox) {
         read_text_at(&listed, "/clusters/0/state").to_owned()
     };
     assert_eq!(state(), "Ready");
+    let listed = |more: &[&str]| sandbox.succeeds(&[["cluster", "list", "-o", "name"].as_slice(), more].concat());
+    assert_eq!((listed(&["--sort-by", "name"]), listed(&["-l", "no=such"])), ("member1\nmember2\n".into(), "".into()));
     assert_eq!(sandbox.succeeds(&["cluster", "cordon", "member1"]), "cluster member1 cordoned\n");
     assert_eq!(state(), "Cordoned");
     let described = sandbox.succeeds(&["cluster", "describe", "member1"]);

@@ -24,6 +24,7 @@ pub mod names;
 pub mod node_groups;
 pub mod object;
 pub mod placement;
+pub mod policy_selection;
 pub mod published;
 pub mod queue_access;
 pub mod queue_admission;

@@ -114,6 +114,9 @@ impl TrustedWriters {
     }
 }
 
+/// How each refusal of such a write by anybody else begins to say why, after what it is about.
+pub const REFUSED_TO_OTHERS: &str = "is written by Caldera and Karmada alone";
+
 /// Annotations of a binding that say what is admitted and placed.
 pub const BINDING_ANNOTATIONS: [&str; 6] = [GATE, ADMISSION, EPOCH, PLAN, PRIORITY, EVICTION];
 /// Fields of a binding's spec that decide what runs where. Karmada sends a workload to the clusters in `clusters` and

@@ -14,10 +14,11 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+pub use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric},
-    metrics::{MetricType, counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    metrics::{MetricType, counter::Counter, family::Family, gauge::Gauge},
     registry,
 };
 

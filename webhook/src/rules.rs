@@ -15,6 +15,7 @@ use crate::{
         job_defaults::{Seed, fill_defaults_of_job, fill_defaults_of_long_job},
         namespace_access::{find_namespace_queue, refuse_namespace},
         patch::set_field,
+        policy_coverage::warn_of_no_policy,
         protected_fields::{refuse_forged_binding, refuse_forged_work},
         queue::{fill_defaults_of_queue, validate_queue},
         queue_limits::{refuse_card_model, refuse_priority_class, refuse_too_large, refuse_too_long, warn_of_eviction},
@@ -96,6 +97,8 @@ fn review_job(request: &ReviewRequest<'_, Value>, snapshot: Snapshot<'_>) -> Ver
             .unwrap_or_else(|| {
                 let job = request.object.as_ref().filter(|_| request.is_create());
                 warnings.extend(job.and_then(|job| warn_of_eviction(job, snapshot.cache)));
+                let namespace = request.namespace.as_deref().unwrap_or_default();
+                warnings.extend(job.and_then(|job| warn_of_no_policy(job, namespace, snapshot.cache)));
                 Verdict::Allow { patch, warnings }
             }),
         verdict => verdict,

@@ -13,7 +13,10 @@ use super::{
     names,
     values::{JobName, parse_amount, parse_job_name, parse_seconds, parse_value},
 };
-use crate::output::{ListOutput, Output};
+use crate::{
+    json_path::JsonPath,
+    output::{ListOutput, ListOutputParser, Output},
+};
 
 /// How what only asks ends.
 pub(super) const ASK_EXIT: &str = "Exit codes: 0 there is an answer; 1 there is no such object, or the API server does \
@@ -75,6 +78,12 @@ pub struct QueueArgs {
     /// Namespace of the controller's lease, where its settings are; without it caldera-system, then default.
     #[arg(long, value_name = "NAMESPACE", add = names::complete_namespace_names(), global = true)]
     pub lease_namespace: Option<String>,
+    /// In a list: queues with these labels, as kubectl writes selectors.
+    #[arg(short = 'l', long, value_name = "LABELS", global = true)]
+    pub selector: Option<String>,
+    /// In a list: order by this field of its JSON form, such as name or jobs.waiting; those without it come last.
+    #[arg(long, value_name = "FIELD", value_parser = JsonPath::parse, global = true)]
+    pub sort_by: Option<JsonPath>,
     /// With a list or tree: prints it anew each time it changes, until Ctrl-C; on a terminal over the old one.
     #[arg(short, long, global = true)]
     pub watch: bool,
@@ -82,7 +91,26 @@ pub struct QueueArgs {
     #[arg(long, value_name = "FILE", global = true)]
     pub kubeconfig: Option<PathBuf>,
     /// How the answer looks.
-    #[arg(short, long, value_enum, default_value_t = ListOutput::Table, global = true)]
+    #[arg(short, long, default_value = "table", value_parser = ListOutputParser, global = true)]
+    pub output: ListOutput,
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+pub struct ClusterListArgs {
+    /// Members with these labels, as kubectl writes selectors.
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    pub selector: Option<String>,
+    /// Order by this field of the JSON form, such as name or region; those without it come last.
+    #[arg(long, value_name = "FIELD", value_parser = JsonPath::parse)]
+    pub sort_by: Option<JsonPath>,
+    /// Prints the list anew each time it changes, until Ctrl-C: on a terminal over the old one.
+    #[arg(short, long)]
+    pub watch: bool,
+    /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// How the answer looks.
+    #[arg(short, long, default_value = "table", value_parser = ListOutputParser)]
     pub output: ListOutput,
 }
 
@@ -290,24 +318,14 @@ pub struct EventsArgs {
     #[arg(short, long)]
     pub watch: bool,
     /// How the answer looks.
-    #[arg(short, long, value_enum, default_value_t = ListOutput::Table)]
+    #[arg(short, long, default_value = "table", value_parser = ListOutputParser)]
     pub output: ListOutput,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum ClusterAction {
     /// Lists members: state, what they have and what is used, jobs.
-    List {
-        /// Prints the list anew each time it changes, until Ctrl-C: on a terminal over the old one.
-        #[arg(short, long)]
-        watch: bool,
-        /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
-        #[arg(long, value_name = "FILE")]
-        kubeconfig: Option<PathBuf>,
-        /// How the answer looks.
-        #[arg(short, long, value_enum, default_value_t = ListOutput::Table)]
-        output: ListOutput,
-    },
+    List(ClusterListArgs),
     /// Says everything of a member: conditions, taints, amounts, and the jobs that it has.
     Describe {
         /// Which.

@@ -29,6 +29,12 @@ pub struct DoctorArgs {
     /// The manifests were printed with this --member-secret. May be repeated.
     #[arg(long = "member-secret", value_name = "NAME")]
     pub member_secrets: Vec<String>,
+    /// Whom the Karmada API takes karmada-controller-manager for.
+    #[arg(long, default_value = "system:admin", value_name = "USER")]
+    pub karmada_user: String,
+    /// A group of that user. May be repeated.
+    #[arg(long, default_value = "system:masters", value_name = "GROUP")]
+    pub karmada_group: Vec<String>,
     /// Seconds that a binding, a Work, a PodGroup or a Command may take to settle.
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     pub grace: u32,

@@ -27,6 +27,10 @@ pub struct ConsoleArgs {
     /// Namespace of the controller's lease, where its settings are; without it caldera-system, then default.
     #[arg(long, value_name = "NAMESPACE")]
     pub lease_namespace: Option<String>,
+    /// Works expected starts out every five minutes, also while nobody looks, and shows at --admin how wrong the first
+    /// was that was told of each job: caldera_expected_start_error_seconds.
+    #[arg(long, requires = "admin")]
+    pub measure_starts: bool,
     /// Connections at once.
     #[arg(long, default_value_t = 256, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(16..=65_536))]
     pub connections: u32,

@@ -8,7 +8,10 @@ use super::{
     names,
     values::{JobName, parse_job_name, parse_seconds, parse_value},
 };
-use crate::{output::ListOutput, view::State};
+use crate::{
+    output::{ListOutput, ListOutputParser},
+    view::State,
+};
 
 #[derive(Debug, Subcommand)]
 pub enum JobAction {
@@ -68,7 +71,7 @@ pub struct JobListArgs {
     #[arg(long, value_enum, default_value_t = JobOrder::Name, value_name = "COLUMN")]
     pub sort_by: JobOrder,
     /// How the answer looks.
-    #[arg(short, long, value_enum, default_value_t = ListOutput::Table)]
+    #[arg(short, long, default_value = "table", value_parser = ListOutputParser)]
     pub output: ListOutput,
 }
 

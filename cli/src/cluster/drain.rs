@@ -77,7 +77,7 @@ struct Moving {
 
 /// What follows from a look at a gang.
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
+enum DrainStep {
     Moved,
     /// With what is to be told meanwhile.
     Wait(Option<String>),
@@ -89,22 +89,24 @@ impl Moving {
         Self { job, since, is_failure_told: false }
     }
 
-    fn judge_look(&mut self, looked: anyhow::Result<bool>, now: Instant) -> Step {
+    fn judge_look(&mut self, looked: anyhow::Result<bool>, now: Instant) -> DrainStep {
         let name = format!("{}/{}", self.job.namespace, self.job.name);
         let is_late = now.saturating_duration_since(self.since) > LONGEST_MOVE;
         match looked {
-            Ok(true) => Step::Moved,
-            Ok(false) if is_late => Step::GiveUp(format!("{name} does not run again yet; others move")),
+            Ok(true) => DrainStep::Moved,
+            Ok(false) if is_late => DrainStep::GiveUp(format!("{name} does not run again yet; others move")),
             Ok(false) => {
                 self.is_failure_told = false;
-                Step::Wait(None)
+                DrainStep::Wait(None)
             }
             Err(error) if is_late => {
-                Step::GiveUp(format!("{name}: whether it runs again could not be read: {error:#}; others move"))
+                DrainStep::GiveUp(format!("{name}: whether it runs again could not be read: {error:#}; others move"))
             }
             Err(error) => {
                 let is_told = std::mem::replace(&mut self.is_failure_told, true);
-                Step::Wait((!is_told).then(|| format!("{name} could not be read, and is looked at again: {error:#}")))
+                DrainStep::Wait(
+                    (!is_told).then(|| format!("{name} could not be read, and is looked at again: {error:#}")),
+                )
             }
         }
     }
@@ -161,12 +163,12 @@ async fn drain_cluster(client: &Client, cluster: &str, budget: DrainBudget) -> a
         for mut one in moving {
             let looked = is_moved(client, &one.job).await;
             match one.judge_look(looked, Instant::now()) {
-                Step::Moved => {}
-                Step::Wait(told) => {
+                DrainStep::Moved => {}
+                DrainStep::Wait(told) => {
                     told.iter().for_each(|why| output::write_warning(why));
                     still.push(one);
                 }
-                Step::GiveUp(why) => {
+                DrainStep::GiveUp(why) => {
                     output::write_warning(&why);
                     all_done = false;
                 }
@@ -243,16 +245,16 @@ mod tests {
         let mut one = Moving::new(there(1), began);
         let failed = || Err(anyhow::anyhow!("connection refused"));
         let soon = began + POLL_INTERVAL;
-        let Step::Wait(Some(told)) = one.judge_look(failed(), soon) else { panic!("it ends the drain") };
+        let DrainStep::Wait(Some(told)) = one.judge_look(failed(), soon) else { panic!("it ends the drain") };
         assert!(told.contains("ns/") && told.contains("connection refused"), "{told}");
-        assert_eq!(one.judge_look(failed(), soon), Step::Wait(None), "it is told once");
-        assert_eq!(one.judge_look(Ok(false), soon), Step::Wait(None));
-        assert!(matches!(one.judge_look(failed(), soon), Step::Wait(Some(_))), "another failure is told");
-        assert_eq!(one.judge_look(Ok(true), soon), Step::Moved);
+        assert_eq!(one.judge_look(failed(), soon), DrainStep::Wait(None), "it is told once");
+        assert_eq!(one.judge_look(Ok(false), soon), DrainStep::Wait(None));
+        assert!(matches!(one.judge_look(failed(), soon), DrainStep::Wait(Some(_))), "another failure is told");
+        assert_eq!(one.judge_look(Ok(true), soon), DrainStep::Moved);
         let late = began + LONGEST_MOVE + POLL_INTERVAL;
-        assert!(matches!(one.judge_look(failed(), late), Step::GiveUp(why) if why.contains("connection refused")));
-        assert!(matches!(one.judge_look(Ok(false), late), Step::GiveUp(_)));
-        assert_eq!(one.judge_look(Ok(true), late), Step::Moved);
+        assert!(matches!(one.judge_look(failed(), late), DrainStep::GiveUp(why) if why.contains("connection refused")));
+        assert!(matches!(one.judge_look(Ok(false), late), DrainStep::GiveUp(_)));
+        assert_eq!(one.judge_look(Ok(true), late), DrainStep::Moved);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! what became of queues and members.
 //!
 //! Rule: a picture stands beside a table that says the same. Of members that he may not list, numbers are told; of
-//! their domains, nothing. Jobs are gone through once, however many members there are: what is seen is locked meanwhile.
+//! their domains, nothing. Jobs are gone through once, however many members there are, since what is seen is locked.
 
 use std::collections::{BTreeMap, BTreeSet};
 

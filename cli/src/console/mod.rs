@@ -3,7 +3,8 @@
 //! Rule: one watch for each kind, by the console's own account; who looks is asked for his own token, and sees what the
 //! API server lets him list ([`access`]). Pages are functions of what is seen and who asks ([`page`]); nothing of them
 //! is loaded from elsewhere. What the console remembers of a day is in memory alone ([`record`]); expected starts, and
-//! on which nodes pods are, are read while somebody looks ([`crate::latest_forecast`]).
+//! on which nodes pods are, are read while somebody looks ([`crate::latest_forecast`]), and where that is asked for to
+//! measure how wrong they are ([`start_errors`]).
 
 mod access;
 mod answers;
@@ -13,6 +14,7 @@ mod page;
 mod query;
 mod record;
 mod routes;
+pub mod start_errors;
 #[cfg(test)]
 mod tests;
 
@@ -31,7 +33,10 @@ use caldera_runtime::{
 };
 use tokio::sync::mpsc;
 
-use self::routes::{Console, STREAM, router};
+use self::{
+    routes::{Console, STREAM, router},
+    start_errors::StartErrors,
+};
 use crate::{
     admin::AdminServer,
     args::ConsoleArgs,
@@ -47,6 +52,10 @@ const PORT: u16 = 8444;
 const CHANGES_PER_PASS: usize = 1024;
 /// Between two looks at what became of queues and members.
 const RECORD_INTERVAL: Duration = Duration::from_secs(2);
+/// Between two looks at which jobs were released.
+const RELEASE_INTERVAL: Duration = Duration::from_secs(10);
+/// So many of these looks pass between two forecasts that are measured, where nobody else wants one: five minutes.
+const LOOKS_PER_FORECAST: u32 = 30;
 
 /// Serves until a signal.
 ///
@@ -54,7 +63,8 @@ const RECORD_INTERVAL: Duration = Duration::from_secs(2);
 /// If the server does not answer, refuses what all pages need, or the port is taken.
 pub async fn run_console(args: ConsoleArgs) -> anyhow::Result<ExitCode> {
     let kubeconfig = args.kubeconfig.as_deref();
-    let (client, AdminServer { ready, .. }, _, stop) = prepare_component("console", kubeconfig, args.admin).await?;
+    let (client, AdminServer { ready, registry, .. }, _, stop) =
+        prepare_component("console", kubeconfig, args.admin).await?;
     let tls = match (&args.tls_cert, &args.tls_key) {
         (Some(cert), Some(key)) => {
             let files = vec![cert.clone(), key.clone()];
@@ -79,6 +89,9 @@ pub async fn run_console(args: ConsoleArgs) -> anyhow::Result<ExitCode> {
     }
     tokio::spawn(apply_changes(Arc::clone(&console), changes, watches.lists, ready));
     tokio::spawn(keep_record(Arc::clone(&console), watches.lists));
+    if args.measure_starts {
+        tokio::spawn(measure_starts(Arc::clone(&console), StartErrors::register(&registry)));
+    }
     tracing::info!(%address, tls = tls.is_some(), "the console listens");
     let bounds = Bounds {
         connections: args.connections as usize,
@@ -112,5 +125,21 @@ async fn keep_record(console: Arc<Console>, lists: usize) {
             let mut record = console.record.write().unwrap_or_else(PoisonError::into_inner);
             record.observe(&seen, jiff::Timestamp::now());
         }
+    }
+}
+
+/// Measures how wrong expected starts are.
+async fn measure_starts(console: Arc<Console>, mut errors: StartErrors) {
+    for look in 0_u32.. {
+        let forecast = &console.forecast;
+        let latest = if look % LOOKS_PER_FORECAST == 0 { forecast.read_latest() } else { forecast.peek_latest() };
+        if let Some(latest) = latest {
+            errors.note_forecast(&latest);
+        }
+        {
+            let seen = console.seen.read().unwrap_or_else(PoisonError::into_inner);
+            errors.observe_states(|key| seen.job(key).map(|job| job.state), jiff::Timestamp::now());
+        }
+        tokio::time::sleep(RELEASE_INTERVAL).await;
     }
 }

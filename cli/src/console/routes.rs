@@ -81,7 +81,7 @@ pub struct Console {
     pub gatekeeper: AccessReviewer,
     pub seen: RwLock<Seen>,
     pub record: RwLock<Record>,
-    forecast: ForecastFollower,
+    pub forecast: ForecastFollower,
     /// Counts changes.
     pub changed: watch::Sender<u64>,
     pub streams: Arc<Semaphore>,

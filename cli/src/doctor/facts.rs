@@ -37,6 +37,8 @@ pub struct Facts {
     pub customizations: Visible<Vec<Value>>,
     /// ValidatingAdmissionPolicies.
     pub policies: Visible<Vec<Value>>,
+    /// What karmada-controller-manager may write.
+    pub karmada: Visible<KarmadaAccess>,
     /// What came back of a binding that was created without being stored.
     pub binding_probe: Probe,
     /// What came back of a Volcano Job that was created without being stored.
@@ -91,6 +93,33 @@ pub struct Right {
     pub name: Option<String>,
     /// Whether the account may do it.
     pub allowed: bool,
+}
+
+/// Who karmada-controller-manager is on the Karmada API.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KarmadaAccount {
+    /// User.
+    pub user: String,
+    /// Groups.
+    pub groups: Vec<String>,
+}
+
+/// As `karmadactl init`, Karmada's charts and its operator have it.
+impl Default for KarmadaAccount {
+    fn default() -> Self {
+        Self { user: "system:admin".to_owned(), groups: vec!["system:masters".to_owned()] }
+    }
+}
+
+/// What it may do with what is admitted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KarmadaAccess {
+    /// Whose access.
+    pub account: KarmadaAccount,
+    /// Verb and resource that its roles do not grant.
+    pub denied: Vec<String>,
+    /// Resource, and how our policies or our webhook refused a write of it.
+    pub refused: Vec<(String, String)>,
 }
 
 /// What the API server made of an object that it was asked to create without storing it.

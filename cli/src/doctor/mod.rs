@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use self::{
     check::find_faults,
-    facts::Versions,
+    facts::{KarmadaAccount, Versions},
     finding::{Check, Finding, Severity},
     gather::GatherOptions,
 };
@@ -51,7 +51,8 @@ pub async fn run_doctor(args: DoctorArgs) -> anyhow::Result<ExitCode> {
     };
     let granted = Granted { registers: args.registers_webhooks, member_secrets: args.member_secrets };
     let probe_namespace = args.namespace.unwrap_or_else(|| client.default_namespace().to_owned());
-    let places = GatherOptions { lease_namespaces, probe_namespace, grace: args.grace, granted };
+    let karmada = KarmadaAccount { user: args.karmada_user, groups: args.karmada_group };
+    let places = GatherOptions { lease_namespaces, probe_namespace, grace: args.grace, granted, karmada };
     let facts = gather::gather_facts(&client, &places).await?;
     let report = make_report(facts.versions.clone(), find_faults(&facts));
     output::print_painted(args.output, &report, "RESULT", |wide| format_report(&report, wide))?;

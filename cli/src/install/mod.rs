@@ -28,7 +28,7 @@ use self::{
 };
 use crate::{
     args::InstallArgs,
-    doctor::{self, gather::GatherOptions},
+    doctor::{self, facts::KarmadaAccount, gather::GatherOptions},
     manifests::{build_apply_write, is_webhook_url},
     objects::{get_object, key_of, read_text_at},
     output,
@@ -104,6 +104,7 @@ pub async fn run_install(args: InstallArgs) -> anyhow::Result<ExitCode> {
         probe_namespace: host.default_namespace().to_owned(),
         grace: 60,
         granted: wanted.granted,
+        karmada: KarmadaAccount::default(),
     };
     let has_error = wait_for_health(&host, &places, wait).await?;
     Ok(ExitCode::from(u8::from(has_error)))

@@ -97,7 +97,7 @@ async fn read_page(client: &Client, own: &str, args: &JobListArgs) -> anyhow::Re
         return PrintedPage::new(String::new(), &jobs);
     }
     let names = jobs.jobs.iter().map(|row| format!("{}\n", row.job)).collect::<String>();
-    let text = output::format_list(args.output, &jobs, "STATE", &names, |wide| {
+    let text = output::format_list(&args.output, &jobs, "STATE", &names, |wide| {
         format_rows(&jobs.jobs, args, forecast.as_ref(), wide)
     })?;
     PrintedPage::new(text, &jobs)

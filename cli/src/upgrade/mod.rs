@@ -25,6 +25,7 @@ use crate::{
     components,
     doctor::{
         check::find_faults,
+        facts::KarmadaAccount,
         finding::Finding,
         gather::{GatherOptions, gather_facts},
     },
@@ -59,6 +60,7 @@ pub async fn run_upgrade(args: UpgradeArgs) -> anyhow::Result<ExitCode> {
         probe_namespace: host.default_namespace().to_owned(),
         grace: 60,
         granted: installed.granted.clone(),
+        karmada: KarmadaAccount::default(),
     };
     let findings = examine(&host, &places).await?;
     let obstacles = list_obstacles(&findings);

@@ -45,6 +45,14 @@ impl JobKey {
         (read_text_at(resource, "/namespace") == own).then(|| Self::read(resource, own)).flatten()
     }
 
+    /// The reverse of [`Self::workload`].
+    #[must_use]
+    pub fn of_workload(workload: &WorkloadRef) -> Option<Self> {
+        let is_it = |kind: &WorkloadKind| (kind.group(), kind.kind()) == (&*workload.group, &*workload.kind);
+        let kind = WorkloadKind::ALL.into_iter().find(is_it)?;
+        Some(Self { namespace: workload.namespace.clone(), name: workload.name.clone(), kind })
+    }
+
     /// As the controller names it.
     #[must_use]
     pub fn workload(&self) -> WorkloadRef {

@@ -4,8 +4,8 @@
 //! configurations follow the bundle. Otherwise a certificate is made at start. A webhook that registers itself shares
 //! its authority with the other replicas, by a Secret that the first one makes: the configurations name one authority,
 //! and whichever replica wrote them last, all are trusted. That authority ends and is replaced before it does, as
-//! [`rotation`] says, by whichever replica looks first. At each look the configurations are read: whoever overwrote what
-//! callers trust is corrected, since without an answer that they trust all webhooks fail closed.
+//! [`rotation`] says, by whichever replica looks first. At each look the configurations are read, and what somebody
+//! overwrote of what callers trust is corrected: without an answer that they trust all webhooks fail closed.
 
 pub mod authority_secret;
 pub mod rotation;
@@ -69,7 +69,7 @@ impl Registration {
         Ok(())
     }
 
-    /// Whether a configuration is not there, or trusts something else. One that may not be read is taken as it should be.
+    /// Whether a configuration is not there, or trusts something else. One that may not be read is taken for right.
     async fn is_overwritten(&self, wanted: &Value) -> anyhow::Result<bool> {
         let write = build_apply_write(wanted.clone(), "caldera-install")?;
         let Ok(found) = get_object(&self.client, &write.resource, None, &write.name).await? else { return Ok(false) };

@@ -95,6 +95,28 @@ fn queues_and_clusters_are_measured_as_they_are() {
     assert!(!text.contains("nowhere"), "{text}");
 }
 
+/// Names of jobs, and of queues that there are not, are words of tenants, as many as they like.
+#[test]
+fn no_series_has_a_value_that_tenants_choose() {
+    let (registry, mut world, mut measures) = (SharedRegistry::default(), World::new(20), Measures::default());
+    let metrics = Metrics::register_in(&registry);
+    let count = |registry: &SharedRegistry| {
+        let text = encode(registry).unwrap();
+        assert!(!text.contains("tenants-"), "{text}");
+        text.lines().filter(|line| !line.starts_with('#')).count()
+    };
+    world.job("tenants-first", "q", 1);
+    world.job("tenants-first-lost", "tenants-queue", 1);
+    pass(&mut world, 6, &mut measures, &metrics);
+    let before = count(&registry);
+    for number in 0..8 {
+        world.job(&format!("tenants-job-{number}"), "q", 1);
+        world.job(&format!("tenants-lost-{number}"), &format!("tenants-queue-{number}"), 1);
+    }
+    pass(&mut world, 6, &mut measures, &metrics);
+    assert_eq!(count(&registry), before, "the number of series depends on how many jobs there are");
+}
+
 /// Found by a reader: what its user held raised the alert for what can never start.
 #[test]
 fn what_its_user_holds_is_not_inadmissible() {

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::{BINDING_ANNOTATIONS, BINDING_SPEC, PLACED_SPEC, TrustedWriters, list_in_cel};
+use super::{BINDING_ANNOTATIONS, BINDING_SPEC, PLACED_SPEC, REFUSED_TO_OTHERS, TrustedWriters, list_in_cel};
 use crate::{
     names::{
         caldera::{ADMISSION, GATE, GATE_CLOSED, SCHEDULER_NAME},
@@ -41,7 +41,7 @@ pub fn build_admission_policies(trusted: &TrustedWriters) -> Vec<Value> {
         })
     };
     let rule = |expression: String, message: &str| {
-        let message = format!("{message} is written by Caldera and Karmada alone");
+        let message = format!("{message} {REFUSED_TO_OTHERS}");
         json!({"expression": expression, "message": message, "reason": "Forbidden"})
     };
     let is_status = "(has(request.subResource) && request.subResource == 'status')";

@@ -211,7 +211,7 @@ mod tests {
         let all = json!({caldera::SUBMITTER: "ada", caldera::SUBMITTED: "2026-11-27T08:00:00.000000Z", "own": "kept"});
         manifest["metadata"]["annotations"] = all;
         let cluster = ClusterName::from("m1");
-        let plan = Plan { clusters: [(cluster.clone(), share(1, 6))].into(), ..Plan::default() };
+        let plan = Plan { clusters: [(cluster.clone(), share(1, 6))].into() };
         let copy = make_copy(&manifest, &plan, &cluster).unwrap();
         assert_eq!(copy["metadata"]["annotations"], json!({"own": "kept"}));
         assert_eq!(make_copy(&copy, &plan, &cluster).unwrap(), copy);

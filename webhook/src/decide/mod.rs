@@ -24,6 +24,7 @@ mod member_job_maker;
 pub mod namespace_access;
 mod node_affinity;
 pub mod patch;
+pub mod policy_coverage;
 pub mod protected_fields;
 pub mod queue;
 pub mod queue_limits;

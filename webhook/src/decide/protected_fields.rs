@@ -6,7 +6,7 @@
 
 use caldera_crds::{
     names::karmada,
-    trusted::{TrustedWriters, carries_workload, find_protected_change},
+    trusted::{REFUSED_TO_OTHERS, TrustedWriters, carries_workload, find_protected_change},
 };
 use serde_json::Value;
 
@@ -57,7 +57,7 @@ fn parse_untrusted_request<'a>(
 
 fn deny_user(user: Option<&UserInfo<'_>>, what: &str) -> Verdict {
     let who = user.map_or("nobody", |user| &*user.username);
-    let message = format!("{what} is written by Caldera and Karmada alone, and user {who:?} is neither");
+    let message = format!("{what} {REFUSED_TO_OTHERS}, and user {who:?} is neither");
     Verdict::Deny(Denial { code: 403, reason: "Forbidden", message })
 }
 

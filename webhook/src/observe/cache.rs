@@ -14,6 +14,7 @@ use caldera_core::{admission::Admission, gang::Gang, plan::Plan, queue::preempti
 use caldera_crds::{
     binding::COPY_HOLDER,
     names::caldera,
+    policy_selection::WorkloadSelector,
     tenancy::NamespaceFacts,
     trusted::TrustedWriters,
     workload::{WorkloadKind, priority_class_of, progress::read_progress},
@@ -216,6 +217,10 @@ pub struct Cache {
     pub namespaces: Sharded<String, NamespaceFacts>,
     /// Queues, whole, because rules compare them.
     pub queues: Sharded<String, Value>,
+    /// What PropagationPolicies select of kinds that can be queued, by namespace and name.
+    pub policies: Sharded<String, BTreeMap<String, Vec<WorkloadSelector>>>,
+    /// The same of ClusterPropagationPolicies.
+    pub cluster_policies: Sharded<String, Vec<WorkloadSelector>>,
     /// Whose word counts on what is admitted and placed.
     pub trusted: Arc<TrustedWriters>,
     /// Who chooses clusters.
@@ -233,6 +238,19 @@ impl Cache {
             self.announced.remove(&key);
         }
         self.bindings.insert(key, binding);
+    }
+
+    /// Stores what a PropagationPolicy selects, or that it is gone.
+    pub fn put_policy(&mut self, (namespace, name): BindingKey, selectors: Option<Vec<WorkloadSelector>>) {
+        let mut all = self.policies.get(&namespace).cloned().unwrap_or_default();
+        match selectors {
+            Some(selectors) => drop(all.insert(name, selectors)),
+            None => drop(all.remove(&name)),
+        }
+        match all.is_empty() {
+            true => self.policies.remove(&namespace),
+            false => self.policies.insert(namespace, all),
+        }
     }
 
     /// Removes a binding.

@@ -1,8 +1,12 @@
 //! The kinds that are followed on the host, and how each event brings the cache up to date.
 
-use std::hash::Hash;
+use std::{collections::BTreeMap, hash::Hash};
 
-use caldera_crds::{tenancy::NamespaceFacts, workload::WorkloadKind};
+use caldera_crds::{
+    policy_selection::{WorkloadSelector, read_workload_selectors},
+    tenancy::NamespaceFacts,
+    workload::WorkloadKind,
+};
 use caldera_runtime::watch::{Event, Follower, WatchOptions, api_resource};
 use kube::runtime::watcher;
 use serde_json::Value;
@@ -24,6 +28,10 @@ pub enum HostEvent {
     Namespaces(Event<(String, NamespaceFacts)>),
     /// Of Queues.
     Queues(Event<(String, Value)>),
+    /// Of PropagationPolicies.
+    Policies(Event<(BindingKey, Vec<WorkloadSelector>)>),
+    /// Of ClusterPropagationPolicies.
+    ClusterPolicies(Event<(String, Vec<WorkloadSelector>)>),
 }
 
 /// Follows every kind on the host that reviews depend on.
@@ -48,6 +56,12 @@ pub fn watch_host(follower: &Follower<HostEvent>) {
     follower.follow_json(api_resource("", "v1", "Namespace", "namespaces"), all(), read, HostEvent::Namespaces);
     let queues = api_resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues");
     follower.follow_json(queues, all(), |object| Some((key_of(&object).1, object)), HostEvent::Queues);
+    let policy = |kind: &str, plural: &str| api_resource("policy.karmada.io", "v1alpha1", kind, plural);
+    let read = |object: Value| Some((key_of(&object), read_workload_selectors(&object)));
+    follower.follow_json(policy("PropagationPolicy", "propagationpolicies"), all(), read, HostEvent::Policies);
+    let read = |object: Value| Some((key_of(&object).1, read_workload_selectors(&object)));
+    let of_all = policy("ClusterPropagationPolicy", "clusterpropagationpolicies");
+    follower.follow_json(of_all, all(), read, HostEvent::ClusterPolicies);
 }
 
 fn key_of(object: &Value) -> BindingKey {
@@ -95,6 +109,24 @@ impl Cache {
             HostEvent::Queues(event) => {
                 self.listed.insert("Queue");
                 apply_change(event, &mut self.queues);
+            }
+            HostEvent::Policies(event) => {
+                self.listed.insert("PropagationPolicy");
+                match event {
+                    Event::Reset(all) => {
+                        let mut policies: BTreeMap<String, BTreeMap<_, _>> = BTreeMap::new();
+                        for ((namespace, name), selectors) in all {
+                            policies.entry(namespace).or_default().insert(name, selectors);
+                        }
+                        self.policies = policies.into_iter().collect();
+                    }
+                    Event::Applied((key, selectors)) => self.put_policy(key, Some(selectors)),
+                    Event::Deleted((key, _)) => self.put_policy(key, None),
+                }
+            }
+            HostEvent::ClusterPolicies(event) => {
+                self.listed.insert("ClusterPropagationPolicy");
+                apply_change(event, &mut self.cluster_policies);
             }
         }
     }

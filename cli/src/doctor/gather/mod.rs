@@ -1,6 +1,7 @@
 //! Reads everything that the doctor judges, once. It writes nothing: what it creates is created with `dryRun=All`.
 
 mod inside;
+mod karmada;
 mod rights;
 
 use std::collections::BTreeSet;
@@ -27,8 +28,8 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::facts::{
-    CheckedBinding, CommandFacts, Facts, InterpreterFailure, InventoryFacts, LeaseFacts, PodGroupFacts, Probe,
-    ProbeFailure, QueueFacts, Versions, WorkFacts,
+    CheckedBinding, CommandFacts, Facts, InterpreterFailure, InventoryFacts, KarmadaAccount, LeaseFacts, PodGroupFacts,
+    Probe, ProbeFailure, QueueFacts, Versions, WorkFacts,
 };
 use crate::{
     objects::{self, Visible, annotation_of, get_object, key_of, list_objects, read_list_at, read_text_at},
@@ -51,6 +52,8 @@ pub struct GatherOptions {
     pub grace: u32,
     /// What the manifests were printed with.
     pub granted: Granted,
+    /// Who karmada-controller-manager is.
+    pub karmada: KarmadaAccount,
 }
 
 /// Everything.
@@ -103,6 +106,8 @@ pub async fn gather_facts(client: &Client, places: &GatherOptions) -> anyhow::Re
         Err(why) => Err(why.clone()),
     };
     let namespace = places.probe_namespace.as_str();
+    let member = clusters.iter().flatten().find_map(|cluster| cluster.metadata.name.as_deref());
+    let karmada = karmada::review_karmada(client, &places.karmada, namespace, member).await;
     Ok(Facts {
         now,
         grace: places.grace.into(),
@@ -116,6 +121,7 @@ pub async fn gather_facts(client: &Client, places: &GatherOptions) -> anyhow::Re
         interpreter_failures,
         customizations,
         policies,
+        karmada,
         binding_probe: probe_creation(client, &objects::binding_resource(), namespace, &build_probe_binding(namespace))
             .await,
         job_probe: probe_creation(client, &WorkloadKind::VolcanoJob.api_resource(), namespace, &build_probe_job())

@@ -336,3 +336,16 @@ fn calls_to_the_interpreter_that_failed_lately_and_jobs_that_karmada_can_not_cou
     let uncounted = |facts: &mut Facts| facts.bindings.as_mut().unwrap()[0].replicas = 0;
     finds(uncounted, Check::Interpreter, Severity::Warning, &["knows no pods", "ns/j-job"]);
 }
+
+#[test]
+fn karmada_must_be_able_to_carry_out_what_is_admitted() {
+    let denied = |facts: &mut Facts| {
+        facts.karmada.as_mut().unwrap().denied = vec!["patch works.work.karmada.io".to_owned()];
+    };
+    finds(denied, Check::Rights, Severity::Error, &["system:admin", "may not patch works.work.karmada.io"]);
+    let refused = |facts: &mut Facts| {
+        let said = format!("spec.clusters {} and nobody else", caldera_crds::trusted::REFUSED_TO_OTHERS);
+        facts.karmada.as_mut().unwrap().refused = vec![("resourcebindings.work.karmada.io".to_owned(), said)];
+    };
+    finds(refused, Check::Rights, Severity::Error, &["no trusted writer", "spec.clusters is written by"]);
+}

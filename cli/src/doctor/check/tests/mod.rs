@@ -17,7 +17,10 @@ use serde_json::{Value, json};
 
 use super::find_faults;
 use crate::doctor::{
-    facts::{CheckedBinding, Facts, LeaseFacts, MemberFacts, MemberInside, PodGroupFacts, QueueFacts, Versions},
+    facts::{
+        CheckedBinding, Facts, KarmadaAccess, LeaseFacts, MemberFacts, MemberInside, PodGroupFacts, QueueFacts,
+        Versions,
+    },
     finding::{Check, Severity},
 };
 
@@ -66,6 +69,7 @@ fn healthy() -> Facts {
         interpreter_failures: Ok(Vec::new()),
         customizations: Ok(Vec::new()),
         policies: Ok(policies),
+        karmada: Ok(KarmadaAccess::default()),
         binding_probe: Ok(json!({
             "metadata": {"annotations": {"caldera.dev/gate": "closed", "caldera.dev/webhook-version": "2.0.0"}},
             "spec": {"suspension": {"scheduling": true}},
@@ -163,10 +167,11 @@ fn what_can_not_be_seen_is_a_note_and_no_fault() {
     facts.rights = Err(hidden());
     (facts.mutating, facts.validating, facts.policies) = (Err(hidden()), Err(hidden()), Err(hidden()));
     (facts.interpreters, facts.customizations) = (Err(hidden()), Err(hidden()));
+    facts.karmada = Err(hidden());
     (facts.leases, facts.members, facts.queues) = (Err(hidden()), Err(hidden()), Err(hidden()));
     (facts.bindings, facts.workloads, facts.pod_groups) = (Err(hidden()), Err(hidden()), Err(hidden()));
     (facts.works, facts.commands, facts.inventories) = (Err(hidden()), Err(hidden()), Err(hidden()));
     let found = find_faults(&facts);
     assert!(found.iter().all(|one| one.severity == Severity::Note && one.what.contains("forbidden")), "{found:#?}");
-    assert_eq!(found.len(), 16, "{found:#?}");
+    assert_eq!(found.len(), 17, "{found:#?}");
 }

@@ -1,0 +1,174 @@
+//! How wrong expected starts are: what was first told of a job that waits, against its release.
+//!
+//! Rules:
+//! 1. The first instant that a forecast has for a job counts, and no later one: that is what a user plans by. What may
+//!    start at once is no promise.
+//! 2. A job whose gate opens was released: the difference of the two, in whichever direction, is measured. So is the
+//!    next promise to one that waits again.
+//! 3. A promise ends without a measure where the job is gone, has ended, or waits for a person: it was held, suspended,
+//!    or can not be admitted as it is.
+//! 4. At most [`MOST_PROMISES`] are kept; of jobs beyond them nothing is measured.
+
+use std::collections::BTreeMap;
+
+use caldera_runtime::{
+    metric::{Histogram, Histograms, Kind, Metric},
+    serve::SharedRegistry,
+};
+use jiff::Timestamp;
+
+use crate::{
+    latest_forecast::TimedForecast,
+    view::{JobKey, State},
+};
+
+const MOST_PROMISES: usize = 20_000;
+/// Of what a promise rests: all said how long they run, or some did not.
+const ESTIMATED: &str = "estimated";
+const ASSUMED: &str = "assumed";
+
+/// How wrong they are.
+pub const EXPECTED_START_ERROR: Metric = Metric {
+    name: "caldera_expected_start_error_seconds",
+    kind: Kind::Histogram,
+    labels: &["basis"],
+    help: "Between the start that was first expected of a job that waits and its release, earlier or later: `estimated` \
+           where all that it rested on said how long it runs, else `assumed`",
+};
+
+/// What was first expected of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Promise {
+    /// As seconds since 1970.
+    at: i64,
+    basis: &'static str,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct StartErrors {
+    promised: BTreeMap<JobKey, Promise>,
+    /// When the forecast was made that was noted last.
+    noted: Option<Timestamp>,
+    errors: Histograms,
+}
+
+impl StartErrors {
+    pub fn register(registry: &SharedRegistry) -> Self {
+        // To two minutes, to an hour, and to a day.
+        let buckets =
+            || Histogram::new([10, 30, 60, 120, 300, 900, 1_800, 3_600, 10_800, 28_800, 86_400].map(f64::from));
+        let errors = Histograms::new_with_constructor(buckets as fn() -> Histogram);
+        // Shown from the start, so that a rate counts the first.
+        for basis in [ESTIMATED, ASSUMED] {
+            drop(errors.get_or_create(&EXPECTED_START_ERROR.build_labels([basis])));
+        }
+        EXPECTED_START_ERROR.register(registry, errors.clone());
+        Self { promised: BTreeMap::new(), noted: None, errors }
+    }
+
+    /// Notes what a forecast says of jobs that nothing was said of. Linear in it; one that is known is passed over.
+    pub fn note_forecast(&mut self, forecast: &TimedForecast) {
+        if self.noted.replace(forecast.at) == Some(forecast.at) {
+            return;
+        }
+        let Ok(starts) = &forecast.answer else { return };
+        for (workload, start) in starts.list_starts() {
+            let ahead = start.ahead.filter(|ahead| *ahead > 0);
+            let (Some(ahead), Some(key)) = (ahead, JobKey::of_workload(workload)) else { continue };
+            if self.promised.len() >= MOST_PROMISES {
+                break;
+            }
+            let basis = if start.sure { ESTIMATED } else { ASSUMED };
+            let at = forecast.at.as_second().saturating_add(ahead);
+            self.promised.entry(key).or_insert(Promise { at, basis });
+        }
+    }
+
+    /// Measures jobs that were released since the last look. Linear in promises.
+    pub fn observe_states(&mut self, state_of: impl Fn(&JobKey) -> Option<State>, now: Timestamp) {
+        let errors = &self.errors;
+        self.promised.retain(|key, promise| match state_of(key) {
+            Some(State::Waiting) => true,
+            Some(State::Admitted | State::Starting | State::Running) => {
+                let seconds = now.as_second().abs_diff(promise.at);
+                let labels = EXPECTED_START_ERROR.build_labels([promise.basis]);
+                errors.get_or_create(&labels).observe(seconds as f64);
+                false
+            }
+            _ => false,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use caldera_core::gang::WorkloadRef;
+    use caldera_runtime::metric::{encode, find_undeclared};
+
+    use super::*;
+    use crate::expected_start::{ExpectedStart, Forecast};
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn workload(name: &str) -> WorkloadRef {
+        let text = str::to_owned;
+        WorkloadRef { group: text("batch.volcano.sh"), kind: text("Job"), namespace: text("ns"), name: text(name) }
+    }
+
+    /// Seconds ahead of jobs, and whether that is sure.
+    fn forecast(made: i64, starts: &[(&str, Option<i64>, bool)]) -> TimedForecast {
+        let start = |ahead, sure| ExpectedStart { at: None, ahead, sure, basis: String::new() };
+        let starts = starts.iter().map(|(name, ahead, sure)| (workload(name), start(*ahead, *sure))).collect();
+        TimedForecast { at: at(made), answer: Ok(Forecast::of_starts(starts)), places: BTreeMap::new() }
+    }
+
+    #[test]
+    fn the_first_promise_is_held_against_the_release_and_what_a_person_stopped_is_not_measured() {
+        let registry = SharedRegistry::default();
+        let mut errors = StartErrors::register(&registry);
+        let all =
+            [("late", Some(100), true), ("early", Some(900), false), ("held", Some(100), true), ("now", Some(0), true)];
+        errors.note_forecast(&forecast(1_000, &all));
+        errors.note_forecast(&forecast(1_050, &[("late", Some(5_000), true), ("unknown", None, false)]));
+        assert_eq!(errors.promised.len(), 3, "what may start at once, and what is not known, is no promise");
+        let states = |key: &JobKey| match key.name.as_str() {
+            "late" => Some(State::Waiting),
+            "early" => Some(State::Running),
+            "held" => Some(State::Held),
+            _ => None,
+        };
+        errors.observe_states(states, at(1_500));
+        errors.observe_states(|_| Some(State::Admitted), at(1_160));
+        assert!(errors.promised.is_empty());
+        let text = encode(&registry).unwrap();
+        for line in [
+            // 400 s before the promise.
+            "caldera_expected_start_error_seconds_sum{basis=\"assumed\"} 400.0",
+            // 60 s after the first promise, whatever was said later.
+            "caldera_expected_start_error_seconds_sum{basis=\"estimated\"} 60.0",
+            "caldera_expected_start_error_seconds_count{basis=\"estimated\"} 1",
+        ] {
+            assert!(text.lines().any(|it| it == line), "no {line}: {text}");
+        }
+        assert!(find_undeclared(&text, &[EXPECTED_START_ERROR]).is_empty(), "{text}");
+        // It waits again: a new promise.
+        errors.note_forecast(&forecast(2_000, &[("late", Some(10), true)]));
+        assert_eq!(errors.promised.len(), 1);
+    }
+
+    #[test]
+    fn a_forecast_is_noted_once_and_promises_are_bounded() {
+        let mut errors = StartErrors::register(&SharedRegistry::default());
+        let names: Vec<String> = (0..MOST_PROMISES + 5).map(|at| format!("j{at}")).collect();
+        let many: Vec<_> = names.iter().map(|name| (name.as_str(), Some(60), true)).collect();
+        let many = forecast(1_000, &many);
+        errors.note_forecast(&many);
+        assert_eq!(errors.promised.len(), MOST_PROMISES);
+        errors.observe_states(|_| None, at(1_001));
+        errors.note_forecast(&many);
+        assert!(errors.promised.is_empty(), "the same forecast promises nothing anew");
+    }
+}

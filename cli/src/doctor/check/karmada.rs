@@ -1,0 +1,38 @@
+//! Whether karmada-controller-manager carries out what is admitted: it writes bindings and Works, and must be trusted.
+
+use super::super::{
+    facts::Facts,
+    finding::{Check, Finding, join_first_names},
+};
+
+const CHECK: Check = Check::Rights;
+
+pub(super) fn check_karmada(facts: &Facts) -> Vec<Finding> {
+    let access = match &facts.karmada {
+        Ok(access) => access,
+        Err(why) => return vec![CHECK.hidden("what karmada-controller-manager may do", why)],
+    };
+    let user = &access.account.user;
+    let mut findings = Vec::new();
+    if let Some(first) = access.denied.first() {
+        let (verb, resource) = first.split_once(' ').unwrap_or((first, ""));
+        let denied = join_first_names(access.denied.iter().map(String::as_str));
+        findings.push(
+            CHECK
+                .error(format!("karmada-controller-manager, as {user}, may not {denied}: no job gets to a member"))
+                .fixed_by(format!("kubectl auth can-i {verb} {resource} --as {user}")),
+        );
+    }
+    if let Some((resource, message)) = access.refused.first() {
+        let what = format!(
+            "Caldera refuses what karmada-controller-manager writes as {user}: it is no trusted writer, and no job gets \
+             to a member. Of {resource} it was told: {message}"
+        );
+        let fix = format!(
+            "add user:{user} to --trusted-writer of the webhook, and apply what `caldera manifests --only webhooks` \
+             prints with the same"
+        );
+        findings.push(CHECK.error(what).fixed_by(fix));
+    }
+    findings
+}
