@@ -17,6 +17,7 @@ use caldera_crds::{
         submission::read_submit_time,
     },
 };
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{binding::Binding, cron_job::CronOwner, fingerprint::fingerprint, hyper_job::ChildFacts};
@@ -42,8 +43,8 @@ pub struct Workload {
     pub names_queue: bool,
     /// PriorityClass, empty for none.
     pub class: Arc<str>,
-    /// When it was submitted, where that is known better than from its binding.
-    pub submitted: Option<SubmitTime>,
+    /// When it was submitted, to the microsecond, where that is known: microseconds since 1970.
+    pub submitted: Option<i64>,
     /// Seconds that it may wait before it should have started.
     pub sla_waiting_time: Option<i64>,
     /// Seconds that it runs at most, if it says so.
@@ -117,10 +118,11 @@ impl Workload {
         self.submit_time_of(binding).as_second().checked_add(self.sla_waiting_time?)
     }
 
-    /// When it came: as it was submitted where that is known, else when its binding was made.
+    /// When it came: in the second in which its binding was made, and among those of that second as it was submitted.
+    /// All that goes by the age of a job goes by this.
     #[must_use]
     pub fn submit_time_of(&self, binding: &Binding) -> SubmitTime {
-        self.submitted.unwrap_or_else(|| binding.created.into())
+        self.submitted.map_or(binding.created.into(), |stamp| SubmitTime::new(binding.created, stamp))
     }
 
     /// Whether its user wants it off its clusters and out of line.
@@ -160,7 +162,7 @@ impl Workload {
             queue: workload::queue_of(object),
             names_queue: workload::names_queue(object),
             class: workload::priority_class_of(object).into(),
-            submitted: read_submit_time(object),
+            submitted: read_submit_time(object).map(Timestamp::as_microsecond),
             sla_waiting_time: workload::sla_waiting_time(object),
             run_for: workload::running_estimate(object),
             max_run_time: annotations::max_run_time(object),
