@@ -323,7 +323,7 @@ fn split_and_back() -> World {
     world.pass(305);
     ["m1", "m2"].into_iter().for_each(|cluster| drop(tell(&mut world, works(cluster, &["a"]))));
     assert_eq!(held(&world).as_array().map(Vec::len), Some(2));
-    assert_eq!(world.controller.deadlines.held.next_due(), None, "nothing changes by itself");
+    assert_eq!(world.controller.deadlines.held.0.next_due(), None, "nothing changes by itself");
     set_both_ready(&mut world, true);
     world
 }
