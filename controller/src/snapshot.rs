@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use caldera_core::{
-    gang::{Gang, QueueName, WorkloadRef},
+    live_job::LiveJob,
     place,
     queue::{QueueSpec, ledger::AdmissionStage},
     split::FederationTopology,
@@ -33,38 +33,7 @@ pub struct Snapshot {
     /// The links that are declared between clusters.
     pub links: FederationTopology,
     /// Jobs that wait or hold something, by the name of their bindings.
-    pub jobs: Vec<Job>,
-}
-
-/// A job that waits or holds something.
-#[derive(Debug, Clone)]
-pub struct Job {
-    /// Its binding: namespace/name.
-    pub name: String,
-    /// Whose pods are its own.
-    pub workload: WorkloadRef,
-    /// The queue that is, or would be, charged.
-    pub queue: QueueName,
-    /// Its value.
-    pub priority: i32,
-    /// Seconds since 1970.
-    pub created: i64,
-    /// When it began to run, in seconds since 1970, if it says so.
-    pub began: Option<i64>,
-    /// It is in clusters.
-    pub placed: bool,
-    /// Seconds that it runs at most, if it says so, or is ended then.
-    pub run_for: Option<i64>,
-    /// What it asks for.
-    pub gang: Arc<Gang>,
-    /// As placement sees it.
-    pub binding: Arc<place::Binding>,
-    /// Placed as a gang.
-    pub whole: bool,
-    /// Whether it may be evicted, if it says so.
-    pub preemptable: Option<bool>,
-    /// Nobody is evicted for it.
-    pub never_preempts: bool,
+    pub jobs: Vec<LiveJob>,
 }
 
 /// Reads what waits and what runs.
@@ -80,7 +49,7 @@ pub fn take_snapshot(controller: &Controller) -> Snapshot {
     }
 }
 
-fn describe_snapshot_job(controller: &Controller, binding: &Binding, state: &JobState) -> Option<Job> {
+fn describe_snapshot_job(controller: &Controller, binding: &Binding, state: &JobState) -> Option<LiveJob> {
     let objects = &controller.objects;
     let placed = match &state.phase {
         JobPhase::Pending => false,
@@ -94,12 +63,12 @@ fn describe_snapshot_job(controller: &Controller, binding: &Binding, state: &Job
         Some(began) => estimate_end(binding, workload, began).map(|end| end.saturating_sub(began)),
         None => estimate_run(objects, workload),
     };
-    Some(Job {
-        name: binding.key.to_string(),
+    Some(LiveJob {
+        name: binding.key.to_string().into(),
         workload: (*binding.workload).clone(),
         queue: objects.queue_of(binding)?.clone(),
         priority: objects.priority_of_class(&workload.class),
-        created: binding.created,
+        created: workload.submit_time_of(binding),
         began,
         placed,
         run_for,

@@ -75,7 +75,7 @@ fn world() -> World {
             priority: (i % 3) as i32,
             preemptable: None,
             ours: true,
-            created: (i * 37 % 5000) as i64,
+            created: ((i * 37 % 5000) as i64).into(),
             started: Some((i * 37 % 5000) as i64),
             charge,
             elastic: None,

@@ -16,6 +16,7 @@ pub mod fleet;
 pub mod gang;
 pub mod interning;
 pub mod inventory;
+pub mod live_job;
 pub mod maintenance;
 mod name;
 pub mod node_affinity;

@@ -1,7 +1,7 @@
 //! Points in time: [`EpochSeconds`], as the API writes a time, and [`SubmitTime`], when a job was submitted.
 //!
 //! Rule: Kubernetes stamps objects with whole seconds (`metav1.Time`), so decisions count in whole seconds. The one
-//! exception is the order of a queue: it compares the microseconds of submit times, where these are known. No decision
+//! exception is the order of a queue: within one second it compares microseconds, where these are known. No decision
 //! reads a clock: the caller passes the time. Sums saturate, because a time in an annotation may be any number. A
 //! caller that must know of an overflow uses [`EpochSeconds::checked_add`].
 
@@ -72,22 +72,23 @@ impl fmt::Display for EpochSeconds {
     }
 }
 
-/// When a job was submitted: a second since the Unix epoch, and how far into it where that is known. By itself it is
-/// the beginning of its second.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// When a job came: the second in which it was there to be queued, and for the order within that second the moment of
+/// its submission. A job of which no such moment is known came at the beginning of its second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SubmitTime {
     second: i64,
-    microseconds: u32,
+    /// Microseconds since the epoch.
+    stamp: i64,
 }
 
 impl SubmitTime {
     /// Before every other time.
-    pub const MIN: Self = Self { second: i64::MIN, microseconds: 0 };
+    pub const MIN: Self = Self { second: i64::MIN, stamp: i64::MIN };
 
-    /// So many microseconds into a second.
+    /// In a second since the epoch, submitted so many microseconds after the epoch: that may be long before.
     #[must_use]
-    pub const fn new(second: i64, microseconds: u32) -> Self {
-        Self { second, microseconds }
+    pub const fn new(second: i64, stamp: i64) -> Self {
+        Self { second, stamp }
     }
 
     /// The second, since the epoch.
@@ -99,7 +100,7 @@ impl SubmitTime {
 
 impl From<i64> for SubmitTime {
     fn from(second: i64) -> Self {
-        Self { second, microseconds: 0 }
+        Self { second, stamp: second.saturating_mul(1_000_000) }
     }
 }
 

@@ -13,13 +13,14 @@ use std::{
 use caldera_core::{
     gang::{Gang, WorkloadRef},
     inventory::{Owner, Pod},
+    live_job::LiveJob,
     quantity::Quantity,
     queue::QueueSpec,
     resources::Resources,
 };
 use caldera_simulate::{
     expected_start::{StartTime, expect_starts},
-    live::{LiveJob, Member, State},
+    live::{Member, State},
     random::Random,
     time::Millis,
     world::{Shapes, cluster, gang, task},
@@ -87,7 +88,7 @@ fn job(name: &str, pods: u32, random: &mut Random) -> LiveJob {
         workload: WorkloadRef { group: "g".into(), kind: "Job".into(), namespace: "ns".into(), name: name.into() },
         queue: format!("queue-{}", random.below(10)).as_str().into(),
         priority: 0,
-        created: NOW - age,
+        created: (NOW - age).into(),
         began: Some(NOW - age),
         placed: false,
         run_for: (random.below(2) == 0).then_some(run_for),

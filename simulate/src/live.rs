@@ -11,6 +11,7 @@ use std::{
 use caldera_core::{
     gang::{Gang, QueueName, WorkloadRef},
     inventory::{HyperNode, Node, Pod, round_up_request},
+    live_job::LiveJob,
     place::{self, Queues},
     queue::QueueSpec,
     split::FederationTopology,
@@ -57,53 +58,13 @@ pub struct Member {
     pub queues: Queues,
 }
 
-/// A job that waits or runs.
-#[derive(Debug, Clone)]
-pub struct LiveJob {
-    /// Unique: namespace/name of its binding.
-    pub name: Arc<str>,
-    /// Whose pods are its own.
-    pub workload: WorkloadRef,
-    /// Its queue.
-    pub queue: QueueName,
-    /// Larger goes first.
-    pub priority: i32,
-    /// Seconds since 1970.
-    pub created: i64,
-    /// When it began to run, in seconds since 1970, if it runs.
-    pub began: Option<i64>,
-    /// It is in clusters.
-    pub placed: bool,
-    /// Seconds that it runs at most, if it says so.
-    pub run_for: Option<i64>,
-    /// What it asks for.
-    pub gang: Arc<Gang>,
-    /// For placement.
-    pub binding: Arc<place::Binding>,
-    /// Placed as a gang.
-    pub whole: bool,
-    /// Whether it may be evicted, if it says so.
-    pub preemptable: Option<bool>,
-    /// Nobody is evicted for it.
-    pub never_preempts: bool,
-}
-
-impl LiveJob {
-    /// It runs, and longer than it said.
-    #[must_use]
-    pub fn is_overdue(&self, now: i64) -> bool {
-        let end = self.began.zip(self.run_for).map(|(began, run_for)| began.saturating_add(run_for));
-        self.placed && end.is_some_and(|end| end <= now)
-    }
-}
-
 /// The world that goes on from there, and what was assumed. A job that does not say how long it runs is taken to run
 /// for `assume`, and one that should have ended by now for a minute more.
 ///
 /// # Errors
 /// [`WorldError`], as for any world.
 pub fn world(state: &State, assume: Millis) -> Result<(World, Vec<String>), WorldError> {
-    let origin = state.jobs.iter().map(|job| job.created).min().unwrap_or(state.now).min(state.now);
+    let origin = state.jobs.iter().map(|job| job.created.as_second()).min().unwrap_or(state.now).min(state.now);
     let since = |time: i64| Millis::from_secs(u64::try_from(time.saturating_sub(origin)).unwrap_or(0));
     let mut members: Vec<Member> = state.members.clone();
     members.sort_by(|a, b| a.cluster.name.cmp(&b.cluster.name));
@@ -114,6 +75,7 @@ pub fn world(state: &State, assume: Millis) -> Result<(World, Vec<String>), Worl
         state.jobs.iter().enumerate().partition(|(_, job)| queues.contains(&job.queue));
     let mut shapes = Shapes::default();
     let mut unknown = 0;
+    let arrivals = list_arrivals(in_queue.iter().map(|(_, job)| *job), &since);
     let jobs = in_queue.into_iter().map(|(i, job)| {
         let said = job.run_for.map(|seconds| Millis::from_secs(u64::try_from(seconds).unwrap_or(0)));
         unknown += usize::from(said.is_none());
@@ -130,7 +92,7 @@ pub fn world(state: &State, assume: Millis) -> Result<(World, Vec<String>), Worl
             name: Arc::clone(&job.name),
             queue: job.queue.clone(),
             priority: job.priority,
-            arrival: since(job.created),
+            arrival: arrivals[&job.name].min(since(state.now)),
             run,
             estimate: said.map(|said| if running.is_some() { run } else { said }),
             shape: shapes.shape(Gang::clone(&job.gang), binding, job.whole),
@@ -155,6 +117,18 @@ pub fn world(state: &State, assume: Millis) -> Result<(World, Vec<String>), Worl
     let world = World::new(clusters.collect(), state.queues.clone(), jobs, since(state.now))?;
     let terms = state.jobs.iter().map(|job| (Arc::clone(&job.name), read_terms(job))).collect();
     Ok((World { links: state.links.clone(), rules: state.rules.clone(), terms, ..world }, notes))
+}
+
+/// When each arrived. Those of one second go in their order: a millisecond each, as far as there are some.
+fn list_arrivals<'a>(
+    jobs: impl Iterator<Item = &'a LiveJob>,
+    since: &impl Fn(i64) -> Millis,
+) -> HashMap<&'a Arc<str>, Millis> {
+    let mut in_order: Vec<&LiveJob> = jobs.collect();
+    in_order.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
+    let of_second = in_order.chunk_by(|a, b| a.created.as_second() == b.created.as_second());
+    let arrive = |(job, at): (&&'a LiveJob, u64)| (&job.name, Millis(since(job.created.as_second()).0 + at));
+    of_second.flat_map(|jobs| jobs.iter().zip((0..=999).chain(std::iter::repeat(999))).map(arrive)).collect()
 }
 
 fn read_terms(job: &LiveJob) -> EvictionTerms {
@@ -206,7 +180,7 @@ fn held(members: &mut [Member], jobs: &[LiveJob]) -> (HashMap<usize, Vec<Hold>>,
 
 #[cfg(test)]
 mod tests {
-    use caldera_core::{inventory::Owner, quantity::Quantity, resources::Resources};
+    use caldera_core::{inventory::Owner, quantity::Quantity, resources::Resources, time::SubmitTime};
 
     use super::*;
     use crate::{
@@ -227,7 +201,7 @@ mod tests {
             workload: workload(name),
             queue: "q".into(),
             priority: 0,
-            created,
+            created: created.into(),
             began: placed.then_some(created + 10),
             placed,
             run_for,
@@ -251,6 +225,17 @@ mod tests {
         let owner = owner.map(|name| Owner { group: "g".into(), kind: "Job".into(), name: name.into(), task: None });
         let request = cpu(2);
         Pod { namespace: "ns".into(), name: name.into(), node: Some("n".into()), request, finished: false, owner }
+    }
+
+    #[test]
+    fn jobs_of_one_second_arrive_in_the_order_of_submission() {
+        let jobs = [("a", 3), ("b", 1), ("c", 2)]
+            .map(|(name, stamp)| LiveJob { created: SubmitTime::new(900, stamp), ..job(name, 900, 1, false, None) });
+        let member =
+            Member { cluster: ready_cluster("m"), nodes: vec![node("n".to_owned(), cpu(8))], ..Member::default() };
+        let (world, _) = world(&state(1_000, member, jobs.into()), OVERDUE).unwrap();
+        let names: Vec<&str> = world.jobs.iter().map(|job| &*job.name).collect();
+        assert_eq!(names, ["b", "c", "a"]);
     }
 
     /// Eight cores: two held by a stranger for ever, four by `runs` for 40 s more; `waits` needs six, and has waited

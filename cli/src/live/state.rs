@@ -1,20 +1,16 @@
 //! From what was read of a host to the state that a simulation begins with: nothing that decides may be lost on the
 //! way.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
-use caldera_controller::{
-    decide::Controller,
-    settings::Settings,
-    snapshot::{self, take_snapshot},
-};
+use caldera_controller::{decide::Controller, settings::Settings, snapshot::take_snapshot};
 use caldera_core::{
     fleet::Update,
     inventory::{Change, HyperNode, Node, Pod},
     place::{Cluster, Queues},
 };
 use caldera_simulate::{
-    live::{LiveJob, Member, State},
+    live::{Member, State},
     rules::Rules,
 };
 use jiff::Timestamp;
@@ -33,7 +29,7 @@ pub(super) fn build_state(
         queues: seen.queues,
         links: seen.links,
         rules: read_rules(settings),
-        jobs: seen.jobs.into_iter().map(read_job).collect(),
+        jobs: seen.jobs,
     }
 }
 
@@ -80,24 +76,6 @@ fn read_members(clusters: Vec<Cluster>, told: Vec<(String, Update)>) -> Vec<Memb
         Member { cluster, nodes, pods, hyper_nodes, queues }
     };
     clusters.into_iter().map(member).collect()
-}
-
-fn read_job(job: snapshot::Job) -> LiveJob {
-    LiveJob {
-        name: Arc::from(job.name),
-        workload: job.workload,
-        queue: job.queue,
-        priority: job.priority,
-        created: job.created,
-        began: job.began,
-        placed: job.placed,
-        run_for: job.run_for,
-        gang: job.gang,
-        binding: job.binding,
-        whole: job.whole,
-        preemptable: job.preemptable,
-        never_preempts: job.never_preempts,
-    }
 }
 
 #[cfg(test)]

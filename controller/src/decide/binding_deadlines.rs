@@ -30,20 +30,20 @@ pub(crate) struct BindingDeadlines {
 
 impl BindingDeadlines {
     /// The binding is gone.
-    pub(crate) fn forget_binding(&mut self, key: &Key, now: Timestamp) {
-        self.placement.observe_phase(key, None, now);
+    pub(crate) fn forget_binding(&mut self, key: &Key) {
+        self.placement.0.forget(key);
         self.start.forget(key);
-        self.unused.forget(key);
-        self.stale.forget(key);
-        self.forged.forget(key);
-        self.withdrawals.forget(key);
+        self.unused.0.forget(key);
+        self.stale.0.forget(key);
+        self.forged.0.forget(key);
+        self.withdrawals.0.forget(key);
         self.run_limits.forget(key);
-        self.refused.forget(key);
-        self.silent.forget(key);
-        self.orphans.forget(key);
-        self.held.forget(key);
+        self.refused.0.forget(key);
+        self.silent.0.forget(key);
+        self.orphans.0.forget(key);
+        self.held.0.forget(key);
         self.restarts.forget(key);
-        self.failed.forget(key);
+        self.failed.0.forget(key);
     }
 
     /// The first of them.
@@ -54,19 +54,19 @@ impl BindingDeadlines {
     /// The first of each kind.
     pub(crate) fn list_next_due(&self) -> [(&'static str, Option<Timestamp>); 13] {
         [
-            ("placement", self.placement.next_due()),
+            ("placement", self.placement.0.next_due()),
             ("start", self.start.next_due()),
-            ("unusedQuota", self.unused.next_due()),
-            ("staleGrant", self.stale.next_due()),
-            ("faultyRecord", self.forged.next_due()),
-            ("withdrawal", self.withdrawals.next_due()),
+            ("unusedQuota", self.unused.0.next_due()),
+            ("staleGrant", self.stale.0.next_due()),
+            ("faultyRecord", self.forged.0.next_due()),
+            ("withdrawal", self.withdrawals.0.next_due()),
             ("runLimit", self.run_limits.next_due()),
-            ("refusedCopy", self.refused.next_due()),
-            ("silentCopy", self.silent.next_due()),
-            ("orphanCopy", self.orphans.next_due()),
-            ("heldCopy", self.held.next_due()),
+            ("refusedCopy", self.refused.0.next_due()),
+            ("silentCopy", self.silent.0.next_due()),
+            ("orphanCopy", self.orphans.0.next_due()),
+            ("heldCopy", self.held.0.next_due()),
             ("policyRestart", self.restarts.next_due()),
-            ("failedJob", self.failed.next_due()),
+            ("failedJob", self.failed.0.next_due()),
         ]
     }
 }

@@ -342,7 +342,7 @@ impl Controller {
         self.usage.account_charge(key, None, None, binding.created, (false, false), self.now);
         self.capacity.forget_job(&binding.id);
         self.capacity.set_selected_labels(binding.id.as_str(), None, &[]);
-        self.deadlines.forget_binding(key, self.now);
+        self.deadlines.forget_binding(key);
         self.data_claims.observe(self.objects.data.list_claims_of(&binding.workload));
         self.recount_phase(key);
         self.pod_groups.forget(key);
@@ -419,7 +419,7 @@ impl Controller {
         let Some(state) = jobs.states.get(key) else { return };
         let (stage, workload) = (state.stage(), objects.workload_of(binding));
         let deadlines = &mut self.deadlines;
-        deadlines.placement.observe_phase(key, Some(&state.phase), now);
+        deadlines.placement.observe_phase(key, &state.phase, now);
         deadlines.start.observe_binding(binding, workload, stage, now);
         deadlines.withdrawals.observe_binding(binding, workload, &state.phase, now);
         deadlines.run_limits.observe_binding(binding, workload, &state.phase, now);

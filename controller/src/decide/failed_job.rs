@@ -29,17 +29,9 @@ const KARMADA_WAIT: SignedDuration = SignedDuration::from_secs(3);
 
 /// Bindings of Jobs that failed in their clusters, when that is written, and how often it was.
 #[derive(Debug, Default)]
-pub(crate) struct FailedJobs(Deadlines<u32>);
+pub(crate) struct FailedJobs(pub(crate) Deadlines<u32>);
 
 impl FailedJobs {
-    pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.0.next_due()
-    }
-
-    pub(crate) fn forget(&mut self, key: &Key) {
-        self.0.forget(key);
-    }
-
     /// Takes in the state of a binding.
     pub(crate) fn observe_binding(
         &mut self,

@@ -34,7 +34,7 @@ use super::{
     jobs::Jobs,
 };
 use crate::{
-    observe::{Binding, Key, Objects, Workload},
+    observe::{Binding, Objects, Workload},
     write::Decision,
 };
 
@@ -303,17 +303,9 @@ impl Jobs {
 
 /// Bindings whose records are to be taken away, and when.
 #[derive(Debug, Default)]
-pub(crate) struct FaultyRecords(Deadlines<(RecordFault, Arc<str>)>);
+pub(crate) struct FaultyRecords(pub(crate) Deadlines<(RecordFault, Arc<str>)>);
 
 impl FaultyRecords {
-    pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.0.next_due()
-    }
-
-    pub(crate) fn forget(&mut self, key: &Key) {
-        self.0.forget(key);
-    }
-
     /// Takes in what is wrong with a binding.
     pub(crate) fn schedule_removal(&mut self, binding: &Binding, fault: Option<RecordFault>, now: Timestamp) {
         let Some(fault) = fault else { return self.0.forget(&binding.key) };

@@ -27,7 +27,7 @@ use super::{
     jobs::Jobs,
 };
 use crate::{
-    observe::{Binding, Key, Objects, Workload},
+    observe::{Binding, Objects, Workload},
     write::Decision,
 };
 
@@ -53,17 +53,9 @@ enum HeldCopiesEnd {
 
 /// Bindings whose copies are left, when to look at them, and whether they were let go already.
 #[derive(Debug, Default)]
-pub(crate) struct HeldCopies(Deadlines<bool>);
+pub(crate) struct HeldCopies(pub(crate) Deadlines<bool>);
 
 impl HeldCopies {
-    pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.0.next_due()
-    }
-
-    pub(crate) fn forget(&mut self, key: &Key) {
-        self.0.forget(key);
-    }
-
     /// Takes in the state of a binding, or of the clusters where its copies are.
     pub(crate) fn observe_binding(&mut self, binding: &Binding, workload: Option<&Workload>, now: Timestamp) {
         let is_open = workload.is_some_and(|workload| !workload.deleting && workload.progress.ended.is_none());

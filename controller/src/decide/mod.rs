@@ -402,7 +402,7 @@ impl Controller {
             reservation,
             deadlines.next_due(),
             self.member_loss.next_due(),
-            self.expiries.next_due(),
+            self.expiries.0.next_due(),
             self.commands.next_due(),
             self.hyper_jobs.next_due(),
             self.cron_jobs.next_due(),

@@ -14,7 +14,7 @@ use super::{
     jobs::Jobs,
 };
 use crate::{
-    observe::{Binding, Key, Objects},
+    observe::{Binding, Objects},
     write::Decision,
 };
 
@@ -23,17 +23,9 @@ const GOES_WITHIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// Bindings with copies where they are not any more: when they are touched, and how often they were.
 #[derive(Debug, Default)]
-pub(crate) struct OrphanCopies(Deadlines<u32>);
+pub(crate) struct OrphanCopies(pub(crate) Deadlines<u32>);
 
 impl OrphanCopies {
-    pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.0.next_due()
-    }
-
-    pub(crate) fn forget(&mut self, key: &Key) {
-        self.0.forget(key);
-    }
-
     /// Takes in the state of a binding.
     pub(crate) fn observe_binding(&mut self, binding: &Binding, now: Timestamp) {
         let is_ours = binding.gate.is_some() && binding.suspension && !binding.deleting;

@@ -26,15 +26,13 @@ const SILENT_FOR: SignedDuration = SignedDuration::from_secs(600);
 
 /// Bindings that are admitted and not placed: whether the scheduler has refused them, and until when they have time.
 #[derive(Debug, Default)]
-pub(crate) struct PlacementDeadlines(Deadlines<bool>);
+pub(crate) struct PlacementDeadlines(pub(crate) Deadlines<bool>);
 
 impl PlacementDeadlines {
-    /// Takes in the state of a binding; `None` for one that is gone.
-    pub(crate) fn observe_phase(&mut self, key: &Key, phase: Option<&JobPhase>, now: Timestamp) {
+    /// Takes in the state of a binding.
+    pub(crate) fn observe_phase(&mut self, key: &Key, phase: &JobPhase, now: Timestamp) {
         match phase {
-            Some(JobPhase::Holding { stage: AdmissionStage::Admitted, reason })
-                if !matches!(**reason, Reason::Suspended) =>
-            {
+            JobPhase::Holding { stage: AdmissionStage::Admitted, reason } if !matches!(**reason, Reason::Suspended) => {
                 let refused = matches!(**reason, Reason::NotPlaced { .. });
                 if self.0.get_mut(key).is_none_or(|(_, known)| *known != refused) {
                     self.0.set(key, add_wait(now, if refused { REFUSED_FOR } else { SILENT_FOR }), refused);
@@ -42,10 +40,6 @@ impl PlacementDeadlines {
             }
             _ => self.0.forget(key),
         }
-    }
-
-    pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.0.next_due()
     }
 
     /// Requeues those whose time is over.

@@ -22,7 +22,7 @@ use super::{
     pods_ready::has_started,
 };
 use crate::{
-    observe::{Binding, Key, Objects, Workload},
+    observe::{Binding, Objects, Workload},
     write::Decision,
 };
 
@@ -48,23 +48,15 @@ const LOOK_AGAIN: SignedDuration = SignedDuration::from_mins(1);
 
 /// Bindings with refused copies: what was told of them, and when to look.
 #[derive(Debug, Default)]
-pub(crate) struct RefusedCopies(Deadlines<Refusals>);
+pub(crate) struct RefusedCopies(pub(crate) Deadlines<Refusals>);
 
 #[derive(Debug, Default)]
-struct Refusals {
+pub(crate) struct Refusals {
     now: Arc<str>,
     told: Option<Arc<str>>,
 }
 
 impl RefusedCopies {
-    pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.0.next_due()
-    }
-
-    pub(crate) fn forget(&mut self, key: &Key) {
-        self.0.forget(key);
-    }
-
     /// Takes in the state of a binding.
     pub(crate) fn observe_binding(
         &mut self,

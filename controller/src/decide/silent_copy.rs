@@ -15,7 +15,7 @@ use super::{
     jobs::Jobs,
 };
 use crate::{
-    observe::{Binding, Key, Objects},
+    observe::{Binding, Objects},
     write::Decision,
 };
 
@@ -24,17 +24,9 @@ const SILENT_FOR: SignedDuration = SignedDuration::from_secs(60);
 
 /// Bindings with copies that say nothing: since when they are looked at, and how often their Works were touched.
 #[derive(Debug, Default)]
-pub(crate) struct SilentCopies(Deadlines<u32>);
+pub(crate) struct SilentCopies(pub(crate) Deadlines<u32>);
 
 impl SilentCopies {
-    pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.0.next_due()
-    }
-
-    pub(crate) fn forget(&mut self, key: &Key) {
-        self.0.forget(key);
-    }
-
     /// Takes in the state of a binding.
     pub(crate) fn observe_binding(&mut self, binding: &Binding, stage: Option<AdmissionStage>, now: Timestamp) {
         let concerns = stage == Some(AdmissionStage::Placed) && !binding.suspended && !binding.silent_copies.is_empty();

@@ -56,17 +56,9 @@ const STOPPED: SignedDuration = SignedDuration::from_secs(30);
 
 /// Bindings with a stale grant, and when to decide about each.
 #[derive(Debug, Default)]
-pub(crate) struct StaleGrants(Deadlines<()>);
+pub(crate) struct StaleGrants(pub(crate) Deadlines<()>);
 
 impl StaleGrants {
-    pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.0.next_due()
-    }
-
-    pub(crate) fn forget(&mut self, key: &Key) {
-        self.0.forget(key);
-    }
-
     /// Takes in the state of a binding. `epoch` is that of this replica; `is_unused` says that something that was
     /// granted is not placed.
     pub(crate) fn observe_binding(

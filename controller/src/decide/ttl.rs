@@ -32,13 +32,9 @@ const RETRY_AFTER_REFUSAL: SignedDuration = SignedDuration::from_secs(60);
 
 /// Jobs that ended and have a TTL, by namespace and name, and when they go.
 #[derive(Debug, Default)]
-pub(crate) struct Expiries(Deadlines<Arc<WorkloadRef>>);
+pub(crate) struct Expiries(pub(crate) Deadlines<Arc<WorkloadRef>>);
 
 impl Expiries {
-    pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.0.next_due()
-    }
-
     /// Takes in that a Volcano Job is new, changed or gone.
     pub(crate) fn observe_job(&mut self, reference: &Arc<WorkloadRef>, job: Option<&Workload>) {
         let key = Key::new(&reference.namespace, &reference.name);

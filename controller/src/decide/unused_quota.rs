@@ -23,7 +23,7 @@ const DOUBLINGS: u32 = 6;
 
 /// A record that is, or was, placed in part.
 #[derive(Debug)]
-struct PartlyPlaced {
+pub(crate) struct PartlyPlaced {
     /// Pods granted and placed.
     pods: (u64, u64),
     /// How often it was cut with so many placed.
@@ -32,17 +32,9 @@ struct PartlyPlaced {
 
 /// Records of which something is not placed, and when each is cut.
 #[derive(Debug, Default)]
-pub(crate) struct UnusedQuota(Deadlines<PartlyPlaced>);
+pub(crate) struct UnusedQuota(pub(crate) Deadlines<PartlyPlaced>);
 
 impl UnusedQuota {
-    pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.0.next_due()
-    }
-
-    pub(crate) fn forget(&mut self, key: &Key) {
-        self.0.forget(key);
-    }
-
     /// Whether something that was granted is not placed.
     pub(crate) fn is_unused(&self, key: &Key) -> bool {
         self.0.has_deadline(key)

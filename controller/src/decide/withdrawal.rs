@@ -37,7 +37,7 @@ const RETRY_AFTER_WRITE: SignedDuration = SignedDuration::from_secs(5);
 
 /// What is to be done next about a workload that its user withdrew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WithdrawalStep {
+pub(crate) enum WithdrawalStep {
     /// Take it off its clusters.
     Withdraw,
     /// Its copies are gone: say that it ended.
@@ -46,17 +46,9 @@ enum WithdrawalStep {
 
 /// Bindings of workloads that their users withdrew, the version that each is at, and what is to be done next.
 #[derive(Debug, Default)]
-pub(crate) struct Withdrawals(Deadlines<(WithdrawalStep, Arc<str>)>);
+pub(crate) struct Withdrawals(pub(crate) Deadlines<(WithdrawalStep, Arc<str>)>);
 
 impl Withdrawals {
-    pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.0.next_due()
-    }
-
-    pub(crate) fn forget(&mut self, key: &Key) {
-        self.0.forget(key);
-    }
-
     /// Takes in the state of a binding.
     pub(crate) fn observe_binding(
         &mut self,

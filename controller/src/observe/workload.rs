@@ -17,6 +17,7 @@ use caldera_crds::{
         submission::{read_submit_time, read_submitter},
     },
 };
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{binding::Binding, cron_job::CronOwner, fingerprint::fingerprint, hyper_job::ChildFacts};
@@ -42,8 +43,8 @@ pub struct Workload {
     pub names_queue: bool,
     /// PriorityClass, empty for none.
     pub class: Arc<str>,
-    /// When it was submitted, where that is known better than from its binding.
-    pub submitted: Option<SubmitTime>,
+    /// When it was submitted, to the microsecond, where that is known: microseconds since 1970.
+    pub submitted: Option<i64>,
     /// Who submitted it, where that is known.
     pub submitter: Option<Arc<str>>,
     /// Seconds that it may wait before it should have started.
@@ -119,10 +120,11 @@ impl Workload {
         self.submit_time_of(binding).as_second().checked_add(self.sla_waiting_time?)
     }
 
-    /// When it came: as it was submitted where that is known, else when its binding was made.
+    /// When it came: in the second in which its binding was made, and among those of that second as it was submitted.
+    /// All that goes by the age of a job goes by this.
     #[must_use]
     pub fn submit_time_of(&self, binding: &Binding) -> SubmitTime {
-        self.submitted.unwrap_or_else(|| binding.created.into())
+        self.submitted.map_or(binding.created.into(), |stamp| SubmitTime::new(binding.created, stamp))
     }
 
     /// Whether its user wants it off its clusters and out of line.
@@ -162,7 +164,7 @@ impl Workload {
             queue: workload::queue_of(object),
             names_queue: workload::names_queue(object),
             class: workload::priority_class_of(object).into(),
-            submitted: read_submit_time(object),
+            submitted: read_submit_time(object).map(Timestamp::as_microsecond),
             submitter: read_submitter(object).map(Arc::from),
             sla_waiting_time: workload::sla_waiting_time(object),
             run_for: workload::running_estimate(object),

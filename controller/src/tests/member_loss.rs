@@ -310,17 +310,21 @@ fn a_copy_that_has_not_begun_is_not_left_to_begin_when_its_cluster_is_back() {
     assert!(held(&world).is_null());
 }
 
+fn set_both_ready(world: &mut World, ready: bool) {
+    ["m1", "m2"].into_iter().for_each(|cluster| set_ready(world, cluster, ready));
+}
+
 /// Job `a` of five pods in m1 and m2, whose policies restart it: both were lost, and are back.
 fn split_and_back() -> World {
     let mut world = split();
     let policies = json!([{"event": "PodFailed", "action": "RestartJob"}]);
     world.patch("Job", "a", &json!({"spec": {"policies": policies}}));
-    ["m1", "m2"].map(|cluster| set_ready(&mut world, cluster, false));
+    set_both_ready(&mut world, false);
     world.pass(305);
-    ["m1", "m2"].map(|cluster| tell(&mut world, works(cluster, &["a"])));
+    ["m1", "m2"].into_iter().for_each(|cluster| drop(tell(&mut world, works(cluster, &["a"]))));
     assert_eq!(held(&world).as_array().map(Vec::len), Some(2));
-    assert_eq!(world.controller.deadlines.held.next_due(), None, "nothing changes by itself");
-    ["m1", "m2"].map(|cluster| set_ready(&mut world, cluster, true));
+    assert_eq!(world.controller.deadlines.held.0.next_due(), None, "nothing changes by itself");
+    set_both_ready(&mut world, true);
     world
 }
 
@@ -346,7 +350,7 @@ fn a_part_that_failed_while_its_cluster_was_lost_restarts_the_job_by_its_policie
     assert_eq!((&record["reason"], &record["restarts"]), (&json!("RestartedByPolicy"), &json!(1)), "{record}");
     assert!(world.events().contains(&("Warning".into(), "RestartedByPolicy".into())), "{:?}", world.events());
     copies_go(&mut world);
-    ["m1", "m2"].map(|cluster| tell(&mut world, works(cluster, &[])));
+    ["m1", "m2"].into_iter().for_each(|cluster| drop(tell(&mut world, works(cluster, &[]))));
     assert_eq!(world.pass(300), ["a-job"]);
     assert_eq!(eviction(&world)["restarts"], 1);
 }

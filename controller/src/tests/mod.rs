@@ -269,6 +269,33 @@ fn jobs_of_one_second_start_in_the_order_in_which_they_were_submitted() {
     assert_eq!(world.settle(), expected);
 }
 
+/// Of two jobs the first is stamped as earlier; who starts first where there is room for one.
+fn first_of_two(stamped_before: i64, bound_after: i64) -> Vec<String> {
+    let mut world = World::new(1);
+    let stamp = |world: &World, before: i64| {
+        caldera_runtime::clock::format_time(world.now.saturating_sub(jiff::SignedDuration::from_secs(before)).unwrap())
+    };
+    let mut early = job("early", "q", 1);
+    early["metadata"]["creationTimestamp"] = stamp(&world, stamped_before).into();
+    early["metadata"]["annotations"] = json!({"caldera.dev/submitted": stamp(&world, stamped_before)});
+    let early = world.put(early);
+    let mut bound = job("bound", "q", 1);
+    bound["metadata"]["annotations"] = json!({"caldera.dev/submitted": stamp(&world, 0)});
+    let bound = world.put(bound);
+    world.bind(&bound, 1, true);
+    world.now = world.now.saturating_add(jiff::SignedDuration::from_secs(bound_after)).unwrap();
+    world.bind(&early, 1, true);
+    world.settle()
+}
+
+/// It was there for an hour before a policy selected it.
+#[test]
+fn a_job_is_as_old_as_its_binding_whatever_its_stamp_says() {
+    assert_eq!(first_of_two(3600, 1), ["bound-job"]);
+    assert_eq!(first_of_two(10, 1), ["bound-job"], "nor does a clock that is wrong put it before an earlier second");
+    assert_eq!(first_of_two(10, 0), ["early-job"], "of one second");
+}
+
 #[test]
 fn a_queue_with_garbage_says_so_to_its_jobs() {
     let mut world = World::new(10);

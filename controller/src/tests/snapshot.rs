@@ -18,7 +18,7 @@ fn a_snapshot_has_who_waits_and_who_is_placed_and_not_who_ended() {
     // Not decided on: who could start now still waits.
     let snapshot = take_snapshot(&world.controller);
     let jobs: Vec<(&str, bool, &str)> =
-        snapshot.jobs.iter().map(|job| (job.name.as_str(), job.placed, job.queue.as_str())).collect();
+        snapshot.jobs.iter().map(|job| (&*job.name, job.placed, job.queue.as_str())).collect();
     assert_eq!(jobs, [("ns/placed-job", true, "q"), ("ns/waits-job", false, "q")]);
     assert_eq!(snapshot.jobs[0].gang.replicas(), 4);
     assert!(snapshot.jobs.iter().all(|job| job.whole && job.run_for.is_none()));
@@ -40,7 +40,7 @@ fn what_a_limit_ends_is_expected_to_end_then_and_what_says_less_earlier() {
     let time = caldera_runtime::clock::format_time(world.now);
     world.patch("ResourceBinding", "placed-job", &json!({"status": {"lastScheduledTime": time}}));
     let snapshot = take_snapshot(&world.controller);
-    let run_for: Vec<_> = snapshot.jobs.iter().map(|job| (job.name.as_str(), job.run_for)).collect();
+    let run_for: Vec<_> = snapshot.jobs.iter().map(|job| (&*job.name, job.run_for)).collect();
     let since_release = world.now.as_second() - 1_000_001;
     assert_eq!(
         run_for,

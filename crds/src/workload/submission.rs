@@ -1,10 +1,14 @@
 //! Who submitted a Volcano Job and when, to the microsecond, as our webhook stamps it.
 //!
 //! Rule: Kubernetes' times are whole seconds (`metav1.Time`), within which many jobs are made. So the webhook writes
-//! the time into an annotation when a job is created. While the webhook is away anybody may write that, so it counts
-//! only within [`MOST_DIFFERENCE`] of the job's `creationTimestamp`. Kinds that do not pass that webhook have no stamp.
+//! the time into an annotation when a job is created. Kinds that do not pass that webhook have no stamp.
+//!
+//! The stamp orders only jobs whose ResourceBindings were made in one second
+//! ([`SubmitTime`](caldera_core::time::SubmitTime)): a job is as old as its binding. So it has no age of the time in
+//! which no policy selected it, and neither a replica of the webhook whose clock is wrong, nor a tenant who writes the
+//! stamp while the webhook is away, puts a job before one that was bound in an earlier second. A stamp that is further
+//! than [`MOST_DIFFERENCE`] from the job's `creationTimestamp` counts for nothing.
 
-use caldera_core::time::SubmitTime;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -29,14 +33,12 @@ pub fn format_submit_time(time: Timestamp) -> String {
 
 /// When a workload was submitted, if it has a stamp that can be true.
 #[must_use]
-pub fn read_submit_time(object: &Value) -> Option<SubmitTime> {
+pub fn read_submit_time(object: &Value) -> Option<Timestamp> {
     WorkloadKind::of_object(object).filter(|kind| *kind == WorkloadKind::VolcanoJob)?;
     let stamp: Timestamp = annotation_of(object, SUBMITTED)?.parse().ok()?;
     let created: Timestamp = read_text_at(object, "/metadata/creationTimestamp").parse().ok()?;
-    // Before 1970 a second would be cut off in the other direction.
-    let microseconds = u32::try_from(stamp.subsec_microsecond()).ok()?;
     let agrees = stamp.as_second().abs_diff(created.as_second()) <= MOST_DIFFERENCE.unsigned_abs();
-    agrees.then(|| SubmitTime::new(stamp.as_second(), microseconds))
+    agrees.then_some(stamp)
 }
 
 /// Characters of a submitter's name that are kept.
@@ -65,13 +67,12 @@ mod tests {
 
     #[test]
     fn a_stamp_counts_to_the_microsecond_where_it_agrees_with_the_creation() {
-        let second = "2026-11-27T08:00:30Z".parse::<Timestamp>().unwrap().as_second();
         let read = |stamp: &str| read_submit_time(&job(stamp, "2026-11-27T08:00:30Z"));
-        assert_eq!(read("2026-11-27T08:00:30.000002Z"), Some(SubmitTime::new(second, 2)));
-        assert_eq!(read("2026-11-27T08:00:29.999999Z"), Some(SubmitTime::new(second - 1, 999_999)));
-        let written = "2026-11-27T08:00:30.25Z".parse().unwrap();
+        assert_eq!(read("2026-11-27T08:00:30.000002Z"), "2026-11-27T08:00:30.000002Z".parse().ok());
+        assert_eq!(read("2026-11-27T08:00:29.999999Z"), "2026-11-27T08:00:29.999999Z".parse().ok());
+        let written: Timestamp = "2026-11-27T08:00:30.25Z".parse().unwrap();
         assert_eq!(format_submit_time(written), "2026-11-27T08:00:30.250000Z");
-        assert_eq!(read(&format_submit_time(written)), Some(SubmitTime::new(second, 250_000)));
+        assert_eq!(read(&format_submit_time(written)), Some(written));
         for forged in ["2026-11-27T08:00:14.9Z", "2026-11-27T08:00:46Z", "2025-11-27T08:00:30Z", "now", "", "-1"] {
             assert_eq!(read(forged), None, "{forged}");
         }

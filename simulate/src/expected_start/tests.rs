@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use caldera_core::{
     gang::{Gang, Topology, WorkloadRef},
     inventory::{self, HyperNode, Node, Owner, Pod},
+    live_job::LiveJob,
     place::MemberVolcanoQueue,
     quantity::Quantity,
     queue::{OrderPolicy, QueueSpec, RunningLimits},
@@ -15,7 +16,7 @@ use caldera_core::{
 
 use super::*;
 use crate::{
-    live::{LiveJob, Member},
+    live::Member,
     rules::Rules,
     world::{Shapes, gang, node, ready_cluster, task},
 };
@@ -40,7 +41,7 @@ fn waiting(name: &str, gang: Gang) -> LiveJob {
         workload: WorkloadRef { group: "g".into(), kind: "Job".into(), namespace, name },
         queue: "q".into(),
         priority: 0,
-        created: NOW - 30,
+        created: (NOW - 30).into(),
         began: None,
         placed: false,
         run_for: None,
@@ -54,7 +55,7 @@ fn waiting(name: &str, gang: Gang) -> LiveJob {
 
 /// It began a hundred seconds ago.
 fn running(name: &str, pods: u32, run_for: Option<i64>) -> LiveJob {
-    let (began, created) = (Some(NOW - 100), NOW - 200);
+    let (began, created) = (Some(NOW - 100), (NOW - 200).into());
     LiveJob { began, created, placed: true, run_for, ..waiting(name, workers(pods)) }
 }
 
@@ -196,7 +197,7 @@ fn a_closed_queue_of_a_member_takes_nothing_and_one_with_a_capability_what_is_le
 fn what_the_admin_chose_decides_who_is_first() {
     let mut there = member("m", &[4]);
     there.pods = pods_of("runs", 2, "m-n0");
-    let old = LiveJob { created: NOW - 60, ..waiting("old", workers(2)) };
+    let old = LiveJob { created: (NOW - 60).into(), ..waiting("old", workers(2)) };
     let urgent = LiveJob { priority: 10, ..waiting("urgent", workers(2)) };
     let by = |order| {
         let rules = Rules { order, ..Rules::default() };
@@ -217,7 +218,7 @@ fn nobody_is_evicted_where_the_admin_said_so() {
         lender.deserved.set("cpu", Quantity::from_units(4));
         let jobs = vec![
             running("borrows", 4, Some(4000)),
-            LiveJob { queue: "lender".into(), created: NOW - 90, ..waiting("waits", workers(2)) },
+            LiveJob { queue: "lender".into(), created: (NOW - 90).into(), ..waiting("waits", workers(2)) },
         ];
         let mut state = state(vec![there], jobs);
         state.queues.push(lender);
@@ -232,7 +233,7 @@ fn nobody_is_evicted_where_the_admin_said_so() {
 fn a_job_that_ends_in_time_passes_one_that_waits_for_what_has_said_when_it_ends() {
     let mut there = member("m", &[16]);
     there.pods = pods_of("runs", 3, "m-n0");
-    let large = LiveJob { created: NOW - 600, ..waiting("large", workers(4)) };
+    let large = LiveJob { created: (NOW - 600).into(), ..waiting("large", workers(4)) };
     let short = LiveJob { run_for: Some(100), ..waiting("short", workers(1)) };
     let mut state = state(vec![there], vec![running("runs", 3, Some(400)), large, short]);
     state.queues[0].capability.set("cpu", Quantity::from_units(8));

@@ -142,7 +142,7 @@ impl Preemption {
                 priority: of.priority,
                 preemptable: terms.preemptable,
                 ours: true,
-                created: seconds(of.arrival),
+                created: seconds(of.arrival).into(),
                 started: Some(seconds(*since)),
                 elastic: None,
                 evictions: self.evictions.get(&job).copied().unwrap_or_default(),

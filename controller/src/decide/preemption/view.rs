@@ -152,7 +152,7 @@ fn describe_quota_holder(
         priority: binding.admission.as_ref().map_or(0, |record| record.priority),
         preemptable: workload.and_then(|workload| objects.is_preemptable(&workload.queue, workload)),
         ours,
-        created: binding.created,
+        created: workload.map_or(binding.created.into(), |workload| workload.submit_time_of(binding)),
         started: placed.then(|| binding.scheduled.unwrap_or(unsaid)),
         charge,
         // Of what is not dispatched, surplus would go on running.

@@ -187,7 +187,8 @@ impl<'a> Eligibility<'a> {
         let candidate = &self.input.running[job];
         let (whole, meeting) = (self.amount_of(job, JobPart::Whole, 0), self.find_common_queue(candidate));
         let started = candidate.started?;
-        let waited = started - candidate.evictions.last.map_or(candidate.created, |last| last.max(candidate.created));
+        let created = candidate.created.as_second();
+        let waited = started - candidate.evictions.last.map_or(created, |last| last.max(created));
         // Where a queue is over: what it did without in that time, over what the job has beyond; nothing if others are
         // there.
         let turn = |node: &QueueAttributes, dim: &Dim| {

@@ -51,6 +51,7 @@ use crate::{
     gang::QueueName,
     queue::JobId,
     resources::{Limits, ResourceName, Resources},
+    time::SubmitTime,
 };
 
 /// What a queue may have and has; inner queues too, the root not.
@@ -88,8 +89,8 @@ pub struct RunningJob {
     pub preemptable: Option<bool>,
     /// We admitted it, so that we can requeue it.
     pub ours: bool,
-    /// When it came, in seconds since 1970.
-    pub created: i64,
+    /// When it came.
+    pub created: SubmitTime,
     /// Since when it is placed, in seconds since 1970; `None` while it is only admitted, and has nothing to lose.
     pub started: Option<i64>,
     /// What it is charged now.

@@ -131,7 +131,7 @@ pub(crate) fn candidate(id: &str, queue: &str, started: i64, charge: Resources) 
         priority: 0,
         preemptable: None,
         ours: true,
-        created: started,
+        created: started.into(),
         started: Some(started),
         charge,
         elastic: None,
@@ -350,7 +350,7 @@ fn jobs_of_a_queue_that_is_gone_may_be_taken_back() {
 
 /// Two queues that deserve 4 and 6 of 10, and a gang of 8 in the first that came at 0 and started at 300.
 fn turn(other: i64) -> World {
-    let big = RunningJob { created: 0, ..candidate("big", "a", 300, cpu(8)) };
+    let big = RunningJob { created: 0.into(), ..candidate("big", "a", 300, cpu(8)) };
     let world = World::new(cpu(10)).queue("a", "", cpu(4)).queue("b", "", cpu(6)).runs(big);
     let mut world = if other > 0 { world.runs(candidate("other", "a", 300, cpu(other))) } else { world };
     world.now = 599;
@@ -373,7 +373,7 @@ fn who_alone_has_more_than_its_queue_deserves_has_a_turn_as_long_as_its_queue_di
 fn who_did_not_wait_or_is_not_alone_has_no_turn() {
     let preemptor = preemptor("b", 0, cpu(4));
     let mut idle = turn(0);
-    idle.candidate("big").created = 300;
+    idle.candidate("big").created = 300.into();
     assert_eq!(idle.victims(&preemptor), ["big"]);
     assert_eq!(turn(1).victims(&preemptor), ["big"]);
     let mut evicted = turn(0);

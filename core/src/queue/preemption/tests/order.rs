@@ -206,8 +206,11 @@ fn in_a_queue_low_priority_then_least_lost_work_then_the_newest_goes_first() {
 #[test]
 fn of_jobs_that_started_in_the_same_second_the_older_is_within_deserved_and_then_the_names_decide() {
     // Half of what `b` has is deserved; the UIDs sort against age, and against the names.
-    let job =
-        |uid: &str, name: &str, created| RunningJob { name: name.into(), created, ..candidate(uid, "b", 7, cpu(1)) };
+    let job = |uid: &str, name: &str, created: i64| RunningJob {
+        name: name.into(),
+        created: created.into(),
+        ..candidate(uid, "b", 7, cpu(1))
+    };
     let victim = |jobs: [RunningJob; 2]| {
         let world = World::new(cpu(2)).queue("a", "", cpu(1)).queue("b", "", cpu(1));
         jobs.into_iter().fold(world, World::runs).victims(&preemptor("a", 0, cpu(1)))

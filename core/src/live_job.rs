@@ -1,0 +1,50 @@
+//! A job as it is now: what a simulation of "what if" starts from. The controller tells it, the simulation goes on from
+//! there.
+
+use std::sync::Arc;
+
+use crate::{
+    gang::{Gang, QueueName, WorkloadRef},
+    place,
+    time::SubmitTime,
+};
+
+/// A job that waits or holds something.
+#[derive(Debug, Clone)]
+pub struct LiveJob {
+    /// Unique: namespace/name of its binding.
+    pub name: Arc<str>,
+    /// Whose pods are its own.
+    pub workload: WorkloadRef,
+    /// The queue that is, or would be, charged.
+    pub queue: QueueName,
+    /// Larger goes first.
+    pub priority: i32,
+    /// When it came: jobs of one priority go in this order.
+    pub created: SubmitTime,
+    /// When it began to run, in seconds since 1970, if it says so.
+    pub began: Option<i64>,
+    /// It is in clusters.
+    pub placed: bool,
+    /// Seconds that it runs at most, if it says so, or is ended then.
+    pub run_for: Option<i64>,
+    /// What it asks for.
+    pub gang: Arc<Gang>,
+    /// As placement sees it.
+    pub binding: Arc<place::Binding>,
+    /// Placed as a gang.
+    pub whole: bool,
+    /// Whether it may be evicted, if it says so.
+    pub preemptable: Option<bool>,
+    /// Nobody is evicted for it.
+    pub never_preempts: bool,
+}
+
+impl LiveJob {
+    /// It runs, and longer than it said.
+    #[must_use]
+    pub fn is_overdue(&self, now: i64) -> bool {
+        let end = self.began.zip(self.run_for).map(|(began, run_for)| began.saturating_add(run_for));
+        self.placed && end.is_some_and(|end| end <= now)
+    }
+}
