@@ -33,4 +33,5 @@ pub mod status;
 pub mod task_topology;
 pub mod text;
 pub mod time;
+pub mod token_bucket;
 pub mod webster;
