@@ -66,10 +66,10 @@ pub struct EvictionRate {
     pub seconds: u32,
 }
 
-/// A [`TokenBucket`] of evictions. It starts empty, so that a controller that restarts over and over takes no more than one that does
-/// not. An attempt that needs more than it holds is not made in parts, of which each would be lost work until the last:
-/// it waits until the bucket is full, takes all at once, and leaves a debt that is refilled first. So in any stretch of
-/// time no more goes than what is refilled, and one full bucket or one attempt.
+/// A [`TokenBucket`] of evictions. It starts empty, so that a controller that restarts over and over takes no more than
+/// one that does not. An attempt that needs more than it holds is not made in parts, of which each would be lost work
+/// until the last: it waits until the bucket is full, takes all at once, and leaves a debt that is refilled first. So
+/// in any stretch of time no more goes than what is refilled, and one full bucket or one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EvictionBudget {
     /// In parts of an eviction, of which [`EvictionRate::seconds`] are one, and seconds.
