@@ -25,7 +25,7 @@ pub use self::{
     },
     check::{DoctorArgs, FailOn, UninstallArgs},
     component::{
-        ComponentArgs, ControllerArgs, EstimatorArgs, EstimatorsArgs, InventoryArgs, MemberArgs, Order, PlacerArgs,
+        ComponentArgs, ControllerArgs, EstimatorArgs, EstimatorsArgs, InventoryArgs, MemberArgs, PlacerArgs,
         PlacingArgs, ProcessArgs, QueueRulesArgs, SchedulerArgs, ServerArgs, ServingArgs, TrustedArgs, WebhookArgs,
     },
     console::ConsoleArgs,

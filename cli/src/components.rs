@@ -14,7 +14,7 @@ use std::{
 
 use anyhow::Context;
 use caldera_controller::catalogue::Catalogue;
-use caldera_core::queue::{OrderPolicy, preemption::EvictionRate};
+use caldera_core::queue::preemption::EvictionRate;
 use caldera_global_scheduler::estimators::{client::Trust, pool::Settings};
 use caldera_runtime::{
     client::{self, WriteCounts},
@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     admin::{AdminServer, serve_admin},
     args::{
-        ComponentArgs, ControllerArgs, EstimatorArgs, EstimatorsArgs, InventoryArgs, MemberArgs, Order, PlacerArgs,
+        ComponentArgs, ControllerArgs, EstimatorArgs, EstimatorsArgs, InventoryArgs, MemberArgs, PlacerArgs,
         PlacingArgs, ProcessArgs, QueueRulesArgs, SchedulerArgs, ScopeArgs, ServingArgs, WebhookArgs,
     },
     roles::CONTROLLER_LEASE,
@@ -108,12 +108,7 @@ pub(crate) async fn lead_controller(
 /// The controller's order, reservation and preemption settings, from its flags.
 fn build_controller_config(args: &QueueRulesArgs) -> caldera_controller::Config {
     let mut config = caldera_controller::Config {
-        order: match args.order {
-            Order::Share => OrderPolicy::Share,
-            Order::FairHistory => OrderPolicy::FairHistory,
-            Order::Strict => OrderPolicy::Strict,
-            Order::Fifo => OrderPolicy::Fifo,
-        },
+        order: args.order,
         history_half_life: args.history_half_life.into(),
         reservation_after: Some(i64::from(args.reservation_after)).filter(|seconds| *seconds > 0),
         pods_ready_timeout: SignedDuration::from_secs(args.pods_ready_timeout.into()),
@@ -376,6 +371,7 @@ pub(crate) async fn serve_webhook(
 
 #[cfg(test)]
 mod tests {
+    use caldera_core::queue::OrderPolicy;
     use clap::Parser;
 
     use super::*;

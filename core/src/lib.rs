@@ -3,6 +3,7 @@
 //! No I/O, no clock, no randomness, no log, no floats in accounting: the same values give the same decision.
 //! Start with [`gang`] (what a workload asks for), [`resources`] (how much), and [`plan`] (where it goes).
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
 
 pub mod admission;
 pub mod card_choice;
@@ -34,4 +35,5 @@ pub mod status;
 pub mod task_topology;
 pub mod text;
 pub mod time;
+pub mod token_bucket;
 pub mod webster;

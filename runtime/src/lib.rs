@@ -4,6 +4,7 @@
 //! Components decide in pure code and touch the world through three things here: [`watch::Follower`] turns the objects
 //! of a kind into events on a channel, [`write::Writer`] carries out what was decided, [`clock::Clock`] tells the time.
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
 
 pub mod access;
 pub mod bounded;

@@ -5,9 +5,12 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use caldera_controller::catalogue::CatalogueUrl;
-use caldera_core::queue::preemption::PreemptionRule;
+use caldera_core::queue::{OrderPolicy, preemption::PreemptionRule};
 use caldera_crds::trusted::{TrustedWriters, Writer};
-use clap::{Args as ClapArgs, ValueEnum};
+use clap::{
+    Args as ClapArgs,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
 
 use super::values::parse_value;
 
@@ -65,8 +68,8 @@ pub struct ControllerArgs {
 pub struct QueueRulesArgs {
     /// Who goes first, after queue priority. `caldera why` and `caldera queue` read it, and what follows, from
     /// ConfigMap caldera-controller in the lease's namespace, where the controller writes it.
-    #[arg(long, value_enum, default_value_t = Order::Share, value_name = "ORDER")]
-    pub order: Order,
+    #[arg(long, value_parser = parse_order(), default_value = OrderPolicy::Share.as_str(), value_name = "ORDER")]
+    pub order: OrderPolicy,
     /// Seconds after which what a queue used counts half, with --order fair-history.
     #[arg(long, default_value_t = 604_800, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(10..))]
     pub history_half_life: u32,
@@ -119,17 +122,19 @@ pub struct CatalogueArgs {
     pub data_catalogue_timeout: u64,
 }
 
-/// Who goes first among the waiting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Order {
-    /// The queue with the least of what it deserves, then job priority, deadline, age.
-    Share,
-    /// The same, where what a queue used over the last time counts as much as what it has.
-    FairHistory,
-    /// Job priority, deadline, age; what a queue has already does not matter.
-    Strict,
-    /// Age, across all queues.
-    Fifo,
+/// Who goes first among the waiting, by name.
+fn parse_order() -> impl TypedValueParser<Value = OrderPolicy> {
+    let describe = |order: OrderPolicy| match order {
+        OrderPolicy::Share => "The queue with the least of what it deserves, then job priority, deadline, age",
+        OrderPolicy::FairHistory => {
+            "The same, where what a queue used over the last time counts as much as what it has"
+        }
+        OrderPolicy::Strict => "Job priority, deadline, age; what a queue has already does not matter",
+        OrderPolicy::Fifo => "Age, across all queues",
+    };
+    let named = OrderPolicy::ALL.map(|order| PossibleValue::new(order.as_str()).help(describe(order)));
+    let find = |name: String| OrderPolicy::ALL.into_iter().find(|order| order.as_str() == name).ok_or("no order");
+    PossibleValuesParser::new(named).try_map(find)
 }
 
 #[derive(Debug, ClapArgs)]

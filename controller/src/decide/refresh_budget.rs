@@ -5,6 +5,7 @@
 //! taken from it: where phases change ten times in a second, they alone are written. One text in a second at least, so
 //! that each is right some time.
 
+use caldera_core::token_bucket::{Refill, TokenBucket};
 use jiff::{SignedDuration, Timestamp};
 
 use super::deadlines::add_wait;
@@ -25,9 +26,8 @@ const MOST_STRETCH: i64 = 10;
 pub(crate) struct RefreshBudget {
     /// Texts at once, and in a second, at most.
     most: i64,
-    since: Timestamp,
-    /// In thousandths of a text.
-    left: i64,
+    /// In thousandths of a text, and milliseconds.
+    bucket: TokenBucket,
     /// When the last one was taken.
     taken: Option<Timestamp>,
     /// How long a write takes, in milliseconds: the mean of the last few.
@@ -43,7 +43,7 @@ impl Default for RefreshBudget {
 impl RefreshBudget {
     /// So many at once, and in a second, at most.
     pub(crate) fn of(most: i64) -> Self {
-        Self { most, since: Timestamp::default(), left: most * MILLITEXTS, taken: None, latency: 0 }
+        Self { most, bucket: TokenBucket::new(most * MILLITEXTS, 0), taken: None, latency: 0 }
     }
 
     /// A write was answered after so long.
@@ -62,7 +62,7 @@ impl RefreshBudget {
         if self.count_left(now) == 0 {
             return Err(self.next_at(now));
         }
-        self.left = (self.left - MILLITEXTS).max(0);
+        self.take_for_other_write(now);
         self.taken = Some(now);
         Ok(())
     }
@@ -74,8 +74,8 @@ impl RefreshBudget {
 
     /// Something else was written.
     pub(crate) fn take_for_other_write(&mut self, now: Timestamp) {
-        self.refill(now);
-        self.left = (self.left - MILLITEXTS).max(0);
+        let left = self.bucket.level_at(self.refill(), now.as_millisecond());
+        self.bucket.take_parts(self.refill(), left.min(MILLITEXTS), now.as_millisecond());
     }
 
     /// A wait for something that makes a write needless: longer, as writes are slower.
@@ -86,28 +86,24 @@ impl RefreshBudget {
 
     /// How many there are now.
     pub(crate) fn count_left(&mut self, now: Timestamp) -> i64 {
-        self.refill(now);
+        // What came in until now came in at the rate of now.
+        self.bucket.take_parts(self.refill(), 0, now.as_millisecond());
+        let left = self.bucket.level_at(self.refill(), now.as_millisecond());
         let is_overdue = self.taken.is_none_or(|last| add_wait(last, LONGEST_INTERVAL) <= now);
-        (self.left / MILLITEXTS).max(is_overdue.into())
+        (left / MILLITEXTS).max(is_overdue.into())
     }
 
     /// When there is one.
     pub(crate) fn next_at(&self, now: Timestamp) -> Timestamp {
-        let lacks = (MILLITEXTS - self.left).max(0);
-        let refilled = add_wait(now, SignedDuration::from_millis(lacks.div_euclid(self.compute_refill_rate()) + 1));
+        let lacks = (MILLITEXTS - self.bucket.level_at(self.refill(), now.as_millisecond())).max(0);
+        let refilled = add_wait(now, SignedDuration::from_millis(lacks.div_euclid(self.refill().each_tick) + 1));
         self.taken.map_or(refilled, |last| add_wait(last, LONGEST_INTERVAL).clamp(now, refilled))
     }
 
     /// As many thousandths in a millisecond.
-    fn compute_refill_rate(&self) -> i64 {
-        (self.most * QUICK_ANSWER_MILLIS / self.latency.max(QUICK_ANSWER_MILLIS)).max(1)
-    }
-
-    fn refill(&mut self, now: Timestamp) {
-        let passed = i64::try_from(now.duration_since(self.since).as_millis()).unwrap_or(0).max(0);
-        self.since = now;
-        self.left =
-            passed.saturating_mul(self.compute_refill_rate()).saturating_add(self.left).min(self.most * MILLITEXTS);
+    fn refill(&self) -> Refill {
+        let each_tick = (self.most * QUICK_ANSWER_MILLIS / self.latency.max(QUICK_ANSWER_MILLIS)).max(1);
+        Refill { each_tick, most: self.most * MILLITEXTS }
     }
 }
 

@@ -4,46 +4,43 @@
 //! (`tools/record/events_cache.go`). The Event of a success says no more than the condition of the binding, and costs
 //! as much as the placement. The Event of a refusal is never dropped.
 
-use std::time::Duration;
-
+use caldera_core::token_bucket::{Refill, TokenBucket};
 use tokio::time::Instant;
 
-/// Events at once at most.
-const MOST_EVENTS_AT_ONCE: u32 = 32;
-/// Until one more is allowed.
-const REFILL_PERIOD: Duration = Duration::from_millis(100);
+/// Milliseconds until one more is allowed, which are the parts of one.
+const REFILL_MILLIS: i64 = 100;
+/// 32 at once.
+const REFILL: Refill = Refill { each_tick: 1, most: 32 * REFILL_MILLIS };
 
 /// The Events that are still allowed.
 #[derive(Debug)]
 pub struct EventBudget {
-    left: u32,
-    since: Instant,
+    began: Instant,
+    /// In milliseconds since then.
+    bucket: TokenBucket,
 }
 
 impl EventBudget {
     /// A full budget.
     pub fn new(now: Instant) -> Self {
-        Self { left: MOST_EVENTS_AT_ONCE, since: now }
+        Self { began: now, bucket: TokenBucket::new(REFILL.most, 0) }
     }
 
     /// Whether one more is allowed, which is then counted.
     pub fn take_event(&mut self, now: Instant) -> bool {
-        let passed = now.saturating_duration_since(self.since);
-        let more = u32::try_from(passed.as_millis() / REFILL_PERIOD.as_millis())
-            .unwrap_or(MOST_EVENTS_AT_ONCE)
-            .min(MOST_EVENTS_AT_ONCE);
-        if more > 0 {
-            self.left = MOST_EVENTS_AT_ONCE.min(self.left + more);
-            self.since = now;
+        let passed = i64::try_from(now.saturating_duration_since(self.began).as_millis()).unwrap_or(i64::MAX);
+        let is_allowed = self.bucket.level_at(REFILL, passed) >= REFILL_MILLIS;
+        if is_allowed {
+            self.bucket.take_parts(REFILL, REFILL_MILLIS, passed);
         }
-        let is_allowed = self.left > 0;
-        self.left = self.left.saturating_sub(1);
         is_allowed
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

@@ -95,6 +95,22 @@ pub enum OrderPolicy {
     Fifo,
 }
 
+impl OrderPolicy {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Share, Self::FairHistory, Self::Strict, Self::Fifo];
+
+    /// As flags and what is serialized name it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Share => "share",
+            Self::FairHistory => "fair-history",
+            Self::Strict => "strict",
+            Self::Fifo => "fifo",
+        }
+    }
+}
+
 /// A job's place among the jobs of one queue; the smallest goes first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct JobKey {
@@ -148,6 +164,13 @@ mod tests {
         queue::quota::amounts::Dims,
         resources::{ResourceName, Resources},
     };
+
+    #[test]
+    fn an_order_is_serialized_by_its_name() {
+        for order in OrderPolicy::ALL {
+            assert_eq!(serde_json::to_value(order).unwrap(), order.as_str());
+        }
+    }
 
     #[test]
     fn priority_then_deadline_then_age_then_uid() {

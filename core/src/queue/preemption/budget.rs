@@ -13,6 +13,7 @@ use crate::{
         reservation::RESERVATION_AFTER,
     },
     resources::Resources,
+    token_bucket::{Refill, TokenBucket},
 };
 
 /// See the module.
@@ -65,34 +66,33 @@ pub struct EvictionRate {
     pub seconds: u32,
 }
 
-/// A token bucket. It starts empty, so that a controller that restarts over and over takes no more than one that does
-/// not. An attempt that needs more than it holds is not made in parts, of which each would be lost work until the last:
-/// it waits until the bucket is full, takes all at once, and leaves a debt that is refilled first. So in any stretch of
-/// time no more goes than what is refilled, and one full bucket or one attempt.
+/// A [`TokenBucket`] of evictions. It starts empty, so that a controller that restarts over and over takes no more than
+/// one that does not. An attempt that needs more than it holds is not made in parts, of which each would be lost work
+/// until the last: it waits until the bucket is full, takes all at once, and leaves a debt that is refilled first. So
+/// in any stretch of time no more goes than what is refilled, and one full bucket or one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EvictionBudget {
-    /// In parts of an eviction: [`EvictionRate::seconds`] of them are one. A debt is negative.
-    level: i64,
-    at: i64,
+    /// In parts of an eviction, of which [`EvictionRate::seconds`] are one, and seconds.
+    bucket: TokenBucket,
 }
 
 impl EvictionBudget {
     /// With nothing in it.
     #[must_use]
     pub const fn start_empty(now: i64) -> Self {
-        Self { level: 0, at: now }
+        Self { bucket: TokenBucket::new(0, now) }
     }
 
     /// With all that it holds.
     #[must_use]
     pub fn start_full(rate: EvictionRate, now: i64) -> Self {
-        Self { level: rate.full_level(), at: now }
+        Self { bucket: TokenBucket::new(rate.refill().most, now) }
     }
 
     /// Evictions that may be made at this time.
     #[must_use]
     pub fn count_available_evictions(&self, rate: EvictionRate, now: i64) -> u32 {
-        u32::try_from((self.fill_level(rate, now) / rate.parts_of_one()).max(0)).unwrap_or(u32::MAX)
+        u32::try_from((self.bucket.level_at(rate.refill(), now) / rate.parts_of_one()).max(0)).unwrap_or(u32::MAX)
     }
 
     /// Whether one attempt may make this many at this time.
@@ -110,19 +110,14 @@ impl EvictionBudget {
     }
 
     fn missing_parts(&self, rate: EvictionRate, evictions: u32, now: i64) -> i64 {
-        let needed = i64::from(evictions).saturating_mul(rate.parts_of_one()).min(rate.full_level());
-        needed.saturating_sub(self.fill_level(rate, now)).max(0)
+        let needed = i64::from(evictions).saturating_mul(rate.parts_of_one()).min(rate.refill().most);
+        needed.saturating_sub(self.bucket.level_at(rate.refill(), now)).max(0)
     }
 
     /// Takes evictions that were made.
     pub fn take_evictions(&mut self, rate: EvictionRate, evictions: usize, now: i64) {
         let cost = i64::try_from(evictions).unwrap_or(i64::MAX).saturating_mul(rate.parts_of_one());
-        *self = Self { level: self.fill_level(rate, now).saturating_sub(cost), at: now.max(self.at) };
-    }
-
-    fn fill_level(&self, rate: EvictionRate, now: i64) -> i64 {
-        let elapsed = now.saturating_sub(self.at).max(0);
-        self.level.saturating_add(elapsed.saturating_mul(i64::from(rate.evictions))).min(rate.full_level())
+        self.bucket.take_parts(rate.refill(), cost, now);
     }
 }
 
@@ -131,8 +126,9 @@ impl EvictionRate {
         i64::from(self.seconds.max(1))
     }
 
-    fn full_level(self) -> i64 {
-        i64::from(self.evictions).saturating_mul(self.parts_of_one())
+    fn refill(self) -> Refill {
+        let each_tick = i64::from(self.evictions);
+        Refill { each_tick, most: each_tick.saturating_mul(self.parts_of_one()) }
     }
 }
 
