@@ -97,8 +97,8 @@ pub mod caldera {
     /// reservation that it does not delay, and expected starts are computed from the estimates.
     pub const RUNNING_ESTIMATE: &str = "caldera.dev/running-estimate";
     /// On a Volcano Job: when it was submitted (RFC 3339, to the microsecond). The webhook writes it when the job is
-    /// created and keeps it from then on, whatever a user writes. It orders jobs of one queue whose ResourceBindings were
-    /// made in one second, where it agrees with the job's `creationTimestamp`.
+    /// created and keeps it from then on, whatever a user writes. It orders jobs of one queue whose bindings were made
+    /// in one second, where it agrees with the job's `creationTimestamp`.
     pub const SUBMITTED: &str = "caldera.dev/submitted";
     /// On a Volcano Job: the user who created it, as the API server knows them. Written and kept in the same way.
     pub const SUBMITTER: &str = "caldera.dev/submitter";
