@@ -1,9 +1,9 @@
 //! Which priority classes the jobs of a queue may name, as its admin says.
 //!
 //! Rule: as Slurm's `AllowQos` of a partition, since in one queue a priority class decides who goes first and who may
-//! be preempted. A Queue's annotation [`PRIORITY_CLASSES`], `batch,urgent`, names the classes that jobs in the queue and
-//! in those below it may name; an empty one lets them name none. A job that names none has the cluster's default and is
-//! always taken. One that can not be read takes jobs that name none alone: not knowing is no leave to go first.
+//! be preempted. A Queue's annotation [`PRIORITY_CLASSES`], `batch,urgent`, names the classes that jobs in the queue
+//! and in those below it may name; an empty one lets them name none. A job that names none has the cluster's default
+//! and is always taken. One that can not be read takes jobs that name none alone: not knowing is no leave to go first.
 
 use std::collections::BTreeSet;
 

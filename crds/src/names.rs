@@ -62,8 +62,8 @@ pub mod caldera {
     pub const MAX_RUNNING_JOBS_PER_NAMESPACE: &str = "caldera.dev/max-running-jobs-per-namespace";
     /// On a Queue: the largest job that it and those below it take, as `cpu=64,nvidia.com/gpu=8`.
     pub const MAX_JOB: &str = "caldera.dev/max-job";
-    /// On a Queue: the priority classes that jobs in it and in those below it may name, `batch,urgent`. A job that names
-    /// none is always taken.
+    /// On a Queue: the priority classes that jobs in it and in those below it may name, `batch,urgent`. A job that
+    /// names none is always taken.
     pub const PRIORITY_CLASSES: &str = "caldera.dev/priority-classes";
     /// On a workload and on a Queue: how long one run of a job may take from its release on, as a Go duration (`4h`).
     /// Then it is ended. Of a Queue it is the most for each job in it and in those below it, and counts for those that

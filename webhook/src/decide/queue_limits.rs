@@ -2,10 +2,10 @@
 //! models it may ask for, which priority classes it may name, and that all of them are preemptable.
 //!
 //! Rule: as [`caldera_crds::largest_job`], [`caldera_crds::longest_run`], [`caldera_crds::allowed_classes`] and
-//! [`caldera_core::card_quota`] say, at submission of a Volcano Job. The controller asks again before it releases, for all kinds and after an edit. Queues
-//! are read from the watch: one that is behind refuses what its admin allowed a moment ago, or passes what the
-//! controller then refuses. A tenant's `volcano.sh/preemptable: "false"` where it counts for nothing is told, and not
-//! refused: the same manifest may be submitted to several queues.
+//! [`caldera_core::card_quota`] say, at submission of a Volcano Job. The controller asks again before it releases, for
+//! all kinds and after an edit. Queues are read from the watch: one that is behind refuses what its admin allowed a
+//! moment ago, or passes what the controller then refuses. A tenant's `volcano.sh/preemptable: "false"` where it counts
+//! for nothing is told, and not refused: the same manifest may be submitted to several queues.
 
 use caldera_core::{
     card_choice::choose_cards,
