@@ -5,9 +5,10 @@
 //! `cpu`. They are kept in a ConfigMap that is written every five minutes by default. The next controller goes on where
 //! it was written last: what is charged then was charged since; what ended in between is short of that time.
 //!
-//! What is kept is bounded. Beyond [`MOST_ROWS`] of a month, users are added up by namespace, then namespaces by queue,
-//! then all in one row.
-//! Beyond [`MOST_BYTES`] the oldest months are forgotten first.
+//! What is kept is bounded. Who edits a namespace can submit as many users, so beyond [`MOST_USERS`] of a namespace in
+//! a queue its users are added up. Beyond [`MOST_ROWS`] of a month, all users are added up by namespace, then
+//! namespaces by queue, then all in one row. A month is written without its users before it takes more than half of
+//! what is left. Beyond [`MOST_BYTES`] the oldest months are forgotten first.
 
 use std::{cmp::Reverse, collections::BTreeMap, fmt, str::FromStr};
 
@@ -25,6 +26,8 @@ pub const NAME: &str = "caldera-usage";
 pub const OTHERS: &str = "*";
 /// Rows of a month at most; what comes later is added up by namespace, by queue, and then in one row.
 const MOST_ROWS: usize = 2000;
+/// Users of one namespace in one queue that have rows of their own in a month, at most.
+const MOST_USERS: usize = 20;
 /// Bytes of all months at most: an object may have 1 MiB. The oldest are forgotten first.
 const MOST_BYTES: usize = 900_000;
 const SUFFIX: &str = ".json";
@@ -168,6 +171,11 @@ impl UsageHistory {
         let mut left = MOST_BYTES;
         for (month, rows) in self.months.iter().rev() {
             let mut text = format_month(rows, rows.len(), until);
+            let summed = (text.len() > left / 2).then(|| sum_users(rows));
+            let rows = summed.as_ref().unwrap_or(rows);
+            if summed.is_some() {
+                text = format_month(rows, rows.len(), until);
+            }
             // Without the newest month, a write would take away all that was kept.
             let mut kept = rows.len();
             while text.len() > left && data.is_empty() && kept > 0 {
@@ -180,6 +188,15 @@ impl UsageHistory {
         }
         build_config_map_write(namespace, NAME, data.into(), NAME)
     }
+}
+
+/// A month without its users.
+fn sum_users(rows: &BTreeMap<Account, Usage>) -> BTreeMap<Account, Usage> {
+    let mut summed: BTreeMap<Account, Usage> = BTreeMap::new();
+    for (account, usage) in rows {
+        summed.entry(account.clone().of_namespace()).or_default().add(usage);
+    }
+    summed
 }
 
 /// A month as it is written: so many of its rows, those with most admissions, and what the others used in one row.
@@ -203,14 +220,26 @@ fn format_month(rows: &BTreeMap<Account, Usage>, most: usize, until: Timestamp) 
     json!(UsageMonth { until, rows }).to_string()
 }
 
+/// Rows of users in the namespace and queue of an account.
+fn count_users(rows: &BTreeMap<Account, Usage>, account: &Account) -> usize {
+    let first = Account { user: String::new(), ..account.clone() };
+    let is_beside = |other: &&Account| (&other.queue, &other.namespace) == (&account.queue, &account.namespace);
+    rows.range(first..).map(|(other, _)| other).take_while(is_beside).take(MOST_USERS + 2).count()
+}
+
 /// The row that an account has, or gets.
 fn choose_row(rows: &BTreeMap<Account, Usage>, account: Account) -> Account {
-    if rows.contains_key(&account) || rows.len() < MOST_ROWS {
+    let is_row = |account: &Account, most: usize| rows.contains_key(account) || rows.len() < most;
+    let is_of_user = !account.user.is_empty() && account.user != OTHERS;
+    // One more user of a namespace that has as many as it may have is added to its others.
+    let may_have = if is_of_user { MOST_ROWS } else { MOST_ROWS + MOST_ROWS / 2 };
+    if is_row(&account, may_have)
+        && (rows.contains_key(&account) || !is_of_user || count_users(rows, &account) < MOST_USERS)
+    {
         return account;
     }
-    let is_told_by_user = !account.user.is_empty();
     let of_namespace = account.of_namespace();
-    if rows.contains_key(&of_namespace) || (is_told_by_user && rows.len() < MOST_ROWS + MOST_ROWS / 2) {
+    if is_row(&of_namespace, MOST_ROWS + MOST_ROWS / 2) {
         return of_namespace;
     }
     let of_queue = of_namespace.of_queue();
@@ -235,19 +264,49 @@ mod tests {
             let account = Account { queue: "q".into(), namespace: namespace.to_owned(), user: user.to_owned() };
             history.add(month, account, &Usage { admissions: 1, seconds: Resources::new() });
         };
-        (0..MOST_ROWS).for_each(|number| add("a", &format!("user-{number}")));
+        (0..MOST_USERS).for_each(|number| add("a", &format!("user-{number}")));
         add("a", "user-0");
         (0..5).for_each(|number| add("a", &format!("late-{number}")));
+        (0..MOST_ROWS).for_each(|number| add(&format!("early-{number}"), "ada"));
+        (0..10).for_each(|number| add(&format!("deployments-{number}"), ""));
         (0..2 * MOST_ROWS).for_each(|number| add(&format!("late-{number}"), "ada"));
         let rows = &history.months[&month];
         let admissions = |namespace: &str, user: &str| {
             rows[&Account { queue: "q".into(), namespace: namespace.to_owned(), user: user.to_owned() }].admissions
         };
-        assert_eq!((admissions("a", "user-0"), admissions("a", OTHERS), admissions("late-0", OTHERS)), (2, 5, 1));
+        assert_eq!((admissions("a", "user-0"), admissions("a", OTHERS)), (2, 5));
+        assert_eq!(
+            (admissions("early-0", "ada"), admissions("deployments-0", ""), admissions("late-0", OTHERS)),
+            (1, 1, 1)
+        );
         assert!(admissions(OTHERS, OTHERS) > 0);
         assert!(rows.len() <= 2 * MOST_ROWS);
-        let all = u64::try_from(MOST_ROWS + 1 + 5 + 2 * MOST_ROWS).unwrap();
+        let all = u64::try_from(MOST_USERS + 1 + 5 + MOST_ROWS + 10 + 2 * MOST_ROWS).unwrap();
         assert_eq!(rows.values().map(|usage| usage.admissions).sum::<u64>(), all);
+    }
+
+    /// A namespace of a hundred thousand users takes no other's months away.
+    #[test]
+    fn users_are_added_up_before_an_older_month_is_forgotten() {
+        let mut history = UsageHistory::default();
+        let months: Vec<Month> = (1..=11).map(|number| format!("2026-{number:02}").parse().unwrap()).collect();
+        for month in &months {
+            for number in 0..800 {
+                let account = Account { queue: "q".into(), namespace: format!("ns-{number}"), user: "u".repeat(250) };
+                history.add(*month, account, &Usage { admissions: 1, seconds: Resources::new() });
+            }
+        }
+        let write = history.to_write("ns", Timestamp::UNIX_EPOCH);
+        let Body::Apply { object, .. } = &write.body else { panic!("it is applied") };
+        assert!(object.to_string().len() < 1_000_000);
+        let read = UsageHistory::read_config_map(object).unwrap();
+        assert!(read.months.len() > 8, "{:?}", read.months.keys().collect::<Vec<_>>());
+        let mut one = UsageHistory::default();
+        for number in 0..100_000 {
+            let account = Account { queue: "q".into(), namespace: "a".to_owned(), user: format!("user-{number}") };
+            one.add(months[0], account, &Usage { admissions: 1, seconds: Resources::new() });
+        }
+        assert_eq!(one.months[&months[0]].len(), MOST_USERS + 1);
     }
 
     #[test]

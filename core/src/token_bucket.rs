@@ -37,9 +37,9 @@ impl TokenBucket {
     }
 
     /// Takes parts out at a time. Of more than there are a debt is left, which is refilled first. Where a clock was set
-    /// back it is refilled from there on.
+    /// back nothing comes in until it is as late again: no time is refilled twice.
     pub fn take_parts(&mut self, refill: Refill, parts: i64, now: i64) {
-        *self = Self { level: self.level_at(refill, now).saturating_sub(parts), at: now };
+        *self = Self { level: self.level_at(refill, now).saturating_sub(parts), at: now.max(self.at) };
     }
 }
 
@@ -55,6 +55,7 @@ mod tests {
         bucket.take_parts(refill, 9, 103);
         assert_eq!([103, 104, 105].map(|now| bucket.level_at(refill, now)), [-3, -1, 1]);
         bucket.take_parts(refill, 0, 50);
-        assert_eq!([50, 52].map(|now| bucket.level_at(refill, now)), [-3, 1], "the clock was set back");
+        let levels = [50, 52, 103, 105].map(|now| bucket.level_at(refill, now));
+        assert_eq!(levels, [-3, -3, -3, 1], "the clock was set back");
     }
 }

@@ -61,10 +61,11 @@ pub(crate) fn assess_with_admission_checks(
             ask.fit = objects.fit_with_restrictions(binding, exclusive, ask.fit);
             job
         }
-        // What runs runs on, and gets no more of a queue that does not take its namespace any more.
+        // What runs runs on, and gets no more of a queue that does not take its namespace or priority class any more.
         BindingState::Holding { queue, charge, reason, resize: Some(Resize::Grow(_)) }
             if objects.check_namespace(&queue, &binding.key.namespace).is_some()
                 || objects.check_job_size(&queue, || demand_of(workload, context.copies)).is_some()
+                || workload.is_some_and(|workload| objects.check_priority_class(&queue, workload).is_some())
                 || is_refused_by_card(objects, &queue, binding, workload) =>
         {
             return BindingState::Holding { queue, charge, reason, resize: None };

@@ -233,6 +233,25 @@ fn a_job_of_a_priority_class_that_its_queue_does_not_take_by_now_is_blocked_and_
 }
 
 #[test]
+fn a_job_that_runs_gets_no_more_by_a_priority_class_that_its_queue_does_not_take() {
+    let mut world = World::new(8);
+    world.job("a", "q", 2);
+    world.settle();
+    world.place("a-job", 2);
+    world.phase("a", "Running");
+    let classes = |classes: &str| json!({"metadata": {"annotations": {"caldera.dev/priority-classes": classes}}});
+    world.patch("Queue", "q", &classes("batch"));
+    world.patch("Job", "a", &json!({"spec": {"priorityClassName": "urgent"}}));
+    let mut larger = world.get("Job", "a")["spec"]["tasks"].clone();
+    larger[0]["replicas"] = 4.into();
+    world.patch("Job", "a", &json!({"spec": {"tasks": larger, "minAvailable": 4}}));
+    world.patch("ResourceBinding", "a-job", &json!({"spec": {"replicas": 4}}));
+    assert!(world.pass(10).is_empty());
+    world.patch("Queue", "q", &classes("urgent"));
+    assert_eq!(world.pass(10), ["a-job"]);
+}
+
+#[test]
 fn a_job_that_asks_for_longer_than_its_queue_allows_by_now_is_blocked_and_one_that_cannot_be_read_takes_none() {
     let mut world = World::new(4);
     world.job("full", "q", 4);

@@ -7,6 +7,8 @@
 //! moment ago, or passes what the controller then refuses. A tenant's `volcano.sh/preemptable: "false"` where it counts
 //! for nothing is told, and not refused: the same manifest may be submitted to several queues.
 
+use std::iter;
+
 use caldera_core::{
     card_choice::choose_cards,
     card_quota::CardQuota,
@@ -72,14 +74,29 @@ pub fn refuse_too_long(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Opt
     }))
 }
 
-/// Refuses a new job that names a priority class which its queue does not take; `None` where it does not.
+/// Refuses a new job that names a priority class which its queue does not take, for itself or for pods; `None` where it
+/// does not.
 #[must_use]
 pub fn refuse_priority_class(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Option<Verdict> {
     let job = request.object.as_ref().filter(|_| request.is_create())?;
-    let (queue, class): (QueueName, _) = (queue_of(job), priority_class_of(job));
-    let refuse = |by: &str| AllowedClasses::of_queue(cache.queues.get(by)?)?.refuse(&queue, &by.into(), class);
-    let refusal = list_queue_path(queue.as_str(), cache).into_iter().find_map(refuse)?;
-    Some(deny(&format!("spec.priorityClassName: {refusal}")))
+    let queue: QueueName = queue_of(job);
+    let path = list_queue_path(queue.as_str(), cache).into_iter();
+    let mut limits = path.filter_map(|by| Some((by, AllowedClasses::of_queue(cache.queues.get(by)?)?))).peekable();
+    limits.peek()?;
+    let tasks = job.pointer("/spec/tasks").and_then(Value::as_array).into_iter().flatten().enumerate();
+    let of_pods = tasks.filter_map(|(at, task)| {
+        let class = task.pointer("/template/spec/priorityClassName")?.as_str()?;
+        Some((format!("spec.tasks[{at}].template.spec.priorityClassName"), class))
+    });
+    let named: Vec<(String, &str)> =
+        iter::once(("spec.priorityClassName".to_owned(), priority_class_of(job))).chain(of_pods).collect();
+    let refuse = |(by, allowed): (&str, AllowedClasses)| {
+        let refuse_one =
+            |(field, class): &(String, &str)| Some((field.clone(), allowed.refuse(&queue, &by.into(), class)?));
+        named.iter().find_map(refuse_one)
+    };
+    let (field, refusal) = limits.find_map(refuse)?;
+    Some(deny(&format!("{field}: {refusal}")))
 }
 
 fn deny(message: &str) -> Verdict {
@@ -197,6 +214,12 @@ mod tests {
              urgent alone"
         );
         assert_eq!(submit(json!("critical"), "UPDATE"), None, "it waits and says why");
+        let mut of_pods = job("1");
+        of_pods["spec"]["tasks"][0]["template"]["spec"]["priorityClassName"] = "critical".into();
+        let Some(Verdict::Deny(denial)) = refuse_priority_class(&request(of_pods, "CREATE"), &cache) else {
+            panic!("it is taken")
+        };
+        assert!(denial.message.starts_with("spec.tasks[0].template.spec.priorityClassName: queue top"), "{denial:?}");
     }
 
     #[test]
