@@ -66,6 +66,7 @@ pub(crate) fn describe_details(
         let copies = binding.admission.as_ref().map_or(1, |record| record.copies);
         let refusal = objects.check_namespace(&workload.queue, &binding.key.namespace);
         let refusal = refusal.or_else(|| objects.check_job_size(&workload.queue, || demand_of(Some(workload), copies)));
+        let refusal = refusal.or_else(|| objects.check_priority_class(&workload.queue, workload));
         refusal.or_else(|| objects.check_card_models(&workload.queue, &*admitted_gang(binding, workload)?))
     }) {
         add(&format!("{refusal}: it gets no more"));

@@ -221,8 +221,8 @@ impl Objects {
         let state_of = |queue: &QueueFacts| (queue.state.clone(), queue.closed_by_parent, queue.spec.parent.clone());
         let state = known.is_none_or(|known| state_of(known) != state_of(&queue));
         let said = |queue: &QueueFacts| {
-            let of_jobs =
-                (queue.namespaces.clone(), queue.largest_job.clone(), queue.longest_run.clone(), queue.evicts_all_jobs);
+            let of_jobs = (queue.namespaces.clone(), queue.largest_job.clone(), queue.longest_run.clone());
+            let of_jobs = (of_jobs, queue.allowed_classes.clone(), queue.evicts_all_jobs);
             let places = (queue.wrong.clone(), queue.wrong_places.clone());
             (queue.spec.clone(), queue.card_quota.clone(), places, of_jobs)
         };

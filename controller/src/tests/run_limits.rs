@@ -246,9 +246,11 @@ fn a_job_that_runs_gets_no_more_by_a_priority_class_that_its_queue_does_not_take
     larger[0]["replicas"] = 4.into();
     world.patch("Job", "a", &json!({"spec": {"tasks": larger, "minAvailable": 4}}));
     world.patch("ResourceBinding", "a-job", &json!({"spec": {"replicas": 4}}));
-    assert!(world.pass(10).is_empty());
+    assert!(world.pass(60).is_empty());
+    assert_eq!(world.used("q"), "2");
     world.patch("Queue", "q", &classes("urgent"));
-    assert_eq!(world.pass(10), ["a-job"]);
+    world.pass(5);
+    assert_eq!(world.used("q"), "4");
 }
 
 #[test]
