@@ -6,9 +6,9 @@
 //! it was written last: what is charged then was charged since; what ended in between is short of that time.
 //!
 //! What is kept is bounded. Who edits a namespace can submit as many users, so beyond [`MOST_USERS`] of a namespace in
-//! a queue its users are added up. Beyond [`MOST_ROWS`] of a month, all users are added up by namespace, then
-//! namespaces by queue, then all in one row. A month is written without its users before it takes more than half of
-//! what is left. Beyond [`MOST_BYTES`] the oldest months are forgotten first.
+//! a queue its users are added up, and beyond [`MOST_USER_ROWS`] of a month all users. Beyond [`MOST_ROWS`] of a month
+//! namespaces are added up by queue, then all in one row. A month is written without its users before it takes more
+//! than half of what is left. Beyond [`MOST_BYTES`] the oldest months are forgotten first.
 
 use std::{cmp::Reverse, collections::BTreeMap, fmt, str::FromStr};
 
@@ -26,6 +26,8 @@ pub const NAME: &str = "caldera-usage";
 pub const OTHERS: &str = "*";
 /// Rows of a month at most; what comes later is added up by namespace, by queue, and then in one row.
 const MOST_ROWS: usize = 2000;
+/// Users get no rows beyond so many of a month: the others are for namespaces.
+const MOST_USER_ROWS: usize = MOST_ROWS / 2;
 /// Users of one namespace in one queue that have rows of their own in a month, at most.
 const MOST_USERS: usize = 20;
 /// Bytes of all months at most: an object may have 1 MiB. The oldest are forgotten first.
@@ -229,17 +231,16 @@ fn count_users(rows: &BTreeMap<Account, Usage>, account: &Account) -> usize {
 
 /// The row that an account has, or gets.
 fn choose_row(rows: &BTreeMap<Account, Usage>, account: Account) -> Account {
-    let is_row = |account: &Account, most: usize| rows.contains_key(account) || rows.len() < most;
     let is_of_user = !account.user.is_empty() && account.user != OTHERS;
-    // One more user of a namespace that has as many as it may have is added to its others.
-    let may_have = if is_of_user { MOST_ROWS } else { MOST_ROWS + MOST_ROWS / 2 };
-    if is_row(&account, may_have)
-        && (rows.contains_key(&account) || !is_of_user || count_users(rows, &account) < MOST_USERS)
-    {
+    let has_place = match is_of_user {
+        true => rows.len() < MOST_USER_ROWS && count_users(rows, &account) < MOST_USERS,
+        false => rows.len() < MOST_ROWS,
+    };
+    if rows.contains_key(&account) || has_place {
         return account;
     }
     let of_namespace = account.of_namespace();
-    if is_row(&of_namespace, MOST_ROWS + MOST_ROWS / 2) {
+    if rows.contains_key(&of_namespace) || rows.len() < MOST_ROWS {
         return of_namespace;
     }
     let of_queue = of_namespace.of_queue();
@@ -267,7 +268,7 @@ mod tests {
         (0..MOST_USERS).for_each(|number| add("a", &format!("user-{number}")));
         add("a", "user-0");
         (0..5).for_each(|number| add("a", &format!("late-{number}")));
-        (0..MOST_ROWS).for_each(|number| add(&format!("early-{number}"), "ada"));
+        (0..MOST_USER_ROWS).for_each(|number| add(&format!("early-{number}"), "ada"));
         (0..10).for_each(|number| add(&format!("deployments-{number}"), ""));
         (0..2 * MOST_ROWS).for_each(|number| add(&format!("late-{number}"), "ada"));
         let rows = &history.months[&month];
@@ -280,8 +281,8 @@ mod tests {
             (1, 1, 1)
         );
         assert!(admissions(OTHERS, OTHERS) > 0);
-        assert!(rows.len() <= 2 * MOST_ROWS);
-        let all = u64::try_from(MOST_USERS + 1 + 5 + MOST_ROWS + 10 + 2 * MOST_ROWS).unwrap();
+        assert!(rows.len() <= MOST_ROWS + 2);
+        let all = u64::try_from(MOST_USERS + 1 + 5 + MOST_USER_ROWS + 10 + 2 * MOST_ROWS).unwrap();
         assert_eq!(rows.values().map(|usage| usage.admissions).sum::<u64>(), all);
     }
 

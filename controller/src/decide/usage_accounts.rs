@@ -292,6 +292,6 @@ mod tests {
         assert_eq!(object["metadata"]["name"], Value::from(crate::usage::NAME));
         let read = UsageHistory::read_config_map(object).unwrap();
         assert_eq!(sum(&read, "2026-11"), (jobs, i128::from(jobs)));
-        assert!(read.months.values().all(|rows| rows.len() <= 3002));
+        assert!(read.months.values().all(|rows| rows.len() <= 2002));
     }
 }
