@@ -77,7 +77,8 @@ fn batch_cron_job(name: &str, labels: &Value) -> Value {
         "name": "main", "image": "busybox:1.36", "command": ["sh", "-c", "sleep 1"],
         "resources": {"requests": {"cpu": "100m", "memory": "16Mi"}},
     });
-    let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
+    // A member need have no other scheduler than Volcano's.
+    let template = json!({"spec": {"schedulerName": "volcano", "restartPolicy": "Never", "containers": [container]}});
     let spec = json!({
         "schedule": "* * * * *", "concurrencyPolicy": "Forbid",
         "jobTemplate": {"metadata": {"labels": labels}, "spec": {"template": template}},
