@@ -2,12 +2,12 @@
 //!
 //! Rules:
 //! 1. The first instant that a forecast has for a job counts, and no later one: that is what a user plans by. What may
-//!    start at once is no promise.
-//! 2. A job whose gate opens was released: the difference of the two, in whichever direction, is measured. So is the
-//!    next promise to one that waits again.
-//! 3. A promise ends without a measure where the job is gone, has ended, or waits for a person: it was held, suspended,
+//!    start at once is not counted.
+//! 2. A job whose gate opens was released: the difference of the two, in whichever direction, is measured. So is what
+//!    is first said of one that waits again.
+//! 3. Nothing is measured where the job is gone, has ended, or waits for a person: it was held, suspended,
 //!    or can not be admitted as it is.
-//! 4. At most [`MOST_PROMISES`] are kept; of jobs beyond them nothing is measured.
+//! 4. At most [`MOST_EXPECTED`] are kept; of jobs beyond them nothing is measured.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +22,8 @@ use crate::{
     view::{JobKey, State},
 };
 
-const MOST_PROMISES: usize = 20_000;
-/// Of what a promise rests: all said how long they run, or some did not.
+const MOST_EXPECTED: usize = 20_000;
+/// On what it rests: all said how long they run, or some did not.
 const ESTIMATED: &str = "estimated";
 const ASSUMED: &str = "assumed";
 
@@ -38,7 +38,7 @@ pub const EXPECTED_START_ERROR: Metric = Metric {
 
 /// What was first expected of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Promise {
+struct FirstExpected {
     /// As seconds since 1970.
     at: i64,
     basis: &'static str,
@@ -47,7 +47,7 @@ struct Promise {
 /// See the module.
 #[derive(Debug)]
 pub struct StartErrors {
-    promised: BTreeMap<JobKey, Promise>,
+    expected: BTreeMap<JobKey, FirstExpected>,
     /// When the forecast was made that was noted last.
     noted: Option<Timestamp>,
     errors: Histograms,
@@ -64,7 +64,7 @@ impl StartErrors {
             drop(errors.get_or_create(&EXPECTED_START_ERROR.build_labels([basis])));
         }
         EXPECTED_START_ERROR.register(registry, errors.clone());
-        Self { promised: BTreeMap::new(), noted: None, errors }
+        Self { expected: BTreeMap::new(), noted: None, errors }
     }
 
     /// Notes what a forecast says of jobs that nothing was said of. Linear in it; one that is known is passed over.
@@ -76,23 +76,23 @@ impl StartErrors {
         for (workload, start) in starts.list_starts() {
             let ahead = start.ahead.filter(|ahead| *ahead > 0);
             let (Some(ahead), Some(key)) = (ahead, JobKey::of_workload(workload)) else { continue };
-            if self.promised.len() >= MOST_PROMISES {
+            if self.expected.len() >= MOST_EXPECTED {
                 break;
             }
             let basis = if start.sure { ESTIMATED } else { ASSUMED };
             let at = forecast.at.as_second().saturating_add(ahead);
-            self.promised.entry(key).or_insert(Promise { at, basis });
+            self.expected.entry(key).or_insert(FirstExpected { at, basis });
         }
     }
 
-    /// Measures jobs that were released since the last look. Linear in promises.
+    /// Measures jobs that were released since the last look. Linear in those that are kept.
     pub fn observe_states(&mut self, state_of: impl Fn(&JobKey) -> Option<State>, now: Timestamp) {
         let errors = &self.errors;
-        self.promised.retain(|key, promise| match state_of(key) {
+        self.expected.retain(|key, expected| match state_of(key) {
             Some(State::Waiting) => true,
             Some(State::Admitted | State::Starting | State::Running) => {
-                let seconds = now.as_second().abs_diff(promise.at);
-                let labels = EXPECTED_START_ERROR.build_labels([promise.basis]);
+                let seconds = now.as_second().abs_diff(expected.at);
+                let labels = EXPECTED_START_ERROR.build_labels([expected.basis]);
                 errors.get_or_create(&labels).observe(seconds as f64);
                 false
             }
@@ -126,14 +126,14 @@ mod tests {
     }
 
     #[test]
-    fn the_first_promise_is_held_against_the_release_and_what_a_person_stopped_is_not_measured() {
+    fn what_was_first_expected_is_held_against_the_release_and_what_a_person_stopped_is_not_measured() {
         let registry = SharedRegistry::default();
         let mut errors = StartErrors::register(&registry);
         let all =
             [("late", Some(100), true), ("early", Some(900), false), ("held", Some(100), true), ("now", Some(0), true)];
         errors.note_forecast(&forecast(1_000, &all));
         errors.note_forecast(&forecast(1_050, &[("late", Some(5_000), true), ("unknown", None, false)]));
-        assert_eq!(errors.promised.len(), 3, "what may start at once, and what is not known, is no promise");
+        assert_eq!(errors.expected.len(), 3, "what may start at once, and what is not known, is not kept");
         let states = |key: &JobKey| match key.name.as_str() {
             "late" => Some(State::Waiting),
             "early" => Some(State::Running),
@@ -142,33 +142,33 @@ mod tests {
         };
         errors.observe_states(states, at(1_500));
         errors.observe_states(|_| Some(State::Admitted), at(1_160));
-        assert!(errors.promised.is_empty());
+        assert!(errors.expected.is_empty());
         let text = encode(&registry).unwrap();
         for line in [
-            // 400 s before the promise.
+            // 400 s before.
             "caldera_expected_start_error_seconds_sum{basis=\"assumed\"} 400.0",
-            // 60 s after the first promise, whatever was said later.
+            // 60 s after what was first said, whatever was said later.
             "caldera_expected_start_error_seconds_sum{basis=\"estimated\"} 60.0",
             "caldera_expected_start_error_seconds_count{basis=\"estimated\"} 1",
         ] {
             assert!(text.lines().any(|it| it == line), "no {line}: {text}");
         }
         assert!(find_undeclared(&text, &[EXPECTED_START_ERROR]).is_empty(), "{text}");
-        // It waits again: a new promise.
+        // It waits again: it is kept anew.
         errors.note_forecast(&forecast(2_000, &[("late", Some(10), true)]));
-        assert_eq!(errors.promised.len(), 1);
+        assert_eq!(errors.expected.len(), 1);
     }
 
     #[test]
-    fn a_forecast_is_noted_once_and_promises_are_bounded() {
+    fn a_forecast_is_noted_once_and_what_is_kept_is_bounded() {
         let mut errors = StartErrors::register(&SharedRegistry::default());
-        let names: Vec<String> = (0..MOST_PROMISES + 5).map(|at| format!("j{at}")).collect();
+        let names: Vec<String> = (0..MOST_EXPECTED + 5).map(|at| format!("j{at}")).collect();
         let many: Vec<_> = names.iter().map(|name| (name.as_str(), Some(60), true)).collect();
         let many = forecast(1_000, &many);
         errors.note_forecast(&many);
-        assert_eq!(errors.promised.len(), MOST_PROMISES);
+        assert_eq!(errors.expected.len(), MOST_EXPECTED);
         errors.observe_states(|_| None, at(1_001));
         errors.note_forecast(&many);
-        assert!(errors.promised.is_empty(), "the same forecast promises nothing anew");
+        assert!(errors.expected.is_empty(), "the same forecast is not noted again");
     }
 }

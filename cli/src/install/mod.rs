@@ -34,7 +34,10 @@ use crate::{
     output,
     roles::{Granted, NAMESPACE},
     stack::apply_object,
-    webhook_identity::{authority_secret::share_authority, host_of},
+    webhook_identity::{
+        authority_secret::{read_authority, share_authority},
+        host_of,
+    },
 };
 
 /// Between two looks of the doctor.
@@ -91,8 +94,9 @@ pub async fn run_install(args: InstallArgs) -> anyhow::Result<ExitCode> {
                 apply_listed(&host, stage.list_objects(&wanted, &ca_pem)).await?
             }
             InstallStage::Webhooks => {
-                // It may have been replaced while the webhook was waited for.
-                let ca_pem = share_authority(&host, NAMESPACE, None).await?.bundle();
+                // It may have been replaced while the webhook was waited for. One made now would have signed nothing.
+                let shared = read_authority(&host, NAMESPACE).await?;
+                let ca_pem = shared.context("somebody deleted the authority meanwhile: install again")?.bundle();
                 apply_listed(&host, stage.list_objects(&wanted, &ca_pem)).await?
             }
             _ => apply_listed(&host, stage.list_objects(&wanted, &ca_pem)).await?,

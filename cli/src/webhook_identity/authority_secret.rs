@@ -136,6 +136,16 @@ fn make_authority(validity: Option<Validity>) -> anyhow::Result<Identity> {
     Ok(made?.to_pem())
 }
 
+/// What is in the Secret, if there is one.
+///
+/// # Errors
+/// If it can not be read or used.
+pub async fn read_authority(client: &Client, namespace: &str) -> anyhow::Result<Option<SharedAuthority>> {
+    let failed = || format!("failed to share the authority in Secret {namespace}/{AUTHORITY_SECRET}");
+    let secret = secrets(client, namespace).get_opt(AUTHORITY_SECRET).await.with_context(failed)?;
+    secret.map(SharedAuthority::from_secret).transpose().with_context(failed)
+}
+
 /// What is in the Secret. Where there is none, an authority is made, for ever without a validity.
 ///
 /// # Errors
@@ -146,10 +156,10 @@ pub async fn share_authority(
     validity: Option<Validity>,
 ) -> anyhow::Result<SharedAuthority> {
     let failed = || format!("failed to share the authority in Secret {namespace}/{AUTHORITY_SECRET}");
-    let secrets = secrets(client, namespace);
-    if let Some(secret) = secrets.get_opt(AUTHORITY_SECRET).await.with_context(failed)? {
-        return SharedAuthority::from_secret(secret).with_context(failed);
+    if let Some(shared) = read_authority(client, namespace).await? {
+        return Ok(shared);
     }
+    let secrets = secrets(client, namespace);
     let Identity { cert_pem, key_pem } = make_authority(validity)?;
     let data = CURRENT.into_iter().zip([cert_pem, key_pem]);
     let secret = Secret {
