@@ -4,7 +4,7 @@
 //! process against the host, unless `CALDERA_E2E_COMPONENTS=external` says that they already run; a member without a
 //! Volcano (real or simulated) gets a simulated one.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::OnceLock};
+use std::{collections::BTreeMap, path::PathBuf, sync::OnceLock, time::Duration};
 
 use anyhow::Context;
 use caldera_cli::{
@@ -13,6 +13,7 @@ use caldera_cli::{
 };
 use caldera_runtime::{
     client::{self, WriteCounts},
+    watch::api_resource,
     write,
 };
 use caldera_sandbox::{
@@ -208,6 +209,7 @@ async fn real(host: PathBuf) -> anyhow::Result<World> {
         let (name, file) = part.split_once('=').with_context(|| format!("{part:?} is not NAME=FILE"))?;
         let config = client::load_config(Some(file.as_ref())).await?;
         let client = client::from_config(config, "e2e", &counts)?;
+        wait_for_starting_volcano(&client).await?;
         simulated &= bring_volcano(name, &client, &stop).await?;
         members.insert(name.to_owned(), client);
     }
@@ -220,26 +222,34 @@ async fn real(host: PathBuf) -> anyhow::Result<World> {
     Ok(World { host, members, simulated, components, turns: RwLock::default(), stop })
 }
 
+/// Looks for a second each at a member that has Volcano's definitions, until its webhooks are registered.
+const LOOKS_FOR_VOLCANO: u32 = 60;
+
+/// Waits for a Volcano that starts just now: it has its definitions, and has not registered its webhooks. A second one
+/// beside it would leave its own behind.
+async fn wait_for_starting_volcano(client: &Client) -> anyhow::Result<()> {
+    let kind = "CustomResourceDefinition";
+    let resource = api_resource("apiextensions.k8s.io", "v1", kind, "customresourcedefinitions");
+    let definitions: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    if definitions.get_metadata_opt("jobs.batch.volcano.sh").await?.is_none() {
+        return Ok(());
+    }
+    for _ in 0..LOOKS_FOR_VOLCANO {
+        if find_volcano(client).await?.is_some() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    Ok(())
+}
+
 /// Gives a member that has no Volcano the simulated one, and says whether the member's is a simulated one.
 ///
 /// # Errors
 /// If the member refuses what a Volcano needs.
 pub async fn bring_volcano(name: &str, client: &Client, stop: &CancellationToken) -> anyhow::Result<bool> {
     install(client, caldera_crds::manifests::build_volcano_crds()).await?;
-    let configurations: Api<DynamicObject> = Api::all_with(
-        client.clone(),
-        &caldera_runtime::watch::api_resource(
-            "admissionregistration.k8s.io",
-            "v1",
-            "MutatingWebhookConfiguration",
-            "mutatingwebhookconfigurations",
-        ),
-    );
-    let configurations = configurations.list(&ListParams::default()).await?.items;
-    let volcano = configurations.iter().find(|configuration| {
-        configuration.metadata.name.as_deref().is_some_and(|name| name.starts_with("volcano-admission-service"))
-    });
-    if let Some(configuration) = volcano {
+    if let Some(configuration) = find_volcano(client).await? {
         // A real one is a service of its cluster; a simulated one is wherever it was started.
         return Ok(configuration.data.pointer("/webhooks/0/clientConfig/url").is_some());
     }
@@ -250,6 +260,17 @@ pub async fn bring_volcano(name: &str, client: &Client, stop: &CancellationToken
         }
     });
     Ok(true)
+}
+
+/// The registration of a Volcano's webhooks.
+async fn find_volcano(client: &Client) -> anyhow::Result<Option<DynamicObject>> {
+    let kind = "MutatingWebhookConfiguration";
+    let resource = api_resource("admissionregistration.k8s.io", "v1", kind, "mutatingwebhookconfigurations");
+    let all: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let is_volcanos = |one: &DynamicObject| {
+        one.metadata.name.as_deref().is_some_and(|name| name.starts_with("volcano-admission-service"))
+    };
+    Ok(all.list(&ListParams::default()).await?.items.into_iter().find(is_volcanos))
 }
 
 /// Creates what is not there.
