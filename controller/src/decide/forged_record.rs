@@ -1,15 +1,16 @@
 //! Forged records: admissions and placements that no controller made, and other records that can not stand.
 //!
-//! Rule: the holder of the lease alone grants, so it knows each grant of its own. The *epoch* names one time of holding
-//! it: each holder, and each restart of one, has its own. A record that appears on a binding is
-//! forged if it says to be of this lease and was not written here; if it is of another lease and something of it is
-//! placed already (the scheduler places a grant only under its lease, so the first list of whoever took the lease over
-//! had it, see ADR 4); if it can not be read; or if it never named the queue of its workload. Clusters are forged
-//! without a record on a gated binding, and beyond the record if nobody cut that. A grant of another lease of which
-//! nothing is placed is a stale grant, not a forged one. A record that is smaller than the one before, and of the same
-//! lease, harms nobody, unless clusters for more pods come with it. A gate that was there counts although somebody took
-//! it off. How long a run may take is part of the record: one that goes on in its clusters keeps when it began, and
-//! gets no more time, whatever lease its record names; and none begins later than now.
+//! Rule: the holder of the lease alone grants, so it knows each grant of its own. The *epoch* names one time of
+//! holding it: each holder, and each restart of one, has its own. A record that appears on a binding is forged if it
+//! says to be of this lease and was not written here; if it names no lease while one is held here; if it is of
+//! another lease and something of it is placed already (the scheduler places a grant only under its lease, so the
+//! first list of whoever took the lease over had it, see ADR 4); if it can not be read; or if it never named the
+//! queue of its workload. Clusters are forged without a record on a gated binding, and beyond the record if nobody
+//! cut that. A grant of another lease of which nothing is placed is a stale grant, not a forged one. A record that is
+//! smaller than the one before, and of the same lease, harms nobody, unless clusters for more pods come with it. A
+//! gate that was there counts although somebody took it off. How long a run may take is part of the record: one that
+//! goes on in its clusters keeps when it began, and gets no more time, whatever lease its record names; and none
+//! begins later than now.
 //!
 //! Whatever a record says, its charge goes to the queue that the workload names, and never exceeds what the workload
 //! can ask for: so a forged one takes nothing from others. It is taken away in one patch, as an eviction with a
@@ -208,7 +209,10 @@ impl GrantHistory {
         let is_known = is_listed || is_ours || (self.fault.is_none() && is_less && !spreads);
         // What has clusters is not of a lease that nobody knows of; and where there are no leases, of none at all.
         let may_be_placed = epoch.is_some() && !is_later;
-        let is_stale = !is_known && !of_this_lease && waits && (binding.clusters.is_empty() || may_be_placed);
+        // Nobody grants without a lease while we hold one.
+        let names_lease = now.epoch.is_some() || epoch.is_none();
+        let may_be_stale = waits && names_lease && (binding.clusters.is_empty() || may_be_placed);
+        let is_stale = !is_known && !of_this_lease && may_be_stale;
         self.is_stale = is_stale && placed < granted;
         self.fault = if is_known || is_stale {
             None

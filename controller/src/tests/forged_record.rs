@@ -72,6 +72,22 @@ fn a_forged_record_of_the_lease_that_is_held_is_taken_away() {
     assert_eq!(world.used("q"), "2");
 }
 
+/// Told as what it is, and no grant of another replica: while a lease is held nobody grants without one.
+#[test]
+fn a_record_of_no_lease_is_forged_where_leases_are_in_use() {
+    for clusters in [json!([]), on_m1(6)] {
+        let mut world = world();
+        world.job("a", "q", 2);
+        world.job("six", "q", 6);
+        world.settle();
+        let before = world.writes.len();
+        forge(&mut world, "six-job", &record("q", 6, "6"), None, &clusters);
+        assert!(world.settle().is_empty());
+        assert_taken_away(&world, "six-job", before);
+        assert_eq!(world.used("q"), "2");
+    }
+}
+
 #[test]
 fn a_record_that_nobody_can_read_is_taken_away_and_its_job_waits_in_line() {
     let mut world = world();
