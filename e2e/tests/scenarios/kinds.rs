@@ -201,9 +201,14 @@ async fn install(s: &Scenario) -> anyhow::Result<()> {
 
 async fn define_everywhere(s: &Scenario, kind: WorkloadKind) -> anyhow::Result<()> {
     let definition = define(kind);
+    let name = definition["metadata"]["name"].as_str().context("no name")?;
+    // A run that was killed may have left another operator's of the same name.
+    let version = |of: &Value| of["spec"]["versions"][0]["name"].clone();
+    if s.get(Kind::Definition, name).await?.is_some_and(|left| version(&left) != version(&definition)) {
+        remove_everywhere(s, kind).await?;
+    }
     s.create_shared_in_members(Kind::Definition, &definition).await?;
     s.create_shared(Kind::Definition, definition.clone()).await?;
-    let name = definition["metadata"]["name"].as_str().context("no name")?;
     s.until(Kind::Definition, name, "is established", |definition| {
         definition["status"]["conditions"]
             .as_array()
