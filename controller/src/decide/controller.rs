@@ -295,7 +295,12 @@ impl Controller {
                     self.jobs.changed = true;
                     reopened.extend(access.then_some(name));
                 }
-                Change::Binding(key) => self.reassess_binding(&key),
+                Change::Binding(key) => {
+                    self.reassess_binding(&key);
+                    if let Some(binding) = self.objects.bindings.get(&key) {
+                        self.commands.observe_job(&binding.workload, self.now);
+                    }
+                }
                 Change::VolcanoJob(reference) => {
                     let job = self.objects.workloads.get(&reference).map(|job| &**job);
                     self.hyper_jobs.observe_job(&reference, job, self.now);
@@ -430,7 +435,6 @@ impl Controller {
         deadlines.restarts.observe_binding(binding, workload, stage, now);
         deadlines.failed.observe_binding(binding, workload, stage, now);
         self.member_loss.observe_binding(objects, binding, now);
-        self.commands.observe_job(&binding.workload, now);
         deadlines.unused.observe_binding(binding, workload, stage, now);
         let is_unused = deadlines.unused.is_unused(key);
         let stage = stage.filter(|_| fault.is_none());

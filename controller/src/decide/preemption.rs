@@ -112,20 +112,18 @@ impl Preemption {
             let (Some(binding), Some(state)) = (objects.bindings.get(key), jobs.states.get(key)) else { return false };
             let holds_back = explain_eviction_wait(objects, jobs, capacity, binding, now).is_some();
             let evicted = |reason: &Reason| matches!(reason, Reason::Evicted { .. } | Reason::Requeued { .. });
-            let was_held_back = matches!(&state.phase, JobPhase::Blocked(reason) if evicted(reason));
             let holds = matches!(state.phase, JobPhase::Holding { .. });
             // As long as `observe_eviction` would remember it.
             let until =
                 |eviction: &EvictionRecord| if holds { compute_eviction_expiry(eviction) } else { eviction.until };
             let over = binding.eviction.as_deref().is_none_or(|eviction| until(eviction) <= now.as_second());
-            let withdrawn = |reason: &Reason| {
-                matches!(
-                    reason,
-                    Reason::SuspendedByUser { .. } | Reason::Ending { .. } | Reason::RunTimeExceeded { .. }
-                )
+            let returns = match &state.phase {
+                JobPhase::Holding { .. } => !holds_back && over,
+                JobPhase::Pending => holds_back,
+                JobPhase::Blocked(reason) if evicted(reason) => !holds_back,
+                // Whatever else it waits for comes before that, and assessing it again would change nothing.
+                JobPhase::Blocked(_) | JobPhase::OutOfScope => false,
             };
-            let is_withdrawn = matches!(&state.phase, JobPhase::Blocked(reason) if withdrawn(reason));
-            let returns = if holds { !holds_back && over } else { holds_back != was_held_back && !is_withdrawn };
             let went =
                 jobs.cleanups.is_terminating(key) && !has_old_copies(objects, capacity, binding, now.as_second());
             returning.extend((returns || went).then(|| key.clone()));

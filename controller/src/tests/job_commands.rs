@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::world::World;
 
-fn send(world: &mut World, name: &str, action: &str, job: &str) {
+pub fn send(world: &mut World, name: &str, action: &str, job: &str) {
     command_in(world, "ns", name, action, job, "");
 }
 

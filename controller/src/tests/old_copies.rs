@@ -1,10 +1,12 @@
 //! Old copies of jobs that are in line again: nothing starts before their pods are gone and members forgot them.
 
 use caldera_core::inventory::Change;
+use caldera_runtime::write::Failure;
 use serde_json::json;
 
 use super::{
     fleet::{members, on, pod, tell},
+    job_commands::send,
     world::{World, job},
 };
 
@@ -202,4 +204,30 @@ fn a_job_of_another_name_waits_for_nobody() {
     world.delete("ResourceBinding", "a-job");
     world.job("b", "q", 4);
     assert_eq!(world.pass(2), ["b-job"]);
+}
+
+#[test]
+fn a_job_that_waits_for_something_else_beside_its_old_pods_is_not_decided_about_again_and_again() {
+    let changes = [
+        ("Job", json!({"metadata": {"annotations": {"caldera.dev/suspended": "true"}}})),
+        ("Job", json!({"metadata": {"annotations": {"caldera.dev/hold": "true"}}})),
+        ("Job", json!({"metadata": {"annotations": {"caldera.dev/end-as": "Completed"}}})),
+        ("Job", json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})),
+        ("ResourceBinding", json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})),
+        ("no Job", json!({})),
+    ];
+    for (reason, (kind, change)) in WAYS_BACK.iter().flat_map(|reason| changes.iter().map(move |it| (reason, it))) {
+        let mut world = running();
+        evict(&mut world, reason, 0, &[]);
+        match *kind {
+            "Job" => world.patch(kind, "a", change),
+            "ResourceBinding" => world.patch(kind, "a-job", change),
+            _ => world.delete("Job", "a"),
+        }
+        // A Command for it is done, and its deletion fails for minutes.
+        let failed = || ("commands", Failure::Transient("there is no answer".into()));
+        world.fail.extend(std::iter::repeat_with(failed).take(1000));
+        send(&mut world, "stop", "AbortJob", "a");
+        assert!(world.pass(30).is_empty(), "{reason}, {kind} {change}");
+    }
 }
