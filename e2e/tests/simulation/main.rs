@@ -14,6 +14,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod counted_clock;
 mod faults;
 mod history;
 mod hostile;

@@ -8,13 +8,13 @@ use std::{
 };
 
 use axum::Router;
-use caldera_runtime::clock::TokioClock;
 use embedded_apiserver::{ApiServer, Options, SeededIds, TokioClock as ServerClock};
 use kube::Client;
 use serde_json::Value;
 use tokio::time::{Duration, Instant, sleep};
 
 use crate::{
+    counted_clock::CountedClock,
     faults::{Faults, Life, Way},
     history::{History, Trace},
     hostile::{self, Hostile},
@@ -130,11 +130,12 @@ pub async fn run(seed: u64, planned: Option<PlannedFault>, keep: bool) -> Outcom
     let (mut stand_in, history) = (stand_in.0, stand_in.1);
     let is_traced = std::env::var_os("CALDERA_SIMULATION_TRACE").is_some();
     let faults = Faults::new(prng.fork(), planned, is_traced);
+    let clock = Arc::new(CountedClock::starting_at(start));
     let mut world = World {
         way: Way { host, members, faults: faults.clone(), who: "", life: Life::default(), fenced: true },
         faults,
         user,
-        clock: Arc::new(TokioClock::starting_at(start)),
+        clock: clock.clone(),
         webhook,
         replicated: true,
         unfenced: false,
@@ -159,6 +160,7 @@ pub async fn run(seed: u64, planned: Option<PlannedFault>, keep: bool) -> Outcom
         invariants,
         trace: Trace::new(keep),
         is_traced,
+        clock,
         history,
         hostile,
         last_writes: 0,
@@ -190,6 +192,7 @@ struct HistoryRun {
     trace: Trace,
     /// Each commit is printed.
     is_traced: bool,
+    clock: Arc<CountedClock>,
     history: History,
     hostile: Option<Hostile>,
     last_writes: u64,
@@ -201,6 +204,7 @@ impl HistoryRun {
     async fn check(&mut self) {
         // On virtual time this ends when nobody has anything to do: all watches have delivered.
         sleep(Duration::from_millis(1)).await;
+        self.clock.must_have_gone_on();
         self.history.must_be_complete();
         for commit in self.history.take() {
             self.trace.add(&commit);
