@@ -37,6 +37,11 @@ pub enum EventType {
     Warning,
 }
 
+/// Bytes of an object's name that the name of its event begins with.
+const LONGEST_NAME_PART: usize = 230;
+/// Bytes of a message: events of `events.k8s.io` hold at most 1024.
+const LONGEST_MESSAGE: usize = 1000;
+
 /// The write that records an event by `component` on `regarding`; `related` is what else it is about.
 #[must_use]
 pub fn build_event(
@@ -50,12 +55,9 @@ pub fn build_event(
 ) -> Write {
     let namespace = if regarding.namespace.is_empty() { "default" } else { &regarding.namespace };
     let hash = hash_parts([regarding.uid.as_str(), reason, message, component]) ^ now.as_second().unsigned_abs();
-    let mut name = regarding.name.clone();
-    name.truncate(230);
+    let name = format!("{}.{hash:016x}", cut_text(&regarding.name, LONGEST_NAME_PART));
+    let message = cut_text(message, LONGEST_MESSAGE);
     let time = format_time(now);
-    // Events hold at most 1024 bytes of message.
-    let message: String = message.chars().take(1000).collect();
-    let name = format!("{name}.{hash:016x}");
     let mut body = json!({
         "apiVersion": "v1", "kind": "Event", "metadata": {"name": name, "namespace": namespace},
         "involvedObject": regarding,
@@ -76,10 +78,41 @@ pub fn build_event(
     }
 }
 
+/// As many of the first characters as fit into so many bytes: users write in any language, in names too.
+fn cut_text(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
+}
+
 /// FNV-1a over all parts.
 fn hash_parts<'a>(parts: impl IntoIterator<Item = &'a str>) -> u64 {
     parts
         .into_iter()
         .flat_map(|part| part.bytes().chain([0]))
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_about_a_name_of_any_letters_is_cut_between_two_of_them() {
+        let name = format!("a{}", "\u{e9}".repeat(115));
+        assert!(!name.is_char_boundary(LONGEST_NAME_PART));
+        let regarding = Regarding {
+            api_version: "v1".into(),
+            kind: "Job".into(),
+            namespace: "ns".into(),
+            name: name.clone(),
+            uid: "u".into(),
+        };
+        let message = "\u{20ac}".repeat(LONGEST_MESSAGE);
+        let now = Timestamp::UNIX_EPOCH;
+        let write = build_event(&regarding, None, EventType::Warning, "Reason", &message, "test", now);
+        let Body::Create(body) = &write.body else { panic!("{write:?}") };
+        let begins = format!("a{}.", "\u{e9}".repeat(114));
+        assert!(write.name.starts_with(&begins) && write.name.len() < 253, "{}", write.name);
+        assert_eq!(body["message"].as_str().unwrap().len(), 999);
+        assert_eq!(body["involvedObject"]["name"], name);
+    }
 }

@@ -1,5 +1,7 @@
 //! What is written of a decision.
 
+use caldera_runtime::write::Write;
+
 use super::*;
 
 #[test]
@@ -100,4 +102,28 @@ fn while_there_is_no_room_each_answer_lets_one_status_go() {
     assert!(sends(&mut confirmations, false), "placements would hold it up for ever");
     assert!(!sends(&mut confirmations, false), "statuses would hold placements up");
     assert!(sends(&mut confirmations, true) && sends(&mut confirmations, true));
+}
+
+#[test]
+fn nothing_is_recorded_on_a_template_whose_name_or_namespace_can_not_be_one() {
+    let regarding = |object: &Value, success: bool| -> Vec<Value> {
+        let binding = Binding::parse_binding(object).unwrap();
+        let events = binding_writes::build_schedule_events(&binding, success, "why", now());
+        let about = |write: Write| match write.body {
+            Body::Create(event) if write.namespace == "ns" => event["involvedObject"]["kind"].clone(),
+            other => panic!("{other:?}"),
+        };
+        events.into_iter().map(about).collect()
+    };
+    assert_eq!(regarding(&binding(2), true), ["Job"]);
+    assert_eq!(regarding(&binding(2), false), ["ResourceBinding", "Job"]);
+    let many_letters = format!("a{}", "\u{e9}".repeat(115));
+    for (field, text) in
+        [("name", many_letters.as_str()), ("name", ""), ("name", "x?y="), ("namespace", "ns/secrets?x=")]
+    {
+        let mut object = binding(2);
+        object["spec"]["resource"][field] = text.into();
+        assert_eq!(regarding(&object, true), [""; 0], "{text}");
+        assert_eq!(regarding(&object, false), ["ResourceBinding"], "{text}");
+    }
 }

@@ -6,6 +6,7 @@
 
 use caldera_core::place::{Decision, Target};
 use caldera_crds::{
+    dns::is_dns_subdomain,
     names::{
         caldera::{PLAN, SCHEDULER_NAME},
         karmada::APPLIED_PLACEMENT,
@@ -162,7 +163,9 @@ pub fn ignored_weights_event(fault: &WeightsFault, now: Timestamp) -> Write {
 
 /// Events on the binding and on its template, as karmada-scheduler writes them. A success is recorded on the template
 /// only, with the binding as the related object: the condition of the binding says the same, and the writes of a job
-/// bound the throughput of a host. Of a queued job that was placed at once none is recorded.
+/// bound the throughput of a host. Of a queued job that was placed at once none is recorded. Who may write bindings
+/// writes any text for the template's name and namespace: none is recorded on what can not be a template of this
+/// binding, for its namespace is part of the path of the write.
 #[must_use]
 pub fn build_schedule_events(binding: &Binding, success: bool, message: &str, now: Timestamp) -> Vec<Write> {
     let on_binding = Regarding {
@@ -179,19 +182,21 @@ pub fn build_schedule_events(binding: &Binding, success: bool, message: &str, no
         name: binding.workload.name.clone(),
         uid: binding.place.uid.clone(),
     };
+    let on_template = may_be_template(&on_binding, &on_template).then_some(on_template);
     if success {
-        return vec![build_event(
-            &on_template,
-            Some(&on_binding),
-            EventType::Normal,
-            SCHEDULE_BINDING_SUCCEED,
-            message,
-            SCHEDULER_NAME,
-            now,
-        )];
+        let succeeded = |regarding: Regarding| {
+            let (related, reason) = (Some(&on_binding), SCHEDULE_BINDING_SUCCEED);
+            build_event(&regarding, related, EventType::Normal, reason, message, SCHEDULER_NAME, now)
+        };
+        return on_template.map(succeeded).into_iter().collect();
     }
-    let failed = |regarding: &Regarding| {
-        build_event(regarding, None, EventType::Warning, SCHEDULE_BINDING_FAILED, message, SCHEDULER_NAME, now)
+    let failed = |regarding: Regarding| {
+        build_event(&regarding, None, EventType::Warning, SCHEDULE_BINDING_FAILED, message, SCHEDULER_NAME, now)
     };
-    vec![failed(&on_binding), failed(&on_template)]
+    [Some(on_binding), on_template].into_iter().flatten().map(failed).collect()
+}
+
+/// Karmada makes a binding beside its template.
+fn may_be_template(binding: &Regarding, template: &Regarding) -> bool {
+    template.namespace == binding.namespace && is_dns_subdomain(&template.name)
 }
