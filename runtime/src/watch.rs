@@ -7,7 +7,7 @@
 //! counts as listed meanwhile, without objects.
 //!
 //! `kube::runtime` does the watching. Ours is what it leaves open: one event for a whole list, a wait that grows while
-//! lists fail (its backoff starts over with each `Init`), one log line for an outage, and [`WatchHealth`].
+//! lists or watches fail (its backoff starts over with each `Init`), one log line for an outage, and [`WatchHealth`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -88,7 +88,8 @@ impl<K: Ord, V> Event<(K, V)> {
 /// Since when a watch has failed again and again; `None` while it does not.
 ///
 /// A watch that resumes is silent until something happens, so a single failure counts for nothing. After the second one
-/// in a row everything is listed anew: that this succeeded can be seen.
+/// in a row everything is listed anew: that this succeeded can be seen. A server that allows the list may still refuse
+/// the watch, so it counts as failing until the watch told of a change, or held for some seconds after the list.
 #[derive(Debug, Clone, Default)]
 pub struct WatchHealth(Arc<Mutex<Option<Instant>>>);
 
@@ -265,6 +266,8 @@ impl<T: Send + 'static> Follower<T> {
 /// First wait after a failed watch; doubles up to [`MAX_BACKOFF`].
 const INITIAL_BACKOFF: Duration = Duration::from_millis(50);
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
+/// A watch that holds for so long after a list works again. Until then lists are as rare as attempts that fail.
+const HELD_WATCH: Duration = Duration::from_secs(5);
 /// How often a kind that may be absent is looked for while it is.
 pub const ABSENT_RETRY: Duration = Duration::from_secs(30);
 
@@ -297,8 +300,22 @@ async fn watch_objects<K, R, T>(
     let mut listed = Vec::new();
     let mut backoff = INITIAL_BACKOFF;
     let mut failing = false;
+    let mut is_listed = false;
     let mut is_absent = false;
-    while let Some(next) = stream.next().await {
+    loop {
+        // Only after a list silence says that the watch holds: a server that is gone is silent too.
+        let next = if failing && is_listed {
+            tokio::time::timeout(HELD_WATCH, stream.next()).await.ok()
+        } else {
+            Some(stream.next().await)
+        };
+        if failing && matches!(next, None | Some(Some(Ok(watcher::Event::Apply(_) | watcher::Event::Delete(_))))) {
+            tracing::info!(kind, "watching again");
+            (failing, backoff) = (false, INITIAL_BACKOFF);
+            options.health.iter().for_each(WatchHealth::record_success);
+        }
+        let Some(next) = next else { continue };
+        let Some(next) = next else { return };
         let event = match next {
             Ok(event) => event,
             // A kube-apiserver that has not read its CRDs yet answers 503.
@@ -322,6 +339,7 @@ async fn watch_objects<K, R, T>(
             }
             Err(error) => {
                 let error = describe_watch_error(&error);
+                is_listed = false;
                 if failing {
                     tracing::debug!(kind, error, "still can not watch");
                     if let Some(health) = &options.health {
@@ -337,11 +355,7 @@ async fn watch_objects<K, R, T>(
                 continue;
             }
         };
-        if failing && !matches!(event, watcher::Event::Init | watcher::Event::InitApply(_)) {
-            tracing::info!(kind, "watching again");
-            (failing, backoff) = (false, INITIAL_BACKOFF);
-            options.health.iter().for_each(WatchHealth::record_success);
-        }
+        is_listed = !matches!(event, watcher::Event::Init | watcher::Event::InitApply(_));
         is_absent &= matches!(event, watcher::Event::Init);
         let event = match event {
             watcher::Event::Init => {
@@ -405,53 +419,4 @@ pub async fn list_json<R>(
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-    use kube::client::Body;
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn what_a_watch_failed_at_is_told_in_the_servers_sentence_alone() {
-        let status = kube::core::Status::failure("jobs is forbidden", "Forbidden").with_code(403).boxed();
-        let told = describe_watch_error(&watcher::Error::InitialListFailed(kube::Error::Api(status.clone())));
-        assert_eq!(told, "can not list: jobs is forbidden");
-        assert_eq!(describe_watch_error(&watcher::Error::WatchError(status)), "jobs is forbidden");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_kind_that_may_be_absent_counts_as_listed_and_is_followed_once_the_server_has_it() {
-        static IS_THERE: AtomicBool = AtomicBool::new(false);
-        static ASKED: AtomicUsize = AtomicUsize::new(0);
-        let service = tower::service_fn(|request: http::Request<Body>| async move {
-            let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
-            if is_watch {
-                std::future::pending::<()>().await;
-            }
-            ASKED.fetch_add(1, Ordering::Relaxed);
-            let (code, body) = if IS_THERE.load(Ordering::Relaxed) {
-                let item = json!({"metadata": {"name": "a", "namespace": "ns"}});
-                let metadata = json!({"resourceVersion": "1"});
-                (200, json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": [item]}))
-            } else {
-                let message = "the server could not find the requested resource";
-                let reason = "NotFound";
-                (404, json!({"kind": "Status", "status": "Failure", "message": message, "reason": reason, "code": 404}))
-            };
-            http::Response::builder().status(code).body(Body::from(body.to_string().into_bytes()))
-        });
-        let (events, mut received) = mpsc::channel(8);
-        let follower = Follower::new(Client::new(service, "ns"), events, CancellationToken::new());
-        let options = WatchOptions::from(watcher::Config::default()).allow_absent_kind(true);
-        let resource = api_resource("ray.io", "v1", "RayJob", "rayjobs");
-        follower.follow_json(resource, options, |object| object["metadata"]["name"].as_str().map(str::to_owned), Some);
-        assert!(matches!(received.recv().await, Some(Event::Reset(all)) if all.is_empty()));
-        tokio::time::sleep(ABSENT_RETRY * 10).await;
-        assert!(received.try_recv().is_err(), "it is said once");
-        assert!(ASKED.load(Ordering::Relaxed) <= 12, "it is asked for now and then: {ASKED:?}");
-        IS_THERE.store(true, Ordering::Relaxed);
-        assert!(matches!(received.recv().await, Some(Event::Reset(all)) if all == ["a"]));
-    }
-}
+mod tests;
