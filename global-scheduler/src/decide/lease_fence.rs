@@ -99,6 +99,9 @@ impl LeaseFence {
     pub fn forget_binding(&mut self, key: &BindingKey) {
         self.valid.remove(key);
         self.waiting.remove(key);
+        if let Some(reading) = &mut self.reading {
+            reading.remove(key);
+        }
     }
 }
 
@@ -150,6 +153,15 @@ mod tests {
     fn a_grant_without_an_epoch_is_placed_only_where_there_is_no_lease() {
         assert!(may_place_under(None, &granted(None)));
         assert!(!may_place_under(None, &granted(Some("3.me"))));
+    }
+
+    #[test]
+    fn a_binding_that_goes_while_the_lease_is_read_leaves_nothing_behind() {
+        let (mut fence, binding) = (LeaseFence::new(true), granted(None));
+        assert!(!fence.may_place(&binding, 1) && fence.begin_read());
+        fence.forget_binding(&binding.key);
+        assert_eq!((fence.count_waiting(), fence.apply_read(None)), (0, Vec::new()));
+        assert!(fence.valid.is_empty());
     }
 
     #[test]
