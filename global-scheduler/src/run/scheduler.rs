@@ -14,6 +14,8 @@
 
 mod outcomes;
 mod state;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

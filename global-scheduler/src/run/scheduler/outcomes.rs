@@ -2,7 +2,7 @@
 //!
 //! Rules: what is placed is told, with the generation that the write returned. After a conflict the binding is decided
 //! again once its new state is here; after a failure of the server, after a wait that doubles; what the server refuses
-//! is told as the reason.
+//! is told as the reason, unless it is the status that it refuses.
 
 use caldera_core::place::{Decision, Target};
 use caldera_runtime::write::{Failure, WriteOutcome};
@@ -48,8 +48,16 @@ impl Scheduler {
                 }
                 self.cache.mark_due(&key);
             }
-            (Tag::Place(key, _) | Tag::Clear(key, ..) | Tag::Status(key), Err(failure)) => {
-                self.apply_write_failure(&key, failure);
+            (Tag::Place(key, _) | Tag::Clear(key, ..), Err(failure)) => {
+                if let Some((reason, message)) = self.apply_write_failure(&key, failure) {
+                    self.write_refusal(&key, reason, &message);
+                }
+            }
+            (Tag::Status(key), Err(failure)) => {
+                // A status that says why would be refused as this one was.
+                if let Some((reason, message)) = self.apply_write_failure(&key, failure) {
+                    tracing::warn!(binding = %key, reason, message, "a status was refused; trying again later");
+                }
             }
         }
     }
@@ -82,8 +90,9 @@ impl Scheduler {
         self.write_events(events.unwrap_or_default());
     }
 
-    /// What was assumed is not so: back to what the binding itself shows, and decide again when that makes sense.
-    fn apply_write_failure(&mut self, key: &BindingKey, failure: Failure) {
+    /// What was assumed is not so: back to what the binding itself shows, and decide again when that makes sense. The
+    /// reason and the message if the server refused the write.
+    fn apply_write_failure(&mut self, key: &BindingKey, failure: Failure) -> Option<(&'static str, String)> {
         let decided_on = self.in_flight.remove(key).map(|(version, _)| version).unwrap_or_default();
         self.cache.update_assumed_pods(key);
         let is_newer = self.cache.bindings.get(key).is_some_and(|now| now.resource_version != decided_on);
@@ -107,8 +116,9 @@ impl Scheduler {
             Failure::Refused { reason, message, .. } => {
                 let reason = if reason == QUOTA_EXCEEDED { QUOTA_EXCEEDED } else { SCHEDULER_ERROR };
                 self.retries.add_failure(key, true, Instant::now());
-                self.write_refusal(key, reason, &message);
+                return Some((reason, message));
             }
         }
+        None
     }
 }
