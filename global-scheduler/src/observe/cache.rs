@@ -110,12 +110,14 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Applies an event of bindings. `global`: of cluster-scoped templates, which are listed by themselves.
-    pub fn apply_bindings(&mut self, global: bool, event: Event<Binding>) {
+    /// Applies an event of bindings; which are gone. `global`: of cluster-scoped templates, which are listed by
+    /// themselves.
+    pub fn apply_bindings(&mut self, global: bool, event: Event<Binding>) -> BTreeSet<BindingKey> {
         let known = self.bindings.keys().filter(|key| key.is_global() == global).cloned();
         let (stored, gone) = event.split_changes(known, |binding| binding.key.clone());
         gone.iter().for_each(|key| self.remove_binding(key));
         stored.into_iter().for_each(|binding| self.update_binding(binding));
+        gone
     }
 
     /// Stores the newest state of a binding. An older state that arrives later is ignored.

@@ -168,11 +168,12 @@ impl Scheduler {
                 if matches!(event, Event::Reset(_)) && !global {
                     self.note_listed("bindings");
                 }
-                if let Event::Deleted(binding) = &event {
-                    self.forget_binding(&binding.key);
-                }
                 self.report_faults(&event, |binding| binding.weights.as_ref());
-                self.cache.apply_bindings(global, event);
+                let gone = self.cache.apply_bindings(global, event);
+                gone.iter().for_each(|key| self.forget_binding(key));
+                if !gone.is_empty() {
+                    self.show_unschedulable();
+                }
             }
             HostEvent::Workloads(kind, event) => self.cache.apply_workloads(kind, event),
             HostEvent::Policies(global, event) => {
@@ -272,7 +273,6 @@ impl Scheduler {
         self.refused_at.remove(key);
         self.first_statuses.forget(key);
         self.estimators.forget_binding(&key.to_string());
-        self.show_unschedulable();
     }
 
     fn show_unschedulable(&self) {

@@ -95,7 +95,8 @@ impl Scheduler {
     fn apply_write_failure(&mut self, key: &BindingKey, failure: Failure) -> Option<(&'static str, String)> {
         let decided_on = self.in_flight.remove(key).map(|(version, _)| version).unwrap_or_default();
         self.cache.update_assumed_pods(key);
-        let is_newer = self.cache.bindings.get(key).is_some_and(|now| now.resource_version != decided_on);
+        // Of one that is gone nothing is to be tried again.
+        let is_newer = self.cache.bindings.get(key)?.resource_version != decided_on;
         match failure {
             Failure::Conflict(_) | Failure::Exists(_) => {
                 self.metrics.conflicts.inc();

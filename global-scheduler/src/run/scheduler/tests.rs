@@ -5,7 +5,11 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use caldera_runtime::{client::WriteCounts, clock::SystemClock, write::WriteOutcome};
+use caldera_runtime::{
+    client::WriteCounts,
+    clock::SystemClock,
+    write::{Failure, WriteOutcome},
+};
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -87,6 +91,10 @@ impl World {
         }
         self.host.take_written()
     }
+
+    fn count_retries(&self) -> usize {
+        self.scheduler.retries.list_failures().count()
+    }
 }
 
 fn key() -> BindingKey {
@@ -136,4 +144,34 @@ async fn a_status_that_the_server_refuses_is_written_again_after_a_wait_and_not_
     world.scheduler.mark_expired_waits_due();
     world.scheduler.decide_due();
     assert!(world.take_outcomes(3).await.contains(&STATUS.to_owned()));
+}
+
+#[tokio::test]
+async fn a_binding_that_is_gone_leaves_nothing_behind_also_where_only_a_list_says_so() {
+    for gone in [Event::Reset(vec![]), Event::Deleted(binding("web"))] {
+        let mut world = World::new();
+        world.host.refuses_statuses.store(true, Ordering::Relaxed);
+        world.apply_bindings(Event::Reset(vec![binding("web")]));
+        world.take_outcomes(3).await;
+        assert_eq!((world.count_retries(), world.scheduler.refused_at.len()), (1, 1));
+        world.apply_bindings(gone);
+        assert_eq!((world.count_retries(), world.scheduler.refused_at.len()), (0, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_fails_after_its_binding_is_gone_is_not_tried_again() {
+    let failures = [
+        Failure::Conflict("changed".into()),
+        Failure::Transient("busy".into()),
+        Failure::Refused { code: 403, reason: "Forbidden".into(), message: "no".into() },
+    ];
+    for failure in failures {
+        let mut world = World::new();
+        world.apply_bindings(Event::Reset(vec![binding("web")]));
+        world.apply_bindings(Event::Deleted(binding("web")));
+        assert!(world.scheduler.in_flight.contains_key(&key()));
+        world.scheduler.apply_outcome(WriteOutcome { tag: Tag::Status(key()), result: Err(failure) });
+        assert_eq!((world.count_retries(), world.scheduler.in_flight.len()), (0, 0));
+    }
 }
