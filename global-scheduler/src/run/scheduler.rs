@@ -41,7 +41,7 @@ use crate::{
     },
     metrics::Metrics,
     observe::{
-        binding::BindingKey, cache::Cache, data_arrival::DataWait, host_watch::HostEvent, ranking::StatedWeights,
+        binding::BindingKey, cache::Cache, data_arrival::DataWait, host_watch::HostEvent, ranking::WeightsFault,
     },
     run::{
         Config,
@@ -51,8 +51,8 @@ use crate::{
         },
     },
     write::{
-        binding_writes, confirmations::Confirmations, event_budget::EventBudget, first_statuses::FirstStatuses,
-        retries::Retries, topology_status::TopologyStatusWriter,
+        binding_writes, confirmations::Confirmations, event_budget::EventBudget, fault_reports::FaultReports,
+        first_statuses::FirstStatuses, retries::Retries, topology_status::TopologyStatusWriter,
     },
 };
 
@@ -101,8 +101,7 @@ pub(crate) struct Scheduler {
     /// When a refusal was last written.
     refused_at: BTreeMap<BindingKey, Instant>,
     event_budget: EventBudget,
-    /// The reported faults of weights that can not be read, by the UID of the object that states them.
-    reported_faults: BTreeMap<String, String>,
+    fault_reports: FaultReports,
     /// Lists that did not arrive yet: nothing is decided before they do.
     unlisted: BTreeSet<&'static str>,
     /// FederationTopologies were listed. Not every host has them, so they are waited for only as long as members are.
@@ -132,7 +131,7 @@ impl Scheduler {
             topology_status: TopologyStatusWriter::default(),
             refused_at: BTreeMap::new(),
             event_budget: EventBudget::new(Instant::now()),
-            reported_faults: BTreeMap::new(),
+            fault_reports: FaultReports::default(),
             unlisted: ["bindings", "clusters", "data sources", "data claims"].into_iter().collect(),
             topologies_listed: false,
             grace_end: Some(Instant::now() + GRACE_PERIOD),
@@ -168,7 +167,8 @@ impl Scheduler {
                 if matches!(event, Event::Reset(_)) && !global {
                     self.note_listed("bindings");
                 }
-                self.report_faults(&event, |binding| binding.weights.as_ref());
+                let faults = self.fault_reports.take_new_faults(global, &event);
+                self.report_faults(&faults);
                 let gone = self.cache.apply_bindings(global, event);
                 gone.iter().for_each(|key| self.forget_binding(key));
                 if !gone.is_empty() {
@@ -177,7 +177,8 @@ impl Scheduler {
             }
             HostEvent::Workloads(kind, event) => self.cache.apply_workloads(kind, event),
             HostEvent::Policies(global, event) => {
-                self.report_faults(&event, |(_, stated)| stated.as_ref());
+                let faults = self.fault_reports.take_new_faults(global, &event);
+                self.report_faults(&faults);
                 self.cache.rankings.apply_policies(global, event);
             }
             HostEvent::DataSources(event) => {
@@ -238,25 +239,12 @@ impl Scheduler {
         self.fence.begin_read()
     }
 
-    /// Records faults of stated weights as Events, once on each object and again when they change.
-    fn report_faults<T>(&mut self, event: &Event<T>, stated: impl Fn(&T) -> Option<&StatedWeights>) {
-        let (objects, gone) = match event {
-            Event::Reset(all) => (all.as_slice(), false),
-            Event::Applied(one) => (std::slice::from_ref(one), false),
-            Event::Deleted(one) => (std::slice::from_ref(one), true),
-        };
-        for fault in objects.iter().filter_map(stated).filter_map(|stated| stated.as_ref().err()) {
-            if gone {
-                self.reported_faults.remove(&fault.on.uid);
-                continue;
-            }
-            let before = self.reported_faults.insert(fault.on.uid.clone(), fault.why.clone());
-            if before.as_ref() != Some(&fault.why) {
-                let (kind, name) = (&fault.on.kind, &fault.on.name);
-                tracing::warn!(kind, namespace = fault.on.namespace, name, why = fault.why, "weights are ignored");
-                let event = binding_writes::ignored_weights_event(fault, self.clock.now());
-                self.writer.queue_write(Tag::Event, event);
-            }
+    /// Records faults of stated weights as Events.
+    fn report_faults(&self, faults: &[WeightsFault]) {
+        for fault in faults {
+            let (kind, name) = (&fault.on.kind, &fault.on.name);
+            tracing::warn!(kind, namespace = fault.on.namespace, name, why = fault.why, "weights are ignored");
+            self.writer.queue_write(Tag::Event, binding_writes::ignored_weights_event(fault, self.clock.now()));
         }
     }
 
