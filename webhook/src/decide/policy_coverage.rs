@@ -1,16 +1,16 @@
 //! A warning for a new Volcano Job that no policy selects: it would wait on the host for ever, and nobody says why.
 //!
 //! Rules: it is only a warning, since a policy may come later, also in the same `kubectl apply`. Nothing is said while
-//! policies were not listed, of a job that a controller made, and where more selectors would have to be looked at than
-//! [`MOST_SELECTORS`].
+//! policies were not listed, of a job that a controller made, where policies are not all kept
+//! ([`kept_policies`](crate::observe::kept_policies)), and where more would have to be looked at than [`MOST_PARTS`].
 
-use caldera_crds::{object::read_list_at, policy_selection::WorkloadSelector};
+use caldera_crds::object::read_list_at;
 use serde_json::Value;
 
-use crate::observe::cache::Cache;
+use crate::observe::{cache::Cache, kept_policies::KeptPolicies};
 
-/// Looked at for a job: of its namespace, and of the whole host.
-const MOST_SELECTORS: usize = 10_000;
+/// Selectors, labels and values that are looked at for a job: of its namespace, and of the whole host.
+const MOST_PARTS: usize = 10_000;
 
 /// The warning.
 #[must_use]
@@ -20,10 +20,16 @@ pub fn warn_of_no_policy(job: &Value, namespace: &str, cache: &Cache) -> Option<
     if !is_listed || is_made {
         return None;
     }
-    let own = cache.policies.get(namespace).into_iter().flat_map(|all| all.values()).flatten();
-    let mut selectors = own.chain(cache.cluster_policies.values().flatten());
-    let is_selected = selectors.by_ref().take(MOST_SELECTORS).any(|selector: &WorkloadSelector| selector.selects(job));
-    (!is_selected && selectors.next().is_none()).then(|| {
+    let kept = || cache.policies.get(namespace).into_iter().chain([&*cache.cluster_policies]);
+    if kept().any(KeptPolicies::has_left_out) {
+        return None;
+    }
+    let mut parts = 0;
+    let may_be_selected = kept().flat_map(KeptPolicies::selections).any(|selection| {
+        parts += selection.count_parts();
+        parts > MOST_PARTS || selection.selects(job)
+    });
+    (!may_be_selected).then(|| {
         "no PropagationPolicy or ClusterPropagationPolicy selects this job yet: it stays here, in no queue and on no \
          cluster, until one does"
             .to_owned()
@@ -32,17 +38,23 @@ pub fn warn_of_no_policy(job: &Value, namespace: &str, cache: &Cache) -> Option<
 
 #[cfg(test)]
 mod tests {
-    use caldera_crds::policy_selection::read_workload_selectors;
+    use std::sync::Arc;
+
+    use caldera_crds::policy_selection::PolicySelection;
     use caldera_runtime::watch::Event;
     use serde_json::json;
 
     use super::{super::job::tests::job, *};
     use crate::observe::host_watch::HostEvent;
 
-    fn policy(selector: Value) -> Vec<WorkloadSelector> {
+    fn policy(selector: Value) -> PolicySelection {
         let mut whole = json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"});
         whole.as_object_mut().unwrap().extend(selector.as_object().unwrap().clone());
-        read_workload_selectors(&json!({"spec": {"resourceSelectors": [whole]}}))
+        PolicySelection::of_policy(&json!({"spec": {"resourceSelectors": [whole]}}))
+    }
+
+    fn put(cache: &mut Cache, namespace: &str, name: &str, selection: &PolicySelection) {
+        cache.put_policy((namespace.to_owned(), name.to_owned()), selection);
     }
 
     fn listed() -> Cache {
@@ -56,13 +68,13 @@ mod tests {
         let warned = |cache: &Cache| warn_of_no_policy(&job(), "ns", cache).is_some();
         let mut cache = listed();
         assert!(warned(&cache));
-        cache.policies.insert("other".to_owned(), [("p".to_owned(), policy(json!({})))].into());
-        cache.policies.insert("ns".to_owned(), [("p".to_owned(), policy(json!({"name": "k"})))].into());
+        put(&mut cache, "other", "p", &policy(json!({})));
+        put(&mut cache, "ns", "p", &policy(json!({"name": "k"})));
         assert!(warned(&cache), "another namespace's, and one of another job");
-        cache.cluster_policies.insert("all".to_owned(), policy(json!({"namespace": "ns"})));
+        Arc::make_mut(&mut cache.cluster_policies).put_policy("all", &policy(json!({"namespace": "ns"})));
         assert!(!warned(&cache));
-        cache.cluster_policies.remove("all");
-        cache.policies.insert("ns".to_owned(), [("p".to_owned(), policy(json!({"name": "j"})))].into());
+        cache.cluster_policies = Arc::default();
+        put(&mut cache, "ns", "p", &policy(json!({"name": "j"})));
         assert!(!warned(&cache));
     }
 
@@ -78,10 +90,10 @@ mod tests {
         assert!(warned(&cache));
         cache.apply_event(HostEvent::ClusterPolicies(Event::Applied(("all".to_owned(), policy(json!({}))))));
         assert!(!warned(&cache));
-        cache.apply_event(HostEvent::ClusterPolicies(Event::Deleted(("all".to_owned(), Vec::new()))));
+        cache.apply_event(HostEvent::ClusterPolicies(Event::Deleted(("all".to_owned(), PolicySelection::default()))));
         cache.apply_event(HostEvent::Policies(Event::Applied((key(), policy(json!({}))))));
         assert!(!warned(&cache));
-        cache.apply_event(HostEvent::Policies(Event::Deleted((key(), Vec::new()))));
+        cache.apply_event(HostEvent::Policies(Event::Deleted((key(), PolicySelection::default()))));
         assert!(warned(&cache) && cache.policies.keys().next().is_none());
         cache.apply_event(HostEvent::Policies(Event::Applied((key(), policy(json!({}))))));
         cache.apply_event(HostEvent::Policies(Event::Reset(Vec::new())));
@@ -100,12 +112,38 @@ mod tests {
     }
 
     #[test]
-    fn more_selectors_than_are_looked_at_say_nothing() {
-        let mut cache = listed();
-        let many = vec![policy(json!({"name": "k"})).remove(0); MOST_SELECTORS];
-        cache.cluster_policies.insert("many".to_owned(), many.clone());
+    fn more_values_than_are_looked_at_say_nothing() {
+        let among = json!({"matchExpressions": [{"key": "team", "operator": "In", "values": vec!["a"; 200]}]});
+        let (mut cache, of_others) = (listed(), policy(json!({"labelSelector": among})));
+        (0..20).for_each(|at| put(&mut cache, "ns", &at.to_string(), &of_others));
         assert!(warn_of_no_policy(&job(), "ns", &cache).is_some());
-        cache.cluster_policies.insert("more".to_owned(), many);
+        let host = Arc::make_mut(&mut cache.cluster_policies);
+        (0..30).for_each(|at| host.put_policy(&at.to_string(), &of_others));
         assert_eq!(warn_of_no_policy(&job(), "ns", &cache), None);
+    }
+
+    #[test]
+    fn where_policies_are_left_out_nothing_is_said() {
+        let mut cache = listed();
+        (0..2_000).for_each(|at| put(&mut cache, "ns", &at.to_string(), &policy(json!({"name": "k"}))));
+        assert_eq!(warn_of_no_policy(&job(), "ns", &cache), None);
+        assert!(warn_of_no_policy(&job(), "other", &cache).is_some());
+    }
+
+    /// Each event copied all policies of its namespace.
+    #[test]
+    fn an_event_that_says_what_is_known_of_a_policy_copies_nothing() {
+        let mut cache = listed();
+        put(&mut cache, "ns", "p", &policy(json!({"name": "k"})));
+        let before = cache.clone();
+        let event = |selection| HostEvent::Policies(Event::Applied((("ns".to_owned(), "p".to_owned()), selection)));
+        let is_shared = |cache: &Cache| match (before.policies.get("ns"), cache.policies.get("ns")) {
+            (Some(before), Some(now)) => std::ptr::eq(before, now),
+            _ => false,
+        };
+        cache.apply_event(event(policy(json!({"name": "k"}))));
+        assert!(is_shared(&cache));
+        cache.apply_event(event(policy(json!({"name": "l"}))));
+        assert!(!is_shared(&cache));
     }
 }

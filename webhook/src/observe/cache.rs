@@ -14,7 +14,7 @@ use caldera_core::{admission::Admission, gang::Gang, plan::Plan, queue::preempti
 use caldera_crds::{
     binding::COPY_HOLDER,
     names::caldera,
-    policy_selection::WorkloadSelector,
+    policy_selection::PolicySelection,
     tenancy::NamespaceFacts,
     trusted::TrustedWriters,
     workload::{WorkloadKind, priority_class_of, progress::read_progress},
@@ -22,7 +22,7 @@ use caldera_crds::{
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{scope::queue_of, sharded::Sharded};
+use super::{kept_policies::KeptPolicies, scope::queue_of, sharded::Sharded};
 
 /// Who chooses clusters for what is admitted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -217,10 +217,10 @@ pub struct Cache {
     pub namespaces: Sharded<String, NamespaceFacts>,
     /// Queues, whole, because rules compare them.
     pub queues: Sharded<String, Value>,
-    /// What PropagationPolicies select of kinds that can be queued, by namespace and name.
-    pub policies: Sharded<String, BTreeMap<String, Vec<WorkloadSelector>>>,
+    /// What PropagationPolicies select of kinds that can be queued, by namespace.
+    pub policies: Sharded<String, KeptPolicies>,
     /// The same of ClusterPropagationPolicies.
-    pub cluster_policies: Sharded<String, Vec<WorkloadSelector>>,
+    pub cluster_policies: Arc<KeptPolicies>,
     /// Whose word counts on what is admitted and placed.
     pub trusted: Arc<TrustedWriters>,
     /// Who chooses clusters.
@@ -240,16 +240,16 @@ impl Cache {
         self.bindings.insert(key, binding);
     }
 
-    /// Stores what a PropagationPolicy selects, or that it is gone.
-    pub fn put_policy(&mut self, (namespace, name): BindingKey, selectors: Option<Vec<WorkloadSelector>>) {
-        let mut all = self.policies.get(&namespace).cloned().unwrap_or_default();
-        match selectors {
-            Some(selectors) => drop(all.insert(name, selectors)),
-            None => drop(all.remove(&name)),
+    /// Stores what a PropagationPolicy selects. One that selects nothing, or is gone, is not kept.
+    pub fn put_policy(&mut self, (namespace, name): BindingKey, selection: &PolicySelection) {
+        let is_changed =
+            self.policies.get(&namespace).map_or(!selection.is_empty(), |kept| kept.changes_with(&name, selection));
+        if !is_changed {
+            return;
         }
-        match all.is_empty() {
-            true => self.policies.remove(&namespace),
-            false => self.policies.insert(namespace, all),
+        self.policies.change_value(namespace.clone(), |kept| kept.put_policy(&name, selection));
+        if self.policies.get(&namespace).is_some_and(KeptPolicies::is_empty) {
+            self.policies.remove(&namespace);
         }
     }
 

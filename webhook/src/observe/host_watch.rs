@@ -1,12 +1,8 @@
 //! The kinds that are followed on the host, and how each event brings the cache up to date.
 
-use std::{collections::BTreeMap, hash::Hash};
+use std::{hash::Hash, sync::Arc};
 
-use caldera_crds::{
-    policy_selection::{WorkloadSelector, read_workload_selectors},
-    tenancy::NamespaceFacts,
-    workload::WorkloadKind,
-};
+use caldera_crds::{policy_selection::PolicySelection, tenancy::NamespaceFacts, workload::WorkloadKind};
 use caldera_runtime::watch::{Event, Follower, WatchOptions, api_resource};
 use kube::runtime::watcher;
 use serde_json::Value;
@@ -29,10 +25,13 @@ pub enum HostEvent {
     /// Of Queues.
     Queues(Event<(String, Value)>),
     /// Of PropagationPolicies.
-    Policies(Event<(BindingKey, Vec<WorkloadSelector>)>),
+    Policies(Event<(BindingKey, PolicySelection)>),
     /// Of ClusterPropagationPolicies.
-    ClusterPolicies(Event<(String, Vec<WorkloadSelector>)>),
+    ClusterPolicies(Event<(String, PolicySelection)>),
 }
+
+/// Policies in a page of a list. While one is read, it takes many times its text: a page of the largest about 100 MB.
+const POLICIES_IN_PAGE: u32 = 5;
 
 /// Follows every kind on the host that reviews depend on.
 pub fn watch_host(follower: &Follower<HostEvent>) {
@@ -57,11 +56,12 @@ pub fn watch_host(follower: &Follower<HostEvent>) {
     let queues = api_resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues");
     follower.follow_json(queues, all(), |object| Some((key_of(&object).1, object)), HostEvent::Queues);
     let policy = |kind: &str, plural: &str| api_resource("policy.karmada.io", "v1alpha1", kind, plural);
-    let read = |object: Value| Some((key_of(&object), read_workload_selectors(&object)));
-    follower.follow_json(policy("PropagationPolicy", "propagationpolicies"), all(), read, HostEvent::Policies);
-    let read = |object: Value| Some((key_of(&object).1, read_workload_selectors(&object)));
+    let few = || all().page_size(POLICIES_IN_PAGE);
+    let read = |object: Value| Some((key_of(&object), PolicySelection::of_policy(&object)));
+    follower.follow_json(policy("PropagationPolicy", "propagationpolicies"), few(), read, HostEvent::Policies);
+    let read = |object: Value| Some((key_of(&object).1, PolicySelection::of_policy(&object)));
     let of_all = policy("ClusterPropagationPolicy", "clusterpropagationpolicies");
-    follower.follow_json(of_all, all(), read, HostEvent::ClusterPolicies);
+    follower.follow_json(of_all, few(), read, HostEvent::ClusterPolicies);
 }
 
 fn key_of(object: &Value) -> BindingKey {
@@ -74,6 +74,15 @@ fn apply_change<K: Ord + Hash + Clone, V>(event: Event<(K, V)>, objects: &mut Sh
         Event::Reset(all) => *objects = all.into_iter().collect(),
         Event::Applied((key, object)) => objects.insert(key, object),
         Event::Deleted((key, _)) => objects.remove(&key),
+    }
+}
+
+/// The policies of an event; one that is gone selects nothing.
+fn list_policies<K>(event: Event<(K, PolicySelection)>) -> Vec<(K, PolicySelection)> {
+    match event {
+        Event::Reset(all) => all,
+        Event::Applied(one) => vec![one],
+        Event::Deleted((key, _)) => vec![(key, PolicySelection::default())],
     }
 }
 
@@ -112,21 +121,21 @@ impl Cache {
             }
             HostEvent::Policies(event) => {
                 self.listed.insert("PropagationPolicy");
-                match event {
-                    Event::Reset(all) => {
-                        let mut policies: BTreeMap<String, BTreeMap<_, _>> = BTreeMap::new();
-                        for ((namespace, name), selectors) in all {
-                            policies.entry(namespace).or_default().insert(name, selectors);
-                        }
-                        self.policies = policies.into_iter().collect();
-                    }
-                    Event::Applied((key, selectors)) => self.put_policy(key, Some(selectors)),
-                    Event::Deleted((key, _)) => self.put_policy(key, None),
+                if matches!(event, Event::Reset(_)) {
+                    self.policies = Sharded::default();
                 }
+                list_policies(event).into_iter().for_each(|(key, selection)| self.put_policy(key, &selection));
             }
             HostEvent::ClusterPolicies(event) => {
                 self.listed.insert("ClusterPropagationPolicy");
-                apply_change(event, &mut self.cluster_policies);
+                if matches!(event, Event::Reset(_)) {
+                    self.cluster_policies = Arc::default();
+                }
+                for (name, selection) in list_policies(event) {
+                    if self.cluster_policies.changes_with(&name, &selection) {
+                        Arc::make_mut(&mut self.cluster_policies).put_policy(&name, &selection);
+                    }
+                }
             }
         }
     }

@@ -3,6 +3,7 @@
 pub mod cache;
 pub mod cost;
 pub mod host_watch;
+pub mod kept_policies;
 pub mod long_job;
 pub mod request;
 pub mod scope;

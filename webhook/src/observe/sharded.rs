@@ -63,6 +63,15 @@ impl<K: Ord + Hash + Clone, V> Sharded<K, V> {
         Arc::make_mut(shard).insert(key, Arc::new(value));
     }
 
+    /// Changes a value, an empty one where there is none. It is copied only if somebody else still reads it.
+    pub fn change_value(&mut self, key: K, change: impl FnOnce(&mut V))
+    where
+        V: Clone + Default,
+    {
+        let shard = &mut self.shards[shard_of(&key)];
+        change(Arc::make_mut(Arc::make_mut(shard).entry(key).or_default()));
+    }
+
     /// Removes a value; copies nothing where it is not there.
     pub fn remove<Q: Ord + Hash + ?Sized>(&mut self, key: &Q)
     where
@@ -127,6 +136,8 @@ mod tests {
         assert_eq!((map.get("7"), map.get("8")), (Some(&70), None));
         let shared = map.shards.iter().zip(&copy.shards).filter(|(one, other)| Arc::ptr_eq(one, other)).count();
         assert!(shared >= SHARDS - 2, "{shared}");
+        map.change_value("9".to_owned(), |value| *value += 1);
+        assert_eq!((map.get("9"), copy.get("9")), (Some(&10), Some(&9)));
         map.retain(|key| key.len() == 1);
         assert_eq!((map.keys().count(), map.values().count(), copy.keys().count()), (9, 9, 1000));
     }
