@@ -10,7 +10,9 @@ use std::{
     sync::Arc,
 };
 
-use caldera_core::{admission::Admission, gang::Gang, plan::Plan, queue::preemption::EvictionRecord};
+use caldera_core::{
+    admission::Admission, data_source::shorten_text, gang::Gang, plan::Plan, queue::preemption::EvictionRecord,
+};
 use caldera_crds::{
     binding::COPY_HOLDER,
     names::caldera,
@@ -69,8 +71,16 @@ impl CachedWorkload {
     pub fn from_object(kind: WorkloadKind, object: &Value) -> Self {
         let class = Some(priority_class_of(object)).filter(|name| !name.is_empty());
         let ended = read_progress(kind, object, None).ended.is_some();
-        Self { queue: queue_of(kind, object).map(Arc::from), priority_class: class.map(Arc::from), ended }
+        Self { queue: queue_of(kind, object).as_deref().map(keep_name), priority_class: class.map(keep_name), ended }
     }
+}
+
+/// Bytes of a name at most (Kubernetes `IsDNS1123Subdomain`).
+const MOST_NAME_BYTES: usize = 253;
+
+/// A name out of a workload, as it is kept. What is longer than any name is cut, with a mark that is in none.
+fn keep_name(name: &str) -> Arc<str> {
+    if name.len() > MOST_NAME_BYTES { shorten_text(name).into() } else { name.into() }
 }
 
 /// What matters of a ResourceBinding.
@@ -381,5 +391,26 @@ impl<'a> Snapshot<'a> {
             // Of several defaults Kubernetes takes the lowest (`plugin/pkg/admission/priority`).
             None => classes.values().filter(|class| class.is_default).map(|class| class.value).min(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Each of some hundred jobs had a megabyte of them, until there was no memory left.
+    #[test]
+    fn of_a_queue_or_class_that_no_name_is_as_long_as_a_part_is_kept() {
+        let job = |bytes: usize| {
+            let spec = json!({"queue": "q".repeat(bytes), "priorityClassName": "c".repeat(bytes)});
+            let object = json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": spec});
+            CachedWorkload::from_object(WorkloadKind::VolcanoJob, &object)
+        };
+        let length = |name: Option<Arc<str>>| name.unwrap().len();
+        let (longest, too_long) = (job(253), job(500_000));
+        assert_eq!((length(longest.queue), length(longest.priority_class)), (253, 253));
+        assert!(length(too_long.queue) < 200 && length(too_long.priority_class) < 200);
     }
 }
