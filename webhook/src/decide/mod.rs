@@ -3,10 +3,10 @@
 //! By what is reviewed:
 //! - ResourceBindings: [`binding_gate`], and [`protected_fields`] before it; where karmada-scheduler places,
 //!   [`stock_placement`].
-//! - Works: [`work_copy`], with [`job_copy`], `charged_copy`, `node_affinity` and `member_job_maker`, and
-//!   [`protected_fields`] before it.
+//! - Works: [`work_copy`], with [`job_copy`], `charged_copy`, [`priority_classes`], `node_affinity` and
+//!   `member_job_maker`, and [`protected_fields`] before it.
 //! - Volcano Jobs: [`job_defaults`] with `ssh_keys`; [`job`], [`namespace_access`], [`queue_limits`],
-//!   [`waiting_limits`].
+//!   [`priority_classes`], [`waiting_limits`].
 //! - Queues: [`queue`]. HyperJobs: [`hyper_job`].
 //! - What Karmada asks of a Volcano Job: [`interpreter`].
 //!
@@ -25,6 +25,7 @@ pub mod namespace_access;
 mod node_affinity;
 pub mod patch;
 pub mod policy_coverage;
+pub mod priority_classes;
 pub mod protected_fields;
 pub mod queue;
 pub mod queue_limits;

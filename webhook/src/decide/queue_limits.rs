@@ -1,13 +1,12 @@
 //! What a queue, or one above it, says about each job: the largest that it takes, how long one may run, which card
-//! models it may ask for, which priority classes it may name, and that all of them are preemptable.
+//! models it may ask for, and that all of them are preemptable. Which priority classes it may name:
+//! [`priority_classes`](super::priority_classes).
 //!
-//! Rule: as [`caldera_crds::largest_job`], [`caldera_crds::longest_run`], [`caldera_crds::allowed_classes`] and
-//! [`caldera_core::card_quota`] say, at submission of a Volcano Job. The controller asks again before it releases, for
-//! all kinds and after an edit. Queues are read from the watch: one that is behind refuses what its admin allowed a
-//! moment ago, or passes what the controller then refuses. A tenant's `volcano.sh/preemptable: "false"` where it counts
-//! for nothing is told, and not refused: the same manifest may be submitted to several queues.
-
-use std::iter;
+//! Rule: as [`caldera_crds::largest_job`], [`caldera_crds::longest_run`] and [`caldera_core::card_quota`] say, at
+//! submission of a Volcano Job. The controller asks again before it releases, for all kinds and after an edit. Queues
+//! are read from the watch: one that is behind refuses what its admin allowed a moment ago, or passes what the
+//! controller then refuses. A tenant's `volcano.sh/preemptable: "false"` where it counts for nothing is told, and not
+//! refused: the same manifest may be submitted to several queues.
 
 use caldera_core::{
     card_choice::choose_cards,
@@ -16,12 +15,11 @@ use caldera_core::{
     reason::Reason,
 };
 use caldera_crds::{
-    allowed_classes::AllowedClasses,
     largest_job::LargestJob,
     longest_run::LongestRun,
     names::{caldera::MAX_RUN_TIME, volcano::PREEMPTABLE},
     tenancy::{marks_all_jobs_preemptable, read_card_quota},
-    workload::{annotations::max_run_time, priority_class_of, queue_of, read_gang, read_preemptable},
+    workload::{annotations::max_run_time, queue_of, read_gang, read_preemptable},
 };
 use serde_json::Value;
 
@@ -72,31 +70,6 @@ pub fn refuse_too_long(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Opt
         }
         refusal => format!("spec.queue: {refusal}"),
     }))
-}
-
-/// Refuses a new job that names a priority class which its queue does not take, for itself or for pods; `None` where it
-/// does not.
-#[must_use]
-pub fn refuse_priority_class(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Option<Verdict> {
-    let job = request.object.as_ref().filter(|_| request.is_create())?;
-    let queue: QueueName = queue_of(job);
-    let path = list_queue_path(queue.as_str(), cache).into_iter();
-    let mut limits = path.filter_map(|by| Some((by, AllowedClasses::of_queue(cache.queues.get(by)?)?))).peekable();
-    limits.peek()?;
-    let tasks = job.pointer("/spec/tasks").and_then(Value::as_array).into_iter().flatten().enumerate();
-    let of_pods = tasks.filter_map(|(at, task)| {
-        let class = task.pointer("/template/spec/priorityClassName")?.as_str()?;
-        Some((format!("spec.tasks[{at}].template.spec.priorityClassName"), class))
-    });
-    let named: Vec<(String, &str)> =
-        iter::once(("spec.priorityClassName".to_owned(), priority_class_of(job))).chain(of_pods).collect();
-    let refuse = |(by, allowed): (&str, AllowedClasses)| {
-        let refuse_one =
-            |(field, class): &(String, &str)| Some((field.clone(), allowed.refuse(&queue, &by.into(), class)?));
-        named.iter().find_map(refuse_one)
-    };
-    let (field, refusal) = limits.find_map(refuse)?;
-    Some(deny(&format!("{field}: {refusal}")))
 }
 
 fn deny(message: &str) -> Verdict {
@@ -195,31 +168,6 @@ mod tests {
             create("four", json!("1s")).as_deref(),
             Some("spec.queue: queue top, above queue leaf, takes no job: how long one may run can not be read")
         );
-    }
-
-    #[test]
-    fn a_job_of_a_priority_class_that_a_queue_above_does_not_take_is_refused_with_those_that_it_takes() {
-        let cache = cache(&json!({"caldera.dev/priority-classes": "batch,urgent"}));
-        let submit = |class: Value, operation: &str| {
-            let mut job = job("1");
-            job["spec"]["priorityClassName"] = class;
-            refuse_priority_class(&request(job, operation), &cache)
-        };
-        assert_eq!(submit(json!("urgent"), "CREATE"), None);
-        assert_eq!(submit(json!(null), "CREATE"), None);
-        let Some(Verdict::Deny(denial)) = submit(json!("critical"), "CREATE") else { panic!("it is taken") };
-        assert_eq!(
-            denial.message,
-            "spec.priorityClassName: queue top, above queue leaf, takes no jobs of priority class critical: of batch, \
-             urgent alone"
-        );
-        assert_eq!(submit(json!("critical"), "UPDATE"), None, "it waits and says why");
-        let mut of_pods = job("1");
-        of_pods["spec"]["tasks"][0]["template"]["spec"]["priorityClassName"] = "critical".into();
-        let Some(Verdict::Deny(denial)) = refuse_priority_class(&request(of_pods, "CREATE"), &cache) else {
-            panic!("it is taken")
-        };
-        assert!(denial.message.starts_with("spec.tasks[0].template.spec.priorityClassName: queue top"), "{denial:?}");
     }
 
     #[test]

@@ -4,8 +4,9 @@
 //! binding; the replicas that ReviseReplica stamped on the manifest tell. A copy that does not match its plan is
 //! refused for now instead of being let through: Karmada's binding controller tries again. So is a copy that asks for
 //! more than was charged ([`charged_copy`](super::charged_copy)), of any kind that can be queued, and one that an
-//! override made another object than the workload that was charged: of another kind, name or namespace. A copy made
-//! anew has what its job's restarts as a whole left of `maxRetry`. A Work whose manifests do not change is not refused.
+//! override made another object than the workload that was charged: of another kind, name or namespace, or that names
+//! a priority class which its queue does not take ([`priority_classes`](super::priority_classes)). A copy made anew has
+//! what its job's restarts as a whole left of `maxRetry`. A Work whose manifests do not change is not refused.
 //!
 //! What is charged must end with its charge: a copy that was charged is deleted with its Work, whatever
 //! `preserveResourcesOnDeletion` of its policy says, and has the replicas that were charged, whatever its label
@@ -39,6 +40,7 @@ use super::{
     member_job_maker::find_refused_job_maker,
     node_affinity::{keep_copy_to_card, restrict_copy},
     patch::{patch_between, set_field},
+    priority_classes::check_classes_of_copy,
     verdict::Verdict,
 };
 use crate::observe::{
@@ -184,6 +186,7 @@ fn build_copies_patch(
                     .ok_or_else(|| format!("its pods can not be kept on the {card} that it was admitted to"))?;
             }
             check_copy_against_record(copy, record, *replicas, class)?;
+            check_classes_of_copy(copy, find_copy(copy, old), record, snapshot)?;
             mark_pods(copy);
             restrict_copy(copy, &record.nodes)
                 .ok_or("its pods can not be kept on the nodes that it was admitted to")?;
@@ -195,6 +198,15 @@ fn build_copies_patch(
         patch.push(set_field(&["spec", "preserveResourcesOnDeletion"], false));
     }
     Ok(patch)
+}
+
+/// The same object in what the Work was before.
+fn find_copy<'a>(copy: &Value, old: Option<&'a ReviewedWork<'_>>) -> Option<&'a Value> {
+    let key_of = |copy: &Value| {
+        let namespace = read_text_at(copy, "/metadata/namespace");
+        (WorkloadKind::of_object(copy), namespace.to_owned(), name_of(copy).to_owned())
+    };
+    old?.manifests().iter().find(|before| key_of(before) == key_of(copy))
 }
 
 /// With this label Karmada keeps the replicas that the member's own copy has.

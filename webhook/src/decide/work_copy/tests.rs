@@ -2,7 +2,7 @@ use super::*;
 use crate::{
     decide::patch::tests::applied,
     observe::{
-        cache::{Cache, LiveRead},
+        cache::{Cache, CachedWorkload, LiveRead},
         request::parse_review,
     },
 };
@@ -437,4 +437,50 @@ fn an_override_makes_no_queued_workload_of_what_is_none() {
     let own = WorkloadKey { kind: WorkloadKind::Deployment, namespace: "ns".into(), name: "j".into() };
     cache.put_binding(key(), CachedBinding { workload: Some(own), ..CachedBinding::default() });
     assert_eq!(review(&web, None, Snapshot::of_cache(&cache)), Verdict::UNCHANGED);
+}
+
+/// The host's own object does not tell: whoever edits a Deployment edits that too.
+#[test]
+fn a_running_deployment_that_is_edited_to_a_class_that_its_queue_does_not_take_goes_out_as_it_was() {
+    let mut cache = Cache::default();
+    let annotations = json!({"caldera.dev/priority-classes": "batch"});
+    cache.queues.insert("q".into(), json!({"metadata": {"name": "q", "annotations": annotations}}));
+    let record = json!({"queue": "q", "priority": 0, "copies": 1, "tasks": {"pods": 2}, "charged": {"pods": "2"}});
+    let key = WorkloadKey { kind: WorkloadKind::Deployment, namespace: "ns".into(), name: "web".into() };
+    let placed = CachedBinding {
+        ours: true,
+        gated: true,
+        workload: Some(key.clone()),
+        admission: Some(caldera_core::admission::Admission::parse(&record.to_string()).unwrap().into()),
+        clusters: [("m1".to_owned(), 2)].into(),
+        ..CachedBinding::default()
+    };
+    let web = |class: &str, image: &str| {
+        let annotations = json!({"scheduling.volcano.sh/queue-name": "q"});
+        let containers = json!([{"name": "c", "image": image}]);
+        let mut work = work(2);
+        work["spec"]["workload"]["manifests"][0] = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "web", "namespace": "ns", "annotations": annotations},
+            "spec": {"replicas": 2, "template": {"spec": {"priorityClassName": class, "containers": containers}}},
+        });
+        work
+    };
+    let review = |old: &Value, new: &Value| {
+        let class = new.pointer("/spec/workload/manifests/0/spec/template/spec/priorityClassName");
+        let mut cache = cache.clone();
+        let host =
+            CachedWorkload { priority_class: Some(class.unwrap().as_str().unwrap().into()), ..Default::default() };
+        cache.workloads.insert(key.clone(), host);
+        let live = LiveRead::Binding(Some(Box::new(placed.clone())));
+        review(new, Some(old), Snapshot::of_read(&cache, Some(&live)))
+    };
+    let Verdict::Deny(denial) = review(&web("batch", "i"), &web("critical", "i")) else { panic!("it goes out") };
+    let told =
+        "queue q takes no jobs of priority class critical: of batch alone, and it was not admitted with that class";
+    assert!(denial.message.contains(told), "{}", denial.message);
+    for (before, after) in [(["batch", "i"], ["batch", "j"]), (["critical", "i"], ["critical", "j"])] {
+        let verdict = review(&web(before[0], before[1]), &web(after[0], after[1]));
+        assert!(matches!(verdict, Verdict::Allow { .. }), "{before:?}: {verdict:?}");
+    }
 }
