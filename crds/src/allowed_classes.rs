@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use caldera_core::{gang::QueueName, reason::Reason};
+use caldera_core::{data_source::shorten_text, gang::QueueName, reason::Reason};
 use serde_json::Value;
 
 use crate::{names::caldera::PRIORITY_CLASSES, object::annotation_of};
@@ -52,7 +52,7 @@ impl AllowedClasses {
         (!is_taken).then(|| Reason::PriorityClassNotAllowed {
             queue: queue.clone(),
             by: by.clone(),
-            class: class.to_owned(),
+            class: shorten_text(class),
             allowed: allowed.map(|allowed| allowed.iter().map(String::as_str).collect::<Vec<_>>().join(", ")),
         })
     }
@@ -88,6 +88,13 @@ mod tests {
             says("", "batch").as_deref(),
             Some("queue top, above queue q, takes no jobs of priority class batch: of none but the default")
         );
+    }
+
+    /// It is in conditions and events of each job that waits.
+    #[test]
+    fn a_class_of_any_length_is_said_again_in_part() {
+        let told = says("batch", &"c".repeat(500_000)).unwrap();
+        assert!(told.len() < 300 && told.ends_with("ccc…: of batch alone"), "{told}");
     }
 
     #[test]

@@ -7,7 +7,10 @@
 //! charged. So a copy is as dear as the job was found to be, however its tasks differ. Pods that were charged by card
 //! model go out only if they name a model that was charged.
 
-use caldera_core::admission::{Admission, Uncharged};
+use caldera_core::{
+    admission::{Admission, Uncharged},
+    data_source::shorten_text,
+};
 use caldera_crds::workload::{priority_class_of, queue_of, read_gang};
 use serde_json::Value;
 
@@ -25,15 +28,14 @@ pub fn check_copy_against_record(
     }
     let own = priority_class_of(copy);
     if let Some(class) = class.filter(|class| *class != own) {
+        let [own, class] = [own, class].map(shorten_text);
         return Err(format!("its pods name priority class {own:?}, and its workload names {class:?}"));
     }
     let gang = read_gang(copy).map_err(|error| format!("what it asks for can not be read: {error}"))?;
     let host_class = |name: &str| name.is_empty() || name == own;
     if let Some(task) = gang.tasks.iter().find(|task| class.is_some() && !host_class(&task.priority_class)) {
-        return Err(format!(
-            "its task {} names priority class {:?}, and it names {own:?}",
-            task.name, task.priority_class
-        ));
+        let [of_task, own] = [&task.priority_class, own].map(shorten_text);
+        return Err(format!("its task {} names priority class {of_task:?}, and it names {own:?}", task.name));
     }
     let most = |granted: u32| if replicas > 0 && gang.tasks.len() == 1 { granted.min(replicas) } else { granted };
     if let Some(task) = gang.tasks.iter().find(|task| task.replicas > most(record.pods_of(&task.name))) {
@@ -143,6 +145,12 @@ mod tests {
         let mut copy = job(["1", "2"]);
         copy["spec"]["tasks"][1]["template"]["spec"]["priorityClassName"] = "system-node-critical".into();
         assert!(hold(&copy).unwrap_err().contains("priority class"));
+        // Of a long one a part is said again.
+        for pointer in ["/spec/priorityClassName", "/spec/tasks/1/template/spec/priorityClassName"] {
+            let mut copy = copy.clone();
+            *copy.pointer_mut(pointer).unwrap() = "c".repeat(500_000).into();
+            assert!(hold(&copy).unwrap_err().len() < 300);
+        }
     }
 
     #[test]

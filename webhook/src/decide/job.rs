@@ -5,6 +5,7 @@
 //! apply`, in any order. So is a PriorityClass that does not exist, and what a job says that nobody reads. The
 //! annotation `caldera.dev/data` is checked whenever it changes; else an update with the same spec is refused nothing.
 
+use caldera_core::data_source::shorten_text;
 use caldera_crds::{
     job_admission::{QueueView, list_creation_refusals, list_update_refusals, queue_refusals},
     names::caldera::DATA,
@@ -75,7 +76,8 @@ fn collect_warnings(job: &Value, cache: &Cache) -> Vec<String> {
         refusals.iter().map(|refusal| format!("{}; the job will wait", refusal.why)).collect();
     let class = priority_class_of(job);
     if !class.is_empty() && cache.listed.contains("PriorityClass") && !cache.priority_classes.contains_key(class) {
-        warnings.push(format!("PriorityClass {class:?} does not exist; the job's priority counts as 0"));
+        let said = shorten_text(class);
+        warnings.push(format!("PriorityClass {said:?} does not exist; the job's priority counts as 0"));
     }
     warnings
 }
