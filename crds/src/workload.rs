@@ -16,6 +16,7 @@ mod field;
 mod kind;
 mod layout;
 mod layouts;
+mod member_queue;
 mod mpi_job;
 mod pod_owner;
 mod pod_specs;
@@ -183,6 +184,7 @@ fn read_completions(root: &Field<'_>) -> Result<Option<u32>, GangError> {
 
 fn read_one_task_gang(root: &Field<'_>, replicas: u32) -> Result<Gang, GangError> {
     let pod = find_pod_template(root).unwrap_or_else(|| root.absent_field(&["spec", "template"]));
+    member_queue::check_group(root, &pod)?;
     let min_available = match group_min_member(root)? {
         Some((place, minimum)) if minimum > replicas => {
             return Err(place.wrong(format!("{minimum} is more than the {replicas} replicas")));

@@ -7,7 +7,7 @@ use kube::core::ApiResource;
 use serde_json::Value;
 
 use super::{
-    layout::{Layout, follow_path},
+    layout::{FieldDemand, Layout, follow_path},
     layouts,
 };
 use crate::object::api_resource;
@@ -328,6 +328,12 @@ impl WorkloadKind {
     pub fn find_suspending_field(self, object: &Value) -> Option<&'static str> {
         let (path, text) = self.suspend_field()?;
         (follow_path(object, path) == true).then_some(text)
+    }
+
+    /// The fields of its spec that name a queue to its own controller: the one that it is charged in, or none.
+    pub fn list_queue_fields(self) -> impl Iterator<Item = &'static [&'static str]> {
+        let demands = self.layout().map(|layout| layout.demands).unwrap_or_default();
+        demands.iter().filter(|demand| matches!(demand.is, FieldDemand::OwnQueue)).map(|demand| demand.at)
     }
 
     /// The label by which its pods name the workload, of kinds that are read by a table.

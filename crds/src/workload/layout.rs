@@ -18,8 +18,9 @@ use serde_json::Value;
 use super::{
     GangError, WorkloadKind, anti_affinity,
     field::Field,
-    pod_template,
+    member_queue, pod_template,
     progress::{Progress, read_number, read_time},
+    queue_of,
 };
 use crate::job_admission::MOST_TASKS;
 
@@ -135,6 +136,8 @@ pub(super) enum FieldDemand {
     SetTo(&'static [&'static str]),
     /// The same of another field where it is absent.
     SetToOrAt(&'static [&'static str], Path),
+    /// Absent, empty or the queue that the job is charged in.
+    OwnQueue,
 }
 
 impl FieldDemand {
@@ -155,6 +158,7 @@ impl FieldDemand {
                 Self::SetTo(words).accepts(follow_path(object, other), object)
             }
             Self::SetToOrAt(words, _) => Self::SetTo(words).accepts(value, object),
+            Self::OwnQueue => value.is_null() || value == "" || value == queue_of(object).as_str(),
         }
     }
 }
@@ -335,6 +339,7 @@ pub(super) fn read_gang(root: &Field<'_>, kind: WorkloadKind, layout: &'static L
             return Err(root.absent_field(demand.at).wrong(demand.why));
         }
     }
+    member_queue::check_job(root, kind, layout)?;
     let sets = list_pod_sets(layout, root)?;
     let mut names = BTreeSet::new();
     let (mut tasks, mut total) = (Vec::with_capacity(sets.len()), 0_u64);

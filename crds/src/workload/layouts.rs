@@ -15,6 +15,8 @@ use super::{
 use crate::names::caldera::TRAIN_JOB as TRAIN_JOB_LABEL;
 
 const TTL: &str = "a member that deletes the ended job would have Karmada make it again: leave this out";
+const QUEUE: &str =
+    "its pods would be in another queue than the one that is charged: name the same queue, or leave it out";
 const COMPLETED: &str = "Completed";
 const FAILED: &str = "Failed";
 
@@ -34,6 +36,9 @@ const KUBEFLOW_CLEAN: Demand = Demand {
     is: FieldDemand::SetTo(&["Running", "All"]),
     why: "its pods would run on after its end: set it to Running or All",
 };
+/// The training operator puts a job that says none in queue `default`.
+const KUBEFLOW_QUEUE: Demand =
+    Demand { at: &["spec", "runPolicy", "schedulingPolicy", "queue"], is: FieldDemand::OwnQueue, why: QUEUE };
 /// What all of Kubeflow's kinds share.
 const KUBEFLOW: Layout = Layout {
     pod_sets: &[],
@@ -41,7 +46,7 @@ const KUBEFLOW: Layout = Layout {
     classes: &[&["spec", "runPolicy", "schedulingPolicy", "priorityClass"]],
     suspend: Some((&["spec", "runPolicy", "suspend"], "spec.runPolicy.suspend")),
     deadline: &["spec", "runPolicy", "activeDeadlineSeconds"],
-    demands: &[KUBEFLOW_TTL, KUBEFLOW_CLEAN],
+    demands: &[KUBEFLOW_TTL, KUBEFLOW_CLEAN, KUBEFLOW_QUEUE],
     ends: KUBEFLOW_ENDS,
     running: &[Count::Each(KUBEFLOW_STATUSES, "active")],
     succeeded: &[Count::Each(KUBEFLOW_STATUSES, "succeeded")],
@@ -74,6 +79,7 @@ pub(super) static PYTORCH_JOB: Layout = Layout {
     demands: &[
         KUBEFLOW_TTL,
         KUBEFLOW_CLEAN,
+        KUBEFLOW_QUEUE,
         Demand {
             at: &["spec", "elasticPolicy", "metrics"],
             is: FieldDemand::Unset,
@@ -125,6 +131,7 @@ pub(super) static MPI_JOB_V1: Layout = Layout {
     make_pod: Some(mpi_job::build_pod),
     demands: &[
         KUBEFLOW_TTL,
+        KUBEFLOW_QUEUE,
         Demand {
             at: KUBEFLOW_CLEAN.at,
             is: FieldDemand::SetToOrAt(&["Running", "All"], &["spec", "cleanPodPolicy"]),
@@ -138,6 +145,8 @@ const RAY_REPLICAS: &[Number] = &[
     Number::field_or(&["replicas"], 0).least(&["minReplicas"]).most(&["maxReplicas"]),
     Number::field_or(&["numOfHosts"], 1),
 ];
+/// KubeRay's `utils/constant.go`, `RayPriorityClassName`: that of the PodGroup, and of the pods before release 1.5.
+const RAY_CLASSES: &[Path] = &[&["metadata", "labels", "ray.io/priority-class-name"]];
 const RAY_GROUP: TaskMark = TaskMark::Label("ray.io/group");
 const RAY_HEAD: &str = "a Ray cluster needs a head";
 const RAY_DELETION: &str =
@@ -164,7 +173,7 @@ pub(super) static RAY_CLUSTER: Layout = Layout {
         },
     ],
     make_pod: None,
-    classes: &[],
+    classes: RAY_CLASSES,
     suspend: Some((&["spec", "suspend"], "spec.suspend")),
     deadline: &[],
     demands: &[
@@ -207,7 +216,7 @@ pub(super) static RAY_JOB: Layout = Layout {
         },
     ],
     make_pod: None,
-    classes: &[],
+    classes: RAY_CLASSES,
     suspend: Some((&["spec", "suspend"], "spec.suspend")),
     deadline: &["spec", "activeDeadlineSeconds"],
     demands: &[
@@ -400,6 +409,7 @@ pub(super) static SPARK_APPLICATION: Layout = Layout {
         Demand { at: &["spec", "driver", "sidecars"], is: FieldDemand::Unset, why: spark_pod::SIDECAR },
         Demand { at: &["spec", "executor", "sidecars"], is: FieldDemand::Unset, why: spark_pod::SIDECAR },
         Demand { at: &["spec", "timeToLiveSeconds"], is: FieldDemand::Unset, why: TTL },
+        Demand { at: &["spec", "batchSchedulerOptions", "queue"], is: FieldDemand::OwnQueue, why: QUEUE },
     ],
     ends: &[
         End { when: &[StatusTest::Field(SPARK_STATE, "COMPLETED")], phase: COMPLETED },

@@ -10,8 +10,8 @@
 //! - all else (other resources, limits as requests, ports, affinity, labels) is the template's; selectors, tolerations
 //!   and init containers of the application come beside it.
 //!
-//! Refused: amounts, selectors of nodes and whereabouts in `sparkConf` (one place tells; else the operator would not
-//! find its pods), a second container (the operator takes the driver's end for the application's,
+//! Refused: amounts, selectors of nodes, whereabouts and groups in `sparkConf` (one place tells; else the operator
+//! would not find its pods), a second container (the operator takes the driver's end for the application's,
 //! `pkg/util/sparkapplication.go`, `GetDriverState`), and a main file that `spark-submit` would read as an option
 //! (`internal/controller/sparkapplication/submission.go`: it comes first of the bare arguments).
 
@@ -69,11 +69,18 @@ const WHEREABOUTS: [&str; 9] = [
     "spark.submit.",
 ];
 
+/// The beginnings of what `sparkConf` says of the queue and the group of its pods: annotations that Volcano reads.
+const GROUPS: [&str; 2] =
+    ["spark.kubernetes.driver.annotation.scheduling.", "spark.kubernetes.executor.annotation.scheduling."];
+
 /// The pod that Spark makes of `spec.driver` or `spec.executor`, as far as placing it goes.
 pub(super) fn build_pod(root: &Field<'_>, part: &Field<'_>) -> Result<Value, GangError> {
     for (name, place) in root.entries(&["spec", "sparkConf"])? {
         if AMOUNTS.iter().any(|amount| name.starts_with(amount)) {
             return Err(place.wrong("what pods ask for is read from spec.driver and spec.executor: say it there"));
+        }
+        if GROUPS.iter().any(|key| name.starts_with(key)) {
+            return Err(place.wrong("its pods would be in another queue or group than was charged: leave it out"));
         }
         if WHEREABOUTS.iter().any(|key| name.starts_with(key)) {
             return Err(place.wrong("its pods would not be found where its operator looks for them: leave it out"));
@@ -284,7 +291,7 @@ mod tests {
 
     #[test]
     fn amounts_in_the_configuration_and_containers_beside_sparks_are_refused() {
-        for name in AMOUNTS.into_iter().chain(WHEREABOUTS) {
+        for name in AMOUNTS.into_iter().chain(WHEREABOUTS).chain(GROUPS) {
             let told = build(&json!({"driver": {}, "sparkConf": {name: "1"}})).unwrap_err();
             assert!(told.starts_with(&format!("spec.sparkConf[{name}]")), "{told}");
         }

@@ -42,6 +42,20 @@ pub(super) fn build_pod(_: &Field<'_>, spec: &Field<'_>) -> Result<Value, GangEr
     Ok(json!({"spec": pod}))
 }
 
+/// The annotations of the JobSet, from which a Trainer takes its queue, and of the pods, as patches say them.
+pub(super) fn list_patched_annotations<'a>(root: &Field<'a>) -> Result<Vec<Field<'a>>, GangError> {
+    let mut all = Vec::new();
+    let Some(spec) = root.at(&["spec"]) else { return Ok(all) };
+    for patch in spec.list("runtimePatches")? {
+        let Some(set) = patch.at(&["trainingRuntimeSpec", "template"]) else { continue };
+        all.extend(set.at(&["metadata", "annotations"]));
+        for job in set.at(&["spec"]).map_or(Ok(Vec::new()), |spec| spec.list("replicatedJobs"))? {
+            all.extend(job.at(&["template", "spec", "template", "metadata", "annotations"]));
+        }
+    }
+    Ok(all)
+}
+
 /// Has a copy's pods say of which TrainJob they are; other kinds stay as they are.
 pub fn mark_pods(copy: &mut Value) {
     if WorkloadKind::of_object(copy) != Some(WorkloadKind::TrainJob) {

@@ -1,5 +1,7 @@
 //! An object of each kind in its project's own form, and what is read of it.
 
+mod member_queue;
+
 use serde_json::{Value, json};
 
 use crate::workload::{

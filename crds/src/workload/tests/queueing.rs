@@ -93,3 +93,34 @@ fn preemptable_is_said_by_the_workload_or_else_by_all_its_pods() {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"annotations": {PREEMPTABLE: "1"}}});
     assert_eq!(read_preemptable(&pod), Some(true));
 }
+
+/// Its PodGroup says queue and class, and may be the tenant's own.
+#[test]
+fn pods_that_name_a_group_are_refused_but_a_volcano_jobs_and_those_of_a_member() {
+    let group = "scheduling.k8s.io/group-name";
+    let named = json!({ group: "evil" });
+    let spec = || json!({ "template": { "metadata": { "annotations": named }, "spec": {} } });
+    let of = |api: &str, kind: &str, metadata: Value, spec: Value| {
+        let mut object = json!({ "apiVersion": api, "kind": kind, "metadata": metadata });
+        object["spec"] = spec;
+        object
+    };
+    let why = "its pods would have queue and priority class of that PodGroup, which nobody charged: leave it out";
+    for (api, kind) in [("apps/v1", "Deployment"), ("apps/v1", "StatefulSet"), ("batch/v1", "Job")] {
+        let told = format!("spec.template.metadata.annotations[{group}]: {why}");
+        assert_eq!(refused(&of(api, kind, json!({}), spec())), told);
+        // A template has no owners that could say who made its group.
+        let mut owned = spec();
+        owned["template"]["metadata"]["ownerReferences"] = json!([{ "controller": true }]);
+        assert_eq!(refused(&of(api, kind, json!({}), owned)), told);
+        read(&of(api, kind, json!({ "annotations": named }), json!({ "template": { "spec": {} } })));
+    }
+    let pod = |metadata: Value| of("v1", "Pod", metadata, json!({}));
+    assert_eq!(refused(&pod(json!({ "annotations": named }))), format!("metadata.annotations[{group}]: {why}"));
+    // A member's own: of a controller there, or grouped by Volcano, which names the group after the pod.
+    read(&pod(json!({ "annotations": named, "ownerReferences": [{ "controller": true }] })));
+    read(&pod(json!({ "annotations": { group: "podgroup-u" }, "uid": "u" })));
+    assert!(read_gang(&pod(json!({ "annotations": { group: "podgroup-u" }, "uid": "v" }))).is_err());
+    // Volcano writes its own name over it.
+    read(&job_of(json!({ "template": spec()["template"] })));
+}

@@ -1,0 +1,91 @@
+//! The queue and the group that a member would put a workload's pods in, held against the queue that is charged.
+//!
+//! Rule: Volcano takes a pod's group from annotation `scheduling.k8s.io/group-name`, and makes no PodGroup where it is
+//! there (`pkg/scheduler/api/job_info.go`, `getJobID`; `pkg/controllers/podgroup/pg_controller.go`); cards that are
+//! shared take it from `scheduling.volcano.sh/group-name` too (`pkg/scheduler/api/devices/nvidia/vgpu/utils.go`). A
+//! PodGroup says queue and priority class, and may be anybody's who can send one there. So pods name none. Of a Volcano
+//! Job its own controller says it, whatever the template does (`pkg/controllers/job/job_controller_util.go`).
+//!
+//! Of other projects' kinds each operator takes the queue from a place of its own: KubeRay from a label
+//! (`ray-operator/controllers/ray/batchscheduler/volcano/volcano_scheduler.go`), mpi-operator and LeaderWorkerSet from
+//! an annotation (`pkg/controller/podgroup.go`; `pkg/schedulerprovider/volcano_provider.go`), Kubeflow's and Spark's
+//! from a field (`pkg/controller.v1/common/job.go`; `internal/scheduler/volcano/scheduler.go`), a Trainer from what
+//! patches its runtime (`pkg/runtime/framework/plugins/volcano`). Where there is no operator's PodGroup, Volcano takes
+//! it from the pod's annotation. Who names a queue in several places names the same one.
+
+use caldera_core::gang::QueueName;
+use serde_json::Value;
+
+use super::{
+    GangError, WorkloadKind,
+    field::Field,
+    layout::{self, Layout},
+    queue_of, train_job,
+};
+use crate::names::volcano::{QUEUE, QUEUE_OLD};
+
+const GROUP: &str = "scheduling.k8s.io/group-name";
+const GROUPS: [&str; 2] = [GROUP, "scheduling.volcano.sh/group-name"];
+const FOREIGN_GROUP: &str =
+    "its pods would have queue and priority class of that PodGroup, which nobody charged: leave it out";
+
+/// Refuses pods of one of Kubernetes' kinds that name a group: their queue is read from them.
+pub(super) fn check_group(root: &Field<'_>, pod: &Field<'_>) -> Result<(), GangError> {
+    let is_pod = WorkloadKind::of_object(root.value) == Some(WorkloadKind::Pod);
+    match pod.at(&["metadata", "annotations"]) {
+        Some(annotations) if !(is_pod && is_grouped_by_member(pod.value)) => check_annotations(&annotations),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a pod is a member's own: one of a controller there, or one whose group is of its own, which Volcano names
+/// after it (`staging/src/volcano.sh/apis/pkg/apis/helpers/helpers.go`, `GeneratePodgroupName`). Nothing that is sent
+/// to a member is: Karmada takes owners and uid away (`pkg/resourceinterpreter/default/native/prune/prune.go`).
+fn is_grouped_by_member(pod: &Value) -> bool {
+    let metadata = &pod["metadata"];
+    let mut owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+    let own = metadata["uid"].as_str().map(|uid| format!("podgroup-{uid}"));
+    owners.any(|owner| owner["controller"] == true) || own.is_some_and(|own| metadata["annotations"][GROUP] == own)
+}
+
+fn check_annotations(annotations: &Field<'_>) -> Result<(), GangError> {
+    let named = GROUPS.iter().find_map(|name| annotations.at(&[*name]).filter(|place| place.value != ""));
+    named.map_or(Ok(()), |place| Err(place.wrong(FOREIGN_GROUP)))
+}
+
+/// Refuses a job of another project that names a second queue, or whose pods name a group.
+pub(super) fn check_job(root: &Field<'_>, kind: WorkloadKind, layout: &'static Layout) -> Result<(), GangError> {
+    let queue = queue_of(root.value);
+    for (at, key) in [("labels", QUEUE), ("annotations", QUEUE), ("annotations", QUEUE_OLD)] {
+        check_name(root.at(&["metadata", at, key]), &queue)?;
+    }
+    let templates = layout::list_templates(layout, root);
+    let of_pods = templates.iter().filter_map(|pod| pod.at(&["metadata", "annotations"]));
+    for annotations in of_pods.chain(list_other_annotations(root, kind)?) {
+        check_annotations(&annotations)?;
+        check_name(annotations.at(&[QUEUE_OLD]), &queue)?;
+    }
+    Ok(())
+}
+
+fn check_name(place: Option<Field<'_>>, queue: &QueueName) -> Result<(), GangError> {
+    match place {
+        Some(place) if place.value != "" && place.value != queue.as_str() => Err(place.wrong(format!(
+            "it is {}, and the job is charged in queue {queue}: name the same queue, or leave it out",
+            place.value
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Annotations that pods get beside those of their templates.
+fn list_other_annotations<'a>(root: &Field<'a>, kind: WorkloadKind) -> Result<Vec<Field<'a>>, GangError> {
+    match kind {
+        WorkloadKind::SparkApplication => {
+            let parts = ["driver", "executor"].into_iter();
+            Ok(parts.filter_map(|part| root.at(&["spec", part, "annotations"])).collect())
+        }
+        WorkloadKind::TrainJob => train_job::list_patched_annotations(root),
+        _ => Ok(Vec::new()),
+    }
+}
