@@ -44,7 +44,7 @@ metrics! { ALL:
     CLUSTER_CAPACITY = Gauge "caldera_cluster_capacity" ["cluster", "resource"],
         "What usable nodes have, in cores, bytes or pieces";
     CLUSTER_ALLOCATED = Gauge "caldera_cluster_allocated" ["cluster", "resource"],
-        "What pods and promises hold of it; over the capacity it is GAR";
+        "What pods and assumed pods hold of it; over the capacity it is GAR";
     CLUSTER_FRAGMENTATION = Gauge "caldera_cluster_fragmentation_ratio" ["cluster", "resource"],
         "Nodes that are used in part over nodes that have any, known where nodes are: GFR";
     CLUSTER_RESERVED_IDLE = Gauge "caldera_cluster_reserved_idle" ["cluster", "resource"],

@@ -244,7 +244,8 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
                 writer.queue_write(Tag::Unrepeated, write);
             }
         }
-        next = decisions.next.into_iter().chain([save]).min();
+        // Before all is listed nothing is saved, and nothing waits for that.
+        next = decisions.next.into_iter().chain(controller.is_complete().then_some(save)).min();
         let look = if controller.is_complete() {
             measures.update_metrics_if_due(&mut controller, &metrics, now)
         } else {

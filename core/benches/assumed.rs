@@ -1,4 +1,4 @@
-//! What a decision costs after it is made: its promise is held in a cluster where a thousand others are not seen yet.
+//! What a decision costs after it is made: what is assumed of it is held in a cluster where a thousand others are not seen yet.
 //!
 //! `cargo bench -p caldera-core --bench assumed`. One cluster of 1,000 nodes, most of which differ in what they have
 //! free.
@@ -29,7 +29,7 @@ fn amounts(milli: i64, pods: i64) -> Resources {
     [("cpu", cpu), ("memory", memory), ("pods", Quantity::from_units(pods))].into_iter().collect()
 }
 
-fn promise(number: usize) -> (String, AssumedPods) {
+fn assume(number: usize) -> (String, AssumedPods) {
     let task = Task {
         name: "w".into(),
         replicas: 4,
@@ -51,7 +51,7 @@ fn promise(number: usize) -> (String, AssumedPods) {
     (format!("ns/{name}-job"), AssumedPods { workload, gang: Arc::new(gang), pods, pinned: Default::default() })
 }
 
-/// So many promises of which no pod is seen.
+/// So many assumed jobs of which no pod is seen.
 fn fleet(unseen: usize) -> Fleet {
     let mut fleet = Fleet::default();
     fleet.set_cluster(Cluster { name: "m".into(), ready: true, ..Cluster::default() }, Capacity::default());
@@ -66,8 +66,8 @@ fn fleet(unseen: usize) -> Fleet {
     fleet.apply_update("m", Update::Change(Change::Nodes((0..NODES).map(node).collect())));
     fleet.apply_update("m", Update::Change(Change::Pods((0..NODES).map(pod).collect())));
     for number in 0..unseen {
-        let (key, promise) = promise(number);
-        fleet.assume_pods(&key, promise);
+        let (key, assumed) = assume(number);
+        fleet.assume_pods(&key, assumed);
     }
     refreshed(&mut fleet);
     fleet
@@ -82,11 +82,11 @@ fn refreshed(fleet: &mut Fleet) {
 const UNSEEN: [usize; 3] = [0, 100, 1_000];
 
 #[divan::bench(args = UNSEEN, sample_count = 20, sample_size = 1)]
-fn one_more_is_promised(bencher: Bencher<'_, '_>, unseen: usize) {
+fn one_more_is_assumed(bencher: Bencher<'_, '_>, unseen: usize) {
     let base = fleet(unseen);
     bencher.with_inputs(|| base.clone()).bench_local_values(|mut fleet| {
-        let (key, promise) = promise(unseen);
-        fleet.assume_pods(&key, promise);
+        let (key, assumed) = assume(unseen);
+        fleet.assume_pods(&key, assumed);
         refreshed(&mut fleet);
         fleet
     });
@@ -96,7 +96,7 @@ fn one_more_is_promised(bencher: Bencher<'_, '_>, unseen: usize) {
 fn one_is_withdrawn(bencher: Bencher<'_, '_>, unseen: usize) {
     let base = fleet(unseen.max(1));
     bencher.with_inputs(|| base.clone()).bench_local_values(|mut fleet| {
-        fleet.forget_assumed(&promise(0).0);
+        fleet.forget_assumed(&assume(0).0);
         refreshed(&mut fleet);
         fleet
     });

@@ -170,7 +170,7 @@ fn quota_freed_to_release(bencher: Bencher<'_, '_>, (queues, waiting, kinds): (u
 /// The same where the fleet is what is full and every queue has jobs that have waited long: one ends, places are kept
 /// for the first of each queue, and one starts.
 #[divan::bench(args = [(30, 10_000), (1_000, 10_000), (1_000, 100_000)])]
-fn fleet_freed_to_release_with_places_kept(bencher: Bencher<'_, '_>, (queues, waiting): (usize, usize)) {
+fn fleet_freed_to_release_with_reservations(bencher: Bencher<'_, '_>, (queues, waiting): (usize, usize)) {
     let cell = Cell::new(queues, waiting, Order::Deserved);
     let asks = cell.asks();
     let mut engine = cell.engine(&asks);
@@ -206,7 +206,10 @@ fn fleet_freed_to_release_with_places_kept(bencher: Bencher<'_, '_>, (queues, wa
 /// The same while a gang of 400 cpus that its queue deserves waits before all others: its place is kept from everybody.
 /// So many come free as are given.
 #[divan::bench(args = [(1_000, 100_000, 10), (1_000, 100_000, 400)])]
-fn fleet_freed_while_a_place_is_kept_from_all(bencher: Bencher<'_, '_>, (queues, waiting, freed): (usize, usize, i64)) {
+fn fleet_freed_while_capacity_is_reserved_from_all(
+    bencher: Bencher<'_, '_>,
+    (queues, waiting, freed): (usize, usize, i64),
+) {
     let cell = Cell::new(queues, waiting, Order::Deserved);
     let asks = cell.asks();
     let mut engine = cell.engine(&asks);
@@ -257,7 +260,7 @@ fn fleet_freed_while_a_place_is_kept_from_all(bencher: Bencher<'_, '_>, (queues,
 /// A thousand queues are full of a hundred thousand jobs that said how long they run, and each keeps a place for one
 /// that waits; another, short one wants to pass it. When can each of the thousand start, after one job said otherwise?
 #[divan::bench(args = [1_000, 10_000, 100_000])]
-fn etas_of_a_thousand_places_kept(bencher: Bencher<'_, '_>, running: usize) {
+fn etas_of_a_thousand_reservations(bencher: Bencher<'_, '_>, running: usize) {
     let (mut engine, runs) = estimates(running);
     let mut end = 20_000;
     bencher.bench_local(|| {
@@ -269,7 +272,7 @@ fn etas_of_a_thousand_places_kept(bencher: Bencher<'_, '_>, running: usize) {
 
 /// The same: a job said otherwise, who may pass now?
 #[divan::bench(args = [1_000, 10_000, 100_000])]
-fn backfill_beside_a_thousand_places_kept(bencher: Bencher<'_, '_>, running: usize) {
+fn backfill_beside_a_thousand_reservations(bencher: Bencher<'_, '_>, running: usize) {
     let (mut engine, runs) = estimates(running);
     let mut end = 20_000;
     bencher.bench_local(|| {

@@ -159,6 +159,7 @@ impl Controller {
 
     fn follow_eviction_answer(&mut self, key: &Key, result: Result<Value, Failure>) {
         let written = result.is_ok();
+        self.jobs.end_eviction(key);
         match result {
             Ok(object) => self.observe_written_binding(key, object),
             Err(error) => {

@@ -65,7 +65,7 @@ pub enum FleetGrowth {
     Somewhere,
 }
 
-/// The members and what was promised in them.
+/// The members and what is assumed in them.
 #[derive(Debug, Clone, Default)]
 pub struct FleetCapacity {
     fleet: fleet::Fleet,
@@ -131,7 +131,7 @@ impl FleetCapacity {
         if matches!(update, Update::Queues(_)) {
             return;
         }
-        // A pod that is bound now only takes, unless promised pods are then assumed elsewhere.
+        // A pod that is bound now only takes, unless pods are then assumed elsewhere.
         let binds = matches!(&update, Update::Change(Change::Pod(Pod { node: Some(_), finished: false, .. })));
         let only_takes = binds && !self.fleet.has_unseen_pods(cluster);
         let pods = matches!(&update, Update::Change(Change::Pod(_) | Change::PodGone(..)));
@@ -266,7 +266,7 @@ impl FleetCapacity {
         let mut largest = Resources::new();
         for (cluster, capacity) in self.fleet.clusters() {
             if clusters.contains(&cluster.name) {
-                // Which of its nodes they are follows from where pods were, and from how the rest of a promise is
+                // Which of its nodes they are follows from where pods were, and from how the rest of what is assumed is
                 // packed.
                 capacity.shapes.iter().flat_map(|shape| shape.free.iter()).for_each(|(name, amount)| {
                     if *amount > largest.get(name.as_str()) {
@@ -358,7 +358,7 @@ impl FleetCapacity {
         total
     }
 
-    /// Clusters that a binding was promised something in.
+    /// Clusters that something of a binding is assumed in.
     #[must_use]
     pub fn list_assumed_clusters(&self, id: &str) -> Vec<String> {
         self.fleet.list_clusters_with_assumed_pods(id)

@@ -92,6 +92,8 @@ pub(crate) struct JobState {
     id: JobId,
     pub(crate) phase: JobPhase,
     pub(crate) assumed: Option<Box<Assumed>>,
+    /// An eviction of it, or a cut of its surplus, was sent and is not answered.
+    is_eviction_sent: bool,
     /// The release was refused: not before then, for this reason.
     refused: Option<(Arc<str>, Timestamp)>,
     increase: Option<Box<PendingIncrease>>,
@@ -106,6 +108,11 @@ impl JobState {
             JobPhase::Holding { stage, .. } => Some(*stage),
             JobPhase::OutOfScope | JobPhase::Blocked(_) | JobPhase::Pending => None,
         }
+    }
+
+    /// Whether the watch has shown what was last decided of it: no release is assumed, no eviction unanswered.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.assumed.is_none() && !self.is_eviction_sent
     }
 
     /// What waits for it under this name, where that is an increase.
@@ -165,7 +172,8 @@ impl Jobs {
         self.keys.insert(binding.id.clone(), binding.key.clone());
         let (id, phase) = (binding.id.clone(), JobPhase::OutOfScope);
         let grant = GrantHistory::default();
-        let state = JobState { id, phase, assumed: None, refused: None, increase: None, grant };
+        let state =
+            JobState { id, phase, assumed: None, is_eviction_sent: false, refused: None, increase: None, grant };
         self.states.insert(binding.key.clone(), Box::new(state));
     }
 
@@ -361,12 +369,24 @@ impl Jobs {
 
 /// Releases.
 impl Jobs {
-    /// Whether no release of a binding is assumed.
+    /// Whether no release of a binding is assumed, and no eviction of it unanswered.
     pub(crate) fn is_confirmed(&self, key: &Key) -> bool {
-        self.states.get(key).is_some_and(|state| state.assumed.is_none())
+        self.states.get(key).is_some_and(|state| state.is_confirmed())
     }
 
-    /// A binding of which no release is assumed: what is decided of it is decided of what is written.
+    /// Whether an eviction may be sent: another one of the same binding is answered first. Else what is not answered
+    /// for minutes is sent again every few seconds.
+    pub(crate) fn begin_eviction(&mut self, key: &Key) -> bool {
+        self.states.get_mut(key).is_none_or(|state| !std::mem::replace(&mut state.is_eviction_sent, true))
+    }
+
+    pub(crate) fn end_eviction(&mut self, key: &Key) {
+        if let Some(state) = self.states.get_mut(key) {
+            state.is_eviction_sent = false;
+        }
+    }
+
+    /// A binding of which nothing is assumed or unanswered: what is decided of it is decided of what is written.
     pub(crate) fn find_confirmed<'a>(&self, objects: &'a Objects, key: &Key) -> Option<&'a Binding> {
         self.is_confirmed(key).then(|| objects.bindings.get(key).map(AsRef::as_ref))?
     }

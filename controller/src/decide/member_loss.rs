@@ -57,12 +57,12 @@ impl MemberLoss {
 
     /// Clusters came, went or changed.
     pub(crate) fn observe_clusters(&mut self, now: Timestamp) {
-        self.next = Some(now);
+        self.next = self.after.map(|_| now);
     }
 
     /// Takes in the state of a binding: what is in a lost cluster may be withdrawn now.
     pub(crate) fn observe_binding(&mut self, objects: &Objects, binding: &Binding, now: Timestamp) {
-        if binding.clusters.iter().any(|(cluster, _)| objects.losses.is_lost(cluster)) {
+        if self.after.is_some() && binding.clusters.iter().any(|(cluster, _)| objects.losses.is_lost(cluster)) {
             self.next = earliest(self.next, Some(add_wait(now, LOOK_AGAIN)));
         }
     }

@@ -64,7 +64,7 @@ mod failed_job;
 mod first_words;
 mod forged_record;
 mod held_copy;
-mod hyper_jobs;
+pub(crate) mod hyper_jobs;
 mod job_commands;
 pub(crate) mod jobs;
 pub(crate) mod member_loss;
@@ -112,7 +112,7 @@ pub(crate) use self::{
     member_loss::{MEMBER_LOST_AFTER, MemberLoss},
     pods_ready::{DEFAULT_TIMEOUT, StartDeadlines},
 };
-use crate::write::Decision;
+use crate::write::{Decision, Tag};
 
 /// What is to be written, and when to ask again if nothing happens.
 #[derive(Debug, Default)]
@@ -131,6 +131,16 @@ pub struct Decisions {
 
 /// Decides what is to be written now.
 pub fn decide(controller: &mut Controller, now: Timestamp) -> Decisions {
+    let mut decisions = decide_each(controller, now);
+    decisions.writes.retain(|write| match write.tag() {
+        Tag::Evict(key) => controller.jobs.begin_eviction(&key),
+        _ => true,
+    });
+    decisions
+}
+
+/// What each rule decides, one after the other.
+fn decide_each(controller: &mut Controller, now: Timestamp) -> Decisions {
     let mut decisions = Decisions::default();
     controller.now = now;
     if !controller.is_complete() {

@@ -20,7 +20,7 @@ use caldera_core::{
         JobId,
         preemption::{
             AttemptRefusal, AttemptSchedule, ClosedAttempt, EvictedPart, EvictionHistory, EvictionPlan, EvictionRecord,
-            PreemptionInput, Preemptor, RemovedSurplus, RunningJob, Victim, plan_evictions,
+            Preemptor, RemovedSurplus, RunningJob, Victim,
         },
     },
     reason::Reason,
@@ -29,7 +29,6 @@ use caldera_core::{
 use caldera_runtime::event::EventType;
 use jiff::Timestamp;
 
-use self::view::FitWithout;
 use super::{
     capacity::FleetCapacity,
     eviction::{is_requeue, is_withdrawal, waits_for_copies},
@@ -61,10 +60,10 @@ impl Preemption {
     /// Takes in the eviction record of a binding: whose attempt that was. Gives back when a requeued one is to be
     /// looked at.
     pub(crate) fn observe_eviction(&mut self, binding: &Binding, now: Timestamp) -> Option<Timestamp> {
-        // What was in a lost cluster may have pods there however long ago it was withdrawn.
+        // What was in a lost cluster may have pods there however long ago it was withdrawn, until it is released anew.
         let is_kept = |eviction: &&EvictionRecord| {
             compute_eviction_expiry(eviction) > now.as_second()
-                || (waits_for_copies(eviction) && binding.clusters.is_empty())
+                || (waits_for_copies(eviction) && binding.clusters.is_empty() && binding.admission.is_none())
         };
         let eviction = binding.eviction.as_deref().filter(is_kept)?;
         self.recent.insert(binding.key.clone());
@@ -171,53 +170,20 @@ impl Preemption {
         now: Timestamp,
     ) -> Vec<Decision> {
         let second = now.as_second();
-        let is_pending = |id: &JobId| jobs.engine.is_pending(id.as_str());
-        self.notes.retain(|id, _| is_pending(id));
-        self.schedule.forget_absent(is_pending);
-        let policy = self.schedule.policy.clone();
-        let budget = self.schedule.budget(second);
-        let all = view::list_preemptors(objects, jobs, capacity, &policy, now);
-        let selected = self.schedule.select_preemptors(all, second);
-        if selected.is_empty() {
-            return Vec::new();
-        }
-        let queues = jobs.engine.queue_accounts();
-        let running = view::list_quota_holders(objects, jobs, capacity, now);
-        let fleet = capacity.sum_fleet().ready;
-        let input = PreemptionInput {
-            queues: &queues,
-            running: &running,
-            fleet: &fleet,
-            policy: &policy,
-            budget: &budget,
-            now: second,
-        };
-        for head in selected {
-            let preemptor = Preemptor {
-                lacks: jobs.engine.list_missing_resources(&head.queue, &head.asks, capacity.sum_free()),
-                attempts: self.schedule.failed_attempts(&head.id),
-                id: head.id,
-                queue: head.queue,
-                priority: head.priority,
-                // Else it would not be selected.
-                never_preempts: false,
-                asks: head.asks,
-            };
-            let Some(mut fit) = FitWithout::new(objects, jobs, capacity, &preemptor, now) else { continue };
-            let outcome = plan_evictions(&input, &preemptor, |victims| fit.fits_without(victims));
-            match self.schedule.record_outcome(&preemptor.id, outcome, second) {
-                Ok(plan) => {
-                    self.notes.remove(&preemptor.id);
-                    return self.evict_victims(objects, jobs, &preemptor, &running, plan, second);
-                }
-                Err(why) if why.refused == AttemptRefusal::Unneeded => drop(self.notes.remove(&preemptor.id)),
-                Err(why) => {
-                    tracing::debug!(job = %preemptor.id, reason = why.token(), "{why}");
-                    self.notes.insert(preemptor.id, why.to_string());
-                }
+        self.notes.retain(|id, _| jobs.engine.is_pending(id.as_str()));
+        let mut world = view::PreemptionView { objects, jobs, capacity, now };
+        let round = jobs.engine.run_preemption_round(&mut self.schedule, &mut world, second);
+        for (id, why) in round.refused {
+            if why.refused == AttemptRefusal::Unneeded {
+                self.notes.remove(&id);
+            } else {
+                tracing::debug!(job = %id, reason = why.token(), "{why}");
+                self.notes.insert(id, why.to_string());
             }
         }
-        Vec::new()
+        let Some((preemptor, plan)) = round.evictions else { return Vec::new() };
+        self.notes.remove(&preemptor.id);
+        self.evict_victims(objects, jobs, &preemptor, &round.running, plan, second)
     }
 
     /// Writes the evictions, and opens the attempt.

@@ -230,8 +230,8 @@ impl Answer {
 
 fn build_answer(controller: &Controller, binding: &Binding, state: &JobState, workload: Option<&Workload>) -> Answer {
     if state.assumed.is_some() {
-        if let Some(told) = find_told_wait(controller, workload) {
-            return told;
+        if let Some(written) = find_written_wait(controller, workload) {
+            return written;
         }
         let sentence = "may start now: its queue has quota for it and the members have capacity; it is released with the \
                         controller's next decision";
@@ -265,7 +265,7 @@ fn build_answer(controller: &Controller, binding: &Binding, state: &JobState, wo
 
 /// What the controller last wrote of a job that seems to have nothing before it, if that was a reservation, or that its
 /// old copies are to be gone and forgotten.
-fn find_told_wait(controller: &Controller, workload: Option<&Workload>) -> Option<Answer> {
+fn find_written_wait(controller: &Controller, workload: Option<&Workload>) -> Option<Answer> {
     let status = &controller.objects.pod_groups.find(workload?)?.status;
     let only_it_knows = match status.reason.as_str() {
         Reason::BLOCKED_BY_RESERVATION | Reason::CLUSTERS_RESERVED => {

@@ -193,7 +193,7 @@ fn a_release_that_the_server_refused_is_in_the_controllers_words() {
 }
 
 #[test]
-fn who_gave_way_and_for_whom_is_told_on_both_sides() {
+fn who_was_evicted_and_for_whom_is_told_on_both_sides() {
     let mut world = World::new(10);
     for (name, pods) in [("a", 8), ("victim", 4), ("claimant", 5)] {
         world.job(name, "q", pods);

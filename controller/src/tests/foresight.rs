@@ -141,7 +141,7 @@ fn a_job_goes_with_its_affinity_group_or_waits_for_room_there() {
 
 /// The scheduler places what is not queued too, and holds its place until its pods are seen.
 #[test]
-fn what_unqueued_bindings_were_promised_is_not_released_to_others() {
+fn what_is_assumed_of_unqueued_bindings_is_not_released_to_others() {
     let deployment = |world: &mut World, scheduler: &str| {
         let object = world.put(json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "plain", "namespace": "ns"},

@@ -20,6 +20,12 @@ fn template(pods: u32) -> Value {
 /// HyperJob `h` with two jobs of `a` and one of `b`.
 fn world() -> World {
     let mut world = World::new(100);
+    put_hyper_job(&mut world);
+    world.settle();
+    world
+}
+
+fn put_hyper_job(world: &mut World) {
     world.put(json!({
         "apiVersion": "training.volcano.sh/v1alpha1", "kind": "HyperJob",
         "metadata": {"name": "h", "namespace": "ns", "generation": 1},
@@ -28,8 +34,6 @@ fn world() -> World {
             {"name": "b", "templateSpec": template(2)},
         ]},
     }));
-    world.settle();
-    world
 }
 
 fn names(world: &World, kind: &str) -> Vec<String> {
@@ -389,4 +393,13 @@ fn all_jobs_of_a_large_one_are_made_in_the_end() {
     edit(&mut world, |h| h["spec"]["replicatedJobs"][0]["replicas"] = 40.into());
     world.pass(20);
     assert_eq!(names(&world, "Job").len(), 41);
+}
+
+#[test]
+fn while_the_policies_are_not_listed_the_controller_rests() {
+    let mut world = World::new(100);
+    world.controller.hyper_jobs = crate::decide::hyper_jobs::HyperJobs::default();
+    put_hyper_job(&mut world);
+    world.pass(5);
+    assert!(names(&world, "Job").is_empty());
 }

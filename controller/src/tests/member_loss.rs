@@ -16,7 +16,10 @@ use caldera_runtime::{clock::format_time, watch::Event, write::Failure};
 use serde_json::{Value, json};
 
 use super::world::World;
-use crate::observe::{Input, WorkFacts};
+use crate::{
+    decide::{MemberLoss, decide},
+    observe::{Input, WorkFacts},
+};
 
 /// Job `a` of five pods in m1 and m2, running.
 fn split() -> World {
@@ -473,4 +476,32 @@ fn what_was_lost_for_long_waits_for_its_pods_to_end_when_it_is_back() {
     assert!(tell(&mut world, pod(true)).is_empty(), "m2 would forget the new copy with the old one");
     assert!(world.pass(59).is_empty());
     assert_eq!(world.pass(3), ["a-job"]);
+}
+
+#[test]
+fn where_no_cluster_is_ever_lost_the_controller_rests() {
+    let mut world = World::new(10);
+    world.controller.member_loss = MemberLoss::new(None);
+    set_ready(&mut world, "m1", false);
+    world.pass(600);
+    assert!(decide(&mut world.controller, world.now).next.is_none_or(|next| next > world.now));
+}
+
+#[test]
+fn a_job_that_left_a_lost_cluster_long_ago_and_is_released_again_is_not_decided_about_each_second() {
+    let mut world = split();
+    let at = world.now.as_second();
+    let record = json!({
+        "count": 0, "requeues": 1, "at": at - 700, "until": at - 690, "preemptor": "", "reason": "MemberLost",
+        "message": "m2 is lost", "avoid": [],
+    });
+    let metadata = json!({"annotations": {EVICTION: record.to_string()}});
+    let spec = json!({"clusters": [], "suspension": {"scheduling": false}});
+    world.patch("Job", "a", &json!({"status": {"running": 0, "state": {"phase": "Pending"}}}));
+    let status = json!({"aggregatedStatus": null});
+    world.patch("ResourceBinding", "a-job", &json!({"metadata": metadata, "spec": spec, "status": status}));
+    world.pass(5);
+    let swept = world.controller.reasons.last;
+    world.pass(30);
+    assert_eq!(world.controller.reasons.last, swept, "nothing has changed");
 }

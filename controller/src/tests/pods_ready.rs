@@ -49,7 +49,7 @@ fn starts(world: &mut World, member: &str, job: &str, pods: u32) {
 }
 
 #[test]
-fn who_was_put_back_gave_way_no_more_often_than_before() {
+fn who_was_requeued_was_evicted_no_more_often_than_before() {
     let mut world = world();
     split(&mut world);
     world.pass(301);

@@ -164,7 +164,7 @@ fn evictions(world: &World) -> usize {
 }
 
 #[test]
-fn who_gave_way_does_not_take_it_back_while_the_claim_is_open_or_its_pods_are_there() {
+fn who_was_evicted_does_not_take_it_back_while_the_attempt_is_open_or_its_pods_are_there() {
     let mut world = two_queues();
     runs(&mut world, "old", "b", 4);
     runs(&mut world, "young", "b", 4);

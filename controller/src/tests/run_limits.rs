@@ -95,7 +95,7 @@ fn hundreds_of_runs_that_end_together_leave_the_controller_at_rest_while_their_p
 
 /// Found by a reader: a job that the scheduler had not placed in time was ended for good.
 #[test]
-fn a_job_that_was_never_placed_has_not_run_and_is_put_back_in_line() {
+fn a_job_that_was_never_placed_has_not_run_and_is_requeued() {
     let mut world = world("60s");
     world.job("a", "q", 4);
     world.settle();
@@ -364,7 +364,7 @@ fn a_job_that_ended_in_time_is_left_alone() {
 }
 
 #[test]
-fn a_job_that_is_put_back_in_line_begins_a_new_run() {
+fn a_job_that_is_requeued_begins_a_new_run() {
     let mut world = world("100s");
     run(&mut world, "a", 4);
     world.pass(50);

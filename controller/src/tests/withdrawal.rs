@@ -1,9 +1,14 @@
 //! Suspend and resume, and the end by a user's word.
 
-use caldera_runtime::write::Failure;
+use caldera_runtime::write::{Failure, WriteOutcome};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::world::World;
+use crate::{
+    decide::decide,
+    write::{Decision, Tag},
+};
 
 fn annotate(world: &mut World, job: &str, name: &str, value: &Value) {
     world.patch("Job", job, &json!({"metadata": {"annotations": {name: value}}}));
@@ -285,4 +290,25 @@ fn a_charge_is_returned_exactly_once_in_every_order_of_events() {
             assert!(sum <= 6, "seed {seed}, step {step}");
         }
     }
+}
+
+#[test]
+fn an_eviction_that_is_not_answered_is_not_sent_again_and_one_that_failed_is() {
+    let mut world = World::new(10);
+    run(&mut world, "a", 4);
+    suspend(&mut world, "a", true);
+    let mut sent = 0;
+    let mut pass = |world: &mut World| {
+        for _ in 0..60 {
+            world.now = world.now.saturating_add(SignedDuration::from_secs(1)).unwrap();
+            let writes = decide(&mut world.controller, world.now).writes;
+            sent += writes.iter().filter(|write| matches!(write, Decision::Evict { .. })).count();
+        }
+        std::mem::take(&mut sent)
+    };
+    assert_eq!(pass(&mut world), 1, "a minute without an answer");
+    let key = crate::observe::Key::new("ns", "a-job");
+    let answer = WriteOutcome { tag: Tag::Evict(key), result: Err(Failure::Transient("there is no answer".into())) };
+    world.controller.follow_answer(answer, world.now);
+    assert_eq!(pass(&mut world), 1);
 }

@@ -1,4 +1,4 @@
-//! What is promised counts until it is seen.
+//! What is assumed counts until it is seen.
 
 use super::*;
 use crate::{
@@ -25,7 +25,7 @@ fn gang() -> Arc<Gang> {
     Arc::new(Gang::new(vec![task], 3))
 }
 
-fn promise(pods: u32) -> AssumedPods {
+fn assume(pods: u32) -> AssumedPods {
     AssumedPods {
         workload: WorkloadRef {
             group: "batch.volcano.sh".into(),
@@ -81,9 +81,9 @@ fn cpu(fleet: &mut Fleet) -> i128 {
 }
 
 #[test]
-fn promised_pods_hold_their_room_until_they_are_seen_and_never_twice() {
+fn assumed_pods_hold_capacity_until_they_are_seen_and_never_twice() {
     let mut fleet = fleet();
-    fleet.assume_pods("ns/rb", promise(3));
+    fleet.assume_pods("ns/rb", assume(3));
     assert_eq!(cpu(&mut fleet), 4);
     fleet.apply_update("m1", pod("a", false));
     assert_eq!(cpu(&mut fleet), 4);
@@ -96,15 +96,15 @@ fn promised_pods_hold_their_room_until_they_are_seen_and_never_twice() {
 #[test]
 fn starting_afresh_gives_back_what_the_binding_holds() {
     let mut fleet = fleet();
-    fleet.assume_pods("ns/rb", promise(3));
+    fleet.assume_pods("ns/rb", assume(3));
     fleet.apply_update("m1", pod("a", false));
     assert_eq!(cpu(&mut fleet), 4);
     assert_eq!(fleet.compute_capacities_without_binding("ns/rb")["m1"].sum_free().get("cpu"), Quantity::from_units(10));
 }
 
-/// A kind's promise, and a pod of it.
+/// What is assumed of a kind, and a pod of it.
 fn of_kind(group: &str, kind: &str, planned: u32) -> (AssumedPods, impl Fn(&str, bool) -> Update) {
-    let mut assumed = promise(planned);
+    let mut assumed = assume(planned);
     (assumed.workload.group, assumed.workload.kind) = (group.to_owned(), kind.to_owned());
     let (group, kind) = (group.to_owned(), kind.to_owned());
     let pod = move |name: &str, finished| {
@@ -150,7 +150,7 @@ fn pods_of_a_batch_job_are_followed_by_others_while_more_must_succeed_than_run()
 #[test]
 fn what_has_finished_gives_nothing_back_when_the_binding_starts_afresh() {
     let mut fleet = fleet();
-    fleet.assume_pods("ns/rb", promise(3));
+    fleet.assume_pods("ns/rb", assume(3));
     for (name, finished) in [("a", true), ("b", true), ("c", false)] {
         fleet.apply_update("m1", pod(name, finished));
     }
@@ -161,7 +161,7 @@ fn what_has_finished_gives_nothing_back_when_the_binding_starts_afresh() {
 #[test]
 fn pods_that_are_thought_away_leave_their_own_nodes_and_nothing_else_changes() {
     let mut fleet = fleet();
-    fleet.assume_pods("ns/rb", promise(3));
+    fleet.assume_pods("ns/rb", assume(3));
     for name in ["j-w-0", "j-w-1"] {
         fleet.apply_update("m1", pod(name, false));
     }
@@ -175,7 +175,7 @@ fn pods_that_are_thought_away_leave_their_own_nodes_and_nothing_else_changes() {
     assert_eq!([1, 2, 3].map(|pods| after(&fleet, some(pods))), [6, 8, 10]);
     assert!(fleet.compute_capacities_after_eviction(&[("ns/other".to_owned(), EvictedPods::All)].into()).is_empty());
     assert_eq!(cpu(&mut fleet), 4);
-    assert!(fleet.runs_anywhere(&promise(3).workload));
+    assert!(fleet.runs_anywhere(&assume(3).workload));
 }
 
 /// The peer dereferenced a missing resource summary and crashed (volcano-global capacity.go).
@@ -201,12 +201,12 @@ fn a_member_that_can_not_be_read_falls_back_to_its_summary_and_else_offers_nothi
 #[test]
 fn numbers_from_before_an_outage_are_not_those_of_after_it() {
     let mut fleet = fleet();
-    fleet.assume_pods("ns/rb", promise(3));
+    fleet.assume_pods("ns/rb", assume(3));
     fleet.apply_update("m1", pod("a", false));
     fleet.apply_update("m1", Update::Down("no route".into()));
-    assert!(fleet.runs_anywhere(&promise(3).workload));
+    assert!(fleet.runs_anywhere(&assume(3).workload));
     fleet.apply_update("m1", Update::Up);
-    assert_eq!((cpu(&mut fleet), fleet.count_pods_that_reached_nodes("m1", &promise(3).workload)), (0, None));
+    assert_eq!((cpu(&mut fleet), fleet.count_pods_that_reached_nodes("m1", &assume(3).workload)), (0, None));
     assert!(fleet.describe_capacity_caveat("m1").unwrap().contains("not read yet"));
     fleet.apply_update("m1", nodes(&[20]));
     assert_eq!(cpu(&mut fleet), 0);
@@ -219,7 +219,7 @@ fn numbers_from_before_an_outage_are_not_those_of_after_it() {
 #[test]
 fn a_cluster_that_takes_no_jobs_gives_the_queues_no_more_than_it_has() {
     let mut fleet = fleet();
-    fleet.assume_pods("ns/rb", promise(3));
+    fleet.assume_pods("ns/rb", assume(3));
     let cpu = |fleet: &Fleet| fleet.compute_capacity_for_queues("m1", false).get("cpu").units_ceil();
     assert_eq!(cpu(&fleet), 6, "nobody summed it up");
     let has = |cores| Capacity::from_summary(&request(cores), &Resources::new(), &Resources::new());
@@ -237,9 +237,9 @@ fn pods_that_run_count_as_what_they_were_made_with_whatever_their_template_says_
     let mut fleet = fleet();
     fleet.apply_update("m1", pod("a", false));
     let cpu = |fleet: &Fleet| fleet.compute_capacity_for_queues("m1", true).get("cpu").units_ceil();
-    fleet.assume_pods("ns/rb", promise(1));
+    fleet.assume_pods("ns/rb", assume(1));
     let before = cpu(&fleet);
-    let mut edited = promise(1);
+    let mut edited = assume(1);
     let mut gang = (*edited.gang).clone();
     gang.tasks[0].request = request(1_000);
     edited.gang = gang.into();
@@ -251,7 +251,7 @@ fn pods_that_run_count_as_what_they_were_made_with_whatever_their_template_says_
 #[test]
 fn a_cluster_that_nobody_knows_gives_the_queues_nothing() {
     let mut fleet = fleet();
-    fleet.assume_pods("ns/rb", AssumedPods { pods: [("nowhere".to_owned(), vec![3])].into(), ..promise(3) });
+    fleet.assume_pods("ns/rb", AssumedPods { pods: [("nowhere".to_owned(), vec![3])].into(), ..assume(3) });
     assert!(fleet.list_clusters_with_assumed_only().any(|(name, cluster)| name == "nowhere" && cluster.is_none()));
     assert!(fleet.compute_capacity_for_queues("nowhere", false).is_empty());
 }
@@ -260,7 +260,7 @@ fn a_cluster_that_nobody_knows_gives_the_queues_nothing() {
 #[test]
 fn what_was_seen_before_an_outage_stays_seen() {
     let mut fleet = fleet();
-    fleet.assume_pods("ns/rb", promise(3));
+    fleet.assume_pods("ns/rb", assume(3));
     for name in ["a", "b"] {
         fleet.apply_update("m1", pod(name, false));
     }
@@ -272,9 +272,9 @@ fn what_was_seen_before_an_outage_stays_seen() {
 }
 
 #[test]
-fn a_promise_may_be_known_before_its_cluster() {
+fn assumed_pods_may_be_known_before_their_cluster() {
     let mut fleet = Fleet::default();
-    fleet.assume_pods("ns/rb", promise(3));
+    fleet.assume_pods("ns/rb", assume(3));
     fleet.refresh_capacities();
     assert_eq!((fleet.clusters().count(), fleet.list_unlisted_clusters().count()), (0, 0));
     let room = [("cpu", 10), ("pods", 10)].map(|(name, n)| (name, Quantity::from_units(n))).into_iter().collect();
@@ -287,9 +287,9 @@ fn a_promise_may_be_known_before_its_cluster() {
 
 /// Held in another order they would not both fit: each decision was made with what was left by those before it.
 #[test]
-fn promises_are_held_in_the_order_in_which_they_were_made() {
+fn assumed_pods_are_held_in_the_order_in_which_they_were_assumed() {
     let of = |name: &str, cpu, pods| {
-        let mut one = promise(pods);
+        let mut one = assume(pods);
         one.workload.name = name.to_owned();
         Arc::make_mut(&mut one.gang).tasks[0].request = request(cpu);
         one
@@ -332,7 +332,7 @@ fn who_is_near_whom_follows_links_and_clusters() {
 
 proptest::proptest! {
     #[test]
-    fn what_is_free_is_that_of_holding_every_promise_again(
+    fn what_is_free_is_that_of_holding_all_assumed_pods_again(
         steps in proptest::collection::vec((0u8..9, 0u8..4, 0u8..4, 0u32..4), 1..80)
     ) {
         let mut fleet = fleet_of(&[5, 4, 7, 4]);
@@ -349,7 +349,7 @@ proptest::proptest! {
             let name = format!("{job}-{which}");
             match what {
                 0 | 6.. => {
-                    let mut assumed = promise(pods);
+                    let mut assumed = assume(pods);
                     assumed.workload.name = format!("job{job}");
                     Arc::make_mut(&mut assumed.gang).tasks[0].request = request(i64::from(job) + 1);
                     fleet.assume_pods(&key, assumed);
@@ -400,7 +400,7 @@ fn capacities_for_queues(fleet: &mut Fleet) -> Vec<Resources> {
 fn pods_that_are_seen_after_their_eviction_are_others_and_their_end_is_told() {
     let mut fleet = two_members();
     let both = || [("m1".to_owned(), vec![2]), ("m2".to_owned(), vec![1])].into();
-    fleet.assume_pods("ns/rb", AssumedPods { pods: both(), ..promise(0) });
+    fleet.assume_pods("ns/rb", AssumedPods { pods: both(), ..assume(0) });
     fleet.apply_update("m2", pod("c", false));
     fleet.forget_unbound_assumed("ns/rb");
     fleet.apply_update("m1", pod("a", false));
@@ -426,7 +426,7 @@ proptest::proptest! {
             match what {
                 0 | 1 => {
                     let in_each = [("m1".to_owned(), vec![first]), ("m2".to_owned(), vec![second])];
-                    let mut assumed = promise(0);
+                    let mut assumed = assume(0);
                     assumed.workload.name = format!("job{job}");
                     assumed.pods = in_each.into_iter().filter(|(_, pods)| pods[0] > 0).collect();
                     if which > 0 {

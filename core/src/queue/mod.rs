@@ -24,8 +24,8 @@ mod tests;
 
 pub use capacity::{CapacityGrowth, ClusterCapacity, Fit, MOST_CLUSTERS_FOR_COPIES, ReservedClusters};
 pub use engine::{
-    Engine, Entitlement, Job, PreemptionCandidate, QueueUsage, QuotaAfterEvictions, Release, ReservationStatus,
-    UnknownStart,
+    Engine, Entitlement, Job, PreemptionCandidate, PreemptionRound, PreemptionWorld, QueueUsage, Release,
+    ReservationStatus, UnknownStart,
 };
 pub use pending::job_order::{JobId, OrderPolicy};
 pub use quota::{

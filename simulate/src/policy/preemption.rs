@@ -10,10 +10,9 @@ use std::collections::HashMap;
 
 use caldera_core::{
     queue::{
-        Engine, JobId, PreemptionCandidate,
+        Engine, JobId, PreemptionCandidate, PreemptionWorld,
         preemption::{
-            AttemptSchedule, EvictionHistory, HEADS_PER_QUEUE, Pace, PendingPreemptor, PreemptionInput,
-            PreemptionPolicy, Preemptor, RunningJob, plan_evictions,
+            AttemptSchedule, EvictionHistory, Pace, PendingPreemptor, PreemptionPolicy, Preemptor, RunningJob, Victim,
         },
     },
     resources::Resources,
@@ -79,57 +78,43 @@ impl Preemption {
         if !self.schedule.begin_round(true, now) {
             return Vec::new();
         }
-        let policy = self.schedule.policy.clone();
-        let lowest = lowest_preemptable(site, &policy);
+        let mut world = SimulatedWorld { site, engine, evictions: &self.evictions };
+        let round = engine.run_preemption_round(&mut self.schedule, &mut world, now);
+        let Some((_, plan)) = round.evictions else { return Vec::new() };
+        self.out = plan.victims.iter().map(|victim| index(&victim.id)).collect();
+        let bounds = &self.schedule.policy.bounds;
+        let evicted = round.running.iter().filter(|job| plan.victims.iter().any(|victim| victim.id == job.id));
+        let history = |job: &RunningJob| (index(&job.id), EvictionHistory::after_eviction(job, bounds, now));
+        self.evictions.extend(evicted.map(history));
+        self.out.clone()
+    }
+}
+
+/// What a round of attempts looks at.
+struct SimulatedWorld<'a, 'b> {
+    site: &'a mut Site<'b>,
+    engine: &'a Engine,
+    evictions: &'a HashMap<usize, EvictionHistory>,
+}
+
+impl PreemptionWorld for SimulatedWorld<'_, '_> {
+    fn list_preemptors(
+        &self,
+        candidates: Vec<PreemptionCandidate>,
+        policy: &PreemptionPolicy,
+    ) -> Vec<PendingPreemptor> {
+        let lowest = lowest_preemptable(self.site, policy);
         let may_evict = |job: &PreemptionCandidate| {
             let id = index(&job.id);
-            let above = lowest.is_some_and(|lowest| lowest < site.job(id).priority);
-            !terms(site, id).never_preempts && (policy.reclaim && job.may_reclaim || above)
+            let above = lowest.is_some_and(|lowest| lowest < self.site.job(id).priority);
+            !terms(self.site, id).never_preempts && (policy.reclaim && job.may_reclaim || above)
         };
-        let all = engine.list_preemption_candidates(HEADS_PER_QUEUE).into_iter().filter(may_evict);
-        let all = all.map(|job| pending_preemptor(site, engine, job)).collect();
-        let selected = self.schedule.select_preemptors(all, now);
-        if selected.is_empty() {
-            return Vec::new();
-        }
-        let queues = engine.queue_accounts();
-        let running = self.running_jobs(site, engine);
-        let fleet = site.members().total().ready;
-        let budget = self.schedule.budget(now);
-        let input = PreemptionInput {
-            queues: &queues,
-            running: &running,
-            fleet: &fleet,
-            policy: &policy,
-            budget: &budget,
-            now,
-        };
-        for job in selected {
-            let quota = engine.compute_quota_after_evictions(&job.queue, job.asks.clone());
-            let preemptor = Preemptor {
-                lacks: engine.list_missing_resources(&job.queue, &job.asks, &site.members().free()),
-                attempts: self.schedule.failed_attempts(&job.id),
-                id: job.id,
-                queue: job.queue,
-                priority: job.priority,
-                never_preempts: false,
-                asks: job.asks,
-            };
-            let outcome = plan_evictions(&input, &preemptor, |victims| {
-                let gone: Vec<usize> = victims.iter().map(|victim| index(&victim.id)).collect();
-                quota.is_enough(victims) && site.fits_after(index(&preemptor.id), &gone)
-            });
-            let Ok(plan) = self.schedule.record_outcome(&preemptor.id, outcome, now) else { continue };
-            self.out = plan.victims.iter().map(|victim| index(&victim.id)).collect();
-            let evicted = running.iter().filter(|job| plan.victims.iter().any(|victim| victim.id == job.id));
-            self.evictions
-                .extend(evicted.map(|job| (index(&job.id), EvictionHistory::after_eviction(job, &policy.bounds, now))));
-            return self.out.clone();
-        }
-        Vec::new()
+        let all = candidates.into_iter().filter(may_evict);
+        all.map(|job| pending_preemptor(self.site, self.engine, job)).collect()
     }
 
-    fn running_jobs(&self, site: &Site<'_>, engine: &Engine) -> Vec<RunningJob> {
+    fn list_quota_holders(&self) -> Vec<RunningJob> {
+        let Self { site, engine, evictions } = self;
         let running = |(job, stand): (usize, &Stand)| {
             let Stand::Running { since, .. } = stand else { return None };
             let (id, of, terms) = (id(job), site.job(job), terms(site, job));
@@ -145,11 +130,27 @@ impl Preemption {
                 created: seconds(of.arrival).into(),
                 started: Some(seconds(*since)),
                 elastic: None,
-                evictions: self.evictions.get(&job).copied().unwrap_or_default(),
+                evictions: evictions.get(&job).copied().unwrap_or_default(),
                 progressed: false,
             })
         };
         site.holders().filter_map(running).collect()
+    }
+
+    fn sum_ready_fleet(&mut self) -> Resources {
+        self.site.members().total().ready
+    }
+
+    fn sum_free(&mut self) -> Resources {
+        self.site.members().free()
+    }
+
+    fn find_fit_without(&mut self, preemptor: &Preemptor) -> Option<impl FnMut(&[&Victim]) -> bool> {
+        let job = index(&preemptor.id);
+        Some(move |victims: &[&Victim]| {
+            let gone: Vec<usize> = victims.iter().map(|victim| index(&victim.id)).collect();
+            self.site.fits_after(job, &gone)
+        })
     }
 }
 

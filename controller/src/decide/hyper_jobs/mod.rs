@@ -268,7 +268,8 @@ impl HyperJobs {
     }
 
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.looks.values().min().copied()
+        // Their list has each of them looked at.
+        self.looks.values().min().copied().filter(|_| self.are_policies_listed)
     }
 }
 

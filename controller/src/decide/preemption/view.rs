@@ -12,13 +12,14 @@ use caldera_core::{
     maintenance::ExpectedRun,
     place::{self, Division, spread_constraints::is_duplicated},
     queue::{
-        QuotaAfterEvictions,
+        PreemptionCandidate, PreemptionWorld,
         ledger::AdmissionStage,
         preemption::{
-            ElasticGang, EvictedPart, HEADS_PER_QUEUE, PendingPreemptor, PlacedTask, PreemptionPolicy, Preemptor,
-            RuleScope, RunningJob, Victim,
+            ElasticGang, EvictedPart, PendingPreemptor, PlacedTask, PreemptionPolicy, Preemptor, RuleScope, RunningJob,
+            Victim,
         },
     },
+    resources::Resources,
     split::Strategy,
     webster::Tie,
 };
@@ -34,24 +35,61 @@ use super::super::{
 };
 use crate::observe::{Binding, Objects, Workload, admitted_gang};
 
-/// The first jobs of each queue that lack quota or capacity and that an attempt could help.
-pub(super) fn list_preemptors(
-    objects: &Objects,
-    jobs: &Jobs,
-    capacity: &FleetCapacity,
+/// What a round of attempts looks at.
+pub(super) struct PreemptionView<'a> {
+    pub(super) objects: &'a Objects,
+    pub(super) jobs: &'a Jobs,
+    pub(super) capacity: &'a mut FleetCapacity,
+    pub(super) now: Timestamp,
+}
+
+impl PreemptionWorld for PreemptionView<'_> {
+    fn list_preemptors(
+        &self,
+        candidates: Vec<PreemptionCandidate>,
+        policy: &PreemptionPolicy,
+    ) -> Vec<PendingPreemptor> {
+        list_preemptors(self, candidates, policy)
+    }
+
+    fn list_quota_holders(&self) -> Vec<RunningJob> {
+        let Self { objects, jobs, capacity, now } = self;
+        list_bindings(objects, jobs)
+            .filter_map(|(binding, state)| describe_quota_holder(objects, jobs, capacity, binding, state, *now))
+            .collect()
+    }
+
+    fn sum_ready_fleet(&mut self) -> Resources {
+        self.capacity.sum_fleet().ready
+    }
+
+    fn sum_free(&mut self) -> Resources {
+        self.capacity.sum_free().clone()
+    }
+
+    fn find_fit_without(&mut self, preemptor: &Preemptor) -> Option<impl FnMut(&[&Victim]) -> bool> {
+        let mut fit = FitWithout::new(self.objects, self.jobs, self.capacity, preemptor, self.now)?;
+        Some(move |victims: &[&Victim]| fit.fits_without(victims))
+    }
+}
+
+/// Those that lack quota or capacity and that an attempt could help.
+fn list_preemptors(
+    view: &PreemptionView<'_>,
+    candidates: Vec<PreemptionCandidate>,
     policy: &PreemptionPolicy,
-    now: Timestamp,
 ) -> Vec<PendingPreemptor> {
+    let PreemptionView { objects, jobs, capacity, now } = view;
     let prospects = PreemptablePriorities::new(objects, jobs, policy);
     let mut preemptors = Vec::new();
-    for candidate in jobs.engine.list_preemption_candidates(HEADS_PER_QUEUE) {
+    for candidate in candidates {
         let reclaims = policy.reclaim && candidate.may_reclaim;
         let lowest = prospects.find_lowest_priority(&candidate.queue);
         if !reclaims && lowest.is_none() {
             continue;
         }
         let Some(binding) = jobs.keys.get(&candidate.id).and_then(|key| objects.bindings.get(key)) else { continue };
-        let BindingState::Pending(job) = assess_with_admission_checks(objects, jobs, capacity, binding, now) else {
+        let BindingState::Pending(job) = assess_with_admission_checks(objects, jobs, capacity, binding, *now) else {
             continue;
         };
         let workload = objects.workload_of(binding);
@@ -111,18 +149,6 @@ fn list_bindings<'a>(objects: &'a Objects, jobs: &'a Jobs) -> impl Iterator<Item
     jobs.states.iter().filter_map(move |(key, state)| Some((&**objects.bindings.get(key)?, &**state)))
 }
 
-/// Every job that holds quota.
-pub(super) fn list_quota_holders(
-    objects: &Objects,
-    jobs: &Jobs,
-    capacity: &FleetCapacity,
-    now: Timestamp,
-) -> Vec<RunningJob> {
-    list_bindings(objects, jobs)
-        .filter_map(|(binding, state)| describe_quota_holder(objects, jobs, capacity, binding, state, now))
-        .collect()
-}
-
 fn describe_quota_holder(
     objects: &Objects,
     jobs: &Jobs,
@@ -132,7 +158,7 @@ fn describe_quota_holder(
     now: Timestamp,
 ) -> Option<RunningJob> {
     let charge = jobs.engine.charge_of(binding.id.as_str()).filter(|charge| !charge.is_empty())?;
-    let stage = state.stage().filter(|_| state.assumed.is_none());
+    let stage = state.stage().filter(|_| state.is_confirmed());
     let workload = objects.workload_of(binding);
     let ours = matches!(stage, Some(AdmissionStage::Admitted | AdmissionStage::Placed))
         && binding.admission.is_some()
@@ -195,8 +221,8 @@ fn describe_elastic(objects: &Objects, binding: &Binding, workload: &Workload) -
     Some(ElasticGang { tasks, min_available: gang.min_available, strategy, tie })
 }
 
-/// Whether a preemptor would fit without some victims: quota on its path, then the place that the scheduler would find.
-pub(super) struct FitWithout<'a> {
+/// Whether the scheduler would find a place for a preemptor without some victims.
+struct FitWithout<'a> {
     objects: &'a Objects,
     jobs: &'a Jobs,
     capacity: &'a mut FleetCapacity,
@@ -204,11 +230,10 @@ pub(super) struct FitWithout<'a> {
     gang: Arc<Gang>,
     whole: bool,
     run: ExpectedRun,
-    quota: QuotaAfterEvictions,
 }
 
 impl<'a> FitWithout<'a> {
-    pub(super) fn new(
+    fn new(
         objects: &'a Objects,
         jobs: &'a Jobs,
         capacity: &'a mut FleetCapacity,
@@ -229,18 +254,15 @@ impl<'a> FitWithout<'a> {
             },
             whole: workload.kind.has_tasks(),
             run: predict_run(objects, workload, now),
-            quota: jobs.engine.compute_quota_after_evictions(&preemptor.queue, preemptor.asks.clone()),
         })
     }
 
-    pub(super) fn fits_without(&mut self, victims: &[&Victim]) -> bool {
-        self.quota.is_enough(victims) && {
-            let leaves = |victim: &&Victim| Some((victim.id.to_string(), self.list_leaving_pods(victim)?));
-            let gone = victims.iter().filter_map(leaves).collect();
-            let (binding, gang, whole) = (&*self.placement, &*self.gang, self.whole);
-            let question = PlacementQuestion { binding, gang, whole, previous: None, run: Some(self.run) };
-            self.capacity.fits_without(question, &gone)
-        }
+    fn fits_without(&mut self, victims: &[&Victim]) -> bool {
+        let leaves = |victim: &&Victim| Some((victim.id.to_string(), self.list_leaving_pods(victim)?));
+        let gone = victims.iter().filter_map(leaves).collect();
+        let (binding, gang, whole) = (&*self.placement, &*self.gang, self.whole);
+        let question = PlacementQuestion { binding, gang, whole, previous: None, run: Some(self.run) };
+        self.capacity.fits_without(question, &gone)
     }
 
     fn list_leaving_pods(&self, victim: &Victim) -> Option<EvictedPods> {

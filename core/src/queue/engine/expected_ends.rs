@@ -77,8 +77,8 @@ impl Engine {
     /// Queues are elsewhere in the tree than they were.
     pub(crate) fn rebuild_expected_ends(&mut self) {
         self.ends = ExpectedEnds::default();
-        for standing in self.jobs.values() {
-            if let QueueingState::Charged { node, charge, end: Some(end) } = standing {
+        for state in self.jobs.values() {
+            if let QueueingState::Charged { node, charge, end: Some(end) } = state {
                 self.ends.replace_ending_amount(&self.slots[node.index()].path, *end, &[], charge);
             }
         }

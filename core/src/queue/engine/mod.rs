@@ -13,6 +13,7 @@ mod explain;
 mod ordering;
 mod pause;
 mod preemption;
+mod preemption_round;
 mod queue_status;
 mod release;
 mod requeue;
@@ -25,7 +26,8 @@ use std::{
     sync::Arc,
 };
 
-pub use preemption::{PreemptionCandidate, QuotaAfterEvictions};
+pub use preemption::PreemptionCandidate;
+pub use preemption_round::{PreemptionRound, PreemptionWorld};
 pub use queue_status::Entitlement;
 pub use reservations::{ReservationStatus, UnknownStart};
 
@@ -360,7 +362,7 @@ impl Engine {
     }
 
     /// The same, where clusters can be reserved for a job that lacks capacity.
-    pub fn release_next_or_reserve(&mut self, room: &mut impl ClusterCapacity) -> Option<Release> {
+    pub fn release_next_or_reserve(&mut self, capacity: &mut impl ClusterCapacity) -> Option<Release> {
         // Reservations that are worked out anew come before whoever would pass meanwhile.
         let is_tree_outdated = self.is_tree_outdated;
         self.resolve_quota();
@@ -368,31 +370,31 @@ impl Engine {
             return None;
         }
         if !std::mem::replace(&mut self.has_decided, true) {
-            self.consider_long_waiting(room);
+            self.consider_long_waiting(capacity);
         }
         if is_tree_outdated || self.reservations.next_due().is_some_and(|due| due <= self.now) {
-            self.update_reservations(room);
+            self.update_reservations(capacity);
         }
         // Reservations that were taken away may let others start, who end with new ones.
         for _ in 0..MOST_RESERVATION_ROUNDS {
-            if let Some(release) = self.release_first_admissible(room) {
+            if let Some(release) = self.release_first_admissible(capacity) {
                 return Some(release);
             }
-            if !self.update_reservations(room) {
+            if !self.update_reservations(capacity) {
                 return None;
             }
         }
-        self.release_first_admissible(room)
+        self.release_first_admissible(capacity)
     }
 
-    fn release_first_admissible(&mut self, room: &mut impl ClusterCapacity) -> Option<Release> {
+    fn release_first_admissible(&mut self, capacity: &mut impl ClusterCapacity) -> Option<Release> {
         loop {
             self.requeue_eligible();
             let node = self.find_first_queue()?;
             let (key, id) = self.find_next_candidate(node)?;
-            match self.find_lack(node, &key, id, room) {
-                Ok(blocking) => return Some(self.release_job(node, &key, id, &blocking, room)),
-                Err(lack) => self.mark_inadmissible(node, id, lack, room),
+            match self.find_lack(node, &key, id, capacity) {
+                Ok(blocking) => return Some(self.release_job(node, &key, id, &blocking, capacity)),
+                Err(lack) => self.mark_inadmissible(node, id, lack, capacity),
             }
         }
     }
@@ -403,7 +405,7 @@ impl Engine {
         node: QueueIndex,
         key: &JobKey,
         id: ShapeId,
-        room: &mut impl ClusterCapacity,
+        capacity: &mut impl ClusterCapacity,
     ) -> Result<Vec<ReservationId>, Inadmissible> {
         let path = &self.slots[node.index()].path;
         let short = |asked| admission::find_first_short_quota(&self.slots, path, asked);
@@ -425,8 +427,11 @@ impl Engine {
         let refused = match self.find_known_refusal(id, &blocking) {
             Some(known) => known,
             None => {
-                match room.fits(&key.id.job(), &self.shape(id).ask, &self.list_clusters_reserved_for_others(&blocking))
-                {
+                match capacity.fits(
+                    &key.id.job(),
+                    &self.shape(id).ask,
+                    &self.list_clusters_reserved_for_others(&blocking),
+                ) {
                     Fit::Yes => return Ok(blocking),
                     Fit::No { never, detail } => {
                         self.record_refusal(id, &blocking, capacity::CapacityLack::of(never), detail)

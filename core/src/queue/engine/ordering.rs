@@ -36,11 +36,11 @@ impl Engine {
         self.decay = Decay::new(self.decay.half_life());
         (self.is_quota_outdated, self.is_tree_outdated) = (true, true);
         let mut jobs = std::mem::take(&mut self.jobs);
-        for standing in jobs.values_mut() {
-            if let QueueingState::BackingOff { key, rank, .. } = standing {
+        for state in jobs.values_mut() {
+            if let QueueingState::BackingOff { key, rank, .. } = state {
                 *key = self.job_key(key.id.clone(), key.created, *rank);
             }
-            let QueueingState::Pending { node, key, shape, rank } = standing else { continue };
+            let QueueingState::Pending { node, key, shape, rank } = state else { continue };
             self.remove_pending(*node, key);
             *key = self.job_key(key.id.clone(), key.created, *rank);
             self.lines[node.index()].insert(key.clone(), *shape);

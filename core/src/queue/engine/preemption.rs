@@ -35,7 +35,7 @@ pub struct PreemptionCandidate {
 
 /// The quota on a job's path, to be asked with victims gone.
 #[derive(Debug, Clone)]
-pub struct QuotaAfterEvictions {
+pub(super) struct QuotaAfterEvictions {
     asks: Resources,
     path: Vec<PathQuota>,
 }
@@ -51,8 +51,7 @@ struct PathQuota {
 
 impl QuotaAfterEvictions {
     /// Whether every queue on the path has enough once these are evicted.
-    #[must_use]
-    pub fn is_enough(&self, victims: &[&Victim]) -> bool {
+    pub(super) fn is_enough(&self, victims: &[&Victim]) -> bool {
         self.path.iter().all(|PathQuota { used, real, queues }| {
             self.asks.iter().all(|(name, asked)| {
                 let name = name.as_str();
@@ -100,8 +99,7 @@ impl Engine {
     }
 
     /// Every queue but the root.
-    #[must_use]
-    pub fn queue_accounts(&self) -> BTreeMap<QueueName, QueueAccount> {
+    pub(super) fn queue_accounts(&self) -> BTreeMap<QueueName, QueueAccount> {
         let root = &self.slots[QueueIndex::ROOT.index()].name;
         let account = |queue: &crate::queue::QueueSpec| {
             let is = self.entitlement_of(&queue.name);
@@ -120,8 +118,7 @@ impl Engine {
 
     /// Of what a job asks for, the resources of which there is too little: of quota on its path, or `free` in the
     /// clusters.
-    #[must_use]
-    pub fn list_missing_resources(
+    pub(super) fn list_missing_resources(
         &self,
         queue: &QueueName,
         asks: &Resources,
@@ -139,8 +136,7 @@ impl Engine {
     }
 
     /// The quota on the path of a queue for a job that asks for so much.
-    #[must_use]
-    pub fn compute_quota_after_evictions(&self, queue: &QueueName, asks: Resources) -> QuotaAfterEvictions {
+    pub(super) fn compute_quota_after_evictions(&self, queue: &QueueName, asks: Resources) -> QuotaAfterEvictions {
         let quota = |at: &QueueIndex| {
             let slot = &self.slots[at.index()];
             let used = slot.used.resources(&self.dims);

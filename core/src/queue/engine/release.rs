@@ -20,7 +20,7 @@ impl Engine {
         key: &JobKey,
         id: ShapeId,
         blocking: &[ReservationId],
-        room: &mut impl ClusterCapacity,
+        capacity: &mut impl ClusterCapacity,
     ) -> Release {
         let shape = &self.shapes[id.0 as usize];
         let slot = &self.slots[node.index()];
@@ -48,7 +48,7 @@ impl Engine {
         self.remove_job(job.as_str());
         self.add_charge(node, &charge);
         if let Some(held) = held {
-            self.reserve_for_next_blocked(held, room);
+            self.reserve_for_next_blocked(held, capacity);
         }
         self.recheck_clusters_of_copies();
         self.jobs.insert(job.clone(), QueueingState::Charged { node, charge, end: None });

@@ -43,7 +43,7 @@ impl Engine {
         let held: BTreeSet<QueueIndex> = self
             .jobs
             .values()
-            .map(|standing| match standing {
+            .map(|state| match state {
                 QueueingState::Pending { node, .. }
                 | QueueingState::Charged { node, .. }
                 | QueueingState::BackingOff { node, .. } => *node,

@@ -41,7 +41,12 @@ impl Engine {
     }
 
     /// Whether a job fits nowhere even if everything were empty, and why not, is asked at most once for its class.
-    pub(crate) fn find_never(&mut self, shape: ShapeId, id: &JobId, room: &mut impl ClusterCapacity) -> Option<String> {
+    pub(crate) fn find_never(
+        &mut self,
+        shape: ShapeId,
+        id: &JobId,
+        capacity: &mut impl ClusterCapacity,
+    ) -> Option<String> {
         let class = self.shape(shape).ask.fit;
         if let Some(known) = self.find_known_never(shape) {
             return Some(known.to_owned());
@@ -49,7 +54,7 @@ impl Engine {
         if self.could_fit.contains(&class) {
             return None;
         }
-        let never = room.explain_never_fits(&id.job(), &self.shape(shape).ask);
+        let never = capacity.explain_never_fits(&id.job(), &self.shape(shape).ask);
         if never.is_none() {
             if self.could_fit.len() >= MOST_CLASSES {
                 self.could_fit.clear();
@@ -61,22 +66,22 @@ impl Engine {
 
     /// Asks now whether a job that waits for something else fits anywhere: who explains it need not wait until others
     /// would have to wait for it.
-    pub fn ask_whether_it_fits(&mut self, id: &JobId, room: &mut impl ClusterCapacity) {
+    pub fn ask_whether_it_fits(&mut self, id: &JobId, capacity: &mut impl ClusterCapacity) {
         let Some(QueueingState::Pending { node, shape, .. }) = self.jobs.get(id) else { return };
         let (node, shape) = (*node, *shape);
         let waits = self.lines[node.index()].inadmissible_cause(shape);
         if waits.is_none_or(|cause| matches!(cause, Inadmissible::Capacity | Inadmissible::Never)) {
             return;
         }
-        if let Some(detail) = self.find_never(shape, id, room) {
+        if let Some(detail) = self.find_never(shape, id, capacity) {
             self.withdraw_unsatisfiable(node, shape, detail);
         }
     }
 
     /// A whole fifo queue waits behind its head: not behind those that fit nowhere.
-    pub(crate) fn withdraw_unsatisfiable_heads(&mut self, node: QueueIndex, room: &mut impl ClusterCapacity) {
+    pub(crate) fn withdraw_unsatisfiable_heads(&mut self, node: QueueIndex, capacity: &mut impl ClusterCapacity) {
         while let Some((id, shape)) = self.find_waiting_head(node)
-            && let Some(detail) = self.find_never(shape, &id, room)
+            && let Some(detail) = self.find_never(shape, &id, capacity)
         {
             self.withdraw_unsatisfiable(node, shape, detail);
         }

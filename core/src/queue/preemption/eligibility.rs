@@ -167,7 +167,7 @@ impl<'a> Eligibility<'a> {
         let steps = self.count_uncovered_steps(job, part, meeting.candidate)?;
         let counts = |level| match self.cover_of(job, part, level) {
             Cover::Over(dims) => dims.iter().any(|dim| matters.contains(dim)),
-            Cover::Unstated | Cover::Covered => true,
+            Cover::Unstated | Cover::WithinDeserved => true,
         };
         if !(0..meeting.candidate).all(counts) || !self.holds_any(job, part, steps, matters) {
             return Err(Exemption::OverElsewhere);
@@ -215,7 +215,7 @@ impl<'a> Eligibility<'a> {
         }
         let steps = self.count_uncovered_steps(job, part, meeting.candidate)?;
         if part == JobPart::Whole && !self.preemptor_is_covered_first(job, meeting) {
-            return Err(Exemption::Covered);
+            return Err(Exemption::WithinDeserved);
         }
         self.check_reclaimable(candidate, meeting)?;
         if candidate.preemptable.is_none() && !policy.unset.preempt {
@@ -227,12 +227,14 @@ impl<'a> Eligibility<'a> {
     /// Steps that none of the first `levels` queues of a job covers: for all of it none, if its minimum is not covered.
     fn count_uncovered_steps(&self, job: usize, part: JobPart, levels: usize) -> Result<u32, Exemption> {
         match part {
-            JobPart::Whole if self.coverage.minimum[job][..levels].contains(&Cover::Covered) => Err(Exemption::Covered),
+            JobPart::Whole if self.coverage.minimum[job][..levels].contains(&Cover::WithinDeserved) => {
+                Err(Exemption::WithinDeserved)
+            }
             JobPart::Whole => Ok(0),
             JobPart::Surplus => {
                 let covered = self.coverage.surplus[job][..levels].iter().map(|spare| spare.covered).max();
                 match self.parts[job].surplus_steps().saturating_sub(covered.unwrap_or(0)) {
-                    0 => Err(Exemption::Covered),
+                    0 => Err(Exemption::WithinDeserved),
                     steps => Ok(steps),
                 }
             }
@@ -249,7 +251,7 @@ impl<'a> Eligibility<'a> {
         for (preemptor, job) in above {
             match (preemptor, job) {
                 (true, _) => return true,
-                (false, Cover::Covered) => return false,
+                (false, Cover::WithinDeserved) => return false,
                 (false, _) => {}
             }
         }

@@ -73,7 +73,7 @@ impl fmt::Display for EvictionReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exemption {
     /// What its queue deserves, or is guaranteed, covers it.
-    Covered,
+    WithinDeserved,
     /// Its queue, or one above it, is not reclaimable.
     NotReclaimable,
     /// It says that it is not preemptable.
@@ -103,7 +103,7 @@ pub enum Exemption {
 impl fmt::Display for Exemption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Covered => "within what its queue deserves",
+            Self::WithinDeserved => "within what its queue deserves",
             Self::NotReclaimable => "in a queue that is not reclaimable",
             Self::SaysNo => "with volcano.sh/preemptable: false",
             Self::SaysNothing => "without volcano.sh/preemptable: true",

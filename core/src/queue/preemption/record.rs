@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_put_back_gave_way_no_more_often() {
+    fn who_was_requeued_was_evicted_no_more_often() {
         let of = |text: &str| EvictionRecord::parse(text).unwrap().eviction_history();
         let rest = r#""until":20,"preemptor":"","reason":"NotPlaced","message":"because""#;
         assert_eq!(of(&format!(r#"{{"count":0,"requeues":3,"at":10,{rest}}}"#)), EvictionHistory::default());

@@ -163,7 +163,7 @@ fn stated_usage(account: &QueueAccount, dims: &mut Dims) -> Dense {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Cover {
     /// Within what the queue deserves, or needed for its guarantee.
-    Covered,
+    WithinDeserved,
     /// Borrowed: beyond what the queue deserves of these.
     Over(Box<[Dim]>),
     /// Borrowed: the queue states nothing of what it asks for.
@@ -174,7 +174,7 @@ impl Cover {
     fn of_amount(node: &QueueAttributes, taken: &Dense, amount: &[(Dim, i128)]) -> Self {
         let asked = || amount.iter().filter(|(_, amount)| *amount > 0);
         if asked().any(|(dim, _)| node.guarantee.get(*dim).is_some_and(|least| taken.get(*dim) < least)) {
-            return Self::Covered;
+            return Self::WithinDeserved;
         }
         if !amount.is_empty() && asked().all(|(dim, _)| node.deserved.get(*dim).is_none()) {
             return Self::Unstated;
@@ -183,7 +183,7 @@ impl Cover {
             node.deserved.get(*dim).is_some_and(|deserved| taken.get(*dim).saturating_add(*amount) > deserved)
         };
         let over: Box<[Dim]> = asked().filter(over).map(|(dim, _)| *dim).collect();
-        if over.is_empty() { Self::Covered } else { Self::Over(over) }
+        if over.is_empty() { Self::WithinDeserved } else { Self::Over(over) }
     }
 }
 
@@ -237,18 +237,18 @@ fn multiply_amount(amount: &[(Dim, i128)], times: u32) -> Vec<(Dim, i128)> {
 fn compute_surplus_cover(node: &QueueAttributes, taken: &mut Dense, parts: &ChargeParts) -> SurplusCover {
     let mut covered = 0_u32;
     for (step, steps) in parts.surplus.iter().rev() {
-        let sits = count_covered_steps(node, taken, step).min(*steps);
+        let sits = count_steps_within_deserved(node, taken, step).min(*steps);
         taken.add(&multiply_amount(step, sits));
         covered = covered.saturating_add(sits);
         if sits < *steps {
             return SurplusCover { covered, next: Cover::of_amount(node, taken, step) };
         }
     }
-    SurplusCover { covered, next: Cover::Covered }
+    SurplusCover { covered, next: Cover::WithinDeserved }
 }
 
 /// How many equal steps in a row are covered: as many as fit, and at least as many as the guarantee needs.
-fn count_covered_steps(node: &QueueAttributes, taken: &Dense, step: &[(Dim, i128)]) -> u32 {
+fn count_steps_within_deserved(node: &QueueAttributes, taken: &Dense, step: &[(Dim, i128)]) -> u32 {
     let asked = || step.iter().filter(|(_, amount)| *amount > 0);
     let fit = asked()
         .filter_map(|(dim, amount)| Some((node.deserved.get(*dim)? - taken.get(*dim)).max(0) / amount))
@@ -305,7 +305,7 @@ impl Coverage {
         parts: &[ChargeParts],
         preemptor: Option<(&Preemptor, &Sparse)>,
     ) {
-        let is_first = |job: &usize| matches!(self.minimum[*job].last(), Some(Cover::Covered));
+        let is_first = |job: &usize| matches!(self.minimum[*job].last(), Some(Cover::WithinDeserved));
         let (first, then): (Vec<usize>, Vec<usize>) = jobs.iter().copied().partition(is_first);
         let asker_first = matches!(self.preemptor.last(), Some(true));
         let mut asker = preemptor;
@@ -316,25 +316,25 @@ impl Coverage {
                 let comes_before =
                     (late, -i64::from(running[job].priority)) > (!asker_first, -i64::from(preemptor.priority));
                 if comes_before {
-                    self.preemptor.push(Cover::of_amount(node, &taken, asks) == Cover::Covered);
+                    self.preemptor.push(Cover::of_amount(node, &taken, asks) == Cover::WithinDeserved);
                     asker = None;
                 }
             }
             let cover = Cover::of_amount(node, &taken, &parts[job].minimum);
-            if cover == Cover::Covered {
+            if cover == Cover::WithinDeserved {
                 taken.add(&parts[job].minimum);
             }
             self.minimum[job].push(cover);
         }
         if let Some((_, asks)) = asker {
-            self.preemptor.push(Cover::of_amount(node, &taken, asks) == Cover::Covered);
+            self.preemptor.push(Cover::of_amount(node, &taken, asks) == Cover::WithinDeserved);
         }
         for job in first.into_iter().chain(then) {
             let spare = match self.minimum[job].last() {
                 Some(borrowed @ (Cover::Over(_) | Cover::Unstated)) => {
                     SurplusCover { covered: 0, next: borrowed.clone() }
                 }
-                Some(Cover::Covered) | None => compute_surplus_cover(node, &mut taken, &parts[job]),
+                Some(Cover::WithinDeserved) | None => compute_surplus_cover(node, &mut taken, &parts[job]),
             };
             self.surplus[job].push(spare);
         }

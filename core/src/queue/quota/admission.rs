@@ -171,9 +171,9 @@ impl JobShape {
         taken.add(&self.sparse);
         for (i, (step, most)) in self.elastic.iter().enumerate() {
             let fits = step.iter().filter(|(_, asked)| *asked > 0).map(|(dim, asked)| {
-                let room = path.iter().filter_map(|node| free(*node, *dim)).min();
-                room.map_or(u32::MAX, |room| {
-                    u32::try_from(((room - taken.get(*dim)).max(0)) / asked).unwrap_or(u32::MAX)
+                let least = path.iter().filter_map(|node| free(*node, *dim)).min();
+                least.map_or(u32::MAX, |least| {
+                    u32::try_from(((least - taken.get(*dim)).max(0)) / asked).unwrap_or(u32::MAX)
                 })
             });
             let more = fits.min().unwrap_or(u32::MAX).min(*most);
@@ -210,8 +210,8 @@ pub(crate) fn find_first_short_quota(
     path.iter().find_map(|node| {
         let slot = &slots[node.index()];
         asked.iter().find_map(|(dim, asked)| {
-            let room = free_quota(slot, *dim)?;
-            (*asked > 0 && *asked > room).then_some((*node, *dim, *asked))
+            let free = free_quota(slot, *dim)?;
+            (*asked > 0 && *asked > free).then_some((*node, *dim, *asked))
         })
     })
 }

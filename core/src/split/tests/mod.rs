@@ -412,7 +412,7 @@ fn a_lost_cluster_is_replaced_and_the_others_stay() {
 
 /// The scarcest task first takes the larger node apart; the other order, by which it was placed, does not.
 #[test]
-fn a_promise_is_held_whole_by_the_order_that_packs_it() {
+fn assumed_pods_are_held_whole_by_the_order_that_packs_them() {
     let gang = gang(vec![task("master", 1, 1, 0, 3), task("worker", 2, 2, 0, 2)], 3);
     let nodes = [(4, 3), (4, 4)];
     assert_eq!(shown(&split(&gang, &[nodes.to_vec()], Strategy::Aggregated).unwrap()).len(), 1);
@@ -421,7 +421,7 @@ fn a_promise_is_held_whole_by_the_order_that_packs_it() {
 
 /// Beyond its minimum a gang is packed in two steps, which no single order repeats.
 #[test]
-fn a_promise_beyond_the_minimum_is_held_whole() {
+fn assumed_pods_beyond_the_minimum_are_held_whole() {
     let gang = self::gang(vec![task("ps", 2, 0, 0, 3), task("worker", 2, 1, 3, 1)], 1);
     let nodes = [(4, 3), (4, 3), (5, 4)];
     let plan = split(&gang, &[nodes.to_vec()], Strategy::Aggregated).unwrap();
@@ -432,7 +432,7 @@ fn a_promise_beyond_the_minimum_is_held_whole() {
 }
 
 #[test]
-fn promised_pods_are_taken_out_node_by_node() {
+fn assumed_pods_are_taken_out_node_by_node() {
     let gang = gang(vec![task("w", 3, 3, 2, 0)], 3);
     let left = without(&capacity(0, &[(4, 0), (4, 0), (5, 1)]), &gang, &[3]);
     assert_eq!(left.sum_free().get("cpu"), Quantity::from_units(7));

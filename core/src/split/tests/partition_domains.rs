@@ -84,7 +84,7 @@ fn soft_closeness_of_partitions_is_left_to_the_member() {
 }
 
 #[test]
-fn what_partitions_were_promised_is_held_in_their_domains() {
+fn what_is_assumed_of_partitions_is_held_in_their_domains() {
     let world = racked(&[&[&[8], &[4], &[9]]]);
     let gang = workers(2, 2, 2, Some(close(1)));
     let plan = split_gang(&problem(&gang, &world, Strategy::Aggregated)).unwrap();

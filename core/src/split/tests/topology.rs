@@ -154,7 +154,7 @@ fn a_gang_that_says_nothing_of_topology_is_given_no_domain() {
 }
 
 #[test]
-fn a_hard_domain_is_pinned_and_what_is_promised_is_held_in_it() {
+fn a_hard_domain_is_pinned_and_what_is_assumed_is_held_in_it() {
     let world = racked(&[&[&[8], &[4]]]);
     let gang = workers(2, 2, hard(1));
     let plan = split_gang(&problem(&gang, &world, Strategy::Aggregated)).unwrap();
@@ -185,7 +185,7 @@ fn a_soft_gang_is_led_to_its_domain_and_not_pinned() {
 }
 
 #[test]
-fn what_a_soft_gang_was_promised_is_held_in_its_domain_first() {
+fn what_is_assumed_of_a_soft_gang_is_held_in_its_domain_first() {
     let soft = Some(Topology { hard: false, highest_tier: None, highest_tier_name: None });
     let world = racked(&[&[&[2, 2], &[8]]]);
     let gang = workers(3, 3, soft);

@@ -16,7 +16,7 @@ impl Engine {
         node: QueueIndex,
         shape: ShapeId,
         cause: Inadmissible,
-        room: &mut impl ClusterCapacity,
+        capacity: &mut impl ClusterCapacity,
     ) {
         if cause == Inadmissible::Never {
             return self.mark_unsatisfiable(node, shape);
@@ -38,13 +38,13 @@ impl Engine {
                         .iter()
                         .any(|(ripe, _)| *ripe <= self.now)
                 {
-                    self.update_quota_reservation(id, reservation_after, room);
+                    self.update_quota_reservation(id, reservation_after, capacity);
                 }
             }
         }
         self.mark_head_changed(node);
         self.search.insert(node);
-        self.withdraw_unsatisfiable_heads(node, room);
+        self.withdraw_unsatisfiable_heads(node, capacity);
     }
 
     /// A shape fits nowhere: what is kept for it is kept in vain.
@@ -90,7 +90,7 @@ impl Engine {
 
     /// Before an engine decides for the first time: who has waited long enough is considered before all others, so that
     /// nobody passes whom a reservation would have held back in the engine that was there before.
-    pub(crate) fn consider_long_waiting(&mut self, room: &mut impl ClusterCapacity) {
+    pub(crate) fn consider_long_waiting(&mut self, capacity: &mut impl ClusterCapacity) {
         let Some(reservation_after) = self.reservation_after else { return };
         let mut long_waiting = Vec::new();
         for node in self.index.values() {
@@ -107,11 +107,11 @@ impl Engine {
         for (_, node, shape) in long_waiting {
             let Some(first) = self.lines[node.index()].first_of(shape) else { continue };
             let key = self.find_reserving_job_of_shape(node, first, shape).unwrap_or(first).clone();
-            if let Err(lack) = self.find_lack(node, &key, shape, room) {
-                self.mark_inadmissible(node, shape, lack, room);
+            if let Err(lack) = self.find_lack(node, &key, shape, capacity) {
+                self.mark_inadmissible(node, shape, lack, capacity);
             }
         }
-        self.update_reservations(room);
+        self.update_reservations(capacity);
     }
 
     /// Those of a shape that may be the next to get a reservation, with when they have waited long enough.

@@ -174,8 +174,8 @@ impl Engine {
         let mut start = self.now;
         for (i, at) in path.iter().enumerate() {
             for (dim, asked) in reservation.asked.iter().filter(|(_, asked)| *asked > 0) {
-                let Some(room) = admission::free_quota(&self.slots[at.index()], *dim) else { continue };
-                let lacks = asked + self.reserved_amount(&before, *at, *dim) - room;
+                let Some(free) = admission::free_quota(&self.slots[at.index()], *dim) else { continue };
+                let lacks = asked + self.reserved_amount(&before, *at, *dim) - free;
                 if lacks <= 0 {
                     continue;
                 }
@@ -288,8 +288,8 @@ impl Engine {
         path.iter().find_map(|node| {
             shape.demand().find_map(|(dim, asked)| {
                 let taken = self.reserved_amount(blocking, *node, *dim);
-                let room = admission::free_quota(&self.slots[node.index()], *dim)?;
-                (*asked > 0 && taken > 0 && asked + taken > room).then_some((*node, *dim, asked + taken))
+                let free = admission::free_quota(&self.slots[node.index()], *dim)?;
+                (*asked > 0 && taken > 0 && asked + taken > free).then_some((*node, *dim, asked + taken))
             })
         })
     }
@@ -347,11 +347,11 @@ impl Engine {
         let blocking = self.list_blocking_reservations(node, key, id);
         let quota =
             self.find_first_short_with_reserved(&blocking, &slot.path, shape).map(|(at, dim, _)| (at, dim, true));
-        let room = || {
+        let capacity = || {
             self.find_reservation_blocking_by_share(&blocking, &slot.path, shape)
                 .map(|(_, dim)| (QueueIndex::ROOT, dim, false))
         };
-        let (at, dim, is_quota) = quota.or_else(room)?;
+        let (at, dim, is_quota) = quota.or_else(capacity)?;
         if dim.is_count() {
             let kept = self.reserved_amount(&blocking, at, dim);
             return self.explain_running_limit(slot.name.clone(), (at, dim), kept, position);
@@ -405,7 +405,7 @@ impl Engine {
         let takes = |dim| more.iter().find(|(at, _)| *at == dim).map_or(0, |(_, amount)| *amount);
         let left = |dim| {
             admission::free_quota(&self.slots[QueueIndex::ROOT.index()], dim)
-                .map_or(i128::MAX, |room| room - takes(dim))
+                .map_or(i128::MAX, |free| free - takes(dim))
         };
         reservation.kept.is_some() && reservation.scarce.iter().all(|dim| left(*dim) >= reservation.asked_amount(*dim))
     }

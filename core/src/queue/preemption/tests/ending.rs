@@ -139,9 +139,9 @@ impl Game {
         self.world.settle();
     }
 
-    fn standing(&self) -> Vec<usize> {
+    fn score(&self) -> Vec<usize> {
         let preemptor = super::preemptor("q0", 0, Resources::new());
-        Model::new(&self.world, &preemptor).standing()
+        Model::new(&self.world, &preemptor).score()
     }
 
     fn has_pair(&self) -> bool {
@@ -194,9 +194,9 @@ proptest! {
 
     #[test]
     fn every_preemption_and_every_start_makes_the_standing_greater_so_there_is_a_last_l4(mut game in game(false)) {
-        let mut before = game.standing();
+        let mut before = game.score();
         while game.step() {
-            let now = game.standing();
+            let now = game.score();
             prop_assert!(now > before, "{:?}", game.taken);
             before = now;
         }

@@ -210,7 +210,7 @@ fn a_job_larger_than_what_is_left_borrows_and_takes_no_seat_from_those_after_it(
     world.candidate("b1").preemptable = Some(false);
     assert_eq!(
         world.refusal(&preemptor("a", 0, cpu(2))).exempt,
-        [(Exemption::Covered, 2), (Exemption::SaysNo, 1)].into()
+        [(Exemption::WithinDeserved, 2), (Exemption::SaysNo, 1)].into()
     );
 }
 
@@ -267,7 +267,7 @@ fn a_department_covers_its_jobs_against_others_and_a_leaf_against_its_siblings()
     let mut world = world;
     world.account("y").deserved = [("cpu".into(), Quantity::from_units(8))].into_iter().collect();
     let why = world.refusal(&preemptor("y1", 0, cpu(2)));
-    assert_eq!(why.exempt, [(Exemption::Covered, 1), (Exemption::NotLower, 1)].into());
+    assert_eq!(why.exempt, [(Exemption::WithinDeserved, 1), (Exemption::NotLower, 1)].into());
     // What a leaf covers sits down first in the department, however late it came.
     let world = departments().runs(candidate("x2a", "x2", 0, cpu(6))).runs(candidate("x1a", "x1", 1, cpu(4)));
     assert_eq!(world.victims(&preemptor("y1", 0, cpu(4))), ["x2a"]);
@@ -297,7 +297,11 @@ fn no_queue_falls_below_its_guarantee() {
         world.account(queue).guarantee = amounts(&[("cpu", 6), ("gpu", 9)]);
         world.account(queue).deserved = Limits::unlimited();
         // The first one is larger than the guarantee, which is all that is deserved, but fills it.
-        assert_eq!(world.refusal(&preemptor("y1", 0, cpu(4))).exempt, [(Exemption::Covered, 1)].into(), "{queue}");
+        assert_eq!(
+            world.refusal(&preemptor("y1", 0, cpu(4))).exempt,
+            [(Exemption::WithinDeserved, 1)].into(),
+            "{queue}"
+        );
         assert_eq!(world.victims(&preemptor("y1", 0, cpu(3))), ["x2b"], "{queue}");
     }
 }

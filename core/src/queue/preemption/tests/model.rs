@@ -22,21 +22,21 @@ impl<'a> Model<'a> {
     }
 
     /// Covered minimums by depth (deepest first), then priority (highest first), then running jobs by priority.
-    pub(crate) fn standing(&self) -> Vec<usize> {
-        let mut standing = Vec::new();
+    pub(crate) fn score(&self) -> Vec<usize> {
+        let mut score = Vec::new();
         for depth in (1..6).rev() {
             for priority in (0..5).rev() {
                 let here = |((queue, id), (minimum, _)): (&(QueueName, JobId), &(bool, u32))| {
                     let candidate = self.world.running.iter().find(|candidate| candidate.id == *id).unwrap();
                     *minimum && candidate.priority == priority && self.world.path(queue).len() == depth
                 };
-                standing.push(self.covered.iter().filter(|entry| here(*entry)).count());
+                score.push(self.covered.iter().filter(|entry| here(*entry)).count());
             }
         }
         for priority in (0..5).rev() {
-            standing.push(self.world.running.iter().filter(|candidate| candidate.priority == priority).count());
+            score.push(self.world.running.iter().filter(|candidate| candidate.priority == priority).count());
         }
-        standing
+        score
     }
 
     fn children(&self, queue: &QueueName) -> Vec<&QueueName> {

@@ -84,7 +84,7 @@ fn no_priority_takes_from_another_queue_what_that_one_deserves() {
     let mut world = neighbours(RuleScope::AnyQueue);
     world.account("y").deserved = [("cpu".into(), Quantity::from_units(2))].into_iter().collect();
     let why = world.refusal(&preemptor("x1", 9, cpu(6)));
-    assert_eq!((why.token(), why.exempt), ("TooFewVictims", [(Exemption::Covered, 1)].into()));
+    assert_eq!((why.token(), why.exempt), ("TooFewVictims", [(Exemption::WithinDeserved, 1)].into()));
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn who_would_borrow_does_not_push_out_of_its_queue_who_is_covered() {
     // Else another queue would take back from it, the one pushed out would start again, and so for ever.
     let job = RunningJob { preemptable: Some(true), ..candidate("own", "q", 0, cpu(5)) };
     let world = World::new(cpu(6)).queue("q", "", cpu(5)).runs(job);
-    assert_eq!(world.refusal(&preemptor("q", 9, cpu(6))).exempt, [(Exemption::Covered, 1)].into());
+    assert_eq!(world.refusal(&preemptor("q", 9, cpu(6))).exempt, [(Exemption::WithinDeserved, 1)].into());
     // Who takes its seat may.
     assert_eq!(world.victims(&preemptor("q", 9, cpu(5))), ["own"]);
 }
@@ -220,7 +220,7 @@ fn of_jobs_that_started_in_the_same_second_the_older_is_within_deserved_and_then
 }
 
 #[test]
-fn who_is_not_needed_after_all_is_put_back() {
+fn who_is_not_needed_after_all_stays() {
     // The least that is lost comes first, and is not needed once the next one goes.
     let world = lent(&[]).runs(candidate("b-old", "b", 0, cpu(4))).runs(candidate("b-big", "b", 1, cpu(5)));
     let world = world.runs(candidate("b-small", "b", 2, cpu(1)));

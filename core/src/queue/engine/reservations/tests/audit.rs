@@ -24,13 +24,13 @@ impl Engine {
                     Some(Inadmissible::Quota(..) | Inadmissible::Reserved(..)) if !in_turn => {}
                     Some(Inadmissible::Quota(at, dim, needed)) => {
                         assert!(short.is_some(), "{shape:?} sleeps on nothing");
-                        let room = admission::free_quota(&self.slots[at.index()], dim).unwrap();
-                        assert!(needed > room, "{shape:?} has what it needs");
+                        let free = admission::free_quota(&self.slots[at.index()], dim).unwrap();
+                        assert!(needed > free, "{shape:?} has what it needs");
                     }
                     Some(Inadmissible::Reserved(at, dim, needed)) => {
                         assert!(held_back.is_some() || short.is_some(), "{shape:?} is held back by nobody");
-                        let room = admission::free_quota(&self.slots[at.index()], dim).unwrap();
-                        assert!(needed > room, "{shape:?} has what it needs");
+                        let free = admission::free_quota(&self.slots[at.index()], dim).unwrap();
+                        assert!(needed > free, "{shape:?} has what it needs");
                     }
                     Some(Inadmissible::BehindReservation(_)) => {
                         let behind = self.find_reservation_blocking_by_share(&blocking, &slot.path, self.shape(shape));
@@ -127,10 +127,10 @@ impl Engine {
         let before = self.reservations.list_reservations_blocking(path, &reservation.rank);
         let mut starts = vec![self.now];
         for (at, (dim, asked)) in path.iter().flat_map(|at| reservation.asked.iter().map(move |asked| (at, asked))) {
-            let Some(room) = admission::free_quota(&self.slots[at.index()], *dim) else { continue };
+            let Some(free) = admission::free_quota(&self.slots[at.index()], *dim) else { continue };
             let lacks = asked
                 + before.iter().map(|id| self.reservations.get(*id).unwrap().reserved_amount(*at, *dim)).sum::<i128>()
-                - room;
+                - free;
             if lacks <= 0 {
                 continue;
             }

@@ -3,7 +3,7 @@
 use super::*;
 
 /// In queue q, which may have 10, nothing runs; one of priority 5 that asks for 8 was put back at 100.
-fn put_back() -> Engine {
+fn requeued() -> Engine {
     let mut engine = engine([queue("q", None, Some(10)), queue("r", None, None)], 10, 0);
     engine.set_order_policy(OrderPolicy::Strict);
     engine.set_now(100);
@@ -17,7 +17,7 @@ fn low(id: &str, queue: &str, cpu: i64) -> Job {
 
 #[test]
 fn nobody_of_lower_priority_takes_what_one_gave_back_that_is_out_of_line_for_a_while() {
-    let mut engine = put_back();
+    let mut engine = requeued();
     for queue in ["q", "r"] {
         engine.enqueue_job(low(&format!("low-{queue}"), queue, 3));
     }
@@ -31,7 +31,7 @@ fn nobody_of_lower_priority_takes_what_one_gave_back_that_is_out_of_line_for_a_w
 
 #[test]
 fn it_is_kept_for_a_while_only_and_not_from_its_own_priority() {
-    let mut engine = put_back();
+    let mut engine = requeued();
     engine.enqueue_job(low("low", "q", 3));
     engine.enqueue_job(Job { priority: 5, ..low("same", "q", 1) });
     assert_eq!(at(&mut engine, 100), ["same"]);
@@ -42,7 +42,7 @@ fn it_is_kept_for_a_while_only_and_not_from_its_own_priority() {
 
 #[test]
 fn nothing_is_kept_for_who_can_never_start_or_is_gone() {
-    let mut engine = put_back();
+    let mut engine = requeued();
     engine.back_off_job(Job { priority: 9, ..job("huge", "q", 0, amounts(11, 0)) }, 100);
     engine.enqueue_job(low("low", "q", 3));
     assert!(at(&mut engine, 100).is_empty());
@@ -57,7 +57,7 @@ fn nothing_is_kept_for_who_can_never_start_or_is_gone() {
 
 #[test]
 fn of_several_the_first_in_rank_counts_and_then_the_next() {
-    let mut engine = put_back();
+    let mut engine = requeued();
     engine.back_off_job(Job { priority: 7, ..job("first", "q", 0, amounts(4, 0)) }, 100);
     engine.enqueue_job(low("low", "q", 6));
     assert_eq!(at(&mut engine, 100), ["low"], "of one queue one is enough");
@@ -70,7 +70,7 @@ fn of_several_the_first_in_rank_counts_and_then_the_next() {
 /// A tree that changes, and another policy, lose nothing.
 #[test]
 fn it_stays_when_all_is_worked_out_anew() {
-    let mut engine = put_back();
+    let mut engine = requeued();
     engine.enqueue_job(low("low", "q", 3));
     assert!(at(&mut engine, 100).is_empty());
     engine.set_queue(queue("new", None, None));

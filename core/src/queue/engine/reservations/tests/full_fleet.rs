@@ -148,7 +148,7 @@ proptest! {
 
     /// With places kept in all queues nobody sleeps who could start, and every reservation is as it should be.
     #[test]
-    fn with_places_kept_in_a_full_fleet_nobody_sleeps_who_could_start(
+    fn with_reservations_in_a_full_fleet_nobody_is_inadmissible_who_could_start(
         events in prop::collection::vec(event(), 1..120)
     ) {
         let mut told = Told::new(Some(60), false);

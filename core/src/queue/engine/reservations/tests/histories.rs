@@ -50,7 +50,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_sleeper_is_forgotten_and_no_ceiling_broken(events in prop::collection::vec(event(), 1..80)) {
+    fn no_inadmissible_job_is_forgotten_and_no_ceiling_broken(events in prop::collection::vec(event(), 1..80)) {
         let mut engine = tree();
         let (mut now, mut waiting, mut running) = (0, Vec::new(), Vec::<String>::new());
         for (i, event) in events.into_iter().enumerate() {

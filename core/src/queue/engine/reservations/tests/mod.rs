@@ -224,7 +224,7 @@ fn a_holder_that_turns_out_to_fit_nowhere_keeps_no_place() {
 }
 
 #[test]
-fn who_others_gave_way_for_is_kept_its_place_at_once() {
+fn who_others_were_evicted_for_has_its_reservation_at_once() {
     let mut engine = engine([queue("q", None, Some(10))], 100, 0);
     engine.charge_job(&"victim".into(), &"q".into(), &amounts(6, 0));
     engine.enqueue_job(job("older", "q", 1, amounts(10, 0)));
