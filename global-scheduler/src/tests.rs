@@ -291,7 +291,7 @@ fn what_is_placed_and_said_needs_no_write() {
 }
 
 #[test]
-fn promised_room_is_not_given_twice() {
+fn assumed_capacity_is_not_given_twice() {
     let mut world = index(&[2, 4, 1], &[job(6, 6), binding(6)]);
     let object = placed(binding(6), &mut world);
     world.update_binding(Binding::parse_binding(&object).unwrap());

@@ -616,7 +616,7 @@ async fn a_member_that_does_not_answer_degrades_only_itself() {
 }
 
 #[tokio::test]
-async fn running_pods_take_the_place_of_what_was_promised() {
+async fn running_pods_take_the_place_of_what_was_assumed() {
     let stage = Stage::new(&[4]).await;
     stage.submit("first", 3, 3).await;
     stage.scheduled("first", "True").await;
