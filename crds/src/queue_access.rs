@@ -11,6 +11,8 @@
 //! writes one needs verb `create` on Jobs of its namespace, always, and `use` on the queues that its templates name,
 //! where that is asked for.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::{
@@ -37,11 +39,13 @@ pub fn build_queue_access_policies() -> Vec<Value> {
     let mut objects = Vec::from(build_queue_use_policy(&format!("jobs.{NAME}"), &rules(&jobs), &|of| {
         format!("{of} != null && has({of}.spec.queue) && {of}.spec.queue != '' ? [{of}.spec.queue] : []")
     }));
+    let fields: BTreeSet<_> = others.iter().flat_map(|kind| kind.list_queue_fields()).collect();
     objects.extend(build_queue_use_policy(&format!("services.{NAME}"), &rules(&others), &|of| {
-        name_in_metadata(&format!(
+        let metadata = name_in_metadata(&format!(
             "({of} == null ? [] : [{of}.metadata]) + ({of} != null && has({of}.spec.template) && \
              has({of}.spec.template.metadata) ? [{of}.spec.template.metadata] : [])"
-        ))
+        ));
+        fields.iter().fold(metadata, |names, field| format!("{names} + {}", name_in_field(of, field)))
     }));
     objects.extend(build_queue_use_policy(&format!("hyperjobs.{NAME}"), &[hyper_job_rule()], &|of| {
         format!(
@@ -72,6 +76,16 @@ fn name_in_metadata(metadata: &str) -> String {
         format!("({metadata}).filter(m, has(m.{place}) && '{key}' in m.{place}).map(m, m.{place}['{key}'])")
     };
     [named("annotations", QUEUE_OLD), named("labels", QUEUE), named("annotations", QUEUE)].join(" + ")
+}
+
+/// The queue that a field of a workload's own kind names, where it is there.
+fn name_in_field(of: &str, field: &[&str]) -> String {
+    let (mut place, mut is_there) = (of.to_owned(), format!("{of} != null"));
+    for part in field {
+        place = format!("{place}.{part}");
+        is_there = format!("{is_there} && has({place})");
+    }
+    format!("({is_there} ? [{place}] : [])")
 }
 
 /// The policy on Commands, and its binding.
@@ -192,4 +206,34 @@ fn build_queue_use_policy(name: &str, rules: &[Value], names: &dyn Fn(&str) -> S
             }],
         }),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use kube_cel::{
+        KubeCelExt,
+        cel::{Context, Program, Value as CelValue, to_value},
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_queue_in_a_field_of_another_projects_job_is_asked_about() {
+        let policies = build_queue_access_policies();
+        let services = policies.iter().find(|policy| policy["metadata"]["name"] == "services.queue-access.caldera.dev");
+        let names = services.unwrap()["spec"]["variables"][0]["expression"].as_str().unwrap();
+        let named = |spec: Value| {
+            let mut context = Context::default().with_all();
+            context.add_variable_from_value("object", to_value(json!({"metadata": {}, "spec": spec})).unwrap());
+            match Program::compile(names).unwrap().execute(&context).unwrap() {
+                CelValue::List(all) => all.len(),
+                other => panic!("{other:?} is no list"),
+            }
+        };
+        assert_eq!(named(json!({"runPolicy": {"schedulingPolicy": {"queue": "q"}}})), 1);
+        assert_eq!(named(json!({"batchSchedulerOptions": {"queue": "q"}})), 1);
+        for none in [json!({}), json!({"runPolicy": {}}), json!({"runPolicy": {"schedulingPolicy": {}}})] {
+            assert_eq!(named(none), 0);
+        }
+    }
 }
