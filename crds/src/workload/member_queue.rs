@@ -13,7 +13,7 @@
 //! patches its runtime (`pkg/runtime/framework/plugins/volcano`). Where there is no operator's PodGroup, Volcano takes
 //! it from the pod's annotation. Who names a queue in several places names the same one.
 
-use caldera_core::gang::QueueName;
+use caldera_core::{data_source::shorten_text, gang::QueueName};
 use serde_json::Value;
 
 use super::{
@@ -71,8 +71,9 @@ pub(super) fn check_job(root: &Field<'_>, kind: WorkloadKind, layout: &'static L
 fn check_name(place: Option<Field<'_>>, queue: &QueueName) -> Result<(), GangError> {
     match place {
         Some(place) if place.value != "" && place.value != queue.as_str() => Err(place.wrong(format!(
-            "it is {}, and the job is charged in queue {queue}: name the same queue, or leave it out",
-            place.value
+            "it is {}, and the job is charged in queue {}: name the same queue, or leave it out",
+            shorten_text(&place.value.to_string()),
+            shorten_text(queue.as_str()),
         ))),
         _ => Ok(()),
     }

@@ -153,6 +153,26 @@ mod tests {
         }
     }
 
+    /// The group's own queue and class would count in the member.
+    #[test]
+    fn an_override_that_names_a_group_or_a_second_queue_is_refused() {
+        let text = r#"{"queue":"q","priority":0,"copies":1,"tasks":{"pods":1,"worker":1},"charged":{"pods":"1"}}"#;
+        let record = Admission::parse(text).unwrap();
+        let hold = |copy: &Value| check_copy_against_record(copy, &record, 1, Some(""));
+        let metadata = json!({"name": "x", "labels": {"volcano.sh/queue-name": "q"}});
+        let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}});
+        pod["metadata"]["annotations"] = json!({"scheduling.k8s.io/group-name": "evil"});
+        let told = hold(&pod).unwrap_err();
+        assert!(told.contains("annotations[scheduling.k8s.io/group-name]: its pods would have queue"), "{told}");
+        let mut train = json!({
+            "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": metadata,
+            "spec": {"runPolicy": {"cleanPodPolicy": "All"}, "pytorchReplicaSpecs": {"Worker": {"template": {}}}},
+        });
+        train["spec"]["runPolicy"]["schedulingPolicy"] = json!({"queue": "theirs"});
+        let told = hold(&train).unwrap_err();
+        assert!(told.contains("spec.runPolicy.schedulingPolicy.queue: its pods would be in another queue"), "{told}");
+    }
+
     #[test]
     fn a_deployments_edited_template_waits_until_it_is_admitted() {
         let web = |cpu: &str, replicas: u32| {

@@ -78,6 +78,13 @@ fn a_queue_in_the_spec_is_the_default_one_where_the_job_names_none() {
     assert!(read_gang(&object).is_ok());
 }
 
+#[test]
+fn of_a_second_queue_with_a_long_name_the_beginning_is_told() {
+    let long = "x".repeat(100_000);
+    let told = read_gang(&with(WorkloadKind::RayCluster, "/metadata/annotations", QUEUE, &long)).unwrap_err();
+    assert!(told.to_string().len() < 500, "{told}");
+}
+
 /// The member would schedule them in that group's queue, with its class.
 #[test]
 fn pods_that_name_a_group_are_refused_in_every_kind_with_a_table() {
