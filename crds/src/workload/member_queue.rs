@@ -29,7 +29,7 @@ const GROUPS: [&str; 2] = [GROUP, "scheduling.volcano.sh/group-name"];
 const FOREIGN_GROUP: &str =
     "its pods would have queue and priority class of that PodGroup, which nobody charged: leave it out";
 
-/// Refuses pods of one of Kubernetes' kinds that name a group: their queue is read from them.
+/// Refuses a workload of one of Kubernetes' kinds whose pods name a group. Their queue is the charged one.
 pub(super) fn check_group(root: &Field<'_>, pod: &Field<'_>) -> Result<(), GangError> {
     let is_pod = WorkloadKind::of_object(root.value) == Some(WorkloadKind::Pod);
     match pod.at(&["metadata", "annotations"]) {
@@ -40,7 +40,8 @@ pub(super) fn check_group(root: &Field<'_>, pod: &Field<'_>) -> Result<(), GangE
 
 /// Whether a pod is a member's own: one of a controller there, or one whose group is of its own, which Volcano names
 /// after it (`staging/src/volcano.sh/apis/pkg/apis/helpers/helpers.go`, `GeneratePodgroupName`). Nothing that is sent
-/// to a member is: Karmada takes owners and uid away (`pkg/resourceinterpreter/default/native/prune/prune.go`).
+/// to a member is: Karmada takes owners and uid away (`pkg/resourceinterpreter/default/native/prune/prune.go`). The
+/// sandbox reads pods of its members as it reads workloads.
 fn is_grouped_by_member(pod: &Value) -> bool {
     let metadata = &pod["metadata"];
     let mut owners = metadata["ownerReferences"].as_array().into_iter().flatten();
