@@ -6,7 +6,8 @@
 //! it was written last: what is charged then was charged since; what ended in between is short of that time.
 //!
 //! What is kept is bounded. Who edits a namespace can submit as many users, so beyond [`MOST_USERS`] of a namespace in
-//! a queue its users are added up, and beyond [`MOST_USER_ROWS`] of a month all users. Beyond [`MOST_ROWS`] of a month
+//! a queue, or [`MOST_USER_ROWS_OF_NAMESPACE`] in all queues, its users are added up, and beyond [`MOST_USER_ROWS`] of
+//! a month all users. Beyond [`MOST_ROWS`] of a month
 //! namespaces are added up by queue, then all in one row. A month is written without its users before it takes more
 //! than half of what is left. Beyond [`MOST_BYTES`] the oldest months are forgotten first.
 
@@ -30,6 +31,8 @@ const MOST_ROWS: usize = 2000;
 const MOST_USER_ROWS: usize = MOST_ROWS / 2;
 /// Users of one namespace in one queue that have rows of their own in a month, at most.
 const MOST_USERS: usize = 20;
+/// Rows of users that one namespace has in a month, in all its queues.
+const MOST_USER_ROWS_OF_NAMESPACE: usize = 3 * MOST_USERS;
 /// Bytes of all months at most: an object may have 1 MiB. The oldest are forgotten first.
 const MOST_BYTES: usize = 900_000;
 const SUFFIX: &str = ".json";
@@ -82,6 +85,10 @@ pub struct Account {
 }
 
 impl Account {
+    fn is_of_user(&self) -> bool {
+        !self.user.is_empty() && self.user != OTHERS
+    }
+
     /// The one that has what all users used in a namespace beyond the bound.
     fn of_namespace(self) -> Self {
         Self { user: OTHERS.to_owned(), ..self }
@@ -229,14 +236,25 @@ fn count_users(rows: &BTreeMap<Account, Usage>, account: &Account) -> usize {
     rows.range(first..).map(|(other, _)| other).take_while(is_beside).take(MOST_USERS + 2).count()
 }
 
+/// Rows of users in a namespace, whatever the queue.
+fn count_rows_of_users(rows: &BTreeMap<Account, Usage>, namespace: &str) -> usize {
+    rows.keys().filter(|other| other.namespace == namespace && other.is_of_user()).count()
+}
+
 /// The row that an account has, or gets.
 fn choose_row(rows: &BTreeMap<Account, Usage>, account: Account) -> Account {
-    let is_of_user = !account.user.is_empty() && account.user != OTHERS;
-    let has_place = match is_of_user {
-        true => rows.len() < MOST_USER_ROWS && count_users(rows, &account) < MOST_USERS,
+    if rows.contains_key(&account) {
+        return account;
+    }
+    let has_place = match account.is_of_user() {
+        true => {
+            rows.len() < MOST_USER_ROWS
+                && count_users(rows, &account) < MOST_USERS
+                && count_rows_of_users(rows, &account.namespace) < MOST_USER_ROWS_OF_NAMESPACE
+        }
         false => rows.len() < MOST_ROWS,
     };
-    if rows.contains_key(&account) || has_place {
+    if has_place {
         return account;
     }
     let of_namespace = account.of_namespace();
@@ -256,6 +274,23 @@ mod tests {
     use caldera_runtime::write::Body;
 
     use super::*;
+
+    #[test]
+    fn a_namespace_takes_no_rows_of_users_from_others_by_using_many_queues() {
+        let mut history = UsageHistory::default();
+        let month: Month = "2026-11".parse().unwrap();
+        let mut add = |queue: usize, namespace: &str, user: usize| {
+            let (queue, user) = (format!("q-{queue}").as_str().into(), format!("user-{user}"));
+            let account = Account { queue, namespace: namespace.to_owned(), user };
+            history.add(month, account, &Usage { admissions: 1, seconds: Resources::new() });
+        };
+        (0..50).for_each(|queue| (0..MOST_USERS).for_each(|user| add(queue, "greedy", user)));
+        add(0, "honest", 0);
+        let rows = &history.months[&month];
+        let count = |namespace: &str| rows.keys().filter(|it| it.namespace == namespace && it.is_of_user()).count();
+        assert_eq!((count("greedy"), count("honest")), (MOST_USER_ROWS_OF_NAMESPACE, 1));
+        assert_eq!(rows.values().map(|usage| usage.admissions).sum::<u64>(), 50 * MOST_USERS as u64 + 1);
+    }
 
     #[test]
     fn beyond_the_bound_users_are_added_up_by_namespace_then_namespaces_by_queue() {

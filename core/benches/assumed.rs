@@ -1,4 +1,5 @@
-//! What a decision costs after it is made: what is assumed of it is held in a cluster where a thousand others are not seen yet.
+//! What a decision costs after it is made: what is assumed of it is held in a cluster where a thousand others are not
+//! seen yet.
 //!
 //! `cargo bench -p caldera-core --bench assumed`. One cluster of 1,000 nodes, most of which differ in what they have
 //! free.

@@ -110,7 +110,10 @@ impl CopyCleanups {
             (false, _) => now.as_second(),
             (true, Some(record)) if self.of.contains_key(&binding.key) => record.at,
             // It was in no cluster.
-            (true, _) => return,
+            (true, _) => {
+                self.left.remove(&binding.key);
+                return;
+            }
         };
         if !binding.clusters.is_empty() {
             self.of.insert(binding.key.clone(), Cleanup::Terminating);

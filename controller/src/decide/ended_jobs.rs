@@ -5,7 +5,11 @@
 //! under last, as far as this controller saw that. A job that had ended before this controller started is recorded only
 //! if its end is later than the newest one that the history has already dropped.
 
-use std::{collections::BTreeMap, mem, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    mem,
+    sync::Arc,
+};
 
 use caldera_core::{
     admission::Admission,
@@ -20,6 +24,9 @@ use crate::{
     observe::{Binding, Key, Workload},
 };
 
+/// Ends that are kept for a history that is not read yet.
+const MOST_EARLY: usize = 10_000;
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct EndedJobs {
@@ -27,7 +34,7 @@ pub(crate) struct EndedJobs {
     /// What earlier controllers wrote has been read: before that nothing is written.
     is_read: bool,
     /// Ends seen before that, and whether they were there when this controller began.
-    early: Vec<(EndedJob, bool)>,
+    early: VecDeque<(EndedJob, bool)>,
     /// Bindings of jobs whose end was taken in, by the job's UID.
     taken: BTreeMap<Key, Arc<str>>,
     /// Runs of jobs that have not ended: one that is deleted, or ends off its clusters, says no more.
@@ -124,7 +131,11 @@ impl EndedJobs {
 
     fn record(&mut self, job: EndedJob, is_old: bool) {
         if !self.is_read {
-            self.early.push((job, is_old));
+            self.early.push_back((job, is_old));
+            // The history may never be readable.
+            while self.early.len() > MOST_EARLY {
+                self.early.pop_front();
+            }
         } else if !is_old || self.history.find_newest_forgotten_end().is_none_or(|until| job.ended > until) {
             self.history.add(&job);
         }

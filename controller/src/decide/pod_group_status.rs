@@ -5,6 +5,7 @@
 //! failed, and what of the workload does not count as it was written.
 
 use caldera_core::{
+    data_source::shorten_text,
     gang::ClusterName,
     queue::{JobId, ledger::AdmissionStage},
     reason::Reason,
@@ -81,7 +82,8 @@ pub(crate) fn describe_details(
 pub(crate) fn describe_unknown_class(objects: &Objects, workload: &Workload) -> Option<String> {
     let priority = objects.priority_of_class(&workload.class);
     let unknown = objects.find_priority_class_value(&workload.class).is_none();
-    unknown.then(|| format!("PriorityClass {} does not exist: priority {priority} is assumed", workload.class))
+    let name = || shorten_text(&workload.class);
+    unknown.then(|| format!("PriorityClass {} does not exist: priority {priority} is assumed", name()))
 }
 
 /// What is reserved for a job, and when it starts at the latest.

@@ -284,6 +284,9 @@ impl Objects {
             Some(known) if is_older(&binding.resource_version, &known.resource_version) => return changes,
             _ => {}
         }
+        if self.bindings.get(&key).is_some_and(|known| !is_of_same_workload(known, &binding)) {
+            self.forget_workload_of(&key);
+        }
         if is_of_its_namespace(&binding) {
             self.by_workload.insert(Arc::clone(&binding.workload), key.clone());
             self.by_owner.insert(Arc::clone(&binding.workload_uid), key.clone());
@@ -300,16 +303,22 @@ impl Objects {
     }
 
     pub(crate) fn remove_binding(&mut self, key: &Key) -> Option<Change> {
+        self.forget_workload_of(key);
         let binding = self.bindings.remove(key)?;
         self.losses.update_withdrawal(key, None);
         self.update_affinity_groups(Some(&binding), key);
+        Some(Change::BindingGone(binding))
+    }
+
+    /// A binding is of its workload no more.
+    fn forget_workload_of(&mut self, key: &Key) {
+        let Some(binding) = self.bindings.get(key) else { return };
         if self.by_workload.get(&binding.workload) == Some(key) {
             self.by_workload.remove(&binding.workload);
         }
         if self.by_owner.get(&binding.workload_uid) == Some(key) {
             self.by_owner.remove(&binding.workload_uid);
         }
-        Some(Change::BindingGone(binding))
     }
 
     /// A binding's affinity groups, or where it is, may have changed: others of its groups may fit now.
@@ -482,6 +491,10 @@ impl Objects {
 }
 
 /// A binding counts only for a workload of its own namespace.
+fn is_of_same_workload(one: &Binding, other: &Binding) -> bool {
+    one.workload == other.workload && one.workload_uid == other.workload_uid
+}
+
 fn is_of_its_namespace(binding: &Binding) -> bool {
     binding.workload.namespace == *binding.key.namespace
 }

@@ -443,3 +443,17 @@ fn a_queue_that_is_gone_is_listed_as_long_as_something_is_charged_to_it() {
     world.pass(2);
     assert!(view(&world).is_none(), "who only waits holds nothing");
 }
+
+#[test]
+fn a_binding_that_changes_its_workload_is_found_by_the_new_one_alone() {
+    let mut world = World::new(4);
+    world.job("a", "q", 1);
+    world.settle();
+    let owner = |world: &World, name: &str| world.controller.objects.key_of_workload(&reference(name)).cloned();
+    assert!(owner(&world, "a").is_some());
+    world.patch("ResourceBinding", "a-job", &json!({"spec": {"resource": {"name": "b", "uid": "of-b"}}}));
+    assert_eq!(
+        (owner(&world, "a"), owner(&world, "b").map(|key| key.to_string())),
+        (None, Some("ns/a-job".to_owned()))
+    );
+}
