@@ -5,6 +5,7 @@ use jiff::Timestamp;
 
 /// A source of the current time.
 pub trait Clock: Send + Sync + 'static {
+    /// The time that an object written now carries. Tokens expire by it too.
     fn now(&self) -> Timestamp;
 }
 
@@ -26,6 +27,7 @@ pub struct TokioClock {
 }
 
 impl TokioClock {
+    /// A clock that shows `start` at this moment of tokio's time.
     pub fn starting_at(start: Timestamp) -> Self {
         Self { start, origin: tokio::time::Instant::now() }
     }
@@ -41,9 +43,4 @@ impl Clock for TokioClock {
 /// RFC 3339 in UTC with whole seconds: `metav1.Time`.
 pub fn write_seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
-/// RFC 3339 in UTC with six fractional digits: `metav1.MicroTime`.
-pub fn write_micros(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }

@@ -357,7 +357,6 @@ fn build_resource(
             scale,
             selectable_fields: selectable.into_iter().flatten().map(|f| text_at(f, "/jsonPath").to_owned()).collect(),
             deprecation_warning: deprecation_warning(crd, version, &kind),
-            has_status,
         }),
         kind,
     }

@@ -26,7 +26,6 @@ impl CauseReason {
             Self::Forbidden => "Forbidden",
             Self::TooLong => "Too long",
             Self::TooMany => "Too many",
-            Self::Internal => "Internal error",
         }
     }
 }
@@ -77,13 +76,13 @@ impl FieldError {
         Self::value(CauseReason::Duplicate, field, value, "")
     }
 
-    /// `Unsupported value: "x": supported values: "a", "b"`.
     /// `shown` is how Go prints the value.
     pub fn duplicate_shown(field: impl Into<String>, shown: &str) -> Self {
         let message = format!("Duplicate value: {shown}");
         Self { reason: CauseReason::Duplicate, field: field.into(), message }
     }
 
+    /// `Unsupported value: "x": supported values: "a", "b"`.
     pub fn not_supported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
         let list = supported.iter().map(|s| format!("\"{s}\"")).collect::<Vec<_>>().join(", ");
         Self::value(CauseReason::NotSupported, field, value, &format!("supported values: {list}"))
@@ -179,11 +178,6 @@ impl Status {
 
     pub fn with_causes(mut self, causes: Vec<Cause>) -> Self {
         self.details.get_or_insert_default().causes = causes;
-        self
-    }
-
-    pub fn with_uid(mut self, uid: &str) -> Self {
-        self.details.get_or_insert_default().uid = uid.into();
         self
     }
 
@@ -293,10 +287,6 @@ impl Status {
 
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
-    }
-
-    pub fn gone(message: impl Into<String>) -> Self {
-        Self::new(410, "Gone", message)
     }
 
     /// 422: `Kind.group "name" is invalid: [...]`.

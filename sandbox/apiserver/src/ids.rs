@@ -1,5 +1,6 @@
 //! The identifiers that the server makes up (UIDs, suffixes of generated names): a value given to it, so that a
-//! simulation can repeat itself. Tokens are secrets and always random.
+//! simulation can repeat itself. Tokens of service accounts are made of them too, so those of a seeded source can be
+//! guessed. The administrator's token, when none is given, is always random.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,6 +8,7 @@ use uuid::Uuid;
 
 /// A source of identifiers that never come twice.
 pub trait Ids: Send + Sync + 'static {
+    /// An identifier that this source has not given before.
     fn next(&self) -> Uuid;
 }
 
@@ -27,6 +29,8 @@ pub struct SeededIds(AtomicU64);
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl SeededIds {
+    /// The seed's sequence from its beginning. Two servers with one seed give their objects the same UIDs as long as
+    /// they get the same requests in the same order.
     pub fn new(seed: u64) -> Self {
         Self(AtomicU64::new(mix_bits(seed)))
     }

@@ -3,16 +3,20 @@
 //! `store` is pure and synchronous; every write passes through its one `commit`. `write` and `delete` turn a request
 //! into a commit (admission, defaults, validation, field ownership), `read` and `watch` answer from the store, `http`
 //! routes.
+//!
+//! Start with [`ApiServer`]: it is made of [`Options`] and answers through a `tower` service or over HTTPS.
+//! [`auth::User`] is who asks.
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
 
 mod accept;
-pub mod admission;
+mod admission;
 pub mod auth;
 mod autoscaling;
 mod body;
 mod builtin;
 mod call;
-pub mod clock;
+mod clock;
 mod container_rules;
 mod crd;
 mod crd_names;
@@ -21,11 +25,11 @@ mod deadline;
 mod delete;
 mod discovery;
 mod endpoint_rules;
-pub mod error;
+mod error;
 mod event;
-pub mod fields;
+mod fields;
 mod http;
-pub mod ids;
+mod ids;
 mod internal_form;
 mod job_policies;
 mod job_status;
@@ -35,7 +39,7 @@ mod meta;
 mod namespace;
 mod node_rules;
 mod options;
-pub mod patch;
+mod patch;
 mod pod;
 mod pod_affinity;
 mod pod_references;
@@ -52,16 +56,16 @@ mod range_rules;
 mod read;
 mod registry_form;
 mod request;
-pub mod resource;
+mod resource;
 mod restore;
 mod rollout;
 mod runtime_class;
-pub mod schema;
+mod schema;
 mod selector;
 mod server;
 mod service;
 mod small_kinds;
-pub mod store;
+mod store;
 mod strategy;
 mod subresource;
 mod syntax;

@@ -105,7 +105,6 @@ pub struct CustomResource {
     pub selectable_fields: Vec<String>,
     /// Warning sent with every answer in this version.
     pub deprecation_warning: Option<String>,
-    pub has_status: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -177,13 +176,5 @@ impl Registry {
 
     pub fn by_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Resource>> {
         self.resources.values().find(|r| r.group == group && r.version == version && r.kind == kind)
-    }
-
-    pub fn has_group(&self, group: &str) -> bool {
-        self.resources.keys().any(|(g, _, _)| g == group)
-    }
-
-    pub fn has_group_version(&self, group: &str, version: &str) -> bool {
-        self.resources.keys().any(|(g, v, _)| g == group && v == version)
     }
 }

@@ -17,14 +17,15 @@ use crate::store::Store;
 /// What a server is started with.
 #[derive(Clone)]
 pub struct Options {
-    /// Shown in logs.
+    /// Tells servers apart in logs.
     pub name: String,
+    /// Gives the times in objects and tells when a token is no longer taken. It does not move timeouts and waits.
     pub clock: Arc<dyn Clock>,
-    /// Where UIDs and the suffixes of generated names come from.
+    /// Where UIDs, the suffixes of generated names and the tokens of service accounts come from.
     pub ids: Arc<dyn Ids>,
-    /// Bearer token of the administrator (`system:masters`); generated when not given.
+    /// Bearer token of the administrator (`system:masters`); random when not given.
     pub admin_token: Option<String>,
-    /// More users, by bearer token.
+    /// More users, by bearer token. The administrator's token stays the administrator's.
     pub users: BTreeMap<String, User>,
     /// Events kept per kind: how far back a watch or a list at an exact version can reach.
     pub history: usize,
@@ -104,7 +105,12 @@ impl ApiServer {
         crate::http::build_router(self.clone(), crate::http::Anonymous::Is(user))
     }
 
-    /// Serves HTTPS (HTTP/1.1 and HTTP/2) in the background until `shutdown`; returns the bound address.
+    /// Serves HTTPS (HTTP/1.1 and HTTP/2) in the background until `shutdown`; returns the bound address. A request
+    /// without credentials is [`User::anonymous`]'s. The ALPN protocols of `tls` are replaced by `h2` and `http/1.1`.
+    ///
+    /// # Errors
+    ///
+    /// When the address cannot be bound. What ends the listener later is only logged.
     pub async fn serve(
         &self,
         listen: SocketAddr,
@@ -114,6 +120,7 @@ impl ApiServer {
         crate::http::serve_https(self.clone(), listen, tls, shutdown).await
     }
 
+    /// The bearer token of the administrator for [`Self::serve`]: that of [`Options::admin_token`], else a random one.
     pub fn admin_token(&self) -> &str {
         &self.0.admin_token
     }

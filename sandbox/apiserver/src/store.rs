@@ -224,10 +224,6 @@ impl Store {
         }
     }
 
-    pub fn count(&self, kind: &str) -> usize {
-        self.collections.get(kind).map_or(0, |c| c.objects.len())
-    }
-
     /// The objects as they were at `revision`: the present with the later events undone.
     pub fn list_at(&self, kind: &str, namespace: Option<&str>, revision: u64) -> Result<Vec<Arc<Object>>, OutOfRange> {
         if revision > self.revision {

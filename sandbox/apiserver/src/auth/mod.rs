@@ -9,8 +9,8 @@ mod roles;
 pub(crate) mod token;
 
 pub(crate) use escalation::refuse_escalation;
-pub use impersonate::{Impersonations, impersonate_user};
-pub use roles::{binding_errors, role_errors};
+pub(crate) use impersonate::{Impersonations, impersonate_user};
+pub(crate) use roles::{binding_errors, role_errors};
 
 use std::collections::BTreeMap;
 
@@ -24,9 +24,14 @@ use crate::server::ApiServer;
 /// An authenticated client.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct User {
+    /// The user name, as RBAC subjects of kind User name it.
     pub name: String,
+    /// Identifies the user beside its name; empty for a user without one. RBAC does not look at it.
     pub uid: String,
+    /// All groups, as RBAC subjects of kind Group name them. None is added to these: `system:authenticated` must be
+    /// among them where it is meant. A member of `system:masters` may do everything.
     pub groups: Vec<String>,
+    /// More facts, as in `userInfo.extra`: the values of each key. RBAC does not look at them.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
@@ -41,6 +46,7 @@ impl User {
         }
     }
 
+    /// Who a request without credentials is over HTTPS: `system:anonymous`, in `system:unauthenticated`.
     pub fn anonymous() -> Self {
         let groups = vec!["system:unauthenticated".into()];
         Self { name: "system:anonymous".into(), groups, ..Self::default() }
@@ -54,14 +60,14 @@ impl User {
 }
 
 /// The user that a service account is.
-pub fn service_account(namespace: &str, name: &str) -> User {
+pub(crate) fn service_account(namespace: &str, name: &str) -> User {
     let groups = ["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}")];
     User::authenticated(&format!("system:serviceaccount:{namespace}:{name}"), &groups)
 }
 
 /// What a request is about, as authorization sees it (`request.RequestInfo`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RequestInfo {
+pub(crate) struct RequestInfo {
     pub path: String,
     /// get, list, watch, create, update, patch, delete, deletecollection; for other paths the lower-case HTTP method.
     pub verb: String,
@@ -76,7 +82,7 @@ pub struct RequestInfo {
 
 /// The user behind the request's bearer token (`authentication/request/bearertoken`); `None` when there is none.
 /// Another kind of credential is nobody's.
-pub fn authenticate_request(
+pub(crate) fn authenticate_request(
     server: &ApiServer,
     headers: &HeaderMap,
     warnings: &mut Vec<String>,
@@ -112,14 +118,14 @@ fn find_user(server: &ApiServer, token: &str, audiences: &[String]) -> Result<(U
 
 /// Whether a user may do something, and why (as in the status of an access review).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Decision {
+pub(crate) struct Decision {
     pub allowed: bool,
     pub reason: String,
     pub problems: String,
 }
 
 /// `system:masters` may do everything; for the others RBAC decides.
-pub fn decide_access(server: &ApiServer, user: &User, request: &RequestInfo) -> Decision {
+pub(crate) fn decide_access(server: &ApiServer, user: &User, request: &RequestInfo) -> Decision {
     if user.groups.iter().any(|g| g == "system:masters") {
         return Decision { allowed: true, ..Decision::default() };
     }
@@ -138,7 +144,7 @@ pub fn decide_access(server: &ApiServer, user: &User, request: &RequestInfo) -> 
 }
 
 /// Refuses what the user may not do.
-pub fn authorize_request(server: &ApiServer, user: &User, request: &RequestInfo) -> Result<(), Status> {
+pub(crate) fn authorize_request(server: &ApiServer, user: &User, request: &RequestInfo) -> Result<(), Status> {
     let decision = decide_access(server, user, request);
     if decision.allowed {
         return Ok(());
@@ -176,7 +182,7 @@ fn refusal_text(user: &User, request: &RequestInfo) -> String {
 
 /// Answers a review (`SubjectAccessReview`, `SelfSubjectAccessReview`, `LocalSubjectAccessReview`,
 /// `SelfSubjectRulesReview`, `TokenReview`, `SelfSubjectReview`): the body with `status` filled in.
-pub fn review_access(
+pub(crate) fn review_access(
     server: &ApiServer,
     user: &User,
     resource: &Resource,

@@ -15,7 +15,7 @@ use self::compare::compare_objects;
 use self::managed::{Managed, Manager, Owned};
 use self::set::{Set, path_text};
 use self::typed::Type;
-use crate::schema::{FieldError, TypeSchema};
+use crate::schema::TypeSchema;
 
 /// Who writes, through which subresource (empty for the main resource), in which API version, and when
 /// (RFC 3339 in UTC, whole seconds).
@@ -41,9 +41,6 @@ pub enum ApplyError {
     /// 409 Conflict, one FieldManagerConflict cause for each entry, sorted by manager and field.
     #[error("apply failed with {} conflicts", .0.len())]
     Conflicts(Vec<Conflict>),
-    /// 422 Invalid.
-    #[error("the applied object is invalid")]
-    Invalid(Vec<FieldError>),
     /// 400 BadRequest.
     #[error("{0}")]
     BadRequest(String),

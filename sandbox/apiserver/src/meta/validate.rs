@@ -249,3 +249,27 @@ pub fn validate_update(new: &Value, old: &Value, resource: &Resource) -> Vec<Fie
     }
     twice
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_deleted_object_takes_no_new_finalizer_and_gives_up_those_it_has() {
+        let registry = crate::builtin::builtin_registry();
+        let maps = registry.get("", "v1", "configmaps").unwrap();
+        let object = |finalizers: Value| {
+            let deleted = "2026-01-01T00:00:00Z";
+            json!({"metadata": {"name": "a", "deletionTimestamp": deleted, "finalizers": finalizers}})
+        };
+        let errors = |new: Value| validate_update(&object(new), &object(json!(["a.io/x"])), maps);
+        let wanted = FieldError::forbidden(
+            "metadata.finalizers",
+            "no new finalizers can be added if the object is being deleted, found new finalizers []string{\"a.io/y\"}",
+        );
+        assert_eq!(errors(json!(["a.io/x", "a.io/y"])), [wanted.clone(), wanted]);
+        assert_eq!(errors(json!([])), []);
+    }
+}

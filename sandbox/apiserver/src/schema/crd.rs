@@ -16,12 +16,6 @@ use super::node::Kind;
 const APPROVED: &str = "api-approved.kubernetes.io";
 
 /// Fills in the defaults of a CustomResourceDefinition.
-pub fn default_crd(crd: &mut Value) {
-    if let Some(map) = crd.as_object_mut() {
-        default_spec(map);
-    }
-}
-
 pub(super) fn default_spec(crd: &mut Map<String, Value>) {
     let Some(spec) = crd.get_mut("spec").and_then(Value::as_object_mut) else { return };
     if let Some(names) = spec.get_mut("names").and_then(Value::as_object_mut) {

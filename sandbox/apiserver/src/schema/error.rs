@@ -1,7 +1,5 @@
 //! The field errors of the API server: a reason, a path and a message, as they stand in `details.causes`.
 
-use serde_json::{Value, json};
-
 /// The reasons a cause can carry (`metav1.CauseType`, the error types of `field.Error`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CauseReason {
@@ -14,7 +12,6 @@ pub enum CauseReason {
     TooMany,
     TypeInvalid,
     NotFound,
-    Internal,
 }
 
 impl CauseReason {
@@ -30,7 +27,6 @@ impl CauseReason {
             Self::TooMany => "FieldValueTooMany",
             Self::TypeInvalid => "FieldValueTypeInvalid",
             Self::NotFound => "FieldValueNotFound",
-            Self::Internal => "InternalError",
         }
     }
 
@@ -51,11 +47,6 @@ pub struct FieldError {
 impl FieldError {
     pub fn new(reason: CauseReason, field: impl Into<String>, message: impl Into<String>) -> Self {
         Self { reason, field: field.into(), message: message.into() }
-    }
-
-    /// The cause in `details.causes`.
-    pub fn cause(&self) -> Value {
-        json!({"reason": self.reason.as_str(), "message": self.message, "field": self.field})
     }
 }
 

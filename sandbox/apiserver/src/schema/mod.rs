@@ -42,7 +42,7 @@ pub(crate) use cel::{RESERVED_WORDS, parse_expression};
 pub(crate) use cel_check::infer_type;
 pub(crate) use cel_tree::{expand_loops, parts_of, register_loops};
 pub(crate) use cel_type::{AUTHORIZER, Type};
-pub use crd::{default_crd, format_warnings, validate_crd, validate_crd_status};
+pub use crd::{format_warnings, validate_crd, validate_crd_status};
 pub use error::{CauseReason, FieldError, aggregate_errors};
 pub(crate) use node::{Additional, Link, ListKind, Node, Presence, Shape};
 pub use quantity::canonical_quantity;
@@ -127,14 +127,9 @@ impl TypeSchema {
         }
     }
 
-    /// All violations of a custom object's schema, without those of its own metadata. With `old`, transition rules run
-    /// and unchanged parts are ratcheted. Built-in kinds have none.
-    pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        self.validate_after(Vec::new(), object, old)
-    }
-
-    /// As `validate`, after errors that were found before (metadata, scale): they come first, and may keep the CEL
-    /// rules from running.
+    /// All violations of a custom object's schema, after errors that were found before (metadata, scale): these come
+    /// first, and may keep the CEL rules from running. With `old`, transition rules run and unchanged parts are
+    /// ratcheted. Built-in kinds have no violations here.
     pub fn validate_after(&self, before: Vec<FieldError>, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
         if self.builtin.is_some() {
             return before;

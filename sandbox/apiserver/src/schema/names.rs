@@ -1,6 +1,5 @@
 //! Names, labels and the rest of ObjectMeta (apimachinery `api/validate/content`, `api/validation/objectmeta.go`).
 
-use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -9,7 +8,6 @@ use serde_json::Value;
 use super::error::{CauseReason, FieldError};
 use super::gotext;
 
-const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 const LABEL_1035: &str = "[a-z]([-a-z0-9]*[a-z0-9])?";
 const KEY: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
@@ -24,7 +22,6 @@ macro_rules! whole {
     };
 }
 
-whole!(LABEL_RE, LABEL);
 whole!(SUBDOMAIN_RE, SUBDOMAIN);
 whole!(LABEL_1035_RE, LABEL_1035);
 whole!(KEY_RE, KEY);
@@ -32,26 +29,6 @@ whole!(LABEL_VALUE_RE, LABEL_VALUE);
 
 fn too_long(limit: usize) -> String {
     format!("must be no more than {limit} characters")
-}
-
-/// What is wrong with an RFC 1123 label, one text for each problem.
-pub fn dns1123_label(text: &str) -> Vec<String> {
-    let mut problems = Vec::new();
-    if text.len() > 63 {
-        problems.push(too_long(63));
-    }
-    if !LABEL_RE.is_match(text) {
-        problems.push(if SUBDOMAIN_RE.is_match(text) {
-            "must not contain dots".to_owned()
-        } else {
-            format!(
-                "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start \
-                 and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
-                 '{LABEL}')"
-            )
-        });
-    }
-    problems
 }
 
 /// What is wrong with an RFC 1123 subdomain.
@@ -134,14 +111,6 @@ pub fn label_value(text: &str) -> Vec<String> {
         ));
     }
     problems
-}
-
-/// What is wrong with a name that only has to be a path segment.
-pub fn path_segment(text: &str) -> Vec<String> {
-    if matches!(text, "." | "..") {
-        return vec![format!("may not be '{text}'")];
-    }
-    ["/", "%"].iter().filter(|part| text.contains(**part)).map(|part| format!("may not contain '{part}'")).collect()
 }
 
 fn invalid_field(field: &str, value: &Value, detail: &str) -> FieldError {
@@ -252,97 +221,12 @@ fn validate_finalizers(metadata: &Value, field: &str) -> Vec<FieldError> {
     errors
 }
 
-/// The metadata of an object about to be created. `name_problems` is what the kind's own rule says about a name.
-pub fn object_meta_create(
-    metadata: &Value,
-    namespaced: bool,
-    name_problems: impl Fn(&str) -> Vec<String>,
-) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
-    let generate = text("generateName");
-    if !generate.is_empty() {
-        // A generated suffix follows, so a trailing dash is no problem.
-        let base = generate.strip_suffix('-').map_or_else(|| generate.to_owned(), |rest| format!("{rest}a"));
-        let shown = Value::from(generate);
-        errors.extend(name_problems(&base).iter().map(|p| invalid_field("metadata.generateName", &shown, p)));
-    }
-    let name = text("name");
-    if name.is_empty() {
-        let message = "Required value: name or generateName is required";
-        errors.push(FieldError::new(CauseReason::Required, "metadata.name", message));
-    } else {
-        errors.extend(name_problems(name).iter().map(|p| invalid_field("metadata.name", &Value::from(name), p)));
-    }
-    let namespace = text("namespace");
-    if namespaced && namespace.is_empty() {
-        errors.push(FieldError::new(CauseReason::Required, "metadata.namespace", "Required value"));
-    } else if namespaced {
-        let shown = Value::from(namespace);
-        errors.extend(dns1123_label(namespace).iter().map(|p| invalid_field("metadata.namespace", &shown, p)));
-    } else if !namespace.is_empty() {
-        let message = "Forbidden: not allowed on this type";
-        errors.push(FieldError::new(CauseReason::Forbidden, "metadata.namespace", message));
-    }
-    errors.extend(object_meta(metadata, "metadata"));
-    errors
-}
-
-/// The metadata of an update against the stored one.
-pub fn object_meta_update(metadata: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let list = |meta: &Value| -> BTreeSet<String> {
-        let names = meta.get("finalizers").and_then(Value::as_array).into_iter().flatten();
-        names.filter_map(Value::as_str).map(str::to_owned).collect()
-    };
-    if old.get("deletionTimestamp").is_some_and(|time| !time.is_null()) {
-        let fresh: Vec<String> = list(metadata).difference(&list(old)).map(|name| gotext::quote_string(name)).collect();
-        if !fresh.is_empty() {
-            let message = format!(
-                "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers \
-                 []string{{{}}}",
-                fresh.join(", ")
-            );
-            errors.push(FieldError::new(CauseReason::Forbidden, "metadata.finalizers", message));
-        }
-    }
-    let absent = Value::from("");
-    if metadata.get("resourceVersion").and_then(Value::as_str).is_none_or(str::is_empty) {
-        errors.push(invalid_field("metadata.resourceVersion", &absent, "must be specified for an update"));
-    }
-    let generation = |meta: &Value| meta.get("generation").and_then(Value::as_i64).unwrap_or(0);
-    if generation(metadata) < generation(old) {
-        let shown = Value::from(generation(metadata));
-        errors.push(invalid_field("metadata.generation", &shown, "must not be decremented"));
-    }
-    for key in ["name", "namespace", "uid"] {
-        let (new, old) = (metadata.get(key).unwrap_or(&absent), old.get(key).unwrap_or(&absent));
-        if new != old {
-            errors.push(invalid_field(&format!("metadata.{key}"), new, "field is immutable"));
-        }
-    }
-    for key in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
-        let (new, old) = (metadata.get(key).unwrap_or(&Value::Null), old.get(key).unwrap_or(&Value::Null));
-        if new != old {
-            errors.push(invalid_field(&format!("metadata.{key}"), new, "field is immutable"));
-        }
-    }
-    errors.extend(validate_labels(metadata, "metadata"));
-    errors.extend(validate_annotations(metadata, "metadata"));
-    errors.extend(validate_owners(metadata, "metadata"));
-    errors
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
     fn names_follow_their_grammars() {
-        assert!(dns1123_label("a-1").is_empty());
-        assert_eq!(dns1123_label("a.b"), ["must not contain dots"]);
         assert!(dns1123_subdomain("a.b").is_empty());
         assert_eq!(dns1123_subdomain("A").len(), 1);
         assert!(dns1035_label("a1").is_none());
@@ -352,17 +236,5 @@ mod tests {
         assert_eq!(qualified_name("a/b/c").len(), 1);
         assert!(label_value("").is_empty());
         assert_eq!(label_value("-").len(), 1);
-    }
-
-    #[test]
-    fn a_deleted_object_takes_no_new_finalizer() {
-        let old = json!({"name": "a", "resourceVersion": "1", "deletionTimestamp": "x", "finalizers": ["a.io/x"]});
-        let mut new = old.clone();
-        new["finalizers"] = json!(["a.io/x", "a.io/y"]);
-        let errors = object_meta_update(&new, &old);
-        assert_eq!(errors.len(), 1);
-        assert!(errors[0].message.ends_with("found new finalizers []string{\"a.io/y\"}"));
-        new["finalizers"] = json!([]);
-        assert!(object_meta_update(&new, &old).is_empty());
     }
 }

@@ -278,7 +278,7 @@ fn merged_scale(call: &Call, options: &WriteOptions, before: &Value, applied: &V
         meta::metadata_mut(&mut before).remove("managedFields");
     }
     let next = crate::fields::apply(Some(&before), applied, &writer, options.force.unwrap_or(false), &schema)
-        .map_err(|error| write::apply_status(call, error))?;
+        .map_err(write::apply_status)?;
     write::check_name(call, &next)?;
     Ok(next)
 }
@@ -299,7 +299,7 @@ fn own_replicas(
     let mut applied = json!({"apiVersion": api_version, "kind": call.resource.kind});
     put_at(&mut applied, &paths.spec_replicas, replicas_of(scale).into());
     let owned = crate::fields::apply(Some(live), &applied, &writer, true, &call.resource.schema)
-        .map_err(|error| write::apply_status(call, error))?;
+        .map_err(write::apply_status)?;
     let mut entries = owned.pointer("/metadata/managedFields").cloned().unwrap_or_default();
     for entry in entries.as_array_mut().into_iter().flatten() {
         if entry["subresource"] == "scale"

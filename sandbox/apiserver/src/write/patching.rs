@@ -219,7 +219,7 @@ pub(super) fn apply_configuration(
         };
         return Err(Status::unknown(format!("{stage}: {problem}")));
     }
-    let next = applied_to(options.force.unwrap_or(false)).map_err(|error| apply_status(call, error))?;
+    let next = applied_to(options.force.unwrap_or(false)).map_err(apply_status)?;
     // An apply to an object that is there need not name it.
     check_name(call, &next)?;
     let namespace = meta::metadata_text(&next, "namespace");
@@ -230,12 +230,9 @@ pub(super) fn apply_configuration(
 }
 
 /// The answer to an apply that failed.
-pub fn apply_status(call: &Call, error: ApplyError) -> Status {
+pub fn apply_status(error: ApplyError) -> Status {
     match error {
         ApplyError::Conflicts(conflicts) => apply_conflicts(&conflicts),
-        ApplyError::Invalid(errors) => {
-            Status::invalid(&call.resource.group, &call.resource.kind, &call.info.name, &errors)
-        }
         ApplyError::BadRequest(why) => Status::bad_request(why),
         ApplyError::Internal(why) => Status::unknown(why),
     }
