@@ -143,3 +143,25 @@ fn comments_have_at_most_120_characters_a_line() {
     }
     assert!(long.is_empty(), "{long:#?}");
 }
+
+/// A difference that a page shows is of the files as they are: each line that it adds is in the file that it names.
+#[test]
+fn differences_on_pages_are_of_the_files_as_they_are() {
+    let (mut shown, mut missing) = (0, Vec::new());
+    for page in list_files("md") {
+        let text = fs::read_to_string(&page).unwrap_or_default();
+        for difference in text.split("```diff\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+            let mut file = String::new();
+            for line in difference.lines() {
+                if let Some(path) = line.strip_prefix(" // ") {
+                    file = fs::read_to_string(find_root().join(path)).unwrap_or_default();
+                } else if let Some(added) = line.strip_prefix('+') {
+                    shown += 1;
+                    let is_there = file.lines().any(|line| line.trim() == added.trim());
+                    missing.extend((!is_there).then(|| format!("{}: {added}", page.display())));
+                }
+            }
+        }
+    }
+    assert!(shown > 0 && missing.is_empty(), "{shown} lines shown, {missing:#?}");
+}

@@ -47,6 +47,7 @@ pub use caldera_core::gang::SOLE_TASK;
 pub use self::{
     completion::list_completing_tasks,
     kind::WorkloadKind,
+    member_queue::POD_GROUPS,
     pod_owner::find_job as find_job_of_pod,
     pod_specs::edit_pod_specs,
     pod_template::leaves_model_open,
@@ -184,7 +185,7 @@ fn read_completions(root: &Field<'_>) -> Result<Option<u32>, GangError> {
 
 fn read_one_task_gang(root: &Field<'_>, replicas: u32) -> Result<Gang, GangError> {
     let pod = find_pod_template(root).unwrap_or_else(|| root.absent_field(&["spec", "template"]));
-    member_queue::check_group(root, &pod)?;
+    member_queue::check_group(&pod)?;
     let min_available = match group_min_member(root)? {
         Some((place, minimum)) if minimum > replicas => {
             return Err(place.wrong(format!("{minimum} is more than the {replicas} replicas")));

@@ -10,6 +10,8 @@
 //! That is charged beside the first from its release until the binding shows the larger record. Its age is what the
 //! PodGroup says since when it asks for more, so a restart keeps it.
 
+mod state;
+
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
@@ -20,11 +22,12 @@ use std::{
 use caldera_core::{
     admission::Admission,
     gang::QueueName,
-    queue::{Engine, Job, JobId, Release, ledger::AdmissionStage},
+    queue::{Engine, Job, JobId, Release},
     reason::Reason,
 };
 use jiff::{SignedDuration, Timestamp};
 
+pub(crate) use self::state::{Assumed, JobPhase, JobState, PendingIncrease};
 use super::{
     binding_state::BindingState,
     copy_cleanup::CopyCleanups,
@@ -37,98 +40,6 @@ use crate::{
     observe::{Binding, Key, Objects},
     write::Decision,
 };
-
-/// What the engine was told of a binding.
-#[derive(Debug, PartialEq)]
-pub(crate) enum JobPhase {
-    OutOfScope,
-    Blocked(Box<Reason>),
-    Pending,
-    Holding { stage: AdmissionStage, reason: Box<Reason> },
-}
-
-/// A release that the watch has not shown yet.
-#[derive(Debug)]
-pub(crate) struct Assumed {
-    resource_version: Arc<str>,
-    pub(crate) admission: Admission,
-    /// It is a changed record of a binding that holds quota already.
-    pub(crate) resizes: bool,
-    epoch: Option<Arc<str>>,
-    /// When to send it again: `None` while its write is under way.
-    retry: Option<Timestamp>,
-    attempts: u32,
-}
-
-impl Assumed {
-    /// The version of the binding that it was decided for, how often it was sent in vain, and when it is sent again.
-    pub(crate) fn describe_tries(&self) -> (&str, u32, Option<Timestamp>) {
-        (&self.resource_version, self.attempts, self.retry)
-    }
-
-    fn to_decision(&self, key: &Key) -> Decision {
-        let (key, epoch, admission) = (key.clone(), self.epoch.clone(), self.admission.clone());
-        let resource_version = Arc::clone(&self.resource_version);
-        match self.resizes {
-            true => Decision::Resize { key, resource_version, admission, epoch },
-            false => Decision::Release { key, resource_version, admission, epoch },
-        }
-    }
-}
-
-/// What a binding that holds quota asks for on top.
-#[derive(Debug)]
-pub(crate) struct PendingIncrease {
-    /// Its name in the engine.
-    id: JobId,
-    /// Seconds since 1970.
-    since: i64,
-    pub(crate) increase: Increase,
-}
-
-/// A binding in the engine.
-#[derive(Debug)]
-pub(crate) struct JobState {
-    id: JobId,
-    pub(crate) phase: JobPhase,
-    pub(crate) assumed: Option<Box<Assumed>>,
-    /// An eviction of it, or a cut of its surplus, was sent and is not answered.
-    is_eviction_sent: bool,
-    /// The release was refused: not before then, for this reason.
-    refused: Option<(Arc<str>, Timestamp)>,
-    increase: Option<Box<PendingIncrease>>,
-    /// Whether its record is one that a controller granted.
-    pub(crate) grant: GrantHistory,
-}
-
-impl JobState {
-    /// The stage of one that holds quota, as the watch has shown it.
-    pub(crate) fn stage(&self) -> Option<AdmissionStage> {
-        match &self.phase {
-            JobPhase::Holding { stage, .. } => Some(*stage),
-            JobPhase::OutOfScope | JobPhase::Blocked(_) | JobPhase::Pending => None,
-        }
-    }
-
-    /// Whether the watch has shown what was last decided of it: no release is assumed, no eviction unanswered.
-    pub(crate) fn is_confirmed(&self) -> bool {
-        self.assumed.is_none() && !self.is_eviction_sent
-    }
-
-    /// What waits for it under this name, where that is an increase.
-    pub(crate) fn increase_named(&self, id: &JobId) -> Option<&Increase> {
-        self.increase.as_deref().filter(|pending| pending.id == *id).map(|pending| &pending.increase)
-    }
-
-    fn needed_increase(&self) -> Option<&PendingIncrease> {
-        self.increase.as_deref().filter(|pending| pending.increase.kind != IncreaseKind::Surplus)
-    }
-
-    /// Why the API server refused its release, as long as that counts.
-    pub(crate) fn refusal(&self, now: Timestamp) -> Option<&str> {
-        self.refused.as_ref().filter(|(_, until)| *until > now).map(|(detail, _)| &**detail)
-    }
-}
 
 /// What became of the write of a release.
 pub(crate) enum ReleaseOutcome {

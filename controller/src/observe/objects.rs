@@ -282,10 +282,8 @@ impl Objects {
             // Deleted and made anew; the deletion was not seen.
             Some(known) if known.id != binding.id => changes.extend(self.remove_binding(&key)),
             Some(known) if is_older(&binding.resource_version, &known.resource_version) => return changes,
-            _ => {}
-        }
-        if self.bindings.get(&key).is_some_and(|known| !is_of_same_workload(known, &binding)) {
-            self.forget_workload_of(&key);
+            Some(_) => self.forget_workload_of(&key),
+            None => {}
         }
         if is_of_its_namespace(&binding) {
             self.by_workload.insert(Arc::clone(&binding.workload), key.clone());
@@ -491,10 +489,6 @@ impl Objects {
 }
 
 /// A binding counts only for a workload of its own namespace.
-fn is_of_same_workload(one: &Binding, other: &Binding) -> bool {
-    one.workload == other.workload && one.workload_uid == other.workload_uid
-}
-
 fn is_of_its_namespace(binding: &Binding) -> bool {
     binding.workload.namespace == *binding.key.namespace
 }

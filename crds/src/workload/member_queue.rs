@@ -14,7 +14,6 @@
 //! it from the pod's annotation. Who names a queue in several places names the same one.
 
 use caldera_core::{data_source::shorten_text, gang::QueueName};
-use serde_json::Value;
 
 use super::{
     GangError, WorkloadKind,
@@ -24,33 +23,18 @@ use super::{
 };
 use crate::names::volcano::{QUEUE, QUEUE_OLD};
 
-const GROUP: &str = "scheduling.k8s.io/group-name";
-const GROUPS: [&str; 2] = [GROUP, "scheduling.volcano.sh/group-name"];
+/// Annotations of a pod that name its group.
+pub const POD_GROUPS: [&str; 2] = ["scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"];
 const FOREIGN_GROUP: &str =
     "its pods would have queue and priority class of that PodGroup, which nobody charged: leave it out";
 
 /// Refuses a workload of one of Kubernetes' kinds whose pods name a group. Their queue is the charged one.
-pub(super) fn check_group(root: &Field<'_>, pod: &Field<'_>) -> Result<(), GangError> {
-    let is_pod = WorkloadKind::of_object(root.value) == Some(WorkloadKind::Pod);
-    match pod.at(&["metadata", "annotations"]) {
-        Some(annotations) if !(is_pod && is_grouped_by_member(pod.value)) => check_annotations(&annotations),
-        _ => Ok(()),
-    }
-}
-
-/// Whether a pod is a member's own: one of a controller there, or one whose group is of its own, which Volcano names
-/// after it (`staging/src/volcano.sh/apis/pkg/apis/helpers/helpers.go`, `GeneratePodgroupName`). Nothing that is sent
-/// to a member is: Karmada takes owners and uid away (`pkg/resourceinterpreter/default/native/prune/prune.go`). The
-/// sandbox reads pods of its members as it reads workloads.
-fn is_grouped_by_member(pod: &Value) -> bool {
-    let metadata = &pod["metadata"];
-    let mut owners = metadata["ownerReferences"].as_array().into_iter().flatten();
-    let own = metadata["uid"].as_str().map(|uid| format!("podgroup-{uid}"));
-    owners.any(|owner| owner["controller"] == true) || own.is_some_and(|own| metadata["annotations"][GROUP] == own)
+pub(super) fn check_group(pod: &Field<'_>) -> Result<(), GangError> {
+    pod.at(&["metadata", "annotations"]).map_or(Ok(()), |annotations| check_annotations(&annotations))
 }
 
 fn check_annotations(annotations: &Field<'_>) -> Result<(), GangError> {
-    let named = GROUPS.iter().find_map(|name| annotations.at(&[*name]).filter(|place| place.value != ""));
+    let named = POD_GROUPS.iter().find_map(|name| annotations.at(&[*name]).filter(|place| place.value != ""));
     named.map_or(Ok(()), |place| Err(place.wrong(FOREIGN_GROUP)))
 }
 

@@ -10,6 +10,7 @@ use caldera_core::{
     quantity::Quantity,
     resources::Resources,
 };
+use caldera_crds::workload::{POD_GROUPS, read_gang};
 use serde_json::Value;
 
 use super::object::{Key, annotation, controller_uid, deleting, label, list, namespace, number, text, uid};
@@ -140,7 +141,12 @@ impl PodFacts {
 
 impl Claim {
     fn read(pod: &Value) -> Self {
-        match caldera_crds::workload::read_gang(pod) {
+        // Here Volcano says which group a pod is of; of a pod that is sent here nobody may.
+        let mut pod = pod.clone();
+        if let Some(annotations) = pod["metadata"]["annotations"].as_object_mut() {
+            POD_GROUPS.iter().for_each(|name| drop(annotations.remove(*name)));
+        }
+        match read_gang(&pod) {
             Ok(gang) => gang
                 .tasks
                 .into_iter()

@@ -14,6 +14,7 @@ use std::{collections::BTreeMap, iter};
 use caldera_core::{admission::Admission, gang::QueueName, reason::Reason};
 use caldera_crds::{
     allowed_classes::AllowedClasses,
+    dns::LONGEST_SUBDOMAIN,
     workload::{priority_class_of, queue_of, read_gang},
 };
 use serde_json::Value;
@@ -26,9 +27,6 @@ use crate::observe::{
     cache::{Cache, Snapshot},
     request::ReviewRequest,
 };
-
-/// Characters of a name at most (Kubernetes `IsDNS1123Subdomain`).
-const MOST_NAME_CHARACTERS: usize = 253;
 
 /// Where a job names a class: for itself, or for the pods of the task of this number.
 type Place = Option<usize>;
@@ -45,9 +43,9 @@ pub fn refuse_priority_class(request: &ReviewRequest<'_, Value>, cache: &Cache) 
     let is_new =
         |(place, class): &(Place, &str)| !class.is_empty() && old.is_none_or(|old| read_class(old, *place) != *class);
     let named: Vec<(Place, &str)> = named.filter(is_new).collect();
-    if let Some((place, class)) = named.iter().find(|(_, class)| class.len() > MOST_NAME_CHARACTERS) {
+    if let Some((place, class)) = named.iter().find(|(_, class)| class.len() > LONGEST_SUBDOMAIN) {
         let (field, characters) = (name_field(*place), class.len());
-        let why = format!("a name of {characters} characters, and {MOST_NAME_CHARACTERS} are the most");
+        let why = format!("a name of {characters} characters, and {LONGEST_SUBDOMAIN} are the most");
         return Some(Verdict::deny_invalid(format!("{field}: {why}")));
     }
     let queue: QueueName = queue_of(job);

@@ -15,6 +15,7 @@ use caldera_core::{
 };
 use caldera_crds::{
     binding::COPY_HOLDER,
+    dns::LONGEST_SUBDOMAIN,
     names::caldera,
     policy_selection::PolicySelection,
     tenancy::NamespaceFacts,
@@ -75,12 +76,9 @@ impl CachedWorkload {
     }
 }
 
-/// Bytes of a name at most (Kubernetes `IsDNS1123Subdomain`).
-const MOST_NAME_BYTES: usize = 253;
-
 /// A name out of a workload, as it is kept. What is longer than any name is cut, with a mark that is in none.
 fn keep_name(name: &str) -> Arc<str> {
-    if name.len() > MOST_NAME_BYTES { shorten_text(name).into() } else { name.into() }
+    if name.len() > LONGEST_SUBDOMAIN { shorten_text(name).into() } else { name.into() }
 }
 
 /// What matters of a ResourceBinding.

@@ -49,7 +49,37 @@ impl PreemptionWorld for PreemptionView<'_> {
         candidates: Vec<PreemptionCandidate>,
         policy: &PreemptionPolicy,
     ) -> Vec<PendingPreemptor> {
-        list_preemptors(self, candidates, policy)
+        let Self { objects, jobs, capacity, now } = self;
+        let prospects = PreemptablePriorities::new(objects, jobs, policy);
+        let mut preemptors = Vec::new();
+        for candidate in candidates {
+            let reclaims = policy.reclaim && candidate.may_reclaim;
+            let lowest = prospects.find_lowest_priority(&candidate.queue);
+            if !reclaims && lowest.is_none() {
+                continue;
+            }
+            let Some(binding) = jobs.keys.get(&candidate.id).and_then(|key| objects.bindings.get(key)) else {
+                continue;
+            };
+            let BindingState::Pending(job) = assess_with_admission_checks(objects, jobs, capacity, binding, *now)
+            else {
+                continue;
+            };
+            let workload = objects.workload_of(binding);
+            let never = workload.is_none_or(|workload| objects.never_preempts(&workload.class));
+            if never || !(reclaims || lowest.is_some_and(|lowest| lowest < job.priority)) {
+                continue;
+            }
+            preemptors.push(PendingPreemptor {
+                id: candidate.id,
+                queue_priority: objects.queues.get(&job.queue).map_or(0, |queue| queue.spec.priority),
+                priority: job.priority,
+                created: job.created,
+                asks: candidate.asks,
+                queue: job.queue,
+            });
+        }
+        preemptors
     }
 
     fn list_quota_holders(&self) -> Vec<RunningJob> {
@@ -71,42 +101,6 @@ impl PreemptionWorld for PreemptionView<'_> {
         let mut fit = FitWithout::new(self.objects, self.jobs, self.capacity, preemptor, self.now)?;
         Some(move |victims: &[&Victim]| fit.fits_without(victims))
     }
-}
-
-/// Those that lack quota or capacity and that an attempt could help.
-fn list_preemptors(
-    view: &PreemptionView<'_>,
-    candidates: Vec<PreemptionCandidate>,
-    policy: &PreemptionPolicy,
-) -> Vec<PendingPreemptor> {
-    let PreemptionView { objects, jobs, capacity, now } = view;
-    let prospects = PreemptablePriorities::new(objects, jobs, policy);
-    let mut preemptors = Vec::new();
-    for candidate in candidates {
-        let reclaims = policy.reclaim && candidate.may_reclaim;
-        let lowest = prospects.find_lowest_priority(&candidate.queue);
-        if !reclaims && lowest.is_none() {
-            continue;
-        }
-        let Some(binding) = jobs.keys.get(&candidate.id).and_then(|key| objects.bindings.get(key)) else { continue };
-        let BindingState::Pending(job) = assess_with_admission_checks(objects, jobs, capacity, binding, *now) else {
-            continue;
-        };
-        let workload = objects.workload_of(binding);
-        let never = workload.is_none_or(|workload| objects.never_preempts(&workload.class));
-        if never || !(reclaims || lowest.is_some_and(|lowest| lowest < job.priority)) {
-            continue;
-        }
-        preemptors.push(PendingPreemptor {
-            id: candidate.id,
-            queue_priority: objects.queues.get(&job.queue).map_or(0, |queue| queue.spec.priority),
-            priority: job.priority,
-            created: job.created,
-            asks: candidate.asks,
-            queue: job.queue,
-        });
-    }
-    preemptors
 }
 
 /// What is cheap to tell beforehand: the lowest priority of jobs that could be preempted, by queue and in all.
