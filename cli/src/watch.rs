@@ -1,7 +1,9 @@
-//! Follows what `caldera top` and `caldera console` show: one watch for each kind, no list twice.
+//! Follows what `caldera top` and `caldera console` show: one watch for each kind, so that nothing is
+//! listed again while they are open.
 //!
 //! Rule: what may be seen is asked once, at the start. Where a kind of namespaced objects is refused in all namespaces,
-//! it is followed in the caller's own; what is refused altogether is a [`Gap`].
+//! it is followed in the caller's own; what is refused altogether is a [`Gap`]. A kind that
+//! the server does not have has no objects.
 
 use caldera_crds::{names::caldera::WORKLOAD_KIND, workload::WorkloadKind};
 use caldera_runtime::watch::{Follower, WatchHealth, WatchOptions};

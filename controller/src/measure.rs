@@ -117,7 +117,7 @@ impl Measures {
     /// seen to run are forgotten.
     fn take_started(&mut self, controller: &Controller, now: Timestamp) -> Vec<(QueueName, &'static str, f64)> {
         let mut started = Vec::new();
-        self.starting.retain(|key, (queue, released)| match find_phase(controller, key) {
+        self.starting.retain(|key, (queue, released)| match find_queue_and_phase(controller, key) {
             Some("Running") => {
                 let clusters = controller.objects.bindings.get(key).map_or(0, |binding| binding.clusters.len());
                 let took = now.duration_since(*released).as_secs_f64();
@@ -152,7 +152,7 @@ fn compute_wait(controller: &Controller, key: &Key, now: Timestamp) -> Option<(Q
     Some((controller.objects.queue_of(binding)?.clone(), waited.as_secs_f64()))
 }
 
-fn find_phase(controller: &Controller, key: &Key) -> Option<&'static str> {
+fn find_queue_and_phase(controller: &Controller, key: &Key) -> Option<&'static str> {
     let (binding, state) = (controller.objects.bindings.get(key)?, controller.jobs.states.get(key)?);
     Some(phase_of(controller.objects.workload_of(binding)?, state.stage()))
 }

@@ -134,6 +134,13 @@ impl Admission {
         Ok(record)
     }
 
+    /// All pods that are granted, in all copies.
+    #[must_use]
+    pub fn count_pods(&self) -> u64 {
+        let pods = self.tasks.values().fold(0_u64, |sum, pods| sum.saturating_add(u64::from(*pods)));
+        pods.saturating_mul(u64::from(self.copies.max(1)))
+    }
+
     /// Most pods of a task, in each copy. A workload without tasks may be recorded under any name.
     #[must_use]
     pub fn pods_of(&self, task: &TaskName) -> u32 {

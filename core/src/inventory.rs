@@ -19,7 +19,7 @@
 //! | `domain` | HyperNodes as a tree of domains over the nodes |
 //! | `bound_pods`, `removed_pods` | pods on nodes, and what is free if some of them are evicted |
 //! | `node_ref`, `interner`, `amounts` | nodes with their labels, equal values once, amounts, all kept small |
-//! | `capacity`, `profile` | what a decision reads: free capacity by shape, and its sums and bounds |
+//! | `capacity` | what a decision reads: free capacity by shape, and its sums and bounds |
 
 mod amounts;
 mod bound_pods;
@@ -29,7 +29,6 @@ mod domain;
 mod interner;
 mod node_ref;
 mod node_shapes;
-mod profile;
 mod relabel;
 mod removed_pods;
 mod shape_labels;
@@ -41,11 +40,11 @@ use std::{
 
 pub use amounts::Amounts;
 pub(crate) use capacity::ReducedNodes;
+pub use capacity::profile::{CLUSTER_ROW, Profile, packing_scale, packing_units_ceil, packing_units_floor};
 pub use capacity::{Capacity, NodeShape, Source};
 pub use change::{Change, Node, Owner, Pod};
 pub use domain::{Domain, DomainId, Domains, HyperNode, HyperNodeMember};
 pub use node_ref::NodeRef;
-pub use profile::{CLUSTER_ROW, Profile, packing_scale, packing_units_ceil, packing_units_floor};
 pub use removed_pods::RemovedPods;
 
 use crate::{
@@ -285,7 +284,7 @@ impl Inventory {
         (self.domains, self.matcher) = (Arc::new(domains), matcher);
         for state in self.nodes.values_mut() {
             let Some(spec) = &state.spec else { continue };
-            let domain = self.matcher.domain_of(&spec.node);
+            let domain = self.matcher.lowest_domain_of(&spec.node);
             if domain != spec.domain {
                 remove_node_from_shapes(&mut self.shapes, state);
                 state.spec.iter_mut().for_each(|spec| spec.domain = domain);
@@ -298,7 +297,7 @@ impl Inventory {
     fn set_node(&mut self, node: Node) -> bool {
         let name: Arc<str> = self.shared_node_name(&node.name);
         let named = self.labels.make_node(Arc::clone(&name), node.labels);
-        let domain = self.matcher.domain_of(&named);
+        let domain = self.matcher.lowest_domain_of(&named);
         let mut taints = node.taints;
         taints.sort();
         let labels = Arc::new(self.shown.labels_of(&named));

@@ -9,9 +9,11 @@
 //! the nodes whose names hash to it and everything that is bound to them, and is written when it changes. Each part is
 //! consistent by itself, so parts need not be written together. The heartbeat says how many parts there are.
 
+mod amount;
 mod decode;
 mod domains;
 mod encode;
+mod malformed;
 mod queues;
 mod ranges;
 mod set;
@@ -27,9 +29,10 @@ use caldera_core::{
 };
 use k8s_openapi::{api::core::v1::Taint, apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement};
 
-pub use decode::{Malformed, decode_part};
+pub use decode::decode_part;
 pub(crate) use encode::hash_fnv1a;
 pub use encode::{MOST_OBJECT_BYTES, divide_contents};
+pub use malformed::Malformed;
 pub use set::{MemberObjects, Published};
 
 use crate::wire::{ResourceList, api_types, object, words};

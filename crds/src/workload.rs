@@ -143,7 +143,11 @@ fn gang_of(root: &Field<'_>) -> Result<Gang, GangError> {
         _ => {
             return kind.layout().map_or_else(
                 || Err(GangError::Unsupported { api_version: text("apiVersion"), kind: text("kind") }),
-                |layout| layout::read_gang(root, kind, layout),
+                |layout| {
+                    layout::check_demands(root, layout)?;
+                    member_queue::check_job(root, kind, layout)?;
+                    layout::read_gang(root, kind, layout)
+                },
             );
         }
     };

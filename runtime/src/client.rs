@@ -122,7 +122,7 @@ impl WriteCounts {
         self.metrics.count_sent(&key.component, key.verb, &key.resource);
         let write = WriteUnderWay {
             metrics: self.metrics.clone(),
-            created_in: find_creation_namespace(&key, path).map(ToOwned::to_owned),
+            created_in: namespace_of_create(&key, path).map(ToOwned::to_owned),
             kind: key.resource.clone(),
             began: Instant::now(),
             status: None,
@@ -162,7 +162,7 @@ fn is_review(path: &str) -> bool {
 }
 
 /// The namespace that a write creates something in for a user; a Lease is our own.
-fn find_creation_namespace<'a>(write: &WriteKey, path: &'a str) -> Option<&'a str> {
+fn namespace_of_create<'a>(write: &WriteKey, path: &'a str) -> Option<&'a str> {
     let is_new = write.verb == "create" && write.resource != "leases";
     let (_, rest) = path.split_once("/namespaces/").filter(|_| is_new)?;
     rest.split_once('/').map(|(namespace, _)| namespace)

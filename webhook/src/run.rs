@@ -30,7 +30,11 @@ use axum::{
 };
 use caldera_crds::trusted::TrustedWriters;
 use caldera_runtime::{
-    bounded::{Bounds, body::BodyBounds, serve_bounded},
+    bounded::{
+        Bounds,
+        body::{BodyBounds, HeldBody},
+        serve_bounded,
+    },
     serve::{Ready, SharedRegistry},
     tls::ServedTls,
 };
@@ -38,10 +42,7 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 pub use self::shared_cache::{SharedCache, fill_cache};
-use self::{
-    first_look::{InspectedRequest, REVIEW_TIMEOUT},
-    live_read::read_live,
-};
+use self::{first_look::REVIEW_TIMEOUT, live_read::read_live};
 use crate::{
     decide::{
         binding_gate::GatedBinding,
@@ -55,6 +56,19 @@ use crate::{
     rules::{BINDINGS, RULES, Rule},
     write::review::Outcome,
 };
+
+/// A body, and what is known of it before anything is built of it.
+struct InspectedRequest {
+    body: Arc<HeldBody>,
+    uid: String,
+    namespace: String,
+    /// Bytes that its values will take.
+    cost: usize,
+    /// When it must be decided at last.
+    until: tokio::time::Instant,
+    /// Decided by that alone.
+    early: Option<Outcome>,
+}
 
 /// The largest request that an API server takes, and thereby the largest object.
 pub const LARGEST_OBJECT: usize = 3 << 20;

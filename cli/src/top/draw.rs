@@ -1,4 +1,7 @@
-//! Draws what is shown, as wide and as high as the terminal is. What comes from the API is made visible first.
+//! Draws `caldera top` into a buffer of any size.
+//!
+//! Rule: a low terminal shows the pane in focus alone; else queues, members and jobs share the height, and the pane in
+//! focus gets more. Columns appear as the width allows. Every text of the API has its control characters escaped.
 
 use std::sync::Arc;
 

@@ -1,4 +1,8 @@
-//! What there is of Caldera on a Karmada API.
+//! What `caldera uninstall` finds on a Karmada API, kind by kind.
+//!
+//! Rule: what is installed by name is asked by the names that `caldera manifests` prints. Bindings count if they name
+//! our scheduler or have an annotation of ours, queues by annotation `queue-status`, PodGroups by our label, definitions
+//! by group `federation.caldera.dev`: HyperJob is Volcano's. What the caller may not see is an error, never absent.
 
 use std::collections::BTreeSet;
 
@@ -83,7 +87,7 @@ pub async fn read_installed(client: &Client, lease_namespaces: &[String]) -> any
         list(WorkloadKind::VolcanoJob.api_resource(), None),
     )?;
     let mut installed = Installed {
-        bindings: bindings.into_iter().filter(is_ours).collect(),
+        bindings: bindings.into_iter().filter(is_binding_of_caldera).collect(),
         ended: jobs.iter().filter(|job| has_ended(job)).map(key_of).collect(),
         pod_groups,
         queues: queues.into_iter().filter(|queue| annotation_of(queue, QUEUE_STATUS).is_some()).collect(),
@@ -106,9 +110,12 @@ pub async fn read_installed(client: &Client, lease_namespaces: &[String]) -> any
     policies.extend(build_propagation_policies());
     installed.policies = find_existing_objects(client, policies).await?;
     // HyperJobs are Volcano's API: their jobs would go with them.
-    let is_ours = |crd: &Value| crd["spec"]["group"] == "federation.caldera.dev";
-    installed.definitions =
-        find_existing_objects(client, build_federation_crds().into_iter().filter(is_ours).collect::<Vec<_>>()).await?;
+    let is_definition_of_caldera = |crd: &Value| crd["spec"]["group"] == "federation.caldera.dev";
+    installed.definitions = find_existing_objects(
+        client,
+        build_federation_crds().into_iter().filter(is_definition_of_caldera).collect::<Vec<_>>(),
+    )
+    .await?;
     let roles = roles::build_component_roles(&Granted { registers: true, member_secrets: Vec::new() });
     let (namespaces, roles): (Vec<Value>, Vec<Value>) =
         roles.into_iter().partition(|object| read_text_at(object, "/kind") == "Namespace");
@@ -127,7 +134,7 @@ pub async fn read_installed(client: &Client, lease_namespaces: &[String]) -> any
     Ok(installed)
 }
 
-fn is_ours(binding: &Value) -> bool {
+fn is_binding_of_caldera(binding: &Value) -> bool {
     read_text_at(binding, "/spec/schedulerName") == SCHEDULER_NAME
         || BINDING_ANNOTATIONS.iter().any(|name| annotation_of(binding, name).is_some())
 }

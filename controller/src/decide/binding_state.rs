@@ -27,11 +27,13 @@ use caldera_core::{
 use caldera_crds::{binding::Gate, names::caldera::HOLD, workload::WorkloadKind};
 
 use super::{
-    refused_copy::describe_refusals,
+    eviction::RUN_TIME_EXCEEDED,
     resize::{Resize, Wanted, decide_resize, needs_more},
-    run_limits::find_run_time_exceeded,
 };
 use crate::observe::{Binding, Workload, admitted_gang, fingerprint};
+
+/// Characters of a member's words that are told.
+const WORDS: usize = 400;
 
 /// What a binding waits for or holds.
 #[derive(Debug, Clone, PartialEq)]
@@ -291,4 +293,21 @@ fn format_clusters(binding: &Binding) -> String {
     };
     let all: Vec<String> = binding.clusters.iter().map(one).collect();
     all.join(", ")
+}
+
+/// Which clusters refuse, and what each says.
+pub(crate) fn describe_refusals(binding: &Binding) -> String {
+    let one = |(cluster, words): &(ClusterName, Arc<str>)| {
+        let words: String = words.chars().take(WORDS).collect();
+        format!("{cluster} refuses its copy: {words}")
+    };
+    let all: Vec<String> = binding.refused_copies.iter().map(one).collect();
+    all.join("; ")
+}
+
+/// What a binding says of the run that was ended, while it is of the same workload.
+pub(crate) fn find_run_time_exceeded(binding: &Binding) -> Option<&str> {
+    let record = binding.eviction.as_deref()?;
+    let is_its_own = record.reason == RUN_TIME_EXCEEDED && *record.preemptor == *binding.workload_uid;
+    is_its_own.then_some(record.message.as_str())
 }

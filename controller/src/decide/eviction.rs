@@ -3,8 +3,8 @@
 //! Rule: one patch that closes the gate, empties the clusters and writes the eviction record (`caldera.dev/eviction`),
 //! which keeps what was there of earlier evictions. A job that is requeued waits for a backoff that doubles each time,
 //! from one minute to 15, as Kueue requeues an evicted workload; the backoff is on the binding, so a restart forgets it
-//! as little as the admission. No backoff has a job that goes elsewhere, that its user withdraws, that its policies
-//! restart, or that ran for as long as it may. Victims of a preemption get their record in
+//! as little as the admission. A job has no backoff if it goes elsewhere, if its user withdraws it, if its policies
+//! restart it, or if it ran for as long as it may. Victims of a preemption get their record in
 //! [`preemption`](super::preemption).
 
 use caldera_core::{
@@ -40,7 +40,7 @@ pub(crate) const RUN_TIME_EXCEEDED: &str = "RunTimeExceeded";
 /// Event, and reason of an eviction record: a member refused its copy for good, and the job goes elsewhere.
 pub(crate) const COPY_REFUSED: &str = "CopyRefused";
 /// The first backoff, and the longest, in seconds.
-const BACKOFF: i64 = 30;
+const FIRST_BACKOFF: i64 = 60;
 const LONGEST_BACKOFF: i64 = 900;
 
 /// Takes the quota and the clusters of a binding, and has it wait, twice as long each time.
@@ -53,7 +53,7 @@ pub(crate) fn requeue_binding(
 ) -> Decision {
     let now = now.as_second();
     let times = binding.eviction.as_deref().map_or(0, |before| before.requeues).saturating_add(1);
-    let backoff = BACKOFF.saturating_mul(1 << times.min(10)).min(LONGEST_BACKOFF);
+    let backoff = FIRST_BACKOFF.saturating_mul(1 << times.saturating_sub(1).min(10)).min(LONGEST_BACKOFF);
     let record =
         EvictionRecord { until: now.saturating_add(backoff), avoid, ..record_of(binding, reason, message, now) };
     evict_binding(binding, EvictionRecord { requeues: times, ..record })

@@ -39,7 +39,7 @@ impl Default for FirstWords {
 impl FirstWords {
     /// Whether the PodGroup of a job is made now; `in_line` where it is looked at in the order of the line.
     pub(crate) fn take_one(&mut self, key: &Key, in_line: bool, texts: &RefreshBudget, now: Timestamp) -> bool {
-        if texts.is_quick() {
+        if texts.is_server_quick() {
             return true;
         }
         self.budget.set_latency_from(texts);
@@ -76,7 +76,7 @@ impl FirstWords {
         }
         self.budget.set_latency_from(texts);
         let left = usize::try_from(self.budget.count_left(now)).unwrap_or(0);
-        let most = if texts.is_quick() { most } else { left.min(most) };
+        let most = if texts.is_server_quick() { most } else { left.min(most) };
         let mut taken = Vec::new();
         while taken.len() < most {
             let Some(key) = self.turns.pop_front() else { break };

@@ -38,10 +38,10 @@ use caldera_runtime::{
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
+    binding_state::find_run_time_exceeded,
     deadlines::add_wait,
     eviction::{RESTARTED, withdraw_binding},
     jobs::Jobs,
-    run_limits::find_run_time_exceeded,
     withdrawal::is_suspended_by_another,
 };
 use crate::{

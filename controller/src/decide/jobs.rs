@@ -32,7 +32,7 @@ use super::{
     binding_state::BindingState,
     copy_cleanup::CopyCleanups,
     deadlines::add_wait,
-    forged_record::GrantHistory,
+    grant_history::GrantHistory,
     resize::{Increase, IncreaseKind, Resize, add_grant},
     run_terms::RunTerms,
 };

@@ -117,13 +117,13 @@ fn withdraw_if_lost(
         |(cluster, since): (&&ClusterName, &&Timestamp)| format!("{cluster} is lost since {}", format_time(**since));
     let message = gone.iter().map(one).collect::<Vec<_>>().join(", ");
     let avoid: BTreeSet<String> = gone.keys().map(ToString::to_string).collect();
-    let requeue = if may_hold_copies(binding, lost) { requeue_and_hold_copies } else { requeue_without_backoff };
+    let requeue = if may_end_where_it_is(binding, lost) { requeue_and_hold_copies } else { requeue_without_backoff };
     Some(requeue(binding, MEMBER_LOST, message, avoid.into_iter().collect(), now))
 }
 
 /// Whether a gang's copies are left where they are: it may end there as a whole. Each of them runs in a lost cluster,
 /// or has ended. One that has not begun would begin when its cluster is back.
-fn may_hold_copies(binding: &Binding, lost: &BTreeMap<ClusterName, Timestamp>) -> bool {
+fn may_end_where_it_is(binding: &Binding, lost: &BTreeMap<ClusterName, Timestamp>) -> bool {
     let may_end = |(cluster, _): &(ClusterName, u32)| {
         binding.ended_in.contains(cluster) || (lost.contains_key(cluster) && binding.begun.contains(cluster))
     };

@@ -8,7 +8,7 @@
 //! | module | decides |
 //! |---|---|
 //! | [`capacity`], [`affinity`] | where a gang would go now, and what the fleet has |
-//! | [`forged_record`] | which admissions and placements no controller made, and that they are taken away |
+//! | [`grant_history`], [`forged_record`] | which admissions and placements no controller made; they are taken away |
 //! | [`stale_grant`] | what becomes of admissions that an earlier lease holder wrote |
 //! | [`withdrawal`] | which jobs leave their clusters since their users suspend or end them, or since they failed |
 //! | [`run_limits`] | which jobs are warned and ended since they ran for as long as they may |
@@ -63,6 +63,7 @@ mod eviction_wait;
 mod failed_job;
 mod first_words;
 mod forged_record;
+mod grant_history;
 mod held_copy;
 pub(crate) mod hyper_jobs;
 mod job_commands;

@@ -22,7 +22,7 @@ pub(crate) struct PhaseCounts {
 impl PhaseCounts {
     /// Counts a binding as it is now, and gives back the queues that have jobs from now on, or none any more.
     pub(crate) fn recount(&mut self, objects: &Objects, jobs: &Jobs, key: &Key) -> Vec<QueueName> {
-        let now = find_phase(objects, jobs, key);
+        let now = find_queue_and_phase(objects, jobs, key);
         let before = match &now {
             Some(now) if self.counted.get(key) == Some(now) => return Vec::new(),
             Some(now) => self.counted.insert(key.clone(), now.clone()),
@@ -67,7 +67,7 @@ fn phase_field<'a>(numbers: &'a mut QueueNumbers, phase: &str) -> &'a mut i32 {
     }
 }
 
-fn find_phase(objects: &Objects, jobs: &Jobs, key: &Key) -> Option<(QueueName, &'static str)> {
+fn find_queue_and_phase(objects: &Objects, jobs: &Jobs, key: &Key) -> Option<(QueueName, &'static str)> {
     let (binding, state) = (objects.bindings.get(key)?, jobs.states.get(key)?);
     let workload = objects.workload_of(binding)?;
     let stage = match (&state.assumed, &state.phase) {

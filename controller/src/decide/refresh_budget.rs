@@ -68,7 +68,7 @@ impl RefreshBudget {
     }
 
     /// Whether the server is not busy.
-    pub(crate) const fn is_quick(&self) -> bool {
+    pub(crate) const fn is_server_quick(&self) -> bool {
         self.latency <= QUICK_ANSWER_MILLIS
     }
 

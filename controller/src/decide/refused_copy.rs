@@ -15,6 +15,7 @@ use caldera_runtime::event::EventType;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
+    binding_state::describe_refusals,
     capacity::FleetCapacity,
     deadlines::{Deadlines, add_wait},
     eviction::{COPY_REFUSED, requeue_binding, requeue_without_backoff},
@@ -28,8 +29,6 @@ use crate::{
 
 /// After a write that may have failed.
 const RETRY_AFTER_WRITE: SignedDuration = SignedDuration::from_secs(5);
-/// Characters of a member's words that are told.
-const WORDS: usize = 400;
 
 /// What a member says where asking it again gives the same answer: its admission, its schema, its quota.
 const FINAL: [&str; 4] = ["denied the request", " is invalid: ", " is forbidden: ", "no matches for kind"];
@@ -145,14 +144,4 @@ fn list_final_refusals(binding: &Binding, workload: &Workload, capacity: &FleetC
 
 fn is_final(words: &str) -> bool {
     FINAL.iter().any(|one| words.contains(one)) && !PASSING.iter().any(|one| words.contains(one))
-}
-
-/// Which clusters refuse, and what each says.
-pub(crate) fn describe_refusals(binding: &Binding) -> String {
-    let one = |(cluster, words): &(ClusterName, Arc<str>)| {
-        let words: String = words.chars().take(WORDS).collect();
-        format!("{cluster} refuses its copy: {words}")
-    };
-    let all: Vec<String> = binding.refused_copies.iter().map(one).collect();
-    all.join("; ")
 }

@@ -91,10 +91,8 @@ impl Clusters<'_> {
     fn count_needed_pods(&self, id: &JobId) -> Option<u64> {
         let (binding, increase) = self.find_job(id)?;
         let (ask, record) = (&increase?.ask, binding.admission.as_deref()?);
-        let times = |pods: u64, copies: u32| pods.saturating_mul(u64::from(copies));
-        let had: u64 = record.tasks.values().map(|pods| u64::from(*pods)).sum();
         let more: u64 = ask.tasks.iter().map(|task| u64::from(task.min)).sum();
-        Some(times(had, record.copies.max(1)).saturating_add(times(more, ask.copies)))
+        Some(record.count_pods().saturating_add(more.saturating_mul(u64::from(ask.copies))))
     }
 }
 

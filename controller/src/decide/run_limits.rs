@@ -192,13 +192,6 @@ fn mark_job_ended(workload: &Workload) -> Decision {
     }
 }
 
-/// What a binding says of the run that was ended, while it is of the same workload.
-pub(crate) fn find_run_time_exceeded(binding: &Binding) -> Option<&str> {
-    let record = binding.eviction.as_deref()?;
-    let is_its_own = record.reason == RUN_TIME_EXCEEDED && *record.preemptor == *binding.workload_uid;
-    is_its_own.then_some(record.message.as_str())
-}
-
 /// When the run of a binding is ended, for its user to read; nothing of one that is over.
 pub(crate) fn describe_limit(binding: &Binding, stage: Option<AdmissionStage>) -> Option<String> {
     let run = get_current_run_limit(binding, stage)?;

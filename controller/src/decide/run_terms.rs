@@ -1,7 +1,7 @@
-//! What the record of an admission says beside its charge.
+//! Terms of a run: the time limit, nodes and clusters of its queue, and what is known of its data.
 //!
-//! Rule: what its queue says of time, nodes and clusters, and what is known of its data, when its run begins. So a
-//! later word of the queue changes nothing of what runs, and counts where the job is admitted anew.
+//! Rule: they are taken when the run begins and kept in the admission record. Later changes of the queue count for the
+//! next admission.
 
 use caldera_core::{admission::KnownData, gang::Requirement, node_groups::NodeRestriction, run_limit::RunLimit};
 use jiff::Timestamp;

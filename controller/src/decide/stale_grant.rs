@@ -33,7 +33,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{
     deadlines::{Deadlines, add_wait},
     eviction::{NOT_PLACED, requeue_binding},
-    forged_record::parse_lease_transitions,
+    grant_history::parse_lease_transitions,
     jobs::Jobs,
     run_terms::RunTerms,
     unused_quota::record_of_placed,
@@ -112,7 +112,7 @@ impl StaleGrants {
             };
             let is_understated = binding.clusters.is_empty() && is_understated(objects, binding, record);
             if !is_understated && !exceeds(&BTreeMap::new()) {
-                let anew = limit_anew(objects, binding, record, now);
+                let anew = renew_record_terms(objects, binding, record, now);
                 decisions.extend(jobs.assume_record(binding, anew, true));
                 continue;
             }
@@ -142,7 +142,7 @@ impl StaleGrants {
 
 /// The record with the limit that counts where it is granted anew, with the nodes and clusters that its queue has now,
 /// and what is known of its data.
-fn limit_anew(objects: &Objects, binding: &Binding, record: &Admission, now: Timestamp) -> Admission {
+fn renew_record_terms(objects: &Objects, binding: &Binding, record: &Admission, now: Timestamp) -> Admission {
     match objects.workload_of(binding).filter(|_| binding.clusters.is_empty()) {
         Some(workload) => {
             let RunTerms { run, nodes, clusters, data } = RunTerms::build_terms(objects, binding, workload, now);

@@ -52,8 +52,8 @@ impl UnusedQuota {
             let record =
                 binding.admission.as_deref().filter(|_| stage == Some(AdmissionStage::Placed) && !binding.suspended)?;
             let gang = workload?.gang.as_ref().ok()?;
-            let granted = count_pods(record);
-            Some((granted, cut_to_placed(record, gang, binding).as_ref().map_or(granted, count_pods)))
+            let granted = record.count_pods();
+            Some((granted, cut_to_placed(record, gang, binding).as_ref().map_or(granted, Admission::count_pods)))
         };
         match placed() {
             Some((granted, placed)) if granted > placed || self.0.contains(&binding.key) => {
@@ -96,11 +96,6 @@ impl UnusedQuota {
         }
         records
     }
-}
-
-fn count_pods(record: &Admission) -> u64 {
-    let pods = record.tasks.values().map(|pods| u64::from(*pods)).fold(0, u64::saturating_add);
-    pods.saturating_mul(u64::from(record.copies.max(1)))
 }
 
 /// The record of what is placed of a binding; `None` if that is all that was granted, or not known.

@@ -101,7 +101,7 @@ impl WaitingStates {
             };
             let is_first = workload.said == SaidState::Nothing;
             if is_first
-                && !self.statements.is_quick()
+                && !self.statements.is_server_quick()
                 && let Err(later) = self.statements.take_one(now)
             {
                 self.due.insert((at, key));

@@ -35,11 +35,12 @@ use crate::{
     decide::{
         Controller,
         assess::ask_of,
+        binding_state::find_run_time_exceeded,
         decide,
         jobs::{JobPhase, JobState},
         pod_group_status::describe_unknown_class,
         release::ask_whether_it_fits,
-        run_limits::{find_run_time_exceeded, get_current_run_limit, to_timestamp},
+        run_limits::{get_current_run_limit, to_timestamp},
     },
     observe::{Binding, Key, ObjectKind, Workload},
     write::pod_group::phase_of,

@@ -14,9 +14,11 @@ mod hyper_job;
 mod input;
 mod losses;
 mod node_groups;
+mod object_kind;
 mod objects;
 mod pod_group;
 mod queue;
+mod resource_version;
 mod tenancy;
 mod workload;
 
@@ -27,8 +29,9 @@ pub use self::{
     cron_job::{CronJobFacts, CronKey, CronOwner},
     data_claim::{DataClaimFacts, DataSourceFacts},
     hyper_job::{COUNTS, ChildFacts, HyperJobFacts, PolicyFacts},
-    input::{Input, ObjectKind, read_object},
+    input::{Input, read_object},
     losses::WorkFacts,
+    object_kind::ObjectKind,
     pod_group::{PodGroupFacts, PodGroupStatus},
     queue::{QueueFacts, QueueNumbers},
     workload::{SaidState, Workload},

@@ -3,6 +3,8 @@
 //! Each event updates one object; nothing is rebuilt. An event of an older version than what is known changes nothing.
 //! What changed comes back as a list of [`Change`], in the order in which it is to be followed.
 
+mod data_objects;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt, mem,
@@ -24,10 +26,11 @@ use super::{
     cluster::ClassFacts,
     data_claim::DataObjects,
     fingerprint::fingerprint,
-    input::ObjectKind,
     losses::Losses,
+    object_kind::ObjectKind,
     pod_group::{PodGroupFacts, PodGroups},
     queue::{QueueFacts, Tenancy},
+    resource_version::is_older,
     workload::Workload,
 };
 
@@ -491,11 +494,6 @@ impl Objects {
 /// A binding counts only for a workload of its own namespace.
 fn is_of_its_namespace(binding: &Binding) -> bool {
     binding.workload.namespace == *binding.key.namespace
-}
-
-/// Versions are opaque, but every API server counts them; what is no number is taken for newer.
-pub(super) fn is_older(version: &str, than: &str) -> bool {
-    matches!((version.parse::<u64>(), than.parse::<u64>()), (Ok(version), Ok(than)) if version < than)
 }
 
 /// Amounts that are equal and written in another way are kept apart: what is told of them is what their user wrote.

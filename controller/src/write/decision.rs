@@ -17,7 +17,6 @@ use caldera_core::{
     admission::Admission,
     gang::{ClusterName, QueueName, WorkloadRef},
     queue::{QueueState, preemption::EvictionRecord},
-    reason::Reason,
 };
 use caldera_crds::{
     names::{
@@ -39,6 +38,7 @@ use serde_json::{Value, json};
 use super::{
     cron_job::{CronJobWrite, build_cron_job_write},
     data_claim::{DataWrite, build_data_write},
+    end_cause::EndCause,
     hyper_job::{HyperJobWrite, build_hyper_job_write},
     patch::{
         build_binding_touch_write, build_binding_write, build_job_write, build_pod_group_write,
@@ -289,28 +289,6 @@ pub enum Decision {
         /// Sentence.
         message: String,
     },
-}
-
-/// Why a Volcano Job was ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EndCause {
-    /// Its user ended it.
-    User,
-    /// Its policies restarted it as often as they may.
-    MaxRetry,
-    /// It ran for as long as it may.
-    RunTime,
-}
-
-impl EndCause {
-    /// Token and sentence of its status.
-    pub(crate) const fn describe(self) -> (&'static str, &'static str) {
-        match self {
-            Self::User => ("EndedByUser", "ended by its user"),
-            Self::MaxRetry => ("MaxRetryReached", "its policies restarted it as often as maxRetry allows"),
-            Self::RunTime => (Reason::RUN_TIME_EXCEEDED, "it ran for as long as it may"),
-        }
-    }
 }
 
 impl Decision {

@@ -28,7 +28,7 @@ use caldera_runtime::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::decision::EndCause;
+use super::end_cause::EndCause;
 use crate::observe::Key;
 
 /// Where a binding says what Karmada keeps of it in clusters that it has left.

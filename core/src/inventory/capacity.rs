@@ -3,6 +3,8 @@
 //! Rule: nodes that are equal in taints, allocatable, free amounts and carried labels are one shape. Where nodes can
 //! not be read, Karmada's `resourceSummary` counts as one node with unknown labels, which every selector matches.
 
+pub mod profile;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, OnceLock},

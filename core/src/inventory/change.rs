@@ -1,4 +1,7 @@
-//! What is told of a member: nodes, pods and HyperNodes, as far as the inventory needs them.
+//! Changes of a member, as the inventory takes them: nodes, pods and HyperNodes.
+//!
+//! Rule: a plural variant is a whole list and replaces all of its kind; a singular one adds or replaces one; one that
+//! ends in `Gone` removes one by name. Only the fields that placement reads are kept.
 
 use std::collections::BTreeMap;
 

@@ -136,7 +136,7 @@ type Labelled = (Vec<Requirement>, DomainId);
 
 impl Matcher {
     /// The lowest domain that selects a node.
-    pub(super) fn domain_of(&self, node: &NodeRef) -> Option<DomainId> {
+    pub(super) fn lowest_domain_of(&self, node: &NodeRef) -> Option<DomainId> {
         let (name, label) = (&**node.name(), |key: &str| node.label(key));
         let fits = |(wanted, id): &Labelled| wanted.iter().all(|one| one.matches(label(&one.key))).then_some(*id);
         let by_label =

@@ -2,8 +2,9 @@
 //!
 //! Rule: karmada-scheduler's `AssignReplicas` (`pkg/scheduler/core/assignment.go`, `division_algorithm.go`):
 //! Duplicated, static weights (capacity ignored, no memory), dynamic weights and Aggregated (all or nothing on the
-//! total; what is assigned stays while replicas grow). Deliberate difference: sums do not wrap at 2^31. Everything is
-//! by the candidates' indices, so that names are copied once, at the end, for those that get something.
+//! total; what is assigned stays while replicas grow). A term with overflow is filled tier by tier, each up to what it
+//! has. Deliberate difference: sums do not wrap at 2^31. Everything is by the candidates' indices, so that names are
+//! copied once, at the end, for those that get something.
 
 use std::cmp::Reverse;
 

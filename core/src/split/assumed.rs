@@ -9,7 +9,7 @@ use std::{borrow::Cow, cell::Cell, collections::BTreeMap, sync::Arc};
 use super::{
     exact_packing,
     node_scope::NodeScope,
-    packing::{FreeNodes, GangRequests, NodeGroup, ORDERS, quantity_of_packing_units},
+    packing::{Classes, FreeNodes, GangRequests, NodeGroup, ORDERS, quantity_of_packing_units},
     priced_packing, sum_pods,
 };
 use crate::{
@@ -135,9 +135,6 @@ struct Packed {
     /// Those on nodes of each class, by task and class.
     classes: Classes,
 }
-
-/// Pods by task and class.
-pub(super) type Classes = BTreeMap<(usize, u32), u32>;
 
 /// The classes of nodes that the split found a place for these pods on; `None` if that is not found again.
 pub(super) fn node_classes(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32]) -> Option<Classes> {

@@ -6,10 +6,7 @@
 
 use std::cell::Cell;
 
-use super::{
-    assumed::Classes,
-    packing::{FreeNodes, GangRequests},
-};
+use super::packing::{Classes, FreeNodes, GangRequests};
 
 /// Most pods that are tried.
 const MOST_PODS: u32 = 24;

@@ -5,12 +5,16 @@
 //! exact. For several tasks it is first-fit over tasks, tightest nodes first: what it packs does fit; what it can not
 //! pack might, in rare cases, fit with a cleverer arrangement. Several orders of the tasks are tried; what they miss,
 //! `exact_packing` and `priced_packing` look for. Partitions that must each lie in one domain are in
-//! `partition_domains`, why a task does not fit in `shortage`.
+//! `blocks`, why a task does not fit in `shortage`.
 
+mod blocks;
 mod gang_requests;
 mod shortage;
 
-use super::{federation_topology::Level, partition_domains::Block};
+use std::collections::BTreeMap;
+
+pub(super) use self::blocks::Block;
+use super::federation_topology::Level;
 use crate::{gang::Gang, inventory::packing_scale, resources::ResourceName};
 
 /// A gang's requests as numbers: one column for each resource that any task asks for, then one for each task of which a
@@ -55,6 +59,9 @@ pub(super) struct NodeGroup {
     /// Place of the cluster among those that were joined.
     pub site: u32,
 }
+
+/// Pods by task and class.
+pub(super) type Classes = BTreeMap<(usize, u32), u32>;
 
 /// Which tasks first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

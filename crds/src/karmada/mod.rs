@@ -6,4 +6,5 @@ pub mod config;
 mod overrides;
 mod placement;
 pub mod policy;
+mod resource_selector;
 pub mod work;

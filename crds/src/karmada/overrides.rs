@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     karmada::placement::ClusterAffinity,
-    karmada::policy::ResourceSelector,
+    karmada::resource_selector::ResourceSelector,
     schema::any,
     wire::{api_types, null_is_default, object},
 };

@@ -1,10 +1,8 @@
 //! `policy.karmada.io/v1alpha1`: propagation policies, override policies and federated quotas.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-
 use crate::wire::{ResourceList, api_types, null_is_default, object, words};
 
-pub use super::{overrides::*, placement::*};
+pub use super::{overrides::*, placement::*, resource_selector::*};
 
 words! {
     /// What to do with an object that is already in the member.
@@ -78,20 +76,6 @@ api_types! {
         pub application: Option<ApplicationFailover>,
         /// Upon the cluster's failure.
         pub cluster: Option<ClusterFailover>,
-    }
-
-    /// Selects templates.
-    pub struct ResourceSelector {
-        /// `group/version`.
-        pub api_version: String,
-        /// Kind.
-        pub kind: String,
-        /// By label.
-        pub label_selector: Option<LabelSelector>,
-        /// By name.
-        pub name: Option<String>,
-        /// In this namespace.
-        pub namespace: Option<String>,
     }
 
     /// Where the priority comes from.

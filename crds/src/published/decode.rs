@@ -7,48 +7,14 @@ use caldera_core::{
     gang::TaskName,
     inventory::{Node, Owner, Pod},
     node_affinity::HOSTNAME,
-    quantity::Quantity,
     resources::Resources,
 };
-use k8s_openapi::apimachinery::pkg::api::resource;
 
 use super::{
-    Bound, Closed, Contents, HyperNodes, NodeShape, Nodes, Part, Pods, Workload, domains, encode::hash_fnv1a, queues,
-    ranges, weight::check_decoded_size,
+    Bound, Closed, Contents, HyperNodes, Malformed, NodeShape, Nodes, Part, Pods, Workload, amount::decode_amount,
+    domains, encode::hash_fnv1a, queues, ranges, weight::check_decoded_size,
 };
 use crate::{placement::read_taint, wire::ResourceList};
-
-/// Why a published part can not be decoded.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
-    /// Not ranges, or more than there can be.
-    #[error("{0:?} names no nodes or pods")]
-    Range(String),
-    /// A number without a node.
-    #[error("there is no node {0}")]
-    NoNode(u32),
-    /// A number without a request.
-    #[error("there is no request {0}")]
-    NoRequest(u32),
-    /// A node or pod that is listed twice.
-    #[error("{0} is listed twice")]
-    Twice(String),
-    /// Not an amount, or a negative one.
-    #[error("{0} is no amount of {1}")]
-    Amount(String, String),
-    /// Values of a label that are not one for each node.
-    #[error("label {0} has not one value for each node")]
-    Labels(String),
-    /// Not an operator of Kubernetes.
-    #[error("{0:?} is no operator")]
-    Operator(String),
-    /// More pods than any member has.
-    #[error("it lists more than {0} pods")]
-    Pods(usize),
-    /// More than readers keep of a member.
-    #[error("it stands for more than {} MiB of nodes and pods", .0 >> 20)]
-    Bytes(usize),
-}
 
 /// Pods that a part may have at most.
 const MOST_PODS: usize = 1_000_000;
@@ -237,10 +203,4 @@ fn node_name(names: &[String], number: u32) -> Result<&str, Malformed> {
 
 fn decode_resources(list: &ResourceList) -> Result<Resources, Malformed> {
     list.iter().map(|(name, amount)| Ok((name.as_str(), decode_amount(name, amount)?))).collect()
-}
-
-/// An amount that is not negative.
-pub(super) fn decode_amount(name: &str, amount: &resource::Quantity) -> Result<Quantity, Malformed> {
-    let parsed = amount.0.parse().ok().filter(|amount: &Quantity| !amount.is_negative());
-    parsed.ok_or_else(|| Malformed::Amount(amount.0.clone(), name.to_owned()))
 }

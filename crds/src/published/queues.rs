@@ -6,7 +6,7 @@ use caldera_core::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource;
 
-use super::{Malformed, MemberQueue, Part, decode::decode_amount};
+use super::{Malformed, MemberQueue, Part, amount::decode_amount};
 
 pub(super) fn encode_queues(queues: &Queues) -> Vec<MemberQueue> {
     let one = |(name, queue): (&String, &MemberVolcanoQueue)| MemberQueue {

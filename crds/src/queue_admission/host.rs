@@ -22,9 +22,9 @@ use serde_json::Value;
 
 use super::{
     MOST_LEVELS,
-    amounts::{Amounts, check_amount, keep_requestable_amounts, read_amounts},
+    amounts::{Amounts, check_amount, read_amounts},
     check_hierarchy, name_of, parent_of, state_refusal,
-    tree::{find_queue, is_root, list_child_queues, read_allocated_pods},
+    tree::{find_queue, is_root, list_child_queues, read_allocated_pods, read_requestable_amounts},
 };
 use crate::{
     names::{
@@ -372,11 +372,6 @@ const ROOT_RESERVED: &str = "queue \"root\" is the whole fleet: what its cluster
 fn check_root_unchanged(old: &Value, new: &Value) -> Option<Fault> {
     let changes = name_of(new) == ROOT_QUEUE && old.get("spec") != new.get("spec");
     changes.then(|| Fault::new(Rule::RootProtected, "spec".to_owned(), "", Quantity::ZERO, ROOT_RESERVED.to_owned()))
-}
-
-/// What the scheduler keeps of them.
-fn read_requestable_amounts(queue: &Value, kind: &str) -> Amounts {
-    read_amounts(queue, kind).map(|amounts| keep_requestable_amounts(&amounts)).unwrap_or_default()
 }
 
 /// The capabilities that count: cpu and memory of zero or less have no limit of their own.

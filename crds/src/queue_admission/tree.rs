@@ -173,7 +173,8 @@ fn check_children_sums<'a>(who: &str, parent: &Value, children: impl Iterator<It
     None
 }
 
-fn read_requestable_amounts(queue: &Value, kind: &str) -> Amounts {
+/// What the scheduler keeps of a queue's amounts.
+pub(super) fn read_requestable_amounts(queue: &Value, kind: &str) -> Amounts {
     read_amounts(queue, kind).map(|amounts| keep_requestable_amounts(&amounts)).unwrap_or_default()
 }
 

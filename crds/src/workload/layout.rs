@@ -15,13 +15,7 @@ use caldera_core::{
 };
 use serde_json::Value;
 
-use super::{
-    GangError, WorkloadKind, anti_affinity,
-    field::Field,
-    member_queue, pod_template,
-    progress::{Progress, read_number, read_time},
-    queue_of,
-};
+use super::{GangError, WorkloadKind, anti_affinity, field::Field, pod_template, queue_of};
 use crate::job_admission::MOST_TASKS;
 
 /// Fields from an object down to a value.
@@ -177,7 +171,7 @@ pub(super) enum StatusTest {
 }
 
 impl StatusTest {
-    fn holds(&self, status: &Value) -> bool {
+    pub(super) fn holds(&self, status: &Value) -> bool {
         match self {
             Self::Field(path, value) => follow_path(status, path) == *value,
             Self::Condition(name) => {
@@ -331,15 +325,19 @@ fn list_pod_sets<'a>(layout: &'static Layout, root: &Field<'a>) -> Result<Vec<Po
     Ok(all)
 }
 
-/// Reads a job of a kind with a table as a gang.
-pub(super) fn read_gang(root: &Field<'_>, kind: WorkloadKind, layout: &'static Layout) -> Result<Gang, GangError> {
+/// Refuses what a member would not run as it is charged.
+pub(super) fn check_demands(root: &Field<'_>, layout: &'static Layout) -> Result<(), GangError> {
     for demand in layout.demands {
         let value = follow_path(root.value, demand.at);
         if !demand.is.accepts(value, root.value) {
             return Err(root.absent_field(demand.at).wrong(demand.why));
         }
     }
-    member_queue::check_job(root, kind, layout)?;
+    Ok(())
+}
+
+/// Reads a job of a kind with a table as a gang.
+pub(super) fn read_gang(root: &Field<'_>, kind: WorkloadKind, layout: &'static Layout) -> Result<Gang, GangError> {
     let sets = list_pod_sets(layout, root)?;
     let mut names = BTreeSet::new();
     let (mut tasks, mut total) = (Vec::with_capacity(sets.len()), 0_u64);
@@ -365,58 +363,13 @@ pub(super) fn read_gang(root: &Field<'_>, kind: WorkloadKind, layout: &'static L
     Ok(Gang { one_cluster: Some(one_cluster), ..Gang::new(tasks, all) })
 }
 
-/// Reads the progress of such a job. It gives nothing back before it ended.
-pub(super) fn read_progress(layout: &'static Layout, object: &Value, status: &Value, gang: Option<&Gang>) -> Progress {
-    let units = read_pods_per_replica(layout, object);
-    let sum = |counts: &[Count]| {
-        counts.iter().fold(0_u32, |sum, count| sum.saturating_add(count_pods(count, status, &units, gang)))
-    };
-    let end = layout.ends.iter().find(|end| end.when.iter().all(|says| says.holds(status)));
-    Progress {
-        ended: end.map(|end| end.phase.to_owned()),
-        ended_at: None,
-        started: read_time(&status["startTime"]),
-        running: if end.is_some() { 0 } else { sum(layout.running) },
-        succeeded: sum(layout.succeeded),
-        failed: sum(layout.failed),
-        finished: BTreeMap::new(),
-    }
-}
-
 /// Pods of one replica of each pod set; nothing of what can not be read.
-fn read_pods_per_replica(layout: &'static Layout, object: &Value) -> BTreeMap<String, u32> {
+pub(super) fn read_pods_per_replica(layout: &'static Layout, object: &Value) -> BTreeMap<String, u32> {
     let sets = list_pod_sets(layout, &Field::unnamed(object)).unwrap_or_default();
     sets.into_iter()
         .filter_map(|set| Some((set.count_pods().ok()?.1, set.name)))
         .map(|(pods, name)| (name, pods))
         .collect()
-}
-
-fn count_pods(count: &Count, status: &Value, units: &BTreeMap<String, u32>, gang: Option<&Gang>) -> u32 {
-    let unit = |name: &str| units.get(&name.to_lowercase()).or_else(|| units.get(name)).copied().unwrap_or(1);
-    let add = |sum: u32, (number, pods): (u32, u32)| sum.saturating_add(number.saturating_mul(pods));
-    match count {
-        Count::Number(path) => read_number(follow_path(status, path)),
-        Count::Each(path, field) => match follow_path(status, path) {
-            Value::Object(map) => map.iter().map(|(name, one)| (read_number(&one[*field]), unit(name))).fold(0, add),
-            Value::Array(list) => {
-                let name = |one: &Value| unit(one["name"].as_str().unwrap_or_default());
-                list.iter().map(|one| (read_number(&one[*field]), name(one))).fold(0, add)
-            }
-            _ => 0,
-        },
-        Count::Entries(path, value) => {
-            let entries = follow_path(status, path).as_object().into_iter().flatten();
-            u32::try_from(entries.filter(|(_, one)| *one == value).count()).unwrap_or(u32::MAX)
-        }
-        Count::Replicas(path) => {
-            let of_one = units.values().fold(0, |sum: u32, pods| sum.saturating_add(*pods));
-            read_number(follow_path(status, path)).saturating_mul(of_one)
-        }
-        Count::OneIf(says) => u32::from(says.holds(status)),
-        Count::AllIf(says) if says.holds(status) => gang.map_or(0, Gang::replicas),
-        Count::AllIf(_) => 0,
-    }
 }
 
 /// The PriorityClass: the job's own, else that of the first template that has one.

@@ -2,13 +2,15 @@
 //!
 //! Rule: a Volcano Job has ended when it is Completed, Failed or Terminated
 //! (`pkg/controllers/garbagecollector/garbagecollector.go:266-309`); Aborted has no pods and so holds nothing either,
-//! as in Volcano, where its PodGroup is deleted. A batch Job has ended with condition Complete or Failed, a Pod with
-//! phase Succeeded or Failed. A Deployment or StatefulSet never ends. Kinds of other projects end as their table says
-//! ([`layouts`](super::layouts)).
+//! as in Volcano, where its PodGroup is deleted; one that its user suspended has not ended. A batch Job has ended with
+//! condition Complete or Failed, a Pod with phase Succeeded or Failed. A Deployment or StatefulSet never ends. Kinds of
+//! other projects end as their table says ([`layouts`](super::layouts)).
 //!
 //! Pods that ended hold nothing any more only where nothing brings them back. Volcano's policies can
 //! (`pkg/controllers/job/job_controller_util.go`, `applyPolicies`): a job that says `RestartJob` anywhere, or a task
 //! that says `RestartTask`, `RestartPod` or `RestartPartition`, keeps its whole charge until it ends.
+//!
+//! Here is also whether a copy has begun, and how a batch Job failed over all of its copies.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +21,10 @@ use caldera_core::{
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{SOLE_TASK, WorkloadKind, layout};
+use super::{
+    SOLE_TASK, WorkloadKind,
+    layout::{Count, Layout, follow_path, read_pods_per_replica},
+};
 
 /// Actions of Volcano's policies that replace pods that ended.
 const RESTARTS: [&str; 4] = ["RestartJob", "RestartTask", "RestartPod", "RestartPartition"];
@@ -75,7 +80,7 @@ fn read_status(kind: WorkloadKind, object: &Value, status: &Value, gang: Option<
         WorkloadKind::Deployment | WorkloadKind::StatefulSet => {
             Progress { running: read_number(&status["readyReplicas"]), ..Progress::default() }
         }
-        _ => kind.layout().map(|layout| layout::read_progress(layout, object, status, gang)).unwrap_or_default(),
+        _ => kind.layout().map(|layout| read_layout_progress(layout, object, status, gang)).unwrap_or_default(),
     }
 }
 
@@ -217,6 +222,51 @@ pub(super) fn read_time(value: &Value) -> Option<i64> {
 
 pub(super) fn read_number(value: &Value) -> u32 {
     value.as_u64().map_or(0, |number| u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+/// Reads the progress of a job of another project by its table. It gives nothing back before it ended.
+fn read_layout_progress(layout: &'static Layout, object: &Value, status: &Value, gang: Option<&Gang>) -> Progress {
+    let units = read_pods_per_replica(layout, object);
+    let sum = |counts: &[Count]| {
+        counts.iter().fold(0_u32, |sum, count| sum.saturating_add(count_pods(count, status, &units, gang)))
+    };
+    let end = layout.ends.iter().find(|end| end.when.iter().all(|says| says.holds(status)));
+    Progress {
+        ended: end.map(|end| end.phase.to_owned()),
+        ended_at: None,
+        started: read_time(&status["startTime"]),
+        running: if end.is_some() { 0 } else { sum(layout.running) },
+        succeeded: sum(layout.succeeded),
+        failed: sum(layout.failed),
+        finished: BTreeMap::new(),
+    }
+}
+
+fn count_pods(count: &Count, status: &Value, units: &BTreeMap<String, u32>, gang: Option<&Gang>) -> u32 {
+    let unit = |name: &str| units.get(&name.to_lowercase()).or_else(|| units.get(name)).copied().unwrap_or(1);
+    let add = |sum: u32, (number, pods): (u32, u32)| sum.saturating_add(number.saturating_mul(pods));
+    match count {
+        Count::Number(path) => read_number(follow_path(status, path)),
+        Count::Each(path, field) => match follow_path(status, path) {
+            Value::Object(map) => map.iter().map(|(name, one)| (read_number(&one[*field]), unit(name))).fold(0, add),
+            Value::Array(list) => {
+                let name = |one: &Value| unit(one["name"].as_str().unwrap_or_default());
+                list.iter().map(|one| (read_number(&one[*field]), name(one))).fold(0, add)
+            }
+            _ => 0,
+        },
+        Count::Entries(path, value) => {
+            let entries = follow_path(status, path).as_object().into_iter().flatten();
+            u32::try_from(entries.filter(|(_, one)| *one == value).count()).unwrap_or(u32::MAX)
+        }
+        Count::Replicas(path) => {
+            let of_one = units.values().fold(0, |sum: u32, pods| sum.saturating_add(*pods));
+            read_number(follow_path(status, path)).saturating_mul(of_one)
+        }
+        Count::OneIf(says) => u32::from(says.holds(status)),
+        Count::AllIf(says) if says.holds(status) => gang.map_or(0, Gang::replicas),
+        Count::AllIf(_) => 0,
+    }
 }
 
 #[cfg(test)]

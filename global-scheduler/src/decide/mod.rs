@@ -10,3 +10,4 @@ pub mod first_status;
 pub mod lease_fence;
 pub mod placement;
 mod rendezvous_gang;
+pub mod verdict;

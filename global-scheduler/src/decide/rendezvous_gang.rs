@@ -12,7 +12,7 @@ use caldera_core::{
     plan::{ClusterShare, Plan},
 };
 
-use super::placement::{Step, Verdict, WITHDRAWN};
+use super::verdict::{Step, Verdict, WITHDRAWN};
 use crate::observe::binding::Binding;
 
 /// What to do before anything is placed: the gang leaves its other clusters too when a part is lost, and waits until

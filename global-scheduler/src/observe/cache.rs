@@ -3,7 +3,11 @@
 //! Rule (kube-scheduler `pkg/scheduler/backend/{cache,queue}`): a binding is due when it changed, most urgent first.
 //! One that found no place is unschedulable and is due again when there may be more capacity. Everything is derived
 //! from API objects: what a binding was given, by its plan or its clusters, is assumed in the fleet until its pods are
-//! seen there ([`super::assumed`]), so a restart forgets nothing.
+//! seen there ([`assumed`]), so a restart forgets nothing.
+
+pub mod assumed;
+pub mod data_arrival;
+pub mod queue_arrival;
 
 use std::{
     cmp::Reverse,
@@ -31,8 +35,9 @@ use caldera_runtime::watch::Event;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use self::{assumed::AssumeDeadlines, data_arrival::DataArrivals, queue_arrival::QueueArrivals};
 use super::binding::{Binding, BindingKey};
-use super::{assumed::AssumeDeadlines, data_arrival::DataArrivals, queue_arrival::QueueArrivals, ranking::Rankings};
+use super::ranking::Rankings;
 
 /// What a workload requests.
 #[derive(Debug, Clone, PartialEq, Eq)]

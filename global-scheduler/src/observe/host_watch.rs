@@ -13,8 +13,8 @@ use kube::runtime::watcher;
 
 use super::{
     binding::Binding,
+    cache::data_arrival::Versioned,
     cache::{WorkloadRequest, read_workload},
-    data_arrival::Versioned,
     ranking::{PolicyKey, StatedWeights, read_policy_weights},
 };
 

@@ -41,7 +41,10 @@ use crate::{
     },
     metrics::Metrics,
     observe::{
-        binding::BindingKey, cache::Cache, data_arrival::DataWait, host_watch::HostEvent, ranking::WeightsFault,
+        binding::BindingKey,
+        cache::{Cache, data_arrival::DataWait},
+        host_watch::HostEvent,
+        ranking::WeightsFault,
     },
     run::{
         Config,

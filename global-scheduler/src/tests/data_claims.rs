@@ -10,7 +10,7 @@ use super::{
     parity::{aggregated, ask, goes, to, widget},
     *,
 };
-use crate::observe::data_arrival::{DataWait, Versioned};
+use crate::observe::cache::data_arrival::{DataWait, Versioned};
 
 fn source(clusters: &[&str]) -> DataSource {
     let object = json!({

@@ -97,8 +97,8 @@ fn while_there_is_no_room_each_answer_lets_one_status_go() {
         confirmations.take_next(&bindings, has_room, now()).is_some()
     };
     assert!(!sends(&mut confirmations, false));
-    confirmations.allow_one_more();
-    confirmations.allow_one_more();
+    confirmations.note_answered_write();
+    confirmations.note_answered_write();
     assert!(sends(&mut confirmations, false), "placements would hold it up for ever");
     assert!(!sends(&mut confirmations, false), "statuses would hold placements up");
     assert!(sends(&mut confirmations, true) && sends(&mut confirmations, true));

@@ -44,7 +44,7 @@ impl Confirmations {
     }
 
     /// A write was answered.
-    pub const fn allow_one_more(&mut self) {
+    pub const fn note_answered_write(&mut self) {
         self.owed = true;
     }
 

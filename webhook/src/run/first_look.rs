@@ -15,26 +15,13 @@ use caldera_crds::job_admission::{MOST_TASKS, build_task_count_refusal};
 use caldera_runtime::bounded::body::HeldBody;
 use tokio::time::Instant;
 
-use super::{FAILED, respond_late, respond_with, shared_cache::SharedCache};
+use super::{FAILED, InspectedRequest, respond_late, respond_with, shared_cache::SharedCache};
 use crate::{
     decide::verdict::{Denial, Verdict},
     observe::cost::{ReviewHead, are_specs_equal, estimate_memory},
     rules::{MUTATE_JOB, VALIDATE_JOB},
-    write::review::{Outcome, encode_verdict},
+    write::review::encode_verdict,
 };
-
-/// A body, and what is known of it before anything is built of it.
-pub(super) struct InspectedRequest {
-    pub(super) body: Arc<HeldBody>,
-    pub(super) uid: String,
-    pub(super) namespace: String,
-    /// Bytes that its values will take.
-    pub(super) cost: usize,
-    /// When it must be decided at last.
-    pub(super) until: Instant,
-    /// Decided by that alone.
-    pub(super) early: Option<Outcome>,
-}
 
 /// How long a review may take in all, from its last byte: below the API server's patience of five seconds.
 pub(super) const REVIEW_TIMEOUT: Duration = Duration::from_millis(4_500);

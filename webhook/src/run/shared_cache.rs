@@ -17,7 +17,7 @@ use kube::Client;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{Limits, first_look::InspectedRequest, review_pool::ReviewPool};
+use super::{InspectedRequest, Limits, review_pool::ReviewPool};
 use crate::{
     metrics::Metrics,
     observe::{cache::Cache, host_watch::watch_host},

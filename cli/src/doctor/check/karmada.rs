@@ -7,7 +7,7 @@ use super::super::{
 
 const CHECK: Check = Check::Rights;
 
-pub(super) fn check_karmada(facts: &Facts) -> Vec<Finding> {
+pub(super) fn check_karmada_account(facts: &Facts) -> Vec<Finding> {
     let access = match &facts.karmada {
         Ok(access) => access,
         Err(why) => return vec![CHECK.hidden("what karmada-controller-manager may do", why)],

@@ -20,7 +20,7 @@ use crate::objects::Visible;
 pub fn find_faults(facts: &Facts) -> Vec<Finding> {
     let mut all = definitions::check_definitions(facts);
     all.extend(definitions::check_rights(facts));
-    all.extend(karmada::check_karmada(facts));
+    all.extend(karmada::check_karmada_account(facts));
     all.extend(webhooks::check_webhooks(facts));
     all.extend(webhooks::check_interpreter(facts));
     all.extend(components::check_components(facts));

@@ -90,7 +90,7 @@ pub async fn gather_facts(client: &Client, places: &GatherOptions) -> anyhow::Re
     )?;
     let (leases, settings) = futures::try_join!(
         read_leases(client, &places.lease_namespaces),
-        find_readable_settings(client, &places.lease_namespaces)
+        read_settings_of_namespaces(client, &places.lease_namespaces)
     )?;
     let interpreter_failures = read_interpreter_failures(client).await?;
     let ahead = told.map(|told| ours.as_second() - told.as_second());
@@ -232,7 +232,7 @@ fn read_lease(lease: &Value) -> LeaseFacts {
     }
 }
 
-async fn find_readable_settings(client: &Client, namespaces: &[String]) -> anyhow::Result<Vec<Visible<Settings>>> {
+async fn read_settings_of_namespaces(client: &Client, namespaces: &[String]) -> anyhow::Result<Vec<Visible<Settings>>> {
     let resource = api_resource("", "v1", "ConfigMap", "configmaps");
     let mut found = Vec::new();
     for namespace in namespaces {

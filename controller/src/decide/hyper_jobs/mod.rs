@@ -132,7 +132,7 @@ impl HyperJobs {
             Event::Deleted(policy) => {
                 let told = Key::new(&policy.key.namespace, &policy.hyper_job);
                 let of = self.policy_parents.remove(&policy.key).unwrap_or(told);
-                self.remove_policy(&of, &policy.key);
+                self.forget_policy(&of, &policy.key);
                 self.schedule_check(&of, now);
             }
             Event::Reset(all) => {
@@ -149,14 +149,14 @@ impl HyperJobs {
         let of = Key::new(&policy.key.namespace, &policy.hyper_job);
         let before = self.policy_parents.insert(policy.key.clone(), of.clone());
         if let Some(before) = before.filter(|before| *before != of) {
-            self.remove_policy(&before, &policy.key);
+            self.forget_policy(&before, &policy.key);
             self.schedule_check(&before, now);
         }
         self.policies.entry(of.clone()).or_default().insert(Arc::clone(&policy.key.name), policy);
         self.schedule_check(&of, now);
     }
 
-    fn remove_policy(&mut self, of: &Key, policy: &Key) {
+    fn forget_policy(&mut self, of: &Key, policy: &Key) {
         let Some(all) = self.policies.get_mut(of) else { return };
         all.remove(&policy.name);
         if all.is_empty() {

@@ -10,7 +10,7 @@ use caldera_core::{
 use jiff::Timestamp;
 
 use super::super::{
-    forged_record::GrantHistory,
+    grant_history::GrantHistory,
     resize::{Increase, IncreaseKind},
 };
 use crate::{observe::Key, write::Decision};

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{FreeNodes, GangRequests, NodeGroup, TaskOrder};
+use super::{FreeNodes, GangRequests, NodeGroup, TaskOrder, blocks::assign_blocks};
 use crate::{
     gang::{Gang, NodeClaim, Topology},
     inventory::{Capacity, DomainId, NodeRef, NodeShape, packing_units_ceil},
     resources::ResourceName,
-    split::{federation_topology::Level, node_scope::NodeScope, partition_domains},
+    split::{federation_topology::Level, node_scope::NodeScope},
 };
 
 impl<'a> GangRequests<'a> {
@@ -121,7 +121,7 @@ impl<'a> GangRequests<'a> {
                 self.append_admitted_tasks(shape, first, &mut admits);
                 if self.close.is_some() {
                     let first = admits.len() - self.count_tasks();
-                    blocks.extend(partition_domains::assign_blocks(&reaches, capacity, id, &mut admits[first..]));
+                    blocks.extend(assign_blocks(&reaches, capacity, id, &mut admits[first..]));
                 }
             }
         };

@@ -18,7 +18,7 @@ use crate::{
 
 impl Scheduler {
     pub(crate) fn apply_outcome(&mut self, WriteOutcome { tag, result }: WriteOutcome<Tag>) {
-        self.confirmations.allow_one_more();
+        self.confirmations.note_answered_write();
         match (tag, result) {
             (Tag::Event, Err(error)) => tracing::debug!(%error, "an event was not recorded"),
             (Tag::Event | Tag::Topology(_), Ok(_)) => {}

@@ -1,5 +1,6 @@
 //! Reservations as the engine asks about them: who holds one, whom it blocks, how far up it reaches, and when its job
-//! starts at the latest. The rule is in [`crate::queue::reservation`].
+//! starts at the latest; why a reservation blocks a job, and which jobs are requeued since they can be backfilled. The
+//! rule is in [`crate::queue::reservation`].
 //!
 //! The words here: the *reach* is the place on the queue path up to which jobs of other queues are blocked (all the way
 //! where the fleet has as much idle, else below the first queue that would not be within what it deserves), *scarce*

@@ -3,7 +3,7 @@
 //! What the profile says can never be too little: pods that do not fit it fit nowhere. Amounts are whole numbers as
 //! pods are packed by: milli cores, and units of all else, rounded down for each node.
 
-use super::{Capacity, ReducedNodes};
+use super::{super::ReducedNodes, Capacity};
 use crate::{quantity::Quantity, resources::ResourceName};
 
 /// Sums and bounds of a capacity.
@@ -27,7 +27,7 @@ pub struct Profile {
 pub const CLUSTER_ROW: usize = 0;
 
 impl Profile {
-    pub(super) fn of_capacity(capacity: &Capacity) -> Self {
+    pub(in crate::inventory) fn of_capacity(capacity: &Capacity) -> Self {
         let mut resources: Vec<ResourceName> = Vec::new();
         for name in capacity.shapes.iter().flat_map(|shape| shape.free.keys()) {
             if let Err(at) = resources.binary_search(name) {
@@ -43,7 +43,7 @@ impl Profile {
     }
 
     /// The rows of these shapes, and after them those of nodes that have less free.
-    pub(super) fn append_reduced_rows(&self, less: &[ReducedNodes]) -> Vec<i64> {
+    pub(in crate::inventory) fn append_reduced_rows(&self, less: &[ReducedNodes]) -> Vec<i64> {
         let mut rows = self.shapes.clone();
         for part in less {
             let from = rows.len();
@@ -58,7 +58,7 @@ impl Profile {
     }
 
     /// The profile of a capacity that has these rows, one for each of its shapes.
-    pub(super) fn of_rows(capacity: &Capacity, resources: Vec<ResourceName>, shapes: Vec<i64>) -> Self {
+    pub(in crate::inventory) fn of_rows(capacity: &Capacity, resources: Vec<ResourceName>, shapes: Vec<i64>) -> Self {
         let (width, rows) = (resources.len(), capacity.domains.len() + 1);
         let tiers = capacity.domains.iter().map(|(_, domain)| domain.tier).collect();
         let (free, largest) = (vec![0; rows * width], vec![0; rows * width]);
@@ -101,7 +101,7 @@ impl Profile {
     }
 
     /// The columns' names.
-    pub(super) fn resources(&self) -> &[ResourceName] {
+    pub(in crate::inventory) fn resources(&self) -> &[ResourceName] {
         &self.resources
     }
 

@@ -17,7 +17,7 @@ use caldera_core::{
 use caldera_runtime::watch::Event;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{binding::BindingKey, cache::Cache};
+use super::{super::binding::BindingKey, Cache};
 
 /// How long nothing is said of a wait that is over in a moment.
 const SILENT: SignedDuration = SignedDuration::from_secs(10);

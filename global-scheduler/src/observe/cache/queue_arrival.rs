@@ -13,8 +13,8 @@ use caldera_core::place::Target;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    binding::{Binding, BindingKey},
-    cache::Cache,
+    super::binding::{Binding, BindingKey},
+    Cache,
 };
 
 /// How long a queue may take to its members: an inventory that is read from the host is some seconds old.

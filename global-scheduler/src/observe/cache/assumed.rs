@@ -17,8 +17,8 @@ use caldera_core::{fleet::AssumedPods, gang::Gang, place::Target, plan::Plan, ti
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    binding::{Binding, BindingKey},
-    cache::Cache,
+    super::binding::{Binding, BindingKey},
+    Cache,
 };
 
 /// How long pods that can not be seen are assumed.
