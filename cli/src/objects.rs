@@ -51,11 +51,6 @@ pub fn event_resource() -> ApiResource {
     api_resource("", "v1", "Event", "events")
 }
 
-/// What a collector publishes of a member.
-pub fn inventory_resource() -> ApiResource {
-    api_resource("federation.caldera.dev", "v1alpha1", "ClusterInventory", "clusterinventories")
-}
-
 /// A kind of group `admissionregistration.k8s.io`.
 pub fn admission_resource(kind: &str, plural: &str) -> ApiResource {
     api_resource("admissionregistration.k8s.io", "v1", kind, plural)

@@ -55,6 +55,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic_prost::ProstCodec;
+use tracing::Instrument;
 
 use crate::{
     answer,
@@ -337,6 +338,7 @@ where
     F: Future<Output = Result<A, Status>>,
 {
     let (head, body) = request.into_parts();
+    let span = tracing::debug_span!("call", method = head.uri.path());
     let held = match shared.bodies.read_body(body).await {
         Ok(held) => held,
         Err(error) => return convert_body_error(&error).into_http::<Body>(),
@@ -352,7 +354,7 @@ where
     });
     let mut grpc =
         tonic::server::Grpc::new(ProstCodec::<A, Q>::default()).max_decoding_message_size(limits::LARGEST_MESSAGE);
-    grpc.unary(service, request).await.map(Body::new)
+    grpc.unary(service, request).instrument(span).await.map(Body::new)
 }
 
 /// gRPC's word for a body that was not read.

@@ -17,7 +17,7 @@ use caldera_crds::{
     trusted::{BINDING_ANNOTATIONS, TrustedWriters},
     workload::WorkloadKind,
 };
-use caldera_runtime::watch::api_resource;
+use caldera_runtime::{members::collector::inventory_resource, watch::api_resource};
 use caldera_webhook::{Endpoint, build_configurations};
 use kube::{Client, core::ApiResource};
 use serde_json::{Value, json};
@@ -83,7 +83,7 @@ pub async fn read_installed(client: &Client, lease_namespaces: &[String]) -> any
         list(objects::binding_resource(), None),
         list(objects::pod_group_resource(), Some(WORKLOAD_NAME)),
         list(objects::queue_resource(), None),
-        list(objects::inventory_resource(), None),
+        list(inventory_resource(), None),
         list(WorkloadKind::VolcanoJob.api_resource(), None),
     )?;
     let mut installed = Installed {
@@ -93,7 +93,7 @@ pub async fn read_installed(client: &Client, lease_namespaces: &[String]) -> any
         queues: queues.into_iter().filter(|queue| annotation_of(queue, QUEUE_STATUS).is_some()).collect(),
         inventories: inventories
             .into_iter()
-            .map(|object| InstalledObject { resource: objects::inventory_resource(), object })
+            .map(|object| InstalledObject { resource: inventory_resource(), object })
             .collect(),
         ..Installed::default()
     };

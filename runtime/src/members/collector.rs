@@ -25,6 +25,7 @@ use tokio::{
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use super::{MemberEvent, Members, connection::Route};
 use crate::{
@@ -301,7 +302,8 @@ impl Collector {
     }
 
     async fn publish_inventory(&mut self) {
-        if let Err(failure) = self.write_changes().await {
+        let span = tracing::debug_span!("publish", cluster = self.config.cluster);
+        if let Err(failure) = self.write_changes().instrument(span).await {
             tracing::warn!(cluster = self.config.cluster, %failure, "failed to publish the inventory; trying again");
             self.not_before = Instant::now() + self.config.pace.least;
         }
@@ -414,9 +416,9 @@ fn part_count(parts: &[Part]) -> u32 {
     u32::try_from(parts.len()).unwrap_or(u32::MAX)
 }
 
-/// The resource that is written.
+/// What is written for each part of a member.
 #[must_use]
-fn inventory_resource() -> ApiResource {
+pub fn inventory_resource() -> ApiResource {
     api_resource("federation.caldera.dev", "v1alpha1", "ClusterInventory", "clusterinventories")
 }
 

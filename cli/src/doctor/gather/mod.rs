@@ -18,7 +18,7 @@ use caldera_crds::{
     },
     workload::WorkloadKind,
 };
-use caldera_runtime::{lease::parse_record, watch::api_resource};
+use caldera_runtime::{lease::parse_record, members::collector::inventory_resource, watch::api_resource};
 use jiff::Timestamp;
 use kube::{
     Api, Client,
@@ -84,7 +84,7 @@ pub async fn gather_facts(client: &Client, places: &GatherOptions) -> anyhow::Re
         list(objects::binding_resource()),
         list(objects::work_resource()),
         list(objects::command_resource()),
-        list(objects::inventory_resource()),
+        list(inventory_resource()),
         list_objects(client, &groups, None, Some(WORKLOAD_NAME)),
         list_workloads(client),
     )?;
