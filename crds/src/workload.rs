@@ -297,17 +297,26 @@ pub fn names_queue(object: &Value) -> bool {
 }
 
 /// Rule: Volcano's pod-group controller, which prefers its older annotation, and the pods' before the workload's; then
-/// the key that newer clients write.
+/// the key that newer clients write. Then the field of its own kind that its operator puts into a PodGroup.
 fn named_queue(object: &Value) -> Option<&str> {
     let root = Field::unnamed(object);
     if WorkloadKind::of_object(object) == Some(WorkloadKind::VolcanoJob) {
         return root.at(&["spec", "queue"]).and_then(|place| place.value.as_str()).filter(|name| !name.is_empty());
     }
     let places = [find_pod_template(&root), Some(root)];
-    [("annotations", QUEUE_OLD), ("labels", QUEUE), ("annotations", QUEUE)].into_iter().find_map(|(where_, key)| {
-        places.iter().flatten().find_map(|place| {
-            place.at(&["metadata", where_, key]).and_then(|place| place.value.as_str()).filter(|name| !name.is_empty())
-        })
+    let named = [("annotations", QUEUE_OLD), ("labels", QUEUE), ("annotations", QUEUE)].into_iter().find_map(
+        |(where_, key)| {
+            places.iter().flatten().find_map(|place| {
+                place
+                    .at(&["metadata", where_, key])
+                    .and_then(|place| place.value.as_str())
+                    .filter(|name| !name.is_empty())
+            })
+        },
+    );
+    let mut fields = WorkloadKind::of_object(object).into_iter().flat_map(WorkloadKind::list_queue_fields);
+    named.or_else(|| {
+        fields.find_map(|field| layout::follow_path(object, field).as_str().filter(|name| !name.is_empty()))
     })
 }
 

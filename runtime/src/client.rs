@@ -23,7 +23,10 @@ use kube::{
 };
 use tokio::time::Instant;
 
-use crate::write_metrics::{Outcome, WriteMetrics};
+use crate::{
+    list_pages::SmallPages,
+    write_metrics::{Outcome, WriteMetrics},
+};
 
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
@@ -296,6 +299,7 @@ pub fn from_config(mut config: Config, component: &str, counts: &WriteCounts) ->
     let stack = tower::ServiceBuilder::new()
         .layer_fn(|inner| CountedWrites { inner, component: component.clone(), counts: counts.clone() })
         .service(stack);
+    let stack = SmallPages::new(stack);
     Ok(ClientBuilder::new(stack, namespace).build())
 }
 

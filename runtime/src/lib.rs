@@ -13,6 +13,7 @@ pub mod clock;
 pub mod debug_state;
 pub mod event;
 pub mod lease;
+mod list_pages;
 pub mod members;
 pub mod metric;
 pub mod object;

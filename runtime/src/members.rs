@@ -10,7 +10,7 @@
 //! - What was passed on counts for as long as it is confirmed: by a probe with a timeout, because a watch alone may
 //!   hang for minutes, and by watches that do not fail. An outage of seconds changes nothing. After three probes
 //!   without an answer, or when a watch has failed for half a minute, the member is down until everything was listed
-//!   anew.
+//!   anew, and after a failed watch until each watch holds: a member that may be listed and not watched stays down.
 //! - Credentials are read again whenever a probe fails, so that a rotated secret is picked up.
 
 pub mod collector;
@@ -42,7 +42,7 @@ use crate::{
     watch::{Event, api_resource, list_json},
 };
 use connection::{Access, Connection, MemberError, Route, probe_member};
-use informers::{Informers, Message, REQUIRED, has_queues, list_hyper_nodes};
+use informers::{HYPER_NODE, Informers, Message, REQUIRED, has_queues, list_hyper_nodes};
 use published::{PublishedCache, Trusted};
 
 /// How often a member is asked whether it is there.
@@ -137,6 +137,7 @@ impl Members {
             answered: self.answered.clone(),
             events: self.events.clone(),
             trusted_until: None,
+            has_watch_failed: false,
         };
         tokio::spawn(member.run_member(stop));
     }
@@ -177,6 +178,8 @@ struct Member {
     events: mpsc::Sender<MemberEvent>,
     /// Until then what was passed on counts although nothing confirms it; `None` where nothing counts.
     trusted_until: Option<Instant>,
+    /// It was taken down since a watch of it failed: it is up when all watches hold, and not when all is listed.
+    has_watch_failed: bool,
 }
 
 impl Member {
@@ -281,7 +284,7 @@ impl Member {
         let Some(found) = self.read_hyper_nodes(connection).await else { return };
         let mut informers = Informers::start_informers(self, connection, stop);
         let mut has_domains = found.is_some();
-        informers.send_message(Message::Change(Change::HyperNodes(found.unwrap_or_default()))).await;
+        informers.send_message(Message::Listed(HYPER_NODE, Change::HyperNodes(found.unwrap_or_default()))).await;
         if has_domains {
             informers.follow_hyper_nodes();
         }
@@ -301,7 +304,7 @@ impl Member {
                 () = informers.wait_until_no_receiver() => break,
                 () = self.wait_for_collector() => break,
                 Ok(_) = listed.wait_for(|listed| *listed), if !is_listed => {
-                    is_listed = true;
+                    (is_listed, self.has_watch_failed) = (true, false);
                     self.confirm_inventory();
                     continue;
                 }
@@ -310,7 +313,9 @@ impl Member {
             let cluster = self.access.cluster.clone();
             if !is_listed && list_deadline.is_some_and(|by| by <= Instant::now()) {
                 (list_deadline, self.trusted_until) = (None, None);
-                tracing::warn!(cluster, "the member answers, but does not list its nodes and pods");
+                if !self.has_watch_failed {
+                    tracing::warn!(cluster, "the member answers, but does not list its nodes and pods");
+                }
                 let seconds = TRUST_PERIOD.as_secs();
                 let why = format!("its nodes and pods were not listed within {seconds} s");
                 informers.send_message(Message::Late(why)).await;
@@ -320,6 +325,7 @@ impl Member {
                 tracing::warn!(cluster, kind, "the member answers, but a watch of it fails");
                 let seconds = since.elapsed().as_secs();
                 self.send_down(format!("its {kind} objects can not be followed, for {seconds} s now")).await;
+                self.has_watch_failed = true;
                 break;
             }
             match probe_member(&connection.client).await {

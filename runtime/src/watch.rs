@@ -94,6 +94,14 @@ impl<K: Ord, V> Event<(K, V)> {
 pub struct WatchHealth(Arc<Mutex<Option<Instant>>>);
 
 impl WatchHealth {
+    /// Of a watch that has failed before: it counts as failing until it was seen to hold.
+    #[must_use]
+    pub fn failing() -> Self {
+        let health = Self::default();
+        health.record_failure();
+        health
+    }
+
     /// Since when it fails, if it does.
     #[must_use]
     pub fn failing_since(&self) -> Option<Instant> {
@@ -299,7 +307,7 @@ async fn watch_objects<K, R, T>(
     let mut stream = list_and_watch();
     let mut listed = Vec::new();
     let mut backoff = INITIAL_BACKOFF;
-    let mut failing = false;
+    let mut failing = options.health.as_ref().is_some_and(|health| health.failing_since().is_some());
     let mut is_listed = false;
     let mut is_absent = false;
     loop {

@@ -15,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use caldera_crds::dns::is_dns_label;
 use futures::stream::{FuturesUnordered, StreamExt};
 use kube::{
     Client, Resource,
@@ -133,6 +134,12 @@ pub async fn execute_write(client: &Client, write: &Write) -> Result<Value, Fail
 fn build_http_request(write: &Write) -> Result<http::Request<Vec<u8>>, request::Error> {
     let Write { resource, namespace, name, subresource, body } = write;
     let namespace = Some(namespace.as_str()).filter(|namespace| !namespace.is_empty());
+    // What is made has its name in its body, which the server checks.
+    let is_named = may_be_name(name) || (matches!(body, Body::Create(_)) && subresource.is_none());
+    if !(namespace.is_none_or(is_dns_label) && is_named) {
+        let whose = format!("{} {:?} of namespace {:?}", resource.kind, name, namespace.unwrap_or_default());
+        return Err(request::Error::Validation(format!("no object can have this name: {whose}")));
+    }
     let request = Request::new(DynamicObject::url_path(resource, namespace));
     let patch = |params: PatchParams, patch: Patch<&Value>| match subresource {
         Some(subresource) => request.patch_subresource(subresource, name, &params, &patch),
@@ -167,6 +174,13 @@ fn build_http_request(write: &Write) -> Result<http::Request<Vec<u8>>, request::
             request.delete(name, &params.grace_period(0))
         }
     }
+}
+
+/// Whether a name stays what it is in a path: tenants write some of them, and another one would mean another object.
+/// Names of roles have colons.
+fn may_be_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b':');
+    !matches!(name, "" | "." | "..") && name.bytes().all(is_plain)
 }
 
 /// What kube-apiserver says where a JSON patch can not be applied to what is there.

@@ -12,7 +12,7 @@
 //! - `DeleteJob`: a deletion for a TTL that failed is tried again.
 //! - `HyperJob`: what was made or changed is taken in; a refusal is told in a condition of the HyperJob.
 //! - `DefaultQueue`: tried again after a backoff, unless the queue exists.
-//! - `Unrepeated`: a failure is logged and no more; what still matters is decided anew by its own module.
+//! - `FailJob`, `EndJob`, `DropHeldCopies`, `Unrepeated`: a failure is logged and no more; what still matters is decided anew by its own module.
 
 use std::sync::Arc;
 
@@ -49,6 +49,9 @@ impl Controller {
     /// Takes in the answer to a write, at this time.
     pub fn follow_answer(&mut self, done: WriteOutcome<Tag>, now: Timestamp) {
         self.now = now;
+        if let Err(failure) = &done.result {
+            self.sent_writes.observe_failure(&done.tag, failure, now);
+        }
         match done.tag {
             Tag::Release(key, version) => self.follow_release_answer(&key, &version, done.result),
             Tag::Evict(key) => self.follow_eviction_answer(&key, done.result),
@@ -120,9 +123,9 @@ impl Controller {
                     tracing::warn!(%error, again_after = %wait, "failed to create the default queue");
                 }
             },
-            Tag::Unrepeated => {
+            Tag::Unrepeated | Tag::FailJob(_) | Tag::EndJob(_) | Tag::DropHeldCopies(_) => {
                 if let Err(error) = done.result {
-                    tracing::debug!(%error, "a write that is not repeated failed");
+                    tracing::debug!(%error, "a write that is decided anew, if it matters yet, failed");
                 }
             }
         }

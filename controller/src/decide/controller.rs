@@ -40,6 +40,7 @@ use super::{
     queue_annotations::QueueAnnotations,
     queue_lifecycle::QueueLifecycle,
     queue_numbers::QueueNumbersWrites,
+    sent_writes::SentWrites,
     ttl::Expiries,
     usage_accounts::UsageAccounts,
     waiting_state::WaitingStates,
@@ -111,6 +112,7 @@ pub struct Controller {
     pub(crate) queues: QueueWrites,
     pub(crate) usage: UsageAccounts,
     pub(crate) ended_jobs: EndedJobs,
+    pub(crate) sent_writes: SentWrites,
     /// Events, and PodGroups to delete, that wait for the next decision.
     pub(crate) outbox: Vec<Decision>,
     pub(crate) default_queue: DefaultQueueAsked,
@@ -161,6 +163,9 @@ impl Controller {
     pub fn observe(&mut self, input: Input, now: Timestamp) {
         self.now = now;
         self.jobs.engine.set_now(now.as_second());
+        if input.lists_what_is_written() {
+            self.sent_writes.begin_anew();
+        }
         let changes = match input {
             Input::Queues(event) => self.objects.apply_queues(event),
             Input::Bindings(event) => {

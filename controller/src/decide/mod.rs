@@ -36,6 +36,8 @@
 //! | [`queue_lifecycle`] | which queues open and close |
 //! | [`queue_annotations`] | what is said on queues: their faults, and the amounts that count |
 //!
+//! Of all that, [`sent_writes`] holds back what was sent and is not seen yet.
+//!
 //! Outside of [`decide`]: [`answers`] takes in what became of writes, [`batch_job_pods`] counts pods on nodes,
 //! [`usage_accounts`] and [`ended_jobs`] keep the accounts that the loop saves.
 //!
@@ -87,6 +89,7 @@ pub(crate) mod release;
 pub(crate) mod resize;
 pub(crate) mod run_limits;
 mod run_terms;
+mod sent_writes;
 mod silent_copy;
 mod stale_grant;
 mod status_difference;
@@ -133,9 +136,10 @@ pub struct Decisions {
 /// Decides what is to be written now.
 pub fn decide(controller: &mut Controller, now: Timestamp) -> Decisions {
     let mut decisions = decide_each(controller, now);
+    controller.sent_writes.forget_old_writes(now);
     decisions.writes.retain(|write| match write.tag() {
         Tag::Evict(key) => controller.jobs.begin_eviction(&key),
-        _ => true,
+        _ => controller.sent_writes.begin_write(write, now),
     });
     decisions
 }

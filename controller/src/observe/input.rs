@@ -85,6 +85,14 @@ pub enum Input {
 }
 
 impl Input {
+    /// Whether it is all objects of a kind that is written again and again until a change is seen.
+    pub(crate) const fn lists_what_is_written(&self) -> bool {
+        matches!(
+            self,
+            Self::Bindings(Event::Reset(_)) | Self::Workloads(_, Event::Reset(_)) | Self::Commands(Event::Reset(_))
+        )
+    }
+
     /// The kind on the host that this is an event of.
     #[must_use]
     pub const fn watched_kind(&self) -> Option<&'static str> {

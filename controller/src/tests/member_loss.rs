@@ -15,10 +15,14 @@ use caldera_crds::{
 use caldera_runtime::{clock::format_time, watch::Event, write::Failure};
 use serde_json::{Value, json};
 
-use super::world::World;
+use super::{
+    sent_writes::{IN_AN_HOUR, count_unseen},
+    world::World,
+};
 use crate::{
     decide::{MemberLoss, decide},
     observe::{Input, WorkFacts},
+    write::Decision,
 };
 
 /// Job `a` of five pods in m1 and m2, running.
@@ -281,6 +285,16 @@ fn what_has_not_ended_in_a_cluster_that_is_back_is_deleted_and_runs_again() {
     copies_go(&mut world);
     assert!(tell(&mut world, works("m2", &[])).is_empty(), "m2 would forget the new copy with the old one");
     assert_eq!(world.pass(70), ["a-job"], "it took a minute to go");
+}
+
+#[test]
+fn what_karmada_is_to_delete_is_not_written_for_ever_while_nobody_sees_that_it_was() {
+    let mut world = lose_all();
+    set_ready(&mut world, "m2", true);
+    world.pass(58);
+    let drops = |write: &Decision| matches!(write, Decision::DropHeldCopies { .. });
+    let sent = count_unseen(&mut world, 3600, drops);
+    assert!(IN_AN_HOUR.contains(&sent), "{sent}");
 }
 
 #[test]

@@ -37,6 +37,7 @@ mod reservations;
 mod resize;
 mod run_limits;
 mod running_limits;
+mod sent_writes;
 mod silent_copy;
 mod snapshot;
 mod stale_grant;

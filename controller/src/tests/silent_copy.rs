@@ -45,6 +45,23 @@ fn touches(world: &World) -> Vec<(String, String, Value)> {
     works.map(|write| (write.namespace.clone(), write.name.clone(), body(&write.body))).collect()
 }
 
+/// Its name would be part of the path of a write.
+#[test]
+fn a_copy_in_what_is_no_cluster_is_not_applied_again() {
+    let mut world = seen(10);
+    world.job("a", "q", 2);
+    world.settle();
+    world.place("a-job", 2);
+    for name in ["../../kube-system", "m1/works", "gone"] {
+        let silent = json!([{"clusterName": name, "applied": true, "health": "Unknown"}]);
+        let clusters = json!([{"name": name, "replicas": 2}]);
+        let patch = json!({"spec": {"clusters": clusters}, "status": {"aggregatedStatus": silent}});
+        world.patch("ResourceBinding", "a-job", &patch);
+        world.pass(200);
+        assert!(touches(&world).is_empty(), "{name}");
+    }
+}
+
 #[test]
 fn a_copy_that_says_nothing_for_a_minute_and_has_no_pods_is_applied_again() {
     let mut world = seen(10);

@@ -182,6 +182,7 @@ pub(super) fn fail_batch_job(key: &Key, resource_version: &str, failure: &JobFai
 }
 
 /// Only of the Work that is this binding's, and where nobody suspends it: the field is absent where Karmada dispatches.
+/// `cluster` is one whose pods are counted: its name was not taken from the binding unseen.
 pub(super) fn build_work_touch_write(
     cluster: &ClusterName,
     workload: &WorkloadRef,

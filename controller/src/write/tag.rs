@@ -17,7 +17,7 @@ use super::{
 use crate::observe::{CronKey, Key};
 
 /// What a write was about: its answer comes back with it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tag {
     /// [`Decision::Release`] or [`Decision::Resize`], for this version of the binding.
     Release(Key, Arc<str>),
@@ -41,6 +41,12 @@ pub enum Tag {
     JobCommand(Key),
     /// [`Decision::DeleteJob`].
     DeleteJob(Key),
+    /// [`Decision::AnnotateJob`] of a job that failed by its own policies.
+    FailJob(Key),
+    /// [`Decision::EndJob`].
+    EndJob(Key),
+    /// [`Decision::DropHeldCopies`] of a job that does not restart.
+    DropHeldCopies(Key),
     /// [`Decision::HyperJob`]: its job or policy, or its status, and whether that was deleted.
     HyperJob(Key, Option<(ChildKind, Arc<str>)>, bool),
     /// [`Decision::CronJob`]: its job or its status, and whether that was deleted.
@@ -54,6 +60,18 @@ pub enum Tag {
 }
 
 impl Decision {
+    /// The version, or the UID, of what it changes, where it is decided again and again until that is seen to change.
+    pub(crate) fn decided_for(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::EndJob { resource_version, .. }
+            | Self::DropHeldCopies { resource_version, restart: None, .. }
+            | Self::AnnotateJob { resource_version, .. }
+            | Self::DeleteJob { resource_version, .. } => Some(resource_version),
+            Self::DeleteJobCommand { uid, .. } => Some(uid),
+            _ => None,
+        }
+    }
+
     /// What its answer is to be told by.
     #[must_use]
     pub fn tag(&self) -> Tag {
@@ -72,7 +90,7 @@ impl Decision {
             Self::QueueAnnotation { name, .. } => Tag::QueueAnnotation(name.clone()),
             Self::DeleteCommand { queue, uid, .. } => Tag::Command(queue.clone(), Arc::clone(uid)),
             // Its policies say so, and no Command.
-            Self::AnnotateJob { value: Some("Failed"), .. } => Tag::Unrepeated,
+            Self::AnnotateJob { key, value: Some("Failed"), .. } => Tag::FailJob(key.clone()),
             Self::AnnotateJob { key, .. } => Tag::AnnotateJob(key.clone()),
             Self::StateWaiting { binding, .. } => Tag::WaitingState(binding.clone()),
             Self::DeleteJobCommand { job, .. } => Tag::JobCommand(job.clone()),
@@ -85,10 +103,10 @@ impl Decision {
             }
             Self::Data(write) => Tag::Data(write.target.clone(), write.is_deletion()),
             Self::DefaultQueue => Tag::DefaultQueue,
+            Self::EndJob { key, .. } => Tag::EndJob(key.clone()),
+            Self::DropHeldCopies { key, .. } => Tag::DropHeldCopies(key.clone()),
             // It is decided anew while the job does not say so.
-            Self::EndJob { .. }
-            | Self::FailBatchJob { .. }
-            | Self::DropHeldCopies { .. }
+            Self::FailBatchJob { .. }
             | Self::DeletePodGroup { .. }
             | Self::TouchWork { .. }
             | Self::TouchBinding { .. }

@@ -127,6 +127,12 @@ impl QueueSpec {
         self.weight.clamp(1, MOST_WEIGHT)
     }
 
+    /// The resources that it has an amount of.
+    pub(crate) fn list_resources(&self) -> impl Iterator<Item = &ResourceName> {
+        let amounts = self.guarantee.iter().chain(self.deserved.iter()).map(|(name, _)| name);
+        self.ceilings().map(|(name, _)| name).chain(amounts)
+    }
+
     /// The ceilings that count: without `cpu` and `memory` of zero or less; other negative ones, and those that nobody
     /// can read, are zero.
     pub(crate) fn ceilings(&self) -> impl Iterator<Item = (&ResourceName, Quantity)> {

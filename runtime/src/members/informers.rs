@@ -4,7 +4,11 @@
 //! first, so that nobody decides by nodes without their domains or by pods of an earlier connection; then that the
 //! member is up.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use caldera_core::{
     fleet::{Origin, Queues, Update},
@@ -29,14 +33,34 @@ pub(super) struct Informers {
     stop: CancellationToken,
     /// Aborted with the informers: nothing is passed on of a member that was forgotten.
     tasks: Vec<AbortOnDropHandle<()>>,
-    health: Vec<(&'static str, WatchHealth)>,
+    watches: Watches,
+    /// Each watch is to hold before anything is passed on.
+    must_hold: bool,
     listed: watch::Receiver<bool>,
+}
+
+/// How the watches that matter go, by kind.
+#[derive(Clone, Default)]
+struct Watches(Arc<Mutex<Vec<(&'static str, WatchHealth)>>>);
+
+impl Watches {
+    fn add(&self, kind: &'static str, health: WatchHealth) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((kind, health));
+    }
+
+    /// The one that has failed for longest, and since when.
+    fn longest_failing(&self) -> Option<(&'static str, Instant)> {
+        let watches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let failing = watches.iter().filter_map(|(kind, health)| Some((*kind, health.failing_since()?)));
+        failing.min_by_key(|(_, since)| *since)
+    }
 }
 
 /// From the informers to [`forward_updates`].
 pub(super) enum Message {
-    Change(Change),
-    /// The same, as a list of a kind that must be listed.
+    /// Of this kind.
+    Change(&'static str, Change),
+    /// The same, as a list of all: what was said of this kind before does not count.
     Listed(&'static str, Change),
     Queues(Queues),
     /// The lists did not come in time, so the member is down: why.
@@ -47,32 +71,37 @@ impl Informers {
     pub(super) fn start_informers(member: &Member, connection: &Connection, stop: &CancellationToken) -> Self {
         let (messages, arriving) = mpsc::channel(256);
         let (is_listed, listed) = watch::channel(false);
-        let forward = forward_updates(member.access.cluster.clone(), arriving, member.events.clone(), is_listed);
+        // Who lists and may not watch would be up after each list, and down again.
+        let must_hold = member.has_watch_failed;
+        let watches = Watches::default();
+        let awaited = must_hold.then(|| watches.clone());
+        let cluster = member.access.cluster.clone();
+        let forward = forward_updates(cluster, arriving, member.events.clone(), is_listed, awaited);
         let tasks = vec![AbortOnDropHandle::new(tokio::spawn(forward))];
         let stop = stop.child_token();
         let follower = Follower::new(connection.client.clone(), messages.clone(), stop.clone());
-        Self { follower, messages, stop, tasks, health: Vec::new(), listed }
+        Self { follower, messages, stop, tasks, watches, must_hold, listed }
     }
 
     /// Follows the kinds that must be listed before anything is known.
     pub(super) fn follow_required(&mut self) {
         for (kind, plural, convert) in REQUIRED {
-            self.follow_kind(kind, api_resource("", "v1", kind, plural), convert, true);
+            self.follow_kind(kind, api_resource("", "v1", kind, plural), convert);
         }
     }
 
     pub(super) fn follow_hyper_nodes(&mut self) {
-        self.follow_kind("HyperNode", hyper_node_resource(), convert_hyper_node_event, false);
+        self.follow_kind(HYPER_NODE, hyper_node_resource(), convert_hyper_node_event);
     }
 
-    fn follow_kind(&mut self, kind: &'static str, resource: ApiResource, convert: Convert, required: bool) {
+    fn follow_kind(&mut self, kind: &'static str, resource: ApiResource, convert: Convert) {
         let to_message = move |event: Event<Value>| {
-            let is_list = required && matches!(event, Event::Reset(_));
+            let is_list = matches!(event, Event::Reset(_));
             let change = convert(event)?;
-            Some(if is_list { Message::Listed(kind, change) } else { Message::Change(change) })
+            Some(if is_list { Message::Listed(kind, change) } else { Message::Change(kind, change) })
         };
-        let health = WatchHealth::default();
-        self.health.push((kind, health.clone()));
+        let health = if self.must_hold { WatchHealth::failing() } else { WatchHealth::default() };
+        self.watches.add(kind, health.clone());
         let task = self.follower.follow_json(resource, health, Some, to_message);
         self.tasks.push(AbortOnDropHandle::new(task));
     }
@@ -108,8 +137,7 @@ impl Informers {
 
     /// The kind whose watch has failed for longest, and since when.
     pub(super) fn longest_failing(&self) -> Option<(&'static str, Instant)> {
-        let failing = self.health.iter().filter_map(|(kind, health)| Some((*kind, health.failing_since()?)));
-        failing.min_by_key(|(_, since)| *since)
+        self.watches.longest_failing()
     }
 
     /// Waits until nobody receives the updates any more.
@@ -126,45 +154,63 @@ impl Informers {
     }
 }
 
-/// Holds messages back until the required kinds are listed, then passes them on as they come.
+/// How often it is looked whether watches hold.
+const LOOK_AT_WATCHES: Duration = Duration::from_secs(1);
+
+/// Holds messages back until the required kinds are listed, and the `awaited` watches hold; then passes them on as they
+/// come.
 async fn forward_updates(
     cluster: String,
     mut arriving: mpsc::Receiver<Message>,
     events: mpsc::Sender<MemberEvent>,
     is_listed: watch::Sender<bool>,
+    awaited: Option<Watches>,
 ) {
     let send = async |update| events.send(MemberEvent { cluster: cluster.clone(), update }).await;
     let (mut held_back, mut listed) = (Vec::new(), BTreeSet::new());
-    while let Some(message) = arriving.recv().await {
-        let update = match message {
-            Message::Listed(kind, change) => {
+    let mut is_first = true;
+    loop {
+        let are_all_listed = REQUIRED.iter().all(|(kind, ..)| listed.contains(kind));
+        let message = tokio::select! {
+            biased;
+            message = arriving.recv() => match message {
+                Some(message) => Some(message),
+                None => return,
+            },
+            () = tokio::time::sleep(LOOK_AT_WATCHES), if is_first && are_all_listed => None,
+        };
+        match message {
+            None => {}
+            Some(Message::Listed(kind, change)) => {
+                held_back.retain(|(of, _)| *of != kind);
                 listed.insert(kind);
-                Update::Change(change)
+                held_back.push((kind, Update::Change(change)));
             }
-            Message::Change(change) => Update::Change(change),
-            Message::Queues(queues) => Update::Queues(queues),
-            Message::Late(_) if *is_listed.borrow() => continue,
-            Message::Late(why) => {
+            Some(Message::Change(kind, change)) => held_back.push((kind, Update::Change(change))),
+            Some(Message::Queues(queues)) => {
+                held_back.retain(|(of, _)| *of != QUEUE);
+                held_back.push((QUEUE, Update::Queues(queues)));
+            }
+            Some(Message::Late(_)) if are_all_listed => continue,
+            Some(Message::Late(why)) => {
                 if send(Update::Down(why)).await.is_err() {
                     return;
                 }
                 continue;
             }
-        };
-        held_back.push(update);
-        if listed.len() < REQUIRED.len() {
+        }
+        let are_all_listed = REQUIRED.iter().all(|(kind, ..)| listed.contains(kind));
+        let holds = || awaited.as_ref().is_none_or(|watches| watches.longest_failing().is_none());
+        if is_first && !(are_all_listed && holds()) {
             continue;
         }
-        let is_first = !*is_listed.borrow();
-        if is_first {
-            held_back.extend([Update::From(Origin::Member), Update::Up]);
-        }
-        for update in held_back.drain(..) {
+        let up = is_first.then_some([Update::From(Origin::Member), Update::Up]);
+        for update in held_back.drain(..).map(|(_, update)| update).chain(up.into_iter().flatten()) {
             if send(update).await.is_err() {
                 return;
             }
         }
-        if is_first {
+        if std::mem::take(&mut is_first) {
             is_listed.send_replace(true);
         }
     }
@@ -193,14 +239,17 @@ pub(super) async fn has_queues(client: &Client) -> bool {
 }
 
 fn queue_resource() -> ApiResource {
-    api_resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues")
+    api_resource("scheduling.volcano.sh", "v1beta1", QUEUE, "queues")
 }
 
 fn hyper_node_resource() -> ApiResource {
-    api_resource("topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes")
+    api_resource("topology.volcano.sh", "v1alpha1", HYPER_NODE, "hypernodes")
 }
 
 pub(super) type Convert = fn(Event<Value>) -> Option<Change>;
+
+pub(super) const HYPER_NODE: &str = "HyperNode";
+const QUEUE: &str = "Queue";
 
 /// The kinds without which a member is not up.
 pub(super) const REQUIRED: [(&str, &str, Convert); 2] =

@@ -205,6 +205,8 @@ async fn a_member_that_answers_and_lists_nothing_is_down_and_not_waited_for() {
 struct Partial {
     hyper_nodes_fail: AtomicBool,
     pods_work: watch::Sender<bool>,
+    /// Pods may be listed only.
+    watch_refused: AtomicBool,
     queues: Value,
 }
 
@@ -218,6 +220,9 @@ async fn answers_in_part(State(member): State<Arc<Partial>>, request: Request) -
     let is_broken = path.ends_with("/pods") && !*member.pods_work.borrow();
     match () {
         () if is_broken && !has("limit=1") => StatusCode::FORBIDDEN.into_response(),
+        () if has("watch=true") && path.ends_with("/pods") && member.watch_refused.load(Ordering::Relaxed) => {
+            StatusCode::FORBIDDEN.into_response()
+        }
         () if has("watch=true") && path.ends_with("/pods") => {
             let works = member.pods_work.subscribe();
             let broken = futures::stream::unfold(works, |mut works| async move {
@@ -252,7 +257,8 @@ impl PartWorld {
 
     fn with(hyper_nodes_fail: bool, queues: Value) -> Self {
         let (began, pods_work) = (Instant::now(), watch::channel(true).0);
-        let member = Arc::new(Partial { hyper_nodes_fail: AtomicBool::new(hyper_nodes_fail), pods_work, queues });
+        let (hyper_nodes_fail, watch_refused) = (AtomicBool::new(hyper_nodes_fail), AtomicBool::new(false));
+        let member = Arc::new(Partial { hyper_nodes_fail, pods_work, watch_refused, queues });
         let client = |router: Router| Client::new(router, "default");
         let (events_in, events) = mpsc::channel(64);
         let (answered_in, answered) = watch::channel(None);
@@ -360,4 +366,16 @@ async fn a_watch_that_fails_for_seconds_changes_nothing_but_is_listed_anew() {
     assert_eq!(words(&world.told(5).await), Vec::<&str>::new());
     world.member.pods_work.send_replace(true);
     assert_eq!(words(&world.told(100).await), ["pods"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_may_be_listed_and_not_watched_is_down_once_and_up_when_its_watches_hold() {
+    let mut world = PartWorld::new(false);
+    world.member.watch_refused.store(true, Ordering::Relaxed);
+    let told: Vec<&str> = world.told(70).await.into_iter().map(|(_, word)| word).collect();
+    assert_eq!((told.iter().filter(|word| **word == "up").count(), told.last()), (1, Some(&"no pods")), "{told:?}");
+    assert_eq!(world.told(1200).await, [], "it is as it was told");
+    world.member.watch_refused.store(false, Ordering::Relaxed);
+    assert_eq!(words(&world.told(60).await), ALL);
+    assert_eq!(world.told(600).await, []);
 }

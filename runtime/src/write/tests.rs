@@ -190,3 +190,24 @@ fn the_window_halves_on_trouble_and_grows_back() {
     }
     assert_eq!(window.size(), 1);
 }
+
+/// Tenants write some of the names: in a path another one would mean another object.
+#[tokio::test]
+async fn a_name_that_no_object_can_have_is_not_asked_for() {
+    let service = tower::service_fn(|request: http::Request<KubeBody>| async move {
+        assert_eq!(request.uri().path(), "/api/v1/namespaces/ns/configmaps/system:a.b-1");
+        Ok::<_, std::convert::Infallible>(http::Response::new(KubeBody::from(b"{}".to_vec())))
+    });
+    let client = Client::new(service, "default");
+    let of = |namespace: &str, name: &str| Write {
+        namespace: namespace.into(),
+        ..config_map(name, Body::MergePatch(json!({})))
+    };
+    assert!(execute_write(&client, &of("ns", "system:a.b-1")).await.is_ok());
+    let wrong = [("ns", ".."), ("ns", "a/b"), ("ns", "a%2fb"), ("ns", "a?b"), ("ns", "a#b"), ("ns", ""), ("ns", "a b")];
+    let others = [("..", "a"), ("karmada-es-../../ns", "a"), ("ns/x", "a"), ("ns?x", "a")];
+    for (namespace, name) in wrong.into_iter().chain(others) {
+        let failed = execute_write(&client, &of(namespace, name)).await;
+        assert!(matches!(failed, Err(Failure::Refused { code: 0, .. })), "{namespace} {name}: {failed:?}");
+    }
+}

@@ -43,6 +43,10 @@ impl RefusedClass {
 pub(crate) struct FreeNeeded(Box<[(Dim, i128, i128)]>);
 
 impl FreeNeeded {
+    pub(crate) fn list_dims(&self) -> impl Iterator<Item = Dim> {
+        self.0.iter().map(|(dim, ..)| *dim)
+    }
+
     fn could_fit(&self, free: &Dense, largest: &Dense) -> bool {
         self.0.iter().all(|(dim, all, pod)| *all <= free.get(*dim) && *pod <= largest.get(*dim))
     }
@@ -86,7 +90,7 @@ impl Engine {
 
     /// More is free than before on some nodes, and nowhere else: the classes that could fit now are considered again.
     pub fn requeue_after_growth(&mut self, growth: &CapacityGrowth) {
-        let (free, largest) = (self.intern_dense(&growth.free), self.intern_dense(&growth.largest));
+        let (free, largest) = (self.list_asked_amounts(&growth.free), self.list_asked_amounts(&growth.largest));
         let could_fit = |_: &RefusedClass, refusal: &mut CapacityRefusal| {
             !refusal.is_final() && refusal.needs.could_fit(&free, &largest)
         };
@@ -96,9 +100,12 @@ impl Engine {
         }
     }
 
-    fn intern_dense(&mut self, amounts: &Resources) -> Dense {
+    /// Of these, what anybody names.
+    fn list_asked_amounts(&self, amounts: &Resources) -> Dense {
         let mut dense = Dense::default();
-        dense.add(&self.dims.intern_amounts(amounts));
+        for (name, amount) in amounts.iter() {
+            self.dims.find_dim(name).into_iter().for_each(|dim| dense.set(dim, amount.as_nano()));
+        }
         dense
     }
 

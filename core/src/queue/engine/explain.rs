@@ -205,7 +205,7 @@ impl Engine {
     /// Rows in the engine's tables, used or free; for tests of what it leaves behind.
     #[cfg(test)]
     pub(crate) fn size(&self) -> usize {
-        self.slots.len() + self.shapes.len()
+        self.slots.len() + self.shapes.len() + self.dims.size() + self.reservations.count_updates()
     }
 
     /// True while a job is pending.

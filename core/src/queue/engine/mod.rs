@@ -449,6 +449,7 @@ impl Engine {
 
     /// Works out the tree anew if queues or the fleet changed; [`Engine::release_next`] does so first.
     pub fn resolve_quota(&mut self) {
+        self.drop_unused_names();
         if !std::mem::take(&mut self.is_quota_outdated) {
             return;
         }

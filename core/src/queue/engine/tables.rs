@@ -1,4 +1,4 @@
-//! The engine's tables: queue names and shapes interned and forgotten, and charges added and removed on the whole
+//! The engine's tables: names and shapes interned and forgotten, and charges added and removed on the whole
 //! path.
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -17,7 +17,9 @@ use crate::{
             amounts::Dim,
             slot::{QueueIndex, Slot},
         },
+        spec::QueueSpec,
     },
+    resources::Resources,
 };
 
 impl Engine {
@@ -57,6 +59,28 @@ impl Engine {
             }
             used
         });
+    }
+
+    /// Forgets the resources and namespaces that no queue, cluster or job has any more, if many new ones came. Nothing
+    /// else changes.
+    pub(crate) fn drop_unused_names(&mut self) {
+        if !self.dims.have_doubled() {
+            return;
+        }
+        let mut used = BTreeSet::new();
+        let fleet = self.fleet.whole.iter().chain([&self.fleet.ready]).flat_map(Resources::iter).map(|(name, _)| name);
+        let specs = self.slots.iter().filter_map(|slot| slot.spec.as_ref()).flat_map(QueueSpec::list_resources);
+        used.extend(fleet.chain(specs).filter_map(|name| self.dims.find_dim(name)));
+        used.extend(self.slots.iter().flat_map(|slot| slot.mean_used.list_dims(&self.dims)));
+        used.extend(self.shapes.iter().filter(|shape| shape.users > 0).flat_map(JobShape::list_dims));
+        used.extend(self.refusals.values().flat_map(|refusal| refusal.needs.list_dims()));
+        for state in self.jobs.values() {
+            if let QueueingState::Charged { charge, .. } = state {
+                used.extend(charge.iter().map(|(dim, _)| *dim));
+            }
+        }
+        let forgotten = self.dims.retain(&used);
+        self.slots.iter_mut().for_each(|slot| slot.unlist(&forgotten));
     }
 
     pub(crate) fn shape(&self, id: ShapeId) -> &JobShape {

@@ -140,6 +140,11 @@ impl JobShape {
         Self { ask, minimum, sparse, counts, elastic, users: 0 }
     }
 
+    /// All that it names.
+    pub(crate) fn list_dims(&self) -> impl Iterator<Item = Dim> {
+        self.demand().chain(self.elastic.iter().flat_map(|(step, _)| step)).map(|(dim, _)| *dim)
+    }
+
     /// What the minimum asks for, and what it counts as.
     pub(crate) fn demand(&self) -> impl Iterator<Item = &(Dim, i128)> {
         self.sparse.iter().chain(&self.counts)

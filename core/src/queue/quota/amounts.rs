@@ -2,7 +2,10 @@
 //!
 //! Exact: billionths of a unit in 128 bits, as [`crate::quantity::Quantity`] holds them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use crate::resources::{ResourceName, Resources};
 
@@ -22,6 +25,10 @@ impl Dim {
         Self(if is_card { place | Self::CARD } else { place })
     }
 
+    const fn of_namespace(place: u32) -> Self {
+        Self(Self::JOBS.0.saturating_add(1).saturating_add(place))
+    }
+
     /// Whether it is of one card model ([`crate::card_model`]).
     pub(crate) fn is_card(self) -> bool {
         !self.is_count() && self.0 & Self::CARD != 0
@@ -37,27 +44,70 @@ impl Dim {
     }
 }
 
-/// Names by number and numbers by name.
+/// Names by place and places by name. A place whose name nobody has any more is given to another one.
+#[derive(Debug, Clone)]
+struct Names<N> {
+    by_place: Vec<N>,
+    places: BTreeMap<N, u32>,
+    free: BTreeSet<u32>,
+    /// How many there were when unused ones were forgotten last.
+    kept: usize,
+}
+
+impl<N> Default for Names<N> {
+    fn default() -> Self {
+        Self { by_place: Vec::new(), places: BTreeMap::new(), free: BTreeSet::new(), kept: 0 }
+    }
+}
+
+impl<N: Clone + Ord> Names<N> {
+    /// So many may come before unused ones are looked for, beside as many as there were.
+    const MOST_NEW: usize = if cfg!(test) { 2 } else { 64 };
+
+    /// The place of a new name.
+    fn add(&mut self, name: &N) -> u32 {
+        let place = self.free.pop_first().unwrap_or(u32::try_from(self.by_place.len()).unwrap_or(u32::MAX));
+        match self.by_place.get_mut(place as usize) {
+            Some(free) => *free = name.clone(),
+            None => self.by_place.push(name.clone()),
+        }
+        self.places.insert(name.clone(), place);
+        place
+    }
+
+    fn retain(&mut self, is_used: impl Fn(&N, u32) -> bool) {
+        let free = &mut self.free;
+        self.places.retain(|name, place| is_used(name, *place) || !free.insert(*place));
+        self.kept = self.places.len();
+        let end = self.places.values().max().map_or(0, |last| last + 1);
+        self.by_place.truncate(end as usize);
+        free.split_off(&end);
+    }
+
+    fn have_doubled(&self) -> bool {
+        self.places.len() > self.kept * 2 + Self::MOST_NEW
+    }
+}
+
+/// Names by number and numbers by name. Tenants write the names of resources: those that nobody has any more are
+/// forgotten, and their numbers used again.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Dims {
-    names: Vec<ResourceName>,
-    numbers: BTreeMap<ResourceName, Dim>,
+    names: Names<ResourceName>,
     /// All of them, in the order of their places.
     resources: Arc<Vec<Dim>>,
     /// Those whose jobs are counted.
-    namespaces: Vec<Arc<str>>,
-    namespace_numbers: BTreeMap<Arc<str>, Dim>,
+    namespaces: Names<Arc<str>>,
 }
 
 impl Dims {
     pub(crate) fn intern_resource(&mut self, name: &ResourceName) -> Dim {
-        if let Some(dim) = self.numbers.get(name) {
-            return *dim;
+        if let Some(dim) = self.find_dim(name) {
+            return dim;
         }
-        let dim = Dim::of_resource(u32::try_from(self.names.len()).unwrap_or(u32::MAX), name.is_card());
-        Arc::make_mut(&mut self.resources).push(dim);
-        self.names.push(name.clone());
-        self.numbers.insert(name.clone(), dim);
+        let dim = Dim::of_resource(self.names.add(name), name.is_card());
+        let resources = Arc::make_mut(&mut self.resources);
+        resources.insert(resources.partition_point(|other| other.index() < dim.index()), dim);
         dim
     }
 
@@ -67,12 +117,12 @@ impl Dims {
     }
 
     pub(crate) fn resource_of(&self, dim: Dim) -> &ResourceName {
-        &self.names[dim.index()]
+        &self.names.by_place[dim.index()]
     }
 
     /// The number of a name that is known.
     pub(crate) fn find_dim(&self, name: &ResourceName) -> Option<Dim> {
-        self.numbers.get(name).copied()
+        self.names.places.get(name).map(|place| Dim::of_resource(*place, name.is_card()))
     }
 
     pub(crate) fn list_dims(&self) -> impl Iterator<Item = Dim> + use<> {
@@ -82,19 +132,13 @@ impl Dims {
 
     /// The number of a namespace's jobs.
     pub(crate) fn intern_namespace(&mut self, namespace: &Arc<str>) -> Dim {
-        if let Some(dim) = self.namespace_numbers.get(namespace) {
-            return *dim;
-        }
-        let place = u32::try_from(self.namespaces.len()).unwrap_or(u32::MAX);
-        let dim = Dim(Dim::JOBS.0.saturating_add(1).saturating_add(place));
-        self.namespaces.push(Arc::clone(namespace));
-        self.namespace_numbers.insert(Arc::clone(namespace), dim);
-        dim
+        let known = self.namespaces.places.get(namespace).copied();
+        Dim::of_namespace(known.unwrap_or_else(|| self.namespaces.add(namespace)))
     }
 
     /// Whose jobs it counts; `None` for those of all.
     pub(crate) fn namespace(&self, dim: Dim) -> Option<&Arc<str>> {
-        self.namespaces.get(usize::try_from(dim.0.checked_sub(Dim::JOBS.0 + 1)?).ok()?)
+        self.namespaces.by_place.get(usize::try_from(dim.0.checked_sub(Dim::JOBS.0 + 1)?).ok()?)
     }
 
     pub(crate) fn intern_amounts(&mut self, amounts: &Resources) -> Sparse {
@@ -103,6 +147,26 @@ impl Dims {
             .filter(|(_, amount)| !amount.is_zero())
             .map(|(n, a)| (self.intern_resource(n), a.as_nano()))
             .collect()
+    }
+
+    /// Whether so many names came that it is time to look for those that nobody has any more.
+    pub(crate) fn have_doubled(&self) -> bool {
+        self.names.have_doubled() || self.namespaces.have_doubled()
+    }
+
+    /// Forgets all others, and says which those are; from now on what comes is new.
+    pub(crate) fn retain(&mut self, used: &BTreeSet<Dim>) -> Vec<Dim> {
+        self.names.retain(|name, place| used.contains(&Dim::of_resource(place, name.is_card())));
+        self.namespaces.retain(|_, place| used.contains(&Dim::of_namespace(place)));
+        let (kept, forgotten) = self.resources.iter().partition(|dim| used.contains(dim));
+        self.resources = Arc::new(kept);
+        forgotten
+    }
+
+    /// How many places there are.
+    #[cfg(test)]
+    pub(crate) fn size(&self) -> usize {
+        self.names.by_place.len() + self.namespaces.by_place.len()
     }
 }
 
@@ -151,6 +215,17 @@ impl Dense {
         Self((0..self.0.len().max(other.0.len())).map(|i| both(of(self, i), of(other, i))).collect())
     }
 
+    /// Those that it has an amount of.
+    pub(crate) fn list_dims(&self, dims: &Dims) -> impl Iterator<Item = Dim> {
+        dims.list_dims().filter(|dim| self.get(*dim) != 0)
+    }
+
+    /// Gives back the room of numbers at the end that it has nothing of.
+    pub(crate) fn trim(&mut self) {
+        self.0.truncate(self.0.iter().rposition(|amount| *amount != 0).map_or(0, |last| last + 1));
+        self.0.shrink_to_fit();
+    }
+
     pub(crate) fn resources(&self, dims: &Dims) -> Resources {
         dims.list_dims()
             .map(|dim| (dims.resource_of(dim).clone(), dims.resource_of(dim).quantity_from_nano(self.get(dim))))
@@ -158,10 +233,17 @@ impl Dense {
     }
 }
 
-/// Ceilings by dimension; `None`, and what is beyond the end, is unlimited.
+/// A number's entry among ceilings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Entry {
+    Unlisted,
+    Listed(Option<i128>),
+}
+
+/// Ceilings by dimension; `None` is unlimited.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Ceilings {
-    by_dim: Vec<Option<i128>>,
+    by_dim: Vec<Entry>,
     /// The ceiling of every resource that is not listed: the fleet has nothing of what no cluster names. Of a card
     /// model that is not listed there is any amount, for what clusters have is not summed up by model.
     rest: Option<i128>,
@@ -174,18 +256,28 @@ impl Ceilings {
     }
 
     pub(crate) fn get(&self, dim: Dim) -> Option<i128> {
-        self.by_dim.get(dim.index()).copied().unwrap_or_else(|| self.rest_of(dim))
-    }
-
-    fn rest_of(&self, dim: Dim) -> Option<i128> {
-        self.rest.filter(|_| !dim.is_card())
+        match self.by_dim.get(dim.index()) {
+            Some(Entry::Listed(ceiling)) => *ceiling,
+            Some(Entry::Unlisted) | None => self.rest.filter(|_| !dim.is_card()),
+        }
     }
 
     pub(crate) fn set(&mut self, dim: Dim, ceiling: Option<i128>) {
         if self.by_dim.len() <= dim.index() {
-            self.by_dim.resize(dim.index() + 1, self.rest);
+            self.by_dim.resize(dim.index() + 1, Entry::Unlisted);
         }
-        self.by_dim[dim.index()] = ceiling;
+        self.by_dim[dim.index()] = Entry::Listed(ceiling);
+    }
+
+    /// Others may have these numbers from now on.
+    pub(crate) fn unlist(&mut self, forgotten: &[Dim]) {
+        for dim in forgotten {
+            if let Some(entry) = self.by_dim.get_mut(dim.index()) {
+                *entry = Entry::Unlisted;
+            }
+        }
+        self.by_dim.truncate(self.by_dim.iter().rposition(|at| *at != Entry::Unlisted).map_or(0, |last| last + 1));
+        self.by_dim.shrink_to_fit();
     }
 }
 
@@ -206,5 +298,21 @@ mod tests {
         assert_eq!(dims.list_cards().collect::<Vec<_>>(), [model, other]);
         assert_eq!(dims.resource_of(other).as_str(), "y.io/gpu:a");
         assert!(!Dim::JOBS.is_card() && !dims.intern_namespace(&Arc::from("ns")).is_card());
+    }
+
+    #[test]
+    fn a_name_in_the_place_of_a_forgotten_one_has_the_ceilings_of_a_new_one() {
+        let mut dims = Dims::default();
+        let [gpu, model, last] = ["x.io/gpu", "x.io/gpu:a", "z.io/gpu"].map(|name| dims.intern_resource(&name.into()));
+        let mut ceilings = Ceilings::nothing();
+        [gpu, model, last].into_iter().for_each(|dim| ceilings.set(dim, Some(7)));
+        let forgotten = dims.retain(&[last].into());
+        assert_eq!(forgotten, [gpu, model]);
+        ceilings.unlist(&forgotten);
+        let [card, plain] = ["y.io/gpu:a", "y.io/gpu"].map(|name| dims.intern_resource(&name.into()));
+        assert_eq!(dims.list_dims().collect::<Vec<_>>(), [card, plain, last]);
+        assert_eq!([card, plain, last].map(|dim| ceilings.get(dim)), [None, Some(0), Some(7)]);
+        assert_eq!(dims.retain(&BTreeSet::new()), [card, plain, last]);
+        assert_eq!(dims.size(), 0);
     }
 }

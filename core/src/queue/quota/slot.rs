@@ -110,6 +110,18 @@ impl Slot {
         add_charge((&mut self.used, &mut self.running), amounts, times);
     }
 
+    /// Others may have these numbers from now on, of which nothing is charged and nothing said.
+    pub(crate) fn unlist(&mut self, forgotten: &[Dim]) {
+        let Self { capability, left, real, reach, asked, .. } = self;
+        for ceilings in [capability, left, real, reach, &mut asked.most, &mut asked.deserved, &mut asked.granted] {
+            ceilings.unlist(forgotten);
+        }
+        let Self { own, used, guarantee, mean_used, .. } = self;
+        for amounts in [own, used, guarantee, &mut asked.guarantee, mean_used] {
+            amounts.trim();
+        }
+    }
+
     /// Whether only the head may start.
     pub(crate) fn is_fifo(&self) -> bool {
         self.spec.as_ref().is_some_and(|spec| spec.dequeue == Dequeue::Fifo)

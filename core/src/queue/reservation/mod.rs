@@ -509,6 +509,18 @@ impl Reservations {
         std::mem::take(&mut self.dirty)
     }
 
+    /// Nobody gets a reservation: nothing is to be looked at again until all is worked out anew.
+    pub(crate) fn forget_updates(&mut self) {
+        self.due.clear();
+        self.dirty.clear();
+        self.doubted.clear();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn count_updates(&self) -> usize {
+        self.due.len() + self.dirty.len() + self.doubted.len()
+    }
+
     /// When something is to be looked at again.
     pub(crate) fn next_due(&self) -> Option<i64> {
         self.due.first().map(|(at, _)| *at)

@@ -65,7 +65,7 @@ fn a_job_starts_on_the_first_model_that_has_quota_and_is_charged_that() {
     engine.remove_job("b");
     assert_eq!(start(&mut engine), said(&[("c", "x.io/gpu:H 3")]));
     ["a", "c"].iter().for_each(|id| engine.remove_job(id));
-    assert!(engine.usage_of(&"q".into()).used.is_empty() && engine.size() < 8);
+    assert!(engine.usage_of(&"q".into()).used.is_empty() && engine.size() < 16);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod choices;
 mod entitlement;
 mod last_ancestors;
+mod names;
 mod order;
 mod running;
 

@@ -25,6 +25,28 @@ fn a_pods_annotation_names_the_queue_before_its_owners() {
 }
 
 #[test]
+fn a_field_of_its_own_kind_names_the_queue_where_nothing_else_does() {
+    for (api_version, kind, field) in [
+        ("kubeflow.org/v1", "PyTorchJob", "/runPolicy/schedulingPolicy/queue"),
+        ("kubeflow.org/v1", "TFJob", "/runPolicy/schedulingPolicy/queue"),
+        ("sparkoperator.k8s.io/v1beta2", "SparkApplication", "/batchSchedulerOptions/queue"),
+    ] {
+        let spec = json!({"runPolicy": {"schedulingPolicy": {}}, "batchSchedulerOptions": {}});
+        let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {}, "spec": spec});
+        assert!(!names_queue(&object), "{kind}");
+        let (parent, last) = field.rsplit_once('/').unwrap();
+        for (value, named) in [(json!("field"), true), (json!(""), false), (json!(7), false), (json!(null), false)] {
+            object["spec"].pointer_mut(parent).unwrap()[last] = value;
+            assert_eq!(names_queue(&object), named, "{object}");
+        }
+        object["spec"].pointer_mut(parent).unwrap()[last] = "field".into();
+        assert_eq!(queue_of(&object).as_str(), "field");
+        object["metadata"]["labels"] = json!({QUEUE: "label"});
+        assert_eq!(queue_of(&object).as_str(), "label", "and then the field must say the same");
+    }
+}
+
+#[test]
 fn the_time_it_may_wait_is_on_the_workload_or_its_pods() {
     let mut object = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "annotations": { SLA_WAITING_TIME: "1h" } },

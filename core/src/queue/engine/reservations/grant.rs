@@ -27,7 +27,10 @@ impl Engine {
     /// Works out again every shortage that changed or has lasted long enough; true if a job was requeued.
     pub(crate) fn update_reservations(&mut self, room: &mut impl ClusterCapacity) -> bool {
         let moved = self.reservations.take_usage_changes();
-        let Some(reservation_after) = self.reservation_after else { return false };
+        let Some(reservation_after) = self.reservation_after else {
+            self.reservations.forget_updates();
+            return false;
+        };
         let mut requeued = false;
         for node in moved {
             requeued |= self.update_reservations_reaching(node);

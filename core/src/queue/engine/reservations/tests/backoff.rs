@@ -78,3 +78,20 @@ fn it_stays_when_all_is_worked_out_anew() {
     engine.set_order_policy(OrderPolicy::Fifo);
     assert_eq!(at(&mut engine, 102), ["low"], "there priority does not count");
 }
+
+/// Where nothing is reserved, what comes and goes out of line is not remembered.
+#[test]
+fn without_reservations_nothing_is_left_of_who_backed_off_and_with_them_again_it_counts() {
+    let mut engine = requeued();
+    engine.set_reservation_after(None);
+    for i in 0..500 {
+        engine.back_off_job(Job { priority: 5, ..job("aside", "q", 0, amounts(8, 0)) }, 100 + i);
+        assert!(at(&mut engine, 100 + i).is_empty());
+    }
+    assert!(engine.size() < 20, "{}", engine.size());
+    engine.enqueue_job(low("low", "q", 3));
+    engine.set_reservation_after(Some(RESERVATION_AFTER));
+    assert!(at(&mut engine, 600).is_empty());
+    engine.set_reservation_after(None);
+    assert_eq!(at(&mut engine, 600), ["low"]);
+}
