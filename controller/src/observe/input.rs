@@ -136,6 +136,8 @@ pub enum ObjectKind {
     DataSources,
     /// What data workloads need.
     DataClaims,
+    /// HyperJobs, whose jobs start together.
+    HyperJobs,
     /// Declared links between clusters.
     Links,
 }
@@ -154,7 +156,7 @@ impl ObjectKind {
     pub fn list_required() -> BTreeSet<Self> {
         [Self::Queues, Self::Bindings, Self::PodGroups, Self::Classes, Self::Clusters, Self::Namespaces]
             .into_iter()
-            .chain([Self::DataSources, Self::DataClaims])
+            .chain([Self::DataSources, Self::DataClaims, Self::HyperJobs])
             .chain(WorkloadKind::ALL.into_iter().map(Self::Workloads))
             .collect()
     }
@@ -174,6 +176,7 @@ impl ObjectKind {
             Self::DataClaims => {
                 api_resource("datadependency.volcano.sh", "v1alpha1", "DataSourceClaim", "datasourceclaims")
             }
+            Self::HyperJobs => api_resource("training.volcano.sh", "v1alpha1", "HyperJob", "hyperjobs"),
             Self::Links => {
                 api_resource("federation.caldera.dev", "v1alpha1", "FederationTopology", "federationtopologies")
             }
@@ -210,6 +213,9 @@ pub fn read_object(kind: ObjectKind, object: Value) -> Result<Option<Input>, ser
         ObjectKind::Namespaces => Input::Namespaces(parse::<Namespace, _>(object, read_namespace)?),
         ObjectKind::DataSources => Input::DataSources(parse::<DataSource, _>(object, DataSourceFacts::read)?),
         ObjectKind::DataClaims => Input::DataClaims(parse::<DataSourceClaim, _>(object, DataClaimFacts::read)?),
+        ObjectKind::HyperJobs => {
+            return Ok(HyperJobFacts::read(object).map(|facts| Input::HyperJobs(Event::Applied(facts))));
+        }
         ObjectKind::Links => Input::Links(parse(object, FederationTopology::clone)?),
     }))
 }
