@@ -34,7 +34,7 @@ pub use self::{
     manifests::{DeployArgs, ManifestGroup, ManifestsArgs},
     sandbox::{DemoArgs, KarmadaSimArgs, MemberSimArgs, SandboxArgs},
     simulate::{ReportForm, SimulateArgs},
-    values::{JobName, parse_job_name, parse_node_group},
+    values::{Asked, JobName, parse_job_name, parse_node_group},
 };
 
 /// Multi-cluster batch federation on Karmada and Volcano.

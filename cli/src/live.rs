@@ -226,7 +226,7 @@ async fn list_source(
         (ObjectKind::Classes | ObjectKind::Namespaces | ObjectKind::PodGroups | ObjectKind::Links, _) => {
             Ok((empty(), gap))
         }
-        (ObjectKind::Bindings | ObjectKind::Workloads(_), Some(namespace)) => {
+        (ObjectKind::Bindings | ObjectKind::Workloads(_) | ObjectKind::HyperJobs, Some(namespace)) => {
             let own = list_objects(client, source, Some(namespace)).await;
             Ok((own.map_or(SourceAnswer::Nothing, |(listed, _)| SourceAnswer::Some(listed)), gap))
         }

@@ -50,6 +50,7 @@ const BINDINGS: &str = "work.karmada.io";
 const QUEUES: &str = "scheduling.volcano.sh";
 const OURS: &str = "federation.caldera.dev";
 const DATA: Rule = ("datadependency.volcano.sh", &["datasources", "datasourceclaims"], FOLLOW);
+const HYPER_JOBS: Rule = ("training.volcano.sh", &["hyperjobs"], FOLLOW);
 const POLICIES: Rule = ("policy.karmada.io", &["propagationpolicies", "clusterpropagationpolicies"], FOLLOW);
 const EVENTS: Rule = ("", &["events"], &["create"]);
 const CLASSES: Rule = ("scheduling.k8s.io", &["priorityclasses"], FOLLOW);
@@ -106,8 +107,9 @@ pub fn name_account(component: &str) -> String {
 /// all of a member's API, as far as the member lets its user. Without it the inventories or Karmada's summaries serve.
 /// Nor has anybody by default the role to see what state a component is in.
 fn build_reader_roles() -> [Value; 3] {
-    let rules: [Rule; 6] = [
+    let rules: [Rule; 7] = [
         (QUEUES, &["queues", "podgroups"], READ),
+        (HYPER_JOBS.0, HYPER_JOBS.1, READ),
         ("scheduling.k8s.io", &["priorityclasses"], READ),
         (BINDINGS, &["resourcebindings"], READ),
         ("cluster.karmada.io", &["clusters"], READ),
@@ -167,7 +169,7 @@ fn list_cluster_rules(component: &str) -> Vec<Rule> {
                 ("batch", &["cronjobs"], FOLLOW),
                 ("batch", &["cronjobs/status"], &["patch"]),
                 ("bus.volcano.sh", &["commands"], &["list", "watch", "delete"]),
-                ("training.volcano.sh", &["hyperjobs"], FOLLOW),
+                HYPER_JOBS,
                 ("training.volcano.sh", &["hyperjobs/status"], &["patch"]),
                 DATA,
                 (DATA.0, &["datasources/status", "datasourceclaims/status"], &["patch"]),
@@ -220,6 +222,7 @@ fn list_cluster_rules(component: &str) -> Vec<Rule> {
                 ("scheduling.k8s.io", &["priorityclasses"], READ),
                 (OURS, &["clusterinventories", "federationtopologies"], READ),
                 (DATA.0, DATA.1, READ),
+                (HYPER_JOBS.0, HYPER_JOBS.1, READ),
             ]);
         }
         _ => {}

@@ -5,6 +5,7 @@ use std::{fmt::Write as _, process::ExitCode};
 
 use caldera_controller::explain::{
     Basis, Explanation, InLine, Placed, RunLimitView, Verdict, explain_job, explain_without_binding, find_binding,
+    list_jobs_of_hyper_job,
 };
 use caldera_core::{gang::WorkloadRef, run_limit::RunTime};
 use caldera_crds::{karmada::work::ResourceBinding, workload::WorkloadKind};
@@ -14,7 +15,7 @@ use kube::{Api, Client, api::DynamicObject};
 use serde::Serialize;
 
 use crate::{
-    args::{JobName, WhyArgs},
+    args::{Asked, JobName, WhyArgs},
     components,
     expected_start::{self, ExpectedStart, Forecast},
     live::{self, Gap, Live},
@@ -45,14 +46,17 @@ pub async fn run_why(args: WhyArgs) -> anyhow::Result<ExitCode> {
 
 async fn find_answer_with_start(
     client: &Client,
-    job: &JobName,
+    asked: &Asked,
     namespace: &str,
     controllers: Option<&str>,
     assume: Millis,
 ) -> anyhow::Result<Answer> {
     let mut live = live::read_undecided(client, Some(namespace), controllers).await?;
     let forecast = Forecast::of_live(&mut live, assume, expected_start::FOR_ONE).await?;
-    let mut answer = find_answer(client, live, job, namespace).await?;
+    let mut answer = match asked {
+        Asked::Workload(job) => find_answer(client, live, job, namespace).await?,
+        Asked::HyperJob(name) => find_hyper_job_answer(client, live, name, namespace).await?,
+    };
     answer.expected_start = forecast.find_start(&answer.explanation.workload).cloned();
     Ok(answer)
 }
@@ -67,7 +71,8 @@ pub async fn explain_with_start(
     namespace: &str,
     assume: Millis,
 ) -> anyhow::Result<(String, Option<ExpectedStart>)> {
-    let answer = find_answer_with_start(client, job, namespace, None, assume).await?;
+    let asked = Asked::Workload(job.clone());
+    let answer = find_answer_with_start(client, &asked, namespace, None, assume).await?;
     Ok((format_answer(&answer, false), answer.expected_start))
 }
 
@@ -95,6 +100,24 @@ async fn find_answer(client: &Client, mut live: Live, job: &JobName, namespace: 
         explanation.placed_at = read_placed_time(client, explanation.binding.as_deref()).await;
     }
     Ok(Answer { explanation, expected_start: None, missing: live.gaps })
+}
+
+/// That of the first of its jobs that holds no quota, or of the first of all, with how each of them stands.
+async fn find_hyper_job_answer(client: &Client, live: Live, name: &str, namespace: &str) -> anyhow::Result<Answer> {
+    let jobs = list_jobs_of_hyper_job(&live.controller, namespace, name);
+    let waits = jobs.iter().find(|(_, verdict)| is_without_quota(*verdict));
+    let Some((first, _)) = waits.or(jobs.first()) else {
+        anyhow::bail!("there is no job of a HyperJob {name} in namespace {namespace}; {}", describe_gaps(&live));
+    };
+    let all: Vec<String> = jobs.iter().map(|(job, verdict)| format!("{job} {}", name_verdict(*verdict))).collect();
+    let job = JobName { kind: WorkloadKind::VolcanoJob, name: first.to_string() };
+    let mut answer = find_answer(client, live, &job, namespace).await?;
+    answer.explanation.notes.push(format!("the jobs of HyperJob {name}: {}", all.join(", ")));
+    Ok(answer)
+}
+
+const fn is_without_quota(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::Waiting | Verdict::MayStart | Verdict::CanNeverStart | Verdict::Blocked)
 }
 
 fn build_workload_ref(kind: WorkloadKind, namespace: &str, name: &str) -> WorkloadRef {

@@ -103,6 +103,7 @@ fn jobs_and_queues_are_explained_on_a_sandbox() {
     a_running_split_job(&sandbox, &split);
     a_waiting_job(&sandbox);
     a_job_that_can_never_start(&sandbox);
+    a_hyper_job(&sandbox);
     the_starts_in_a_list(&sandbox);
     what_is_not_there(&sandbox);
     the_queues(&sandbox);
@@ -192,6 +193,25 @@ fn what_if(sandbox: &Sandbox, dir: &Path) {
     std::fs::write(&queues, QUEUES.replace("cpu: \"20\"", "cpu: \"40\"")).unwrap();
     let more = simulate(&["--queues", queues.to_str().unwrap()]);
     assert!(waited(&more["policies"][0]).unwrap() < 300.0, "{more:#}");
+}
+
+/// One place in line, told on the HyperJob and on each of its jobs.
+fn a_hyper_job(sandbox: &Sandbox) {
+    let task = r#"{name: t, replicas: 1, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i,
+      command: [sh, -c, sleep 600], resources: {requests: {cpu: "1000"}}}]}}}"#;
+    sandbox.apply(&format!(
+        "{{apiVersion: training.volcano.sh/v1alpha1, kind: HyperJob, metadata: {{name: train, namespace: default}}, \
+         spec: {{replicatedJobs: [{{name: a, replicas: 2, templateSpec: {{queue: default, tasks: [{task}]}}}}]}}}}"
+    ));
+    let seen = sandbox.why_when("hyperjob/train", |seen| seen["token"] == "ExceedsFleet");
+    assert_eq!(seen["workload"]["name"], "train-a-0");
+    let notes = seen["notes"].to_string();
+    assert!(notes.contains("it is one of 2 jobs of HyperJob train that start together or not at all"), "{notes}");
+    assert!(notes.contains("the jobs of HyperJob train: train-a-0 CAN NEVER START as it is, train-a-1"), "{notes}");
+    let child = sandbox.why_when("train-a-1", |seen| seen["token"] == "ExceedsFleet");
+    assert_eq!(child["sentence"], seen["sentence"]);
+    let (code, _, err) = sandbox.run(&["why", "hyperjob/nobody", "-n", "default"]);
+    assert!(code != Some(0) && err.contains("no job of a HyperJob nobody"), "{err}");
 }
 
 fn what_is_not_there(sandbox: &Sandbox) {

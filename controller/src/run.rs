@@ -336,10 +336,10 @@ fn watch_host(
     let optional = || WatchOptions::from(all()).allow_absent_kind(true);
     follower.follow_typed(optional(), |it: DataSource| Some(DataSourceFacts::read(&it)), Input::DataSources);
     follower.follow_typed(optional(), |it: DataSourceClaim| Some(DataClaimFacts::read(&it)), Input::DataClaims);
+    follower.follow_json(hyper_job_resource(), optional(), HyperJobFacts::read, Input::HyperJobs);
     // Not every host has these kinds: nothing waits for them.
     follower.follow_typed::<FederationTopology, _, _>(all(), Some, Input::Links);
     follower.follow_typed(all(), |command: Command| CommandFacts::read(&command), Input::Commands);
-    follower.follow_json(hyper_job_resource(), all(), HyperJobFacts::read, Input::HyperJobs);
     for kind in [WorkloadKind::VolcanoJob, WorkloadKind::BatchJob] {
         let options = WatchOptions::from(all()).allow_absent_kind(true);
         let input = move |event| Input::CronJobs(kind, event);

@@ -136,6 +136,16 @@ pub enum Reason {
         /// Which, and what there is no source of.
         detail: String,
     },
+    /// It is one of several jobs that start together, and waits for the others.
+    JobsMissing {
+        /// How many are in line, and what of the others.
+        detail: String,
+    },
+    /// The jobs that start together with it are in several queues.
+    JobsInSeveralQueues {
+        /// Which.
+        queues: String,
+    },
     /// The user holds it (annotation).
     OnHold {
         /// The annotation.
@@ -411,6 +421,8 @@ impl Reason {
             Self::PriorityClassNotAllowed { .. } => "PriorityClassNotAllowed",
             Self::NoCardQuota { .. } => "NoCardQuota",
             Self::WaitingForData { .. } => "WaitingForData",
+            Self::JobsMissing { .. } => "WaitingForJobs",
+            Self::JobsInSeveralQueues { .. } => "JobsInSeveralQueues",
             Self::OnHold { .. } => "OnHold",
             Self::Suspended => "Suspended",
             Self::SuspendedByUser { .. } => Self::SUSPENDED_BY_USER,
@@ -449,7 +461,7 @@ impl Reason {
 
     /// Tokens of what can not be admitted until somebody changes the job, its queue or the fleet. A hold and a
     /// suspension are not among them: their users wanted them.
-    pub const UNSATISFIABLE: [&str; 14] = [
+    pub const UNSATISFIABLE: [&str; 15] = [
         "ExceedsMaxJob",
         "ExceedsMaxRunTime",
         "PriorityClassNotAllowed",
@@ -463,6 +475,7 @@ impl Reason {
         "QueueMisconfigured",
         "QueueNotLeaf",
         "NamespaceNotSelected",
+        "JobsInSeveralQueues",
         "NotReleased",
     ];
 
@@ -492,6 +505,12 @@ impl Reason {
                     | Self::NotGated
                     | Self::OverRecord { .. }
             )
+    }
+
+    /// Whether it waits for what becomes of others that start together with it.
+    #[must_use]
+    pub const fn is_about_other_jobs(&self) -> bool {
+        matches!(self, Self::JobsMissing { .. } | Self::JobsInSeveralQueues { .. })
     }
 
     /// True once the gate was opened.

@@ -114,6 +114,7 @@ fn start_world(now: Timestamp) -> Controller {
         Input::Namespaces(Event::Reset(vec![])),
         Input::DataSources(Event::Reset(vec![])),
         Input::DataClaims(Event::Reset(vec![])),
+        Input::HyperJobs(Event::Reset(vec![])),
     ] {
         controller.observe(input, now);
     }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use super::{
     names,
-    values::{JobName, parse_amount, parse_job_name, parse_seconds, parse_value},
+    values::{Asked, JobName, parse_amount, parse_asked, parse_job_name, parse_seconds, parse_value},
 };
 use crate::{
     json_path::JsonPath,
@@ -44,9 +44,10 @@ pub struct TopArgs {
 
 #[derive(Debug, ClapArgs)]
 pub struct WhyArgs {
-    /// Name of a Volcano Job, or KIND/NAME, such as deployment/web or rayjob/train.
-    #[arg(value_name = "JOB", add = names::complete_job_names(), value_parser = parse_job_name)]
-    pub job: JobName,
+    /// Name of a Volcano Job, or KIND/NAME, such as deployment/web or rayjob/train; hyperjob/NAME for the first of its
+    /// jobs that waits.
+    #[arg(value_name = "JOB", add = names::complete_job_names(), value_parser = parse_asked)]
+    pub job: Asked,
     /// Its namespace; without it the kubeconfig's.
     #[arg(short, long, value_name = "NAMESPACE", add = names::complete_namespace_names())]
     pub namespace: Option<String>,

@@ -36,6 +36,32 @@ pub fn parse_job_name(text: &str) -> Result<JobName, String> {
     Ok(JobName { kind: known, name: name.to_owned() })
 }
 
+/// Whom `caldera why` is asked about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asked {
+    /// A workload.
+    Workload(JobName),
+    /// The jobs of the HyperJob of this name.
+    HyperJob(String),
+}
+
+/// Words for a HyperJob.
+const HYPER_JOB_WORDS: [&str; 3] = ["hyperjob", "hyperjobs", "hj"];
+
+/// Reads `NAME`, `KIND/NAME` or `hyperjob/NAME`.
+///
+/// # Errors
+/// If it is none of them.
+pub fn parse_asked(text: &str) -> Result<Asked, String> {
+    match text.split_once('/') {
+        Some((word, name)) if HYPER_JOB_WORDS.contains(&word.to_lowercase().as_str()) => {
+            let is_name = !name.is_empty() && !name.contains('/');
+            is_name.then(|| Asked::HyperJob(name.to_owned())).ok_or_else(|| "want hyperjob/NAME".to_owned())
+        }
+        _ => parse_job_name(text).map(Asked::Workload),
+    }
+}
+
 /// The first word for each kind.
 fn list_kinds() -> String {
     WorkloadKind::ALL.map(|kind| kind.aliases()[0]).join(", ")

@@ -14,6 +14,7 @@ mod never_fits;
 mod place_elsewhere;
 mod reserved_clusters;
 mod seen_pods;
+mod together;
 
 use std::{
     borrow::Cow,
@@ -35,7 +36,8 @@ use caldera_core::{
     time::EpochSeconds,
 };
 
-pub use self::{found_place::Place, place_elsewhere::PodsByCluster};
+use self::together::place_together;
+pub use self::{found_place::Place, place_elsewhere::PodsByCluster, together::Companion};
 use crate::observe::{Binding, ClusterFacts};
 
 /// Taint by which Karmada takes a cluster out for a while.
@@ -54,6 +56,8 @@ pub struct PlacementQuestion<'a> {
     pub previous: Option<&'a Plan>,
     /// When it would run; `None` where no maintenance window counts.
     pub run: Option<ExpectedRun>,
+    /// Who must find a place beside it, or none of them does.
+    pub with: &'a [Companion<'a>],
 }
 
 /// How much more room there may be.
@@ -374,7 +378,7 @@ impl FleetCapacity {
         copies.and_then(|copies| u32::try_from(copies).ok()).unwrap_or(1)
     }
 
-    /// Where it would go now, without what is `kept` for others. A class that did not fit before is first held against
+    /// Where it would go now, and then its companions, without what is `kept` for others. A class that did not fit before is first held against
     /// the sum of what is free, so that the many that do not fit a full fleet cost next to nothing.
     ///
     /// # Errors
@@ -384,7 +388,7 @@ impl FleetCapacity {
         question: PlacementQuestion<'_>,
         ask: &Ask,
         kept: &[&ReservedClusters],
-    ) -> Result<Decision, Fit> {
+    ) -> Result<Vec<Decision>, Fit> {
         self.fleet.refresh_capacities();
         if let Some(never) = self.never.get(&ask.fit).cloned()
             && let Some(detail) = self.describe_fleet_shortage(ask)
@@ -394,8 +398,8 @@ impl FleetCapacity {
         }
         let reserved = list_clusters_reserved_against((question.gang, &ask.minimum()), kept);
         let open = |(cluster, _): &(&Cluster, &Capacity)| !reserved.contains(cluster.name.as_str());
-        let refusal = match ask_placement(question, &self.fleet, self.fleet.clusters().filter(open).collect()) {
-            Ok(decision) => return Ok(decision),
+        let refusal = match place_together(question, &self.fleet, self.fleet.clusters().filter(open).collect()) {
+            Ok(decisions) => return Ok(decisions),
             Err(refusal) => refusal,
         };
         if let Some(detail) = self.find_never(question, ask) {
@@ -422,7 +426,7 @@ impl FleetCapacity {
             let cluster: &Cluster = cluster;
             (cluster, after.get(&cluster.name).unwrap_or(capacity))
         };
-        ask_placement(question, &self.fleet, self.fleet.clusters().map(capacity).collect()).is_ok()
+        place_together(question, &self.fleet, self.fleet.clusters().map(capacity).collect()).is_ok()
     }
 
     /// What is free in all clusters together.
@@ -446,20 +450,12 @@ impl FleetCapacity {
     }
 }
 
-fn ask_placement(
-    question: PlacementQuestion<'_>,
-    fleet: &fleet::Fleet,
-    clusters: Vec<(&Cluster, &Capacity)>,
-) -> Result<Decision, place::NotPlaced> {
-    place::place_binding(&build_placement_request(question, fleet, clusters))
-}
-
 fn build_placement_request<'a>(
     question: PlacementQuestion<'a>,
     fleet: &'a fleet::Fleet,
     clusters: Vec<(&'a Cluster, &'a Capacity)>,
 ) -> place::Request<'a> {
-    let PlacementQuestion { binding, gang, whole, previous, run } = question;
+    let PlacementQuestion { binding, gang, whole, previous, run, with: _ } = question;
     place::Request { binding, gang, whole, previous, clusters, linked: fleet.linked_groups(), run }
 }
 

@@ -199,7 +199,16 @@ impl Controller {
                 let of_jobs = event.filter_map(CommandFacts::for_job);
                 return of_jobs.into_iter().for_each(|event| self.commands.observe_commands(event, now));
             }
-            Input::HyperJobs(event) => return self.hyper_jobs.observe_hyper_jobs(event, now),
+            Input::HyperJobs(event) => {
+                match &event {
+                    Event::Applied(facts) | Event::Deleted(facts) => self.jobs.gangs.observe_hyper_job(&facts.key),
+                    Event::Reset(_) => {
+                        self.objects.mark_listed(ObjectKind::HyperJobs);
+                        self.jobs.gangs.observe_all();
+                    }
+                }
+                return self.hyper_jobs.observe_hyper_jobs(event, now);
+            }
             Input::CronJobs(kind, event) => return self.cron_jobs.observe_cron_jobs(kind, event, now),
             Input::Policies(event) => return self.hyper_jobs.observe_policies(event, now),
             Input::Works(cluster, event) => {
@@ -323,6 +332,9 @@ impl Controller {
                     self.data_claims.observe(changed);
                 }
                 Change::PodGroup(key) => {
+                    if let Some(binding) = self.objects.bindings.get(&key) {
+                        self.hyper_jobs.observe_pod_group(&binding.workload, self.now);
+                    }
                     self.pod_groups.mark_dirty(&key);
                     self.waiting_states.observe_binding(&self.objects, &self.jobs, &key, self.now);
                 }
@@ -473,7 +485,7 @@ impl Controller {
 }
 
 /// Tells the capacity what a binding tolerates and selects, and where it is assumed to be.
-fn update_assumed_place(objects: &Objects, jobs: &Jobs, capacity: &mut FleetCapacity, binding: &Binding) {
+pub(crate) fn update_assumed_place(objects: &Objects, jobs: &Jobs, capacity: &mut FleetCapacity, binding: &Binding) {
     let Some(state) = jobs.states.get(&binding.key) else { return };
     let stage = state.stage();
     let counts = stage.is_some_and(|stage| stage != AdmissionStage::Finished) || state.phase == JobPhase::Pending;

@@ -23,6 +23,8 @@ use crate::{
 pub(crate) const NOT_PLACED: &str = "NotPlaced";
 /// Event, and reason of an eviction record: a part of the gang did not start in time, and all of it is requeued.
 pub(crate) const PODS_READY_TIMEOUT: &str = "PodsReadyTimeout";
+/// Event, and reason of an eviction record: a job that starts together with it did not start in time.
+pub(crate) const JOBS_MISSING: &str = "JobsMissing";
 /// Event, and reason of an eviction record: no controller granted the admission or the clusters; they were taken away.
 pub(crate) const FORGED_RECORD: &str = "ForgedRecord";
 /// Event, and reason of an eviction record: the workload names another queue than it was admitted to, and waits there.
@@ -154,7 +156,7 @@ pub(crate) fn describe_eviction_event(record: &EvictionRecord) -> Option<(EventT
             ),
         )),
         POLICY_RESTARTED => Some((EventType::Warning, said.clone())),
-        COPY_REFUSED => Some((EventType::Warning, format!("{said}; withdrawn from all clusters"))),
+        COPY_REFUSED | JOBS_MISSING => Some((EventType::Warning, format!("{said}; withdrawn from all clusters"))),
         MEMBER_LOST => Some((
             EventType::Warning,
             format!("withdrawn from all clusters: {said}; it runs again once its old copies are known to be gone"),
@@ -173,6 +175,7 @@ pub(super) fn requeue_cause(record: &EvictionRecord) -> Option<RequeueCause> {
     match record.reason.as_str() {
         NOT_PLACED => Some(RequeueCause::NotPlaced),
         PODS_READY_TIMEOUT => Some(RequeueCause::NotReady),
+        JOBS_MISSING => Some(RequeueCause::JobsMissing),
         FORGED_RECORD => Some(RequeueCause::Forged),
         QUEUE_CHANGED => Some(RequeueCause::Moved),
         // Who is ended and has the annotation taken away is back.

@@ -69,6 +69,7 @@ mod grant_history;
 mod held_copy;
 pub(crate) mod hyper_jobs;
 mod job_commands;
+mod job_gangs;
 pub(crate) mod jobs;
 pub(crate) mod member_loss;
 mod orphan_copy;
@@ -104,7 +105,7 @@ use jiff::Timestamp;
 pub use self::controller::Controller;
 use self::{
     capacity::FleetGrowth,
-    controller::QueueWrites,
+    controller::{QueueWrites, update_assumed_place},
     deadlines::earliest,
     jobs::JobPhase,
     pod_groups::{COALESCE, POD_GROUPS_PER_PASS},
@@ -185,6 +186,7 @@ fn decide_each(controller: &mut Controller, now: Timestamp) -> Decisions {
     let Controller { objects, jobs, capacity, deadlines, .. } = controller;
     decisions.writes.extend(deadlines.placement.requeue_unplaced(objects, jobs, now));
     decisions.writes.extend(deadlines.start.requeue_unstarted(objects, jobs, capacity, now));
+    decisions.writes.extend(deadlines.start.give_up_half_gangs(objects, jobs, now));
     decisions.writes.extend(deadlines.silent.touch_silent(objects, jobs, capacity, now));
     decisions.writes.extend(deadlines.orphans.touch_bindings(objects, jobs, now));
     decisions.writes.extend(deadlines.held.drop_copies(objects, jobs, capacity, now));
@@ -285,7 +287,24 @@ impl Controller {
         }
     }
 
+    /// Puts the jobs of gangs in line of which something changed.
+    pub(crate) fn arrange_gangs(&mut self) {
+        for gang in self.jobs.gangs.take_changed() {
+            let roster = self.hyper_jobs.find_roster(&gang.hyper_job, &gang.owner);
+            for key in self.jobs.arrange_gang(&gang, roster.as_ref(), self.now) {
+                self.pod_groups.mark_dirty(&key);
+                self.recount_phase(&key);
+                let Self { objects, jobs, capacity, waiting_states, now, .. } = self;
+                waiting_states.observe_binding(objects, jobs, &key, *now);
+                if let Some(binding) = objects.bindings.get(&key) {
+                    update_assumed_place(objects, jobs, capacity, binding);
+                }
+            }
+        }
+    }
+
     fn release_jobs(&mut self, decisions: &mut Decisions) {
+        self.arrange_gangs();
         let releases = release_admissible_jobs(&mut self.jobs, &self.objects, &mut self.capacity, self.now);
         decisions.releases += releases.len();
         for (key, decision) in releases {
@@ -354,16 +373,13 @@ impl Controller {
             let Some((id, position)) = pod_groups.may_write().then(|| reasons.left.pop_front()).flatten() else {
                 break;
             };
-            let Some(key) = jobs.keys.get(&id).cloned() else { continue };
             let Some(reason) = jobs.engine.explain_pending_at(id.as_str(), position) else { continue };
-            decisions.writes.extend(pod_groups.write_pod_group_if_due(
-                objects,
-                jobs,
-                preemption,
-                &key,
-                Some(reason),
-                now,
-            ));
+            for key in jobs.list_bindings_in_line(&id) {
+                let reason = Some(reason.clone());
+                decisions
+                    .writes
+                    .extend(pod_groups.write_pod_group_if_due(objects, jobs, preemption, &key, reason, now));
+            }
         }
         // A sweep that goes on gives turns.
         let turns = if reasons.left.is_empty() { pod_groups.take_first_turns(now) } else { Vec::new() };
@@ -412,6 +428,7 @@ impl Controller {
             self.waiting_states.next_due(self.now),
             self.admission_events.next_due(self.now),
             self.jobs.next_retry(),
+            deadlines.start.next_half_gang(&self.jobs),
             self.jobs.cleanups.next_look(),
             self.preemption.next_due(),
             reservation,

@@ -50,7 +50,8 @@ pub(crate) fn describe_details(
     state: &JobState,
     workload: &Workload,
 ) -> String {
-    let mut text = describe_reservation(jobs, &binding.id);
+    let id = jobs.find_line_id(&binding.key).unwrap_or(&binding.id);
+    let mut text = describe_reservation(jobs, id);
     let mut add = |detail: &str| {
         text += "; ";
         text += detail;
@@ -59,8 +60,9 @@ pub(crate) fn describe_details(
     if jobs.find_impossible_increase(state).is_none() {
         jobs.describe_increase(state).iter().for_each(|rest| add(rest));
     }
-    if jobs.engine.is_pending(binding.id.as_str()) {
-        preemption.describe_failure(&binding.id).into_iter().for_each(&mut add);
+    jobs.gangs.describe_unit(&binding.key).iter().for_each(|unit| add(unit));
+    if jobs.engine.is_pending(id.as_str()) {
+        preemption.describe_failure(id).into_iter().for_each(&mut add);
     }
     describe_unknown_class(objects, workload).iter().for_each(|unknown| add(unknown));
     if let Some(refusal) = state.stage().filter(|stage| *stage != AdmissionStage::Finished).and_then(|_| {

@@ -8,6 +8,8 @@
 //! gang. A job whose own controller makes its pods in its own order, such as a RayJob's submitter once all others run,
 //! is late only while none of its pods is on a node.
 
+use std::sync::Arc;
+
 use caldera_core::{gang::ClusterName, queue::ledger::AdmissionStage};
 use caldera_crds::workload::WorkloadKind;
 use caldera_runtime::event::EventType;
@@ -16,7 +18,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::{
     capacity::FleetCapacity,
     deadlines::{Deadlines, add_wait},
-    eviction::{PODS_READY_TIMEOUT, requeue_binding},
+    eviction::{JOBS_MISSING, PODS_READY_TIMEOUT, requeue_binding},
+    job_gangs::HalfGang,
     jobs::Jobs,
 };
 use crate::{
@@ -106,6 +109,33 @@ impl StartDeadlines {
             }));
             let avoid = late.iter().map(|(cluster, _)| cluster.to_string()).collect();
             decisions.push(requeue_binding(binding, PODS_READY_TIMEOUT, message, avoid, now));
+        }
+        decisions
+    }
+
+    /// When the first gang of jobs is given up that is not whole.
+    pub(crate) fn next_half_gang(&self, jobs: &Jobs) -> Option<Timestamp> {
+        jobs.gangs.next_due(self.timeout)
+    }
+
+    /// Requeues what holds of gangs of jobs that were not whole for as long as a part may take to start.
+    pub(crate) fn give_up_half_gangs(&self, objects: &Objects, jobs: &mut Jobs, now: Timestamp) -> Vec<Decision> {
+        let since = now.checked_sub(self.timeout).unwrap_or(Timestamp::MIN);
+        let mut decisions = Vec::new();
+        for HalfGang { holding, missing } in jobs.gangs.take_half_gangs(since, now) {
+            let created = |key: &Key| objects.bindings.get(key).map(|binding| binding.created);
+            let missing: Vec<(i64, Arc<str>)> =
+                missing.into_iter().filter_map(|(key, name)| Some((created(&key)?, name))).collect();
+            for key in holding {
+                let stage = jobs.states.get(&key).and_then(|state| state.stage());
+                let Some(binding) = jobs.find_confirmed(objects, &key) else { continue };
+                let waited = missing.iter().find(|(created, _)| binding.scheduled.is_none_or(|at| *created <= at));
+                let holds = matches!(stage, Some(AdmissionStage::Admitted | AdmissionStage::Placed));
+                let Some((_, name)) = waited.filter(|_| holds && !binding.suspended) else { continue };
+                let seconds = self.timeout.as_secs();
+                let message = format!("{name}, without which it is not to run, has waited for {seconds} s");
+                decisions.push(requeue_binding(binding, JOBS_MISSING, message, Vec::new(), now));
+            }
         }
         decisions
     }

@@ -5,11 +5,11 @@
 //! more. From the decision until the watch shows it the binding is assumed to be admitted, and assumed in the place
 //! that was found.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use caldera_core::{
     gang::ClusterName,
-    queue::{Ask, Fit, JobId, ReservedClusters},
+    queue::{Ask, Fit, JobId, Release, ReservedClusters},
     resources::ResourceName,
 };
 use jiff::Timestamp;
@@ -17,7 +17,8 @@ use jiff::Timestamp;
 use super::{
     affinity::build_binding_with_peers,
     assess::{predict_remaining_run, predict_run},
-    capacity::{FleetCapacity, Place, PlacementQuestion},
+    capacity::{Companion, FleetCapacity, Place, PlacementQuestion},
+    job_gangs::{JobGangs, Part},
     jobs::{JobState, Jobs},
     resize::{Increase, IncreaseKind},
     run_terms::RunTerms,
@@ -36,9 +37,28 @@ struct Clusters<'a> {
     objects: &'a Objects,
     states: &'a BTreeMap<Key, Box<JobState>>,
     keys: &'a BTreeMap<JobId, Key>,
+    gangs: &'a JobGangs,
     now: Timestamp,
-    /// The place of the job that was last found to fit.
-    found: Option<Place>,
+    /// The place of the job that was last found to fit, and of those that start with it.
+    found: Vec<Place>,
+}
+
+/// A job that starts together with another one, as placement sees it.
+pub(crate) fn build_companion<'a>(
+    objects: &'a Objects,
+    capacity: &FleetCapacity,
+    part: &Part,
+    now: Timestamp,
+) -> Option<Companion<'a>> {
+    let binding = objects.bindings.get(&part.key)?;
+    let workload = objects.workloads.get(&binding.workload)?;
+    let gang = objects.gang_to_place(binding, workload)?.keep_to_card(part.card()).into_owned();
+    Some(Companion {
+        binding: build_binding_with_peers(objects, capacity, binding)?,
+        gang: Cow::Owned(gang),
+        whole: workload.kind.has_tasks(),
+        run: predict_run(objects, workload, now),
+    })
 }
 
 impl Clusters<'_> {
@@ -63,12 +83,16 @@ impl Clusters<'_> {
         let whole = workload.kind.has_tasks();
         let previous = binding.plan.as_deref().filter(|_| whole && increases);
         let gang = objects.gang_to_place(binding, workload)?;
-        let gang = gang.keep_to_card(card);
+        let unit = self.gangs.unit(id);
+        let gang = gang.keep_to_card(unit.first().map_or(card, Part::card));
+        let with = unit.iter().skip(1).map(|part| build_companion(objects, self.capacity, part, self.now));
+        let with: Vec<Companion<'_>> = with.collect::<Option<_>>()?;
         let run = match increases {
             true => predict_remaining_run(binding, workload, self.now),
             false => predict_run(objects, workload, self.now),
         };
-        let question = PlacementQuestion { binding: &placement, gang: &gang, whole, previous, run: Some(run) };
+        let question =
+            PlacementQuestion { binding: &placement, gang: &gang, whole, previous, run: Some(run), with: &with };
         Some(ask(self.capacity, question))
     }
 
@@ -100,24 +124,26 @@ impl caldera_core::queue::ClusterCapacity for Clusters<'_> {
     fn fits(&mut self, id: &JobId, ask: &Ask, kept: &[&ReservedClusters]) -> Fit {
         // Its pods stay where they are, or are replaced one by one: that is the members' own matter.
         if self.find_job(id).and_then(|(_, increase)| increase).is_some_and(|it| it.kind == IncreaseKind::Requests) {
-            self.found = None;
+            self.found.clear();
             return Fit::Yes;
         }
         let answer = self.ask_capacity(id, ask.card(), |capacity, question| {
+            let gangs = std::iter::once(question.gang).chain(question.with.iter().map(|one| &*one.gang));
             let found = capacity.find_place(question, ask, kept);
-            found.map(|decision| Place::from_decision(&decision, question.gang))
+            found
+                .map(|decisions| decisions.iter().zip(gangs).map(|(it, gang)| Place::from_decision(it, gang)).collect())
         });
-        let place = match answer {
+        let places: Vec<Place> = match answer {
             None => return Fit::No { never: false, detail: "its workload is gone".to_owned() },
             Some(Err(no)) => return self.append_nodes(id, no),
-            Some(Ok(place)) => place,
+            Some(Ok(places)) => places,
         };
-        let found = place.count_pods();
+        let found = places.iter().map(Place::count_pods).sum::<u64>();
         if let Some(needs) = self.count_needed_pods(id).filter(|needs| found < *needs) {
             let detail = format!("{needs} pods need a place, what runs included, and {found} find one");
             return Fit::No { never: false, detail };
         }
-        self.found = Some(place);
+        self.found = places;
         Fit::Yes
     }
 
@@ -148,8 +174,8 @@ pub(crate) fn ask_whether_it_fits(
     id: &JobId,
     now: Timestamp,
 ) {
-    let Jobs { engine, states, keys, .. } = jobs;
-    engine.ask_whether_it_fits(id, &mut Clusters { capacity, objects, states, keys, now, found: None });
+    let Jobs { engine, states, keys, gangs, .. } = jobs;
+    engine.ask_whether_it_fits(id, &mut Clusters { capacity, objects, states, keys, gangs, now, found: Vec::new() });
 }
 
 /// Releases what is admissible now, a limited number in one pass: each binding and what is written for it.
@@ -162,22 +188,37 @@ pub(crate) fn release_admissible_jobs(
     jobs.engine.set_now(now.as_second());
     let mut releases = Vec::new();
     while releases.len() < RELEASES {
-        let Jobs { engine, states, keys, .. } = jobs;
-        let mut clusters = Clusters { capacity, objects, states, keys, now, found: None };
+        let Jobs { engine, states, keys, gangs, .. } = jobs;
+        let mut clusters = Clusters { capacity, objects, states, keys, gangs, now, found: Vec::new() };
         let Some(release) = engine.release_next_or_reserve(&mut clusters) else { break };
-        let found = clusters.found;
-        let Some(binding) = jobs.keys.get(&release.id).and_then(|key| objects.bindings.get(key)) else { continue };
-        let workload = objects.workload_of(binding);
-        let terms = workload.map(|workload| RunTerms::build_terms(objects, binding, workload, now)).unwrap_or_default();
-        let card = release.admission.card.clone();
-        let Some(decision) = jobs.assume_release(binding, release, terms) else { continue };
-        jobs.changed = true;
-        let gang = workload.and_then(|workload| objects.gang_to_place(binding, workload));
-        if let (Some(gang), Some(place)) = (gang, found) {
-            let gang = card.map_or(Arc::clone(&gang), |card| Arc::new(gang.keep_to_card(Some(&card)).into_owned()));
-            capacity.assume_found(binding, &gang, place);
+        let mut found = clusters.found.into_iter();
+        for (key, release) in jobs.split_release(release) {
+            let place = found.next();
+            let Some(binding) = objects.bindings.get(&key) else { continue };
+            let decision = assume_release_in_place(jobs, objects, capacity, (binding, place), release, now);
+            releases.extend(decision.map(|decision| (key, decision)));
         }
-        releases.push((binding.key.clone(), decision));
     }
     releases
+}
+
+fn assume_release_in_place(
+    jobs: &mut Jobs,
+    objects: &Objects,
+    capacity: &mut FleetCapacity,
+    (binding, place): (&Binding, Option<Place>),
+    release: Release,
+    now: Timestamp,
+) -> Option<Decision> {
+    let workload = objects.workload_of(binding);
+    let terms = workload.map(|workload| RunTerms::build_terms(objects, binding, workload, now)).unwrap_or_default();
+    let card = release.admission.card.clone();
+    let decision = jobs.assume_release(binding, release, terms)?;
+    jobs.changed = true;
+    let gang = workload.and_then(|workload| objects.gang_to_place(binding, workload));
+    if let (Some(gang), Some(place)) = (gang, place) {
+        let gang = card.map_or(Arc::clone(&gang), |card| Arc::new(gang.keep_to_card(Some(&card)).into_owned()));
+        capacity.assume_found(binding, &gang, place);
+    }
+    Some(decision)
 }

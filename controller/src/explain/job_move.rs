@@ -50,8 +50,14 @@ pub fn explain_move(controller: &mut Controller, key: &Key, choice: ClusterChoic
     let placement = place::Binding { choice, fresh: true, ..placement };
     let gang = &gang.restrict_to_nodes(&objects.nodes_of_queue(&workload.queue));
     let run = Some(predict_run(objects, workload, *now));
-    let question =
-        PlacementQuestion { binding: &placement, gang, whole: workload.kind.has_tasks(), previous: None, run };
+    let question = PlacementQuestion {
+        binding: &placement,
+        gang,
+        whole: workload.kind.has_tasks(),
+        previous: None,
+        run,
+        with: &[],
+    };
     Some(match capacity.find_place_elsewhere(question, binding.id.as_str()) {
         Ok(pods) => MoveAnswer::Fits(pods),
         Err(Fit::No { never: true, detail }) => MoveAnswer::Never(detail),

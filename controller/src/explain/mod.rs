@@ -14,7 +14,7 @@ mod explanation;
 mod job_move;
 mod queues;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use caldera_core::{
     gang::{ClusterName, WorkloadRef},
@@ -80,6 +80,24 @@ pub fn list_verdicts(controller: &Controller) -> BTreeMap<WorkloadRef, Verdict> 
     controller.objects.bindings.values().filter_map(|binding| verdict(binding)).collect()
 }
 
+/// The jobs of a HyperJob that have a binding, in the order in which they are asked for, each with where it stands.
+#[must_use]
+pub fn list_jobs_of_hyper_job(controller: &Controller, namespace: &str, name: &str) -> Vec<(Arc<str>, Verdict)> {
+    let verdict = |binding: &Binding| {
+        let workload = controller.objects.workload_of(binding)?;
+        let child = workload.child.as_ref().filter(|child| *child.hyper_job == *name)?;
+        let roster = controller.hyper_jobs.find_roster(&Key::new(namespace, name), &child.owner)?;
+        let at = roster.names.iter().position(|known| *known == workload.reference.name)?;
+        let state = controller.jobs.states.get(&binding.key)?;
+        let answer = build_answer(controller, binding, state, Some(workload));
+        Some((at, workload.reference.name.as_str().into(), answer.verdict))
+    };
+    let here = controller.objects.bindings.values().filter(|binding| *binding.key.namespace == *namespace);
+    let mut jobs: Vec<(usize, Arc<str>, Verdict)> = here.filter_map(|binding| verdict(binding)).collect();
+    jobs.sort_by_key(|(at, ..)| *at);
+    jobs.into_iter().map(|(_, name, verdict)| (name, verdict)).collect()
+}
+
 /// What is known of a workload from which no binding was made.
 #[must_use]
 pub fn explain_without_binding(controller: &Controller, workload: &WorkloadRef) -> Option<Explanation> {
@@ -97,7 +115,8 @@ pub fn explain_without_binding(controller: &Controller, workload: &WorkloadRef) 
 pub fn explain_job(controller: &mut Controller, key: &Key, now: Timestamp) -> Option<Explanation> {
     if controller.is_complete() {
         let Controller { jobs, objects, capacity, .. } = controller;
-        ask_whether_it_fits(jobs, objects, capacity, &objects.bindings.get(key)?.id, now);
+        let id = jobs.find_line_id(key)?.clone();
+        ask_whether_it_fits(jobs, objects, capacity, &id, now);
     }
     let binding = controller.objects.bindings.get(key)?;
     let ask = ask_of(&controller.objects, &controller.capacity, binding);
@@ -105,7 +124,7 @@ pub fn explain_job(controller: &mut Controller, key: &Key, now: Timestamp) -> Op
     let (binding, state) = (controller.objects.bindings.get(key)?, controller.jobs.states.get(key)?);
     let workload = controller.objects.workload_of(binding);
     let answer = build_answer(controller, binding, state, workload);
-    let id = binding.id.as_str();
+    let id = controller.jobs.find_line_id(key)?.as_str();
     let mut explanation = start_explanation(controller, (*binding.workload).clone(), workload);
     explanation.verdict = answer.verdict;
     explanation.token = answer.token;
@@ -140,6 +159,7 @@ pub fn explain_job(controller: &mut Controller, key: &Key, now: Timestamp) -> Op
         explanation.notes.push(format!("the controller last wrote: {}", told.sentence));
     }
     explanation.notes.extend(controller.jobs.describe_increase(state));
+    explanation.notes.extend(controller.jobs.gangs.describe_unit(key));
     let exceeded = find_run_time_exceeded(binding).filter(|_| answer.verdict == Verdict::Finished);
     explanation.notes.extend(exceeded.map(str::to_owned));
     explanation.notes.extend(describe_evictions_for(controller, id, now));
@@ -246,6 +266,9 @@ fn build_answer(controller: &Controller, binding: &Binding, state: &JobState, wo
                        namespace asks for queueing"
                 .to_owned(),
         },
+        JobPhase::Blocked(reason) if reason.is_about_other_jobs() && !controller.is_complete() => {
+            read_pod_group_reason(controller, workload)
+        }
         JobPhase::Blocked(reason) => Answer::from_waiting(reason),
         JobPhase::Pending => match controller.jobs.explain_pending(&binding.key).filter(|_| controller.is_complete()) {
             Some(reason) => Answer::from_waiting(&reason),

@@ -142,6 +142,9 @@ pub fn read_object(kind: ObjectKind, object: Value) -> Result<Option<Input>, ser
         ObjectKind::Namespaces => Input::Namespaces(parse::<Namespace, _>(object, read_namespace)?),
         ObjectKind::DataSources => Input::DataSources(parse::<DataSource, _>(object, DataSourceFacts::read)?),
         ObjectKind::DataClaims => Input::DataClaims(parse::<DataSourceClaim, _>(object, DataClaimFacts::read)?),
+        ObjectKind::HyperJobs => {
+            return Ok(HyperJobFacts::read(object).map(|facts| Input::HyperJobs(Event::Applied(facts))));
+        }
         ObjectKind::Links => Input::Links(parse(object, FederationTopology::clone)?),
     }))
 }

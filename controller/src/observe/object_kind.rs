@@ -27,6 +27,8 @@ pub enum ObjectKind {
     DataSources,
     /// What data workloads need.
     DataClaims,
+    /// HyperJobs, whose jobs start together.
+    HyperJobs,
     /// Declared links between clusters.
     Links,
 }
@@ -45,7 +47,7 @@ impl ObjectKind {
     pub fn list_required() -> BTreeSet<Self> {
         [Self::Queues, Self::Bindings, Self::PodGroups, Self::Classes, Self::Clusters, Self::Namespaces]
             .into_iter()
-            .chain([Self::DataSources, Self::DataClaims])
+            .chain([Self::DataSources, Self::DataClaims, Self::HyperJobs])
             .chain(WorkloadKind::ALL.into_iter().map(Self::Workloads))
             .collect()
     }
@@ -65,6 +67,7 @@ impl ObjectKind {
             Self::DataClaims => {
                 api_resource("datadependency.volcano.sh", "v1alpha1", "DataSourceClaim", "datasourceclaims")
             }
+            Self::HyperJobs => api_resource("training.volcano.sh", "v1alpha1", "HyperJob", "hyperjobs"),
             Self::Links => {
                 api_resource("federation.caldera.dev", "v1alpha1", "FederationTopology", "federationtopologies")
             }

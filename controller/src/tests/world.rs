@@ -95,6 +95,7 @@ impl World {
             Input::Namespaces(Event::Reset(vec![])),
             Input::DataSources(Event::Reset(vec![])),
             Input::DataClaims(Event::Reset(vec![])),
+            Input::HyperJobs(Event::Reset(vec![])),
             Input::Policies(Event::Reset(vec![])),
         ] {
             self.controller.observe(input, self.now);

@@ -19,7 +19,7 @@ use caldera_runtime::{
 use kube::api::ApiResource;
 use serde_json::{Value, json};
 
-use crate::observe::{HyperJobFacts, Key};
+use crate::observe::{HyperJobFacts, Key, ObjectKind};
 
 /// What a HyperJob makes for each of its jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,7 +59,7 @@ impl HyperJobWrite {
 /// What to ask the server for.
 #[must_use]
 pub fn hyper_job_resource() -> ApiResource {
-    api_resource("training.volcano.sh", "v1alpha1", "HyperJob", "hyperjobs")
+    ObjectKind::HyperJobs.api_resource()
 }
 
 /// What to ask the server for.

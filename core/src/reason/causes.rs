@@ -107,6 +107,8 @@ pub enum RequeueCause {
     NotPlaced,
     /// It was placed and its pods were not ready in time.
     NotReady,
+    /// A job that starts together with it did not start in time.
+    JobsMissing,
     /// No controller granted what its binding said.
     Forged,
     /// Its user moved it to another queue.

@@ -80,6 +80,10 @@ impl fmt::Display for Reason {
                 write!(f, "queue {by}{above} {cause}")
             }
             Self::WaitingForData { detail } => f.write_str(detail),
+            Self::JobsMissing { detail } => write!(f, "starts together with other jobs: {detail}"),
+            Self::JobsInSeveralQueues { queues } => {
+                write!(f, "starts together with other jobs, which have to be in one queue and are in {queues}")
+            }
             Self::OnHold { annotation } => {
                 write!(f, "on hold: take the annotation {annotation} away to let it wait in line")
             }
@@ -158,6 +162,9 @@ impl fmt::Display for Reason {
                 match cause {
                     RequeueCause::NotPlaced => write!(f, "was admitted {times} and not placed in time ({detail})")?,
                     RequeueCause::NotReady => write!(f, "was admitted {times} and did not start in time ({detail})")?,
+                    RequeueCause::JobsMissing => {
+                        write!(f, "was admitted {times} without all that start together with it ({detail})")?;
+                    }
                     RequeueCause::Forged => write!(f, "lost what no controller had granted, {times} ({detail})")?,
                     RequeueCause::Moved => write!(f, "was moved to another queue ({detail})")?,
                     RequeueCause::CopyRefused => {

@@ -25,6 +25,8 @@ pub const MOST_CHILDREN: i64 = 500;
 pub const MOST_REPLICATED_JOBS: usize = 64;
 /// Clusters that may be preferred.
 const MOST_CLUSTERS: usize = 1000;
+/// Queues that are named in a refusal.
+const MOST_QUEUES_TOLD: usize = 4;
 /// After so many refusals the rest is not looked at.
 const MOST_REFUSALS: usize = 20;
 
@@ -127,6 +129,13 @@ fn list_refusals_outside_templates(hyper_job: &Value) -> Vec<String> {
         }
         let odd = clusters.iter().take(MOST_CLUSTERS).find(|cluster| !is_dns_subdomain(cluster));
         refusals.extend(odd.map(|cluster| format!("{field}.clusterNames: {cluster:?} is no name of a cluster")));
+    }
+    let queues: BTreeSet<&str> = list_replicated_jobs(hyper_job).map(|it| it.queue()).collect();
+    if queues.len() > 1 {
+        let queues = queues.iter().take(MOST_QUEUES_TOLD).map(|it| format!("{it:?}")).collect::<Vec<_>>().join(", ");
+        refusals.push(format!(
+            "spec.replicatedJobs: the queues of its templates are {queues}; its jobs start together, in one queue"
+        ));
     }
     if children > MOST_CHILDREN {
         refusals.push(format!(

@@ -10,7 +10,7 @@ mod tests;
 
 use serde_json::{Value, json};
 
-use crate::published::hash_fnv1a;
+use crate::{names::volcano::DEFAULT_QUEUE, published::hash_fnv1a};
 
 pub use admission::{
     MOST_CHILDREN, MOST_REPLICATED_JOBS, list_creation_refusals, list_ignored_fields, list_update_refusals,
@@ -32,6 +32,12 @@ impl<'a> ReplicatedJobView<'a> {
     #[must_use]
     pub fn template(&self) -> &'a Value {
         &self.object["templateSpec"]
+    }
+
+    /// The queue that its jobs name; nothing where that is the default's.
+    #[must_use]
+    pub fn queue(&self) -> &'a str {
+        self.template()["queue"].as_str().filter(|queue| *queue != DEFAULT_QUEUE).unwrap_or_default()
     }
 
     /// Clusters that are preferred.

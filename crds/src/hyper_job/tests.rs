@@ -161,3 +161,19 @@ fn what_nobody_acts_on_is_said() {
     let unread = list_ignored_fields(&all);
     assert!(unread[0].contains("spec.plugins") && unread[1].contains("replicatedJobs[1].splitPolicy"), "{unread:?}");
 }
+
+#[test]
+fn the_jobs_of_a_hyper_job_start_together_in_one_queue() {
+    let of = |a: &str, b: Value| {
+        let mut second = template("q", 1);
+        second["queue"] = b;
+        let refusals = list_creation_refusals(&hyper_job(json!([
+            {"name": "a", "templateSpec": template(a, 1)}, {"name": "b", "templateSpec": second},
+        ])));
+        refusals
+    };
+    assert_eq!(of("q", json!("q")), Vec::<String>::new());
+    assert_eq!(of("default", Value::Null), Vec::<String>::new());
+    let refused = of("q", json!("r"));
+    assert!(refused.len() == 1 && refused[0].contains("\"q\", \"r\""), "{refused:?}");
+}

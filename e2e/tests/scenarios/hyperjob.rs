@@ -63,6 +63,55 @@ fn a2_37_the_jobs_of_a_hyper_job_run_once_and_go_with_it() {
     });
 }
 
+/// Each would fit alone, as long as the first job runs. Both start once it has gone.
+#[test]
+fn the_jobs_of_a_hyper_job_start_together_or_not_at_all() {
+    run("hyperjob-gang", async |s| {
+        let queue = s.queue("q", json!({"cpu": "500m"})).await?;
+        s.create(Kind::Job, job("first", &queue, &[task("worker", 3, "100m", "sleep 600")])).await?;
+        s.until_phase("first", "Running").await?;
+        let replicated = json!([{"name": "rank", "replicas": 2, "templateSpec": template(&queue, "sleep 600")}]);
+        s.create(Kind::HyperJob, hyper_job(replicated)).await?;
+        for name in ["train-rank-0", "train-rank-1"] {
+            let says = |it: &Value| {
+                let state = &it["status"]["state"];
+                let message = state["message"].as_str().unwrap_or_default();
+                state["reason"] == "WaitingForQuota"
+                    && message.contains("needs cpu 400m, used 300m of 500m")
+                    && message.contains("one of 2 jobs of HyperJob train that start together")
+            };
+            s.until(Kind::Job, name, "says that it waits with the other", says).await?;
+        }
+        let says = |it: &Value| {
+            let mut conditions = it["status"]["conditions"].as_array().into_iter().flatten();
+            conditions.any(|it| {
+                let message = it["message"].as_str().unwrap_or_default();
+                it["type"] == "Admitted" && it["status"] == "False" && message.contains("needs cpu 400m")
+            })
+        };
+        s.until(Kind::HyperJob, "train", "says why it waits", says).await?;
+        s.delete(Kind::Job, "first").await?;
+        for name in ["train-rank-0", "train-rank-1"] {
+            s.until_phase(name, "Running").await?;
+        }
+        s.until(Kind::HyperJob, "train", "is admitted", |it| is_true(it, "Admitted")).await?;
+        // Charged once each.
+        let used = |it: &Value| it["status"]["allocated"]["cpu"] == "400m";
+        s.until(Kind::Queue, &queue, "has both", used).await?;
+        // One that fails is not made again, and the other runs on.
+        let failed = json!({"metadata": {"annotations": {"caldera.dev/end-as": "Terminated"}}});
+        s.patch(Kind::Job, "train-rank-0", &failed).await?;
+        s.until_phase("train-rank-0", "Terminated").await?;
+        let counts =
+            |it: &Value| it["status"]["replicatedJobsStatus"][0]["jobStates"]["train-rank-0"]["phase"] == "Terminated";
+        s.until(Kind::HyperJob, "train", "says how it ended", counts).await?;
+        s.until_phase("train-rank-1", "Running").await?;
+        s.delete(Kind::HyperJob, "train").await?;
+        s.until_gone(Kind::Job, "train-rank-1").await?;
+        s.until_gone(Kind::Policy, "train-rank-1").await
+    });
+}
+
 #[test]
 fn a2_42_a_hyper_job_of_which_no_job_could_be_made_is_refused() {
     run("hyperjob-bad", async |s| {

@@ -12,7 +12,7 @@ use caldera_core::{
     queue::{Ask, FitClass},
 };
 
-use super::{CORDON, FleetCapacity, PlacementQuestion, ask_placement, build_placement_request, with_peers};
+use super::{CORDON, FleetCapacity, PlacementQuestion, build_placement_request, place_together, with_peers};
 
 /// Classes that are remembered: tenants make them. Most fleets have fewer kinds of jobs.
 const MOST_CLASSES: usize = 65_536;
@@ -52,7 +52,7 @@ impl FleetCapacity {
         self.fleet.refresh_clusters_without_queued();
         let emptied: Vec<(&Cluster, &Capacity)> =
             self.fleet.list_capacities_without_queued().map(|(cluster, emptied, _)| (cluster, emptied)).collect();
-        let refusal = (!emptied.is_empty()).then(|| ask_placement(question, &self.fleet, emptied).err()).flatten()?;
+        let refusal = (!emptied.is_empty()).then(|| place_together(question, &self.fleet, emptied).err()).flatten()?;
         // It is not about now.
         let never = refusal.to_string().replacen(" fit now in ", " fit in ", 1);
         let request = build_placement_request(question, &self.fleet, self.fleet.clusters().collect());

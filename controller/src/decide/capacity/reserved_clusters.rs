@@ -6,7 +6,10 @@ use caldera_core::{
     queue::{Ask, ReservedClusters},
 };
 
-use super::{FleetCapacity, PlacementQuestion, ask_placement};
+use super::{
+    FleetCapacity, PlacementQuestion,
+    together::{merge_decisions, place_together},
+};
 
 impl FleetCapacity {
     /// See [`fleet::choose_reserved_clusters`].
@@ -24,7 +27,10 @@ impl FleetCapacity {
             (question.gang, &ask.minimum_of_copy().without_cards()),
             vain,
             emptied.map(|(cluster, emptied, now)| ReservableCluster { cluster, emptied, now }),
-            |binding, clusters| ask_placement(PlacementQuestion { binding, ..question }, &self.fleet, clusters).ok(),
+            |binding, clusters| {
+                let question = PlacementQuestion { binding, ..question };
+                place_together(question, &self.fleet, clusters).ok().and_then(merge_decisions)
+            },
         )
     }
 }

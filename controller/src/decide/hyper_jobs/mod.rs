@@ -12,7 +12,7 @@
 //! - What the server refuses is told in a condition, and tried again each minute.
 //! - A template may be large and have hundreds of jobs: few are built at once, whoever asks for how many.
 //!
-//! A host need not have HyperJobs: nothing waits for the first list of them.
+//! A host need not have HyperJobs: then their first list is empty.
 
 mod plan;
 mod status;
@@ -23,7 +23,7 @@ use std::{
 };
 
 use caldera_core::gang::WorkloadRef;
-use caldera_crds::hyper_job::{list_replicated_jobs, name_child};
+use caldera_crds::hyper_job::{MOST_CHILDREN, count_needed, list_replicated_jobs, name_child};
 use caldera_runtime::{watch::Event, write::Failure};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -32,7 +32,7 @@ use self::{
     plan::View,
     status::{find_recorded_end, has_hyper_job_ended, is_final_state},
 };
-use super::deadlines::add_wait;
+use super::{deadlines::add_wait, job_gangs::Roster};
 use crate::{
     observe::{ChildFacts, HyperJobFacts, Input, Key, Objects, PolicyFacts, Workload},
     write::{Decision, hyper_job::ChildKind},
@@ -183,6 +183,12 @@ impl HyperJobs {
         }
     }
 
+    /// Takes in that the PodGroup of a Volcano Job says something else.
+    pub(crate) fn observe_pod_group(&mut self, reference: &WorkloadRef, now: Timestamp) {
+        let of = self.parents.get(&Key::new(&reference.namespace, &reference.name)).cloned();
+        of.iter().for_each(|of| self.schedule_check(of, now));
+    }
+
     /// A job is gone, or another's.
     fn remove_child(&mut self, of: &Key, job: &Key) {
         let is_needed = self.all.contains_key(of);
@@ -209,6 +215,23 @@ impl HyperJobs {
                 self.should_exist(&parent.facts, &job.name)
                     && find_recorded_end(&parent.facts.object, &job.name).is_none()
             })
+    }
+
+    /// Which jobs there should be of the HyperJob with this UID; `None` while that is not seen.
+    pub(crate) fn find_roster(&self, key: &Key, uid: &str) -> Option<Roster> {
+        let object = &self.all.get(key).filter(|known| *known.facts.uid == *uid)?.facts.object;
+        let all = list_replicated_jobs(object).flat_map(|replicated| {
+            (0..replicated.replicas).map(move |index| name_child(&key.name, replicated.name, index))
+        });
+        let names: Vec<String> = all.take(usize::try_from(MOST_CHILDREN).unwrap_or(usize::MAX)).collect();
+        let needed = count_needed(object, i64::try_from(names.len()).unwrap_or(i64::MAX));
+        let seen = self.children.get(key);
+        let ended = |name: &&String| {
+            let seen = seen.and_then(|seen| seen.get(name.as_str())).filter(|child| *child.owner == *uid);
+            seen.is_some_and(|child| is_final_state(&child.state)) || find_recorded_end(object, name).is_some()
+        };
+        let ended = names.iter().filter(ended).cloned().collect();
+        Some(Roster { needed: usize::try_from(needed).unwrap_or(0), ended, names })
     }
 
     fn should_exist(&self, facts: &HyperJobFacts, job: &str) -> bool {

@@ -162,6 +162,7 @@ impl View<'_> {
             name: name.to_owned(),
             replicated: template.at,
             is_made: false,
+            waits: None,
             state: Value::Null,
             counts: [0; COUNTS.len()],
         };
@@ -193,7 +194,20 @@ impl View<'_> {
                 child.state = facts.state.clone();
             }
         }
+        if !is_final_state(&child.state) {
+            child.waits = self.find_wait(job.filter(|_| !is_foreign));
+        }
         plan.children.push(child);
+    }
+
+    /// Why a job that did not end holds no quota, by its PodGroup; nothing if it holds some.
+    fn find_wait(&self, job: Option<&Workload>) -> Option<String> {
+        let status = job.and_then(|job| self.objects.pod_groups.find(job)).map(|group| &group.status);
+        match status {
+            Some(status) if !["", "Pending"].contains(&status.phase.as_str()) => None,
+            Some(status) => Some(status.message.clone()),
+            None => Some(String::new()),
+        }
     }
 
     /// As what a job ended, whether it is there yet or not.

@@ -5,6 +5,8 @@
 //! - `minAvailable` jobs are needed, all where it is absent. It is Completed once all jobs ended and enough of them are
 //!   Completed, Failed if too few are; before that `Running` says whether enough run or are completed, with the
 //!   numbers.
+//! - `Admitted` says whether so many hold quota or have ended; while they do not, it says why the first waits, in the
+//!   words of its PodGroup. It follows what PodGroups say, and so their budget.
 //! - A job that is aborted has not ended: it may be resumed. volcano-global counts it as failed.
 //! - `JobsCreated` is False while a job is not made yet, and says how many are; or while one can not be made or
 //!   changed, and says which and why.
@@ -18,7 +20,7 @@ use serde_json::{Map, Value, json};
 use crate::observe::{COUNTS, HyperJobFacts};
 
 /// Conditions that are ours.
-const CONDITIONS: [&str; 4] = ["JobsCreated", "Running", "Completed", "Failed"];
+const CONDITIONS: [&str; 5] = ["JobsCreated", "Admitted", "Running", "Completed", "Failed"];
 
 /// A job that there should be.
 #[derive(Debug)]
@@ -29,6 +31,8 @@ pub(super) struct ChildState {
     pub(super) replicated: usize,
     /// It is there, or was and ended.
     pub(super) is_made: bool,
+    /// Why it holds no quota, by its PodGroup; nothing of one that does, or has ended.
+    pub(super) waits: Option<String>,
     /// Its state: of the job that is there, or that ended. Nothing while none was made.
     pub(super) state: Value,
     /// As [`COUNTS`] has them.
@@ -109,6 +113,15 @@ fn build_conditions(
         () if running > 0 && running + completed >= needed => (true, "EnoughRun"),
         () => (false, "TooFewRun"),
     };
+    let waiting: Vec<&ChildState> = children.iter().filter(|child| child.waits.is_some()).collect();
+    let admitted = all - waiting.len();
+    let of_needed = format!("of {all} jobs {admitted} hold quota or have ended; {needed} are needed");
+    let why = waiting.first().and_then(|child| Some((child, child.waits.as_deref().filter(|why| !why.is_empty())?)));
+    let admission = match why.filter(|_| admitted < needed) {
+        _ if admitted >= needed => (true, "Admitted", of_needed),
+        Some((child, why)) => (false, "Waiting", format!("{of_needed}; {}: {why}", child.name)),
+        None => (false, "Waiting", of_needed),
+    };
     let made = children.iter().filter(|child| child.is_made).count();
     let created = match problem {
         Some(problem) => (false, "JobRefused", problem.to_owned()),
@@ -117,6 +130,7 @@ fn build_conditions(
     };
     let told = [
         Some(("JobsCreated", created.0, created.1, created.2)),
+        Some(("Admitted", admission.0, admission.1, admission.2)),
         Some(("Running", run.0, run.1, numbers.clone())),
         (is_over && are_enough).then_some(("Completed", true, "EnoughCompleted", numbers.clone())),
         (is_over && !are_enough).then_some(("Failed", true, "TooFewCompleted", numbers)),

@@ -30,8 +30,10 @@ use super::super::{
     affinity::build_binding_with_peers,
     assess::{assess_with_admission_checks, predict_run},
     binding_state::BindingState,
-    capacity::{FleetCapacity, PlacementQuestion},
+    capacity::{Companion, FleetCapacity, PlacementQuestion},
+    job_gangs::Part,
     jobs::{JobPhase, JobState, Jobs},
+    release::build_companion,
 };
 use crate::observe::{Binding, Objects, Workload, admitted_gang};
 
@@ -61,10 +63,13 @@ impl PreemptionWorld for PreemptionView<'_> {
             let Some(binding) = jobs.keys.get(&candidate.id).and_then(|key| objects.bindings.get(key)) else {
                 continue;
             };
-            let BindingState::Pending(job) = assess_with_admission_checks(objects, jobs, capacity, binding, *now)
+            let BindingState::Pending(mut job) = assess_with_admission_checks(objects, jobs, capacity, binding, *now)
             else {
                 continue;
             };
+            // Those that start together ask with the lowest of their priorities.
+            let unit = jobs.gangs.unit(&candidate.id).iter();
+            job.priority = unit.map(|part| part.job.priority).min().unwrap_or(job.priority);
             let workload = objects.workload_of(binding);
             let never = workload.is_none_or(|workload| objects.never_preempts(&workload.class));
             if never || !(reclaims || lowest.is_some_and(|lowest| lowest < job.priority)) {
@@ -224,6 +229,7 @@ struct FitWithout<'a> {
     gang: Arc<Gang>,
     whole: bool,
     run: ExpectedRun,
+    with: Vec<Companion<'a>>,
 }
 
 impl<'a> FitWithout<'a> {
@@ -236,7 +242,11 @@ impl<'a> FitWithout<'a> {
     ) -> Option<Self> {
         let binding = objects.bindings.get(jobs.keys.get(&preemptor.id)?)?;
         let workload = objects.workloads.get(&binding.workload)?;
+        let unit = jobs.gangs.unit(&preemptor.id);
+        let with = unit.iter().skip(1).map(|part| build_companion(objects, capacity, part, now));
+        let with = with.collect::<Option<_>>()?;
         Some(Self {
+            with,
             // Others of its groups that are evicted are taken to stay: rather no attempt than one in vain.
             placement: build_binding_with_peers(objects, capacity, binding)?,
             objects,
@@ -244,6 +254,7 @@ impl<'a> FitWithout<'a> {
             capacity,
             gang: {
                 let card = jobs.engine.pending_card(preemptor.id.as_str());
+                let card = unit.first().map_or(card, Part::card);
                 Arc::new(objects.gang_to_place(binding, workload)?.keep_to_card(card).into_owned())
             },
             whole: workload.kind.has_tasks(),
@@ -255,7 +266,8 @@ impl<'a> FitWithout<'a> {
         let leaves = |victim: &&Victim| Some((victim.id.to_string(), self.list_leaving_pods(victim)?));
         let gone = victims.iter().filter_map(leaves).collect();
         let (binding, gang, whole) = (&*self.placement, &*self.gang, self.whole);
-        let question = PlacementQuestion { binding, gang, whole, previous: None, run: Some(self.run) };
+        let question =
+            PlacementQuestion { binding, gang, whole, previous: None, run: Some(self.run), with: &self.with };
         self.capacity.fits_without(question, &gone)
     }
 

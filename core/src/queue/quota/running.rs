@@ -26,6 +26,8 @@ pub enum Counted {
     Job,
     /// One job of this namespace: to be said where a queue on its way to the root limits those.
     JobOf(Arc<str>),
+    /// So many jobs that start together, of this namespace where that is to be said.
+    Jobs(u32, Option<Arc<str>>),
     /// Nothing: it asks for more of what a job has that is counted already.
     Nothing,
 }
@@ -36,6 +38,10 @@ impl Counted {
         match self {
             Self::Job => [(Dim::JOBS, 1)].into(),
             Self::JobOf(namespace) => [(Dim::JOBS, 1), (dims.intern_namespace(namespace), 1)].into(),
+            Self::Jobs(jobs, None) => [(Dim::JOBS, i128::from(*jobs))].into(),
+            Self::Jobs(jobs, Some(namespace)) => {
+                [(Dim::JOBS, i128::from(*jobs)), (dims.intern_namespace(namespace), i128::from(*jobs))].into()
+            }
             Self::Nothing => Sparse::default(),
         }
     }
