@@ -4,7 +4,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::resources::{ResourceName, Resources};
+use crate::{
+    resources::{ResourceName, Resources},
+    tenant::Tenant,
+};
 
 /// An interned resource name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,10 +16,12 @@ pub(crate) struct Dim(u32);
 impl Dim {
     pub(crate) const FIRST: Self = Self(0);
     pub(crate) const LAST: Self = Self(u32::MAX);
-    /// The first that is no resource: jobs that hold anything. After it the same of each namespace.
+    /// The first that is no resource: jobs that hold anything. After it the same of each tenant.
     pub(crate) const JOBS: Self = Self(1 << 30);
     /// With this bit it is of one card model.
     const CARD: u32 = 1 << 29;
+    /// A number of jobs with this bit is of a user.
+    const USER: u32 = 1 << 29;
 
     const fn of_resource(place: u32, is_card: bool) -> Self {
         Self(if is_card { place | Self::CARD } else { place })
@@ -32,6 +37,11 @@ impl Dim {
         self >= Self::JOBS
     }
 
+    /// Whether it counts the jobs of a user.
+    pub(crate) fn is_of_user(self) -> bool {
+        self.is_count() && self.0 & Self::USER != 0
+    }
+
     pub(crate) const fn index(self) -> usize {
         (self.0 & !Self::CARD) as usize
     }
@@ -45,8 +55,8 @@ pub(crate) struct Dims {
     /// All of them, in the order of their places.
     resources: Arc<Vec<Dim>>,
     /// Those whose jobs are counted.
-    namespaces: Vec<Arc<str>>,
-    namespace_numbers: BTreeMap<Arc<str>, Dim>,
+    tenants: Vec<Tenant>,
+    tenant_numbers: BTreeMap<Tenant, Dim>,
 }
 
 impl Dims {
@@ -80,21 +90,22 @@ impl Dims {
         (0..all.len()).map(move |place| all[place])
     }
 
-    /// The number of a namespace's jobs.
-    pub(crate) fn intern_namespace(&mut self, namespace: &Arc<str>) -> Dim {
-        if let Some(dim) = self.namespace_numbers.get(namespace) {
+    /// The number of a tenant's jobs.
+    pub(crate) fn intern_tenant(&mut self, tenant: &Tenant) -> Dim {
+        if let Some(dim) = self.tenant_numbers.get(tenant) {
             return *dim;
         }
-        let place = u32::try_from(self.namespaces.len()).unwrap_or(u32::MAX);
-        let dim = Dim(Dim::JOBS.0.saturating_add(1).saturating_add(place));
-        self.namespaces.push(Arc::clone(namespace));
-        self.namespace_numbers.insert(Arc::clone(namespace), dim);
+        let place = u32::try_from(self.tenants.len()).unwrap_or(u32::MAX);
+        let user = if tenant.user().is_some() { Dim::USER } else { 0 };
+        let dim = Dim((Dim::JOBS.0 | user).saturating_add(1).saturating_add(place));
+        self.tenants.push(tenant.clone());
+        self.tenant_numbers.insert(tenant.clone(), dim);
         dim
     }
 
     /// Whose jobs it counts; `None` for those of all.
-    pub(crate) fn namespace(&self, dim: Dim) -> Option<&Arc<str>> {
-        self.namespaces.get(usize::try_from(dim.0.checked_sub(Dim::JOBS.0 + 1)?).ok()?)
+    pub(crate) fn tenant(&self, dim: Dim) -> Option<&Tenant> {
+        self.tenants.get(usize::try_from((dim.0 & !Dim::USER).checked_sub(Dim::JOBS.0 + 1)?).ok()?)
     }
 
     pub(crate) fn intern_amounts(&mut self, amounts: &Resources) -> Sparse {
@@ -205,6 +216,17 @@ mod tests {
         assert_eq!(dims.list_dims().collect::<Vec<_>>(), [gpu, model, later, other]);
         assert_eq!(dims.list_cards().collect::<Vec<_>>(), [model, other]);
         assert_eq!(dims.resource_of(other).as_str(), "y.io/gpu:a");
-        assert!(!Dim::JOBS.is_card() && !dims.intern_namespace(&Arc::from("ns")).is_card());
+        assert!(!Dim::JOBS.is_card() && !dims.intern_tenant(&Tenant::Namespace("ns".into())).is_card());
+    }
+
+    #[test]
+    fn a_user_and_a_namespace_of_one_name_are_counted_apart() {
+        let mut dims = Dims::default();
+        let all = [Tenant::Namespace("a".into()), Tenant::User("a".into()), Tenant::User("b".into())];
+        let numbers = all.each_ref().map(|tenant| dims.intern_tenant(tenant));
+        assert_eq!(numbers.map(|dim| dims.tenant(dim).cloned()), all.map(Some));
+        assert_eq!(numbers.map(Dim::is_of_user), [false, true, true]);
+        assert!(numbers.into_iter().all(|dim| dim.is_count() && !dim.is_card() && dim != Dim::JOBS));
+        assert!(dims.tenant(Dim::JOBS).is_none() && !Dim::JOBS.is_of_user());
     }
 }
