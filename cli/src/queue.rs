@@ -209,9 +209,16 @@ fn format_table(queues: &[QueueView], tree: bool, wide: bool) -> String {
     };
     let mut text = if wide { format_by_resource(queues, name) } else { format_by_queue(queues, name) };
     for queue in queues {
-        for RunningLimit { namespace, running, limit } in &queue.running_limits {
-            let of = namespace.as_ref().map_or(String::new(), |namespace| format!(" of namespace {namespace}"));
+        for RunningLimit { namespace, user, running, limit } in &queue.running_limits {
+            let of = match (namespace, user) {
+                (Some(namespace), _) => format!(" of namespace {namespace}"),
+                (None, Some(user)) => format!(" of user {user}"),
+                (None, None) => String::new(),
+            };
             let _ = writeln!(text, "\n{}: {running} jobs{of} run of {limit} that may", queue.name);
+        }
+        if let Some(aging) = &queue.priority_aging {
+            let _ = writeln!(text, "\n{}: priorities of jobs that wait rise by {aging}", queue.name);
         }
         for wrong in queue.problem.iter().chain(&queue.faults) {
             let _ = writeln!(text, "\n{}: {wrong}", queue.name);

@@ -255,8 +255,12 @@ fn write_facts(text: &mut String, answer: &Answer) {
         }
     }
     if let Some(queue) = &job.queue {
+        let gained = match job.priority_gained {
+            0 => String::new(),
+            gained => format!(" and {gained} more for its time in line"),
+        };
         let place = job.position.zip(job.of).map(|(place, of)| format!(", position {place} of {of}"));
-        fact("Queue", format!("{queue}{}, priority {}", place.unwrap_or_default(), job.priority));
+        fact("Queue", format!("{queue}{}, priority {}{gained}", place.unwrap_or_default(), job.priority));
     }
     if let Some(deadline) = &job.deadline {
         fact("Deadline", format!("should have started by {deadline}"));
@@ -361,7 +365,11 @@ pub fn format_pending_jobs(jobs: &[InLine], now: i64) -> String {
         [
             job.position.map(|position| position.to_string()).unwrap_or_default(),
             job.workload.to_string(),
-            job.priority.to_string(),
+            if job.priority_gained == 0 {
+                job.priority.to_string()
+            } else {
+                format!("{}+{}", job.priority, job.priority_gained)
+            },
             age.unwrap_or_default(),
             job.minimum.to_string(),
             job.token.clone(),

@@ -79,6 +79,7 @@ fn describe_snapshot_job(controller: &Controller, binding: &Binding, state: &Job
         },
         binding: place_with_data(controller, binding)?,
         whole: workload.kind.has_tasks(),
+        submitter: workload.submitter.clone(),
         preemptable: workload.preemptable,
         never_preempts: objects.never_preempts(&workload.class),
     })

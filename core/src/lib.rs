@@ -33,6 +33,7 @@ pub mod run_limit;
 pub mod split;
 pub mod status;
 pub mod task_topology;
+pub mod tenant;
 pub mod text;
 pub mod time;
 pub mod token_bucket;

@@ -34,6 +34,8 @@ pub struct LiveJob {
     pub binding: Arc<place::Binding>,
     /// Placed as a gang.
     pub whole: bool,
+    /// Who submitted it, if that is known.
+    pub submitter: Option<Arc<str>>,
     /// Whether it may be evicted, if it says so.
     pub preemptable: Option<bool>,
     /// Nobody is evicted for it.

@@ -14,6 +14,7 @@ use crate::{
     gang::QueueName,
     quantity::Quantity,
     resources::{ResourceName, Resources},
+    tenant::Tenant,
 };
 
 /// What a limit belongs to.
@@ -226,7 +227,7 @@ pub enum Reason {
         /// The queue with the limit: this one, or one above it.
         by: QueueName,
         /// Whose jobs it counts; `None` for those of all.
-        namespace: Option<String>,
+        tenant: Option<Tenant>,
         /// Jobs that run.
         running: u64,
         /// Places that are reserved for jobs that rank before this one.

@@ -12,10 +12,11 @@ use caldera_core::{
     gang::QueueName,
     quantity::Quantity,
     queue::{
-        Ask, Counted, Dequeue, Engine, Fit, FitClass, FleetResources, Job, JobId, OrderPolicy, QueueSpec, QueueState,
-        RunningLimits, TaskAsk,
+        Ask, Counted, Dequeue, Engine, Fit, FitClass, FleetResources, Job, JobId, OrderPolicy, PriorityAging,
+        QueueSpec, QueueState, RunningLimits, TaskAsk,
     },
     resources::Resources,
+    tenant::Tenant,
 };
 use proptest::prelude::*;
 
@@ -72,6 +73,9 @@ enum Event {
     Decide,
 }
 
+/// What `2/20s` is: after how long, and by how much.
+const AGING: [(i64, i32); 2] = [(10, 1), (20, 1)];
+
 fn queue_spec() -> impl Strategy<Value = QueueSpec> {
     let limit = || prop::option::weighted(0.6, -1i64..12);
     let deserved = || prop::option::weighted(0.3, -1i64..12);
@@ -84,10 +88,11 @@ fn queue_spec() -> impl Strategy<Value = QueueSpec> {
         [deserved(), deserved()],
         [guarantee(), guarantee()],
         (prop::bool::weighted(0.2), prop::bool::weighted(0.1)),
-        (running(), running()),
+        (running(), running(), running()),
+        prop::option::weighted(0.3, prop::bool::weighted(0.7)),
     )
         .prop_map(
-            |((name, parent), (priority, weight), capability, deserved, guarantee, (fifo, closed), running)| {
+            |((name, parent), (priority, weight), capability, deserved, guarantee, (fifo, closed), running, aging)| {
                 let limits = |amounts: &[Option<i64>]| {
                     NAMES
                         .into_iter()
@@ -102,7 +107,8 @@ fn queue_spec() -> impl Strategy<Value = QueueSpec> {
                     capability: limits(&capability),
                     deserved: limits(&deserved),
                     guarantee: amounts(guarantee[0], guarantee[1]),
-                    running: RunningLimits { all: running.0, of_namespace: running.1 },
+                    running: RunningLimits { all: running.0, of_namespace: running.1, of_user: running.2 },
+                    aging: aging.map(|ages| PriorityAging::parse(if ages { "2/20s" } else { "none" }).unwrap()),
                     dequeue: if fifo { Dequeue::Fifo } else { Dequeue::Traverse },
                     state: if closed { QueueState::Closed } else { QueueState::Open },
                     ..QueueSpec::unlimited(queue_name(name))
@@ -371,20 +377,22 @@ impl Model {
         })
     }
 
-    /// Jobs that hold something in a queue or below it: all, or those that count as this one.
-    fn running(&self, queue: &QueueName, like: Option<&Counted>) -> u32 {
+    /// Jobs that hold something in a queue or below it: all, or those of this tenant.
+    fn running(&self, queue: &QueueName, of: Option<&Tenant>) -> u32 {
         let counts = |(holder, charge, counted): &&(QueueName, Resources, Counted)| {
             let holds = charge.iter().any(|(_, amount)| !amount.is_zero());
-            holds && self.charged_path(holder).contains(queue) && like.is_none_or(|like| like == counted)
+            holds && self.charged_path(holder).contains(queue) && of.is_none_or(|of| counted.tenants().contains(of))
         };
         u32::try_from(self.held.values().filter(counts).count()).unwrap()
     }
 
     fn may_run(&self, job: &Job) -> bool {
         self.path(&job.queue).0.iter().all(|queue| {
-            let RunningLimits { all, of_namespace } = self.queues[queue].running;
+            let RunningLimits { all, of_namespace, of_user } = self.queues[queue].running;
+            let [namespace, user] = job.ask.counted.tenants() else { panic!("{job:?}") };
             all.is_none_or(|most| self.running(queue, None) < most)
-                && of_namespace.is_none_or(|most| self.running(queue, Some(&job.ask.counted)) < most)
+                && of_namespace.is_none_or(|most| self.running(queue, Some(namespace)) < most)
+                && of_user.is_none_or(|most| self.running(queue, Some(user)) < most)
         })
     }
 
@@ -431,9 +439,14 @@ impl Model {
 
     /// What of a job's place its queue's line is ordered by.
     fn place(&self, job: &Job) -> (Reverse<i32>, i64, i64, JobId) {
+        let (path, _) = self.path(&job.queue);
+        let aging = path.iter().find_map(|queue| self.queues.get(queue)?.aging);
+        let waited = self.now - job.created.as_second();
+        let aged = aging.map_or(0, |_| AGING.iter().filter(|(after, _)| *after <= waited).map(|(_, by)| by).sum());
+        let aged = if aging == Some(PriorityAging::default()) { 0 } else { aged };
         let (priority, deadline) = match self.policy {
             OrderPolicy::Fifo => (0, None),
-            _ => (job.priority, job.deadline),
+            _ => (job.priority + aged, job.deadline),
         };
         (Reverse(priority), deadline.unwrap_or(i64::MAX), job.created.as_second(), job.id.clone())
     }
@@ -514,7 +527,10 @@ fn job(id: usize, wait: &Wait) -> Job {
     }
     let task = TaskAsk { name: "t".into(), request, min: *min, most: min + more, step };
     let extra = TaskAsk { name: "u".into(), request: amounts(1, 0), min: 0, most: *more, step: 1 };
-    let counted = Counted::JobOf(format!("ns{namespace}").into());
+    // Two namespaces have a user in common.
+    let tenants =
+        [Tenant::Namespace(format!("ns{namespace}").into()), Tenant::User((namespace % 2).to_string().into())];
+    let counted = Counted::JobOf(tenants.into());
     let copies = 1 + u32::from(*class == 2);
     let ask = Ask { tasks: vec![task, extra], copies, fit: FitClass(*class), run_for: None, counted, card: None };
     Job {

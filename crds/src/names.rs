@@ -56,10 +56,22 @@ pub mod caldera {
     /// On a Queue: jobs of one namespace that may wait in it and in those below it, a whole number. One more is
     /// refused.
     pub const MAX_WAITING_JOBS_PER_NAMESPACE: &str = "caldera.dev/max-waiting-jobs-per-namespace";
+    /// On a Queue: jobs of one user that may wait in it and in those below it, a whole number. One more is refused.
+    pub const MAX_WAITING_JOBS_PER_USER: &str = "caldera.dev/max-waiting-jobs-per-user";
     /// On a Queue: jobs that may run in it and in those below it, a whole number. Others wait.
     pub const MAX_RUNNING_JOBS: &str = "caldera.dev/max-running-jobs";
     /// The same for those of one namespace.
     pub const MAX_RUNNING_JOBS_PER_NAMESPACE: &str = "caldera.dev/max-running-jobs-per-namespace";
+    /// The same for those of one user: Volcano Jobs that the webhook stamped with the same [`SUBMITTER`].
+    pub const MAX_RUNNING_JOBS_PER_USER: &str = "caldera.dev/max-running-jobs-per-user";
+    /// On a Queue: how long a blocked job of it, and of those below it, waits before it gets a reservation: `10m`, a
+    /// part of the run that it declares as `50%`, the longer of both as `10m,50%`, or `never`. The nearest queue that
+    /// says something counts; else `--reservation-after`, of which 0 switches this off too.
+    pub const RESERVATION_AFTER: &str = "caldera.dev/reservation-after";
+    /// On a Queue: how the priority of a job of it, and of those below it, rises while it waits: `1000/24h` is by 1000
+    /// within 24 hours and no further. It decides who goes first in line and evicts nobody. The nearest queue that says
+    /// something counts; `none` is by nothing.
+    pub const PRIORITY_AGING: &str = "caldera.dev/priority-aging";
     /// On a Queue: the largest job that it and those below it take, as `cpu=64,nvidia.com/gpu=8`.
     pub const MAX_JOB: &str = "caldera.dev/max-job";
     /// On a Queue: the priority classes that jobs in it and in those below it may name, `batch,urgent`. A job that

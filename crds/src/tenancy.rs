@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use caldera_core::{
     card_quota::CardQuota,
     gang::{Operator, Requirement},
-    queue::RunningLimits,
+    queue::{PriorityAging, ReservationWait, RunningLimits},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize as _;
@@ -33,8 +33,9 @@ use crate::{
     names::{
         caldera::{
             ALL_JOBS_PREEMPTABLE, CLUSTER_SELECTOR, MAX_JOB, MAX_RUN_TIME, MAX_RUNNING_JOBS,
-            MAX_RUNNING_JOBS_PER_NAMESPACE, MAX_WAITING_JOBS, MAX_WAITING_JOBS_PER_NAMESPACE, NAMESPACE_DEFAULT_QUEUE,
-            NAMESPACE_OPT_IN, NAMESPACE_OPT_IN_VALUE, NAMESPACE_SELECTOR, PRIORITY_CLASSES,
+            MAX_RUNNING_JOBS_PER_NAMESPACE, MAX_RUNNING_JOBS_PER_USER, MAX_WAITING_JOBS,
+            MAX_WAITING_JOBS_PER_NAMESPACE, MAX_WAITING_JOBS_PER_USER, NAMESPACE_DEFAULT_QUEUE, NAMESPACE_OPT_IN,
+            NAMESPACE_OPT_IN_VALUE, NAMESPACE_SELECTOR, PRIORITY_AGING, PRIORITY_CLASSES, RESERVATION_AFTER,
         },
         volcano::CARD_QUOTA,
     },
@@ -96,14 +97,16 @@ impl NamespaceSelector {
     }
 }
 
-/// How many jobs may wait in a queue and those below it; the fields are the annotations [`MAX_WAITING_JOBS`] and
-/// [`MAX_WAITING_JOBS_PER_NAMESPACE`].
+/// How many jobs may wait in a queue and those below it; the fields are the annotations [`MAX_WAITING_JOBS`],
+/// [`MAX_WAITING_JOBS_PER_NAMESPACE`] and [`MAX_WAITING_JOBS_PER_USER`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WaitingLimits {
     /// In all.
     pub all: Option<usize>,
     /// Of one namespace.
     pub of_namespace: Option<usize>,
+    /// Of one user.
+    pub of_user: Option<usize>,
 }
 
 impl WaitingLimits {
@@ -111,22 +114,31 @@ impl WaitingLimits {
     #[must_use]
     pub fn of_queue(queue: &Value) -> Self {
         let read = |name| Some(read_count(annotation_of(queue, name)?).ok()? as usize);
-        Self { all: read(MAX_WAITING_JOBS), of_namespace: read(MAX_WAITING_JOBS_PER_NAMESPACE) }
+        Self {
+            all: read(MAX_WAITING_JOBS),
+            of_namespace: read(MAX_WAITING_JOBS_PER_NAMESPACE),
+            of_user: read(MAX_WAITING_JOBS_PER_USER),
+        }
     }
 }
 
-/// How many jobs may run in a queue and those below it, by its annotations [`MAX_RUNNING_JOBS`] and
-/// [`MAX_RUNNING_JOBS_PER_NAMESPACE`]. One that is no number counts as zero: not knowing is no leave to start.
+/// How many jobs may run in a queue and those below it, by its annotations [`MAX_RUNNING_JOBS`],
+/// [`MAX_RUNNING_JOBS_PER_NAMESPACE`] and [`MAX_RUNNING_JOBS_PER_USER`]. One that is no number counts as zero: not
+/// knowing is no leave to start.
 pub fn running_limits<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> RunningLimits {
     let read = |name| annotation(name).map(|text| read_count(text).unwrap_or(0));
-    RunningLimits { all: read(MAX_RUNNING_JOBS), of_namespace: read(MAX_RUNNING_JOBS_PER_NAMESPACE) }
+    RunningLimits {
+        all: read(MAX_RUNNING_JOBS),
+        of_namespace: read(MAX_RUNNING_JOBS_PER_NAMESPACE),
+        of_user: read(MAX_RUNNING_JOBS_PER_USER),
+    }
 }
 
 /// What is wrong with a queue's running limits, each with its annotation.
 pub fn unreadable_running_limits<'a>(
     annotation: impl Fn(&str) -> Option<&'a str>,
 ) -> impl Iterator<Item = (&'static str, String)> {
-    let names = [MAX_RUNNING_JOBS, MAX_RUNNING_JOBS_PER_NAMESPACE].into_iter();
+    let names = [MAX_RUNNING_JOBS, MAX_RUNNING_JOBS_PER_NAMESPACE, MAX_RUNNING_JOBS_PER_USER].into_iter();
     names.filter_map(move |name| Some((name, read_count(annotation(name)?).err()?)))
 }
 
@@ -138,7 +150,8 @@ pub(crate) fn list_unreadable_annotations(queue: &Value) -> Vec<(&'static str, S
     let clusters = clusters.and_then(|selector| Some((CLUSTER_SELECTOR, selector.problem()?.to_owned())));
     let selector = selector.into_iter().chain(clusters);
     let count = |name| Some((name, read_count(annotation_of(queue, name)?).err()?));
-    let counts = [MAX_WAITING_JOBS, MAX_WAITING_JOBS_PER_NAMESPACE].into_iter().filter_map(count);
+    let counts = [MAX_WAITING_JOBS, MAX_WAITING_JOBS_PER_NAMESPACE, MAX_WAITING_JOBS_PER_USER];
+    let counts = counts.into_iter().filter_map(count);
     let running = unreadable_running_limits(|name| annotation_of(queue, name));
     let largest = LargestJob::of_queue(queue);
     let largest = largest.and_then(|largest| Some((MAX_JOB, largest.problem()?.to_owned())));
@@ -148,6 +161,7 @@ pub(crate) fn list_unreadable_annotations(queue: &Value) -> Vec<(&'static str, S
     let classes = classes.and_then(|classes| Some((PRIORITY_CLASSES, classes.problem()?.to_owned())));
     let cards = read_card_quota(queue);
     let cards = cards.and_then(|cards| Some((CARD_QUOTA, cards.problem()?.to_owned())));
+    let (_, of_waiting) = read_waiting_rules(|name| annotation_of(queue, name));
     let preemptable = annotation_of(queue, ALL_JOBS_PREEMPTABLE).filter(|text| !matches!(*text, "true" | "false"));
     let preemptable = preemptable.map(|text| (ALL_JOBS_PREEMPTABLE, format!("{text:?} is neither true nor false")));
     selector
@@ -157,6 +171,7 @@ pub(crate) fn list_unreadable_annotations(queue: &Value) -> Vec<(&'static str, S
         .chain(longest)
         .chain(classes)
         .chain(cards)
+        .chain(of_waiting)
         .chain(preemptable)
         .collect()
 }
@@ -165,6 +180,27 @@ pub(crate) fn list_unreadable_annotations(queue: &Value) -> Vec<(&'static str, S
 #[must_use]
 pub fn read_card_quota(queue: &Value) -> Option<CardQuota> {
     annotation_of(queue, CARD_QUOTA).map(CardQuota::parse)
+}
+
+/// What a queue says of the jobs that wait in it and in those below it; `None` where it says nothing, or nothing that
+/// can be read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WaitingRules {
+    /// When blocked ones get a reservation: annotation [`RESERVATION_AFTER`].
+    pub reservation_wait: Option<ReservationWait>,
+    /// How their priorities rise: annotation [`PRIORITY_AGING`].
+    pub aging: Option<PriorityAging>,
+}
+
+/// Reads them; with each annotation that can not be read, and why.
+pub fn read_waiting_rules<'a>(
+    annotation: impl Fn(&str) -> Option<&'a str>,
+) -> (WaitingRules, Vec<(&'static str, String)>) {
+    let wait = annotation(RESERVATION_AFTER).map(ReservationWait::parse).transpose();
+    let aging = annotation(PRIORITY_AGING).map(PriorityAging::parse).transpose();
+    let wrong = [(RESERVATION_AFTER, wait.clone().err()), (PRIORITY_AGING, aging.clone().err())];
+    let wrong = wrong.into_iter().filter_map(|(name, why)| Some((name, why?))).collect();
+    (WaitingRules { reservation_wait: wait.unwrap_or_default(), aging: aging.unwrap_or_default() }, wrong)
 }
 
 /// Whether a Queue says that its jobs are preemptable whatever they say themselves ([`ALL_JOBS_PREEMPTABLE`]). It holds
@@ -235,7 +271,7 @@ mod tests {
     #[test]
     fn a_limit_of_waiting_jobs_is_a_whole_number_and_anything_else_is_told() {
         let queue = |all: &str| json!({"metadata": {"annotations": {MAX_WAITING_JOBS: all}}});
-        assert_eq!(WaitingLimits::of_queue(&queue("3")), WaitingLimits { all: Some(3), of_namespace: None });
+        assert_eq!(WaitingLimits::of_queue(&queue("3")), WaitingLimits { all: Some(3), ..WaitingLimits::default() });
         for wrong in ["-1", "many", "1.5", "", "99999999999"] {
             assert_eq!(WaitingLimits::of_queue(&queue(wrong)), WaitingLimits::default());
             let told = list_unreadable_annotations(&queue(wrong));
@@ -246,11 +282,21 @@ mod tests {
     #[test]
     fn a_limit_of_running_jobs_that_is_no_number_lets_none_run_and_is_told() {
         let limits = |text: &'static str| running_limits(move |name| (name == MAX_RUNNING_JOBS).then_some(text));
-        assert_eq!(limits("3"), RunningLimits { all: Some(3), of_namespace: None });
-        assert_eq!(limits("-1"), RunningLimits { all: Some(0), of_namespace: None });
+        assert_eq!(limits("3"), RunningLimits { all: Some(3), ..RunningLimits::default() });
+        assert_eq!(limits("-1"), RunningLimits { all: Some(0), ..RunningLimits::default() });
         let queue = json!({"metadata": {"annotations": {MAX_RUNNING_JOBS_PER_NAMESPACE: "few"}}});
         let told = (MAX_RUNNING_JOBS_PER_NAMESPACE, "\"few\" is no whole number of jobs".to_owned());
         assert_eq!(list_unreadable_annotations(&queue), [told]);
+    }
+
+    #[test]
+    fn a_wait_for_a_reservation_or_an_ageing_that_can_not_be_read_is_told() {
+        let queue = json!({"metadata": {"annotations": {RESERVATION_AFTER: "soon"}}});
+        let [(name, why)] = list_unreadable_annotations(&queue).try_into().unwrap();
+        assert!(name == RESERVATION_AFTER && why.starts_with("\"soon\" is no wait: "), "{why}");
+        let queue = json!({"metadata": {"annotations": {PRIORITY_AGING: "fast", RESERVATION_AFTER: "1h"}}});
+        let [(name, why)] = list_unreadable_annotations(&queue).try_into().unwrap();
+        assert!(name == PRIORITY_AGING && why.starts_with("\"fast\" is no ageing: "), "{why}");
     }
 
     #[test]

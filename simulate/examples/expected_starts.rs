@@ -95,6 +95,7 @@ fn job(name: &str, pods: u32, random: &mut Random) -> LiveJob {
         gang: Arc::new(gang),
         binding: Arc::new(binding),
         whole: true,
+        submitter: None,
         preemptable: None,
         never_preempts: false,
     }

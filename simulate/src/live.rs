@@ -20,7 +20,7 @@ use caldera_core::{
 use crate::{
     rules::Rules,
     time::Millis,
-    world::{EvictionTerms, Hold, Job, MemberCluster, Shapes, World, WorldError},
+    world::{Hold, Job, JobTerms, MemberCluster, Shapes, World, WorldError},
 };
 
 /// What is left of a job that should have ended.
@@ -131,9 +131,10 @@ fn list_arrivals<'a>(
     of_second.flat_map(|jobs| jobs.iter().zip((0..=999).chain(std::iter::repeat(999))).map(arrive)).collect()
 }
 
-fn read_terms(job: &LiveJob) -> EvictionTerms {
-    EvictionTerms {
+fn read_terms(job: &LiveJob) -> JobTerms {
+    JobTerms {
         namespace: job.workload.namespace.as_str().into(),
+        submitter: job.submitter.clone(),
         preemptable: job.preemptable,
         never_preempts: job.never_preempts,
     }
@@ -208,6 +209,7 @@ mod tests {
             gang: Arc::new(gang),
             binding: Arc::new(shape.binding.clone()),
             whole: true,
+            submitter: None,
             preemptable: None,
             never_preempts: false,
         }

@@ -39,14 +39,16 @@ pub struct World {
     /// What the admin chose.
     pub rules: Rules,
     /// What jobs say of evictions, by their names; who is not there says nothing.
-    pub terms: HashMap<Arc<str>, EvictionTerms>,
+    pub terms: HashMap<Arc<str>, JobTerms>,
 }
 
-/// What a job says of evictions.
+/// Whose a job is, and what it says of evictions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct EvictionTerms {
+pub struct JobTerms {
     /// Its namespace, which may be protected.
     pub namespace: Arc<str>,
+    /// Who submitted it, if that is known.
+    pub submitter: Option<Arc<str>>,
     /// Whether it may be evicted, if it says so.
     pub preemptable: Option<bool>,
     /// Nobody is evicted for it.

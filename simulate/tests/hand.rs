@@ -7,7 +7,7 @@ use std::sync::Arc;
 use caldera_core::{
     node_groups::{NODE_GROUP, NodeGroupAffinity},
     quantity::Quantity,
-    queue::QueueSpec,
+    queue::{PriorityAging, QueueSpec, ReservationWait},
     resources::Resources,
 };
 use caldera_simulate::{
@@ -287,6 +287,46 @@ fn an_evicted_job_gives_back_and_runs_anew() {
     let report = Report::new("p", &world, &outcome, 4);
     assert_eq!((report.preemptions, report.finished, report.sor), (1, 2, Ratio::of(5 + 1 + 10, 17)));
     assert_eq!(report.lost, Ratio::of(5, 16));
+}
+
+#[test]
+fn small_jobs_pass_a_blocked_one_for_as_long_as_its_queue_says() {
+    let jobs = || {
+        let mut shapes = Shapes::default();
+        let mut shape = |each| shapes.gang(gang(vec![task("pod", 1, 1, gpus(each))]));
+        let big = Job { estimate: Some(Millis(3_600_000)), ..job("big", "q", 1_000, 10_000, shape(8)) };
+        let [a, s] = [shape(6), shape(2)];
+        let small = |name, arrival| job(name, "q", arrival, 40_000, Arc::clone(&s));
+        vec![job("a", "q", 0, 30_000, a), big, small("s0", 10_000), small("s1", 40_000)]
+    };
+    let started = |wait: &str| {
+        let mut world = world(vec![cluster("m1", &[(1, gpus(8))])], jobs());
+        world.queues[0].reservation_wait = Some(ReservationWait::parse(wait).unwrap());
+        let history = history(&world, &outcome(&world, PolicyName::Caldera));
+        history.into_iter().map(|(_, started, _)| started.unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(started("5s"), [0, 30_000, 40_000, 40_000]);
+    assert_eq!(started("5s,1%"), [0, 50_000, 10_000, 60_000], "after 36 s, of the hour that it declares");
+    assert_eq!(started("never"), [0, 80_000, 10_000, 40_000]);
+}
+
+#[test]
+fn a_job_that_waits_long_enough_goes_before_those_of_a_higher_priority_that_come_later() {
+    let started = |aging: Option<&str>| {
+        let urgent = |name, arrival| Job { priority: 1, ..job(name, "q", arrival, 10_000, shape(1, 4)) };
+        let jobs = vec![
+            urgent("a", 0),
+            job("old", "q", 1_000, 10_000, shape(1, 4)),
+            urgent("b", 2_000),
+            urgent("c", 12_000),
+            urgent("d", 22_000),
+        ];
+        let mut world = world(vec![cluster("m1", &[(1, gpus(4))])], jobs);
+        world.queues[0].aging = aging.map(|text| PriorityAging::parse(text).unwrap());
+        history(&world, &outcome(&world, PolicyName::Caldera))[1].1
+    };
+    assert_eq!([None, Some("none"), Some("1/1h")].map(started), [Some(40_000); 3]);
+    assert_eq!(started(Some("1/15s")), Some(20_000), "it is as urgent after 15 s, and older");
 }
 
 #[test]

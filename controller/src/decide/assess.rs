@@ -54,7 +54,7 @@ pub(crate) fn assess_with_admission_checks(
     let job = match state {
         BindingState::Pending(mut job) => {
             let ask = Arc::make_mut(&mut job.ask);
-            ask.counted = objects.classify_for_running_limits(&job.queue, &binding.key.namespace);
+            ask.counted = objects.classify_for_running_limits(&job.queue, binding);
             ask.run_for = workload.and_then(|workload| estimate_run(objects, workload));
             if capacity.next_maintenance_end(now).is_some() {
                 ask.fit = FitClass(fingerprint(&(ask.fit, ask.run_for)));

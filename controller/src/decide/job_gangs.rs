@@ -409,16 +409,12 @@ fn combine_jobs(parts: &[Part]) -> Option<Job> {
         job.ask.tasks.iter().map(of_part)
     });
     let classes: Vec<(u64, Option<&ResourceName>)> = jobs().map(|job| (job.ask.fit.0, job.ask.card())).collect();
-    let namespace = match &first.ask.counted {
-        Counted::JobOf(namespace) => Some(Arc::clone(namespace)),
-        _ => None,
-    };
     let ask = Ask {
         tasks: tasks.collect(),
         copies: 1,
         fit: FitClass(fingerprint(&("together", classes))),
         run_for: jobs().map(|job| job.ask.run_for).collect::<Option<Vec<i64>>>().and_then(|all| all.into_iter().max()),
-        counted: Counted::Jobs(u32::try_from(parts.len()).unwrap_or(u32::MAX), namespace),
+        counted: Counted::Jobs(u32::try_from(parts.len()).unwrap_or(u32::MAX), first.ask.counted.tenants().into()),
         card: None,
     };
     Some(Job {

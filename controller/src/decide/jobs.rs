@@ -169,7 +169,7 @@ impl Jobs {
                 // The queues above it at that time; what its queue says now counts more.
                 let record = binding.admission.as_ref().filter(|record| record.queue == queue);
                 let above = record.map_or(&[][..], |record| &record.above);
-                let counted = objects.classify_for_running_limits(&queue, &binding.key.namespace);
+                let counted = objects.classify_for_running_limits(&queue, binding);
                 self.engine.charge_job_with_ancestors(id, &queue, above, &charge.amount, &counted);
                 self.engine.set_expected_end(id.as_str(), ends);
                 holds = Some((queue, resize));

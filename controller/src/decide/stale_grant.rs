@@ -19,14 +19,14 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
 };
 
 use caldera_core::{
     admission::Admission,
     gang::QueueName,
-    queue::{Engine, ledger::AdmissionStage},
+    queue::{Counted, Engine, ledger::AdmissionStage},
     resources::Resources,
+    tenant::Tenant,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -100,13 +100,13 @@ impl StaleGrants {
             let Some(binding) = objects.bindings.get(&key) else { continue };
             let Some(record) = binding.admission.as_deref() else { continue };
             let path = objects.queue_path(&record.queue);
-            let namespace = &*key.namespace;
+            let counted = objects.classify_for_running_limits(&record.queue, binding);
             let exceeds = |without: &BTreeMap<QueueName, Taken>| {
                 let of = |name: &QueueName| without.get(name).cloned().unwrap_or_default();
                 let over = |name: &QueueName| exceeds_limit(&jobs.engine, name, &of(name).amounts);
                 // What runs already counts whatever becomes of its record.
                 let too_many = |name: &QueueName| {
-                    binding.clusters.is_empty() && exceeds_running(&jobs.engine, name, namespace, &of(name))
+                    binding.clusters.is_empty() && exceeds_running(&jobs.engine, name, &counted, &of(name))
                 };
                 path.iter().any(|name| over(name) || too_many(name))
             };
@@ -133,7 +133,7 @@ impl StaleGrants {
             for name in path {
                 let taken = taken.entry(name).or_default();
                 taken.amounts.add(&freed);
-                taken.jobs.extend(binding.clusters.is_empty().then(|| key.namespace.clone()));
+                taken.jobs.extend(binding.clusters.is_empty().then(|| counted.clone()));
             }
         }
         decisions
@@ -162,8 +162,8 @@ fn is_understated(objects: &Objects, binding: &Binding, record: &Admission) -> b
 #[derive(Debug, Clone, Default)]
 struct Taken {
     amounts: Resources,
-    /// The namespaces of the jobs that nothing is left of.
-    jobs: Vec<Arc<str>>,
+    /// As what the jobs counted that nothing is left of.
+    jobs: Vec<Counted>,
 }
 
 /// Whether more is charged than a queue may have, without what was taken back just now.
@@ -172,14 +172,18 @@ fn exceeds_limit(engine: &Engine, queue: &QueueName, taken: &Resources) -> bool 
     is.real.iter().any(|(name, most)| is.used.get(name.as_str()).minus(taken.get(name.as_str())) > most)
 }
 
-/// Whether more jobs run than a queue allows, or more of this namespace, without those that were taken back just now.
-fn exceeds_running(engine: &Engine, queue: &QueueName, namespace: &str, taken: &Taken) -> bool {
+/// Whether more jobs run than a queue allows, or more of those whose this one is, without those that were taken back
+/// just now.
+fn exceeds_running(engine: &Engine, queue: &QueueName, counted: &Counted, taken: &Taken) -> bool {
     let Some(limits) = engine.queue_spec(queue).map(|spec| spec.running) else { return false };
     let usage = engine.usage_of(queue);
     let is_over = |limit: Option<u32>, running: u64, taken: usize| {
         limit.is_some_and(|limit| running.saturating_sub(taken as u64) > u64::from(limit))
     };
-    let own = usage.running_of.get(namespace).copied().unwrap_or(0);
-    let own_taken = taken.jobs.iter().filter(|of| &***of == namespace).count();
-    is_over(limits.all, usage.running, taken.jobs.len()) || is_over(limits.of_namespace, own, own_taken)
+    let too_many_of = |tenant: &Tenant| {
+        let limit = if tenant.user().is_some() { limits.of_user } else { limits.of_namespace };
+        let running = usage.running_of.get(tenant).copied().unwrap_or(0);
+        is_over(limit, running, taken.jobs.iter().filter(|job| job.tenants().contains(tenant)).count())
+    };
+    is_over(limits.all, usage.running, taken.jobs.len()) || counted.tenants().iter().any(too_many_of)
 }

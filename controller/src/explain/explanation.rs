@@ -76,6 +76,8 @@ pub struct Explanation {
     pub queue: Option<QueueName>,
     /// Its value.
     pub priority: i32,
+    /// By how much it has risen while it waits.
+    pub priority_gained: i32,
     /// By when it should have started, where it says so.
     pub deadline: Option<String>,
     /// From the root down to its queue: the resources that it asks for.

@@ -146,6 +146,7 @@ pub fn explain_job(controller: &mut Controller, key: &Key, now: Timestamp) -> Op
         explanation.position = position.map(|position| position.place);
         explanation.of = position.map(|position| position.of);
         explanation.ahead = ahead;
+        explanation.priority_gained = controller.jobs.engine.priority_gained(id);
         explanation.reservation = find_reservation(controller, id);
         // One that was evicted is not in its queue yet.
         explanation.eta = position.map(|_| estimate_start(controller, id));
@@ -186,6 +187,7 @@ fn start_explanation(controller: &Controller, reference: WorkloadRef, workload: 
         binding: None,
         queue: workload.map(|workload| workload.queue.clone()),
         priority: workload.map_or(0, |workload| controller.objects.priority_of_class(&workload.class)),
+        priority_gained: 0,
         deadline: None,
         path: Vec::new(),
         asks: None,

@@ -3,10 +3,7 @@
 //! Rule: a job counts in its queue and in every queue above it. A job that somebody must change counts as blocked.
 //! Without a view of all objects the usage that the controller last wrote is shown, and no counts or lists of jobs.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use caldera_core::{
     gang::{QueueName, WorkloadRef},
@@ -14,6 +11,7 @@ use caldera_core::{
     queue::{Dequeue, JobId, ledger::AdmissionStage},
     reason::{Position, QueueProblem, Reason},
     resources::{ResourceName, Resources},
+    tenant::Tenant,
 };
 use caldera_crds::names::volcano::ROOT_QUEUE;
 use serde::Serialize;
@@ -92,6 +90,8 @@ pub struct Counts {
 pub struct RunningLimit {
     /// Whose jobs it counts; `None` for those of all.
     pub namespace: Option<String>,
+    /// The same where it counts those of a user.
+    pub user: Option<String>,
     /// Jobs that hold anything of the queue or of those below it.
     pub running: u64,
     /// The limit.
@@ -122,6 +122,8 @@ pub struct QueueView {
     pub reclaimable: bool,
     /// `traverse` or `fifo`.
     pub dequeue: &'static str,
+    /// How priorities of its jobs rise while they wait, if it says so.
+    pub priority_aging: Option<String>,
     /// By resource.
     pub amounts: Vec<Amounts>,
     /// The limits of jobs that it sets; empty if its jobs can not be seen.
@@ -140,6 +142,8 @@ pub struct InLine {
     pub workload: WorkloadRef,
     /// Its value.
     pub priority: i32,
+    /// By how much it has risen while it waits.
+    pub priority_gained: i32,
     /// When its binding was made.
     pub created: Option<String>,
     /// What it needs at least.
@@ -212,6 +216,7 @@ fn view_queue(
             Some(Dequeue::Fifo) => "fifo",
             _ => "traverse",
         },
+        priority_aging: spec.and_then(|spec| spec.aging).map(|aging| aging.to_string()),
         amounts: list_amounts(controller, name, None),
         running_limits: counts.map(|_| list_running_limits(controller, name)).unwrap_or_default(),
         jobs: counts.map(|counts| counts.get(name).copied().unwrap_or_default()),
@@ -222,15 +227,13 @@ fn list_running_limits(controller: &Controller, name: &QueueName) -> Vec<Running
     let engine = &controller.jobs.engine;
     let Some(limits) = engine.queue_spec(name).map(|spec| spec.running) else { return Vec::new() };
     let usage = engine.usage_of(name);
-    let all = limits.all.map(|limit| RunningLimit { namespace: None, running: usage.running, limit });
-    let of_namespace = limits.of_namespace.map(|limit| {
-        let one = move |(namespace, running): (&Arc<str>, &u64)| {
-            let namespace = Some(namespace.to_string());
-            RunningLimit { namespace, running: *running, limit }
-        };
-        usage.running_of.iter().map(one).collect::<Vec<_>>()
-    });
-    all.into_iter().chain(of_namespace.into_iter().flatten()).collect()
+    let all = limits.all.map(|limit| RunningLimit { namespace: None, user: None, running: usage.running, limit });
+    let of_tenant = |(tenant, running): (&Tenant, &u64)| {
+        let limit = if tenant.user().is_some() { limits.of_user } else { limits.of_namespace }?;
+        let [namespace, user] = [tenant.namespace(), tenant.user()].map(|name| name.map(str::to_owned));
+        Some(RunningLimit { namespace, user, running: *running, limit })
+    };
+    all.into_iter().chain(usage.running_of.iter().filter_map(of_tenant)).collect()
 }
 
 /// Being above others is not a fault.
@@ -392,6 +395,7 @@ fn describe_waiting(controller: &Controller, id: &JobId, position: Option<usize>
         position,
         workload: (*binding.workload).clone(),
         priority: controller.objects.priority_of_class(class),
+        priority_gained: controller.jobs.engine.priority_gained(id.as_str()),
         created: format_second(binding.created),
         minimum: minimum.unwrap_or_default(),
         token: reason.token().to_owned(),

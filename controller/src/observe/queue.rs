@@ -25,7 +25,7 @@ use caldera_crds::{
     },
     node_groups::{list_affinity_problems, read_affinity},
     placement,
-    tenancy::{NamespaceSelector, running_limits, unreadable_running_limits},
+    tenancy::{NamespaceSelector, read_waiting_rules, running_limits, unreadable_running_limits},
     volcano::scheduling::{self, Queue},
     wire::ResourceList,
 };
@@ -49,7 +49,7 @@ pub struct QueueFacts {
     pub status: QueueNumbers,
     /// Fields that are no quantities; they count as zero.
     pub wrong: Vec<String>,
-    /// What is wrong with its words on nodes, clusters and card models: each time the field, and why.
+    /// What is wrong with its words on nodes, clusters, card models and waiting: each time the field, and why.
     pub wrong_places: Vec<(String, String)>,
     /// Whose jobs it takes; all where it says nothing.
     pub namespaces: Option<NamespaceSelector>,
@@ -111,6 +111,10 @@ impl QueueFacts {
             let why = format!("{}: it uses no cluster", selector.problem()?);
             Some((format!("metadata.annotations[{CLUSTER_SELECTOR}]"), why))
         });
+        let (waiting, wrong_waiting) = read_waiting_rules(annotation);
+        let wrong_waiting = wrong_waiting.into_iter();
+        let wrong_waiting = wrong_waiting
+            .map(|(name, why)| (format!("metadata.annotations[{name}]"), format!("{why}: it says nothing")));
         let limits = |amounts: Vec<(String, Quantity)>| -> Limits {
             amounts.into_iter().map(|(name, amount)| (name.into(), amount)).collect()
         };
@@ -139,6 +143,8 @@ impl QueueFacts {
             guarantee: guarantee.into_iter().map(|(name, amount)| (ResourceName::from(name), amount)).collect(),
             deserved,
             running: running_limits(annotation),
+            reservation_wait: waiting.reservation_wait,
+            aging: waiting.aging,
             reclaimable: spec.reclaimable.unwrap_or(true),
             dequeue: match spec.dequeue_strategy {
                 Some(scheduling::DequeueStrategy::Fifo) => Dequeue::Fifo,
@@ -166,7 +172,13 @@ impl QueueFacts {
                 completed: status.completed.unwrap_or(0),
             },
             wrong: [wrong, unread].concat(),
-            wrong_places: wrong_groups.into_iter().flatten().chain(wrong_clusters).chain(wrong_cards).collect(),
+            wrong_places: wrong_groups
+                .into_iter()
+                .flatten()
+                .chain(wrong_clusters)
+                .chain(wrong_cards)
+                .chain(wrong_waiting)
+                .collect(),
             namespaces: annotation(NAMESPACE_SELECTOR).map(NamespaceSelector::parse),
             largest_job: annotation(MAX_JOB).map(LargestJob::parse),
             longest_run: annotation(MAX_RUN_TIME).map(LongestRun::parse),
@@ -184,7 +196,8 @@ impl QueueFacts {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Tenancy<'a> {
     namespaces: Option<&'a NamespaceSelector>,
-    counts_namespaces: bool,
+    /// Whether jobs of each namespace, and of each user, are counted.
+    counts: [bool; 2],
     largest_job: Option<&'a LargestJob>,
     longest_run: Option<&'a LongestRun>,
     allowed_classes: Option<&'a AllowedClasses>,
@@ -203,7 +216,7 @@ impl<'a> Tenancy<'a> {
             card_quota: queue.card_quota.as_ref(),
             node_groups: queue.spec.affinity.as_ref(),
             clusters: queue.spec.clusters.as_slice(),
-            counts_namespaces: queue.spec.running.of_namespace.is_some(),
+            counts: [queue.spec.running.of_namespace.is_some(), queue.spec.running.of_user.is_some()],
         }
     }
 }

@@ -9,17 +9,18 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use caldera_core::{
     gang::{Gang, QueueName},
-    queue::Counted,
+    queue::{Counted, RunningLimits},
     reason::Reason,
     resources::Resources,
     run_limit::RunLimit,
+    tenant::Tenant,
     time::EpochSeconds,
 };
 use caldera_crds::{longest_run::LongestRun, names::volcano::ROOT_QUEUE};
 
 use jiff::Timestamp;
 
-use super::{QueueFacts, Workload, objects::Objects};
+use super::{Binding, QueueFacts, Workload, objects::Objects};
 
 impl Objects {
     /// A queue and those above it, as far as they are there, but for the root.
@@ -106,13 +107,16 @@ impl Objects {
         if workload.preemptable != Some(true) && evicts_all() { Some(true) } else { workload.preemptable }
     }
 
-    /// As what a job counts under the limits of running jobs: of its namespace only where a queue limits those.
-    pub(crate) fn classify_for_running_limits(&self, queue: &QueueName, namespace: &Arc<str>) -> Counted {
-        let limits = |(_, facts): &(&QueueName, &QueueFacts)| facts.spec.running.of_namespace.is_some();
-        if self.list_queue_and_parents(queue).iter().any(limits) {
-            Counted::JobOf(Arc::clone(namespace))
-        } else {
-            Counted::Job
-        }
+    /// As what a job counts under the limits of running jobs: of its namespace, and of who submitted it, only where a
+    /// queue limits those.
+    pub(crate) fn classify_for_running_limits(&self, queue: &QueueName, binding: &Binding) -> Counted {
+        let path = self.list_queue_and_parents(queue);
+        let limits = |of: fn(RunningLimits) -> Option<u32>| path.iter().any(|(_, q)| of(q.spec.running).is_some());
+        let of_namespace = limits(|limits| limits.of_namespace);
+        let namespace = of_namespace.then(|| Tenant::Namespace(Arc::clone(&binding.key.namespace)));
+        let of_user = limits(|limits| limits.of_user);
+        let user = self.workload_of(binding).filter(|_| of_user).and_then(|workload| workload.submitter.clone());
+        let tenants: Box<[Tenant]> = namespace.into_iter().chain(user.map(Tenant::User)).collect();
+        if tenants.is_empty() { Counted::Job } else { Counted::JobOf(tenants) }
     }
 }

@@ -44,6 +44,29 @@ fn a_queue_that_is_wrong_says_so_and_one_event_is_sent() {
 }
 
 #[test]
+fn a_wait_for_reservations_counts_and_one_that_can_not_be_read_is_said() {
+    let mut world = World::new(10);
+    let annotate = |world: &mut World, wait: &str| {
+        world.patch("Queue", "q", &json!({"metadata": {"annotations": {"caldera.dev/reservation-after": wait}}}));
+    };
+    annotate(&mut world, "5s");
+    world.job("runs", "q", 6);
+    assert_eq!(world.pass(1), ["runs-job"]);
+    world.job("big", "q", 8);
+    world.pass(20);
+    world.job("small", "q", 2);
+    world.pass(5);
+    assert_eq!(world.says("small").0, "BlockedByReservation");
+    // The word of a queue above, or none, counts again.
+    annotate(&mut world, "soon");
+    assert_eq!(world.pass(5), ["small-job"]);
+    world.pass(60);
+    let said = &note(&world, "q")["faults"][0];
+    let said = said.as_str().unwrap();
+    assert!(said.starts_with("metadata.annotations[caldera.dev/reservation-after]: \"soon\" is no wait"), "{said}");
+}
+
+#[test]
 fn a_queue_with_queues_below_it_and_jobs_of_its_own_says_so_until_they_are_gone() {
     let mut world = World::new(10);
     world.job("a", "q", 4);

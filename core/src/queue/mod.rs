@@ -7,10 +7,12 @@
 //! - `quota`: what each queue may have ([`faults`]: what is wrong with it) and what jobs are charged ([`ledger`]).
 //! - `pending`: the order of queues and of the jobs that wait in them.
 //! - [`capacity`]: the question whether a job fits into the clusters now.
+//! - `aging`: how priorities rise with the time in line; `waiting`: how long a job waits for a reservation.
 //! - `reservation`: what is kept free for a job that has waited long (EASY backfill).
 //! - [`preemption`]: which running jobs are evicted for a job that waits (reclaim and preempt).
 //! - [`engine`]: all of these together, fed by events and asked for the next job to release.
 
+mod aging;
 pub mod capacity;
 pub mod engine;
 mod pending;
@@ -21,7 +23,9 @@ pub mod spec;
 pub mod state;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
+pub use aging::PriorityAging;
 pub use capacity::{CapacityGrowth, ClusterCapacity, Fit, MOST_CLUSTERS_FOR_COPIES, ReservedClusters};
 pub use engine::{
     Engine, Entitlement, Job, PreemptionCandidate, PreemptionRound, PreemptionWorld, QueueUsage, Release,
@@ -37,3 +41,4 @@ pub use quota::{
 };
 pub use reservation::RESERVATION_AFTER;
 pub use spec::{Dequeue, FleetResources, QueueSpec, QueueState, RunningLimits, find_affinity};
+pub use waiting::ReservationWait;

@@ -11,6 +11,7 @@ use crate::{
     gang::{QueueName, Requirement},
     node_groups::NodeGroupAffinity,
     quantity::Quantity,
+    queue::{aging::PriorityAging, waiting::ReservationWait},
     resources::{Limits, ResourceName, Resources},
 };
 
@@ -58,6 +59,8 @@ pub struct RunningLimits {
     pub all: Option<u32>,
     /// Of one namespace.
     pub of_namespace: Option<u32>,
+    /// Of one user.
+    pub of_user: Option<u32>,
 }
 
 /// A queue.
@@ -82,6 +85,10 @@ pub struct QueueSpec {
     pub deserved: Limits,
     /// Jobs that may run in it and in those below it.
     pub running: RunningLimits,
+    /// When its blocked jobs, and those of queues below it, get a reservation; `None` where it says nothing.
+    pub reservation_wait: Option<ReservationWait>,
+    /// How priorities of its jobs, and of those of queues below it, rise while they wait; `None` where it says nothing.
+    pub aging: Option<PriorityAging>,
     /// Whether others may take back what it borrowed.
     pub reclaimable: bool,
     /// Order of leaving.
@@ -108,6 +115,8 @@ impl QueueSpec {
             guarantee: Resources::new(),
             deserved: Limits::unlimited(),
             running: RunningLimits::default(),
+            reservation_wait: None,
+            aging: None,
             reclaimable: true,
             dequeue: Dequeue::Traverse,
             state: QueueState::Open,

@@ -140,8 +140,8 @@ impl fmt::Display for Reason {
                 used.plain(),
                 limit.plain()
             ),
-            Self::RunningLimit { queue, by, namespace, running, kept, limit, position } => {
-                let of = namespace.as_ref().map_or(String::new(), |namespace| format!(" of namespace {namespace}"));
+            Self::RunningLimit { queue, by, tenant, running, kept, limit, position } => {
+                let of = tenant.as_ref().map_or(String::new(), |tenant| format!(" of {tenant}"));
                 let kept = match kept {
                     0 => String::new(),
                     kept => format!(", {kept} more are reserved for jobs that rank before it and have waited long"),

@@ -48,8 +48,14 @@ const MOST_OF_NAME: usize = 128;
 #[must_use]
 pub fn read_submitter(object: &Value) -> Option<String> {
     read_submit_time(object)?;
-    let name: String = annotation_of(object, SUBMITTER)?.chars().take(MOST_OF_NAME).collect();
+    let name = cut_submitter(annotation_of(object, SUBMITTER)?);
     (!name.is_empty()).then_some(name)
+}
+
+/// As much of a user's name as counts.
+#[must_use]
+pub fn cut_submitter(name: &str) -> String {
+    name.chars().take(MOST_OF_NAME).collect()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use caldera_e2e::{
 use serde_json::{Value, json};
 
 const SELECTOR: &str = "caldera.dev/namespace-selector";
+const WAIT: &str = "caldera.dev/reservation-after";
 
 /// The error of a creation that is to be refused.
 async fn refusal(s: &Scenario, kind: Kind, object: Value) -> anyhow::Result<String> {
@@ -171,6 +172,9 @@ fn as_many_jobs_run_as_a_queue_above_allows_and_the_next_starts_when_one_ends() 
         object["metadata"]["annotations"] = json!({"caldera.dev/max-running-jobs-per-namespace": "0.5"});
         let text = refusal(&s, Kind::Queue, object.clone()).await?;
         ensure_words(&text, &["caldera.dev/max-running-jobs-per-namespace", "no whole number of jobs"])?;
+        let per_user = "caldera.dev/max-running-jobs-per-user";
+        object["metadata"]["annotations"] = json!({per_user: "many"});
+        ensure_words(&refusal(&s, Kind::Queue, object.clone()).await?, &[per_user, "no whole number of jobs"])?;
         object["metadata"]["annotations"] = json!({
             "caldera.dev/max-running-jobs": "5", "caldera.dev/max-running-jobs-per-namespace": "1",
         });
@@ -188,6 +192,18 @@ fn as_many_jobs_run_as_a_queue_above_allows_and_the_next_starts_when_one_ends() 
         ensure_words(&says, &["1 jobs of namespace", &s.namespace, &top, "1 are the most"])?;
         s.delete(Kind::Job, "runs").await?;
         s.until_placed("waits-job").await?;
+        // The same user in whatever namespace, as far as the webhook stamped the jobs.
+        let stamped = s.get(Kind::Job, "waits").await?.unwrap_or_default();
+        let user = stamped["metadata"]["annotations"]["caldera.dev/submitter"].as_str().unwrap_or_default().to_owned();
+        ensure!(!user.is_empty(), "nobody stamped {stamped}");
+        let annotations = json!({"caldera.dev/max-running-jobs-per-namespace": null, per_user: "1"});
+        s.patch(Kind::Queue, &top, &json!({"metadata": {"annotations": annotations}})).await?;
+        let mine = s.submit(Kind::Job, small("mine"), &aggregated()).await?;
+        let limited = |group: &Value| {
+            let says = group["status"]["conditions"][0]["message"].as_str().unwrap_or_default();
+            reason(group) == "WaitingForRunningJobs" && says.contains(&format!("1 jobs of user {user}"))
+        };
+        s.until_podgroup(&mine, "waits for its user's jobs", limited).await?;
         Ok(())
     });
 }
@@ -224,6 +240,81 @@ fn a_job_larger_than_its_queue_takes_is_refused_and_other_kinds_say_why_they_wai
         s.until_placed("web-deployment").await?;
         Ok(())
     });
+}
+
+#[test]
+fn a_blocked_job_blocks_others_as_soon_as_its_queue_says_and_no_sooner() {
+    run("reserve-after", async |s| {
+        let name = s.own("q");
+        let mut object = queue(&name, &json!({"cpu": "1"}));
+        object["metadata"]["annotations"] = json!({WAIT: "soon"});
+        ensure_words(&refusal(&s, Kind::Queue, object.clone()).await?, &[WAIT, "soon", "is no wait", "10m,50%"])?;
+        object["metadata"]["annotations"] = json!({WAIT: "1s"});
+        s.create(Kind::Queue, object).await?;
+        s.until(Kind::Queue, &name, "is open", |queue| queue["status"]["state"] == "Open").await?;
+        let asking = |job_name: &str, cpu: &str| job(job_name, &name, &[task("a", 1, cpu, "sleep 600")]);
+        s.submit(Kind::Job, asking("runs", "600m"), &aggregated()).await?;
+        s.until_placed("runs-job").await?;
+        let big = s.submit(Kind::Job, asking("big", "800m"), &aggregated()).await?;
+        s.until_podgroup(&big, "waits for quota", |group| reason(group) == "WaitingForQuota").await?;
+        // Those that come before it has waited for a second pass it.
+        let blocked = async {
+            for number in 0.. {
+                let small = s.submit(Kind::Job, asking(&format!("small{number}"), "1m"), &aggregated()).await?;
+                let told = |group: &Value| reason(group) == "BlockedByReservation" || phase(group) != "Pending";
+                let group = s.until_podgroup(&small, "is blocked or starts", told).await?;
+                if reason(&group) == "BlockedByReservation" {
+                    break;
+                }
+            }
+            anyhow::Ok(())
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), blocked).await??;
+        s.patch(Kind::Queue, &name, &json!({"metadata": {"annotations": {WAIT: "never"}}})).await?;
+        s.submit(Kind::Job, asking("passes", "1m"), &aggregated()).await?;
+        s.until_placed("passes-job").await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_job_that_waits_goes_before_one_of_a_higher_priority_where_its_queue_says_so() {
+    run("aging", async |s| {
+        let name = s.own("q");
+        let mut object = queue(&name, &json!({"cpu": "1"}));
+        let aging = "caldera.dev/priority-aging";
+        object["metadata"]["annotations"] = json!({aging: "fast"});
+        ensure_words(&refusal(&s, Kind::Queue, object.clone()).await?, &[aging, "fast", "is no ageing", "1000/24h"])?;
+        // As high as a priority can be within a second: then age alone is left.
+        object["metadata"]["annotations"] = json!({aging: "4294967295/1s"});
+        s.create(Kind::Queue, object).await?;
+        s.until(Kind::Queue, &name, "is open", |queue| queue["status"]["state"] == "Open").await?;
+        let class = s.own("class");
+        let value = json!({
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": class}, "value": 1000,
+        });
+        s.create(Kind::PriorityClass, value).await?;
+        let asking = |job_name: &str| job(job_name, &name, &[task("a", 1, "800m", "sleep 600")]);
+        s.submit(Kind::Job, asking("runs"), &aggregated()).await?;
+        s.until_placed("runs-job").await?;
+        let old = s.submit(Kind::Job, asking("old"), &aggregated()).await?;
+        s.until_podgroup(&old, "waits for quota", |group| reason(group) == "WaitingForQuota").await?;
+        let mut urgent = asking("urgent");
+        urgent["spec"]["priorityClassName"] = json!(class);
+        let urgent = s.submit(Kind::Job, urgent, &aggregated()).await?;
+        let second = |group: &Value| {
+            let says = group["status"]["conditions"][0]["message"].as_str().unwrap_or_default();
+            says.contains("position 2 of 2")
+        };
+        s.until_podgroup(&urgent, "is behind the older one", second).await?;
+        s.delete(Kind::Job, "runs").await?;
+        s.until_placed("old-job").await?;
+        Ok(())
+    });
+}
+
+fn phase(group: &Value) -> &str {
+    group["status"]["phase"].as_str().unwrap_or_default()
 }
 
 fn reason(group: &Value) -> &str {

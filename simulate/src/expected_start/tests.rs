@@ -48,6 +48,7 @@ fn waiting(name: &str, gang: Gang) -> LiveJob {
         gang: Arc::new(gang),
         binding: Arc::new(shape.binding.clone()),
         whole: true,
+        submitter: None,
         preemptable: None,
         never_preempts: false,
     }
@@ -258,6 +259,23 @@ fn a_job_waits_for_those_of_its_namespace_where_a_queue_limits_them() {
     let mut state = state(vec![member], jobs);
     state.queues[0].running = RunningLimits { of_namespace: Some(1), ..RunningLimits::default() };
     assert_eq!((start(&state, "waits"), start(&state, "other")), (Some(NOW + 300), Some(NOW)));
+}
+
+#[test]
+fn a_job_waits_for_those_of_its_user_where_a_queue_limits_them() {
+    let mut member = member("m", &[8]);
+    member.pods = pods_of("runs", 1, "m-n0");
+    let by = |user: &str, job: LiveJob| LiveJob { submitter: Some(user.into()), ..job };
+    let jobs = vec![
+        by("ada", running("runs", 1, Some(400))),
+        by("ada", waiting("waits", workers(1))),
+        by("bob", waiting("other", workers(1))),
+        waiting("unknown", workers(1)),
+    ];
+    let mut state = state(vec![member], jobs);
+    state.queues[0].running = RunningLimits { of_user: Some(1), ..RunningLimits::default() };
+    let starts = ["waits", "other", "unknown"].map(|name| start(&state, name));
+    assert_eq!(starts, [Some(NOW + 300), Some(NOW), Some(NOW)]);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use caldera_core::{
     },
     reason::Reason,
     resources::Resources,
+    tenant::Tenant,
 };
 
 use super::{Policy, preemption::Preemption};
@@ -30,8 +31,8 @@ use crate::{
 pub struct Caldera {
     engine: Engine,
     asks: HashMap<(FitClass, u32, Option<i64>, Counted), Arc<Ask>>,
-    /// Some queue limits the running jobs of each namespace.
-    counts_namespaces: bool,
+    /// Some queue limits the running jobs of each namespace, or of each user.
+    counts: [bool; 2],
     /// Admitted, but what was granted found no place: the scheduler tries again when there is more room.
     unplaced: Vec<(usize, BTreeMap<TaskName, u32>)>,
     /// Places are kept.
@@ -57,9 +58,10 @@ impl Caldera {
     #[must_use]
     pub fn with(queues: impl Iterator<Item = QueueSpec>, order: OrderPolicy, patience: Option<i64>) -> Self {
         let mut engine = Engine::default();
-        let mut counts_namespaces = false;
+        let mut counts = [false; 2];
         for queue in queues {
-            counts_namespaces |= queue.running.of_namespace.is_some();
+            counts[0] |= queue.running.of_namespace.is_some();
+            counts[1] |= queue.running.of_user.is_some();
             engine.set_queue(queue);
         }
         engine.set_order_policy(order);
@@ -67,7 +69,7 @@ impl Caldera {
         Self {
             engine,
             asks: HashMap::new(),
-            counts_namespaces,
+            counts,
             unplaced: Vec::new(),
             keeps: patience.is_some(),
             told: false,
@@ -97,10 +99,15 @@ impl Caldera {
         Arc::clone(self.asks.entry(key).or_insert_with(|| Arc::new(Ask { counted, ..of.ask(copies) })))
     }
 
-    /// As what a job counts under the limits of running jobs. Jobs of a trace have no namespaces.
+    /// As what a job counts under the limits of running jobs. Jobs of a trace have no namespaces
+    /// and no users.
     fn count_as(&self, site: &Site<'_>, job: usize) -> Counted {
-        let terms = site.world().terms.get(&site.job(job).name).filter(|_| self.counts_namespaces);
-        terms.map_or(Counted::Job, |terms| Counted::JobOf(Arc::clone(&terms.namespace)))
+        let [of_namespace, of_user] = self.counts;
+        let terms = site.world().terms.get(&site.job(job).name);
+        let namespace = terms.filter(|_| of_namespace).map(|terms| Tenant::Namespace(Arc::clone(&terms.namespace)));
+        let user = terms.filter(|_| of_user).and_then(|terms| terms.submitter.clone());
+        let tenants: Box<[Tenant]> = namespace.into_iter().chain(user.map(Tenant::User)).collect();
+        if tenants.is_empty() { Counted::Job } else { Counted::JobOf(tenants) }
     }
 
     fn charge_job(&mut self, site: &Site<'_>, job: usize, charge: &Resources) {

@@ -22,7 +22,7 @@ use super::caldera::{id, index};
 use crate::{
     site::{Site, Stand},
     time::Millis,
-    world::EvictionTerms,
+    world::JobTerms,
 };
 
 /// A preemptor that was refused is considered again no more often than the time of all arrivals has of these parts.
@@ -155,7 +155,7 @@ impl PreemptionWorld for SimulatedWorld<'_, '_> {
 }
 
 /// What a job says of evictions.
-fn terms(site: &Site<'_>, job: usize) -> EvictionTerms {
+fn terms(site: &Site<'_>, job: usize) -> JobTerms {
     site.world().terms.get(&site.job(job).name).cloned().unwrap_or_default()
 }
 

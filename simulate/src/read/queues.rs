@@ -7,7 +7,7 @@ use caldera_core::{
     card_quota::{CARD_QUOTA, CardQuota},
     gang::QueueName,
     node_groups::NodeGroupAffinity,
-    queue::{Dequeue, QueueSpec, QueueState, RunningLimits},
+    queue::{Dequeue, PriorityAging, QueueSpec, QueueState, ReservationWait, RunningLimits},
     resources::{Limits, Resources},
 };
 use serde::Deserialize;
@@ -16,6 +16,8 @@ use serde_json::Value;
 use super::ReadError;
 
 const MAX_RUNNING_JOBS: &str = "caldera.dev/max-running-jobs";
+const RESERVATION_AFTER: &str = "caldera.dev/reservation-after";
+const PRIORITY_AGING: &str = "caldera.dev/priority-aging";
 
 #[derive(Deserialize)]
 struct Object {
@@ -118,6 +120,10 @@ fn push(queues: &mut Vec<QueueSpec>, document: &Value) -> Result<(), ReadError> 
     let spec = object.spec;
     let running = object.metadata.annotations.get(MAX_RUNNING_JOBS).map(|text| text.parse());
     let running = running.transpose().map_err(|_| wrong(format!("{MAX_RUNNING_JOBS} is no whole number of jobs")))?;
+    let wait = object.metadata.annotations.get(RESERVATION_AFTER).map(|text| ReservationWait::parse(text));
+    let wait = wait.transpose().map_err(|problem| wrong(format!("{RESERVATION_AFTER}: {problem}")))?;
+    let aging = object.metadata.annotations.get(PRIORITY_AGING).map(|text| PriorityAging::parse(text));
+    let aging = aging.transpose().map_err(|problem| wrong(format!("{PRIORITY_AGING}: {problem}")))?;
     let cards = object.metadata.annotations.get(CARD_QUOTA).map(|text| CardQuota::parse(text));
     if let Some(problem) = cards.as_ref().and_then(CardQuota::problem) {
         return Err(wrong(format!("{CARD_QUOTA}: {problem}")));
@@ -137,8 +143,10 @@ fn push(queues: &mut Vec<QueueSpec>, document: &Value) -> Result<(), ReadError> 
         unreadable: Vec::new(),
         guarantee: spec.guarantee.and_then(|guarantee| guarantee.resource).unwrap_or_default(),
         deserved: spec.deserved.unwrap_or_default(),
-        // Jobs of a trace have no namespace.
-        running: RunningLimits { all: running, of_namespace: None },
+        // Jobs of a trace have no namespace and no user.
+        running: RunningLimits { all: running, ..RunningLimits::default() },
+        reservation_wait: wait,
+        aging,
         reclaimable: spec.reclaimable.unwrap_or(true),
         dequeue: match spec.dequeue_strategy.as_deref() {
             Some("fifo") => Dequeue::Fifo,
@@ -199,6 +207,19 @@ mod tests {
         assert!(read[0].capability.is_unlimited());
         let error = queues(&text("8")).unwrap_err().to_string();
         assert!(error.starts_with("queue q: volcano.sh/card.quota: is no JSON object"), "{error}");
+    }
+
+    #[test]
+    fn when_blocked_jobs_get_a_reservation_is_read() {
+        let text = |wait: &str| {
+            format!("kind: Queue\nmetadata: {{name: q, annotations: {{caldera.dev/reservation-after: \"{wait}\"}}}}\n")
+        };
+        let wait = ReservationWait::After { seconds: Some(600), percent: 50 };
+        assert_eq!(queues(&text("10m,50%")).unwrap()[0].reservation_wait, Some(wait));
+        let error = queues(&text("soon")).unwrap_err().to_string();
+        assert!(error.starts_with("queue q: caldera.dev/reservation-after: \"soon\" is no wait"), "{error}");
+        let text = text("1h").replace("reservation-after: \"1h\"", "priority-aging: 5/1h");
+        assert_eq!(queues(&text).unwrap()[0].aging, Some(PriorityAging::parse("5/1h").unwrap()));
     }
 
     #[test]

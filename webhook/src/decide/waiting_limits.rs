@@ -1,17 +1,22 @@
 //! How many jobs may wait in a queue.
 //!
 //! Rule: a Volcano Job is refused at submission where the queue that it names, or one above it, has as many that wait
-//! as its annotations `caldera.dev/max-waiting-jobs` and `caldera.dev/max-waiting-jobs-per-namespace` allow: those of
-//! the queue and of the queues below it, of every kind that names one, without an admission and not ended. Slurm's
-//! `MaxSubmitJobs` is the model, which counts those that run too. It is a bound on lines and objects, and no quota:
-//! what arrives within the moment that the watches are behind passes, and nobody who waits is put out of line.
+//! as its annotations `caldera.dev/max-waiting-jobs`, `caldera.dev/max-waiting-jobs-per-namespace` and
+//! `caldera.dev/max-waiting-jobs-per-user` allow: those of the queue and of the queues below it, of every kind that
+//! names one, without an admission and not ended. Slurm's `MaxSubmitJobs` is the model, which counts those that run
+//! too. It is a bound on lines and objects, and no quota: what arrives within the moment that the watches are behind
+//! passes, and nobody who waits is put out of line.
 //!
 //! Nobody fills a line for others with what it would not take: workloads of namespaces that may not use the queue do
 //! not count, and of each namespace no more than its own limit.
 
 use std::collections::BTreeMap;
 
-use caldera_crds::{names::volcano::ROOT_QUEUE, tenancy::WaitingLimits, workload::queue_of};
+use caldera_crds::{
+    names::volcano::ROOT_QUEUE,
+    tenancy::WaitingLimits,
+    workload::{queue_of, submission::cut_submitter},
+};
 use serde_json::Value;
 
 use super::{
@@ -28,21 +33,22 @@ use crate::observe::{
 pub fn refuse_full_line(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Option<Verdict> {
     let job = request.object.as_ref().filter(|_| request.is_create())?;
     let (namespace, named) = (request.namespace.as_deref()?, queue_of(job));
+    let user = request.user_info.as_ref().map(|user| cut_submitter(&user.username)).unwrap_or_default();
     list_queue_path(named.as_str(), cache).into_iter().find_map(|queue| {
         let limits = WaitingLimits::of_queue(cache.queues.get(queue)?);
         if limits == WaitingLimits::default() {
             return None;
         }
-        let (all, own) = count_waiting(queue, &limits, namespace, cache);
+        let Waiting { all, of_namespace, of_user } = count_waiting(queue, &limits, (namespace, &user), cache);
         let full = |limit: Option<usize>, count: usize| limit.filter(|limit| count >= *limit);
-        let message = match (full(limits.all, all), full(limits.of_namespace, own)) {
-            (Some(most), _) => format!("{all} jobs wait in queue {queue} and those below it, and {most} are the most"),
-            (None, Some(most)) => format!(
-                "{own} jobs of namespace {namespace} wait in queue {queue} and those below it, and {most} are the most"
-            ),
-            (None, None) => return None,
-        };
-        let message = format!("spec.queue: {message}: submit it again when some have started");
+        let full_of = |limit, count, whose: String| Some((count, full(limit, count)?, whose));
+        let (count, most, whose) = full_of(limits.all, all, String::new())
+            .or_else(|| full_of(limits.of_namespace, of_namespace, format!(" of namespace {namespace}")))
+            .or_else(|| full_of(limits.of_user, of_user, format!(" of user {user}")))?;
+        let message = format!(
+            "spec.queue: {count} jobs{whose} wait in queue {queue} and those below it, and {most} are the most: submit it \
+             again when some have started"
+        );
         Some(Verdict::Deny(Denial { code: 403, reason: "Forbidden", message }))
     })
 }
@@ -59,9 +65,18 @@ pub(crate) fn list_queue_path<'a>(queue: &'a str, cache: &'a Cache) -> Vec<&'a s
     path
 }
 
-/// Jobs that wait in a queue or below it: in all, of each namespace as many as it may have at most; and of one
-/// namespace.
-fn count_waiting(queue: &str, limits: &WaitingLimits, namespace: &str, cache: &Cache) -> (usize, usize) {
+/// Jobs that wait in a queue or below it.
+struct Waiting {
+    /// Of each namespace as many as it may have at most.
+    all: usize,
+    /// Of the one that asks.
+    of_namespace: usize,
+    /// Of the user who asks.
+    of_user: usize,
+}
+
+fn count_waiting(queue: &str, limits: &WaitingLimits, (namespace, user): (&str, &str), cache: &Cache) -> Waiting {
+    let mut of_user = 0;
     let mut by_namespace: BTreeMap<&str, usize> = BTreeMap::new();
     let mut takes: BTreeMap<(&str, &str), bool> = BTreeMap::new();
     for (key, workload) in cache.workloads.iter() {
@@ -73,11 +88,12 @@ fn count_waiting(queue: &str, limits: &WaitingLimits, namespace: &str, cache: &C
         });
         if *is_taken && !is_admitted(key, cache) {
             *by_namespace.entry(&key.namespace).or_default() += 1;
+            of_user += usize::from(workload.submitter.as_deref() == Some(user));
         }
     }
-    let own = by_namespace.get(namespace).copied().unwrap_or(0);
+    let of_namespace = by_namespace.get(namespace).copied().unwrap_or(0);
     let most = limits.of_namespace.unwrap_or(usize::MAX);
-    (by_namespace.values().map(|count| *count.min(&most)).sum(), own)
+    Waiting { all: by_namespace.values().map(|count| *count.min(&most)).sum(), of_namespace, of_user }
 }
 
 fn is_admitted(key: &WorkloadKey, cache: &Cache) -> bool {
@@ -96,7 +112,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::observe::cache::{CachedBinding, CachedWorkload};
+    use crate::observe::{
+        cache::{CachedBinding, CachedWorkload},
+        request::UserInfo,
+    };
 
     fn cache(limits: &Value) -> Cache {
         let mut cache = Cache::default();
@@ -113,7 +132,8 @@ mod tests {
     fn add(cache: &mut Cache, namespace: &str, name: &str, queue: &str, state: &str) {
         let key = WorkloadKey { kind: WorkloadKind::VolcanoJob, namespace: namespace.into(), name: name.into() };
         let ended = state == "ended";
-        let workload = CachedWorkload { queue: Some(queue.into()), priority_class: None, ended };
+        let submitter = Some("ada".into());
+        let workload = CachedWorkload { queue: Some(queue.into()), priority_class: None, submitter, ended };
         cache.workloads.insert(key.clone(), workload);
         let record = r#"{"queue":"leaf","priority":0,"copies":1,"tasks":{"t":1},"charged":{"cpu":"1","pods":"1"}}"#;
         let admission = (state == "runs").then(|| Arc::new(Admission::parse(record).unwrap()));
@@ -122,6 +142,10 @@ mod tests {
     }
 
     fn submit(cache: &Cache, queue: &str) -> Option<String> {
+        submit_as("eve", cache, queue)
+    }
+
+    fn submit_as(user: &str, cache: &Cache, queue: &str) -> Option<String> {
         let job = json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {"queue": queue}});
         let request = ReviewRequest {
             uid: "u".into(),
@@ -129,7 +153,7 @@ mod tests {
             namespace: Some("ns".into()),
             name: None,
             dry_run: None,
-            user_info: None,
+            user_info: Some(UserInfo { username: user.into(), groups: Vec::new() }),
             object: Some(job),
             old_object: None,
         };
@@ -169,6 +193,17 @@ mod tests {
         assert_eq!(submit(&cache, "leaf"), None);
         add(&mut cache, "ns", "mine", "leaf", "waits");
         assert!(submit(&cache, "leaf").unwrap().contains("1 jobs of namespace ns wait in queue top"));
+    }
+
+    #[test]
+    fn a_user_who_fills_their_part_of_a_line_in_whatever_namespace_leaves_that_of_others() {
+        let mut cache = cache(&json!({"caldera.dev/max-waiting-jobs-per-user": "2"}));
+        add(&mut cache, "a", "one", "leaf", "waits");
+        add(&mut cache, "b", "runs", "leaf", "runs");
+        assert_eq!(submit_as("ada", &cache, "leaf"), None);
+        add(&mut cache, "b", "two", "top", "waits");
+        assert!(submit_as("ada", &cache, "leaf").unwrap().contains("2 jobs of user ada wait in queue top"));
+        assert_eq!([submit_as("bob", &cache, "leaf"), submit_as("", &cache, "leaf")], [None, None]);
     }
 
     #[test]

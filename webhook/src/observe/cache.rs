@@ -20,7 +20,7 @@ use caldera_crds::{
     policy_selection::PolicySelection,
     tenancy::NamespaceFacts,
     trusted::TrustedWriters,
-    workload::{WorkloadKind, priority_class_of, progress::read_progress},
+    workload::{WorkloadKind, priority_class_of, progress::read_progress, submission::read_submitter},
 };
 use jiff::Timestamp;
 use serde_json::Value;
@@ -62,6 +62,8 @@ pub struct CachedWorkload {
     pub queue: Option<Arc<str>>,
     /// The PriorityClass it names.
     pub priority_class: Option<Arc<str>>,
+    /// Who submitted it, if that is known.
+    pub submitter: Option<Arc<str>>,
     /// It has ended, and holds nothing.
     pub ended: bool,
 }
@@ -72,7 +74,12 @@ impl CachedWorkload {
     pub fn from_object(kind: WorkloadKind, object: &Value) -> Self {
         let class = Some(priority_class_of(object)).filter(|name| !name.is_empty());
         let ended = read_progress(kind, object, None).ended.is_some();
-        Self { queue: queue_of(kind, object).as_deref().map(keep_name), priority_class: class.map(keep_name), ended }
+        Self {
+            queue: queue_of(kind, object).as_deref().map(keep_name),
+            priority_class: class.map(keep_name),
+            submitter: read_submitter(object).map(Arc::from),
+            ended,
+        }
     }
 }
 

@@ -97,7 +97,7 @@ fn they_are_asked_for_as_one_with_the_lowest_priority_and_the_oldest_age() {
     let all = combine_jobs(&parts()).unwrap();
     assert_eq!((all.id.as_str(), all.priority, all.created.as_second(), all.deadline), ("a", -1, 3, Some(50)));
     assert_eq!((all.ask.minimum(), all.ask.demand_of_all_pods()), (cpu(3), cpu(5)));
-    assert_eq!(all.ask.counted, Counted::Jobs(2, None));
+    assert_eq!(all.ask.counted, Counted::Jobs(2, [].into()));
     assert_eq!(combine_jobs(&parts()[..1]), None);
 }
 

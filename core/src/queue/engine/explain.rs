@@ -1,7 +1,5 @@
 //! Answers about the engine's state: what queues hold, the position of each pending job, and why it is still pending.
 
-use std::sync::Arc;
-
 use crate::{
     gang::QueueName,
     quantity::Quantity,
@@ -29,12 +27,12 @@ impl Engine {
     pub fn usage_of(&self, queue: &QueueName) -> QueueUsage {
         let Some(node) = self.index.get(queue) else { return QueueUsage::default() };
         let slot = &self.slots[node.index()];
-        let namespace = |(dim, count): (&Dim, &i128)| Some((Arc::clone(self.dims.namespace(*dim)?), to_count(*count)));
+        let tenant = |(dim, count): (&Dim, &i128)| Some((self.dims.tenant(*dim)?.clone(), to_count(*count)));
         QueueUsage {
             used: slot.used.resources(&self.dims),
             waiting: self.lines[node.index()].len(),
             running: to_count(slot.running.get(Dim::JOBS)),
-            running_of: slot.running.iter().filter_map(namespace).collect(),
+            running_of: slot.running.iter().filter_map(tenant).collect(),
         }
     }
 
@@ -159,7 +157,7 @@ impl Engine {
         Some(Reason::RunningLimit {
             queue,
             by: slot.name.clone(),
-            namespace: self.dims.namespace(dim).map(ToString::to_string),
+            tenant: self.dims.tenant(dim).cloned(),
             running: to_count(slot.running.get(dim)),
             kept: to_count(kept),
             limit: to_count(limit),

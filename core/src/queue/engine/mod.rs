@@ -6,6 +6,7 @@
 //! that have enough. The decisions are those of considering every job again after every event: the tests hold the
 //! engine against that model.
 
+mod aging;
 mod capacity;
 mod choices;
 mod expected_ends;
@@ -53,6 +54,7 @@ use crate::{
         spec::{Dequeue, FleetResources, QueueSpec},
     },
     resources::Resources,
+    tenant::Tenant,
     time::SubmitTime,
 };
 
@@ -91,8 +93,8 @@ pub struct QueueUsage {
     pub waiting: usize,
     /// Jobs that hold anything, with all queues below.
     pub running: u64,
-    /// Of those the ones of each namespace, where a limit counts these.
-    pub running_of: BTreeMap<Arc<str>, u64>,
+    /// Of those the ones of each tenant, where a limit counts these.
+    pub running_of: BTreeMap<Tenant, u64>,
 }
 
 #[derive(Debug, Clone)]
@@ -159,6 +161,8 @@ pub struct Engine {
     reservations: Reservations,
     /// Seconds since 1970.
     now: i64,
+    /// When the priorities of waiting jobs rise next, in seconds since 1970: at least those that do.
+    aging_steps: BTreeSet<(i64, JobId)>,
     /// Seconds that a job is blocked before it gets a reservation.
     reservation_after: Option<i64>,
     /// Not before the first decision.
@@ -214,6 +218,7 @@ impl Default for Engine {
             could_fit: BTreeSet::new(),
             reservations: Reservations::default(),
             now: 0,
+            aging_steps: BTreeSet::new(),
             reservation_after: Some(RESERVATION_AFTER),
             has_decided: false,
             preemptor: None,
@@ -256,8 +261,8 @@ impl Engine {
     /// One entry of [`Engine::enqueue_job`].
     pub(crate) fn enqueue_entry(&mut self, job: Job) -> bool {
         let rank = JobRank { priority: job.priority, deadline: job.deadline };
-        let key = self.job_key(job.id.clone(), job.created, rank);
         let node = self.intern_queue(&job.queue);
+        let key = self.job_key(node, job.id.clone(), job.created, rank);
         if let Some(QueueingState::Pending { node: was, key: had, shape, rank: ranked }) = self.jobs.get(&job.id)
             && *was == node
             && (had, *ranked) == (&key, rank)
@@ -275,6 +280,7 @@ impl Engine {
             self.requeue_after_new_first(node, shape);
         }
         self.update_blocked(node, shape);
+        self.schedule_aging(node, &key);
         self.jobs.insert(job.id, QueueingState::Pending { node, key, shape, rank });
         self.mark_head_changed(node);
         true
@@ -457,6 +463,7 @@ impl Engine {
         tree::resolve_tree(&mut self.slots, &self.index, &mut self.dims, &self.fleet);
         self.ledger_version += 1;
         if std::mem::take(&mut self.is_tree_outdated) {
+            self.age_all();
             self.rebuild_reservations();
             self.rebuild_expected_ends();
         }

@@ -37,12 +37,12 @@ impl Engine {
         (self.is_quota_outdated, self.is_tree_outdated) = (true, true);
         let mut jobs = std::mem::take(&mut self.jobs);
         for state in jobs.values_mut() {
-            if let QueueingState::BackingOff { key, rank, .. } = state {
-                *key = self.job_key(key.id.clone(), key.created, *rank);
+            if let QueueingState::BackingOff { node, key, rank, .. } = state {
+                *key = self.job_key(*node, key.id.clone(), key.created, *rank);
             }
             let QueueingState::Pending { node, key, shape, rank } = state else { continue };
             self.remove_pending(*node, key);
-            *key = self.job_key(key.id.clone(), key.created, *rank);
+            *key = self.job_key(*node, key.id.clone(), key.created, *rank);
             self.lines[node.index()].insert(key.clone(), *shape);
         }
         self.jobs = jobs;
@@ -97,11 +97,11 @@ impl Engine {
         self.policy
     }
 
-    pub(crate) fn job_key(&self, id: JobId, created: SubmitTime, rank: JobRank) -> JobKey {
+    pub(crate) fn job_key(&self, node: QueueIndex, id: JobId, created: SubmitTime, rank: JobRank) -> JobKey {
         match self.policy {
             OrderPolicy::Fifo => JobKey { priority: Reverse(0), deadline: JobKey::NO_DEADLINE, created, id },
             OrderPolicy::Share | OrderPolicy::FairHistory | OrderPolicy::Strict => JobKey {
-                priority: Reverse(rank.priority),
+                priority: Reverse(rank.priority.saturating_add(self.aged_by(node, created))),
                 deadline: rank.deadline.unwrap_or(JobKey::NO_DEADLINE),
                 created,
                 id,

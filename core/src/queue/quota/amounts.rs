@@ -7,7 +7,10 @@ use std::{
     sync::Arc,
 };
 
-use crate::resources::{ResourceName, Resources};
+use crate::{
+    resources::{ResourceName, Resources},
+    tenant::Tenant,
+};
 
 /// An interned resource name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,17 +19,20 @@ pub(crate) struct Dim(u32);
 impl Dim {
     pub(crate) const FIRST: Self = Self(0);
     pub(crate) const LAST: Self = Self(u32::MAX);
-    /// The first that is no resource: jobs that hold anything. After it the same of each namespace.
+    /// The first that is no resource: jobs that hold anything. After it the same of each tenant.
     pub(crate) const JOBS: Self = Self(1 << 30);
     /// With this bit it is of one card model.
     const CARD: u32 = 1 << 29;
+    /// A number of jobs with this bit is of a user.
+    const USER: u32 = 1 << 29;
 
     const fn of_resource(place: u32, is_card: bool) -> Self {
         Self(if is_card { place | Self::CARD } else { place })
     }
 
-    const fn of_namespace(place: u32) -> Self {
-        Self(Self::JOBS.0.saturating_add(1).saturating_add(place))
+    fn of_tenant(place: u32, tenant: &Tenant) -> Self {
+        let user = if tenant.user().is_some() { Self::USER } else { 0 };
+        Self((Self::JOBS.0 | user).saturating_add(1).saturating_add(place))
     }
 
     /// Whether it is of one card model ([`crate::card_model`]).
@@ -37,6 +43,11 @@ impl Dim {
     /// Whether it counts jobs, and is no resource: of those [`super::running::RunningJobs`] has the amounts.
     pub(crate) fn is_count(self) -> bool {
         self >= Self::JOBS
+    }
+
+    /// Whether it counts the jobs of a user.
+    pub(crate) fn is_of_user(self) -> bool {
+        self.is_count() && self.0 & Self::USER != 0
     }
 
     pub(crate) const fn index(self) -> usize {
@@ -97,7 +108,7 @@ pub(crate) struct Dims {
     /// All of them, in the order of their places.
     resources: Arc<Vec<Dim>>,
     /// Those whose jobs are counted.
-    namespaces: Names<Arc<str>>,
+    tenants: Names<Tenant>,
 }
 
 impl Dims {
@@ -130,15 +141,15 @@ impl Dims {
         (0..all.len()).map(move |place| all[place])
     }
 
-    /// The number of a namespace's jobs.
-    pub(crate) fn intern_namespace(&mut self, namespace: &Arc<str>) -> Dim {
-        let known = self.namespaces.places.get(namespace).copied();
-        Dim::of_namespace(known.unwrap_or_else(|| self.namespaces.add(namespace)))
+    /// The number of a tenant's jobs.
+    pub(crate) fn intern_tenant(&mut self, tenant: &Tenant) -> Dim {
+        let known = self.tenants.places.get(tenant).copied();
+        Dim::of_tenant(known.unwrap_or_else(|| self.tenants.add(tenant)), tenant)
     }
 
     /// Whose jobs it counts; `None` for those of all.
-    pub(crate) fn namespace(&self, dim: Dim) -> Option<&Arc<str>> {
-        self.namespaces.by_place.get(usize::try_from(dim.0.checked_sub(Dim::JOBS.0 + 1)?).ok()?)
+    pub(crate) fn tenant(&self, dim: Dim) -> Option<&Tenant> {
+        self.tenants.by_place.get(usize::try_from((dim.0 & !Dim::USER).checked_sub(Dim::JOBS.0 + 1)?).ok()?)
     }
 
     pub(crate) fn intern_amounts(&mut self, amounts: &Resources) -> Sparse {
@@ -151,13 +162,13 @@ impl Dims {
 
     /// Whether so many names came that it is time to look for those that nobody has any more.
     pub(crate) fn have_doubled(&self) -> bool {
-        self.names.have_doubled() || self.namespaces.have_doubled()
+        self.names.have_doubled() || self.tenants.have_doubled()
     }
 
     /// Forgets all others, and says which those are; from now on what comes is new.
     pub(crate) fn retain(&mut self, used: &BTreeSet<Dim>) -> Vec<Dim> {
         self.names.retain(|name, place| used.contains(&Dim::of_resource(place, name.is_card())));
-        self.namespaces.retain(|_, place| used.contains(&Dim::of_namespace(place)));
+        self.tenants.retain(|tenant, place| used.contains(&Dim::of_tenant(place, tenant)));
         let (kept, forgotten) = self.resources.iter().partition(|dim| used.contains(dim));
         self.resources = Arc::new(kept);
         forgotten
@@ -166,7 +177,7 @@ impl Dims {
     /// How many places there are.
     #[cfg(test)]
     pub(crate) fn size(&self) -> usize {
-        self.names.by_place.len() + self.namespaces.by_place.len()
+        self.names.by_place.len() + self.tenants.by_place.len()
     }
 }
 
@@ -297,7 +308,18 @@ mod tests {
         assert_eq!(dims.list_dims().collect::<Vec<_>>(), [gpu, model, later, other]);
         assert_eq!(dims.list_cards().collect::<Vec<_>>(), [model, other]);
         assert_eq!(dims.resource_of(other).as_str(), "y.io/gpu:a");
-        assert!(!Dim::JOBS.is_card() && !dims.intern_namespace(&Arc::from("ns")).is_card());
+        assert!(!Dim::JOBS.is_card() && !dims.intern_tenant(&Tenant::Namespace("ns".into())).is_card());
+    }
+
+    #[test]
+    fn a_user_and_a_namespace_of_one_name_are_counted_apart() {
+        let mut dims = Dims::default();
+        let all = [Tenant::Namespace("a".into()), Tenant::User("a".into()), Tenant::User("b".into())];
+        let numbers = all.each_ref().map(|tenant| dims.intern_tenant(tenant));
+        assert_eq!(numbers.map(|dim| dims.tenant(dim).cloned()), all.map(Some));
+        assert_eq!(numbers.map(Dim::is_of_user), [false, true, true]);
+        assert!(numbers.into_iter().all(|dim| dim.is_count() && !dim.is_card() && dim != Dim::JOBS));
+        assert!(dims.tenant(Dim::JOBS).is_none() && !Dim::JOBS.is_of_user());
     }
 
     #[test]

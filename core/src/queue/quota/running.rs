@@ -1,20 +1,28 @@
-//! How many jobs run in a queue and those below it: in all, and of each namespace.
+//! How many jobs run in a queue and those below it: in all, of each namespace and of each user.
 //!
-//! Rule: Slurm's `GrpJobs` and `MaxJobsPerUser` of a QOS (`src/slurmctld/acct_policy.c`), where a user is a namespace.
+//! Rule: Slurm's `GrpJobs` and `MaxJobsPerUser` of a QOS (`src/slurmctld/acct_policy.c`).
 //! A job counts once from its admission until nothing of it is charged, in its queue and in all above. It is a ceiling
 //! like any other, of a number that is no resource ([`Dim::JOBS`] and after it): requeue, expected ends and what a
 //! reservation takes know it as they know resources, while shares, entitlements and evictions know resources alone.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
-use crate::queue::{
-    quota::amounts::{Dim, Dims, Sparse},
-    spec::RunningLimits,
+use crate::{
+    queue::{
+        quota::amounts::{Dim, Dims, Sparse},
+        spec::RunningLimits,
+    },
+    tenant::Tenant,
 };
 
 impl RunningLimits {
     pub(crate) fn get(self, dim: Dim) -> Option<i128> {
-        if dim == Dim::JOBS { self.all } else { self.of_namespace }.map(i128::from)
+        let limit = match dim {
+            Dim::JOBS => self.all,
+            dim if dim.is_of_user() => self.of_user,
+            _ => self.of_namespace,
+        };
+        limit.map(i128::from)
     }
 }
 
@@ -24,26 +32,33 @@ pub enum Counted {
     /// One job.
     #[default]
     Job,
-    /// One job of this namespace: to be said where a queue on its way to the root limits those.
-    JobOf(Arc<str>),
-    /// So many jobs that start together, of this namespace where that is to be said.
-    Jobs(u32, Option<Arc<str>>),
+    /// One job of each of these: to be said where a queue on its way to the root limits their jobs.
+    JobOf(Box<[Tenant]>),
+    /// So many jobs that start together, each of these in the same way.
+    Jobs(u32, Box<[Tenant]>),
     /// Nothing: it asks for more of what a job has that is counted already.
     Nothing,
 }
 
 impl Counted {
-    /// The numbers that it adds one to.
-    pub(crate) fn list_counts(&self, dims: &mut Dims) -> Sparse {
+    /// Whose job it is counted as.
+    #[must_use]
+    pub fn tenants(&self) -> &[Tenant] {
         match self {
-            Self::Job => [(Dim::JOBS, 1)].into(),
-            Self::JobOf(namespace) => [(Dim::JOBS, 1), (dims.intern_namespace(namespace), 1)].into(),
-            Self::Jobs(jobs, None) => [(Dim::JOBS, i128::from(*jobs))].into(),
-            Self::Jobs(jobs, Some(namespace)) => {
-                [(Dim::JOBS, i128::from(*jobs)), (dims.intern_namespace(namespace), i128::from(*jobs))].into()
-            }
-            Self::Nothing => Sparse::default(),
+            Self::JobOf(tenants) | Self::Jobs(_, tenants) => tenants,
+            Self::Job | Self::Nothing => &[],
         }
+    }
+
+    /// The numbers that it adds to.
+    pub(crate) fn list_counts(&self, dims: &mut Dims) -> Sparse {
+        let jobs = match self {
+            Self::Job | Self::JobOf(_) => 1,
+            Self::Jobs(jobs, _) => i128::from(*jobs),
+            Self::Nothing => return Sparse::default(),
+        };
+        let of = self.tenants().iter().map(|tenant| (dims.intern_tenant(tenant), jobs));
+        [(Dim::JOBS, jobs)].into_iter().chain(of).collect()
     }
 }
 

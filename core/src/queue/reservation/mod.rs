@@ -54,8 +54,8 @@ use crate::{
     time::SubmitTime,
 };
 
-/// Seconds that a blocked job waits before it gets a reservation, unless `Engine::set_reservation_after` says
-/// otherwise.
+/// Seconds that a blocked job waits before it gets a reservation, unless `Engine::set_reservation_after` or
+/// its queue says otherwise.
 pub const RESERVATION_AFTER: i64 = 60;
 
 /// A job's place among all that are blocked; the smallest is served first.
@@ -69,6 +69,8 @@ pub(crate) struct ReservationRank {
     /// When it came.
     pub(crate) created: SubmitTime,
     pub(crate) id: JobId,
+    /// Its deadline, or [`JobKey::NO_DEADLINE`]. No two jobs have the same identity, so it decides nothing here.
+    pub(crate) deadline: i64,
 }
 
 impl ReservationRank {
@@ -85,13 +87,14 @@ impl ReservationRank {
             by: key.deadline.min(key.created.as_second().saturating_add(Self::AHEAD)),
             created: key.created,
             id: key.id.clone(),
+            deadline: key.deadline,
         }
     }
 
     /// When it has waited long enough: at its deadline already, if that is sooner.
-    pub(crate) fn due_at(&self, reservation_after: i64) -> i64 {
+    pub(crate) fn due_at(&self, wait: i64) -> i64 {
         let created = self.created.as_second();
-        created.saturating_add(reservation_after).min(self.by).max(created)
+        created.saturating_add(wait).min(self.deadline).max(created)
     }
 
     /// Whether its priorities alone put it before the other.

@@ -1,5 +1,6 @@
 //! Each rule of the queue engine by name; the numbers in names are the defects listed for the peer.
 
+mod aging;
 mod choices;
 mod entitlement;
 mod last_ancestors;
@@ -15,6 +16,7 @@ use crate::{
     quantity::Quantity,
     reason::{Bound, QueueProblem, Reason},
     resources::{Limits, Resources},
+    tenant::Tenant,
 };
 
 fn cpu(units: i64) -> Resources {

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::resources::ResourceName;
+use crate::{resources::ResourceName, tenant::Tenant};
 
 fn one(name: String) -> (ResourceName, Quantity) {
     (name.into(), Quantity::from_units(1))
@@ -13,7 +13,7 @@ fn one(name: String) -> (ResourceName, Quantity) {
 /// Asks for resources that nobody else names.
 fn stranger(i: usize, queue: &str) -> Job {
     let mut strange = job("stranger", queue, 0, (0..4).map(|n| one(format!("x.io/strange-{i}-{n}"))).collect());
-    Arc::make_mut(&mut strange.ask).counted = Counted::JobOf(format!("namespace-{i}").into());
+    Arc::make_mut(&mut strange.ask).counted = Counted::JobOf([Tenant::Namespace(format!("namespace-{i}").into())].into());
     strange
 }
 

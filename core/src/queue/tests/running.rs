@@ -5,11 +5,11 @@ use super::*;
 const GPU: &str = "nvidia.com/gpu";
 
 fn running(all: Option<u32>, of_namespace: Option<u32>) -> RunningLimits {
-    RunningLimits { all, of_namespace }
+    RunningLimits { all, of_namespace, of_user: None }
 }
 
 fn of_namespace(namespace: &str, mut job: Job) -> Job {
-    Arc::make_mut(&mut job.ask).counted = Counted::JobOf(namespace.into());
+    Arc::make_mut(&mut job.ask).counted = Counted::JobOf([Tenant::Namespace(namespace.into())].into());
     job
 }
 
@@ -57,6 +57,32 @@ fn jobs_of_another_namespace_pass_one_whose_namespace_runs_as_many_as_it_may() {
 }
 
 #[test]
+fn a_user_is_limited_in_all_namespaces_together_and_beside_each_of_them() {
+    let limits = RunningLimits { all: None, of_namespace: Some(2), of_user: Some(1) };
+    let mut engine = engine([QueueSpec { running: limits, ..queue("q", 100) }], 100);
+    let all = [("1", "ml", Some("ada")), ("2", "web", Some("ada")), ("3", "ml", Some("bob")), ("4", "ml", None)];
+    for (created, (id, namespace, user)) in (0..).zip(all) {
+        let mut job = job(id, "q", created, cpu(1));
+        let user = user.map(|user: &str| Tenant::User(user.into()));
+        let tenants = [Tenant::Namespace(namespace.into())].into_iter().chain(user).collect();
+        Arc::make_mut(&mut job.ask).counted = Counted::JobOf(tenants);
+        engine.enqueue_job(job);
+    }
+    assert_eq!(released(&mut engine), ["1", "3"]);
+    let most = "run in queue q and those below it, and";
+    assert_eq!(
+        says(&engine, "2"),
+        format!("waits in queue q, position 1 of 2: 1 jobs of user ada {most} 1 are the most")
+    );
+    assert_eq!(
+        says(&engine, "4"),
+        format!("waits in queue q, position 2 of 2: 2 jobs of namespace ml {most} 2 are the most")
+    );
+    engine.remove_job("1");
+    assert_eq!(released(&mut engine), ["2", "4"]);
+}
+
+#[test]
 fn more_of_a_job_that_runs_is_no_other_job() {
     let mut engine = engine([QueueSpec { running: running(Some(1), None), ..queue("q", 100) }], 100);
     engine.charge_job(&"a".into(), &"q".into(), &cpu(1));
@@ -71,14 +97,15 @@ fn more_of_a_job_that_runs_is_no_other_job() {
 #[test]
 fn limits_count_after_a_restart_and_a_lower_one_ends_nothing() {
     let mut engine = engine([queue("q", 100)], 100);
+    let ns = Tenant::Namespace("ns".into());
     for id in ["a", "b"] {
-        engine.charge_job_with_ancestors(&id.into(), &"q".into(), &[], &cpu(1), &Counted::JobOf("ns".into()));
+        engine.charge_job_with_ancestors(&id.into(), &"q".into(), &[], &cpu(1), &Counted::JobOf([ns.clone()].into()));
     }
     engine.set_queue(QueueSpec { running: running(Some(1), Some(2)), ..queue("q", 100) });
     engine.enqueue_job(job("c", "q", 1, cpu(1)));
     assert_eq!(released(&mut engine), [""; 0]);
     let usage = engine.usage_of(&"q".into());
-    assert_eq!((usage.running, usage.running_of["ns"]), (2, 2));
+    assert_eq!((usage.running, usage.running_of[&ns]), (2, 2));
     engine.remove_job("a");
     assert_eq!(released(&mut engine), [""; 0]);
     engine.set_queue(queue("q", 100));

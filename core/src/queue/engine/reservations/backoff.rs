@@ -19,8 +19,8 @@ impl Engine {
     /// A job backs off since then, in seconds since 1970, and will be enqueued again.
     pub fn back_off_job(&mut self, job: Job, since: i64) {
         let rank = JobRank { priority: job.priority, deadline: job.deadline };
-        let key = self.job_key(job.id.clone(), job.created, rank);
         let node = self.intern_queue(&job.queue);
+        let key = self.job_key(node, job.id.clone(), job.created, rank);
         self.remove_job(job.id.as_str());
         let shape = self.intern_shape(job.ask);
         self.jobs.insert(job.id.clone(), QueueingState::BackingOff { node, key, shape, rank, since });

@@ -25,12 +25,8 @@ use crate::{
 impl Engine {
     /// Clusters are reserved for the first in rank that lack capacity and are within, as long as they do not lack the
     /// same; the first of the others makes its own queue wait.
-    pub(crate) fn update_cluster_reservations(
-        &mut self,
-        reservation_after: i64,
-        room: &mut impl ClusterCapacity,
-    ) -> bool {
-        let wanted = self.plan_cluster_reservations(reservation_after, room);
+    pub(crate) fn update_cluster_reservations(&mut self, room: &mut impl ClusterCapacity) -> bool {
+        let wanted = self.plan_cluster_reservations(room);
         let has = |reservation: &Reservation| {
             (reservation.rank.clone(), reservation.shape, reservation.preempts, reservation.kept.clone())
         };
@@ -69,13 +65,12 @@ impl Engine {
 
     pub(crate) fn plan_cluster_reservations(
         &mut self,
-        reservation_after: i64,
         room: &mut impl ClusterCapacity,
     ) -> Vec<(ReservationId, Reservation)> {
         let mut wanted: Vec<Reservation> = Vec::new();
         let mut beyond: Option<Reservation> = None;
         let mut looks = 0;
-        for (rank, node, shape, since) in self.list_first_jobs_short_of_capacity(reservation_after) {
+        for (rank, node, shape, since) in self.list_first_jobs_short_of_capacity() {
             if self.is_between_holds(&rank.id) {
                 continue;
             }
@@ -125,18 +120,15 @@ impl Engine {
     }
 
     /// The first of each queue that lack capacity for long enough, in rank; the preemptor before all.
-    pub(crate) fn list_first_jobs_short_of_capacity(
-        &mut self,
-        reservation_after: i64,
-    ) -> Vec<(ReservationRank, QueueIndex, ShapeId, i64)> {
+    pub(crate) fn list_first_jobs_short_of_capacity(&mut self) -> Vec<(ReservationRank, QueueIndex, ShapeId, i64)> {
         let mut firsts = Vec::new();
         let open = |id: &ReservationId| self.slots[id.queue.index()].problem.is_none();
         for id in self.reservations.list_capacity_shortages().into_iter().filter(open).collect::<Vec<_>>() {
             self.reservations.promote_due_blocked(id, self.now);
-            let mut due = self.list_due_blocked(id, reservation_after);
+            let mut due = self.list_due_blocked(id);
             let first = due.find(|(rank, _)| !self.has_reservation_on_better_card(&rank.id));
             if let Some((rank, shape)) = first {
-                let since = self.reserved_since(&rank, reservation_after);
+                let since = self.reserved_since(id.queue, shape, &rank);
                 firsts.push((!self.is_preemptor(&rank.id), rank, id.queue, shape, since));
             }
         }
@@ -146,7 +138,7 @@ impl Engine {
         });
         if let Some((rank, node, shape)) = of_claimant {
             firsts.retain(|(_, _, queue, ..)| *queue != node);
-            let since = self.reserved_since(&rank, reservation_after);
+            let since = self.reserved_since(node, shape, &rank);
             firsts.push((false, rank, node, shape, since));
         }
         firsts.sort();

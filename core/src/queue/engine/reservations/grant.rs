@@ -27,7 +27,7 @@ impl Engine {
     /// Works out again every shortage that changed or has lasted long enough; true if a job was requeued.
     pub(crate) fn update_reservations(&mut self, room: &mut impl ClusterCapacity) -> bool {
         let moved = self.reservations.take_usage_changes();
-        let Some(reservation_after) = self.reservation_after else {
+        let Some(fleet_wait) = self.reservation_after else {
             self.reservations.forget_updates();
             return false;
         };
@@ -47,15 +47,15 @@ impl Engine {
             for id in dirty {
                 match id.cause {
                     ReservationCause::Quota(..) => {
-                        requeued |= self.update_quota_reservation(id, reservation_after, room);
+                        requeued |= self.update_quota_reservation(id, room);
                     }
                     ReservationCause::Capacity(_) => rooms = true,
                     ReservationCause::Backoff => {
-                        requeued |= self.update_backoff_reservation(id, reservation_after, room);
+                        requeued |= self.update_backoff_reservation(id, fleet_wait, room);
                     }
                 }
             }
-            requeued |= rooms && self.update_cluster_reservations(reservation_after, room);
+            requeued |= rooms && self.update_cluster_reservations(room);
             if requeued {
                 break;
             }
@@ -133,12 +133,7 @@ impl Engine {
     }
 
     /// The first of a queue that a cause holds up for long enough.
-    pub(crate) fn update_quota_reservation(
-        &mut self,
-        id: ReservationId,
-        reservation_after: i64,
-        room: &mut impl ClusterCapacity,
-    ) -> bool {
+    pub(crate) fn update_quota_reservation(&mut self, id: ReservationId, room: &mut impl ClusterCapacity) -> bool {
         let ReservationCause::Quota(at, dim) = id.cause else { return false };
         self.reservations.promote_due_blocked(id, self.now);
         let preemptor = self
@@ -154,7 +149,7 @@ impl Engine {
         };
         let ranked = preemptor
             .into_iter()
-            .chain(self.list_due_blocked(id, reservation_after))
+            .chain(self.list_due_blocked(id))
             .filter(|(rank, _)| !self.has_reservation_on_better_card(&rank.id))
             .filter(&mut is_short)
             .take(MOST_CONSIDERED_JOBS + 1);
@@ -178,7 +173,7 @@ impl Engine {
             requeued = true;
         }
         let Some((rank, shape)) = first else { return self.remove_reservation(id) | requeued };
-        let since = self.reserved_since(&rank, reservation_after);
+        let since = self.reserved_since(id.queue, shape, &rank);
         let preempts = self.is_preemptor(&rank.id);
         let same = |reservation: &Reservation| {
             reservation.rank == rank && reservation.shape == shape && reservation.preempts == preempts
@@ -196,32 +191,39 @@ impl Engine {
 
     /// A reserving job started: the next one gets its reservation before any other job is considered.
     pub(crate) fn reserve_for_next_blocked(&mut self, held: ReservationId, room: &mut impl ClusterCapacity) {
-        if let (id @ ReservationId { cause: ReservationCause::Quota(..), .. }, Some(reservation_after)) =
-            (held, self.reservation_after)
-        {
-            self.update_quota_reservation(id, reservation_after, room);
+        if matches!(held.cause, ReservationCause::Quota(..)) && self.reservation_after.is_some() {
+            self.update_quota_reservation(held, room);
         }
     }
 
     /// The jobs that a shortage blocks for long enough, the first in rank first: of a fifo queue only the head,
     /// for nobody else can start there.
-    pub(crate) fn list_due_blocked(
-        &self,
-        id: ReservationId,
-        reservation_after: i64,
-    ) -> impl Iterator<Item = (ReservationRank, ShapeId)> {
+    pub(crate) fn list_due_blocked(&self, id: ReservationId) -> impl Iterator<Item = (ReservationRank, ShapeId)> {
         let fifo = self.slots[id.queue.index()].is_fifo();
         let front = self.lines[id.queue.index()].list_head_entries().filter(move |_| fifo);
         let front = front.map(move |(key, shape)| (self.reservation_rank(id.queue, key), shape));
         let due = move |(rank, shape): &(ReservationRank, ShapeId)| {
-            self.reservations.is_blocked_by(id, *shape) && rank.due_at(reservation_after) <= self.now
+            let due_at = self.reservation_due_at(id.queue, *shape, rank);
+            self.reservations.is_blocked_by(id, *shape) && due_at.is_some_and(|due| due <= self.now)
         };
         front.filter(due).chain(self.reservations.list_due_blocked(id).filter(move |_| !fifo).cloned())
     }
 
+    /// When a blocked job has waited long enough by its queue's word, else by the fleet's; `None`: never.
+    pub(crate) fn reservation_due_at(&self, node: QueueIndex, shape: ShapeId, rank: &ReservationRank) -> Option<i64> {
+        let fleet = self.reservation_after?;
+        let says = |at: &QueueIndex| self.slots[at.index()].spec.as_ref()?.reservation_wait;
+        let wait = match self.slots[node.index()].path.iter().find_map(says) {
+            Some(said) => said.of_run(fleet, self.shape(shape).ask.run_for)?,
+            None => fleet,
+        };
+        Some(rank.due_at(wait))
+    }
+
     /// When a job has waited long enough; at once if it is the preemptor.
-    pub(crate) fn reserved_since(&self, rank: &ReservationRank, reservation_after: i64) -> i64 {
-        if self.is_preemptor(&rank.id) { rank.created.as_second() } else { rank.due_at(reservation_after) }
+    pub(crate) fn reserved_since(&self, node: QueueIndex, shape: ShapeId, rank: &ReservationRank) -> i64 {
+        let due = self.reservation_due_at(node, shape, rank).filter(|_| !self.is_preemptor(&rank.id));
+        due.unwrap_or_else(|| rank.created.as_second())
     }
 
     pub(crate) fn find_pending_preemptor(&self) -> Option<(ReservationRank, QueueIndex, ShapeId)> {

@@ -28,17 +28,12 @@ impl Engine {
             self.move_reservations(id, shape);
             self.register_blocked(id, shape);
             // At once: else, after a restart, all jobs considered later would pass.
-            if let (Some(reservation_after), ReservationCause::Quota(..), None) =
+            if let (Some(_), ReservationCause::Quota(..), None) =
                 (self.reservation_after, cause, self.reservations.get(id))
             {
                 let preempts = self.find_pending_preemptor().is_some_and(|(_, at, of)| (at, of) == (node, shape));
-                if preempts
-                    || self
-                        .rank_reservation_candidates(node, shape, reservation_after)
-                        .iter()
-                        .any(|(ripe, _)| *ripe <= self.now)
-                {
-                    self.update_quota_reservation(id, reservation_after, capacity);
+                if preempts || self.rank_reservation_candidates(node, shape).iter().any(|(ripe, _)| *ripe <= self.now) {
+                    self.update_quota_reservation(id, capacity);
                 }
             }
         }
@@ -91,14 +86,16 @@ impl Engine {
     /// Before an engine decides for the first time: who has waited long enough is considered before all others, so that
     /// nobody passes whom a reservation would have held back in the engine that was there before.
     pub(crate) fn consider_long_waiting(&mut self, capacity: &mut impl ClusterCapacity) {
-        let Some(reservation_after) = self.reservation_after else { return };
+        if self.reservation_after.is_none() {
+            return;
+        }
         let mut long_waiting = Vec::new();
         for node in self.index.values() {
             let (slot, line) = (&self.slots[node.index()], &self.lines[node.index()]);
             let head: Vec<ShapeId> = line.list_head_entries().map(|(_, shape)| shape).collect();
             let shapes = line.admissible_shapes().filter(|shape| !slot.is_fifo() || head.contains(shape));
             for shape in shapes.filter(|_| slot.problem.is_none()) {
-                let candidates = self.rank_reservation_candidates(*node, shape, reservation_after).into_iter();
+                let candidates = self.rank_reservation_candidates(*node, shape).into_iter();
                 let first = candidates.filter(|(due, _)| *due <= self.now).map(|(_, rank)| rank).min();
                 long_waiting.extend(first.map(|rank| (rank, *node, shape)));
             }
@@ -115,20 +112,16 @@ impl Engine {
     }
 
     /// Those of a shape that may be the next to get a reservation, with when they have waited long enough.
-    fn rank_reservation_candidates(
-        &self,
-        node: QueueIndex,
-        shape: ShapeId,
-        reservation_after: i64,
-    ) -> Vec<BlockedFirst> {
+    fn rank_reservation_candidates(&self, node: QueueIndex, shape: ShapeId) -> Vec<BlockedFirst> {
         let firsts = self.lines[node.index()].list_possible_first_jobs(shape).into_iter();
-        firsts.map(|key| self.reservation_rank(node, key)).map(|rank| (rank.due_at(reservation_after), rank)).collect()
+        let ranks = firsts.map(|key| self.reservation_rank(node, key));
+        ranks.filter_map(|rank| Some((self.reservation_due_at(node, shape, &rank)?, rank))).collect()
     }
 
     /// A shape is blocked by this shortage.
     pub(crate) fn register_blocked(&mut self, id: ReservationId, shape: ShapeId) {
-        if let Some(reservation_after) = self.reservation_after {
-            let firsts = self.rank_reservation_candidates(id.queue, shape, reservation_after);
+        if self.reservation_after.is_some() {
+            let firsts = self.rank_reservation_candidates(id.queue, shape);
             self.reservations.add_blocked(id, shape, firsts, self.now);
         }
     }

@@ -79,6 +79,7 @@ impl Engine {
     pub fn set_now(&mut self, now: i64) {
         self.now = self.now.max(now);
         self.age_usage();
+        self.age_due();
     }
 
     /// After how many seconds a blocked job gets a reservation; `None`: never.
@@ -120,7 +121,9 @@ impl Engine {
     /// When [`Engine::release_next`] may decide otherwise though nothing happened, in seconds since 1970.
     #[must_use]
     pub fn next_due(&self) -> Option<i64> {
-        self.reservation_after.filter(|_| self.paused.is_none()).and(self.reservations.next_due())
+        let reservation = self.reservation_after.and(self.reservations.next_due());
+        let aging = self.aging_steps.first().map(|(at, _)| *at);
+        reservation.into_iter().chain(aging).min().filter(|_| self.paused.is_none())
     }
 
     /// True once after reservations changed.

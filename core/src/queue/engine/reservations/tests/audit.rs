@@ -43,6 +43,12 @@ impl Engine {
                 }
             }
         }
+        for (id, state) in &self.jobs {
+            if let QueueingState::Pending { node, key, rank, .. } = state {
+                let now = self.job_key(*node, id.clone(), key.created, *rank);
+                assert!(*key == now || self.is_tree_outdated, "{key:?} is not in line as {now:?}");
+            }
+        }
         self.audit_holders();
     }
 
@@ -151,8 +157,29 @@ impl Engine {
         starts.into_iter().max()
     }
 
+    /// When a job has waited long enough, by walking up the names of the queues.
+    fn due_by_all(&self, queue: QueueIndex, shape: ShapeId, key: &JobKey) -> Option<i64> {
+        let mut wait = self.reservation_after?;
+        let mut next = self.slots[queue.index()].spec.as_ref();
+        while let Some(spec) = next {
+            match spec.reservation_wait {
+                Some(ReservationWait::Never) => return None,
+                Some(ReservationWait::After { seconds, percent }) => {
+                    let run = self.shape(shape).ask.run_for.unwrap_or(0);
+                    wait = seconds.unwrap_or(wait).max(run * i64::from(percent) / 100);
+                    break;
+                }
+                None => next = spec.parent.as_ref().and_then(|name| self.queue_specs().find(|spec| spec.name == *name)),
+            }
+        }
+        let created = key.created.as_second();
+        Some((created + wait).min(key.deadline).max(created))
+    }
+
     fn audit_holders(&self) {
-        let Some(reservation_after) = self.reservation_after else { return };
+        if self.reservation_after.is_none() {
+            return;
+        }
         let mut firsts: BTreeMap<ReservationId, BTreeSet<_>> = BTreeMap::new();
         for queue in self.index.values() {
             let line = &self.lines[queue.index()];
@@ -170,7 +197,7 @@ impl Engine {
                     let rank = self.reservation_rank(*queue, key);
                     let may = short && (!fifo || line.list_head_entries().any(|(front, _)| front == key));
                     if may
-                        && rank.due_at(reservation_after) <= self.now
+                        && self.due_by_all(*queue, shape, key).is_some_and(|due| due <= self.now)
                         && self.could_ever_start(*queue, shape, rank.id.as_str())
                         && !self.has_reservation_on_better_card(&rank.id)
                     {

@@ -23,6 +23,10 @@ enum Event {
     Capacity,
     Fleet(i64),
     Priority(usize, i32),
+    /// A queue says how priorities rise: by so much within so many seconds.
+    Aging(&'static str, Option<(u32, i64)>),
+    /// A queue says when its jobs get reservations.
+    Wait(&'static str, Option<ReservationWait>),
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -38,6 +42,17 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Capacity),
         1 => (8..20i64).prop_map(Event::Fleet),
         1 => (0..3usize, 0..2i32).prop_map(|(queue, priority)| Event::Priority(queue, priority)),
+        1 => (prop::sample::select(vec!["top", "q0", "q2"]), prop::option::of(wait())).prop_map(|(q, wait)| Event::Wait(q, wait)),
+        1 => (prop::sample::select(vec!["top", "q0", "q2"]), prop::option::of((0..3u32, 1..200i64)))
+            .prop_map(|(queue, aging)| Event::Aging(queue, aging)),
+    ]
+}
+
+fn wait() -> impl Strategy<Value = ReservationWait> {
+    prop_oneof![
+        1 => Just(ReservationWait::Never),
+        4 => (prop::option::of(1..200i64), 0..150u32)
+            .prop_map(|(seconds, percent)| ReservationWait::After { seconds, percent }),
     ]
 }
 
@@ -80,6 +95,16 @@ proptest! {
                 Event::Priority(n, priority) => {
                     let spec = engine.queue_specs().find(|spec| spec.name == format!("q{n}").into()).unwrap().clone();
                     engine.set_queue(QueueSpec { priority, ..spec });
+                }
+                Event::Aging(queue, aging) => {
+                    let spec = engine.queue_specs().find(|spec| spec.name == queue.into()).unwrap().clone();
+                    let text = aging.map(|(points, within)| format!("{points}/{within}s"));
+                    let aging = text.map(|text| PriorityAging::parse(&text).unwrap_or_default());
+                    engine.set_queue(QueueSpec { aging, ..spec });
+                }
+                Event::Wait(queue, reservation_wait) => {
+                    let spec = engine.queue_specs().find(|spec| spec.name == queue.into()).unwrap().clone();
+                    engine.set_queue(QueueSpec { reservation_wait, ..spec });
                 }
                 Event::End(_) | Event::Leave(_) | Event::Says(..) => {}
             }

@@ -10,6 +10,7 @@ mod full_fleet;
 mod histories;
 mod restart;
 mod unsatisfiable;
+mod wait;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +24,7 @@ use crate::{
     quantity::Quantity,
     queue::{
         Ask, CapacityGrowth, CardChoice, ClusterCapacity, Counted, Dequeue, Fit, FitClass, FleetResources, JobId,
-        OrderPolicy, QueueSpec, ReservedClusters, TaskAsk,
+        OrderPolicy, PriorityAging, QueueSpec, ReservationWait, ReservedClusters, TaskAsk,
         engine::{Engine, Job, QueueingState, Release, UnknownStart},
         pending::{
             job_order::JobKey,

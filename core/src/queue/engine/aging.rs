@@ -1,0 +1,87 @@
+//! Puts jobs in line anew whose priority has risen with the time that they wait. The rule is in
+//! [`crate::queue::aging`].
+
+use crate::{
+    queue::{
+        aging::PriorityAging,
+        engine::{Engine, QueueingState},
+        pending::job_order::{JobId, JobKey, OrderPolicy},
+        quota::slot::QueueIndex,
+    },
+    time::SubmitTime,
+};
+
+impl Engine {
+    /// By how much the priority of a pending job has risen since it came.
+    #[must_use]
+    pub fn priority_gained(&self, id: &str) -> i32 {
+        match self.jobs.get(id) {
+            Some(QueueingState::Pending { node, key, .. }) => self.aged_by(*node, key.created),
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn aged_by(&self, node: QueueIndex, created: SubmitTime) -> i32 {
+        self.find_aging(node).map_or(0, |aging| aging.points_after(self.now.saturating_sub(created.as_second())))
+    }
+
+    fn find_aging(&self, node: QueueIndex) -> Option<PriorityAging> {
+        let says = |at: &QueueIndex| self.slots[at.index()].spec.as_ref()?.aging;
+        self.slots[node.index()].path.iter().find_map(says).filter(|_| self.policy != OrderPolicy::Fifo)
+    }
+
+    /// When the priority of a job rises next it is put in line anew.
+    pub(crate) fn schedule_aging(&mut self, node: QueueIndex, key: &JobKey) {
+        let created = key.created.as_second();
+        let waited = self.now.saturating_sub(created);
+        let next = self.find_aging(node).and_then(|aging| aging.next_step_after(waited));
+        self.aging_steps.extend(next.map(|next| (created.saturating_add(next), key.id.clone())));
+    }
+
+    /// Time has passed.
+    pub(crate) fn age_due(&mut self) {
+        while self.aging_steps.first().is_some_and(|(at, _)| *at <= self.now) {
+            if let Some((_, id)) = self.aging_steps.pop_first() {
+                self.age_job(&id);
+            }
+        }
+    }
+
+    /// Queues say something else, or are elsewhere in the tree.
+    pub(crate) fn age_all(&mut self) {
+        let aged = |node: &QueueIndex, key: &JobKey, priority: i32| {
+            self.find_aging(*node).is_some() || (self.policy != OrderPolicy::Fifo && key.priority.0 != priority)
+        };
+        let jobs = self.jobs.iter().filter_map(|(id, state)| match state {
+            QueueingState::Pending { node, key, rank, .. } if aged(node, key, rank.priority) => Some(id.clone()),
+            _ => None,
+        });
+        let mut jobs: Vec<JobId> = jobs.collect();
+        jobs.sort();
+        self.aging_steps.clear();
+        jobs.iter().for_each(|id| self.age_job(id));
+    }
+
+    /// Puts a pending job where it is now in line. It keeps what is reserved for it.
+    fn age_job(&mut self, id: &JobId) {
+        let Some(QueueingState::Pending { node, key, shape, rank }) = self.jobs.get(id).cloned() else { return };
+        self.schedule_aging(node, &key);
+        let new = self.job_key(node, id.clone(), key.created, rank);
+        if new == key {
+            return;
+        }
+        let is_first = self.lines[node.index()].first_of(shape).is_some_and(|first| new < *first);
+        self.remove_pending(node, &key);
+        self.lines[node.index()].insert(new.clone(), shape);
+        if is_first {
+            self.requeue_after_new_first(node, shape);
+        }
+        self.update_blocked(node, shape);
+        self.mark_head_changed(node);
+        self.jobs.insert(id.clone(), QueueingState::Pending { node, key: new, shape, rank });
+        // It ranks otherwise, also by what is reserved for it, before anybody is looked at.
+        for shortage in self.reservations.held_by(id.as_str()).into_iter().chain(self.list_shortages_of(id)) {
+            self.reservations.schedule_update(self.now, shortage);
+        }
+    }
+}
