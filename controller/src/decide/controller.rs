@@ -40,6 +40,7 @@ use super::{
     queue_annotations::QueueAnnotations,
     queue_lifecycle::QueueLifecycle,
     queue_numbers::QueueNumbersWrites,
+    recorded_actions::RecordedActions,
     ttl::Expiries,
     usage_accounts::UsageAccounts,
     waiting_state::WaitingStates,
@@ -111,6 +112,7 @@ pub struct Controller {
     pub(crate) queues: QueueWrites,
     pub(crate) usage: UsageAccounts,
     pub(crate) ended_jobs: EndedJobs,
+    pub(crate) actions: RecordedActions,
     /// Events, and PodGroups to delete, that wait for the next decision.
     pub(crate) outbox: Vec<Decision>,
     pub(crate) default_queue: DefaultQueueAsked,
@@ -161,6 +163,7 @@ impl Controller {
     pub fn observe(&mut self, input: Input, now: Timestamp) {
         self.now = now;
         self.jobs.engine.set_now(now.as_second());
+        self.actions.observe_input(&input, now);
         let changes = match input {
             Input::Queues(event) => self.objects.apply_queues(event),
             Input::Bindings(event) => {
@@ -214,6 +217,7 @@ impl Controller {
             }
             Input::UsageHistory(read) => return self.usage.merge_history(read),
             Input::JobHistory(read) => return self.ended_jobs.merge_history(read),
+            Input::Actions(read) => return self.actions.merge_history(read),
             Input::Located(answer) => return self.outbox.extend(self.data_catalogue.follow_answer(answer, now)),
             Input::Listed(kind) => return self.objects.mark_listed(kind),
         };
