@@ -6,6 +6,7 @@ use caldera_runtime::{
     client::WriteCounts,
     debug_state::{ComponentStates, ProcessState, debug_route},
     metric::{self, Leaders},
+    otlp::register_dropped,
     serve::{self, Ready, SharedRegistry},
 };
 use kube::Client;
@@ -33,6 +34,7 @@ pub(crate) async fn serve_admin(
 ) -> anyhow::Result<AdminServer> {
     let registry = SharedRegistry::default();
     metric::register_builds(&registry, components);
+    register_dropped(&registry);
     let leaders = Leaders::register(&registry);
     counts.metrics().register(&registry);
     ready.watch_writes(counts.metrics());

@@ -20,8 +20,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 pub use self::{
     ask::{
         ClusterAction, ClusterDrainArgs, ClusterNamesArgs, EventsArgs, HistoryArgs, MaintenanceArgs, PauseArgs,
-        QueueAction, QueueArgs, QueueSetArgs, ScopeArgs, TopArgs, UnpauseArgs, UsageArgs, UsageBy, UsageOutput,
-        WhyArgs,
+        QueueAction, QueueArgs, QueueSetArgs, ScopeArgs, ShadowArgs, TopArgs, UnpauseArgs, UsageArgs, UsageBy,
+        UsageOutput, WhyArgs,
     },
     check::{DoctorArgs, FailOn, UninstallArgs},
     component::{
@@ -44,6 +44,10 @@ pub struct Args {
     /// How logs look on standard error.
     #[arg(long, global = true, value_enum, default_value_t = LogFormat::Auto)]
     pub log_format: LogFormat,
+    /// Sends spans about workloads to a collector of traces, by OTLP over HTTP with JSON: http://HOST:4318, or with a
+    /// path where that is not /v1/traces.
+    #[arg(long, global = true, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
+    pub otlp_endpoint: Option<String>,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -129,6 +133,9 @@ pub enum Command {
     /// Says what was used, by month, queue and namespace, long after the jobs are gone.
     #[command(after_help = ask::ASK_EXIT)]
     Usage(UsageArgs),
+    /// Shows what a controller with --shadow would have done beside another scheduler, and where that differs.
+    #[command(after_help = ask::ASK_EXIT)]
+    Shadow(ShadowArgs),
     /// Shows fleet, queues, members and jobs on the terminal, as they change. Keys sort, filter, ask why, hold and
     /// release.
     #[command(after_help = ask::TOP_EXIT)]
@@ -165,6 +172,7 @@ impl Command {
             | Self::Unpause(_)
             | Self::History(_)
             | Self::Usage(_)
+            | Self::Shadow(_)
             | Self::Simulate(_)
             | Self::Doctor(_)
             | Self::Install(_)

@@ -79,6 +79,12 @@ pub(crate) async fn prepare_component(
 
 pub async fn run_controller(args: ControllerArgs) -> anyhow::Result<ExitCode> {
     let ComponentArgs { kubeconfig, process } = &args.component;
+    if args.shadow {
+        let (client, admin, _, stop) = prepare_component("shadow", kubeconfig.as_deref(), process.admin).await?;
+        let config = configure_controller(process, (&args.rules, args.placer), &admin);
+        caldera_controller::run_in_shadow(config, client, stop).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let (client, admin, _, stop) = prepare_component("controller", kubeconfig.as_deref(), process.admin).await?;
     lead_controller(process, (&args.rules, args.placer), client, admin, stop).await
 }
@@ -91,18 +97,27 @@ pub(crate) async fn lead_controller(
     admin: AdminServer,
     stop: CancellationToken,
 ) -> anyhow::Result<ExitCode> {
-    let config = caldera_controller::Config {
+    let config = configure_controller(process, (rules, placer), &admin);
+    run_under_lease(CONTROLLER_LEASE, process, &admin, client.clone(), stop, |active, epoch| async move {
+        Ok(caldera_controller::run(caldera_controller::Config { epoch, ..config }, client, active).await?)
+    })
+    .await
+}
+
+/// How the controller of this process is set up.
+fn configure_controller(
+    process: &ProcessArgs,
+    (rules, placer): (&QueueRulesArgs, PlacerArgs),
+    admin: &AdminServer,
+) -> caldera_controller::Config {
+    caldera_controller::Config {
         ready: admin.ready.clone(),
         registry: admin.registry.clone(),
         states: admin.states.clone(),
         namespace: process.lease_namespace.clone(),
         stock_scheduler: placer.stock_scheduler,
         ..build_controller_config(rules)
-    };
-    run_under_lease(CONTROLLER_LEASE, process, &admin, client.clone(), stop, |active, epoch| async move {
-        Ok(caldera_controller::run(caldera_controller::Config { epoch, ..config }, client, active).await?)
-    })
-    .await
+    }
 }
 
 /// The controller's order, reservation and preemption settings, from its flags.

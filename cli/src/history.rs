@@ -1,13 +1,15 @@
-//! `caldera history`: how jobs ended, long after they are gone, as the controller recorded it.
+//! `caldera history`: how jobs ended, long after they are gone, as the controller recorded it; and who did what.
 //!
 //! Rule: a line for each job that was given quota, as Slurm's `sacct`, in the order of their ends. The controller
 //! writes them every five minutes: what ended since is not in it yet.
+
+mod actions;
 
 use std::{collections::BTreeMap, fmt::Write as _, process::ExitCode};
 
 use anyhow::Context as _;
 use caldera_controller::{
-    history::{self, EndedJob, JobHistory},
+    history::{ENDED_JOBS, EndedJob, History, Line, Pages},
     settings::NAMESPACES,
 };
 use caldera_core::resources::ResourceName;
@@ -31,7 +33,10 @@ struct HistoryReport<'a> {
 
 pub async fn run_history(args: HistoryArgs) -> anyhow::Result<ExitCode> {
     let client = components::connect_for_command(args.kubeconfig.as_deref(), "history").await?;
-    let jobs = read_history(&client, args.lease_namespace.as_deref()).await?.list_jobs();
+    if args.actions {
+        return actions::print_actions(&client, &args).await;
+    }
+    let jobs = read_history::<EndedJob>(&client, args.lease_namespace.as_deref(), ENDED_JOBS).await?.list_lines();
     let report = HistoryReport { jobs: select_jobs(&jobs, &args, Timestamp::now()) };
     // One that is gone may have a history all the same.
     if let Some(queue) = args.queue.as_deref().filter(|queue| jobs.iter().all(|job| job.queue.as_str() != *queue)) {
@@ -44,12 +49,12 @@ pub async fn run_history(args: HistoryArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn read_history(client: &Client, namespace: Option<&str>) -> anyhow::Result<JobHistory> {
-    let mut read = JobHistory::default();
+/// Lines of one sort, from the first namespace that has some.
+async fn read_history<L: Line>(client: &Client, namespace: Option<&str>, pages: Pages) -> anyhow::Result<History<L>> {
+    let mut read = History::new(pages);
     for namespace in namespace.map_or_else(|| NAMESPACES.to_vec(), |one| vec![one]) {
         let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-        for page in 0..history::PAGES {
-            let name = history::name_page(page);
+        for (page, name) in pages.list_names().enumerate() {
             let found =
                 maps.get_opt(&name).await.with_context(|| format!("failed to read ConfigMap {namespace}/{name}"))?;
             if let Some(map) = found {
@@ -57,7 +62,7 @@ async fn read_history(client: &Client, namespace: Option<&str>) -> anyhow::Resul
                     .map_err(|wrong| anyhow::anyhow!("ConfigMap {namespace}/{name}: {wrong}"))?;
             }
         }
-        if read != JobHistory::default() {
+        if !read.is_empty() {
             break;
         }
     }
@@ -168,6 +173,7 @@ mod tests {
             since: None,
             lease_namespace: None,
             kubeconfig: None,
+            actions: false,
             output: UsageOutput::Table,
         }
     }

@@ -38,6 +38,7 @@ pub mod repeat;
 pub mod roles;
 pub mod sandbox;
 pub mod server;
+pub mod shadow;
 pub mod simulate;
 pub mod stack;
 pub mod style;

@@ -3,6 +3,7 @@
 
 use std::process::ExitCode;
 
+use caldera_runtime::{otlp::start_exporter, telemetry::start_logging_and_tracing};
 use clap::FromArgMatches;
 
 fn main() -> ExitCode {
@@ -18,7 +19,16 @@ async fn run() -> ExitCode {
     let matches = caldera_cli::completion::name_command().get_matches();
     let args = caldera_cli::args::Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     caldera_runtime::tls::install_provider();
-    caldera_runtime::telemetry::start_logging(args.command.default_log_filter(), args.log_format.into());
+    let service = format!("caldera-{}", matches.subcommand_name().unwrap_or_default());
+    let otlp = args.otlp_endpoint.as_deref().map(|endpoint| start_exporter(endpoint, &service)).transpose();
+    let otlp = match otlp {
+        Ok(otlp) => otlp,
+        Err(error) => {
+            caldera_cli::output::write_warning(&caldera_cli::output::describe_failure(&error.into()));
+            return ExitCode::FAILURE;
+        }
+    };
+    start_logging_and_tracing(args.command.default_log_filter(), args.log_format.into(), otlp);
     match caldera_cli::command::run_command(args.command).await {
         Ok(_) if caldera_cli::output::is_output_lost() => ExitCode::FAILURE,
         Ok(code) => code,

@@ -18,7 +18,7 @@ use crate::{
     args::{DeployArgs, ManifestGroup, ManifestsArgs},
     deploy::{self, Deploy},
     output,
-    roles::{Granted, build_component_roles},
+    roles::{Granted, build_component_roles, build_shadow_roles},
 };
 
 /// Prints what was asked for as YAML documents.
@@ -76,6 +76,9 @@ fn build_group_objects(args: &ManifestsArgs) -> anyhow::Result<Vec<Value>> {
             member_secrets: args.member_secrets.clone(),
         }));
     }
+    if args.only.contains(&ManifestGroup::Shadow) {
+        objects.extend(build_shadow_roles(&args.member_secrets));
+    }
     if wanted(ManifestGroup::Policies) {
         objects.extend(build_propagation_policies());
     }
@@ -90,6 +93,7 @@ fn build_group_objects(args: &ManifestsArgs) -> anyhow::Result<Vec<Value>> {
 #[must_use]
 pub fn list_admission_policies(trusted: &TrustedWriters, require_queue_access: bool) -> Vec<Value> {
     let mut all = caldera_crds::trusted::build_admission_policies(trusted);
+    all.extend(caldera_crds::action::build_action_policy());
     all.extend(caldera_crds::queue_access::build_command_policy());
     all.extend(caldera_crds::queue_access::build_hyper_job_policy());
     if require_queue_access {

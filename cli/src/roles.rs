@@ -4,7 +4,7 @@
 //! one namespace and by name; a name can not bound `create`, so that is a rule of its own. Webhook configurations may
 //! be changed only where registration is asked for, and only ours.
 
-use caldera_controller::{history, settings, usage};
+use caldera_controller::{history, settings, shadow, usage};
 use caldera_crds::names::karmada::CLUSTER_NAMESPACE;
 use caldera_runtime::debug_state::DEBUG_STATE_PATH;
 use serde_json::{Value, json};
@@ -236,7 +236,7 @@ fn list_cluster_rules(component: &str) -> Vec<Rule> {
 
 /// The ConfigMaps that the controller keeps beside its Lease.
 pub fn list_controller_config_maps() -> Vec<String> {
-    let pages = (0..history::PAGES).map(history::name_page);
+    let pages = history::ALL_PAGES.into_iter().flat_map(history::Pages::list_names);
     [settings::NAME, usage::NAME].map(ToOwned::to_owned).into_iter().chain(pages).collect()
 }
 
@@ -272,21 +272,55 @@ fn build_namespaced_rules(component: &str, granted: &Granted) -> Vec<Value> {
     }
 }
 
-/// What each component may do on the Karmada API, and no more; and what readers may.
-#[must_use]
-pub fn build_component_roles(granted: &Granted) -> Vec<Value> {
+/// Namespaces that are there for components.
+fn build_namespaces() -> Vec<Value> {
     let namespace = |metadata: Value| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
     // Else Karmada makes it in every member.
     let ours = json!({"name": NAMESPACE, "labels": {"namespace.karmada.io/skip-auto-propagation": "true"}});
     // Karmada makes its own when the first member joins.
-    let mut objects = vec![namespace(ours), namespace(json!({"name": CLUSTER_NAMESPACE}))];
-    let components = ["webhook", "controller", "scheduler", "inventory", "estimator", "console"];
-    for component in components {
-        objects.push(json!({
-            "apiVersion": "v1", "kind": "ServiceAccount",
-            "metadata": {"name": format!("caldera-{component}"), "namespace": NAMESPACE},
-        }));
+    vec![namespace(ours), namespace(json!({"name": CLUSTER_NAMESPACE}))]
+}
+
+fn build_account(component: &str) -> Value {
+    let name = format!("caldera-{component}");
+    json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": NAMESPACE}})
+}
+
+/// The Secrets by which members are reached.
+fn build_member_secrets_role(component: &str, names: &[String]) -> [Value; 2] {
+    let mut secrets = build_policy_rule(("", &["secrets"], &["get"]));
+    if !names.is_empty() {
+        secrets["resourceNames"] = json!(names);
     }
+    bound_role(component, Some(CLUSTER_NAMESPACE), vec![secrets])
+}
+
+/// What a controller in shadow mode may do: it reads what a controller reads, and writes its report.
+#[must_use]
+pub fn build_shadow_roles(member_secrets: &[String]) -> Vec<Value> {
+    let mut objects = build_namespaces();
+    objects.push(build_account("shadow"));
+    let reads = |(group, resources, verbs): Rule| {
+        let verbs: Vec<&str> = verbs.iter().copied().filter(|verb| READ.contains(verb)).collect();
+        (!verbs.is_empty()).then(|| json!({"apiGroups": [group], "resources": resources, "verbs": verbs}))
+    };
+    let rules = list_cluster_rules("controller").into_iter().filter_map(reads).collect();
+    objects.extend(bound_role("shadow", None, rules));
+    let own = vec![
+        build_named_rule("", "configmaps", &[shadow::NAME], &["get", "create", "patch"]),
+        build_named_rule("", "configmaps", &[settings::CHOSEN, settings::NAME], &["get"]),
+    ];
+    objects.extend(bound_role("shadow", Some(NAMESPACE), own));
+    objects.extend(build_member_secrets_role("shadow", member_secrets));
+    objects
+}
+
+/// What each component may do on the Karmada API, and no more; and what readers may.
+#[must_use]
+pub fn build_component_roles(granted: &Granted) -> Vec<Value> {
+    let mut objects = build_namespaces();
+    let components = ["webhook", "controller", "scheduler", "inventory", "estimator", "console"];
+    objects.extend(components.map(build_account));
     for component in components {
         let mut rules: Vec<Value> = list_cluster_rules(component).into_iter().map(build_policy_rule).collect();
         if component == "webhook" && granted.registers {
@@ -298,11 +332,7 @@ pub fn build_component_roles(granted: &Granted) -> Vec<Value> {
             objects.extend(bound_role(component, Some(NAMESPACE), own));
         }
         if list_cluster_rules(component).contains(&MEMBERS[1]) {
-            let mut secrets = build_policy_rule(("", &["secrets"], &["get"]));
-            if !granted.member_secrets.is_empty() {
-                secrets["resourceNames"] = json!(granted.member_secrets);
-            }
-            objects.extend(bound_role(component, Some(CLUSTER_NAMESPACE), vec![secrets]));
+            objects.extend(build_member_secrets_role(component, &granted.member_secrets));
         }
     }
     objects.extend(build_reader_roles());
@@ -419,6 +449,26 @@ mod tests {
         assert_eq!(role["rules"], json!([{"nonResourceURLs": ["/debug/state"], "verbs": ["get"]}]));
         assert!(role["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"].is_null());
         assert!(all.iter().all(|object| object["roleRef"]["name"] != "caldera-state-reader"));
+    }
+
+    #[test]
+    fn a_shadow_reads_what_a_controller_reads_and_writes_its_report_alone() {
+        let all = build_shadow_roles(&[]);
+        let rules: Vec<&Value> =
+            all.iter().flat_map(|object| object["rules"].as_array().into_iter().flatten()).collect();
+        let writes = rules.iter().filter(|rule| {
+            let reads = |verb: &Value| READ.iter().any(|read| verb == read);
+            !rule["verbs"].as_array().unwrap().iter().all(reads)
+        });
+        let report = json!({
+            "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["caldera-shadow"],
+            "verbs": ["get", "create", "patch"],
+        });
+        assert_eq!(writes.collect::<Vec<_>>(), [&&report]);
+        let follows = |resource: &str| rules.iter().any(|rule| has(&rule["resources"], resource));
+        for resource in ["resourcebindings", "queues", "podgroups", "clusterinventories", "clusters", "hyperjobs"] {
+            assert!(follows(resource), "{resource}");
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub mod metrics;
 pub mod observe;
 mod run;
 pub mod settings;
+pub mod shadow;
 pub mod snapshot;
 mod state;
 #[cfg(test)]
@@ -27,4 +28,4 @@ pub mod usage;
 pub mod write;
 
 pub use config::Config;
-pub use run::{Error, run};
+pub use run::{Error, run, run_in_shadow};

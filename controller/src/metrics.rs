@@ -13,7 +13,7 @@ macro_rules! metrics {
     ($all:ident: $($constant:ident = $kind:ident $name:literal $labels:expr, $help:literal;)*) => {
         $(#[doc = $help] pub const $constant: Metric =
             Metric { name: $name, kind: Kind::$kind, labels: &$labels, help: $help };)*
-        /// All of the controller's.
+        /// All of these.
         pub const $all: [Metric; [$($name),*].len()] = [$($constant),*];
     };
 }
@@ -54,6 +54,33 @@ metrics! { ALL:
     LAST_EVENT = Gauge "caldera_watch_last_event_timestamp_seconds" ["kind"],
         "When something of a watched kind was last told, in seconds since 1970; a kind that nothing was told of has none";
     CLUSTER_READY = Gauge "caldera_cluster_ready" ["cluster"], "1 if Karmada says that the cluster is ready";
+}
+
+metrics! { SHADOW:
+    SHADOW_RELEASED = Counter "caldera_shadow_released_bindings" [],
+        "Bindings that would have been released, in shadow mode";
+    SHADOW_EVICTED = Counter "caldera_shadow_evicted_bindings" ["reason"],
+        "Bindings that would have been evicted for others, in shadow mode, by right";
+    SHADOW_COMPARED = Counter "caldera_shadow_compared_bindings" ["verdict"],
+        "Bindings that the other scheduler placed, in shadow mode: same clusters, elsewhere, or would-wait";
+}
+
+/// What a controller in shadow mode counts.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ShadowMetrics {
+    pub(crate) released: Counter,
+    pub(crate) evicted: Counters,
+    pub(crate) compared: Counters,
+}
+
+impl ShadowMetrics {
+    pub(crate) fn register_in(registry: &SharedRegistry) -> Self {
+        let metrics = Self::default();
+        SHADOW_RELEASED.register(registry, metrics.released.clone());
+        SHADOW_EVICTED.register(registry, metrics.evicted.clone());
+        SHADOW_COMPARED.register(registry, metrics.compared.clone());
+        metrics
+    }
 }
 
 #[derive(Debug, Clone)]

@@ -13,6 +13,7 @@
 mod catalogue;
 mod chosen;
 pub(crate) mod decision_log;
+mod shadow;
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -48,6 +49,7 @@ use caldera_crds::{
     workload::WorkloadKind,
 };
 
+pub use self::shadow::run_in_shadow;
 use self::{
     catalogue::CatalogueClient,
     chosen::{add_means, begin_with_settings, change_settings, follow_chosen_settings},
@@ -56,7 +58,7 @@ use self::{
 use crate::{
     config::Config,
     decide::{Controller, MemberLoss, StartDeadlines, add_wait, decide},
-    history::{self, JobHistory},
+    history::{self, History, Line, Pages},
     measure::Measures,
     metrics::Metrics,
     observe::{
@@ -129,6 +131,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let read = |client: Client| (client, config.namespace.clone(), inputs.clone(), stop.clone());
     tokio::spawn(read_until_answered(read(client.clone()), read_usage));
     tokio::spawn(read_until_answered(read(client.clone()), read_job_history));
+    tokio::spawn(read_until_answered(read(client.clone()), read_actions));
     let catalogue = config.catalogue.clone().map(|it| CatalogueClient::new(it, inputs.clone())).transpose()?;
     let mut works =
         WorkWatches { client: client.clone(), inputs: inputs.clone(), stop: stop.clone(), watched: BTreeMap::new() };
@@ -164,6 +167,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
             Some(event) = member_inputs.recv() => Some(LoopEvent::Observed(Input::Member(event.cluster, event.update))),
             Some(map) = chosen.recv() => {
                 let before = settings.clone();
+                controller.actions.observe_settings(&map, config.clock.now());
                 if let Some(event) = change_settings(&mut controller, &flags, &mut settings, &map) {
                     writer.queue_write(event.tag(), event.to_write(config.clock.now()));
                 }
@@ -240,7 +244,8 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
             let usage = controller.usage.write_history(&config.namespace, now);
             let means = means.map(|means| means.to_write(&config.namespace));
             let ended = controller.ended_jobs.take_writes(&config.namespace);
-            for write in means.into_iter().chain(usage).chain(ended) {
+            let actions = controller.actions.take_writes(&config.namespace);
+            for write in means.into_iter().chain(usage).chain(ended).chain(actions) {
                 writer.queue_write(Tag::Unrepeated, write);
             }
         }
@@ -380,14 +385,22 @@ async fn read_usage(maps: Api<ConfigMap>) -> Result<Input, String> {
 }
 
 async fn read_job_history(maps: Api<ConfigMap>) -> Result<Input, String> {
-    let mut read = JobHistory::default();
-    for page in 0..history::PAGES {
-        let name = history::name_page(page);
+    read_pages(&maps, history::ENDED_JOBS).await.map(Input::JobHistory)
+}
+
+async fn read_actions(maps: Api<ConfigMap>) -> Result<Input, String> {
+    let [admins, jobs] = [history::ADMIN_ACTIONS, history::JOB_ACTIONS];
+    Ok(Input::Actions([read_pages(&maps, admins).await?, read_pages(&maps, jobs).await?]))
+}
+
+async fn read_pages<L: Line>(maps: &Api<ConfigMap>, pages: Pages) -> Result<History<L>, String> {
+    let mut read = History::new(pages);
+    for (page, name) in pages.list_names().enumerate() {
         if let Some(map) = maps.get_opt(&name).await.map_err(|error| error.to_string())? {
             read.read_page(page, &json!(map)).map_err(|wrong| format!("ConfigMap {name}: {wrong}"))?;
         }
     }
-    Ok(Input::JobHistory(read))
+    Ok(read)
 }
 
 /// Writes them, again and again until the server takes them, or refuses them; and each time they change.

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod action;
 pub mod allowed_classes;
 pub mod binding;
 pub mod cron_job;

@@ -114,6 +114,11 @@ pub mod caldera {
     pub const SUBMITTED: &str = "caldera.dev/submitted";
     /// On a Volcano Job: the user who created it, as the API server knows them. Written and kept in the same way.
     pub const SUBMITTER: &str = "caldera.dev/submitter";
+    /// On a workload, a Queue, a Cluster, a Command and ConfigMap `caldera-settings`: who last acted on it, as the API
+    /// server knows them. The webhook writes it; nobody can write another's name there.
+    pub const ACTED_BY: &str = "caldera.dev/acted-by";
+    /// Beside [`ACTED_BY`]: what they did, and when (JSON). `caldera history --actions` tells all that was done.
+    pub const ACTION: &str = "caldera.dev/action";
     /// On a Namespace (label): `enabled` puts its Deployments, StatefulSets, Jobs and Pods into scope.
     pub const NAMESPACE_OPT_IN: &str = "caldera.dev/queueing";
     /// On a Namespace (annotation): the queue of its Volcano Jobs that name none, instead of `default`.

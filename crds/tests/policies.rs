@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use caldera_crds::{
+    action::build_action_policy,
     queue_access::{build_command_policy, build_hyper_job_policy, build_queue_access_policies},
     trusted::{BINDING_ANNOTATIONS, BINDING_SPEC, TrustedWriters, build_admission_policies, find_protected_change},
     workload::{names_queue, queue_of},
@@ -346,4 +347,26 @@ fn every_expression_of_the_policies_is_one() {
             }
         }
     }
+}
+
+#[test]
+fn nobody_writes_anothers_name_to_what_was_done_with_or_without_the_webhook() {
+    let [policy, _] = build_action_policy();
+    let stamped = |by: &str, at: &str| {
+        let annotations = json!({"caldera.dev/acted-by": by, "caldera.dev/action": at});
+        json!({"metadata": {"name": "q", "annotations": annotations}})
+    };
+    let plain = json!({"metadata": {"name": "q"}});
+    let is_refused = |old: Option<&Value>, new: &Value| {
+        !refusals(&policy, &Write { user: TENANT, status: false, old, new }).is_empty()
+    };
+    assert!(!is_refused(None, &plain) && !is_refused(Some(&plain), &plain));
+    assert!(!is_refused(Some(&plain), &stamped(TENANT, "1")), "the webhook stamps him");
+    assert!(is_refused(Some(&plain), &stamped("ada", "1")));
+    assert!(is_refused(None, &stamped("ada", "1")));
+    assert!(is_refused(Some(&stamped("ada", "1")), &stamped("ada", "2")), "another deed under her name");
+    assert!(is_refused(Some(&stamped(TENANT, "1")), &stamped("ada", "1")));
+    assert!(!is_refused(Some(&stamped("ada", "1")), &stamped("ada", "1")), "what is there stays");
+    assert!(!is_refused(Some(&stamped("ada", "1")), &plain), "the controller has recorded it");
+    assert!(!is_refused(Some(&stamped("ada", "1")), &stamped(TENANT, "2")));
 }

@@ -198,6 +198,19 @@ pub async fn of_fleet(fleet: &Fleet, stop: CancellationToken) -> anyhow::Result<
     Ok(World { host, members, simulated: true, components: Some(Mutex::new(stack)), turns: RwLock::default(), stop })
 }
 
+/// The same where nothing of Caldera runs: karmada-scheduler places what there is.
+///
+/// # Errors
+/// If no client can be made.
+pub fn without_components(fleet: &Fleet, stop: CancellationToken) -> anyhow::Result<World> {
+    let counts = WriteCounts::default();
+    let member =
+        |endpoint: &Endpoint| Ok::<_, anyhow::Error>((endpoint.name.clone(), endpoint.client("e2e", &counts)?));
+    let members = fleet.members.iter().map(member).collect::<Result<_, _>>()?;
+    let host = fleet.host.client("e2e", &counts)?;
+    Ok(World { host, members, simulated: true, components: None, turns: RwLock::default(), stop })
+}
+
 async fn real(host: PathBuf) -> anyhow::Result<World> {
     let stop = CancellationToken::new();
     let counts = WriteCounts::default();

@@ -3,7 +3,17 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
 use anyhow::{Context, ensure};
+use caldera_cli::{
+    roles,
+    stack::{ControllerConfig, apply_object},
+};
+use caldera_controller::shadow::{self, ShadowJob, ShadowReport, ShadowVerdict};
 use caldera_e2e::{
     Scenario,
     kinds::Kind,
@@ -11,7 +21,7 @@ use caldera_e2e::{
     run_in,
     world::{self, fleet, join},
 };
-use caldera_runtime::client::WriteCounts;
+use caldera_runtime::client::{self, WriteCounts};
 use caldera_sandbox::fleet::Endpoint;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -163,6 +173,85 @@ fn members_without_a_volcano_are_brought_a_simulated_one() {
         let clusters = s.until_placed("wide-job").await?;
         ensure!(clusters.len() == 2, "{clusters:?}");
         s.until_phase("wide", "Completed").await?;
+        Ok(())
+    });
+}
+
+/// Starts a controller in shadow mode with the rights of its account and no others.
+async fn start_shadow(s: &Scenario, mut host: kube::Config, counts: &WriteCounts) -> anyhow::Result<CancellationToken> {
+    for object in roles::build_shadow_roles(&[]) {
+        apply_object(&s.host(), object).await?;
+    }
+    host.auth_info.impersonate = Some(roles::name_account("shadow"));
+    let (client, stop) = (client::from_config(host, "shadow", counts)?, CancellationToken::new());
+    let config = ControllerConfig { namespace: roles::NAMESPACE.to_owned(), ..ControllerConfig::default() };
+    let ready = config.ready.clone();
+    tokio::spawn(caldera_controller::run_in_shadow(config, client, stop.clone()));
+    for _ in 0..600 {
+        if ready.is_ready() {
+            return Ok(stop);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    anyhow::bail!("the shadow was not ready within a minute")
+}
+
+/// Its report once that says so.
+async fn until_reported(s: &Scenario, met: impl Fn(&ShadowReport) -> bool) -> anyhow::Result<ShadowReport> {
+    let mut last = None;
+    for _ in 0..600 {
+        if let Some(map) = s.get_in(Kind::ConfigMap, roles::NAMESPACE, shadow::NAME).await? {
+            let report = ShadowReport::read_config_map(&map).map_err(anyhow::Error::msg)?;
+            if met(&report) {
+                return Ok(report);
+            }
+            last = Some(report);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    anyhow::bail!("it was not reported within a minute: {last:?}")
+}
+
+#[test]
+fn a_shadow_tells_where_it_differs_from_karmada_scheduler_and_writes_nothing_but_its_report() {
+    let host: Arc<OnceLock<kube::Config>> = Arc::default();
+    let of_host = Arc::clone(&host);
+    let start = async move {
+        let stop = CancellationToken::new();
+        let fleet = fleet(2, &stop).await?;
+        let _ = of_host.set(fleet.host.config()?);
+        world::without_components(&fleet, stop)
+    };
+    run_in("shadow", start, async |s| {
+        let (counts, queue) = (WriteCounts::default(), s.own("q"));
+        s.create(Kind::Queue, caldera_e2e::manifest::queue(&queue, &json!({"cpu": "1"}))).await?;
+        let stop = start_shadow(&s, host.get().context("no host")?.clone(), &counts).await?;
+        let pods = |name: &str, pods: u32| job(name, &queue, &[task("a", pods, "250m", "sleep 600")]);
+        s.submit(Kind::Job, pods("first", 2), &aggregated()).await?;
+        let placed = s.until_placed("first-job").await?;
+        s.submit(Kind::Job, pods("second", 3), &aggregated()).await?;
+        s.until_placed("second-job").await?;
+        let report =
+            until_reported(&s, |report| report.jobs.len() == 2 && report.jobs.iter().all(|job| job.placed.is_some()))
+                .await?;
+        let find = |name: &str| -> anyhow::Result<&ShadowJob> {
+            report.jobs.iter().find(|job| job.name == name).context("it is not told")
+        };
+        let (first, second) = (find("first")?, find("second")?);
+        ensure!(matches!(first.verdict(), ShadowVerdict::Same | ShadowVerdict::Elsewhere), "{first:?}");
+        ensure!(placed.iter().all(|(cluster, _)| first.placed_in.contains(cluster)), "{first:?}");
+        ensure!(first.clusters.len() == 1, "{first:?}");
+        ensure!(second.verdict() == ShadowVerdict::WouldWait, "{second:?}");
+        ensure!(second.message.as_deref().is_some_and(|why| why.contains("cpu")), "{second:?}");
+        ensure!(report.totals.would_wait == 1 && report.totals.same + report.totals.elsewhere == 1, "{report:?}");
+
+        stop.cancel();
+        let written = counts.read_counts();
+        ensure!(written.keys().all(|write| write.resource == "configmaps" && write.verb == "patch"), "{written:?}");
+        for name in ["first-job", "second-job"] {
+            let binding = s.get(Kind::Binding, name).await?.context("no binding")?;
+            ensure!(!binding.to_string().contains("caldera"), "{binding}");
+        }
         Ok(())
     });
 }

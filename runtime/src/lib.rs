@@ -1,5 +1,5 @@
 //! I/O plumbing of all components: clients, watches, writes, leader election, the members' inventories, events, a
-//! bounded HTTP server, TLS, health and metrics, logs, and shutdown.
+//! bounded HTTP server, TLS, health and metrics, logs and traces, and shutdown.
 //!
 //! Components decide in pure code and touch the world through three things here: [`watch::Follower`] turns the objects
 //! of a kind into events on a channel, [`write::Writer`] carries out what was decided, [`clock::Clock`] tells the time.
@@ -17,6 +17,7 @@ mod list_pages;
 pub mod members;
 pub mod metric;
 pub mod object;
+pub mod otlp;
 pub mod serve;
 pub mod shutdown;
 pub mod telemetry;

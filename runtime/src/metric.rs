@@ -71,8 +71,16 @@ pub const LEADER: Metric = Metric {
     help: "1 while this replica holds the lease, 0 while it waits for it",
 };
 
+/// What a collector of traces did not get.
+pub const DROPPED_SPANS: Metric = Metric {
+    name: "caldera_otlp_dropped_spans",
+    kind: Kind::Counter,
+    labels: &[],
+    help: "Spans that the collector of traces did not take, or not in time; 0 without one",
+};
+
 /// Of every component.
-pub const COMMON: [Metric; 2] = [BUILD_INFO, LEADER];
+pub const COMMON: [Metric; 3] = [BUILD_INFO, LEADER, DROPPED_SPANS];
 
 impl Metric {
     /// The series that a query names; `_bucket`, `_sum` and `_count` follow for a histogram.
@@ -255,6 +263,7 @@ mod tests {
         let registry = SharedRegistry::default();
         register_builds(&registry, &["test"]);
         Leaders::register(&registry).add_lease("lease").set(1);
+        crate::otlp::register_dropped(&registry);
         let text = encode(&registry).unwrap();
         assert_eq!(find_undeclared(&text, &COMMON), [""; 0], "{text}");
         assert!(text.contains("caldera_leader{lease=\"lease\"} 1\n") && text.ends_with("# EOF\n"), "{text}");

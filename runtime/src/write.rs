@@ -124,11 +124,23 @@ pub const UNUSABLE_CLIENT: &str = "UnusableClient";
 pub async fn execute_write(client: &Client, write: &Write) -> Result<Value, Failure> {
     let request = build_http_request(write).map_err(|error| classify_error(kube::Error::BuildRequest(error)))?;
     let Write { resource, namespace, name, .. } = write;
-    let span = tracing::debug_span!("write", kind = resource.kind, namespace, name, subresource = write.subresource);
-    match tokio::time::timeout(DEADLINE, client.request::<JsonObject>(request)).instrument(span).await {
+    let span = tracing::debug_span!(
+        "write",
+        kind = resource.kind,
+        namespace,
+        name,
+        subresource = write.subresource,
+        error = tracing::field::Empty
+    );
+    let asked = tokio::time::timeout(DEADLINE, client.request::<JsonObject>(request)).instrument(span.clone());
+    let result = match asked.await {
         Ok(answer) => answer.map(|JsonObject(stored)| stored).map_err(|error| classify_write_error(write, error)),
         Err(_) => Err(Failure::Transient(format!("no answer within {} s", DEADLINE.as_secs()))),
+    };
+    if let Err(failure) = &result {
+        span.record("error", tracing::field::display(failure));
     }
+    result
 }
 
 fn build_http_request(write: &Write) -> Result<http::Request<Vec<u8>>, request::Error> {

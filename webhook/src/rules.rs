@@ -8,6 +8,7 @@ use ssh_key::rand_core::{OsRng, RngCore};
 
 use crate::{
     decide::{
+        action::{choose_action_stamps, stamp_action},
         binding_gate::{GatedBinding, gate_binding},
         cron_job::validate_cron_job,
         hyper_job::validate_hyper_job,
@@ -20,8 +21,9 @@ use crate::{
         protected_fields::{refuse_forged_binding, refuse_forged_work},
         queue::{fill_defaults_of_queue, validate_queue},
         queue_limits::{refuse_card_model, refuse_too_large, refuse_too_long, warn_of_eviction},
+        stamps::{Stamp, set_stamps},
         stock_placement::{StockPlan, review_stock_placement},
-        submission::stamp_submission,
+        submission::choose_submission_stamps,
         verdict::Verdict,
         waiting_limits::refuse_full_line,
         work_copy::{ReviewedWork, rewrite_work},
@@ -43,7 +45,7 @@ pub(crate) const VALIDATE_JOB: &str = "validate-job";
 
 /// The routes of admission, and how each is decided. Karmada's interpreter has a form of its own
 /// ([`interpret_request`](crate::decide::interpreter::interpret_request)).
-pub const RULES: [(&str, Rule); 8] = [
+pub const RULES: [(&str, Rule); 9] = [
     (BINDINGS, answer_binding),
     // What no Work looks like is refused before its values are read to tell a forged one.
     ("mutate-work", |body, snapshot| {
@@ -54,7 +56,13 @@ pub const RULES: [(&str, Rule); 8] = [
     }),
     (MUTATE_JOB, answer_job_defaults),
     (VALIDATE_JOB, |body, snapshot| answer_review(body, |request| review_job(request, snapshot))),
-    ("mutate-queue", |body, _| answer_review(body, fill_defaults_of_queue)),
+    ("mutate-queue", |body, snapshot| {
+        answer_review(body, |request| {
+            let stamps = request.object.as_ref().map(|queue| stamp_object(queue, request, Vec::new(), snapshot));
+            fill_defaults_of_queue(request).with_operations(stamps.unwrap_or_default())
+        })
+    }),
+    ("stamp-action", |body, snapshot| answer_review(body, |request| stamp_action(request, snapshot))),
     ("validate-cronjob", |body, _| answer_review(body, validate_cron_job)),
     ("validate-hyperjob", |body, _| answer_review(body, validate_hyper_job)),
     ("validate-queue", |body, snapshot| answer_review(body, |request| validate_queue(request, snapshot))),
@@ -118,7 +126,10 @@ fn answer_job_defaults(body: &[u8], snapshot: Snapshot<'_>) -> Outcome {
         && request.is_create()
         && let Some(job) = request.object
     {
-        let stamps = stamp_submission(&job.rest, None, request.user_info.as_ref(), snapshot);
+        let user = request.user_info.as_ref();
+        let mut stamps = choose_submission_stamps(None, user, snapshot);
+        stamps.extend(choose_action_stamps(&job.rest, None, user, snapshot));
+        let stamps = set_stamps(&job.rest, stamps);
         let verdict = match find(&job.rest, request.namespace.as_deref()) {
             Ok(queue) => fill_defaults_of_long_job(job, queue, draw_seed(), stamps),
             Err(verdict) => verdict,
@@ -127,13 +138,26 @@ fn answer_job_defaults(body: &[u8], snapshot: Snapshot<'_>) -> Outcome {
     }
     answer_review_by_value(body, |request| {
         let old = request.old_object.as_ref().filter(|_| !request.is_create());
-        let stamp = |job: &Value| stamp_submission(job, old, request.user_info.as_ref(), snapshot);
+        let submission = choose_submission_stamps(old, request.user_info.as_ref(), snapshot);
+        let stamp = |job: &Value| stamp_object(job, &request, submission, snapshot);
         let stamps = request.object.as_ref().map(stamp).unwrap_or_default();
         match request.object.as_ref().map_or(Ok(None), |job| find(job, request.namespace.as_deref())) {
             Ok(queue) => fill_defaults_of_job(request, queue, draw_seed()).with_operations(stamps),
             Err(verdict) => verdict,
         }
     })
+}
+
+/// What gives an object these stamps, and those of who acts on it.
+fn stamp_object(
+    object: &Value,
+    request: &ReviewRequest<'_, Value>,
+    mut stamps: Vec<Stamp>,
+    snapshot: Snapshot<'_>,
+) -> Vec<PatchOperation> {
+    let old = request.old_object.as_ref().filter(|_| !request.is_create());
+    stamps.extend(choose_action_stamps(object, old, request.user_info.as_ref(), snapshot));
+    set_stamps(object, stamps)
 }
 
 /// Randomness for a key; nothing where the system gives none.

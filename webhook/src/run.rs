@@ -35,6 +35,7 @@ use caldera_runtime::{
         body::{BodyBounds, HeldBody},
         serve_bounded,
     },
+    otlp::WORKLOAD,
     serve::{Ready, SharedRegistry},
     tls::ServedTls,
 };
@@ -51,7 +52,7 @@ use crate::{
     },
     observe::{
         cache::{BindingKey, LiveRead, Placer, Snapshot},
-        request::parse_review,
+        request::{parse_review, read_traced_binding},
     },
     rules::{BINDINGS, RULES, Rule},
     write::review::Outcome,
@@ -267,7 +268,21 @@ async fn decide_request(
         let (known, body) = (cache.current(), Arc::clone(&asked.body));
         let announces = (route == BINDINGS && live.is_none()).then(|| cache.clone());
         cache.decide_review(asked, move || {
-            let _span = tracing::debug_span!("review", route, live = live.is_some()).entered();
+            let span = tracing::debug_span!(
+                "review",
+                route,
+                live = live.is_some(),
+                binding = tracing::field::Empty,
+                workload_uid = tracing::field::Empty
+            );
+            if route == BINDINGS
+                && !span.is_disabled()
+                && let Some((binding, uid)) = read_traced_binding(&body)
+            {
+                span.record("binding", binding);
+                span.record(WORKLOAD, uid);
+            }
+            let _span = span.entered();
             announces.iter().for_each(|cache| cache.store_plan_of_review(&body));
             rule(&body, Snapshot { cache: &known, live: live.as_ref(), now })
         })

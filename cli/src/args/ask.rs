@@ -1,5 +1,5 @@
 //! Arguments of the commands for users and admins: `caldera why`, `queue`, `cluster`, `events`, `pause`,
-//! `unpause`, `history`, `usage` and `top`.
+//! `unpause`, `history`, `usage`, `shadow` and `top`.
 
 use std::path::PathBuf;
 
@@ -171,14 +171,18 @@ pub struct HistoryArgs {
     /// Of this queue alone.
     #[arg(short, long, value_name = "QUEUE", add = names::complete_queue_names())]
     pub queue: Option<String>,
-    /// That this user submitted alone: a person's name, or an account as system:serviceaccount:NAMESPACE:NAME.
+    /// That this user submitted alone, or with --actions did: a person's name, or an account as system:serviceaccount:NAMESPACE:NAME.
     #[arg(short, long, value_name = "USER")]
     pub user: Option<String>,
+    /// Tells instead who did what: held, released, moved, resized and suspended jobs, paused the fleet, opened, closed
+    /// and changed queues, cordoned members, changed settings; and what was evicted.
+    #[arg(long, conflicts_with = "result")]
+    pub actions: bool,
     /// That ended so alone.
     #[arg(long, value_name = "RESULT", ignore_case = true,
           value_parser = ["Completed", "Failed", "Aborted", "Terminated", "Deleted"])]
     pub result: Option<String>,
-    /// That ended in this time, as 30s, 5m or 2h.
+    /// That ended, or was done, in this time, as 30s, 5m or 2h.
     #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
     pub since: Option<i64>,
     /// Namespace of the controller's lease, where its records are; without it caldera-system, then default.
@@ -190,6 +194,31 @@ pub struct HistoryArgs {
     /// How the answer looks.
     #[arg(short, long, value_enum, default_value_t = UsageOutput::Table)]
     pub output: UsageOutput,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct ShadowArgs {
+    /// Of this namespace alone.
+    #[arg(short, long, value_name = "NAMESPACE", add = names::complete_namespace_names())]
+    pub namespace: Option<String>,
+    /// Of this queue alone.
+    #[arg(short, long, value_name = "QUEUE", add = names::complete_queue_names())]
+    pub queue: Option<String>,
+    /// Only jobs on which the two compare so. May be repeated.
+    #[arg(long, value_name = "VERDICT", value_parser = ["same", "elsewhere", "would-wait", "sooner", "waits"])]
+    pub verdict: Vec<String>,
+    /// Submitted in this time, as 30s, 5m or 2h.
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
+    pub since: Option<i64>,
+    /// Namespace of the report; without it caldera-system, then default.
+    #[arg(long, value_name = "NAMESPACE", add = names::complete_namespace_names())]
+    pub lease_namespace: Option<String>,
+    /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// How the answer looks; wide says why in a sentence, and who would have been evicted.
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    pub output: Output,
 }
 
 #[derive(Debug, ClapArgs)]

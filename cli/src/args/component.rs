@@ -61,6 +61,11 @@ pub struct ControllerArgs {
     pub rules: QueueRulesArgs,
     #[command(flatten)]
     pub placer: PlacerArgs,
+    /// Decides beside another scheduler and writes nothing but ConfigMap caldera-shadow in the lease's namespace: what
+    /// it would have released, placed and evicted, and how that differs. No webhook, scheduler or lease. `caldera
+    /// shadow` shows it.
+    #[arg(long, conflicts_with_all = ["stock_scheduler", "no_lease"])]
+    pub shadow: bool,
 }
 
 /// Who goes first, and who gives way.

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::Context;
+use caldera_controller::shadow;
 use caldera_core::reason::Reason;
 use caldera_crds::{
     manifests::build_federation_crds,
@@ -116,7 +117,9 @@ pub async fn read_installed(client: &Client, lease_namespaces: &[String]) -> any
         build_federation_crds().into_iter().filter(is_definition_of_caldera).collect::<Vec<_>>(),
     )
     .await?;
-    let roles = roles::build_component_roles(&Granted { registers: true, member_secrets: Vec::new() });
+    let mut roles = roles::build_component_roles(&Granted { registers: true, member_secrets: Vec::new() });
+    let of_shadow = roles::build_shadow_roles(&[]);
+    roles.extend(of_shadow.into_iter().filter(|object| read_text_at(object, "/kind") != "Namespace"));
     let (namespaces, roles): (Vec<Value>, Vec<Value>) =
         roles.into_iter().partition(|object| read_text_at(object, "/kind") == "Namespace");
     // Karmada keeps its own Secrets in the other one.
@@ -176,7 +179,10 @@ async fn read_component_state(client: &Client, namespaces: &[String]) -> anyhow:
         }
         let maps = || of("", "ConfigMap", "configmaps");
         let secret = (of("", "Secret", "secrets"), AUTHORITY_SECRET.to_owned());
-        let kept = roles::list_controller_config_maps().into_iter().map(|name| (maps(), name));
+        let kept = roles::list_controller_config_maps()
+            .into_iter()
+            .chain([shadow::NAME.to_owned()])
+            .map(|name| (maps(), name));
         for (resource, name) in kept.chain([secret]) {
             let found = get_object(client, &resource, Some(namespace), &name).await?.map_err(anyhow::Error::msg)?;
             all.extend(found.map(|object| InstalledObject { resource, object }));

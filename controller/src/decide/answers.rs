@@ -164,7 +164,14 @@ impl Controller {
         let written = result.is_ok();
         self.jobs.end_eviction(key);
         match result {
-            Ok(object) => self.observe_written_binding(key, object),
+            Ok(object) => {
+                self.observe_written_binding(key, object);
+                if let Some(binding) = self.objects.bindings.get(key)
+                    && let Some(eviction) = binding.eviction.as_deref()
+                {
+                    self.actions.record_eviction(binding, eviction, self.now);
+                }
+            }
             Err(error) => {
                 tracing::info!(binding = %key, %error, "a job was not evicted; deciding anew");
                 if matches!(error, Failure::Gone(_)) {

@@ -49,6 +49,7 @@ pub(crate) fn assess_with_admission_checks(
         copies: count_expected_copies(objects, capacity, binding),
         opted_in: objects.is_opted_in(&binding.key.namespace),
         ceiling: jobs.states.get(&binding.key).and_then(|state| state.grant.ceiling()),
+        is_shadow: jobs.shadow.is_some(),
     };
     let state = assess_binding(binding, workload, context, |name| objects.priority_of_class(name));
     let job = match state {

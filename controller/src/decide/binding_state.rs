@@ -73,6 +73,8 @@ pub struct JobContext<'a> {
     pub opted_in: bool,
     /// The most that it may be charged, where that is known.
     pub ceiling: Option<&'a Resources>,
+    /// There is no webhook that gates: what is in scope counts as gated.
+    pub is_shadow: bool,
 }
 
 /// Assesses a binding. `priority_of` gives a PriorityClass's value, for the tasks.
@@ -110,7 +112,7 @@ pub fn assess_binding(
         let resize = decide_record_resize(binding, workload, &charge, context.copies, priority_of_class);
         return BindingState::Holding { queue, charge, reason, resize };
     }
-    match (find_block_reason(binding, workload), workload, gang) {
+    match (find_block_reason(binding, workload, context.is_shadow), workload, gang) {
         (Some(reason), _, _) => BindingState::Blocked(reason),
         (None, Some(workload), Some(gang)) => BindingState::Pending(Job {
             id: binding.id.clone(),
@@ -139,12 +141,12 @@ fn in_scope(binding: &Binding, workload: Option<&Workload>, opted_in: bool) -> b
 }
 
 /// Why a binding that waits is not pending in its queue.
-fn find_block_reason(binding: &Binding, workload: Option<&Workload>) -> Option<Reason> {
+fn find_block_reason(binding: &Binding, workload: Option<&Workload>, is_shadow: bool) -> Option<Reason> {
     let Some(workload) = workload else { return Some(Reason::NoWorkload) };
     if binding.deleting || workload.deleting {
         return Some(Reason::Deleting);
     }
-    if binding.gate != Some(Gate::Closed) {
+    if binding.gate != Some(Gate::Closed) && !is_shadow {
         return Some(if binding.suspended { Reason::Suspended } else { Reason::NotGated });
     }
     if let Some(detail) = find_run_time_exceeded(binding) {

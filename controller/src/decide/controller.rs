@@ -41,6 +41,7 @@ use super::{
     queue_lifecycle::QueueLifecycle,
     queue_numbers::QueueNumbersWrites,
     sent_writes::SentWrites,
+    recorded_actions::RecordedActions,
     ttl::Expiries,
     usage_accounts::UsageAccounts,
     waiting_state::WaitingStates,
@@ -113,6 +114,7 @@ pub struct Controller {
     pub(crate) usage: UsageAccounts,
     pub(crate) ended_jobs: EndedJobs,
     pub(crate) sent_writes: SentWrites,
+    pub(crate) actions: RecordedActions,
     /// Events, and PodGroups to delete, that wait for the next decision.
     pub(crate) outbox: Vec<Decision>,
     pub(crate) default_queue: DefaultQueueAsked,
@@ -166,6 +168,7 @@ impl Controller {
         if input.lists_what_is_written() {
             self.sent_writes.begin_anew();
         }
+        self.actions.observe_input(&input, now);
         let changes = match input {
             Input::Queues(event) => self.objects.apply_queues(event),
             Input::Bindings(event) => {
@@ -228,6 +231,7 @@ impl Controller {
             }
             Input::UsageHistory(read) => return self.usage.merge_history(read),
             Input::JobHistory(read) => return self.ended_jobs.merge_history(read),
+            Input::Actions(read) => return self.actions.merge_history(read),
             Input::Located(answer) => return self.outbox.extend(self.data_catalogue.follow_answer(answer, now)),
             Input::Listed(kind) => return self.objects.mark_listed(kind),
         };

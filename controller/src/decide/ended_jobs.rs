@@ -136,7 +136,7 @@ impl EndedJobs {
             while self.early.len() > MOST_EARLY {
                 self.early.pop_front();
             }
-        } else if !is_old || self.history.find_newest_forgotten_end().is_none_or(|until| job.ended > until) {
+        } else if !is_old || self.history.find_newest_forgotten().is_none_or(|until| job.ended > until) {
             self.history.add(&job);
         }
     }

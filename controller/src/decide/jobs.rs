@@ -73,6 +73,8 @@ pub(crate) struct Jobs {
     smaller_records: BTreeMap<Key, Admission>,
     /// Bindings to be looked at later: releases to be sent again, refusals and backoffs that end.
     retries: BTreeSet<(Timestamp, Key)>,
+    /// Of a controller that only says what it would do: the jobs that it has said it would evict others for.
+    pub(crate) shadow: Option<BTreeSet<JobId>>,
     /// Charges or queues changed since this was last asked.
     pub(crate) changed: bool,
     freed: bool,

@@ -38,8 +38,9 @@
 //!
 //! Of all that, [`sent_writes`] holds back what was sent and is not seen yet.
 //!
-//! Outside of [`decide`]: [`answers`] takes in what became of writes, [`batch_job_pods`] counts pods on nodes,
-//! [`usage_accounts`] and [`ended_jobs`] keep the accounts that the loop saves.
+//! Outside of [`decide`]: [`shadow`] says what would be released and evicted beside another scheduler, [`answers`] takes
+//! in what became of writes, [`batch_job_pods`] counts pods on nodes, [`usage_accounts`], [`ended_jobs`] and
+//! [`recorded_actions`] keep the accounts that the loop saves.
 //!
 //! [`binding_state`] and [`assess`] say what a binding waits for or holds, [`run_terms`] what its record says beside
 //! its charge, [`eviction`] takes it away and [`eviction_wait`] says why it does not wait again yet, [`jobs`] tells the
@@ -84,6 +85,7 @@ pub(crate) mod preemption;
 mod queue_annotations;
 mod queue_lifecycle;
 mod queue_numbers;
+mod recorded_actions;
 mod refresh_budget;
 pub(crate) mod refused_copy;
 pub(crate) mod release;
@@ -91,6 +93,7 @@ pub(crate) mod resize;
 pub(crate) mod run_limits;
 mod run_terms;
 mod sent_writes;
+mod shadow;
 mod silent_copy;
 mod stale_grant;
 mod status_difference;
@@ -116,6 +119,7 @@ pub(crate) use self::{
     eviction::{COPY_REFUSED, FORGED_RECORD, PODS_READY_TIMEOUT, find_who_wanted, is_requeue},
     member_loss::{MEMBER_LOST_AFTER, MemberLoss},
     pods_ready::{DEFAULT_TIMEOUT, StartDeadlines},
+    shadow::{Shadow, ShadowNote, decide_in_shadow},
 };
 use crate::write::{Decision, Tag};
 

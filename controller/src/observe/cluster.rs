@@ -2,8 +2,11 @@
 
 use super::losses::Presence;
 use caldera_core::{inventory::Capacity, place};
-use caldera_crds::{karmada::cluster::Cluster, placement, tenancy::NamespaceFacts};
-use k8s_openapi::api::{core::v1::Namespace, scheduling::v1::PriorityClass};
+use caldera_crds::{action::Action, karmada::cluster::Cluster, placement, tenancy::NamespaceFacts};
+use k8s_openapi::{
+    api::{core::v1::Namespace, scheduling::v1::PriorityClass},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 
 /// A PriorityClass.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +43,8 @@ pub struct ClusterFacts {
     pub summary: Capacity,
     /// Whether it is there.
     pub presence: Presence,
+    /// What an admin last did to it, and who.
+    pub acted: Option<Box<Action>>,
 }
 
 impl ClusterFacts {
@@ -50,8 +55,15 @@ impl ClusterFacts {
             cluster: placement::read_cluster(object),
             summary: placement::read_summary_capacity(object.status.as_ref()),
             presence: Presence::read(object),
+            acted: read_action(&object.metadata),
         }
     }
+}
+
+/// What the stamps of an object say.
+pub(super) fn read_action(metadata: &ObjectMeta) -> Option<Box<Action>> {
+    let annotations = metadata.annotations.as_ref()?;
+    Action::read(|name| annotations.get(name).map(String::as_str)).map(Box::new)
 }
 
 /// The name of a namespace, and what matters of it.

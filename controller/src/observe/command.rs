@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use caldera_core::gang::QueueName;
-use caldera_crds::{volcano::bus::Command, workload::WorkloadKind};
+use caldera_crds::{action::Action, volcano::bus::Command, workload::WorkloadKind};
 
-use super::binding::Key;
+use super::{binding::Key, cluster::read_action};
 
 /// What a Command is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub struct CommandFacts<T = CommandTarget> {
     pub action: Arc<str>,
     /// Somebody deletes it already.
     pub deleting: bool,
+    /// Who made it.
+    pub acted: Option<Box<Action>>,
 }
 
 impl CommandFacts {
@@ -61,6 +63,7 @@ impl CommandFacts {
             target_uid: target.uid.as_str().into(),
             action: object.action.as_deref().unwrap_or("").into(),
             deleting: metadata.deletion_timestamp.is_some(),
+            acted: read_action(metadata),
         })
     }
 
@@ -81,8 +84,8 @@ impl CommandFacts {
 
 impl<T> CommandFacts<T> {
     fn with_target<U>(self, target: U) -> CommandFacts<U> {
-        let Self { key, uid, created, resource_version, target: _, target_uid, action, deleting } = self;
-        CommandFacts { key, uid, created, resource_version, target, target_uid, action, deleting }
+        let Self { key, uid, created, resource_version, target: _, target_uid, action, deleting, acted } = self;
+        CommandFacts { key, uid, created, resource_version, target, target_uid, action, deleting, acted }
     }
 
     /// Orders Commands by age, to the last tie.

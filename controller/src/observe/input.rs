@@ -35,7 +35,10 @@ use super::{
     queue::QueueFacts,
     workload::Workload,
 };
-use crate::{history::JobHistory, usage::UsageHistory};
+use crate::{
+    history::{History, JobHistory, RecordedAction},
+    usage::UsageHistory,
+};
 
 /// Something that happened.
 #[derive(Debug)]
@@ -78,6 +81,8 @@ pub enum Input {
     UsageHistory(UsageHistory),
     /// How jobs ended that earlier controllers saw.
     JobHistory(JobHistory),
+    /// What admins did, and what was done to jobs, as earlier controllers saw it.
+    Actions([History<RecordedAction>; 2]),
     /// The catalogue's answer: the clusters that have the data, none where it knows none, or why there is no answer.
     Located(Result<BTreeSet<String>, String>),
     /// All objects of this kind were told, one by one.
@@ -116,6 +121,7 @@ impl Input {
             | Self::Member(..)
             | Self::UsageHistory(_)
             | Self::JobHistory(_)
+            | Self::Actions(_)
             | Self::Located(_)
             | Self::Listed(_) => return None,
         })

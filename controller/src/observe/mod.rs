@@ -25,7 +25,7 @@ mod workload;
 pub use self::{
     binding::{Binding, Key},
     cluster::{ClassFacts, ClusterFacts},
-    command::CommandFacts,
+    command::{CommandFacts, CommandTarget},
     cron_job::{CronJobFacts, CronKey, CronOwner},
     data_claim::{DataClaimFacts, DataSourceFacts},
     hyper_job::{COUNTS, ChildFacts, HyperJobFacts, PolicyFacts},

@@ -13,6 +13,7 @@ use caldera_core::{
     resources::{Limits, ResourceName, Resources},
 };
 use caldera_crds::{
+    action::Action,
     allowed_classes::AllowedClasses,
     largest_job::LargestJob,
     longest_run::LongestRun,
@@ -29,6 +30,8 @@ use caldera_crds::{
     volcano::scheduling::{self, Queue},
     wire::ResourceList,
 };
+
+use super::cluster::read_action;
 
 /// A queue.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,6 +68,8 @@ pub struct QueueFacts {
     pub evicts_all_jobs: bool,
     /// Of the default queue: why nothing is released in the whole fleet, if so.
     pub paused: Option<Arc<str>>,
+    /// What an admin last did to it, and who.
+    pub acted: Option<Box<Action>>,
 }
 
 /// The numbers of a queue's status.
@@ -188,6 +193,7 @@ impl QueueFacts {
             paused: annotation(PAUSED)
                 .filter(|_| object.metadata.name.as_deref() == Some(DEFAULT_QUEUE))
                 .map(|why| if why.trim().is_empty() { "no reason given" } else { why }.into()),
+            acted: read_action(&object.metadata),
         }
     }
 }

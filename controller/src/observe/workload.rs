@@ -10,6 +10,7 @@ use caldera_core::{
     time::SubmitTime,
 };
 use caldera_crds::{
+    action::Action,
     names::caldera::SUSPENDED,
     workload::{
         self, WorkloadKind, annotations,
@@ -74,6 +75,8 @@ pub struct Workload {
     pub on_nodes: Option<u32>,
     /// `spec.networkTopology` as written.
     pub topology: Option<Arc<Value>>,
+    /// What was last done to it, and by whom.
+    pub acted: Option<Box<Action>>,
     /// Being deleted.
     pub deleting: bool,
     /// What its status says of its state.
@@ -186,6 +189,7 @@ impl Workload {
                 .then(|| &object["spec"]["networkTopology"])
                 .filter(|topology| topology.is_object())
                 .map(|topology| Arc::new(topology.clone())),
+            acted: Action::of_object(object).map(Box::new),
             deleting: metadata["deletionTimestamp"].is_string(),
             said: SaidState::read(kind, object),
             cron_job: CronOwner::read(object).map(Arc::new),

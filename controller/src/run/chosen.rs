@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use caldera_core::{gang::QueueName, queue::OrderPolicy, resources::Resources};
 use caldera_runtime::event::EventType;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -60,7 +61,9 @@ pub(super) async fn begin_with_settings(
         None
     });
     let seen = found.as_ref().and_then(|map| map.metadata.resource_version.clone());
-    let event = found.and_then(|map| change_settings(controller, flags, &mut settings, &json!(map)));
+    let found = found.map(|map| json!(map));
+    found.iter().for_each(|map| controller.actions.observe_settings(map, Timestamp::now()));
+    let event = found.and_then(|map| change_settings(controller, flags, &mut settings, &map));
     // What was chosen may come later, and would go on from them.
     if settings.order == OrderPolicy::FairHistory || !is_known {
         settings.mean_used = read_mean_used(&maps).await;

@@ -13,7 +13,11 @@ use caldera_core::{
     text::name_some,
 };
 use caldera_crds::workload::WorkloadKind;
-use tracing::{Span, field::display};
+use caldera_runtime::otlp::WORKLOAD;
+use tracing::{
+    Span,
+    field::{Empty, display},
+};
 
 use crate::{
     decide::{COPY_REFUSED, Controller, FORGED_RECORD, PODS_READY_TIMEOUT, find_who_wanted},
@@ -28,7 +32,24 @@ const FAULTS: [&str; 4] = [COPY_REFUSED, FORGED_RECORD, MEMBER_LOST, PODS_READY_
 pub(crate) fn open_decision_span(controller: &Controller, decision: &Decision) -> Span {
     let (binding, queue) = (decision.binding(), decision.queue());
     let queue = queue.or_else(|| find_queue(controller, binding?));
-    tracing::debug_span!("decision", binding = binding.map(display), queue = queue.map(display))
+    let span = tracing::debug_span!(
+        "decision",
+        binding = binding.map(display),
+        queue = queue.map(display),
+        workload_uid = Empty,
+        clusters = Empty,
+        does = Empty
+    );
+    if !span.is_disabled() {
+        if let Some(binding) = binding.and_then(|binding| controller.objects.bindings.get(binding)) {
+            span.record(WORKLOAD, &*binding.workload_uid);
+        }
+        if let Some(clusters) = binding.and_then(|binding| describe_clusters(controller, binding)) {
+            span.record("clusters", clusters);
+        }
+        span.record("does", decision.word());
+    }
+    span
 }
 
 fn find_queue<'a>(controller: &'a Controller, binding: &Key) -> Option<&'a QueueName> {

@@ -36,7 +36,7 @@ fn save(world: &mut World) -> JobHistory {
 }
 
 fn told(history: &JobHistory) -> Vec<(String, String)> {
-    history.list_jobs().into_iter().map(|EndedJob { name, result, .. }| (name, result)).collect()
+    history.list_lines().into_iter().map(|EndedJob { name, result, .. }| (name, result)).collect()
 }
 
 fn count_admissions(world: &mut World) -> u64 {
@@ -58,7 +58,7 @@ fn each_end_of_a_job_that_was_given_quota_is_recorded_once_with_what_it_was_char
     runs(&mut world, "a", 3);
     world.phase("a", "Completed");
     world.pass(3);
-    let jobs = save(&mut world).list_jobs();
+    let jobs = save(&mut world).list_lines();
     let [job] = &jobs[..] else { panic!("{jobs:?}") };
     assert_eq!((&*job.namespace, &*job.name, &*job.kind, &*job.queue.to_string()), ("ns", "a", "Job", "q"));
     assert_eq!((&*job.result, &job.clusters), ("Completed", &vec!["m1".to_owned()]));
@@ -86,7 +86,7 @@ fn who_submitted_a_job_is_recorded_as_our_webhook_stamped_it() {
     world.phase("a", "Running");
     world.phase("a", "Completed");
     world.pass(3);
-    let jobs = save(&mut world).list_jobs();
+    let jobs = save(&mut world).list_lines();
     assert_eq!(jobs.iter().map(|job| job.user.as_deref()).collect::<Vec<_>>(), [Some("ada")]);
 }
 
@@ -116,7 +116,7 @@ fn a_job_that_is_taken_off_its_clusters_to_end_is_recorded_with_the_run_that_it_
     world.pass(3);
     world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": null}}));
     world.pass(3);
-    let jobs = save(&mut world).list_jobs();
+    let jobs = save(&mut world).list_lines();
     let [job] = &jobs[..] else { panic!("{jobs:?}") };
     assert_eq!((&*job.result, &job.clusters, &*job.queue.to_string()), ("Terminated", &vec!["m1".to_owned()], "q"));
     assert_eq!(job.charged.get("cpu").to_string(), "3");
@@ -199,7 +199,7 @@ fn a_job_began_when_it_first_ran_however_often_its_counts_changed() {
             world.delete("ResourceBinding", "a-job");
         }
         world.pass(3);
-        let jobs = save(&mut world).list_jobs();
+        let jobs = save(&mut world).list_lines();
         assert_eq!(jobs[0].started.map(|at| at.as_second()), Some(first.as_second()), "{jobs:?}");
     }
 }

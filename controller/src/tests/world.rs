@@ -20,7 +20,7 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use serde_json::{Value, json};
 
 use crate::{
-    decide::{Controller, decide},
+    decide::{Controller, Shadow, decide},
     history::JobHistory,
     observe::{
         Binding, ClassFacts, ClusterFacts, CommandFacts, CronJobFacts, DataClaimFacts, DataSourceFacts, HyperJobFacts,
@@ -51,6 +51,8 @@ pub struct World {
     pub refuse_evictions: Vec<Failure>,
     /// Whether the writes' echoes come by the watch too.
     pub echo: bool,
+    /// Set where the controller decides beside another scheduler.
+    pub shadow: Option<Shadow>,
 }
 
 impl World {
@@ -78,6 +80,7 @@ impl World {
             refuse_evictions: Vec::new(),
             lost: 0,
             echo: true,
+            shadow: None,
         };
         world.controller.preemption.schedule.policy.bounds.patience = 2;
         world.list();
@@ -158,8 +161,12 @@ impl World {
     }
 
     pub fn tell(&mut self, object: &Value, gone: bool) {
-        if object["kind"] != "Event" {
-            self.controller.observe(input(object, gone), self.now);
+        if object["kind"] == "Event" {
+            return;
+        }
+        match (input(object, gone), &mut self.shadow) {
+            (Input::Bindings(event), Some(shadow)) => shadow.observe_bindings(&mut self.controller, event, self.now),
+            (input, _) => self.controller.observe(input, self.now),
         }
     }
 

@@ -320,6 +320,18 @@ impl Decision {
         }
     }
 
+    /// What it does to its binding, in a word for traces.
+    pub(crate) const fn word(&self) -> &'static str {
+        match self {
+            Self::Release { .. } => "release",
+            Self::Resize { .. } => "resize",
+            Self::Evict { .. } => "evict",
+            Self::Shrink { .. } => "shrink",
+            Self::WritePodGroup { .. } | Self::StateWaiting { .. } => "report",
+            _ => "other",
+        }
+    }
+
     /// How it is written.
     #[must_use]
     pub fn to_write(&self, now: Timestamp) -> Write {

@@ -17,8 +17,8 @@ use crate::{
     dns::is_dns_subdomain,
     names::{
         caldera::{
-            CLUSTERS, DATA, END_AS, EXCLUDE_CLUSTERS, HOLD, MAX_RUN_TIME, PREFIX, RENDEZVOUS, RENDEZVOUS_CLUSTERSET,
-            RENDEZVOUS_NONE, RUNNING_ESTIMATE, SSH_SECRET, SUBMITTED, SUBMITTER, SUSPENDED,
+            ACTED_BY, ACTION, CLUSTERS, DATA, END_AS, EXCLUDE_CLUSTERS, HOLD, MAX_RUN_TIME, PREFIX, RENDEZVOUS,
+            RENDEZVOUS_CLUSTERSET, RENDEZVOUS_NONE, RUNNING_ESTIMATE, SSH_SECRET, SUBMITTED, SUBMITTER, SUSPENDED,
         },
         volcano::{PREEMPTABLE, SLA_WAITING_TIME, TASK_AFFINITY, TASK_ANTI_AFFINITY, TASK_ORDER},
     },
@@ -109,6 +109,7 @@ fn describe_ignored_annotation(name: &str, value: &str, is_job: bool) -> Option<
         SSH_SECRET if is_job => (is_dns_subdomain(value), "the name of a Secret"),
         // Whatever was written there, the webhook writes over it.
         DATA | SUBMITTED | SUBMITTER if is_job => return None,
+        ACTED_BY | ACTION => return None,
         // Told together: one fault and none counts.
         TASK_AFFINITY | TASK_ANTI_AFFINITY | TASK_ORDER if is_job => return None,
         END_AS | RENDEZVOUS | SSH_SECRET | DATA | SUBMITTED | SUBMITTER | TASK_AFFINITY | TASK_ANTI_AFFINITY

@@ -2,9 +2,10 @@
 
 use anyhow::{bail, ensure};
 use caldera_controller::{
-    history::{self, EndedJob, JobHistory},
+    history::{self, ADMIN_ACTIONS, EndedJob, History, JOB_ACTIONS, JobHistory, Pages, RecordedAction},
     usage::{NAME, Usage, UsageHistory},
 };
+use caldera_crds::names::caldera::{ACTED_BY, HOLD};
 use caldera_e2e::{
     Component, Scenario,
     kinds::Kind,
@@ -37,13 +38,14 @@ async fn account(s: &Scenario, queue: &str, is_enough: impl Fn(&Usage) -> bool) 
 async fn ended(s: &Scenario, job: &str) -> anyhow::Result<EndedJob> {
     for _ in 0..600 {
         let mut history = JobHistory::default();
-        for page in 0..history::PAGES {
-            if let Some(map) = s.get_in(Kind::ConfigMap, "caldera-system", &history::name_page(page)).await? {
+        for page in 0..history::ENDED_JOBS.count {
+            let name = history::ENDED_JOBS.name_page(page);
+            if let Some(map) = s.get_in(Kind::ConfigMap, "caldera-system", &name).await? {
                 history.read_page(page, &map).map_err(anyhow::Error::msg)?;
             }
         }
         let mut own =
-            history.list_jobs().into_iter().filter(|ended| ended.namespace == s.namespace && ended.name == job);
+            history.list_lines().into_iter().filter(|ended| ended.namespace == s.namespace && ended.name == job);
         if let Some(found) = own.next() {
             ensure!(own.next().is_none(), "{job} is recorded twice");
             return Ok(found);
@@ -51,6 +53,29 @@ async fn ended(s: &Scenario, job: &str) -> anyhow::Result<EndedJob> {
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     }
     bail!("the end of {job} is not recorded after two minutes")
+}
+
+/// What is recorded of somebody's action, once it is.
+async fn done(
+    s: &Scenario,
+    pages: Pages,
+    is_it: impl Fn(&RecordedAction) -> bool,
+) -> anyhow::Result<RecordedAction> {
+    let mut last = Vec::new();
+    for _ in 0..600 {
+        let mut history = History::<RecordedAction>::new(pages);
+        for (page, name) in pages.list_names().enumerate() {
+            if let Some(map) = s.get_in(Kind::ConfigMap, "caldera-system", &name).await? {
+                history.read_page(page, &map).map_err(anyhow::Error::msg)?;
+            }
+        }
+        last = history.list_lines();
+        if let Some(found) = last.iter().find(|action| is_it(action)) {
+            return Ok(found.clone());
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    }
+    bail!("it is not recorded after two minutes: {last:?}")
 }
 
 fn core_seconds(usage: &Usage) -> i128 {
@@ -76,6 +101,13 @@ fn what_a_job_used_is_known_after_it_and_the_controller_are_gone() {
             let cut = job("cut", &queue, &[task("a", 1, "1", "sleep 600")]);
             s.submit(Kind::Job, cut, &aggregated()).await?;
             s.until_phase("cut", "Running").await?;
+            let hold = json!({"metadata": {"annotations": {HOLD: "true", ACTED_BY: "eve"}}});
+            s.patch(Kind::Job, "cut", &hold).await?;
+            s.patch(Kind::Queue, &queue, &json!({"spec": {"weight": 7}})).await?;
+            let held = done(&s, JOB_ACTIONS, |it| it.namespace == s.namespace && it.name == "cut").await?;
+            ensure!(held.did == "held" && held.by != "eve" && !held.by.is_empty(), "{held:?}");
+            let set = done(&s, ADMIN_ACTIONS, |it| it.name == queue && it.did.contains("weight")).await?;
+            ensure!(set.did == "set weight to 7" && set.by == held.by, "{set:?}");
             s.delete(Kind::Job, "cut").await?;
             for (name, result, cores) in [("long", "Completed", 2), ("cut", "Deleted", 1)] {
                 let ended = ended(&s, name).await?;

@@ -84,6 +84,8 @@ pub struct Binding {
     pub avoid: Vec<String>,
     /// The template.
     pub workload: WorkloadRef,
+    /// Its UID, as the binding says it.
+    pub workload_uid: String,
     /// As written, for events about the template.
     pub api_version: String,
     /// `spec.placement` as JSON; `None` for a dependency's binding.
@@ -180,6 +182,7 @@ impl Binding {
             epoch: view.epoch().map(ToOwned::to_owned),
             avoid: view.eviction().map_or_else(Vec::new, |eviction| eviction.avoid),
             workload: view.workload(),
+            workload_uid: view.spec.resource.uid.clone().unwrap_or_default(),
             api_version: spec.resource.api_version.clone(),
             placement: object
                 .pointer("/spec/placement")

@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use caldera_core::place::Decision;
+use caldera_core::{place::Decision, text::name_some};
 use caldera_runtime::{
     clock::SharedClock,
     lease::LeaseRecord,
@@ -32,6 +32,7 @@ use caldera_runtime::{
     write::{Write, Writer},
 };
 use tokio::time::Instant;
+use tracing::field::Empty;
 
 use crate::{
     decide::{
@@ -298,7 +299,14 @@ impl Scheduler {
     fn decide_and_write_binding(&mut self, key: &BindingKey) {
         self.cache.fleet.refresh_capacities();
         let Some(binding) = self.cache.bindings.get(key) else { return };
-        let _span = tracing::debug_span!("decide", binding = %key).entered();
+        let span = tracing::debug_span!(
+            "decide",
+            binding = %key,
+            queue = binding.admission.as_ref().map(|record| display(&record.queue)),
+            workload_uid = binding.workload_uid,
+            clusters = Empty
+        )
+        .entered();
         let started = std::time::Instant::now();
         let (request, fleet) = (self.cache.request_of(binding), &self.cache.fleet);
         // While it waits for estimators others go on; an answer makes it due again.
@@ -306,6 +314,11 @@ impl Scheduler {
         let context = self.cache.context_of(binding, self.clock.now());
         let Verdict { step, awaits_capacity } = placement::decide_binding(binding, request, context, fleet, &estimated);
         self.metrics.count_decision(&step, started.elapsed());
+        if let Step::Place(decision) = &step
+            && !span.is_disabled()
+        {
+            span.record("clusters", name_some(decision.targets.iter().map(|target| &target.cluster)));
+        }
         let may_carry_out = match &step {
             Step::Place(decision) => {
                 let replicas = decision.targets.iter().map(|target| target.replicas).sum();

@@ -22,7 +22,9 @@ use caldera_core::{
     gang::ClusterName,
     plan::{ClusterShare, Plan, PlannedDomain, TaskShare},
 };
-use caldera_crds::{job_admission::default_task_name, names::caldera, workload::submission::STAMPS};
+use caldera_crds::{
+    action::ACTION_STAMPS, job_admission::default_task_name, names::caldera, workload::submission::STAMPS,
+};
 use serde_json::{Map, Value};
 
 use super::node_affinity;
@@ -83,7 +85,7 @@ pub fn make_copy(manifest: &Value, plan: &Plan, cluster: &ClusterName) -> Result
     let share = plan.clusters.get(cluster).ok_or_else(|| Mismatch::NoShare(cluster.to_string()))?;
     let mut copy = copy_with_share(manifest, share)?;
     if let Some(annotations) = copy.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
-        annotations.retain(|name, _| !STAMPS.contains(&name.as_str()));
+        annotations.retain(|name, _| !STAMPS.iter().chain(&ACTION_STAMPS).any(|stamp| name == stamp));
     }
     let _unchanged = rendezvous::add_rendezvous(&mut copy, plan, cluster);
     Ok(copy)
@@ -208,7 +210,10 @@ mod tests {
     #[test]
     fn who_submitted_a_job_and_when_stays_on_the_host() {
         let mut manifest = job();
-        let all = json!({caldera::SUBMITTER: "ada", caldera::SUBMITTED: "2026-11-27T08:00:00.000000Z", "own": "kept"});
+        let all = json!({
+            caldera::SUBMITTER: "ada", caldera::SUBMITTED: "2026-11-27T08:00:00.000000Z", caldera::ACTED_BY: "ada",
+            caldera::ACTION: "{}", "own": "kept",
+        });
         manifest["metadata"]["annotations"] = all;
         let cluster = ClusterName::from("m1");
         let plan = Plan { clusters: [(cluster.clone(), share(1, 6))].into() };

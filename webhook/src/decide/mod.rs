@@ -8,10 +8,12 @@
 //! - Volcano Jobs: [`job_defaults`] with `ssh_keys`; [`job`], [`namespace_access`], [`queue_limits`],
 //!   [`priority_classes`], [`waiting_limits`].
 //! - Queues: [`queue`]. HyperJobs: [`hyper_job`].
+//! - Of all that users act on: [`action`], who it was.
 //! - What Karmada asks of a Volcano Job: [`interpreter`].
 //!
 //! [`verdict`] is what they answer with, [`patch`] how a change is told.
 
+pub mod action;
 pub mod binding_gate;
 mod charged_copy;
 pub mod cron_job;
@@ -30,6 +32,7 @@ pub mod protected_fields;
 pub mod queue;
 pub mod queue_limits;
 mod ssh_keys;
+pub mod stamps;
 pub mod stock_placement;
 pub mod submission;
 pub mod verdict;

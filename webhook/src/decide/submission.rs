@@ -5,52 +5,29 @@
 //! that undone. It is not refused, for a manifest that replaces the job has none of them.
 
 use caldera_crds::workload::submission::{STAMPS, format_submit_time};
-use json_patch::{PatchOperation, RemoveOperation, jsonptr::PointerBuf};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::patch::set_field;
+use super::stamps::Stamp;
 use crate::observe::{cache::Snapshot, request::UserInfo};
 
-const ANNOTATIONS: [&str; 2] = ["metadata", "annotations"];
-
-/// What gives a job its stamps; `old` is what it was before, if it is not new.
+/// The stamps of a job; `old` is what it was before, if it is not new. None where a trusted writer writes what he wants.
 #[must_use]
-pub fn stamp_submission(
-    job: &Value,
+pub fn choose_submission_stamps(
     old: Option<&Value>,
     user: Option<&UserInfo<'_>>,
     snapshot: Snapshot<'_>,
-) -> Vec<PatchOperation> {
+) -> Vec<Stamp> {
     let stamps = match (old, user) {
         (Some(_), Some(user)) if snapshot.cache.trusted.trusts(&user.username, user.list_groups()) => {
             return Vec::new();
         }
-        (Some(old), _) => STAMPS.map(|name| find_annotations(old)?.get(name).cloned()),
+        (Some(old), _) => STAMPS.map(|name| old.get("metadata")?.get("annotations")?.get(name).cloned()),
         (None, user) => {
             let name = user.map(|user| user.username.as_ref()).filter(|name| !name.is_empty());
             [Some(format_submit_time(snapshot.now).into()), name.map(Value::from)]
         }
     };
-    let Some(annotations) = find_annotations(job) else {
-        let all: Map<String, Value> =
-            STAMPS.iter().zip(stamps).filter_map(|(name, stamp)| Some(((*name).to_owned(), stamp?))).collect();
-        let has_metadata = job.get("metadata").is_some_and(Value::is_object);
-        return if has_metadata && !all.is_empty() { vec![set_field(&ANNOTATIONS, all)] } else { Vec::new() };
-    };
-    let changed = STAMPS.into_iter().zip(stamps).filter(|(name, stamp)| annotations.get(*name) != stamp.as_ref());
-    let change = |(name, stamp): (&str, Option<Value>)| {
-        let [metadata, all] = ANNOTATIONS;
-        let path = [metadata, all, name];
-        match stamp {
-            Some(stamp) => set_field(&path, stamp),
-            None => PatchOperation::Remove(RemoveOperation { path: PointerBuf::from_tokens(path) }),
-        }
-    };
-    changed.map(change).collect()
-}
-
-fn find_annotations(job: &Value) -> Option<&Map<String, Value>> {
-    job.get("metadata")?.get("annotations")?.as_object()
+    STAMPS.into_iter().zip(stamps).collect()
 }
 
 #[cfg(test)]
@@ -61,7 +38,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        decide::{job::tests::job, patch::tests::applied},
+        decide::{job::tests::job, patch::tests::applied, stamps::set_stamps},
         observe::cache::Cache,
     };
 
@@ -71,9 +48,9 @@ mod tests {
         let user = UserInfo { username: user.into(), groups: vec!["system:authenticated".into()] };
         let cache = Cache::default();
         let snapshot = Snapshot { now: now.parse::<Timestamp>().unwrap(), ..Snapshot::of_cache(&cache) };
-        let patch = stamp_submission(job, old, Some(&user), snapshot);
-        let stored = applied(job, &patch);
-        assert!(stamp_submission(&stored, old, Some(&user), snapshot).is_empty(), "it is not done: {stored}");
+        let stamps = choose_submission_stamps(old, Some(&user), snapshot);
+        let stored = applied(job, &set_stamps(job, stamps.clone()));
+        assert!(set_stamps(&stored, stamps).is_empty(), "it is not done: {stored}");
         stored
     }
 

@@ -100,3 +100,40 @@ pub fn parse_review<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<ReviewRequ
         }
     })
 }
+
+#[derive(Deserialize)]
+struct TracedBinding<'a> {
+    #[serde(borrow)]
+    spec: TracedSpec<'a>,
+}
+
+#[derive(Deserialize)]
+struct TracedSpec<'a> {
+    #[serde(borrow)]
+    resource: Uid<'a>,
+}
+
+/// The binding that a review is about, and the UID of its workload, by which its trace is known.
+#[must_use]
+pub fn read_traced_binding(body: &[u8]) -> Option<(String, String)> {
+    let request = parse_review::<TracedBinding<'_>>(body).ok()?;
+    let uid = request.object?.spec.resource.uid.into_owned();
+    Some((format!("{}/{}", request.namespace.unwrap_or_default(), request.name.unwrap_or_default()), uid))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_trace_of_a_binding_is_that_of_its_workload() {
+        let request = json!({"uid": "u", "namespace": "ns", "name": "j-job", "object": {
+            "metadata": {"name": "j-job"}, "spec": {"resource": {"kind": "Job", "name": "j", "uid": "of-the-job"}},
+        }});
+        let told = read_traced_binding(json!({"request": request}).to_string().as_bytes());
+        assert_eq!(told, Some(("ns/j-job".to_owned(), "of-the-job".to_owned())));
+        assert_eq!(read_traced_binding(b"{}"), None);
+    }
+}

@@ -4,7 +4,7 @@
 //! What an outage stops (`failurePolicy`): jobs, CronJobs, HyperJobs and queues; bindings of Volcano Jobs, and those of
 //! other kinds in namespaces that opted in; Works of Volcano Jobs, of what names a queue, and of a workload's binding
 //! that carry another kind. Other bindings go on, since they do not tell whether their workload names a queue, and so
-//! do other Works.
+//! do other Works. Who acts on members, settings and other workloads, and by Commands, is not known then.
 //!
 //! Who is asked about (`matchConditions`, `namespaceSelector`): only our kinds, and not an update of a job's metadata,
 //! nor of a gated binding in which neither spec nor annotations change, nor one of a gated binding by our own
@@ -19,9 +19,10 @@ use std::collections::BTreeSet;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use caldera_crds::{
+    action::{ACTION_STAMPS, SETTINGS, WORKLOAD_ACTIONS},
     names::caldera,
     trusted::{CONTROLLER_ACCOUNT, TrustedWriters},
-    workload::WorkloadKind,
+    workload::{WorkloadKind, submission::STAMPS},
 };
 use serde_json::{Value, json};
 
@@ -137,13 +138,29 @@ const JOB_FLOW: &str = "has(object.spec.workload) && has(object.spec.workload.ma
 /// Of an update with the same spec nothing is filled in, and none is refused.
 const NEW_SPEC: &str = "request.operation == 'CREATE' || has(object.spec) != has(oldObject.spec) || \
                         has(object.spec) && object.spec != oldObject.spec";
-/// Nor is a job changed where its stamps are the same too.
-const NEW_SPEC_OR_STAMPS: &str = "request.operation == 'CREATE' || has(object.spec) != has(oldObject.spec) || \
-     has(object.spec) && object.spec != oldObject.spec || \
-     ['caldera.dev/submitted', 'caldera.dev/submitter'].exists(s, \
-     (has(object.metadata.annotations) && s in object.metadata.annotations ? object.metadata.annotations[s] : '') != \
-     (has(oldObject.metadata.annotations) && s in oldObject.metadata.annotations ? \
-     oldObject.metadata.annotations[s] : ''))";
+/// Whether one of these annotations is another one than before.
+fn match_changed_annotations<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<String> = names.into_iter().map(|name| format!("'{name}'")).collect();
+    let value = |of: &str| {
+        format!(
+            "({of} != null && has({of}.metadata.annotations) && s in {of}.metadata.annotations ? \
+                            {of}.metadata.annotations[s] : '')"
+        )
+    };
+    format!("[{}].exists(s, {} != {})", names.join(", "), value("object"), value("oldObject"))
+}
+
+/// Nor is a job changed where its stamps are the same too, and what users act on jobs by.
+fn match_new_spec_or_stamps() -> String {
+    let stamps = STAMPS.into_iter().chain(ACTION_STAMPS).chain(WORKLOAD_ACTIONS);
+    format!("{NEW_SPEC} || {}", match_changed_annotations(stamps))
+}
+
+/// Whether an admin acts on a member: by its taints, or by an annotation.
+const NEW_CLUSTER: &str = "has(object.spec.taints) != has(oldObject.spec.taints) || \
+     has(object.spec.taints) && object.spec.taints != oldObject.spec.taints || \
+     has(object.metadata.annotations) != has(oldObject.metadata.annotations) || \
+     has(object.metadata.annotations) && object.metadata.annotations != oldObject.metadata.annotations";
 /// Nor is one refused, where its annotations are the same too.
 const NEW_SPEC_OR_ANNOTATIONS: &str = "request.operation == 'CREATE' || \
      has(object.spec) != has(oldObject.spec) || has(object.spec) && object.spec != oldObject.spec || \
@@ -171,6 +188,9 @@ const JOBS: ResourceOf = ("batch.volcano.sh", "v1alpha1", "jobs");
 const HYPER_JOBS: ResourceOf = ("training.volcano.sh", "v1alpha1", "hyperjobs");
 const CRON_JOBS: ResourceOf = ("batch.volcano.sh", "v1alpha1", "cronjobs");
 const QUEUES: ResourceOf = ("scheduling.volcano.sh", "v1beta1", "queues");
+const COMMANDS: ResourceOf = ("bus.volcano.sh", "v1alpha1", "commands");
+const CLUSTERS: ResourceOf = ("cluster.karmada.io", "v1alpha1", "clusters");
+const CONFIG_MAPS: ResourceOf = ("", "v1", "configmaps");
 
 /// Name and CEL expression of a match condition.
 type Condition<'a> = (&'static str, &'a str);
@@ -245,6 +265,31 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
     let is_other = [("cron-job", CRON_JOB), ("names-no-queue", names_none.as_str())];
     let mut cron_jobs = hook("namespaces.plan.caldera.dev", "/mutate-work", WORKS, &is_other);
     cron_jobs["failurePolicy"] = "Ignore".into();
+    // Who acts is not known of what an outage lets through, and nothing waits for it.
+    let action_hook = |name: &str, operation: &str, resource: ResourceOf, condition: Option<Condition<'_>>| {
+        let mut hook = hook(
+            &format!("{name}.actions.caldera.dev"),
+            "/stamp-action",
+            resource,
+            &condition.into_iter().collect::<Vec<_>>(),
+        );
+        if operation != "*" {
+            hook["rules"][0]["operations"] = json!([operation]);
+        }
+        (hook["failurePolicy"], hook["timeoutSeconds"]) = ("Ignore".into(), 2.into());
+        hook
+    };
+    let is_settings = format!("object.metadata.name == '{SETTINGS}'");
+    let acts = match_changed_annotations(ACTION_STAMPS.into_iter().chain(WORKLOAD_ACTIONS));
+    let mut services = action_hook("services", "UPDATE", JOBS, Some(("changed", &acts)));
+    let others = WorkloadKind::ALL.into_iter().filter(|kind| *kind != WorkloadKind::VolcanoJob).map(|kind| {
+        let resource = kind.api_resource();
+        json!({
+            "operations": ["UPDATE"], "apiGroups": [resource.group], "apiVersions": [resource.version],
+            "resources": [resource.plural], "scope": "*",
+        })
+    });
+    services["rules"] = others.collect();
     let mutating = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
         "metadata": {"name": "queue.caldera.dev"},
@@ -263,8 +308,12 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
                 WORKS,
                 &[("of-a-workload", &kinds.match_workload_binding()), ("carries-none", &kinds.match_work_without_workload())],
             ),
-            hook("jobs.defaults.caldera.dev", "/mutate-job", JOBS, &[("changed", NEW_SPEC_OR_STAMPS)]),
+            hook("jobs.defaults.caldera.dev", "/mutate-job", JOBS, &[("changed", &match_new_spec_or_stamps())]),
             hook("queues.defaults.caldera.dev", "/mutate-queue", QUEUES, &[]),
+            action_hook("commands", "CREATE", COMMANDS, None),
+            action_hook("clusters", "UPDATE", CLUSTERS, Some(("changed", NEW_CLUSTER))),
+            action_hook("settings", "*", CONFIG_MAPS, Some(("settings", &is_settings))),
+            services,
         ],
     });
     let validating = json!({
@@ -332,6 +381,7 @@ mod tests {
     /// What a condition keeps from us is what the rules leave alone.
     #[test]
     fn a_job_is_reviewed_when_it_is_made_and_when_its_spec_or_its_annotations_change() {
+        let new_spec_or_stamps = match_new_spec_or_stamps();
         let annotations = json!({"a": "1", "caldera.dev/submitted": "1"});
         let job = json!({"metadata": {"name": "j", "annotations": annotations}, "spec": {"minAvailable": 1}});
         let with = |pointer: &str, value: Value| {
@@ -348,14 +398,42 @@ mod tests {
             (&with("/metadata/annotations/caldera.dev~1submitted", json!("2")), [false, true, true]),
             (&with("/metadata/annotations", json!({"a": "1"})), [false, true, true]),
             (&with("/metadata", json!({"name": "j"})), [false, true, true]),
+            (
+                &with(
+                    "/metadata/annotations",
+                    json!({"a": "1", "caldera.dev/submitted": "1", "caldera.dev/hold": "true"}),
+                ),
+                [false, true, true],
+            ),
         ] {
-            let is_told = [NEW_SPEC, NEW_SPEC_OR_STAMPS, NEW_SPEC_OR_ANNOTATIONS]
+            let is_told = [NEW_SPEC, &new_spec_or_stamps, NEW_SPEC_OR_ANNOTATIONS]
                 .map(|condition| holds(condition, Some(&job), new));
             assert_eq!(is_told, told, "{new}");
         }
-        assert!([NEW_SPEC, NEW_SPEC_OR_STAMPS, NEW_SPEC_OR_ANNOTATIONS].iter().all(|one| holds(one, None, &job)));
+        assert!([NEW_SPEC, &new_spec_or_stamps, NEW_SPEC_OR_ANNOTATIONS].iter().all(|one| holds(one, None, &job)));
         let bare = json!({"metadata": {"name": "j"}, "spec": {}});
-        assert!(!holds(NEW_SPEC_OR_STAMPS, Some(&bare), &bare) && holds(NEW_SPEC_OR_STAMPS, Some(&bare), &job));
+        assert!(!holds(&new_spec_or_stamps, Some(&bare), &bare) && holds(&new_spec_or_stamps, Some(&bare), &job));
+    }
+
+    #[test]
+    fn a_member_is_reviewed_when_its_taints_or_annotations_change_and_an_outage_lets_that_pass() {
+        let member = |annotations: Value, taints: Value| json!({"metadata": {"name": "m1", "annotations": annotations}, "spec": {"taints": taints}});
+        let old = member(json!({"a": "1"}), json!([]));
+        let mut labelled = old.clone();
+        labelled["metadata"]["labels"] = json!({"l": "v"});
+        assert!(!holds(NEW_CLUSTER, Some(&old), &labelled));
+        assert!(holds(NEW_CLUSTER, Some(&old), &member(json!({"a": "2"}), json!([]))));
+        assert!(holds(NEW_CLUSTER, Some(&old), &member(json!({"a": "1"}), json!([{"key": "k"}]))));
+        let all = build_configurations(&Endpoint::Url("https://h:1".into()), "");
+        let hooks = all[0]["webhooks"].as_array().unwrap().iter();
+        let stamping: Vec<&Value> = hooks.filter(|hook| hook["name"].as_str().unwrap().contains("actions.")).collect();
+        assert_eq!(stamping.len(), 4);
+        for hook in stamping {
+            assert_eq!((&hook["failurePolicy"], &hook["sideEffects"]), (&json!("Ignore"), &json!("None")), "{hook}");
+            let rules = hook["rules"].as_array().unwrap();
+            let is_of_jobs = |rule: &Value| rule["apiGroups"][0] == "batch.volcano.sh";
+            assert!(!rules.iter().any(is_of_jobs), "jobs have a hook that no outage lets pass");
+        }
     }
 
     #[test]

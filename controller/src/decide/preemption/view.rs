@@ -57,7 +57,8 @@ impl PreemptionWorld for PreemptionView<'_> {
         for candidate in candidates {
             let reclaims = policy.reclaim && candidate.may_reclaim;
             let lowest = prospects.find_lowest_priority(&candidate.queue);
-            if !reclaims && lowest.is_none() {
+            let is_told = jobs.shadow.as_ref().is_some_and(|told| told.contains(&candidate.id));
+            if (!reclaims && lowest.is_none()) || is_told {
                 continue;
             }
             let Some(binding) = jobs.keys.get(&candidate.id).and_then(|key| objects.bindings.get(key)) else {

@@ -1,0 +1,133 @@
+//! `caldera history --actions`: who held, released, moved, resized, suspended and evicted jobs, paused the fleet, opened
+//! and closed queues, cordoned members, and changed queues and settings.
+//!
+//! Rule: as the webhook stamped it and the controller recorded it, in the order in which it was done. The controller
+//! writes what it recorded every five minutes.
+
+use std::process::ExitCode;
+
+use caldera_controller::history::{ADMIN_ACTIONS, JOB_ACTIONS, RecordedAction};
+use jiff::Timestamp;
+use kube::Client;
+use serde::Serialize;
+
+use super::read_history;
+use crate::{
+    args::HistoryArgs,
+    output::{self, format_table, quote_csv},
+};
+
+/// The JSON and YAML form.
+#[derive(Debug, Serialize)]
+struct ActionsReport<'a> {
+    actions: Vec<&'a RecordedAction>,
+}
+
+pub(super) async fn print_actions(client: &Client, args: &HistoryArgs) -> anyhow::Result<ExitCode> {
+    let mut all = Vec::new();
+    for pages in [ADMIN_ACTIONS, JOB_ACTIONS] {
+        let read = read_history::<RecordedAction>(client, args.lease_namespace.as_deref(), pages).await?;
+        all.extend(read.list_lines());
+    }
+    let report = ActionsReport { actions: select_actions(&all, args, Timestamp::now()) };
+    match args.output.to_answer_output() {
+        None => output::write_stdout(&format_csv(&report.actions)),
+        Some(form) => output::print_answer(form, &report, |_| format_actions(&report.actions))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Those that are asked for, in the order in which they were done.
+fn select_actions<'a>(all: &'a [RecordedAction], args: &HistoryArgs, now: Timestamp) -> Vec<&'a RecordedAction> {
+    let since = args.since.map(|since| now.as_second().saturating_sub(since));
+    let is_asked_for = |action: &&RecordedAction| {
+        args.namespace.as_ref().is_none_or(|namespace| action.namespace == *namespace)
+            && args.queue.as_ref().is_none_or(|queue| action.kind == "Queue" && action.name == *queue)
+            && args.user.as_ref().is_none_or(|user| action.by == *user)
+            && since.is_none_or(|since| action.at.as_second() >= since)
+    };
+    let mut asked: Vec<&RecordedAction> = all.iter().filter(is_asked_for).collect();
+    asked.sort_by_key(|action| action.at);
+    asked
+}
+
+fn format_actions(actions: &[&RecordedAction]) -> String {
+    if actions.is_empty() {
+        return "no such action is recorded\n".to_owned();
+    }
+    let rows = actions.iter().map(|action| {
+        let at = format!("{:.0}", action.at);
+        vec![
+            at,
+            action.by.clone(),
+            action.kind.clone(),
+            action.namespace.clone(),
+            action.name.clone(),
+            action.did.clone(),
+        ]
+    });
+    output::escape_controls(&format_table(&["AT", "BY", "KIND", "NAMESPACE", "NAME", "ACTION"], rows))
+}
+
+fn format_csv(actions: &[&RecordedAction]) -> String {
+    let mut text = "at,by,kind,namespace,name,action\n".to_owned();
+    for action in actions {
+        let cells = [&action.by, &action.kind, &action.namespace, &action.name, &action.did].map(|it| quote_csv(it));
+        text += &format!("{},{}\n", action.at, cells.join(","));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::UsageOutput;
+
+    fn action(at: &str, by: &str, did: &str, kind: &str, name: &str) -> RecordedAction {
+        let namespace = if kind == "Job" { "ns" } else { "" };
+        RecordedAction {
+            at: at.parse().unwrap(),
+            by: by.into(),
+            did: did.into(),
+            kind: kind.into(),
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+
+    fn args() -> HistoryArgs {
+        HistoryArgs {
+            queue: None,
+            namespace: None,
+            user: None,
+            result: None,
+            since: None,
+            lease_namespace: None,
+            kubeconfig: None,
+            actions: true,
+            output: UsageOutput::Table,
+        }
+    }
+
+    #[test]
+    fn actions_are_told_in_their_order_by_who_did_them_and_to_what() {
+        let all = [
+            action("2026-11-24T12:00:00Z", "ada", "held", "Job", "train"),
+            action("2026-11-24T10:00:00Z", "root", "CloseQueue of Queue q", "Queue", "q"),
+        ];
+        let now = "2026-11-24T12:30:00Z".parse().unwrap();
+        let names = |args: &HistoryArgs| -> Vec<String> {
+            select_actions(&all, args, now).iter().map(|action| action.name.clone()).collect()
+        };
+        assert_eq!(names(&args()), ["q", "train"]);
+        assert_eq!(names(&HistoryArgs { user: Some("ada".into()), ..args() }), ["train"]);
+        assert_eq!(names(&HistoryArgs { queue: Some("q".into()), ..args() }), ["q"]);
+        assert_eq!(names(&HistoryArgs { namespace: Some("ns".into()), ..args() }), ["train"]);
+        assert_eq!(names(&HistoryArgs { since: Some(3600), ..args() }), ["train"]);
+        let text = format_actions(&select_actions(&all, &args(), now));
+        let cells: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(cells, ["2026-11-24T10:00:00Z", "root", "Queue", "-", "q", "CloseQueue", "of", "Queue", "q"]);
+        let csv = format_csv(&[&all[0]]);
+        assert!(csv.ends_with("\n2026-11-24T12:00:00Z,\"ada\",\"Job\",\"ns\",\"train\",\"held\"\n"), "{csv}");
+    }
+}
