@@ -13,7 +13,8 @@ fn one(name: String) -> (ResourceName, Quantity) {
 /// Asks for resources that nobody else names.
 fn stranger(i: usize, queue: &str) -> Job {
     let mut strange = job("stranger", queue, 0, (0..4).map(|n| one(format!("x.io/strange-{i}-{n}"))).collect());
-    Arc::make_mut(&mut strange.ask).counted = Counted::JobOf([Tenant::Namespace(format!("namespace-{i}").into())].into());
+    Arc::make_mut(&mut strange.ask).counted =
+        Counted::JobOf([Tenant::Namespace(format!("namespace-{i}").into())].into());
     strange
 }
 
