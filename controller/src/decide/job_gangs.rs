@@ -12,12 +12,13 @@
 //! - A gang that stays so for as long as a part of a job may take to start is given up: those that hold are taken off
 //!   their clusters, and all of it is in line. Only one that was in line when they were placed is a reason for that: a
 //!   job that is made anew or added later takes nothing from those that run. Nor does one that its user holds back.
-//! - Plain Pods of one group are a gang, too ([`read_group_of_pod`](caldera_crds::workload::read_group_of_pod)): as many
-//!   are needed as one of them says, at most.
+//! - Plain Pods of one group are a gang, too ([`read_group_of_pod`]): as many are needed as one of them says, at most.
 //! - Of several card models that a job may use the first is asked for. A duplicated job, which HyperJobs do not make,
 //!   waits for itself.
 //!
 //! Since when a gang is not whole is kept in memory alone: a restart gives it as much time again.
+//!
+//! [`read_group_of_pod`]: caldera_crds::workload::read_group_of_pod
 
 use std::{
     collections::{BTreeMap, BTreeSet},
