@@ -66,7 +66,7 @@ mod forged_record;
 mod held_copy;
 pub(crate) mod hyper_jobs;
 mod job_commands;
-mod job_gangs;
+pub(crate) mod job_gangs;
 pub(crate) mod jobs;
 pub(crate) mod member_loss;
 mod orphan_copy;

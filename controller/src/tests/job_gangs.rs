@@ -58,6 +58,10 @@ fn all_jobs_of_a_hyper_job_are_admitted_or_none_is() {
         assert!(message.contains("position 1 of 1: needs cpu 6, used 6 of 10"), "{message}");
         assert!(message.contains("one of 2 jobs of HyperJob h that start together or not at all"), "{message}");
     }
+    // The line has one entry, which asks for both.
+    let line = crate::explain::list_waiting_jobs(&world.controller, &"q".into(), 10);
+    let told: Vec<_> = line.iter().map(|it| (it.workload.name.as_str(), it.minimum.get("cpu").to_string())).collect();
+    assert_eq!(told, [("h-a-0", "6".to_owned())]);
     world.delete("ResourceBinding", "first-job");
     assert_eq!(world.pass(2), ["h-a-0-job", "h-a-1-job"]);
     // Each is charged once, for itself.
